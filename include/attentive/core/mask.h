@@ -1,0 +1,70 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+namespace attentive {
+
+/// A typed attention mask: it says what its numbers mean, so that nothing is guessed.
+///
+/// Terms combine with `&`: a pair (query, key) may attend only if every term allows it, and biases add up.
+///
+/// Shapes, with q of shape (..., L, D) and S keys:
+///   keep, hide, bias   (L, S), or the rank of q with sizes that broadcast to q's leading sizes and (L, S);
+///                      rank 3 beside a 4-D q is refused, because (X, L, S) could be per batch or per head:
+///                      say `Mask::per_batch` or `Mask::per_head`
+///   key_keep           (B, S)
+///   key_lengths        (B); key j of sequence b may be seen while j < key_lengths[b]
+///
+/// A bias entry of -inf hides its pair like a false `keep`: the score is never read.
+///
+/// Throws c10::TypeError for a dtype that does not fit the term and c10::ValueError for a bad rank.
+/// Memory: holds references to the given tensors.
+///
+///   Mask mask = Mask::key_lengths(lengths) & Mask::bias(relative_position_bias);
+class Mask {
+ public:
+  /// Every query may see every key.
+  Mask() = default;
+
+  /// A bool tensor alone means `keep`. Any other dtype is refused: a floating mask could mean 0/1 or "added to the
+  /// scores", so say `Mask::keep` or `Mask::bias`.
+  Mask(const at::Tensor& keep);  // NOLINT(google-explicit-constructor)
+
+  /// True, or a non-zero integer: may attend.
+  static Mask keep(const at::Tensor& mask);
+  /// True, or a non-zero integer: may not attend.
+  static Mask hide(const at::Tensor& mask);
+  /// Floating numbers added to the scores. Gradients flow to them.
+  static Mask bias(const at::Tensor& bias);
+  /// (B, S), true or non-zero: the key is a real token.
+  static Mask key_keep(const at::Tensor& mask);
+  /// (B) integers: how many keys of each sequence are real tokens.
+  static Mask key_lengths(const at::Tensor& lengths);
+
+  /// Reads the rank-3 terms of `mask` as (B, L, S).
+  static Mask per_batch(const Mask& mask);
+  /// Reads the rank-3 terms of `mask` as (H, L, S).
+  static Mask per_head(const Mask& mask);
+
+  Mask& operator&=(const Mask& other);
+  friend Mask operator&(Mask left, const Mask& right) { return left &= right; }
+
+  /// True if nothing is masked and nothing is added.
+  bool empty() const;
+
+  /// The terms, as bool tensors (true: may attend), floating tensors, bool (B, S) and integer (B).
+  const std::vector<at::Tensor>& keep_terms() const { return keep_; }
+  const std::vector<at::Tensor>& bias_terms() const { return bias_; }
+  const std::vector<at::Tensor>& key_keep_terms() const { return key_keep_; }
+  const std::vector<at::Tensor>& key_length_terms() const { return key_lengths_; }
+
+ private:
+  std::vector<at::Tensor> keep_;
+  std::vector<at::Tensor> bias_;
+  std::vector<at::Tensor> key_keep_;
+  std::vector<at::Tensor> key_lengths_;
+};
+
+}  // namespace attentive

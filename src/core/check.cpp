@@ -1,0 +1,36 @@
+#include "core/check.h"
+
+#include <sstream>
+
+namespace attentive {
+
+std::string shape_string(at::IntArrayRef sizes) {
+  std::ostringstream out;
+  out << '(';
+  for (size_t i = 0; i < sizes.size(); ++i) out << (i ? ", " : "") << sizes[i];
+  if (sizes.size() == 1) out << ',';
+  out << ')';
+  return out.str();
+}
+
+std::string describe(const at::Tensor& tensor) {
+  if (!tensor.defined()) return "an undefined tensor";
+  return std::string(c10::toString(tensor.scalar_type())) + " tensor of shape " + shape_string(tensor.sizes());
+}
+
+void check_defined(std::string_view who, std::string_view name, const at::Tensor& tensor) {
+  TORCH_CHECK_VALUE(tensor.defined(), who, ": expected ", name, " to be a tensor, got an undefined one");
+}
+
+void check_floating(std::string_view who, std::string_view name, const at::Tensor& tensor) {
+  check_defined(who, name, tensor);
+  const auto type = tensor.scalar_type();
+  TORCH_CHECK_TYPE(type == at::kFloat || type == at::kDouble || type == at::kBFloat16 || type == at::kHalf, who,
+                   ": expected ", name, " of dtype Double, Float, BFloat16 or Half, got ", describe(tensor));
+}
+
+void check_probability(std::string_view who, std::string_view name, double p) {
+  TORCH_CHECK_VALUE(p >= 0.0 && p <= 1.0, who, ": expected ", name, " in [0, 1], got ", p);
+}
+
+}  // namespace attentive

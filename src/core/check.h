@@ -1,0 +1,28 @@
+#pragma once
+
+// Shape and dtype checks with one wording: "<who>: expected <what>, got <what came>".
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/Exception.h>
+
+#include <string>
+#include <string_view>
+
+namespace attentive {
+
+/// "(2, 5, 512)"
+std::string shape_string(at::IntArrayRef sizes);
+
+/// "float tensor of shape (2, 5, 512)", or "an undefined tensor".
+std::string describe(const at::Tensor& tensor);
+
+/// Throws c10::ValueError unless `tensor` is defined.
+void check_defined(std::string_view who, std::string_view name, const at::Tensor& tensor);
+
+/// Throws c10::TypeError unless `tensor` is float64, float32, bfloat16 or float16.
+void check_floating(std::string_view who, std::string_view name, const at::Tensor& tensor);
+
+/// Throws c10::ValueError unless 0 <= p <= 1 (NaN included).
+void check_probability(std::string_view who, std::string_view name, double p);
+
+}  // namespace attentive
