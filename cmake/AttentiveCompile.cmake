@@ -16,6 +16,8 @@ function(attentive_configure target)
     -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
     -Wno-unknown-pragmas # torch's headers carry MSVC pragmas
     $<$<BOOL:${ATTENTIVE_WERROR}>:-Werror>)
+  # at::parallel_for is a serial loop without it; a precompiled header is only valid if all of us set it alike.
+  target_link_libraries(${target} PRIVATE OpenMP::OpenMP_CXX)
   if(ATTENTIVE_SANITIZE)
     target_compile_options(${target} PRIVATE -fsanitize=${ATTENTIVE_SANITIZE} -fno-omit-frame-pointer)
     target_link_options(${target} PRIVATE -fsanitize=${ATTENTIVE_SANITIZE})

@@ -15,7 +15,8 @@ std::string shape_string(at::IntArrayRef sizes) {
 
 std::string describe(const at::Tensor& tensor) {
   if (!tensor.defined()) return "an undefined tensor";
-  return std::string(c10::toString(tensor.scalar_type())) + " tensor of shape " + shape_string(tensor.sizes());
+  return std::string(c10::toString(tensor.scalar_type())) + " tensor of shape " +
+         shape_string(tensor.sizes());
 }
 
 void check_defined(std::string_view who, std::string_view name, const at::Tensor& tensor) {
@@ -25,8 +26,9 @@ void check_defined(std::string_view who, std::string_view name, const at::Tensor
 void check_floating(std::string_view who, std::string_view name, const at::Tensor& tensor) {
   check_defined(who, name, tensor);
   const auto type = tensor.scalar_type();
-  TORCH_CHECK_TYPE(type == at::kFloat || type == at::kDouble || type == at::kBFloat16 || type == at::kHalf, who,
-                   ": expected ", name, " of dtype Double, Float, BFloat16 or Half, got ", describe(tensor));
+  TORCH_CHECK_TYPE(type == at::kFloat || type == at::kDouble || type == at::kBFloat16 || type == at::kHalf,
+                   who, ": expected ", name, " of dtype Double, Float, BFloat16 or Half, got ",
+                   describe(tensor));
 }
 
 void check_probability(std::string_view who, std::string_view name, double p) {

@@ -2,11 +2,11 @@
 
 // Shape and dtype checks with one wording: "<who>: expected <what>, got <what came>".
 
-#include <ATen/core/Tensor.h>
-#include <c10/util/Exception.h>
-
 #include <string>
 #include <string_view>
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/Exception.h>
 
 namespace attentive {
 

@@ -1,14 +1,15 @@
-#include <attentive/core/mask.h>
-
-#include <ATen/ops/logical_not.h>
+#include <ATen/ops/bitwise_not.h>
 #include <ATen/ops/ne.h>
+
+#include <attentive/core/mask.h>
 
 #include "core/check.h"
 
 namespace attentive {
 namespace {
 
-// Bool as it is; integers by "non-zero". Floating numbers are refused: they could also mean "added to the scores".
+// Bool as it is; integers by "non-zero". Floating numbers are refused: they could also mean "added to the
+// scores".
 at::Tensor as_bool(std::string_view who, const at::Tensor& mask) {
   check_defined(who, "mask", mask);
   if (mask.scalar_type() == at::kBool) return mask;
@@ -32,10 +33,11 @@ void unsqueeze_rank_3(std::vector<at::Tensor>& terms, int64_t dim) {
 
 Mask::Mask(const at::Tensor& keep) {
   check_defined("Mask", "mask", keep);
-  TORCH_CHECK_TYPE(keep.scalar_type() == at::kBool, "Mask: expected a bool tensor (true: may attend), got ",
-                   describe(keep),
-                   "; say Mask::keep(t != 0) if 1 means \"may attend\" and 0 means \"hidden\", or Mask::bias(t) if the"
-                   " numbers are added to the scores");
+  TORCH_CHECK_TYPE(
+      keep.scalar_type() == at::kBool, "Mask: expected a bool tensor (true: may attend), got ",
+      describe(keep),
+      "; say Mask::keep(t != 0) if 1 means \"may attend\" and 0 means \"hidden\", or Mask::bias(t) if the"
+      " numbers are added to the scores");
   keep_.push_back(keep);
 }
 
@@ -47,7 +49,7 @@ Mask Mask::keep(const at::Tensor& mask) {
 
 Mask Mask::hide(const at::Tensor& mask) {
   Mask result;
-  result.keep_.push_back(as_bool("Mask::hide", mask).logical_not());
+  result.keep_.push_back(as_bool("Mask::hide", mask).bitwise_not());
   return result;
 }
 
@@ -70,7 +72,8 @@ Mask Mask::key_lengths(const at::Tensor& lengths) {
   check_defined("Mask::key_lengths", "lengths", lengths);
   TORCH_CHECK_TYPE(at::isIntegralType(lengths.scalar_type(), /*includeBool=*/false),
                    "Mask::key_lengths: expected an integer tensor, got ", describe(lengths));
-  TORCH_CHECK_VALUE(lengths.dim() == 1, "Mask::key_lengths: expected lengths of shape (B,), got ", describe(lengths));
+  TORCH_CHECK_VALUE(lengths.dim() == 1, "Mask::key_lengths: expected lengths of shape (B,), got ",
+                    describe(lengths));
   Mask result;
   result.key_lengths_.push_back(lengths);
   return result;

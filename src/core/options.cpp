@@ -4,37 +4,50 @@ namespace attentive {
 
 std::string_view to_string(Causal value) {
   switch (value) {
-    case Causal::None: return "none";
-    case Causal::BottomRight: return "bottom-right";
-    case Causal::TopLeft: return "top-left";
+    case Causal::None:
+      return "none";
+    case Causal::BottomRight:
+      return "bottom-right";
+    case Causal::TopLeft:
+      return "top-left";
   }
   return "unknown";
 }
 
 std::string_view to_string(DropoutStream value) {
   switch (value) {
-    case DropoutStream::Any: return "any";
-    case DropoutStream::Aten: return "aten";
-    case DropoutStream::Counter: return "counter";
+    case DropoutStream::Any:
+      return "any";
+    case DropoutStream::Aten:
+      return "aten";
+    case DropoutStream::Counter:
+      return "counter";
   }
   return "unknown";
 }
 
 std::string_view to_string(Backend value) {
   switch (value) {
-    case Backend::Auto: return "auto";
-    case Backend::Reference: return "reference";
-    case Backend::Torch: return "torch";
-    case Backend::Native: return "native";
+    case Backend::Auto:
+      return "auto";
+    case Backend::Reference:
+      return "reference";
+    case Backend::Torch:
+      return "torch";
+    case Backend::Native:
+      return "native";
   }
   return "unknown";
 }
 
 std::string_view to_string(Weights value) {
   switch (value) {
-    case Weights::None: return "none";
-    case Weights::Clean: return "clean";
-    case Weights::Dropped: return "dropped";
+    case Weights::None:
+      return "none";
+    case Weights::Clean:
+      return "clean";
+    case Weights::Dropped:
+      return "dropped";
   }
   return "unknown";
 }

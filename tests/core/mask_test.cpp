@@ -1,10 +1,10 @@
-#include <attentive/core/mask.h>
-
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <attentive/core/mask.h>
 
 using attentive::Mask;
 using Catch::Matchers::ContainsSubstring;

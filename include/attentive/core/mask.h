@@ -1,8 +1,8 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <vector>
+
+#include <ATen/core/Tensor.h>
 
 namespace attentive {
 
@@ -28,8 +28,8 @@ class Mask {
   /// Every query may see every key.
   Mask() = default;
 
-  /// A bool tensor alone means `keep`. Any other dtype is refused: a floating mask could mean 0/1 or "added to the
-  /// scores", so say `Mask::keep` or `Mask::bias`.
+  /// A bool tensor alone means `keep`. Any other dtype is refused: a floating mask could mean 0/1 or "added
+  /// to the scores", so say `Mask::keep` or `Mask::bias`.
   Mask(const at::Tensor& keep);  // NOLINT(google-explicit-constructor)
 
   /// True, or a non-zero integer: may attend.

@@ -11,8 +11,8 @@ namespace attentive {
 ///   TopLeft      query i sees keys 0 .. i           (what PyTorch's `is_causal` means when L != S)
 enum class Causal { None, BottomRight, TopLeft };
 
-/// Sliding window: query i sees keys i + S - L - left .. i + S - L + right, both ends included; -1 means no bound.
-/// "A causal window of 256 tokens" is `Window{255, 0}`.
+/// Sliding window: query i sees keys i + S - L - left .. i + S - L + right, both ends included; -1 means no
+/// bound. "A causal window of 256 tokens" is `Window{255, 0}`.
 struct Window {
   int64_t left = -1;
   int64_t right = -1;
@@ -22,8 +22,9 @@ struct Window {
 
 /// Which random stream decides what dropout drops. It is part of a call's meaning.
 ///   Any      the backend's own: the same seed, backend and device give the same result; the fast choice
-///   Aten     the very bits of softmax followed by `nn::Dropout` on the generator: what the notebooks' seeds need
-///   Counter  Philox keyed by one 64-bit draw from the (CPU) generator; the bit for (b, h, i, j) is a pure function
+///   Aten     the very bits of softmax followed by `nn::Dropout` on the generator: what the notebooks' seeds
+///   need Counter  Philox keyed by one 64-bit draw from the (CPU) generator; the bit for (b, h, i, j) is a
+///   pure function
 ///            of that key and the four indices, equal for every backend, tile size, thread count and device
 enum class DropoutStream { Any, Aten, Counter };
 
@@ -49,7 +50,8 @@ struct AttentionOptions {
   std::optional<double> softcap = std::nullopt;
   /// Adds 1 to every softmax denominator (a sink with logit 0).
   bool softmax_plus_one = false;
-  /// Probability of dropping a weight, in [0, 1]. Applied whenever positive: a module passes 0 outside training.
+  /// Probability of dropping a weight, in [0, 1]. Applied whenever positive: a module passes 0 outside
+  /// training.
   double dropout_p = 0.0;
   DropoutStream dropout_stream = DropoutStream::Any;
   Backend backend = Backend::Auto;

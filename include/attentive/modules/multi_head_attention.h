@@ -1,0 +1,81 @@
+#pragma once
+
+#include <ostream>
+#include <utility>
+
+#include <torch/nn/modules/common.h>
+#include <torch/nn/modules/container/any.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/pimpl.h>
+
+#include <attentive/core/mask.h>
+#include <attentive/core/options.h>
+#include <attentive/modules/module.h>
+
+namespace attentive {
+
+/// Options of `MultiHeadAttention`, in the order of the chapter-3 notebook's constructor.
+struct MultiHeadAttentionOptions {
+  MultiHeadAttentionOptions(int64_t d_in, int64_t d_out, int64_t context_length, double dropout,
+                            int64_t num_heads, bool qkv_bias = false)
+      : d_in_(d_in),
+        d_out_(d_out),
+        context_length_(context_length),
+        dropout_(dropout),
+        num_heads_(num_heads),
+        qkv_bias_(qkv_bias) {}
+
+  TORCH_ARG(int64_t, d_in);            ///< features of a token
+  TORCH_ARG(int64_t, d_out);           ///< features of the output; num_heads divides it
+  TORCH_ARG(int64_t, context_length);  ///< most tokens in a sequence; 0: no limit
+  TORCH_ARG(double, dropout);          ///< probability of dropping an attention weight in training
+  TORCH_ARG(int64_t, num_heads);
+  TORCH_ARG(bool, qkv_bias) = false;
+  /// How the heads attend; its `dropout_p` stays 0 (`dropout` and `is_training()` decide).
+  TORCH_ARG(AttentionOptions, attention) = AttentionOptions{.causal = Causal::BottomRight};
+};
+
+/// Causal scaled dot-product attention over num_heads heads, then an output projection.
+///
+///   x (B, T, d_in) or (T, d_in) -> (B, T, d_out) or (T, d_out), dtype and device of the parameters
+///
+/// Parameters W_query, W_key, W_value, out_proj: names and random draws of the chapter-3 notebook. Its `mask`
+/// buffer is not state here. A query that a mask leaves without keys yields the bias of out_proj. Throws
+/// c10::ValueError if x has another shape or more than context_length tokens, c10::TypeError for another
+/// dtype. Memory: O(B H T) beyond input and output with a fused backend, O(B H T T) with the reference.
+/// Source: "Build a Large Language Model (From Scratch)", chapter 3, `MultiHeadAttention`.
+///
+///   attentive::MultiHeadAttention mha(768, 768, /*context_length=*/1024, /*dropout=*/0.1, /*num_heads=*/12);
+///   auto y = mha->forward(x);
+class MultiHeadAttentionImpl : public Module<MultiHeadAttentionImpl>, public CausalMaskBuffer {
+ public:
+  MultiHeadAttentionImpl(int64_t d_in, int64_t d_out, int64_t context_length, double dropout,
+                         int64_t num_heads, bool qkv_bias = false)
+      : MultiHeadAttentionImpl(
+            MultiHeadAttentionOptions(d_in, d_out, context_length, dropout, num_heads, qkv_bias)) {}
+  explicit MultiHeadAttentionImpl(MultiHeadAttentionOptions options);
+
+  void reset() override;
+  void pretty_print(std::ostream& stream) const override;
+
+  at::Tensor forward(const at::Tensor& x, const Mask& mask = {});
+  /// Output and attention weights (B, num_heads, T, T) or (num_heads, T, T); costs O(B H T T) memory.
+  std::pair<at::Tensor, at::Tensor> forward_with_weights(const at::Tensor& x, const Mask& mask = {},
+                                                         Weights which = Weights::Clean);
+
+  int64_t context_length() const override { return options.context_length(); }
+
+  MultiHeadAttentionOptions options;
+  torch::nn::Linear W_query{nullptr};
+  torch::nn::Linear W_key{nullptr};
+  torch::nn::Linear W_value{nullptr};
+  torch::nn::Linear out_proj{nullptr};
+
+ private:
+  FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(Mask())})
+
+  std::pair<at::Tensor, at::Tensor> attend(const at::Tensor& x, const Mask& mask, Weights which);
+};
+TORCH_MODULE(MultiHeadAttention);
+
+}  // namespace attentive

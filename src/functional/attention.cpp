@@ -1,0 +1,34 @@
+#include <attentive/functional/attention.h>
+
+#include "functional/dispatch.h"
+#include "functional/problem_builder.h"
+
+namespace attentive {
+namespace {
+
+// Gives a rank-4 (or, for logsumexp, rank-3) result the leading sizes of the caller's q.
+at::Tensor restore(const at::Tensor& tensor, const at::DimVector& leading, int64_t trailing) {
+  if (!tensor.defined() || leading.size() == 2) return tensor;
+  at::DimVector sizes(leading);
+  for (int64_t d = tensor.dim() - trailing; d < tensor.dim(); ++d) sizes.push_back(tensor.size(d));
+  return tensor.reshape(sizes);
+}
+
+}  // namespace
+
+AttentionResult attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                          const AttentionOptions& options, const AttentionExtras& extras) {
+  const auto call = normalize("attention", q, k, v, options, extras);
+  const auto result = dispatch("attention", options.backend, call.problem);
+  return {restore(result.output, call.leading, 2), restore(result.weights, call.leading, 2),
+          restore(result.logsumexp, call.leading, 1)};
+}
+
+at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                     const AttentionOptions& options, const Mask& mask) {
+  AttentionExtras extras;
+  extras.mask = mask;
+  return attention(q, k, v, options, extras).output;
+}
+
+}  // namespace attentive

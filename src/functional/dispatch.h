@@ -1,0 +1,17 @@
+#pragma once
+
+// The one place that knows which backends exist and which is chosen.
+
+#include <attentive/functional/explain.h>
+
+#include "kernels/problem.h"
+
+namespace attentive {
+
+// Runs the problem on the forced, preferred or fastest backend that can express it.
+AttentionResult dispatch(const char* who, Backend forced, const kernels::Problem& problem);
+
+// What `dispatch` would do.
+Explanation explain_dispatch(Backend forced, const kernels::Problem& problem);
+
+}  // namespace attentive

@@ -1,0 +1,32 @@
+#include <ostream>
+
+#include <fmt/format.h>
+
+#include <attentive/functional/explain.h>
+
+#include "functional/dispatch.h"
+#include "functional/problem_builder.h"
+
+namespace attentive {
+
+std::string Explanation::to_string() const {
+  std::string text = fmt::format("{:<10} {:<9} {}\n", "backend", "", "why");
+  for (const auto& candidate : candidates) {
+    const char* state = candidate.backend == chosen ? "chosen" : candidate.available ? "possible" : "refused";
+    text +=
+        fmt::format("{:<10} {:<9} {}\n", attentive::to_string(candidate.backend), state, candidate.reason);
+  }
+  for (const auto& note : notes) text += fmt::format("note: {}\n", note);
+  return text;
+}
+
+std::ostream& operator<<(std::ostream& out, const Explanation& explanation) {
+  return out << explanation.to_string();
+}
+
+Explanation explain(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                    const AttentionOptions& options, const AttentionExtras& extras) {
+  return explain_dispatch(options.backend, normalize("explain", q, k, v, options, extras).problem);
+}
+
+}  // namespace attentive

@@ -1,0 +1,65 @@
+#pragma once
+
+// One attention call after validation: what every backend receives. All shapes are 4-D here.
+
+#include <optional>
+#include <string>
+
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+
+#include <attentive/core/options.h>
+#include <attentive/functional/attention.h>
+
+namespace attentive::kernels {
+
+struct Problem {
+  at::Tensor q;  // (B, H, L, D), any strides
+  at::Tensor k;  // (B, Hkv, S, D), any strides; H % Hkv == 0
+  at::Tensor v;  // (B, Hkv, S, Dv), any strides
+
+  // Masks; an undefined tensor means "no such term".
+  at::Tensor keep;          // bool, rank 4, broadcasts to (B, H, L, S); true: may attend
+  at::Tensor bias;          // floating, rank 4, broadcasts to (B, H, L, S); -inf hides the pair
+  at::Tensor key_keep;      // bool (B, S)
+  at::Tensor key_lengths;   // int64 (B); keys j >= key_lengths[b] are hidden
+  at::Tensor alibi_slopes;  // floating (B, H) or (1, H)
+  at::Tensor sinks;         // floating (H)
+
+  std::optional<double> scale;  // not set: scores are divided by sqrt(D)
+  Causal causal = Causal::None;
+  Window window;
+  std::optional<double> softcap;
+
+  double dropout_p = 0.0;  // in [0, 1]
+  DropoutStream dropout_stream = DropoutStream::Any;
+  std::optional<at::Generator> generator;  // a CPU generator; not set: the default one
+  // Key of the Counter stream when it is fixed from outside (several problems that share one draw);
+  // `batch_offset` is then added to b. Not set: the backend draws it with `draw_dropout_key`.
+  std::optional<uint64_t> dropout_key;
+  int64_t batch_offset = 0;
+
+  Weights weights = Weights::None;
+  bool logsumexp = false;
+
+  int64_t batch() const { return q.size(0); }
+  int64_t heads() const { return q.size(1); }
+  int64_t kv_heads() const { return k.size(1); }
+  int64_t queries() const { return q.size(2); }
+  int64_t keys() const { return k.size(2); }
+  int64_t head_dim() const { return q.size(3); }
+  int64_t value_dim() const { return v.size(3); }
+  bool has_dropout() const { return dropout_p > 0.0; }
+  // Row i is aligned with key i + shift().
+  int64_t shift() const { return keys() - queries(); }
+};
+
+// Whether a backend can express a call exactly; the reason says why not.
+struct Verdict {
+  bool can = true;
+  std::string reason;
+
+  static Verdict no(std::string why) { return {false, std::move(why)}; }
+};
+
+}  // namespace attentive::kernels

@@ -1,0 +1,183 @@
+#include "kernels/reference/reference.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include <ATen/ops/abs.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/dropout.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/logsumexp.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/tanh.h>
+#include <ATen/ops/zeros_like.h>
+
+#include "kernels/dropout_counter.h"
+#include "kernels/reference/visibility.h"
+
+namespace attentive::kernels::reference {
+namespace {
+
+constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
+
+at::ScalarType accumulate_type(const Problem& problem) {
+  return problem.q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+}
+
+// (B, H, rows, X) with H = Hkv * group -> (B, Hkv, group * rows, X): a product with keys or values then
+// serves the query heads of a group at once, and no key is repeated.
+at::Tensor stack_groups(const at::Tensor& x, int64_t kv_heads) {
+  if (x.size(1) == kv_heads) return x;
+  return x.reshape({x.size(0), kv_heads, x.size(1) / kv_heads * x.size(2), x.size(3)});
+}
+
+at::Tensor unstack_groups(const at::Tensor& x, int64_t heads) {
+  if (x.size(1) == heads) return x;
+  return x.reshape({x.size(0), heads, x.size(1) * x.size(2) / heads, x.size(3)});
+}
+
+// Zero in place of every key or value row that no query may see: whatever it held cannot reach a product.
+at::Tensor without_unseen(const at::Tensor& rows, const at::Tensor& visible, int64_t kv_heads) {
+  auto seen = visible.any(2);  // (B or 1, H or 1, S or 1)
+  if (seen.size(1) > kv_heads) {
+    seen = seen.reshape({seen.size(0), kv_heads, seen.size(1) / kv_heads, seen.size(2)}).any(2);
+  }
+  return rows.masked_fill(seen.bitwise_not().unsqueeze(3), 0.0);
+}
+
+at::Tensor biased_scores(const Problem& problem, const Rectangle& part, const at::Tensor& q,
+                         const at::Tensor& k) {
+  auto scores =
+      unstack_groups(at::matmul(stack_groups(q, problem.kv_heads()), k.transpose(2, 3)), problem.heads());
+  // A division, as the notebooks write it: multiplying by the reciprocal differs in the last bit.
+  scores =
+      problem.scale ? scores * *problem.scale : scores / std::sqrt(static_cast<double>(problem.head_dim()));
+  if (problem.softcap) scores = *problem.softcap * at::tanh(scores / *problem.softcap);
+  if (problem.bias.defined()) scores = scores + cut(problem.bias, part).to(scores.scalar_type());
+  if (problem.alibi_slopes.defined()) {
+    const auto i = at::arange(part.row0, part.row0 + part.rows, scores.options()).unsqueeze(1);
+    const auto j = at::arange(part.col0, part.col0 + part.cols, scores.options());
+    const auto distance = at::abs(i + static_cast<double>(problem.shift()) - j);
+    const auto& slopes = problem.alibi_slopes;
+    scores = scores - slopes.to(scores.scalar_type()).view({slopes.size(0), slopes.size(1), 1, 1}) * distance;
+  }
+  return scores;
+}
+
+at::Tensor drop(const Problem& problem, const Rectangle& part, const at::Tensor& weights) {
+  const double p = problem.dropout_p;
+  if (p == 1.0) return at::zeros_like(weights);
+  if (problem.dropout_stream == DropoutStream::Aten) {
+    if (!weights.device().is_cpu()) return at::dropout(weights, p, /*train=*/true);
+    // What nn::Dropout draws: one bernoulli over the whole tensor, row by row.
+    const auto noise = at::empty_like(weights, weights.options(), at::MemoryFormat::Contiguous)
+                           .bernoulli_(1 - p, problem.generator);
+    return weights * noise.div_(1 - p);
+  }
+  if (weights.is_meta()) return weights * 1.0;
+  const auto keep = counter_keep_mask(*problem.dropout_key, p, problem.batch_offset, problem.batch(),
+                                      problem.heads(), part.row0, part.rows, part.col0, part.cols);
+  return weights * keep.to(weights.device()) / (1 - p);
+}
+
+// Attention of the rectangle's queries over its keys.
+AttentionResult dense(const Problem& problem, const Rectangle& part) {
+  const auto type = accumulate_type(problem);
+  const auto q = problem.q.slice(2, part.row0, part.row0 + part.rows).to(type);
+  auto k = problem.k.slice(2, part.col0, part.col0 + part.cols).to(type);
+  auto v = problem.v.slice(2, part.col0, part.col0 + part.cols).to(type);
+
+  const auto visible = visible_pairs(problem, part);
+  if (visible.defined()) {
+    k = without_unseen(k, visible, problem.kv_heads());
+    v = without_unseen(v, visible, problem.kv_heads());
+  }
+
+  auto scores = biased_scores(problem, part, q, k);
+  at::Tensor empty;  // queries without any key
+  if (visible.defined()) {
+    // Selected, never added to: whatever a hidden score holds is not read. An empty row is made finite before
+    // the softmax, or its gradient would be NaN.
+    scores = scores.masked_fill(visible.bitwise_not(), kMinusInfinity);
+    empty = visible.any(3, /*keepdim=*/true).bitwise_not();
+    scores = scores.masked_fill(empty, 0.0);
+  }
+  if (problem.sinks.defined()) {
+    const auto sinks = problem.sinks.to(type).view({1, problem.heads(), 1, 1});
+    scores = at::cat({scores, sinks.expand({problem.batch(), problem.heads(), part.rows, 1})}, 3);
+  }
+
+  AttentionResult result;
+  if (problem.logsumexp) {
+    result.logsumexp = at::logsumexp(scores, 3);
+    if (empty.defined()) result.logsumexp = result.logsumexp.masked_fill(empty.squeeze(3), kMinusInfinity);
+  }
+  auto weights = at::softmax(scores, -1);
+  if (problem.sinks.defined()) weights = weights.slice(3, 0, part.cols);
+  if (empty.defined()) weights = weights.masked_fill(empty, 0.0);
+
+  const auto dropped = problem.has_dropout() ? drop(problem, part, weights) : weights;
+  if (problem.weights == Weights::Clean) result.weights = weights.to(problem.q.scalar_type());
+  if (problem.weights == Weights::Dropped) result.weights = dropped.to(problem.q.scalar_type());
+  result.output = unstack_groups(at::matmul(stack_groups(dropped, problem.kv_heads()), v), problem.heads())
+                      .to(problem.q.scalar_type());
+  return result;
+}
+
+// First and last-plus-one key that any of the rows may see by causal and window alone.
+std::pair<int64_t, int64_t> key_range(const Problem& problem, int64_t row0, int64_t rows) {
+  const int64_t first_aligned = row0 + problem.shift();
+  const int64_t last_aligned = row0 + rows - 1 + problem.shift();
+  int64_t begin = 0;
+  int64_t end = problem.keys();
+  if (problem.window.left >= 0) begin = std::max(begin, first_aligned - problem.window.left);
+  if (problem.window.right >= 0) end = std::min(end, last_aligned + problem.window.right + 1);
+  if (problem.causal == Causal::BottomRight) end = std::min(end, last_aligned + 1);
+  if (problem.causal == Causal::TopLeft) end = std::min(end, row0 + rows);
+  begin = std::min(begin, problem.keys());
+  return {begin, std::max(begin, end)};
+}
+
+// With a window bounded on both sides every block of rows sees few keys: O(L W) in place of O(L S).
+AttentionResult windowed(const Problem& problem) {
+  constexpr int64_t kMinimumRows = 64;
+  const int64_t width =
+      std::max<int64_t>(problem.window.left, 0) + std::max<int64_t>(problem.window.right, 0) + 1;
+  const int64_t block = std::max(kMinimumRows, width);
+  std::vector<at::Tensor> outputs, logsumexps;
+  for (int64_t row0 = 0; row0 < problem.queries(); row0 += block) {
+    const int64_t rows = std::min(block, problem.queries() - row0);
+    const auto [begin, end] = key_range(problem, row0, rows);
+    const auto result = dense(problem, {row0, rows, begin, end - begin});
+    outputs.push_back(result.output);
+    if (problem.logsumexp) logsumexps.push_back(result.logsumexp);
+  }
+  return {at::cat(outputs, 2), {}, problem.logsumexp ? at::cat(logsumexps, 2) : at::Tensor()};
+}
+
+bool worth_windowing(const Problem& problem) {
+  const bool left = problem.window.left >= 0;
+  const bool right = problem.window.right >= 0 || problem.causal != Causal::None;
+  // The Aten stream draws one number per score of the whole matrix, and weights are the whole matrix.
+  const bool whole_matrix = problem.weights != Weights::None ||
+                            (problem.has_dropout() && problem.dropout_stream == DropoutStream::Aten);
+  return left && right && !whole_matrix && problem.queries() > 128;
+}
+
+}  // namespace
+
+AttentionResult run(const Problem& given) {
+  Problem problem = given;
+  if (problem.has_dropout() && problem.dropout_p < 1.0 && problem.dropout_stream != DropoutStream::Aten &&
+      !problem.dropout_key) {
+    problem.dropout_key = draw_dropout_key(problem.generator);
+  }
+  if (worth_windowing(problem)) return windowed(problem);
+  return dense(problem, {0, problem.queries(), 0, problem.keys()});
+}
+
+}  // namespace attentive::kernels::reference

@@ -1,0 +1,73 @@
+#include <attentive/functional/attention.h>
+#include <attentive/functional/heads.h>
+#include <attentive/modules/multi_head_attention.h>
+
+#include "core/check.h"
+#include "functional/problem_builder.h"
+#include "modules/projection.h"
+
+namespace attentive {
+namespace {
+
+constexpr const char* kWho = "MultiHeadAttention";
+
+}  // namespace
+
+MultiHeadAttentionImpl::MultiHeadAttentionImpl(MultiHeadAttentionOptions options_)
+    : options(std::move(options_)) {
+  reset();
+}
+
+void MultiHeadAttentionImpl::reset() {
+  check_positive(kWho, "d_in", options.d_in());
+  check_positive(kWho, "d_out", options.d_out());
+  check_heads(kWho, "d_out", options.d_out(), options.num_heads());
+  check_probability(kWho, "dropout", options.dropout());
+  check_module_options(kWho, options.attention(), options.context_length());
+
+  const auto projection = torch::nn::LinearOptions(options.d_in(), options.d_out()).bias(options.qkv_bias());
+  W_query = register_module("W_query", torch::nn::Linear(projection));
+  W_key = register_module("W_key", torch::nn::Linear(projection));
+  W_value = register_module("W_value", torch::nn::Linear(projection));
+  out_proj = register_module("out_proj", torch::nn::Linear(options.d_out(), options.d_out()));
+}
+
+void MultiHeadAttentionImpl::pretty_print(std::ostream& stream) const {
+  stream << std::boolalpha << "attentive::MultiHeadAttention(d_in=" << options.d_in()
+         << ", d_out=" << options.d_out() << ", context_length=" << options.context_length()
+         << ", dropout=" << options.dropout() << ", num_heads=" << options.num_heads()
+         << ", qkv_bias=" << options.qkv_bias() << ")";
+}
+
+at::Tensor MultiHeadAttentionImpl::forward(const at::Tensor& x, const Mask& mask) {
+  return attend(x, mask, Weights::None).first;
+}
+
+std::pair<at::Tensor, at::Tensor> MultiHeadAttentionImpl::forward_with_weights(const at::Tensor& x,
+                                                                               const Mask& mask,
+                                                                               Weights which) {
+  return attend(x, mask, which);
+}
+
+std::pair<at::Tensor, at::Tensor> MultiHeadAttentionImpl::attend(const at::Tensor& x, const Mask& mask,
+                                                                 Weights which) {
+  check_sequence(kWho, "x", x, options.d_in(), W_query->weight);
+  check_context(kWho, x.size(-2), options.context_length());
+  if (x.dim() == 2) {
+    const auto [output, weights] = attend(x.unsqueeze(0), mask, which);
+    return {output.squeeze(0), weights.defined() ? weights.squeeze(0) : weights};
+  }
+
+  auto call = options.attention();
+  call.dropout_p = is_training() ? options.dropout() : 0.0;
+  AttentionExtras extras;
+  extras.mask = mask;
+  extras.weights = which;
+  const auto heads = [&](const torch::nn::Linear& layer) {
+    return split_heads(project(layer, x), options.num_heads());
+  };
+  const auto result = attention(heads(W_query), heads(W_key), heads(W_value), call, extras);
+  return {project(out_proj, merge_heads(result.output)), result.weights};
+}
+
+}  // namespace attentive

@@ -1,0 +1,188 @@
+#pragma once
+
+// What every module of this package must do, whatever it computes: one call per module test.
+
+#include <functional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/randn.h>
+#include <catch2/catch_test_macros.hpp>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/serialize.h>
+
+#include <attentive/core/guards.h>
+
+#include "support/compare.h"
+#include "support/gradcheck.h"
+
+namespace attentive::test {
+
+/// `Holder` is a TORCH_MODULE. `call` runs it on one input; modules with several inputs bind the others.
+template <class Holder>
+struct ModuleSuite {
+  std::function<Holder()> make;
+  std::vector<int64_t> input_shape;
+  std::vector<std::string> keys;  // state-dict names in registration order
+  std::function<at::Tensor(Holder&, const at::Tensor&)> call = [](Holder& m, const at::Tensor& x) {
+    return m->forward(x);
+  };
+  // The parameters that are members of the module itself, not of a Linear child.
+  std::function<std::vector<at::Tensor*>(Holder&)> own_parameters;
+  bool sequential = true;  // takes one tensor, returns one tensor
+  bool has_dropout = true;
+
+  void run() {
+    names();
+    clone_keeps_random_state();
+    save_and_load();
+    dtypes();
+    eval_and_train();
+    gradient_matches_differences();
+    meta_device();
+    if (sequential) in_sequential();
+    prints();
+  }
+
+  at::Tensor input(at::ScalarType type = at::kFloat) const { return at::randn(input_shape).to(type); }
+
+  void names() {
+    Holder module = make();
+    std::vector<std::string> got;
+    for (const auto& item : module->named_parameters()) got.push_back(item.key());
+    CHECK(got == keys);
+    CHECK(module->named_buffers().size() == 0);
+  }
+
+  void clone_keeps_random_state() {
+    Holder module = make();
+    at::manual_seed(7);
+    const auto expected = at::rand({3});
+    at::manual_seed(7);
+    const auto copy = module->clone();
+    CHECK(bit_equal(at::rand({3}), expected));
+    const auto copied = copy->named_parameters();
+    for (const auto& item : module->named_parameters()) {
+      CHECK(bit_equal(item.value(), copied[item.key()]));
+      CHECK_FALSE(item.value().is_same(copied[item.key()]));
+    }
+    Holder twin(std::dynamic_pointer_cast<typename Holder::Impl>(copy));
+    const auto x = input();
+    module->eval();
+    twin->eval();
+    CHECK(bit_equal(call(module, x), call(twin, x)));
+  }
+
+  void save_and_load() {
+    Holder module = make();
+    std::stringstream stream;
+    torch::save(module, stream);
+    Holder other = make();
+    torch::load(other, stream);
+    const auto x = input();
+    module->eval();
+    other->eval();
+    CHECK(bit_equal(call(module, x), call(other, x)));
+  }
+
+  void dtypes() {
+    Holder module = make();
+    module->eval();
+    module->to(at::kDouble);
+    const auto x = input(at::kDouble);
+    const auto exact = call(module, x);
+    CHECK(exact.scalar_type() == at::kDouble);
+    for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf}) {
+      Holder low = make();
+      low->eval();
+      const auto state = module->named_parameters();
+      {
+        const at::NoGradGuard no_grad;
+        for (auto& item : low->named_parameters()) item.value().copy_(state[item.key()]);
+      }
+      low->to(type);
+      const auto y = call(low, x.to(type));
+      CHECK(y.scalar_type() == type);
+      INFO("dtype " << c10::toString(type));
+      const double rtol = type == at::kFloat ? 1e-5 : type == at::kHalf ? 5e-3 : 4e-2;
+      CHECK_WITHIN(y, exact, {rtol, 2e-6});
+    }
+  }
+
+  void eval_and_train() {
+    Holder module = make();
+    const auto x = input();
+    module->eval();
+    CHECK(bit_equal(call(module, x), call(module, x)));
+    if (!has_dropout) return;
+    for (const auto stream : {DropoutStream::Any, DropoutStream::Aten, DropoutStream::Counter}) {
+      const DropoutStreamGuard guard(stream);
+      module->train();
+      at::manual_seed(11);
+      const auto first = call(module, x);
+      const auto second = call(module, x);
+      at::manual_seed(11);
+      const auto again = call(module, x);
+      CHECK(bit_equal(first, again));
+      CHECK_FALSE(bit_equal(first, second));
+      module->eval();
+      CHECK_FALSE(bit_equal(first, call(module, x)));
+    }
+  }
+
+  void gradient_matches_differences() {
+    Holder module = make();
+    module->eval();
+    module->to(at::kDouble);
+    const auto x = input(at::kDouble).requires_grad_(true);
+    std::vector<at::Tensor> leaves = module->parameters();
+    leaves.push_back(x);
+    CHECK(gradcheck_leaves([&] { return call(module, x); }, leaves) == "");
+  }
+
+  void meta_device() {
+    Holder module = make();
+    // Module::to refuses the meta device in C++, so the members are replaced one by one.
+    const auto to_meta = [](at::Tensor& tensor) {
+      if (tensor.defined()) tensor = at::empty_like(tensor, at::kMeta).requires_grad_(true);
+    };
+    for (const auto& child : module->modules()) {
+      if (auto* linear = child->template as<torch::nn::Linear>()) {
+        to_meta(linear->weight);
+        to_meta(linear->bias);
+      }
+    }
+    if (own_parameters) {
+      for (at::Tensor* parameter : own_parameters(module)) to_meta(*parameter);
+    }
+    auto x = at::randn(input_shape, at::kMeta).requires_grad_(true);
+    for (const bool train : {false, true}) {
+      module->train(train);
+      const auto y = call(module, x);
+      CHECK(y.is_meta());
+      y.sum().backward();
+      CHECK(x.grad().sizes() == x.sizes());
+    }
+  }
+
+  void in_sequential() {
+    Holder module = make();
+    torch::nn::Sequential sequence(module);
+    module->eval();
+    const auto x = input();
+    CHECK(bit_equal(sequence->forward(x), call(module, x)));
+  }
+
+  void prints() {
+    Holder module = make();
+    std::ostringstream out;
+    out << module;
+    CHECK(out.str().rfind("attentive::", 0) == 0);
+  }
+};
+
+}  // namespace attentive::test
