@@ -2,10 +2,12 @@
 
 #include <array>
 
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/Exception.h>
 
 #include <attentive/core/guards.h>
 
+#include "kernels/fused/fused.h"
 #include "kernels/reference/reference.h"
 
 namespace attentive {
@@ -26,7 +28,8 @@ Verdict always(const Problem&) {
 }
 
 // Fastest first; the reference expresses everything and ends the list.
-constexpr std::array<Entry, 1> kBackends = {{
+constexpr std::array<Entry, 2> kBackends = {{
+    {Backend::Torch, "PyTorch's fused kernel, O(L) memory", kernels::fused::verdict, kernels::fused::run},
     {Backend::Reference, "the composed definition, O(L S) memory", always, kernels::reference::run},
 }};
 
@@ -58,6 +61,9 @@ const Entry& choose(const char* who, Backend forced, const Problem& problem) {
 }  // namespace
 
 AttentionResult dispatch(const char* who, Backend forced, const Problem& problem) {
+  // Inputs were cast when the call was normalized; inside, accumulations keep the precision they were written
+  // with.
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   return choose(who, forced, problem).run(problem);
 }
 

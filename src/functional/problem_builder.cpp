@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include <ATen/autocast_mode.h>
 #include <ATen/ops/bitwise_and.h>
 #include <ATen/ops/minimum.h>
 #include <ATen/ops/zeros.h>
@@ -49,6 +50,15 @@ void check_tensors(const char* who, const at::Tensor& q, const at::Tensor& k, co
                       ": expected the heads of q to be a multiple of the heads of k, got ", q.size(-3),
                       " and ", k.size(-3));
   }
+}
+
+// Under autocast every backend computes from inputs of the autocast dtype, as PyTorch's SDPA does.
+at::Tensor autocast(const at::Tensor& x) {
+  if (!x.defined() || !(x.is_cpu() || x.is_cuda())) return x;
+  const auto device = x.device().type();
+  return at::autocast::is_autocast_enabled(device)
+             ? at::autocast::cached_cast(at::autocast::get_autocast_dtype(device), x, device)
+             : x;
 }
 
 at::Tensor as_rank_4(const at::Tensor& x) {
@@ -188,8 +198,10 @@ void check_module_options(const char* who, const AttentionOptions& options, int6
                     context_length);
 }
 
-NormalizedCall normalize(const char* who, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                         const AttentionOptions& options, const AttentionExtras& extras) {
+NormalizedCall normalize(const char* who, const at::Tensor& given_q, const at::Tensor& given_k,
+                         const at::Tensor& given_v, const AttentionOptions& options,
+                         const AttentionExtras& extras) {
+  const auto q = autocast(given_q), k = autocast(given_k), v = autocast(given_v);
   check_tensors(who, q, k, v);
   check_options(who, options);
   NormalizedCall call;

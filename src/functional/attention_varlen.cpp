@@ -1,0 +1,93 @@
+#include <ATen/ops/cat.h>
+#include <ATen/ops/zeros.h>
+
+#include <attentive/functional/attention.h>
+
+#include "core/check.h"
+#include "functional/dispatch.h"
+#include "functional/problem_builder.h"
+#include "kernels/dropout_counter.h"
+
+namespace attentive {
+namespace {
+
+constexpr const char* kWho = "attention_varlen";
+
+// The ends of the sequences, checked, on the host.
+std::vector<int64_t> read_ends(const char* name, const at::Tensor& cu_seqlens, int64_t tokens) {
+  check_defined(kWho, name, cu_seqlens);
+  TORCH_CHECK_TYPE(cu_seqlens.scalar_type() == at::kInt || cu_seqlens.scalar_type() == at::kLong, kWho,
+                   ": expected ", name, " of dtype Int or Long, got ", describe(cu_seqlens));
+  TORCH_CHECK_VALUE(cu_seqlens.dim() == 1 && cu_seqlens.size(0) >= 1, kWho, ": expected ", name,
+                    " of shape (N + 1,), got ", shape_string(cu_seqlens.sizes()));
+  TORCH_CHECK_VALUE(cu_seqlens.is_cpu(), kWho, ": expected ", name, " on the CPU, got it on ",
+                    cu_seqlens.device());
+  const auto values = cu_seqlens.to(at::kLong).contiguous();
+  std::vector<int64_t> ends(values.const_data_ptr<int64_t>(),
+                            values.const_data_ptr<int64_t>() + values.numel());
+  TORCH_CHECK_VALUE(ends.front() == 0, kWho, ": expected ", name, " to start at 0, got ", ends.front());
+  for (size_t n = 1; n < ends.size(); ++n) {
+    TORCH_CHECK_VALUE(ends[n] >= ends[n - 1], kWho, ": expected ", name, " never to decrease, got ",
+                      ends[n - 1], " before ", ends[n]);
+  }
+  TORCH_CHECK_VALUE(ends.back() == tokens, kWho, ": expected ", name, " to end at ", tokens,
+                    " (the packed tokens), got ", ends.back());
+  return ends;
+}
+
+void check_packed(const char* name, const at::Tensor& x) {
+  check_floating(kWho, name, x);
+  TORCH_CHECK_VALUE(x.dim() == 3, kWho, ": expected ", name, " of shape (tokens, H, D), got ",
+                    shape_string(x.sizes()));
+}
+
+}  // namespace
+
+AttentionResult attention_varlen(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                 const at::Tensor& cu_seqlens_q, const at::Tensor& cu_seqlens_k,
+                                 const AttentionOptions& options, const AttentionExtras& extras) {
+  check_packed("q", q);
+  check_packed("k", k);
+  check_packed("v", v);
+  TORCH_CHECK_VALUE(extras.mask.empty(), kWho,
+                    ": expected no mask (its shape has no meaning for packed sequences)");
+  TORCH_CHECK_VALUE(extras.weights == Weights::None, kWho,
+                    ": expected no weights to be asked for (packed sequences have no (L, S) matrix)");
+  TORCH_CHECK_VALUE(!extras.alibi_slopes.defined() || extras.alibi_slopes.dim() == 1, kWho,
+                    ": expected alibi_slopes of shape (H,), got ", describe(extras.alibi_slopes));
+  const auto ends_q = read_ends("cu_seqlens_q", cu_seqlens_q, q.size(0));
+  const auto ends_k = read_ends("cu_seqlens_k", cu_seqlens_k, k.size(0));
+  TORCH_CHECK_VALUE(ends_q.size() == ends_k.size(), kWho,
+                    ": expected as many sequences in cu_seqlens_q and cu_seqlens_k, got ", ends_q.size() - 1,
+                    " and ", ends_k.size() - 1);
+
+  // Every sequence is a batch of one inside the same call; the whole call is validated once.
+  const auto heads_first = [](const at::Tensor& x) { return x.transpose(0, 1).unsqueeze(0); };
+  const auto whole = normalize(kWho, heads_first(q), heads_first(k), heads_first(v), options, extras).problem;
+  std::optional<uint64_t> key;
+  if (whole.has_dropout() && whole.dropout_p < 1.0 && whole.dropout_stream != DropoutStream::Aten) {
+    key = kernels::draw_dropout_key(whole.generator);
+  }
+  std::vector<at::Tensor> outputs, logsumexps;
+  for (size_t n = 0; n + 1 < ends_q.size(); ++n) {
+    kernels::Problem one = whole;
+    one.q = whole.q.slice(2, ends_q[n], ends_q[n + 1]);
+    one.k = whole.k.slice(2, ends_k[n], ends_k[n + 1]);
+    one.v = whole.v.slice(2, ends_k[n], ends_k[n + 1]);
+    one.dropout_key = key;
+    one.batch_offset = static_cast<int64_t>(n);
+    const auto result = dispatch(kWho, options.backend, one);
+    outputs.push_back(result.output.squeeze(0).transpose(0, 1));
+    if (extras.logsumexp) logsumexps.push_back(result.logsumexp.squeeze(0));
+  }
+  AttentionResult packed;
+  packed.output = outputs.empty() ? at::zeros({0, q.size(1), v.size(2)}, q.options()) : at::cat(outputs, 0);
+  if (extras.logsumexp) {
+    const auto statistics = q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+    packed.logsumexp = logsumexps.empty() ? at::zeros({q.size(1), 0}, q.options().dtype(statistics))
+                                          : at::cat(logsumexps, 1);
+  }
+  return packed;
+}
+
+}  // namespace attentive

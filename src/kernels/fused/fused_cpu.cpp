@@ -1,0 +1,108 @@
+#include <limits>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
+
+#include "kernels/aten_internals.h"
+#include "kernels/fused/fused.h"
+#include "kernels/reference/visibility.h"
+
+namespace attentive::kernels::fused {
+namespace {
+
+// The kernel's own flag is aligned top-left; the two alignments mean the same for L == S, and one query that
+// is aligned with the last key sees every key.
+bool causal_by_flag(const Problem& problem) {
+  if (problem.keep.defined() || problem.bias.defined() || problem.key_keep.defined() ||
+      problem.key_lengths.defined()) {
+    return false;
+  }
+  return problem.causal == Causal::TopLeft ||
+         (problem.causal == Causal::BottomRight && problem.queries() == problem.keys());
+}
+
+bool sees_everything(const Problem& problem) {
+  return problem.causal == Causal::None || (problem.causal == Causal::BottomRight && problem.queries() == 1);
+}
+
+bool masked(const Problem& problem) {
+  return problem.keep.defined() || problem.bias.defined() || problem.key_keep.defined() ||
+         problem.key_lengths.defined() || (!sees_everything(problem) && !causal_by_flag(problem));
+}
+
+// An additive mask (B|1, H|1, L, S) of q's dtype that means what the problem's terms mean together.
+at::Tensor combined_mask(const Problem& problem) {
+  const auto visible = reference::visible_pairs(problem, {0, problem.queries(), 0, problem.keys()});
+  const auto added =
+      problem.bias.defined() ? problem.bias.detach() : at::zeros({1, 1, 1, 1}, problem.q.options());
+  const auto mask = added.masked_fill(visible.bitwise_not(), -std::numeric_limits<double>::infinity());
+  return mask.expand({mask.size(0), mask.size(1), problem.queries(), problem.keys()});
+}
+
+at::Tensor with_unit_stride(const at::Tensor& x) {
+  return x.stride(-1) == 1 ? x : x.contiguous();
+}
+
+}  // namespace
+
+Verdict verdict_cpu(const Problem& problem) {
+  if (problem.has_dropout()) return Verdict::no("its CPU kernel has no dropout");
+  if (problem.window.bounded()) return Verdict::no("its CPU kernel has no window and would visit every key");
+  if (problem.alibi_slopes.defined()) return Verdict::no("its CPU kernel has no ALiBi");
+  if (problem.bias.defined()) {
+    if (problem.bias.requires_grad() && at::GradMode::is_enabled()) {
+      return Verdict::no("its CPU kernel gives the bias no gradient");
+    }
+    if (problem.q.scalar_type() != problem.bias.scalar_type()) {
+      return Verdict::no("its CPU kernel needs a bias of q's dtype");
+    }
+  }
+  const bool unseen_keys = problem.causal == Causal::TopLeft && problem.keys() > problem.queries();
+  if ((masked(problem) || unseen_keys) &&
+      !(problem.k.isfinite().all().item<bool>() && problem.v.isfinite().all().item<bool>())) {
+    return Verdict::no(
+        "k or v holds NaN or Inf, and its CPU kernel adds masks to the scores it should not read");
+  }
+  return {};
+}
+
+AttentionResult run_cpu(const Problem& problem) {
+  std::optional<at::Tensor> mask;
+  if (masked(problem)) mask = combined_mask(problem);
+  const bool causal = causal_by_flag(problem);
+  const auto call = [&](const at::Tensor& q, const std::optional<at::Tensor>& its_mask) {
+    return aten::flash_cpu(with_unit_stride(q), with_unit_stride(problem.k), with_unit_stride(problem.v),
+                           causal, its_mask, problem.scale);
+  };
+  // The kernel reports 0 for a row without keys.
+  const auto statistics = [&](const at::Tensor& logsumexp) {
+    if (!masked(problem)) return logsumexp;
+    const auto visible = reference::visible_pairs(problem, {0, problem.queries(), 0, problem.keys()});
+    return logsumexp.masked_fill(visible.any(3).bitwise_not(), -std::numeric_limits<double>::infinity());
+  };
+  AttentionResult result;
+  const int64_t group = problem.heads() / problem.kv_heads();
+  if (group == 1) {
+    const auto fused = call(problem.q, mask);
+    result.output = fused.output;
+    if (problem.logsumexp) result.logsumexp = statistics(fused.logsumexp);
+    return result;
+  }
+  // Grouped heads without repeated keys: one call for the g-th query head of every group.
+  const auto heads_of = [&](const at::Tensor& x, int64_t g) {
+    return x.size(1) == 1 ? x : x.unflatten(1, {problem.kv_heads(), group}).select(2, g);
+  };
+  std::vector<at::Tensor> outputs, logsumexps;
+  for (int64_t g = 0; g < group; ++g) {
+    const auto fused = call(heads_of(problem.q, g), mask ? std::optional(heads_of(*mask, g)) : mask);
+    outputs.push_back(fused.output);
+    logsumexps.push_back(fused.logsumexp);
+  }
+  result.output = at::stack(outputs, 2).flatten(1, 2);
+  if (problem.logsumexp) result.logsumexp = statistics(at::stack(logsumexps, 2).flatten(1, 2));
+  return result;
+}
+
+}  // namespace attentive::kernels::fused

@@ -1,0 +1,75 @@
+#include "kernels/aten_internals.h"
+#include "kernels/fused/fused.h"
+
+namespace attentive::kernels::fused {
+namespace {
+
+bool is_half(const Problem& problem) {
+  return problem.q.scalar_type() == at::kHalf || problem.q.scalar_type() == at::kBFloat16;
+}
+
+// FlashAttention-2: half types, bottom-right causal and windows, grouped heads.
+Verdict flash_verdict(const Problem& problem) {
+  if (!is_half(problem)) return Verdict::no("its FlashAttention kernel takes float16 and bfloat16");
+  if (problem.head_dim() > 256 || problem.head_dim() % 8 != 0) {
+    return Verdict::no("its FlashAttention kernel needs a head_dim that is a multiple of 8, at most 256");
+  }
+  if (problem.causal == Causal::TopLeft && problem.queries() != problem.keys()) {
+    return Verdict::no("its FlashAttention kernel aligns causal bottom-right");
+  }
+  if (problem.alibi_slopes.defined() && (needs_gradient(problem) || problem.alibi_slopes.requires_grad())) {
+    return Verdict::no("its FlashAttention kernel has no ALiBi in the backward");
+  }
+  if (problem.queries() > problem.keys() && problem.causal == Causal::BottomRight) {
+    return Verdict::no("queries without keys");
+  }
+  return {};
+}
+
+// The memory-efficient kernel: float32 too, top-left causal only.
+Verdict efficient_verdict(const Problem& problem) {
+  if (problem.q.scalar_type() == at::kDouble) return Verdict::no("its CUDA kernels do not take float64");
+  if (problem.window.bounded() || problem.alibi_slopes.defined()) {
+    return Verdict::no("its float32 CUDA kernel has neither windows nor ALiBi");
+  }
+  if (problem.heads() != problem.kv_heads())
+    return Verdict::no("its float32 CUDA kernel has no grouped heads");
+  if (problem.causal == Causal::BottomRight && problem.queries() != problem.keys()) {
+    return Verdict::no("its float32 CUDA kernel aligns causal top-left");
+  }
+  return {};
+}
+
+}  // namespace
+
+Verdict verdict_cuda(const Problem& problem) {
+  if (problem.keep.defined() || problem.bias.defined() || problem.key_keep.defined() ||
+      problem.key_lengths.defined()) {
+    return Verdict::no("its CUDA kernels add masks to the scores they should not read");
+  }
+  if (problem.has_dropout() && (problem.dropout_stream != DropoutStream::Any || problem.generator)) {
+    return Verdict::no("its CUDA kernels draw dropout from a stream of their own");
+  }
+  const auto flash = flash_verdict(problem);
+  if (flash.can) return flash;
+  const auto efficient = efficient_verdict(problem);
+  return efficient.can ? efficient : (is_half(problem) ? flash : efficient);
+}
+
+AttentionResult run_cuda(const Problem& problem) {
+  aten::FusedResult fused;
+  if (flash_verdict(problem).can) {
+    std::optional<at::Tensor> slopes;
+    if (problem.alibi_slopes.defined())
+      slopes = problem.alibi_slopes.to(at::kFloat).expand({problem.batch(), problem.heads()});
+    const bool causal = problem.causal != Causal::None;
+    fused = aten::flash_cuda(problem.q, problem.k, problem.v, causal, problem.window.left,
+                             problem.window.right, problem.dropout_p, problem.scale, slopes);
+  } else {
+    fused = aten::efficient_cuda(problem.q, problem.k, problem.v, problem.causal != Causal::None,
+                                 problem.dropout_p, problem.scale, problem.logsumexp);
+  }
+  return {fused.output, {}, problem.logsumexp ? fused.logsumexp : at::Tensor()};
+}
+
+}  // namespace attentive::kernels::fused

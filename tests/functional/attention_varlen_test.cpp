@@ -1,0 +1,100 @@
+#include <ATen/ops/cat.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <attentive/functional/attention.h>
+
+#include "support/compare.h"
+
+using namespace attentive;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::MessageMatches;
+
+namespace {
+
+struct Packed {
+  at::Tensor q = at::randn({11, 4, 8}, at::kDouble);
+  at::Tensor k = at::randn({14, 2, 8}, at::kDouble);
+  at::Tensor v = at::randn({14, 2, 5}, at::kDouble);
+  at::Tensor ends_q = at::tensor({0, 4, 4, 5, 11}, at::kInt);
+  at::Tensor ends_k = at::tensor({0, 6, 8, 8, 14}, at::kInt);
+};
+
+}  // namespace
+
+TEST_CASE("packed sequences equal one call per sequence", "[varlen]") {
+  Packed p;
+  AttentionOptions options;
+  AttentionExtras extras;
+  extras.logsumexp = true;
+  SECTION("plain") {}
+  SECTION("causal") {
+    options.causal = Causal::BottomRight;
+  }
+  SECTION("window") {
+    options.window = {2, 1};
+  }
+  SECTION("softcap, alibi and sinks") {
+    options.softcap = 1.5;
+    extras.alibi_slopes = at::rand({4}, at::kDouble);
+    extras.sinks = at::randn({4}, at::kDouble);
+  }
+  const auto got = attention_varlen(p.q, p.k, p.v, p.ends_q, p.ends_k, options, extras);
+  const auto ends_q = p.ends_q.accessor<int, 1>(), ends_k = p.ends_k.accessor<int, 1>();
+  std::vector<at::Tensor> outputs, logsumexps;
+  for (int n = 0; n < 4; ++n) {
+    const auto part = [](const at::Tensor& x, int from, int to) {
+      return x.slice(0, from, to).transpose(0, 1).unsqueeze(0);
+    };
+    const auto one = attention(part(p.q, ends_q[n], ends_q[n + 1]), part(p.k, ends_k[n], ends_k[n + 1]),
+                               part(p.v, ends_k[n], ends_k[n + 1]), options, extras);
+    outputs.push_back(one.output[0].transpose(0, 1));
+    logsumexps.push_back(one.logsumexp[0]);
+  }
+  CHECK_CLOSE(got.output, at::cat(outputs));
+  CHECK_CLOSE(got.logsumexp, at::cat(logsumexps, 1));
+}
+
+TEST_CASE("packed sequences do not see each other", "[varlen]") {
+  Packed p;
+  const auto before = attention_varlen(p.q, p.k, p.v, p.ends_q, p.ends_k).output;
+  p.k.slice(0, 6).normal_();
+  p.v.slice(0, 6).normal_();
+  const auto after = attention_varlen(p.q, p.k, p.v, p.ends_q, p.ends_k).output;
+  CHECK(test::bit_equal(before.slice(0, 0, 4), after.slice(0, 0, 4)));
+  CHECK_FALSE(test::bit_equal(before, after));
+}
+
+TEST_CASE("every packed sequence has dropout bits of its own and gradients flow", "[varlen][dropout]") {
+  const auto x = at::randn({12, 1, 4}).requires_grad_(true);
+  const auto twice = at::cat({x.slice(0, 0, 6), x.slice(0, 0, 6)});
+  const auto ends = at::tensor({0, 6, 12}, at::kLong);
+  at::manual_seed(4);
+  const auto y = attention_varlen(twice, twice, twice, ends, ends, {.dropout_p = 0.5}).output;
+  CHECK_FALSE(test::bit_equal(y.slice(0, 0, 6), y.slice(0, 6)));
+  at::manual_seed(4);
+  CHECK(test::bit_equal(attention_varlen(twice, twice, twice, ends, ends, {.dropout_p = 0.5}).output, y));
+  y.sum().backward();
+  CHECK(x.grad().isfinite().all().item<bool>());
+}
+
+TEST_CASE("packed sequences: bad ends are refused by name", "[varlen][errors]") {
+  Packed p;
+  const auto refuses = [&](const at::Tensor& ends_q, const char* text) {
+    CHECK_THROWS_MATCHES(attention_varlen(p.q, p.k, p.v, ends_q, p.ends_k), c10::Error,
+                         MessageMatches(ContainsSubstring("attention_varlen") && ContainsSubstring(text)));
+  };
+  refuses(at::tensor({0, 4, 3, 5, 11}, at::kInt), "never to decrease");
+  refuses(at::tensor({1, 4, 4, 5, 11}, at::kInt), "start at 0");
+  refuses(at::tensor({0, 4, 4, 5, 10}, at::kInt), "end at 11");
+  refuses(at::tensor({0, 4, 11}, at::kInt), "as many sequences");
+  refuses(at::tensor({0., 11.}), "dtype Int or Long");
+  AttentionExtras extras;
+  extras.mask = at::rand({11, 14}).gt(0.5);
+  CHECK_THROWS_AS(attention_varlen(p.q, p.k, p.v, p.ends_q, p.ends_k, {}, extras), c10::ValueError);
+}
