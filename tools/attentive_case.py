@@ -20,7 +20,7 @@ import tempfile
 
 import torch
 
-__all__ = ["RandomForward", "dropout_path", "options_of", "save_safetensors", "write_case"]
+__all__ = ["MHA_NAME", "SDPA_NAME", "RandomForward", "dropout_path", "options_of", "save_safetensors", "write_case"]
 
 SDPA = torch.nn.functional.scaled_dot_product_attention
 SDPA_NAME = "torch.nn.functional.scaled_dot_product_attention"

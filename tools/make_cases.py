@@ -10,7 +10,7 @@ import argparse
 import torch
 
 import notebook_modules as notebook
-from attentive_case import dropout_path, write_case
+from attentive_case import SDPA_NAME, dropout_path, write_case
 from case_support import PARITY_FOLDER, Folder, emulated_dropout, normal
 
 # Six tokens, "Your journey starts with one step", three features each.
@@ -113,7 +113,8 @@ def toy_attention(folder):
     rectangle[..., 0] = True
 
     def write(what, *inputs, options=None, **settings):
-        write_case(folder.file(f"{kind.__name__}-{what}"), kind(**(options or {})), *inputs, options=options or {}, **settings)
+        options = options or {}
+        write_case(folder.file(f"{kind.__name__}-{what}"), kind(**options), *inputs, options=options, **settings)
 
     write("cross", q, k, v)
     write("self", square, square, square)
@@ -285,6 +286,26 @@ def dropout_cases(folder):
             path = folder.file(f"MultiHeadAttention-{suffix}-{stream}")
             with emulated_dropout(stream):
                 write_case(path, module, BATCH.to(dtype), options=options, init_seed=123, **settings)
+        for what, mask in (("plain", None), ("masked", torch.ones(4, 5, dtype=torch.bool).tril(1))):
+            fused_dropout(folder, f"{what}-{stream}", stream, (q, k, v, mask), {**settings, "train": None})
+
+
+def fused_dropout(folder, what, stream, inputs, settings):
+    """SDPA draws inside C++, out of reach of the emulation: the case comes from its definition, then is compared."""
+
+    def definition(query, key, value, attn_mask=None, dropout_p=0.0):
+        hidden = None if attn_mask is None else ~attn_mask
+        return notebook.attend(query, key, value, hidden, lambda w: torch.nn.functional.dropout(w, dropout_p))[0]
+
+    path = folder.file(f"sdpa-{what}")
+    with emulated_dropout(stream):
+        write_case(path, definition, *inputs, 0.4, name=SDPA_NAME, **settings)
+        torch.manual_seed(123)
+        emulated = definition(*inputs, 0.4)
+    if stream == dropout_path():
+        torch.manual_seed(123)
+        real = torch.nn.functional.scaled_dot_product_attention(*inputs, 0.4)
+        torch.testing.assert_close(real, emulated, rtol=1e-5, atol=2e-6)
 
 
 def outputs(module, inputs):

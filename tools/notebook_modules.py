@@ -124,7 +124,7 @@ class MultiHeadAttention(nn.Module):
         return self.out_proj(merge_heads(attend(query, key, value, hidden, self.dropout)[0]))
 
 
-# --- The toy self-attention notebook --------------------------------------------------------------------------------
+# --- The toy self-attention notebook ------------------------------------------------------------------------------
 
 
 def dropout_or_identity(p):
@@ -161,7 +161,7 @@ class MultiHeadSelfAttention(nn.Module):
         return self.dropout(self.W_o(merge_heads(context))), weights
 
 
-# --- The multi-head blog, as it was meant -----------------------------------------------------------------------------
+# --- The multi-head blog, as it was meant -------------------------------------------------------------------------
 
 
 def scaled_dot_product_attention(Q, K, V):
@@ -176,7 +176,9 @@ class SharedHeadAttention(nn.Module):
     def __init__(self, embed_size, heads):
         super().__init__()
         if embed_size % heads:
-            raise ValueError(f"MultiHeadAttention: expected embed_size divisible by heads, got {embed_size} and {heads}")
+            raise ValueError(
+                f"MultiHeadAttention: expected embed_size divisible by heads, got {embed_size} and {heads}"
+            )
         head_dim = embed_size // heads
         self.heads = heads
         self.values = nn.Linear(head_dim, head_dim, bias=False)
@@ -192,7 +194,7 @@ class SharedHeadAttention(nn.Module):
         return self.fc_out(merge_heads(context))
 
 
-# --- The fused self-attention of a vision transformer ------------------------------------------------------------------
+# --- The fused self-attention of a vision transformer -------------------------------------------------------------
 
 
 class FusedSelfAttention(nn.Module):
