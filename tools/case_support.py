@@ -1,0 +1,81 @@
+"""What the two case generators share: a fresh folder, values that do not move the random stream, dropout emulation."""
+
+import contextlib
+import pathlib
+
+import torch
+
+PARITY_FOLDER = pathlib.Path(__file__).resolve().parent.parent / "tests" / "parity"
+
+
+class Folder:
+    """A folder of cases that holds exactly what the generator wrote in this run."""
+
+    def __init__(self, root, name, limit_bytes):
+        self.path = pathlib.Path(root) / name
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.limit_bytes = limit_bytes
+        self.written = []
+
+    def file(self, stem):
+        path = self.path / f"{stem}.safetensors"
+        if path in self.written:
+            raise ValueError(f"two cases are called {stem}")
+        self.written.append(path)
+        return path
+
+    def finish(self):
+        for path in self.path.glob("*.safetensors"):
+            if path not in self.written:
+                path.unlink()
+        sizes = [path.stat().st_size for path in self.written]
+        largest = max(zip(sizes, self.written))
+        if largest[0] > self.limit_bytes:
+            raise ValueError(f"{largest[1].name} has {largest[0]} bytes, more than {self.limit_bytes}")
+        print(f"{self.path}: {len(sizes)} cases, {sum(sizes)} bytes, largest {largest[0]} ({largest[1].name})")
+
+
+def normal(seed, *shape, dtype=torch.float32):
+    """Standard normal values from a generator of their own, drawn in float64 and rounded to dtype."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
+
+
+@contextlib.contextmanager
+def emulated_dropout(path):
+    """Replaces F.dropout by one of PyTorch's two CPU streams, whichever processor this runs on.
+
+    default:   keep where a 53-bit uniform number is below 1-p; the stream of torch.rand in float64.
+    intel_mkl: one 32-bit draw seeds MKL's multiplicative generator x <- 1132489760 x mod (2^31 - 1).
+    """
+
+    def dropout(input, p=0.5, training=True, inplace=False):
+        if not training or p == 0.0:
+            return input
+        if p == 1.0:
+            return input * torch.zeros_like(input)  # PyTorch draws nothing here
+        keep = _kept_default(input.shape, p) if path == "default" else _kept_mkl(input.shape, p)
+        return input * keep.to(input.dtype).div(1 - p)
+
+    original = torch.nn.functional.dropout
+    torch.nn.functional.dropout = dropout
+    try:
+        yield
+    finally:
+        torch.nn.functional.dropout = original
+
+
+def _kept_default(shape, p):
+    return torch.rand(shape, dtype=torch.float64) < 1 - p
+
+
+def _kept_mkl(shape, p):
+    modulus = 2**31 - 1
+    count = torch.Size(shape).numel()
+    # One 32-bit draw; int64 random_ below 2^32 - 1 takes exactly one and folds only its largest value.
+    x = int(torch.empty((), dtype=torch.int64).random_(0, 2**32 - 1)) % modulus or 1
+    values = []
+    for _ in range(count):
+        values.append(x / modulus)
+        x = 1132489760 * x % modulus
+    return (torch.tensor(values, dtype=torch.float64) < 1 - p).reshape(shape)
