@@ -1,0 +1,195 @@
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <string_view>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <system_error>
+#include <unistd.h>
+#include <vector>
+
+#include <ATen/ops/empty.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <attentive/io/safetensors.h>
+
+#include "io/atomic_file.h"
+#include "io/safetensors_header.h"
+#include "io/utf8.h"
+
+static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian");
+
+namespace attentive {
+namespace {
+
+[[noreturn]] void fail(const std::string& who, const std::string& reason) {
+  throw SafetensorsError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)},
+                         fmt::format("{}: {}", who, reason));
+}
+
+// A whole file, mapped for reading.
+class Mapping {
+ public:
+  Mapping(const std::string& who, const std::filesystem::path& path) {
+    // Without O_NONBLOCK, opening a pipe would wait for a writer.
+    const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (descriptor < 0) fail(who, fmt::format("cannot open it: {}", std::strerror(errno)));
+    struct stat info {};
+    const bool known = ::fstat(descriptor, &info) == 0;
+    if (known && S_ISREG(info.st_mode) && info.st_size > 0) {
+      size_ = static_cast<size_t>(info.st_size);
+      data_ = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, descriptor, 0);
+    }
+    const int reason = errno;
+    ::close(descriptor);
+    if (!known || !S_ISREG(info.st_mode)) fail(who, "not a regular file");
+    if (data_ == MAP_FAILED) fail(who, fmt::format("cannot map it: {}", std::strerror(reason)));
+  }
+  ~Mapping() {
+    if (size_ > 0 && data_ != MAP_FAILED) ::munmap(data_, size_);
+  }
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+
+  const void* data() const { return data_; }
+  size_t size() const { return size_; }
+
+ private:
+  void* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+at::Tensor copy_tensor(const std::string& who, const std::string& name, const SafetensorsEntry& entry,
+                       const char* data) {
+  const auto size = entry.end - entry.begin;
+  const auto* bytes = data + entry.begin;
+  if (entry.dtype == at::kBool) {
+    const bool valid = std::all_of(bytes, bytes + size, [](unsigned char byte) { return byte <= 1; });
+    if (!valid)
+      fail(who, fmt::format("tensor {}: dtype BOOL holds a byte other than 0 and 1", quoted_name(name)));
+  }
+  auto tensor = at::empty(entry.shape, at::TensorOptions().dtype(entry.dtype).device(at::kCPU));
+  if (size > 0) std::memcpy(tensor.mutable_data_ptr(), bytes, size);
+  return tensor;
+}
+
+SafetensorsFile parse(const std::string& who, const void* data, size_t size) {
+  uint64_t length = 0;
+  if (size < sizeof(length)) fail(who, fmt::format("{} bytes are too few for a safetensors file", size));
+  std::memcpy(&length, data, sizeof(length));
+  if (length > kMaxSafetensorsHeader) {
+    fail(who, fmt::format("a header of {} bytes is longer than the format's limit of {}", length,
+                          kMaxSafetensorsHeader));
+  }
+  if (length > size - sizeof(length)) {
+    fail(who, fmt::format("a header of {} bytes does not fit into a file of {} bytes", length, size));
+  }
+  const auto* text = static_cast<const char*>(data) + sizeof(length);
+  const auto* tensors = text + length;
+  SafetensorsHeader header;
+  const auto reason =
+      parse_safetensors_header({text, static_cast<size_t>(length)}, size - sizeof(length) - length, header);
+  if (reason) fail(who, *reason);
+
+  SafetensorsFile file;
+  file.metadata = std::move(header.metadata);
+  for (const auto& [name, entry] : header.entries) {
+    file.tensors.emplace_hint(file.tensors.end(), name, copy_tensor(who, name, entry, tensors));
+  }
+  return file;
+}
+
+using Item = std::pair<const std::string, at::Tensor>;
+
+// Everything that can be refused is refused before a byte is written.
+void check_savable(const std::string& who, const Item& item) {
+  const auto& name = item.first;
+  const auto& tensor = item.second;
+  const auto refuse = [&](std::string_view reason) {
+    fail(who, fmt::format("tensor {} {}", quoted_name(name), reason));
+  };
+  if (!is_utf8(name)) refuse("has a name that is not UTF-8");
+  if (name == "__metadata__") refuse("has a reserved name");
+  if (!tensor.defined()) refuse("is undefined");
+  if (tensor.layout() != at::kStrided) refuse("is not dense");
+  if (tensor.is_meta()) refuse("has no data: it is on the meta device");
+  if (safetensors_dtype(tensor.scalar_type()).empty()) {
+    refuse(fmt::format("has dtype {}, which the format lacks", c10::toString(tensor.scalar_type())));
+  }
+}
+
+std::string header_text(const std::string& who, const std::vector<const Item*>& items,
+                        const std::map<std::string, std::string>& metadata) {
+  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  if (!metadata.empty()) {
+    auto& strings = header["__metadata__"] = nlohmann::ordered_json::object();
+    for (const auto& [key, value] : metadata) {
+      if (!is_utf8(key) || !is_utf8(value))
+        fail(who, fmt::format("metadata {} is not UTF-8", quoted_name(key)));
+      strings[key] = value;
+    }
+  }
+  uint64_t begin = 0;
+  for (const auto* item : items) {
+    const auto& tensor = item->second;
+    const uint64_t end = begin + static_cast<uint64_t>(tensor.numel()) * tensor.element_size();
+    nlohmann::ordered_json entry;
+    entry["dtype"] = safetensors_dtype(tensor.scalar_type());
+    entry["shape"] = tensor.sizes().vec();
+    entry["data_offsets"] = {begin, end};
+    header[item->first] = std::move(entry);
+    begin = end;
+  }
+  auto text = header.dump();
+  text.append((8 - text.size() % 8) % 8, ' ');  // the data begin at a multiple of 8
+  if (text.size() > kMaxSafetensorsHeader) {
+    fail(who, fmt::format("a header of {} bytes is longer than the format's limit of {}", text.size(),
+                          kMaxSafetensorsHeader));
+  }
+  return text;
+}
+
+}  // namespace
+
+SafetensorsFile load_safetensors(const std::filesystem::path& path) {
+  const auto who = fmt::format("load_safetensors: {}", path.string());
+  const Mapping mapping(who, path);
+  return parse(who, mapping.data(), mapping.size());
+}
+
+SafetensorsFile parse_safetensors(const void* data, size_t size) {
+  return parse("parse_safetensors", data, size);
+}
+
+void save_safetensors(const std::filesystem::path& path, const std::map<std::string, at::Tensor>& tensors,
+                      const std::map<std::string, std::string>& metadata) {
+  const auto who = fmt::format("save_safetensors: {}", path.string());
+  std::vector<const Item*> items;
+  for (const auto& item : tensors) {
+    check_savable(who, item);
+    items.push_back(&item);
+  }
+  std::stable_sort(items.begin(), items.end(), [](const Item* a, const Item* b) {
+    return safetensors_rank(a->second.scalar_type()) < safetensors_rank(b->second.scalar_type());
+  });
+  const auto text = header_text(who, items, metadata);
+  const uint64_t length = text.size();
+  try {
+    AtomicFile file(path);
+    file.write(&length, sizeof(length));
+    file.write(text.data(), text.size());
+    for (const auto* item : items) {
+      // Conjugation and negation may be pending flags; the bytes must be the values.
+      const auto data = item->second.detach().to(at::kCPU).resolve_conj().resolve_neg().contiguous();
+      file.write(data.const_data_ptr(), data.nbytes());
+    }
+    file.commit();
+  } catch (const std::system_error& error) {
+    fail(who, error.what());
+  }
+}
+
+}  // namespace attentive
