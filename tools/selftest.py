@@ -92,7 +92,9 @@ def check_bytes(folder):
     complex_tensor = {"x": torch.zeros(2, dtype=torch.complex64)}
     raises(TypeError, "complex64", lambda: save_safetensors(folder / "bad.safetensors", complex_tensor, {}))
     raises(FileNotFoundError, "", lambda: save_safetensors(folder / "no" / "bad.safetensors", written, {}))
-    assert sorted(path.name for path in folder.iterdir()) == ["bytes.safetensors"]
+    (folder / "taken").mkdir()
+    raises(OSError, "taken", lambda: save_safetensors(folder / "taken", written, {}))
+    assert sorted(path.name for path in folder.iterdir()) == ["bytes.safetensors", "taken"]
 
 
 def check_module_case(folder):
@@ -148,6 +150,16 @@ def check_dropout_case(folder):
     torch.manual_seed(9)
     with emulated_dropout(dropout_path()):
         assert torch.equal(module(x), parse(first)[1]["expected.output"])
+    # What Dropout(0.5) makes of ones(6, 6) after seed 123: the chapter-3 table, and the one of MKL on Intel.
+    tables = {
+        "default": "220220 000202 222202 022002 020202 022220",
+        "intel_mkl": "222222 020000 002020 220002 200002 020000",
+    }
+    for stream, table in tables.items():
+        torch.manual_seed(123)
+        with emulated_dropout(stream):
+            drawn = torch.nn.Dropout(0.5)(torch.ones(6, 6))
+        assert " ".join("".join(str(int(v)) for v in row) for row in drawn) == table, stream
 
 
 def check_torch_names(folder):
@@ -260,7 +272,7 @@ def check_recorder(folder):
 
 
 def check_generators(folder):
-    """The committed cases parse, and each generator writes the same bytes twice."""
+    """The committed cases parse; each generator writes the same bytes twice, and the committed numbers."""
     committed = sorted(PARITY_FOLDER.rglob("*.safetensors"))
     assert len(committed) > 400
     for path in committed:
@@ -277,6 +289,13 @@ def check_generators(folder):
     assert first == [path.relative_to(PARITY_FOLDER) for path in committed]
     for path in first:
         assert filecmp.cmp(folder / "first" / path, folder / "second" / path, shallow=False), path
+        (metadata, tensors), (old_metadata, old_tensors) = parse(folder / "first" / path), parse(PARITY_FOLDER / path)
+        assert tensors.keys() == old_tensors.keys(), path
+        assert metadata | {"torch": ""} == old_metadata | {"torch": ""}, path
+        for name, value in tensors.items():
+            half = value.dtype in (torch.float16, torch.bfloat16)
+            margin = {"rtol": 0.03, "atol": 0.02} if half else {"rtol": 1e-5, "atol": 1e-5}
+            torch.testing.assert_close(value, old_tensors[name], **margin, equal_nan=True, msg=f"{path}: {name}")
 
 
 def main():
