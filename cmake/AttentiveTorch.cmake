@@ -1,37 +1,72 @@
-# LibTorch provider: defines the imported target attentive::torch.
+# LibTorch provider: defines attentive::torch and prints in one line which Torch it is and why.
+# Order: an existing target `torch`; Torch_DIR, Torch_ROOT, CMAKE_PREFIX_PATH; the Torch of python3; a pinned wheel,
+# installed with pip into a per-user cache.
 
-if(NOT TARGET torch)
-  find_package(Python3 QUIET COMPONENTS Interpreter)
-  if(Python3_EXECUTABLE)
-    execute_process(
-      COMMAND "${Python3_EXECUTABLE}" -c
-              "import importlib.util as u,os;s=u.find_spec('torch');print(os.path.dirname(s.origin) if s else '')"
-      OUTPUT_VARIABLE _attentive_python_torch OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
-    if(_attentive_python_torch)
-      list(APPEND CMAKE_PREFIX_PATH "${_attentive_python_torch}/share/cmake")
-    endif()
-  endif()
-  # Torch's own CUDA set-up stops as soon as this target exists; nothing here needs a toolkit.
-  add_library(torch::cudart INTERFACE IMPORTED GLOBAL)
-  set(CMAKE_FIND_PACKAGE_TARGETS_GLOBAL ON)
-  find_package(Torch 2.11 REQUIRED)
-  unset(CMAKE_FIND_PACKAGE_TARGETS_GLOBAL)
-endif()
+include("${CMAKE_CURRENT_LIST_DIR}/attentive_torch_target.cmake")
+include("${CMAKE_CURRENT_LIST_DIR}/AttentiveTorchInstall.cmake")
+
+set(ATTENTIVE_TORCH "auto" CACHE STRING
+    "auto: the whole LibTorch if its NVIDIA libraries are complete, else its CPU half; cpu; cuda")
+set_property(CACHE ATTENTIVE_TORCH PROPERTY STRINGS auto cpu cuda)
+set(ATTENTIVE_TORCH_VERSION "" CACHE STRING "Use exactly this LibTorch (empty: any supported one)")
+set(ATTENTIVE_INSTALL_TORCH "AUTO" CACHE STRING
+    "Install a LibTorch wheel if none is found: AUTO (only as the top-level project), ON, OFF")
+set_property(CACHE ATTENTIVE_INSTALL_TORCH PROPERTY STRINGS AUTO ON OFF)
 
 if(NOT TARGET attentive::torch)
-  add_library(attentive::torch INTERFACE IMPORTED GLOBAL)
-  get_target_property(_attentive_torch_cpu torch_cpu IMPORTED_LOCATION_RELEASE)
-  get_filename_component(_attentive_site "${_attentive_torch_cpu}/../../.." ABSOLUTE)
-  if(ATTENTIVE_TORCH STREQUAL "cpu"
-     OR (TARGET torch_cuda AND IS_DIRECTORY "${_attentive_site}/torch" AND NOT IS_DIRECTORY "${_attentive_site}/nvidia/cudnn"))
-    target_link_libraries(attentive::torch INTERFACE torch_cpu c10)
-    target_include_directories(attentive::torch INTERFACE ${TORCH_INCLUDE_DIRS})
-  else()
+  attentive_torch_find(_torch)
+  if(TARGET torch AND NOT _torch_PREFIX)
+    # Not a library file (built in this very tree, or a wrapper): its owner knows what it needs.
+    add_library(attentive::torch INTERFACE IMPORTED GLOBAL)
     target_link_libraries(attentive::torch INTERFACE torch)
-    foreach(_d cu13 cudnn nccl nvshmem cusparselt)
-      if(IS_DIRECTORY "${_attentive_site}/nvidia/${_d}/lib")
-        target_link_options(attentive::torch INTERFACE "LINKER:-rpath-link,${_attentive_site}/nvidia/${_d}/lib")
+    set(_torch_VERSION "${Torch_VERSION}")
+    message(STATUS "attentive: LibTorch from the existing target torch, linked by that name")
+  else()
+    set(_torch_passed_over "")
+    if(_torch_PREFIX)
+      attentive_torch_read(_torch "${_torch_PREFIX}")
+      if(NOT _torch_PROBLEM AND ATTENTIVE_TORCH_VERSION AND NOT _torch_VERSION VERSION_EQUAL ATTENTIVE_TORCH_VERSION)
+        set(_torch_PROBLEM "the Torch at ${_torch_PREFIX} is ${_torch_VERSION}, ATTENTIVE_TORCH_VERSION asks for ${ATTENTIVE_TORCH_VERSION}; give the path of that one with -DTorch_DIR=<torch>/share/cmake/Torch")
       endif()
-    endforeach()
+      if(_torch_PROBLEM AND NOT _torch_EXPLICIT)
+        set(_torch_passed_over "${_torch_PROBLEM}")
+        set(_torch_PREFIX "")
+        set(_torch_PROBLEM "")
+      endif()
+    endif()
+
+    if(NOT _torch_PREFIX AND NOT _torch_PROBLEM)
+      attentive_torch_may_install(_torch_install)
+      if(_torch_install)
+        if(_torch_passed_over)
+          message(STATUS "attentive: passed over: ${_torch_passed_over}")
+        endif()
+        attentive_torch_install(_torch)
+      elseif(_torch_passed_over)
+        set(_torch_PROBLEM "${_torch_passed_over}")
+      else()
+        get_property(_torch_first GLOBAL PROPERTY ATTENTIVE_TORCH_FIRST)
+        set(_torch_PROBLEM "found no LibTorch; install one with python3 -m pip install torch==${_torch_first}, name yours with -DTorch_DIR=<torch>/share/cmake/Torch, or allow the download with -DATTENTIVE_INSTALL_TORCH=ON")
+      endif()
+      if(NOT _torch_PROBLEM)
+        attentive_torch_read(_torch "${_torch_PREFIX}")
+      endif()
+    endif()
+
+    if(NOT _torch_PROBLEM)
+      attentive_torch_half(_torch "${_torch_PREFIX}")
+    endif()
+    if(_torch_PROBLEM)
+      # The leading blank keeps CMake from breaking the line.
+      message(FATAL_ERROR " attentive: ${_torch_PROBLEM}")
+    endif()
+
+    attentive_torch_define("${_torch_PREFIX}" ${_torch_HALF})
+    set(_torch_what "whole")
+    if(_torch_HALF STREQUAL "cpu")
+      set(_torch_what "CPU half")
+    endif()
+    message(STATUS "attentive: LibTorch ${_torch_VERSION} (${_torch_what}: ${_torch_WHY}) from ${_torch_ORIGIN}: ${_torch_PREFIX}")
   endif()
+  set_property(TARGET attentive::torch PROPERTY ATTENTIVE_VERSION "${_torch_VERSION}")
 endif()

@@ -1,0 +1,261 @@
+# Finds a LibTorch on disk, judges it, and defines attentive::torch from its files.
+# Used by this build (AttentiveTorch.cmake) and, installed as it stands, by the package's config file.
+#
+# find_package(Torch) is deliberately not called. It would define torch, torch_cuda, torch::cudart and more in the
+# caller's project, probe or enable CUDA there, and fail on machines without a toolkit. This way a project that finds
+# Torch itself, before or after us, gets exactly what it would get without us.
+
+include_guard(GLOBAL)
+
+set_property(GLOBAL PROPERTY ATTENTIVE_TORCH_FIRST 2.11.0) # oldest supported
+set_property(GLOBAL PROPERTY ATTENTIVE_TORCH_LAST 2.15)    # newest supported major.minor
+
+# attentive_torch_find(<out>): looks at, in this order, an existing target `torch`, Torch_DIR, Torch_ROOT,
+# CMAKE_PREFIX_PATH and the Torch of python3.
+#   <out>_PREFIX   its directory (holding include/ and lib/), empty if there is none
+#   <out>_ORIGIN   who named it, in words
+#   <out>_EXPLICIT true if the user named it, so that a fault in it is an error
+#   <out>_PROBLEM  why a named place holds no Torch
+function(attentive_torch_find out)
+  set(${out}_PREFIX "" PARENT_SCOPE)
+  set(${out}_ORIGIN "" PARENT_SCOPE)
+  set(${out}_PROBLEM "" PARENT_SCOPE)
+  set(${out}_EXPLICIT TRUE PARENT_SCOPE)
+
+  if(TARGET torch)
+    set(${out}_ORIGIN "the existing target torch" PARENT_SCOPE)
+    attentive_torch_location(torch library)
+    if(library)
+      cmake_path(GET library PARENT_PATH prefix)
+      cmake_path(GET prefix PARENT_PATH prefix)
+      set(${out}_PREFIX "${prefix}" PARENT_SCOPE)
+    endif()
+    return()
+  endif()
+
+  set(places "")
+  if(Torch_DIR)
+    list(APPEND places "Torch_DIR|${Torch_DIR}")
+  endif()
+  foreach(root IN ITEMS "${Torch_ROOT}" "$ENV{Torch_ROOT}")
+    if(root)
+      list(APPEND places "Torch_ROOT|${root}")
+    endif()
+  endforeach()
+  string(REPLACE ":" ";" environment_path "$ENV{CMAKE_PREFIX_PATH}")
+  foreach(root IN LISTS CMAKE_PREFIX_PATH environment_path)
+    list(APPEND places "CMAKE_PREFIX_PATH|${root}")
+  endforeach()
+
+  foreach(place IN LISTS places)
+    string(REGEX MATCH "^([^|]+)\\|(.*)$" _ "${place}")
+    set(origin "${CMAKE_MATCH_1}")
+    set(root "${CMAKE_MATCH_2}")
+    foreach(suffix IN ITEMS "" /share/cmake/Torch /Torch /lib/cmake/Torch)
+      if(EXISTS "${root}${suffix}/TorchConfig.cmake")
+        get_filename_component(prefix "${root}${suffix}/../../.." REALPATH)
+        set(${out}_PREFIX "${prefix}" PARENT_SCOPE)
+        set(${out}_ORIGIN "${origin}" PARENT_SCOPE)
+        return()
+      endif()
+    endforeach()
+    if(origin STREQUAL "Torch_DIR" OR origin STREQUAL "Torch_ROOT")
+      set(${out}_PROBLEM "${origin} names ${root}, which holds no TorchConfig.cmake; give the folder <torch>/share/cmake/Torch"
+          PARENT_SCOPE)
+      return()
+    endif()
+  endforeach()
+
+  set(${out}_EXPLICIT FALSE PARENT_SCOPE)
+  attentive_find_python(python)
+  if(python)
+    execute_process(
+      COMMAND "${python}" -c "import importlib.util as u, os
+s = u.find_spec('torch')
+print(os.path.dirname(s.origin) if s and s.origin else '')"
+      WORKING_DIRECTORY / # a folder named torch in the current one would be taken for the package
+      OUTPUT_VARIABLE prefix OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+    if(prefix)
+      get_filename_component(prefix "${prefix}" REALPATH)
+      set(${out}_PREFIX "${prefix}" PARENT_SCOPE)
+      set(${out}_ORIGIN "${python}" PARENT_SCOPE)
+    endif()
+  endif()
+endfunction()
+
+# The python3 of the first configure run: kept, so that a later run from another shell does not change LibTorch.
+function(attentive_find_python out)
+  if(ATTENTIVE_PYTHON AND NOT EXISTS "${ATTENTIVE_PYTHON}")
+    unset(ATTENTIVE_PYTHON CACHE)
+  endif()
+  find_program(ATTENTIVE_PYTHON NAMES python3 python NO_CMAKE_PATH NO_CMAKE_ENVIRONMENT_PATH
+               DOC "The Python whose Torch is used, and whose pip installs one")
+  mark_as_advanced(ATTENTIVE_PYTHON)
+  set(${out} "" PARENT_SCOPE)
+  if(ATTENTIVE_PYTHON)
+    set(${out} "${ATTENTIVE_PYTHON}" PARENT_SCOPE)
+  endif()
+endfunction()
+
+# The library file of an imported target, empty if it has none.
+function(attentive_torch_location target out)
+  set(${out} "" PARENT_SCOPE)
+  get_target_property(configurations ${target} IMPORTED_CONFIGURATIONS)
+  if(NOT configurations)
+    set(configurations "")
+  endif()
+  list(TRANSFORM configurations PREPEND "_")
+  foreach(suffix IN LISTS configurations ITEMS "")
+    get_target_property(location ${target} IMPORTED_LOCATION${suffix})
+    if(location)
+      get_filename_component(location "${location}" REALPATH)
+      set(${out} "${location}" PARENT_SCOPE)
+      return()
+    endif()
+  endforeach()
+endfunction()
+
+# Shared libraries that the loader does not find for `library`, by its own paths.
+function(attentive_torch_missing library out)
+  execute_process(COMMAND ldd "${library}" OUTPUT_VARIABLE text ERROR_QUIET)
+  string(REGEX MATCHALL "[^\n\t ]+ => not found" lines "${text}")
+  list(TRANSFORM lines REPLACE " => not found" "")
+  list(REMOVE_DUPLICATES lines)
+  set(${out} "${lines}" PARENT_SCOPE)
+endfunction()
+
+# attentive_torch_read(<out> <prefix>): <out>_VERSION, and <out>_PROBLEM: what keeps it from being used, with the fix.
+function(attentive_torch_read out prefix)
+  get_property(first GLOBAL PROPERTY ATTENTIVE_TORCH_FIRST)
+  get_property(last GLOBAL PROPERTY ATTENTIVE_TORCH_LAST)
+  set(version "")
+  set(problem "")
+  set(version_file "${prefix}/share/cmake/Torch/TorchConfigVersion.cmake")
+  if(EXISTS "${version_file}")
+    file(STRINGS "${version_file}" line REGEX "PACKAGE_VERSION \"" LIMIT_COUNT 1)
+    string(REGEX MATCH "[0-9]+\\.[0-9]+\\.[0-9]+" version "${line}")
+  endif()
+
+  if(NOT EXISTS "${prefix}/include/ATen/core/Tensor.h")
+    set(problem "the Torch at ${prefix} has no C++ headers; install the wheel of PyPI: python3 -m pip install torch==${first}")
+  elseif(NOT version)
+    set(problem "the Torch at ${prefix} does not say its version (share/cmake/Torch/TorchConfigVersion.cmake); reinstall it: python3 -m pip install --force-reinstall torch==${first}")
+  elseif(version VERSION_LESS first OR version VERSION_GREATER_EQUAL "${last}.99999")
+    set(problem "the Torch at ${prefix} is ${version}, supported are ${first} to ${last}.x; install one: python3 -m pip install torch==${first}")
+  elseif(NOT EXISTS "${prefix}/lib/libtorch_cpu.so")
+    set(problem "the Torch at ${prefix} has no lib/libtorch_cpu.so; a LibTorch with shared libraries is needed: python3 -m pip install torch==${first}")
+  else()
+    attentive_torch_missing("${prefix}/lib/libtorch_cpu.so" missing)
+    if(missing)
+      list(JOIN missing ", " missing)
+      attentive_torch_cpu_packages(${version} packages)
+      list(JOIN packages "' '" packages)
+      set(problem "the Torch at ${prefix} lacks ${missing}; install what it loads: python3 -m pip install '${packages}'")
+    endif()
+  endif()
+  set(${out}_VERSION "${version}" PARENT_SCOPE)
+  set(${out}_PROBLEM "${problem}" PARENT_SCOPE)
+endfunction()
+
+# The wheels beside torch itself that libtorch_cpu.so loads.
+function(attentive_torch_cpu_packages version out)
+  set(cuda 13.0)
+  if(version VERSION_GREATER_EQUAL 2.15)
+    set(cuda 13.2)
+  endif()
+  set(${out} "nvidia-cuda-runtime==${cuda}.*" "nvidia-cuda-cupti==${cuda}.*" PARENT_SCOPE)
+endfunction()
+
+# attentive_torch_half(<out> <prefix>): whether the whole Torch is linked or its CPU half. ATTENTIVE_TORCH may ask.
+#   <out>_HALF full or cpu, <out>_WHY in words, <out>_PROBLEM if ATTENTIVE_TORCH asks for what is not there
+function(attentive_torch_half out prefix)
+  set(wish auto)
+  if(ATTENTIVE_TORCH)
+    set(wish "${ATTENTIVE_TORCH}")
+  endif()
+  set(problem "")
+  if(NOT EXISTS "${prefix}/lib/libtorch_cuda.so")
+    set(half full)
+    set(why "a CPU build")
+    set(lack "it is a CPU build")
+  else()
+    attentive_torch_missing("${prefix}/lib/libtorch_cuda.so" missing)
+    if(missing)
+      list(LENGTH missing count)
+      list(GET missing 0 name)
+      set(half cpu)
+      set(why "NVIDIA libraries incomplete: ${name} not found")
+      if(count GREATER 1)
+        math(EXPR count "${count} - 1")
+        string(APPEND why ", nor ${count} more")
+      endif()
+      set(lack "${why}")
+    else()
+      set(half full)
+      set(why "its NVIDIA libraries are complete")
+      set(lack "")
+    endif()
+  endif()
+
+  if(wish STREQUAL "cpu")
+    set(half cpu)
+    set(why "ATTENTIVE_TORCH=cpu")
+  elseif(wish STREQUAL "cuda")
+    if(lack)
+      set(problem "ATTENTIVE_TORCH=cuda, but the Torch at ${prefix} cannot run CUDA (${lack}); install it with its dependencies: python3 -m pip install torch, or say ATTENTIVE_TORCH=auto")
+    endif()
+  elseif(NOT wish STREQUAL "auto")
+    set(problem "ATTENTIVE_TORCH is \"${wish}\"; say auto, cpu or cuda")
+  endif()
+  set(${out}_HALF ${half} PARENT_SCOPE)
+  set(${out}_WHY "${why}" PARENT_SCOPE)
+  set(${out}_PROBLEM "${problem}" PARENT_SCOPE)
+endfunction()
+
+# Defines attentive::torch from the files under `prefix`.
+function(attentive_torch_define prefix half)
+  set(lib "${prefix}/lib")
+  add_library(attentive::torch INTERFACE IMPORTED GLOBAL)
+  set_target_properties(attentive::torch PROPERTIES ATTENTIVE_PREFIX "${prefix}")
+  target_include_directories(attentive::torch INTERFACE
+    "${prefix}/include" "${prefix}/include/torch/csrc/api/include")
+  target_link_libraries(attentive::torch INTERFACE "${lib}/libtorch_cpu.so" "${lib}/libc10.so")
+
+  # Nothing calls into these by name: they register themselves when loaded, so --as-needed must not drop them.
+  set(registering libtorch_cpu.so)
+  if(half STREQUAL "full")
+    target_link_libraries(attentive::torch INTERFACE "${lib}/libtorch.so")
+    if(EXISTS "${lib}/libtorch_cuda.so")
+      target_link_libraries(attentive::torch INTERFACE "${lib}/libc10_cuda.so")
+      list(APPEND registering libtorch_cuda.so)
+    endif()
+  endif()
+  foreach(name IN LISTS registering)
+    target_link_libraries(attentive::torch INTERFACE
+      "-Wl,--push-state,--no-as-needed,\"${lib}/${name}\" -Wl,--pop-state")
+  endforeach()
+
+  # The linker must resolve libtorch_cuda.so's own needs from the wheels beside it. Without this, ld takes an older
+  # libnccl of an installed CUDA toolkit and reports undefined NCCL symbols.
+  if(half STREQUAL "full")
+    file(GLOB folders "${prefix}/../nvidia/*/lib")
+    foreach(folder IN LISTS folders)
+      get_filename_component(folder "${folder}" REALPATH)
+      target_link_options(attentive::torch INTERFACE "LINKER:-rpath-link,${folder}")
+    endforeach()
+  endif()
+
+  cmake_language(DEFER DIRECTORY "${CMAKE_SOURCE_DIR}" CALL attentive_torch_check_one)
+endfunction()
+
+# Runs at the end of the configuration: a project that found another Torch after us would load two.
+function(attentive_torch_check_one)
+  if(TARGET torch)
+    attentive_torch_location(torch library)
+    get_target_property(prefix attentive::torch ATTENTIVE_PREFIX)
+    get_filename_component(lib "${prefix}/lib" REALPATH)
+    if(library AND NOT library MATCHES "^${lib}/")
+      message(FATAL_ERROR " attentive: it uses the LibTorch at ${prefix}, this project the one at ${library}; find yours first, or give both the same with -DTorch_DIR=<torch>/share/cmake/Torch")
+    endif()
+  endif()
+endfunction()
