@@ -141,3 +141,11 @@ bool as_printed(const at::Tensor& got, const at::Tensor& printed) {
 }
 
 }  // namespace attentive::test
+
+// Said aloud, because it decides what the other tests compared.
+TEST_CASE("Rules of this machine", "[rules]") {
+  using namespace attentive::test;
+  WARN(draw_rule());
+  WARN("CPU dropout stream: " << dropout_stream_of_this_cpu());
+  CHECK(dropout_stream_of_this_cpu() != "unknown");
+}
