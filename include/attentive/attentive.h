@@ -2,7 +2,11 @@
 
 /// Everything of `attentive::attentive` in one include. Programs that build often include what they use.
 
+#include <attentive/compat/layer_norm.h>
 #include <attentive/compat/multihead_attention.h>
+#include <attentive/compat/transformer_decoder_layer.h>
+#include <attentive/compat/transformer_encoder_layer.h>
+#include <attentive/compat/transformer_layer_options.h>
 #include <attentive/core/guards.h>
 #include <attentive/core/mask.h>
 #include <attentive/core/options.h>

@@ -48,6 +48,7 @@ TEST_CASE("CausalAttention is a torch::nn citizen", "[causal_attention]") {
   suite.input_shape = {2, 5, 6};
   suite.keys = {"W_query.weight", "W_query.bias",   "W_key.weight",
                 "W_key.bias",     "W_value.weight", "W_value.bias"};
+  suite.unbatched = true;
   suite.run();
 }
 

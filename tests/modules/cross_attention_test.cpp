@@ -78,6 +78,7 @@ TEST_CASE("CrossAttention is a torch::nn citizen", "[cross_attention]") {
                 "W_value.weight", "W_value.bias", "out_proj.weight", "out_proj.bias"};
   suite.call = [](CrossAttention& m, const at::Tensor& x) { return m->forward(x.slice(-2, 0, 3), x * x); };
   suite.sequential = false;
+  suite.unbatched = true;
   suite.run();
 }
 

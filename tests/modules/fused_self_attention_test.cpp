@@ -90,6 +90,7 @@ TEST_CASE("FusedSelfAttention is a torch::nn citizen", "[fused_self_attention]")
   suite.make = [] { return FusedSelfAttention(FusedSelfAttentionOptions(8, 2).dropout(0.25)); };
   suite.input_shape = {2, 5, 8};
   suite.keys = {"qkv.weight", "qkv.bias", "proj.weight", "proj.bias"};
+  suite.unbatched = true;
   suite.run();
 }
 

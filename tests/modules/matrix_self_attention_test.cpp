@@ -50,6 +50,7 @@ TEST_CASE("MatrixSelfAttention is a torch::nn citizen", "[matrix_self_attention]
     return std::vector<at::Tensor*>{&m->W_Q, &m->W_K, &m->W_V};
   };
   suite.has_dropout = false;
+  suite.unbatched = true;
   suite.run();
 }
 

@@ -50,6 +50,7 @@ TEST_CASE("MultiHeadAttention is a torch::nn citizen", "[multi_head_attention]")
   suite.input_shape = {2, 5, 6};
   suite.keys = {"W_query.weight", "W_query.bias", "W_key.weight",    "W_key.bias",
                 "W_value.weight", "W_value.bias", "out_proj.weight", "out_proj.bias"};
+  suite.unbatched = true;
   suite.run();
 }
 

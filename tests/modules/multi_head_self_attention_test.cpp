@@ -91,6 +91,7 @@ TEST_CASE("MultiHeadSelfAttention is a torch::nn citizen", "[multi_head_self_att
   suite.keys = {"W_q.weight", "W_k.weight", "W_v.weight", "W_o.weight"};
   suite.call = [](MultiHeadSelfAttention& m, const at::Tensor& x) { return m->forward(x).first; };
   suite.sequential = false;
+  suite.unbatched = true;
   suite.run();
 }
 

@@ -82,6 +82,7 @@ TEST_CASE("ScaledDotProductAttention is a torch::nn citizen", "[scaled_dot_produ
     return m->forward(x, 0.5 * x, x * x).first;
   };
   suite.sequential = false;
+  suite.unbatched = true;
   suite.run();
 }
 

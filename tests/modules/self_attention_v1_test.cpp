@@ -89,6 +89,7 @@ TEST_CASE("SelfAttentionV1 is a torch::nn citizen", "[self_attention_v1]") {
     return std::vector<at::Tensor*>{&m->W_query, &m->W_key, &m->W_value};
   };
   suite.has_dropout = false;
+  suite.unbatched = true;
   suite.run();
 }
 

@@ -97,6 +97,7 @@ TEST_CASE("SelfAttentionV2 is a torch::nn citizen", "[self_attention_v2]") {
   suite.keys = {"W_query.weight", "W_query.bias",   "W_key.weight",
                 "W_key.bias",     "W_value.weight", "W_value.bias"};
   suite.has_dropout = false;
+  suite.unbatched = true;
   suite.run();
 }
 

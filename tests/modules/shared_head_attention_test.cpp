@@ -58,6 +58,7 @@ TEST_CASE("SharedHeadAttention is a torch::nn citizen", "[shared_head_attention]
   };
   suite.sequential = false;
   suite.has_dropout = false;
+  suite.unbatched = true;
   suite.run();
 }
 

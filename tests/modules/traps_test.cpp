@@ -105,13 +105,16 @@ TEST_CASE("Trap 4: a query without keys is NaN, and its gradient stays NaN", "[t
   const auto x = at::randn({4, 4});
   CHECK(naive(x, x, x, keep).output[1].isnan().all().item<bool>());
   // Cleaning up after the softmax mends the output, not the gradient.
-  const auto patched = [&](const at::Tensor& y) { return naive(y, y, y, keep).weights.nan_to_num(0.0).matmul(y); };
+  const auto patched = [&](const at::Tensor& y) {
+    return naive(y, y, y, keep).weights.nan_to_num(0.0).matmul(y);
+  };
   CHECK(patched(x).isfinite().all().item<bool>());
   CHECK(grad(patched).isnan().any().item<bool>());
 
   CHECK(attention(x, x, x, {}, keep)[1].eq(0).all().item<bool>());
   CHECK(ours(x, x, x, keep).weights[1].eq(0).all().item<bool>());
-  CHECK(grad([&](const at::Tensor& y) { return attention(y, y, y, {}, keep); }).isfinite().all().item<bool>());
+  CHECK(
+      grad([&](const at::Tensor& y) { return attention(y, y, y, {}, keep); }).isfinite().all().item<bool>());
 
   // In a module such a query yields the bias of the output projection, with weights and without.
   MultiHeadAttention module(MultiHeadAttentionOptions(4, 4, 0, 0.0, 2).attention({}));
@@ -140,7 +143,8 @@ TEST_CASE("Trap 6: .T turns all dimensions, so batches fail or come out wrong", 
   };
   const auto with_T = [&](const at::Tensor& x) {
     const auto keys = x.matmul(module->W_key).permute({2, 1, 0});  // what .T is in three dimensions
-    return at::softmax(x.matmul(module->W_query).matmul(keys) / std::sqrt(3.0), -1).matmul(x.matmul(module->W_value));
+    return at::softmax(x.matmul(module->W_query).matmul(keys) / std::sqrt(3.0), -1)
+        .matmul(x.matmul(module->W_value));
   };
   CHECK_THROWS(with_T(batch()));
   const auto cube = at::randn({3, 3, 3});  // B == T == d_out is taken, and wrong
@@ -167,7 +171,8 @@ TEST_CASE("Trap 7: a context of one lets more tokens see the future", "[traps]")
   CHECK(one->forward(x.slice(0, 0, 1)).size(0) == 1);
 }
 
-TEST_CASE("Trap 8: masking before or after the scale is the same, scaling by the model width is not", "[traps]") {
+TEST_CASE("Trap 8: masking before or after the scale is the same, scaling by the model width is not",
+          "[traps]") {
   MultiHeadAttention module(3, 4, 6, 0.0, 2);
   const auto x = sentence().unsqueeze(0);
   const auto heads = [&](torch::nn::Linear& layer) { return split_heads(layer->forward(x), 2); };
@@ -178,7 +183,8 @@ TEST_CASE("Trap 8: masking before or after the scale is the same, scaling by the
   CHECK(bit_equal(mask_first, scale_first));
   const auto weights = module->forward_with_weights(x).second;
   CHECK_CLOSE(weights, mask_first);
-  const auto wide = at::softmax(scores.masked_fill(hidden, -kInfinity) / std::sqrt(4.0), -1);  // d_out, not head_dim
+  const auto wide =
+      at::softmax(scores.masked_fill(hidden, -kInfinity) / std::sqrt(4.0), -1);  // d_out, not head_dim
   CHECK(difference(weights, wide) != "");
 }
 
@@ -237,14 +243,16 @@ TEST_CASE("Trap 14: the tutorial does not scale, and prints outputs of hand-roun
   const auto rounded = table({{0, .5f, .5f}, {0, 1, 0}, {0, .9f, .1f}}).matmul(v);
   CHECK(as_printed(rounded, table({{2, 7, 1.5f}, {2, 8, 0}, {2, 7.8f, .3f}})));
   const auto exact = attention(q, k, v, {.scale = 1.0});
-  CHECK(as_printed(exact, table({{1.9366f, 6.6831f, 1.5951f}, {2, 7.9640f, .0540f}, {1.9997f, 7.7599f, .3584f}})));
+  CHECK(as_printed(exact,
+                   table({{1.9366f, 6.6831f, 1.5951f}, {2, 7.9640f, .0540f}, {1.9997f, 7.7599f, .3584f}})));
   CHECK((exact - rounded).abs().max().item<float>() > 0.3f);
   CHECK(differs(attention(q, k, v), exact));  // what a default call returns
 }
 
 TEST_CASE("Trap 15: the blog's multi-head attention attends over heads and ignores its mask", "[traps]") {
   const auto literal = [](SharedHeadAttention& m, const at::Tensor& x, int64_t heads) {
-    // The published forward with its view moved before the projection, without which it only runs for heads = 1.
+    // The published forward with its view moved before the projection, without which it only runs for heads
+    // = 1.
     const auto split = [&](torch::nn::Linear& layer) { return layer->forward(x.unflatten(-1, {heads, -1})); };
     const auto q = split(m->queries), k = split(m->keys), v = split(m->values);
     return m->fc_out->forward(naive(q, k, v).output.flatten(-2));
@@ -263,7 +271,8 @@ TEST_CASE("Trap 15: the blog's multi-head attention attends over heads and ignor
     auto changed = x.clone();
     changed.slice(1, 1).add_(1.0);
     CHECK_CLOSE(literal(module, changed, heads).select(1, 0), golden["output"].select(1, 0));
-    CHECK(differs(module->forward(changed, changed, changed).select(1, 0), module->forward(x, x, x).select(1, 0)));
+    CHECK(differs(module->forward(changed, changed, changed).select(1, 0),
+                  module->forward(x, x, x).select(1, 0)));
     if (heads == 1)
       CHECK_CLOSE(golden["output"], module->fc_out->forward(module->values->forward(x)));
     else
@@ -295,7 +304,8 @@ TEST_CASE("Two comments of the notebook are stale", "[traps]") {
   const auto score = x[3].dot(x[1]).item<float>();
   CHECK(std::abs(score - 0.8414f) > 1e-3f);
   CHECK(std::abs(score - 0.8434f) <= 0.5e-4f + 2e-6f);
-  const auto weights = attention(x, x, x, {.scale = 1.0}, AttentionExtras{.weights = Weights::Clean}).weights[1];
+  const auto weights =
+      attention(x, x, x, {.scale = 1.0}, AttentionExtras{.weights = Weights::Clean}).weights[1];
   const auto listed = at::tensor({.1386f, .2379f, .2331f, .1237f, .1082f, .1581f});
   CHECK_FALSE(as_printed(weights, listed));
 }
@@ -303,8 +313,7 @@ TEST_CASE("Two comments of the notebook are stale", "[traps]") {
 TEST_CASE("The blog's float32 scale spoils float64", "[traps]") {
   at::manual_seed(3);
   const auto q = at::randn({2, 5, 6}, at::kDouble);  // 6 is no perfect square
-  const auto spoiled =
-      at::softmax(q.matmul(q.transpose(-2, -1)) / at::tensor(6.0f).sqrt(), -1).matmul(q);
+  const auto spoiled = at::softmax(q.matmul(q.transpose(-2, -1)) / at::tensor(6.0f).sqrt(), -1).matmul(q);
   const auto exact = naive(q, q, q).output;
   const double error = (spoiled - exact).abs().max().item<double>();
   CHECK(error > 1e-9);
