@@ -40,8 +40,8 @@ Dropper of(const char* name, Holder module) {
 }
 
 std::vector<Dropper> droppers() {
-  const auto cross = CrossAttention(8, 8, 8, kP, 2);
-  const auto sdpa = ScaledDotProductAttention(kP);
+  auto cross = CrossAttention(8, 8, 8, kP, 2);
+  auto sdpa = ScaledDotProductAttention(kP);
   return {of("CausalAttention", CausalAttention(8, 8, 0, kP)),
           of("MultiHeadAttentionWrapper", MultiHeadAttentionWrapper(8, 8, 0, kP, 2)),
           of("MultiHeadAttention", MultiHeadAttention(8, 8, 0, kP, 2)),

@@ -77,7 +77,7 @@ TEST_CASE("A causal class: a token changes nothing before it and something from 
       CHECK((before - after).abs().amax(-1).slice(1, 4).gt(0).all().item<bool>());
       CHECK(c.run(x).second.triu(1).eq(0).all().item<bool>());
     } else {
-      CHECK((before - after).abs().amax(-1).gt(0).all().item<bool>());
+      CHECK((before - after).slice(1, 0, 4).ne(0).any().item<bool>());
     }
   }
 }
