@@ -65,12 +65,12 @@ struct ModelImpl : torch::nn::Module {
 TORCH_MODULE(Model);
 
 void train(Model& model, int64_t steps, const at::Device& device) {
-  torch::optim::Adam optimizer(model->parameters(), torch::optim::AdamOptions(0.01));
+  torch::optim::Adam optimizer(model->parameters(), torch::optim::AdamOptions(0.002));
   fmt::print("step   loss     (guessing: ln {} = 2.0794)\n", kWords);
   for (int64_t step = 0; step <= steps; ++step) {
     const auto questions = ask(64, device);
     const auto loss = torch::nn::functional::cross_entropy(model->forward(questions).first, questions.answer);
-    if (step % 50 == 0) fmt::print("{:4}   {:.4f}\n", step, loss.item<float>());
+    if (step % 25 == 0) fmt::print("{:4}   {:.4f}\n", step, loss.item<float>());
     optimizer.zero_grad();
     loss.backward();
     optimizer.step();

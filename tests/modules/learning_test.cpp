@@ -64,7 +64,7 @@ Lesson learn(uint64_t seed, int64_t steps, const at::Device& device) {
   at::manual_seed(seed);
   CopyModel model;
   model->to(device);
-  torch::optim::Adam optimizer(model->parameters(), torch::optim::AdamOptions(0.01));
+  torch::optim::Adam optimizer(model->parameters(), torch::optim::AdamOptions(0.003));
   Lesson lesson;
   for (int64_t step = 0; step < steps; ++step) {
     const CopyBatch batch(device);
