@@ -40,7 +40,7 @@ struct ModuleSuite {
   bool sequential = true;  // takes one tensor, returns one tensor
   bool has_dropout = true;
   bool unbatched = false;  // takes (T, C) as well as (B, T, C)
-  bool meta = true;  // false for layer norms: ATen computes them on meta tensors from Python only
+  bool meta = true;        // false for layer norms: ATen computes them on meta tensors from Python only
 
   void run() {
     names();
