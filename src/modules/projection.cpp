@@ -90,10 +90,11 @@ void check_positive(const char* who, const char* name, int64_t value) {
   TORCH_CHECK_VALUE(value > 0, who, ": expected ", name, " > 0, got ", value);
 }
 
-void check_heads(const char* who, const char* name, int64_t features, int64_t num_heads) {
-  check_positive(who, "num_heads", num_heads);
-  TORCH_CHECK_VALUE(features % num_heads == 0, who, ": expected num_heads to divide ", name, " = ", features,
-                    ", got ", num_heads);
+void check_heads(const char* who, const char* name, int64_t features, int64_t num_heads,
+                 const char* heads_name) {
+  check_positive(who, heads_name, num_heads);
+  TORCH_CHECK_VALUE(features % num_heads == 0, who, ": expected ", heads_name, " to divide ", name, " = ",
+                    features, ", got ", num_heads);
 }
 
 }  // namespace attentive

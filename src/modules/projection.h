@@ -48,6 +48,7 @@ void check_context(const char* who, int64_t tokens, int64_t context_length);
 void check_positive(const char* who, const char* name, int64_t value);
 
 // Throws unless 1 <= num_heads and it divides `features`.
-void check_heads(const char* who, const char* name, int64_t features, int64_t num_heads);
+void check_heads(const char* who, const char* name, int64_t features, int64_t num_heads,
+                 const char* heads_name = "num_heads");
 
 }  // namespace attentive
