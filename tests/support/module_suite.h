@@ -39,7 +39,7 @@ struct ModuleSuite {
   std::function<std::vector<at::Tensor*>(Holder&)> own_parameters;
   bool sequential = true;  // takes one tensor, returns one tensor
   bool has_dropout = true;
-  bool meta = true;  // false for layer norms: ATen computes them on meta tensors from Python only
+  bool meta = true;  // false where ATen has a meta kernel in Python only, as for layer norms
 
   void run() {
     names();
