@@ -116,24 +116,26 @@ TEST_CASE("convert: chapter-3 MultiHeadAttention and torch.nn.MultiheadAttention
 
 TEST_CASE("convert: MultiHeadAttention and GroupedQueryAttention", "[convert]") {
   const auto options =
-      GroupedQueryAttentionOptions(6, 8, 5, 0.0, 4, 2, /*qkv_bias=*/true).out_bias(true).sinks(true);
+      GroupedQueryAttentionOptions(6, 16, 5, 0.0, 8, 2, /*qkv_bias=*/true).out_bias(true).sinks(true);
   GroupedQueryAttention gqa(options);
   const auto state = randomized(gqa);
-  MultiHeadAttention mha(MultiHeadAttentionOptions(6, 8, 5, 0.0, 4, true).sinks(true));
-  const auto written_out = convert::grouped_to_multi_head(state, 4, 2);
+  MultiHeadAttention mha(MultiHeadAttentionOptions(6, 16, 5, 0.0, 8, true).sinks(true));
+  const auto written_out = convert::grouped_to_multi_head(state, 8, 2);
   load_state_dict(*mha, written_out);
   const auto x = input();
   CHECK_CLOSE(mha->forward(x), gqa->forward(x));
   // Equal heads in a group: the mean gives them back.
-  check_equal(convert::multi_head_to_grouped(written_out, 4, 2), state);
+  check_equal(convert::multi_head_to_grouped(written_out, 8, 2), state);
 
   // Different heads: a group's key head is their mean, row by row.
   const auto other = randomized(mha);
-  const auto pooled = convert::multi_head_to_grouped(other, 4, 2);
+  const auto pooled = convert::multi_head_to_grouped(other, 8, 2);
   CHECK(pooled.at("W_key.weight").sizes() == at::IntArrayRef({4, 6}));
   const auto& keys = other.at("W_key.weight");
-  CHECK_CLOSE(pooled.at("W_key.weight")[3], (keys[5] + keys[7]) / 2);  // group 1, row 1: heads 2 and 3
-  CHECK_CLOSE(pooled.at("W_value.bias")[0], (other.at("W_value.bias")[0] + other.at("W_value.bias")[2]) / 2);
+  CHECK_CLOSE(pooled.at("W_key.weight")[3],
+              (keys[9] + keys[11] + keys[13] + keys[15]) / 4);  // group 1, row 1: heads 4 to 7
+  CHECK_CLOSE(pooled.at("W_value.bias").slice(0, 2),
+              other.at("W_value.bias").slice(0, 8).view({4, 2}).mean(0));
   GroupedQueryAttention fresh(options);
   CHECK(load_state_dict(*fresh, pooled).empty());
 }
