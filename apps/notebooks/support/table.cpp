@@ -12,29 +12,27 @@ namespace {
 constexpr size_t kMostRows = 12;
 constexpr size_t kMostColumns = 6;
 
-bool integral(const std::vector<double>& numbers) {
+// All whole: printed without decimals, as shapes and counts are.
+bool whole(const std::vector<double>& numbers) {
   return std::all_of(numbers.begin(), numbers.end(),
                      [](double x) { return x == std::floor(x) && std::abs(x) < 1e15; });
 }
 
 // With as many digits as are known; the comparison never sees this text.
-std::string to_text(const Check& check, double number) {
+std::string to_text(const Check& check, double number, bool decimals) {
+  if (std::isnan(number)) return "nan";  // without its sign
   if (check.significant_digits) return fmt::format("{:.{}e}", number, *check.significant_digits - 1);
-  if (integral(check.values) && number == std::floor(number) && std::abs(number) < 1e15) {
-    return fmt::format("{:.0f}", number);
-  }
-  if (check.printed_decimals) return fmt::format("{:.{}f}", number, *check.printed_decimals);
-  return fmt::format("{:.6f}", number);
+  return fmt::format("{:.{}f}", number, decimals ? check.printed_decimals.value_or(6) : 0);
 }
 
 // A table as lines of equal width: the last axis across, all others down, cut where it is long.
 class Lines {
  public:
-  Lines(const Check& check, const std::vector<double>& numbers)
+  Lines(const Check& check, const std::vector<double>& numbers, bool decimals)
       : columns_(check.shape.empty() ? 1 : static_cast<size_t>(check.shape.back())),
         rows_(numbers.size() / columns_) {
     std::vector<std::string> texts;
-    for (const double number : numbers) texts.push_back(to_text(check, number));
+    for (const double number : numbers) texts.push_back(to_text(check, number, decimals));
     size_t width = 0;
     for (const auto& text : texts) width = std::max(width, text.size());
 
@@ -93,9 +91,10 @@ void print_check(const Check& check, const std::vector<double>& got, double larg
                  Verdict verdict) {
   const std::string_view source = check.printed ? "printed" : "derived";
   const std::string text = verdict_text(largest, allowed, verdict);
-  const Lines ours(check, got), theirs(check, check.values);
+  const bool decimals = !whole(got) || !whole(check.values);
+  const Lines ours(check, got, decimals), theirs(check, check.values, decimals);
 
-  if (ours.lines().size() == 1 && ours.width() + theirs.width() < 76) {
+  if (ours.lines().size() == 1 && std::max<size_t>(check.name.size(), 28) + ours.width() + theirs.width() < 72) {
     fmt::print("  {:<28} C++ {}  {} {}  {}\n", check.name, ours.lines()[0], source, theirs.lines()[0], text);
   } else {
     fmt::print("  {} {}: {}\n", check.name, shape_text(check.shape), text);
@@ -116,7 +115,8 @@ void print_check(const Check& check, const std::vector<double>& got, double larg
     fmt::print("    PyTorch's for that stream, not printed in the notebook. {} shows\n",
                check.printed ? "The notebook, made on another machine," : "The default stream");
   }
-  for (const auto& line : Lines(check, *check.other_stream).lines()) fmt::print("    {}\n", line);
+  const Lines others(check, *check.other_stream, decimals);
+  for (const auto& line : others.lines()) fmt::print("    {}\n", line);
 }
 
 void print_summary(const std::vector<Tally>& tallies) {
