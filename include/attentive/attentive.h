@@ -2,12 +2,19 @@
 
 /// Everything of `attentive::attentive` in one include. Programs that build often include what they use.
 
+#include <attentive/compat/layer_norm.h>
+#include <attentive/compat/multihead_attention.h>
+#include <attentive/compat/transformer_decoder_layer.h>
+#include <attentive/compat/transformer_encoder_layer.h>
+#include <attentive/compat/transformer_layer_options.h>
 #include <attentive/core/guards.h>
 #include <attentive/core/mask.h>
 #include <attentive/core/options.h>
+#include <attentive/core/result.h>
 #include <attentive/functional/attention.h>
 #include <attentive/functional/explain.h>
 #include <attentive/functional/heads.h>
+#include <attentive/io/case.h>
 #include <attentive/io/safetensors.h>
 #include <attentive/io/state_dict.h>
 #include <attentive/modules/causal_attention.h>

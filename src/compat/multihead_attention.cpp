@@ -1,4 +1,3 @@
-#include <ATen/autocast_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
@@ -8,7 +7,7 @@
 #include <attentive/compat/multihead_attention.h>
 #include <attentive/functional/attention.h>
 
-#include "compat/masks.h"
+#include "compat/inputs.h"
 #include "core/check.h"
 #include "modules/projection.h"
 
@@ -16,21 +15,6 @@ namespace attentive::compat {
 namespace {
 
 constexpr const char* kWho = "compat::MultiheadAttention";
-
-// Rank, features, device and dtype of one input; the shapes relative to each other come later.
-void check_input(const char* name, const at::Tensor& x, int64_t rank, int64_t features,
-                 const at::Tensor& parameter) {
-  check_defined(kWho, name, x);
-  TORCH_CHECK_VALUE(x.dim() == rank, kWho, ": expected ", name, " of rank ", rank, " like query, got shape ",
-                    shape_string(x.sizes()));
-  TORCH_CHECK_VALUE(x.size(-1) == features, kWho, ": expected ", name, " of ", features,
-                    " features, got shape ", shape_string(x.sizes()));
-  TORCH_CHECK_VALUE(x.device() == parameter.device(), kWho, ": expected ", name, " on ", parameter.device(),
-                    " like the parameters, got it on ", x.device());
-  const bool autocast = (x.is_cpu() || x.is_cuda()) && at::autocast::is_autocast_enabled(x.device().type());
-  TORCH_CHECK_TYPE(autocast || x.scalar_type() == parameter.scalar_type(), kWho, ": expected ", name,
-                   " of dtype ", parameter.scalar_type(), " like the parameters, got ", x.scalar_type());
-}
 
 at::Tensor part(const at::Tensor& tensor, int64_t start, int64_t length) {
   return tensor.defined() ? tensor.narrow(0, start, length) : tensor;
@@ -130,37 +114,36 @@ std::tuple<at::Tensor, at::Tensor> MultiheadAttentionImpl::forward(
   const int64_t features = options.embed_dim();
   const int64_t heads = options.num_heads();
   const auto& parameter = out_proj->weight;
-  check_defined(kWho, "query", query);
-  TORCH_CHECK_VALUE(query.dim() == 2 || query.dim() == 3, kWho, ": expected query of shape ",
-                    options.batch_first() ? "(N, L, " : "(L, N, ", features, ") or (L, ", features, "), got ",
-                    shape_string(query.sizes()));
-  check_input("query", query, query.dim(), features, parameter);
-  check_input("key", key, query.dim(), options.kdim().value_or(features), parameter);
-  check_input("value", value, query.dim(), options.vdim().value_or(features), parameter);
-  const bool batched = query.dim() == 3;
+  check_sequences(kWho, "query", query, features, options.batch_first());
+  check_input(kWho, "query", query, query.dim(), features, parameter);
+  check_input(kWho, "key", key, query.dim(), options.kdim().value_or(features), parameter);
+  check_input(kWho, "value", value, query.dim(), options.vdim().value_or(features), parameter);
+  const auto sizes = mask_sizes(query, key, heads, options.batch_first());
+  const int64_t batch = sizes.batch;
+  const bool batched = sizes.batched;
   const int64_t token_dim = batched && options.batch_first() ? 1 : 0;
-  const int64_t batch = batched ? query.size(1 - token_dim) : 1;
   TORCH_CHECK_VALUE(key.sizes().slice(0, key.dim() - 1) == value.sizes().slice(0, value.dim() - 1), kWho,
                     ": expected key and value of the same length and batch, got key ",
                     shape_string(key.sizes()), ", value ", shape_string(value.sizes()));
   TORCH_CHECK_VALUE(!batched || key.size(1 - token_dim) == batch, kWho, ": expected key of batch ", batch,
                     " like query ", shape_string(query.sizes()), ", got ", shape_string(key.sizes()));
+  check_attention_mask(kWho, "attn_mask", attn_mask, sizes);
+  check_padding_mask(kWho, "key_padding_mask", key_padding_mask, sizes);
   TORCH_CHECK_VALUE(!is_causal || attn_mask.defined(), kWho,
                     ": expected an attn_mask beside is_causal, which is a hint about it, got none");
 
   const int64_t appended = (options.add_bias_kv() ? 1 : 0) + (options.add_zero_attn() ? 1 : 0);
-  const MaskSizes sizes = {batch, heads, query.size(token_dim), key.size(token_dim), appended, batched};
   AttentionOptions call;
   call.dropout_p = is_training() ? options.dropout() : 0.0;
   AttentionExtras extras;
   extras.weights = need_weights ? Weights::Dropped : Weights::None;
-  extras.mask = attention_mask(kWho, attn_mask, sizes);
   if (is_causal && !need_weights && !key_padding_mask.defined()) {
     // What Python does with its hint: the mask goes, and SDPA's causal flag, aligned top-left, replaces it.
     call.causal = Causal::TopLeft;
-    extras.mask = Mask();
+  } else {
+    extras.mask =
+        attention_mask(attn_mask, sizes, appended) & padding_mask(key_padding_mask, sizes, appended);
   }
-  extras.mask &= padding_mask(kWho, key_padding_mask, sizes);
 
   // (N, H, T, d) of any of the three forms, without copying.
   const auto by_head = [&](const at::Tensor& x) {

@@ -97,6 +97,11 @@ CaseRunner torch_sdpa(const CaseArguments&, Backend backend) {
       fail_case(inputs.case_name(), "PyTorch takes either attn_mask or is_causal");
     auto options = options_with(backend, causal ? Causal::TopLeft : Causal::None);
     options.scale = call.optional_number("scale");
+    if (options.scale == 0.0) {
+      // PyTorch takes a scale of 0 (uniform weights), `attention` refuses it as a likely mistake.
+      q = q * 0;
+      options.scale = 1.0;
+    }
     options.dropout_p = call.number("dropout_p", 0.0);
     // The head dimension is the third last: three dimensions are (H, L, D) there.
     const bool grouped = call.boolean("enable_gqa", false);

@@ -217,8 +217,8 @@ TEST_CASE("MultiheadAttention names every mistake", "[compat][multihead_attentio
                "expected kdim > 0, got 0");
   throws_value([] { MultiheadAttention(MultiheadAttentionOptions(6, 2).dropout(1.5)); }, "dropout");
   throws_value([&] { module->forward({}, x, x); }, "query");
-  throws_value([&] { module->forward(x.unsqueeze(0), x, x); }, "expected query of shape (N, L, 6) or (L, 6)");
-  throws_value([&] { module->forward(x, x[0], x); }, "expected key of rank 3 like query");
+  throws_value([&] { module->forward(x.unsqueeze(0), x, x); }, "expected query of shape (N, T, 6) or (T, 6)");
+  throws_value([&] { module->forward(x, x[0], x); }, "expected key of rank 3");
   throws_value([&] { module->forward(x, x, x.slice(2, 0, 4)); }, "expected value of 6 features");
   throws_value([&] { module->forward(x, x, x.slice(1, 0, 2)); }, "key and value of the same length");
   throws_value([&] { module->forward(x, x.slice(0, 0, 1), x.slice(0, 0, 1)); }, "expected key of batch 2");

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace attentive {
+
+/// Turns text into token ids and back. Text is a string of any bytes: invalid UTF-8 and NULs included.
+///
+/// For every tokenizer `decode(encode(text)) == text`, byte for byte.
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  virtual int64_t vocab_size() const = 0;
+  /// Throws c10::ValueError if the text holds something that the vocabulary cannot spell.
+  virtual std::vector<int64_t> encode(std::string_view text) const = 0;
+  /// The bytes of one token. Throws c10::ValueError unless 0 <= id < vocab_size().
+  virtual std::string_view bytes(int64_t id) const = 0;
+  /// The tokenizer as JSON text (ASCII only), which `parse_tokenizer` reads.
+  virtual std::string to_json() const = 0;
+
+  /// The text of a run of tokens. Throws c10::ValueError for an id outside the vocabulary.
+  std::string decode(std::span<const int64_t> ids) const;
+};
+
+/// Reads what `Tokenizer::to_json` wrote. Throws c10::ValueError that says what is wrong with the text.
+///
+///   auto tokenizer = attentive::parse_tokenizer(text);
+std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view json);
+
+/// Writes a tokenizer to a file, all or nothing. Throws c10::ValueError if the disk refuses.
+void save_tokenizer(const std::filesystem::path& path, const Tokenizer& tokenizer);
+
+/// Reads the file that `save_tokenizer` wrote. Throws c10::ValueError with the path and what is wrong.
+///
+///   auto tokenizer = attentive::load_tokenizer("run/step-00002000/tokenizer.json");
+std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path);
+
+}  // namespace attentive

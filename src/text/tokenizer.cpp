@@ -1,0 +1,116 @@
+#include <cerrno>
+#include <fstream>
+#include <iterator>
+#include <system_error>
+
+#include <c10/util/Exception.h>
+
+#include <attentive/text/bpe_tokenizer.h>
+#include <attentive/text/char_tokenizer.h>
+#include <attentive/text/tokenizer.h>
+
+#include "io/atomic_file.h"
+#include "text/tokenizer_json.h"
+
+namespace attentive {
+namespace {
+
+constexpr const char* kWho = "parse_tokenizer";
+
+const nlohmann::json& member(const nlohmann::json& object, const char* key) {
+  const auto found = object.find(key);
+  TORCH_CHECK_VALUE(found != object.end() && found->is_array(), kWho, ": expected an array \"", key, "\"");
+  return *found;
+}
+
+CharTokenizer parse_characters(const nlohmann::json& object) {
+  std::vector<std::string> characters;
+  for (const auto& item : member(object, "characters")) {
+    TORCH_CHECK_VALUE(item.is_string(), kWho, ": expected characters as strings, got ", item.dump());
+    characters.push_back(from_hex(kWho, item.get_ref<const std::string&>()));
+  }
+  return CharTokenizer(std::move(characters));
+}
+
+BpeTokenizer parse_merges(const nlohmann::json& object) {
+  std::vector<BpeTokenizer::Merge> merges;
+  for (const auto& item : member(object, "merges")) {
+    TORCH_CHECK_VALUE(
+        item.is_array() && item.size() == 2 && item[0].is_number_integer() && item[1].is_number_integer(),
+        kWho, ": expected merges as pairs of integers, got ", item.dump());
+    merges.emplace_back(item[0].get<int64_t>(), item[1].get<int64_t>());
+  }
+  return BpeTokenizer(std::move(merges));
+}
+
+}  // namespace
+
+std::string to_hex(std::string_view bytes) {
+  constexpr const char* digits = "0123456789abcdef";
+  std::string hex;
+  hex.reserve(2 * bytes.size());
+  for (const unsigned char byte : bytes) {
+    hex += digits[byte >> 4];
+    hex += digits[byte & 15];
+  }
+  return hex;
+}
+
+std::string from_hex(const char* who, std::string_view hex) {
+  const auto digit = [&](char c) -> int {
+    if (c >= '0' && c <= '9') return c - '0';
+    TORCH_CHECK_VALUE(c >= 'a' && c <= 'f', who, ": expected lower-case hexadecimal digits, got \"", hex,
+                      "\"");
+    return c - 'a' + 10;
+  };
+  TORCH_CHECK_VALUE(hex.size() % 2 == 0, who, ": expected an even number of hexadecimal digits, got \"", hex,
+                    "\"");
+  std::string bytes;
+  bytes.reserve(hex.size() / 2);
+  for (size_t i = 0; i < hex.size(); i += 2)
+    bytes += static_cast<char>(digit(hex[i]) * 16 + digit(hex[i + 1]));
+  return bytes;
+}
+
+std::string Tokenizer::decode(std::span<const int64_t> ids) const {
+  std::string text;
+  for (const int64_t id : ids) text += bytes(id);
+  return text;
+}
+
+std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view json) {
+  const auto object = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
+  TORCH_CHECK_VALUE(object.is_object(), kWho, ": expected a JSON object");
+  const auto type = object.find("type");
+  TORCH_CHECK_VALUE(type != object.end() && (*type == "char" || *type == "bpe"), kWho,
+                    ": expected \"type\" to be \"char\" or \"bpe\", got ",
+                    type == object.end() ? std::string("none") : type->dump());
+  if (*type == "char") return std::make_unique<CharTokenizer>(parse_characters(object));
+  return std::make_unique<BpeTokenizer>(parse_merges(object));
+}
+
+void save_tokenizer(const std::filesystem::path& path, const Tokenizer& tokenizer) {
+  const auto text = tokenizer.to_json() + '\n';
+  try {
+    AtomicFile file(path);
+    file.write(text.data(), text.size());
+    file.commit();
+  } catch (const std::system_error& error) {
+    TORCH_CHECK_VALUE(false, "save_tokenizer: ", path.string(), ": ", error.what());
+  }
+}
+
+std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path) {
+  errno = 0;
+  std::ifstream stream(path, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(stream), {}};
+  TORCH_CHECK_VALUE(stream.is_open() && !stream.bad(), "load_tokenizer: ", path.string(),
+                    ": cannot read: ", std::generic_category().message(errno));
+  try {
+    return parse_tokenizer(text);
+  } catch (const c10::Error& error) {
+    TORCH_CHECK_VALUE(false, "load_tokenizer: ", path.string(), ": ", error.what_without_backtrace());
+  }
+}
+
+}  // namespace attentive
