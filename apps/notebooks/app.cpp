@@ -20,15 +20,20 @@ constexpr int kDifferent = 1;
 constexpr int kUsage = 2;
 
 const std::map<std::string, std::function<Tally(Walkthrough&)>> kDocuments = {
+    {"000", toy_self_attention},
     {"001", chapter_3},
-    {"002", query_key_value_numbers}, };
+    {"002", query_key_value_numbers},
+    {"003", blog_multi_head},
+    {"004", fused_self_attention}};
 
 struct Settings {
   std::string device = "auto", cell, expected;
   bool list = false;
 };
 
-bool passed(const Tally& tally) { return tally.passed(); }
+bool passed(const Tally& tally) {
+  return tally.passed();
+}
 
 int usage_error(const std::string& name, const std::string& message) {
   fmt::print(stderr, "{}: {}\n", name, message);
@@ -77,7 +82,8 @@ int run_app(int argc, char** argv, const std::string& document) {
       ->capture_default_str();
   app.add_option("--cell", settings.cell, "show only this row, such as 25, 4c or 001-25");
   app.add_flag("--list", settings.list, "name the rows and run nothing");
-  app.add_option("--expected", settings.expected, "expected numbers, in place of the compiled-in expected.json");
+  app.add_option("--expected", settings.expected,
+                 "expected numbers, in place of the compiled-in expected.json");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

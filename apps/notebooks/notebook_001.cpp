@@ -194,7 +194,9 @@ class Chapter3 {
     attentive::SelfAttentionV1 sa_v1(d_in, d_out);
     sa_v1->to(nb.device());
     nb.check("sa_v1(inputs)", sa_v1->forward(inputs));
-    nb.say("Row 2 is the context vector of 001-24. A batch works too: keys are turned by transpose(-2, -1), not");
+    nb.say(
+        "Row 2 is the context vector of 001-24. A batch works too: keys are turned by transpose(-2, -1), "
+        "not");
     nb.say("by .T, which turns all axes.");
   }
 
@@ -237,7 +239,9 @@ class Chapter3 {
   }
 
   void renormalise() {
-    nb.say("keepdim leaves (6, 1), which broadcasts over the columns. This equals a softmax over the kept keys,");
+    nb.say(
+        "keepdim leaves (6, 1), which broadcasts over the columns. This equals a softmax over the kept "
+        "keys,");
     nb.say("so it is 001-33 again.");
     nb.check("masked_simple_norm", masked_simple / masked_simple.sum(-1, /*keepdim=*/true));
   }
@@ -256,8 +260,8 @@ class Chapter3 {
 
   // The same in one call.
   void causal_attention_weights() {
-    const auto result = attention(queries, keys, values, {.causal = Causal::BottomRight},
-                                  {.weights = Weights::Clean});
+    const auto result =
+        attention(queries, keys, values, {.causal = Causal::BottomRight}, {.weights = Weights::Clean});
     nb.check("weights", result.weights);
   }
 
@@ -330,7 +334,7 @@ class Chapter3 {
     const auto [context_vecs, weights] = mha->forward_with_weights(batch);
     nb.check("context_vecs", context_vecs);
     nb.check_shape("shape of context_vecs", context_vecs.sizes());
-    nb.check("weights", weights.transpose(0, 1));  // the wrapper's are (B, heads, T, T)
+    nb.check("weights", weights);
     check_training<attentive::MultiHeadAttentionWrapper>(d_in, d_out, context_length, 0.5, 2);
   }
 

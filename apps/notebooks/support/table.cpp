@@ -94,7 +94,8 @@ void print_check(const Check& check, const std::vector<double>& got, double larg
   const bool decimals = !whole(got) || !whole(check.values);
   const Lines ours(check, got, decimals), theirs(check, check.values, decimals);
 
-  if (ours.lines().size() == 1 && std::max<size_t>(check.name.size(), 28) + ours.width() + theirs.width() < 72) {
+  if (ours.lines().size() == 1 &&
+      std::max<size_t>(check.name.size(), 28) + ours.width() + theirs.width() < 72) {
     fmt::print("  {:<28} C++ {}  {} {}  {}\n", check.name, ours.lines()[0], source, theirs.lines()[0], text);
   } else {
     fmt::print("  {} {}: {}\n", check.name, shape_text(check.shape), text);

@@ -73,6 +73,9 @@ class Walkthrough {
     if (showing_) print_remark(fmt::format(text, std::forward<Arguments>(arguments)...));
   }
 
+  /// False while a cell runs only because a later one is asked for.
+  bool showing() const { return showing_; }
+
   /// Names of the rows and the mask that the data file gives for this cell.
   const std::vector<std::string>& labels() const { return entry_->labels; }
   const std::vector<bool>& mask() const { return entry_->mask; }
