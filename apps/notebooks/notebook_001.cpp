@@ -74,8 +74,9 @@ class Chapter3 {
     const Tensor attn_weights_2_naive = softmax_naive(attn_scores_2);
     nb.check("attn_weights_2_naive", attn_weights_2_naive);
     nb.check("sum", attn_weights_2_naive.sum());
-    nb.say("exp overflows float32 above 88.7, and inf / inf is not a number. The stable one subtracts the");
-    nb.say("largest score first:");
+    nb.say(
+        "exp overflows float32 above 88.7, and inf / inf is not a number. The stable one subtracts the "
+        "largest score first:");
     const Tensor large = torch::tensor({100.0, 0.0}).to(nb.device());
     nb.check("naive softmax of (100, 0) overflows", softmax_naive(large));
     nb.check("stable softmax of (100, 0)", torch::softmax(large, 0));
@@ -208,8 +209,9 @@ class Chapter3 {
   }
 
   void self_attention_v2() {
-    nb.say("The notebook says that Linear draws Xavier weights; it draws kaiming_uniform(a = sqrt(5)),");
-    nb.say("that is U(-1/sqrt(d_in), 1/sqrt(d_in)).");
+    nb.say(
+        "The notebook says that Linear draws Xavier weights; it draws kaiming_uniform(a = sqrt(5)), that is "
+        "U(-1/sqrt(d_in), 1/sqrt(d_in)).");
     torch::manual_seed(789);
     sa_v2 = attentive::SelfAttentionV2(d_in, d_out);
     sa_v2->to(nb.device());
@@ -339,8 +341,9 @@ class Chapter3 {
   }
 
   void multi_head_attention() {
-    nb.say("One matrix for all heads, split by a view: half the matrix products of the wrapper. The heads'");
-    nb.say("outputs are concatenated and mixed by out_proj.");
+    nb.say(
+        "One matrix for all heads, split by a view: half the matrix products of the wrapper. The heads' "
+        "outputs are concatenated and mixed by out_proj.");
     torch::manual_seed(123);
     attentive::MultiHeadAttention mha(d_in, d_out, context_length, /*dropout=*/0.0, /*num_heads=*/2);
     mha->to(nb.device());

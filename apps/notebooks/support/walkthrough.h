@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "support/expected.h"
+#include "support/table.h"
 
 namespace notebooks {
 
@@ -84,7 +85,7 @@ class Walkthrough {
   Tally walk_cells(const std::string& document, const std::string& title, const std::vector<Cell>& cells);
   void run(const Cell& cell);
   void compare(std::string_view name, const at::Tensor& got, bool random);
-  static void print_remark(const std::string& text);
+  void count(const Comparison& comparison, std::string_view name);
 
   const Expected& expected_;
   c10::Device device_;
@@ -95,6 +96,7 @@ class Walkthrough {
   const Entry* entry_ = nullptr;
   bool showing_ = false;
   std::set<std::string, std::less<>> made_;  ///< checks of this cell
+  bool explained_dropout_ = false;           ///< in this cell
 };
 
 }  // namespace notebooks
