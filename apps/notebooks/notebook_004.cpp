@@ -6,6 +6,7 @@
 
 #include <attentive/functional/attention.h>
 #include <attentive/functional/explain.h>
+#include <attentive/functional/linear_attention.h>
 #include <attentive/modules/fused_self_attention.h>
 
 #include "notebooks.h"
@@ -16,6 +17,8 @@ namespace {
 
 using attentive::attention;
 using attentive::Backend;
+using attentive::Causal;
+using attentive::linear_attention;
 using attentive::Weights;
 using attentive::Window;
 using torch::Tensor;
@@ -125,19 +128,13 @@ class VisionAttention {
     nb.check("output, causal, itself and one before", last_two.output);
   }
 
-  // Features in place of the softmax's exponential: the sums over the keys are made once for all queries.
   void linear() {
-    const Tensor features = torch::elu(tokens) + 1;  // (N, d)
-    nb.check("feature map", features);
-    const Tensor sum = torch::matmul(features.t(), tokens), norm = features.sum(0);
-    nb.check("not causal", torch::matmul(features, sum) / torch::matmul(features, norm).unsqueeze(1));
-
-    const Tensor running = (features.unsqueeze(2) * tokens.unsqueeze(1)).cumsum(0);  // (N, d, d)
-    const Tensor numerator = torch::matmul(features.unsqueeze(1), running).squeeze(1);
-    nb.check("causal", numerator / (features * features.cumsum(0)).sum(-1, /*keepdim=*/true));
+    nb.check("feature map", torch::elu(tokens) + 1);
+    nb.check("not causal", linear_attention(tokens, tokens, tokens));
+    nb.check("causal", linear_attention(tokens, tokens, tokens, {.causal = Causal::BottomRight}));
     nb.say(
-        "Other numbers than softmax attention: an approximation in O(N). The last rows are equal, because");
-    nb.say("the last token sees all.");
+        "Other numbers than softmax attention: an approximation in O(N). The last rows are equal, because "
+        "the last token sees all.");
   }
 
   // PyTorch's own function takes (B, H, N, D), drops out even in eval mode, and is top-left causal.
