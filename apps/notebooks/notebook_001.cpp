@@ -197,8 +197,7 @@ class Chapter3 {
     nb.check("sa_v1(inputs)", sa_v1->forward(inputs));
     nb.say(
         "Row 2 is the context vector of 001-24. A batch works too: keys are turned by transpose(-2, -1), "
-        "not");
-    nb.say("by .T, which turns all axes.");
+        "not by .T, which turns all axes.");
   }
 
   void matrix_self_attention() {
@@ -243,8 +242,7 @@ class Chapter3 {
   void renormalise() {
     nb.say(
         "keepdim leaves (6, 1), which broadcasts over the columns. This equals a softmax over the kept "
-        "keys,");
-    nb.say("so it is 001-33 again.");
+        "keys, so it is 001-33 again.");
     nb.check("masked_simple_norm", masked_simple / masked_simple.sum(-1, /*keepdim=*/true));
   }
 
