@@ -182,7 +182,7 @@ void print_summary(const std::vector<Tally>& tallies) {
         " {:<10} {:>5} {:>9} {:>8} {:>11}   {}\n", tally.document, tally.cells, tally.compared,
         tally.differing, tally.only_shown,
         tally.closest_at.empty() ? "-" : fmt::format("{:.0f} %, {}", 100 * tally.closest, tally.closest_at));
-    if (!tally.error.empty()) fmt::print("   stopped at {}\n", tally.error);
+    if (!tally.error.empty()) fmt::print("   {}\n", tally.error);
     passed = passed && tally.passed();
   }
   fmt::print("{0:=<{1}}\n {2}\n", "", kLineWidth,

@@ -93,9 +93,9 @@ void Walkthrough::run(const Cell& cell) {
     ++tally_.cells;
     shown_.insert(id);
   } catch (const c10::Error& error) {
-    tally_.error = fmt::format("{}: {}", id, error.what_without_backtrace());
+    tally_.error = fmt::format("stopped at {}: {}", id, error.what_without_backtrace());
   } catch (const std::exception& error) {
-    tally_.error = fmt::format("{}: {}", id, error.what());
+    tally_.error = fmt::format("stopped at {}: {}", id, error.what());
   }
 }
 
