@@ -5,7 +5,7 @@ include(FetchContent)
 
 # attentive_dependency(<package> <lowest version> <apt package> <Git repository> <commit> <its tag>)
 function(attentive_dependency package version apt repository commit tag)
-  find_package(${package} ${version} QUIET GLOBAL)
+  find_package(${package} ${version} QUIET)
   if(${package}_FOUND)
     return()
   endif()

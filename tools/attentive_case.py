@@ -83,6 +83,8 @@ def write_case(
 
     Returns the path. Raises ValueError or TypeError if the call cannot be written as a case, before any file appears.
     """
+    if not (isinstance(grad_output, torch.Tensor) or grad_output in ("random", None)):
+        raise ValueError(f'write_case: expected grad_output "random", a tensor or None, got {grad_output!r}')
     is_module = isinstance(module, torch.nn.Module)
     name = name or _name_of(module)
     arguments = _bind(module, inputs, named_inputs)
@@ -226,16 +228,13 @@ class _Run:
         sources.update({f"grad.state.{key}": p for key, p in self.parameters.items()})
         if not sources or not self.output.requires_grad:
             return {}, None
-        if grad_output is None:
-            seed_tensor = None
-            loss = self.output.sum()
-        else:
-            if isinstance(grad_output, torch.Tensor):
-                seed_tensor = grad_output.to(self.output)
-            else:
-                seed_tensor = _fixed_normal(self.output.shape).to(self.output)
-            loss = (self.output * seed_tensor).sum()
+        seed_tensor = None
+        if isinstance(grad_output, torch.Tensor):
+            seed_tensor = grad_output.to(self.output)
+        elif grad_output == "random":
+            seed_tensor = _fixed_normal(self.output.shape).to(self.output)
         with torch.inference_mode(False), torch.enable_grad():
+            loss = self.output.sum() if seed_tensor is None else (self.output * seed_tensor).sum()
             found = torch.autograd.grad(loss, list(sources.values()), allow_unused=True)
         return {key: grad for key, grad in zip(sources, found) if grad is not None}, seed_tensor
 

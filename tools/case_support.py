@@ -72,10 +72,19 @@ def _kept_default(shape, p):
 def _kept_mkl(shape, p):
     modulus = 2**31 - 1
     count = torch.Size(shape).numel()
-    # One 32-bit draw; int64 random_ below 2^32 - 1 takes exactly one and folds only its largest value.
-    x = int(torch.empty((), dtype=torch.int64).random_(0, 2**32 - 1)) % modulus or 1
+    x = _draw_32_bits() % modulus or 1
     values = []
     for _ in range(count):
         values.append(x / modulus)
         x = 1132489760 * x % modulus
     return (torch.tensor(values, dtype=torch.float64) < 1 - p).reshape(shape)
+
+
+def _draw_32_bits():
+    # No tensor function returns a single 32-bit draw whole: read it as the upper half of a 64-bit one, go back, and
+    # take the step of one draw.
+    before = torch.get_rng_state()
+    pair = int(torch.empty((), dtype=torch.int64).random_(-(2**63), None))
+    torch.set_rng_state(before)
+    torch.rand(1)
+    return pair >> 32 & 0xFFFFFFFF

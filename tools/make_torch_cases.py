@@ -206,7 +206,7 @@ def sdpa_sample(index, rng):
     if groups:
         call["enable_gqa"] = True
     if rng.random() < 0.4:
-        call["scale"] = rng.choice((1.0, 0.125, 0.3, 2.0, -0.5, 0.0))
+        call["scale"] = rng.choice((1.0, 0.125, 0.3, 2.0, -0.5, 0.7))
     kind = rng.choice(("none", "causal", "bool", "bool", "float", "float"))
     if kind == "causal":
         call["is_causal"] = True

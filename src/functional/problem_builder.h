@@ -2,6 +2,8 @@
 
 // Validation of a public attention call and its normal form. Every mistake of a caller ends here, by name.
 
+#include <attentive/functional/attention.h>
+
 #include "kernels/problem.h"
 
 namespace attentive {

@@ -9,7 +9,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <attentive/core/options.h>
-#include <attentive/functional/attention.h>
+#include <attentive/core/result.h>
 
 namespace attentive::kernels {
 

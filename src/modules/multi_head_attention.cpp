@@ -1,4 +1,3 @@
-#include <attentive/functional/attention.h>
 #include <attentive/functional/heads.h>
 #include <attentive/modules/multi_head_attention.h>
 
@@ -40,34 +39,20 @@ void MultiHeadAttentionImpl::pretty_print(std::ostream& stream) const {
 }
 
 at::Tensor MultiHeadAttentionImpl::forward(const at::Tensor& x, const Mask& mask) {
-  return attend(x, mask, Weights::None).first;
+  return forward_with_weights(x, mask, Weights::None).first;
 }
 
 std::pair<at::Tensor, at::Tensor> MultiHeadAttentionImpl::forward_with_weights(const at::Tensor& x,
                                                                                const Mask& mask,
                                                                                Weights which) {
-  return attend(x, mask, which);
-}
-
-std::pair<at::Tensor, at::Tensor> MultiHeadAttentionImpl::attend(const at::Tensor& x, const Mask& mask,
-                                                                 Weights which) {
   check_sequence(kWho, "x", x, options.d_in(), W_query->weight);
   check_context(kWho, x.size(-2), options.context_length());
-  if (x.dim() == 2) {
-    const auto [output, weights] = attend(x.unsqueeze(0), mask, which);
-    return {output.squeeze(0), weights.defined() ? weights.squeeze(0) : weights};
-  }
-
-  auto call = options.attention();
-  call.dropout_p = is_training() ? options.dropout() : 0.0;
-  AttentionExtras extras;
-  extras.mask = mask;
-  extras.weights = which;
   const auto heads = [&](const torch::nn::Linear& layer) {
-    return split_heads(project(layer, x), options.num_heads());
+    return split_heads(project(layer, batched(x)), options.num_heads());
   };
-  const auto result = attention(heads(W_query), heads(W_key), heads(W_value), call, extras);
-  return {project(out_proj, merge_heads(result.output)), result.weights};
+  const auto result = attend(options.attention(), is_training() ? options.dropout() : 0.0, heads(W_query),
+                             heads(W_key), heads(W_value), mask, which);
+  return unbatched_like(x, project(out_proj, merge_heads(result.output)), result.weights);
 }
 
 }  // namespace attentive

@@ -1,7 +1,12 @@
 #include "modules/projection.h"
 
+#include <cmath>
+
 #include <ATen/autocast_mode.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/randn.h>
 
 #include "core/check.h"
 
@@ -9,6 +14,51 @@ namespace attentive {
 
 at::Tensor project(const torch::nn::Linear& layer, const at::Tensor& x) {
   return at::linear(x, layer->weight, layer->bias);
+}
+
+at::Tensor draw_matrix(int64_t d_in, int64_t d_out, MatrixInit init) {
+  switch (init) {
+    case MatrixInit::Uniform:
+      return at::rand({d_in, d_out}, at::kFloat);
+    case MatrixInit::Normal:
+      return at::randn({d_in, d_out}, at::kFloat);
+    case MatrixInit::KaimingUniform:
+      break;
+  }
+  const double bound = 1.0 / std::sqrt(static_cast<double>(d_in));
+  return at::empty({d_in, d_out}, at::kFloat).uniform_(-bound, bound);
+}
+
+const char* to_string(MatrixInit init) {
+  switch (init) {
+    case MatrixInit::Uniform:
+      return "uniform";
+    case MatrixInit::Normal:
+      return "normal";
+    case MatrixInit::KaimingUniform:
+      break;
+  }
+  return "kaiming_uniform";
+}
+
+AttentionResult attend(const AttentionOptions& options, double dropout_p, const at::Tensor& q,
+                       const at::Tensor& k, const at::Tensor& v, const Mask& mask, Weights which) {
+  auto call = options;
+  call.dropout_p = dropout_p;
+  AttentionExtras extras;
+  extras.mask = mask;
+  extras.weights = which;
+  return attention(q, k, v, call, extras);
+}
+
+at::Tensor batched(const at::Tensor& x) {
+  return x.dim() == 2 ? x.unsqueeze(0) : x;
+}
+
+std::pair<at::Tensor, at::Tensor> unbatched_like(const at::Tensor& x, const at::Tensor& output,
+                                                 const at::Tensor& weights) {
+  if (x.dim() != 2) return {output, weights};
+  return {output.squeeze(0), weights.defined() ? weights.squeeze(0) : weights};
 }
 
 void check_sequence(const char* who, const char* name, const at::Tensor& x, int64_t features,
@@ -22,6 +72,13 @@ void check_sequence(const char* who, const char* name, const at::Tensor& x, int6
   const bool autocast = (x.is_cpu() || x.is_cuda()) && at::autocast::is_autocast_enabled(x.device().type());
   TORCH_CHECK_TYPE(autocast || x.scalar_type() == parameter.scalar_type(), who, ": expected ", name,
                    " of dtype ", parameter.scalar_type(), " like the parameters, got ", x.scalar_type());
+}
+
+void check_same_batch(const char* who, const char* name, const at::Tensor& x, const char* other_name,
+                      const at::Tensor& other) {
+  TORCH_CHECK_VALUE(x.dim() == other.dim() && (x.dim() == 2 || x.size(0) == other.size(0)), who,
+                    ": expected ", name, " of the batch size of ", other_name, ", got ", name, " ",
+                    shape_string(x.sizes()), ", ", other_name, " ", shape_string(other.sizes()));
 }
 
 void check_context(const char* who, int64_t tokens, int64_t context_length) {

@@ -1,11 +1,15 @@
 #pragma once
 
-// What the modules share: their linear layers and the checks of their input.
+// What the modules share: their projections, the call of attention(), and the checks of their input.
 
 #include <cstdint>
+#include <utility>
 
 #include <ATen/core/Tensor.h>
 #include <torch/nn/modules/linear.h>
+
+#include <attentive/functional/attention.h>
+#include <attentive/modules/matrix_init.h>
 
 namespace attentive {
 
@@ -13,10 +17,29 @@ namespace attentive {
 // 3-D input.
 at::Tensor project(const torch::nn::Linear& layer, const at::Tensor& x);
 
+// First numbers of a projection that is a plain (d_in, d_out) matrix: float32, drawn on the CPU.
+at::Tensor draw_matrix(int64_t d_in, int64_t d_out, MatrixInit init);
+const char* to_string(MatrixInit init);
+
+// attention() with a module's options and dropout probability, which is 0 outside training.
+AttentionResult attend(const AttentionOptions& options, double dropout_p, const at::Tensor& q,
+                       const at::Tensor& k, const at::Tensor& v, const Mask& mask, Weights which);
+
+// (T, features) -> (1, T, features); (B, T, features) as it is.
+at::Tensor batched(const at::Tensor& x);
+// Takes the batch dimension that `batched` added to x off a module's results.
+std::pair<at::Tensor, at::Tensor> unbatched_like(const at::Tensor& x, const at::Tensor& output,
+                                                 const at::Tensor& weights);
+
 // Throws unless x is (T, features) or (B, T, features) with the dtype and device of `parameter`. Under
 // autocast the dtype may differ.
 void check_sequence(const char* who, const char* name, const at::Tensor& x, int64_t features,
                     const at::Tensor& parameter);
+
+// Throws unless both sequences (already checked one by one) have a batch dimension or both lack it, and their
+// batch sizes agree.
+void check_same_batch(const char* who, const char* name, const at::Tensor& x, const char* other_name,
+                      const at::Tensor& other);
 
 // Throws if context_length > 0 and tokens exceed it.
 void check_context(const char* who, int64_t tokens, int64_t context_length);

@@ -7,6 +7,7 @@
 
 #include <attentive/core/mask.h>
 #include <attentive/core/options.h>
+#include <attentive/core/result.h>
 
 namespace attentive {
 
@@ -22,14 +23,6 @@ struct AttentionExtras {
   std::optional<at::Generator> generator = std::nullopt;
   Weights weights = Weights::None;
   bool logsumexp = false;
-};
-
-/// What `attention` returns; a member that was not asked for is undefined.
-struct AttentionResult {
-  at::Tensor output;     ///< (..., L, Dv), dtype of q
-  at::Tensor weights;    ///< (..., L, S), dtype of q
-  at::Tensor logsumexp;  ///< (..., L), natural logarithm, sink included, -inf for a query without keys;
-                         ///< float32 or float64
 };
 
 /// Scaled dot-product attention, the one function that every module of this package calls.

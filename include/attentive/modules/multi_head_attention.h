@@ -73,8 +73,6 @@ class MultiHeadAttentionImpl : public Module<MultiHeadAttentionImpl>, public Cau
 
  private:
   FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(Mask())})
-
-  std::pair<at::Tensor, at::Tensor> attend(const at::Tensor& x, const Mask& mask, Weights which);
 };
 TORCH_MODULE(MultiHeadAttention);
 

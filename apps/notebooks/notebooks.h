@@ -1,0 +1,16 @@
+#pragma once
+
+#include <vector>
+
+#include "support/walkthrough.h"
+
+namespace notebooks {
+
+// One function per document; each shows every cell and worked example of it, in order.
+Tally toy_self_attention(Walkthrough& walkthrough);       // 000
+Tally chapter_3(Walkthrough& walkthrough);                // 001
+Tally query_key_value_numbers(Walkthrough& walkthrough);  // 002
+Tally blog_multi_head(Walkthrough& walkthrough);          // 003
+Tally fused_self_attention(Walkthrough& walkthrough);     // 004
+
+}  // namespace notebooks

@@ -1,0 +1,10 @@
+#pragma once
+
+#include <torch/types.h>
+
+namespace notebooks {
+
+/// "Your journey starts with one step": six tokens of three features, on the CPU, as in cell 001-02.
+torch::Tensor six_tokens();
+
+}  // namespace notebooks

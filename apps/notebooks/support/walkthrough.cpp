@@ -1,0 +1,148 @@
+#include "support/walkthrough.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/tensor.h>
+#include <c10/util/Exception.h>
+
+#include "support/table.h"
+
+namespace notebooks {
+namespace {
+
+std::string_view behind_dash(std::string_view id) {
+  id.remove_prefix(std::min(id.find('-') + 1, id.size()));
+  while (id.size() > 1 && id.front() == '0') id.remove_prefix(1);
+  return id;
+}
+
+// "4c" belongs to row "4", "41" does not.
+bool is_row(std::string_view id, std::string_view wanted) {
+  if (id.substr(0, wanted.size()) != wanted) return false;
+  const auto rest = id.substr(wanted.size());
+  return rest.empty() || (rest.size() == 1 && rest[0] >= 'a' && rest[0] <= 'e');
+}
+
+// NaN equals NaN and an infinity equals itself, because some tables print them.
+double difference(double got, double want) {
+  if (got == want || (std::isnan(got) && std::isnan(want))) return 0;
+  const double distance = std::abs(got - want);
+  return std::isnan(distance) ? std::numeric_limits<double>::infinity() : distance;
+}
+
+struct Comparison {
+  double largest = 0;  // difference
+  double allowed = 0;  // at that place
+  bool holds = true;
+};
+
+Comparison compare_numbers(const Check& check, const std::vector<double>& got) {
+  Comparison result;
+  double closest = -1;
+  for (size_t i = 0; i < got.size(); ++i) {
+    const double distance = difference(got[i], check.values[i]);
+    const double allowed = check.allowed(check.values[i]);
+    const double used = distance == 0 ? 0 : distance / allowed;  // of what is allowed; infinite for allowed 0
+    result.holds = result.holds && distance <= allowed;
+    if (used > closest) {
+      closest = used;
+      result.largest = distance;
+      result.allowed = allowed;
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+bool Walkthrough::wanted(std::string_view id) const {
+  if (only_.empty()) return true;
+  if (only_.find('-') != std::string::npos) return is_row(id, only_);
+  return is_row(behind_dash(id), behind_dash(only_));
+}
+
+Tally Walkthrough::walk_cells(const std::string& document, const std::string& title,
+                              const std::vector<Cell>& cells) {
+  tally_ = {};
+  tally_.document = document;
+  auto end = cells.end();
+  while (end != cells.begin() && !wanted((end - 1)->first)) --end;
+  if (end != cells.begin()) print_heading(document, title);
+  for (auto cell = cells.begin(); cell != end && tally_.error.empty(); ++cell) {
+    if (!list_) {
+      run(*cell);
+    } else if (wanted(cell->first)) {
+      fmt::print("{:<8} {}\n", cell->first, expected_.entry(cell->first).title);
+      shown_.insert(cell->first);
+    }
+  }
+  return tally_;
+}
+
+void Walkthrough::run(const Cell& cell) {
+  const auto& [id, code] = cell;
+  showing_ = wanted(id);
+  made_.clear();
+  try {
+    entry_ = &expected_.entry(id);
+    if (showing_) print_cell(*entry_);
+    code();
+    if (!showing_) return;
+    for (const auto& check : entry_->checks) {
+      if (!made_.contains(check.name)) {
+        throw std::runtime_error(fmt::format("\"{}\" was not computed", check.name));
+      }
+    }
+    ++tally_.cells;
+    shown_.insert(id);
+  } catch (const c10::Error& error) {
+    tally_.error = fmt::format("{}: {}", id, error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    tally_.error = fmt::format("{}: {}", id, error.what());
+  }
+}
+
+void Walkthrough::check(std::string_view name, double got) {
+  check(name, at::scalar_tensor(got, at::kDouble));
+}
+
+void Walkthrough::check_shape(std::string_view name, at::IntArrayRef got) {
+  check(name, at::tensor(got, at::kLong));
+}
+
+void Walkthrough::compare(std::string_view name, const at::Tensor& got, bool random) {
+  if (!showing_) return;
+  const Check& check = entry_->check(name);
+  made_.insert(check.name);
+
+  TORCH_CHECK_VALUE(got.sizes() == at::IntArrayRef(check.shape), name, ": expected shape ",
+                    at::IntArrayRef(check.shape), ", got ", got.sizes());
+  const auto flat = got.detach().to(at::kCPU, at::kDouble).contiguous();
+  const std::vector<double> numbers(flat.const_data_ptr<double>(),
+                                    flat.const_data_ptr<double>() + flat.numel());
+
+  const auto [largest, allowed, holds] = compare_numbers(check, numbers);
+  Verdict verdict = holds ? Verdict::Equal : Verdict::Different;
+  if (!check.compare) verdict = Verdict::OnlyShown;
+  if (random && !device_.is_cpu()) verdict = Verdict::OtherGenerator;
+  print_check(check, numbers, largest, allowed, verdict);
+
+  if (verdict == Verdict::OnlyShown || verdict == Verdict::OtherGenerator) {
+    ++tally_.only_shown;
+    return;
+  }
+  ++tally_.compared;
+  if (!holds) ++tally_.differing;
+  if (allowed > 0 && largest / allowed >= tally_.closest) {
+    tally_.closest = largest / allowed;
+    tally_.closest_at = fmt::format("{} {}", entry_->id, name);
+  }
+}
+
+void Walkthrough::print_remark(const std::string& text) {
+  fmt::print("  {}\n", text);
+}
+
+}  // namespace notebooks

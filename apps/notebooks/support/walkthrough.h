@@ -1,0 +1,97 @@
+#pragma once
+
+#include <functional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+#include <fmt/format.h>
+
+#include "support/expected.h"
+
+namespace notebooks {
+
+/// What came of walking through one document.
+struct Tally {
+  std::string document;
+  int cells = 0, compared = 0, differing = 0, only_shown = 0;
+  /// The comparison that used the largest part of what it was allowed.
+  double closest = 0;
+  std::string closest_at;
+  std::string error;  ///< why the document could not be walked to its end
+
+  bool passed() const { return differing == 0 && error.empty(); }
+};
+
+/// Walks through the cells of a document and shows each C++ value beside the expected one.
+///
+/// A cell uses what earlier cells left behind, so showing one cell still runs those before it, silently.
+class Walkthrough {
+ public:
+  /// One row of a document, such as "001-25", and its code.
+  using Cell = std::pair<std::string, std::function<void()>>;
+
+  /// `only`: the row to show, such as "25", "4c" or "001-25"; empty for all.
+  /// `list`: print the rows' titles and run nothing.
+  Walkthrough(const Expected& expected, c10::Device device, std::string only, bool list = false)
+      : expected_(expected), device_(device), only_(std::move(only)), list_(list) {}
+
+  c10::Device device() const { return device_; }
+
+  /// Runs the member functions of `notebook` in order. An exception ends the document, not the program.
+  template <class Notebook>
+  Tally walk(Notebook& notebook, const std::string& document, const std::string& title,
+             std::initializer_list<std::pair<const char*, void (Notebook::*)()>> functions) {
+    std::vector<Cell> cells;
+    for (const auto& [id, function] : functions) {
+      cells.emplace_back(id, [&notebook, cell = function] { (notebook.*cell)(); });
+    }
+    return walk_cells(document, title, cells);
+  }
+
+  /// True if the row `id` is asked for. Row 4 includes 4a, 4b, …
+  bool wanted(std::string_view id) const;
+  /// The rows that were shown, in all documents.
+  const std::set<std::string>& shown() const { return shown_; }
+
+  // Inside of a cell:
+
+  /// Compares a value with the expected one of that name in this cell.
+  void check(std::string_view name, const at::Tensor& got) { compare(name, got, /*random=*/false); }
+  void check(std::string_view name, double got);
+  void check_shape(std::string_view name, at::IntArrayRef got);
+  /// The same for what dropout has touched. A GPU draws other numbers: they are shown there, not compared.
+  void check_random(std::string_view name, const at::Tensor& got) { compare(name, got, /*random=*/true); }
+
+  /// A line of explanation.
+  template <class... Arguments>
+  void say(fmt::format_string<Arguments...> text, Arguments&&... arguments) {
+    if (showing_) print_remark(fmt::format(text, std::forward<Arguments>(arguments)...));
+  }
+
+  /// Names of the rows and the mask that the data file gives for this cell.
+  const std::vector<std::string>& labels() const { return entry_->labels; }
+  const std::vector<bool>& mask() const { return entry_->mask; }
+
+ private:
+  Tally walk_cells(const std::string& document, const std::string& title, const std::vector<Cell>& cells);
+  void run(const Cell& cell);
+  void compare(std::string_view name, const at::Tensor& got, bool random);
+  static void print_remark(const std::string& text);
+
+  const Expected& expected_;
+  c10::Device device_;
+  std::string only_;
+  bool list_;
+  std::set<std::string> shown_;
+  Tally tally_;
+  const Entry* entry_ = nullptr;
+  bool showing_ = false;
+  std::set<std::string, std::less<>> made_;  ///< checks of this cell
+};
+
+}  // namespace notebooks

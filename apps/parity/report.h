@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <attentive/io/case.h>
+
+/// What became of one file: a report, or the reason why there is none.
+struct Outcome {
+  std::string path;
+  attentive::CaseReport report = {};
+  std::string error = {};
+
+  const char* status() const;  // "passed", "different", "skipped" or "unusable"
+};
+
+/// The table of one case.
+std::string to_text(const Outcome& outcome);
+
+/// "3 cases: 2 passed, 1 different, 0 skipped, 0 unusable"
+std::string summary(const std::vector<Outcome>& outcomes);
+
+/// The same as one JSON document; numbers that JSON lacks become the strings "nan" and "inf".
+std::string to_json(const std::vector<Outcome>& outcomes);

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace attentive {
+
+/// What `attention` returns; a member that was not asked for is undefined.
+struct AttentionResult {
+  at::Tensor output;     ///< (..., L, Dv), dtype of q
+  at::Tensor weights;    ///< (..., L, S), dtype of q
+  at::Tensor logsumexp;  ///< (..., L), natural logarithm, sink included, -inf for a query without keys;
+                         ///< float32 or float64
+};
+
+}  // namespace attentive

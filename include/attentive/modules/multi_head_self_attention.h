@@ -1,0 +1,71 @@
+#pragma once
+
+#include <ostream>
+#include <utility>
+
+#include <torch/nn/modules/common.h>
+#include <torch/nn/modules/container/any.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/pimpl.h>
+
+#include <attentive/core/mask.h>
+#include <attentive/core/options.h>
+#include <attentive/modules/module.h>
+
+namespace attentive {
+
+/// Options of `MultiHeadSelfAttention`, in the order of the toy notebook's constructor.
+struct MultiHeadSelfAttentionOptions {
+  explicit MultiHeadSelfAttentionOptions(int64_t d_model = 128, int64_t num_heads = 4, double dropout = 0.0)
+      : d_model_(d_model), num_heads_(num_heads), dropout_(dropout) {}
+
+  TORCH_ARG(int64_t, d_model);  ///< features of a token, in and out; num_heads divides it
+  TORCH_ARG(int64_t, num_heads);
+  /// Probability of dropping an attention weight, and once more of dropping an output number, in training.
+  TORCH_ARG(double, dropout);
+  /// How the heads attend; its `dropout_p` stays 0 (`dropout` and `is_training()` decide).
+  TORCH_ARG(AttentionOptions, attention) = {};
+};
+
+/// Self-attention over num_heads heads without biases, which returns its weights; dropout acts on the weights
+/// and on the output.
+///
+///   x (B, T, d_model) or (T, d_model) -> y of the same shape, weights (B, H, T, T) or (H, T, T)
+///
+/// Parameters W_q, W_k, W_v, W_o: names, random draws and order of dropout draws of the toy notebook. The
+/// mask is typed: its padding mask (B, 1, 1, T) is `Mask::keep` of that tensor or `Mask::key_keep` of (B, T),
+/// its general mask `Mask::keep` of (B, 1, T, T); rank 3 is refused. A query that a mask leaves without keys
+/// yields zeros. Throws c10::ValueError if x has another shape, c10::TypeError for another dtype. Memory: O(B
+/// H T T), for the weights are returned. Source: the toy self-attention notebook, `MultiHeadSelfAttention`.
+///
+///   attentive::MultiHeadSelfAttention mha(128, /*num_heads=*/4, /*dropout=*/0.1);
+///   auto [y, weights] = mha->forward(x);
+class MultiHeadSelfAttentionImpl : public Module<MultiHeadSelfAttentionImpl> {
+ public:
+  explicit MultiHeadSelfAttentionImpl(int64_t d_model = 128, int64_t num_heads = 4, double dropout = 0.0)
+      : MultiHeadSelfAttentionImpl(MultiHeadSelfAttentionOptions(d_model, num_heads, dropout)) {}
+  explicit MultiHeadSelfAttentionImpl(MultiHeadSelfAttentionOptions options);
+
+  void reset() override;
+  void pretty_print(std::ostream& stream) const override;
+
+  /// Output and, as the notebook returns them, the weights *after* dropout: in training their rows do not sum
+  /// to 1.
+  std::pair<at::Tensor, at::Tensor> forward(const at::Tensor& x, const Mask& mask = {});
+  /// The same with the softmax rows as weights, or any others; `Weights::None` leaves them undefined and lets
+  /// a fused backend run.
+  std::pair<at::Tensor, at::Tensor> forward_with_weights(const at::Tensor& x, const Mask& mask = {},
+                                                         Weights which = Weights::Clean);
+
+  MultiHeadSelfAttentionOptions options;
+  torch::nn::Linear W_q{nullptr};
+  torch::nn::Linear W_k{nullptr};
+  torch::nn::Linear W_v{nullptr};
+  torch::nn::Linear W_o{nullptr};
+
+ private:
+  FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(Mask())})
+};
+TORCH_MODULE(MultiHeadSelfAttention);
+
+}  // namespace attentive

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <ostream>
+#include <utility>
+
+#include <torch/nn/modules/common.h>
+#include <torch/nn/modules/container/any.h>
+#include <torch/nn/pimpl.h>
+
+#include <attentive/core/mask.h>
+#include <attentive/core/options.h>
+#include <attentive/modules/module.h>
+
+namespace attentive {
+
+/// Options of `ScaledDotProductAttention`.
+struct ScaledDotProductAttentionOptions {
+  explicit ScaledDotProductAttentionOptions(double dropout = 0.0) : dropout_(dropout) {}
+
+  TORCH_ARG(double, dropout);  ///< probability of dropping an attention weight in training
+  /// How the queries attend; its `dropout_p` stays 0 (`dropout` and `is_training()` decide).
+  TORCH_ARG(AttentionOptions, attention) = {};
+};
+
+/// Scaled dot-product attention as a module without parameters: `attention()` with a dropout that follows the
+/// training mode.
+///
+///   Q (..., L, D), K (..., S, D), V (..., S, Dv) -> output (..., L, Dv), weights (..., L, S)
+///
+/// Takes ranks and shapes of `attention()`, and throws its errors. The mask is typed: the notebook's 0/1 mask
+/// is `Mask::keep`, in the shape of the weights; a query without keys has zero output and weights (NaN in the
+/// notebook). Memory: O(B H L S), for the weights are returned. Source: the toy self-attention notebook,
+/// `ScaledDotProductAttention`.
+///
+///   attentive::ScaledDotProductAttention sdpa(/*dropout=*/0.1);
+///   auto [output, weights] = sdpa->forward(q, k, v, attentive::Mask::key_lengths(lengths));
+class ScaledDotProductAttentionImpl : public Module<ScaledDotProductAttentionImpl> {
+ public:
+  explicit ScaledDotProductAttentionImpl(double dropout = 0.0)
+      : ScaledDotProductAttentionImpl(ScaledDotProductAttentionOptions(dropout)) {}
+  explicit ScaledDotProductAttentionImpl(ScaledDotProductAttentionOptions options);
+
+  void reset() override;
+  void pretty_print(std::ostream& stream) const override;
+
+  /// Output and, as the notebook returns them, the weights *after* dropout: in training their rows do not sum
+  /// to 1.
+  std::pair<at::Tensor, at::Tensor> forward(const at::Tensor& Q, const at::Tensor& K, const at::Tensor& V,
+                                            const Mask& mask = {});
+  /// The same with the softmax rows as weights, or any others; `Weights::None` leaves them undefined and lets
+  /// a fused backend run.
+  std::pair<at::Tensor, at::Tensor> forward_with_weights(const at::Tensor& Q, const at::Tensor& K,
+                                                         const at::Tensor& V, const Mask& mask = {},
+                                                         Weights which = Weights::Clean);
+
+  ScaledDotProductAttentionOptions options;
+
+ private:
+  FORWARD_HAS_DEFAULT_ARGS({3, torch::nn::AnyValue(Mask())})
+};
+TORCH_MODULE(ScaledDotProductAttention);
+
+}  // namespace attentive

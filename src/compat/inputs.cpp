@@ -1,0 +1,86 @@
+#include "compat/inputs.h"
+
+#include <ATen/autocast_mode.h>
+#include <ATen/ops/constant_pad_nd.h>
+
+#include "core/check.h"
+
+namespace attentive::compat {
+namespace {
+
+void check_mask_type(const char* who, const char* name, const at::Tensor& mask) {
+  TORCH_CHECK_TYPE(mask.scalar_type() == at::kBool || at::isFloatingType(mask.scalar_type()), who,
+                   ": expected ", name, " to be bool (true hides) or floating (added to the scores), got ",
+                   mask.scalar_type());
+}
+
+// Zero and false are what "visible, nothing added" looks like in both readings.
+at::Tensor pad_keys(const at::Tensor& mask, int64_t appended) {
+  return appended == 0 ? mask : at::constant_pad_nd(mask, {0, appended}, 0);
+}
+
+}  // namespace
+
+void check_input(const char* who, const char* name, const at::Tensor& x, int64_t rank, int64_t features,
+                 const at::Tensor& parameter) {
+  check_defined(who, name, x);
+  TORCH_CHECK_VALUE(x.dim() == rank, who, ": expected ", name, " of rank ", rank, ", got shape ",
+                    shape_string(x.sizes()));
+  TORCH_CHECK_VALUE(x.size(-1) == features, who, ": expected ", name, " of ", features,
+                    " features, got shape ", shape_string(x.sizes()));
+  TORCH_CHECK_VALUE(x.device() == parameter.device(), who, ": expected ", name, " on ", parameter.device(),
+                    " like the parameters, got it on ", x.device());
+  const bool autocast = (x.is_cpu() || x.is_cuda()) && at::autocast::is_autocast_enabled(x.device().type());
+  TORCH_CHECK_TYPE(autocast || x.scalar_type() == parameter.scalar_type(), who, ": expected ", name,
+                   " of dtype ", parameter.scalar_type(), " like the parameters, got ", x.scalar_type());
+}
+
+void check_sequences(const char* who, const char* name, const at::Tensor& x, int64_t features,
+                     bool batch_first) {
+  check_defined(who, name, x);
+  TORCH_CHECK_VALUE(x.dim() == 2 || x.dim() == 3, who, ": expected ", name, " of shape ",
+                    batch_first ? "(N, T, " : "(T, N, ", features, ") or (T, ", features, "), got ",
+                    shape_string(x.sizes()));
+}
+
+MaskSizes mask_sizes(const at::Tensor& query, const at::Tensor& key, int64_t heads, bool batch_first) {
+  const bool batched = query.dim() == 3;
+  const int64_t tokens = batched && batch_first ? 1 : 0;
+  return {batched ? query.size(1 - tokens) : 1, heads, query.size(tokens), key.size(tokens), batched};
+}
+
+void check_attention_mask(const char* who, const char* name, const at::Tensor& mask, const MaskSizes& sizes) {
+  if (!mask.defined()) return;
+  check_mask_type(who, name, mask);
+  const at::DimVector flat = {sizes.queries, sizes.keys};
+  const at::DimVector full = {sizes.batch * sizes.heads, sizes.queries, sizes.keys};
+  TORCH_CHECK_VALUE(mask.sizes() == flat || mask.sizes() == full, who, ": expected ", name, " of shape ",
+                    shape_string(flat), " (L, S) or ", shape_string(full),
+                    sizes.batched ? " (N * num_heads, L, S)" : " (num_heads, L, S)", ", got ",
+                    shape_string(mask.sizes()));
+}
+
+void check_padding_mask(const char* who, const char* name, const at::Tensor& mask, const MaskSizes& sizes) {
+  if (!mask.defined()) return;
+  check_mask_type(who, name, mask);
+  at::DimVector expected = {sizes.keys};
+  if (sizes.batched) expected = {sizes.batch, sizes.keys};
+  TORCH_CHECK_VALUE(mask.sizes() == expected, who, ": expected ", name, " of shape ", shape_string(expected),
+                    sizes.batched ? " (N, S)" : " (S)", ", got ", shape_string(mask.sizes()));
+}
+
+Mask attention_mask(const at::Tensor& given, const MaskSizes& sizes, int64_t appended) {
+  if (!given.defined()) return {};
+  auto mask = pad_keys(given, appended);
+  if (mask.dim() == 3) mask = mask.unflatten(0, {sizes.batch, sizes.heads});
+  return mask.scalar_type() == at::kBool ? Mask::hide(mask) : Mask::bias(mask);
+}
+
+Mask padding_mask(const at::Tensor& given, const MaskSizes& sizes, int64_t appended) {
+  if (!given.defined()) return {};
+  const auto mask = pad_keys(sizes.batched ? given : given.unsqueeze(0), appended);
+  if (mask.scalar_type() == at::kBool) return Mask::key_keep(mask.logical_not());
+  return Mask::bias(mask.unsqueeze(1).unsqueeze(1));
+}
+
+}  // namespace attentive::compat

@@ -1,0 +1,179 @@
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/zeros.h>
+#include <torch/nn/init.h>
+
+#include <attentive/compat/multihead_attention.h>
+#include <attentive/functional/attention.h>
+
+#include "compat/inputs.h"
+#include "core/check.h"
+#include "modules/projection.h"
+
+namespace attentive::compat {
+namespace {
+
+constexpr const char* kWho = "compat::MultiheadAttention";
+
+at::Tensor part(const at::Tensor& tensor, int64_t start, int64_t length) {
+  return tensor.defined() ? tensor.narrow(0, start, length) : tensor;
+}
+
+}  // namespace
+
+MultiheadAttentionImpl::MultiheadAttentionImpl(MultiheadAttentionOptions options_)
+    : options(std::move(options_)) {
+  reset();
+}
+
+bool MultiheadAttentionImpl::packed() const {
+  const int64_t features = options.embed_dim();
+  return options.kdim().value_or(features) == features && options.vdim().value_or(features) == features;
+}
+
+void MultiheadAttentionImpl::reset() {
+  const int64_t features = options.embed_dim();
+  check_positive(kWho, "embed_dim", features);
+  check_heads(kWho, "embed_dim", features, options.num_heads());
+  check_positive(kWho, "kdim", options.kdim().value_or(features));
+  check_positive(kWho, "vdim", options.vdim().value_or(features));
+  check_probability(kWho, "dropout", options.dropout());
+
+  if (packed()) {
+    in_proj_weight = register_parameter("in_proj_weight", at::empty({3 * features, features}));
+  } else {
+    q_proj_weight = register_parameter("q_proj_weight", at::empty({features, features}));
+    k_proj_weight = register_parameter("k_proj_weight", at::empty({features, *options.kdim()}));
+    v_proj_weight = register_parameter("v_proj_weight", at::empty({features, *options.vdim()}));
+  }
+  if (options.bias()) in_proj_bias = register_parameter("in_proj_bias", at::empty({3 * features}));
+  if (options.add_bias_kv()) {
+    bias_k = register_parameter("bias_k", at::empty({1, 1, features}));
+    bias_v = register_parameter("bias_v", at::empty({1, 1, features}));
+  }
+  // Python builds this layer before it draws the input projections, so its draws come first.
+  out_proj = register_module(
+      "out_proj", torch::nn::Linear(torch::nn::LinearOptions(features, features).bias(options.bias())));
+  reset_parameters();
+}
+
+void MultiheadAttentionImpl::reset_parameters() {
+  for (const auto& weight : {in_proj_weight, q_proj_weight, k_proj_weight, v_proj_weight}) {
+    if (weight.defined()) torch::nn::init::xavier_uniform_(weight);
+  }
+  if (in_proj_bias.defined()) {
+    torch::nn::init::zeros_(in_proj_bias);
+    torch::nn::init::zeros_(out_proj->bias);
+  }
+  if (bias_k.defined()) {
+    torch::nn::init::xavier_normal_(bias_k);
+    torch::nn::init::xavier_normal_(bias_v);
+  }
+}
+
+void MultiheadAttentionImpl::pretty_print(std::ostream& stream) const {
+  stream << std::boolalpha << "attentive::compat::MultiheadAttention(embed_dim=" << options.embed_dim()
+         << ", num_heads=" << options.num_heads() << ", dropout=" << options.dropout()
+         << ", bias=" << options.bias() << ", add_bias_kv=" << options.add_bias_kv()
+         << ", add_zero_attn=" << options.add_zero_attn()
+         << ", kdim=" << options.kdim().value_or(options.embed_dim())
+         << ", vdim=" << options.vdim().value_or(options.embed_dim())
+         << ", batch_first=" << options.batch_first() << ")";
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> MultiheadAttentionImpl::project_inputs(
+    const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) const {
+  const int64_t features = options.embed_dim();
+  const auto bias = [&](int64_t n) { return part(in_proj_bias, n * features, features); };
+  if (!packed()) {
+    return {at::linear(query, q_proj_weight, bias(0)), at::linear(key, k_proj_weight, bias(1)),
+            at::linear(value, v_proj_weight, bias(2))};
+  }
+  // The weights lie side by side, so inputs that are one tensor need one product. Identity decides, never
+  // the tensors' content.
+  if (!key.is_same(value)) {
+    const auto weight = [&](int64_t n) { return part(in_proj_weight, n * features, features); };
+    return {at::linear(query, weight(0), bias(0)), at::linear(key, weight(1), bias(1)),
+            at::linear(value, weight(2), bias(2))};
+  }
+  if (query.is_same(key)) {
+    const auto all = at::linear(query, in_proj_weight, in_proj_bias).chunk(3, -1);
+    return {all[0], all[1], all[2]};
+  }
+  const auto both = at::linear(key, part(in_proj_weight, features, 2 * features),
+                               part(in_proj_bias, features, 2 * features))
+                        .chunk(2, -1);
+  return {at::linear(query, part(in_proj_weight, 0, features), bias(0)), both[0], both[1]};
+}
+
+std::tuple<at::Tensor, at::Tensor> MultiheadAttentionImpl::forward(
+    const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+    const at::Tensor& key_padding_mask, bool need_weights, const at::Tensor& attn_mask,
+    bool average_attn_weights, bool is_causal) {
+  const int64_t features = options.embed_dim();
+  const int64_t heads = options.num_heads();
+  const auto& parameter = out_proj->weight;
+  check_sequences(kWho, "query", query, features, options.batch_first());
+  check_input(kWho, "query", query, query.dim(), features, parameter);
+  check_input(kWho, "key", key, query.dim(), options.kdim().value_or(features), parameter);
+  check_input(kWho, "value", value, query.dim(), options.vdim().value_or(features), parameter);
+  const auto sizes = mask_sizes(query, key, heads, options.batch_first());
+  const int64_t batch = sizes.batch;
+  const bool batched = sizes.batched;
+  const int64_t token_dim = batched && options.batch_first() ? 1 : 0;
+  TORCH_CHECK_VALUE(key.sizes().slice(0, key.dim() - 1) == value.sizes().slice(0, value.dim() - 1), kWho,
+                    ": expected key and value of the same length and batch, got key ",
+                    shape_string(key.sizes()), ", value ", shape_string(value.sizes()));
+  TORCH_CHECK_VALUE(!batched || key.size(1 - token_dim) == batch, kWho, ": expected key of batch ", batch,
+                    " like query ", shape_string(query.sizes()), ", got ", shape_string(key.sizes()));
+  check_attention_mask(kWho, "attn_mask", attn_mask, sizes);
+  check_padding_mask(kWho, "key_padding_mask", key_padding_mask, sizes);
+  TORCH_CHECK_VALUE(!is_causal || attn_mask.defined(), kWho,
+                    ": expected an attn_mask beside is_causal, which is a hint about it, got none");
+
+  const int64_t appended = (options.add_bias_kv() ? 1 : 0) + (options.add_zero_attn() ? 1 : 0);
+  AttentionOptions call;
+  call.dropout_p = is_training() ? options.dropout() : 0.0;
+  AttentionExtras extras;
+  extras.weights = need_weights ? Weights::Dropped : Weights::None;
+  if (is_causal && !need_weights && !key_padding_mask.defined()) {
+    // What Python does with its hint: the mask goes, and SDPA's causal flag, aligned top-left, replaces it.
+    call.causal = Causal::TopLeft;
+  } else {
+    extras.mask =
+        attention_mask(attn_mask, sizes, appended) & padding_mask(key_padding_mask, sizes, appended);
+  }
+
+  // (N, H, T, d) of any of the three forms, without copying.
+  const auto by_head = [&](const at::Tensor& x) {
+    const auto split = x.unflatten(-1, {heads, features / heads});
+    if (!batched) return split.transpose(0, 1).unsqueeze(0);
+    return token_dim == 1 ? split.transpose(1, 2) : split.permute({1, 2, 0, 3});
+  };
+  const auto [q, k_sequence, v_sequence] = project_inputs(query, key, value);
+  const auto append = [&](const at::Tensor& sequence, const at::Tensor& learned) {
+    std::vector<at::Tensor> keys = {by_head(sequence)};
+    const at::DimVector one = {batch, heads, 1, features / heads};
+    if (learned.defined()) {
+      keys.push_back(learned.view({1, heads, 1, features / heads}).expand(one).to(sequence.scalar_type()));
+    }
+    if (options.add_zero_attn()) keys.push_back(at::zeros(one, sequence.options()));
+    return keys.size() == 1 ? keys.front() : at::cat(keys, 2);
+  };
+  const auto result =
+      attention(by_head(q), append(k_sequence, bias_k), append(v_sequence, bias_v), call, extras);
+
+  auto context = result.output;
+  if (!batched) {
+    context = context.squeeze(0).transpose(0, 1).flatten(1);
+  } else {
+    context = (token_dim == 1 ? context.transpose(1, 2) : context.permute({2, 0, 1, 3})).flatten(2);
+  }
+  auto weights = result.weights;
+  if (need_weights && average_attn_weights) weights = weights.mean(1);
+  if (need_weights && !batched) weights = weights.squeeze(0);
+  return {project(out_proj, context), weights};
+}
+
+}  // namespace attentive::compat

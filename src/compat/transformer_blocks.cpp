@@ -1,0 +1,67 @@
+#include "compat/transformer_blocks.h"
+
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/relu.h>
+
+#include "core/check.h"
+#include "modules/projection.h"
+
+namespace attentive::compat {
+namespace {
+
+const char* activation_name(const Activation& activation) {
+  if (std::holds_alternative<torch::enumtype::kReLU>(activation)) return "relu";
+  if (std::holds_alternative<torch::enumtype::kGELU>(activation)) return "gelu";
+  return "function";
+}
+
+at::Tensor activate(const Activation& activation, const at::Tensor& x) {
+  if (std::holds_alternative<torch::enumtype::kReLU>(activation)) return at::relu(x);
+  if (std::holds_alternative<torch::enumtype::kGELU>(activation)) return at::gelu(x);
+  return std::get<std::function<at::Tensor(const at::Tensor&)>>(activation)(x);
+}
+
+}  // namespace
+
+void check_layer_options(const char* who, const TransformerLayerOptions& options) {
+  check_positive(who, "d_model", options.d_model());
+  TORCH_CHECK_VALUE(options.nhead() > 0 && options.d_model() % options.nhead() == 0, who,
+                    ": expected nhead > 0 that divides d_model = ", options.d_model(), ", got ",
+                    options.nhead());
+  check_positive(who, "dim_feedforward", options.dim_feedforward());
+  check_probability(who, "dropout", options.dropout());
+  const auto* function = std::get_if<std::function<at::Tensor(const at::Tensor&)>>(&options.activation());
+  TORCH_CHECK_VALUE(!function || *function, who,
+                    ": expected activation to be callable, got an empty function");
+}
+
+MultiheadAttentionOptions attention_options(const TransformerLayerOptions& options) {
+  return MultiheadAttentionOptions(options.d_model(), options.nhead())
+      .dropout(options.dropout())
+      .bias(options.bias())
+      .batch_first(options.batch_first());
+}
+
+LayerNormOptions norm_options(const TransformerLayerOptions& options) {
+  return LayerNormOptions(options.d_model()).eps(options.layer_norm_eps()).bias(options.bias());
+}
+
+void print_layer(std::ostream& stream, const char* name, const TransformerLayerOptions& options) {
+  stream << std::boolalpha << "attentive::" << name << "(d_model=" << options.d_model()
+         << ", nhead=" << options.nhead() << ", dim_feedforward=" << options.dim_feedforward()
+         << ", dropout=" << options.dropout() << ", activation=" << activation_name(options.activation())
+         << ", layer_norm_eps=" << options.layer_norm_eps() << ", batch_first=" << options.batch_first()
+         << ", norm_first=" << options.norm_first() << ", bias=" << options.bias() << ")";
+}
+
+at::Tensor feed_forward(const TransformerLayerOptions& options, const at::Tensor& x,
+                        torch::nn::Linear& linear1, torch::nn::Dropout& dropout, torch::nn::Linear& linear2) {
+  return project(linear2, dropout->forward(activate(options.activation(), project(linear1, x))));
+}
+
+at::Tensor residual(bool norm_first, const at::Tensor& x, LayerNorm& norm,
+                    const std::function<at::Tensor(const at::Tensor&)>& block) {
+  return norm_first ? x + block(norm->forward(x)) : norm->forward(x + block(x));
+}
+
+}  // namespace attentive::compat

@@ -1,0 +1,78 @@
+#include <attentive/compat/transformer_decoder_layer.h>
+
+#include "compat/inputs.h"
+#include "compat/transformer_blocks.h"
+#include "core/check.h"
+
+namespace attentive::compat {
+namespace {
+
+constexpr const char* kWho = "compat::TransformerDecoderLayer";
+
+}  // namespace
+
+TransformerDecoderLayerImpl::TransformerDecoderLayerImpl(TransformerDecoderLayerOptions options_)
+    : options(std::move(options_)) {
+  reset();
+}
+
+void TransformerDecoderLayerImpl::reset() {
+  check_layer_options(kWho, options);
+  const int64_t features = options.d_model(), hidden = options.dim_feedforward();
+  const auto linear = [&](int64_t in, int64_t out) {
+    return torch::nn::Linear(torch::nn::LinearOptions(in, out).bias(options.bias()));
+  };
+  self_attn = register_module("self_attn", MultiheadAttention(attention_options(options)));
+  multihead_attn = register_module("multihead_attn", MultiheadAttention(attention_options(options)));
+  linear1 = register_module("linear1", linear(features, hidden));
+  dropout = register_module("dropout", torch::nn::Dropout(options.dropout()));
+  linear2 = register_module("linear2", linear(hidden, features));
+  norm1 = register_module("norm1", LayerNorm(norm_options(options)));
+  norm2 = register_module("norm2", LayerNorm(norm_options(options)));
+  norm3 = register_module("norm3", LayerNorm(norm_options(options)));
+  dropout1 = register_module("dropout1", torch::nn::Dropout(options.dropout()));
+  dropout2 = register_module("dropout2", torch::nn::Dropout(options.dropout()));
+  dropout3 = register_module("dropout3", torch::nn::Dropout(options.dropout()));
+}
+
+void TransformerDecoderLayerImpl::pretty_print(std::ostream& stream) const {
+  print_layer(stream, kWho, options);
+}
+
+at::Tensor TransformerDecoderLayerImpl::forward(const at::Tensor& tgt, const at::Tensor& memory,
+                                                const at::Tensor& tgt_mask, const at::Tensor& memory_mask,
+                                                const at::Tensor& tgt_key_padding_mask,
+                                                const at::Tensor& memory_key_padding_mask, bool tgt_is_causal,
+                                                bool memory_is_causal) {
+  check_sequences(kWho, "tgt", tgt, options.d_model(), options.batch_first());
+  check_input(kWho, "tgt", tgt, tgt.dim(), options.d_model(), linear1->weight);
+  check_input(kWho, "memory", memory, tgt.dim(), options.d_model(), linear1->weight);
+  const auto own = mask_sizes(tgt, tgt, options.nhead(), options.batch_first());
+  const auto cross = mask_sizes(tgt, memory, options.nhead(), options.batch_first());
+  const int64_t batch_dim = options.batch_first() ? 0 : 1;
+  TORCH_CHECK_VALUE(!own.batched || memory.size(batch_dim) == own.batch, kWho, ": expected memory of batch ",
+                    own.batch, " like tgt, got ", shape_string(memory.sizes()));
+  check_attention_mask(kWho, "tgt_mask", tgt_mask, own);
+  check_attention_mask(kWho, "memory_mask", memory_mask, cross);
+  check_padding_mask(kWho, "tgt_key_padding_mask", tgt_key_padding_mask, own);
+  check_padding_mask(kWho, "memory_key_padding_mask", memory_key_padding_mask, cross);
+  TORCH_CHECK_VALUE(!tgt_is_causal || tgt_mask.defined(), kWho,
+                    ": expected a tgt_mask beside tgt_is_causal, which is a hint about it, got none");
+  TORCH_CHECK_VALUE(!memory_is_causal || memory_mask.defined(), kWho,
+                    ": expected a memory_mask beside memory_is_causal, which is a hint about it, got none");
+
+  auto x = residual(options.norm_first(), tgt, norm1, [&](const at::Tensor& y) {
+    return dropout1->forward(std::get<0>(self_attn->forward(
+        y, y, y, tgt_key_padding_mask, /*need_weights=*/false, tgt_mask, true, tgt_is_causal)));
+  });
+  x = residual(options.norm_first(), x, norm2, [&](const at::Tensor& y) {
+    return dropout2->forward(
+        std::get<0>(multihead_attn->forward(y, memory, memory, memory_key_padding_mask,
+                                            /*need_weights=*/false, memory_mask, true, memory_is_causal)));
+  });
+  return residual(options.norm_first(), x, norm3, [&](const at::Tensor& y) {
+    return dropout3->forward(feed_forward(options, y, linear1, dropout, linear2));
+  });
+}
+
+}  // namespace attentive::compat

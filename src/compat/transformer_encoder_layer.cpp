@@ -1,0 +1,58 @@
+#include <attentive/compat/transformer_encoder_layer.h>
+
+#include "compat/inputs.h"
+#include "compat/transformer_blocks.h"
+#include "core/check.h"
+
+namespace attentive::compat {
+namespace {
+
+constexpr const char* kWho = "compat::TransformerEncoderLayer";
+
+}  // namespace
+
+TransformerEncoderLayerImpl::TransformerEncoderLayerImpl(TransformerEncoderLayerOptions options_)
+    : options(std::move(options_)) {
+  reset();
+}
+
+void TransformerEncoderLayerImpl::reset() {
+  check_layer_options(kWho, options);
+  const int64_t features = options.d_model(), hidden = options.dim_feedforward();
+  const auto linear = [&](int64_t in, int64_t out) {
+    return torch::nn::Linear(torch::nn::LinearOptions(in, out).bias(options.bias()));
+  };
+  self_attn = register_module("self_attn", MultiheadAttention(attention_options(options)));
+  linear1 = register_module("linear1", linear(features, hidden));
+  dropout = register_module("dropout", torch::nn::Dropout(options.dropout()));
+  linear2 = register_module("linear2", linear(hidden, features));
+  norm1 = register_module("norm1", LayerNorm(norm_options(options)));
+  norm2 = register_module("norm2", LayerNorm(norm_options(options)));
+  dropout1 = register_module("dropout1", torch::nn::Dropout(options.dropout()));
+  dropout2 = register_module("dropout2", torch::nn::Dropout(options.dropout()));
+}
+
+void TransformerEncoderLayerImpl::pretty_print(std::ostream& stream) const {
+  print_layer(stream, kWho, options);
+}
+
+at::Tensor TransformerEncoderLayerImpl::forward(const at::Tensor& src, const at::Tensor& src_mask,
+                                                const at::Tensor& src_key_padding_mask, bool is_causal) {
+  check_sequences(kWho, "src", src, options.d_model(), options.batch_first());
+  check_input(kWho, "src", src, src.dim(), options.d_model(), linear1->weight);
+  const auto sizes = mask_sizes(src, src, options.nhead(), options.batch_first());
+  check_attention_mask(kWho, "src_mask", src_mask, sizes);
+  check_padding_mask(kWho, "src_key_padding_mask", src_key_padding_mask, sizes);
+  TORCH_CHECK_VALUE(!is_causal || src_mask.defined(), kWho,
+                    ": expected a src_mask beside is_causal, which is a hint about it, got none");
+
+  auto x = residual(options.norm_first(), src, norm1, [&](const at::Tensor& y) {
+    return dropout1->forward(std::get<0>(self_attn->forward(
+        y, y, y, src_key_padding_mask, /*need_weights=*/false, src_mask, true, is_causal)));
+  });
+  return residual(options.norm_first(), x, norm2, [&](const at::Tensor& y) {
+    return dropout2->forward(feed_forward(options, y, linear1, dropout, linear2));
+  });
+}
+
+}  // namespace attentive::compat

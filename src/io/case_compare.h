@@ -1,0 +1,34 @@
+#pragma once
+
+#include <string>
+
+#include <attentive/io/case.h>
+
+namespace attentive {
+
+struct CaseTolerance {
+  double atol;
+  double rtol;
+};
+
+/// The tolerances of the dtype in which a case runs.
+CaseTolerance case_tolerance(at::ScalarType dtype, bool gradient);
+
+/// max|values| over the finite ones; 0 without any. An infinity must not make every difference tolerable.
+double largest(const at::Tensor& values);
+
+/// Compares in float64: passes if the shapes agree and max|got - want| <= tolerance; infinities must be
+/// equal, NaN never passes.
+TensorComparison compare_tensors(std::string name, const at::Tensor& got, const at::Tensor& want,
+                                 double tolerance);
+
+/// Where `want` holds NaN for a query without keys, puts what our conventions say in its place.
+///   want (..., L, X), empty (..., L) bool: the query has no key, convention: broadcasts to want
+/// `rows` is the number of rows replaced.
+at::Tensor replace_empty_rows(const at::Tensor& want, const at::Tensor& empty, const at::Tensor& convention,
+                              int64_t& rows);
+
+/// How many steps of float32 apart the two tensors are, at most.
+int64_t largest_ulp(const at::Tensor& got, const at::Tensor& want);
+
+}  // namespace attentive

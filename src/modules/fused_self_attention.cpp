@@ -1,0 +1,70 @@
+#include <ATen/ops/cat.h>
+
+#include <attentive/functional/heads.h>
+#include <attentive/modules/fused_self_attention.h>
+
+#include "core/check.h"
+#include "functional/problem_builder.h"
+#include "modules/projection.h"
+
+namespace attentive {
+namespace {
+
+constexpr const char* kWho = "FusedSelfAttention";
+
+}  // namespace
+
+FusedSelfAttentionImpl::FusedSelfAttentionImpl(FusedSelfAttentionOptions options_)
+    : options(std::move(options_)) {
+  reset();
+}
+
+void FusedSelfAttentionImpl::reset() {
+  check_positive(kWho, "embed_dim", options.embed_dim());
+  check_heads(kWho, "embed_dim", options.embed_dim(), options.num_heads());
+  check_probability(kWho, "dropout", options.dropout());
+  check_module_options(kWho, options.attention(), /*context_length=*/0);
+
+  qkv = register_module("qkv", torch::nn::Linear(options.embed_dim(), 3 * options.embed_dim()));
+  proj = register_module("proj", torch::nn::Linear(options.embed_dim(), options.embed_dim()));
+}
+
+void FusedSelfAttentionImpl::pretty_print(std::ostream& stream) const {
+  stream << "attentive::FusedSelfAttention(embed_dim=" << options.embed_dim()
+         << ", num_heads=" << options.num_heads() << ", dropout=" << options.dropout() << ")";
+}
+
+at::Tensor FusedSelfAttentionImpl::forward(const at::Tensor& x, const Mask& mask) {
+  return forward_with_weights(x, mask, Weights::None).first;
+}
+
+std::pair<at::Tensor, at::Tensor> FusedSelfAttentionImpl::forward_with_weights(const at::Tensor& x,
+                                                                               const Mask& mask,
+                                                                               Weights which) {
+  check_sequence(kWho, "x", x, options.embed_dim(), qkv->weight);
+  const auto packed = project(qkv, batched(x)).chunk(3, 2);
+  const auto heads = [&](size_t part) { return split_heads(packed[part], options.num_heads()); };
+  const auto result = attend(options.attention(), is_training() ? options.dropout() : 0.0, heads(0), heads(1),
+                             heads(2), mask, which);
+  return unbatched_like(x, project(proj, merge_heads(result.output)), result.weights);
+}
+
+at::Tensor pack_qkv(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) {
+  check_defined("pack_qkv", "query", query);
+  check_defined("pack_qkv", "key", key);
+  check_defined("pack_qkv", "value", value);
+  TORCH_CHECK_VALUE(query.dim() > 0 && key.sizes() == query.sizes() && value.sizes() == query.sizes(),
+                    "pack_qkv: expected three tensors of one shape, got ", shape_string(query.sizes()), ", ",
+                    shape_string(key.sizes()), ", ", shape_string(value.sizes()));
+  return at::cat({query, key, value}, 0);
+}
+
+std::array<at::Tensor, 3> unpack_qkv(const at::Tensor& packed) {
+  check_defined("unpack_qkv", "packed", packed);
+  TORCH_CHECK_VALUE(packed.dim() > 0 && packed.size(0) > 0 && packed.size(0) % 3 == 0,
+                    "unpack_qkv: expected a first size that 3 divides, got ", shape_string(packed.sizes()));
+  const auto parts = packed.chunk(3, 0);
+  return {parts[0], parts[1], parts[2]};
+}
+
+}  // namespace attentive

@@ -1,0 +1,158 @@
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <catch2/catch_test_macros.hpp>
+
+#include <attentive/functional/attention.h>
+#include <attentive/functional/heads.h>
+
+using namespace attentive;
+
+namespace {
+
+// The first line of the error that `call` ends in, or a word that says it did not.
+template <class Error>
+std::string error_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what_without_backtrace();
+  } catch (const std::exception& error) {
+    return std::string("another error: ") + error.what();
+  }
+  return "no error";
+}
+
+at::Tensor x(at::IntArrayRef sizes) {
+  return at::randn(sizes);
+}
+
+}  // namespace
+
+TEST_CASE("attention names the tensor that is wrong", "[attention][errors]") {
+  const auto value = [](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+    return error_of<c10::ValueError>([&] { attention(q, k, v); });
+  };
+  const auto type = [](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+    return error_of<c10::TypeError>([&] { attention(q, k, v); });
+  };
+  const auto ok = x({2, 4, 5, 8});
+  CHECK(value({}, ok, ok) == "attention: expected q to be a tensor, got an undefined one");
+  CHECK(type(ok.to(at::kLong), ok, ok) ==
+        "attention: expected q of dtype Double, Float, BFloat16 or Half, got Long tensor of shape (2, 4, 5, "
+        "8)");
+  CHECK(type(ok, ok.to(at::kDouble), ok) ==
+        "attention: expected q, k and v of one dtype, got q Float, k Double, v Float");
+  CHECK(value(ok, at::empty_like(ok, at::kMeta), ok) ==
+        "attention: expected q, k and v on one device, got q on cpu, k on meta, v on cpu");
+  CHECK(value(x({8}), ok, ok) ==
+        "attention: expected q of shape (L, D), (B, L, D) or (B, H, L, D), got (8,)");
+  CHECK(value(ok, x({4, 5, 8}), ok) ==
+        "attention: expected k and v of the rank of q, 4, got k (4, 5, 8), v (2, 4, 5, 8)");
+  CHECK(value(x({2, 4, 5, 0}), x({2, 4, 5, 0}), ok) ==
+        "attention: expected head_dim > 0, got q of shape (2, 4, 5, 0)");
+  CHECK(value(ok, x({2, 4, 5, 6}), ok) ==
+        "attention: expected k of head_dim 8 like q, got k of shape (2, 4, 5, 6)");
+  CHECK(value(ok, ok, x({2, 4, 6, 8})) ==
+        "attention: expected v of 5 rows like k, got v of shape (2, 4, 6, 8)");
+  CHECK(value(ok, x({3, 4, 5, 8}), x({3, 4, 5, 8})) ==
+        "attention: expected equal batch sizes, got q (2, 4, 5, 8), k (3, 4, 5, 8), v (3, 4, 5, 8)");
+  CHECK(value(ok, ok, x({2, 2, 5, 8})) ==
+        "attention: expected k and v of as many heads, got k (2, 4, 5, 8), v (2, 2, 5, 8)");
+  CHECK(value(ok, x({2, 3, 5, 8}), x({2, 3, 5, 8})) ==
+        "attention: expected the heads of q to be a multiple of the heads of k, got 4 and 3");
+  CHECK(value(ok, x({2, 0, 5, 8}), x({2, 0, 5, 8})) ==
+        "attention: expected the heads of q to be a multiple of the heads of k, got 4 and 0");
+}
+
+TEST_CASE("attention names the option that is wrong", "[attention][errors]") {
+  const auto ok = x({1, 2, 5, 8});
+  const auto value = [&](const AttentionOptions& options) {
+    return error_of<c10::ValueError>([&] { attention(ok, ok, ok, options); });
+  };
+  constexpr double inf = std::numeric_limits<double>::infinity();
+  CHECK(value({.scale = 0.0}) == "attention: expected scale to be finite and not 0, got 0");
+  CHECK(value({.scale = inf}) == "attention: expected scale to be finite and not 0, got inf");
+  CHECK(value({.window = {-2, 0}}) ==
+        "attention: expected window bounds of -1 (none) or more, got left -2, right 0");
+  CHECK(value({.softcap = 0.0}) == "attention: expected softcap to be positive and finite, got 0");
+  CHECK(value({.softcap = -1.0}) == "attention: expected softcap to be positive and finite, got -1");
+  CHECK(value({.dropout_p = -0.1}) == "attention: expected dropout_p in [0, 1], got -0.1");
+  CHECK(value({.dropout_p = 1.5}) == "attention: expected dropout_p in [0, 1], got 1.5");
+  CHECK(value({.dropout_p = std::nan("")}) == "attention: expected dropout_p in [0, 1], got nan");
+}
+
+TEST_CASE("attention names the mask or extra tensor that is wrong", "[attention][mask][errors]") {
+  const auto ok = x({2, 4, 5, 8});
+  const auto value = [&](const AttentionExtras& extras) {
+    return error_of<c10::ValueError>([&] { attention(ok, ok, ok, {}, extras); });
+  };
+  const auto masked = [&](const Mask& mask) {
+    AttentionExtras extras;
+    extras.mask = mask;
+    return value(extras);
+  };
+  CHECK(masked(at::ones({5, 6}, at::kBool)) ==
+        "attention: expected mask to broadcast to (2, 4, 5, 5) (B, H, L, S), got (5, 6)");
+  CHECK(masked(at::ones({5}, at::kBool)) ==
+        "attention: expected mask of shape (L, S) or of rank 4, got (5,)");
+  CHECK(masked(at::ones({4, 5, 5}, at::kBool)) ==
+        "attention: a mask of shape (4, 5, 5) beside a 4-D q could be per batch or per head; say "
+        "Mask::per_batch or "
+        "Mask::per_head");
+  CHECK(masked(Mask::per_head(at::ones({2, 5, 5}, at::kBool))) ==
+        "attention: expected mask to broadcast to (2, 4, 5, 5) (B, H, L, S), got (1, 2, 5, 5)");
+  CHECK(masked(Mask::bias(at::zeros({3, 1, 5, 5}))) ==
+        "attention: expected bias to broadcast to (2, 4, 5, 5) (B, H, L, S), got (3, 1, 5, 5)");
+  CHECK(masked(at::ones({5, 5}, at::TensorOptions(at::kMeta).dtype(at::kBool))) ==
+        "attention: expected mask on cpu like q, got it on meta");
+  CHECK(masked(Mask::key_keep(at::ones({2, 4}, at::kBool))) ==
+        "attention: expected key_keep of shape (2, 5) (B, S), got (2, 4)");
+  CHECK(masked(Mask::key_lengths(at::ones({3}, at::kLong))) ==
+        "attention: expected key_lengths of shape (2,) (B), got (3,)");
+  CHECK(masked(Mask::key_lengths(at::full({2}, 6, at::kLong))) ==
+        "attention: expected key_lengths in [0, 5], got 6");
+  CHECK(masked(Mask::key_lengths(at::full({2}, -1, at::kLong))) ==
+        "attention: expected key_lengths in [0, 5], got -1");
+  AttentionExtras extras;
+  extras.alibi_slopes = at::ones({3});
+  CHECK(value(extras) == "attention: expected alibi_slopes of shape (4,) (H) or (2, 4) (B, H), got (3,)");
+  extras = {};
+  extras.sinks = at::ones({2, 4});
+  CHECK(value(extras) == "attention: expected sinks of shape (4,) (H), got (2, 4)");
+  extras.sinks = at::ones({4});
+  CHECK(error_of<c10::ValueError>([&] { attention(ok, ok, ok, {.softmax_plus_one = true}, extras); }) ==
+        "attention: expected sinks or softmax_plus_one, got both");
+}
+
+TEST_CASE("a backend that is not there is named", "[attention][errors]") {
+  const auto ok = x({1, 1, 2, 4});
+  const auto meta = at::empty_like(ok, at::kMeta);
+  CHECK(error_of<c10::ValueError>([&] { attention(meta, meta, meta, {.backend = Backend::Torch}); }) ==
+        "attention: backend torch cannot express this call: its kernels run on the CPU and on CUDA");
+}
+
+TEST_CASE("split_heads and merge_heads", "[heads]") {
+  const auto features = x({2, 5, 12});
+  const auto heads = split_heads(features, 3);
+  CHECK(heads.sizes() == at::IntArrayRef({2, 3, 5, 4}));
+  CHECK(heads.data_ptr() == features.data_ptr());
+  CHECK(heads[1][2][3][1].item<float>() == features[1][3][9].item<float>());
+  CHECK(merge_heads(heads).equal(features));
+  CHECK(merge_heads(heads).data_ptr() == features.data_ptr());
+  CHECK(merge_heads(heads.contiguous()).equal(features));
+  CHECK(error_of<c10::ValueError>([&] { split_heads(features, 5); }) ==
+        "split_heads: expected num_heads to divide 12, got 5");
+  CHECK(error_of<c10::ValueError>([&] { split_heads(features, 0); }) ==
+        "split_heads: expected num_heads to divide 12, got 0");
+  CHECK(error_of<c10::ValueError>([&] { split_heads(features[0], 3); }) ==
+        "split_heads: expected x of shape (B, T, H * d), got (5, 12)");
+  CHECK(error_of<c10::ValueError>([&] { merge_heads(features); }) ==
+        "merge_heads: expected x of shape (B, H, T, d), got (2, 5, 12)");
+}

@@ -1,0 +1,168 @@
+// The executable attentive-parity as a user meets it: exit status and what it prints.
+
+#include <array>
+#include <cstdio>
+#include <fstream>
+#include <string>
+#include <sys/wait.h>
+
+#include <ATen/Context.h>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <nlohmann/json.hpp>
+
+#include <attentive/io/safetensors.h>
+
+#include "support/temporary_folder.h"
+
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+struct Result {
+  int status;
+  std::string text;  // standard output and standard error
+};
+
+Result run(const std::string& arguments) {
+  FILE* pipe = ::popen((std::string(ATTENTIVE_PARITY_APP) + " " + arguments + " 2>&1").c_str(), "r");
+  REQUIRE(pipe);
+  Result result{0, {}};
+  std::array<char, 4096> buffer{};
+  for (size_t n; (n = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;)
+    result.text.append(buffer.data(), n);
+  const int status = ::pclose(pipe);
+  result.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return result;
+}
+
+const std::string kSource = ATTENTIVE_SOURCE_DIR;
+const std::string kMha = kSource + "/tests/parity/notebooks/MultiHeadAttention-notebook.safetensors";
+const std::string kSdpa =
+    kSource + "/tests/parity/notebooks/scaled_dot_product_attention-weighted_loss.safetensors";
+
+// A copy of the case with a wrong number.
+std::string wrong(const TemporaryFolder& folder, double error = 1.0) {
+  auto file = attentive::load_safetensors(kMha);
+  file.tensors["expected.output"] += error;
+  attentive::save_safetensors(folder / "wrong.safetensors", file.tensors, file.metadata);
+  return (folder / "wrong.safetensors").string();
+}
+
+}  // namespace
+
+TEST_CASE("a case that agrees ends with 0 and prints every tensor", "[parity_app]") {
+  const auto result = run(kMha);
+  INFO(result.text);
+  CHECK(result.status == 0);
+  for (const std::string part :
+       {"MultiHeadAttention, Float", "expected.output", "(2, 6, 2)", "grad.input.x",
+        "grad.state.out_proj.bias", "init.W_query.weight", "6.86e-06", "  passed\n"}) {
+    CHECK_THAT(result.text, ContainsSubstring(part));
+  }
+}
+
+TEST_CASE("a difference ends with 1 and is named", "[parity_app]") {
+  const TemporaryFolder folder;
+  const auto result = run(kSdpa + " " + wrong(folder));
+  INFO(result.text);
+  CHECK(result.status == 1);
+  CHECK_THAT(result.text, ContainsSubstring("1.00e+00") && ContainsSubstring("DIFFERENT"));
+  CHECK_THAT(result.text, ContainsSubstring("2 cases: 1 passed, 1 different, 0 skipped, 0 unusable"));
+  CHECK(run("--atol 2 " + wrong(folder)).status == 0);
+  CHECK(run("--rtol 10 " + wrong(folder)).status == 0);
+  CHECK(run("--atol 0 --rtol 0 " + wrong(folder, 1e-6)).status == 1);
+}
+
+TEST_CASE("what cannot be run ends with 2 and the reason, and the other cases still run", "[parity_app]") {
+  const TemporaryFolder folder;
+  const auto bad = (folder / "bad.safetensors").string();
+  std::ofstream(bad) << "no safetensors";
+  const auto result = run(bad + " " + (folder / "none").string() + " " + wrong(folder) + " " + kMha);
+  INFO(result.text);
+  CHECK(result.status == 2);
+  CHECK_THAT(result.text, ContainsSubstring("unusable: load_safetensors: " + bad + ": a header of "));
+  CHECK_THAT(result.text, ContainsSubstring("cannot open it: No such file"));
+  CHECK_THAT(result.text, ContainsSubstring("4 cases: 1 passed, 1 different, 0 skipped, 2 unusable"));
+
+  auto file = attentive::load_safetensors(kMha);
+  file.metadata["module"] = "Unknown";
+  attentive::save_safetensors(folder / "unknown", file.tensors, file.metadata);
+  const auto unknown = run((folder / "unknown").string());
+  CHECK(unknown.status == 2);
+  CHECK_THAT(unknown.text, ContainsSubstring("unknown module Unknown; known: "));
+  CHECK_THAT(unknown.text, !ContainsSubstring("frame #"));
+}
+
+TEST_CASE("dropout of another machine is skipped, and an error unless allowed", "[parity_app]") {
+  const auto folder = kSource + "/tests/parity/dropout/MultiHeadAttention-notebook-";
+  const auto both = folder + "default.safetensors " + folder + "intel_mkl.safetensors";
+  const auto result = run(both);
+  INFO(result.text);
+  CHECK(result.status == 2);
+  CHECK_THAT(result.text, ContainsSubstring("skipped: its dropout was drawn from PyTorch's stream"));
+  CHECK_THAT(result.text, ContainsSubstring("2 cases: 1 passed, 0 different, 1 skipped, 0 unusable"));
+  CHECK(run("--allow-skipped " + both).status == 0);
+}
+
+TEST_CASE("--json prints one document", "[parity_app]") {
+  const TemporaryFolder folder;
+  auto file = attentive::load_safetensors(kMha);
+  file.tensors["expected.output"].fill_(std::numeric_limits<double>::quiet_NaN());
+  attentive::save_safetensors(folder / "nan", file.tensors, file.metadata);
+  const auto result =
+      run("--json " + kMha + " " + (folder / "nan").string() + " " + (folder / "none").string());
+  CHECK(result.status == 2);
+  const auto json = nlohmann::json::parse(result.text);
+  CHECK(json["summary"] == "3 cases: 1 passed, 1 different, 0 skipped, 1 unusable");
+  const auto& cases = json["cases"];
+  CHECK(cases[0]["status"] == "passed");
+  CHECK(cases[0]["module"] == "MultiHeadAttention");
+  CHECK(cases[0]["tensors"][5]["name"] == "expected.output");
+  CHECK(cases[0]["tensors"][5]["shape"] == std::vector<int>{2, 6, 2});
+  CHECK(cases[0]["tensors"][5]["passed"] == true);
+  CHECK(cases[1]["status"] == "different");
+  CHECK(cases[1]["tensors"][5]["difference"] == "nan");
+  CHECK(cases[2]["status"] == "unusable");
+  CHECK_THAT(cases[2]["reason"].get<std::string>(), ContainsSubstring("cannot open it"));
+}
+
+TEST_CASE("--quiet prints what does not pass", "[parity_app]") {
+  CHECK(run("-q " + kMha).text.empty());
+  CHECK(run("-q " + kMha + " " + kSdpa).text == "2 cases: 2 passed, 0 different, 0 skipped, 0 unusable\n");
+}
+
+TEST_CASE("bad usage ends with 2, help with 0", "[parity_app]") {
+  CHECK(run("").status == 2);
+  CHECK(run("--device tpu " + kMha).status == 2);
+  CHECK(run("--backend magic " + kMha).status == 2);
+  CHECK(run("--atol x " + kMha).status == 2);
+  const auto help = run("--help");
+  CHECK(help.status == 0);
+  CHECK_THAT(help.text, ContainsSubstring("--backend") && ContainsSubstring("Exit status"));
+}
+
+TEST_CASE("devices and backends are chosen by name", "[parity_app]") {
+  CHECK(run("--device auto " + kMha).status == 0);
+  CHECK(run("--device cpu --backend reference " + kMha).status == 0);
+  if (!at::hasCUDA()) {
+    const auto result = run("--device cuda " + kMha);
+    CHECK(result.status == 2);
+    CHECK_THAT(result.text, ContainsSubstring("no CUDA device"));
+  }
+}
+
+TEST_CASE("the README of the app shows what the app prints", "[parity_app]") {
+  std::ifstream in(kSource + "/apps/parity/README.md");
+  const std::string readme{std::istreambuf_iterator<char>(in), {}};
+  const std::string command =
+      "attentive-parity tests/parity/notebooks/MultiHeadAttention-notebook.safetensors";
+  CHECK_THAT(readme, ContainsSubstring(command));
+  // Differences depend on the processor; names, shapes and tolerances do not.
+  for (const std::string part :
+       {"expected.output             (2, 6, 2)", "6.86e-06  ok", "init.out_proj.bias          (2,) ",
+        "grad.state.W_value.weight   (2, 3)", "1.25e-04  ok"}) {
+    CHECK_THAT(readme, ContainsSubstring(part));
+    CHECK_THAT(run(kMha).text, ContainsSubstring(part));
+  }
+}

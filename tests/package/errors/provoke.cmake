@@ -1,0 +1,213 @@
+# Provokes the errors of the configuration one by one, with LibTorch folders and a python3 made for it, and checks that
+# each ends in one line that names its fix.
+#   cmake -DATTENTIVE_SOURCE=… -DWORK=… -DGENERATOR=… -DMAKE_PROGRAM=… -DCOMPILER=… -DPREFIX=<an installed attentive>
+#         -P provoke.cmake
+
+cmake_minimum_required(VERSION 3.25)
+file(REMOVE_RECURSE "${WORK}")
+file(MAKE_DIRECTORY "${WORK}/bin")
+foreach(tool IN ITEMS bash cat cp ldd sh sleep)
+  find_program(path_of_${tool} ${tool} REQUIRED)
+  file(CREATE_LINK "${path_of_${tool}}" "${WORK}/bin/${tool}" SYMBOLIC)
+endforeach()
+set(PYTHON "${CMAKE_CURRENT_LIST_DIR}/python3")
+
+# --- what is made for it ---------------------------------------------------------------------------------------------
+
+function(fake_torch name version)
+  set(torch "${WORK}/${name}/torch")
+  file(WRITE "${torch}/share/cmake/Torch/TorchConfig.cmake" "message(FATAL_ERROR \"must not be run\")\n")
+  file(WRITE "${torch}/share/cmake/Torch/TorchConfigVersion.cmake" "set(PACKAGE_VERSION \"${version}\")\n")
+  file(WRITE "${torch}/include/ATen/core/Tensor.h" "")
+  foreach(library IN ITEMS c10 torch torch_cpu)
+    file(WRITE "${torch}/lib/lib${library}.so" "")
+  endforeach()
+endfunction()
+
+# A shared library that needs another one, which is gone.
+function(fake_library library needs)
+  file(WRITE "${WORK}/empty.cpp" "")
+  cmake_path(GET library PARENT_PATH folder)
+  file(MAKE_DIRECTORY "${folder}")
+  execute_process(COMMAND "${COMPILER}" -shared -fPIC "-Wl,-soname,${needs}" "${WORK}/empty.cpp" -o "${WORK}/${needs}"
+                  COMMAND_ERROR_IS_FATAL ANY)
+  execute_process(COMMAND "${COMPILER}" -shared -fPIC -Wl,--no-as-needed "${WORK}/empty.cpp" "${WORK}/${needs}"
+                          -o "${library}" COMMAND_ERROR_IS_FATAL ANY)
+  file(REMOVE "${WORK}/${needs}")
+endfunction()
+
+fake_torch(good 2.11.0)
+fake_torch(newest 2.15.3)
+fake_torch(old 2.3.1)
+fake_torch(too_new 2.16.0)
+fake_torch(two_thirteen 2.13.0)
+fake_torch(headless 2.11.0)
+file(REMOVE_RECURSE "${WORK}/headless/torch/include")
+fake_torch(static 2.11.0)
+file(REMOVE "${WORK}/static/torch/lib/libtorch_cpu.so")
+fake_torch(bare 2.11.0)
+fake_library("${WORK}/bare/torch/lib/libtorch_cpu.so" libabsent.so.1)
+fake_torch(half 2.11.0)
+file(MAKE_DIRECTORY "${WORK}/half/nvidia/cudnn/lib") # a toolkit on this machine may hold a libcudnn: not the wheel's
+fake_library("${WORK}/half/torch/lib/libtorch_cuda.so" libcudnn.so.9)
+
+# --- how it is asked -------------------------------------------------------------------------------------------------
+
+# ask(<name> [FAIL] LINE <regex> [ENV …] [ARGS …]): configures, and wants one line "attentive: …" that matches.
+function(ask name)
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "FAIL" "LINE;ASK" "ENV;ARGS")
+  if(NOT ARG_ASK)
+    set(ARG_ASK torch)
+  endif()
+  set(command "${CMAKE_COMMAND}" -E env --unset=CMAKE_PREFIX_PATH --unset=Torch_ROOT --unset=DEB_BUILD_ARCH
+    "PATH=${WORK}/bin" "XDG_CACHE_HOME=${WORK}/cache_${name}" "FAKE_LOG=${WORK}/log_${name}" ${ARG_ENV}
+    "${CMAKE_COMMAND}" -S "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/project" -B "${WORK}/build_${name}" -G "${GENERATOR}"
+      "-DCMAKE_MAKE_PROGRAM=${MAKE_PROGRAM}" -DCMAKE_FIND_USE_CMAKE_SYSTEM_PATH=OFF
+      "-DATTENTIVE_SOURCE=${ATTENTIVE_SOURCE}" "-DASK=${ARG_ASK}" ${ARG_ARGS})
+  execute_process(COMMAND ${command} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
+
+  set(fault "")
+  string(REPLACE ";" "," lines "${output}") # CMake's lists are split at semicolons
+  string(REGEX MATCHALL "attentive: [^\n]*" lines "${lines}")
+  list(FILTER lines EXCLUDE REGEX "^attentive: (installing|passed over|waiting)")
+  list(LENGTH lines count)
+  if(ARG_FAIL AND status EQUAL 0)
+    set(fault "configured, should have failed")
+  elseif(NOT ARG_FAIL AND NOT status EQUAL 0)
+    set(fault "failed")
+  elseif(NOT output MATCHES "${ARG_LINE}")
+    set(fault "said something else than ${ARG_LINE}")
+  elseif(NOT count EQUAL 1 AND NOT ARG_ASK STREQUAL "package" AND NOT ARG_ASK STREQUAL "two")
+    set(fault "said ${count} lines instead of one")
+  endif()
+  if(fault)
+    string(REPLACE "\n" "\n  " output "${output}")
+    message(SEND_ERROR " ${name}: ${fault}:\n  ${output}")
+  else()
+    foreach(line IN LISTS lines)
+      message(STATUS "${name}: ${line}")
+    endforeach()
+  endif()
+endfunction()
+
+function(pip_runs name wanted)
+  set(runs "")
+  if(EXISTS "${WORK}/log_${name}")
+    file(STRINGS "${WORK}/log_${name}" runs)
+  endif()
+  list(LENGTH runs count)
+  if(NOT count EQUAL wanted)
+    message(SEND_ERROR "${name}: pip ran ${count} times instead of ${wanted}")
+  endif()
+endfunction()
+
+set(with_python "-DATTENTIVE_PYTHON=${PYTHON}")
+set(good_wheel "FAKE_WHEEL=${WORK}/good/torch")
+
+# --- a LibTorch somebody named ---------------------------------------------------------------------------------------
+
+ask(torch_dir LINE "LibTorch 2\\.11\\.0 \\(whole: a CPU build\\) from Torch_DIR: [^\n]*/good/torch"
+    ARGS "-DTorch_DIR=${WORK}/good/torch/share/cmake/Torch")
+ask(prefix_path LINE "2\\.15\\.3 [^\n]* from CMAKE_PREFIX_PATH" ARGS "-DCMAKE_PREFIX_PATH=${WORK}/newest/torch")
+ask(prefix_environment LINE "2\\.11\\.0 [^\n]* from CMAKE_PREFIX_PATH"
+    ENV "CMAKE_PREFIX_PATH=/nowhere:${WORK}/good/torch/share/cmake")
+ask(torch_dir_wrong FAIL LINE "attentive: Torch_DIR names [^\n]*, which holds no TorchConfig.cmake; give the folder"
+    ARGS "-DTorch_DIR=${WORK}/nowhere")
+ask(too_old FAIL LINE "is 2\\.3\\.1, supported are 2\\.11\\.0 to 2\\.15\\.x; install one: python3 -m pip install torch=="
+    ARGS "-DTorch_DIR=${WORK}/old/torch/share/cmake/Torch")
+ask(too_new FAIL LINE "is 2\\.16\\.0, supported are 2\\.11\\.0 to 2\\.15\\.x; install one"
+    ARGS "-DTorch_DIR=${WORK}/too_new/torch/share/cmake/Torch")
+ask(no_headers FAIL LINE "has no C\\+\\+ headers; install the wheel of PyPI: python3 -m pip install torch=="
+    ARGS "-DTorch_DIR=${WORK}/headless/torch/share/cmake/Torch")
+ask(no_library FAIL LINE "has no lib/libtorch_cpu.so; [^\n]*: python3 -m pip install torch=="
+    ARGS "-DTorch_DIR=${WORK}/static/torch/share/cmake/Torch")
+ask(no_runtime FAIL LINE "lacks libabsent.so.1; [^\n]*: python3 -m pip install 'nvidia-cuda-runtime==13.0.\\*' 'nvidia-cuda-cupti"
+    ARGS "-DTorch_DIR=${WORK}/bare/torch/share/cmake/Torch")
+ask(another_version FAIL LINE "is 2\\.11\\.0, ATTENTIVE_TORCH_VERSION asks for 2\\.15\\.0; give the path"
+    ARGS "-DTorch_DIR=${WORK}/good/torch/share/cmake/Torch" -DATTENTIVE_TORCH_VERSION=2.15.0)
+ask(two_torches FAIL ASK two LINE "attentive: it uses the LibTorch at [^\n]*/good/torch, this project the one at [^\n]*; find yours first"
+    ARGS "-DTorch_DIR=${WORK}/good/torch/share/cmake/Torch" "-DSECOND=${WORK}/newest/torch/lib/libtorch.so")
+
+# --- whole or half ---------------------------------------------------------------------------------------------------
+
+set(half "-DTorch_DIR=${WORK}/half/torch/share/cmake/Torch")
+ask(half LINE "CPU half: NVIDIA libraries incomplete: libcudnn.so.9 missing" ARGS "${half}")
+ask(half_wanted LINE "CPU half: ATTENTIVE_TORCH=cpu" ARGS "${half}" -DATTENTIVE_TORCH=cpu)
+ask(half_refused FAIL LINE "ATTENTIVE_TORCH=cuda, but [^\n]* cannot run CUDA \\([^\n]*libcudnn[^\n]*\\); install it with its dependencies"
+    ARGS "${half}" -DATTENTIVE_TORCH=cuda)
+ask(half_misspelt FAIL LINE "ATTENTIVE_TORCH is \"gpu\"; say auto, cpu or cuda" ARGS "${half}" -DATTENTIVE_TORCH=gpu)
+
+# --- the Torch of python3 --------------------------------------------------------------------------------------------
+
+ask(python LINE "2\\.11\\.0 [^\n]* from [^\n]*python3: [^\n]*/good/torch" ENV "FAKE_TORCH=${WORK}/good/torch"
+    ARGS "${with_python}")
+ask(python_old FAIL LINE "is 2\\.3\\.1, supported are" ENV "FAKE_TORCH=${WORK}/old/torch"
+    ARGS "${with_python}" -DATTENTIVE_INSTALL_TORCH=OFF)
+ask(python_passed_over LINE "passed over: [^\n]* 2\\.3\\.1" ENV "FAKE_TORCH=${WORK}/old/torch" "${good_wheel}"
+    ARGS "${with_python}")
+
+# --- nothing there: install ------------------------------------------------------------------------------------------
+
+ask(nothing FAIL LINE "found no LibTorch; install one with python3 -m pip install torch==" ARGS "${with_python}"
+    -DATTENTIVE_INSTALL_TORCH=OFF)
+ask(subproject FAIL LINE "found no LibTorch; [^\n]*-DATTENTIVE_INSTALL_TORCH=ON" ARGS "${with_python}" -DSUBPROJECT=ON)
+pip_runs(subproject 0)
+ask(package_build FAIL LINE "found no LibTorch" ENV DEB_BUILD_ARCH=amd64 ARGS "${with_python}")
+pip_runs(package_build 0)
+ask(subproject_asked LINE "from the per-user cache" ENV "${good_wheel}"
+    ARGS "${with_python}" -DSUBPROJECT=ON -DATTENTIVE_INSTALL_TORCH=ON)
+ask(no_python FAIL LINE "neither a LibTorch nor a python3 [^\n]*; apt-get install python3")
+ask(no_pip FAIL LINE "has neither pip nor venv [^\n]*; apt-get install python3-venv" ENV FAKE_NO_PIP=1
+    ARGS "${with_python}")
+ask(no_wheel FAIL LINE "there is no wheel of torch 2\\.11\\.0 for Python 3\\.11 on [^\n]*; use another Python"
+    ENV "FAKE_PIP_ERROR=ERROR: Could not find a version that satisfies the requirement torch==2.11.0" ARGS "${with_python}")
+ask(no_network FAIL LINE "pip cannot reach its package index; check the network"
+    ENV "FAKE_PIP_ERROR=WARNING: Retrying after connection broken by NewConnectionError: ERROR: No matching distribution"
+    ARGS "${with_python}")
+ask(no_space FAIL LINE "no space left for LibTorch in [^\n]*; free some"
+    ENV "FAKE_PIP_ERROR=ERROR: Could not install packages due to an OSError: No space left on device" ARGS "${with_python}")
+ask(pip_other FAIL LINE "pip could not install torch 2\\.11\\.0: ERROR: something; name a LibTorch"
+    ENV "FAKE_PIP_ERROR=ERROR: something" ARGS "${with_python}")
+ask(wheel_without_headers FAIL LINE "unusable wheel: [^\n]* has no C\\+\\+ headers"
+    ENV "FAKE_WHEEL=${WORK}/headless/torch" ARGS "${with_python}")
+if(IS_DIRECTORY "${WORK}/cache_wheel_without_headers/attentive/libtorch-2.11.0-cpu-cp311")
+  message(SEND_ERROR "wheel_without_headers: the unusable wheel stayed in the cache")
+endif()
+
+# The second build folder takes what the first installed.
+ask(cache LINE "from the per-user cache: [^\n]*/attentive/libtorch-2.11.0-cpu-cp311/torch" ENV "${good_wheel}"
+    ARGS "${with_python}")
+file(REMOVE_RECURSE "${WORK}/build_cache")
+ask(cache LINE "from the per-user cache" ENV "${good_wheel}" ARGS "${with_python}")
+pip_runs(cache 1)
+
+# Two at the same time install once.
+file(WRITE "${WORK}/both.sh" "\"$@\" -B '${WORK}/build_parallel1' &\n\"$@\" -B '${WORK}/build_parallel2' && wait $!\n")
+execute_process(
+  COMMAND "${CMAKE_COMMAND}" -E env "PATH=${WORK}/bin" "XDG_CACHE_HOME=${WORK}/cache_parallel"
+    "FAKE_LOG=${WORK}/log_parallel" "${good_wheel}" FAKE_SECONDS=1 --unset=CMAKE_PREFIX_PATH
+    sh "${WORK}/both.sh" "${CMAKE_COMMAND}" -S "${CMAKE_CURRENT_LIST_DIR}/project" -G "${GENERATOR}"
+    "-DCMAKE_MAKE_PROGRAM=${MAKE_PROGRAM}" "-DATTENTIVE_SOURCE=${ATTENTIVE_SOURCE}" -DASK=torch "${with_python}"
+  RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
+if(NOT status EQUAL 0 OR NOT output MATCHES "waiting for another configure run")
+  message(SEND_ERROR "parallel: ${status}\n${output}")
+endif()
+pip_runs(parallel 1)
+
+# A GPU driver that answers means the whole wheel.
+file(WRITE "${WORK}/bin/nvidia-smi" "#!/bin/sh\necho 'GPU 0: a card (UUID: GPU-0)'\n")
+file(CHMOD "${WORK}/bin/nvidia-smi" PERMISSIONS OWNER_READ OWNER_EXECUTE)
+ask(gpu LINE "libtorch-2.11.0-full-cp311" ENV "${good_wheel}" ARGS "${with_python}")
+file(STRINGS "${WORK}/log_gpu" run)
+if(run MATCHES "--no-deps")
+  message(SEND_ERROR "gpu: the full wheel was installed without its dependencies")
+endif()
+
+# --- other dependencies, and the installed package -------------------------------------------------------------------
+
+ask(dependencies FAIL ASK dependencies LINE "missing fmt 9, nlohmann_json 3.10, Catch2 3; apt-get install libfmt-dev nlohmann-json3-dev catch2 \\(on Debian 12"
+    ARGS -DATTENTIVE_BUILD_TESTS=ON -DCMAKE_DISABLE_FIND_PACKAGE_fmt=ON -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON
+         -DCMAKE_DISABLE_FIND_PACKAGE_Catch2=ON)
+ask(package_other_torch FAIL ASK package
+    LINE "attentive was built with LibTorch [0-9.]+, but [^\n]*/two_thirteen/torch is 2\\.13\\.0; name one of"
+    ARGS "-DCMAKE_PREFIX_PATH=${PREFIX}" "-DTorch_DIR=${WORK}/two_thirteen/torch/share/cmake/Torch")

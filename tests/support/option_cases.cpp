@@ -1,0 +1,177 @@
+#include "support/option_cases.h"
+
+#include <limits>
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/autograd.h>
+
+namespace attentive::test {
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+at::Tensor numbers(at::IntArrayRef sizes) {
+  return at::randn(sizes, at::kDouble);
+}
+
+// A mask of q's and k's present sizes, so that options that change them combine with it.
+at::Tensor pairs(const OptionCall& c, bool per_head) {
+  return at::rand({per_head ? c.q.size(0) : 1, per_head ? c.q.size(1) : 1, c.q.size(2), c.k.size(2)}).gt(0.3);
+}
+
+void dropout(OptionCall& c, DropoutStream stream) {
+  c.options.dropout_p = 0.4;
+  c.options.dropout_stream = stream;
+}
+
+}  // namespace
+
+OptionCall plain_call() {
+  at::manual_seed(17);
+  OptionCall call;
+  call.q = numbers({2, 4, 7, 8});
+  call.k = numbers({2, 4, 9, 8});
+  call.v = numbers({2, 4, 9, 8});
+  return call;
+}
+
+const std::vector<OptionCase>& option_cases() {
+  // Options that change shapes come first: the others are made for the shapes they find.
+  static const std::vector<OptionCase> cases = {
+      {"grouped heads (4 over 2)", "kv",
+       [](OptionCall& c) {
+         c.k = c.k.slice(1, 0, 2);
+         c.v = c.v.slice(1, 0, 2);
+       }},
+      {"one key head (MQA)", "kv",
+       [](OptionCall& c) {
+         c.k = c.k.slice(1, 0, 1);
+         c.v = c.v.slice(1, 0, 1);
+       }},
+      {"value dim 5, head dim 8", "value dim", [](OptionCall& c) { c.v = c.v.slice(3, 0, 5); }},
+      {"one query", "length", [](OptionCall& c) { c.q = c.q.slice(2, 0, 1); }},
+      {"more queries than keys", "length",
+       [](OptionCall& c) {
+         c.k = c.k.slice(2, 0, 4);
+         c.v = c.v.slice(2, 0, 4);
+       }},
+      {"no queries (L = 0)", "length", [](OptionCall& c) { c.q = c.q.slice(2, 0, 0); }},
+      {"no keys (S = 0)", "length",
+       [](OptionCall& c) {
+         c.k = c.k.slice(2, 0, 0);
+         c.v = c.v.slice(2, 0, 0);
+       }},
+      {"no batch (B = 0)", "length",
+       [](OptionCall& c) {
+         for (auto* x : {&c.q, &c.k, &c.v}) *x = x->slice(0, 0, 0);
+       }},
+      {"scale", "scale", [](OptionCall& c) { c.options.scale = 0.7; }},
+      {"causal, bottom-right", "causal", [](OptionCall& c) { c.options.causal = Causal::BottomRight; }},
+      {"causal, top-left", "causal", [](OptionCall& c) { c.options.causal = Causal::TopLeft; }},
+      {"window left and right", "window",
+       [](OptionCall& c) {
+         c.options.window = {3, 2};
+       }},
+      {"window left only", "window",
+       [](OptionCall& c) {
+         c.options.window = {2, -1};
+       }},
+      {"softcap", "softcap", [](OptionCall& c) { c.options.softcap = 1.5; }},
+      {"ALiBi", "alibi", [](OptionCall& c) { c.extras.alibi_slopes = at::rand({4}, at::kDouble); }},
+      {"sinks", "sink", [](OptionCall& c) { c.extras.sinks = numbers({4}); }},
+      {"softmax plus one", "sink", [](OptionCall& c) { c.options.softmax_plus_one = true; }},
+      {"keep mask (L, S)", "keep", [](OptionCall& c) { c.extras.mask &= Mask(pairs(c, false)[0][0]); }},
+      {"keep mask (B, H, L, S)", "keep", [](OptionCall& c) { c.extras.mask &= Mask(pairs(c, true)); }},
+      {"hide mask (1, 1, S)", "keep",
+       [](OptionCall& c) {
+         c.extras.mask &= Mask::hide(at::rand({1, 1, 1, c.k.size(2)}).gt(0.6));
+       }},
+      {"key_keep", "keys",
+       [](OptionCall& c) {
+         c.extras.mask &= Mask::key_keep(at::rand({c.q.size(0), c.k.size(2)}).gt(0.3));
+       }},
+      {"key_lengths, NaN beyond them", "keys",
+       [](OptionCall& c) {
+         const int64_t length = c.k.size(2) / 2;
+         for (auto* x : {&c.k, &c.v}) {
+           *x = x->clone();
+           x->slice(2, length).fill_(kNaN);
+         }
+         c.extras.mask &= Mask::key_lengths(at::full({c.q.size(0)}, length, at::kLong));
+       }},
+      {"bias", "bias",
+       [](OptionCall& c) {
+         c.extras.mask &= Mask::bias(numbers({4, c.q.size(2), c.k.size(2)}).unsqueeze(0));
+       }},
+      {"bias with gradient", "bias",
+       [](OptionCall& c) {
+         c.extras.mask &= Mask::bias(numbers({1, 4, c.q.size(2), c.k.size(2)}));
+         c.bias_gradient = true;
+       }},
+      {"dropout, any stream", "dropout", [](OptionCall& c) { dropout(c, DropoutStream::Any); }},
+      {"dropout, Aten stream", "dropout", [](OptionCall& c) { dropout(c, DropoutStream::Aten); }},
+      {"dropout, Counter stream", "dropout", [](OptionCall& c) { dropout(c, DropoutStream::Counter); }},
+      {"weights", "weights", [](OptionCall& c) { c.extras.weights = Weights::Clean; }},
+      {"weights after dropout", "weights", [](OptionCall& c) { c.extras.weights = Weights::Dropped; }},
+      {"logsumexp", "logsumexp", [](OptionCall& c) { c.extras.logsumexp = true; }},
+  };
+  return cases;
+}
+
+OptionCall cast(const OptionCall& call, at::ScalarType type) {
+  OptionCall result = call;
+  for (auto* x : {&result.q, &result.k, &result.v})
+    *x = x->detach().to(type, false, /*copy=*/true).requires_grad_(true);
+  if (result.extras.alibi_slopes.defined()) result.extras.alibi_slopes = result.extras.alibi_slopes.to(type);
+  if (result.extras.sinks.defined()) result.extras.sinks = result.extras.sinks.to(type);
+  const Mask& given = call.extras.mask;
+  Mask mask;
+  for (const auto& term : given.keep_terms()) mask &= Mask::keep(term);
+  for (const auto& term : given.key_keep_terms()) mask &= Mask::key_keep(term);
+  for (const auto& term : given.key_length_terms()) mask &= Mask::key_lengths(term);
+  for (const auto& term : given.bias_terms()) {
+    mask &= Mask::bias(term.detach().to(type, false, /*copy=*/true).requires_grad_(call.bias_gradient));
+  }
+  result.extras.mask = mask;
+  return result;
+}
+
+OptionResult run_on(const OptionCall& call, Backend backend) {
+  OptionResult outcome;
+  auto options = call.options;
+  options.backend = backend;
+  at::manual_seed(23);
+  try {
+    outcome.result = attention(call.q, call.k, call.v, options, call.extras);
+  } catch (const c10::ValueError& error) {
+    const std::string text = error.what_without_backtrace();
+    const std::string marker = "cannot express this call: ";
+    const auto at = text.find(marker);
+    if (at == std::string::npos) throw;
+    outcome.refused = true;
+    outcome.reason = text.substr(at + marker.size());
+    return outcome;
+  }
+  // A fixed direction, drawn in float64 so that every dtype differentiates along the same one.
+  at::manual_seed(29);
+  const auto direction =
+      at::randn(outcome.result.output.sizes(), at::kDouble).to(outcome.result.output.scalar_type());
+  std::vector<at::Tensor> leaves = {call.q, call.k, call.v};
+  if (call.bias_gradient) leaves.push_back(call.extras.mask.bias_terms().front());
+  std::vector<at::Tensor> outputs = {outcome.result.output}, directions = {direction};
+  if (outcome.result.logsumexp.defined() && outcome.result.logsumexp.requires_grad()) {
+    // Rows without keys hold -inf: a constant.
+    outputs.push_back(outcome.result.logsumexp.masked_fill(outcome.result.logsumexp.isinf(), 0.0));
+    at::manual_seed(31);
+    directions.push_back(at::randn(outputs.back().sizes(), at::kDouble).to(outputs.back().scalar_type()));
+  }
+  outcome.gradients = torch::autograd::grad(outputs, leaves, directions, /*retain_graph=*/false,
+                                            /*create_graph=*/false, /*allow_unused=*/true);
+  return outcome;
+}
+
+}  // namespace attentive::test

@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+"""Checks the direction of every #include against the floors of docs/architecture.md.
+
+    tools/check_floors.py [ROOT]        prints one line per wrong include; exit status 1 if there is any
+    tools/check_floors.py --self-test   breaks each rule in a made-up tree and wants it reported
+"""
+
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+# What each folder may include beside itself. Everybody may include core.
+MAY_USE = {
+    "core": [],
+    "kernels": [],
+    "functional": ["kernels"],
+    "cache": ["kernels", "functional"],
+    "modules": ["functional", "cache"],
+    "compat": ["functional", "cache", "modules"],
+    "models": ["functional", "cache", "modules", "compat"],
+    "io": ["functional", "cache", "modules", "compat"],
+    "viz": [],
+    "train": ["functional", "cache", "modules", "compat", "models", "io"],
+    "text": ["io"],
+}
+TOP = ("apps", "bench", "tests")  # the top floor: any public header
+PRIVATE_DEPENDENCIES = ("fmt/", "nlohmann/", "CLI/", "catch2/")
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+SUFFIXES = (".h", ".cpp", ".cu", ".cuh")
+
+
+def floor_of(path):
+    """The floor folder of a path below the root, or None for what stands above all floors or below them."""
+    parts = path.parts
+    if parts[0] in TOP:
+        return parts[0]
+    inside = parts[2:] if parts[0] == "include" else parts[1:]
+    return inside[0] if len(inside) > 1 else None
+
+
+def target_of(root, path, quoted, name):
+    """The file of this project that an include names, relative to the root, or None for a foreign header."""
+    places = [root / "include" / name]
+    if quoted:
+        places = [(root / path).parent / name, root / "src" / name, root / "tests" / name, *places]
+    for place in places:
+        if place.is_file():
+            return place.resolve().relative_to(root)
+    return None
+
+
+def fault_of(root, path, quoted, name):
+    """Why this include is wrong, or None."""
+    public = path.parts[0] == "include"
+    if name == "torch/torch.h":
+        return "includes all of Torch: name the granular headers"
+    if public and name.startswith(PRIVATE_DEPENDENCIES):
+        return "is a public header: this dependency is private"
+    target = target_of(root, path, quoted, name)
+    if target is None:
+        if quoted:
+            return "is not a file of this project"
+        return "is not a public header" if name.startswith("attentive/") else None
+    if public and target.parts[0] != "include":
+        return "is a public header: private ones are not installed"
+    here, there = floor_of(path), floor_of(target)
+    if target.parts[0] in TOP and target.parts[0] != path.parts[0]:
+        return f"must not use {target.parts[0]}/"
+    if path.parts[0] in ("apps", "bench") and target.parts[0] == "src":
+        return f"stands in {path.parts[0]}/, which uses public headers only"
+    if here in TOP or here == there or there == "core":
+        return None
+    if there is None:  # version.h is for all; attentive.h includes all
+        umbrella = target.name == "attentive.h"
+        return "is below the umbrella header" if umbrella and here is not None else None
+    if here is None:
+        return None if path.name == "attentive.h" else f"stands outside the floors, but uses {there}/"
+    if here not in MAY_USE:
+        return f"stands in {here}/, a folder without a floor: name it in tools/check_floors.py"
+    if there not in MAY_USE[here]:
+        return f"stands in {here}/, which must not use {there}/"
+    return None
+
+
+def faults_in(root):
+    """Every wrong include under `root`, as text, and how many files were read."""
+    faults, count = [], 0
+    for top in ("include", "src", *TOP):
+        for file in sorted((root / top).rglob("*")):
+            path = file.relative_to(root)
+            if not file.is_file() or not file.name.endswith(SUFFIXES):
+                continue
+            count += 1
+            for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+                match = INCLUDE.match(line)
+                if match:
+                    fault = fault_of(root, path, match[1] == '"', match[2])
+                    if fault:
+                        faults.append(f"{path}:{number}: {match[2]}: this file {fault}")
+    return faults, count
+
+
+def self_test():
+    """One wrong include at a time in a tree that is right."""
+    right = {
+        "include/attentive/version.h": "",
+        "include/attentive/attentive.h": "#include <attentive/modules/m.h>\n",
+        "include/attentive/core/c.h": "#include <ATen/core/Tensor.h>\n",
+        "include/attentive/functional/f.h": "#include <attentive/core/c.h>\n",
+        "include/attentive/modules/m.h": "#include <attentive/functional/f.h>\n#include <attentive/version.h>\n",
+        "include/attentive/train/t.h": "#include <attentive/modules/m.h>\n",
+        "src/core/check.h": "",
+        "src/kernels/k.h": '#include "core/check.h"\n',
+        "src/functional/f.cpp": '#include "kernels/k.h"\n#include <fmt/format.h>\n',
+        "src/modules/m.cpp": "#include <attentive/modules/m.h>\n",
+        "apps/a/main.cpp": "#include <attentive/train/t.h>\n#include <CLI/CLI.hpp>\n",
+        "tests/support/s.h": '#include "kernels/k.h"\n',
+        "tests/m_test.cpp": '#include "support/s.h"\n',
+    }
+    wrong = {
+        "include/attentive/core/c.h": [
+            "<attentive/functional/f.h>", "<attentive/attentive.h>", "<torch/torch.h>", "<fmt/format.h>", '"core/check.h"'],
+        "include/attentive/functional/f.h": ["<attentive/modules/m.h>", "<attentive/functional/gone.h>"],
+        "include/attentive/modules/m.h": ["<attentive/train/t.h>", "<nlohmann/json.hpp>"],
+        "include/attentive/version.h": ["<attentive/modules/m.h>"],
+        "include/attentive/new/n.h": ["<attentive/functional/f.h>"],
+        "src/kernels/k.h": ["<attentive/functional/f.h>", '"functional/f.cpp"'],
+        "src/modules/m.cpp": ['"kernels/k.h"', '"support/s.h"', "<torch/torch.h>"],
+        "apps/a/main.cpp": ['"../../src/kernels/k.h"', '"gone.h"'],
+        "bench/b.cpp": ['"../tests/support/s.h"'],
+    }
+    missed = []
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder).resolve()
+
+        def write(path, text):
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_text(text, encoding="utf-8")
+
+        for path, text in right.items():
+            write(path, text)
+        missed += [f"reported, but right: {fault}" for fault in faults_in(root)[0]]
+        for path, includes in wrong.items():
+            for include in includes:
+                write(path, right.get(path, "") + f"#include {include}\n")
+                if len(faults_in(root)[0]) != 1:
+                    missed.append(f"not reported: {path}: {include}")
+                write(path, right.get(path, ""))
+    for line in missed:
+        print(line)
+    print(f"self-test: {sum(map(len, wrong.values()))} broken rules, {len(missed)} missed")
+    return 1 if missed else 0
+
+
+def main(arguments):
+    if arguments == ["--self-test"]:
+        return self_test()
+    root = Path(arguments[0] if arguments else Path(__file__).parent.parent).resolve()
+    faults, count = faults_in(root)
+    for fault in faults:
+        print(fault)
+    print(f"floors: {count} files, {len(faults)} wrong includes")
+    return 1 if faults or count == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,172 @@
+"""Writes cases of torch.nn.TransformerEncoderLayer and TransformerDecoderLayer, gradients included.
+
+    python tools/make_transformer_cases.py [--out tests/compat]
+
+The files are parity cases as in tests/parity (see its README.md), read by tests/compat/transformer_layers_test.cpp.
+"""
+
+import argparse
+import contextlib
+import math
+import pathlib
+
+import torch
+import torch.nn.functional as F
+
+from attentive_case import write_case
+from case_support import Folder, emulated_dropout, normal
+
+TESTS = pathlib.Path(__file__).resolve().parent.parent / "tests" / "compat"
+ENCODER = torch.nn.TransformerEncoderLayer
+DECODER = torch.nn.TransformerDecoderLayer
+SMALL = {"d_model": 4, "nhead": 2, "dim_feedforward": 5, "dropout": 0.0}
+FUNCTIONS = {"silu": F.silu}
+
+
+def layer(kind, options, dtype, fresh):
+    """The layer PyTorch draws after seed 7; unless fresh, what it draws as zeros and ones gets other values."""
+    arguments = dict(options)
+    arguments["activation"] = FUNCTIONS.get(options.get("activation"), options.get("activation", "relu"))
+    torch.manual_seed(7)
+    module = kind(**arguments)
+    if not fresh:
+        with torch.no_grad():
+            for index, (key, parameter) in enumerate(module.named_parameters()):
+                if key.endswith("bias") or key.startswith("norm"):
+                    parameter.add_(normal(100 + index, *parameter.shape) / 4)
+    return module.to(dtype)
+
+
+def bool_mask(seed, *shape):
+    """true hides; the first key of every row stays visible."""
+    hidden = normal(seed, *shape) > 0.3
+    hidden[..., 0] = False
+    return hidden
+
+
+def float_mask(seed, *shape, dtype=torch.float32):
+    return normal(seed, *shape).masked_fill(bool_mask(seed + 1, *shape), -math.inf).to(dtype)
+
+
+def causal(size):
+    return torch.ones(size, size, dtype=torch.bool).triu(1)
+
+
+def composed_sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False):
+    # PyTorch's own kernel draws its dropout where Python cannot replace it.
+    scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
+    if is_causal:
+        scores = scores.masked_fill(causal(query.shape[-2]), -math.inf)
+    if attn_mask is not None:
+        scores = scores + attn_mask
+    return F.dropout(scores.softmax(-1), dropout_p) @ value
+
+
+@contextlib.contextmanager
+def stream(path):
+    original = F.scaled_dot_product_attention
+    F.scaled_dot_product_attention = composed_sdpa
+    try:
+        with emulated_dropout(path):
+            yield
+    finally:
+        F.scaled_dot_product_attention = original
+
+
+def write(folder, stem, kind, inputs, fresh=False, call=None, train=True, **options):
+    options = {**SMALL, **options}
+    dtype = next(iter(inputs.values())).dtype
+    module = layer(kind, options, dtype, fresh)
+    seed = {"metadata": {"init_seed": "7"}} if fresh else {}
+    if options["dropout"] > 0 and train:
+        for path in ("default", "intel_mkl"):
+            with stream(path):
+                extra = {"metadata": {"dropout_path": path}}
+                write_case(
+                    folder.file(f"{stem}-{path}"), module, options=options, train=True, forward_seed=3, **extra, **inputs
+                )
+        return
+    write_case(folder.file(stem), module, options=options, call=call, train=train, **seed, **inputs)
+
+
+def encoder_cases(folder):
+    def encoder(stem, src=(3, 2, 4), dtype=torch.float32, masks=None, **settings):
+        write(folder, f"encoder-{stem}", ENCODER, {"src": normal(1, *src, dtype=dtype), **(masks or {})}, **settings)
+
+    encoder("defaults")
+    encoder("fresh", fresh=True)
+    encoder("fresh-no_bias", fresh=True, bias=False)
+    encoder("eval", train=False)
+    encoder("dropout_in_eval", dropout=0.5, train=False)
+    encoder("batch_first", src=(2, 3, 4), batch_first=True)
+    encoder("unbatched", src=(3, 4), masks={"src_mask": bool_mask(2, 3, 3), "src_key_padding_mask": bool_mask(3, 3)})
+    encoder("norm_first", norm_first=True)
+    encoder("norm_first-gelu-eps", norm_first=True, activation="gelu", layer_norm_eps=0.1)
+    encoder("gelu", activation="gelu")
+    encoder("function", activation="silu")
+    encoder("no_bias", bias=False, norm_first=True)
+    encoder("bool_mask", masks={"src_mask": bool_mask(4, 3, 3)})
+    encoder("float_mask", masks={"src_mask": float_mask(5, 3, 3)})
+    encoder("mask_per_head", masks={"src_mask": float_mask(6, 4, 3, 3)})
+    encoder("padding", src=(2, 3, 4), batch_first=True, masks={"src_key_padding_mask": bool_mask(7, 2, 3)})
+    encoder("causal", masks={"src_mask": causal(3)}, call={"is_causal": True})
+    encoder(
+        "causal_and_padding",
+        masks={"src_mask": causal(3), "src_key_padding_mask": bool_mask(8, 2, 3)},
+        call={"is_causal": True},
+    )
+    encoder("fp64", dtype=torch.float64, masks={"src_mask": float_mask(9, 3, 3, dtype=torch.float64)})
+    encoder("bf16", dtype=torch.bfloat16)
+    encoder("fp16", dtype=torch.float16, norm_first=True)
+    encoder("dropout", dropout=0.25)
+    encoder("dropout-norm_first", dropout=0.5, norm_first=True, activation="gelu")
+
+
+def decoder_cases(folder):
+    def decoder(stem, tgt=(3, 2, 4), memory=(5, 2, 4), dtype=torch.float32, masks=None, **settings):
+        inputs = {"tgt": normal(11, *tgt, dtype=dtype), "memory": normal(12, *memory, dtype=dtype), **(masks or {})}
+        write(folder, f"decoder-{stem}", DECODER, inputs, **settings)
+
+    first = {"tgt": (2, 3, 4), "memory": (2, 5, 4), "batch_first": True}
+    decoder("defaults")
+    decoder("fresh", fresh=True)
+    decoder("fresh-no_bias", fresh=True, bias=False)
+    decoder("batch_first-norm_first", **first, norm_first=True)
+    decoder("gelu-eps", activation="gelu", layer_norm_eps=0.1)
+    decoder("function-norm_first", activation="silu", norm_first=True)
+    decoder("no_bias", bias=False)
+    every = {
+        "tgt_mask": bool_mask(13, 3, 3),
+        "memory_mask": bool_mask(14, 3, 5),
+        "tgt_key_padding_mask": bool_mask(15, 2, 3),
+        "memory_key_padding_mask": bool_mask(16, 2, 5),
+    }
+    decoder("every_mask", masks=every)
+    decoder("every_mask-batch_first", **first, masks=every)
+    decoder("float_masks", masks={"tgt_mask": float_mask(17, 3, 3), "memory_mask": float_mask(18, 4, 3, 5)})
+    decoder(
+        "unbatched",
+        tgt=(3, 4),
+        memory=(5, 4),
+        masks={"tgt_mask": causal(3), "memory_key_padding_mask": bool_mask(19, 5)},
+    )
+    hints = {"tgt_is_causal": True, "memory_is_causal": True}
+    wide = torch.ones(3, 5, dtype=torch.bool).triu(1)
+    decoder("causal", masks={"tgt_mask": causal(3), "memory_mask": wide}, call=hints)
+    decoder("fp64", dtype=torch.float64)
+    decoder("bf16", dtype=torch.bfloat16)
+    decoder("dropout", dropout=0.25, masks={"memory_mask": float_mask(20, 3, 5)})
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", default=TESTS, help="the folder that holds data/")
+    torch.set_num_threads(1)
+    folder = Folder(parser.parse_args().out, "data", 20_000)
+    encoder_cases(folder)
+    decoder_cases(folder)
+    folder.finish()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,317 @@
+"""Checks the Python tools: the case writer, the recorder, the restated modules and the generators' determinism.
+
+    python tools/selftest.py
+
+Plain assertions; exit status 0 only if all hold. The files are read back by a parser of their own, written from the
+safetensors description and not from the writer.
+"""
+
+import filecmp
+import json
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+
+import torch
+
+import attentive_record
+import notebook_modules as notebook
+from attentive_case import RandomForward, dropout_path, options_of, save_safetensors, write_case
+from case_support import PARITY_FOLDER, emulated_dropout
+
+TOOLS = pathlib.Path(__file__).resolve().parent
+MHA_OPTIONS = {"d_in": 3, "d_out": 4, "context_length": 6, "dropout": 0.0, "num_heads": 2, "qkv_bias": False}
+
+
+def parse(path):
+    """metadata, {name: tensor}; asserts every rule of the format."""
+    raw = pathlib.Path(path).read_bytes()
+    (length,) = struct.unpack_from("<Q", raw)
+    assert length % 8 == 0 and raw[8:9] == b"{", path
+    header = json.loads(raw[8 : 8 + length])
+    body = raw[8 + length :]
+    metadata = header.pop("__metadata__")
+    assert all(isinstance(value, str) for value in metadata.values()), path
+    codes = {
+        "F64": ("d", torch.float64),
+        "F32": ("f", torch.float32),
+        "F16": ("e", torch.float16),
+        "BF16": (None, torch.bfloat16),
+        "I64": ("q", torch.int64),
+        "I32": ("i", torch.int32),
+        "I16": ("h", torch.int16),
+        "I8": ("b", torch.int8),
+        "U8": ("B", torch.uint8),
+        "BOOL": ("?", torch.bool),
+    }
+    tensors = {}
+    position = 0
+    for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
+        begin, end = entry["data_offsets"]
+        assert begin == position, f"{path}: {name} leaves a hole or overlaps"
+        position = end
+        code, dtype = codes[entry["dtype"]]
+        count = torch.Size(entry["shape"]).numel()
+        size = dtype.itemsize
+        assert end - begin == count * size and begin % size == 0, f"{path}: {name} has the wrong size"
+        if code is None:  # bfloat16 is the upper half of a float32
+            halves = struct.unpack(f"<{count}H", body[begin:end])
+            values = struct.unpack(f"<{count}f", b"".join(struct.pack("<HH", 0, half) for half in halves))
+        else:
+            values = struct.unpack(f"<{count}{code}", body[begin:end])
+        tensors[name] = torch.tensor(values, dtype=dtype).reshape(entry["shape"])
+    assert position == len(body), f"{path}: bytes after the last tensor"
+    return metadata, tensors
+
+
+def raises(kind, text, call):
+    try:
+        call()
+    except kind as error:
+        assert text in str(error), f"expected {text!r} in {error!r}"
+        return
+    raise AssertionError(f"expected {kind.__name__} with {text!r}, nothing was raised")
+
+
+def check_bytes(folder):
+    """Every dtype, scalars, empty and strided tensors survive; a failed write leaves nothing behind."""
+    whole = torch.arange(-3, 9)
+    written = {str(dtype)[6:]: whole.to(dtype).reshape(3, 4) for dtype in (torch.float64, torch.float32, torch.int64)}
+    written |= {str(dtype)[6:]: whole.to(dtype) for dtype in (torch.int32, torch.int16, torch.int8, torch.float16)}
+    written |= {"bfloat16": torch.tensor([1.5, -2.25, float("inf")]).bfloat16(), "bool": torch.tensor([True, False])}
+    written |= {"uint8": torch.tensor([0, 255], dtype=torch.uint8), "scalar": torch.tensor(2.5)}
+    written |= {"empty": torch.zeros(0, 3), "strided": torch.rand(4, 5).t()[1:], "expanded": torch.rand(1).expand(3)}
+    save_safetensors(folder / "bytes.safetensors", written, {"key": "Wert \u00e4"})
+    metadata, read = parse(folder / "bytes.safetensors")
+    assert metadata == {"key": "Wert \u00e4"}
+    assert read.keys() == written.keys()
+    for name, value in written.items():
+        assert read[name].dtype == value.dtype and torch.equal(read[name], value), name
+    complex_tensor = {"x": torch.zeros(2, dtype=torch.complex64)}
+    raises(TypeError, "complex64", lambda: save_safetensors(folder / "bad.safetensors", complex_tensor, {}))
+    raises(FileNotFoundError, "", lambda: save_safetensors(folder / "no" / "bad.safetensors", written, {}))
+    (folder / "taken").mkdir()
+    raises(OSError, "taken", lambda: save_safetensors(folder / "taken", written, {}))
+    assert sorted(path.name for path in folder.iterdir()) == ["bytes.safetensors", "taken"]
+
+
+def check_module_case(folder):
+    """The tensors of a case are the module's, the gradients those of autograd, and the caller's world stands still."""
+    torch.manual_seed(5)
+    module = notebook.MultiHeadAttention(**MHA_OPTIONS)
+    x = torch.rand(2, 5, 3)
+    module.eval()
+    random_state = torch.get_rng_state()
+    path = write_case(folder / "module.safetensors", module, x, init_seed=5, train=True)
+    assert torch.equal(random_state, torch.get_rng_state()) and not module.training and not module.dropout.training
+    assert x.grad is None and not x.requires_grad and all(p.grad is None for p in module.parameters())
+
+    metadata, tensors = parse(path)
+    assert metadata["module"] == "MultiHeadAttention" and metadata["train"] == "true" and metadata["init_seed"] == "5"
+    assert json.loads(metadata["options"]) == MHA_OPTIONS and metadata["call"] == "{}"
+    assert metadata["torch"] == torch.__version__ and "forward_seed" not in metadata
+    assert {name[6:] for name in tensors if name.startswith("state.")} == set(module.state_dict())
+    leaf = x.clone().requires_grad_()
+    output = module(leaf)
+    assert torch.equal(output, tensors["expected.output"]) and torch.equal(x, tensors["input.x"])
+    (output * tensors["input.grad_output"]).sum().backward()
+    assert torch.equal(leaf.grad, tensors["grad.input.x"])
+    for key, parameter in module.named_parameters():
+        assert torch.equal(parameter.grad, tensors[f"grad.state.{key}"]), key
+    assert not any(name.startswith("grad.state.mask") for name in tensors)
+
+    _, plain = parse(write_case(folder / "plain.safetensors", module, x, grad_output=None))
+    assert "input.grad_output" not in plain
+    assert not any(name.startswith("grad.") for name in parse(write_case(path, module, x, grads=False))[1])
+    wide = parse(write_case(path, module.half(), x.half(), expected_dtype=torch.float64))[1]
+    assert wide["state.W_query.weight"].dtype == torch.float16 and wide["expected.output"].dtype == torch.float64
+    raises(ValueError, "after seed 6", lambda: write_case(path, module, x.half(), init_seed=6))
+    raises(ValueError, "pass options", lambda: write_case(path, torch.nn.Linear(3, 2), x))
+    raises(TypeError, "in options", lambda: write_case(path, module, x.half(), options={"d_in": x}))
+    raises(ValueError, "grad_output", lambda: write_case(path, module, x.half(), grad_output="ones"))
+    raises(TypeError, "missing a required argument", lambda: write_case(path, module))
+
+
+def check_dropout_case(folder):
+    """Active dropout needs a seed, gives the same bytes for it, and the file says which stream it drew."""
+    module = notebook.CausalAttention(3, 2, 6, 0.5)
+    x = torch.rand(2, 6, 3)
+    raises(RandomForward, "forward_seed", lambda: write_case(folder / "d.safetensors", module, x))
+    assert not (folder / "d.safetensors").exists()
+    first = write_case(folder / "d1.safetensors", module, x, forward_seed=9)
+    torch.rand(3)
+    second = write_case(folder / "d2.safetensors", module, x, forward_seed=9)
+    assert filecmp.cmp(first, second, shallow=False)
+    assert parse(first)[0]["dropout_path"] == dropout_path()
+    torch.manual_seed(9)
+    assert torch.equal(module(x), parse(first)[1]["expected.output"])
+    torch.manual_seed(9)
+    with emulated_dropout(dropout_path()):
+        assert torch.equal(module(x), parse(first)[1]["expected.output"])
+    # What Dropout(0.5) makes of ones(6, 6) after seed 123: the chapter-3 table, and the one of MKL on Intel.
+    tables = {
+        "default": "220220 000202 222202 022002 020202 022220",
+        "intel_mkl": "222222 020000 002020 220002 200002 020000",
+    }
+    for stream, table in tables.items():
+        torch.manual_seed(123)
+        with emulated_dropout(stream):
+            drawn = torch.nn.Dropout(0.5)(torch.ones(6, 6))
+        assert " ".join("".join(str(int(v)) for v in row) for row in drawn) == table, stream
+
+
+def check_torch_names(folder):
+    """Names, shared inputs, tensor and plain arguments of PyTorch's own attention; NaN is kept, without gradients."""
+    mha = torch.nn.MultiheadAttention(4, 2, batch_first=True, kdim=4)
+    x, memory = torch.rand(2, 3, 4), torch.rand(2, 5, 4)
+    metadata, tensors = parse(write_case(folder / "mha.safetensors", mha, x, x, x, average_attn_weights=False))
+    assert metadata["module"] == "torch.nn.MultiheadAttention"
+    assert json.loads(metadata["call"]) == {"average_attn_weights": False}
+    options = json.loads(metadata["options"])
+    assert options["batch_first"] is True and options["kdim"] is None and options["add_bias_kv"] is False
+    assert "input.key" not in tensors and "input.value" not in tensors and tensors["expected.weights"].dim() == 4
+    leaf = x.clone().requires_grad_()
+    (mha(leaf, leaf, leaf)[0] * tensors["input.grad_output"]).sum().backward()
+    torch.testing.assert_close(leaf.grad, tensors["grad.input.query"])
+    _, tensors = parse(write_case(folder / "mha.safetensors", mha, x, memory, memory))
+    assert {"input.key", "input.value", "grad.input.key", "grad.input.value"} <= set(tensors)
+    hidden = torch.tensor([[True] * 3, [False] * 3])
+    metadata, tensors = parse(write_case(folder / "mha.safetensors", mha, x, x, x, key_padding_mask=hidden))
+    assert tensors["expected.output"][0].isnan().all() and not tensors["expected.output"][1].isnan().any()
+    assert "NaN" in metadata["gradients"] and not any(name.startswith("grad.") for name in tensors)
+
+    sdpa = torch.nn.functional.scaled_dot_product_attention
+    bias = torch.rand(3, 5)
+    metadata, tensors = parse(write_case(folder / "f.safetensors", sdpa, x, memory, memory, bias, scale=0.5))
+    assert metadata["module"] == "torch.nn.functional.scaled_dot_product_attention" and "train" not in metadata
+    assert json.loads(metadata["call"]) == {"scale": 0.5} and metadata["options"] == "{}"
+    assert "input.attn_mask" in tensors and "grad.input.attn_mask" not in tensors and "input.key" in tensors
+    with_bias = write_case(folder / "f.safetensors", sdpa, x, memory, memory, bias.requires_grad_())
+    assert "grad.input.attn_mask" in parse(with_bias)[1]
+
+
+def check_options(_):
+    """Constructor arguments read back from every class are those it was built with."""
+    causal = {"d_in": 3, "d_out": 2, "context_length": 5, "dropout": 0.25, "qkv_bias": True}
+    built = [
+        (notebook.SelfAttention_v1, {"d_in": 3, "d_out": 2}),
+        (notebook.SelfAttention_v2, {"d_in": 3, "d_out": 2, "qkv_bias": True}),
+        (notebook.MatrixSelfAttention, {"d_model": 3, "d_k": 2}),
+        (notebook.CausalAttention, causal),
+        (notebook.MultiHeadAttentionWrapper, {**causal, "num_heads": 3}),
+        (notebook.MultiHeadAttention, {**causal, "num_heads": 2}),
+        (notebook.SharedHeadAttention, {"embed_size": 6, "heads": 3}),
+        (notebook.ScaledDotProductAttention, {"dropout": 0.5}),
+        (notebook.ScaledDotProductAttention, {"dropout": 0.0}),
+        (notebook.MultiHeadSelfAttention, {"d_model": 6, "num_heads": 3, "dropout": 0.1}),
+        (notebook.FusedSelfAttention, {"embed_dim": 6, "num_heads": 2}),
+    ]
+    for kind, options in built:
+        assert options_of(kind(**options), getattr(kind, "case_name", None)) == options, kind
+
+
+def check_recorder(folder):
+    """Every attention call becomes a case, nested ones once; the program's results and random stream do not change."""
+    torch.manual_seed(1)
+    module = notebook.MultiHeadAttentionWrapper(3, 2, 6, 0.5, 2)
+    x = torch.rand(2, 6, 3, requires_grad=True)
+    torch.manual_seed(2)
+    want, after = module(x), torch.rand(3)
+
+    class Renamed(notebook.SelfAttention_v2):
+        pass
+
+    renamed = Renamed(3, 2)
+    original = torch.nn.Module.__call__
+    torch.manual_seed(2)
+    with attentive_record.record(folder / "cases", names={"Renamed": "SelfAttention_v2"}) as recording:
+        got = module(x)
+        assert torch.equal(torch.rand(3), after)
+        with torch.no_grad():
+            renamed(x)
+        torch.nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True)
+        torch.nn.MultiheadAttention(4, 2)(*(torch.rand(3, 1, 4),) * 3, need_weights=False)
+        torch.nn.TransformerEncoderLayer(4, 2, 8)(torch.rand(3, 1, 4))
+        torch.nn.Linear(3, 2)(x)
+        for _ in range(5):
+            renamed(x.detach()[:1])
+    assert torch.equal(got, want) and x.grad is None
+    assert torch.nn.Module.__call__ is original
+    assert recording.skipped == [], recording.summary()
+    names = [parse(path)[0]["module"] for path in recording.written]
+    assert names == [
+        "MultiHeadAttentionWrapper",
+        "SelfAttention_v2",
+        "torch.nn.functional.scaled_dot_product_attention",
+        "torch.nn.MultiheadAttention",
+        "torch.nn.MultiheadAttention",
+        *["SelfAttention_v2"] * 3,
+    ], names
+    assert recording.beyond_limit == 2
+    metadata, tensors = parse(recording.written[0])
+    assert metadata["forward_seed"] == "0" and metadata["train"] == "true" and "grad.input.x" in tensors
+    assert "grad.state.W_query.weight" in parse(recording.written[1])[1]
+    with attentive_record.record(folder / "cases", names={"Linear": "SelfAttention_v1"}) as recording:
+        torch.nn.Linear(3, 2)(x)
+    assert recording.written == [] and "SelfAttention_v1" in recording.summary()
+    with attentive_record.record(folder / "cases") as recording, torch.autocast("cpu", torch.bfloat16):
+        assert module(x).dtype == torch.bfloat16
+    assert parse(recording.written[0])[1]["expected.output"].dtype == torch.float32
+
+    script = folder / "program.py"
+    script.write_text(
+        "import sys\nimport torch\nfrom torch.nn.functional import scaled_dot_product_attention as attend\n"
+        "q = torch.rand(1, 2, 3)\nattend(q, q, q)\nprint('ran', sys.argv[1])\n"
+    )
+    command = [sys.executable, TOOLS / "attentive_record.py", "--out", folder / "script", script, "argument"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "ran argument\n" and done.stderr.startswith("1 cases in"), done
+    assert len(list((folder / "script").iterdir())) == 1
+
+
+def check_generators(folder):
+    """The committed cases parse; each generator writes the same bytes twice, and the committed numbers."""
+    committed = sorted(PARITY_FOLDER.rglob("*.safetensors"))
+    assert len(committed) > 400
+    for path in committed:
+        metadata, tensors = parse(path)
+        assert {"module", "options", "call", "torch"} <= set(metadata), path
+        assert "expected.output" in tensors, path
+        for name, value in tensors.items():
+            assert not name.startswith("grad.") or not value.isnan().any(), f"{path}: {name}"
+    for script in ("make_cases.py", "make_torch_cases.py"):
+        for run in ("first", "second"):
+            command = [sys.executable, TOOLS / script, "--out", folder / run]
+            subprocess.run(command, check=True, capture_output=True)
+    first = sorted(path.relative_to(folder / "first") for path in (folder / "first").rglob("*.safetensors"))
+    assert first == [path.relative_to(PARITY_FOLDER) for path in committed]
+    for path in first:
+        assert filecmp.cmp(folder / "first" / path, folder / "second" / path, shallow=False), path
+        (metadata, tensors), (old_metadata, old_tensors) = parse(folder / "first" / path), parse(PARITY_FOLDER / path)
+        assert tensors.keys() == old_tensors.keys(), path
+        assert metadata | {"torch": ""} == old_metadata | {"torch": ""}, path
+        for name, value in tensors.items():
+            half = value.dtype in (torch.float16, torch.bfloat16)
+            margin = {"rtol": 0.03, "atol": 0.02} if half else {"rtol": 1e-5, "atol": 1e-5}
+            torch.testing.assert_close(value, old_tensors[name], **margin, equal_nan=True, msg=f"{path}: {name}")
+
+
+def main():
+    for check in (
+        check_bytes,
+        check_options,
+        check_module_case,
+        check_dropout_case,
+        check_torch_names,
+        check_recorder,
+        check_generators,
+    ):
+        with tempfile.TemporaryDirectory() as folder:
+            check(pathlib.Path(folder))
+        print(f"ok {check.__name__[6:]}: {check.__doc__}")
+
+
+if __name__ == "__main__":
+    main()
