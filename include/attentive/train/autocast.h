@@ -1,0 +1,30 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace attentive {
+
+/// Runs matrix products of this thread in a lower precision for its lifetime, as Python's `torch.autocast`
+/// does. An undefined type (nullopt) leaves everything as it is.
+///
+///   {
+///     attentive::Autocast autocast(at::kCPU, at::kBFloat16);
+///     loss = loss_of(model->forward(x), y);
+///   }
+///   loss.backward();  // outside
+class Autocast {
+ public:
+  /// Throws c10::ValueError for a device other than CPU and CUDA or a type other than bfloat16 and float16.
+  Autocast(at::DeviceType device, std::optional<at::ScalarType> type);
+  ~Autocast();
+  Autocast(const Autocast&) = delete;
+  Autocast& operator=(const Autocast&) = delete;
+
+ private:
+  at::DeviceType device_;
+  bool active_;
+  bool was_enabled_ = false;
+  at::ScalarType previous_ = at::kBFloat16;
+};
+
+}  // namespace attentive

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+
+namespace attentive {
+
+/// The mean loss of a batch: inputs and targets, both (B, T) int64 -> a scalar with a gradient.
+using BatchLoss = std::function<at::Tensor(const at::Tensor& x, const at::Tensor& y)>;
+
+struct EvaluateOptions {
+  int64_t block = 64;
+  int64_t batch = 12;
+  at::Device device = at::kCPU;
+};
+
+/// The mean loss over a whole text: every token but the first is predicted exactly once.
+///
+///   tokens (N) integers on the CPU, N >= 2 -> nats a token
+///
+/// The text is cut into blocks without overlap, the last one shorter, so a token sees at most its own block.
+/// The module is in evaluation mode meanwhile, and no gradients are kept.
+/// Throws c10::ValueError if there are fewer than two tokens. Memory: one batch of the model.
+///
+///   double loss = attentive::evaluate(*model, loss_of_batch, validation, {.block = 64, .batch = 12});
+double evaluate(torch::nn::Module& module, const BatchLoss& loss, const at::Tensor& tokens,
+                const EvaluateOptions& options = {});
+
+}  // namespace attentive

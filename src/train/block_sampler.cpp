@@ -1,0 +1,63 @@
+#include <limits>
+#include <mutex>
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/randint.h>
+#include <c10/util/Exception.h>
+
+#include <attentive/train/block_sampler.h>
+
+#include "core/check.h"
+
+namespace attentive {
+namespace {
+
+constexpr const char* kWho = "BlockSampler";
+
+}  // namespace
+
+BlockSampler::BlockSampler(at::Tensor tokens, BlockSamplerOptions options)
+    : options_(options), generator_(at::detail::createCPUGenerator(options.seed)) {
+  check_defined(kWho, "tokens", tokens);
+  TORCH_CHECK_VALUE(options.block > 0 && options.batch > 0, kWho, ": expected block > 0 and batch > 0, got ",
+                    options.block, " and ", options.batch);
+  TORCH_CHECK_VALUE(options.world_size > 0 && options.rank >= 0 && options.rank < options.world_size, kWho,
+                    ": expected 0 <= rank < world_size, got rank ", options.rank, " of ", options.world_size);
+  TORCH_CHECK_VALUE(options.batch <= std::numeric_limits<int32_t>::max() / options.world_size, kWho,
+                    ": expected batch * world_size below 2^31, got ", options.batch, " * ",
+                    options.world_size);
+  TORCH_CHECK_VALUE(
+      tokens.dim() == 1 && at::isIntegralType(tokens.scalar_type(), /*includeBool=*/false) && tokens.is_cpu(),
+      kWho, ": expected tokens as integers of shape (N,) on the CPU, got ", describe(tokens));
+  TORCH_CHECK_VALUE(tokens.size(0) > options.block, kWho, ": expected more than block = ", options.block,
+                    " tokens, got ", tokens.size(0));
+  windows_ = tokens.unfold(0, options.block + 1, 1);
+}
+
+std::pair<at::Tensor, at::Tensor> BlockSampler::next() {
+  const auto starts = at::randint(windows_.size(0), {options_.batch * options_.world_size}, generator_,
+                                  at::TensorOptions(at::kLong));
+  ++position_;
+  const auto rows = windows_.index_select(0, starts.narrow(0, options_.rank * options_.batch, options_.batch))
+                        .to(at::kLong);
+  return {rows.narrow(1, 0, options_.block), rows.narrow(1, 1, options_.block)};
+}
+
+at::Tensor BlockSampler::state() const {
+  auto generator = generator_;
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  return generator.get_state();
+}
+
+void BlockSampler::restore(int64_t position, const at::Tensor& state) {
+  const auto expected = this->state();
+  TORCH_CHECK_VALUE(position >= 0, kWho, ": expected position >= 0, got ", position);
+  TORCH_CHECK_VALUE(state.defined() && state.sizes() == expected.sizes() && state.scalar_type() == at::kByte,
+                    kWho, ": expected the state of a CPU generator (", expected.numel(), " bytes), got ",
+                    describe(state));
+  const std::lock_guard<std::mutex> lock(generator_.mutex());
+  generator_.set_state(state);
+  position_ = position;
+}
+
+}  // namespace attentive

@@ -1,0 +1,267 @@
+#include <algorithm>
+#include <charconv>
+#include <fcntl.h>
+#include <optional>
+#include <sys/file.h>
+#include <system_error>
+#include <unistd.h>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <attentive/io/safetensors.h>
+#include <attentive/train/checkpoint.h>
+
+#include "train/files.h"
+#include "train/sha256.h"
+
+namespace attentive {
+namespace {
+
+constexpr const char* kSave = "CheckpointFolder";
+constexpr const char* kLoad = "load_checkpoint";
+constexpr const char* kModel = "model.safetensors";
+constexpr const char* kOptimizer = "optimizer.safetensors";
+constexpr const char* kManifest = "manifest.json";
+constexpr const char* kLatest = "latest";
+constexpr int64_t kFormat = 1;
+
+[[noreturn]] void fail(const char* who, const std::filesystem::path& path, const std::string& reason) {
+  throw CheckpointError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)},
+                        fmt::format("{}: {}: {}", who, path.string(), reason));
+}
+
+// "step-00002000", or "step-00002000-2" for the second one of that step.
+struct Name {
+  int64_t step;
+  int64_t copy;
+  auto operator<=>(const Name&) const = default;
+};
+
+std::string to_string(const Name& name) {
+  return name.copy == 1 ? fmt::format("step-{:08}", name.step)
+                        : fmt::format("step-{:08}-{}", name.step, name.copy);
+}
+
+std::optional<Name> parse_name(const std::string& text) {
+  Name name{0, 1};
+  if (!text.starts_with("step-")) return std::nullopt;
+  const char* end = text.data() + text.size();
+  auto result = std::from_chars(text.data() + 5, end, name.step);
+  if (result.ec == std::errc() && result.ptr != end && *result.ptr == '-') {
+    result = std::from_chars(result.ptr + 1, end, name.copy);
+  }
+  // Only names that save() writes: no sign, no missing digits.
+  if (result.ec != std::errc() || result.ptr != end || to_string(name) != text) return std::nullopt;
+  return name;
+}
+
+std::vector<Name> checkpoint_names(const std::filesystem::path& folder) {
+  std::vector<Name> names;
+  for (const auto& text : names_in(folder)) {
+    if (const auto name = parse_name(text)) names.push_back(*name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+bool is_leftover(const std::string& name) {
+  return name.starts_with(".saving-") || name.starts_with(".removing-") || name.starts_with(".attentive-");
+}
+
+std::string dump(const nlohmann::json& manifest) {
+  return manifest.dump(1) + '\n';
+}
+
+nlohmann::json describe_file(const std::filesystem::path& path) {
+  const auto bytes = read_file(path);
+  return {{"size", bytes.size()}, {"sha256", sha256(bytes)}};
+}
+
+void write_checkpoint(const std::filesystem::path& folder, const Checkpoint& checkpoint) {
+  save_safetensors(folder / kModel, checkpoint.model);
+  save_safetensors(folder / kOptimizer, checkpoint.optimizer);
+  for (const auto& [name, text] : checkpoint.documents) write_file(folder / name, text);
+  nlohmann::json files;
+  for (const auto& name : names_in(folder)) files[name] = describe_file(folder / name);
+  const nlohmann::json manifest{{"format", kFormat}, {"step", checkpoint.step}, {"files", files}};
+  write_file(folder / kManifest, dump(manifest));
+  sync_folder(folder);
+}
+
+bool is_plain_name(const std::string& name) {
+  return !name.empty() && name.front() != '.' && name.find('/') == std::string::npos && name != kManifest;
+}
+
+// The checkpoint that `path` means: itself, or what its `latest` names.
+std::filesystem::path resolve(const std::filesystem::path& path) {
+  if (!is_folder(path)) fail(kLoad, path, "no such folder");
+  const auto names = names_in(path);
+  const auto has = [&](const char* name) { return std::binary_search(names.begin(), names.end(), name); };
+  if (has(kManifest)) return path;
+  if (!has(kLatest))
+    fail(kLoad, path, "neither a checkpoint (manifest.json) nor a folder of checkpoints (latest)");
+  auto name = read_file(path / kLatest);
+  while (!name.empty() && name.back() == '\n') name.pop_back();
+  if (!parse_name(name)) fail(kLoad, path / kLatest, "expected the name of a checkpoint");
+  if (!is_folder(path / name)) fail(kLoad, path / name, "no such folder, though \"latest\" names it");
+  return path / name;
+}
+
+bool lists_files(const nlohmann::json& files) {
+  if (!files.is_object() || !files.contains(kModel) || !files.contains(kOptimizer)) return false;
+  for (const auto& [name, file] : files.items()) {
+    if (!is_plain_name(name) || !file.is_object() || file.size() != 2 || !file.contains("size") ||
+        !file["size"].is_number_unsigned() || !file.contains("sha256") || !file["sha256"].is_string()) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// The manifest, of which every byte counts: a changed one is seen.
+nlohmann::json read_manifest(const std::filesystem::path& folder) {
+  const auto path = folder / kManifest;
+  const auto text = read_file(path);
+  const auto manifest = nlohmann::json::parse(text, nullptr, false);
+  const bool complete = manifest.is_object() && manifest.size() == 3 && manifest.contains("format") &&
+                        manifest["format"].is_number_integer() && manifest.contains("step") &&
+                        manifest["step"].is_number_unsigned() && manifest.contains("files") &&
+                        lists_files(manifest["files"]);
+  if (!complete || dump(manifest) != text) fail(kLoad, path, "damaged: not a manifest that was written here");
+  if (manifest["format"] != kFormat) {
+    fail(kLoad, path, fmt::format("expected format {}, got {}", kFormat, manifest["format"].dump()));
+  }
+  // Its user may have renamed the folder; only a name that says a step can disagree.
+  const auto name = parse_name(folder.filename().string());
+  if (name && manifest["step"] != name->step)
+    fail(kLoad, path, "damaged: its step is not that of the folder");
+  return manifest;
+}
+
+std::string read_verified(const std::filesystem::path& path, const nlohmann::json& expected) {
+  const auto bytes = read_file(path);
+  if (expected["size"] != bytes.size()) {
+    fail(kLoad, path, fmt::format("expected {} bytes, got {}", expected["size"].dump(), bytes.size()));
+  }
+  if (expected["sha256"] != sha256(bytes)) {
+    fail(kLoad, path, "damaged: its SHA-256 is not that of the manifest");
+  }
+  return bytes;
+}
+
+template <class Read>
+auto reporting(const char* who, const std::filesystem::path& path, Read read) {
+  try {
+    return read();
+  } catch (const std::system_error& error) {
+    fail(who, path, error.what());
+  } catch (const SafetensorsError& error) {
+    fail(who, path, error.what_without_backtrace());
+  } catch (const nlohmann::json::exception& error) {
+    fail(who, path, error.what());
+  }
+}
+
+}  // namespace
+
+CheckpointFolder::CheckpointFolder(std::filesystem::path folder) : folder_(std::move(folder)) {
+  reporting(kSave, folder_, [&] {
+    make_folder(folder_);
+    lock_ = ::open((folder_ / ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (lock_ < 0) throw std::system_error(errno, std::generic_category(), "cannot create .lock");
+    if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
+      const int reason = errno;
+      ::close(lock_);
+      lock_ = -1;
+      if (reason == EWOULDBLOCK) fail(kSave, folder_, "another process writes its checkpoints here");
+      throw std::system_error(reason, std::generic_category(), "cannot lock it");
+    }
+    for (const auto& name : names_in(folder_)) {
+      if (is_leftover(name)) remove_tree(folder_ / name);
+    }
+  });
+}
+
+CheckpointFolder::~CheckpointFolder() {
+  if (lock_ >= 0) ::close(lock_);
+}
+
+std::filesystem::path CheckpointFolder::save(const Checkpoint& checkpoint, int64_t keep) {
+  TORCH_CHECK_VALUE(checkpoint.step >= 0 && keep >= 0, kSave, ": expected step >= 0 and keep >= 0, got ",
+                    checkpoint.step, " and ", keep);
+  for (const auto& [document, text] : checkpoint.documents) {
+    if (!is_plain_name(document) || document == kModel || document == kOptimizer) {
+      fail(kSave, folder_, "expected a plain file name for a document, got \"" + document + '"');
+    }
+  }
+  const auto temporary = folder_ / fmt::format(".saving-{}", checkpoint.step);
+  return reporting(kSave, folder_, [&] {
+    remove_tree(temporary);
+    auto name = Name{checkpoint.step, 1};
+    try {
+      make_folder(temporary);
+      write_checkpoint(temporary, checkpoint);
+      while (is_folder(folder_ / to_string(name))) ++name.copy;
+      if (::rename(temporary.c_str(), (folder_ / to_string(name)).c_str()) != 0) {
+        throw std::system_error(errno, std::generic_category(), "cannot rename " + temporary.string());
+      }
+    } catch (...) {
+      remove_tree(temporary);
+      throw;
+    }
+    sync_folder(folder_);
+    write_file(folder_ / kLatest, to_string(name) + '\n');
+
+    auto names = checkpoint_names(folder_);
+    std::erase(names, name);
+    // By a rename first: a checkpoint is never seen half removed.
+    for (size_t i = 0; keep > 0 && i + static_cast<size_t>(keep) <= names.size(); ++i) {
+      const auto removing = folder_ / (".removing-" + to_string(names[i]));
+      if (::rename((folder_ / to_string(names[i])).c_str(), removing.c_str()) == 0) remove_tree(removing);
+    }
+    return folder_ / to_string(name);
+  });
+}
+
+std::vector<std::filesystem::path> list_checkpoints(const std::filesystem::path& folder) {
+  return reporting("list_checkpoints", folder, [&] {
+    std::vector<std::filesystem::path> paths;
+    for (const auto& name : checkpoint_names(folder)) paths.push_back(folder / to_string(name));
+    return paths;
+  });
+}
+
+std::map<std::string, std::string> load_checkpoint_documents(const std::filesystem::path& path) {
+  return reporting(kLoad, path, [&] {
+    const auto folder = resolve(path);
+    const auto manifest = read_manifest(folder);
+    std::map<std::string, std::string> documents;
+    for (const auto& [name, expected] : manifest["files"].items()) {
+      if (name != kModel && name != kOptimizer) documents[name] = read_verified(folder / name, expected);
+    }
+    return documents;
+  });
+}
+
+Checkpoint load_checkpoint(const std::filesystem::path& path) {
+  return reporting(kLoad, path, [&] {
+    const auto folder = resolve(path);
+    const auto manifest = read_manifest(folder);
+    Checkpoint checkpoint;
+    checkpoint.step = manifest["step"].get<int64_t>();
+    for (const auto& [name, expected] : manifest["files"].items()) {
+      auto bytes = read_verified(folder / name, expected);
+      if (name == kModel) {
+        checkpoint.model = parse_safetensors(bytes.data(), bytes.size()).tensors;
+      } else if (name == kOptimizer) {
+        checkpoint.optimizer = parse_safetensors(bytes.data(), bytes.size()).tensors;
+      } else {
+        checkpoint.documents[name] = std::move(bytes);
+      }
+    }
+    return checkpoint;
+  });
+}
+
+}  // namespace attentive

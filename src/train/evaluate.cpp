@@ -1,0 +1,58 @@
+#include <algorithm>
+
+#include <ATen/core/grad_mode.h>
+#include <c10/util/Exception.h>
+
+#include <attentive/train/evaluate.h>
+
+#include "core/check.h"
+
+namespace attentive {
+namespace {
+
+constexpr const char* kWho = "evaluate";
+
+class EvaluationMode {
+ public:
+  explicit EvaluationMode(torch::nn::Module& module) : module_(module), training_(module.is_training()) {
+    module_.eval();
+  }
+  ~EvaluationMode() { module_.train(training_); }
+  EvaluationMode(const EvaluationMode&) = delete;
+  EvaluationMode& operator=(const EvaluationMode&) = delete;
+
+ private:
+  torch::nn::Module& module_;
+  bool training_;
+};
+
+}  // namespace
+
+double evaluate(torch::nn::Module& module, const BatchLoss& loss, const at::Tensor& tokens,
+                const EvaluateOptions& options) {
+  check_defined(kWho, "tokens", tokens);
+  TORCH_CHECK_VALUE(tokens.dim() == 1 && tokens.size(0) >= 2, kWho,
+                    ": expected tokens of shape (N,) with N >= 2, got ", shape_string(tokens.sizes()));
+  TORCH_CHECK_VALUE(options.block > 0 && options.batch > 0, kWho, ": expected block > 0 and batch > 0, got ",
+                    options.block, " and ", options.batch);
+  const EvaluationMode evaluation(module);
+  const at::NoGradGuard no_grad;
+  const auto targets = tokens.size(0) - 1;
+  double sum = 0.0;
+  const auto add = [&](int64_t begin, int64_t rows, int64_t width) {
+    const auto cut = [&](int64_t from) {
+      return tokens.narrow(0, from, rows * width).to(at::kLong).view({rows, width}).to(options.device);
+    };
+    sum += loss(cut(begin), cut(begin + 1)).item<double>() * static_cast<double>(rows * width);
+  };
+  int64_t at = 0;
+  while (targets - at >= options.block) {
+    const auto rows = std::min(options.batch, (targets - at) / options.block);
+    add(at, rows, options.block);
+    at += rows * options.block;
+  }
+  if (at < targets) add(at, 1, targets - at);
+  return sum / static_cast<double>(targets);
+}
+
+}  // namespace attentive

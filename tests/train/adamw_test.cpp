@@ -1,0 +1,167 @@
+#include <ATen/ops/randn.h>
+#include <catch2/catch_test_macros.hpp>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/adamw.h>
+
+#include <attentive/train/adamw.h>
+
+#include "support/compare.h"
+#include "support/message.h"
+
+using namespace attentive;
+using attentive::test::bit_equal;
+using attentive::test::value_error;
+
+namespace {
+
+struct Model : torch::nn::Module {
+  Model() {
+    first = register_module("first", torch::nn::Linear(5, 4));
+    second = register_module("second", torch::nn::Linear(4, 3));
+  }
+  at::Tensor loss(const at::Tensor& x) { return second->forward(first->forward(x).tanh()).square().sum(); }
+  torch::nn::Linear first{nullptr}, second{nullptr};
+};
+
+Model make() {
+  at::manual_seed(1);
+  Model model;
+  model.to(at::kDouble);
+  return model;
+}
+
+at::Tensor input(int64_t step) {
+  at::manual_seed(100 + static_cast<uint64_t>(step));
+  return at::randn({6, 5}, at::kDouble);
+}
+
+}  // namespace
+
+TEST_CASE("AdamW equals torch::optim::AdamW with decay on the matrices alone", "[adamw]") {
+  auto ours = make();
+  auto theirs = make();
+  AdamW optimizer(ours,
+                  {.learning_rate = 0.05, .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-6, .weight_decay = 0.3});
+  const auto groups = decay_groups(theirs);
+  CHECK(groups.decayed_names == std::vector<std::string>{"first.weight", "second.weight"});
+  CHECK(groups.plain_names == std::vector<std::string>{"first.bias", "second.bias"});
+  const auto options = [](double decay) {
+    return std::make_unique<torch::optim::AdamWOptions>(
+        torch::optim::AdamWOptions(0.05).betas({0.8, 0.95}).eps(1e-6).weight_decay(decay));
+  };
+  torch::optim::AdamW reference({torch::optim::OptimizerParamGroup(groups.decayed, options(0.3)),
+                                 torch::optim::OptimizerParamGroup(groups.plain, options(0.0))});
+  for (int64_t step = 0; step < 8; ++step) {
+    optimizer.zero_grad();
+    ours.loss(input(step)).backward();
+    optimizer.step();
+    reference.zero_grad();
+    theirs.loss(input(step)).backward();
+    reference.step();
+  }
+  CHECK(optimizer.steps() == 8);
+  for (const auto& item : ours.named_parameters()) {
+    CHECK_WITHIN(item.value(), theirs.named_parameters()[item.key()], {1e-12, 1e-12});
+  }
+}
+
+TEST_CASE("AdamW clips the joint norm of the gradients", "[adamw]") {
+  auto model = make();
+  auto twin = make();
+  AdamW optimizer(model, {.learning_rate = 0.1});
+  AdamW by_hand(twin, {.learning_rate = 0.1});
+  model.loss(input(0)).backward();
+  twin.loss(input(0)).backward();
+  double squares = 0;
+  for (const auto& parameter : twin.parameters()) squares += parameter.grad().square().sum().item<double>();
+  const double norm = std::sqrt(squares);
+  const double limit = norm / 7;
+  CHECK(std::abs(optimizer.clip(limit).item<double>() - norm) < 1e-5 * norm);
+  for (auto& parameter : twin.parameters()) parameter.mutable_grad().div_(7);
+  optimizer.step();
+  by_hand.step();
+  for (const auto& item : model.named_parameters()) {
+    CHECK_WITHIN(item.value(), twin.named_parameters()[item.key()], {1e-6, 1e-7});
+  }
+  // A norm below the limit changes nothing, and one step's scale is not the next one's.
+  auto third = make();
+  AdamW loose(third, {.learning_rate = 0.1});
+  third.loss(input(0)).backward();
+  loose.clip(norm * 2);
+  loose.step();
+  auto fourth = make();
+  AdamW none(fourth, {.learning_rate = 0.1});
+  fourth.loss(input(0)).backward();
+  none.step();
+  CHECK(bit_equal(third.first->weight, fourth.first->weight));
+  CHECK(value_error([&] { return none.clip(-1); }) == "AdamW: expected max_norm >= 0, got -1");
+}
+
+TEST_CASE("AdamW leaves a parameter without a gradient alone and lists tied ones once", "[adamw]") {
+  auto model = make();
+  model.second->weight = model.first->weight;  // not registered again: the registered tensor stays
+  struct Tied : torch::nn::Module {
+    Tied() {
+      a = register_parameter("a", at::randn({2, 2}));
+      b = register_parameter("b", a);
+      frozen = register_parameter("frozen", at::randn({2, 2}), /*requires_grad=*/false);
+      unused = register_parameter("unused", at::randn({2, 2}));
+    }
+    at::Tensor a, b, frozen, unused;
+  } tied;
+  CHECK(decay_groups(tied).decayed_names == std::vector<std::string>{"a", "unused"});
+  AdamW optimizer(tied);
+  const auto before = tied.unused.clone();
+  (tied.a * tied.b).sum().backward();
+  optimizer.step();
+  CHECK(bit_equal(tied.unused, before));
+  struct Empty : torch::nn::Module {
+  } empty;
+  CHECK(value_error([&] { return AdamW(empty); }) ==
+        "AdamW: expected a module with trainable parameters, got none");
+  CHECK(value_error([&] { return AdamW(tied, {.beta1 = 1.0}); }) ==
+        "AdamW: expected beta1 and beta2 in [0, 1), got 1 and 0.99");
+}
+
+TEST_CASE("AdamW goes on bit for bit from its state", "[adamw]") {
+  auto model = make();
+  AdamW optimizer(model);
+  const auto train = [](Model& m, AdamW& o, int64_t step) {
+    o.zero_grad();
+    m.loss(input(step)).backward();
+    o.step();
+  };
+  for (int64_t step = 0; step < 3; ++step) train(model, optimizer, step);
+  StateDict saved;
+  for (const auto& [name, tensor] : optimizer.state()) saved[name] = tensor.clone();
+  CHECK(saved.size() == 9);
+  auto other = make();
+  load_state_dict(other, state_dict(model));
+  AdamW resumed(other);
+  resumed.load_state(saved);
+  for (int64_t step = 3; step < 6; ++step) {
+    train(model, optimizer, step);
+    train(other, resumed, step);
+  }
+  CHECK(bit_equal(model.first->weight, other.first->weight));
+  CHECK(bit_equal(model.second->bias, other.second->bias));
+
+  auto missing = saved;
+  missing.erase("exp_avg.first.bias");
+  CHECK(value_error([&] {
+          resumed.load_state(missing);
+          return 0;
+        }) == "AdamW: expected the state \"exp_avg.first.bias\", got none");
+  auto misshapen = saved;
+  misshapen["exp_avg.first.bias"] = at::randn({9}, at::kDouble);
+  CHECK(value_error([&] {
+          resumed.load_state(misshapen);
+          return 0;
+        }) == "AdamW: expected \"exp_avg.first.bias\" of shape (4,), got (9,)");
+  auto extra = saved;
+  extra["other"] = at::randn({1});
+  CHECK(value_error([&] {
+          resumed.load_state(extra);
+          return 0;
+        }) == "AdamW: expected no state \"other\"");
+}

@@ -1,0 +1,187 @@
+#include <csignal>
+#include <fstream>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <catch2/catch_test_macros.hpp>
+
+#include <attentive/train/checkpoint.h>
+
+#include "support/compare.h"
+#include "support/message.h"
+#include "support/temporary_folder.h"
+#include "train/files.h"
+
+using namespace attentive;
+using attentive::test::bit_equal;
+using attentive::test::value_error;
+
+namespace {
+
+Checkpoint example(int64_t step) {
+  return {step,
+          {{"weight", at::arange(4).to(at::kFloat)}},
+          {{"step", at::full({}, static_cast<double>(step))}},
+          {{"config.json", "{}\n"}, {"state.json", "{\"a\": 1}\n"}}};
+}
+
+std::string latest(const std::filesystem::path& folder) {
+  return read_file(folder / "latest");
+}
+
+}  // namespace
+
+TEST_CASE("A checkpoint comes back as it was saved", "[checkpoint]") {
+  const TemporaryFolder temporary;
+  const auto root = temporary / "a" / "run";
+  CheckpointFolder folder(root);
+  const auto path = folder.save(example(20));
+  CHECK(path == root / "step-00000020");
+  CHECK(names_in(path) == std::vector<std::string>{"config.json", "manifest.json", "model.safetensors",
+                                                   "optimizer.safetensors", "state.json"});
+  CHECK(latest(root) == "step-00000020\n");
+  for (const auto& from : {root, path}) {
+    const auto loaded = load_checkpoint(from);
+    CHECK(loaded.step == 20);
+    CHECK(bit_equal(loaded.model.at("weight"), example(20).model.at("weight")));
+    CHECK(bit_equal(loaded.optimizer.at("step"), example(20).optimizer.at("step")));
+    CHECK(loaded.documents == example(20).documents);
+    CHECK(load_checkpoint_documents(from) == example(20).documents);
+  }
+}
+
+TEST_CASE("CheckpointFolder keeps the newest and saves a step again beside the first", "[checkpoint]") {
+  const TemporaryFolder root;
+  CheckpointFolder folder(root.path());
+  for (const int64_t step : {5, 10, 15, 20}) folder.save(example(step), 2);
+  CHECK(list_checkpoints(root.path()) ==
+        std::vector<std::filesystem::path>{root / "step-00000015", root / "step-00000020"});
+  CHECK(folder.save(example(20), 2) == root / "step-00000020-2");
+  CHECK(latest(root.path()) == "step-00000020-2\n");
+  CHECK(load_checkpoint(root.path()).step == 20);
+  // Going back to an older step: the newest file wins over the higher number.
+  folder.save(example(7), 1);
+  CHECK(list_checkpoints(root.path()) == std::vector<std::filesystem::path>{root / "step-00000007"});
+  for (const int64_t step : {8, 9}) folder.save(example(step), 0);
+  CHECK(list_checkpoints(root.path()).size() == 3);
+}
+
+TEST_CASE("A checkpoint with any byte changed or cut off is refused", "[checkpoint]") {
+  const TemporaryFolder root;
+  CheckpointFolder folder(root.path());
+  const auto path = folder.save(example(3));
+  for (const auto& name : names_in(path)) {
+    const auto whole = read_file(path / name);
+    const auto put = [&](const std::string& bytes) {
+      std::ofstream(path / name, std::ios::binary | std::ios::trunc) << bytes;
+    };
+    for (size_t size = 0; size < whole.size(); ++size) {
+      put(whole.substr(0, size));
+      INFO(name << " cut to " << size << " bytes");
+      REQUIRE_THROWS_AS(load_checkpoint(path), CheckpointError);
+    }
+    for (size_t at = 0; at < whole.size(); ++at) {
+      auto changed = whole;
+      changed[at] = static_cast<char>(changed[at] ^ (1 << at % 8));
+      put(changed);
+      INFO(name << " changed at byte " << at);
+      REQUIRE_THROWS_AS(load_checkpoint(path), CheckpointError);
+    }
+    ::unlink((path / name).c_str());
+    REQUIRE_THROWS_AS(load_checkpoint(path), CheckpointError);
+    put(whole);
+  }
+  CHECK(load_checkpoint(path).step == 3);
+}
+
+TEST_CASE("load_checkpoint says what is wrong", "[checkpoint]") {
+  const TemporaryFolder root;
+  const auto message = [](const std::filesystem::path& path) {
+    return value_error([&] { return load_checkpoint(path); });
+  };
+  CHECK(message(root / "none") == "load_checkpoint: " + (root / "none").string() + ": no such folder");
+  CHECK(message(root.path()) ==
+        "load_checkpoint: " + root.path().string() +
+            ": neither a checkpoint (manifest.json) nor a folder of checkpoints (latest)");
+  CheckpointFolder folder(root.path());
+  const auto path = folder.save(example(1));
+  std::ofstream(path / "state.json", std::ios::app) << ' ';
+  CHECK(message(root.path()) ==
+        "load_checkpoint: " + (path / "state.json").string() + ": expected 9 bytes, got 10");
+  std::ofstream(path / "state.json", std::ios::trunc) << "{\"a\": 2}\n";
+  CHECK(message(root.path()) == "load_checkpoint: " + (path / "state.json").string() +
+                                    ": damaged: its SHA-256 is not that of the manifest");
+  std::ofstream(root / "latest", std::ios::trunc) << "step-00000002\n";
+  CHECK(message(root.path()) == "load_checkpoint: " + (root / "step-00000002").string() +
+                                    ": no such folder, though \"latest\" names it");
+  std::ofstream(root / "latest", std::ios::trunc) << "../elsewhere\n";
+  CHECK(message(root.path()) ==
+        "load_checkpoint: " + (root / "latest").string() + ": expected the name of a checkpoint");
+  // Deep nesting must not exhaust the stack.
+  std::ofstream(path / "manifest.json", std::ios::trunc) << "{\"files\":" + std::string(200000, '[');
+  CHECK(message(path) == "load_checkpoint: " + (path / "manifest.json").string() +
+                             ": damaged: not a manifest that was written here");
+}
+
+TEST_CASE("CheckpointFolder is for one process and cleans up after a killed one", "[checkpoint]") {
+  const TemporaryFolder root;
+  make_folder(root / ".saving-7");
+  make_folder(root / ".removing-step-00000001");
+  write_file(root / ".saving-7" / "model.safetensors", "half");
+  {
+    CheckpointFolder folder(root.path());
+    CHECK(names_in(root.path()) == std::vector<std::string>{".lock"});
+    CHECK(value_error([&] { return CheckpointFolder(root.path()).path(); }) ==
+          "CheckpointFolder: " + root.path().string() + ": another process writes its checkpoints here");
+  }
+  CheckpointFolder again(root.path());
+  for (const char* name : {"", "a/b", "..", ".hidden", "manifest.json", "model.safetensors"}) {
+    auto checkpoint = example(1);
+    checkpoint.documents[name] = "";
+    CHECK_THROWS_AS(again.save(checkpoint), CheckpointError);
+  }
+  CHECK_THROWS_AS(CheckpointFolder("/proc/attentive"), CheckpointError);
+}
+
+TEST_CASE("A save that the disk refuses leaves the earlier checkpoint", "[checkpoint]") {
+  const TemporaryFolder root;
+  CheckpointFolder(root.path()).save(example(1));
+  // In a child, for the limit cannot be raised again: files may have at most so many bytes, as on a full
+  // disk.
+  for (const rlim_t limit : {0, 20, 50, 100, 200, 300}) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::signal(SIGXFSZ, SIG_IGN);
+      const rlimit bytes{limit, limit};
+      ::setrlimit(RLIMIT_FSIZE, &bytes);
+      try {
+        CheckpointFolder(root.path()).save(example(2), 1);
+      } catch (const CheckpointError&) {
+        ::_exit(7);
+      } catch (...) {
+        ::_exit(8);
+      }
+      ::_exit(0);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    INFO("limit " << limit);
+    CHECK(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 7);
+    CHECK(load_checkpoint(root.path()).step == 1);
+    CHECK(names_in(root.path()) == std::vector<std::string>{".lock", "latest", "step-00000001"});
+  }
+}
+
+TEST_CASE("A folder that cannot be written is refused by name", "[checkpoint]") {
+  if (::geteuid() == 0) SKIP("the superuser may write everywhere");
+  const TemporaryFolder root;
+  ::chmod(root.path().c_str(), 0555);
+  CHECK_THROWS_AS(CheckpointFolder(root.path()), CheckpointError);
+  ::chmod(root.path().c_str(), 0755);
+}
