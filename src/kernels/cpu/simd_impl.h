@@ -56,19 +56,26 @@ inline Vec select(Int condition, Vec yes, Vec no) {
 inline Vec larger(Vec a, Vec b) {
   return a > b ? a : b;
 }
+#if defined(__AVX512F__) && ATTENTIVE_SIMD_WIDTH == 16
+inline float sum(Vec v) { return _mm512_reduce_add_ps((__m512)v); }
+// NaN if there is one.
+inline float largest(Vec v) {
+  const bool nan = _mm512_cmp_ps_mask((__m512)v, (__m512)v, _CMP_UNORD_Q) != 0;
+  return nan ? __builtin_nanf("") : _mm512_reduce_max_ps((__m512)v);
+}
+#else
 inline float sum(Vec v) {
-  float total = 0.0f;
   for (int half = kWidth / 2; half > 0; half /= 2) {
     for (int i = 0; i < half; ++i) v[i] += v[i + half];
   }
-  total = v[0];
-  return total;
+  return v[0];
 }
 inline float largest(Vec v) {
   float result = v[0];
-  for (int i = 1; i < kWidth; ++i) result = v[i] > result ? v[i] : result;
+  for (int i = 1; i < kWidth; ++i) result = (v[i] > result || v[i] != v[i]) ? v[i] : result;
   return result;
 }
+#endif
 
 // Parts of a vector at the end of a row go through a buffer, so that no byte beyond the row is touched.
 inline Vec load_part(const float* p, int64_t n, float fill = 0.0f) {
@@ -200,10 +207,7 @@ void softmax_row(SoftmaxRow& row) {
     // A NaN must not vanish in the comparison.
     top = ((x > top) | (x != x)) ? x : top;
   }
-  float maximum = largest(top);
-  for (int i = 0; i < kWidth; ++i) {
-    if (top[i] != top[i]) maximum = top[i];
-  }
+  const float maximum = largest(top);
   if (row.hi <= row.lo || maximum == kMinusInfinity) {
     // No visible key in this row of the tile.
     for (int64_t c = 0; c < row.cols; c += kWidth) store_weight(row, c, all(0.0f));
