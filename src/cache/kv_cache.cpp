@@ -18,6 +18,13 @@ void check_size(const char* name, int64_t value) {
   TORCH_CHECK_VALUE(value > 0, kWho, ": expected ", name, " > 0, got ", value);
 }
 
+int64_t checked_chunk(int64_t window, int64_t chunk) {
+  check_size("window", window);
+  if (chunk == 0) return window;
+  check_size("chunk", chunk);
+  return chunk;
+}
+
 }  // namespace
 
 KVCache::KVCache(KVCacheOptions options, int64_t slots) : options_(options), slots_(slots) {
@@ -166,11 +173,9 @@ void DenseKVCache::make_room(Layer& layer, int64_t tokens) {
 }
 
 RingKVCache::RingKVCache(KVCacheOptions options, int64_t window, int64_t chunk)
-    : KVCache(options, (check_size("window", window), window - 1 + (chunk == 0 ? window : chunk))),
+    : KVCache(options, window - 1 + checked_chunk(window, chunk)),
       window_(window),
-      chunk_(chunk == 0 ? window : chunk) {
-  check_size("chunk", chunk_);
-}
+      chunk_(checked_chunk(window, chunk)) {}
 
 void RingKVCache::make_room(Layer& layer, int64_t tokens) {
   TORCH_CHECK_VALUE(tokens <= chunk_, "RingKVCache: expected at most chunk = ", chunk_,

@@ -49,7 +49,7 @@ class Decoder {
     at::Tensor logits;
     while (fed_ < context.size()) {
       const auto tokens = std::min(context.size() - fed_, static_cast<size_t>(cache_->room()));
-      logits = model_.forward(to_ids(context, fed_, tokens), *cache_);
+      logits = model_.forward_cached(to_ids(context, fed_, tokens), *cache_);
       fed_ += tokens;
     }
     return last(logits);

@@ -93,7 +93,7 @@ at::Tensor GPTImpl::forward(const at::Tensor& ids) {
   return run(ids, nullptr);
 }
 
-at::Tensor GPTImpl::forward(const at::Tensor& ids, KVCache& cache) {
+at::Tensor GPTImpl::forward_cached(const at::Tensor& ids, KVCache& cache) {
   TORCH_CHECK_VALUE(cache.options().layers == options.num_layers(), kWho, ": expected a cache of ",
                     options.num_layers(), " layers, got ", cache.options().layers);
   return run(ids, &cache);
@@ -116,7 +116,7 @@ at::Tensor GPTImpl::run(const at::Tensor& ids, KVCache* cache) {
   if (options.dropout() > 0) x = at::dropout(x, options.dropout(), is_training());
   for (int64_t i = 0; i < options.num_layers(); ++i) {
     auto& block = trf_blocks->at<TransformerBlockImpl>(static_cast<size_t>(i));
-    x = cache ? block.forward(x, *cache, i) : block.forward(x);
+    x = cache ? block.forward_cached(x, *cache, i) : block.forward(x);
   }
   return at::linear(final_norm->forward(x), options.tied() ? tok_emb->weight : out_head->weight);
 }

@@ -43,14 +43,16 @@ at::Tensor joined(const at::Tensor& first, int64_t rows) {
 class PackedProjection : public torch::autograd::Function<PackedProjection> {
  public:
   static variable_list forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& wq,
-                               const at::Tensor& wk, const at::Tensor& wv, const at::Tensor& bq,
-                               const at::Tensor& bk, const at::Tensor& bv, int64_t head_dim) {
+                               const at::Tensor& wk, const at::Tensor& wv,
+                               const std::optional<at::Tensor>& bq, const std::optional<at::Tensor>& bk,
+                               const std::optional<at::Tensor>& bv, int64_t head_dim) {
     const std::vector<int64_t> rows{wq.size(0), wk.size(0), wv.size(0)};
     const auto all = rows[0] + rows[1] + rows[2];
     ctx->save_for_backward({x, wq, wk, wv});
     ctx->saved_data["head_dim"] = head_dim;
+    ctx->saved_data["biases"] = bq.has_value();
     (void)bk, (void)bv;  // they lie behind bq
-    const auto y = at::linear(x, joined(wq, all), bq.defined() ? joined(bq, all) : bq);
+    const auto y = at::linear(x, joined(wq, all), bq ? std::optional(joined(*bq, all)) : std::nullopt);
     const auto heads = y.unflatten(2, {all / head_dim, head_dim}).transpose(1, 2);
     return heads.unsafe_split_with_sizes({rows[0] / head_dim, rows[1] / head_dim, rows[2] / head_dim}, 1);
   }
@@ -89,7 +91,8 @@ class PackedProjection : public torch::autograd::Function<PackedProjection> {
           flat.t().mm(x.reshape({-1, x.size(2)})).split_with_sizes({rows[0], rows[1], rows[2]});
       std::copy(parts.begin(), parts.end(), out.begin() + 1);
     }
-    if (ctx->needs_input_grad(4) || ctx->needs_input_grad(5) || ctx->needs_input_grad(6)) {
+    const bool biases = ctx->saved_data["biases"].toBool();  // absent ones have no place among the inputs
+    if (biases && (ctx->needs_input_grad(4) || ctx->needs_input_grad(5) || ctx->needs_input_grad(6))) {
       const auto parts = flat.sum(0).split_with_sizes({rows[0], rows[1], rows[2]});
       std::copy(parts.begin(), parts.end(), out.begin() + 4);
     }
@@ -128,8 +131,12 @@ void lay_side_by_side(const QkvLayers& layers) {
 std::array<at::Tensor, 3> project_heads(const QkvLayers& layers, const at::Tensor& x, int64_t head_dim) {
   const auto& [q, k, v] = layers;
   if (!x.is_meta() && !autocasts(x) && side_by_side(layers)) {
+    // An undefined tensor is no variable; an absent one is passed over.
+    const auto bias = [](const torch::nn::Linear& layer) {
+      return layer->bias.defined() ? std::optional(layer->bias) : std::nullopt;
+    };
     const auto heads =
-        PackedProjection::apply(x, q->weight, k->weight, v->weight, q->bias, k->bias, v->bias, head_dim);
+        PackedProjection::apply(x, q->weight, k->weight, v->weight, bias(q), bias(k), bias(v), head_dim);
     return {heads[0], heads[1], heads[2]};
   }
   const auto heads = [&](const torch::nn::Linear& layer) {

@@ -14,7 +14,7 @@ constexpr const char* kWho = "TransformerAttention";
 // A cache that forgets must not forget a key that a query may see; later keys do not exist yet.
 void check_cache(const AttentionOptions& options, const KVCache& cache) {
   TORCH_CHECK_VALUE(options.causal == Causal::BottomRight, kWho,
-                    ": expected causal = BottomRight with a cache, got ", to_string(options.causal));
+                    ": expected bottom-right causal attention with a cache, got ", to_string(options.causal));
   const auto* ring = dynamic_cast<const RingKVCache*>(&cache);
   TORCH_CHECK_VALUE(!ring || (options.window.left >= 0 && options.window.left < ring->window()), kWho,
                     ": expected a window of at most ", ring ? ring->window() : 0,
@@ -90,8 +90,8 @@ at::Tensor TransformerAttentionImpl::forward(const at::Tensor& x, const Mask& ma
   return run(x, nullptr, 0, mask);
 }
 
-at::Tensor TransformerAttentionImpl::forward(const at::Tensor& x, KVCache& cache, int64_t layer,
-                                             const Mask& mask) {
+at::Tensor TransformerAttentionImpl::forward_cached(const at::Tensor& x, KVCache& cache, int64_t layer,
+                                                    const Mask& mask) {
   check_cache(options.attention(), cache);
   TORCH_CHECK_VALUE(layer >= 0 && layer < cache.options().layers, kWho,
                     ": expected a layer of the cache in [0, ", cache.options().layers, "), got ", layer);

@@ -59,10 +59,11 @@ at::Tensor TransformerBlockImpl::forward(const at::Tensor& x, const Mask& mask) 
                   [&](const at::Tensor& y) { return ff->forward(y); });
 }
 
-at::Tensor TransformerBlockImpl::forward(const at::Tensor& x, KVCache& cache, int64_t layer,
-                                         const Mask& mask) {
-  const auto attended = residual(options, is_training(), x, norm1,
-                                 [&](const at::Tensor& y) { return att->forward(y, cache, layer, mask); });
+at::Tensor TransformerBlockImpl::forward_cached(const at::Tensor& x, KVCache& cache, int64_t layer,
+                                                const Mask& mask) {
+  const auto attended = residual(options, is_training(), x, norm1, [&](const at::Tensor& y) {
+    return att->forward_cached(y, cache, layer, mask);
+  });
   return residual(options, is_training(), attended, norm2,
                   [&](const at::Tensor& y) { return ff->forward(y); });
 }

@@ -28,8 +28,8 @@ struct KVCacheOptions {
 /// encodings need.
 ///
 ///   attentive::DenseKVCache cache({.layers = 12, .num_kv_heads = 12, .head_dim = 64}, /*capacity=*/1024);
-///   logits = model->forward(prompt, cache);      // (1, 9, vocab): prefill, in one or several chunks
-///   logits = model->forward(next_token, cache);  // (1, 1, vocab)
+///   logits = model->forward_cached(prompt, cache);      // (1, 9, vocab): prefill, in one or several chunks
+///   logits = model->forward_cached(next_token, cache);  // (1, 1, vocab)
 class KVCache {
  public:
   virtual ~KVCache() = default;

@@ -75,7 +75,7 @@ class GPTImpl : public Module<GPTImpl> {
 
   at::Tensor forward(const at::Tensor& ids);
   /// The same for tokens that follow those in the cache: ids holds only the new ones.
-  at::Tensor forward(const at::Tensor& ids, KVCache& cache);
+  at::Tensor forward_cached(const at::Tensor& ids, KVCache& cache);
   /// The mean cross-entropy of predicting `targets` (B, T), in nats a token.
   at::Tensor loss(const at::Tensor& ids, const at::Tensor& targets);
 

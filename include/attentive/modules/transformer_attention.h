@@ -65,7 +65,7 @@ class TransformerAttentionImpl : public Module<TransformerAttentionImpl> {
   at::Tensor forward(const at::Tensor& x, const Mask& mask = {});
   /// The same for tokens that follow those in the cache: x holds only the new ones, `mask` covers all keys of
   /// the cache. Only for causal attention, and for a `RingKVCache` with a window of at most the ring's.
-  at::Tensor forward(const at::Tensor& x, KVCache& cache, int64_t layer, const Mask& mask = {});
+  at::Tensor forward_cached(const at::Tensor& x, KVCache& cache, int64_t layer, const Mask& mask = {});
 
   int64_t head_dim() const { return options.emb_dim() / options.num_heads(); }
   int64_t num_kv_heads() const {

@@ -48,7 +48,7 @@ class TransformerBlockImpl : public Module<TransformerBlockImpl> {
 
   at::Tensor forward(const at::Tensor& x, const Mask& mask = {});
   /// The same for tokens that follow those in the cache.
-  at::Tensor forward(const at::Tensor& x, KVCache& cache, int64_t layer, const Mask& mask = {});
+  at::Tensor forward_cached(const at::Tensor& x, KVCache& cache, int64_t layer, const Mask& mask = {});
 
   TransformerBlockOptions options;
   TransformerAttention att{nullptr};
