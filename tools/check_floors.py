@@ -21,7 +21,7 @@ MAY_USE = {
     "models": ["functional", "cache", "modules", "compat"],
     "io": ["functional", "cache", "modules", "compat"],
     "viz": [],
-    "train": ["functional", "cache", "modules", "compat", "models", "io"],
+    "train": ["functional", "cache", "modules", "compat", "models", "io", "text"],
     "text": ["io"],
 }
 TOP = ("apps", "bench", "tests")  # the top floor: any public header
