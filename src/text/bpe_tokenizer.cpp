@@ -6,10 +6,9 @@
 #include <tuple>
 
 #include <c10/util/Exception.h>
+#include <nlohmann/json.hpp>
 
 #include <attentive/text/bpe_tokenizer.h>
-
-#include "text/tokenizer_json.h"
 
 namespace attentive {
 namespace {

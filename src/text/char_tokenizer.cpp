@@ -1,11 +1,12 @@
 #include <set>
 
 #include <c10/util/Exception.h>
+#include <nlohmann/json.hpp>
 
 #include <attentive/text/char_tokenizer.h>
 
+#include "core/hex.h"
 #include "io/utf8.h"
-#include "text/tokenizer_json.h"
 
 namespace attentive {
 namespace {

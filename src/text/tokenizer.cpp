@@ -4,17 +4,20 @@
 #include <system_error>
 
 #include <c10/util/Exception.h>
+#include <nlohmann/json.hpp>
 
 #include <attentive/text/bpe_tokenizer.h>
 #include <attentive/text/char_tokenizer.h>
 #include <attentive/text/tokenizer.h>
 
+#include "core/hex.h"
 #include "io/atomic_file.h"
-#include "text/tokenizer_json.h"
 
 namespace attentive {
 namespace {
 
+// The JSON forms: {"type": "char", "characters": ["61", "c3a9", ...]} with each character as hexadecimal
+// bytes, and {"type": "bpe", "merges": [[104, 101], ...]}.
 constexpr const char* kWho = "parse_tokenizer";
 
 const nlohmann::json& member(const nlohmann::json& object, const char* key) {
@@ -44,33 +47,6 @@ BpeTokenizer parse_merges(const nlohmann::json& object) {
 }
 
 }  // namespace
-
-std::string to_hex(std::string_view bytes) {
-  constexpr const char* digits = "0123456789abcdef";
-  std::string hex;
-  hex.reserve(2 * bytes.size());
-  for (const unsigned char byte : bytes) {
-    hex += digits[byte >> 4];
-    hex += digits[byte & 15];
-  }
-  return hex;
-}
-
-std::string from_hex(const char* who, std::string_view hex) {
-  const auto digit = [&](char c) -> int {
-    if (c >= '0' && c <= '9') return c - '0';
-    TORCH_CHECK_VALUE(c >= 'a' && c <= 'f', who, ": expected lower-case hexadecimal digits, got \"", hex,
-                      "\"");
-    return c - 'a' + 10;
-  };
-  TORCH_CHECK_VALUE(hex.size() % 2 == 0, who, ": expected an even number of hexadecimal digits, got \"", hex,
-                    "\"");
-  std::string bytes;
-  bytes.reserve(hex.size() / 2);
-  for (size_t i = 0; i < hex.size(); i += 2)
-    bytes += static_cast<char>(digit(hex[i]) * 16 + digit(hex[i + 1]));
-  return bytes;
-}
 
 std::string Tokenizer::decode(std::span<const int64_t> ids) const {
   std::string text;

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "text/tokenizer_json.h"
+#include "core/hex.h"
 
 namespace attentive {
 namespace {

@@ -14,7 +14,7 @@
 #include <attentive/train/trainer.h>
 
 #include "core/check.h"
-#include "text/tokenizer_json.h"
+#include "core/hex.h"
 #include "train/sha256.h"
 
 namespace attentive {
@@ -186,8 +186,9 @@ std::vector<std::string> Trainer::restore(const Checkpoint& checkpoint) {
                       checkpoint.step, ", got ", state.at("step").dump());
     TORCH_CHECK_VALUE(state.at("text").at("training") == training_hash_, kWho,
                       ": expected the training text of the checkpoint, got another one");
-    TORCH_CHECK_VALUE(state.at("world_size") == options_.world_size, kWho, ": expected world_size = ",
-                      state.at("world_size").dump(), " as in the checkpoint, got ", options_.world_size);
+    TORCH_CHECK_VALUE(state.at("world_size") == options_.world_size, kWho,
+                      ": expected world_size = ", state.at("world_size").dump(),
+                      " as in the checkpoint, got ", options_.world_size);
     if (state.at("text").at("validation") != validation_hash_) {
       remarks.emplace_back(
           "the validation text is not that of the checkpoint: its losses cannot be compared");

@@ -1,13 +1,9 @@
 #pragma once
 
-// The JSON form of the tokenizers: {"type": "char", "characters": ["00", "c3a9", ...]} with each character as
-// hexadecimal bytes (JSON strings cannot hold invalid UTF-8), and {"type": "bpe", "merges": [[104, 101],
-// ...]}.
+// Bytes as hexadecimal text, for JSON strings, which cannot hold invalid UTF-8.
 
 #include <string>
 #include <string_view>
-
-#include <nlohmann/json.hpp>
 
 namespace attentive {
 

@@ -1,0 +1,97 @@
+// attentive-generate: continues a prompt with a model that attentive-train trained.
+
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+#include <optional>
+#include <unistd.h>
+
+#include <ATen/Parallel.h>
+#include <CLI/CLI.hpp>
+#include <torch/cuda.h>
+
+#include <attentive/models/generate.h>
+#include <attentive/train/language_model.h>
+
+namespace {
+
+using namespace attentive;
+
+struct Settings {
+  std::string model = "run";
+  std::optional<std::string> prompt;
+  std::string device = "auto";
+  int threads = 0;
+  bool no_cache = false;
+  GenerateOptions generate{.max_new_tokens = 500, .sampling = {.temperature = 0.8}};
+};
+
+void declare(CLI::App& app, Settings& s) {
+  app.add_option("--model", s.model, "A folder of attentive-train, or one checkpoint in it")
+      ->capture_default_str();
+  app.add_option("--prompt", s.prompt,
+                 "Text to continue; \"-\", or none with a pipe: standard input [a new line]");
+  app.add_option("--tokens", s.generate.max_new_tokens, "New tokens")->capture_default_str();
+  app.add_option("--temperature", s.generate.sampling.temperature, "0: always the most likely token")
+      ->capture_default_str();
+  app.add_option("--top-k", s.generate.sampling.top_k, "Only the k most likely tokens; 0: all")
+      ->capture_default_str();
+  app.add_option("--top-p", s.generate.sampling.top_p,
+                 "Only the most likely tokens of this probability together")
+      ->capture_default_str();
+  app.add_option("--seed", s.generate.seed)->capture_default_str();
+  app.add_flag("--slide", s.generate.slide,
+               "At the end of the context forget its older half; otherwise stop");
+  app.add_flag("--no-cache", s.no_cache, "Compute every token anew: the same text, slowly");
+  app.add_option("--device", s.device)->check(CLI::IsMember({"auto", "cpu", "cuda"}))->capture_default_str();
+  app.add_option("--threads", s.threads, "CPU threads; 0: as many as there are cores")
+      ->check(CLI::NonNegativeNumber);
+}
+
+std::string prompt_of(const Settings& s) {
+  const bool piped = !s.prompt && ::isatty(STDIN_FILENO) == 0;
+  if (!piped && s.prompt != "-") return s.prompt.value_or("\n");
+  std::string text{std::istreambuf_iterator<char>(std::cin), {}};
+  return text.empty() && !s.prompt ? "\n" : text;
+}
+
+void write(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+void generate(Settings s) {
+  if (s.threads > 0) at::set_num_threads(s.threads);
+  const bool cuda = s.device != "cpu" && torch::cuda::is_available();
+  TORCH_CHECK_VALUE(s.device != "cuda" || cuda, "expected a CUDA device for --device cuda, got none");
+  const auto language = load_language_model(s.model, cuda ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU));
+  const auto prompt = prompt_of(s);
+  const auto ids = language.tokenizer->encode(prompt);
+  s.generate.use_cache = !s.no_cache;
+  s.generate.on_token = [&](int64_t id) {
+    write(language.tokenizer->bytes(id));
+    return std::ferror(stdout) == 0;
+  };
+  write(prompt);
+  auto model = language.model;
+  attentive::generate(*model, ids, s.generate);
+  write("\n");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Continues a text with a trained model.", "attentive-generate");
+  Settings settings;
+  declare(app, settings);
+  CLI11_PARSE(app, argc, argv);
+  try {
+    generate(settings);
+    return 0;
+  } catch (const c10::Error& error) {
+    std::fprintf(stderr, "attentive-generate: %s\n", error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "attentive-generate: %s\n", error.what());
+  }
+  return 1;
+}

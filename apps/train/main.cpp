@@ -1,0 +1,195 @@
+// attentive-train: trains a small GPT on a text, with checkpoints that survive anything.
+
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <system_error>
+
+#include <ATen/Parallel.h>
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <torch/cuda.h>
+
+#include <attentive/text/bpe_tokenizer.h>
+#include <attentive/text/char_tokenizer.h>
+#include <attentive/train/checkpoint.h>
+#include <attentive/train/language_model.h>
+#include <attentive/train/progress.h>
+#include <attentive/train/trainer.h>
+
+#include "settings.h"
+
+namespace {
+
+using namespace attentive;
+
+std::atomic<bool> interrupted{false};
+
+// The first Ctrl-C asks the loop to save and end; the second one kills as usual.
+void on_signal(int signal) {
+  interrupted = true;
+  std::signal(signal, SIG_DFL);
+}
+
+void declare(CLI::App& app, Settings& s) {
+  std::string names;
+  for (const auto& [name, what] : presets()) names += fmt::format("\n{:20}{}", name, what);
+  app.set_config("--config", "", "Read settings from this INI or TOML file; flags win over it");
+  app.allow_config_extras(CLI::config_extras_mode::error);
+  app.add_option("--text", s.text, "Text file to learn: any bytes; the last 10 % are for validation");
+  app.add_option("--out", s.out, "Folder for checkpoints, log and loss picture")->capture_default_str();
+  app.add_flag("--resume", s.resume, "Go on from the latest checkpoint in --out");
+  app.add_option("--preset", s.preset, "Start from:" + names)->capture_default_str();
+  app.add_option("--device", s.device, "Where to compute")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
+      ->capture_default_str();
+  app.add_option("--threads", s.threads, "CPU threads; 0: as many as there are cores")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--seed", s.seed, "Of first weights, batches and dropout [1337]");
+  app.add_option("--tokenizer", s.tokenizer, "char, or bpe: byte pairs learned from the text [char]")
+      ->check(CLI::IsMember({"char", "bpe"}));
+  app.add_option("--vocab", s.vocab, "Tokens of bpe, at least 256 [512]");
+
+  app.add_option("--layers", s.layers)->group("Model");
+  app.add_option("--heads", s.heads)->group("Model");
+  app.add_option("--kv-heads", s.kv_heads, "Grouped queries; 0: --heads")->group("Model");
+  app.add_option("--width", s.width, "Features of a token")->group("Model");
+  app.add_option("--block", s.block, "Tokens of context")->group("Model");
+  app.add_option("--window", s.window, "Tokens that a token sees; 0: all before it")->group("Model");
+  app.add_option("--dropout", s.dropout)->group("Model");
+  app.add_option("--positions", s.positions)->check(CLI::IsMember({"learned", "rotary"}))->group("Model");
+  app.add_option("--bias", s.bias, "Biases in projections and norms, true or false")->group("Model");
+  app.add_option("--tied", s.tied, "Whether the head shares the embedding's weight")->group("Model");
+
+  app.add_option("--steps", s.steps, "Updates in all")->group("Training");
+  app.add_option("--batch", s.batch, "Rows a forward pass")->group("Training");
+  app.add_option("--accumulate", s.accumulate, "Forward passes an update")->group("Training");
+  app.add_option("--lr", s.lr, "Highest learning rate")->group("Training");
+  app.add_option("--min-lr", s.min_lr, "Last learning rate")->group("Training");
+  app.add_option("--warmup", s.warmup, "Updates until --lr is reached")->group("Training");
+  app.add_option("--decay-steps", s.decay_steps, "Update at which --min-lr is reached; 0: --steps")
+      ->group("Training");
+  app.add_option("--beta1", s.beta1)->group("Training");
+  app.add_option("--beta2", s.beta2)->group("Training");
+  app.add_option("--weight-decay", s.weight_decay, "Of matrices")->group("Training");
+  app.add_option("--clip", s.clip, "Largest norm of the gradients; 0: no limit")->group("Training");
+  app.add_option("--autocast", s.autocast, "Precision of the forward pass")
+      ->check(CLI::IsMember({"none", "bfloat16", "float16"}))
+      ->group("Training");
+
+  app.add_option("--evaluate-every", s.evaluate_every, "Updates; 0: at the end")->group("Output");
+  app.add_option("--save-every", s.save_every, "Updates; 0: at the end")->group("Output");
+  app.add_option("--keep", s.keep, "Checkpoints that stay; 0: all")->group("Output");
+  app.add_option("--log-every", s.log_every, "Updates between two rows of the log")->group("Output");
+  app.add_option("--log-format", s.log_format)
+      ->check(CLI::IsMember({"csv", "jsonl"}))
+      ->capture_default_str()
+      ->group("Output");
+}
+
+at::Device device_of(const std::string& name) {
+  const bool there = name != "cpu" && torch::cuda::is_available();
+  TORCH_CHECK_VALUE(name != "cuda" || there, "expected a CUDA device for --device cuda, got none");
+  return there ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);
+}
+
+std::unique_ptr<Tokenizer> learn_tokenizer(const Plan& plan, const std::string& text) {
+  if (plan.tokenizer == "bpe") return std::make_unique<BpeTokenizer>(BpeTokenizer::train(text, plan.vocab));
+  return std::make_unique<CharTokenizer>(CharTokenizer::train(text));
+}
+
+int64_t count_parameters(const GPT& model) {
+  int64_t count = 0;
+  for (const auto& parameter : model->parameters()) count += parameter.numel();
+  return count;
+}
+
+void train(const Settings& settings) {
+  if (settings.threads > 0) at::set_num_threads(settings.threads);
+  const auto device = device_of(settings.device);
+  TORCH_CHECK_VALUE(!settings.text.empty(), "expected --text FILE");
+  CheckpointFolder folder(settings.out);
+  const bool has_run = !list_checkpoints(settings.out).empty();
+  TORCH_CHECK_VALUE(!settings.resume || has_run, "expected a checkpoint in --out ", settings.out,
+                    " for --resume, got none");
+  TORCH_CHECK_VALUE(settings.resume || !has_run, "expected a new folder for --out, got ", settings.out,
+                    ", which holds a run: go on with --resume, or choose another one");
+  const auto text = read_text(settings.text);
+
+  auto plan = plan_of(settings);
+  std::optional<Checkpoint> checkpoint;
+  std::unique_ptr<Tokenizer> tokenizer;
+  if (settings.resume) {
+    checkpoint = load_checkpoint(settings.out);
+    const auto& documents = checkpoint->documents;
+    for (const char* name : {"model.json", "tokenizer.json", "trainer.json"}) {
+      TORCH_CHECK_VALUE(documents.contains(name), "expected a checkpoint of this program, got one without ",
+                        name);
+    }
+    plan.model = parse_gpt_options(documents.at("model.json"));
+    check_same_model(plan.model, settings);
+    plan.trainer = resumed(parse_trainer_options(documents.at("trainer.json")), settings);
+    tokenizer = parse_tokenizer(documents.at("tokenizer.json"));
+  } else {
+    tokenizer = learn_tokenizer(plan, text);
+    plan.model.vocab_size(tokenizer->vocab_size());
+  }
+  plan.trainer.device = device;
+  const auto tokens = tokenize(text, *tokenizer);
+
+  at::manual_seed(plan.trainer.seed);
+  GPT model(plan.model);
+  model->to(device);
+  Trainer trainer(model.ptr(), gpt_loss(model), tokens.training, tokens.validation, plan.trainer);
+  std::vector<std::string> remarks;
+  if (checkpoint) remarks = trainer.restore(*checkpoint);
+
+  Progress progress(stderr, plan.trainer.steps, trainer.steps_done());
+  progress.note(
+      fmt::format("{} parameters, {} tokens to learn, {} to validate, vocabulary {}, {}, {} threads",
+                  count_parameters(model), tokens.training.size(0), tokens.validation.size(0),
+                  tokenizer->vocab_size(), device.str(), at::get_num_threads()));
+  if (checkpoint) progress.note(fmt::format("going on after step {}", trainer.steps_done()));
+  for (const auto& remark : remarks) progress.note("note: " + remark);
+
+  std::signal(SIGINT, on_signal);
+  std::signal(SIGTERM, on_signal);
+  Trainer::RunOptions run;
+  run.documents = language_model_documents(plan.model, *tokenizer);
+  run.log = "log." + settings.log_format;
+  run.title = std::filesystem::path(settings.text).filename().string();
+  std::optional<double> validation;
+  run.on_step = [&](const LogRow& row) {
+    if (row.validation_loss) validation = row.validation_loss;
+    progress.show(row);
+  };
+  run.on_note = [&](const std::string& note) { progress.note(note); };
+  run.stop = [] { return interrupted.load(); };
+  if (trainer.run(folder, run)) {
+    progress.note(
+        validation ? fmt::format("done: validation loss {:.4f} over the whole validation text", *validation)
+                   : std::string("done"));
+    progress.note(fmt::format("try: attentive-generate --model {} --prompt \"...\"", settings.out));
+  } else {
+    progress.note(fmt::format("stopped after step {}; go on with --resume", trainer.steps_done()));
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Trains a small GPT on a text. Ctrl-C saves and ends; --resume goes on, bit for bit.",
+               "attentive-train");
+  Settings settings;
+  declare(app, settings);
+  CLI11_PARSE(app, argc, argv);
+  try {
+    train(settings);
+    return 0;
+  } catch (const c10::Error& error) {
+    std::fprintf(stderr, "attentive-train: %s\n", error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "attentive-train: %s\n", error.what());
+  }
+  return 1;
+}

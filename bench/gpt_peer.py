@@ -1,0 +1,211 @@
+#!/usr/bin/env python3
+"""A plain PyTorch program that trains the model of attentive-train: the peer of its figures.
+
+    bench/gpt_peer.py --text tinyshakespeare.txt --seed 1337
+
+The same model, first weights, batches, schedule and optimiser as `attentive-train --preset shakespeare-small`:
+the two runs differ by rounding alone. Prints the loss over the whole validation text and the time of a step.
+"""
+
+import argparse
+import math
+import time
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+PRESETS = {
+    "shakespeare-small": dict(
+        layers=4, heads=4, width=128, block=64, batch=12, dropout=0.0, steps=2000, warmup=100, lr=1e-3, min_lr=1e-4),
+    "shakespeare-large": dict(
+        layers=6, heads=6, width=384, block=256, batch=64, dropout=0.2, steps=5000, warmup=100, lr=1e-3, min_lr=1e-4),
+}
+
+
+class LayerNorm(nn.Module):
+    def __init__(self, width, bias):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(width))
+        self.shift = nn.Parameter(torch.zeros(width)) if bias else None
+
+    def forward(self, x):
+        return F.layer_norm(x, x.shape[-1:], self.scale, self.shift, 1e-5)
+
+
+class Attention(nn.Module):
+    def __init__(self, width, heads, dropout, bias, qkv_bias):
+        super().__init__()
+        self.W_query = nn.Linear(width, width, bias=qkv_bias)
+        self.W_key = nn.Linear(width, width, bias=qkv_bias)
+        self.W_value = nn.Linear(width, width, bias=qkv_bias)
+        self.out_proj = nn.Linear(width, width, bias=bias)
+        self.heads, self.dropout = heads, dropout
+
+    def forward(self, x):
+        def split(y):
+            return y.view(*y.shape[:2], self.heads, -1).transpose(1, 2)
+
+        y = F.scaled_dot_product_attention(
+            split(self.W_query(x)), split(self.W_key(x)), split(self.W_value(x)),
+            dropout_p=self.dropout if self.training else 0.0, is_causal=True)
+        return self.out_proj(y.transpose(1, 2).flatten(2))
+
+
+class FeedForward(nn.Module):
+    def __init__(self, width, bias):
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Linear(width, 4 * width, bias=bias), nn.GELU(approximate="tanh"), nn.Linear(4 * width, width, bias=bias))
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+class Block(nn.Module):
+    def __init__(self, width, heads, dropout, bias, qkv_bias):
+        super().__init__()
+        self.att = Attention(width, heads, dropout, bias, qkv_bias)
+        self.ff = FeedForward(width, bias)
+        self.norm1 = LayerNorm(width, bias)
+        self.norm2 = LayerNorm(width, bias)
+        self.drop = nn.Dropout(dropout)
+
+    def forward(self, x):
+        x = x + self.drop(self.att(self.norm1(x)))
+        return x + self.drop(self.ff(self.norm2(x)))
+
+
+class GPT(nn.Module):
+    def __init__(self, vocab, block, width, heads, layers, dropout=0.0, bias=True, qkv_bias=False, tied=False):
+        super().__init__()
+        self.tok_emb = nn.Embedding(vocab, width)
+        self.pos_emb = nn.Embedding(block, width)
+        self.drop = nn.Dropout(dropout)
+        self.trf_blocks = nn.ModuleList([Block(width, heads, dropout, bias, qkv_bias) for _ in range(layers)])
+        self.final_norm = LayerNorm(width, bias)
+        if not tied:
+            self.out_head = nn.Linear(width, vocab, bias=False)
+        self.layers, self.tied = layers, tied
+
+    def gpt2_init(self):
+        for name, p in self.named_parameters():
+            if p.dim() >= 2:
+                residual = name.endswith(("out_proj.weight", "layers.2.weight"))
+                nn.init.normal_(p, 0.0, 0.02 / math.sqrt(2 * self.layers) if residual else 0.02)
+            elif name.endswith("bias"):
+                nn.init.zeros_(p)
+
+    def forward(self, ids):
+        x = self.drop(self.tok_emb(ids) + self.pos_emb.weight[: ids.shape[1]])
+        for block in self.trf_blocks:
+            x = block(x)
+        return F.linear(self.final_norm(x), self.tok_emb.weight if self.tied else self.out_head.weight)
+
+    def loss(self, ids, targets):
+        return F.cross_entropy(self(ids).flatten(0, 1), targets.flatten())
+
+
+class Sampler:
+    """Random blocks: torch.randint on a generator of its own."""
+
+    def __init__(self, tokens, block, batch, seed):
+        self.windows = tokens.unfold(0, block + 1, 1)
+        self.block, self.batch = block, batch
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def next(self):
+        starts = torch.randint(self.windows.shape[0], (self.batch,), generator=self.generator)
+        rows = self.windows[starts]
+        return rows[:, :-1], rows[:, 1:]
+
+
+def learning_rate(step, p):
+    if step < p["warmup"]:
+        return p["lr"] * (step + 1) / (p["warmup"] + 1)
+    if step >= p["steps"]:
+        return p["min_lr"]
+    progress = (step - p["warmup"]) / (p["steps"] - p["warmup"])
+    return p["min_lr"] + (p["lr"] - p["min_lr"]) * 0.5 * (1 + math.cos(math.pi * progress))
+
+
+@torch.no_grad()
+def evaluate(model, tokens, block, batch):
+    """Mean loss over the whole text in blocks without overlap, the last one shorter."""
+    model.eval()
+    total, at, targets = 0.0, 0, len(tokens) - 1
+    while at < targets:
+        width = min(block, targets - at)
+        rows = min(batch, (targets - at) // width)
+        x = tokens[at : at + rows * width].view(rows, width)
+        y = tokens[at + 1 : at + 1 + rows * width].view(rows, width)
+        total += model.loss(x, y).item() * rows * width
+        at += rows * width
+    model.train()
+    return total / targets
+
+
+class Run:
+    """One training run, a step at a time, so that a benchmark can take turns with another program."""
+
+    def __init__(self, text, preset, seed, tied=True):
+        p = self.p = PRESETS[preset]
+        characters = sorted(set(text))
+        ids = {c: i for i, c in enumerate(characters)}
+        tokens = torch.tensor([ids[c] for c in text])
+        cut = int(0.9 * len(tokens))
+        self.training, self.validation = tokens[:cut], tokens[cut:]
+        torch.manual_seed(seed)
+        self.model = GPT(len(characters), p["block"], p["width"], p["heads"], p["layers"], p["dropout"], bias=False,
+                         tied=tied)
+        self.model.gpt2_init()
+        self.sampler = Sampler(self.training, p["block"], p["batch"], seed)
+        decayed = [q for q in self.model.parameters() if q.dim() >= 2]
+        plain = [q for q in self.model.parameters() if q.dim() < 2]
+        self.optimizer = torch.optim.AdamW(
+            [dict(params=decayed, weight_decay=0.1), dict(params=plain, weight_decay=0.0)], lr=p["lr"],
+            betas=(0.9, 0.99), fused=True)
+        self.done = 0
+
+    def step(self):
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate(self.done, self.p)
+        x, y = self.sampler.next()
+        loss = self.model.loss(x, y)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.done += 1
+        return loss.item()
+
+    def validate(self):
+        return evaluate(self.model, self.validation, self.p["block"], self.p["batch"])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--text", required=True, help="a text file; its first 90 %% are for training")
+    parser.add_argument("--preset", default="shakespeare-small", choices=PRESETS)
+    parser.add_argument("--seed", type=int, default=1337)
+    parser.add_argument("--steps", type=int, help="stop earlier; the schedule stays the preset's")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--untied", action="store_true")
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    with open(args.text, encoding="utf-8", newline="") as file:
+        run = Run(file.read(), args.preset, args.seed, tied=not args.untied)
+    steps = args.steps or run.p["steps"]
+    times = []
+    for _ in range(steps):
+        start = time.perf_counter()
+        loss = run.step()
+        times.append(time.perf_counter() - start)
+        if run.done % 250 == 0:
+            print(f"step {run.done} loss {loss:.4f} median {1e3 * sorted(times)[len(times) // 2]:.2f} ms", flush=True)
+    print(f"seed {args.seed} steps {steps} validation {run.validate():.4f} "
+          f"median step {1e3 * sorted(times)[len(times) // 2]:.2f} ms")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+namespace attentive {
+
+/// What a key-value cache holds for each of `layers` attention layers: (batch, num_kv_heads, tokens,
+/// head_dim).
+struct KVCacheOptions {
+  int64_t layers = 1;
+  int64_t batch = 1;
+  int64_t num_kv_heads = 1;
+  int64_t head_dim = 64;
+  at::ScalarType dtype = at::kFloat;
+  at::Device device = at::kCPU;
+};
+
+/// The keys and values of the tokens that a model has already seen, kept outside the model.
+///
+/// A forward pass appends the new tokens' keys and values to layer 0, then to layer 1, and so on; a pass that
+/// skips a layer or visits one twice is refused. It works without gradients. The tokens of a sequence are
+/// counted from 0 and never renumbered, also when old ones are forgotten: `position` is what position
+/// encodings need.
+///
+///   attentive::DenseKVCache cache({.layers = 12, .num_kv_heads = 12, .head_dim = 64}, /*capacity=*/1024);
+///   logits = model->forward_cached(prompt, cache);      // (1, 9, vocab): prefill, in one or several chunks
+///   logits = model->forward_cached(next_token, cache);  // (1, 1, vocab)
+class KVCache {
+ public:
+  virtual ~KVCache() = default;
+  KVCache(const KVCache&) = delete;
+  KVCache& operator=(const KVCache&) = delete;
+
+  /// Appends the T newest tokens of a layer and returns all that its queries may need: views of shape (B,
+  /// Hkv, S, d), oldest first, the new tokens last. They are valid until the next call that changes the
+  /// cache. Throws c10::ValueError or c10::TypeError for another shape, dtype or device, for a layer out of
+  /// turn, for keys that require gradients, and if there is no room (named by the subclass).
+  std::pair<at::Tensor, at::Tensor> append(int64_t layer, const at::Tensor& k, const at::Tensor& v);
+
+  /// Position of the first token that this layer will append next: the number of tokens it has seen.
+  int64_t position(int64_t layer = 0) const;
+  /// Keys and values that a layer still holds.
+  int64_t stored(int64_t layer = 0) const;
+  /// Most tokens that one `append` may bring now.
+  virtual int64_t room() const = 0;
+
+  /// Forgets everything; with `batch`, for that many sequences from now on.
+  void reset();
+  void reset(int64_t batch);
+  /// Sequence i continues what was sequence rows[i]: beam search, or one prompt copied to many. The batch
+  /// becomes rows.size(0). rows: (B') integers. Throws c10::ValueError for a row outside the batch, or in the
+  /// middle of a forward pass. Memory: one layer, or the new batch if its size differs.
+  void reorder(const at::Tensor& rows);
+  /// Takes the newest tokens back, down to `length` tokens seen. Throws c10::ValueError if some have been
+  /// forgotten meanwhile, or in the middle of a forward pass.
+  void truncate(int64_t length);
+
+  const KVCacheOptions& options() const { return options_; }
+  /// Tokens for which memory is reserved.
+  int64_t slots() const { return slots_; }
+  /// Bytes reserved: 2 * layers * batch * num_kv_heads * slots * head_dim * bytes of a number.
+  size_t bytes() const;
+
+ protected:
+  KVCache(KVCacheOptions options, int64_t slots);
+
+  struct Layer {
+    at::Tensor k, v;    // (B, Hkv, slots, d)
+    int64_t begin = 0;  // slots begin .. end - 1 hold tokens
+    int64_t end = 0;
+    int64_t position = 0;  // tokens seen
+  };
+  /// Makes `tokens` free slots at layer.end, or throws.
+  virtual void make_room(Layer& layer, int64_t tokens) = 0;
+  const std::vector<Layer>& layers() const { return layers_; }
+
+ private:
+  void allocate();
+  void check_new(int64_t layer, const at::Tensor& k, const at::Tensor& v) const;
+  void check_between_passes(const char* what) const;
+
+  KVCacheOptions options_;
+  int64_t slots_;
+  std::vector<Layer> layers_;
+};
+
+/// A cache that keeps every token, in memory reserved at once for `capacity` of them.
+class DenseKVCache final : public KVCache {
+ public:
+  /// Throws c10::ValueError unless every size is positive.
+  DenseKVCache(KVCacheOptions options, int64_t capacity);
+
+  int64_t room() const override;
+
+ protected:
+  void make_room(Layer& layer, int64_t tokens) override;
+};
+
+/// A cache for a causal sliding window: it keeps the last `window` - 1 tokens beside the new ones, for
+/// attention with `Window{window - 1, 0}`, and can go on without end.
+///
+/// Keys stay in order: they slide to the front of the memory whenever it is full, which costs one copy of
+/// the window per `chunk` tokens. Memory: window - 1 + chunk slots.
+class RingKVCache final : public KVCache {
+ public:
+  /// `chunk`: most tokens an `append` may bring; 0: as many as the window. Throws c10::ValueError unless
+  /// every size is positive.
+  RingKVCache(KVCacheOptions options, int64_t window, int64_t chunk = 0);
+
+  int64_t room() const override { return chunk_; }
+  int64_t window() const { return window_; }
+
+ protected:
+  void make_room(Layer& layer, int64_t tokens) override;
+
+ private:
+  int64_t window_;
+  int64_t chunk_;
+};
+
+}  // namespace attentive

@@ -1,0 +1,98 @@
+#pragma once
+
+#include <memory>
+#include <ostream>
+
+#include <torch/nn/modules/container/modulelist.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/pimpl.h>
+
+#include <attentive/cache/kv_cache.h>
+#include <attentive/modules/layer_norm.h>
+#include <attentive/modules/module.h>
+#include <attentive/modules/positions.h>
+#include <attentive/modules/transformer_blocks.h>
+
+namespace attentive {
+
+/// How a GPT knows where a token stands: a learned vector added to its embedding, or queries and keys turned.
+enum class GPTPositions { Learned, Rotary };
+
+/// First weights. Book: PyTorch's defaults, drawn as the book's `GPTModel` draws them. Gpt2: normal with
+/// deviation 0.02 (the projections onto the residual stream 0.02 / sqrt(2 num_layers)), biases zero; drawn in
+/// the order of `named_parameters()`, after the draws of Book.
+enum class GPTInit { Book, Gpt2 };
+
+/// Options of `GPT`.
+struct GPTOptions {
+  GPTOptions(int64_t vocab_size, int64_t context_length, int64_t emb_dim, int64_t num_heads,
+             int64_t num_layers)
+      : vocab_size_(vocab_size),
+        context_length_(context_length),
+        emb_dim_(emb_dim),
+        num_heads_(num_heads),
+        num_layers_(num_layers) {}
+
+  TORCH_ARG(int64_t, vocab_size);
+  TORCH_ARG(int64_t, context_length);  ///< most tokens; 0 (only with Rotary): no limit
+  TORCH_ARG(int64_t, emb_dim);         ///< features of a token; num_heads divides it
+  TORCH_ARG(int64_t, num_heads);
+  TORCH_ARG(int64_t, num_layers);
+  TORCH_ARG(int64_t, num_kv_heads) = 0;  ///< grouped queries; 0: num_heads
+  TORCH_ARG(double, dropout) = 0.0;      ///< of embeddings, attention weights and residual branches
+  TORCH_ARG(bool, qkv_bias) = false;
+  TORCH_ARG(bool, bias) = true;   ///< of the other projections and the norms; the head never has one
+  TORCH_ARG(bool, tied) = false;  ///< the head's weight is tok_emb's
+  TORCH_ARG(GPTPositions, positions) = GPTPositions::Learned;
+  TORCH_ARG(RotaryPositionsOptions,
+            rotary) = RotaryPositionsOptions(2);  ///< its head_dim is set by the model
+  TORCH_ARG(int64_t, window) = 0;  ///< tokens a query sees, itself included; 0: all earlier ones
+  TORCH_ARG(GPTInit, init) = GPTInit::Book;
+};
+
+/// A decoder-only transformer language model with pre-norm blocks: the book's `GPTModel`.
+///
+///   ids (B, T) int64 or int32 -> logits (B, T, vocab_size)
+///
+/// Parameters tok_emb, pos_emb, trf_blocks.N.{att.{W_query, W_key, W_value, out_proj}, ff.layers.{0, 2},
+/// norm1, norm2}, final_norm, out_head: names and random draws of the book's class. With `tied` there is no
+/// out_head: the head uses tok_emb's weight itself, so nothing has to be tied again after `clone()`, `to()`
+/// or loading. Throws c10::ValueError for more tokens than context_length, or for an id outside the
+/// vocabulary (looked at on the host: on CUDA that waits for the device). Memory: O(B T (num_layers emb_dim +
+/// vocab_size)). Source: "Build a Large Language Model (From Scratch)", chapter 4.
+///
+///   attentive::GPT model(attentive::GPTOptions(50257, 1024, 768, 12, 12).dropout(0.1));
+///   auto logits = model->forward(ids);
+class GPTImpl : public Module<GPTImpl> {
+ public:
+  explicit GPTImpl(GPTOptions options);
+
+  void reset() override;
+  /// Draws the first weights of `GPTInit::Gpt2` if the options ask for them.
+  void reset_parameters();
+  void pretty_print(std::ostream& stream) const override;
+
+  at::Tensor forward(const at::Tensor& ids);
+  /// The same for tokens that follow those in the cache: ids holds only the new ones.
+  at::Tensor forward_cached(const at::Tensor& ids, KVCache& cache);
+  /// The mean cross-entropy of predicting `targets` (B, T), in nats a token.
+  at::Tensor loss(const at::Tensor& ids, const at::Tensor& targets);
+
+  /// An empty cache that fits this model, its dtype and device: a `RingKVCache` if it has a window and no
+  /// context_length, else a `DenseKVCache`. `capacity` 0: context_length.
+  std::unique_ptr<KVCache> make_cache(int64_t batch = 1, int64_t capacity = 0) const;
+
+  GPTOptions options;
+  torch::nn::Embedding tok_emb{nullptr};
+  LearnedPositions pos_emb{nullptr};
+  torch::nn::ModuleList trf_blocks{nullptr};
+  LayerNorm final_norm{nullptr};
+  torch::nn::Linear out_head{nullptr};  ///< empty if tied
+
+ private:
+  at::Tensor run(const at::Tensor& ids, KVCache* cache);
+};
+TORCH_MODULE(GPT);
+
+}  // namespace attentive

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <ostream>
+
+#include <torch/nn/modules/container/modulelist.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/pimpl.h>
+
+#include <attentive/modules/feed_forward.h>
+#include <attentive/modules/fused_self_attention.h>
+#include <attentive/modules/layer_norm.h>
+#include <attentive/modules/module.h>
+
+namespace attentive {
+
+/// Options of `ViT`.
+struct ViTOptions {
+  ViTOptions(int64_t image_size, int64_t patch_size, int64_t channels, int64_t num_classes)
+      : image_size_(image_size), patch_size_(patch_size), channels_(channels), num_classes_(num_classes) {}
+
+  TORCH_ARG(int64_t, image_size);  ///< pixels of a side
+  TORCH_ARG(int64_t, patch_size);  ///< pixels of a patch's side; divides image_size
+  TORCH_ARG(int64_t, channels);
+  TORCH_ARG(int64_t, num_classes);
+  TORCH_ARG(int64_t, emb_dim) = 64;  ///< features of a patch; num_heads divides it
+  TORCH_ARG(int64_t, num_heads) = 4;
+  TORCH_ARG(int64_t, num_layers) = 4;
+  TORCH_ARG(double, dropout) = 0.0;  ///< of embeddings, attention weights and residual branches
+};
+
+/// One pre-norm encoder block of a `ViT`: `FusedSelfAttention` and `FeedForward`.
+class ViTBlockImpl : public Module<ViTBlockImpl> {
+ public:
+  explicit ViTBlockImpl(ViTOptions options);
+
+  void reset() override;
+  void pretty_print(std::ostream& stream) const override;
+  at::Tensor forward(const at::Tensor& x);
+
+  ViTOptions options;
+  LayerNorm norm1{nullptr};
+  FusedSelfAttention attn{nullptr};
+  LayerNorm norm2{nullptr};
+  FeedForward mlp{nullptr};
+};
+TORCH_MODULE(ViTBlock);
+
+/// A vision transformer that classifies images: patches, a class token, learned positions, encoder blocks,
+/// and a linear classifier of the class token.
+///
+///   images (B, channels, image_size, image_size), dtype and device of the parameters -> (B, num_classes)
+///
+/// Parameters cls_token (1, 1, emb_dim), pos_embed (1, patches + 1, emb_dim), patch_embed, blocks.N.{norm1,
+/// attn.{qkv, proj}, norm2, mlp}, norm, head. A patch's pixels are read channel by channel, row by row.
+/// Throws c10::ValueError for images of another shape. Memory: O(B (patches + 1) emb_dim num_layers).
+/// Source: Dosovitskiy et al. 2021, "An Image is Worth 16x16 Words".
+///
+///   attentive::ViT model(attentive::ViTOptions(8, 2, 1, 10));
+///   auto logits = model->forward(images);  // (32, 1, 8, 8) -> (32, 10)
+class ViTImpl : public Module<ViTImpl> {
+ public:
+  explicit ViTImpl(ViTOptions options);
+
+  void reset() override;
+  void pretty_print(std::ostream& stream) const override;
+  at::Tensor forward(const at::Tensor& images);
+
+  int64_t num_patches() const;
+
+  ViTOptions options;
+  at::Tensor cls_token, pos_embed;
+  torch::nn::Linear patch_embed{nullptr};
+  torch::nn::ModuleList blocks{nullptr};
+  LayerNorm norm{nullptr};
+  torch::nn::Linear head{nullptr};
+};
+TORCH_MODULE(ViT);
+
+/// Cuts images into square patches: (B, C, H, W) -> (B, (H / patch) (W / patch), C patch patch), patches row
+/// by row, the pixels of a patch channel by channel. Throws c10::ValueError unless patch divides H and W.
+///
+///   auto patches = attentive::image_patches(images, 16);
+at::Tensor image_patches(const at::Tensor& images, int64_t patch);
+
+}  // namespace attentive

@@ -1,0 +1,148 @@
+#pragma once
+
+#include <cstdint>
+#include <ostream>
+
+#include <torch/nn/modules/common.h>
+#include <torch/nn/modules/container/any.h>
+#include <torch/nn/pimpl.h>
+
+#include <attentive/modules/module.h>
+
+namespace attentive {
+
+/// The sinusoidal encoding of positions first .. first + length - 1, float32 (length, dim):
+///
+///   table[p][2 i]     = sin(p / base^(2 i / dim))
+///   table[p][2 i + 1] = cos(p / base^(2 i / dim))
+///
+/// Angles are computed in float64. Throws c10::ValueError unless dim is even and positive, base > 0 and the
+/// counts are not negative. Source: Vaswani et al. 2017, "Attention Is All You Need", section 3.5.
+///
+///   auto table = attentive::sinusoidal_positions(1024, 512);
+at::Tensor sinusoidal_positions(int64_t length, int64_t dim, double base = 10000.0, int64_t first = 0);
+
+/// Options of `SinusoidalPositions`.
+struct SinusoidalPositionsOptions {
+  explicit SinusoidalPositionsOptions(int64_t dim) : dim_(dim) {}
+
+  TORCH_ARG(int64_t, dim);  ///< features of a token, even
+  TORCH_ARG(double, base) = 10000.0;
+};
+
+/// Adds the sinusoidal encoding of its position to every token. It has no parameters and no longest sequence.
+///
+///   x (B, T, dim) or (T, dim) -> the same shape and dtype; token t has position first + t
+///
+///   attentive::SinusoidalPositions positions(512);
+///   auto y = positions->forward(embeddings);
+class SinusoidalPositionsImpl : public Module<SinusoidalPositionsImpl> {
+ public:
+  explicit SinusoidalPositionsImpl(int64_t dim) : SinusoidalPositionsImpl(SinusoidalPositionsOptions(dim)) {}
+  explicit SinusoidalPositionsImpl(SinusoidalPositionsOptions options);
+
+  void reset() override;
+  void pretty_print(std::ostream& stream) const override;
+  at::Tensor forward(const at::Tensor& x, int64_t first = 0);
+
+  SinusoidalPositionsOptions options;
+
+ private:
+  FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(int64_t{0})})
+};
+TORCH_MODULE(SinusoidalPositions);
+
+/// Options of `LearnedPositions`.
+struct LearnedPositionsOptions {
+  LearnedPositionsOptions(int64_t context_length, int64_t dim) : context_length_(context_length), dim_(dim) {}
+
+  TORCH_ARG(int64_t, context_length);  ///< number of positions
+  TORCH_ARG(int64_t, dim);             ///< features of a token
+};
+
+/// Adds a learned vector of its position to every token.
+///
+///   x (B, T, dim) or (T, dim) -> the same shape; token t has position first + t < context_length
+///
+/// Parameter weight (context_length, dim): name and random draw of `torch.nn.Embedding`.
+/// Throws c10::ValueError for a position beyond context_length.
+///
+///   attentive::LearnedPositions positions(1024, 768);
+///   auto y = positions->forward(embeddings, cache.position());
+class LearnedPositionsImpl : public Module<LearnedPositionsImpl> {
+ public:
+  LearnedPositionsImpl(int64_t context_length, int64_t dim)
+      : LearnedPositionsImpl(LearnedPositionsOptions(context_length, dim)) {}
+  explicit LearnedPositionsImpl(LearnedPositionsOptions options);
+
+  void reset() override;
+  void pretty_print(std::ostream& stream) const override;
+  at::Tensor forward(const at::Tensor& x, int64_t first = 0);
+
+  LearnedPositionsOptions options;
+  at::Tensor weight;
+
+ private:
+  FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(int64_t{0})})
+};
+TORCH_MODULE(LearnedPositions);
+
+/// Which features of a head turn together.
+///   Interleaved  2 i and 2 i + 1         (the paper; GPT-J)
+///   Halves       i and i + head_dim / 2  (GPT-NeoX, Llama in Hugging Face)
+enum class RotaryPairing { Interleaved, Halves };
+
+/// How positions beyond the trained length are brought back into it.
+///   None    angle = p * base^(-2 i / head_dim)
+///   Linear  p becomes p / factor (position interpolation)
+///   Ntk     base becomes base * factor^(head_dim / (head_dim - 2)): the slowest pair is slowed down by
+///           exactly `factor`, the fastest not at all
+enum class RotaryScaling { None, Linear, Ntk };
+
+/// Options of `RotaryPositions`.
+struct RotaryPositionsOptions {
+  explicit RotaryPositionsOptions(int64_t head_dim) : head_dim_(head_dim) {}
+
+  TORCH_ARG(int64_t, head_dim);  ///< features of a head, even
+  TORCH_ARG(double, base) = 10000.0;
+  TORCH_ARG(RotaryPairing, pairing) = RotaryPairing::Interleaved;
+  TORCH_ARG(RotaryScaling, scaling) = RotaryScaling::None;
+  TORCH_ARG(double, factor) = 1.0;  ///< of the scaling, at least 1
+};
+
+/// Rotary position embedding: turns each pair of features of a query or key by an angle that grows with the
+/// token's position, so that their product depends on the distance alone.
+///
+///   x (B, H, T, head_dim) or (H, T, head_dim) -> the same shape and dtype; token t has position first + t
+///
+/// It has no parameters. The angles are computed in float64 and kept for the longest range seen; a module is
+/// not to be called by two threads at once. Throws c10::ValueError for another head_dim or options without
+/// meaning. Memory: 2 T head_dim numbers.
+/// Source: Su et al. 2021, "RoFormer"; Chen et al. 2023, "Extending Context Window ... via Positional
+/// Interpolation".
+///
+///   attentive::RotaryPositions rotary(64);
+///   q = rotary->forward(q, cache.position());
+class RotaryPositionsImpl : public Module<RotaryPositionsImpl> {
+ public:
+  explicit RotaryPositionsImpl(int64_t head_dim) : RotaryPositionsImpl(RotaryPositionsOptions(head_dim)) {}
+  explicit RotaryPositionsImpl(RotaryPositionsOptions options);
+
+  void reset() override;
+  void pretty_print(std::ostream& stream) const override;
+  at::Tensor forward(const at::Tensor& x, int64_t first = 0);
+  /// Angles (length, head_dim / 2) of positions first .. first + length - 1, float64.
+  at::Tensor angles(int64_t length, int64_t first = 0) const;
+
+  RotaryPositionsOptions options;
+
+ private:
+  FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(int64_t{0})})
+
+  void tabulate(int64_t length, const at::Tensor& like);
+
+  at::Tensor cos_, sin_;  // (positions, head_dim / 2), not state: rebuilt for another dtype or device
+};
+TORCH_MODULE(RotaryPositions);
+
+}  // namespace attentive

@@ -1,0 +1,103 @@
+#pragma once
+
+#include <ostream>
+
+#include <torch/nn/modules/common.h>
+#include <torch/nn/modules/container/any.h>
+#include <torch/nn/pimpl.h>
+
+#include <attentive/modules/cross_attention.h>
+#include <attentive/modules/feed_forward.h>
+#include <attentive/modules/layer_norm.h>
+#include <attentive/modules/transformer_attention.h>
+
+namespace attentive {
+
+/// Options of `TransformerBlock` and `DecoderBlock`.
+struct TransformerBlockOptions {
+  TransformerBlockOptions(int64_t emb_dim, int64_t num_heads) : attention_(emb_dim, num_heads) {}
+  explicit TransformerBlockOptions(TransformerAttentionOptions attention)
+      : attention_(std::move(attention)) {}
+
+  TORCH_ARG(TransformerAttentionOptions, attention);  ///< of the self-attention, with all sizes
+  TORCH_ARG(int64_t, hidden_dim) = 0;                 ///< of the feed-forward layer; 0: 4 * emb_dim
+  TORCH_ARG(double, dropout) = 0.0;                   ///< of what each sublayer adds, in training
+  TORCH_ARG(bool, bias) = true;                       ///< of the feed-forward layer and the norms
+  TORCH_ARG(bool, norm_first) = true;  ///< x + f(norm(x)); false: norm(x + f(x)), as in the 2017 paper
+  TORCH_ARG(int64_t, memory_dim) = 0;  ///< features of a `DecoderBlock`'s memory; 0: emb_dim
+};
+
+/// Self-attention and a feed-forward layer, each with a residual connection, a layer norm and dropout.
+///
+///   x (B, T, emb_dim) or (T, emb_dim) -> the same shape
+///
+/// Causal by default, as in GPT. Parameters att, ff, norm1, norm2: names and random draws of the book's
+/// `TransformerBlock`. Throws what its parts throw.
+/// Source: "Build a Large Language Model (From Scratch)", chapter 4.
+///
+///   attentive::TransformerBlock block(768, 12);
+///   auto y = block->forward(x);
+class TransformerBlockImpl : public Module<TransformerBlockImpl> {
+ public:
+  TransformerBlockImpl(int64_t emb_dim, int64_t num_heads)
+      : TransformerBlockImpl(TransformerBlockOptions(emb_dim, num_heads)) {}
+  explicit TransformerBlockImpl(TransformerBlockOptions options);
+
+  void reset() override;
+  void pretty_print(std::ostream& stream) const override;
+
+  at::Tensor forward(const at::Tensor& x, const Mask& mask = {});
+  /// The same for tokens that follow those in the cache.
+  at::Tensor forward_cached(const at::Tensor& x, KVCache& cache, int64_t layer, const Mask& mask = {});
+
+  TransformerBlockOptions options;
+  TransformerAttention att{nullptr};
+  FeedForward ff{nullptr};
+  LayerNorm norm1{nullptr}, norm2{nullptr};
+
+ private:
+  FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(Mask())})
+};
+TORCH_MODULE(TransformerBlock);
+
+/// A block of an encoder: a `TransformerBlock` whose tokens see each other in both directions.
+///
+///   auto block = attentive::encoder_block(TransformerBlockOptions(512, 8).dropout(0.1));
+///   auto memory = block->forward(source, Mask::key_lengths(source_lengths));
+TransformerBlock encoder_block(TransformerBlockOptions options);
+
+/// A block of a decoder that also looks at an encoder's output: causal self-attention, cross-attention, and a
+/// feed-forward layer, each with a residual connection, a layer norm and dropout.
+///
+///   x (B, L, emb_dim), memory (B, S, memory_dim) -> (B, L, emb_dim); both may lack B
+///
+/// Queries come from x; keys and values of `cross` come from memory. Parameters att, cross, ff, norm1, norm2,
+/// norm3. `mask` is for the self-attention, `memory_mask` for the cross-attention (the source's padding).
+/// Throws what its parts throw. Source: Vaswani et al. 2017, section 3.1.
+///
+///   attentive::DecoderBlock block(attentive::TransformerBlockOptions(512, 8));
+///   auto y = block->forward(x, memory, {}, Mask::key_lengths(source_lengths));
+class DecoderBlockImpl : public Module<DecoderBlockImpl> {
+ public:
+  DecoderBlockImpl(int64_t emb_dim, int64_t num_heads)
+      : DecoderBlockImpl(TransformerBlockOptions(emb_dim, num_heads)) {}
+  explicit DecoderBlockImpl(TransformerBlockOptions options);
+
+  void reset() override;
+  void pretty_print(std::ostream& stream) const override;
+
+  at::Tensor forward(const at::Tensor& x, const at::Tensor& memory, const Mask& mask = {},
+                     const Mask& memory_mask = {});
+
+  TransformerBlockOptions options;
+  TransformerAttention att{nullptr};
+  CrossAttention cross{nullptr};
+  FeedForward ff{nullptr};
+  LayerNorm norm1{nullptr}, norm2{nullptr}, norm3{nullptr};
+
+ private:
+  FORWARD_HAS_DEFAULT_ARGS({2, torch::nn::AnyValue(Mask())}, {3, torch::nn::AnyValue(Mask())})
+};
+TORCH_MODULE(DecoderBlock);
+
+}  // namespace attentive

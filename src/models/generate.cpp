@@ -1,0 +1,148 @@
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/tensor.h>
+
+#include <attentive/models/generate.h>
+
+#include "core/check.h"
+
+namespace attentive {
+namespace {
+
+constexpr const char* kWho = "generate";
+
+void check(const SamplingOptions& options) {
+  constexpr const char* who = "sample_token";
+  TORCH_CHECK_VALUE(std::isfinite(options.temperature) && options.temperature >= 0, who,
+                    ": expected temperature >= 0, got ", options.temperature);
+  TORCH_CHECK_VALUE(options.top_k >= 0, who, ": expected top_k >= 0, got ", options.top_k);
+  TORCH_CHECK_VALUE(options.top_p > 0 && options.top_p <= 1, who, ": expected top_p in (0, 1], got ",
+                    options.top_p);
+}
+
+class EvaluationMode {
+ public:
+  explicit EvaluationMode(torch::nn::Module& module) : module_(module), training_(module.is_training()) {
+    module_.eval();
+  }
+  ~EvaluationMode() { module_.train(training_); }
+  EvaluationMode(const EvaluationMode&) = delete;
+  EvaluationMode& operator=(const EvaluationMode&) = delete;
+
+ private:
+  torch::nn::Module& module_;
+  bool training_;
+};
+
+// Logits after the last token. The cache, if any, holds what came before `fed`.
+class Decoder {
+ public:
+  Decoder(GPTImpl& model, std::unique_ptr<KVCache> cache) : model_(model), cache_(std::move(cache)) {}
+
+  at::Tensor operator()(const std::vector<int64_t>& context) {
+    if (!cache_) return last(model_.forward(to_ids(context, 0, context.size())));
+    at::Tensor logits;
+    while (fed_ < context.size()) {
+      const auto tokens = std::min(context.size() - fed_, static_cast<size_t>(cache_->room()));
+      logits = model_.forward_cached(to_ids(context, fed_, tokens), *cache_);
+      fed_ += tokens;
+    }
+    return last(logits);
+  }
+
+  void restart() {
+    if (cache_) cache_->reset();
+    fed_ = 0;
+  }
+
+ private:
+  at::Tensor to_ids(const std::vector<int64_t>& context, size_t begin, size_t count) const {
+    return at::tensor(at::ArrayRef<int64_t>(context).slice(begin, count), at::kLong)
+        .unsqueeze(0)
+        .to(model_.tok_emb->weight.device());
+  }
+  static at::Tensor last(const at::Tensor& logits) { return logits[0][logits.size(1) - 1]; }
+
+  GPTImpl& model_;
+  std::unique_ptr<KVCache> cache_;
+  size_t fed_ = 0;
+};
+
+}  // namespace
+
+int64_t sample_token(const at::Tensor& logits, const SamplingOptions& options, at::Generator generator) {
+  constexpr const char* who = "sample_token";
+  check(options);
+  check_floating(who, "logits", logits);
+  TORCH_CHECK_VALUE(logits.dim() == 1 && logits.size(0) > 0, who,
+                    ": expected logits of shape (vocab_size,), got ", shape_string(logits.sizes()));
+  const auto values = logits.detach().to(at::kCPU, at::kDouble).contiguous();
+  const auto* score = values.const_data_ptr<double>();
+  const auto count = static_cast<size_t>(values.size(0));
+  std::vector<int64_t> order(count);
+  std::iota(order.begin(), order.end(), 0);
+  // Ties by id, so that the order is the same everywhere.
+  const auto before = [&](int64_t a, int64_t b) {
+    return score[a] != score[b] ? score[a] > score[b] : a < b;
+  };
+  TORCH_CHECK_VALUE(std::none_of(score, score + count, [](double s) { return std::isnan(s); }), who,
+                    ": expected logits without NaN");
+  if (options.temperature == 0) return *std::min_element(order.begin(), order.end(), before);
+
+  const auto kept = options.top_k > 0 ? std::min(count, static_cast<size_t>(options.top_k)) : count;
+  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(kept), order.end(), before);
+  order.resize(kept);
+  const double top = score[order[0]];
+  TORCH_CHECK_VALUE(std::isfinite(top), who, ": expected logits with a finite maximum, got ", top);
+  std::vector<double> sums;
+  double sum = 0;
+  for (const auto id : order) sums.push_back(sum += std::exp((score[id] - top) / options.temperature));
+  const auto nucleus = std::lower_bound(sums.begin(), sums.end(), options.top_p * sum);
+  const double limit = nucleus == sums.end() ? sum : *nucleus;
+  const double draw = at::rand({}, generator, at::TensorOptions(at::kDouble)).item<double>() * limit;
+  const auto chosen = std::upper_bound(sums.begin(), sums.end(), draw);
+  return order[std::min(static_cast<size_t>(chosen - sums.begin()), kept - 1)];
+}
+
+std::vector<int64_t> generate(GPTImpl& model, const std::vector<int64_t>& prompt,
+                              const GenerateOptions& options) {
+  check(options.sampling);
+  TORCH_CHECK_VALUE(!prompt.empty(), kWho, ": expected a prompt of at least one token, got an empty one");
+  TORCH_CHECK_VALUE(options.max_new_tokens >= 0, kWho, ": expected max_new_tokens >= 0, got ",
+                    options.max_new_tokens);
+  const auto limit = static_cast<size_t>(model.options.context_length());
+  TORCH_CHECK_VALUE(limit == 0 || prompt.size() <= limit || options.slide, kWho,
+                    ": expected a prompt of at most context_length = ", limit, " tokens, got ", prompt.size(),
+                    "; slide uses its end");
+  const EvaluationMode evaluation(model);
+  const at::NoGradGuard no_grad;
+  const auto capacity = limit > 0 ? 0 : static_cast<int64_t>(prompt.size()) + options.max_new_tokens;
+  Decoder decode(model, options.use_cache ? model.make_cache(1, capacity) : nullptr);
+  auto context = prompt;
+  const auto keep_end = [&](size_t tokens) {
+    context.erase(context.begin(), context.end() - static_cast<std::ptrdiff_t>(tokens));
+    decode.restart();
+  };
+  if (limit > 0 && context.size() > limit) keep_end(limit);
+
+  auto generator = at::detail::createCPUGenerator(options.seed);
+  std::vector<int64_t> out;
+  while (static_cast<int64_t>(out.size()) < options.max_new_tokens) {
+    const auto id = sample_token(decode(context), options.sampling, generator);
+    out.push_back(id);
+    if (options.on_token && !options.on_token(id)) break;
+    if (limit > 0 && context.size() == limit) {
+      if (!options.slide) break;
+      keep_end(limit / 2);
+    }
+    context.push_back(id);
+  }
+  return out;
+}
+
+}  // namespace attentive

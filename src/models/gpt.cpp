@@ -1,0 +1,145 @@
+#include <cmath>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/aminmax.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/dropout.h>
+#include <ATen/ops/embedding.h>
+#include <ATen/ops/linear.h>
+
+#include <attentive/models/gpt.h>
+
+#include "core/check.h"
+#include "modules/projection.h"
+
+namespace attentive {
+namespace {
+
+constexpr const char* kWho = "GPT";
+
+TransformerBlockOptions block_options(const GPTOptions& options) {
+  TransformerAttentionOptions attention(options.emb_dim(), options.num_heads());
+  attention.num_kv_heads(options.num_kv_heads())
+      .context_length(options.context_length())
+      .dropout(options.dropout())
+      .qkv_bias(options.qkv_bias())
+      .out_bias(options.bias());
+  if (options.positions() == GPTPositions::Rotary) attention.rotary(options.rotary());
+  if (options.window() > 0) {
+    attention.attention({.causal = Causal::BottomRight, .window = {options.window() - 1, 0}});
+  }
+  return TransformerBlockOptions(attention).dropout(options.dropout()).bias(options.bias());
+}
+
+}  // namespace
+
+GPTImpl::GPTImpl(GPTOptions options_) : options(std::move(options_)) {
+  reset();
+}
+
+void GPTImpl::reset() {
+  check_positive(kWho, "vocab_size", options.vocab_size());
+  check_positive(kWho, "emb_dim", options.emb_dim());
+  check_positive(kWho, "num_layers", options.num_layers());
+  check_heads(kWho, "emb_dim", options.emb_dim(), options.num_heads());
+  check_probability(kWho, "dropout", options.dropout());
+  const bool rotary = options.positions() == GPTPositions::Rotary;
+  TORCH_CHECK_VALUE(options.context_length() > 0 || (rotary && options.context_length() == 0), kWho,
+                    ": expected context_length > 0, or 0 with rotary positions, got ",
+                    options.context_length());
+  TORCH_CHECK_VALUE(options.window() >= 0, kWho, ": expected window >= 0, got ", options.window());
+
+  tok_emb = register_module("tok_emb", torch::nn::Embedding(options.vocab_size(), options.emb_dim()));
+  if (!rotary) {
+    pos_emb = register_module("pos_emb", LearnedPositions(options.context_length(), options.emb_dim()));
+  }
+  trf_blocks = register_module("trf_blocks", torch::nn::ModuleList());
+  for (int64_t i = 0; i < options.num_layers(); ++i)
+    trf_blocks->push_back(TransformerBlock(block_options(options)));
+  final_norm =
+      register_module("final_norm", LayerNorm(LayerNormOptions(options.emb_dim()).bias(options.bias())));
+  if (!options.tied()) {
+    const auto head = torch::nn::LinearOptions(options.emb_dim(), options.vocab_size()).bias(false);
+    out_head = register_module("out_head", torch::nn::Linear(head));
+  }
+  reset_parameters();
+}
+
+void GPTImpl::reset_parameters() {
+  if (options.init() != GPTInit::Gpt2) return;
+  const at::NoGradGuard no_grad;
+  const double onto_residual = 0.02 / std::sqrt(2.0 * static_cast<double>(options.num_layers()));
+  for (auto& item : named_parameters()) {
+    const auto& name = item.key();
+    if (item->dim() >= 2) {
+      const bool residual = name.ends_with("out_proj.weight") || name.ends_with("layers.2.weight");
+      item->normal_(0.0, residual ? onto_residual : 0.02);
+    } else if (name.ends_with("bias")) {
+      item->zero_();
+    }
+  }
+}
+
+void GPTImpl::pretty_print(std::ostream& stream) const {
+  stream << std::boolalpha << "attentive::GPT(vocab_size=" << options.vocab_size()
+         << ", context_length=" << options.context_length() << ", emb_dim=" << options.emb_dim()
+         << ", num_heads=" << options.num_heads() << ", num_layers=" << options.num_layers()
+         << ", dropout=" << options.dropout() << ", qkv_bias=" << options.qkv_bias()
+         << ", bias=" << options.bias() << ", tied=" << options.tied()
+         << ", positions=" << (options.positions() == GPTPositions::Learned ? "Learned" : "Rotary") << ")";
+}
+
+at::Tensor GPTImpl::forward(const at::Tensor& ids) {
+  return run(ids, nullptr);
+}
+
+at::Tensor GPTImpl::forward_cached(const at::Tensor& ids, KVCache& cache) {
+  TORCH_CHECK_VALUE(cache.options().layers == options.num_layers(), kWho, ": expected a cache of ",
+                    options.num_layers(), " layers, got ", cache.options().layers);
+  return run(ids, &cache);
+}
+
+at::Tensor GPTImpl::run(const at::Tensor& ids, KVCache* cache) {
+  check_defined(kWho, "ids", ids);
+  TORCH_CHECK_VALUE(ids.dim() == 2 && (ids.scalar_type() == at::kLong || ids.scalar_type() == at::kInt), kWho,
+                    ": expected ids as int64 or int32 of shape (B, T), got ", describe(ids));
+  const auto first = cache ? cache->position() : 0;
+  check_context(kWho, first + ids.size(1), options.context_length());
+  if (ids.numel() > 0 && !ids.is_meta()) {
+    const auto [low, high] = at::aminmax(ids);
+    const auto least = low.item<int64_t>(), most = high.item<int64_t>();
+    TORCH_CHECK_VALUE(least >= 0 && most < options.vocab_size(), kWho, ": expected ids in [0, ",
+                      options.vocab_size(), "), got ", least < 0 ? least : most);
+  }
+  auto x = at::embedding(tok_emb->weight, ids);
+  if (pos_emb) x = pos_emb->forward(x, first);
+  if (options.dropout() > 0) x = at::dropout(x, options.dropout(), is_training());
+  for (int64_t i = 0; i < options.num_layers(); ++i) {
+    auto& block = trf_blocks->at<TransformerBlockImpl>(static_cast<size_t>(i));
+    x = cache ? block.forward_cached(x, *cache, i) : block.forward(x);
+  }
+  return at::linear(final_norm->forward(x), options.tied() ? tok_emb->weight : out_head->weight);
+}
+
+at::Tensor GPTImpl::loss(const at::Tensor& ids, const at::Tensor& targets) {
+  check_defined(kWho, "targets", targets);
+  TORCH_CHECK_VALUE(targets.sizes() == ids.sizes(), kWho, ": expected targets of shape ",
+                    shape_string(ids.sizes()), ", got ", shape_string(targets.sizes()));
+  return at::cross_entropy_loss(forward(ids).flatten(0, 1), targets.flatten().to(at::kLong));
+}
+
+std::unique_ptr<KVCache> GPTImpl::make_cache(int64_t batch, int64_t capacity) const {
+  const auto kv_heads = options.num_kv_heads() == 0 ? options.num_heads() : options.num_kv_heads();
+  const KVCacheOptions its{options.num_layers(),
+                           batch,
+                           kv_heads,
+                           options.emb_dim() / options.num_heads(),
+                           tok_emb->weight.scalar_type(),
+                           tok_emb->weight.device()};
+  if (options.window() > 0 && options.context_length() == 0) {
+    return std::make_unique<RingKVCache>(its, options.window());
+  }
+  return std::make_unique<DenseKVCache>(its, capacity == 0 ? options.context_length() : capacity);
+}
+
+}  // namespace attentive

@@ -1,0 +1,115 @@
+#include <ATen/ops/cat.h>
+#include <ATen/ops/dropout.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
+
+#include <attentive/models/vit.h>
+
+#include "core/check.h"
+#include "modules/projection.h"
+
+namespace attentive {
+namespace {
+
+constexpr const char* kWho = "ViT";
+
+at::Tensor drop(const at::Tensor& x, double p, bool training) {
+  return p > 0 ? at::dropout(x, p, training) : x;
+}
+
+}  // namespace
+
+ViTBlockImpl::ViTBlockImpl(ViTOptions options_) : options(options_) {
+  reset();
+}
+
+void ViTBlockImpl::reset() {
+  norm1 = register_module("norm1", LayerNorm(options.emb_dim()));
+  attn = register_module(
+      "attn",
+      FusedSelfAttention(
+          FusedSelfAttentionOptions(options.emb_dim(), options.num_heads()).dropout(options.dropout())));
+  norm2 = register_module("norm2", LayerNorm(options.emb_dim()));
+  mlp = register_module("mlp", FeedForward(options.emb_dim()));
+}
+
+void ViTBlockImpl::pretty_print(std::ostream& stream) const {
+  stream << "attentive::ViTBlock(emb_dim=" << options.emb_dim() << ", num_heads=" << options.num_heads()
+         << ", dropout=" << options.dropout() << ")";
+}
+
+at::Tensor ViTBlockImpl::forward(const at::Tensor& x) {
+  const auto attended = x + drop(attn->forward(norm1->forward(x)), options.dropout(), is_training());
+  return attended + drop(mlp->forward(norm2->forward(attended)), options.dropout(), is_training());
+}
+
+ViTImpl::ViTImpl(ViTOptions options_) : options(options_) {
+  reset();
+}
+
+int64_t ViTImpl::num_patches() const {
+  const auto side = options.image_size() / options.patch_size();
+  return side * side;
+}
+
+void ViTImpl::reset() {
+  check_positive(kWho, "image_size", options.image_size());
+  check_positive(kWho, "patch_size", options.patch_size());
+  check_positive(kWho, "channels", options.channels());
+  check_positive(kWho, "num_classes", options.num_classes());
+  check_positive(kWho, "emb_dim", options.emb_dim());
+  check_positive(kWho, "num_layers", options.num_layers());
+  check_heads(kWho, "emb_dim", options.emb_dim(), options.num_heads());
+  check_probability(kWho, "dropout", options.dropout());
+  TORCH_CHECK_VALUE(options.image_size() % options.patch_size() == 0, kWho,
+                    ": expected patch_size to divide image_size = ", options.image_size(), ", got ",
+                    options.patch_size());
+  cls_token = register_parameter("cls_token", at::zeros({1, 1, options.emb_dim()}));
+  pos_embed = register_parameter("pos_embed", at::randn({1, num_patches() + 1, options.emb_dim()}) * 0.02);
+  const auto pixels = options.channels() * options.patch_size() * options.patch_size();
+  patch_embed = register_module("patch_embed", torch::nn::Linear(pixels, options.emb_dim()));
+  blocks = register_module("blocks", torch::nn::ModuleList());
+  for (int64_t i = 0; i < options.num_layers(); ++i) blocks->push_back(ViTBlock(options));
+  norm = register_module("norm", LayerNorm(options.emb_dim()));
+  head = register_module("head", torch::nn::Linear(options.emb_dim(), options.num_classes()));
+}
+
+void ViTImpl::pretty_print(std::ostream& stream) const {
+  stream << "attentive::ViT(image_size=" << options.image_size() << ", patch_size=" << options.patch_size()
+         << ", channels=" << options.channels() << ", num_classes=" << options.num_classes()
+         << ", emb_dim=" << options.emb_dim() << ", num_heads=" << options.num_heads()
+         << ", num_layers=" << options.num_layers() << ", dropout=" << options.dropout() << ")";
+}
+
+at::Tensor ViTImpl::forward(const at::Tensor& images) {
+  check_floating(kWho, "images", images);
+  TORCH_CHECK_VALUE(images.dim() == 4 && images.size(1) == options.channels() &&
+                        images.size(2) == options.image_size() && images.size(3) == options.image_size(),
+                    kWho, ": expected images of shape (B, ", options.channels(), ", ", options.image_size(),
+                    ", ", options.image_size(), "), got ", shape_string(images.sizes()));
+  const auto patches = image_patches(images, options.patch_size());
+  check_sequence(kWho, "patches", patches, patches.size(2), patch_embed->weight);
+  const auto embedded = project(patch_embed, patches);
+  const auto token = cls_token.to(embedded.scalar_type()).expand({images.size(0), -1, -1});
+  auto x = drop(at::cat({token, embedded}, 1) + pos_embed, options.dropout(), is_training());
+  for (int64_t i = 0; i < options.num_layers(); ++i) {
+    x = blocks->at<ViTBlockImpl>(static_cast<size_t>(i)).forward(x);
+  }
+  return project(head, norm->forward(x.select(1, 0)));
+}
+
+at::Tensor image_patches(const at::Tensor& images, int64_t patch) {
+  constexpr const char* who = "image_patches";
+  check_defined(who, "images", images);
+  TORCH_CHECK_VALUE(images.dim() == 4, who, ": expected images of shape (B, C, H, W), got ",
+                    shape_string(images.sizes()));
+  TORCH_CHECK_VALUE(patch > 0 && images.size(2) % patch == 0 && images.size(3) % patch == 0, who,
+                    ": expected patch to divide ", images.size(2), " and ", images.size(3), ", got ", patch);
+  const auto rows = images.size(2) / patch, columns = images.size(3) / patch;
+  return images.reshape({images.size(0), images.size(1), rows, patch, columns, patch})
+      .permute({0, 2, 4, 1, 3, 5})
+      .flatten(3)
+      .flatten(1, 2);
+}
+
+}  // namespace attentive

@@ -1,0 +1,148 @@
+#include "modules/packed_projection.h"
+
+#include <ATen/autocast_mode.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <attentive/functional/heads.h>
+
+#include "modules/projection.h"
+
+namespace attentive {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// Whether b starts in memory where a ends.
+bool follows(const at::Tensor& a, const at::Tensor& b) {
+  return a.is_contiguous() && b.is_contiguous() && a.is_alias_of(b) && a.scalar_type() == b.scalar_type() &&
+         static_cast<const char*>(a.const_data_ptr()) + a.nbytes() == b.const_data_ptr();
+}
+
+bool side_by_side(const QkvLayers& layers) {
+  const auto& [q, k, v] = layers;
+  const bool biases = q->bias.defined();
+  if (k->bias.defined() != biases || v->bias.defined() != biases) return false;
+  return follows(q->weight, k->weight) && follows(k->weight, v->weight) &&
+         (!biases || (follows(q->bias, k->bias) && follows(k->bias, v->bias)));
+}
+
+// The three tensors as one view of their memory, (rows, ...).
+at::Tensor joined(const at::Tensor& first, int64_t rows) {
+  auto sizes = first.sizes().vec();
+  sizes[0] = rows;
+  return first.as_strided(sizes, first.strides());
+}
+
+class PackedProjection : public torch::autograd::Function<PackedProjection> {
+ public:
+  static variable_list forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& wq,
+                               const at::Tensor& wk, const at::Tensor& wv,
+                               const std::optional<at::Tensor>& bq, const std::optional<at::Tensor>& bk,
+                               const std::optional<at::Tensor>& bv, int64_t head_dim) {
+    const std::vector<int64_t> rows{wq.size(0), wk.size(0), wv.size(0)};
+    const auto all = rows[0] + rows[1] + rows[2];
+    ctx->save_for_backward({x, wq, wk, wv});
+    ctx->saved_data["head_dim"] = head_dim;
+    ctx->saved_data["biases"] = bq.has_value();
+    (void)bk, (void)bv;  // they lie behind bq
+    const auto y = at::linear(x, joined(wq, all), bq ? std::optional(joined(*bq, all)) : std::nullopt);
+    const auto heads = y.unflatten(2, {all / head_dim, head_dim}).transpose(1, 2);
+    return heads.unsafe_split_with_sizes({rows[0] / head_dim, rows[1] / head_dim, rows[2] / head_dim}, 1);
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    const auto saved = ctx->get_saved_variables();
+    const auto &x = saved[0], &wq = saved[1], &wk = saved[2], &wv = saved[3];
+    const auto head_dim = ctx->saved_data["head_dim"].toInt();
+    const std::array<int64_t, 3> rows{wq.size(0), wk.size(0), wv.size(0)};
+    const auto all = rows[0] + rows[1] + rows[2];
+    const auto batch = x.size(0), tokens = x.size(1);
+    for (size_t i = 0; i < 3; ++i) {
+      if (!grads[i].defined())
+        grads[i] = at::zeros({batch, rows[i] / head_dim, tokens, head_dim}, x.options());
+    }
+    // A second derivative needs operations that autograd sees; otherwise memory is used as it lies.
+    const bool differentiable = at::GradMode::is_enabled();
+    at::Tensor grad;
+    if (differentiable) {
+      grad = at::cat({merge_heads(grads[0]), merge_heads(grads[1]), merge_heads(grads[2])}, 2);
+    } else {
+      grad = at::empty({batch, tokens, all}, x.options());
+      int64_t at = 0;
+      for (size_t i = 0; i < 3; at += rows[i++]) {
+        split_heads(grad.narrow(2, at, rows[i]), rows[i] / head_dim).copy_(grads[i]);
+      }
+    }
+    const auto flat = grad.flatten(0, 1);
+    variable_list out(8);
+    if (ctx->needs_input_grad(0)) {
+      const auto weight = differentiable ? at::cat({wq, wk, wv}) : joined(wq, all);
+      out[0] = flat.mm(weight).view(x.sizes());
+    }
+    if (ctx->needs_input_grad(1) || ctx->needs_input_grad(2) || ctx->needs_input_grad(3)) {
+      const auto parts =
+          flat.t().mm(x.reshape({-1, x.size(2)})).split_with_sizes({rows[0], rows[1], rows[2]});
+      std::copy(parts.begin(), parts.end(), out.begin() + 1);
+    }
+    const bool biases = ctx->saved_data["biases"].toBool();  // absent ones have no place among the inputs
+    if (biases && (ctx->needs_input_grad(4) || ctx->needs_input_grad(5) || ctx->needs_input_grad(6))) {
+      const auto parts = flat.sum(0).split_with_sizes({rows[0], rows[1], rows[2]});
+      std::copy(parts.begin(), parts.end(), out.begin() + 4);
+    }
+    return out;
+  }
+};
+
+bool autocasts(const at::Tensor& x) {
+  return (x.is_cpu() || x.is_cuda()) && at::autocast::is_autocast_enabled(x.device().type());
+}
+
+}  // namespace
+
+void lay_side_by_side(const QkvLayers& layers) {
+  const at::NoGradGuard no_grad;
+  const auto pack = [](std::vector<at::Tensor> tensors) {
+    for (const auto& tensor : tensors) {
+      if (!tensor.defined() || tensor.device() != tensors[0].device() ||
+          tensor.scalar_type() != tensors[0].scalar_type()) {
+        return;
+      }
+    }
+    const auto memory = at::cat(tensors);
+    int64_t at = 0;
+    for (auto& tensor : tensors) {
+      const auto rows = tensor.size(0);
+      tensor.set_data(memory.narrow(0, at, rows));
+      at += rows;
+    }
+  };
+  const auto& [q, k, v] = layers;
+  pack({q->weight, k->weight, v->weight});
+  pack({q->bias, k->bias, v->bias});
+}
+
+std::array<at::Tensor, 3> project_heads(const QkvLayers& layers, const at::Tensor& x, int64_t head_dim) {
+  const auto& [q, k, v] = layers;
+  if (!x.is_meta() && !autocasts(x) && side_by_side(layers)) {
+    // An undefined tensor is no variable; an absent one is passed over.
+    const auto bias = [](const torch::nn::Linear& layer) {
+      return layer->bias.defined() ? std::optional(layer->bias) : std::nullopt;
+    };
+    const auto heads =
+        PackedProjection::apply(x, q->weight, k->weight, v->weight, bias(q), bias(k), bias(v), head_dim);
+    return {heads[0], heads[1], heads[2]};
+  }
+  const auto heads = [&](const torch::nn::Linear& layer) {
+    return split_heads(project(layer, x), layer->weight.size(0) / head_dim);
+  };
+  return {heads(q), heads(k), heads(v)};
+}
+
+}  // namespace attentive

@@ -1,0 +1,165 @@
+#include <cmath>
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/stack.h>
+
+#include <attentive/modules/positions.h>
+
+#include "core/check.h"
+#include "modules/projection.h"
+
+namespace attentive {
+namespace {
+
+// (length, dim / 2): position times base^(-2 i / dim).
+at::Tensor angle_table(int64_t length, int64_t dim, double base, double first) {
+  const auto type = at::TensorOptions(at::kDouble);
+  const auto pair = at::arange(dim / 2, type);
+  const auto frequency = pair.mul(-2.0 / static_cast<double>(dim) * std::log(base)).exp();
+  return at::arange(length, type).add(first).unsqueeze(1) * frequency;
+}
+
+void check_even(const char* who, const char* name, int64_t dim) {
+  TORCH_CHECK_VALUE(dim > 0 && dim % 2 == 0, who, ": expected an even ", name, " > 0, got ", dim);
+}
+
+void check_base(const char* who, double base) {
+  TORCH_CHECK_VALUE(std::isfinite(base) && base > 0, who, ": expected base > 0, got ", base);
+}
+
+void check_first(const char* who, int64_t first) {
+  TORCH_CHECK_VALUE(first >= 0, who, ": expected a first position >= 0, got ", first);
+}
+
+// Tokens with a position each: (B, T, dim) or (T, dim).
+void check_tokens(const char* who, const at::Tensor& x, int64_t dim) {
+  check_floating(who, "x", x);
+  TORCH_CHECK_VALUE((x.dim() == 2 || x.dim() == 3) && x.size(-1) == dim, who, ": expected x of shape (B, T, ",
+                    dim, ") or (T, ", dim, "), got ", shape_string(x.sizes()));
+}
+
+}  // namespace
+
+at::Tensor sinusoidal_positions(int64_t length, int64_t dim, double base, int64_t first) {
+  constexpr const char* who = "sinusoidal_positions";
+  check_even(who, "dim", dim);
+  check_base(who, base);
+  check_first(who, first);
+  TORCH_CHECK_VALUE(length >= 0, who, ": expected length >= 0, got ", length);
+  const auto angles = angle_table(length, dim, base, static_cast<double>(first));
+  return at::stack({angles.sin(), angles.cos()}, 2).flatten(1).to(at::kFloat);
+}
+
+SinusoidalPositionsImpl::SinusoidalPositionsImpl(SinusoidalPositionsOptions options_) : options(options_) {
+  reset();
+}
+
+void SinusoidalPositionsImpl::reset() {
+  check_even("SinusoidalPositions", "dim", options.dim());
+  check_base("SinusoidalPositions", options.base());
+}
+
+void SinusoidalPositionsImpl::pretty_print(std::ostream& stream) const {
+  stream << "attentive::SinusoidalPositions(dim=" << options.dim() << ", base=" << options.base() << ")";
+}
+
+at::Tensor SinusoidalPositionsImpl::forward(const at::Tensor& x, int64_t first) {
+  check_tokens("SinusoidalPositions", x, options.dim());
+  check_first("SinusoidalPositions", first);
+  return x + sinusoidal_positions(x.size(-2), options.dim(), options.base(), first).to(x.options());
+}
+
+LearnedPositionsImpl::LearnedPositionsImpl(LearnedPositionsOptions options_) : options(options_) {
+  reset();
+}
+
+void LearnedPositionsImpl::reset() {
+  check_positive("LearnedPositions", "context_length", options.context_length());
+  check_positive("LearnedPositions", "dim", options.dim());
+  weight = register_parameter("weight", at::randn({options.context_length(), options.dim()}));
+}
+
+void LearnedPositionsImpl::pretty_print(std::ostream& stream) const {
+  stream << "attentive::LearnedPositions(context_length=" << options.context_length()
+         << ", dim=" << options.dim() << ")";
+}
+
+at::Tensor LearnedPositionsImpl::forward(const at::Tensor& x, int64_t first) {
+  constexpr const char* who = "LearnedPositions";
+  check_tokens(who, x, options.dim());
+  check_first(who, first);
+  TORCH_CHECK_VALUE(first + x.size(-2) <= options.context_length(), who,
+                    ": expected positions below "
+                    "context_length = ",
+                    options.context_length(), ", got ", first, " .. ", first + x.size(-2) - 1);
+  return x + weight.narrow(0, first, x.size(-2));
+}
+
+RotaryPositionsImpl::RotaryPositionsImpl(RotaryPositionsOptions options_) : options(options_) {
+  reset();
+}
+
+void RotaryPositionsImpl::reset() {
+  constexpr const char* who = "RotaryPositions";
+  check_even(who, "head_dim", options.head_dim());
+  check_base(who, options.base());
+  TORCH_CHECK_VALUE(std::isfinite(options.factor()) && options.factor() >= 1.0, who,
+                    ": expected factor >= 1, got ", options.factor());
+  TORCH_CHECK_VALUE(options.scaling() != RotaryScaling::None || options.factor() == 1.0, who,
+                    ": expected factor = 1 without scaling, got ", options.factor());
+  TORCH_CHECK_VALUE(options.scaling() != RotaryScaling::Ntk || options.head_dim() > 2, who,
+                    ": expected head_dim > 2 for Ntk scaling, got ", options.head_dim());
+}
+
+void RotaryPositionsImpl::pretty_print(std::ostream& stream) const {
+  const char* scaling = options.scaling() == RotaryScaling::None     ? "None"
+                        : options.scaling() == RotaryScaling::Linear ? "Linear"
+                                                                     : "Ntk";
+  stream << "attentive::RotaryPositions(head_dim=" << options.head_dim() << ", base=" << options.base()
+         << ", pairing=" << (options.pairing() == RotaryPairing::Halves ? "Halves" : "Interleaved")
+         << ", scaling=" << scaling << ", factor=" << options.factor() << ")";
+}
+
+at::Tensor RotaryPositionsImpl::angles(int64_t length, int64_t first) const {
+  const auto dim = static_cast<double>(options.head_dim());
+  const bool ntk = options.scaling() == RotaryScaling::Ntk;
+  const double base = ntk ? options.base() * std::pow(options.factor(), dim / (dim - 2)) : options.base();
+  const auto table = angle_table(length, options.head_dim(), base, static_cast<double>(first));
+  return options.scaling() == RotaryScaling::Linear ? table / options.factor() : table;
+}
+
+void RotaryPositionsImpl::tabulate(int64_t length, const at::Tensor& like) {
+  if (cos_.defined() && cos_.size(0) >= length && cos_.device() == like.device() &&
+      cos_.scalar_type() == like.scalar_type()) {
+    return;
+  }
+  // A growing cache asks for one more position at a time: room for twice as many is made at once.
+  const auto table = angles(2 * length);
+  cos_ = table.cos().to(like.options().requires_grad(false));
+  sin_ = table.sin().to(like.options().requires_grad(false));
+}
+
+at::Tensor RotaryPositionsImpl::forward(const at::Tensor& x, int64_t first) {
+  constexpr const char* who = "RotaryPositions";
+  check_floating(who, "x", x);
+  check_first(who, first);
+  TORCH_CHECK_VALUE((x.dim() == 3 || x.dim() == 4) && x.size(-1) == options.head_dim(), who,
+                    ": expected x of shape (B, H, T, ", options.head_dim(), ") or (H, T, ",
+                    options.head_dim(), "), got ", shape_string(x.sizes()));
+  const auto length = x.size(-2);
+  tabulate(first + length, x);
+  const auto cos = cos_.narrow(0, first, length), sin = sin_.narrow(0, first, length);
+  if (options.pairing() == RotaryPairing::Halves) {
+    const auto half = options.head_dim() / 2;
+    const auto a = x.narrow(-1, 0, half), b = x.narrow(-1, half, half);
+    return at::cat({a * cos - b * sin, b * cos + a * sin}, -1);
+  }
+  const auto pairs = x.unflatten(-1, {options.head_dim() / 2, 2});
+  const auto a = pairs.select(-1, 0), b = pairs.select(-1, 1);
+  return at::stack({a * cos - b * sin, b * cos + a * sin}, -1).flatten(-2);
+}
+
+}  // namespace attentive

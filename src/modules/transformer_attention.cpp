@@ -1,0 +1,117 @@
+#include <attentive/functional/heads.h>
+#include <attentive/modules/transformer_attention.h>
+
+#include "core/check.h"
+#include "functional/problem_builder.h"
+#include "modules/packed_projection.h"
+#include "modules/projection.h"
+
+namespace attentive {
+namespace {
+
+constexpr const char* kWho = "TransformerAttention";
+
+// A cache that forgets must not forget a key that a query may see; later keys do not exist yet.
+void check_cache(const AttentionOptions& options, const KVCache& cache) {
+  TORCH_CHECK_VALUE(options.causal == Causal::BottomRight, kWho,
+                    ": expected bottom-right causal attention with a cache, got ", to_string(options.causal));
+  const auto* ring = dynamic_cast<const RingKVCache*>(&cache);
+  TORCH_CHECK_VALUE(!ring || (options.window.left >= 0 && options.window.left < ring->window()), kWho,
+                    ": expected a window of at most ", ring ? ring->window() : 0,
+                    " tokens with this RingKVCache, got window.left = ", options.window.left);
+}
+
+}  // namespace
+
+TransformerAttentionImpl::TransformerAttentionImpl(TransformerAttentionOptions options_)
+    : options(std::move(options_)) {
+  reset();
+}
+
+void TransformerAttentionImpl::reset() {
+  check_positive(kWho, "emb_dim", options.emb_dim());
+  check_heads(kWho, "emb_dim", options.emb_dim(), options.num_heads());
+  TORCH_CHECK_VALUE(num_kv_heads() > 0 && options.num_heads() % num_kv_heads() == 0, kWho,
+                    ": expected num_kv_heads to divide num_heads = ", options.num_heads(), ", got ",
+                    options.num_kv_heads());
+  check_probability(kWho, "dropout", options.dropout());
+  check_module_options(kWho, options.attention(), options.context_length());
+
+  const auto linear = [&](int64_t heads) {
+    return torch::nn::Linear(
+        torch::nn::LinearOptions(options.emb_dim(), heads * head_dim()).bias(options.qkv_bias()));
+  };
+  W_query = register_module("W_query", linear(options.num_heads()));
+  W_key = register_module("W_key", linear(num_kv_heads()));
+  W_value = register_module("W_value", linear(num_kv_heads()));
+  const auto out = torch::nn::LinearOptions(options.emb_dim(), options.emb_dim()).bias(options.out_bias());
+  out_proj = register_module("out_proj", torch::nn::Linear(out));
+  if (options.rotary()) {
+    rotary = register_module("rotary",
+                             RotaryPositions(RotaryPositionsOptions(*options.rotary()).head_dim(head_dim())));
+  }
+  pack();
+}
+
+void TransformerAttentionImpl::pretty_print(std::ostream& stream) const {
+  stream << std::boolalpha << "attentive::TransformerAttention(emb_dim=" << options.emb_dim()
+         << ", num_heads=" << options.num_heads() << ", num_kv_heads=" << num_kv_heads()
+         << ", context_length=" << options.context_length() << ", dropout=" << options.dropout()
+         << ", qkv_bias=" << options.qkv_bias() << ", out_bias=" << options.out_bias() << ")";
+}
+
+void TransformerAttentionImpl::pack() {
+  lay_side_by_side({W_query, W_key, W_value});
+}
+
+std::shared_ptr<torch::nn::Module> TransformerAttentionImpl::clone(
+    const std::optional<at::Device>& device) const {
+  auto copy = Module<TransformerAttentionImpl>::clone(device);
+  std::static_pointer_cast<TransformerAttentionImpl>(copy)->pack();
+  return copy;
+}
+
+void TransformerAttentionImpl::to(at::Device device, at::ScalarType dtype, bool non_blocking) {
+  torch::nn::Module::to(device, dtype, non_blocking);
+  pack();
+}
+
+void TransformerAttentionImpl::to(at::ScalarType dtype, bool non_blocking) {
+  torch::nn::Module::to(dtype, non_blocking);
+  pack();
+}
+
+void TransformerAttentionImpl::to(at::Device device, bool non_blocking) {
+  torch::nn::Module::to(device, non_blocking);
+  pack();
+}
+
+at::Tensor TransformerAttentionImpl::forward(const at::Tensor& x, const Mask& mask) {
+  return run(x, nullptr, 0, mask);
+}
+
+at::Tensor TransformerAttentionImpl::forward_cached(const at::Tensor& x, KVCache& cache, int64_t layer,
+                                                    const Mask& mask) {
+  check_cache(options.attention(), cache);
+  TORCH_CHECK_VALUE(layer >= 0 && layer < cache.options().layers, kWho,
+                    ": expected a layer of the cache in [0, ", cache.options().layers, "), got ", layer);
+  return run(x, &cache, layer, mask);
+}
+
+at::Tensor TransformerAttentionImpl::run(const at::Tensor& x, KVCache* cache, int64_t layer,
+                                         const Mask& mask) {
+  check_sequence(kWho, "x", x, options.emb_dim(), W_query->weight);
+  const auto first = cache ? cache->position(layer) : 0;
+  check_context(kWho, first + x.size(-2), options.context_length());
+  auto [q, k, v] = project_heads({W_query, W_key, W_value}, batched(x), head_dim());
+  if (rotary) {
+    q = rotary->forward(q, first);
+    k = rotary->forward(k, first);
+  }
+  if (cache) std::tie(k, v) = cache->append(layer, k, v);
+  const auto result =
+      attend(options.attention(), is_training() ? options.dropout() : 0.0, q, k, v, mask, Weights::None);
+  return unbatched_like(x, project(out_proj, merge_heads(result.output)), result.weights).first;
+}
+
+}  // namespace attentive

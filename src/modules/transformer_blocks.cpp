@@ -1,0 +1,111 @@
+#include <ATen/ops/dropout.h>
+
+#include <attentive/modules/transformer_blocks.h>
+
+#include "core/check.h"
+
+namespace attentive {
+namespace {
+
+// x and what a sublayer adds to it, with the norm before the sublayer or after the sum.
+template <class Sublayer>
+at::Tensor residual(const TransformerBlockOptions& options, bool training, const at::Tensor& x,
+                    LayerNorm& norm, Sublayer sublayer) {
+  const auto add = [&](const at::Tensor& y) {
+    return x + (options.dropout() > 0 ? at::dropout(y, options.dropout(), training) : y);
+  };
+  return options.norm_first() ? add(sublayer(norm->forward(x))) : norm->forward(add(sublayer(x)));
+}
+
+FeedForward feed_forward(const TransformerBlockOptions& options) {
+  const auto dim = options.attention().emb_dim();
+  auto its = FeedForwardOptions(dim).bias(options.bias());
+  if (options.hidden_dim() != 0) its.hidden_dim(options.hidden_dim());
+  return FeedForward(its);
+}
+
+LayerNorm layer_norm(const TransformerBlockOptions& options) {
+  return LayerNorm(LayerNormOptions(options.attention().emb_dim()).bias(options.bias()));
+}
+
+void print(std::ostream& stream, const char* name, const TransformerBlockOptions& options) {
+  stream << std::boolalpha << "attentive::" << name << "(emb_dim=" << options.attention().emb_dim()
+         << ", num_heads=" << options.attention().num_heads() << ", dropout=" << options.dropout()
+         << ", norm_first=" << options.norm_first() << ")";
+}
+
+}  // namespace
+
+TransformerBlockImpl::TransformerBlockImpl(TransformerBlockOptions options_) : options(std::move(options_)) {
+  reset();
+}
+
+void TransformerBlockImpl::reset() {
+  check_probability("TransformerBlock", "dropout", options.dropout());
+  att = register_module("att", TransformerAttention(options.attention()));
+  ff = register_module("ff", feed_forward(options));
+  norm1 = register_module("norm1", layer_norm(options));
+  norm2 = register_module("norm2", layer_norm(options));
+}
+
+void TransformerBlockImpl::pretty_print(std::ostream& stream) const {
+  print(stream, "TransformerBlock", options);
+}
+
+at::Tensor TransformerBlockImpl::forward(const at::Tensor& x, const Mask& mask) {
+  const auto attended =
+      residual(options, is_training(), x, norm1, [&](const at::Tensor& y) { return att->forward(y, mask); });
+  return residual(options, is_training(), attended, norm2,
+                  [&](const at::Tensor& y) { return ff->forward(y); });
+}
+
+at::Tensor TransformerBlockImpl::forward_cached(const at::Tensor& x, KVCache& cache, int64_t layer,
+                                                const Mask& mask) {
+  const auto attended = residual(options, is_training(), x, norm1, [&](const at::Tensor& y) {
+    return att->forward_cached(y, cache, layer, mask);
+  });
+  return residual(options, is_training(), attended, norm2,
+                  [&](const at::Tensor& y) { return ff->forward(y); });
+}
+
+TransformerBlock encoder_block(TransformerBlockOptions options) {
+  auto attention = options.attention();
+  auto how = attention.attention();
+  how.causal = Causal::None;
+  options.attention(attention.attention(how));
+  return TransformerBlock(std::move(options));
+}
+
+DecoderBlockImpl::DecoderBlockImpl(TransformerBlockOptions options_) : options(std::move(options_)) {
+  reset();
+}
+
+void DecoderBlockImpl::reset() {
+  check_probability("DecoderBlock", "dropout", options.dropout());
+  const auto& its = options.attention();
+  att = register_module("att", TransformerAttention(its));
+  const auto memory_dim = options.memory_dim() == 0 ? its.emb_dim() : options.memory_dim();
+  cross = register_module(
+      "cross", CrossAttention(CrossAttentionOptions(its.emb_dim(), memory_dim, its.emb_dim(), its.dropout(),
+                                                    its.num_heads(), its.qkv_bias())));
+  ff = register_module("ff", feed_forward(options));
+  norm1 = register_module("norm1", layer_norm(options));
+  norm2 = register_module("norm2", layer_norm(options));
+  norm3 = register_module("norm3", layer_norm(options));
+}
+
+void DecoderBlockImpl::pretty_print(std::ostream& stream) const {
+  print(stream, "DecoderBlock", options);
+}
+
+at::Tensor DecoderBlockImpl::forward(const at::Tensor& x, const at::Tensor& memory, const Mask& mask,
+                                     const Mask& memory_mask) {
+  const auto attended =
+      residual(options, is_training(), x, norm1, [&](const at::Tensor& y) { return att->forward(y, mask); });
+  const auto informed = residual(options, is_training(), attended, norm2,
+                                 [&](const at::Tensor& y) { return cross->forward(y, memory, memory_mask); });
+  return residual(options, is_training(), informed, norm3,
+                  [&](const at::Tensor& y) { return ff->forward(y); });
+}
+
+}  // namespace attentive

@@ -1,0 +1,186 @@
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
+#include <catch2/catch_test_macros.hpp>
+
+#include <attentive/cache/kv_cache.h>
+
+#include "support/compare.h"
+#include "support/message.h"
+
+using namespace attentive;
+using attentive::test::bit_equal;
+using attentive::test::value_error;
+
+namespace {
+
+KVCacheOptions small(int64_t layers = 2) {
+  return {.layers = layers, .batch = 2, .num_kv_heads = 3, .head_dim = 4};
+}
+
+// Keys of tokens first .. first + count - 1: each number says its token, sequence and layer.
+at::Tensor tokens(int64_t first, int64_t count, int64_t layer = 0, int64_t batch = 2) {
+  const auto token = at::arange(first, first + count).view({1, 1, count, 1});
+  const auto sequence = at::arange(batch).view({batch, 1, 1, 1});
+  return (token * 100 + sequence * 10 + layer).expand({batch, 3, count, 4}).to(at::kFloat);
+}
+
+at::Tensor put(KVCache& cache, int64_t first, int64_t count) {
+  at::Tensor keys;
+  for (int64_t layer = 0; layer < cache.options().layers; ++layer) {
+    const auto k = tokens(first, count, layer, cache.options().batch);
+    const auto [all_k, all_v] = cache.append(layer, k, -k);
+    CHECK(bit_equal(all_v, -all_k));
+    if (layer == 0) keys = all_k.clone();
+  }
+  return keys;
+}
+
+}  // namespace
+
+TEST_CASE("DenseKVCache keeps every token in order", "[kv_cache]") {
+  DenseKVCache cache(small(), 10);
+  CHECK(cache.bytes() == 2u * 2 * 2 * 3 * 10 * 4 * 4);
+  int64_t at = 0;
+  for (const int64_t count : {4, 1, 0, 3, 2}) {
+    CHECK(cache.room() == 10 - at);
+    CHECK(bit_equal(put(cache, at, count), tokens(0, at + count)));
+    at += count;
+    CHECK(cache.position() == at);
+    CHECK(cache.stored() == at);
+  }
+  CHECK(value_error([&] { return put(cache, 10, 1); }) ==
+        "DenseKVCache: expected at most capacity = 10 tokens, got 10 + 1");
+  cache.reset();
+  CHECK(cache.position() == 0);
+  CHECK(bit_equal(put(cache, 5, 2), tokens(5, 2)));
+  const auto double_bytes = DenseKVCache({.layers = 1, .head_dim = 8, .dtype = at::kDouble}, 16).bytes();
+  CHECK(double_bytes == 2u * 16 * 8 * 8);
+}
+
+TEST_CASE("RingKVCache keeps the window in order, whatever the chunks", "[kv_cache]") {
+  for (const int64_t window : {1, 2, 5, 8}) {
+    for (const int64_t chunk : {1, 3, 8}) {
+      RingKVCache cache(small(), window, chunk);
+      CHECK(cache.slots() == window - 1 + chunk);
+      CHECK(cache.room() == chunk);
+      int64_t at = 0;
+      for (int i = 0; i < 60; ++i) {
+        const int64_t count = std::min<int64_t>(chunk, 1 + (i * 7) % 4);
+        const auto oldest = std::max<int64_t>(0, at - (window - 1));
+        INFO("window " << window << ", chunk " << chunk << ", token " << at);
+        REQUIRE(bit_equal(put(cache, at, count), tokens(oldest, at + count - oldest)));
+        at += count;
+        REQUIRE(cache.position() == at);
+      }
+    }
+  }
+  RingKVCache cache(small(), 4);
+  CHECK(cache.room() == 4);
+  CHECK(value_error([&] { return put(cache, 0, 5); }) ==
+        "RingKVCache: expected at most chunk = 4 tokens at once, got 5");
+}
+
+TEST_CASE("KVCache reorders, widens and narrows its batch", "[kv_cache]") {
+  for (const bool ring : {false, true}) {
+    std::unique_ptr<KVCache> cache;
+    if (ring) {
+      cache = std::make_unique<RingKVCache>(small(), 3, 4);
+    } else {
+      cache = std::make_unique<DenseKVCache>(small(), 20);
+    }
+    put(*cache, 0, 4);
+    put(*cache, 4, 2);
+    const auto stored = cache->stored();
+    for (const auto& rows : {at::tensor({1, 0}), at::tensor({1, 1, 0, 1}), at::tensor({2}).to(at::kInt)}) {
+      const auto before = cache->options().batch;
+      std::vector<at::Tensor> old;
+      for (int64_t layer = 0; layer < 2; ++layer) {
+        old.push_back(cache->append(layer, tokens(0, 0, 0, before), tokens(0, 0, 0, before)).first.clone());
+      }
+      cache->reorder(rows);
+      const auto now = rows.size(0);
+      CHECK(cache->options().batch == now);
+      CHECK(cache->bytes() == static_cast<size_t>(2 * 2 * now * 3 * cache->slots() * 4 * 4));
+      for (int64_t layer = 0; layer < 2; ++layer) {
+        const auto k = cache->append(layer, tokens(0, 0, 0, now), tokens(0, 0, 0, now)).first;
+        CHECK(bit_equal(k, old[static_cast<size_t>(layer)].index_select(0, rows)));
+      }
+    }
+    CHECK(cache->stored() <= stored);
+    CHECK(cache->position() == 6);
+    CHECK(value_error([&] { return cache->reorder(at::tensor({1})), 0; }) ==
+          "KVCache: expected rows in [0, 1), got 1");
+    CHECK(value_error([&] { return cache->reorder(at::tensor({-1})), 0; }) ==
+          "KVCache: expected rows in [0, 1), got -1");
+    CHECK(value_error([&] { return cache->reorder(at::randn({2})), 0; }) ==
+          "KVCache: expected rows as integers of shape (B,), got Float tensor of shape (2,)");
+    cache->reset(3);
+    CHECK(cache->position() == 0);
+    CHECK(bit_equal(put(*cache, 0, 2), tokens(0, 2, 0, 3)));
+  }
+}
+
+TEST_CASE("KVCache takes tokens back", "[kv_cache]") {
+  DenseKVCache cache(small(), 10);
+  put(cache, 0, 6);
+  cache.truncate(4);
+  CHECK(cache.position() == 4);
+  CHECK(bit_equal(put(cache, 4, 3), tokens(0, 7)));
+  CHECK(value_error([&] { return cache.truncate(8), 0; }) == "KVCache: expected a length in [0, 7], got 8");
+  RingKVCache ring(small(), 3, 2);
+  put(ring, 0, 2);
+  ring.truncate(1);
+  CHECK(bit_equal(put(ring, 1, 2), tokens(0, 3)));
+  put(ring, 3, 2);
+  CHECK(value_error([&] { return ring.truncate(4), 0; }) ==
+        "KVCache: expected a cache that has forgotten nothing, got one that holds 4 of 5 tokens");
+}
+
+TEST_CASE("KVCache refuses misuse by name", "[kv_cache]") {
+  DenseKVCache cache(small(), 10);
+  const auto append = [&](int64_t layer, const at::Tensor& k, const at::Tensor& v) {
+    return value_error([&] { return cache.append(layer, k, v).first; });
+  };
+  const auto good = tokens(0, 2);
+  CHECK(append(2, good, good) == "KVCache: expected a layer in [0, 2), got 2");
+  CHECK(append(-1, good, good) == "KVCache: expected a layer in [0, 2), got -1");
+  CHECK(append(0, good.narrow(0, 0, 1), good) ==
+        "KVCache: expected k and v of shape (2, 3, T, 4), got (1, 3, 2, 4) and (2, 3, 2, 4); reset(batch) "
+        "starts "
+        "with another batch");
+  CHECK(append(0, good, good.narrow(2, 0, 1)).starts_with("KVCache: expected k and v of shape (2, 3, T, 4)"));
+  CHECK(append(0, {}, good) == "KVCache: expected k to be a tensor, got an undefined one");
+  CHECK_THROWS_AS(cache.append(0, good.to(at::kDouble), good.to(at::kDouble)), c10::TypeError);
+  CHECK(append(0, good.to(at::kMeta), good.to(at::kMeta)) ==
+        "KVCache: expected k and v on cpu, got meta and meta");
+  CHECK(append(0, good.clone().requires_grad_(true), good)
+            .starts_with("KVCache: expected at::NoGradGuard around a cached forward pass"));
+  // A pass that skips a layer, visits one twice, or brings another number of tokens.
+  CHECK(append(1, good, good) ==
+        "KVCache: expected layer 1 to append the 0 tokens that layer 0 appended, got 2");
+  CHECK(append(0, good, good).empty());
+  CHECK(append(0, good, good).starts_with("KVCache: expected the other layers before layer 0 again"));
+  CHECK(append(1, tokens(0, 1), tokens(0, 1)) ==
+        "KVCache: expected layer 1 to append the 2 tokens that layer 0 appended, got 1");
+  CHECK(value_error([&] {
+          return cache.reorder(at::tensor({0, 1})), 0;
+        }) == "KVCache: expected reorder between two forward passes, got it inside one");
+  CHECK(value_error([&] { return cache.truncate(0), 0; }) ==
+        "KVCache: expected truncate between two forward passes, got it inside one");
+  // A reset in the middle of a pass does not let the next layer go on with it.
+  cache.reset();
+  CHECK(append(1, good, good) ==
+        "KVCache: expected layer 1 to append the 0 tokens that layer 0 appended, got 2");
+  CHECK(append(0, good, good).empty());
+  CHECK(append(1, good, good).empty());
+
+  CHECK(value_error([] { return DenseKVCache({}, 0).slots(); }) == "KVCache: expected capacity > 0, got 0");
+  CHECK(value_error([] { return DenseKVCache({.layers = 0}, 1).slots(); }) ==
+        "KVCache: expected layers > 0, got 0");
+  CHECK(value_error([] { return RingKVCache({}, 0).slots(); }) == "KVCache: expected window > 0, got 0");
+  CHECK(value_error([] { return RingKVCache({}, 2, -2).slots(); }) == "KVCache: expected chunk > 0, got -2");
+  CHECK_THROWS_AS(DenseKVCache({.dtype = at::kLong}, 1), c10::TypeError);
+}

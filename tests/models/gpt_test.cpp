@@ -1,0 +1,161 @@
+#include <ATen/ops/arange.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <catch2/catch_test_macros.hpp>
+
+#include <attentive/io/safetensors.h>
+#include <attentive/io/state_dict.h>
+#include <attentive/models/gpt.h>
+
+#include "support/compare.h"
+#include "support/gradcheck.h"
+#include "support/message.h"
+
+using namespace attentive;
+using attentive::test::bit_equal;
+using attentive::test::value_error;
+
+namespace {
+
+GPTOptions book() {
+  return GPTOptions(11, 8, 12, 3, 2).qkv_bias(true);
+}
+
+GPTOptions nano() {
+  return GPTOptions(11, 8, 12, 3, 2).bias(false).tied(true).init(GPTInit::Gpt2);
+}
+
+GPTOptions rotary() {
+  return GPTOptions(11, 0, 12, 3, 2).positions(GPTPositions::Rotary).num_kv_heads(1).window(4);
+}
+
+at::Tensor example_ids() {
+  return at::arange(14).view({2, 7}).mul(5).remainder(11);
+}
+
+GPT seeded(const GPTOptions& options) {
+  at::manual_seed(123);
+  return GPT(options);
+}
+
+}  // namespace
+
+TEST_CASE("GPT equals plain PyTorch: names, draws, logits, loss, gradients", "[gpt]") {
+  const auto file = load_safetensors(ATTENTIVE_SOURCE_DIR "/tests/models/data/gpt.safetensors");
+  for (const std::string name : {"book", "nano"}) {
+    INFO(name);
+    const auto options = name == "book" ? book() : nano();
+    const auto golden = [&](const std::string& key) { return file.tensors.at(name + '.' + key); };
+    auto model = seeded(options);
+    const auto ids = example_ids();
+    CHECK_WITHIN(model->forward(ids), golden("logits"), {1e-5, 2e-6});
+    const auto loss = model->loss(ids, ids.mul(3).add(1).remainder(11));
+    CHECK_WITHIN(loss, golden("loss"), {1e-6, 1e-6});
+    loss.backward();
+    size_t weights = 0;
+    for (const auto& item : model->named_parameters()) {
+      INFO(item.key());
+      CHECK_WITHIN(item.value(), golden("weight." + item.key()), {1e-7, 1e-7});
+      CHECK_WITHIN(item->grad(), golden("grad." + item.key()), {1e-5, 5e-6});
+      ++weights;
+    }
+    size_t expected = 0;
+    for (const auto& item : file.tensors) expected += item.first.starts_with(name + ".weight.");
+    CHECK(weights == expected);
+  }
+}
+
+TEST_CASE("GPT's clone is whole and independent, tied weights included", "[gpt]") {
+  for (const auto& options : {book(), nano(), rotary()}) {
+    auto model = seeded(options);
+    at::manual_seed(5);
+    const auto expected = at::randn({3});
+    at::manual_seed(5);
+    GPT copy(std::dynamic_pointer_cast<GPTImpl>(model->clone()));
+    CHECK(bit_equal(at::randn({3}), expected));
+    const auto ids = example_ids();
+    CHECK(bit_equal(copy->forward(ids), model->forward(ids)));
+    // Training the copy moves the copy alone; with tied weights the head moves with the embedding.
+    copy->loss(ids, ids).backward();
+    {
+      const at::NoGradGuard no_grad;
+      for (auto& p : copy->parameters()) p.sub_(p.grad());
+    }
+    CHECK(bit_equal(model->forward(ids), seeded(options)->forward(ids)));
+    CHECK_FALSE(bit_equal(copy->forward(ids), model->forward(ids)));
+    CHECK(copy->named_parameters().size() == model->named_parameters().size());
+    CHECK(copy->named_parameters().contains("out_head.weight") == !options.tied());
+  }
+}
+
+TEST_CASE("GPT keeps its meaning in other dtypes and through a state dict", "[gpt]") {
+  for (const auto& options : {book(), nano(), rotary()}) {
+    auto model = seeded(options);
+    const auto ids = example_ids();
+    auto other = GPT(options);
+    load_state_dict(*other, state_dict(*model));
+    CHECK(bit_equal(other->forward(ids), model->forward(ids)));
+    other->to(at::kDouble);
+    CHECK_WITHIN(model->forward(ids), other->forward(ids), {1e-5, 2e-6});
+    other->to(at::kBFloat16);
+    CHECK_WITHIN(other->forward(ids), model->forward(ids), {5e-2, 1e-2});
+  }
+}
+
+TEST_CASE("GPT's gradients equal differences", "[gpt]") {
+  for (auto options : {book(), nano(), rotary()}) {
+    auto model = seeded(options);
+    model->to(at::kDouble);
+    const auto ids = example_ids();
+    CHECK(test::gradcheck_leaves([&] { return model->forward(ids); }, model->parameters()) == "");
+  }
+}
+
+TEST_CASE("GPT is causal, and its window ends where it should", "[gpt]") {
+  auto model = seeded(rotary());  // window 4, two layers: token t depends on t - 6 .. t
+  const auto ids = at::randint(11, {1, 20}, at::kLong);
+  const auto before = model->forward(ids);
+  auto changed = ids.clone();
+  changed[0][10] = (ids[0][10] + 1).remainder(11);
+  const auto same = (model->forward(changed) == before).all(2)[0];
+  for (int64_t t = 0; t < 20; ++t) {
+    INFO("token " << t);
+    CHECK(same[t].item<bool>() == (t < 10 || t > 16));
+  }
+}
+
+TEST_CASE("GPT drops in training alone", "[gpt]") {
+  auto model = seeded(book().dropout(0.3));
+  const auto ids = example_ids();
+  at::manual_seed(1);
+  const auto a = model->forward(ids);
+  at::manual_seed(1);
+  CHECK(bit_equal(model->forward(ids), a));
+  CHECK_FALSE(bit_equal(model->forward(ids), a));
+  model->eval();
+  CHECK(bit_equal(model->forward(ids), model->forward(ids)));
+}
+
+TEST_CASE("GPT refuses ids and options without meaning, by name", "[gpt]") {
+  auto model = seeded(book());
+  const auto refused = [&](const at::Tensor& ids) {
+    return value_error([&] { return model->forward(ids); });
+  };
+  CHECK(refused(at::arange(11, 12).view({1, 1})) == "GPT: expected ids in [0, 11), got 11");
+  CHECK(refused(at::arange(-2, 3).view({1, 5})) == "GPT: expected ids in [0, 11), got -2");
+  CHECK(refused(at::randint(11, {1, 9}, at::kLong)) ==
+        "GPT: expected at most context_length = 8 tokens, got 9");
+  CHECK(refused(at::arange(3)) ==
+        "GPT: expected ids as int64 or int32 of shape (B, T), got Long tensor of shape (3,)");
+  CHECK(refused(at::randn({1, 3})) ==
+        "GPT: expected ids as int64 or int32 of shape (B, T), got Float tensor of shape (1, 3)");
+  CHECK(refused({}) == "GPT: expected ids to be a tensor, got an undefined one");
+  CHECK(model->forward(at::randint(11, {0, 3}, at::kLong)).sizes() == at::IntArrayRef({0, 3, 11}));
+  CHECK(value_error([] { return GPT(GPTOptions(11, 0, 12, 3, 2)); }) ==
+        "GPT: expected context_length > 0, or 0 with rotary positions, got 0");
+  CHECK(value_error([] { return GPT(GPTOptions(11, 8, 12, 5, 2)); }) ==
+        "GPT: expected num_heads to divide emb_dim = 12, got 5");
+  CHECK(value_error([] { return GPT(GPTOptions(0, 8, 12, 3, 2)); }) == "GPT: expected vocab_size > 0, got 0");
+  CHECK(value_error([] { return GPT(book().num_kv_heads(2)); }) ==
+        "TransformerAttention: expected num_kv_heads to divide num_heads = 3, got 2");
+}

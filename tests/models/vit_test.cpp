@@ -1,0 +1,98 @@
+#include <ATen/ops/arange.h>
+#include <ATen/ops/conv2d.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/randn.h>
+#include <catch2/catch_test_macros.hpp>
+
+#include <attentive/models/vit.h>
+
+#include "support/compare.h"
+#include "support/message.h"
+#include "support/module_suite.h"
+
+using namespace attentive;
+using attentive::test::value_error;
+
+namespace {
+
+ViTOptions small() {
+  return ViTOptions(6, 2, 2, 5).emb_dim(8).num_heads(2).num_layers(1).dropout(0.2);
+}
+
+}  // namespace
+
+TEST_CASE("image_patches cuts row by row, a patch channel by channel", "[vit]") {
+  const auto images = at::arange(2 * 4 * 4).view({1, 2, 4, 4}).to(at::kFloat);
+  const auto patches = image_patches(images, 2);
+  CHECK(patches.sizes() == at::IntArrayRef({1, 4, 8}));
+  CHECK(test::bit_equal(patches[0][1], test::table({{2, 3, 6, 7, 18, 19, 22, 23}})[0]));
+  CHECK(test::bit_equal(patches[0][2], test::table({{8, 9, 12, 13, 24, 25, 28, 29}})[0]));
+  // The patch embedding is the usual convolution with stride = kernel.
+  const auto weight = at::randn({3, 2, 2, 2});
+  const auto convolved = at::conv2d(images, weight, {}, 2).flatten(2).transpose(1, 2);
+  CHECK_WITHIN(at::linear(patches, weight.flatten(1)), convolved, {1e-5, 1e-5});
+  CHECK(value_error([&] { return image_patches(images, 3); }) ==
+        "image_patches: expected patch to divide 4 and 4, got 3");
+}
+
+TEST_CASE("ViT is a torch::nn citizen", "[vit]") {
+  test::ModuleSuite<ViT> suite;
+  suite.make = [] { return ViT(small()); };
+  suite.input_shape = {2, 2, 6, 6};
+  suite.keys = {"cls_token",
+                "pos_embed",
+                "patch_embed.weight",
+                "patch_embed.bias",
+                "blocks.0.norm1.scale",
+                "blocks.0.norm1.shift",
+                "blocks.0.attn.qkv.weight",
+                "blocks.0.attn.qkv.bias",
+                "blocks.0.attn.proj.weight",
+                "blocks.0.attn.proj.bias",
+                "blocks.0.norm2.scale",
+                "blocks.0.norm2.shift",
+                "blocks.0.mlp.layers.0.weight",
+                "blocks.0.mlp.layers.0.bias",
+                "blocks.0.mlp.layers.2.weight",
+                "blocks.0.mlp.layers.2.bias",
+                "norm.scale",
+                "norm.shift",
+                "head.weight",
+                "head.bias"};
+  suite.names();
+  suite.clone_keeps_random_state();
+  suite.save_and_load();
+  suite.dtypes();
+  suite.eval_and_train();
+  suite.gradient_matches_differences();
+  suite.in_sequential();
+  suite.prints();
+}
+
+TEST_CASE("ViT sees every patch and where it stands", "[vit]") {
+  at::manual_seed(1);
+  ViT model(ViTOptions(6, 2, 1, 5).emb_dim(8).num_heads(2).num_layers(2));
+  model->eval();
+  const auto images = at::randn({1, 1, 6, 6});
+  const auto y = model->forward(images);
+  for (int64_t patch = 0; patch < 9; ++patch) {
+    auto changed = images.clone();
+    changed[0][0][patch / 3 * 2][patch % 3 * 2] += 1;
+    CHECK_FALSE(test::bit_equal(model->forward(changed), y));
+  }
+  CHECK_FALSE(test::bit_equal(model->forward(images.flip(3)), y));
+}
+
+TEST_CASE("ViT refuses images and options without meaning, by name", "[vit]") {
+  ViT model(small());
+  CHECK(value_error([&] {
+          return model->forward(at::randn({1, 1, 6, 6}));
+        }) == "ViT: expected images of shape (B, 2, 6, 6), got (1, 1, 6, 6)");
+  CHECK(value_error([&] {
+          return model->forward(at::randn({2, 6, 6}));
+        }) == "ViT: expected images of shape (B, 2, 6, 6), got (2, 6, 6)");
+  CHECK(value_error([] { return ViT(ViTOptions(7, 2, 1, 5)); }) ==
+        "ViT: expected patch_size to divide image_size = 7, got 2");
+  CHECK(value_error([] { return ViT(small().num_heads(3)); }) ==
+        "ViT: expected num_heads to divide emb_dim = 8, got 3");
+}

@@ -1,0 +1,137 @@
+#include <cmath>
+
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_floating_point.hpp>
+
+#include <attentive/modules/positions.h>
+
+#include "support/compare.h"
+#include "support/message.h"
+#include "support/module_suite.h"
+
+using namespace attentive;
+using attentive::test::bit_equal;
+using attentive::test::table;
+using attentive::test::value_error;
+
+TEST_CASE("sinusoidal_positions is its formula", "[positions]") {
+  // base 10000, d = 4, position 1
+  CHECK_WITHIN(sinusoidal_positions(2, 4)[1], table({{0.84147f, 0.54030f, 0.01000f, 0.99995f}})[0],
+               {0, 5e-6});
+  const auto got = sinusoidal_positions(7, 6, 500.0, 11);
+  for (int64_t p = 0; p < 7; ++p) {
+    for (int64_t i = 0; i < 3; ++i) {
+      const double angle = static_cast<double>(p + 11) / std::pow(500.0, 2.0 * static_cast<double>(i) / 6);
+      CHECK(std::abs(got[p][2 * i].item<double>() - std::sin(angle)) < 1e-7);
+      CHECK(std::abs(got[p][2 * i + 1].item<double>() - std::cos(angle)) < 1e-7);
+    }
+  }
+  CHECK(value_error([] { return sinusoidal_positions(2, 5); }) ==
+        "sinusoidal_positions: expected an even dim > 0, got 5");
+}
+
+TEST_CASE("SinusoidalPositions adds the table", "[positions]") {
+  SinusoidalPositions positions(6);
+  const auto x = at::randn({2, 5, 6});
+  CHECK_CLOSE(positions->forward(x), x + sinusoidal_positions(5, 6));
+  CHECK(bit_equal(positions->forward(x.narrow(1, 2, 3), 2), positions->forward(x).narrow(1, 2, 3)));
+  CHECK(positions->forward(x.to(at::kBFloat16)).scalar_type() == at::kBFloat16);
+  CHECK(value_error([&] {
+          return positions->forward(at::randn({2, 5, 4}));
+        }) == "SinusoidalPositions: expected x of shape (B, T, 6) or (T, 6), got (2, 5, 4)");
+  CHECK(value_error([&] { return positions->forward(x, -1); }) ==
+        "SinusoidalPositions: expected a first position >= 0, got -1");
+}
+
+TEST_CASE("LearnedPositions is a torch::nn citizen", "[positions]") {
+  test::ModuleSuite<LearnedPositions> suite;
+  suite.make = [] { return LearnedPositions(5, 6); };
+  suite.input_shape = {2, 4, 6};
+  suite.keys = {"weight"};
+  suite.own_parameters = [](LearnedPositions& m) { return std::vector<at::Tensor*>{&m->weight}; };
+  suite.has_dropout = false;
+  suite.run();
+  LearnedPositions positions(5, 6);
+  const auto x = at::randn({2, 2, 6});
+  CHECK(bit_equal(positions->forward(x, 3), x + positions->weight.narrow(0, 3, 2)));
+  CHECK(value_error([&] { return positions->forward(x, 4); }) ==
+        "LearnedPositions: expected positions below context_length = 5, got 4 .. 5");
+}
+
+TEST_CASE("RotaryPositions turns each pair by its angle", "[positions]") {
+  using Options = RotaryPositionsOptions;
+  const auto x = at::randn({2, 3, 4, 6}, at::kDouble);
+  const double factor = 4;
+  for (const auto pairing : {RotaryPairing::Interleaved, RotaryPairing::Halves}) {
+    for (const auto scaling : {RotaryScaling::None, RotaryScaling::Linear, RotaryScaling::Ntk}) {
+      auto options = Options(6).base(50.0).pairing(pairing).scaling(scaling);
+      if (scaling != RotaryScaling::None) options.factor(factor);
+      RotaryPositions rotary(options);
+      const auto y = rotary->forward(x, 9);
+      for (int64_t t = 0; t < 4; ++t) {
+        for (int64_t i = 0; i < 3; ++i) {
+          const double base = scaling == RotaryScaling::Ntk ? 50.0 * std::pow(factor, 6.0 / 4.0) : 50.0;
+          const double position =
+              static_cast<double>(t + 9) / (scaling == RotaryScaling::Linear ? factor : 1.0);
+          const double angle = position * std::pow(base, -2.0 * static_cast<double>(i) / 6);
+          const bool halves = pairing == RotaryPairing::Halves;
+          const int64_t first = halves ? i : 2 * i, second = halves ? i + 3 : 2 * i + 1;
+          const double a = x[1][2][t][first].item<double>(), b = x[1][2][t][second].item<double>();
+          CHECK(std::abs(y[1][2][t][first].item<double>() - (a * std::cos(angle) - b * std::sin(angle))) <
+                1e-12);
+          CHECK(std::abs(y[1][2][t][second].item<double>() - (b * std::cos(angle) + a * std::sin(angle))) <
+                1e-12);
+        }
+      }
+    }
+  }
+  // Ntk: the slowest pair slows down by exactly the factor, the fastest stays.
+  RotaryPositions plain(Options(6)), ntk(Options(6).scaling(RotaryScaling::Ntk).factor(factor));
+  const auto ratio = plain->angles(2)[1] / ntk->angles(2)[1];
+  CHECK(std::abs(ratio[0].item<double>() - 1.0) < 1e-12);
+  CHECK(std::abs(ratio[2].item<double>() - factor) < 1e-12);
+}
+
+TEST_CASE("Rotated queries and keys know their distance alone", "[positions]") {
+  for (const auto pairing : {RotaryPairing::Interleaved, RotaryPairing::Halves}) {
+    RotaryPositions rotary(RotaryPositionsOptions(8).pairing(pairing));
+    const auto q = at::randn({1, 1, 8}, at::kDouble), k = at::randn({1, 1, 8}, at::kDouble);
+    const auto product = [&](int64_t at, int64_t of) {
+      return (rotary->forward(q, at) * rotary->forward(k, of)).sum().item<double>();
+    };
+    CHECK(std::abs(product(3, 1) - product(1003, 1001)) < 1e-10);
+    CHECK(std::abs(product(3, 1) - product(4, 1)) > 1e-6);
+    CHECK(std::abs(product(5, 5) - (q * k).sum().item<double>()) < 1e-12);
+  }
+}
+
+TEST_CASE("RotaryPositions is a torch::nn citizen and refuses what has no meaning", "[positions]") {
+  test::ModuleSuite<RotaryPositions> suite;
+  suite.make = [] { return RotaryPositions(6); };
+  suite.input_shape = {2, 3, 5, 6};
+  suite.keys = {};
+  suite.has_dropout = false;
+  suite.clone_keeps_random_state();
+  suite.dtypes();
+  suite.gradient_matches_differences();
+  suite.in_sequential();
+  suite.prints();
+  RotaryPositions rotary(6);
+  CHECK(bit_equal(rotary->forward(at::zeros({3, 2, 6})), at::zeros({3, 2, 6})));
+  CHECK(value_error([&] {
+          return rotary->forward(at::zeros({2, 6}));
+        }) == "RotaryPositions: expected x of shape (B, H, T, 6) or (H, T, 6), got (2, 6)");
+  using Options = RotaryPositionsOptions;
+  CHECK(value_error([] { return RotaryPositions(7); }) ==
+        "RotaryPositions: expected an even head_dim > 0, got 7");
+  CHECK(value_error([] { return RotaryPositions(Options(6).factor(2)); }) ==
+        "RotaryPositions: expected factor = 1 without scaling, got 2");
+  CHECK(value_error([] { return RotaryPositions(Options(6).scaling(RotaryScaling::Linear).factor(0.5)); }) ==
+        "RotaryPositions: expected factor >= 1, got 0.5");
+  CHECK(value_error([] { return RotaryPositions(Options(2).scaling(RotaryScaling::Ntk).factor(2)); }) ==
+        "RotaryPositions: expected head_dim > 2 for Ntk scaling, got 2");
+  CHECK(value_error([] { return RotaryPositions(Options(6).base(-1)); }) ==
+        "RotaryPositions: expected base > 0, got -1");
+}

@@ -1,0 +1,168 @@
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
+#include <catch2/catch_test_macros.hpp>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <attentive/io/state_dict.h>
+#include <attentive/modules/multi_head_attention.h>
+#include <attentive/modules/transformer_attention.h>
+
+#include "support/compare.h"
+#include "support/gradcheck.h"
+#include "support/message.h"
+#include "support/module_suite.h"
+
+using namespace attentive;
+using attentive::test::bit_equal;
+using attentive::test::value_error;
+using Options = TransformerAttentionOptions;
+
+namespace {
+
+bool packed(const TransformerAttention& m) {
+  const auto* q = static_cast<const char*>(m->W_query->weight.const_data_ptr());
+  return q + m->W_query->weight.nbytes() == m->W_key->weight.const_data_ptr() &&
+         q + m->W_query->weight.nbytes() + m->W_key->weight.nbytes() == m->W_value->weight.const_data_ptr();
+}
+
+// Gives the weights memory of their own, so that three products are used.
+void unpack(TransformerAttention& m) {
+  const at::NoGradGuard no_grad;
+  for (auto* layer : {&m->W_query, &m->W_key, &m->W_value}) {
+    (*layer)->weight.set_data((*layer)->weight.clone());
+    if ((*layer)->bias.defined()) (*layer)->bias.set_data((*layer)->bias.clone());
+  }
+}
+
+}  // namespace
+
+TEST_CASE("TransformerAttention draws and computes as MultiHeadAttention", "[transformer_attention]") {
+  at::manual_seed(123);
+  MultiHeadAttention notebook(6, 6, 5, 0.0, 2, /*qkv_bias=*/true);
+  at::manual_seed(123);
+  TransformerAttention ours(Options(6, 2).context_length(5).qkv_bias(true));
+  for (const auto& item : notebook->named_parameters()) {
+    CHECK(bit_equal(item.value(), ours->named_parameters()[item.key()]));
+  }
+  const auto x = at::randn({2, 5, 6});
+  CHECK_WITHIN(ours->forward(x), notebook->forward(x), {1e-5, 2e-6});
+}
+
+TEST_CASE("TransformerAttention is a torch::nn citizen", "[transformer_attention]") {
+  test::ModuleSuite<TransformerAttention> suite;
+  suite.make = [] {
+    return TransformerAttention(
+        Options(8, 4).num_kv_heads(2).qkv_bias(true).dropout(0.25).context_length(5).rotary(
+            RotaryPositionsOptions(2)));
+  };
+  suite.input_shape = {2, 5, 8};
+  suite.keys = {"W_query.weight", "W_query.bias", "W_key.weight",    "W_key.bias",
+                "W_value.weight", "W_value.bias", "out_proj.weight", "out_proj.bias"};
+  suite.run();
+}
+
+TEST_CASE("One product for q, k and v gives what three give", "[transformer_attention]") {
+  for (const bool bias : {true, false}) {
+    for (const int64_t kv_heads : {4, 2, 1}) {
+      TransformerAttention one(Options(8, 4).num_kv_heads(kv_heads).qkv_bias(bias).out_bias(bias));
+      TransformerAttention three(std::dynamic_pointer_cast<TransformerAttentionImpl>(one->clone()));
+      CHECK(packed(one));
+      CHECK(packed(three));
+      unpack(three);
+      REQUIRE_FALSE(packed(three));
+      const auto x = at::randn({2, 5, 8}).requires_grad_(true);
+      const auto y = at::randn({2, 5, 8});
+      const auto a = one->forward(x);
+      (a * y).sum().backward();
+      const auto grad = x.grad().clone();
+      x.mutable_grad().reset();
+      const auto b = three->forward(x);
+      (b * y).sum().backward();
+      CHECK_WITHIN(a, b, {1e-5, 2e-6});
+      CHECK_WITHIN(grad, x.grad(), {1e-5, 5e-6});
+      for (const auto& item : one->named_parameters()) {
+        INFO(item.key());
+        CHECK_WITHIN(item->grad(), three->named_parameters()[item.key()].grad(), {1e-5, 5e-6});
+      }
+    }
+  }
+}
+
+TEST_CASE("The joint projection has second derivatives and one-sided gradients", "[transformer_attention]") {
+  TransformerAttention m(
+      Options(4, 2).qkv_bias(true).attention({.causal = Causal::BottomRight, .backend = Backend::Reference}));
+  m->to(at::kDouble);
+  CHECK(packed(m));
+  const auto x = at::randn({1, 3, 4}, at::kDouble).requires_grad_(true);
+  std::vector<at::Tensor> leaves = m->parameters();
+  leaves.push_back(x);
+  CHECK(test::gradcheck_leaves(
+            [&] {
+              const at::AutoGradMode grad(true);  // also while differences are taken
+              const auto y = m->forward(x).square().sum();
+              const auto grads = torch::autograd::grad({y}, {x, m->W_key->weight}, {}, true, true);
+              return grads[0].square().sum() + grads[1].square().sum();
+            },
+            leaves) == "");
+  // Frozen weights, and an input without gradient.
+  m->W_key->weight.requires_grad_(false);
+  m->zero_grad();
+  m->forward(x.detach()).sum().backward();
+  CHECK_FALSE(m->W_key->weight.grad().defined());
+  CHECK(m->W_query->weight.grad().defined());
+}
+
+TEST_CASE("The weights stay side by side through clone, to and load_state_dict", "[transformer_attention]") {
+  TransformerAttention m(Options(8, 2).qkv_bias(true));
+  CHECK(packed(m));
+  m->to(at::kDouble);
+  CHECK(packed(m));
+  m->to(at::kCPU, at::kFloat);
+  CHECK(packed(m));
+  m->to(at::kCPU);
+  CHECK(packed(m));
+  TransformerAttention other(Options(8, 2).qkv_bias(true));
+  load_state_dict(*other, state_dict(*m));
+  CHECK(packed(other));
+  CHECK(bit_equal(other->forward(at::ones({1, 3, 8})), m->forward(at::ones({1, 3, 8}))));
+}
+
+TEST_CASE("TransformerAttention keeps absolute positions and masks through a cache",
+          "[transformer_attention]") {
+  const at::NoGradGuard no_grad;
+  TransformerAttention m(Options(8, 2).rotary(RotaryPositionsOptions(2)));
+  const auto x = at::randn({2, 7, 8});
+  const auto lengths = Mask::key_keep(at::tensor({1, 1, 1, 1, 1, 1, 1, 0, 0, 1, 1, 1, 1, 1}).view({2, 7}));
+  const auto whole = m->forward(x, lengths);
+  DenseKVCache cache({.batch = 2, .num_kv_heads = 2, .head_dim = 4}, 7);
+  m->forward_cached(x.narrow(1, 0, 4), cache, 0, Mask::key_keep(lengths.key_keep_terms()[0].narrow(1, 0, 4)));
+  CHECK_WITHIN(m->forward_cached(x.narrow(1, 4, 3), cache, 0, lengths), whole.narrow(1, 4, 3), {0, 1e-5});
+}
+
+TEST_CASE("TransformerAttention refuses caches and options without meaning, by name",
+          "[transformer_attention]") {
+  const at::NoGradGuard no_grad;
+  DenseKVCache cache({.num_kv_heads = 2, .head_dim = 4}, 7);
+  TransformerAttention encoder(Options(8, 2).attention({}));
+  CHECK(value_error([&] {
+          return encoder->forward_cached(at::randn({1, 3, 8}), cache, 0);
+        }) == "TransformerAttention: expected bottom-right causal attention with a cache, got none");
+  TransformerAttention m(Options(8, 2).context_length(4));
+  CHECK(value_error([&] {
+          return m->forward_cached(at::randn({1, 3, 8}), cache, 1);
+        }) == "TransformerAttention: expected a layer of the cache in [0, 1), got 1");
+  m->forward_cached(at::randn({1, 3, 8}), cache, 0);
+  CHECK(value_error([&] {
+          return m->forward_cached(at::randn({1, 3, 8}), cache, 0);
+        }) == "TransformerAttention: expected at most context_length = 4 tokens, got 6");
+  CHECK(value_error([&] {
+          return m->forward(at::randn({1, 3, 7}));
+        }) == "TransformerAttention: expected x of shape (B, T, 8) or (T, 8), got (1, 3, 7)");
+  CHECK(value_error([] {
+          return TransformerAttention(Options(8, 2).rotary(RotaryPositionsOptions(2).base(0)));
+        }) == "RotaryPositions: expected base > 0, got 0");
+  CHECK(value_error([] { return TransformerAttention(Options(8, 0)); }) ==
+        "TransformerAttention: expected num_heads > 0, got 0");
+}

@@ -1,0 +1,121 @@
+#include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
+#include <catch2/catch_test_macros.hpp>
+
+#include <attentive/modules/transformer_blocks.h>
+
+#include "support/compare.h"
+#include "support/message.h"
+#include "support/module_suite.h"
+
+using namespace attentive;
+using attentive::test::bit_equal;
+using attentive::test::value_error;
+using Options = TransformerBlockOptions;
+
+namespace {
+
+std::vector<std::string> with(std::vector<std::string> names, const std::vector<std::string>& more) {
+  names.insert(names.end(), more.begin(), more.end());
+  return names;
+}
+
+const std::vector<std::string> kAtt{"att.W_query.weight", "att.W_key.weight", "att.W_value.weight",
+                                    "att.out_proj.weight", "att.out_proj.bias"};
+const std::vector<std::string> kRest{"ff.layers.0.weight", "ff.layers.0.bias", "ff.layers.2.weight",
+                                     "ff.layers.2.bias",   "norm1.scale",      "norm1.shift",
+                                     "norm2.scale",        "norm2.shift"};
+
+}  // namespace
+
+TEST_CASE("TransformerBlock and an encoder block are torch::nn citizens", "[transformer_blocks]") {
+  test::ModuleSuite<TransformerBlock> suite;
+  suite.input_shape = {2, 4, 6};
+  suite.keys = with(kAtt, kRest);
+  suite.make = [] {
+    return TransformerBlock(
+        Options(TransformerAttentionOptions(6, 2).dropout(0.2)).dropout(0.2).hidden_dim(10));
+  };
+  suite.names();
+  suite.clone_keeps_random_state();
+  suite.save_and_load();
+  suite.dtypes();
+  suite.eval_and_train();
+  suite.gradient_matches_differences();
+  suite.in_sequential();
+  suite.prints();
+  suite.make = [] { return encoder_block(Options(6, 2).dropout(0.2).norm_first(false)); };
+  suite.dtypes();
+  suite.eval_and_train();
+  suite.gradient_matches_differences();
+}
+
+TEST_CASE("TransformerBlock adds its sublayers to the residual stream", "[transformer_blocks]") {
+  const auto x = at::randn({2, 4, 6});
+  TransformerBlock pre(Options(6, 2));
+  const auto h = x + pre->att->forward(pre->norm1->forward(x));
+  CHECK_CLOSE(pre->forward(x), h + pre->ff->forward(pre->norm2->forward(h)));
+  TransformerBlock post(Options(6, 2).norm_first(false));
+  const auto g = post->norm1->forward(x + post->att->forward(x));
+  CHECK_CLOSE(post->forward(x), post->norm2->forward(g + post->ff->forward(g)));
+}
+
+TEST_CASE("A decoder-only block is causal, an encoder block sees both directions", "[transformer_blocks]") {
+  const auto x = at::randn({1, 5, 6});
+  auto changed = x.clone();
+  changed[0][3] += 1;
+  TransformerBlock decoder(Options(6, 2));
+  CHECK(bit_equal(decoder->forward(changed).narrow(1, 0, 3), decoder->forward(x).narrow(1, 0, 3)));
+  auto encoder = encoder_block(Options(6, 2));
+  for (int64_t t = 0; t < 5; ++t)
+    CHECK_FALSE(bit_equal(encoder->forward(changed)[0][t], encoder->forward(x)[0][t]));
+  // Padding that is masked changes nothing.
+  const auto padding = Mask::key_lengths(at::tensor({3}));
+  CHECK(bit_equal(encoder->forward(changed, padding).narrow(1, 0, 3),
+                  encoder->forward(x, padding).narrow(1, 0, 3)));
+}
+
+TEST_CASE("DecoderBlock is a torch::nn citizen", "[transformer_blocks]") {
+  const auto memory = at::randn({2, 3, 5});
+  test::ModuleSuite<DecoderBlock> suite;
+  suite.make = [] {
+    return DecoderBlock(Options(TransformerAttentionOptions(6, 2).dropout(0.2)).dropout(0.2).memory_dim(5));
+  };
+  suite.input_shape = {2, 4, 6};
+  suite.keys = with(kAtt, with({"cross.W_query.weight", "cross.W_key.weight", "cross.W_value.weight",
+                                "cross.out_proj.weight", "cross.out_proj.bias"},
+                               with(kRest, {"norm3.scale", "norm3.shift"})));
+  suite.call = [&](DecoderBlock& m, const at::Tensor& x) {
+    return m->forward(x, memory.to(x.scalar_type()));
+  };
+  suite.names();
+  suite.clone_keeps_random_state();
+  suite.save_and_load();
+  suite.dtypes();
+  suite.eval_and_train();
+  suite.gradient_matches_differences();
+  suite.prints();
+}
+
+TEST_CASE("DecoderBlock attends to itself, then to the memory", "[transformer_blocks]") {
+  const auto x = at::randn({2, 4, 6}), memory = at::randn({2, 3, 6});
+  DecoderBlock block(Options(6, 2));
+  const auto h = x + block->att->forward(block->norm1->forward(x));
+  const auto g = h + block->cross->forward(block->norm2->forward(h), memory);
+  CHECK_CLOSE(block->forward(x, memory), g + block->ff->forward(block->norm3->forward(g)));
+  // Causal in x, and blind for masked memory.
+  auto changed = x.clone();
+  changed.narrow(1, 2, 2) += 1;
+  CHECK(
+      bit_equal(block->forward(changed, memory).narrow(1, 0, 2), block->forward(x, memory).narrow(1, 0, 2)));
+  const auto lengths = Mask::key_lengths(at::tensor({2, 2}));
+  auto other = memory.clone();
+  other.narrow(1, 2, 1) += 1;
+  CHECK(bit_equal(block->forward(x, other, {}, lengths), block->forward(x, memory, {}, lengths)));
+  CHECK_FALSE(bit_equal(block->forward(x, other), block->forward(x, memory)));
+  CHECK(value_error([&] {
+          return block->forward(x, at::randn({2, 3, 5}));
+        }) == "CrossAttention: expected memory of shape (B, T, 6) or (T, 6), got (2, 3, 5)");
+  CHECK(value_error([] { return DecoderBlock(Options(6, 2).dropout(2)); }) ==
+        "DecoderBlock: expected dropout in [0, 1], got 2");
+}
