@@ -19,6 +19,7 @@
 #include "support/compare.h"
 #include "support/errors.h"
 #include "support/golden.h"
+#include "support/naive_notebook.h"
 
 using namespace attentive;
 using namespace attentive::test;
@@ -27,18 +28,6 @@ using Catch::Matchers::ContainsSubstring;
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-struct Naive {
-  at::Tensor output, weights;
-};
-
-// The notebooks' attention as they write it; `keep` zero hides.
-Naive naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& keep = {}) {
-  auto scores = q.matmul(k.transpose(-2, -1)) / std::sqrt(static_cast<double>(q.size(-1)));
-  if (keep.defined()) scores = scores.masked_fill(keep.eq(0), -kInfinity);
-  const auto weights = at::softmax(scores, -1);
-  return {weights.matmul(v), weights};
-}
 
 AttentionResult ours(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask) {
   return attention(q, k, v, {}, AttentionExtras{.mask = mask, .weights = Weights::Clean});
