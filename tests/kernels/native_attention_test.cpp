@@ -301,6 +301,39 @@ TEST_CASE("native: dropout keeps the reference's bits", "[native][dropout]") {
   CHECK(few.ne(0).any().item<bool>());
 }
 
+TEST_CASE("native: few queries over several parts of the keys", "[native][decode]") {
+  const auto type = GENERATE(at::kFloat, at::kBFloat16);
+  const int64_t L = GENERATE(1, 5);
+  const std::string option = GENERATE("plain", "window and dropout", "sinks", "first part hidden");
+  INFO(option << ", dtype " << c10::toString(type) << ", L " << L);
+  auto call = random_call({.B = 2, .H = 4, .Hkv = 2, .L = L, .S = 2600, .D = 24, .Dv = 20});
+  // Every part has a maximum of its own, so that combining them must rescale.
+  call.k.slice(2, 0, 1024).mul_(0.5);
+  call.k.slice(2, 2048).mul_(1.5);
+  call.options.causal = Causal::BottomRight;
+  if (option == "window and dropout") {
+    call.options.window = {700, 0};
+    call.options.dropout_p = 0.3;
+  }
+  if (option == "sinks") call.extras.sinks = at::randn({4}, at::kDouble) + 6;
+  if (option == "first part hidden") call.extras.mask = at::arange(2600).ge(1100).expand({L, 2600});
+  check(call, type);
+}
+
+TEST_CASE("native: gradients of the sinks equal the reference's", "[native]") {
+  at::manual_seed(21);
+  const auto q = at::randn({2, 4, 40, 16}), k = at::randn({2, 2, 30, 16}), v = at::randn({2, 2, 30, 16});
+  const auto sinks = at::randn({4}).requires_grad_(true);
+  const auto gradient = [&](Backend backend) {
+    const auto result = attention(q, k, v, {.causal = Causal::BottomRight, .backend = backend},
+                                  {.sinks = sinks, .logsumexp = true});
+    // The first ten queries have no key: their logsumexp is -inf, a constant.
+    return torch::autograd::grad({result.output.square().sum() + result.logsumexp.slice(2, 10).sin().sum()},
+                                 {sinks})[0];
+  };
+  CHECK(difference(gradient(Backend::Native), gradient(Backend::Reference), {1e-4, 1e-4}) == "");
+}
+
 TEST_CASE("native: causality holds bit for bit", "[native]") {
   at::manual_seed(14);
   const auto x = at::randn({1, 2, 200, 16});
