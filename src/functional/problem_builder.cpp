@@ -1,5 +1,6 @@
 #include "functional/problem_builder.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <ATen/autocast_mode.h>
@@ -125,6 +126,8 @@ void take_mask(const char* who, const Mask& mask, const at::Tensor& q, Problem& 
     p.key_keep = p.key_keep.defined() ? at::bitwise_and(p.key_keep, term) : term;
   }
   for (const auto& term : mask.key_length_terms()) {
+    TORCH_CHECK_VALUE(term.is_cpu() || term.device() == q.device(), who, ": expected key_lengths on cpu",
+                      q.is_cpu() ? "" : " or on " + q.device().str(), ", got it on ", term.device());
     TORCH_CHECK_VALUE(term.size(0) == p.batch(), who, ": expected key_lengths of shape (", p.batch(),
                       ",) (B), got ", shape_string(term.sizes()));
     // Only numbers that are already on the host are read: a check must not wait for a GPU.
@@ -212,7 +215,9 @@ NormalizedCall normalize(const char* who, const at::Tensor& given_q, const at::T
   p.v = as_rank_4(v);
   p.scale = options.scale;
   p.causal = options.causal;
-  p.window = options.window;
+  // No sequence is longer than this, and i + S - L + window cannot overflow.
+  const int64_t longest = p.queries() + p.keys();
+  p.window = {std::min(options.window.left, longest), std::min(options.window.right, longest)};
   p.softcap = options.softcap;
   p.dropout_p = options.dropout_p;
   p.dropout_stream =

@@ -112,7 +112,6 @@ TEST_CASE("65,537 queries and keys, causal, masked or windowed", "[limits]") {
   const AttentionOptions window{.causal = Causal::BottomRight, .window = {99, 0}};
   const bool native = check(Backend::Native, causal, Mask::key_keep(keep), keep.bitwise_and(j.le(i)));
   if (!native) WARN("no native kernel on this processor");
-  CHECK(check(Backend::Torch, causal, {}, j.le(i)));
   const auto near = j.le(i).bitwise_and(j.ge(i - 99));
   CHECK(check(Backend::Reference, window, {}, near));
   CHECK(check(Backend::Native, window, {}, near) == native);
@@ -196,13 +195,13 @@ TEST_CASE("each tensor on another device is named", "[limits][errors]") {
   CHECK(masked(Mask::key_keep(at::ones({2, 5}, meta.dtype(at::kBool)))) ==
         "attention: expected key_keep on cpu like q, got it on meta");
   CHECK(masked(Mask::key_lengths(at::ones({2}, meta.dtype(at::kLong)))) ==
-        "attention: expected key_lengths on cpu like q, got it on meta");
+        "attention: expected key_lengths on cpu, got it on meta");
   AttentionExtras extras;
   extras.alibi_slopes = at::ones({2}, meta);
-  CHECK(refusal(extras) == "attention: expected alibi_slopes on cpu like q, got it on meta");
+  CHECK(refusal(extras) == "attention: expected alibi_slopes on cpu like q, got them on meta");
   extras = {};
   extras.sinks = at::ones({2}, meta);
-  CHECK(refusal(extras) == "attention: expected sinks on cpu like q, got it on meta");
+  CHECK(refusal(extras) == "attention: expected sinks on cpu like q, got them on meta");
 }
 
 // Bad input 15.

@@ -15,6 +15,7 @@
 #include "kernels/cpu/brgemm.h"
 #include "kernels/cpu/forward.h"
 #include "kernels/dropout_counter.h"
+#include "kernels/reference/visibility.h"
 
 namespace attentive::kernels::cpu {
 namespace {
@@ -233,6 +234,9 @@ Verdict verdict(const Problem& problem) {
   }
   if (problem.dropout_p == 1.0) return Verdict::no("a dropout of 1 leaves nothing to compute");
   if (requires_gradient(problem.bias)) return Verdict::no("it gives the bias no gradient");
+  // In base 2 float32's lowest number is -inf, and would hide its key; so without a gradient as well.
+  if (reference::has_huge_negative_rows(problem))
+    return Verdict::no(std::string(reference::kHugeNegativeRows));
   if (requires_gradient(problem.alibi_slopes)) return Verdict::no("it gives the ALiBi slopes no gradient");
   if (type == at::kFloat && !has_gemm_f32())
     return Verdict::no("oneDNN has no float32 tile product on this CPU");

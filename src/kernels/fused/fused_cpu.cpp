@@ -58,6 +58,11 @@ Verdict verdict_cpu(const Problem& problem) {
     if (problem.q.scalar_type() != problem.bias.scalar_type()) {
       return Verdict::no("its CPU kernel needs a bias of q's dtype");
     }
+    const bool differentiated =
+        at::GradMode::is_enabled() &&
+        (problem.q.requires_grad() || problem.k.requires_grad() || problem.v.requires_grad());
+    if (differentiated && reference::has_huge_negative_rows(problem))
+      return Verdict::no(std::string(reference::kHugeNegativeRows));
   }
   const bool unseen_keys = problem.causal == Causal::TopLeft && problem.keys() > problem.queries();
   if ((masked(problem) || unseen_keys) &&

@@ -47,4 +47,15 @@ at::Tensor visible_pairs(const Problem& problem, const Rectangle& part) {
   return visible;
 }
 
+bool has_huge_negative_rows(const Problem& problem) {
+  if (!problem.bias.defined() || problem.bias.numel() == 0) return false;
+  constexpr double kLowest = -1e3;
+  const bool alone = !problem.keep.defined() && !problem.key_keep.defined() &&
+                     !problem.key_lengths.defined() && problem.causal == Causal::None &&
+                     !problem.window.bounded();
+  const auto bias = problem.bias.detach();
+  const auto largest = alone ? bias.amax(-1) : bias;
+  return largest.lt(kLowest).logical_and_(largest.isinf().logical_not_()).any().item<bool>();
+}
+
 }  // namespace attentive::kernels::reference

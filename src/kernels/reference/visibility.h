@@ -2,6 +2,8 @@
 
 // Which (query, key) pairs may attend, for a rectangle of the score matrix.
 
+#include <string_view>
+
 #include "kernels/problem.h"
 
 namespace attentive::kernels::reference {
@@ -16,5 +18,14 @@ at::Tensor visible_pairs(const Problem& problem, const Rectangle& part);
 
 // `tensor` of rank 4 that broadcasts to (B, H, L, S), cut to the rectangle.
 at::Tensor cut(const at::Tensor& tensor, const Rectangle& part);
+
+// True if some query may see nothing but keys with a finite bias below -1000, which many programs write for
+// -inf. A backward pass that knows a row of weights by its log-sum-exp has no digits left for them there:
+// beside -1e9 every weight of such a row comes out as 1. Never false where it matters; true too often where
+// another mask or causality stands beside the bias. One pass over the bias, head_dim times less than the
+// attention.
+bool has_huge_negative_rows(const Problem& problem);
+inline constexpr std::string_view kHugeNegativeRows =
+    "rows of a finite bias below -1000 lose their gradients in it; hide with -inf or Mask::hide";
 
 }  // namespace attentive::kernels::reference
