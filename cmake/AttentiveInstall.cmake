@@ -3,6 +3,7 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME library) # what a consumer needs, without the apps
 set(_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/attentive")
 
 install(TARGETS attentive EXPORT attentive-targets

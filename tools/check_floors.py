@@ -43,7 +43,8 @@ def target_of(root, path, quoted, name):
     """The file of this project that an include names, relative to the root, or None for a foreign header."""
     places = [root / "include" / name]
     if quoted:
-        places = [(root / path).parent / name, root / "src" / name, root / "tests" / name, *places]
+        # Its own folder and those above it (an app's sources include from the app's folder), then src/.
+        places = [root / folder / name for folder in path.parents][:-1] + [root / "src" / name, *places]
     for place in places:
         if place.is_file():
             return place.resolve().relative_to(root)
@@ -115,6 +116,9 @@ def self_test():
         "src/functional/f.cpp": '#include "kernels/k.h"\n#include <fmt/format.h>\n',
         "src/modules/m.cpp": "#include <attentive/modules/m.h>\n",
         "apps/a/main.cpp": "#include <attentive/train/t.h>\n#include <CLI/CLI.hpp>\n",
+        "apps/a/support/table.h": "",
+        "apps/a/support/table.cpp": '#include "support/table.h"\n',
+        "tests/core/c_test.cpp": '#include "support/s.h"\n#include "core/check.h"\n',
         "tests/support/s.h": '#include "kernels/k.h"\n',
         "tests/m_test.cpp": '#include "support/s.h"\n',
     }

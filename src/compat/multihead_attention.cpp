@@ -44,8 +44,8 @@ void MultiheadAttentionImpl::reset() {
     in_proj_weight = register_parameter("in_proj_weight", at::empty({3 * features, features}));
   } else {
     q_proj_weight = register_parameter("q_proj_weight", at::empty({features, features}));
-    k_proj_weight = register_parameter("k_proj_weight", at::empty({features, *options.kdim()}));
-    v_proj_weight = register_parameter("v_proj_weight", at::empty({features, *options.vdim()}));
+    k_proj_weight = register_parameter("k_proj_weight", at::empty({features, options.kdim().value_or(features)}));
+    v_proj_weight = register_parameter("v_proj_weight", at::empty({features, options.vdim().value_or(features)}));
   }
   if (options.bias()) in_proj_bias = register_parameter("in_proj_bias", at::empty({3 * features}));
   if (options.add_bias_kv()) {

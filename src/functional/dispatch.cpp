@@ -7,6 +7,7 @@
 
 #include <attentive/core/guards.h>
 
+#include "kernels/cpu/native.h"
 #include "kernels/fused/fused.h"
 #include "kernels/reference/reference.h"
 
@@ -28,7 +29,8 @@ Verdict always(const Problem&) {
 }
 
 // Fastest first; the reference expresses everything and ends the list.
-constexpr std::array<Entry, 2> kBackends = {{
+constexpr std::array<Entry, 3> kBackends = {{
+    {Backend::Native, "this package's CPU kernel, O(L) memory", kernels::cpu::verdict, kernels::cpu::run},
     {Backend::Torch, "PyTorch's fused kernel, O(L) memory", kernels::fused::verdict, kernels::fused::run},
     {Backend::Reference, "the composed definition, O(L S) memory", always, kernels::reference::run},
 }};

@@ -25,6 +25,7 @@ struct CaseRunner {
   std::shared_ptr<torch::nn::Module> module;  // null for a function
   std::function<CaseOutput(const CaseInputs& inputs, const CaseArguments& call, Weights which)> forward;
   std::string output_bias = {};  // the parameter that an output row without keys equals; none: zeros
+  bool sequence_first = false;   // a batched output is (L, N, E), while weights begin with N
 };
 
 /// One entry of the registry: a Python name with the arguments that it knows.
@@ -37,6 +38,9 @@ struct CaseModule {
   std::vector<std::string_view> call = {};
 };
 
+/// The notebooks' classes, PyTorch's own attention, and both together.
+std::vector<CaseModule> notebook_case_modules();
+std::vector<CaseModule> torch_case_modules();
 const std::vector<CaseModule>& case_registry();
 
 /// The entry for the case's module. Names that stand for two classes are told apart by the options.

@@ -130,30 +130,29 @@ CaseTolerance tolerance_of(const CaseSettings& settings, at::ScalarType dtype, b
   return tolerance;
 }
 
-// Which queries have no key, (..., L), from our clean weights (..., S): a row of weights sums to one, or is
-// zero.
-at::Tensor empty_queries(const at::Tensor& weights, int64_t output_rank) {
-  auto empty = weights.eq(0).all(-1);
-  // Weights by head beside an output of merged heads: a row is empty if no head has a key.
-  while (empty.dim() > output_rank - 1) empty = empty.all(-2);
-  return empty;
+// Which queries have no key, for each row of `want`, from our clean weights (..., S): a row of weights sums
+// to one, or is zero. Weights by head beside rows that stand for all heads: a row is empty if no head has a
+// key.
+at::Tensor empty_rows(const at::Tensor& clean_weights, int64_t want_rank, bool sequence_first) {
+  auto empty = clean_weights.eq(0).all(-1);
+  while (empty.dim() > want_rank - 1) empty = empty.all(-2);
+  return sequence_first && empty.dim() == 2 ? empty.t() : empty;
 }
 
+// Compares one of `expected.*`; `empty` and `convention` say where PyTorch's NaN is allowed and what ours
+// must be there.
 void compare_expected(const std::string& name, const at::Tensor& got, at::Tensor want,
-                      const at::Tensor& clean_weights, const at::Tensor& convention, CaseTolerance tolerance,
+                      const at::Tensor& empty, const at::Tensor& convention, CaseTolerance tolerance,
                       CaseReport& report) {
   int64_t rows = 0;
-  if (clean_weights.defined() && got.sizes() == want.sizes()) {
-    const auto empty = name == "expected.weights" ? empty_queries(clean_weights, clean_weights.dim())
-                                                  : empty_queries(clean_weights, want.dim());
+  if (empty.defined() && got.sizes() == want.sizes())
     want = replace_empty_rows(want, empty, convention, rows);
-  }
   auto row = compare_tensors(name, got, want, tolerance.atol + tolerance.rtol * largest(want));
   if (rows > 0) {
     if (!row.note.empty()) row.note += "; ";
-    row.note += fmt::format("{} without keys: NaN in PyTorch, {} here by convention",
-                            rows == 1 ? "1 row" : fmt::format("{} rows", rows),
-                            convention.dim() == 0 ? "zero" : "the output projection's bias");
+    row.note +=
+        fmt::format("{} row{} without keys: NaN in PyTorch, {} here by convention", rows,
+                    rows == 1 ? "" : "s", convention.dim() == 0 ? "zero" : "the output projection's bias");
   }
   report.tensors.push_back(std::move(row));
 }
@@ -242,18 +241,22 @@ void run(const Case& test_case, const CaseSettings& settings, CaseReport& report
     fail_case(test_case.name, "missing metadata forward_seed: the call draws random numbers (dropout)");
   }
 
-  at::Tensor clean_weights;
-  if (holds_nan(test_case.expected_output) || holds_nan(test_case.expected_weights)) {
-    clean_weights = clean_run(test_case, entry, options, call, inputs, settings, report).weights;
-  }
   const auto tolerance = tolerance_of(settings, report.dtype, /*gradient=*/false);
   const auto zero = at::zeros({}, at::kDouble);
   const auto bias = runner.output_bias.empty() ? zero : state_dict(*runner.module).at(runner.output_bias);
-  compare_expected("expected.output", result.output, test_case.expected_output, clean_weights, bias,
-                   tolerance, report);
-  if (test_case.expected_weights.defined()) {
-    compare_expected("expected.weights", result.weights, test_case.expected_weights, clean_weights, zero,
-                     tolerance, report);
+  const auto& want = test_case.expected_output;
+  const auto& want_weights = test_case.expected_weights;
+  at::Tensor empty_outputs, empty_weights;
+  if (holds_nan(want) || holds_nan(want_weights)) {
+    const auto clean = clean_run(test_case, entry, options, call, inputs, settings, report).weights;
+    empty_outputs = empty_rows(clean, want.dim(), runner.sequence_first);
+    if (want_weights.defined())
+      empty_weights = empty_rows(clean, want_weights.dim(), /*sequence_first=*/false);
+  }
+  compare_expected("expected.output", result.output, want, empty_outputs, bias, tolerance, report);
+  if (want_weights.defined()) {
+    compare_expected("expected.weights", result.weights, want_weights, empty_weights, zero, tolerance,
+                     report);
   }
   compare_gradients(test_case, settings, result.output, leaves, runner.module.get(), report);
 }

@@ -16,13 +16,9 @@
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 
-namespace attentive::kernels {
+#include "kernels/philox_constants.h"
 
-inline constexpr int kPhiloxRounds = 7;
-inline constexpr uint32_t kPhiloxM0 = 0xD2511F53u;
-inline constexpr uint32_t kPhiloxM1 = 0xCD9E8D57u;
-inline constexpr uint32_t kPhiloxW0 = 0x9E3779B9u;
-inline constexpr uint32_t kPhiloxW1 = 0xBB67AE85u;
+namespace attentive::kernels {
 
 inline std::array<uint32_t, 4> philox(std::array<uint32_t, 4> c, uint64_t key) {
   auto k0 = static_cast<uint32_t>(key);

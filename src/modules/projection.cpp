@@ -8,6 +8,8 @@
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
 
+#include <attentive/functional/alibi.h>
+
 #include "core/check.h"
 
 namespace attentive {
@@ -43,12 +45,32 @@ const char* to_string(MatrixInit init) {
 
 AttentionResult attend(const AttentionOptions& options, double dropout_p, const at::Tensor& q,
                        const at::Tensor& k, const at::Tensor& v, const Mask& mask, Weights which) {
-  auto call = options;
-  call.dropout_p = dropout_p;
   AttentionExtras extras;
   extras.mask = mask;
   extras.weights = which;
+  return attend(options, dropout_p, q, k, v, extras);
+}
+
+AttentionResult attend(const AttentionOptions& options, double dropout_p, const at::Tensor& q,
+                       const at::Tensor& k, const at::Tensor& v, const AttentionExtras& extras) {
+  auto call = options;
+  call.dropout_p = dropout_p;
   return attention(q, k, v, call, extras);
+}
+
+AttentionExtras head_extras(bool alibi, const at::Tensor& sinks, int64_t num_heads, at::Device device,
+                            const Mask& mask, Weights which) {
+  AttentionExtras extras;
+  extras.mask = mask;
+  if (alibi) extras.alibi_slopes = alibi_slopes(num_heads, device);
+  extras.sinks = sinks;
+  extras.weights = which;
+  return extras;
+}
+
+void check_head_extras(const char* who, const AttentionOptions& options, bool sinks) {
+  TORCH_CHECK_VALUE(!sinks || !options.softmax_plus_one, who,
+                    ": expected sinks or attention().softmax_plus_one, got both");
 }
 
 at::Tensor batched(const at::Tensor& x) {
@@ -90,10 +112,11 @@ void check_positive(const char* who, const char* name, int64_t value) {
   TORCH_CHECK_VALUE(value > 0, who, ": expected ", name, " > 0, got ", value);
 }
 
-void check_heads(const char* who, const char* name, int64_t features, int64_t num_heads) {
-  check_positive(who, "num_heads", num_heads);
-  TORCH_CHECK_VALUE(features % num_heads == 0, who, ": expected num_heads to divide ", name, " = ", features,
-                    ", got ", num_heads);
+void check_heads(const char* who, const char* name, int64_t features, int64_t num_heads,
+                 const char* heads_name) {
+  check_positive(who, heads_name, num_heads);
+  TORCH_CHECK_VALUE(features % num_heads == 0, who, ": expected ", heads_name, " to divide ", name, " = ",
+                    features, ", got ", num_heads);
 }
 
 }  // namespace attentive

@@ -25,6 +25,17 @@ const char* to_string(MatrixInit init);
 AttentionResult attend(const AttentionOptions& options, double dropout_p, const at::Tensor& q,
                        const at::Tensor& k, const at::Tensor& v, const Mask& mask, Weights which);
 
+// The same with every extra tensor.
+AttentionResult attend(const AttentionOptions& options, double dropout_p, const at::Tensor& q,
+                       const at::Tensor& k, const at::Tensor& v, const AttentionExtras& extras);
+
+// The extras of a module with ALiBi (standard slopes) and learned sinks (undefined: none).
+AttentionExtras head_extras(bool alibi, const at::Tensor& sinks, int64_t num_heads, at::Device device,
+                            const Mask& mask, Weights which);
+
+// Throws if a module asks for learned sinks and for the constant one of softmax_plus_one.
+void check_head_extras(const char* who, const AttentionOptions& options, bool sinks);
+
 // (T, features) -> (1, T, features); (B, T, features) as it is.
 at::Tensor batched(const at::Tensor& x);
 // Takes the batch dimension that `batched` added to x off a module's results.
@@ -48,6 +59,7 @@ void check_context(const char* who, int64_t tokens, int64_t context_length);
 void check_positive(const char* who, const char* name, int64_t value);
 
 // Throws unless 1 <= num_heads and it divides `features`.
-void check_heads(const char* who, const char* name, int64_t features, int64_t num_heads);
+void check_heads(const char* who, const char* name, int64_t features, int64_t num_heads,
+                 const char* heads_name = "num_heads");
 
 }  // namespace attentive

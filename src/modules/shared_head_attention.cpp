@@ -19,7 +19,7 @@ SharedHeadAttentionImpl::SharedHeadAttentionImpl(SharedHeadAttentionOptions opti
 
 void SharedHeadAttentionImpl::reset() {
   check_positive(kWho, "embed_size", options.embed_size());
-  check_heads(kWho, "embed_size", options.embed_size(), options.heads());
+  check_heads(kWho, "embed_size", options.embed_size(), options.heads(), "heads");
   check_module_options(kWho, options.attention(), /*context_length=*/0);
 
   const int64_t head_dim = options.embed_size() / options.heads();

@@ -1,5 +1,4 @@
 #include <cmath>
-#include <functional>
 #include <limits>
 
 #include <ATen/ops/full.h>
@@ -12,22 +11,12 @@
 #include <attentive/functional/attention.h>
 #include <attentive/functional/heads.h>
 
+#include "support/errors.h"
+
 using namespace attentive;
+using attentive::test::error_of;
 
 namespace {
-
-// The first line of the error that `call` ends in, or a word that says it did not.
-template <class Error>
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what_without_backtrace();
-  } catch (const std::exception& error) {
-    return std::string("another error: ") + error.what();
-  }
-  return "no error";
-}
 
 at::Tensor x(at::IntArrayRef sizes) {
   return at::randn(sizes);

@@ -18,6 +18,7 @@
 
 #include <attentive/io/safetensors.h>
 
+#include "io/safetensors_header.h"
 #include "support/temporary_folder.h"
 
 using attentive::load_safetensors;
@@ -52,7 +53,7 @@ attentive::SafetensorsFile parse(const std::string& bytes) {
 }
 
 void check_refused(const std::string& header, size_t data_size, const std::string& reason) {
-  INFO(header.substr(0, 300));
+  INFO(attentive::quoted_name(header));
   CHECK_THROWS_MATCHES(parse(file_bytes(header, data_size)), SafetensorsError,
                        MessageMatches(ContainsSubstring("parse_safetensors: " + reason)));
 }

@@ -128,6 +128,8 @@ TEST_CASE("ignored keys are passed over on both sides", "[state_dict]") {
   state["optimizer.step"] = at::zeros({1});
   CHECK_THROWS_AS(load_state_dict(*module, state), c10::ValueError);
   CHECK(load_state_dict(*module, state, {.ignore = {"out_*", "*.step"}}).empty());
+  state["0.step"] = at::zeros({1});
+  CHECK(load_state_dict(*module, state, {.ignore = {"out_*", "*.*ep"}}).empty());
   CHECK_THROWS_AS(load_state_dict(*module, state, {.ignore = {"out_", "*step*x"}}), c10::ValueError);
   state["W_query.weight"] = at::zeros({7});
   CHECK(load_state_dict(*module, state, {.ignore = {"*"}}).empty());

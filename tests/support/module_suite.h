@@ -39,7 +39,8 @@ struct ModuleSuite {
   std::function<std::vector<at::Tensor*>(Holder&)> own_parameters;
   bool sequential = true;  // takes one tensor, returns one tensor
   bool has_dropout = true;
-  bool meta = true;  // false for layer norms: ATen computes them on meta tensors from Python only
+  bool unbatched = false;  // takes (T, C) as well as (B, T, C)
+  bool meta = true;        // false for layer norms: ATen computes them on meta tensors from Python only
 
   void run() {
     names();
@@ -49,6 +50,8 @@ struct ModuleSuite {
     eval_and_train();
     gradient_matches_differences();
     if (meta) meta_device();
+    if (unbatched) without_batch();
+    every_device();
     if (sequential) in_sequential();
     prints();
   }
@@ -171,6 +174,33 @@ struct ModuleSuite {
       CHECK(y.is_meta());
       y.sum().backward();
       CHECK(x.grad().sizes() == x.sizes());
+    }
+  }
+
+  void without_batch() {
+    Holder module = make();
+    module->eval();
+    const auto x = input();
+    const auto y = call(module, x);
+    for (int64_t b = 0; b < x.size(0); ++b) CHECK_CLOSE(call(module, x[b]), y[b]);
+  }
+
+  void every_device() {
+    Holder module = make();
+    module->eval();
+    const auto x = input();
+    auto leaf = x.clone().requires_grad_(true);
+    const auto y = call(module, leaf);
+    y.sum().backward();
+    for (const auto& device : devices()) {
+      INFO("device " << device);
+      module->to(device);
+      auto there = x.to(device).detach().clone().requires_grad_(true);
+      const auto got = call(module, there);
+      CHECK(got.device() == there.device());
+      CHECK_CLOSE(got, y);
+      got.sum().backward();
+      CHECK(difference(there.grad(), leaf.grad(), default_tolerance(at::kFloat, true)) == "");
     }
   }
 

@@ -3,11 +3,12 @@
 
     python3 tools/mutants/run.py              all mutants; prints the survivors; exit 1 if there is one
     python3 tools/mutants/run.py scale causal only those whose name contains a word
+    python3 tools/mutants/run.py --since main  only those whose file or entry differs from a commit's
     python3 tools/mutants/run.py --list
 
 The list is tools/mutants/*.json: objects with `name`, `file`, `find` (must occur exactly once), `replace`, `target` (a test
-executable of the build) and `filter` (Catch2 test names or tags). The sources are copied to a folder of their own and
-built there with the dev preset, so the working tree is never touched.
+executable of the build) and `filter` (the name of a Catch2 test, or tags). The sources are copied to a folder of their own and
+built there, so the working tree is never touched. Shared libraries: a mutant costs one compilation and one link.
 """
 
 import argparse
@@ -31,7 +32,22 @@ def load():
     doubled = {n for n in names if names.count(n) > 1}
     if doubled:
         sys.exit(f"mutants: names given twice: {sorted(doubled)}")
-    return mutants
+    return sorted(mutants, key=lambda m: (m["target"], m["file"]))  # neighbours leave the rest of the build alone
+
+
+def changed_since(commit, mutants):
+    """The mutants whose file or own entry is not the commit's."""
+    def git(*words):
+        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
+    files = git("diff", "--name-only", commit)
+    if files.returncode:
+        sys.exit(f"mutants: {files.stderr.strip()}")
+    files = set(files.stdout.split())
+    known = []
+    for path in HERE.glob("*.json"):
+        before = git("show", f"{commit}:{path.relative_to(ROOT)}")
+        known += json.loads(before.stdout) if before.returncode == 0 else []
+    return [m for m in mutants if m["file"] in files or m not in known]
 
 
 def prepare(work, configure_arguments):
@@ -49,6 +65,7 @@ def prepare(work, configure_arguments):
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)
     subprocess.run(["cmake", "--preset", "dev", "-DATTENTIVE_BUILD_APPS=OFF", "-DATTENTIVE_BUILD_BENCH=OFF",
+                    "-DBUILD_SHARED_LIBS=ON", "-DCMAKE_LINK_DEPENDS_NO_SHARED=ON",
                     *configure_arguments], cwd=tree, check=True, stdout=subprocess.DEVNULL)
     return tree
 
@@ -60,7 +77,8 @@ def build(tree, target):
 
 def test(tree, mutant):
     """True if the named test passes."""
-    command = [str(tree / "build/dev/tests" / mutant["target"]), *mutant["filter"].split("\n")]
+    name = mutant["filter"] if mutant["filter"].startswith("[") else mutant["filter"].replace(",", "\\,")
+    command = [str(tree / "build/dev/tests" / mutant["target"]), name]
     try:
         done = subprocess.run(command, cwd=tree, capture_output=True, text=True, timeout=300)
     except subprocess.TimeoutExpired:
@@ -74,11 +92,14 @@ def test(tree, mutant):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("words", nargs="*")
+    parser.add_argument("--since", metavar="COMMIT")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--work", type=pathlib.Path, default=ROOT / "build" / "mutants")
     parser.add_argument("--configure", action="append", default=[], help="an argument for cmake, such as -DTorch_DIR=...")
     arguments = parser.parse_args()
     mutants = [m for m in load() if not arguments.words or any(w in m["name"] for w in arguments.words)]
+    if arguments.since:
+        mutants = changed_since(arguments.since, mutants)
     if arguments.list:
         for mutant in mutants:
             print(f"{mutant['name']:44} {mutant['file']}")
@@ -86,7 +107,7 @@ def main():
     if not mutants:
         sys.exit("mutants: none match")
 
-    tree = prepare(arguments.work, arguments.configure)
+    tree = prepare(arguments.work.absolute(), arguments.configure)
     for target in sorted({m["target"] for m in mutants}):
         result = build(tree, target)
         if result.returncode:

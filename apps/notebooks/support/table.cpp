@@ -2,138 +2,191 @@
 
 #include <algorithm>
 #include <cmath>
+#include <sstream>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+
+#include "support/walkthrough.h"
 
 namespace notebooks {
 namespace {
 
 constexpr size_t kMostRows = 12;
-constexpr size_t kMostColumns = 6;
+constexpr size_t kTableWidth = 54;  // two of them stand side by side
+constexpr size_t kLineWidth = 96;
 
-bool integral(const std::vector<double>& numbers) {
+// All whole: printed without decimals, as shapes and counts are.
+bool whole(const std::vector<double>& numbers) {
   return std::all_of(numbers.begin(), numbers.end(),
-                     [](double x) { return x == std::floor(x) && std::abs(x) < 1e15; });
+                     [](double x) { return x == std::floor(x) || std::isnan(x); });
 }
 
 // With as many digits as are known; the comparison never sees this text.
-std::string to_text(const Check& check, double number) {
+std::string to_text(const Check& check, double number, bool decimals) {
+  if (std::isnan(number)) return "nan";  // without its sign
+  if (number == 0) number = 0;           // likewise
   if (check.significant_digits) return fmt::format("{:.{}e}", number, *check.significant_digits - 1);
-  if (integral(check.values) && number == std::floor(number) && std::abs(number) < 1e15) {
-    return fmt::format("{:.0f}", number);
-  }
-  if (check.printed_decimals) return fmt::format("{:.{}f}", number, *check.printed_decimals);
-  return fmt::format("{:.6f}", number);
+  return fmt::format("{:.{}f}", number, decimals ? check.printed_decimals.value_or(6) : 0);
 }
 
-// A table as lines of equal width: the last axis across, all others down, cut where it is long.
-class Lines {
- public:
-  Lines(const Check& check, const std::vector<double>& numbers)
-      : columns_(check.shape.empty() ? 1 : static_cast<size_t>(check.shape.back())),
-        rows_(numbers.size() / columns_) {
-    std::vector<std::string> texts;
-    for (const double number : numbers) texts.push_back(to_text(check, number));
-    size_t width = 0;
-    for (const auto& text : texts) width = std::max(width, text.size());
+std::vector<std::string> to_texts(const Check& check, const std::vector<double>& numbers, bool decimals) {
+  std::vector<std::string> texts;
+  for (const double number : numbers) texts.push_back(to_text(check, number, decimals));
+  return texts;
+}
 
-    for (size_t row = 0; row < std::min(rows_, kMostRows); ++row) {
-      const auto first = texts.begin() + static_cast<std::ptrdiff_t>(row * columns_);
-      const auto last = first + static_cast<std::ptrdiff_t>(std::min(columns_, kMostColumns));
-      std::string line;
-      for (auto text = first; text != last; ++text) {
-        line += fmt::format("{}{:>{}}", text == first ? "" : "  ", *text, width);
-      }
-      lines_.push_back(line + (columns_ > kMostColumns ? " …" : ""));
-    }
-  }
+// Few numbers, such as a shape, for the middle of a line.
+std::string inline_text(const Check& check, const std::vector<std::string>& texts) {
+  if (check.shape.empty()) return texts.front();
+  return fmt::format("({})", fmt::join(texts, ", "));
+}
 
-  const std::vector<std::string>& lines() const { return lines_; }
-  /// Columns on the screen ("…" is one column of three bytes).
-  size_t width() const { return lines_.front().size() - (columns_ > kMostColumns ? 2 : 0); }
-  size_t hidden_rows() const { return rows_ - lines_.size(); }
-
- private:
-  size_t columns_;
-  size_t rows_;
-  std::vector<std::string> lines_;
+// A table as lines of equal width: the last axis across, all others down, cut where it is long or wide.
+struct Table {
+  std::vector<std::string> lines;
+  size_t width = 0;  // columns on the screen
+  size_t hidden_rows = 0;
 };
 
-std::string verdict_text(double largest, double allowed, Verdict verdict) {
+Table to_table(const Check& check, const std::vector<std::string>& texts, size_t cell_width) {
+  const size_t columns = check.shape.empty() ? 1 : static_cast<size_t>(check.shape.back());
+  const size_t rows = texts.size() / columns;
+  const size_t shown = std::min(columns, (kTableWidth + 2) / (cell_width + 2));
+  Table table;
+  table.hidden_rows = rows - std::min(rows, kMostRows);
+  table.width = shown * (cell_width + 2) - 2 + (shown < columns ? 2 : 0);
+  for (size_t row = 0; row < rows - table.hidden_rows; ++row) {
+    std::string line;
+    for (size_t column = 0; column < shown; ++column) {
+      line += fmt::format("{}{:>{}}", column == 0 ? "" : "  ", texts[row * columns + column], cell_width);
+    }
+    table.lines.push_back(line + (shown < columns ? " …" : ""));
+  }
+  return table;
+}
+
+size_t widest(const std::vector<std::string>& texts) {
+  size_t width = 0;
+  for (const auto& text : texts) width = std::max(width, text.size());
+  return width;
+}
+
+// Row-major position -> indices, such as "[3,1]".
+std::string index_text(const Check& check, size_t place) {
+  std::vector<size_t> indices(check.shape.size());
+  for (size_t axis = indices.size(); axis-- > 0;) {
+    const auto size = static_cast<size_t>(check.shape[axis]);
+    indices[axis] = place % size;
+    place /= size;
+  }
+  return fmt::format("[{}]", fmt::join(indices, ","));
+}
+
+std::string verdict_text(const Check& check, const Comparison& comparison) {
+  const auto [difference, allowed, place, verdict] = comparison;
   switch (verdict) {
     case Verdict::OnlyShown:
       return "shown, not compared";
     case Verdict::OtherGenerator:
       return "not compared: dropout on a GPU draws other numbers";
+    case Verdict::Different:
+      return fmt::format("DIFFERS at {} by {:.1e}, allowed {:.1e}", index_text(check, place), difference,
+                         allowed);
     case Verdict::Equal:
       break;
-    case Verdict::Different:
-      return fmt::format("difference {:.1e}, allowed {:.1e}: DIFFERS", largest, allowed);
   }
-  return largest == 0 ? "equal" : fmt::format("difference {:.1e}, allowed {:.1e}: ok", largest, allowed);
-}
-
-std::string shape_text(const std::vector<int64_t>& shape) {
-  return fmt::format("({})", fmt::join(shape, ","));
+  return difference == 0 ? "equal"
+                         : fmt::format("difference {:.1e}, allowed {:.1e}: ok", difference, allowed);
 }
 
 }  // namespace
 
 void print_heading(const std::string& document, const std::string& title) {
-  fmt::print("\n{0:=<96}\n {1}  {2}\n{0:=<96}\n", "", document, title);
+  fmt::print("\n{0:=<{2}}\n {1}\n{0:=<{2}}\n", "", document + "  " + title, kLineWidth);
 }
 
 void print_cell(const Entry& entry) {
   fmt::print("\n{}  {}\n", entry.id, entry.title);
-  if (!entry.note.empty()) fmt::print("  {}\n", entry.note);
+  if (!entry.note.empty()) print_remark(entry.note);
 }
 
-void print_check(const Check& check, const std::vector<double>& got, double largest, double allowed,
-                 Verdict verdict) {
-  const std::string_view source = check.printed ? "printed" : "derived";
-  const std::string text = verdict_text(largest, allowed, verdict);
-  const Lines ours(check, got), theirs(check, check.values);
-
-  if (ours.lines().size() == 1 && ours.width() + theirs.width() < 76) {
-    fmt::print("  {:<28} C++ {}  {} {}  {}\n", check.name, ours.lines()[0], source, theirs.lines()[0], text);
-  } else {
-    fmt::print("  {} {}: {}\n", check.name, shape_text(check.shape), text);
-    fmt::print("    {:<{}}   {}\n", "C++", ours.width(), source);
-    for (size_t row = 0; row < ours.lines().size(); ++row) {
-      fmt::print("    {} | {}\n", ours.lines()[row], theirs.lines()[row]);
+void print_remark(const std::string& text) {
+  std::istringstream words(text);
+  std::string line, word;
+  while (words >> word) {
+    if (line.size() + word.size() > kLineWidth - 3) {
+      fmt::print(" {}\n", line);
+      line.clear();
     }
-    if (ours.hidden_rows() > 0) fmt::print("    … {} more rows, compared too\n", ours.hidden_rows());
+    line += " " + word;
   }
+  fmt::print(" {}\n", line);
+}
 
-  if (!check.other_stream) return;
-  fmt::print("    Dropout depends on the machine. This one draws the {} stream: the numbers above are\n",
-             draws_intel_mkl_stream() ? "Intel + MKL" : "default");
-  if (!draws_intel_mkl_stream()) {
-    fmt::print("    {}. With PyTorch's MKL on an Intel processor they would be\n",
-               check.printed ? "the notebook's" : "those of most machines");
-  } else {
-    fmt::print("    PyTorch's for that stream, not printed in the notebook. {} shows\n",
-               check.printed ? "The notebook, made on another machine," : "The default stream");
+void print_check(const Check& check, const std::vector<double>& got, const Comparison& comparison) {
+  const std::string_view source = check.printed ? "printed" : "derived";
+  const std::string verdict = verdict_text(check, comparison);
+  const bool decimals = !whole(got) || !whole(check.values);
+  const auto ours = to_texts(check, got, decimals), theirs = to_texts(check, check.values, decimals);
+
+  if (check.shape.size() < 2) {
+    const std::string left = inline_text(check, ours), right = inline_text(check, theirs);
+    const std::string line = fmt::format("  {:<28} C++ {}  {} {}", check.name, left, source, right);
+    if (line.size() + verdict.size() < 2 * kTableWidth) {
+      fmt::print("{}  {}\n", line, verdict);
+      return;
+    }
   }
-  for (const auto& line : Lines(check, *check.other_stream).lines()) fmt::print("    {}\n", line);
+  fmt::print("  {} ({}): {}\n", check.name, fmt::join(check.shape, ","), verdict);
+  const size_t cell_width = std::max(widest(ours), widest(theirs));
+  const Table left = to_table(check, ours, cell_width), right = to_table(check, theirs, cell_width);
+  fmt::print("    {:<{}}   {}\n", "C++", left.width, source);
+  for (size_t row = 0; row < left.lines.size(); ++row) {
+    fmt::print("    {} | {}\n", left.lines[row], right.lines[row]);
+  }
+  if (left.hidden_rows > 0) fmt::print("    … {} more rows, compared too\n", left.hidden_rows);
+}
+
+void print_other_stream(const Check& check, bool explain) {
+  const bool intel = draws_intel_mkl_stream();
+  if (explain) {
+    print_remark(
+        intel ? "Dropout depends on the machine: on this one PyTorch draws from Intel's MKL. The numbers "
+                "above are "
+                "Python's on such a machine; the document's, printed below, come from the default stream."
+              : "Dropout depends on the machine: this one draws the default stream, as the document's did. "
+                "Where "
+                "PyTorch draws from Intel's MKL, Python and C++ show the numbers below.");
+  }
+  const auto texts =
+      to_texts(check, *check.other_stream, !whole(check.values) || !whole(*check.other_stream));
+  const std::string_view stream = intel ? "default stream" : "Intel MKL stream";
+  if (check.shape.size() < 2) {
+    fmt::print("    {}: {}\n", stream, inline_text(check, texts));
+    return;
+  }
+  const Table table = to_table(check, texts, widest(texts));
+  fmt::print("    {}:\n", stream);
+  for (const auto& line : table.lines) fmt::print("    {}\n", line);
 }
 
 void print_summary(const std::vector<Tally>& tallies) {
-  fmt::print("\n{0:=<96}\n", "");
+  fmt::print("\n{0:=<{1}}\n", "", kLineWidth);
   fmt::print(" {:<10} {:>5} {:>9} {:>8} {:>11}   {}\n", "document", "rows", "compared", "differ",
-             "only shown", "nearest to its tolerance");
+             "only shown", "nearest to what it is allowed");
   bool passed = true;
   for (const auto& tally : tallies) {
     if (tally.cells == 0 && tally.error.empty()) continue;
     fmt::print(
         " {:<10} {:>5} {:>9} {:>8} {:>11}   {}\n", tally.document, tally.cells, tally.compared,
         tally.differing, tally.only_shown,
-        tally.closest_at.empty() ? "-" : fmt::format("{:.0f} % ({})", 100 * tally.closest, tally.closest_at));
-    if (!tally.error.empty()) fmt::print("   stopped: {}\n", tally.error);
+        tally.closest_at.empty() ? "-" : fmt::format("{:.0f} %, {}", 100 * tally.closest, tally.closest_at));
+    if (!tally.error.empty()) fmt::print("   {}\n", tally.error);
     passed = passed && tally.passed();
   }
-  fmt::print("{:=<96}\n {}\n", "", passed ? "Every number agrees." : "Some numbers do not agree.");
+  fmt::print("{0:=<{1}}\n {2}\n", "", kLineWidth,
+             passed ? "Every number agrees." : "Some numbers do not agree.");
 }
 
 }  // namespace notebooks

@@ -4,17 +4,29 @@
 #include <vector>
 
 #include "support/expected.h"
-#include "support/walkthrough.h"
 
 namespace notebooks {
 
+struct Tally;
+
 enum class Verdict { Equal, Different, OnlyShown, OtherGenerator };
+
+/// The number that used the largest part of what it was allowed, or broke it.
+struct Comparison {
+  double difference = 0;
+  double allowed = 0;
+  size_t place = 0;  ///< counted row by row
+  Verdict verdict = Verdict::Equal;
+};
 
 void print_heading(const std::string& document, const std::string& title);
 void print_cell(const Entry& entry);
+/// An indented paragraph.
+void print_remark(const std::string& text);
 /// The C++ numbers and the expected ones side by side, the largest difference and the verdict.
-void print_check(const Check& check, const std::vector<double>& got, double largest, double allowed,
-                 Verdict verdict);
+void print_check(const Check& check, const std::vector<double>& got, const Comparison& comparison);
+/// Below a check that dropout has touched: what other machines show. `explain`: say why they do.
+void print_other_stream(const Check& check, bool explain);
 /// One line per document.
 void print_summary(const std::vector<Tally>& tallies);
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <stdexcept>
 
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/tensor.h>
@@ -32,24 +34,16 @@ double difference(double got, double want) {
   return std::isnan(distance) ? std::numeric_limits<double>::infinity() : distance;
 }
 
-struct Comparison {
-  double largest = 0;  // difference
-  double allowed = 0;  // at that place
-  bool holds = true;
-};
-
 Comparison compare_numbers(const Check& check, const std::vector<double>& got) {
   Comparison result;
   double closest = -1;
-  for (size_t i = 0; i < got.size(); ++i) {
-    const double distance = difference(got[i], check.values[i]);
-    const double allowed = check.allowed(check.values[i]);
-    const double used = distance == 0 ? 0 : distance / allowed;  // of what is allowed; infinite for allowed 0
-    result.holds = result.holds && distance <= allowed;
+  for (size_t place = 0; place < got.size(); ++place) {
+    const double distance = difference(got[place], check.values[place]);
+    const double allowed = check.allowed(check.values[place]);
+    const double used = distance == 0 ? 0 : distance / allowed;  // infinite where nothing is allowed
     if (used > closest) {
       closest = used;
-      result.largest = distance;
-      result.allowed = allowed;
+      result = {distance, allowed, place, distance <= allowed ? Verdict::Equal : Verdict::Different};
     }
   }
   return result;
@@ -85,6 +79,7 @@ void Walkthrough::run(const Cell& cell) {
   const auto& [id, code] = cell;
   showing_ = wanted(id);
   made_.clear();
+  explained_dropout_ = false;
   try {
     entry_ = &expected_.entry(id);
     if (showing_) print_cell(*entry_);
@@ -98,9 +93,9 @@ void Walkthrough::run(const Cell& cell) {
     ++tally_.cells;
     shown_.insert(id);
   } catch (const c10::Error& error) {
-    tally_.error = fmt::format("{}: {}", id, error.what_without_backtrace());
+    tally_.error = fmt::format("stopped at {}: {}", id, error.what_without_backtrace());
   } catch (const std::exception& error) {
-    tally_.error = fmt::format("{}: {}", id, error.what());
+    tally_.error = fmt::format("stopped at {}: {}", id, error.what());
   }
 }
 
@@ -123,26 +118,29 @@ void Walkthrough::compare(std::string_view name, const at::Tensor& got, bool ran
   const std::vector<double> numbers(flat.const_data_ptr<double>(),
                                     flat.const_data_ptr<double>() + flat.numel());
 
-  const auto [largest, allowed, holds] = compare_numbers(check, numbers);
-  Verdict verdict = holds ? Verdict::Equal : Verdict::Different;
-  if (!check.compare) verdict = Verdict::OnlyShown;
-  if (random && !device_.is_cpu()) verdict = Verdict::OtherGenerator;
-  print_check(check, numbers, largest, allowed, verdict);
+  Comparison comparison = compare_numbers(check, numbers);
+  if (!check.compare) comparison.verdict = Verdict::OnlyShown;
+  if (random && !device_.is_cpu()) comparison.verdict = Verdict::OtherGenerator;
+  print_check(check, numbers, comparison);
+  if (check.other_stream && device_.is_cpu()) {
+    print_other_stream(check, /*explain=*/!explained_dropout_);
+    explained_dropout_ = true;
+  }
+  count(comparison, name);
+}
 
+void Walkthrough::count(const Comparison& comparison, std::string_view name) {
+  const auto [difference, allowed, place, verdict] = comparison;
   if (verdict == Verdict::OnlyShown || verdict == Verdict::OtherGenerator) {
     ++tally_.only_shown;
     return;
   }
   ++tally_.compared;
-  if (!holds) ++tally_.differing;
-  if (allowed > 0 && largest / allowed >= tally_.closest) {
-    tally_.closest = largest / allowed;
+  if (verdict == Verdict::Different) ++tally_.differing;
+  if (allowed > 0 && difference / allowed >= tally_.closest) {
+    tally_.closest = difference / allowed;
     tally_.closest_at = fmt::format("{} {}", entry_->id, name);
   }
-}
-
-void Walkthrough::print_remark(const std::string& text) {
-  fmt::print("  {}\n", text);
 }
 
 }  // namespace notebooks

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "support/expected.h"
+#include "support/table.h"
 
 namespace notebooks {
 
@@ -73,6 +74,9 @@ class Walkthrough {
     if (showing_) print_remark(fmt::format(text, std::forward<Arguments>(arguments)...));
   }
 
+  /// False while a cell runs only because a later one is asked for.
+  bool showing() const { return showing_; }
+
   /// Names of the rows and the mask that the data file gives for this cell.
   const std::vector<std::string>& labels() const { return entry_->labels; }
   const std::vector<bool>& mask() const { return entry_->mask; }
@@ -81,7 +85,7 @@ class Walkthrough {
   Tally walk_cells(const std::string& document, const std::string& title, const std::vector<Cell>& cells);
   void run(const Cell& cell);
   void compare(std::string_view name, const at::Tensor& got, bool random);
-  static void print_remark(const std::string& text);
+  void count(const Comparison& comparison, std::string_view name);
 
   const Expected& expected_;
   c10::Device device_;
@@ -92,6 +96,7 @@ class Walkthrough {
   const Entry* entry_ = nullptr;
   bool showing_ = false;
   std::set<std::string, std::less<>> made_;  ///< checks of this cell
+  bool explained_dropout_ = false;           ///< in this cell
 };
 
 }  // namespace notebooks

@@ -64,7 +64,8 @@ struct CaseSettings {
   std::optional<double> atol = std::nullopt;
   std::optional<double> rtol = std::nullopt;
   at::Device device = at::kCPU;
-  /// Other than `Auto`: forced, so that a call which the backend cannot express is an error.
+  /// Other than `Auto`: forced, so that a call which the backend cannot express is an error. Preferred only
+  /// in `torch.nn.MultiheadAttention`, which has no such option.
   Backend backend = Backend::Auto;
 };
 

@@ -31,6 +31,10 @@ struct MultiHeadAttentionOptions {
   TORCH_ARG(double, dropout);          ///< probability of dropping an attention weight in training
   TORCH_ARG(int64_t, num_heads);
   TORCH_ARG(bool, qkv_bias) = false;
+  /// Adds -slope * distance to the scores, with the standard slopes (`alibi_slopes`).
+  TORCH_ARG(bool, alibi) = false;
+  /// One learned logit per head in every softmax denominator, parameter `sinks`, zero at first.
+  TORCH_ARG(bool, sinks) = false;
   /// How the heads attend; its `dropout_p` stays 0 (`dropout` and `is_training()` decide).
   TORCH_ARG(AttentionOptions, attention) = AttentionOptions{.causal = Causal::BottomRight};
 };
@@ -39,11 +43,12 @@ struct MultiHeadAttentionOptions {
 ///
 ///   x (B, T, d_in) or (T, d_in) -> (B, T, d_out) or (T, d_out), dtype and device of the parameters
 ///
-/// Parameters W_query, W_key, W_value, out_proj: names and random draws of the chapter-3 notebook. Its `mask`
-/// buffer is not state here. A query that a mask leaves without keys yields the bias of out_proj. Throws
-/// c10::ValueError if x has another shape or more than context_length tokens, c10::TypeError for another
-/// dtype. Memory: O(B H T) beyond input and output with a fused backend, O(B H T T) with the reference.
-/// Source: "Build a Large Language Model (From Scratch)", chapter 3, `MultiHeadAttention`.
+/// Parameters W_query, W_key, W_value, out_proj: names and random draws of the chapter-3 notebook; and
+/// `sinks` (num_heads) if asked for, which draws nothing. The notebook's `mask` buffer is not state here. A
+/// query that a mask leaves without keys yields the bias of out_proj. Throws c10::ValueError if x has another
+/// shape or more than context_length tokens, c10::TypeError for another dtype. Memory: O(B H T) beyond input
+/// and output with a fused backend, O(B H T T) with the reference. Source: "Build a Large Language Model
+/// (From Scratch)", chapter 3, `MultiHeadAttention`.
 ///
 ///   attentive::MultiHeadAttention mha(768, 768, /*context_length=*/1024, /*dropout=*/0.1, /*num_heads=*/12);
 ///   auto y = mha->forward(x);
@@ -70,6 +75,7 @@ class MultiHeadAttentionImpl : public Module<MultiHeadAttentionImpl>, public Cau
   torch::nn::Linear W_key{nullptr};
   torch::nn::Linear W_value{nullptr};
   torch::nn::Linear out_proj{nullptr};
+  at::Tensor sinks;  ///< (num_heads), undefined unless asked for
 
  private:
   FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(Mask())})

@@ -126,6 +126,7 @@ def training(kind, options, seed, *inputs, keep=lambda tensor: tensor):
             torch.manual_seed(seed)
             drawn = [x() if callable(x) else x for x in inputs]
             output, weights = run(kind(**options).train(), drawn, None)
+        result["input.x"] = plain(drawn[0])
         result[f"{stream}.output"] = plain(keep(output))
         result[f"{stream}.weights"] = plain(weights)
         result[f"{stream}.output_sum"] = plain(output.double().sum())

@@ -1,0 +1,164 @@
+// Document 000: a toy notebook with multi-head self-attention, masks and dropout.
+
+#include <torch/types.h>
+#include <torch/utils.h>
+
+#include <attentive/core/guards.h>
+#include <attentive/functional/heads.h>
+#include <attentive/modules/multi_head_self_attention.h>
+#include <attentive/modules/scaled_dot_product_attention.h>
+
+#include "notebooks.h"
+#include "support/six_tokens.h"
+
+namespace notebooks {
+namespace {
+
+using attentive::DropoutStream;
+using attentive::DropoutStreamGuard;
+using attentive::Mask;
+using torch::Tensor;
+
+class Toy {
+ public:
+  explicit Toy(Walkthrough& walkthrough) : nb(walkthrough) {}
+
+  void seed_and_device() {
+    nb.say("torch::manual_seed(42); parameters and inputs are made on the CPU, then moved to {}.",
+           nb.device().str());
+  }
+
+  void scaled_dot_product_attention() {
+    const Tensor tokens = six_tokens().to(nb.device());
+    attentive::ScaledDotProductAttention sdpa(/*dropout=*/0.0);
+    const auto [output, weights] = sdpa->forward(tokens, tokens, tokens);
+    nb.check("output for the six tokens as Q, K and V", output);
+    nb.check("weights", weights);
+  }
+
+  void multi_head_self_attention() {
+    const attentive::MultiHeadSelfAttention module(/*d_model=*/128, /*num_heads=*/4);
+    int64_t count = 0;
+    for (const auto& parameter : module->parameters()) count += parameter.numel();
+    nb.check("number of parameters for d_model 128", static_cast<double>(count));
+  }
+
+  void split_heads() {
+    x = torch::arange(12, torch::kFloat).view({1, 2, 6}).to(nb.device());
+    const Tensor heads = attentive::split_heads(x, /*num_heads=*/3);
+    nb.check_shape("shape", heads.sizes());
+    nb.check("0..11 of shape (1,2,6) in 3 heads", heads);
+  }
+
+  void merge_heads() {
+    nb.check("split and merged", attentive::merge_heads(attentive::split_heads(x, /*num_heads=*/3)));
+  }
+
+  void folded_heads() {
+    nb.say("attentive::attention takes (B, H, T, D) as it is; the notebook folds the heads into the batch.");
+    const Tensor q = attentive::split_heads(torch::zeros({2, 5, 128}), /*num_heads=*/4);
+    nb.check_shape("shape of folded Q for B 2, H 4, T 5, D 32", q.reshape({2 * 4, 5, 32}).sizes());
+  }
+
+  // A mask says what its numbers mean: here non-zero keeps.
+  void masks() {
+    torch::manual_seed(42);
+    const Tensor input = torch::randn({2, 4, 8}).to(nb.device());
+    attentive::MultiHeadSelfAttention small(/*d_model=*/8, /*num_heads=*/2);
+    small->to(nb.device());
+
+    const Tensor real = torch::tensor({{1, 1, 1, 0}, {1, 1, 0, 0}}).to(nb.device());  // (B, T), 0: padding
+    const auto [padded, padded_weights] = small->forward(input, Mask::keep(real.view({2, 1, 1, 4})));
+    nb.check("output with the padding mask", padded);
+    nb.check("weights with the padding mask", padded_weights);
+
+    const Tensor earlier = torch::ones({4, 4}, torch::kBool).tril().view({1, 1, 4, 4}).to(nb.device());
+    const auto [causal, causal_weights] = small->forward(input, Mask::keep(earlier));
+    nb.check("output with the causal mask", causal);
+    nb.check("weights with the causal mask", causal_weights);
+  }
+
+  void usage() {
+    torch::manual_seed(42);
+    x = torch::randn({2, 5, 128}).to(nb.device());
+    mha = attentive::MultiHeadSelfAttention(/*d_model=*/128, /*num_heads=*/4, /*dropout=*/0.1);
+    mha->to(nb.device());
+
+    // Dropout is active, as in the notebook; the guard makes it draw the very numbers that nn::Dropout draws.
+    const DropoutStreamGuard guard(DropoutStream::Aten);
+    std::tie(y, attn) = mha->forward(x);
+    nb.check_shape("shape of x", x.sizes());
+    nb.check_shape("shape of y", y.sizes());
+    nb.check_shape("shape of attn", attn.sizes());
+  }
+
+  void input_numbers() {
+    nb.check("x[0,0,:4]", x[0][0].slice(0, 0, 4));
+    nb.check("sum of x", x.sum(torch::kDouble));
+  }
+
+  void weight_numbers() {
+    const auto show = [&](const std::string& name, const torch::nn::Linear& linear) {
+      nb.check("first two of " + name, linear->weight[0].slice(0, 0, 2));
+      nb.check("sum of " + name, linear->weight.sum(torch::kDouble));
+    };
+    show("W_q", mha->W_q);
+    show("W_k", mha->W_k);
+    show("W_v", mha->W_v);
+    show("W_o", mha->W_o);
+  }
+
+  void eval_numbers() {
+    mha->eval();
+    const auto [y_eval, attn_eval] = mha->forward(x);
+    mha->train();
+    nb.check("y[0,0,:4]", y_eval[0][0].slice(0, 0, 4));
+    nb.check("sum of y", y_eval.sum(torch::kDouble));
+    nb.check("sum of |y|", y_eval.abs().sum(torch::kDouble));
+    nb.check("attn[0,0,0]", attn_eval[0][0][0]);
+    nb.check("sum of attn", attn_eval.sum(torch::kDouble));
+  }
+
+  void train_numbers() {
+    nb.check_random("y[0,0,:4]", y[0][0].slice(0, 0, 4));
+    nb.check_random("sum of y", y.sum(torch::kDouble));
+    nb.check_random("sum of |y|", y.abs().sum(torch::kDouble));
+    nb.check_random("attn[0,0,0]", attn[0][0][0]);
+    nb.check_random("sum of attn", attn.sum(torch::kDouble));
+    nb.check_random("row sums of attn[0,0]", attn[0][0].sum(-1));
+    nb.check_random("zeros in attn", attn.eq(0).sum());
+    nb.check_random("zeros in y", y.eq(0).sum());
+  }
+
+  void other_stream() {
+    nb.say("Dropout on this machine draws the {} stream; 000-4d shows the numbers of both.",
+           draws_intel_mkl_stream() ? "Intel + MKL" : "default");
+  }
+
+ private:
+  Walkthrough& nb;
+  attentive::MultiHeadSelfAttention mha{nullptr};
+  Tensor x, y, attn;
+};
+
+}  // namespace
+
+Tally toy_self_attention(Walkthrough& walkthrough) {
+  Toy toy(walkthrough);
+  return walkthrough.walk(toy, "000", "Toy self-attention",
+                          {{"000-1", &Toy::seed_and_device},
+                           {"000-2", &Toy::scaled_dot_product_attention},
+                           {"000-3", &Toy::multi_head_self_attention},
+                           {"000-3a", &Toy::split_heads},
+                           {"000-3b", &Toy::merge_heads},
+                           {"000-3c", &Toy::folded_heads},
+                           {"000-3d", &Toy::masks},
+                           {"000-4", &Toy::usage},
+                           {"000-4a", &Toy::input_numbers},
+                           {"000-4b", &Toy::weight_numbers},
+                           {"000-4c", &Toy::eval_numbers},
+                           {"000-4d", &Toy::train_numbers},
+                           {"000-4e", &Toy::other_stream}});
+}
+
+}  // namespace notebooks

@@ -1,0 +1,77 @@
+// attentive-bench: times this package against PyTorch's own ways in one process, after checking each result.
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include <ATen/Parallel.h>
+#include <CLI/CLI.hpp>
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+#include "suites.h"
+#include "support/report.h"
+
+namespace {
+
+constexpr int kFailed = 1;
+constexpr int kUnusable = 2;
+
+std::vector<std::string> suite_names() {
+  std::vector<std::string> names;
+  for (const auto& suite : bench::kSuites) names.emplace_back(suite.name);
+  return names;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app(
+      "Times attentive against PyTorch's own ways, interleaved in one process; a wrong result is not timed.\n"
+      "Exit status: 0, 1 if a result was wrong or a file could not be written, 2 for wrong arguments.",
+      "attentive-bench");
+  bench::Settings settings;
+  settings.threads = at::get_num_threads();
+  std::vector<std::string> wanted;
+  std::string json, svg;
+  const auto names = suite_names();
+  app.add_option("--suite", wanted, "suites to run; all if none is named")->check(CLI::IsMember(names));
+  app.add_option("--threads", settings.threads, "threads of ATen")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  app.add_option("--budget", settings.budget, "seconds of timing a case; five rounds are run in any case")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--dtype", settings.dtypes, "only these")->check(CLI::IsMember({"fp32", "bf16"}));
+  app.add_option("--json", json, "writes every figure to this file");
+  app.add_option("--svg", svg, "plots the growth suite to this file");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kUnusable;
+  }
+
+  try {
+    at::set_num_threads(settings.threads);
+    const auto machine = bench::describe_machine();
+    bench::Runner runner(settings, bench::measure_peaks(settings.threads));
+    bench::print_head(machine, runner.peaks(), settings);
+    for (const auto& suite : bench::kSuites) {
+      const std::string name(suite.name);
+      if (!wanted.empty() && std::ranges::find(wanted, name) == wanted.end()) continue;
+      if (name != "growth") bench::print_columns(name);
+      suite.run(runner);
+    }
+    bench::print_growth(runner.growth());
+    if (!json.empty()) bench::write_json(json, machine, runner);
+    if (!svg.empty()) bench::write_plot(svg, machine, runner);
+  } catch (const c10::Error& error) {
+    fmt::print(stderr, "attentive-bench: {}\n", error.what_without_backtrace());
+    return kFailed;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "attentive-bench: {}\n", error.what());
+    return kFailed;
+  }
+  return 0;
+}

@@ -1,0 +1,101 @@
+// The chapter-3 module, forward and training step, against the ways to write it with PyTorch.
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <attentive/core/guards.h>
+#include <attentive/modules/multi_head_attention.h>
+
+#include "inputs.h"
+#include "peer_modules.h"
+#include "suites.h"
+
+namespace bench {
+namespace {
+
+constexpr int64_t kBatch = 8, kTokens = 1024, kWidth = 768, kHeads = 12;
+
+double linear_flops() {
+  return 4 * 2.0 * kBatch * kTokens * kWidth * kWidth;
+}
+
+// Output, and the gradients of x and of every weight.
+std::function<Tensors()> step(std::function<at::Tensor(const at::Tensor&)> forward, at::Tensor x,
+                              std::vector<at::Tensor> parameters, at::Tensor grad) {
+  parameters.insert(parameters.begin(), x);
+  return [=] {
+    const auto y = forward(x);
+    auto results = torch::autograd::grad({y}, parameters, {grad});
+    results.insert(results.begin(), y);
+    return results;
+  };
+}
+
+Check same_drops(const std::function<Tensors()>& train, at::ScalarType type) {
+  const attentive::DropoutStreamGuard stream(attentive::DropoutStream::Counter);
+  Tensors results[2];
+  for (const auto backend : {attentive::Backend::Native, attentive::Backend::Reference}) {
+    const attentive::BackendGuard guard(backend);
+    at::manual_seed(5);
+    results[backend == attentive::Backend::Reference] = train();
+  }
+  return {"composed definition, same drops", difference(results[0], results[1]),
+          type == at::kBFloat16 ? 3e-2 : 1e-4};
+}
+
+void add(Runner& runner, at::ScalarType type, bool training, double dropout) {
+  at::manual_seed(1);
+  attentive::MultiHeadAttention ours(kWidth, kWidth, kTokens, dropout, kHeads);
+  ours->to(type);
+  ours->train(training);
+  const PeerModules peers(ours, kTokens, training ? dropout : 0.0);
+  const auto x = at::randn({kBatch, kTokens, kWidth}).to(type).requires_grad_(training);
+  const auto grad = at::randn({kBatch, kTokens, kWidth}).to(type);
+
+  Case c{"module", training ? fmt::format("training step, dropout {}", dropout) : "forward", type_name(type),
+         limit_of(type),
+         (training ? 3 : 1) * linear_flops() +
+             (training ? kWithBackward : 1) * attention_flops({kBatch, kHeads, kTokens, 64}, true)};
+  const auto way = [&](const std::string& name, std::function<at::Tensor(const at::Tensor&)> forward,
+                       const std::vector<at::Tensor>& parameters) {
+    if (training) {
+      c.contenders.push_back({name, step(std::move(forward), x, parameters, grad)});
+    } else {
+      c.contenders.push_back({name, [=] {
+                                const at::NoGradGuard no_grad;
+                                return Tensors{forward(x)};
+                              }});
+    }
+  };
+  way(
+      "attentive", [ours](const at::Tensor& in) mutable { return ours->forward(in); }, peers.weights);
+  way(
+      "chapter-3 code", [peers](const at::Tensor& in) { return peers.notebook(in); }, peers.weights);
+  way(
+      "linear + torch sdpa", [peers](const at::Tensor& in) { return peers.fused(in); }, peers.weights);
+  way(
+      "nn::MultiheadAttention", [peers](const at::Tensor& in) { return peers.library(in); },
+      peers.library_weights());
+  if (training) {
+    const auto train = c.contenders[0].run, expected = c.contenders[1].run;
+    c.check = [=] {
+      if (dropout > 0) return same_drops(train, type);
+      return Check{"chapter-3 code", difference(train(), expected()), type == at::kBFloat16 ? 3e-2 : 1e-4};
+    };
+  }
+  runner.run(c);
+}
+
+}  // namespace
+
+void module_suite(Runner& runner) {
+  for (const auto type : kTypes) {
+    if (!runner.wants(type)) continue;
+    add(runner, type, /*training=*/false, 0.0);
+    add(runner, type, /*training=*/true, 0.0);
+    add(runner, type, /*training=*/true, 0.1);
+  }
+}
+
+}  // namespace bench

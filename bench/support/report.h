@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+
+#include "support/machine.h"
+#include "support/runner.h"
+
+namespace bench {
+
+void print_head(const Machine& machine, const Peaks& peaks, const Settings& settings);
+void print_columns(const std::string& suite);
+void print_row(const Row& row);
+void print_growth(const std::vector<GrowthPoint>& points);
+
+/// Everything that was measured, with machine and peaks.
+void write_json(const std::string& path, const Machine& machine, const Runner& runner);
+
+/// Time and memory against T, one curve a series.
+void write_plot(const std::string& path, const Machine& machine, const Runner& runner);
+
+}  // namespace bench

@@ -1,0 +1,140 @@
+#include "support/runner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include "support/report.h"
+#include "support/timer.h"
+
+namespace bench {
+namespace {
+
+constexpr double kShortestSample = 5e-4;  // seconds: well above the clock's and the scheduler's grain
+constexpr int kFewestRounds = 5;
+constexpr int kMostRounds = 400;
+
+double allowed_for(const std::string& dtype) {
+  return dtype == "bf16" ? 3e-2 : 1e-4;
+}
+
+}  // namespace
+
+std::string to_string(Limit limit) {
+  switch (limit) {
+    case Limit::None:
+      break;
+    case Limit::Fp32:
+      return "fp32";
+    case Limit::Bf16:
+      return "bf16";
+    case Limit::Read:
+      return "read";
+  }
+  return "";
+}
+
+double difference(const Tensors& ours, const Tensors& reference) {
+  if (ours.size() != reference.size()) throw std::runtime_error("the contenders return different things");
+  double worst = 0;
+  for (std::size_t i = 0; i < ours.size(); ++i) {
+    if (ours[i].sizes() != reference[i].sizes()) throw std::runtime_error("the contenders' shapes differ");
+    const auto expected = reference[i].detach().to(at::kFloat);
+    const double largest = expected.abs().max().item<double>();
+    const double off = (ours[i].detach().to(at::kFloat) - expected).abs().max().item<double>();
+    const double error = off / std::max(largest, 1e-12);
+    if (!(error <= worst)) worst = error;  // keeps a NaN
+  }
+  return worst;
+}
+
+Runner::Runner(Settings settings, Peaks peaks) : settings_(std::move(settings)), peaks_(std::move(peaks)) {}
+
+bool Runner::wants(at::ScalarType type) const {
+  if (settings_.dtypes.empty()) return true;
+  const std::string name = type == at::kBFloat16 ? "bf16" : "fp32";
+  return std::ranges::find(settings_.dtypes, name) != settings_.dtypes.end();
+}
+
+double Runner::rate(Limit limit) const {
+  switch (limit) {
+    case Limit::None:
+      break;
+    case Limit::Fp32:
+      return peaks_.fp32;
+    case Limit::Bf16:
+      return peaks_.bf16;
+    case Limit::Read:
+      return peaks_.read;
+  }
+  return 0;
+}
+
+void Runner::add(GrowthPoint point) {
+  growth_.push_back(std::move(point));
+}
+
+std::vector<Timing> Runner::time(const Case& the_case) const {
+  const auto count = the_case.contenders.size();
+  std::vector<int> calls(count);
+  for (std::size_t i = 0; i < count; ++i) {  // second call: buffers and pools are there
+    the_case.contenders[i].run();
+    const Timer timer;
+    the_case.contenders[i].run();
+    calls[i] = std::clamp(static_cast<int>(std::ceil(kShortestSample / timer.seconds())), 1, 2000);
+  }
+  std::vector<std::vector<double>> seconds(count);
+  const Timer all;
+  // One sample of each in turn, starting with another one each round: what disturbs the machine disturbs all.
+  for (int round = 0; round < kMostRounds; ++round) {
+    if (round >= kFewestRounds && all.seconds() > settings_.budget) break;
+    for (std::size_t step = 0; step < count; ++step) {
+      const auto i = (step + static_cast<std::size_t>(round)) % count;
+      const Timer timer;
+      for (int call = 0; call < calls[i]; ++call) the_case.contenders[i].run();
+      seconds[i].push_back(timer.seconds() / calls[i]);
+    }
+  }
+  std::vector<Timing> timings(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    std::vector<double> ratios(seconds[i].size());
+    for (std::size_t round = 0; round < ratios.size(); ++round)
+      ratios[round] = seconds[i][round] / seconds[0][round];
+    timings[i] = {the_case.contenders[i].name,
+                  spread_of(seconds[i]),
+                  spread_of(ratios),
+                  0,
+                  static_cast<int>(seconds[i].size()),
+                  calls[i]};
+    if (the_case.limit != Limit::None && the_case.work > 0)
+      timings[i].fraction = the_case.work / rate(the_case.limit) / timings[i].seconds.median;
+  }
+  return timings;
+}
+
+void Runner::run(const Case& the_case) {
+  Row row{the_case.suite,    the_case.name,
+          the_case.dtype,    {},
+          the_case.work,     to_string(the_case.limit),
+          settings_.threads, {}};
+  if (the_case.check) {
+    row.check = the_case.check();
+  } else if (the_case.contenders.size() > 1) {
+    const auto& reference = the_case.contenders[1];
+    row.check = {reference.name, difference(the_case.contenders[0].run(), reference.run()),
+                 the_case.allowed > 0 ? the_case.allowed : allowed_for(the_case.dtype)};
+  }
+  if (!row.check.passed()) {
+    throw std::runtime_error(fmt::format(
+        "{}: {} {}: wrong result, not timed: error {:.2e} against {}, allowed {:.0e}", the_case.suite,
+        the_case.name, the_case.dtype, row.check.error, row.check.against, row.check.allowed));
+  }
+  row.timings = time(the_case);
+  if (!settings_.quiet) print_row(row);
+  rows_.push_back(std::move(row));
+}
+
+}  // namespace bench

@@ -1,0 +1,109 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "support/peaks.h"
+#include "support/stats.h"
+
+namespace bench {
+
+using Tensors = std::vector<at::Tensor>;
+
+/// One way to compute a case. What it returns is compared; a timed call includes freeing it.
+struct Contender {
+  std::string name;
+  std::function<Tensors()> run;
+};
+
+/// How far a result lies from the reference: largest difference over the reference's largest value.
+struct Check {
+  std::string against;
+  double error = 0;
+  double allowed = 0;
+
+  bool passed() const { return error <= allowed; }  // NaN does not pass
+};
+
+enum class Limit { None, Fp32, Bf16, Read };
+
+/// The same work done in several ways. The first contender is ours; every ratio is to it.
+struct Case {
+  std::string suite;
+  std::string name;
+  std::string dtype;
+  Limit limit = Limit::None;
+  double work = 0;  ///< exact flops of the task, or bytes that must be read (Limit::Read)
+  std::vector<Contender> contenders;
+  /// Compares ours with a reference before anything is timed; not set: with the second contender.
+  std::function<Check()> check = {};
+  double allowed = 0;  ///< for the default check; 0: by dtype
+};
+
+struct Timing {
+  std::string contender;
+  Spread seconds;
+  Spread ratio;         ///< contender / ours, of the same round
+  double fraction = 0;  ///< of the limit; 0: no limit
+  int rounds = 0;
+  int calls = 0;  ///< a sample is the mean of this many calls
+};
+
+struct Row {
+  std::string suite, name, dtype;
+  Check check;
+  double work = 0;
+  std::string limit;
+  int threads = 0;
+  std::vector<Timing> timings;
+};
+
+/// One point of the growth curves.
+struct GrowthPoint {
+  std::string series;
+  int64_t tokens = 0;
+  double seconds = 0;
+  double bytes = 0;
+};
+
+struct Settings {
+  int threads = 2;
+  double budget = 3.0;              ///< seconds of timing a case
+  std::vector<std::string> dtypes;  ///< empty: all
+  bool quiet = false;
+};
+
+/// Checks and times cases, prints each as soon as it is known, and keeps the rows.
+class Runner {
+ public:
+  Runner(Settings settings, Peaks peaks);
+
+  /// Throws std::runtime_error, and times nothing, if the result is wrong.
+  void run(const Case& the_case);
+  void add(GrowthPoint point);
+
+  bool wants(at::ScalarType type) const;
+  double rate(Limit limit) const;
+  const Settings& settings() const { return settings_; }
+  const Peaks& peaks() const { return peaks_; }
+  const std::vector<Row>& rows() const { return rows_; }
+  const std::vector<GrowthPoint>& growth() const { return growth_; }
+
+ private:
+  std::vector<Timing> time(const Case& the_case) const;
+
+  Settings settings_;
+  Peaks peaks_;
+  std::vector<Row> rows_;
+  std::vector<GrowthPoint> growth_;
+};
+
+/// Error of `ours` against `reference`, worst over the tensors. Throws if their numbers or shapes differ.
+double difference(const Tensors& ours, const Tensors& reference);
+
+std::string to_string(Limit limit);
+
+}  // namespace bench

@@ -1,0 +1,101 @@
+// Softcap and ALiBi, which PyTorch expresses by single operations or by a floating T x T mask.
+
+#include <cmath>
+#include <limits>
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <attentive/functional/alibi.h>
+#include <attentive/functional/attention.h>
+
+#include "inputs.h"
+#include "suites.h"
+
+namespace bench {
+namespace {
+
+constexpr double kSoftcap = 30.0;
+
+at::Tensor composed_softcap(const Qkv& x) {
+  const auto T = x.q.size(-2);
+  auto scores = at::matmul(x.q, x.k.transpose(-2, -1)) * (1.0 / std::sqrt(static_cast<double>(x.q.size(-1))));
+  scores = at::tanh(scores / kSoftcap) * kSoftcap;
+  scores = scores.masked_fill(at::ones({T, T}, at::kBool).triu(1), -std::numeric_limits<double>::infinity());
+  return at::matmul(at::softmax(scores, -1), x.v);
+}
+
+// (H, T, T): -slope * distance below the diagonal, -inf above.
+at::Tensor alibi_mask(const at::Tensor& slopes, int64_t T, at::ScalarType type) {
+  const auto place = at::arange(T, at::kFloat);
+  const auto distance = (place.unsqueeze(1) - place.unsqueeze(0)).abs();
+  auto mask = -slopes.view({-1, 1, 1}) * distance;
+  mask.masked_fill_(at::ones({T, T}, at::kBool).triu(1), -std::numeric_limits<double>::infinity());
+  return mask.unsqueeze(0).to(type);
+}
+
+void softcap(Runner& runner, const Shape& shape, at::ScalarType type, bool gradients) {
+  const auto x = make_qkv(shape, type, gradients);
+  const auto grad = at::randn_like(x.q);
+  const attentive::AttentionOptions options{.causal = attentive::Causal::BottomRight, .softcap = kSoftcap};
+  Case c{"variants", fmt::format("softcap {} T={}", gradients ? "fwd+bwd" : "fwd", token_count(shape.T)),
+         type_name(type), limit_of(type), attention_flops(shape, true) * (gradients ? kWithBackward : 1)};
+  const auto ours = [=] { return attentive::attention(x.q, x.k, x.v, options); };
+  const auto theirs = [=] { return composed_softcap(x); };
+  if (gradients) {
+    c.contenders = {{"attentive", with_backward(x, grad, ours)},
+                    {"composed", with_backward(x, grad, theirs)}};
+  } else {
+    c.contenders = {{"attentive", [=] { return Tensors{ours()}; }},
+                    {"composed", [=] { return Tensors{theirs()}; }}};
+  }
+  runner.run(c);
+}
+
+void alibi(Runner& runner, const Shape& shape, at::ScalarType type, bool gradients) {
+  const auto x = make_qkv(shape, type, gradients);
+  const auto grad = at::randn_like(x.q);
+  const auto slopes = attentive::alibi_slopes(shape.H);
+  const auto mask = alibi_mask(slopes, shape.T, type);
+  Case c{"variants", fmt::format("ALiBi {} T={}", gradients ? "fwd+bwd" : "fwd", token_count(shape.T)),
+         type_name(type), limit_of(type), attention_flops(shape, true) * (gradients ? kWithBackward : 1)};
+  const auto ours = [=] {
+    return attentive::attention(x.q, x.k, x.v, {.causal = attentive::Causal::BottomRight},
+                                attentive::AttentionExtras{.alibi_slopes = slopes})
+        .output;
+  };
+  const auto theirs = [=] { return at::scaled_dot_product_attention(x.q, x.k, x.v, mask); };
+  if (type == at::kBFloat16) {  // the peer rounds its mask to bf16, by up to 2 at a distance of 1000
+    c.check = [=] {
+      const auto exact =
+          at::scaled_dot_product_attention(x.q.to(at::kFloat), x.k.to(at::kFloat), x.v.to(at::kFloat),
+                                           alibi_mask(slopes, shape.T, at::kFloat));
+      return Check{"torch sdpa + mask in fp32", difference({ours()}, {exact}), 3e-2};
+    };
+  }
+  if (gradients) {
+    c.contenders = {{"attentive", with_backward(x, grad, ours)},
+                    {"torch sdpa + mask", with_backward(x, grad, theirs)}};
+  } else {
+    c.contenders = {{"attentive", [=] { return Tensors{ours()}; }},
+                    {"torch sdpa + mask", [=] { return Tensors{theirs()}; }}};
+  }
+  runner.run(c);
+}
+
+}  // namespace
+
+void variants_suite(Runner& runner) {
+  for (const auto type : kTypes) {
+    if (!runner.wants(type)) continue;
+    for (const int64_t T : {1024, 4096}) {
+      for (const bool gradients : {false, true}) {
+        if (gradients && (T > 1024 || type == at::kBFloat16)) continue;
+        softcap(runner, {1, 12, T, 64}, type, gradients);
+        alibi(runner, {1, 12, T, 64}, type, gradients);
+      }
+    }
+  }
+}
+
+}  // namespace bench

@@ -1,0 +1,212 @@
+#include <algorithm>
+#include <cmath>
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/exp.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/threshold.h>
+#include <ATen/ops/tril.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <attentive/functional/linear_attention.h>
+
+#include "core/check.h"
+#include "functional/problem_builder.h"
+
+namespace attentive {
+namespace {
+
+constexpr const char* kWho = "linear_attention";
+
+// elu(x) + 1, written so that a very negative x keeps its digits: exp(x) in place of expm1(x) + 1. threshold
+// is relu, but with a meta kernel; its gradient at 0 is 0, so all of ours there comes from exp.
+at::Tensor elu_plus_one(const at::Tensor& x) {
+  const auto positive = at::threshold(x, 0, 0);
+  return positive + at::exp(x - positive);
+}
+
+// The causal sums over n queries aligned with n keys; query i sees keys 0 .. i and what `initial` holds.
+//   q (B, Hkv, G, n, F), k (B, Hkv, n, F), v (B, Hkv, n, E), initial (B, Hkv, F, E) -> (B, Hkv, G, n, E)
+// Only the inputs are saved: the backward walks the chunks twice, once from the front with the sums of keys
+// times values, once from the back with the sums of queries times gradients.
+class CausalSums : public torch::autograd::Function<CausalSums> {
+ public:
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& q,
+                            const at::Tensor& k, const at::Tensor& v, const at::Tensor& initial,
+                            int64_t chunk) {
+    context->save_for_backward({q, k, v, initial});
+    context->saved_data["chunk"] = chunk;
+    std::vector<at::Tensor> outputs;
+    auto state = initial;
+    for (int64_t start = 0; start < k.size(2); start += chunk) {
+      const auto qc = rows(q, start, chunk), kc = cut(k, start, chunk), vc = cut(v, start, chunk);
+      const auto inside = at::matmul(past(at::matmul(qc, kc.transpose(2, 3)), q.size(2)), vc);
+      outputs.push_back((at::matmul(qc, state) + inside).unflatten(2, {q.size(2), vc.size(2)}));
+      state = state + at::matmul(kc.transpose(2, 3), vc);
+    }
+    return at::cat(outputs, 3);
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    const c10::impl::ExcludeDispatchKeyGuard full_precision(c10::autocast_dispatch_keyset);
+    const auto saved = context->get_saved_variables();
+    const auto &q = saved[0], &k = saved[1], &v = saved[2], &g = gradients[0];
+    const int64_t chunk = context->saved_data["chunk"].toInt();
+    const int64_t groups = q.size(2);
+    std::vector<at::Tensor> dq, dk, dv;
+
+    auto state = saved[3];
+    for (int64_t start = 0; start < k.size(2); start += chunk) {
+      const auto gc = rows(g, start, chunk), kc = cut(k, start, chunk), vc = cut(v, start, chunk);
+      const auto inside = at::matmul(past(at::matmul(gc, vc.transpose(2, 3)), groups), kc);
+      dq.push_back((at::matmul(gc, state.transpose(2, 3)) + inside).unflatten(2, {groups, kc.size(2)}));
+      state = state + at::matmul(kc.transpose(2, 3), vc);
+    }
+
+    auto later = at::zeros_like(saved[3]);
+    for (int64_t start = (k.size(2) - 1) / chunk * chunk; start >= 0; start -= chunk) {
+      const auto qc = rows(q, start, chunk), gc = rows(g, start, chunk);
+      const auto kc = cut(k, start, chunk), vc = cut(v, start, chunk);
+      const auto dscores = past(at::matmul(gc, vc.transpose(2, 3)), groups);
+      const auto scores = past(at::matmul(qc, kc.transpose(2, 3)), groups);
+      dk.push_back(at::matmul(vc, later.transpose(2, 3)) + at::matmul(dscores.transpose(2, 3), qc));
+      dv.push_back(at::matmul(kc, later) + at::matmul(scores.transpose(2, 3), gc));
+      later = later + at::matmul(qc.transpose(2, 3), gc);
+    }
+    std::reverse(dk.begin(), dk.end());
+    std::reverse(dv.begin(), dv.end());
+    return {at::cat(dq, 3), at::cat(dk, 2), at::cat(dv, 2), later, at::Tensor()};
+  }
+
+ private:
+  static at::Tensor cut(const at::Tensor& x, int64_t start, int64_t chunk) {
+    return x.slice(2, start, start + chunk);
+  }
+  // The chunk's queries of a group below each other: (B, Hkv, G * c, F).
+  static at::Tensor rows(const at::Tensor& x, int64_t start, int64_t chunk) {
+    return x.slice(3, start, start + chunk).flatten(2, 3);
+  }
+  // (B, Hkv, G * c, c) with zeros where a key comes after its query.
+  static at::Tensor past(const at::Tensor& scores, int64_t groups) {
+    return at::tril(scores.unflatten(2, {groups, scores.size(3)})).flatten(2, 3);
+  }
+};
+
+// Bool (B or 1, 1, S, 1), true: a real key. Undefined if every key is.
+at::Tensor real_keys(const kernels::Problem& problem) {
+  at::Tensor real = problem.key_keep;
+  if (problem.key_lengths.defined()) {
+    const auto j = at::arange(problem.keys(), problem.key_lengths.options());
+    const auto within = j.lt(problem.key_lengths.unsqueeze(1));
+    real = real.defined() ? real.bitwise_and(within) : within;
+  }
+  return real.defined() ? real.unsqueeze(1).unsqueeze(3) : real;
+}
+
+at::Tensor features(const LinearAttentionCall& call, const char* name, const at::Tensor& x) {
+  if (!call.feature_map) return elu_plus_one(x);
+  const auto result = call.feature_map(x);
+  TORCH_CHECK_VALUE(result.defined() && result.dim() == 4 &&
+                        result.sizes().slice(0, 3) == x.sizes().slice(0, 3) && result.size(3) > 0,
+                    kWho, ": expected feature_map to turn ", name, " ", shape_string(x.sizes()),
+                    " into (B, H, T, F), got ", describe(result));
+  TORCH_CHECK_TYPE(result.scalar_type() == x.scalar_type(), kWho, ": expected feature_map to keep dtype ",
+                   x.scalar_type(), ", got ", result.scalar_type());
+  return result;
+}
+
+// Numerators and, in the last column, denominators: (B, Hkv, G, L, Dv + 1).
+at::Tensor sums(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                const LinearAttentionCall& call, int64_t shift) {
+  const int64_t queries = q.size(3), keys = k.size(2), groups = q.size(2);
+  const auto state_of = [](const at::Tensor& some_k, const at::Tensor& some_v) {
+    return at::matmul(some_k.transpose(2, 3), some_v);
+  };
+  const auto read = [&](const at::Tensor& some_q, const at::Tensor& state) {
+    return at::matmul(some_q.flatten(2, 3), state).unflatten(2, {groups, some_q.size(3)});
+  };
+  if (call.causal == Causal::None) return read(q, state_of(k, v));
+
+  // A square of `aligned` queries and keys; before it keys that all see (shift > 0) or queries that see none
+  // (shift < 0), after it queries that see every key.
+  const int64_t before = std::max<int64_t>(shift, 0);
+  const int64_t without = std::min(std::max<int64_t>(-shift, 0), queries);
+  const int64_t aligned = std::min(queries - without, keys - before);
+  const int64_t after = queries - without - aligned;
+  std::vector<at::Tensor> parts;
+  if (without > 0)
+    parts.push_back(at::zeros({q.size(0), q.size(1), groups, without, v.size(3)}, v.options()));
+  if (aligned > 0) {
+    const auto initial = state_of(k.slice(2, 0, before), v.slice(2, 0, before));
+    parts.push_back(CausalSums::apply(q.slice(3, without, without + aligned), k.slice(2, before),
+                                      v.slice(2, before), initial, call.chunk_size));
+  }
+  if (after > 0) parts.push_back(read(q.slice(3, without + aligned), state_of(k, v)));
+  return parts.empty() ? read(q, state_of(k, v)) : at::cat(parts, 3);
+}
+
+}  // namespace
+
+void check_linear_attention_call(const char* who, const LinearAttentionCall& call) {
+  TORCH_CHECK_VALUE(call.chunk_size > 0, who, ": expected chunk_size > 0, got ", call.chunk_size);
+  TORCH_CHECK_VALUE(std::isfinite(call.eps) && call.eps >= 0.0, who,
+                    ": expected eps to be finite and not negative, got ", call.eps);
+}
+
+at::Tensor linear_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                            const LinearAttentionCall& call, const Mask& mask) {
+  check_linear_attention_call(kWho, call);
+  TORCH_CHECK_VALUE(
+      mask.keep_terms().empty() && mask.bias_terms().empty(), kWho,
+      ": expected a mask of whole keys (Mask::key_keep, Mask::key_lengths), got one that hides or "
+      "biases single pairs, which no linear-time sum can express");
+  AttentionExtras extras;
+  extras.mask = mask;
+  const auto normalized = normalize(kWho, q, k, v, {.causal = call.causal}, extras);
+  const auto& problem = normalized.problem;
+  // Under autocast the projections have rounded already; the sums over all keys keep their digits.
+  const c10::impl::ExcludeDispatchKeyGuard full_precision(c10::autocast_dispatch_keyset);
+  const auto type = q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+
+  // Keys that no query sees are cut off or zeroed before anything reads them.
+  int64_t seen = problem.keys();
+  if (call.causal == Causal::TopLeft) seen = std::min(seen, problem.queries());
+  if (problem.queries() == 0) seen = 0;
+  auto keys = problem.k.slice(2, 0, seen).to(type);
+  auto values = problem.v.slice(2, 0, seen).to(type);
+  auto real = real_keys(problem);
+  if (real.defined()) {
+    real = real.slice(2, 0, seen).logical_not();
+    keys = keys.masked_fill(real, 0.0);
+    values = values.masked_fill(real, 0.0);
+  }
+  auto key_features = features(call, "k", keys);
+  if (real.defined()) key_features = key_features.masked_fill(real, 0.0);
+  const auto query_features = features(call, "q", problem.q.to(type));
+  TORCH_CHECK_VALUE(query_features.size(3) == key_features.size(3), kWho,
+                    ": expected feature_map to give q and k as many features, got ", query_features.size(3),
+                    " and ", key_features.size(3));
+
+  const int64_t kv_heads = problem.kv_heads();
+  const auto grouped = query_features.unflatten(1, {kv_heads, kv_heads > 0 ? problem.heads() / kv_heads : 1});
+  const auto ones = at::ones({values.size(0), kv_heads, seen, 1}, values.options());
+  const auto total = sums(grouped, key_features, at::cat({values, ones}, 3), call,
+                          call.causal == Causal::BottomRight ? problem.shift() : 0);
+  const auto denominator = total.slice(4, problem.value_dim()) + call.eps;
+  const auto empty = denominator.eq(0);
+  const auto output = (total.slice(4, 0, problem.value_dim()) / denominator.masked_fill(empty, 1.0))
+                          .masked_fill(empty, 0.0)
+                          .to(q.scalar_type());
+  at::DimVector sizes(normalized.leading);
+  sizes.push_back(problem.queries());
+  sizes.push_back(problem.value_dim());
+  return output.reshape(sizes);
+}
+
+}  // namespace attentive

@@ -1,0 +1,121 @@
+#pragma once
+
+// A problem as the native kernel's loops see it: pointers, strides in elements, numbers.
+
+#include <algorithm>
+#include <atomic>
+#include <limits>
+#include <optional>
+
+#include <ATen/Parallel.h>
+
+#include "kernels/cpu/simd.h"
+#include "kernels/problem.h"
+
+namespace attentive::kernels::cpu {
+
+constexpr float kLog2e = 1.44269504088896340736f;
+constexpr float kLn2 = 0.69314718055994530942f;
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+inline int64_t round_up(int64_t x, int64_t to) {
+  return (x + to - 1) / to * to;
+}
+
+// Rank 4; a broadcast dimension has stride 0.
+template <class T>
+struct Strided {
+  T* data = nullptr;
+  int64_t b = 0, h = 0, row = 0, col = 1;
+
+  T* at(int64_t ib, int64_t ih, int64_t ir) const { return data + ib * b + ih * h + ir * row; }
+  explicit operator bool() const { return data != nullptr; }
+};
+
+struct Call {
+  int64_t B, H, Hkv, L, S, D, Dv, group, shift;
+  bool is_bf16;
+  ScoreRule rule;
+  Causal causal;
+  Window window;
+  Strided<const float> bias;
+  Strided<const bool> keep;
+  const int64_t* key_lengths = nullptr;
+  const float* slopes = nullptr;  // (B, H) with strides below
+  int64_t slope_b = 0, slope_h = 0;
+  const float* sinks = nullptr;  // (H)
+  bool dropout = false;
+  uint64_t dropout_key = 0;
+  uint32_t threshold = 65536;
+  float survivor_scale = 1.0f;
+  int64_t batch_offset = 0;
+
+  // Keys [lo, hi) that query i of batch item b may see by position and length.
+  int64_t key_lo(int64_t i) const {
+    return window.left < 0 ? 0 : std::clamp<int64_t>(i + shift - window.left, 0, S);
+  }
+  int64_t key_hi(int64_t b, int64_t i) const {
+    int64_t hi = S;
+    if (causal == Causal::BottomRight) hi = std::min(hi, i + shift + 1);
+    if (causal == Causal::TopLeft) hi = std::min(hi, i + 1);
+    if (window.right >= 0) hi = std::min(hi, i + shift + window.right + 1);
+    if (key_lengths) hi = std::min(hi, key_lengths[b]);
+    return std::max<int64_t>(hi, 0);
+  }
+  // Queries [lo, hi) that may see key j.
+  int64_t query_lo(int64_t j) const {
+    int64_t lo = 0;
+    if (causal == Causal::BottomRight) lo = std::max(lo, j - shift);
+    if (causal == Causal::TopLeft) lo = std::max(lo, j);
+    if (window.right >= 0) lo = std::max(lo, j - shift - window.right);
+    return std::min(lo, L);
+  }
+  int64_t query_hi(int64_t b, int64_t j) const {
+    if (key_lengths && j >= key_lengths[b]) return 0;
+    return window.left < 0 ? L : std::clamp<int64_t>(j - shift + window.left + 1, 0, L);
+  }
+  ScoreRule rule_of(int64_t b, int64_t h) const {
+    ScoreRule result = rule;
+    if (slopes) result.slope = slopes[b * slope_b + h * slope_h];
+    return result;
+  }
+  // Dropout bits of query i for 128-column blocks that cover [from, to): group g of 16 columns, counted from
+  // the first block, lies at out[g * stride].
+  void dropout_bits(int64_t b, int64_t h, int64_t i, int64_t from, int64_t to, uint16_t* out,
+                    int64_t stride) const {
+    for (int64_t block = from / 128; block * 128 < to; ++block) {
+      simd().dropout_bits(dropout_key, threshold, static_cast<uint32_t>(b + batch_offset),
+                          static_cast<uint32_t>(h), static_cast<uint32_t>(i), static_cast<uint32_t>(block),
+                          out, stride);
+      out += 8 * stride;
+    }
+  }
+};
+
+// Runs `work(item)` for 0 <= item < count on all threads. Which thread takes an item has no influence on its
+// result.
+template <class Work>
+void for_each_item(int64_t count, bool parallel, const Work& work) {
+  const int64_t threads = parallel ? std::min<int64_t>(at::get_num_threads(), count) : 1;
+  if (threads <= 1) {
+    for (int64_t item = 0; item < count; ++item) work(item);
+    return;
+  }
+  std::atomic<int64_t> next{0};
+  at::parallel_for(0, threads, 1, [&](int64_t, int64_t) {
+    for (int64_t item = next++; item < count; item = next++) work(item);
+  });
+}
+
+// One row of a mask or bias as contiguous numbers: the row itself, or a copy in `buffer`.
+template <class To, class From>
+const To* contiguous_row(const Strided<From>& from, int64_t b, int64_t h, int64_t i, int64_t j, int64_t n,
+                         To* buffer) {
+  static_assert(sizeof(To) == sizeof(From));
+  const From* row = from.at(b, h, i);
+  if (from.col == 1) return reinterpret_cast<const To*>(row + j);
+  for (int64_t c = 0; c < n; ++c) buffer[c] = static_cast<To>(row[(j + c) * from.col]);
+  return buffer;
+}
+
+}  // namespace attentive::kernels::cpu

@@ -1,0 +1,269 @@
+#include "kernels/cpu/native.h"
+
+#include <cmath>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/bitwise_and.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/exp.h>
+#include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/function.h>
+
+#include "kernels/cpu/backward.h"
+#include "kernels/cpu/brgemm.h"
+#include "kernels/cpu/forward.h"
+#include "kernels/dropout_counter.h"
+
+namespace attentive::kernels::cpu {
+namespace {
+
+// A problem whose tensors lie as the loops read them. It outlives the forward pass for the backward one.
+struct Plan : torch::CustomClassHolder {
+  Problem problem;
+  at::Tensor keep;  // bool, broadcast to (B, H, L, S)
+  at::Tensor bias;  // float, broadcast to (B, H, L, S)
+  at::Tensor slopes;
+  at::Tensor lengths;
+};
+
+at::Tensor with_unit_stride(const at::Tensor& x) {
+  return x.stride(-1) == 1 || x.size(-1) == 1 ? x : x.contiguous();
+}
+
+c10::intrusive_ptr<Plan> make_plan(const Problem& given) {
+  auto plan = c10::make_intrusive<Plan>();
+  plan->problem = given;
+  Problem& p = plan->problem;
+  const std::array<int64_t, 4> pairs = {p.batch(), p.heads(), p.queries(), p.keys()};
+  at::Tensor keep = p.keep;
+  if (p.key_keep.defined()) {
+    const auto keys = p.key_keep.view({p.batch(), 1, 1, p.keys()});
+    keep = keep.defined() ? at::bitwise_and(keep, keys) : keys;
+  }
+  if (keep.defined()) plan->keep = keep.expand(pairs);
+  if (p.bias.defined()) plan->bias = p.bias.detach().to(at::kFloat).expand(pairs);
+  if (p.alibi_slopes.defined()) {
+    plan->slopes = p.alibi_slopes.detach().to(at::kFloat).expand({p.batch(), p.heads()});
+  }
+  if (p.key_lengths.defined()) plan->lengths = p.key_lengths.contiguous();
+  if (p.has_dropout() && !p.dropout_key) p.dropout_key = draw_dropout_key(p.generator);
+  return plan;
+}
+
+template <class T>
+Strided<const T> read(const at::Tensor& x) {
+  return {static_cast<const T*>(x.const_data_ptr()), x.stride(0), x.stride(1), x.stride(2),
+          x.size(3) == 1 ? 1 : x.stride(3)};
+}
+
+template <class T>
+Strided<T> write(const at::Tensor& x) {
+  return {static_cast<T*>(x.mutable_data_ptr()), x.stride(0), x.stride(1), x.stride(2), 1};
+}
+
+Call make_call(const Plan& plan, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+               const at::Tensor& sinks) {
+  const Problem& p = plan.problem;
+  Call call{};
+  call.B = q.size(0);
+  call.H = q.size(1);
+  call.Hkv = k.size(1);
+  call.L = q.size(2);
+  call.S = k.size(2);
+  call.D = q.size(3);
+  call.Dv = v.size(3);
+  call.group = call.H / call.Hkv;
+  call.shift = call.S - call.L;
+  call.is_bf16 = q.scalar_type() == at::kBFloat16;
+  call.rule.scale = static_cast<float>(p.scale.value_or(1.0 / std::sqrt(static_cast<double>(call.D))));
+  call.rule.softcap = static_cast<float>(p.softcap.value_or(0.0));
+  call.causal = p.causal;
+  call.window = p.window;
+  if (plan.keep.defined()) {
+    call.keep = read<bool>(plan.keep);
+    call.keep.col = plan.keep.stride(3);
+  }
+  if (plan.bias.defined()) {
+    call.bias = read<float>(plan.bias);
+    call.bias.col = plan.bias.stride(3);
+  }
+  if (plan.lengths.defined()) call.key_lengths = plan.lengths.const_data_ptr<int64_t>();
+  if (plan.slopes.defined()) {
+    call.slopes = plan.slopes.const_data_ptr<float>();
+    call.slope_b = plan.slopes.stride(0);
+    call.slope_h = plan.slopes.stride(1);
+  }
+  if (sinks.defined()) call.sinks = sinks.const_data_ptr<float>();
+  if (p.has_dropout()) {
+    call.dropout = true;
+    call.dropout_key = *p.dropout_key;
+    call.threshold = keep_threshold(p.dropout_p);
+    call.survivor_scale = static_cast<float>(1.0 / (1.0 - p.dropout_p));
+    call.batch_offset = p.batch_offset;
+  }
+  return call;
+}
+
+// (B, H, L, D) that lies as (B, L, H, D): merging the heads afterwards is a view.
+at::Tensor heads_inside(const at::Tensor& like, int64_t heads, int64_t rows, int64_t dim, at::ScalarType type,
+                        bool zero) {
+  const auto options = like.options().dtype(type);
+  const std::array<int64_t, 4> sizes = {like.size(0), rows, heads, dim};
+  return (zero ? at::zeros(sizes, options) : at::empty(sizes, options)).transpose(1, 2);
+}
+
+template <class T>
+void forward_typed(const Call& call, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                   const at::Tensor& output, const at::Tensor& logsumexp) {
+  const ForwardTensors<T> tensors{read<T>(q), read<T>(k), read<T>(v), write<T>(output),
+                                  logsumexp.mutable_data_ptr<float>()};
+  if (call.L <= 16 && call.L * call.group <= 64) {
+    forward_few(call, tensors);
+  } else {
+    forward(call, tensors);
+  }
+}
+
+std::pair<at::Tensor, at::Tensor> compute(const Plan& plan, const at::Tensor& q, const at::Tensor& k,
+                                          const at::Tensor& v, const at::Tensor& sinks) {
+  const auto call = make_call(plan, q, k, v, sinks);
+  auto output = heads_inside(q, call.H, call.L, call.Dv, q.scalar_type(), /*zero=*/false);
+  auto logsumexp = at::empty({call.B, call.H, call.L}, q.options().dtype(at::kFloat));
+  call.is_bf16 ? forward_typed<bf16_t>(call, q, k, v, output, logsumexp)
+               : forward_typed<float>(call, q, k, v, output, logsumexp);
+  return {output, logsumexp};
+}
+
+template <class T>
+void backward_typed(const Call& call, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                    const at::Tensor& output, const at::Tensor& logsumexp, const at::Tensor& grad_output,
+                    const at::Tensor& grad_logsumexp, const at::Tensor& grad_q, const at::Tensor& grad_k,
+                    const at::Tensor& grad_v, const at::Tensor& delta) {
+  BackwardTensors<T> t{};
+  t.q = read<T>(q);
+  t.k = read<T>(k);
+  t.v = read<T>(v);
+  t.output = read<T>(output);
+  t.grad_output = read<T>(grad_output);
+  t.logsumexp = logsumexp.const_data_ptr<float>();
+  t.grad_logsumexp = grad_logsumexp.defined() ? grad_logsumexp.const_data_ptr<float>() : nullptr;
+  t.grad_q = write<float>(grad_q[0]);
+  t.grad_q_copy = grad_q.stride(0);
+  t.splits = grad_q.size(0);
+  t.grad_k = write<float>(grad_k);
+  t.grad_v = write<float>(grad_v);
+  t.delta = delta.mutable_data_ptr<float>();
+  backward(call, t);
+}
+
+class NativeAttention : public torch::autograd::Function<NativeAttention> {
+ public:
+  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context,
+                                                const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                                const std::optional<at::Tensor>& given_sinks,
+                                                const c10::intrusive_ptr<Plan>& plan) {
+    const auto sinks = given_sinks.value_or(at::Tensor());
+    const auto [output, logsumexp] = compute(*plan, q, k, v, sinks);
+    context->save_for_backward({q, k, v, sinks, output, logsumexp});
+    context->saved_data["plan"] = c10::IValue::make_capsule(plan);
+    return {output, logsumexp};
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        !at::GradMode::is_enabled(),
+        "attention: backend native has no second derivative; differentiate twice through "
+        "Backend::Reference");
+    const auto saved = context->get_saved_variables();
+    const auto &q = saved[0], &k = saved[1], &v = saved[2], &sinks = saved[3], &output = saved[4],
+               &logsumexp = saved[5];
+    const auto plan = c10::static_intrusive_pointer_cast<Plan>(context->saved_data["plan"].toCapsule());
+    const auto call = make_call(*plan, q, k, v, sinks);
+    const auto grad_output = gradients[0].defined()
+                                 ? with_unit_stride(gradients[0].to(q.scalar_type()))
+                                 : at::zeros({1}, q.options()).expand(output.sizes()).contiguous();
+    at::Tensor grad_logsumexp;
+    if (gradients[1].defined()) grad_logsumexp = gradients[1].to(at::kFloat).contiguous();
+
+    const int64_t splits = backward_splits(call);
+    // (splits, B, L, H, D) in memory, seen as (splits, B, H, L, D).
+    const auto floats = q.options().dtype(at::kFloat);
+    auto grad_q = at::zeros({splits, call.B, call.L, call.H, call.D}, floats).transpose(2, 3);
+    auto grad_k = heads_inside(k, call.Hkv, call.S, call.D, at::kFloat, /*zero=*/true);
+    auto grad_v = heads_inside(v, call.Hkv, call.S, call.Dv, at::kFloat, /*zero=*/true);
+    auto delta = at::empty({call.B, call.H, call.L}, floats);
+    call.is_bf16 ? backward_typed<bf16_t>(call, q, k, v, output, logsumexp, grad_output, grad_logsumexp,
+                                          grad_q, grad_k, grad_v, delta)
+                 : backward_typed<float>(call, q, k, v, output, logsumexp, grad_output, grad_logsumexp,
+                                         grad_q, grad_k, grad_v, delta);
+    at::Tensor grad_sinks;
+    if (sinks.defined() && context->needs_input_grad(3)) {
+      // The sink's weight is exp(sink - logsumexp) and its value zero.
+      const auto empty = logsumexp.isinf();
+      const auto weight =
+          (sinks.view({1, -1, 1}) - logsumexp.masked_fill(empty, 0.0)).exp().masked_fill(empty, 0.0);
+      grad_sinks = -(weight * delta).sum(at::IntArrayRef{0, 2});
+    }
+    const auto type = q.scalar_type();
+    return {(splits == 1 ? grad_q[0] : grad_q.sum(0)).to(type), grad_k.to(type), grad_v.to(type), grad_sinks,
+            at::Tensor()};
+  }
+};
+
+bool requires_gradient(const at::Tensor& x) {
+  return x.defined() && x.requires_grad() && at::GradMode::is_enabled();
+}
+
+}  // namespace
+
+Verdict verdict(const Problem& problem) {
+  if (!problem.q.is_cpu()) return Verdict::no("it runs on the CPU");
+  const auto type = problem.q.scalar_type();
+  if (type != at::kFloat && type != at::kBFloat16) return Verdict::no("it takes float32 and bfloat16");
+  if (problem.batch() == 0 || problem.heads() == 0 || problem.queries() == 0 || problem.keys() == 0 ||
+      problem.value_dim() == 0) {
+    return Verdict::no("it takes no empty input");
+  }
+  if (problem.weights != Weights::None) return Verdict::no("it never holds the weights that were asked for");
+  if (problem.has_dropout() && problem.dropout_stream == DropoutStream::Aten) {
+    return Verdict::no("the Aten dropout stream cannot be drawn tile by tile");
+  }
+  if (problem.dropout_p == 1.0) return Verdict::no("a dropout of 1 leaves nothing to compute");
+  if (requires_gradient(problem.bias)) return Verdict::no("it gives the bias no gradient");
+  if (requires_gradient(problem.alibi_slopes)) return Verdict::no("it gives the ALiBi slopes no gradient");
+  if (type == at::kFloat && !has_gemm_f32())
+    return Verdict::no("oneDNN has no float32 tile product on this CPU");
+  if (type == at::kBFloat16 && !has_gemm_bf16())
+    return Verdict::no("oneDNN has no bfloat16 tile product on this CPU");
+  return {};
+}
+
+AttentionResult run(const Problem& problem) {
+  const auto plan = make_plan(problem);
+  const auto q = with_unit_stride(problem.q), k = with_unit_stride(problem.k),
+             v = with_unit_stride(problem.v);
+  at::Tensor sinks;
+  if (problem.sinks.defined()) sinks = problem.sinks.to(at::kFloat).contiguous();
+  // Autograd keeps these; the plan must not keep them alive a second time.
+  for (auto* kept : {&plan->problem.q, &plan->problem.k, &plan->problem.v, &plan->problem.sinks})
+    kept->reset();
+  AttentionResult result;
+  at::Tensor logsumexp;
+  const bool differentiate =
+      requires_gradient(q) || requires_gradient(k) || requires_gradient(v) || requires_gradient(sinks);
+  if (differentiate) {
+    auto outputs =
+        NativeAttention::apply(q, k, v, sinks.defined() ? std::optional(sinks) : std::nullopt, plan);
+    result.output = outputs[0];
+    logsumexp = outputs[1];
+  } else {
+    std::tie(result.output, logsumexp) = compute(*plan, q, k, v, sinks);
+  }
+  if (problem.logsumexp) result.logsumexp = logsumexp;
+  return result;
+}
+
+}  // namespace attentive::kernels::cpu

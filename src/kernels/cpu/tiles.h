@@ -1,0 +1,92 @@
+#pragma once
+
+// What the forward and the backward pass share: packed operands and the checks that keep hidden numbers out.
+
+#include <cstring>
+#include <type_traits>
+
+#include "kernels/cpu/brgemm.h"
+#include "kernels/cpu/call.h"
+#include "kernels/cpu/scratch.h"
+
+namespace attentive::kernels::cpu {
+
+template <class T>
+inline constexpr bool kIsBf16 = std::is_same_v<T, bf16_t>;
+
+// Inner dimension as the products want it: bf16 multiplies pairs.
+template <class T>
+int64_t inner(int64_t k) {
+  return kIsBf16<T> ? round_up(k, 2) : k;
+}
+
+// Rows of `src` (rows, k) as the right side (k, rows) of a product, `width` columns apart; columns up to
+// `width` that have no row become zero.
+template <class T>
+void pack_right_transposed(const T* src, int64_t lds, int64_t rows, int64_t k, T* dst, int64_t width) {
+  if (rows < width) std::memset(dst, 0, static_cast<size_t>(inner<T>(k) * width) * sizeof(T));
+  if constexpr (kIsBf16<T>) {
+    simd().pack_pairs_transposed(src, lds, dst, width, rows, k);
+  } else {
+    simd().transpose(src, lds, dst, width, rows, k);
+  }
+}
+
+template <class T>
+bool row_is_finite(const T* row, int64_t n) {
+  if constexpr (kIsBf16<T>) {
+    return simd().all_finite16(row, n);
+  } else {
+    return simd().all_finite(row, n);
+  }
+}
+
+// Rows of a (rows, n) block as the right side of a product over the rows. Float rows serve as they lie; bf16
+// rows are interleaved in pairs. Rows that `hide(r)` names become zero.
+template <class T, class Hide>
+const T* right_of_rows(const T* src, int64_t lds, int64_t rows, int64_t n, bool any_hidden, const Hide& hide,
+                       T* buffer, int64_t* ld) {
+  if (!any_hidden && !kIsBf16<T>) {
+    *ld = lds;
+    return src;
+  }
+  *ld = n;
+  if (!any_hidden) {
+    if constexpr (kIsBf16<T>) simd().pack_pairs(src, lds, buffer, n, rows, n);
+    return buffer;
+  }
+  if constexpr (kIsBf16<T>) {
+    bf16_t* out = buffer;
+    for (int64_t r = 0; r < round_up(rows, 2); ++r) {
+      const bool zero = r >= rows || hide(r);
+      for (int64_t c = 0; c < n; ++c)
+        out[r / 2 * n * 2 + c * 2 + r % 2] = zero ? bf16_t{0} : src[r * lds + c];
+    }
+  } else {
+    for (int64_t r = 0; r < rows; ++r) {
+      if (hide(r)) {
+        std::memset(buffer + r * n, 0, static_cast<size_t>(n) * sizeof(T));
+      } else {
+        std::memcpy(buffer + r * n, src + r * lds, static_cast<size_t>(n) * sizeof(T));
+      }
+    }
+  }
+  return buffer;
+}
+
+// A left side (rows, k) whose rows may be read as they lie, or a copy with an even number of columns.
+template <class T>
+const T* left_of_rows(const T* src, int64_t lds, int64_t rows, int64_t k, T* buffer, int64_t* ld) {
+  if (inner<T>(k) == k) {
+    *ld = lds;
+    return src;
+  }
+  *ld = inner<T>(k);
+  for (int64_t r = 0; r < rows; ++r) {
+    std::memcpy(buffer + r * *ld, src + r * lds, static_cast<size_t>(k) * sizeof(T));
+    buffer[r * *ld + k] = T{0};
+  }
+  return buffer;
+}
+
+}  // namespace attentive::kernels::cpu

@@ -1,0 +1,369 @@
+#include <array>
+#include <set>
+#include <vector>
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/eye.h>
+#include <ATen/ops/zeros.h>
+
+#include <attentive/modules/convert.h>
+
+#include "core/check.h"
+#include "modules/projection.h"
+
+namespace attentive::convert {
+namespace {
+
+// A state dict that is read key by key, so that whatever is left over at the end is known.
+class Source {
+ public:
+  Source(const char* who, const StateDict& state) : who_(who), state_(state) {
+    TORCH_CHECK_VALUE(!state.empty(), who_, ": expected a state dict, got an empty one");
+    const auto& first = *state.begin();
+    for (const auto& [key, tensor] : state) {
+      TORCH_CHECK_VALUE(tensor.defined(), who_, ": expected a tensor at ", key, ", got an undefined one");
+      TORCH_CHECK_VALUE(is_mask(key) || is_mask(first.first) ||
+                            (tensor.scalar_type() == first.second.scalar_type() &&
+                             tensor.device() == first.second.device()),
+                        who_, ": expected tensors of one dtype and device, got ", first.first, " ",
+                        first.second.scalar_type(), " on ", first.second.device(), " and ", key, " ",
+                        tensor.scalar_type(), " on ", tensor.device());
+    }
+  }
+
+  const char* who() const { return who_; }
+  bool has(const std::string& key) const { return state_.count(key) > 0; }
+
+  // The tensor of that key, detached; undefined if it is absent.
+  at::Tensor optional(const std::string& key) {
+    const auto found = state_.find(key);
+    if (found == state_.end()) return {};
+    used_.insert(key);
+    return found->second.detach();
+  }
+
+  at::Tensor need(const std::string& key) {
+    TORCH_CHECK_VALUE(has(key), who_, ": missing key ", key);
+    return optional(key);
+  }
+
+  at::Tensor need(const std::string& key, at::IntArrayRef sizes) { return check(key, need(key), sizes); }
+
+  at::Tensor optional(const std::string& key, at::IntArrayRef sizes) {
+    return check(key, optional(key), sizes);
+  }
+
+  void finish() const {
+    for (const auto& [key, tensor] : state_) {
+      TORCH_CHECK_VALUE(used_.count(key) > 0, who_, ": unexpected key ", key);
+    }
+  }
+
+ private:
+  // Python's causal mask is float32 whatever the weights are.
+  static bool is_mask(const std::string& key) {
+    return key == "mask" || (key.size() > 5 && key.compare(key.size() - 5, 5, ".mask") == 0);
+  }
+
+  at::Tensor check(const std::string& key, const at::Tensor& tensor, at::IntArrayRef sizes) const {
+    TORCH_CHECK_VALUE(!tensor.defined() || tensor.sizes() == sizes, who_, ": expected ", key, " of shape ",
+                      shape_string(sizes), ", got ", shape_string(tensor.sizes()));
+    return tensor;
+  }
+
+  const char* who_;
+  const StateDict& state_;
+  std::set<std::string> used_;
+};
+
+// A linear layer's weight (out, in) and its bias (out), undefined if it has none.
+struct Linear {
+  at::Tensor weight, bias;
+};
+
+constexpr std::array<const char*, 3> kProjections = {"W_query", "W_key", "W_value"};
+
+// What every multi-head class is made of.
+struct Heads {
+  std::array<Linear, 3> qkv;
+  Linear out;
+  at::Tensor mask, sinks;
+
+  int64_t inputs() const { return qkv[0].weight.size(1); }
+  int64_t outputs() const { return qkv[0].weight.size(0); }
+};
+
+at::Tensor zeros_like_rows(const at::Tensor& weight) {
+  return at::zeros({weight.size(0)}, weight.options());
+}
+
+bool is_zero(const at::Tensor& tensor) {
+  return !tensor.defined() || tensor.eq(0).all().item<bool>();
+}
+
+void fill_biases(std::array<Linear, 3>& layers) {
+  for (auto& layer : layers) {
+    if (!layer.bias.defined()) layer.bias = zeros_like_rows(layer.weight);
+  }
+}
+
+void drop_biases(const char* who, const char* option, std::array<Linear, 3>& layers) {
+  for (size_t n = 0; n < layers.size(); ++n) {
+    TORCH_CHECK_VALUE(is_zero(layers[n].bias), who, ": expected the bias of ", kProjections[n],
+                      " to be zero, because ", option, " = false leaves it out");
+    layers[n].bias = at::Tensor();
+  }
+}
+
+// W_query, W_key and W_value under a prefix. Keys and values may have `kv_rows` rows; -1: as many as queries.
+std::array<Linear, 3> read_projections(Source& source, const std::string& prefix, int64_t kv_rows = -1) {
+  std::array<Linear, 3> result;
+  const auto query = source.need(prefix + "W_query.weight");
+  TORCH_CHECK_VALUE(query.dim() == 2, source.who(), ": expected ", prefix, "W_query.weight of rank 2, got ",
+                    shape_string(query.sizes()));
+  const bool biased = source.has(prefix + "W_query.bias");
+  for (size_t n = 0; n < 3; ++n) {
+    const int64_t rows = n == 0 || kv_rows < 0 ? query.size(0) : kv_rows;
+    const auto name = prefix + kProjections[n];
+    result[n].weight = source.need(name + ".weight", {rows, query.size(1)});
+    if (biased) result[n].bias = source.need(name + ".bias", {rows});
+  }
+  return result;
+}
+
+Linear read_square(Source& source, const std::string& name, int64_t features) {
+  return {source.need(name + ".weight", {features, features}), source.optional(name + ".bias", {features})};
+}
+
+Heads read_multi_head(Source& source, int64_t kv_rows = -1) {
+  Heads heads;
+  heads.qkv = read_projections(source, "", kv_rows);
+  heads.out = read_square(source, "out_proj", heads.outputs());
+  heads.mask = source.optional("mask");
+  heads.sinks = source.optional("sinks");
+  source.finish();
+  return heads;
+}
+
+void put(StateDict& state, const std::string& key, const at::Tensor& tensor) {
+  if (tensor.defined()) state[key] = tensor.clone(at::MemoryFormat::Contiguous);
+}
+
+void put(StateDict& state, const std::string& name, const Linear& layer) {
+  put(state, name + ".weight", layer.weight);
+  put(state, name + ".bias", layer.bias);
+}
+
+StateDict write_multi_head(Heads heads) {
+  StateDict state;
+  for (size_t n = 0; n < 3; ++n) put(state, kProjections[n], heads.qkv[n]);
+  if (!heads.out.bias.defined()) heads.out.bias = zeros_like_rows(heads.out.weight);
+  put(state, "out_proj", heads.out);
+  put(state, "mask", heads.mask);
+  put(state, "sinks", heads.sinks);
+  return state;
+}
+
+// Rows of several layers below each other; biases too, if there are any.
+Linear stack(const std::vector<Linear>& layers) {
+  std::vector<at::Tensor> weights, biases;
+  for (const auto& layer : layers) {
+    weights.push_back(layer.weight);
+    if (layer.bias.defined()) biases.push_back(layer.bias);
+  }
+  return {at::cat(weights), biases.empty() ? at::Tensor() : at::cat(biases)};
+}
+
+// The n-th of `count` equal parts of a layer's rows.
+Linear rows(const Linear& layer, int64_t n, int64_t count) {
+  const int64_t size = layer.weight.size(0) / count;
+  return {layer.weight.narrow(0, n * size, size),
+          layer.bias.defined() ? layer.bias.narrow(0, n * size, size) : at::Tensor()};
+}
+
+std::array<Linear, 3> split_packed(const Linear& packed) {
+  return {rows(packed, 0, 3), rows(packed, 1, 3), rows(packed, 2, 3)};
+}
+
+void check_square(const char* who, const Heads& heads) {
+  TORCH_CHECK_VALUE(heads.inputs() == heads.outputs(), who,
+                    ": expected d_in = d_out, which the target's packed projection needs, got d_in ",
+                    heads.inputs(), ", d_out ", heads.outputs());
+  TORCH_CHECK_VALUE(!heads.sinks.defined(), who, ": unexpected key sinks, which the target does not have");
+}
+
+void check_groups(const char* who, int64_t num_heads, int64_t num_kv_groups) {
+  check_positive(who, "num_heads", num_heads);
+  check_positive(who, "num_kv_groups", num_kv_groups);
+  TORCH_CHECK_VALUE(num_heads % num_kv_groups == 0, who,
+                    ": expected num_kv_groups to divide num_heads = ", num_heads, ", got ", num_kv_groups);
+}
+
+}  // namespace
+
+StateDict wrapper_to_multi_head(const StateDict& state) {
+  Source source("wrapper_to_multi_head", state);
+  std::array<std::vector<Linear>, 3> parts;
+  at::Tensor mask;
+  for (int64_t n = 0; n == 0 || source.has("heads." + std::to_string(n) + ".W_query.weight"); ++n) {
+    const auto prefix = "heads." + std::to_string(n) + ".";
+    const auto head = read_projections(source, prefix);
+    for (size_t p = 0; p < 3; ++p) {
+      parts[p].push_back(head[p]);
+      const auto &first = parts[0].front(), &mine = head[p];
+      TORCH_CHECK_VALUE(
+          mine.weight.sizes() == first.weight.sizes() && mine.bias.defined() == first.bias.defined(),
+          source.who(), ": expected every head to look like head 0, ", shape_string(first.weight.sizes()),
+          ", got head ", n, " with ", shape_string(mine.weight.sizes()));
+    }
+    const auto own = source.optional(prefix + "mask");
+    if (n == 0) mask = own;
+  }
+  source.finish();
+  Heads heads;
+  for (size_t p = 0; p < 3; ++p) heads.qkv[p] = stack(parts[p]);
+  heads.out.weight = at::eye(heads.outputs(), heads.qkv[0].weight.options());
+  heads.mask = mask;
+  return write_multi_head(heads);
+}
+
+StateDict multi_head_to_wrapper(const StateDict& state, int64_t num_heads) {
+  Source source("multi_head_to_wrapper", state);
+  const auto projections = read_projections(source, "");
+  const auto& weight = projections[0].weight;
+  check_heads(source.who(), "d_out", weight.size(0), num_heads);
+  const auto out = source.optional("out_proj.weight", {weight.size(0), weight.size(0)});
+  TORCH_CHECK_VALUE(!out.defined() || out.equal(at::eye(out.size(0), out.options())), source.who(),
+                    ": expected out_proj.weight to be the identity, because the wrapper has no out_proj");
+  TORCH_CHECK_VALUE(is_zero(source.optional("out_proj.bias")), source.who(),
+                    ": expected out_proj.bias to be zero, because the wrapper has no out_proj");
+  const auto mask = source.optional("mask");
+  source.finish();
+  StateDict result;
+  for (int64_t n = 0; n < num_heads; ++n) {
+    const auto prefix = "heads." + std::to_string(n) + ".";
+    for (size_t p = 0; p < 3; ++p) put(result, prefix + kProjections[p], rows(projections[p], n, num_heads));
+    put(result, prefix + "mask", mask);
+  }
+  return result;
+}
+
+StateDict fused_to_multi_head(const StateDict& state, bool qkv_bias) {
+  Source source("fused_to_multi_head", state);
+  const auto out = source.need("proj.weight");
+  TORCH_CHECK_VALUE(out.dim() == 2, source.who(), ": expected proj.weight of rank 2, got ",
+                    shape_string(out.sizes()));
+  const int64_t features = out.size(0);
+  Heads heads;
+  heads.out = read_square(source, "proj", features);
+  heads.qkv = split_packed(
+      {source.need("qkv.weight", {3 * features, features}), source.optional("qkv.bias", {3 * features})});
+  source.finish();
+  if (qkv_bias)
+    fill_biases(heads.qkv);
+  else
+    drop_biases(source.who(), "qkv_bias", heads.qkv);
+  return write_multi_head(heads);
+}
+
+StateDict multi_head_to_fused(const StateDict& state) {
+  Source source("multi_head_to_fused", state);
+  auto heads = read_multi_head(source);
+  check_square(source.who(), heads);
+  fill_biases(heads.qkv);
+  if (!heads.out.bias.defined()) heads.out.bias = zeros_like_rows(heads.out.weight);
+  StateDict result;
+  put(result, "qkv", stack({heads.qkv.begin(), heads.qkv.end()}));
+  put(result, "proj", heads.out);
+  return result;
+}
+
+StateDict torch_to_multi_head(const StateDict& state, bool qkv_bias) {
+  Source source("torch_to_multi_head", state);
+  TORCH_CHECK_VALUE(
+      !source.has("bias_k") && !source.has("bias_v"), source.who(),
+      ": unexpected key bias_k or bias_v (add_bias_kv), which MultiHeadAttention does not have");
+  const auto out = source.need("out_proj.weight");
+  TORCH_CHECK_VALUE(out.dim() == 2, source.who(), ": expected out_proj.weight of rank 2, got ",
+                    shape_string(out.sizes()));
+  const int64_t features = out.size(0);
+  Heads heads;
+  heads.out = read_square(source, "out_proj", features);
+  Linear packed;
+  if (source.has("in_proj_weight") || !source.has("q_proj_weight")) {
+    packed.weight = source.need("in_proj_weight", {3 * features, features});
+  } else {
+    // PyTorch writes these for another kdim or vdim, which the shapes refuse; other tools also when square.
+    const at::DimVector square = {features, features};
+    packed.weight = at::cat({source.need("q_proj_weight", square), source.need("k_proj_weight", square),
+                             source.need("v_proj_weight", square)});
+  }
+  packed.bias = source.optional("in_proj_bias", {3 * features});
+  source.finish();
+  heads.qkv = split_packed(packed);
+  if (qkv_bias)
+    fill_biases(heads.qkv);
+  else
+    drop_biases(source.who(), "qkv_bias", heads.qkv);
+  return write_multi_head(heads);
+}
+
+StateDict multi_head_to_torch(const StateDict& state, bool bias) {
+  Source source("multi_head_to_torch", state);
+  auto heads = read_multi_head(source);
+  check_square(source.who(), heads);
+  if (bias) {
+    fill_biases(heads.qkv);
+    if (!heads.out.bias.defined()) heads.out.bias = zeros_like_rows(heads.out.weight);
+  } else {
+    drop_biases(source.who(), "bias", heads.qkv);
+    TORCH_CHECK_VALUE(is_zero(heads.out.bias), source.who(),
+                      ": expected out_proj.bias to be zero, because bias = false leaves it out");
+    heads.out.bias = at::Tensor();
+  }
+  const auto packed = stack({heads.qkv.begin(), heads.qkv.end()});
+  StateDict result;
+  put(result, "in_proj_weight", packed.weight);
+  put(result, "in_proj_bias", packed.bias);
+  put(result, "out_proj", heads.out);
+  return result;
+}
+
+StateDict multi_head_to_grouped(const StateDict& state, int64_t num_heads, int64_t num_kv_groups) {
+  Source source("multi_head_to_grouped", state);
+  check_groups(source.who(), num_heads, num_kv_groups);
+  auto heads = read_multi_head(source);
+  check_heads(source.who(), "d_out", heads.outputs(), num_heads);
+  const auto pool = [&](const at::Tensor& x) {
+    if (!x.defined()) return x;
+    return x.unflatten(0, {num_kv_groups, num_heads / num_kv_groups, x.size(0) / num_heads})
+        .mean(1)
+        .flatten(0, 1);
+  };
+  StateDict result;
+  put(result, "W_query", heads.qkv[0]);
+  for (size_t n = 1; n < 3; ++n) {
+    put(result, kProjections[n], Linear{pool(heads.qkv[n].weight), pool(heads.qkv[n].bias)});
+  }
+  put(result, "out_proj", heads.out);
+  put(result, "sinks", heads.sinks);
+  return result;
+}
+
+StateDict grouped_to_multi_head(const StateDict& state, int64_t num_heads, int64_t num_kv_groups) {
+  Source source("grouped_to_multi_head", state);
+  check_groups(source.who(), num_heads, num_kv_groups);
+  const auto query = source.need("W_query.weight");
+  check_heads(source.who(), "d_out", query.dim() == 2 ? query.size(0) : 0, num_heads);
+  auto heads = read_multi_head(source, query.size(0) / num_heads * num_kv_groups);
+  const auto repeat = [&](const at::Tensor& x) {
+    if (!x.defined()) return x;
+    return x.unflatten(0, {num_kv_groups, x.size(0) / num_kv_groups})
+        .repeat_interleave(num_heads / num_kv_groups, 0)
+        .flatten(0, 1);
+  };
+  for (size_t n = 1; n < 3; ++n) heads.qkv[n] = {repeat(heads.qkv[n].weight), repeat(heads.qkv[n].bias)};
+  return write_multi_head(heads);
+}
+
+}  // namespace attentive::convert

@@ -1,0 +1,406 @@
+// What must hold for attention() on every backend, whatever the numbers: against float64 within the error
+// that low-precision arithmetic makes anyway, between calls that mean the same, at sizes beyond 16 bits, and
+// for every bad input. The backend is forced, and explain() has to agree that it is the one that runs.
+
+#include <array>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <random>
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/randperm.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/generators/catch_generators_range.hpp>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <attentive/functional/explain.h>
+
+#include "support/compare.h"
+
+using namespace attentive;
+using namespace attentive::test;
+
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr std::array kBackends = {Backend::Reference, Backend::Torch, Backend::Native};
+constexpr std::array kTypes = {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf};
+
+struct Tensors {
+  at::Tensor q, k, v;
+};
+
+// True if the backend takes the call; then explain() names it for the forced call.
+bool takes(Backend backend, const Tensors& x, AttentionOptions options = {},
+           const AttentionExtras& extras = {}) {
+  options.backend = Backend::Auto;
+  for (const auto& candidate : explain(x.q, x.k, x.v, options, extras).candidates) {
+    if (candidate.backend != backend || !candidate.available) continue;
+    options.backend = backend;
+    CHECK(explain(x.q, x.k, x.v, options, extras).chosen == backend);
+    return true;
+  }
+  return false;
+}
+
+at::Tensor on(Backend backend, const Tensors& x, AttentionOptions options = {}, const Mask& mask = {}) {
+  options.backend = backend;
+  return attention(x.q, x.k, x.v, options, mask);
+}
+
+Tensors random_tensors(int64_t B, int64_t H, int64_t L, int64_t S, int64_t D,
+                       at::ScalarType type = at::kFloat) {
+  return {at::randn({B, H, L, D}, at::kDouble).to(type), at::randn({B, H, S, D}, at::kDouble).to(type),
+          at::randn({B, H, S, D}, at::kDouble).to(type)};
+}
+
+// One random call, and what its options and mask say together.
+struct Fuzzed {
+  Tensors x;
+  AttentionOptions options;
+  Mask mask;
+  at::Tensor visible;  // bool (B or 1, H or 1, L, S), the same in one tensor
+  at::Tensor bias;     // what is added to the scores, or undefined
+  at::Tensor direction;
+};
+
+// The same numbers behind other strides.
+at::Tensor laid_out(const at::Tensor& x, int64_t layout) {
+  switch (layout) {
+    case 1:  // as a projection gives it: heads inside tokens
+      return x.transpose(1, 2).contiguous().transpose(1, 2);
+    case 2:  // strided last dimension
+      return x.transpose(2, 3).contiguous().transpose(2, 3);
+    case 3:  // every second row of something longer
+      return at::stack({x, at::full_like(x, kNaN)}, 3).flatten(2, 3).slice(2, 0, 2 * x.size(2), 2);
+    default:
+      return x;
+  }
+}
+
+Fuzzed fuzzed(int seed, at::ScalarType type) {
+  std::mt19937 random(static_cast<unsigned>(seed));
+  const auto pick = [&](std::initializer_list<int64_t> of) { return *(of.begin() + random() % of.size()); };
+  const int64_t B = pick({1, 1, 2}), Hkv = pick({1, 2}), H = Hkv * pick({1, 2});
+  const int64_t L = 1 + random() % 300, S = random() % 2 ? L : 1 + random() % 300;
+  const int64_t D = pick({1, 3, 59, 64, 111, 128, 256});
+  at::manual_seed(static_cast<uint64_t>(seed));
+  Fuzzed f;
+  const auto draw = [&](int64_t heads, int64_t rows) {
+    return laid_out(at::randn({B, heads, rows, D}, at::kDouble).to(type), pick({0, 1, 2, 3}));
+  };
+  f.x = {draw(H, L), draw(Hkv, S), draw(Hkv, S)};
+  if (random() % 4 == 0) {  // one key head for all, by stride 0
+    f.x.k = f.x.k.slice(1, 0, 1).expand({B, Hkv, S, D});
+    f.x.v = f.x.v.slice(1, 0, 1).expand({B, Hkv, S, D});
+  }
+  const auto i = at::arange(L).view({L, 1}), j = at::arange(S).view({1, S});
+  f.visible = at::ones({1, 1, L, S}, at::kBool);
+  if (const auto which = random() % 3; which > 0) {
+    f.options.causal = which == 1 ? Causal::BottomRight : Causal::TopLeft;
+    f.visible = f.visible.bitwise_and(j.le(i + (which == 1 ? S - L : 0)));
+  }
+  switch (random() % 4) {
+    case 0: {
+      const auto keep = at::rand({1, H, L, S}).gt(0.2);
+      f.mask = keep;
+      f.visible = f.visible.bitwise_and(keep);
+      break;
+    }
+    case 1: {
+      const auto lengths = at::randint(0, S + 1, {B}, at::kLong);
+      f.mask = Mask::key_lengths(lengths);
+      f.visible = f.visible.bitwise_and(j.lt(lengths.view({B, 1, 1, 1})));
+      break;
+    }
+    case 2:
+      f.bias = at::randn({B, 1, L, S}, at::kDouble).to(type);
+      f.mask = Mask::bias(f.bias);
+      break;
+    default:
+      break;
+  }
+  f.direction = laid_out(at::randn({B, H, L, D}, at::kDouble).to(type), pick({0, 1, 2}));
+  return f;
+}
+
+using Results = std::vector<at::Tensor>;  // output, gradients of q, k and v
+
+Results differentiate(const Fuzzed& f, const std::function<at::Tensor(const Tensors&)>& call,
+                      at::ScalarType type) {
+  Tensors leaves{f.x.q.detach().to(type), f.x.k.detach().to(type), f.x.v.detach().to(type)};
+  for (auto* x : {&leaves.q, &leaves.k, &leaves.v}) *x = x->detach().requires_grad_(true);
+  const auto y = call(leaves);
+  auto results = torch::autograd::grad({y}, {leaves.q, leaves.k, leaves.v}, {f.direction.to(type)});
+  results.insert(results.begin(), y.detach());
+  return results;
+}
+
+// The textbook in one dtype: every step rounds to it, as plain PyTorch would.
+Results composed(const Fuzzed& f, at::ScalarType type) {
+  return differentiate(
+      f,
+      [&](const Tensors& x) {
+        const auto group = x.q.size(1) / x.k.size(1);
+        const auto k = x.k.repeat_interleave(group, 1), v = x.v.repeat_interleave(group, 1);
+        auto scores = at::matmul(x.q, k.transpose(2, 3)) / std::sqrt(static_cast<double>(x.q.size(3)));
+        if (f.bias.defined()) scores = scores + f.bias.to(type);
+        // The lowest finite number, then zero: rows without keys are not NaN, others keep their softmax.
+        const auto hidden = f.visible.bitwise_not();
+        const double lowest = type == at::kHalf ? -65504.0 : -1e38;
+        return at::matmul(at::softmax(scores.masked_fill(hidden, lowest), -1).masked_fill(hidden, 0.0), v);
+      },
+      type);
+}
+
+double error(const at::Tensor& got, const at::Tensor& want) {
+  return (got.to(at::kDouble) - want).abs().max().item<double>();
+}
+
+double unit(at::ScalarType type) {
+  switch (type) {
+    case at::kDouble:
+      return 2.2e-16;
+    case at::kFloat:
+      return 1.2e-7;
+    case at::kBFloat16:
+      return 7.8e-3;
+    default:
+      return 9.8e-4;
+  }
+}
+
+}  // namespace
+
+// Invariant 1. Allowed: twice the error of the textbook in the same dtype, three times for gradients, and two
+// units in the last place of the largest number, which also stands for a textbook that happens to be exact.
+TEST_CASE("every backend errs at most twice as much as the textbook in its dtype", "[invariants][fuzz]") {
+  const auto type = GENERATE(from_range(kTypes));
+  std::map<Backend, int> ran;
+  for (int seed = 0; seed < 24; ++seed) {
+    const auto f = fuzzed(seed, type);
+    INFO("seed " << seed << ", " << c10::toString(type) << ", q " << f.x.q.sizes() << ", k "
+                 << f.x.k.sizes());
+    const auto want = composed(f, at::kDouble), plain = composed(f, type);
+    AttentionExtras extras;
+    extras.mask = f.mask;
+    for (const auto backend : kBackends) {
+      if (!takes(backend, f.x, f.options, extras)) continue;
+      ++ran[backend];
+      INFO("backend " << to_string(backend));
+      const auto got = differentiate(
+          f, [&](const Tensors& x) { return on(backend, x, f.options, f.mask); }, type);
+      double largest = 0.0;
+      for (size_t n = 1; n < want.size(); ++n)
+        largest = std::max(largest, want[n].abs().max().item<double>());
+      for (size_t n = 0; n < want.size(); ++n) {
+        INFO("output, gradients of q, k, v: " << n);
+        const double size = n == 0 ? want[0].abs().max().item<double>() : largest;
+        CHECK(error(got[n], want[n]) <= (n == 0 ? 2 : 3) * error(plain[n], want[n]) + 2 * unit(type) * size);
+      }
+    }
+  }
+  CHECK(ran[Backend::Reference] == 24);
+  CHECK(ran[Backend::Torch] >= 12);
+  if (type == at::kFloat || type == at::kBFloat16) {
+    if (ran[Backend::Native] == 0) WARN("no native kernel for this dtype on this processor");
+  } else {
+    CHECK(ran[Backend::Native] == 0);
+  }
+}
+
+// Invariant 3.
+TEST_CASE("a later token changes no bit of an earlier output on any backend", "[invariants]") {
+  const auto backend = GENERATE(from_range(kBackends));
+  at::manual_seed(1);
+  auto x = random_tensors(2, 2, 97, 97, 24);
+  const AttentionOptions options{.causal = Causal::BottomRight};
+  if (!takes(backend, x, options)) SKIP("backend refuses");
+  const auto before = on(backend, x, options);
+  for (auto* t : {&x.q, &x.k, &x.v}) {
+    *t = t->clone();
+    t->slice(2, 60).normal_();
+  }
+  const auto after = on(backend, x, options);
+  CHECK(bit_equal(before.slice(2, 0, 60), after.slice(2, 0, 60)));
+  CHECK_FALSE(bit_equal(before, after));
+}
+
+// Invariant 4: with values of one, an output is the sum of its row of weights.
+TEST_CASE("rows of weights sum to one or are zero, also where no weights are held", "[invariants]") {
+  const auto backend = GENERATE(from_range(kBackends));
+  const int seed = GENERATE(range(0, 12));
+  auto f = fuzzed(100 + seed, at::kFloat);
+  f.x.v = at::ones_like(f.x.v, at::MemoryFormat::Contiguous);
+  AttentionExtras extras;
+  extras.mask = f.mask;
+  if (!takes(backend, f.x, f.options, extras)) return;
+  const auto sums = on(backend, f.x, f.options, f.mask);
+  const auto seen = f.visible.any(-1, true).expand(sums.sizes());
+  CHECK(sums.masked_select(seen.bitwise_not()).eq(0).all().item<bool>());
+  CHECK_WITHIN(sums.masked_select(seen), at::ones_like(sums.masked_select(seen)), {0.0, 1e-5});
+  if (backend != Backend::Reference) return;
+  extras.weights = Weights::Clean;
+  f.options.backend = backend;
+  const auto weights = attention(f.x.q, f.x.k, f.x.v, f.options, extras).weights;
+  CHECK_WITHIN(weights.sum(-1, true), seen.slice(-1, 0, 1).to(at::kFloat), {0.0, 1e-5});
+  CHECK(weights.masked_select(f.visible.bitwise_not().expand(weights.sizes())).eq(0).all().item<bool>());
+}
+
+// Invariant 5.
+TEST_CASE("the order of keys does not matter, that of queries carries over", "[invariants]") {
+  const auto backend = GENERATE(from_range(kBackends));
+  at::manual_seed(2);
+  const auto x = random_tensors(2, 2, 83, 120, 16);
+  const auto keep = at::rand({2, 120}).gt(0.3), pairs = at::rand({83, 120}).gt(0.1);
+  const auto mask = Mask::key_keep(keep) & Mask(pairs);
+  AttentionExtras extras;
+  extras.mask = mask;
+  if (!takes(backend, x, {}, extras)) SKIP("backend refuses");
+  const auto want = on(backend, x, {}, mask);
+  const auto order = at::randperm(120, at::kLong), rows = at::randperm(83, at::kLong);
+  const Tensors moved{x.q, x.k.index_select(2, order), x.v.index_select(2, order)};
+  CHECK_CLOSE(on(backend, moved, {},
+                 Mask::key_keep(keep.index_select(1, order)) & Mask(pairs.index_select(1, order))),
+              want);
+  const Tensors turned{x.q.index_select(2, rows), x.k, x.v};
+  CHECK_CLOSE(on(backend, turned, {}, Mask::key_keep(keep) & Mask(pairs.index_select(0, rows))),
+              want.index_select(2, rows));
+}
+
+// Invariant 6, of the function: a few new queries over all keys are the last rows of the whole.
+TEST_CASE("decoding step by step equals the whole sequence", "[invariants]") {
+  const auto backend = GENERATE(from_range(kBackends));
+  const int64_t step = GENERATE(1, 3, 7);
+  at::manual_seed(3);
+  const auto x = random_tensors(2, 2, 42, 42, 24);
+  const AttentionOptions options{.causal = Causal::BottomRight};
+  const auto whole = on(Backend::Reference, x, options);
+  for (int64_t end = step; end <= 42; end += step) {
+    const Tensors part{x.q.slice(2, end - step, end), x.k.slice(2, 0, end), x.v.slice(2, 0, end)};
+    REQUIRE(takes(backend, part, options) == takes(backend, x, options));
+    if (!takes(backend, part, options)) SKIP("backend refuses");
+    CHECK_CLOSE(on(backend, part, options), whole.slice(2, end - step, end));
+  }
+}
+
+// Invariant 7.
+TEST_CASE("options that mean the same give the same", "[invariants]") {
+  const auto backend = GENERATE(from_range(kBackends));
+  at::manual_seed(4);
+  const auto x = random_tensors(2, 4, 70, 90, 16);
+  const auto same = [&](const Tensors& a, const AttentionOptions& first, const Tensors& b,
+                        const AttentionOptions& second, const Mask& mask_a = {}, const Mask& mask_b = {}) {
+    AttentionExtras extras_a, extras_b;
+    extras_a.mask = mask_a;
+    extras_b.mask = mask_b;
+    const auto left = takes(backend, a, first, extras_a) ? backend : Backend::Reference;
+    const auto right = takes(backend, b, second, extras_b) ? backend : Backend::Reference;
+    CHECK((left == backend || right == backend));
+    CHECK_CLOSE(on(left, a, first, mask_a), on(right, b, second, mask_b));
+  };
+  const auto causal = AttentionOptions{.causal = Causal::BottomRight};
+  if (!takes(backend, x, causal)) SKIP("backend refuses");
+  // A window longer than the sequence bounds nothing; one to the left of oneself is causality.
+  same(x, {.causal = Causal::BottomRight, .window = {90, 0}}, x, causal);
+  same(x, {.window = {90, 0}}, x, causal);
+  same(x, {.window = {200, 300}}, x, {});
+  // Grouped heads are repeated heads.
+  const Tensors grouped{x.q, x.k.slice(1, 0, 2), x.v.slice(1, 0, 2)};
+  const Tensors repeated{x.q, grouped.k.repeat_interleave(2, 1), grouped.v.repeat_interleave(2, 1)};
+  same(grouped, causal, repeated, causal);
+  // The ways to say causal, length and nothing.
+  const auto i = at::arange(70).view({70, 1}), j = at::arange(90).view({1, 90});
+  same(x, causal, x, {}, {}, Mask::keep(j.le(i + 20)));
+  same(x, {.causal = Causal::TopLeft}, x, {}, {}, Mask::hide(j.gt(i)));
+  const auto lengths = at::full({2}, 33, at::kLong);
+  same(x, {}, {x.q, x.k.slice(2, 0, 33), x.v.slice(2, 0, 33)}, {}, Mask::key_lengths(lengths));
+  same(x, {}, x, {}, Mask::keep(at::ones({70, 90}, at::kBool)) & Mask::bias(at::zeros({70, 90})));
+  same(x, {.scale = 0.5}, {x.q * 2, x.k, x.v}, {.scale = 0.25});
+}
+
+// Invariant 8: what lies between the rows in memory is never read into a result.
+TEST_CASE("NaN between the rows of the inputs changes no bit", "[invariants][nan]") {
+  const auto backend = GENERATE(from_range(kBackends));
+  const int64_t L = GENERATE(5, 61, 130);
+  at::manual_seed(5);
+  const auto x = random_tensors(2, 2, L, 131, 17);
+  const auto spread = [&](double filling) {
+    const auto one = [&](const at::Tensor& t) {
+      auto sizes = t.sizes().vec();
+      for (auto& size : sizes) size += 2;
+      auto inner = at::full(sizes, filling);
+      for (int64_t d = 0; d < 4; ++d) inner = inner.slice(d, 1, 1 + t.size(d));
+      inner.copy_(t);
+      return inner;
+    };
+    return Tensors{one(x.q), one(x.k), one(x.v)};
+  };
+  const AttentionOptions options{.causal = Causal::BottomRight};
+  const auto poisoned = spread(kNaN);
+  if (!takes(backend, poisoned, options)) SKIP("backend refuses");
+  CHECK(bit_equal(on(backend, poisoned, options), on(backend, spread(0.0), options)));
+}
+
+// Invariant 9.
+TEST_CASE("a hundred runs of one seed give the same bits, forward and backward", "[invariants]") {
+  const auto backend = GENERATE(from_range(kBackends));
+  at::manual_seed(6);
+  const auto x = random_tensors(1, 4, 70, 70, 16);
+  AttentionOptions options{.causal = Causal::BottomRight, .dropout_p = 0.25};
+  if (!takes(backend, x, options)) options.dropout_p = 0.0;
+  if (!takes(backend, x, options)) SKIP("backend refuses");
+  const auto run = [&] {
+    std::vector<at::Tensor> leaves;
+    for (const auto& t : {x.q, x.k, x.v}) leaves.push_back(t.detach().clone().requires_grad_(true));
+    at::manual_seed(7);
+    const auto y = on(backend, {leaves[0], leaves[1], leaves[2]}, options);
+    auto results = torch::autograd::grad({y.square().sum()}, leaves);
+    results.push_back(y.detach());
+    return results;
+  };
+  const auto first = run();
+  bool same = true;
+  for (int n = 0; n < 99; ++n) {
+    const auto again = run();
+    for (size_t t = 0; t < first.size(); ++t) same = same && bit_equal(first[t], again[t]);
+  }
+  CHECK(same);
+}
+
+// Bad inputs 1 and 4, on every backend.
+TEST_CASE("a row without keys is zero, a row of lowest numbers is the mean", "[invariants][empty]") {
+  const auto backend = GENERATE(from_range(kBackends));
+  const auto type = GENERATE(at::kFloat, at::kBFloat16);
+  at::manual_seed(8);
+  const auto x = random_tensors(1, 2, 40, 50, 8, type);
+  auto keep = at::ones({40, 50}, at::kBool);
+  keep[3].fill_(false);
+  auto lowest = at::zeros({40, 50}).to(type);
+  lowest[3].fill_(type == at::kFloat ? -3.4e38 : -3.38e38);
+  AttentionExtras extras;
+  extras.mask = keep;
+  if (!takes(backend, x, {}, extras)) SKIP("backend refuses");
+  auto q = x.q.clone().requires_grad_(true);
+  const auto y = on(backend, {q, x.k, x.v}, {}, keep);
+  const auto gradient = torch::autograd::grad({y.to(at::kFloat).square().sum()}, {q})[0];
+  CHECK(y.select(2, 3).eq(0).all().item<bool>());
+  CHECK(gradient.select(2, 3).eq(0).all().item<bool>());
+  CHECK(gradient.isfinite().all().item<bool>());
+  const auto mean = on(backend, x, {}, Mask::bias(lowest)).select(2, 3);
+  CHECK(difference(mean, x.v.to(at::kDouble).mean(2), default_tolerance(type)) == "");
+}

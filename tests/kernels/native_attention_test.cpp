@@ -1,0 +1,383 @@
+// The native CPU kernel against the float64 reference: shapes that fill several tiles, odd ones, every
+// option, strides, hidden numbers, threads. The backend is forced, so a fallback would be an error.
+
+#include <atomic>
+#include <limits>
+#include <mutex>
+#include <random>
+#include <set>
+#include <thread>
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/randperm.h>
+#include <ATen/ops/zeros.h>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/generators/catch_generators_range.hpp>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <attentive/functional/explain.h>
+
+#include "kernels/cpu/brgemm.h"
+#include "kernels/cpu/call.h"
+#include "kernels/cpu/native.h"
+#include "kernels/dropout_counter.h"
+#include "support/compare.h"
+#include "support/option_cases.h"
+
+using namespace attentive;
+using namespace attentive::test;
+
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+struct Shapes {
+  int64_t B = 1, H = 2, Hkv = 1, L = 150, S = 150, D = 16, Dv = 16;
+};
+
+OptionCall random_call(const Shapes& s, uint64_t seed = 3) {
+  at::manual_seed(seed);
+  OptionCall call;
+  call.q = at::randn({s.B, s.H, s.L, s.D}, at::kDouble);
+  call.k = at::randn({s.B, s.Hkv, s.S, s.D}, at::kDouble);
+  call.v = at::randn({s.B, s.Hkv, s.S, s.Dv}, at::kDouble);
+  return call;
+}
+
+bool available(at::ScalarType type) {
+  return type == at::kFloat ? kernels::cpu::has_gemm_f32() : kernels::cpu::has_gemm_bf16();
+}
+
+// Forward and backward in `type` on the native kernel against the float64 reference of the same rounded
+// numbers.
+void check(const OptionCall& exact, at::ScalarType type) {
+  if (!available(type)) SKIP("oneDNN has no tile product for " << c10::toString(type) << " on this CPU");
+  const auto call = cast(exact, type);
+  auto options = call.options;
+  CHECK(explain(call.q, call.k, call.v, options, call.extras).chosen == Backend::Native);
+  const auto got = run_on(call, Backend::Native);
+  REQUIRE_FALSE(got.refused);
+  const auto want = run_on(cast(call, at::kDouble), Backend::Reference);
+  CHECK(difference(got.result.output, want.result.output, default_tolerance(type)) == "");
+  CHECK(difference(got.result.logsumexp, want.result.logsumexp, default_tolerance(type)) == "");
+  double largest = 0.0;
+  for (const auto& gradient : want.gradients)
+    largest = std::max(largest, gradient.abs().max().item<double>());
+  const auto tolerance = default_tolerance(type, true);
+  for (size_t n = 0; n < want.gradients.size(); ++n) {
+    INFO("gradient of "
+         << "qkv"[n]);
+    CHECK(difference(got.gradients[n], want.gradients[n], {0.0, tolerance.atol + tolerance.rtol * largest}) ==
+          "");
+  }
+}
+
+}  // namespace
+
+TEST_CASE("native: every option over several tiles", "[native]") {
+  const auto type = GENERATE(at::kFloat, at::kBFloat16);
+  const auto shapes =
+      GENERATE(Shapes{}, Shapes{.B = 2, .H = 2, .Hkv = 2, .L = 290, .S = 331, .D = 24, .Dv = 24},
+               Shapes{.H = 4, .Hkv = 2, .L = 70, .S = 600, .D = 8, .Dv = 8});
+  const auto& cases = option_cases();
+  const auto n = GENERATE_COPY(range(size_t{0}, cases.size()));
+  const std::set<std::string> elsewhere = {"length", "kv", "weights"};
+  if (elsewhere.count(cases[n].group) || cases[n].name == "dropout, Aten stream" ||
+      cases[n].name == "bias with gradient") {
+    return;
+  }
+  if ((cases[n].group == "bias" || cases[n].group == "alibi" || cases[n].group == "sink") && shapes.H != 4)
+    return;
+  INFO("option: " << cases[n].name << ", dtype " << c10::toString(type) << ", L " << shapes.L);
+  auto call = random_call(shapes);
+  cases[n].apply(call);
+  check(call, type);
+}
+
+TEST_CASE("native: fuzzed shapes and options", "[native][fuzz]") {
+  const auto seed = GENERATE(range(0, 60));
+  std::mt19937 random(static_cast<unsigned>(seed));
+  const auto pick = [&](std::initializer_list<int64_t> of) { return *(of.begin() + random() % of.size()); };
+  Shapes s;
+  s.B = pick({1, 1, 2});
+  s.H = 4;
+  s.Hkv = pick({1, 2, 4});
+  s.L = 1 + random() % 300;
+  s.S = random() % 2 ? s.L : 1 + random() % 300;
+  s.D = pick({1, 3, 16, 59, 64, 111, 128, 256});
+  s.Dv = random() % 3 ? s.D : pick({1, 5, 32, 65});
+  auto call = random_call(s, static_cast<uint64_t>(seed));
+  std::string names;
+  std::set<std::string> groups = {"kv", "length", "weights", "value dim"};
+  for (int n = 0; n < 4; ++n) {
+    const auto& option = option_cases()[random() % option_cases().size()];
+    if (option.name == "dropout, Aten stream" || option.name == "bias with gradient") continue;
+    if (!groups.insert(option.group).second) continue;
+    names += option.name + "; ";
+    option.apply(call);
+  }
+  const auto type = random() % 2 ? at::kFloat : at::kBFloat16;
+  INFO("seed " << seed << ": B " << s.B << " Hkv " << s.Hkv << " L " << s.L << " S " << s.S << " D " << s.D
+               << " Dv " << s.Dv << " " << c10::toString(type) << ": " << names);
+  check(call, type);
+}
+
+TEST_CASE("native: packed and permuted inputs need no copy and give the same bits", "[native][strides]") {
+  at::manual_seed(1);
+  const auto qkv = at::randn({2, 40, 3, 4, 16});
+  const auto parts = qkv.permute({2, 0, 3, 1, 4});
+  const AttentionOptions options{.causal = Causal::BottomRight, .backend = Backend::Native};
+  const auto packed = attention(parts[0], parts[1], parts[2], options);
+  CHECK(bit_equal(packed,
+                  attention(parts[0].contiguous(), parts[1].contiguous(), parts[2].contiguous(), options)));
+  // The output lies as (B, L, H, D): merging the heads is a view.
+  CHECK(packed.transpose(1, 2).is_contiguous());
+  // Expanded keys, a strided last dimension.
+  const auto one = at::randn({1, 1, 40, 16});
+  const auto spread = one.expand({2, 4, 40, 16});
+  CHECK(bit_equal(attention(parts[0], spread, spread, options),
+                  attention(parts[0], spread.contiguous(), spread.contiguous(), options)));
+  const auto strided = at::randn({2, 4, 16, 40}).transpose(2, 3);
+  CHECK(bit_equal(attention(strided, strided, strided, options),
+                  attention(strided.contiguous(), strided.contiguous(), strided.contiguous(), options)));
+}
+
+TEST_CASE("native: incoming gradients may have any stride", "[native][strides]") {
+  at::manual_seed(2);
+  auto x = at::randn({1, 2, 90, 8}).requires_grad_(true);
+  const AttentionOptions options{.causal = Causal::BottomRight, .backend = Backend::Native};
+  const auto gradient = [&](const at::Tensor& direction) {
+    const auto y = attention(x, x, x, options);
+    return torch::autograd::grad({y}, {x}, {direction})[0];
+  };
+  const auto direction = at::randn({1, 2, 8, 90}).transpose(2, 3);
+  CHECK(bit_equal(gradient(direction), gradient(direction.contiguous())));
+  const auto constant = at::full({1, 1, 1, 1}, 0.5).expand({1, 2, 90, 8});
+  CHECK(bit_equal(gradient(constant), gradient(constant.contiguous())));
+}
+
+TEST_CASE("native: NaN around the inputs changes no bit", "[native][nan]") {
+  at::manual_seed(4);
+  const auto type = GENERATE(at::kFloat, at::kBFloat16);
+  if (!available(type)) SKIP("no tile product");
+  const auto surrounded = [&](const at::Tensor& x) {
+    const auto big =
+        at::full({x.size(0) + 2, x.size(1) + 2, x.size(2) + 2, x.size(3) + 2}, kNaN, x.options());
+    auto inner = big;
+    for (int64_t d = 0; d < 4; ++d) inner = inner.slice(d, 1, 1 + x.size(d));
+    inner.copy_(x);
+    return inner;
+  };
+  const int64_t length = GENERATE(7, 77, 130);
+  const auto q = at::randn({1, 2, length, 17}).to(type), k = at::randn({1, 2, 131, 17}).to(type),
+             v = at::randn({1, 2, 131, 9}).to(type);
+  const AttentionOptions options{.causal = Causal::BottomRight, .backend = Backend::Native};
+  const auto run = [&](bool poisoned) {
+    std::vector<at::Tensor> leaves;
+    for (const auto& x : {q, k, v})
+      leaves.push_back((poisoned ? surrounded(x) : x.clone()).detach().requires_grad_(true));
+    const auto y = attention(leaves[0], leaves[1], leaves[2], options);
+    auto results = torch::autograd::grad({y.to(at::kFloat).square().sum()}, leaves);
+    results.push_back(y);
+    return results;
+  };
+  const auto plain = run(false), poisoned = run(true);
+  for (size_t n = 0; n < plain.size(); ++n) CHECK(bit_equal(plain[n], poisoned[n]));
+}
+
+TEST_CASE("native: hidden keys may hold NaN or Inf in every kind of mask", "[native][nan]") {
+  const auto type = GENERATE(at::kFloat, at::kBFloat16);
+  if (!available(type)) SKIP("no tile product");
+  const double poison = GENERATE(kNaN, std::numeric_limits<double>::infinity());
+  const int64_t L = GENERATE(5, 120);
+  at::manual_seed(6);
+  auto q = at::randn({2, 2, L, 16}).to(type), k = at::randn({2, 2, 200, 16}).to(type),
+       v = at::randn({2, 2, 200, 16}).to(type);
+  AttentionOptions options{.backend = Backend::Native};
+  Mask mask;
+  const auto hidden = at::rand({200}).gt(0.6);
+  SECTION("keep (L, S)") {
+    mask = hidden.bitwise_not().unsqueeze(0).expand({L, 200});
+  }
+  SECTION("key_keep") {
+    mask = Mask::key_keep(hidden.bitwise_not().unsqueeze(0).expand({2, 200}));
+  }
+  SECTION("bias of -inf") {
+    mask = Mask::bias(
+        at::zeros({L, 200}).masked_fill(hidden, -std::numeric_limits<double>::infinity()).to(type));
+  }
+  SECTION("top-left causal") {
+    options.causal = Causal::TopLeft;
+  }
+  SECTION("window") {
+    options.window = {10, 3};
+  }
+  SECTION("key_lengths") {
+    mask = Mask::key_lengths(at::full({2}, 130, at::kLong));
+  }
+  at::Tensor unseen = hidden;
+  if (options.causal == Causal::TopLeft) unseen = at::arange(200).ge(L);
+  if (options.window.bounded()) unseen = at::arange(200).lt(200 - L - 10);
+  if (!mask.key_length_terms().empty()) unseen = at::arange(200).ge(130);
+  const auto run = [&] {
+    std::vector<at::Tensor> leaves;
+    for (const auto& x : {q, k, v}) leaves.push_back(x.clone().requires_grad_(true));
+    const auto y = attention(leaves[0], leaves[1], leaves[2], options, mask);
+    auto results = torch::autograd::grad({y.to(at::kFloat).square().sum()}, leaves);
+    results.push_back(y.detach());
+    return results;
+  };
+  const auto clean = run();
+  REQUIRE(unseen.any().item<bool>());
+  k.index_put_({torch::indexing::Slice(), torch::indexing::Slice(), unseen}, poison);
+  v.index_put_({torch::indexing::Slice(), torch::indexing::Slice(), unseen}, poison);
+  const auto poisoned = run();
+  for (size_t n = 0; n < clean.size(); ++n) CHECK(bit_equal(clean[n], poisoned[n]));
+}
+
+TEST_CASE("native: the same bits for any number of threads", "[native][threads]") {
+  const int threads = at::get_num_threads();
+  at::manual_seed(8);
+  const auto q = at::randn({1, 4, 300, 32}).requires_grad_(true),
+             k = at::randn({1, 2, 1500, 32}).requires_grad_(true),
+             v = at::randn({1, 2, 1500, 32}).requires_grad_(true);
+  const auto run = [&](int count, int64_t rows) {
+    at::set_num_threads(count);
+    at::manual_seed(9);
+    const auto y = attention(q.slice(2, 0, rows), k, v,
+                             {.causal = Causal::BottomRight, .dropout_p = 0.2, .backend = Backend::Native});
+    auto results = torch::autograd::grad({y.square().sum()}, {q, k, v});
+    results.push_back(y);
+    return results;
+  };
+  for (const int64_t rows : {int64_t{300}, int64_t{4}}) {
+    const auto one = run(1, rows), two = run(2, rows), five = run(5, rows);
+    for (size_t n = 0; n < one.size(); ++n) {
+      CHECK(bit_equal(one[n], two[n]));
+      CHECK(bit_equal(one[n], five[n]));
+    }
+  }
+  at::set_num_threads(threads);
+}
+
+TEST_CASE("native: two threads really run", "[native][threads]") {
+  const int threads = at::get_num_threads();
+  at::set_num_threads(2);
+  std::mutex mutex;
+  std::set<std::thread::id> ids;
+  std::atomic<int> arrived{0};
+  kernels::cpu::for_each_item(2, true, [&](int64_t) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex);
+      ids.insert(std::this_thread::get_id());
+    }
+    ++arrived;
+    // Both items are in flight at once, or this would wait for ever: give up after a while instead.
+    for (int turn = 0; turn < 5000 && arrived < 2; ++turn)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  });
+  at::set_num_threads(threads);
+  CHECK(ids.size() == 2);
+}
+
+TEST_CASE("native: dropout keeps the reference's bits", "[native][dropout]") {
+  // With values that are unit vectors the output is the matrix of dropped weights.
+  const int64_t S = 200;
+  const auto q = at::zeros({1, 2, 130, 16}), k = at::zeros({1, 2, S, 16});
+  const auto v = at::eye(S).expand({1, 2, S, S});
+  at::manual_seed(12);
+  const auto y = attention(q, k, v, {.dropout_p = 0.3, .backend = Backend::Native});
+  at::manual_seed(12);
+  const auto key = kernels::draw_dropout_key(std::nullopt);
+  CHECK(y.ne(0).equal(kernels::counter_keep_mask(key, 0.3, 0, 1, 2, 0, 130, 0, S)));
+  const auto few = attention(q.slice(2, 0, 3), k, v, {.dropout_p = 0.3, .backend = Backend::Native});
+  CHECK(few.ne(0).any().item<bool>());
+}
+
+TEST_CASE("native: few queries over several parts of the keys", "[native][decode]") {
+  const auto type = GENERATE(at::kFloat, at::kBFloat16);
+  const int64_t L = GENERATE(1, 5);
+  const std::string option = GENERATE("plain", "window and dropout", "sinks", "first part hidden");
+  INFO(option << ", dtype " << c10::toString(type) << ", L " << L);
+  auto call = random_call({.B = 2, .H = 4, .Hkv = 2, .L = L, .S = 2600, .D = 24, .Dv = 20});
+  // Every part has a maximum of its own, so that combining them must rescale.
+  call.k.slice(2, 0, 1024).mul_(0.5);
+  call.k.slice(2, 2048).mul_(1.5);
+  call.options.causal = Causal::BottomRight;
+  if (option == "window and dropout") {
+    call.options.window = {700, 0};
+    call.options.dropout_p = 0.3;
+  }
+  if (option == "sinks") call.extras.sinks = at::randn({4}, at::kDouble) + 6;
+  if (option == "first part hidden") call.extras.mask = at::arange(2600).ge(1100).expand({L, 2600});
+  check(call, type);
+}
+
+TEST_CASE("native: gradients of the sinks equal the reference's", "[native]") {
+  at::manual_seed(21);
+  const auto q = at::randn({2, 4, 40, 16}), k = at::randn({2, 2, 30, 16}), v = at::randn({2, 2, 30, 16});
+  const auto sinks = at::randn({4}).requires_grad_(true);
+  const auto gradient = [&](Backend backend) {
+    const auto result = attention(q, k, v, {.causal = Causal::BottomRight, .backend = backend},
+                                  {.sinks = sinks, .logsumexp = true});
+    // The first ten queries have no key: their logsumexp is -inf, a constant.
+    return torch::autograd::grad({result.output.square().sum() + result.logsumexp.slice(2, 10).sin().sum()},
+                                 {sinks})[0];
+  };
+  CHECK(difference(gradient(Backend::Native), gradient(Backend::Reference), {1e-4, 1e-4}) == "");
+}
+
+TEST_CASE("native: causality holds bit for bit", "[native]") {
+  at::manual_seed(14);
+  const auto x = at::randn({1, 2, 200, 16});
+  const AttentionOptions options{.causal = Causal::BottomRight, .backend = Backend::Native};
+  const auto before = attention(x, x, x, options);
+  auto changed = x.clone();
+  changed.slice(2, 150).normal_();
+  const auto after = attention(changed, changed, changed, options);
+  CHECK(bit_equal(before.slice(2, 0, 150), after.slice(2, 0, 150)));
+  CHECK_FALSE(bit_equal(before.slice(2, 150), after.slice(2, 150)));
+}
+
+TEST_CASE("native: second derivatives and what it cannot express are named", "[native][errors]") {
+  const auto x = at::randn({1, 1, 20, 4}).requires_grad_(true);
+  const auto y = attention(x, x, x, {.backend = Backend::Native});
+  std::string text;
+  try {
+    torch::autograd::grad({y.sum()}, {x}, {}, true, /*create_graph=*/true);
+  } catch (const c10::Error& error) {
+    text = error.what_without_backtrace();
+  }
+  CHECK(text.find("backend native has no second derivative") != std::string::npos);
+}
+
+TEST_CASE("native: large and tiny scores are as exact as float32 allows", "[native]") {
+  const double size = GENERATE(1e-20, 30.0, 1e3, 1e15);
+  at::manual_seed(15);
+  auto exact = random_call({});
+  exact.q = exact.q * size;
+  const auto call = cast(exact, at::kFloat);
+  const auto got = run_on(call, Backend::Native), same = run_on(call, Backend::Reference);
+  const auto want = run_on(cast(call, at::kDouble), Backend::Reference);
+  const auto error = [](const at::Tensor& a, const at::Tensor& b) {
+    return (a.to(at::kDouble) - b).abs().max().item<double>();
+  };
+  CHECK(error(got.result.output, want.result.output) <=
+        2 * error(same.result.output, want.result.output) + 2e-6);
+  for (size_t n = 0; n < 3; ++n) {
+    CHECK(got.gradients[n].isfinite().all().item<bool>());
+    // The backward pass knows the scores' sum by its logarithm, which holds |score| * 6e-8: no better than
+    // that.
+    if (size > 1e3) continue;
+    const double largest = want.gradients[n].abs().max().item<double>();
+    CHECK(error(got.gradients[n], want.gradients[n]) <=
+          3 * error(same.gradients[n], want.gradients[n]) + 1e-6 * std::max(1.0, size) * largest);
+  }
+}

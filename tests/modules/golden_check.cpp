@@ -1,0 +1,151 @@
+#include "modules/golden_check.h"
+
+#include <algorithm>
+
+#include <ATen/Context.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/stack.h>
+#include <catch2/catch_test_macros.hpp>
+
+#include <attentive/core/guards.h>
+
+#include "support/compare.h"
+#include "support/golden.h"
+
+namespace attentive::test {
+namespace {
+
+void draw_inputs(const Golden& golden, const GoldenModule& module) {
+  if (!module.draws_inputs) return;
+  for (const auto& name : module.inputs) {
+    // The normal distribution differs by up to 2e-6 between vector and scalar kernels.
+    CHECK_WITHIN(at::randn(golden["input." + name].sizes()), golden["input." + name], {0.0, 5e-6});
+  }
+}
+
+at::Tensor loss_of(const Golden& golden, const at::Tensor& output) {
+  if (!golden.has("grad_output")) return output.sum();
+  return (output * golden["grad_output"].to(output.device())).sum();
+}
+
+// Large parameters are stored as their first rows and columns only.
+at::Tensor stored_part(const at::Tensor& tensor, const at::Tensor& stored) {
+  auto part = tensor;
+  for (int64_t d = 0; d < stored.dim(); ++d) part = part.slice(d, 0, stored.size(d));
+  return part;
+}
+
+void check_parameters(const Golden& golden, torch::nn::Module& module) {
+  INFO(draw_rule());
+  const auto parameters = module.named_parameters();
+  CHECK(golden.names("state.").size() == parameters.size());
+  const at::NoGradGuard no_grad;
+  for (const auto& name : golden.names("state.")) {
+    INFO("parameter " << name);
+    const auto& want = golden["state." + name];
+    CHECK(same_draw(stored_part(parameters[name], want), want));
+  }
+}
+
+void check_numbers(const Golden& golden, const GoldenModule& how, torch::nn::Module& module,
+                   const at::Device& device) {
+  Mask mask;
+  if (golden.has("mask")) mask = Mask::keep(golden["mask"].ne(0).to(device));
+  Inputs inputs;
+  for (const auto& name : how.inputs)
+    inputs.push_back(golden["input." + name].to(device).detach().clone().requires_grad_(true));
+
+  module.zero_grad();
+  const auto output = how.call(module, inputs, mask, Weights::None).first;
+  CHECK_CLOSE(output, golden["output"]);
+  loss_of(golden, output).backward();
+  const auto tolerance = default_tolerance(at::kFloat, /*gradient=*/true);
+  const auto parameters = module.named_parameters();
+  for (const auto& name : golden.names("grad.input.")) {
+    INFO("gradient of input " << name);
+    const auto index = std::find(how.inputs.begin(), how.inputs.end(), name) - how.inputs.begin();
+    CHECK(difference(inputs.at(static_cast<size_t>(index)).grad(), golden["grad.input." + name], tolerance) ==
+          "");
+  }
+  for (const auto& name : golden.names("state.")) {
+    INFO("gradient of " << name);
+    const auto& want = golden["grad." + name];
+    CHECK(difference(stored_part(parameters[name].grad(), want), want, tolerance) == "");
+  }
+
+  const auto [same, weights] = how.call(module, inputs, mask, Weights::Clean);
+  CHECK_CLOSE(same, golden["output"]);
+  CHECK_CLOSE(weights, golden["weights"]);
+}
+
+}  // namespace
+
+void check_golden(const std::string& name, const GoldenModule& how, const at::Device& device) {
+  INFO("golden " << name << " on " << device);
+  const Golden golden(name);
+  at::manual_seed(golden.seed());
+  draw_inputs(golden, how);
+  const auto module = how.make();
+  check_parameters(golden, *module);
+  module->eval();
+  module->to(device);
+  for (const auto backend : {Backend::Auto, Backend::Reference}) {
+    INFO("backend " << to_string(backend));
+    const BackendGuard guard(backend);
+    check_numbers(golden, how, *module, device);
+  }
+}
+
+void check_training(const std::string& name, const GoldenModule& how) {
+  const auto stream = dropout_stream_of_this_cpu();
+  INFO("golden " << name << ", CPU dropout stream " << stream);
+  REQUIRE(stream != "unknown");
+  const Golden golden(name);
+  const DropoutStreamGuard guard(DropoutStream::Aten);
+  for (const auto which : {Weights::Dropped, Weights::None}) {
+    at::manual_seed(golden.seed());
+    Inputs inputs;
+    draw_inputs(golden, how);
+    for (const auto& input : how.inputs) inputs.push_back(golden["input." + input]);
+    const auto module = how.make();
+    module->train();
+    const auto [output, weights] = how.call(*module, inputs, {}, which);
+    const auto& want = golden[stream + ".output"];
+    CHECK_CLOSE(stored_part(output, want), want);
+    // The stored part may be small; the sum sees every dropped number.
+    CHECK_WITHIN(output.to(at::kDouble).sum(), golden[stream + ".output_sum"], {0.0, 1e-4});
+    if (which == Weights::Dropped) CHECK_CLOSE(weights, golden[stream + ".weights"]);
+  }
+}
+
+at::Device cuda_or_skip() {
+  if (!at::hasCUDA()) SKIP("no CUDA device");
+  return at::Device(at::kCUDA, 0);
+}
+
+at::Tensor sentence() {
+  return table({{.43f, .15f, .89f},
+                {.55f, .87f, .66f},
+                {.57f, .85f, .64f},
+                {.22f, .58f, .33f},
+                {.77f, .25f, .10f},
+                {.05f, .80f, .55f}});
+}
+
+at::Tensor batch() {
+  return at::stack({sentence(), sentence()});
+}
+
+bool as_printed(const at::Tensor& got, const at::Tensor& printed) {
+  return difference(got, printed, {0.0, 0.5e-4 + 2e-6}).empty();
+}
+
+}  // namespace attentive::test
+
+// Said aloud, because it decides what the other tests compared.
+TEST_CASE("Rules of this machine", "[rules]") {
+  using namespace attentive::test;
+  WARN(draw_rule());
+  WARN("CPU dropout stream: " << dropout_stream_of_this_cpu());
+  CHECK(dropout_stream_of_this_cpu() != "unknown");
+}

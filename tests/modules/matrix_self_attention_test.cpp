@@ -1,0 +1,68 @@
+#include <ATen/ops/randn.h>
+#include <catch2/catch_test_macros.hpp>
+
+#include <attentive/modules/matrix_self_attention.h>
+#include <attentive/modules/self_attention_v1.h>
+
+#include "modules/golden_check.h"
+#include "support/compare.h"
+#include "support/errors.h"
+#include "support/module_suite.h"
+
+using namespace attentive;
+using namespace attentive::test;
+
+namespace {
+
+GoldenModule notebook_module() {
+  return {.make = [] { return MatrixSelfAttention(3, 2).ptr(); },
+          .call = bind_one_input<MatrixSelfAttention>()};
+}
+
+}  // namespace
+
+TEST_CASE("MatrixSelfAttention equals PyTorch", "[matrix_self_attention]") {
+  check_golden("MatrixSelfAttention", notebook_module(), at::kCPU);
+}
+
+TEST_CASE("MatrixSelfAttention equals PyTorch on CUDA", "[matrix_self_attention][cuda]") {
+  check_golden("MatrixSelfAttention", notebook_module(), cuda_or_skip());
+}
+
+TEST_CASE("MatrixSelfAttention is SelfAttentionV1 with other first numbers", "[matrix_self_attention]") {
+  at::manual_seed(4);
+  MatrixSelfAttention matrix(3, 2);
+  at::manual_seed(4);
+  SelfAttentionV1 v1(SelfAttentionV1Options(3, 2).init(MatrixInit::Normal));
+  CHECK(bit_equal(matrix->W_V, v1->W_value));
+  CHECK(bit_equal(matrix->forward(batch()), v1->forward(batch())));
+  at::manual_seed(4);
+  MatrixSelfAttention uniform(MatrixSelfAttentionOptions(3, 2).init(MatrixInit::Uniform));
+  CHECK(uniform->W_Q.min().item<float>() >= 0.0f);
+}
+
+TEST_CASE("MatrixSelfAttention is a torch::nn citizen", "[matrix_self_attention]") {
+  ModuleSuite<MatrixSelfAttention> suite;
+  suite.make = [] { return MatrixSelfAttention(6, 4); };
+  suite.input_shape = {2, 5, 6};
+  suite.keys = {"W_Q", "W_K", "W_V"};
+  suite.own_parameters = [](MatrixSelfAttention& m) {
+    return std::vector<at::Tensor*>{&m->W_Q, &m->W_K, &m->W_V};
+  };
+  suite.has_dropout = false;
+  suite.unbatched = true;
+  suite.run();
+}
+
+TEST_CASE("MatrixSelfAttention names what is wrong", "[matrix_self_attention][errors]") {
+  MatrixSelfAttention module(6, 4);
+  CHECK(value_error([&] {
+          module->forward(at::randn({2, 5, 4}));
+        }) == "MatrixSelfAttention: expected x of shape (B, T, 6) or (T, 6), got (2, 5, 4)");
+  CHECK(type_error([&] {
+          module->forward(at::randn({5, 6}, at::kHalf));
+        }) == "MatrixSelfAttention: expected x of dtype Float like the parameters, got Half");
+  CHECK(value_error([] { MatrixSelfAttention bad(0, 4); }) ==
+        "MatrixSelfAttention: expected d_model > 0, got 0");
+  CHECK(value_error([] { MatrixSelfAttention bad(6, 0); }) == "MatrixSelfAttention: expected d_k > 0, got 0");
+}

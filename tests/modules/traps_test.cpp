@@ -1,0 +1,313 @@
+// Where a line-by-line port of the notebooks goes wrong: the naive number and ours, side by side.
+
+#include <cmath>
+#include <limits>
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <torch/nn/modules/dropout.h>
+
+#include <attentive/attentive.h>
+
+#include "modules/golden_check.h"
+#include "support/compare.h"
+#include "support/errors.h"
+#include "support/golden.h"
+#include "support/naive_notebook.h"
+
+using namespace attentive;
+using namespace attentive::test;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+AttentionResult ours(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask) {
+  return attention(q, k, v, {}, AttentionExtras{.mask = mask, .weights = Weights::Clean});
+}
+
+bool differs(const at::Tensor& a, const at::Tensor& b) {
+  return a.sizes() != b.sizes() || (a - b).abs().max().item<double>() > 1e-3;
+}
+
+}  // namespace
+
+TEST_CASE("Trap 1: expand reads a per-item mask as per-head, and padding as pairs", "[traps]") {
+  at::manual_seed(1);
+  const auto q = at::randn({2, 2, 3, 4});  // B == H == 2
+  // Item 0 sees everything, item 1 only the first key.
+  auto mask = at::ones({2, 3, 3}, at::kBool);
+  mask[1].slice(-1, 1).fill_(false);
+  const auto wrong = naive(q, q, q, mask.expand({2, 2, 3, 3})).weights;
+  CHECK(wrong[0][1][0][0].item<float>() == 1.0f);  // item 0, head 1: hidden, and nobody asked for it
+  CHECK(value_error([&] { ours(q, q, q, mask); }) ==
+        "attention: a mask of shape (2, 3, 3) beside a 4-D q could be per batch or per head; say "
+        "Mask::per_batch or Mask::per_head");
+  const auto right = ours(q, q, q, Mask::per_batch(mask)).weights;
+  CHECK_CLOSE(right, naive(q, q, q, mask.unsqueeze(1)).weights);
+  CHECK(right[0][1][0][0].item<float>() < 1.0f);
+
+  // B == T == 3: a padding mask (B, T) is taken for (T, T).
+  const auto x = at::randn({3, 2, 3, 4});
+  const auto padding = at::tensor({1, 1, 1, 1, 1, 0, 1, 0, 0}, at::kLong).view({3, 3}).to(at::kBool);
+  const auto taken_for_pairs = naive(x, x, x, padding).weights;
+  const auto keys = ours(x, x, x, Mask::key_keep(padding)).weights;
+  CHECK(taken_for_pairs[0][0][2][1].item<float>() == 0.0f);  // item 0 has no padding at all
+  CHECK(keys[0][0][2][1].item<float>() > 0.0f);
+  CHECK_CLOSE(keys, naive(x, x, x, padding.view({3, 1, 1, 3})).weights);
+}
+
+TEST_CASE("Trap 2: mask == 0 reads an additive mask inside out", "[traps]") {
+  const auto x = sentence();
+  const auto additive = at::full({6, 6}, -kInfinity).triu(1);
+  const auto inverted = naive(x, x, x, additive).weights;
+  CHECK(inverted[0][0].item<float>() == 0.0f);  // itself: hidden
+  CHECK(inverted[0][1].item<float>() > 0.0f);   // the future: seen
+  CHECK(std::isnan(inverted[5][0].item<float>()));
+  CHECK_THAT(type_error([&] { ours(x, x, x, additive); }),
+             ContainsSubstring("Mask::keep") && ContainsSubstring("Mask::bias"));
+  CHECK_CLOSE(ours(x, x, x, Mask::bias(additive)).weights, naive(x, x, x, at::ones({6, 6}).tril()).weights);
+}
+
+TEST_CASE("Trap 3: the returned weights are those after dropout", "[traps]") {
+  MultiHeadSelfAttention module(8, 2, 0.5);
+  const auto x = at::randn({2, 4, 8});
+  CHECK(differs(module->forward(x).second.sum(-1), at::ones({2, 2, 4})));
+  CHECK_CLOSE(module->forward_with_weights(x).second.sum(-1), at::ones({2, 2, 4}));
+}
+
+TEST_CASE("Trap 4: a query without keys is NaN, and its gradient stays NaN", "[traps]") {
+  auto keep = at::ones({4, 4}, at::kBool);
+  keep[1].fill_(false);
+  const auto grad = [&](const std::function<at::Tensor(const at::Tensor&)>& f) {
+    auto x = at::randn({4, 4}).requires_grad_(true);
+    f(x).sum().backward();
+    return x.grad();
+  };
+  const auto x = at::randn({4, 4});
+  CHECK(naive(x, x, x, keep).output[1].isnan().all().item<bool>());
+  CHECK(grad([&](const at::Tensor& y) { return naive(y, y, y, keep).output; }).isnan().any().item<bool>());
+  // Cleaning up after the softmax mends the output; with an added mask the gradient stays NaN.
+  const auto added = at::zeros({4, 4}).masked_fill(keep.bitwise_not(), -kInfinity);
+  const auto patched = [&](const at::Tensor& y) {
+    return at::softmax(y.matmul(y.t()) / 2.0 + added, -1).nan_to_num(0.0).matmul(y);
+  };
+  CHECK(patched(x).isfinite().all().item<bool>());
+  CHECK(grad(patched).isnan().any().item<bool>());
+
+  CHECK(attention(x, x, x, {}, keep)[1].eq(0).all().item<bool>());
+  CHECK(ours(x, x, x, keep).weights[1].eq(0).all().item<bool>());
+  CHECK(
+      grad([&](const at::Tensor& y) { return attention(y, y, y, {}, keep); }).isfinite().all().item<bool>());
+
+  // In a module such a query yields the bias of the output projection, with weights and without.
+  MultiHeadAttention module(MultiHeadAttentionOptions(4, 4, 0, 0.0, 2).attention({}));
+  const auto mask = Mask::keep(keep);
+  CHECK_CLOSE(module->forward(x, mask)[1], module->out_proj->bias);
+  CHECK_CLOSE(module->forward_with_weights(x, mask).first[1], module->out_proj->bias);
+}
+
+TEST_CASE("Trap 5: the toy notebook draws its input before its weights", "[traps]") {
+  const Golden golden("MultiHeadSelfAttention.padding");
+  const auto first_weight = [&](bool input_first) {
+    at::manual_seed(golden.seed());
+    if (input_first) at::randn({2, 4, 8});
+    return MultiHeadSelfAttention(8, 2)->W_q->weight;
+  };
+  CHECK(differs(first_weight(false), golden["state.W_q.weight"]));
+  CHECK(same_draw(first_weight(true), golden["state.W_q.weight"]));
+}
+
+TEST_CASE("Trap 6: .T turns all dimensions, so batches fail or come out wrong", "[traps]") {
+  SelfAttentionV1 module(3, 3);
+  const auto by_item = [&](const at::Tensor& x) {
+    std::vector<at::Tensor> rows;
+    for (int64_t b = 0; b < x.size(0); ++b) rows.push_back(module->forward(x[b]));
+    return at::stack(rows);
+  };
+  const auto with_T = [&](const at::Tensor& x) {
+    const auto keys = x.matmul(module->W_key).permute({2, 1, 0});  // what .T is in three dimensions
+    return at::softmax(x.matmul(module->W_query).matmul(keys) / std::sqrt(3.0), -1)
+        .matmul(x.matmul(module->W_value));
+  };
+  CHECK_THROWS(with_T(batch()));
+  const auto cube = at::randn({3, 3, 3});  // B == T == d_out is taken, and wrong
+  CHECK(differs(with_T(cube), by_item(cube)));
+  CHECK_CLOSE(module->forward(cube), by_item(cube));
+  CHECK_CLOSE(module->forward(batch()), by_item(batch()));
+}
+
+TEST_CASE("Trap 7: a context of one lets more tokens see the future", "[traps]") {
+  const auto x = sentence();
+  const auto buffer = [](int64_t context) { return at::ones({context, context}).triu(1); };
+  const auto with_buffer = [&](int64_t context) {
+    const auto part = buffer(context).slice(0, 0, 6).slice(1, 0, 6);
+    return naive(x, x, x, part.eq(0)).weights;
+  };
+  CHECK(with_buffer(6).triu(1).eq(0).all().item<bool>());
+  CHECK(with_buffer(1).triu(1).gt(0).any().item<bool>());  // a (1, 1) buffer broadcasts: not causal, no error
+  CHECK_THROWS(with_buffer(4));                            // a message about tensor sizes
+  CausalAttention one(3, 2, 1, 0.0), four(3, 2, 4, 0.0);
+  CHECK(value_error([&] { one->forward(x); }) ==
+        "CausalAttention: expected at most context_length = 1 tokens, got 6");
+  CHECK(value_error([&] { four->forward(x); }) ==
+        "CausalAttention: expected at most context_length = 4 tokens, got 6");
+  CHECK(one->forward(x.slice(0, 0, 1)).size(0) == 1);
+}
+
+TEST_CASE("Trap 8: masking before or after the scale is the same, scaling by the model width is not",
+          "[traps]") {
+  MultiHeadAttention module(3, 4, 6, 0.0, 2);
+  const auto x = sentence().unsqueeze(0);
+  const auto heads = [&](torch::nn::Linear& layer) { return split_heads(layer->forward(x), 2); };
+  const auto hidden = at::ones({6, 6}, at::kBool).triu(1);
+  const auto scores = heads(module->W_query).matmul(heads(module->W_key).transpose(2, 3));
+  const auto mask_first = at::softmax(scores.masked_fill(hidden, -kInfinity) / std::sqrt(2.0), -1);
+  const auto scale_first = at::softmax((scores / std::sqrt(2.0)).masked_fill(hidden, -kInfinity), -1);
+  CHECK(bit_equal(mask_first, scale_first));
+  const auto weights = module->forward_with_weights(x).second;
+  CHECK_CLOSE(weights, mask_first);
+  const auto wide =
+      at::softmax(scores.masked_fill(hidden, -kInfinity) / std::sqrt(4.0), -1);  // d_out, not head_dim
+  CHECK(difference(weights, wide) != "");
+}
+
+TEST_CASE("Trap 10: the wrapper is heads * d_out wide and numbers its heads", "[traps]") {
+  MultiHeadAttentionWrapper wrapper(3, 2, 6, 0.0, 2);
+  CHECK(wrapper->forward(batch()).sizes() == at::IntArrayRef({2, 6, 4}));
+  CHECK(wrapper->named_parameters().keys().front() == "heads.0.W_query.weight");
+}
+
+TEST_CASE("Trap 11: the dropout tables depend on the build", "[traps]") {
+  const Golden golden("dropout_of_ones");
+  CHECK(differs(golden["default"], golden["intel_mkl"]));
+  const auto stream = dropout_stream_of_this_cpu();
+  CHECK((stream == "default" || stream == "intel_mkl"));
+  // Ours in the notebook's stream: all weights are 1/6, so the weights are the table over 6.
+  ScaledDotProductAttention module(0.5);
+  const DropoutStreamGuard guard(DropoutStream::Aten);
+  at::manual_seed(golden.seed());
+  const auto zeros = at::zeros({6, 2});
+  CHECK_CLOSE(module->forward(zeros, zeros, zeros).second * 6, golden[stream]);
+}
+
+TEST_CASE("Trap 12: Linear draws kaiming uniform, not Xavier", "[traps]") {
+  SelfAttentionV2 module(512, 64);
+  const double kaiming = 1 / std::sqrt(512.0), xavier = std::sqrt(6.0 / (512 + 64));
+  const double largest = module->W_query->weight.abs().max().item<double>();
+  CHECK(largest <= kaiming);
+  CHECK(largest > 0.99 * kaiming);
+  CHECK(largest < 0.5 * xavier);
+}
+
+TEST_CASE("Trap 13: C++ members are made in the order of their declaration", "[traps]") {
+  struct KeyFirst {
+    torch::nn::Linear W_key{torch::nn::LinearOptions(3, 2).bias(false)};
+    torch::nn::Linear W_query{torch::nn::LinearOptions(3, 2).bias(false)};
+  };
+  const Golden golden("SelfAttentionV2");
+  at::manual_seed(golden.seed());
+  const KeyFirst shifted;
+  CHECK(same_draw(shifted.W_key->weight, golden["state.W_query.weight"]));
+  CHECK(differs(shifted.W_query->weight, golden["state.W_query.weight"]));
+  // A default-made Linear that is replaced later draws twice.
+  at::manual_seed(golden.seed());
+  torch::nn::Linear twice(3, 2);
+  twice = torch::nn::Linear(torch::nn::LinearOptions(3, 2).bias(false));
+  CHECK(differs(twice->weight, golden["state.W_query.weight"]));
+  at::manual_seed(golden.seed());
+  SelfAttentionV2 module(3, 2);
+  CHECK(same_draw(module->W_query->weight, golden["state.W_query.weight"]));
+  CHECK(same_draw(module->W_key->weight, golden["state.W_key.weight"]));
+}
+
+TEST_CASE("Trap 14: the tutorial does not scale, and prints outputs of hand-rounded weights", "[traps]") {
+  const auto q = table({{1, 0, 2}, {2, 2, 2}, {2, 1, 3}}), k = table({{0, 1, 1}, {4, 4, 0}, {2, 3, 1}}),
+             v = table({{1, 2, 3}, {2, 8, 0}, {2, 6, 3}});
+  const auto rounded = table({{0, .5f, .5f}, {0, 1, 0}, {0, .9f, .1f}}).matmul(v);
+  CHECK(as_printed(rounded, table({{2, 7, 1.5f}, {2, 8, 0}, {2, 7.8f, .3f}})));
+  const auto exact = attention(q, k, v, {.scale = 1.0});
+  CHECK(as_printed(exact,
+                   table({{1.9366f, 6.6831f, 1.5951f}, {2, 7.9640f, .0540f}, {1.9997f, 7.7599f, .3584f}})));
+  CHECK((exact - rounded).abs().max().item<float>() > 0.3f);
+  CHECK(differs(attention(q, k, v), exact));  // what a default call returns
+}
+
+TEST_CASE("Trap 15: the blog's multi-head attention attends over heads and ignores its mask", "[traps]") {
+  const auto literal = [](SharedHeadAttention& m, const at::Tensor& x, int64_t heads) {
+    // The published forward with its view moved before the projection, without which it only runs for heads
+    // = 1.
+    const auto split = [&](torch::nn::Linear& layer) { return layer->forward(x.unflatten(-1, {heads, -1})); };
+    const auto q = split(m->queries), k = split(m->keys), v = split(m->values);
+    return m->fc_out->forward(naive(q, k, v).output.flatten(-2));
+  };
+  for (const auto& [name, heads] : {std::pair<const char*, int64_t>{"SharedHeadAttention.as_published", 2},
+                                    {"SharedHeadAttention.as_published_one_head", 1}}) {
+    INFO(name);
+    const Golden golden(name);
+    at::manual_seed(golden.seed());
+    at::randn({2, 4, 8});
+    SharedHeadAttention module(8, heads);
+    const auto x = golden["input.x"];
+    CHECK_CLOSE(literal(module, x, heads), golden["output"]);
+    CHECK(differs(module->forward(x, x, x), golden["output"]));
+    // No token sees another: the literal class does not notice a change of the others, ours does.
+    auto changed = x.clone();
+    changed.slice(1, 1).add_(1.0);
+    CHECK_CLOSE(literal(module, changed, heads).select(1, 0), golden["output"].select(1, 0));
+    CHECK(differs(module->forward(changed, changed, changed).select(1, 0),
+                  module->forward(x, x, x).select(1, 0)));
+    if (heads == 1)
+      CHECK_CLOSE(golden["output"], module->fc_out->forward(module->values->forward(x)));
+    else
+      CHECK_THROWS(module->values->forward(x));  // projected before the split, as published
+  }
+}
+
+TEST_CASE("Trap 16: the packed projection is [3][head][head_dim]", "[traps]") {
+  const Golden golden("FusedSelfAttention");
+  at::manual_seed(golden.seed());
+  const auto x = at::randn({2, 5, 16});
+  FusedSelfAttention module(16, 4);
+  const auto packed = module->qkv->forward(x);
+  const auto attend = [&](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+    return module->proj->forward(merge_heads(naive(q, k, v).output));
+  };
+  const auto by_part = packed.view({2, 5, 3, 4, 4}).permute({2, 0, 3, 1, 4});  // part, B, H, T, D
+  const auto by_head = packed.view({2, 5, 4, 3, 4}).permute({3, 0, 2, 1, 4});  // heads outermost: wrong
+  CHECK_CLOSE(attend(by_part[0], by_part[1], by_part[2]), golden["output"]);
+  CHECK(differs(attend(by_head[0], by_head[1], by_head[2]), golden["output"]));
+  CHECK_CLOSE(module->forward(x), golden["output"]);
+  // 12 features in 8 heads: the document's class fails in a reshape of its forward.
+  CHECK(value_error([] { FusedSelfAttention bad(12); }) ==
+        "FusedSelfAttention: expected num_heads to divide embed_dim = 12, got 8");
+}
+
+TEST_CASE("Two comments of the notebook are stale", "[traps]") {
+  const auto x = sentence();
+  const auto score = x[3].dot(x[1]).item<float>();
+  CHECK(std::abs(score - 0.8414f) > 1e-3f);
+  CHECK(std::abs(score - 0.8434f) <= 0.5e-4f + 2e-6f);
+  const auto weights =
+      attention(x, x, x, {.scale = 1.0}, AttentionExtras{.weights = Weights::Clean}).weights[1];
+  const auto listed = at::tensor({.1386f, .2379f, .2331f, .1237f, .1082f, .1581f});
+  CHECK_FALSE(as_printed(weights, listed));
+}
+
+TEST_CASE("The blog's float32 scale spoils float64", "[traps]") {
+  at::manual_seed(3);
+  const auto q = at::randn({2, 5, 6}, at::kDouble);  // 6 is no perfect square
+  const auto spoiled = at::softmax(q.matmul(q.transpose(-2, -1)) / at::tensor(6.0f).sqrt(), -1).matmul(q);
+  const auto exact = naive(q, q, q).output;
+  const double error = (spoiled - exact).abs().max().item<double>();
+  CHECK(error > 1e-9);
+  CHECK(error < 1e-6);
+  CHECK_CLOSE(attention(q, q, q), exact);
+}

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include <c10/util/Exception.h>
+
+namespace attentive::test {
+
+// The message of the error that `call` ends in, without a backtrace, or words that say it was another one or
+// none.
+template <class Error>
+std::string error_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what_without_backtrace();
+  } catch (const std::exception& error) {
+    return std::string("another error: ") + error.what();
+  }
+  return "no error";
+}
+
+inline std::string value_error(const std::function<void()>& call) {
+  return error_of<c10::ValueError>(call);
+}
+inline std::string type_error(const std::function<void()>& call) {
+  return error_of<c10::TypeError>(call);
+}
+
+}  // namespace attentive::test

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+namespace attentive::test {
+
+// One entry of tests/modules/data/goldens.json: what PyTorch computed from a seed.
+class Golden {
+ public:
+  explicit Golden(const std::string& name);
+
+  uint64_t seed() const { return seed_; }
+  bool has(const std::string& name) const { return tensors_.count(name) != 0; }
+  // float32; float64 for scalars, which hold sums.
+  const at::Tensor& operator[](const std::string& name) const { return tensors_.at(name); }
+  // What follows `prefix` in the names that start with it.
+  std::vector<std::string> names(const std::string& prefix) const;
+
+ private:
+  uint64_t seed_;
+  std::map<std::string, at::Tensor> tensors_;
+};
+
+// Whether numbers drawn here equal those drawn where the goldens were written: bit for bit where ATen runs
+// its AVX2 or AVX-512 kernels, within 2 ulp elsewhere. `draw_rule()` says which applies.
+bool same_draw(const at::Tensor& got, const at::Tensor& want);
+std::string draw_rule();
+
+// Which of its two streams this CPU's `nn::Dropout` draws from, found out by drawing: "default", or
+// "intel_mkl" (an MKL build on an Intel processor). "unknown" equals neither table.
+std::string dropout_stream_of_this_cpu();
+
+}  // namespace attentive::test

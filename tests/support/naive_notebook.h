@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cmath>
+#include <limits>
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/softmax.h>
+
+namespace attentive::test {
+
+struct Naive {
+  at::Tensor output, weights;
+};
+
+// The notebooks' attention as they write it; `keep` zero hides.
+inline Naive naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                   const at::Tensor& keep = {}) {
+  auto scores = q.matmul(k.transpose(-2, -1)) / std::sqrt(static_cast<double>(q.size(-1)));
+  if (keep.defined()) scores = scores.masked_fill(keep.eq(0), -std::numeric_limits<double>::infinity());
+  const auto weights = at::softmax(scores, -1);
+  return {weights.matmul(v), weights};
+}
+
+}  // namespace attentive::test
