@@ -5,10 +5,17 @@
 
 The same model, first weights, batches, schedule and optimiser as `attentive-train --preset shakespeare-small`:
 the two runs differ by rounding alone. Prints the loss over the whole validation text and the time of a step.
+
+    bench/gpt_peer.py --text tinyshakespeare.txt --against build/release/bench/gpt_step_bench
+
+takes turns with this package's training loop: a few steps of one, a few of the other, in one run. First the losses
+of both must agree.
 """
 
 import argparse
 import math
+import statistics
+import subprocess
 import time
 
 import torch
@@ -148,7 +155,7 @@ def evaluate(model, tokens, block, batch):
 class Run:
     """One training run, a step at a time, so that a benchmark can take turns with another program."""
 
-    def __init__(self, text, preset, seed, tied=True):
+    def __init__(self, text, preset, seed):
         p = self.p = PRESETS[preset]
         characters = sorted(set(text))
         ids = {c: i for i, c in enumerate(characters)}
@@ -157,7 +164,7 @@ class Run:
         self.training, self.validation = tokens[:cut], tokens[cut:]
         torch.manual_seed(seed)
         self.model = GPT(len(characters), p["block"], p["width"], p["heads"], p["layers"], p["dropout"], bias=False,
-                         tied=tied)
+                         tied=True)
         self.model.gpt2_init()
         self.sampler = Sampler(self.training, p["block"], p["batch"], seed)
         decayed = [q for q in self.model.parameters() if q.dim() >= 2]
@@ -183,6 +190,42 @@ class Run:
         return evaluate(self.model, self.validation, self.p["block"], self.p["batch"])
 
 
+def timed(run, steps):
+    """Median seconds a step, and the last loss."""
+    times = []
+    for _ in range(steps):
+        start = time.perf_counter()
+        loss = run.step()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times), loss
+
+
+def take_turns(args, run):
+    size = args.preset.removeprefix("shakespeare-")
+    program = subprocess.Popen([args.against, args.text, size, str(args.seed), str(args.threads)],
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def ours(steps):
+        print(steps, file=program.stdin, flush=True)
+        seconds, loss = program.stdout.readline().split()
+        return float(seconds), float(loss)
+
+    for i in range(args.burst):  # the same model, batches and optimiser: the same losses, up to rounding
+        a, b = ours(1)[1], timed(run, 1)[1]
+        if run.p["dropout"] == 0 and abs(a - b) > 1e-3:
+            raise SystemExit(f"step {i + 1}: loss {a} against {b}")
+    pairs = []
+    for turn in range(args.turns):
+        pairs.append((ours(args.burst)[0], timed(run, args.burst)[0]))
+        time.sleep(0.02)  # the other one's idle threads go to sleep
+        print(f"turn {turn + 1:3} ours {1e3 * pairs[-1][0]:8.2f} ms peer {1e3 * pairs[-1][1]:8.2f} ms", flush=True)
+    program.stdin.close()
+    a, b = (statistics.median(column) for column in zip(*pairs))
+    ratio = statistics.median(x / y for x, y in pairs)
+    print(f"{args.preset}, {args.threads} threads, medians of {args.turns} turns of {args.burst} steps: "
+          f"ours {1e3 * a:.2f} ms, peer {1e3 * b:.2f} ms, ratio {ratio:.3f}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--text", required=True, help="a text file; its first 90 %% are for training")
@@ -190,11 +233,15 @@ def main():
     parser.add_argument("--seed", type=int, default=1337)
     parser.add_argument("--steps", type=int, help="stop earlier; the schedule stays the preset's")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--untied", action="store_true")
+    parser.add_argument("--against", help="gpt_step_bench: compare the time of a step")
+    parser.add_argument("--turns", type=int, default=15)
+    parser.add_argument("--burst", type=int, default=10, help="steps a turn")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     with open(args.text, encoding="utf-8", newline="") as file:
-        run = Run(file.read(), args.preset, args.seed, tied=not args.untied)
+        run = Run(file.read(), args.preset, args.seed)
+    if args.against:
+        return take_turns(args, run)
     steps = args.steps or run.p["steps"]
     times = []
     for _ in range(steps):
