@@ -14,6 +14,7 @@ namespace bench {
 namespace {
 
 constexpr double kShortestSample = 5e-4;  // seconds: well above the clock's and the scheduler's grain
+constexpr double kLongestProbe = 0.1;     // seconds
 constexpr int kFewestRounds = 5;
 constexpr int kMostRounds = 400;
 
@@ -87,6 +88,7 @@ std::vector<Timing> Runner::time(const Case& the_case) const {
     calls[i] = std::clamp(static_cast<int>(std::ceil(kShortestSample / timer.seconds())), 1, 2000);
   }
   std::vector<std::vector<double>> seconds(count);
+  std::vector<double> limits;
   const Timer all;
   // One sample of each in turn, starting with another one each round: what disturbs the machine disturbs all.
   for (int round = 0; round < kMostRounds; ++round) {
@@ -97,6 +99,8 @@ std::vector<Timing> Runner::time(const Case& the_case) const {
       for (int call = 0; call < calls[i]; ++call) the_case.contenders[i].run();
       seconds[i].push_back(timer.seconds() / calls[i]);
     }
+    const double ours = seconds[0].back() * calls[0];
+    limits.push_back(probe(peaks_, the_case.limit, std::clamp(ours, kShortestSample, kLongestProbe)));
   }
   std::vector<Timing> timings(count);
   for (std::size_t i = 0; i < count; ++i) {
