@@ -104,15 +104,17 @@ std::vector<Timing> Runner::time(const Case& the_case) const {
   }
   std::vector<Timing> timings(count);
   for (std::size_t i = 0; i < count; ++i) {
-    std::vector<double> ratios(seconds[i].size());
-    for (std::size_t round = 0; round < ratios.size(); ++round)
+    std::vector<double> ratios(seconds[i].size()), fractions(ratios.size());
+    for (std::size_t round = 0; round < ratios.size(); ++round) {
       ratios[round] = seconds[i][round] / seconds[0][round];
-    timings[i] = {the_case.contenders[i].name,
-                  spread_of(seconds[i]),
-                  spread_of(ratios),
-                  0,
-                  static_cast<int>(seconds[i].size()),
-                  calls[i]};
+      fractions[round] = limits[round] > 0 ? the_case.work / limits[round] / seconds[i][round] : 0;
+    }
+    timings[i].contender = the_case.contenders[i].name;
+    timings[i].seconds = spread_of(seconds[i]);
+    timings[i].ratio = spread_of(ratios);
+    timings[i].fraction_same_round = spread_of(fractions).median;
+    timings[i].rounds = static_cast<int>(seconds[i].size());
+    timings[i].calls = calls[i];
     if (the_case.limit != Limit::None && the_case.work > 0)
       timings[i].fraction = the_case.work / rate(the_case.limit) / timings[i].seconds.median;
   }
