@@ -22,15 +22,15 @@
 namespace bench {
 namespace {
 
-constexpr long kFmaSteps = 4'000'000;
+constexpr long kFmaSteps = 2'000'000;
 
 #if defined(__x86_64__)
 // Independent chains, more than latency x ports, so that only the multipliers bound the loop.
-__attribute__((target("avx512f"))) float fma_avx512() {
+__attribute__((target("avx512f"))) float fma_avx512(long steps) {
   std::array<__m512, 24> sums;
   for (auto& sum : sums) sum = _mm512_set1_ps(1.0F);
   const __m512 factor = _mm512_set1_ps(0.999F), term = _mm512_set1_ps(1e-3F);
-  for (long step = 0; step < kFmaSteps; ++step) {
+  for (long step = 0; step < steps; ++step) {
 #pragma GCC unroll 24
     for (auto& sum : sums) sum = _mm512_fmadd_ps(sum, factor, term);
   }
@@ -39,11 +39,11 @@ __attribute__((target("avx512f"))) float fma_avx512() {
   return total;
 }
 
-__attribute__((target("avx2,fma"))) float fma_avx2() {
+__attribute__((target("avx2,fma"))) float fma_avx2(long steps) {
   std::array<__m256, 12> sums;
   for (auto& sum : sums) sum = _mm256_set1_ps(1.0F);
   const __m256 factor = _mm256_set1_ps(0.999F), term = _mm256_set1_ps(1e-3F);
-  for (long step = 0; step < kFmaSteps; ++step) {
+  for (long step = 0; step < steps; ++step) {
 #pragma GCC unroll 12
     for (auto& sum : sums) sum = _mm256_fmadd_ps(sum, factor, term);
   }
@@ -79,56 +79,69 @@ double mm_rate(at::ScalarType type, int64_t n) {
   return 2.0 * static_cast<double>(n * n * n) / seconds;
 }
 
-void measure_fp32(Peaks& peaks) {
+struct FmaLoop {
+  float (*run)(long steps) = nullptr;
+  double flops_a_step = 0;
+  const char* name = "";
+};
+
+FmaLoop fma_loop() {
 #if defined(__x86_64__)
-  float (*loop)() = nullptr;
-  double flops = 0;
-  if (__builtin_cpu_supports("avx512f")) {
-    loop = fma_avx512;
-    flops = kFmaSteps * 24.0 * 16 * 2;
-    peaks.fp32_method = "FMA loop, 512 bit";
-  } else if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-    loop = fma_avx2;
-    flops = kFmaSteps * 12.0 * 8 * 2;
-    peaks.fp32_method = "FMA loop, 256 bit";
-  }
-  if (loop) {
-    volatile float sink = 0;
-    const double seconds = best_seconds(8, [&] { on_every_thread(peaks.threads, [&] { sink = loop(); }); });
-    peaks.fp32 = flops * peaks.threads / seconds;
+  if (__builtin_cpu_supports("avx512f")) return {fma_avx512, 24.0 * 16 * 2, "FMA loop, 512 bit"};
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    return {fma_avx2, 12.0 * 8 * 2, "FMA loop, 256 bit"};
+#endif
+  return {};
+}
+
+double fma_rate(int threads, int runs, long steps) {
+  const auto loop = fma_loop();
+  volatile float sink = 0;
+  const double seconds =
+      best_seconds(runs, [&] { on_every_thread(threads, [&] { sink = loop.run(steps); }); });
+  return loop.flops_a_step * static_cast<double>(steps) * threads / seconds;
+}
+
+void measure_fp32(Peaks& peaks) {
+  if (const auto loop = fma_loop(); loop.run) {
+    peaks.fp32 = fma_rate(peaks.threads, 12, kFmaSteps);
+    peaks.fp32_method = loop.name;
     return;
   }
-#endif
   peaks.fp32 = mm_rate(at::kFloat, 2048);
   peaks.fp32_method = "at::mm 2048^3 (no FMA loop for this CPU)";
 }
 
+constexpr int64_t kTileM = 128, kTileN = 128, kTileK = 512;
+
 // The tile product that PyTorch and this package build on, operands in cache. ATen's undocumented brgemm
-// stands in this one place of the benchmark.
-double brgemm_bf16_rate(int threads) {
-  constexpr int64_t m = 128, n = 128, k = 512, repeats = 1500;
-  const auto work = [] {
-    std::vector<c10::BFloat16> a(m * k, c10::BFloat16(1.0F)), b(k * n, c10::BFloat16(1.0F));
-    std::vector<float> c(m * n);
+// stands in this one place of the benchmark. 0: oneDNN has no such product on this CPU.
+double brgemm_bf16_rate(int threads, int runs, int64_t repeats) {
+  const auto work = [=] {
+    const std::vector<c10::BFloat16> a(kTileM * kTileK, c10::BFloat16(1.0F)),
+        b(kTileK * kTileN, c10::BFloat16(1.0F));
+    std::vector<float> c(kTileM * kTileN);
     for (int64_t i = 0; i < repeats; ++i) {
-      at::native::cpublas::brgemm(m, n, k, k, n, n, /*add_C=*/false, a.data(), b.data(), c.data(),
-                                  /*is_vnni=*/true);
+      at::native::cpublas::brgemm(kTileM, kTileN, kTileK, kTileK, kTileN, kTileN, /*add_C=*/false, a.data(),
+                                  b.data(), c.data(), /*is_vnni=*/true);
     }
     at::native::cpublas::brgemm_release();
   };
   try {
     work();
   } catch (const c10::Error&) {
-    return 0;  // oneDNN has no such product on this CPU
+    return 0;
   }
-  const double seconds = best_seconds(5, [&] { on_every_thread(threads, work); });
-  return 2.0 * m * n * k * repeats * threads / seconds;
+  const double seconds = best_seconds(runs, [&] { on_every_thread(threads, work); });
+  return 2.0 * kTileM * kTileN * kTileK * static_cast<double>(repeats) * threads / seconds;
 }
 
+constexpr const char* kTileMethod = "brgemm tile 128x128x512 in cache (oneDNN)";
+
 void measure_bf16(Peaks& peaks) {
-  const double tile = brgemm_bf16_rate(peaks.threads), large = mm_rate(at::kBFloat16, 2048);
+  const double tile = brgemm_bf16_rate(peaks.threads, 12, 500), large = mm_rate(at::kBFloat16, 2048);
   peaks.bf16 = std::max(tile, large);
-  peaks.bf16_method = tile >= large ? "brgemm tile 128x128x512 in cache (oneDNN)" : "at::mm 2048^3 (oneDNN)";
+  peaks.bf16_method = tile >= large ? kTileMethod : "at::mm 2048^3 (oneDNN)";
 }
 
 void measure_read(Peaks& peaks) {
@@ -187,6 +200,20 @@ double read_all(const float* data, long count) {
   double total = 0;
   for (const double part : parts) total += part;
   return total;
+}
+
+double probe(const Peaks& peaks, Limit limit, double seconds) {
+  if (limit == Limit::Fp32) {
+    if (const auto loop = fma_loop(); loop.run) {
+      const double steps = peaks.fp32 / peaks.threads * seconds / loop.flops_a_step;
+      return fma_rate(peaks.threads, 1, std::max(1000L, static_cast<long>(steps)));
+    }
+  }
+  if (limit == Limit::Bf16 && peaks.bf16_method == kTileMethod) {
+    const double repeats = peaks.bf16 / peaks.threads * seconds / (2.0 * kTileM * kTileN * kTileK);
+    return brgemm_bf16_rate(peaks.threads, 1, std::max<int64_t>(1, static_cast<int64_t>(repeats)));
+  }
+  return 0;
 }
 
 Peaks measure_peaks(int threads) {

@@ -18,6 +18,13 @@ struct Peaks {
 
 Peaks measure_peaks(int threads);
 
+enum class Limit { None, Fp32, Bf16, Read };
+
+/// Flop/s of the loop behind `peaks.fp32` or `peaks.bf16` right now, over about `seconds`; 0 for another
+/// limit or where the limit was found in another way. What a busy machine takes from a timed case, it takes
+/// from this too.
+double probe(const Peaks& peaks, Limit limit, double seconds);
+
 /// Reads every byte of a buffer with all threads; the sum keeps the compiler from leaving it out.
 double read_all(const float* data, long count);
 

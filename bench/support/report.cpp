@@ -42,6 +42,7 @@ nlohmann::ordered_json to_json(const Row& row) {
                                {"seconds", to_json(timing.seconds)},
                                {"ratio_to_ours", to_json(timing.ratio)},
                                {"fraction_of_limit", timing.fraction},
+                               {"fraction_of_limit_same_round", timing.fraction_same_round},
                                {"rounds", timing.rounds},
                                {"calls_per_sample", timing.calls}});
   }
@@ -67,10 +68,10 @@ void print_head(const Machine& machine, const Peaks& peaks, const Settings& sett
 
 void print_columns(const std::string& suite) {
   fmt::print("\n{}\n\n", suite);
-  fmt::print("| {:<26} | {:<4} | {:<26} | {:>9} | {:>21} | {:>7} | {:>15} | {:>7} |\n", "case", "type",
-             "way (error against)", "median", "p10 - p90", "x ours", "p10 - p90", "limit");
-  fmt::print("|{:-<28}|{:-<6}|{:-<28}|{:->10}:|{:->22}:|{:->8}:|{:->16}:|{:->8}:|\n", "", "", "", "", "", "",
-             "", "");
+  fmt::print("| {:<26} | {:<4} | {:<26} | {:>9} | {:>21} | {:>7} | {:>15} | {:>7} | {:>7} |\n", "case",
+             "type", "way (error against)", "median", "p10 - p90", "x ours", "p10 - p90", "limit", "live");
+  fmt::print("|{:-<28}|{:-<6}|{:-<28}|{:->10}:|{:->22}:|{:->8}:|{:->16}:|{:->8}:|{:->8}:|\n", "", "", "", "",
+             "", "", "", "", "");
 }
 
 void print_row(const Row& row) {
@@ -78,12 +79,12 @@ void print_row(const Row& row) {
     const auto& timing = row.timings[i];
     const std::string way =
         i == 0 ? fmt::format("**{}** ({:.0e})", timing.contender, row.check.error) : timing.contender;
-    fmt::print("| {:<26} | {:<4} | {:<26} | {:>9} | {:>21} | {:>7} | {:>15} | {:>7} |\n", row.name, row.dtype,
-               way, duration(timing.seconds.median),
+    fmt::print("| {:<26} | {:<4} | {:<26} | {:>9} | {:>21} | {:>7} | {:>15} | {:>7} | {:>7} |\n", row.name,
+               row.dtype, way, duration(timing.seconds.median),
                duration(timing.seconds.p10) + " - " + duration(timing.seconds.p90),
                i == 0 ? "1" : fmt::format("{:.2f}", timing.ratio.median),
                i == 0 ? "" : fmt::format("{:.2f} - {:.2f}", timing.ratio.p10, timing.ratio.p90),
-               fraction(timing.fraction));
+               fraction(timing.fraction), fraction(timing.fraction_same_round));
   }
   std::fflush(stdout);
 }

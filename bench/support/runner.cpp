@@ -14,6 +14,7 @@ namespace bench {
 namespace {
 
 constexpr double kShortestSample = 5e-4;  // seconds: well above the clock's and the scheduler's grain
+constexpr double kLongestProbe = 0.1;     // seconds
 constexpr int kFewestRounds = 5;
 constexpr int kMostRounds = 400;
 
@@ -87,6 +88,7 @@ std::vector<Timing> Runner::time(const Case& the_case) const {
     calls[i] = std::clamp(static_cast<int>(std::ceil(kShortestSample / timer.seconds())), 1, 2000);
   }
   std::vector<std::vector<double>> seconds(count);
+  std::vector<double> limits;
   const Timer all;
   // One sample of each in turn, starting with another one each round: what disturbs the machine disturbs all.
   for (int round = 0; round < kMostRounds; ++round) {
@@ -97,18 +99,22 @@ std::vector<Timing> Runner::time(const Case& the_case) const {
       for (int call = 0; call < calls[i]; ++call) the_case.contenders[i].run();
       seconds[i].push_back(timer.seconds() / calls[i]);
     }
+    const double ours = seconds[0].back() * calls[0];
+    limits.push_back(probe(peaks_, the_case.limit, std::clamp(ours, kShortestSample, kLongestProbe)));
   }
   std::vector<Timing> timings(count);
   for (std::size_t i = 0; i < count; ++i) {
-    std::vector<double> ratios(seconds[i].size());
-    for (std::size_t round = 0; round < ratios.size(); ++round)
+    std::vector<double> ratios(seconds[i].size()), fractions(ratios.size());
+    for (std::size_t round = 0; round < ratios.size(); ++round) {
       ratios[round] = seconds[i][round] / seconds[0][round];
-    timings[i] = {the_case.contenders[i].name,
-                  spread_of(seconds[i]),
-                  spread_of(ratios),
-                  0,
-                  static_cast<int>(seconds[i].size()),
-                  calls[i]};
+      fractions[round] = limits[round] > 0 ? the_case.work / limits[round] / seconds[i][round] : 0;
+    }
+    timings[i].contender = the_case.contenders[i].name;
+    timings[i].seconds = spread_of(seconds[i]);
+    timings[i].ratio = spread_of(ratios);
+    timings[i].fraction_same_round = spread_of(fractions).median;
+    timings[i].rounds = static_cast<int>(seconds[i].size());
+    timings[i].calls = calls[i];
     if (the_case.limit != Limit::None && the_case.work > 0)
       timings[i].fraction = the_case.work / rate(the_case.limit) / timings[i].seconds.median;
   }

@@ -28,8 +28,6 @@ struct Check {
   bool passed() const { return error <= allowed; }  // NaN does not pass
 };
 
-enum class Limit { None, Fp32, Bf16, Read };
-
 /// The same work done in several ways. The first contender is ours; every ratio is to it.
 struct Case {
   std::string suite;
@@ -46,8 +44,9 @@ struct Case {
 struct Timing {
   std::string contender;
   Spread seconds;
-  Spread ratio;         ///< contender / ours, of the same round
-  double fraction = 0;  ///< of the limit; 0: no limit
+  Spread ratio;                    ///< contender / ours, of the same round
+  double fraction = 0;             ///< of the limit that was measured at the start; 0: no limit
+  double fraction_same_round = 0;  ///< of the limit measured beside it in every round; 0: not measured
   int rounds = 0;
   int calls = 0;  ///< a sample is the mean of this many calls
 };
