@@ -190,6 +190,8 @@ TEST_CASE("MultiheadAttention: forms and shared inputs agree", "[compat][multihe
   CHECK_CLOSE(one, y[1]);
   CHECK_CLOSE(one_weights, weights[1]);
   CHECK_CLOSE(output(module->forward(x, x.clone(), x.clone())), y);
+  const auto memory = at::randn({2, 3, 6});
+  CHECK_CLOSE(output(module->forward(x, memory, memory)), output(module->forward(x, memory, memory.clone())));
 }
 
 TEST_CASE("MultiheadAttention: empty batch and empty sequences", "[compat][multihead_attention]") {

@@ -301,6 +301,13 @@ TEST_CASE("native: dropout keeps the reference's bits", "[native][dropout]") {
   CHECK(few.ne(0).any().item<bool>());
 }
 
+TEST_CASE("native: a mask of blocks, of which a tile's first row may see none", "[native]") {
+  auto call = random_call({.L = 300, .S = 300});
+  const auto block = at::arange(300).floor_divide(50);
+  call.extras.mask = block.unsqueeze(1).eq(block);
+  check(call, at::kFloat);
+}
+
 TEST_CASE("native: few queries over several parts of the keys", "[native][decode]") {
   const auto type = GENERATE(at::kFloat, at::kBFloat16);
   const int64_t L = GENERATE(1, 5);

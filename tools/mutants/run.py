@@ -78,7 +78,7 @@ def build(tree, target):
 def test(tree, mutant):
     """True if the named test passes."""
     name = mutant["filter"] if mutant["filter"].startswith("[") else mutant["filter"].replace(",", "\\,")
-    command = [str(tree / "build/dev/tests" / mutant["target"]), name]
+    command = [str(tree / "build/dev/tests" / mutant["target"]), "--abort", name]  # one failure is enough
     try:
         done = subprocess.run(command, cwd=tree, capture_output=True, text=True, timeout=300)
     except subprocess.TimeoutExpired:
