@@ -35,7 +35,7 @@ struct Case {
   std::string dtype;
   Limit limit = Limit::None;
   double work = 0;  ///< exact flops of the task, or bytes that must be read (Limit::Read)
-  std::vector<Contender> contenders;
+  std::vector<Contender> contenders = {};
   /// Compares ours with a reference before anything is timed; not set: with the second contender.
   std::function<Check()> check = {};
   double allowed = 0;  ///< for the default check; 0: by dtype
