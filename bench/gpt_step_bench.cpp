@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <iostream>
 #include <string>
 #include <vector>
@@ -49,13 +50,17 @@ int main(int argc, char** argv) {
     while (std::getline(std::cin, line)) {
       std::vector<double> seconds;
       LogRow row;
+      const auto processor = std::clock();
       for (int i = std::atoi(line.c_str()); i > 0; --i) {
         const auto start = std::chrono::steady_clock::now();
         row = trainer.step();
         seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
       }
       std::sort(seconds.begin(), seconds.end());
-      std::printf("%.6f %.6f\n", seconds.empty() ? 0.0 : seconds[seconds.size() / 2], row.loss);
+      const auto used = static_cast<double>(std::clock() - processor) / CLOCKS_PER_SEC;
+      const auto count = std::max<size_t>(seconds.size(), 1);
+      std::printf("%.6f %.6f %.6f\n", seconds.empty() ? 0.0 : seconds[seconds.size() / 2],
+                  used / static_cast<double>(count), row.loss);
       std::fflush(stdout);
     }
     return 0;

@@ -1,9 +1,9 @@
-#include <ATen/ops/gelu.h>
 #include <torch/nn/modules/activation.h>
 
 #include <attentive/modules/feed_forward.h>
 
 #include "core/check.h"
+#include "modules/gelu.h"
 #include "modules/projection.h"
 
 namespace attentive {
@@ -41,7 +41,7 @@ torch::nn::Linear FeedForwardImpl::layer(size_t index) const {
 at::Tensor FeedForwardImpl::forward(const at::Tensor& x) {
   const auto first = layer(0);
   check_sequence(kWho, "x", x, options.emb_dim(), first->weight);
-  return project(layer(2), at::gelu(project(first, x), "tanh"));
+  return project(layer(2), gelu_tanh(project(first, x)));
 }
 
 }  // namespace attentive

@@ -1,9 +1,15 @@
+#include <cmath>
+
+#include <ATen/ops/gelu.h>
 #include <ATen/ops/linear.h>
+#include <ATen/ops/linspace.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 #include <catch2/catch_test_macros.hpp>
 
 #include <attentive/modules/feed_forward.h>
 
+#include "modules/gelu.h"
 #include "support/compare.h"
 #include "support/message.h"
 #include "support/module_suite.h"
@@ -34,4 +40,24 @@ TEST_CASE("FeedForward is a torch::nn citizen", "[feed_forward]") {
   suite.keys = {"layers.0.weight", "layers.0.bias", "layers.2.weight", "layers.2.bias"};
   suite.has_dropout = false;
   suite.run();
+}
+
+TEST_CASE("GELU's vector form equals ATen's, values and gradients", "[feed_forward]") {
+  const auto check = [](const at::Tensor& values, const at::Tensor& grad) {
+    const auto x = values.clone().requires_grad_(true), exact = values.to(at::kDouble).requires_grad_(true);
+    const auto y = gelu_tanh(x), expected = at::gelu(exact, "tanh");
+    CHECK_WITHIN(y, expected, {0, 3e-7 * values.abs().max().item<double>()});
+    y.backward(grad);
+    expected.backward(grad.to(at::kDouble));
+    CHECK_WITHIN(x.grad(), exact.grad(), {0, 2e-6});
+  };
+  check(at::linspace(-30, 30, 60001), at::ones({60001}));
+  check(at::linspace(-3, 3, 60001), at::ones({60001}));
+  check(at::randn({3, 1001, 17}), at::randn({17, 1001, 3}).permute({2, 1, 0}));
+  const auto edges = gelu_tanh(test::table({{0.0f, 1e20f, -1e20f, INFINITY, NAN}}))[0];
+  CHECK(edges[0].item<float>() == 0.0f);
+  CHECK(edges[1].item<float>() == 1e20f);
+  CHECK(std::abs(edges[2].item<float>()) < 1e-6f);
+  CHECK(edges[3].item<float>() == INFINITY);
+  CHECK(std::isnan(edges[4].item<float>()));
 }
