@@ -2,6 +2,7 @@
 // option, strides, hidden numbers, threads. The backend is forced, so a fallback would be an error.
 
 #include <atomic>
+#include <cmath>
 #include <limits>
 #include <mutex>
 #include <random>
@@ -306,6 +307,26 @@ TEST_CASE("native: a mask of blocks, of which a tile's first row may see none", 
   const auto block = at::arange(300).floor_divide(50);
   call.extras.mask = block.unsqueeze(1).eq(block);
   check(call, at::kFloat);
+}
+
+TEST_CASE("native: ALiBi slopes of every batch item", "[native]") {
+  const int64_t L = GENERATE(3, 80);
+  auto call = random_call({.B = 3, .L = L, .S = 90});
+  call.extras.alibi_slopes = at::rand({3, 2}, at::kDouble);
+  check(call, at::kFloat);
+}
+
+TEST_CASE("native: a bfloat16 result is the nearest number to the exact one", "[native]") {
+  if (!available(at::kBFloat16)) SKIP("no tile product");
+  const int64_t L = GENERATE(2, 40);
+  at::manual_seed(22);
+  // Two equal keys: the exact result is the mean of two values.
+  const auto q = at::zeros({1, 1, L, 16}, at::kBFloat16), k = at::zeros({1, 1, 2, 16}, at::kBFloat16);
+  const auto v = at::randn({1, 1, 2, 200}).to(at::kBFloat16);
+  const auto got = attention(q, k, v, {.backend = Backend::Native}).to(at::kDouble);
+  const auto want = v.to(at::kDouble).mean(2, /*keepdim=*/true);
+  const double half_step = std::ldexp(1.0, -8);  // of a significand of 8 bits, as a share of the number
+  CHECK((got - want).abs().le(want.abs() * (half_step * 1.001)).all().item<bool>());
 }
 
 TEST_CASE("native: few queries over several parts of the keys", "[native][decode]") {

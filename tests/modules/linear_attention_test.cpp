@@ -2,6 +2,8 @@
 #include <ATen/ops/tensor.h>
 #include <catch2/catch_test_macros.hpp>
 
+#include <attentive/functional/heads.h>
+#include <attentive/functional/linear_attention.h>
 #include <attentive/modules/linear_attention.h>
 #include <attentive/modules/multi_head_attention.h>
 
@@ -32,6 +34,11 @@ TEST_CASE("LinearAttention projects as MultiHeadAttention does", "[linear_attent
   // The first token sees itself alone, whatever turns scores into weights.
   CHECK_CLOSE(linear->forward(x).select(1, 0), softmax->forward(x).select(1, 0));
   CHECK_CLOSE(linear->forward(x[1]), linear->forward(x)[1]);
+  // Every token, by the function.
+  const auto heads = [&](torch::nn::Linear& layer) { return split_heads(layer->forward(x), 2); };
+  const auto context = linear_attention(heads(linear->W_query), heads(linear->W_key), heads(linear->W_value),
+                                        linear->options.attention());
+  CHECK_CLOSE(linear->forward(x), linear->out_proj->forward(merge_heads(context)));
 }
 
 TEST_CASE("LinearAttention: padding leaves the output bias", "[linear_attention]") {

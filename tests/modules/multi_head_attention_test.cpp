@@ -1,5 +1,6 @@
 #include <ATen/ops/randn.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/tensor.h>
 #include <catch2/catch_test_macros.hpp>
 
 #include <attentive/modules/multi_head_attention.h>
@@ -63,6 +64,19 @@ TEST_CASE("MultiHeadAttention takes fewer tokens than its context", "[multi_head
   CHECK(unlimited->forward(at::randn({2, 40, 3})).size(1) == 40);
 }
 
+TEST_CASE("MultiHeadAttention obeys its mask, batched or not", "[multi_head_attention]") {
+  MultiHeadAttention module(3, 4, 6, 0.0, 2);
+  const auto x = at::randn({2, 6, 3});
+  const auto mask = Mask::key_lengths(at::tensor({6, 3}, at::kLong));
+  const auto [y, weights] = module->forward_with_weights(x, mask);
+  CHECK(weights[1].slice(2, 3).eq(0).all().item<bool>());
+  CHECK(weights.sum(-1).sub(1).abs().max().item<float>() < 1e-6f);
+  const auto [one, one_weights] =
+      module->forward_with_weights(x[1], Mask::key_lengths(at::tensor({3}, at::kLong)));
+  CHECK_CLOSE(one, y[1]);
+  CHECK_CLOSE(one_weights, weights[1]);
+}
+
 TEST_CASE("MultiHeadAttention names what is wrong", "[multi_head_attention][errors]") {
   MultiHeadAttention module(6, 8, 5, 0.0, 2);
   const auto value = [&](const at::Tensor& x) { return value_error([&] { module->forward(x); }); };
@@ -72,8 +86,8 @@ TEST_CASE("MultiHeadAttention names what is wrong", "[multi_head_attention][erro
         "MultiHeadAttention: expected x of shape (B, T, 6) or (T, 6), got (2, 5, 4)");
   CHECK(value(at::randn({1, 2, 5, 6})) ==
         "MultiHeadAttention: expected x of shape (B, T, 6) or (T, 6), got (1, 2, 5, 6)");
-  CHECK(value(at::randn({2, 7, 6})) ==
-        "MultiHeadAttention: expected at most context_length = 5 tokens, got 7");
+  CHECK(value(at::randn({2, 6, 6})) ==
+        "MultiHeadAttention: expected at most context_length = 5 tokens, got 6");
   CHECK(value(at::randn({2, 5, 6}, at::kMeta)) ==
         "MultiHeadAttention: expected x on cpu like the parameters, got it on meta");
   CHECK(type_error([&] {

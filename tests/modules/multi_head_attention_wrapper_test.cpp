@@ -57,8 +57,10 @@ TEST_CASE("MultiHeadAttentionWrapper stacks the weights of its heads", "[multi_h
   const auto weights = module->forward_with_weights(batch()).second;
   CHECK(weights.sizes() == at::IntArrayRef({2, 3, 6, 6}));
   CHECK(module->forward_with_weights(sentence()).second.sizes() == at::IntArrayRef({3, 6, 6}));
-  auto& second = module->heads->at<CausalAttentionImpl>(1);
-  CHECK_CLOSE(second.forward_with_weights(batch()).second, weights.select(1, 1));
+  for (size_t n = 0; n < 3; ++n) {
+    auto& head = module->heads->at<CausalAttentionImpl>(n);
+    CHECK_CLOSE(head.forward_with_weights(batch()).second, weights.select(1, static_cast<int64_t>(n)));
+  }
 }
 
 TEST_CASE("MultiHeadAttentionWrapper passes its attention options to every head",
