@@ -62,9 +62,10 @@ int main(int argc, char** argv) {
       if (!wanted.empty() && std::ranges::find(wanted, name) == wanted.end()) continue;
       if (name != "growth") bench::print_columns(name);
       suite.run(runner);
+      if (!json.empty())
+        bench::write_json(json, machine, runner);  // a run that is cut short keeps its suites
     }
     bench::print_growth(runner.growth());
-    if (!json.empty()) bench::write_json(json, machine, runner);
     if (!svg.empty()) bench::write_plot(svg, machine, runner);
   } catch (const c10::Error& error) {
     fmt::print(stderr, "attentive-bench: {}\n", error.what_without_backtrace());

@@ -55,6 +55,10 @@ void add(Runner& runner, const Shape& shape, at::ScalarType type, bool gradients
 }  // namespace
 
 void threads_suite(Runner& runner) {
+  if (runner.settings().threads == 1) {
+    fmt::print("skipped: it compares one thread with several, and --threads is 1\n");
+    return;
+  }
   for (const auto type : kTypes) {
     if (!runner.wants(type)) continue;
     add(runner, {1, 12, 1024, 64}, type, false);
