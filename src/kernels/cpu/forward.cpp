@@ -16,36 +16,41 @@ struct Tiles {
 Tiles tiles_for(const Call& call) {
   // A narrow window wastes what a wide tile covers beyond it.
   if (call.window.left >= 0 && call.window.left < 512 && call.causal != Causal::None) return {64, 128};
-  if (call.L <= 256) return {32, 128};
-  if (call.L <= 1024) return {64, 256};
+  if (call.L <= 256) return {64, 256};
   return {128, 512};
 }
 
+// A tile on the diagonal is cut into strips of so many rows, and no strip computes what none of its rows sees.
+constexpr int64_t kStrip = 32;
+
 constexpr int64_t kPackedBytes = int64_t{6} << 20;
 
-// Keys of one head as right sides (D, width) of the score products, one panel per block of keys; for bf16 the
-// values too, as right sides (width, Dv) in pairs.
+// Keys of one head as right sides (D, width) of the score products, one panel per block of keys. The values too,
+// as right sides (width, Dv): in pairs for bf16, side by side for floats that lie apart.
 template <class T>
 struct Panels {
   int64_t width;                 // keys per panel
   int64_t blocks;                // panels per head
-  int64_t key_size, value_size;  // elements of one panel
+  int64_t key_size, value_size;  // elements of one panel; `key` and `value` say where it begins
+  bool has_values;
 
-  Panels(const Call& call, int64_t cols)
+  Panels(const Call& call, int64_t cols, int64_t value_row)
       : width(std::min(cols, round_up(call.S, 16))),
         blocks((call.S + width - 1) / width),
         key_size(inner<T>(call.D) * width),
-        value_size(kIsBf16<T> ? call.Dv * width : 0) {}
+        has_values(kIsBf16<T> || (value_row != call.Dv && call.L > kStrip)) {
+    value_size = has_values ? call.Dv * width : 0;
+  }
   int64_t head_size() const { return blocks * (key_size + value_size); }
-  T* key(T* head, int64_t block) const { return head + block * key_size; }
-  T* value(T* head, int64_t block) const { return head + blocks * key_size + block * value_size; }
+  int64_t key(int64_t block) const { return block * key_size; }
+  int64_t value(int64_t block) const { return blocks * key_size + block * value_size; }
 };
 
 template <class T>
 class Forward {
  public:
   Forward(const Call& call, const ForwardTensors<T>& tensors)
-      : call_(call), t_(tensors), tiles_(tiles_for(call)), panels_(call, tiles_.cols) {}
+      : call_(call), t_(tensors), tiles_(tiles_for(call)), panels_(call, tiles_.cols, tensors.v.row) {}
 
   void run() {
     const int64_t heads = call_.B * call_.Hkv;
@@ -80,114 +85,165 @@ class Forward {
   void pack(int64_t head, int64_t block, T* packed, uint8_t* finite) const {
     const int64_t b = head / call_.Hkv, h = head % call_.Hkv, from = block * panels_.width;
     const int64_t keys = std::min(panels_.width, call_.S - from);
-    pack_right_transposed(t_.k.at(b, h, from), t_.k.row, keys, call_.D, panels_.key(packed, block),
+    pack_right_transposed(t_.k.at(b, h, from), t_.k.row, keys, call_.D, packed + panels_.key(block),
                           panels_.width);
+    const T* v = t_.v.at(b, h, from);
     if constexpr (kIsBf16<T>) {
-      simd().pack_pairs(t_.v.at(b, h, from), t_.v.row, panels_.value(packed, block), call_.Dv, keys,
-                        call_.Dv);
+      simd().pack_pairs(v, t_.v.row, packed + panels_.value(block), call_.Dv, keys, call_.Dv);
+    } else if (panels_.has_values) {
+      copy_rows(v, t_.v.row, keys, call_.Dv, packed + panels_.value(block), call_.Dv);
     }
-    for (int64_t j = from; j < from + keys; ++j) finite[j] = row_is_finite(t_.v.at(b, h, j), call_.Dv);
+    if (rows_are_finite(v, t_.v.row, keys, call_.Dv)) {
+      std::memset(finite + from, 1, static_cast<size_t>(keys));
+    } else {
+      for (int64_t j = 0; j < keys; ++j) finite[from + j] = row_is_finite(v + j * t_.v.row, call_.Dv);
+    }
   }
 
+  // A block of queries on its way through the keys.
+  struct Block {
+    int64_t b, h, hkv, i0;
+    const T* packed;
+    const uint8_t* finite;
+    const T* query;
+    int64_t ldq;
+    ScoreRule rule;
+    float *scores, *sums, *maximum, *total;
+    T *weights, *values;
+    uint16_t* drop;
+    uint8_t* keep_row;
+    float* bias_row;
+    int64_t ld;  // of scores and weights
+  };
+
   void attend(int64_t head, int64_t in_group, int64_t block, T* packed, const uint8_t* finite) const {
-    const int64_t b = head / call_.Hkv, hkv = head % call_.Hkv, h = hkv * call_.group + in_group;
-    const int64_t i0 = block * tiles_.rows, rows = std::min(tiles_.rows, call_.L - i0);
-    const int64_t ld =
-        panels_.width + 16;  // not a power of two: rows would fall on the same lines of the cache
+    Block at{};
+    at.b = head / call_.Hkv;
+    at.hkv = head % call_.Hkv;
+    at.h = at.hkv * call_.group + in_group;
+    at.i0 = block * tiles_.rows;
+    at.packed = packed;
+    at.finite = finite;
+    at.rule = call_.rule_of(at.b, at.h);
+    // Not a power of two: rows would fall on the same lines of the cache.
+    at.ld = panels_.width + 16;
+    const int64_t i0 = at.i0, rows = std::min(tiles_.rows, call_.L - i0);
     Scratch& scratch = Scratch::of_this_thread();
     scratch.reset();
-    float* scores = scratch.take<float>(tiles_.rows * ld);
-    float* sums = scratch.take<float>(tiles_.rows * call_.Dv);
-    float* maximum = scratch.take<float>(tiles_.rows);
-    float* total = scratch.take<float>(tiles_.rows);
-    T* weights = kIsBf16<T> ? scratch.take<T>(tiles_.rows * ld) : reinterpret_cast<T*>(scores);
-    T* values = scratch.take<T>(round_up(panels_.width, 2) * call_.Dv);
-    T* query_copy = scratch.take<T>(kIsBf16<T> ? tiles_.rows * inner<T>(call_.D) : 0);
-    auto* drop = scratch.take<uint16_t>(call_.dropout ? (panels_.width / 16 + 16) * tiles_.rows : 0);
-    auto* keep_row = scratch.take<uint8_t>(panels_.width);
-    float* bias_row = scratch.take<float>(panels_.width);
+    at.scores = scratch.take<float>(tiles_.rows * at.ld);
+    at.sums = scratch.take<float>(tiles_.rows * call_.Dv);
+    at.maximum = scratch.take<float>(tiles_.rows);
+    at.total = scratch.take<float>(tiles_.rows);
+    at.weights =
+        kIsBf16<T> ? scratch.take<T>(tiles_.rows * at.ld) : reinterpret_cast<T*>(at.scores);
+    at.values = scratch.take<T>(round_up(panels_.width, 2) * call_.Dv);
+    T* query_copy = scratch.take<T>(tiles_.rows * inner<T>(call_.D));
+    at.drop = scratch.take<uint16_t>(call_.dropout ? (panels_.width / 16 + 16) * tiles_.rows : 0);
+    at.keep_row = scratch.take<uint8_t>(panels_.width);
+    at.bias_row = scratch.take<float>(panels_.width);
 
-    std::fill_n(maximum, rows, -kInfinity);
-    std::fill_n(total, rows, 0.0f);
-    int64_t ldq = 0;
-    const T* query = left_of_rows(t_.q.at(b, h, i0), t_.q.row, rows, call_.D, query_copy, &ldq);
-    const ScoreRule rule = call_.rule_of(b, h);
-    const int64_t begin = call_.key_lo(i0) / 16 * 16, end = call_.key_hi(b, i0 + rows - 1);
-    bool started = false;
-
+    std::fill_n(at.sums, rows * call_.Dv, 0.0f);
+    std::fill_n(at.maximum, rows, -kInfinity);
+    std::fill_n(at.total, rows, 0.0f);
+    at.query = left_of_rows(t_.q.at(at.b, at.h, i0), t_.q.row, rows, call_.D, query_copy, &at.ldq);
+    const int64_t begin = call_.key_lo(i0) / 16 * 16, end = call_.key_hi(at.b, i0 + rows - 1);
     for (int64_t panel = begin / panels_.width; panel * panels_.width < end; ++panel) {
       const int64_t from = std::max(begin, panel * panels_.width);
-      if (from >= end) break;  // a window that lies wholly beyond the keys of a short sequence
-      const int64_t cols = std::min(end, (panel + 1) * panels_.width) - from;
-      if (call_.keep && !any_kept(b, h, i0, rows, from, cols)) continue;
-      const int64_t wide = std::min(round_up(cols, 16), (panel + 1) * panels_.width - from);
-      const T* right = panels_.key(packed, panel) + (from - panel * panels_.width) * (kIsBf16<T> ? 2 : 1);
-      gemm(rows, wide, inner<T>(call_.D), query, ldq, right, panels_.width, scores, ld, false);
-
-      if (call_.dropout) {
-        for (int64_t r = 0; r < rows; ++r)
-          call_.dropout_bits(b, h, i0 + r, from, from + cols, drop + r, tiles_.rows);
+      const int64_t to = std::min(end, (panel + 1) * panels_.width);
+      if (call_.key_lo(i0 + rows - 1) <= from + kStrip && call_.key_hi(at.b, i0) >= to - kStrip) {
+        add(at, panel, 0, rows, from, to);
+        continue;
       }
-      for (int64_t r = 0; r < rows; ++r) {
-        const int64_t i = i0 + r;
-        SoftmaxRow row{.scores = scores + r * ld};
-        if constexpr (kIsBf16<T>) row.weights16 = weights + r * ld;
-        row.cols = wide;
-        row.lo = std::max<int64_t>(call_.key_lo(i) - from, 0);
-        row.hi = std::clamp<int64_t>(call_.key_hi(b, i) - from, 0, cols);
-        row.rule = rule;
-        row.distance = static_cast<float>(i + call_.shift - from);
-        if (call_.bias) row.bias = contiguous_row(call_.bias, b, h, i, from, cols, bias_row);
-        if (call_.keep) row.keep = contiguous_row(call_.keep, b, h, i, from, cols, keep_row);
-        if (call_.dropout) {
-          row.drop = drop + from % 128 / 16 * tiles_.rows + r;
-          row.drop_stride = tiles_.rows;
-        }
-        row.maximum = maximum[r];
-        row.sum = total[r];
-        simd().softmax_row(row);
-        maximum[r] = row.maximum;
-        total[r] = row.sum;
-        if (started && row.rescale != 1.0f) simd().scale(sums + r * call_.Dv, row.rescale, call_.Dv);
+      for (int64_t r = 0; r < rows; r += kStrip) {
+        const int64_t strip = std::min(kStrip, rows - r);
+        add(at, panel, r, strip, std::max(from, call_.key_lo(i0 + r) / 16 * 16),
+            std::min(to, call_.key_hi(at.b, i0 + r + strip - 1)));
       }
-
-      const auto hidden = [&](int64_t c) {
-        return !finite[from + c] && !column_seen(b, h, i0, rows, from + c);
-      };
-      bool any_hidden = std::memchr(finite + from, 0, static_cast<size_t>(cols)) != nullptr;
-      if (any_hidden) {
-        any_hidden = false;
-        for (int64_t c = 0; c < cols && !any_hidden; ++c) any_hidden = hidden(c);
-      }
-      // The pair of an odd last column is read as well, at weight 0.
-      if (inner<T>(cols) != cols && from + cols < call_.S) any_hidden |= !finite[from + cols];
-      int64_t ldv = call_.Dv;
-      const T* right_values = panels_.value(packed, panel) + (from - panel * panels_.width) * call_.Dv;
-      if (any_hidden || !kIsBf16<T>) {
-        right_values =
-            right_of_rows(t_.v.at(b, hkv, from), t_.v.row, cols, call_.Dv, any_hidden, hidden, values, &ldv);
-      }
-      gemm(rows, call_.Dv, inner<T>(cols), weights, ld, right_values, ldv, sums, call_.Dv, started);
-      started = true;
     }
     gemm_done();
-    finish(b, h, i0, rows, started, maximum, total, sums);
+    finish(at, rows);
+  }
+
+  // Adds the keys [from, to) of one panel to `rows` rows that begin at row r0 of the block.
+  void add(const Block& at, int64_t panel, int64_t r0, int64_t rows, int64_t from, int64_t to) const {
+    if (from >= to) return;
+    const int64_t i0 = at.i0 + r0, cols = to - from;
+    if (call_.keep && !any_kept(at.b, at.h, i0, rows, from, cols)) return;
+    const int64_t offset = from - panel * panels_.width;
+    const int64_t wide = std::min(round_up(cols, 16), panels_.width - offset);
+    const T* right = at.packed + panels_.key(panel) + offset * (kIsBf16<T> ? 2 : 1);
+    float* scores = at.scores + r0 * at.ld;
+    T* weights = at.weights + r0 * at.ld;
+    gemm(rows, wide, inner<T>(call_.D), at.query + r0 * at.ldq, at.ldq, right, panels_.width, scores, at.ld,
+         false);
+
+    if (call_.dropout) {
+      for (int64_t r = 0; r < rows; ++r)
+        call_.dropout_bits(at.b, at.h, i0 + r, from, to, at.drop + r, tiles_.rows);
+    }
+    for (int64_t r = 0; r < rows; ++r) {
+      const int64_t i = i0 + r;
+      SoftmaxRow row{.scores = scores + r * at.ld};
+      if constexpr (kIsBf16<T>) row.weights16 = weights + r * at.ld;
+      row.cols = wide;
+      row.lo = std::max<int64_t>(call_.key_lo(i) - from, 0);
+      row.hi = std::clamp<int64_t>(call_.key_hi(at.b, i) - from, 0, cols);
+      row.rule = at.rule;
+      row.distance = static_cast<float>(i + call_.shift - from);
+      if (call_.bias) row.bias = contiguous_row(call_.bias, at.b, at.h, i, from, cols, at.bias_row);
+      if (call_.keep) row.keep = contiguous_row(call_.keep, at.b, at.h, i, from, cols, at.keep_row);
+      if (call_.dropout) {
+        row.drop = at.drop + from % 128 / 16 * tiles_.rows + r;
+        row.drop_stride = tiles_.rows;
+      }
+      row.maximum = at.maximum[r0 + r];
+      row.sum = at.total[r0 + r];
+      simd().softmax_row(row);
+      const bool begun = at.total[r0 + r] != 0.0f;
+      at.maximum[r0 + r] = row.maximum;
+      at.total[r0 + r] = row.sum;
+      if (begun && row.rescale != 1.0f) simd().scale(at.sums + (r0 + r) * call_.Dv, row.rescale, call_.Dv);
+    }
+
+    int64_t ldv = call_.Dv;
+    const T* values = values_of(at, panel, i0, rows, from, cols, &ldv);
+    gemm(rows, call_.Dv, inner<T>(cols), weights, at.ld, values, ldv, at.sums + r0 * call_.Dv, call_.Dv, true);
+  }
+
+  // The right side of the product with the values; those that none of the rows sees and that are not finite
+  // are zero in it, since 0 * NaN is NaN.
+  const T* values_of(const Block& at, int64_t panel, int64_t i0, int64_t rows, int64_t from, int64_t cols,
+                     int64_t* ld) const {
+    const auto hidden = [&](int64_t c) {
+      return !at.finite[from + c] && !column_seen(at.b, at.h, i0, rows, from + c);
+    };
+    bool any_hidden = std::memchr(at.finite + from, 0, static_cast<size_t>(cols)) != nullptr;
+    if (any_hidden) {
+      any_hidden = false;
+      for (int64_t c = 0; c < cols && !any_hidden; ++c) any_hidden = hidden(c);
+    }
+    // The pair of an odd last column is read as well, at weight 0.
+    if (inner<T>(cols) != cols && from + cols < call_.S) any_hidden |= !at.finite[from + cols];
+    if (!any_hidden && panels_.has_values) {
+      *ld = call_.Dv;
+      return at.packed + panels_.value(panel) + (from - panel * panels_.width) * call_.Dv;
+    }
+    return right_of_rows(t_.v.at(at.b, at.hkv, from), t_.v.row, cols, call_.Dv, any_hidden, hidden, at.values,
+                         ld);
   }
 
   // Output and statistics of a block of rows; a row without keys is zero.
-  void finish(int64_t b, int64_t h, int64_t i0, int64_t rows, bool started, const float* maximum,
-              const float* total, float* sums) const {
-    if (!started) std::fill_n(sums, rows * call_.Dv, 0.0f);
+  void finish(const Block& at, int64_t rows) const {
     for (int64_t r = 0; r < rows; ++r) {
       float factor = 0.0f, lse = -kInfinity;
-      if (total[r] != 0.0f) finish_row(call_, b, h, maximum[r], total[r], &factor, &lse);
-      T* out = t_.output.at(b, h, i0 + r);
+      if (at.total[r] != 0.0f) finish_row(call_, at.b, at.h, at.maximum[r], at.total[r], &factor, &lse);
+      T* out = t_.output.at(at.b, at.h, at.i0 + r);
       if constexpr (kIsBf16<T>) {
-        simd().store_scaled16(sums + r * call_.Dv, factor, out, call_.Dv);
+        simd().store_scaled16(at.sums + r * call_.Dv, factor, out, call_.Dv);
       } else {
-        simd().store_scaled(sums + r * call_.Dv, factor, out, call_.Dv);
+        simd().store_scaled(at.sums + r * call_.Dv, factor, out, call_.Dv);
       }
-      t_.logsumexp[(b * call_.H + h) * call_.L + i0 + r] = lse;
+      t_.logsumexp[(at.b * call_.H + at.h) * call_.L + at.i0 + r] = lse;
     }
   }
 

@@ -15,7 +15,10 @@ const Simd& choose() {
   __builtin_cpu_init();
   const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  if (avx512 && simd_avx512() && limit != "avx2") return *simd_avx512();
+  if (avx512 && limit != "avx2") {
+    if (__builtin_cpu_supports("avx512bf16") && simd_avx512_bf16()) return *simd_avx512_bf16();
+    if (simd_avx512()) return *simd_avx512();
+  }
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && simd_avx2()) return *simd_avx2();
 #endif
   return *simd_portable();

@@ -22,13 +22,13 @@ struct ScoreRule {
 };
 
 // One row (a query) of a tile of scores. Columns [lo, hi) are visible by position; the others get weight 0
-// unread.
+// unread. `scores` and `weights16` have room for whole vectors (16 numbers).
 struct SoftmaxRow {
   float* scores;                // in: raw scores; out: weights in place, if `weights16` is null
   bf16_t* weights16 = nullptr;  // out: weights as bf16
   int64_t cols = 0;             // columns to write
   int64_t lo = 0, hi = 0;
-  ScoreRule rule;
+  ScoreRule rule = {};
   const float* bias = nullptr;     // -inf hides
   float distance = 0.0f;           // ALiBi: distance of the query's aligned key to column 0
   const uint8_t* keep = nullptr;   // 0 hides
@@ -45,7 +45,7 @@ struct GradientRow {
   float* products;  // in: dO · v; out: gradient of q·k
   int64_t cols = 0;
   int64_t lo = 0, hi = 0;  // queries that see this key by position
-  ScoreRule rule;
+  ScoreRule rule = {};
   const float* bias = nullptr;
   float distance = 0.0f;  // ALiBi: aligned key of column 0's query minus this key
   const uint8_t* keep = nullptr;
@@ -79,8 +79,9 @@ struct Simd {
   void (*store_scaled)(const float* x, float factor, float* out, int64_t n);
   void (*store_scaled16)(const float* x, float factor, bf16_t* out, int64_t n);
   float (*dot)(const float* a, const float* b, int64_t n);
-  bool (*all_finite)(const float* x, int64_t n);
-  bool (*all_finite16)(const bf16_t* x, int64_t n);
+  // Of a block of rows, `ld` apart.
+  bool (*all_finite)(const float* x, int64_t ld, int64_t rows, int64_t n);
+  bool (*all_finite16)(const bf16_t* x, int64_t ld, int64_t rows, int64_t n);
 
   // Dropout bits of one row for 128 columns: out[g * stride] holds columns 16 g … 16 g + 15 of block `block`.
   void (*dropout_bits)(uint64_t key, uint32_t threshold, uint32_t b, uint32_t h, uint32_t i, uint32_t block,
@@ -98,6 +99,7 @@ struct Simd {
 const Simd& simd();
 
 // The tables themselves; null where the compiler or the platform has no such instruction set.
+const Simd* simd_avx512_bf16();
 const Simd* simd_avx512();
 const Simd* simd_avx2();
 const Simd* simd_portable();

@@ -5,7 +5,10 @@
 #include <cstring>
 
 #if defined(__AVX512F__) && ATTENTIVE_SIMD_WIDTH == 16
+#define ATTENTIVE_SIMD_IS_AVX512 1
 #include <immintrin.h>
+#else
+#define ATTENTIVE_SIMD_IS_AVX512 0
 #endif
 
 #include "kernels/cpu/simd.h"
@@ -53,16 +56,25 @@ inline Int lanes() {
 inline Vec select(Int condition, Vec yes, Vec no) {
   return condition ? yes : no;
 }
-inline Vec larger(Vec a, Vec b) {
-  return a > b ? a : b;
+// The larger one; a NaN among `x` does not count.
+inline Vec larger(Vec x, Vec top) {
+#if ATTENTIVE_SIMD_IS_AVX512
+  return (Vec)_mm512_max_ps((__m512)x, (__m512)top);  // the second operand if either is NaN
+#else
+  return x > top ? x : top;
+#endif
 }
-#if defined(__AVX512F__) && ATTENTIVE_SIMD_WIDTH == 16
+// `v` where the bit of the lane is set, else 0.
+inline Vec where_bits(uint32_t bits, Vec v) {
+#if ATTENTIVE_SIMD_IS_AVX512
+  return (Vec)_mm512_maskz_mov_ps(static_cast<__mmask16>(bits), (__m512)v);
+#else
+  return (((static_cast<int32_t>(bits) - Int{}) >> lanes()) & 1) != 0 ? v : all(0.0f);
+#endif
+}
+#if ATTENTIVE_SIMD_IS_AVX512
 inline float sum(Vec v) { return _mm512_reduce_add_ps((__m512)v); }
-// NaN if there is one.
-inline float largest(Vec v) {
-  const bool nan = _mm512_cmp_ps_mask((__m512)v, (__m512)v, _CMP_UNORD_Q) != 0;
-  return nan ? __builtin_nanf("") : _mm512_reduce_max_ps((__m512)v);
-}
+inline float largest(Vec v) { return _mm512_reduce_max_ps((__m512)v); }
 #else
 inline float sum(Vec v) {
   for (int half = kWidth / 2; half > 0; half /= 2) {
@@ -72,7 +84,7 @@ inline float sum(Vec v) {
 }
 inline float largest(Vec v) {
   float result = v[0];
-  for (int i = 1; i < kWidth; ++i) result = (v[i] > result || v[i] != v[i]) ? v[i] : result;
+  for (int i = 1; i < kWidth; ++i) result = v[i] > result ? v[i] : result;
   return result;
 }
 #endif
@@ -99,6 +111,14 @@ inline Half narrow(Vec x) {
   const Uint nan = (bits >> 16) | 0x40u;
   return __builtin_convertvector((x == x) ? rounded : nan, Half);
 }
+// The same of a weight: between 0 and 1, or NaN.
+inline Half narrow_weight(Vec x) {
+#if ATTENTIVE_SIMD_IS_AVX512 && defined(__AVX512BF16__)
+  return (Half)_mm512_cvtneps_pbh((__m512)x);
+#else
+  return narrow(x);
+#endif
+}
 inline Vec load16_part(const bf16_t* p, int64_t n) {
   if (n >= kWidth) return widen(load<Half>(p));
   Half h = {};
@@ -111,21 +131,37 @@ inline void store16_part(bf16_t* p, Vec v, int64_t n) {
   std::memcpy(p, &h, static_cast<size_t>(n) * sizeof(bf16_t));
 }
 
-// 2^t for t <= 0 or so: round to the nearest integer, a polynomial on [-0.5, 0.5] (relative error 8e-8),
-// scale by the exponent. Below the smallest normal number it is 0; NaN stays NaN.
+// 2^t for t <= 0 or so: round to the nearest integer, a polynomial on [-0.5, 0.5], scale by the exponent. The
+// relative error is 8e-8, or 8e-5 where the result is rounded to bfloat16. Below the smallest normal number it
+// is 0; NaN stays NaN.
+template <bool kHalf = false>
 inline Vec exp2(Vec t) {
+  const auto polynomial = [](Vec f) {
+    if constexpr (kHalf) {
+      Vec p = all(5.508868381e-2f);
+      p = p * f + 2.426040515e-1f;
+      p = p * f + 6.932762417e-1f;
+      return p * f + 9.999289404e-1f;
+    } else {
+      Vec p = all(1.326697039e-3f);
+      p = p * f + 9.675459746e-3f;
+      p = p * f + 5.550742616e-2f;
+      p = p * f + 2.402212175e-1f;
+      p = p * f + 6.931469492e-1f;
+      return p * f + 1.000000071f;
+    }
+  };
+#if ATTENTIVE_SIMD_IS_AVX512
+  const __m512 r = _mm512_roundscale_ps((__m512)t, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  const __mmask16 normal = _mm512_cmp_ps_mask((__m512)t, (__m512)all(-126.0f), _CMP_NLT_UQ);
+  return (Vec)_mm512_maskz_scalef_ps(normal, (__m512)polynomial(t - (Vec)r), r);
+#else
   const Vec magic = all(12582912.0f);
   const Vec clamped = t < all(-126.0f) ? all(-126.0f) : t;
   const Vec r = (clamped + magic) - magic;
-  const Vec f = clamped - r;
-  Vec p = all(1.326697039e-3f);
-  p = p * f + 9.675459746e-3f;
-  p = p * f + 5.550742616e-2f;
-  p = p * f + 2.402212175e-1f;
-  p = p * f + 6.931469492e-1f;
-  p = p * f + 1.000000071f;
   const Vec power = (Vec)((__builtin_convertvector(r, Int) + 127) << 23);
-  return t < all(-126.0f) ? all(0.0f) : p * power;
+  return t < all(-126.0f) ? all(0.0f) : polynomial(clamped - r) * power;
+#endif
 }
 
 // tanh by 2^(2 x log2 e): accurate to a few ulp of 1, which is what the scores need.
@@ -165,54 +201,121 @@ inline Int visible(int64_t column, int64_t lo, int64_t hi, const float* bias, co
   return result;
 }
 
-// Bits of `kWidth` columns that start at a multiple of kWidth.
-inline Int survivors(const uint16_t* drop, int64_t stride, int64_t column) {
-  const int32_t bits = drop[column / 16 * stride] >> (column % 16);
-  return (all(bits) >> lanes() & 1) != 0;
+inline Int visible(const SoftmaxRow& row, int64_t c) {
+  return visible(c, row.lo, row.hi, row.bias ? row.bias + c : nullptr, row.keep ? row.keep + c : nullptr,
+                 row.hi - c);
 }
 
+// Turns raw scores into what the exponential takes: logits, and -inf at hidden columns. A plain row stays in
+// units of q·k. Returns the largest.
+inline float prepare_plain(const SoftmaxRow& row, int64_t first) {
+  Vec top = all(kMinusInfinity), other = top;
+  const auto edge = [&](int64_t c) {
+    const Vec x = select(visible(row, c), load<Vec>(row.scores + c), all(kMinusInfinity));
+    store(row.scores + c, x);
+    top = larger(x, top);
+  };
+  int64_t c = first;
+  if (row.keep) {
+    for (; c < row.hi; c += kWidth) edge(c);
+    return largest(top);
+  }
+  if (c < row.lo) {
+    edge(c);
+    c += kWidth;
+  }
+  for (; c + 2 * kWidth <= row.hi; c += 2 * kWidth) {
+    top = larger(load<Vec>(row.scores + c), top);
+    other = larger(load<Vec>(row.scores + c + kWidth), other);
+  }
+  for (; c + kWidth <= row.hi; c += kWidth) top = larger(load<Vec>(row.scores + c), top);
+  if (c < row.hi) edge(c);
+  return largest(larger(other, top));
+}
+
+template <bool kSoftcap, bool kSlope>
+inline float prepare_rule(const SoftmaxRow& row, int64_t first) {
+  ScoreRule rule = row.rule;
+  if (!kSoftcap) rule.softcap = 0.0f;
+  if (!kSlope) rule.slope = 0.0f;
+  Vec top = all(kMinusInfinity);
+  for (int64_t c = first; c < row.hi; c += kWidth) {
+    const Vec distance = row.distance - __builtin_convertvector(lanes() + static_cast<int32_t>(c), Vec);
+    Vec x = logits(rule, load<Vec>(row.scores + c), distance, row.bias ? row.bias + c : nullptr, row.hi - c,
+                   nullptr);
+    if (row.keep || row.bias || c < row.lo || c + kWidth > row.hi)
+      x = select(visible(row, c), x, all(kMinusInfinity));
+    store(row.scores + c, x);
+    top = larger(x, top);
+  }
+  return largest(top);
+}
+
+inline float prepare(const SoftmaxRow& row, int64_t first) {
+  if (row.rule.plain() && !row.bias) return prepare_plain(row, first);
+  if (row.rule.softcap != 0.0f) {
+    return row.rule.slope != 0.0f ? prepare_rule<true, true>(row, first)
+                                  : prepare_rule<true, false>(row, first);
+  }
+  return row.rule.slope != 0.0f ? prepare_rule<false, true>(row, first)
+                                : prepare_rule<false, false>(row, first);
+}
+
+template <bool kHalf>
 inline void store_weight(const SoftmaxRow& row, int64_t column, Vec weight) {
-  const int64_t n = row.cols - column;
-  if (row.weights16) {
-    store16_part(row.weights16 + column, weight, n);
+  if constexpr (kHalf) {
+    store(row.weights16 + column, narrow_weight(weight));
   } else {
-    store_part(row.scores + column, weight, n);
+    store(row.scores + column, weight);
+  }
+}
+
+// Weights of the columns [first, hi), rounded up to whole vectors; returns their sum before dropout.
+template <bool kHalf, bool kDrop>
+inline float weigh(const SoftmaxRow& row, int64_t first, float shift, float unit) {
+  Vec total = all(0.0f), other = total;
+  const auto weight = [&](int64_t c) { return exp2<kHalf>((load<Vec>(row.scores + c) - shift) * unit); };
+  const auto put = [&](int64_t c, Vec w) {
+    if constexpr (kDrop) {
+      w = where_bits(static_cast<uint32_t>(row.drop[c / 16 * row.drop_stride]) >> (c % 16), w);
+    }
+    store_weight<kHalf>(row, c, w);
+  };
+  int64_t c = first;
+  for (; c + kWidth < row.hi; c += 2 * kWidth) {
+    const Vec a = weight(c), b = weight(c + kWidth);
+    total += a;
+    other += b;
+    put(c, a);
+    put(c + kWidth, b);
+  }
+  if (c < row.hi) {
+    const Vec a = weight(c);
+    total += a;
+    put(c, a);
+  }
+  return sum(total + other);
+}
+
+inline void zero_weights(const SoftmaxRow& row, int64_t from, int64_t to) {
+  for (int64_t c = from; c < to; c += kWidth) {
+    row.weights16 ? store_weight<true>(row, c, all(0.0f)) : store_weight<false>(row, c, all(0.0f));
   }
 }
 
 void softmax_row(SoftmaxRow& row) {
   row.rescale = 1.0f;
-  const bool plain = row.rule.plain() && !row.bias;
+  if (row.hi <= row.lo) return zero_weights(row, 0, row.cols);
+  const int64_t first = row.lo / kWidth * kWidth;
+  float maximum = prepare(row, first);
+  if (maximum == kMinusInfinity) {
+    // No visible key in this row of the tile; but NaN does not compare, and must not vanish.
+    for (int64_t c = row.lo; c < row.hi; ++c) maximum = row.scores[c] != row.scores[c] ? row.scores[c] : maximum;
+    if (maximum == kMinusInfinity) return zero_weights(row, 0, row.cols);
+  }
   // A plain row is kept in units of q·k: the difference to the maximum is taken before the scale, so it is
   // exactly 0 for the largest score, however large that is. (Fused, raw * factor - maximum is not.)
   const float unit = row.rule.unit(row.bias != nullptr);
-  const int64_t first = row.lo / kWidth * kWidth;
-  Vec top = all(kMinusInfinity);
-  for (int64_t c = first; c < row.hi; c += kWidth) {
-    const int64_t n = row.cols - c;
-    const Vec raw = load_part(row.scores + c, n);
-    Vec x;
-    if (plain) {
-      x = raw;
-    } else {
-      const Vec distance = row.distance - __builtin_convertvector(lanes() + static_cast<int32_t>(c), Vec);
-      x = logits(row.rule, raw, distance, row.bias ? row.bias + c : nullptr, n, nullptr);
-    }
-    if (!plain || row.keep || c < row.lo || c + kWidth > row.hi) {
-      x = select(
-          visible(c, row.lo, row.hi, row.bias ? row.bias + c : nullptr, row.keep ? row.keep + c : nullptr, n),
-          x, all(kMinusInfinity));
-    }
-    if (!plain) store_part(row.scores + c, x, n);
-    // A NaN must not vanish in the comparison.
-    top = ((x > top) | (x != x)) ? x : top;
-  }
-  const float maximum = largest(top);
-  if (row.hi <= row.lo || maximum == kMinusInfinity) {
-    // No visible key in this row of the tile.
-    for (int64_t c = 0; c < row.cols; c += kWidth) store_weight(row, c, all(0.0f));
-    return;
-  }
   const float previous = row.maximum;
   if (!(previous > maximum)) row.maximum = maximum;
   if (row.sum == 0.0f) {
@@ -220,24 +323,17 @@ void softmax_row(SoftmaxRow& row) {
   } else if (previous != row.maximum) {
     row.rescale = exp2(all((previous - row.maximum) * unit))[0];
   }
-  for (int64_t c = 0; c < first; c += kWidth) store_weight(row, c, all(0.0f));
-  Vec total = all(0.0f);
-  const Vec shift = all(row.maximum);
-  int64_t c = first;
-  for (; c < row.hi; c += kWidth) {
-    const int64_t n = row.cols - c;
-    const Vec raw = load_part(row.scores + c, n);
-    Vec weight = exp2((raw - shift) * unit);
-    if (row.keep || c < row.lo || c + kWidth > row.hi) {
-      weight = select(visible(c, row.lo, row.hi, nullptr, row.keep ? row.keep + c : nullptr, n), weight,
-                      all(0.0f));
-    }
-    total += weight;
-    if (row.drop) weight = select(survivors(row.drop, row.drop_stride, c), weight, all(0.0f));
-    store_weight(row, c, weight);
+  zero_weights(row, 0, first);
+  float total;
+  if (row.weights16) {
+    total = row.drop ? weigh<true, true>(row, first, row.maximum, unit)
+                     : weigh<true, false>(row, first, row.maximum, unit);
+  } else {
+    total = row.drop ? weigh<false, true>(row, first, row.maximum, unit)
+                     : weigh<false, false>(row, first, row.maximum, unit);
   }
-  for (; c < row.cols; c += kWidth) store_weight(row, c, all(0.0f));
-  row.sum = row.sum * row.rescale + sum(total);
+  zero_weights(row, (row.hi + kWidth - 1) / kWidth * kWidth, row.cols);
+  row.sum = row.sum * row.rescale + total;
 }
 
 void gradient_row(const GradientRow& row) {
@@ -285,7 +381,7 @@ void gradient_row(const GradientRow& row) {
   }
 }
 
-#if defined(__AVX512F__) && ATTENTIVE_SIMD_WIDTH == 16
+#if ATTENTIVE_SIMD_IS_AVX512
 // A block of 16 by 16 numbers of 32 bits in registers.
 inline void transpose_block(const float* src, int64_t lds, float* dst, int64_t ldd) {
   __m512 r[16], t[16];
@@ -412,25 +508,29 @@ float dot(const float* a, const float* b, int64_t n) {
 }
 
 // x - x is 0 for every finite number and NaN for the others.
-bool all_finite(const float* x, int64_t n) {
+bool all_finite(const float* x, int64_t ld, int64_t rows, int64_t n) {
   Vec total = all(0.0f);
-  for (int64_t i = 0; i < n; i += kWidth) {
-    const Vec v = load_part(x + i, n - i);
-    total += v - v;
+  for (int64_t r = 0; r < rows; ++r, x += ld) {
+    for (int64_t i = 0; i < n; i += kWidth) {
+      const Vec v = load_part(x + i, n - i);
+      total += v - v;
+    }
   }
   return sum(total) == 0.0f;
 }
 
-bool all_finite16(const bf16_t* x, int64_t n) {
+bool all_finite16(const bf16_t* x, int64_t ld, int64_t rows, int64_t n) {
   Vec total = all(0.0f);
-  for (int64_t i = 0; i < n; i += kWidth) {
-    const Vec v = load16_part(x + i, n - i);
-    total += v - v;
+  for (int64_t r = 0; r < rows; ++r, x += ld) {
+    for (int64_t i = 0; i < n; i += kWidth) {
+      const Vec v = load16_part(x + i, n - i);
+      total += v - v;
+    }
   }
   return sum(total) == 0.0f;
 }
 
-#if defined(__AVX512F__) && ATTENTIVE_SIMD_WIDTH == 16
+#if ATTENTIVE_SIMD_IS_AVX512
 // High and low words of 16 products of 32 bits.
 inline void multiply(__m512i a, __m512i m, __m512i& high, __m512i& low) {
   const __m512i even = _mm512_mul_epu32(a, m);

@@ -33,12 +33,17 @@ void pack_right_transposed(const T* src, int64_t lds, int64_t rows, int64_t k, T
 }
 
 template <class T>
-bool row_is_finite(const T* row, int64_t n) {
+bool rows_are_finite(const T* x, int64_t ld, int64_t rows, int64_t n) {
   if constexpr (kIsBf16<T>) {
-    return simd().all_finite16(row, n);
+    return simd().all_finite16(x, ld, rows, n);
   } else {
-    return simd().all_finite(row, n);
+    return simd().all_finite(x, ld, rows, n);
   }
+}
+
+template <class T>
+bool row_is_finite(const T* row, int64_t n) {
+  return rows_are_finite(row, n, 1, n);
 }
 
 // Rows of a (rows, n) block as the right side of a product over the rows. Float rows serve as they lie; bf16
@@ -74,17 +79,22 @@ const T* right_of_rows(const T* src, int64_t lds, int64_t rows, int64_t n, bool 
   return buffer;
 }
 
-// A left side (rows, k) whose rows may be read as they lie, or a copy with an even number of columns.
+// Rows that lie apart share few pages and the same lines of the cache: a product that reads them often wants
+// them side by side.
+template <class T>
+void copy_rows(const T* src, int64_t lds, int64_t rows, int64_t n, T* dst, int64_t ldd) {
+  for (int64_t r = 0; r < rows; ++r)
+    std::memcpy(dst + r * ldd, src + r * lds, static_cast<size_t>(n) * sizeof(T));
+}
+
+// A left side (rows, k): its rows side by side, with an even number of columns for bf16.
 template <class T>
 const T* left_of_rows(const T* src, int64_t lds, int64_t rows, int64_t k, T* buffer, int64_t* ld) {
-  if (inner<T>(k) == k) {
-    *ld = lds;
-    return src;
-  }
   *ld = inner<T>(k);
-  for (int64_t r = 0; r < rows; ++r) {
-    std::memcpy(buffer + r * *ld, src + r * lds, static_cast<size_t>(k) * sizeof(T));
-    buffer[r * *ld + k] = T{0};
+  if (lds == *ld && *ld == k) return src;
+  copy_rows(src, lds, rows, k, buffer, *ld);
+  if (*ld != k) {
+    for (int64_t r = 0; r < rows; ++r) buffer[r * *ld + k] = T{0};
   }
   return buffer;
 }
