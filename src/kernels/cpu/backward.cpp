@@ -5,10 +5,20 @@
 namespace attentive::kernels::cpu {
 namespace {
 
-int64_t tile_for(const Call& call) {
+// Tile sizes, and into how many parts the keys of a head are dealt, depend on shapes alone.
+struct Tiles {
+  int64_t keys, queries;
+};
+
+Tiles tiles_for(const Call& call) {
   const bool narrow = call.window.left >= 0 && call.window.left < 512 && call.causal != Causal::None;
-  return call.L <= 256 || call.S <= 256 || narrow ? 64 : 128;
+  const int64_t queries = call.L <= 256 || narrow ? 64 : 128;
+  return {call.S <= 256 || narrow ? 64 : 128, std::min(queries, round_up(call.L, 16))};
 }
+
+constexpr int64_t kPackedBytes = int64_t{32} << 20;
+constexpr int64_t kItems = 16;  // parts of work that are wanted at least
+constexpr int64_t kStrip = 32;  // keys per strip of a tile on the diagonal
 
 template <class T>
 class Backward {
@@ -16,263 +26,367 @@ class Backward {
   Backward(const Call& call, const BackwardTensors<T>& tensors)
       : call_(call),
         t_(tensors),
-        tile_(tile_for(call)),
-        width_(std::min(tile_, round_up(call.L, 16))),
-        query_blocks_((call.L + width_ - 1) / width_),
-        key_blocks_((call.S + tile_ - 1) / tile_) {}
+        tiles_(tiles_for(call)),
+        query_blocks_((call.L + tiles_.queries - 1) / tiles_.queries),
+        key_blocks_((call.S + tiles_.keys - 1) / tiles_.keys),
+        queries_(query_blocks_ * tiles_.queries),
+        right_size_(inner<T>(call.D) + inner<T>(call.Dv)),
+        head_size_((right_size_ + call.D + call.Dv) * queries_) {}
 
   void run() {
     const bool parallel = call_.B * call_.H * call_.L * call_.S * (call_.D + call_.Dv) > (int64_t{1} << 17);
-    for_each_item(call_.B * call_.H, parallel,
-                  [&](int64_t head) { statistics(head / call_.H, head % call_.H); });
-    for_each_item(call_.B * call_.Hkv * t_.splits, parallel, [&](int64_t item) {
-      const int64_t head = item / t_.splits;
-      accumulate(head / call_.Hkv, head % call_.Hkv, item % t_.splits);
-      gemm_done();
-    });
+    const int64_t heads = call_.B * call_.Hkv, group = call_.group;
+    const int64_t bytes = group * head_size_ * static_cast<int64_t>(sizeof(T));
+    const int64_t at_once = std::clamp<int64_t>(kPackedBytes / bytes, 1, heads);
+    const int64_t splits =
+        std::clamp<int64_t>((kItems + at_once - 1) / at_once, 1, std::max<int64_t>((call_.S + 255) / 256, 1));
+    // These belong to the calling thread, whose own tiles use another arena.
+    thread_local Scratch shared;
+    shared.reset();
+    T* packed = shared.take<T>(at_once * group * head_size_);
+    float* statistics = shared.take<float>(at_once * group * 2 * queries_);
+    const int64_t sum_size = call_.D * queries_;  // of one query head
+    float* sums = shared.take<float>(at_once * group * splits * sum_size);
+
+    for (int64_t first = 0; first < heads; first += at_once) {
+      const int64_t count = std::min(at_once, heads - first);
+      const auto head_of = [&](int64_t kv_head, int64_t g) {
+        const int64_t at = (kv_head - first) * group + g;
+        return Head{(kv_head / call_.Hkv),           kv_head % call_.Hkv,
+                    kv_head % call_.Hkv * group + g, packed + at * head_size_,
+                    statistics + at * 2 * queries_,  sums + at * splits * sum_size};
+      };
+      for_each_item(count * group * query_blocks_, parallel, [&](int64_t item) {
+        const int64_t at = item / query_blocks_;
+        pack(head_of(first + at / group, at % group), item % query_blocks_);
+      });
+      for_each_item(count * splits, parallel, [&](int64_t item) {
+        accumulate([&](int64_t g) { return head_of(first + item / splits, g); }, item % splits, splits);
+        gemm_done();
+      });
+      for_each_item(count * group * query_blocks_, parallel, [&](int64_t item) {
+        const int64_t at = item / query_blocks_;
+        write_grad_q(head_of(first + at / group, at % group), item % query_blocks_, splits);
+      });
+    }
   }
 
  private:
-  void statistics(int64_t b, int64_t h) const {
-    Scratch& scratch = Scratch::of_this_thread();
-    scratch.reset();
-    float* x = scratch.take<float>(call_.Dv);
-    float* y = scratch.take<float>(call_.Dv);
-    for (int64_t i = 0; i < call_.L; ++i) {
-      const int64_t at = (b * call_.H + h) * call_.L + i;
-      float delta;
-      if constexpr (kIsBf16<T>) {
-        simd().from_bf16(t_.output.at(b, h, i), x, call_.Dv);
-        simd().from_bf16(t_.grad_output.at(b, h, i), y, call_.Dv);
-        delta = simd().dot(x, y, call_.Dv);
-      } else {
-        delta = simd().dot(t_.output.at(b, h, i), t_.grad_output.at(b, h, i), call_.Dv);
-      }
-      t_.delta[at] = delta - (t_.grad_logsumexp ? t_.grad_logsumexp[at] : 0.0f);
-    }
-  }
-
-  // The operands of one query head that every block of keys uses again, one panel per block of queries.
-  struct Queries {
-    T* q_right;        // (D, width)
-    T* grad_right;     // (Dv, width)
-    T* q_rows;         // bf16: (width, D) in pairs
-    T* grad_rows;      // bf16: (width, Dv) in pairs
-    float* logsumexp;  // base 2, +inf where there is none
-    float* delta;
+  // One query head and what every block of keys reads of it again, one panel per block of queries:
+  // (D, queries) and (Dv, queries) as right sides, and the rows themselves (for bf16 in pairs).
+  struct Head {
+    int64_t b, hkv, h;
+    T* packed;
+    float* statistics;
+    float* sums;  // per split and panel (D, queries): the gradient of q, transposed
   };
 
-  void pack(int64_t b, int64_t h, const Queries& to) const {
-    for (int64_t block = 0; block < query_blocks_; ++block) {
-      const int64_t i0 = block * width_, rows = std::min(width_, call_.L - i0);
-      const T* q = t_.q.at(b, h, i0);
-      const T* grad = t_.grad_output.at(b, h, i0);
-      pack_right_transposed(q, t_.q.row, rows, call_.D, to.q_right + block * inner<T>(call_.D) * width_,
-                            width_);
-      pack_right_transposed(grad, t_.grad_output.row, rows, call_.Dv,
-                            to.grad_right + block * inner<T>(call_.Dv) * width_, width_);
+  T* q_right(const Head& head, int64_t panel) const {
+    return head.packed + panel * tiles_.queries * inner<T>(call_.D);
+  }
+  T* grad_right(const Head& head, int64_t panel) const {
+    return head.packed + queries_ * inner<T>(call_.D) + panel * tiles_.queries * inner<T>(call_.Dv);
+  }
+  T* q_rows(const Head& head, int64_t panel) const {
+    return head.packed + queries_ * right_size_ + panel * tiles_.queries * call_.D;
+  }
+  T* grad_rows(const Head& head, int64_t panel) const {
+    return head.packed + queries_ * (right_size_ + call_.D) + panel * tiles_.queries * call_.Dv;
+  }
+  float* logsumexp(const Head& head, int64_t i) const {
+    return head.statistics + i;
+  }  // base 2; +inf: no keys
+  float* delta(const Head& head, int64_t i) const { return head.statistics + queries_ + i; }
+  float* sum_q(const Head& head, int64_t split, int64_t panel) const {
+    return head.sums + (split * queries_ + panel * tiles_.queries) * call_.D;
+  }
+
+  void pack(const Head& head, int64_t panel) const {
+    const int64_t i0 = panel * tiles_.queries, rows = std::min(tiles_.queries, call_.L - i0);
+    const T* q = t_.q.at(head.b, head.h, i0);
+    const T* grad = t_.grad_output.at(head.b, head.h, i0);
+    pack_right_transposed(q, t_.q.row, rows, call_.D, q_right(head, panel), tiles_.queries);
+    pack_right_transposed(grad, t_.grad_output.row, rows, call_.Dv, grad_right(head, panel), tiles_.queries);
+    pack_rows(q, t_.q.row, rows, call_.D, q_rows(head, panel));
+    pack_rows(grad, t_.grad_output.row, rows, call_.Dv, grad_rows(head, panel));
+
+    const int64_t at = (head.b * call_.H + head.h) * call_.L + i0;
+    for (int64_t r = 0; r < tiles_.queries; ++r) {
+      const float lse = r < rows ? t_.logsumexp[at + r] : -kInfinity;
+      *logsumexp(head, i0 + r) = lse == -kInfinity ? kInfinity : lse * kLog2e;
+      *delta(head, i0 + r) = 0.0f;
+      if (r >= rows) continue;
+      const T* output = t_.output.at(head.b, head.h, i0 + r);
+      float dot;
       if constexpr (kIsBf16<T>) {
-        pack_rows(q, t_.q.row, rows, call_.D, to.q_rows + block * width_ * call_.D);
-        pack_rows(grad, t_.grad_output.row, rows, call_.Dv, to.grad_rows + block * width_ * call_.Dv);
+        dot = simd().dot16(output, grad + r * t_.grad_output.row, call_.Dv);
+      } else {
+        dot = simd().dot(output, grad + r * t_.grad_output.row, call_.Dv);
       }
-    }
-    for (int64_t i = 0; i < query_blocks_ * width_; ++i) {
-      const int64_t at = (b * call_.H + h) * call_.L + i;
-      const float lse = i < call_.L ? t_.logsumexp[at] : -kInfinity;
-      to.logsumexp[i] = lse == -kInfinity ? kInfinity : lse * kLog2e;
-      to.delta[i] = i < call_.L ? t_.delta[at] : 0.0f;
+      t_.delta[at + r] = dot - (t_.grad_logsumexp ? t_.grad_logsumexp[at + r] : 0.0f);
+      *delta(head, i0 + r) = t_.delta[at + r];
     }
   }
 
+  // Rows as the right side of a product over them.
   void pack_rows(const T* src, int64_t lds, int64_t rows, int64_t n, T* dst) const {
-    if (rows < width_) std::memset(dst, 0, static_cast<size_t>(width_ * n) * sizeof(T));
-    if constexpr (kIsBf16<T>) simd().pack_pairs(src, lds, dst, n, rows, n);
+    if constexpr (kIsBf16<T>) {
+      if (rows < tiles_.queries) std::memset(dst, 0, static_cast<size_t>(tiles_.queries * n) * sizeof(T));
+      simd().pack_pairs(src, lds, dst, n, rows, n);
+    } else {
+      copy_rows(src, lds, rows, n, dst, n);
+    }
   }
+
+  // A block of keys on its way through the queries.
+  struct Block {
+    int64_t j0, keys;
+    const T *key, *value;      // rows
+    T* key_transposed;         // (D, tiles_.keys)
+    int64_t ld_key, ld_value;  // of the rows
+    bool finite;               // all its keys
+    float *grad_k, *grad_v;    // sums
+    float *scores, *products;  // (keys, queries)
+    int64_t ld;                // of these and of the next three
+    T *weights16, *gradients16;
+    T* pairs;        // bf16: the gradients as a right side
+    T* cleaned;      // key_transposed without the keys that are hidden and not finite
+    uint16_t* drop;  // per group of 16 keys and query of the panel
+    uint8_t* keep;   // (keys, queries of the panel)
+    float* bias;     // the same
+  };
 
   // All blocks of keys of one split, for every query head of the group.
-  void accumulate(int64_t b, int64_t hkv, int64_t split) const {
+  template <class HeadOf>
+  void accumulate(const HeadOf& head_of, int64_t split, int64_t splits) const {
     Scratch& scratch = Scratch::of_this_thread();
     scratch.reset();
-    const int64_t queries = query_blocks_ * width_;
-    Queries packed;
-    packed.q_right = scratch.take<T>(inner<T>(call_.D) * queries);
-    packed.grad_right = scratch.take<T>(inner<T>(call_.Dv) * queries);
-    packed.q_rows = scratch.take<T>(kIsBf16<T> ? call_.D * queries : 0);
-    packed.grad_rows = scratch.take<T>(kIsBf16<T> ? call_.Dv * queries : 0);
-    packed.logsumexp = scratch.take<float>(queries);
-    packed.delta = scratch.take<float>(queries);
-    Tile tile;
-    tile.ld = width_ + 16;
-    tile.scores = scratch.take<float>(tile_ * tile.ld);
-    tile.products = scratch.take<float>(tile_ * tile.ld);
-    tile.ld_rows = tile_ + 16;
-    tile.rows = scratch.take<T>(width_ * tile.ld_rows);
-    tile.weights16 = scratch.take<T>(kIsBf16<T> ? tile_ * tile.ld : 0);
-    tile.gradients16 = scratch.take<T>(kIsBf16<T> ? tile_ * tile.ld : 0);
-    tile.keys = scratch.take<T>(tile_ * inner<T>(call_.D));
-    tile.values = scratch.take<T>(tile_ * inner<T>(call_.Dv));
-    tile.key_rows = scratch.take<T>((tile_ + 1) * call_.D);
-    tile.drop = scratch.take<uint16_t>(call_.dropout ? (tile_ / 16 + 16) * width_ : 0);
-    tile.keep = scratch.take<uint8_t>(call_.keep ? tile_ * width_ : 0);
-    tile.bias = scratch.take<float>(call_.bias ? tile_ * width_ : 0);
+    const int64_t tile = tiles_.keys, wide = tiles_.queries;
+    Block at{};
+    at.ld = wide + 16;  // not a power of two: rows would fall on the same lines of the cache
+    at.scores = scratch.take<float>(tile * at.ld);
+    at.products = scratch.take<float>(tile * at.ld);
+    at.weights16 = scratch.take<T>(kIsBf16<T> ? tile * at.ld : 0);
+    at.gradients16 = scratch.take<T>(kIsBf16<T> ? tile * at.ld : 0);
+    at.pairs = scratch.take<T>(kIsBf16<T> ? round_up(tile, 2) * at.ld : 0);
+    at.grad_k = scratch.take<float>(tile * call_.D);
+    at.grad_v = scratch.take<float>(tile * call_.Dv);
+    T* key_copy = scratch.take<T>(tile * inner<T>(call_.D));
+    T* value_copy = scratch.take<T>(tile * inner<T>(call_.Dv));
+    at.key_transposed = scratch.take<T>(call_.D * tile);
+    at.cleaned = scratch.take<T>(call_.D * tile);
+    float* floats = scratch.take<float>(kIsBf16<T> ? tile * call_.D : 0);
+    at.drop = scratch.take<uint16_t>(call_.dropout ? (tile / 16 + 16) * wide : 0);
+    at.keep = scratch.take<uint8_t>(call_.keep ? tile * wide : 0);
+    at.bias = scratch.take<float>(call_.bias ? tile * wide : 0);
 
-    for (int64_t g = 0; g < call_.group; ++g) {
-      const int64_t h = hkv * call_.group + g;
-      pack(b, h, packed);
-      for (int64_t block = split; block < key_blocks_; block += t_.splits) {
-        const int64_t j0 = block * tile_, keys = std::min(tile_, call_.S - j0);
-        const int64_t seen = call_.key_lengths ? std::min(j0 + keys, call_.key_lengths[b]) : j0 + keys;
-        if (seen <= j0) continue;
-        const int64_t first = call_.query_lo(j0), end = call_.query_hi(b, seen - 1);
-        for (int64_t queries_at = first / width_; queries_at * width_ < end; ++queries_at) {
-          const int64_t i0 = std::max(queries_at * width_, first / 16 * 16);
-          const int64_t count = std::min({end, (queries_at + 1) * width_, call_.L}) - i0;
-          if (count > 0) add_tile(b, hkv, h, split, j0, keys, queries_at, i0, count, packed, tile);
+    for (int64_t g = 0; g < call_.group; ++g)
+      std::fill_n(sum_q(head_of(g), split, 0), call_.D * queries_, 0.0f);
+    const Head any = head_of(0);
+    for (int64_t block = split; block < key_blocks_; block += splits) {
+      at.j0 = block * tile;
+      at.keys = std::min(tile, call_.S - at.j0);
+      const T* key = t_.k.at(any.b, any.hkv, at.j0);
+      at.key = left_of_rows(key, t_.k.row, at.keys, call_.D, key_copy, &at.ld_key);
+      at.value =
+          left_of_rows(t_.v.at(any.b, any.hkv, at.j0), t_.v.row, at.keys, call_.Dv, value_copy, &at.ld_value);
+      at.finite = rows_are_finite(key, t_.k.row, at.keys, call_.D);
+      transpose_keys(key, at.keys, floats, at.key_transposed);
+      std::fill_n(at.grad_k, at.keys * call_.D, 0.0f);
+      std::fill_n(at.grad_v, at.keys * call_.Dv, 0.0f);
+
+      const int64_t last = at.j0 + at.keys;
+      const int64_t seen = call_.key_lengths ? std::min(last, call_.key_lengths[any.b]) : last;
+      if (seen > at.j0) {
+        const int64_t first = call_.query_lo(at.j0), end = call_.query_hi(any.b, seen - 1);
+        for (int64_t g = 0; g < call_.group; ++g) {
+          const Head head = head_of(g);
+          for (int64_t panel = first / wide; panel * wide < end; ++panel) {
+            const int64_t from = std::max(panel * wide, first / 16 * 16);
+            const int64_t to = std::min({end, (panel + 1) * wide, call_.L});
+            if (from < to) add_panel(head, at, split, panel, from, to);
+          }
         }
+      }
+      for (int64_t r = 0; r < at.keys; ++r) {
+        write_row(at.grad_k + r * call_.D, call_.D, t_.grad_k.at(any.b, any.hkv, at.j0 + r));
+        write_row(at.grad_v + r * call_.Dv, call_.Dv, t_.grad_v.at(any.b, any.hkv, at.j0 + r));
       }
     }
   }
 
-  struct Tile {
-    float* scores;    // (keys, queries): scores, then weights
-    float* products;  // (keys, queries): dO · v, then gradients
-    int64_t ld;
-    T* rows;  // (queries, keys): gradients
-    int64_t ld_rows;
-    T* weights16;
-    T* gradients16;
-    T* keys;
-    T* values;
-    T* key_rows;
-    uint16_t* drop;
-    uint8_t* keep;
-    float* bias;
-  };
-
-  void add_tile(int64_t b, int64_t hkv, int64_t h, int64_t split, int64_t j0, int64_t keys, int64_t block,
-                int64_t i0, int64_t count, const Queries& packed, const Tile& tile) const {
-    if (call_.keep && !transpose_keep(b, h, j0, keys, i0, count, tile.keep)) return;
-    if (call_.bias) transpose_bias(b, h, j0, keys, i0, count, tile.bias);
-    if (call_.dropout) {
-      for (int64_t c = 0; c < count; ++c)
-        call_.dropout_bits(b, h, i0 + c, j0, j0 + keys, tile.drop + c, width_);
+  void transpose_keys(const T* key, int64_t keys, float* floats, T* to) const {
+    const int64_t tile = tiles_.keys;
+    if constexpr (kIsBf16<T>) {
+      for (int64_t r = 0; r < keys; ++r) simd().from_bf16(key + r * t_.k.row, floats + r * call_.D, call_.D);
+      simd().transpose_to_bf16(floats, call_.D, to, tile, keys, call_.D);
+      if (keys % 2 != 0) {
+        for (int64_t d = 0; d < call_.D; ++d) to[d * tile + keys] = 0;
+      }
+    } else {
+      simd().transpose(key, t_.k.row, to, tile, keys, call_.D);
     }
-    const int64_t offset = i0 - block * width_, wide = std::min(round_up(count, 16), width_ - offset);
-    const int64_t pairs = kIsBf16<T> ? 2 : 1;
+  }
 
-    int64_t ldk = 0, ldv = 0;
-    const T* key_left = left_of_rows(t_.k.at(b, hkv, j0), t_.k.row, keys, call_.D, tile.keys, &ldk);
-    const T* value_left = left_of_rows(t_.v.at(b, hkv, j0), t_.v.row, keys, call_.Dv, tile.values, &ldv);
-    gemm(keys, wide, inner<T>(call_.D), key_left, ldk,
-         packed.q_right + block * inner<T>(call_.D) * width_ + offset * pairs, width_, tile.scores, tile.ld,
-         false);
-    gemm(keys, wide, inner<T>(call_.Dv), value_left, ldv,
-         packed.grad_right + block * inner<T>(call_.Dv) * width_ + offset * pairs, width_, tile.products,
-         tile.ld, false);
+  void write_row(const float* sums, int64_t n, T* out) const {
+    if constexpr (kIsBf16<T>) {
+      simd().to_bf16(sums, out, n);
+    } else {
+      std::memcpy(out, sums, static_cast<size_t>(n) * sizeof(float));
+    }
+  }
 
-    const ScoreRule rule = call_.rule_of(b, h);
+  // The queries [from, to) of one panel.
+  void add_panel(const Head& head, const Block& at, int64_t split, int64_t panel, int64_t from,
+                 int64_t to) const {
+    const int64_t p0 = panel * tiles_.queries;
+    if (call_.keep && !transpose_keep(head, at, p0, from, to)) return;
+    if (call_.bias) transpose_bias(head, at, p0, from, to);
+    if (call_.dropout) {
+      for (int64_t i = from; i < to; ++i) {
+        call_.dropout_bits(head.b, head.h, i, at.j0, at.j0 + at.keys, at.drop + i - p0, tiles_.queries);
+      }
+    }
+    const int64_t last = at.j0 + at.keys - 1;
+    if (call_.query_lo(last) <= from + kStrip && call_.query_hi(head.b, at.j0) >= to - kStrip &&
+        call_.query_hi(head.b, last) >= to - kStrip) {
+      add_tile(head, at, split, panel, 0, at.keys, from, to);
+      return;
+    }
+    for (int64_t r = 0; r < at.keys; r += kStrip) {
+      const int64_t strip = std::min(kStrip, at.keys - r), j = at.j0 + r;
+      int64_t end = 0;
+      for (int64_t x = 0; x < strip; ++x) end = std::max(end, call_.query_hi(head.b, j + x));
+      add_tile(head, at, split, panel, r, strip, std::max(from, call_.query_lo(j) / 16 * 16),
+               std::min(to, end));
+    }
+  }
+
+  // `keys` keys of the block from row r0 on, and the queries [from, to).
+  void add_tile(const Head& head, const Block& at, int64_t split, int64_t panel, int64_t r0, int64_t keys,
+                int64_t from, int64_t to) const {
+    if (from >= to) return;
+    const int64_t p0 = panel * tiles_.queries, offset = from - p0, count = to - from;
+    const int64_t wide = std::min(round_up(count, 16), tiles_.queries - offset);
+    const int64_t right = offset * (kIsBf16<T> ? 2 : 1);
+    gemm(keys, wide, inner<T>(call_.D), at.key + r0 * at.ld_key, at.ld_key, q_right(head, panel) + right,
+         tiles_.queries, at.scores, at.ld, false);
+    gemm(keys, wide, inner<T>(call_.Dv), at.value + r0 * at.ld_value, at.ld_value,
+         grad_right(head, panel) + right, tiles_.queries, at.products, at.ld, false);
+
+    const ScoreRule rule = call_.rule_of(head.b, head.h);
     for (int64_t r = 0; r < keys; ++r) {
-      const int64_t j = j0 + r;
-      GradientRow row{.scores = tile.scores + r * tile.ld, .products = tile.products + r * tile.ld};
+      const int64_t j = at.j0 + r0 + r;
+      GradientRow row{.scores = at.scores + r * at.ld, .products = at.products + r * at.ld};
+      if constexpr (kIsBf16<T>) {
+        row.weights16 = at.weights16 + r * at.ld;
+        row.gradients16 = at.gradients16 + r * at.ld;
+      }
       row.cols = wide;
-      row.lo = std::max<int64_t>(call_.query_lo(j) - i0, 0);
-      row.hi = std::clamp<int64_t>(call_.query_hi(b, j) - i0, 0, count);
+      row.lo = std::max<int64_t>(call_.query_lo(j) - from, 0);
+      row.hi = std::clamp<int64_t>(call_.query_hi(head.b, j) - from, 0, count);
       row.rule = rule;
-      row.distance = static_cast<float>(i0 + call_.shift - j);
-      if (call_.bias) row.bias = tile.bias + r * width_;
-      if (call_.keep) row.keep = tile.keep + r * width_;
+      row.distance = static_cast<float>(from + call_.shift - j);
+      if (call_.bias) row.bias = at.bias + (r0 + r) * tiles_.queries + offset;
+      if (call_.keep) row.keep = at.keep + (r0 + r) * tiles_.queries + offset;
       if (call_.dropout) {
-        row.drop = tile.drop + (j % 128 / 16 + (j / 128 - j0 / 128) * 8) * width_;
+        row.drop = at.drop + (j % 128 / 16 + (j / 128 - at.j0 / 128) * 8) * tiles_.queries + offset;
         row.drop_bit = static_cast<int>(j % 16);
       }
       row.survivor_scale = call_.survivor_scale;
-      row.logsumexp = packed.logsumexp + i0;
-      row.delta = packed.delta + i0;
+      row.logsumexp = logsumexp(head, from);
+      row.delta = delta(head, from);
       simd().gradient_row(row);
     }
-    multiply(b, hkv, h, split, j0, keys, block, i0, count, wide, packed, tile);
+
+    // dV += W^T dO, dK += dS^T Q, dQ^T += K^T dS
+    const T *weights, *gradients, *gradients_right;
+    int64_t queries = count, ld_right = at.ld;
+    if constexpr (kIsBf16<T>) {
+      weights = at.weights16;
+      gradients = at.gradients16;
+      gradients_right = at.pairs;
+      simd().pack_pairs(at.gradients16, at.ld, at.pairs, at.ld, keys, wide);
+      queries = wide;  // an even number; what is beyond `count` is zero on both sides
+    } else {
+      weights = at.scores;
+      gradients = gradients_right = at.products;
+    }
+    gemm(keys, call_.Dv, queries, weights, at.ld, grad_rows(head, panel) + offset * call_.Dv, call_.Dv,
+         at.grad_v + r0 * call_.Dv, call_.Dv, true);
+    gemm(keys, call_.D, queries, gradients, at.ld, q_rows(head, panel) + offset * call_.D, call_.D,
+         at.grad_k + r0 * call_.D, call_.D, true);
+    const T* left = at.finite ? at.key_transposed + r0 : clean_keys(at, r0, keys, count);
+    gemm(call_.D, wide, inner<T>(keys), left, tiles_.keys, gradients_right, ld_right,
+         sum_q(head, split, panel) + offset, tiles_.queries, true);
   }
 
-  // dV += W^T dO, dK += dS^T Q, dQ += dS K
-  void multiply(int64_t b, int64_t hkv, int64_t h, int64_t split, int64_t j0, int64_t keys, int64_t block,
-                int64_t i0, int64_t count, int64_t wide, const Queries& packed, const Tile& tile) const {
-    float* grad_v = t_.grad_v.at(b, hkv, j0);
-    float* grad_k = t_.grad_k.at(b, hkv, j0);
-    if constexpr (kIsBf16<T>) {
-      const int64_t offset = i0 - block * width_;
-      for (int64_t r = 0; r < keys; ++r) {
-        simd().to_bf16(tile.scores + r * tile.ld, tile.weights16 + r * tile.ld, wide);
-        simd().to_bf16(tile.products + r * tile.ld, tile.gradients16 + r * tile.ld, wide);
+  // A hidden key may hold NaN, and 0 * NaN is NaN: such columns of the transposed keys are zero here.
+  const T* clean_keys(const Block& at, int64_t r0, int64_t keys, int64_t count) const {
+    const int64_t tile = tiles_.keys;
+    for (int64_t r = 0; r < inner<T>(keys); ++r) {
+      bool seen = false;
+      if (r < keys) {
+        seen = row_is_finite(at.key + (r0 + r) * at.ld_key, call_.D);
+        for (int64_t c = 0; c < count && !seen; ++c) {
+          if constexpr (kIsBf16<T>) {
+            seen = at.weights16[r * at.ld + c] != 0 || at.gradients16[r * at.ld + c] != 0;
+          } else {
+            seen = at.scores[r * at.ld + c] != 0.0f || at.products[r * at.ld + c] != 0.0f;
+          }
+        }
       }
-      gemm(keys, call_.Dv, wide, tile.weights16, tile.ld,
-           packed.grad_rows + (block * width_ + offset) * call_.Dv, call_.Dv, grad_v, t_.grad_v.row, true);
-      gemm(keys, call_.D, wide, tile.gradients16, tile.ld,
-           packed.q_rows + (block * width_ + offset) * call_.D, call_.D, grad_k, t_.grad_k.row, true);
-      if (keys % 2 != 0) {
-        for (int64_t c = 0; c < count; ++c) tile.rows[c * tile.ld_rows + keys] = 0;
-      }
-      simd().transpose_to_bf16(tile.products, tile.ld, tile.rows, tile.ld_rows, keys, count);
-    } else {
-      gemm(keys, call_.Dv, count, tile.scores, tile.ld, t_.grad_output.at(b, h, i0), t_.grad_output.row,
-           grad_v, t_.grad_v.row, true);
-      gemm(keys, call_.D, count, tile.products, tile.ld, t_.q.at(b, h, i0), t_.q.row, grad_k, t_.grad_k.row,
-           true);
-      simd().transpose(tile.products, tile.ld, tile.rows, tile.ld_rows, keys, count);
+      for (int64_t d = 0; d < call_.D; ++d)
+        at.cleaned[d * tile + r] = seen ? at.key_transposed[d * tile + r0 + r] : T{0};
     }
-    // A hidden key may hold NaN, and 0 * NaN is NaN: such rows are zero here.
-    const T* key = t_.k.at(b, hkv, j0);
-    const auto hidden = [&](int64_t r) {
-      if (row_is_finite(key + r * t_.k.row, call_.D)) return false;
-      for (int64_t c = 0; c < count; ++c) {
-        if (tile.scores[r * tile.ld + c] != 0.0f || tile.products[r * tile.ld + c] != 0.0f) return false;
-      }
-      return true;
-    };
-    bool any_hidden = false;
-    for (int64_t r = 0; r < keys && !any_hidden; ++r) any_hidden = hidden(r);
-    int64_t ld = 0;
-    const T* right = right_of_rows(key, t_.k.row, keys, call_.D, any_hidden, hidden, tile.key_rows, &ld);
-    gemm(count, call_.D, inner<T>(keys), tile.rows, tile.ld_rows, right, ld,
-         t_.grad_q.at(b, h, i0) + split * t_.grad_q_copy, t_.grad_q.row, true);
+    return at.cleaned;
+  }
+
+  // Sums of all splits, as rows in the type of the output.
+  void write_grad_q(const Head& head, int64_t panel, int64_t splits) const {
+    Scratch& scratch = Scratch::of_this_thread();
+    scratch.reset();
+    const int64_t wide = tiles_.queries, i0 = panel * wide, size = call_.D * wide;
+    float* sums = sum_q(head, 0, panel);
+    for (int64_t split = 1; split < splits; ++split) simd().add(sum_q(head, split, panel), sums, size);
+    float* rows = scratch.take<float>(wide * call_.D);
+    simd().transpose(sums, wide, rows, call_.D, call_.D, wide);
+    for (int64_t i = i0; i < std::min(i0 + wide, call_.L); ++i)
+      write_row(rows + (i - i0) * call_.D, call_.D, t_.grad_q.at(head.b, head.h, i));
   }
 
   // Mask bytes with rows and columns exchanged; false if nothing in the tile is kept.
-  bool transpose_keep(int64_t b, int64_t h, int64_t j0, int64_t keys, int64_t i0, int64_t count,
-                      uint8_t* out) const {
+  bool transpose_keep(const Head& head, const Block& at, int64_t p0, int64_t from, int64_t to) const {
     bool any = false;
-    for (int64_t c = 0; c < count; ++c) {
-      const bool* row = call_.keep.at(b, h, i0 + c);
-      for (int64_t r = 0; r < keys; ++r) {
-        const bool kept = row[(j0 + r) * call_.keep.col];
-        out[r * width_ + c] = kept;
+    for (int64_t i = from; i < to; ++i) {
+      const bool* row = call_.keep.at(head.b, head.h, i);
+      for (int64_t r = 0; r < at.keys; ++r) {
+        const bool kept = row[(at.j0 + r) * call_.keep.col];
+        at.keep[r * tiles_.queries + i - p0] = kept;
         any |= kept;
       }
     }
     return any;
   }
 
-  void transpose_bias(int64_t b, int64_t h, int64_t j0, int64_t keys, int64_t i0, int64_t count,
-                      float* out) const {
-    for (int64_t c = 0; c < count; ++c) {
-      const float* row = call_.bias.at(b, h, i0 + c);
-      for (int64_t r = 0; r < keys; ++r) out[r * width_ + c] = row[(j0 + r) * call_.bias.col];
+  void transpose_bias(const Head& head, const Block& at, int64_t p0, int64_t from, int64_t to) const {
+    for (int64_t i = from; i < to; ++i) {
+      const float* row = call_.bias.at(head.b, head.h, i);
+      for (int64_t r = 0; r < at.keys; ++r)
+        at.bias[r * tiles_.queries + i - p0] = row[(at.j0 + r) * call_.bias.col];
     }
   }
 
   const Call& call_;
   const BackwardTensors<T>& t_;
-  const int64_t tile_;   // keys per tile
-  const int64_t width_;  // queries per tile
+  const Tiles tiles_;
   const int64_t query_blocks_, key_blocks_;
+  const int64_t queries_;     // rounded up to whole panels
+  const int64_t right_size_;  // rows of the two right sides
+  const int64_t head_size_;   // elements packed per query head
 };
 
 }  // namespace
-
-int64_t backward_splits(const Call& call) {
-  constexpr int64_t kItems = 16;
-  const int64_t heads = call.B * call.Hkv, blocks = (call.S + 255) / 256;
-  return std::clamp<int64_t>((kItems + heads - 1) / heads, 1, std::max<int64_t>(blocks, 1));
-}
 
 template <class T>
 void backward(const Call& call, const BackwardTensors<T>& tensors) {

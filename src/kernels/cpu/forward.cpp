@@ -20,13 +20,14 @@ Tiles tiles_for(const Call& call) {
   return {128, 512};
 }
 
-// A tile on the diagonal is cut into strips of so many rows, and no strip computes what none of its rows sees.
+// A tile on the diagonal is cut into strips of so many rows, and no strip computes what none of its rows
+// sees.
 constexpr int64_t kStrip = 32;
 
 constexpr int64_t kPackedBytes = int64_t{6} << 20;
 
-// Keys of one head as right sides (D, width) of the score products, one panel per block of keys. The values too,
-// as right sides (width, Dv): in pairs for bf16, side by side for floats that lie apart.
+// Keys of one head as right sides (D, width) of the score products, one panel per block of keys. The values
+// too, as right sides (width, Dv): in pairs for bf16, side by side for floats that lie apart.
 template <class T>
 struct Panels {
   int64_t width;                 // keys per panel
@@ -134,8 +135,7 @@ class Forward {
     at.sums = scratch.take<float>(tiles_.rows * call_.Dv);
     at.maximum = scratch.take<float>(tiles_.rows);
     at.total = scratch.take<float>(tiles_.rows);
-    at.weights =
-        kIsBf16<T> ? scratch.take<T>(tiles_.rows * at.ld) : reinterpret_cast<T*>(at.scores);
+    at.weights = kIsBf16<T> ? scratch.take<T>(tiles_.rows * at.ld) : reinterpret_cast<T*>(at.scores);
     at.values = scratch.take<T>(round_up(panels_.width, 2) * call_.Dv);
     T* query_copy = scratch.take<T>(tiles_.rows * inner<T>(call_.D));
     at.drop = scratch.take<uint16_t>(call_.dropout ? (panels_.width / 16 + 16) * tiles_.rows : 0);
@@ -207,7 +207,8 @@ class Forward {
 
     int64_t ldv = call_.Dv;
     const T* values = values_of(at, panel, i0, rows, from, cols, &ldv);
-    gemm(rows, call_.Dv, inner<T>(cols), weights, at.ld, values, ldv, at.sums + r0 * call_.Dv, call_.Dv, true);
+    gemm(rows, call_.Dv, inner<T>(cols), weights, at.ld, values, ldv, at.sums + r0 * call_.Dv, call_.Dv,
+         true);
   }
 
   // The right side of the product with the values; those that none of the rows sees and that are not finite

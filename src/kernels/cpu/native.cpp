@@ -108,11 +108,8 @@ Call make_call(const Plan& plan, const at::Tensor& q, const at::Tensor& k, const
 }
 
 // (B, H, L, D) that lies as (B, L, H, D): merging the heads afterwards is a view.
-at::Tensor heads_inside(const at::Tensor& like, int64_t heads, int64_t rows, int64_t dim, at::ScalarType type,
-                        bool zero) {
-  const auto options = like.options().dtype(type);
-  const std::array<int64_t, 4> sizes = {like.size(0), rows, heads, dim};
-  return (zero ? at::zeros(sizes, options) : at::empty(sizes, options)).transpose(1, 2);
+at::Tensor heads_inside(const at::Tensor& like, int64_t heads, int64_t rows, int64_t dim) {
+  return at::empty({like.size(0), rows, heads, dim}, like.options()).transpose(1, 2);
 }
 
 template <class T>
@@ -130,7 +127,7 @@ void forward_typed(const Call& call, const at::Tensor& q, const at::Tensor& k, c
 std::pair<at::Tensor, at::Tensor> compute(const Plan& plan, const at::Tensor& q, const at::Tensor& k,
                                           const at::Tensor& v, const at::Tensor& sinks) {
   const auto call = make_call(plan, q, k, v, sinks);
-  auto output = heads_inside(q, call.H, call.L, call.Dv, q.scalar_type(), /*zero=*/false);
+  auto output = heads_inside(q, call.H, call.L, call.Dv);
   auto logsumexp = at::empty({call.B, call.H, call.L}, q.options().dtype(at::kFloat));
   call.is_bf16 ? forward_typed<bf16_t>(call, q, k, v, output, logsumexp)
                : forward_typed<float>(call, q, k, v, output, logsumexp);
@@ -150,11 +147,9 @@ void backward_typed(const Call& call, const at::Tensor& q, const at::Tensor& k, 
   t.grad_output = read<T>(grad_output);
   t.logsumexp = logsumexp.const_data_ptr<float>();
   t.grad_logsumexp = grad_logsumexp.defined() ? grad_logsumexp.const_data_ptr<float>() : nullptr;
-  t.grad_q = write<float>(grad_q[0]);
-  t.grad_q_copy = grad_q.stride(0);
-  t.splits = grad_q.size(0);
-  t.grad_k = write<float>(grad_k);
-  t.grad_v = write<float>(grad_v);
+  t.grad_q = write<T>(grad_q);
+  t.grad_k = write<T>(grad_k);
+  t.grad_v = write<T>(grad_v);
   t.delta = delta.mutable_data_ptr<float>();
   backward(call, t);
 }
@@ -189,13 +184,10 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
     at::Tensor grad_logsumexp;
     if (gradients[1].defined()) grad_logsumexp = gradients[1].to(at::kFloat).contiguous();
 
-    const int64_t splits = backward_splits(call);
-    // (splits, B, L, H, D) in memory, seen as (splits, B, H, L, D).
-    const auto floats = q.options().dtype(at::kFloat);
-    auto grad_q = at::zeros({splits, call.B, call.L, call.H, call.D}, floats).transpose(2, 3);
-    auto grad_k = heads_inside(k, call.Hkv, call.S, call.D, at::kFloat, /*zero=*/true);
-    auto grad_v = heads_inside(v, call.Hkv, call.S, call.Dv, at::kFloat, /*zero=*/true);
-    auto delta = at::empty({call.B, call.H, call.L}, floats);
+    auto grad_q = heads_inside(q, call.H, call.L, call.D);
+    auto grad_k = heads_inside(k, call.Hkv, call.S, call.D);
+    auto grad_v = heads_inside(v, call.Hkv, call.S, call.Dv);
+    auto delta = at::empty({call.B, call.H, call.L}, q.options().dtype(at::kFloat));
     call.is_bf16 ? backward_typed<bf16_t>(call, q, k, v, output, logsumexp, grad_output, grad_logsumexp,
                                           grad_q, grad_k, grad_v, delta)
                  : backward_typed<float>(call, q, k, v, output, logsumexp, grad_output, grad_logsumexp,
@@ -208,9 +200,7 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
           (sinks.view({1, -1, 1}) - logsumexp.masked_fill(empty, 0.0)).exp().masked_fill(empty, 0.0);
       grad_sinks = -(weight * delta).sum(at::IntArrayRef{0, 2});
     }
-    const auto type = q.scalar_type();
-    return {(splits == 1 ? grad_q[0] : grad_q.sum(0)).to(type), grad_k.to(type), grad_v.to(type), grad_sinks,
-            at::Tensor()};
+    return {grad_q, grad_k, grad_v, grad_sinks, at::Tensor()};
   }
 };
 

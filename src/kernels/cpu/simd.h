@@ -41,9 +41,11 @@ struct SoftmaxRow {
 
 // One row (a key) of a transposed tile in the backward pass; lanes run over queries.
 struct GradientRow {
-  float* scores;    // in: raw scores; out: weights after dropout, times 1 / (1 - p)
-  float* products;  // in: dO · v; out: gradient of q·k
-  int64_t cols = 0;
+  float* scores;    // in: raw scores; out: weights after dropout, times 1 / (1 - p), if `weights16` is null
+  float* products;  // in: dO · v; out: gradient of q·k, if `gradients16` is null
+  bf16_t* weights16 = nullptr;  // out: the same as bf16
+  bf16_t* gradients16 = nullptr;
+  int64_t cols = 0;        // a multiple of 16, as the rows are
   int64_t lo = 0, hi = 0;  // queries that see this key by position
   ScoreRule rule = {};
   const float* bias = nullptr;
@@ -78,7 +80,9 @@ struct Simd {
   void (*scale)(float* x, float factor, int64_t n);
   void (*store_scaled)(const float* x, float factor, float* out, int64_t n);
   void (*store_scaled16)(const float* x, float factor, bf16_t* out, int64_t n);
+  void (*add)(const float* x, float* to, int64_t n);
   float (*dot)(const float* a, const float* b, int64_t n);
+  float (*dot16)(const bf16_t* a, const bf16_t* b, int64_t n);
   // Of a block of rows, `ld` apart.
   bool (*all_finite)(const float* x, int64_t ld, int64_t rows, int64_t n);
   bool (*all_finite16)(const bf16_t* x, int64_t ld, int64_t rows, int64_t n);

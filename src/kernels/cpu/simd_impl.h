@@ -73,8 +73,12 @@ inline Vec where_bits(uint32_t bits, Vec v) {
 #endif
 }
 #if ATTENTIVE_SIMD_IS_AVX512
-inline float sum(Vec v) { return _mm512_reduce_add_ps((__m512)v); }
-inline float largest(Vec v) { return _mm512_reduce_max_ps((__m512)v); }
+inline float sum(Vec v) {
+  return _mm512_reduce_add_ps((__m512)v);
+}
+inline float largest(Vec v) {
+  return _mm512_reduce_max_ps((__m512)v);
+}
 #else
 inline float sum(Vec v) {
   for (int half = kWidth / 2; half > 0; half /= 2) {
@@ -111,8 +115,8 @@ inline Half narrow(Vec x) {
   const Uint nan = (bits >> 16) | 0x40u;
   return __builtin_convertvector((x == x) ? rounded : nan, Half);
 }
-// The same of a weight: between 0 and 1, or NaN.
-inline Half narrow_weight(Vec x) {
+// The same by one instruction where there is one; numbers below the smallest normal one may become 0.
+inline Half narrow_fast(Vec x) {
 #if ATTENTIVE_SIMD_IS_AVX512 && defined(__AVX512BF16__)
   return (Half)_mm512_cvtneps_pbh((__m512)x);
 #else
@@ -132,8 +136,8 @@ inline void store16_part(bf16_t* p, Vec v, int64_t n) {
 }
 
 // 2^t for t <= 0 or so: round to the nearest integer, a polynomial on [-0.5, 0.5], scale by the exponent. The
-// relative error is 8e-8, or 8e-5 where the result is rounded to bfloat16. Below the smallest normal number it
-// is 0; NaN stays NaN.
+// relative error is 8e-8, or 8e-5 where the result is rounded to bfloat16. Below the smallest normal number
+// it is 0; NaN stays NaN.
 template <bool kHalf = false>
 inline Vec exp2(Vec t) {
   const auto polynomial = [](Vec f) {
@@ -264,7 +268,7 @@ inline float prepare(const SoftmaxRow& row, int64_t first) {
 template <bool kHalf>
 inline void store_weight(const SoftmaxRow& row, int64_t column, Vec weight) {
   if constexpr (kHalf) {
-    store(row.weights16 + column, narrow_weight(weight));
+    store(row.weights16 + column, narrow_fast(weight));
   } else {
     store(row.scores + column, weight);
   }
@@ -310,7 +314,8 @@ void softmax_row(SoftmaxRow& row) {
   float maximum = prepare(row, first);
   if (maximum == kMinusInfinity) {
     // No visible key in this row of the tile; but NaN does not compare, and must not vanish.
-    for (int64_t c = row.lo; c < row.hi; ++c) maximum = row.scores[c] != row.scores[c] ? row.scores[c] : maximum;
+    for (int64_t c = row.lo; c < row.hi; ++c)
+      maximum = row.scores[c] != row.scores[c] ? row.scores[c] : maximum;
     if (maximum == kMinusInfinity) return zero_weights(row, 0, row.cols);
   }
   // A plain row is kept in units of q·k: the difference to the maximum is taken before the scale, so it is
@@ -336,49 +341,79 @@ void softmax_row(SoftmaxRow& row) {
   row.sum = row.sum * row.rescale + total;
 }
 
-void gradient_row(const GradientRow& row) {
-  const bool plain = row.rule.plain() && !row.bias;
-  const float factor = row.rule.scale * kLog2e;
-  for (int64_t c = 0; c < row.cols; c += kWidth) {
-    const int64_t n = row.cols - c;
-    if (c + kWidth <= row.lo || c >= row.hi) {
-      store_part(row.scores + c, all(0.0f), n);
-      store_part(row.products + c, all(0.0f), n);
-      continue;
-    }
-    const Vec raw = load_part(row.scores + c, n);
-    Vec capped = all(0.0f);
-    Vec x;
-    if (plain) {
-      x = raw * factor;
-    } else {
-      const Vec distance = row.distance + __builtin_convertvector(lanes() + static_cast<int32_t>(c), Vec);
-      x = logits(row.rule, raw, distance, row.bias ? row.bias + c : nullptr, n, &capped);
-    }
-    // A weight is at most 1; rounding of very large scores must not make it more.
-    const Vec t = x - load_part(row.logsumexp + c, n);
-    Vec weight = exp2(t > all(0.0f) ? all(0.0f) : t);
-    Vec gradient = load_part(row.products + c, n);
-    Vec dropped = weight;
-    if (row.drop) {
-      Half bits = {};
-      std::memcpy(&bits, row.drop + c, static_cast<size_t>(n < kWidth ? n : kWidth) * sizeof(uint16_t));
-      const Int survives = ((__builtin_convertvector(bits, Int) >> row.drop_bit) & 1) != 0;
-      dropped = select(survives, weight * row.survivor_scale, all(0.0f));
-      gradient = select(survives, gradient * row.survivor_scale, all(0.0f));
-    }
-    gradient = weight * (gradient - load_part(row.delta + c, n));
-    if (row.rule.softcap != 0.0f) gradient = gradient * (1.0f - capped * capped);
-    gradient = gradient * row.rule.scale;
-    if (row.keep || row.bias || c < row.lo || c + kWidth > row.hi) {
-      const Int seen =
-          visible(c, row.lo, row.hi, row.bias ? row.bias + c : nullptr, row.keep ? row.keep + c : nullptr, n);
-      dropped = select(seen, dropped, all(0.0f));
-      gradient = select(seen, gradient, all(0.0f));
-    }
-    store_part(row.scores + c, dropped, n);
-    store_part(row.products + c, gradient, n);
+template <bool kHalf>
+inline void store_gradient(const GradientRow& row, int64_t c, Vec weight, Vec gradient) {
+  if constexpr (kHalf) {
+    store(row.weights16 + c, narrow_fast(weight));
+    store(row.gradients16 + c, narrow_fast(gradient));
+  } else {
+    store(row.scores + c, weight);
+    store(row.products + c, gradient);
   }
+}
+
+// Kinds: a plain row has neither softcap nor slope nor bias.
+template <bool kHalf, bool kDrop, bool kPlain, bool kEdge>
+inline void gradient_at(const GradientRow& row, int64_t c) {
+  const Vec raw = load<Vec>(row.scores + c);
+  Vec capped = all(0.0f);
+  Vec x;
+  if constexpr (kPlain) {
+    x = raw * (row.rule.scale * kLog2e);
+  } else {
+    const Vec distance = row.distance + __builtin_convertvector(lanes() + static_cast<int32_t>(c), Vec);
+    x = logits(row.rule, raw, distance, row.bias ? row.bias + c : nullptr, row.hi - c, &capped);
+  }
+  // A weight is at most 1; rounding of very large scores must not make it more.
+  const Vec t = x - load<Vec>(row.logsumexp + c);
+  Vec weight = exp2<kHalf>(t > all(0.0f) ? all(0.0f) : t);
+  Vec gradient = load<Vec>(row.products + c);
+  Vec dropped = weight;
+  if constexpr (kDrop) {
+    const Half bits = load<Half>(row.drop + c);
+    const Int survives = ((__builtin_convertvector(bits, Int) >> row.drop_bit) & 1) != 0;
+    dropped = select(survives, weight * row.survivor_scale, all(0.0f));
+    gradient = select(survives, gradient * row.survivor_scale, all(0.0f));
+  }
+  gradient = weight * (gradient - load<Vec>(row.delta + c));
+  if (!kPlain && row.rule.softcap != 0.0f) gradient = gradient * (1.0f - capped * capped);
+  gradient = gradient * row.rule.scale;
+  if constexpr (kEdge) {
+    const Int seen = visible(c, row.lo, row.hi, row.bias ? row.bias + c : nullptr,
+                             row.keep ? row.keep + c : nullptr, row.hi - c);
+    dropped = select(seen, dropped, all(0.0f));
+    gradient = select(seen, gradient, all(0.0f));
+  }
+  store_gradient<kHalf>(row, c, dropped, gradient);
+}
+
+template <bool kHalf, bool kDrop, bool kPlain>
+void gradient_columns(const GradientRow& row) {
+  const bool masked = row.keep || row.bias;
+  int64_t c = 0;
+  for (; c < row.cols && c + kWidth <= row.lo; c += kWidth)
+    store_gradient<kHalf>(row, c, all(0.0f), all(0.0f));
+  for (; c < row.hi && (masked || c < row.lo); c += kWidth) gradient_at<kHalf, kDrop, kPlain, true>(row, c);
+  for (; c + kWidth <= row.hi; c += kWidth) gradient_at<kHalf, kDrop, kPlain, false>(row, c);
+  if (c < row.hi) {
+    gradient_at<kHalf, kDrop, kPlain, true>(row, c);
+    c += kWidth;
+  }
+  for (; c < row.cols; c += kWidth) store_gradient<kHalf>(row, c, all(0.0f), all(0.0f));
+}
+
+template <bool kHalf>
+inline void gradient_row_as(const GradientRow& row) {
+  const bool plain = row.rule.plain() && !row.bias;
+  if (row.drop) {
+    plain ? gradient_columns<kHalf, true, true>(row) : gradient_columns<kHalf, true, false>(row);
+  } else {
+    plain ? gradient_columns<kHalf, false, true>(row) : gradient_columns<kHalf, false, false>(row);
+  }
+}
+
+void gradient_row(const GradientRow& row) {
+  row.weights16 ? gradient_row_as<true>(row) : gradient_row_as<false>(row);
 }
 
 #if ATTENTIVE_SIMD_IS_AVX512
@@ -501,9 +536,20 @@ void store_scaled16(const float* x, float factor, bf16_t* out, int64_t n) {
   for (int64_t i = 0; i < n; i += kWidth) store16_part(out + i, load_part(x + i, n - i) * factor, n - i);
 }
 
+void add(const float* x, float* to, int64_t n) {
+  for (int64_t i = 0; i < n; i += kWidth)
+    store_part(to + i, load_part(to + i, n - i) + load_part(x + i, n - i), n - i);
+}
+
 float dot(const float* a, const float* b, int64_t n) {
   Vec total = all(0.0f);
   for (int64_t i = 0; i < n; i += kWidth) total += load_part(a + i, n - i) * load_part(b + i, n - i);
+  return sum(total);
+}
+
+float dot16(const bf16_t* a, const bf16_t* b, int64_t n) {
+  Vec total = all(0.0f);
+  for (int64_t i = 0; i < n; i += kWidth) total += load16_part(a + i, n - i) * load16_part(b + i, n - i);
   return sum(total);
 }
 
@@ -709,9 +755,26 @@ void few_outputs(const float* weights, int64_t ld, int64_t rows, const void* v, 
 }
 
 constexpr Simd make_table(const char* name) {
-  return {name,      softmax_row, gradient_row,          transpose,    transpose_to_bf16, to_bf16,
-          from_bf16, pack_pairs,  pack_pairs_transposed, scale,        store_scaled,      store_scaled16,
-          dot,       all_finite,  all_finite16,          dropout_bits, few_scores,        few_outputs};
+  return {.name = name,
+          .softmax_row = softmax_row,
+          .gradient_row = gradient_row,
+          .transpose = transpose,
+          .transpose_to_bf16 = transpose_to_bf16,
+          .to_bf16 = to_bf16,
+          .from_bf16 = from_bf16,
+          .pack_pairs = pack_pairs,
+          .pack_pairs_transposed = pack_pairs_transposed,
+          .scale = scale,
+          .store_scaled = store_scaled,
+          .store_scaled16 = store_scaled16,
+          .add = add,
+          .dot = dot,
+          .dot16 = dot16,
+          .all_finite = all_finite,
+          .all_finite16 = all_finite16,
+          .dropout_bits = dropout_bits,
+          .few_scores = few_scores,
+          .few_outputs = few_outputs};
 }
 
 }  // namespace
