@@ -12,8 +12,8 @@ struct Tiles {
 
 Tiles tiles_for(const Call& call) {
   const bool narrow = call.window.left >= 0 && call.window.left < 512 && call.causal != Causal::None;
-  const int64_t queries = call.L <= 256 || narrow ? 64 : 128;
-  return {call.S <= 256 || narrow ? 64 : 128, std::min(queries, round_up(call.L, 16))};
+  const int64_t tile = narrow ? 64 : 128;
+  return {tile, std::min(tile, round_up(call.L, 16))};
 }
 
 constexpr int64_t kPackedBytes = int64_t{32} << 20;

@@ -27,14 +27,21 @@ class ForwardFew {
     shared.reset();
     float* states = shared.take<float>(heads * parts * state);
     for_each_item(heads * parts, parallel,
-                  [&](int64_t item) { attend(item / parts, item % parts, rows, states + item * state); });
+                  [&](int64_t item) { part(item / parts, item % parts, rows, states + item * state); });
     for (int64_t head = 0; head < heads; ++head)
       combine(head, parts, rows, states + head * parts * state, state);
   }
 
  private:
+  // A hidden value that is not finite spoils the sums, since 0 * NaN is NaN. That is rare, and is only looked
+  // for where the sums are spoilt.
+  void part(int64_t head, int64_t part, int64_t rows, float* state) const {
+    attend(head, part, rows, state, /*hide=*/false);
+    if (!rows_are_finite(state, call_.Dv, rows, call_.Dv)) attend(head, part, rows, state, /*hide=*/true);
+  }
+
   // A part's result: sums (rows, Dv), then maximum and total of every row.
-  void attend(int64_t head, int64_t part, int64_t rows, float* state) const {
+  void attend(int64_t head, int64_t part, int64_t rows, float* state, bool hide) const {
     const int64_t b = head / call_.Hkv, hkv = head % call_.Hkv;
     float* sums = state;
     float* maximum = state + rows * call_.Dv;
@@ -90,7 +97,7 @@ class ForwardFew {
       }
       const T* value = t_.v.at(b, hkv, from);
       int64_t ldv = t_.v.row;
-      if (!simd_finite(value, cols)) {
+      if (hide) {
         for (int64_t c = 0; c < cols; ++c)
           copy_value(b, hkv, from + c, scores + c, rows, values + c * call_.Dv);
         value = values;
@@ -98,13 +105,6 @@ class ForwardFew {
       }
       simd().few_outputs(scores, kChunk, rows, value, kIsBf16<T>, ldv, cols, call_.Dv, sums);
     }
-  }
-
-  bool simd_finite(const T* value, int64_t cols) const {
-    for (int64_t c = 0; c < cols; ++c) {
-      if (!row_is_finite(value + c * t_.v.row, call_.Dv)) return false;
-    }
-    return true;
   }
 
   // A value row as it is, or zero if no row gives it any weight.

@@ -1,0 +1,213 @@
+// Part of simd_impl.h, inside its namespace: rows of scores to weights, and their gradients.
+#pragma once
+
+inline Int visible(const SoftmaxRow& row, int64_t c) {
+  return visible(c, row.lo, row.hi, row.bias ? row.bias + c : nullptr, row.keep ? row.keep + c : nullptr,
+                 row.hi - c);
+}
+
+// Turns raw scores into what the exponential takes: logits, and -inf at hidden columns. A plain row stays in
+// units of q·k. Returns the largest.
+inline float prepare_plain(const SoftmaxRow& row, int64_t first) {
+  Vec top = all(kMinusInfinity), other = top;
+  const auto edge = [&](int64_t c) {
+    const Vec x = select(visible(row, c), load<Vec>(row.scores + c), all(kMinusInfinity));
+    store(row.scores + c, x);
+    top = larger(x, top);
+  };
+  int64_t c = first;
+  if (row.keep) {
+    for (; c < row.hi; c += kWidth) edge(c);
+    return largest(top);
+  }
+  if (c < row.lo) {
+    edge(c);
+    c += kWidth;
+  }
+  for (; c + 2 * kWidth <= row.hi; c += 2 * kWidth) {
+    top = larger(load<Vec>(row.scores + c), top);
+    other = larger(load<Vec>(row.scores + c + kWidth), other);
+  }
+  for (; c + kWidth <= row.hi; c += kWidth) top = larger(load<Vec>(row.scores + c), top);
+  if (c < row.hi) edge(c);
+  return largest(larger(other, top));
+}
+
+template <bool kSoftcap, bool kSlope>
+inline float prepare_rule(const SoftmaxRow& row, int64_t first) {
+  ScoreRule rule = row.rule;
+  if (!kSoftcap) rule.softcap = 0.0f;
+  if (!kSlope) rule.slope = 0.0f;
+  Vec top = all(kMinusInfinity);
+  for (int64_t c = first; c < row.hi; c += kWidth) {
+    const Vec distance = row.distance - __builtin_convertvector(lanes() + static_cast<int32_t>(c), Vec);
+    Vec x = logits(rule, load<Vec>(row.scores + c), distance, row.bias ? row.bias + c : nullptr, row.hi - c,
+                   nullptr);
+    if (row.keep || row.bias || c < row.lo || c + kWidth > row.hi)
+      x = select(visible(row, c), x, all(kMinusInfinity));
+    store(row.scores + c, x);
+    top = larger(x, top);
+  }
+  return largest(top);
+}
+
+inline float prepare(const SoftmaxRow& row, int64_t first) {
+  if (row.rule.plain() && !row.bias) return prepare_plain(row, first);
+  if (row.rule.softcap != 0.0f) {
+    return row.rule.slope != 0.0f ? prepare_rule<true, true>(row, first)
+                                  : prepare_rule<true, false>(row, first);
+  }
+  return row.rule.slope != 0.0f ? prepare_rule<false, true>(row, first)
+                                : prepare_rule<false, false>(row, first);
+}
+
+template <bool kHalf>
+inline void store_weight(const SoftmaxRow& row, int64_t column, Vec weight) {
+  if constexpr (kHalf) {
+    store(row.weights16 + column, narrow_fast(weight));
+  } else {
+    store(row.scores + column, weight);
+  }
+}
+
+// Weights of the columns [first, hi), rounded up to whole vectors; returns their sum before dropout.
+template <bool kHalf, bool kDrop>
+inline float weigh(const SoftmaxRow& row, int64_t first, float shift, float unit) {
+  Vec total = all(0.0f), other = total;
+  const auto weight = [&](int64_t c) { return exp2<kHalf>((load<Vec>(row.scores + c) - shift) * unit); };
+  const auto put = [&](int64_t c, Vec w) {
+    if constexpr (kDrop) {
+      w = where_bits(static_cast<uint32_t>(row.drop[c / 16 * row.drop_stride]) >> (c % 16), w);
+    }
+    store_weight<kHalf>(row, c, w);
+  };
+  int64_t c = first;
+  for (; c + kWidth < row.hi; c += 2 * kWidth) {
+    const Vec a = weight(c), b = weight(c + kWidth);
+    total += a;
+    other += b;
+    put(c, a);
+    put(c + kWidth, b);
+  }
+  if (c < row.hi) {
+    const Vec a = weight(c);
+    total += a;
+    put(c, a);
+  }
+  return sum(total + other);
+}
+
+inline void zero_weights(const SoftmaxRow& row, int64_t from, int64_t to) {
+  for (int64_t c = from; c < to; c += kWidth) {
+    row.weights16 ? store_weight<true>(row, c, all(0.0f)) : store_weight<false>(row, c, all(0.0f));
+  }
+}
+
+void softmax_row(SoftmaxRow& row) {
+  row.rescale = 1.0f;
+  if (row.hi <= row.lo) return zero_weights(row, 0, row.cols);
+  const int64_t first = row.lo / kWidth * kWidth;
+  float maximum = prepare(row, first);
+  if (maximum == kMinusInfinity) {
+    // No visible key in this row of the tile; but NaN does not compare, and must not vanish.
+    for (int64_t c = row.lo; c < row.hi; ++c)
+      maximum = row.scores[c] != row.scores[c] ? row.scores[c] : maximum;
+    if (maximum == kMinusInfinity) return zero_weights(row, 0, row.cols);
+  }
+  // A plain row is kept in units of q·k: the difference to the maximum is taken before the scale, so it is
+  // exactly 0 for the largest score, however large that is. (Fused, raw * factor - maximum is not.)
+  const float unit = row.rule.unit(row.bias != nullptr);
+  const float previous = row.maximum;
+  if (!(previous > maximum)) row.maximum = maximum;
+  if (row.sum == 0.0f) {
+    row.rescale = 0.0f;
+  } else if (previous != row.maximum) {
+    row.rescale = exp2(all((previous - row.maximum) * unit))[0];
+  }
+  zero_weights(row, 0, first);
+  float total;
+  if (row.weights16) {
+    total = row.drop ? weigh<true, true>(row, first, row.maximum, unit)
+                     : weigh<true, false>(row, first, row.maximum, unit);
+  } else {
+    total = row.drop ? weigh<false, true>(row, first, row.maximum, unit)
+                     : weigh<false, false>(row, first, row.maximum, unit);
+  }
+  zero_weights(row, (row.hi + kWidth - 1) / kWidth * kWidth, row.cols);
+  row.sum = row.sum * row.rescale + total;
+}
+
+template <bool kHalf>
+inline void store_gradient(const GradientRow& row, int64_t c, Vec weight, Vec gradient) {
+  if constexpr (kHalf) {
+    store(row.weights16 + c, narrow_fast(weight));
+    store(row.gradients16 + c, narrow_fast(gradient));
+  } else {
+    store(row.scores + c, weight);
+    store(row.products + c, gradient);
+  }
+}
+
+// Kinds: a plain row has neither softcap nor slope nor bias.
+template <bool kHalf, bool kDrop, bool kPlain, bool kEdge>
+inline void gradient_at(const GradientRow& row, int64_t c) {
+  const Vec raw = load<Vec>(row.scores + c);
+  Vec capped = all(0.0f);
+  Vec x;
+  if constexpr (kPlain) {
+    x = raw * (row.rule.scale * kLog2e);
+  } else {
+    const Vec distance = row.distance + __builtin_convertvector(lanes() + static_cast<int32_t>(c), Vec);
+    x = logits(row.rule, raw, distance, row.bias ? row.bias + c : nullptr, row.hi - c, &capped);
+  }
+  // A weight is at most 1; rounding of very large scores must not make it more.
+  const Vec t = x - load<Vec>(row.logsumexp + c);
+  Vec weight = exp2<kHalf>(t > all(0.0f) ? all(0.0f) : t);
+  Vec gradient = load<Vec>(row.products + c);
+  Vec dropped = weight;
+  if constexpr (kDrop) {
+    const Half bits = load<Half>(row.drop + c);
+    const Int survives = ((__builtin_convertvector(bits, Int) >> row.drop_bit) & 1) != 0;
+    dropped = select(survives, weight * row.survivor_scale, all(0.0f));
+    gradient = select(survives, gradient * row.survivor_scale, all(0.0f));
+  }
+  gradient = weight * (gradient - load<Vec>(row.delta + c));
+  if (!kPlain && row.rule.softcap != 0.0f) gradient = gradient * (1.0f - capped * capped);
+  gradient = gradient * row.rule.scale;
+  if constexpr (kEdge) {
+    const Int seen = visible(c, row.lo, row.hi, row.bias ? row.bias + c : nullptr,
+                             row.keep ? row.keep + c : nullptr, row.hi - c);
+    dropped = select(seen, dropped, all(0.0f));
+    gradient = select(seen, gradient, all(0.0f));
+  }
+  store_gradient<kHalf>(row, c, dropped, gradient);
+}
+
+template <bool kHalf, bool kDrop, bool kPlain>
+void gradient_columns(const GradientRow& row) {
+  const bool masked = row.keep || row.bias;
+  int64_t c = 0;
+  for (; c < row.cols && c + kWidth <= row.lo; c += kWidth)
+    store_gradient<kHalf>(row, c, all(0.0f), all(0.0f));
+  for (; c < row.hi && (masked || c < row.lo); c += kWidth) gradient_at<kHalf, kDrop, kPlain, true>(row, c);
+  for (; c + kWidth <= row.hi; c += kWidth) gradient_at<kHalf, kDrop, kPlain, false>(row, c);
+  if (c < row.hi) {
+    gradient_at<kHalf, kDrop, kPlain, true>(row, c);
+    c += kWidth;
+  }
+  for (; c < row.cols; c += kWidth) store_gradient<kHalf>(row, c, all(0.0f), all(0.0f));
+}
+
+template <bool kHalf>
+inline void gradient_row_as(const GradientRow& row) {
+  const bool plain = row.rule.plain() && !row.bias;
+  if (row.drop) {
+    plain ? gradient_columns<kHalf, true, true>(row) : gradient_columns<kHalf, true, false>(row);
+  } else {
+    plain ? gradient_columns<kHalf, false, true>(row) : gradient_columns<kHalf, false, false>(row);
+  }
+}
+
+void gradient_row(const GradientRow& row) {
+  row.weights16 ? gradient_row_as<true>(row) : gradient_row_as<false>(row);
+}

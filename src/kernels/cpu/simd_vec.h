@@ -1,0 +1,189 @@
+// Part of simd_impl.h, inside its namespace: vectors, the exponential, logits and visibility.
+#pragma once
+
+constexpr int kWidth = ATTENTIVE_SIMD_WIDTH;
+constexpr float kLog2e = 1.44269504088896340736f;
+constexpr float kMinusInfinity = -__builtin_inff();
+
+typedef float Vec __attribute__((vector_size(kWidth * 4)));
+typedef int32_t Int __attribute__((vector_size(kWidth * 4)));
+typedef uint32_t Uint __attribute__((vector_size(kWidth * 4)));
+typedef uint16_t Half __attribute__((vector_size(kWidth * 2)));
+typedef uint8_t Byte __attribute__((vector_size(kWidth)));
+
+template <class V, class T>
+inline V load(const T* p) {
+  static_assert(sizeof(V) == sizeof(T) * kWidth);
+  V v;
+  std::memcpy(&v, p, sizeof(V));
+  return v;
+}
+template <class V, class T>
+inline void store(T* p, V v) {
+  std::memcpy(p, &v, sizeof(V));
+}
+inline Vec all(float x) {
+  return x - Vec{};
+}
+inline Int all(int32_t x) {
+  return x - Int{};
+}
+inline Uint all(uint32_t x) {
+  return x - Uint{};
+}
+inline Int lanes() {
+  Int v;
+  for (int i = 0; i < kWidth; ++i) v[i] = i;
+  return v;
+}
+inline Vec select(Int condition, Vec yes, Vec no) {
+  return condition ? yes : no;
+}
+// The larger one; a NaN among `x` does not count.
+inline Vec larger(Vec x, Vec top) {
+#if ATTENTIVE_SIMD_IS_AVX512
+  return (Vec)_mm512_max_ps((__m512)x, (__m512)top);  // the second operand if either is NaN
+#else
+  return x > top ? x : top;
+#endif
+}
+// `v` where the bit of the lane is set, else 0.
+inline Vec where_bits(uint32_t bits, Vec v) {
+#if ATTENTIVE_SIMD_IS_AVX512
+  return (Vec)_mm512_maskz_mov_ps(static_cast<__mmask16>(bits), (__m512)v);
+#else
+  return (((static_cast<int32_t>(bits) - Int{}) >> lanes()) & 1) != 0 ? v : all(0.0f);
+#endif
+}
+#if ATTENTIVE_SIMD_IS_AVX512
+inline float sum(Vec v) {
+  return _mm512_reduce_add_ps((__m512)v);
+}
+inline float largest(Vec v) {
+  return _mm512_reduce_max_ps((__m512)v);
+}
+#else
+inline float sum(Vec v) {
+  for (int half = kWidth / 2; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i) v[i] += v[i + half];
+  }
+  return v[0];
+}
+inline float largest(Vec v) {
+  float result = v[0];
+  for (int i = 1; i < kWidth; ++i) result = v[i] > result ? v[i] : result;
+  return result;
+}
+#endif
+
+// Parts of a vector at the end of a row go through a buffer, so that no byte beyond the row is touched.
+inline Vec load_part(const float* p, int64_t n, float fill = 0.0f) {
+  if (n >= kWidth) return load<Vec>(p);
+  Vec v = all(fill);
+  std::memcpy(&v, p, static_cast<size_t>(n) * sizeof(float));
+  return v;
+}
+inline void store_part(float* p, Vec v, int64_t n) {
+  if (n >= kWidth) return store(p, v);
+  std::memcpy(p, &v, static_cast<size_t>(n) * sizeof(float));
+}
+
+inline Vec widen(Half h) {
+  return (Vec)(__builtin_convertvector(h, Uint) << 16);
+}
+// Round to nearest, ties to even; a NaN stays one.
+inline Half narrow(Vec x) {
+  const Uint bits = (Uint)x;
+  const Uint rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  const Uint nan = (bits >> 16) | 0x40u;
+  return __builtin_convertvector((x == x) ? rounded : nan, Half);
+}
+// The same by one instruction where there is one; numbers below the smallest normal one may become 0.
+inline Half narrow_fast(Vec x) {
+#if ATTENTIVE_SIMD_IS_AVX512 && defined(__AVX512BF16__)
+  return (Half)_mm512_cvtneps_pbh((__m512)x);
+#else
+  return narrow(x);
+#endif
+}
+inline Vec load16_part(const bf16_t* p, int64_t n) {
+  if (n >= kWidth) return widen(load<Half>(p));
+  Half h = {};
+  std::memcpy(&h, p, static_cast<size_t>(n) * sizeof(bf16_t));
+  return widen(h);
+}
+inline void store16_part(bf16_t* p, Vec v, int64_t n) {
+  const Half h = narrow(v);
+  if (n >= kWidth) return store(p, h);
+  std::memcpy(p, &h, static_cast<size_t>(n) * sizeof(bf16_t));
+}
+
+// 2^t for t <= 0 or so: round to the nearest integer, a polynomial on [-0.5, 0.5], scale by the exponent. The
+// relative error is 8e-8, or 8e-5 where the result is rounded to bfloat16. Below the smallest normal number
+// it is 0; NaN stays NaN.
+template <bool kHalf = false>
+inline Vec exp2(Vec t) {
+  const auto polynomial = [](Vec f) {
+    if constexpr (kHalf) {
+      Vec p = all(5.508868381e-2f);
+      p = p * f + 2.426040515e-1f;
+      p = p * f + 6.932762417e-1f;
+      return p * f + 9.999289404e-1f;
+    } else {
+      Vec p = all(1.326697039e-3f);
+      p = p * f + 9.675459746e-3f;
+      p = p * f + 5.550742616e-2f;
+      p = p * f + 2.402212175e-1f;
+      p = p * f + 6.931469492e-1f;
+      return p * f + 1.000000071f;
+    }
+  };
+#if ATTENTIVE_SIMD_IS_AVX512
+  const __m512 r = _mm512_roundscale_ps((__m512)t, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  const __mmask16 normal = _mm512_cmp_ps_mask((__m512)t, (__m512)all(-126.0f), _CMP_NLT_UQ);
+  return (Vec)_mm512_maskz_scalef_ps(normal, (__m512)polynomial(t - (Vec)r), r);
+#else
+  const Vec magic = all(12582912.0f);
+  const Vec clamped = t < all(-126.0f) ? all(-126.0f) : t;
+  const Vec r = (clamped + magic) - magic;
+  const Vec power = (Vec)((__builtin_convertvector(r, Int) + 127) << 23);
+  return t < all(-126.0f) ? all(0.0f) : polynomial(clamped - r) * power;
+#endif
+}
+
+// tanh by 2^(2 x log2 e): accurate to a few ulp of 1, which is what the scores need.
+inline Vec tanh(Vec x) {
+  const Vec a = x < all(0.0f) ? -x : x;
+  const Vec e = exp2(a * (-2.0f * kLog2e));
+  // For small arguments the quotient cancels; the series does not.
+  const Vec x2 = x * x;
+  const Vec series = x * (1.0f + x2 * (-1.0f / 3.0f + x2 * (2.0f / 15.0f + x2 * (-17.0f / 315.0f))));
+  const Vec quotient = (1.0f - e) / (1.0f + e);
+  return a < all(0.15f) ? series : (x < all(0.0f) ? -quotient : quotient);
+}
+
+// Raw scores to logits in base 2. `capped` receives tanh(x / softcap) for the backward pass.
+inline Vec logits(const ScoreRule& rule, Vec raw, Vec distance, const float* bias, int64_t n, Vec* capped) {
+  Vec x = raw * rule.scale;
+  if (rule.softcap != 0.0f) {
+    const Vec t = tanh(x / rule.softcap);
+    if (capped) *capped = t;
+    x = rule.softcap * t;
+  }
+  if (bias) x = x + load_part(bias, n);
+  if (rule.slope != 0.0f) x = x - rule.slope * (distance < all(0.0f) ? -distance : distance);
+  return x * kLog2e;
+}
+
+inline Int visible(int64_t column, int64_t lo, int64_t hi, const float* bias, const uint8_t* keep,
+                   int64_t n) {
+  const Int at = lanes() + static_cast<int32_t>(column);
+  Int result = (at >= static_cast<int32_t>(lo)) & (at < static_cast<int32_t>(hi));
+  if (bias) result &= load_part(bias, n, kMinusInfinity) != all(kMinusInfinity);
+  if (keep) {
+    Byte bytes = {};
+    std::memcpy(&bytes, keep, static_cast<size_t>(n < kWidth ? n : kWidth));
+    result &= __builtin_convertvector(bytes, Int) != 0;
+  }
+  return result;
+}
