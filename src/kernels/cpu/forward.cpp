@@ -14,8 +14,6 @@ struct Tiles {
 };
 
 Tiles tiles_for(const Call& call) {
-  // A narrow window wastes what a wide tile covers beyond it.
-  if (call.window.left >= 0 && call.window.left < 512 && call.causal != Causal::None) return {64, 128};
   if (call.L <= 256) return {64, 256};
   return {128, 512};
 }
