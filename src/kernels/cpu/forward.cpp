@@ -235,14 +235,16 @@ class Forward {
   void finish(const Block& at, int64_t rows) const {
     for (int64_t r = 0; r < rows; ++r) {
       float factor = 0.0f, lse = -kInfinity;
-      if (at.total[r] != 0.0f) finish_row(call_, at.b, at.h, at.maximum[r], at.total[r], &factor, &lse);
+      if (at.total[r] != 0.0f) {
+        finish_row(call_, at.b, at.h, at.maximum[r], at.total[r], &factor, t_.logsumexp ? &lse : nullptr);
+      }
       T* out = t_.output.at(at.b, at.h, at.i0 + r);
       if constexpr (kIsBf16<T>) {
         simd().store_scaled16(at.sums + r * call_.Dv, factor, out, call_.Dv);
       } else {
         simd().store_scaled(at.sums + r * call_.Dv, factor, out, call_.Dv);
       }
-      t_.logsumexp[(at.b * call_.H + at.h) * call_.L + at.i0 + r] = lse;
+      if (t_.logsumexp) t_.logsumexp[(at.b * call_.H + at.h) * call_.L + at.i0 + r] = lse;
     }
   }
 
@@ -289,7 +291,7 @@ void finish_row(const Call& call, int64_t b, int64_t h, float maximum, float tot
     maximum = top;
   }
   *factor = shrink / total * call.survivor_scale;
-  *logsumexp = maximum * kLn2 + std::log(total);
+  if (logsumexp) *logsumexp = maximum * kLn2 + std::log(total);
 }
 
 template <class T>

@@ -9,7 +9,7 @@ template <class T>
 struct ForwardTensors {
   Strided<const T> q, k, v;
   Strided<T> output;
-  float* logsumexp;  // (B, H, L), natural logarithm
+  float* logsumexp;  // (B, H, L), natural logarithm; null: not wanted
 };
 
 // Tiled attention with a running softmax. Keys are packed head by head into a buffer of bounded size.
@@ -21,7 +21,8 @@ void forward(const Call& call, const ForwardTensors<T>& tensors);
 template <class T>
 void forward_few(const Call& call, const ForwardTensors<T>& tensors);
 
-// Ends a row's running softmax: the factor of its sum of values, and its logsumexp. The row has seen a key.
+// Ends a row's running softmax: the factor of its sum of values, and its logsumexp where it is wanted. The
+// row has seen a key.
 void finish_row(const Call& call, int64_t b, int64_t h, float maximum, float total, float* factor,
                 float* logsumexp);
 

@@ -91,9 +91,10 @@ class ForwardFew {
         row.maximum = maximum[r];
         row.sum = total[r];
         simd().softmax_row(row);
+        const bool begun = total[r] != 0.0f;
         maximum[r] = row.maximum;
         total[r] = row.sum;
-        if (row.rescale != 1.0f) simd().scale(sums + r * call_.Dv, row.rescale, call_.Dv);
+        if (begun && row.rescale != 1.0f) simd().scale(sums + r * call_.Dv, row.rescale, call_.Dv);
       }
       const T* value = t_.v.at(b, hkv, from);
       int64_t ldv = t_.v.row;
@@ -125,32 +126,31 @@ class ForwardFew {
       const float unit = call_.rule_of(b, h).unit(static_cast<bool>(call_.bias));
       const auto maximum = [&](int64_t part) { return states[part * state + rows * call_.Dv + r]; };
       const auto total = [&](int64_t part) { return states[part * state + rows * call_.Dv + rows + r]; };
-      float top = -kInfinity, sum = 0.0f;
-      for (int64_t part = 0; part < parts; ++part) {
-        if (total(part) != 0.0f && !(maximum(part) <= top)) top = maximum(part);
-      }
       float* sums = states + r * call_.Dv;
-      for (int64_t part = 0; part < parts; ++part) {
-        if (total(part) == 0.0f) {
-          if (part == 0) std::fill_n(sums, call_.Dv, 0.0f);
-          continue;
+      float top = maximum(0), sum = total(0);
+      if (parts > 1) {
+        top = -kInfinity;
+        sum = 0.0f;
+        for (int64_t part = 0; part < parts; ++part) {
+          if (total(part) != 0.0f && !(maximum(part) <= top)) top = maximum(part);
         }
-        const float factor = std::exp2((maximum(part) - top) * unit);
-        sum += total(part) * factor;
-        float* other = states + part * state + r * call_.Dv;
-        simd().scale(other, factor, call_.Dv);
-        if (part > 0) {
-          for (int64_t d = 0; d < call_.Dv; ++d) sums[d] += other[d];
+        for (int64_t part = 0; part < parts; ++part) {
+          if (total(part) == 0.0f) continue;
+          const float factor = std::exp2((maximum(part) - top) * unit);
+          sum += total(part) * factor;
+          float* other = states + part * state + r * call_.Dv;
+          simd().scale(other, factor, call_.Dv);
+          if (part > 0) simd().add(other, sums, call_.Dv);
         }
       }
       float factor = 0.0f, lse = -kInfinity;
-      if (sum != 0.0f) finish_row(call_, b, h, top, sum, &factor, &lse);
+      if (sum != 0.0f) finish_row(call_, b, h, top, sum, &factor, t_.logsumexp ? &lse : nullptr);
       if constexpr (kIsBf16<T>) {
         simd().store_scaled16(sums, factor, t_.output.at(b, h, i), call_.Dv);
       } else {
         simd().store_scaled(sums, factor, t_.output.at(b, h, i), call_.Dv);
       }
-      t_.logsumexp[(b * call_.H + h) * call_.L + i] = lse;
+      if (t_.logsumexp) t_.logsumexp[(b * call_.H + h) * call_.L + i] = lse;
     }
   }
 

@@ -116,7 +116,7 @@ template <class T>
 void forward_typed(const Call& call, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                    const at::Tensor& output, const at::Tensor& logsumexp) {
   const ForwardTensors<T> tensors{read<T>(q), read<T>(k), read<T>(v), write<T>(output),
-                                  logsumexp.mutable_data_ptr<float>()};
+                                  logsumexp.defined() ? logsumexp.mutable_data_ptr<float>() : nullptr};
   if (call.L <= 16 && call.L * call.group <= 64) {
     forward_few(call, tensors);
   } else {
@@ -125,10 +125,11 @@ void forward_typed(const Call& call, const at::Tensor& q, const at::Tensor& k, c
 }
 
 std::pair<at::Tensor, at::Tensor> compute(const Plan& plan, const at::Tensor& q, const at::Tensor& k,
-                                          const at::Tensor& v, const at::Tensor& sinks) {
+                                          const at::Tensor& v, const at::Tensor& sinks, bool want_logsumexp) {
   const auto call = make_call(plan, q, k, v, sinks);
   auto output = heads_inside(q, call.H, call.L, call.Dv);
-  auto logsumexp = at::empty({call.B, call.H, call.L}, q.options().dtype(at::kFloat));
+  at::Tensor logsumexp;
+  if (want_logsumexp) logsumexp = at::empty({call.B, call.H, call.L}, q.options().dtype(at::kFloat));
   call.is_bf16 ? forward_typed<bf16_t>(call, q, k, v, output, logsumexp)
                : forward_typed<float>(call, q, k, v, output, logsumexp);
   return {output, logsumexp};
@@ -161,7 +162,7 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
                                                 const std::optional<at::Tensor>& given_sinks,
                                                 const c10::intrusive_ptr<Plan>& plan) {
     const auto sinks = given_sinks.value_or(at::Tensor());
-    const auto [output, logsumexp] = compute(*plan, q, k, v, sinks);
+    const auto [output, logsumexp] = compute(*plan, q, k, v, sinks, /*want_logsumexp=*/true);
     context->save_for_backward({q, k, v, sinks, output, logsumexp});
     context->saved_data["plan"] = c10::IValue::make_capsule(plan);
     return {output, logsumexp};
@@ -254,7 +255,7 @@ AttentionResult run(const Problem& problem) {
     result.output = outputs[0];
     logsumexp = outputs[1];
   } else {
-    std::tie(result.output, logsumexp) = compute(*plan, q, k, v, sinks);
+    std::tie(result.output, logsumexp) = compute(*plan, q, k, v, sinks, problem.logsumexp);
   }
   if (problem.logsumexp) result.logsumexp = logsumexp;
   return result;
