@@ -10,7 +10,9 @@
 #include <thread>
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/rand.h>
@@ -241,6 +243,28 @@ TEST_CASE("native: hidden keys may hold NaN or Inf in every kind of mask", "[nat
   v.index_put_({torch::indexing::Slice(), torch::indexing::Slice(), unseen}, poison);
   const auto poisoned = run();
   for (size_t n = 0; n < clean.size(); ++n) CHECK(bit_equal(clean[n], poisoned[n]));
+}
+
+TEST_CASE("native: NaN in sight reaches the output", "[native][nan]") {
+  const auto type = GENERATE(at::kFloat, at::kBFloat16);
+  if (!available(type)) SKIP("no tile product");
+  const int64_t L = GENERATE(5, 200);
+  const auto make = [&](const char* who) {
+    at::manual_seed(8);
+    auto q = at::randn({1, 2, L, 16}), k = at::randn({1, 2, L, 16}), v = at::randn({1, 2, L, 16});
+    if (*who == 'q') q.select(2, 3).fill_(kNaN);
+    if (*who == 'k') k.select(2, 3).fill_(kNaN);
+    if (*who == 'v') v.select(2, 3).fill_(kNaN);
+    return attention(q.to(type), k.to(type), v.to(type),
+                     {.causal = Causal::BottomRight, .backend = Backend::Native})
+        .isnan();
+  };
+  const auto from_three = at::arange(L).ge(3).view({1, 1, L, 1}).expand({1, 2, L, 16});
+  const auto three = at::arange(L).eq(3).view({1, 1, L, 1}).expand({1, 2, L, 16});
+  CHECK(at::equal(make("q"), three));  // a whole row of scores is NaN
+  CHECK(at::equal(make("k"), from_three));
+  // Rows that do not see it may be NaN as well: for a key that others see, 0 * NaN is NaN.
+  CHECK(make("v").masked_select(from_three).all().item<bool>());
 }
 
 TEST_CASE("native: the same bits for any number of threads", "[native][threads]") {
