@@ -23,6 +23,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/generators/catch_generators_range.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <attentive/functional/explain.h>
@@ -102,6 +103,43 @@ TEST_CASE("native: every option over several tiles", "[native]") {
   auto call = random_call(shapes);
   cases[n].apply(call);
   check(call, type);
+}
+
+TEST_CASE("native: weights by a second pass equal the reference's", "[native][weights]") {
+  const auto type = GENERATE(at::kFloat, at::kBFloat16);
+  if (!available(type)) SKIP("no tile product");
+  const auto which = GENERATE(Weights::Clean, Weights::Dropped);
+  const auto& cases = option_cases();
+  const auto n = GENERATE_COPY(range(size_t{0}, cases.size()));
+  const std::set<std::string> elsewhere = {"length", "kv", "weights"};
+  if (elsewhere.count(cases[n].group) || cases[n].name == "dropout, Aten stream") return;
+  INFO("option: " << cases[n].name << ", dtype " << c10::toString(type));
+  auto call = random_call({.H = 4, .Hkv = 2, .L = 70, .S = 300});
+  cases[n].apply(call);
+  const at::NoGradGuard no_grad;
+  call = cast(call, type);
+  call.extras.weights = which;
+  const auto run = [&](const OptionCall& on, Backend backend) {
+    auto options = on.options;
+    options.backend = backend;
+    at::manual_seed(11);
+    return attention(on.q, on.k, on.v, options, on.extras);
+  };
+  const auto got = run(call, Backend::Native);
+  const auto want = run(cast(call, at::kDouble), Backend::Reference);
+  CHECK(difference(got.weights, want.weights, default_tolerance(type)) == "");
+  CHECK(difference(got.output, want.output, default_tolerance(type)) == "");
+  // Rounding apart, what the reference holds at exactly zero is hidden or dropped.
+  CHECK_FALSE(got.weights.ne(0).logical_and(want.weights.eq(0)).any().item<bool>());
+}
+
+TEST_CASE("native: weights that need a gradient are refused by name", "[native][weights][errors]") {
+  auto call = cast(random_call({}), at::kFloat);
+  call.options.backend = Backend::Native;
+  call.extras.weights = Weights::Clean;
+  CHECK_THROWS_WITH(
+      attention(call.q, call.k, call.v, call.options, call.extras),
+      Catch::Matchers::ContainsSubstring("it gives the weights that were asked for no gradient"));
 }
 
 TEST_CASE("native: fuzzed shapes and options", "[native][fuzz]") {
