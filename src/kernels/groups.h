@@ -1,6 +1,7 @@
 #pragma once
 
-// Shapes of grouped heads, and keys that no query sees, for the backends that are composed of ATen's operations.
+// Shapes of grouped heads, and keys that no query sees, for the backends that are composed of ATen's
+// operations.
 
 #include <ATen/core/Tensor.h>
 

@@ -1,8 +1,8 @@
 #pragma once
 
-// A thread block, as the row kernels see it. They say what every thread does in a phase; a phase ends with a barrier, and no
-// thread may read in it what another one writes in it. The same source runs on the GPU (DeviceBlock) and, thread
-// by thread and with that rule checked, on the CPU in the tests.
+// A thread block, as the row kernels see it. They say what every thread does in a phase; a phase ends with a
+// barrier, and no thread may read in it what another one writes in it. The same source runs on the GPU
+// (DeviceBlock) and, thread by thread and with that rule checked, on the CPU in the tests.
 
 #include <cstdint>
 

@@ -1,5 +1,6 @@
 #include "kernels/cuda/composed.h"
 
+#include <array>
 #include <cmath>
 
 #include <ATen/core/grad_mode.h>
@@ -24,7 +25,6 @@ struct Plan : torch::CustomClassHolder {
   SoftmaxCall call;
   const SoftmaxKernels* kernels = nullptr;
   at::Tensor keep, lengths, slopes, bias, sinks;
-  at::IntArrayRef bias_sizes() const { return given_bias; }
   at::DimVector given_bias;  // sizes before it was expanded
   bool clean = false;
 };
@@ -91,15 +91,22 @@ at::Tensor contiguous(const at::Tensor& x) {
   return x.defined() ? x.contiguous() : x;
 }
 
+// A custom function takes no undefined tensor.
+std::optional<at::Tensor> given(const at::Tensor& x) {
+  return x.defined() ? std::optional(x) : std::nullopt;
+}
+
 // Scores -> weights after dropout, logsumexp, and the clean weights where they are asked for.
 class MaskedSoftmax : public torch::autograd::Function<MaskedSoftmax> {
  public:
-  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context, const at::Tensor& given,
-                                                const at::Tensor& bias, const at::Tensor& sinks,
+  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context,
+                                                const at::Tensor& any_scores,
+                                                const std::optional<at::Tensor>& bias,
+                                                const std::optional<at::Tensor>& sinks,
                                                 const c10::intrusive_ptr<Plan>& plan) {
-    (void)bias;   // their numbers are in the plan; they are named for their gradients
+    (void)bias;  // their numbers are in the plan; they are named for their gradients
     (void)sinks;
-    const auto scores = given.contiguous();
+    const auto scores = any_scores.contiguous();
     const auto& call = plan->call;
     ForwardTensors tensors;
     tensors.scores = scores;
@@ -107,7 +114,7 @@ class MaskedSoftmax : public torch::autograd::Function<MaskedSoftmax> {
     if (plan->clean) tensors.clean = call.dropout ? at::empty_like(scores) : tensors.dropped;
     tensors.logsumexp = at::empty({call.B, call.H, call.L}, scores.options().dtype(at::kFloat));
     auto written = tensors;
-    if (!call.dropout) written.clean = {};
+    if (!call.dropout) written.clean.reset();
     plan->kernels->forward(call, written);
     context->save_for_backward({scores, tensors.logsumexp});
     context->saved_data["plan"] = c10::IValue::make_capsule(plan);
@@ -118,13 +125,16 @@ class MaskedSoftmax : public torch::autograd::Function<MaskedSoftmax> {
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& gradients) {
-    TORCH_CHECK_NOT_IMPLEMENTED(!at::GradMode::is_enabled(),
-                                "attention: backend native has no second derivative; differentiate twice through "
-                                "Backend::Reference");
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        !at::GradMode::is_enabled(),
+        "attention: backend native has no second derivative; differentiate twice through "
+        "Backend::Reference");
     const auto saved = context->get_saved_variables();
     const auto plan = c10::static_intrusive_pointer_cast<Plan>(context->saved_data["plan"].toCapsule());
     const auto& call = plan->call;
-    const bool wants_bias = context->needs_input_grad(1), wants_sinks = context->needs_input_grad(2);
+    // Inputs are counted without those that are not there.
+    const bool wants_bias = plan->bias.defined() && context->needs_input_grad(1);
+    const bool wants_sinks = plan->sinks.defined() && context->needs_input_grad(plan->bias.defined() ? 2 : 1);
     BackwardTensors tensors;
     tensors.scores = saved[0];
     tensors.logsumexp = saved[1];
@@ -141,7 +151,8 @@ class MaskedSoftmax : public torch::autograd::Function<MaskedSoftmax> {
     if (wants_sinks) {
       // The sink's weight is exp(sink - logsumexp) and its value zero.
       const auto empty = saved[1].isinf();
-      const auto weight = (plan->sinks.view({1, -1, 1}) - saved[1].masked_fill(empty, 0.0)).exp().masked_fill(empty, 0.0);
+      const auto weight =
+          (plan->sinks.view({1, -1, 1}) - saved[1].masked_fill(empty, 0.0)).exp().masked_fill(empty, 0.0);
       grad_sinks = -(weight * tensors.delta).sum(at::IntArrayRef{0, 2});
     }
     return {tensors.grad_scores, grad_bias, grad_sinks, at::Tensor()};
@@ -149,6 +160,12 @@ class MaskedSoftmax : public torch::autograd::Function<MaskedSoftmax> {
 };
 
 }  // namespace
+
+#if !ATTENTIVE_HAS_CUDA
+const SoftmaxKernels* device_kernels() {
+  return nullptr;
+}
+#endif
 
 Verdict verdict(const Problem& problem) {
   if (!device_kernels()) return Verdict::no("this build has no CUDA code (ATTENTIVE_CUDA)");
@@ -164,7 +181,8 @@ Verdict verdict(const Problem& problem) {
   if (problem.dropout_p == 1.0) return Verdict::no("a dropout of 1 leaves nothing to compute");
   if (problem.alibi_slopes.defined() && problem.alibi_slopes.requires_grad() && at::GradMode::is_enabled())
     return Verdict::no("it gives the ALiBi slopes no gradient");
-  if (reference::has_huge_negative_rows(problem)) return Verdict::no(std::string(reference::kHugeNegativeRows));
+  if (reference::has_huge_negative_rows(problem))
+    return Verdict::no(std::string(reference::kHugeNegativeRows));
   return {};
 }
 
@@ -175,18 +193,17 @@ AttentionResult run(const Problem& problem) {
 AttentionResult run_with(const SoftmaxKernels& kernels, const Problem& problem) {
   const auto plan = make_plan(kernels, problem);
   auto k = problem.k, v = problem.v;
-  const auto visible =
-      reference::visible_pairs(problem, {0, problem.queries(), 0, problem.keys()});
+  const auto visible = reference::visible_pairs(problem, {0, problem.queries(), 0, problem.keys()});
   if (visible.defined()) {
     k = without_unseen(k, visible, problem.kv_heads());
     v = without_unseen(v, visible, problem.kv_heads());
   }
   const auto scores = unstack_groups(
       at::matmul(stack_groups(problem.q, problem.kv_heads()), k.transpose(2, 3)), problem.heads());
-  const auto none = at::Tensor();
-  auto results = MaskedSoftmax::apply(scores, problem.bias, problem.sinks, plan);
+  auto results = MaskedSoftmax::apply(scores, given(problem.bias), given(problem.sinks), plan);
   AttentionResult result;
-  result.output = unstack_groups(at::matmul(stack_groups(results[0], problem.kv_heads()), v), problem.heads());
+  result.output =
+      unstack_groups(at::matmul(stack_groups(results[0], problem.kv_heads()), v), problem.heads());
   if (problem.logsumexp) result.logsumexp = results[1];
   if (problem.weights == Weights::Dropped) result.weights = results[0];
   if (problem.weights == Weights::Clean) result.weights = results[2];

@@ -5,7 +5,8 @@
 
 namespace attentive::kernels::cuda {
 
-// Two matrix products around the fused masked softmax: every option, O(L S) memory, one pass over the scores each way.
+// Two matrix products around the fused masked softmax: every option, O(L S) memory, one pass over the scores
+// each way.
 Verdict verdict(const Problem& problem);
 AttentionResult run(const Problem& problem);
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// Runs the row kernels over all rows of a tensor of scores. The device's implementation is in masked_softmax.cu, where
-// the build has one; the tests bring another that runs block by block on the CPU.
+// Runs the row kernels over all rows of a tensor of scores. The device's implementation is in
+// masked_softmax.cu, where the build has one; the tests bring another that runs block by block on the CPU.
 
 #include <ATen/core/Tensor.h>
 

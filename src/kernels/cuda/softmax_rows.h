@@ -26,14 +26,14 @@ struct Strided {
 struct SoftmaxCall {
   int64_t B, H, L, S, shift;
   float scale = 1.0f;
-  float softcap = 0.0f;                       // 0: none
-  int causal = 0;                             // 0: none, 1: bottom-right, 2: top-left
+  float softcap = 0.0f;                         // 0: none
+  int causal = 0;                               // 0: none, 1: bottom-right, 2: top-left
   int64_t window_left = -1, window_right = -1;  // -1: unbounded
-  Strided<bool> keep;                         // (B, H, L, S)
-  Strided<float> bias;                        // (B, H, L, S)
-  const int64_t* key_lengths = nullptr;       // (B)
-  Strided<float> slopes;                      // ALiBi: (B, H)
-  const float* sinks = nullptr;               // (H)
+  Strided<bool> keep;                           // (B, H, L, S)
+  Strided<float> bias;                          // (B, H, L, S)
+  const int64_t* key_lengths = nullptr;         // (B)
+  Strided<float> slopes;                        // ALiBi: (B, H)
+  const float* sinks = nullptr;                 // (H)
   bool dropout = false;
   uint64_t dropout_key = 0;
   uint32_t threshold = 65536;
@@ -48,14 +48,17 @@ struct Row {
   float slope;
 };
 
-ATTENTIVE_HOST_DEVICE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+ATTENTIVE_HOST_DEVICE int64_t least(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
 
 ATTENTIVE_HOST_DEVICE Row row_at(const SoftmaxCall& call, int64_t index) {
   Row row{index / (call.H * call.L), index / call.L % call.H, index % call.L, 0, call.S, 0.0f};
   const int64_t aligned = row.i + call.shift;
   if (call.causal == 1) row.end = least(row.end, aligned + 1);
   if (call.causal == 2) row.end = least(row.end, row.i + 1);
-  if (call.window_right >= 0 && call.window_right < call.S) row.end = least(row.end, aligned + call.window_right + 1);
+  if (call.window_right >= 0 && call.window_right < call.S)
+    row.end = least(row.end, aligned + call.window_right + 1);
   if (call.key_lengths) row.end = least(row.end, call.key_lengths[row.b]);
   if (call.window_left >= 0 && call.window_left < call.L + call.S && aligned - call.window_left > 0)
     row.begin = aligned - call.window_left;
@@ -98,7 +101,8 @@ ATTENTIVE_HOST_DEVICE bool survives(const SoftmaxCall& call, const Row& row, int
   uint32_t k0 = static_cast<uint32_t>(call.dropout_key), k1 = static_cast<uint32_t>(call.dropout_key >> 32);
   for (int round = 0; round < kPhiloxRounds; ++round) {
     const uint64_t p0 = static_cast<uint64_t>(kPhiloxM0) * c0, p1 = static_cast<uint64_t>(kPhiloxM1) * c2;
-    const uint32_t n0 = static_cast<uint32_t>(p1 >> 32) ^ c1 ^ k0, n2 = static_cast<uint32_t>(p0 >> 32) ^ c3 ^ k1;
+    const uint32_t n0 = static_cast<uint32_t>(p1 >> 32) ^ c1 ^ k0,
+                   n2 = static_cast<uint32_t>(p0 >> 32) ^ c3 ^ k1;
     c0 = n0;
     c1 = static_cast<uint32_t>(p1);
     c2 = n2;
@@ -176,12 +180,13 @@ ATTENTIVE_HOST_DEVICE void forward_row(Block& block, const SoftmaxCall& call, in
   });
 }
 
-// Gradients of the row: of the scores, of the logits (which is that of the bias; may be null), and `delta`, the sum of weight
-// times gradient, from which the sink's follows. Incoming gradients may be null.
+// Gradients of the row: of the scores, of the logits (which is that of the bias; may be null), and `delta`,
+// the sum of weight times gradient, from which the sink's follows. Incoming gradients may be null.
 template <class T, class Block>
 ATTENTIVE_HOST_DEVICE void backward_row(Block& block, const SoftmaxCall& call, int64_t index, const T* scores,
                                         float logsumexp, const T* grad_clean, const T* grad_dropped,
-                                        float grad_logsumexp, T* grad_scores, float* grad_logits, float* delta) {
+                                        float grad_logsumexp, T* grad_scores, float* grad_logits,
+                                        float* delta) {
   const Row row = row_at(call, index);
   const int64_t size = block.size();
   typename Block::template PerThread<float, kKept> weights, gradients;
@@ -227,7 +232,8 @@ ATTENTIVE_HOST_DEVICE void backward_row(Block& block, const SoftmaxCall& call, i
       } else {
         pair = pair_at(j);
       }
-      float gradient = pair.weight == 0.0f ? 0.0f : pair.weight * (pair.gradient - dot(t)[0] + grad_logsumexp);
+      float gradient =
+          pair.weight == 0.0f ? 0.0f : pair.weight * (pair.gradient - dot(t)[0] + grad_logsumexp);
       if (grad_logits) grad_logits[j] = gradient;
       if (call.softcap != 0.0f) gradient *= 1.0f - pair.capped * pair.capped;
       grad_scores[j] = static_cast<T>(gradient * call.scale);
