@@ -123,6 +123,10 @@ TEST_CASE("load_checkpoint says what is wrong", "[checkpoint]") {
   std::ofstream(root / "latest", std::ios::trunc) << "../elsewhere\n";
   CHECK(message(root.path()) ==
         "load_checkpoint: " + (root / "latest").string() + ": expected the name of a checkpoint");
+  // Killed between the rename of the first checkpoint and "latest".
+  ::unlink((root / "latest").c_str());
+  write_file(path / "state.json", "{\"a\": 1}\n");
+  CHECK(load_checkpoint(root.path()).step == 1);
   // Deep nesting must not exhaust the stack.
   std::ofstream(path / "manifest.json", std::ios::trunc) << "{\"files\":" + std::string(200000, '[');
   CHECK(message(path) == "load_checkpoint: " + (path / "manifest.json").string() +

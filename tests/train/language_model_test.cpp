@@ -37,7 +37,7 @@ TEST_CASE("A language model comes back from its checkpoint and writes", "[langua
   at::manual_seed(1);
   GPT model(small(tokenizer.vocab_size()));
   CheckpointFolder(root.path()).save(saved(model, tokenizer));
-  const auto language = load_language_model(root.path());
+  auto language = load_language_model(root.path());
   CHECK(language.step == 4);
   CHECK_FALSE(language.model->is_training());
   model->eval();
