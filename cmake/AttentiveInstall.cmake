@@ -1,4 +1,4 @@
-# Install rules and the exported package: find_package(attentive CONFIG) gives attentive::attentive.
+# Install rules and the exported package: find_package(attentive CONFIG) gives attentive::attentive and attentive::train.
 
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -6,7 +6,7 @@ include(CMakePackageConfigHelpers)
 set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME library) # what a consumer needs, without the apps
 set(_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/attentive")
 
-install(TARGETS attentive EXPORT attentive-targets
+install(TARGETS attentive attentive_train EXPORT attentive-targets
   ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
   LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
   RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}"

@@ -3,13 +3,13 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/aminmax.h>
 #include <ATen/ops/cross_entropy_loss.h>
-#include <ATen/ops/dropout.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/linear.h>
 
 #include <attentive/models/gpt.h>
 
 #include "core/check.h"
+#include "functional/feature_dropout.h"
 #include "modules/projection.h"
 
 namespace attentive {
@@ -29,6 +29,15 @@ TransformerBlockOptions block_options(const GPTOptions& options) {
     attention.attention({.causal = Causal::BottomRight, .window = {options.window() - 1, 0}});
   }
   return TransformerBlockOptions(attention).dropout(options.dropout()).bias(options.bias());
+}
+
+// An embedding would only say that an index is out of range; on a GPU it ends the process.
+void check_tokens(const char* name, const at::Tensor& ids, int64_t vocab_size) {
+  if (ids.numel() == 0 || ids.is_meta()) return;
+  const auto [low, high] = at::aminmax(ids);
+  const auto least = low.item<int64_t>(), most = high.item<int64_t>();
+  TORCH_CHECK_VALUE(least >= 0 && most < vocab_size, kWho, ": expected ", name, " in [0, ", vocab_size,
+                    "), got ", least < 0 ? least : most);
 }
 
 }  // namespace
@@ -105,15 +114,10 @@ at::Tensor GPTImpl::run(const at::Tensor& ids, KVCache* cache) {
                     ": expected ids as int64 or int32 of shape (B, T), got ", describe(ids));
   const auto first = cache ? cache->position() : 0;
   check_context(kWho, first + ids.size(1), options.context_length());
-  if (ids.numel() > 0 && !ids.is_meta()) {
-    const auto [low, high] = at::aminmax(ids);
-    const auto least = low.item<int64_t>(), most = high.item<int64_t>();
-    TORCH_CHECK_VALUE(least >= 0 && most < options.vocab_size(), kWho, ": expected ids in [0, ",
-                      options.vocab_size(), "), got ", least < 0 ? least : most);
-  }
+  check_tokens("ids", ids, options.vocab_size());
   auto x = at::embedding(tok_emb->weight, ids);
   if (pos_emb) x = pos_emb->forward(x, first);
-  if (options.dropout() > 0) x = at::dropout(x, options.dropout(), is_training());
+  x = drop_features(x, options.dropout(), is_training());
   for (int64_t i = 0; i < options.num_layers(); ++i) {
     auto& block = trf_blocks->at<TransformerBlockImpl>(static_cast<size_t>(i));
     x = cache ? block.forward_cached(x, *cache, i) : block.forward(x);
@@ -125,6 +129,9 @@ at::Tensor GPTImpl::loss(const at::Tensor& ids, const at::Tensor& targets) {
   check_defined(kWho, "targets", targets);
   TORCH_CHECK_VALUE(targets.sizes() == ids.sizes(), kWho, ": expected targets of shape ",
                     shape_string(ids.sizes()), ", got ", shape_string(targets.sizes()));
+  TORCH_CHECK_VALUE(at::isIntegralType(targets.scalar_type(), /*includeBool=*/false), kWho,
+                    ": expected targets as integers, got ", describe(targets));
+  check_tokens("targets", targets, options.vocab_size());
   return at::cross_entropy_loss(forward(ids).flatten(0, 1), targets.flatten().to(at::kLong));
 }
 

@@ -1,21 +1,17 @@
 #include <ATen/ops/cat.h>
-#include <ATen/ops/dropout.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 
 #include <attentive/models/vit.h>
 
 #include "core/check.h"
+#include "functional/feature_dropout.h"
 #include "modules/projection.h"
 
 namespace attentive {
 namespace {
 
 constexpr const char* kWho = "ViT";
-
-at::Tensor drop(const at::Tensor& x, double p, bool training) {
-  return p > 0 ? at::dropout(x, p, training) : x;
-}
 
 }  // namespace
 
@@ -39,8 +35,8 @@ void ViTBlockImpl::pretty_print(std::ostream& stream) const {
 }
 
 at::Tensor ViTBlockImpl::forward(const at::Tensor& x) {
-  const auto attended = x + drop(attn->forward(norm1->forward(x)), options.dropout(), is_training());
-  return attended + drop(mlp->forward(norm2->forward(attended)), options.dropout(), is_training());
+  const auto attended = add_dropped(x, attn->forward(norm1->forward(x)), options.dropout(), is_training());
+  return add_dropped(attended, mlp->forward(norm2->forward(attended)), options.dropout(), is_training());
 }
 
 ViTImpl::ViTImpl(ViTOptions options_) : options(options_) {
@@ -91,7 +87,7 @@ at::Tensor ViTImpl::forward(const at::Tensor& images) {
   check_sequence(kWho, "patches", patches, patches.size(2), patch_embed->weight);
   const auto embedded = project(patch_embed, patches);
   const auto token = cls_token.to(embedded.scalar_type()).expand({images.size(0), -1, -1});
-  auto x = drop(at::cat({token, embedded}, 1) + pos_embed, options.dropout(), is_training());
+  auto x = drop_features(at::cat({token, embedded}, 1) + pos_embed, options.dropout(), is_training());
   for (int64_t i = 0; i < options.num_layers(); ++i) {
     x = blocks->at<ViTBlockImpl>(static_cast<size_t>(i)).forward(x);
   }

@@ -10,11 +10,7 @@
 #include <ATen/ops/gelu_backward.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#if defined(__x86_64__) && defined(__linux__)
-#define ATTENTIVE_VECTOR_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define ATTENTIVE_VECTOR_CLONES
-#endif
+#include "core/vector_clones.h"
 
 namespace attentive {
 namespace {

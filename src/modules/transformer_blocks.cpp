@@ -1,8 +1,7 @@
-#include <ATen/ops/dropout.h>
-
 #include <attentive/modules/transformer_blocks.h>
 
 #include "core/check.h"
+#include "functional/feature_dropout.h"
 
 namespace attentive {
 namespace {
@@ -11,9 +10,7 @@ namespace {
 template <class Sublayer>
 at::Tensor residual(const TransformerBlockOptions& options, bool training, const at::Tensor& x,
                     LayerNorm& norm, Sublayer sublayer) {
-  const auto add = [&](const at::Tensor& y) {
-    return x + (options.dropout() > 0 ? at::dropout(y, options.dropout(), training) : y);
-  };
+  const auto add = [&](const at::Tensor& y) { return add_dropped(x, y, options.dropout(), training); };
   return options.norm_first() ? add(sublayer(norm->forward(x))) : norm->forward(add(sublayer(x)));
 }
 

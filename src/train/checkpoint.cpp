@@ -99,8 +99,12 @@ std::filesystem::path resolve(const std::filesystem::path& path) {
   const auto names = names_in(path);
   const auto has = [&](const char* name) { return std::binary_search(names.begin(), names.end(), name); };
   if (has(kManifest)) return path;
-  if (!has(kLatest))
+  if (!has(kLatest)) {
+    // A process killed between the rename of its first checkpoint and the writing of "latest".
+    const auto checkpoints = checkpoint_names(path);
+    if (!checkpoints.empty()) return path / to_string(checkpoints.back());
     fail(kLoad, path, "neither a checkpoint (manifest.json) nor a folder of checkpoints (latest)");
+  }
   auto name = read_file(path / kLatest);
   while (!name.empty() && name.back() == '\n') name.pop_back();
   if (!parse_name(name)) fail(kLoad, path / kLatest, "expected the name of a checkpoint");

@@ -8,6 +8,7 @@
 #include <attentive/train/language_model.h>
 
 #include "train/files.h"
+#include "train/model_state.h"
 
 namespace attentive {
 namespace {
@@ -139,7 +140,7 @@ LanguageModel load_language_model(const std::filesystem::path& path, at::Device 
                     ": expected a tokenizer of at most ", options.vocab_size(), " tokens, got ",
                     result.tokenizer->vocab_size());
   result.model = GPT(options);
-  load_state_dict(*result.model, checkpoint.model);
+  load_model_state(kWho, *result.model, checkpoint.model);
   result.model->to(device);
   result.model->eval();
   result.step = checkpoint.step;

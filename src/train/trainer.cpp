@@ -15,6 +15,7 @@
 
 #include "core/check.h"
 #include "core/hex.h"
+#include "train/model_state.h"
 #include "train/sha256.h"
 
 namespace attentive {
@@ -201,7 +202,7 @@ std::vector<std::string> Trainer::restore(const Checkpoint& checkpoint) {
     }
     const auto& sampler = state.at("sampler");
     const auto generators = default_generators(options_.device);
-    load_state_dict(*model_, checkpoint.model);
+    load_model_state(kWho, *model_, checkpoint.model);
     optimizer_.load_state(checkpoint.optimizer);
     sampler_.restore(sampler.at("position").get<int64_t>(),
                      to_bytes(sampler.at("generator").get<std::string>()));

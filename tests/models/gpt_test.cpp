@@ -151,6 +151,15 @@ TEST_CASE("GPT refuses ids and options without meaning, by name", "[gpt]") {
         "GPT: expected ids as int64 or int32 of shape (B, T), got Float tensor of shape (1, 3)");
   CHECK(refused({}) == "GPT: expected ids to be a tensor, got an undefined one");
   CHECK(model->forward(at::randint(11, {0, 3}, at::kLong)).sizes() == at::IntArrayRef({0, 3, 11}));
+  const auto ids = example_ids();
+  const auto refused_targets = [&](const at::Tensor& targets) {
+    return value_error([&] { return model->loss(ids, targets); });
+  };
+  CHECK(refused_targets(ids + 1) == "GPT: expected targets in [0, 11), got 11");
+  CHECK(refused_targets(ids - 1) == "GPT: expected targets in [0, 11), got -1");
+  CHECK(refused_targets(ids[0]) == "GPT: expected targets of shape (2, 7), got (7,)");
+  CHECK(refused_targets(ids.to(at::kFloat)) ==
+        "GPT: expected targets as integers, got Float tensor of shape (2, 7)");
   CHECK(value_error([] { return GPT(GPTOptions(11, 0, 12, 3, 2)); }) ==
         "GPT: expected context_length > 0, or 0 with rotary positions, got 0");
   CHECK(value_error([] { return GPT(GPTOptions(11, 8, 12, 5, 2)); }) ==

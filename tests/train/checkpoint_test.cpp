@@ -1,5 +1,6 @@
 #include <csignal>
 #include <fstream>
+#include <optional>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -122,6 +123,10 @@ TEST_CASE("load_checkpoint says what is wrong", "[checkpoint]") {
   std::ofstream(root / "latest", std::ios::trunc) << "../elsewhere\n";
   CHECK(message(root.path()) ==
         "load_checkpoint: " + (root / "latest").string() + ": expected the name of a checkpoint");
+  // Killed between the rename of the first checkpoint and "latest".
+  ::unlink((root / "latest").c_str());
+  write_file(path / "state.json", "{\"a\": 1}\n");
+  CHECK(load_checkpoint(root.path()).step == 1);
   // Deep nesting must not exhaust the stack.
   std::ofstream(path / "manifest.json", std::ios::trunc) << "{\"files\":" + std::string(200000, '[');
   CHECK(message(path) == "load_checkpoint: " + (path / "manifest.json").string() +
@@ -178,10 +183,35 @@ TEST_CASE("A save that the disk refuses leaves the earlier checkpoint", "[checkp
   }
 }
 
-TEST_CASE("A folder that cannot be written is refused by name", "[checkpoint]") {
-  if (::geteuid() == 0) SKIP("the superuser may write everywhere");
+TEST_CASE("A folder that may not be written is refused by name and keeps its checkpoint", "[checkpoint]") {
   const TemporaryFolder root;
-  ::chmod(root.path().c_str(), 0555);
-  CHECK_THROWS_AS(CheckpointFolder(root.path()), CheckpointError);
-  ::chmod(root.path().c_str(), 0755);
+  CheckpointFolder(root.path()).save(example(1));
+  for (const bool in_mid_run : {false, true}) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      std::string message;
+      try {
+        std::optional<CheckpointFolder> folder;
+        if (in_mid_run) folder.emplace(root.path());
+        ::chmod(root.path().c_str(), 0555);
+        constexpr uid_t kNobody = 65534;  // the superuser may write everywhere
+        if (::geteuid() == 0 && ::setuid(kNobody) != 0) ::_exit(9);
+        if (!in_mid_run) folder.emplace(root.path());
+        folder->save(example(2), 1);
+      } catch (const CheckpointError& error) {
+        message = error.what_without_backtrace();
+      }
+      const bool named = message.starts_with("CheckpointFolder: " + root.path().string()) &&
+                         message.find("Permission denied") != std::string::npos;
+      ::_exit(named ? 7 : 8);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    ::chmod(root.path().c_str(), 0755);
+    INFO("in mid-run " << in_mid_run);
+    CHECK(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 7);
+    CHECK(load_checkpoint(root.path()).step == 1);
+    CHECK(names_in(root.path()) == std::vector<std::string>{".lock", "latest", "step-00000001"});
+  }
 }

@@ -201,6 +201,9 @@ TEST_CASE("Trainer refuses a checkpoint of another run, by name", "[trainer]") {
   damaged.model["table"] = at::full({7, 6}, 0.0);
   CHECK(refused(damaged).find("table: expected") != std::string::npos);
   damaged = saved;
+  damaged.model["table"] = damaged.model["table"].to(at::kDouble);
+  CHECK(refused(damaged) == "Trainer: expected \"table\" of dtype Float, got Double");
+  damaged = saved;
   damaged.documents["trainer.json"] = "{}";
   CHECK(refused(damaged) == "TrainerOptions: expected a member \"steps\"");
   damaged = saved;

@@ -1,0 +1,144 @@
+#include "functional/feature_dropout.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/dropout.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <attentive/core/guards.h>
+
+#include "core/vector_clones.h"
+#include "kernels/cpu/simd.h"
+#include "kernels/dropout_counter.h"
+
+namespace attentive {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+constexpr int64_t kBlock = 128, kLanes = 16;
+constexpr int64_t kGrain = 128;  // blocks
+
+using Bits = std::array<uint16_t, kBlock / kLanes>;
+
+// use(n, bits, count) for every block of up to 128 numbers from n on; bit i % 16 of bits[i / 16] tells
+// whether number n + i survives. In parallel.
+template <class Use>
+void for_each_block(int64_t numel, uint64_t key, double p, const Use& use) {
+  const auto threshold = kernels::keep_threshold(p);
+  const auto draw = kernels::cpu::simd().dropout_bits;
+  at::parallel_for(0, (numel + kBlock - 1) / kBlock, kGrain, [&](int64_t begin, int64_t end) {
+    Bits bits{};
+    for (int64_t block = begin; block < end; ++block) {
+      draw(key, threshold, 0, 0, 0, static_cast<uint32_t>(block), bits.data(), 1);
+      use(block * kBlock, bits, std::min(kBlock, numel - block * kBlock));
+    }
+  });
+}
+
+inline bool survives(const uint16_t* bits, int64_t i) {
+  return ((static_cast<uint32_t>(bits[i / kLanes]) >> (i % kLanes)) & 1u) != 0;
+}
+
+// Whole groups apart, so that their loop vectorises.
+ATTENTIVE_VECTOR_CLONES
+void add_survivors(const float* x, const float* residual, float* y, const uint16_t* bits, float scale,
+                   int64_t count) {
+  int64_t begin = 0;
+  for (; begin + kLanes <= count; begin += kLanes) {
+    const uint32_t group = bits[begin / kLanes];
+    for (int64_t i = 0; i < kLanes; ++i) {
+      const float kept = ((group >> i) & 1u) != 0 ? x[begin + i] * scale : 0.0f;
+      y[begin + i] = residual[begin + i] + kept;
+    }
+  }
+  for (; begin < count; ++begin) {
+    y[begin] = residual[begin] + (survives(bits, begin) ? x[begin] * scale : 0.0f);
+  }
+}
+
+at::Tensor keep_mask(at::IntArrayRef sizes, uint64_t key, double p) {
+  auto mask = at::empty(sizes, at::kBool);
+  auto* out = mask.mutable_data_ptr<bool>();
+  for_each_block(mask.numel(), key, p, [&](int64_t n, const Bits& bits, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) out[n + i] = survives(bits.data(), i);
+  });
+  return mask;
+}
+
+at::Tensor times_mask(const at::Tensor& x, uint64_t key, double p) {
+  return x * keep_mask(x.sizes(), key, p).to(x.scalar_type()).mul_(1.0 / (1.0 - p));
+}
+
+// x where it survives, scaled, plus `residual` if there is one: contiguous float32.
+at::Tensor dropped(const at::Tensor& x, const float* residual, uint64_t key, double p) {
+  auto y = at::empty_like(x);
+  const auto* from = x.const_data_ptr<float>();
+  auto* to = y.mutable_data_ptr<float>();
+  const auto scale = static_cast<float>(1.0 / (1.0 - p));
+  static constexpr std::array<float, kBlock> kZeros{};
+  for_each_block(x.numel(), key, p, [&](int64_t n, const Bits& bits, int64_t count) {
+    add_survivors(from + n, residual ? residual + n : kZeros.data(), to + n, bits.data(), scale, count);
+  });
+  return y;
+}
+
+bool plain(const at::Tensor& x) {
+  return x.is_cpu() && x.scalar_type() == at::kFloat && x.is_contiguous();
+}
+
+class FeatureDropout : public torch::autograd::Function<FeatureDropout> {
+ public:
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x,
+                            const std::optional<at::Tensor>& residual, double p) {
+    const auto key = kernels::draw_dropout_key(std::nullopt);
+    ctx->saved_data["key"] = static_cast<int64_t>(key);
+    ctx->saved_data["p"] = p;
+    ctx->saved_data["residual"] = residual.has_value();
+    return dropped(x, residual ? residual->const_data_ptr<float>() : nullptr, key, p);
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    const auto key = static_cast<uint64_t>(ctx->saved_data["key"].toInt());
+    const auto p = ctx->saved_data["p"].toDouble();
+    variable_list out(3);
+    // A second derivative needs an operation that autograd sees.
+    if (ctx->needs_input_grad(0)) {
+      out[0] = at::GradMode::is_enabled() ? times_mask(grads[0], key, p)
+                                          : dropped(grads[0].contiguous(), nullptr, key, p);
+    }
+    if (ctx->saved_data["residual"].toBool() && ctx->needs_input_grad(1)) out[1] = grads[0];
+    return out;
+  }
+};
+
+// Whether the Counter stream decides.
+bool counted(const at::Tensor& x, double p) {
+  return x.is_cpu() && at::isFloatingType(x.scalar_type()) && p > 0 && p < 1 &&
+         DropoutStreamGuard::current() != DropoutStream::Aten;
+}
+
+}  // namespace
+
+at::Tensor drop_features(const at::Tensor& x, double p, bool training) {
+  if (!training || p == 0) return x;
+  if (!counted(x, p)) return at::dropout(x, p, /*train=*/true);
+  if (plain(x)) return FeatureDropout::apply(x, std::optional<at::Tensor>(), p);
+  return times_mask(x, kernels::draw_dropout_key(std::nullopt), p);
+}
+
+at::Tensor add_dropped(const at::Tensor& residual, const at::Tensor& x, double p, bool training) {
+  if (training && counted(x, p) && plain(x) && plain(residual) && residual.sizes() == x.sizes()) {
+    return FeatureDropout::apply(x, std::optional(residual), p);
+  }
+  return residual + drop_features(x, p, training);
+}
+
+}  // namespace attentive

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace attentive {
+
+// Dropout of features: each number survives with probability 1 - p and is then scaled by 1 / (1 - p). On the
+// CPU number n of the tensor survives iff the Counter stream of kernels/dropout_counter.h says so for row 0,
+// column n, with one 64-bit draw from the default generator: all threads work, and the backward pass draws
+// the mask again instead of keeping it. at::dropout draws its numbers one after another, which takes a tenth
+// of a GPT's training step. Under DropoutStream::Aten, and on other devices, it is at::dropout.
+at::Tensor drop_features(const at::Tensor& x, double p, bool training);
+
+// residual + drop_features(x), in one pass over float32.
+at::Tensor add_dropped(const at::Tensor& residual, const at::Tensor& x, double p, bool training);
+
+}  // namespace attentive

@@ -1,0 +1,133 @@
+#include <fstream>
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/zeros.h>
+#include <catch2/catch_test_macros.hpp>
+
+#include <attentive/models/generate.h>
+#include <attentive/text/bpe_tokenizer.h>
+#include <attentive/text/char_tokenizer.h>
+#include <attentive/train/checkpoint.h>
+#include <attentive/train/language_model.h>
+
+#include "support/compare.h"
+#include "support/message.h"
+#include "support/temporary_folder.h"
+
+using namespace attentive;
+using attentive::test::bit_equal;
+using attentive::test::value_error;
+
+namespace {
+
+GPTOptions small(int64_t vocab) {
+  return GPTOptions(vocab, 8, 12, 3, 1).tied(true).dropout(0.1);
+}
+
+Checkpoint saved(const GPT& model, const Tokenizer& tokenizer) {
+  return {
+      4, state_dict(*model), {{"step", at::zeros({})}}, language_model_documents(model->options, tokenizer)};
+}
+
+}  // namespace
+
+TEST_CASE("A language model comes back from its checkpoint and writes", "[language_model]") {
+  const TemporaryFolder root;
+  const auto tokenizer = CharTokenizer::train("banana bread");
+  at::manual_seed(1);
+  GPT model(small(tokenizer.vocab_size()));
+  CheckpointFolder(root.path()).save(saved(model, tokenizer));
+  auto language = load_language_model(root.path());
+  CHECK(language.step == 4);
+  CHECK_FALSE(language.model->is_training());
+  model->eval();
+  const auto ids = at::arange(5).unsqueeze(0);
+  CHECK(bit_equal(language.model->forward(ids), model->forward(ids)));
+  CHECK(language.tokenizer->decode(language.tokenizer->encode("bread")) == "bread");
+}
+
+TEST_CASE("load_language_model refuses a checkpoint that does not fit itself, by name", "[language_model]") {
+  const auto tokenizer = CharTokenizer::train("banana bread");
+  GPT model(small(tokenizer.vocab_size()));
+  const auto refused = [&](const auto& change) {
+    const TemporaryFolder root;
+    auto checkpoint = saved(model, tokenizer);
+    change(checkpoint);
+    CheckpointFolder(root.path()).save(checkpoint);
+    return value_error([&] { return load_language_model(root.path()).step; });
+  };
+  const auto has = [](const std::string& message, const char* part) {
+    return message.find(part) != std::string::npos;
+  };
+  for (const char* name : {"model.json", "tokenizer.json"}) {
+    CHECK(has(refused([&](Checkpoint& c) { c.documents.erase(name); }), name));
+  }
+  // A key too few, one too many, another shape, another dtype, another configuration.
+  CHECK(has(refused([](Checkpoint& c) { c.model.erase("final_norm.scale"); }), "final_norm.scale"));
+  CHECK(has(refused([](Checkpoint& c) { c.model["extra"] = at::zeros({1}); }), "extra"));
+  CHECK(
+      has(refused([](Checkpoint& c) { c.model["final_norm.scale"] = at::zeros({13}); }), "final_norm.scale"));
+  CHECK(has(refused([](Checkpoint& c) { c.model["final_norm.scale"] = at::zeros({12}, at::kLong); }),
+            "final_norm.scale"));
+  CHECK(has(refused([&](Checkpoint& c) {
+              auto other = model->options;
+              c.documents["model.json"] = to_json(other.num_layers(2));
+            }),
+            "trf_blocks.1"));
+  CHECK(has(refused([&](Checkpoint& c) {
+              c.documents["tokenizer.json"] = BpeTokenizer::train("banana", 257).to_json();
+            }),
+            "expected a tokenizer of at most"));
+  CHECK(has(refused([](Checkpoint& c) { c.documents["model.json"] = "[]"; }),
+            "GPTOptions: expected a JSON object"));
+  CHECK(has(refused([](Checkpoint& c) { c.documents["tokenizer.json"] = "{"; }), "okenizer"));
+}
+
+TEST_CASE("GPTOptions survive JSON and name what is wrong in it", "[language_model]") {
+  const auto options = GPTOptions(7, 0, 12, 3, 2)
+                           .positions(GPTPositions::Rotary)
+                           .rotary(RotaryPositionsOptions(2).base(500).scaling(RotaryScaling::Ntk).factor(2))
+                           .num_kv_heads(1)
+                           .window(5)
+                           .dropout(0.25)
+                           .bias(false);
+  CHECK(to_json(parse_gpt_options(to_json(options))) == to_json(options));
+  auto text = to_json(options);
+  const auto change = [&](const std::string& from, const std::string& to) {
+    auto changed = text;
+    REQUIRE(changed.find(from) != std::string::npos);
+    return changed.replace(changed.find(from), from.size(), to);
+  };
+  const auto refused = [](const std::string& json) {
+    return value_error([&] { return parse_gpt_options(json).vocab_size(); });
+  };
+  CHECK(refused(change("\"vocab_size\"", "\"vocab\"")) == "GPTOptions: expected a member \"vocab_size\"");
+  CHECK(refused(change("\"vocab_size\": 7", "\"vocab_size\": \"7\"")) ==
+        "GPTOptions: expected \"vocab_size\" to be of its type, got \"7\"");
+  CHECK(refused(change("\"rotary\"", "\"spiral\"")) ==
+        "GPTOptions: expected a known \"positions\", got \"spiral\"");
+}
+
+TEST_CASE("read_text and tokenize take any bytes and refuse none, by name", "[language_model]") {
+  const TemporaryFolder root;
+  const auto put = [&](const char* name, const std::string& bytes) {
+    std::ofstream(root / name, std::ios::binary) << bytes;
+    return root / name;
+  };
+  CHECK(value_error([&] { return read_text(root / "none"); }) ==
+        "read_text: cannot open " + (root / "none").string() + ": No such file or directory");
+  CHECK(value_error([&] { return read_text(put("empty", "")); }) ==
+        "read_text: " + (root / "empty").string() + ": expected a text, got an empty file");
+  CHECK(value_error([&] { return read_text(root.path()); }).starts_with("read_text: cannot read "));
+  // NULs, half a character of UTF-8, a byte that never occurs in it.
+  const std::string odd("a\0b\xe2\x82 \xff\xff\0", 9);
+  const auto text = read_text(put("odd", odd));
+  CHECK(text == odd);
+  const auto tokenizer = CharTokenizer::train(text);
+  const auto tokens = tokenize(text, tokenizer, 0.5);
+  CHECK(tokens.training.size(0) + tokens.validation.size(0) ==
+        static_cast<int64_t>(tokenizer.encode(odd).size()));
+  CHECK(tokenizer.decode(tokenizer.encode(odd)) == odd);
+  CHECK(value_error([&] { return tokenize(text, tokenizer, 0).training; }) ==
+        "tokenize: expected training_share in (0, 1], got 0");
+}
