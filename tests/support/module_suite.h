@@ -201,6 +201,11 @@ struct ModuleSuite {
       CHECK_CLOSE(got, y);
       got.sum().backward();
       CHECK(difference(there.grad(), leaf.grad(), default_tolerance(at::kFloat, true)) == "");
+      if (device.is_cuda()) {
+        module->to(at::kBFloat16);
+        CHECK_WITHIN(call(module, x.to(device, at::kBFloat16)), y, {4e-2, 2e-6});  // as on the CPU: dtypes()
+        module->to(at::kFloat);
+      }
     }
   }
 

@@ -11,7 +11,10 @@
 
 namespace attentive::kernels::cuda {
 
-constexpr int kKept = 16;  // columns that a thread keeps
+// A thread takes the eight columns of a row that one Philox call decides (dropout_counter.h), 16 apart, in
+// one step: the 16 threads of a neighbourhood cover 128 columns. It keeps what it knows of the columns of its
+// first steps.
+constexpr int kLanes = 16, kStep = 8, kKeptSteps = 2, kKept = kKeptSteps * kStep;
 
 template <class T>
 struct Strided {
@@ -94,9 +97,17 @@ ATTENTIVE_HOST_DEVICE Logit logit_at(const SoftmaxCall& call, const Row& row, co
   return result;
 }
 
-// The Counter stream of dropout_counter.h.
-ATTENTIVE_HOST_DEVICE bool survives(const SoftmaxCall& call, const Row& row, int64_t j) {
-  uint32_t c0 = static_cast<uint32_t>((j / 128) * 16 + j % 16), c1 = static_cast<uint32_t>(row.i),
+// Which of the eight columns of a step survive dropout, as 16 bits each: the Counter stream of
+// dropout_counter.h.
+struct Draw {
+  uint32_t words[4];
+  ATTENTIVE_HOST_DEVICE bool survives(int half, uint32_t threshold) const {
+    return ((words[half / 2] >> (16 * (half % 2))) & 0xFFFFu) < threshold;
+  }
+};
+
+ATTENTIVE_HOST_DEVICE Draw draw(const SoftmaxCall& call, const Row& row, int64_t first) {
+  uint32_t c0 = static_cast<uint32_t>((first / 128) * 16 + first % 16), c1 = static_cast<uint32_t>(row.i),
            c2 = static_cast<uint32_t>(row.h), c3 = static_cast<uint32_t>(row.b + call.batch_offset);
   uint32_t k0 = static_cast<uint32_t>(call.dropout_key), k1 = static_cast<uint32_t>(call.dropout_key >> 32);
   for (int round = 0; round < kPhiloxRounds; ++round) {
@@ -110,9 +121,40 @@ ATTENTIVE_HOST_DEVICE bool survives(const SoftmaxCall& call, const Row& row, int
     k0 += kPhiloxW0;
     k1 += kPhiloxW1;
   }
-  const uint32_t half = static_cast<uint32_t>((j / 16) % 8), pair = half / 2;
-  const uint32_t word = pair == 0 ? c0 : pair == 1 ? c1 : pair == 2 ? c2 : c3;
-  return ((word >> (16 * (half % 2))) & 0xFFFFu) < call.threshold;
+  return {{c0, c1, c2, c3}};
+}
+
+// What dropout multiplies the eight weights of a step by.
+struct Factors {
+  float of[kStep];
+};
+
+ATTENTIVE_HOST_DEVICE Factors factors(const SoftmaxCall& call, const Row& row, int64_t first) {
+  Factors result;
+  if (!call.dropout) {
+#pragma unroll
+    for (int half = 0; half < kStep; ++half) result.of[half] = 1.0f;
+    return result;
+  }
+  const Draw bits = draw(call, row, first);
+#pragma unroll
+  for (int half = 0; half < kStep; ++half)
+    result.of[half] = bits.survives(half, call.threshold) ? call.survivor_scale : 0.0f;
+  return result;
+}
+
+// step(first, slot) for every step of thread t: its columns are first + 16 * half, half = 0 .. 7, as far as
+// they are below S. `slot` is where the thread keeps the first of them, a constant once this is unrolled; -1:
+// nowhere.
+template <class Step>
+ATTENTIVE_HOST_DEVICE void for_each_step(int t, int size, int64_t S, const Step& step) {
+  const int64_t stride = static_cast<int64_t>(size / kLanes) * (kLanes * kStep);
+  int64_t first = static_cast<int64_t>(t / kLanes) * (kLanes * kStep) + t % kLanes;
+#pragma unroll
+  for (int n = 0; n < kKeptSteps; ++n, first += stride) {
+    if (first < S) step(first, n * kStep);
+  }
+  for (; first < S; first += stride) step(first, -1);
 }
 
 // clean and dropped: rows of S, either may be null. logsumexp: one number; -inf for a row without keys.
@@ -120,31 +162,33 @@ template <class T, class Block>
 ATTENTIVE_HOST_DEVICE void forward_row(Block& block, const SoftmaxCall& call, int64_t index, const T* scores,
                                        T* clean, T* dropped, float* logsumexp) {
   const Row row = row_at(call, index);
-  const int64_t size = block.size();
   typename Block::template PerThread<float, kKept> kept;
-  typename Block::template PerThread<float, 1> maximum, total, seen;
+  typename Block::template PerThread<float, 1> maximum, own, total, seen;
   block.phase([&](int t) {
     float top = -INFINITY, sum = 0.0f, any = 0.0f;
-    int n = 0;
-    for (int64_t j = t; j < call.S; j += size, ++n) {
-      const Logit logit = logit_at(call, row, scores, j);
-      if (n < kKept) kept(t)[n] = logit.visible ? logit.x : -INFINITY;
-      if (!logit.visible) continue;
-      any = 1.0f;
-      if (logit.x == -INFINITY) continue;  // weighs nothing, and -inf - -inf would be NaN
-      if (logit.x > top) {
-        sum = sum * expf(top - logit.x) + 1.0f;
-        top = logit.x;
-      } else {
-        sum += expf(logit.x - top);  // NaN stays NaN
+    for_each_step(t, block.size(), call.S, [&](int64_t first, int slot) {
+#pragma unroll
+      for (int half = 0; half < kStep; ++half) {
+        const int64_t j = first + half * kLanes;
+        if (j >= call.S) continue;
+        const Logit logit = logit_at(call, row, scores, j);
+        if (slot >= 0) kept(t)[slot + half] = logit.x;
+        if (!logit.visible) continue;
+        any = 1.0f;
+        if (logit.x == -INFINITY) continue;  // weighs nothing, and -inf - -inf would be NaN
+        const float smaller = expf(-fabsf(logit.x - top));
+        if (logit.x > top) {
+          sum = sum * smaller + 1.0f;
+          top = logit.x;
+        } else {
+          sum += smaller;  // NaN stays NaN
+        }
       }
-    }
-    maximum(t)[0] = top;
+    });
+    maximum(t)[0] = own(t)[0] = top;
     total(t)[0] = sum;
     seen(t)[0] = any;
   });
-  typename Block::template PerThread<float, 1> own;
-  block.phase([&](int t) { own(t)[0] = maximum(t)[0]; });
   reduce(block, maximum, Larger{});
   reduce(block, seen, Larger{});
   block.phase([&](int t) {
@@ -162,21 +206,19 @@ ATTENTIVE_HOST_DEVICE void forward_row(Block& block, const SoftmaxCall& call, in
       top = higher;
     }
     if (t == 0) *logsumexp = empty ? -INFINITY : top + logf(sum);
-    int n = 0;
-    for (int64_t j = t; j < call.S; j += size, ++n) {
-      float weight = 0.0f;
-      if (n < kKept) {
-        if (!empty && kept(t)[n] != -INFINITY) weight = expf(kept(t)[n] - top) / sum;
-      } else {
-        const Logit logit = logit_at(call, row, scores, j);
-        if (logit.visible) weight = expf(logit.x - top) / sum;
+    const float share = 1.0f / sum;
+    for_each_step(t, block.size(), call.S, [&](int64_t first, int slot) {
+      const Factors factor = factors(call, row, first);
+#pragma unroll
+      for (int half = 0; half < kStep; ++half) {
+        const int64_t j = first + half * kLanes;
+        if (j >= call.S) continue;
+        const float x = slot >= 0 ? kept(t)[slot + half] : logit_at(call, row, scores, j).x;
+        const float weight = x == -INFINITY ? 0.0f : expf(x - top) * share;
+        if (clean) clean[j] = static_cast<T>(weight);
+        if (dropped) dropped[j] = static_cast<T>(factor.of[half] == 0.0f ? 0.0f : weight * factor.of[half]);
       }
-      if (clean) clean[j] = static_cast<T>(weight);
-      if (dropped) {
-        const float factor = !call.dropout ? 1.0f : survives(call, row, j) ? call.survivor_scale : 0.0f;
-        dropped[j] = static_cast<T>(weight * factor);
-      }
-    }
+    });
   });
 }
 
@@ -187,57 +229,54 @@ ATTENTIVE_HOST_DEVICE void backward_row(Block& block, const SoftmaxCall& call, i
                                         float logsumexp, const T* grad_clean, const T* grad_dropped,
                                         float grad_logsumexp, T* grad_scores, float* grad_logits,
                                         float* delta) {
-  const Row row = row_at(call, index);
-  const int64_t size = block.size();
-  typename Block::template PerThread<float, kKept> weights, gradients;
-  typename Block::template PerThread<float, 1> dot;
   struct Pair {
-    float weight, gradient, capped;
+    float weight, gradient, slope;  // slope: of the logit, by the scaled score
   };
-  const auto pair_at = [&](int64_t j) {
+  const Row row = row_at(call, index);
+  const auto pair_at = [&](int64_t j, float factor) {
     const Logit logit = logit_at(call, row, scores, j);
-    Pair pair{0.0f, 0.0f, logit.capped};
+    Pair pair{0.0f, 0.0f, 1.0f - logit.capped * logit.capped};
     if (!logit.visible || logsumexp == -INFINITY) return pair;
     const float t = logit.x - logsumexp;
     pair.weight = expf(t > 0.0f ? 0.0f : t);
     if (grad_clean) pair.gradient = static_cast<float>(grad_clean[j]);
-    if (grad_dropped) {
-      const float factor = !call.dropout ? 1.0f : survives(call, row, j) ? call.survivor_scale : 0.0f;
-      pair.gradient += factor == 0.0f ? 0.0f : factor * static_cast<float>(grad_dropped[j]);
-    }
+    if (grad_dropped && factor != 0.0f) pair.gradient += factor * static_cast<float>(grad_dropped[j]);
     return pair;
   };
+  typename Block::template PerThread<Pair, kKept> kept;
+  typename Block::template PerThread<float, 1> dot;
   block.phase([&](int t) {
     float sum = 0.0f;
-    int n = 0;
-    for (int64_t j = t; j < call.S; j += size, ++n) {
-      const Pair pair = pair_at(j);
-      if (n < kKept) {
-        weights(t)[n] = pair.weight;
-        gradients(t)[n] = pair.gradient;
+    for_each_step(t, block.size(), call.S, [&](int64_t first, int slot) {
+      const Factors factor = factors(call, row, first);
+#pragma unroll
+      for (int half = 0; half < kStep; ++half) {
+        const int64_t j = first + half * kLanes;
+        if (j >= call.S) continue;
+        const Pair pair = pair_at(j, factor.of[half]);
+        if (slot >= 0) kept(t)[slot + half] = pair;
+        sum += pair.weight * pair.gradient;
       }
-      sum += pair.weight * pair.gradient;
-    }
+    });
     dot(t)[0] = sum;
   });
   reduce(block, dot, Sum{});
   block.phase([&](int t) {
-    if (t == 0) *delta = dot(t)[0] - grad_logsumexp;
-    int n = 0;
-    for (int64_t j = t; j < call.S; j += size, ++n) {
-      Pair pair{0.0f, 0.0f, 0.0f};
-      if (n < kKept && call.softcap == 0.0f) {
-        pair.weight = weights(t)[n];
-        pair.gradient = gradients(t)[n];
-      } else {
-        pair = pair_at(j);
+    const float inflow = dot(t)[0] - grad_logsumexp;
+    if (t == 0) *delta = inflow;
+    for_each_step(t, block.size(), call.S, [&](int64_t first, int slot) {
+      Factors factor{};
+      if (slot < 0) factor = factors(call, row, first);
+#pragma unroll
+      for (int half = 0; half < kStep; ++half) {
+        const int64_t j = first + half * kLanes;
+        if (j >= call.S) continue;
+        const Pair pair = slot >= 0 ? kept(t)[slot + half] : pair_at(j, factor.of[half]);
+        const float gradient = pair.weight == 0.0f ? 0.0f : pair.weight * (pair.gradient - inflow);
+        if (grad_logits) grad_logits[j] = gradient;
+        grad_scores[j] = static_cast<T>(gradient * pair.slope * call.scale);
       }
-      float gradient =
-          pair.weight == 0.0f ? 0.0f : pair.weight * (pair.gradient - dot(t)[0] + grad_logsumexp);
-      if (grad_logits) grad_logits[j] = gradient;
-      if (call.softcap != 0.0f) gradient *= 1.0f - pair.capped * pair.capped;
-      grad_scores[j] = static_cast<T>(gradient * call.scale);
-    }
+    });
   });
 }
 

@@ -51,6 +51,22 @@ fake_torch(half 2.11.0)
 file(MAKE_DIRECTORY "${WORK}/half/nvidia/cudnn/lib") # a toolkit on this machine may hold a libcudnn: not the wheel's
 fake_library("${WORK}/half/torch/lib/libtorch_cuda.so" libcudnn.so.9)
 
+# A LibTorch whose CUDA runtime is found, and nvcc of two releases.
+fake_torch(with_cuda 2.11.0)
+set(cuda_lib "${WORK}/with_cuda/torch/lib")
+execute_process(COMMAND "${COMPILER}" -shared -fPIC -Wl,-soname,libcudart.so.13 "${WORK}/empty.cpp"
+                        -o "${cuda_lib}/libcudart.so.13" COMMAND_ERROR_IS_FATAL ANY)
+foreach(library IN ITEMS c10_cuda torch_cuda)
+  execute_process(COMMAND "${COMPILER}" -shared -fPIC -Wl,--no-as-needed "-Wl,-rpath,${cuda_lib}" "${WORK}/empty.cpp"
+                          "${cuda_lib}/libcudart.so.13" -o "${cuda_lib}/lib${library}.so" COMMAND_ERROR_IS_FATAL ANY)
+endforeach()
+foreach(release IN ITEMS 12.4 13.0)
+  file(WRITE "${WORK}/nvcc_${release}" "#!/bin/sh\necho 'Cuda compilation tools, release ${release}, V${release}.1'\n")
+  file(CHMOD "${WORK}/nvcc_${release}" PERMISSIONS OWNER_READ OWNER_EXECUTE)
+endforeach()
+file(WRITE "${WORK}/nvcc_broken" "#!/bin/sh\nexit 1\n")
+file(CHMOD "${WORK}/nvcc_broken" PERMISSIONS OWNER_READ OWNER_EXECUTE)
+
 # --- how it is asked -------------------------------------------------------------------------------------------------
 
 # ask(<name> [FAIL] LINE <regex> [ENV …] [ARGS …]): configures, and wants one line "attentive: …" that matches.
@@ -77,7 +93,7 @@ function(ask name)
     set(fault "failed")
   elseif(NOT output MATCHES "${ARG_LINE}")
     set(fault "said something else than ${ARG_LINE}")
-  elseif(NOT count EQUAL 1 AND NOT ARG_ASK STREQUAL "package" AND NOT ARG_ASK STREQUAL "two")
+  elseif(NOT count EQUAL 1 AND NOT ARG_ASK MATCHES "^(package|two|cuda)$")
     set(fault "said ${count} lines instead of one")
   endif()
   if(fault)
@@ -136,6 +152,29 @@ ask(half_wanted LINE "CPU half: ATTENTIVE_TORCH=cpu" ARGS "${half}" -DATTENTIVE_
 ask(half_refused FAIL LINE "ATTENTIVE_TORCH=cuda, but [^\n]* cannot run CUDA \\([^\n]*libcudnn[^\n]*\\); install it with its dependencies"
     ARGS "${half}" -DATTENTIVE_TORCH=cuda)
 ask(half_misspelt FAIL LINE "ATTENTIVE_TORCH is \"gpu\"; say auto, cpu or cuda" ARGS "${half}" -DATTENTIVE_TORCH=gpu)
+
+# --- CUDA code of our own --------------------------------------------------------------------------------------------
+
+set(with_cuda "-DTorch_DIR=${WORK}/with_cuda/torch/share/cmake/Torch")
+set(nvcc "-DATTENTIVE_NVCC=${WORK}/nvcc_13.0")
+set(no_nvcc -DCMAKE_FIND_ROOT_PATH=/nowhere -DCMAKE_FIND_ROOT_PATH_MODE_PROGRAM=ONLY)
+ask(cuda_auto ASK cuda LINE "attentive: CUDA code for sm_80 and sm_90, by nvcc 13\\.0" ARGS "${with_cuda}" "${nvcc}")
+ask(cuda_on ASK cuda LINE "attentive: CUDA code for" ARGS "${with_cuda}" "${nvcc}" -DATTENTIVE_CUDA=ON)
+ask(cuda_off ASK cuda LINE "attentive: no CUDA code: ATTENTIVE_CUDA=OFF" ARGS "${with_cuda}" "${nvcc}" -DATTENTIVE_CUDA=OFF)
+ask(cuda_no_nvcc ASK cuda LINE "attentive: no CUDA code: there is no nvcc; install a CUDA toolkit" ARGS "${with_cuda}" ${no_nvcc})
+ask(cuda_on_no_nvcc FAIL ASK cuda
+    LINE "attentive: ATTENTIVE_CUDA=ON, but there is no nvcc; install a CUDA toolkit [^\n]*, or say ATTENTIVE_CUDA=AUTO"
+    ARGS "${with_cuda}" ${no_nvcc} -DATTENTIVE_CUDA=ON)
+ask(cuda_on_broken_nvcc FAIL ASK cuda LINE "nvcc_broken does not run; name another with -DATTENTIVE_NVCC="
+    ARGS "${with_cuda}" "-DATTENTIVE_NVCC=${WORK}/nvcc_broken" -DATTENTIVE_CUDA=ON)
+ask(cuda_on_older_nvcc FAIL ASK cuda LINE "nvcc_12.4 is of CUDA 12.4, LibTorch of CUDA 13; install a toolkit of that one"
+    ARGS "${with_cuda}" "-DATTENTIVE_NVCC=${WORK}/nvcc_12.4" -DATTENTIVE_CUDA=ON)
+ask(cuda_on_cpu_build FAIL ASK cuda LINE "this LibTorch does not run on NVIDIA GPUs; install the whole one"
+    ARGS "-DTorch_DIR=${WORK}/good/torch/share/cmake/Torch" "${nvcc}" -DATTENTIVE_CUDA=ON)
+ask(cuda_on_half FAIL ASK cuda LINE "only the CPU half of LibTorch is linked; say -DATTENTIVE_TORCH=cuda"
+    ARGS "${with_cuda}" "${nvcc}" -DATTENTIVE_CUDA=ON -DATTENTIVE_TORCH=cpu)
+ask(cuda_misspelt FAIL ASK cuda LINE "ATTENTIVE_CUDA is \"yes\"; say AUTO, ON or OFF"
+    ARGS "${with_cuda}" "${nvcc}" -DATTENTIVE_CUDA=yes)
 
 # --- the Torch of python3 --------------------------------------------------------------------------------------------
 

@@ -1,0 +1,196 @@
+// attention() on a GPU against the float64 reference on the CPU. The row kernels themselves are tested without
+// a GPU in masked_softmax_test.cpp; what is left for the device is the launch, the choice and the streams.
+
+#include <limits>
+
+#include <ATen/Context.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/randn.h>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/generators/catch_generators_range.hpp>
+
+#include <attentive/functional/explain.h>
+
+#include "functional/problem_builder.h"
+#include "kernels/cuda/composed.h"
+#include "kernels/cuda/masked_softmax.h"
+#include "support/compare.h"
+#include "support/option_cases.h"
+
+using namespace attentive;
+using namespace attentive::test;
+
+namespace {
+
+at::Tensor there(const at::Tensor& x) {
+  if (!x.defined()) return x;
+  return x.detach().to(at::kCUDA).requires_grad_(x.requires_grad());
+}
+
+OptionCall on_cuda(const OptionCall& call) {
+  OptionCall result = call;
+  for (auto* x : {&result.q, &result.k, &result.v, &result.extras.alibi_slopes, &result.extras.sinks})
+    *x = there(*x);
+  Mask mask;
+  for (const auto& term : call.extras.mask.keep_terms()) mask &= Mask::keep(there(term));
+  for (const auto& term : call.extras.mask.key_keep_terms()) mask &= Mask::key_keep(there(term));
+  for (const auto& term : call.extras.mask.key_length_terms()) mask &= Mask::key_lengths(there(term));
+  for (const auto& term : call.extras.mask.bias_terms()) mask &= Mask::bias(there(term));
+  result.extras.mask = mask;
+  return result;
+}
+
+void check_on_cuda(const OptionCall& exact, at::ScalarType type, Backend backend) {
+  INFO("dtype " << c10::toString(type) << ", backend " << to_string(backend));
+  const auto call = cast(exact, type);
+  // Only the Counter stream draws the same on every device.
+  if (call.options.dropout_p > 0 && call.options.dropout_stream != DropoutStream::Counter) return;
+  const auto got = run_on(on_cuda(call), backend);
+  if (got.refused) {
+    CHECK_FALSE(got.reason.empty());
+    CHECK(backend != Backend::Reference);
+    return;
+  }
+  CHECK(got.result.output.is_cuda());
+  const auto want = run_on(cast(call, at::kDouble), Backend::Reference);
+  const auto forward = default_tolerance(type), backward = default_tolerance(type, /*gradient=*/true);
+  CHECK(difference(got.result.output, want.result.output, forward) == "");
+  CHECK(difference(got.result.weights, want.result.weights, forward) == "");
+  CHECK(difference(got.result.logsumexp, want.result.logsumexp, forward) == "");
+  REQUIRE(got.gradients.size() == want.gradients.size());
+  double largest = 0.0;
+  for (const auto& gradient : want.gradients) {
+    if (gradient.defined() && gradient.numel() > 0)
+      largest = std::max(largest, gradient.abs().max().item<double>());
+  }
+  for (size_t n = 0; n < want.gradients.size(); ++n) {
+    INFO("gradient " << n << " of q, k, v, bias");
+    CHECK(difference(got.gradients[n], want.gradients[n], {0.0, backward.atol + backward.rtol * largest}) ==
+          "");
+  }
+}
+
+OptionCall call_of(int64_t L, int64_t S) {
+  at::manual_seed(5);
+  OptionCall call;
+  call.q = at::randn({2, 4, L, 64}, at::kDouble);
+  call.k = at::randn({2, 2, S, 64}, at::kDouble);
+  call.v = at::randn({2, 2, S, 64}, at::kDouble);
+  return call;
+}
+
+Backend chosen(const OptionCall& call) {
+  return explain(call.q, call.k, call.v, call.options, call.extras).chosen;
+}
+
+}  // namespace
+
+TEST_CASE("on CUDA every option on every backend equals the CPU's reference", "[cuda_attention][cuda]") {
+  if (!at::hasCUDA()) SKIP("no CUDA device");
+  const auto& cases = option_cases();
+  const auto n = GENERATE_COPY(range(size_t{0}, cases.size()));
+  INFO("option: " << cases[n].name);
+  for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    for (const auto backend : {Backend::Auto, Backend::Native, Backend::Torch, Backend::Reference}) {
+      auto call = plain_call();
+      cases[n].apply(call);
+      check_on_cuda(call, type, backend);
+    }
+  }
+}
+
+TEST_CASE("on CUDA rows of every length equal the CPU's reference", "[cuda_attention][cuda]") {
+  if (!at::hasCUDA()) SKIP("no CUDA device");
+  const int64_t S = GENERATE(1, 3, 31, 32, 33, 127, 128, 129, 512, 513, 1025, 4097, 16384, 17000);
+  INFO("keys " << S);
+  auto call = call_of(3, S);
+  call.options.causal = Causal::BottomRight;
+  call.options.softcap = 20.0;
+  call.options.dropout_p = 0.2;
+  call.options.dropout_stream = DropoutStream::Counter;
+  call.extras.weights = Weights::Dropped;
+  call.extras.logsumexp = true;
+  check_on_cuda(call, at::kFloat, Backend::Native);
+}
+
+TEST_CASE("on CUDA the Counter stream drops the very weights it drops on the CPU", "[cuda_attention][cuda]") {
+  if (!at::hasCUDA()) SKIP("no CUDA device");
+  auto call = cast(call_of(65, 700), at::kFloat);
+  call.options.dropout_p = 0.5;
+  call.options.dropout_stream = DropoutStream::Counter;
+  call.extras.weights = Weights::Dropped;
+  const auto here = run_on(call, Backend::Reference).result.weights.eq(0);
+  for (const auto backend : {Backend::Native, Backend::Reference}) {
+    INFO("backend " << to_string(backend));
+    CHECK(at::equal(run_on(on_cuda(call), backend).result.weights.eq(0).cpu(), here));
+  }
+}
+
+TEST_CASE("on CUDA NaN behind a mask reaches nothing", "[cuda_attention][cuda][nan]") {
+  if (!at::hasCUDA()) SKIP("no CUDA device");
+  const auto backend = GENERATE(Backend::Auto, Backend::Native, Backend::Reference);
+  INFO("backend " << to_string(backend));
+  auto call = cast(call_of(6, 40), at::kFloat);
+  call.extras.mask = at::arange(40).lt(33).unsqueeze(0).expand({6, 40});
+  const auto clean = run_on(on_cuda(call), backend);
+  {
+    const at::NoGradGuard no_grad;
+    for (auto* x : {&call.k, &call.v}) x->slice(2, 33, 40).fill_(std::numeric_limits<double>::quiet_NaN());
+  }
+  const auto poisoned = run_on(on_cuda(call), backend);
+  CHECK(bit_equal(clean.result.output.cpu(), poisoned.result.output.cpu()));
+  for (size_t n = 0; n < clean.gradients.size(); ++n)
+    CHECK(bit_equal(clean.gradients[n].cpu(), poisoned.gradients[n].cpu()));
+}
+
+TEST_CASE("on CUDA a call takes PyTorch's kernel, then ours, then the reference", "[cuda_attention][cuda]") {
+  if (!at::hasCUDA()) SKIP("no CUDA device");
+  const bool ours = kernels::cuda::device_kernels() != nullptr;
+  const auto fallback = ours ? Backend::Native : Backend::Reference;
+  const auto plain = on_cuda(cast(call_of(64, 64), at::kBFloat16));
+  CHECK(chosen(plain) == Backend::Torch);
+  auto windowed = plain;
+  windowed.options.causal = Causal::BottomRight;
+  windowed.options.window = {15, 0};
+  CHECK(chosen(windowed) == Backend::Torch);
+  auto capped = plain;
+  capped.options.softcap = 30.0;
+  CHECK(chosen(capped) == fallback);
+  auto counted = plain;
+  counted.options.dropout_p = 0.1;
+  counted.options.dropout_stream = DropoutStream::Counter;
+  CHECK(chosen(counted) == fallback);
+  auto seen = plain;
+  seen.extras.weights = Weights::Clean;
+  CHECK(chosen(seen) == fallback);
+  CHECK(chosen(on_cuda(cast(call_of(64, 64), at::kDouble))) == Backend::Reference);
+}
+
+// The refusals depend on no device.
+TEST_CASE("the fused softmax says what it does not take", "[cuda_attention]") {
+  const auto reason = [](const OptionCall& call) {
+    return kernels::cuda::verdict(
+               normalize("attention", call.q, call.k, call.v, call.options, call.extras).problem)
+        .reason;
+  };
+  const auto call = cast(call_of(3, 5), at::kFloat);
+  if (!kernels::cuda::device_kernels()) {
+    CHECK(reason(call) == "this build has no CUDA code (ATTENTIVE_CUDA)");
+    return;
+  }
+  CHECK(reason(call) == "");
+  CHECK(reason(cast(call, at::kDouble)) == "it takes float32, bfloat16 and float16");
+  auto drawn = call;
+  drawn.options.dropout_p = 0.5;
+  drawn.options.dropout_stream = DropoutStream::Aten;
+  CHECK(reason(drawn) == "the Aten dropout stream cannot be drawn row by row");
+  drawn.options.dropout_stream = DropoutStream::Counter;
+  CHECK(reason(drawn) == "");
+  drawn.options.dropout_p = 1.0;
+  CHECK(reason(drawn) == "a dropout of 1 leaves nothing to compute");
+  auto sloped = call;
+  sloped.extras.alibi_slopes = at::randn({4}).requires_grad_(true);
+  CHECK(reason(sloped) == "it gives the ALiBi slopes no gradient");
+}

@@ -1,0 +1,6 @@
+#include "kernels/cuda/masked_softmax.h"
+
+int main() {
+  const auto* kernels = attentive::kernels::cuda::device_kernels();
+  return kernels && kernels->forward && kernels->backward ? 0 : 1;
+}
