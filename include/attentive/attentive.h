@@ -39,6 +39,7 @@
 #include <attentive/modules/multi_head_attention_wrapper.h>
 #include <attentive/modules/multi_head_self_attention.h>
 #include <attentive/modules/positions.h>
+#include <attentive/modules/rms_norm.h>
 #include <attentive/modules/scaled_dot_product_attention.h>
 #include <attentive/modules/self_attention_v1.h>
 #include <attentive/modules/self_attention_v2.h>

@@ -10,6 +10,7 @@
 #include <attentive/models/generate.h>
 
 #include "core/check.h"
+#include "modules/evaluation_mode.h"
 
 namespace attentive {
 namespace {
@@ -24,20 +25,6 @@ void check(const SamplingOptions& options) {
   TORCH_CHECK_VALUE(options.top_p > 0 && options.top_p <= 1, who, ": expected top_p in (0, 1], got ",
                     options.top_p);
 }
-
-class EvaluationMode {
- public:
-  explicit EvaluationMode(torch::nn::Module& module) : module_(module), training_(module.is_training()) {
-    module_.eval();
-  }
-  ~EvaluationMode() { module_.train(training_); }
-  EvaluationMode(const EvaluationMode&) = delete;
-  EvaluationMode& operator=(const EvaluationMode&) = delete;
-
- private:
-  torch::nn::Module& module_;
-  bool training_;
-};
 
 // Logits after the last token. The cache, if any, holds what came before `fed`.
 class Decoder {

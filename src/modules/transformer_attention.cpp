@@ -50,6 +50,14 @@ void TransformerAttentionImpl::reset() {
     rotary = register_module("rotary",
                              RotaryPositions(RotaryPositionsOptions(*options.rotary()).head_dim(head_dim())));
   }
+  if (options.qk_norm()) {
+    q_norm = register_module("q_norm", RMSNorm(head_dim()));
+    k_norm = register_module("k_norm", RMSNorm(head_dim()));
+  }
+  if (options.output_gate()) {
+    const auto gate = torch::nn::LinearOptions(options.emb_dim(), options.emb_dim()).bias(options.qkv_bias());
+    W_gate = register_module("W_gate", torch::nn::Linear(gate));
+  }
   pack();
 }
 
@@ -57,7 +65,10 @@ void TransformerAttentionImpl::pretty_print(std::ostream& stream) const {
   stream << std::boolalpha << "attentive::TransformerAttention(emb_dim=" << options.emb_dim()
          << ", num_heads=" << options.num_heads() << ", num_kv_heads=" << num_kv_heads()
          << ", context_length=" << options.context_length() << ", dropout=" << options.dropout()
-         << ", qkv_bias=" << options.qkv_bias() << ", out_bias=" << options.out_bias() << ")";
+         << ", qkv_bias=" << options.qkv_bias() << ", out_bias=" << options.out_bias();
+  if (options.qk_norm()) stream << ", qk_norm=true";
+  if (options.output_gate()) stream << ", output_gate=true";
+  stream << ")";
 }
 
 void TransformerAttentionImpl::pack() {
@@ -104,6 +115,10 @@ at::Tensor TransformerAttentionImpl::run(const at::Tensor& x, KVCache* cache, in
   const auto first = cache ? cache->position(layer) : 0;
   check_context(kWho, first + x.size(-2), options.context_length());
   auto [q, k, v] = project_heads({W_query, W_key, W_value}, batched(x), head_dim());
+  if (q_norm) {
+    q = q_norm->forward(q);
+    k = k_norm->forward(k);
+  }
   if (rotary) {
     q = rotary->forward(q, first);
     k = rotary->forward(k, first);
@@ -111,7 +126,9 @@ at::Tensor TransformerAttentionImpl::run(const at::Tensor& x, KVCache* cache, in
   if (cache) std::tie(k, v) = cache->append(layer, k, v);
   const auto result =
       attend(options.attention(), is_training() ? options.dropout() : 0.0, q, k, v, mask, Weights::None);
-  return unbatched_like(x, project(out_proj, merge_heads(result.output)), result.weights).first;
+  auto heads = merge_heads(result.output);
+  if (W_gate) heads = heads * project(W_gate, batched(x)).sigmoid();
+  return unbatched_like(x, project(out_proj, heads), result.weights).first;
 }
 
 }  // namespace attentive

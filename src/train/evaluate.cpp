@@ -6,25 +6,12 @@
 #include <attentive/train/evaluate.h>
 
 #include "core/check.h"
+#include "modules/evaluation_mode.h"
 
 namespace attentive {
 namespace {
 
 constexpr const char* kWho = "evaluate";
-
-class EvaluationMode {
- public:
-  explicit EvaluationMode(torch::nn::Module& module) : module_(module), training_(module.is_training()) {
-    module_.eval();
-  }
-  ~EvaluationMode() { module_.train(training_); }
-  EvaluationMode(const EvaluationMode&) = delete;
-  EvaluationMode& operator=(const EvaluationMode&) = delete;
-
- private:
-  torch::nn::Module& module_;
-  bool training_;
-};
 
 }  // namespace
 

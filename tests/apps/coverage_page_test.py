@@ -1,4 +1,5 @@
-"""docs/coverage.md names every row of the expected numbers; it and docs/reliability.md name only files that are there.
+"""docs/coverage.md names every row of the expected numbers; it and docs/reliability.md name only files that are there, and
+docs/features.md only tests that are there.
 
 Argument: the source folder.
 """
@@ -28,5 +29,16 @@ for list_title, rows in (("Properties", 10), ("Inputs", 25)):
     section = reliability.split(f"## {list_title}\n")[1].split("\n## ")[0]
     if [int(number) for number in re.findall(r"^\| (\d+) \|", section, re.M)] != list(range(1, rows + 1)):
         problems.append(f"docs/reliability.md: {list_title} are not numbered 1 to {rows}")
+cases = set()
+for path in (root / "tests").rglob("*.cpp"):
+    cases |= set(re.findall(r'TEST_CASE\(\s*"((?:[^"\\]|\\.)*)"', path.read_text()))
+for line in (root / "docs/features.md").read_text().splitlines():
+    cells = line.split("|")
+    if len(cells) != 5 or cells[1].strip() in ("feature", "---"):
+        continue
+    tests = re.findall(r"`([^`]+)`", cells[3])
+    problems += [f"docs/features.md: there is no test {name!r}" for name in tests if name not in cases]
+    if not tests and not cells[2].strip().startswith("no"):
+        problems.append(f"docs/features.md: {cells[1].strip()!r} names no test")
 print("\n".join(problems) or f"docs/coverage.md: {len(named)} rows")
 sys.exit(bool(problems))

@@ -10,7 +10,9 @@
 #include <thread>
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/rand.h>
@@ -21,6 +23,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/generators/catch_generators_range.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <attentive/functional/explain.h>
@@ -100,6 +103,43 @@ TEST_CASE("native: every option over several tiles", "[native]") {
   auto call = random_call(shapes);
   cases[n].apply(call);
   check(call, type);
+}
+
+TEST_CASE("native: weights by a second pass equal the reference's", "[native][weights]") {
+  const auto type = GENERATE(at::kFloat, at::kBFloat16);
+  if (!available(type)) SKIP("no tile product");
+  const auto which = GENERATE(Weights::Clean, Weights::Dropped);
+  const auto& cases = option_cases();
+  const auto n = GENERATE_COPY(range(size_t{0}, cases.size()));
+  const std::set<std::string> elsewhere = {"length", "kv", "weights"};
+  if (elsewhere.count(cases[n].group) || cases[n].name == "dropout, Aten stream") return;
+  INFO("option: " << cases[n].name << ", dtype " << c10::toString(type));
+  auto call = random_call({.H = 4, .Hkv = 2, .L = 70, .S = 300});
+  cases[n].apply(call);
+  const at::NoGradGuard no_grad;
+  call = cast(call, type);
+  call.extras.weights = which;
+  const auto run = [&](const OptionCall& on, Backend backend) {
+    auto options = on.options;
+    options.backend = backend;
+    at::manual_seed(11);
+    return attention(on.q, on.k, on.v, options, on.extras);
+  };
+  const auto got = run(call, Backend::Native);
+  const auto want = run(cast(call, at::kDouble), Backend::Reference);
+  CHECK(difference(got.weights, want.weights, default_tolerance(type)) == "");
+  CHECK(difference(got.output, want.output, default_tolerance(type)) == "");
+  // Rounding apart, what the reference holds at exactly zero is hidden or dropped.
+  CHECK_FALSE(got.weights.ne(0).logical_and(want.weights.eq(0)).any().item<bool>());
+}
+
+TEST_CASE("native: weights that need a gradient are refused by name", "[native][weights][errors]") {
+  auto call = cast(random_call({}), at::kFloat);
+  call.options.backend = Backend::Native;
+  call.extras.weights = Weights::Clean;
+  CHECK_THROWS_WITH(
+      attention(call.q, call.k, call.v, call.options, call.extras),
+      Catch::Matchers::ContainsSubstring("it gives the weights that were asked for no gradient"));
 }
 
 TEST_CASE("native: fuzzed shapes and options", "[native][fuzz]") {
@@ -241,6 +281,28 @@ TEST_CASE("native: hidden keys may hold NaN or Inf in every kind of mask", "[nat
   v.index_put_({torch::indexing::Slice(), torch::indexing::Slice(), unseen}, poison);
   const auto poisoned = run();
   for (size_t n = 0; n < clean.size(); ++n) CHECK(bit_equal(clean[n], poisoned[n]));
+}
+
+TEST_CASE("native: NaN in sight reaches the output", "[native][nan]") {
+  const auto type = GENERATE(at::kFloat, at::kBFloat16);
+  if (!available(type)) SKIP("no tile product");
+  const int64_t L = GENERATE(5, 200);
+  const auto make = [&](const char* who) {
+    at::manual_seed(8);
+    auto q = at::randn({1, 2, L, 16}), k = at::randn({1, 2, L, 16}), v = at::randn({1, 2, L, 16});
+    if (*who == 'q') q.select(2, 3).fill_(kNaN);
+    if (*who == 'k') k.select(2, 3).fill_(kNaN);
+    if (*who == 'v') v.select(2, 3).fill_(kNaN);
+    return attention(q.to(type), k.to(type), v.to(type),
+                     {.causal = Causal::BottomRight, .backend = Backend::Native})
+        .isnan();
+  };
+  const auto from_three = at::arange(L).ge(3).view({1, 1, L, 1}).expand({1, 2, L, 16});
+  const auto three = at::arange(L).eq(3).view({1, 1, L, 1}).expand({1, 2, L, 16});
+  CHECK(at::equal(make("q"), three));  // a whole row of scores is NaN
+  CHECK(at::equal(make("k"), from_three));
+  // Rows that do not see it may be NaN as well: for a key that others see, 0 * NaN is NaN.
+  CHECK(make("v").masked_select(from_three).all().item<bool>());
 }
 
 TEST_CASE("native: the same bits for any number of threads", "[native][threads]") {

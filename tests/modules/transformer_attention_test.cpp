@@ -1,3 +1,5 @@
+#include <limits>
+
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
@@ -60,6 +62,49 @@ TEST_CASE("TransformerAttention is a torch::nn citizen", "[transformer_attention
   suite.input_shape = {2, 5, 8};
   suite.keys = {"W_query.weight", "W_query.bias", "W_key.weight",    "W_key.bias",
                 "W_value.weight", "W_value.bias", "out_proj.weight", "out_proj.bias"};
+  suite.run();
+}
+
+TEST_CASE("Normalized queries and keys and a gate are what their formulas say", "[transformer_attention]") {
+  at::manual_seed(5);
+  TransformerAttention plain(Options(12, 3).qkv_bias(true));
+  at::manual_seed(5);
+  TransformerAttention both(Options(12, 3).qkv_bias(true).qk_norm(true).output_gate(true));
+  // The draws of what both have are the same; the gate comes last.
+  for (const auto& item : plain->named_parameters())
+    CHECK(bit_equal(item.value(), both->named_parameters()[item.key()]));
+  {
+    const at::NoGradGuard no_grad;
+    both->q_norm->weight.uniform_(0.5, 2.0);
+    both->k_norm->weight.uniform_(0.5, 2.0);
+  }
+  const auto x = at::randn({2, 7, 12});
+  const auto heads = [&](torch::nn::Linear layer) {
+    return layer->forward(x).view({2, 7, 3, 4}).transpose(1, 2);
+  };
+  const auto normed = [](const at::Tensor& h, const RMSNorm& norm) {
+    return norm->weight * h / (h.square().mean(-1, true) + norm->options.eps()).sqrt();
+  };
+  const auto scores =
+      normed(heads(both->W_query), both->q_norm).matmul(normed(heads(both->W_key), both->k_norm).mT()) / 2.0;
+  const auto hidden = at::ones({7, 7}, at::kBool).triu(1);
+  const auto attended = scores.masked_fill(hidden, -std::numeric_limits<double>::infinity())
+                            .softmax(-1)
+                            .matmul(heads(both->W_value));
+  const auto gated = attended.transpose(1, 2).reshape({2, 7, 12}) * both->W_gate->forward(x).sigmoid();
+  CHECK_WITHIN(both->forward(x), both->out_proj->forward(gated), {1e-5, 2e-6});
+}
+
+TEST_CASE("TransformerAttention with a gate and norms is a torch::nn citizen", "[transformer_attention]") {
+  test::ModuleSuite<TransformerAttention> suite;
+  suite.make = [] {
+    return TransformerAttention(Options(8, 4).num_kv_heads(2).qk_norm(true).output_gate(true));
+  };
+  suite.input_shape = {2, 5, 8};
+  suite.keys = {"W_query.weight", "W_key.weight",  "W_value.weight", "out_proj.weight",
+                "out_proj.bias",  "q_norm.weight", "k_norm.weight",  "W_gate.weight"};
+  suite.has_dropout = false;
+  suite.meta = false;  // LibTorch has no RMS norm there
   suite.run();
 }
 

@@ -13,6 +13,7 @@
 #include <attentive/core/options.h>
 #include <attentive/modules/module.h>
 #include <attentive/modules/positions.h>
+#include <attentive/modules/rms_norm.h>
 
 namespace attentive {
 
@@ -30,6 +31,10 @@ struct TransformerAttentionOptions {
   TORCH_ARG(bool, out_bias) = true;
   /// Turns queries and keys by their positions; its head_dim is set by this module.
   TORCH_ARG(std::optional<RotaryPositionsOptions>, rotary) = std::nullopt;
+  /// Whether queries and keys of every head are normalized (`RMSNorm` over head_dim) before they are turned.
+  TORCH_ARG(bool, qk_norm) = false;
+  /// Whether sigmoid(W_gate x) scales the heads' output, feature by feature, before out_proj.
+  TORCH_ARG(bool, output_gate) = false;
   /// How the heads attend; its `dropout_p` stays 0 (`dropout` and `is_training()` decide).
   TORCH_ARG(AttentionOptions, attention) = AttentionOptions{.causal = Causal::BottomRight};
 };
@@ -41,10 +46,13 @@ struct TransformerAttentionOptions {
 ///
 /// Parameters W_query, W_key, W_value, out_proj: names and random draws of the chapter-3
 /// `MultiHeadAttention`. The weights of the first three lie side by side in memory (also after `clone()` and
-/// `to()`), so that one matrix product serves all three. A query that a mask leaves without keys yields the
+/// `to()`), so that one matrix product serves all three. With qk_norm also q_norm.weight and k_norm.weight,
+/// with output_gate also W_gate, drawn after out_proj. A query that a mask leaves without keys yields the
 /// bias of out_proj.
-/// Throws c10::ValueError for another shape or more than context_length tokens, c10::TypeError for another
-/// dtype. Memory: O(B T emb_dim) beyond input and output with a fused backend.
+/// Source of the two: Dehghani et al. 2023, "Scaling Vision Transformers to 22 Billion Parameters"
+/// (normalized queries and keys); Qiu et al. 2025, "Gated Attention for Large Language Models". Throws
+/// c10::ValueError for another shape or more than context_length tokens, c10::TypeError for another dtype.
+/// Memory: O(B T emb_dim) beyond input and output with a fused backend.
 ///
 ///   attentive::TransformerAttention attention(attentive::TransformerAttentionOptions(768, 12));
 ///   auto y = attention->forward(x);
@@ -75,6 +83,8 @@ class TransformerAttentionImpl : public Module<TransformerAttentionImpl> {
   TransformerAttentionOptions options;
   torch::nn::Linear W_query{nullptr}, W_key{nullptr}, W_value{nullptr}, out_proj{nullptr};
   RotaryPositions rotary{nullptr};
+  RMSNorm q_norm{nullptr}, k_norm{nullptr};
+  torch::nn::Linear W_gate{nullptr};
 
  private:
   FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(Mask())})

@@ -14,6 +14,7 @@
 #include "kernels/cpu/backward.h"
 #include "kernels/cpu/brgemm.h"
 #include "kernels/cpu/forward.h"
+#include "kernels/cpu/weights.h"
 #include "kernels/dropout_counter.h"
 #include "kernels/reference/visibility.h"
 
@@ -136,6 +137,23 @@ std::pair<at::Tensor, at::Tensor> compute(const Plan& plan, const at::Tensor& q,
 }
 
 template <class T>
+void weights_typed(const Call& call, const at::Tensor& q, const at::Tensor& k, const at::Tensor& logsumexp,
+                   const at::Tensor& weights, bool dropped) {
+  kernels::cpu::weights(call, WeightsTensors<T>{read<T>(q), read<T>(k), logsumexp.const_data_ptr<float>(),
+                                                static_cast<T*>(weights.mutable_data_ptr()), dropped});
+}
+
+at::Tensor compute_weights(const Plan& plan, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                           const at::Tensor& logsumexp) {
+  const auto call = make_call(plan, q, k, v, {});
+  const auto weights = at::empty({call.B, call.H, call.L, call.S}, q.options());
+  const bool dropped = plan.problem.weights == Weights::Dropped;
+  call.is_bf16 ? weights_typed<bf16_t>(call, q, k, logsumexp, weights, dropped)
+               : weights_typed<float>(call, q, k, logsumexp, weights, dropped);
+  return weights;
+}
+
+template <class T>
 void backward_typed(const Call& call, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                     const at::Tensor& output, const at::Tensor& logsumexp, const at::Tensor& grad_output,
                     const at::Tensor& grad_logsumexp, const at::Tensor& grad_q, const at::Tensor& grad_k,
@@ -209,6 +227,11 @@ bool requires_gradient(const at::Tensor& x) {
   return x.defined() && x.requires_grad() && at::GradMode::is_enabled();
 }
 
+bool differentiates(const Problem& problem) {
+  return requires_gradient(problem.q) || requires_gradient(problem.k) || requires_gradient(problem.v) ||
+         requires_gradient(problem.sinks);
+}
+
 }  // namespace
 
 Verdict verdict(const Problem& problem) {
@@ -219,11 +242,13 @@ Verdict verdict(const Problem& problem) {
       problem.value_dim() == 0) {
     return Verdict::no("it takes no empty input");
   }
-  if (problem.weights != Weights::None) return Verdict::no("it never holds the weights that were asked for");
   if (problem.has_dropout() && problem.dropout_stream == DropoutStream::Aten) {
     return Verdict::no("the Aten dropout stream cannot be drawn tile by tile");
   }
   if (problem.dropout_p == 1.0) return Verdict::no("a dropout of 1 leaves nothing to compute");
+  if (problem.weights != Weights::None && differentiates(problem)) {
+    return Verdict::no("it gives the weights that were asked for no gradient");
+  }
   if (requires_gradient(problem.bias)) return Verdict::no("it gives the bias no gradient");
   // In base 2 float32's lowest number is -inf, and would hide its key; so without a gradient as well.
   if (reference::has_huge_negative_rows(problem))
@@ -247,15 +272,15 @@ AttentionResult run(const Problem& problem) {
     kept->reset();
   AttentionResult result;
   at::Tensor logsumexp;
-  const bool differentiate =
-      requires_gradient(q) || requires_gradient(k) || requires_gradient(v) || requires_gradient(sinks);
-  if (differentiate) {
+  if (differentiates(problem)) {
     auto outputs =
         NativeAttention::apply(q, k, v, sinks.defined() ? std::optional(sinks) : std::nullopt, plan);
     result.output = outputs[0];
     logsumexp = outputs[1];
   } else {
-    std::tie(result.output, logsumexp) = compute(*plan, q, k, v, sinks, problem.logsumexp);
+    std::tie(result.output, logsumexp) =
+        compute(*plan, q, k, v, sinks, problem.logsumexp || problem.weights != Weights::None);
+    if (problem.weights != Weights::None) result.weights = compute_weights(*plan, q, k, v, logsumexp);
   }
   if (problem.logsumexp) result.logsumexp = logsumexp;
   return result;

@@ -62,6 +62,8 @@ struct Simd {
   const char* name;
 
   void (*softmax_row)(SoftmaxRow&);
+  // The weights of a row whose logsumexp is known: `maximum` is that, in ScoreRule's unit. Float32, in place.
+  void (*weights_row)(const SoftmaxRow&);
   void (*gradient_row)(const GradientRow&);
 
   // dst[c * ldd + r] = src[r * lds + c]

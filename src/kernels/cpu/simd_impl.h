@@ -28,6 +28,7 @@ namespace {
 constexpr Simd make_table(const char* name) {
   return {.name = name,
           .softmax_row = softmax_row,
+          .weights_row = weights_row,
           .gradient_row = gradient_row,
           .transpose = transpose,
           .transpose_to_bf16 = transpose_to_bf16,

@@ -137,6 +137,17 @@ void softmax_row(SoftmaxRow& row) {
   row.sum = row.sum * row.rescale + total;
 }
 
+void weights_row(const SoftmaxRow& row) {
+  if (row.hi <= row.lo || row.maximum == kMinusInfinity) return zero_weights(row, 0, row.cols);
+  const int64_t first = row.lo / kWidth * kWidth;
+  const float unit = row.rule.unit(row.bias != nullptr);
+  prepare(row, first);
+  zero_weights(row, 0, first);
+  row.drop ? weigh<false, true>(row, first, row.maximum, unit)
+           : weigh<false, false>(row, first, row.maximum, unit);
+  zero_weights(row, (row.hi + kWidth - 1) / kWidth * kWidth, row.cols);
+}
+
 template <bool kHalf>
 inline void store_gradient(const GradientRow& row, int64_t c, Vec weight, Vec gradient) {
   if constexpr (kHalf) {

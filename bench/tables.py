@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""Writes the figures of attentive-bench's JSON into a Markdown page.
+
+    python3 bench/tables.py docs/measurements/all.json docs/performance.md
+
+Everything between the lines `<!-- figures: SUITE -->` and `<!-- end -->` is replaced by that suite's table, so the text
+around the figures stays and the figures are never typed by hand.
+"""
+
+import json
+import re
+import sys
+
+
+
+def seconds(x):
+    for factor, unit in ((1.0, "s"), (1e3, "ms"), (1e6, "µs")):
+        if x * factor >= 1:
+            return f"{x * factor:.3g} {unit}"
+    return f"{x * 1e6:.3g} µs"
+
+
+def percent(x):
+    return f"{100 * x:.0f}" if x else "–"
+
+
+def rows_of(data, suite):
+    lines = ["| case | type | ours | peer | peer / ours (p10 – p90) | ours, % of limit | peer, % |", "|---|---|--:|---|--:|--:|--:|"]
+    for row in data["rows"]:
+        if row["suite"] != suite:
+            continue
+        ours, *peers = row["timings"]
+        for peer in peers or [None]:
+            ratio = peer and peer["ratio_to_ours"]
+            lines.append(
+                f"| {row['case']} | {row['dtype']} | {seconds(ours['seconds']['median'])} | "
+                + (f"{peer['contender']} | **{ratio['median']:.2f}** ({ratio['p10']:.2f} – {ratio['p90']:.2f}) | "
+                   if peer else "none | – | ")
+                + f"{percent(ours['fraction_of_limit'])} | {percent(peer['fraction_of_limit']) if peer else '–'} |")
+    return lines
+
+
+def growth(data):
+    series = list(dict.fromkeys(point["series"] for point in data["growth"]))
+    lines = ["| T | " + " | ".join(f"{name}: time, MiB" for name in series) + " |", "|--:|" + "--:|" * len(series)]
+    for tokens in sorted({point["tokens"] for point in data["growth"]}):
+        cells = []
+        for name in series:
+            found = [p for p in data["growth"] if p["series"] == name and p["tokens"] == tokens]
+            cells.append(f"{seconds(found[0]['seconds'])}, {found[0]['bytes'] / 2**20:.1f}" if found else "–")
+        lines.append(f"| {tokens} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def machine(data):
+    m, p = data["machine"], data["peaks"]
+    return [f"{m['cpu']} ({m['isa']}), {m['cores']} cores; LibTorch {m['libtorch']}, {m['compiler']}, attentive {m['attentive']}.",
+            f"Limits with {p['threads']} threads, measured by the same run: fp32 {p['fp32_flops'] / 1e9:.0f} GF/s ({p['fp32_method']}), "
+            f"bf16 {p['bf16_flops'] / 1e9:.0f} GF/s ({p['bf16_method']}), read {p['read_bytes_per_second'] / 1e9:.1f} GB/s "
+            f"({p['read_method']})."]
+
+
+def main():
+    if len(sys.argv) != 3:
+        sys.exit("usage: tables.py MEASUREMENTS.json PAGE.md")
+    with open(sys.argv[1], encoding="utf-8") as file:
+        data = json.load(file)
+    with open(sys.argv[2], encoding="utf-8") as file:
+        page = file.read()
+
+    def table(match):
+        suite = match.group(1)
+        lines = machine(data) if suite == "machine" else growth(data) if suite == "growth" else rows_of(data, suite)
+        if len(lines) == 2 and suite != "machine":
+            sys.exit(f"tables: {sys.argv[1]} has no figures of {suite}")
+        return f"<!-- figures: {suite} -->\n\n" + "\n".join(lines) + "\n\n<!-- end -->"
+
+    page, count = re.subn(r"<!-- figures: (\S+) -->.*?<!-- end -->", table, page, flags=re.S)
+    if not count:
+        sys.exit(f"tables: {sys.argv[2]} has no place for figures")
+    with open(sys.argv[2], "w", encoding="utf-8") as file:
+        file.write(page)
+
+
+if __name__ == "__main__":
+    main()

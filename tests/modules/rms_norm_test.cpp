@@ -1,0 +1,41 @@
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/randn.h>
+#include <catch2/catch_test_macros.hpp>
+
+#include <attentive/modules/rms_norm.h>
+
+#include "support/compare.h"
+#include "support/message.h"
+#include "support/module_suite.h"
+
+using namespace attentive;
+using attentive::test::value_error;
+
+TEST_CASE("RMSNorm gives Python's row and its formula", "[rms_norm]") {
+  // torch.nn.RMSNorm(3, eps=1e-6)(torch.tensor([0.43, 0.15, 0.89])) with torch 2.11 in Python
+  CHECK_WITHIN(RMSNorm(3)->forward(test::table({{.43f, .15f, .89f}})),
+               test::table({{0.7449670f, 0.2598722f, 1.5419085f}}), {1e-6, 0});
+  RMSNorm norm(RMSNormOptions(5).eps(0.1));
+  {
+    const at::NoGradGuard no_grad;
+    norm->weight.normal_();
+  }
+  const auto x = at::randn({2, 4, 5});
+  CHECK_WITHIN(norm->forward(x), norm->weight * x / (x.square().mean(-1, true) + 0.1).sqrt(), {1e-5, 1e-5});
+  CHECK(value_error([&] {
+          return norm->forward(at::randn({5, 4}));
+        }) == "RMSNorm: expected x of shape (..., 5), got (5, 4)");
+  CHECK(value_error([] { return RMSNorm(0); }) == "RMSNorm: expected features > 0, got 0");
+  CHECK(value_error([] { return RMSNorm(RMSNormOptions(2).eps(-1)); }) ==
+        "RMSNorm: expected eps >= 0, got -1");
+}
+
+TEST_CASE("RMSNorm is a torch::nn citizen", "[rms_norm]") {
+  test::ModuleSuite<RMSNorm> suite;
+  suite.make = [] { return RMSNorm(6); };
+  suite.input_shape = {2, 5, 6};
+  suite.keys = {"weight"};
+  suite.has_dropout = false;
+  suite.meta = false;  // LibTorch has no RMS norm there
+  suite.run();
+}
