@@ -235,11 +235,26 @@ function(attentive_torch_half out prefix)
   set(${out}_PROBLEM "${problem}" PARENT_SCOPE)
 endfunction()
 
+# The CUDA runtime that the LibTorch under `prefix` loads; empty without one.
+function(attentive_torch_cudart prefix out)
+  set(path "")
+  if(EXISTS "${prefix}/lib/libc10_cuda.so")
+    execute_process(COMMAND "${CMAKE_COMMAND}" -E env --unset=LD_LIBRARY_PATH ldd "${prefix}/lib/libc10_cuda.so"
+                    OUTPUT_VARIABLE text ERROR_QUIET)
+    if(text MATCHES "libcudart[^ ]* => (/[^ ]+)")
+      get_filename_component(path "${CMAKE_MATCH_1}" REALPATH)
+    endif()
+  endif()
+  set(${out} "${path}" PARENT_SCOPE)
+endfunction()
+
 # Defines attentive::torch from the files under `prefix`.
 function(attentive_torch_define prefix half)
   set(lib "${prefix}/lib")
   add_library(attentive::torch INTERFACE IMPORTED GLOBAL)
-  set_target_properties(attentive::torch PROPERTIES ATTENTIVE_PREFIX "${prefix}")
+  attentive_torch_cudart("${prefix}" cudart)
+  set_target_properties(attentive::torch PROPERTIES
+    ATTENTIVE_PREFIX "${prefix}" ATTENTIVE_HALF ${half} ATTENTIVE_CUDART "${cudart}")
   target_include_directories(attentive::torch INTERFACE
     "${prefix}/include" "${prefix}/include/torch/csrc/api/include")
   target_link_libraries(attentive::torch INTERFACE "${lib}/libtorch_cpu.so" "${lib}/libc10.so")
@@ -249,7 +264,8 @@ function(attentive_torch_define prefix half)
   if(half STREQUAL "full")
     target_link_libraries(attentive::torch INTERFACE "${lib}/libtorch.so")
     if(EXISTS "${lib}/libtorch_cuda.so")
-      target_link_libraries(attentive::torch INTERFACE "${lib}/libc10_cuda.so")
+      # CUDA code in attentive calls the runtime itself; it must be the one that LibTorch loads.
+      target_link_libraries(attentive::torch INTERFACE "${lib}/libc10_cuda.so" ${cudart})
       list(APPEND registering libtorch_cuda.so)
     endif()
   endif()

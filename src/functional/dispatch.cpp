@@ -1,6 +1,7 @@
 #include "functional/dispatch.h"
 
 #include <array>
+#include <span>
 
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/Exception.h>
@@ -8,6 +9,7 @@
 #include <attentive/core/guards.h>
 
 #include "kernels/cpu/native.h"
+#include "kernels/cuda/composed.h"
 #include "kernels/fused/fused.h"
 #include "kernels/reference/reference.h"
 
@@ -28,15 +30,29 @@ Verdict always(const Problem&) {
   return {};
 }
 
-// Fastest first; the reference expresses everything and ends the list.
-constexpr std::array<Entry, 3> kBackends = {{
+// Fastest first; the reference expresses everything and ends each list.
+constexpr Entry kReference = {Backend::Reference, "the composed definition, O(L S) memory", always,
+                              kernels::reference::run};
+constexpr Entry kTorch = {Backend::Torch, "PyTorch's fused kernel, O(L) memory", kernels::fused::verdict,
+                          kernels::fused::run};
+constexpr std::array<Entry, 3> kElsewhere = {{
     {Backend::Native, "this package's CPU kernel, O(L) memory", kernels::cpu::verdict, kernels::cpu::run},
-    {Backend::Torch, "PyTorch's fused kernel, O(L) memory", kernels::fused::verdict, kernels::fused::run},
-    {Backend::Reference, "the composed definition, O(L S) memory", always, kernels::reference::run},
+    kTorch,
+    kReference,
+}};
+constexpr std::array<Entry, 3> kOnCuda = {{
+    kTorch,
+    {Backend::Native, "this package's fused softmax on CUDA, O(L S) memory", kernels::cuda::verdict,
+     kernels::cuda::run},
+    kReference,
 }};
 
-const Entry* find(Backend backend) {
-  for (const auto& entry : kBackends) {
+std::span<const Entry> candidates(const Problem& problem) {
+  return problem.q.is_cuda() ? kOnCuda : kElsewhere;
+}
+
+const Entry* find(Backend backend, const Problem& problem) {
+  for (const auto& entry : candidates(problem)) {
     if (entry.backend == backend) return &entry;
   }
   return nullptr;
@@ -44,20 +60,21 @@ const Entry* find(Backend backend) {
 
 const Entry& choose(const char* who, Backend forced, const Problem& problem) {
   if (forced != Backend::Auto) {
-    const Entry* entry = find(forced);
+    const Entry* entry = find(forced, problem);
     TORCH_CHECK_VALUE(entry, who, ": backend ", to_string(forced), " is not part of this build");
     const auto verdict = entry->verdict(problem);
     TORCH_CHECK_VALUE(verdict.can, who, ": backend ", to_string(forced),
                       " cannot express this call: ", verdict.reason);
     return *entry;
   }
-  if (const Entry* preferred = find(BackendGuard::current()); preferred && preferred->verdict(problem).can) {
+  if (const Entry* preferred = find(BackendGuard::current(), problem);
+      preferred && preferred->verdict(problem).can) {
     return *preferred;
   }
-  for (const auto& entry : kBackends) {
+  for (const auto& entry : candidates(problem)) {
     if (entry.verdict(problem).can) return entry;
   }
-  return kBackends.back();
+  return kReference;
 }
 
 }  // namespace
@@ -71,7 +88,7 @@ AttentionResult dispatch(const char* who, Backend forced, const Problem& problem
 
 Explanation explain_dispatch(Backend forced, const Problem& problem) {
   Explanation result;
-  for (const auto& entry : kBackends) {
+  for (const auto& entry : candidates(problem)) {
     const auto verdict = entry.verdict(problem);
     result.candidates.push_back({entry.backend, verdict.can, verdict.can ? entry.what : verdict.reason});
   }

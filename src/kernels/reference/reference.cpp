@@ -17,6 +17,7 @@
 #include <ATen/ops/zeros_like.h>
 
 #include "kernels/dropout_counter.h"
+#include "kernels/groups.h"
 #include "kernels/reference/visibility.h"
 
 namespace attentive::kernels::reference {
@@ -26,27 +27,6 @@ constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 
 at::ScalarType accumulate_type(const Problem& problem) {
   return problem.q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-}
-
-// (B, H, rows, X) with H = Hkv * group -> (B, Hkv, group * rows, X): a product with keys or values then
-// serves the query heads of a group at once, and no key is repeated.
-at::Tensor stack_groups(const at::Tensor& x, int64_t kv_heads) {
-  if (x.size(1) == kv_heads) return x;
-  return x.reshape({x.size(0), kv_heads, x.size(1) / kv_heads * x.size(2), x.size(3)});
-}
-
-at::Tensor unstack_groups(const at::Tensor& x, int64_t heads) {
-  if (x.size(1) == heads) return x;
-  return x.reshape({x.size(0), heads, x.size(1) * x.size(2) / heads, x.size(3)});
-}
-
-// Zero in place of every key or value row that no query may see: whatever it held cannot reach a product.
-at::Tensor without_unseen(const at::Tensor& rows, const at::Tensor& visible, int64_t kv_heads) {
-  auto seen = visible.any(2);  // (B or 1, H or 1, S or 1)
-  if (seen.size(1) > kv_heads) {
-    seen = seen.reshape({seen.size(0), kv_heads, seen.size(1) / kv_heads, seen.size(2)}).any(2);
-  }
-  return rows.masked_fill(seen.bitwise_not().unsqueeze(3), 0.0);
 }
 
 at::Tensor biased_scores(const Problem& problem, const Rectangle& part, const at::Tensor& q,

@@ -1,0 +1,92 @@
+# ATTENTIVE_CUDA: whether the library holds CUDA C++ of its own. Sets ATTENTIVE_CUDA_CODE, and enables the language CUDA
+# only then, for this project's folders.
+
+set(ATTENTIVE_CUDA "AUTO" CACHE STRING
+    "CUDA C++ in the library: AUTO (if there is an nvcc, and a LibTorch that runs on NVIDIA GPUs), ON, OFF")
+set_property(CACHE ATTENTIVE_CUDA PROPERTY STRINGS AUTO ON OFF)
+find_program(ATTENTIVE_NVCC nvcc HINTS "${CMAKE_CUDA_COMPILER}" ENV CUDACXX ENV CUDA_HOME ENV CUDA_PATH
+             PATHS /usr/local/cuda PATH_SUFFIXES bin DOC "The CUDA compiler")
+mark_as_advanced(ATTENTIVE_NVCC)
+
+# attentive_cuda_lack(<out>): what keeps CUDA code out, with its fix; empty if nothing does.
+function(attentive_cuda_lack out)
+  get_target_property(half attentive::torch ATTENTIVE_HALF)
+  get_target_property(cudart attentive::torch ATTENTIVE_CUDART)
+  set(lack "")
+  if(NOT ATTENTIVE_NVCC AND NOT CMAKE_CUDA_COMPILER)
+    set(lack "there is no nvcc; install a CUDA toolkit and name it with -DATTENTIVE_NVCC=<toolkit>/bin/nvcc")
+  elseif(NOT cudart)
+    set(lack "this LibTorch does not run on NVIDIA GPUs; install the whole one, python3 -m pip install torch, and name it with -DTorch_DIR=<torch>/share/cmake/Torch")
+  elseif(NOT half STREQUAL "full")
+    set(lack "only the CPU half of LibTorch is linked; say -DATTENTIVE_TORCH=cuda")
+  else()
+    attentive_cuda_release(release)
+    string(REGEX MATCH "libcudart\\.so\\.([0-9]+)" _ "${cudart}")
+    if(NOT release)
+      set(lack "${ATTENTIVE_NVCC} does not run; name another with -DATTENTIVE_NVCC=<toolkit>/bin/nvcc")
+    elseif(NOT release MATCHES "^${CMAKE_MATCH_1}\\.")
+      set(lack "${ATTENTIVE_NVCC} is of CUDA ${release}, LibTorch of CUDA ${CMAKE_MATCH_1}; install a toolkit of that one and name it with -DATTENTIVE_NVCC=<toolkit>/bin/nvcc")
+    endif()
+  endif()
+  set(${out} "${lack}" PARENT_SCOPE)
+endfunction()
+
+# The release of nvcc, such as 13.0.
+function(attentive_cuda_release out)
+  set(compiler "${ATTENTIVE_NVCC}")
+  if(CMAKE_CUDA_COMPILER)
+    set(compiler "${CMAKE_CUDA_COMPILER}")
+  endif()
+  execute_process(COMMAND "${compiler}" --version OUTPUT_VARIABLE text ERROR_QUIET)
+  string(REGEX MATCH "release ([0-9]+\\.[0-9]+)" _ "${text}")
+  set(${out} "${CMAKE_MATCH_1}" PARENT_SCOPE)
+endfunction()
+
+set(ATTENTIVE_CUDA_CODE OFF)
+if(NOT ATTENTIVE_CUDA MATCHES "^(AUTO|ON|OFF)$")
+  message(FATAL_ERROR " attentive: ATTENTIVE_CUDA is \"${ATTENTIVE_CUDA}\"; say AUTO, ON or OFF")
+elseif(ATTENTIVE_CUDA STREQUAL "OFF")
+  message(STATUS "attentive: no CUDA code: ATTENTIVE_CUDA=OFF")
+else()
+  attentive_cuda_lack(_cuda_lack)
+  if(NOT _cuda_lack)
+    set(ATTENTIVE_CUDA_CODE ON)
+    attentive_cuda_release(_cuda_release)
+    message(STATUS "attentive: CUDA code for sm_80 and sm_90, by nvcc ${_cuda_release}")
+  elseif(ATTENTIVE_CUDA STREQUAL "ON")
+    # The leading blank keeps CMake from breaking the line.
+    message(FATAL_ERROR " attentive: ATTENTIVE_CUDA=ON, but ${_cuda_lack}, or say ATTENTIVE_CUDA=AUTO")
+  else()
+    message(STATUS "attentive: no CUDA code: ${_cuda_lack}")
+  endif()
+endif()
+
+# attentive_enable_cuda(): a macro, because a language belongs to the folder that enables it.
+macro(attentive_enable_cuda)
+  if(NOT CMAKE_CUDA_COMPILER)
+    set(CMAKE_CUDA_COMPILER "${ATTENTIVE_NVCC}" CACHE FILEPATH "The CUDA compiler")
+  endif()
+  if(NOT CMAKE_CUDA_ARCHITECTURES)
+    # CMake 3.25 would try its compiler with a default that nvcc 13 no longer knows.
+    set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 90-virtual)
+  endif()
+  if(PROJECT_IS_TOP_LEVEL AND ATTENTIVE_CCACHE AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
+    set(CMAKE_CUDA_COMPILER_LAUNCHER "${ATTENTIVE_CCACHE}")
+  endif()
+  enable_language(CUDA)
+endmacro()
+
+# attentive_cuda_sources(<target> <source>…): adds CUDA sources. They are compiled apart: neither the warnings nor the
+# precompiled header of the C++ sources mean anything to nvcc, and the runtime is the one of LibTorch.
+function(attentive_cuda_sources target)
+  add_library(${target}_cuda OBJECT ${ARGN})
+  target_include_directories(${target}_cuda PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  target_compile_options(${target}_cuda PRIVATE -O3 -Xcompiler=-Wall,-Wextra $<$<BOOL:${ATTENTIVE_WERROR}>:-Werror=all-warnings>)
+  set_target_properties(${target}_cuda PROPERTIES
+    CUDA_ARCHITECTURES "80-real;90-real;90-virtual" CUDA_STANDARD 17 CUDA_STANDARD_REQUIRED ON CUDA_EXTENSIONS OFF
+    CUDA_RUNTIME_LIBRARY None POSITION_INDEPENDENT_CODE ON)
+  target_sources(${target} PRIVATE $<TARGET_OBJECTS:${target}_cuda>)
+  # C++ links the result: who uses the library needs no CUDA compiler.
+  set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX CUDA_RUNTIME_LIBRARY None)
+  target_include_directories(${target} SYSTEM PRIVATE ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
+endfunction()

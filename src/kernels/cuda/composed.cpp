@@ -1,0 +1,213 @@
+#include "kernels/cuda/composed.h"
+
+#include <array>
+#include <cmath>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/bitwise_and.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/matmul.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/function.h>
+
+#include "kernels/dropout_counter.h"
+#include "kernels/groups.h"
+#include "kernels/reference/visibility.h"
+
+namespace attentive::kernels::cuda {
+namespace {
+
+// What the row kernels need of a problem, and the tensors that their pointers belong to.
+struct Plan : torch::CustomClassHolder {
+  SoftmaxCall call;
+  const SoftmaxKernels* kernels = nullptr;
+  at::Tensor keep, lengths, slopes, bias, sinks;
+  at::DimVector given_bias;  // sizes before it was expanded
+  bool clean = false;
+};
+
+template <class T>
+Strided<T> strided(const at::Tensor& x) {
+  Strided<T> result{x.const_data_ptr<T>(), x.stride(0), x.stride(1), 0, 0};
+  if (x.dim() == 4) {
+    result.i = x.stride(2);
+    result.j = x.stride(3);
+  }
+  return result;
+}
+
+c10::intrusive_ptr<Plan> make_plan(const SoftmaxKernels& kernels, const Problem& p) {
+  auto plan = c10::make_intrusive<Plan>();
+  plan->kernels = &kernels;
+  plan->clean = p.weights == Weights::Clean;
+  SoftmaxCall& call = plan->call;
+  call = {.B = p.batch(), .H = p.heads(), .L = p.queries(), .S = p.keys(), .shift = p.shift()};
+  call.scale = static_cast<float>(p.scale.value_or(1.0 / std::sqrt(static_cast<double>(p.head_dim()))));
+  call.softcap = static_cast<float>(p.softcap.value_or(0.0));
+  call.causal = p.causal == Causal::BottomRight ? 1 : p.causal == Causal::TopLeft ? 2 : 0;
+  call.window_left = p.window.left;
+  call.window_right = p.window.right;
+  const std::array<int64_t, 4> pairs = {call.B, call.H, call.L, call.S};
+  at::Tensor keep = p.keep;
+  if (p.key_keep.defined()) {
+    const auto keys = p.key_keep.view({call.B, 1, 1, call.S});
+    keep = keep.defined() ? at::bitwise_and(keep, keys) : keys;
+  }
+  if (keep.defined()) {
+    plan->keep = keep.expand(pairs);
+    call.keep = strided<bool>(plan->keep);
+  }
+  if (p.bias.defined()) {
+    plan->given_bias = p.bias.sizes();
+    plan->bias = p.bias.detach().to(at::kFloat).expand(pairs);
+    call.bias = strided<float>(plan->bias);
+  }
+  if (p.key_lengths.defined()) {
+    plan->lengths = p.key_lengths.contiguous();
+    call.key_lengths = plan->lengths.const_data_ptr<int64_t>();
+  }
+  if (p.alibi_slopes.defined()) {
+    plan->slopes = p.alibi_slopes.detach().to(at::kFloat).expand({call.B, call.H});
+    call.slopes = strided<float>(plan->slopes);
+  }
+  if (p.sinks.defined()) {
+    plan->sinks = p.sinks.detach().to(at::kFloat).contiguous();
+    call.sinks = plan->sinks.const_data_ptr<float>();
+  }
+  if (p.has_dropout()) {
+    call.dropout = true;
+    call.dropout_key = p.dropout_key ? *p.dropout_key : draw_dropout_key(p.generator);
+    call.threshold = keep_threshold(p.dropout_p);
+    call.survivor_scale = static_cast<float>(1.0 / (1.0 - p.dropout_p));
+    call.batch_offset = p.batch_offset;
+  }
+  return plan;
+}
+
+at::Tensor contiguous(const at::Tensor& x) {
+  return x.defined() ? x.contiguous() : x;
+}
+
+// A custom function takes no undefined tensor.
+std::optional<at::Tensor> given(const at::Tensor& x) {
+  return x.defined() ? std::optional(x) : std::nullopt;
+}
+
+// Scores -> weights after dropout, logsumexp, and the clean weights where they are asked for.
+class MaskedSoftmax : public torch::autograd::Function<MaskedSoftmax> {
+ public:
+  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context,
+                                                const at::Tensor& any_scores,
+                                                const std::optional<at::Tensor>& bias,
+                                                const std::optional<at::Tensor>& sinks,
+                                                const c10::intrusive_ptr<Plan>& plan) {
+    (void)bias;  // their numbers are in the plan; they are named for their gradients
+    (void)sinks;
+    const auto scores = any_scores.contiguous();
+    const auto& call = plan->call;
+    ForwardTensors tensors;
+    tensors.scores = scores;
+    tensors.dropped = at::empty_like(scores);
+    if (plan->clean) tensors.clean = call.dropout ? at::empty_like(scores) : tensors.dropped;
+    tensors.logsumexp = at::empty({call.B, call.H, call.L}, scores.options().dtype(at::kFloat));
+    auto written = tensors;
+    if (!call.dropout) written.clean.reset();
+    plan->kernels->forward(call, written);
+    context->save_for_backward({scores, tensors.logsumexp});
+    context->saved_data["plan"] = c10::IValue::make_capsule(plan);
+    torch::autograd::variable_list results = {tensors.dropped, tensors.logsumexp};
+    if (plan->clean) results.push_back(call.dropout ? tensors.clean : tensors.dropped.clone());
+    return results;
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        !at::GradMode::is_enabled(),
+        "attention: backend native has no second derivative; differentiate twice through "
+        "Backend::Reference");
+    const auto saved = context->get_saved_variables();
+    const auto plan = c10::static_intrusive_pointer_cast<Plan>(context->saved_data["plan"].toCapsule());
+    const auto& call = plan->call;
+    // Inputs are counted without those that are not there.
+    const bool wants_bias = plan->bias.defined() && context->needs_input_grad(1);
+    const bool wants_sinks = plan->sinks.defined() && context->needs_input_grad(plan->bias.defined() ? 2 : 1);
+    BackwardTensors tensors;
+    tensors.scores = saved[0];
+    tensors.logsumexp = saved[1];
+    tensors.grad_dropped = contiguous(gradients[0]);
+    tensors.grad_logsumexp = contiguous(gradients[1]);
+    if (gradients.size() > 2) tensors.grad_clean = contiguous(gradients[2]);
+    tensors.grad_scores = at::empty_like(saved[0]);
+    if (wants_bias) tensors.grad_logits = at::empty_like(saved[0], saved[0].options().dtype(at::kFloat));
+    tensors.delta = at::empty_like(saved[1]);
+    plan->kernels->backward(call, tensors);
+
+    at::Tensor grad_bias, grad_sinks;
+    if (wants_bias) grad_bias = tensors.grad_logits.sum_to_size(plan->given_bias);
+    if (wants_sinks) {
+      // The sink's weight is exp(sink - logsumexp) and its value zero.
+      const auto empty = saved[1].isinf();
+      const auto weight =
+          (plan->sinks.view({1, -1, 1}) - saved[1].masked_fill(empty, 0.0)).exp().masked_fill(empty, 0.0);
+      grad_sinks = -(weight * tensors.delta).sum(at::IntArrayRef{0, 2});
+    }
+    return {tensors.grad_scores, grad_bias, grad_sinks, at::Tensor()};
+  }
+};
+
+}  // namespace
+
+#if !ATTENTIVE_HAS_CUDA
+const SoftmaxKernels* device_kernels() {
+  return nullptr;
+}
+#endif
+
+Verdict verdict(const Problem& problem) {
+  if (!device_kernels()) return Verdict::no("this build has no CUDA code (ATTENTIVE_CUDA)");
+  const auto type = problem.q.scalar_type();
+  if (type != at::kFloat && type != at::kBFloat16 && type != at::kHalf)
+    return Verdict::no("it takes float32, bfloat16 and float16");
+  if (problem.batch() == 0 || problem.heads() == 0 || problem.queries() == 0 || problem.keys() == 0 ||
+      problem.value_dim() == 0) {
+    return Verdict::no("it takes no empty input");
+  }
+  if (problem.has_dropout() && problem.dropout_stream == DropoutStream::Aten)
+    return Verdict::no("the Aten dropout stream cannot be drawn row by row");
+  if (problem.dropout_p == 1.0) return Verdict::no("a dropout of 1 leaves nothing to compute");
+  if (problem.alibi_slopes.defined() && problem.alibi_slopes.requires_grad() && at::GradMode::is_enabled())
+    return Verdict::no("it gives the ALiBi slopes no gradient");
+  if (reference::has_huge_negative_rows(problem))
+    return Verdict::no(std::string(reference::kHugeNegativeRows));
+  return {};
+}
+
+AttentionResult run(const Problem& problem) {
+  return run_with(*device_kernels(), problem);
+}
+
+AttentionResult run_with(const SoftmaxKernels& kernels, const Problem& problem) {
+  const auto plan = make_plan(kernels, problem);
+  auto k = problem.k, v = problem.v;
+  const auto visible = reference::visible_pairs(problem, {0, problem.queries(), 0, problem.keys()});
+  if (visible.defined()) {
+    k = without_unseen(k, visible, problem.kv_heads());
+    v = without_unseen(v, visible, problem.kv_heads());
+  }
+  const auto scores = unstack_groups(
+      at::matmul(stack_groups(problem.q, problem.kv_heads()), k.transpose(2, 3)), problem.heads());
+  auto results = MaskedSoftmax::apply(scores, given(problem.bias), given(problem.sinks), plan);
+  AttentionResult result;
+  result.output =
+      unstack_groups(at::matmul(stack_groups(results[0], problem.kv_heads()), v), problem.heads());
+  if (problem.logsumexp) result.logsumexp = results[1];
+  if (problem.weights == Weights::Dropped) result.weights = results[0];
+  if (problem.weights == Weights::Clean) result.weights = results[2];
+  return result;
+}
+
+}  // namespace attentive::kernels::cuda

@@ -1,0 +1,244 @@
+#pragma once
+
+// The masked softmax of one row of scores, forward and backward, for one thread block. One pass over the
+// scores each way: a thread keeps its columns in registers (up to kKept of them; longer rows are read again).
+
+#include <cmath>
+#include <cstdint>
+
+#include "kernels/cuda/block.h"
+#include "kernels/philox_constants.h"
+
+namespace attentive::kernels::cuda {
+
+constexpr int kKept = 16;  // columns that a thread keeps
+
+template <class T>
+struct Strided {
+  const T* data = nullptr;
+  int64_t b = 0, h = 0, i = 0, j = 0;
+  ATTENTIVE_HOST_DEVICE T at(int64_t ib, int64_t ih, int64_t ii, int64_t ij) const {
+    return data[ib * b + ih * h + ii * i + ij * j];
+  }
+};
+
+// Everything about a call that is not a row of numbers. Null pointers: no such term.
+struct SoftmaxCall {
+  int64_t B, H, L, S, shift;
+  float scale = 1.0f;
+  float softcap = 0.0f;                         // 0: none
+  int causal = 0;                               // 0: none, 1: bottom-right, 2: top-left
+  int64_t window_left = -1, window_right = -1;  // -1: unbounded
+  Strided<bool> keep;                           // (B, H, L, S)
+  Strided<float> bias;                          // (B, H, L, S)
+  const int64_t* key_lengths = nullptr;         // (B)
+  Strided<float> slopes;                        // ALiBi: (B, H)
+  const float* sinks = nullptr;                 // (H)
+  bool dropout = false;
+  uint64_t dropout_key = 0;
+  uint32_t threshold = 65536;
+  float survivor_scale = 1.0f;
+  int64_t batch_offset = 0;
+};
+
+// Which row a block works on.
+struct Row {
+  int64_t b, h, i;
+  int64_t begin, end;  // keys that it may see by position and length
+  float slope;
+};
+
+ATTENTIVE_HOST_DEVICE int64_t least(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+
+ATTENTIVE_HOST_DEVICE Row row_at(const SoftmaxCall& call, int64_t index) {
+  Row row{index / (call.H * call.L), index / call.L % call.H, index % call.L, 0, call.S, 0.0f};
+  const int64_t aligned = row.i + call.shift;
+  if (call.causal == 1) row.end = least(row.end, aligned + 1);
+  if (call.causal == 2) row.end = least(row.end, row.i + 1);
+  if (call.window_right >= 0 && call.window_right < call.S)
+    row.end = least(row.end, aligned + call.window_right + 1);
+  if (call.key_lengths) row.end = least(row.end, call.key_lengths[row.b]);
+  if (call.window_left >= 0 && call.window_left < call.L + call.S && aligned - call.window_left > 0)
+    row.begin = aligned - call.window_left;
+  if (call.slopes.data) row.slope = call.slopes.at(row.b, row.h, 0, 0);
+  return row;
+}
+
+// The logit of a raw score, or a hidden one. `capped` receives tanh(x / softcap) for the backward pass.
+struct Logit {
+  bool visible;
+  float x, capped;
+};
+
+template <class T>
+ATTENTIVE_HOST_DEVICE Logit logit_at(const SoftmaxCall& call, const Row& row, const T* scores, int64_t j) {
+  Logit result{false, -INFINITY, 0.0f};
+  if (j < row.begin || j >= row.end) return result;
+  if (call.keep.data && !call.keep.at(row.b, row.h, row.i, j)) return result;
+  float bias = 0.0f;
+  if (call.bias.data) {
+    bias = call.bias.at(row.b, row.h, row.i, j);
+    if (bias == -INFINITY) return result;
+  }
+  float x = static_cast<float>(scores[j]) * call.scale;
+  if (call.softcap != 0.0f) {
+    result.capped = tanhf(x / call.softcap);
+    x = call.softcap * result.capped;
+  }
+  x += bias;
+  if (call.slopes.data) x -= row.slope * fabsf(static_cast<float>(row.i + call.shift - j));
+  result.visible = true;
+  result.x = x;
+  return result;
+}
+
+// The Counter stream of dropout_counter.h.
+ATTENTIVE_HOST_DEVICE bool survives(const SoftmaxCall& call, const Row& row, int64_t j) {
+  uint32_t c0 = static_cast<uint32_t>((j / 128) * 16 + j % 16), c1 = static_cast<uint32_t>(row.i),
+           c2 = static_cast<uint32_t>(row.h), c3 = static_cast<uint32_t>(row.b + call.batch_offset);
+  uint32_t k0 = static_cast<uint32_t>(call.dropout_key), k1 = static_cast<uint32_t>(call.dropout_key >> 32);
+  for (int round = 0; round < kPhiloxRounds; ++round) {
+    const uint64_t p0 = static_cast<uint64_t>(kPhiloxM0) * c0, p1 = static_cast<uint64_t>(kPhiloxM1) * c2;
+    const uint32_t n0 = static_cast<uint32_t>(p1 >> 32) ^ c1 ^ k0,
+                   n2 = static_cast<uint32_t>(p0 >> 32) ^ c3 ^ k1;
+    c0 = n0;
+    c1 = static_cast<uint32_t>(p1);
+    c2 = n2;
+    c3 = static_cast<uint32_t>(p0);
+    k0 += kPhiloxW0;
+    k1 += kPhiloxW1;
+  }
+  const uint32_t half = static_cast<uint32_t>((j / 16) % 8), pair = half / 2;
+  const uint32_t word = pair == 0 ? c0 : pair == 1 ? c1 : pair == 2 ? c2 : c3;
+  return ((word >> (16 * (half % 2))) & 0xFFFFu) < call.threshold;
+}
+
+// clean and dropped: rows of S, either may be null. logsumexp: one number; -inf for a row without keys.
+template <class T, class Block>
+ATTENTIVE_HOST_DEVICE void forward_row(Block& block, const SoftmaxCall& call, int64_t index, const T* scores,
+                                       T* clean, T* dropped, float* logsumexp) {
+  const Row row = row_at(call, index);
+  const int64_t size = block.size();
+  typename Block::template PerThread<float, kKept> kept;
+  typename Block::template PerThread<float, 1> maximum, total, seen;
+  block.phase([&](int t) {
+    float top = -INFINITY, sum = 0.0f, any = 0.0f;
+    int n = 0;
+    for (int64_t j = t; j < call.S; j += size, ++n) {
+      const Logit logit = logit_at(call, row, scores, j);
+      if (n < kKept) kept(t)[n] = logit.visible ? logit.x : -INFINITY;
+      if (!logit.visible) continue;
+      any = 1.0f;
+      if (logit.x == -INFINITY) continue;  // weighs nothing, and -inf - -inf would be NaN
+      if (logit.x > top) {
+        sum = sum * expf(top - logit.x) + 1.0f;
+        top = logit.x;
+      } else {
+        sum += expf(logit.x - top);  // NaN stays NaN
+      }
+    }
+    maximum(t)[0] = top;
+    total(t)[0] = sum;
+    seen(t)[0] = any;
+  });
+  typename Block::template PerThread<float, 1> own;
+  block.phase([&](int t) { own(t)[0] = maximum(t)[0]; });
+  reduce(block, maximum, Larger{});
+  reduce(block, seen, Larger{});
+  block.phase([&](int t) {
+    // A thread without visible columns adds nothing; -inf - -inf would be NaN.
+    if (total(t)[0] == 0.0f) return;
+    if (own(t)[0] != maximum(t)[0]) total(t)[0] *= expf(own(t)[0] - maximum(t)[0]);
+  });
+  reduce(block, total, Sum{});
+  block.phase([&](int t) {
+    float top = maximum(t)[0], sum = total(t)[0];
+    const bool empty = seen(t)[0] == 0.0f;
+    if (call.sinks && !empty) {
+      const float sink = call.sinks[row.h], higher = sink > top ? sink : top;
+      sum = sum * expf(top - higher) + expf(sink - higher);
+      top = higher;
+    }
+    if (t == 0) *logsumexp = empty ? -INFINITY : top + logf(sum);
+    int n = 0;
+    for (int64_t j = t; j < call.S; j += size, ++n) {
+      float weight = 0.0f;
+      if (n < kKept) {
+        if (!empty && kept(t)[n] != -INFINITY) weight = expf(kept(t)[n] - top) / sum;
+      } else {
+        const Logit logit = logit_at(call, row, scores, j);
+        if (logit.visible) weight = expf(logit.x - top) / sum;
+      }
+      if (clean) clean[j] = static_cast<T>(weight);
+      if (dropped) {
+        const float factor = !call.dropout ? 1.0f : survives(call, row, j) ? call.survivor_scale : 0.0f;
+        dropped[j] = static_cast<T>(weight * factor);
+      }
+    }
+  });
+}
+
+// Gradients of the row: of the scores, of the logits (which is that of the bias; may be null), and `delta`,
+// the sum of weight times gradient, from which the sink's follows. Incoming gradients may be null.
+template <class T, class Block>
+ATTENTIVE_HOST_DEVICE void backward_row(Block& block, const SoftmaxCall& call, int64_t index, const T* scores,
+                                        float logsumexp, const T* grad_clean, const T* grad_dropped,
+                                        float grad_logsumexp, T* grad_scores, float* grad_logits,
+                                        float* delta) {
+  const Row row = row_at(call, index);
+  const int64_t size = block.size();
+  typename Block::template PerThread<float, kKept> weights, gradients;
+  typename Block::template PerThread<float, 1> dot;
+  struct Pair {
+    float weight, gradient, capped;
+  };
+  const auto pair_at = [&](int64_t j) {
+    const Logit logit = logit_at(call, row, scores, j);
+    Pair pair{0.0f, 0.0f, logit.capped};
+    if (!logit.visible || logsumexp == -INFINITY) return pair;
+    const float t = logit.x - logsumexp;
+    pair.weight = expf(t > 0.0f ? 0.0f : t);
+    if (grad_clean) pair.gradient = static_cast<float>(grad_clean[j]);
+    if (grad_dropped) {
+      const float factor = !call.dropout ? 1.0f : survives(call, row, j) ? call.survivor_scale : 0.0f;
+      pair.gradient += factor == 0.0f ? 0.0f : factor * static_cast<float>(grad_dropped[j]);
+    }
+    return pair;
+  };
+  block.phase([&](int t) {
+    float sum = 0.0f;
+    int n = 0;
+    for (int64_t j = t; j < call.S; j += size, ++n) {
+      const Pair pair = pair_at(j);
+      if (n < kKept) {
+        weights(t)[n] = pair.weight;
+        gradients(t)[n] = pair.gradient;
+      }
+      sum += pair.weight * pair.gradient;
+    }
+    dot(t)[0] = sum;
+  });
+  reduce(block, dot, Sum{});
+  block.phase([&](int t) {
+    if (t == 0) *delta = dot(t)[0] - grad_logsumexp;
+    int n = 0;
+    for (int64_t j = t; j < call.S; j += size, ++n) {
+      Pair pair{0.0f, 0.0f, 0.0f};
+      if (n < kKept && call.softcap == 0.0f) {
+        pair.weight = weights(t)[n];
+        pair.gradient = gradients(t)[n];
+      } else {
+        pair = pair_at(j);
+      }
+      float gradient =
+          pair.weight == 0.0f ? 0.0f : pair.weight * (pair.gradient - dot(t)[0] + grad_logsumexp);
+      if (grad_logits) grad_logits[j] = gradient;
+      if (call.softcap != 0.0f) gradient *= 1.0f - pair.capped * pair.capped;
+      grad_scores[j] = static_cast<T>(gradient * call.scale);
+    }
+  });
+}
+
+}  // namespace attentive::kernels::cuda

@@ -1,0 +1,206 @@
+// The row kernels of the fused masked softmax, run block by block and thread by thread on the CPU: the very
+// source that the GPU runs.
+
+#include <ATen/Dispatch.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/generators/catch_generators_range.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <attentive/functional/alibi.h>
+
+#include "functional/problem_builder.h"
+#include "kernels/cuda/composed.h"
+#include "kernels/emulated_block.h"
+#include "kernels/reference/reference.h"
+#include "support/compare.h"
+#include "support/option_cases.h"
+
+using namespace attentive;
+using namespace attentive::test;
+namespace cuda = attentive::kernels::cuda;
+
+namespace {
+
+template <class T>
+T* rows(const at::Tensor& x, int64_t row) {
+  return x.defined() ? x.data_ptr<T>() + row * x.size(3) : nullptr;
+}
+
+void emulated_forward(const cuda::SoftmaxCall& call, const cuda::ForwardTensors& t) {
+  AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, t.scores.scalar_type(), "emulated", [&] {
+    for (int64_t row = 0; row < call.B * call.H * call.L; ++row) {
+      EmulatedBlock block(cuda::threads_for(call.S), row % 2 == 1);
+      cuda::forward_row<scalar_t>(block, call, row, rows<scalar_t>(t.scores, row),
+                                  rows<scalar_t>(t.clean, row), rows<scalar_t>(t.dropped, row),
+                                  t.logsumexp.data_ptr<float>() + row);
+    }
+  });
+}
+
+void emulated_backward(const cuda::SoftmaxCall& call, const cuda::BackwardTensors& t) {
+  AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, t.scores.scalar_type(), "emulated", [&] {
+    for (int64_t row = 0; row < call.B * call.H * call.L; ++row) {
+      EmulatedBlock block(cuda::threads_for(call.S), row % 2 == 1);
+      cuda::backward_row<scalar_t>(
+          block, call, row, rows<scalar_t>(t.scores, row), t.logsumexp.data_ptr<float>()[row],
+          rows<scalar_t>(t.grad_clean, row), rows<scalar_t>(t.grad_dropped, row),
+          t.grad_logsumexp.defined() ? t.grad_logsumexp.data_ptr<float>()[row] : 0.0f,
+          rows<scalar_t>(t.grad_scores, row), rows<float>(t.grad_logits, row),
+          t.delta.data_ptr<float>() + row);
+    }
+  });
+}
+
+constexpr cuda::SoftmaxKernels kEmulated = {emulated_forward, emulated_backward};
+
+struct Outcome {
+  AttentionResult result;
+  std::vector<at::Tensor> gradients;
+};
+
+// Forward and backward of the call, weights and logsumexp among the outputs.
+Outcome run(const OptionCall& call, bool emulated) {
+  at::manual_seed(17);
+  const auto problem = normalize("attention", call.q, call.k, call.v, call.options, call.extras).problem;
+  Outcome outcome;
+  outcome.result = emulated ? cuda::run_with(kEmulated, problem) : kernels::reference::run(problem);
+  std::vector<at::Tensor> leaves = {call.q, call.k, call.v};
+  for (const auto& bias : call.extras.mask.bias_terms()) {
+    if (bias.requires_grad()) leaves.push_back(bias);
+  }
+  if (call.extras.sinks.defined() && call.extras.sinks.requires_grad()) leaves.push_back(call.extras.sinks);
+  std::vector<at::Tensor> outputs, directions;
+  for (const auto& output : {outcome.result.output, outcome.result.weights, outcome.result.logsumexp}) {
+    if (!output.defined() || !output.requires_grad()) continue;
+    outputs.push_back(output.masked_fill(output.isinf(), 0.0));
+    at::manual_seed(30 + static_cast<uint64_t>(outputs.size()));
+    directions.push_back(at::randn(output.sizes(), at::kDouble).to(output.scalar_type()));
+  }
+  outcome.gradients = torch::autograd::grad(outputs, leaves, directions, false, false, true);
+  return outcome;
+}
+
+void compare(const OptionCall& exact, at::ScalarType type) {
+  const auto call = cast(exact, type);
+  const auto got = run(call, true), want = run(cast(call, at::kDouble), false);
+  CHECK(difference(got.result.output, want.result.output, default_tolerance(type)) == "");
+  if (want.result.weights.defined()) {
+    CHECK(difference(got.result.weights, want.result.weights, default_tolerance(type)) == "");
+    CHECK(at::equal(got.result.weights.eq(0).logical_and(want.result.weights.gt(1e-6)).any(),
+                    at::zeros({}, at::kBool)));
+  }
+  if (want.result.logsumexp.defined())
+    CHECK(difference(got.result.logsumexp, want.result.logsumexp, default_tolerance(type)) == "");
+  double largest = 0.0;
+  for (const auto& gradient : want.gradients)
+    largest = std::max(largest, gradient.abs().max().item<double>());
+  const auto tolerance = default_tolerance(type, true);
+  REQUIRE(got.gradients.size() == want.gradients.size());
+  for (size_t n = 0; n < want.gradients.size(); ++n) {
+    INFO("gradient " << n);
+    CHECK(difference(got.gradients[n], want.gradients[n], {0.0, tolerance.atol + tolerance.rtol * largest}) ==
+          "");
+  }
+}
+
+OptionCall random_call(int64_t B, int64_t H, int64_t Hkv, int64_t L, int64_t S, int64_t D) {
+  at::manual_seed(3);
+  OptionCall call;
+  call.q = at::randn({B, H, L, D}, at::kDouble);
+  call.k = at::randn({B, Hkv, S, D}, at::kDouble);
+  call.v = at::randn({B, Hkv, S, D}, at::kDouble);
+  call.extras.logsumexp = true;
+  return call;
+}
+
+}  // namespace
+
+TEST_CASE("masked softmax: every option equals the reference", "[masked_softmax]") {
+  const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kHalf);
+  const auto weights = GENERATE(Weights::None, Weights::Clean, Weights::Dropped);
+  const auto& cases = option_cases();
+  const auto n = GENERATE_COPY(range(size_t{0}, cases.size()));
+  if (cases[n].group == "length" || cases[n].group == "kv" || cases[n].group == "weights" ||
+      cases[n].name == "dropout, Aten stream" || cases[n].name == "ALiBi with gradient") {
+    return;
+  }
+  INFO("option: " << cases[n].name << ", dtype " << c10::toString(type));
+  auto call = random_call(2, 4, 2, 7, 9, 8);
+  call.extras.weights = weights;
+  cases[n].apply(call);
+  compare(call, type);
+}
+
+TEST_CASE("masked softmax: awkward sizes, alone and with everything at once", "[masked_softmax]") {
+  const int64_t S = GENERATE(1, 3, 31, 32, 33, 63, 64, 65, 300, 1025);
+  const bool everything = GENERATE(false, true);
+  auto call = random_call(1, 2, 1, 3, S, 4);
+  if (everything) {
+    call.options.causal = Causal::BottomRight;
+    call.options.softcap = 3.0;
+    call.options.scale = 0.7;
+    call.options.window = {200, -1};
+    call.options.dropout_p = 0.3;
+    call.options.dropout_stream = DropoutStream::Counter;
+    call.extras.mask = at::rand({3, S}).gt(0.2);
+    call.extras.alibi_slopes = alibi_slopes(2).to(at::kDouble);
+    call.extras.sinks = at::randn({2}, at::kDouble);
+  }
+  compare(call, at::kFloat);
+}
+
+TEST_CASE("masked softmax: rows beyond what the threads keep are read again", "[masked_softmax]") {
+  // 1024 threads keep 16,384 columns.
+  compare(random_call(1, 1, 1, 2, 16384 + 700, 4), at::kFloat);
+}
+
+TEST_CASE("masked softmax: hidden keys may hold NaN, and NaN in sight is seen", "[masked_softmax][nan]") {
+  auto call = cast(random_call(1, 2, 2, 6, 8, 4), at::kFloat);
+  call.extras.mask = at::arange(8).lt(5).unsqueeze(0).expand({6, 8});
+  const auto clean = run(call, true);
+  {
+    const at::NoGradGuard no_grad;
+    for (auto* x : {&call.k, &call.v}) x->slice(2, 5, 8).fill_(std::numeric_limits<double>::quiet_NaN());
+  }
+  const auto poisoned = run(call, true);
+  CHECK(bit_equal(clean.result.output, poisoned.result.output));
+  for (size_t n = 0; n < clean.gradients.size(); ++n)
+    CHECK(bit_equal(clean.gradients[n], poisoned.gradients[n]));
+  {
+    const at::NoGradGuard no_grad;
+    call.q.select(2, 1).fill_(std::numeric_limits<double>::quiet_NaN());
+  }
+  const auto seen = run(call, true).result.output.isnan();
+  CHECK(seen.select(2, 1).all().item<bool>());
+  CHECK_FALSE(seen.select(2, 0).any().item<bool>());
+}
+
+TEST_CASE("the emulated block finds races", "[masked_softmax][emulation]") {
+  EmulatedBlock block(8);
+  const auto neighbour = [&] {
+    block.phase([&](int t) {
+      block.write(t, t, 1.0f);
+      if (t > 0) block.read(t, t - 1);
+    });
+  };
+  CHECK_THROWS_WITH(neighbour(),
+                    Catch::Matchers::ContainsSubstring("race on shared number 0 between threads 0 and 1"));
+  const auto same = [&] { block.phase([&](int t) { block.write(t, 0, 1.0f); }); };
+  CHECK_THROWS_WITH(same(), Catch::Matchers::ContainsSubstring("race on shared number 0"));
+  const auto read_first = [&] {
+    block.phase([&](int t) {
+      if (t == 0) block.read(t, 5);
+      if (t == 5) block.write(t, 5, 1.0f);
+    });
+  };
+  CHECK_THROWS_WITH(read_first(), Catch::Matchers::ContainsSubstring("race on shared number 5"));
+  block.phase([&](int t) { block.write(t, t, 1.0f); });
+  CHECK_NOTHROW(block.phase([&](int t) { block.read(t, (t + 1) % 8); }));
+}
