@@ -76,17 +76,23 @@ macro(attentive_enable_cuda)
   enable_language(CUDA)
 endmacro()
 
-# attentive_cuda_sources(<target> <source>…): adds CUDA sources. They are compiled apart: neither the warnings nor the
-# precompiled header of the C++ sources mean anything to nvcc, and the runtime is the one of LibTorch.
+# attentive_cuda_sources(<target> HOST <source>… DEVICE <source>…): adds CUDA sources, and C++ ones that call the runtime.
+# The former are compiled apart: neither the warnings nor the precompiled header of the C++ sources mean anything to nvcc.
+# The runtime is the one of LibTorch.
 function(attentive_cuda_sources target)
-  add_library(${target}_cuda OBJECT ${ARGN})
+  cmake_parse_arguments(ARG "" "" "HOST;DEVICE" ${ARGN})
+  add_library(${target}_cuda OBJECT ${ARG_DEVICE})
   target_include_directories(${target}_cuda PRIVATE ${PROJECT_SOURCE_DIR}/src)
-  target_compile_options(${target}_cuda PRIVATE -O3 -Xcompiler=-Wall,-Wextra $<$<BOOL:${ATTENTIVE_WERROR}>:-Werror=all-warnings>)
+  target_compile_options(${target}_cuda PRIVATE
+    -O3 -Xcompiler=-Wall,-Wextra $<$<BOOL:${ATTENTIVE_WERROR}>:-Werror=all-warnings>)
   set_target_properties(${target}_cuda PROPERTIES
     CUDA_ARCHITECTURES "80-real;90-real;90-virtual" CUDA_STANDARD 17 CUDA_STANDARD_REQUIRED ON CUDA_EXTENSIONS OFF
     CUDA_RUNTIME_LIBRARY None POSITION_INDEPENDENT_CODE ON)
-  target_sources(${target} PRIVATE $<TARGET_OBJECTS:${target}_cuda>)
+  target_sources(${target} PRIVATE ${ARG_HOST} $<TARGET_OBJECTS:${target}_cuda>)
+  foreach(folder IN LISTS CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES)
+    # As a flag of these sources alone: the others then are compiled as in a build without CUDA code.
+    set_property(SOURCE ${ARG_HOST} APPEND PROPERTY COMPILE_OPTIONS "-isystem${folder}")
+  endforeach()
   # C++ links the result: who uses the library needs no CUDA compiler.
   set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX CUDA_RUNTIME_LIBRARY None)
-  target_include_directories(${target} SYSTEM PRIVATE ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
 endfunction()

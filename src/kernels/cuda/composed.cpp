@@ -106,6 +106,7 @@ class MaskedSoftmax : public torch::autograd::Function<MaskedSoftmax> {
                                                 const c10::intrusive_ptr<Plan>& plan) {
     (void)bias;  // their numbers are in the plan; they are named for their gradients
     (void)sinks;
+    context->set_materialize_grads(false);  // no zeros in place of weights that got no gradient
     const auto scores = any_scores.contiguous();
     const auto& call = plan->call;
     ForwardTensors tensors;
@@ -160,12 +161,6 @@ class MaskedSoftmax : public torch::autograd::Function<MaskedSoftmax> {
 };
 
 }  // namespace
-
-#if !ATTENTIVE_HAS_CUDA
-const SoftmaxKernels* device_kernels() {
-  return nullptr;
-}
-#endif
 
 Verdict verdict(const Problem& problem) {
   if (!device_kernels()) return Verdict::no("this build has no CUDA code (ATTENTIVE_CUDA)");
