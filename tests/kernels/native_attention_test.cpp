@@ -365,9 +365,10 @@ TEST_CASE("native: dropout keeps the reference's bits", "[native][dropout]") {
 }
 
 TEST_CASE("native: a mask of blocks, of which a tile's first row may see none", "[native]") {
-  auto call = random_call({.L = 300, .S = 300});
-  const auto block = at::arange(300).floor_divide(50);
-  call.extras.mask = block.unsqueeze(1).eq(block);
+  auto call = random_call({.L = 600, .S = 1200});
+  const auto early = at::arange(600).remainder(128).lt(64).unsqueeze(1);
+  const auto j = at::arange(1200);
+  call.extras.mask = early.logical_and(j.lt(100)).logical_or(early.logical_not().logical_and(j.ge(600)));
   check(call, at::kFloat);
 }
 
@@ -395,8 +396,10 @@ TEST_CASE("native: few queries over several parts of the keys", "[native][decode
   const auto type = GENERATE(at::kFloat, at::kBFloat16);
   const int64_t L = GENERATE(1, 5);
   const std::string option = GENERATE("plain", "window and dropout", "sinks", "first part hidden");
-  INFO(option << ", dtype " << c10::toString(type) << ", L " << L);
-  auto call = random_call({.B = 2, .H = 4, .Hkv = 2, .L = L, .S = 2600, .D = 24, .Dv = 20});
+  // A number of keys that no block divides, and widths that go in pairs of vectors or not.
+  const auto [D, Dv] = GENERATE(std::pair<int64_t, int64_t>{24, 20}, std::pair<int64_t, int64_t>{64, 64});
+  INFO(option << ", dtype " << c10::toString(type) << ", L " << L << ", D " << D);
+  auto call = random_call({.B = 2, .H = 4, .Hkv = 2, .L = L, .S = 2603, .D = D, .Dv = Dv});
   // Every part has a maximum of its own, so that combining them must rescale.
   call.k.slice(2, 0, 1024).mul_(0.5);
   call.k.slice(2, 2048).mul_(1.5);
@@ -406,7 +409,7 @@ TEST_CASE("native: few queries over several parts of the keys", "[native][decode
     call.options.dropout_p = 0.3;
   }
   if (option == "sinks") call.extras.sinks = at::randn({4}, at::kDouble) + 6;
-  if (option == "first part hidden") call.extras.mask = at::arange(2600).ge(1100).expand({L, 2600});
+  if (option == "first part hidden") call.extras.mask = at::arange(2603).ge(1100).expand({L, 2603});
   check(call, type);
 }
 
