@@ -6,6 +6,7 @@
 #include <ATen/ops/equal.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
@@ -141,7 +142,7 @@ TEST_CASE("masked softmax: every option equals the reference", "[masked_softmax]
 TEST_CASE("masked softmax: awkward sizes, alone and with everything at once", "[masked_softmax]") {
   const int64_t S = GENERATE(1, 3, 31, 32, 33, 63, 64, 65, 300, 1025);
   const bool everything = GENERATE(false, true);
-  auto call = random_call(1, 2, 1, 3, S, 4);
+  auto call = random_call(2, 2, 1, 3, S, 4);
   if (everything) {
     call.options.causal = Causal::BottomRight;
     call.options.softcap = 3.0;
@@ -149,7 +150,8 @@ TEST_CASE("masked softmax: awkward sizes, alone and with everything at once", "[
     call.options.window = {200, -1};
     call.options.dropout_p = 0.3;
     call.options.dropout_stream = DropoutStream::Counter;
-    call.extras.mask = at::rand({3, S}).gt(0.2);
+    call.extras.mask = Mask::keep(at::rand({3, S}).gt(0.2)) & Mask::key_keep(at::rand({2, S}).gt(0.2)) &
+                       Mask::key_lengths(at::tensor({S, S / 2 + 1}));
     call.extras.alibi_slopes = alibi_slopes(2).to(at::kDouble);
     call.extras.sinks = at::randn({2}, at::kDouble);
   }

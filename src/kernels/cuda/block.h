@@ -11,6 +11,11 @@
 #else
 #define ATTENTIVE_HOST_DEVICE inline
 #endif
+#if defined(__CUDA_ARCH__)
+#define ATTENTIVE_UNROLL _Pragma("unroll")
+#else
+#define ATTENTIVE_UNROLL  // the host's compiler may not know it, and need not
+#endif
 
 namespace attentive::kernels::cuda {
 

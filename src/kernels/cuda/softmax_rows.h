@@ -132,12 +132,12 @@ struct Factors {
 ATTENTIVE_HOST_DEVICE Factors factors(const SoftmaxCall& call, const Row& row, int64_t first) {
   Factors result;
   if (!call.dropout) {
-#pragma unroll
+    ATTENTIVE_UNROLL
     for (int half = 0; half < kStep; ++half) result.of[half] = 1.0f;
     return result;
   }
   const Draw bits = draw(call, row, first);
-#pragma unroll
+  ATTENTIVE_UNROLL
   for (int half = 0; half < kStep; ++half)
     result.of[half] = bits.survives(half, call.threshold) ? call.survivor_scale : 0.0f;
   return result;
@@ -150,7 +150,7 @@ template <class Step>
 ATTENTIVE_HOST_DEVICE void for_each_step(int t, int size, int64_t S, const Step& step) {
   const int64_t stride = static_cast<int64_t>(size / kLanes) * (kLanes * kStep);
   int64_t first = static_cast<int64_t>(t / kLanes) * (kLanes * kStep) + t % kLanes;
-#pragma unroll
+  ATTENTIVE_UNROLL
   for (int n = 0; n < kKeptSteps; ++n, first += stride) {
     if (first < S) step(first, n * kStep);
   }
@@ -167,7 +167,7 @@ ATTENTIVE_HOST_DEVICE void forward_row(Block& block, const SoftmaxCall& call, in
   block.phase([&](int t) {
     float top = -INFINITY, sum = 0.0f, any = 0.0f;
     for_each_step(t, block.size(), call.S, [&](int64_t first, int slot) {
-#pragma unroll
+      ATTENTIVE_UNROLL
       for (int half = 0; half < kStep; ++half) {
         const int64_t j = first + half * kLanes;
         if (j >= call.S) continue;
@@ -209,7 +209,7 @@ ATTENTIVE_HOST_DEVICE void forward_row(Block& block, const SoftmaxCall& call, in
     const float share = 1.0f / sum;
     for_each_step(t, block.size(), call.S, [&](int64_t first, int slot) {
       const Factors factor = factors(call, row, first);
-#pragma unroll
+      ATTENTIVE_UNROLL
       for (int half = 0; half < kStep; ++half) {
         const int64_t j = first + half * kLanes;
         if (j >= call.S) continue;
@@ -249,7 +249,7 @@ ATTENTIVE_HOST_DEVICE void backward_row(Block& block, const SoftmaxCall& call, i
     float sum = 0.0f;
     for_each_step(t, block.size(), call.S, [&](int64_t first, int slot) {
       const Factors factor = factors(call, row, first);
-#pragma unroll
+      ATTENTIVE_UNROLL
       for (int half = 0; half < kStep; ++half) {
         const int64_t j = first + half * kLanes;
         if (j >= call.S) continue;
@@ -267,7 +267,7 @@ ATTENTIVE_HOST_DEVICE void backward_row(Block& block, const SoftmaxCall& call, i
     for_each_step(t, block.size(), call.S, [&](int64_t first, int slot) {
       Factors factor{};
       if (slot < 0) factor = factors(call, row, first);
-#pragma unroll
+      ATTENTIVE_UNROLL
       for (int half = 0; half < kStep; ++half) {
         const int64_t j = first + half * kLanes;
         if (j >= call.S) continue;
