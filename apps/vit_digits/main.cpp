@@ -24,7 +24,7 @@ using namespace attentive;
 struct Settings {
   std::string data;
   std::string save;
-  int64_t epochs = 60;
+  int64_t epochs = 150;
   int64_t batch = 64;
   double learning_rate = 1e-3;
   double test_share = 0.2;

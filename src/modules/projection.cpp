@@ -11,11 +11,13 @@
 #include <attentive/functional/alibi.h>
 
 #include "core/check.h"
+#include "kernels/cpu/few_linear.h"
 
 namespace attentive {
 
 at::Tensor project(const torch::nn::Linear& layer, const at::Tensor& x) {
-  return at::linear(x, layer->weight, layer->bias);
+  const auto few = kernels::cpu::few_linear(x, layer->weight, layer->bias);
+  return few.defined() ? few : at::linear(x, layer->weight, layer->bias);
 }
 
 at::Tensor draw_matrix(int64_t d_in, int64_t d_out, MatrixInit init) {

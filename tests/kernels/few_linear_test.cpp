@@ -1,0 +1,73 @@
+// Projections of a few rows, multiplied without a library call.
+
+#include <limits>
+
+#include <ATen/autocast_mode.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/randn.h>
+#include <c10/util/Exception.h>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+
+#include "kernels/cpu/few_linear.h"
+#include "support/compare.h"
+
+using namespace attentive::test;
+using attentive::kernels::cpu::few_linear;
+
+namespace {
+
+struct Autocast {
+  Autocast() { at::autocast::set_autocast_enabled(at::kCPU, true); }
+  ~Autocast() { at::autocast::set_autocast_enabled(at::kCPU, false); }
+};
+
+}  // namespace
+
+TEST_CASE("few rows: equals the linear of doubles", "[few_linear]") {
+  const int64_t rows = GENERATE(1, 2, 3, 4, 5, 7, 15, 16);
+  const int64_t features = GENERATE(1, 3, 16, 59, 64, 128), outputs = GENERATE(1, 5, 16, 64, 130, 300);
+  INFO(rows << " rows, " << features << " features, " << outputs << " outputs");
+  const at::NoGradGuard no_grad;
+  const auto x = at::randn({1, rows, features}), weight = at::randn({outputs, features}),
+             bias = at::randn({outputs});
+  const auto want = at::linear(x.to(at::kDouble), weight.to(at::kDouble));
+  const auto got = few_linear(x, weight, {});
+  REQUIRE(got.defined());
+  CHECK(difference(got, want, default_tolerance(at::kFloat)) == "");
+  CHECK(difference(few_linear(x, weight, bias), want + bias, default_tolerance(at::kFloat)) == "");
+}
+
+TEST_CASE("few rows: leaves to the library what it cannot do as well", "[few_linear]") {
+  const at::NoGradGuard no_grad;
+  const auto x = at::randn({16, 64}), weight = at::randn({64, 64}), bias = at::randn({64});
+  REQUIRE(few_linear(x, weight, bias).defined());
+  CHECK_FALSE(few_linear(at::randn({17, 64}), weight, bias).defined());
+  CHECK_FALSE(few_linear(at::randn({1, 512}), at::randn({129, 512}), {}).defined());
+  CHECK_FALSE(few_linear(x.to(at::kDouble), weight.to(at::kDouble), {}).defined());
+  CHECK_FALSE(few_linear(x.to(at::kBFloat16), weight.to(at::kBFloat16), {}).defined());
+  CHECK_FALSE(few_linear(x, weight.to(at::kDouble), {}).defined());
+  CHECK_FALSE(few_linear(x.to(at::kMeta), weight.to(at::kMeta), {}).defined());
+  CHECK_FALSE(few_linear(at::randn({64, 16}).t(), weight, bias).defined());
+  CHECK_FALSE(few_linear(x, weight.t(), bias).defined());
+  CHECK_FALSE(few_linear(at::randn({16, 32}), weight, bias).defined());  // at::linear names the fault
+  CHECK_FALSE(few_linear(x, weight, at::randn({1})).defined());
+  CHECK_FALSE(few_linear(at::randn({0, 64}), weight, bias).defined());
+  {
+    const at::AutoGradMode grad(true);
+    CHECK_FALSE(few_linear(x, weight, bias).defined());
+  }
+  const Autocast autocast;
+  CHECK_FALSE(few_linear(x, weight, bias).defined());
+}
+
+TEST_CASE("few rows: NaN stays in its row", "[few_linear][nan]") {
+  const at::NoGradGuard no_grad;
+  const int64_t rows = GENERATE(2, 16);
+  auto x = at::randn({rows, 64});
+  x.select(0, 1).select(0, 3).fill_(std::numeric_limits<float>::quiet_NaN());
+  const auto seen = few_linear(x, at::randn({40, 64}), at::randn({40})).isnan();
+  CHECK(seen.select(0, 1).all().item<bool>());
+  CHECK(seen.sum().item<int64_t>() == 40);
+}
