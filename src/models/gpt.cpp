@@ -4,12 +4,12 @@
 #include <ATen/ops/aminmax.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/embedding.h>
-#include <ATen/ops/linear.h>
 
 #include <attentive/models/gpt.h>
 
 #include "core/check.h"
 #include "functional/feature_dropout.h"
+#include "functional/linear.h"
 #include "modules/projection.h"
 
 namespace attentive {
@@ -122,7 +122,7 @@ at::Tensor GPTImpl::run(const at::Tensor& ids, KVCache* cache) {
     auto& block = trf_blocks->at<TransformerBlockImpl>(static_cast<size_t>(i));
     x = cache ? block.forward_cached(x, *cache, i) : block.forward(x);
   }
-  return at::linear(final_norm->forward(x), options.tied() ? tok_emb->weight : out_head->weight);
+  return linear(final_norm->forward(x), options.tied() ? tok_emb->weight : out_head->weight);
 }
 
 at::Tensor GPTImpl::loss(const at::Tensor& ids, const at::Tensor& targets) {

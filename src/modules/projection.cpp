@@ -4,20 +4,18 @@
 
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/linear.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
 
 #include <attentive/functional/alibi.h>
 
 #include "core/check.h"
-#include "kernels/cpu/few_linear.h"
+#include "functional/linear.h"
 
 namespace attentive {
 
 at::Tensor project(const torch::nn::Linear& layer, const at::Tensor& x) {
-  const auto few = kernels::cpu::few_linear(x, layer->weight, layer->bias);
-  return few.defined() ? few : at::linear(x, layer->weight, layer->bias);
+  return linear(x, layer->weight, layer->bias);
 }
 
 at::Tensor draw_matrix(int64_t d_in, int64_t d_out, MatrixInit init) {

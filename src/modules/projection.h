@@ -13,8 +13,7 @@
 
 namespace attentive {
 
-// x W^T + b by the fused at::linear: equal to Python's bit for bit, which C++ `nn::Linear::forward` is not on
-// 3-D input. A few rows without gradients are multiplied here (few_linear.h), equal to within rounding.
+// x W^T + b (functional/linear.h).
 at::Tensor project(const torch::nn::Linear& layer, const at::Tensor& x);
 
 // First numbers of a projection that is a plain (d_in, d_out) matrix: float32, drawn on the CPU.
