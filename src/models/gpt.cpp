@@ -122,7 +122,7 @@ at::Tensor GPTImpl::run(const at::Tensor& ids, KVCache* cache) {
     auto& block = trf_blocks->at<TransformerBlockImpl>(static_cast<size_t>(i));
     x = cache ? block.forward_cached(x, *cache, i) : block.forward(x);
   }
-  return linear(final_norm->forward(x), options.tied() ? tok_emb->weight : out_head->weight);
+  return attentive::linear(final_norm->forward(x), options.tied() ? tok_emb->weight : out_head->weight);
 }
 
 at::Tensor GPTImpl::loss(const at::Tensor& ids, const at::Tensor& targets) {

@@ -52,7 +52,7 @@ class PackedProjection : public torch::autograd::Function<PackedProjection> {
     ctx->saved_data["head_dim"] = head_dim;
     ctx->saved_data["biases"] = bq.has_value();
     (void)bk, (void)bv;  // they lie behind bq
-    const auto y = linear(x, joined(wq, all), bq ? joined(*bq, all) : at::Tensor());
+    const auto y = attentive::linear(x, joined(wq, all), bq ? joined(*bq, all) : at::Tensor());
     const auto heads = y.unflatten(2, {all / head_dim, head_dim}).transpose(1, 2);
     return heads.unsafe_split_with_sizes({rows[0] / head_dim, rows[1] / head_dim, rows[2] / head_dim}, 1);
   }

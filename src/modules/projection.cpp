@@ -15,7 +15,7 @@
 namespace attentive {
 
 at::Tensor project(const torch::nn::Linear& layer, const at::Tensor& x) {
-  return linear(x, layer->weight, layer->bias);
+  return attentive::linear(x, layer->weight, layer->bias);
 }
 
 at::Tensor draw_matrix(int64_t d_in, int64_t d_out, MatrixInit init) {
