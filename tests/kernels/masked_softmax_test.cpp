@@ -153,7 +153,7 @@ TEST_CASE("masked softmax: awkward sizes, alone and with everything at once", "[
     call.extras.mask = Mask::keep(at::rand({3, S}).gt(0.2)) & Mask::key_keep(at::rand({2, S}).gt(0.2)) &
                        Mask::key_lengths(at::tensor({S, S / 2 + 1}));
     call.extras.alibi_slopes = alibi_slopes(2).to(at::kDouble);
-    call.extras.sinks = at::randn({2}, at::kDouble);
+    call.extras.sinks = at::randn({2}, at::kDouble).requires_grad_(true);
   }
   compare(call, at::kFloat);
 }
