@@ -6,7 +6,6 @@
 
 #include <attentive/functional/explain.h>
 
-#include "support/compare.h"
 #include "support/option_cases.h"
 
 using namespace attentive;
@@ -34,22 +33,7 @@ void check_cell(const OptionCall& exact, at::ScalarType type, Backend backend) {
     CHECK(backend != Backend::Reference);
     return;
   }
-  const auto want = run_on(cast(call, at::kDouble), Backend::Reference);
-  const auto forward = default_tolerance(type), backward = default_tolerance(type, /*gradient=*/true);
-  CHECK(difference(got.result.output, want.result.output, forward) == "");
-  CHECK(difference(got.result.weights, want.result.weights, forward) == "");
-  CHECK(difference(got.result.logsumexp, want.result.logsumexp, forward) == "");
-  REQUIRE(got.gradients.size() == want.gradients.size());
-  double largest = 0.0;  // the parity rule: gradients are judged against the largest of the call
-  for (const auto& gradient : want.gradients) {
-    if (gradient.defined() && gradient.numel() > 0)
-      largest = std::max(largest, gradient.abs().max().item<double>());
-  }
-  for (size_t n = 0; n < want.gradients.size(); ++n) {
-    INFO("gradient " << n << " of q, k, v, bias");
-    CHECK(difference(got.gradients[n], want.gradients[n], {0.0, backward.atol + backward.rtol * largest}) ==
-          "");
-  }
+  check_result(got, run_on(cast(call, at::kDouble), Backend::Reference), type);
 }
 
 void check_all(const OptionCall& call) {

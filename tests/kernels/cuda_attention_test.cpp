@@ -1,5 +1,6 @@
-// attention() on a GPU against the float64 reference on the CPU. The row kernels themselves are tested without
-// a GPU in masked_softmax_test.cpp; what is left for the device is the launch, the choice and the streams.
+// attention() on a GPU against the float64 reference on the CPU. The row kernels themselves are tested
+// without a GPU in masked_softmax_test.cpp; what is left for the device is the launch, the choice and the
+// streams.
 
 #include <limits>
 
@@ -54,22 +55,7 @@ void check_on_cuda(const OptionCall& exact, at::ScalarType type, Backend backend
     return;
   }
   CHECK(got.result.output.is_cuda());
-  const auto want = run_on(cast(call, at::kDouble), Backend::Reference);
-  const auto forward = default_tolerance(type), backward = default_tolerance(type, /*gradient=*/true);
-  CHECK(difference(got.result.output, want.result.output, forward) == "");
-  CHECK(difference(got.result.weights, want.result.weights, forward) == "");
-  CHECK(difference(got.result.logsumexp, want.result.logsumexp, forward) == "");
-  REQUIRE(got.gradients.size() == want.gradients.size());
-  double largest = 0.0;
-  for (const auto& gradient : want.gradients) {
-    if (gradient.defined() && gradient.numel() > 0)
-      largest = std::max(largest, gradient.abs().max().item<double>());
-  }
-  for (size_t n = 0; n < want.gradients.size(); ++n) {
-    INFO("gradient " << n << " of q, k, v, bias");
-    CHECK(difference(got.gradients[n], want.gradients[n], {0.0, backward.atol + backward.rtol * largest}) ==
-          "");
-  }
+  check_result(got, run_on(cast(call, at::kDouble), Backend::Reference), type);
 }
 
 OptionCall call_of(int64_t L, int64_t S) {

@@ -1,5 +1,6 @@
 #include "support/option_cases.h"
 
+#include <algorithm>
 #include <limits>
 
 #include <ATen/ops/full.h>
@@ -7,7 +8,10 @@
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
+#include <catch2/catch_test_macros.hpp>
 #include <torch/csrc/autograd/autograd.h>
+
+#include "support/compare.h"
 
 namespace attentive::test {
 namespace {
@@ -172,6 +176,24 @@ OptionResult run_on(const OptionCall& call, Backend backend) {
   outcome.gradients = torch::autograd::grad(outputs, leaves, directions, /*retain_graph=*/false,
                                             /*create_graph=*/false, /*allow_unused=*/true);
   return outcome;
+}
+
+void check_result(const OptionResult& got, const OptionResult& want, at::ScalarType type) {
+  const auto forward = default_tolerance(type), backward = default_tolerance(type, /*gradient=*/true);
+  CHECK(difference(got.result.output, want.result.output, forward) == "");
+  CHECK(difference(got.result.weights, want.result.weights, forward) == "");
+  CHECK(difference(got.result.logsumexp, want.result.logsumexp, forward) == "");
+  REQUIRE(got.gradients.size() == want.gradients.size());
+  double largest = 0.0;  // the parity rule: gradients are judged against the largest of the call
+  for (const auto& gradient : want.gradients) {
+    if (gradient.defined() && gradient.numel() > 0)
+      largest = std::max(largest, gradient.abs().max().item<double>());
+  }
+  for (size_t n = 0; n < want.gradients.size(); ++n) {
+    INFO("gradient " << n << " of q, k, v, bias");
+    CHECK(difference(got.gradients[n], want.gradients[n], {0.0, backward.atol + backward.rtol * largest}) ==
+          "");
+  }
 }
 
 }  // namespace attentive::test

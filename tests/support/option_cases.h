@@ -45,4 +45,8 @@ struct OptionResult {
 // refusal leaves this function.
 OptionResult run_on(const OptionCall& call, Backend backend);
 
+// Checks every result and gradient of a call in `type` against the float64 ones. Gradients are judged by the
+// largest of the call.
+void check_result(const OptionResult& got, const OptionResult& want, at::ScalarType type);
+
 }  // namespace attentive::test

@@ -6,7 +6,6 @@
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/bitwise_and.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/exp.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/function.h>
@@ -16,6 +15,7 @@
 #include "kernels/cpu/forward.h"
 #include "kernels/cpu/weights.h"
 #include "kernels/dropout_counter.h"
+#include "kernels/native_backward.h"
 #include "kernels/reference/visibility.h"
 
 namespace attentive::kernels::cpu {
@@ -188,10 +188,7 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& gradients) {
-    TORCH_CHECK_NOT_IMPLEMENTED(
-        !at::GradMode::is_enabled(),
-        "attention: backend native has no second derivative; differentiate twice through "
-        "Backend::Reference");
+    refuse_second_derivative();
     const auto saved = context->get_saved_variables();
     const auto &q = saved[0], &k = saved[1], &v = saved[2], &sinks = saved[3], &output = saved[4],
                &logsumexp = saved[5];
@@ -212,13 +209,7 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
                  : backward_typed<float>(call, q, k, v, output, logsumexp, grad_output, grad_logsumexp,
                                          grad_q, grad_k, grad_v, delta);
     at::Tensor grad_sinks;
-    if (sinks.defined() && context->needs_input_grad(3)) {
-      // The sink's weight is exp(sink - logsumexp) and its value zero.
-      const auto empty = logsumexp.isinf();
-      const auto weight =
-          (sinks.view({1, -1, 1}) - logsumexp.masked_fill(empty, 0.0)).exp().masked_fill(empty, 0.0);
-      grad_sinks = -(weight * delta).sum(at::IntArrayRef{0, 2});
-    }
+    if (sinks.defined() && context->needs_input_grad(3)) grad_sinks = sink_gradient(sinks, logsumexp, delta);
     return {grad_q, grad_k, grad_v, grad_sinks, at::Tensor()};
   }
 };

@@ -9,12 +9,12 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/matmul.h>
-#include <c10/util/Exception.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/function.h>
 
 #include "kernels/dropout_counter.h"
 #include "kernels/groups.h"
+#include "kernels/native_backward.h"
 #include "kernels/reference/visibility.h"
 
 namespace attentive::kernels::cuda {
@@ -126,10 +126,7 @@ class MaskedSoftmax : public torch::autograd::Function<MaskedSoftmax> {
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& gradients) {
-    TORCH_CHECK_NOT_IMPLEMENTED(
-        !at::GradMode::is_enabled(),
-        "attention: backend native has no second derivative; differentiate twice through "
-        "Backend::Reference");
+    refuse_second_derivative();
     const auto saved = context->get_saved_variables();
     const auto plan = c10::static_intrusive_pointer_cast<Plan>(context->saved_data["plan"].toCapsule());
     const auto& call = plan->call;
@@ -149,13 +146,7 @@ class MaskedSoftmax : public torch::autograd::Function<MaskedSoftmax> {
 
     at::Tensor grad_bias, grad_sinks;
     if (wants_bias) grad_bias = tensors.grad_logits.sum_to_size(plan->given_bias);
-    if (wants_sinks) {
-      // The sink's weight is exp(sink - logsumexp) and its value zero.
-      const auto empty = saved[1].isinf();
-      const auto weight =
-          (plan->sinks.view({1, -1, 1}) - saved[1].masked_fill(empty, 0.0)).exp().masked_fill(empty, 0.0);
-      grad_sinks = -(weight * tensors.delta).sum(at::IntArrayRef{0, 2});
-    }
+    if (wants_sinks) grad_sinks = sink_gradient(plan->sinks, saved[1], tensors.delta);
     return {tensors.grad_scores, grad_bias, grad_sinks, at::Tensor()};
   }
 };
