@@ -28,7 +28,7 @@
 
 #include <attentive/functional/explain.h>
 
-#include "kernels/cpu/brgemm.h"
+#include "kernels/cpu/gemm.h"
 #include "kernels/cpu/call.h"
 #include "kernels/cpu/native.h"
 #include "kernels/dropout_counter.h"

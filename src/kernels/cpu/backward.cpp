@@ -107,6 +107,11 @@ class Backward {
     const T* grad = t_.grad_output.at(head.b, head.h, i0);
     pack_right_transposed(q, t_.q.row, rows, call_.D, q_right(head, panel), tiles_.queries);
     pack_right_transposed(grad, t_.grad_output.row, rows, call_.Dv, grad_right(head, panel), tiles_.queries);
+    // bf16 products read whole panels: what is beyond the rows is zero.
+    if (kIsBf16<T> && rows < tiles_.queries) {
+      std::memset(q_rows(head, panel), 0, static_cast<size_t>(tiles_.queries * call_.D) * sizeof(T));
+      std::memset(grad_rows(head, panel), 0, static_cast<size_t>(tiles_.queries * call_.Dv) * sizeof(T));
+    }
     pack_rows(q, t_.q.row, rows, call_.D, q_rows(head, panel));
     pack_rows(grad, t_.grad_output.row, rows, call_.Dv, grad_rows(head, panel));
 
@@ -125,16 +130,6 @@ class Backward {
       }
       t_.delta[at + r] = dot - (t_.grad_logsumexp ? t_.grad_logsumexp[at + r] : 0.0f);
       *delta(head, i0 + r) = t_.delta[at + r];
-    }
-  }
-
-  // Rows as the right side of a product over them.
-  void pack_rows(const T* src, int64_t lds, int64_t rows, int64_t n, T* dst) const {
-    if constexpr (kIsBf16<T>) {
-      if (rows < tiles_.queries) std::memset(dst, 0, static_cast<size_t>(tiles_.queries * n) * sizeof(T));
-      simd().pack_pairs(src, lds, dst, n, rows, n);
-    } else {
-      copy_rows(src, lds, rows, n, dst, n);
     }
   }
 

@@ -24,41 +24,41 @@ bool works(Try&& product) {
 
 }  // namespace
 
-bool has_gemm_f32() {
+bool has_brgemm_f32() {
   static const bool result = works([] {
     const float a[4] = {1, 2, 3, 4}, b[4] = {1, 0, 0, 1};
     float c[4];
-    gemm(2, 2, 2, a, 2, b, 2, c, 2, false);
-    gemm_done();
+    brgemm(2, 2, 2, a, 2, b, 2, c, 2, false);
+    brgemm_done();
     TORCH_CHECK(c[0] == 1 && c[3] == 4);
   });
   return result;
 }
 
-bool has_gemm_bf16() {
+bool has_brgemm_bf16() {
   static const bool result = works([] {
     const bf16_t one = 0x3f80;
     const bf16_t a[4] = {one, 0, 0, one}, b[4] = {one, 0, 0, one};  // b in pairs: the unit matrix
     float c[4];
-    gemm(2, 2, 2, a, 2, b, 2, c, 2, false);
-    gemm_done();
+    brgemm(2, 2, 2, a, 2, b, 2, c, 2, false);
+    brgemm_done();
     TORCH_CHECK(c[0] == 1 && c[1] == 0 && c[2] == 0 && c[3] == 1);
   });
   return result;
 }
 
-void gemm(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb, float* c,
-          int64_t ldc, bool accumulate) {
+void brgemm(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb,
+            float* c, int64_t ldc, bool accumulate) {
   at::native::cpublas::brgemm(m, n, k, lda, ldb, ldc, accumulate, a, b, c, /*is_vnni=*/false);
 }
 
-void gemm(int64_t m, int64_t n, int64_t k, const bf16_t* a, int64_t lda, const bf16_t* b, int64_t ldb,
-          float* c, int64_t ldc, bool accumulate) {
+void brgemm(int64_t m, int64_t n, int64_t k, const bf16_t* a, int64_t lda, const bf16_t* b, int64_t ldb,
+            float* c, int64_t ldc, bool accumulate) {
   at::native::cpublas::brgemm(m, n, k, lda, ldb, ldc, accumulate, as_bf16(a), as_bf16(b), c,
                               /*is_vnni=*/true);
 }
 
-void gemm_done() {
+void brgemm_done() {
   at::native::cpublas::brgemm_release();
 }
 

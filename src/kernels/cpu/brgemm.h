@@ -1,7 +1,7 @@
 #pragma once
 
-// Small matrix products by LibTorch's exported brgemm (oneDNN's kernels, made at run time for the CPU at
-// hand: AVX2, AVX-512, AMX). The one file that touches at::native::cpublas.
+// LibTorch's exported brgemm (oneDNN's kernels, made at run time for the CPU at hand). The one file that
+// touches at::native::cpublas; arguments as in gemm.h.
 
 #include <cstdint>
 
@@ -10,19 +10,15 @@
 namespace attentive::kernels::cpu {
 
 // Whether this CPU and this LibTorch have the product; tried once.
-bool has_gemm_f32();
-bool has_gemm_bf16();
+bool has_brgemm_f32();
+bool has_brgemm_bf16();
 
-// C (M, N) = A (M, K) B (K, N), or += with `accumulate`; row-major with the given distances between rows.
-void gemm(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb, float* c,
-          int64_t ldc, bool accumulate);
+void brgemm(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb,
+            float* c, int64_t ldc, bool accumulate);
+void brgemm(int64_t m, int64_t n, int64_t k, const bf16_t* a, int64_t lda, const bf16_t* b, int64_t ldb,
+            float* c, int64_t ldc, bool accumulate);
 
-// The same for bf16 with float32 sums. K is even and B lies in pairs of rows: b[(k / 2) * ldb * 2 + n * 2 + k
-// % 2].
-void gemm(int64_t m, int64_t n, int64_t k, const bf16_t* a, int64_t lda, const bf16_t* b, int64_t ldb,
-          float* c, int64_t ldc, bool accumulate);
-
-// Gives the matrix unit back; called by every thread that multiplied, before it leaves the parallel region.
-void gemm_done();
+// Gives the matrix unit back, if a product of this thread took it.
+void brgemm_done();
 
 }  // namespace attentive::kernels::cpu

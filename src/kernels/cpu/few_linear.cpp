@@ -5,7 +5,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 
-#include "kernels/cpu/brgemm.h"
+#include "kernels/cpu/gemm.h"
 #include "kernels/cpu/scratch.h"
 #include "kernels/cpu/simd.h"
 

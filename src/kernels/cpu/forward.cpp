@@ -8,55 +8,52 @@
 namespace attentive::kernels::cpu {
 namespace {
 
-// Tile sizes depend on shapes alone, never on the number of threads.
-struct Tiles {
-  int64_t rows, cols;
-};
-
-Tiles tiles_for(const Call& call) {
-  if (call.L <= 256) return {64, 256};
-  return {128, 512};
-}
-
-// A tile on the diagonal is cut into strips of so many rows, and no strip computes what none of its rows
-// sees.
+// Sizes of tiles depend on shapes alone, never on the number of threads: a block of queries meets the keys
+// tile by tile while these are in the cache, a strip of its rows after the other, and no strip computes what
+// none of its rows sees.
+constexpr int64_t kRows = 128;
 constexpr int64_t kStrip = 32;
+constexpr int64_t kCols = 1024;
+constexpr int64_t kPanel = 64;
 
 constexpr int64_t kPackedBytes = int64_t{6} << 20;
 
-// Keys of one head as right sides (D, width) of the score products, one panel per block of keys. The values
-// too, as right sides (width, Dv): in pairs for bf16, side by side for floats that lie apart.
+// Keys of one head as right sides (D, width) of the score products, in panels. The values too, as right sides
+// (keys, Dv): in pairs for bf16, side by side for floats that lie apart.
 template <class T>
 struct Panels {
-  int64_t width;                 // keys per panel
-  int64_t blocks;                // panels per head
-  int64_t key_size, value_size;  // elements of one panel; `key` and `value` say where it begins
+  int64_t width;   // keys per panel
+  int64_t keys;    // rounded up to whole panels
+  int64_t blocks;  // parts that are packed one by one, of kCols keys
+  int64_t D, Dv;
   bool has_values;
 
-  Panels(const Call& call, int64_t cols, int64_t value_row)
-      : width(std::min(cols, round_up(call.S, 16))),
-        blocks((call.S + width - 1) / width),
-        key_size(inner<T>(call.D) * width),
-        has_values(kIsBf16<T> || (value_row != call.Dv && call.L > kStrip)) {
-    value_size = has_values ? call.Dv * width : 0;
-  }
-  int64_t head_size() const { return blocks * (key_size + value_size); }
-  int64_t key(int64_t block) const { return block * key_size; }
-  int64_t value(int64_t block) const { return blocks * key_size + block * value_size; }
+  Panels(const Call& call, int64_t value_row)
+      : width(std::min(kPanel, round_up(call.S, 16))),
+        keys(round_up(call.S, width)),
+        blocks((call.S + kCols - 1) / kCols),
+        D(inner<T>(call.D)),
+        Dv(call.Dv),
+        has_values(kIsBf16<T> || (value_row != call.Dv && call.L > kStrip)) {}
+  int64_t head_size() const { return keys * (D + (has_values ? Dv : 0)); }
+  // Where a panel begins that holds key j as its first.
+  int64_t key(int64_t j) const { return j * D; }
+  // Where the value of key j (an even number, for bf16) begins.
+  int64_t value(int64_t j) const { return keys * D + j * Dv; }
 };
 
 template <class T>
 class Forward {
  public:
   Forward(const Call& call, const ForwardTensors<T>& tensors)
-      : call_(call), t_(tensors), tiles_(tiles_for(call)), panels_(call, tiles_.cols, tensors.v.row) {}
+      : call_(call), t_(tensors), panels_(call, tensors.v.row) {}
 
   void run() {
     const int64_t heads = call_.B * call_.Hkv;
     const int64_t bytes = panels_.head_size() * static_cast<int64_t>(sizeof(T));
     const int64_t at_once = std::clamp<int64_t>(kPackedBytes / std::max<int64_t>(bytes, 1), 1, heads);
     const int64_t blocks = panels_.blocks;
-    const int64_t row_blocks = (call_.L + tiles_.rows - 1) / tiles_.rows;
+    const int64_t row_blocks = (call_.L + kRows - 1) / kRows;
     // Work that is too small to share costs more by waking threads than by doing it.
     const bool parallel = call_.B * call_.H * call_.L * call_.S * (call_.D + call_.Dv) > (int64_t{1} << 18);
 
@@ -82,17 +79,17 @@ class Forward {
 
  private:
   void pack(int64_t head, int64_t block, T* packed, uint8_t* finite) const {
-    const int64_t b = head / call_.Hkv, h = head % call_.Hkv, from = block * panels_.width;
-    const int64_t keys = std::min(panels_.width, call_.S - from);
-    pack_right_transposed(t_.k.at(b, h, from), t_.k.row, keys, call_.D, packed + panels_.key(block),
-                          panels_.width);
-    const T* v = t_.v.at(b, h, from);
-    if constexpr (kIsBf16<T>) {
-      simd().pack_pairs(v, t_.v.row, packed + panels_.value(block), call_.Dv, keys, call_.Dv);
-    } else if (panels_.has_values) {
-      copy_rows(v, t_.v.row, keys, call_.Dv, packed + panels_.value(block), call_.Dv);
+    const int64_t b = head / call_.Hkv, h = head % call_.Hkv, from = block * kCols;
+    const int64_t keys = std::min(kCols, call_.S - from);
+    for (int64_t j = from; j < from + keys; j += panels_.width) {
+      pack_right_transposed(t_.k.at(b, h, j), t_.k.row, std::min(panels_.width, from + keys - j), call_.D,
+                            packed + panels_.key(j), panels_.width);
     }
-    if (rows_are_finite(v, t_.v.row, keys, call_.Dv)) {
+    const T* v = t_.v.at(b, h, from);
+    const bool all = panels_.has_values
+                         ? pack_rows(v, t_.v.row, keys, call_.Dv, packed + panels_.value(from))
+                         : rows_are_finite(v, t_.v.row, keys, call_.Dv);
+    if (all) {
       std::memset(finite + from, 1, static_cast<size_t>(keys));
     } else {
       for (int64_t j = 0; j < keys; ++j) finite[from + j] = row_is_finite(v + j * t_.v.row, call_.Dv);
@@ -110,8 +107,9 @@ class Forward {
     float *scores, *sums, *maximum, *total;
     T *weights, *values;
     uint16_t* drop;
-    uint8_t* keep_row;
-    float* bias_row;
+    uint8_t* keep_rows;  // copies of rows whose numbers lie apart
+    float* bias_rows;
+    SoftmaxRow* rows;
     int64_t ld;  // of scores and weights
   };
 
@@ -120,41 +118,37 @@ class Forward {
     at.b = head / call_.Hkv;
     at.hkv = head % call_.Hkv;
     at.h = at.hkv * call_.group + in_group;
-    at.i0 = block * tiles_.rows;
+    at.i0 = block * kRows;
     at.packed = packed;
     at.finite = finite;
     at.rule = call_.rule_of(at.b, at.h);
     // Not a power of two: rows would fall on the same lines of the cache.
-    at.ld = panels_.width + 16;
-    const int64_t i0 = at.i0, rows = std::min(tiles_.rows, call_.L - i0);
+    at.ld = std::min(kCols, panels_.keys) + 16;
+    const int64_t i0 = at.i0, rows = std::min(kRows, call_.L - i0);
     Scratch& scratch = Scratch::of_this_thread();
     scratch.reset();
-    at.scores = scratch.take<float>(tiles_.rows * at.ld);
-    at.sums = scratch.take<float>(tiles_.rows * call_.Dv);
-    at.maximum = scratch.take<float>(tiles_.rows);
-    at.total = scratch.take<float>(tiles_.rows);
-    at.weights = kIsBf16<T> ? scratch.take<T>(tiles_.rows * at.ld) : reinterpret_cast<T*>(at.scores);
-    at.values = scratch.take<T>(round_up(panels_.width, 2) * call_.Dv);
-    T* query_copy = scratch.take<T>(tiles_.rows * inner<T>(call_.D));
-    at.drop = scratch.take<uint16_t>(call_.dropout ? (panels_.width / 16 + 16) * tiles_.rows : 0);
-    at.keep_row = scratch.take<uint8_t>(panels_.width);
-    at.bias_row = scratch.take<float>(panels_.width);
+    at.scores = scratch.take<float>(kStrip * at.ld);
+    at.sums = scratch.take<float>(kRows * call_.Dv);
+    at.maximum = scratch.take<float>(kRows);
+    at.total = scratch.take<float>(kRows);
+    at.weights = kIsBf16<T> ? scratch.take<T>(kStrip * at.ld) : reinterpret_cast<T*>(at.scores);
+    at.values = scratch.take<T>(at.ld * call_.Dv);
+    T* query_copy = scratch.take<T>(kRows * inner<T>(call_.D));
+    at.drop = scratch.take<uint16_t>(call_.dropout ? (at.ld / 16 + 16) * kStrip : 0);
+    at.keep_rows = scratch.take<uint8_t>(call_.keep.col != 1 ? kStrip * at.ld : 0);
+    at.bias_rows = scratch.take<float>(call_.bias.col != 1 ? kStrip * at.ld : 0);
+    at.rows = scratch.take<SoftmaxRow>(kStrip);
 
     std::fill_n(at.sums, rows * call_.Dv, 0.0f);
     std::fill_n(at.maximum, rows, -kInfinity);
     std::fill_n(at.total, rows, 0.0f);
     at.query = left_of_rows(t_.q.at(at.b, at.h, i0), t_.q.row, rows, call_.D, query_copy, &at.ldq);
-    const int64_t begin = call_.key_lo(i0) / 16 * 16, end = call_.key_hi(at.b, i0 + rows - 1);
-    for (int64_t panel = begin / panels_.width; panel * panels_.width < end; ++panel) {
-      const int64_t from = std::max(begin, panel * panels_.width);
-      const int64_t to = std::min(end, (panel + 1) * panels_.width);
-      if (call_.key_lo(i0 + rows - 1) <= from + kStrip && call_.key_hi(at.b, i0) >= to - kStrip) {
-        add(at, panel, 0, rows, from, to);
-        continue;
-      }
+    const int64_t end = call_.key_hi(at.b, i0 + rows - 1);
+    for (int64_t from = call_.key_lo(i0) / kCols * kCols; from < end; from += kCols) {
+      const int64_t to = std::min(end, from + kCols);
       for (int64_t r = 0; r < rows; r += kStrip) {
         const int64_t strip = std::min(kStrip, rows - r);
-        add(at, panel, r, strip, std::max(from, call_.key_lo(i0 + r) / 16 * 16),
+        add(at, r, strip, std::max(from, call_.key_lo(i0 + r) / 16 * 16),
             std::min(to, call_.key_hi(at.b, i0 + r + strip - 1)));
       }
     }
@@ -162,41 +156,48 @@ class Forward {
     finish(at, rows);
   }
 
-  // Adds the keys [from, to) of one panel to `rows` rows that begin at row r0 of the block.
-  void add(const Block& at, int64_t panel, int64_t r0, int64_t rows, int64_t from, int64_t to) const {
+  // Adds the keys [from, to) of one tile to the strip of `rows` rows that begins at row r0 of the block.
+  void add(const Block& at, int64_t r0, int64_t rows, int64_t from, int64_t to) const {
     if (from >= to) return;
-    const int64_t i0 = at.i0 + r0, cols = to - from;
+    const int64_t i0 = at.i0 + r0, cols = to - from, wide = round_up(cols, 16);
     if (call_.keep && !any_kept(at.b, at.h, i0, rows, from, cols)) return;
-    const int64_t offset = from - panel * panels_.width;
-    const int64_t wide = std::min(round_up(cols, 16), panels_.width - offset);
-    const T* right = at.packed + panels_.key(panel) + offset * (kIsBf16<T> ? 2 : 1);
-    float* scores = at.scores + r0 * at.ld;
-    T* weights = at.weights + r0 * at.ld;
-    gemm(rows, wide, inner<T>(call_.D), at.query + r0 * at.ldq, at.ldq, right, panels_.width, scores, at.ld,
-         false);
+    float* scores = at.scores;
+    T* weights = at.weights;
+    for (int64_t j = from; j < from + wide;) {
+      const int64_t in_panel = j % panels_.width, n = std::min(panels_.width - in_panel, from + wide - j);
+      gemm(rows, n, inner<T>(call_.D), at.query + r0 * at.ldq, at.ldq,
+           at.packed + panels_.key(j - in_panel) + in_panel * (kIsBf16<T> ? 2 : 1), panels_.width,
+           scores + j - from, at.ld, false);
+      j += n;
+    }
 
     if (call_.dropout) {
       for (int64_t r = 0; r < rows; ++r)
-        call_.dropout_bits(at.b, at.h, i0 + r, from, to, at.drop + r, tiles_.rows);
+        call_.dropout_bits(at.b, at.h, i0 + r, from, to, at.drop + r, kStrip);
     }
     for (int64_t r = 0; r < rows; ++r) {
       const int64_t i = i0 + r;
-      SoftmaxRow row{.scores = scores + r * at.ld};
+      SoftmaxRow& row = at.rows[r] = {.scores = scores + r * at.ld};
       if constexpr (kIsBf16<T>) row.weights16 = weights + r * at.ld;
       row.cols = wide;
       row.lo = std::max<int64_t>(call_.key_lo(i) - from, 0);
       row.hi = std::clamp<int64_t>(call_.key_hi(at.b, i) - from, 0, cols);
       row.rule = at.rule;
       row.distance = static_cast<float>(i + call_.shift - from);
-      if (call_.bias) row.bias = contiguous_row(call_.bias, at.b, at.h, i, from, cols, at.bias_row);
-      if (call_.keep) row.keep = contiguous_row(call_.keep, at.b, at.h, i, from, cols, at.keep_row);
+      if (call_.bias)
+        row.bias = contiguous_row(call_.bias, at.b, at.h, i, from, cols, at.bias_rows + r * at.ld);
+      if (call_.keep)
+        row.keep = contiguous_row(call_.keep, at.b, at.h, i, from, cols, at.keep_rows + r * at.ld);
       if (call_.dropout) {
-        row.drop = at.drop + from % 128 / 16 * tiles_.rows + r;
-        row.drop_stride = tiles_.rows;
+        row.drop = at.drop + from % 128 / 16 * kStrip + r;
+        row.drop_stride = kStrip;
       }
       row.maximum = at.maximum[r0 + r];
       row.sum = at.total[r0 + r];
-      simd().softmax_row(row);
+    }
+    simd().softmax_rows(at.rows, rows);
+    for (int64_t r = 0; r < rows; ++r) {
+      const SoftmaxRow& row = at.rows[r];
       const bool begun = at.total[r0 + r] != 0.0f;
       at.maximum[r0 + r] = row.maximum;
       at.total[r0 + r] = row.sum;
@@ -204,14 +205,14 @@ class Forward {
     }
 
     int64_t ldv = call_.Dv;
-    const T* values = values_of(at, panel, i0, rows, from, cols, &ldv);
+    const T* values = values_of(at, i0, rows, from, cols, &ldv);
     gemm(rows, call_.Dv, inner<T>(cols), weights, at.ld, values, ldv, at.sums + r0 * call_.Dv, call_.Dv,
          true);
   }
 
   // The right side of the product with the values; those that none of the rows sees and that are not finite
   // are zero in it, since 0 * NaN is NaN.
-  const T* values_of(const Block& at, int64_t panel, int64_t i0, int64_t rows, int64_t from, int64_t cols,
+  const T* values_of(const Block& at, int64_t i0, int64_t rows, int64_t from, int64_t cols,
                      int64_t* ld) const {
     const auto hidden = [&](int64_t c) {
       return !at.finite[from + c] && !column_seen(at.b, at.h, i0, rows, from + c);
@@ -225,7 +226,7 @@ class Forward {
     if (inner<T>(cols) != cols && from + cols < call_.S) any_hidden |= !at.finite[from + cols];
     if (!any_hidden && panels_.has_values) {
       *ld = call_.Dv;
-      return at.packed + panels_.value(panel) + (from - panel * panels_.width) * call_.Dv;
+      return at.packed + panels_.value(from);
     }
     return right_of_rows(t_.v.at(at.b, at.hkv, from), t_.v.row, cols, call_.Dv, any_hidden, hidden, at.values,
                          ld);
@@ -272,7 +273,6 @@ class Forward {
 
   const Call& call_;
   const ForwardTensors<T>& t_;
-  const Tiles tiles_;
   const Panels<T> panels_;
 };
 

@@ -90,7 +90,7 @@ class ForwardFew {
         }
         row.maximum = maximum[r];
         row.sum = total[r];
-        simd().softmax_row(row);
+        simd().softmax_rows(&row, 1);
         const bool begun = total[r] != 0.0f;
         maximum[r] = row.maximum;
         total[r] = row.sum;

@@ -37,6 +37,7 @@ struct SoftmaxRow {
   float maximum = 0.0f;  // in and out: running maximum, in ScoreRule's unit; -inf before the first key
   float sum = 0.0f;      // in and out: running sum
   float rescale = 1.0f;  // out: factor of everything accumulated before
+  float peak = 0.0f;     // largest of this tile, for the second pass
 };
 
 // One row (a key) of a transposed tile in the backward pass; lanes run over queries.
@@ -60,8 +61,10 @@ struct GradientRow {
 
 struct Simd {
   const char* name;
+  bool may_use_amx;  // so wide a CPU may have the matrix unit as well
 
-  void (*softmax_row)(SoftmaxRow&);
+  // Two passes over all rows, so that the next row's work begins while one waits for its maximum.
+  void (*softmax_rows)(SoftmaxRow* rows, int64_t count);
   // The weights of a row whose logsumexp is known: `maximum` is that, in ScoreRule's unit. Float32, in place.
   void (*weights_row)(const SoftmaxRow&);
   void (*gradient_row)(const GradientRow&);
@@ -73,11 +76,14 @@ struct Simd {
   void (*to_bf16)(const float* src, bf16_t* dst, int64_t n);
   void (*from_bf16)(const bf16_t* src, float* dst, int64_t n);
   // Pairs of rows interleaved, as bf16 products want their right side: dst[(r / 2) * ldd * 2 + c * 2 + r % 2]
-  // = src[r * lds + c]; a missing last row is zero.
-  void (*pack_pairs)(const bf16_t* src, int64_t lds, bf16_t* dst, int64_t ldd, int64_t rows, int64_t cols);
+  // = src[r * lds + c]; a missing last row is zero. Says whether every number is finite.
+  bool (*pack_pairs)(const bf16_t* src, int64_t lds, bf16_t* dst, int64_t ldd, int64_t rows, int64_t cols);
   // The same of the transposed source: dst[(c / 2) * ldd * 2 + r * 2 + c % 2] = src[r * lds + c].
   void (*pack_pairs_transposed)(const bf16_t* src, int64_t lds, bf16_t* dst, int64_t ldd, int64_t rows,
                                 int64_t cols);
+
+  // dst[r * ldd + c] = src[r * lds + c]; says whether every number is finite.
+  bool (*copy_rows)(const float* src, int64_t lds, float* dst, int64_t ldd, int64_t rows, int64_t cols);
 
   void (*scale)(float* x, float factor, int64_t n);
   void (*store_scaled)(const float* x, float factor, float* out, int64_t n);
@@ -99,6 +105,10 @@ struct Simd {
   // out[r * dim + …] += weights[r * ld + j] * v[j * ldv + …]
   void (*few_outputs)(const float* weights, int64_t ld, int64_t rows, const void* v, bool is_bf16,
                       int64_t ldv, int64_t keys, int64_t dim, float* out);
+
+  // A product of small matrices, as in gemm.h; null where LibTorch's is the better one.
+  void (*gemm)(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb,
+               float* c, int64_t ldc, bool accumulate);
 };
 
 // The widest table that this CPU runs.

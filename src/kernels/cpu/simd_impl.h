@@ -22,12 +22,18 @@ namespace {
 // The others build on it.
 #include "kernels/cpu/simd_dropout.h"
 #include "kernels/cpu/simd_few.h"
+#if ATTENTIVE_SIMD_IS_AVX512
+#include "kernels/cpu/simd_gemm.h"
+#else
+constexpr decltype(Simd::gemm) gemm = nullptr;
+#endif
 #include "kernels/cpu/simd_pack.h"
 #include "kernels/cpu/simd_rows.h"
 
-constexpr Simd make_table(const char* name) {
+constexpr Simd make_table(const char* name, bool may_use_amx = false) {
   return {.name = name,
-          .softmax_row = softmax_row,
+          .may_use_amx = may_use_amx,
+          .softmax_rows = softmax_rows,
           .weights_row = weights_row,
           .gradient_row = gradient_row,
           .transpose = transpose,
@@ -36,6 +42,7 @@ constexpr Simd make_table(const char* name) {
           .from_bf16 = from_bf16,
           .pack_pairs = pack_pairs,
           .pack_pairs_transposed = pack_pairs_transposed,
+          .copy_rows = copy_rows,
           .scale = scale,
           .store_scaled = store_scaled,
           .store_scaled16 = store_scaled16,
@@ -46,7 +53,8 @@ constexpr Simd make_table(const char* name) {
           .all_finite16 = all_finite16,
           .dropout_bits = dropout_bits,
           .few_scores = few_scores,
-          .few_outputs = few_outputs};
+          .few_outputs = few_outputs,
+          .gemm = gemm};
 }
 
 }  // namespace

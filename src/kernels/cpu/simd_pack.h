@@ -72,23 +72,30 @@ void transpose_to_bf16(const float* src, int64_t lds, bf16_t* dst, int64_t ldd, 
   }
 }
 
-void pack_pairs(const bf16_t* src, int64_t lds, bf16_t* dst, int64_t ldd, int64_t rows, int64_t cols) {
+bool pack_pairs(const bf16_t* src, int64_t lds, bf16_t* dst, int64_t ldd, int64_t rows, int64_t cols) {
+  constexpr uint32_t kLow = 0x7f80, kHigh = kLow << 16;  // exponents of NaN and Inf
+  Int bad = {};
+  uint32_t bad_part = 0;
   for (int64_t r = 0; r < rows; r += 2) {
     const bf16_t* a = src + r * lds;
+    const bf16_t* b = r + 1 < rows ? a + lds : nullptr;
     bf16_t* out = dst + r * ldd;
-    if (r + 1 < rows) {
-      const bf16_t* b = a + lds;
-      for (int64_t c = 0; c < cols; ++c) {
-        out[2 * c] = a[c];
-        out[2 * c + 1] = b[c];
-      }
-    } else {
-      for (int64_t c = 0; c < cols; ++c) {
-        out[2 * c] = a[c];
-        out[2 * c + 1] = 0;
-      }
+    int64_t c = 0;
+    for (; c + kWidth <= cols; c += kWidth) {
+      Uint pair = __builtin_convertvector(load<Half>(a + c), Uint);
+      if (b) pair |= __builtin_convertvector(load<Half>(b + c), Uint) << 16;
+      bad |= ((pair & kLow) == kLow) | ((pair & kHigh) == kHigh);
+      std::memcpy(out + 2 * c, &pair, sizeof(pair));
+    }
+    for (; c < cols; ++c) {
+      const uint32_t low = a[c], high = b ? b[c] : 0u;
+      bad_part |= static_cast<uint32_t>((low & kLow) == kLow || (high & kLow) == kLow);
+      out[2 * c] = static_cast<bf16_t>(low);
+      out[2 * c + 1] = static_cast<bf16_t>(high);
     }
   }
+  for (int i = 0; i < kWidth; ++i) bad_part |= static_cast<uint32_t>(bad[i]);
+  return bad_part == 0;
 }
 
 void pack_pairs_transposed(const bf16_t* src, int64_t lds, bf16_t* dst, int64_t ldd, int64_t rows,
@@ -139,6 +146,18 @@ float dot16(const bf16_t* a, const bf16_t* b, int64_t n) {
 }
 
 // x - x is 0 for every finite number and NaN for the others.
+bool copy_rows(const float* src, int64_t lds, float* dst, int64_t ldd, int64_t rows, int64_t cols) {
+  Vec total = all(0.0f);
+  for (int64_t r = 0; r < rows; ++r, src += lds, dst += ldd) {
+    for (int64_t c = 0; c < cols; c += kWidth) {
+      const Vec v = load_part(src + c, cols - c);
+      total += v - v;
+      store_part(dst + c, v, cols - c);
+    }
+  }
+  return sum(total) == 0.0f;
+}
+
 bool all_finite(const float* x, int64_t ld, int64_t rows, int64_t n) {
   Vec total = all(0.0f);
   for (int64_t r = 0; r < rows; ++r, x += ld) {

@@ -73,26 +73,34 @@ inline void store_weight(const SoftmaxRow& row, int64_t column, Vec weight) {
 // Weights of the columns [first, hi), rounded up to whole vectors; returns their sum before dropout.
 template <bool kHalf, bool kDrop>
 inline float weigh(const SoftmaxRow& row, int64_t first, float shift, float unit) {
+  // In registers: what is stored in the loop might be the row itself, for all the compiler knows.
+  float* const scores = row.scores;
+  bf16_t* const weights16 = row.weights16;
+  const uint16_t* const drop = row.drop;
+  const int64_t hi = row.hi, drop_stride = row.drop_stride;
+  const Vec shifts = all(shift), units = all(unit);
   Vec total = all(0.0f), other = total;
-  const auto weight = [&](int64_t c) { return exp2<kHalf>((load<Vec>(row.scores + c) - shift) * unit); };
-  const auto put = [&](int64_t c, Vec w) {
-    if constexpr (kDrop) {
-      w = where_bits(static_cast<uint32_t>(row.drop[c / 16 * row.drop_stride]) >> (c % 16), w);
-    }
-    store_weight<kHalf>(row, c, w);
+  const auto weight = [=](int64_t c) { return exp2<kHalf>((load<Vec>(scores + c) - shifts) * units); };
+  const auto kept = [=](int64_t c, Vec w) {
+    if constexpr (kDrop) return where_bits(static_cast<uint32_t>(drop[c / 16 * drop_stride]) >> (c % 16), w);
+    return w;
   };
   int64_t c = first;
-  for (; c + kWidth < row.hi; c += 2 * kWidth) {
+  for (; c + kWidth < hi; c += 2 * kWidth) {
     const Vec a = weight(c), b = weight(c + kWidth);
     total += a;
     other += b;
-    put(c, a);
-    put(c + kWidth, b);
+    if constexpr (kHalf) {
+      store_narrow_pair(weights16 + c, kept(c, a), kept(c + kWidth, b));
+    } else {
+      store(scores + c, kept(c, a));
+      store(scores + c + kWidth, kept(c + kWidth, b));
+    }
   }
-  if (c < row.hi) {
+  if (c < hi) {
     const Vec a = weight(c);
     total += a;
-    put(c, a);
+    store_weight<kHalf>(row, c, kept(c, a));
   }
   return sum(total + other);
 }
@@ -103,22 +111,27 @@ inline void zero_weights(const SoftmaxRow& row, int64_t from, int64_t to) {
   }
 }
 
-void softmax_row(SoftmaxRow& row) {
-  row.rescale = 1.0f;
-  if (row.hi <= row.lo) return zero_weights(row, 0, row.cols);
-  const int64_t first = row.lo / kWidth * kWidth;
-  float maximum = prepare(row, first);
-  if (maximum == kMinusInfinity) {
-    // No visible key in this row of the tile; but NaN does not compare, and must not vanish.
-    for (int64_t c = row.lo; c < row.hi; ++c)
-      maximum = row.scores[c] != row.scores[c] ? row.scores[c] : maximum;
-    if (maximum == kMinusInfinity) return zero_weights(row, 0, row.cols);
+// The largest logit that a row sees, -inf if it sees none; prepares the scores for `weigh`.
+inline float peak_of(const SoftmaxRow& row) {
+  if (row.hi <= row.lo) return kMinusInfinity;
+  const float peak = prepare(row, row.lo / kWidth * kWidth);
+  if (peak != kMinusInfinity) return peak;
+  // NaN does not compare, and must not vanish.
+  for (int64_t c = row.lo; c < row.hi; ++c) {
+    if (row.scores[c] != row.scores[c]) return row.scores[c];
   }
+  return peak;
+}
+
+inline void weigh_row(SoftmaxRow& row) {
+  row.rescale = 1.0f;
+  if (row.peak == kMinusInfinity) return zero_weights(row, 0, row.cols);
+  const int64_t first = row.lo / kWidth * kWidth;
   // A plain row is kept in units of q·k: the difference to the maximum is taken before the scale, so it is
   // exactly 0 for the largest score, however large that is. (Fused, raw * factor - maximum is not.)
   const float unit = row.rule.unit(row.bias != nullptr);
   const float previous = row.maximum;
-  if (!(previous > maximum)) row.maximum = maximum;
+  if (!(previous > row.peak)) row.maximum = row.peak;
   if (row.sum == 0.0f) {
     row.rescale = 0.0f;
   } else if (previous != row.maximum) {
@@ -135,6 +148,11 @@ void softmax_row(SoftmaxRow& row) {
   }
   zero_weights(row, (row.hi + kWidth - 1) / kWidth * kWidth, row.cols);
   row.sum = row.sum * row.rescale + total;
+}
+
+void softmax_rows(SoftmaxRow* rows, int64_t count) {
+  for (int64_t r = 0; r < count; ++r) rows[r].peak = peak_of(rows[r]);
+  for (int64_t r = 0; r < count; ++r) weigh_row(rows[r]);
 }
 
 void weights_row(const SoftmaxRow& row) {

@@ -106,6 +106,15 @@ inline Half narrow_fast(Vec x) {
   return narrow(x);
 #endif
 }
+inline void store_narrow_pair(bf16_t* p, Vec low, Vec high) {
+#if ATTENTIVE_SIMD_IS_AVX512 && defined(__AVX512BF16__)
+  const auto both = _mm512_cvtne2ps_pbh((__m512)high, (__m512)low);
+  std::memcpy(p, &both, sizeof(both));
+#else
+  store(p, narrow_fast(low));
+  store(p + kWidth, narrow_fast(high));
+#endif
+}
 inline Vec load16_part(const bf16_t* p, int64_t n) {
   if (n >= kWidth) return widen(load<Half>(p));
   Half h = {};

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "kernels/cpu/brgemm.h"
+#include "kernels/cpu/gemm.h"
 #include "kernels/cpu/call.h"
 #include "kernels/cpu/scratch.h"
 
@@ -79,22 +79,31 @@ const T* right_of_rows(const T* src, int64_t lds, int64_t rows, int64_t n, bool 
   return buffer;
 }
 
-// Rows that lie apart share few pages and the same lines of the cache: a product that reads them often wants
-// them side by side.
+// Rows that lie apart share few pages and the same lines of the cache: a product that reads them often as its
+// right side wants them side by side. Says whether every number was finite.
 template <class T>
-void copy_rows(const T* src, int64_t lds, int64_t rows, int64_t n, T* dst, int64_t ldd) {
-  for (int64_t r = 0; r < rows; ++r)
-    std::memcpy(dst + r * ldd, src + r * lds, static_cast<size_t>(n) * sizeof(T));
+bool pack_rows(const T* src, int64_t lds, int64_t rows, int64_t n, T* dst) {
+  if constexpr (kIsBf16<T>) {
+    return simd().pack_pairs(src, lds, dst, n, rows, n);
+  } else {
+    return simd().copy_rows(src, lds, dst, n, rows, n);
+  }
 }
 
-// A left side (rows, k): its rows side by side, with an even number of columns for bf16.
+// A left side (rows, k). bf16 rows serve as they lie if k is even, and get a zero at the end otherwise; of
+// float rows that lie apart, each would be a page of its own in the inner loop.
 template <class T>
 const T* left_of_rows(const T* src, int64_t lds, int64_t rows, int64_t k, T* buffer, int64_t* ld) {
+  *ld = lds;
+  if (kIsBf16<T> ? k % 2 == 0 : lds == k) return src;
   *ld = inner<T>(k);
-  if (lds == *ld && *ld == k) return src;
-  copy_rows(src, lds, rows, k, buffer, *ld);
-  if (*ld != k) {
-    for (int64_t r = 0; r < rows; ++r) buffer[r * *ld + k] = T{0};
+  if constexpr (kIsBf16<T>) {
+    for (int64_t r = 0; r < rows; ++r) {
+      std::memcpy(buffer + r * *ld, src + r * lds, static_cast<size_t>(k) * sizeof(T));
+      buffer[r * *ld + k] = 0;
+    }
+  } else {
+    simd().copy_rows(src, lds, buffer, *ld, rows, k);
   }
   return buffer;
 }

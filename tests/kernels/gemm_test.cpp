@@ -1,0 +1,85 @@
+// Products of small matrices against sums of doubles, by whatever code this CPU takes (ctest runs it once per
+// instruction set).
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include <c10/util/BFloat16.h>
+#include <catch2/catch_template_test_macros.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+
+#include "kernels/cpu/gemm.h"
+
+using namespace attentive::kernels::cpu;
+
+namespace {
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+// Eighths of small integers: exact in bfloat16.
+float number(int64_t seed) {
+  return static_cast<float>((seed * 7919 + 31) % 33 - 16) / 8.0F;
+}
+
+struct Floats {
+  using Element = float;
+  static constexpr int64_t pair = 1;
+  static bool available() { return has_gemm_f32(); }
+  static float element(float x) { return x; }
+};
+
+struct Halves {
+  using Element = bf16_t;
+  static constexpr int64_t pair = 2;
+  static bool available() { return has_gemm_bf16(); }
+  static bf16_t element(float x) { return c10::BFloat16(x).x; }
+};
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("small products: every size, and not a number beyond it", "[gemm]", Floats, Halves) {
+  using Element = typename TestType::Element;
+  if (!TestType::available()) SKIP("no such product on this CPU");
+  const int64_t m = GENERATE(1, 2, 5, 6, 7, 8, 11, 16, 17, 31, 32, 33, 50, 64);
+  const int64_t n = GENERATE(1, 3, 15, 16, 17, 32, 40, 63, 64, 65, 96, 130);
+  const int64_t k = GENERATE(2, 6, 16, 32, 34, 64, 126, 128, 130, 300);
+  const bool accumulate = GENERATE(false, true);
+  const int64_t lda = k + 6, ldb = n + 3, ldc = n + 5;
+
+  // What lies between the rows is NaN, which no sum may meet.
+  std::vector<Element> a(static_cast<size_t>(m * lda), TestType::element(kNan));
+  std::vector<Element> b(static_cast<size_t>(k * ldb), TestType::element(kNan));
+  std::vector<float> c(static_cast<size_t>(m * ldc), -7.0F);
+  for (int64_t i = 0; i < m; ++i) {
+    for (int64_t p = 0; p < k; ++p)
+      a[static_cast<size_t>(i * lda + p)] = TestType::element(number(i * 131 + p));
+  }
+  const auto at_right = [&](int64_t p, int64_t j) {
+    return static_cast<size_t>(p / TestType::pair * TestType::pair * ldb + j * TestType::pair +
+                               p % TestType::pair);
+  };
+  for (int64_t p = 0; p < k; ++p) {
+    for (int64_t j = 0; j < n; ++j) b[at_right(p, j)] = TestType::element(number(p * 17 + j * 5 + 3));
+  }
+
+  gemm(m, n, k, a.data(), lda, b.data(), ldb, c.data(), ldc, accumulate);
+  gemm_done();
+
+  int64_t wrong = 0;
+  for (int64_t i = 0; i < m; ++i) {
+    for (int64_t j = 0; j < ldc; ++j) {
+      double want = -7.0;
+      if (j < n) {
+        want = accumulate ? -7.0 : 0.0;
+        for (int64_t p = 0; p < k; ++p) want += double{number(i * 131 + p)} * number(p * 17 + j * 5 + 3);
+      }
+      // Sums of 64ths below 2^17 are exact.
+      wrong += !(c[static_cast<size_t>(i * ldc + j)] == static_cast<float>(want));
+    }
+  }
+  INFO(m << " x " << n << " x " << k << (accumulate ? ", added" : ""));
+  CHECK(wrong == 0);
+}
