@@ -38,14 +38,16 @@ inline float prepare_rule(const SoftmaxRow& row, int64_t first) {
   ScoreRule rule = row.rule;
   if (!kSoftcap) rule.softcap = 0.0f;
   if (!kSlope) rule.slope = 0.0f;
+  float* const scores = row.scores;
+  const int64_t lo = row.lo, hi = row.hi;
+  const bool masked = row.keep || row.bias;
+  const float* const bias = row.bias;
   Vec top = all(kMinusInfinity);
-  for (int64_t c = first; c < row.hi; c += kWidth) {
-    const Vec distance = row.distance - __builtin_convertvector(lanes() + static_cast<int32_t>(c), Vec);
-    Vec x = logits(rule, load<Vec>(row.scores + c), distance, row.bias ? row.bias + c : nullptr, row.hi - c,
-                   nullptr);
-    if (row.keep || row.bias || c < row.lo || c + kWidth > row.hi)
-      x = select(visible(row, c), x, all(kMinusInfinity));
-    store(row.scores + c, x);
+  Vec distance = row.distance - static_cast<float>(first) - lanes_as_floats();
+  for (int64_t c = first; c < hi; c += kWidth, distance -= static_cast<float>(kWidth)) {
+    Vec x = logits(rule, load<Vec>(scores + c), distance, bias ? bias + c : nullptr, hi - c, nullptr);
+    if (masked || c < lo || c + kWidth > hi) x = select(visible(row, c), x, all(kMinusInfinity));
+    store(scores + c, x);
     top = larger(x, top);
   }
   return largest(top);
@@ -186,7 +188,7 @@ inline void gradient_at(const GradientRow& row, int64_t c) {
   if constexpr (kPlain) {
     x = raw * (row.rule.scale * kLog2e);
   } else {
-    const Vec distance = row.distance + __builtin_convertvector(lanes() + static_cast<int32_t>(c), Vec);
+    const Vec distance = row.distance + static_cast<float>(c) + lanes_as_floats();
     x = logits(row.rule, raw, distance, row.bias ? row.bias + c : nullptr, row.hi - c, &capped);
   }
   // A weight is at most 1; rounding of very large scores must not make it more.

@@ -32,9 +32,13 @@ inline Uint all(uint32_t x) {
   return x - Uint{};
 }
 inline Int lanes() {
+  static constexpr int32_t numbers[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   Int v;
-  for (int i = 0; i < kWidth; ++i) v[i] = i;
+  std::memcpy(&v, numbers, sizeof(v));
   return v;
+}
+inline Vec lanes_as_floats() {
+  return __builtin_convertvector(lanes(), Vec);
 }
 inline Vec select(Int condition, Vec yes, Vec no) {
   return condition ? yes : no;
@@ -160,27 +164,47 @@ inline Vec exp2(Vec t) {
 #endif
 }
 
+inline Vec magnitude(Vec x) {
+  return (Vec)((Int)x & 0x7fffffff);
+}
+
+// 1 / x for normal numbers, to the last bit or two.
+inline Vec reciprocal(Vec x) {
+#if ATTENTIVE_SIMD_IS_AVX512
+  const Vec guess = (Vec)_mm512_rcp14_ps((__m512)x);  // 14 bits; a step of Newton's doubles them
+  return guess * (2.0f - x * guess);
+#else
+  return 1.0f / x;
+#endif
+}
+
 // tanh by 2^(2 x log2 e): accurate to a few ulp of 1, which is what the scores need.
 inline Vec tanh(Vec x) {
-  const Vec a = x < all(0.0f) ? -x : x;
+  const Vec a = magnitude(x);
   const Vec e = exp2(a * (-2.0f * kLog2e));
   // For small arguments the quotient cancels; the series does not.
   const Vec x2 = x * x;
   const Vec series = x * (1.0f + x2 * (-1.0f / 3.0f + x2 * (2.0f / 15.0f + x2 * (-17.0f / 315.0f))));
-  const Vec quotient = (1.0f - e) / (1.0f + e);
-  return a < all(0.15f) ? series : (x < all(0.0f) ? -quotient : quotient);
+  const Vec quotient = (1.0f - e) * reciprocal(1.0f + e);
+  const Int sign = (Int)x & static_cast<int32_t>(0x80000000u);
+  return a < all(0.15f) ? series : (Vec)((Int)quotient | sign);
 }
 
 // Raw scores to logits in base 2. `capped` receives tanh(x / softcap) for the backward pass.
 inline Vec logits(const ScoreRule& rule, Vec raw, Vec distance, const float* bias, int64_t n, Vec* capped) {
+  if (rule.softcap == 0.0f && !bias) {
+    const Vec x = raw * (rule.scale * kLog2e);
+    return rule.slope == 0.0f ? x : x - (rule.slope * kLog2e) * magnitude(distance);
+  }
   Vec x = raw * rule.scale;
   if (rule.softcap != 0.0f) {
-    const Vec t = tanh(x / rule.softcap);
+    const float most = 3.0e38f, inverse = 1.0f / rule.softcap;
+    const Vec t = tanh(x * (inverse < most ? inverse : most));
     if (capped) *capped = t;
     x = rule.softcap * t;
   }
   if (bias) x = x + load_part(bias, n);
-  if (rule.slope != 0.0f) x = x - rule.slope * (distance < all(0.0f) ? -distance : distance);
+  if (rule.slope != 0.0f) x = x - rule.slope * magnitude(distance);
   return x * kLog2e;
 }
 
