@@ -3,7 +3,7 @@
 #include <attentive/modules/feed_forward.h>
 
 #include "core/check.h"
-#include "modules/gelu.h"
+#include "functional/gelu.h"
 #include "modules/projection.h"
 
 namespace attentive {

@@ -106,6 +106,10 @@ struct Simd {
   void (*few_outputs)(const float* weights, int64_t ld, int64_t rows, const void* v, bool is_bf16,
                       int64_t ldv, int64_t keys, int64_t dim, float* out);
 
+  // GELU (tanh form) and the gradient of its argument.
+  void (*gelu)(const float* x, float* y, int64_t n);
+  void (*gelu_gradient)(const float* x, const float* dy, float* dx, int64_t n);
+
   // A product of small matrices, as in gemm.h; null where LibTorch's is the better one.
   void (*gemm)(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb,
                float* c, int64_t ldc, bool accumulate);

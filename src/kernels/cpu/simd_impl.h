@@ -22,6 +22,7 @@ namespace {
 // The others build on it.
 #include "kernels/cpu/simd_dropout.h"
 #include "kernels/cpu/simd_few.h"
+#include "kernels/cpu/simd_gelu.h"
 #if ATTENTIVE_SIMD_IS_AVX512
 #include "kernels/cpu/simd_gemm.h"
 #else
@@ -54,6 +55,8 @@ constexpr Simd make_table(const char* name, bool may_use_amx = false) {
           .dropout_bits = dropout_bits,
           .few_scores = few_scores,
           .few_outputs = few_outputs,
+          .gelu = gelu,
+          .gelu_gradient = gelu_gradient,
           .gemm = gemm};
 }
 
