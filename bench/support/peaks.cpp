@@ -13,6 +13,7 @@
 #include <c10/util/BFloat16.h>
 #include <c10/util/Exception.h>
 
+#include "support/peaks_amx.h"
 #include "support/timer.h"
 
 #if defined(__x86_64__)
@@ -114,7 +115,7 @@ void measure_fp32(Peaks& peaks) {
 
 constexpr int64_t kTileM = 128, kTileN = 128, kTileK = 512;
 
-// The tile product that PyTorch and this package build on, operands in cache. ATen's undocumented brgemm
+// The tile product that PyTorch builds on, and this package where it has none of its own; operands in cache. ATen's undocumented brgemm
 // stands in this one place of the benchmark. 0: oneDNN has no such product on this CPU.
 double brgemm_bf16_rate(int threads, int runs, int64_t repeats) {
   const auto work = [=] {
@@ -138,7 +139,20 @@ double brgemm_bf16_rate(int threads, int runs, int64_t repeats) {
 
 constexpr const char* kTileMethod = "brgemm tile 128x128x512 in cache (oneDNN)";
 
+constexpr const char* kAmxMethod = "AMX loop, registers only";
+constexpr long kAmxSteps = 500'000;
+
+double amx_rate(int threads, int runs, long steps) {
+  const double seconds = best_seconds(runs, [&] { on_every_thread(threads, [&] { amx_loop(steps); }); });
+  return amx_flops_a_step() * static_cast<double>(steps) * threads / seconds;
+}
+
 void measure_bf16(Peaks& peaks) {
+  if (amx_flops_a_step() > 0) {
+    peaks.bf16 = amx_rate(peaks.threads, 12, kAmxSteps);
+    peaks.bf16_method = kAmxMethod;
+    return;
+  }
   const double tile = brgemm_bf16_rate(peaks.threads, 12, 500), large = mm_rate(at::kBFloat16, 2048);
   peaks.bf16 = std::max(tile, large);
   peaks.bf16_method = tile >= large ? kTileMethod : "at::mm 2048^3 (oneDNN)";
@@ -208,6 +222,10 @@ double probe(const Peaks& peaks, Limit limit, double seconds) {
       const double steps = peaks.fp32 / peaks.threads * seconds / loop.flops_a_step;
       return fma_rate(peaks.threads, 1, std::max(1000L, static_cast<long>(steps)));
     }
+  }
+  if (limit == Limit::Bf16 && peaks.bf16_method == kAmxMethod) {
+    const double steps = peaks.bf16 / peaks.threads * seconds / amx_flops_a_step();
+    return amx_rate(peaks.threads, 1, std::max(1000L, static_cast<long>(steps)));
   }
   if (limit == Limit::Bf16 && peaks.bf16_method == kTileMethod) {
     const double repeats = peaks.bf16 / peaks.threads * seconds / (2.0 * kTileM * kTileN * kTileK);

@@ -1,0 +1,66 @@
+// The loop behind the bfloat16 limit of a CPU with a matrix unit. No header with inline code of a library
+// here: this unit is compiled for instructions that the CPU at hand may lack.
+
+#include "support/peaks_amx.h"
+
+#if defined(__AMX_BF16__) && defined(__AMX_TILE__) && defined(__linux__)
+
+#include <cpuid.h>
+#include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdint>
+
+namespace bench {
+
+double amx_flops_a_step() {
+  static const bool permitted = [] {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    constexpr unsigned kBf16 = 1U << 22, kTile = 1U << 24;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & kBf16) == 0 || (d & kTile) == 0) return false;
+    constexpr long kRequestPermission = 0x1023, kTileData = 18;  // arch_prctl(2)
+    return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  }();
+  return permitted ? 4 * 2.0 * 16 * 16 * 32 : 0;
+}
+
+void amx_loop(long steps) {
+  struct alignas(64) {
+    uint8_t palette = 1, start_row = 0, reserved[14] = {};
+    uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+    uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+  } config;
+  __asm__ volatile("" : : "r"(&config) : "memory");  // GCC's intrinsic hides which bytes it reads
+  _tile_loadconfig(&config);
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  _tile_zero(4);
+  _tile_zero(5);
+  _tile_zero(6);
+  _tile_zero(7);
+  for (long step = 0; step < steps; ++step) {
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+  _tile_release();
+}
+
+}  // namespace bench
+
+#else
+
+namespace bench {
+
+double amx_flops_a_step() {
+  return 0;
+}
+void amx_loop(long) {}
+
+}  // namespace bench
+
+#endif
