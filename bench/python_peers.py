@@ -16,6 +16,7 @@ import statistics
 import sys
 import time
 from dataclasses import dataclass, fields
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -75,19 +76,19 @@ def weigh(scores, v, w):
 def head_by_head(x, w):
     contexts = []
     for q, k, v in zip(w.query.split(HEAD_DIM), w.key.split(HEAD_DIM), w.value.split(HEAD_DIM), strict=True):
-        contexts.append(weigh(F.linear(x, q) @ F.linear(x, k).mT, F.linear(x, v), w))
+        contexts.append(weigh(F.linear(x, q) @ F.linear(x, k).transpose(-2, -1), F.linear(x, v), w))
     return F.linear(torch.cat(contexts, dim=-1), w.out, w.bias)
 
 
 def chapter3(x, w):
     q, k, v = projections(x, w)
-    return output(weigh(q @ k.mT, v, w), w)
+    return output(weigh(q @ k.transpose(-2, -1), v, w), w)
 
 
 def combined_qkv(x, w):
     packed = F.linear(x, torch.cat((w.query, w.key, w.value)))
     q, k, v = packed.unflatten(-1, (3, HEADS, HEAD_DIM)).permute(2, 0, 3, 1, 4)
-    return output(weigh(q @ k.mT, v, w), w)
+    return output(weigh(q @ k.transpose(-2, -1), v, w), w)
 
 
 def einsum(x, w):
@@ -290,6 +291,16 @@ class Report:
             self.rows.append({"case": case, "dtype": name_of, "way": name, "median_s": median, "p10_s": low, "p90_s": high,
                               "ratio_to_baseline": ratio, "baseline": baseline, "error": errors[name],
                               "rounds": len(times)})
+        self.save()
+
+    def save(self):
+        """After every case, so that a run that is cut short has kept what it measured."""
+        if not self.arguments.json:
+            return
+        partial = Path(f"{self.arguments.json}.part")
+        rows = {"versions": versions(), "threads": self.arguments.threads, "rows": self.rows}
+        partial.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+        partial.replace(self.arguments.json)
 
 
 def module_suite(report, dtype):
@@ -398,10 +409,6 @@ def main():
     for name in arguments.suite:
         for dtype in arguments.dtype:
             suites[name](report, {"fp32": torch.float32, "bf16": torch.bfloat16}[dtype])
-    if arguments.json:
-        with open(arguments.json, "w", encoding="utf-8") as file:
-            json.dump({"versions": versions(), "threads": arguments.threads, "rows": report.rows}, file, indent=1)
-            file.write("\n")
     return 0
 
 

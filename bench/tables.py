@@ -4,13 +4,14 @@
     python3 bench/tables.py docs/measurements/all.json docs/performance.md
 
 Everything between the lines `<!-- figures: SUITE -->` and `<!-- end -->` is replaced by that suite's table, so the text
-around the figures stays and the figures are never typed by hand.
+around the figures stays and the figures are never typed by hand. The tables of `breakdown` (bench/breakdown.py), `peers`
+(bench/python_peers.py) and `attempts` come from the files of these names beside the measurements.
 """
 
 import json
 import re
 import sys
-
+from pathlib import Path
 
 
 def seconds(x):
@@ -52,6 +53,43 @@ def growth(data):
     return lines
 
 
+def breakdown(data):
+    parts = list(dict.fromkeys(part for row in data["rows"] for part in row["shares"]))
+    parts = [part for part in parts if any(row["shares"].get(part, 0) >= 0.02 for row in data["rows"])]
+    lines = ["| case, % of the samples | " + " | ".join(parts) + " | named |", "|---|" + "--:|" * (len(parts) + 1)]
+    for row in data["rows"]:
+        cells = [percent(row["shares"].get(part, 0)) for part in parts]
+        lines.append(f"| {row['case']} | " + " | ".join(cells) + f" | {percent(row['named'])} |")
+    return lines
+
+
+def peers(data):
+    versions = ", ".join(f"{name} {version}" for name, version in data["versions"].items())
+    lines = [f"{versions}; {data['threads']} threads.", "", "| case | type | way | time | time / baseline | baseline |",
+             "|---|---|---|--:|--:|---|"]
+    for row in data["rows"]:
+        if "skipped" not in row:
+            lines.append(f"| {row['case']} | {row['dtype']} | {row['way']} | {seconds(row['median_s'])} | "
+                         f"{row['ratio_to_baseline']:.2f} | {row['baseline']} |")
+        elif row["skipped"] != "RuntimeError: --without":
+            lines.append(f"| {row['case']} | {row['dtype']} | {row['way']} | skipped: {row['skipped']} | | |")
+    return lines
+
+
+def attempts(data):
+    lines = [f"Machine: {data['machine']}.", "", "| rows | tried | measured | kept | what it taught |", "|---|---|---|---|---|"]
+    for attempt in data["attempts"]:
+        measured = "; ".join(
+            f"{name}: " + (" / ".join(f"{x:g}" for x in value) if isinstance(value, list) else f"{value:g}")
+            for name, value in attempt["measured"].items())
+        lines.append(f"| {', '.join(attempt['rows'])} | {attempt['tried']} | {measured} ({attempt['unit']}) | "
+                     f"{'yes' if attempt['kept'] else 'no'} | {attempt['taught']} |")
+    return lines
+
+
+BESIDE = {"breakdown": breakdown, "peers": peers, "attempts": attempts}
+
+
 def machine(data):
     m, p = data["machine"], data["peaks"]
     return [f"{m['cpu']} ({m['isa']}), {m['cores']} cores; LibTorch {m['libtorch']}, {m['compiler']}, attentive {m['attentive']}.",
@@ -70,7 +108,10 @@ def main():
 
     def table(match):
         suite = match.group(1)
-        lines = machine(data) if suite == "machine" else growth(data) if suite == "growth" else rows_of(data, suite)
+        if suite in BESIDE:
+            lines = BESIDE[suite](json.loads(Path(sys.argv[1]).with_name(f"{suite}.json").read_text(encoding="utf-8")))
+        else:
+            lines = machine(data) if suite == "machine" else growth(data) if suite == "growth" else rows_of(data, suite)
         if len(lines) == 2 and suite != "machine":
             sys.exit(f"tables: {sys.argv[1]} has no figures of {suite}")
         return f"<!-- figures: {suite} -->\n\n" + "\n".join(lines) + "\n\n<!-- end -->"

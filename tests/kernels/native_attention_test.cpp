@@ -89,7 +89,7 @@ TEST_CASE("native: every option over several tiles", "[native]") {
   const auto type = GENERATE(at::kFloat, at::kBFloat16);
   const auto shapes =
       GENERATE(Shapes{}, Shapes{.B = 2, .H = 2, .Hkv = 2, .L = 290, .S = 331, .D = 24, .Dv = 24},
-               Shapes{.H = 4, .Hkv = 2, .L = 70, .S = 600, .D = 8, .Dv = 8});
+               Shapes{.H = 4, .Hkv = 2, .L = 70, .S = 2100, .D = 8, .Dv = 8});  // tiles of 1024 keys
   const auto& cases = option_cases();
   const auto n = GENERATE_COPY(range(size_t{0}, cases.size()));
   const std::set<std::string> elsewhere = {"length", "kv", "weights"};
@@ -151,7 +151,7 @@ TEST_CASE("native: fuzzed shapes and options", "[native][fuzz]") {
   s.H = 4;
   s.Hkv = pick({1, 2, 4});
   s.L = 1 + random() % 300;
-  s.S = random() % 2 ? s.L : 1 + random() % 300;
+  s.S = random() % 2 ? s.L : 1 + random() % (random() % 4 ? 300 : 2500);
   s.D = pick({1, 3, 16, 59, 64, 111, 128, 256});
   s.Dv = random() % 3 ? s.D : pick({1, 5, 32, 65});
   auto call = random_call(s, static_cast<uint64_t>(seed));
@@ -216,8 +216,8 @@ TEST_CASE("native: NaN around the inputs changes no bit", "[native][nan]") {
     inner.copy_(x);
     return inner;
   };
-  const int64_t length = GENERATE(7, 77, 130);
-  const auto q = at::randn({1, 2, length, 17}).to(type), k = at::randn({1, 2, 131, 17}).to(type),
+  const int64_t length = GENERATE(7, 77, 130), dim = GENERATE(17, 34, 64);
+  const auto q = at::randn({1, 2, length, dim}).to(type), k = at::randn({1, 2, 131, dim}).to(type),
              v = at::randn({1, 2, 131, 9}).to(type);
   const AttentionOptions options{.causal = Causal::BottomRight, .backend = Backend::Native};
   const auto run = [&](bool poisoned) {
@@ -365,10 +365,10 @@ TEST_CASE("native: dropout keeps the reference's bits", "[native][dropout]") {
 }
 
 TEST_CASE("native: a mask of blocks, of which a tile's first row may see none", "[native]") {
-  auto call = random_call({.L = 600, .S = 1200});
+  auto call = random_call({.L = 600, .S = 2300});
   const auto early = at::arange(600).remainder(128).lt(64).unsqueeze(1);
-  const auto j = at::arange(1200);
-  call.extras.mask = early.logical_and(j.lt(100)).logical_or(early.logical_not().logical_and(j.ge(600)));
+  const auto j = at::arange(2300);
+  call.extras.mask = early.logical_and(j.lt(100)).logical_or(early.logical_not().logical_and(j.ge(1300)));
   check(call, at::kFloat);
 }
 

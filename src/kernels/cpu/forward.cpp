@@ -144,7 +144,8 @@ class Forward {
     std::fill_n(at.total, rows, 0.0f);
     at.query = left_of_rows(t_.q.at(at.b, at.h, i0), t_.q.row, rows, call_.D, query_copy, &at.ldq);
     const int64_t end = call_.key_hi(at.b, i0 + rows - 1);
-    for (int64_t from = call_.key_lo(i0) / kCols * kCols; from < end; from += kCols) {
+    // From the first key that is seen: a narrow window then falls into one tile.
+    for (int64_t from = call_.key_lo(i0) / kPanel * kPanel; from < end; from += kCols) {
       const int64_t to = std::min(end, from + kCols);
       for (int64_t r = 0; r < rows; r += kStrip) {
         const int64_t strip = std::min(kStrip, rows - r);
