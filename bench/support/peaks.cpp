@@ -115,8 +115,9 @@ void measure_fp32(Peaks& peaks) {
 
 constexpr int64_t kTileM = 128, kTileN = 128, kTileK = 512;
 
-// The tile product that PyTorch builds on, and this package where it has none of its own; operands in cache. ATen's undocumented brgemm
-// stands in this one place of the benchmark. 0: oneDNN has no such product on this CPU.
+// The tile product that PyTorch builds on, and this package where it has none of its own; operands in cache.
+// ATen's undocumented brgemm stands in this one place of the benchmark. 0: oneDNN has no such product on this
+// CPU.
 double brgemm_bf16_rate(int threads, int runs, int64_t repeats) {
   const auto work = [=] {
     const std::vector<c10::BFloat16> a(kTileM * kTileK, c10::BFloat16(1.0F)),

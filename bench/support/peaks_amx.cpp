@@ -6,11 +6,10 @@
 #if defined(__AMX_BF16__) && defined(__AMX_TILE__) && defined(__linux__)
 
 #include <cpuid.h>
+#include <cstdint>
 #include <immintrin.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#include <cstdint>
 
 namespace bench {
 

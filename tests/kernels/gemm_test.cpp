@@ -1,6 +1,8 @@
 // Products of small matrices against sums of doubles, by whatever code this CPU takes (ctest runs it once per
 // instruction set).
 
+#include "kernels/cpu/gemm.h"
+
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -10,8 +12,6 @@
 #include <catch2/catch_template_test_macros.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
-
-#include "kernels/cpu/gemm.h"
 
 using namespace attentive::kernels::cpu;
 

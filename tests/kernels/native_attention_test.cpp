@@ -28,8 +28,8 @@
 
 #include <attentive/functional/explain.h>
 
-#include "kernels/cpu/gemm.h"
 #include "kernels/cpu/call.h"
+#include "kernels/cpu/gemm.h"
 #include "kernels/cpu/native.h"
 #include "kernels/dropout_counter.h"
 #include "support/compare.h"

@@ -5,20 +5,19 @@
 #if defined(__AMX_BF16__) && defined(__AMX_TILE__) && defined(__linux__)
 
 #include <cpuid.h>
+#include <cstring>
 #include <immintrin.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#include <cstring>
 
 namespace attentive::kernels::cpu {
 namespace {
 
 // Registers of 16 rows by 64 bytes: sums in 0 – 3 (two of rows by two of columns), the left side in 4 and 5,
 // the right side in 6 and 7.
-constexpr int64_t kSide = 16;      // rows of a register, and columns of sums
-constexpr int64_t kInner = 32;     // bf16 numbers of a row
-constexpr int64_t kFloatBytes = 4;  // of a sum, and of a pair of bf16
+constexpr int64_t kSide = 16;                                // rows of a register, and columns of sums
+constexpr int64_t kInner = 32;                               // bf16 numbers of a row
+constexpr int64_t kFloatBytes = 4;                           // of a sum, and of a pair of bf16
 constexpr long kRequestPermission = 0x1023, kTileData = 18;  // arch_prctl(2)
 
 // Rows and columns that the registers hold; 0: not used.
@@ -33,8 +32,8 @@ struct Shape {
 
 thread_local Shape configured;
 
-// GCC's intrinsics hide from the compiler which memory they read (releases 11 to 13 at least): without this it
-// may drop what was written for them.
+// GCC's intrinsics hide from the compiler which memory they read (releases 11 to 13 at least): without this
+// it may drop what was written for them.
 inline void written_for_tiles() {
   __asm__ volatile("" ::: "memory");
 }
@@ -150,7 +149,8 @@ void amx_gemm(int64_t m, int64_t n, int64_t k, const bf16_t* a, int64_t lda, con
       shape.columns[0] = least(columns, kSide);
       shape.columns[1] = columns - shape.columns[0];
       configure(shape);
-      const auto product = shape.rows[1] > 0 ? shape.columns[1] > 0 ? multiply<true, true> : multiply<true, false>
+      const auto product = shape.rows[1] > 0
+                               ? shape.columns[1] > 0 ? multiply<true, true> : multiply<true, false>
                            : shape.columns[1] > 0 ? multiply<false, true>
                                                   : multiply<false, false>;
       product(shape, k, a, lda, b + 2 * j, ldb, c + j, ldc, accumulate, tail);
@@ -173,7 +173,8 @@ namespace attentive::kernels::cpu {
 bool has_amx() {
   return false;
 }
-void amx_gemm(int64_t, int64_t, int64_t, const bf16_t*, int64_t, const bf16_t*, int64_t, float*, int64_t, bool) {}
+void amx_gemm(int64_t, int64_t, int64_t, const bf16_t*, int64_t, const bf16_t*, int64_t, float*, int64_t,
+              bool) {}
 void amx_done() {}
 
 }  // namespace attentive::kernels::cpu

@@ -96,13 +96,17 @@ struct Call {
   }
 };
 
-// While it lives, results of this thread below the smallest normal number (1.2e-38) are 0. Sums that begin with
-// far keys under ALiBi pass through that range, where every addition costs a hundred cycles.
+// While it lives, results of this thread below the smallest normal number (1.2e-38) are 0. Sums that begin
+// with far keys under ALiBi pass through that range, where every addition costs a hundred cycles.
 class FlushTiny {
  public:
 #if defined(__SSE__)
-  FlushTiny() : saved_(_mm_getcsr()) { _mm_setcsr(saved_ | _MM_FLUSH_ZERO_ON); }
-  ~FlushTiny() { _mm_setcsr(saved_); }
+  FlushTiny() : saved_(_mm_getcsr()) {
+    _mm_setcsr(saved_ | _MM_FLUSH_ZERO_ON);
+  }
+  ~FlushTiny() {
+    _mm_setcsr(saved_);
+  }
 #else
   FlushTiny() {}
 #endif

@@ -86,9 +86,8 @@ class Forward {
                             packed + panels_.key(j), panels_.width);
     }
     const T* v = t_.v.at(b, h, from);
-    const bool all = panels_.has_values
-                         ? pack_rows(v, t_.v.row, keys, call_.Dv, packed + panels_.value(from))
-                         : rows_are_finite(v, t_.v.row, keys, call_.Dv);
+    const bool all = panels_.has_values ? pack_rows(v, t_.v.row, keys, call_.Dv, packed + panels_.value(from))
+                                        : rows_are_finite(v, t_.v.row, keys, call_.Dv);
     if (all) {
       std::memset(finite + from, 1, static_cast<size_t>(keys));
     } else {

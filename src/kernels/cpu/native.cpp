@@ -11,8 +11,8 @@
 #include <torch/csrc/autograd/function.h>
 
 #include "kernels/cpu/backward.h"
-#include "kernels/cpu/gemm.h"
 #include "kernels/cpu/forward.h"
+#include "kernels/cpu/gemm.h"
 #include "kernels/cpu/weights.h"
 #include "kernels/dropout_counter.h"
 #include "kernels/native_backward.h"

@@ -6,8 +6,8 @@
 namespace attentive::kernels::cpu {
 namespace {
 
-// ATEN_CPU_CAPABILITY limits PyTorch's own kernels to an instruction set; it limits these too ("avx512": without
-// bfloat16 instructions and matrix unit).
+// ATEN_CPU_CAPABILITY limits PyTorch's own kernels to an instruction set; it limits these too ("avx512":
+// without bfloat16 instructions and matrix unit).
 const Simd& choose() {
 #if defined(__x86_64__)
   const char* variable = std::getenv("ATEN_CPU_CAPABILITY");

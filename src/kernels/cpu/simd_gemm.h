@@ -52,8 +52,9 @@ struct GemmBlocks {
   template <int kRows>
   struct Row {
     static constexpr GemmBlock of[kBlockVectors + 1] = {
-        gemm_block<kRows, 1, kAdd, true>, gemm_block<kRows, 1, kAdd, false>, gemm_block<kRows, 2, kAdd, false>,
-        gemm_block<kRows, 3, kAdd, false>, gemm_block<kRows, 4, kAdd, false>};
+        gemm_block<kRows, 1, kAdd, true>, gemm_block<kRows, 1, kAdd, false>,
+        gemm_block<kRows, 2, kAdd, false>, gemm_block<kRows, 3, kAdd, false>,
+        gemm_block<kRows, 4, kAdd, false>};
   };
   static constexpr const GemmBlock* of[kBlockRows] = {Row<1>::of, Row<2>::of, Row<3>::of,
                                                       Row<4>::of, Row<5>::of, Row<6>::of};
@@ -72,7 +73,8 @@ void gemm(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const fl
         // Two blocks at the end share what is left: few rows do not keep the multipliers busy.
         const int64_t left = m - i;
         rows = left >= 2 * kBlockRows ? kBlockRows : left > kBlockRows ? (left + 1) / 2 : left;
-        blocks[rows - 1][vectors](inner, a + i * lda + p, lda, b + p * ldb + j, ldb, c + i * ldc + j, ldc, mask);
+        blocks[rows - 1][vectors](inner, a + i * lda + p, lda, b + p * ldb + j, ldb, c + i * ldc + j, ldc,
+                                  mask);
       }
     }
   }

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <type_traits>
 
-#include "kernels/cpu/gemm.h"
 #include "kernels/cpu/call.h"
+#include "kernels/cpu/gemm.h"
 #include "kernels/cpu/scratch.h"
 
 namespace attentive::kernels::cpu {
