@@ -7,7 +7,7 @@ template <int kRows, int kCols, bool kAdd, bool kPart>
 void gemm_block(int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb, float* c, int64_t ldc,
                 __mmask16 mask) {
   static_assert(!kPart || kCols == 1);
-  const auto get = [mask](const float* p) {
+  const auto get = [&](const float* p) {
     if constexpr (kPart) return _mm512_maskz_loadu_ps(mask, p);
     return _mm512_loadu_ps(p);
   };
