@@ -1,45 +1,50 @@
-// Repeats one call of `attention` for a while, so that a profiler sees nothing else: bench/breakdown.py.
+// Repeats one call of `attention`, or of the chapter-3 module, for a while, so that a profiler sees nothing
+// else: bench/breakdown.py.
 //
 //   attention_loop --tokens 4096 --dtype bf16 --seconds 5
+//   attention_loop --module --batch 8 --tokens 1024 --backward --dropout 0.1
 
 #include <chrono>
 #include <cstdio>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include <ATen/Parallel.h>
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/randn_like.h>
 #include <CLI/CLI.hpp>
+#include <c10/core/InferenceMode.h>
 
 #include <attentive/functional/alibi.h>
 #include <attentive/functional/attention.h>
+#include <attentive/modules/multi_head_attention.h>
 
 namespace {
 
 struct Settings {
-  int64_t tokens = 1024, keys = 0, heads = 12, kv_heads = 0, head_dim = 64, window = 0;
+  int64_t batch = 1, tokens = 1024, keys = 0, heads = 12, kv_heads = 0, head_dim = 64, window = 0;
   double dropout = 0, softcap = 0, seconds = 3;
   int threads = 2;
-  bool backward = false, alibi = false, full = false;
+  bool backward = false, alibi = false, full = false, module = false;
   std::string dtype = "fp32";
 };
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+using Call = std::function<at::Tensor()>;
+
+at::ScalarType type_of(const Settings& s) {
+  return s.dtype == "bf16" ? at::kBFloat16 : at::kFloat;
 }
 
-int run(const Settings& s) {
+// `leaves` receives what gradients flow to.
+Call attention_call(const Settings& s, std::vector<at::Tensor>* leaves) {
   using namespace attentive;
-  at::set_num_threads(s.threads);
-  const at::AutoGradMode grad(s.backward);
-  const auto type = s.dtype == "bf16" ? at::kBFloat16 : at::kFloat;
   const int64_t keys = s.keys > 0 ? s.keys : s.tokens, kv_heads = s.kv_heads > 0 ? s.kv_heads : s.heads;
   const auto draw = [&](int64_t heads, int64_t tokens) {
-    return at::randn({1, heads, tokens, s.head_dim}).to(type).requires_grad_(s.backward);
+    return at::randn({s.batch, heads, tokens, s.head_dim}).to(type_of(s)).requires_grad_(s.backward);
   };
   const auto q = draw(s.heads, s.tokens), k = draw(kv_heads, keys), v = draw(kv_heads, keys);
-  const auto grad_output = at::randn(q.sizes()).to(type);
+  *leaves = {q, k, v};
   AttentionOptions options;
   options.causal = s.full ? Causal::None : Causal::BottomRight;
   if (s.window > 0) options.window = {s.window - 1, 0};
@@ -48,15 +53,38 @@ int run(const Settings& s) {
   options.backend = Backend::Native;
   AttentionExtras extras;
   if (s.alibi) extras.alibi_slopes = alibi_slopes(s.heads);
+  return [=] { return attention(q, k, v, options, extras).output; };
+}
 
+Call module_call(const Settings& s, std::vector<at::Tensor>* leaves) {
+  const int64_t width = s.heads * s.head_dim;
+  attentive::MultiHeadAttention module(width, width, s.tokens, s.dropout, s.heads);
+  module->to(type_of(s));
+  module->train(s.backward);
+  const auto x = at::randn({s.batch, s.tokens, width}).to(type_of(s)).requires_grad_(s.backward);
+  *leaves = module->parameters();
+  leaves->push_back(x);
+  return [=]() mutable { return module->forward(x); };
+}
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+int run(const Settings& s) {
+  at::set_num_threads(s.threads);
+  std::vector<at::Tensor> leaves;
+  const c10::InferenceMode inference(!s.backward);
+  const auto call = s.module ? module_call(s, &leaves) : attention_call(s, &leaves);
+  const auto grad_output = s.backward ? at::randn_like(call()) : at::Tensor();
   long calls = 0;
   const double start = now();
   double end = start;
   for (; end - start < s.seconds; end = now(), ++calls) {
-    const auto output = attention(q, k, v, options, extras).output;
+    const auto output = call();
     if (!s.backward) continue;
     output.backward(grad_output);
-    for (const auto& x : {q, k, v})
+    for (auto& x : leaves)
       x.mutable_grad() = at::Tensor();  // adding to the last call's is not part of this one
   }
   std::printf("%ld calls, %.6f s a call\n", calls, (end - start) / static_cast<double>(calls));
@@ -68,6 +96,7 @@ int run(const Settings& s) {
 int main(int argc, char** argv) {
   Settings s;
   CLI::App app{"Repeats one attention call, causal unless --full, for a profiler."};
+  app.add_option("--batch", s.batch)->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--tokens", s.tokens)->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--keys", s.keys, "as many as tokens if not given")->check(CLI::PositiveNumber);
   app.add_option("--heads", s.heads)->check(CLI::PositiveNumber)->capture_default_str();
@@ -81,6 +110,7 @@ int main(int argc, char** argv) {
   app.add_option("--dtype", s.dtype)->check(CLI::IsMember({"fp32", "bf16"}))->capture_default_str();
   app.add_flag("--backward", s.backward);
   app.add_flag("--alibi", s.alibi);
+  app.add_flag("--module", s.module, "MultiHeadAttention of width heads x head-dim");
   app.add_flag("--full", s.full, "not causal");
   CLI11_PARSE(app, argc, argv);
   try {

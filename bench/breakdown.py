@@ -21,11 +21,13 @@ SECONDS = 5
 
 # First match wins.
 PARTS = (
-    ("products", r"gemm|multiply<|amx|brgemm|\[JIT\]"),
+    ("projections by the library", r"mkl_|mkldnn|dnnl"),
+    ("products", r"gemm|multiply<|amx|brgemm"),
+    ("projections by the library", r"\[JIT\]"),
     ("softmax", r"softmax_rows|prepare|weigh|peak_of"),
     ("gradient rows", r"gradient_"),
     ("dropout bits", r"dropout_bits|philox|add_block"),
-    ("few-query loops", r"few_|score_|output_rows|output_block|forward_few|ForwardFew"),
+    ("few-row loops", r"few_|score_|output_rows|output_block|forward_few|ForwardFew"),
     ("packing", r"transpose|pack_|copy_rows|all_finite|from_bf16|to_bf16|memmove|memset|\bdot"),
     ("output", r"store_scaled|finish_row|cpu::.*::scale$|::add$"),
     ("loops and control", r"(Forward|Backward)<|kernels::cpu|attentive::"),
@@ -57,6 +59,14 @@ CASES = {
     "ALiBi fp32 T=4k": ["--tokens", "4096", "--alibi"],
     "softcap 30 bf16 T=4k": ["--tokens", "4096", "--softcap", "30", "--dtype", "bf16"],
     "ALiBi bf16 T=4k": ["--tokens", "4096", "--alibi", "--dtype", "bf16"],
+    "forward+backward bf16 T=256": ["--tokens", "256", "--backward", "--dtype", "bf16"],
+    "module forward fp32": ["--module", "--batch", "8"],
+    "module forward bf16": ["--module", "--batch", "8", "--dtype", "bf16"],
+    "module training step fp32": ["--module", "--batch", "8", "--backward"],
+    "module training step, dropout 0.1, fp32": ["--module", "--batch", "8", "--backward", "--dropout", "0.1"],
+    "module training step, dropout 0.1, bf16": ["--module", "--batch", "8", "--backward", "--dropout", "0.1", "--dtype", "bf16"],
+    "tiny d64 h4 T=4, 1 thread": ["--module", "--tokens", "4", "--heads", "4", "--head-dim", "16", "--threads", "1"],
+    "tiny d64 h4 T=16, 1 thread": ["--module", "--tokens", "16", "--heads", "4", "--head-dim", "16", "--threads", "1"],
     "decode bf16 32k keys": ["--tokens", "1", "--keys", "32768", "--heads", "32", "--kv-heads", "8", "--head-dim", "128",
                              "--dtype", "bf16"],
     "decode fp32 32k keys": ["--tokens", "1", "--keys", "32768", "--heads", "32", "--kv-heads", "8", "--head-dim", "128"],
@@ -103,10 +113,12 @@ def main():
     for name, flags in CASES.items():
         if arguments.case not in name:
             continue
-        samples, seconds = sample(arguments.program, [*flags, "--threads", str(arguments.threads)])
+        if "--threads" not in flags:
+            flags = [*flags, "--threads", str(arguments.threads)]
+        samples, seconds = sample(arguments.program, flags)
         total = sum(samples.values())
         shares = {part: count / total for part, count in sorted(samples.items(), key=lambda item: -item[1])}
-        result.append({"case": name, "threads": arguments.threads, "seconds_a_call": seconds, "samples": total,
+        result.append({"case": name, "threads": int(flags[flags.index("--threads") + 1]), "seconds_a_call": seconds, "samples": total,
                        "named": 1 - shares.get("other", 0), "shares": shares})
         print(f"{name}: {seconds * 1e3:.3f} ms; "
               + ", ".join(f"{part} {100 * share:.0f} %" for part, share in shares.items() if share >= 0.005), flush=True)

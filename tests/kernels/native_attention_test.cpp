@@ -392,6 +392,15 @@ TEST_CASE("native: a bfloat16 result is the nearest number to the exact one", "[
   CHECK((got - want).abs().le(want.abs() * (half_step * 1.001)).all().item<bool>());
 }
 
+TEST_CASE("native: flushes tiny results, and gives the caller's arithmetic back", "[native]") {
+  const auto tiny = std::numeric_limits<float>::min();
+  const auto q = at::zeros({1, 2, 40, 16}), v = at::full({1, 2, 40, 16}, tiny / 4);
+  const auto y = attention(q, q, v, {.backend = Backend::Native});
+  CHECK((y - v).abs().max().item<float>() <= tiny);
+  volatile float smallest = tiny;
+  CHECK(smallest / 4 > 0.0f);  // gradual underflow, as before the call
+}
+
 TEST_CASE("native: few queries over several parts of the keys", "[native][decode]") {
   const auto type = GENERATE(at::kFloat, at::kBFloat16);
   const int64_t L = GENERATE(1, 5);
