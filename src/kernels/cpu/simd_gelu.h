@@ -4,24 +4,29 @@
 constexpr float kGeluCubic = 0.044715f;
 constexpr float kTwoSqrt2OverPi = 1.5957691216057308f;  // 2 sqrt(2 / pi)
 
-// 1 / (1 + exp(-2 u)) with u = sqrt(2 / pi) (x + 0.044715 x^3): GELU is x times this. `x2` is x * x.
-inline Vec gelu_sigmoid(Vec x, Vec x2) {
-  Vec t = x * (x2 * (-kTwoSqrt2OverPi * kLog2e * kGeluCubic) - kTwoSqrt2OverPi * kLog2e);
+// 1 / (1 + e) with e = exp(-2 u) and u = sqrt(2 / pi) (x + 0.044715 x^3): GELU is x times this. `x2` is
+// x * x. One minus the result is e times it, which does not cancel.
+inline Vec gelu_sigmoid(Vec x, Vec x2, Vec* e) {
+  const Vec t = x * (x2 * (-kTwoSqrt2OverPi * kLog2e * kGeluCubic) - kTwoSqrt2OverPi * kLog2e);
   const Int gone = t > all(125.0f);  // beyond it the reciprocal leaves the normal numbers
-  return select(gone, all(0.0f), reciprocal(1.0f + exp2(select(gone, all(0.0f), t))));
+  *e = exp2(select(gone, all(0.0f), t));
+  return select(gone, all(0.0f), reciprocal(1.0f + *e));
 }
 
 void gelu(const float* x, float* y, int64_t n) {
   for (int64_t i = 0; i < n; i += kWidth) {
     const Vec v = load_part(x + i, n - i);
-    store_part(y + i, v * gelu_sigmoid(v, v * v), n - i);
+    Vec e;
+    store_part(y + i, v * gelu_sigmoid(v, v * v, &e), n - i);
   }
 }
 
 void gelu_gradient(const float* x, const float* dy, float* dx, int64_t n) {
   for (int64_t i = 0; i < n; i += kWidth) {
-    const Vec v = load_part(x + i, n - i), v2 = v * v, s = gelu_sigmoid(v, v2);
+    const Vec v = load_part(x + i, n - i), v2 = v * v;
+    Vec e;
+    const Vec s = gelu_sigmoid(v, v2, &e);
     const Vec slope = kTwoSqrt2OverPi + (3.0f * kTwoSqrt2OverPi * kGeluCubic) * v2;
-    store_part(dx + i, load_part(dy + i, n - i) * (s + v * s * (1.0f - s) * slope), n - i);
+    store_part(dx + i, load_part(dy + i, n - i) * (s + v * s * (e * s) * slope), n - i);
   }
 }
