@@ -118,7 +118,10 @@ void forward_typed(const Call& call, const at::Tensor& q, const at::Tensor& k, c
                    const at::Tensor& output, const at::Tensor& logsumexp) {
   const ForwardTensors<T> tensors{read<T>(q), read<T>(k), read<T>(v), write<T>(output),
                                   logsumexp.defined() ? logsumexp.mutable_data_ptr<float>() : nullptr};
-  if (call.L <= 16 && call.L * call.group <= 64) {
+  // Few queries read K and V once, in parts that threads share. From nine rows on the tiles are faster, unless
+  // the keys are many or read by several heads.
+  const bool few = call.L <= 8 || (call.L <= 16 && (call.group > 1 || call.S > 1024));
+  if (few && call.L * call.group <= 64) {
     forward_few(call, tensors);
   } else {
     forward(call, tensors);
