@@ -2,7 +2,8 @@
 // may lack.
 #include "kernels/cpu/amx.h"
 
-#if defined(__AMX_BF16__) && defined(__AMX_TILE__) && defined(__linux__)
+// Clang called these macros __AMXBF16__ and __AMXTILE__ up to release 14.
+#if (defined(__AMX_BF16__) || defined(__AMXBF16__)) && defined(__linux__)
 
 #include <cpuid.h>
 #include <cstring>
