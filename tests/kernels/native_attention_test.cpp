@@ -204,6 +204,28 @@ TEST_CASE("native: incoming gradients may have any stride", "[native][strides]")
   CHECK(bit_equal(gradient(constant), gradient(constant.contiguous())));
 }
 
+TEST_CASE("native: a gradient lies as its tensor does", "[native][strides]") {
+  at::manual_seed(3);
+  const AttentionOptions options{.causal = Causal::BottomRight, .backend = Backend::Native};
+  const auto x = at::randn({2, 3, 50, 8});
+  const auto swapped = at::randn({2, 50, 3, 8}).transpose(1, 2);
+  const auto packed = at::randn({2, 50, 3, 24}).slice(3, 8, 16).transpose(1, 2);
+  const auto one = at::randn({1, 1, 50, 8}).expand({2, 3, 50, 8});
+  const auto narrow = at::randn({2, 3, 1, 50}).transpose(2, 3);
+  for (const auto& tensor : {x, swapped, packed, one, narrow}) {
+    INFO("strides " << tensor.strides());
+    const auto leaf = tensor.detach().requires_grad_(true);
+    const auto copy = tensor.contiguous().requires_grad_(true);
+    const auto gradient = [&](const at::Tensor& q) {
+      return torch::autograd::grad({attention(q, q, q, options).square().sum()}, {q})[0];
+    };
+    const auto result = gradient(leaf);
+    CHECK(bit_equal(result, gradient(copy)));
+    CHECK(result.is_non_overlapping_and_dense());
+    if (tensor.is_non_overlapping_and_dense()) CHECK(result.strides() == tensor.strides());
+  }
+}
+
 TEST_CASE("native: NaN around the inputs changes no bit", "[native][nan]") {
   at::manual_seed(4);
   const auto type = GENERATE(at::kFloat, at::kBFloat16);

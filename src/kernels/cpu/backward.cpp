@@ -56,18 +56,31 @@ class Backward {
                     kv_head % call_.Hkv * group + g, packed + at * head_size_,
                     statistics + at * 2 * queries_,  sums + at * splits * sum_size};
       };
-      for_each_item(count * group * query_blocks_, parallel, [&](int64_t item) {
+      const auto pack_item = [&](int64_t item) {
         const int64_t at = item / query_blocks_;
         pack(head_of(first + at / group, at % group), item % query_blocks_);
-      });
-      for_each_item(count * splits, parallel, [&](int64_t item) {
+      };
+      const auto accumulate_item = [&](int64_t item) {
         accumulate([&](int64_t g) { return head_of(first + item / splits, g); }, item % splits, splits);
         gemm_done();
-      });
-      for_each_item(count * group * query_blocks_, parallel, [&](int64_t item) {
+      };
+      const auto write_item = [&](int64_t item) {
         const int64_t at = item / query_blocks_;
         write_grad_q(head_of(first + at / group, at % group), item % query_blocks_, splits);
-      });
+      };
+      const int64_t panels = group * query_blocks_;
+      if (splits == 1) {
+        // A head is one thread's from the first step to the last, and no step waits for the other heads.
+        for_each_item(count, parallel, [&](int64_t item) {
+          for (int64_t i = 0; i < panels; ++i) pack_item(item * panels + i);
+          accumulate_item(item);
+          for (int64_t i = 0; i < panels; ++i) write_item(item * panels + i);
+        });
+      } else {
+        for_each_item(count * panels, parallel, pack_item);
+        for_each_item(count * splits, parallel, accumulate_item);
+        for_each_item(count * panels, parallel, write_item);
+      }
     }
   }
 
@@ -269,18 +282,22 @@ class Backward {
     gemm(keys, wide, inner<T>(call_.Dv), at.value + r0 * at.ld_value, at.ld_value,
          grad_right(head, panel) + right, tiles_.queries, at.products, at.ld, false);
 
-    const ScoreRule rule = call_.rule_of(head.b, head.h);
+    GradientRow row{.scores = at.scores, .products = at.products};
+    row.cols = wide;
+    row.rule = call_.rule_of(head.b, head.h);
+    row.survivor_scale = call_.survivor_scale;
+    row.logsumexp = logsumexp(head, from);
+    row.delta = delta(head, from);
     for (int64_t r = 0; r < keys; ++r) {
       const int64_t j = at.j0 + r0 + r;
-      GradientRow row{.scores = at.scores + r * at.ld, .products = at.products + r * at.ld};
+      row.scores = at.scores + r * at.ld;
+      row.products = at.products + r * at.ld;
       if constexpr (kIsBf16<T>) {
         row.weights16 = at.weights16 + r * at.ld;
         row.gradients16 = at.gradients16 + r * at.ld;
       }
-      row.cols = wide;
       row.lo = std::max<int64_t>(call_.query_lo(j) - from, 0);
       row.hi = std::clamp<int64_t>(call_.query_hi(head.b, j) - from, 0, count);
-      row.rule = rule;
       row.distance = static_cast<float>(from + call_.shift - j);
       if (call_.bias) row.bias = at.bias + (r0 + r) * tiles_.queries + offset;
       if (call_.keep) row.keep = at.keep + (r0 + r) * tiles_.queries + offset;
@@ -288,9 +305,6 @@ class Backward {
         row.drop = at.drop + (j % 128 / 16 + (j / 128 - at.j0 / 128) * 8) * tiles_.queries + offset;
         row.drop_bit = static_cast<int>(j % 16);
       }
-      row.survivor_scale = call_.survivor_scale;
-      row.logsumexp = logsumexp(head, from);
-      row.delta = delta(head, from);
       simd().gradient_row(row);
     }
 

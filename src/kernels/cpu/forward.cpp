@@ -15,8 +15,9 @@ constexpr int64_t kRows = 128;
 constexpr int64_t kStrip = 32;
 constexpr int64_t kCols = 1024;
 constexpr int64_t kPanel = 64;
+constexpr int64_t kFirst = 32;  // a strip begins at a multiple of what the matrix unit takes at once
 
-constexpr int64_t kPackedBytes = int64_t{6} << 20;
+constexpr int64_t kPackedBytes = int64_t{3} << 20;
 
 // Keys of one head as right sides (D, width) of the score products, in panels. The values too, as right sides
 // (keys, Dv): in pairs for bf16, side by side for floats that lie apart.
@@ -102,7 +103,6 @@ class Forward {
     const uint8_t* finite;
     const T* query;
     int64_t ldq;
-    ScoreRule rule;
     float *scores, *sums, *maximum, *total;
     T *weights, *values;
     uint16_t* drop;
@@ -120,7 +120,6 @@ class Forward {
     at.i0 = block * kRows;
     at.packed = packed;
     at.finite = finite;
-    at.rule = call_.rule_of(at.b, at.h);
     // Not a power of two: rows would fall on the same lines of the cache.
     at.ld = std::min(kCols, panels_.keys) + 16;
     const int64_t i0 = at.i0, rows = std::min(kRows, call_.L - i0);
@@ -137,6 +136,13 @@ class Forward {
     at.keep_rows = scratch.take<uint8_t>(call_.keep.col != 1 ? kStrip * at.ld : 0);
     at.bias_rows = scratch.take<float>(call_.bias.col != 1 ? kStrip * at.ld : 0);
     at.rows = scratch.take<SoftmaxRow>(kStrip);
+    // What stays the same from strip to strip is written once.
+    SoftmaxRow row{.scores = at.scores, .rule = call_.rule_of(at.b, at.h), .drop_stride = kStrip};
+    if constexpr (kIsBf16<T>) row.weights16 = at.weights;
+    for (int64_t r = 0; r < kStrip; ++r, row.scores += at.ld) {
+      at.rows[r] = row;
+      if constexpr (kIsBf16<T>) row.weights16 += at.ld;
+    }
 
     std::fill_n(at.sums, rows * call_.Dv, 0.0f);
     std::fill_n(at.maximum, rows, -kInfinity);
@@ -148,7 +154,7 @@ class Forward {
       const int64_t to = std::min(end, from + kCols);
       for (int64_t r = 0; r < rows; r += kStrip) {
         const int64_t strip = std::min(kStrip, rows - r);
-        add(at, r, strip, std::max(from, call_.key_lo(i0 + r) / 16 * 16),
+        add(at, r, strip, std::max(from, call_.key_lo(i0 + r) / kFirst * kFirst),
             std::min(to, call_.key_hi(at.b, i0 + r + strip - 1)));
       }
     }
@@ -177,21 +183,16 @@ class Forward {
     }
     for (int64_t r = 0; r < rows; ++r) {
       const int64_t i = i0 + r;
-      SoftmaxRow& row = at.rows[r] = {.scores = scores + r * at.ld};
-      if constexpr (kIsBf16<T>) row.weights16 = weights + r * at.ld;
+      SoftmaxRow& row = at.rows[r];
       row.cols = wide;
       row.lo = std::max<int64_t>(call_.key_lo(i) - from, 0);
       row.hi = std::clamp<int64_t>(call_.key_hi(at.b, i) - from, 0, cols);
-      row.rule = at.rule;
       row.distance = static_cast<float>(i + call_.shift - from);
       if (call_.bias)
         row.bias = contiguous_row(call_.bias, at.b, at.h, i, from, cols, at.bias_rows + r * at.ld);
       if (call_.keep)
         row.keep = contiguous_row(call_.keep, at.b, at.h, i, from, cols, at.keep_rows + r * at.ld);
-      if (call_.dropout) {
-        row.drop = at.drop + from % 128 / 16 * kStrip + r;
-        row.drop_stride = kStrip;
-      }
+      if (call_.dropout) row.drop = at.drop + from % 128 / 16 * kStrip + r;
       row.maximum = at.maximum[r0 + r];
       row.sum = at.total[r0 + r];
     }

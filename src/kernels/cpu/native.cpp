@@ -6,6 +6,7 @@
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/bitwise_and.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/function.h>
@@ -113,13 +114,20 @@ at::Tensor heads_inside(const at::Tensor& like, int64_t heads, int64_t rows, int
   return at::empty({like.size(0), rows, heads, dim}, like.options()).transpose(1, 2);
 }
 
+// A gradient that lies as its tensor does, where that has no gaps: a leaf keeps it without a copy.
+at::Tensor gradient_of(const at::Tensor& x) {
+  const auto gradient = at::empty_like(x);
+  return gradient.stride(3) == 1 || x.size(3) == 1 ? gradient
+                                                   : heads_inside(x, x.size(1), x.size(2), x.size(3));
+}
+
 template <class T>
 void forward_typed(const Call& call, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                    const at::Tensor& output, const at::Tensor& logsumexp) {
   const ForwardTensors<T> tensors{read<T>(q), read<T>(k), read<T>(v), write<T>(output),
                                   logsumexp.defined() ? logsumexp.mutable_data_ptr<float>() : nullptr};
-  // Few queries read K and V once, in parts that threads share. From nine rows on the tiles are faster, unless
-  // the keys are many or read by several heads.
+  // Few queries read K and V once, in parts that threads share. From nine rows on the tiles are faster,
+  // unless the keys are many or read by several heads.
   const bool few = call.L <= 8 || (call.L <= 16 && (call.group > 1 || call.S > 1024));
   if (few && call.L * call.group <= 64) {
     forward_few(call, tensors);
@@ -203,9 +211,7 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
     at::Tensor grad_logsumexp;
     if (gradients[1].defined()) grad_logsumexp = gradients[1].to(at::kFloat).contiguous();
 
-    auto grad_q = heads_inside(q, call.H, call.L, call.D);
-    auto grad_k = heads_inside(k, call.Hkv, call.S, call.D);
-    auto grad_v = heads_inside(v, call.Hkv, call.S, call.Dv);
+    auto grad_q = gradient_of(q), grad_k = gradient_of(k), grad_v = gradient_of(v);
     auto delta = at::empty({call.B, call.H, call.L}, q.options().dtype(at::kFloat));
     call.is_bf16 ? backward_typed<bf16_t>(call, q, k, v, output, logsumexp, grad_output, grad_logsumexp,
                                           grad_q, grad_k, grad_v, delta)

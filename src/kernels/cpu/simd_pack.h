@@ -2,10 +2,13 @@
 #pragma once
 
 #if ATTENTIVE_SIMD_IS_AVX512
-// A block of 16 by 16 numbers of 32 bits in registers.
-inline void transpose_block(const float* src, int64_t lds, float* dst, int64_t ldd) {
+// A block of 16 by 16 items of 32 bits, be it floats or pairs of bf16 at any address; rows are `row` and
+// `out_row` bytes apart.
+inline void transpose_block(const void* src, int64_t row, void* dst, int64_t out_row) {
+  const char* const from = static_cast<const char*>(src);
+  char* const to = static_cast<char*>(dst);
   __m512 r[16], t[16];
-  for (int i = 0; i < 16; ++i) r[i] = _mm512_loadu_ps(src + i * lds);
+  for (int i = 0; i < 16; ++i) r[i] = _mm512_loadu_ps(from + i * row);
   for (int i = 0; i < 16; i += 2) {
     t[i] = _mm512_unpacklo_ps(r[i], r[i + 1]);
     t[i + 1] = _mm512_unpackhi_ps(r[i], r[i + 1]);
@@ -29,14 +32,18 @@ inline void transpose_block(const float* src, int64_t lds, float* dst, int64_t l
     t[i + 12] = _mm512_shuffle_f32x4(r[i + 8], r[i + 12], 0xdd);
   }
   for (int i = 0; i < 8; ++i) {
-    _mm512_storeu_ps(dst + i * ldd, _mm512_shuffle_f32x4(t[i], t[i + 8], 0x88));
-    _mm512_storeu_ps(dst + (i + 8) * ldd, _mm512_shuffle_f32x4(t[i], t[i + 8], 0xdd));
+    _mm512_storeu_ps(to + i * out_row, _mm512_shuffle_f32x4(t[i], t[i + 8], 0x88));
+    _mm512_storeu_ps(to + (i + 8) * out_row, _mm512_shuffle_f32x4(t[i], t[i + 8], 0xdd));
   }
 }
 #else
-inline void transpose_block(const float* src, int64_t lds, float* dst, int64_t ldd) {
+inline void transpose_block(const void* src, int64_t row, void* dst, int64_t out_row) {
+  const char* const from = static_cast<const char*>(src);
+  char* const to = static_cast<char*>(dst);
   for (int c = 0; c < 16; ++c) {
-    for (int r = 0; r < 16; ++r) dst[c * ldd + r] = src[r * lds + c];
+    uint32_t column[16];
+    for (int r = 0; r < 16; ++r) std::memcpy(&column[r], from + r * row + 4 * c, 4);
+    std::memcpy(to + c * out_row, column, sizeof(column));
   }
 }
 #endif
@@ -45,7 +52,7 @@ void transpose(const float* src, int64_t lds, float* dst, int64_t ldd, int64_t r
   const int64_t whole_rows = rows / 16 * 16, whole_cols = cols / 16 * 16;
   for (int64_t r = 0; r < whole_rows; r += 16) {
     for (int64_t c = 0; c < whole_cols; c += 16)
-      transpose_block(src + r * lds + c, lds, dst + c * ldd + r, ldd);
+      transpose_block(src + r * lds + c, 4 * lds, dst + c * ldd + r, 4 * ldd);
   }
   for (int64_t c = 0; c < cols; ++c) {
     for (int64_t r = c < whole_cols ? whole_rows : 0; r < rows; ++r) dst[c * ldd + r] = src[r * lds + c];
@@ -72,41 +79,56 @@ void transpose_to_bf16(const float* src, int64_t lds, bf16_t* dst, int64_t ldd, 
   }
 }
 
+constexpr uint16_t kNotFinite = 0x7f80;  // the exponent of NaN and Inf in bf16
+
+// Two rows as pairs, as far as whole vectors go; returns how many columns that are.
+#if ATTENTIVE_SIMD_IS_AVX512
+inline int64_t interleave(const bf16_t* a, const bf16_t* b, bf16_t* out, int64_t cols, bool* finite) {
+  const __m512i magnitude = _mm512_set1_epi16(0x7fff);
+  const __m512i front = _mm512_set_epi64(11, 10, 3, 2, 9, 8, 1, 0);
+  const __m512i back = _mm512_add_epi64(front, _mm512_set1_epi64(4));
+  __m512i largest = _mm512_setzero_si512();
+  int64_t c = 0;
+  for (; c + 32 <= cols; c += 32) {
+    const __m512i x = _mm512_loadu_si512(a + c), y = _mm512_loadu_si512(b + c);
+    largest = _mm512_max_epu16(
+        largest, _mm512_max_epu16(_mm512_and_si512(x, magnitude), _mm512_and_si512(y, magnitude)));
+    const __m512i low = _mm512_unpacklo_epi16(x, y), high = _mm512_unpackhi_epi16(x, y);
+    _mm512_storeu_si512(out + 2 * c, _mm512_permutex2var_epi64(low, front, high));
+    _mm512_storeu_si512(out + 2 * c + 32, _mm512_permutex2var_epi64(low, back, high));
+  }
+  *finite &= _mm512_cmpge_epu16_mask(largest, _mm512_set1_epi16(kNotFinite)) == 0;
+  return c;
+}
+#else
+inline int64_t interleave(const bf16_t*, const bf16_t*, bf16_t*, int64_t, bool*) {
+  return 0;
+}
+#endif
+
 bool pack_pairs(const bf16_t* src, int64_t lds, bf16_t* dst, int64_t ldd, int64_t rows, int64_t cols) {
-  constexpr uint32_t kLow = 0x7f80, kHigh = kLow << 16;  // exponents of NaN and Inf
-  Int bad = {};
-  uint32_t bad_part = 0;
+  bool finite = true;
   for (int64_t r = 0; r < rows; r += 2) {
     const bf16_t* a = src + r * lds;
     const bf16_t* b = r + 1 < rows ? a + lds : nullptr;
     bf16_t* out = dst + r * ldd;
-    int64_t c = 0;
-    for (; c + kWidth <= cols; c += kWidth) {
-      Uint pair = __builtin_convertvector(load<Half>(a + c), Uint);
-      if (b) pair |= __builtin_convertvector(load<Half>(b + c), Uint) << 16;
-      bad |= ((pair & kLow) == kLow) | ((pair & kHigh) == kHigh);
-      std::memcpy(out + 2 * c, &pair, sizeof(pair));
-    }
-    for (; c < cols; ++c) {
-      const uint32_t low = a[c], high = b ? b[c] : 0u;
-      bad_part |= static_cast<uint32_t>((low & kLow) == kLow || (high & kLow) == kLow);
-      out[2 * c] = static_cast<bf16_t>(low);
-      out[2 * c + 1] = static_cast<bf16_t>(high);
+    for (int64_t c = b ? interleave(a, b, out, cols, &finite) : 0; c < cols; ++c) {
+      const bf16_t low = a[c], high = b ? b[c] : bf16_t{0};
+      finite &= (low & kNotFinite) != kNotFinite && (high & kNotFinite) != kNotFinite;
+      out[2 * c] = low;
+      out[2 * c + 1] = high;
     }
   }
-  for (int i = 0; i < kWidth; ++i) bad_part |= static_cast<uint32_t>(bad[i]);
-  return bad_part == 0;
+  return finite;
 }
 
 void pack_pairs_transposed(const bf16_t* src, int64_t lds, bf16_t* dst, int64_t ldd, int64_t rows,
                            int64_t cols) {
   // Whole blocks of 16 rows by 32 columns are transpositions of 32-bit pairs.
-  const int64_t whole_rows = lds % 2 == 0 ? rows / 16 * 16 : 0, whole_cols = cols / 32 * 32;
+  const int64_t whole_rows = rows / 16 * 16, whole_cols = cols / 32 * 32;
   for (int64_t r = 0; r < whole_rows; r += 16) {
-    for (int64_t c = 0; c < whole_cols; c += 32) {
-      transpose_block(reinterpret_cast<const float*>(src + r * lds + c), lds / 2,
-                      reinterpret_cast<float*>(dst + c * ldd + 2 * r), ldd);
-    }
+    for (int64_t c = 0; c < whole_cols; c += 32)
+      transpose_block(src + r * lds + c, 2 * lds, dst + c * ldd + 2 * r, 4 * ldd);
   }
   for (int64_t c = 0; c < cols; c += 2) {
     for (int64_t r = c < whole_cols ? whole_rows : 0; r < rows; ++r) {
