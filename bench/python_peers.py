@@ -383,6 +383,34 @@ def core_suite(report, dtype):
                     "ONNX Runtime GQA": onnx}, "torch sdpa")
 
 
+def composed(q, k, v, dropout):
+    scores = (q @ k.transpose(-2, -1)).masked_fill(hidden(q.shape[-2]), -torch.inf)
+    return F.dropout(torch.softmax(scores / q.shape[-1] ** 0.5, dim=-1), dropout) @ v
+
+
+def fused(q, k, v, dropout):
+    return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True)
+
+
+def dropout_suite(report, dtype):
+    for tokens in (1024, 4096):
+        torch.manual_seed(4)
+        leaves = [torch.randn(1, 12, tokens, 64).to(dtype).requires_grad_() for _ in range(3)]
+        grad = torch.randn(1, 12, tokens, 64).to(dtype)
+
+        def way(function, leaves=leaves, grad=grad):
+            def run():
+                y = function(*leaves, 0.1)
+                return [y, *torch.autograd.grad(y, leaves, grad)]
+
+            return run
+
+        report.run(f"core forward and backward, dropout 0.1, causal B1 H12 T{tokens} D64", dtype,
+                   {"torch sdpa": lambda way=way: way(fused), "composed": lambda way=way: way(composed),
+                    "torch sdpa, torch.compile": lambda way=way: way(torch.compile(fused)),
+                    "composed, torch.compile": lambda way=way: way(torch.compile(composed))}, "torch sdpa", comparable=False)
+
+
 def versions():
     found = {"python": platform.python_version(), "torch": torch.__version__}
     for name in ("openvino", "onnxruntime"):
@@ -393,9 +421,12 @@ def versions():
     return found
 
 
+SUITES = {"module": module_suite, "core": core_suite, "dropout": dropout_suite}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--suite", nargs="+", choices=("module", "core"), default=["module", "core"])
+    parser.add_argument("--suite", nargs="+", choices=SUITES, default=list(SUITES))
     parser.add_argument("--dtype", nargs="+", choices=("fp32", "bf16"), default=["fp32", "bf16"])
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--budget", type=float, default=5.0, help="seconds of timing a case; three rounds in any case")
@@ -405,10 +436,9 @@ def main():
     torch.set_num_threads(arguments.threads)
     print(versions())
     report = Report(arguments)
-    suites = {"module": module_suite, "core": core_suite}
     for name in arguments.suite:
         for dtype in arguments.dtype:
-            suites[name](report, {"fp32": torch.float32, "bf16": torch.bfloat16}[dtype])
+            SUITES[name](report, {"fp32": torch.float32, "bf16": torch.bfloat16}[dtype])
     return 0
 
 
