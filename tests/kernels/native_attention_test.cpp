@@ -259,7 +259,7 @@ TEST_CASE("native: hidden keys may hold NaN or Inf in every kind of mask", "[nat
   const auto type = GENERATE(at::kFloat, at::kBFloat16);
   if (!available(type)) SKIP("no tile product");
   const double poison = GENERATE(kNaN, std::numeric_limits<double>::infinity());
-  const int64_t L = GENERATE(5, 120), D = GENERATE(16, 40);
+  const int64_t L = GENERATE(5, 120), D = GENERATE(24, 64);
   at::manual_seed(6);
   auto q = at::randn({2, 2, L, D}).to(type), k = at::randn({2, 2, 200, D}).to(type);
   auto v = at::randn({2, 2, 200, D + 1}).to(type).slice(3, 0, D);  // rows apart: they are copied
