@@ -265,7 +265,11 @@ TEST_CASE("native: hidden keys may hold NaN or Inf in every kind of mask", "[nat
   auto v = at::randn({2, 2, 200, D + 1}).to(type).slice(3, 0, D);  // rows apart: they are copied
   AttentionOptions options{.backend = Backend::Native};
   Mask mask;
-  const auto hidden = at::rand({200}).gt(0.6);
+  auto hidden = at::rand({200}).gt(0.6);
+  SECTION("keep all but one odd key") {
+    hidden = at::arange(200).eq(51);
+    mask = hidden.bitwise_not().unsqueeze(0).expand({L, 200});
+  }
   SECTION("keep (L, S)") {
     mask = hidden.bitwise_not().unsqueeze(0).expand({L, 200});
   }
