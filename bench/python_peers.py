@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times the ways to write causal attention in Python, and the strongest other runtimes where they are installed.
 
-    bench/python_peers.py [--suite module core] [--dtype fp32 bf16] [--threads 2] [--budget 5] [--json FILE]
+    bench/python_peers.py [--suite module core dropout] [--dtype fp32 bf16] [--threads 2] [--budget 5] [--json FILE]
 
 Every way is checked against the chapter-3 code before it is timed; ways are interleaved round by round. What is not
 installed, or cannot express the task, is named as skipped. `torch sdpa` stands in attentive-bench too: compare ratios to
@@ -67,33 +67,33 @@ def output(context, w):
     return F.linear(context.transpose(1, 2).reshape(context.shape[0], -1, WIDTH), w.out, w.bias)
 
 
-def weigh(scores, v, w):
+def weigh(scores, v, dropout):
     scores = scores.masked_fill(hidden(scores.shape[-1]), -torch.inf)
-    weights = torch.softmax(scores / HEAD_DIM**0.5, dim=-1)
-    return F.dropout(weights, w.dropout, training=w.dropout > 0) @ v
+    weights = torch.softmax(scores / v.shape[-1] ** 0.5, dim=-1)
+    return F.dropout(weights, dropout, training=dropout > 0) @ v
 
 
 def head_by_head(x, w):
     contexts = []
     for q, k, v in zip(w.query.split(HEAD_DIM), w.key.split(HEAD_DIM), w.value.split(HEAD_DIM), strict=True):
-        contexts.append(weigh(F.linear(x, q) @ F.linear(x, k).transpose(-2, -1), F.linear(x, v), w))
+        contexts.append(weigh(F.linear(x, q) @ F.linear(x, k).transpose(-2, -1), F.linear(x, v), w.dropout))
     return F.linear(torch.cat(contexts, dim=-1), w.out, w.bias)
 
 
 def chapter3(x, w):
     q, k, v = projections(x, w)
-    return output(weigh(q @ k.transpose(-2, -1), v, w), w)
+    return output(weigh(q @ k.transpose(-2, -1), v, w.dropout), w)
 
 
 def combined_qkv(x, w):
     packed = F.linear(x, torch.cat((w.query, w.key, w.value)))
     q, k, v = packed.unflatten(-1, (3, HEADS, HEAD_DIM)).permute(2, 0, 3, 1, 4)
-    return output(weigh(q @ k.transpose(-2, -1), v, w), w)
+    return output(weigh(q @ k.transpose(-2, -1), v, w.dropout), w)
 
 
 def einsum(x, w):
     q, k, v = (torch.einsum("btc,hdc->bhtd", x, m.unflatten(0, (HEADS, HEAD_DIM))) for m in (w.query, w.key, w.value))
-    return output(weigh(torch.einsum("bhld,bhsd->bhls", q, k), v, w), w)
+    return output(weigh(torch.einsum("bhld,bhsd->bhls", q, k), v, w.dropout), w)
 
 
 def sdpa_causal(x, w):
@@ -384,8 +384,7 @@ def core_suite(report, dtype):
 
 
 def composed(q, k, v, dropout):
-    scores = (q @ k.transpose(-2, -1)).masked_fill(hidden(q.shape[-2]), -torch.inf)
-    return F.dropout(torch.softmax(scores / q.shape[-1] ** 0.5, dim=-1), dropout) @ v
+    return weigh(q @ k.transpose(-2, -1), v, dropout)
 
 
 def fused(q, k, v, dropout):
