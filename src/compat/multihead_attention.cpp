@@ -1,6 +1,5 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/linear.h>
 #include <ATen/ops/zeros.h>
 #include <torch/nn/init.h>
 
@@ -9,6 +8,7 @@
 
 #include "compat/inputs.h"
 #include "core/check.h"
+#include "functional/linear.h"
 #include "modules/projection.h"
 
 namespace attentive::compat {
@@ -44,8 +44,10 @@ void MultiheadAttentionImpl::reset() {
     in_proj_weight = register_parameter("in_proj_weight", at::empty({3 * features, features}));
   } else {
     q_proj_weight = register_parameter("q_proj_weight", at::empty({features, features}));
-    k_proj_weight = register_parameter("k_proj_weight", at::empty({features, options.kdim().value_or(features)}));
-    v_proj_weight = register_parameter("v_proj_weight", at::empty({features, options.vdim().value_or(features)}));
+    k_proj_weight =
+        register_parameter("k_proj_weight", at::empty({features, options.kdim().value_or(features)}));
+    v_proj_weight =
+        register_parameter("v_proj_weight", at::empty({features, options.vdim().value_or(features)}));
   }
   if (options.bias()) in_proj_bias = register_parameter("in_proj_bias", at::empty({3 * features}));
   if (options.add_bias_kv()) {
@@ -87,24 +89,24 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> MultiheadAttentionImpl::project_i
   const int64_t features = options.embed_dim();
   const auto bias = [&](int64_t n) { return part(in_proj_bias, n * features, features); };
   if (!packed()) {
-    return {at::linear(query, q_proj_weight, bias(0)), at::linear(key, k_proj_weight, bias(1)),
-            at::linear(value, v_proj_weight, bias(2))};
+    return {attentive::linear(query, q_proj_weight, bias(0)), attentive::linear(key, k_proj_weight, bias(1)),
+            attentive::linear(value, v_proj_weight, bias(2))};
   }
   // The weights lie side by side, so inputs that are one tensor need one product. Identity decides, never
   // the tensors' content.
   if (!key.is_same(value)) {
     const auto weight = [&](int64_t n) { return part(in_proj_weight, n * features, features); };
-    return {at::linear(query, weight(0), bias(0)), at::linear(key, weight(1), bias(1)),
-            at::linear(value, weight(2), bias(2))};
+    return {attentive::linear(query, weight(0), bias(0)), attentive::linear(key, weight(1), bias(1)),
+            attentive::linear(value, weight(2), bias(2))};
   }
   if (query.is_same(key)) {
-    const auto all = at::linear(query, in_proj_weight, in_proj_bias).chunk(3, -1);
+    const auto all = attentive::linear(query, in_proj_weight, in_proj_bias).chunk(3, -1);
     return {all[0], all[1], all[2]};
   }
-  const auto both = at::linear(key, part(in_proj_weight, features, 2 * features),
-                               part(in_proj_bias, features, 2 * features))
+  const auto both = attentive::linear(key, part(in_proj_weight, features, 2 * features),
+                                      part(in_proj_bias, features, 2 * features))
                         .chunk(2, -1);
-  return {at::linear(query, part(in_proj_weight, 0, features), bias(0)), both[0], both[1]};
+  return {attentive::linear(query, part(in_proj_weight, 0, features), bias(0)), both[0], both[1]};
 }
 
 std::tuple<at::Tensor, at::Tensor> MultiheadAttentionImpl::forward(

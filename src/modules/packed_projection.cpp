@@ -4,7 +4,6 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/mm.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -84,11 +83,11 @@ class PackedProjection : public torch::autograd::Function<PackedProjection> {
     variable_list out(8);
     if (ctx->needs_input_grad(0)) {
       const auto weight = differentiable ? at::cat({wq, wk, wv}) : joined(wq, all);
-      out[0] = flat.mm(weight).view(x.sizes());
+      out[0] = matrix_product(flat, weight).view(x.sizes());
     }
     if (ctx->needs_input_grad(1) || ctx->needs_input_grad(2) || ctx->needs_input_grad(3)) {
       const auto parts =
-          flat.t().mm(x.reshape({-1, x.size(2)})).split_with_sizes({rows[0], rows[1], rows[2]});
+          matrix_product(flat.t(), x.reshape({-1, x.size(2)})).split_with_sizes({rows[0], rows[1], rows[2]});
       std::copy(parts.begin(), parts.end(), out.begin() + 1);
     }
     const bool biases = ctx->saved_data["biases"].toBool();  // absent ones have no place among the inputs

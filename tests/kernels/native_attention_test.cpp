@@ -55,14 +55,9 @@ OptionCall random_call(const Shapes& s, uint64_t seed = 3) {
   return call;
 }
 
-bool available(at::ScalarType type) {
-  return type == at::kFloat ? kernels::cpu::has_gemm_f32() : kernels::cpu::has_gemm_bf16();
-}
-
 // Forward and backward in `type` on the native kernel against the float64 reference of the same rounded
 // numbers.
 void check(const OptionCall& exact, at::ScalarType type) {
-  if (!available(type)) SKIP("oneDNN has no tile product for " << c10::toString(type) << " on this CPU");
   const auto call = cast(exact, type);
   auto options = call.options;
   CHECK(explain(call.q, call.k, call.v, options, call.extras).chosen == Backend::Native);
@@ -107,7 +102,6 @@ TEST_CASE("native: every option over several tiles", "[native]") {
 
 TEST_CASE("native: weights by a second pass equal the reference's", "[native][weights]") {
   const auto type = GENERATE(at::kFloat, at::kBFloat16);
-  if (!available(type)) SKIP("no tile product");
   const auto which = GENERATE(Weights::Clean, Weights::Dropped);
   const auto& cases = option_cases();
   const auto n = GENERATE_COPY(range(size_t{0}, cases.size()));
@@ -229,7 +223,6 @@ TEST_CASE("native: a gradient lies as its tensor does", "[native][strides]") {
 TEST_CASE("native: NaN around the inputs changes no bit", "[native][nan]") {
   at::manual_seed(4);
   const auto type = GENERATE(at::kFloat, at::kBFloat16);
-  if (!available(type)) SKIP("no tile product");
   const auto surrounded = [&](const at::Tensor& x) {
     const auto big =
         at::full({x.size(0) + 2, x.size(1) + 2, x.size(2) + 2, x.size(3) + 2}, kNaN, x.options());
@@ -257,7 +250,6 @@ TEST_CASE("native: NaN around the inputs changes no bit", "[native][nan]") {
 
 TEST_CASE("native: hidden keys may hold NaN or Inf in every kind of mask", "[native][nan]") {
   const auto type = GENERATE(at::kFloat, at::kBFloat16);
-  if (!available(type)) SKIP("no tile product");
   const double poison = GENERATE(kNaN, std::numeric_limits<double>::infinity());
   const int64_t L = GENERATE(5, 120), D = GENERATE(24, 64);
   at::manual_seed(6);
@@ -311,7 +303,6 @@ TEST_CASE("native: hidden keys may hold NaN or Inf in every kind of mask", "[nat
 
 TEST_CASE("native: NaN in sight reaches the output", "[native][nan]") {
   const auto type = GENERATE(at::kFloat, at::kBFloat16);
-  if (!available(type)) SKIP("no tile product");
   const int64_t L = GENERATE(5, 200);
   const auto make = [&](const char* who) {
     at::manual_seed(8);
@@ -406,7 +397,6 @@ TEST_CASE("native: ALiBi slopes of every batch item", "[native]") {
 }
 
 TEST_CASE("native: a bfloat16 result is the nearest number to the exact one", "[native]") {
-  if (!available(at::kBFloat16)) SKIP("no tile product");
   const int64_t L = GENERATE(2, 40);
   at::manual_seed(22);
   // Two equal keys: the exact result is the mean of two values.

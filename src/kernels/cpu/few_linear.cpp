@@ -23,7 +23,7 @@ bool is_plain(const at::Tensor& x) {
 
 void multiply(const float* x, int64_t rows, const float* weight, int64_t outputs, int64_t features,
               float* out) {
-  if (rows < kRowsOfTile || !has_gemm_f32()) {
+  if (rows < kRowsOfTile) {
     simd().few_scores(x, rows, weight, /*is_bf16=*/false, features, outputs, features, out, outputs);
     return;
   }

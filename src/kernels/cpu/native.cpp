@@ -121,15 +121,29 @@ at::Tensor gradient_of(const at::Tensor& x) {
                                                    : heads_inside(x, x.size(1), x.size(2), x.size(3));
 }
 
+// Few queries read K and V once, in parts that threads share. From nine rows on the tiles are faster, unless
+// the keys are many or read by several heads.
+bool has_few_queries(const Call& call) {
+  const bool few = call.L <= 8 || (call.L <= 16 && (call.group > 1 || call.S > 1024));
+  return few && call.L * call.group <= 64;
+}
+
+// bfloat16 on a CPU whose products are faster in float32: operands are widened once, results rounded once.
+bool computes_wider(const Call& call) {
+  return call.is_bf16 && !has_gemm_bf16();
+}
+
+struct Gradients {
+  at::Tensor q, k, v;
+  at::Tensor delta;  // (B, H, L): sum of grad_output times output
+};
+
 template <class T>
 void forward_typed(const Call& call, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                    const at::Tensor& output, const at::Tensor& logsumexp) {
   const ForwardTensors<T> tensors{read<T>(q), read<T>(k), read<T>(v), write<T>(output),
                                   logsumexp.defined() ? logsumexp.mutable_data_ptr<float>() : nullptr};
-  // Few queries read K and V once, in parts that threads share. From nine rows on the tiles are faster,
-  // unless the keys are many or read by several heads.
-  const bool few = call.L <= 8 || (call.L <= 16 && (call.group > 1 || call.S > 1024));
-  if (few && call.L * call.group <= 64) {
+  if (has_few_queries(call)) {
     forward_few(call, tensors);
   } else {
     forward(call, tensors);
@@ -139,6 +153,11 @@ void forward_typed(const Call& call, const at::Tensor& q, const at::Tensor& k, c
 std::pair<at::Tensor, at::Tensor> compute(const Plan& plan, const at::Tensor& q, const at::Tensor& k,
                                           const at::Tensor& v, const at::Tensor& sinks, bool want_logsumexp) {
   const auto call = make_call(plan, q, k, v, sinks);
+  if (computes_wider(call) && !has_few_queries(call)) {
+    const auto [output, logsumexp] =
+        compute(plan, q.to(at::kFloat), k.to(at::kFloat), v.to(at::kFloat), sinks, want_logsumexp);
+    return {output.to(at::kBFloat16), logsumexp};
+  }
   auto output = heads_inside(q, call.H, call.L, call.Dv);
   at::Tensor logsumexp;
   if (want_logsumexp) logsumexp = at::empty({call.B, call.H, call.L}, q.options().dtype(at::kFloat));
@@ -157,6 +176,9 @@ void weights_typed(const Call& call, const at::Tensor& q, const at::Tensor& k, c
 at::Tensor compute_weights(const Plan& plan, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                            const at::Tensor& logsumexp) {
   const auto call = make_call(plan, q, k, v, {});
+  if (computes_wider(call)) {
+    return compute_weights(plan, q.to(at::kFloat), k.to(at::kFloat), v, logsumexp).to(at::kBFloat16);
+  }
   const auto weights = at::empty({call.B, call.H, call.L, call.S}, q.options());
   const bool dropped = plan.problem.weights == Weights::Dropped;
   call.is_bf16 ? weights_typed<bf16_t>(call, q, k, logsumexp, weights, dropped)
@@ -167,8 +189,7 @@ at::Tensor compute_weights(const Plan& plan, const at::Tensor& q, const at::Tens
 template <class T>
 void backward_typed(const Call& call, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                     const at::Tensor& output, const at::Tensor& logsumexp, const at::Tensor& grad_output,
-                    const at::Tensor& grad_logsumexp, const at::Tensor& grad_q, const at::Tensor& grad_k,
-                    const at::Tensor& grad_v, const at::Tensor& delta) {
+                    const at::Tensor& grad_logsumexp, const Gradients& gradients) {
   BackwardTensors<T> t{};
   t.q = read<T>(q);
   t.k = read<T>(k);
@@ -177,11 +198,28 @@ void backward_typed(const Call& call, const at::Tensor& q, const at::Tensor& k, 
   t.grad_output = read<T>(grad_output);
   t.logsumexp = logsumexp.const_data_ptr<float>();
   t.grad_logsumexp = grad_logsumexp.defined() ? grad_logsumexp.const_data_ptr<float>() : nullptr;
-  t.grad_q = write<T>(grad_q);
-  t.grad_k = write<T>(grad_k);
-  t.grad_v = write<T>(grad_v);
-  t.delta = delta.mutable_data_ptr<float>();
+  t.grad_q = write<T>(gradients.q);
+  t.grad_k = write<T>(gradients.k);
+  t.grad_v = write<T>(gradients.v);
+  t.delta = gradients.delta.mutable_data_ptr<float>();
   backward(call, t);
+}
+
+Gradients compute_gradients(const Plan& plan, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                            const at::Tensor& sinks, const at::Tensor& output, const at::Tensor& logsumexp,
+                            const at::Tensor& grad_output, const at::Tensor& grad_logsumexp) {
+  const auto call = make_call(plan, q, k, v, sinks);
+  if (computes_wider(call)) {
+    const auto wide =
+        compute_gradients(plan, q.to(at::kFloat), k.to(at::kFloat), v.to(at::kFloat), sinks,
+                          output.to(at::kFloat), logsumexp, grad_output.to(at::kFloat), grad_logsumexp);
+    return {wide.q.to(at::kBFloat16), wide.k.to(at::kBFloat16), wide.v.to(at::kBFloat16), wide.delta};
+  }
+  const Gradients result{gradient_of(q), gradient_of(k), gradient_of(v),
+                         at::empty({call.B, call.H, call.L}, q.options().dtype(at::kFloat))};
+  const auto typed = call.is_bf16 ? backward_typed<bf16_t> : backward_typed<float>;
+  typed(call, q, k, v, output, logsumexp, grad_output, grad_logsumexp, result);
+  return result;
 }
 
 class NativeAttention : public torch::autograd::Function<NativeAttention> {
@@ -204,22 +242,17 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
     const auto &q = saved[0], &k = saved[1], &v = saved[2], &sinks = saved[3], &output = saved[4],
                &logsumexp = saved[5];
     const auto plan = c10::static_intrusive_pointer_cast<Plan>(context->saved_data["plan"].toCapsule());
-    const auto call = make_call(*plan, q, k, v, sinks);
     const auto grad_output = gradients[0].defined()
                                  ? with_unit_stride(gradients[0].to(q.scalar_type()))
                                  : at::zeros({1}, q.options()).expand(output.sizes()).contiguous();
     at::Tensor grad_logsumexp;
     if (gradients[1].defined()) grad_logsumexp = gradients[1].to(at::kFloat).contiguous();
-
-    auto grad_q = gradient_of(q), grad_k = gradient_of(k), grad_v = gradient_of(v);
-    auto delta = at::empty({call.B, call.H, call.L}, q.options().dtype(at::kFloat));
-    call.is_bf16 ? backward_typed<bf16_t>(call, q, k, v, output, logsumexp, grad_output, grad_logsumexp,
-                                          grad_q, grad_k, grad_v, delta)
-                 : backward_typed<float>(call, q, k, v, output, logsumexp, grad_output, grad_logsumexp,
-                                         grad_q, grad_k, grad_v, delta);
+    const auto result =
+        compute_gradients(*plan, q, k, v, sinks, output, logsumexp, grad_output, grad_logsumexp);
     at::Tensor grad_sinks;
-    if (sinks.defined() && context->needs_input_grad(3)) grad_sinks = sink_gradient(sinks, logsumexp, delta);
-    return {grad_q, grad_k, grad_v, grad_sinks, at::Tensor()};
+    if (sinks.defined() && context->needs_input_grad(3))
+      grad_sinks = sink_gradient(sinks, logsumexp, result.delta);
+    return {result.q, result.k, result.v, grad_sinks, at::Tensor()};
   }
 };
 
@@ -254,10 +287,6 @@ Verdict verdict(const Problem& problem) {
   if (reference::has_huge_negative_rows(problem))
     return Verdict::no(std::string(reference::kHugeNegativeRows));
   if (requires_gradient(problem.alibi_slopes)) return Verdict::no("it gives the ALiBi slopes no gradient");
-  if (type == at::kFloat && !has_gemm_f32())
-    return Verdict::no("oneDNN has no float32 tile product on this CPU");
-  if (type == at::kBFloat16 && !has_gemm_bf16())
-    return Verdict::no("oneDNN has no bfloat16 tile product on this CPU");
   return {};
 }
 

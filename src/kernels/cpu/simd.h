@@ -61,6 +61,7 @@ struct GradientRow {
 
 struct Simd {
   const char* name;
+  int width;         // floats of a vector
   bool may_use_amx;  // so wide a CPU may have the matrix unit as well
 
   // Two passes over all rows, so that the next row's work begins while one waits for its maximum.
@@ -110,9 +111,11 @@ struct Simd {
   void (*gelu)(const float* x, float* y, int64_t n);
   void (*gelu_gradient)(const float* x, const float* dy, float* dx, int64_t n);
 
-  // A product of small matrices, as in gemm.h; null where LibTorch's is the better one.
+  // Products of small matrices, as in gemm.h; the second is null without an instruction for it.
   void (*gemm)(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb,
                float* c, int64_t ldc, bool accumulate);
+  void (*gemm16)(int64_t m, int64_t n, int64_t k, const bf16_t* a, int64_t lda, const bf16_t* b, int64_t ldb,
+                 float* c, int64_t ldc, bool accumulate);
 };
 
 // The widest table that this CPU runs.

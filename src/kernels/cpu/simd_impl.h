@@ -23,16 +23,13 @@ namespace {
 #include "kernels/cpu/simd_dropout.h"
 #include "kernels/cpu/simd_few.h"
 #include "kernels/cpu/simd_gelu.h"
-#if ATTENTIVE_SIMD_IS_AVX512
 #include "kernels/cpu/simd_gemm.h"
-#else
-constexpr decltype(Simd::gemm) gemm = nullptr;
-#endif
 #include "kernels/cpu/simd_pack.h"
 #include "kernels/cpu/simd_rows.h"
 
 constexpr Simd make_table(const char* name, bool may_use_amx = false) {
   return {.name = name,
+          .width = kWidth,
           .may_use_amx = may_use_amx,
           .softmax_rows = softmax_rows,
           .weights_row = weights_row,
@@ -57,7 +54,8 @@ constexpr Simd make_table(const char* name, bool may_use_amx = false) {
           .few_outputs = few_outputs,
           .gelu = gelu,
           .gelu_gradient = gelu_gradient,
-          .gemm = gemm};
+          .gemm = gemm,
+          .gemm16 = gemm16};
 }
 
 }  // namespace

@@ -1,0 +1,100 @@
+// Products of the projections. CTest runs it a second time with ATEN_CPU_CAPABILITY=avx2, where bfloat16 is
+// multiplied in float32.
+
+#include "functional/linear.h"
+
+#include <ATen/autocast_mode.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/randn.h>
+#include <catch2/catch_test_macros.hpp>
+
+#include <attentive/modules/multi_head_attention.h>
+#include <attentive/modules/multi_head_self_attention.h>
+
+#include "support/compare.h"
+
+using namespace attentive;
+using namespace attentive::test;
+
+namespace {
+
+constexpr auto kBf16 = at::kBFloat16;
+
+at::Tensor exact_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  return at::linear(x.to(at::kDouble), weight.to(at::kDouble), bias.to(at::kDouble));
+}
+
+// Half a unit in the last place of bfloat16, for numbers of this size: a result that was rounded once.
+double rounding(const at::Tensor& x) {
+  return x.abs().max().item<double>() / 256.0;
+}
+
+double error(const at::Tensor& got, const at::Tensor& want) {
+  return (got.to(at::kDouble) - want).abs().max().item<double>();
+}
+
+}  // namespace
+
+TEST_CASE("linear: bfloat16 equals doubles up to its rounding", "[linear]") {
+  at::manual_seed(1);
+  const auto x = at::randn({2, 40, 96}).to(kBf16), weight = at::randn({50, 96}).to(kBf16),
+             bias = at::randn({50}).to(kBf16);
+  const auto want = exact_linear(x, weight, bias);
+  const auto got = attentive::linear(x, weight, bias);
+  CHECK(got.scalar_type() == kBf16);
+  // LibTorch rounds once more where it adds the bias.
+  CHECK(error(got, want) <= (widens_products(x) ? 1.0 : 2.0) * rounding(want));
+  CHECK(error(attentive::linear(x, weight), want - bias.to(at::kDouble)) <= rounding(want));
+  CHECK(error(matrix_product(x[0], weight.t()), exact_linear(x[0], weight, at::zeros({50}))) <=
+        rounding(want));
+}
+
+TEST_CASE("linear: gradients of bfloat16 have its dtype and value", "[linear]") {
+  at::manual_seed(2);
+  auto x = at::randn({30, 24}).to(kBf16).requires_grad_();
+  auto weight = at::randn({20, 24}).to(kBf16).requires_grad_();
+  auto bias = at::randn({20}).to(kBf16).requires_grad_();
+  const auto grad = at::randn({30, 20}).to(kBf16);
+  attentive::linear(x, weight, bias).backward(grad);
+  const auto g = grad.to(at::kDouble);
+  const auto check = [](const at::Tensor& leaf, const at::Tensor& want) {
+    CHECK(leaf.grad().scalar_type() == kBf16);
+    CHECK(error(leaf.grad(), want) <= rounding(want));
+  };
+  check(x, g.mm(weight.detach().to(at::kDouble)));
+  check(weight, g.t().mm(x.detach().to(at::kDouble)));
+  check(bias, g.sum(0));
+}
+
+TEST_CASE("linear: only bfloat16 on the CPU is widened, and not under autocast", "[linear]") {
+  const auto x = at::randn({4, 4});
+  CHECK_FALSE(widens_products(x));
+  CHECK_FALSE(widens_products(x.to(at::kDouble)));
+  CHECK_FALSE(widens_products(x.to(kBf16).to(at::kMeta)));
+  const bool widens = widens_products(x.to(kBf16));
+  at::autocast::set_autocast_enabled(at::kCPU, true);
+  CHECK_FALSE(widens_products(x.to(kBf16)));
+  at::autocast::set_autocast_enabled(at::kCPU, false);
+  CHECK(widens_products(x.to(kBf16)) == widens);
+}
+
+TEST_CASE("linear: a training step of a module in bfloat16 has the gradients of doubles", "[linear]") {
+  at::manual_seed(3);
+  MultiHeadAttention module(32, 32, /*context_length=*/0, /*dropout=*/0.0, /*num_heads=*/4);
+  module->to(kBf16);
+  MultiHeadAttention exact(32, 32, 0, 0.0, 4);
+  exact->to(at::kDouble);
+  {
+    const at::NoGradGuard no_grad;
+    auto targets = exact->named_parameters();
+    for (const auto& item : module->named_parameters()) targets[item.key()].copy_(item.value());
+  }
+  const auto x = at::randn({2, 40, 32}).to(kBf16);
+  module->forward(x).sum().backward();
+  exact->forward(x.to(at::kDouble)).sum().backward();
+  const auto want = exact->named_parameters();
+  for (const auto& item : module->named_parameters()) {
+    INFO(item.key());
+    CHECK(difference(item.value().grad(), want[item.key()].grad(), default_tolerance(kBf16, true)) == "");
+  }
+}
