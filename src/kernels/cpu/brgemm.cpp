@@ -1,5 +1,7 @@
 #include "kernels/cpu/brgemm.h"
 
+#include <algorithm>
+
 #include <ATen/native/CPUBlas.h>
 #include <c10/util/BFloat16.h>
 #include <c10/util/Exception.h>
@@ -49,7 +51,12 @@ bool has_brgemm_bf16() {
 
 void brgemm(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb,
             float* c, int64_t ldc, bool accumulate) {
-  at::native::cpublas::brgemm(m, n, k, lda, ldb, ldc, accumulate, a, b, c, /*is_vnni=*/false);
+  // Each part of the inner dimension is summed by itself and then added, as in simd_gemm.h.
+  constexpr int64_t kPart = 128;
+  for (int64_t p = 0; p < k; p += kPart) {
+    at::native::cpublas::brgemm(m, n, std::min(kPart, k - p), lda, ldb, ldc, accumulate || p > 0, a + p,
+                                b + p * ldb, c, /*is_vnni=*/false);
+  }
 }
 
 void brgemm(int64_t m, int64_t n, int64_t k, const bf16_t* a, int64_t lda, const bf16_t* b, int64_t ldb,

@@ -121,66 +121,82 @@ at::Tensor gradient_of(const at::Tensor& x) {
                                                    : heads_inside(x, x.size(1), x.size(2), x.size(3));
 }
 
+RowStatistics row_statistics(const at::Tensor& x) {
+  if (!x.defined()) return {};
+  auto* maxima = x.mutable_data_ptr<float>();
+  return {maxima, maxima + x.stride(0)};
+}
+
 template <class T>
 void forward_typed(const Call& call, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                   const at::Tensor& output, const at::Tensor& logsumexp) {
-  const ForwardTensors<T> tensors{read<T>(q), read<T>(k), read<T>(v), write<T>(output),
-                                  logsumexp.defined() ? logsumexp.mutable_data_ptr<float>() : nullptr};
+                   const at::Tensor& output, const at::Tensor& logsumexp, const at::Tensor& statistics) {
+  const ForwardTensors<T> tensors{read<T>(q),
+                                  read<T>(k),
+                                  read<T>(v),
+                                  write<T>(output),
+                                  logsumexp.defined() ? logsumexp.mutable_data_ptr<float>() : nullptr,
+                                  row_statistics(statistics)};
   // Few queries read K and V once, in parts that threads share. From nine rows on the tiles are faster,
   // unless the keys are many or read by several heads.
   const bool few = call.L <= 8 || (call.L <= 16 && (call.group > 1 || call.S > 1024));
-  if (few && call.L * call.group <= 64) {
+  if (few && call.L * call.group <= 64 && !statistics.defined()) {
     forward_few(call, tensors);
   } else {
     forward(call, tensors);
   }
 }
 
-std::pair<at::Tensor, at::Tensor> compute(const Plan& plan, const at::Tensor& q, const at::Tensor& k,
-                                          const at::Tensor& v, const at::Tensor& sinks, bool want_logsumexp) {
+struct Computed {
+  at::Tensor output, logsumexp;
+  at::Tensor statistics;  // (2, B, H, L): maxima and totals
+};
+
+Computed compute(const Plan& plan, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                 const at::Tensor& sinks, bool want_logsumexp, bool want_statistics) {
   const auto call = make_call(plan, q, k, v, sinks);
   auto output = heads_inside(q, call.H, call.L, call.Dv);
-  at::Tensor logsumexp;
+  at::Tensor logsumexp, statistics;
   if (want_logsumexp) logsumexp = at::empty({call.B, call.H, call.L}, q.options().dtype(at::kFloat));
-  call.is_bf16 ? forward_typed<bf16_t>(call, q, k, v, output, logsumexp)
-               : forward_typed<float>(call, q, k, v, output, logsumexp);
-  return {output, logsumexp};
+  if (want_statistics) statistics = at::empty({2, call.B, call.H, call.L}, q.options().dtype(at::kFloat));
+  call.is_bf16 ? forward_typed<bf16_t>(call, q, k, v, output, logsumexp, statistics)
+               : forward_typed<float>(call, q, k, v, output, logsumexp, statistics);
+  return {output, logsumexp, statistics};
 }
 
 template <class T>
-void weights_typed(const Call& call, const at::Tensor& q, const at::Tensor& k, const at::Tensor& logsumexp,
-                   const at::Tensor& weights, bool dropped) {
-  kernels::cpu::weights(call, WeightsTensors<T>{read<T>(q), read<T>(k), logsumexp.const_data_ptr<float>(),
-                                                static_cast<T*>(weights.mutable_data_ptr()), dropped});
+void weights_typed(const Call& call, const at::Tensor& q, const at::Tensor& k, const at::Tensor& weights,
+                   bool dropped) {
+  kernels::cpu::weights(
+      call, WeightsTensors<T>{read<T>(q), read<T>(k), static_cast<T*>(weights.mutable_data_ptr()), dropped});
 }
 
 at::Tensor compute_weights(const Plan& plan, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                           const at::Tensor& logsumexp) {
-  const auto call = make_call(plan, q, k, v, {});
+                           const at::Tensor& sinks) {
+  const auto call = make_call(plan, q, k, v, sinks);
   const auto weights = at::empty({call.B, call.H, call.L, call.S}, q.options());
   const bool dropped = plan.problem.weights == Weights::Dropped;
-  call.is_bf16 ? weights_typed<bf16_t>(call, q, k, logsumexp, weights, dropped)
-               : weights_typed<float>(call, q, k, logsumexp, weights, dropped);
+  call.is_bf16 ? weights_typed<bf16_t>(call, q, k, weights, dropped)
+               : weights_typed<float>(call, q, k, weights, dropped);
   return weights;
 }
 
 template <class T>
 void backward_typed(const Call& call, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                    const at::Tensor& output, const at::Tensor& logsumexp, const at::Tensor& grad_output,
+                    const at::Tensor& output, const at::Tensor& statistics, const at::Tensor& grad_output,
                     const at::Tensor& grad_logsumexp, const at::Tensor& grad_q, const at::Tensor& grad_k,
-                    const at::Tensor& grad_v, const at::Tensor& delta) {
+                    const at::Tensor& grad_v, const at::Tensor& sink_terms) {
   BackwardTensors<T> t{};
   t.q = read<T>(q);
   t.k = read<T>(k);
   t.v = read<T>(v);
   t.output = read<T>(output);
   t.grad_output = read<T>(grad_output);
-  t.logsumexp = logsumexp.const_data_ptr<float>();
+  t.statistics = row_statistics(statistics);
   t.grad_logsumexp = grad_logsumexp.defined() ? grad_logsumexp.const_data_ptr<float>() : nullptr;
   t.grad_q = write<T>(grad_q);
   t.grad_k = write<T>(grad_k);
   t.grad_v = write<T>(grad_v);
-  t.delta = delta.mutable_data_ptr<float>();
+  t.sink_terms = sink_terms.defined() ? sink_terms.mutable_data_ptr<float>() : nullptr;
   backward(call, t);
 }
 
@@ -191,8 +207,9 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
                                                 const std::optional<at::Tensor>& given_sinks,
                                                 const c10::intrusive_ptr<Plan>& plan) {
     const auto sinks = given_sinks.value_or(at::Tensor());
-    const auto [output, logsumexp] = compute(*plan, q, k, v, sinks, /*want_logsumexp=*/true);
-    context->save_for_backward({q, k, v, sinks, output, logsumexp});
+    const auto [output, logsumexp, statistics] =
+        compute(*plan, q, k, v, sinks, /*want_logsumexp=*/true, /*want_statistics=*/true);
+    context->save_for_backward({q, k, v, sinks, output, statistics});
     context->saved_data["plan"] = c10::IValue::make_capsule(plan);
     return {output, logsumexp};
   }
@@ -202,7 +219,7 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
     refuse_second_derivative();
     const auto saved = context->get_saved_variables();
     const auto &q = saved[0], &k = saved[1], &v = saved[2], &sinks = saved[3], &output = saved[4],
-               &logsumexp = saved[5];
+               &statistics = saved[5];
     const auto plan = c10::static_intrusive_pointer_cast<Plan>(context->saved_data["plan"].toCapsule());
     const auto call = make_call(*plan, q, k, v, sinks);
     const auto grad_output = gradients[0].defined()
@@ -212,13 +229,14 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
     if (gradients[1].defined()) grad_logsumexp = gradients[1].to(at::kFloat).contiguous();
 
     auto grad_q = gradient_of(q), grad_k = gradient_of(k), grad_v = gradient_of(v);
-    auto delta = at::empty({call.B, call.H, call.L}, q.options().dtype(at::kFloat));
-    call.is_bf16 ? backward_typed<bf16_t>(call, q, k, v, output, logsumexp, grad_output, grad_logsumexp,
-                                          grad_q, grad_k, grad_v, delta)
-                 : backward_typed<float>(call, q, k, v, output, logsumexp, grad_output, grad_logsumexp,
-                                         grad_q, grad_k, grad_v, delta);
-    at::Tensor grad_sinks;
-    if (sinks.defined() && context->needs_input_grad(3)) grad_sinks = sink_gradient(sinks, logsumexp, delta);
+    at::Tensor sink_terms, grad_sinks;
+    if (sinks.defined() && context->needs_input_grad(3))
+      sink_terms = at::empty({call.B, call.H, call.L}, q.options().dtype(at::kFloat));
+    call.is_bf16 ? backward_typed<bf16_t>(call, q, k, v, output, statistics, grad_output, grad_logsumexp,
+                                          grad_q, grad_k, grad_v, sink_terms)
+                 : backward_typed<float>(call, q, k, v, output, statistics, grad_output, grad_logsumexp,
+                                         grad_q, grad_k, grad_v, sink_terms);
+    if (sink_terms.defined()) grad_sinks = sink_terms.sum(at::IntArrayRef{0, 2});
     return {grad_q, grad_k, grad_v, grad_sinks, at::Tensor()};
   }
 };
@@ -278,9 +296,10 @@ AttentionResult run(const Problem& problem) {
     result.output = outputs[0];
     logsumexp = outputs[1];
   } else {
-    std::tie(result.output, logsumexp) =
-        compute(*plan, q, k, v, sinks, problem.logsumexp || problem.weights != Weights::None);
-    if (problem.weights != Weights::None) result.weights = compute_weights(*plan, q, k, v, logsumexp);
+    const auto computed = compute(*plan, q, k, v, sinks, problem.logsumexp, /*want_statistics=*/false);
+    result.output = computed.output;
+    logsumexp = computed.logsumexp;
+    if (problem.weights != Weights::None) result.weights = compute_weights(*plan, q, k, v, sinks);
   }
   if (problem.logsumexp) result.logsumexp = logsumexp;
   return result;

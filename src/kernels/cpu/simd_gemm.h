@@ -15,7 +15,7 @@ void gemm_block(int64_t k, const float* a, int64_t lda, const float* b, int64_t 
 #pragma GCC unroll 6
   for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 4
-    for (int j = 0; j < kCols; ++j) sums[i][j] = kAdd ? get(c + i * ldc + 16 * j) : _mm512_setzero_ps();
+    for (int j = 0; j < kCols; ++j) sums[i][j] = _mm512_setzero_ps();
   }
   for (int64_t p = 0; p < k; ++p) {
     __m512 right[kCols];
@@ -32,17 +32,21 @@ void gemm_block(int64_t k, const float* a, int64_t lda, const float* b, int64_t 
   for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 4
     for (int j = 0; j < kCols; ++j) {
+      float* const out = c + i * ldc + 16 * j;
+      const __m512 total = kAdd ? _mm512_add_ps(get(out), sums[i][j]) : sums[i][j];
       if constexpr (kPart) {
-        _mm512_mask_storeu_ps(c + i * ldc, mask, sums[i][j]);
+        _mm512_mask_storeu_ps(out, mask, total);
       } else {
-        _mm512_storeu_ps(c + i * ldc + 16 * j, sums[i][j]);
+        _mm512_storeu_ps(out, total);
       }
     }
   }
 }
 
 constexpr int64_t kBlockRows = 6, kBlockVectors = 4;
-constexpr int64_t kBlockInner = 128;  // rows of the right side that stay in the nearest cache
+// Rows of the right side that stay in the nearest cache. Each such part is summed by itself and then added:
+// rounding errors grow with this number and the number of parts, not with k.
+constexpr int64_t kBlockInner = 128;
 
 using GemmBlock = decltype(&gemm_block<1, 1, false, false>);
 
