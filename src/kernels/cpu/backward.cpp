@@ -44,7 +44,7 @@ class Backward {
     thread_local Scratch shared;
     shared.reset();
     T* packed = shared.take<T>(at_once * group * head_size_);
-    float* statistics = shared.take<float>(at_once * group * 2 * queries_);
+    float* statistics = shared.take<float>(at_once * group * 3 * queries_);
     const int64_t sum_size = call_.D * queries_;  // of one query head
     float* sums = shared.take<float>(at_once * group * splits * sum_size);
 
@@ -54,7 +54,7 @@ class Backward {
         const int64_t at = (kv_head - first) * group + g;
         return Head{(kv_head / call_.Hkv),           kv_head % call_.Hkv,
                     kv_head % call_.Hkv * group + g, packed + at * head_size_,
-                    statistics + at * 2 * queries_,  sums + at * splits * sum_size};
+                    statistics + at * 3 * queries_,  sums + at * splits * sum_size};
       };
       const auto pack_item = [&](int64_t item) {
         const int64_t at = item / query_blocks_;
@@ -106,10 +106,9 @@ class Backward {
   T* grad_rows(const Head& head, int64_t panel) const {
     return head.packed + queries_ * (right_size_ + call_.D) + panel * tiles_.queries * call_.Dv;
   }
-  float* logsumexp(const Head& head, int64_t i) const {
-    return head.statistics + i;
-  }  // base 2; +inf: no keys
-  float* delta(const Head& head, int64_t i) const { return head.statistics + queries_ + i; }
+  float* maximum(const Head& head, int64_t i) const { return head.statistics + i; }
+  float* log_total(const Head& head, int64_t i) const { return head.statistics + queries_ + i; }  // base 2
+  float* delta(const Head& head, int64_t i) const { return head.statistics + 2 * queries_ + i; }
   float* sum_q(const Head& head, int64_t split, int64_t panel) const {
     return head.sums + (split * queries_ + panel * tiles_.queries) * call_.D;
   }
@@ -130,8 +129,8 @@ class Backward {
 
     const int64_t at = (head.b * call_.H + head.h) * call_.L + i0;
     for (int64_t r = 0; r < tiles_.queries; ++r) {
-      const float lse = r < rows ? t_.logsumexp[at + r] : -kInfinity;
-      *logsumexp(head, i0 + r) = lse == -kInfinity ? kInfinity : lse * kLog2e;
+      *maximum(head, i0 + r) = r < rows ? t_.statistics.maximum[at + r] : 0.0f;
+      *log_total(head, i0 + r) = r < rows ? t_.statistics.log_total[at + r] * kLog2e : kInfinity;
       *delta(head, i0 + r) = 0.0f;
       if (r >= rows) continue;
       const T* output = t_.output.at(head.b, head.h, i0 + r);
@@ -141,8 +140,13 @@ class Backward {
       } else {
         dot = simd().dot(output, grad + r * t_.grad_output.row, call_.Dv);
       }
-      t_.delta[at + r] = dot - (t_.grad_logsumexp ? t_.grad_logsumexp[at + r] : 0.0f);
-      *delta(head, i0 + r) = t_.delta[at + r];
+      *delta(head, i0 + r) = dot - (t_.grad_logsumexp ? t_.grad_logsumexp[at + r] : 0.0f);
+      if (t_.sink_terms) {
+        // The sink's value is zero, and its weight as any other's.
+        t_.sink_terms[at + r] = -sink_weight(call_, head.b, head.h, t_.statistics.maximum[at + r],
+                                             t_.statistics.log_total[at + r]) *
+                                *delta(head, i0 + r);
+      }
     }
   }
 
@@ -286,7 +290,8 @@ class Backward {
     row.cols = wide;
     row.rule = call_.rule_of(head.b, head.h);
     row.survivor_scale = call_.survivor_scale;
-    row.logsumexp = logsumexp(head, from);
+    row.maximum = maximum(head, from);
+    row.log_total = log_total(head, from);
     row.delta = delta(head, from);
     for (int64_t r = 0; r < keys; ++r) {
       const int64_t j = at.j0 + r0 + r;

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/cpu/call.h"
+#include "kernels/cpu/row_end.h"
 
 namespace attentive::kernels::cpu {
 
@@ -8,10 +8,10 @@ namespace attentive::kernels::cpu {
 template <class T>
 struct BackwardTensors {
   Strided<const T> q, k, v, output, grad_output;
-  const float* logsumexp;       // (B, H, L)
+  RowStatistics statistics;     // of the forward pass
   const float* grad_logsumexp;  // (B, H, L) or null
   Strided<T> grad_q, grad_k, grad_v;
-  float* delta;  // (B, H, L), written: sum of grad_output * output, minus grad_logsumexp
+  float* sink_terms;  // (B, H, L), written: what each row adds to its head's gradient of the sink; or null
 };
 
 // Recomputes the weights tile by tile, transposed: rows are keys, so that the row statistics of the forward

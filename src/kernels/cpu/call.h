@@ -19,7 +19,6 @@
 namespace attentive::kernels::cpu {
 
 constexpr float kLog2e = 1.44269504088896340736f;
-constexpr float kLn2 = 0.69314718055994530942f;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 inline int64_t round_up(int64_t x, int64_t to) {
@@ -65,6 +64,18 @@ struct Call {
     if (window.right >= 0) hi = std::min(hi, i + shift + window.right + 1);
     if (key_lengths) hi = std::min(hi, key_lengths[b]);
     return std::max<int64_t>(hi, 0);
+  }
+  // Whether no mask hides key j from query i.
+  bool unmasked(int64_t b, int64_t h, int64_t i, int64_t j) const {
+    if (keep && !keep.at(b, h, i)[j * keep.col]) return false;
+    return !bias || bias.at(b, h, i)[j * bias.col] != -kInfinity;
+  }
+  bool sees_a_key(int64_t b, int64_t h, int64_t i) const {
+    const int64_t hi = key_hi(b, i);
+    for (int64_t j = key_lo(i); j < hi; ++j) {
+      if (unmasked(b, h, i, j)) return true;
+    }
+    return false;
   }
   // Queries [lo, hi) that may see key j.
   int64_t query_lo(int64_t j) const {

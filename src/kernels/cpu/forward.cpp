@@ -1,7 +1,6 @@
 #include "kernels/cpu/forward.h"
 
-#include <cmath>
-#include <vector>
+#include <cstring>
 
 #include "kernels/cpu/tiles.h"
 
@@ -236,17 +235,18 @@ class Forward {
   // Output and statistics of a block of rows; a row without keys is zero.
   void finish(const Block& at, int64_t rows) const {
     for (int64_t r = 0; r < rows; ++r) {
-      float factor = 0.0f, lse = -kInfinity;
-      if (at.total[r] != 0.0f) {
-        finish_row(call_, at.b, at.h, at.maximum[r], at.total[r], &factor, t_.logsumexp ? &lse : nullptr);
-      }
-      T* out = t_.output.at(at.b, at.h, at.i0 + r);
+      const int64_t i = at.i0 + r, index = (at.b * call_.H + at.h) * call_.L + i;
+      const RowEnd end = end_of_row(call_, at.b, at.h, i, at.maximum[r], at.total[r]);
+      const float factor = end.factor * call_.survivor_scale;
+      T* out = t_.output.at(at.b, at.h, i);
       if constexpr (kIsBf16<T>) {
         simd().store_scaled16(at.sums + r * call_.Dv, factor, out, call_.Dv);
       } else {
         simd().store_scaled(at.sums + r * call_.Dv, factor, out, call_.Dv);
       }
-      if (t_.logsumexp) t_.logsumexp[(at.b * call_.H + at.h) * call_.L + at.i0 + r] = lse;
+      if (t_.logsumexp) t_.logsumexp[index] = end.logsumexp();
+      if (t_.statistics.maximum) t_.statistics.maximum[index] = end.maximum;
+      if (t_.statistics.log_total) t_.statistics.log_total[index] = end.log_total();
     }
   }
 
@@ -264,10 +264,7 @@ class Forward {
   // Whether any of the rows may see key j.
   bool column_seen(int64_t b, int64_t h, int64_t i0, int64_t rows, int64_t j) const {
     for (int64_t i = i0; i < i0 + rows; ++i) {
-      if (j < call_.key_lo(i) || j >= call_.key_hi(b, i)) continue;
-      if (call_.keep && !call_.keep.at(b, h, i)[j * call_.keep.col]) continue;
-      if (call_.bias && call_.bias.at(b, h, i)[j * call_.bias.col] == -kInfinity) continue;
-      return true;
+      if (j >= call_.key_lo(i) && j < call_.key_hi(b, i) && call_.unmasked(b, h, i, j)) return true;
     }
     return false;
   }
@@ -278,22 +275,6 @@ class Forward {
 };
 
 }  // namespace
-
-void finish_row(const Call& call, int64_t b, int64_t h, float maximum, float total, float* factor,
-                float* logsumexp) {
-  maximum *= call.rule_of(b, h).unit(static_cast<bool>(call.bias));
-  float shrink = 1.0f;
-  if (call.sinks) {
-    // The sink joins at the end as one more logit whose value is zero.
-    const float sink = call.sinks[h] * kLog2e;
-    const float top = std::max(maximum, sink);
-    shrink = std::exp2(maximum - top);
-    total = total * shrink + std::exp2(sink - top);
-    maximum = top;
-  }
-  *factor = shrink / total * call.survivor_scale;
-  if (logsumexp) *logsumexp = maximum * kLn2 + std::log(total);
-}
 
 template <class T>
 void forward(const Call& call, const ForwardTensors<T>& tensors) {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/cpu/call.h"
+#include "kernels/cpu/row_end.h"
 
 namespace attentive::kernels::cpu {
 
@@ -9,7 +9,8 @@ template <class T>
 struct ForwardTensors {
   Strided<const T> q, k, v;
   Strided<T> output;
-  float* logsumexp;  // (B, H, L), natural logarithm; null: not wanted
+  float* logsumexp;          // (B, H, L), natural logarithm; null: not wanted
+  RowStatistics statistics;  // for the backward pass; null pointers: not wanted
 };
 
 // Tiled attention with a running softmax. Keys are packed head by head into a buffer of bounded size.
@@ -17,13 +18,9 @@ template <class T>
 void forward(const Call& call, const ForwardTensors<T>& tensors);
 
 // At most 16 queries: the query heads of a group are rows over one pass through the keys, which are split
-// into parts.
+// into parts. It gives no statistics: its scores are summed in another order than those that the backward
+// pass recomputes, and a weight must not depend on that.
 template <class T>
 void forward_few(const Call& call, const ForwardTensors<T>& tensors);
-
-// Ends a row's running softmax: the factor of its sum of values, and its logsumexp where it is wanted. The
-// row has seen a key.
-void finish_row(const Call& call, int64_t b, int64_t h, float maximum, float total, float* factor,
-                float* logsumexp);
 
 }  // namespace attentive::kernels::cpu

@@ -123,7 +123,7 @@ class ForwardFew {
     const int64_t b = head / call_.Hkv, hkv = head % call_.Hkv;
     for (int64_t r = 0; r < rows; ++r) {
       const int64_t h = hkv * call_.group + r / call_.L, i = r % call_.L;
-      const float unit = call_.rule_of(b, h).unit(static_cast<bool>(call_.bias));
+      const float unit = call_.rule_of(b, h).to_base_2(static_cast<bool>(call_.bias));
       const auto maximum = [&](int64_t part) { return states[part * state + rows * call_.Dv + r]; };
       const auto total = [&](int64_t part) { return states[part * state + rows * call_.Dv + rows + r]; };
       float* sums = states + r * call_.Dv;
@@ -143,14 +143,14 @@ class ForwardFew {
           if (part > 0) simd().add(other, sums, call_.Dv);
         }
       }
-      float factor = 0.0f, lse = -kInfinity;
-      if (sum != 0.0f) finish_row(call_, b, h, top, sum, &factor, t_.logsumexp ? &lse : nullptr);
+      const RowEnd end = end_of_row(call_, b, h, i, top, sum);
+      const float factor = end.factor * call_.survivor_scale;
       if constexpr (kIsBf16<T>) {
         simd().store_scaled16(sums, factor, t_.output.at(b, h, i), call_.Dv);
       } else {
         simd().store_scaled(sums, factor, t_.output.at(b, h, i), call_.Dv);
       }
-      if (t_.logsumexp) t_.logsumexp[(b * call_.H + h) * call_.L + i] = lse;
+      if (t_.logsumexp) t_.logsumexp[(b * call_.H + h) * call_.L + i] = end.logsumexp();
     }
   }
 

@@ -133,62 +133,78 @@ bool computes_wider(const Call& call) {
   return call.is_bf16 && !has_gemm_bf16();
 }
 
-struct Gradients {
-  at::Tensor q, k, v;
-  at::Tensor delta;  // (B, H, L): sum of grad_output times output
-};
+RowStatistics row_statistics(const at::Tensor& x) {
+  if (!x.defined()) return {};
+  auto* maxima = x.mutable_data_ptr<float>();
+  return {maxima, maxima + x.stride(0)};
+}
 
 template <class T>
 void forward_typed(const Call& call, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                   const at::Tensor& output, const at::Tensor& logsumexp) {
-  const ForwardTensors<T> tensors{read<T>(q), read<T>(k), read<T>(v), write<T>(output),
-                                  logsumexp.defined() ? logsumexp.mutable_data_ptr<float>() : nullptr};
-  if (has_few_queries(call)) {
+                   const at::Tensor& output, const at::Tensor& logsumexp, const at::Tensor& statistics) {
+  const ForwardTensors<T> tensors{read<T>(q),
+                                  read<T>(k),
+                                  read<T>(v),
+                                  write<T>(output),
+                                  logsumexp.defined() ? logsumexp.mutable_data_ptr<float>() : nullptr,
+                                  row_statistics(statistics)};
+  if (has_few_queries(call) && !statistics.defined()) {
     forward_few(call, tensors);
   } else {
     forward(call, tensors);
   }
 }
 
-std::pair<at::Tensor, at::Tensor> compute(const Plan& plan, const at::Tensor& q, const at::Tensor& k,
-                                          const at::Tensor& v, const at::Tensor& sinks, bool want_logsumexp) {
+struct Computed {
+  at::Tensor output, logsumexp;
+  at::Tensor statistics;  // (2, B, H, L): maxima and totals
+};
+
+Computed compute(const Plan& plan, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                 const at::Tensor& sinks, bool want_logsumexp, bool want_statistics) {
   const auto call = make_call(plan, q, k, v, sinks);
-  if (computes_wider(call) && !has_few_queries(call)) {
-    const auto [output, logsumexp] =
-        compute(plan, q.to(at::kFloat), k.to(at::kFloat), v.to(at::kFloat), sinks, want_logsumexp);
-    return {output.to(at::kBFloat16), logsumexp};
+  if (computes_wider(call) && (want_statistics || !has_few_queries(call))) {
+    auto wide = compute(plan, q.to(at::kFloat), k.to(at::kFloat), v.to(at::kFloat), sinks, want_logsumexp,
+                        want_statistics);
+    wide.output = wide.output.to(at::kBFloat16);
+    return wide;
   }
   auto output = heads_inside(q, call.H, call.L, call.Dv);
-  at::Tensor logsumexp;
+  at::Tensor logsumexp, statistics;
   if (want_logsumexp) logsumexp = at::empty({call.B, call.H, call.L}, q.options().dtype(at::kFloat));
-  call.is_bf16 ? forward_typed<bf16_t>(call, q, k, v, output, logsumexp)
-               : forward_typed<float>(call, q, k, v, output, logsumexp);
-  return {output, logsumexp};
+  if (want_statistics) statistics = at::empty({2, call.B, call.H, call.L}, q.options().dtype(at::kFloat));
+  call.is_bf16 ? forward_typed<bf16_t>(call, q, k, v, output, logsumexp, statistics)
+               : forward_typed<float>(call, q, k, v, output, logsumexp, statistics);
+  return {output, logsumexp, statistics};
 }
 
 template <class T>
-void weights_typed(const Call& call, const at::Tensor& q, const at::Tensor& k, const at::Tensor& logsumexp,
-                   const at::Tensor& weights, bool dropped) {
-  kernels::cpu::weights(call, WeightsTensors<T>{read<T>(q), read<T>(k), logsumexp.const_data_ptr<float>(),
-                                                static_cast<T*>(weights.mutable_data_ptr()), dropped});
+void weights_typed(const Call& call, const at::Tensor& q, const at::Tensor& k, const at::Tensor& weights,
+                   bool dropped) {
+  kernels::cpu::weights(
+      call, WeightsTensors<T>{read<T>(q), read<T>(k), static_cast<T*>(weights.mutable_data_ptr()), dropped});
 }
 
 at::Tensor compute_weights(const Plan& plan, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                           const at::Tensor& logsumexp) {
-  const auto call = make_call(plan, q, k, v, {});
-  if (computes_wider(call)) {
-    return compute_weights(plan, q.to(at::kFloat), k.to(at::kFloat), v, logsumexp).to(at::kBFloat16);
-  }
+                           const at::Tensor& sinks) {
+  const auto call = make_call(plan, q, k, v, sinks);
+  if (computes_wider(call))
+    return compute_weights(plan, q.to(at::kFloat), k.to(at::kFloat), v, sinks).to(at::kBFloat16);
   const auto weights = at::empty({call.B, call.H, call.L, call.S}, q.options());
   const bool dropped = plan.problem.weights == Weights::Dropped;
-  call.is_bf16 ? weights_typed<bf16_t>(call, q, k, logsumexp, weights, dropped)
-               : weights_typed<float>(call, q, k, logsumexp, weights, dropped);
+  call.is_bf16 ? weights_typed<bf16_t>(call, q, k, weights, dropped)
+               : weights_typed<float>(call, q, k, weights, dropped);
   return weights;
 }
 
+struct Gradients {
+  at::Tensor q, k, v;
+  at::Tensor sink_terms;  // (B, H, L), or undefined: not wanted
+};
+
 template <class T>
 void backward_typed(const Call& call, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                    const at::Tensor& output, const at::Tensor& logsumexp, const at::Tensor& grad_output,
+                    const at::Tensor& output, const at::Tensor& statistics, const at::Tensor& grad_output,
                     const at::Tensor& grad_logsumexp, const Gradients& gradients) {
   BackwardTensors<T> t{};
   t.q = read<T>(q);
@@ -196,29 +212,30 @@ void backward_typed(const Call& call, const at::Tensor& q, const at::Tensor& k, 
   t.v = read<T>(v);
   t.output = read<T>(output);
   t.grad_output = read<T>(grad_output);
-  t.logsumexp = logsumexp.const_data_ptr<float>();
+  t.statistics = row_statistics(statistics);
   t.grad_logsumexp = grad_logsumexp.defined() ? grad_logsumexp.const_data_ptr<float>() : nullptr;
   t.grad_q = write<T>(gradients.q);
   t.grad_k = write<T>(gradients.k);
   t.grad_v = write<T>(gradients.v);
-  t.delta = gradients.delta.mutable_data_ptr<float>();
+  t.sink_terms = gradients.sink_terms.defined() ? gradients.sink_terms.mutable_data_ptr<float>() : nullptr;
   backward(call, t);
 }
 
 Gradients compute_gradients(const Plan& plan, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                            const at::Tensor& sinks, const at::Tensor& output, const at::Tensor& logsumexp,
-                            const at::Tensor& grad_output, const at::Tensor& grad_logsumexp) {
+                            const at::Tensor& sinks, const at::Tensor& output, const at::Tensor& statistics,
+                            const at::Tensor& grad_output, const at::Tensor& grad_logsumexp,
+                            bool want_sink_terms) {
   const auto call = make_call(plan, q, k, v, sinks);
   if (computes_wider(call)) {
-    const auto wide =
-        compute_gradients(plan, q.to(at::kFloat), k.to(at::kFloat), v.to(at::kFloat), sinks,
-                          output.to(at::kFloat), logsumexp, grad_output.to(at::kFloat), grad_logsumexp);
-    return {wide.q.to(at::kBFloat16), wide.k.to(at::kBFloat16), wide.v.to(at::kBFloat16), wide.delta};
+    const auto wide = compute_gradients(plan, q.to(at::kFloat), k.to(at::kFloat), v.to(at::kFloat), sinks,
+                                        output.to(at::kFloat), statistics, grad_output.to(at::kFloat),
+                                        grad_logsumexp, want_sink_terms);
+    return {wide.q.to(at::kBFloat16), wide.k.to(at::kBFloat16), wide.v.to(at::kBFloat16), wide.sink_terms};
   }
-  const Gradients result{gradient_of(q), gradient_of(k), gradient_of(v),
-                         at::empty({call.B, call.H, call.L}, q.options().dtype(at::kFloat))};
+  Gradients result{gradient_of(q), gradient_of(k), gradient_of(v), {}};
+  if (want_sink_terms) result.sink_terms = at::empty({call.B, call.H, call.L}, q.options().dtype(at::kFloat));
   const auto typed = call.is_bf16 ? backward_typed<bf16_t> : backward_typed<float>;
-  typed(call, q, k, v, output, logsumexp, grad_output, grad_logsumexp, result);
+  typed(call, q, k, v, output, statistics, grad_output, grad_logsumexp, result);
   return result;
 }
 
@@ -229,8 +246,9 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
                                                 const std::optional<at::Tensor>& given_sinks,
                                                 const c10::intrusive_ptr<Plan>& plan) {
     const auto sinks = given_sinks.value_or(at::Tensor());
-    const auto [output, logsumexp] = compute(*plan, q, k, v, sinks, /*want_logsumexp=*/true);
-    context->save_for_backward({q, k, v, sinks, output, logsumexp});
+    const auto [output, logsumexp, statistics] =
+        compute(*plan, q, k, v, sinks, /*want_logsumexp=*/true, /*want_statistics=*/true);
+    context->save_for_backward({q, k, v, sinks, output, statistics});
     context->saved_data["plan"] = c10::IValue::make_capsule(plan);
     return {output, logsumexp};
   }
@@ -240,18 +258,18 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
     refuse_second_derivative();
     const auto saved = context->get_saved_variables();
     const auto &q = saved[0], &k = saved[1], &v = saved[2], &sinks = saved[3], &output = saved[4],
-               &logsumexp = saved[5];
+               &statistics = saved[5];
     const auto plan = c10::static_intrusive_pointer_cast<Plan>(context->saved_data["plan"].toCapsule());
     const auto grad_output = gradients[0].defined()
                                  ? with_unit_stride(gradients[0].to(q.scalar_type()))
                                  : at::zeros({1}, q.options()).expand(output.sizes()).contiguous();
     at::Tensor grad_logsumexp;
     if (gradients[1].defined()) grad_logsumexp = gradients[1].to(at::kFloat).contiguous();
-    const auto result =
-        compute_gradients(*plan, q, k, v, sinks, output, logsumexp, grad_output, grad_logsumexp);
-    at::Tensor grad_sinks;
-    if (sinks.defined() && context->needs_input_grad(3))
-      grad_sinks = sink_gradient(sinks, logsumexp, result.delta);
+
+    const auto result = compute_gradients(*plan, q, k, v, sinks, output, statistics, grad_output,
+                                          grad_logsumexp, sinks.defined() && context->needs_input_grad(3));
+    const auto grad_sinks =
+        result.sink_terms.defined() ? result.sink_terms.sum(at::IntArrayRef{0, 2}) : at::Tensor();
     return {result.q, result.k, result.v, grad_sinks, at::Tensor()};
   }
 };
@@ -307,9 +325,10 @@ AttentionResult run(const Problem& problem) {
     result.output = outputs[0];
     logsumexp = outputs[1];
   } else {
-    std::tie(result.output, logsumexp) =
-        compute(*plan, q, k, v, sinks, problem.logsumexp || problem.weights != Weights::None);
-    if (problem.weights != Weights::None) result.weights = compute_weights(*plan, q, k, v, logsumexp);
+    const auto computed = compute(*plan, q, k, v, sinks, problem.logsumexp, /*want_statistics=*/false);
+    result.output = computed.output;
+    logsumexp = computed.logsumexp;
+    if (problem.weights != Weights::None) result.weights = compute_weights(*plan, q, k, v, sinks);
   }
   if (problem.logsumexp) result.logsumexp = logsumexp;
   return result;

@@ -17,8 +17,10 @@ struct ScoreRule {
   float slope = 0.0f;    // ALiBi
   // Nothing but a positive scale.
   bool plain() const { return softcap == 0.0f && slope == 0.0f && scale > 0.0f; }
-  // Factor from the running maximum of a row to base-2 logits.
-  float unit(bool has_bias) const { return plain() && !has_bias ? scale * 1.44269504088896340736f : 1.0f; }
+  // A row's scores and their maximum are kept as q·k if the rule is plain and there is no bias, else as
+  // natural logits. Natural, because a bias or a slope near the largest number has no base-2 logit.
+  float to_natural(bool has_bias) const { return plain() && !has_bias ? scale : 1.0f; }
+  float to_base_2(bool has_bias) const { return to_natural(has_bias) * 1.44269504088896340736f; }
 };
 
 // One row (a query) of a tile of scores. Columns [lo, hi) are visible by position; the others get weight 0
@@ -34,7 +36,7 @@ struct SoftmaxRow {
   const uint8_t* keep = nullptr;   // 0 hides
   const uint16_t* drop = nullptr;  // one bit per column (set: survives), 16 columns per element
   int64_t drop_stride = 0;         // elements between groups of 16 columns
-  float maximum = 0.0f;  // in and out: running maximum, in ScoreRule's unit; -inf before the first key
+  float maximum = 0.0f;  // in and out: running maximum, as ScoreRule keeps scores; -inf before the first key
   float sum = 0.0f;      // in and out: running sum
   float rescale = 1.0f;  // out: factor of everything accumulated before
   float peak = 0.0f;     // largest of this tile, for the second pass
@@ -55,8 +57,10 @@ struct GradientRow {
   const uint16_t* drop = nullptr;  // per query, the group of 16 keys that holds this one
   int drop_bit = 0;
   float survivor_scale = 1.0f;
-  const float* logsumexp = nullptr;  // per query, base 2; +inf for one without keys
-  const float* delta = nullptr;      // per query
+  // Per query. A weight is 2^(score - maximum - log_total), the difference in base 2.
+  const float* maximum = nullptr;    // as in SoftmaxRow
+  const float* log_total = nullptr;  // base 2; +inf for a query without keys
+  const float* delta = nullptr;
 };
 
 struct Simd {
@@ -66,8 +70,6 @@ struct Simd {
 
   // Two passes over all rows, so that the next row's work begins while one waits for its maximum.
   void (*softmax_rows)(SoftmaxRow* rows, int64_t count);
-  // The weights of a row whose logsumexp is known: `maximum` is that, in ScoreRule's unit. Float32, in place.
-  void (*weights_row)(const SoftmaxRow&);
   void (*gradient_row)(const GradientRow&);
 
   // dst[c * ldd + r] = src[r * lds + c]

@@ -224,10 +224,7 @@ void few_scores(const float* q, int64_t rows, const void* k, bool is_bf16, int64
 template <int kRows, int kVectors, bool kBf16>
 inline void output_block(const float* weights, int64_t ld, const void* v, int64_t ldv, int64_t keys,
                          int64_t part, float* out, int64_t dim) {
-  Vec total[kRows][kVectors];
-  for (int r = 0; r < kRows; ++r) {
-    for (int x = 0; x < kVectors; ++x) total[r][x] = load_part(out + r * dim + x * kWidth, part - x * kWidth);
-  }
+  Vec total[kRows][kVectors] = {};
   for (int64_t j = 0; j < keys; ++j) {
     Vec value[kVectors];
     for (int x = 0; x < kVectors; ++x) {
@@ -239,7 +236,10 @@ inline void output_block(const float* weights, int64_t ld, const void* v, int64_
     }
   }
   for (int r = 0; r < kRows; ++r) {
-    for (int x = 0; x < kVectors; ++x) store_part(out + r * dim + x * kWidth, total[r][x], part - x * kWidth);
+    for (int x = 0; x < kVectors; ++x) {
+      float* const sums = out + r * dim + x * kWidth;
+      store_part(sums, load_part(sums, part - x * kWidth) + total[r][x], part - x * kWidth);
+    }
   }
 }
 
@@ -264,9 +264,17 @@ inline void output_rows(const float* weights, int64_t ld, const void* v, int64_t
 template <bool kBf16>
 void few_outputs_of(const float* weights, int64_t ld, int64_t rows, const void* v, int64_t ldv, int64_t keys,
                     int64_t dim, float* out) {
-  int64_t r = 0;
-  for (; r + 4 <= rows; r += 4) output_rows<4, kBf16>(weights + r * ld, ld, v, ldv, keys, dim, out + r * dim);
-  for (; r < rows; ++r) output_rows<1, kBf16>(weights + r * ld, ld, v, ldv, keys, dim, out + r * dim);
+  // Each block of keys is summed by itself: rounding errors grow with its size and the number of blocks.
+  constexpr int64_t kBlock = 128;
+  for (int64_t j = 0; j < keys; j += kBlock) {
+    const int64_t n = keys - j < kBlock ? keys - j : kBlock;
+    const void* block = static_cast<const char*>(v) + j * ldv * (kBf16 ? 2 : 4);
+    const float* of_block = weights + j;
+    int64_t r = 0;
+    for (; r + 4 <= rows; r += 4)
+      output_rows<4, kBf16>(of_block + r * ld, ld, block, ldv, n, dim, out + r * dim);
+    for (; r < rows; ++r) output_rows<1, kBf16>(of_block + r * ld, ld, block, ldv, n, dim, out + r * dim);
+  }
 }
 
 void few_outputs(const float* weights, int64_t ld, int64_t rows, const void* v, bool is_bf16, int64_t ldv,

@@ -32,7 +32,6 @@ constexpr Simd make_table(const char* name, bool may_use_amx = false) {
           .width = kWidth,
           .may_use_amx = may_use_amx,
           .softmax_rows = softmax_rows,
-          .weights_row = weights_row,
           .gradient_row = gradient_row,
           .transpose = transpose,
           .transpose_to_bf16 = transpose_to_bf16,

@@ -6,8 +6,7 @@ inline Int visible(const SoftmaxRow& row, int64_t c) {
                  row.hi - c);
 }
 
-// Turns raw scores into what the exponential takes: logits, and -inf at hidden columns. A plain row stays in
-// units of q·k. Returns the largest.
+// Turns raw scores into those that ScoreRule keeps, and -inf at hidden columns. Returns the largest.
 inline float prepare_plain(const SoftmaxRow& row, int64_t first) {
   Vec top = all(kMinusInfinity), other = top;
   const auto edge = [&](int64_t c) {
@@ -74,12 +73,12 @@ inline void store_weight(const SoftmaxRow& row, int64_t column, Vec weight) {
 
 // Weights of the columns [first, hi), rounded up to whole vectors; returns their sum before dropout.
 template <bool kHalf, bool kDrop>
-inline float weigh(const SoftmaxRow& row, int64_t first, float shift, float unit) {
+float weigh(const SoftmaxRow& row, int64_t first, int64_t hi, float shift, float unit) {
   // In registers: what is stored in the loop might be the row itself, for all the compiler knows.
   float* const scores = row.scores;
   bf16_t* const weights16 = row.weights16;
   const uint16_t* const drop = row.drop;
-  const int64_t hi = row.hi, drop_stride = row.drop_stride;
+  const int64_t drop_stride = row.drop_stride;
   const Vec shifts = all(shift), units = all(unit);
   Vec total = all(0.0f), other = total;
   const auto weight = [=](int64_t c) { return exp2<kHalf>((load<Vec>(scores + c) - shifts) * units); };
@@ -131,7 +130,7 @@ inline void weigh_row(SoftmaxRow& row) {
   const int64_t first = row.lo / kWidth * kWidth;
   // A plain row is kept in units of q·k: the difference to the maximum is taken before the scale, so it is
   // exactly 0 for the largest score, however large that is. (Fused, raw * factor - maximum is not.)
-  const float unit = row.rule.unit(row.bias != nullptr);
+  const float unit = row.rule.to_base_2(row.bias != nullptr);
   const float previous = row.maximum;
   if (!(previous > row.peak)) row.maximum = row.peak;
   if (row.sum == 0.0f) {
@@ -140,32 +139,19 @@ inline void weigh_row(SoftmaxRow& row) {
     row.rescale = exp2(all((previous - row.maximum) * unit))[0];
   }
   zero_weights(row, 0, first);
-  float total;
-  if (row.weights16) {
-    total = row.drop ? weigh<true, true>(row, first, row.maximum, unit)
-                     : weigh<true, false>(row, first, row.maximum, unit);
-  } else {
-    total = row.drop ? weigh<false, true>(row, first, row.maximum, unit)
-                     : weigh<false, false>(row, first, row.maximum, unit);
-  }
+  const auto weigh_part = row.weights16 ? (row.drop ? weigh<true, true> : weigh<true, false>)
+                                        : (row.drop ? weigh<false, true> : weigh<false, false>);
+  row.sum *= row.rescale;
+  // Parts of a long row are summed by themselves: rounding errors grow with their size and their number.
+  constexpr int64_t kPart = 1024;
+  for (int64_t c = first; c < row.hi; c += kPart)
+    row.sum += weigh_part(row, c, c + kPart < row.hi ? c + kPart : row.hi, row.maximum, unit);
   zero_weights(row, (row.hi + kWidth - 1) / kWidth * kWidth, row.cols);
-  row.sum = row.sum * row.rescale + total;
 }
 
 void softmax_rows(SoftmaxRow* rows, int64_t count) {
   for (int64_t r = 0; r < count; ++r) rows[r].peak = peak_of(rows[r]);
   for (int64_t r = 0; r < count; ++r) weigh_row(rows[r]);
-}
-
-void weights_row(const SoftmaxRow& row) {
-  if (row.hi <= row.lo || row.maximum == kMinusInfinity) return zero_weights(row, 0, row.cols);
-  const int64_t first = row.lo / kWidth * kWidth;
-  const float unit = row.rule.unit(row.bias != nullptr);
-  prepare(row, first);
-  zero_weights(row, 0, first);
-  row.drop ? weigh<false, true>(row, first, row.maximum, unit)
-           : weigh<false, false>(row, first, row.maximum, unit);
-  zero_weights(row, (row.hi + kWidth - 1) / kWidth * kWidth, row.cols);
 }
 
 template <bool kHalf>
@@ -182,17 +168,15 @@ inline void store_gradient(const GradientRow& row, int64_t c, Vec weight, Vec gr
 // Kinds: a plain row has neither softcap nor slope nor bias.
 template <bool kHalf, bool kDrop, bool kPlain, bool kEdge>
 inline void gradient_at(const GradientRow& row, int64_t c) {
-  const Vec raw = load<Vec>(row.scores + c);
+  Vec x = load<Vec>(row.scores + c);
   Vec capped = all(0.0f);
-  Vec x;
-  if constexpr (kPlain) {
-    x = raw * (row.rule.scale * kLog2e);
-  } else {
+  if constexpr (!kPlain) {
     const Vec distance = row.distance + static_cast<float>(c) + lanes_as_floats();
-    x = logits(row.rule, raw, distance, row.bias ? row.bias + c : nullptr, row.hi - c, &capped);
+    x = logits(row.rule, x, distance, row.bias ? row.bias + c : nullptr, row.hi - c, &capped);
   }
+  const float unit = kPlain ? row.rule.scale * kLog2e : kLog2e;
   // A weight is at most 1; rounding of very large scores must not make it more.
-  const Vec t = x - load<Vec>(row.logsumexp + c);
+  const Vec t = (x - load<Vec>(row.maximum + c)) * unit - load<Vec>(row.log_total + c);
   Vec weight = exp2<kHalf>(t > all(0.0f) ? all(0.0f) : t);
   Vec gradient = load<Vec>(row.products + c);
   Vec dropped = weight;

@@ -190,22 +190,30 @@ inline Vec tanh(Vec x) {
   return a < all(0.15f) ? series : (Vec)((Int)quotient | sign);
 }
 
-// Raw scores to logits in base 2. `capped` receives tanh(x / softcap) for the backward pass.
+// The product itself, not as part of a fused sum.
+inline Vec product(Vec x, float factor) {
+  Vec result = x * factor;
+#if defined(__x86_64__)
+  __asm__("" : "+v"(result));
+#elif defined(__aarch64__)
+  __asm__("" : "+w"(result));
+#endif
+  return result;
+}
+
+// Raw scores to natural logits, rounded step by step: the backward pass takes the maximum of the forward pass
+// from them, so both must come to the same bits. `capped` receives tanh(x / softcap) for the backward pass.
 inline Vec logits(const ScoreRule& rule, Vec raw, Vec distance, const float* bias, int64_t n, Vec* capped) {
-  if (rule.softcap == 0.0f && !bias) {
-    const Vec x = raw * (rule.scale * kLog2e);
-    return rule.slope == 0.0f ? x : x - (rule.slope * kLog2e) * magnitude(distance);
-  }
-  Vec x = raw * rule.scale;
+  Vec x = product(raw, rule.scale);
   if (rule.softcap != 0.0f) {
     const float most = 3.0e38f, inverse = 1.0f / rule.softcap;
     const Vec t = tanh(x * (inverse < most ? inverse : most));
     if (capped) *capped = t;
-    x = rule.softcap * t;
+    x = product(t, rule.softcap);
   }
   if (bias) x = x + load_part(bias, n);
-  if (rule.slope != 0.0f) x = x - rule.slope * magnitude(distance);
-  return x * kLog2e;
+  if (rule.slope != 0.0f) x = x - product(magnitude(distance), rule.slope);
+  return x;
 }
 
 inline Int visible(int64_t column, int64_t lo, int64_t hi, const float* bias, const uint8_t* keep,

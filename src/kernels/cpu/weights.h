@@ -7,12 +7,12 @@ namespace attentive::kernels::cpu {
 template <class T>
 struct WeightsTensors {
   Strided<const T> q, k;
-  const float* logsumexp;  // (B, H, L), of the forward pass
-  T* weights;              // (B, H, L, S), written; contiguous
-  bool dropped;            // after dropout
+  T* weights;    // (B, H, L, S), written; contiguous
+  bool dropped;  // after dropout
 };
 
-// The softmax rows from the logsumexp of the forward pass: a second pass for those who ask for the weights.
+// The softmax rows, for those who ask for the weights. Each row is divided by its own total, not by the
+// forward pass's logsumexp: that has the precision of the largest score, a row of weights that of 1.
 template <class T>
 void weights(const Call& call, const WeightsTensors<T>& tensors);
 
