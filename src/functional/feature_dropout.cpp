@@ -74,7 +74,7 @@ at::Tensor keep_mask(at::IntArrayRef sizes, uint64_t key, double p) {
 }
 
 at::Tensor times_mask(const at::Tensor& x, uint64_t key, double p) {
-  return x * keep_mask(x.sizes(), key, p).to(x.scalar_type()).mul_(1.0 / (1.0 - p));
+  return x * keep_mask(x.sizes(), key, p).to(x.scalar_type()).mul_(kernels::survivor_scale(p));
 }
 
 // x where it survives, scaled, plus `residual` if there is one: contiguous float32.
@@ -82,7 +82,7 @@ at::Tensor dropped(const at::Tensor& x, const float* residual, uint64_t key, dou
   auto y = at::empty_like(x);
   const auto* from = x.const_data_ptr<float>();
   auto* to = y.mutable_data_ptr<float>();
-  const auto scale = static_cast<float>(1.0 / (1.0 - p));
+  const auto scale = static_cast<float>(kernels::survivor_scale(p));
   static constexpr std::array<float, kBlock> kZeros{};
   for_each_block(x.numel(), key, p, [&](int64_t n, const Bits& bits, int64_t count) {
     add_survivors(from + n, residual ? residual + n : kZeros.data(), to + n, bits.data(), scale, count);

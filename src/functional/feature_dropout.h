@@ -4,7 +4,7 @@
 
 namespace attentive {
 
-// Dropout of features: each number survives with probability 1 - p and is then scaled by 1 / (1 - p). On the
+// Dropout of features: each number survives with probability 1 - p and is then scaled by its inverse. On the
 // CPU number n of the tensor survives iff the Counter stream of kernels/dropout_counter.h says so for row 0,
 // column n, with one 64-bit draw from the default generator: all threads work, and the backward pass draws
 // the mask again instead of keeping it. at::dropout draws its numbers one after another, which takes a tenth

@@ -6,9 +6,12 @@
 // apart, so that a vector of 16 lanes covers 128 neighbouring columns without a shuffle:
 //   counter = ((j / 128) * 16 + j % 16, i, h, b),  key = (low, high) word of the key
 //   half    = (j / 16) % 8;  word = half / 2;  the low 16 bits of the word for an even half, the high ones
-//   for an odd weight (b, h, i, j) survives iff those 16 bits < round((1 - p) * 65536)
-// 16 bits hold p to 8e-6, and survivors are scaled by 1 / (1 - p).
+//   for an odd weight (b, h, i, j) survives iff those 16 bits < threshold
+// p is taken to the nearest multiple of 2^-16, threshold = round((1 - p) * 65536), but never to 1: the least
+// that survives is one of 65536. Survivors are scaled by the inverse of the share that does survive, not of
+// 1 - p, so that the mean is exact for every p.
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -34,9 +37,14 @@ inline std::array<uint32_t, 4> philox(std::array<uint32_t, 4> c, uint64_t key) {
   return c;
 }
 
-// 0 .. 65536: the number of 16-bit values that survive.
+// 1 .. 65536: the number of 16-bit values that survive. p < 1.
 inline uint32_t keep_threshold(double p) {
-  return static_cast<uint32_t>((1.0 - p) * 65536.0 + 0.5);
+  return std::max(static_cast<uint32_t>((1.0 - p) * 65536.0 + 0.5), uint32_t{1});
+}
+
+// What survivors are multiplied by.
+inline double survivor_scale(double p) {
+  return 65536.0 / keep_threshold(p);
 }
 
 inline bool survives(uint64_t key, uint32_t threshold, int64_t b, int64_t h, int64_t i, int64_t j) {

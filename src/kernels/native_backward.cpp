@@ -1,7 +1,6 @@
 #include "kernels/native_backward.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/exp.h>
 #include <c10/util/Exception.h>
 
 namespace attentive::kernels {
@@ -11,13 +10,6 @@ void refuse_second_derivative() {
       !at::GradMode::is_enabled(),
       "attention: backend native has no second derivative; differentiate twice through "
       "Backend::Reference");
-}
-
-at::Tensor sink_gradient(const at::Tensor& sinks, const at::Tensor& logsumexp, const at::Tensor& delta) {
-  const auto empty = logsumexp.isinf();
-  const auto weight =
-      (sinks.view({1, -1, 1}) - logsumexp.masked_fill(empty, 0.0)).exp().masked_fill(empty, 0.0);
-  return -(weight * delta).sum(at::IntArrayRef{0, 2});
 }
 
 }  // namespace attentive::kernels

@@ -28,7 +28,7 @@ at::Tensor expected_mask(at::IntArrayRef sizes, uint64_t key) {
   auto* out = mask.mutable_data_ptr<float>();
   const auto threshold = kernels::keep_threshold(kP);
   for (int64_t n = 0; n < mask.numel(); ++n) {
-    out[n] = kernels::survives(key, threshold, 0, 0, 0, n) ? static_cast<float>(1 / (1 - kP)) : 0.0f;
+    out[n] = kernels::survives(key, threshold, 0, 0, 0, n) ? static_cast<float>(65536.0 / threshold) : 0.0f;
   }
   return mask;
 }

@@ -1,7 +1,6 @@
 // The row kernels of the fused masked softmax, run block by block and thread by thread on the CPU: the very
 // source that the GPU runs.
 
-#include <ATen/Dispatch.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/rand.h>
@@ -19,8 +18,11 @@
 #include "functional/problem_builder.h"
 #include "kernels/cuda/composed.h"
 #include "kernels/emulated_block.h"
+#include "kernels/emulated_softmax.h"
 #include "kernels/reference/reference.h"
 #include "support/compare.h"
+#include "support/exact_scores.h"
+#include "support/extreme_cases.h"
 #include "support/option_cases.h"
 
 using namespace attentive;
@@ -28,38 +30,6 @@ using namespace attentive::test;
 namespace cuda = attentive::kernels::cuda;
 
 namespace {
-
-template <class T>
-T* rows(const at::Tensor& x, int64_t row) {
-  return x.defined() ? x.data_ptr<T>() + row * x.size(3) : nullptr;
-}
-
-void emulated_forward(const cuda::SoftmaxCall& call, const cuda::ForwardTensors& t) {
-  AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, t.scores.scalar_type(), "emulated", [&] {
-    for (int64_t row = 0; row < call.B * call.H * call.L; ++row) {
-      EmulatedBlock block(cuda::threads_for(call.S), row % 2 == 1);
-      cuda::forward_row<scalar_t>(block, call, row, rows<scalar_t>(t.scores, row),
-                                  rows<scalar_t>(t.clean, row), rows<scalar_t>(t.dropped, row),
-                                  t.logsumexp.data_ptr<float>() + row);
-    }
-  });
-}
-
-void emulated_backward(const cuda::SoftmaxCall& call, const cuda::BackwardTensors& t) {
-  AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, t.scores.scalar_type(), "emulated", [&] {
-    for (int64_t row = 0; row < call.B * call.H * call.L; ++row) {
-      EmulatedBlock block(cuda::threads_for(call.S), row % 2 == 1);
-      cuda::backward_row<scalar_t>(
-          block, call, row, rows<scalar_t>(t.scores, row), t.logsumexp.data_ptr<float>()[row],
-          rows<scalar_t>(t.grad_clean, row), rows<scalar_t>(t.grad_dropped, row),
-          t.grad_logsumexp.defined() ? t.grad_logsumexp.data_ptr<float>()[row] : 0.0f,
-          rows<scalar_t>(t.grad_scores, row), rows<float>(t.grad_logits, row),
-          t.delta.data_ptr<float>() + row);
-    }
-  });
-}
-
-constexpr cuda::SoftmaxKernels kEmulated = {emulated_forward, emulated_backward};
 
 struct Outcome {
   AttentionResult result;
@@ -71,7 +41,7 @@ Outcome run(const OptionCall& call, bool emulated) {
   at::manual_seed(17);
   const auto problem = normalize("attention", call.q, call.k, call.v, call.options, call.extras).problem;
   Outcome outcome;
-  outcome.result = emulated ? cuda::run_with(kEmulated, problem) : kernels::reference::run(problem);
+  outcome.result = emulated ? cuda::run_with(kEmulatedSoftmax, problem) : kernels::reference::run(problem);
   std::vector<at::Tensor> leaves = {call.q, call.k, call.v};
   for (const auto& bias : call.extras.mask.bias_terms()) {
     if (bias.requires_grad()) leaves.push_back(bias);
@@ -156,6 +126,37 @@ TEST_CASE("masked softmax: awkward sizes, alone and with everything at once", "[
     call.extras.sinks = at::randn({2}, at::kDouble).requires_grad_(true);
   }
   compare(call, at::kFloat);
+}
+
+// In float32 against the definition in float64; the scores are exact.
+TEST_CASE("masked softmax: weights and gradients keep their digits however large the scores are",
+          "[masked_softmax][precision]") {
+  const double base = GENERATE(1.0, 100.0, 10'000.0);
+  const auto& variant = exact_variants()[GENERATE(range(size_t{0}, size_t{8}))];
+  INFO(variant.name << ", scores of " << base);
+  auto call = exact_scores(base, 5, 70);
+  variant.apply(call);
+  call.extras.weights = Weights::Clean;
+  if (call.extras.sinks.defined()) call.extras.sinks = call.extras.sinks.requires_grad_(true);
+  compare(call, at::kFloat);
+}
+
+TEST_CASE("masked softmax: numbers at the ends of float32", "[masked_softmax][extremes]") {
+  for (const auto& extreme : extreme_cases(3)) {
+    INFO(extreme.name);
+    auto call = cast(extreme.call, at::kFloat);
+    if (call.extras.sinks.defined()) call.extras.sinks = call.extras.sinks.detach().requires_grad_(true);
+    call.extras.weights = Weights::Clean;
+    const auto got = run(call, true), want = run(call, false);
+    CHECK(difference_beside_nan(got.result.output, want.result.output, at::kFloat) == "");
+    CHECK(difference_beside_nan(got.result.weights, want.result.weights, at::kFloat) == "");
+    CHECK(difference_beside_nan(got.result.logsumexp, want.result.logsumexp, at::kFloat) == "");
+    REQUIRE(got.gradients.size() == want.gradients.size());
+    for (size_t n = 0; n < got.gradients.size(); ++n) {
+      INFO("gradient " << n);
+      CHECK(difference_beside_nan(got.gradients[n], want.gradients[n], at::kFloat, true) == "");
+    }
+  }
 }
 
 TEST_CASE("masked softmax: rows beyond what the threads keep are read again", "[masked_softmax]") {

@@ -16,6 +16,7 @@
 #include <attentive/modules/multi_head_self_attention.h>
 #include <attentive/modules/scaled_dot_product_attention.h>
 
+#include "kernels/dropout_counter.h"
 #include "modules/golden_check.h"
 #include "support/compare.h"
 
@@ -71,7 +72,8 @@ void check_statistics(const at::Device& device) {
       CHECK(bit_equal(clean, dropper.weights(x, Weights::Clean).detach()));
       const auto survivors = dropped.ne(0);
       // What survives is scaled; the share that does is a binomial count, five standard deviations wide.
-      CHECK_CLOSE(dropped * (1 - kP), clean * survivors);
+      const double kept = stream == DropoutStream::Aten ? 1 - kP : kernels::keep_threshold(kP) / 65536.0;
+      CHECK_WITHIN(dropped * kept, clean * survivors, {1e-6, 0.0});
       const double count = clean.ne(0).sum().item<double>();
       const double share = survivors.sum().item<double>() / count;
       CHECK(std::abs(share - (1 - kP)) < 5 * std::sqrt(kP * (1 - kP) / count));

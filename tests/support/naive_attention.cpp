@@ -75,7 +75,9 @@ AttentionResult naive_attention(const NaiveCall& call) {
           if (!seen[j]) continue;
           double w = std::exp(score[j] - largest) / total;
           weights[b][h][i][j] = w;
-          if (survivors.defined()) w *= survivors.accessor<double, 4>()[b][h][i][j] / (1 - options.dropout_p);
+          if (survivors.defined())
+            w *= survivors.accessor<double, 4>()[b][h][i][j] * 65536 /
+                 std::round((1 - options.dropout_p) * 65536);
           for (int64_t d = 0; d < Dv; ++d) out[b][h][i][d] += w * va[b][h / group][j][d];
         }
       }

@@ -51,7 +51,7 @@ struct AttentionOptions {
   /// Adds 1 to every softmax denominator (a sink with logit 0).
   bool softmax_plus_one = false;
   /// Probability of dropping a weight, in [0, 1]. Applied whenever positive: a module passes 0 outside
-  /// training.
+  /// training. The Counter stream takes it to the nearest multiple of 2^-16 and keeps the mean exact.
   double dropout_p = 0.0;
   DropoutStream dropout_stream = DropoutStream::Any;
   Backend backend = Backend::Auto;

@@ -8,8 +8,8 @@ namespace attentive {
 struct AttentionResult {
   at::Tensor output;     ///< (..., L, Dv), dtype of q
   at::Tensor weights;    ///< (..., L, S), dtype of q
-  at::Tensor logsumexp;  ///< (..., L), natural logarithm, sink included, -inf for a query without keys;
-                         ///< float32 or float64
+  at::Tensor logsumexp;  ///< (..., L), natural logarithm, sink included; -inf for a query without keys,
+                         ///< +inf beside a sink of +inf; float32 or float64
 };
 
 }  // namespace attentive

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/cpu/row_end.h"
+#include "kernels/cpu/row_statistics.h"
 
 namespace attentive::kernels::cpu {
 

@@ -103,7 +103,7 @@ Call make_call(const Plan& plan, const at::Tensor& q, const at::Tensor& k, const
     call.dropout = true;
     call.dropout_key = *p.dropout_key;
     call.threshold = keep_threshold(p.dropout_p);
-    call.survivor_scale = static_cast<float>(1.0 / (1.0 - p.dropout_p));
+    call.survivor_scale = static_cast<float>(survivor_scale(p.dropout_p));
     call.batch_offset = p.batch_offset;
   }
   return call;
@@ -274,6 +274,11 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
   }
 };
 
+// Whether float32 has room for it, for its inverse and for its products.
+bool is_moderate(const std::optional<double>& factor) {
+  return !factor || (std::abs(*factor) >= 1e-30 && std::abs(*factor) <= 1e30);
+}
+
 bool requires_gradient(const at::Tensor& x) {
   return x.defined() && x.requires_grad() && at::GradMode::is_enabled();
 }
@@ -304,6 +309,8 @@ Verdict verdict(const Problem& problem) {
   // In base 2 float32's lowest number is -inf, and would hide its key; so without a gradient as well.
   if (reference::has_huge_negative_rows(problem))
     return Verdict::no(std::string(reference::kHugeNegativeRows));
+  if (!is_moderate(problem.scale)) return Verdict::no("it takes a scale between 1e-30 and 1e30");
+  if (!is_moderate(problem.softcap)) return Verdict::no("it takes a softcap between 1e-30 and 1e30");
   if (requires_gradient(problem.alibi_slopes)) return Verdict::no("it gives the ALiBi slopes no gradient");
   return {};
 }

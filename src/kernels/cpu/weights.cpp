@@ -1,6 +1,6 @@
 #include "kernels/cpu/weights.h"
 
-#include "kernels/cpu/row_end.h"
+#include "kernels/cpu/row_statistics.h"
 #include "kernels/cpu/tiles.h"
 
 namespace attentive::kernels::cpu {

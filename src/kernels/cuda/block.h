@@ -6,11 +6,8 @@
 
 #include <cstdint>
 
-#if defined(__CUDACC__)
-#define ATTENTIVE_HOST_DEVICE __host__ __device__ __forceinline__
-#else
-#define ATTENTIVE_HOST_DEVICE inline
-#endif
+#include "kernels/host_device.h"
+
 #if defined(__CUDA_ARCH__)
 #define ATTENTIVE_UNROLL _Pragma("unroll")
 #else

@@ -81,7 +81,7 @@ c10::intrusive_ptr<Plan> make_plan(const SoftmaxKernels& kernels, const Problem&
     call.dropout = true;
     call.dropout_key = p.dropout_key ? *p.dropout_key : draw_dropout_key(p.generator);
     call.threshold = keep_threshold(p.dropout_p);
-    call.survivor_scale = static_cast<float>(1.0 / (1.0 - p.dropout_p));
+    call.survivor_scale = static_cast<float>(survivor_scale(p.dropout_p));
     call.batch_offset = p.batch_offset;
   }
   return plan;
@@ -113,11 +113,13 @@ class MaskedSoftmax : public torch::autograd::Function<MaskedSoftmax> {
     tensors.scores = scores;
     tensors.dropped = at::empty_like(scores);
     if (plan->clean) tensors.clean = call.dropout ? at::empty_like(scores) : tensors.dropped;
-    tensors.logsumexp = at::empty({call.B, call.H, call.L}, scores.options().dtype(at::kFloat));
+    const auto numbers = scores.options().dtype(at::kFloat);
+    tensors.logsumexp = at::empty({call.B, call.H, call.L}, numbers);
+    tensors.statistics = at::empty({call.B, call.H, call.L, 2}, numbers);
     auto written = tensors;
     if (!call.dropout) written.clean.reset();
     plan->kernels->forward(call, written);
-    context->save_for_backward({scores, tensors.logsumexp});
+    context->save_for_backward({scores, tensors.statistics});
     context->saved_data["plan"] = c10::IValue::make_capsule(plan);
     torch::autograd::variable_list results = {tensors.dropped, tensors.logsumexp};
     if (plan->clean) results.push_back(call.dropout ? tensors.clean : tensors.dropped.clone());
@@ -135,18 +137,18 @@ class MaskedSoftmax : public torch::autograd::Function<MaskedSoftmax> {
     const bool wants_sinks = plan->sinks.defined() && context->needs_input_grad(plan->bias.defined() ? 2 : 1);
     BackwardTensors tensors;
     tensors.scores = saved[0];
-    tensors.logsumexp = saved[1];
+    tensors.statistics = saved[1];
     tensors.grad_dropped = contiguous(gradients[0]);
     tensors.grad_logsumexp = contiguous(gradients[1]);
     if (gradients.size() > 2) tensors.grad_clean = contiguous(gradients[2]);
     tensors.grad_scores = at::empty_like(saved[0]);
     if (wants_bias) tensors.grad_logits = at::empty_like(saved[0], saved[0].options().dtype(at::kFloat));
-    tensors.delta = at::empty_like(saved[1]);
+    if (wants_sinks) tensors.sink_terms = at::empty({call.B, call.H, call.L}, saved[1].options());
     plan->kernels->backward(call, tensors);
 
     at::Tensor grad_bias, grad_sinks;
     if (wants_bias) grad_bias = tensors.grad_logits.sum_to_size(plan->given_bias);
-    if (wants_sinks) grad_sinks = sink_gradient(plan->sinks, saved[1], tensors.delta);
+    if (wants_sinks) grad_sinks = tensors.sink_terms.sum(at::IntArrayRef{0, 2});
     return {tensors.grad_scores, grad_bias, grad_sinks, at::Tensor()};
   }
 };

@@ -31,7 +31,8 @@ void* out(const at::Tensor& x) {
 
 void forward(const SoftmaxCall& call, const ForwardTensors& t) {
   const c10::DeviceGuard guard(t.scores.device());
-  const ForwardRows rows{in(t.scores), out(t.clean), out(t.dropped), static_cast<float*>(out(t.logsumexp))};
+  const ForwardRows rows{in(t.scores), out(t.clean), out(t.dropped), static_cast<float*>(out(t.logsumexp)),
+                         static_cast<float*>(out(t.statistics))};
   const auto error = launch_forward(call, element(t.scores), rows, threads_for(call.S),
                                     c10::cuda::getCurrentCUDAStream().stream());
   C10_CUDA_CHECK(static_cast<cudaError_t>(error));
@@ -40,13 +41,13 @@ void forward(const SoftmaxCall& call, const ForwardTensors& t) {
 void backward(const SoftmaxCall& call, const BackwardTensors& t) {
   const c10::DeviceGuard guard(t.scores.device());
   const BackwardRows rows{in(t.scores),
-                          static_cast<const float*>(in(t.logsumexp)),
+                          static_cast<const float*>(in(t.statistics)),
                           in(t.grad_clean),
                           in(t.grad_dropped),
                           static_cast<const float*>(in(t.grad_logsumexp)),
                           out(t.grad_scores),
                           static_cast<float*>(out(t.grad_logits)),
-                          static_cast<float*>(out(t.delta))};
+                          static_cast<float*>(out(t.sink_terms))};
   const auto error = launch_backward(call, element(t.scores), rows, threads_for(call.S),
                                      c10::cuda::getCurrentCUDAStream().stream());
   C10_CUDA_CHECK(static_cast<cudaError_t>(error));

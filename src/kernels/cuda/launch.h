@@ -11,24 +11,25 @@ namespace attentive::kernels::cuda {
 
 enum class Element { Float32, BFloat16, Float16 };
 
-// Contiguous tensors of `Element`s (B, H, L, S) and of floats (B, H, L). See masked_softmax.h for which may
-// be null.
+// Contiguous tensors of `Element`s (B, H, L, S) and of floats (B, H, L), statistics (B, H, L, 2). See
+// masked_softmax.h for which may be null.
 struct ForwardRows {
   const void* scores = nullptr;
   void* clean = nullptr;
   void* dropped = nullptr;
   float* logsumexp = nullptr;
+  float* statistics = nullptr;
 };
 
 struct BackwardRows {
   const void* scores = nullptr;
-  const float* logsumexp = nullptr;
+  const float* statistics = nullptr;
   const void* grad_clean = nullptr;
   const void* grad_dropped = nullptr;
   const float* grad_logsumexp = nullptr;
   void* grad_scores = nullptr;
   float* grad_logits = nullptr;
-  float* delta = nullptr;
+  float* sink_terms = nullptr;
 };
 
 // One block of `threads` threads a row, on the current device and on `stream` (a cudaStream_t). Returns the

@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(kMostThreads) forward_kernel(SoftmaxCall call,
   for (int64_t row = blockIdx.x; row < call.B * call.H * call.L; row += gridDim.x) {
     forward_row<T>(block, call, row, row_of<const T>(rows.scores, row, call.S),
                    row_of<T>(rows.clean, row, call.S), row_of<T>(rows.dropped, row, call.S),
-                   rows.logsumexp + row);
+                   rows.logsumexp + row, rows.statistics + 2 * row);
   }
 }
 
@@ -60,10 +60,11 @@ __global__ void __launch_bounds__(kMostThreads) backward_kernel(SoftmaxCall call
   DeviceBlock block(shared);
   for (int64_t row = blockIdx.x; row < call.B * call.H * call.L; row += gridDim.x) {
     backward_row<T>(
-        block, call, row, row_of<const T>(rows.scores, row, call.S), rows.logsumexp[row],
+        block, call, row, row_of<const T>(rows.scores, row, call.S), rows.statistics + 2 * row,
         row_of<const T>(rows.grad_clean, row, call.S), row_of<const T>(rows.grad_dropped, row, call.S),
         rows.grad_logsumexp ? rows.grad_logsumexp[row] : 0.0f, row_of<T>(rows.grad_scores, row, call.S),
-        rows.grad_logits ? rows.grad_logits + row * call.S : nullptr, rows.delta + row);
+        rows.grad_logits ? rows.grad_logits + row * call.S : nullptr,
+        rows.sink_terms ? rows.sink_terms + row : nullptr);
   }
 }
 

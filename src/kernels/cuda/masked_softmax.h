@@ -13,14 +13,15 @@ struct ForwardTensors {
   at::Tensor scores;          // (B, H, L, S), contiguous
   at::Tensor clean, dropped;  // the same, either may be undefined
   at::Tensor logsumexp;       // (B, H, L), float
+  at::Tensor statistics;      // (B, H, L, 2), float: for the backward pass
 };
 
 struct BackwardTensors {
-  at::Tensor scores, logsumexp;
+  at::Tensor scores, statistics;
   at::Tensor grad_clean, grad_dropped, grad_logsumexp;  // each may be undefined
   at::Tensor grad_scores;                               // (B, H, L, S)
   at::Tensor grad_logits;                               // the same as float; may be undefined
-  at::Tensor delta;                                     // (B, H, L), float
+  at::Tensor sink_terms;                                // (B, H, L), float; may be undefined
 };
 
 struct SoftmaxKernels {

@@ -8,6 +8,7 @@
 
 #include "kernels/cuda/block.h"
 #include "kernels/philox_constants.h"
+#include "kernels/row_end.h"
 
 namespace attentive::kernels::cuda {
 
@@ -85,13 +86,13 @@ ATTENTIVE_HOST_DEVICE Logit logit_at(const SoftmaxCall& call, const Row& row, co
     bias = call.bias.at(row.b, row.h, row.i, j);
     if (bias == -INFINITY) return result;
   }
-  float x = static_cast<float>(scores[j]) * call.scale;
+  float x = product(static_cast<float>(scores[j]), call.scale);
   if (call.softcap != 0.0f) {
     result.capped = tanhf(x / call.softcap);
-    x = call.softcap * result.capped;
+    x = product(call.softcap, result.capped);
   }
   x += bias;
-  if (call.slopes.data) x -= row.slope * fabsf(static_cast<float>(row.i + call.shift - j));
+  if (call.slopes.data) x -= product(row.slope, fabsf(static_cast<float>(row.i + call.shift - j)));
   result.visible = true;
   result.x = x;
   return result;
@@ -158,9 +159,10 @@ ATTENTIVE_HOST_DEVICE void for_each_step(int t, int size, int64_t S, const Step&
 }
 
 // clean and dropped: rows of S, either may be null. logsumexp: one number; -inf for a row without keys.
+// statistics: two numbers, the row's maximum and log_total as in RowEnd.
 template <class T, class Block>
 ATTENTIVE_HOST_DEVICE void forward_row(Block& block, const SoftmaxCall& call, int64_t index, const T* scores,
-                                       T* clean, T* dropped, float* logsumexp) {
+                                       T* clean, T* dropped, float* logsumexp, float* statistics) {
   const Row row = row_at(call, index);
   typename Block::template PerThread<float, kKept> kept;
   typename Block::template PerThread<float, 1> maximum, own, total, seen;
@@ -198,15 +200,14 @@ ATTENTIVE_HOST_DEVICE void forward_row(Block& block, const SoftmaxCall& call, in
   });
   reduce(block, total, Sum{});
   block.phase([&](int t) {
-    float top = maximum(t)[0], sum = total(t)[0];
-    const bool empty = seen(t)[0] == 0.0f;
-    if (call.sinks && !empty) {
-      const float sink = call.sinks[row.h], higher = sink > top ? sink : top;
-      sum = sum * expf(top - higher) + expf(sink - higher);
-      top = higher;
+    const float top = maximum(t)[0], sink = call.sinks ? call.sinks[row.h] : -INFINITY;
+    RowEnd end;
+    if (seen(t)[0] != 0.0f) end = end_of_row(top, total(t)[0], sink, top);
+    if (t == 0) {
+      *logsumexp = end.logsumexp();
+      statistics[0] = end.maximum;
+      statistics[1] = end.log_total();
     }
-    if (t == 0) *logsumexp = empty ? -INFINITY : top + logf(sum);
-    const float share = 1.0f / sum;
     for_each_step(t, block.size(), call.S, [&](int64_t first, int slot) {
       const Factors factor = factors(call, row, first);
       ATTENTIVE_UNROLL
@@ -214,7 +215,7 @@ ATTENTIVE_HOST_DEVICE void forward_row(Block& block, const SoftmaxCall& call, in
         const int64_t j = first + half * kLanes;
         if (j >= call.S) continue;
         const float x = slot >= 0 ? kept(t)[slot + half] : logit_at(call, row, scores, j).x;
-        const float weight = x == -INFINITY ? 0.0f : expf(x - top) * share;
+        const float weight = (x == -INFINITY ? 0.0f : expf(x - top)) * end.factor;
         if (clean) clean[j] = static_cast<T>(weight);
         if (dropped) dropped[j] = static_cast<T>(factor.of[half] == 0.0f ? 0.0f : weight * factor.of[half]);
       }
@@ -222,22 +223,24 @@ ATTENTIVE_HOST_DEVICE void forward_row(Block& block, const SoftmaxCall& call, in
   });
 }
 
-// Gradients of the row: of the scores, of the logits (which is that of the bias; may be null), and `delta`,
-// the sum of weight times gradient, from which the sink's follows. Incoming gradients may be null.
+// Gradients of the row: of the scores, of the logits (which is that of the bias; may be null), and what the
+// row adds to its sink's (one number; may be null). `statistics` as forward_row wrote them. Incoming
+// gradients may be null.
 template <class T, class Block>
 ATTENTIVE_HOST_DEVICE void backward_row(Block& block, const SoftmaxCall& call, int64_t index, const T* scores,
-                                        float logsumexp, const T* grad_clean, const T* grad_dropped,
+                                        const float* statistics, const T* grad_clean, const T* grad_dropped,
                                         float grad_logsumexp, T* grad_scores, float* grad_logits,
-                                        float* delta) {
+                                        float* sink_term) {
   struct Pair {
     float weight, gradient, slope;  // slope: of the logit, by the scaled score
   };
   const Row row = row_at(call, index);
+  const float maximum = statistics[0], log_total = statistics[1];
   const auto pair_at = [&](int64_t j, float factor) {
     const Logit logit = logit_at(call, row, scores, j);
     Pair pair{0.0f, 0.0f, 1.0f - logit.capped * logit.capped};
-    if (!logit.visible || logsumexp == -INFINITY) return pair;
-    const float t = logit.x - logsumexp;
+    if (!logit.visible) return pair;
+    const float t = logit.x - maximum - log_total;
     pair.weight = expf(t > 0.0f ? 0.0f : t);
     if (grad_clean) pair.gradient = static_cast<float>(grad_clean[j]);
     if (grad_dropped && factor != 0.0f) pair.gradient += factor * static_cast<float>(grad_dropped[j]);
@@ -263,7 +266,8 @@ ATTENTIVE_HOST_DEVICE void backward_row(Block& block, const SoftmaxCall& call, i
   reduce(block, dot, Sum{});
   block.phase([&](int t) {
     const float inflow = dot(t)[0] - grad_logsumexp;
-    if (t == 0) *delta = inflow;
+    // The sink's value is zero, and its weight as any other's.
+    if (t == 0 && sink_term) *sink_term = -sink_weight(call.sinks[row.h], maximum, log_total) * inflow;
     for_each_step(t, block.size(), call.S, [&](int64_t first, int slot) {
       Factors factor{};
       if (slot < 0) factor = factors(call, row, first);

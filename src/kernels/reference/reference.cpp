@@ -23,7 +23,8 @@
 namespace attentive::kernels::reference {
 namespace {
 
-constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kMinusInfinity = -kInfinity;
 
 at::ScalarType accumulate_type(const Problem& problem) {
   return problem.q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
@@ -61,7 +62,16 @@ at::Tensor drop(const Problem& problem, const Rectangle& part, const at::Tensor&
   if (weights.is_meta()) return weights * 1.0;
   const auto keep = counter_keep_mask(*problem.dropout_key, p, problem.batch_offset, problem.batch(),
                                       problem.heads(), part.row0, part.rows, part.col0, part.cols);
-  return weights * keep.to(weights.device()) / (1 - p);
+  return weights * keep.to(weights.device()) * survivor_scale(p);
+}
+
+// As at::logsumexp, but its gradient knows maximum and total apart: beside a large maximum their sum has no
+// digits left for the total.
+at::Tensor logsumexp(const at::Tensor& scores) {
+  if (scores.size(3) == 0) return at::logsumexp(scores, 3);
+  auto top = scores.detach().amax(3, /*keepdim=*/true);
+  top = top.masked_fill(top.isinf(), 0.0);
+  return (scores - top).exp().sum(3).log() + top.squeeze(3);
 }
 
 // Attention of the rectangle's queries over its keys.
@@ -86,18 +96,22 @@ AttentionResult dense(const Problem& problem, const Rectangle& part) {
     empty = visible.any(3, /*keepdim=*/true).bitwise_not();
     scores = scores.masked_fill(empty, 0.0);
   }
+  at::Tensor absorbed;  // heads with a sink of +inf, which takes all
   if (problem.sinks.defined()) {
-    const auto sinks = problem.sinks.to(type).view({1, problem.heads(), 1, 1});
+    auto sinks = problem.sinks.to(type).view({1, problem.heads(), 1, 1});
+    absorbed = sinks.detach().eq(kInfinity);
+    sinks = sinks.masked_fill(absorbed, 0.0);  // inf - inf would be NaN
     scores = at::cat({scores, sinks.expand({problem.batch(), problem.heads(), part.rows, 1})}, 3);
   }
 
   AttentionResult result;
   if (problem.logsumexp) {
-    result.logsumexp = at::logsumexp(scores, 3);
+    result.logsumexp = logsumexp(scores);
+    if (absorbed.defined()) result.logsumexp = result.logsumexp.masked_fill(absorbed.squeeze(3), kInfinity);
     if (empty.defined()) result.logsumexp = result.logsumexp.masked_fill(empty.squeeze(3), kMinusInfinity);
   }
   auto weights = at::softmax(scores, -1);
-  if (problem.sinks.defined()) weights = weights.slice(3, 0, part.cols);
+  if (problem.sinks.defined()) weights = weights.slice(3, 0, part.cols).masked_fill(absorbed, 0.0);
   if (empty.defined()) weights = weights.masked_fill(empty, 0.0);
 
   const auto dropped = problem.has_dropout() ? drop(problem, part, weights) : weights;

@@ -1,0 +1,216 @@
+// Numbers at the ends of float32. The native kernel means what the definition means, NaN included, or refuses
+// by name.
+
+#include <cmath>
+#include <limits>
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <attentive/functional/explain.h>
+
+#include "support/compare.h"
+#include "support/errors.h"
+#include "support/extreme_cases.h"
+
+using namespace attentive;
+using namespace attentive::test;
+
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+OptionCall random_call(int64_t L) {
+  at::manual_seed(5);
+  OptionCall call;
+  call.q = at::randn({1, 4, L, 8}, at::kDouble);
+  call.k = at::randn({1, 2, 40, 8}, at::kDouble);
+  call.v = at::randn({1, 2, 40, 8}, at::kDouble);
+  call.extras.logsumexp = true;
+  return call;
+}
+
+bool takes(Backend backend, const OptionCall& call) {
+  for (const auto& candidate : explain(call.q, call.k, call.v, call.options, call.extras).candidates) {
+    if (candidate.backend == backend) return candidate.available;
+  }
+  return false;
+}
+
+// Forward and backward against the definition in the same dtype.
+void check_same(const OptionCall& exact, at::ScalarType type) {
+  const auto call = cast(exact, type);
+  if (!takes(Backend::Native, call)) SKIP("no native kernel for " << c10::toString(type) << " on this CPU");
+  const auto got = run_on(call, Backend::Native), want = run_on(call, Backend::Reference);
+  REQUIRE_FALSE(got.refused);
+  CHECK(difference_beside_nan(got.result.output, want.result.output, type) == "");
+  CHECK(difference_beside_nan(got.result.logsumexp, want.result.logsumexp, type) == "");
+  for (size_t n = 0; n < 3; ++n) {
+    INFO("gradient of "
+         << "qkv"[n]);
+    CHECK(difference_beside_nan(got.gradients[n], want.gradients[n], type, true) == "");
+  }
+}
+
+// Without gradients few queries take another path, and weights are given.
+void check_same_weights(const OptionCall& exact, at::ScalarType type) {
+  const at::NoGradGuard no_grad;
+  auto call = cast(exact, type);
+  call.extras.weights = Weights::Clean;
+  const auto run = [&](Backend backend) {
+    auto options = call.options;
+    options.backend = backend;
+    return attention(call.q, call.k, call.v, options, call.extras);
+  };
+  const auto got = run(Backend::Native), want = run(Backend::Reference);
+  CHECK(difference_beside_nan(got.weights, want.weights, type) == "");
+  CHECK(difference_beside_nan(got.output, want.output, type) == "");
+  CHECK(difference_beside_nan(got.logsumexp, want.logsumexp, type) == "");
+}
+
+}  // namespace
+
+TEST_CASE("numbers at the ends of float32 mean what they mean to the definition", "[extremes]") {
+  const auto type = GENERATE(at::kFloat, at::kBFloat16);
+  const int64_t L = GENERATE(3, 70);
+  for (const auto& extreme : extreme_cases(L)) {
+    INFO(extreme.name << ", " << c10::toString(type) << ", L " << L);
+    check_same(extreme.call, type);
+    check_same_weights(extreme.call, type);
+  }
+}
+
+TEST_CASE("a bias of float64 beyond float32 means what it means to the definition", "[extremes]") {
+  const int64_t L = GENERATE(3, 70);
+  const double value = GENERATE(1e300, -1e300);
+  auto call = cast(random_call(L), at::kFloat);
+  auto bias = at::zeros({L, 40}, at::kDouble);
+  bias[1].slice(0, 3, 20).fill_(value);
+  call.extras.mask = Mask::bias(bias);
+  INFO("a bias of " << value << ", L " << L);
+  if (!takes(Backend::Native, call)) SKIP("no native kernel on this CPU");
+  const auto got = run_on(call, Backend::Native), want = run_on(call, Backend::Reference);
+  CHECK(difference_beside_nan(got.result.output, want.result.output, at::kFloat) == "");
+  CHECK(difference_beside_nan(got.gradients[0], want.gradients[0], at::kFloat, true) == "");
+  CHECK(want.result.output.select(2, 1).isnan().all().item<bool>() == (value > 0));
+}
+
+// A sink of +inf takes all: the limit of a growing sink, where inf - inf would be NaN.
+TEST_CASE("sinks that are not finite, or huge", "[extremes][sinks]") {
+  const auto type = GENERATE(at::kDouble, at::kFloat, at::kBFloat16);
+  const auto backend = GENERATE(Backend::Reference, Backend::Native);
+  const int64_t L = GENERATE(3, 70);
+  auto exact = random_call(L);
+  auto keep = at::rand({L, 40}).gt(0.3);
+  keep[1].fill_(false);
+  exact.extras.mask = Mask::keep(keep);
+  exact.extras.sinks =
+      at::tensor({kInfinity, -kInfinity, kNaN, type == at::kDouble ? 1e300 : 3e38}, at::kDouble);
+  auto call = cast(exact, type);
+  if (!takes(backend, call)) SKIP("backend refuses");
+  INFO(to_string(backend) << ", " << c10::toString(type) << ", L " << L);
+  call.extras.sinks = call.extras.sinks.detach().requires_grad_(true);
+  call.options.backend = backend;
+  const auto result = attention(call.q, call.k, call.v, call.options, call.extras);
+  const auto gradients = torch::autograd::grad({result.output.to(at::kDouble).sum()},
+                                               {call.q, call.k, call.v, call.extras.sinks});
+  const auto head = [](const at::Tensor& x, int64_t h) { return x.detach().select(1, h).to(at::kDouble); };
+  const auto seen = at::arange(L).ne(1);
+  const auto lse = [&](int64_t h) { return head(result.logsumexp, h)[0].masked_select(seen); };
+
+  CHECK(head(result.output, 0).eq(0).all().item<bool>());
+  CHECK(lse(0).eq(kInfinity).all().item<bool>());
+  CHECK(head(gradients[0], 0).eq(0).all().item<bool>());
+
+  auto without = call;
+  without.extras.sinks.reset();
+  const auto plain = attention(without.q, without.k, without.v, without.options, without.extras);
+  CHECK(difference(head(result.output, 1), head(plain.output, 1), default_tolerance(type)) == "");
+  CHECK(difference(lse(1), head(plain.logsumexp, 1)[0].masked_select(seen), default_tolerance(type)) == "");
+
+  CHECK(head(result.output, 2)[0].index({seen}).isnan().all().item<bool>());
+
+  CHECK(head(result.output, 3).eq(0).all().item<bool>());
+  CHECK(lse(3).eq(call.extras.sinks[3].item<double>()).all().item<bool>());
+
+  // A query without keys is zero with any sink, and none of these has a gradient but NaN.
+  CHECK(result.output.select(2, 1).eq(0).all().item<bool>());
+  CHECK(result.logsumexp.select(2, 1).eq(-kInfinity).all().item<bool>());
+  const auto of_sinks = gradients[3].to(at::kDouble);
+  CHECK(of_sinks[0].item<double>() == 0.0);
+  CHECK(of_sinks[1].item<double>() == 0.0);
+  CHECK(std::isnan(of_sinks[2].item<double>()));
+  CHECK(of_sinks[3].item<double>() == 0.0);
+}
+
+TEST_CASE("the gradient of a huge sink's logsumexp is one", "[extremes][sinks]") {
+  const auto backend = GENERATE(Backend::Reference, Backend::Native);
+  auto call = cast(random_call(5), at::kFloat);
+  call.extras.sinks = at::tensor({3e38, 1e9, -3e38, 1e30}).requires_grad_(true);
+  if (!takes(backend, call)) SKIP("no native kernel on this CPU");
+  call.options.backend = backend;
+  const auto lse = attention(call.q, call.k, call.v, call.options, call.extras).logsumexp;
+  const auto gradient = torch::autograd::grad({lse.sum()}, {call.extras.sinks})[0];
+  CHECK_CLOSE(gradient, at::tensor({5.0f, 5.0f, 0.0f, 5.0f}));
+}
+
+TEST_CASE("scales and softcaps as far as float32 has room for them", "[extremes]") {
+  const int64_t L = GENERATE(3, 70);
+  const double value = GENERATE(1e-29, 1e-12, 1e12, 9e29);
+  auto call = random_call(L);
+  SECTION("softcap") {
+    call.options.softcap = value;
+    call.q = call.q * (value < 1.0 ? value : 1.0);
+    check_same(call, at::kFloat);
+  }
+  SECTION("scale") {
+    call.options.scale = value;
+    // Scores of a few units.
+    call.q = call.q * std::sqrt(1.0 / value);
+    call.k = call.k * std::sqrt(1.0 / value);
+    check_same(call, at::kFloat);
+  }
+  SECTION("negative scale") {
+    call.options.scale = -value;
+    call.q = call.q * std::sqrt(1.0 / value);
+    call.k = call.k * std::sqrt(1.0 / value);
+    check_same(call, at::kFloat);
+  }
+}
+
+TEST_CASE("scales and softcaps beyond are refused by name", "[extremes][errors]") {
+  const double value = GENERATE(1e-300, 1e-31, 1e31, 1e300);
+  auto call = cast(random_call(5), at::kFloat);
+  if (!takes(Backend::Native, call)) SKIP("no native kernel on this CPU");
+  const auto message = [&] {
+    call.options.backend = Backend::Native;
+    return value_error([&] { attention(call.q, call.k, call.v, call.options, call.extras); });
+  };
+  call.options.softcap = value;
+  CHECK(message() ==
+        "attention: backend native cannot express this call: it takes a softcap between 1e-30 and 1e30");
+  call.options.softcap.reset();
+  call.options.scale = -value;
+  CHECK(message() ==
+        "attention: backend native cannot express this call: it takes a scale between 1e-30 and 1e30");
+}
+
+// The sums of values are divided at the end, in the native kernel as in PyTorch's: they need room.
+TEST_CASE("values up to the largest number over the number of keys", "[extremes]") {
+  const int64_t L = GENERATE(3, 70);
+  auto call = random_call(L);
+  call.q.zero_();
+  call.v = at::randn({1, 2, 40, 8}, at::kDouble).clamp(-1, 1) * (3.4e38 / 41);
+  const auto as_float = cast(call, at::kFloat);
+  if (!takes(Backend::Native, as_float)) SKIP("no native kernel on this CPU");
+  const auto got = run_on(as_float, Backend::Native);
+  const auto want = run_on(cast(as_float, at::kDouble), Backend::Reference);
+  CHECK(difference(got.result.output, want.result.output, {1e-5, 0.0}) == "");
+}

@@ -1,0 +1,117 @@
+// The Counter stream's mean, on every implementation of it: 16 bits decide, so what survives is a multiple of
+// 1 / 65536, and the scale of the survivors belongs to that share.
+
+#include "kernels/dropout_counter.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/eye.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+
+#include <attentive/functional/explain.h>
+
+#include "functional/feature_dropout.h"
+#include "functional/problem_builder.h"
+#include "kernels/cuda/composed.h"
+#include "kernels/emulated_softmax.h"
+#include "support/compare.h"
+#include "support/option_cases.h"
+
+using namespace attentive;
+using namespace attentive::test;
+
+namespace {
+
+// The survivors' factor for which the mean over all 65536 values of the bits is 1.
+double exact_scale(double p) {
+  return 65536.0 / kernels::keep_threshold(p);
+}
+
+// Which of the weights survive the next draw.
+at::Tensor survivors_of(uint64_t seed, double p, int64_t heads, int64_t L, int64_t S) {
+  at::manual_seed(seed);
+  const auto key = kernels::draw_dropout_key(std::nullopt);
+  at::manual_seed(seed);
+  return kernels::counter_keep_mask(key, p, 0, 1, heads, 0, L, 0, S);
+}
+
+bool takes(Backend backend, const OptionCall& call) {
+  for (const auto& candidate : explain(call.q, call.k, call.v, call.options, call.extras).candidates) {
+    if (candidate.backend == backend) return candidate.available;
+  }
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE("counter dropout: the share that survives is the nearest that 16 bits hold, and never none",
+          "[dropout_counter]") {
+  CHECK(kernels::keep_threshold(0.0) == 65536);
+  CHECK(kernels::keep_threshold(1e-6) == 65536);  // nothing is dropped
+  CHECK(kernels::keep_threshold(0.5) == 32768);
+  CHECK(kernels::keep_threshold(0.1) == 58982);
+  CHECK(kernels::keep_threshold(0.9999) == 7);
+  CHECK(kernels::keep_threshold(0.99999) == 1);
+  CHECK(kernels::keep_threshold(1.0 - 1e-9) == 1);
+}
+
+TEST_CASE("counter dropout: survivors are scaled by the share that survives", "[dropout_counter]") {
+  const double p = GENERATE(1e-6, 0.1, 0.3, 0.99, 0.999, 1.0 - 1e-9);
+  const int64_t L = GENERATE(5, 300), S = 200;
+  INFO("p " << p << ", L " << L);
+  // Equal weights, and values that are unit vectors: the output is the matrix of dropped weights.
+  const auto q = at::zeros({1, 2, L, 4}), k = at::zeros({1, 2, S, 4});
+  const auto v = at::eye(S).expand({1, 2, S, S});
+  AttentionOptions options{.dropout_p = p, .dropout_stream = DropoutStream::Counter};
+  const auto want = survivors_of(3, p, 2, L, S).to(at::kDouble) * (exact_scale(p) / static_cast<double>(S));
+
+  AttentionExtras extras;
+  extras.weights = Weights::Dropped;
+  for (const auto backend : {Backend::Reference, Backend::Native}) {
+    OptionCall call{q, k, v, options, extras};
+    if (!takes(backend, call)) continue;
+    INFO(to_string(backend));
+    options.backend = backend;
+    (void)survivors_of(3, p, 2, L, S);
+    const auto result = attention(q, k, v, options, extras);
+    CHECK_WITHIN(result.output, want, {1e-6, 0.0});
+    CHECK_WITHIN(result.weights, want, {1e-6, 0.0});
+  }
+  options.backend = Backend::Auto;
+  (void)survivors_of(3, p, 2, L, S);
+  const auto problem = normalize("attention", q, k, v, options, {}).problem;
+  CHECK_WITHIN(kernels::cuda::run_with(kEmulatedSoftmax, problem).output, want, {1e-6, 0.0});
+}
+
+TEST_CASE("counter dropout: gradients have the survivors' scale", "[dropout_counter]") {
+  const double p = GENERATE(0.3, 0.99);
+  at::manual_seed(2);
+  OptionCall exact;
+  exact.q = at::randn({1, 2, 70, 8}, at::kDouble);
+  exact.k = at::randn({1, 2, 90, 8}, at::kDouble);
+  exact.v = at::randn({1, 2, 90, 8}, at::kDouble);
+  exact.options.dropout_p = p;
+  exact.options.dropout_stream = DropoutStream::Counter;
+  const auto call = cast(exact, at::kFloat);
+  if (!takes(Backend::Native, call)) SKIP("no native kernel on this CPU");
+  const auto want = run_on(cast(call, at::kDouble), Backend::Reference), got = run_on(call, Backend::Native);
+  for (size_t n = 0; n < 3; ++n) CHECK_WITHIN(got.gradients[n], want.gradients[n], {2e-6, 0.0});
+}
+
+TEST_CASE("counter dropout: features too", "[dropout_counter]") {
+  const double p = GENERATE(1e-6, 0.1, 0.99, 0.999);
+  const auto type = GENERATE(at::kFloat, at::kDouble);
+  const auto x = at::ones({100, 1000}, type);
+  at::manual_seed(4);
+  const auto y = drop_features(x, p, /*training=*/true);
+  const auto kept = y.masked_select(y.ne(0)).to(at::kDouble);
+  REQUIRE(kept.numel() > 0);
+  CHECK_WITHIN(kept, at::ones_like(kept) * exact_scale(p), {1e-7, 0.0});
+  at::manual_seed(4);
+  const auto added = add_dropped(x, x, p, /*training=*/true);
+  CHECK_WITHIN(added, y + 1.0, {1e-6, 0.0});
+}
