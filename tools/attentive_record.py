@@ -12,8 +12,8 @@ TransformerDecoderLayer, torch.nn.functional.scaled_dot_product_attention, and t
 The summary names what looked like attention and was not recognised.
 
 Each case is a call repeated on copies, in a thread of its own: no bit of the program's results, gradients and random
-stream changes. In code that torch.compile or torch.jit compiled nothing is seen. Needs attentive_case.py and
-attentive_watch.py beside it.
+stream changes. In code that torch.compile or torch.jit compiled nothing is seen. Needs attentive_case.py,
+attentive_adapt.py and attentive_watch.py beside it.
 """
 
 import argparse
@@ -29,16 +29,9 @@ import threading
 
 import torch
 
-from attentive_case import (
-    DECODER_NAME,
-    ENCODER_NAME,
-    MHA_NAME,
-    SDPA_ARGUMENTS,
-    SDPA_NAME,
-    RandomForward,
-    write_case,
-)
-from attentive_watch import SDPA, Watch
+from attentive_adapt import FUNCTION_CASES, autocast_in_force, by_position, cast_first, eager, padded, under
+from attentive_case import DECODER_NAME, ENCODER_NAME, MHA_NAME, SDPA_NAME, RandomForward, write_case
+from attentive_watch import Watch
 
 # Active dropout cannot be repeated from the middle of a program's random stream; its case gets this seed instead.
 FORWARD_SEED = 0
@@ -61,7 +54,6 @@ TORCH_CLASSES = {
     torch.nn.TransformerDecoderLayer: DECODER_NAME,
 }
 CLASS_CASES = sorted({*NOTEBOOK_CLASSES, *TORCH_CLASSES.values()})
-FUNCTION_CASES = {"scaled_dot_product_attention": ("Q", "K", "V"), SDPA_NAME: SDPA_ARGUMENTS}
 
 _running = None  # the Recording, if any
 
@@ -103,15 +95,15 @@ class Recording:
             name = type(module).__name__
         if name is None:
             return False
-        return self._record(module, name, inputs, named, lambda: (module, *_padded(module, inputs, named)))
+        return self._record(module, name, inputs, named, lambda: (module, *padded(module, inputs, named)))
 
     def function_called(self, function, kind, inputs, named):
         if kind == "sdpa":
             return self._record(self._owner(function), SDPA_NAME, inputs, named, lambda: (function, inputs, named))
-        return self._record(self._owner(function), SDPA_NAME, inputs, named, lambda: _eager(function, inputs, named))
+        return self._record_function(function, SDPA_NAME, inputs, named, lambda: eager(function, inputs, named))
 
     def marked_called(self, function, name, inputs, named):
-        return self._record(self._owner(function), name, inputs, named, lambda: _by_position(function, name, inputs, named))
+        return self._record_function(function, name, inputs, named, lambda: by_position(function, name, inputs, named))
 
     def looks_like_attention(self, what):
         with self._lock:
@@ -121,11 +113,18 @@ class Recording:
         module = self._watch.module()
         return function if module is None else module
 
-    def _record(self, owner, name, inputs, named, prepare):
+    def _record_function(self, function, name, inputs, named, prepare):
+        """A function that stands for a case. Under autocast only its products are cast: a case of the cast inputs."""
+        autocast = autocast_in_force()
+        if autocast:
+            prepare = cast_first(prepare, autocast)
+        return self._record(self._owner(function), name, inputs, named, prepare, autocast=())
+
+    def _record(self, owner, name, inputs, named, prepare, autocast=None):
         """Writes the call unless enough like it are written; false if it cannot be written."""
         if torch._C._current_graph_task_id() != -1:
             return True  # a checkpointed forward, computed again inside a backward: it was seen before
-        mode = getattr(owner, "training", None), torch.is_grad_enabled(), *_autocast()
+        mode = getattr(owner, "training", None), torch.is_grad_enabled(), *autocast_in_force()
         shapes = tuple(tuple(x.shape) if not x.is_nested else x.dim() for x in _tensors(inputs, named))
         key = (id(owner), name, mode, shapes)
         with self._lock:
@@ -136,14 +135,14 @@ class Recording:
                 return key not in self._failed
             where = self._watch.path()
             try:
-                self._write(where, name, prepare, inputs, named)
+                self._write(where, name, prepare, inputs, named, autocast_in_force() if autocast is None else autocast)
             except Exception as error:  # a program must never fail because it is being watched
                 self._failed.add(key)
                 self.skipped.append((f"{where} {name}".strip(), f"{type(error).__name__}: {error}"))
                 return False
         return True
 
-    def _write(self, where, name, prepare, inputs, named):
+    def _write(self, where, name, prepare, inputs, named, autocast):
         on_cuda = any(x.is_cuda for x in _tensors(inputs, named))
         if torch._C._are_functorch_transforms_active():
             raise ValueError("the call is inside a torch.func transform")
@@ -153,13 +152,11 @@ class Recording:
             torch.cuda.synchronize()  # the copies are made on another thread's stream
         stem = "-".join(filter(None, (f"{len(self.written) + 1:04d}", where[-150:], name)))
         path = self.folder / (re.sub(r"[^\w.-]", "_", stem) + ".safetensors")
-        grads, autocast = torch.is_grad_enabled(), _autocast()
+        grads = torch.is_grad_enabled()
 
         def write():
             self._watch.look_away()
-            with contextlib.ExitStack() as stack:
-                for device, dtype in autocast:
-                    stack.enter_context(torch.autocast(device, dtype=dtype))
+            with under(autocast):
                 function, arguments, keywords = prepare()
                 settings = {"name": name, "grads": grads, "metadata": {"path": where}}
                 try:
@@ -222,62 +219,6 @@ def _in_a_thread(work):
 
 def _tensors(inputs, named):
     return [x for x in (*inputs, *named.values()) if isinstance(x, torch.Tensor)]
-
-
-def _autocast():
-    """The devices under autocast, each with its dtype."""
-    return tuple((d, torch.get_autocast_dtype(d)) for d in ("cpu", "cuda") if torch.is_autocast_enabled(d))
-
-
-def _padded(module, inputs, named):
-    """The arguments, with a nested `src` (as torch.nn.TransformerEncoder makes them) as padding and its mask."""
-    src = inputs[0] if inputs else named.get("src")
-    if type(module) is not torch.nn.TransformerEncoderLayer or not src.is_nested:
-        return inputs, named
-    lengths = torch.tensor([len(part) for part in src.unbind()], device=src.device)
-    padded = src.to_padded_tensor(0.0)
-    hidden = torch.arange(padded.shape[1], device=src.device) >= lengths[:, None]
-    return (padded, *inputs[1:]), {**{k: v for k, v in named.items() if k != "src"}, "src_key_padding_mask": hidden}
-
-
-def _by_position(function, name, inputs, named):
-    """A marked function under its case's argument names."""
-    positions = FUNCTION_CASES[name]
-    if len(inputs) > len(positions) or not set(named) <= set(positions):
-        raise TypeError(f"expected the arguments {', '.join(positions)}, got {len(inputs)} and {', '.join(named)}")
-
-    def call(**given):
-        return function(*(given.get(key) for key in positions[: len(inputs)]), **{key: given.get(key) for key in named})
-
-    return call, (), {**dict(zip(positions, inputs)), **named}
-
-
-def _eager(function, inputs, named):
-    """A Hugging Face eager_attention_forward as scaled_dot_product_attention, if it computes that."""
-    names = ("module", "query", "key", "value", "attention_mask", "scaling", "dropout")
-    given = {**dict(zip(names, inputs)), **named}
-    module, query, key = given["module"], given["query"], given["key"]
-    others = {name: value for name, value in given.items() if name not in names}
-    mask = given.get("attention_mask")
-    mask = mask if mask is None else mask[..., : key.shape[-2]]
-
-    def call(query, key, value, attn_mask=None, scale=None, enable_gqa=False, dropout_p=0.0):
-        scale = query.shape[-1] ** -0.5 if scale is None else scale
-        output, weights = function(module, query, key, value, attn_mask, scaling=scale, dropout=dropout_p, **others)
-        return output.transpose(1, 2), weights
-
-    keywords = {"query": query, "key": key, "value": given["value"], "attn_mask": mask, "scale": given.get("scaling")}
-    keywords["enable_gqa"] = query.shape[1] != key.shape[1]
-    exact = {k: v.detach().double() if isinstance(v, torch.Tensor) and v.is_floating_point() else v for k, v in keywords.items()}
-    with torch.no_grad(), torch.random.fork_rng(devices=[]), torch.autocast(query.device.type, enabled=False):
-        got, want = call(**exact)[0], SDPA(**exact)
-    error = (got - want).abs().max()
-    # Some models take the softmax in float32 whatever the dtype, hence more than float64's own rounding.
-    if not error <= 1e-4 * want.abs().max():
-        raise ValueError(f"{function.__module__}.{function.__name__} is off scaled_dot_product_attention by {error:.1e}")
-    if module.training and given.get("dropout"):
-        keywords["dropout_p"] = given["dropout"]
-    return call, (), keywords
 
 
 @contextlib.contextmanager

@@ -15,13 +15,12 @@ import weakref
 
 import torch
 
-import attentive_case
+from attentive_case import SDPA
 
-SDPA = attentive_case.SDPA
-_CASE_NAMES = vars(attentive_case)
 _PRODUCTS = frozenset({"matmul", "bmm", "baddbmm", "einsum", "mm"})
+_OURS = frozenset({__name__, "attentive_adapt", "attentive_case"})  # they call what they replaced
 _EAGER = "eager_attention_forward"
-_EAGER_ARGUMENTS = ["module", "query", "key", "value", "attention_mask", "scaling", "dropout"]
+_EAGER_ARGUMENTS = ["module", "query", "key", "value", "attention_mask"]
 
 
 class Watch:
@@ -191,7 +190,7 @@ def _replace_everywhere(pairs):
     """Every loaded module's names for the first of a pair become names for the second."""
     wanted = {id(old): (old, new) for old, new in pairs}
     for module in list(sys.modules.values()):
-        if not isinstance(module, types.ModuleType) or vars(module) is globals() or vars(module) is _CASE_NAMES:
+        if not isinstance(module, types.ModuleType) or module.__name__ in _OURS:
             continue
         for name, value in list(vars(module).items()):
             old, new = wanted.get(id(value), (None, None))

@@ -234,6 +234,16 @@ def check_eager(folder):
         "modeling_of_a_test.eager_attention_forward in EagerAttention (a softmax, then a matrix product)"
     ]
     assert source.eager_attention_forward is original
+    run_parity(recording)
+
+    # Autocast rounds no mask here, as it does for the fused function: a row of the lowest numbers stays a mean.
+    mask[0, 0, 1] = torch.finfo(torch.float32).min
+    with attentive_record.record(folder / "autocast") as recording, torch.autocast("cpu", torch.bfloat16):
+        model["plain"](q, k.bfloat16(), mask)
+    metadata, tensors = parse(recording.written[0])
+    assert "autocast" not in metadata and tensors["input.attn_mask"].dtype == torch.float32
+    assert tensors["input.query"].dtype == tensors["expected.output"].dtype == torch.bfloat16
+    assert tensors["expected.weights"][0, :, 1].sub(0.2).abs().max() < 1e-3
     del sys.modules[source.__name__]
     run_parity(recording)
 
@@ -291,7 +301,8 @@ def check_unrecognised(folder):
     with attentive_record.record(folder, names={"Renamed": "SelfAttention_v2"}) as recording:
         Renamed(6, 2)(x)
         assert torch.equal(marked(x, x, x), want)
-    assert names_of(recording) == ["SelfAttention_v2", "scaled_dot_product_attention"], recording.summary()
+        assert torch.equal(marked(x, v=x, k=x), want)
+    assert names_of(recording) == ["SelfAttention_v2", *["scaled_dot_product_attention"] * 2], recording.summary()
     assert set(parse(recording.written[1])[1]) >= {"input.Q", "input.K", "input.V", "grad.input.Q"}
     assert not recording.unrecognised
     run_parity(recording)
