@@ -9,28 +9,39 @@ This file needs PyTorch and the standard library only, so it can be copied next 
 The format is described in tests/parity/README.md.
 """
 
-import copy
+import contextlib
 import ctypes
 import inspect
 import json
 import os
+import re
 import struct
 import sys
 import tempfile
 
 import torch
+import torch.nn.functional as F
 
-__all__ = ["MHA_NAME", "SDPA_NAME", "RandomForward", "dropout_path", "options_of", "save_safetensors", "write_case"]
+__all__ = [
+    "DECODER_NAME",
+    "ENCODER_NAME",
+    "MHA_NAME",
+    "SDPA_NAME",
+    "RandomForward",
+    "dropout_path",
+    "options_of",
+    "save_safetensors",
+    "write_case",
+]
 
-SDPA = torch.nn.functional.scaled_dot_product_attention
+SDPA = F.scaled_dot_product_attention
 SDPA_NAME = "torch.nn.functional.scaled_dot_product_attention"
 MHA_NAME = "torch.nn.MultiheadAttention"
+ENCODER_NAME = "torch.nn.TransformerEncoderLayer"
+DECODER_NAME = "torch.nn.TransformerDecoderLayer"
 
 # The built-in function has no Python signature to read.
-_SDPA_ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
-
-# These arguments say where to look. They get a gradient only if the caller's own tensor requires one.
-_MASKS = frozenset({"mask", "attn_mask", "key_padding_mask"})
+SDPA_ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
 
 _DTYPES = {
     torch.float64: "F64",
@@ -76,10 +87,13 @@ def write_case(
     train           True/False to set the mode for this call; default: the mode the module is in.
     init_seed       states that the weights are those drawn right after torch.manual_seed(init_seed); checked here.
     forward_seed    torch.manual_seed right before the forward; needed where dropout is active.
-    grads           also write gradients of sum(output * grad_output).
+    grads           also write gradients of sum(output * grad_output). False: the call runs without autograd, here and
+                    where the case is repeated.
     grad_output     "random" (fixed values from a private generator), a tensor, or None for plain sum(output).
     expected_dtype  compute results in this wider dtype from the same numbers (an oracle for half precision).
     metadata        further strings for the file's metadata.
+
+    Under torch.autocast the call runs, and will be repeated, under autocast of the same dtype.
 
     Returns the path. Raises ValueError or TypeError if the call cannot be written as a case, before any file appears.
     """
@@ -106,10 +120,15 @@ def write_case(
         contents.update({f"state.{key}": value for key, value in state.items()})
     if forward_seed is not None:
         meta["forward_seed"] = str(forward_seed)
+    if not grads:
+        meta["grads"] = "false"
+    autocast = None if expected_dtype else _autocast_dtype(tensors)
+    if autocast is not None:
+        meta["autocast"] = str(autocast).removeprefix("torch.")
 
     absent = _shared_with_query(name, tensors)
     contents.update({f"input.{key}": value for key, value in tensors.items() if key not in absent})
-    run = _Run(module, tensors, absent, call, train, forward_seed, expected_dtype)
+    run = _Run(module, tensors, absent, call, train, forward_seed, expected_dtype, grads, autocast)
     contents["expected.output"] = run.output
     if run.weights is not None:
         contents["expected.weights"] = run.weights
@@ -148,7 +167,10 @@ def options_of(module, name=None):
     reader = _READERS.get(_kind(module, name))
     if reader is None:
         raise ValueError(f"options_of: cannot read the constructor arguments of {name}; pass options={{...}}")
-    return reader(module)
+    try:
+        return reader(module)
+    except AttributeError as error:
+        raise ValueError(f"options_of: this {name} is not the class known by that name: {error}") from None
 
 
 def save_safetensors(path, tensors, metadata):
@@ -188,34 +210,35 @@ def save_safetensors(path, tensors, metadata):
 
 
 class _Run:
-    """One forward on leaf copies of the inputs, and the gradients of its output."""
+    """One forward on leaf copies of inputs, parameters and buffers, and the gradients of its output."""
 
-    def __init__(self, module, tensors, absent, call, train, forward_seed, dtype):
+    def __init__(self, module, tensors, absent, call, train, forward_seed, dtype, grads, autocast):
         is_module = isinstance(module, torch.nn.Module)
-        if dtype is not None and is_module:
-            module = copy.deepcopy(module).to(dtype)
-        self.leaves = {}
-        for key, value in tensors.items():
-            if key not in absent:
-                self.leaves[key] = _leaf(value, dtype, key not in _MASKS or value.requires_grad)
-        arguments = {key: self.leaves[absent.get(key, key)] for key in tensors}
-        self.parameters = {}
-        if is_module:
-            self.parameters = {k: p for k, p in module.named_parameters() if p.requires_grad}
         devices = sorted({value.device.index for value in tensors.values() if value.device.type == "cuda"})
         modes = {part: part.training for part in module.modules()} if is_module else {}
-        try:
-            if is_module and train is not None:
-                module.train(train)
-            with torch.inference_mode(False), torch.enable_grad(), torch.random.fork_rng(devices=devices):
-                if forward_seed is not None:
-                    torch.manual_seed(forward_seed)
-                before = _generator_states(devices)
-                result = module(**arguments, **call)
+        with torch.inference_mode(False), torch.set_grad_enabled(grads), torch.random.fork_rng(devices=devices):
+            self.leaves = {}
+            for key, value in tensors.items():
+                if key not in absent:
+                    # A mask says where to look. It gets a gradient only if the caller's own tensor requires one.
+                    wants_grad = value.requires_grad or not key.endswith("mask")
+                    self.leaves[key] = _leaf(value, dtype, grads and wants_grad)
+            arguments = {key: self.leaves[absent.get(key, key)] for key in tensors}
+            self.parameters, function = {}, module
+            if is_module:
+                self.parameters, function = _detached(module, dtype)
+            try:
+                if is_module and train is not None:
+                    module.train(train)
+                with _as_autocast(tensors, autocast):
+                    if forward_seed is not None:
+                        torch.manual_seed(forward_seed)
+                    before = _generator_states(devices)
+                    result = function(**arguments, **call)
                 self.drew = any(not torch.equal(a, b) for a, b in zip(before, _generator_states(devices)))
-        finally:
-            for part, training in modes.items():
-                part.training = training
+            finally:
+                for part, training in modes.items():
+                    part.training = training
         if self.drew and forward_seed is None:
             raise RandomForward("write_case: the forward draws random numbers (dropout); pass forward_seed=")
         if self.drew and devices:
@@ -237,6 +260,58 @@ class _Run:
             loss = self.output.sum() if seed_tensor is None else (self.output * seed_tensor).sum()
             found = torch.autograd.grad(loss, list(sources.values()), allow_unused=True)
         return {key: grad for key, grad in zip(sources, found) if grad is not None}, seed_tensor
+
+
+def _detached(module, dtype):
+    """Copies of the parameters that want a gradient, and the module as a function that reads only copies.
+
+    The program's own tensors, its hooks on them and its hooks on the module's parts take no part: a hook may count or
+    collect, and the call is repeated only for the case.
+    """
+    copies = {}
+    for key, value in (*module.named_parameters(), *module.named_buffers()):
+        copies[key] = _leaf(value, dtype, value.requires_grad)
+    parameters = {key: copies[key] for key, value in module.named_parameters() if value.requires_grad}
+
+    def function(**arguments):
+        with _without_hooks(module):
+            return torch.func.functional_call(module, copies, kwargs=arguments)
+
+    return parameters, function
+
+
+@contextlib.contextmanager
+def _without_hooks(module):
+    parts = [vars(part) for part in module.modules()] + [vars(torch.nn.modules.module)]
+    hooks = [
+        (part, name, value)
+        for part in parts
+        for name, value in part.items()
+        if re.fullmatch(r"_(global_)?(forward|backward)\w*_hooks\w*", name) and isinstance(value, dict) and value
+    ]
+    try:
+        for part, name, value in hooks:
+            part[name] = type(value)()
+        yield
+    finally:
+        for part, name, value in hooks:
+            part[name] = value
+
+
+def _autocast_dtype(tensors):
+    """What autocast makes of products on the device of the call's tensors, or None where it is off."""
+    device = _autocast_device(tensors)
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
+
+
+def _as_autocast(tensors, dtype):
+    # Without the cache of cast weights, which belongs to the program.
+    return torch.autocast(_autocast_device(tensors), dtype=dtype, enabled=dtype is not None, cache_enabled=False)
+
+
+def _autocast_device(tensors):
+    device = next((value.device.type for value in tensors.values()), "cpu")
+    return device if torch.amp.is_autocast_available(device) else "cpu"
 
 
 def _leaf(value, dtype, wants_grad):
@@ -287,9 +362,9 @@ def _name_of(module):
 
 def _bind(module, inputs, named_inputs):
     if module is SDPA:
-        if len(inputs) > len(_SDPA_ARGUMENTS):
-            raise TypeError(f"write_case: expected at most {len(_SDPA_ARGUMENTS)} arguments, got {len(inputs)}")
-        return {**dict(zip(_SDPA_ARGUMENTS, inputs)), **named_inputs}
+        if len(inputs) > len(SDPA_ARGUMENTS):
+            raise TypeError(f"write_case: expected at most {len(SDPA_ARGUMENTS)} arguments, got {len(inputs)}")
+        return {**dict(zip(SDPA_ARGUMENTS, inputs)), **named_inputs}
     function = module.forward if isinstance(module, torch.nn.Module) else module
     signature = inspect.signature(function)
     if any(p.kind is p.VAR_POSITIONAL for p in signature.parameters.values()):
@@ -310,6 +385,7 @@ def _json(values, what):
 
 def _check_init_seed(module, options, state, init_seed):
     arguments = {key: value for key, value in options.items() if value is not None}
+    arguments.pop("activation", None)  # it draws nothing, and its name may be ours
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(init_seed)
         fresh = type(module)(**arguments).state_dict()
@@ -347,6 +423,38 @@ def _causal_options(module):
     return {**_linear_options(module), "context_length": module.mask.shape[-1], "dropout": _drop(module.dropout)}
 
 
+def _one(values, what):
+    if len(set(values)) != 1:
+        raise ValueError(f"options_of: expected one {what} in all parts of the layer, got {sorted(set(values))}")
+    return values[0]
+
+
+def _activation_name(activation):
+    functions = {F.relu: "relu", torch.relu: "relu", F.gelu: "gelu", F.silu: "silu", torch.tanh: "tanh", F.tanh: "tanh"}
+    modules = {torch.nn.ReLU: "relu", torch.nn.GELU: "gelu", torch.nn.SiLU: "silu", torch.nn.Tanh: "tanh"}
+    known = modules.get(type(activation)) or functions.get(activation)
+    if known is None or getattr(activation, "approximate", "none") != "none":
+        raise ValueError(f"options_of: expected an activation of {sorted(set(functions.values()))}, got {activation}")
+    return known
+
+
+def _layer_options(module):
+    attentions = [part for part in module.children() if isinstance(part, torch.nn.MultiheadAttention)]
+    norms = [part for part in module.children() if isinstance(part, torch.nn.LayerNorm)]
+    drops = [float(part.p) for part in module.children() if isinstance(part, torch.nn.Dropout)]
+    return {
+        "d_model": module.self_attn.embed_dim,
+        "nhead": module.self_attn.num_heads,
+        "dim_feedforward": module.linear1.out_features,
+        "dropout": _one(drops + [float(part.dropout) for part in attentions], "dropout"),
+        "activation": _activation_name(module.activation),
+        "layer_norm_eps": _one([part.eps for part in norms], "layer_norm_eps"),
+        "batch_first": bool(module.self_attn.batch_first),
+        "norm_first": bool(module.norm_first),
+        "bias": module.linear1.bias is not None,
+    }
+
+
 def _torch_mha_options(module):
     return {
         "embed_dim": module.embed_dim,
@@ -380,4 +488,6 @@ _READERS = {
         "dropout": _drop(m.dropout),
     },
     MHA_NAME: _torch_mha_options,
+    ENCODER_NAME: _layer_options,
+    DECODER_NAME: _layer_options,
 }

@@ -3,26 +3,35 @@
     import attentive_record
     with attentive_record.record("cases") as recording:
         run_model()
+    print(recording.summary())
 
     python attentive_record.py --out cases my_program.py its arguments
 
-Recognised are the notebook classes by their class name, torch.nn.MultiheadAttention, and
-torch.nn.functional.scaled_dot_product_attention. Each case is a call repeated on copies: the program's own results,
-gradients and random stream do not change. Needs attentive_case.py beside it.
+Recognised are the notebook classes by their class name, torch.nn.MultiheadAttention, TransformerEncoderLayer and
+TransformerDecoderLayer, torch.nn.functional.scaled_dot_product_attention, and the eager attention of Hugging Face models.
+The summary names what looked like attention and was not recognised.
+
+Each case is a call repeated on copies, in a thread of its own: no bit of the program's results, gradients and random
+stream changes. In code that torch.compile or torch.jit compiled nothing is seen. Needs attentive_case.py,
+attentive_adapt.py and attentive_watch.py beside it.
 """
 
 import argparse
 import collections
 import contextlib
+import functools
 import os
 import pathlib
+import re
 import runpy
 import sys
+import threading
 
 import torch
-from torch.overrides import TorchFunctionMode
 
-from attentive_case import MHA_NAME, SDPA, SDPA_NAME, RandomForward, write_case
+from attentive_adapt import FUNCTION_CASES, autocast_in_force, by_position, cast_first, eager, padded, under
+from attentive_case import DECODER_NAME, ENCODER_NAME, MHA_NAME, SDPA_NAME, RandomForward, write_case
+from attentive_watch import Watch
 
 # Active dropout cannot be repeated from the middle of a program's random stream; its case gets this seed instead.
 FORWARD_SEED = 0
@@ -39,6 +48,14 @@ NOTEBOOK_CLASSES = frozenset(
         "SelfAttention_v2",
     }
 )
+TORCH_CLASSES = {
+    torch.nn.MultiheadAttention: MHA_NAME,
+    torch.nn.TransformerEncoderLayer: ENCODER_NAME,
+    torch.nn.TransformerDecoderLayer: DECODER_NAME,
+}
+CLASS_CASES = sorted({*NOTEBOOK_CLASSES, *TORCH_CLASSES.values()})
+
+_running = None  # the Recording, if any
 
 
 class Recording:
@@ -47,116 +64,191 @@ class Recording:
     def __init__(self, folder, limit, names):
         self.folder = pathlib.Path(folder)
         self.written = []
-        self.skipped = []
+        self.skipped = []  # (where, reason)
+        self.unrecognised = collections.Counter()  # what looked like attention
         self.beyond_limit = 0
         self._limit = limit
         self._names = names
         self._seen = collections.Counter()
-        self._keep_alive = {}  # an id is unique only as long as its module lives
-        self._inside = 0
+        self._failed = set()
+        self._keep_alive = {}  # an id is unique only as long as its object lives
+        self._lock = threading.RLock()
+        self._watch = Watch(self)
 
     def summary(self):
         lines = [f"{len(self.written)} cases in {self.folder}"]
         if self.beyond_limit:
             lines.append(f"{self.beyond_limit} further calls like the first {self._limit} of their kind")
-        lines += [f"left out {name}: {reason}" for name, reason in self.skipped]
+        for (where, reason), count in collections.Counter(self.skipped).items():
+            lines.append(f"left out {where}{'' if count == 1 else f' ({count} calls)'}: {reason}")
+        if self.unrecognised:
+            lines.append("looked like attention, but was not recognised:")
+            lines += [f"  {what}: {count} call{'s'[:count > 1]}" for what, count in self.unrecognised.items()]
+            lines += _ADVICE
         return "\n".join(lines)
 
-    def case_name(self, module):
-        """The case's name for a module, or None where it is no attention we know."""
-        kind = type(module)
-        if kind is torch.nn.MultiheadAttention:
-            return MHA_NAME
-        if kind.__name__ in self._names:
-            return self._names[kind.__name__]
-        return kind.__name__ if kind.__name__ in NOTEBOOK_CLASSES else None
+    # --- What the watch reports -----------------------------------------------------------------------------------
 
-    @contextlib.contextmanager
-    def call(self, module, name, inputs, named_inputs):
-        """Records the call unless it happens inside another recorded one, then lets it run."""
-        if not self._inside:
-            self._inside = 1
+    def module_called(self, module, inputs, named):
+        name = self._names.get(type(module).__name__) or TORCH_CLASSES.get(type(module))
+        if name is None and type(module).__name__ in NOTEBOOK_CLASSES:
+            name = type(module).__name__
+        if name is None:
+            return False
+        return self._record(module, name, inputs, named, lambda: (module, *padded(module, inputs, named)))
+
+    def function_called(self, function, kind, inputs, named):
+        if kind == "sdpa":
+            return self._record(self._owner(function), SDPA_NAME, inputs, named, lambda: (function, inputs, named))
+        return self._record_function(function, SDPA_NAME, inputs, named, lambda: eager(function, inputs, named))
+
+    def marked_called(self, function, name, inputs, named):
+        return self._record_function(function, name, inputs, named, lambda: by_position(function, name, inputs, named))
+
+    def looks_like_attention(self, what):
+        with self._lock:
+            self.unrecognised[what] += 1
+
+    def _owner(self, function):
+        module = self._watch.module()
+        return function if module is None else module
+
+    def _record_function(self, function, name, inputs, named, prepare):
+        """A function that stands for a case. Under autocast only its products are cast: a case of the cast inputs."""
+        autocast = autocast_in_force()
+        if autocast:
+            prepare = cast_first(prepare, autocast)
+        return self._record(self._owner(function), name, inputs, named, prepare, autocast=())
+
+    def _record(self, owner, name, inputs, named, prepare, autocast=None):
+        """Writes the call unless enough like it are written; false if it cannot be written."""
+        if torch._C._current_graph_task_id() != -1:
+            return True  # a checkpointed forward, computed again inside a backward: it was seen before
+        mode = getattr(owner, "training", None), torch.is_grad_enabled(), *autocast_in_force()
+        shapes = tuple(tuple(x.shape) if not x.is_nested else x.dim() for x in _tensors(inputs, named))
+        key = (id(owner), name, mode, shapes)
+        with self._lock:
+            self._keep_alive[id(owner)] = owner
+            self._seen[key] += 1
+            if self._limit is not None and self._seen[key] > self._limit:
+                self.beyond_limit += key not in self._failed
+                return key not in self._failed
+            where = self._watch.path()
             try:
-                self._record(module, name, inputs, named_inputs)
-            finally:
-                self._inside = 0
-        self._inside += 1
-        try:
-            yield
-        finally:
-            self._inside -= 1
+                self._write(where, name, prepare, inputs, named, autocast_in_force() if autocast is None else autocast)
+            except Exception as error:  # a program must never fail because it is being watched
+                self._failed.add(key)
+                self.skipped.append((f"{where} {name}".strip(), f"{type(error).__name__}: {error}"))
+                return False
+        return True
 
-    def _record(self, module, name, inputs, named_inputs):
-        values = (*inputs, *named_inputs.values())
-        shapes = tuple(tuple(x.shape) for x in values if isinstance(x, torch.Tensor))
-        key = (id(module), getattr(module, "training", None), shapes)
-        self._keep_alive[id(module)] = module
-        self._seen[key] += 1
-        if self._limit is not None and self._seen[key] > self._limit:
-            self.beyond_limit += 1
-            return
-        path = self.folder / f"{len(self.written) + 1:04d}-{name}.safetensors"
-        try:
-            with _without_autocast():
+    def _write(self, where, name, prepare, inputs, named, autocast):
+        on_cuda = any(x.is_cuda for x in _tensors(inputs, named))
+        if torch._C._are_functorch_transforms_active():
+            raise ValueError("the call is inside a torch.func transform")
+        if on_cuda and torch.cuda.is_current_stream_capturing():
+            raise ValueError("the call is being captured into a CUDA graph")
+        if on_cuda:
+            torch.cuda.synchronize()  # the copies are made on another thread's stream
+        stem = "-".join(filter(None, (f"{len(self.written) + 1:04d}", where[-150:], name)))
+        path = self.folder / (re.sub(r"[^\w.-]", "_", stem) + ".safetensors")
+        grads = torch.is_grad_enabled()
+
+        def write():
+            self._watch.look_away()
+            with under(autocast):
+                function, arguments, keywords = prepare()
+                settings = {"name": name, "grads": grads, "metadata": {"path": where}}
                 try:
-                    write_case(path, module, *inputs, name=name, **named_inputs)
+                    write_case(path, function, *arguments, **settings, **keywords)
                 except RandomForward:
-                    write_case(path, module, *inputs, name=name, forward_seed=FORWARD_SEED, **named_inputs)
-        except Exception as error:  # a program must never fail because it is being watched
-            self.skipped.append((name, f"{type(error).__name__}: {error}"))
-        else:
-            self.written.append(path)
+                    write_case(path, function, *arguments, forward_seed=FORWARD_SEED, **settings, **keywords)
+
+        _in_a_thread(write)
+        self.written.append(path)
 
 
-@contextlib.contextmanager
-def _without_autocast():
-    # A case runs in the dtype of its own tensors.
-    with contextlib.ExitStack() as stack:
-        for device in ("cpu", "cuda"):
-            if torch.is_autocast_enabled(device):
-                stack.enter_context(torch.autocast(device, enabled=False))
-        yield
+_ADVICE = (
+    "record a class that equals a known one: --name CLASS=CASE, or record(..., names={'CLASS': 'CASE'}); CASE is one of",
+    f"  {', '.join(CLASS_CASES)}",
+    "record a function: f = attentive_record.as_case(CASE)(f), also as a decorator; CASE is one of",
+    *(f"  {name} (f takes {', '.join(arguments)})" for name, arguments in FUNCTION_CASES.items()),
+    "or let the model call torch.nn.functional.scaled_dot_product_attention, before torch.compile",
+)
 
 
-class _Functions(TorchFunctionMode):
-    """Sees scaled_dot_product_attention under whatever name the program imported it."""
+def as_case(name):
+    """Marks a function as the attention `name`, so that recordings write its calls. Its results stay what they are.
 
-    def __init__(self, recording):
-        super().__init__()
-        self._recording = recording
+    attend = attentive_record.as_case("scaled_dot_product_attention")(attend)
+    """
+    if name not in FUNCTION_CASES:
+        raise ValueError(f"as_case: expected one of {', '.join(FUNCTION_CASES)}, got {name}")
 
-    def __torch_function__(self, function, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        if function is not SDPA:
-            return function(*args, **kwargs)
-        with self._recording.call(function, SDPA_NAME, args, kwargs):
-            return function(*args, **kwargs)
+    def mark(function):
+        @functools.wraps(function)
+        def marked(*inputs, **named):
+            recording = _running
+            if recording is None:
+                return function(*inputs, **named)
+            return recording._watch.call(
+                lambda: recording.marked_called(function, name, inputs, named), lambda: function(*inputs, **named)
+            )
+
+        return marked
+
+    return mark
+
+
+def _in_a_thread(work):
+    # There none of the program's modes, saved-tensor hooks, autocast or inference mode applies.
+    raised = []
+
+    def run():
+        try:
+            work()
+        except Exception as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run, name="attentive_record", daemon=True)
+    thread.start()
+    thread.join()
+    if raised:
+        raise raised[0]
+
+
+def _tensors(inputs, named):
+    return [x for x in (*inputs, *named.values()) if isinstance(x, torch.Tensor)]
 
 
 @contextlib.contextmanager
 def record(folder, limit=3, names=None):
     """Records attention calls into `folder` (made if absent) until the block ends, and yields the Recording.
 
-    limit  cases of the same module (or function), mode and input shapes; None for every call.
+    limit  cases of the same module (or function, in the same module), mode and input shapes; None for every call.
     names  {"MyClass": "CausalAttention"} for classes that were renamed.
     """
+    global _running
+    unknown = sorted(set((names or {}).values()) - set(CLASS_CASES))
+    if unknown:
+        raise ValueError(f"record: expected names of {', '.join(CLASS_CASES)}, got {', '.join(unknown)}")
+    if _running is not None:
+        raise RuntimeError(f"record: expected no other recording, one into {_running.folder} is running")
     recording = Recording(folder, limit, names or {})
     recording.folder.mkdir(parents=True, exist_ok=True)
-    original = torch.nn.Module.__call__
-
-    def watched(module, *inputs, **named_inputs):
-        name = recording.case_name(module)
-        if name is None:
-            return original(module, *inputs, **named_inputs)
-        with recording.call(module, name, inputs, named_inputs):
-            return original(module, *inputs, **named_inputs)
-
-    torch.nn.Module.__call__ = watched
+    _running = recording
     try:
-        with _Functions(recording):
+        with recording._watch:
             yield recording
     finally:
-        torch.nn.Module.__call__ = original
+        _running = None
+
+
+def _pair(text):
+    name, equals, case = text.partition("=")
+    if not name or case not in CLASS_CASES:
+        raise argparse.ArgumentTypeError(f"expected CLASS=CASE with CASE one of {', '.join(CLASS_CASES)}, got {text}")
+    return name, case
 
 
 def main():
@@ -164,12 +256,14 @@ def main():
     parser.add_argument("--out", default="cases", help="folder for the cases (default: cases)")
     limit_help = "cases of the same module, mode and shapes (default: 3; 0 for every call)"
     parser.add_argument("--limit", type=int, default=3, help=limit_help)
+    name_help = "record modules of this class as that case; may come several times"
+    parser.add_argument("--name", type=_pair, action="append", default=[], metavar="CLASS=CASE", help=name_help)
     parser.add_argument("script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     options = parser.parse_args()
     sys.argv = [options.script, *options.arguments]
     sys.path.insert(0, os.path.dirname(os.path.abspath(options.script)))
-    with record(options.out, options.limit or None) as recording:
+    with record(options.out, options.limit or None, dict(options.name)) as recording:
         try:
             runpy.run_path(options.script, run_name="__main__")
         finally:
@@ -177,4 +271,6 @@ def main():
 
 
 if __name__ == "__main__":
+    # A script that imports attentive_record must find this very module.
+    sys.modules["attentive_record"] = sys.modules["__main__"]
     main()

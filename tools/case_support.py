@@ -1,6 +1,7 @@
-"""What the two case generators share: a fresh folder, values that do not move the random stream, dropout emulation."""
+"""What the case generators share: a fresh folder, values that do not move the random stream, masks, dropout emulation."""
 
 import contextlib
+import math
 import pathlib
 
 import torch
@@ -39,6 +40,20 @@ def normal(seed, *shape, dtype=torch.float32):
     """Standard normal values from a generator of their own, drawn in float64 and rounded to dtype."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
+
+
+def hiding_mask(kind, seed, shape, causal, dtype):
+    """true (or -inf) hides; the first key of every row stays visible."""
+    if kind == "none":
+        return None
+    hidden = normal(seed, *shape) > 0.5
+    if causal:
+        hidden = torch.ones(shape, dtype=torch.bool).triu(1)
+    hidden[..., 0] = False
+    if kind == "bool":
+        return hidden
+    values = torch.zeros(shape) if causal else normal(seed + 1, *shape)
+    return values.masked_fill(hidden, -math.inf).to(dtype)
 
 
 @contextlib.contextmanager

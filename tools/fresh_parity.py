@@ -24,6 +24,7 @@ import torch
 import notebook_modules as notebook
 from attentive_case import SDPA, dropout_path, save_safetensors, write_case
 from case_support import normal
+from layer_samples import layer_sample
 from make_torch_cases import mha_sample, sdpa_sample
 
 TOOLS = pathlib.Path(__file__).resolve().parent
@@ -45,7 +46,17 @@ hidden = torch.ones(7, 7, dtype=torch.bool).triu(1)
 library(x, x, x, attn_mask=hidden)
 q = x.unflatten(-1, (3, 4)).transpose(1, 2)
 F.scaled_dot_product_attention(q, q, q, is_causal=True)
+encoder = torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(12, 2, 16, 0.1, batch_first=True), 2)
+padding = torch.arange(7) >= torch.tensor([[7], [4]])
+encoder(x, src_key_padding_mask=padding)
+encoder.eval()
+with torch.no_grad():
+    encoder(x, src_key_padding_mask=padding)
+with torch.autocast("cpu", torch.bfloat16):
+    library(x.bfloat16(), x, x)
+    F.scaled_dot_product_attention(q.bfloat16(), q, q, attn_mask=torch.randn(7, 7))
 """
+RECORDED_CALLS = 10
 
 
 # --- Fresh cases --------------------------------------------------------------------------------------------------
@@ -169,6 +180,7 @@ def write_notebook_cases(folder, count, rng):
                 options=options,
                 init_seed=draw.seed,
                 train=train,
+                grads=index == 0 or rng.random() < 0.7,
                 forward_seed=draw.seed % 1000 if train else None,
                 expected_dtype=oracle(draw.dtype, random=train),
             )
@@ -180,12 +192,17 @@ def write_function_cases(folder, count, rng):
         q, k = draw.tensor(draw.batch, draw.tokens, draw.head_dim), draw.tensor(draw.batch, draw.keys, draw.head_dim)
         v = draw.tensor(draw.batch, draw.keys, draw.d_in)
         path = folder / f"function-{index}.safetensors"
-        write_case(path, notebook.scaled_dot_product_attention, q, k, v, expected_dtype=oracle(draw.dtype))
+        grads = rng.random() < 0.7
+        settings = {"grads": grads, "expected_dtype": oracle(draw.dtype)}
+        write_case(path, notebook.scaled_dot_product_attention, q, k, v, **settings)
         name, inputs, call = sdpa_sample(rng.randrange(10**6), rng)
-        write_case(folder / f"{index}-{name}.safetensors", SDPA, call=call, **inputs)
+        write_case(folder / f"{index}-{name}.safetensors", SDPA, call=call, grads=grads, **inputs)
         name, module, inputs, options, init_seed, call, train = mha_sample(rng.randrange(10**6), rng)
-        settings = {"options": options, "init_seed": init_seed, "call": call, "train": train}
+        settings = {"options": options, "init_seed": init_seed, "call": call, "train": train, "grads": grads}
         write_case(folder / f"{index}-{name}.safetensors", module, **settings, **inputs)
+        for _ in range(2):  # an encoder and a decoder, on the average
+            name, module, inputs, settings = layer_sample(rng.randrange(10**6), rng)
+            write_case(folder / f"{index}-{name}.safetensors", module, **settings, **inputs)
 
 
 # --- The executable, and failures on purpose ----------------------------------------------------------------------
@@ -257,6 +274,7 @@ def provoke(parity, folder, good):
     changed("one weight flipped", 1, "DIFFERENT", flip("state.W_query.weight"))
     changed("NaN for a number", 1, "DIFFERENT", lambda _, t: t["expected.output"].view(-1)[:1].fill_(float("nan")))
     changed("unknown module", 2, "unknown module", lambda m, _: m.update(module="Attention"))
+    changed("gradients beside grads=false", 2, "holds gradients", lambda m, _: m.update(grads="false"))
     changed("unknown option", 2, "unknown option", options(heads=2))
     changed("wrong option", 2, "expected", options(num_heads=0))
     changed("unknown call argument", 2, "unknown call argument", lambda m, _: m.update(call='{"causal": true}'))
@@ -308,8 +326,9 @@ def main():
         done = subprocess.run(command, capture_output=True, text=True)
         print(done.stderr.strip())
         written = sorted(recorded.glob("*.safetensors"))
-        parity.problems += done.returncode != 0 or len(written) != 4
-        phrase = "4 cases: 4 passed, 0 different, 0 skipped, 0 unusable"
+        count = RECORDED_CALLS
+        parity.problems += done.returncode != 0 or len(written) != count
+        phrase = f"{count} cases: {count} passed, 0 different, 0 skipped, 0 unusable"
         parity.expect("what the recorder wrote", 0, phrase, *written)
     print(f"{parity.problems} problems")
     sys.exit(parity.problems > 0)

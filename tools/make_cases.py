@@ -130,6 +130,8 @@ def toy_attention(folder):
     empty[0, 2] = False
     write("mask_empty_row", q, k, v, empty)
     write("dropout_in_eval", q, k, v, options={"dropout": 0.5}, train=False)
+    write("no_grads", q, k, v, rectangle, train=False, grads=False)
+    write("no_grads-bf16", *(t.bfloat16() for t in (q, k, v)), rectangle, train=False, grads=False)
     for suffix, dtype in DTYPES.items():
         write(f"cross_{suffix}", q.to(dtype), k.to(dtype), v.to(dtype), rectangle)
 
@@ -158,6 +160,7 @@ def toy_multi_head(folder):
     empty = (causal * padding).bool()
     empty[1, 0, 2] = False
     write("empty_row", x, empty)
+    write("no_grads", x, (causal * padding).contiguous(), train=False, grads=False)
     write("one_head", x, options={**options, "num_heads": 1})
     write("heads_of_width_one", x[..., :4], options={**options, "d_model": 4, "num_heads": 4})
     write("one_token", x[:, :1])
@@ -185,6 +188,8 @@ def blog_attention(folder):
     write("unbatched", q[0], k[0], v[0])
     write("four_axes", normal(61, 2, 3, 4, 2), normal(62, 2, 3, 5, 2), normal(63, 2, 3, 5, 4))
     write("width_six_fp64", *(normal(64 + i, 2, 4, 6, dtype=torch.float64) for i in range(3)))
+    write("no_grads", q, k, v, grads=False)
+    write("no_grads-bf16", *(t.bfloat16() for t in (q, k, v)), grads=False)
     write("one_key", q, k[:, :1], v[:, :1])
     for suffix, dtype in DTYPES.items():
         write(suffix, q.to(dtype), k.to(dtype), v.to(dtype))
@@ -214,6 +219,9 @@ def shared_heads(folder):
     write("one_head", values, keys, query, options={"embed_size": 8, "heads": 1})
     write("heads_of_width_one", values[..., :4], keys[..., :4], query[..., :4], options={"embed_size": 4, "heads": 4})
     write("one_query", values, keys, query[:, :1])
+    # A head of three: the blog's float32 root is not the root of 3.
+    three = [t[..., :6].double() for t in (values, keys, query)]
+    write("heads_of_width_three-fp64", *three, options={"embed_size": 6, "heads": 2}, dtype=torch.float64)
     for suffix, dtype in DTYPES.items():
         write(suffix, values.to(dtype), keys.to(dtype), query.to(dtype), keep.bool(), dtype=dtype)
 

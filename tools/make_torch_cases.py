@@ -1,4 +1,4 @@
-"""Writes small differential cases of torch.nn.MultiheadAttention and F.scaled_dot_product_attention.
+"""Writes small differential cases of torch.nn.MultiheadAttention, F.scaled_dot_product_attention and the layers.
 
     python tools/make_torch_cases.py [--out tests/parity]
 
@@ -14,7 +14,8 @@ import warnings
 import torch
 
 from attentive_case import write_case
-from case_support import PARITY_FOLDER, Folder, normal
+from case_support import PARITY_FOLDER, Folder, hiding_mask, normal
+from layer_samples import layer_named, layer_random
 
 MHA_SAMPLES = 150
 SDPA_SAMPLES = 74
@@ -37,20 +38,6 @@ def mha_module(options, seed, dtype, own_biases):
                 if key.endswith("bias"):
                     parameter.copy_(normal(1000 * seed + index, *parameter.shape) / 4)
     return module.to(dtype)
-
-
-def mha_mask(kind, seed, shape, causal, dtype):
-    """true (or -inf) hides; the first key of every row stays visible."""
-    if kind == "none":
-        return None
-    hidden = normal(seed, *shape) > 0.5
-    if causal:
-        hidden = torch.ones(shape, dtype=torch.bool).triu(1)
-    hidden[..., 0] = False
-    if kind == "bool":
-        return hidden
-    values = torch.zeros(shape) if causal else normal(seed + 1, *shape)
-    return values.masked_fill(hidden, -math.inf).to(dtype)
 
 
 def mha_sample(index, rng):
@@ -101,13 +88,13 @@ def mha_sample(index, rng):
     kind = rng.choice(("none", "bool", "float", "float")) if not causal else rng.choice(("bool", "float"))
     per_head = rng.random() < 0.4 and not causal
     shape = ((batch or 1) * heads, queries, keys) if per_head else (queries, keys)
-    attn_mask = mha_mask(kind, seed + 3, shape, causal, dtype)
+    attn_mask = hiding_mask(kind, seed + 3, shape, causal, dtype)
     if attn_mask is not None:
         inputs["attn_mask"] = attn_mask
     if causal:
         call["is_causal"] = True
     padding_kind = rng.choice(("none", "none", "bool", "float")) if kind == "none" else rng.choice(("none", kind))
-    padding = mha_mask(padding_kind, seed + 5, (keys,) if batch is None else (batch, keys), False, dtype)
+    padding = hiding_mask(padding_kind, seed + 5, (keys,) if batch is None else (batch, keys), False, dtype)
     if padding is not None:
         inputs["key_padding_mask"] = padding
 
@@ -177,6 +164,14 @@ def mha_named(folder):
     write("nulls_are_defaults", x, x, x, options=explicit, call={"need_weights": True, "average_attn_weights": True})
     bias = normal(9, 3, 3).requires_grad_()
     write("mask_gradient", x, x, x, attn_mask=bias)
+    # Without gradients another kernel gives the weights, and PyTorch may take its fused module.
+    per_head = {"average_attn_weights": False}
+    for what, call in (("averaged", {}), ("heads", per_head), ("fused", {"need_weights": False})):
+        for suffix, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
+            y = x.to(dtype)
+            write(f"no_grads-{what}-{suffix}", y, y, y, attn_mask=causal, call=call, train=False, grads=False)
+    y = x.bfloat16()
+    write("float_mask-bf16", y, y, y, attn_mask=2 * normal(10, 3, 3), need_weights=False)
 
 
 # --- torch.nn.functional.scaled_dot_product_attention -------------------------------------------------------------
@@ -266,6 +261,31 @@ def sdpa_named(folder):
     write("mqa-masked", normal(8, 2, 4, 3, 4), k[:, :1], v[:, :1], attn_mask=keep.logical_not(), enable_gqa=True)
     write("same_tensor_three_times", k, k, k)
     write("scale-one", q, k, v, scale=1.0)
+    write("no_grads", q, k, v, is_causal=True, grads=False)
+    half = [t.bfloat16() for t in (q, k, v)]
+    write("no_grads-bf16", *half, grads=False)
+    write("float_mask-bf16", *half, attn_mask=2 * normal(9, 3, 5))
+
+
+# --- Both under autocast ------------------------------------------------------------------------------------------
+
+
+def autocast_named(folder):
+    """Each tensor keeps the dtype that the call met it in, and a float32 mask is rounded like the rest."""
+    module = mha_module({"embed_dim": 4, "num_heads": 2, "batch_first": True}, 5, torch.float32, own_biases=True)
+    x, memory, mask = normal(1, 2, 3, 4), normal(2, 2, 5, 4), 2 * normal(11, 3, 5)
+    padding = torch.tensor([[False, False, True], [False, False, False]])
+    q, k, v = normal(1, 2, 2, 3, 4), normal(2, 2, 2, 5, 4), normal(3, 2, 2, 5, 4)
+
+    def write(what, *call, **settings):
+        write_case(folder.file(f"autocast-{what}"), *call, **settings)
+
+    with torch.autocast("cpu", torch.bfloat16):
+        write("mha", module, x, memory, memory, attn_mask=mask, call={"average_attn_weights": False})
+        write("mha-fused", module, x, x, x, key_padding_mask=padding, need_weights=False)
+        write("mha-no_grads", module, x.bfloat16(), memory, memory, train=False, grads=False)
+        write("sdpa", sdpa, q, k, v, attn_mask=mask)
+        write("sdpa-mixed", sdpa, q, k.bfloat16(), v.bfloat16(), attn_mask=mask.clone().requires_grad_())
 
 
 def main():
@@ -275,7 +295,7 @@ def main():
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore", message=".*mismatched key_padding_mask and attn_mask.*")
     folder = Folder(root, "torch", 20_000)
-    for part in (mha_random, mha_named, sdpa_random, sdpa_named):
+    for part in (mha_random, mha_named, sdpa_random, sdpa_named, autocast_named, layer_random, layer_named):
         part(folder)
     folder.finish()
 

@@ -1,4 +1,4 @@
-"""Checks the Python tools: the case writer, the recorder, the restated modules and the generators' determinism.
+"""Checks the case writer, the restated modules and the generators' determinism; tests/tools has the recorder's test.
 
     python tools/selftest.py
 
@@ -16,7 +16,6 @@ import tempfile
 
 import torch
 
-import attentive_record
 import notebook_modules as notebook
 from attentive_case import RandomForward, dropout_path, options_of, save_safetensors, write_case
 from case_support import PARITY_FOLDER, emulated_dropout
@@ -124,7 +123,22 @@ def check_module_case(folder):
 
     _, plain = parse(write_case(folder / "plain.safetensors", module, x, grad_output=None))
     assert "input.grad_output" not in plain
-    assert not any(name.startswith("grad.") for name in parse(write_case(path, module, x, grads=False))[1])
+    metadata, without = parse(write_case(path, module, x, grads=False))
+    assert metadata["grads"] == "false" and not any(name.startswith("grad.") for name in without)
+    assert torch.equal(without["expected.output"], output)
+
+    seen = []
+    handles = [part.register_forward_hook(lambda *_: seen.append(1)) for part in module.modules()]
+    handles.append(module.W_key.weight.register_hook(lambda grad: 2 * grad))
+    _, again = parse(write_case(path, module, x, grad_output=None))
+    assert seen == [] and all(torch.equal(value, again[name]) for name, value in plain.items())
+    for handle in handles:
+        handle.remove()
+    with torch.autocast("cpu", torch.bfloat16):
+        metadata, cast = parse(write_case(path, module, x))
+        want = module(x)
+    assert metadata["autocast"] == "bfloat16" and torch.equal(cast["expected.output"], want)
+    assert cast["input.x"].dtype == cast["grad.state.W_key.weight"].dtype == torch.float32
     wide = parse(write_case(path, module.half(), x.half(), expected_dtype=torch.float64))[1]
     assert wide["state.W_query.weight"].dtype == torch.float16 and wide["expected.output"].dtype == torch.float64
     raises(ValueError, "after seed 6", lambda: write_case(path, module, x.half(), init_seed=6))
@@ -208,73 +222,26 @@ def check_options(_):
         (notebook.MultiHeadSelfAttention, {"d_model": 6, "num_heads": 3, "dropout": 0.1}),
         (notebook.FusedSelfAttention, {"embed_dim": 6, "num_heads": 2}),
     ]
+    layer = {"d_model": 6, "nhead": 2, "dim_feedforward": 5, "dropout": 0.25, "activation": "gelu"}
+    layer |= {"layer_norm_eps": 0.01, "batch_first": True, "norm_first": True, "bias": False}
+    built += [(torch.nn.TransformerEncoderLayer, layer), (torch.nn.TransformerDecoderLayer, layer)]
     for kind, options in built:
         assert options_of(kind(**options), getattr(kind, "case_name", None)) == options, kind
-
-
-def check_recorder(folder):
-    """Every attention call becomes a case, nested ones once; the program's results and random stream do not change."""
-    torch.manual_seed(1)
-    module = notebook.MultiHeadAttentionWrapper(3, 2, 6, 0.5, 2)
-    x = torch.rand(2, 6, 3, requires_grad=True)
-    torch.manual_seed(2)
-    want, after = module(x), torch.rand(3)
-
-    class Renamed(notebook.SelfAttention_v2):
-        pass
-
-    renamed = Renamed(3, 2)
-    original = torch.nn.Module.__call__
-    torch.manual_seed(2)
-    with attentive_record.record(folder / "cases", names={"Renamed": "SelfAttention_v2"}) as recording:
-        got = module(x)
-        assert torch.equal(torch.rand(3), after)
-        with torch.no_grad():
-            renamed(x)
-        torch.nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True)
-        torch.nn.MultiheadAttention(4, 2)(*(torch.rand(3, 1, 4),) * 3, need_weights=False)
-        torch.nn.TransformerEncoderLayer(4, 2, 8)(torch.rand(3, 1, 4))
-        torch.nn.Linear(3, 2)(x)
-        for _ in range(5):
-            renamed(x.detach()[:1])
-    assert torch.equal(got, want) and x.grad is None
-    assert torch.nn.Module.__call__ is original
-    assert recording.skipped == [], recording.summary()
-    names = [parse(path)[0]["module"] for path in recording.written]
-    assert names == [
-        "MultiHeadAttentionWrapper",
-        "SelfAttention_v2",
-        "torch.nn.functional.scaled_dot_product_attention",
-        "torch.nn.MultiheadAttention",
-        "torch.nn.MultiheadAttention",
-        *["SelfAttention_v2"] * 3,
-    ], names
-    assert recording.beyond_limit == 2
-    metadata, tensors = parse(recording.written[0])
-    assert metadata["forward_seed"] == "0" and metadata["train"] == "true" and "grad.input.x" in tensors
-    assert "grad.state.W_query.weight" in parse(recording.written[1])[1]
-    with attentive_record.record(folder / "cases", names={"Linear": "SelfAttention_v1"}) as recording:
-        torch.nn.Linear(3, 2)(x)
-    assert recording.written == [] and "SelfAttention_v1" in recording.summary()
-    with attentive_record.record(folder / "cases") as recording, torch.autocast("cpu", torch.bfloat16):
-        assert module(x).dtype == torch.bfloat16
-    assert parse(recording.written[0])[1]["expected.output"].dtype == torch.float32
-
-    script = folder / "program.py"
-    script.write_text(
-        "import sys\nimport torch\nfrom torch.nn.functional import scaled_dot_product_attention as attend\n"
-        "q = torch.rand(1, 2, 3)\nattend(q, q, q)\nprint('ran', sys.argv[1])\n"
-    )
-    command = [sys.executable, TOOLS / "attentive_record.py", "--out", folder / "script", script, "argument"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout == "ran argument\n" and done.stderr.startswith("1 cases in"), done
-    assert len(list((folder / "script").iterdir())) == 1
+    for activation, name in ((torch.tanh, "tanh"), (torch.nn.SiLU(), "silu"), (torch.nn.GELU(), "gelu")):
+        assert options_of(torch.nn.TransformerEncoderLayer(4, 2, activation=activation))["activation"] == name
+    approximate = torch.nn.TransformerEncoderLayer(4, 2, activation=torch.nn.GELU("tanh"))
+    raises(ValueError, "expected an activation of ['gelu', 'relu', 'silu', 'tanh']", lambda: options_of(approximate))
+    uneven = torch.nn.TransformerDecoderLayer(4, 2)
+    uneven.dropout2.p = 0.5
+    raises(ValueError, "expected one dropout in all parts", lambda: options_of(uneven))
+    strange = type("CausalAttention", (torch.nn.Module,), {})()
+    raises(ValueError, "CausalAttention is not the class known by that name", lambda: options_of(strange))
 
 
 def check_generators(folder):
     """The committed cases parse; each generator writes the same bytes twice, and the committed numbers."""
     committed = sorted(PARITY_FOLDER.rglob("*.safetensors"))
-    assert len(committed) > 400
+    assert len(committed) > 500
     for path in committed:
         metadata, tensors = parse(path)
         assert {"module", "options", "call", "torch"} <= set(metadata), path
@@ -305,7 +272,6 @@ def main():
         check_module_case,
         check_dropout_case,
         check_torch_names,
-        check_recorder,
         check_generators,
     ):
         with tempfile.TemporaryDirectory() as folder:

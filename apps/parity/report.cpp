@@ -18,7 +18,8 @@ const char* Outcome::status() const {
 std::string to_text(const Outcome& outcome) {
   if (!outcome.error.empty()) return fmt::format("{}\n  unusable: {}\n", outcome.path, outcome.error);
   const auto& report = outcome.report;
-  std::string text = fmt::format("{}\n  {}, {}\n", outcome.path, report.module, c10::toString(report.dtype));
+  std::string text = fmt::format("{}\n  {}, {}{}\n", outcome.path, report.module,
+                                 report.autocast ? "autocast " : "", c10::toString(report.dtype));
   if (!report.skipped.empty()) return text + fmt::format("  skipped: {}\n", report.skipped);
 
   const auto shape = [](const attentive::TensorComparison& row) {
@@ -29,11 +30,19 @@ std::string to_text(const Outcome& outcome) {
     names = std::max(names, row.name.size());
     shapes = std::max(shapes, shape(row).size());
   }
-  text += fmt::format("  {:<{}}  {:<{}}  {:>10}  {:>9}\n", "tensor", names, "shape", shapes, "difference",
-                      "tolerance");
+  const bool exact = std::any_of(report.tensors.begin(), report.tensors.end(),
+                                 [](const auto& row) { return row.exact.has_value(); });
+  text += fmt::format("  {:<{}}  {:<{}}  {:>10}  {:>9}{}\n", "tensor", names, "shape", shapes, "difference",
+                      "tolerance", exact ? "  ours-float64  expected-float64" : "");
   for (const auto& row : report.tensors) {
-    text += fmt::format("  {:<{}}  {:<{}}  {:>10.2e}  {:>9.2e}  {}{}\n", row.name, names, shape(row), shapes,
-                        row.difference, row.tolerance, row.passed ? "ok" : "DIFFERENT",
+    text += fmt::format("  {:<{}}  {:<{}}  {:>10.2e}  {:>9.2e}", row.name, names, shape(row), shapes,
+                        row.difference, row.tolerance);
+    if (row.exact) {
+      text += fmt::format("  {:>12.2e}  {:>16.2e}", row.exact->ours, row.exact->expected);
+    } else if (exact) {
+      text += fmt::format("  {:>12}  {:>16}", "-", "-");
+    }
+    text += fmt::format("  {}{}\n", row.passed ? "ok" : "DIFFERENT",
                         row.note.empty() ? "" : fmt::format(" ({})", row.note));
   }
   return text + fmt::format("  {}\n", outcome.status());
@@ -61,6 +70,7 @@ std::string to_json(const std::vector<Outcome>& outcomes) {
     } else {
       item["module"] = outcome.report.module;
       item["dtype"] = c10::toString(outcome.report.dtype);
+      item["autocast"] = outcome.report.autocast;
       if (!outcome.report.skipped.empty()) item["reason"] = outcome.report.skipped;
       auto rows = nlohmann::ordered_json::array();
       for (const auto& row : outcome.report.tensors) {
@@ -70,6 +80,10 @@ std::string to_json(const std::vector<Outcome>& outcomes) {
                         {"tolerance", number(row.tolerance)},
                         {"passed", row.passed},
                         {"note", row.note}});
+        if (row.exact) {
+          rows.back()["ours_float64"] = number(row.exact->ours);
+          rows.back()["expected_float64"] = number(row.exact->expected);
+        }
       }
       item["tensors"] = std::move(rows);
     }

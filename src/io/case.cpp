@@ -31,13 +31,24 @@ std::optional<uint64_t> find_seed(const Case& result, const std::string& key) {
   return negative ? 0 - value : value;
 }
 
-bool find_train(const Case& result) {
-  const auto text = find(result.metadata, "train").value_or("true");
+// True unless the file says otherwise.
+bool find_flag(const Case& result, const std::string& key) {
+  const auto text = find(result.metadata, key).value_or("true");
   if (text != "true" && text != "false") {
     fail_case(result.name,
-              fmt::format("expected metadata train to be \"true\" or \"false\", got \"{}\"", text));
+              fmt::format("expected metadata {} to be \"true\" or \"false\", got \"{}\"", key, text));
   }
   return text == "true";
+}
+
+std::optional<at::ScalarType> find_autocast(const Case& result) {
+  const auto text = find(result.metadata, "autocast");
+  if (!text) return std::nullopt;
+  if (*text != "bfloat16" && *text != "float16") {
+    fail_case(result.name,
+              fmt::format("expected metadata autocast to be \"bfloat16\" or \"float16\", got \"{}\"", *text));
+  }
+  return *text == "float16" ? at::kHalf : at::kBFloat16;
 }
 
 // Sorts a tensor into the part of the case that its name belongs to.
@@ -70,12 +81,17 @@ Case make_case(SafetensorsFile file, std::string name) {
   result.module = *module;
   result.options = find(result.metadata, "options").value_or("{}");
   result.call = find(result.metadata, "call").value_or("{}");
-  result.train = find_train(result);
+  result.train = find_flag(result, "train");
+  result.grads = find_flag(result, "grads");
+  result.autocast = find_autocast(result);
   result.init_seed = find_seed(result, "init_seed");
   result.forward_seed = find_seed(result, "forward_seed");
   result.dropout_path = find(result.metadata, "dropout_path").value_or("");
   for (const auto& [key, tensor] : file.tensors) place(result, key, tensor);
   if (!result.expected_output.defined()) fail_case(result.name, "missing tensor expected.output");
+  if (!result.grads && !(result.input_gradients.empty() && result.state_gradients.empty())) {
+    fail_case(result.name, "metadata grads is \"false\", but the case holds gradients");
+  }
   return result;
 }
 

@@ -1,8 +1,10 @@
 #include "io/case_arguments.h"
 
+#include <algorithm>
 #include <set>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <attentive/io/case.h>
@@ -100,6 +102,17 @@ bool CaseArguments::boolean(std::string_view name, bool otherwise) const {
   const auto& value = values_->json.at(std::string(name));
   if (!value.is_boolean()) wrong_type(name, "true or false");
   return value.get<bool>();
+}
+
+std::string CaseArguments::choice(std::string_view name, std::string_view otherwise,
+                                  const std::vector<std::string_view>& known) const {
+  if (!has(name)) return std::string(otherwise);
+  const auto& value = values_->json.at(std::string(name));
+  if (value.is_string()) {
+    const auto& text = value.get_ref<const std::string&>();
+    if (std::find(known.begin(), known.end(), text) != known.end()) return text;
+  }
+  wrong_type(name, fmt::format("one of {}", fmt::join(known, ", ")));
 }
 
 const at::Tensor& CaseInputs::required(const std::string& name) const {

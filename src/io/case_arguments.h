@@ -34,6 +34,9 @@ class CaseArguments {
   std::optional<double> optional_number(std::string_view name) const;
   std::optional<int64_t> optional_integer(std::string_view name) const;
   bool boolean(std::string_view name, bool otherwise) const;
+  /// One of `known`; else throws CaseError naming them.
+  std::string choice(std::string_view name, std::string_view otherwise,
+                     const std::vector<std::string_view>& known) const;
 
  private:
   struct Values;

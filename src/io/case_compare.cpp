@@ -1,5 +1,6 @@
 #include "io/case_compare.h"
 
+#include <cmath>
 #include <limits>
 
 #include <ATen/ops/isfinite.h>
@@ -77,6 +78,19 @@ at::Tensor replace_empty_rows(const at::Tensor& want, const at::Tensor& empty, c
   const auto replaced = as_double(want).isnan().logical_and(empty.to(at::kCPU).unsqueeze(-1));
   rows = replaced.any(-1).sum().item<int64_t>();
   return at::where(replaced, as_double(convention), as_double(want));
+}
+
+std::string whose_error(const ExactDistances& exact, at::ScalarType dtype, bool gradient, double scale) {
+  if (!std::isfinite(exact.ours) || !std::isfinite(exact.expected)) return {};
+  const bool theirs = exact.expected >= exact.ours;
+  const double low = theirs ? exact.ours : exact.expected, high = theirs ? exact.expected : exact.ours;
+  const auto tolerance = case_tolerance(dtype, gradient);
+  const bool rounding = high <= 100 * (tolerance.atol + tolerance.rtol * scale);
+  const auto text = low == 0.0
+                        ? fmt::format("the error is {}", theirs ? "PyTorch's" : "ours")
+                        : fmt::format("{} error is {:.{}f} times {}", theirs ? "PyTorch's" : "our",
+                                      high / low, high < 1e3 * low ? 1 : 0, theirs ? "ours" : "PyTorch's");
+  return text + (rounding ? "" : ", more than rounding");
 }
 
 int64_t largest_ulp(const at::Tensor& got, const at::Tensor& want) {

@@ -28,6 +28,10 @@ TensorComparison compare_tensors(std::string name, const at::Tensor& got, const 
 at::Tensor replace_empty_rows(const at::Tensor& want, const at::Tensor& empty, const at::Tensor& convention,
                               int64_t& rows);
 
+/// Who is further from float64 arithmetic, and by which factor; `scale` is max|want| over the tensors that
+/// share a tolerance. An error of a hundred tolerances of `dtype` is called more than rounding.
+std::string whose_error(const ExactDistances& exact, at::ScalarType dtype, bool gradient, double scale);
+
 /// How many steps of float32 apart the two tensors are, at most.
 int64_t largest_ulp(const at::Tensor& got, const at::Tensor& want);
 

@@ -28,6 +28,9 @@ struct CaseRunner {
   bool sequence_first = false;   // a batched output is (L, N, E), while weights begin with N
 };
 
+/// A mask as a call of PyTorch's takes it: autocast rounds a floating one like every other argument.
+at::Tensor torch_mask(const CaseInputs& inputs, const std::string& name);
+
 /// One entry of the registry: a Python name with the arguments that it knows.
 struct CaseModule {
   std::string_view name;
@@ -38,9 +41,10 @@ struct CaseModule {
   std::vector<std::string_view> call = {};
 };
 
-/// The notebooks' classes, PyTorch's own attention, and both together.
+/// The notebooks' classes, PyTorch's own attention, its transformer layers, and all of them.
 std::vector<CaseModule> notebook_case_modules();
 std::vector<CaseModule> torch_case_modules();
+std::vector<CaseModule> torch_layer_case_modules();
 const std::vector<CaseModule>& case_registry();
 
 /// The entry for the case's module. Names that stand for two classes are told apart by the options.

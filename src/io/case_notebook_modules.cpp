@@ -1,5 +1,6 @@
 // The notebooks' classes by their Python names.
 
+#include <cmath>
 #include <utility>
 
 #include <attentive/functional/attention.h>
@@ -23,6 +24,11 @@ namespace {
 Mask mask_of(const CaseInputs& inputs) {
   const auto mask = inputs.optional("mask");
   return mask.defined() ? Mask::keep(mask.ne(0)) : Mask();
+}
+
+// The blog divides by torch.sqrt(torch.tensor(d_k, dtype=torch.float32)): a float32 root, in float64 as well.
+double blog_scale(int64_t head_dim) {
+  return 1.0 / static_cast<double>(std::sqrt(static_cast<float>(head_dim)));
 }
 
 template <class Options>
@@ -106,8 +112,10 @@ CaseRunner multi_head_attention(const CaseArguments& options, Backend backend) {
 }
 
 CaseRunner shared_head_attention(const CaseArguments& options, Backend backend) {
-  SharedHeadAttention module(
-      forced(SharedHeadAttentionOptions(options.integer("embed_size"), options.integer("heads")), backend));
+  auto settings =
+      forced(SharedHeadAttentionOptions(options.integer("embed_size"), options.integer("heads")), backend);
+  if (settings.heads() > 0) settings.attention().scale = blog_scale(settings.embed_size() / settings.heads());
+  SharedHeadAttention module(settings);
   return output_only(
       std::move(module), "fc_out.bias",
       [](SharedHeadAttention& m, const CaseInputs& inputs) {
@@ -149,12 +157,13 @@ CaseRunner multi_head_self_attention(const CaseArguments& options, Backend backe
 CaseRunner blog_attention(const CaseArguments&, Backend backend) {
   const auto forward = [backend](const CaseInputs& inputs, const CaseArguments&,
                                  Weights which) -> CaseOutput {
+    const auto& q = inputs.required("Q");
     AttentionOptions options;
     options.backend = backend;
+    if (q.dim() > 0) options.scale = blog_scale(q.size(-1));
     AttentionExtras extras;
     extras.weights = which;
-    const auto result =
-        attention(inputs.required("Q"), inputs.required("K"), inputs.required("V"), options, extras);
+    const auto result = attention(q, inputs.required("K"), inputs.required("V"), options, extras);
     return {result.output, result.weights};
   };
   return {nullptr, forward};

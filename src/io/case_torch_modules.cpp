@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include <ATen/ExpandUtils.h>
+#include <ATen/autocast_mode.h>
 
 #include <attentive/compat/multihead_attention.h>
 #include <attentive/core/guards.h>
@@ -12,6 +13,16 @@
 #include "io/case_modules.h"
 
 namespace attentive {
+namespace {}  // namespace
+
+at::Tensor torch_mask(const CaseInputs& inputs, const std::string& name) {
+  const auto mask = inputs.optional(name);
+  if (!mask.defined() || !mask.is_floating_point()) return mask;
+  const auto device = mask.device().type();
+  if (!at::autocast::is_autocast_enabled(device)) return mask;
+  return at::autocast::cached_cast(at::autocast::get_autocast_dtype(device), mask, device);
+}
+
 namespace {
 
 // A mask with fewer dimensions than q stands for the last ones, as everywhere in PyTorch.
@@ -38,7 +49,7 @@ CaseOutput run_sdpa(const CaseInputs& inputs, const CaseArguments& call, Weights
   auto q = inputs.required("query");
   auto k = inputs.required("key");
   auto v = inputs.required("value");
-  const auto mask = inputs.optional("attn_mask");
+  const auto mask = torch_mask(inputs, "attn_mask");
   const bool causal = call.boolean("is_causal", false);
   if (std::min({q.dim(), k.dim(), v.dim()}) < 2) {
     fail_case(inputs.case_name(), "expected query, key and value of rank 2 or more");
@@ -99,8 +110,8 @@ CaseRunner multihead_attention(const CaseArguments& options, Backend backend) {
     };
     const bool clean = which == Weights::Clean;  // every head apart, to see which queries have keys
     const auto [output, weights] = module->forward(
-        query, or_query("key"), or_query("value"), inputs.optional("key_padding_mask"),
-        clean || call.boolean("need_weights", true), inputs.optional("attn_mask"),
+        query, or_query("key"), or_query("value"), torch_mask(inputs, "key_padding_mask"),
+        clean || call.boolean("need_weights", true), torch_mask(inputs, "attn_mask"),
         !clean && call.boolean("average_attn_weights", true), call.boolean("is_causal", false));
     return {output, weights};
   };
@@ -123,7 +134,7 @@ std::vector<CaseModule> torch_case_modules() {
       {"torch.nn.functional.scaled_dot_product_attention",
        {},
        {"query", "key", "value", "attn_mask"},
-       false,
+       true,  // an eager function in its place may return them
        sdpa,
        {"dropout_p", "is_causal", "scale", "enable_gqa"}},
   };

@@ -12,59 +12,23 @@
 
 #include <attentive/io/case.h>
 
+#include "io/changed_case.h"
 #include "support/compare.h"
 
 using namespace attentive;
 using attentive::test::bit_equal;
+using attentive::test::changed;
+using attentive::test::different;
+using attentive::test::kCases;
+using attentive::test::kMha;
+using attentive::test::refusal;
+using attentive::test::refused;
+using attentive::test::row_of;
 using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-const std::string kCases = std::string(ATTENTIVE_SOURCE_DIR) + "/tests/parity/";
-const std::string kMha = kCases + "notebooks/MultiHeadAttention-notebook.safetensors";
 const std::string kSdpa = kCases + "notebooks/scaled_dot_product_attention-weighted_loss.safetensors";
-
-template <class Call>
-std::string refusal(const Call& call) {
-  try {
-    call();
-  } catch (const CaseError& error) {
-    return error.what_without_backtrace();
-  }
-  return "not refused";
-}
-
-// Runs a case after a change; returns why it was refused.
-template <class Change>
-std::string refused(const std::string& path, const Change& change) {
-  return refusal([&] {
-    auto file = load_safetensors(path);
-    change(file);
-    run_case(make_case(std::move(file), "case"));
-  });
-}
-
-template <class Change>
-CaseReport changed(const std::string& path, const Change& change, const CaseSettings& settings = {}) {
-  auto file = load_safetensors(path);
-  change(file);
-  return run_case(make_case(std::move(file), "case"), settings);
-}
-
-std::vector<std::string> different(const CaseReport& report) {
-  std::vector<std::string> names;
-  for (const auto& row : report.tensors) {
-    if (!row.passed) names.push_back(row.name);
-  }
-  return names;
-}
-
-const TensorComparison& row_of(const CaseReport& report, const std::string& name) {
-  const auto found = std::find_if(report.tensors.begin(), report.tensors.end(),
-                                  [&](const TensorComparison& row) { return row.name == name; });
-  REQUIRE(found != report.tensors.end());
-  return *found;
-}
 
 }  // namespace
 

@@ -1,6 +1,7 @@
 // The executable attentive-parity as a user meets it: exit status and what it prints.
 
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <string>
@@ -72,6 +73,33 @@ TEST_CASE("a difference ends with 1 and is named", "[parity_app]") {
   CHECK(run("--atol 2 " + wrong(folder)).status == 0);
   CHECK(run("--rtol 10 " + wrong(folder)).status == 0);
   CHECK(run("--atol 0 --rtol 0 " + wrong(folder, 1e-6)).status == 1);
+}
+
+TEST_CASE("a difference says whose error it is", "[parity_app]") {
+  const TemporaryFolder folder;
+  const std::string columns = "tolerance  ours-float64  expected-float64";
+  const auto result = run(wrong(folder));
+  INFO(result.text);
+  CHECK_THAT(result.text, ContainsSubstring(columns));
+  CHECK_THAT(result.text, ContainsSubstring("1.00e+00  DIFFERENT (PyTorch's error is ") &&
+                              ContainsSubstring(" times ours, more than rounding)"));
+  CHECK_THAT(result.text, ContainsSubstring("0.00e+00             -                 -  ok\n"));  // init.*
+  CHECK_THAT(result.text, ContainsSubstring("  different\n"));
+  CHECK_THAT(run(kMha).text, !ContainsSubstring("float64"));
+
+  const auto rows = nlohmann::json::parse(run("--json " + wrong(folder)).text)["cases"][0]["tensors"];
+  CHECK_FALSE(rows[0].contains("ours_float64"));
+  CHECK(rows[5]["ours_float64"].get<double>() < 1e-6);
+  CHECK(std::abs(rows[5]["expected_float64"].get<double>() - 1.0) < 1e-6);
+  CHECK_FALSE(
+      nlohmann::json::parse(run("--json " + kMha).text)["cases"][0]["tensors"][5].contains("ours_float64"));
+}
+
+TEST_CASE("a case of autocast is called one", "[parity_app]") {
+  const auto path = kSource + "/tests/parity/torch/autocast-encoder.safetensors";
+  CHECK_THAT(run(path).text, ContainsSubstring("torch.nn.TransformerEncoderLayer, autocast BFloat16\n"));
+  CHECK(nlohmann::json::parse(run("--json " + path).text)["cases"][0]["autocast"] == true);
+  CHECK(nlohmann::json::parse(run("--json " + kMha).text)["cases"][0]["autocast"] == false);
 }
 
 TEST_CASE("what cannot be run ends with 2 and the reason, and the other cases still run", "[parity_app]") {

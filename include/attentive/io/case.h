@@ -27,8 +27,9 @@ class CaseError : public c10::ValueError {
 /// safetensors file.
 ///
 /// Metadata, all strings: `module` (the Python name), `options` and `call` (JSON objects of the constructor's
-/// and the call's keyword arguments; null means Python's default), and optionally `train` ("true" unless it
-/// says "false"), `init_seed`, `forward_seed` and `dropout_path`. Other metadata is kept and ignored.
+/// and the call's keyword arguments; null means Python's default), and optionally `train` and `grads` ("true"
+/// unless they say "false"), `autocast` ("bfloat16" or "float16"), `init_seed`, `forward_seed` and
+/// `dropout_path`. Other metadata is kept and ignored.
 /// Tensors: `state.<key>`, `input.<argument>`, `expected.output`, `expected.weights`,
 /// `grad.input.<argument>`, `grad.state.<key>`; `input.grad_output` weighs the output in the loss.
 struct Case {
@@ -38,6 +39,8 @@ struct Case {
   std::string options = "{}";
   std::string call = "{}";
   bool train = true;
+  bool grads = true;                       ///< false: the call runs where gradients are switched off
+  std::optional<at::ScalarType> autocast;  ///< the call runs under autocast of this dtype
   std::optional<uint64_t> init_seed;
   std::optional<uint64_t> forward_seed;
   std::string dropout_path;  ///< CPU stream the dropout came from: "default", "intel_mkl" or ""
@@ -65,8 +68,14 @@ struct CaseSettings {
   std::optional<double> rtol = std::nullopt;
   at::Device device = at::kCPU;
   /// Other than `Auto`: forced, so that a call which the backend cannot express is an error. Preferred only
-  /// in `torch.nn.MultiheadAttention`, which has no such option.
+  /// in the modules of `torch.nn`, which have no such option.
   Backend backend = Backend::Auto;
+};
+
+/// How far the two sides of a comparison are from float64 arithmetic on the same numbers: max|side - exact|.
+struct ExactDistances {
+  double ours = 0.0;
+  double expected = 0.0;
 };
 
 /// One compared tensor. It passes if difference = max|got - want| <= tolerance = atol + rtol * max|want|.
@@ -77,13 +86,16 @@ struct TensorComparison {
   double difference = 0.0;  ///< NaN or infinite where a number is, or where the shapes differ
   double tolerance = 0.0;
   bool passed = false;
-  std::string note;  ///< what a reader has to know, such as a shape that differs
+  std::string note;  ///< what a reader has to know, such as a shape that differs, or whose error it is
+  /// Where a tensor of the case differs: of this one.
+  std::optional<ExactDistances> exact = std::nullopt;
 };
 
 struct CaseReport {
   std::string name;
   std::string module;
-  at::ScalarType dtype = at::kFloat;
+  at::ScalarType dtype = at::kFloat;  ///< of the arithmetic; under autocast, that of its products
+  bool autocast = false;
   std::vector<TensorComparison> tensors;
   /// Why this machine cannot repeat the case (dropout of another random stream); empty: it ran.
   std::string skipped;
@@ -93,12 +105,15 @@ struct CaseReport {
 
 /// Builds the C++ module of a case, runs its call forward and backward, and compares every tensor in float64.
 ///
-/// Arithmetic runs in the dtype of `state.*`, else of the inputs. Default tolerances, output / gradient:
-/// float32 atol 2e-6 / 5e-6 and rtol 1e-5; float64 rtol 1e-12 / 1e-11; bfloat16 rtol 1e-2 / 3e-2; float16
-/// rtol 2e-3 / 6e-3. For gradients max|want| is taken over all gradients of the case. Seeded weights must
-/// agree bit for bit (within 2 ulp where the processor lacks AVX2). NaN never passes, except where `expected`
-/// holds NaN for a query without keys: there ours must be zero weights and zero context. The default CPU
-/// generator is left as it was.
+/// Arithmetic runs in the dtype of `state.*`, else of the inputs, or as autocast of the case's dtype has it;
+/// a floating mask may have another one. Default tolerances, output / gradient: float32 atol 2e-6 / 5e-6 and
+/// rtol 1e-5; float64 rtol 1e-12 / 1e-11; bfloat16 rtol 1e-2 / 3e-2; float16 rtol 2e-3 / 6e-3. For gradients
+/// max|want| is taken over all gradients of the case. Seeded weights must agree bit for bit (within 2 ulp
+/// where the processor lacks AVX2). NaN never passes, except where `expected` holds NaN for a query without
+/// keys: there ours must be zero weights and zero context. The default CPU generator is left as it was.
+///
+/// If a tensor differs and the arithmetic is narrower than float64, the case runs once more in float64 on the
+/// reference backend: `exact` and `note` then say whose error it is. The verdict stays.
 ///
 /// Throws CaseError with the reason if the case cannot be run, which includes a module that refuses its
 /// arguments. Memory: two copies of the case's tensors and what the module needs with autograd on.
