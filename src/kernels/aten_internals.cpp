@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include <ATen/native/CPUBlas.h>
 #include <ATen/ops/_flash_attention_forward.h>
 #include <ATen/ops/_scaled_dot_product_efficient_attention.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
@@ -39,6 +40,20 @@ FusedResult efficient_cuda(const at::Tensor& q, const at::Tensor& k, const at::T
   auto lse = std::get<1>(result);
   if (logsumexp) lse = lse.slice(2, 0, q.size(2));
   return {std::get<0>(result), lse};
+}
+
+void brgemm(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb,
+            float* c, int64_t ldc, bool accumulate) {
+  at::native::cpublas::brgemm(m, n, k, lda, ldb, ldc, accumulate, a, b, c, /*is_vnni=*/false);
+}
+
+void brgemm(int64_t m, int64_t n, int64_t k, const at::BFloat16* a, int64_t lda, const at::BFloat16* b,
+            int64_t ldb, float* c, int64_t ldc, bool accumulate) {
+  at::native::cpublas::brgemm(m, n, k, lda, ldb, ldc, accumulate, a, b, c, /*is_vnni=*/true);
+}
+
+void brgemm_release() {
+  at::native::cpublas::brgemm_release();
 }
 
 }  // namespace attentive::kernels::aten

@@ -1,11 +1,14 @@
 #pragma once
 
-// PyTorch's fused attention kernels: ATen entry points outside the documented API. They stand in this one
-// file, so that a new torch release is one place to look.
+// ATen's entries outside the documented API that the library uses: fused attention kernels and a tile
+// product. They stand in this one file, so that a new torch release is one place to look
+// (tools/check_internals.py).
 
+#include <cstdint>
 #include <optional>
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/BFloat16.h>
 
 namespace attentive::kernels::aten {
 
@@ -27,5 +30,15 @@ FusedResult flash_cuda(const at::Tensor& q, const at::Tensor& k, const at::Tenso
 // CUDA, also float32. `causal` is top-left; as many heads for q, k and v.
 FusedResult efficient_cuda(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal,
                            double dropout_p, std::optional<double> scale, bool logsumexp);
+
+// C (M, N) = A (M, K) B (K, N), or += with `accumulate`; row-major with the given row strides. For bf16 two
+// rows of B lie interleaved. Throws c10::Error where oneDNN has no such kernel for the CPU.
+void brgemm(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb,
+            float* c, int64_t ldc, bool accumulate);
+void brgemm(int64_t m, int64_t n, int64_t k, const at::BFloat16* a, int64_t lda, const at::BFloat16* b,
+            int64_t ldb, float* c, int64_t ldc, bool accumulate);
+
+// Ends this thread's use of the matrix unit, if a product began one.
+void brgemm_release();
 
 }  // namespace attentive::kernels::aten

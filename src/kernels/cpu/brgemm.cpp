@@ -1,8 +1,9 @@
 #include "kernels/cpu/brgemm.h"
 
-#include <ATen/native/CPUBlas.h>
 #include <c10/util/BFloat16.h>
 #include <c10/util/Exception.h>
+
+#include "kernels/aten_internals.h"
 
 namespace attentive::kernels::cpu {
 namespace {
@@ -49,17 +50,16 @@ bool has_brgemm_bf16() {
 
 void brgemm(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb,
             float* c, int64_t ldc, bool accumulate) {
-  at::native::cpublas::brgemm(m, n, k, lda, ldb, ldc, accumulate, a, b, c, /*is_vnni=*/false);
+  aten::brgemm(m, n, k, a, lda, b, ldb, c, ldc, accumulate);
 }
 
 void brgemm(int64_t m, int64_t n, int64_t k, const bf16_t* a, int64_t lda, const bf16_t* b, int64_t ldb,
             float* c, int64_t ldc, bool accumulate) {
-  at::native::cpublas::brgemm(m, n, k, lda, ldb, ldc, accumulate, as_bf16(a), as_bf16(b), c,
-                              /*is_vnni=*/true);
+  aten::brgemm(m, n, k, as_bf16(a), lda, as_bf16(b), ldb, c, ldc, accumulate);
 }
 
 void brgemm_done() {
-  at::native::cpublas::brgemm_release();
+  aten::brgemm_release();
 }
 
 }  // namespace attentive::kernels::cpu

@@ -1,7 +1,7 @@
 #pragma once
 
-// LibTorch's exported brgemm (oneDNN's kernels, made at run time for the CPU at hand). The one file that
-// touches at::native::cpublas; arguments as in gemm.h.
+// LibTorch's tile product (oneDNN's kernels, made at run time for the CPU at hand), on CPUs that have it;
+// arguments as in gemm.h.
 
 #include <cstdint>
 
