@@ -16,6 +16,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from machine import processor
+
 START_UP_MS = 4000  # loading LibTorch, drawing the inputs, first calls
 SECONDS = 5
 
@@ -113,6 +115,7 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--json", help="writes every share to this file")
     arguments = parser.parse_args()
+    print(processor(), flush=True)
     result = []
     for name, flags in CASES.items():
         if arguments.case not in name:
@@ -129,7 +132,7 @@ def main():
     if not result:
         sys.exit(f"breakdown: no case contains {arguments.case!r}")
     if arguments.json:
-        Path(arguments.json).write_text(json.dumps({"rows": result}, indent=1) + "\n", encoding="utf-8")
+        Path(arguments.json).write_text(json.dumps({"cpu": processor(), "rows": result}, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

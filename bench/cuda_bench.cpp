@@ -1,5 +1,5 @@
-// attentive-cuda-bench: times this package's attention on a GPU against PyTorch's own ways, after checking each
-// result, and prints a table in Markdown.
+// attentive-cuda-bench: times this package's attention on a GPU against PyTorch's own ways, after checking
+// each result, and prints a table in Markdown.
 
 #include <algorithm>
 #include <chrono>
@@ -18,6 +18,7 @@
 #include <attentive/functional/explain.h>
 
 #include "inputs.h"
+#include "support/machine.h"
 
 namespace {
 
@@ -66,12 +67,14 @@ double time(const Settings& settings, const std::function<void()>& run) {
 }
 
 // One cell: the time, or why there is none.
-std::string cell(const Settings& settings, const Way& way, const at::Tensor& reference, double allowed, bool& wrong) {
+std::string cell(const Settings& settings, const Way& way, const at::Tensor& reference, double allowed,
+                 bool& wrong) {
   try {
     if (reference.defined()) {
       const auto got = way.output();
       const double largest = reference.abs().max().item<double>();
-      const double error = (got.to(at::kFloat) - reference).abs().max().item<double>() / std::max(largest, 1e-12);
+      const double error =
+          (got.to(at::kFloat) - reference).abs().max().item<double>() / std::max(largest, 1e-12);
       if (!(error <= allowed)) {
         wrong = true;
         return fmt::format("WRONG: {:.2g}", error);
@@ -141,7 +144,8 @@ Qkv inputs(const Settings& settings, const Case& c, int64_t tokens, int64_t head
   return x;
 }
 
-bool run_case(const Settings& settings, const Case& c, int64_t tokens, int64_t head_dim, at::ScalarType type) {
+bool run_case(const Settings& settings, const Case& c, int64_t tokens, int64_t head_dim,
+              at::ScalarType type) {
   const auto x = inputs(settings, c, tokens, head_dim, type);
   const at::AutoGradMode grad(c.backward);
   at::Tensor direction;
@@ -156,9 +160,9 @@ bool run_case(const Settings& settings, const Case& c, int64_t tokens, int64_t h
     options.backend = backend;
     return [x, options] { return attentive::attention(x.q, x.k, x.v, options); };
   };
-  const std::vector<Way> ways = {
-      way("auto", ours(Backend::Auto)), way("native", ours(Backend::Native)),
-      way("reference", ours(Backend::Reference)), way("torch", [&] { return c.torch_way(x); })};
+  const std::vector<Way> ways = {way("auto", ours(Backend::Auto)), way("native", ours(Backend::Native)),
+                                 way("reference", ours(Backend::Reference)),
+                                 way("torch", [&] { return c.torch_way(x); })};
   // Dropout draws differ between the ways: tests compare them, not this. A long reference may not fit.
   at::Tensor reference;
   if (c.dropout == 0.0) {
@@ -171,8 +175,8 @@ bool run_case(const Settings& settings, const Case& c, int64_t tokens, int64_t h
     }
   }
   const auto chosen = attentive::explain(x.q, x.k, x.v, c.options).chosen;
-  std::string line = fmt::format("| {} | {} | {} | {} | {} |", c.suite, bench::type_name(type), head_dim, tokens,
-                                 attentive::to_string(chosen));
+  std::string line = fmt::format("| {} | {} | {} | {} | {} |", c.suite, bench::type_name(type), head_dim,
+                                 tokens, attentive::to_string(chosen));
   bool wrong = false;
   for (const auto& each : ways) {
     line += fmt::format(" {} |", cell(settings, each, reference, type == at::kFloat ? 2e-3 : 3e-2, wrong));
@@ -191,7 +195,8 @@ bool wants(const std::vector<std::string>& wanted, const std::string& name) {
 
 int main(int argc, char** argv) {
   CLI::App app(
-      "Times attentive on a GPU against PyTorch's own ways (batch 1) and prints a Markdown table; a wrong result is\n"
+      "Times attentive on a GPU against PyTorch's own ways (batch 1) and prints a Markdown table; a wrong "
+      "result is\n"
       "not timed. Exit status: 0, 1 if a result was wrong, 2 for wrong arguments or no such device.",
       "attentive-cuda-bench");
   Settings settings;
@@ -216,6 +221,7 @@ int main(int argc, char** argv) {
 
   try {
     bool right = true;
+    fmt::print("{}\n\n", bench::to_string(bench::describe_machine(), at::get_num_threads()));
     fmt::print("| suite | dtype | D | T | auto takes | auto | native | reference | torch |\n");
     fmt::print("|---|---|--:|--:|---|--:|--:|--:|--:|\n");
     for (const auto type : {at::kBFloat16, at::kFloat}) {
@@ -223,7 +229,8 @@ int main(int argc, char** argv) {
       for (const auto head_dim : settings.head_dims) {
         for (const auto tokens : settings.tokens) {
           for (const auto& c : cases_for(tokens)) {
-            if (wants(settings.suites, c.suite)) right = run_case(settings, c, tokens, head_dim, type) && right;
+            if (wants(settings.suites, c.suite))
+              right = run_case(settings, c, tokens, head_dim, type) && right;
           }
         }
       }

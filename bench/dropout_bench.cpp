@@ -40,10 +40,11 @@ void dropout_suite(Runner& runner) {
     if (!runner.wants(type)) continue;
     for (const int64_t T : {256, 1024, 4096}) {
       const Shape shape{1, 12, T, 64};
-      const auto x = make_qkv(shape, type, /*gradients=*/true);
-      const auto grad = at::randn_like(x.q);
       Case c{"dropout", fmt::format("fwd+bwd p=0.1 T={}", token_count(T)), type_name(type), limit_of(type),
              kWithBackward * attention_flops(shape, true)};
+      if (!runner.wants(c)) continue;
+      const auto x = make_qkv(shape, type, /*gradients=*/true);
+      const auto grad = at::randn_like(x.q);
       c.check = [=] { return check(x, grad); };
       c.contenders.push_back({"attentive", with_backward(x, grad, [=] {
                                 return attentive::attention(

@@ -12,13 +12,14 @@ namespace bench {
 namespace {
 
 void add(Runner& runner, const Shape& shape, bool causal, at::ScalarType type) {
-  const auto x = make_qkv(shape, type);
   const attentive::AttentionOptions options{.causal = causal ? attentive::Causal::BottomRight
                                                              : attentive::Causal::None};
   Case c{"forward",
          fmt::format("{} B{} H{} T={} D{}", causal ? "causal" : "full", shape.B, shape.H,
                      token_count(shape.T), shape.D),
          type_name(type), limit_of(type), attention_flops(shape, causal)};
+  if (!runner.wants(c)) return;
+  const auto x = make_qkv(shape, type);
   c.contenders.push_back(
       {"attentive", [=] { return Tensors{attentive::attention(x.q, x.k, x.v, options)}; }});
   c.contenders.push_back({"torch sdpa", [=] { return Tensors{sdpa(x, causal)}; }});

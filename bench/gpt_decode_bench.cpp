@@ -21,6 +21,7 @@
 
 #include <attentive/models/gpt.h>
 
+#include "support/machine.h"
 #include "support/peaks.h"
 
 namespace {
@@ -104,6 +105,8 @@ int main(int argc, char** argv) {
     if (name == "--threads") at::set_num_threads(std::atoi(argv[i + 1]));
   }
   try {
+    std::printf("%s\n", bench::to_string(bench::describe_machine(), at::get_num_threads()).c_str());
+    std::fflush(stdout);
     run(preset);
     return 0;
   } catch (const c10::Error& error) {

@@ -22,6 +22,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from machine import describe
+
 PRESETS = {
     "shakespeare-small": dict(
         layers=4, heads=4, width=128, block=64, batch=12, dropout=0.0, steps=2000, warmup=100, lr=1e-3, min_lr=1e-4),
@@ -243,6 +245,7 @@ def main():
     parser.add_argument("--burst", type=int, default=10, help="steps a turn")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
+    print(", ".join(f"{name} {value}" for name, value in describe(torch, args.threads).items()), flush=True)
     with open(args.text, encoding="utf-8", newline="") as file:
         run = Run(file.read(), args.preset, args.seed)
     if args.against:

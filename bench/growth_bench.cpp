@@ -35,6 +35,7 @@ void growth_suite(Runner& runner) {
   attentive::AttentionOptions window = causal;
   window.window = {kWindow - 1, 0};
   for (int64_t T = 256; T <= 16384; T *= 2) {
+    if (!runner.wants(Case{"growth", "T=" + token_count(T), "fp32"})) continue;
     const auto x = make_qkv({1, 12, T, 64}, at::kFloat);
     std::vector<Contender> ways = {
         {"attentive", [=] { return Tensors{attentive::attention(x.q, x.k, x.v, causal)}; }},

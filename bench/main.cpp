@@ -43,6 +43,7 @@ int main(int argc, char** argv) {
   app.add_option("--budget", settings.budget, "seconds of timing a case; five rounds are run in any case")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
+  app.add_option("--case", settings.cases, "only cases whose name holds one of these texts, such as T=1k");
   app.add_option("--dtype", settings.dtypes, "only these")->check(CLI::IsMember({"fp32", "bf16"}));
   app.add_option("--json", json, "writes every figure to this file");
   app.add_option("--svg", svg, "plots the growth suite to this file");
@@ -55,8 +56,8 @@ int main(int argc, char** argv) {
   try {
     at::set_num_threads(settings.threads);
     const auto machine = bench::describe_machine();
-    bench::Runner runner(settings, bench::measure_peaks(settings.threads));
-    bench::print_head(machine, runner.peaks(), settings);
+    bench::print_head(machine, settings);
+    bench::Runner runner(settings, bench::measure_peaks(settings.threads, bench::print_limit));
     for (const auto& suite : bench::kSuites) {
       const std::string name(suite.name);
       if (!wanted.empty() && std::ranges::find(wanted, name) == wanted.end()) continue;
@@ -64,6 +65,11 @@ int main(int argc, char** argv) {
       suite.run(runner);
       if (!json.empty())
         bench::write_json(json, machine, runner);  // a run that is cut short keeps its suites
+    }
+    if (runner.rows().empty() && runner.growth().empty()) {
+      fmt::print(stderr,
+                 "attentive-bench: no case was chosen: see the names that a run without --case prints\n");
+      return kUnusable;
     }
     bench::print_growth(runner.growth());
     if (!svg.empty()) bench::write_plot(svg, machine, runner);

@@ -45,6 +45,11 @@ Check same_drops(const std::function<Tensors()>& train, at::ScalarType type) {
 }
 
 void add(Runner& runner, at::ScalarType type, bool training, double dropout) {
+  Case c{"module", training ? fmt::format("training step, dropout {}", dropout) : "forward", type_name(type),
+         limit_of(type),
+         (training ? 3 : 1) * linear_flops() +
+             (training ? kWithBackward : 1) * attention_flops({kBatch, kHeads, kTokens, 64}, true)};
+  if (!runner.wants(c)) return;
   at::manual_seed(1);
   attentive::MultiHeadAttention ours(kWidth, kWidth, kTokens, dropout, kHeads);
   ours->to(type);
@@ -52,11 +57,6 @@ void add(Runner& runner, at::ScalarType type, bool training, double dropout) {
   const PeerModules peers(ours, kTokens, training ? dropout : 0.0);
   const auto x = at::randn({kBatch, kTokens, kWidth}).to(type).requires_grad_(training);
   const auto grad = at::randn({kBatch, kTokens, kWidth}).to(type);
-
-  Case c{"module", training ? fmt::format("training step, dropout {}", dropout) : "forward", type_name(type),
-         limit_of(type),
-         (training ? 3 : 1) * linear_flops() +
-             (training ? kWithBackward : 1) * attention_flops({kBatch, kHeads, kTokens, 64}, true)};
   const auto way = [&](const std::string& name, std::function<at::Tensor(const at::Tensor&)> forward,
                        const std::vector<at::Tensor>& parameters) {
     if (training) {

@@ -11,7 +11,6 @@ it, not times of different processes.
 import argparse
 import json
 import math
-import platform
 import statistics
 import sys
 import time
@@ -20,6 +19,8 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+
+from machine import describe
 
 BATCH, TOKENS, WIDTH, HEADS = 8, 1024, 768, 12
 HEAD_DIM = WIDTH // HEADS
@@ -298,7 +299,7 @@ class Report:
         if not self.arguments.json:
             return
         partial = Path(f"{self.arguments.json}.part")
-        rows = {"versions": versions(), "threads": self.arguments.threads, "rows": self.rows}
+        rows = {"versions": versions(self.arguments), "threads": self.arguments.threads, "rows": self.rows}
         partial.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
         partial.replace(self.arguments.json)
 
@@ -410,8 +411,8 @@ def dropout_suite(report, dtype):
                     "composed, torch.compile": lambda way=way: way(torch.compile(composed))}, "torch sdpa", comparable=False)
 
 
-def versions():
-    found = {"python": platform.python_version(), "torch": torch.__version__}
+def versions(arguments):
+    found = describe(torch, arguments.threads)
     for name in ("openvino", "onnxruntime"):
         try:
             found[name] = __import__(name).__version__
@@ -433,7 +434,7 @@ def main():
     parser.add_argument("--json", help="writes every figure to this file")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    print(versions())
+    print(versions(arguments), flush=True)
     report = Report(arguments)
     for name in arguments.suite:
         for dtype in arguments.dtype:

@@ -64,7 +64,7 @@ def breakdown(data):
 
 
 def peers(data):
-    versions = ", ".join(f"{name} {version}" for name, version in data["versions"].items())
+    versions = ", ".join(f"{name} {version}" for name, version in data["versions"].items() if name != "threads")
     lines = [f"{versions}; {data['threads']} threads.", "", "| case | type | way | time | time / baseline | baseline |",
              "|---|---|---|--:|--:|---|"]
     for row in data["rows"]:

@@ -19,6 +19,11 @@ bool equal(const Tensors& a, const Tensors& b) {
 }
 
 void add(Runner& runner, const Shape& shape, at::ScalarType type, bool gradients) {
+  const int all = runner.settings().threads;
+  Case c{"threads",
+         fmt::format("{} B1 H{} T={}", gradients ? "fwd+bwd" : "fwd", shape.H, token_count(shape.T)),
+         type_name(type), limit_of(type), attention_flops(shape, true) * (gradients ? kWithBackward : 1)};
+  if (!runner.wants(c)) return;
   const auto x = make_qkv(shape, type, gradients);
   const auto grad = at::randn_like(x.q);
   const auto ours = [=] {
@@ -35,10 +40,6 @@ void add(Runner& runner, const Shape& shape, at::ScalarType type, bool gradients
       return run();
     };
   };
-  const int all = runner.settings().threads;
-  Case c{"threads",
-         fmt::format("{} B1 H{} T={}", gradients ? "fwd+bwd" : "fwd", shape.H, token_count(shape.T)),
-         type_name(type), limit_of(type), attention_flops(shape, true) * (gradients ? kWithBackward : 1)};
   for (const int threads : {all, 1}) {
     c.contenders.push_back(
         {fmt::format("attentive, {} threads", threads), with_threads(threads, task(ours))});

@@ -18,12 +18,13 @@ void tiny_suite(Runner& runner) {
   const ThreadCount one(1);
   for (const auto& [width, heads] : {std::pair<int64_t, int64_t>{64, 4}, {768, 12}}) {
     for (const int64_t T : {1, 4, 16}) {
+      Case c{"tiny", fmt::format("d{} h{} T={}, 1 thread", width, heads, T), "fp32"};
+      if (!runner.wants(c)) continue;
       at::manual_seed(1);
       attentive::MultiHeadAttention ours(width, width, 16, 0.0, heads);
       ours->eval();
       const PeerModules peers(ours, 16, 0.0);
       const auto x = at::randn({1, T, width});
-      Case c{"tiny", fmt::format("d{} h{} T={}, 1 thread", width, heads, T), "fp32"};
       const auto way = [&](const char* name, std::function<at::Tensor()> forward) {
         c.contenders.push_back({name, [forward = std::move(forward)] {
                                   const c10::InferenceMode inference;

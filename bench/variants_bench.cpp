@@ -35,11 +35,12 @@ at::Tensor alibi_mask(const at::Tensor& slopes, int64_t T, at::ScalarType type) 
 }
 
 void softcap(Runner& runner, const Shape& shape, at::ScalarType type, bool gradients) {
-  const auto x = make_qkv(shape, type, gradients);
-  const auto grad = at::randn_like(x.q);
   const attentive::AttentionOptions options{.causal = attentive::Causal::BottomRight, .softcap = kSoftcap};
   Case c{"variants", fmt::format("softcap {} T={}", gradients ? "fwd+bwd" : "fwd", token_count(shape.T)),
          type_name(type), limit_of(type), attention_flops(shape, true) * (gradients ? kWithBackward : 1)};
+  if (!runner.wants(c)) return;
+  const auto x = make_qkv(shape, type, gradients);
+  const auto grad = at::randn_like(x.q);
   const auto ours = [=] { return attentive::attention(x.q, x.k, x.v, options); };
   const auto theirs = [=] { return composed_softcap(x); };
   if (gradients) {
@@ -53,12 +54,13 @@ void softcap(Runner& runner, const Shape& shape, at::ScalarType type, bool gradi
 }
 
 void alibi(Runner& runner, const Shape& shape, at::ScalarType type, bool gradients) {
+  Case c{"variants", fmt::format("ALiBi {} T={}", gradients ? "fwd+bwd" : "fwd", token_count(shape.T)),
+         type_name(type), limit_of(type), attention_flops(shape, true) * (gradients ? kWithBackward : 1)};
+  if (!runner.wants(c)) return;
   const auto x = make_qkv(shape, type, gradients);
   const auto grad = at::randn_like(x.q);
   const auto slopes = attentive::alibi_slopes(shape.H);
   const auto mask = alibi_mask(slopes, shape.T, type);
-  Case c{"variants", fmt::format("ALiBi {} T={}", gradients ? "fwd+bwd" : "fwd", token_count(shape.T)),
-         type_name(type), limit_of(type), attention_flops(shape, true) * (gradients ? kWithBackward : 1)};
   const auto ours = [=] {
     return attentive::attention(x.q, x.k, x.v, {.causal = attentive::Causal::BottomRight},
                                 attentive::AttentionExtras{.alibi_slopes = slopes})

@@ -31,10 +31,11 @@ Check check_start(const Qkv& x, int64_t width) {
 
 void against_mask(Runner& runner, int64_t T, int64_t width, at::ScalarType type) {
   const Shape shape{1, 12, T, 64};
-  const auto x = make_qkv(shape, type);
-  const auto mask = band(T, width);
   Case c{"window", fmt::format("W={} T={}", width, token_count(T)), type_name(type), limit_of(type),
          window_flops(shape, width)};
+  if (!runner.wants(c)) return;
+  const auto x = make_qkv(shape, type);
+  const auto mask = band(T, width);
   c.contenders.push_back(
       {"attentive", [=] { return Tensors{attentive::attention(x.q, x.k, x.v, window_of(width))}; }});
   c.contenders.push_back(
@@ -45,9 +46,10 @@ void against_mask(Runner& runner, int64_t T, int64_t width, at::ScalarType type)
 // Time must grow with T: the same window on ever longer sequences, without a peer that could keep up.
 void growing(Runner& runner, int64_t T, int64_t width) {
   const Shape shape{1, 12, T, 64};
-  const auto x = make_qkv(shape, at::kFloat);
   Case c{"window", fmt::format("W={} T={}", width, token_count(T)), "fp32", Limit::Fp32,
          window_flops(shape, width)};
+  if (!runner.wants(c)) return;
+  const auto x = make_qkv(shape, at::kFloat);
   c.check = [=] { return check_start(x, width); };
   c.contenders.push_back(
       {"attentive", [=] { return Tensors{attentive::attention(x.q, x.k, x.v, window_of(width))}; }});

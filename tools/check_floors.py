@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Checks the direction of every #include against the floors of docs/architecture.md.
 
-    tools/check_floors.py [ROOT]        prints one line per wrong include; exit status 1 if there is any
+    tools/check_floors.py [ROOT]        prints one line per wrong include, and per floor that is not in all of the page, this
+                                        list and the tree; exit status 1 if there is any
     tools/check_floors.py --self-test   breaks each rule in a made-up tree and wants it reported
 """
 
@@ -20,13 +21,13 @@ MAY_USE = {
     "compat": ["functional", "cache", "modules"],
     "models": ["functional", "cache", "modules", "compat"],
     "io": ["functional", "cache", "modules", "compat"],
-    "viz": [],
     "train": ["functional", "cache", "modules", "compat", "models", "io", "text"],
     "text": ["io"],
 }
 TOP = ("apps", "bench", "tests")  # the top floor: any public header
 PRIVATE_DEPENDENCIES = ("fmt/", "nlohmann/", "CLI/", "catch2/")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+PAGE = "docs/architecture.md"
 SUFFIXES = (".h", ".cpp", ".cu", ".cuh")
 
 
@@ -84,26 +85,41 @@ def fault_of(root, path, quoted, name):
     return None
 
 
+def source_files(root):
+    """Every C++ and CUDA file of the project, relative to the root."""
+    for top in ("include", "src", *TOP):
+        for file in sorted((root / top).rglob("*")):
+            if file.is_file() and file.name.endswith(SUFFIXES):
+                yield file.relative_to(root)
+
+
 def faults_in(root):
     """Every wrong include under `root`, as text, and how many files were read."""
     faults, count = [], 0
-    for top in ("include", "src", *TOP):
-        for file in sorted((root / top).rglob("*")):
-            path = file.relative_to(root)
-            if not file.is_file() or not file.name.endswith(SUFFIXES):
-                continue
-            count += 1
-            for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
-                match = INCLUDE.match(line)
-                if match:
-                    fault = fault_of(root, path, match[1] == '"', match[2])
-                    if fault:
-                        faults.append(f"{path}:{number}: {match[2]}: this file {fault}")
+    for path in source_files(root):
+        count += 1
+        for number, line in enumerate((root / path).read_text(encoding="utf-8").splitlines(), 1):
+            match = INCLUDE.match(line)
+            if match:
+                fault = fault_of(root, path, match[1] == '"', match[2])
+                if fault:
+                    faults.append(f"{path}:{number}: {match[2]}: this file {fault}")
     return faults, count
 
 
+def folder_faults(root, floors):
+    """Folders that the list of floors, the page's table and the tree do not all have."""
+    page = (root / PAGE).read_text(encoding="utf-8")
+    rows = [line.split("|")[2] for line in page.splitlines() if re.match(r"\| (\d|side) \|", line)]
+    on_page = {name.removeprefix("src/") for row in rows for name in re.findall(r"`([\w/]+)/`", row)} - set(TOP)
+    in_tree = {path.name for top in ("include/attentive", "src") for path in (root / top).iterdir() if path.is_dir()}
+    places = {"tools/check_floors.py": set(floors), PAGE: on_page, "include/attentive/ or src/": in_tree}
+    return [f"floor {name}/ is not in {place}"
+            for place, names in places.items() for name in sorted(set().union(*places.values()) - names)]
+
+
 def self_test():
-    """One wrong include at a time in a tree that is right."""
+    """One wrong include, then one wrong floor at a time in a tree that is right."""
     right = {
         "include/attentive/version.h": "",
         "include/attentive/attentive.h": "#include <attentive/modules/m.h>\n",
@@ -134,6 +150,8 @@ def self_test():
         "apps/a/main.cpp": ['"../../src/kernels/k.h"', '"gone.h"'],
         "bench/b.cpp": ['"../tests/support/s.h"'],
     }
+    page = "| floor | folders |\n| 1 | `core/`, `src/kernels/` |\n| side | `modules/` |\n| 6 | `apps/` |\n"
+    floors = {"core", "kernels", "modules", "functional", "train"}
     missed = []
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder).resolve()
@@ -151,6 +169,10 @@ def self_test():
                 if len(faults_in(root)[0]) != 1:
                     missed.append(f"not reported: {path}: {include}")
                 write(path, right.get(path, ""))
+        write(PAGE, page)
+        missing = [line.split()[1].rstrip("/") for line in folder_faults(root, floors | {"viz"})]
+        if sorted(missing) != ["functional", "new", "new", "train", "viz", "viz"]:
+            missed.append(f"floors: reported {missing}")
     for line in missed:
         print(line)
     print(f"self-test: {sum(map(len, wrong.values()))} broken rules, {len(missed)} missed")
@@ -162,9 +184,10 @@ def main(arguments):
         return self_test()
     root = Path(arguments[0] if arguments else Path(__file__).parent.parent).resolve()
     faults, count = faults_in(root)
+    faults += folder_faults(root, MAY_USE)
     for fault in faults:
         print(fault)
-    print(f"floors: {count} files, {len(faults)} wrong includes")
+    print(f"floors: {count} files, {len(faults)} faults")
     return 1 if faults or count == 0 else 0
 
 

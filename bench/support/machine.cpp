@@ -3,6 +3,7 @@
 #include <array>
 #include <fstream>
 #include <sstream>
+#include <sys/utsname.h>
 #include <thread>
 
 #include <fmt/format.h>
@@ -10,28 +11,56 @@
 
 #include <attentive/version.h>
 
+#include "support/isa.h"
+
 namespace bench {
 namespace {
 
+/// The first entry of that name; empty without one.
 std::string cpuinfo(const std::string& key) {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {
-    if (line.starts_with(key)) return line.substr(line.find(':') + 2);
+    const auto colon = line.find(':');
+    if (line.starts_with(key) && colon != std::string::npos && colon + 2 <= line.size())
+      return line.substr(colon + 2);
   }
-  return "unknown";
+  return "";
 }
 
-std::string instruction_sets() {
-  constexpr std::array<const char*, 6> wanted = {"avx2",        "fma",         "avx512f",
-                                                 "avx512_bf16", "avx512_fp16", "amx_bf16"};
-  std::istringstream flags(cpuinfo("flags"));
+std::string processor() {
+  if (const auto name = cpuinfo("model name"); !name.empty()) return name;
+  utsname system{};
+  const std::string architecture = uname(&system) == 0 ? system.machine : "unknown architecture";
+  const auto implementer = cpuinfo("CPU implementer"), part = cpuinfo("CPU part");  // ARM has only numbers
+  if (implementer.empty()) return architecture;
+  return fmt::format("{}, CPU implementer {}, part {}", architecture, implementer, part);
+}
+
+std::string instruction_sets(const Isa& isa) {
+  struct Flag {
+    const char* name;
+    bool in_use;
+  };
+  const std::array<Flag, 11> flags = {{{"avx2", isa.avx2},
+                                       {"fma", isa.avx2},
+                                       {"avx512f", isa.avx512},
+                                       {"avx512_bf16", isa.newest},
+                                       {"avx512_fp16", isa.newest},
+                                       {"amx_bf16", isa.newest},
+                                       {"asimd", true},
+                                       {"bf16", true},
+                                       {"i8mm", true},
+                                       {"sve", true},
+                                       {"sve2", true}}};
+  const auto x86 = cpuinfo("flags");
+  std::istringstream words(x86.empty() ? cpuinfo("Features") : x86);
   std::string found;
-  for (std::string flag; flags >> flag;) {
-    for (const char* name : wanted) {
-      if (flag == name) found += (found.empty() ? "" : " ") + flag;
+  for (std::string word; words >> word;) {
+    for (const auto& flag : flags) {
+      if (flag.in_use && word == flag.name) found += (found.empty() ? "" : " ") + word;
     }
   }
-  return found;
+  return found.empty() ? "no vectors beyond the architecture's own" : found;
 }
 
 std::string compiler() {
@@ -45,8 +74,17 @@ std::string compiler() {
 }  // namespace
 
 Machine describe_machine() {
-  return {cpuinfo("model name"), instruction_sets(), static_cast<int>(std::thread::hardware_concurrency()),
-          TORCH_VERSION,         compiler(),         ATTENTIVE_VERSION};
+  const auto isa = isa_in_use();
+  return {processor(),      instruction_sets(isa),
+          isa.capability,   static_cast<int>(std::thread::hardware_concurrency()),
+          TORCH_VERSION,    compiler(),
+          ATTENTIVE_VERSION};
+}
+
+std::string to_string(const Machine& machine, int threads) {
+  return fmt::format("{} ({}; LibTorch uses {}), {} cores, {} threads; LibTorch {}, attentive {}, {}",
+                     machine.cpu, machine.isa, machine.capability, machine.cores, threads, machine.libtorch,
+                     machine.package, machine.compiler);
 }
 
 }  // namespace bench

@@ -6,8 +6,9 @@ namespace bench {
 
 /// What a measurement has to name to be read later.
 struct Machine {
-  std::string cpu;
-  std::string isa;  ///< instruction sets that matter here
+  std::string cpu;         ///< as /proc/cpuinfo names it
+  std::string isa;         ///< the instruction sets in use that matter here
+  std::string capability;  ///< the vectors that LibTorch uses, in its words
   int cores = 0;
   std::string libtorch;
   std::string compiler;  ///< of this program
@@ -15,5 +16,8 @@ struct Machine {
 };
 
 Machine describe_machine();
+
+/// The machine and `threads` in one line.
+std::string to_string(const Machine& machine, int threads);
 
 }  // namespace bench

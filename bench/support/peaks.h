@@ -1,29 +1,42 @@
 #pragma once
 
+#include <functional>
 #include <string>
 
 namespace bench {
 
-/// What this machine can do with `threads` threads, measured when the program starts: the best of several
-/// short runs, because a limit is what was reached once.
-struct Peaks {
-  int threads = 0;
-  double fp32 = 0;          ///< flop/s
-  std::string fp32_method;  ///< how it was reached
-  double bf16 = 0;          ///< flop/s, products with float32 accumulation
-  std::string bf16_method;
-  double read = 0;  ///< bytes/s, from memory
-  std::string read_method;
+/// One thing that this machine cannot exceed.
+struct Peak {
+  double rate = 0;     ///< flop/s or bytes/s
+  std::string method;  ///< how it was reached
+  /// The rate right now, over about so many seconds. Not set where the limit was not found by a loop.
+  std::function<double(double seconds)> probe = {};
 };
-
-Peaks measure_peaks(int threads);
 
 enum class Limit { None, Fp32, Bf16, Read };
 
-/// Flop/s of the loop behind `peaks.fp32` or `peaks.bf16` right now, over about `seconds`; 0 for another
-/// limit or where the limit was found in another way. What a busy machine takes from a timed case, it takes
-/// from this too.
+/// What this machine can do with `threads` threads and the instruction sets in use.
+struct Peaks {
+  int threads = 0;
+  Peak fp32;
+  Peak bf16;  ///< products with float32 accumulation
+  Peak read;  ///< from memory
+
+  /// Nullptr for Limit::None.
+  const Peak* of(Limit limit) const;
+};
+
+/// Takes a few seconds on any machine; `say` gets each limit in words as soon as it is known.
+Peaks measure_peaks(int threads, const std::function<void(const std::string&)>& say);
+
+/// Rate of `limit` right now, over about `seconds`; 0 where no loop tells. What a busy machine takes from a
+/// timed case, it takes from this too.
 double probe(const Peaks& peaks, Limit limit, double seconds);
+
+Peak fp32_peak(int threads);
+/// Where no product of bfloat16 is faster than float32's limit, that limit: numbers may be widened.
+Peak bf16_peak(int threads, const Peak& fp32);
+Peak read_peak();
 
 /// Reads every byte of a buffer with all threads; the sum keeps the compiler from leaving it out.
 double read_all(const float* data, long count);

@@ -57,12 +57,13 @@ void write_file(const std::string& path, const std::string& text) {
 
 }  // namespace
 
-void print_head(const Machine& machine, const Peaks& peaks, const Settings& settings) {
-  fmt::print("{} ({}), {} cores; LibTorch {}, attentive {}, {}\n", machine.cpu, machine.isa, machine.cores,
-             machine.libtorch, machine.package, machine.compiler);
-  fmt::print("limits with {} threads: fp32 {:.0f} GF/s ({}); bf16 {:.0f} GF/s ({}); read {:.1f} GB/s ({})\n",
-             settings.threads, peaks.fp32 / 1e9, peaks.fp32_method, peaks.bf16 / 1e9, peaks.bf16_method,
-             peaks.read / 1e9, peaks.read_method);
+void print_head(const Machine& machine, const Settings& settings) {
+  fmt::print("{}\nmeasuring the machine's limits, a few seconds:\n", to_string(machine, settings.threads));
+  std::fflush(stdout);
+}
+
+void print_limit(const std::string& limit) {
+  fmt::print("  {}\n", limit);
   std::fflush(stdout);
 }
 
@@ -72,6 +73,7 @@ void print_columns(const std::string& suite) {
              "type", "way (error against)", "median", "p10 - p90", "x ours", "p10 - p90", "limit", "live");
   fmt::print("|{:-<28}|{:-<6}|{:-<28}|{:->10}:|{:->22}:|{:->8}:|{:->16}:|{:->8}:|{:->8}:|\n", "", "", "", "",
              "", "", "", "", "");
+  std::fflush(stdout);
 }
 
 void print_row(const Row& row) {
@@ -104,18 +106,19 @@ void write_json(const std::string& path, const Machine& machine, const Runner& r
   nlohmann::ordered_json json = {{"machine",
                                   {{"cpu", machine.cpu},
                                    {"isa", machine.isa},
+                                   {"capability", machine.capability},
                                    {"cores", machine.cores},
                                    {"libtorch", machine.libtorch},
                                    {"compiler", machine.compiler},
                                    {"attentive", machine.package}}},
                                  {"peaks",
                                   {{"threads", peaks.threads},
-                                   {"fp32_flops", peaks.fp32},
-                                   {"fp32_method", peaks.fp32_method},
-                                   {"bf16_flops", peaks.bf16},
-                                   {"bf16_method", peaks.bf16_method},
-                                   {"read_bytes_per_second", peaks.read},
-                                   {"read_method", peaks.read_method}}},
+                                   {"fp32_flops", peaks.fp32.rate},
+                                   {"fp32_method", peaks.fp32.method},
+                                   {"bf16_flops", peaks.bf16.rate},
+                                   {"bf16_method", peaks.bf16.method},
+                                   {"read_bytes_per_second", peaks.read.rate},
+                                   {"read_method", peaks.read.method}}},
                                  {"rows", nlohmann::ordered_json::array()},
                                  {"growth", nlohmann::ordered_json::array()}};
   for (const auto& row : runner.rows()) json["rows"].push_back(to_json(row));

@@ -7,7 +7,9 @@
 
 namespace bench {
 
-void print_head(const Machine& machine, const Peaks& peaks, const Settings& settings);
+/// Machine and threads; the limits follow as they are measured.
+void print_head(const Machine& machine, const Settings& settings);
+void print_limit(const std::string& limit);
 void print_columns(const std::string& suite);
 void print_row(const Row& row);
 void print_growth(const std::vector<GrowthPoint>& points);

@@ -60,18 +60,11 @@ bool Runner::wants(at::ScalarType type) const {
   return std::ranges::find(settings_.dtypes, name) != settings_.dtypes.end();
 }
 
-double Runner::rate(Limit limit) const {
-  switch (limit) {
-    case Limit::None:
-      break;
-    case Limit::Fp32:
-      return peaks_.fp32;
-    case Limit::Bf16:
-      return peaks_.bf16;
-    case Limit::Read:
-      return peaks_.read;
-  }
-  return 0;
+bool Runner::wants(const Case& the_case) const {
+  const auto names_it = [&](const std::string& part) {
+    return the_case.name.find(part) != std::string::npos;
+  };
+  return settings_.cases.empty() || std::ranges::any_of(settings_.cases, names_it);
 }
 
 void Runner::add(GrowthPoint point) {
@@ -115,8 +108,9 @@ std::vector<Timing> Runner::time(const Case& the_case) const {
     timings[i].fraction_same_round = spread_of(fractions).median;
     timings[i].rounds = static_cast<int>(seconds[i].size());
     timings[i].calls = calls[i];
-    if (the_case.limit != Limit::None && the_case.work > 0)
-      timings[i].fraction = the_case.work / rate(the_case.limit) / timings[i].seconds.median;
+    const auto* peak = peaks_.of(the_case.limit);
+    if (peak && the_case.work > 0)
+      timings[i].fraction = the_case.work / peak->rate / timings[i].seconds.median;
   }
   return timings;
 }

@@ -72,6 +72,7 @@ struct Settings {
   int threads = 2;
   double budget = 3.0;              ///< seconds of timing a case
   std::vector<std::string> dtypes;  ///< empty: all
+  std::vector<std::string> cases;   ///< parts of names, any of them; empty: all
   bool quiet = false;
 };
 
@@ -85,7 +86,8 @@ class Runner {
   void add(GrowthPoint point);
 
   bool wants(at::ScalarType type) const;
-  double rate(Limit limit) const;
+  /// Ask before the inputs are made: they may be large.
+  bool wants(const Case& the_case) const;
   const Settings& settings() const { return settings_; }
   const Peaks& peaks() const { return peaks_; }
   const std::vector<Row>& rows() const { return rows_; }
