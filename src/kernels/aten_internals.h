@@ -1,14 +1,12 @@
 #pragma once
 
-// ATen's entries outside the documented API that the library uses: fused attention kernels and a tile
-// product. They stand in this one file, so that a new torch release is one place to look
-// (tools/check_internals.py).
+// The fused attention kernels, which are ATen entries outside the documented API. They stand in this one
+// file, so that a new LibTorch release is one place to look (tools/check_internals.py).
 
 #include <cstdint>
 #include <optional>
 
 #include <ATen/core/Tensor.h>
-#include <c10/util/BFloat16.h>
 
 namespace attentive::kernels::aten {
 
