@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <functional>
 #include <string>
 #include <vector>
@@ -17,6 +16,7 @@
 #include <attentive/functional/attention.h>
 #include <attentive/functional/explain.h>
 
+#include "common/run_main.h"
 #include "inputs.h"
 #include "support/machine.h"
 
@@ -183,7 +183,7 @@ bool run_case(const Settings& settings, const Case& c, int64_t tokens, int64_t h
   }
   if (c.dropout == 0.0 && !reference.defined()) line += " not checked";
   fmt::print("{}\n", line);
-  std::fflush(stdout);
+  apps::flush_output();
   return !wrong;
 }
 
@@ -209,17 +209,11 @@ int main(int argc, char** argv) {
   app.add_option("--tokens", settings.tokens)->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--head-dim", settings.head_dims)->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--heads", settings.heads)->check(CLI::PositiveNumber)->capture_default_str();
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kUnusable;
-  }
-  if (settings.device == "cuda" && !at::hasCUDA()) {
-    fmt::print(stderr, "attentive-cuda-bench: no CUDA device\n");
-    return kUnusable;
-  }
-
-  try {
+  return apps::run_main(app, argc, argv, [&] {
+    if (settings.device == "cuda" && !at::hasCUDA()) {
+      apps::print_error("attentive-cuda-bench: no CUDA device");
+      return kUnusable;
+    }
     bool right = true;
     fmt::print("{}\n\n", bench::to_string(bench::describe_machine(), at::get_num_threads()));
     fmt::print("| suite | dtype | D | T | auto takes | auto | native | reference | torch |\n");
@@ -236,10 +230,5 @@ int main(int argc, char** argv) {
       }
     }
     return right ? 0 : kFailed;
-  } catch (const c10::Error& error) {
-    fmt::print(stderr, "attentive-cuda-bench: {}\n", error.what_without_backtrace());
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "attentive-cuda-bench: {}\n", error.what());
-  }
-  return kFailed;
+  });
 }

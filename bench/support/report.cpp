@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "common/run_main.h"
 #include "support/svg.h"
 
 namespace bench {
@@ -59,12 +60,12 @@ void write_file(const std::string& path, const std::string& text) {
 
 void print_head(const Machine& machine, const Settings& settings) {
   fmt::print("{}\nmeasuring the machine's limits, a few seconds:\n", to_string(machine, settings.threads));
-  std::fflush(stdout);
+  apps::flush_output();
 }
 
 void print_limit(const std::string& limit) {
   fmt::print("  {}\n", limit);
-  std::fflush(stdout);
+  apps::flush_output();
 }
 
 void print_columns(const std::string& suite) {
@@ -88,7 +89,7 @@ void print_row(const Row& row) {
                i == 0 ? "" : fmt::format("{:.2f} - {:.2f}", timing.ratio.p10, timing.ratio.p90),
                fraction(timing.fraction), fraction(timing.fraction_same_round));
   }
-  std::fflush(stdout);
+  apps::flush_output();
 }
 
 void print_growth(const std::vector<GrowthPoint>& points) {
