@@ -133,24 +133,4 @@ std::string deflated_zeros(uint64_t size) {
   return bytes;
 }
 
-void HostilePickles::add(std::string name, const Pickle& pickle, std::vector<std::string> words) {
-  files_.push_back({std::move(name), file_of(format_, pickle.stop()), std::move(words)});
-}
-
-void HostilePickles::add_whole(std::string name, const Pickle& pickle, std::vector<std::string> words) {
-  files_.push_back({std::move(name), file_of(format_, pickle.bytes()), std::move(words)});
-}
-
-std::vector<HostileGroup> hostile_groups() {
-  std::vector<HostileGroup> groups = {{"archives", hostile_archives}, {"legacy files", hostile_legacy_files}};
-  for (const auto format : {Format::Zip, Format::Legacy}) {
-    const std::string where = format == Format::Zip ? " in a zip file" : " in the old format";
-    groups.push_back({"opcodes" + where, [=] { return hostile_opcodes(format); }});
-    groups.push_back({"sizes" + where, [=] { return hostile_sizes(format); }});
-    groups.push_back({"values" + where, [=] { return hostile_values(format); }});
-    groups.push_back({"tensors" + where, [=] { return hostile_tensors(format); }});
-  }
-  return groups;
-}
-
 }  // namespace attentive::test

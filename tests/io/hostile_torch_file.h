@@ -181,6 +181,24 @@ class HostilePickles {
   std::vector<HostileFile> files_;
 };
 
+/// A good archive of one tensor.
+ZipFile good_archive();
+
+/// Archives, and how to change the good one.
+class HostileArchives {
+ public:
+  void add(std::string name, const std::string& bytes, std::vector<std::string> words);
+  void add(std::string name, const ZipFile& file, std::vector<std::string> words);
+  void changed(std::string name, const std::function<void(ZipFile&)>& change, std::vector<std::string> words);
+  /// A change to one entry, named without the root.
+  void entry(std::string name, const std::string& which, const std::function<void(ZipEntry&)>& change,
+             std::vector<std::string> words);
+  std::vector<HostileFile> take() { return std::move(files_); }
+
+ private:
+  std::vector<HostileFile> files_;
+};
+
 /// The begin of a tuple that is just below the default limit of values.
 Pickle nine_million_values(Pickle pickle);
 
@@ -189,6 +207,7 @@ std::vector<HostileFile> hostile_sizes(Format format);
 std::vector<HostileFile> hostile_values(Format format);
 std::vector<HostileFile> hostile_tensors(Format format);
 std::vector<HostileFile> hostile_archives();
+std::vector<HostileFile> hostile_records();
 std::vector<HostileFile> hostile_legacy_files();
 
 /// All of them, group by group: some are large.

@@ -84,13 +84,10 @@ class Truth {
 
  private:
   static std::string layout_name(at::Layout layout) {
-    auto name = fmt::format("{}", fmt::streamed(layout));
-    std::transform(name.begin(), name.end(), name.begin(),
-                   [](char c) { return static_cast<char>(std::tolower(c)); });
-    const std::map<std::string_view, const char*> python = {
-        {"sparse", "sparse_coo"}, {"sparsecsr", "sparse_csr"}, {"sparsecsc", "sparse_csc"}};
-    const auto known = python.find(name);
-    return known == python.end() ? name : known->second;
+    static const std::map<at::Layout, std::string> names = {
+        {at::kStrided, "strided"},      {at::kSparse, "sparse_coo"},    {at::kSparseCsr, "sparse_csr"},
+        {at::kSparseCsc, "sparse_csc"}, {at::kSparseBsr, "sparse_bsr"}, {at::kSparseBsc, "sparse_bsc"}};
+    return names.at(layout);
   }
 
   json describe_container(const TorchValue& value) {

@@ -3,6 +3,7 @@
 #include <fstream>
 #include <malloc.h>
 #include <stdexcept>
+#include <sys/resource.h>
 
 namespace attentive::test {
 namespace {
@@ -43,6 +44,21 @@ size_t peak_memory(const std::function<void()>& call) {
   call();
   const auto peak = status_bytes("VmHWM");
   return peak > before ? peak - before : 0;
+}
+
+void with_address_space(size_t more, const std::function<void()>& call) {
+  rlimit before{};
+  if (::getrlimit(RLIMIT_AS, &before) != 0) throw std::runtime_error("getrlimit failed");
+  rlimit limited = before;
+  limited.rlim_cur = status_bytes("VmSize") + more;
+  if (::setrlimit(RLIMIT_AS, &limited) != 0) throw std::runtime_error("setrlimit failed");
+  try {
+    call();
+  } catch (...) {
+    ::setrlimit(RLIMIT_AS, &before);
+    throw;
+  }
+  ::setrlimit(RLIMIT_AS, &before);
 }
 
 }  // namespace attentive::test

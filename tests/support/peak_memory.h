@@ -14,4 +14,8 @@ std::optional<std::string> why_no_peak_memory();
 /// ran. (Linux; pages of a mapped file that were touched count.)
 size_t peak_memory(const std::function<void()>& call);
 
+/// Runs `call` while this process may map at most `more` bytes beyond what it has: what asks for more gets no
+/// memory.
+void with_address_space(size_t more, const std::function<void()>& call);
+
 }  // namespace attentive::test
