@@ -132,6 +132,34 @@ void views(Files& cases) {
   add("too long", Pickle(-1).text("1").integer(3).integer(6).raw("\x87"), {});
 }
 
+// A storage of bytes, and a view of all of them: how many elements of a dtype fit depends on the dtype.
+void untyped_views(Files& cases) {
+  const auto add = [&](const char* name, const char* dtype, int64_t offset, int64_t begin, int64_t count,
+                       int64_t size) {
+    cases.add("untyped view: "s + name,
+              [&](LegacyFile& f) {
+                Pickle pickle;
+                pickle.global("torch._utils", "_rebuild_tensor_v3").raw("((").text("storage");
+                pickle.global("torch.storage", "UntypedStorage")
+                    .text("0")
+                    .text("cpu")
+                    .integer(24)
+                    .raw("(")
+                    .text("1");
+                pickle.integer(begin).integer(count).raw("ttQ").integer(offset).tuple({size}).tuple({1}).raw(
+                    "\x89");
+                f.object = pickle.hooks().global("torch", dtype).raw("tR").stop();
+                f.storages[0].count = 24;
+              },
+              {});
+  };
+  add("more elements than bytes allow", "float64", 0, 0, 24, 24);
+  add("one element too many", "float64", 0, 0, 24, 4);
+  add("one element too many behind the begin", "float64", 0, 8, 16, 3);
+  add("the begin within an element", "float64", 0, 4, 20, 1);
+  add("offset too far", "float64", 3, 0, 24, 1);
+}
+
 }  // namespace
 
 std::vector<HostileFile> hostile_legacy_files() {
@@ -140,6 +168,7 @@ std::vector<HostileFile> hostile_legacy_files() {
   keys(cases);
   storages(cases);
   views(cases);
+  untyped_views(cases);
   return cases.take();
 }
 

@@ -67,8 +67,6 @@ void text_opcodes(HostilePickles& cases) {
        {"I1\n", "I01\n", "L1L\n", "F1.5\n", "S'x'\n", "Vx\n", "(lp0\n", "(dp0\n", "Np0\ng0\n\x86"}) {
     cases.add(std::string("protocol 0: ") + opcode, cases.pickle().raw(opcode), {"opcode"});
   }
-  cases.add("BINSTRING", cases.pickle().counted('T', 4, 1, "x"), {"opcode"});
-  cases.add("SHORT_BINSTRING", cases.pickle().counted('U', 1, 1, "x"), {"opcode"});
   cases.add("PERSID", cases.pickle().raw("Pstorage\n"), {"opcode"});
   cases.add("INST", cases.pickle().raw("(ios\nsystem\n"), {"opcode"});
   cases.add("OBJ", cases.pickle().raw("(").global("collections", "OrderedDict").raw("o"), {"opcode"});

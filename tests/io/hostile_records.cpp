@@ -49,6 +49,9 @@ void packed(HostileArchives& cases) {
     many.entries.push_back({.name = "archive/data/" + std::to_string(i), .data = ""});
   many.entry("archive/version").crc = 1;
   cases.add("sixty thousand entries", many, {});
+  many.entry("archive/version").crc = {};
+  many.entries.back().crc = 1;
+  cases.add("sixty thousand storages, of which the last is damaged", many, {});
   const auto late = [&](Pickle pickle) {
     return archive_of(nine_million_values(std::move(pickle)).tensor().raw("t").stop());
   };

@@ -100,7 +100,6 @@ void calls(HostilePickles& cases) {
   call("a complex of three", "__builtin__", "complex", value().raw("K\1K\1K\1"), 3, {"complex"});
   call("a size of text", "torch", "Size", value().text("ab").raw("\x85"), 1, {"Size"});
   call("a size of a number", "torch", "Size", value().integer(3), 1, {"Size"});
-  call("a negative size", "torch", "Size", value().integer(-1).raw("\x85"), 1, {"Size"});
   call("a device of no kind", "torch", "device", value().text("toaster"), 1, {"device"});
   call("a device of 2^40", "torch", "device", value().text("cuda").integer(int64_t{1} << 40), 2, {"device"});
   call("a device of -7", "torch", "device", value().text("cuda").integer(-7), 2, {"device"});
