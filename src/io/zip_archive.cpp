@@ -157,7 +157,8 @@ void ZipArchive::read_directory(uint64_t max_directory) {
     resolve64(rest.substr(zip::kCentralSize + name, extra), {&record.size, &stored, &record.header},
               record.name);
     if (little<uint16_t>(entry + 10) != zip::kStored) {
-      refuse("record {} is compressed; torch.save stores", quoted_name(record.name));
+      refuse("record {} is compressed: torch.save stores, but TorchScript compresses",
+             quoted_name(record.name));
     }
     if ((record.flags & ~(zip::kHasDescriptor | zip::kUtf8)) != 0) {
       refuse("record {} is encrypted or otherwise special (flags {:#06x})", quoted_name(record.name),
