@@ -58,11 +58,15 @@ class TorchValue {
 
   TorchValue() = default;  ///< None
   TorchValue(None) {}
-  TorchValue(bool value) : value_(value) {}
+  // Templates: nothing converts to a number by itself, no pointer to a bool and no size to a float.
+  template <std::same_as<bool> T>
+  TorchValue(T value) : value_(value) {}
   template <std::signed_integral T>
   TorchValue(T value) : value_(static_cast<int64_t>(value)) {}
-  TorchValue(double value) : value_(value) {}
-  TorchValue(std::complex<double> value) : value_(value) {}
+  template <std::floating_point T>
+  TorchValue(T value) : value_(static_cast<double>(value)) {}
+  template <std::same_as<std::complex<double>> T>
+  TorchValue(T value) : value_(value) {}
   TorchValue(std::string text) : value_(std::move(text)) {}
   TorchValue(const char* text) : value_(std::string(text)) {}
   TorchValue(at::Tensor tensor) : value_(std::move(tensor)) {}
