@@ -20,6 +20,8 @@
 #include <attentive/io/case.h>
 #include <attentive/io/safetensors.h>
 #include <attentive/io/state_dict.h>
+#include <attentive/io/torch_file.h>
+#include <attentive/io/torch_value.h>
 #include <attentive/models/generate.h>
 #include <attentive/models/gpt.h>
 #include <attentive/models/gpt2_names.h>

@@ -1,0 +1,127 @@
+#pragma once
+
+#include <complex>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+#include <c10/core/Layout.h>
+#include <c10/core/ScalarType.h>
+
+namespace attentive {
+
+/// A value of a `torch.save` file: None, bool, int64_t, double, std::complex<double>, std::string (UTF-8), a
+/// tensor, dtype, device or layout, or one of the structs below. Copies share tensors and nothing else.
+///
+///   TorchValue value = TorchValue::Dict{{{"epoch", 3}, {"model", TorchValue::Dict{{{"weight", weight}}}}}};
+///   value.at("epoch").as<int64_t>();             // 3
+///   value.at("model").at("weight").as<at::Tensor>();
+class TorchValue {
+ public:
+  struct None {};
+  struct List {
+    std::vector<TorchValue> items;
+  };
+  /// A torch.Size is one, too.
+  struct Tuple {
+    std::vector<TorchValue> items;
+  };
+  struct Set {
+    std::vector<TorchValue> items;
+  };
+  struct Bytes {
+    std::string bytes;
+  };
+  /// A Python int beyond 64 bits, in decimal: "-18446744073709551616".
+  struct Integer {
+    std::string digits;
+  };
+  /// Keys and values in the file's order. Keys are distinct; they are None, numbers, strings, bytes, or
+  /// tuples of those.
+  struct Dict {
+    std::vector<std::pair<TorchValue, TorchValue>> items;
+    bool ordered = false;  ///< a collections.OrderedDict
+  };
+  /// A torch.nn.Parameter: `data` itself requires no gradient.
+  struct Parameter {
+    at::Tensor data;
+    bool requires_grad = true;
+  };
+
+  TorchValue() = default;  ///< None
+  TorchValue(None) {}
+  // Templates: nothing converts to a number by itself, no pointer to a bool and no size to a float.
+  template <std::same_as<bool> T>
+  TorchValue(T value) : value_(value) {}
+  template <std::signed_integral T>
+  TorchValue(T value) : value_(static_cast<int64_t>(value)) {}
+  template <std::floating_point T>
+  TorchValue(T value) : value_(static_cast<double>(value)) {}
+  template <std::same_as<std::complex<double>> T>
+  TorchValue(T value) : value_(value) {}
+  TorchValue(std::string text) : value_(std::move(text)) {}
+  TorchValue(const char* text) : value_(std::string(text)) {}
+  TorchValue(at::Tensor tensor) : value_(std::move(tensor)) {}
+  TorchValue(Parameter parameter) : value_(std::move(parameter)) {}
+  TorchValue(at::ScalarType dtype) : value_(dtype) {}
+  TorchValue(c10::Device device) : value_(device) {}
+  TorchValue(at::Layout layout) : value_(layout) {}
+  TorchValue(Bytes bytes) : value_(std::move(bytes)) {}
+  TorchValue(Integer integer) : value_(std::move(integer)) {}
+  TorchValue(List list) : value_(std::move(list)) {}
+  TorchValue(Tuple tuple) : value_(std::move(tuple)) {}
+  TorchValue(Set set) : value_(std::move(set)) {}
+  TorchValue(Dict dict) : value_(std::move(dict)) {}
+
+  template <class T>
+  bool is() const {
+    return std::holds_alternative<T>(value_);
+  }
+
+  /// The value as a T. Throws c10::ValueError that names what was expected and what came.
+  template <class T>
+  const T& as() const& {
+    if (!is<T>()) refuse(kind_of<T>());
+    return *std::get_if<T>(&value_);
+  }
+  template <class T>
+  T as() && {
+    if (!is<T>()) refuse(kind_of<T>());
+    return std::move(*std::get_if<T>(&value_));
+  }
+
+  /// What it is, as a word for messages: "OrderedDict", "float", "tensor".
+  std::string_view kind() const;
+
+  /// The value under a string key of a dict, or null. Throws c10::ValueError if this is no dict.
+  const TorchValue* find(std::string_view key) const;
+  /// The same, and c10::ValueError naming the key if it is absent.
+  const TorchValue& at(std::string_view key) const;
+
+ private:
+  using Variant =
+      std::variant<None, bool, int64_t, double, std::complex<double>, std::string, at::Tensor, Parameter,
+                   at::ScalarType, c10::Device, at::Layout, Bytes, Integer, List, Tuple, Set, Dict>;
+
+  static std::string_view kind_name(size_t alternative);
+  template <class T>
+  static std::string_view kind_of() {
+    return []<size_t... I>(std::index_sequence<I...>) {
+      return kind_name(((std::is_same_v<T, std::variant_alternative_t<I, Variant>> ? I : 0) + ...));
+    }
+    (std::make_index_sequence<std::variant_size_v<Variant>>());
+  }
+  [[noreturn]] void refuse(std::string_view expected) const;
+
+  Variant value_;
+};
+
+}  // namespace attentive

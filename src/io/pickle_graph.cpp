@@ -1,0 +1,102 @@
+#include "io/pickle_graph.h"
+
+#include <array>
+
+namespace attentive::pickle {
+namespace {
+
+// The numbers of nodes that exist from the start: most numbers in a file are among them.
+constexpr Ref kNone = 0;
+constexpr Ref kFalse = 1;
+constexpr Ref kFirstInt = 3;
+constexpr int64_t kSmallInts = 256;
+
+}  // namespace
+
+std::string_view kind_name(Kind kind) {
+  static constexpr std::array<std::string_view, 21> kNames = {
+      "None",    "bool",   "int",       "int",   "float",  "complex", "str",
+      "bytes",   "bytes",  "list",      "tuple", "set",    "dict",    "OrderedDict",
+      "storage", "tensor", "Parameter", "dtype", "device", "layout",  "class or function"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+Graph::Graph(MemoryBudget& budget)
+    : budget_(budget),
+      nodes_(budget),
+      containers_(budget),
+      pieces_(budget),
+      pool_(budget),
+      storages(budget),
+      tensors(budget) {
+  nodes_.push_back({});
+  for (uint8_t value = 0; value < 2; ++value)
+    nodes_.push_back({.kind = Kind::Bool, .detail = value, .integer = 0});
+  for (int64_t value = 0; value < kSmallInts; ++value) {
+    nodes_.push_back({.kind = Kind::Int, .integer = value});
+  }
+}
+
+Ref Graph::add(Node node) {
+  nodes_.push_back(node);
+  return static_cast<Ref>(nodes_.size() - 1);
+}
+
+Ref Graph::add(Kind kind, uint8_t detail) {
+  if (kind == Kind::None) return kNone;
+  if (kind == Kind::Bool) return kFalse + detail;
+  return add({.kind = kind, .detail = detail, .integer = 0});
+}
+
+Ref Graph::add_int(int64_t value) {
+  if (value >= 0 && value < kSmallInts) return kFirstInt + static_cast<Ref>(value);
+  return add({.kind = Kind::Int, .integer = value});
+}
+
+Ref Graph::add_float(double value) {
+  return add({.kind = Kind::Float, .real = value});
+}
+
+Ref Graph::add_text(Kind kind, uint64_t offset, uint64_t size) {
+  return add({.kind = kind, .size = static_cast<uint32_t>(size), .offset = offset});
+}
+
+Ref Graph::add_container(Kind kind, const Ref* items, size_t count) {
+  containers_.push_back({});
+  const auto made = add({.kind = kind, .index = containers_.size() - 1});
+  append(made, items, count);
+  return made;
+}
+
+void Graph::append(Ref to, const Ref* items, size_t count) {
+  if (count == 0) return;
+  const auto begin = static_cast<uint32_t>(pool_.size());
+  pool_.append(items, count);
+  nodes_[to].size += static_cast<uint32_t>(count);
+  auto& chain = container(to);
+  if (chain.last != kNoRef && pieces_[chain.last].begin + pieces_[chain.last].count == begin) {
+    pieces_[chain.last].count += static_cast<uint32_t>(count);
+    return;
+  }
+  const auto piece = static_cast<uint32_t>(pieces_.size());
+  pieces_.push_back({begin, static_cast<uint32_t>(count), kNoRef});
+  (chain.first == kNoRef ? chain.first : pieces_[chain.last].next) = piece;
+  chain.last = piece;
+}
+
+Ref Graph::copy_container(Kind kind, Ref from) {
+  const auto copy = add_container(kind, nullptr, 0);
+  // The pieces of `from` alone: while they are copied, `copy` may come to lie behind them.
+  for (auto i = container(from).first; i != kNoRef; i = pieces_[i].next) {
+    const auto piece = pieces_[i];
+    append(copy, pool_.data() + piece.begin, piece.count);
+  }
+  return copy;
+}
+
+bool Graph::is_container(Ref ref) const {
+  const auto kind = nodes_[ref].kind;
+  return kind >= Kind::List && kind <= Kind::OrderedDict;
+}
+
+}  // namespace attentive::pickle

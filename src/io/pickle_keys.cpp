@@ -1,0 +1,132 @@
+#include "io/pickle_keys.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <string_view>
+#include <vector>
+
+#include "io/refusal.h"
+#include "io/safetensors_header.h"
+
+namespace attentive::pickle {
+namespace {
+
+enum Order { kNone, kInteger, kFraction, kComplex, kLongInteger, kText, kBytes, kLatin1, kTuple };
+
+bool is_scalar(Kind kind) {
+  return kind <= Kind::Latin1;
+}
+
+}  // namespace
+
+// A key that is no tuple. Python takes True, 1 and 1.0 for the same one.
+struct Keys::Comparable {
+  int order = kNone;
+  int64_t number = 0;
+  int64_t imaginary = 0;
+  std::string_view text = {};
+
+  auto operator<=>(const Comparable&) const = default;
+
+  static Comparable of(double value) {
+    constexpr double kBeyond = 9223372036854775808.0;
+    if (value == std::trunc(value) && value >= -kBeyond && value < kBeyond) {
+      return {kInteger, static_cast<int64_t>(value)};
+    }
+    return {kFraction, std::bit_cast<int64_t>(value)};
+  }
+};
+
+Keys::Comparable Keys::comparable(Ref scalar) const {
+  const auto& node = graph_[scalar];
+  const auto text = [&](int order) -> Comparable {
+    return {order, 0, 0, input_.text(node.offset, node.size)};
+  };
+  switch (node.kind) {
+    case Kind::Bool:
+      return {kInteger, node.detail};
+    case Kind::Int:
+      return {kInteger, node.integer};
+    case Kind::Float:
+      return Comparable::of(node.real);
+    case Kind::Complex: {
+      const auto real = graph_[node.size].real, imaginary = graph_[static_cast<Ref>(node.index)].real;
+      if (imaginary == 0) return Comparable::of(real);
+      return {kComplex, std::bit_cast<int64_t>(real), std::bit_cast<int64_t>(imaginary)};
+    }
+    case Kind::LongInt:
+      return text(kLongInteger);
+    case Kind::Text:
+      return text(kText);
+    case Kind::Bytes:
+      return text(kBytes);
+    case Kind::Latin1:
+      return text(kLatin1);
+    default:
+      return {};
+  }
+}
+
+std::strong_ordering Keys::compare(Ref a, Ref b) const {
+  if (a == b) return std::strong_ordering::equal;
+  const bool tuples = graph_.is(a, Kind::Tuple);
+  if (tuples != graph_.is(b, Kind::Tuple)) return tuples <=> !tuples;
+  if (!tuples) return comparable(a) <=> comparable(b);
+  auto left = graph_.items(a), right = graph_.items(b);
+  for (Ref x = 0, y = 0;;) {
+    const bool more = left.next(x);
+    if (more != right.next(y)) return more <=> !more;
+    if (!more) return std::strong_ordering::equal;
+    if (const auto order = comparable(x) <=> comparable(y); order != 0) return order;
+  }
+}
+
+void Keys::check_hashable(Ref key, Ref container) const {
+  auto kind = graph_[key].kind;
+  if (kind == Kind::Tuple) {
+    auto items = graph_.items(key);
+    for (Ref item = 0; items.next(item);) {
+      if (is_scalar(graph_[item].kind)) continue;
+      refuse("a key of a {} is a tuple that holds a {}; numbers and strings are read",
+             kind_name(graph_[container].kind), kind_name(graph_[item].kind));
+    }
+  } else if (!is_scalar(kind)) {
+    refuse("a key of a {} is a {}; numbers, strings and tuples of them are read",
+           kind_name(graph_[container].kind), kind_name(kind));
+  }
+}
+
+void Keys::check(Ref container) const {
+  const bool dict = graph_.is_dict(container);
+  if (!dict && !graph_.is(container, Kind::Set)) return;
+  FlatArray<Ref> keys(graph_.budget());
+  auto items = graph_.items(container);
+  for (Ref key = 0, value = 0; items.next(key);) {
+    check_hashable(key, container);
+    keys.push_back(key);
+    if (dict) items.next(value);
+  }
+  std::sort(keys.begin(), keys.end(), [&](Ref a, Ref b) { return compare(a, b) < 0; });
+  const auto* twice =
+      std::adjacent_find(keys.begin(), keys.end(), [&](Ref a, Ref b) { return compare(a, b) == 0; });
+  if (twice != keys.end()) {
+    refuse("a {} holds the key {} twice", kind_name(graph_[container].kind), describe(*twice));
+  }
+}
+
+std::string Keys::describe(Ref key) const {
+  const auto& node = graph_[key];
+  switch (node.kind) {
+    case Kind::Text:
+      return quoted_name(input_.text(node.offset, node.size));
+    case Kind::Int:
+      return fmt::format("{}", node.integer);
+    case Kind::Float:
+      return fmt::format("{}", node.real);
+    default:
+      return fmt::format("(a {})", kind_name(node.kind));
+  }
+}
+
+}  // namespace attentive::pickle

@@ -1,0 +1,220 @@
+#pragma once
+
+// What no honest writer writes: pickles opcode by opcode, zip archives in which every field can say something
+// else than the truth, and the format before PyTorch 1.6. Nothing is checked here.
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace attentive::test {
+
+/// The low `bytes` bytes of an integer, little-endian.
+std::string little(uint64_t value, size_t bytes);
+
+std::string times(size_t count, std::string_view bytes);
+
+/// A file format that holds the same pickles.
+enum class Format { Zip, Legacy };
+
+struct StorageOf {
+  std::string type = "FloatStorage";
+  std::string module = "torch";
+  std::string key = "0";
+  std::string location = "cpu";
+  int64_t numel = 6;
+};
+
+struct TensorOf {
+  StorageOf storage = {};
+  int64_t offset = 0;
+  std::vector<int64_t> sizes = {2, 3};
+  std::vector<int64_t> strides = {3, 1};
+  bool requires_grad = false;
+};
+
+class Pickle {
+ public:
+  /// Begins with PROTO, unless `protocol` is negative.
+  explicit Pickle(int protocol = 2, Format format = Format::Zip);
+
+  Pickle& raw(std::string_view bytes);
+  /// An opcode with an argument of `width` bytes.
+  Pickle& op(char opcode, uint64_t argument, size_t width);
+  /// An opcode, a length of `width` bytes that need not be true, and bytes.
+  Pickle& counted(char opcode, size_t width, uint64_t length, std::string_view bytes);
+
+  Pickle& integer(int64_t value);
+  Pickle& floating(double value);
+  Pickle& text(std::string_view utf8);
+  Pickle& global(std::string_view module, std::string_view name);
+  Pickle& put(uint8_t number) { return op('q', number, 1); }
+  Pickle& get(uint8_t number) { return op('h', number, 1); }
+  /// A tuple of these integers.
+  Pickle& tuple(const std::vector<int64_t>& values);
+  /// REDUCE with the `count` (1 to 3) topmost values as arguments.
+  Pickle& call(int count);
+
+  /// The persistent id of a storage, without the opcode that loads it.
+  Pickle& storage_id(const StorageOf& storage);
+  Pickle& storage(const StorageOf& storage) { return storage_id(storage).raw("Q"); }
+  /// `_rebuild_tensor_v2` and its arguments, and REDUCE.
+  Pickle& tensor(const TensorOf& tensor = {});
+  /// The empty OrderedDict of backward hooks that ends the arguments.
+  Pickle& hooks() { return global("collections", "OrderedDict").raw(")R"); }
+
+  /// The bytes with STOP behind them.
+  std::string stop() const { return bytes_ + "."; }
+  const std::string& bytes() const { return bytes_; }
+  Format format() const { return format_; }
+
+ private:
+  Format format_;
+  std::string bytes_;
+};
+
+/// What is not given is the truth.
+struct ZipEntry {
+  std::string name;
+  std::string data;
+  uint16_t flags = 0;
+  uint16_t method = 0;
+  std::optional<uint32_t> crc = {};
+  std::optional<uint64_t> size = {};    ///< unpacked
+  std::optional<uint64_t> packed = {};  ///< as it lies in the file
+  std::optional<uint64_t> offset = {};  ///< of the local header
+  std::string extra = {};               ///< in the directory
+  uint16_t disk = 0;
+  /// What the local header says; what is not given is what the directory says.
+  std::optional<std::string> local_name = {};
+  std::optional<uint16_t> local_flags = {};
+  std::optional<uint16_t> local_method = {};
+  std::optional<uint32_t> local_crc = {};
+  std::optional<uint64_t> local_size = {};
+  std::optional<uint64_t> local_packed = {};
+  std::string local_extra = {};
+  std::string local_signature = "PK\x03\x04";
+  std::string signature = "PK\x01\x02";
+  std::string behind = {};  ///< bytes after the data, such as a data descriptor
+};
+
+struct ZipFile {
+  std::vector<ZipEntry> entries;
+  std::string prefix = {};     ///< before the first entry; the offsets count it
+  std::string unseen = {};     ///< before everything; the offsets do not count it
+  std::string between = {};    ///< between the entries and the directory
+  std::string extra_end = {};  ///< between the directory and the end record, such as zip64 records
+  std::string comment = {};
+  std::string suffix = {};
+  std::optional<uint64_t> count = {}, count_here = {}, directory_size = {}, directory_offset = {},
+                          comment_size = {};
+  uint16_t disk = 0;
+
+  ZipEntry& entry(std::string_view name);
+  std::string bytes() const;
+  /// Where the directory lies.
+  uint64_t directory() const;
+};
+
+uint32_t crc32_of(std::string_view bytes);
+
+/// The archive that torch.save would have made of this pickle, and of a storage "0" of six floats 0 … 5.
+ZipFile archive_of(std::string pickle);
+/// The bytes of those floats.
+std::string six_floats();
+
+/// A zip64 end record and its locator; what is not given is the truth about `file`.
+struct Zip64End {
+  std::optional<uint64_t> count = {}, count_here = {}, directory_size = {}, directory_offset = {},
+                          record_size = {}, record_offset = {};
+  std::string signature = "PK\x06\x06";
+  std::string locator_signature = "PK\x06\x07";
+  uint32_t disks = 1;
+};
+/// The same file with zip64 records at its end, as torch.save writes it.
+ZipFile with_zip64(ZipFile file, const Zip64End& end = {});
+
+/// The format before PyTorch 1.6: five pickles, then for each key a count and the bytes.
+struct LegacyFile {
+  std::string magic, protocol, system, object, keys;
+  struct Storage {
+    int64_t count = 6;
+    std::string bytes = six_floats();
+  };
+  std::vector<Storage> storages;
+  std::string suffix = {};
+  std::string bytes() const;
+};
+LegacyFile legacy_of(std::string pickle);
+
+/// The pickle in either format.
+std::string file_of(Format format, std::string pickle);
+
+/// A raw deflate stream of zeros, a thousandth of their size.
+std::string deflated_zeros(uint64_t size);
+
+/// A file and what its refusal has to say, in any case of letters.
+struct HostileFile {
+  std::string name;
+  std::string bytes;
+  std::vector<std::string> words;
+};
+
+/// Cases for one format, and how to add to them.
+class HostilePickles {
+ public:
+  explicit HostilePickles(Format format) : format_(format) {}
+
+  Pickle pickle(int protocol = 2) const { return Pickle(protocol, format_); }
+  /// The pickle with STOP, in a file that is otherwise good.
+  void add(std::string name, const Pickle& pickle, std::vector<std::string> words);
+  /// The same pickle as it is.
+  void add_whole(std::string name, const Pickle& pickle, std::vector<std::string> words);
+  std::vector<HostileFile> take() { return std::move(files_); }
+
+ private:
+  Format format_;
+  std::vector<HostileFile> files_;
+};
+
+/// A good archive of one tensor.
+ZipFile good_archive();
+
+/// Archives, and how to change the good one.
+class HostileArchives {
+ public:
+  void add(std::string name, const std::string& bytes, std::vector<std::string> words);
+  void add(std::string name, const ZipFile& file, std::vector<std::string> words);
+  void changed(std::string name, const std::function<void(ZipFile&)>& change, std::vector<std::string> words);
+  /// A change to one entry, named without the root.
+  void entry(std::string name, const std::string& which, const std::function<void(ZipEntry&)>& change,
+             std::vector<std::string> words);
+  std::vector<HostileFile> take() { return std::move(files_); }
+
+ private:
+  std::vector<HostileFile> files_;
+};
+
+/// The begin of a tuple that is just below the default limit of values.
+Pickle nine_million_values(Pickle pickle);
+
+std::vector<HostileFile> hostile_opcodes(Format format);
+std::vector<HostileFile> hostile_sizes(Format format);
+std::vector<HostileFile> hostile_values(Format format);
+std::vector<HostileFile> hostile_tensors(Format format);
+std::vector<HostileFile> hostile_archives();
+std::vector<HostileFile> hostile_records();
+std::vector<HostileFile> hostile_legacy_files();
+
+/// All of them, group by group: some are large.
+struct HostileGroup {
+  std::string name;
+  std::function<std::vector<HostileFile>()> files;
+};
+std::vector<HostileGroup> hostile_groups();
+
+}  // namespace attentive::test
