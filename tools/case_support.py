@@ -60,7 +60,7 @@ def hiding_mask(kind, seed, shape, causal, dtype):
 def emulated_dropout(path):
     """Replaces F.dropout by one of PyTorch's two CPU streams, whichever processor this runs on.
 
-    default:   keep where a 53-bit uniform number is below 1-p; the stream of torch.rand in float64.
+    default:   keep where a 53-bit uniform number is below 1-p; the stream of torch.rand in float64, in memory order.
     intel_mkl: one 32-bit draw seeds MKL's multiplicative generator x <- 1132489760 x mod (2^31 - 1).
     """
 
@@ -69,7 +69,7 @@ def emulated_dropout(path):
             return input
         if p == 1.0:
             return input * torch.zeros_like(input)  # PyTorch draws nothing here
-        keep = _kept_default(input.shape, p) if path == "default" else _kept_mkl(input.shape, p)
+        keep = _kept_default(input, p) if path == "default" else _kept_mkl(input.shape, p)
         return input * keep.to(input.dtype).div(1 - p)
 
     original = torch.nn.functional.dropout
@@ -80,8 +80,11 @@ def emulated_dropout(path):
         torch.nn.functional.dropout = original
 
 
-def _kept_default(shape, p):
-    return torch.rand(shape, dtype=torch.float64) < 1 - p
+def _kept_default(input, p):
+    keep = torch.empty_like(input, dtype=torch.float64)  # with the strides of a transposed input
+    order = sorted(range(input.dim()), key=lambda d: -keep.stride(d))
+    keep.permute(order).copy_(torch.rand([input.shape[d] for d in order], dtype=torch.float64))
+    return keep < 1 - p
 
 
 def _kept_mkl(shape, p):

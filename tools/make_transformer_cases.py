@@ -45,7 +45,7 @@ def bool_mask(seed, *shape):
 
 
 def float_mask(seed, *shape, dtype=torch.float32):
-    return normal(seed, *shape).masked_fill(bool_mask(seed + 1, *shape), -math.inf).to(dtype)
+    return normal(seed, *shape).masked_fill(bool_mask(seed + 1, *shape), -math.inf).to(dtype).requires_grad_()
 
 
 def causal(size):
@@ -120,6 +120,7 @@ def encoder_cases(folder):
     encoder("fp16", dtype=torch.float16, norm_first=True)
     encoder("dropout", dropout=0.25)
     encoder("dropout-norm_first", dropout=0.5, norm_first=True, activation="gelu")
+    encoder("dropout-batch_first", src=(2, 3, 4), batch_first=True, dropout=0.4)
 
 
 def decoder_cases(folder):
@@ -156,6 +157,7 @@ def decoder_cases(folder):
     decoder("fp64", dtype=torch.float64)
     decoder("bf16", dtype=torch.bfloat16)
     decoder("dropout", dropout=0.25, masks={"memory_mask": float_mask(20, 3, 5)})
+    decoder("dropout-batch_first", **first, dropout=0.4)
 
 
 def main():

@@ -54,6 +54,13 @@ void print_layer(std::ostream& stream, const char* name, const TransformerLayerO
          << ", norm_first=" << options.norm_first() << ", bias=" << options.bias() << ")";
 }
 
+at::Tensor drop_attention(const TransformerLayerOptions& options, torch::nn::Dropout& dropout,
+                          const at::Tensor& output) {
+  const bool draws = dropout->is_training() && dropout->options.p() > 0.0;
+  if (!draws || !options.batch_first() || output.dim() != 3) return dropout->forward(output);
+  return dropout->forward(output.transpose(0, 1).contiguous().transpose(0, 1));
+}
+
 at::Tensor feed_forward(const TransformerLayerOptions& options, const at::Tensor& x,
                         torch::nn::Linear& linear1, torch::nn::Dropout& dropout, torch::nn::Linear& linear2) {
   return project(linear2, dropout->forward(activate(options.activation(), project(linear1, x))));

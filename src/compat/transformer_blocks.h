@@ -19,6 +19,12 @@ MultiheadAttentionOptions attention_options(const TransformerLayerOptions& optio
 LayerNormOptions norm_options(const TransformerLayerOptions& options);
 void print_layer(std::ostream& stream, const char* name, const TransformerLayerOptions& options);
 
+// Dropout of an attention's output (N, T, E) or (T, N, E). Python's batch-first output is a transposed (T, N,
+// E), and the random numbers fall in the order of memory, so that the same seed drops the same only in this
+// form.
+at::Tensor drop_attention(const TransformerLayerOptions& options, torch::nn::Dropout& dropout,
+                          const at::Tensor& output);
+
 // linear2(dropout(activation(linear1(x))))
 at::Tensor feed_forward(const TransformerLayerOptions& options, const at::Tensor& x,
                         torch::nn::Linear& linear1, torch::nn::Dropout& dropout, torch::nn::Linear& linear2);

@@ -62,13 +62,15 @@ at::Tensor TransformerDecoderLayerImpl::forward(const at::Tensor& tgt, const at:
                     ": expected a memory_mask beside memory_is_causal, which is a hint about it, got none");
 
   auto x = residual(options.norm_first(), tgt, norm1, [&](const at::Tensor& y) {
-    return dropout1->forward(std::get<0>(self_attn->forward(
-        y, y, y, tgt_key_padding_mask, /*need_weights=*/false, tgt_mask, true, tgt_is_causal)));
+    const auto output = std::get<0>(self_attn->forward(y, y, y, tgt_key_padding_mask, /*need_weights=*/false,
+                                                       tgt_mask, true, tgt_is_causal));
+    return drop_attention(options, dropout1, output);
   });
   x = residual(options.norm_first(), x, norm2, [&](const at::Tensor& y) {
-    return dropout2->forward(
+    const auto output =
         std::get<0>(multihead_attn->forward(y, memory, memory, memory_key_padding_mask,
-                                            /*need_weights=*/false, memory_mask, true, memory_is_causal)));
+                                            /*need_weights=*/false, memory_mask, true, memory_is_causal));
+    return drop_attention(options, dropout2, output);
   });
   return residual(options.norm_first(), x, norm3, [&](const at::Tensor& y) {
     return dropout3->forward(feed_forward(options, y, linear1, dropout, linear2));

@@ -47,8 +47,9 @@ at::Tensor TransformerEncoderLayerImpl::forward(const at::Tensor& src, const at:
                     ": expected a src_mask beside is_causal, which is a hint about it, got none");
 
   auto x = residual(options.norm_first(), src, norm1, [&](const at::Tensor& y) {
-    return dropout1->forward(std::get<0>(self_attn->forward(
-        y, y, y, src_key_padding_mask, /*need_weights=*/false, src_mask, true, is_causal)));
+    const auto output = std::get<0>(
+        self_attn->forward(y, y, y, src_key_padding_mask, /*need_weights=*/false, src_mask, true, is_causal));
+    return drop_attention(options, dropout1, output);
   });
   return residual(options.norm_first(), x, norm2, [&](const at::Tensor& y) {
     return dropout2->forward(feed_forward(options, y, linear1, dropout, linear2));

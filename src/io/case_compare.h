@@ -29,7 +29,8 @@ at::Tensor replace_empty_rows(const at::Tensor& want, const at::Tensor& empty, c
                               int64_t& rows);
 
 /// Who is further from float64 arithmetic, and by which factor; `scale` is max|want| over the tensors that
-/// share a tolerance. An error of a hundred tolerances of `dtype` is called more than rounding.
+/// share a tolerance. More than a hundred tolerances of `dtype` are no rounding: the two may mean different
+/// things, and the float64 means what we do.
 std::string whose_error(const ExactDistances& exact, at::ScalarType dtype, bool gradient, double scale);
 
 /// How many steps of float32 apart the two tensors are, at most.

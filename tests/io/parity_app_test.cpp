@@ -81,8 +81,10 @@ TEST_CASE("a difference says whose error it is", "[parity_app]") {
   const auto result = run(wrong(folder));
   INFO(result.text);
   CHECK_THAT(result.text, ContainsSubstring(columns));
-  CHECK_THAT(result.text, ContainsSubstring("1.00e+00  DIFFERENT (PyTorch's error is ") &&
-                              ContainsSubstring(" times ours, more than rounding)"));
+  CHECK_THAT(result.text,
+             ContainsSubstring("1.00e+00  DIFFERENT (PyTorch is off our float64 by more than rounding)"));
+  CHECK_THAT(run(wrong(folder, 1e-4)).text,
+             ContainsSubstring("DIFFERENT (PyTorch's error is ") && ContainsSubstring(" times ours)"));
   CHECK_THAT(result.text, ContainsSubstring("0.00e+00             -                 -  ok\n"));  // init.*
   CHECK_THAT(result.text, ContainsSubstring("  different\n"));
   CHECK_THAT(run(kMha).text, !ContainsSubstring("float64"));
