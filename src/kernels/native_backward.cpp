@@ -1,5 +1,7 @@
 #include "kernels/native_backward.h"
 
+#include <algorithm>
+
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/exp.h>
 #include <c10/util/Exception.h>
@@ -18,6 +20,17 @@ at::Tensor sink_gradient(const at::Tensor& sinks, const at::Tensor& logsumexp, c
   const auto weight =
       (sinks.view({1, -1, 1}) - logsumexp.masked_fill(empty, 0.0)).exp().masked_fill(empty, 0.0);
   return -(weight * delta).sum(at::IntArrayRef{0, 2});
+}
+
+void Changes::watch(const at::Tensor& result) {
+  // The counter is shared with every view of the result, whatever becomes of the tensor.
+  const auto& version = result.unsafeGetTensorImpl()->version_counter();
+  seen_.emplace_back(version, version.current_version());
+}
+
+bool Changes::any() const {
+  return std::any_of(seen_.begin(), seen_.end(),
+                     [](const auto& one) { return one.first.current_version() != one.second; });
 }
 
 }  // namespace attentive::kernels

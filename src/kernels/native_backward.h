@@ -2,6 +2,9 @@
 
 // What the backward passes of our own kernels share, on the CPU and on CUDA.
 
+#include <utility>
+#include <vector>
+
 #include <ATen/core/Tensor.h>
 
 namespace attentive::kernels {
@@ -12,5 +15,17 @@ void refuse_second_derivative();
 // Gradient of the sinks (H): the sink's weight is exp(sink - logsumexp) and its value zero. logsumexp and
 // delta: (B, H, L).
 at::Tensor sink_gradient(const at::Tensor& sinks, const at::Tensor& logsumexp, const at::Tensor& delta);
+
+// Tells whether results were changed in place since they were computed. Autograd raises for a result that its
+// function saved and the caller changed (`y += x`); a function that saves the result's memory under a version
+// of its own (variable_data) and asks here can compute it anew.
+class Changes {
+ public:
+  void watch(const at::Tensor& result);
+  bool any() const;
+
+ private:
+  std::vector<std::pair<c10::VariableVersion, uint32_t>> seen_;
+};
 
 }  // namespace attentive::kernels

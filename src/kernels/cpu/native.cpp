@@ -1,12 +1,7 @@
 #include "kernels/cpu/native.h"
 
-#include <cmath>
-
 #include <ATen/core/grad_mode.h>
-#include <ATen/core/ivalue.h>
-#include <ATen/ops/bitwise_and.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/function.h>
@@ -14,112 +9,12 @@
 #include "kernels/cpu/backward.h"
 #include "kernels/cpu/forward.h"
 #include "kernels/cpu/gemm.h"
+#include "kernels/cpu/plan.h"
 #include "kernels/cpu/weights.h"
-#include "kernels/dropout_counter.h"
-#include "kernels/native_backward.h"
 #include "kernels/reference/visibility.h"
 
 namespace attentive::kernels::cpu {
 namespace {
-
-// A problem whose tensors lie as the loops read them. It outlives the forward pass for the backward one.
-struct Plan : torch::CustomClassHolder {
-  Problem problem;
-  at::Tensor keep;  // bool, broadcast to (B, H, L, S)
-  at::Tensor bias;  // float, broadcast to (B, H, L, S)
-  at::Tensor slopes;
-  at::Tensor lengths;
-};
-
-at::Tensor with_unit_stride(const at::Tensor& x) {
-  return x.stride(-1) == 1 || x.size(-1) == 1 ? x : x.contiguous();
-}
-
-c10::intrusive_ptr<Plan> make_plan(const Problem& given) {
-  auto plan = c10::make_intrusive<Plan>();
-  plan->problem = given;
-  Problem& p = plan->problem;
-  const std::array<int64_t, 4> pairs = {p.batch(), p.heads(), p.queries(), p.keys()};
-  at::Tensor keep = p.keep;
-  if (p.key_keep.defined()) {
-    const auto keys = p.key_keep.view({p.batch(), 1, 1, p.keys()});
-    keep = keep.defined() ? at::bitwise_and(keep, keys) : keys;
-  }
-  if (keep.defined()) plan->keep = keep.expand(pairs);
-  if (p.bias.defined()) plan->bias = p.bias.detach().to(at::kFloat).expand(pairs);
-  if (p.alibi_slopes.defined()) {
-    plan->slopes = p.alibi_slopes.detach().to(at::kFloat).expand({p.batch(), p.heads()});
-  }
-  if (p.key_lengths.defined()) plan->lengths = p.key_lengths.contiguous();
-  if (p.has_dropout() && !p.dropout_key) p.dropout_key = draw_dropout_key(p.generator);
-  return plan;
-}
-
-template <class T>
-Strided<const T> read(const at::Tensor& x) {
-  return {static_cast<const T*>(x.const_data_ptr()), x.stride(0), x.stride(1), x.stride(2),
-          x.size(3) == 1 ? 1 : x.stride(3)};
-}
-
-template <class T>
-Strided<T> write(const at::Tensor& x) {
-  return {static_cast<T*>(x.mutable_data_ptr()), x.stride(0), x.stride(1), x.stride(2), 1};
-}
-
-Call make_call(const Plan& plan, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-               const at::Tensor& sinks) {
-  const Problem& p = plan.problem;
-  Call call{};
-  call.B = q.size(0);
-  call.H = q.size(1);
-  call.Hkv = k.size(1);
-  call.L = q.size(2);
-  call.S = k.size(2);
-  call.D = q.size(3);
-  call.Dv = v.size(3);
-  call.group = call.H / call.Hkv;
-  call.shift = call.S - call.L;
-  call.is_bf16 = q.scalar_type() == at::kBFloat16;
-  call.rule.scale = static_cast<float>(p.scale.value_or(1.0 / std::sqrt(static_cast<double>(call.D))));
-  call.rule.softcap = static_cast<float>(p.softcap.value_or(0.0));
-  call.causal = p.causal;
-  call.window = p.window;
-  if (plan.keep.defined()) {
-    call.keep = read<bool>(plan.keep);
-    call.keep.col = plan.keep.stride(3);
-  }
-  if (plan.bias.defined()) {
-    call.bias = read<float>(plan.bias);
-    call.bias.col = plan.bias.stride(3);
-  }
-  if (plan.lengths.defined()) call.key_lengths = plan.lengths.const_data_ptr<int64_t>();
-  if (plan.slopes.defined()) {
-    call.slopes = plan.slopes.const_data_ptr<float>();
-    call.slope_b = plan.slopes.stride(0);
-    call.slope_h = plan.slopes.stride(1);
-  }
-  if (sinks.defined()) call.sinks = sinks.const_data_ptr<float>();
-  if (p.has_dropout()) {
-    call.dropout = true;
-    call.dropout_key = *p.dropout_key;
-    call.threshold = keep_threshold(p.dropout_p);
-    call.survivor_scale = static_cast<float>(1.0 / (1.0 - p.dropout_p));
-    call.batch_offset = p.batch_offset;
-  }
-  return call;
-}
-
-// (B, H, L, D) that lies as (B, L, H, D): merging the heads afterwards is a view.
-at::Tensor heads_inside(const at::Tensor& like, int64_t heads, int64_t rows, int64_t dim) {
-  return at::empty({like.size(0), rows, heads, dim}, like.options()).transpose(1, 2);
-}
-
-// A gradient that lies as its tensor does, where that has no gaps: a leaf keeps it without a copy.
-at::Tensor gradient_of(const at::Tensor& x) {
-  const auto gradient = at::empty_like(x);
-  return gradient.stride(3) == 1 || x.size(3) == 1 ? gradient
-                                                   : heads_inside(x, x.size(1), x.size(2), x.size(3));
-}
 
 template <class T>
 void forward_typed(const Call& call, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
@@ -136,9 +31,8 @@ void forward_typed(const Call& call, const at::Tensor& q, const at::Tensor& k, c
   }
 }
 
-std::pair<at::Tensor, at::Tensor> compute(const Plan& plan, const at::Tensor& q, const at::Tensor& k,
-                                          const at::Tensor& v, const at::Tensor& sinks, bool want_logsumexp) {
-  const auto call = make_call(plan, q, k, v, sinks);
+std::pair<at::Tensor, at::Tensor> compute(const Call& call, const at::Tensor& q, const at::Tensor& k,
+                                          const at::Tensor& v, bool want_logsumexp) {
   auto output = heads_inside(q, call.H, call.L, call.Dv);
   at::Tensor logsumexp;
   if (want_logsumexp) logsumexp = at::empty({call.B, call.H, call.L}, q.options().dtype(at::kFloat));
@@ -154,11 +48,9 @@ void weights_typed(const Call& call, const at::Tensor& q, const at::Tensor& k, c
                                                 static_cast<T*>(weights.mutable_data_ptr()), dropped});
 }
 
-at::Tensor compute_weights(const Plan& plan, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                           const at::Tensor& logsumexp) {
-  const auto call = make_call(plan, q, k, v, {});
+at::Tensor compute_weights(const Call& call, const at::Tensor& q, const at::Tensor& k,
+                           const at::Tensor& logsumexp, bool dropped) {
   const auto weights = at::empty({call.B, call.H, call.L, call.S}, q.options());
-  const bool dropped = plan.problem.weights == Weights::Dropped;
   call.is_bf16 ? weights_typed<bf16_t>(call, q, k, logsumexp, weights, dropped)
                : weights_typed<float>(call, q, k, logsumexp, weights, dropped);
   return weights;
@@ -186,13 +78,19 @@ void backward_typed(const Call& call, const at::Tensor& q, const at::Tensor& k, 
 
 class NativeAttention : public torch::autograd::Function<NativeAttention> {
  public:
+  // The sinks are named for their gradient; their numbers are in the plan.
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context,
                                                 const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                                const std::optional<at::Tensor>& given_sinks,
+                                                const std::optional<at::Tensor>& /*sinks*/,
                                                 const c10::intrusive_ptr<Plan>& plan) {
-    const auto sinks = given_sinks.value_or(at::Tensor());
-    const auto [output, logsumexp] = compute(*plan, q, k, v, sinks, /*want_logsumexp=*/true);
-    context->save_for_backward({q, k, v, sinks, output, logsumexp});
+    const auto call = make_call(plan->numbers, plan->terms, q, k, v);
+    const auto [output, logsumexp] = compute(call, q, k, v, /*want_logsumexp=*/true);
+    plan->changes.watch(output);
+    plan->changes.watch(logsumexp);
+    torch::autograd::variable_list saved = {q, k, v, output.variable_data(), logsumexp.variable_data()};
+    for (auto& term : plan->terms.to_save()) saved.push_back(std::move(term));
+    context->save_for_backward(std::move(saved));
+    plan->terms = {};
     context->saved_data["plan"] = c10::IValue::make_capsule(plan);
     return {output, logsumexp};
   }
@@ -201,15 +99,17 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
                                                  const torch::autograd::variable_list& gradients) {
     refuse_second_derivative();
     const auto saved = context->get_saved_variables();
-    const auto &q = saved[0], &k = saved[1], &v = saved[2], &sinks = saved[3], &output = saved[4],
-               &logsumexp = saved[5];
+    const auto &q = saved[0], &k = saved[1], &v = saved[2];
+    const auto terms = Terms::saved(&saved[5]);
     const auto plan = c10::static_intrusive_pointer_cast<Plan>(context->saved_data["plan"].toCapsule());
-    const auto call = make_call(*plan, q, k, v, sinks);
+    const auto call = make_call(plan->numbers, terms, q, k, v);
+    auto [output, logsumexp] = std::pair(saved[3], saved[4]);
+    if (plan->changes.any()) std::tie(output, logsumexp) = compute(call, q, k, v, /*want_logsumexp=*/true);
     const auto grad_output = gradients[0].defined()
-                                 ? with_unit_stride(gradients[0].to(q.scalar_type()))
+                                 ? with_unit_stride(gradients[0].to(q.scalar_type()).resolve_neg())
                                  : at::zeros({1}, q.options()).expand(output.sizes()).contiguous();
     at::Tensor grad_logsumexp;
-    if (gradients[1].defined()) grad_logsumexp = gradients[1].to(at::kFloat).contiguous();
+    if (gradients[1].defined()) grad_logsumexp = gradients[1].to(at::kFloat).resolve_neg().contiguous();
 
     auto grad_q = gradient_of(q), grad_k = gradient_of(k), grad_v = gradient_of(v);
     auto delta = at::empty({call.B, call.H, call.L}, q.options().dtype(at::kFloat));
@@ -218,7 +118,8 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
                  : backward_typed<float>(call, q, k, v, output, logsumexp, grad_output, grad_logsumexp,
                                          grad_q, grad_k, grad_v, delta);
     at::Tensor grad_sinks;
-    if (sinks.defined() && context->needs_input_grad(3)) grad_sinks = sink_gradient(sinks, logsumexp, delta);
+    if (terms.sinks.defined() && context->needs_input_grad(3))
+      grad_sinks = sink_gradient(terms.sinks, logsumexp, delta);
     return {grad_q, grad_k, grad_v, grad_sinks, at::Tensor()};
   }
 };
@@ -262,25 +163,22 @@ Verdict verdict(const Problem& problem) {
 }
 
 AttentionResult run(const Problem& problem) {
-  const auto plan = make_plan(problem);
+  const bool differentiated = differentiates(problem);
+  const auto plan = make_plan(problem, differentiated);
   const auto q = with_unit_stride(problem.q), k = with_unit_stride(problem.k),
              v = with_unit_stride(problem.v);
-  at::Tensor sinks;
-  if (problem.sinks.defined()) sinks = problem.sinks.to(at::kFloat).contiguous();
-  // Autograd keeps these; the plan must not keep them alive a second time.
-  for (auto* kept : {&plan->problem.q, &plan->problem.k, &plan->problem.v, &plan->problem.sinks})
-    kept->reset();
   AttentionResult result;
   at::Tensor logsumexp;
-  if (differentiates(problem)) {
-    auto outputs =
-        NativeAttention::apply(q, k, v, sinks.defined() ? std::optional(sinks) : std::nullopt, plan);
+  if (differentiated) {
+    const auto sinks = problem.sinks.defined() ? std::optional(problem.sinks) : std::nullopt;
+    auto outputs = NativeAttention::apply(q, k, v, sinks, plan);
     result.output = outputs[0];
     logsumexp = outputs[1];
   } else {
-    std::tie(result.output, logsumexp) =
-        compute(*plan, q, k, v, sinks, problem.logsumexp || problem.weights != Weights::None);
-    if (problem.weights != Weights::None) result.weights = compute_weights(*plan, q, k, v, logsumexp);
+    const auto call = make_call(plan->numbers, plan->terms, q, k, v);
+    const bool weights = problem.weights != Weights::None;
+    std::tie(result.output, logsumexp) = compute(call, q, k, v, problem.logsumexp || weights);
+    if (weights) result.weights = compute_weights(call, q, k, logsumexp, problem.weights == Weights::Dropped);
   }
   if (problem.logsumexp) result.logsumexp = logsumexp;
   return result;
