@@ -9,6 +9,7 @@ namespace attentive::compat {
 namespace {
 
 void check_mask_type(const char* who, const char* name, const at::Tensor& mask) {
+  check_defined(who, name, mask);
   TORCH_CHECK_TYPE(mask.scalar_type() == at::kBool || at::isFloatingType(mask.scalar_type()), who,
                    ": expected ", name, " to be bool (true hides) or floating (added to the scores), got ",
                    mask.scalar_type());
@@ -79,7 +80,7 @@ Mask attention_mask(const at::Tensor& given, const MaskSizes& sizes, int64_t app
 Mask padding_mask(const at::Tensor& given, const MaskSizes& sizes, int64_t appended) {
   if (!given.defined()) return {};
   const auto mask = pad_keys(sizes.batched ? given : given.unsqueeze(0), appended);
-  if (mask.scalar_type() == at::kBool) return Mask::key_keep(mask.logical_not());
+  if (mask.scalar_type() == at::kBool) return Mask::key_keep(mask.bitwise_not());
   return Mask::bias(mask.unsqueeze(1).unsqueeze(1));
 }
 

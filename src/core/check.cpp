@@ -15,12 +15,17 @@ std::string shape_string(at::IntArrayRef sizes) {
 
 std::string describe(const at::Tensor& tensor) {
   if (!tensor.defined()) return "an undefined tensor";
+  if (tensor.is_nested()) return "a nested " + std::string(c10::toString(tensor.scalar_type())) + " tensor";
   return std::string(c10::toString(tensor.scalar_type())) + " tensor of shape " +
          shape_string(tensor.sizes());
 }
 
 void check_defined(std::string_view who, std::string_view name, const at::Tensor& tensor) {
   TORCH_CHECK_VALUE(tensor.defined(), who, ": expected ", name, " to be a tensor, got an undefined one");
+  TORCH_CHECK_TYPE(!tensor.is_nested(), who, ": expected ", name, " to be a dense tensor, got ",
+                   describe(tensor));
+  TORCH_CHECK_TYPE(tensor.layout() == at::kStrided, who, ": expected ", name, " to be a dense tensor, got ",
+                   describe(tensor), " and layout ", tensor.layout());
 }
 
 void check_floating(std::string_view who, std::string_view name, const at::Tensor& tensor) {

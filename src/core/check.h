@@ -13,10 +13,11 @@ namespace attentive {
 /// "(2, 5, 512)"
 std::string shape_string(at::IntArrayRef sizes);
 
-/// "float tensor of shape (2, 5, 512)", or "an undefined tensor".
+/// "Float tensor of shape (2, 5, 512)", "a nested Float tensor", or "an undefined tensor".
 std::string describe(const at::Tensor& tensor);
 
-/// Throws c10::ValueError unless `tensor` is defined.
+/// Throws c10::ValueError unless `tensor` is defined, and c10::TypeError unless it is dense: nested ones and
+/// layouts other than strided (sparse, MKL-DNN) have no strides that a kernel could follow.
 void check_defined(std::string_view who, std::string_view name, const at::Tensor& tensor);
 
 /// Throws c10::TypeError unless `tensor` is float64, float32, bfloat16 or float16.

@@ -1,5 +1,4 @@
 #include <ATen/ops/cat.h>
-#include <ATen/ops/zeros.h>
 
 #include <attentive/functional/attention.h>
 
@@ -39,6 +38,8 @@ void check_packed(const char* name, const at::Tensor& x) {
   check_floating(kWho, name, x);
   TORCH_CHECK_VALUE(x.dim() == 3, kWho, ": expected ", name, " of shape (tokens, H, D), got ",
                     shape_string(x.sizes()));
+  TORCH_CHECK_VALUE(x.size(1) > 0, kWho, ": expected at least one head, got ", name, " of shape ",
+                    shape_string(x.sizes()));
 }
 
 }  // namespace
@@ -55,11 +56,16 @@ AttentionResult attention_varlen(const at::Tensor& q, const at::Tensor& k, const
                     ": expected no weights to be asked for (packed sequences have no (L, S) matrix)");
   TORCH_CHECK_VALUE(!extras.alibi_slopes.defined() || extras.alibi_slopes.dim() == 1, kWho,
                     ": expected alibi_slopes of shape (H,), got ", describe(extras.alibi_slopes));
-  const auto ends_q = read_ends("cu_seqlens_q", cu_seqlens_q, q.size(0));
-  const auto ends_k = read_ends("cu_seqlens_k", cu_seqlens_k, k.size(0));
+  auto ends_q = read_ends("cu_seqlens_q", cu_seqlens_q, q.size(0));
+  auto ends_k = read_ends("cu_seqlens_k", cu_seqlens_k, k.size(0));
   TORCH_CHECK_VALUE(ends_q.size() == ends_k.size(), kWho,
                     ": expected as many sequences in cu_seqlens_q and cu_seqlens_k, got ", ends_q.size() - 1,
                     " and ", ends_k.size() - 1);
+  // No sequence is computed as one without tokens, whose empty results have a graph.
+  const bool none = ends_q.size() == 1;
+  for (auto* ends : {&ends_q, &ends_k}) {
+    if (none) ends->push_back(0);
+  }
 
   // Every sequence is a batch of one inside the same call; the whole call is validated once.
   const auto heads_first = [](const at::Tensor& x) { return x.transpose(0, 1).unsqueeze(0); };
@@ -76,18 +82,11 @@ AttentionResult attention_varlen(const at::Tensor& q, const at::Tensor& k, const
     one.v = whole.v.slice(2, ends_k[n], ends_k[n + 1]);
     one.dropout_key = key;
     one.batch_offset = static_cast<int64_t>(n);
-    const auto result = dispatch(kWho, options.backend, one);
+    const auto result = dispatch(kWho, none ? Backend::Auto : options.backend, one);
     outputs.push_back(result.output.squeeze(0).transpose(0, 1));
     if (extras.logsumexp) logsumexps.push_back(result.logsumexp.squeeze(0));
   }
-  AttentionResult packed;
-  packed.output = outputs.empty() ? at::zeros({0, q.size(1), v.size(2)}, q.options()) : at::cat(outputs, 0);
-  if (extras.logsumexp) {
-    const auto statistics = q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-    packed.logsumexp = logsumexps.empty() ? at::zeros({q.size(1), 0}, q.options().dtype(statistics))
-                                          : at::cat(logsumexps, 1);
-  }
-  return packed;
+  return {at::cat(outputs, 0), {}, extras.logsumexp ? at::cat(logsumexps, 1) : at::Tensor()};
 }
 
 }  // namespace attentive

@@ -8,6 +8,7 @@
 
 #include <attentive/core/guards.h>
 
+#include "core/forward_mode.h"
 #include "kernels/cpu/native.h"
 #include "kernels/cuda/composed.h"
 #include "kernels/fused/fused.h"
@@ -58,21 +59,29 @@ const Entry* find(Backend backend, const Problem& problem) {
   return nullptr;
 }
 
+Verdict verdict_of(const Entry& entry, const Problem& problem) {
+  for (const auto tensor : kernels::kTensors) {
+    if (entry.backend != Backend::Reference && has_tangent(problem.*tensor))
+      return Verdict::no("it carries no forward-mode tangents");
+  }
+  return entry.verdict(problem);
+}
+
 const Entry& choose(const char* who, Backend forced, const Problem& problem) {
   if (forced != Backend::Auto) {
     const Entry* entry = find(forced, problem);
     TORCH_CHECK_VALUE(entry, who, ": backend ", to_string(forced), " is not part of this build");
-    const auto verdict = entry->verdict(problem);
+    const auto verdict = verdict_of(*entry, problem);
     TORCH_CHECK_VALUE(verdict.can, who, ": backend ", to_string(forced),
                       " cannot express this call: ", verdict.reason);
     return *entry;
   }
   if (const Entry* preferred = find(BackendGuard::current(), problem);
-      preferred && preferred->verdict(problem).can) {
+      preferred && verdict_of(*preferred, problem).can) {
     return *preferred;
   }
   for (const auto& entry : candidates(problem)) {
-    if (entry.verdict(problem).can) return entry;
+    if (verdict_of(entry, problem).can) return entry;
   }
   return kReference;
 }
@@ -89,7 +98,7 @@ AttentionResult dispatch(const char* who, Backend forced, const Problem& problem
 Explanation explain_dispatch(Backend forced, const Problem& problem) {
   Explanation result;
   for (const auto& entry : candidates(problem)) {
-    const auto verdict = entry.verdict(problem);
+    const auto verdict = verdict_of(entry, problem);
     result.candidates.push_back({entry.backend, verdict.can, verdict.can ? entry.what : verdict.reason});
   }
   result.chosen = choose("explain", forced, problem).backend;

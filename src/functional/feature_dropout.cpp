@@ -14,12 +14,14 @@
 #include <attentive/core/guards.h>
 
 #include "core/vector_clones.h"
+#include "kernels/cpu/plain.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/dropout_counter.h"
 
 namespace attentive {
 namespace {
 
+using kernels::cpu::is_plain;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
@@ -90,10 +92,6 @@ at::Tensor dropped(const at::Tensor& x, const float* residual, uint64_t key, dou
   return y;
 }
 
-bool plain(const at::Tensor& x) {
-  return x.is_cpu() && x.scalar_type() == at::kFloat && x.is_contiguous();
-}
-
 class FeatureDropout : public torch::autograd::Function<FeatureDropout> {
  public:
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x,
@@ -112,7 +110,7 @@ class FeatureDropout : public torch::autograd::Function<FeatureDropout> {
     // A second derivative needs an operation that autograd sees.
     if (ctx->needs_input_grad(0)) {
       out[0] = at::GradMode::is_enabled() ? times_mask(grads[0], key, p)
-                                          : dropped(grads[0].contiguous(), nullptr, key, p);
+                                          : dropped(grads[0].resolve_neg().contiguous(), nullptr, key, p);
     }
     if (ctx->saved_data["residual"].toBool() && ctx->needs_input_grad(1)) out[1] = grads[0];
     return out;
@@ -130,12 +128,12 @@ bool counted(const at::Tensor& x, double p) {
 at::Tensor drop_features(const at::Tensor& x, double p, bool training) {
   if (!training || p == 0) return x;
   if (!counted(x, p)) return at::dropout(x, p, /*train=*/true);
-  if (plain(x)) return FeatureDropout::apply(x, std::optional<at::Tensor>(), p);
+  if (is_plain(x)) return FeatureDropout::apply(x, std::optional<at::Tensor>(), p);
   return times_mask(x, kernels::draw_dropout_key(std::nullopt), p);
 }
 
 at::Tensor add_dropped(const at::Tensor& residual, const at::Tensor& x, double p, bool training) {
-  if (training && counted(x, p) && plain(x) && plain(residual) && residual.sizes() == x.sizes()) {
+  if (training && counted(x, p) && is_plain(x) && is_plain(residual) && residual.sizes() == x.sizes()) {
     return FeatureDropout::apply(x, std::optional(residual), p);
   }
   return residual + drop_features(x, p, training);

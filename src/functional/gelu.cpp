@@ -7,6 +7,7 @@
 #include <ATen/ops/gelu_backward.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "kernels/cpu/plain.h"
 #include "kernels/cpu/simd.h"
 
 namespace attentive {
@@ -32,7 +33,7 @@ class Gelu : public torch::autograd::Function<Gelu> {
     const auto x = ctx->get_saved_variables()[0];
     // A second derivative needs an operation that autograd sees.
     if (at::GradMode::is_enabled()) return {at::gelu_backward(grads[0], x, "tanh")};
-    const auto grad = grads[0].contiguous();
+    const auto grad = grads[0].resolve_neg().contiguous();
     auto out = at::empty_like(x);
     const auto *at_x = x.const_data_ptr<float>(), *at_grad = grad.const_data_ptr<float>();
     auto* to = out.mutable_data_ptr<float>();
@@ -46,8 +47,7 @@ class Gelu : public torch::autograd::Function<Gelu> {
 }  // namespace
 
 at::Tensor gelu_tanh(const at::Tensor& x) {
-  const bool plain = x.is_cpu() && x.scalar_type() == at::kFloat && x.is_contiguous();
-  return plain ? Gelu::apply(x) : at::gelu(x, "tanh");
+  return kernels::cpu::is_plain(x) ? Gelu::apply(x) : at::gelu(x, "tanh");
 }
 
 }  // namespace attentive

@@ -17,6 +17,8 @@ at::Tensor merge_heads(const at::Tensor& x) {
   check_defined("merge_heads", "x", x);
   TORCH_CHECK_VALUE(x.dim() == 4, "merge_heads: expected x of shape (B, H, T, d), got ",
                     shape_string(x.sizes()));
+  TORCH_CHECK_VALUE(x.size(1) > 0, "merge_heads: expected at least one head, got x of shape ",
+                    shape_string(x.sizes()));
   return x.transpose(1, 2).flatten(2);
 }
 

@@ -16,6 +16,7 @@
 #include <attentive/functional/linear_attention.h>
 
 #include "core/check.h"
+#include "core/forward_mode.h"
 #include "functional/problem_builder.h"
 
 namespace attentive {
@@ -41,6 +42,12 @@ class CausalSums : public torch::autograd::Function<CausalSums> {
                             int64_t chunk) {
     context->save_for_backward({q, k, v, initial});
     context->saved_data["chunk"] = chunk;
+    return composed(q, k, v, initial, chunk);
+  }
+
+  // The same as operations that autograd sees; forward-mode differentiation goes through these.
+  static at::Tensor composed(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                             const at::Tensor& initial, int64_t chunk) {
     std::vector<at::Tensor> outputs;
     auto state = initial;
     for (int64_t start = 0; start < k.size(2); start += chunk) {
@@ -144,8 +151,11 @@ at::Tensor sums(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
     parts.push_back(at::zeros({q.size(0), q.size(1), groups, without, v.size(3)}, v.options()));
   if (aligned > 0) {
     const auto initial = state_of(k.slice(2, 0, before), v.slice(2, 0, before));
-    parts.push_back(CausalSums::apply(q.slice(3, without, without + aligned), k.slice(2, before),
-                                      v.slice(2, before), initial, call.chunk_size));
+    const auto some_q = q.slice(3, without, without + aligned), some_k = k.slice(2, before),
+               some_v = v.slice(2, before);
+    const bool tangents = has_tangent(q) || has_tangent(k) || has_tangent(v);
+    parts.push_back(tangents ? CausalSums::composed(some_q, some_k, some_v, initial, call.chunk_size)
+                             : CausalSums::apply(some_q, some_k, some_v, initial, call.chunk_size));
   }
   if (after > 0) parts.push_back(read(q.slice(3, without + aligned), state_of(k, v)));
   return parts.empty() ? read(q, state_of(k, v)) : at::cat(parts, 3);
@@ -182,7 +192,7 @@ at::Tensor linear_attention(const at::Tensor& q, const at::Tensor& k, const at::
   auto values = problem.v.slice(2, 0, seen).to(type);
   auto real = real_keys(problem);
   if (real.defined()) {
-    real = real.slice(2, 0, seen).logical_not();
+    real = real.slice(2, 0, seen).bitwise_not();  // logical_not has no meta kernel
     keys = keys.masked_fill(real, 0.0);
     values = values.masked_fill(real, 0.0);
   }

@@ -50,6 +50,8 @@ void check_tensors(const char* who, const at::Tensor& q, const at::Tensor& k, co
     TORCH_CHECK_VALUE(k.size(-3) > 0 ? q.size(-3) % k.size(-3) == 0 : q.size(-3) == 0, who,
                       ": expected the heads of q to be a multiple of the heads of k, got ", q.size(-3),
                       " and ", k.size(-3));
+    TORCH_CHECK_VALUE(q.size(-3) > 0, who, ": expected at least one head, got q of shape ",
+                      shape_string(q.sizes()));
   }
 }
 
@@ -130,14 +132,18 @@ void take_mask(const char* who, const Mask& mask, const at::Tensor& q, Problem& 
                       q.is_cpu() ? "" : " or on " + q.device().str(), ", got it on ", term.device());
     TORCH_CHECK_VALUE(term.size(0) == p.batch(), who, ": expected key_lengths of shape (", p.batch(),
                       ",) (B), got ", shape_string(term.sizes()));
+    const auto wide = term.to(at::kLong);
     // Only numbers that are already on the host are read: a check must not wait for a GPU.
-    if (term.is_cpu() && term.numel() > 0) {
-      const auto low = term.min().item<int64_t>();
-      const auto high = term.max().item<int64_t>();
+    if (wide.is_cpu() && wide.numel() > 0) {
+      const auto low = wide.min().item<int64_t>();
+      const auto high = wide.max().item<int64_t>();
+      const auto bad = low < 0 ? low : high;
       TORCH_CHECK_VALUE(low >= 0 && high <= p.keys(), who, ": expected key_lengths in [0, ", p.keys(),
-                        "], got ", low < 0 ? low : high);
+                        "], got ",
+                        term.scalar_type() == at::kUInt64 ? std::to_string(static_cast<uint64_t>(bad))
+                                                          : std::to_string(bad));
     }
-    const auto lengths = term.to(q.device(), at::kLong);
+    const auto lengths = wide.to(q.device());
     p.key_lengths = p.key_lengths.defined() ? at::minimum(p.key_lengths, lengths) : lengths;
   }
 }
@@ -227,6 +233,10 @@ NormalizedCall normalize(const char* who, const at::Tensor& given_q, const at::T
   take_mask(who, extras.mask, q, p);
   take_extras(who, options, extras, p);
   if (options.softmax_plus_one) p.sinks = at::zeros({p.heads()}, p.q.options());
+  // A pending change of sign is applied here, before anything reads memory.
+  for (const auto tensor : kernels::kTensors) {
+    if ((p.*tensor).defined() && (p.*tensor).is_neg()) p.*tensor = (p.*tensor).resolve_neg();
+  }
   return call;
 }
 

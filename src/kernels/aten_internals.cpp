@@ -5,6 +5,7 @@
 #include <ATen/ops/_flash_attention_forward.h>
 #include <ATen/ops/_scaled_dot_product_efficient_attention.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 
 namespace attentive::kernels::aten {
 
@@ -13,6 +14,16 @@ FusedResult flash_cpu(const at::Tensor& q, const at::Tensor& k, const at::Tensor
   const auto [output, logsumexp] =
       at::_scaled_dot_product_flash_attention_for_cpu(q, k, v, /*dropout_p=*/0.0, causal, mask, scale);
   return {output, logsumexp};
+}
+
+std::array<at::Tensor, 3> flash_cpu_backward(const at::Tensor& grad_output, const at::Tensor& q,
+                                             const at::Tensor& k, const at::Tensor& v,
+                                             const FusedResult& result, bool causal,
+                                             const std::optional<at::Tensor>& mask,
+                                             std::optional<double> scale) {
+  const auto [grad_q, grad_k, grad_v] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
+      grad_output, q, k, v, result.output, result.logsumexp, /*dropout_p=*/0.0, causal, mask, scale);
+  return {grad_q, grad_k, grad_v};
 }
 
 FusedResult flash_cuda(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal,

@@ -3,6 +3,7 @@
 // The fused attention kernels, which are ATen entries outside the documented API. They stand in this one
 // file, so that a new LibTorch release is one place to look (tools/check_internals.py).
 
+#include <array>
 #include <cstdint>
 #include <optional>
 
@@ -19,6 +20,13 @@ struct FusedResult {
 // scores, dtype of q, (B|1, H|1, L, S).
 FusedResult flash_cpu(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal,
                       const std::optional<at::Tensor>& mask, std::optional<double> scale);
+
+// Gradients of q, k and v from that call's results.
+std::array<at::Tensor, 3> flash_cpu_backward(const at::Tensor& grad_output, const at::Tensor& q,
+                                             const at::Tensor& k, const at::Tensor& v,
+                                             const FusedResult& result, bool causal,
+                                             const std::optional<at::Tensor>& mask,
+                                             std::optional<double> scale);
 
 // CUDA, half types. Causal and window bounds (-1: none) are aligned bottom-right; H may be a multiple of Hkv.
 FusedResult flash_cuda(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal,

@@ -2,6 +2,7 @@
 
 // One attention call after validation: what every backend receives. All shapes are 4-D here.
 
+#include <array>
 #include <optional>
 #include <string>
 
@@ -53,6 +54,12 @@ struct Problem {
   // Row i is aligned with key i + shift().
   int64_t shift() const { return keys() - queries(); }
 };
+
+// Every tensor of a problem.
+inline constexpr std::array kTensors = {
+    &Problem::q,    &Problem::k,        &Problem::v,           &Problem::keep,
+    &Problem::bias, &Problem::key_keep, &Problem::key_lengths, &Problem::alibi_slopes,
+    &Problem::sinks};
 
 // Whether a backend can express a call exactly; the reason says why not.
 struct Verdict {

@@ -68,7 +68,7 @@ int64_t sample_token(const at::Tensor& logits, const SamplingOptions& options, a
   check_floating(who, "logits", logits);
   TORCH_CHECK_VALUE(logits.dim() == 1 && logits.size(0) > 0, who,
                     ": expected logits of shape (vocab_size,), got ", shape_string(logits.sizes()));
-  const auto values = logits.detach().to(at::kCPU, at::kDouble).contiguous();
+  const auto values = logits.detach().to(at::kCPU, at::kDouble).resolve_neg().contiguous();
   const auto* score = values.const_data_ptr<double>();
   const auto count = static_cast<size_t>(values.size(0));
   std::vector<int64_t> order(count);

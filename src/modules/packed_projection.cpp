@@ -1,5 +1,7 @@
 #include "modules/packed_projection.h"
 
+#include <algorithm>
+
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
@@ -9,6 +11,7 @@
 
 #include <attentive/functional/heads.h>
 
+#include "core/forward_mode.h"
 #include "functional/linear.h"
 #include "modules/projection.h"
 
@@ -103,6 +106,14 @@ bool autocasts(const at::Tensor& x) {
   return (x.is_cpu() || x.is_cuda()) && at::autocast::is_autocast_enabled(x.device().type());
 }
 
+// The function has no forward-mode derivative; three single projections have.
+bool differentiated_forward(const QkvLayers& layers, const at::Tensor& x) {
+  const auto of = [](const torch::nn::Linear& layer) {
+    return has_tangent(layer->weight) || has_tangent(layer->bias);
+  };
+  return has_tangent(x) || std::any_of(layers.begin(), layers.end(), of);
+}
+
 }  // namespace
 
 void lay_side_by_side(const QkvLayers& layers) {
@@ -129,7 +140,7 @@ void lay_side_by_side(const QkvLayers& layers) {
 
 std::array<at::Tensor, 3> project_heads(const QkvLayers& layers, const at::Tensor& x, int64_t head_dim) {
   const auto& [q, k, v] = layers;
-  if (!x.is_meta() && !autocasts(x) && side_by_side(layers)) {
+  if (!x.is_meta() && !autocasts(x) && !differentiated_forward(layers, x) && side_by_side(layers)) {
     // An undefined tensor is no variable; an absent one is passed over.
     const auto bias = [](const torch::nn::Linear& layer) {
       return layer->bias.defined() ? std::optional(layer->bias) : std::nullopt;

@@ -1,10 +1,13 @@
 #include <limits>
 
 #include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
@@ -203,6 +206,40 @@ TEST_CASE("MultiheadAttention: empty batch and empty sequences", "[compat][multi
   CHECK_CLOSE(output(module->forward(x, no_keys, no_keys)), module->out_proj->bias.expand({2, 3, 6}));
 }
 
+TEST_CASE("MultiheadAttention: a mask changed before the backward pass raises or has no influence",
+          "[compat][multihead_attention][changed_mask]") {
+  const bool floating = GENERATE(false, true);
+  const bool with_padding = GENERATE(false, true), with_mask = GENERATE(false, true);
+  const auto backend = GENERATE(Backend::Reference, Backend::Torch, Backend::Native);
+  INFO("floating " << floating << ", padding " << with_padding << ", mask " << with_mask << ", backend "
+                   << to_string(backend));
+  const BackendGuard guard(backend);
+  const at::Tensor memory = at::randn({2, 4, 6});
+  auto module = batch_first();
+  const auto gradient = [&](bool changed) {
+    const auto type = floating ? at::kFloat : at::kBool;
+    auto padding = at::tensor({0, 0, 0, 1, 0, 1, 0, 0}, at::kLong).view({2, 4}).to(type);
+    auto mask = at::ones({4, 4}, at::kLong).triu(2).to(type);
+    const auto x = memory.clone().requires_grad_(true);
+    const auto y = output(module->forward(x, x, x, with_padding ? padding : at::Tensor(), false,
+                                          with_mask ? mask : at::Tensor()));
+    if (changed) {
+      padding.zero_();
+      mask.zero_();
+    }
+    return torch::autograd::grad({y.square().sum()}, {x})[0];
+  };
+  const auto want = gradient(false);
+  at::Tensor got;
+  try {
+    got = gradient(true);
+  } catch (const c10::Error& error) {
+    CHECK_THAT(error.what_without_backtrace(), ContainsSubstring("modified by an inplace operation"));
+    return;
+  }
+  CHECK(test::bit_equal(got, want));
+}
+
 TEST_CASE("MultiheadAttention names every mistake", "[compat][multihead_attention]") {
   auto module = batch_first();
   const auto x = at::randn({2, 3, 6});
@@ -251,4 +288,10 @@ TEST_CASE("MultiheadAttention names every mistake", "[compat][multihead_attentio
         module->forward(x, x, x, {}, true, at::zeros({3, 3}, at::kInt));
       },
       "expected attn_mask to be bool (true hides) or floating");
+  throws_type([&] { module->forward(x.to_sparse(), x, x); }, "expected query to be a dense tensor");
+  throws_type(
+      [&] {
+        module->forward(x, x, x, {}, true, bools({3, 3}).to_sparse());
+      },
+      "compat::MultiheadAttention: expected attn_mask to be a dense tensor");
 }

@@ -2,10 +2,12 @@
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <attentive/functional/attention.h>
 
@@ -97,4 +99,24 @@ TEST_CASE("packed sequences: bad ends are refused by name", "[varlen][errors]") 
   AttentionExtras extras;
   extras.mask = at::rand({11, 14}).gt(0.5);
   CHECK_THROWS_AS(attention_varlen(p.q, p.k, p.v, p.ends_q, p.ends_k, {}, extras), c10::ValueError);
+}
+
+TEST_CASE("no packed sequence at all gives empty results with gradients", "[varlen]") {
+  const auto backend = GENERATE(Backend::Auto, Backend::Native, Backend::Torch, Backend::Reference);
+  const auto none = at::zeros({1}, at::kLong);
+  const auto q = at::randn({0, 4, 8}).requires_grad_(true), k = at::randn({0, 2, 8}).requires_grad_(true),
+             v = at::randn({0, 2, 3}).requires_grad_(true);
+  AttentionExtras extras;
+  extras.sinks = at::randn({4}).requires_grad_(true);
+  extras.logsumexp = true;
+  const auto result = attention_varlen(q, k, v, none, none, {.backend = backend}, extras);
+  CHECK(result.output.sizes() == at::IntArrayRef({0, 4, 3}));
+  CHECK(result.logsumexp.sizes() == at::IntArrayRef({4, 0}));
+  REQUIRE(result.output.requires_grad());
+  const auto gradients =
+      torch::autograd::grad({result.output.sum() + result.logsumexp.sum()}, {q, k, v, extras.sinks});
+  CHECK(gradients[0].sizes() == q.sizes());
+  CHECK(gradients[1].sizes() == k.sizes());
+  CHECK(gradients[2].sizes() == v.sizes());
+  CHECK(gradients[3].equal(at::zeros({4})));
 }

@@ -1,6 +1,7 @@
 #include <limits>
 
 #include <ATen/autocast_mode.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
@@ -133,6 +134,28 @@ TEST_CASE("Backend::Torch refuses what it cannot express, with the reason", "[ba
     extras.mask = Mask::key_lengths(at::ones({1}, at::kLong));
     reason = "NaN or Inf";
   }
+  SECTION("masked score that overflows") {
+    k[0][0][5].fill_(1e38);
+    extras.mask = Mask::key_lengths(at::ones({1}, at::kLong));
+    reason = "products may overflow";
+  }
+  SECTION("score that its scale makes overflow") {
+    k[0][0][5].fill_(1e10);
+    options.scale = 1e30;
+    extras.mask = Mask::key_lengths(at::ones({1}, at::kLong));
+    reason = "products may overflow";
+  }
+  SECTION("masked value whose product with a gradient may overflow") {
+    v[0][0][5].fill_(1e38);
+    v.requires_grad_(true);
+    extras.mask = Mask::key_lengths(at::ones({1}, at::kLong));
+    reason = "products may overflow";
+  }
+  SECTION("causal flag and a negative scale") {
+    options.causal = Causal::TopLeft;
+    options.scale = -0.5;
+    reason = "hides by -inf before it multiplies by the scale";
+  }
   SECTION("bias with gradient") {
     extras.mask = Mask::bias(at::randn({4, 6}).requires_grad_(true));
     reason = "gives the bias no gradient";
@@ -145,6 +168,19 @@ TEST_CASE("Backend::Torch refuses what it cannot express, with the reason", "[ba
   CHECK(explanation.chosen != Backend::Torch);
   CHECK_THAT(find(explanation, Backend::Torch).reason, ContainsSubstring(reason));
   CHECK_NOTHROW(attention(q, k, v, options, extras));
+}
+
+TEST_CASE("Backend::Torch keeps what is large and harmless", "[backend][torch]") {
+  const auto q = random({1, 2, 4, 8});
+  auto k = random({1, 2, 6, 8}), v = random({1, 2, 6, 8});
+  k[0][0][5].fill_(1e30);
+  v[0][0][5].fill_(1e38);
+  const auto mask = Mask::key_lengths(at::full({1}, 5, at::kLong));
+  const auto run = [&](Backend backend) { return attention(q, k, v, {.backend = backend}, mask); };
+  CHECK_CLOSE(run(Backend::Torch), run(Backend::Reference));
+  v[0][0][5].fill_(1e15);
+  v.requires_grad_(true);
+  CHECK_CLOSE(run(Backend::Torch), run(Backend::Reference));
 }
 
 TEST_CASE("explain prints a table", "[backend][explain]") {

@@ -23,6 +23,23 @@ bool registered(const OptionCall& call, Backend backend) {
   return false;
 }
 
+at::Tensor to_meta(const at::Tensor& x) {
+  return x.defined() ? x.detach().to(at::kMeta).requires_grad_(x.requires_grad()) : x;
+}
+
+OptionCall on_meta(const OptionCall& call) {
+  OptionCall result = call;
+  for (auto* x : {&result.q, &result.k, &result.v, &result.extras.alibi_slopes, &result.extras.sinks})
+    *x = to_meta(*x);
+  Mask mask;
+  for (const auto& term : call.extras.mask.keep_terms()) mask &= Mask::keep(to_meta(term));
+  for (const auto& term : call.extras.mask.key_keep_terms()) mask &= Mask::key_keep(to_meta(term));
+  for (const auto& term : call.extras.mask.key_length_terms()) mask &= Mask::key_lengths(term);
+  for (const auto& term : call.extras.mask.bias_terms()) mask &= Mask::bias(to_meta(term));
+  result.extras.mask = mask;
+  return result;
+}
+
 // Compares a backend in one dtype with the float64 reference of the same (rounded) inputs.
 void check_cell(const OptionCall& exact, at::ScalarType type, Backend backend) {
   const auto call = cast(exact, type);
@@ -68,4 +85,28 @@ TEST_CASE("every pair of options on every backend equals the reference or is ref
     cases[second].apply(call);
     check_all(call);
   }
+}
+
+TEST_CASE("every option gives the shapes of its results on meta tensors, forward and backward",
+          "[options][meta]") {
+  const auto& cases = option_cases();
+  const auto n = GENERATE_COPY(range(size_t{0}, cases.size()));
+  INFO("option: " << cases[n].name);
+  auto given = plain_call();
+  cases[n].apply(given);
+  const auto call = cast(given, at::kFloat);
+  const auto want = run_on(call, Backend::Reference);
+  const auto got = run_on(on_meta(call), Backend::Auto);
+  const auto check = [](const at::Tensor& meta, const at::Tensor& real) {
+    REQUIRE(meta.defined() == real.defined());
+    if (!real.defined()) return;
+    CHECK(meta.is_meta());
+    CHECK(meta.sizes() == real.sizes());
+    CHECK(meta.scalar_type() == real.scalar_type());
+  };
+  check(got.result.output, want.result.output);
+  check(got.result.weights, want.result.weights);
+  check(got.result.logsumexp, want.result.logsumexp);
+  REQUIRE(got.gradients.size() == want.gradients.size());
+  for (size_t g = 0; g < want.gradients.size(); ++g) check(got.gradients[g], want.gradients[g]);
 }

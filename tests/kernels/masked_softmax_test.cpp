@@ -1,6 +1,9 @@
 // The row kernels of the fused masked softmax, run block by block and thread by thread on the CPU: the very
 // source that the GPU runs.
 
+#include <functional>
+
+#include <ATen/ops/_neg_view.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/rand.h>
@@ -183,6 +186,85 @@ TEST_CASE("masked softmax: hidden keys may hold NaN, and NaN in sight is seen", 
   const auto seen = run(call, true).result.output.isnan();
   CHECK(seen.select(2, 1).all().item<bool>());
   CHECK_FALSE(seen.select(2, 0).any().item<bool>());
+}
+
+TEST_CASE("masked softmax: a mask changed before the backward pass raises or has no influence",
+          "[masked_softmax][changed_mask]") {
+  const bool inference = GENERATE(false, true);  // masks that InferenceMode made have no version
+  const auto make = [&](const auto& draw) {
+    const c10::InferenceMode mode(inference);
+    return at::Tensor(draw());
+  };
+  const auto gradients = [](const OptionCall& call, const std::function<void()>& before_backward) {
+    const auto leaves = cast(call, at::kFloat);
+    auto problem = normalize("attention", leaves.q, leaves.k, leaves.v, leaves.options, call.extras).problem;
+    const auto y = cuda::run_with(kEmulated, problem).output;
+    problem = {};
+    before_backward();
+    return torch::autograd::grad({y.square().sum()}, {leaves.q, leaves.k, leaves.v});
+  };
+  auto call = random_call(2, 2, 1, 5, 9, 4);
+  call.extras = {};
+  at::Tensor given;
+  bool watched = false;
+  SECTION("keep") {
+    given = make([] { return at::rand({5, 9}).gt(0.3); });
+    call.extras.mask = given;
+    watched = true;
+  }
+  SECTION("bias") {
+    given = make([] { return at::randn({5, 9}); });
+    call.extras.mask = Mask::bias(given);
+    watched = true;
+  }
+  SECTION("key_keep") {
+    given = make([] { return at::rand({2, 9}).gt(0.3); });
+    call.extras.mask = Mask::key_keep(given);
+  }
+  SECTION("key_lengths") {
+    given = make([] { return at::tensor({4, 9}, at::kLong); });
+    call.extras.mask = Mask::key_lengths(given);
+  }
+  SECTION("slopes") {
+    given = make([] { return at::rand({2}); });
+    call.extras.alibi_slopes = given;
+  }
+  SECTION("sinks") {
+    given = make([] { return at::randn({2}); });
+    call.extras.sinks = given;
+  }
+  const auto change = [&] {
+    const c10::InferenceMode mode(inference);
+    given.scalar_type() == at::kBool ? given.logical_not_() : given.neg_();
+  };
+  const auto want = gradients(call, [] {});
+  if (watched && !inference) {
+    CHECK_THROWS_WITH(gradients(call, change),
+                      Catch::Matchers::ContainsSubstring("modified by an inplace operation"));
+  } else {
+    const auto got = gradients(call, change);
+    for (size_t n = 0; n < want.size(); ++n) CHECK(bit_equal(got[n], want[n]));
+  }
+}
+
+TEST_CASE("masked softmax: a pending sign of an incoming gradient counts", "[masked_softmax][negative_bit]") {
+  const auto call = cast(random_call(1, 2, 2, 5, 9, 4), at::kFloat);
+  auto given = call.extras;
+  given.weights = Weights::Clean;
+  const auto gradients = [&](bool pending) {
+    const auto problem = normalize("attention", call.q, call.k, call.v, call.options, given).problem;
+    const auto result = cuda::run_with(kEmulated, problem);
+    at::manual_seed(4);
+    auto direction = at::randn({1, 2, 5, 9}), statistics = at::randn({1, 2, 5});
+    if (pending) {
+      direction = at::_neg_view(-direction);
+      statistics = at::_neg_view(-statistics);
+    }
+    return torch::autograd::grad({result.weights, result.logsumexp}, {call.q, call.k},
+                                 {direction, statistics});
+  };
+  const auto want = gradients(false), got = gradients(true);
+  for (size_t n = 0; n < want.size(); ++n) CHECK(bit_equal(got[n], want[n]));
 }
 
 TEST_CASE("the emulated block finds races", "[masked_softmax][emulation]") {

@@ -7,10 +7,12 @@
 #include <string>
 #include <vector>
 
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
 #include <catch2/catch_test_macros.hpp>
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/serialize.h>
@@ -49,6 +51,7 @@ struct ModuleSuite {
     dtypes();
     eval_and_train();
     gradient_matches_differences();
+    result_changes_in_place();
     if (meta) meta_device();
     if (unbatched) without_batch();
     every_device();
@@ -150,6 +153,35 @@ struct ModuleSuite {
     std::vector<at::Tensor> leaves = module->parameters();
     leaves.push_back(x);
     CHECK(gradcheck_leaves([&] { return call(module, x); }, leaves) == "");
+  }
+
+  // `y += …` on what a module returns: the gradients are those of `y + …`, whatever its backward pass reads.
+  void result_changes_in_place() {
+    Holder module = make();
+    module->eval();
+    const auto x = input().requires_grad_(true);
+    std::vector<at::Tensor> leaves = module->parameters();
+    leaves.push_back(x);
+    for (const auto backend : {Backend::Auto, Backend::Native, Backend::Torch, Backend::Reference}) {
+      INFO("backend " << to_string(backend));
+      const BackendGuard guard(backend);
+      const auto gradients = [&](bool in_place) {
+        auto y = call(module, x);
+        const auto factor = at::arange(y.numel(), y.options()).view(y.sizes());
+        if (in_place) {
+          y *= factor;
+        } else {
+          y = y * factor;
+        }
+        return torch::autograd::grad({y.square().sum()}, leaves, {}, false, false, /*allow_unused=*/true);
+      };
+      const auto want = gradients(false), got = gradients(true);
+      for (size_t n = 0; n < want.size(); ++n) {
+        INFO("leaf " << n);
+        REQUIRE(got[n].defined() == want[n].defined());
+        if (want[n].defined()) CHECK(difference(got[n], want[n], default_tolerance(at::kFloat, true)) == "");
+      }
+    }
   }
 
   void meta_device() {

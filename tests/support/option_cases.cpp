@@ -74,6 +74,7 @@ const std::vector<OptionCase>& option_cases() {
          for (auto* x : {&c.q, &c.k, &c.v}) *x = x->slice(0, 0, 0);
        }},
       {"scale", "scale", [](OptionCall& c) { c.options.scale = 0.7; }},
+      {"negative scale", "scale", [](OptionCall& c) { c.options.scale = -0.5; }},
       {"causal, bottom-right", "causal", [](OptionCall& c) { c.options.causal = Causal::BottomRight; }},
       {"causal, top-left", "causal", [](OptionCall& c) { c.options.causal = Causal::TopLeft; }},
       {"window left and right", "window",
@@ -163,15 +164,16 @@ OptionResult run_on(const OptionCall& call, Backend backend) {
   // A fixed direction, drawn in float64 so that every dtype differentiates along the same one.
   at::manual_seed(29);
   const auto direction =
-      at::randn(outcome.result.output.sizes(), at::kDouble).to(outcome.result.output.scalar_type());
+      at::randn(outcome.result.output.sizes(), at::kDouble).to(outcome.result.output.options());
   std::vector<at::Tensor> leaves = {call.q, call.k, call.v};
   if (call.bias_gradient) leaves.push_back(call.extras.mask.bias_terms().front());
   std::vector<at::Tensor> outputs = {outcome.result.output}, directions = {direction};
   if (outcome.result.logsumexp.defined() && outcome.result.logsumexp.requires_grad()) {
     // Rows without keys hold -inf: a constant.
-    outputs.push_back(outcome.result.logsumexp.masked_fill(outcome.result.logsumexp.isinf(), 0.0));
+    const auto& statistics = outcome.result.logsumexp;
+    outputs.push_back(statistics.masked_fill(statistics.eq(-std::numeric_limits<double>::infinity()), 0.0));
     at::manual_seed(31);
-    directions.push_back(at::randn(outputs.back().sizes(), at::kDouble).to(outputs.back().scalar_type()));
+    directions.push_back(at::randn(outputs.back().sizes(), at::kDouble).to(outputs.back().options()));
   }
   outcome.gradients = torch::autograd::grad(outputs, leaves, directions, /*retain_graph=*/false,
                                             /*create_graph=*/false, /*allow_unused=*/true);

@@ -1,3 +1,4 @@
+#include <ATen/ops/_neg_view.h>
 #include <ATen/ops/randn.h>
 #include <catch2/catch_test_macros.hpp>
 #include <torch/nn/modules/linear.h>
@@ -121,6 +122,22 @@ TEST_CASE("AdamW leaves a parameter without a gradient alone and lists tied ones
         "AdamW: expected a module with trainable parameters, got none");
   CHECK(value_error([&] { return AdamW(tied, {.beta1 = 1.0}); }) ==
         "AdamW: expected beta1 and beta2 in [0, 1), got 1 and 0.99");
+}
+
+TEST_CASE("AdamW takes gradients with a pending change of sign", "[adamw][negative_bit]") {
+  const auto step = [](bool pending) {
+    auto model = make();
+    AdamW optimizer(model, {.learning_rate = 0.05});
+    model.loss(input(0)).backward();
+    for (auto& parameter : model.parameters()) {
+      auto& gradient = parameter.mutable_grad();
+      if (pending) gradient = at::_neg_view(-gradient);
+    }
+    optimizer.clip(0.5);
+    optimizer.step();
+    return model.first->weight.detach().clone();
+  };
+  CHECK(bit_equal(step(true), step(false)));
 }
 
 TEST_CASE("AdamW goes on bit for bit from its state", "[adamw]") {

@@ -40,6 +40,9 @@ struct AttentionExtras {
 /// (batch, head) may see may hold NaN or Inf: it reaches no output and no gradient. A key that some queries
 /// see reaches the others neither by its score; a non-finite *value* row may reach them, as in PyTorch.
 ///
+/// Before a backward pass the result may be changed in place (`y += x`) and lengths and key masks refilled; a
+/// mask of pairs that was changed raises autograd's version error.
+///
 /// Throws c10::ValueError or c10::TypeError that name the argument, what was expected and what came.
 /// Memory: O(B H L S) with the reference (O(B H L W) with a window), O(B H L Dv) with a fused backend.
 /// Source: Vaswani et al. 2017, "Attention Is All You Need", section 3.2.1.

@@ -1,11 +1,11 @@
 #include "kernels/cpu/few_linear.h"
 
-#include <ATen/TensorSubclassLikeUtils.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 
 #include "kernels/cpu/gemm.h"
+#include "kernels/cpu/plain.h"
 #include "kernels/cpu/scratch.h"
 #include "kernels/cpu/simd.h"
 
@@ -15,11 +15,6 @@ namespace {
 constexpr int64_t kRows = 16;
 constexpr int64_t kRowsOfTile = 5;              // from here on a tile product is worth turning the weight for
 constexpr int64_t kWeights = int64_t{1} << 16;  // 256 KiB
-
-bool is_plain(const at::Tensor& x) {
-  return x.is_cpu() && x.layout() == at::kStrided && x.scalar_type() == at::kFloat && x.is_contiguous() &&
-         !x.is_neg() && !at::isTensorSubclassLike(x) && !x._fw_grad(0).defined();
-}
 
 void multiply(const float* x, int64_t rows, const float* weight, int64_t outputs, int64_t features,
               float* out) {

@@ -1,12 +1,10 @@
 #include "kernels/cpu/native.h"
 
 #include <cmath>
+#include <optional>
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/core/ivalue.h>
-#include <ATen/ops/bitwise_and.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/function.h>
@@ -14,112 +12,12 @@
 #include "kernels/cpu/backward.h"
 #include "kernels/cpu/forward.h"
 #include "kernels/cpu/gemm.h"
+#include "kernels/cpu/plan.h"
 #include "kernels/cpu/weights.h"
-#include "kernels/dropout_counter.h"
-#include "kernels/native_backward.h"
 #include "kernels/reference/visibility.h"
 
 namespace attentive::kernels::cpu {
 namespace {
-
-// A problem whose tensors lie as the loops read them. It outlives the forward pass for the backward one.
-struct Plan : torch::CustomClassHolder {
-  Problem problem;
-  at::Tensor keep;  // bool, broadcast to (B, H, L, S)
-  at::Tensor bias;  // float, broadcast to (B, H, L, S)
-  at::Tensor slopes;
-  at::Tensor lengths;
-};
-
-at::Tensor with_unit_stride(const at::Tensor& x) {
-  return x.stride(-1) == 1 || x.size(-1) == 1 ? x : x.contiguous();
-}
-
-c10::intrusive_ptr<Plan> make_plan(const Problem& given) {
-  auto plan = c10::make_intrusive<Plan>();
-  plan->problem = given;
-  Problem& p = plan->problem;
-  const std::array<int64_t, 4> pairs = {p.batch(), p.heads(), p.queries(), p.keys()};
-  at::Tensor keep = p.keep;
-  if (p.key_keep.defined()) {
-    const auto keys = p.key_keep.view({p.batch(), 1, 1, p.keys()});
-    keep = keep.defined() ? at::bitwise_and(keep, keys) : keys;
-  }
-  if (keep.defined()) plan->keep = keep.expand(pairs);
-  if (p.bias.defined()) plan->bias = p.bias.detach().to(at::kFloat).expand(pairs);
-  if (p.alibi_slopes.defined()) {
-    plan->slopes = p.alibi_slopes.detach().to(at::kFloat).expand({p.batch(), p.heads()});
-  }
-  if (p.key_lengths.defined()) plan->lengths = p.key_lengths.contiguous();
-  if (p.has_dropout() && !p.dropout_key) p.dropout_key = draw_dropout_key(p.generator);
-  return plan;
-}
-
-template <class T>
-Strided<const T> read(const at::Tensor& x) {
-  return {static_cast<const T*>(x.const_data_ptr()), x.stride(0), x.stride(1), x.stride(2),
-          x.size(3) == 1 ? 1 : x.stride(3)};
-}
-
-template <class T>
-Strided<T> write(const at::Tensor& x) {
-  return {static_cast<T*>(x.mutable_data_ptr()), x.stride(0), x.stride(1), x.stride(2), 1};
-}
-
-Call make_call(const Plan& plan, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-               const at::Tensor& sinks) {
-  const Problem& p = plan.problem;
-  Call call{};
-  call.B = q.size(0);
-  call.H = q.size(1);
-  call.Hkv = k.size(1);
-  call.L = q.size(2);
-  call.S = k.size(2);
-  call.D = q.size(3);
-  call.Dv = v.size(3);
-  call.group = call.H / call.Hkv;
-  call.shift = call.S - call.L;
-  call.is_bf16 = q.scalar_type() == at::kBFloat16;
-  call.rule.scale = static_cast<float>(p.scale.value_or(1.0 / std::sqrt(static_cast<double>(call.D))));
-  call.rule.softcap = static_cast<float>(p.softcap.value_or(0.0));
-  call.causal = p.causal;
-  call.window = p.window;
-  if (plan.keep.defined()) {
-    call.keep = read<bool>(plan.keep);
-    call.keep.col = plan.keep.stride(3);
-  }
-  if (plan.bias.defined()) {
-    call.bias = read<float>(plan.bias);
-    call.bias.col = plan.bias.stride(3);
-  }
-  if (plan.lengths.defined()) call.key_lengths = plan.lengths.const_data_ptr<int64_t>();
-  if (plan.slopes.defined()) {
-    call.slopes = plan.slopes.const_data_ptr<float>();
-    call.slope_b = plan.slopes.stride(0);
-    call.slope_h = plan.slopes.stride(1);
-  }
-  if (sinks.defined()) call.sinks = sinks.const_data_ptr<float>();
-  if (p.has_dropout()) {
-    call.dropout = true;
-    call.dropout_key = *p.dropout_key;
-    call.threshold = keep_threshold(p.dropout_p);
-    call.survivor_scale = static_cast<float>(survivor_scale(p.dropout_p));
-    call.batch_offset = p.batch_offset;
-  }
-  return call;
-}
-
-// (B, H, L, D) that lies as (B, L, H, D): merging the heads afterwards is a view.
-at::Tensor heads_inside(const at::Tensor& like, int64_t heads, int64_t rows, int64_t dim) {
-  return at::empty({like.size(0), rows, heads, dim}, like.options()).transpose(1, 2);
-}
-
-// A gradient that lies as its tensor does, where that has no gaps: a leaf keeps it without a copy.
-at::Tensor gradient_of(const at::Tensor& x) {
-  const auto gradient = at::empty_like(x);
-  return gradient.stride(3) == 1 || x.size(3) == 1 ? gradient
-                                                   : heads_inside(x, x.size(1), x.size(2), x.size(3));
-}
 
 // Few queries read K and V once, in parts that threads share. From nine rows on the tiles are faster, unless
 // the keys are many or read by several heads.
@@ -131,6 +29,11 @@ bool has_few_queries(const Call& call) {
 // bfloat16 on a CPU whose products are faster in float32: operands are widened once, results rounded once.
 bool computes_wider(const Call& call) {
   return call.is_bf16 && !has_gemm_bf16();
+}
+
+Call widened(Call call) {
+  call.is_bf16 = false;
+  return call;
 }
 
 RowStatistics row_statistics(const at::Tensor& x) {
@@ -160,11 +63,10 @@ struct Computed {
   at::Tensor statistics;  // (2, B, H, L): maxima and totals
 };
 
-Computed compute(const Plan& plan, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                 const at::Tensor& sinks, bool want_logsumexp, bool want_statistics) {
-  const auto call = make_call(plan, q, k, v, sinks);
+Computed compute(const Call& call, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                 bool want_logsumexp, bool want_statistics) {
   if (computes_wider(call) && (want_statistics || !has_few_queries(call))) {
-    auto wide = compute(plan, q.to(at::kFloat), k.to(at::kFloat), v.to(at::kFloat), sinks, want_logsumexp,
+    auto wide = compute(widened(call), q.to(at::kFloat), k.to(at::kFloat), v.to(at::kFloat), want_logsumexp,
                         want_statistics);
     wide.output = wide.output.to(at::kBFloat16);
     return wide;
@@ -185,13 +87,11 @@ void weights_typed(const Call& call, const at::Tensor& q, const at::Tensor& k, c
       call, WeightsTensors<T>{read<T>(q), read<T>(k), static_cast<T*>(weights.mutable_data_ptr()), dropped});
 }
 
-at::Tensor compute_weights(const Plan& plan, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                           const at::Tensor& sinks) {
-  const auto call = make_call(plan, q, k, v, sinks);
-  if (computes_wider(call))
-    return compute_weights(plan, q.to(at::kFloat), k.to(at::kFloat), v, sinks).to(at::kBFloat16);
+at::Tensor compute_weights(const Call& call, const at::Tensor& q, const at::Tensor& k, bool dropped) {
+  if (computes_wider(call)) {
+    return compute_weights(widened(call), q.to(at::kFloat), k.to(at::kFloat), dropped).to(at::kBFloat16);
+  }
   const auto weights = at::empty({call.B, call.H, call.L, call.S}, q.options());
-  const bool dropped = plan.problem.weights == Weights::Dropped;
   call.is_bf16 ? weights_typed<bf16_t>(call, q, k, weights, dropped)
                : weights_typed<float>(call, q, k, weights, dropped);
   return weights;
@@ -221,13 +121,12 @@ void backward_typed(const Call& call, const at::Tensor& q, const at::Tensor& k, 
   backward(call, t);
 }
 
-Gradients compute_gradients(const Plan& plan, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                            const at::Tensor& sinks, const at::Tensor& output, const at::Tensor& statistics,
+Gradients compute_gradients(const Call& call, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                            const at::Tensor& output, const at::Tensor& statistics,
                             const at::Tensor& grad_output, const at::Tensor& grad_logsumexp,
                             bool want_sink_terms) {
-  const auto call = make_call(plan, q, k, v, sinks);
   if (computes_wider(call)) {
-    const auto wide = compute_gradients(plan, q.to(at::kFloat), k.to(at::kFloat), v.to(at::kFloat), sinks,
+    const auto wide = compute_gradients(widened(call), q.to(at::kFloat), k.to(at::kFloat), v.to(at::kFloat),
                                         output.to(at::kFloat), statistics, grad_output.to(at::kFloat),
                                         grad_logsumexp, want_sink_terms);
     return {wide.q.to(at::kBFloat16), wide.k.to(at::kBFloat16), wide.v.to(at::kBFloat16), wide.sink_terms};
@@ -241,14 +140,19 @@ Gradients compute_gradients(const Plan& plan, const at::Tensor& q, const at::Ten
 
 class NativeAttention : public torch::autograd::Function<NativeAttention> {
  public:
+  // The sinks are named for their gradient; their numbers are in the plan.
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context,
                                                 const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                                const std::optional<at::Tensor>& given_sinks,
+                                                const std::optional<at::Tensor>& /*sinks*/,
                                                 const c10::intrusive_ptr<Plan>& plan) {
-    const auto sinks = given_sinks.value_or(at::Tensor());
+    const auto call = make_call(plan->numbers, plan->terms, q, k, v);
     const auto [output, logsumexp, statistics] =
-        compute(*plan, q, k, v, sinks, /*want_logsumexp=*/true, /*want_statistics=*/true);
-    context->save_for_backward({q, k, v, sinks, output, statistics});
+        compute(call, q, k, v, /*want_logsumexp=*/true, /*want_statistics=*/true);
+    plan->changes.watch(output);
+    torch::autograd::variable_list saved = {q, k, v, output.variable_data(), statistics};
+    for (auto& term : plan->terms.to_save()) saved.push_back(std::move(term));
+    context->save_for_backward(std::move(saved));
+    plan->terms = {};
     context->saved_data["plan"] = c10::IValue::make_capsule(plan);
     return {output, logsumexp};
   }
@@ -257,27 +161,25 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
                                                  const torch::autograd::variable_list& gradients) {
     refuse_second_derivative();
     const auto saved = context->get_saved_variables();
-    const auto &q = saved[0], &k = saved[1], &v = saved[2], &sinks = saved[3], &output = saved[4],
-               &statistics = saved[5];
+    const auto &q = saved[0], &k = saved[1], &v = saved[2], &statistics = saved[4];
+    const auto terms = Terms::saved(&saved[5]);
     const auto plan = c10::static_intrusive_pointer_cast<Plan>(context->saved_data["plan"].toCapsule());
+    const auto call = make_call(plan->numbers, terms, q, k, v);
+    auto output = saved[3];
+    if (plan->changes.any())
+      output = compute(call, q, k, v, /*want_logsumexp=*/false, /*want_statistics=*/true).output;
     const auto grad_output = gradients[0].defined()
-                                 ? with_unit_stride(gradients[0].to(q.scalar_type()))
+                                 ? with_unit_stride(gradients[0].to(q.scalar_type()).resolve_neg())
                                  : at::zeros({1}, q.options()).expand(output.sizes()).contiguous();
     at::Tensor grad_logsumexp;
-    if (gradients[1].defined()) grad_logsumexp = gradients[1].to(at::kFloat).contiguous();
-
-    const auto result = compute_gradients(*plan, q, k, v, sinks, output, statistics, grad_output,
-                                          grad_logsumexp, sinks.defined() && context->needs_input_grad(3));
+    if (gradients[1].defined()) grad_logsumexp = gradients[1].to(at::kFloat).resolve_neg().contiguous();
+    const auto result = compute_gradients(call, q, k, v, output, statistics, grad_output, grad_logsumexp,
+                                          terms.sinks.defined() && context->needs_input_grad(3));
     const auto grad_sinks =
         result.sink_terms.defined() ? result.sink_terms.sum(at::IntArrayRef{0, 2}) : at::Tensor();
     return {result.q, result.k, result.v, grad_sinks, at::Tensor()};
   }
 };
-
-// Whether float32 has room for it, for its inverse and for its products.
-bool is_moderate(const std::optional<double>& factor) {
-  return !factor || (std::abs(*factor) >= 1e-30 && std::abs(*factor) <= 1e30);
-}
 
 bool requires_gradient(const at::Tensor& x) {
   return x.defined() && x.requires_grad() && at::GradMode::is_enabled();
@@ -286,6 +188,11 @@ bool requires_gradient(const at::Tensor& x) {
 bool differentiates(const Problem& problem) {
   return requires_gradient(problem.q) || requires_gradient(problem.k) || requires_gradient(problem.v) ||
          requires_gradient(problem.sinks);
+}
+
+// Whether float32 has room for it, for its inverse and for its products.
+bool is_moderate(const std::optional<double>& factor) {
+  return !factor || (std::abs(*factor) >= 1e-30 && std::abs(*factor) <= 1e30);
 }
 
 }  // namespace
@@ -316,26 +223,24 @@ Verdict verdict(const Problem& problem) {
 }
 
 AttentionResult run(const Problem& problem) {
-  const auto plan = make_plan(problem);
+  const bool differentiated = differentiates(problem);
+  const auto plan = make_plan(problem, differentiated);
   const auto q = with_unit_stride(problem.q), k = with_unit_stride(problem.k),
              v = with_unit_stride(problem.v);
-  at::Tensor sinks;
-  if (problem.sinks.defined()) sinks = problem.sinks.to(at::kFloat).contiguous();
-  // Autograd keeps these; the plan must not keep them alive a second time.
-  for (auto* kept : {&plan->problem.q, &plan->problem.k, &plan->problem.v, &plan->problem.sinks})
-    kept->reset();
   AttentionResult result;
   at::Tensor logsumexp;
-  if (differentiates(problem)) {
-    auto outputs =
-        NativeAttention::apply(q, k, v, sinks.defined() ? std::optional(sinks) : std::nullopt, plan);
+  if (differentiated) {
+    const auto sinks = problem.sinks.defined() ? std::optional(problem.sinks) : std::nullopt;
+    auto outputs = NativeAttention::apply(q, k, v, sinks, plan);
     result.output = outputs[0];
     logsumexp = outputs[1];
   } else {
-    const auto computed = compute(*plan, q, k, v, sinks, problem.logsumexp, /*want_statistics=*/false);
+    const auto call = make_call(plan->numbers, plan->terms, q, k, v);
+    const auto computed = compute(call, q, k, v, problem.logsumexp, /*want_statistics=*/false);
     result.output = computed.output;
     logsumexp = computed.logsumexp;
-    if (problem.weights != Weights::None) result.weights = compute_weights(*plan, q, k, v, sinks);
+    if (problem.weights != Weights::None)
+      result.weights = compute_weights(call, q, k, problem.weights == Weights::Dropped);
   }
   if (problem.logsumexp) result.logsumexp = logsumexp;
   return result;

@@ -1,11 +1,9 @@
 #include "kernels/cuda/composed.h"
 
-#include <array>
 #include <cmath>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>
-#include <ATen/ops/bitwise_and.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/matmul.h>
@@ -16,16 +14,17 @@
 #include "kernels/groups.h"
 #include "kernels/native_backward.h"
 #include "kernels/reference/visibility.h"
+#include "kernels/terms.h"
 
 namespace attentive::kernels::cuda {
 namespace {
 
-// What the row kernels need of a problem, and the tensors that their pointers belong to.
+// What the row kernels need of a problem.
 struct Plan : torch::CustomClassHolder {
-  SoftmaxCall call;
+  SoftmaxCall numbers;  // without pointers
   const SoftmaxKernels* kernels = nullptr;
-  at::Tensor keep, lengths, slopes, bias, sinks;
-  at::DimVector given_bias;  // sizes before it was expanded
+  Terms terms;               // empty once autograd keeps them
+  at::DimVector bias_sizes;  // before it was expanded
   bool clean = false;
 };
 
@@ -39,44 +38,38 @@ Strided<T> strided(const at::Tensor& x) {
   return result;
 }
 
+bool differentiates(const Problem& p) {
+  if (!at::GradMode::is_enabled()) return false;
+  for (const auto* x : {&p.q, &p.k, &p.v, &p.bias, &p.sinks}) {
+    if (x->defined() && x->requires_grad()) return true;
+  }
+  return false;
+}
+
+// The numbers of a plan with pointers to these tensors.
+SoftmaxCall make_call(const Plan& plan, const Terms& terms) {
+  auto call = plan.numbers;
+  if (terms.keep.defined()) call.keep = strided<bool>(terms.keep);
+  if (terms.bias.defined()) call.bias = strided<float>(terms.bias);
+  if (terms.lengths.defined()) call.key_lengths = terms.lengths.const_data_ptr<int64_t>();
+  if (terms.slopes.defined()) call.slopes = strided<float>(terms.slopes);
+  if (terms.sinks.defined()) call.sinks = terms.sinks.const_data_ptr<float>();
+  return call;
+}
+
 c10::intrusive_ptr<Plan> make_plan(const SoftmaxKernels& kernels, const Problem& p) {
   auto plan = c10::make_intrusive<Plan>();
   plan->kernels = &kernels;
+  plan->terms = terms_of(p, differentiates(p));
   plan->clean = p.weights == Weights::Clean;
-  SoftmaxCall& call = plan->call;
+  SoftmaxCall& call = plan->numbers;
   call = {.B = p.batch(), .H = p.heads(), .L = p.queries(), .S = p.keys(), .shift = p.shift()};
   call.scale = static_cast<float>(p.scale.value_or(1.0 / std::sqrt(static_cast<double>(p.head_dim()))));
   call.softcap = static_cast<float>(p.softcap.value_or(0.0));
   call.causal = p.causal == Causal::BottomRight ? 1 : p.causal == Causal::TopLeft ? 2 : 0;
   call.window_left = p.window.left;
   call.window_right = p.window.right;
-  const std::array<int64_t, 4> pairs = {call.B, call.H, call.L, call.S};
-  at::Tensor keep = p.keep;
-  if (p.key_keep.defined()) {
-    const auto keys = p.key_keep.view({call.B, 1, 1, call.S});
-    keep = keep.defined() ? at::bitwise_and(keep, keys) : keys;
-  }
-  if (keep.defined()) {
-    plan->keep = keep.expand(pairs);
-    call.keep = strided<bool>(plan->keep);
-  }
-  if (p.bias.defined()) {
-    plan->given_bias = p.bias.sizes();
-    plan->bias = p.bias.detach().to(at::kFloat).expand(pairs);
-    call.bias = strided<float>(plan->bias);
-  }
-  if (p.key_lengths.defined()) {
-    plan->lengths = p.key_lengths.contiguous();
-    call.key_lengths = plan->lengths.const_data_ptr<int64_t>();
-  }
-  if (p.alibi_slopes.defined()) {
-    plan->slopes = p.alibi_slopes.detach().to(at::kFloat).expand({call.B, call.H});
-    call.slopes = strided<float>(plan->slopes);
-  }
-  if (p.sinks.defined()) {
-    plan->sinks = p.sinks.detach().to(at::kFloat).contiguous();
-    call.sinks = plan->sinks.const_data_ptr<float>();
-  }
+  if (p.bias.defined()) plan->bias_sizes = p.bias.sizes();
   if (p.has_dropout()) {
     call.dropout = true;
     call.dropout_key = p.dropout_key ? *p.dropout_key : draw_dropout_key(p.generator);
@@ -88,7 +81,7 @@ c10::intrusive_ptr<Plan> make_plan(const SoftmaxKernels& kernels, const Problem&
 }
 
 at::Tensor contiguous(const at::Tensor& x) {
-  return x.defined() ? x.contiguous() : x;
+  return x.defined() ? x.resolve_neg().contiguous() : x;
 }
 
 // A custom function takes no undefined tensor.
@@ -96,19 +89,18 @@ std::optional<at::Tensor> given(const at::Tensor& x) {
   return x.defined() ? std::optional(x) : std::nullopt;
 }
 
-// Scores -> weights after dropout, logsumexp, and the clean weights where they are asked for.
+// Scores -> weights after dropout, logsumexp, and the clean weights where they are asked for. Bias and sinks
+// are named for their gradients; their numbers are in the plan.
 class MaskedSoftmax : public torch::autograd::Function<MaskedSoftmax> {
  public:
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context,
                                                 const at::Tensor& any_scores,
-                                                const std::optional<at::Tensor>& bias,
-                                                const std::optional<at::Tensor>& sinks,
+                                                const std::optional<at::Tensor>& /*bias*/,
+                                                const std::optional<at::Tensor>& /*sinks*/,
                                                 const c10::intrusive_ptr<Plan>& plan) {
-    (void)bias;  // their numbers are in the plan; they are named for their gradients
-    (void)sinks;
     context->set_materialize_grads(false);  // no zeros in place of weights that got no gradient
     const auto scores = any_scores.contiguous();
-    const auto& call = plan->call;
+    const auto call = make_call(*plan, plan->terms);
     ForwardTensors tensors;
     tensors.scores = scores;
     tensors.dropped = at::empty_like(scores);
@@ -119,7 +111,10 @@ class MaskedSoftmax : public torch::autograd::Function<MaskedSoftmax> {
     auto written = tensors;
     if (!call.dropout) written.clean.reset();
     plan->kernels->forward(call, written);
-    context->save_for_backward({scores, tensors.statistics});
+    torch::autograd::variable_list saved = {scores, tensors.statistics};
+    for (auto& term : plan->terms.to_save()) saved.push_back(std::move(term));
+    context->save_for_backward(std::move(saved));
+    plan->terms = {};
     context->saved_data["plan"] = c10::IValue::make_capsule(plan);
     torch::autograd::variable_list results = {tensors.dropped, tensors.logsumexp};
     if (plan->clean) results.push_back(call.dropout ? tensors.clean : tensors.dropped.clone());
@@ -131,10 +126,11 @@ class MaskedSoftmax : public torch::autograd::Function<MaskedSoftmax> {
     refuse_second_derivative();
     const auto saved = context->get_saved_variables();
     const auto plan = c10::static_intrusive_pointer_cast<Plan>(context->saved_data["plan"].toCapsule());
-    const auto& call = plan->call;
+    const auto terms = Terms::saved(&saved[2]);
+    const auto call = make_call(*plan, terms);
     // Inputs are counted without those that are not there.
-    const bool wants_bias = plan->bias.defined() && context->needs_input_grad(1);
-    const bool wants_sinks = plan->sinks.defined() && context->needs_input_grad(plan->bias.defined() ? 2 : 1);
+    const bool wants_bias = terms.bias.defined() && context->needs_input_grad(1);
+    const bool wants_sinks = terms.sinks.defined() && context->needs_input_grad(terms.bias.defined() ? 2 : 1);
     BackwardTensors tensors;
     tensors.scores = saved[0];
     tensors.statistics = saved[1];
@@ -147,7 +143,7 @@ class MaskedSoftmax : public torch::autograd::Function<MaskedSoftmax> {
     plan->kernels->backward(call, tensors);
 
     at::Tensor grad_bias, grad_sinks;
-    if (wants_bias) grad_bias = tensors.grad_logits.sum_to_size(plan->given_bias);
+    if (wants_bias) grad_bias = tensors.grad_logits.sum_to_size(plan->bias_sizes);
     if (wants_sinks) grad_sinks = tensors.sink_terms.sum(at::IntArrayRef{0, 2});
     return {tensors.grad_scores, grad_bias, grad_sinks, at::Tensor()};
   }

@@ -1,11 +1,13 @@
+#include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/isfinite.h>
+#include <ATen/ops/aminmax.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 
-#include "kernels/aten_internals.h"
+#include "kernels/fused/flash_cpu.h"
 #include "kernels/fused/fused.h"
 #include "kernels/reference/visibility.h"
 
@@ -41,6 +43,29 @@ at::Tensor combined_mask(const Problem& problem) {
   return mask.expand({mask.size(0), mask.size(1), problem.queries(), problem.keys()});
 }
 
+// The largest |x|; NaN or Inf if x holds one.
+double magnitude(const at::Tensor& x) {
+  // In the order of memory it is one pass without a copy; (B, H, T, d) often lies as (B, T, H, d).
+  const auto turned = x.detach().transpose(1, 2);
+  const auto [low, high] = at::aminmax(turned.is_contiguous() ? turned : x.detach());
+  const double a = std::abs(low.item<double>()), b = std::abs(high.item<double>());
+  return std::isnan(a) ? a : std::max(a, b);
+}
+
+// The kernel adds -inf to the scores it should not read and multiplies hidden values by weights of 0, so
+// everything that a hidden key or value enters before must be finite: every score, before and after the
+// scale, every value, and in a backward pass every product of a value with an incoming gradient. That one is
+// not known yet; it may be as large as the values.
+bool products_stay_finite(const Problem& problem) {
+  const double largest = problem.q.scalar_type() == at::kDouble ? std::numeric_limits<double>::max()
+                                                                : std::numeric_limits<float>::max();
+  const auto dim = static_cast<double>(problem.head_dim());
+  const double scale = std::max(1.0, std::abs(problem.scale.value_or(1.0)));
+  // The quarter is for rounding. NaN answers false.
+  return magnitude(problem.q) * magnitude(problem.k) <= largest / 4 / (dim * scale) &&
+         magnitude(problem.v) <= (needs_gradient(problem) ? std::sqrt(largest / 4 / dim) : largest);
+}
+
 at::Tensor with_unit_stride(const at::Tensor& x) {
   return x.stride(-1) == 1 ? x : x.contiguous();
 }
@@ -58,17 +83,19 @@ Verdict verdict_cpu(const Problem& problem) {
     if (problem.q.scalar_type() != problem.bias.scalar_type()) {
       return Verdict::no("its CPU kernel needs a bias of q's dtype");
     }
-    const bool differentiated =
-        at::GradMode::is_enabled() &&
-        (problem.q.requires_grad() || problem.k.requires_grad() || problem.v.requires_grad());
-    if (differentiated && reference::has_huge_negative_rows(problem))
+    if (needs_gradient(problem) && reference::has_huge_negative_rows(problem))
       return Verdict::no(std::string(reference::kHugeNegativeRows));
   }
-  const bool unseen_keys = problem.causal == Causal::TopLeft && problem.keys() > problem.queries();
-  if ((masked(problem) || unseen_keys) &&
-      !(problem.k.isfinite().all().item<bool>() && problem.v.isfinite().all().item<bool>())) {
+  if (problem.scale.value_or(1.0) < 0.0 && causal_by_flag(problem)) {
     return Verdict::no(
-        "k or v holds NaN or Inf, and its CPU kernel adds masks to the scores it should not read");
+        "its CPU kernel hides by -inf before it multiplies by the scale, and a negative one makes that +inf");
+  }
+  const bool unseen_keys = problem.causal == Causal::TopLeft && problem.keys() > problem.queries();
+  if ((masked(problem) || unseen_keys) && !products_stay_finite(problem)) {
+    return Verdict::no(
+        "NaN or Inf in q, k or v, or numbers whose products may overflow, and its CPU kernel adds masks to "
+        "the "
+        "scores it should not read");
   }
   return {};
 }
@@ -78,8 +105,8 @@ AttentionResult run_cpu(const Problem& problem) {
   if (masked(problem)) mask = combined_mask(problem);
   const bool causal = causal_by_flag(problem);
   const auto call = [&](const at::Tensor& q, const std::optional<at::Tensor>& its_mask) {
-    return aten::flash_cpu(with_unit_stride(q), with_unit_stride(problem.k), with_unit_stride(problem.v),
-                           causal, its_mask, problem.scale);
+    return flash_cpu(with_unit_stride(q), with_unit_stride(problem.k), with_unit_stride(problem.v), causal,
+                     its_mask, problem.scale);
   };
   // The kernel reports 0 for a row without keys.
   const auto statistics = [&](const at::Tensor& logsumexp) {

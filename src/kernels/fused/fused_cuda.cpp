@@ -50,6 +50,8 @@ Verdict verdict_cuda(const Problem& problem) {
   if (problem.has_dropout() && (problem.dropout_stream != DropoutStream::Any || problem.generator)) {
     return Verdict::no("its CUDA kernels draw dropout from a stream of their own");
   }
+  if (problem.scale.value_or(1.0) < 0.0)
+    return Verdict::no("its CUDA kernels take maxima of scores that a negative scale turns round");
   const auto flash = flash_verdict(problem);
   if (flash.can) return flash;
   const auto efficient = efficient_verdict(problem);

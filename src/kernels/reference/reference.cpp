@@ -5,13 +5,13 @@
 #include <limits>
 #include <vector>
 
-#include <ATen/ops/abs.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/dropout.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/logsumexp.h>
 #include <ATen/ops/matmul.h>
+#include <ATen/ops/maximum.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/tanh.h>
 #include <ATen/ops/zeros_like.h>
@@ -42,7 +42,8 @@ at::Tensor biased_scores(const Problem& problem, const Rectangle& part, const at
   if (problem.alibi_slopes.defined()) {
     const auto i = at::arange(part.row0, part.row0 + part.rows, scores.options()).unsqueeze(1);
     const auto j = at::arange(part.col0, part.col0 + part.cols, scores.options());
-    const auto distance = at::abs(i + static_cast<double>(problem.shift()) - j);
+    const auto ahead = i + static_cast<double>(problem.shift()) - j;
+    const auto distance = at::maximum(ahead, -ahead);  // abs has no meta kernel
     const auto& slopes = problem.alibi_slopes;
     scores = scores - slopes.to(scores.scalar_type()).view({slopes.size(0), slopes.size(1), 1, 1}) * distance;
   }
@@ -106,7 +107,8 @@ AttentionResult dense(const Problem& problem, const Rectangle& part) {
 
   AttentionResult result;
   if (problem.logsumexp) {
-    result.logsumexp = logsumexp(scores);
+    // at::logsumexp and amax have no meta kernel; any sum has its shape and its graph.
+    result.logsumexp = scores.is_meta() ? scores.sum(3) : logsumexp(scores);
     if (absorbed.defined()) result.logsumexp = result.logsumexp.masked_fill(absorbed.squeeze(3), kInfinity);
     if (empty.defined()) result.logsumexp = result.logsumexp.masked_fill(empty.squeeze(3), kMinusInfinity);
   }

@@ -1,0 +1,184 @@
+// Forward-mode differentiation: a backend carries the tangents of every tensor of a call or refuses the call.
+
+#include <functional>
+#include <vector>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/_make_dual.h>
+#include <ATen/ops/_unpack_dual.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/randn.h>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <torch/csrc/autograd/forward_grad.h>
+
+#include <attentive/core/guards.h>
+#include <attentive/functional/explain.h>
+#include <attentive/functional/linear_attention.h>
+#include <attentive/modules/feed_forward.h>
+#include <attentive/modules/multi_head_attention.h>
+
+#include "functional/feature_dropout.h"
+#include "functional/gelu.h"
+#include "support/compare.h"
+#include "support/errors.h"
+
+using namespace attentive;
+using namespace attentive::test;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+using Function = std::function<at::Tensor(const at::Tensor&)>;
+
+// A level of forward-mode differentiation while it lives.
+class Level {
+ public:
+  Level() : id_(torch::autograd::ForwardADLevel::get_next_idx()) {}
+  ~Level() { torch::autograd::ForwardADLevel::release_idx(id_); }
+  Level(const Level&) = delete;
+  Level& operator=(const Level&) = delete;
+
+  at::Tensor dual(const at::Tensor& x, const at::Tensor& tangent) const {
+    return at::_make_dual(x, tangent, static_cast<int64_t>(id_));
+  }
+  at::Tensor tangent(const at::Tensor& y) const {
+    return std::get<1>(at::_unpack_dual(y, static_cast<int64_t>(id_)));
+  }
+
+ private:
+  uint64_t id_;
+};
+
+// The tangent of f at x along the direction, against central differences of f in float64.
+void check_tangent(const Function& f, const at::Tensor& x, const Function& exact) {
+  at::manual_seed(12);
+  const auto direction = at::randn(x.sizes(), x.options());
+  const Level level;
+  const auto got = level.tangent(f(level.dual(x, direction)));
+  REQUIRE(got.defined());
+  const double h = 1e-6;
+  const auto wide = x.to(at::kDouble), step = direction.to(at::kDouble) * h;
+  const auto want = (exact(wide + step) - exact(wide - step)) / (2 * h);
+  CHECK_WITHIN(got, want, {1e-4, 1e-6});
+}
+
+struct Call {
+  at::Tensor q, k, v, bias, slopes, sinks;
+
+  explicit Call(at::ScalarType type) {
+    at::manual_seed(2);
+    q = at::randn({2, 4, 6, 8}, at::kDouble).to(type);
+    k = at::randn({2, 2, 6, 8}, at::kDouble).to(type);
+    v = at::randn({2, 2, 6, 8}, at::kDouble).to(type);
+  }
+  void decorate() {
+    bias = at::randn({6, 6}, at::kDouble).to(q.scalar_type());
+    slopes = at::rand({4}, at::kDouble).to(q.scalar_type());
+    sinks = at::randn({4}, at::kDouble).to(q.scalar_type());
+  }
+  std::vector<at::Tensor Call::*> members() const {
+    std::vector<at::Tensor Call::*> result = {&Call::q, &Call::k, &Call::v};
+    if (bias.defined()) result.insert(result.end(), {&Call::bias, &Call::slopes, &Call::sinks});
+    return result;
+  }
+  at::Tensor run(const AttentionOptions& options) const {
+    AttentionExtras extras;
+    if (bias.defined()) extras.mask = Mask::bias(bias);
+    extras.alibi_slopes = slopes;
+    extras.sinks = sinks;
+    return attention(q, k, v, options, extras).output;
+  }
+  // The call with one tensor in place of its own, all in that one's dtype.
+  Call with(at::Tensor Call::*member, const at::Tensor& x) const {
+    Call result = *this;
+    for (auto other : members()) result.*other = (result.*other).to(x.scalar_type());
+    result.*member = x;
+    return result;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("tangents of every tensor come through attention", "[forward_mode]") {
+  const auto type = GENERATE(at::kFloat, at::kDouble);
+  const bool decorated = GENERATE(false, true);
+  const bool gradients = GENERATE(false, true);
+  const AttentionOptions options{.causal = Causal::BottomRight};
+  Call call(type);
+  if (decorated) call.decorate();
+  const auto members = call.members();
+  for (size_t n = 0; n < members.size(); ++n) {
+    INFO("tensor " << n << ", dtype " << c10::toString(type) << ", gradients " << gradients);
+    const auto f = [&](const at::Tensor& x) { return call.with(members[n], x).run(options); };
+    check_tangent(f, (call.*members[n]).detach().requires_grad_(gradients), [&](const at::Tensor& x) {
+      const at::NoGradGuard no_grad;
+      return f(x);
+    });
+  }
+}
+
+TEST_CASE("a kernel refuses a call with tangents by name", "[forward_mode][errors]") {
+  const auto backend = GENERATE(Backend::Native, Backend::Torch);
+  const Call call(at::kFloat);
+  const Level level;
+  const auto q = level.dual(call.q, at::randn(call.q.sizes()));
+  CHECK(error_of<c10::ValueError>([&] { attention(q, call.k, call.v, {.backend = backend}); }) ==
+        std::string("attention: backend ") + std::string(to_string(backend)) +
+            " cannot express this call: it carries no forward-mode tangents");
+  CHECK(explain(q, call.k, call.v).chosen == Backend::Reference);
+}
+
+TEST_CASE("tangents come through linear_attention", "[forward_mode]") {
+  const auto causal = GENERATE(Causal::None, Causal::BottomRight);
+  const Call call(at::kDouble);
+  LinearAttentionCall options;
+  options.causal = causal;
+  options.chunk_size = 4;
+  for (const auto member : call.members()) {
+    const auto f = [&](const at::Tensor& x) {
+      const auto one = call.with(member, x);
+      return linear_attention(one.q, one.k, one.v, options);
+    };
+    check_tangent(f, call.*member, f);
+  }
+}
+
+TEST_CASE("tangents come through GELU and the dropout of features", "[forward_mode]") {
+  const auto x = at::randn({5, 128});
+  check_tangent(gelu_tanh, x, gelu_tanh);
+  const auto seeded = [](const Function& f) {
+    return [f](const at::Tensor& t) {
+      at::manual_seed(3);
+      return f(t);
+    };
+  };
+  const auto dropped = seeded([](const at::Tensor& t) { return drop_features(t, 0.4, true); });
+  const auto added =
+      seeded([&](const at::Tensor& t) { return add_dropped(x.to(t.scalar_type()), t, 0.4, true); });
+  const auto residual =
+      seeded([&](const at::Tensor& t) { return add_dropped(t, x.to(t.scalar_type()), 0.4, true); });
+  check_tangent(dropped, x, dropped);
+  check_tangent(added, x, added);
+  check_tangent(residual, x, residual);
+}
+
+TEST_CASE("tangents come through modules, packed projections among them", "[forward_mode]") {
+  const bool gradients = GENERATE(false, true);
+  const at::AutoGradMode mode(gradients);
+  MultiHeadAttention attention(16, 16, 0, 0.0, 2);
+  FeedForward feed_forward(16);
+  const auto exact = [](const auto& module) {
+    auto copy = std::dynamic_pointer_cast<typename std::decay_t<decltype(*module)>>(module->clone());
+    copy->to(at::kDouble);
+    return copy;
+  };
+  const auto x = at::randn({2, 7, 16});
+  const auto wide_attention = exact(attention);
+  check_tangent([&](const at::Tensor& t) { return attention->forward(t); }, x,
+                [&](const at::Tensor& t) { return wide_attention->forward(t); });
+  const auto wide_feed_forward = exact(feed_forward);
+  check_tangent([&](const at::Tensor& t) { return feed_forward->forward(t); }, x,
+                [&](const at::Tensor& t) { return wide_feed_forward->forward(t); });
+}
