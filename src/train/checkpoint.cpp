@@ -1,8 +1,6 @@
 #include <algorithm>
 #include <charconv>
-#include <fcntl.h>
 #include <optional>
-#include <sys/file.h>
 #include <system_error>
 #include <unistd.h>
 
@@ -13,6 +11,7 @@
 #include <attentive/train/checkpoint.h>
 
 #include "train/files.h"
+#include "train/folder_lock.h"
 #include "train/sha256.h"
 
 namespace attentive {
@@ -172,14 +171,9 @@ auto reporting(const char* who, const std::filesystem::path& path, Read read) {
 CheckpointFolder::CheckpointFolder(std::filesystem::path folder) : folder_(std::move(folder)) {
   reporting(kSave, folder_, [&] {
     make_folder(folder_);
-    lock_ = ::open((folder_ / ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (lock_ < 0) throw std::system_error(errno, std::generic_category(), "cannot create .lock");
-    if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
-      const int reason = errno;
-      ::close(lock_);
-      lock_ = -1;
-      if (reason == EWOULDBLOCK) fail(kSave, folder_, "another process writes its checkpoints here");
-      throw std::system_error(reason, std::generic_category(), "cannot lock it");
+    lock_ = std::make_unique<FolderLock>(folder_ / ".lock");
+    if (!lock_->ours()) {
+      fail(kSave, folder_, lock_->holder() + " writes its checkpoints here, and may still be saving one");
     }
     for (const auto& name : names_in(folder_)) {
       if (is_leftover(name)) remove_tree(folder_ / name);
@@ -187,9 +181,7 @@ CheckpointFolder::CheckpointFolder(std::filesystem::path folder) : folder_(std::
   });
 }
 
-CheckpointFolder::~CheckpointFolder() {
-  if (lock_ >= 0) ::close(lock_);
-}
+CheckpointFolder::~CheckpointFolder() = default;
 
 std::filesystem::path CheckpointFolder::save(const Checkpoint& checkpoint, int64_t keep) {
   TORCH_CHECK_VALUE(checkpoint.step >= 0 && keep >= 0, kSave, ": expected step >= 0 and keep >= 0, got ",

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cmath>
+#include <sys/ioctl.h>
 #include <unistd.h>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -9,7 +11,11 @@
 namespace attentive {
 namespace {
 
-constexpr int64_t kBar = 20;
+constexpr int64_t kLongestBar = 20;
+constexpr int64_t kShortestBar = 4;
+constexpr int64_t kUsualColumns = 80;
+constexpr int64_t kSpareColumns =
+    3;  // for ^C, and the last one: some terminals wrap as soon as it is written
 constexpr auto kRedraw = std::chrono::milliseconds(100);
 
 // "0:47", "12:05" or "3:07:09".
@@ -18,6 +24,37 @@ std::string clock_time(double seconds) {
   const auto whole = static_cast<int64_t>(std::min(seconds, 1e9));
   if (whole >= 3600) return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
   return fmt::format("{}:{:02}", whole / 60, whole % 60);
+}
+
+// Asked for anew at each draw, because a window changes its size. Some terminals, such as new
+// pseudo-terminals, say 0.
+int64_t columns_of(std::FILE* stream) {
+  winsize size{};
+  const bool known = ::ioctl(::fileno(stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return known ? size.ws_col : kUsualColumns;
+}
+
+std::string draw_bar(double part, int64_t length) {
+  const auto filled =
+      std::clamp(static_cast<int64_t>(part * static_cast<double>(length)), int64_t{0}, length);
+  return '[' + std::string(static_cast<size_t>(filled), '#') +
+         std::string(static_cast<size_t>(length - filled), '-') + ']';
+}
+
+// A part of the line. Where they do not all fit, the one of the highest rank goes first.
+struct Word {
+  int rank;
+  std::string text;
+};
+
+std::string join(const std::vector<Word>& words) {
+  std::string line;
+  for (const auto& word : words) line += (line.empty() ? "" : " ") + word.text;
+  return line;
+}
+
+int64_t room_beside(const std::vector<Word>& words, int64_t columns) {
+  return columns - static_cast<int64_t>(join(words).size());
 }
 
 }  // namespace
@@ -35,16 +72,22 @@ Progress::~Progress() {
   if (drawn_) std::fputc('\n', stream_);
 }
 
-std::string Progress::format(const LogRow& row, int64_t total, double seconds_left, bool bar) {
+std::string Progress::format(const LogRow& row, int64_t total, double seconds_left, bool bar,
+                             int64_t columns) {
   const double part = total > 0 ? static_cast<double>(row.step) / static_cast<double>(total) : 1.0;
-  const auto filled = std::clamp(static_cast<int64_t>(part * kBar), int64_t{0}, kBar);
-  const auto drawing = bar ? '[' + std::string(static_cast<size_t>(filled), '#') +
-                                 std::string(static_cast<size_t>(kBar - filled), '-') + "] "
-                           : std::string();
-  const auto validation =
-      row.validation_loss ? fmt::format(" val {:.4f}", *row.validation_loss) : std::string();
-  return fmt::format("{:3.0f}% {}{}/{} loss {:.4f}{} {:.0f} tok/s ETA {}", std::floor(100 * part), drawing,
-                     row.step, total, row.loss, validation, row.tokens_per_second, clock_time(seconds_left));
+  std::vector<Word> words{{0, fmt::format("{:3.0f}%", std::floor(100 * part))},
+                          {1, fmt::format("{}/{}", row.step, total)},
+                          {2, fmt::format("loss {:.4f}", row.loss)}};
+  if (row.validation_loss) words.push_back({3, fmt::format("val {:.4f}", *row.validation_loss)});
+  words.push_back({5, fmt::format("{:.0f} tok/s", row.tokens_per_second)});
+  words.push_back({4, "ETA " + clock_time(seconds_left)});
+  while (words.size() > 1 && room_beside(words, columns) < 0) {
+    words.erase(std::ranges::max_element(words, {}, &Word::rank));
+  }
+  constexpr int64_t frame = 3;  // two brackets and a space
+  const auto length = std::min(room_beside(words, columns) - frame, kLongestBar);
+  if (bar && length >= kShortestBar) words.insert(words.begin() + 1, {6, draw_bar(part, length)});
+  return join(words).substr(0, static_cast<size_t>(std::max<int64_t>(columns, 0)));
 }
 
 void Progress::show(const LogRow& row) {
@@ -58,12 +101,12 @@ void Progress::show(const LogRow& row) {
   const double elapsed = std::chrono::duration<double>(now - start_).count();
   const auto done = std::max<int64_t>(row.step - first_, 1);
   const double left = elapsed / static_cast<double>(done) * static_cast<double>(total_ - row.step);
-  const auto line = format(shown, total_, left, terminal_);
   if (terminal_) {
+    const auto line = format(shown, total_, left, true, columns_of(stream_) - kSpareColumns);
     std::fprintf(stream_, "\r\033[K%s", line.c_str());
     drawn_ = true;
   } else {
-    std::fprintf(stream_, "%s\n", line.c_str());
+    std::fprintf(stream_, "%s\n", format(shown, total_, left, false).c_str());
   }
   std::fflush(stream_);
 }

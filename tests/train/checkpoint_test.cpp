@@ -10,6 +10,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <catch2/catch_test_macros.hpp>
+#include <fmt/format.h>
 
 #include <attentive/train/checkpoint.h>
 
@@ -141,9 +142,19 @@ TEST_CASE("CheckpointFolder is for one process and cleans up after a killed one"
   {
     CheckpointFolder folder(root.path());
     CHECK(names_in(root.path()) == std::vector<std::string>{".lock"});
-    CHECK(value_error([&] { return CheckpointFolder(root.path()).path(); }) ==
-          "CheckpointFolder: " + root.path().string() + ": another process writes its checkpoints here");
+    const auto refused = [&](const std::string& holder) {
+      CHECK(value_error([&] { return CheckpointFolder(root.path()).path(); }) ==
+            "CheckpointFolder: " + root.path().string() + ": " + holder +
+                " writes its checkpoints here, and may still be saving one");
+    };
+    refused(fmt::format("process {}", ::getpid()));
+    // Taken, but its number not written yet: that of a killed process, or none.
+    for (const char* unknown : {"4194305\n", "0\n", "-1\n", "x", ""}) {
+      std::ofstream(root / ".lock", std::ios::trunc) << unknown;
+      refused("another process");
+    }
   }
+  CHECK(read_file(root / ".lock").empty());
   CheckpointFolder again(root.path());
   for (const char* name : {"", "a/b", "..", ".hidden", "manifest.json", "model.safetensors"}) {
     auto checkpoint = example(1);

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,8 @@
 #include <attentive/io/state_dict.h>
 
 namespace attentive {
+
+class FolderLock;
 
 /// A checkpoint that is damaged, missing or could not be written. The message reads
 /// `<function>: <path>: <reason>`.
@@ -40,7 +43,8 @@ struct Checkpoint {
 class CheckpointFolder {
  public:
   /// Creates the folder if need be, locks it and removes what a killed process left half-written.
-  /// Throws CheckpointError if it cannot be written or another process writes checkpoints into it.
+  /// Throws CheckpointError if it cannot be written or another process, which is named, writes checkpoints
+  /// into it.
   explicit CheckpointFolder(std::filesystem::path folder);
   ~CheckpointFolder();
   CheckpointFolder(const CheckpointFolder&) = delete;
@@ -55,7 +59,7 @@ class CheckpointFolder {
 
  private:
   std::filesystem::path folder_;
-  int lock_ = -1;
+  std::unique_ptr<FolderLock> lock_;
 };
 
 /// The checkpoints of a folder, oldest first.

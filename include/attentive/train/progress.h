@@ -3,6 +3,8 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <limits>
+#include <optional>
 #include <string>
 
 #include <attentive/train/training_log.h>
@@ -10,6 +12,9 @@
 namespace attentive {
 
 /// Shows how far a run is: one live line with a bar on a terminal, a plain line now and then otherwise.
+///
+/// The live line is always narrower than the terminal, whose width is asked for at each draw; where it is
+/// unknown, 80 columns. A stream that cannot be written is no error.
 ///
 ///   attentive::Progress progress(stderr, /*total=*/2000);
 ///   progress.show(row);   // after every step; draws at most ten times a second
@@ -26,8 +31,11 @@ class Progress {
   /// A line of its own, above the bar.
   void note(const std::string& text);
 
-  /// What `show` draws: "  40% [########------------]  800/2000 loss 2.01 val 2.05 20513 tok/s ETA 0:47".
-  static std::string format(const LogRow& row, int64_t total, double seconds_left, bool bar);
+  /// What `show` draws: " 40% [########------------] 800/2000 loss 2.0125 val 2.0500 20513 tok/s ETA 0:47".
+  /// In at most `columns`: the bar becomes shorter and goes, then the speed, the time left, the losses and
+  /// the steps.
+  static std::string format(const LogRow& row, int64_t total, double seconds_left, bool bar,
+                            int64_t columns = std::numeric_limits<int64_t>::max());
 
  private:
   void clear();
