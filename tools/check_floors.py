@@ -25,6 +25,7 @@ MAY_USE = {
     "text": ["io"],
 }
 TOP = ("apps", "bench", "tests")  # the top floor: any public header
+SHARED = Path("apps/common")  # what every main() shares, those of bench/ too
 PRIVATE_DEPENDENCIES = ("fmt/", "nlohmann/", "CLI/", "catch2/")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 SUFFIXES = (".h", ".cpp", ".cu", ".cuh")
@@ -45,6 +46,10 @@ def target_of(root, path, quoted, name):
     if quoted:
         # Its own folder and those above it (an app's sources include from the app's folder), then src/.
         places = [root / folder / name for folder in path.parents][:-1] + [root / "src" / name, *places]
+        if path.parts[0] == "bench":
+            places.append(root / SHARED.parent / name)
+        if path.parts[:2] == ("tests", "apps"):
+            places += [folder / name for folder in sorted((root / "apps").iterdir())]
     for place in places:
         if place.is_file():
             return place.resolve().relative_to(root)
@@ -66,6 +71,10 @@ def fault_of(root, path, quoted, name):
     if public and target.parts[0] != "include":
         return "is a public header: private ones are not installed"
     here, there = floor_of(path), floor_of(target)
+    if path.parts[0] == "bench" and target.parent == SHARED:
+        return None
+    if path.parts[:2] == ("tests", "apps") and target.parts[0] == "apps":
+        return None
     if target.parts[0] in TOP and target.parts[0] != path.parts[0]:
         return f"must not use {target.parts[0]}/"
     if path.parts[0] in ("apps", "bench") and target.parts[0] == "src":
@@ -115,9 +124,12 @@ def self_test():
         "src/kernels/k.h": '#include "core/check.h"\n',
         "src/functional/f.cpp": '#include "kernels/k.h"\n#include <fmt/format.h>\n',
         "src/modules/m.cpp": "#include <attentive/modules/m.h>\n",
-        "apps/a/main.cpp": "#include <attentive/train/t.h>\n#include <CLI/CLI.hpp>\n",
+        "apps/a/main.cpp": '#include <attentive/train/t.h>\n#include <CLI/CLI.hpp>\n#include "common/run.h"\n',
         "apps/a/support/table.h": "",
         "apps/a/support/table.cpp": '#include "support/table.h"\n',
+        "apps/common/run.h": "",
+        "bench/b.cpp": '#include "common/run.h"\n',
+        "tests/apps/a_test.cpp": '#include "support/table.h"\n',
         "tests/core/c_test.cpp": '#include "support/s.h"\n#include "core/check.h"\n',
         "tests/support/s.h": '#include "kernels/k.h"\n',
         "tests/m_test.cpp": '#include "support/s.h"\n',
@@ -132,7 +144,8 @@ def self_test():
         "src/kernels/k.h": ["<attentive/functional/f.h>", '"functional/f.cpp"'],
         "src/modules/m.cpp": ['"kernels/k.h"', '"support/s.h"', "<torch/torch.h>"],
         "apps/a/main.cpp": ['"../../src/kernels/k.h"', '"gone.h"'],
-        "bench/b.cpp": ['"../tests/support/s.h"'],
+        "bench/b.cpp": ['"../tests/support/s.h"', '"../apps/a/support/table.h"', '"a/support/table.h"'],
+        "tests/core/c_test.cpp": ['"../../apps/common/run.h"'],
     }
     missed = []
     with tempfile.TemporaryDirectory() as folder:

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+#include <string>
 #include <vector>
 
 #include "support/walkthrough.h"
@@ -12,5 +14,15 @@ Tally chapter_3(Walkthrough& walkthrough);                // 001
 Tally query_key_value_numbers(Walkthrough& walkthrough);  // 002
 Tally blog_multi_head(Walkthrough& walkthrough);          // 003
 Tally fused_self_attention(Walkthrough& walkthrough);     // 004
+
+/// What an app can walk through.
+struct Document {
+  std::string id;  ///< such as "001"
+  std::function<Tally(Walkthrough&)> walk;
+  const char* source;  ///< the C++ text of its cells
+};
+
+/// All of them, in order.
+std::vector<Document> documents();
 
 }  // namespace notebooks

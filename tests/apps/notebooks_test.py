@@ -1,13 +1,16 @@
-"""The notebook apps as a user meets them: python3 notebooks_test.py <folder of the apps> <expected.json>"""
+"""The notebook apps as a user meets them: python3 notebooks_test.py <folder of the apps> <their source folder>"""
 
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 import unittest
 
-FOLDER, DATA = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
+FOLDER, SOURCE = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
+DATA = SOURCE / "expected.json"
 
 # One number per document, and one per way of comparing: document, row, check, position, wrong number.
 WRONG = [
@@ -109,12 +112,42 @@ class Notebooks(unittest.TestCase):
             code, out, _ = run("attentive-notebook-001", "--cell", row)
             self.assertEqual(code, 0)
             self.assertIn("shown, not compared", out)
+            self.assertIn("No number was compared.", out)
 
     def test_list_runs_nothing(self):
         code, out, _ = run("attentive-notebook-002", "--list")
         self.assertEqual(code, 0)
         self.assertIn("002-6    Softmax\n", out)
         self.assertNotIn("C++", out)
+
+    def test_source_of_every_row(self):
+        """The code of each row stands in the notebook's source as it is printed, and is one whole function."""
+        rows = set()
+        for document in ("000", "001", "002", "003", "004"):
+            text = (SOURCE / f"notebook_{document}.cpp").read_text()
+            code, out, _ = run(f"attentive-notebook-{document}", "--list", "--source")
+            self.assertEqual(code, 0)
+            printed = dict(re.findall(r"^([0-9C]\S*) +.*\n((?:(?:    .*)?\n)+)", out, re.M))
+            rows |= set(printed)
+            for row, source in printed.items():
+                with self.subTest(row=row):
+                    source = textwrap.dedent(source).rstrip("\n")
+                    self.assertIn("\n" + textwrap.indent(source, "  ") + "\n", text)
+                    name = re.search(rf'"{row}", &\w+::(\w+)}}', text)[1]
+                    self.assertEqual(re.findall(r"^\w.* (\w+)\(\) {", source, re.M), [name])
+                    body = source[source.index(" {") :]
+                    self.assertEqual(body.count("{"), body.count("}"))
+                    self.assertTrue(source.endswith("}"))
+        self.assertEqual(rows, {entry["id"] for document, entries in self.data.items() if document != "about" for entry in entries})
+
+    def test_source_stands_between_title_and_numbers(self):
+        code, out, _ = run("attentive-notebook-001", "--cell", "13", "--source")
+        self.assertEqual(code, 0)
+        source = '    void all_contexts() { nb.check("all_context_vecs", torch::matmul(attn_weights, inputs)); }\n'
+        begin = out.index("\n001-13  ")
+        self.assertLess(begin, out.index(source))
+        self.assertLess(out.index(source), out.index("  all_context_vecs (6,3): "))
+        self.assertNotIn(source, run("attentive-notebook-001", "--cell", "13")[1])
 
     def test_bad_usage(self):
         for arguments in (

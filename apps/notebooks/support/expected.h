@@ -47,7 +47,8 @@ class Expected {
   static Expected load(const std::string& path);
 
   const std::vector<Entry>& entries() const { return entries_; }
-  const Entry& entry(std::string_view id) const;
+  /// nullptr for a row that the data file does not have.
+  const Entry* find(std::string_view id) const;
 
  private:
   std::vector<Entry> entries_;

@@ -36,6 +36,17 @@ std::vector<std::string> to_texts(const Check& check, const std::vector<double>&
   return texts;
 }
 
+// Four decimals, or five significant digits where those would say little.
+void choose_digits(Check& check, const std::vector<double>& numbers) {
+  double largest = 0;
+  for (const double number : numbers) {
+    if (std::isfinite(number)) largest = std::max(largest, std::abs(number));
+  }
+  const bool decimals = largest < 1e5 && largest >= 1e-2;
+  if (largest >= 1e15 || (!decimals && !whole(numbers))) check.significant_digits = 5;
+  check.printed_decimals = 4;
+}
+
 // Few numbers, such as a shape, for the middle of a line.
 std::string inline_text(const Check& check, const std::vector<std::string>& texts) {
   if (check.shape.empty()) return texts.front();
@@ -106,9 +117,18 @@ void print_heading(const std::string& document, const std::string& title) {
   fmt::print("\n{0:=<{2}}\n {1}\n{0:=<{2}}\n", "", document + "  " + title, kLineWidth);
 }
 
-void print_cell(const Entry& entry) {
-  fmt::print("\n{}  {}\n", entry.id, entry.title);
-  if (!entry.note.empty()) print_remark(entry.note);
+void print_title(const std::string& id, const std::string& title) {
+  fmt::print("{:<8} {}\n", id, title);
+}
+
+void print_cell(const std::string& id, const std::string& title, const std::string& note) {
+  fmt::print("\n{}  {}\n", id, title);
+  if (!note.empty()) print_remark(note);
+}
+
+void print_source(const std::string& text) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) fmt::print("{}{}\n", line.empty() ? "" : "    ", line);
 }
 
 void print_remark(const std::string& text) {
@@ -148,6 +168,27 @@ void print_check(const Check& check, const std::vector<double>& got, const Compa
   if (left.hidden_rows > 0) fmt::print("    … {} more rows, compared too\n", left.hidden_rows);
 }
 
+void print_value(const std::string& name, const std::vector<int64_t>& shape,
+                 const std::vector<double>& numbers) {
+  Check check;
+  check.name = name;
+  check.shape = shape;
+  choose_digits(check, numbers);
+  const auto texts = to_texts(check, numbers, !whole(numbers));
+  if (shape.size() < 2) {
+    const auto line = fmt::format("  {:<28} C++ {}", name, inline_text(check, texts));
+    if (line.size() < 2 * kTableWidth) {
+      fmt::print("{}\n", line);
+      return;
+    }
+  }
+  fmt::print("  {} ({}): {}\n", name, fmt::join(shape, ","), texts.empty() ? "no numbers" : "shown");
+  if (texts.empty()) return;
+  const Table table = to_table(check, texts, widest(texts));
+  for (const auto& line : table.lines) fmt::print("    {}\n", line);
+  if (table.hidden_rows > 0) fmt::print("    … {} more rows\n", table.hidden_rows);
+}
+
 void print_other_stream(const Check& check, bool explain) {
   const bool intel = draws_intel_mkl_stream();
   if (explain) {
@@ -172,6 +213,7 @@ void print_other_stream(const Check& check, bool explain) {
 }
 
 void print_summary(const std::vector<Tally>& tallies) {
+  int compared = 0;
   fmt::print("\n{0:=<{1}}\n", "", kLineWidth);
   fmt::print(" {:<10} {:>5} {:>9} {:>8} {:>11}   {}\n", "document", "rows", "compared", "differ",
              "only shown", "nearest to what it is allowed");
@@ -182,11 +224,15 @@ void print_summary(const std::vector<Tally>& tallies) {
         " {:<10} {:>5} {:>9} {:>8} {:>11}   {}\n", tally.document, tally.cells, tally.compared,
         tally.differing, tally.only_shown,
         tally.closest_at.empty() ? "-" : fmt::format("{:.0f} %, {}", 100 * tally.closest, tally.closest_at));
+    for (const auto& id : tally.own) fmt::print("   {} has no expected numbers: shown, not compared\n", id);
     if (!tally.error.empty()) fmt::print("   {}\n", tally.error);
     passed = passed && tally.passed();
+    compared += tally.compared;
   }
   fmt::print("{0:=<{1}}\n {2}\n", "", kLineWidth,
-             passed ? "Every number agrees." : "Some numbers do not agree.");
+             !passed         ? "Some numbers do not agree."
+             : compared == 0 ? "No number was compared."
+                             : "Every number agrees.");
 }
 
 }  // namespace notebooks

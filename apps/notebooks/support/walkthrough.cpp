@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <limits>
 #include <stdexcept>
 
@@ -9,10 +10,13 @@
 #include <ATen/ops/tensor.h>
 #include <c10/util/Exception.h>
 
+#include "support/cell_source.h"
 #include "support/table.h"
 
 namespace notebooks {
 namespace {
+
+constexpr const char* kOwnCell = "Own cell, without expected numbers";
 
 std::string_view behind_dash(std::string_view id) {
   id.remove_prefix(std::min(id.find('-') + 1, id.size()));
@@ -49,12 +53,18 @@ Comparison compare_numbers(const Check& check, const std::vector<double>& got) {
   return result;
 }
 
+std::vector<double> numbers_of(const at::Tensor& tensor) {
+  const auto flat = tensor.detach().to(at::kCPU, at::kDouble).contiguous();
+  return {flat.const_data_ptr<double>(), flat.const_data_ptr<double>() + flat.numel()};
+}
+
 }  // namespace
 
 bool Walkthrough::wanted(std::string_view id) const {
-  if (only_.empty()) return true;
-  if (only_.find('-') != std::string::npos) return is_row(id, only_);
-  return is_row(behind_dash(id), behind_dash(only_));
+  const auto& only = view_.only;
+  if (only.empty()) return true;
+  if (only.find('-') != std::string::npos) return is_row(id, only);
+  return is_row(behind_dash(id), behind_dash(only));
 }
 
 Tally Walkthrough::walk_cells(const std::string& document, const std::string& title,
@@ -65,36 +75,62 @@ Tally Walkthrough::walk_cells(const std::string& document, const std::string& ti
   while (end != cells.begin() && !wanted((end - 1)->first)) --end;
   if (end != cells.begin()) print_heading(document, title);
   for (auto cell = cells.begin(); cell != end && tally_.error.empty(); ++cell) {
-    if (!list_) {
+    if (!view_.list) {
       run(*cell);
     } else if (wanted(cell->first)) {
-      fmt::print("{:<8} {}\n", cell->first, expected_.entry(cell->first).title);
-      shown_.insert(cell->first);
+      list(cell->first);
     }
   }
   return tally_;
 }
 
+void Walkthrough::list(const std::string& id) {
+  const auto* entry = expected_.find(id);
+  print_title(id, entry ? entry->title : kOwnCell);
+  if (view_.source) print_source(cell_source(text_, id));
+  shown_.insert(id);
+}
+
+void Walkthrough::introduce(const std::string& id) {
+  print_cell(id, entry_ ? entry_->title : kOwnCell, entry_ ? entry_->note : "");
+  if (view_.source) print_source(cell_source(text_, id));
+}
+
+const Entry& Walkthrough::entry() const {
+  if (entry_) return *entry_;
+  throw std::runtime_error(
+      fmt::format("the expected numbers have no entry {}; show() prints a value without one", id_));
+}
+
+// Every expected value was computed.
+void Walkthrough::check_complete() const {
+  if (!entry_) return;
+  for (const auto& check : entry_->checks) {
+    if (!made_.contains(check.name)) {
+      throw std::runtime_error(fmt::format("\"{}\" was not computed", check.name));
+    }
+  }
+}
+
 void Walkthrough::run(const Cell& cell) {
   const auto& [id, code] = cell;
+  id_ = id;
   showing_ = wanted(id);
   made_.clear();
   explained_dropout_ = false;
   try {
-    entry_ = &expected_.entry(id);
-    if (showing_) print_cell(*entry_);
+    entry_ = expected_.find(id);
+    if (showing_) introduce(id);
     code();
     if (!showing_) return;
-    for (const auto& check : entry_->checks) {
-      if (!made_.contains(check.name)) {
-        throw std::runtime_error(fmt::format("\"{}\" was not computed", check.name));
-      }
-    }
+    check_complete();
     ++tally_.cells;
+    if (!entry_) tally_.own.push_back(id);
     shown_.insert(id);
   } catch (const c10::Error& error) {
     tally_.error = fmt::format("stopped at {}: {}", id, error.what_without_backtrace());
   } catch (const std::exception& error) {
+    if (std::ferror(stdout) != 0) throw;  // nobody would read it
     tally_.error = fmt::format("stopped at {}: {}", id, error.what());
   }
 }
@@ -109,15 +145,12 @@ void Walkthrough::check_shape(std::string_view name, at::IntArrayRef got) {
 
 void Walkthrough::compare(std::string_view name, const at::Tensor& got, bool random) {
   if (!showing_) return;
-  const Check& check = entry_->check(name);
+  const Check& check = entry().check(name);
   made_.insert(check.name);
 
   TORCH_CHECK_VALUE(got.sizes() == at::IntArrayRef(check.shape), name, ": expected shape ",
                     at::IntArrayRef(check.shape), ", got ", got.sizes());
-  const auto flat = got.detach().to(at::kCPU, at::kDouble).contiguous();
-  const std::vector<double> numbers(flat.const_data_ptr<double>(),
-                                    flat.const_data_ptr<double>() + flat.numel());
-
+  const auto numbers = numbers_of(got);
   Comparison comparison = compare_numbers(check, numbers);
   if (!check.compare) comparison.verdict = Verdict::OnlyShown;
   if (random && !device_.is_cpu()) comparison.verdict = Verdict::OtherGenerator;
@@ -127,6 +160,18 @@ void Walkthrough::compare(std::string_view name, const at::Tensor& got, bool ran
     explained_dropout_ = true;
   }
   count(comparison, name);
+}
+
+void Walkthrough::show(std::string_view name, const at::Tensor& value) {
+  if (!showing_) return;
+  TORCH_CHECK_VALUE(value.defined(), name, ": expected a tensor, got an undefined one");
+  TORCH_CHECK_TYPE(!value.is_complex(), name, ": expected real numbers, got ", value.scalar_type());
+  print_value(std::string(name), value.sizes().vec(), numbers_of(value));
+  ++tally_.only_shown;
+}
+
+void Walkthrough::show(std::string_view name, double value) {
+  show(name, at::scalar_tensor(value, at::kDouble));
 }
 
 void Walkthrough::count(const Comparison& comparison, std::string_view name) {

@@ -1,0 +1,20 @@
+#include "notebooks.h"
+
+namespace notebooks {
+
+// Generated from notebook_000.cpp and so on.
+extern const char* const kNotebook000;
+extern const char* const kNotebook001;
+extern const char* const kNotebook002;
+extern const char* const kNotebook003;
+extern const char* const kNotebook004;
+
+std::vector<Document> documents() {
+  return {{"000", toy_self_attention, kNotebook000},
+          {"001", chapter_3, kNotebook001},
+          {"002", query_key_value_numbers, kNotebook002},
+          {"003", blog_multi_head, kNotebook003},
+          {"004", fused_self_attention, kNotebook004}};
+}
+
+}  // namespace notebooks
