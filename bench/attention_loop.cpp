@@ -20,6 +20,8 @@
 #include <attentive/functional/attention.h>
 #include <attentive/modules/multi_head_attention.h>
 
+#include "common/run_main.h"
+
 namespace {
 
 struct Settings {
@@ -95,7 +97,7 @@ int run(const Settings& s) {
 
 int main(int argc, char** argv) {
   Settings s;
-  CLI::App app{"Repeats one attention call, causal unless --full, for a profiler."};
+  CLI::App app("Repeats one attention call, causal unless --full, for a profiler.", "attention_loop");
   app.add_option("--batch", s.batch)->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--tokens", s.tokens)->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--keys", s.keys, "as many as tokens if not given")->check(CLI::PositiveNumber);
@@ -112,11 +114,5 @@ int main(int argc, char** argv) {
   app.add_flag("--alibi", s.alibi);
   app.add_flag("--module", s.module, "MultiHeadAttention of width heads x head-dim");
   app.add_flag("--full", s.full, "not causal");
-  CLI11_PARSE(app, argc, argv);
-  try {
-    return run(s);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "attention_loop: %s\n", error.what());
-    return 1;
-  }
+  return apps::run_main(app, argc, argv, [&] { return run(s); });
 }

@@ -1,9 +1,8 @@
-// attentive-cuda-bench: times this package's attention on a GPU against PyTorch's own ways, after checking each
-// result, and prints a table in Markdown.
+// attentive-cuda-bench: times this package's attention on a GPU against PyTorch's own ways, after checking
+// each result, and prints a table in Markdown.
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <functional>
 #include <string>
 #include <vector>
@@ -17,6 +16,7 @@
 #include <attentive/functional/attention.h>
 #include <attentive/functional/explain.h>
 
+#include "common/run_main.h"
 #include "inputs.h"
 
 namespace {
@@ -66,12 +66,14 @@ double time(const Settings& settings, const std::function<void()>& run) {
 }
 
 // One cell: the time, or why there is none.
-std::string cell(const Settings& settings, const Way& way, const at::Tensor& reference, double allowed, bool& wrong) {
+std::string cell(const Settings& settings, const Way& way, const at::Tensor& reference, double allowed,
+                 bool& wrong) {
   try {
     if (reference.defined()) {
       const auto got = way.output();
       const double largest = reference.abs().max().item<double>();
-      const double error = (got.to(at::kFloat) - reference).abs().max().item<double>() / std::max(largest, 1e-12);
+      const double error =
+          (got.to(at::kFloat) - reference).abs().max().item<double>() / std::max(largest, 1e-12);
       if (!(error <= allowed)) {
         wrong = true;
         return fmt::format("WRONG: {:.2g}", error);
@@ -141,7 +143,8 @@ Qkv inputs(const Settings& settings, const Case& c, int64_t tokens, int64_t head
   return x;
 }
 
-bool run_case(const Settings& settings, const Case& c, int64_t tokens, int64_t head_dim, at::ScalarType type) {
+bool run_case(const Settings& settings, const Case& c, int64_t tokens, int64_t head_dim,
+              at::ScalarType type) {
   const auto x = inputs(settings, c, tokens, head_dim, type);
   const at::AutoGradMode grad(c.backward);
   at::Tensor direction;
@@ -156,9 +159,9 @@ bool run_case(const Settings& settings, const Case& c, int64_t tokens, int64_t h
     options.backend = backend;
     return [x, options] { return attentive::attention(x.q, x.k, x.v, options); };
   };
-  const std::vector<Way> ways = {
-      way("auto", ours(Backend::Auto)), way("native", ours(Backend::Native)),
-      way("reference", ours(Backend::Reference)), way("torch", [&] { return c.torch_way(x); })};
+  const std::vector<Way> ways = {way("auto", ours(Backend::Auto)), way("native", ours(Backend::Native)),
+                                 way("reference", ours(Backend::Reference)),
+                                 way("torch", [&] { return c.torch_way(x); })};
   // Dropout draws differ between the ways: tests compare them, not this. A long reference may not fit.
   at::Tensor reference;
   if (c.dropout == 0.0) {
@@ -171,15 +174,15 @@ bool run_case(const Settings& settings, const Case& c, int64_t tokens, int64_t h
     }
   }
   const auto chosen = attentive::explain(x.q, x.k, x.v, c.options).chosen;
-  std::string line = fmt::format("| {} | {} | {} | {} | {} |", c.suite, bench::type_name(type), head_dim, tokens,
-                                 attentive::to_string(chosen));
+  std::string line = fmt::format("| {} | {} | {} | {} | {} |", c.suite, bench::type_name(type), head_dim,
+                                 tokens, attentive::to_string(chosen));
   bool wrong = false;
   for (const auto& each : ways) {
     line += fmt::format(" {} |", cell(settings, each, reference, type == at::kFloat ? 2e-3 : 3e-2, wrong));
   }
   if (c.dropout == 0.0 && !reference.defined()) line += " not checked";
   fmt::print("{}\n", line);
-  std::fflush(stdout);
+  apps::flush_output();
   return !wrong;
 }
 
@@ -191,7 +194,8 @@ bool wants(const std::vector<std::string>& wanted, const std::string& name) {
 
 int main(int argc, char** argv) {
   CLI::App app(
-      "Times attentive on a GPU against PyTorch's own ways (batch 1) and prints a Markdown table; a wrong result is\n"
+      "Times attentive on a GPU against PyTorch's own ways (batch 1) and prints a Markdown table; a wrong "
+      "result is\n"
       "not timed. Exit status: 0, 1 if a result was wrong, 2 for wrong arguments or no such device.",
       "attentive-cuda-bench");
   Settings settings;
@@ -204,17 +208,11 @@ int main(int argc, char** argv) {
   app.add_option("--tokens", settings.tokens)->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--head-dim", settings.head_dims)->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--heads", settings.heads)->check(CLI::PositiveNumber)->capture_default_str();
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kUnusable;
-  }
-  if (settings.device == "cuda" && !at::hasCUDA()) {
-    fmt::print(stderr, "attentive-cuda-bench: no CUDA device\n");
-    return kUnusable;
-  }
-
-  try {
+  return apps::run_main(app, argc, argv, [&] {
+    if (settings.device == "cuda" && !at::hasCUDA()) {
+      apps::print_error("attentive-cuda-bench: no CUDA device");
+      return kUnusable;
+    }
     bool right = true;
     fmt::print("| suite | dtype | D | T | auto takes | auto | native | reference | torch |\n");
     fmt::print("|---|---|--:|--:|---|--:|--:|--:|--:|\n");
@@ -223,16 +221,12 @@ int main(int argc, char** argv) {
       for (const auto head_dim : settings.head_dims) {
         for (const auto tokens : settings.tokens) {
           for (const auto& c : cases_for(tokens)) {
-            if (wants(settings.suites, c.suite)) right = run_case(settings, c, tokens, head_dim, type) && right;
+            if (wants(settings.suites, c.suite))
+              right = run_case(settings, c, tokens, head_dim, type) && right;
           }
         }
       }
     }
     return right ? 0 : kFailed;
-  } catch (const c10::Error& error) {
-    fmt::print(stderr, "attentive-cuda-bench: {}\n", error.what_without_backtrace());
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "attentive-cuda-bench: {}\n", error.what());
-  }
-  return kFailed;
+  });
 }

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -18,9 +17,11 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randint.h>
+#include <CLI/CLI.hpp>
 
 #include <attentive/models/gpt.h>
 
+#include "common/run_main.h"
 #include "support/peaks.h"
 
 namespace {
@@ -34,7 +35,6 @@ GPTOptions options_of(const std::string& preset) {
   constexpr int64_t context = kTokens + 1;
   if (preset == "small") return GPTOptions(65, context, 128, 4, 4).bias(false).tied(true);
   if (preset == "large") return GPTOptions(65, context, 384, 6, 6).bias(false).tied(true);
-  TORCH_CHECK_VALUE(preset == "gpt2", "expected --preset gpt2, small or large, got ", preset);
   return GPTOptions(50257, context, 768, 12, 12).qkv_bias(true).tied(true);
 }
 
@@ -97,17 +97,15 @@ void run(const std::string& preset) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  CLI::App app("Times a token of cached generation against reading its weights and cache.",
+               "gpt_decode_bench");
   std::string preset = "gpt2";
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string name = argv[i];
-    if (name == "--preset") preset = argv[i + 1];
-    if (name == "--threads") at::set_num_threads(std::atoi(argv[i + 1]));
-  }
-  try {
+  int threads = at::get_num_threads();
+  app.add_option("--preset", preset)->check(CLI::IsMember({"gpt2", "small", "large"}))->capture_default_str();
+  app.add_option("--threads", threads)->check(CLI::Range(1, 1024))->capture_default_str();
+  return apps::run_main(app, argc, argv, [&] {
+    at::set_num_threads(threads);
     run(preset);
     return 0;
-  } catch (const c10::Error& error) {
-    std::fprintf(stderr, "gpt_decode_bench: %s\n", error.what_without_backtrace());
-    return 1;
-  }
+  });
 }

@@ -16,26 +16,31 @@
 #include <vector>
 
 #include <ATen/Parallel.h>
+#include <CLI/CLI.hpp>
 
 #include <attentive/text/char_tokenizer.h>
 #include <attentive/train/language_model.h>
 #include <attentive/train/trainer.h>
 
+#include "common/run_main.h"
+
 using namespace attentive;
 
 int main(int argc, char** argv) {
-  if (argc != 5) {
-    std::fprintf(stderr, "usage: gpt_step_bench FILE small|large SEED THREADS\n");
-    return 2;
-  }
-  try {
-    const std::string size = argv[2];
-    at::set_num_threads(std::atoi(argv[4]));
-    const auto text = read_text(argv[1]);
+  CLI::App app("Trains the model of a preset as many steps as each line of standard input says.",
+               "gpt_step_bench");
+  std::string file, size;
+  TrainerOptions options;
+  int threads = 0;
+  app.add_option("FILE", file, "text to learn")->required();
+  app.add_option("SIZE", size)->check(CLI::IsMember({"small", "large"}))->required();
+  app.add_option("SEED", options.seed)->required();
+  app.add_option("THREADS", threads)->check(CLI::Range(1, 1024))->required();
+  return apps::run_main(app, argc, argv, [&] {
+    at::set_num_threads(threads);
+    const auto text = read_text(file);
     const auto tokenizer = CharTokenizer::train(text);
     const auto tokens = tokenize(text, tokenizer);
-    TrainerOptions options;
-    options.seed = std::strtoull(argv[3], nullptr, 10);
     auto model_options = GPTOptions(tokenizer.vocab_size(), 64, 128, 4, 4);
     if (size == "large") {
       model_options = GPTOptions(tokenizer.vocab_size(), 256, 384, 6, 6).dropout(0.2);
@@ -61,11 +66,8 @@ int main(int argc, char** argv) {
       const auto count = std::max<size_t>(seconds.size(), 1);
       std::printf("%.6f %.6f %.6f\n", seconds.empty() ? 0.0 : seconds[seconds.size() / 2],
                   used / static_cast<double>(count), row.loss);
-      std::fflush(stdout);
+      apps::flush_output();
     }
     return 0;
-  } catch (const c10::Error& error) {
-    std::fprintf(stderr, "gpt_step_bench: %s\n", error.what_without_backtrace());
-    return 1;
-  }
+  });
 }

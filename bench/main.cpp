@@ -1,22 +1,17 @@
 // attentive-bench: times this package against PyTorch's own ways in one process, after checking each result.
 
 #include <algorithm>
-#include <cstdio>
 #include <string>
 #include <vector>
 
 #include <ATen/Parallel.h>
 #include <CLI/CLI.hpp>
-#include <c10/util/Exception.h>
-#include <fmt/format.h>
 
+#include "common/run_main.h"
 #include "suites.h"
 #include "support/report.h"
 
 namespace {
-
-constexpr int kFailed = 1;
-constexpr int kUnusable = 2;
 
 std::vector<std::string> suite_names() {
   std::vector<std::string> names;
@@ -46,13 +41,7 @@ int main(int argc, char** argv) {
   app.add_option("--dtype", settings.dtypes, "only these")->check(CLI::IsMember({"fp32", "bf16"}));
   app.add_option("--json", json, "writes every figure to this file");
   app.add_option("--svg", svg, "plots the growth suite to this file");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kUnusable;
-  }
-
-  try {
+  return apps::run_main(app, argc, argv, [&] {
     at::set_num_threads(settings.threads);
     const auto machine = bench::describe_machine();
     bench::Runner runner(settings, bench::measure_peaks(settings.threads));
@@ -67,12 +56,6 @@ int main(int argc, char** argv) {
     }
     bench::print_growth(runner.growth());
     if (!svg.empty()) bench::write_plot(svg, machine, runner);
-  } catch (const c10::Error& error) {
-    fmt::print(stderr, "attentive-bench: {}\n", error.what_without_backtrace());
-    return kFailed;
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "attentive-bench: {}\n", error.what());
-    return kFailed;
-  }
-  return 0;
+    return 0;
+  });
 }

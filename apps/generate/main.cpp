@@ -1,6 +1,5 @@
 // attentive-generate: continues a prompt with a model that attentive-train trained.
 
-#include <cstdio>
 #include <iostream>
 #include <iterator>
 #include <optional>
@@ -8,10 +7,13 @@
 
 #include <ATen/Parallel.h>
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 #include <torch/cuda.h>
 
 #include <attentive/models/generate.h>
 #include <attentive/train/language_model.h>
+
+#include "common/run_main.h"
 
 namespace {
 
@@ -56,8 +58,8 @@ std::string prompt_of(const Settings& s) {
 }
 
 void write(std::string_view text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
+  fmt::print("{}", text);
+  apps::flush_output();
 }
 
 void generate(Settings s) {
@@ -70,12 +72,18 @@ void generate(Settings s) {
   s.generate.use_cache = !s.no_cache;
   s.generate.on_token = [&](int64_t id) {
     write(language.tokenizer->bytes(id));
-    return std::ferror(stdout) == 0;
+    return true;
   };
   write(prompt);
   auto model = language.model;
-  attentive::generate(*model, ids, s.generate);
+  const auto made = static_cast<int64_t>(attentive::generate(*model, ids, s.generate).size());
   write("\n");
+  if (made < s.generate.max_new_tokens) {
+    apps::print_error(
+        fmt::format("attentive-generate: stopped after {} of {} tokens: the model's context of {} is full; "
+                    "--slide goes on",
+                    made, s.generate.max_new_tokens, model->options.context_length()));
+  }
 }
 
 }  // namespace
@@ -84,14 +92,8 @@ int main(int argc, char** argv) {
   CLI::App app("Continues a text with a trained model.", "attentive-generate");
   Settings settings;
   declare(app, settings);
-  CLI11_PARSE(app, argc, argv);
-  try {
+  return apps::run_main(app, argc, argv, [&] {
     generate(settings);
     return 0;
-  } catch (const c10::Error& error) {
-    std::fprintf(stderr, "attentive-generate: %s\n", error.what_without_backtrace());
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "attentive-generate: %s\n", error.what());
-  }
-  return 1;
+  });
 }

@@ -16,6 +16,8 @@
 
 #include <attentive/modules/multi_head_attention.h>
 
+#include "common/run_main.h"
+
 namespace {
 
 constexpr int64_t kTokens = 8;
@@ -105,7 +107,7 @@ void show(Model& model, const at::Device& device) {
 
 int run(int64_t steps, uint64_t seed, const std::string& device_name) {
   const bool cuda = device_name == "cuda" || (device_name == "auto" && at::hasCUDA());
-  TORCH_CHECK_VALUE(!cuda || at::hasCUDA(), "attentive-learn-copy: expected a CUDA device, found none");
+  TORCH_CHECK_VALUE(!cuda || at::hasCUDA(), "expected a CUDA device for --device cuda, got none");
   const at::Device device(cuda ? at::kCUDA : at::kCPU);
   at::manual_seed(seed);
   Model model;
@@ -133,11 +135,5 @@ int main(int argc, char** argv) {
   app.add_option("--steps", steps, "Optimizer steps")->capture_default_str()->check(CLI::PositiveNumber);
   app.add_option("--seed", seed, "Seed of weights and data")->capture_default_str();
   app.add_option("--device", device)->capture_default_str()->check(CLI::IsMember({"auto", "cpu", "cuda"}));
-  CLI11_PARSE(app, argc, argv);
-  try {
-    return run(steps, seed, device);
-  } catch (const c10::Error& error) {
-    fmt::print(stderr, "{}\n", error.what_without_backtrace());
-    return 2;
-  }
+  return apps::run_main(app, argc, argv, [&] { return run(steps, seed, device); }, {.failed = 2});
 }

@@ -1,7 +1,6 @@
 // attentive-parity: runs Python modules' cases on the C++ modules of the same names and compares every
 // number.
 
-#include <cstdio>
 #include <map>
 #include <string>
 #include <vector>
@@ -12,6 +11,7 @@
 
 #include <attentive/io/case.h>
 
+#include "common/run_main.h"
 #include "report.h"
 
 namespace {
@@ -69,31 +69,24 @@ int main(int argc, char** argv) {
   app.add_flag("-q,--quiet", quiet, "print only the cases that do not pass, and the summary");
   app.add_flag("--allow-skipped", allow_skipped,
                "a case with the dropout of another kind of machine is no error");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kUnusable;
-  }
-  if (device == "cuda" && !at::hasCUDA()) {
-    fmt::print(stderr, "attentive-parity: --device cuda: no CUDA device\n");
-    return kUnusable;
-  }
-  if (device == "cuda" || (device == "auto" && at::hasCUDA())) settings.device = at::kCUDA;
-
-  settings.backend = backends.at(backend);
-
-  std::vector<Outcome> outcomes;
-  for (const auto& path : paths) {
-    outcomes.push_back(run(path, settings));
-    const std::string status = outcomes.back().status();
-    if (json || (quiet && status == "passed")) continue;
-    fmt::print("{}", to_text(outcomes.back()));
-    std::fflush(stdout);
-  }
-  if (json) {
-    fmt::print("{}\n", to_json(outcomes));
-  } else if (paths.size() > 1) {
-    fmt::print("{}\n", summary(outcomes));
-  }
-  return exit_code(outcomes, allow_skipped);
+  const auto work = [&] {
+    TORCH_CHECK_VALUE(device != "cuda" || at::hasCUDA(), "--device cuda: no CUDA device");
+    if (device == "cuda" || (device == "auto" && at::hasCUDA())) settings.device = at::kCUDA;
+    settings.backend = backends.at(backend);
+    std::vector<Outcome> outcomes;
+    for (const auto& path : paths) {
+      outcomes.push_back(run(path, settings));
+      const std::string status = outcomes.back().status();
+      if (json || (quiet && status == "passed")) continue;
+      fmt::print("{}", to_text(outcomes.back()));
+      apps::flush_output();
+    }
+    if (json) {
+      fmt::print("{}\n", to_json(outcomes));
+    } else if (paths.size() > 1) {
+      fmt::print("{}\n", summary(outcomes));
+    }
+    return exit_code(outcomes, allow_skipped);
+  };
+  return apps::run_main(app, argc, argv, work, {.failed = kUnusable, .usage = kUnusable});
 }

@@ -1,9 +1,6 @@
 // attentive-train: trains a small GPT on a text, with checkpoints that survive anything.
 
-#include <atomic>
-#include <csignal>
 #include <cstdio>
-#include <system_error>
 
 #include <ATen/Parallel.h>
 #include <CLI/CLI.hpp>
@@ -17,19 +14,14 @@
 #include <attentive/train/progress.h>
 #include <attentive/train/trainer.h>
 
+#include "common/run_main.h"
+#include "hints.h"
 #include "settings.h"
+#include "stop_signals.h"
 
 namespace {
 
 using namespace attentive;
-
-std::atomic<bool> interrupted{false};
-
-// The first Ctrl-C asks the loop to save and end; the second one kills as usual.
-void on_signal(int signal) {
-  interrupted = true;
-  std::signal(signal, SIG_DFL);
-}
 
 void declare(CLI::App& app, Settings& s) {
   std::string names;
@@ -104,7 +96,7 @@ int64_t count_parameters(const GPT& model) {
   return count;
 }
 
-void train(const Settings& settings) {
+void train(const std::string& program, const Settings& settings) {
   if (settings.threads > 0) at::set_num_threads(settings.threads);
   const auto device = device_of(settings.device);
   TORCH_CHECK_VALUE(!settings.text.empty(), "expected --text FILE");
@@ -144,6 +136,9 @@ void train(const Settings& settings) {
   std::vector<std::string> remarks;
   if (checkpoint) remarks = trainer.restore(*checkpoint);
 
+  install_stop_signals(
+      fmt::format("stopping after this step, then saving to {}; Ctrl-C again ends at once, without saving",
+                  settings.out));
   Progress progress(stderr, plan.trainer.steps, trainer.steps_done());
   progress.note(
       fmt::format("{} parameters, {} tokens to learn, {} to validate, vocabulary {}, {}, {} threads",
@@ -152,8 +147,6 @@ void train(const Settings& settings) {
   if (checkpoint) progress.note(fmt::format("going on after step {}", trainer.steps_done()));
   for (const auto& remark : remarks) progress.note("note: " + remark);
 
-  std::signal(SIGINT, on_signal);
-  std::signal(SIGTERM, on_signal);
   Trainer::RunOptions run;
   run.documents = language_model_documents(plan.model, *tokenizer);
   run.log = "log." + settings.log_format;
@@ -164,32 +157,30 @@ void train(const Settings& settings) {
     progress.show(row);
   };
   run.on_note = [&](const std::string& note) { progress.note(note); };
-  run.stop = [] { return interrupted.load(); };
+  run.stop = stop_requested;
   if (trainer.run(folder, run)) {
     progress.note(
         validation ? fmt::format("done: validation loss {:.4f} over the whole validation text", *validation)
                    : std::string("done"));
-    progress.note(fmt::format("try: attentive-generate --model {} --prompt \"...\"", settings.out));
+    const auto next = generate_command(program, settings.out, text, plan.model.context_length());
+    if (!next.empty()) progress.note("try: " + next);
   } else {
-    progress.note(fmt::format("stopped after step {}; go on with --resume", trainer.steps_done()));
+    progress.note(fmt::format("stopped after step {}; go on with: {}", trainer.steps_done(),
+                              resume_command(program, settings)));
   }
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Trains a small GPT on a text. Ctrl-C saves and ends; --resume goes on, bit for bit.",
-               "attentive-train");
+  CLI::App app(
+      "Trains a small GPT on a text. Ctrl-C saves and ends, a second one ends without saving;\n"
+      "--resume goes on, bit for bit.",
+      "attentive-train");
   Settings settings;
   declare(app, settings);
-  CLI11_PARSE(app, argc, argv);
-  try {
-    train(settings);
+  return apps::run_main(app, argc, argv, [&] {
+    train(argv[0], settings);
     return 0;
-  } catch (const c10::Error& error) {
-    std::fprintf(stderr, "attentive-train: %s\n", error.what_without_backtrace());
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "attentive-train: %s\n", error.what());
-  }
-  return 1;
+  });
 }

@@ -17,6 +17,8 @@
 #include <attentive/train/adamw.h>
 #include <attentive/train/schedule.h>
 
+#include "common/run_main.h"
+
 namespace {
 
 using namespace attentive;
@@ -149,12 +151,12 @@ void run(const Settings& s) {
     if ((epoch + 1) % 10 == 0 || epoch + 1 == s.epochs) {
       fmt::print("epoch {:3} loss {:.4f} learned {:.2f} %\n", epoch + 1,
                  loss_sum / static_cast<double>(steps), 100 * accuracy(model, training));
-      std::fflush(stdout);
+      apps::flush_output();
     }
   }
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  fmt::print("test accuracy {:.2f} % after {:.0f} s\n", 100 * accuracy(model, test), seconds.count());
   if (!s.save.empty()) save_safetensors(s.save, state_dict(*model));
+  fmt::print("test accuracy {:.2f} % after {:.0f} s\n", 100 * accuracy(model, test), seconds.count());
 }
 
 }  // namespace
@@ -163,14 +165,8 @@ int main(int argc, char** argv) {
   CLI::App app("A vision transformer learns to read handwritten digits.", "attentive-vit-digits");
   Settings settings;
   declare(app, settings);
-  CLI11_PARSE(app, argc, argv);
-  try {
+  return apps::run_main(app, argc, argv, [&] {
     run(settings);
     return 0;
-  } catch (const c10::Error& error) {
-    std::fprintf(stderr, "attentive-vit-digits: %s\n", error.what_without_backtrace());
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "attentive-vit-digits: %s\n", error.what());
-  }
-  return 1;
+  });
 }

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "common/run_main.h"
 #include "support/svg.h"
 
 namespace bench {
@@ -63,7 +64,7 @@ void print_head(const Machine& machine, const Peaks& peaks, const Settings& sett
   fmt::print("limits with {} threads: fp32 {:.0f} GF/s ({}); bf16 {:.0f} GF/s ({}); read {:.1f} GB/s ({})\n",
              settings.threads, peaks.fp32 / 1e9, peaks.fp32_method, peaks.bf16 / 1e9, peaks.bf16_method,
              peaks.read / 1e9, peaks.read_method);
-  std::fflush(stdout);
+  apps::flush_output();
 }
 
 void print_columns(const std::string& suite) {
@@ -86,7 +87,7 @@ void print_row(const Row& row) {
                i == 0 ? "" : fmt::format("{:.2f} - {:.2f}", timing.ratio.p10, timing.ratio.p90),
                fraction(timing.fraction), fraction(timing.fraction_same_round));
   }
-  std::fflush(stdout);
+  apps::flush_output();
 }
 
 void print_growth(const std::vector<GrowthPoint>& points) {

@@ -39,6 +39,10 @@ struct GenerateOptions {
 
 /// Continues a prompt and returns the new tokens. The model is in evaluation mode meanwhile.
 ///
+/// There may be fewer than max_new_tokens: without `slide` no more than context_length - prompt.size() + 1 of
+/// them, where the context ends (the last one is drawn from a full context); and as many as `on_token` let
+/// pass.
+///
 /// Throws c10::ValueError for an empty prompt, an id outside the vocabulary, or a prompt that does not fit
 /// the context (with `slide` its end is used). Memory: the cache and one forward pass.
 ///

@@ -1,0 +1,66 @@
+#include "hints.h"
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <string_view>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "settings.h"
+
+namespace {
+
+constexpr std::string_view kPlain = "%+,-./:=@_";  // and letters and digits: what a shell leaves alone
+constexpr size_t kPrompt = 12;
+
+bool is_word(unsigned char c) {
+  return c > ' ' && c != 127;
+}
+
+// As one word of a shell.
+std::string quoted(const std::string& text) {
+  const auto plain = [](unsigned char c) {
+    return (c < 128 && std::isalnum(c) != 0) || kPlain.find(static_cast<char>(c)) != kPlain.npos;
+  };
+  if (!text.empty() && std::ranges::all_of(text, plain)) return text;
+  std::string result = "'";
+  for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return result + '\'';
+}
+
+// The first word of the text, so that the tokenizer knows it, or its beginning, in whole characters.
+std::string first_word(const std::string& text, size_t longest) {
+  const auto begin = std::ranges::find_if(text, is_word);
+  const auto end = std::find_if_not(begin, text.end(), is_word);
+  auto size = static_cast<size_t>(end - begin);
+  if (size <= longest) return {begin, end};
+  const auto continues = [&](size_t at) {
+    return (static_cast<unsigned char>(begin[static_cast<std::ptrdiff_t>(at)]) & 0xc0) == 0x80;
+  };
+  for (size = longest; size > 0 && continues(size);) --size;
+  return {begin, begin + static_cast<std::ptrdiff_t>(size)};
+}
+
+}  // namespace
+
+std::string generate_command(const std::string& program, const std::string& run, const std::string& text,
+                             int64_t context) {
+  const auto path = std::filesystem::path(program).replace_filename("attentive-generate");
+  // A name alone was found in PATH, and so will its neighbour be.
+  if (path.has_parent_path() && ::access(path.c_str(), X_OK) != 0) return {};
+  const auto prompt = first_word(text, std::min(kPrompt, static_cast<size_t>(context)));
+  return quoted(path.string()) + " --model " + quoted(run) +
+         (prompt.empty() ? std::string() : " --prompt " + quoted(prompt));
+}
+
+std::string resume_command(const std::string& program, const Settings& settings) {
+  auto command =
+      fmt::format("{} --text {} --out {}", quoted(program), quoted(settings.text), quoted(settings.out));
+  const Settings usual;
+  if (settings.device != usual.device) command += " --device " + settings.device;
+  if (settings.threads != usual.threads) command += fmt::format(" --threads {}", settings.threads);
+  if (settings.log_format != usual.log_format) command += " --log-format " + settings.log_format;
+  return command + " --resume";
+}

@@ -1,0 +1,36 @@
+#include "stop_signals.h"
+
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <unistd.h>
+
+namespace {
+
+std::atomic<bool> requested{false};
+std::string announcement;  // whole before the handler is there
+
+extern "C" void on_signal(int signal) {
+  requested = true;
+  if (signal != SIGINT && signal != SIGTERM) return;  // nobody is left to read, or to ask twice
+  std::signal(SIGINT, SIG_DFL);
+  std::signal(SIGTERM, SIG_DFL);
+  const int before = errno;
+  (void)!::write(STDERR_FILENO, announcement.data(), announcement.size());
+  errno = before;
+}
+
+}  // namespace
+
+void install_stop_signals(const std::string& message) {
+  // On a terminal in place of the progress line, behind which ^C stands.
+  announcement = (::isatty(STDERR_FILENO) == 1 ? "\r\033[K" : "") + message + '\n';
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) {
+    // What was ignored, as nohup does, stays so.
+    if (std::signal(signal, on_signal) == SIG_IGN) std::signal(signal, SIG_IGN);
+  }
+}
+
+bool stop_requested() {
+  return requested;
+}

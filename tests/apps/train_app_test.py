@@ -1,0 +1,314 @@
+"""attentive-train and attentive-generate as a user at a terminal meets them.
+
+    python3 train_app_test.py <attentive-train> <attentive-generate>
+"""
+
+import fcntl
+import os
+import pathlib
+import pty
+import re
+import shlex
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import unittest
+
+TRAIN, GENERATE = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
+TINY = {"layers": 1, "heads": 1, "width": 8, "block": 16, "batch": 1, "device": "cpu", "threads": 1, "evaluate-every": 0}
+TINY_FLAGS = [f"--{name}={value}" for name, value in TINY.items()]
+CTRL_C = b"\x03"
+
+
+class Terminal:
+    """A program on a terminal of its own, with its keyboard and its screen."""
+
+    def __init__(self, command, columns):
+        self.text, self.ended = "", False
+        self.process, self.end = pty.fork()
+        if self.process == 0:
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+            os.execvp(command[0], list(map(str, command)))
+
+    def resize(self, columns):
+        fcntl.ioctl(self.end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+
+    def read(self):
+        """Some more of the screen; False at the end."""
+        try:
+            data = os.read(self.end, 65536)
+        except OSError:  # what Linux says when the program has gone
+            return False
+        self.text += data.decode()
+        return bool(data)
+
+    def wait_for(self, text):
+        while text not in self.text:
+            if not self.read():
+                raise AssertionError(f"{text!r} is not in {self.text!r}")
+
+    def press(self, key):
+        os.write(self.end, key)
+
+    def wait(self):
+        """Reads to the end; the exit status, or minus the signal."""
+        while self.read():
+            pass
+        os.close(self.end)
+        self.ended = True
+        return os.waitstatus_to_exitcode(os.waitpid(self.process, 0)[1])
+
+    def kill(self):
+        if not self.ended:
+            os.kill(self.process, signal.SIGKILL)
+            self.wait()
+
+    def draws(self):
+        """Every state of the progress line."""
+        plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\^C", "", self.text)
+        return [line for line in re.split(r"[\r\n]+", plain) if re.match(r" *\d+%", line)]
+
+
+class TrainApp(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.text = self.folder / "text"
+        self.text.write_text("to be or not to be, that is the question\n" * 20)
+        self.run_folder = self.folder / "run"
+
+    def command(self, *flags, out="run", text="text", **settings):
+        settings = {**TINY, **{name.replace("_", "-"): value for name, value in settings.items()}}
+        values = [f"--{name}={value}" for name, value in settings.items()]
+        return [TRAIN, "--text", self.folder / text, "--out", self.folder / out, *values, *flags]
+
+    def terminal(self, command, columns=80):
+        terminal = Terminal(command, columns)
+        self.addCleanup(terminal.kill)
+        return terminal
+
+    def start(self, command, **options):
+        """A run without a terminal, in its steps."""
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **options)
+        self.addCleanup(process.kill)
+        self.addCleanup(process.stderr.close)
+        for line in process.stderr:
+            if "loss" in line:
+                return process
+        raise AssertionError("the run ended without a step")
+
+    def train(self, *flags, **settings):
+        return subprocess.run(self.command(*flags, **settings), capture_output=True, text=True)
+
+    def latest(self):
+        return (self.run_folder / "latest").read_text().strip()
+
+    # The progress line
+
+    def test_the_progress_line_is_narrower_than_the_terminal(self):
+        for columns in (200, 80, 40, 12, 2, 1):
+            with self.subTest(columns=columns):
+                terminal = self.terminal(self.command(steps=30, out=f"run{columns}"), columns)
+                self.assertEqual(terminal.wait(), 0, terminal.text)
+                self.assertGreaterEqual(terminal.text.count("\x1b[K"), 1)
+                for draw in terminal.draws():
+                    self.assertLessEqual(len(draw), columns - 3)
+                self.assertEqual(columns >= 12, any(draw.startswith("100%") for draw in terminal.draws()))
+
+    def test_a_terminal_without_a_width_has_80_columns(self):
+        terminal = self.terminal(self.command(steps=30), columns=0)
+        self.assertEqual(terminal.wait(), 0)
+        self.assertTrue(terminal.draws())
+        for draw in terminal.draws():
+            self.assertTrue(50 < len(draw) <= 77, draw)
+
+    def test_the_progress_line_follows_a_window_that_shrinks(self):
+        terminal = self.terminal(self.command(steps=1000000))
+        terminal.wait_for("tok/s")
+        terminal.resize(30)
+        before = len(terminal.text)
+        terminal.text += "\n"  # what is drawn from here on is drawn for 30 columns, but for one that was on its way
+        while terminal.text[before:].count("\x1b[K") < 5:
+            terminal.read()
+        terminal.press(CTRL_C)
+        self.assertEqual(terminal.wait(), 0)
+        terminal.text = terminal.text[before:]
+        for draw in terminal.draws()[2:]:
+            self.assertLessEqual(len(draw), 27)
+
+    # Ctrl-C
+
+    def test_ctrl_c_is_answered_at_once_and_saves(self):
+        terminal = self.terminal(self.command(steps=1000000))
+        terminal.wait_for("tok/s")
+        terminal.press(CTRL_C)
+        self.assertEqual(terminal.wait(), 0, terminal.text)
+        answer = f"stopping after this step, then saving to {self.run_folder}; Ctrl-C again ends at once, without saving"
+        self.assertIn("\x1b[K" + answer + "\r\n", terminal.text)
+        self.assertEqual(terminal.text.count("stopping"), 1)
+        saved = f"saved {self.run_folder}/{self.latest()}"
+        self.assertLess(terminal.text.index(answer), terminal.text.index(saved))
+        self.assertRegex(terminal.text, r"stopped after step \d+; go on with: ")
+
+    def test_a_second_ctrl_c_kills(self):
+        # Steps of seconds, so that the second one comes before the first is over.
+        big = {"layers": 4, "heads": 4, "width": 256, "block": 256, "batch": 32, "steps": 10}
+        self.text.write_text("to be or not to be, that is the question\n" * 200)
+        for attempt in range(5):
+            terminal = self.terminal(self.command(**big, out=f"run{attempt}"))
+            terminal.wait_for("threads")
+            terminal.press(CTRL_C)
+            terminal.wait_for("stopping after this step")
+            terminal.press(CTRL_C)
+            status = terminal.wait()
+            if status == 0:  # pressed after the end
+                continue
+            self.assertEqual(status, -signal.SIGINT, terminal.text)
+            self.assertNotIn("saved", terminal.text)
+            return
+        self.fail("the second Ctrl-C came too late five times")
+
+    def test_without_a_terminal_the_answer_is_a_plain_line(self):
+        process = self.start(self.command(steps=1000000))
+        process.send_signal(signal.SIGTERM)
+        text = process.stderr.read()
+        self.assertEqual(process.wait(), 0)
+        self.assertRegex(text, r"(^|\n)stopping after this step, then saving to .*\n")
+        self.assertNotIn("\x1b", text)
+
+    def test_a_lost_reader_or_terminal_saves(self):
+        for number, how in enumerate(("pipe", "hangup", "both Ctrl-C and pipe")):
+            with self.subTest(how=how):
+                self.run_folder = self.folder / f"run{number}"
+                process = self.start(self.command(steps=1000000, out=f"run{number}"))
+                if "hangup" in how:
+                    process.send_signal(signal.SIGHUP)
+                    process.send_signal(signal.SIGHUP)  # a shell and the kernel send one each
+                    process.stderr.read()
+                process.stderr.close()  # `| tee log` ends at the same Ctrl-C
+                if "Ctrl-C" in how:
+                    process.send_signal(signal.SIGINT)
+                self.assertEqual(process.wait(), 0)
+                self.assertTrue((self.run_folder / self.latest() / "manifest.json").exists())
+
+    def test_signals_that_were_ignored_stay_so(self):
+        """As nohup and the background jobs of a shell want it."""
+        for ignored in (signal.SIGHUP, signal.SIGINT):
+            with self.subTest(signal=ignored.name):
+                out = f"run{ignored.name}"
+                process = self.start(self.command(steps=400, out=out),
+                                     preexec_fn=lambda: signal.signal(ignored, signal.SIG_IGN))
+                process.send_signal(ignored)
+                text = process.stderr.read()
+                self.assertEqual(process.wait(), 0)
+                self.assertIn("\ndone: ", text)
+
+    def test_a_run_in_use_is_refused_with_its_process(self):
+        terminal = self.terminal(self.command(steps=1000000, save_every=1))
+        terminal.wait_for("saved")
+        other = self.train("--resume")
+        self.assertEqual(other.returncode, 1)
+        self.assertEqual(other.stderr, f"attentive-train: CheckpointFolder: {self.run_folder}: process {terminal.process} "
+                                       "writes its checkpoints here, and may still be saving one\n")
+        terminal.press(CTRL_C)
+        self.assertEqual(terminal.wait(), 0)
+
+    def test_a_closed_standard_error_writes_into_no_file(self):
+        done = subprocess.run(self.command(steps=20, save_every=5), preexec_fn=lambda: os.close(2))
+        self.assertEqual(done.returncode, 0)
+        for path in self.run_folder.rglob("*"):
+            if path.is_file():
+                self.assertNotIn(b"ETA", path.read_bytes(), path)
+        self.assertEqual((self.run_folder / ".lock").read_bytes(), b"")
+
+    # Commands to paste
+
+    def hint(self, text, words):
+        return re.search(words + r"(.*)", text)[1].rstrip("\r")
+
+    def test_the_command_at_the_end_can_be_pasted(self):
+        """Whatever the program was called as, into the shell that called it."""
+        programs = self.folder / "my programs"
+        programs.mkdir()
+        for program in (TRAIN, GENERATE):
+            shutil.copy(program, programs)
+        relative = os.path.relpath(TRAIN, self.folder)
+        path = {**os.environ, "PATH": f"{TRAIN.parent}:{os.environ['PATH']}"}
+        for number, (program, env) in enumerate((
+            (str(TRAIN), None), (relative, None), ("my programs/attentive-train", None), ("attentive-train", path),
+        )):
+            with self.subTest(program=program):
+                arguments = ["--text", "text", "--out", f"it's run {number}", *TINY_FLAGS, "--steps=2"]
+                done = subprocess.run(shlex.join([program, *arguments]), shell=True, cwd=self.folder, env=env,
+                                      stderr=subprocess.PIPE, text=True)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                command = self.hint(done.stderr, "try: ")
+                made = subprocess.run(f"{command} --tokens 3", shell=True, cwd=self.folder, env=env, text=True,
+                                      capture_output=True)
+                self.assertEqual((made.returncode, made.stderr), (0, ""), command)
+                self.assertTrue(made.stdout.startswith("to"), made.stdout)
+
+    def test_the_prompt_of_that_command_is_known_to_the_model(self):
+        """The first word of the text, however odd; no longer than the context."""
+        for number, (text, block, prompt) in enumerate((
+            ("\n\n  it's `odd` $HOME " * 10, 16, "it's"),
+            ("Donaudampfschifffahrtsgesellschaft " * 10, 16, "Donaudampfsc"),
+            ("Donaudampfschifffahrtsgesellschaft " * 10, 4, "Dona"),
+            ("aaaäöü äöüß, " * 20, 4, "aaa"),
+            ("привет мир " * 10, 16, "привет"),
+        )):
+            with self.subTest(text=text[:20], block=block):
+                (self.folder / "odd").write_text(text)
+                done = self.train(steps=2, block=block, text="odd", out=f"run{number}")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                command = self.hint(done.stderr, "try: ")
+                self.assertEqual(shlex.split(command)[-2:], ["--prompt", prompt])
+                made = subprocess.run(f"{command} --tokens 1", shell=True, capture_output=True)
+                self.assertEqual((made.returncode, made.stderr), (0, b""))
+
+    def test_no_command_names_a_program_that_is_not_there(self):
+        shutil.copy(TRAIN, self.folder)
+        done = subprocess.run([self.folder / TRAIN.name, *self.command(steps=2)[1:]], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("done: ", done.stderr)
+        self.assertNotIn("try: ", done.stderr)
+
+    def test_the_command_after_a_stop_goes_on(self):
+        terminal = self.terminal(self.command(steps=1000000, log_format="jsonl", out="a b"))
+        terminal.wait_for("tok/s")
+        terminal.press(CTRL_C)
+        self.assertEqual(terminal.wait(), 0)
+        command = self.hint(terminal.text, "go on with: ")
+        self.assertEqual(shlex.split(command), list(map(str, [
+            TRAIN, "--text", self.text, "--out", self.folder / "a b", "--device", "cpu", "--threads", "1", "--log-format",
+            "jsonl", "--resume"])))
+        terminal = self.terminal(shlex.split(command))
+        terminal.wait_for("going on after step")
+        terminal.wait_for("tok/s")
+        terminal.press(CTRL_C)
+        self.assertEqual(terminal.wait(), 0)
+
+    # attentive-generate
+
+    def test_generate_says_that_it_stopped_at_the_context(self):
+        self.assertEqual(self.train(steps=2).returncode, 0)
+        base = [GENERATE, "--model", self.run_folder, "--prompt", "to be"]
+        for tokens, more, note in (
+            (12, [], ""),
+            (13, [], "attentive-generate: stopped after 12 of 13 tokens: the model's context of 16 is full; --slide goes on\n"),
+            (120, [], "attentive-generate: stopped after 12 of 120 tokens: the model's context of 16 is full; --slide goes on\n"),
+            (120, ["--slide"], ""),
+        ):
+            with self.subTest(tokens=tokens, more=more):
+                done = subprocess.run([*base, "--tokens", str(tokens), *more], capture_output=True, text=True)
+                self.assertEqual((done.returncode, done.stderr), (0, note))
+                self.assertEqual(len(done.stdout), len("to be") + (tokens if not note else 12) + 1)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
