@@ -58,6 +58,10 @@ class Terminal:
         """Reads to the end; the exit status, or minus the signal."""
         while self.read():
             pass
+        return self.close()
+
+    def close(self):
+        """The window goes away; the exit status."""
         os.close(self.end)
         self.ended = True
         return os.waitstatus_to_exitcode(os.waitpid(self.process, 0)[1])
@@ -65,7 +69,7 @@ class Terminal:
     def kill(self):
         if not self.ended:
             os.kill(self.process, signal.SIGKILL)
-            self.wait()
+            self.close()
 
     def draws(self):
         """Every state of the progress line."""
@@ -195,6 +199,12 @@ class TrainApp(unittest.TestCase):
                     process.send_signal(signal.SIGINT)
                 self.assertEqual(process.wait(), 0)
                 self.assertTrue((self.run_folder / self.latest() / "manifest.json").exists())
+
+    def test_a_window_that_is_closed_saves(self):
+        terminal = self.terminal(self.command(steps=1000000))
+        terminal.wait_for("tok/s")
+        self.assertEqual(terminal.close(), 0)
+        self.assertTrue((self.run_folder / self.latest() / "manifest.json").exists())
 
     def test_signals_that_were_ignored_stay_so(self):
         """As nohup and the background jobs of a shell want it."""

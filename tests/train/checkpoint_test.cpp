@@ -149,7 +149,7 @@ TEST_CASE("CheckpointFolder is for one process and cleans up after a killed one"
     };
     refused(fmt::format("process {}", ::getpid()));
     // Taken, but its number not written yet: that of a killed process, or none.
-    for (const char* unknown : {"4194305\n", "0\n", "-1\n", "x", ""}) {
+    for (const char* unknown : {"4194305\n", "0\n", "-1\n", "", "x"}) {
       std::ofstream(root / ".lock", std::ios::trunc) << unknown;
       refused("another process");
     }
