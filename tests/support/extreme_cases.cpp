@@ -4,6 +4,7 @@
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
@@ -74,6 +75,8 @@ std::vector<ExtremeCase> extreme_cases(int64_t L) {
   }
   for (const double bias : {kInfinity, kNaN})
     cases.push_back({fmt::format("a bias of {}", bias), with_biases(L, bias, 0.0, true)});
+  cases.push_back({"a bias of -3e38 for every key", random_call(L)});
+  cases.back().call.extras.mask = Mask::bias(at::full({L, kKeys}, -3e38, at::kDouble));
   for (const double slope : {1e30, 3e38, -3e38, kInfinity, kNaN})
     cases.push_back({fmt::format("a slope of {:g}", slope), with_slope(L, slope)});
   for (const double sink : {kInfinity, -kInfinity, kNaN, 3e38, -3e38})

@@ -14,7 +14,6 @@
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/plan.h"
 #include "kernels/cpu/weights.h"
-#include "kernels/reference/visibility.h"
 
 namespace attentive::kernels::cpu {
 namespace {
@@ -213,9 +212,6 @@ Verdict verdict(const Problem& problem) {
     return Verdict::no("it gives the weights that were asked for no gradient");
   }
   if (requires_gradient(problem.bias)) return Verdict::no("it gives the bias no gradient");
-  // In base 2 float32's lowest number is -inf, and would hide its key; so without a gradient as well.
-  if (reference::has_huge_negative_rows(problem))
-    return Verdict::no(std::string(reference::kHugeNegativeRows));
   if (!is_moderate(problem.scale)) return Verdict::no("it takes a scale between 1e-30 and 1e30");
   if (!is_moderate(problem.softcap)) return Verdict::no("it takes a softcap between 1e-30 and 1e30");
   if (requires_gradient(problem.alibi_slopes)) return Verdict::no("it gives the ALiBi slopes no gradient");

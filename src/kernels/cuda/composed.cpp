@@ -165,8 +165,6 @@ Verdict verdict(const Problem& problem) {
   if (problem.dropout_p == 1.0) return Verdict::no("a dropout of 1 leaves nothing to compute");
   if (problem.alibi_slopes.defined() && problem.alibi_slopes.requires_grad() && at::GradMode::is_enabled())
     return Verdict::no("it gives the ALiBi slopes no gradient");
-  if (reference::has_huge_negative_rows(problem))
-    return Verdict::no(std::string(reference::kHugeNegativeRows));
   return {};
 }
 

@@ -1,0 +1,34 @@
+// What every test program begins with. ATEN_CPU_CAPABILITY may ask for instructions that this CPU lacks;
+// PyTorch believes it, and the first vectorised operation would be the last. Such a run is skipped as a whole,
+// and says so.
+
+#include <cstdlib>
+#include <iostream>
+#include <string_view>
+
+#include <catch2/catch_session.hpp>
+
+#include "kernels/cpu/cpu_features.h"
+
+namespace {
+
+constexpr int kSkipped = 4;  // as Catch2 ends when it has skipped every test; known to ctest
+
+const char* lacking() {
+  const char* variable = std::getenv("ATEN_CPU_CAPABILITY");
+  const std::string_view wanted = variable ? variable : "";
+  using namespace attentive::kernels::cpu;
+  if (wanted == "avx512" && !cpu_runs_avx512()) return "AVX-512";
+  if (wanted == "avx2" && !cpu_runs_avx2()) return "AVX2";
+  return nullptr;
+}
+
+}  // namespace
+
+int main(int argc, char* argv[]) {
+  if (const char* set = lacking()) {
+    std::cout << "skipped: this CPU lacks " << set << ", which ATEN_CPU_CAPABILITY asks for\n";
+    return kSkipped;
+  }
+  return Catch::Session().run(argc, argv);
+}
