@@ -24,7 +24,7 @@ at::Tensor part(const at::Tensor& tensor, int64_t start, int64_t length) {
 
 MultiheadAttentionImpl::MultiheadAttentionImpl(MultiheadAttentionOptions options_)
     : options(std::move(options_)) {
-  reset();
+  build();
 }
 
 bool MultiheadAttentionImpl::packed() const {
@@ -44,8 +44,10 @@ void MultiheadAttentionImpl::reset() {
     in_proj_weight = register_parameter("in_proj_weight", at::empty({3 * features, features}));
   } else {
     q_proj_weight = register_parameter("q_proj_weight", at::empty({features, features}));
-    k_proj_weight = register_parameter("k_proj_weight", at::empty({features, options.kdim().value_or(features)}));
-    v_proj_weight = register_parameter("v_proj_weight", at::empty({features, options.vdim().value_or(features)}));
+    k_proj_weight =
+        register_parameter("k_proj_weight", at::empty({features, options.kdim().value_or(features)}));
+    v_proj_weight =
+        register_parameter("v_proj_weight", at::empty({features, options.vdim().value_or(features)}));
   }
   if (options.bias()) in_proj_bias = register_parameter("in_proj_bias", at::empty({3 * features}));
   if (options.add_bias_kv()) {

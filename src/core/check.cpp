@@ -15,6 +15,7 @@ std::string shape_string(at::IntArrayRef sizes) {
 
 std::string describe(const at::Tensor& tensor) {
   if (!tensor.defined()) return "an undefined tensor";
+  if (tensor.is_nested()) return "a nested tensor";  // it has no shape
   return std::string(c10::toString(tensor.scalar_type())) + " tensor of shape " +
          shape_string(tensor.sizes());
 }
@@ -23,8 +24,32 @@ void check_defined(std::string_view who, std::string_view name, const at::Tensor
   TORCH_CHECK_VALUE(tensor.defined(), who, ": expected ", name, " to be a tensor, got an undefined one");
 }
 
-void check_floating(std::string_view who, std::string_view name, const at::Tensor& tensor) {
+std::string_view layout_name(const at::Tensor& tensor) {
+  if (tensor.is_nested()) return "nested";
+  switch (tensor.layout()) {
+    case at::kStrided:
+      return "dense";
+    case at::kMkldnn:
+      return "MKL-DNN";
+    default:
+      return "sparse";
+  }
+}
+
+void check_dense(std::string_view who, std::string_view name, const at::Tensor& tensor) {
   check_defined(who, name, tensor);
+  TORCH_CHECK_VALUE(layout_name(tensor) == "dense", who, ": expected ", name, " to be a dense tensor, got a ",
+                    layout_name(tensor), " one");
+}
+
+void check_device(std::string_view who, std::string_view name, const at::Tensor& tensor,
+                  const at::Tensor& parameter) {
+  TORCH_CHECK_VALUE(tensor.device() == parameter.device(), who, ": expected ", name, " on ",
+                    parameter.device(), " like the parameters, got it on ", tensor.device());
+}
+
+void check_floating(std::string_view who, std::string_view name, const at::Tensor& tensor) {
+  check_dense(who, name, tensor);
   const auto type = tensor.scalar_type();
   TORCH_CHECK_TYPE(type == at::kFloat || type == at::kDouble || type == at::kBFloat16 || type == at::kHalf,
                    who, ": expected ", name, " of dtype Double, Float, BFloat16 or Half, got ",

@@ -13,13 +13,23 @@ namespace attentive {
 /// "(2, 5, 512)"
 std::string shape_string(at::IntArrayRef sizes);
 
-/// "float tensor of shape (2, 5, 512)", or "an undefined tensor".
+/// "Float tensor of shape (2, 5, 512)", "an undefined tensor", "a nested tensor".
 std::string describe(const at::Tensor& tensor);
 
 /// Throws c10::ValueError unless `tensor` is defined.
 void check_defined(std::string_view who, std::string_view name, const at::Tensor& tensor);
 
-/// Throws c10::TypeError unless `tensor` is float64, float32, bfloat16 or float16.
+/// Throws c10::ValueError unless `tensor` is defined and dense: not sparse, nested or in a library's layout.
+void check_dense(std::string_view who, std::string_view name, const at::Tensor& tensor);
+
+/// "dense", "nested", "sparse" or "MKL-DNN".
+std::string_view layout_name(const at::Tensor& tensor);
+
+/// Throws c10::ValueError unless `tensor` is on the device of `parameter`.
+void check_device(std::string_view who, std::string_view name, const at::Tensor& tensor,
+                  const at::Tensor& parameter);
+
+/// What `check_dense` demands, and c10::TypeError unless `tensor` is float64, float32, bfloat16 or float16.
 void check_floating(std::string_view who, std::string_view name, const at::Tensor& tensor);
 
 /// Throws c10::ValueError unless 0 <= p <= 1 (NaN included).

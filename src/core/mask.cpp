@@ -4,6 +4,7 @@
 #include <attentive/core/mask.h>
 
 #include "core/check.h"
+#include "core/kept_tensors.h"
 
 namespace attentive {
 namespace {
@@ -11,11 +12,12 @@ namespace {
 // Bool as it is; integers by "non-zero". Floating numbers are refused: they could also mean "added to the
 // scores".
 at::Tensor as_bool(std::string_view who, const at::Tensor& mask) {
-  check_defined(who, "mask", mask);
+  check_dense(who, "mask", mask);
   if (mask.scalar_type() == at::kBool) return mask;
   TORCH_CHECK_TYPE(at::isIntegralType(mask.scalar_type(), /*includeBool=*/false), who,
                    ": expected a bool or integer tensor (non-zero: true), got ", describe(mask),
                    "; for numbers that are added to the scores use Mask::bias");
+  const KeptTensors kept;  // a mask may be made under c10::InferenceMode and used in training
   return mask.ne(0);
 }
 
@@ -32,7 +34,7 @@ void unsqueeze_rank_3(std::vector<at::Tensor>& terms, int64_t dim) {
 }  // namespace
 
 Mask::Mask(const at::Tensor& keep) {
-  check_defined("Mask", "mask", keep);
+  check_dense("Mask", "mask", keep);
   TORCH_CHECK_TYPE(
       keep.scalar_type() == at::kBool, "Mask: expected a bool tensor (true: may attend), got ",
       describe(keep),
@@ -48,8 +50,10 @@ Mask Mask::keep(const at::Tensor& mask) {
 }
 
 Mask Mask::hide(const at::Tensor& mask) {
+  const auto hidden = as_bool("Mask::hide", mask);
+  const KeptTensors kept;
   Mask result;
-  result.keep_.push_back(as_bool("Mask::hide", mask).bitwise_not());
+  result.keep_.push_back(hidden.bitwise_not());
   return result;
 }
 
@@ -69,7 +73,7 @@ Mask Mask::key_keep(const at::Tensor& mask) {
 }
 
 Mask Mask::key_lengths(const at::Tensor& lengths) {
-  check_defined("Mask::key_lengths", "lengths", lengths);
+  check_dense("Mask::key_lengths", "lengths", lengths);
   TORCH_CHECK_TYPE(at::isIntegralType(lengths.scalar_type(), /*includeBool=*/false),
                    "Mask::key_lengths: expected an integer tensor, got ", describe(lengths));
   TORCH_CHECK_VALUE(lengths.dim() == 1, "Mask::key_lengths: expected lengths of shape (B,), got ",

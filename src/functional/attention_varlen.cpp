@@ -15,7 +15,7 @@ constexpr const char* kWho = "attention_varlen";
 
 // The ends of the sequences, checked, on the host.
 std::vector<int64_t> read_ends(const char* name, const at::Tensor& cu_seqlens, int64_t tokens) {
-  check_defined(kWho, name, cu_seqlens);
+  check_dense(kWho, name, cu_seqlens);
   TORCH_CHECK_TYPE(cu_seqlens.scalar_type() == at::kInt || cu_seqlens.scalar_type() == at::kLong, kWho,
                    ": expected ", name, " of dtype Int or Long, got ", describe(cu_seqlens));
   TORCH_CHECK_VALUE(cu_seqlens.dim() == 1 && cu_seqlens.size(0) >= 1, kWho, ": expected ", name,

@@ -5,7 +5,7 @@
 namespace attentive {
 
 at::Tensor split_heads(const at::Tensor& x, int64_t num_heads) {
-  check_defined("split_heads", "x", x);
+  check_dense("split_heads", "x", x);
   TORCH_CHECK_VALUE(x.dim() == 3, "split_heads: expected x of shape (B, T, H * d), got ",
                     shape_string(x.sizes()));
   TORCH_CHECK_VALUE(num_heads > 0 && x.size(2) % num_heads == 0, "split_heads: expected num_heads to divide ",
@@ -14,7 +14,7 @@ at::Tensor split_heads(const at::Tensor& x, int64_t num_heads) {
 }
 
 at::Tensor merge_heads(const at::Tensor& x) {
-  check_defined("merge_heads", "x", x);
+  check_dense("merge_heads", "x", x);
   TORCH_CHECK_VALUE(x.dim() == 4, "merge_heads: expected x of shape (B, H, T, d), got ",
                     shape_string(x.sizes()));
   return x.transpose(1, 2).flatten(2);

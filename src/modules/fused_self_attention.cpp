@@ -16,7 +16,7 @@ constexpr const char* kWho = "FusedSelfAttention";
 
 FusedSelfAttentionImpl::FusedSelfAttentionImpl(FusedSelfAttentionOptions options_)
     : options(std::move(options_)) {
-  reset();
+  build();
 }
 
 void FusedSelfAttentionImpl::reset() {
@@ -50,9 +50,9 @@ std::pair<at::Tensor, at::Tensor> FusedSelfAttentionImpl::forward_with_weights(c
 }
 
 at::Tensor pack_qkv(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) {
-  check_defined("pack_qkv", "query", query);
-  check_defined("pack_qkv", "key", key);
-  check_defined("pack_qkv", "value", value);
+  check_dense("pack_qkv", "query", query);
+  check_dense("pack_qkv", "key", key);
+  check_dense("pack_qkv", "value", value);
   TORCH_CHECK_VALUE(query.dim() > 0 && key.sizes() == query.sizes() && value.sizes() == query.sizes(),
                     "pack_qkv: expected three tensors of one shape, got ", shape_string(query.sizes()), ", ",
                     shape_string(key.sizes()), ", ", shape_string(value.sizes()));
@@ -60,7 +60,7 @@ at::Tensor pack_qkv(const at::Tensor& query, const at::Tensor& key, const at::Te
 }
 
 std::array<at::Tensor, 3> unpack_qkv(const at::Tensor& packed) {
-  check_defined("unpack_qkv", "packed", packed);
+  check_dense("unpack_qkv", "packed", packed);
   TORCH_CHECK_VALUE(packed.dim() > 0 && packed.size(0) > 0 && packed.size(0) % 3 == 0,
                     "unpack_qkv: expected a first size that 3 divides, got ", shape_string(packed.sizes()));
   const auto parts = packed.chunk(3, 0);

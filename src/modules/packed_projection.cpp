@@ -1,6 +1,5 @@
 #include "modules/packed_projection.h"
 
-#include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
@@ -10,6 +9,8 @@
 
 #include <attentive/functional/heads.h>
 
+#include "core/autocast.h"
+#include "core/kept_tensors.h"
 #include "functional/linear.h"
 #include "modules/projection.h"
 
@@ -100,14 +101,10 @@ class PackedProjection : public torch::autograd::Function<PackedProjection> {
   }
 };
 
-bool autocasts(const at::Tensor& x) {
-  return (x.is_cpu() || x.is_cuda()) && at::autocast::is_autocast_enabled(x.device().type());
-}
-
 }  // namespace
 
 void lay_side_by_side(const QkvLayers& layers) {
-  const at::NoGradGuard no_grad;
+  const KeptTensors kept;
   const auto pack = [](std::vector<at::Tensor> tensors) {
     for (const auto& tensor : tensors) {
       if (!tensor.defined() || tensor.device() != tensors[0].device() ||
@@ -130,7 +127,7 @@ void lay_side_by_side(const QkvLayers& layers) {
 
 std::array<at::Tensor, 3> project_heads(const QkvLayers& layers, const at::Tensor& x, int64_t head_dim) {
   const auto& [q, k, v] = layers;
-  if (!x.is_meta() && !autocasts(x) && side_by_side(layers)) {
+  if (!x.is_meta() && !is_autocast(x.device()) && side_by_side(layers)) {
     // An undefined tensor is no variable; an absent one is passed over.
     const auto bias = [](const torch::nn::Linear& layer) {
       return layer->bias.defined() ? std::optional(layer->bias) : std::nullopt;

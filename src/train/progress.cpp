@@ -2,6 +2,7 @@
 #include <cmath>
 #include <unistd.h>
 
+#include <c10/util/Exception.h>
 #include <fmt/format.h>
 
 #include <attentive/train/progress.h>
@@ -20,10 +21,14 @@ std::string clock_time(double seconds) {
   return fmt::format("{}:{:02}", whole / 60, whole % 60);
 }
 
+void check_stream(const std::FILE* stream) {
+  TORCH_CHECK_VALUE(stream, "Progress: expected a stream, got none");
+}
+
 }  // namespace
 
 Progress::Progress(std::FILE* stream, int64_t total, int64_t first, int64_t plain_every)
-    : stream_(stream),
+    : stream_((check_stream(stream), stream)),
       terminal_(::isatty(::fileno(stream)) == 1),
       total_(total),
       first_(first),
@@ -37,7 +42,7 @@ Progress::~Progress() {
 
 std::string Progress::format(const LogRow& row, int64_t total, double seconds_left, bool bar) {
   const double part = total > 0 ? static_cast<double>(row.step) / static_cast<double>(total) : 1.0;
-  const auto filled = std::clamp(static_cast<int64_t>(part * kBar), int64_t{0}, kBar);
+  const auto filled = static_cast<int64_t>(std::clamp(part, 0.0, 1.0) * kBar);
   const auto drawing = bar ? '[' + std::string(static_cast<size_t>(filled), '#') +
                                  std::string(static_cast<size_t>(kBar - filled), '-') + "] "
                            : std::string();
@@ -56,8 +61,9 @@ void Progress::show(const LogRow& row) {
   auto shown = row;
   shown.validation_loss = validation_;
   const double elapsed = std::chrono::duration<double>(now - start_).count();
-  const auto done = std::max<int64_t>(row.step - first_, 1);
-  const double left = elapsed / static_cast<double>(done) * static_cast<double>(total_ - row.step);
+  const auto step = static_cast<double>(row.step);
+  const double done = std::max(step - static_cast<double>(first_), 1.0);
+  const double left = elapsed / done * (static_cast<double>(total_) - step);
   const auto line = format(shown, total_, left, terminal_);
   if (terminal_) {
     std::fprintf(stream_, "\r\033[K%s", line.c_str());
