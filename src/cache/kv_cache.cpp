@@ -1,13 +1,18 @@
 #include <algorithm>
+#include <initializer_list>
+#include <string>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/index_select.h>
 #include <c10/util/Exception.h>
 
 #include <attentive/cache/kv_cache.h>
 
+#include "core/autocast.h"
 #include "core/check.h"
+#include "core/kept_tensors.h"
 
 namespace attentive {
 namespace {
@@ -25,6 +30,36 @@ int64_t checked_chunk(int64_t window, int64_t chunk) {
   return chunk;
 }
 
+// window - 1 + chunk
+int64_t ring_slots(int64_t window, int64_t chunk) {
+  const auto most = checked_chunk(window, chunk);
+  int64_t slots = 0;
+  TORCH_CHECK_VALUE(!__builtin_add_overflow(window - 1, most, &slots), kWho,
+                    ": expected window - 1 + chunk below 2^63, got ", window, " - 1 + ", most);
+  return slots;
+}
+
+// Bytes of keys and values, which may be more than any machine has.
+int64_t checked_bytes(const KVCacheOptions& options, int64_t batch, int64_t slots) {
+  int64_t bytes = 2 * static_cast<int64_t>(c10::elementSize(options.dtype));
+  bool fits = true;
+  for (const auto size : {options.layers, batch, options.num_kv_heads, slots, options.head_dim})
+    fits = fits && !__builtin_mul_overflow(bytes, size, &bytes);
+  TORCH_CHECK_VALUE(fits, kWho, ": expected fewer than 2^63 bytes, got layers = ", options.layers,
+                    ", batch = ", batch, ", num_kv_heads = ", options.num_kv_heads, ", slots = ", slots,
+                    ", head_dim = ", options.head_dim);
+  return bytes;
+}
+
+// Whether a cache of dtype `kept` may take numbers of dtype `given`. Under autocast, attention casts what it
+// reads: a cache may do so for it, or hold the numbers exactly until then.
+bool takes(at::ScalarType kept, at::ScalarType given, at::Device device) {
+  const auto read = autocast_type(given, device);
+  if (kept == given || kept == read) return true;
+  const bool exact = at::isFloatingType(given) && at::promote_types(kept, given) == kept;
+  return exact && autocast_type(kept, device) == read;
+}
+
 }  // namespace
 
 KVCache::KVCache(KVCacheOptions options, int64_t slots) : options_(options), slots_(slots) {
@@ -34,24 +69,35 @@ KVCache::KVCache(KVCacheOptions options, int64_t slots) : options_(options), slo
   check_size("head_dim", options.head_dim);
   TORCH_CHECK_TYPE(at::isFloatingType(options.dtype), kWho, ": expected a floating dtype, got ",
                    options.dtype);
-  layers_.resize(static_cast<size_t>(options.layers));
-  allocate();
+  layers_ = empty_layers(options.batch);
 }
 
-void KVCache::allocate() {
-  const auto type = at::TensorOptions(options_.dtype).device(options_.device);
-  for (auto& layer : layers_) {
-    layer.k = at::empty({options_.batch, options_.num_kv_heads, slots_, options_.head_dim}, type);
-    layer.v = at::empty_like(layer.k);
-  }
+std::vector<KVCache::Layer> KVCache::empty_layers(int64_t batch) const {
+  const auto bytes = checked_bytes(options_, batch, slots_);
+  return reserving(kWho, std::to_string(bytes) + " bytes", [&] {
+    const KeptTensors kept;
+    const auto type = at::TensorOptions(options_.dtype).device(options_.device);
+    std::vector<Layer> layers(static_cast<size_t>(options_.layers));
+    for (auto& layer : layers) {
+      layer.k = at::empty({batch, options_.num_kv_heads, slots_, options_.head_dim}, type);
+      layer.v = at::empty_like(layer.k);
+    }
+    return layers;
+  });
+}
+
+const KVCache::Layer& KVCache::checked_layer(int64_t layer) const {
+  TORCH_CHECK_VALUE(layer >= 0 && layer < options_.layers, kWho, ": expected a layer in [0, ",
+                    options_.layers, "), got ", layer);
+  return layers_[static_cast<size_t>(layer)];
 }
 
 int64_t KVCache::position(int64_t layer) const {
-  return layers_.at(static_cast<size_t>(layer)).position;
+  return checked_layer(layer).position;
 }
 
 int64_t KVCache::stored(int64_t layer) const {
-  const auto& its = layers_.at(static_cast<size_t>(layer));
+  const auto& its = checked_layer(layer);
   return its.end - its.begin;
 }
 
@@ -60,8 +106,7 @@ size_t KVCache::bytes() const {
 }
 
 void KVCache::check_new(int64_t layer, const at::Tensor& k, const at::Tensor& v) const {
-  TORCH_CHECK_VALUE(layer >= 0 && layer < options_.layers, kWho, ": expected a layer in [0, ",
-                    options_.layers, "), got ", layer);
+  const auto& its = checked_layer(layer);
   check_defined(kWho, "k", k);
   check_defined(kWho, "v", v);
   TORCH_CHECK_VALUE(k.dim() == 4 && k.size(0) == options_.batch && k.size(1) == options_.num_kv_heads &&
@@ -69,16 +114,15 @@ void KVCache::check_new(int64_t layer, const at::Tensor& k, const at::Tensor& v)
                     kWho, ": expected k and v of shape (", options_.batch, ", ", options_.num_kv_heads,
                     ", T, ", options_.head_dim, "), got ", shape_string(k.sizes()), " and ",
                     shape_string(v.sizes()), "; reset(batch) starts with another batch");
-  TORCH_CHECK_TYPE(k.scalar_type() == options_.dtype && v.scalar_type() == options_.dtype, kWho,
-                   ": expected k and v of dtype ", options_.dtype, ", got ", k.scalar_type(), " and ",
-                   v.scalar_type());
   const auto device = layers_[0].k.device();
   TORCH_CHECK_VALUE(k.device() == device && v.device() == device, kWho, ": expected k and v on ", device,
                     ", got ", k.device(), " and ", v.device());
+  TORCH_CHECK_TYPE(
+      takes(options_.dtype, k.scalar_type(), device) && takes(options_.dtype, v.scalar_type(), device), kWho,
+      ": expected k and v of dtype ", options_.dtype, ", got ", k.scalar_type(), " and ", v.scalar_type());
   TORCH_CHECK_VALUE(
       !(at::GradMode::is_enabled() && (k.requires_grad() || v.requires_grad())), kWho,
       ": expected at::NoGradGuard around a cached forward pass, got keys that require gradients");
-  const auto& its = layers_[static_cast<size_t>(layer)];
   if (layer == 0) {
     const bool level = std::all_of(layers_.begin(), layers_.end(),
                                    [&](const Layer& other) { return other.position == its.position; });
@@ -112,10 +156,9 @@ void KVCache::reset() {
 
 void KVCache::reset(int64_t batch) {
   check_size("batch", batch);
-  reset();
-  if (batch == options_.batch) return;
+  if (batch == options_.batch) return reset();
+  layers_ = empty_layers(batch);
   options_.batch = batch;
-  allocate();
 }
 
 void KVCache::check_between_passes(const char* what) const {
@@ -126,6 +169,7 @@ void KVCache::check_between_passes(const char* what) const {
 void KVCache::reorder(const at::Tensor& rows) {
   check_defined(kWho, "rows", rows);
   check_between_passes("reorder");
+  TORCH_CHECK_VALUE(!rows.is_meta(), kWho, ": expected rows with data, got a tensor on the meta device");
   TORCH_CHECK_VALUE(rows.dim() == 1 && rows.size(0) > 0 && at::isIntegralType(rows.scalar_type(), false),
                     kWho, ": expected rows as integers of shape (B,), got ", describe(rows));
   const auto index = rows.to(at::kLong);
@@ -133,17 +177,31 @@ void KVCache::reorder(const at::Tensor& rows) {
   TORCH_CHECK_VALUE(low >= 0 && high < options_.batch, kWho, ": expected rows in [0, ", options_.batch,
                     "), got ", low < 0 ? low : high);
   const at::NoGradGuard no_grad;
-  const bool same_size = index.size(0) == options_.batch;
   const auto place = index.to(layers_[0].k.device());
-  options_.batch = index.size(0);
-  for (auto& layer : layers_) {
-    for (auto* tensor : {&layer.k, &layer.v}) {
-      const auto kept = tensor->narrow(2, layer.begin, layer.end - layer.begin).index_select(0, place);
-      if (!same_size)
-        *tensor = at::empty({options_.batch, kept.size(1), slots_, kept.size(3)}, tensor->options());
-      tensor->narrow(2, layer.begin, layer.end - layer.begin).copy_(kept);
+  const auto held = [](const Layer& layer, const at::Tensor& tensor) {
+    return tensor.narrow(2, layer.begin, layer.end - layer.begin);
+  };
+  // All memory is taken before the first number moves, so that a refusal leaves the cache as it is.
+  if (index.size(0) == options_.batch) {
+    auto chosen = reserving(kWho, "a layer", [&] { return at::empty_like(held(layers_[0], layers_[0].k)); });
+    for (auto& layer : layers_) {
+      for (const auto* tensor : {&layer.k, &layer.v}) {
+        at::index_select_out(chosen, held(layer, *tensor), 0, place);
+        held(layer, *tensor).copy_(chosen);
+      }
     }
+    return;
   }
+  auto layers = empty_layers(index.size(0));
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const auto& from = layers_[i];
+    auto& to = layers[i];
+    to.begin = from.begin, to.end = from.end, to.position = from.position;
+    held(to, to.k).copy_(held(from, from.k).index_select(0, place));
+    held(to, to.v).copy_(held(from, from.v).index_select(0, place));
+  }
+  layers_ = std::move(layers);
+  options_.batch = index.size(0);
 }
 
 void KVCache::truncate(int64_t length) {
@@ -173,9 +231,7 @@ void DenseKVCache::make_room(Layer& layer, int64_t tokens) {
 }
 
 RingKVCache::RingKVCache(KVCacheOptions options, int64_t window, int64_t chunk)
-    : KVCache(options, window - 1 + checked_chunk(window, chunk)),
-      window_(window),
-      chunk_(checked_chunk(window, chunk)) {}
+    : KVCache(options, ring_slots(window, chunk)), window_(window), chunk_(checked_chunk(window, chunk)) {}
 
 void RingKVCache::make_room(Layer& layer, int64_t tokens) {
   TORCH_CHECK_VALUE(tokens <= chunk_, "RingKVCache: expected at most chunk = ", chunk_,
@@ -183,11 +239,15 @@ void RingKVCache::make_room(Layer& layer, int64_t tokens) {
   layer.begin = std::max(layer.begin, layer.end - (window_ - 1));
   if (layer.end + tokens <= slots()) return;
   const auto kept = layer.end - layer.begin;
-  for (auto* tensor : {&layer.k, &layer.v}) {
-    const auto source = tensor->narrow(2, layer.begin, kept);
+  const auto source = [&](const at::Tensor& tensor) {
+    const auto held = tensor.narrow(2, layer.begin, kept);
     // Where the two ranges overlap, a copy in place would read what it has written.
-    tensor->narrow(2, 0, kept).copy_(layer.begin >= kept ? source : source.clone());
-  }
+    return layer.begin >= kept ? held : held.clone();
+  };
+  // Both before the first number moves: there may be no memory for a clone.
+  const auto k = source(layer.k), v = source(layer.v);
+  layer.k.narrow(2, 0, kept).copy_(k);
+  layer.v.narrow(2, 0, kept).copy_(v);
   layer.begin = 0;
   layer.end = kept;
 }

@@ -3,6 +3,7 @@
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/constant_pad_nd.h>
 
+#include "core/autocast.h"
 #include "core/check.h"
 
 namespace attentive::compat {
@@ -29,11 +30,10 @@ void check_input(const char* who, const char* name, const at::Tensor& x, int64_t
                     shape_string(x.sizes()));
   TORCH_CHECK_VALUE(x.size(-1) == features, who, ": expected ", name, " of ", features,
                     " features, got shape ", shape_string(x.sizes()));
-  TORCH_CHECK_VALUE(x.device() == parameter.device(), who, ": expected ", name, " on ", parameter.device(),
-                    " like the parameters, got it on ", x.device());
-  const bool autocast = (x.is_cpu() || x.is_cuda()) && at::autocast::is_autocast_enabled(x.device().type());
-  TORCH_CHECK_TYPE(autocast || x.scalar_type() == parameter.scalar_type(), who, ": expected ", name,
-                   " of dtype ", parameter.scalar_type(), " like the parameters, got ", x.scalar_type());
+  check_device(who, name, x, parameter);
+  TORCH_CHECK_TYPE(is_autocast(x.device()) || x.scalar_type() == parameter.scalar_type(), who, ": expected ",
+                   name, " of dtype ", parameter.scalar_type(), " like the parameters, got ",
+                   x.scalar_type());
 }
 
 void check_sequences(const char* who, const char* name, const at::Tensor& x, int64_t features,

@@ -17,7 +17,7 @@ constexpr const char* kWho = "compat::LayerNorm";
 }  // namespace
 
 LayerNormImpl::LayerNormImpl(LayerNormOptions options_) : options(std::move(options_)) {
-  reset();
+  build();
 }
 
 void LayerNormImpl::reset() {
@@ -34,9 +34,7 @@ void LayerNormImpl::pretty_print(std::ostream& stream) const {
 }
 
 at::Tensor LayerNormImpl::forward(const at::Tensor& x) {
-  check_defined(kWho, "x", x);
-  TORCH_CHECK_VALUE(x.dim() >= 1 && x.size(-1) == options.features(), kWho, ": expected x of shape (..., ",
-                    options.features(), "), got ", shape_string(x.sizes()));
+  check_norm_input(kWho, x, options.features(), weight);
   return at::layer_norm(x, {options.features()}, weight, bias, options.eps());
 }
 

@@ -24,7 +24,7 @@ at::Tensor part(const at::Tensor& tensor, int64_t start, int64_t length) {
 
 MultiheadAttentionImpl::MultiheadAttentionImpl(MultiheadAttentionOptions options_)
     : options(std::move(options_)) {
-  reset();
+  build();
 }
 
 bool MultiheadAttentionImpl::packed() const {

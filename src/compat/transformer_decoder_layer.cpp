@@ -13,7 +13,7 @@ constexpr const char* kWho = "compat::TransformerDecoderLayer";
 
 TransformerDecoderLayerImpl::TransformerDecoderLayerImpl(TransformerDecoderLayerOptions options_)
     : options(std::move(options_)) {
-  reset();
+  build();
 }
 
 void TransformerDecoderLayerImpl::reset() {

@@ -13,7 +13,7 @@ constexpr const char* kWho = "compat::TransformerEncoderLayer";
 
 TransformerEncoderLayerImpl::TransformerEncoderLayerImpl(TransformerEncoderLayerOptions options_)
     : options(std::move(options_)) {
-  reset();
+  build();
 }
 
 void TransformerEncoderLayerImpl::reset() {

@@ -28,6 +28,24 @@ void check_defined(std::string_view who, std::string_view name, const at::Tensor
                    describe(tensor), " and layout ", tensor.layout());
 }
 
+std::string_view layout_name(const at::Tensor& tensor) {
+  if (tensor.is_nested()) return "nested";
+  switch (tensor.layout()) {
+    case at::kStrided:
+      return "dense";
+    case at::kMkldnn:
+      return "MKL-DNN";
+    default:
+      return "sparse";
+  }
+}
+
+void check_device(std::string_view who, std::string_view name, const at::Tensor& tensor,
+                  const at::Tensor& parameter) {
+  TORCH_CHECK_VALUE(tensor.device() == parameter.device(), who, ": expected ", name, " on ",
+                    parameter.device(), " like the parameters, got it on ", tensor.device());
+}
+
 void check_floating(std::string_view who, std::string_view name, const at::Tensor& tensor) {
   check_defined(who, name, tensor);
   const auto type = tensor.scalar_type();

@@ -20,7 +20,14 @@ std::string describe(const at::Tensor& tensor);
 /// layouts other than strided (sparse, MKL-DNN) have no strides that a kernel could follow.
 void check_defined(std::string_view who, std::string_view name, const at::Tensor& tensor);
 
-/// Throws c10::TypeError unless `tensor` is float64, float32, bfloat16 or float16.
+/// "dense", "nested", "sparse" or "MKL-DNN".
+std::string_view layout_name(const at::Tensor& tensor);
+
+/// Throws c10::ValueError unless `tensor` is on the device of `parameter`.
+void check_device(std::string_view who, std::string_view name, const at::Tensor& tensor,
+                  const at::Tensor& parameter);
+
+/// What `check_defined` demands, and c10::TypeError unless `tensor` is float64, float32, bfloat16 or float16.
 void check_floating(std::string_view who, std::string_view name, const at::Tensor& tensor);
 
 /// Throws c10::ValueError unless 0 <= p <= 1 (NaN included).

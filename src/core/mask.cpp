@@ -4,6 +4,7 @@
 #include <attentive/core/mask.h>
 
 #include "core/check.h"
+#include "core/kept_tensors.h"
 
 namespace attentive {
 namespace {
@@ -16,6 +17,7 @@ at::Tensor as_bool(std::string_view who, const at::Tensor& mask) {
   TORCH_CHECK_TYPE(at::isIntegralType(mask.scalar_type(), /*includeBool=*/false), who,
                    ": expected a bool or integer tensor (non-zero: true), got ", describe(mask),
                    "; for numbers that are added to the scores use Mask::bias");
+  const KeptTensors kept;  // a mask may be made under c10::InferenceMode and used in training
   return mask.ne(0);
 }
 
@@ -48,8 +50,10 @@ Mask Mask::keep(const at::Tensor& mask) {
 }
 
 Mask Mask::hide(const at::Tensor& mask) {
+  const auto hidden = as_bool("Mask::hide", mask);
+  const KeptTensors kept;
   Mask result;
-  result.keep_.push_back(as_bool("Mask::hide", mask).bitwise_not());
+  result.keep_.push_back(hidden.bitwise_not());
   return result;
 }
 

@@ -1,11 +1,11 @@
 #include "io/atomic_file.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
-#include <cstdlib>
+#include <climits>
 #include <fcntl.h>
-#include <memory>
 #include <sys/stat.h>
 #include <system_error>
 #include <unistd.h>
@@ -17,14 +17,23 @@ namespace {
   throw std::system_error(errno, std::generic_category(), what);
 }
 
-// Renaming onto a symbolic link would replace the link, not the file it stands for.
-std::filesystem::path resolve(const std::filesystem::path& path) {
-  std::unique_ptr<char, decltype(&std::free)> real(::realpath(path.c_str(), nullptr), &std::free);
-  return real ? std::filesystem::path(real.get()) : path;
-}
-
 std::filesystem::path folder_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+}
+
+// Renaming onto a symbolic link would replace the link, not the file it stands for, which need not exist yet.
+std::filesystem::path resolve(std::filesystem::path path) {
+  for (int links = 0; links < 40; ++links) {  // as many as Linux follows
+    struct stat info {};
+    if (::lstat(path.c_str(), &info) != 0 || !S_ISLNK(info.st_mode)) return path;
+    std::array<char, PATH_MAX> target{};
+    const auto size = ::readlink(path.c_str(), target.data(), target.size());
+    if (size < 0) fail("cannot read the link");
+    // An absolute target replaces the folder.
+    path = folder_of(path) / std::string(target.data(), static_cast<size_t>(size));
+  }
+  errno = ELOOP;
+  fail("cannot follow the link");
 }
 
 }  // namespace

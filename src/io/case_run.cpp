@@ -23,7 +23,7 @@ namespace {
 std::string this_dropout_path() {
   const RandomStateGuard guard;
   at::manual_seed(123);
-  const auto row = at::dropout(at::ones({6, 6}), 0.5, /*train=*/true)[0];
+  const auto row = at::dropout(at::ones({6, 6}, at::kFloat), 0.5, /*train=*/true)[0];
   const auto equals = [&](std::initializer_list<float> numbers) {
     return std::equal(numbers.begin(), numbers.end(), row.const_data_ptr<float>());
   };

@@ -1,9 +1,11 @@
 #include <algorithm>
 #include <set>
 #include <string_view>
+#include <system_error>
 
-#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
+#include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 
 #include <attentive/io/state_dict.h>
@@ -11,6 +13,7 @@
 
 #include "core/check.h"
 #include "io/state_dict_file.h"
+#include "io/state_fit.h"
 
 namespace attentive {
 namespace {
@@ -58,32 +61,30 @@ std::map<std::string, int64_t> causal_masks_of(const torch::nn::Module& module) 
 }
 
 at::Tensor causal_mask(int64_t side) {
-  return at::ones({side, side}).triu(1);
+  return at::ones({side, side}, at::kFloat).triu(1);
 }
 
 // Why `mask` is not the causal mask of this side; empty if it is.
 std::string refuse_mask(const at::Tensor& mask, int64_t side) {
+  if (const auto reason = refuse_source(mask); !reason.empty()) return reason;
   const bool square = mask.dim() == 2 && mask.size(0) == mask.size(1);
   if (!square || (side > 0 && mask.size(0) != side)) {
     return fmt::format("expected a causal mask of {}, got {}",
                        side > 0 ? fmt::format("shape ({0}, {0})", side) : "square shape", describe(mask));
   }
-  if (mask.is_complex() || !mask.to(at::kCPU, at::kFloat).equal(causal_mask(mask.size(0)))) {
+  const auto like = at::empty({1}, at::kFloat).expand(mask.sizes());
+  if (const auto reason = refuse_tensor(mask, like); !reason.empty()) return reason;
+  if (!mask.to(at::kCPU, at::kFloat).equal(causal_mask(mask.size(0)))) {
     return "expected a causal mask with ones strictly above the diagonal and zeros elsewhere, got other "
            "numbers";
   }
   return {};
 }
 
-std::string refuse_tensor(const at::Tensor& got, const at::Tensor& want) {
-  if (got.sizes() != want.sizes()) {
-    return fmt::format("expected shape {}, got {}", shape_string(want.sizes()), shape_string(got.sizes()));
-  }
-  if (got.is_complex() != want.is_complex()) {
-    return fmt::format("expected dtype {}, got {}", c10::toString(want.scalar_type()),
-                       c10::toString(got.scalar_type()));
-  }
-  return {};
+// Hugging Face's GPT-2 has a name that no module here has.
+bool names_gpt2(const std::vector<std::string>& keys) {
+  return std::any_of(keys.begin(), keys.end(),
+                     [](const std::string& key) { return matches("*h.*.attn.c_attn.weight", key); });
 }
 
 // What a caller can do whose keys differ from the module's by a prefix alone.
@@ -99,12 +100,63 @@ std::string prefix_hint(const StateDict& state, const StateDict& targets) {
       prefix);
 }
 
+// What a load will copy, and what does not fit.
+struct Plan {
+  LoadStateReport report;
+  std::vector<std::pair<at::Tensor, at::Tensor>> copies;  // target, source
+};
+
+Plan plan_load(const torch::nn::Module& module, const StateDict& state, const LoadStateOptions& options) {
+  const auto ignored = [&](const std::string& key) {
+    return std::any_of(options.ignore.begin(), options.ignore.end(),
+                       [&](const std::string& pattern) { return matches(pattern, key); });
+  };
+  const auto targets = tensors_of(module);
+  const auto masks = causal_masks_of(module);
+  Plan plan;
+  for (const auto& [key, source] : state) {
+    if (ignored(key)) continue;
+    TORCH_CHECK_VALUE(source.defined(), "load_state_dict: expected ", key,
+                      " to be a tensor, got an undefined one");
+    const auto target = targets.find(key);
+    const auto mask = masks.find(key);
+    if (target == targets.end() && mask == masks.end()) {
+      plan.report.unexpected.push_back(key);
+      continue;
+    }
+    const auto reason =
+        target != targets.end() ? refuse_tensor(source, target->second) : refuse_mask(source, mask->second);
+    if (!reason.empty()) {
+      plan.report.misshapen.push_back(fmt::format("{}: {}", key, reason));
+    } else if (target != targets.end()) {
+      plan.copies.emplace_back(target->second, source);
+    }
+  }
+  for (const auto& [key, target] : targets) {
+    if (!state.count(key) && !ignored(key)) plan.report.missing.push_back(key);
+  }
+  constexpr size_t most = 10;
+  const auto* hint = names_gpt2(plan.report.unexpected)
+                         ? ". These are the names of Hugging Face's GPT-2: attentive::from_gpt2(state, "
+                           "model->options) translates them"
+                         : "";
+  TORCH_CHECK_VALUE(!options.strict || plan.report.empty(), "load_state_dict: the state dict does not fit ",
+                    module.name(), "; nothing was changed", hint, ":\n", plan.report.to_string(most),
+                    prefix_hint(state, targets));
+  return plan;
+}
+
 }  // namespace
 
-std::string LoadStateReport::to_string() const {
+std::string LoadStateReport::to_string(size_t most) const {
   std::string text;
   const auto add = [&](std::string_view title, const std::vector<std::string>& keys) {
-    for (const auto& key : keys) text += fmt::format("{}{} {}", text.empty() ? "" : "\n", title, key);
+    const auto line = [&](std::string_view what) {
+      text += fmt::format("{}{}", text.empty() ? "" : "\n", what);
+    };
+    const auto shown = std::min(most, keys.size());
+    for (size_t n = 0; n < shown; ++n) line(fmt::format("{} {}", title, keys[n]));
+    if (shown < keys.size()) line(fmt::format("... and {} more {}", keys.size() - shown, title));
   };
   add("missing", missing);
   add("unexpected", unexpected);
@@ -112,40 +164,15 @@ std::string LoadStateReport::to_string() const {
   return text;
 }
 
+void check_state_dict(const torch::nn::Module& module, const StateDict& state) {
+  (void)plan_load(module, state, {});
+}
+
 LoadStateReport load_state_dict(torch::nn::Module& module, const StateDict& state,
                                 const LoadStateOptions& options) {
-  const auto ignored = [&](const std::string& key) {
-    return std::any_of(options.ignore.begin(), options.ignore.end(),
-                       [&](const std::string& pattern) { return matches(pattern, key); });
-  };
-  const auto targets = tensors_of(module);
-  const auto masks = causal_masks_of(module);
-  LoadStateReport report;
-  std::vector<std::pair<at::Tensor, at::Tensor>> copies;
-  for (const auto& [key, source] : state) {
-    if (ignored(key)) continue;
-    check_defined("load_state_dict", key, source);
-    const auto target = targets.find(key);
-    const auto mask = masks.find(key);
-    if (target == targets.end() && mask == masks.end()) {
-      report.unexpected.push_back(key);
-      continue;
-    }
-    const auto reason =
-        target != targets.end() ? refuse_tensor(source, target->second) : refuse_mask(source, mask->second);
-    if (!reason.empty()) {
-      report.misshapen.push_back(fmt::format("{}: {}", key, reason));
-    } else if (target != targets.end()) {
-      copies.emplace_back(target->second, source);
-    }
-  }
-  for (const auto& [key, target] : targets) {
-    if (!state.count(key) && !ignored(key)) report.missing.push_back(key);
-  }
-  TORCH_CHECK_VALUE(!options.strict || report.empty(), "load_state_dict: the state dict does not fit ",
-                    module.name(), "; nothing was changed:\n", report.to_string(),
-                    prefix_hint(state, targets));
-  const at::NoGradGuard no_grad;
+  auto [report, copies] = plan_load(module, state, options);
+  // A module that was made under InferenceMode can be written only there; other modules do not mind.
+  const c10::InferenceMode writable;
   // A source may be another parameter of this very module (two keys swapped): read all of those before
   // writing any.
   std::set<const c10::StorageImpl*> written;

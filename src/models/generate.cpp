@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -66,6 +67,7 @@ int64_t sample_token(const at::Tensor& logits, const SamplingOptions& options, a
   constexpr const char* who = "sample_token";
   check(options);
   check_floating(who, "logits", logits);
+  TORCH_CHECK_VALUE(!logits.is_meta(), who, ": expected logits with data, got a tensor on the meta device");
   TORCH_CHECK_VALUE(logits.dim() == 1 && logits.size(0) > 0, who,
                     ": expected logits of shape (vocab_size,), got ", shape_string(logits.sizes()));
   const auto values = logits.detach().to(at::kCPU, at::kDouble).resolve_neg().contiguous();
@@ -108,7 +110,9 @@ std::vector<int64_t> generate(GPTImpl& model, const std::vector<int64_t>& prompt
                     "; slide uses its end");
   const EvaluationMode evaluation(model);
   const at::NoGradGuard no_grad;
-  const auto capacity = limit > 0 ? 0 : static_cast<int64_t>(prompt.size()) + options.max_new_tokens;
+  int64_t capacity = 0;  // more than any memory holds if it overflows
+  if (limit == 0 && __builtin_add_overflow(prompt.size(), options.max_new_tokens, &capacity))
+    capacity = std::numeric_limits<int64_t>::max();
   Decoder decode(model, options.use_cache ? model.make_cache(1, capacity) : nullptr);
   auto context = prompt;
   const auto keep_end = [&](size_t tokens) {

@@ -7,6 +7,7 @@
 
 #include <attentive/models/gpt.h>
 
+#include "core/autocast.h"
 #include "core/check.h"
 #include "functional/feature_dropout.h"
 #include "functional/linear.h"
@@ -43,13 +44,13 @@ void check_tokens(const char* name, const at::Tensor& ids, int64_t vocab_size) {
 }  // namespace
 
 GPTImpl::GPTImpl(GPTOptions options_) : options(std::move(options_)) {
-  reset();
+  build();
 }
 
 void GPTImpl::reset() {
   check_positive(kWho, "vocab_size", options.vocab_size());
   check_positive(kWho, "emb_dim", options.emb_dim());
-  check_positive(kWho, "num_layers", options.num_layers());
+  check_count(kWho, "num_layers", options.num_layers());
   check_heads(kWho, "emb_dim", options.emb_dim(), options.num_heads());
   check_probability(kWho, "dropout", options.dropout());
   const bool rotary = options.positions() == GPTPositions::Rotary;
@@ -136,13 +137,14 @@ at::Tensor GPTImpl::loss(const at::Tensor& ids, const at::Tensor& targets) {
 }
 
 std::unique_ptr<KVCache> GPTImpl::make_cache(int64_t batch, int64_t capacity) const {
+  const auto& weight = tok_emb->weight;
   const auto kv_heads = options.num_kv_heads() == 0 ? options.num_heads() : options.num_kv_heads();
   const KVCacheOptions its{options.num_layers(),
                            batch,
                            kv_heads,
                            options.emb_dim() / options.num_heads(),
-                           tok_emb->weight.scalar_type(),
-                           tok_emb->weight.device()};
+                           autocast_type(weight.scalar_type(), weight.device()),
+                           weight.device()};
   if (options.window() > 0 && options.context_length() == 0) {
     return std::make_unique<RingKVCache>(its, options.window());
   }

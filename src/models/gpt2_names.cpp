@@ -85,6 +85,7 @@ State from_gpt2(const State& state, const GPTOptions& options) {
     const auto found = given.find(name);
     TORCH_CHECK_VALUE(found != given.end(), who, ": expected a tensor \"", name, "\", got none");
     const auto tensor = found->second;
+    check_defined(who, '"' + name + '"', tensor);
     given.erase(found);
     return tensor;
   };

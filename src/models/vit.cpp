@@ -13,10 +13,20 @@ namespace {
 
 constexpr const char* kWho = "ViT";
 
+// Numbers of a patch: channels * patch_size^2.
+int64_t pixels_of(const ViTOptions& options) {
+  int64_t pixels = 0;
+  const bool fits = !__builtin_mul_overflow(options.patch_size(), options.patch_size(), &pixels) &&
+                    !__builtin_mul_overflow(pixels, options.channels(), &pixels);
+  TORCH_CHECK_VALUE(fits, kWho, ": expected channels * patch_size^2 below 2^63, got ", options.channels(),
+                    " * ", options.patch_size(), "^2");
+  return pixels;
+}
+
 }  // namespace
 
 ViTBlockImpl::ViTBlockImpl(ViTOptions options_) : options(options_) {
-  reset();
+  build();
 }
 
 void ViTBlockImpl::reset() {
@@ -40,7 +50,7 @@ at::Tensor ViTBlockImpl::forward(const at::Tensor& x) {
 }
 
 ViTImpl::ViTImpl(ViTOptions options_) : options(options_) {
-  reset();
+  build();
 }
 
 int64_t ViTImpl::num_patches() const {
@@ -54,16 +64,16 @@ void ViTImpl::reset() {
   check_positive(kWho, "channels", options.channels());
   check_positive(kWho, "num_classes", options.num_classes());
   check_positive(kWho, "emb_dim", options.emb_dim());
-  check_positive(kWho, "num_layers", options.num_layers());
+  check_count(kWho, "num_layers", options.num_layers());
   check_heads(kWho, "emb_dim", options.emb_dim(), options.num_heads());
   check_probability(kWho, "dropout", options.dropout());
   TORCH_CHECK_VALUE(options.image_size() % options.patch_size() == 0, kWho,
                     ": expected patch_size to divide image_size = ", options.image_size(), ", got ",
                     options.patch_size());
+  check_count(kWho, "image_size / patch_size", options.image_size() / options.patch_size());
   cls_token = register_parameter("cls_token", at::zeros({1, 1, options.emb_dim()}));
   pos_embed = register_parameter("pos_embed", at::randn({1, num_patches() + 1, options.emb_dim()}) * 0.02);
-  const auto pixels = options.channels() * options.patch_size() * options.patch_size();
-  patch_embed = register_module("patch_embed", torch::nn::Linear(pixels, options.emb_dim()));
+  patch_embed = register_module("patch_embed", torch::nn::Linear(pixels_of(options), options.emb_dim()));
   blocks = register_module("blocks", torch::nn::ModuleList());
   for (int64_t i = 0; i < options.num_layers(); ++i) blocks->push_back(ViTBlock(options));
   norm = register_module("norm", LayerNorm(options.emb_dim()));

@@ -12,7 +12,7 @@ constexpr const char* kWho = "CausalAttention";
 }  // namespace
 
 CausalAttentionImpl::CausalAttentionImpl(CausalAttentionOptions options_) : options(std::move(options_)) {
-  reset();
+  build();
 }
 
 void CausalAttentionImpl::reset() {

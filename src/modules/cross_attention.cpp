@@ -13,7 +13,7 @@ constexpr const char* kWho = "CrossAttention";
 }  // namespace
 
 CrossAttentionImpl::CrossAttentionImpl(CrossAttentionOptions options_) : options(std::move(options_)) {
-  reset();
+  build();
 }
 
 void CrossAttentionImpl::reset() {

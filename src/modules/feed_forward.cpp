@@ -14,7 +14,7 @@ constexpr const char* kWho = "FeedForward";
 }  // namespace
 
 FeedForwardImpl::FeedForwardImpl(FeedForwardOptions options_) : options(options_) {
-  reset();
+  build();
 }
 
 void FeedForwardImpl::reset() {

@@ -16,7 +16,7 @@ constexpr const char* kWho = "FusedSelfAttention";
 
 FusedSelfAttentionImpl::FusedSelfAttentionImpl(FusedSelfAttentionOptions options_)
     : options(std::move(options_)) {
-  reset();
+  build();
 }
 
 void FusedSelfAttentionImpl::reset() {

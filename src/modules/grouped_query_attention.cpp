@@ -16,7 +16,7 @@ constexpr const char* kWho = "GroupedQueryAttention";
 
 GroupedQueryAttentionImpl::GroupedQueryAttentionImpl(GroupedQueryAttentionOptions options_)
     : options(std::move(options_)) {
-  reset();
+  build();
 }
 
 void GroupedQueryAttentionImpl::reset() {

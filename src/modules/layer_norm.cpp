@@ -17,7 +17,7 @@ constexpr const char* kWho = "LayerNorm";
 }  // namespace
 
 LayerNormImpl::LayerNormImpl(LayerNormOptions options_) : options(options_) {
-  reset();
+  build();
 }
 
 void LayerNormImpl::reset() {
@@ -34,9 +34,7 @@ void LayerNormImpl::pretty_print(std::ostream& stream) const {
 }
 
 at::Tensor LayerNormImpl::forward(const at::Tensor& x) {
-  check_floating(kWho, "x", x);
-  TORCH_CHECK_VALUE(x.dim() > 0 && x.size(-1) == options.emb_dim(), kWho, ": expected x of shape (..., ",
-                    options.emb_dim(), "), got ", shape_string(x.sizes()));
+  check_norm_input(kWho, x, options.emb_dim(), scale);
   return at::layer_norm(x, {options.emb_dim()}, scale, shift, options.eps());
 }
 

@@ -12,7 +12,7 @@ constexpr const char* kWho = "LinearAttention";
 }  // namespace
 
 LinearAttentionImpl::LinearAttentionImpl(LinearAttentionOptions options_) : options(std::move(options_)) {
-  reset();
+  build();
 }
 
 void LinearAttentionImpl::reset() {

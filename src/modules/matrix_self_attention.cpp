@@ -14,7 +14,7 @@ constexpr const char* kWho = "MatrixSelfAttention";
 
 MatrixSelfAttentionImpl::MatrixSelfAttentionImpl(MatrixSelfAttentionOptions options_)
     : options(std::move(options_)) {
-  reset();
+  build();
 }
 
 void MatrixSelfAttentionImpl::reset() {

@@ -16,7 +16,7 @@ constexpr const char* kWho = "MultiHeadAttention";
 
 MultiHeadAttentionImpl::MultiHeadAttentionImpl(MultiHeadAttentionOptions options_)
     : options(std::move(options_)) {
-  reset();
+  build();
 }
 
 void MultiHeadAttentionImpl::reset() {

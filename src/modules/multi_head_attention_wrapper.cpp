@@ -18,13 +18,13 @@ constexpr const char* kWho = "MultiHeadAttentionWrapper";
 
 MultiHeadAttentionWrapperImpl::MultiHeadAttentionWrapperImpl(MultiHeadAttentionWrapperOptions options_)
     : options(std::move(options_)) {
-  reset();
+  build();
 }
 
 void MultiHeadAttentionWrapperImpl::reset() {
   check_positive(kWho, "d_in", options.d_in());
   check_positive(kWho, "d_out", options.d_out());
-  check_positive(kWho, "num_heads", options.num_heads());
+  check_count(kWho, "num_heads", options.num_heads());
   check_probability(kWho, "dropout", options.dropout());
   check_module_options(kWho, options.attention(), options.context_length());
 

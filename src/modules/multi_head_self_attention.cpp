@@ -16,7 +16,7 @@ constexpr const char* kWho = "MultiHeadSelfAttention";
 
 MultiHeadSelfAttentionImpl::MultiHeadSelfAttentionImpl(MultiHeadSelfAttentionOptions options_)
     : options(std::move(options_)) {
-  reset();
+  build();
 }
 
 void MultiHeadSelfAttentionImpl::reset() {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
@@ -11,7 +10,9 @@
 
 #include <attentive/functional/heads.h>
 
+#include "core/autocast.h"
 #include "core/forward_mode.h"
+#include "core/kept_tensors.h"
 #include "functional/linear.h"
 #include "modules/projection.h"
 
@@ -102,10 +103,6 @@ class PackedProjection : public torch::autograd::Function<PackedProjection> {
   }
 };
 
-bool autocasts(const at::Tensor& x) {
-  return (x.is_cpu() || x.is_cuda()) && at::autocast::is_autocast_enabled(x.device().type());
-}
-
 // The function has no forward-mode derivative; three single projections have.
 bool differentiated_forward(const QkvLayers& layers, const at::Tensor& x) {
   const auto of = [](const torch::nn::Linear& layer) {
@@ -117,7 +114,7 @@ bool differentiated_forward(const QkvLayers& layers, const at::Tensor& x) {
 }  // namespace
 
 void lay_side_by_side(const QkvLayers& layers) {
-  const at::NoGradGuard no_grad;
+  const KeptTensors kept;
   const auto pack = [](std::vector<at::Tensor> tensors) {
     for (const auto& tensor : tensors) {
       if (!tensor.defined() || tensor.device() != tensors[0].device() ||
@@ -140,7 +137,8 @@ void lay_side_by_side(const QkvLayers& layers) {
 
 std::array<at::Tensor, 3> project_heads(const QkvLayers& layers, const at::Tensor& x, int64_t head_dim) {
   const auto& [q, k, v] = layers;
-  if (!x.is_meta() && !autocasts(x) && !differentiated_forward(layers, x) && side_by_side(layers)) {
+  if (!x.is_meta() && !is_autocast(x.device()) && !differentiated_forward(layers, x) &&
+      side_by_side(layers)) {
     // An undefined tensor is no variable; an absent one is passed over.
     const auto bias = [](const torch::nn::Linear& layer) {
       return layer->bias.defined() ? std::optional(layer->bias) : std::nullopt;

@@ -1,4 +1,7 @@
+#include <algorithm>
 #include <cmath>
+#include <string>
+#include <utility>
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
@@ -9,17 +12,39 @@
 #include <attentive/modules/positions.h>
 
 #include "core/check.h"
+#include "core/kept_tensors.h"
 #include "modules/projection.h"
 
 namespace attentive {
 namespace {
 
+constexpr int64_t kMostPositions = int64_t{1} << 53;  // up to here float64 holds every integer
+
+// A rotary table begins at position 0 as long as it is short; beyond that it holds what was asked for and so
+// many positions ahead.
+constexpr int64_t kFromZero = int64_t{1} << 16, kAhead = int64_t{1} << 12;
+
+// first >= 0 and positions that are exact in float64.
+void check_positions(const char* who, int64_t first, int64_t length) {
+  TORCH_CHECK_VALUE(first >= 0, who, ": expected a first position >= 0, got ", first);
+  TORCH_CHECK_VALUE(length >= 0, who, ": expected length >= 0, got ", length);
+  TORCH_CHECK_VALUE(length <= kMostPositions && first <= kMostPositions - length, who,
+                    ": expected positions of at most 2^53, got ", length, " from ", first);
+}
+
 // (length, dim / 2): position times base^(-2 i / dim).
-at::Tensor angle_table(int64_t length, int64_t dim, double base, double first) {
-  const auto type = at::TensorOptions(at::kDouble);
-  const auto pair = at::arange(dim / 2, type);
-  const auto frequency = pair.mul(-2.0 / static_cast<double>(dim) * std::log(base)).exp();
-  return at::arange(length, type).add(first).unsqueeze(1) * frequency;
+at::Tensor angle_table(const char* who, int64_t length, int64_t dim, double base, int64_t first) {
+  check_positions(who, first, length);
+  const auto features = static_cast<double>(dim);
+  const double steepest = base < 1 ? std::exp(-std::log(base) * (features - 2) / features) : 1.0;
+  TORCH_CHECK_VALUE(std::isfinite(steepest * static_cast<double>(first + length)) && std::isfinite(base), who,
+                    ": expected a base with finite angles, got ", base, " at position ", first + length);
+  return reserving(who, "angles of " + std::to_string(length) + " positions", [&] {
+    const auto type = at::TensorOptions(at::kDouble);
+    const auto pair = at::arange(dim / 2, type);
+    const auto frequency = pair.mul(-2.0 / features * std::log(base)).exp();
+    return at::arange(length, type).add(static_cast<double>(first)).unsqueeze(1) * frequency;
+  });
 }
 
 void check_even(const char* who, const char* name, int64_t dim) {
@@ -30,8 +55,10 @@ void check_base(const char* who, double base) {
   TORCH_CHECK_VALUE(std::isfinite(base) && base > 0, who, ": expected base > 0, got ", base);
 }
 
-void check_first(const char* who, int64_t first) {
-  TORCH_CHECK_VALUE(first >= 0, who, ": expected a first position >= 0, got ", first);
+double scaled_base(const RotaryPositionsOptions& options) {
+  if (options.scaling() != RotaryScaling::Ntk) return options.base();
+  const auto dim = static_cast<double>(options.head_dim());
+  return options.base() * std::pow(options.factor(), dim / (dim - 2));
 }
 
 // Tokens with a position each: (B, T, dim) or (T, dim).
@@ -47,14 +74,12 @@ at::Tensor sinusoidal_positions(int64_t length, int64_t dim, double base, int64_
   constexpr const char* who = "sinusoidal_positions";
   check_even(who, "dim", dim);
   check_base(who, base);
-  check_first(who, first);
-  TORCH_CHECK_VALUE(length >= 0, who, ": expected length >= 0, got ", length);
-  const auto angles = angle_table(length, dim, base, static_cast<double>(first));
+  const auto angles = angle_table(who, length, dim, base, first);
   return at::stack({angles.sin(), angles.cos()}, 2).flatten(1).to(at::kFloat);
 }
 
 SinusoidalPositionsImpl::SinusoidalPositionsImpl(SinusoidalPositionsOptions options_) : options(options_) {
-  reset();
+  build();
 }
 
 void SinusoidalPositionsImpl::reset() {
@@ -68,12 +93,12 @@ void SinusoidalPositionsImpl::pretty_print(std::ostream& stream) const {
 
 at::Tensor SinusoidalPositionsImpl::forward(const at::Tensor& x, int64_t first) {
   check_tokens("SinusoidalPositions", x, options.dim());
-  check_first("SinusoidalPositions", first);
+  check_positions("SinusoidalPositions", first, x.size(-2));
   return x + sinusoidal_positions(x.size(-2), options.dim(), options.base(), first).to(x.options());
 }
 
 LearnedPositionsImpl::LearnedPositionsImpl(LearnedPositionsOptions options_) : options(options_) {
-  reset();
+  build();
 }
 
 void LearnedPositionsImpl::reset() {
@@ -90,7 +115,8 @@ void LearnedPositionsImpl::pretty_print(std::ostream& stream) const {
 at::Tensor LearnedPositionsImpl::forward(const at::Tensor& x, int64_t first) {
   constexpr const char* who = "LearnedPositions";
   check_tokens(who, x, options.dim());
-  check_first(who, first);
+  check_device(who, "x", x, weight);
+  check_positions(who, first, x.size(-2));
   TORCH_CHECK_VALUE(first + x.size(-2) <= options.context_length(), who,
                     ": expected positions below "
                     "context_length = ",
@@ -99,7 +125,7 @@ at::Tensor LearnedPositionsImpl::forward(const at::Tensor& x, int64_t first) {
 }
 
 RotaryPositionsImpl::RotaryPositionsImpl(RotaryPositionsOptions options_) : options(options_) {
-  reset();
+  build();
 }
 
 void RotaryPositionsImpl::reset() {
@@ -112,6 +138,9 @@ void RotaryPositionsImpl::reset() {
                     ": expected factor = 1 without scaling, got ", options.factor());
   TORCH_CHECK_VALUE(options.scaling() != RotaryScaling::Ntk || options.head_dim() > 2, who,
                     ": expected head_dim > 2 for Ntk scaling, got ", options.head_dim());
+  TORCH_CHECK_VALUE(std::isfinite(scaled_base(options)), who,
+                    ": expected a finite base * factor^(head_dim / (head_dim - 2)), got base = ",
+                    options.base(), ", factor = ", options.factor());
 }
 
 void RotaryPositionsImpl::pretty_print(std::ostream& stream) const {
@@ -124,34 +153,39 @@ void RotaryPositionsImpl::pretty_print(std::ostream& stream) const {
 }
 
 at::Tensor RotaryPositionsImpl::angles(int64_t length, int64_t first) const {
-  const auto dim = static_cast<double>(options.head_dim());
-  const bool ntk = options.scaling() == RotaryScaling::Ntk;
-  const double base = ntk ? options.base() * std::pow(options.factor(), dim / (dim - 2)) : options.base();
-  const auto table = angle_table(length, options.head_dim(), base, static_cast<double>(first));
+  const auto table = angle_table("RotaryPositions", length, options.head_dim(), scaled_base(options), first);
   return options.scaling() == RotaryScaling::Linear ? table / options.factor() : table;
 }
 
-void RotaryPositionsImpl::tabulate(int64_t length, const at::Tensor& like) {
-  if (cos_.defined() && cos_.size(0) >= length && cos_.device() == like.device() &&
+void RotaryPositionsImpl::tabulate(int64_t first, int64_t length, const at::Tensor& like) {
+  const auto last = first + length;
+  if (cos_.defined() && first >= begin_ && last <= begin_ + cos_.size(0) && cos_.device() == like.device() &&
       cos_.scalar_type() == like.scalar_type()) {
     return;
   }
-  // A growing cache asks for one more position at a time: room for twice as many is made at once.
-  const auto table = angles(2 * length);
-  cos_ = table.cos().to(like.options().requires_grad(false));
-  sin_ = table.sin().to(like.options().requires_grad(false));
+  // A growing cache asks for one more position at a time: more than that is made at once.
+  const bool from_zero = last <= kFromZero;
+  const KeptTensors kept;
+  const auto table =
+      from_zero ? angles(2 * last) : angles(std::min(length + kAhead, kMostPositions - first), first);
+  reserving("RotaryPositions", "a table of " + std::to_string(table.size(0)) + " positions", [&] {
+    auto cos = table.cos().to(like.options().requires_grad(false));
+    sin_ = table.sin().to(like.options().requires_grad(false));
+    cos_ = std::move(cos);
+  });
+  begin_ = from_zero ? 0 : first;
 }
 
 at::Tensor RotaryPositionsImpl::forward(const at::Tensor& x, int64_t first) {
   constexpr const char* who = "RotaryPositions";
   check_floating(who, "x", x);
-  check_first(who, first);
   TORCH_CHECK_VALUE((x.dim() == 3 || x.dim() == 4) && x.size(-1) == options.head_dim(), who,
                     ": expected x of shape (B, H, T, ", options.head_dim(), ") or (H, T, ",
                     options.head_dim(), "), got ", shape_string(x.sizes()));
   const auto length = x.size(-2);
-  tabulate(first + length, x);
-  const auto cos = cos_.narrow(0, first, length), sin = sin_.narrow(0, first, length);
+  check_positions(who, first, length);
+  tabulate(first, length, x);
+  const auto cos = cos_.narrow(0, first - begin_, length), sin = sin_.narrow(0, first - begin_, length);
   if (options.pairing() == RotaryPairing::Halves) {
     const auto half = options.head_dim() / 2;
     const auto a = x.narrow(-1, 0, half), b = x.narrow(-1, half, half);

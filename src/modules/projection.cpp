@@ -2,13 +2,13 @@
 
 #include <cmath>
 
-#include <ATen/autocast_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
 
 #include <attentive/functional/alibi.h>
 
+#include "core/autocast.h"
 #include "core/check.h"
 #include "functional/linear.h"
 
@@ -21,14 +21,14 @@ at::Tensor project(const torch::nn::Linear& layer, const at::Tensor& x) {
 at::Tensor draw_matrix(int64_t d_in, int64_t d_out, MatrixInit init) {
   switch (init) {
     case MatrixInit::Uniform:
-      return at::rand({d_in, d_out}, at::kFloat);
+      return at::rand({d_in, d_out});
     case MatrixInit::Normal:
-      return at::randn({d_in, d_out}, at::kFloat);
+      return at::randn({d_in, d_out});
     case MatrixInit::KaimingUniform:
       break;
   }
   const double bound = 1.0 / std::sqrt(static_cast<double>(d_in));
-  return at::empty({d_in, d_out}, at::kFloat).uniform_(-bound, bound);
+  return at::empty({d_in, d_out}).uniform_(-bound, bound);
 }
 
 const char* to_string(MatrixInit init) {
@@ -88,12 +88,24 @@ void check_sequence(const char* who, const char* name, const at::Tensor& x, int6
   check_defined(who, name, x);
   TORCH_CHECK_VALUE((x.dim() == 2 || x.dim() == 3) && x.size(-1) == features, who, ": expected ", name,
                     " of shape (B, T, ", features, ") or (T, ", features, "), got ", shape_string(x.sizes()));
-  TORCH_CHECK_VALUE(x.device() == parameter.device(), who, ": expected ", name, " on ", parameter.device(),
-                    " like the parameters, got it on ", x.device());
-  // Autocast casts later; it knows no other device than these two (and throws for them).
-  const bool autocast = (x.is_cpu() || x.is_cuda()) && at::autocast::is_autocast_enabled(x.device().type());
-  TORCH_CHECK_TYPE(autocast || x.scalar_type() == parameter.scalar_type(), who, ": expected ", name,
-                   " of dtype ", parameter.scalar_type(), " like the parameters, got ", x.scalar_type());
+  check_device(who, name, x, parameter);
+  // Autocast casts later.
+  TORCH_CHECK_TYPE(is_autocast(x.device()) || x.scalar_type() == parameter.scalar_type(), who, ": expected ",
+                   name, " of dtype ", parameter.scalar_type(), " like the parameters, got ",
+                   x.scalar_type());
+}
+
+void check_norm_input(const char* who, const at::Tensor& x, int64_t features, const at::Tensor& parameter) {
+  check_floating(who, "x", x);
+  TORCH_CHECK_VALUE(x.dim() > 0 && x.size(-1) == features, who, ": expected x of shape (..., ", features,
+                    "), got ", shape_string(x.sizes()));
+  check_device(who, "x", x, parameter);
+  const auto type = x.scalar_type();
+  const bool half = type == at::kBFloat16 || type == at::kHalf;
+  TORCH_CHECK_TYPE(type == parameter.scalar_type() || (half && parameter.scalar_type() == at::kFloat) ||
+                       (x.is_cuda() && is_autocast(x.device())),
+                   who, ": expected x of dtype ", parameter.scalar_type(), " like the parameters, got ",
+                   type);
 }
 
 void check_same_batch(const char* who, const char* name, const at::Tensor& x, const char* other_name,
@@ -110,6 +122,12 @@ void check_context(const char* who, int64_t tokens, int64_t context_length) {
 
 void check_positive(const char* who, const char* name, int64_t value) {
   TORCH_CHECK_VALUE(value > 0, who, ": expected ", name, " > 0, got ", value);
+  TORCH_CHECK_VALUE(value <= int64_t{1} << 48, who, ": expected ", name, " of at most 2^48, got ", value);
+}
+
+void check_count(const char* who, const char* name, int64_t value) {
+  constexpr int64_t most = int64_t{1} << 20;
+  TORCH_CHECK_VALUE(value > 0 && value <= most, who, ": expected ", name, " in [1, ", most, "], got ", value);
 }
 
 void check_heads(const char* who, const char* name, int64_t features, int64_t num_heads,

@@ -16,7 +16,7 @@ namespace attentive {
 // x W^T + b (functional/linear.h).
 at::Tensor project(const torch::nn::Linear& layer, const at::Tensor& x);
 
-// First numbers of a projection that is a plain (d_in, d_out) matrix: float32, drawn on the CPU.
+// First numbers of a projection that is a plain (d_in, d_out) matrix: of the default dtype, drawn on the CPU.
 at::Tensor draw_matrix(int64_t d_in, int64_t d_out, MatrixInit init);
 const char* to_string(MatrixInit init);
 
@@ -46,6 +46,10 @@ std::pair<at::Tensor, at::Tensor> unbatched_like(const at::Tensor& x, const at::
 void check_sequence(const char* who, const char* name, const at::Tensor& x, int64_t features,
                     const at::Tensor& parameter);
 
+// Throws unless x is (..., features) on the device of a norm's `parameter`, with its dtype or half of
+// float32's width where the parameter is float32: what a layer norm takes. CUDA's autocast takes any.
+void check_norm_input(const char* who, const at::Tensor& x, int64_t features, const at::Tensor& parameter);
+
 // Throws unless both sequences (already checked one by one) have a batch dimension or both lack it, and their
 // batch sizes agree.
 void check_same_batch(const char* who, const char* name, const at::Tensor& x, const char* other_name,
@@ -54,8 +58,12 @@ void check_same_batch(const char* who, const char* name, const at::Tensor& x, co
 // Throws if context_length > 0 and tokens exceed it.
 void check_context(const char* who, int64_t tokens, int64_t context_length);
 
-// Throws unless the value is at least 1.
+// Throws unless the value is in [1, 2^48]: more numbers than any memory holds, and few enough that small
+// multiples do not overflow.
 void check_positive(const char* who, const char* name, int64_t value);
+
+// Throws unless the number of equal parts that a module builds is in [1, 2^20].
+void check_count(const char* who, const char* name, int64_t value);
 
 // Throws unless 1 <= num_heads and it divides `features`.
 void check_heads(const char* who, const char* name, int64_t features, int64_t num_heads,

@@ -16,7 +16,7 @@ constexpr const char* kWho = "RMSNorm";
 }  // namespace
 
 RMSNormImpl::RMSNormImpl(RMSNormOptions options_) : options(options_) {
-  reset();
+  build();
 }
 
 void RMSNormImpl::reset() {
@@ -32,6 +32,7 @@ void RMSNormImpl::pretty_print(std::ostream& stream) const {
 
 at::Tensor RMSNormImpl::forward(const at::Tensor& x) {
   check_floating(kWho, "x", x);
+  check_device(kWho, "x", x, weight);
   TORCH_CHECK_VALUE(x.dim() > 0 && x.size(-1) == options.features(), kWho, ": expected x of shape (..., ",
                     options.features(), "), got ", shape_string(x.sizes()));
   return at::rms_norm(x, {options.features()}, weight, options.eps());

@@ -13,7 +13,7 @@ constexpr const char* kWho = "ScaledDotProductAttention";
 
 ScaledDotProductAttentionImpl::ScaledDotProductAttentionImpl(ScaledDotProductAttentionOptions options_)
     : options(std::move(options_)) {
-  reset();
+  build();
 }
 
 void ScaledDotProductAttentionImpl::reset() {

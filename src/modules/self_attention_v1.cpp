@@ -13,7 +13,7 @@ constexpr const char* kWho = "SelfAttentionV1";
 }  // namespace
 
 SelfAttentionV1Impl::SelfAttentionV1Impl(SelfAttentionV1Options options_) : options(std::move(options_)) {
-  reset();
+  build();
 }
 
 void SelfAttentionV1Impl::reset() {

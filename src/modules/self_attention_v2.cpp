@@ -20,7 +20,7 @@ void check_same_sizes(const SelfAttentionV1Impl& v1, const SelfAttentionV2Impl& 
 }  // namespace
 
 SelfAttentionV2Impl::SelfAttentionV2Impl(SelfAttentionV2Options options_) : options(std::move(options_)) {
-  reset();
+  build();
 }
 
 void SelfAttentionV2Impl::reset() {

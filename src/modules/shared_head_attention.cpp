@@ -14,7 +14,7 @@ constexpr const char* kWho = "SharedHeadAttention";
 
 SharedHeadAttentionImpl::SharedHeadAttentionImpl(SharedHeadAttentionOptions options_)
     : options(std::move(options_)) {
-  reset();
+  build();
 }
 
 void SharedHeadAttentionImpl::reset() {

@@ -25,7 +25,7 @@ void check_cache(const AttentionOptions& options, const KVCache& cache) {
 
 TransformerAttentionImpl::TransformerAttentionImpl(TransformerAttentionOptions options_)
     : options(std::move(options_)) {
-  reset();
+  build();
 }
 
 void TransformerAttentionImpl::reset() {

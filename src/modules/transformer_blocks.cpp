@@ -34,7 +34,7 @@ void print(std::ostream& stream, const char* name, const TransformerBlockOptions
 }  // namespace
 
 TransformerBlockImpl::TransformerBlockImpl(TransformerBlockOptions options_) : options(std::move(options_)) {
-  reset();
+  build();
 }
 
 void TransformerBlockImpl::reset() {
@@ -74,7 +74,7 @@ TransformerBlock encoder_block(TransformerBlockOptions options) {
 }
 
 DecoderBlockImpl::DecoderBlockImpl(TransformerBlockOptions options_) : options(std::move(options_)) {
-  reset();
+  build();
 }
 
 void DecoderBlockImpl::reset() {

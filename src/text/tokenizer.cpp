@@ -1,6 +1,3 @@
-#include <cerrno>
-#include <fstream>
-#include <iterator>
 #include <system_error>
 
 #include <c10/util/Exception.h>
@@ -12,6 +9,7 @@
 
 #include "core/hex.h"
 #include "io/atomic_file.h"
+#include "io/read_file.h"
 
 namespace attentive {
 namespace {
@@ -77,11 +75,12 @@ void save_tokenizer(const std::filesystem::path& path, const Tokenizer& tokenize
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path) {
-  errno = 0;
-  std::ifstream stream(path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(stream), {}};
-  TORCH_CHECK_VALUE(stream.is_open() && !stream.bad(), "load_tokenizer: ", path.string(),
-                    ": cannot read: ", std::generic_category().message(errno));
+  std::string text;
+  try {
+    text = read_file(path);
+  } catch (const std::system_error& error) {
+    TORCH_CHECK_VALUE(false, "load_tokenizer: ", error.what());
+  }
   try {
     return parse_tokenizer(text);
   } catch (const c10::Error& error) {

@@ -13,11 +13,29 @@
 #include <attentive/train/adamw.h>
 
 #include "core/check.h"
+#include "core/kept_tensors.h"
+#include "io/state_fit.h"
 
 namespace attentive {
 namespace {
 
 constexpr const char* kWho = "AdamW";
+
+// What the kernel refuses is refused by name, before the first parameter moves.
+void check_gradient(const std::string& name, const at::Tensor& parameter, const at::Tensor& moment) {
+  TORCH_CHECK_VALUE(parameter.scalar_type() == moment.scalar_type() && parameter.device() == moment.device(),
+                    kWho, ": expected \"", name, "\" as ", moment.scalar_type(), " on ", moment.device(),
+                    " as when it was built, got ", parameter.scalar_type(), " on ", parameter.device(),
+                    "; build it after to(device, dtype)");
+  const auto& gradient = parameter.grad();
+  if (!gradient.defined()) return;
+  TORCH_CHECK_VALUE(gradient.layout() == at::kStrided, kWho, ": expected a dense gradient of \"", name,
+                    "\", got a sparse one");
+  TORCH_CHECK_VALUE(gradient.sizes() == parameter.sizes() && gradient.device() == parameter.device() &&
+                        gradient.scalar_type() == parameter.scalar_type(),
+                    kWho, ": expected a gradient of \"", name, "\" like the parameter, ", describe(parameter),
+                    ", got ", describe(gradient));
+}
 
 void check(const AdamWOptions& options) {
   const auto at_least_zero = [](const char* name, double value) {
@@ -51,12 +69,19 @@ AdamW::AdamW(const torch::nn::Module& module, AdamWOptions options_) : options(o
   auto found = decay_groups(module);
   TORCH_CHECK_VALUE(!found.decayed.empty() || !found.plain.empty(), kWho,
                     ": expected a module with trainable parameters, got none");
+  const KeptTensors kept;
   groups_.push_back({true, std::move(found.decayed_names), std::move(found.decayed), {}, {}});
   groups_.push_back({false, std::move(found.plain_names), std::move(found.plain), {}, {}});
   for (auto& group : groups_) {
-    for (const auto& parameter : group.parameters) {
-      group.exp_avgs.push_back(at::zeros_like(parameter, at::MemoryFormat::Preserve).detach());
-      group.exp_avg_sqs.push_back(at::zeros_like(parameter, at::MemoryFormat::Preserve).detach());
+    for (size_t i = 0; i < group.parameters.size(); ++i) {
+      const auto& parameter = group.parameters[i];
+      TORCH_CHECK_TYPE(parameter.layout() == at::kStrided && at::isFloatingType(parameter.scalar_type()),
+                       kWho, ": expected dense floating parameters, got \"", group.names[i], "\", a ",
+                       describe(parameter));
+      reserving(kWho, "its state", [&] {
+        group.exp_avgs.push_back(at::zeros_like(parameter, at::MemoryFormat::Preserve).detach());
+        group.exp_avg_sqs.push_back(at::zeros_like(parameter, at::MemoryFormat::Preserve).detach());
+      });
     }
   }
   const auto& first = groups_[0].parameters.empty() ? groups_[1].parameters[0] : groups_[0].parameters[0];
@@ -71,7 +96,8 @@ void AdamW::zero_grad() {
 
 at::Tensor AdamW::clip(double max_norm) {
   TORCH_CHECK_VALUE(max_norm >= 0.0, kWho, ": expected max_norm >= 0, got ", max_norm);
-  const at::NoGradGuard no_grad;
+  check_gradients();
+  const KeptTensors kept;  // the next step may be taken in another mode
   std::vector<at::Tensor> gradients;
   for (const auto& group : groups_) {
     for (const auto& parameter : group.parameters) {
@@ -85,8 +111,16 @@ at::Tensor AdamW::clip(double max_norm) {
   return norm;
 }
 
+void AdamW::check_gradients() const {
+  for (const auto& group : groups_) {
+    for (size_t i = 0; i < group.parameters.size(); ++i)
+      check_gradient(group.names[i], group.parameters[i], group.exp_avgs[i]);
+  }
+}
+
 void AdamW::step() {
   check(options);
+  check_gradients();
   const at::NoGradGuard no_grad;
   step_.add_(1);
   for (const auto& group : groups_) step_group(group);
@@ -121,21 +155,28 @@ StateDict AdamW::state() const {
   return state;
 }
 
-void AdamW::load_state(const StateDict& saved) {
+void AdamW::check_state(const StateDict& saved) const {
   const auto own = state();
   for (const auto& [name, tensor] : own) {
     const auto found = saved.find(name);
     TORCH_CHECK_VALUE(found != saved.end(), kWho, ": expected the state \"", name, "\", got none");
-    TORCH_CHECK_VALUE(found->second.sizes() == tensor.sizes(), kWho, ": expected \"", name, "\" of shape ",
-                      shape_string(tensor.sizes()), ", got ", shape_string(found->second.sizes()));
+    check_defined(kWho, "\"" + name + "\"", found->second);
+    const auto reason = refuse_tensor(found->second, tensor);
+    TORCH_CHECK_VALUE(reason.empty(), kWho, ": \"", name, "\": ", reason);
     TORCH_CHECK_VALUE(found->second.scalar_type() == tensor.scalar_type(), kWho, ": expected \"", name,
                       "\" of dtype ", tensor.scalar_type(), ", got ", found->second.scalar_type());
   }
   for (const auto& item : saved) {
     TORCH_CHECK_VALUE(own.contains(item.first), kWho, ": expected no state \"", item.first, "\"");
   }
+  const auto steps = saved.at("step").item<float>();
+  TORCH_CHECK_VALUE(std::isfinite(steps) && steps >= 0, kWho, ": expected step >= 0, got ", steps);
+}
+
+void AdamW::load_state(const StateDict& saved) {
+  check_state(saved);
   const at::NoGradGuard no_grad;
-  for (const auto& [name, tensor] : own) tensor.copy_(saved.at(name));
+  for (const auto& [name, tensor] : state()) tensor.copy_(saved.at(name));
 }
 
 int64_t AdamW::steps() const {

@@ -8,6 +8,7 @@
 #include <attentive/train/block_sampler.h>
 
 #include "core/check.h"
+#include "train/generator_state.h"
 
 namespace attentive {
 namespace {
@@ -44,19 +45,18 @@ std::pair<at::Tensor, at::Tensor> BlockSampler::next() {
 }
 
 at::Tensor BlockSampler::state() const {
-  auto generator = generator_;
-  const std::lock_guard<std::mutex> lock(generator.mutex());
-  return generator.get_state();
+  return generator_state(generator_);
+}
+
+void BlockSampler::check(int64_t position, const at::Tensor& state) const {
+  TORCH_CHECK_VALUE(position >= 0, kWho, ": expected position >= 0, got ", position);
+  check_generator_state(kWho, generator_, state);
 }
 
 void BlockSampler::restore(int64_t position, const at::Tensor& state) {
-  const auto expected = this->state();
-  TORCH_CHECK_VALUE(position >= 0, kWho, ": expected position >= 0, got ", position);
-  TORCH_CHECK_VALUE(state.defined() && state.sizes() == expected.sizes() && state.scalar_type() == at::kByte,
-                    kWho, ": expected the state of a CPU generator (", expected.numel(), " bytes), got ",
-                    describe(state));
+  check(position, state);
   const std::lock_guard<std::mutex> lock(generator_.mutex());
-  generator_.set_state(state);
+  generator_.set_state(state.contiguous());
   position_ = position;
 }
 

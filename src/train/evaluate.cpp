@@ -7,6 +7,7 @@
 
 #include "core/check.h"
 #include "modules/evaluation_mode.h"
+#include "train/model_state.h"
 
 namespace attentive {
 namespace {
@@ -20,8 +21,12 @@ double evaluate(torch::nn::Module& module, const BatchLoss& loss, const at::Tens
   check_defined(kWho, "tokens", tokens);
   TORCH_CHECK_VALUE(tokens.dim() == 1 && tokens.size(0) >= 2, kWho,
                     ": expected tokens of shape (N,) with N >= 2, got ", shape_string(tokens.sizes()));
+  TORCH_CHECK_TYPE(at::isIntegralType(tokens.scalar_type(), /*includeBool=*/false) && !tokens.is_meta(), kWho,
+                   ": expected tokens as integers with data, got ", describe(tokens), " on ",
+                   tokens.device());
   TORCH_CHECK_VALUE(options.block > 0 && options.batch > 0, kWho, ": expected block > 0 and batch > 0, got ",
                     options.block, " and ", options.batch);
+  TORCH_CHECK_VALUE(loss, kWho, ": expected a loss function, got none");
   const EvaluationMode evaluation(module);
   const at::NoGradGuard no_grad;
   const auto targets = tokens.size(0) - 1;
@@ -30,7 +35,9 @@ double evaluate(torch::nn::Module& module, const BatchLoss& loss, const at::Tens
     const auto cut = [&](int64_t from) {
       return tokens.narrow(0, from, rows * width).to(at::kLong).view({rows, width}).to(options.device);
     };
-    sum += loss(cut(begin), cut(begin + 1)).item<double>() * static_cast<double>(rows * width);
+    const auto mean = loss(cut(begin), cut(begin + 1));
+    check_loss(kWho, mean);
+    sum += mean.item<double>() * static_cast<double>(rows * width);
   };
   int64_t at = 0;
   while (targets - at >= options.block) {

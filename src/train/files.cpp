@@ -56,22 +56,6 @@ void remove_tree(const std::filesystem::path& folder) {
       16, FTW_DEPTH | FTW_PHYS);
 }
 
-std::string read_file(const std::filesystem::path& path) {
-  const Descriptor file(path, O_RDONLY);
-  std::string text;
-  struct stat info {};
-  if (::fstat(file.get(), &info) != 0) fail("cannot read " + path.string());
-  if (S_ISREG(info.st_mode)) text.reserve(static_cast<size_t>(info.st_size));
-  std::vector<char> buffer(1 << 20);
-  while (true) {
-    const auto got = ::read(file.get(), buffer.data(), buffer.size());
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail("cannot read " + path.string());
-    if (got == 0) return text;
-    text.append(buffer.data(), static_cast<size_t>(got));
-  }
-}
-
 void write_file(const std::filesystem::path& path, std::string_view text) {
   AtomicFile file(path);
   file.write(text.data(), text.size());

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "io/read_file.h"
+
 namespace attentive {
 
 // The names in a folder, sorted, without "." and "..". Throws std::system_error.
@@ -15,7 +17,6 @@ std::vector<std::string> names_in(const std::filesystem::path& folder);
 // Removes a folder and everything in it. What cannot be removed stays: it is only clean-up.
 void remove_tree(const std::filesystem::path& folder);
 // Throws std::system_error.
-std::string read_file(const std::filesystem::path& path);
 void write_file(const std::filesystem::path& path, std::string_view text);
 void sync_folder(const std::filesystem::path& folder);
 void make_folder(const std::filesystem::path& folder);

@@ -4,6 +4,7 @@
 #include <unistd.h>
 #include <vector>
 
+#include <c10/util/Exception.h>
 #include <fmt/format.h>
 
 #include <attentive/train/progress.h>
@@ -57,10 +58,14 @@ int64_t room_beside(const std::vector<Word>& words, int64_t columns) {
   return columns - static_cast<int64_t>(join(words).size());
 }
 
+void check_stream(const std::FILE* stream) {
+  TORCH_CHECK_VALUE(stream, "Progress: expected a stream, got none");
+}
+
 }  // namespace
 
 Progress::Progress(std::FILE* stream, int64_t total, int64_t first, int64_t plain_every)
-    : stream_(stream),
+    : stream_((check_stream(stream), stream)),
       terminal_(::isatty(::fileno(stream)) == 1),
       total_(total),
       first_(first),
@@ -99,8 +104,9 @@ void Progress::show(const LogRow& row) {
   auto shown = row;
   shown.validation_loss = validation_;
   const double elapsed = std::chrono::duration<double>(now - start_).count();
-  const auto done = std::max<int64_t>(row.step - first_, 1);
-  const double left = elapsed / static_cast<double>(done) * static_cast<double>(total_ - row.step);
+  const auto step = static_cast<double>(row.step);
+  const double done = std::max(step - static_cast<double>(first_), 1.0);
+  const double left = elapsed / done * (static_cast<double>(total_) - step);
   if (terminal_) {
     const auto line = format(shown, total_, left, true, columns_of(stream_) - kSpareColumns);
     std::fprintf(stream_, "\r\033[K%s", line.c_str());

@@ -15,6 +15,7 @@
 
 #include "core/check.h"
 #include "core/hex.h"
+#include "train/generator_state.h"
 #include "train/model_state.h"
 #include "train/sha256.h"
 
@@ -74,11 +75,6 @@ std::map<std::string, at::Generator> default_generators(at::Device device) {
   return generators;
 }
 
-at::Tensor generator_state(at::Generator generator) {
-  const std::lock_guard<std::mutex> lock(generator.mutex());
-  return generator.get_state();
-}
-
 bool due(int64_t step, int64_t every) {
   return every > 0 && step % every == 0;
 }
@@ -103,8 +99,10 @@ Trainer::Trainer(std::shared_ptr<torch::nn::Module> model, BatchLoss loss, at::T
   TORCH_CHECK_VALUE(loss_, kWho, ": expected a loss function, got none");
   if (options_.decay_steps == 0) options_.decay_steps = options_.steps;
   if (validation_.defined() && validation_.numel() == 0) validation_.reset();
-  TORCH_CHECK_VALUE(!validation_.defined() || (validation_.dim() == 1 && validation_.size(0) >= 2), kWho,
-                    ": expected a validation text of at least 2 tokens, got ", describe(validation_));
+  TORCH_CHECK_VALUE(!validation_.defined() || (validation_.dim() == 1 && validation_.size(0) >= 2 &&
+                                               at::isIntegralType(validation_.scalar_type(), false)),
+                    kWho, ": expected a validation text of at least 2 tokens, integers of shape (N,), got ",
+                    describe(validation_));
   training_hash_ = hash_of(training_);
   validation_hash_ = hash_of(validation_);
 }
@@ -121,6 +119,8 @@ LogRow Trainer::step() {
       const Autocast autocast(options_.device.type(), options_.autocast);
       loss = loss_(x.to(options_.device), y.to(options_.device));
     }
+    check_loss(kWho, loss);
+    TORCH_CHECK_VALUE(loss.requires_grad(), kWho, ": expected a loss with a gradient, got one without");
     if (options_.accumulate > 1) loss = loss / static_cast<double>(options_.accumulate);
     loss.backward();
     sum = sum.defined() ? sum + loss.detach() : loss.detach();
@@ -200,19 +200,28 @@ std::vector<std::string> Trainer::restore(const Checkpoint& checkpoint) {
                       "equal bit for bit",
                       state.at("threads").dump(), at::get_num_threads()));
     }
+    // Everything is checked before anything moves.
     const auto& sampler = state.at("sampler");
-    const auto generators = default_generators(options_.device);
-    load_model_state(kWho, *model_, checkpoint.model);
-    optimizer_.load_state(checkpoint.optimizer);
-    sampler_.restore(sampler.at("position").get<int64_t>(),
-                     to_bytes(sampler.at("generator").get<std::string>()));
-    for (auto [name, generator] : generators) {
+    const auto position = sampler.at("position").get<int64_t>();
+    const auto sampler_state = to_bytes(sampler.at("generator").get<std::string>());
+    sampler_.check(position, sampler_state);
+    std::vector<std::pair<at::Generator, at::Tensor>> generators;
+    for (const auto& [name, generator] : default_generators(options_.device)) {
       if (!state.at("generators").contains(name)) {
         remarks.push_back("the checkpoint has no generator state for " + name +
                           ": dropout starts anew there");
         continue;
       }
-      const auto bytes = to_bytes(state.at("generators").at(name).get<std::string>());
+      generators.emplace_back(generator, to_bytes(state.at("generators").at(name).get<std::string>()));
+      check_generator_state(kWho, generator, generators.back().second);
+    }
+    check_model_state(kWho, *model_, checkpoint.model);
+    optimizer_.check_state(checkpoint.optimizer);
+
+    load_model_state(kWho, *model_, checkpoint.model);
+    optimizer_.load_state(checkpoint.optimizer);
+    sampler_.restore(position, sampler_state);
+    for (auto& [generator, bytes] : generators) {
       const std::lock_guard<std::mutex> lock(generator.mutex());
       generator.set_state(bytes);
     }

@@ -88,6 +88,23 @@ std::optional<LogRow> parse_csv(const std::string& line) {
   TORCH_CHECK_VALUE(false, kWho, ": ", path.string(), ": ", reason);
 }
 
+std::vector<LogRow> rows_of(const char* who, const std::filesystem::path& path) {
+  std::string text;
+  try {
+    text = read_file(path);
+  } catch (const std::system_error& error) {
+    TORCH_CHECK_VALUE(false, who, ": ", error.what());
+  }
+  const bool json = is_json(path);
+  std::vector<LogRow> rows;
+  // A line without its newline was cut off by a kill: its last number may have lost digits.
+  for (size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    const auto line = text.substr(begin, end - begin);
+    if (const auto row = json ? parse_json(line) : parse_csv(line)) rows.push_back(*row);
+  }
+  return rows;
+}
+
 }  // namespace
 
 TrainingLog::TrainingLog(std::filesystem::path path, int64_t from_step, int64_t rank)
@@ -95,9 +112,8 @@ TrainingLog::TrainingLog(std::filesystem::path path, int64_t from_step, int64_t 
   if (!writes_) return;
   struct stat info {};
   if (::stat(path_.c_str(), &info) == 0) {
-    for (const auto& row : read_log(path_)) {
-      if (row.step <= from_step) rows_.push_back(row);
-    }
+    rows_ = rows_of(kWho, path_);
+    std::erase_if(rows_, [&](const LogRow& row) { return row.step > from_step; });
   }
   const bool json = is_json(path_);
   std::string text = json ? "" : std::string(kHeader) + '\n';
@@ -113,7 +129,8 @@ void TrainingLog::add(const LogRow& row) {
   rows_.push_back(row);
   if (!writes_) return;
   const auto line = to_line(row, is_json(path_));
-  const int file = ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+  // Without O_NONBLOCK, a pipe in the file's place would wait for a reader.
+  const int file = ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
   if (file < 0) fail(path_, "cannot open: " + std::generic_category().message(errno));
   const auto written = ::write(file, line.data(), line.size());
   const int reason = errno;
@@ -123,20 +140,7 @@ void TrainingLog::add(const LogRow& row) {
 }
 
 std::vector<LogRow> read_log(const std::filesystem::path& path) {
-  std::string text;
-  try {
-    text = read_file(path);
-  } catch (const std::system_error& error) {
-    TORCH_CHECK_VALUE(false, "read_log: ", path.string(), ": ", error.what());
-  }
-  const bool json = is_json(path);
-  std::vector<LogRow> rows;
-  // A line without its newline was cut off by a kill: its last number may have lost digits.
-  for (size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
-    const auto line = text.substr(begin, end - begin);
-    if (const auto row = json ? parse_json(line) : parse_csv(line)) rows.push_back(*row);
-  }
-  return rows;
+  return rows_of("read_log", path);
 }
 
 }  // namespace attentive

@@ -1,14 +1,19 @@
+#include <limits>
+
+#include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/InferenceMode.h>
 #include <catch2/catch_test_macros.hpp>
 
 #include <attentive/cache/kv_cache.h>
 
 #include "support/compare.h"
-#include "support/message.h"
+#include "support/errors.h"
 
 using namespace attentive;
 using attentive::test::bit_equal;
@@ -161,7 +166,7 @@ TEST_CASE("KVCache refuses misuse by name", "[kv_cache]") {
   // A pass that skips a layer, visits one twice, or brings another number of tokens.
   CHECK(append(1, good, good) ==
         "KVCache: expected layer 1 to append the 0 tokens that layer 0 appended, got 2");
-  CHECK(append(0, good, good).empty());
+  CHECK(append(0, good, good) == "no error");
   CHECK(append(0, good, good).starts_with("KVCache: expected the other layers before layer 0 again"));
   CHECK(append(1, tokens(0, 1), tokens(0, 1)) ==
         "KVCache: expected layer 1 to append the 2 tokens that layer 0 appended, got 1");
@@ -174,8 +179,8 @@ TEST_CASE("KVCache refuses misuse by name", "[kv_cache]") {
   cache.reset();
   CHECK(append(1, good, good) ==
         "KVCache: expected layer 1 to append the 0 tokens that layer 0 appended, got 2");
-  CHECK(append(0, good, good).empty());
-  CHECK(append(1, good, good).empty());
+  CHECK(append(0, good, good) == "no error");
+  CHECK(append(1, good, good) == "no error");
 
   CHECK(value_error([] { return DenseKVCache({}, 0).slots(); }) == "KVCache: expected capacity > 0, got 0");
   CHECK(value_error([] { return DenseKVCache({.layers = 0}, 1).slots(); }) ==
@@ -183,4 +188,112 @@ TEST_CASE("KVCache refuses misuse by name", "[kv_cache]") {
   CHECK(value_error([] { return RingKVCache({}, 0).slots(); }) == "KVCache: expected window > 0, got 0");
   CHECK(value_error([] { return RingKVCache({}, 2, -2).slots(); }) == "KVCache: expected chunk > 0, got -2");
   CHECK_THROWS_AS(DenseKVCache({.dtype = at::kLong}, 1), c10::TypeError);
+}
+
+TEST_CASE("KVCache is as it was after an error", "[kv_cache]") {
+  for (const bool ring : {false, true}) {
+    // So many slots that a larger batch fits into no address space; nothing touches them.
+    std::unique_ptr<KVCache> cache = std::make_unique<DenseKVCache>(small(), 1 << 20);
+    if (ring) cache = std::make_unique<RingKVCache>(small(), 4, 1 << 20);
+    put(*cache, 0, 2);
+    const auto unchanged = [&] {
+      CHECK(cache->options().batch == 2);
+      CHECK(cache->position() == 2);
+      CHECK(cache->stored(1) == 2);
+      CHECK(bit_equal(cache->append(0, tokens(0, 0), tokens(0, 0)).first, tokens(0, 2)));
+      CHECK(bit_equal(cache->append(1, tokens(0, 0, 1), tokens(0, 0, 1)).first, tokens(0, 2, 1)));
+    };
+    const auto refused = test::error_of<c10::OutOfMemoryError>([&] { cache->reset(int64_t{1} << 30); });
+    CHECK(refused.starts_with("KVCache: cannot reserve "));
+    CHECK(refused.find(" bytes: ") != std::string::npos);
+    unchanged();
+    CHECK(value_error([&] { return cache->reset(int64_t{1} << 62), 0; })
+              .starts_with(
+                  "KVCache: expected fewer than 2^63 bytes, got layers = 2, batch = 4611686018427387904"));
+    CHECK(value_error([&] { return cache->reset(0), 0; }) == "KVCache: expected batch > 0, got 0");
+    unchanged();
+    CHECK(test::error_of<c10::OutOfMemoryError>([&] {
+            cache->reorder(at::zeros({1}, at::kLong).expand({int64_t{1} << 22}));
+          }).starts_with("KVCache: cannot reserve "));
+    unchanged();
+  }
+}
+
+TEST_CASE("KVCache names what is out of range or too large", "[kv_cache]") {
+  constexpr auto kMost = std::numeric_limits<int64_t>::max();
+  DenseKVCache cache(small(), 10);
+  for (const int64_t layer : {int64_t{5}, int64_t{-1}, kMost}) {
+    const auto expected = "KVCache: expected a layer in [0, 2), got " + std::to_string(layer);
+    CHECK(value_error([&] { return cache.position(layer); }) == expected);
+    CHECK(value_error([&] { return cache.stored(layer); }) == expected);
+  }
+  CHECK(value_error([&] {
+          return cache.truncate(kMost), 0;
+        }).starts_with("KVCache: expected a length in [0, 0]"));
+  CHECK(value_error([] { return RingKVCache({}, kMost).slots(); }) ==
+        "KVCache: expected window - 1 + chunk below 2^63, got 9223372036854775807 - 1 + 9223372036854775807");
+  CHECK(
+      value_error([] { return RingKVCache({}, 2, kMost).slots(); }).starts_with("KVCache: expected window"));
+  CHECK(value_error([] {
+          return DenseKVCache({}, kMost).slots();
+        }).starts_with("KVCache: expected fewer than 2^63 bytes, got layers = 1, batch = 1"));
+  for (auto member : {&KVCacheOptions::layers, &KVCacheOptions::batch, &KVCacheOptions::num_kv_heads,
+                      &KVCacheOptions::head_dim}) {
+    KVCacheOptions options;
+    options.*member = kMost;
+    CHECK(
+        value_error([&] { return DenseKVCache(options, 1).slots(); }).starts_with("KVCache: expected fewer"));
+    options.*member = int64_t{1} << 45;
+    CHECK(test::error_of<c10::OutOfMemoryError>([&] {
+            DenseKVCache(options, 1);
+          }).starts_with("KVCache: cannot reserve "));
+  }
+}
+
+TEST_CASE("KVCache made under InferenceMode serves outside it", "[kv_cache]") {
+  const auto made = [](bool ring) -> std::unique_ptr<KVCache> {
+    const c10::InferenceMode inference;
+    if (ring) return std::make_unique<RingKVCache>(small(), 4, 3);
+    return std::make_unique<DenseKVCache>(small(), 10);
+  };
+  for (const bool ring : {false, true}) {
+    const auto cache = made(ring);
+    CHECK(bit_equal(put(*cache, 0, 2), tokens(0, 2)));
+    {
+      const c10::InferenceMode inference;
+      CHECK(bit_equal(put(*cache, 2, 1), tokens(0, 3)));
+      cache->reset(3);
+    }
+    CHECK(bit_equal(put(*cache, 0, 2), tokens(0, 2, 0, 3)));
+    {
+      const c10::InferenceMode inference;
+      cache->reorder(at::tensor({2, 2}));
+    }
+    CHECK_FALSE(cache->append(0, tokens(0, 0), tokens(0, 0)).first.is_inference());
+    cache->reset();
+    CHECK(bit_equal(put(*cache, 0, 2), tokens(0, 2)));
+  }
+}
+
+TEST_CASE("KVCache under autocast takes its dtype, or holds it exactly", "[kv_cache][autocast]") {
+  const auto numbers = at::randn({1, 1, 3, 64});
+  const auto append = [](at::ScalarType kept, const at::Tensor& k) {
+    DenseKVCache cache({.dtype = kept}, 4);
+    return cache.append(0, k, k).first.clone();
+  };
+  const auto low = numbers.to(at::kBFloat16);
+  // Without autocast another dtype is a mistake.
+  for (const auto& [kept, given] : {std::pair{at::kFloat, at::kBFloat16}, {at::kBFloat16, at::kFloat}})
+    CHECK_THROWS_AS(append(kept, numbers.to(given)), c10::TypeError);
+  at::autocast::set_autocast_enabled(at::kCPU, true);
+  at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
+  const auto exact = append(at::kFloat, low), cast = append(at::kBFloat16, numbers);
+  // Neither autocast's dtype nor wide enough for it.
+  const auto refused = test::type_error([&] { append(at::kHalf, low); });
+  const auto narrowed = test::type_error([&] { append(at::kHalf, numbers); });
+  at::autocast::set_autocast_enabled(at::kCPU, false);
+  CHECK(bit_equal(exact, low.to(at::kFloat)));
+  CHECK(bit_equal(cast, low));
+  CHECK(refused == "KVCache: expected k and v of dtype Half, got BFloat16 and BFloat16");
+  CHECK(narrowed == "KVCache: expected k and v of dtype Half, got Float and Float");
 }

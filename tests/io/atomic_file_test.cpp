@@ -121,6 +121,47 @@ TEST_CASE("a symbolic link stays one, permissions stay", "[atomic_file]") {
   CHECK((info.st_mode & 07777) == 0640);
 }
 
+TEST_CASE("a symbolic link to a file that is not there yet is followed", "[atomic_file]") {
+  namespace fs = std::filesystem;
+  const TemporaryFolder folder;
+  fs::create_directory(folder / "a");
+  fs::create_directory(folder / "b");
+  fs::create_symlink("../b/real", folder / "a/second");
+  fs::create_symlink("a/second", folder / "first");
+  fs::create_symlink(folder / "b/absolute", folder / "third");
+  save_safetensors(folder / "first", {{"x", at::full({1}, 7)}});
+  save_safetensors(folder / "third", {{"x", at::full({1}, 8)}});
+  CHECK(fs::is_symlink(folder / "first"));
+  CHECK(fs::is_symlink(folder / "a/second"));
+  CHECK_FALSE(fs::is_symlink(folder / "b/real"));
+  CHECK(first(folder / "b/real") == 7);
+  CHECK(fs::is_symlink(folder / "third"));
+  CHECK(first(folder / "b/absolute") == 8);
+  // To a folder that is not there: the link stays, and nothing appears beside it.
+  fs::create_symlink("none/real", folder / "astray");
+  CHECK_THROWS_MATCHES(
+      save_safetensors(folder / "astray", {}), SafetensorsError,
+      MessageMatches(ContainsSubstring("cannot create a temporary file beside it: No such file")));
+  CHECK(fs::is_symlink(folder / "astray"));
+  CHECK(files_in(folder) == 5);
+}
+
+TEST_CASE("a loop of symbolic links is an error and stays", "[atomic_file][errors]") {
+  namespace fs = std::filesystem;
+  const TemporaryFolder folder;
+  fs::create_symlink("self", folder / "self");
+  fs::create_symlink("two", folder / "one");
+  fs::create_symlink("one", folder / "two");
+  for (const std::string name : {"self", "one"}) {
+    CHECK_THROWS_MATCHES(
+        save_safetensors(folder / name, {}), SafetensorsError,
+        MessageMatches(ContainsSubstring((folder / name).string() + ": cannot follow the link: "
+                                                                    "Too many levels of symbolic links")));
+    CHECK(fs::is_symlink(folder / name));
+  }
+  CHECK(files_in(folder) == 3);
+}
+
 TEST_CASE("a relative path without a folder is saved in the working folder", "[atomic_file]") {
   const TemporaryFolder folder;
   const auto old = std::filesystem::current_path();

@@ -6,6 +6,7 @@
 
 #include "modules/golden_check.h"
 #include "support/compare.h"
+#include "support/default_dtype.h"
 #include "support/errors.h"
 #include "support/module_suite.h"
 
@@ -65,4 +66,15 @@ TEST_CASE("MatrixSelfAttention names what is wrong", "[matrix_self_attention][er
   CHECK(value_error([] { MatrixSelfAttention bad(0, 4); }) ==
         "MatrixSelfAttention: expected d_model > 0, got 0");
   CHECK(value_error([] { MatrixSelfAttention bad(6, 0); }) == "MatrixSelfAttention: expected d_k > 0, got 0");
+}
+
+TEST_CASE("MatrixSelfAttention draws what Python draws in another default dtype", "[matrix_self_attention]") {
+  const DefaultDtype wide(at::kDouble);
+  at::manual_seed(123);
+  // torch.set_default_dtype(torch.float64); torch.manual_seed(123); torch.randn(3, 2)
+  const auto want = at::tensor({-0.11146711634581082, 0.12036294405744884, -0.36963450886574944,
+                                -0.24041797675874255, -1.19692438460773976, 0.20926935685808373},
+                               at::kDouble)
+                        .view({3, 2});
+  CHECK_WITHIN(MatrixSelfAttention(3, 2)->W_Q.detach(), want, {0.0, 1e-14});
 }

@@ -86,7 +86,7 @@ TEST_CASE("MultiHeadAttentionWrapper names what is wrong", "[multi_head_attentio
   };
   CHECK(make({0, 4, 5, 0.0, 2}) == "MultiHeadAttentionWrapper: expected d_in > 0, got 0");
   CHECK(make({6, 0, 5, 0.0, 2}) == "MultiHeadAttentionWrapper: expected d_out > 0, got 0");
-  CHECK(make({6, 4, 5, 0.0, 0}) == "MultiHeadAttentionWrapper: expected num_heads > 0, got 0");
+  CHECK(make({6, 4, 5, 0.0, 0}) == "MultiHeadAttentionWrapper: expected num_heads in [1, 1048576], got 0");
   CHECK(make({6, 4, 5, 2.0, 2}) == "MultiHeadAttentionWrapper: expected dropout in [0, 1], got 2");
   CHECK(make({6, 4, -1, 0.0, 2}) ==
         "MultiHeadAttentionWrapper: expected context_length >= 0 (0: no limit), got -1");

@@ -8,6 +8,7 @@
 #include <attentive/modules/positions.h>
 
 #include "support/compare.h"
+#include "support/errors.h"
 #include "support/message.h"
 #include "support/module_suite.h"
 
@@ -116,6 +117,8 @@ TEST_CASE("RotaryPositions is a torch::nn citizen and refuses what has no meanin
   suite.clone_keeps_random_state();
   suite.dtypes();
   suite.gradient_matches_differences();
+  suite.inference_then_training();
+  suite.empty_holder();
   suite.in_sequential();
   suite.prints();
   RotaryPositions rotary(6);
@@ -134,4 +137,77 @@ TEST_CASE("RotaryPositions is a torch::nn citizen and refuses what has no meanin
         "RotaryPositions: expected head_dim > 2 for Ntk scaling, got 2");
   CHECK(value_error([] { return RotaryPositions(Options(6).base(-1)); }) ==
         "RotaryPositions: expected base > 0, got -1");
+}
+
+TEST_CASE("A sequence of rotary positions goes on without end", "[positions]") {
+  RotaryPositions rotary(6);
+  const auto x = at::randn({1, 1, 3, 6}, at::kDouble);
+  const auto by_hand = [&](int64_t first) {
+    const auto angles = rotary->angles(3, first);
+    const auto pairs = x.unflatten(-1, {3, 2});
+    const auto a = pairs.select(-1, 0), b = pairs.select(-1, 1);
+    return at::stack({a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()}, -1)
+        .flatten(-2);
+  };
+  // Back and forth between near and far, and over the ends of the tables that are kept.
+  constexpr int64_t kFar = (int64_t{1} << 53) - 3;
+  for (const int64_t first :
+       std::initializer_list<int64_t>{0, 5, 65533, 65534, 65536, 69632, 69633, 69634, 2, 131069,
+                                      int64_t{1} << 40, (int64_t{1} << 40) - 1, kFar}) {
+    INFO("from " << first);
+    CHECK(bit_equal(rotary->forward(x, first), by_hand(first)));
+  }
+  CHECK(value_error([&] { return rotary->forward(x, kFar + 1); }) ==
+        "RotaryPositions: expected positions of at most 2^53, got 3 from 9007199254740990");
+}
+
+TEST_CASE("Positions refuse by name what has no angle or no memory", "[positions]") {
+  constexpr auto kMost = std::numeric_limits<int64_t>::max();
+  constexpr auto kNaN = std::numeric_limits<double>::quiet_NaN(),
+                 kInf = std::numeric_limits<double>::infinity();
+  const auto x = at::zeros({1, 2, 6});
+  SinusoidalPositions fixed(6);
+  LearnedPositions learned(5, 6);
+  RotaryPositions rotary(6);
+  for (const int64_t first : {kMost, kMost - 1, int64_t{1} << 53, int64_t{-1}, -kMost - 1}) {
+    INFO("first " << first);
+    CHECK(
+        value_error([&] { return fixed->forward(x, first); }).starts_with("SinusoidalPositions: expected "));
+    CHECK(value_error([&] { return learned->forward(x, first); }).starts_with("LearnedPositions: expected "));
+    CHECK(value_error([&] { return rotary->forward(x, first); }).starts_with("RotaryPositions: expected "));
+    CHECK(value_error([&] { return rotary->angles(2, first); }).starts_with("RotaryPositions: expected "));
+    CHECK(value_error([&] {
+            return sinusoidal_positions(2, 4, 1e4, first);
+          }).starts_with("sinusoidal_positions: expected "));
+  }
+  for (const int64_t length : {kMost, int64_t{-1}}) {
+    CHECK(value_error([&] { return rotary->angles(length); }).starts_with("RotaryPositions: expected "));
+    CHECK(value_error([&] {
+            return sinusoidal_positions(length, 4);
+          }).starts_with("sinusoidal_positions: expected "));
+  }
+  const auto large = test::error_of<c10::OutOfMemoryError>([] { sinusoidal_positions(int64_t{1} << 50, 4); });
+  CHECK(large.starts_with("sinusoidal_positions: cannot reserve angles of 1125899906842624 positions: "));
+  for (const double base : {0.0, -1.0, kNaN, kInf}) {
+    CHECK(value_error([&] {
+            return RotaryPositions(RotaryPositionsOptions(6).base(base));
+          }).starts_with("RotaryPositions: expected base > 0, got "));
+    CHECK(value_error([&] {
+            return SinusoidalPositions(SinusoidalPositionsOptions(6).base(base));
+          }).starts_with("SinusoidalPositions: expected base > 0, got "));
+  }
+  // Angles that overflow would be NaN.
+  const auto steep = std::numeric_limits<double>::denorm_min();
+  CHECK(value_error([&] {
+          return sinusoidal_positions(2, 128, steep);
+        }).starts_with("sinusoidal_positions: expected a base with finite angles, got "));
+  RotaryPositions steeper(RotaryPositionsOptions(128).base(1e-308));
+  CHECK(steeper->forward(at::ones({1, 2, 128})).isfinite().all().item<bool>());
+  CHECK(value_error([&] {
+          return steeper->forward(at::ones({1, 2, 128}), int64_t{1} << 30);
+        }).starts_with("RotaryPositions: expected a base with finite angles, got "));
+  const auto ntk = RotaryPositionsOptions(4).base(1e300).scaling(RotaryScaling::Ntk).factor(1e10);
+  CHECK(value_error([&] {
+          return RotaryPositions(ntk);
+        }).starts_with("RotaryPositions: expected a finite base * factor^"));
 }

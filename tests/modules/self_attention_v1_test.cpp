@@ -8,6 +8,7 @@
 
 #include "modules/golden_check.h"
 #include "support/compare.h"
+#include "support/default_dtype.h"
 #include "support/errors.h"
 #include "support/module_suite.h"
 
@@ -108,4 +109,20 @@ TEST_CASE("SelfAttentionV1 names what is wrong", "[self_attention_v1][errors]") 
       value_error([] { SelfAttentionV1 bad(SelfAttentionV1Options(6, 4).attention({.dropout_p = 0.1})); }) ==
       "SelfAttentionV1: expected attention().dropout_p to stay 0 (set dropout; training mode decides), got "
       "0.1");
+}
+
+TEST_CASE("SelfAttentionV1 draws what Python draws in another default dtype", "[self_attention_v1]") {
+  const auto drawn = [](at::ScalarType type) {
+    const DefaultDtype dtype(type);
+    at::manual_seed(123);
+    return SelfAttentionV1(3, 2)->W_query.detach();
+  };
+  // torch.set_default_dtype(...); torch.manual_seed(123); torch.rand(3, 2)
+  const auto in_double = at::tensor({0.36889587066427298, 0.01336594985529183, 0.59178003830187387,
+                                     0.09263931233897627, 0.47245192104288702, 0.52203167916667959},
+                                    at::kDouble)
+                             .view({3, 2});
+  CHECK(bit_equal(drawn(at::kDouble), in_double));
+  const auto in_bf16 = table({{.9921875f, .42578125f}, {.4921875f, .2578125f}, {.859375f, .3828125f}});
+  CHECK(bit_equal(drawn(at::kBFloat16), in_bf16.to(at::kBFloat16)));
 }

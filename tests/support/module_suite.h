@@ -3,6 +3,7 @@
 // What every module of this package must do, whatever it computes: one call per module test.
 
 #include <functional>
+#include <initializer_list>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
+#include <c10/core/InferenceMode.h>
 #include <catch2/catch_test_macros.hpp>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/nn/modules/container/sequential.h>
@@ -20,6 +22,8 @@
 #include <attentive/core/guards.h>
 
 #include "support/compare.h"
+#include "support/default_dtype.h"
+#include "support/errors.h"
 #include "support/gradcheck.h"
 
 namespace attentive::test {
@@ -52,6 +56,9 @@ struct ModuleSuite {
     eval_and_train();
     gradient_matches_differences();
     result_changes_in_place();
+    inference_then_training();
+    follows_default_dtype();
+    empty_holder();
     if (meta) meta_device();
     if (unbatched) without_batch();
     every_device();
@@ -181,6 +188,55 @@ struct ModuleSuite {
         REQUIRE(got[n].defined() == want[n].defined());
         if (want[n].defined()) CHECK(difference(got[n], want[n], default_tolerance(at::kFloat, true)) == "");
       }
+    }
+  }
+
+  // Whatever a module keeps from a call under InferenceMode must serve a training step.
+  void inference_then_training() {
+    Holder module = make();
+    {
+      const c10::InferenceMode inference;
+      module->eval();
+      call(module, input());
+    }
+    module->train();
+    const auto x = input().requires_grad_(true);
+    call(module, x).square().sum().backward();
+    CHECK(x.grad().defined());
+    for (const auto& item : module->named_parameters()) {
+      INFO(item.key());
+      REQUIRE(item.value().grad().defined());
+      const at::NoGradGuard no_grad;
+      item.value().sub_(item.value().grad(), 0.1);
+    }
+    CHECK(call(module, input()).isfinite().all().template item<bool>());
+  }
+
+  void follows_default_dtype() {
+    const DefaultDtype wide(at::kDouble);
+    Holder module = make();
+    for (const auto& item : module->named_parameters()) {
+      INFO(item.key());
+      CHECK(item.value().scalar_type() == at::kDouble);
+    }
+    module->eval();
+    CHECK(call(module, input(at::kDouble)).scalar_type() == at::kDouble);
+  }
+
+  void empty_holder() {
+    std::ostringstream out;
+    out << make();
+    const auto printed = out.str();  // attentive::Name(...)
+    const auto name = printed.substr(11, printed.find('(') - 11);
+    Holder empty = nullptr;
+    const auto& constant = empty;
+    const auto expected = name +
+                          ": expected a holder with a module, got an empty one, made from nullptr; assign " +
+                          name + "(...) to it first";
+    for (const std::function<void()>& use : std::initializer_list<std::function<void()>>{
+             [&] { empty->train(); }, [&] { (void)constant->is_training(); }, [&] { (void)*empty; },
+             [&] { (void)empty.ptr(); }, [&] { (void)constant.get(); }}) {
+      CHECK(error_of<c10::ValueError>(use) == expected);
     }
   }
 

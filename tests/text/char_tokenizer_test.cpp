@@ -70,5 +70,5 @@ TEST_CASE("Tokenizer files that are damaged are refused by name", "[tokenizer]")
         "parse_tokenizer: expected merges as pairs of integers, got [1]");
   const TemporaryFolder folder;
   CHECK(value_error([&] { return load_tokenizer(folder / "none.json"); }) ==
-        "load_tokenizer: " + (folder / "none.json").string() + ": cannot read: No such file or directory");
+        "load_tokenizer: cannot open " + (folder / "none.json").string() + ": No such file or directory");
 }

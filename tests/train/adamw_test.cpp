@@ -1,6 +1,14 @@
+#include <cmath>
+
 #include <ATen/ops/_neg_view.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+#include <c10/core/InferenceMode.h>
 #include <catch2/catch_test_macros.hpp>
+#include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/adamw.h>
 
@@ -174,11 +182,98 @@ TEST_CASE("AdamW goes on bit for bit from its state", "[adamw]") {
   CHECK(value_error([&] {
           resumed.load_state(misshapen);
           return 0;
-        }) == "AdamW: expected \"exp_avg.first.bias\" of shape (4,), got (9,)");
+        }) == "AdamW: \"exp_avg.first.bias\": expected shape (4,), got (9,)");
   auto extra = saved;
   extra["other"] = at::randn({1});
   CHECK(value_error([&] {
           resumed.load_state(extra);
           return 0;
         }) == "AdamW: expected no state \"other\"");
+}
+
+TEST_CASE("AdamW refuses a gradient that it cannot use, before anything moves", "[adamw]") {
+  struct Words : torch::nn::Module {
+    Words() {
+      words = register_module("words", torch::nn::Embedding(torch::nn::EmbeddingOptions(5, 3).sparse(true)));
+      out = register_module("out", torch::nn::Linear(3, 2));
+    }
+    torch::nn::Embedding words{nullptr};
+    torch::nn::Linear out{nullptr};
+  } model;
+  AdamW optimizer(model);
+  const auto before = model.out->weight.detach().clone();
+  const auto refused = [&] {
+    const auto stepped = value_error([&] { return optimizer.step(), 0; });
+    CHECK(value_error([&] { return optimizer.clip(1.0); }) == stepped);
+    CHECK(bit_equal(model.out->weight.detach(), before));
+    CHECK(optimizer.steps() == 0);
+    return stepped;
+  };
+  model.out->forward(model.words->forward(at::arange(2))).sum().backward();
+  CHECK(refused() == "AdamW: expected a dense gradient of \"words.weight\", got a sparse one");
+  model.words->weight.mutable_grad() = at::zeros({5, 3}, at::kDouble);
+  CHECK(refused() ==
+        "AdamW: expected a gradient of \"words.weight\" like the parameter, Float tensor of shape (5, 3), "
+        "got Double "
+        "tensor of shape (5, 3)");
+  model.words->weight.mutable_grad() = at::zeros({3});
+  CHECK(refused().ends_with("got Float tensor of shape (3,)"));
+  model.words->weight.mutable_grad().reset();
+  model.words->to(at::kDouble);
+  CHECK(refused() ==
+        "AdamW: expected \"words.weight\" as Float on cpu as when it was built, got Double on cpu; build it "
+        "after "
+        "to(device, dtype)");
+}
+
+TEST_CASE("AdamW made or clipped under InferenceMode trains outside it", "[adamw]") {
+  auto plain = make(), served = make();
+  AdamW reference(plain);
+  auto optimizer = [&] {
+    const c10::InferenceMode inference;
+    return AdamW(served);
+  }();
+  for (int64_t step = 0; step < 3; ++step) {
+    for (auto* model : {&plain, &served}) model->loss(input(step)).backward();
+    reference.clip(0.1);
+    {
+      const c10::InferenceMode inference;
+      optimizer.clip(0.1);
+    }
+    reference.step();
+    optimizer.step();
+  }
+  {
+    const c10::InferenceMode inference;
+    optimizer.step();
+  }
+  reference.step();
+  CHECK(bit_equal(plain.first->weight, served.first->weight));
+  CHECK(bit_equal(plain.second->bias, served.second->bias));
+}
+
+TEST_CASE("AdamW refuses a state that it cannot copy, and then changes nothing", "[adamw]") {
+  auto model = make();
+  AdamW optimizer(model);
+  model.loss(input(0)).backward();
+  optimizer.step();
+  StateDict before;
+  for (const auto& [name, tensor] : optimizer.state()) before[name] = tensor.clone();
+  const auto refused = [&](const std::string& name, const at::Tensor& tensor) {
+    auto state = before;
+    for (auto& item : state) item.second = at::zeros_like(item.second);
+    state[name] = tensor;
+    const auto message = value_error([&] { return optimizer.load_state(state), 0; });
+    for (const auto& [key, kept] : optimizer.state()) CHECK(bit_equal(kept, before.at(key)));
+    return message;
+  };
+  const auto last = before.at("exp_avg_sq.second.weight");
+  CHECK(refused("exp_avg_sq.second.weight", last.to(at::kMeta)) ==
+        "AdamW: \"exp_avg_sq.second.weight\": expected a tensor with data, got one on the meta device");
+  CHECK(refused("exp_avg_sq.second.weight", last.to_sparse()) ==
+        "AdamW: \"exp_avg_sq.second.weight\": expected a dense tensor, got a sparse one");
+  CHECK(refused("exp_avg_sq.second.weight", {}) ==
+        "AdamW: expected \"exp_avg_sq.second.weight\" to be a tensor, got an undefined one");
+  CHECK(refused("step", at::full({}, -1.0, at::kFloat)) == "AdamW: expected step >= 0, got -1");
+  CHECK(refused("step", at::full({}, NAN, at::kFloat)).starts_with("AdamW: expected step >= 0, got "));
 }

@@ -1,5 +1,7 @@
 #include <csignal>
 #include <fstream>
+#include <functional>
+#include <map>
 #include <optional>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -12,10 +14,15 @@
 #include <catch2/catch_test_macros.hpp>
 #include <fmt/format.h>
 
+#include <attentive/text/tokenizer.h>
 #include <attentive/train/checkpoint.h>
+#include <attentive/train/language_model.h>
+#include <attentive/train/loss_curve.h>
+#include <attentive/train/training_log.h>
 
 #include "support/compare.h"
 #include "support/message.h"
+#include "support/special_files.h"
 #include "support/temporary_folder.h"
 #include "train/files.h"
 
@@ -225,4 +232,48 @@ TEST_CASE("A folder that may not be written is refused by name and keeps its che
     CHECK(load_checkpoint(root.path()).step == 1);
     CHECK(names_in(root.path()) == std::vector<std::string>{".lock", "latest", "step-00000001"});
   }
+}
+
+TEST_CASE("A pipe or device in the place of a file is refused at once", "[checkpoint][special_files]") {
+  using Path = std::filesystem::path;
+  const std::map<std::string, std::function<void(const Path&)>> readers = {
+      {"read_text", [](const Path& path) { read_text(path); }},
+      {"read_log", [](const Path& path) { read_log(path); }},
+      {"load_tokenizer", [](const Path& path) { load_tokenizer(path); }},
+      {"TrainingLog", [](const Path& path) { TrainingLog(path, 0); }},
+      {"save_loss_curve", [](const Path& path) { save_loss_curve(path, {}); }}};
+  const TemporaryFolder temporary;
+  for (const auto& path : test::special_files(temporary)) {
+    for (const auto& [name, read] : readers) {
+      INFO(name << " of " << path);
+      const auto message = value_error([&, read = read] { return read(path), 0; });
+      CHECK(message.starts_with(name + ": "));
+      CHECK(message.find(path.string()) != std::string::npos);
+    }
+  }
+  const auto root = temporary / "run";
+  CheckpointFolder folder(root);
+  const auto path = folder.save(example(20));
+  for (const auto& file :
+       {path / "state.json", path / "model.safetensors", path / "manifest.json", root / "latest"}) {
+    INFO(file);
+    std::filesystem::rename(file, temporary / "kept");
+    test::make_pipe(file);
+    CHECK(value_error([&] {
+            return load_checkpoint(root).step;
+          }).ends_with("not a regular file: " + file.string() + ": Invalid argument"));
+    CHECK(value_error([&] { return load_checkpoint_documents(root).size(); }).empty() ==
+          (file == path / "model.safetensors"));  // which the documents alone do not need
+    std::filesystem::rename(temporary / "kept", file);
+  }
+}
+
+TEST_CASE("A row cannot be logged into a pipe that took the log's place", "[training_log][special_files]") {
+  const TemporaryFolder folder;
+  TrainingLog log(folder / "log.csv", 0);
+  std::filesystem::remove(folder / "log.csv");
+  test::make_pipe(folder / "log.csv");
+  CHECK(value_error([&] {
+          return log.add({.step = 1}), 0;
+        }).starts_with("TrainingLog: " + (folder / "log.csv").string() + ": cannot open: "));
 }

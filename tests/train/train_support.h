@@ -11,6 +11,8 @@
 
 #include <attentive/train/trainer.h>
 
+#include "support/compare.h"
+
 namespace attentive::test {
 
 struct Bigram : torch::nn::Module {
@@ -41,6 +43,39 @@ inline BatchLoss loss_of(const std::shared_ptr<Bigram>& model) {
 inline at::Tensor squares(int64_t count) {
   const auto i = at::arange(count);
   return (i * i).remainder(7);
+}
+
+inline TrainerOptions small() {
+  TrainerOptions options;
+  options.steps = 30;
+  options.block = 8;
+  options.batch = 4;
+  options.warmup = 5;
+  options.learning_rate = 0.05;
+  options.min_learning_rate = 0.01;
+  options.evaluate_every = 10;
+  options.save_every = 10;
+  options.log_every = 1;
+  return options;
+}
+
+struct Run {
+  explicit Run(TrainerOptions options = small())
+      : model(make_bigram()), trainer(model, loss_of(model), squares(200), squares(60), options) {}
+  std::shared_ptr<Bigram> model;
+  Trainer trainer;
+};
+
+inline bool equal(const Checkpoint& a, const Checkpoint& b) {
+  const auto same = [](const StateDict& x, const StateDict& y) {
+    if (x.size() != y.size()) return false;
+    for (const auto& [name, tensor] : x) {
+      if (!y.contains(name) || !bit_equal(tensor, y.at(name))) return false;
+    }
+    return true;
+  };
+  return a.step == b.step && same(a.model, b.model) && same(a.optimizer, b.optimizer) &&
+         a.documents == b.documents;
 }
 
 }  // namespace attentive::test

@@ -25,7 +25,11 @@ struct KVCacheOptions {
 /// A forward pass appends the new tokens' keys and values to layer 0, then to layer 1, and so on; a pass that
 /// skips a layer or visits one twice is refused. It works without gradients. The tokens of a sequence are
 /// counted from 0 and never renumbered, also when old ones are forgotten: `position` is what position
-/// encodings need.
+/// encodings need. After any error a cache is as it was.
+///
+/// Under autocast a cache may have autocast's dtype, to which keys are then cast as attention casts them, or
+/// one that holds the numbers of that dtype exactly, such as float32: the numbers are those of a pass without
+/// a cache.
 ///
 ///   attentive::DenseKVCache cache({.layers = 12, .num_kv_heads = 12, .head_dim = 64}, /*capacity=*/1024);
 ///   logits = model->forward_cached(prompt, cache);      // (1, 9, vocab): prefill, in one or several chunks
@@ -38,23 +42,26 @@ class KVCache {
 
   /// Appends the T newest tokens of a layer and returns all that its queries may need: views of shape (B,
   /// Hkv, S, d), oldest first, the new tokens last. They are valid until the next call that changes the
-  /// cache. Throws c10::ValueError or c10::TypeError for another shape, dtype or device, for a layer out of
-  /// turn, for keys that require gradients, and if there is no room (named by the subclass).
+  /// cache. Throws c10::ValueError or c10::TypeError for another shape, dtype (but see above) or device, for
+  /// a layer out of turn, for keys that require gradients, and if there is no room (named by the subclass).
   std::pair<at::Tensor, at::Tensor> append(int64_t layer, const at::Tensor& k, const at::Tensor& v);
 
-  /// Position of the first token that this layer will append next: the number of tokens it has seen.
+  /// Position of the first token that this layer will append next: the number of tokens it has seen. Throws
+  /// c10::ValueError for a layer outside [0, layers).
   int64_t position(int64_t layer = 0) const;
-  /// Keys and values that a layer still holds.
+  /// Keys and values that a layer still holds. Throws as `position`.
   int64_t stored(int64_t layer = 0) const;
   /// Most tokens that one `append` may bring now.
   virtual int64_t room() const = 0;
 
-  /// Forgets everything; with `batch`, for that many sequences from now on.
+  /// Forgets everything; with `batch`, for that many sequences from now on. Throws c10::ValueError unless
+  /// batch > 0 and c10::OutOfMemoryError. Memory: until it is done, the old and the new batch.
   void reset();
   void reset(int64_t batch);
   /// Sequence i continues what was sequence rows[i]: beam search, or one prompt copied to many. The batch
-  /// becomes rows.size(0). rows: (B') integers. Throws c10::ValueError for a row outside the batch, or in the
-  /// middle of a forward pass. Memory: one layer, or the new batch if its size differs.
+  /// becomes rows.size(0). rows: (B') integers. Throws c10::ValueError for a row outside the batch or in the
+  /// middle of a forward pass, and c10::OutOfMemoryError. Memory: one layer, or the new batch if its size
+  /// differs.
   void reorder(const at::Tensor& rows);
   /// Takes the newest tokens back, down to `length` tokens seen. Throws c10::ValueError if some have been
   /// forgotten meanwhile, or in the middle of a forward pass.
@@ -80,7 +87,9 @@ class KVCache {
   const std::vector<Layer>& layers() const { return layers_; }
 
  private:
-  void allocate();
+  // Memory for every layer, nothing in it.
+  std::vector<Layer> empty_layers(int64_t batch) const;
+  const Layer& checked_layer(int64_t layer) const;
   void check_new(int64_t layer, const at::Tensor& k, const at::Tensor& v) const;
   void check_between_passes(const char* what) const;
 
@@ -92,7 +101,7 @@ class KVCache {
 /// A cache that keeps every token, in memory reserved at once for `capacity` of them.
 class DenseKVCache final : public KVCache {
  public:
-  /// Throws c10::ValueError unless every size is positive.
+  /// Throws c10::ValueError unless every size is positive, c10::OutOfMemoryError if there is no memory.
   DenseKVCache(KVCacheOptions options, int64_t capacity);
 
   int64_t room() const override;
@@ -109,7 +118,7 @@ class DenseKVCache final : public KVCache {
 class RingKVCache final : public KVCache {
  public:
   /// `chunk`: most tokens an `append` may bring; 0: as many as the window. Throws c10::ValueError unless
-  /// every size is positive.
+  /// every size is positive, c10::OutOfMemoryError if there is no memory.
   RingKVCache(KVCacheOptions options, int64_t window, int64_t chunk = 0);
 
   int64_t room() const override { return chunk_; }

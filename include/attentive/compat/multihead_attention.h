@@ -7,7 +7,6 @@
 #include <torch/nn/modules/common.h>
 #include <torch/nn/modules/container/any.h>
 #include <torch/nn/modules/linear.h>
-#include <torch/nn/pimpl.h>
 
 #include <attentive/core/mask.h>
 #include <attentive/modules/module.h>
@@ -94,6 +93,6 @@ class MultiheadAttentionImpl : public Module<MultiheadAttentionImpl> {
                                                                 const at::Tensor& key,
                                                                 const at::Tensor& value) const;
 };
-TORCH_MODULE(MultiheadAttention);
+using MultiheadAttention = ModuleHolder<MultiheadAttentionImpl>;
 
 }  // namespace attentive::compat

@@ -6,7 +6,6 @@
 #include <torch/nn/modules/container/any.h>
 #include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/linear.h>
-#include <torch/nn/pimpl.h>
 
 #include <attentive/compat/layer_norm.h>
 #include <attentive/compat/multihead_attention.h>
@@ -59,6 +58,6 @@ class TransformerDecoderLayerImpl : public Module<TransformerDecoderLayerImpl> {
                            {4, torch::nn::AnyValue(at::Tensor())}, {5, torch::nn::AnyValue(at::Tensor())},
                            {6, torch::nn::AnyValue(false)}, {7, torch::nn::AnyValue(false)})
 };
-TORCH_MODULE(TransformerDecoderLayer);
+using TransformerDecoderLayer = ModuleHolder<TransformerDecoderLayerImpl>;
 
 }  // namespace attentive::compat

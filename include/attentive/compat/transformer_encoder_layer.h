@@ -6,7 +6,6 @@
 #include <torch/nn/modules/container/any.h>
 #include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/linear.h>
-#include <torch/nn/pimpl.h>
 
 #include <attentive/compat/layer_norm.h>
 #include <attentive/compat/multihead_attention.h>
@@ -56,6 +55,6 @@ class TransformerEncoderLayerImpl : public Module<TransformerEncoderLayerImpl> {
   FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(at::Tensor())}, {2, torch::nn::AnyValue(at::Tensor())},
                            {3, torch::nn::AnyValue(false)})
 };
-TORCH_MODULE(TransformerEncoderLayer);
+using TransformerEncoderLayer = ModuleHolder<TransformerEncoderLayerImpl>;
 
 }  // namespace attentive::compat

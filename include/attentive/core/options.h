@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -10,6 +11,27 @@ namespace attentive {
 ///   BottomRight  query i sees keys 0 .. i + S - L   (the last query sees every key; right for a cache)
 ///   TopLeft      query i sees keys 0 .. i           (what PyTorch's `is_causal` means when L != S)
 enum class Causal { None, BottomRight, TopLeft };
+
+/// What an option `causal` holds: a `Causal`, to and from which it converts by itself. It is no flag, for
+/// `true` could mean either alignment; the compiler says which two there are.
+///
+///   Causal causal = options.causal;
+class CausalOption {
+ public:
+  constexpr CausalOption(Causal value) : value_(value) {}  // NOLINT(google-explicit-constructor)
+  template <std::integral Flag>
+  constexpr CausalOption(Flag) : value_(Causal::None) {  // NOLINT(google-explicit-constructor)
+    static_assert(
+        !std::integral<Flag>,
+        "causal is not a flag: write .causal = attentive::Causal::BottomRight (the last query sees every "
+        "key) or .causal = attentive::Causal::TopLeft (PyTorch's is_causal); for as many queries as keys "
+        "both are the same");
+  }
+  constexpr operator Causal() const { return value_; }  // NOLINT(google-explicit-constructor)
+
+ private:
+  Causal value_;
+};
 
 /// Sliding window: query i sees keys i + S - L - left .. i + S - L + right, both ends included; -1 means no
 /// bound. "A causal window of 256 tokens" is `Window{255, 0}`.
@@ -44,7 +66,7 @@ enum class Weights { None, Clean, Dropped };
 struct AttentionOptions {
   /// Factor of the scores; not set: 1 / sqrt(head_dim). Finite; 0 is refused.
   std::optional<double> scale = std::nullopt;
-  Causal causal = Causal::None;
+  CausalOption causal = Causal::None;
   Window window = {};
   /// Scores become softcap * tanh(scores / softcap); not set: no cap. Positive and finite.
   std::optional<double> softcap = std::nullopt;

@@ -17,7 +17,7 @@ struct LinearAttentionCall {
   /// float64 inputs). Its products should not be negative. Empty: elu(x) + 1.
   using FeatureMap = std::function<at::Tensor(const at::Tensor&)>;
 
-  Causal causal = Causal::None;
+  CausalOption causal = Causal::None;
   FeatureMap feature_map = {};
   /// Tokens that a causal call handles at a time: time O(T * chunk_size + T * F * Dv), same result for any.
   int64_t chunk_size = 128;

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <string>
 #include <string_view>
@@ -27,11 +29,13 @@ struct LoadStateOptions {
 struct LoadStateReport {
   std::vector<std::string> missing;     ///< the module has it, the dict lacks it
   std::vector<std::string> unexpected;  ///< the dict has it, the module lacks it
-  std::vector<std::string> misshapen;   ///< "key: expected ..., got ..."
+  /// "key: expected ..., got ...": another shape, or a tensor that cannot be copied (quantized, sparse,
+  /// nested, without data, of a dtype that does not convert)
+  std::vector<std::string> misshapen;
 
   bool empty() const { return missing.empty() && unexpected.empty() && misshapen.empty(); }
-  /// One line per key; empty if everything fits.
-  std::string to_string() const;
+  /// One line per key; empty if everything fits. Of each list at most `most` keys, then how many more.
+  std::string to_string(size_t most = std::numeric_limits<size_t>::max()) const;
 };
 
 /// Copies a state dict into a module's parameters and buffers, casting to their dtype and moving to their
@@ -42,9 +46,9 @@ struct LoadStateReport {
 /// strictly above the diagonal, then dropped; it may also be absent. With `strict = false` whatever fits is
 /// loaded and the rest is reported; a misshapen tensor is never loaded.
 ///
-/// Throws c10::ValueError listing every key that does not fit (strict), with the module unchanged; where all
-/// keys have a prefix of DataParallel or torch.compile too many, it says so.
-/// Memory: none beyond one cast tensor.
+/// Throws c10::ValueError listing what does not fit (strict; of each kind at most ten keys), with the module
+/// unchanged: everything is checked before the first number is copied. Where all keys have a prefix of
+/// DataParallel or torch.compile too many, it says so. Memory: none beyond one cast tensor.
 ///
 ///   attentive::load_state_dict(*mha, attentive::read_state_dict("mha.safetensors"));
 LoadStateReport load_state_dict(torch::nn::Module& module, const StateDict& state,

@@ -1,12 +1,12 @@
 #pragma once
 
+#include <concepts>
 #include <memory>
 #include <ostream>
 
 #include <torch/nn/modules/container/modulelist.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
-#include <torch/nn/pimpl.h>
 
 #include <attentive/cache/kv_cache.h>
 #include <attentive/modules/layer_norm.h>
@@ -67,6 +67,14 @@ struct GPTOptions {
 class GPTImpl : public Module<GPTImpl> {
  public:
   explicit GPTImpl(GPTOptions options);
+  /// No constructor: it says where the sizes go.
+  template <class... Others>
+  explicit GPTImpl(std::integral auto, Others&&...) : GPTImpl(GPTOptions(0, 0, 0, 0, 0)) {
+    static_assert(
+        sizeof...(Others) > sizeof...(Others),
+        "GPT takes its sizes as options: GPT model(attentive::GPTOptions(vocab_size, context_length, "
+        "emb_dim, num_heads, num_layers).dropout(0.1))");
+  }
 
   void reset() override;
   /// Draws the first weights of `GPTInit::Gpt2` if the options ask for them.
@@ -79,8 +87,9 @@ class GPTImpl : public Module<GPTImpl> {
   /// The mean cross-entropy of predicting `targets` (B, T), in nats a token.
   at::Tensor loss(const at::Tensor& ids, const at::Tensor& targets);
 
-  /// An empty cache that fits this model, its dtype and device: a `RingKVCache` if it has a window and no
-  /// context_length, else a `DenseKVCache`. `capacity` 0: context_length.
+  /// An empty cache that fits this model, its dtype (under autocast: what that casts to) and device: a
+  /// `RingKVCache` if it has a window and no context_length, else a `DenseKVCache`. `capacity` 0:
+  /// context_length.
   std::unique_ptr<KVCache> make_cache(int64_t batch = 1, int64_t capacity = 0) const;
 
   GPTOptions options;
@@ -93,6 +102,6 @@ class GPTImpl : public Module<GPTImpl> {
  private:
   at::Tensor run(const at::Tensor& ids, KVCache* cache);
 };
-TORCH_MODULE(GPT);
+using GPT = ModuleHolder<GPTImpl>;
 
 }  // namespace attentive

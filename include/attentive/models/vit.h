@@ -1,10 +1,10 @@
 #pragma once
 
+#include <concepts>
 #include <ostream>
 
 #include <torch/nn/modules/container/modulelist.h>
 #include <torch/nn/modules/linear.h>
-#include <torch/nn/pimpl.h>
 
 #include <attentive/modules/feed_forward.h>
 #include <attentive/modules/fused_self_attention.h>
@@ -32,6 +32,14 @@ struct ViTOptions {
 class ViTBlockImpl : public Module<ViTBlockImpl> {
  public:
   explicit ViTBlockImpl(ViTOptions options);
+  /// No constructor: it says where the sizes go.
+  template <class... Others>
+  explicit ViTBlockImpl(std::integral auto, Others&&...) : ViTBlockImpl(ViTOptions(0, 0, 0, 0)) {
+    static_assert(sizeof...(Others) > sizeof...(Others),
+                  "ViTBlock takes its sizes as options: ViTBlock block(attentive::ViTOptions(image_size, "
+                  "patch_size, channels, "
+                  "num_classes).emb_dim(64))");
+  }
 
   void reset() override;
   void pretty_print(std::ostream& stream) const override;
@@ -43,7 +51,7 @@ class ViTBlockImpl : public Module<ViTBlockImpl> {
   LayerNorm norm2{nullptr};
   FeedForward mlp{nullptr};
 };
-TORCH_MODULE(ViTBlock);
+using ViTBlock = ModuleHolder<ViTBlockImpl>;
 
 /// A vision transformer that classifies images: patches, a class token, learned positions, encoder blocks,
 /// and a linear classifier of the class token.
@@ -60,6 +68,14 @@ TORCH_MODULE(ViTBlock);
 class ViTImpl : public Module<ViTImpl> {
  public:
   explicit ViTImpl(ViTOptions options);
+  /// No constructor: it says where the sizes go.
+  template <class... Others>
+  explicit ViTImpl(std::integral auto, Others&&...) : ViTImpl(ViTOptions(0, 0, 0, 0)) {
+    static_assert(
+        sizeof...(Others) > sizeof...(Others),
+        "ViT takes its sizes as options: ViT model(attentive::ViTOptions(image_size, patch_size, channels, "
+        "num_classes).emb_dim(64))");
+  }
 
   void reset() override;
   void pretty_print(std::ostream& stream) const override;
@@ -74,7 +90,7 @@ class ViTImpl : public Module<ViTImpl> {
   LayerNorm norm{nullptr};
   torch::nn::Linear head{nullptr};
 };
-TORCH_MODULE(ViT);
+using ViT = ModuleHolder<ViTImpl>;
 
 /// Cuts images into square patches: (B, C, H, W) -> (B, (H / patch) (W / patch), C patch patch), patches row
 /// by row, the pixels of a patch channel by channel. Throws c10::ValueError unless patch divides H and W.

@@ -6,7 +6,6 @@
 #include <torch/nn/modules/common.h>
 #include <torch/nn/modules/container/any.h>
 #include <torch/nn/modules/linear.h>
-#include <torch/nn/pimpl.h>
 
 #include <attentive/core/mask.h>
 #include <attentive/core/options.h>
@@ -65,6 +64,6 @@ class CausalAttentionImpl : public Module<CausalAttentionImpl>, public CausalMas
  private:
   FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(Mask())})
 };
-TORCH_MODULE(CausalAttention);
+using CausalAttention = ModuleHolder<CausalAttentionImpl>;
 
 }  // namespace attentive

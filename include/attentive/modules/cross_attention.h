@@ -6,7 +6,6 @@
 #include <torch/nn/modules/common.h>
 #include <torch/nn/modules/container/any.h>
 #include <torch/nn/modules/linear.h>
-#include <torch/nn/pimpl.h>
 
 #include <attentive/core/mask.h>
 #include <attentive/core/options.h>
@@ -72,6 +71,6 @@ class CrossAttentionImpl : public Module<CrossAttentionImpl> {
  private:
   FORWARD_HAS_DEFAULT_ARGS({2, torch::nn::AnyValue(Mask())})
 };
-TORCH_MODULE(CrossAttention);
+using CrossAttention = ModuleHolder<CrossAttentionImpl>;
 
 }  // namespace attentive

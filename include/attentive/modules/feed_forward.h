@@ -5,7 +5,6 @@
 
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
-#include <torch/nn/pimpl.h>
 
 #include <attentive/modules/module.h>
 
@@ -13,7 +12,9 @@ namespace attentive {
 
 /// Options of `FeedForward`.
 struct FeedForwardOptions {
-  explicit FeedForwardOptions(int64_t emb_dim) : emb_dim_(emb_dim), hidden_dim_(4 * emb_dim) {}
+  // Unsigned, for a size that `FeedForward` refuses may be anything.
+  explicit FeedForwardOptions(int64_t emb_dim)
+      : emb_dim_(emb_dim), hidden_dim_(static_cast<int64_t>(4 * static_cast<uint64_t>(emb_dim))) {}
 
   TORCH_ARG(int64_t, emb_dim);     ///< features of a token, in and out
   TORCH_ARG(int64_t, hidden_dim);  ///< 4 * emb_dim unless set
@@ -45,6 +46,6 @@ class FeedForwardImpl : public Module<FeedForwardImpl> {
  private:
   torch::nn::Linear layer(size_t index) const;
 };
-TORCH_MODULE(FeedForward);
+using FeedForward = ModuleHolder<FeedForwardImpl>;
 
 }  // namespace attentive

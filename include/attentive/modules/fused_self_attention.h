@@ -7,7 +7,6 @@
 #include <torch/nn/modules/common.h>
 #include <torch/nn/modules/container/any.h>
 #include <torch/nn/modules/linear.h>
-#include <torch/nn/pimpl.h>
 
 #include <attentive/core/mask.h>
 #include <attentive/core/options.h>
@@ -61,7 +60,7 @@ class FusedSelfAttentionImpl : public Module<FusedSelfAttentionImpl> {
  private:
   FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(Mask())})
 };
-TORCH_MODULE(FusedSelfAttention);
+using FusedSelfAttention = ModuleHolder<FusedSelfAttentionImpl>;
 
 /// Weights (C, d_in) or biases (C) of three projections -> those of one packed projection, (3 C, d_in) or (3
 /// C). Throws c10::ValueError unless all three have one shape. Memory: the result.

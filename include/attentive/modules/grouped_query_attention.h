@@ -6,7 +6,6 @@
 #include <torch/nn/modules/common.h>
 #include <torch/nn/modules/container/any.h>
 #include <torch/nn/modules/linear.h>
-#include <torch/nn/pimpl.h>
 
 #include <attentive/core/mask.h>
 #include <attentive/core/options.h>
@@ -83,6 +82,6 @@ class GroupedQueryAttentionImpl : public Module<GroupedQueryAttentionImpl> {
  private:
   FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(Mask())})
 };
-TORCH_MODULE(GroupedQueryAttention);
+using GroupedQueryAttention = ModuleHolder<GroupedQueryAttentionImpl>;
 
 }  // namespace attentive

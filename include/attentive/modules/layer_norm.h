@@ -3,8 +3,6 @@
 #include <cstdint>
 #include <ostream>
 
-#include <torch/nn/pimpl.h>
-
 #include <attentive/modules/module.h>
 
 namespace attentive {
@@ -41,6 +39,6 @@ class LayerNormImpl : public Module<LayerNormImpl> {
   LayerNormOptions options;
   at::Tensor scale, shift;  ///< shift is undefined without bias
 };
-TORCH_MODULE(LayerNorm);
+using LayerNorm = ModuleHolder<LayerNormImpl>;
 
 }  // namespace attentive

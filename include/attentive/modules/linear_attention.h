@@ -5,7 +5,6 @@
 #include <torch/nn/modules/common.h>
 #include <torch/nn/modules/container/any.h>
 #include <torch/nn/modules/linear.h>
-#include <torch/nn/pimpl.h>
 
 #include <attentive/core/mask.h>
 #include <attentive/functional/linear_attention.h>
@@ -58,6 +57,6 @@ class LinearAttentionImpl : public Module<LinearAttentionImpl> {
  private:
   FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(Mask())})
 };
-TORCH_MODULE(LinearAttention);
+using LinearAttention = ModuleHolder<LinearAttentionImpl>;
 
 }  // namespace attentive

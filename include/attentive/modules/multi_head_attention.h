@@ -6,7 +6,6 @@
 #include <torch/nn/modules/common.h>
 #include <torch/nn/modules/container/any.h>
 #include <torch/nn/modules/linear.h>
-#include <torch/nn/pimpl.h>
 
 #include <attentive/core/mask.h>
 #include <attentive/core/options.h>
@@ -80,6 +79,6 @@ class MultiHeadAttentionImpl : public Module<MultiHeadAttentionImpl>, public Cau
  private:
   FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(Mask())})
 };
-TORCH_MODULE(MultiHeadAttention);
+using MultiHeadAttention = ModuleHolder<MultiHeadAttentionImpl>;
 
 }  // namespace attentive

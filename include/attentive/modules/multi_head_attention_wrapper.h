@@ -6,7 +6,6 @@
 #include <torch/nn/modules/common.h>
 #include <torch/nn/modules/container/any.h>
 #include <torch/nn/modules/container/modulelist.h>
-#include <torch/nn/pimpl.h>
 
 #include <attentive/core/mask.h>
 #include <attentive/core/options.h>
@@ -70,6 +69,6 @@ class MultiHeadAttentionWrapperImpl : public Module<MultiHeadAttentionWrapperImp
  private:
   FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(Mask())})
 };
-TORCH_MODULE(MultiHeadAttentionWrapper);
+using MultiHeadAttentionWrapper = ModuleHolder<MultiHeadAttentionWrapperImpl>;
 
 }  // namespace attentive

@@ -6,7 +6,6 @@
 #include <torch/nn/modules/common.h>
 #include <torch/nn/modules/container/any.h>
 #include <torch/nn/modules/linear.h>
-#include <torch/nn/pimpl.h>
 
 #include <attentive/core/mask.h>
 #include <attentive/core/options.h>
@@ -66,6 +65,6 @@ class MultiHeadSelfAttentionImpl : public Module<MultiHeadSelfAttentionImpl> {
  private:
   FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(Mask())})
 };
-TORCH_MODULE(MultiHeadSelfAttention);
+using MultiHeadSelfAttention = ModuleHolder<MultiHeadSelfAttentionImpl>;
 
 }  // namespace attentive

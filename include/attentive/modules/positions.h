@@ -5,7 +5,6 @@
 
 #include <torch/nn/modules/common.h>
 #include <torch/nn/modules/container/any.h>
-#include <torch/nn/pimpl.h>
 
 #include <attentive/modules/module.h>
 
@@ -16,8 +15,9 @@ namespace attentive {
 ///   table[p][2 i]     = sin(p / base^(2 i / dim))
 ///   table[p][2 i + 1] = cos(p / base^(2 i / dim))
 ///
-/// Angles are computed in float64. Throws c10::ValueError unless dim is even and positive, base > 0 and the
-/// counts are not negative. Source: Vaswani et al. 2017, "Attention Is All You Need", section 3.5.
+/// Angles are computed in float64. Throws c10::ValueError unless dim is even and positive, base > 0, the
+/// counts are not negative, no position is beyond 2^53 and every angle is finite. Source: Vaswani et al.
+/// 2017, "Attention Is All You Need", section 3.5.
 ///
 ///   auto table = attentive::sinusoidal_positions(1024, 512);
 at::Tensor sinusoidal_positions(int64_t length, int64_t dim, double base = 10000.0, int64_t first = 0);
@@ -50,7 +50,7 @@ class SinusoidalPositionsImpl : public Module<SinusoidalPositionsImpl> {
  private:
   FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(int64_t{0})})
 };
-TORCH_MODULE(SinusoidalPositions);
+using SinusoidalPositions = ModuleHolder<SinusoidalPositionsImpl>;
 
 /// Options of `LearnedPositions`.
 struct LearnedPositionsOptions {
@@ -65,7 +65,7 @@ struct LearnedPositionsOptions {
 ///   x (B, T, dim) or (T, dim) -> the same shape; token t has position first + t < context_length
 ///
 /// Parameter weight (context_length, dim): name and random draw of `torch.nn.Embedding`.
-/// Throws c10::ValueError for a position beyond context_length.
+/// Throws c10::ValueError for a position outside [0, context_length).
 ///
 ///   attentive::LearnedPositions positions(1024, 768);
 ///   auto y = positions->forward(embeddings, cache.position());
@@ -85,7 +85,7 @@ class LearnedPositionsImpl : public Module<LearnedPositionsImpl> {
  private:
   FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(int64_t{0})})
 };
-TORCH_MODULE(LearnedPositions);
+using LearnedPositions = ModuleHolder<LearnedPositionsImpl>;
 
 /// Which features of a head turn together.
 ///   Interleaved  2 i and 2 i + 1         (the paper; GPT-J)
@@ -115,11 +115,11 @@ struct RotaryPositionsOptions {
 ///
 ///   x (B, H, T, head_dim) or (H, T, head_dim) -> the same shape and dtype; token t has position first + t
 ///
-/// It has no parameters. The angles are computed in float64 and kept for the longest range seen; a module is
-/// not to be called by two threads at once. Throws c10::ValueError for another head_dim or options without
-/// meaning. Memory: 2 T head_dim numbers.
-/// Source: Su et al. 2021, "RoFormer"; Chen et al. 2023, "Extending Context Window ... via Positional
-/// Interpolation".
+/// It has no parameters. The angles are computed in float64 and kept: from 0 to twice the farthest position
+/// seen, or beyond 65,536 those of the call and 4,096 more, so that a sequence may go on without end. A
+/// module is not to be called by two threads at once. Throws c10::ValueError for another head_dim, a position
+/// beyond 2^53 or options without meaning. Memory: head_dim numbers a position kept. Source: Su et al. 2021,
+/// "RoFormer"; Chen et al. 2023, "Extending Context Window ... via Positional Interpolation".
 ///
 ///   attentive::RotaryPositions rotary(64);
 ///   q = rotary->forward(q, cache.position());
@@ -139,10 +139,11 @@ class RotaryPositionsImpl : public Module<RotaryPositionsImpl> {
  private:
   FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(int64_t{0})})
 
-  void tabulate(int64_t length, const at::Tensor& like);
+  void tabulate(int64_t first, int64_t length, const at::Tensor& like);
 
   at::Tensor cos_, sin_;  // (positions, head_dim / 2), not state: rebuilt for another dtype or device
+  int64_t begin_ = 0;     // the position of their first row
 };
-TORCH_MODULE(RotaryPositions);
+using RotaryPositions = ModuleHolder<RotaryPositionsImpl>;
 
 }  // namespace attentive

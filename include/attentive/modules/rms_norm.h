@@ -3,8 +3,6 @@
 #include <cstdint>
 #include <ostream>
 
-#include <torch/nn/pimpl.h>
-
 #include <attentive/modules/module.h>
 
 namespace attentive {
@@ -39,6 +37,6 @@ class RMSNormImpl : public Module<RMSNormImpl> {
   RMSNormOptions options;
   at::Tensor weight;
 };
-TORCH_MODULE(RMSNorm);
+using RMSNorm = ModuleHolder<RMSNormImpl>;
 
 }  // namespace attentive

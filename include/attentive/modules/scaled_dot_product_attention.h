@@ -5,7 +5,6 @@
 
 #include <torch/nn/modules/common.h>
 #include <torch/nn/modules/container/any.h>
-#include <torch/nn/pimpl.h>
 
 #include <attentive/core/mask.h>
 #include <attentive/core/options.h>
@@ -58,6 +57,6 @@ class ScaledDotProductAttentionImpl : public Module<ScaledDotProductAttentionImp
  private:
   FORWARD_HAS_DEFAULT_ARGS({3, torch::nn::AnyValue(Mask())})
 };
-TORCH_MODULE(ScaledDotProductAttention);
+using ScaledDotProductAttention = ModuleHolder<ScaledDotProductAttentionImpl>;
 
 }  // namespace attentive

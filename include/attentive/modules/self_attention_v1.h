@@ -5,7 +5,6 @@
 
 #include <torch/nn/modules/common.h>
 #include <torch/nn/modules/container/any.h>
-#include <torch/nn/pimpl.h>
 
 #include <attentive/core/mask.h>
 #include <attentive/core/options.h>
@@ -59,6 +58,6 @@ class SelfAttentionV1Impl : public Module<SelfAttentionV1Impl> {
  private:
   FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(Mask())})
 };
-TORCH_MODULE(SelfAttentionV1);
+using SelfAttentionV1 = ModuleHolder<SelfAttentionV1Impl>;
 
 }  // namespace attentive

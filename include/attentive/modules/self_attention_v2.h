@@ -6,7 +6,6 @@
 #include <torch/nn/modules/common.h>
 #include <torch/nn/modules/container/any.h>
 #include <torch/nn/modules/linear.h>
-#include <torch/nn/pimpl.h>
 
 #include <attentive/core/mask.h>
 #include <attentive/core/options.h>
@@ -60,7 +59,7 @@ class SelfAttentionV2Impl : public Module<SelfAttentionV2Impl> {
  private:
   FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(Mask())})
 };
-TORCH_MODULE(SelfAttentionV2);
+using SelfAttentionV2 = ModuleHolder<SelfAttentionV2Impl>;
 
 /// Gives `to` the projections of `from`, transposed, so that both compute the same; biases of `to` become 0.
 /// Throws c10::ValueError if d_in or d_out differ.

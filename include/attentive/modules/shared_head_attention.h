@@ -6,7 +6,6 @@
 #include <torch/nn/modules/common.h>
 #include <torch/nn/modules/container/any.h>
 #include <torch/nn/modules/linear.h>
-#include <torch/nn/pimpl.h>
 
 #include <attentive/core/mask.h>
 #include <attentive/core/options.h>
@@ -64,6 +63,6 @@ class SharedHeadAttentionImpl : public Module<SharedHeadAttentionImpl> {
  private:
   FORWARD_HAS_DEFAULT_ARGS({3, torch::nn::AnyValue(Mask())})
 };
-TORCH_MODULE(SharedHeadAttention);
+using SharedHeadAttention = ModuleHolder<SharedHeadAttentionImpl>;
 
 }  // namespace attentive

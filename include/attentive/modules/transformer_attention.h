@@ -6,7 +6,6 @@
 #include <torch/nn/modules/common.h>
 #include <torch/nn/modules/container/any.h>
 #include <torch/nn/modules/linear.h>
-#include <torch/nn/pimpl.h>
 
 #include <attentive/cache/kv_cache.h>
 #include <attentive/core/mask.h>
@@ -92,6 +91,6 @@ class TransformerAttentionImpl : public Module<TransformerAttentionImpl> {
   void pack();
   at::Tensor run(const at::Tensor& x, KVCache* cache, int64_t layer, const Mask& mask);
 };
-TORCH_MODULE(TransformerAttention);
+using TransformerAttention = ModuleHolder<TransformerAttentionImpl>;
 
 }  // namespace attentive

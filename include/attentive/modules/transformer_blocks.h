@@ -4,7 +4,6 @@
 
 #include <torch/nn/modules/common.h>
 #include <torch/nn/modules/container/any.h>
-#include <torch/nn/pimpl.h>
 
 #include <attentive/modules/cross_attention.h>
 #include <attentive/modules/feed_forward.h>
@@ -58,7 +57,7 @@ class TransformerBlockImpl : public Module<TransformerBlockImpl> {
  private:
   FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(Mask())})
 };
-TORCH_MODULE(TransformerBlock);
+using TransformerBlock = ModuleHolder<TransformerBlockImpl>;
 
 /// A block of an encoder: a `TransformerBlock` whose tokens see each other in both directions.
 ///
@@ -98,6 +97,6 @@ class DecoderBlockImpl : public Module<DecoderBlockImpl> {
  private:
   FORWARD_HAS_DEFAULT_ARGS({2, torch::nn::AnyValue(Mask())}, {3, torch::nn::AnyValue(Mask())})
 };
-TORCH_MODULE(DecoderBlock);
+using DecoderBlock = ModuleHolder<DecoderBlockImpl>;
 
 }  // namespace attentive

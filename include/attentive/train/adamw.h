@@ -41,16 +41,19 @@ struct AdamWOptions {
 ///   optimizer.clip(1.0); optimizer.step(); optimizer.zero_grad();
 class AdamW {
  public:
-  /// Throws c10::ValueError for a module without trainable parameters or an option without meaning.
+  /// Throws c10::ValueError for a module without trainable parameters or an option without meaning,
+  /// c10::TypeError for parameters that are not floating.
   explicit AdamW(const torch::nn::Module& module, AdamWOptions options = {});
 
   /// Drops the gradients.
   void zero_grad();
   /// Makes the next `step` use gradients whose joint 2-norm is at most max_norm (0: no limit) and returns the
   /// norm of the gradients as they are. They are scaled by that step, not here. Throws c10::ValueError for a
-  /// negative or NaN max_norm.
+  /// negative or NaN max_norm, and as `step` for a gradient.
   at::Tensor clip(double max_norm);
-  /// One update with `options.learning_rate`.
+  /// One update with `options.learning_rate`. Throws c10::ValueError, before any parameter changes, for a
+  /// sparse gradient or one unlike its parameter, and for a parameter of another dtype or device than when
+  /// this was built.
   void step();
 
   /// Moments by name ("exp_avg.<parameter>", "exp_avg_sq.<parameter>") and "step", sharing memory.
@@ -58,6 +61,8 @@ class AdamW {
   /// Copies such a state back. Throws c10::ValueError that names what is missing, unexpected or misshapen,
   /// and then changes nothing.
   void load_state(const StateDict& state);
+  /// Throws what `load_state` would throw.
+  void check_state(const StateDict& state) const;
 
   int64_t steps() const;
   AdamWOptions options;
@@ -69,6 +74,7 @@ class AdamW {
     std::vector<at::Tensor> parameters, exp_avgs, exp_avg_sqs;
   };
 
+  void check_gradients() const;
   void step_group(const Group& group);
 
   std::vector<Group> groups_;

@@ -41,6 +41,8 @@ class BlockSampler {
   at::Tensor state() const;
   /// Goes to a saved place. Throws c10::ValueError if the state is not one of a CPU generator.
   void restore(int64_t position, const at::Tensor& state);
+  /// Throws what `restore` would throw.
+  void check(int64_t position, const at::Tensor& state) const;
 
   const BlockSamplerOptions& options() const { return options_; }
 

@@ -23,7 +23,8 @@ struct EvaluateOptions {
 ///
 /// The text is cut into blocks without overlap, the last one shorter, so a token sees at most its own block.
 /// The module is in evaluation mode meanwhile, and no gradients are kept.
-/// Throws c10::ValueError if there are fewer than two tokens. Memory: one batch of the model.
+/// Throws c10::ValueError if there are fewer than two tokens, without a loss function, or if what it returns
+/// is no single number. Memory: one batch of the model.
 ///
 ///   double loss = attentive::evaluate(*model, loss_of_batch, validation, {.block = 64, .batch = 12});
 double evaluate(torch::nn::Module& module, const BatchLoss& loss, const at::Tensor& tokens,

@@ -21,7 +21,8 @@ namespace attentive {
 ///   progress.note("saved run/step-00000500");
 class Progress {
  public:
-  /// `plain_every`: steps between two lines where there is no terminal.
+  /// `plain_every`: steps between two lines where there is no terminal. Throws c10::ValueError without a
+  /// stream.
   Progress(std::FILE* stream, int64_t total, int64_t first = 0, int64_t plain_every = 100);
   ~Progress();
   Progress(const Progress&) = delete;

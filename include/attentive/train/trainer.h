@@ -76,7 +76,8 @@ class Trainer {
   /// Everything needed to go on, with the caller's documents beside its own "state.json" and "trainer.json".
   Checkpoint checkpoint(std::map<std::string, std::string> documents = {}) const;
   /// Goes to where a checkpoint was made. Throws c10::ValueError if the model, an option that decides the
-  /// result or the text differ from the checkpoint's. Returns remarks, such as another number of threads.
+  /// result or the text differ from the checkpoint's, and then changes nothing. Returns remarks, such as
+  /// another number of threads.
   std::vector<std::string> restore(const Checkpoint& checkpoint);
 
   struct RunOptions {

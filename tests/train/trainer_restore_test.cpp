@@ -1,0 +1,96 @@
+// A trainer takes up a checkpoint whole or stays where it is.
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/full.h>
+#include <catch2/catch_test_macros.hpp>
+
+#include <attentive/train/trainer.h>
+
+#include "support/message.h"
+#include "train/train_support.h"
+
+using namespace attentive;
+using attentive::test::equal;
+using attentive::test::Run;
+using attentive::test::small;
+using attentive::test::value_error;
+
+TEST_CASE("Trainer refuses a checkpoint of another run, by name", "[trainer]") {
+  Run run;
+  run.trainer.step();
+  const auto saved = run.trainer.checkpoint();
+  const auto refused = [&](const Checkpoint& checkpoint, TrainerOptions options = small()) {
+    Run other(options);
+    return value_error([&] { return other.trainer.restore(checkpoint).size(); });
+  };
+  auto changed = small();
+  changed.batch = 5;
+  CHECK(refused(saved, changed) == "Trainer: expected batch = 4 as in the checkpoint, got 5");
+  changed = small();
+  changed.seed = 8;
+  CHECK(refused(saved, changed) == "Trainer: expected seed = 1337 as in the checkpoint, got 8");
+  changed = small();
+  changed.steps = 60;  // without a fixed length of the cosine, more steps mean other learning rates
+  CHECK(refused(saved, changed) == "Trainer: expected decay_steps = 30 as in the checkpoint, got 60");
+  changed.decay_steps = 30;
+  CHECK(refused(saved, changed).empty());
+  auto model = test::make_bigram();
+  Trainer other_text(model, test::loss_of(model), test::squares(201), {}, small());
+  CHECK(value_error([&] { return other_text.restore(saved).size(); }) ==
+        "Trainer: expected the training text of the checkpoint, got another one");
+  auto damaged = saved;
+  damaged.documents.erase("state.json");
+  CHECK(refused(damaged) == "Trainer: expected a checkpoint with state.json");
+  damaged = saved;
+  damaged.model["table"] = at::full({7, 6}, 0.0);
+  CHECK(refused(damaged).find("table: expected") != std::string::npos);
+  damaged = saved;
+  damaged.model["table"] = damaged.model["table"].to(at::kDouble);
+  CHECK(refused(damaged) == "Trainer: expected \"table\" of dtype Float, got Double");
+  damaged = saved;
+  damaged.documents["trainer.json"] = "{}";
+  CHECK(refused(damaged) == "TrainerOptions: expected a member \"steps\"");
+  damaged = saved;
+  damaged.documents["state.json"] = "{\"step\": 1}";
+  CHECK(refused(damaged).starts_with("Trainer: state.json: "));
+}
+
+TEST_CASE("Trainer is as it was after a checkpoint that does not fit in any of its parts", "[trainer]") {
+  Run run;
+  run.trainer.step();
+  const auto saved = run.trainer.checkpoint();
+  Run other;
+  other.trainer.step();
+  other.trainer.step();
+  auto before = other.trainer.checkpoint();
+  for (auto* state : {&before.model, &before.optimizer}) {
+    for (auto& [name, tensor] : *state) tensor = tensor.clone();
+  }
+  const auto refused = [&](const Checkpoint& checkpoint) {
+    const auto message = value_error([&] { return other.trainer.restore(checkpoint).size(); });
+    CHECK(equal(other.trainer.checkpoint(), before));
+    return message;
+  };
+  auto damaged = saved;
+  damaged.optimizer["exp_avg.table"] = damaged.optimizer.at("exp_avg.table").to(at::kMeta);
+  CHECK(refused(damaged) ==
+        "AdamW: \"exp_avg.table\": expected a tensor with data, got one on the meta device");
+  // The states of the sampler's generator and of dropout's.
+  const auto& text = saved.documents.at("state.json");
+  const auto with = [&](const std::string& key, const std::string& hex) {
+    auto changed = saved;
+    auto& document = changed.documents.at("state.json");
+    const auto at = document.find('"', text.find("\"" + key + "\": \"") + key.size() + 3) + 1;
+    document.replace(at, document.find('"', at) - at, hex);
+    return changed;
+  };
+  CHECK(
+      refused(with("generator", "00")).starts_with("BlockSampler: expected the state of a CPU generator ("));
+  CHECK(refused(with("cpu", "00")).starts_with("Trainer: expected the state of a CPU generator ("));
+  const std::string nonsense(2 * at::detail::getDefaultCPUGenerator().get_state().numel(), 'f');
+  CHECK(refused(with("generator", nonsense)) ==
+        "BlockSampler: expected the state of a CPU generator, got bytes that are none");
+  CHECK(refused(with("cpu", nonsense)) ==
+        "Trainer: expected the state of a CPU generator, got bytes that are none");
+  CHECK(other.trainer.restore(saved).empty());
+}
