@@ -1,35 +1,77 @@
 # Install rules and the exported package: find_package(attentive CONFIG) gives attentive::attentive and attentive::train.
+# Components: library (what a consumer needs), apps.
 
-include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
+set(ATTENTIVE_CMAKE_FOLDER "${CMAKE_CURRENT_LIST_DIR}")
 
-set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME library) # what a consumer needs, without the apps
-set(_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/attentive")
-
-install(TARGETS attentive attentive_train EXPORT attentive-targets
-  ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
-  LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
-  RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}"
-  FILE_SET HEADERS DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
-install(EXPORT attentive-targets NAMESPACE attentive:: DESTINATION "${_package_dir}")
-
-# What the library was built with: another LibTorch has another ABI.
-get_target_property(ATTENTIVE_BUILT_WITH_TORCH attentive::torch ATTENTIVE_VERSION)
-string(REGEX MATCH "^[0-9]+\\.[0-9]+" ATTENTIVE_BUILT_WITH_TORCH "${ATTENTIVE_BUILT_WITH_TORCH}")
-get_target_property(ATTENTIVE_BUILT_WITH_PREFIX attentive::torch ATTENTIVE_PREFIX)
-get_target_property(_type attentive TYPE)
-set(ATTENTIVE_IS_STATIC FALSE)
-if(_type STREQUAL "STATIC_LIBRARY")
-  set(ATTENTIVE_IS_STATIC TRUE)
+if(ATTENTIVE_INSTALL)
+  include(GNUInstallDirs)
+  # Installed programs and shared libraries find each other from where they lie, and LibTorch in the folder that they were
+  # linked from. A user's own values are kept.
+  if(NOT DEFINED CMAKE_INSTALL_RPATH)
+    file(RELATIVE_PATH _from_programs "${CMAKE_INSTALL_FULL_BINDIR}" "${CMAKE_INSTALL_FULL_LIBDIR}")
+    set(CMAKE_INSTALL_RPATH "$ORIGIN/${_from_programs}")
+  endif()
+  if(NOT DEFINED CMAKE_INSTALL_RPATH_USE_LINK_PATH)
+    set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)
+  endif()
 endif()
 
-configure_package_config_file("${CMAKE_CURRENT_LIST_DIR}/attentive-config.cmake.in"
-  "${PROJECT_BINARY_DIR}/attentive-config.cmake" INSTALL_DESTINATION "${_package_dir}"
-  NO_SET_AND_CHECK_MACRO NO_CHECK_REQUIRED_COMPONENTS_MACRO)
-write_basic_package_version_file("${PROJECT_BINARY_DIR}/attentive-config-version.cmake"
-  COMPATIBILITY SameMinorVersion)
-install(FILES
-  "${PROJECT_BINARY_DIR}/attentive-config.cmake"
-  "${PROJECT_BINARY_DIR}/attentive-config-version.cmake"
-  "${CMAKE_CURRENT_LIST_DIR}/attentive_torch_target.cmake"
-  DESTINATION "${_package_dir}")
+# attentive_install_library(<target>…): the exported package of these targets.
+function(attentive_install_library)
+  set(package "${CMAKE_INSTALL_LIBDIR}/cmake/attentive")
+  install(TARGETS ${ARGN} EXPORT attentive-targets
+    ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT library
+    LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT library
+    RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT library
+    FILE_SET HEADERS DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT library)
+  install(EXPORT attentive-targets NAMESPACE attentive:: DESTINATION "${package}" COMPONENT library)
+
+  list(GET ARGN 0 library)
+  get_target_property(type ${library} TYPE)
+  attentive_write_config("${PROJECT_BINARY_DIR}/attentive-config.cmake" "${type}" "${ATTENTIVE_CUDA_CODE}")
+  write_basic_package_version_file("${PROJECT_BINARY_DIR}/attentive-config-version.cmake"
+    VERSION "${PROJECT_VERSION}" COMPATIBILITY SameMinorVersion)
+  install(FILES
+    "${PROJECT_BINARY_DIR}/attentive-config.cmake"
+    "${PROJECT_BINARY_DIR}/attentive-config-version.cmake"
+    "${ATTENTIVE_CMAKE_FOLDER}/attentive_torch_target.cmake"
+    DESTINATION "${package}" COMPONENT library)
+  install(FILES "${ATTENTIVE_CMAKE_FOLDER}/../LICENSE" "${ATTENTIVE_CMAKE_FOLDER}/../README.md"
+    DESTINATION "${CMAKE_INSTALL_DATAROOTDIR}/doc/attentive" COMPONENT library)
+endfunction()
+
+# attentive_install_app(<target>): an executable; left out if it was not built, so that building the library is enough.
+function(attentive_install_app target)
+  if(ATTENTIVE_INSTALL)
+    install(TARGETS ${target} RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT apps OPTIONAL)
+  endif()
+endfunction()
+
+# attentive_write_config(<file> <library's type> <whether it holds CUDA code>): the package's config file, which records what
+# the library was built with. Another LibTorch has another ABI; what a library calls or loads, a consumer's LibTorch must have:
+#   runtime   libc10_cuda and the CUDA runtime: a static library's CUDA code calls them
+#   whole     all of LibTorch with CUDA: a shared library loads what it was linked with
+function(attentive_write_config file type cuda_code)
+  foreach(name IN ITEMS VERSION PREFIX HALF CUDART)
+    get_target_property(${name} attentive::torch ATTENTIVE_${name})
+  endforeach()
+  string(REGEX MATCH "^[0-9]+\\.[0-9]+" ATTENTIVE_BUILT_WITH_TORCH "${VERSION}")
+  set(ATTENTIVE_BUILT_WITH_PREFIX "${PREFIX}")
+  set(ATTENTIVE_IS_STATIC FALSE)
+  if(type STREQUAL "STATIC_LIBRARY")
+    set(ATTENTIVE_IS_STATIC TRUE)
+  endif()
+  set(ATTENTIVE_NEEDS "")
+  if(NOT ATTENTIVE_IS_STATIC AND HALF STREQUAL "full" AND EXISTS "${PREFIX}/lib/libtorch_cuda.so")
+    set(ATTENTIVE_NEEDS whole)
+  elseif(cuda_code)
+    set(ATTENTIVE_NEEDS runtime)
+  endif()
+  set(ATTENTIVE_BUILT_WITH_CUDA "")
+  if(cuda_code AND CUDART MATCHES "libcudart\\.so\\.([0-9]+)")
+    set(ATTENTIVE_BUILT_WITH_CUDA "${CMAKE_MATCH_1}")
+  endif()
+  configure_package_config_file("${ATTENTIVE_CMAKE_FOLDER}/attentive-config.cmake.in" "${file}"
+    INSTALL_DESTINATION "${CMAKE_INSTALL_LIBDIR}/cmake/attentive" NO_SET_AND_CHECK_MACRO NO_CHECK_REQUIRED_COMPONENTS_MACRO)
+endfunction()

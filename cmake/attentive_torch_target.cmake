@@ -248,6 +248,28 @@ function(attentive_torch_cudart prefix out)
   set(${out} "${path}" PARENT_SCOPE)
 endfunction()
 
+# attentive_torch_fits(<out> <prefix> <half> <why> <needs> <cuda>): whether a program that links this LibTorch can use an
+# attentive that needs, of CUDA, nothing, runtime or whole (see AttentiveInstall.cmake), its own CUDA code being of major
+# version <cuda>.
+#   <out>_BESIDE  what must be linked beside LibTorch's half, <out>_PROBLEM why it does not fit, with the fix
+function(attentive_torch_fits out prefix half why needs cuda)
+  set(${out}_BESIDE "" PARENT_SCOPE)
+  set(problem "")
+  attentive_torch_cudart("${prefix}" cudart)
+  set(rebuild "or rebuild attentive with -DATTENTIVE_CUDA=OFF")
+  if(cuda AND NOT cudart)
+    set(problem "attentive holds CUDA code, which the LibTorch at ${prefix} cannot link: it has no CUDA runtime; name one for CUDA ${cuda} with -DTorch_DIR=<torch>/share/cmake/Torch, ${rebuild}")
+  elseif(cuda AND NOT cudart MATCHES "libcudart\\.so\\.${cuda}(\\.|$)")
+    set(problem "attentive holds CUDA code of CUDA ${cuda}, but the LibTorch at ${prefix} runs on ${cudart}; name one for CUDA ${cuda} with -DTorch_DIR=<torch>/share/cmake/Torch, ${rebuild}")
+  elseif(needs STREQUAL "whole" AND NOT (half STREQUAL "full" AND EXISTS "${prefix}/lib/libtorch_cuda.so"))
+    set(problem "this shared attentive loads the whole LibTorch with CUDA, but of the one at ${prefix} only the CPU half would be linked (${why}); name a whole one with -DTorch_DIR=<torch>/share/cmake/Torch, or rebuild attentive with -DATTENTIVE_TORCH=cpu")
+  elseif(needs STREQUAL "runtime" AND half STREQUAL "cpu")
+    # The code is linked and never runs: this half of LibTorch knows no CUDA device.
+    set(${out}_BESIDE "${prefix}/lib/libc10_cuda.so;${cudart}" PARENT_SCOPE)
+  endif()
+  set(${out}_PROBLEM "${problem}" PARENT_SCOPE)
+endfunction()
+
 # Defines attentive::torch from the files under `prefix`.
 function(attentive_torch_define prefix half)
   set(lib "${prefix}/lib")

@@ -1,24 +1,26 @@
 # Configures, builds and runs one foreign project from nothing:
-#   cmake -DSOURCE=… -DBINARY=… -DPROGRAMS=…;… [-DARGUMENTS=…;…] [-DINSTALL=<prefix>] -P foreign_project.cmake
+#   cmake -DSOURCE=… -DBINARY=… -DPROGRAMS=…;… [-DTARGETS=…;…] [-DARGUMENTS=…;…] [-DINSTALL=<prefix>] -P foreign_project.cmake
+# It builds TARGETS, or all of the project without them; it installs, where INSTALL is given, all that the project installs.
 
 file(REMOVE_RECURSE "${BINARY}")
-foreach(step IN ITEMS configure build install run)
-  if(step STREQUAL "configure")
-    execute_process(COMMAND "${CMAKE_COMMAND}" -S "${SOURCE}" -B "${BINARY}" ${ARGUMENTS} RESULT_VARIABLE status)
-  elseif(step STREQUAL "build" AND PROGRAMS)
-    execute_process(COMMAND "${CMAKE_COMMAND}" --build "${BINARY}" RESULT_VARIABLE status)
-  elseif(step STREQUAL "install" AND INSTALL)
-    file(REMOVE_RECURSE "${INSTALL}")
-    execute_process(COMMAND "${CMAKE_COMMAND}" --install "${BINARY}" --prefix "${INSTALL}" RESULT_VARIABLE status)
-  elseif(step STREQUAL "run")
-    foreach(program IN LISTS PROGRAMS)
-      execute_process(COMMAND "${BINARY}/${program}" RESULT_VARIABLE status)
-      if(NOT status EQUAL 0)
-        message(FATAL_ERROR "${program} failed: ${status}")
-      endif()
-    endforeach()
-  endif()
+
+function(run step)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE status)
   if(NOT status EQUAL 0)
     message(FATAL_ERROR "${step} failed: ${status}")
   endif()
+endfunction()
+
+run(configure "${CMAKE_COMMAND}" -S "${SOURCE}" -B "${BINARY}" ${ARGUMENTS})
+set(targets "")
+if(TARGETS)
+  set(targets --target ${TARGETS})
+endif()
+run(build "${CMAKE_COMMAND}" --build "${BINARY}" ${targets})
+if(INSTALL)
+  file(REMOVE_RECURSE "${INSTALL}")
+  run(install "${CMAKE_COMMAND}" --install "${BINARY}" --prefix "${INSTALL}")
+endif()
+foreach(program IN LISTS PROGRAMS)
+  run("${program}" "${BINARY}/${program}")
 endforeach()

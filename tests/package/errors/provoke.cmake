@@ -51,15 +51,20 @@ fake_torch(half 2.11.0)
 file(MAKE_DIRECTORY "${WORK}/half/nvidia/cudnn/lib") # a toolkit on this machine may hold a libcudnn: not the wheel's
 fake_library("${WORK}/half/torch/lib/libtorch_cuda.so" libcudnn.so.9)
 
-# A LibTorch whose CUDA runtime is found, and nvcc of two releases.
-fake_torch(with_cuda 2.11.0)
-set(cuda_lib "${WORK}/with_cuda/torch/lib")
-execute_process(COMMAND "${COMPILER}" -shared -fPIC -Wl,-soname,libcudart.so.13 "${WORK}/empty.cpp"
-                        -o "${cuda_lib}/libcudart.so.13" COMMAND_ERROR_IS_FATAL ANY)
-foreach(library IN ITEMS c10_cuda torch_cuda)
-  execute_process(COMMAND "${COMPILER}" -shared -fPIC -Wl,--no-as-needed "-Wl,-rpath,${cuda_lib}" "${WORK}/empty.cpp"
-                          "${cuda_lib}/libcudart.so.13" -o "${cuda_lib}/lib${library}.so" COMMAND_ERROR_IS_FATAL ANY)
-endforeach()
+# LibTorch whose CUDA runtime is found, of two releases, and nvcc of two.
+function(fake_cuda_torch name release)
+  fake_torch(${name} 2.11.0)
+  set(lib "${WORK}/${name}/torch/lib")
+  set(runtime "libcudart.so.${release}")
+  execute_process(COMMAND "${COMPILER}" -shared -fPIC "-Wl,-soname,${runtime}" "${WORK}/empty.cpp" -o "${lib}/${runtime}"
+                  COMMAND_ERROR_IS_FATAL ANY)
+  foreach(library IN ITEMS c10_cuda torch_cuda)
+    execute_process(COMMAND "${COMPILER}" -shared -fPIC -Wl,--no-as-needed "-Wl,-rpath,${lib}" "${WORK}/empty.cpp"
+                            "${lib}/${runtime}" -o "${lib}/lib${library}.so" COMMAND_ERROR_IS_FATAL ANY)
+  endforeach()
+endfunction()
+fake_cuda_torch(with_cuda 13)
+fake_cuda_torch(with_cuda12 12)
 foreach(release IN ITEMS 12.4 13.0)
   file(WRITE "${WORK}/nvcc_${release}" "#!/bin/sh\necho 'Cuda compilation tools, release ${release}, V${release}.1'\n")
   file(CHMOD "${WORK}/nvcc_${release}" PERMISSIONS OWNER_READ OWNER_EXECUTE)
@@ -250,3 +255,47 @@ ask(dependencies FAIL ASK dependencies LINE "missing fmt 9, nlohmann_json 3.10, 
 ask(package_other_torch FAIL ASK package
     LINE "attentive was built with LibTorch [0-9.]+, but [^\n]*/two_thirteen/torch is 2\\.13\\.0; name one of"
     ARGS "-DCMAKE_PREFIX_PATH=${PREFIX}" "-DTorch_DIR=${WORK}/two_thirteen/torch/share/cmake/Torch")
+
+# --- what the installed package records of its build -----------------------------------------------------------------
+
+# recorded(<name> <library's type> <CUDA code> <LibTorch of the build> [ARGS …]): packages by the names of their folders.
+function(recorded name type cuda_code torch)
+  ask(${name} ASK record LINE "from Torch_DIR"
+      ARGS "-DTorch_DIR=${WORK}/${torch}/torch/share/cmake/Torch" "-DRECORD=${WORK}/${name}" -DTYPE=${type}_LIBRARY
+           -DCUDA_CODE=${cuda_code} ${ARGN})
+endfunction()
+# consumer(<package> <LibTorch> [FAIL] LINE … [ARGS …])
+function(consumer package torch)
+  cmake_parse_arguments(PARSE_ARGV 2 ARG "FAIL" "LINE" "ARGS")
+  set(fail "")
+  if(ARG_FAIL)
+    set(fail FAIL)
+  endif()
+  string(REPLACE ";" "_" name "${package}_for_${torch}_${ARG_ARGS}")
+  ask("${name}" ${fail} ASK package LINE "${ARG_LINE}"
+      ARGS "-Dattentive_DIR=${WORK}/${package}" "-DTorch_DIR=${WORK}/${torch}/torch/share/cmake/Torch" ${ARG_ARGS})
+endfunction()
+
+recorded(static_with_code STATIC ON with_cuda)
+consumer(static_with_code with_cuda LINE "2\\.11\\.0 \\(full")
+consumer(static_with_code with_cuda LINE "links [^\n]*/libc10_cuda\\.so;[^\n]*/libcudart\\.so\\.13" ARGS -DATTENTIVE_TORCH=cpu)
+consumer(static_with_code good FAIL
+  LINE "attentive holds CUDA code, which the LibTorch at [^\n]*/good/torch cannot link: it has no CUDA runtime; name one for CUDA 13 with -DTorch_DIR=[^\n]*, or rebuild attentive with -DATTENTIVE_CUDA=OFF")
+consumer(static_with_code with_cuda12 FAIL
+  LINE "attentive holds CUDA code of CUDA 13, but the LibTorch at [^\n]*/with_cuda12/torch runs on [^\n]*/libcudart\\.so\\.12; name one for CUDA 13")
+
+recorded(static_without_code STATIC OFF with_cuda)
+consumer(static_without_code good LINE "2\\.11\\.0 \\(full: a CPU build")
+consumer(static_without_code half LINE "2\\.11\\.0 \\(cpu: NVIDIA libraries incomplete")
+
+recorded(shared_of_whole SHARED OFF with_cuda)
+consumer(shared_of_whole with_cuda LINE "2\\.11\\.0 \\(full")
+consumer(shared_of_whole good FAIL
+  LINE "this shared attentive loads the whole LibTorch with CUDA, but of the one at [^\n]*/good/torch only the CPU half would be linked \\(a CPU build\\); name a whole one with -DTorch_DIR=[^\n]*, or rebuild attentive with -DATTENTIVE_TORCH=cpu")
+consumer(shared_of_whole half FAIL LINE "only the CPU half would be linked \\(NVIDIA libraries incomplete: libcudnn.so.9 missing\\)")
+
+recorded(shared_with_code SHARED ON with_cuda)
+consumer(shared_with_code with_cuda12 FAIL LINE "attentive holds CUDA code of CUDA 13, but")
+recorded(shared_of_half SHARED OFF with_cuda -DATTENTIVE_TORCH=cpu)
+consumer(shared_of_half good LINE "2\\.11\\.0 \\(full: a CPU build")
+consumer(shared_of_half with_cuda LINE "2\\.11\\.0 \\(full: its NVIDIA")
