@@ -32,10 +32,10 @@ std::string texts(const std::vector<std::string>& values) {
 }
 
 void heads(Files& cases) {
-  cases.add("another magic number", [](LegacyFile& f) { f.magic = integer(1001); }, {"magic"});
-  cases.add("magic text", [](LegacyFile& f) { f.magic = Pickle().text("magic").stop(); }, {"magic"});
-  cases.add("a magic list", [](LegacyFile& f) { f.magic = Pickle().raw("]").stop(); }, {"magic"});
-  cases.add("no magic number", [](LegacyFile& f) { f.magic = ""; }, {"magic"});
+  cases.add("another magic number", [](LegacyFile& f) { f.magic = integer(1001); }, {"torch.save"});
+  cases.add("magic text", [](LegacyFile& f) { f.magic = Pickle().text("magic").stop(); }, {"torch.save"});
+  cases.add("a magic list", [](LegacyFile& f) { f.magic = Pickle().raw("]").stop(); }, {"torch.save"});
+  cases.add("no magic number", [](LegacyFile& f) { f.magic = ""; }, {"torch.save"});
   for (const int64_t version : {0, 1000, 1002, -1001}) {
     cases.add("version " + std::to_string(version), [=](LegacyFile& f) { f.protocol = integer(version); },
               {"version"});

@@ -38,6 +38,9 @@ class Nobody {
   }
   Nobody(const Nobody&) = delete;
   Nobody& operator=(const Nobody&) = delete;
+
+ private:
+  bool changed_;
 };
 
 }  // namespace
