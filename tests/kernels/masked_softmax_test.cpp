@@ -198,7 +198,7 @@ TEST_CASE("masked softmax: a mask changed before the backward pass raises or has
   const auto gradients = [](const OptionCall& call, const std::function<void()>& before_backward) {
     const auto leaves = cast(call, at::kFloat);
     auto problem = normalize("attention", leaves.q, leaves.k, leaves.v, leaves.options, call.extras).problem;
-    const auto y = cuda::run_with(kEmulated, problem).output;
+    const auto y = cuda::run_with(kEmulatedSoftmax, problem).output;
     problem = {};
     before_backward();
     return torch::autograd::grad({y.square().sum()}, {leaves.q, leaves.k, leaves.v});
@@ -253,7 +253,7 @@ TEST_CASE("masked softmax: a pending sign of an incoming gradient counts", "[mas
   given.weights = Weights::Clean;
   const auto gradients = [&](bool pending) {
     const auto problem = normalize("attention", call.q, call.k, call.v, call.options, given).problem;
-    const auto result = cuda::run_with(kEmulated, problem);
+    const auto result = cuda::run_with(kEmulatedSoftmax, problem);
     at::manual_seed(4);
     auto direction = at::randn({1, 2, 5, 9}), statistics = at::randn({1, 2, 5});
     if (pending) {
