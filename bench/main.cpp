@@ -13,6 +13,8 @@
 
 namespace {
 
+constexpr int kUsage = 2;
+
 std::vector<std::string> suite_names() {
   std::vector<std::string> names;
   for (const auto& suite : bench::kSuites) names.emplace_back(suite.name);
@@ -24,7 +26,7 @@ std::vector<std::string> suite_names() {
 int main(int argc, char** argv) {
   CLI::App app(
       "Times attentive against PyTorch's own ways, interleaved in one process; a wrong result is not timed.\n"
-      "Exit status: 0, 1 if a result was wrong or a file could not be written, 2 for wrong arguments.",
+      "Exit status: 0, 1 if a result was wrong or a file could not be written, 2 for wrong arguments or no case chosen.",
       "attentive-bench");
   bench::Settings settings;
   settings.threads = at::get_num_threads();
@@ -56,9 +58,9 @@ int main(int argc, char** argv) {
         bench::write_json(json, machine, runner);  // a run that is cut short keeps its suites
     }
     if (runner.rows().empty() && runner.growth().empty()) {
-      fmt::print(stderr,
-                 "attentive-bench: no case was chosen: see the names that a run without --case prints\n");
-      return kUnusable;
+      apps::print_error(
+          "attentive-bench: no case was chosen: see the names that a run without --case prints");
+      return kUsage;
     }
     bench::print_growth(runner.growth());
     if (!svg.empty()) bench::write_plot(svg, machine, runner);
