@@ -26,7 +26,8 @@ std::vector<std::string> suite_names() {
 int main(int argc, char** argv) {
   CLI::App app(
       "Times attentive against PyTorch's own ways, interleaved in one process; a wrong result is not timed.\n"
-      "Exit status: 0, 1 if a result was wrong or a file could not be written, 2 for wrong arguments or no case chosen.",
+      "Exit status: 0, 1 if a result was wrong or a file could not be written, 2 for wrong arguments or no "
+      "case chosen.",
       "attentive-bench");
   bench::Settings settings;
   settings.threads = at::get_num_threads();
