@@ -18,6 +18,16 @@ ALLOWED = (
     "src/kernels/aten_internals.cpp",
     "src/train/adamw.cpp",  # another library, so a place of its own: the fused step and norm of many tensors
     "bench/support/peak_bf16.cpp",  # measures LibTorch's own tile product
+    "src/io/torch_tensors.cpp",  # a tensor over a storage of a file, with the strides of the file
+    # Views and modes that only internals make, to see what the library does with them.
+    "tests/functional/bad_input_test.cpp",
+    "tests/functional/forward_mode_test.cpp",
+    "tests/functional/negative_bit_test.cpp",
+    "tests/io/state_fit_test.cpp",
+    "tests/kernels/masked_softmax_test.cpp",
+    "tests/models/extremes_test.cpp",
+    "tests/modules/extremes_test.cpp",
+    "tests/train/adamw_test.cpp",
 )
 # What counts as internal. Documented although they look internal: the custom functions of torch::autograd, the
 # dispatcher's guards (c10::impl), and the generators of the CPU, whose only names are at::detail's.

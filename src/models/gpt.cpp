@@ -57,6 +57,7 @@ void GPTImpl::reset() {
   TORCH_CHECK_VALUE(options.context_length() > 0 || (rotary && options.context_length() == 0), kWho,
                     ": expected context_length > 0, or 0 with rotary positions, got ",
                     options.context_length());
+  if (options.context_length() > 0) check_positive(kWho, "context_length", options.context_length());
   TORCH_CHECK_VALUE(options.window() >= 0, kWho, ": expected window >= 0, got ", options.window());
 
   tok_emb = register_module("tok_emb", torch::nn::Embedding(options.vocab_size(), options.emb_dim()));

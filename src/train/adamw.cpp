@@ -101,7 +101,7 @@ at::Tensor AdamW::clip(double max_norm) {
   std::vector<at::Tensor> gradients;
   for (const auto& group : groups_) {
     for (const auto& parameter : group.parameters) {
-      if (parameter.grad().defined()) gradients.push_back(parameter.grad());
+      if (parameter.grad().defined()) gradients.push_back(parameter.grad().resolve_neg());
     }
   }
   if (gradients.empty()) return at::zeros({}, step_.options());
@@ -132,7 +132,7 @@ void AdamW::step_group(const Group& group) {
   for (size_t i = 0; i < group.parameters.size(); ++i) {
     if (!group.parameters[i].grad().defined()) continue;
     parameters.push_back(group.parameters[i]);
-    gradients.push_back(group.parameters[i].grad());
+    gradients.push_back(group.parameters[i].grad().resolve_neg());
     exp_avgs.push_back(group.exp_avgs[i]);
     exp_avg_sqs.push_back(group.exp_avg_sqs[i]);
   }
@@ -160,7 +160,8 @@ void AdamW::check_state(const StateDict& saved) const {
   for (const auto& [name, tensor] : own) {
     const auto found = saved.find(name);
     TORCH_CHECK_VALUE(found != saved.end(), kWho, ": expected the state \"", name, "\", got none");
-    check_defined(kWho, "\"" + name + "\"", found->second);
+    TORCH_CHECK_VALUE(found->second.defined(), kWho, ": expected \"", name,
+                      "\" to be a tensor, got an undefined one");
     const auto reason = refuse_tensor(found->second, tensor);
     TORCH_CHECK_VALUE(reason.empty(), kWho, ": \"", name, "\": ", reason);
     TORCH_CHECK_VALUE(found->second.scalar_type() == tensor.scalar_type(), kWho, ": expected \"", name,

@@ -212,18 +212,3 @@ TEST_CASE("TransformerAttention refuses caches and options without meaning, by n
   CHECK(value_error([] { return TransformerAttention(Options(8, 0)); }) ==
         "TransformerAttention: expected num_heads > 0, got 0");
 }
-
-TEST_CASE("TransformerAttention cast or cloned under InferenceMode trains outside it", "[transformer_attention]") {
-  const auto trains = [](TransformerAttention& m, at::ScalarType type) {
-    const auto x = at::randn({2, 3, 8}).to(type).requires_grad_(true);
-    m->forward(x).sum().backward();
-    CHECK(m->W_query->weight.grad().defined());
-    CHECK(x.grad().defined());
-  };
-  TransformerAttention m(Options(8, 2));
-  {
-    const c10::InferenceMode inference;
-    m->to(at::kDouble);
-  }
-  trains(m, at::kDouble);
-}
