@@ -291,8 +291,12 @@ std::string quoted_name(std::string_view name) {
   size_t cut = whole ? name.size() : kLongest;
   while (!whole && cut > 0 && (static_cast<unsigned char>(name[cut]) & 0xC0) == 0x80)
     --cut;  // not inside a character
-  return nlohmann::json(name.substr(0, cut)).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) +
-         (whole ? "" : "...");
+  auto text =
+      nlohmann::json(name.substr(0, cut)).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  // The one control character that JSON lets pass.
+  for (size_t at = text.find('\x7f'); at != std::string::npos; at = text.find('\x7f', at))
+    text.replace(at, 1, "\\u007f");
+  return text + (whole ? "" : "...");
 }
 
 std::string_view safetensors_dtype(at::ScalarType dtype) {

@@ -84,6 +84,7 @@ Directory find_directory(const ByteSource& source) {
 
 // Replaces sizes and offset that are said to stand in the zip64 extra field by what stands there.
 void resolve64(std::string_view extra, std::initializer_list<uint64_t*> fields, std::string_view name) {
+  if (!extra.empty() && extra.size() < 4) refuse("record {} has a broken extra field", quoted_name(name));
   if (std::none_of(fields.begin(), fields.end(), [](const uint64_t* f) { return *f == zip::kIn64Wide; }))
     return;
   while (extra.size() >= 4) {

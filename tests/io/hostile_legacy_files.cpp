@@ -48,7 +48,7 @@ void heads(Files& cases) {
         "system: "s + name, [&](LegacyFile& f) { f.system = pickle.stop(); }, std::move(words));
   };
   system("a list", Pickle().raw("]"), {});
-  system("an empty dict", Pickle().raw("}"), {"little_endian"});
+  system("an empty dict", Pickle().raw("}"), {"byte order"});
   system("big-endian", Pickle().raw("}").text("little_endian").raw("\x89s"), {"big"});
   system("little_endian of text", Pickle().raw("}").text("little_endian").text("yes").raw("s"),
          {"little_endian"});

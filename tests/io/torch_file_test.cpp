@@ -249,7 +249,8 @@ TEST_CASE("the bytes of a file depend on its content alone", "[torch_file]") {
   };
   save_torch(folder / "one", make());
   save_torch(folder / "two", make());
-  CHECK(read_bytes(folder / "one") == read_bytes(folder / "two"));
+  const bool equal = read_bytes(folder / "one") == read_bytes(folder / "two");
+  CHECK(equal);
 }
 
 TEST_CASE("the bytes are those that PyTorch was seen to read", "[torch_file]") {
@@ -278,7 +279,8 @@ TEST_CASE("the bytes are those that PyTorch was seen to read", "[torch_file]") {
             {"bool", at::ones({2}, at::kBool)},
             {"empty", at::empty({0, 3})},
             {"none", TorchValue()}}});
-  CHECK(read_bytes(folder / "file.pt") == read_bytes(kData + "saved_by_attentive.pt"));
+  const bool equal = read_bytes(folder / "file.pt") == read_bytes(kData + "saved_by_attentive.pt");
+  CHECK(equal);
 }
 
 TEST_CASE("what Python could not read again is not saved", "[torch_file][errors]") {
@@ -334,7 +336,8 @@ TEST_CASE("mapped tensors are private, and live as long as one of them", "[torch
     tensor(value, "a").fill_(7);
     kept = tensor(value, "b");
   }
-  CHECK(read_bytes(folder / "file.pt") == before);
+  const bool unchanged = read_bytes(folder / "file.pt") == before;
+  CHECK(unchanged);
   ::unlink((folder / "file.pt").c_str());
   CHECK(kept.equal(at::arange(1000)));
   CHECK(kept.fill_(3).sum().item<int64_t>() == 3000);
