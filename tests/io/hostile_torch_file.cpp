@@ -109,7 +109,19 @@ LegacyFile legacy_of(std::string pickle) {
 }
 
 std::string file_of(Format format, std::string pickle) {
-  return format == Format::Zip ? archive_of(std::move(pickle)).bytes() : legacy_of(std::move(pickle)).bytes();
+  // A storage that nothing mentions would be a fault of its own.
+  const bool mentioned = pickle.find("Storage") != std::string::npos;
+  if (format == Format::Zip) {
+    auto file = archive_of(std::move(pickle));
+    if (!mentioned) std::erase_if(file.entries, [](const auto& e) { return e.name == "archive/data/0"; });
+    return file.bytes();
+  }
+  auto file = legacy_of(std::move(pickle));
+  if (!mentioned) {
+    file.keys = Pickle().raw("]").stop();
+    file.storages.clear();
+  }
+  return file.bytes();
 }
 
 std::string deflated_zeros(uint64_t size) {

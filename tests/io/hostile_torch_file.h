@@ -151,7 +151,7 @@ struct LegacyFile {
 };
 LegacyFile legacy_of(std::string pickle);
 
-/// The pickle in either format.
+/// The pickle in either format, with the storage if the pickle mentions one.
 std::string file_of(Format format, std::string pickle);
 
 /// A raw deflate stream of zeros, a thousandth of their size.

@@ -239,10 +239,11 @@ TEST_CASE("only what is on the list is called", "[pickle][errors]") {
              ContainsSubstring("arguments that are a None"));
   CHECK_THAT(refused(global("collections", "OrderedDict") + "NNN\x87R"), ContainsSubstring("of 3 arguments"));
   CHECK_THAT(refused(global("torch", "Tensor") + ")R"), ContainsSubstring("no function here"));
-  CHECK_THAT(refused(global("_codecs", "encode") + ")\x81"), ContainsSubstring("no class of values"));
+  // NEWOBJ, which torch.save does not write for what is on the list.
+  CHECK_THAT(refused(global("collections", "OrderedDict") + ")\x81"), ContainsSubstring("opcode 0x81"));
   CHECK_THAT(refused(global("collections", "OrderedDict")),
              ContainsSubstring("a class or function as a value"));
-  CHECK(value_of(global("collections", "OrderedDict") + ")\x81").kind() == "OrderedDict");
+  CHECK(value_of(global("collections", "OrderedDict") + ")R").kind() == "OrderedDict");
   CHECK(value_of(text("builtins") + text("set") + "\x93](K\1e\x85R").is<TorchValue::Set>());
   CHECK(value_of(global("collections", "Counter") + "}" + text("a") + "K\2s\x85R").at("a").as<int64_t>() ==
         2);

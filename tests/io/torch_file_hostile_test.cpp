@@ -9,7 +9,6 @@
 #include <attentive/io/torch_file.h>
 
 #include "io/hostile_torch_file.h"
-#include "support/peak_memory.h"
 #include "support/temporary_folder.h"
 
 using namespace attentive;
@@ -82,32 +81,4 @@ TEST_CASE("hostile torch.save files are refused with a reason", "[torch_file][ho
     }
   }
   CHECK(number > 1000);
-}
-
-// Once by what was touched, once by what was asked for.
-TEST_CASE("a refusal costs less than 64 MiB above the file's size", "[torch_file][hostile][memory]") {
-  if (const auto reason = test::why_no_peak_memory()) SKIP(*reason);
-  const TemporaryFolder folder;
-  const auto path = (folder / "file.pt").string();
-  size_t highest = 0;
-  std::string which;
-  for (const auto& group : hostile_groups()) {
-    for (const auto& file : group.files()) {
-      INFO(group.name << ": " << file.name);
-      const auto allowed = file.bytes.size() + (size_t{64} << 20);
-      std::ofstream(path, std::ios::binary) << file.bytes;
-      for (const auto& way : ways_to_read(path, file.bytes)) {
-        std::string message;
-        const auto peak = test::peak_memory([&] { message = refusal(way.read); });
-        INFO(way.name << ": " << peak << " bytes, file of " << file.bytes.size());
-        CHECK(peak < allowed);
-        if (peak > highest + file.bytes.size()) highest = peak - file.bytes.size(), which = file.name;
-        std::string limited;
-        test::with_address_space(allowed, [&] { limited = refusal(way.read); });
-        CHECK(limited == message);
-      }
-    }
-  }
-  INFO("the dearest refusal took " << highest << " bytes above its file: " << which);
-  SUCCEED();
 }
