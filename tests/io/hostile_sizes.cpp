@@ -51,13 +51,8 @@ void numbers(HostilePickles& cases) {
   many("ten million empty dicts", kMany, "}");
   many("ten million empty sets", kMany, "\x8f");
   many("five million empty strings", kMany / 2, std::string_view("\x8c\0", 2));
-  many("five million empty integers", kMany / 2, std::string_view("\x8a\0", 2));
   many("a million globals", kMany / 10, "ctorch\nSize\n");
   many("a million hooks", kMany / 10, "ccollections\nOrderedDict\n)R");
-  cases.add("ten million memos", cases.pickle(4).raw("N").raw(times(kMany, "\x94")), {});
-  std::string puts = "N";
-  for (size_t i = 0; i < kMany / 5; ++i) puts += "r" + little(i, 4);
-  cases.add("two million numbered memos", cases.pickle().raw(puts), {});
   cases.add("a name of ten million letters", cases.pickle().global("os", times(kMany, "x")), {"name"});
   cases.add("a number of a million bytes",
             cases.pickle().counted('\x8b', 4, 1'000'000, times(1'000'000, "\x55")), {});
@@ -99,7 +94,6 @@ void repetition(HostilePickles& cases) {
   repeat("a megabyte of bytes, a hundred thousand times",
          Pickle(-1).counted('B', 4, 1 << 20, times(1 << 20, "x")), 100'000);
   repeat("a long number, a million times", Pickle(-1).counted('\x8a', 1, 255, times(255, "\x55")), 1'000'000);
-  repeat("a tensor, two million times", Pickle(-1, cases.pickle().format()).tensor(), 2'000'000);
   cases.add("nine million values before a bad tensor",
             nine_million_values(cases.pickle()).tensor({.offset = 1}).raw("t"), {});
 }

@@ -141,7 +141,7 @@ void storages(HostilePickles& cases) {
 
 void persistent_ids(HostilePickles& cases) {
   const auto add = [&](const char* name, const Pickle& id) {
-    cases.add(name, cases.pickle().raw(id.bytes()).raw("Q"), {"a storage"});
+    cases.add(name, cases.pickle().raw(id.bytes()).raw("Q"), {});
   };
   const auto start = [&] { return Pickle(-1, cases.pickle().format()); };
   const auto id = [&](const Pickle& what, const Pickle& type, const Pickle& key, const Pickle& location,
