@@ -17,7 +17,6 @@ void Writer::check(const at::Tensor& tensor) const {
   if (tensor.layout() != at::kStrided || tensor.is_nested()) fail("a tensor that is not dense");
   if (tensor.is_quantized()) fail("a quantized tensor");
   if (tensor.is_meta() || !tensor.has_storage()) fail("a tensor without data");
-  if (tensor.has_names()) fail("a tensor with names for its dimensions");
   const auto* dtype = find_torch_dtype(tensor.scalar_type());
   if (dtype == nullptr || !dtype->tensors) {
     fail("a tensor of dtype {}, which is not written here", c10::toString(tensor.scalar_type()));
