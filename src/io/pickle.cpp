@@ -111,8 +111,7 @@ bool Unpickler::call(unsigned char opcode) {
       return true;
     }
     case op::Reduce:
-    case op::NewObj:
-      reduce(/*only_classes=*/opcode == op::NewObj);
+      reduce();
       return true;
     case op::Build: {
       const auto state = pop();
@@ -136,16 +135,13 @@ void Unpickler::push_global(std::string_view module, std::string_view name) {
   push(graph_.add({.kind = Kind::Global, .detail = dtype, .index = static_cast<uint64_t>(found.global)}));
 }
 
-void Unpickler::reduce(bool only_classes) {
+void Unpickler::reduce() {
   const auto arguments = pop(), global = pop();
   if (!graph_.is(global, Kind::Global)) {
     fail("it calls a value that is a {}", kind_name(graph_[global].kind));
   }
   if (!graph_.is(arguments, Kind::Tuple)) {
     fail("it calls with arguments that are a {}", kind_name(graph_[arguments].kind));
-  }
-  if (only_classes && !is_class(static_cast<Global>(graph_[global].index))) {
-    fail("it makes an object of what is no class of values");
   }
   push(located([&] { return calls_.call(global, arguments); }));
 }

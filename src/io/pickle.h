@@ -54,7 +54,7 @@ class Unpickler {
   void push_global(std::string_view module, std::string_view name);
   void get(uint64_t index);
   void put(uint64_t index);
-  void reduce(bool only_classes);
+  void reduce();
 
   template <class... Arguments>
   [[noreturn]] void fail(fmt::format_string<Arguments...> format, Arguments&&... arguments) const {

@@ -9,7 +9,6 @@ namespace attentive::pickle {
 
 /// What a class or function of a pickle stands for. Nothing is looked up: the name is compared with a list.
 enum class Global : uint8_t {
-  // Classes of values.
   OrderedDict,
   Counter,
   Set,
@@ -19,7 +18,6 @@ enum class Global : uint8_t {
   Complex,
   Size,
   Device,
-  // Functions, and classes that nothing is made of here.
   Encode,
   GetLayout,
   RebuildTensor,
@@ -34,10 +32,6 @@ enum class Global : uint8_t {
   TypedStorage,  ///< one class a dtype
   Dtype,         ///< not a class: a value
 };
-
-inline bool is_class(Global global) {
-  return global <= Global::Device;
-}
 
 struct NamedGlobal {
   Global global;

@@ -49,7 +49,6 @@ enum Opcode : unsigned char {
   Global = 'c',
   StackGlobal = 0x93,
   Reduce = 'R',
-  NewObj = 0x81,
   Build = 'b',
   BinPersId = 'Q',
 };

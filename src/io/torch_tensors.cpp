@@ -68,7 +68,7 @@ void TorchTensors::assign(size_t index, uint32_t number) {
   auto& stored = stored_[number];
   storage_of_[index] = number;
   const auto item = c10::elementSize(mention.dtype);
-  if (stored.size / item != static_cast<uint64_t>(mention.numel)) {
+  if (stored.size % item != 0 || stored.size / item != static_cast<uint64_t>(mention.numel)) {
     refuse("storage {} is said to have {} elements of {} bytes, but has {} bytes", quoted_name(stored.name),
            mention.numel, item, stored.size);
   }
@@ -89,29 +89,36 @@ std::vector<int64_t> TorchTensors::numbers(pickle::Ref tuple) const {
   return values;
 }
 
+// The part of its storage that a tensor may use, in elements of the tensor's own dtype: a mention counts in
+// those of the storage, which are bytes if it is untyped.
+TorchTensors::Room TorchTensors::room_of(const pickle::TensorSpec& spec) const {
+  const auto& mention = graph_.storages[spec.storage];
+  const auto& stored = stored_[storage_of_[spec.storage]];
+  const auto item = static_cast<int64_t>(c10::elementSize(spec.dtype));
+  if (mention.view_key == pickle::kNoRef) return {0, static_cast<int64_t>(stored.size) / item};
+  const auto unit = static_cast<int64_t>(c10::elementSize(mention.dtype));
+  if (mention.view_offset * unit % item != 0) {
+    refuse("a view of storage {} begins within an element", quoted_name(stored.name));
+  }
+  return {mention.view_offset * unit / item, mention.view_numel * unit / item};
+}
+
 void TorchTensors::check(const pickle::TensorSpec& spec) {
   auto& stored = stored_[storage_of_[spec.storage]];
   const auto item = static_cast<int64_t>(c10::elementSize(spec.dtype));
   stored.alignment = std::max(stored.alignment, static_cast<uint64_t>(item));
   stored.holds_bools = stored.holds_bools || spec.dtype == at::kBool;
   const auto sizes = numbers(spec.sizes), strides = numbers(spec.strides);
+  const auto room = room_of(spec);
   const auto last = is_empty(sizes) ? 0 : reach(sizes, strides);
   int64_t end = 0;
-  if (!last || !dense_bytes(sizes, item) ||
-      (!is_empty(sizes) && __builtin_add_overflow(*last, spec.offset, &end))) {
+  if (!last || !dense_bytes(sizes, item) || __builtin_add_overflow(*last, spec.offset, &end)) {
     refuse("the sizes, strides and offset of a tensor in storage {} overflow", quoted_name(stored.name));
   }
-  if (!is_empty(sizes) && end >= room(spec)) {
+  if (!is_empty(sizes) && end >= room.count) {
     refuse("a tensor reaches element {} of storage {}, which has {}", end, quoted_name(stored.name),
-           room(spec));
+           room.count);
   }
-}
-
-// How many elements a tensor's storage has, or the view of one that it refers to.
-int64_t TorchTensors::room(const pickle::TensorSpec& spec) const {
-  const auto& mention = graph_.storages[spec.storage];
-  if (mention.view_key != pickle::kNoRef) return mention.view_numel;
-  return static_cast<int64_t>(stored_[storage_of_[spec.storage]].size / c10::elementSize(spec.dtype));
 }
 
 void TorchTensors::check_sum(const Stored& stored, uint32_t sum) const {
@@ -153,16 +160,16 @@ void TorchTensors::read(Stored& stored) {
 }
 
 at::Tensor TorchTensors::make(const pickle::TensorSpec& spec) const {
-  const auto& mention = graph_.storages[spec.storage];
   const auto& storage = stored_[storage_of_[spec.storage]].storage;
   const auto sizes = numbers(spec.sizes);
+  const auto room = room_of(spec);
   // Where nothing lies, any offset is right; but an address is made of it.
-  const auto offset = is_empty(sizes) && spec.offset > room(spec) ? 0 : spec.offset;
+  const auto offset = is_empty(sizes) && spec.offset > room.count ? 0 : room.begin + spec.offset;
   auto tensor = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(storage),
                                                          c10::DispatchKeySet(c10::DispatchKey::CPU),
                                                          c10::scalarTypeToTypeMeta(spec.dtype));
   auto* impl = tensor.unsafeGetTensorImpl();
-  impl->set_sizes_and_strides(sizes, numbers(spec.strides), mention.view_offset + offset);
+  impl->set_sizes_and_strides(sizes, numbers(spec.strides), offset);
   if (spec.conj) impl->_set_conj(true);
   if (spec.neg) impl->_set_neg(true);
   if (spec.requires_grad) tensor.set_requires_grad(true);

@@ -44,8 +44,13 @@ class TorchTensors {
     c10::Storage storage = {};
   };
 
+  struct Room {
+    int64_t begin = 0;
+    int64_t count = 0;
+  };
+
+  Room room_of(const pickle::TensorSpec& spec) const;
   void check(const pickle::TensorSpec& spec);
-  int64_t room(const pickle::TensorSpec& spec) const;
   void check_sum(const Stored& stored, uint32_t sum) const;
   std::vector<int64_t> numbers(pickle::Ref tuple) const;
   void read(Stored& stored);

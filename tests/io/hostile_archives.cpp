@@ -17,7 +17,7 @@ void no_archives(HostileArchives& cases) {
   cases.add("zeros", std::string(4096, '\0'), {});
   cases.add("gzip", "\x1f\x8b\x08\0\0\0\0\0"s + std::string(100, 'x'), {});
   cases.add("a tar of PyTorch 0.1", "sys_info\0"s + std::string(2048, '\0'), {});
-  cases.add("a zip of something else", ZipFile{{{.name = "readme.txt", .data = "hello"}}}, {"data.pkl"});
+  cases.add("a zip of something else", ZipFile{{{.name = "readme.txt", .data = "hello"}}}, {"root"});
 }
 
 void end_record(HostileArchives& cases) {
@@ -26,7 +26,7 @@ void end_record(HostileArchives& cases) {
   cases.changed("bytes before the first entry", [](ZipFile& f) { f.prefix = "PK\x03\x04 hidden"; }, {});
   cases.changed("bytes behind the archive", [](ZipFile& f) { f.suffix = "x"; }, {});
   cases.changed("an archive behind the archive", [](ZipFile& f) { f.suffix = good_archive().bytes(); }, {});
-  cases.changed("a comment", [](ZipFile& f) { f.comment = "hello"; }, {"comment"});
+  cases.changed("a comment", [](ZipFile& f) { f.comment = "hello"; }, {"end of central directory"});
   cases.changed("an archive in the comment", [](ZipFile& f) { f.comment = good_archive().bytes(); }, {});
   cases.changed("an end record in the comment",
                 [](ZipFile& f) { f.comment = "PK\x05\x06"s + std::string(18, '\0'); }, {});
@@ -35,7 +35,7 @@ void end_record(HostileArchives& cases) {
                 [](ZipFile& f) { f.comment = "hello", f.comment_size = 2; }, {});
   cases.changed("two end records", [](ZipFile& f) { f.extra_end = "PK\x05\x06"s + std::string(18, '\0'); },
                 {});
-  cases.changed("another disk", [](ZipFile& f) { f.disk = 1; }, {"disk"});
+  cases.changed("another disk", [](ZipFile& f) { f.disk = 1; }, {"parts"});
   for (const uint64_t count : {0, 1, 3, 5, 65535}) {
     cases.changed("a count of " + std::to_string(count), [&](ZipFile& f) { f.count = count; }, {});
   }
@@ -100,7 +100,6 @@ void zip64(HostileArchives& cases) {
     wide(" at 2^63", field({uint64_t{1} << 63}), false, false, true);
     wide(" with half a field", field({24, 24}).substr(0, 12), true, true, false);
     wide(" with a field that claims more", little(1, 2) + little(64, 2) + little(24, 8), true, true, false);
-    wide(" with three bytes of extra", "\1\0\x10"s, false, false, false);
   }
 }
 
@@ -121,8 +120,8 @@ void headers(HostileArchives& cases) {
     add("with another local method", [](ZipEntry& e) { e.local_method = 8; });
     add("encrypted", [](ZipEntry& e) { e.flags = 1; });
     add("encrypted in its local header", [](ZipEntry& e) { e.local_flags = 1; });
-    add("with another checksum", [](ZipEntry& e) { e.crc = 1; });
-    add("without a checksum", [](ZipEntry& e) { e.crc = 0; });
+    cases.entry(which + " with another checksum"s, which, [](ZipEntry& e) { e.crc = 1; }, {"CRC-32"});
+    cases.entry(which + " without a checksum"s, which, [](ZipEntry& e) { e.crc = 0; }, {"CRC-32"});
     add("of another size than its packed one", [](ZipEntry& e) { e.size = e.data.size() - 1; });
     add("packed in an unknown way", [](ZipEntry& e) { e.method = 99; });
     add("packed, it says", [](ZipEntry& e) { e.method = 8; });
@@ -132,9 +131,10 @@ void headers(HostileArchives& cases) {
       e.size = e.packed = e.data.size() + 1;
       e.crc = crc32_of(e.data + "P");
     });
-    add("at an offset beyond the file", [](ZipEntry& e) { e.offset = 0xfffffffe; });
-    add("at an offset without a header", [](ZipEntry& e) { e.offset = 5; });
-    add("on another disk", [](ZipEntry& e) { e.disk = 1; });
+    cases.entry(which + " at an offset beyond the file"s, which, [](ZipEntry& e) { e.offset = 0xfffffffe; },
+                {});
+    cases.entry(which + " at an offset without a header"s, which, [](ZipEntry& e) { e.offset = 5; }, {});
+    cases.entry(which + " on another disk"s, which, [](ZipEntry& e) { e.disk = 1; }, {"parts"});
     add("whose descriptor is missing",
         [](ZipEntry& e) { e.flags = 8, e.local_crc = 0, e.local_size = e.local_packed = 0; });
     add("whose descriptor has another checksum", [](ZipEntry& e) {
@@ -192,14 +192,13 @@ void names(HostileArchives& cases) {
         "entry: "s + name, [&](ZipFile& f) { f.entries.push_back({.name = entry, .data = "3\n"}); },
         std::move(words));
   };
-  extra("data.pkl twice", "archive/data.pkl", {"archive/data.pkl"});
-  extra("data/0 twice", "archive/data/0", {"archive/data/0"});
-  extra("version twice", "archive/version", {"archive/version"});
-  extra("byteorder twice", "archive/byteorder", {"archive/byteorder"});
+  extra("data.pkl twice", "archive/data.pkl", {"twice"});
+  extra("data/0 twice", "archive/data/0", {"twice"});
+  extra("version twice", "archive/version", {"twice"});
+  extra("byteorder twice", "archive/byteorder", {"twice"});
   extra("another root", "other/data.pkl", {"root"});
   extra("another root without a pickle", "other/data/0", {});
   extra("no root", "data.pkl", {});
-  extra("a root in the root", "archive/archive/data.pkl", {});
   extra("no name", "", {});
   extra("an absolute name", "/archive/data/1", {});
   extra("a way out", "archive/../data/1", {});
@@ -218,7 +217,7 @@ void names(HostileArchives& cases) {
   renamed("no pickle", "data.pkl", "archive/data.txt", {"data.pkl"});
   renamed("a pickle elsewhere", "data.pkl", "other/data.pkl", {});
   renamed("a pickle deeper", "data.pkl", "archive/data/data.pkl", {"data.pkl"});
-  renamed("no storage", "data/0", "archive/data/1", {"data/0"});
+  renamed("no storage", "data/0", "archive/data/1", {"storage \"0\""});
   renamed("a storage elsewhere", "data/0", "other/data/0", {});
   renamed("no version", "version", "archive/vision", {"version"});
   cases.add("nothing has a root",

@@ -32,10 +32,10 @@ std::string texts(const std::vector<std::string>& values) {
 }
 
 void heads(Files& cases) {
-  cases.add("another magic number", [](LegacyFile& f) { f.magic = integer(1001); }, {"magic"});
-  cases.add("magic text", [](LegacyFile& f) { f.magic = Pickle().text("magic").stop(); }, {"magic"});
-  cases.add("a magic list", [](LegacyFile& f) { f.magic = Pickle().raw("]").stop(); }, {"magic"});
-  cases.add("no magic number", [](LegacyFile& f) { f.magic = ""; }, {"magic"});
+  cases.add("another magic number", [](LegacyFile& f) { f.magic = integer(1001); }, {"torch.save"});
+  cases.add("magic text", [](LegacyFile& f) { f.magic = Pickle().text("magic").stop(); }, {"torch.save"});
+  cases.add("a magic list", [](LegacyFile& f) { f.magic = Pickle().raw("]").stop(); }, {"torch.save"});
+  cases.add("no magic number", [](LegacyFile& f) { f.magic = ""; }, {"torch.save"});
   for (const int64_t version : {0, 1000, 1002, -1001}) {
     cases.add("version " + std::to_string(version), [=](LegacyFile& f) { f.protocol = integer(version); },
               {"version"});
@@ -48,7 +48,7 @@ void heads(Files& cases) {
         "system: "s + name, [&](LegacyFile& f) { f.system = pickle.stop(); }, std::move(words));
   };
   system("a list", Pickle().raw("]"), {});
-  system("an empty dict", Pickle().raw("}"), {"little_endian"});
+  system("an empty dict", Pickle().raw("}"), {"byte order"});
   system("big-endian", Pickle().raw("}").text("little_endian").raw("\x89s"), {"big"});
   system("little_endian of text", Pickle().raw("}").text("little_endian").text("yes").raw("s"),
          {"little_endian"});
@@ -127,7 +127,6 @@ void views(Files& cases) {
   };
   add("a number", Pickle(-1).integer(0), {});
   add("of nothing", Pickle(-1).raw(")"), {});
-  add("of itself", Pickle(-1).text("0").integer(0).integer(6).raw("\x87"), {});
   add("at -1", Pickle(-1).text("1").integer(-1).integer(6).raw("\x87"), {});
   add("too long", Pickle(-1).text("1").integer(3).integer(6).raw("\x87"), {});
 }

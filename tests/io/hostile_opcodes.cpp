@@ -18,7 +18,7 @@ void single_opcodes(HostilePickles& cases) {
 // What takes everything back to a MARK, without one; what takes fixed numbers of values, with a MARK among
 // them.
 void marks(HostilePickles& cases) {
-  for (const char* opcode : {"t", "e", "u", "\x90", "\x91", "1"}) {
+  for (const char* opcode : {"t", "e", "u", "\x90", "\x91"}) {
     cases.add(std::string("no MARK for ") + opcode, cases.pickle(4).raw("]N").raw(opcode), {"mark"});
   }
   for (const char* opcode : {"\x85", "a", "s", "R", "b", "Q", "0", "q\1", "\x94", "."}) {
@@ -29,8 +29,8 @@ void marks(HostilePickles& cases) {
 }
 
 void stack(HostilePickles& cases) {
-  cases.add("STOP on an empty stack", cases.pickle(), {"stack"});
-  cases.add("two values are left", cases.pickle().raw("NN"), {"stack"});
+  cases.add("STOP on an empty stack", cases.pickle(), {"one value"});
+  cases.add("two values are left", cases.pickle().raw("NN"), {"one value"});
   cases.add("a global is left", cases.pickle().global("torch", "Size"), {});
   cases.add("a storage is left", cases.pickle().storage({}), {"storage"});
   cases.add("POP of the only value", cases.pickle().raw("N0"), {});
@@ -55,9 +55,9 @@ void protocols(HostilePickles& cases) {
   cases.add("protocol 1", cases.pickle(1).raw("N"), {"protocol"});
   cases.add("protocol 6", cases.pickle(6).raw("N"), {"protocol"});
   cases.add("protocol 255", cases.pickle(255).raw("N"), {"protocol"});
-  cases.add("PROTO twice", cases.pickle().op('\x80', 2, 1).raw("N"), {"PROTO"});
+  cases.add("PROTO twice", cases.pickle().op('\x80', 2, 1).raw("N"), {"opcode 0x80"});
   cases.add_whole("an empty pickle", Pickle(-1), {});
-  cases.add_whole("no STOP", cases.pickle().raw("N"), {"end"});
+  cases.add_whole("no STOP", cases.pickle().raw("N"), {});
   cases.add("a second pickle", cases.pickle().raw("N.").raw("\x80\2N"), {});
   cases.add("a byte behind STOP", cases.pickle().raw("N."), {});
 }
@@ -86,7 +86,7 @@ void globals(HostilePickles& cases) {
   cases.add("os.system", call("os", "system"), {"os.system"});
   cases.add("posix.system", call("posix", "system"), {"posix.system"});
   cases.add("eval", call("builtins", "eval"), {"builtins.eval"});
-  cases.add("exec of Python 2", call("__builtin__", "exec"), {"__builtin__.exec"});
+  cases.add("exec of Python 2", call("__builtin__", "exec"), {"builtins.exec"});
   cases.add("getattr", call("builtins", "getattr"), {"builtins.getattr"});
   cases.add("torch.load", call("torch", "load"), {"torch.load"});
   cases.add("torch.hub.load", call("torch.hub", "load"), {"torch.hub.load"});
@@ -95,16 +95,16 @@ void globals(HostilePickles& cases) {
             {"torch.serialization.os.system"});
   cases.add("a rebuild function of another module", call("torch", "_utils._rebuild_tensor_v2"),
             {"torch._utils._rebuild_tensor_v2"});
-  cases.add("an empty name", call("", ""), {"global"});
+  cases.add("an empty name", call("", ""), {"refers to"});
   cases.add("not called", cases.pickle().global("os", "system"), {"os.system"});
   cases.add("in a list that is popped", cases.pickle().raw("N").global("os", "system").raw("0"),
             {"os.system"});
   cases.add("no end of the name", cases.pickle().raw("cos\nsystem"), {});
-  cases.add("UTF-8", cases.pickle().global("os", "\xff"), {"UTF-8"});
-  cases.add("escape sequences", call("\x1b[2J", "\r\x7f\u202e"), {"global"});
+  cases.add("no UTF-8", cases.pickle().global("os", "\xff"), {"os."});
+  cases.add("escape sequences", call("\x1b[2J", "\r\x7f\u009b2J"), {"refers to"});
   cases.add("STACK_GLOBAL os.system", cases.pickle(4).text("os").text("system").raw("\x93"), {"os.system"});
-  cases.add("STACK_GLOBAL of integers", cases.pickle(4).integer(1).integer(2).raw("\x93"), {"STACK_GLOBAL"});
-  cases.add("STACK_GLOBAL of a list", cases.pickle(4).raw("]").text("system").raw("\x93"), {"STACK_GLOBAL"});
+  cases.add("STACK_GLOBAL of integers", cases.pickle(4).integer(1).integer(2).raw("\x93"), {"global"});
+  cases.add("STACK_GLOBAL of a list", cases.pickle(4).raw("]").text("system").raw("\x93"), {"global"});
   cases.add("STACK_GLOBAL of one string", cases.pickle(4).text("os").raw("\x93"), {"stack"});
 }
 

@@ -40,7 +40,7 @@ void geometry(HostilePickles& cases) {
   add("rank 65", sized(std::vector<int64_t>(65, 1), std::vector<int64_t>(65, 1)), {"64"});
   add("rank 100,000", sized(std::vector<int64_t>(100'000, 1), std::vector<int64_t>(100'000, 1)), {"64"});
   add("integers that require a gradient", {.storage = {.type = "IntStorage"}, .requires_grad = true},
-      {"requires_grad"});
+      {"gradient"});
   add("bools that require a gradient",
       {.storage = {.type = "BoolStorage", .numel = 24}, .sizes = {1}, .strides = {1}, .requires_grad = true},
       {});
@@ -78,11 +78,11 @@ void arguments(HostilePickles& cases) {
             {"storage"});
   cases.add("text for a storage", rebuilt(start().text("0").integer(0).tuple({6}).tuple({1}).raw("\x89")),
             {"storage"});
-  cases.add("too few arguments", rebuilt(good().integer(0)), {"_rebuild_tensor_v2"});
+  cases.add("too few arguments", rebuilt(good().integer(0)), {"arguments"});
   cases.add("no arguments", cases.pickle().global("torch._utils", "_rebuild_tensor_v2").raw(")R"),
-            {"_rebuild_tensor_v2"});
+            {"arguments"});
   const auto all = [&] { return good().integer(0).tuple({6}).tuple({1}).raw("\x89"); };
-  cases.add("too many arguments", rebuilt(all().raw("NNN")), {"_rebuild_tensor_v2"});
+  cases.add("too many arguments", rebuilt(all().raw("NNN")), {"arguments"});
   cases.add("hooks", rebuilt(all().raw("}").text("hook").raw("Ns")), {});
   const auto with_metadata = [&](const Pickle& metadata, const StorageOf& storage = {}) {
     auto pickle = cases.pickle().global("torch._utils", "_rebuild_tensor_v2").raw("(").storage(storage);
@@ -95,8 +95,9 @@ void arguments(HostilePickles& cases) {
   cases.add("conj as text",
             with_metadata(start().raw("}").text("conj").text("yes").raw("s"),
                           {.type = "ComplexFloatStorage", .numel = 3}),
-            {"conj"});
-  cases.add("negated integers", with_metadata(start().raw("}").text("neg").text("yes").raw("s")), {"neg"});
+            {"metadata"});
+  cases.add("negated integers", with_metadata(start().raw("}").text("neg").text("yes").raw("s")),
+            {"metadata"});
 }
 
 void storages(HostilePickles& cases) {
@@ -139,8 +140,8 @@ void storages(HostilePickles& cases) {
 }
 
 void persistent_ids(HostilePickles& cases) {
-  const auto add = [&](const char* name, const Pickle& id) {
-    cases.add(name, cases.pickle().raw(id.bytes()).raw("Q"), {"persistent"});
+  const auto add = [&](const char* name, const Pickle& id, const char* word = "storage") {
+    cases.add(name, cases.pickle().raw(id.bytes()).raw("Q"), {word});
   };
   const auto start = [&] { return Pickle(-1, cases.pickle().format()); };
   const auto id = [&](const Pickle& what, const Pickle& type, const Pickle& key, const Pickle& location,
@@ -150,16 +151,16 @@ void persistent_ids(HostilePickles& cases) {
   };
   const auto word = start().text("storage"), type = start().global("torch", "FloatStorage"),
              key = start().text("0"), cpu = start().text("cpu"), six = start().integer(6);
-  add("an id that is text", start().text("storage"));
-  add("an id that is a number", start().integer(0));
-  add("an id that is a list", start().raw("]"));
-  add("an id of nothing", start().raw(")"));
+  add("an id that is text", start().text("storage"), "persistent id");
+  add("an id that is a number", start().integer(0), "persistent id");
+  add("an id that is a list", start().raw("]"), "persistent id");
+  add("an id of nothing", start().raw(")"), "persistent id");
   add("an id of one", start().text("storage").raw("\x85"));
   add("an id of four",
       start().raw("(").raw(word.bytes()).raw(type.bytes()).raw(key.bytes()).raw(cpu.bytes()).raw("t"));
   add("an id of seven", start().raw("(").raw(word.bytes()).raw(type.bytes()).raw("NNNNNt"));
-  add("an id of a module", id(start().text("module"), type, key, cpu, six));
-  add("an id whose word is a number", id(six, type, key, cpu, six));
+  add("an id of a module", id(start().text("module"), type, key, cpu, six), "persistent id");
+  add("an id whose word is a number", id(six, type, key, cpu, six), "persistent id");
   add("an id whose type is text", id(word, start().text("FloatStorage"), key, cpu, six));
   add("an id whose type is a dtype", id(word, start().global("torch", "float32"), key, cpu, six));
   add("an id whose key is a number", id(word, type, start().integer(0), cpu, six));
@@ -191,7 +192,7 @@ void rebuilds(HostilePickles& cases) {
             parameter(start().raw(parameter(start().tensor(), "\x88").bytes().substr(2)), "\x88"),
             {"parameter"});
   cases.add("a parameter of integers", parameter(start().tensor({.storage = {.type = "IntStorage"}}), "\x88"),
-            {"requires_grad"});
+            {"gradient"});
   cases.add("a parameter of a storage", parameter(start().storage({}), "\x88"), {});
   cases.add("a parameter whose requires_grad is None", parameter(start().tensor(), "N"), {"requires_grad"});
   const auto untyped = [&](const char* dtype, int64_t bytes, int64_t offset, int64_t size) {

@@ -50,19 +50,19 @@ void keys(HostilePickles& cases) {
 }
 
 void targets(HostilePickles& cases) {
-  cases.add("APPEND to a tuple", cases.pickle().raw(")Na"), {"list"});
-  cases.add("APPEND to a dict", cases.pickle().raw("}Na"), {"list"});
-  cases.add("APPENDS to a set", cases.pickle(4).raw("\x8f(Ne"), {"list"});
-  cases.add("SETITEM on a list", cases.pickle().raw("]K\0Ns"s), {"dict"});
-  cases.add("SETITEMS on None", cases.pickle().raw("N(K\0Nu"s), {"dict"});
-  cases.add("ADDITEMS to a list", cases.pickle(4).raw("](N\x90"), {"set"});
-  cases.add("APPEND to a tensor", cases.pickle().tensor().raw("Na"), {"list"});
-  cases.add("SETITEM on a tensor", cases.pickle().tensor().raw("K\0Ns"s), {"dict"});
-  cases.add("BUILD on a tensor", cases.pickle().tensor().raw("}b"), {"BUILD"});
-  cases.add("BUILD on a dict", cases.pickle().raw("}}b"), {"BUILD"});
-  cases.add("BUILD on a list", cases.pickle().raw("]}b"), {"BUILD"});
-  cases.add("BUILD on a function", cases.pickle().global("torch", "Size").raw("}b"), {"BUILD"});
-  cases.add("BUILD with a list", cases.pickle().hooks().raw("]b"), {"BUILD"});
+  cases.add("APPEND to a tuple", cases.pickle().raw(")Na"), {"puts items into"});
+  cases.add("APPEND to a dict", cases.pickle().raw("}Na"), {"puts items into"});
+  cases.add("APPENDS to a set", cases.pickle(4).raw("\x8f(Ne"), {"puts items into"});
+  cases.add("SETITEM on a list", cases.pickle().raw("]K\0Ns"s), {"puts items into"});
+  cases.add("SETITEMS on None", cases.pickle().raw("N(K\0Nu"s), {"puts items into"});
+  cases.add("ADDITEMS to a list", cases.pickle(4).raw("](N\x90"), {"puts items into"});
+  cases.add("APPEND to a tensor", cases.pickle().tensor().raw("Na"), {"puts items into"});
+  cases.add("SETITEM on a tensor", cases.pickle().tensor().raw("K\0Ns"s), {"puts items into"});
+  cases.add("BUILD on a tensor", cases.pickle().tensor().raw("}b"), {"state"});
+  cases.add("BUILD on a dict", cases.pickle().raw("}}b"), {"state"});
+  cases.add("BUILD on a list", cases.pickle().raw("]}b"), {"state"});
+  cases.add("BUILD on a function", cases.pickle().global("torch", "Size").raw("}b"), {"state"});
+  cases.add("BUILD with a list", cases.pickle().hooks().raw("]b"), {"state"});
   cases.add("NEWOBJ of OrderedDict", cases.pickle().global("collections", "OrderedDict").raw(")\x81"), {});
   cases.add("NEWOBJ of a string", cases.pickle().text("x").raw(")\x81"), {});
   cases.add("NEWOBJ_EX", cases.pickle(4).global("torch", "Size").raw(")}\x92"), {});
@@ -72,7 +72,7 @@ void targets(HostilePickles& cases) {
   cases.add("REDUCE of a storage type",
             cases.pickle().global("torch", "FloatStorage").integer(1 << 30).call(1), {});
   cases.add("REDUCE of Tensor", cases.pickle().global("torch", "Tensor").integer(1 << 30).call(1), {});
-  cases.add("REDUCE without a tuple", cases.pickle().global("torch", "Size").raw("]R"), {"tuple"});
+  cases.add("REDUCE without a tuple", cases.pickle().global("torch", "Size").raw("]R"), {"arguments"});
   cases.add("a function where a value belongs", cases.pickle().raw("]").global("torch", "Size").raw("a"), {});
   cases.add("a storage where a value belongs", cases.pickle().raw("]").storage({}).raw("a"), {"storage"});
 }
@@ -85,10 +85,10 @@ void calls(HostilePickles& cases) {
   };
   const auto value = [] { return Pickle(-1); };
   const std::string builtin = "__builtin__";
-  call("encode in another coding", "_codecs", "encode", value().text("x").text("rot13"), 2, {"encode"});
-  call("encode beyond Latin-1", "_codecs", "encode", value().text("\u20ac").text("latin1"), 2, {"encode"});
-  call("encode of a number", "_codecs", "encode", value().integer(1).text("latin1"), 2, {"encode"});
-  call("encode of nothing", "_codecs", "encode", value().text("x"), 1, {"encode"});
+  call("encode in another coding", "_codecs", "encode", value().text("x").text("rot13"), 2, {"bytes"});
+  call("encode beyond Latin-1", "_codecs", "encode", value().text("\u20ac").text("latin1"), 2, {"bytes"});
+  call("encode of a number", "_codecs", "encode", value().integer(1).text("latin1"), 2, {"bytes"});
+  call("encode of nothing", "_codecs", "encode", value().text("x"), 1, {"bytes"});
   call("a bytearray of 2^40 bytes", "__builtin__", "bytearray", value().integer(int64_t{1} << 40), 1,
        {"bytearray"});
   call("a bytearray of a list", "__builtin__", "bytearray", value().raw("](K\1K\2e"), 1, {"bytearray"});
@@ -96,7 +96,7 @@ void calls(HostilePickles& cases) {
   call("a set of a number", "__builtin__", "set", value().integer(1), 1, {"set"});
   call("a set of a list of lists", "__builtin__", "set", value().raw("]]a"), 1, {"set"});
   call("a frozenset of itself", "__builtin__", "frozenset", value().raw("]q\0h\0a"s), 1, {});
-  call("a complex of text", "__builtin__", "complex", value().text("1").text("2"), 2, {"complex"});
+  call("a complex of text", "__builtin__", "complex", value().text("1").text("2"), 2, {"real part"});
   call("a complex of three", "__builtin__", "complex", value().raw("K\1K\1K\1"), 3, {"complex"});
   call("a size of text", "torch", "Size", value().text("ab").raw("\x85"), 1, {"Size"});
   call("a size of a number", "torch", "Size", value().integer(3), 1, {"Size"});
