@@ -1,21 +1,16 @@
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <set>
 #include <string_view>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/ones.h>
 #include <fmt/format.h>
-#include <torch/serialize.h>
 
-#include <attentive/io/safetensors.h>
 #include <attentive/io/state_dict.h>
 #include <attentive/modules/module.h>
 
 #include "core/check.h"
+#include "io/state_dict_file.h"
 
 namespace attentive {
 namespace {
@@ -91,50 +86,17 @@ std::string refuse_tensor(const at::Tensor& got, const at::Tensor& want) {
   return {};
 }
 
-[[noreturn]] void fail(const std::filesystem::path& path, std::string_view reason) {
-  C10_THROW_ERROR(ValueError, fmt::format("read_state_dict: {}: {}", path.string(), reason));
-}
-
-std::vector<char> read_bytes(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary | std::ios::ate);
-  std::vector<char> bytes(in ? static_cast<size_t>(std::max<std::streamoff>(in.tellg(), 0)) : 0);
-  in.seekg(0);
-  if (!in.read(bytes.data(), static_cast<std::streamsize>(bytes.size()))) fail(path, "cannot read it");
-  return bytes;
-}
-
-constexpr std::string_view kAdvice =
-    "in Python, write torch.save(dict(module.state_dict()), path), or "
-    "safetensors.torch.save_file(module.state_dict(), path)";
-
-// LibTorch's unpickler builds tensors, numbers and plain containers only; it runs no code from the file.
-StateDict read_pickle(const std::filesystem::path& path) {
-  const auto bytes = read_bytes(path);
-  torch::IValue value;
-  try {
-    value = torch::pickle_load(bytes);
-  } catch (const c10::Error&) {
-    fail(path,
-         fmt::format("LibTorch cannot read this torch.save file; it reads a plain dict of tensors, but no "
-                     "OrderedDict, module or TorchScript archive: {}",
-                     kAdvice));
-  } catch (const std::exception& error) {
-    fail(path, fmt::format("a damaged torch.save file: {}", error.what()));
-  }
-  if (!value.isGenericDict())
-    fail(path, fmt::format("expected a dict of tensors, got {}: {}", value.tagKind(), kAdvice));
-  StateDict state;
-  for (const auto& item : value.toGenericDict()) {
-    if (!item.key().isString()) fail(path, fmt::format("expected string keys, got {}", item.key().tagKind()));
-    const auto& key = item.key().toStringRef();
-    if (!item.value().isTensor()) {
-      fail(path, fmt::format("expected a tensor under \"{}\", got {}; if this is a checkpoint, write its "
-                             "state dict alone: {}",
-                             key, item.value().tagKind(), kAdvice));
-    }
-    state.emplace(key, item.value().toTensor().detach());
-  }
-  return state;
+// What a caller can do whose keys differ from the module's by a prefix alone.
+std::string prefix_hint(const StateDict& state, const StateDict& targets) {
+  const auto prefix = wrapper_prefix(state);
+  const bool fits = !prefix.empty() && std::any_of(state.begin(), state.end(), [&](const auto& item) {
+    return targets.count(item.first.substr(prefix.size())) > 0;
+  });
+  if (!fits) return {};
+  return fmt::format(
+      "\nevery key begins with \"{0}\", which a wrapper put there: "
+      "attentive::without_prefix(state, \"{0}\") takes it off",
+      prefix);
 }
 
 }  // namespace
@@ -181,7 +143,8 @@ LoadStateReport load_state_dict(torch::nn::Module& module, const StateDict& stat
     if (!state.count(key) && !ignored(key)) report.missing.push_back(key);
   }
   TORCH_CHECK_VALUE(!options.strict || report.empty(), "load_state_dict: the state dict does not fit ",
-                    module.name(), "; nothing was changed:\n", report.to_string());
+                    module.name(), "; nothing was changed:\n", report.to_string(),
+                    prefix_hint(state, targets));
   const at::NoGradGuard no_grad;
   // A source may be another parameter of this very module (two keys swapped): read all of those before
   // writing any.
@@ -206,21 +169,6 @@ StateDict state_dict(const torch::nn::Module& module, const StateDictOptions& op
                    parameters.empty() ? causal_mask(side) : causal_mask(side).to(parameters[0].options()));
   }
   return result;
-}
-
-StateDict read_state_dict(const std::filesystem::path& path) {
-  std::array<char, 9> start{};
-  std::ifstream in(path, std::ios::binary);
-  if (!in) fail(path, fmt::format("cannot open it: {}", std::strerror(errno)));
-  in.read(start.data(), start.size());
-  const std::string_view bytes(start.data(), static_cast<size_t>(in.gcount()));
-  if (bytes.substr(0, 4) == std::string_view("PK\x03\x04", 4)) return read_pickle(path);
-  if (bytes.size() == start.size() && bytes.back() == '{') return load_safetensors(path).tensors;
-  if (bytes.substr(0, 1) == "\x80") {
-    fail(path,
-         fmt::format("a torch.save file in the format before PyTorch 1.6, or another pickle; {}", kAdvice));
-  }
-  fail(path, fmt::format("neither a safetensors file nor a torch.save file; {}", kAdvice));
 }
 
 }  // namespace attentive

@@ -1,6 +1,7 @@
 #include "io/torch_tensors.h"
 
 #include <algorithm>
+#include <sys/mman.h>
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
@@ -41,6 +42,15 @@ std::optional<int64_t> dense_bytes(const std::vector<int64_t>& sizes, int64_t it
 
 bool is_empty(const std::vector<int64_t>& sizes) {
   return std::find(sizes.begin(), sizes.end(), 0) != sizes.end();
+}
+
+// Fresh memory comes page by page, and each page costs a fault: with large ones, reading a file into it takes
+// half the time. Only a wish; the system may refuse it.
+void prefer_large_pages(void* data, uint64_t size) {
+  constexpr uintptr_t kLarge = uintptr_t{2} << 20;
+  const auto begin = (reinterpret_cast<uintptr_t>(data) + kLarge - 1) / kLarge * kLarge;
+  const auto end = (reinterpret_cast<uintptr_t>(data) + size) / kLarge * kLarge;
+  if (begin < end) (void)::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
 }
 
 void keep_mapping(void* context) {
@@ -135,6 +145,7 @@ c10::DataPtr TorchTensors::read_owned(const Stored& stored) const {
   } catch (const c10::Error&) {
     refuse("there is no memory for the {} bytes of storage {}", stored.size, quoted_name(stored.name));
   }
+  prefer_large_pages(data.get(), stored.size);
   if (stored.crc) {
     check_sum(stored, source_.read_and_sum(stored.offset, data.get(), stored.size));
   } else {

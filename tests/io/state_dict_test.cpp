@@ -12,6 +12,7 @@
 
 #include <attentive/io/safetensors.h>
 #include <attentive/io/state_dict.h>
+#include <attentive/io/torch_file.h>
 #include <attentive/modules/multi_head_attention.h>
 
 #include "support/compare.h"
@@ -218,11 +219,117 @@ TEST_CASE("buffers are loaded like parameters", "[state_dict]") {
   CHECK(norm->running_mean.equal(at::arange(3, at::kFloat)));
 }
 
-TEST_CASE("a plain dict of Python's torch.save is read", "[state_dict]") {
-  check_equal(read_state_dict(kData / "plain_dict.pt"), python_state());
-  check_equal(read_state_dict(kData / "parameters.pt"), python_state());
-  for (const auto& [key, tensor] : read_state_dict(kData / "parameters.pt"))
-    CHECK_FALSE(tensor.requires_grad());
+TEST_CASE("what Python's torch.save wrote of a module is read", "[state_dict]") {
+  for (const auto* name :
+       {"ordered_dict.pt", "plain_dict.pt", "parameters.pt", "legacy.pt", "checkpoint.pt"}) {
+    INFO(name);
+    for (const bool map : {false, true}) {
+      const auto state = read_state_dict(kData / name, {.file = {.map = map}});
+      check_equal(state, python_state());
+      for (const auto& [key, tensor] : state) CHECK_FALSE(tensor.requires_grad());
+    }
+  }
+}
+
+TEST_CASE("a checkpoint's state dict and plain values are told apart", "[state_dict]") {
+  const auto file = read_state_dict_file(kData / "checkpoint.pt");
+  CHECK(file.entry == "model");
+  CHECK(file.prefix.empty());
+  CHECK(file.values.at("step").as<int64_t>() == 3);
+  CHECK(file.values.at("model").as<TorchValue::Dict>().items.empty());
+  const auto whole = read_state_dict_file(kData / "ordered_dict.pt");
+  CHECK(whole.entry.empty());
+  CHECK(whole.values.kind() == "OrderedDict");
+}
+
+TEST_CASE("several state dicts are listed, and one of them is named", "[state_dict][errors]") {
+  const auto message = message_of([] { read_state_dict(kData / "several.pt"); });
+  CHECK_THAT(message, ContainsSubstring("name the state dict by its entry: \"generator\", \"ema/model\""));
+  const auto file = read_state_dict_file(kData / "several.pt", {.entry = "ema/model"});
+  check_equal(file.state, python_state());
+  CHECK(file.entry == "ema/model");
+  CHECK(file.values.at("epoch").as<int64_t>() == 7);
+  CHECK(file.values.at("betas").as<TorchValue::Tuple>().items[1].as<double>() == 0.95);
+  for (const auto* entry : {"ema", "epoch", "model", "/generator", "generator/"}) {
+    CHECK_THAT(message_of([&] { read_state_dict(kData / "several.pt", {.entry = entry}); }),
+               ContainsSubstring("no state dict under \"" + std::string(entry) +
+                                 "\"; there is one under: \"generator\", \"ema/model\""));
+  }
+}
+
+TEST_CASE("which entry of a checkpoint is its state dict", "[state_dict]") {
+  const TemporaryFolder folder;
+  using Dict = TorchValue::Dict;
+  const TorchValue state = Dict{{{"w", at::ones({2})}}};
+  const auto entry_of = [&](const TorchValue& value) {
+    save_torch(folder / "file.pt", value);
+    try {
+      return read_state_dict_file(folder / "file.pt").entry;
+    } catch (const c10::ValueError&) {
+      return std::string("refused");
+    }
+  };
+  for (const auto* name : {"state_dict", "model", "model_state_dict"}) {
+    CHECK(entry_of(Dict{
+              {{"epoch", 1}, {name, state}, {"optimizer", Dict{{{"state", Dict{{{0, state}}}}}}}}}) == name);
+  }
+  CHECK(entry_of(Dict{{{"model", state}, {"ema", state}}}) == "model");
+  CHECK(entry_of(Dict{{{"model", state}, {"state_dict", state}}}) == "refused");
+  CHECK(entry_of(Dict{{{"net", state}}}) == "refused");
+  CHECK(entry_of(Dict{{{"model", Dict{{{"state_dict", state}}}}}}) == "refused");
+  // Plain values beside the tensors are no harm; tensors further in are.
+  CHECK(entry_of(Dict{{{"w", at::ones({2})}, {"version", Dict{{{"a", 1}}}}}}).empty());
+  CHECK(entry_of(Dict{{{"w", at::ones({2})}, {"model", state}}}) == "model");
+  CHECK(entry_of(Dict{{{"w", at::ones({2})}, {"list", TorchValue::List{{at::ones({2})}}}}}) == "refused");
+  CHECK(entry_of(Dict{{{0, at::ones({2})}}}) == "refused");
+  CHECK(entry_of(Dict{}) == "refused");
+  CHECK(entry_of(at::ones({2})) == "refused");
+}
+
+TEST_CASE("values come without tensors", "[state_dict]") {
+  const TemporaryFolder folder;
+  using Dict = TorchValue::Dict;
+  save_torch(
+      folder / "file.pt",
+      Dict{{{"w", at::ones({2})}, {"p", TorchValue::Parameter{at::ones({2}), true}}, {"epoch", 3}}, true});
+  const auto values = read_state_dict_file(folder / "file.pt").values;
+  REQUIRE(values.as<Dict>().items.size() == 1);
+  CHECK(values.kind() == "OrderedDict");
+  CHECK(values.at("epoch").as<int64_t>() == 3);
+  save_torch(folder / "file.pt",
+             Dict{{{"model", Dict{{{"w", at::ones({2})}}}},
+                   {"rng", TorchValue::Tuple{{1, at::ones({2}), TorchValue::List{{at::ones({2})}}}}}}});
+  const auto rng = read_state_dict_file(folder / "file.pt").values.at("rng").as<TorchValue::Tuple>().items;
+  REQUIRE(rng.size() == 3);
+  CHECK(rng[0].as<int64_t>() == 1);
+  CHECK(rng[1].is<TorchValue::None>());
+  CHECK(rng[2].as<TorchValue::List>().items[0].is<TorchValue::None>());
+}
+
+TEST_CASE("the prefix of a wrapper is reported and can be taken off", "[state_dict]") {
+  const TemporaryFolder folder;
+  const auto with = [&](const std::string& prefix, const std::string& one_more = "") {
+    StateDict state;
+    for (const auto& [key, tensor] : python_state()) state.emplace(prefix + key, tensor);
+    if (!one_more.empty()) state.emplace(one_more, at::ones({1}));
+    save_torch(folder / "file.pt", state);
+    return read_state_dict_file(folder / "file.pt");
+  };
+  const auto file = with("module.");
+  CHECK(file.prefix == "module.");
+  CHECK(file.state.count("module.W_key.weight"));
+  check_equal(without_prefix(file.state, file.prefix), python_state());
+  CHECK(with("").prefix.empty());
+  CHECK(with("_orig_mod.module.").prefix == "_orig_mod.module.");
+  CHECK(with("module.", "other").prefix.empty());
+  CHECK(with("modules.").prefix.empty());
+  CHECK_THAT(
+      message_of([&] { without_prefix(with("module.", "other").state, "module."); }),
+      ContainsSubstring("without_prefix: expected every key to begin with \"module.\", got \"other\""));
+  auto module = make();
+  CHECK_THAT(message_of([&] { load_state_dict(*module, file.state); }),
+             ContainsSubstring("\nevery key begins with \"module.\", which a wrapper put there: "
+                               "attentive::without_prefix(state, \"module.\") takes it off"));
 }
 
 TEST_CASE("a safetensors file is told by its content", "[state_dict]") {
@@ -231,20 +338,19 @@ TEST_CASE("a safetensors file is told by its content", "[state_dict]") {
   check_equal(read_state_dict(folder / "weights.pt"), python_state());
 }
 
-TEST_CASE("files that LibTorch cannot read say what to write instead", "[state_dict][errors]") {
+TEST_CASE("what is no state dict is refused with its path", "[state_dict][errors]") {
   const auto refused = [](const std::filesystem::path& path, const std::string& reason) {
     INFO(path.string());
-    const auto message = message_of([&] { read_state_dict(path); });
-    CHECK_THAT(message, ContainsSubstring("read_state_dict: " + path.string() + ": " + reason));
-    CHECK_THAT(message, ContainsSubstring("torch.save(dict(module.state_dict()), path)"));
+    CHECK_THAT(message_of([&] { read_state_dict(path); }),
+               ContainsSubstring("read_state_dict: " + path.string() + ": " + reason));
   };
-  refused(kData / "ordered_dict.pt", "LibTorch cannot read this torch.save file");
-  refused(kData / "legacy.pt", "a torch.save file in the format before PyTorch 1.6");
-  refused(kData / "checkpoint.pt", "expected a tensor under \"model\"");
   refused(kData / "make_data.py", "neither a safetensors file nor a torch.save file");
-  refused(kData, "neither a safetensors file nor a torch.save file");
-  CHECK_THAT(message_of([] { read_state_dict(kData / "none"); }),
-             ContainsSubstring("cannot open it: No such file"));
+  refused(kData, "the folder holds no state dict under a name that is known");
+  refused(kData / "none", "cannot open it: No such file");
+  CHECK_THAT(message_of([] { read_state_dict(kData / "from_python.safetensors", {.entry = "model"}); }),
+             ContainsSubstring("a safetensors file has no entries, so none under \"model\""));
+  const auto values = read_state_dict_file(kData / "from_python.safetensors").values;
+  CHECK_THAT(values.at("written by").as<std::string>(), ContainsSubstring("safetensors"));
 }
 
 TEST_CASE("a torch.save file cut anywhere is refused", "[state_dict][errors]") {

@@ -3,10 +3,13 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
+
+#include <attentive/io/torch_file.h>
 
 namespace attentive {
 
@@ -39,7 +42,8 @@ struct LoadStateReport {
 /// strictly above the diagonal, then dropped; it may also be absent. With `strict = false` whatever fits is
 /// loaded and the rest is reported; a misshapen tensor is never loaded.
 ///
-/// Throws c10::ValueError listing every key that does not fit (strict), with the module unchanged.
+/// Throws c10::ValueError listing every key that does not fit (strict), with the module unchanged; where all
+/// keys have a prefix of DataParallel or torch.compile too many, it says so.
 /// Memory: none beyond one cast tensor.
 ///
 ///   attentive::load_state_dict(*mha, attentive::read_state_dict("mha.safetensors"));
@@ -61,15 +65,53 @@ struct StateDictOptions {
 ///   true}));
 StateDict state_dict(const torch::nn::Module& module, const StateDictOptions& options = {});
 
-/// Reads a state dict from a safetensors file, or from a plain dict of tensors that Python's `torch.save`
-/// wrote. The format is told by the file's content.
+struct ReadStateOptions {
+  /// Where the state dict is in the file, keys separated by '/': "ema/model". Empty: it is looked for.
+  std::string entry = {};
+  /// For `torch.save` files: limits, and whether tensors refer to a mapping of the file.
+  TorchFileOptions file = {};
+};
+
+/// A state dict as a file holds it, and what else is there.
+struct StateDictFile {
+  StateDict state;
+  /// Where it was: "" for the whole file, else such as "model" or "ema/model".
+  std::string entry;
+  /// "module." if every key begins with it, as DataParallel writes them, "_orig_mod." if torch.compile did,
+  /// or both. The keys keep it; `without_prefix` takes it off.
+  std::string prefix;
+  /// The file's value without tensors: entries of dicts that are tensors are left out, in lists and tuples
+  /// None stands for one. For a safetensors file a dict of its metadata.
+  TorchValue values;
+};
+
+/// Reads a state dict, and what stands beside it, from a safetensors file, from a file that Python's
+/// `torch.save` wrote, or from several of them with an index. The format is told by the file's content.
 ///
-/// An OrderedDict (what `module.state_dict()` returns) cannot be read by LibTorch, nor can files older than
-/// PyTorch 1.6: the error says what to write instead. Throws SafetensorsError for a bad safetensors file,
-/// c10::ValueError for anything else. Memory: the tensors; for a `torch.save` file also the file.
+/// A state dict is a dict with string keys that holds tensors, and holds none in a container within it. If
+/// the whole file is none, it is the entry "state_dict", "model" or "model_state_dict", if exactly one of
+/// them is one; otherwise the error lists every one that the file holds, and `entry` names it. Parameters
+/// come as tensors; no tensor requires a gradient.
 ///
-///   auto state = attentive::read_state_dict("weights.pt");  // torch.save(dict(module.state_dict()),
-///   "weights.pt")
-StateDict read_state_dict(const std::filesystem::path& path);
+/// `path` may be `model.safetensors.index.json` or `pytorch_model.bin.index.json`, or the folder of exactly
+/// one of these, `model.safetensors` or `pytorch_model.bin`. Every shard must lie beside its index under a
+/// plain name and hold exactly the tensors that the index lists for it.
+///
+/// Throws SafetensorsError or TorchFileError for a bad file, c10::ValueError for anything else. Memory: the
+/// tensors of the file.
+///
+///   auto file = attentive::read_state_dict_file("checkpoint.pt");
+///   attentive::load_state_dict(*model, attentive::without_prefix(file.state, file.prefix));
+///   auto epoch = file.values.at("epoch").as<int64_t>();
+StateDictFile read_state_dict_file(const std::filesystem::path& path, const ReadStateOptions& options = {});
+
+/// The state dict alone.
+///
+///   auto state = attentive::read_state_dict("weights.pt");  // torch.save(module.state_dict(), "weights.pt")
+StateDict read_state_dict(const std::filesystem::path& path, const ReadStateOptions& options = {});
+
+/// The same tensors under keys without their first characters. Throws c10::ValueError, naming the key, for
+/// one that does not begin with `prefix`.
+StateDict without_prefix(const StateDict& state, std::string_view prefix);
 
 }  // namespace attentive

@@ -1,6 +1,12 @@
-"""Writes the files of this folder that Python must have written: python make_data.py (needs torch and safetensors)."""
+"""The files of this folder that concern Python (needs torch and safetensors).
 
+    python make_data.py            writes those that Python must have written
+    python make_data.py --check    does torch.load(weights_only=True) read saved_by_attentive.pt as it was saved?
+"""
+
+import os
 import pathlib
+import sys
 from collections import OrderedDict
 
 import safetensors
@@ -46,6 +52,55 @@ def attention_state():
     return state
 
 
+def check_equal(got, want, place=""):
+    assert type(got) is type(want), f"{place}: expected {type(want)}, got {type(got)}"
+    if isinstance(want, torch.Tensor):
+        same = got.dtype == want.dtype and got.shape == want.shape and got.stride() == want.stride()
+        assert same and got.requires_grad == want.requires_grad, f"{place}: expected {want}, got {got}"
+        assert bytes(got.untyped_storage()) == bytes(want.untyped_storage()), f"{place}: other bytes"
+        assert got.is_conj() == want.is_conj(), f"{place}: conjugated or not"
+    elif isinstance(want, dict):
+        assert list(got) == list(want), f"{place}: expected keys {list(want)}, got {list(got)}"
+        for key in want:
+            check_equal(got[key], want[key], f"{place}[{key!r}]")
+    else:
+        assert got == want, f"{place}: expected {want!r}, got {got!r}"
+
+
+def check_saved():
+    """What tests/io/torch_file_test.cpp saves; the old and the new way to find storages must agree, too."""
+    os.environ["TORCH_SERIALIZATION_DEBUG"] = "1"
+    base = torch.arange(12.0).view(3, 4)
+    weight = torch.nn.Parameter(torch.arange(4.0, dtype=torch.float64))
+    want = {
+        "model": OrderedDict(weight=weight, tied=weight, view=base.t(), base=base),
+        "epoch": 3,
+        "lr": 0.1,
+        "name": "größe \U0001F600",
+        "big": 2**70,
+        "negative": -70_000,
+        "shape": (1, 2, 3, 300),
+        "bytes": b"\x00\xff",
+        "set": {"a"},
+        "complex": 1 + 2j,
+        "dtype": torch.float16,
+        "device": torch.device("cuda:0"),
+        "layout": torch.strided,
+        "float8": torch.ones(2).to(torch.float8_e4m3fn),
+        "uint16": torch.ones(2).to(torch.uint16),
+        "conj": torch.complex(base, base).conj(),
+        "bool": torch.ones(2, dtype=torch.bool),
+        "empty": torch.empty(0, 3),
+        "none": None,
+    }
+    for mmap in (False, True):
+        got = torch.load(HERE / "saved_by_attentive.pt", weights_only=True, mmap=mmap)
+        check_equal(got, want)
+        assert got["model"]["weight"] is got["model"]["tied"]
+        assert got["model"]["view"].untyped_storage()._cdata == got["model"]["base"].untyped_storage()._cdata
+    print("saved_by_attentive.pt: as it was saved")
+
+
 def main():
     every_dtype()
     state = attention_state()
@@ -54,7 +109,9 @@ def main():
     torch.save(dict(state), HERE / "legacy.pt", _use_new_zipfile_serialization=False)
     torch.save({key: torch.nn.Parameter(value) for key, value in state.items()}, HERE / "parameters.pt")
     torch.save({"model": dict(state), "step": 3}, HERE / "checkpoint.pt")
+    several = {"generator": state, "ema": {"model": dict(state)}, "epoch": 7, "betas": (0.9, 0.95)}
+    torch.save(several, HERE / "several.pt")
 
 
 if __name__ == "__main__":
-    main()
+    check_saved() if sys.argv[1:] == ["--check"] else main()
