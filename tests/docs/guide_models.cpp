@@ -1,8 +1,6 @@
 // Examples of docs/guide/from_python.md and docs/guide/caching.md.
 
-#include <ATen/ops/arange.h>
-#include <ATen/ops/rand.h>
-#include <ATen/ops/tensor.h>
+#include <ATen/ATen.h>
 
 #include <attentive/attentive.h>
 

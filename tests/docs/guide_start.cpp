@@ -1,10 +1,6 @@
 // Examples of docs/guide/start.md and docs/guide/masks.md.
 
-#include <ATen/ops/ones.h>
-#include <ATen/ops/rand.h>
-#include <ATen/ops/tensor.h>
-#include <ATen/ops/zeros.h>
-#include <torch/nn/modules/linear.h>
+#include <ATen/ATen.h>
 
 #include <attentive/attentive.h>
 
@@ -19,7 +15,7 @@ EXAMPLE(own_module) {
       head = register_module("head", torch::nn::Linear(32, 2));
     }
     at::Tensor forward(const at::Tensor& x, const Mask& mask) {
-      return head->forward(attention->forward(x, mask).mean(1));
+      return head->forward(attention->forward(x, mask).select(1, 0));  // the first token's
     }
     MultiHeadAttention attention{nullptr};
     torch::nn::Linear head{nullptr};

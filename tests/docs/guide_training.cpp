@@ -1,18 +1,14 @@
 // Examples of docs/guide/training.md.
 
-#include <ATen/ops/rand.h>
-#include <ATen/ops/randint.h>
-#include <ATen/ops/randn.h>
+#include <ATen/ATen.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/container/sequential.h>
-#include <torch/nn/modules/linear.h>
 
 #include <attentive/attentive.h>
 #include <attentive/text/char_tokenizer.h>
 #include <attentive/train/adamw.h>
 #include <attentive/train/autocast.h>
 #include <attentive/train/language_model.h>
-#include <attentive/train/schedule.h>
 #include <attentive/train/trainer.h>
 
 #include "docs/examples.h"

@@ -1,8 +1,6 @@
 // Examples of README.md and docs/options.md.
 
-#include <ATen/ops/arange.h>
-#include <ATen/ops/rand.h>
-#include <ATen/ops/tensor.h>
+#include <ATen/ATen.h>
 #include <torch/optim/adamw.h>
 
 #include <attentive/attentive.h>
@@ -36,8 +34,8 @@ EXAMPLE_AFTER(from_python, write_gpt) {
   GPT model(GPTOptions(/*vocab_size=*/27, /*context_length=*/16, /*emb_dim=*/32, /*num_heads=*/4,
                        /*num_layers=*/2));
   load_state_dict(*model, read_state_dict("gpt.pt"));  // a .safetensors file, shards or a checkpoint as well
-  std::cout << "logits " << model->forward(at::tensor({1, 2, 3, 4}).view({1, 4}))[0][-1].slice(0, 0, 3)
-            << "\n";
+  const auto logits = model->forward(at::tensor({1, 2, 3, 4}).view({1, 4}))[0][-1];
+  for (int64_t n = 0; n < 3; ++n) std::cout << "logit " << logits[n].item<float>() << "\n";
   const auto next = generate(*model, {1, 2, 3, 4}, {.max_new_tokens = 6});  // with a key-value cache
 
   const auto x = at::tensor({1, 2, 3}).view({1, 3}), y = at::tensor({2, 3, 4}).view({1, 3});
