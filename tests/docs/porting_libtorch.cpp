@@ -16,11 +16,11 @@
 
 #include <attentive/attentive.h>
 
-#include "docs/porting.h"
+#include "docs/examples.h"
 
 using namespace attentive;
 
-PORTING(bool_mask) {
+EXAMPLE(bool_mask) {
   at::manual_seed(2);
   torch::nn::MultiheadAttention theirs(torch::nn::MultiheadAttentionOptions(8, 2));
   const auto x = at::randn({5, 1, 8});                      // (T, B, C): there is no batch_first
@@ -33,7 +33,7 @@ PORTING(bool_mask) {
   std::cout << "ours:  token 0 looks at token 4 with " << kept[0][0][4].item<float>() << "\n";
 }
 
-PORTING(padded_sequence) {
+EXAMPLE(padded_sequence) {
   at::manual_seed(2);
   torch::nn::MultiheadAttention theirs(torch::nn::MultiheadAttentionOptions(8, 2));
   const auto x = at::randn({5, 2, 8});
@@ -45,7 +45,7 @@ PORTING(padded_sequence) {
   std::cout << "ours:  " << y[0][1][0].item<float>() << ", the bias of out_proj\n";
 }
 
-PORTING(other_widths) {
+EXAMPLE(other_widths) {
   at::manual_seed(2);
   const auto q = at::randn({2, 1, 8}), k = at::randn({3, 1, 4}), v = at::randn({3, 1, 6});
   try {
@@ -60,7 +60,7 @@ PORTING(other_widths) {
   std::cout << "ours:  " << std::get<0>(ours->forward(q, k, v))[0][0][0].item<float>() << "\n";
 }
 
-PORTING(causal_with_a_cache) {
+EXAMPLE(causal_with_a_cache) {
   at::manual_seed(1);
   const auto q = at::randn({1, 1, 2, 4});  // two new tokens
   const auto k = at::randn({1, 1, 5, 4});  // three cached ones and the two
@@ -73,7 +73,7 @@ PORTING(causal_with_a_cache) {
             << weights[1].gt(0).sum().item<int64_t>() << "\n";
 }
 
-PORTING(dropout_in_eval) {
+EXAMPLE(dropout_in_eval) {
   at::manual_seed(1);
   const auto x = at::randn({1, 1, 6, 4});
   // A function does not know about eval().
@@ -85,7 +85,7 @@ PORTING(dropout_in_eval) {
   std::cout << "ours:  twice the same: " << module->forward(x[0]).equal(module->forward(x[0])) << "\n";
 }
 
-PORTING(bool_buffer) {
+EXAMPLE(bool_buffer) {
   struct CausalImpl : torch::nn::Cloneable<CausalImpl> {
     CausalImpl() { reset(); }
     void reset() override { mask = register_buffer("mask", at::ones({4, 4}, at::kBool).triu(1)); }
@@ -101,7 +101,7 @@ PORTING(bool_buffer) {
             << weights[0][3].item<double>() << "\n";
 }
 
-PORTING(mask_types) {
+EXAMPLE(mask_types) {
   const auto scores = at::zeros({2, 2}), mask = at::ones({2, 2}).tril();  // floating numbers 0 and 1
   try {
     scores.masked_fill(mask, 0.0);
@@ -116,7 +116,7 @@ PORTING(mask_types) {
   }
 }
 
-PORTING(clone_draws) {
+EXAMPLE(clone_draws) {
   struct HeadImpl : torch::nn::Cloneable<HeadImpl> {
     HeadImpl() { reset(); }
     void reset() override { W = register_module("W", torch::nn::Linear(3, 2)); }
@@ -134,7 +134,7 @@ PORTING(clone_draws) {
   std::cout << "ours:  after a clone " << at::rand({1}).item<float>() << "\n";
 }
 
-PORTING(drawn_in_double) {
+EXAMPLE(drawn_in_double) {
   at::manual_seed(5);
   const auto drawn_wide = at::rand({3, 2}, at::kDouble);  // a double model's weights, drawn as doubles
   at::manual_seed(5);
@@ -144,7 +144,7 @@ PORTING(drawn_in_double) {
   std::cout << "ours:  " << module->W_query[0][0].item<double>() << "\n";
 }
 
-PORTING(linear_in_three_dimensions) {
+EXAMPLE(linear_in_three_dimensions) {
   at::manual_seed(0);
   torch::nn::Linear layer(768, 768);
   const auto x = at::randn({2, 196, 768});
@@ -158,7 +158,7 @@ PORTING(linear_in_three_dimensions) {
   std::cout << "ours:  Python's bits: " << module->forward(one).equal(python) << "\n";
 }
 
-PORTING(load_checks_nothing) {
+EXAMPLE(load_checks_nothing) {
   torch::nn::Linear trained(5, 2), module(3, 2);
   std::stringstream file;
   torch::serialize::OutputArchive archive;
@@ -176,7 +176,7 @@ PORTING(load_checks_nothing) {
   }
 }
 
-PORTING(no_batch) {
+EXAMPLE(no_batch) {
   at::manual_seed(2);
   torch::nn::MultiheadAttention theirs(torch::nn::MultiheadAttentionOptions(8, 2));
   const auto x = at::randn({5, 8});

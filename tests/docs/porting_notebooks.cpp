@@ -16,13 +16,13 @@
 
 #include <attentive/attentive.h>
 
-#include "docs/porting.h"
+#include "docs/examples.h"
 #include "support/naive_notebook.h"
 
 using namespace attentive;
 using attentive::test::naive;
 
-PORTING(item_mask) {
+EXAMPLE(item_mask) {
   at::manual_seed(1);
   const auto x = at::randn({2, 2, 3, 2});  // B == H == 2
   auto keep = at::ones({2, 3, 3}, at::kBool);
@@ -41,7 +41,7 @@ PORTING(item_mask) {
   }
 }
 
-PORTING(padding_mask) {
+EXAMPLE(padding_mask) {
   at::manual_seed(1);
   const auto x = at::randn({3, 1, 3, 2});                                             // B == T == 3
   const auto real = at::tensor({1, 1, 1, 1, 1, 0, 1, 0, 0}, at::kLong).view({3, 3});  // (B, T)
@@ -53,7 +53,7 @@ PORTING(padding_mask) {
             << attention(x, x, x, {}, extras).weights[0][0][2][1].item<float>() << "\n";
 }
 
-PORTING(additive_mask) {
+EXAMPLE(additive_mask) {
   at::manual_seed(1);
   const auto x = at::randn({3, 2});
   const auto additive = at::full({3, 3}, -INFINITY).triu(1);  // 0: may look, -inf: may not
@@ -66,7 +66,7 @@ PORTING(additive_mask) {
             << right[2][0].item<float>() << "\n";
 }
 
-PORTING(dropped_weights) {
+EXAMPLE(dropped_weights) {
   at::manual_seed(1);
   MultiHeadSelfAttention module(8, 2, /*dropout=*/0.5);  // in training
   const auto x = at::randn({2, 4, 8});
@@ -76,7 +76,7 @@ PORTING(dropped_weights) {
   std::cout << "ours:  weight rows sum to one: " << clean.sum(-1).allclose(at::ones({2, 2, 4})) << "\n";
 }
 
-PORTING(empty_row) {
+EXAMPLE(empty_row) {
   at::manual_seed(1);
   auto q = at::randn({3, 2}).requires_grad_(true);
   const auto k = at::randn({3, 2});
@@ -95,7 +95,7 @@ PORTING(empty_row) {
             << "\n";
 }
 
-PORTING(draw_order) {
+EXAMPLE(draw_order) {
   // The notebook: torch.manual_seed(42), x = torch.randn(2, 5, 128), then the module.
   at::manual_seed(42);
   MultiHeadSelfAttention module_first(128, 4);
@@ -107,7 +107,7 @@ PORTING(draw_order) {
             << " (notebook: -0.0640)\n";
 }
 
-PORTING(dot_T) {
+EXAMPLE(dot_T) {
   at::manual_seed(123);
   SelfAttentionV1 module(3, 3);
   const auto x = at::rand({3, 3, 3});                            // B == T == d_out: it runs
@@ -119,7 +119,7 @@ PORTING(dot_T) {
             << module->forward(x[1])[0][0].item<float>() << "\n";
 }
 
-PORTING(context_of_one) {
+EXAMPLE(context_of_one) {
   at::manual_seed(123);
   const auto x = at::rand({4, 3});
   const auto buffer = at::ones({1, 1}).triu(1);  // context_length 1, but four tokens come
@@ -134,7 +134,7 @@ PORTING(context_of_one) {
   }
 }
 
-PORTING(scale_and_mask) {
+EXAMPLE(scale_and_mask) {
   at::manual_seed(123);
   MultiHeadAttention module(3, 4, 6, 0.0, 2);
   const auto x = at::randn({1, 3, 3}) * 4;
@@ -150,7 +150,7 @@ PORTING(scale_and_mask) {
             << ", module: " << module->forward_with_weights(x).second[0][1][2][0].item<float>() << "\n";
 }
 
-PORTING(wrapper_width) {
+EXAMPLE(wrapper_width) {
   at::manual_seed(123);
   MultiHeadAttentionWrapper wrapper(/*d_in=*/3, /*d_out=*/2, 6, 0.0, /*num_heads=*/2);
   const auto x = at::rand({1, 6, 3});
@@ -164,7 +164,7 @@ PORTING(wrapper_width) {
             << heads->forward(x)[0][5][3].item<float>() << "\n";
 }
 
-PORTING(dropout_table) {
+EXAMPLE(dropout_table) {
   // The table that the notebook prints depends on how PyTorch was built and on the processor's vendor.
   at::manual_seed(123);
   const auto table = at::dropout(at::ones({6, 6}), 0.5, /*train=*/true)[0].to(at::kLong);
@@ -181,7 +181,7 @@ PORTING(dropout_table) {
   std::cout << "\n";
 }
 
-PORTING(initial_weights) {
+EXAMPLE(initial_weights) {
   // "Linear uses Xavier", says the notebook's comment.
   at::manual_seed(789);
   torch::nn::Linear believed(torch::nn::LinearOptions(512, 64).bias(false));
@@ -193,7 +193,7 @@ PORTING(initial_weights) {
             << ", below 1/sqrt(512) = " << 1 / std::sqrt(512.0) << "\n";
 }
 
-PORTING(member_order) {
+EXAMPLE(member_order) {
   struct KeyFirst {  // members are made in the order of their declaration
     torch::nn::Linear W_key{torch::nn::LinearOptions(3, 2).bias(false)};
     torch::nn::Linear W_query{torch::nn::LinearOptions(3, 2).bias(false)};
@@ -210,7 +210,7 @@ PORTING(member_order) {
   std::cout << "ours:  W_query starts with " << module->W_query->weight[0][0].item<float>() << "\n";
 }
 
-PORTING(rounded_weights) {
+EXAMPLE(rounded_weights) {
   // The tutorial neither scales nor keeps the digits of its softmax.
   const auto q = at::tensor({1.f, 0.f, 2.f, 2.f, 2.f, 2.f, 2.f, 1.f, 3.f}).view({3, 3});
   const auto k = at::tensor({0.f, 1.f, 1.f, 4.f, 4.f, 0.f, 2.f, 3.f, 1.f}).view({3, 3});
@@ -224,7 +224,7 @@ PORTING(rounded_weights) {
             << " in the middle\n";
 }
 
-PORTING(heads_for_tokens) {
+EXAMPLE(heads_for_tokens) {
   at::manual_seed(3);
   SharedHeadAttention module(8, 2);
   const auto x = at::randn({1, 4, 8});
@@ -244,7 +244,7 @@ PORTING(heads_for_tokens) {
   std::cout << "ours:  token 0 before " << ours(x) << ", after the others changed " << ours(changed) << "\n";
 }
 
-PORTING(packed_projection) {
+EXAMPLE(packed_projection) {
   at::manual_seed(4);
   FusedSelfAttention module(16, 4);
   const auto x = at::randn({2, 5, 16});
@@ -258,7 +258,7 @@ PORTING(packed_projection) {
             << right[0][0][0].item<float>() << "\n";
 }
 
-PORTING(divisibility) {
+EXAMPLE(divisibility) {
   const auto packed = at::zeros({2, 5, 36});  // embed_dim 12
   try {
     packed.view({2, 5, 3, 8, 12 / 8});
@@ -272,7 +272,7 @@ PORTING(divisibility) {
   }
 }
 
-PORTING(float_scale) {
+EXAMPLE(float_scale) {
   at::manual_seed(3);
   const auto q = at::randn({5, 6}, at::kDouble);
   const auto root = at::tensor(6.0f).sqrt();  // torch.sqrt(torch.tensor(d_k)) is a float32 number

@@ -1,0 +1,119 @@
+// Examples of docs/guide/from_python.md and docs/guide/caching.md.
+
+#include <ATen/ATen.h>
+
+#include <attentive/attentive.h>
+
+#include "docs/examples.h"
+
+using namespace attentive;
+
+static GPT small_gpt() {
+  return GPT(GPTOptions(27, 16, 32, 4, 2).qkv_bias(true).tied(true));
+}
+
+static void write_gpt2() {
+  save_safetensors("gpt2.safetensors", to_gpt2(*small_gpt()));
+}
+
+EXAMPLE_AFTER(gpt2_names, write_gpt2) {
+  // GPT-2 itself has GPTOptions(50257, 1024, 768, 12, 12).
+  GPT model(GPTOptions(27, 16, 32, 4, 2).qkv_bias(true).tied(true));
+  load_state_dict(*model, from_gpt2(read_state_dict("gpt2.safetensors"), model->options));
+  save_safetensors("again.safetensors", to_gpt2(*model));
+  std::cout << read_state_dict("again.safetensors").size() << " tensors under GPT-2's names\n";
+}
+
+static void write_checkpoint() {
+  StateDict saved;
+  for (const auto& [key, tensor] : state_dict(*MultiHeadAttention(32, 32, 16, 0.0, 4)))
+    saved["module." + key] = tensor;
+  TorchValue::Dict model;
+  for (const auto& [key, tensor] : saved) model.items.emplace_back(key, tensor);
+  save_torch("checkpoint.pt", TorchValue::Dict{{{"model", model}, {"epoch", 3}}});
+}
+
+EXAMPLE_AFTER(checkpoint, write_checkpoint) {
+  MultiHeadAttention mha(32, 32, 16, 0.0, 4);
+  const auto file = read_state_dict_file("checkpoint.pt");  // torch.save({"model": …, "epoch": 3}, …)
+  load_state_dict(*mha, without_prefix(file.state, file.prefix));
+  std::cout << "found in " << file.entry << ", prefix " << file.prefix << ", epoch "
+            << file.values.at("epoch").as<int64_t>() << "\n";
+}
+
+EXAMPLE(misfit) {
+  const auto state = state_dict(*MultiHeadAttention(32, 32, 16, 0.0, 4));
+  GroupedQueryAttention grouped(32, 32, 16, 0.0, 4, 2);
+  try {
+    load_state_dict(*grouped, state);
+  } catch (const c10::ValueError& error) {
+    std::cout << error.what_without_backtrace() << "\n";
+  }
+}
+
+EXAMPLE(converted) {
+  compat::MultiheadAttention theirs(
+      compat::MultiheadAttentionOptions(32, 4));  // the names of torch.nn.MultiheadAttention
+  MultiHeadAttention ours(
+      MultiHeadAttentionOptions(32, 32, 0, 0.0, 4, /*qkv_bias=*/true));  // causal, as the book's
+  load_state_dict(*ours, convert::torch_to_multi_head(state_dict(*theirs)));
+
+  const auto x = at::rand({6, 32});
+  const auto hidden = at::ones({6, 6}, at::kBool).triu(1);
+  const auto y = std::get<0>(theirs->forward(x, x, x, {}, /*need_weights=*/false, hidden));
+  std::cout << "the same: " << ours->forward(x).allclose(y, 1e-5, 1e-6) << "\n";
+}
+
+EXAMPLE(cached_gpt) {
+  GPT model(GPTOptions(/*vocab_size=*/27, /*context_length=*/16, /*emb_dim=*/32, /*num_heads=*/4,
+                       /*num_layers=*/2));
+  model->eval();
+  const at::NoGradGuard no_grad;
+  const auto ids = at::arange(8).view({1, 8});
+  const auto whole = model->forward(ids);
+
+  auto cache = model->make_cache();
+  auto logits = model->forward_cached(ids.slice(1, 0, 5), *cache);  // the prompt, in one pass
+  for (int64_t t = 5; t < 8; ++t) logits = model->forward_cached(ids.slice(1, t, t + 1), *cache);
+  std::cout << "position " << cache->position() << " of " << cache->slots() << ", " << cache->bytes()
+            << " bytes\n";
+  std::cout << "the last logits are those of the whole text: "
+            << logits[0][-1].allclose(whole[0][-1], 1e-4, 1e-5) << "\n";
+}
+
+EXAMPLE(cache_rows) {
+  GPT model(GPTOptions(27, 16, 32, 4, 2));
+  model->eval();
+  const at::NoGradGuard no_grad;
+  auto cache = model->make_cache();
+  model->forward_cached(at::arange(5).view({1, 5}), *cache);
+  cache->reorder(at::tensor({0, 0, 0}));  // one prompt, three continuations
+  model->forward_cached(at::tensor({7, 8, 9}).view({3, 1}), *cache);
+  cache->reorder(at::tensor({2, 0}));  // two of them go on
+  cache->truncate(5);                  // and take their last token back
+  std::cout << cache->options().batch << " sequences of " << cache->position() << " tokens\n";
+}
+
+EXAMPLE(ring) {
+  // Four heads of eight features, each token sees itself and the 63 before it, for as long as you like.
+  TransformerAttention layer(TransformerAttentionOptions(32, 4)
+                                 .rotary(RotaryPositionsOptions(8))
+                                 .attention({.causal = Causal::BottomRight, .window = {63, 0}}));
+  layer->eval();
+  const at::NoGradGuard no_grad;
+  RingKVCache cache({.layers = 1, .num_kv_heads = 4, .head_dim = 8}, /*window=*/64);
+  for (int token = 0; token < 1000; ++token) layer->forward_cached(at::rand({1, 1, 32}), cache, /*layer=*/0);
+  std::cout << "seen " << cache.position() << ", memory for " << cache.slots() << "\n";
+}
+
+EXAMPLE(sampling) {
+  GPT model(GPTOptions(27, 16, 32, 4, 2));
+  int shown = 0;
+  GenerateOptions options{.max_new_tokens = 8, .sampling = {.temperature = 0.8, .top_k = 5}, .seed = 1};
+  options.on_token = [&](int64_t) { return ++shown < 6; };  // stops after the sixth
+  const auto ids = generate(*model, {1, 2, 3}, options);
+  options.use_cache = false;
+  shown = 0;
+  std::cout << ids.size()
+            << " tokens; the same without a cache: " << (generate(*model, {1, 2, 3}, options) == ids) << "\n";
+}

@@ -1,0 +1,81 @@
+// Examples of docs/guide/training.md.
+
+#include <ATen/ATen.h>
+#include <torch/nn/functional/loss.h>
+#include <torch/nn/modules/container/sequential.h>
+
+#include <attentive/attentive.h>
+#include <attentive/text/char_tokenizer.h>
+#include <attentive/train/adamw.h>
+#include <attentive/train/autocast.h>
+#include <attentive/train/language_model.h>
+#include <attentive/train/trainer.h>
+
+#include "docs/examples.h"
+
+using namespace attentive;
+
+EXAMPLE(own_loop) {
+  torch::nn::Sequential model(
+      MultiHeadAttention(32, 32, /*context_length=*/8, /*dropout=*/0.1, /*num_heads=*/4),
+      torch::nn::Linear(32, 4));
+  const auto x = at::randn({16, 8, 32}), answers = at::randint(4, {16 * 8}, at::kLong);
+  AdamW optimizer(*model, {.learning_rate = 1e-2});  // or any of torch::optim
+  at::Tensor first, loss;
+  for (int step = 0; step < 100; ++step) {
+    optimizer.zero_grad();
+    loss = torch::nn::functional::cross_entropy(model->forward(x).flatten(0, 1), answers);
+    loss.backward();
+    optimizer.clip(1.0);
+    optimizer.step();
+    if (step == 0) first = loss.detach();
+  }
+  std::cout << "learned: " << (loss.item<float>() < 0.8 * first.item<float>()) << "\n";
+}
+
+EXAMPLE(dropout_bits) {
+  MultiHeadAttention mha(32, 32, /*context_length=*/8, /*dropout=*/0.5, /*num_heads=*/4);
+  const auto x = at::rand({2, 8, 32});
+  at::manual_seed(5);
+  const auto once = mha->forward(x);
+  at::manual_seed(5);
+  std::cout << "the same seed, the same bits: " << mha->forward(x).equal(once) << "\n";
+  mha->eval();
+  std::cout << "evaluation drops nothing: " << mha->forward(x).equal(mha->forward(x)) << "\n";
+
+  mha->train();
+  const DropoutStreamGuard python(DropoutStream::Aten);  // what nn.Dropout drops in Python for this seed
+  at::manual_seed(5);
+  mha->forward(x);
+}
+
+EXAMPLE(half_precision) {
+  MultiHeadAttention mha(32, 32, /*context_length=*/8, /*dropout=*/0.0, /*num_heads=*/4);
+  const auto x = at::rand({2, 8, 32});
+  at::Tensor y;
+  {
+    const Autocast autocast(at::kCPU, at::kBFloat16);  // weights stay float32
+    y = mha->forward(x);
+  }
+  y.sum().backward();
+  std::cout << y.scalar_type() << ", gradients " << mha->W_query->weight.grad().scalar_type() << "\n";
+}
+
+EXAMPLE(trainer) {
+  std::string text;
+  for (int n = 0; n < 100; ++n) text += "the cat sat on the mat. ";
+  const auto tokenizer = CharTokenizer::train(text);
+  const auto [training, validation] = tokenize(text, tokenizer);  // the last tenth validates
+
+  const auto options = GPTOptions(tokenizer.vocab_size(), 16, 32, 2, 2).dropout(0.1).tied(true);
+  GPT model(options);
+  Trainer trainer(model.ptr(), gpt_loss(model), training, validation,
+                  {.steps = 30, .block = 16, .warmup = 5});
+  CheckpointFolder folder("run");
+  trainer.run(folder, {.documents = language_model_documents(options, tokenizer)});
+
+  auto language = load_language_model("run");  // in another program
+  std::cout << "after " << language.step << " updates, "
+            << generate(*language.model, language.tokenizer->encode("the "), {.max_new_tokens = 9}).size()
+            << " more letters\n";
+}

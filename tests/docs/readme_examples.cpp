@@ -1,0 +1,76 @@
+// Examples of README.md and docs/options.md.
+
+#include <ATen/ATen.h>
+#include <torch/optim/adamw.h>
+
+#include <attentive/attentive.h>
+
+#include "docs/examples.h"
+
+using namespace attentive;
+
+EXAMPLE(attention_call) {
+  // Eight query heads share two key heads. The second sequence has three keys, then padding.
+  const auto q = at::rand({2, 8, 6, 64}), k = at::rand({2, 2, 6, 64}), v = at::rand({2, 2, 6, 64});
+  const auto mask = Mask::key_lengths(at::tensor({6, 3}));
+  const auto y = attention(q, k, v, {.causal = Causal::BottomRight, .window = {3, 0}, .softcap = 30.0}, mask);
+  std::cout << y.sizes() << "\n";
+}
+
+EXAMPLE(explain_call) {
+  const auto q = at::rand({1, 12, 1024, 64}), k = at::rand({1, 12, 1024, 64}),
+             v = at::rand({1, 12, 1024, 64});
+  std::cout << explain(q, k, v, {.causal = Causal::BottomRight, .dropout_p = 0.1});
+}
+
+// What Python's half writes, where there is no Python: the same seed draws the same weights.
+static void write_gpt() {
+  at::manual_seed(123);
+  const GPT model(GPTOptions(27, 16, 32, 4, 2));
+  save_torch("gpt.pt", state_dict(*model));
+}
+
+EXAMPLE_AFTER(from_python, write_gpt) {
+  GPT model(GPTOptions(/*vocab_size=*/27, /*context_length=*/16, /*emb_dim=*/32, /*num_heads=*/4,
+                       /*num_layers=*/2));
+  load_state_dict(*model, read_state_dict("gpt.pt"));  // a .safetensors file, shards or a checkpoint as well
+  const auto logits = model->forward(at::tensor({1, 2, 3, 4}).view({1, 4}))[0][-1];
+  for (int64_t n = 0; n < 3; ++n) std::cout << "logit " << logits[n].item<float>() << "\n";
+  const auto next = generate(*model, {1, 2, 3, 4}, {.max_new_tokens = 6});  // with a key-value cache
+
+  const auto x = at::tensor({1, 2, 3}).view({1, 3}), y = at::tensor({2, 3, 4}).view({1, 3});
+  torch::optim::AdamW optimizer(model->parameters(), torch::optim::AdamWOptions(1e-2));
+  model->loss(x, y).backward();
+  optimizer.step();
+
+  save_torch("trained.pt", state_dict(*model));  // or save_safetensors("trained.safetensors", …)
+  std::cout << next.size() << " tokens; loss after a step " << model->loss(x, y).item<float>() << "\n";
+}
+
+EXAMPLE(train) {
+  GPT model(GPTOptions(/*vocab_size=*/26, /*context_length=*/16, /*emb_dim=*/32, /*num_heads=*/4,
+                       /*num_layers=*/2));
+  const auto alphabet = at::arange(17).view({1, 17});
+  const auto x = alphabet.slice(1, 0, 16), target = alphabet.slice(1, 1, 17);
+  torch::optim::AdamW optimizer(model->parameters(), torch::optim::AdamWOptions(1e-2));
+  for (int step = 0; step < 60; ++step) {
+    optimizer.zero_grad();
+    model->loss(x, target).backward();
+    optimizer.step();
+  }
+  const auto letters = generate(*model, {0, 1, 2}, {.max_new_tokens = 5, .sampling = {.temperature = 0}});
+  for (const int64_t letter : letters) std::cout << static_cast<char>('a' + letter);
+  std::cout << "\n";
+}
+
+EXAMPLE(asking) {
+  const auto q = at::rand({1, 2, 16, 8}), k = q, v = q;
+  std::cout << explain(q, k, v, {.softcap = 30.0});  // which backend, and why not the others
+
+  const BackendGuard guard(Backend::Reference);  // prefer one, on this thread
+  try {
+    attention(q, k, v, {.softcap = 30.0, .backend = Backend::Torch});  // insist on one
+  } catch (const c10::ValueError& error) {
+    std::cout << error.what_without_backtrace() << "\n";
+  }
+}
