@@ -42,8 +42,7 @@ int run(const std::vector<Document>& walked, const Settings& settings) {
   Walkthrough walkthrough(expected, cuda ? at::kCUDA : at::kCPU, settings.view);
   std::vector<Tally> tallies;
   for (const auto& document : walked) {
-    walkthrough.read_source(document.source);
-    tallies.push_back(document.walk(walkthrough));
+    tallies.push_back(walkthrough.walk(document));
   }
 
   const auto& view = settings.view;
@@ -54,7 +53,7 @@ int run(const std::vector<Document>& walked, const Settings& settings) {
     const Tally missing = missing_rows(expected, walkthrough);
     if (!missing.passed()) tallies.push_back(missing);
   }
-  print_summary(tallies);
+  print_summary(tallies, view.tables());
   return std::all_of(tallies.begin(), tallies.end(), passed) ? 0 : kDifferent;
 }
 
@@ -62,14 +61,15 @@ int run(const std::vector<Document>& walked, const Settings& settings) {
 
 int run_app(int argc, char** argv, const std::string& name, const std::vector<Document>& documents) {
   CLI::App app(
-      "Walks through the cells of the notebooks and shows each C++ value beside the notebook's own.\n"
+      "Walks through the cells of the notebooks and compares each C++ value with the notebook's own.\n"
       "Exit status: 0 if every number agrees, 1 if one does not, 2 on bad usage.",
       name);
   Settings settings;
   app.add_option("--device", settings.device, "where to compute: auto takes CUDA if there is any")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
       ->capture_default_str();
-  app.add_option("--cell", settings.view.only, "show only this row, such as 25, 4c or 001-25");
+  app.add_flag("--full", settings.view.full, "print every number beside the notebook's own");
+  app.add_option("--cell", settings.view.only, "show only this row, in full, such as 25, 4c or 001-25");
   app.add_flag("--source", settings.view.source, "print the C++ code of each cell that is shown");
   app.add_flag("--list", settings.view.list, "name the rows and run nothing");
   app.add_option("--expected", settings.expected,

@@ -19,49 +19,51 @@ using attentive::DropoutStreamGuard;
 using attentive::Mask;
 using torch::Tensor;
 
-class Toy {
- public:
-  explicit Toy(Walkthrough& walkthrough) : nb(walkthrough) {}
+}  // namespace
 
-  void seed_and_device() {
+void toy_self_attention(Walkthrough& nb) {
+  attentive::MultiHeadSelfAttention mha{nullptr};
+  Tensor x, y, attn;
+
+  nb.cell("000-1", "Seed 42 once, and the choice of device", [&] {
     nb.say("torch::manual_seed(42); parameters and inputs are made on the CPU, then moved to {}.",
            nb.device().str());
-  }
+  });
 
-  void scaled_dot_product_attention() {
+  nb.cell("000-2", "Class ScaledDotProductAttention", [&] {
     const Tensor tokens = six_tokens().to(nb.device());
     attentive::ScaledDotProductAttention sdpa(/*dropout=*/0.0);
     const auto [output, weights] = sdpa->forward(tokens, tokens, tokens);
     nb.check("output for the six tokens as Q, K and V", output);
     nb.check("weights", weights);
-  }
+  });
 
-  void multi_head_self_attention() {
+  nb.cell("000-3", "Class MultiHeadSelfAttention", [&] {
     const attentive::MultiHeadSelfAttention module(/*d_model=*/128, /*num_heads=*/4);
     int64_t count = 0;
     for (const auto& parameter : module->parameters()) count += parameter.numel();
     nb.check("number of parameters for d_model 128", static_cast<double>(count));
-  }
+  });
 
-  void split_heads() {
+  nb.cell("000-3a", "Split heads: (B,T,d_model) to (B,H,T,head_dim)", [&] {
     x = torch::arange(12, torch::kFloat).view({1, 2, 6}).to(nb.device());
     const Tensor heads = attentive::split_heads(x, /*num_heads=*/3);
     nb.check_shape("shape", heads.sizes());
     nb.check("0..11 of shape (1,2,6) in 3 heads", heads);
-  }
+  });
 
-  void merge_heads() {
+  nb.cell("000-3b", "Merge heads: back to (B,T,d_model)", [&] {
     nb.check("split and merged", attentive::merge_heads(attentive::split_heads(x, /*num_heads=*/3)));
-  }
+  });
 
-  void folded_heads() {
+  nb.cell("000-3c", "Heads folded into the batch", [&] {
     nb.say("attentive::attention takes (B, H, T, D) as it is; the notebook folds the heads into the batch.");
     const Tensor q = attentive::split_heads(torch::zeros({2, 5, 128}), /*num_heads=*/4);
     nb.check_shape("shape of folded Q for B 2, H 4, T 5, D 32", q.reshape({2 * 4, 5, 32}).sizes());
-  }
+  });
 
   // A mask says what its numbers mean: here non-zero keeps.
-  void masks() {
+  nb.cell("000-3d", "Padding mask (B,1,1,T) and general mask (B,1,T,T)", [&] {
     torch::manual_seed(42);
     const Tensor input = torch::randn({2, 4, 8}).to(nb.device());
     attentive::MultiHeadSelfAttention small(/*d_model=*/8, /*num_heads=*/2);
@@ -76,9 +78,9 @@ class Toy {
     const auto [causal, causal_weights] = small->forward(input, Mask::keep(earlier));
     nb.check("output with the causal mask", causal);
     nb.check("weights with the causal mask", causal_weights);
-  }
+  });
 
-  void usage() {
+  nb.cell("000-4", "Using it: B 2, T 5, d_model 128, 4 heads, dropout 0.1", [&] {
     torch::manual_seed(42);
     x = torch::randn({2, 5, 128}).to(nb.device());
     mha = attentive::MultiHeadSelfAttention(/*d_model=*/128, /*num_heads=*/4, /*dropout=*/0.1);
@@ -90,14 +92,14 @@ class Toy {
     nb.check_shape("shape of x", x.sizes());
     nb.check_shape("shape of y", y.sizes());
     nb.check_shape("shape of attn", attn.sizes());
-  }
+  });
 
-  void input_numbers() {
+  nb.cell("000-4a", "The input", [&] {
     nb.check("x[0,0,:4]", x[0][0].slice(0, 0, 4));
     nb.check("sum of x", x.sum(torch::kDouble));
-  }
+  });
 
-  void weight_numbers() {
+  nb.cell("000-4b", "The weights of the four projections", [&] {
     const auto show = [&](const std::string& name, const torch::nn::Linear& linear) {
       nb.check("first two of " + name, linear->weight[0].slice(0, 0, 2));
       nb.check("sum of " + name, linear->weight.sum(torch::kDouble));
@@ -106,9 +108,9 @@ class Toy {
     show("W_k", mha->W_k);
     show("W_v", mha->W_v);
     show("W_o", mha->W_o);
-  }
+  });
 
-  void eval_numbers() {
+  nb.cell("000-4c", "Output and weights in eval mode", [&] {
     mha->eval();
     const auto [y_eval, attn_eval] = mha->forward(x);
     mha->train();
@@ -117,9 +119,9 @@ class Toy {
     nb.check("sum of |y|", y_eval.abs().sum(torch::kDouble));
     nb.check("attn[0,0,0]", attn_eval[0][0][0]);
     nb.check("sum of attn", attn_eval.sum(torch::kDouble));
-  }
+  });
 
-  void train_numbers() {
+  nb.cell("000-4d", "Output and weights in train mode", [&] {
     nb.check_random("y[0,0,:4]", y[0][0].slice(0, 0, 4));
     nb.check_random("sum of y", y.sum(torch::kDouble));
     nb.check_random("sum of |y|", y.abs().sum(torch::kDouble));
@@ -128,37 +130,12 @@ class Toy {
     nb.check_random("row sums of attn[0,0]", attn[0][0].sum(-1));
     nb.check_random("zeros in attn", attn.eq(0).sum());
     nb.check_random("zeros in y", y.eq(0).sum());
-  }
+  });
 
-  void other_stream() {
+  nb.cell("000-4e", "Train mode on the other dropout stream", [&] {
     nb.say("Dropout on this machine draws the {} stream; 000-4d shows the numbers of both.",
            draws_intel_mkl_stream() ? "Intel + MKL" : "default");
-  }
-
- private:
-  Walkthrough& nb;
-  attentive::MultiHeadSelfAttention mha{nullptr};
-  Tensor x, y, attn;
-};
-
-}  // namespace
-
-Tally toy_self_attention(Walkthrough& walkthrough) {
-  Toy toy(walkthrough);
-  return walkthrough.walk(toy, "000", "Toy self-attention",
-                          {{"000-1", &Toy::seed_and_device},
-                           {"000-2", &Toy::scaled_dot_product_attention},
-                           {"000-3", &Toy::multi_head_self_attention},
-                           {"000-3a", &Toy::split_heads},
-                           {"000-3b", &Toy::merge_heads},
-                           {"000-3c", &Toy::folded_heads},
-                           {"000-3d", &Toy::masks},
-                           {"000-4", &Toy::usage},
-                           {"000-4a", &Toy::input_numbers},
-                           {"000-4b", &Toy::weight_numbers},
-                           {"000-4c", &Toy::eval_numbers},
-                           {"000-4d", &Toy::train_numbers},
-                           {"000-4e", &Toy::other_stream}});
+  });
 }
 
 }  // namespace notebooks

@@ -14,11 +14,13 @@ using attentive::attention;
 using attentive::Weights;
 using torch::Tensor;
 
-class Tutorial {
- public:
-  explicit Tutorial(Walkthrough& walkthrough) : nb(walkthrough) {}
+}  // namespace
 
-  void inputs_and_weights() {
+void query_key_value_numbers(Walkthrough& nb) {
+  Tensor x, w_key, w_query, w_value;
+  Tensor keys, queries, values, scores, weights, rounded;
+
+  nb.cell("002-1", "Three inputs and three weight matrices", [&] {
     x = torch::tensor({{1., 0., 1., 0.},    // input 1
                        {0., 2., 0., 2.},    // input 2
                        {1., 1., 1., 1.}});  // input 3
@@ -30,117 +32,96 @@ class Tutorial {
     nb.check("w_key", w_key);
     nb.check("w_query", w_query);
     nb.check("w_value", w_value);
-  }
+  });
 
-  void compute_keys() {
+  nb.cell("002-2", "Keys", [&] {
     keys = torch::matmul(x, w_key);
     nb.check("keys", keys);
-  }
+  });
 
-  void compute_queries() {
+  nb.cell("002-3", "Queries", [&] {
     queries = torch::matmul(x, w_query);
     nb.check("querys", queries);
-  }
+  });
 
-  void compute_values() {
+  nb.cell("002-4", "Values", [&] {
     values = torch::matmul(x, w_value);
     nb.check("values", values);
-  }
+  });
 
-  void compute_scores() {
+  nb.cell("002-5", "Scores, not scaled", [&] {
     scores = torch::matmul(queries, keys.t());
     nb.check("attn_scores", scores);
-  }
+  });
 
-  void softmax() {
+  nb.cell("002-6", "Softmax", [&] {
     weights = torch::softmax(scores, -1);
     nb.check("attn_scores_softmax", weights);
-  }
+  });
 
-  void rounded_weights() {
+  nb.cell("002-7", "Weights rounded by hand", [&] {
     rounded = torch::tensor({{0.0, 0.5, 0.5}, {0.0, 1.0, 0.0}, {0.0, 0.9, 0.1}}).to(nb.device());
     nb.check("attn_scores_softmax", rounded);
-  }
+  });
 
   // What each key contributes to each query: axes (key, query, feature).
-  Tensor per_key(const Tensor& w) const { return values.unsqueeze(1) * w.t().unsqueeze(2); }
+  const auto per_key = [&](const Tensor& w) { return values.unsqueeze(1) * w.t().unsqueeze(2); };
 
-  void weighted_values() { nb.check("weighted_values", per_key(rounded)); }
+  nb.cell("002-8", "Values weighted key by key, axes (key, query, feature)",
+          [&] { nb.check("weighted_values", per_key(rounded)); });
 
-  void rounded_outputs() {
+  nb.cell("002-9", "Outputs of the rounded weights", [&] {
     nb.say("Adding up over the keys is the matrix product weights @ values.");
     nb.check("outputs", per_key(rounded).sum(0));
-  }
+  });
 
   // The tutorial does not scale its scores, so the call says scale 1.
-  void exact_outputs() {
+  nb.cell("002-10", "Outputs of the exact weights", [&] {
     const auto [output, clean, logsumexp] =
         attention(queries, keys, values, {.scale = 1.0}, {.weights = Weights::Clean});
     nb.check("outputs", output);
     nb.check("weighted_values", per_key(clean));
     nb.check("outputs in float64", attention(queries.to(torch::kDouble), keys.to(torch::kDouble),
                                              values.to(torch::kDouble), {.scale = 1.0}));
-  }
+  });
 
   // Without options the scale is 1/sqrt(head_dim), here 1/sqrt(3): softer weights, other outputs.
-  void scaled_outputs() {
+  nb.cell("002-11", "Outputs of a scaled attention", [&] {
     const auto [output, clean, logsumexp] = attention(queries, keys, values, {}, {.weights = Weights::Clean});
     nb.check("weights", clean);
     nb.check("outputs", output);
-  }
+  });
 
-  void figures() {
-    nb.say("Causal masks: 001-29 to 001-38. Cross-attention: 002-14. Several heads: 002-15.");
-  }
+  nb.cell("002-12", "Figures: input, output, masked attention, update, encoder and decoder",
+          [&] { nb.say("Causal masks: 001-29 to 001-38. Cross-attention: 002-14. Several heads: 002-15."); });
 
-  void three_words() {
+  nb.cell("002-13", "Three words as an example", [&] {
     nb.say("The same weights as 002-6, with the words that the author planned as names of the rows:");
     for (int64_t row = 0; row < 3; ++row) {
       nb.say("{:.2f} {:.2f} {:.2f}  {}", weights[row][0].item<float>(), weights[row][1].item<float>(),
              weights[row][2].item<float>(), nb.labels()[static_cast<size_t>(row)]);
     }
-  }
+  });
+
+  attentive::AttentionResult cross;
 
   // A decoder's two tokens ask, an encoder's four answer: q comes from the one, k and v from the other.
-  void cross_attention() {
+  nb.cell("002-14", "Encoder and decoder: where keys and values come from", [&] {
     const auto tokens = six_tokens().to(nb.device());
     const auto decoder = tokens.slice(0, 0, 2);
     const auto encoder = tokens.slice(0, 2, 6);
-    const auto [output, clean, logsumexp] =
-        attention(decoder, encoder, encoder, {}, {.weights = Weights::Clean});
-    nb.check("weights", clean);
-    nb.check("output", output);
-  }
+    cross = attention(decoder, encoder, encoder, {}, {.weights = Weights::Clean});
+    nb.check("weights", cross.weights);
+    nb.check("output", cross.output);
+  });
 
-  void several_heads() { nb.say("Run them with attentive-notebook-001 --cell 39 and --cell 40."); }
+  nb.cell("C-7", "Cross-attention: queries rows 1-2, keys and values rows 3-6", [&] {
+    nb.check("weights", cross.weights);
+    nb.check("output", cross.output);
+  });
 
- private:
-  Walkthrough& nb;
-  Tensor x, w_key, w_query, w_value;
-  Tensor keys, queries, values, scores, weights, rounded;
-};
-
-}  // namespace
-
-Tally query_key_value_numbers(Walkthrough& walkthrough) {
-  Tutorial tutorial(walkthrough);
-  return walkthrough.walk(tutorial, "002", "Queries, keys and values in small numbers",
-                          {{"002-1", &Tutorial::inputs_and_weights},
-                           {"002-2", &Tutorial::compute_keys},
-                           {"002-3", &Tutorial::compute_queries},
-                           {"002-4", &Tutorial::compute_values},
-                           {"002-5", &Tutorial::compute_scores},
-                           {"002-6", &Tutorial::softmax},
-                           {"002-7", &Tutorial::rounded_weights},
-                           {"002-8", &Tutorial::weighted_values},
-                           {"002-9", &Tutorial::rounded_outputs},
-                           {"002-10", &Tutorial::exact_outputs},
-                           {"002-11", &Tutorial::scaled_outputs},
-                           {"002-12", &Tutorial::figures},
-                           {"002-13", &Tutorial::three_words},
-                           {"002-14", &Tutorial::cross_attention},
-                           {"C-7", &Tutorial::cross_attention},
-                           {"002-15", &Tutorial::several_heads}});
+  nb.cell("002-15", "Multi-head attention: several heads, then W^O",
+          [&] { nb.say("Run them with attentive-notebook-001 --cell 39 and --cell 40."); });
 }
 
 }  // namespace notebooks

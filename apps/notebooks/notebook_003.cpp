@@ -17,11 +17,24 @@ using attentive::Mask;
 using attentive::Weights;
 using torch::Tensor;
 
-class Blog {
- public:
-  explicit Blog(Walkthrough& walkthrough) : nb(walkthrough) {}
+// What the published code computes once it runs: it never turns (B, T, H, d) into (B, H, T, d), so the
+// heads of one token attend to each other and no token sees another one. For comparison only.
+attentive::AttentionResult as_published(attentive::SharedHeadAttention& blog, const Tensor& x,
+                                        int64_t heads) {
+  const Tensor split = x.view({x.size(0), x.size(1), heads, -1});  // (B, T, H, d)
+  auto result = attention(blog->queries(split), blog->keys(split), blog->values(split), {},
+                          {.weights = Weights::Clean});
+  result.output = blog->fc_out(result.output.reshape(x.sizes()));
+  return result;
+}
 
-  void scaled_dot_product_attention() {
+}  // namespace
+
+void blog_multi_head(Walkthrough& nb) {
+  attentive::SharedHeadAttention module{nullptr};
+  Tensor values, keys, query;
+
+  nb.cell("003-1", "Function scaled_dot_product_attention", [&] {
     torch::manual_seed(3);
     const Tensor q = torch::randn({2, 5, 4}).to(nb.device());
     const Tensor k = torch::randn({2, 6, 4}).to(nb.device());
@@ -29,34 +42,30 @@ class Blog {
     const auto result = attention(q, k, v, {}, {.weights = Weights::Clean});
     nb.check("output", result.output);
     nb.check("weights", result.weights);
-  }
+  });
 
-  void number_of_parameters() {
+  nb.cell("003-2", "Class MultiHeadAttention(embed_size, heads)", [&] {
     const attentive::SharedHeadAttention fresh(/*embed_size=*/8, /*heads=*/2);
     int64_t count = 0;
     for (const auto& parameter : fresh->parameters()) count += parameter.numel();
     nb.check("number of parameters for embed_size 8 and 2 heads", static_cast<double>(count));
     nb.say("All heads share three projections of head_dim x head_dim; fc_out mixes the heads.");
-  }
+  });
 
   // The corrected class: heads are split first, tokens attend to tokens, the mask holds, lengths may differ.
   // Mind the order of the arguments: values, keys, query.
-  void make_inputs() {
+  nb.cell("003-3", "forward(values, keys, query, mask)", [&] {
     torch::manual_seed(3);
     values = torch::randn({2, 6, 8}).to(nb.device());
     keys = torch::randn({2, 6, 8}).to(nb.device());
     query = torch::randn({2, 4, 8}).to(nb.device());
     module = attentive::SharedHeadAttention(/*embed_size=*/8, /*heads=*/2);
     module->to(nb.device());
-  }
-
-  void shapes() {
-    make_inputs();
     const auto [output, weights] = module->forward_with_weights(values, keys, query);
     nb.check_shape("shape of the weights of 003-4", weights.sizes());
-  }
+  });
 
-  void corrected_class() {
+  nb.cell("003-4", "The class as it was meant", [&] {
     const auto [output, weights] = module->forward_with_weights(values, keys, query);
     nb.check("output", output);
     nb.check("weights", weights);
@@ -69,28 +78,17 @@ class Blog {
         module->forward_with_weights(values, keys, query, Mask::key_keep(keep.to(nb.device())));
     nb.check("output with a mask", masked);
     nb.check("weights with a mask", masked_weights);
-  }
+  });
 
-  // What the published code computes once it runs: it never turns (B, T, H, d) into (B, H, T, d), so the
-  // heads of one token attend to each other and no token sees another one. For comparison only.
-  attentive::AttentionResult as_published(attentive::SharedHeadAttention& blog, const Tensor& x,
-                                          int64_t heads) {
-    const Tensor split = x.view({x.size(0), x.size(1), heads, -1});  // (B, T, H, d)
-    auto result = attention(blog->queries(split), blog->keys(split), blog->values(split), {},
-                            {.weights = Weights::Clean});
-    result.output = blog->fc_out(result.output.reshape(x.sizes()));
-    return result;
-  }
-
-  void as_published_with_one_head() {
+  nb.cell("003-5", "Literally as published, one head", [&] {
     torch::manual_seed(3);
     const Tensor x = torch::randn({2, 4, 8}).to(nb.device());
     attentive::SharedHeadAttention blog(/*embed_size=*/8, /*heads=*/1);
     blog->to(nb.device());
     nb.check("output", as_published(blog, x, 1).output);
-  }
+  });
 
-  void as_published_with_two_heads() {
+  nb.cell("003-6", "Literally as published, two heads", [&] {
     torch::manual_seed(3);
     const Tensor x = torch::randn({2, 4, 8}).to(nb.device());
     attentive::SharedHeadAttention blog(/*embed_size=*/8, /*heads=*/2);
@@ -100,25 +98,7 @@ class Blog {
     nb.check("weights", published.weights);
     nb.say("The corrected class, on the same x and weights, differs by up to {:.2f}.",
            (published.output - blog->forward(x, x, x)).abs().max().item<double>());
-  }
-
- private:
-  Walkthrough& nb;
-  attentive::SharedHeadAttention module{nullptr};
-  Tensor values, keys, query;
-};
-
-}  // namespace
-
-Tally blog_multi_head(Walkthrough& walkthrough) {
-  Blog blog(walkthrough);
-  return walkthrough.walk(blog, "003", "Scaled dot-product and multi-head attention of a blog",
-                          {{"003-1", &Blog::scaled_dot_product_attention},
-                           {"003-2", &Blog::number_of_parameters},
-                           {"003-3", &Blog::shapes},
-                           {"003-4", &Blog::corrected_class},
-                           {"003-5", &Blog::as_published_with_one_head},
-                           {"003-6", &Blog::as_published_with_two_heads}});
+  });
 }
 
 }  // namespace notebooks

@@ -29,20 +29,23 @@ double number_of_parameters(const torch::nn::Module& module) {
   return count;
 }
 
-class VisionAttention {
- public:
-  explicit VisionAttention(Walkthrough& walkthrough)
-      : nb(walkthrough), tokens(six_tokens().to(walkthrough.device())) {}
+}  // namespace
 
-  void formula() { nb.say("attentive::attention(q, k, v) is this formula; with the six tokens of 001-02:"); }
+void fused_self_attention(Walkthrough& nb) {
+  const Tensor tokens = six_tokens().to(nb.device());
+  Tensor x;
+  attentive::FusedSelfAttention small{nullptr};
 
-  void full_attention() {
+  nb.cell("004-1", "The formula softmax(QK^T / sqrt(d_k)) V",
+          [&] { nb.say("attentive::attention(q, k, v) is this formula; with the six tokens of 001-02:"); });
+
+  nb.cell("C-1", "Scaled dot-product attention", [&] {
     const auto result = attention(tokens, tokens, tokens, {}, {.weights = Weights::Clean});
     nb.check("weights", result.weights);
     nb.check("output", result.output);
-  }
+  });
 
-  void cat_sentence() {
+  nb.cell("004-2", "\"The cat sat on the mat\": the weights of \"sat\"", [&] {
     const Tensor weights = torch::tensor({0.1, 0.4, 0.1, 0.1, 0.1, 0.2});
     for (int64_t i = 0; i < weights.numel(); ++i) {
       nb.say("sat -> {:<4} {:.1f} {:*<{}}", nb.labels()[static_cast<size_t>(i)], weights[i].item<float>(), "",
@@ -51,9 +54,9 @@ class VisionAttention {
     nb.check("weights", weights);
     nb.check("sum", weights.sum());
     nb.check("index of the largest", weights.argmax());
-  }
+  });
 
-  void small_self_attention() {
+  nb.cell("004-3", "Class SelfAttention(embed_dim, num_heads)", [&] {
     torch::manual_seed(4);
     x = torch::randn({2, 5, 16}).to(nb.device());
     small = attentive::FusedSelfAttention(/*embed_dim=*/16, /*num_heads=*/4);
@@ -61,16 +64,16 @@ class VisionAttention {
     const auto [output, weights] = small->forward_with_weights(x);
     nb.check("output", output);
     nb.check("weights", weights);
-  }
+  });
 
-  void reshaping() {
+  nb.cell("004-4", "Reshaping inside the forward", [&] {
     // (B, N, 3 C) -> (B, N, 3, H, d) -> (3, B, H, N, d): views, nothing is copied
     const Tensor packed = small->qkv(x).view({2, 5, 3, 4, 4}).permute({2, 0, 3, 1, 4});
     nb.check_shape("shape of packed q, k, v for the input of 004-3", packed.sizes());
     nb.check_shape("shape of the output", small->forward(x).sizes());
-  }
+  });
 
-  void vision_transformer() {
+  nb.cell("004-5", "Using it on 14 by 14 patches", [&] {
     if (!nb.showing()) return;  // takes seconds, and no later cell needs it
     torch::manual_seed(0);
     const Tensor patches = torch::randn({32, 14 * 14, 768}).to(nb.device());
@@ -95,11 +98,12 @@ class VisionAttention {
     nb.check("sum of the weights", weights.sum(torch::kDouble));
     nb.say("These weights take {:.1f} MB. forward() alone need not hold them: see C-11.",
            static_cast<double>(weights.numel()) * 4 / 1e6);
-  }
+  });
 
-  void several_heads() { nb.say("Run them with attentive-notebook-001 --cell 39 and --cell 40."); }
+  nb.cell("004-6", "Several heads, concatenated, then W^O",
+          [&] { nb.say("Run them with attentive-notebook-001 --cell 39 and --cell 40."); });
 
-  void cost() {
+  nb.cell("004-7", "Cost O(N^2 d)", [&] {
     // A product of (m, k) and (k, n) takes 2 m k n operations.
     const double batch = 32, length = 196, width = 768;
     const double pairs = 2 * batch * length * length * width / 1e9;
@@ -108,16 +112,16 @@ class VisionAttention {
     nb.check("GFLOP of qkv at 004-5", 2 * batch * length * width * 3 * width / 1e9);
     nb.check("GFLOP of proj at 004-5", 2 * batch * length * width * width / 1e9);
     nb.say("Only the first two grow with the square of the number of tokens.");
-  }
+  });
 
-  void remedies() { nb.say("Flash, window and linear attention of the same six tokens:"); }
+  nb.cell("004-8", "Remedies: flash, window, linear",
+          [&] { nb.say("Flash, window and linear attention of the same six tokens:"); });
 
   // The same numbers from a kernel that never holds all the weights.
-  void flash_attention() {
-    nb.check("output", attention(tokens, tokens, tokens, {.backend = Backend::Torch}));
-  }
+  nb.cell("C-11", "Flash attention: the same numbers as C-1",
+          [&] { nb.check("output", attention(tokens, tokens, tokens, {.backend = Backend::Torch})); });
 
-  void window_attention() {
+  nb.cell("C-12", "Window attention", [&] {
     const auto near = attention(tokens, tokens, tokens, {.window = Window{.left = 1, .right = 1}},
                                 {.weights = Weights::Clean});
     nb.check("weights for |i-j| <= 1", near.weights);
@@ -126,64 +130,38 @@ class VisionAttention {
                                     {.weights = Weights::Clean});
     nb.check("weights, causal, itself and one before", last_two.weights);
     nb.check("output, causal, itself and one before", last_two.output);
-  }
+  });
 
-  void linear() {
+  nb.cell("C-13", "Linear attention with elu(x)+1, neither scaled nor stabilised", [&] {
     nb.check("feature map", torch::elu(tokens) + 1);
     nb.check("not causal", linear_attention(tokens, tokens, tokens));
     nb.check("causal", linear_attention(tokens, tokens, tokens, {.causal = Causal::BottomRight}));
     nb.say(
         "Other numbers than softmax attention: an approximation in O(N). The last rows are equal, because "
         "the last token sees all.");
-  }
+  });
 
   // PyTorch's own function takes (B, H, N, D), drops out even in eval mode, and is top-left causal.
   // attentive::attention chooses among PyTorch's kernels and others, and explains its choice.
-  void pytorchs_function() {
+  nb.cell("004-9", "scaled_dot_product_attention of PyTorch", [&] {
     nb.check("output for the six tokens as q, k and v", attention(tokens, tokens, tokens));
     nb.say("explain() says that this call takes the backend \"{}\".",
            attentive::to_string(attentive::explain(tokens, tokens, tokens).chosen));
-  }
+  });
 
-  void related() { nb.say("Cross-attention: attentive-notebook-002 --cell 14. The other two:"); }
+  nb.cell("004-10", "Related: cross-attention, positional encoding, layer normalization",
+          [&] { nb.say("Cross-attention: attentive-notebook-002 --cell 14. The other two:"); });
 
   // Pairs of sine and cosine, each pair slower than the one before.
-  void sinusoidal_positions() {
+  nb.cell("C-14", "Sinusoidal positions, 6 positions of width 4, base 10000", [&] {
     const Tensor position = torch::arange(6, torch::kDouble).unsqueeze(1);                  // (6, 1)
     const Tensor speed = torch::pow(10000.0, -torch::arange(0, 4, 2, torch::kDouble) / 4);  // (2)
     const Tensor angle = position * speed;
     nb.check("encoding", torch::stack({angle.sin(), angle.cos()}, /*dim=*/-1).view({6, 4}));
-  }
+  });
 
-  void layer_normalization() { nb.check("normalised inputs", torch::layer_norm(tokens, {3})); }
-
- private:
-  Walkthrough& nb;
-  Tensor tokens, x;
-  attentive::FusedSelfAttention small{nullptr};
-};
-
-}  // namespace
-
-Tally fused_self_attention(Walkthrough& walkthrough) {
-  VisionAttention document(walkthrough);
-  return walkthrough.walk(document, "004", "Self-attention of a vision transformer",
-                          {{"004-1", &VisionAttention::formula},
-                           {"C-1", &VisionAttention::full_attention},
-                           {"004-2", &VisionAttention::cat_sentence},
-                           {"004-3", &VisionAttention::small_self_attention},
-                           {"004-4", &VisionAttention::reshaping},
-                           {"004-5", &VisionAttention::vision_transformer},
-                           {"004-6", &VisionAttention::several_heads},
-                           {"004-7", &VisionAttention::cost},
-                           {"004-8", &VisionAttention::remedies},
-                           {"C-11", &VisionAttention::flash_attention},
-                           {"C-12", &VisionAttention::window_attention},
-                           {"C-13", &VisionAttention::linear},
-                           {"004-9", &VisionAttention::pytorchs_function},
-                           {"004-10", &VisionAttention::related},
-                           {"C-14", &VisionAttention::sinusoidal_positions},
-                           {"C-15", &VisionAttention::layer_normalization}});
+  nb.cell("C-15", "Layer normalization, eps 1e-5, no affine part",
+          [&] { nb.check("normalised inputs", torch::layer_norm(tokens, {3})); });
 }
 
 }  // namespace notebooks

@@ -1,6 +1,7 @@
 """The notebook apps as a user meets them: python3 notebooks_test.py <folder of the apps> <their source folder>"""
 
 import json
+import math
 import pathlib
 import re
 import subprocess
@@ -48,6 +49,9 @@ class Notebooks(unittest.TestCase):
         self.copy.write_text(text)
         return run(app, "--expected", str(self.copy), *arguments)
 
+    def entries(self):
+        return [entry for document, entries in self.data.items() if document != "about" for entry in entries]
+
     def test_unchanged_copy_agrees(self):
         code, out, _ = self.run_with("attentive-notebook-003", json.dumps(self.data))
         self.assertEqual(code, 0, out)
@@ -64,9 +68,16 @@ class Notebooks(unittest.TestCase):
                 code, out, _ = self.run_with(f"attentive-notebook-{document}", json.dumps(data))
                 self.assertEqual(code, 1, out)
                 self.assertEqual(out.count("DIFFERS at "), 1, out)
-                at_row = out[out.index(f"\n{row}  ") :]
-                self.assertIn("DIFFERS at ", at_row[: at_row.index("\n\n")])
+                at_row = re.search(rf"\n{row} .*  DIFFERS\n  (.*\n?.*)DIFFERS at ", out)
+                self.assertTrue(at_row and at_row[1].startswith(name), out)
                 self.assertIn("Some numbers do not agree.", out)
+
+    def test_one_wrong_digit_among_all_numbers(self):
+        find(find(self.data["001"], "id", "001-25")["checks"], "name", "sa_v1(inputs)")["values"][3] = 0.8212
+        code, out, _ = self.run_with("attentive-notebook-001", json.dumps(self.data), "--full")
+        self.assertEqual((code, out.count("DIFFERS at ")), (1, 1), out)
+        at_row = out[out.index("\n001-25  ") :]
+        self.assertIn("DIFFERS at [1,1] by ", at_row[: at_row.index("\n\n")])
 
     def test_all_notebooks_see_it_too(self):
         find(self.data["002"], "id", "002-2")["checks"][0]["values"][0] = 7
@@ -74,14 +85,34 @@ class Notebooks(unittest.TestCase):
         self.assertEqual((code, out.count("DIFFERS at [0,0]")), (1, 1), out)
 
     def test_every_row_of_the_data_is_shown(self):
+        code, out, _ = run("attentive-notebooks", "--full")
+        self.assertEqual(code, 0, out)
+        for entry in self.entries():
+            self.assertRegex(out, rf"\n{entry['id']}  \S.*\n")
+            for check in entry["checks"]:
+                self.assertIn(f"\n  {check['name']} ", out)
+
+    def test_without_an_option_every_row_is_one_line_of_80_columns(self):
         code, out, _ = run("attentive-notebooks")
         self.assertEqual(code, 0, out)
-        for document, entries in self.data.items():
-            for entry in entries if document != "about" else []:
-                self.assertIn(f"\n{entry['id']}  {entry['title']}\n", out)
+        rows = re.findall(r"^(C-\d+|\d{3}-\w+) +(\S.{43}) +(\d*) +(\S*)  (ok|text|shown)$", out, re.M)
+        verdicts = {row: (numbers, difference, verdict) for row, _, numbers, difference, verdict in rows}
+        self.assertEqual(len(rows), len(verdicts))
+        for entry in self.entries():
+            numbers = sum(math.prod(check["shape"]) for check in entry["checks"] if check.get("compare", True))
+            shown = verdicts.pop(entry["id"])
+            self.assertEqual(shown[0], str(numbers) if numbers else "", entry["id"])
+            self.assertEqual(shown[2], "ok" if numbers else "shown" if entry["checks"] else "text", entry["id"])
+        self.assertEqual(verdicts, {})
+        self.assertRegex(out, r"\n001-25  Class SelfAttention_v1  +12   3\.\de-05  ok\n")
+        for line in out.splitlines():
+            self.assertLessEqual(len(line), 80, line)
+        self.assertIn("\n --full shows every number, ", out)
+        self.assertNotIn("--full", run("attentive-notebooks", "--full")[1])
+        self.assertNotIn("printed", out)
 
     def test_a_row_without_code_is_missed(self):
-        self.data["004"].append({"id": "004-99", "cell": None, "title": "New", "checks": []})
+        self.data["004"].append({"id": "004-99", "cell": None, "checks": []})
         code, out, _ = self.run_with("attentive-notebooks", json.dumps(self.data))
         self.assertEqual(code, 1)
         self.assertIn("004-99 was not shown", out)
@@ -121,8 +152,9 @@ class Notebooks(unittest.TestCase):
         self.assertNotIn("C++", out)
 
     def test_source_of_every_row(self):
-        """The code of each row stands in the notebook's source as it is printed, and is one whole function."""
+        """The code of each row is what its cell in the notebook's source holds, and the comment above it."""
         rows = set()
+        call = r'^((?:  //[^\n]*\n)*)  nb\.cell\("{}",\s+"(?:[^"\\]|\\.)*",\s+\[&\] {{( [^\n]* |\n.*?\n  )}}\);$'
         for document in ("000", "001", "002", "003", "004"):
             text = (SOURCE / f"notebook_{document}.cpp").read_text()
             code, out, _ = run(f"attentive-notebook-{document}", "--list", "--source")
@@ -131,19 +163,15 @@ class Notebooks(unittest.TestCase):
             rows |= set(printed)
             for row, source in printed.items():
                 with self.subTest(row=row):
-                    source = textwrap.dedent(source).rstrip("\n")
-                    self.assertIn("\n" + textwrap.indent(source, "  ") + "\n", text)
-                    name = re.search(rf'"{row}", &\w+::(\w+)}}', text)[1]
-                    self.assertEqual(re.findall(r"^\w.* (\w+)\(\) {", source, re.M), [name])
-                    body = source[source.index(" {") :]
-                    self.assertEqual(body.count("{"), body.count("}"))
-                    self.assertTrue(source.endswith("}"))
-        self.assertEqual(rows, {entry["id"] for document, entries in self.data.items() if document != "about" for entry in entries})
+                    [(comment, code)] = re.findall(call.format(row), text, re.M | re.S)
+                    self.assertEqual(textwrap.dedent(source).strip("\n"),
+                                     textwrap.dedent(comment) + textwrap.dedent(code).strip())
+        self.assertEqual(rows, {entry["id"] for entry in self.entries()})
 
     def test_source_stands_between_title_and_numbers(self):
         code, out, _ = run("attentive-notebook-001", "--cell", "13", "--source")
         self.assertEqual(code, 0)
-        source = '    void all_contexts() { nb.check("all_context_vecs", torch::matmul(attn_weights, inputs)); }\n'
+        source = '    nb.check("all_context_vecs", torch::matmul(attn_weights, inputs));\n'
         begin = out.index("\n001-13  ")
         self.assertLess(begin, out.index(source))
         self.assertLess(out.index(source), out.index("  all_context_vecs (6,3): "))

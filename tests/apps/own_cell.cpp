@@ -17,28 +17,27 @@ extern const char* const kOwnCell;  // generated from this file
 
 namespace {
 
-class Mine {
- public:
-  explicit Mine(Walkthrough& walkthrough) : nb(walkthrough) {}
+void mine(Walkthrough& nb) {
+  at::Tensor inputs;
 
-  void six_inputs() {
+  nb.cell("001-02", "Six tokens of three features", [&] {
     inputs = six_tokens();
     nb.check("inputs", inputs);
     nb.show("their sum", inputs.sum());
-  }
+  });
 
   // A cell of one's own. It may use what the cells before it left,
   // and its comment belongs to it.
-  void scratch() {
+  nb.cell("001-43", "Scratch", [&] {
     nb.say("A brace in a text, {}, or a comment counts for nothing: {}", "{{{", '{');  // {{
     if (inputs.defined()) {
       nb.show("scores", inputs.matmul(inputs.t()));
     }
     nb.show("a number", 2.5);
     nb.show("a mask", at::ones({2, 2}, at::kBool).tril());
-  }
+  });
 
-  void sizes() {
+  nb.cell("001-44", "Sizes of every kind, under a title that is too long for one line", [&] {
     nb.show("nothing", at::empty({3, 0}));
     nb.show("no row", at::empty({0}));
     nb.show("small", at::tensor({1.25e-7, 0.0}));
@@ -47,39 +46,22 @@ class Mine {
     nb.show("long", at::arange(1000));
     nb.show("tall", at::arange(40).view({20, 2}));
     nb.show("in half precision, of four axes", at::ones({1, 1, 1, 1}, at::kHalf));
-  }
+  });
 
-  void a_check() { nb.check("inputs", six_tokens()); }
-
-  void undefined() { nb.show("undefined", at::Tensor()); }
-
-  void complex_numbers() { nb.show("complex", at::ones({1}, at::kComplexFloat)); }
-
- private:
-  Walkthrough& nb;
-  at::Tensor inputs;
-};
-
-Tally mine(Walkthrough& walkthrough) {
-  Mine cells(walkthrough);
-  return walkthrough.walk(
-      cells, "mine", "One's own",
-      {{"001-02", &Mine::six_inputs}, {"001-43", &Mine::scratch}, {"001-44", &Mine::sizes}});
+  nb.cell("001-45", "Words {and} \"quotes\"", [&] { nb.say("Nothing but words."); });
 }
 
-Tally check(Walkthrough& walkthrough) {
-  Mine cells(walkthrough);
-  return walkthrough.walk(cells, "check", "Stops", {{"wrong-1", &Mine::a_check}});
+void check(Walkthrough& nb) {
+  nb.cell("wrong-1", "A check", [&] { nb.check("inputs", six_tokens()); });
+  nb.cell("wrong-1a", "Behind it", [&] { nb.say("The document has ended before."); });
 }
 
-Tally undefined(Walkthrough& walkthrough) {
-  Mine cells(walkthrough);
-  return walkthrough.walk(cells, "undefined", "Stops", {{"wrong-2", &Mine::undefined}});
+void undefined(Walkthrough& nb) {
+  nb.cell("wrong-2", "Undefined", [&] { nb.show("undefined", at::Tensor()); });
 }
 
-Tally complex_numbers(Walkthrough& walkthrough) {
-  Mine cells(walkthrough);
-  return walkthrough.walk(cells, "complex", "Stops", {{"wrong-3", &Mine::complex_numbers}});
+void complex_numbers(Walkthrough& nb) {
+  nb.cell("wrong-3", "Complex numbers", [&] { nb.show("complex", at::ones({1}, at::kComplexFloat)); });
 }
 
 }  // namespace
@@ -88,8 +70,8 @@ Tally complex_numbers(Walkthrough& walkthrough) {
 int main(int argc, char** argv) {
   using namespace notebooks;
   return run_app(argc, argv, "own_cell",
-                 {{"mine", mine, kOwnCell},
-                  {"check", check, kOwnCell},
-                  {"undefined", undefined, kOwnCell},
-                  {"complex", complex_numbers, kOwnCell}});
+                 {{"mine", "One's own", mine, kOwnCell},
+                  {"check", "Stops", check, kOwnCell},
+                  {"undefined", "Stops", undefined, kOwnCell},
+                  {"complex", "Stops", complex_numbers, kOwnCell}});
 }

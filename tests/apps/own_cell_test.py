@@ -1,6 +1,7 @@
 """A notebook with cells that expected.json does not know: python3 own_cell_test.py <own_cell> <own_cell.cpp>"""
 
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -20,13 +21,13 @@ class OwnCell(unittest.TestCase):
     def test_it_is_shown_and_marked(self):
         code, out, error = run("--cell", "001-43")
         self.assertEqual((code, error), (0, ""))
-        self.assertIn("\n001-43  Own cell, without expected numbers\n", out)
+        self.assertIn("\n001-43  Scratch\n", out)
         # The inner products of 001-09, of which the document prints this row: 0.9544 1.4950 1.4754 0.8434 0.7070 1.0865.
         self.assertIn("  scores (6,6): shown\n    0.9995  0.9544  0.9422  0.4753  0.4576  0.6310\n"
                       "    0.9544  1.4950  1.4754  0.8434  0.7070  1.0865\n", out)
         self.assertIn("  a number                     C++ 2.5000\n", out)
         self.assertIn("  a mask (2,2): shown\n    1  0\n    1  1\n", out)
-        self.assertIn("\n mine           1         0        0           3   -\n"
+        self.assertIn("\n mine        1        0      0      3  -\n"
                       "   001-43 has no expected numbers: shown, not compared\n", out)
         self.assertIn("\n No number was compared.\n", out)
 
@@ -35,7 +36,7 @@ class OwnCell(unittest.TestCase):
         self.assertEqual(code, 0)
         self.assertIn("  inputs (6,3): difference ", out)
         self.assertIn("  their sum                    C++ 9.2600\n", out)
-        self.assertIn("\n mine           1         1        0           1   ", out)
+        self.assertIn("\n mine        1        1      0      1  ", out)
         self.assertNotIn("has no expected numbers", out)
         self.assertIn("\n Every number agrees.\n", out)
 
@@ -54,15 +55,34 @@ class OwnCell(unittest.TestCase):
     def test_its_source(self):
         _, out, _ = run("--cell", "001-43", "--source")
         lines = SOURCE.read_text().splitlines(keepends=True)
-        begin = next(i for i, line in enumerate(lines) if "A cell of one's own. It may use" in line)
-        end = next(i for i in range(begin, len(lines)) if lines[i] == "  }\n") + 1
-        source = textwrap.indent("".join(lines[begin:end]), "  ")
-        self.assertIn(f"\n001-43  Own cell, without expected numbers\n{source}  A brace in a text", out)
+        call = next(i for i, line in enumerate(lines) if 'nb.cell("001-43"' in line)
+        end = next(i for i in range(call, len(lines)) if lines[i] == "  });\n")
+        comment, code = (textwrap.dedent("".join(part)) for part in (lines[call - 2 : call], lines[call + 1 : end]))
+        self.assertTrue(comment.startswith("// A cell of one's own. It may use"))
+        source = textwrap.indent(comment + code, "    ")
+        self.assertIn(f"\n001-43  Scratch\n{source}  A brace in a text", out)
+
+    def test_the_source_of_a_cell_in_one_line(self):
+        _, out, _ = run("--list", "--source")
+        self.assertIn('\n001-45   Words {and} "quotes"\n    nb.say("Nothing but words.");\n', out)
 
     def test_it_is_listed(self):
         code, out, _ = run("--list")
         self.assertEqual(code, 0)
-        self.assertIn("\n001-43   Own cell, without expected numbers\n", out)
+        self.assertIn("\n001-43   Scratch\n", out)
+        self.assertNotIn("C++", out)
+
+    def test_a_line_for_each(self):
+        code, out, _ = run()
+        self.assertEqual(code, 1)  # of the documents that stop
+        self.assertRegex(out, r"\n001-02  Six tokens of three features  +18   \d\.\de-08  ok\n")
+        self.assertRegex(out, r"\n001-43  Scratch +shown\n")
+        self.assertRegex(out, r"\n001-44  Sizes of every kind, under a title that is …  +shown\n")
+        self.assertRegex(out, r'\n001-45  Words {and} "quotes"  +text\n')
+        self.assertRegex(out, r"\nwrong-1 A check  +STOPPED\n")
+        self.assertNotIn("wrong-1a", out)
+        for line in out[: out.index(" document rows ")].splitlines():
+            self.assertLessEqual(len(line), 80, line)
 
     def test_what_cannot_be_shown_or_compared_stops_with_the_reason(self):
         for cell, reason in (

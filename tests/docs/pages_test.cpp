@@ -35,7 +35,7 @@ const std::map<std::string, std::string> kCommands = {
     {"tools/mutants", "by hand"},
     {"cmake ", "tests/package/CMakeLists.txt and .ci/run"},
     {"build/dev/tests/docs_test", "this test"},
-    {"build/dev/apps/attentive-notebook-001", "tests/apps/notebooks_test.py"},
+    {"build/dev/apps/attentive-notebook", "tests/apps/notebooks_test.py"},
     {"build/dev/apps/attentive-train", "tests/apps/train_app_test.py"},
     {"build/dev/apps/attentive-generate", "tests/apps/train_app_test.py"},
     {"build/release/apps/attentive-train", "tests/apps/train_app_test.py"},

@@ -183,38 +183,6 @@ TEST_CASE("Backend::Torch keeps what is large and harmless", "[backend][torch]")
   CHECK_CLOSE(run(Backend::Torch), run(Backend::Reference));
 }
 
-TEST_CASE("explain prints a table", "[backend][explain]") {
-  const auto x = random({1, 2, 4, 8});
-  const auto text = explain(x, x, x, {.dropout_p = 0.1, .dropout_stream = DropoutStream::Aten}).to_string();
-  CHECK_THAT(text, ContainsSubstring("reference  chosen"));
-  CHECK_THAT(text, ContainsSubstring("torch      refused   its CPU kernel has no dropout"));
-  CHECK_THAT(text, ContainsSubstring("DropoutStream::Any"));
-}
-
-TEST_CASE("guards nest, fall back and give way to a forced backend", "[backend][guard]") {
-  const auto x = random({1, 2, 4, 8});
-  CHECK(BackendGuard::current() == Backend::Auto);
-  {
-    const BackendGuard guard(Backend::Reference);
-    CHECK(explain(x, x, x).chosen == Backend::Reference);
-    CHECK(explain(x, x, x, {.backend = Backend::Torch}).chosen == Backend::Torch);
-    {
-      const BackendGuard inner(Backend::Torch);
-      CHECK(explain(x, x, x).chosen == Backend::Torch);
-      CHECK(explain(x, x, x, {.softcap = 1.0}).chosen != Backend::Torch);
-    }
-    CHECK(BackendGuard::current() == Backend::Reference);
-  }
-  CHECK(BackendGuard::current() == Backend::Auto);
-  const DropoutStreamGuard stream(DropoutStream::Aten);
-  CHECK(DropoutStreamGuard::current() == DropoutStream::Aten);
-  at::manual_seed(8);
-  const auto guarded = attention(x, x, x, {.dropout_p = 0.5});
-  at::manual_seed(8);
-  CHECK(test::bit_equal(attention(x, x, x, {.dropout_p = 0.5, .dropout_stream = DropoutStream::Aten}),
-                        guarded));
-}
-
 TEST_CASE("autocast casts the inputs, and the reference still accumulates in float32",
           "[backend][autocast]") {
   const auto backend = GENERATE(Backend::Reference, Backend::Torch);

@@ -51,24 +51,3 @@ TEST_CASE("CharTokenizer refuses what it cannot spell, by name", "[char_tokenize
   CHECK(value_error([] { return CharTokenizer({"ab"}); }) ==
         "CharTokenizer: expected single characters, got the bytes \"6162\"");
 }
-
-TEST_CASE("Tokenizer files that are damaged are refused by name", "[tokenizer]") {
-  const auto refused = [](const char* json) { return value_error([&] { return parse_tokenizer(json); }); };
-  CHECK(refused("") == "parse_tokenizer: expected a JSON object");
-  CHECK(refused("[]") == "parse_tokenizer: expected a JSON object");
-  CHECK(refused("{}") == "parse_tokenizer: expected \"type\" to be \"char\" or \"bpe\", got none");
-  CHECK(refused(R"({"type": "word"})") ==
-        "parse_tokenizer: expected \"type\" to be \"char\" or \"bpe\", got \"word\"");
-  CHECK(refused(R"({"type": "char"})") == "parse_tokenizer: expected an array \"characters\"");
-  CHECK(refused(R"({"type": "char", "characters": [1]})") ==
-        "parse_tokenizer: expected characters as strings, got 1");
-  CHECK(refused(R"({"type": "char", "characters": ["6"]})") ==
-        "parse_tokenizer: expected an even number of hexadecimal digits, got \"6\"");
-  CHECK(refused(R"({"type": "char", "characters": ["zz"]})") ==
-        "parse_tokenizer: expected lower-case hexadecimal digits, got \"zz\"");
-  CHECK(refused(R"({"type": "bpe", "merges": [[1]]})") ==
-        "parse_tokenizer: expected merges as pairs of integers, got [1]");
-  const TemporaryFolder folder;
-  CHECK(value_error([&] { return load_tokenizer(folder / "none.json"); }) ==
-        "load_tokenizer: cannot open " + (folder / "none.json").string() + ": No such file or directory");
-}

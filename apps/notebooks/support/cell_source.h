@@ -5,8 +5,9 @@
 
 namespace notebooks {
 
-/// The function of the row `id` in the C++ text of its document, with the comment above it and without the
-/// indentation of its class. Throws std::runtime_error if the text names no function for the row.
+/// The code of `nb.cell("001-25", "…", [&] { … })` for the row `id` in the C++ text of its document: what
+/// stands between the braces, without its indentation, below the comment that stands above the call. Throws
+/// std::runtime_error if the text has no such call.
 std::string cell_source(std::string_view text, std::string_view id);
 
 }  // namespace notebooks

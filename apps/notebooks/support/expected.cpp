@@ -67,7 +67,6 @@ Check read_check(const json& object) {
 Entry read_entry(const json& object) {
   Entry entry;
   object.at("id").get_to(entry.id);
-  object.at("title").get_to(entry.title);
   entry.note = object.value("note", "");
   entry.labels = object.value("labels", std::vector<std::string>());
   entry.mask = object.value("mask", std::vector<bool>());

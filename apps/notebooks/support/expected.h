@@ -29,7 +29,6 @@ struct Check {
 /// One cell or worked example of a document.
 struct Entry {
   std::string id;  ///< document and row, such as "001-25"
-  std::string title;
   std::string note;
   std::vector<std::string> labels;  ///< names of the rows
   std::vector<bool> mask;

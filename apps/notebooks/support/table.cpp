@@ -14,7 +14,9 @@ namespace {
 
 constexpr size_t kMostRows = 12;
 constexpr size_t kTableWidth = 54;  // two of them stand side by side
-constexpr size_t kLineWidth = 96;
+constexpr size_t kTitleWidth = 44;
+constexpr const char kLineFormat[] = "{:<7} {:<44} {:>7} {:>9}{}\n";
+constexpr size_t kLineWidth = 80;
 
 // All whole: printed without decimals, as shapes and counts are.
 bool whole(const std::vector<double>& numbers) {
@@ -95,23 +97,45 @@ std::string index_text(const Check& check, size_t place) {
 }
 
 std::string verdict_text(const Check& check, const Comparison& comparison) {
-  const auto [difference, allowed, place, verdict] = comparison;
-  switch (verdict) {
+  switch (comparison.verdict) {
     case Verdict::OnlyShown:
       return "shown, not compared";
     case Verdict::OtherGenerator:
       return "not compared: dropout on a GPU draws other numbers";
     case Verdict::Different:
-      return fmt::format("DIFFERS at {} by {:.1e}, allowed {:.1e}", index_text(check, place), difference,
-                         allowed);
+      return fmt::format("DIFFERS at {} by {:.1e}, allowed {:.1e}", index_text(check, comparison.place),
+                         comparison.difference, comparison.allowed);
     case Verdict::Equal:
       break;
   }
-  return difference == 0 ? "equal"
-                         : fmt::format("difference {:.1e}, allowed {:.1e}: ok", difference, allowed);
+  if (comparison.difference == 0) return "equal";
+  return fmt::format("difference {:.1e}, allowed {:.1e}: ok", comparison.difference, comparison.allowed);
+}
+
+std::string_view verdict_text(const CellLine& line) {
+  if (line.stopped) return "STOPPED";
+  if (!line.differing.empty()) return "DIFFERS";
+  if (line.numbers > 0) return "ok";
+  return line.shown ? "shown" : "text";
+}
+
+// At most `width` characters, with a mark where some are missing.
+std::string cut(const std::string& text, size_t width) {
+  const auto fitting = fmt::format("{:.{}}", text, width);
+  return fitting == text ? text : fmt::format("{:.{}}…", text, width - 1);
 }
 
 }  // namespace
+
+void CellLine::add(const Check& check, const std::vector<double>& got, const Comparison& comparison) {
+  if (!comparison.compared()) {
+    shown = true;
+    return;
+  }
+  numbers += got.size();
+  largest = std::max(largest, comparison.largest);
+  if (comparison.verdict == Verdict::Different) differing.push_back({check, got, comparison});
+}
 
 void print_heading(const std::string& document, const std::string& title) {
   fmt::print("\n{0:=<{2}}\n {1}\n{0:=<{2}}\n", "", document + "  " + title, kLineWidth);
@@ -124,6 +148,20 @@ void print_title(const std::string& id, const std::string& title) {
 void print_cell(const std::string& id, const std::string& title, const std::string& note) {
   fmt::print("\n{}  {}\n", id, title);
   if (!note.empty()) print_remark(note);
+}
+
+void print_columns() {
+  fmt::print(kLineFormat, "cell", "title", "numbers", "differ by", "");
+}
+
+void print_line(const std::string& id, const std::string& title, const CellLine& line) {
+  const bool compared = line.numbers > 0;
+  fmt::print(kLineFormat, id, cut(title, kTitleWidth), compared ? fmt::format("{}", line.numbers) : "",
+             !compared           ? ""
+             : line.largest == 0 ? "0"
+                                 : fmt::format("{:.1e}", line.largest),
+             fmt::format("  {}", verdict_text(line)));
+  for (const auto& [check, got, comparison] : line.differing) print_check(check, got, comparison);
 }
 
 void print_source(const std::string& text) {
@@ -212,17 +250,17 @@ void print_other_stream(const Check& check, bool explain) {
   for (const auto& line : table.lines) fmt::print("    {}\n", line);
 }
 
-void print_summary(const std::vector<Tally>& tallies) {
+void print_summary(const std::vector<Tally>& tallies, bool tables) {
   int compared = 0;
   fmt::print("\n{0:=<{1}}\n", "", kLineWidth);
-  fmt::print(" {:<10} {:>5} {:>9} {:>8} {:>11}   {}\n", "document", "rows", "compared", "differ",
-             "only shown", "nearest to what it is allowed");
+  fmt::print(" {:<8} {:>4} {:>8} {:>6} {:>6}  {}\n", "document", "rows", "compared", "differ", "shown",
+             "nearest to what it is allowed");
   bool passed = true;
   for (const auto& tally : tallies) {
     if (tally.cells == 0 && tally.error.empty()) continue;
     fmt::print(
-        " {:<10} {:>5} {:>9} {:>8} {:>11}   {}\n", tally.document, tally.cells, tally.compared,
-        tally.differing, tally.only_shown,
+        " {:<8} {:>4} {:>8} {:>6} {:>6}  {}\n", tally.document, tally.cells, tally.compared, tally.differing,
+        tally.only_shown,
         tally.closest_at.empty() ? "-" : fmt::format("{:.0f} %, {}", 100 * tally.closest, tally.closest_at));
     for (const auto& id : tally.own) fmt::print("   {} has no expected numbers: shown, not compared\n", id);
     if (!tally.error.empty()) fmt::print("   {}\n", tally.error);
@@ -233,6 +271,9 @@ void print_summary(const std::vector<Tally>& tallies) {
              !passed         ? "Some numbers do not agree."
              : compared == 0 ? "No number was compared."
                              : "Every number agrees.");
+  if (!tables) {
+    fmt::print(" --full shows every number, --cell N --source one cell and its C++ code.\n");
+  }
 }
 
 }  // namespace notebooks

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <limits>
 #include <stdexcept>
+#include <utility>
 
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/tensor.h>
@@ -15,8 +16,6 @@
 
 namespace notebooks {
 namespace {
-
-constexpr const char* kOwnCell = "Own cell, without expected numbers";
 
 std::string_view behind_dash(std::string_view id) {
   id.remove_prefix(std::min(id.find('-') + 1, id.size()));
@@ -44,10 +43,12 @@ Comparison compare_numbers(const Check& check, const std::vector<double>& got) {
   for (size_t place = 0; place < got.size(); ++place) {
     const double distance = difference(got[place], check.values[place]);
     const double allowed = check.allowed(check.values[place]);
+    result.largest = std::max(result.largest, distance);
     const double used = distance == 0 ? 0 : distance / allowed;  // infinite where nothing is allowed
     if (used > closest) {
       closest = used;
-      result = {distance, allowed, place, distance <= allowed ? Verdict::Equal : Verdict::Different};
+      result = {distance, result.largest, allowed, place,
+                distance <= allowed ? Verdict::Equal : Verdict::Different};
     }
   }
   return result;
@@ -67,33 +68,50 @@ bool Walkthrough::wanted(std::string_view id) const {
   return is_row(behind_dash(id), behind_dash(only));
 }
 
-Tally Walkthrough::walk_cells(const std::string& document, const std::string& title,
-                              const std::vector<Cell>& cells) {
+Tally Walkthrough::walk(const Document& document) {
+  document_ = &document;
+  begun_ = false;
   tally_ = {};
-  tally_.document = document;
-  auto end = cells.end();
-  while (end != cells.begin() && !wanted((end - 1)->first)) --end;
-  if (end != cells.begin()) print_heading(document, title);
-  for (auto cell = cells.begin(); cell != end && tally_.error.empty(); ++cell) {
-    if (!view_.list) {
-      run(*cell);
-    } else if (wanted(cell->first)) {
-      list(cell->first);
-    }
-  }
+  tally_.document = document.id;
+  document.cells(*this);
+  earlier_.clear();  // no row that is shown needs them
   return tally_;
 }
 
-void Walkthrough::list(const std::string& id) {
-  const auto* entry = expected_.find(id);
-  print_title(id, entry ? entry->title : kOwnCell);
-  if (view_.source) print_source(cell_source(text_, id));
-  shown_.insert(id);
+void Walkthrough::cell(const std::string& id, const std::string& title, std::function<void()> code) {
+  if (!tally_.error.empty()) return;
+  const Cell cell{id, title, std::move(code)};
+  if (!wanted(id)) {
+    earlier_.push_back(cell);
+    return;
+  }
+  begin_document();
+  if (view_.list) {
+    list(cell);
+    return;
+  }
+  for (const auto& earlier : std::exchange(earlier_, {})) {
+    run(earlier, /*showing=*/false);
+    if (!tally_.error.empty()) return;
+  }
+  run(cell, /*showing=*/true);
 }
 
-void Walkthrough::introduce(const std::string& id) {
-  print_cell(id, entry_ ? entry_->title : kOwnCell, entry_ ? entry_->note : "");
-  if (view_.source) print_source(cell_source(text_, id));
+void Walkthrough::begin_document() {
+  if (std::exchange(begun_, true)) return;
+  print_heading(document_->id, document_->title);
+  if (!view_.list && !view_.tables()) print_columns();
+}
+
+void Walkthrough::list(const Cell& cell) {
+  print_title(cell.id, cell.title);
+  if (view_.source) print_source(cell_source(document_->source, cell.id));
+  shown_.insert(cell.id);
+}
+
+void Walkthrough::introduce(const Cell& cell) {
+  print_cell(cell.id, cell.title, entry_ ? entry_->note : "");
+  if (view_.source) print_source(cell_source(document_->source, cell.id));
 }
 
 const Entry& Walkthrough::entry() const {
@@ -112,27 +130,33 @@ void Walkthrough::check_complete() const {
   }
 }
 
-void Walkthrough::run(const Cell& cell) {
-  const auto& [id, code] = cell;
-  id_ = id;
-  showing_ = wanted(id);
+void Walkthrough::run(const Cell& cell, bool showing) {
+  id_ = cell.id;
+  entry_ = expected_.find(cell.id);
+  showing_ = showing;
   made_.clear();
   explained_dropout_ = false;
+  line_ = {};
   try {
-    entry_ = expected_.find(id);
-    if (showing_) introduce(id);
-    code();
-    if (!showing_) return;
-    check_complete();
-    ++tally_.cells;
-    if (!entry_) tally_.own.push_back(id);
-    shown_.insert(id);
+    if (showing_ && view_.tables()) introduce(cell);
+    cell.code();
+    if (showing_) finish(cell);
   } catch (const c10::Error& error) {
-    tally_.error = fmt::format("stopped at {}: {}", id, error.what_without_backtrace());
+    tally_.error = fmt::format("stopped at {}: {}", id_, error.what_without_backtrace());
   } catch (const std::exception& error) {
     if (std::ferror(stdout) != 0) throw;  // nobody would read it
-    tally_.error = fmt::format("stopped at {}: {}", id, error.what());
+    tally_.error = fmt::format("stopped at {}: {}", id_, error.what());
   }
+  if (!showing_ || view_.tables()) return;
+  line_.stopped = !tally_.error.empty();
+  print_line(cell.id, cell.title, line_);
+}
+
+void Walkthrough::finish(const Cell& cell) {
+  check_complete();
+  ++tally_.cells;
+  if (!entry_) tally_.own.push_back(cell.id);
+  shown_.insert(cell.id);
 }
 
 void Walkthrough::check(std::string_view name, double got) {
@@ -154,20 +178,23 @@ void Walkthrough::compare(std::string_view name, const at::Tensor& got, bool ran
   Comparison comparison = compare_numbers(check, numbers);
   if (!check.compare) comparison.verdict = Verdict::OnlyShown;
   if (random && !device_.is_cpu()) comparison.verdict = Verdict::OtherGenerator;
+  count(comparison, name);
+  line_.add(check, numbers, comparison);
+  if (!view_.tables()) return;
   print_check(check, numbers, comparison);
   if (check.other_stream && device_.is_cpu()) {
     print_other_stream(check, /*explain=*/!explained_dropout_);
     explained_dropout_ = true;
   }
-  count(comparison, name);
 }
 
 void Walkthrough::show(std::string_view name, const at::Tensor& value) {
   if (!showing_) return;
   TORCH_CHECK_VALUE(value.defined(), name, ": expected a tensor, got an undefined one");
   TORCH_CHECK_TYPE(!value.is_complex(), name, ": expected real numbers, got ", value.scalar_type());
-  print_value(std::string(name), value.sizes().vec(), numbers_of(value));
+  if (view_.tables()) print_value(std::string(name), value.sizes().vec(), numbers_of(value));
   ++tally_.only_shown;
+  line_.shown = true;
 }
 
 void Walkthrough::show(std::string_view name, double value) {
@@ -175,15 +202,14 @@ void Walkthrough::show(std::string_view name, double value) {
 }
 
 void Walkthrough::count(const Comparison& comparison, std::string_view name) {
-  const auto [difference, allowed, place, verdict] = comparison;
-  if (verdict == Verdict::OnlyShown || verdict == Verdict::OtherGenerator) {
+  if (!comparison.compared()) {
     ++tally_.only_shown;
     return;
   }
   ++tally_.compared;
-  if (verdict == Verdict::Different) ++tally_.differing;
-  if (allowed > 0 && difference / allowed >= tally_.closest) {
-    tally_.closest = difference / allowed;
+  if (comparison.verdict == Verdict::Different) ++tally_.differing;
+  if (comparison.allowed > 0 && comparison.difference / comparison.allowed >= tally_.closest) {
+    tally_.closest = comparison.difference / comparison.allowed;
     tally_.closest_at = fmt::format("{} {}", entry_->id, name);
   }
 }

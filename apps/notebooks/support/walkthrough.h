@@ -4,7 +4,6 @@
 #include <set>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -34,6 +33,19 @@ struct View {
   std::string only = {};  ///< the row to show, such as "25", "4c" or "001-25"; empty for all
   bool list = false;      ///< print the rows' titles and run nothing
   bool source = false;    ///< print the C++ code of each row too
+  bool full = false;      ///< print every number beside the expected one, else a line a row
+
+  bool tables() const { return full || source || !only.empty(); }
+};
+
+class Walkthrough;
+
+/// What an app can walk through.
+struct Document {
+  std::string id;  ///< such as "001"
+  std::string title;
+  std::function<void(Walkthrough&)> cells;  ///< calls Walkthrough::cell() for each row, in order
+  const char* source;                       ///< the C++ text of `cells`
 };
 
 /// Walks through the cells of a document and shows each C++ value beside the expected one.
@@ -42,27 +54,18 @@ struct View {
 /// cell that the expected numbers lack is somebody's own: it shows values and compares none.
 class Walkthrough {
  public:
-  /// One row of a document, such as "001-25", and its code.
-  using Cell = std::pair<std::string, std::function<void()>>;
-
   Walkthrough(const Expected& expected, c10::Device device, View view)
       : expected_(expected), device_(device), view_(std::move(view)) {}
 
   c10::Device device() const { return device_; }
 
-  /// The C++ text of the document that is walked next.
-  void read_source(std::string_view text) { text_ = text; }
+  /// Walks through the cells of `document`. An exception in a cell ends the document, not the program.
+  Tally walk(const Document& document);
 
-  /// Runs the member functions of `notebook` in order. An exception ends the document, not the program.
-  template <class Notebook>
-  Tally walk(Notebook& notebook, const std::string& document, const std::string& title,
-             std::initializer_list<std::pair<const char*, void (Notebook::*)()>> functions) {
-    std::vector<Cell> cells;
-    for (const auto& [id, function] : functions) {
-      cells.emplace_back(id, [&notebook, cell = function] { (notebook.*cell)(); });
-    }
-    return walk_cells(document, title, cells);
-  }
+  /// One row of the document that is walked, such as "001-25". Its code runs at once if the row is asked for,
+  /// and otherwise when a later one is, so what it captures by reference must live as long as the document's
+  /// function.
+  void cell(const std::string& id, const std::string& title, std::function<void()> code);
 
   /// True if the row `id` is asked for. Row 4 includes 4a, 4b, …
   bool wanted(std::string_view id) const;
@@ -84,7 +87,7 @@ class Walkthrough {
   /// A line of explanation.
   template <class... Arguments>
   void say(fmt::format_string<Arguments...> text, Arguments&&... arguments) {
-    if (showing_) print_remark(fmt::format(text, std::forward<Arguments>(arguments)...));
+    if (showing_ && view_.tables()) print_remark(fmt::format(text, std::forward<Arguments>(arguments)...));
   }
 
   /// False while a cell runs only because a later one is asked for.
@@ -95,10 +98,16 @@ class Walkthrough {
   const std::vector<bool>& mask() const { return entry().mask; }
 
  private:
-  Tally walk_cells(const std::string& document, const std::string& title, const std::vector<Cell>& cells);
-  void run(const Cell& cell);
-  void list(const std::string& id);
-  void introduce(const std::string& id);
+  struct Cell {
+    std::string id, title;
+    std::function<void()> code;
+  };
+
+  void begin_document();
+  void list(const Cell& cell);
+  void run(const Cell& cell, bool showing);
+  void introduce(const Cell& cell);
+  void finish(const Cell& cell);
   void check_complete() const;
   const Entry& entry() const;
   void compare(std::string_view name, const at::Tensor& got, bool random);
@@ -107,14 +116,21 @@ class Walkthrough {
   const Expected& expected_;
   c10::Device device_;
   View view_;
-  std::string_view text_;
   std::set<std::string> shown_;
+
+  // Of the document that is walked.
+  const Document* document_ = nullptr;
+  bool begun_ = false;         ///< its heading is printed
+  std::vector<Cell> earlier_;  ///< rows that nobody asked for, to run before one that is asked for
   Tally tally_;
-  std::string id_;                ///< of this cell
+
+  // Of the cell that runs.
+  std::string id_;
   const Entry* entry_ = nullptr;  ///< what is expected of it, or nullptr: somebody's own cell
   bool showing_ = false;
-  std::set<std::string, std::less<>> made_;  ///< checks of this cell
-  bool explained_dropout_ = false;           ///< in this cell
+  std::set<std::string, std::less<>> made_;  ///< its checks
+  bool explained_dropout_ = false;
+  CellLine line_;
 };
 
 }  // namespace notebooks
