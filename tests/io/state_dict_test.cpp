@@ -19,7 +19,6 @@
 #include "support/temporary_folder.h"
 
 using namespace attentive;
-using attentive::test::bit_equal;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::MessageMatches;
 

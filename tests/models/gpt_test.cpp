@@ -12,7 +12,6 @@
 #include "support/message.h"
 
 using namespace attentive;
-using attentive::test::bit_equal;
 using attentive::test::value_error;
 
 namespace {

@@ -32,7 +32,7 @@ void check_equal(const StateDict& got, const StateDict& want) {
   for (const auto& [key, tensor] : want) {
     INFO(key);
     REQUIRE(got.count(key) == 1);
-    CHECK(test::bit_equal(got.at(key), tensor));
+    CHECK(bit_equal(got.at(key), tensor));
     CHECK(got.at(key).data_ptr() != tensor.data_ptr());
   }
 }

@@ -13,7 +13,6 @@
 #include "support/module_suite.h"
 
 using namespace attentive;
-using attentive::test::bit_equal;
 using attentive::test::table;
 using attentive::test::value_error;
 

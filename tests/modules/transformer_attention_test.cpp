@@ -18,7 +18,6 @@
 #include "support/module_suite.h"
 
 using namespace attentive;
-using attentive::test::bit_equal;
 using attentive::test::value_error;
 using Options = TransformerAttentionOptions;
 

@@ -9,7 +9,6 @@
 #include "support/module_suite.h"
 
 using namespace attentive;
-using attentive::test::bit_equal;
 using attentive::test::value_error;
 using Options = TransformerBlockOptions;
 

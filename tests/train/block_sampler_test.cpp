@@ -10,7 +10,6 @@
 #include "support/message.h"
 
 using namespace attentive;
-using attentive::test::bit_equal;
 using attentive::test::value_error;
 
 TEST_CASE("BlockSampler draws the rows of torch.randint with the same seed", "[block_sampler]") {

@@ -27,7 +27,6 @@
 #include "train/files.h"
 
 using namespace attentive;
-using attentive::test::bit_equal;
 using attentive::test::value_error;
 
 namespace {

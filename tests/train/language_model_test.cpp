@@ -15,7 +15,6 @@
 #include "support/temporary_folder.h"
 
 using namespace attentive;
-using attentive::test::bit_equal;
 using attentive::test::value_error;
 
 namespace {

@@ -15,7 +15,6 @@
 #include "train/train_support.h"
 
 using namespace attentive;
-using attentive::test::bit_equal;
 using attentive::test::equal;
 using attentive::test::Run;
 using attentive::test::small;

@@ -6,7 +6,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 
-#include <attentive/io/case.h>
+#include <attentive/parity/case.h>
 
 namespace attentive::test {
 
