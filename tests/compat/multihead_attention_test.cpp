@@ -127,7 +127,7 @@ TEST_CASE("MultiheadAttention: bool masks hide where they are true", "[compat][m
               output(module->forward(x, x, x, {}, true, causal.expand({4, 4, 4}))));
   // What C++ torch::nn::MultiheadAttention does with it: 0 and 1 added to the scores.
   CHECK_FALSE(difference(output(module->forward(x, x, x, {}, true, causal)),
-                               output(module->forward(x, x, x, {}, true, causal.to(at::kFloat))))
+                         output(module->forward(x, x, x, {}, true, causal.to(at::kFloat))))
                   .empty());
 }
 

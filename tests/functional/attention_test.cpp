@@ -18,8 +18,8 @@
 
 #include "kernels/dropout_counter.h"
 #include "support/compare.h"
+#include "support/errors.h"
 #include "support/gradcheck.h"
-#include "support/message.h"
 #include "support/naive_attention.h"
 
 using namespace attentive;

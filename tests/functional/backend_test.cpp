@@ -211,8 +211,7 @@ TEST_CASE("guards nest, fall back and give way to a forced backend", "[backend][
   at::manual_seed(8);
   const auto guarded = attention(x, x, x, {.dropout_p = 0.5});
   at::manual_seed(8);
-  CHECK(bit_equal(attention(x, x, x, {.dropout_p = 0.5, .dropout_stream = DropoutStream::Aten}),
-                        guarded));
+  CHECK(bit_equal(attention(x, x, x, {.dropout_p = 0.5, .dropout_stream = DropoutStream::Aten}), guarded));
 }
 
 TEST_CASE("autocast casts the inputs, and the reference still accumulates in float32",

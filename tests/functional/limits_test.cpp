@@ -133,8 +133,7 @@ TEST_CASE("more than 65,536 items or heads", "[limits]") {
   const auto direction = at::randn(y.sizes());
   const auto got = torch::autograd::grad({y}, {q, k, v}, {direction});
   const auto exact = torch::autograd::grad({want}, {q, k, v}, {direction});
-  for (size_t n = 0; n < 3; ++n)
-    CHECK(difference(got[n], exact[n], tolerance_of(at::kFloat, true)) == "");
+  for (size_t n = 0; n < 3; ++n) CHECK(difference(got[n], exact[n], tolerance_of(at::kFloat, true)) == "");
 }
 
 // Bad input 11. 4.3 GB of output in bfloat16, so it runs only where it is named: functional_test "[.large]".

@@ -201,7 +201,7 @@ TEST_CASE("linear_attention: hidden keys", "[linear_attention]") {
   tail.slice(2, 3).fill_(kNaN);
   const auto short_q = q.slice(2, 0, 3);
   CHECK(bit_equal(linear_attention(short_q, tail, tail, {.causal = Causal::TopLeft}),
-                        linear_attention(short_q, k, k, {.causal = Causal::TopLeft})));
+                  linear_attention(short_q, k, k, {.causal = Causal::TopLeft})));
 }
 
 TEST_CASE("linear_attention: causality, ranks, dtypes and empty sizes", "[linear_attention]") {
@@ -210,7 +210,7 @@ TEST_CASE("linear_attention: causality, ranks, dtypes and empty sizes", "[linear
   auto later = k.clone();
   later.slice(2, 6).fill_(3.0);
   CHECK(bit_equal(linear_attention(q, later, v, causal).slice(2, 0, 6),
-                        linear_attention(q, k, v, causal).slice(2, 0, 6)));
+                  linear_attention(q, k, v, causal).slice(2, 0, 6)));
   CHECK_CLOSE(linear_attention(q[0][1], k[0][1], v[0][1], causal), linear_attention(q, k, v, causal)[0][1]);
   CHECK_CLOSE(linear_attention(q.select(1, 0), k.select(1, 0), v.select(1, 0), causal),
               linear_attention(q, k, v, causal).select(1, 0));

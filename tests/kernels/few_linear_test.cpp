@@ -1,5 +1,7 @@
 // Projections of a few rows, multiplied without a library call.
 
+#include "kernels/cpu/few_linear.h"
+
 #include <limits>
 
 #include <ATen/autocast_mode.h>
@@ -10,7 +12,6 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 
-#include "kernels/cpu/few_linear.h"
 #include "support/compare.h"
 
 using namespace attentive::test;

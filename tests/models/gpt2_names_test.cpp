@@ -10,7 +10,7 @@
 #include <attentive/models/gpt2_names.h>
 
 #include "support/compare.h"
-#include "support/message.h"
+#include "support/errors.h"
 
 using namespace attentive;
 using attentive::test::value_error;

@@ -8,8 +8,8 @@
 #include <attentive/models/gpt.h>
 
 #include "support/compare.h"
+#include "support/errors.h"
 #include "support/gradcheck.h"
-#include "support/message.h"
 
 using namespace attentive;
 using attentive::test::value_error;

@@ -7,7 +7,7 @@
 #include <attentive/models/vit.h>
 
 #include "support/compare.h"
-#include "support/message.h"
+#include "support/errors.h"
 #include "support/module_suite.h"
 
 using namespace attentive;

@@ -13,7 +13,7 @@
 #include <attentive/modules/multi_head_attention_wrapper.h>
 
 #include "support/compare.h"
-#include "support/message.h"
+#include "support/errors.h"
 
 using namespace attentive;
 

@@ -10,7 +10,7 @@
 #include <attentive/modules/multi_head_attention.h>
 
 #include "support/compare.h"
-#include "support/message.h"
+#include "support/errors.h"
 #include "support/module_suite.h"
 
 using namespace attentive;

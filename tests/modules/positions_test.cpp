@@ -9,7 +9,6 @@
 
 #include "support/compare.h"
 #include "support/errors.h"
-#include "support/message.h"
 #include "support/module_suite.h"
 
 using namespace attentive;

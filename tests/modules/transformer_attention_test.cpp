@@ -13,8 +13,8 @@
 #include <attentive/modules/transformer_attention.h>
 
 #include "support/compare.h"
+#include "support/errors.h"
 #include "support/gradcheck.h"
-#include "support/message.h"
 #include "support/module_suite.h"
 
 using namespace attentive;

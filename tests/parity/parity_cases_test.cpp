@@ -1,5 +1,7 @@
 // Every case under tests/parity, on every device that is present.
 
+#include "support/parity_cases.h"
+
 #include <map>
 #include <string>
 
@@ -7,8 +9,6 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <attentive/parity/case.h>
-
-#include "support/parity_cases.h"
 
 using namespace attentive;
 

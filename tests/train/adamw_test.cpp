@@ -15,7 +15,7 @@
 #include <attentive/train/adamw.h>
 
 #include "support/compare.h"
-#include "support/message.h"
+#include "support/errors.h"
 
 using namespace attentive;
 using attentive::test::value_error;

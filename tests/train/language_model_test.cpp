@@ -11,7 +11,7 @@
 #include <attentive/train/language_model.h>
 
 #include "support/compare.h"
-#include "support/message.h"
+#include "support/errors.h"
 #include "support/temporary_folder.h"
 
 using namespace attentive;

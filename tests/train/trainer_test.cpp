@@ -9,7 +9,7 @@
 #include <attentive/train/trainer.h>
 
 #include "support/compare.h"
-#include "support/message.h"
+#include "support/errors.h"
 #include "support/temporary_folder.h"
 #include "train/files.h"
 #include "train/train_support.h"

@@ -107,9 +107,9 @@ struct CaseReport {
 ///
 /// Arithmetic runs in the dtype of `state.*`, else of the inputs, or as autocast of the case's dtype has it;
 /// a floating mask may have another one. The default tolerances are those of `tolerance_of`; for gradients
-/// max|want| is taken over all gradients of the case. Seeded weights must agree as `same_draw` says. NaN never
-/// passes, except where `expected` holds NaN for a query without keys: there ours must be zero weights and
-/// zero context. The default CPU generator is left as it was.
+/// max|want| is taken over all gradients of the case. Seeded weights must agree as `same_draw` says. NaN
+/// never passes, except where `expected` holds NaN for a query without keys: there ours must be zero weights
+/// and zero context. The default CPU generator is left as it was.
 ///
 /// If a tensor differs and the arithmetic is narrower than float64, the case runs once more in float64 on the
 /// reference backend: `exact` and `note` then say whose error it is. The verdict stays.

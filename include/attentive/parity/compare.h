@@ -16,9 +16,9 @@ struct Tolerance {
   double allowed(double magnitude) const { return atol + rtol * magnitude; }
 };
 
-/// What two correct implementations of one formula may differ by in arithmetic of this dtype. Output / gradient:
-/// float32 (and every other dtype that is not named) rtol 1e-5, atol 2e-6 / 5e-6; float64 rtol 1e-12 / 1e-11;
-/// bfloat16 rtol 1e-2 / 3e-2; float16 rtol 2e-3 / 6e-3.
+/// What two correct implementations of one formula may differ by in arithmetic of this dtype. Output /
+/// gradient: float32 (and every other dtype that is not named) rtol 1e-5, atol 2e-6 / 5e-6; float64 rtol
+/// 1e-12 / 1e-11; bfloat16 rtol 1e-2 / 3e-2; float16 rtol 2e-3 / 6e-3.
 Tolerance tolerance_of(at::ScalarType dtype, bool gradient = false);
 
 /// For numbers that were printed with this many decimals: half a unit of the last one, and 2e-6 for what
@@ -38,8 +38,8 @@ struct Distance {
   bool within(double allowed) const { return largest <= allowed; }  // false for NaN
 };
 
-/// Compares in float64, whatever the dtypes and devices are. Equal infinities have the distance 0. Memory: three
-/// float64 copies.
+/// Compares in float64, whatever the dtypes and devices are. Equal infinities have the distance 0. Memory:
+/// three float64 copies.
 Distance distance_of(const at::Tensor& got, const at::Tensor& want);
 
 /// Empty if the two agree, else one line that says what differs. Two undefined tensors agree. Without a
