@@ -15,6 +15,8 @@
 #include "support/compare.h"
 
 using namespace attentive::test;
+using attentive::difference;
+using attentive::tolerance_of;
 using attentive::kernels::cpu::few_linear;
 
 namespace {
