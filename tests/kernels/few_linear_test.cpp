@@ -16,8 +16,8 @@
 
 using namespace attentive::test;
 using attentive::difference;
-using attentive::tolerance_of;
 using attentive::kernels::cpu::few_linear;
+using attentive::tolerance_of;
 
 namespace {
 
