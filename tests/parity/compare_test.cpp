@@ -71,6 +71,8 @@ TEST_CASE("a difference is one line", "[compare]") {
   CHECK(difference(at::tensor({1.0f, 2.5f}), want, {0.0, 0.25}) ==
         "element 1 is 2.5, expected 2: difference 0.5, allowed 0.25");
   CHECK(difference(at::tensor({1.0f, 2.5f}), want, {0.25, 0.0}) == "");
+  // 0.625 is more than a quarter of what is wanted, and less than a quarter of what was got.
+  CHECK_FALSE(difference(at::tensor({1.0f, 2.625f}), want, {0.25, 0.0}).empty());
   CHECK(difference({}, {}) == "");
   CHECK(difference(want, {}) == "one side is undefined");
   CHECK(difference({}, want) == "one side is undefined");
@@ -84,7 +86,7 @@ TEST_CASE("bits are equal only with the same shape and dtype", "[compare]") {
   CHECK(bit_equal(zero, zero.clone()));
   CHECK_FALSE(bit_equal(zero, at::tensor({-0.0f, 1.0f})));
   CHECK_FALSE(bit_equal(zero, zero.view({2, 1})));
-  CHECK_FALSE(bit_equal(zero, zero.to(at::kDouble)));
+  CHECK_FALSE(bit_equal(at::zeros({2}), at::zeros({2}, at::kInt)));
   CHECK(bit_equal(at::tensor({kNan}), at::tensor({kNan})));
   CHECK(bit_equal(at::empty({0}), at::empty({0})));
   const auto square = at::tensor({1.0f, 2.0f, 3.0f, 4.0f}).view({2, 2});
