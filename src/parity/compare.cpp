@@ -2,6 +2,7 @@
 #include <cstring>
 #include <limits>
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
