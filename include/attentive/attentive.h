@@ -17,7 +17,7 @@
 #include <attentive/functional/explain.h>
 #include <attentive/functional/heads.h>
 #include <attentive/functional/linear_attention.h>
-#include <attentive/io/case.h>
+#include <attentive/io/causal_mask_buffer.h>
 #include <attentive/io/safetensors.h>
 #include <attentive/io/state_dict.h>
 #include <attentive/io/torch_file.h>

@@ -211,8 +211,7 @@ TEST_CASE("guards nest, fall back and give way to a forced backend", "[backend][
   at::manual_seed(8);
   const auto guarded = attention(x, x, x, {.dropout_p = 0.5});
   at::manual_seed(8);
-  CHECK(test::bit_equal(attention(x, x, x, {.dropout_p = 0.5, .dropout_stream = DropoutStream::Aten}),
-                        guarded));
+  CHECK(bit_equal(attention(x, x, x, {.dropout_p = 0.5, .dropout_stream = DropoutStream::Aten}), guarded));
 }
 
 TEST_CASE("autocast casts the inputs, and the reference still accumulates in float32",
@@ -227,5 +226,5 @@ TEST_CASE("autocast casts the inputs, and the reference still accumulates in flo
   at::autocast::set_autocast_enabled(at::kCPU, false);
   at::autocast::clear_cache();
   CHECK(got.scalar_type() == at::kBFloat16);
-  CHECK(test::bit_equal(got, want));
+  CHECK(bit_equal(got, want));
 }

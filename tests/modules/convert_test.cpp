@@ -13,7 +13,7 @@
 #include <attentive/modules/multi_head_attention_wrapper.h>
 
 #include "support/compare.h"
-#include "support/message.h"
+#include "support/errors.h"
 
 using namespace attentive;
 
@@ -32,7 +32,7 @@ void check_equal(const StateDict& got, const StateDict& want) {
   for (const auto& [key, tensor] : want) {
     INFO(key);
     REQUIRE(got.count(key) == 1);
-    CHECK(test::bit_equal(got.at(key), tensor));
+    CHECK(bit_equal(got.at(key), tensor));
     CHECK(got.at(key).data_ptr() != tensor.data_ptr());
   }
 }

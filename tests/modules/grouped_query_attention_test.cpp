@@ -10,7 +10,7 @@
 #include <attentive/modules/multi_head_attention.h>
 
 #include "support/compare.h"
-#include "support/message.h"
+#include "support/errors.h"
 #include "support/module_suite.h"
 
 using namespace attentive;
@@ -124,7 +124,7 @@ TEST_CASE("MultiHeadAttention: ALiBi and sinks are those of attention()", "[mult
   at::manual_seed(5);
   MultiHeadAttention mha(MultiHeadAttentionOptions(6, 8, 5, 0.0, 4).alibi(true).sinks(true));
   // Neither option draws a number.
-  CHECK(test::bit_equal(plain->out_proj->bias, mha->out_proj->bias));
+  CHECK(bit_equal(plain->out_proj->bias, mha->out_proj->bias));
   CHECK(plain->named_parameters().size() == 4 + 1);
   CHECK(mha->sinks.abs().sum().item<double>() == 0.0);
   {
@@ -138,7 +138,7 @@ TEST_CASE("MultiHeadAttention: ALiBi and sinks are those of attention()", "[mult
   const auto [y, weights] = mha->forward_with_weights(x);
   CHECK_CLOSE(weights, want.weights);
   CHECK_CLOSE(y, mha->out_proj->forward(merge_heads(want.output)));
-  CHECK(test::difference(weights, plain->forward_with_weights(x).second) != "");
+  CHECK(difference(weights, plain->forward_with_weights(x).second) != "");
   y.sum().backward();
   CHECK(mha->sinks.grad().abs().sum().item<double>() > 0.0);
 }

@@ -5,7 +5,7 @@
 #include <attentive/modules/rms_norm.h>
 
 #include "support/compare.h"
-#include "support/message.h"
+#include "support/errors.h"
 #include "support/module_suite.h"
 
 using namespace attentive;

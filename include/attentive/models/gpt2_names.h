@@ -1,10 +1,6 @@
 #pragma once
 
-#include <map>
-#include <string>
-
-#include <ATen/core/Tensor.h>
-
+#include <attentive/io/state_dict.h>
 #include <attentive/models/gpt.h>
 
 namespace attentive {
@@ -22,14 +18,13 @@ namespace attentive {
 ///
 ///   attentive::load_state_dict(*model, attentive::from_gpt2(read_state_dict("model.safetensors"),
 ///                                                           model->options));
-std::map<std::string, at::Tensor> from_gpt2(const std::map<std::string, at::Tensor>& state,
-                                            const GPTOptions& options);
+StateDict from_gpt2(const StateDict& state, const GPTOptions& options);
 
 /// Undoes `from_gpt2`: the weights of a model under GPT-2's names, prefixed with "transformer.", lm_head
 /// included. Throws c10::ValueError for a model that GPT-2's names cannot hold: rotary positions, grouped
 /// queries or a window. Memory: the transposed projections.
 ///
 ///   attentive::save_safetensors("model.safetensors", attentive::to_gpt2(*model));
-std::map<std::string, at::Tensor> to_gpt2(const GPTImpl& model);
+StateDict to_gpt2(const GPTImpl& model);
 
 }  // namespace attentive

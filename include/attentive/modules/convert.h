@@ -1,10 +1,8 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <string>
 
-#include <ATen/core/Tensor.h>
+#include <attentive/io/state_dict.h>
 
 /// Exact conversions between the state dicts of attention classes, C++ or Python.
 ///
@@ -18,8 +16,6 @@
 ///   auto state = attentive::read_state_dict("nn_multihead_attention.safetensors");
 ///   attentive::load_state_dict(*mha, attentive::convert::torch_to_multi_head(state));
 namespace attentive::convert {
-
-using StateDict = std::map<std::string, at::Tensor>;
 
 /// `MultiHeadAttentionWrapper` (heads.N.W_query.weight …) -> `MultiHeadAttention` with as many heads and
 /// d_out = heads * d_out of one head. The wrapper has no output projection: out_proj becomes the identity

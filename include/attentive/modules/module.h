@@ -11,6 +11,8 @@
 #include <torch/nn/cloneable.h>
 #include <torch/nn/pimpl.h>
 
+#include <attentive/io/causal_mask_buffer.h>
+
 namespace attentive {
 
 /// Saves the state of the default CPU generator and puts it back at the end of its life.
@@ -92,16 +94,6 @@ class ModuleHolder : public torch::nn::ModuleHolder<Contained> {
   void check() const {
     if (this->is_empty()) detail::fail_empty_holder(typeid(Contained));
   }
-};
-
-/// A module whose Python class keeps its causal mask as a buffer called `mask`, (context_length,
-/// context_length) with ones above the diagonal. Here the mask is not state; code that reads or writes Python
-/// state dicts asks this interface.
-class CausalMaskBuffer {
- public:
-  virtual ~CausalMaskBuffer() = default;
-  /// Side of the mask; 0 if the number of tokens is not limited.
-  virtual int64_t context_length() const = 0;
 };
 
 }  // namespace attentive

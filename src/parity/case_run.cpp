@@ -1,40 +1,27 @@
 #include <algorithm>
-#include <cmath>
 
-#include <ATen/Context.h>
-#include <ATen/Version.h>
-#include <ATen/ops/dropout.h>
-#include <ATen/ops/ones.h>
+#include <ATen/ops/isnan.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
 #include <attentive/core/guards.h>
-#include <attentive/io/case.h>
 #include <attentive/modules/module.h>
+#include <attentive/parity/case.h>
+#include <attentive/parity/compare.h>
+#include <attentive/parity/draws.h>
 
-#include "io/case_compare.h"
-#include "io/case_compute.h"
+#include "parity/case_compare.h"
+#include "parity/case_compute.h"
+#include "parity/case_error.h"
 
 namespace attentive {
 namespace {
-
-// PyTorch hands Bernoulli draws to MKL where it was built with it and the processor is an Intel one, so a
-// seed gives two different masks. One known mask tells them apart.
-std::string this_dropout_path() {
-  const RandomStateGuard guard;
-  at::manual_seed(123);
-  const auto row = at::dropout(at::ones({6, 6}, at::kFloat), 0.5, /*train=*/true)[0];
-  const auto equals = [&](std::initializer_list<float> numbers) {
-    return std::equal(numbers.begin(), numbers.end(), row.const_data_ptr<float>());
-  };
-  return equals({2, 2, 0, 2, 2, 0}) ? "default" : equals({2, 2, 2, 2, 2, 2}) ? "intel_mkl" : "unknown";
-}
 
 std::string why_skipped(const Case& test_case, const CaseSettings& settings) {
   if (test_case.dropout_path.empty()) return {};
   if (!settings.device.is_cpu())
     return "its dropout was drawn on the CPU, and another device draws another stream";
-  const auto ours = this_dropout_path();
+  const auto ours = dropout_stream_of_this_cpu();
   if (ours == test_case.dropout_path) return {};
   return fmt::format("its dropout was drawn from PyTorch's stream \"{}\", and this machine draws \"{}\"",
                      test_case.dropout_path, ours);
@@ -49,18 +36,16 @@ struct Compared {
   std::string note = {};
 };
 
-// Weights drawn from the seed must be the file's, bit for bit. Without AVX2, ATen itself rounds 1 ulp
-// differently.
+// Weights drawn from the seed must be the file's.
 void compare_initial(const Case& test_case, const CaseResults& results, CaseReport& report) {
-  const bool exact = at::get_cpu_capability() != "DEFAULT";
   for (const auto& [key, fresh] : results.initial) {
     const auto want = test_case.state.find(key);
     if (want == test_case.state.end()) continue;  // load_state_dict names it
-    const auto dtype = want->second.scalar_type();
-    auto row = compare_tensors("init." + key, fresh.to(dtype), want->second, 0.0);
-    if (!exact && row.note.empty() && dtype == at::kFloat) {
-      row.passed = largest_ulp(fresh, want->second) <= 2;
-      row.note = "this processor lacks AVX2: 2 ulp allowed";
+    const auto ours = fresh.to(want->second.scalar_type());
+    auto row = compare_tensors("init." + key, ours, want->second, 0.0);
+    if (!row.passed && same_draw(ours, want->second)) {
+      row.passed = true;
+      row.note = draw_rule();
     }
     report.tensors.push_back(std::move(row));
   }
@@ -86,7 +71,7 @@ Compared expected(const std::string& name, const at::Tensor& got, at::Tensor wan
   int64_t rows = 0;
   if (empty.defined() && got.sizes() == want.sizes())
     want = replace_empty_rows(want, empty, convention, rows);
-  Compared result{name, got, want, largest(want)};
+  Compared result{name, got, want, largest_magnitude(want)};
   if (rows > 0) {
     result.note =
         fmt::format("{} row{} without keys: NaN in PyTorch, {} here by convention", rows,
@@ -117,7 +102,7 @@ std::vector<Compared> pair_up(const CasePlan& plan, const CaseArithmetic& arithm
   }
   double scale = 0.0;
   for (const auto* part : {&test_case.input_gradients, &test_case.state_gradients}) {
-    for (const auto& [name, gradient] : *part) scale = std::max(scale, largest(gradient));
+    for (const auto& [name, gradient] : *part) scale = std::max(scale, largest_magnitude(gradient));
   }
   const auto add = [&](const std::map<std::string, at::Tensor>& part, const std::string& prefix) {
     for (const auto& [name, gradient] : part)
@@ -129,10 +114,10 @@ std::vector<Compared> pair_up(const CasePlan& plan, const CaseArithmetic& arithm
 }
 
 TensorComparison compare(const Compared& pair, const CaseSettings& settings, at::ScalarType dtype) {
-  auto tolerance = case_tolerance(dtype, pair.gradient);
+  auto tolerance = tolerance_of(dtype, pair.gradient);
   tolerance.atol = settings.atol.value_or(tolerance.atol);
   tolerance.rtol = settings.rtol.value_or(tolerance.rtol);
-  auto row = compare_tensors(pair.name, pair.got, pair.want, tolerance.atol + tolerance.rtol * pair.scale);
+  auto row = compare_tensors(pair.name, pair.got, pair.want, tolerance.allowed(pair.scale));
   if (!pair.note.empty()) row.note += (row.note.empty() ? "" : "; ") + pair.note;
   return row;
 }
@@ -154,8 +139,7 @@ void add_exact(const CasePlan& plan, const std::vector<Compared>& pairs, at::Dev
                         : pair.name == "expected.weights" ? exact.output.weights
                                                           : exact.output.output;
     if (truth.sizes() != pair.want.sizes() || truth.sizes() != pair.got.sizes()) continue;
-    row.exact = {compare_tensors("", pair.got, truth, 0.0).difference,
-                 compare_tensors("", pair.want, truth, 0.0).difference};
+    row.exact = {distance_of(pair.got, truth).largest, distance_of(pair.want, truth).largest};
     if (row.passed) continue;
     const auto whose = whose_error(*row.exact, report.dtype, pair.gradient, pair.scale);
     if (!whose.empty()) row.note += (row.note.empty() ? "" : "; ") + whose;

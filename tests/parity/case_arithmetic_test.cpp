@@ -10,9 +10,9 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <attentive/functional/attention.h>
-#include <attentive/io/case.h>
+#include <attentive/parity/case.h>
 
-#include "io/changed_case.h"
+#include "parity/changed_case.h"
 
 using namespace attentive;
 using attentive::test::changed;

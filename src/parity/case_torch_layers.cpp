@@ -7,7 +7,7 @@
 #include <attentive/compat/transformer_encoder_layer.h>
 #include <attentive/core/guards.h>
 
-#include "io/case_modules.h"
+#include "parity/case_modules.h"
 
 namespace attentive {
 namespace {

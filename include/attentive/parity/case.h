@@ -80,8 +80,8 @@ struct ExactDistances {
 
 /// One compared tensor. It passes if difference = max|got - want| <= tolerance = atol + rtol * max|want|.
 struct TensorComparison {
-  std::string
-      name;  ///< as in the file, such as "grad.input.x"; "init.<key>" for weights drawn from `init_seed`
+  /// As in the file, such as "grad.input.x"; "init.<key>" for weights drawn from `init_seed`.
+  std::string name;
   std::vector<int64_t> shape;
   double difference = 0.0;  ///< NaN or infinite where a number is, or where the shapes differ
   double tolerance = 0.0;
@@ -106,11 +106,10 @@ struct CaseReport {
 /// Builds the C++ module of a case, runs its call forward and backward, and compares every tensor in float64.
 ///
 /// Arithmetic runs in the dtype of `state.*`, else of the inputs, or as autocast of the case's dtype has it;
-/// a floating mask may have another one. Default tolerances, output / gradient: float32 atol 2e-6 / 5e-6 and
-/// rtol 1e-5; float64 rtol 1e-12 / 1e-11; bfloat16 rtol 1e-2 / 3e-2; float16 rtol 2e-3 / 6e-3. For gradients
-/// max|want| is taken over all gradients of the case. Seeded weights must agree bit for bit (within 2 ulp
-/// where the processor lacks AVX2). NaN never passes, except where `expected` holds NaN for a query without
-/// keys: there ours must be zero weights and zero context. The default CPU generator is left as it was.
+/// a floating mask may have another one. The default tolerances are those of `tolerance_of`; for gradients
+/// max|want| is taken over all gradients of the case. Seeded weights must agree as `same_draw` says. NaN
+/// never passes, except where `expected` holds NaN for a query without keys: there ours must be zero weights
+/// and zero context. The default CPU generator is left as it was.
 ///
 /// If a tensor differs and the arithmetic is narrower than float64, the case runs once more in float64 on the
 /// reference backend: `exact` and `note` then say whose error it is. The verdict stays.

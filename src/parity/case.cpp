@@ -3,10 +3,10 @@
 
 #include <fmt/format.h>
 
-#include <attentive/io/case.h>
+#include <attentive/parity/case.h>
 
-#include "io/case_arguments.h"
 #include "io/safetensors_header.h"
+#include "parity/case_error.h"
 
 namespace attentive {
 namespace {

@@ -2,9 +2,9 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
-#include <attentive/io/case.h>
+#include <attentive/parity/case.h>
 
-#include "io/changed_case.h"
+#include "parity/changed_case.h"
 
 using namespace attentive;
 using attentive::test::changed;

@@ -15,7 +15,7 @@
 #include <attentive/modules/self_attention_v2.h>
 #include <attentive/modules/shared_head_attention.h>
 
-#include "io/case_modules.h"
+#include "parity/case_modules.h"
 
 namespace attentive {
 namespace {

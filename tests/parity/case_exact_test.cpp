@@ -4,10 +4,10 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <attentive/functional/attention.h>
-#include <attentive/io/case.h>
+#include <attentive/parity/case.h>
 
-#include "io/case_compare.h"
-#include "io/changed_case.h"
+#include "parity/case_compare.h"
+#include "parity/changed_case.h"
 
 using namespace attentive;
 using attentive::test::changed;

@@ -1,4 +1,4 @@
-#include "io/case_modules.h"
+#include "parity/case_modules.h"
 
 #include <algorithm>
 #include <iterator>
@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+
+#include "parity/case_error.h"
 
 namespace attentive {
 namespace {

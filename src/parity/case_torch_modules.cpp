@@ -10,11 +10,10 @@
 #include <attentive/core/guards.h>
 #include <attentive/functional/attention.h>
 
-#include "io/case_modules.h"
+#include "parity/case_error.h"
+#include "parity/case_modules.h"
 
 namespace attentive {
-namespace {}  // namespace
-
 at::Tensor torch_mask(const CaseInputs& inputs, const std::string& name) {
   const auto mask = inputs.optional(name);
   if (!mask.defined() || !mask.is_floating_point()) return mask;

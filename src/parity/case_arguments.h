@@ -12,9 +12,6 @@
 
 namespace attentive {
 
-/// Throws CaseError `<name>: <reason>`.
-[[noreturn]] void fail_case(const std::string& name, const std::string& reason);
-
 /// The keyword arguments of a Python constructor or call, from JSON. A null or absent argument has Python's
 /// default. Every getter throws CaseError naming the argument if its value has another type.
 class CaseArguments {

@@ -2,23 +2,11 @@
 
 #include <string>
 
-#include <attentive/io/case.h>
+#include <attentive/parity/case.h>
 
 namespace attentive {
 
-struct CaseTolerance {
-  double atol;
-  double rtol;
-};
-
-/// The tolerances of the dtype in which a case runs.
-CaseTolerance case_tolerance(at::ScalarType dtype, bool gradient);
-
-/// max|values| over the finite ones; 0 without any. An infinity must not make every difference tolerable.
-double largest(const at::Tensor& values);
-
-/// Compares in float64: passes if the shapes agree and max|got - want| <= tolerance; infinities must be
-/// equal, NaN never passes.
+/// One row of a report: passes if the shapes agree and max|got - want| <= tolerance.
 TensorComparison compare_tensors(std::string name, const at::Tensor& got, const at::Tensor& want,
                                  double tolerance);
 
@@ -32,8 +20,5 @@ at::Tensor replace_empty_rows(const at::Tensor& want, const at::Tensor& empty, c
 /// share a tolerance. More than a hundred tolerances of `dtype` are no rounding: the two may mean different
 /// things, and the float64 means what we do.
 std::string whose_error(const ExactDistances& exact, at::ScalarType dtype, bool gradient, double scale);
-
-/// How many steps of float32 apart the two tensors are, at most.
-int64_t largest_ulp(const at::Tensor& got, const at::Tensor& want);
 
 }  // namespace attentive

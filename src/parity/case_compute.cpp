@@ -1,4 +1,4 @@
-#include "io/case_compute.h"
+#include "parity/case_compute.h"
 
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/ones_like.h>
@@ -9,7 +9,8 @@
 
 #include <attentive/core/guards.h>
 #include <attentive/io/state_dict.h>
-#include <attentive/modules/module.h>
+
+#include "parity/case_error.h"
 
 namespace attentive {
 namespace {

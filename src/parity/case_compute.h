@@ -4,9 +4,9 @@
 #include <optional>
 #include <string>
 
-#include <attentive/io/case.h>
+#include <attentive/parity/case.h>
 
-#include "io/case_modules.h"
+#include "parity/case_modules.h"
 
 namespace attentive {
 

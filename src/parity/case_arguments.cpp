@@ -1,4 +1,4 @@
-#include "io/case_arguments.h"
+#include "parity/case_arguments.h"
 
 #include <algorithm>
 #include <set>
@@ -7,13 +7,9 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include <attentive/io/case.h>
+#include "parity/case_error.h"
 
 namespace attentive {
-
-void fail_case(const std::string& name, const std::string& reason) {
-  throw CaseError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, fmt::format("{}: {}", name, reason));
-}
 
 struct CaseArguments::Values {
   nlohmann::json json;

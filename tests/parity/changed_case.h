@@ -1,26 +1,23 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include <catch2/catch_test_macros.hpp>
 
-#include <attentive/io/case.h>
+#include <attentive/parity/case.h>
+
+#include "support/errors.h"
 
 namespace attentive::test {
 
 inline const std::string kCases = std::string(ATTENTIVE_SOURCE_DIR) + "/tests/parity/";
 inline const std::string kMha = kCases + "notebooks/MultiHeadAttention-notebook.safetensors";
 
-template <class Call>
-std::string refusal(const Call& call) {
-  try {
-    call();
-  } catch (const CaseError& error) {
-    return error.what_without_backtrace();
-  }
-  return "not refused";
+inline std::string refusal(const std::function<void()>& call) {
+  return error_of<CaseError>(call);
 }
 
 // Runs a case after a change; returns why it was refused.

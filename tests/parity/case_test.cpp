@@ -10,13 +10,12 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
-#include <attentive/io/case.h>
+#include <attentive/parity/case.h>
 
-#include "io/changed_case.h"
+#include "parity/changed_case.h"
 #include "support/compare.h"
 
 using namespace attentive;
-using attentive::test::bit_equal;
 using attentive::test::changed;
 using attentive::test::different;
 using attentive::test::kCases;

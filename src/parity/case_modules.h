@@ -9,9 +9,9 @@
 #include <torch/nn/module.h>
 
 #include <attentive/core/options.h>
-#include <attentive/io/case.h>
+#include <attentive/parity/case.h>
 
-#include "io/case_arguments.h"
+#include "parity/case_arguments.h"
 
 namespace attentive {
 
