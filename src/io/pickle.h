@@ -64,9 +64,9 @@ class Unpickler {
   PickleInput& input_;
   Graph& graph_;
   Calls calls_;
-  FlatArray<Ref> stack_;
-  FlatArray<uint32_t> marks_;
-  FlatArray<Ref> memo_;
+  ChunkedArray<Ref> stack_;
+  ChunkedArray<uint32_t> marks_;
+  ChunkedArray<Ref> memo_;
   uint64_t at_ = 0;  // the current opcode's byte
 };
 

@@ -40,16 +40,16 @@ Ref Calls::call(Ref global, Ref arguments) {
   switch (static_cast<Global>(graph_[global].index)) {
     case Global::OrderedDict:
       want({0, 1}, "an OrderedDict");
-      return count == 0 ? graph_.add_container(Kind::OrderedDict, nullptr, 0) : ordered_dict(argument(0));
+      return count == 0 ? graph_.add_container(Kind::OrderedDict) : ordered_dict(argument(0));
     case Global::Counter:
       want({0, 1}, "a Counter");
-      if (count == 0) return graph_.add_container(Kind::Dict, nullptr, 0);
+      if (count == 0) return graph_.add_container(Kind::Dict);
       expect(argument(0), Kind::Dict, "the argument of Counter");
       return graph_.copy_container(Kind::Dict, argument(0));
     case Global::Set:
     case Global::FrozenSet:
       want({0, 1}, "a set");
-      if (count == 0) return graph_.add_container(Kind::Set, nullptr, 0);
+      if (count == 0) return graph_.add_container(Kind::Set);
       expect(argument(0), Kind::List, "the argument of set");
       return graph_.copy_container(Kind::Set, argument(0));
     case Global::Bytes:
@@ -105,7 +105,7 @@ Ref Calls::call(Ref global, Ref arguments) {
 // Python 2 wrote the items as a list of pairs.
 Ref Calls::ordered_dict(Ref pairs) {
   expect(pairs, Kind::List, "the argument of OrderedDict");
-  const auto dict = graph_.add_container(Kind::OrderedDict, nullptr, 0);
+  const auto dict = graph_.add_container(Kind::OrderedDict);
   auto items = graph_.items(pairs);
   for (Ref pair = 0; items.next(pair);) {
     const auto kind = graph_[pair].kind;
@@ -113,7 +113,7 @@ Ref Calls::ordered_dict(Ref pairs) {
       refuse("expected the argument of OrderedDict to hold pairs, got a {}", kind_name(kind));
     }
     auto both = graph_.items(pair);
-    for (Ref item = 0; both.next(item);) graph_.append(dict, &item, 1);
+    for (Ref item = 0; both.next(item);) graph_.append(dict, item);
   }
   return dict;
 }

@@ -24,7 +24,7 @@ class Check {
       : graph_(graph), keys_(graph, input), limits_(limits) {}
 
   void run(Ref root) {
-    Frame above{kNoRef, graph_.no_items(), 0};
+    Frame above{kNoRef, graph_.no_items(), /*values=*/0};
     visit(root, above);
     while (!frames_.empty()) {
       auto& frame = frames_.back();

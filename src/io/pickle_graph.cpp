@@ -61,35 +61,42 @@ Ref Graph::add_text(Kind kind, uint64_t offset, uint64_t size) {
   return add({.kind = kind, .size = static_cast<uint32_t>(size), .offset = offset});
 }
 
-Ref Graph::add_container(Kind kind, const Ref* items, size_t count) {
+Ref Graph::add_container(Kind kind) {
   containers_.push_back({});
-  const auto made = add({.kind = kind, .index = containers_.size() - 1});
-  append(made, items, count);
+  return add({.kind = kind, .index = containers_.size() - 1});
+}
+
+Ref Graph::add_container(Kind kind, const ChunkedArray<Ref>& from, size_t first, size_t count) {
+  const auto made = add_container(kind);
+  append(made, from, first, count);
   return made;
 }
 
-void Graph::append(Ref to, const Ref* items, size_t count) {
-  if (count == 0) return;
-  const auto begin = static_cast<uint32_t>(pool_.size());
-  pool_.append(items, count);
-  nodes_[to].size += static_cast<uint32_t>(count);
+void Graph::append(Ref to, const ChunkedArray<Ref>& from, size_t first, size_t count) {
+  for (size_t i = 0; i < count; ++i) append(to, from[first + i]);
+}
+
+void Graph::append(Ref to, Ref item) {
+  const auto at = static_cast<uint32_t>(pool_.size());
+  pool_.push_back(item);
+  ++nodes_[to].size;
   auto& chain = container(to);
-  if (chain.last != kNoRef && pieces_[chain.last].begin + pieces_[chain.last].count == begin) {
-    pieces_[chain.last].count += static_cast<uint32_t>(count);
+  if (chain.last != kNoRef && pieces_[chain.last].begin + pieces_[chain.last].count == at) {
+    ++pieces_[chain.last].count;
     return;
   }
   const auto piece = static_cast<uint32_t>(pieces_.size());
-  pieces_.push_back({begin, static_cast<uint32_t>(count), kNoRef});
+  pieces_.push_back({at, 1, kNoRef});
   (chain.first == kNoRef ? chain.first : pieces_[chain.last].next) = piece;
   chain.last = piece;
 }
 
 Ref Graph::copy_container(Kind kind, Ref from) {
-  const auto copy = add_container(kind, nullptr, 0);
+  const auto copy = add_container(kind);
   // The pieces of `from` alone: while they are copied, `copy` may come to lie behind them.
   for (auto i = container(from).first; i != kNoRef; i = pieces_[i].next) {
     const auto piece = pieces_[i];
-    append(copy, pool_.data() + piece.begin, piece.count);
+    append(copy, pool_, piece.begin, piece.count);
   }
   return copy;
 }

@@ -5,7 +5,7 @@
 
 #include <c10/core/ScalarType.h>
 
-#include "io/flat_array.h"
+#include "io/chunked_array.h"
 
 namespace attentive::pickle {
 
@@ -103,9 +103,11 @@ class Graph {
   Ref add_int(int64_t value);
   Ref add_float(double value);
   Ref add_text(Kind kind, uint64_t offset, uint64_t size);
-  /// A container of these items, which may lie in the graph's own memory.
-  Ref add_container(Kind kind, const Ref* items, size_t count);
-  void append(Ref container, const Ref* items, size_t count);
+  Ref add_container(Kind kind);
+  /// A container of `count` values of an array, from `first` on.
+  Ref add_container(Kind kind, const ChunkedArray<Ref>& from, size_t first, size_t count);
+  void append(Ref container, const ChunkedArray<Ref>& from, size_t first, size_t count);
+  void append(Ref container, Ref item);
   /// A container of the items of another one.
   Ref copy_container(Kind kind, Ref from);
 
@@ -145,14 +147,14 @@ class Graph {
 
  private:
   MemoryBudget& budget_;
-  FlatArray<Node> nodes_;
-  FlatArray<Container> containers_;
-  FlatArray<Piece> pieces_;
-  FlatArray<Ref> pool_;
+  ChunkedArray<Node> nodes_;
+  ChunkedArray<Container> containers_;
+  ChunkedArray<Piece> pieces_;
+  ChunkedArray<Ref> pool_;
 
  public:
-  FlatArray<StorageMention> storages;
-  FlatArray<TensorSpec> tensors;
+  ChunkedArray<StorageMention> storages;
+  ChunkedArray<TensorSpec> tensors;
 };
 
 }  // namespace attentive::pickle

@@ -6,23 +6,20 @@
 #include "io/refusal.h"
 
 namespace attentive::pickle {
-namespace {
 
-// Grown in place where the allocator can: a large one never lies in memory twice.
-void resize(std::unique_ptr<char, decltype(&std::free)>& bytes, uint64_t size) {
-  auto* moved = static_cast<char*>(std::realloc(bytes.get(), std::max<uint64_t>(size, 1)));
-  if (moved == nullptr) throw std::bad_alloc();
-  (void)bytes.release();
-  bytes.reset(moved);
+// For all that may ever be taken, once: it takes address space, and memory where bytes are read to. To grow
+// as they are taken, it would have to be copied.
+void PickleInput::reserve() {
+  if (bytes_) return;
+  bytes_.reset(static_cast<char*>(std::malloc(std::max<uint64_t>(std::min(size_, limit_), 1))));
+  if (!bytes_) throw std::bad_alloc();
 }
-
-}  // namespace
 
 uint32_t PickleInput::load_all() {
   if (size_ > limit_) {
     refuse("a description of {} bytes exceeds the limit of {} (max_pickle_bytes)", size_, limit_);
   }
-  resize(bytes_, size_);
+  reserve();
   loaded_ = size_;
   return source_.read_and_sum(begin_, bytes_.get(), size_);
 }
@@ -33,7 +30,7 @@ void PickleInput::load(uint64_t count) {
   if (count > wanted) {
     refuse("its description exceeds the limit of {} bytes (max_pickle_bytes)", limit_);
   }
-  resize(bytes_, wanted);
+  reserve();
   source_.read(begin_ + loaded_, bytes_.get() + loaded_, wanted - loaded_);
   loaded_ = wanted;
 }

@@ -31,6 +31,7 @@ class PickleInput {
   std::string_view text(uint64_t offset, uint64_t size) const { return {bytes_.get() + offset, size}; }
 
  private:
+  void reserve();
   void load(uint64_t count);
 
   const ByteSource& source_;

@@ -100,7 +100,10 @@ void Keys::check_hashable(Ref key, Ref container) const {
 void Keys::check(Ref container) const {
   const bool dict = graph_.is_dict(container);
   if (!dict && !graph_.is(container, Kind::Set)) return;
-  FlatArray<Ref> keys(graph_.budget());
+  const auto count = graph_[container].size / (dict ? 2 : 1);
+  const BudgetShare share(graph_.budget(), count * sizeof(Ref));
+  std::vector<Ref> keys;
+  keys.reserve(count);
   auto items = graph_.items(container);
   for (Ref key = 0, value = 0; items.next(key);) {
     check_hashable(key, container);
@@ -108,7 +111,7 @@ void Keys::check(Ref container) const {
     if (dict) items.next(value);
   }
   std::sort(keys.begin(), keys.end(), [&](Ref a, Ref b) { return compare(a, b) < 0; });
-  const auto* twice =
+  const auto twice =
       std::adjacent_find(keys.begin(), keys.end(), [&](Ref a, Ref b) { return compare(a, b) == 0; });
   if (twice != keys.end()) {
     refuse("a {} holds the key {} twice", kind_name(graph_[container].kind), describe(*twice));

@@ -111,17 +111,17 @@ bool Unpickler::build_container(unsigned char opcode) {
       push_tuple(stack_.size() - pop_mark());
       return true;
     case op::EmptyList:
-      push(graph_.add_container(Kind::List, nullptr, 0));
+      push(graph_.add_container(Kind::List));
       return true;
     case op::EmptyDict:
-      push(graph_.add_container(Kind::Dict, nullptr, 0));
+      push(graph_.add_container(Kind::Dict));
       return true;
     case op::EmptySet:
-      push(graph_.add_container(Kind::Set, nullptr, 0));
+      push(graph_.add_container(Kind::Set));
       return true;
     case op::FrozenSet: {
       const auto first = pop_mark();
-      const auto set = graph_.add_container(Kind::Set, stack_.data() + first, stack_.size() - first);
+      const auto set = graph_.add_container(Kind::Set, stack_, first, stack_.size() - first);
       stack_.shrink(first);
       push(set);
       return true;
@@ -157,7 +157,7 @@ void Unpickler::extend(size_t first, std::initializer_list<Kind> kinds) {
   }
   const auto count = stack_.size() - first;
   if (graph_.is_dict(container) && count % 2 != 0) fail("a key without a value");
-  graph_.append(container, stack_.data() + first, count);
+  graph_.append(container, stack_, first, count);
   stack_.shrink(first);
 }
 
@@ -165,7 +165,7 @@ void Unpickler::push_tuple(size_t count) {
   const auto floor = marks_.empty() ? 0 : marks_.back();
   if (count > stack_.size() - floor) fail("it takes more from its stack than is there");
   const auto first = stack_.size() - count;
-  const auto tuple = graph_.add_container(Kind::Tuple, stack_.data() + first, count);
+  const auto tuple = graph_.add_container(Kind::Tuple, stack_, first, count);
   stack_.shrink(first);
   push(tuple);
 }

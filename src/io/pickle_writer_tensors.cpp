@@ -68,6 +68,10 @@ void Writer::put_storage(const at::Tensor& tensor, std::string_view type, at::Sc
   if (storage.nbytes() > 0 && entry->second.second != dtype) {
     fail("a tensor that shares its storage with one of another dtype; Python cannot save it either");
   }
+  if (storage.nbytes() % c10::elementSize(dtype) != 0) {
+    fail("a storage of {} bytes, which is no multiple of {}; Python could not load it", storage.nbytes(),
+         c10::elementSize(dtype));
+  }
   op(op::Mark);
   common_text("storage");
   if (type.empty()) {

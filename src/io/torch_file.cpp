@@ -42,6 +42,7 @@ bool is_tar(const ByteSource& source) {
 }
 
 TorchValue read(const ByteSource& source, const TorchFileOptions& options) {
+  if (source.size() == 0) refuse("it is empty");
   std::array<char, 2> start{};
   source.read(0, start.data(), std::min<uint64_t>(start.size(), source.size()));
   if (start[0] == 'P' && start[1] == 'K') return read_torch_zip(source, options);

@@ -8,7 +8,7 @@ namespace {
 using namespace std::string_literals;
 
 void no_archives(HostileArchives& cases) {
-  cases.add("nothing", ""s, {"torch.save"});
+  cases.add("nothing", ""s, {"empty"});
   cases.add("one byte", "P"s, {});
   cases.add("a signature", "PK\x03\x04"s, {});
   cases.add("only an end record", ZipFile{}, {});
@@ -17,7 +17,7 @@ void no_archives(HostileArchives& cases) {
   cases.add("zeros", std::string(4096, '\0'), {});
   cases.add("gzip", "\x1f\x8b\x08\0\0\0\0\0"s + std::string(100, 'x'), {});
   cases.add("a tar of PyTorch 0.1", "sys_info\0"s + std::string(2048, '\0'), {});
-  cases.add("a zip of something else", ZipFile{{{.name = "readme.txt", .data = "hello"}}}, {"root folder"});
+  cases.add("a zip of something else", ZipFile{{{.name = "readme.txt", .data = "hello"}}}, {"root"});
 }
 
 void end_record(HostileArchives& cases) {
@@ -100,7 +100,6 @@ void zip64(HostileArchives& cases) {
     wide(" at 2^63", field({uint64_t{1} << 63}), false, false, true);
     wide(" with half a field", field({24, 24}).substr(0, 12), true, true, false);
     wide(" with a field that claims more", little(1, 2) + little(64, 2) + little(24, 8), true, true, false);
-    wide(" with three bytes of extra", "\1\0\x10"s, false, false, false);
   }
 }
 
@@ -108,10 +107,6 @@ void headers(HostileArchives& cases) {
   for (const char* which : {"data.pkl", "data/0", "byteorder", "version"}) {
     const auto add = [&](const char* name, const std::function<void(ZipEntry&)>& change) {
       cases.entry(which + " "s + name, which, change, {which});
-    };
-    // Told as a hole or an overlap of another record, or of the storage.
-    const auto elsewhere = [&](const char* name, const std::function<void(ZipEntry&)>& change) {
-      cases.entry(which + " "s + name, which, change, {});
     };
     cases.entry(which + " without its signature"s, which, [](ZipEntry& e) { e.local_signature = "PK\1\1"; },
                 {});
@@ -125,8 +120,8 @@ void headers(HostileArchives& cases) {
     add("with another local method", [](ZipEntry& e) { e.local_method = 8; });
     add("encrypted", [](ZipEntry& e) { e.flags = 1; });
     add("encrypted in its local header", [](ZipEntry& e) { e.local_flags = 1; });
-    elsewhere("with another checksum", [](ZipEntry& e) { e.crc = 1; });
-    elsewhere("without a checksum", [](ZipEntry& e) { e.crc = 0; });
+    cases.entry(which + " with another checksum"s, which, [](ZipEntry& e) { e.crc = 1; }, {"CRC-32"});
+    cases.entry(which + " without a checksum"s, which, [](ZipEntry& e) { e.crc = 0; }, {"CRC-32"});
     add("of another size than its packed one", [](ZipEntry& e) { e.size = e.data.size() - 1; });
     add("packed in an unknown way", [](ZipEntry& e) { e.method = 99; });
     add("packed, it says", [](ZipEntry& e) { e.method = 8; });
@@ -136,9 +131,10 @@ void headers(HostileArchives& cases) {
       e.size = e.packed = e.data.size() + 1;
       e.crc = crc32_of(e.data + "P");
     });
-    elsewhere("at an offset beyond the file", [](ZipEntry& e) { e.offset = 0xfffffffe; });
-    elsewhere("at an offset without a header", [](ZipEntry& e) { e.offset = 5; });
-    elsewhere("on another disk", [](ZipEntry& e) { e.disk = 1; });
+    cases.entry(which + " at an offset beyond the file"s, which, [](ZipEntry& e) { e.offset = 0xfffffffe; },
+                {});
+    cases.entry(which + " at an offset without a header"s, which, [](ZipEntry& e) { e.offset = 5; }, {});
+    cases.entry(which + " on another disk"s, which, [](ZipEntry& e) { e.disk = 1; }, {"parts"});
     add("whose descriptor is missing",
         [](ZipEntry& e) { e.flags = 8, e.local_crc = 0, e.local_size = e.local_packed = 0; });
     add("whose descriptor has another checksum", [](ZipEntry& e) {
@@ -221,7 +217,7 @@ void names(HostileArchives& cases) {
   renamed("no pickle", "data.pkl", "archive/data.txt", {"data.pkl"});
   renamed("a pickle elsewhere", "data.pkl", "other/data.pkl", {});
   renamed("a pickle deeper", "data.pkl", "archive/data/data.pkl", {"data.pkl"});
-  renamed("no storage", "data/0", "archive/data/1", {"storage"});
+  renamed("no storage", "data/0", "archive/data/1", {"storage \"0\""});
   renamed("a storage elsewhere", "data/0", "other/data/0", {});
   renamed("no version", "version", "archive/vision", {"version"});
   cases.add("nothing has a root",

@@ -18,9 +18,8 @@ void single_opcodes(HostilePickles& cases) {
 // What takes everything back to a MARK, without one; what takes fixed numbers of values, with a MARK among
 // them.
 void marks(HostilePickles& cases) {
-  for (const char* opcode : {"t", "e", "u", "\x90", "\x91", "1"}) {
-    cases.add(std::string("no MARK for ") + opcode, cases.pickle(4).raw("]N").raw(opcode),
-              {*opcode == '1' ? "opcode" : "mark"});
+  for (const char* opcode : {"t", "e", "u", "\x90", "\x91"}) {
+    cases.add(std::string("no MARK for ") + opcode, cases.pickle(4).raw("]N").raw(opcode), {"mark"});
   }
   for (const char* opcode : {"\x85", "a", "s", "R", "b", "Q", "0", "q\1", "\x94", "."}) {
     cases.add(std::string("a MARK under ") + opcode, cases.pickle(4).raw("]N(").raw(opcode), {});
@@ -30,8 +29,8 @@ void marks(HostilePickles& cases) {
 }
 
 void stack(HostilePickles& cases) {
-  cases.add("STOP on an empty stack", cases.pickle(), {"at its end"});
-  cases.add("two values are left", cases.pickle().raw("NN"), {"at its end"});
+  cases.add("STOP on an empty stack", cases.pickle(), {"one value"});
+  cases.add("two values are left", cases.pickle().raw("NN"), {"one value"});
   cases.add("a global is left", cases.pickle().global("torch", "Size"), {});
   cases.add("a storage is left", cases.pickle().storage({}), {"storage"});
   cases.add("POP of the only value", cases.pickle().raw("N0"), {});
@@ -101,8 +100,8 @@ void globals(HostilePickles& cases) {
   cases.add("in a list that is popped", cases.pickle().raw("N").global("os", "system").raw("0"),
             {"os.system"});
   cases.add("no end of the name", cases.pickle().raw("cos\nsystem"), {});
-  cases.add("UTF-8", cases.pickle().global("os", "\xff"), {"refers to"});
-  cases.add("escape sequences", call("\x1b[2J", "\r\x7f\u202e"), {"refers to"});
+  cases.add("no UTF-8", cases.pickle().global("os", "\xff"), {"os."});
+  cases.add("escape sequences", call("\x1b[2J", "\r\x7f\u009b2J"), {"refers to"});
   cases.add("STACK_GLOBAL os.system", cases.pickle(4).text("os").text("system").raw("\x93"), {"os.system"});
   cases.add("STACK_GLOBAL of integers", cases.pickle(4).integer(1).integer(2).raw("\x93"), {"global"});
   cases.add("STACK_GLOBAL of a list", cases.pickle(4).raw("]").text("system").raw("\x93"), {"global"});

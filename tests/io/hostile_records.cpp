@@ -20,9 +20,9 @@ void contents(HostileArchives& cases) {
   for (const char* other : {"", "x", "-1", "0\n", "99\n", "3.5", "99999999999999999999\n"})
     says("version", other, {"version"});
   says("version", times(1'000'000, "3"), {"version"});
-  says("data/0", "", {"storage"});
-  says("data/0", six_floats() + "x", {"storage"});
-  says("data/0", six_floats().substr(1), {"storage"});
+  says("data/0", "", {"storage \"0\""});
+  says("data/0", six_floats() + "x", {"storage \"0\""});
+  says("data/0", six_floats().substr(1), {"storage \"0\""});
   says("data.pkl", "", {});
 }
 

@@ -51,16 +51,19 @@ void numbers(HostilePickles& cases) {
   many("ten million empty dicts", kMany, "}");
   many("ten million empty sets", kMany, "\x8f");
   many("five million empty strings", kMany / 2, std::string_view("\x8c\0", 2));
+  many("five million integers", kMany / 2, "Jabcd");
   many("a million globals", kMany / 10, "ctorch\nSize\n");
   many("a million hooks", kMany / 10, "ccollections\nOrderedDict\n)R");
+  cases.add("fifteen million memos", cases.pickle(4).raw("N").raw(times(kMany / 2 * 3, "\x94")), {});
   cases.add("a name of ten million letters", cases.pickle().global("os", times(kMany, "x")), {"name"});
   cases.add("a number of a million bytes",
             cases.pickle().counted('\x8b', 4, 1'000'000, times(1'000'000, "\x55")), {});
 }
 
 // Each level names the one below ten times. All of them stay on the stack.
-std::string levels(uint64_t count, std::string_view begin, std::string_view end, bool keys = false) {
-  std::string bytes("NNN\x87q\0", 6);
+std::string levels(uint64_t count, std::string_view begin, std::string_view end, bool keys = false,
+                   std::string bytes = "NNN\x87") {
+  bytes += std::string("q\0", 2);
   for (uint64_t i = 0; i < count; ++i) {
     bytes += begin;
     for (uint64_t item = 0; item < 10; ++item) {
@@ -94,6 +97,8 @@ void repetition(HostilePickles& cases) {
   repeat("a megabyte of bytes, a hundred thousand times",
          Pickle(-1).counted('B', 4, 1 << 20, times(1 << 20, "x")), 100'000);
   repeat("a long number, a million times", Pickle(-1).counted('\x8a', 1, 255, times(255, "\x55")), 1'000'000);
+  const auto tensor = Pickle(-1, cases.pickle().format()).tensor().bytes();
+  add("ten million mentions of a tensor", levels(7, "(", "t", false, tensor));
   cases.add("nine million values before a bad tensor",
             nine_million_values(cases.pickle()).tensor({.offset = 1}).raw("t"), {});
 }

@@ -40,7 +40,7 @@ void geometry(HostilePickles& cases) {
   add("rank 65", sized(std::vector<int64_t>(65, 1), std::vector<int64_t>(65, 1)), {"64"});
   add("rank 100,000", sized(std::vector<int64_t>(100'000, 1), std::vector<int64_t>(100'000, 1)), {"64"});
   add("integers that require a gradient", {.storage = {.type = "IntStorage"}, .requires_grad = true},
-      {"requires a gradient"});
+      {"gradient"});
   add("bools that require a gradient",
       {.storage = {.type = "BoolStorage", .numel = 24}, .sizes = {1}, .strides = {1}, .requires_grad = true},
       {});
@@ -136,12 +136,12 @@ void storages(HostilePickles& cases) {
   cases.add(
       "bools other than 0 and 1",
       cases.pickle().tensor({.storage = {.type = "BoolStorage", .numel = 24}, .sizes = {24}, .strides = {1}}),
-      {"storage"});
+      {"bool"});
 }
 
 void persistent_ids(HostilePickles& cases) {
-  const auto add = [&](const char* name, const Pickle& id) {
-    cases.add(name, cases.pickle().raw(id.bytes()).raw("Q"), {});
+  const auto add = [&](const char* name, const Pickle& id, const char* word = "storage") {
+    cases.add(name, cases.pickle().raw(id.bytes()).raw("Q"), {word});
   };
   const auto start = [&] { return Pickle(-1, cases.pickle().format()); };
   const auto id = [&](const Pickle& what, const Pickle& type, const Pickle& key, const Pickle& location,
@@ -151,16 +151,16 @@ void persistent_ids(HostilePickles& cases) {
   };
   const auto word = start().text("storage"), type = start().global("torch", "FloatStorage"),
              key = start().text("0"), cpu = start().text("cpu"), six = start().integer(6);
-  add("an id that is text", start().text("storage"));
-  add("an id that is a number", start().integer(0));
-  add("an id that is a list", start().raw("]"));
-  add("an id of nothing", start().raw(")"));
+  add("an id that is text", start().text("storage"), "persistent id");
+  add("an id that is a number", start().integer(0), "persistent id");
+  add("an id that is a list", start().raw("]"), "persistent id");
+  add("an id of nothing", start().raw(")"), "persistent id");
   add("an id of one", start().text("storage").raw("\x85"));
   add("an id of four",
       start().raw("(").raw(word.bytes()).raw(type.bytes()).raw(key.bytes()).raw(cpu.bytes()).raw("t"));
   add("an id of seven", start().raw("(").raw(word.bytes()).raw(type.bytes()).raw("NNNNNt"));
-  add("an id of a module", id(start().text("module"), type, key, cpu, six));
-  add("an id whose word is a number", id(six, type, key, cpu, six));
+  add("an id of a module", id(start().text("module"), type, key, cpu, six), "persistent id");
+  add("an id whose word is a number", id(six, type, key, cpu, six), "persistent id");
   add("an id whose type is text", id(word, start().text("FloatStorage"), key, cpu, six));
   add("an id whose type is a dtype", id(word, start().global("torch", "float32"), key, cpu, six));
   add("an id whose key is a number", id(word, type, start().integer(0), cpu, six));
@@ -192,7 +192,7 @@ void rebuilds(HostilePickles& cases) {
             parameter(start().raw(parameter(start().tensor(), "\x88").bytes().substr(2)), "\x88"),
             {"parameter"});
   cases.add("a parameter of integers", parameter(start().tensor({.storage = {.type = "IntStorage"}}), "\x88"),
-            {"requires a gradient"});
+            {"gradient"});
   cases.add("a parameter of a storage", parameter(start().storage({}), "\x88"), {});
   cases.add("a parameter whose requires_grad is None", parameter(start().tensor(), "N"), {"requires_grad"});
   const auto untyped = [&](const char* dtype, int64_t bytes, int64_t offset, int64_t size) {
@@ -204,7 +204,7 @@ void rebuilds(HostilePickles& cases) {
   cases.add("untyped: offset too far", untyped("uint64", 24, 1, 3), {"storage"});
   cases.add("untyped: quantized", untyped("qint8", 24, 0, 1), {"quantized"});
   cases.add("untyped: no dtype", untyped("Size", 24, 0, 1), {"dtype"});
-  cases.add("untyped: bools other than 0 and 1", untyped("bool", 24, 0, 24), {"storage"});
+  cases.add("untyped: bools other than 0 and 1", untyped("bool", 24, 0, 24), {"bool"});
   cases.add("untyped: more bytes than the file holds", untyped("uint16", 26, 0, 1), {});
   cases.add("untyped: a dtype below a byte", untyped("uint4", 24, 0, 1), {});
   cases.add("untyped: a typed storage",

@@ -93,6 +93,20 @@ std::string LegacyFile::bytes() const {
   return bytes + suffix;
 }
 
+bool names_a_storage(std::string_view pickle) {
+  return pickle.find("Storage\n") != std::string_view::npos;
+}
+
+// How many elements the six floats are in a storage of the class that a pickle names first.
+int64_t count_of_storage(std::string_view pickle) {
+  const auto end = pickle.find("Storage\n");
+  const auto name = pickle.substr(0, end);
+  for (const std::string_view bytes : {"Bool", "Untyped", "QInt8"}) {
+    if (name.ends_with(bytes)) return 24;
+  }
+  return name.ends_with("Double") || name.ends_with("ComplexFloat") ? 3 : 6;
+}
+
 LegacyFile legacy_of(std::string pickle) {
   constexpr std::string_view kMagic("\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19", 10);
   LegacyFile file;
@@ -102,9 +116,10 @@ LegacyFile legacy_of(std::string pickle) {
   sizes.raw("}(").text("protocol_version").integer(1001).text("little_endian").raw("\x88");
   sizes.text("type_sizes").raw("}(").text("short").integer(2).text("int").integer(4).text("long").integer(4);
   file.system = sizes.raw("uu").stop();
+  const bool storage = names_a_storage(pickle);
   file.object = std::move(pickle);
-  file.keys = Pickle().raw("]").text("0").raw("a").stop();
-  file.storages.resize(1);
+  file.keys = storage ? Pickle().raw("]").text("0").raw("a").stop() : Pickle().raw("]").stop();
+  if (storage) file.storages.push_back({.count = count_of_storage(file.object)});
   return file;
 }
 

@@ -122,6 +122,8 @@ struct ZipFile {
 
 uint32_t crc32_of(std::string_view bytes);
 
+/// Whether a pickle names the class of a storage: then the files below hold one.
+bool names_a_storage(std::string_view pickle);
 /// The archive that torch.save would have made of this pickle, and of a storage "0" of six floats 0 … 5.
 ZipFile archive_of(std::string pickle);
 /// The bytes of those floats.

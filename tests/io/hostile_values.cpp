@@ -50,19 +50,19 @@ void keys(HostilePickles& cases) {
 }
 
 void targets(HostilePickles& cases) {
-  cases.add("APPEND to a tuple", cases.pickle().raw(")Na"), {"puts items"});
-  cases.add("APPEND to a dict", cases.pickle().raw("}Na"), {"puts items"});
-  cases.add("APPENDS to a set", cases.pickle(4).raw("\x8f(Ne"), {"puts items"});
-  cases.add("SETITEM on a list", cases.pickle().raw("]K\0Ns"s), {"puts items"});
-  cases.add("SETITEMS on None", cases.pickle().raw("N(K\0Nu"s), {"puts items"});
-  cases.add("ADDITEMS to a list", cases.pickle(4).raw("](N\x90"), {"puts items"});
-  cases.add("APPEND to a tensor", cases.pickle().tensor().raw("Na"), {"puts items"});
-  cases.add("SETITEM on a tensor", cases.pickle().tensor().raw("K\0Ns"s), {"puts items"});
-  cases.add("BUILD on a tensor", cases.pickle().tensor().raw("}b"), {"a state"});
-  cases.add("BUILD on a dict", cases.pickle().raw("}}b"), {"a state"});
-  cases.add("BUILD on a list", cases.pickle().raw("]}b"), {"a state"});
-  cases.add("BUILD on a function", cases.pickle().global("torch", "Size").raw("}b"), {"a state"});
-  cases.add("BUILD with a list", cases.pickle().hooks().raw("]b"), {"a state"});
+  cases.add("APPEND to a tuple", cases.pickle().raw(")Na"), {"puts items into"});
+  cases.add("APPEND to a dict", cases.pickle().raw("}Na"), {"puts items into"});
+  cases.add("APPENDS to a set", cases.pickle(4).raw("\x8f(Ne"), {"puts items into"});
+  cases.add("SETITEM on a list", cases.pickle().raw("]K\0Ns"s), {"puts items into"});
+  cases.add("SETITEMS on None", cases.pickle().raw("N(K\0Nu"s), {"puts items into"});
+  cases.add("ADDITEMS to a list", cases.pickle(4).raw("](N\x90"), {"puts items into"});
+  cases.add("APPEND to a tensor", cases.pickle().tensor().raw("Na"), {"puts items into"});
+  cases.add("SETITEM on a tensor", cases.pickle().tensor().raw("K\0Ns"s), {"puts items into"});
+  cases.add("BUILD on a tensor", cases.pickle().tensor().raw("}b"), {"state"});
+  cases.add("BUILD on a dict", cases.pickle().raw("}}b"), {"state"});
+  cases.add("BUILD on a list", cases.pickle().raw("]}b"), {"state"});
+  cases.add("BUILD on a function", cases.pickle().global("torch", "Size").raw("}b"), {"state"});
+  cases.add("BUILD with a list", cases.pickle().hooks().raw("]b"), {"state"});
   cases.add("NEWOBJ of OrderedDict", cases.pickle().global("collections", "OrderedDict").raw(")\x81"), {});
   cases.add("NEWOBJ of a string", cases.pickle().text("x").raw(")\x81"), {});
   cases.add("NEWOBJ_EX", cases.pickle(4).global("torch", "Size").raw(")}\x92"), {});
@@ -85,10 +85,10 @@ void calls(HostilePickles& cases) {
   };
   const auto value = [] { return Pickle(-1); };
   const std::string builtin = "__builtin__";
-  call("encode in another coding", "_codecs", "encode", value().text("x").text("rot13"), 2, {"encoding"});
-  call("encode beyond Latin-1", "_codecs", "encode", value().text("\u20ac").text("latin1"), 2, {"beyond"});
+  call("encode in another coding", "_codecs", "encode", value().text("x").text("rot13"), 2, {"bytes"});
+  call("encode beyond Latin-1", "_codecs", "encode", value().text("\u20ac").text("latin1"), 2, {"bytes"});
   call("encode of a number", "_codecs", "encode", value().integer(1).text("latin1"), 2, {"bytes"});
-  call("encode of nothing", "_codecs", "encode", value().text("x"), 1, {"arguments"});
+  call("encode of nothing", "_codecs", "encode", value().text("x"), 1, {"bytes"});
   call("a bytearray of 2^40 bytes", "__builtin__", "bytearray", value().integer(int64_t{1} << 40), 1,
        {"bytearray"});
   call("a bytearray of a list", "__builtin__", "bytearray", value().raw("](K\1K\2e"), 1, {"bytearray"});

@@ -88,9 +88,10 @@ std::string ZipFile::bytes() const {
 
 ZipFile archive_of(std::string pickle) {
   ZipFile file;
+  const bool storage = names_a_storage(pickle);
   file.entries.push_back({.name = "archive/data.pkl", .data = std::move(pickle)});
   file.entries.push_back({.name = "archive/byteorder", .data = "little"});
-  file.entries.push_back({.name = "archive/data/0", .data = six_floats()});
+  if (storage) file.entries.push_back({.name = "archive/data/0", .data = six_floats()});
   file.entries.push_back({.name = "archive/version", .data = "3\n"});
   return file;
 }

@@ -77,7 +77,7 @@ TEST_CASE("a memo may begin with 1", "[torch_file][odd]") {
 }
 
 TEST_CASE("an OrderedDict of a list of pairs", "[torch_file][odd]") {
-  const json want = {{"ordered_dict", json::array({json::array({"b", 1}), json::array({"a", 2})})}};
+  const auto want = json::parse(R"({"ordered_dict": [["b", 1], ["a", 2]]})");
   check_reads(
       [](Pickle pickle) {
         pickle.global("collections", "OrderedDict")
@@ -102,7 +102,7 @@ TEST_CASE("a list that grows after it was put somewhere grows there", "[torch_fi
 }
 
 TEST_CASE("a shared value in several containers comes in each", "[torch_file][odd]") {
-  const auto shared = json{{"dict", json::array({json::array({"k", 1})})}};
+  const auto shared = json::parse(R"({"dict": [["k", 1]]})");
   check_reads([](Pickle pickle) { return pickle.raw("(}q\0"s).text("k").raw("K\1sh\0h\0\x85t"s); },
               tuple(json::array({shared, shared, tuple(json::array({shared}))})));
 }

@@ -71,8 +71,8 @@ TEST_CASE("what is no regular file is not read", "[torch_file][open]") {
   check_refused(name, "");
   ::close(listener);
 
-  std::ofstream(folder / "empty.pt").flush();
-  check_refused(folder / "empty.pt", "empty");
+  std::ofstream(folder / "nothing.pt").flush();
+  check_refused(folder / "nothing.pt", "empty");
 }
 
 TEST_CASE("a file that may not be read says so", "[torch_file][open]") {
