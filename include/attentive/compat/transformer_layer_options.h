@@ -8,6 +8,8 @@
 #include <torch/arg.h>
 #include <torch/enum.h>
 
+#include <attentive/core/option_list.h>
+
 namespace attentive::compat {
 
 /// Activation of a feed-forward block: `torch::kReLU`, `torch::kGELU` (the exact one, with erf), or any

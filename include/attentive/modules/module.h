@@ -67,8 +67,8 @@ class Module : public torch::nn::Cloneable<Derived> {
   }
 };
 
-/// The holder of a module: `torch::nn::ModuleHolder`, except that an empty one says by name that it is empty.
-/// Throws c10::ValueError wherever the module of an empty holder is accessed.
+/// The holder of a module: `torch::nn::ModuleHolder`, except that access to the module of an empty holder
+/// throws c10::ValueError with the name of the class. `Contained` has `kName`.
 ///
 ///   using MultiHeadAttention = ModuleHolder<MultiHeadAttentionImpl>;  // instead of TORCH_MODULE
 template <class Contained>
