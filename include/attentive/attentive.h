@@ -10,6 +10,7 @@
 #include <attentive/compat/transformer_layer_options.h>
 #include <attentive/core/guards.h>
 #include <attentive/core/mask.h>
+#include <attentive/core/option_list.h>
 #include <attentive/core/options.h>
 #include <attentive/core/result.h>
 #include <attentive/functional/alibi.h>
@@ -41,6 +42,7 @@
 #include <attentive/modules/multi_head_attention_wrapper.h>
 #include <attentive/modules/multi_head_self_attention.h>
 #include <attentive/modules/positions.h>
+#include <attentive/modules/print_options.h>
 #include <attentive/modules/rms_norm.h>
 #include <attentive/modules/scaled_dot_product_attention.h>
 #include <attentive/modules/self_attention_v1.h>

@@ -15,10 +15,10 @@ namespace {
 
 enum class Layout { Same, Transposed, Qkv };
 
-// One tensor of GPT-2 and the tensor (or, for Qkv, the three) of GPT that it is.
+// A tensor of GPT-2 and the tensor of GPT (three for Qkv) that corresponds to it.
 struct Entry {
   std::string theirs;
-  std::string ours;  // of Qkv: what stands in front of W_query, and behind it after a space
+  std::string ours;  // for Qkv: what precedes W_query and, after a space, what follows it
   Layout layout;
   bool optional;  // biases
 };

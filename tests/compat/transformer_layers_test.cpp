@@ -117,7 +117,7 @@ TEST_CASE("Transformer layers name every mistake", "[compat][transformer]") {
   };
   throws_value([] { TransformerEncoderLayer(0, 1); },
                "compat::TransformerEncoderLayer: expected d_model > 0");
-  throws_value([] { TransformerEncoderLayer(6, 4); }, "expected nhead > 0 that divides d_model = 6, got 4");
+  throws_value([] { TransformerEncoderLayer(6, 4); }, "expected nhead to divide d_model = 6, got 4");
   throws_value([] { TransformerDecoderLayer(small().dim_feedforward(0)); },
                "compat::TransformerDecoderLayer: expected dim_feedforward > 0, got 0");
   throws_value([] { TransformerEncoderLayer(small().dropout(-0.1)); }, "dropout");

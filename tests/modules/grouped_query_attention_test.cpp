@@ -41,7 +41,7 @@ void copy_parameters(torch::nn::Module& to, const torch::nn::Module& from) {
 
 TEST_CASE("GroupedQueryAttention gives the numbers of the book's class", "[grouped_query_attention]") {
   at::manual_seed(123);
-  GroupedQueryAttention gqa(3, 8, 6, 0.0, /*num_heads=*/4, /*num_kv_groups=*/2);
+  GroupedQueryAttention gqa(3, 8, 6, 0.0, /*num_heads=*/4, /*num_kv_heads=*/2);
   const auto y = gqa->forward(sentence());
   CHECK_CLOSE(y.index_select(0, at::tensor({1, 5})),
               table({{-0.34268486f, 0.04827811f, 0.33134496f, 0.04253913f, -0.18585683f, 0.22435118f,
@@ -148,8 +148,8 @@ TEST_CASE("GroupedQueryAttention names every mistake", "[grouped_query_attention
     return [=] { return GroupedQueryAttention(6, d_out, 5, 0.0, heads, groups); };
   };
   CHECK(test::value_error(make(8, 4, 3)) ==
-        "GroupedQueryAttention: expected num_kv_groups to divide num_heads = 4, got 3");
-  CHECK(test::value_error(make(8, 4, 0)) == "GroupedQueryAttention: expected num_kv_groups > 0, got 0");
+        "GroupedQueryAttention: expected num_kv_heads to divide num_heads = 4, got 3");
+  CHECK(test::value_error(make(8, 4, 0)) == "GroupedQueryAttention: expected num_kv_heads > 0, got 0");
   CHECK(test::value_error(make(8, 3, 1)) ==
         "GroupedQueryAttention: expected num_heads to divide d_out = 8, got 3");
   CHECK(test::value_error([] {
