@@ -1,5 +1,7 @@
 // Projections of a few rows, multiplied without a library call.
 
+#include "kernels/cpu/few_linear.h"
+
 #include <limits>
 
 #include <ATen/autocast_mode.h>
@@ -10,7 +12,6 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 
-#include "kernels/cpu/few_linear.h"
 #include "support/compare.h"
 
 using namespace attentive::test;
@@ -25,7 +26,7 @@ struct Autocast {
 
 }  // namespace
 
-TEST_CASE("few rows: equals the linear of doubles", "[few_linear]") {
+TEST_CASE("few rows: equals the linear of doubles", "[few_linear][short]") {
   const int64_t rows = GENERATE(1, 2, 3, 4, 5, 7, 15, 16);
   const int64_t features = GENERATE(1, 3, 16, 59, 64, 128), outputs = GENERATE(1, 5, 16, 64, 130, 300);
   INFO(rows << " rows, " << features << " features, " << outputs << " outputs");
