@@ -15,6 +15,7 @@ void variants_suite(Runner& runner);
 void decode_suite(Runner& runner);
 void module_suite(Runner& runner);
 void tiny_suite(Runner& runner);
+void load_suite(Runner& runner);
 void growth_suite(Runner& runner);
 void threads_suite(Runner& runner);
 
@@ -23,7 +24,7 @@ struct Suite {
   void (*run)(Runner&);
 };
 
-inline constexpr std::array<Suite, 10> kSuites = {{
+inline constexpr std::array<Suite, 11> kSuites = {{
     {"forward", forward_suite},
     {"forward-backward", forward_backward_suite},
     {"dropout", dropout_suite},
@@ -32,6 +33,7 @@ inline constexpr std::array<Suite, 10> kSuites = {{
     {"decode", decode_suite},
     {"module", module_suite},
     {"tiny", tiny_suite},
+    {"load", load_suite},
     {"growth", growth_suite},
     {"threads", threads_suite},
 }};

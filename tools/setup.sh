@@ -1,10 +1,11 @@
 #!/bin/sh
 # Installs what a build needs on a Debian machine (12 or newer, or Ubuntu): as root, or through sudo. Does nothing if all
 # of it is there. LibTorch is not among it: the configure step looks for one, and installs one with pip if there is none.
+# Arguments are further packages.
 set -eu
 
 packages="ca-certificates ccache clang-14 cmake g++ libcli11-dev libfmt-dev libomp-14-dev lld-14 ninja-build
-nlohmann-json3-dev python3 python3-venv"
+nlohmann-json3-dev python3 python3-venv $*"
 
 say() { echo "setup: $*"; }
 fail() { echo "setup: $*" >&2; exit 1; }

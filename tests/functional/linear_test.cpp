@@ -35,7 +35,7 @@ double error(const at::Tensor& got, const at::Tensor& want) {
 
 }  // namespace
 
-TEST_CASE("linear: bfloat16 equals doubles up to its rounding", "[linear]") {
+TEST_CASE("linear: bfloat16 equals doubles up to its rounding", "[linear][short]") {
   at::manual_seed(1);
   const auto x = at::randn({2, 40, 96}).to(kBf16), weight = at::randn({50, 96}).to(kBf16),
              bias = at::randn({50}).to(kBf16);
@@ -49,7 +49,7 @@ TEST_CASE("linear: bfloat16 equals doubles up to its rounding", "[linear]") {
         rounding(want));
 }
 
-TEST_CASE("linear: gradients of bfloat16 have its dtype and value", "[linear]") {
+TEST_CASE("linear: gradients of bfloat16 have its dtype and value", "[linear][short]") {
   at::manual_seed(2);
   auto x = at::randn({30, 24}).to(kBf16).requires_grad_();
   auto weight = at::randn({20, 24}).to(kBf16).requires_grad_();
@@ -66,7 +66,7 @@ TEST_CASE("linear: gradients of bfloat16 have its dtype and value", "[linear]") 
   check(bias, g.sum(0));
 }
 
-TEST_CASE("linear: only bfloat16 on the CPU is widened, and not under autocast", "[linear]") {
+TEST_CASE("linear: only bfloat16 on the CPU is widened, and not under autocast", "[linear][short]") {
   const auto x = at::randn({4, 4});
   CHECK_FALSE(widens_products(x));
   CHECK_FALSE(widens_products(x.to(at::kDouble)));
@@ -78,7 +78,7 @@ TEST_CASE("linear: only bfloat16 on the CPU is widened, and not under autocast",
   CHECK(widens_products(x.to(kBf16)) == widens);
 }
 
-TEST_CASE("linear: a training step of a module in bfloat16 has the gradients of doubles", "[linear]") {
+TEST_CASE("linear: a training step of a module in bfloat16 has the gradients of doubles", "[linear][short]") {
   at::manual_seed(3);
   MultiHeadAttention module(32, 32, /*context_length=*/0, /*dropout=*/0.0, /*num_heads=*/4);
   module->to(kBf16);

@@ -108,7 +108,7 @@ std::string to_text(const std::vector<Column>& all, const std::vector<Row>& rows
 
 }  // namespace
 
-TEST_CASE("the options table of the docs is what the backends answer", "[options][docs]") {
+TEST_CASE("the options table of the docs is what the backends answer", "[options][docs][short]") {
   const std::string path = std::string(ATTENTIVE_SOURCE_DIR) + "/docs/options.md";
   std::stringstream content;
   content << std::ifstream(path).rdbuf();

@@ -19,6 +19,7 @@
 
 #include "io/torch_dtypes.h"
 #include "support/errors.h"
+#include "support/peak_memory.h"
 #include "support/temporary_folder.h"
 
 using namespace attentive;
@@ -420,4 +421,17 @@ TEST_CASE("a storage beyond 4 GiB", "[.large]") {
   CHECK(got[0].as<at::Tensor>().numel() == large.numel());
   CHECK(got[0].as<at::Tensor>()[-1].item<int64_t>() == 9);
   CHECK(got[2].as<at::Tensor>().equal(at::ones({5})));
+}
+
+TEST_CASE("a loaded file takes its own memory once, a mapped one that of nothing", "[torch_file][memory]") {
+  if (const auto reason = test::why_no_peak_memory()) SKIP(*reason);
+  constexpr size_t kMegabyte = size_t{1} << 20;
+  const TemporaryFolder folder;
+  const auto path = folder / "file.pt";
+  save_torch(path,
+             std::map<std::string, at::Tensor>{{"a", at::ones({40, 1 << 18})}, {"b", at::ones({1 << 18})}});
+  const auto file = std::filesystem::file_size(path);
+  REQUIRE(file > 41 * kMegabyte);
+  CHECK(test::peak_memory([&] { load_torch(path); }) < file + 6 * kMegabyte);
+  CHECK(test::peak_memory([&] { load_torch(path, {.map = true, .checksums = false}); }) < 6 * kMegabyte);
 }

@@ -28,7 +28,7 @@ struct Autocast {
 
 }  // namespace
 
-TEST_CASE("few rows: equals the linear of doubles", "[few_linear]") {
+TEST_CASE("few rows: equals the linear of doubles", "[few_linear][short]") {
   const int64_t rows = GENERATE(1, 2, 3, 4, 5, 7, 15, 16);
   const int64_t features = GENERATE(1, 3, 16, 59, 64, 128), outputs = GENERATE(1, 5, 16, 64, 130, 300);
   INFO(rows << " rows, " << features << " features, " << outputs << " outputs");

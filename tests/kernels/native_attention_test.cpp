@@ -136,16 +136,19 @@ TEST_CASE("native: weights that need a gradient are refused by name", "[native][
       Catch::Matchers::ContainsSubstring("it gives the weights that were asked for no gradient"));
 }
 
-TEST_CASE("native: fuzzed shapes and options", "[native][fuzz]") {
-  const auto seed = GENERATE(range(0, 60));
+namespace {
+
+// Of up to `most` queries; keys as many, or up to eight times that.
+void check_fuzzed(int seed, int64_t most) {
   std::mt19937 random(static_cast<unsigned>(seed));
   const auto pick = [&](std::initializer_list<int64_t> of) { return *(of.begin() + random() % of.size()); };
   Shapes s;
   s.B = pick({1, 1, 2});
   s.H = 4;
   s.Hkv = pick({1, 2, 4});
-  s.L = 1 + random() % 300;
-  s.S = random() % 2 ? s.L : 1 + random() % (random() % 4 ? 300 : 2500);
+  const auto up_to = [&](int64_t n) { return static_cast<int64_t>(1 + random() % static_cast<uint64_t>(n)); };
+  s.L = up_to(most);
+  s.S = random() % 2 ? s.L : up_to(random() % 4 ? most : 8 * most);
   s.D = pick({1, 3, 16, 59, 64, 111, 128, 256});
   s.Dv = random() % 3 ? s.D : pick({1, 5, 32, 65});
   auto call = random_call(s, static_cast<uint64_t>(seed));
@@ -164,7 +167,18 @@ TEST_CASE("native: fuzzed shapes and options", "[native][fuzz]") {
   check(call, type);
 }
 
-TEST_CASE("native: packed and permuted inputs need no copy and give the same bits", "[native][strides]") {
+}  // namespace
+
+TEST_CASE("native: fuzzed shapes and options", "[native][fuzz]") {
+  check_fuzzed(GENERATE(range(0, 60)), 300);
+}
+
+TEST_CASE("native: fuzzed small shapes and options", "[native][fuzz][short]") {
+  check_fuzzed(GENERATE(range(60, 90)), 60);
+}
+
+TEST_CASE("native: packed and permuted inputs need no copy and give the same bits",
+          "[native][strides][short]") {
   at::manual_seed(1);
   const auto qkv = at::randn({2, 40, 3, 4, 16});
   const auto parts = qkv.permute({2, 0, 3, 1, 4});
@@ -184,7 +198,7 @@ TEST_CASE("native: packed and permuted inputs need no copy and give the same bit
                   attention(strided.contiguous(), strided.contiguous(), strided.contiguous(), options)));
 }
 
-TEST_CASE("native: incoming gradients may have any stride", "[native][strides]") {
+TEST_CASE("native: incoming gradients may have any stride", "[native][strides][short]") {
   at::manual_seed(2);
   auto x = at::randn({1, 2, 90, 8}).requires_grad_(true);
   const AttentionOptions options{.causal = Causal::BottomRight, .backend = Backend::Native};
@@ -301,7 +315,7 @@ TEST_CASE("native: hidden keys may hold NaN or Inf in every kind of mask", "[nat
   for (size_t n = 0; n < clean.size(); ++n) CHECK(bit_equal(clean[n], poisoned[n]));
 }
 
-TEST_CASE("native: NaN in sight reaches the output", "[native][nan]") {
+TEST_CASE("native: NaN in sight reaches the output", "[native][nan][short]") {
   const auto type = GENERATE(at::kFloat, at::kBFloat16);
   const int64_t L = GENERATE(5, 200);
   const auto make = [&](const char* who) {
@@ -367,7 +381,7 @@ TEST_CASE("native: two threads really run", "[native][threads]") {
   CHECK(ids.size() == 2);
 }
 
-TEST_CASE("native: dropout keeps the reference's bits", "[native][dropout]") {
+TEST_CASE("native: dropout keeps the reference's bits", "[native][dropout][short]") {
   // With values that are unit vectors the output is the matrix of dropped weights.
   const int64_t S = 200;
   const auto q = at::zeros({1, 2, 130, 16}), k = at::zeros({1, 2, S, 16});
@@ -396,7 +410,7 @@ TEST_CASE("native: ALiBi slopes of every batch item", "[native]") {
   check(call, at::kFloat);
 }
 
-TEST_CASE("native: a bfloat16 result is the nearest number to the exact one", "[native]") {
+TEST_CASE("native: a bfloat16 result is the nearest number to the exact one", "[native][short]") {
   const int64_t L = GENERATE(2, 40);
   at::manual_seed(22);
   // Two equal keys: the exact result is the mean of two values.
@@ -438,7 +452,7 @@ TEST_CASE("native: few queries over several parts of the keys", "[native][decode
   check(call, type);
 }
 
-TEST_CASE("native: gradients of the sinks equal the reference's", "[native]") {
+TEST_CASE("native: gradients of the sinks equal the reference's", "[native][short]") {
   at::manual_seed(21);
   const auto q = at::randn({2, 4, 40, 16}), k = at::randn({2, 2, 30, 16}), v = at::randn({2, 2, 30, 16});
   const auto sinks = at::randn({4}).requires_grad_(true);
@@ -452,7 +466,7 @@ TEST_CASE("native: gradients of the sinks equal the reference's", "[native]") {
   CHECK(difference(gradient(Backend::Native), gradient(Backend::Reference), {1e-4, 1e-4}) == "");
 }
 
-TEST_CASE("native: causality holds bit for bit", "[native]") {
+TEST_CASE("native: causality holds bit for bit", "[native][short]") {
   at::manual_seed(14);
   const auto x = at::randn({1, 2, 200, 16});
   const AttentionOptions options{.causal = Causal::BottomRight, .backend = Backend::Native};

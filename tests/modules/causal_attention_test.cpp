@@ -33,7 +33,7 @@ TEST_CASE("CausalAttention prints the notebook's table", "[causal_attention]") {
   CHECK(as_printed(y, at::stack({printed, printed})));
 }
 
-TEST_CASE("CausalAttention equals PyTorch", "[causal_attention]") {
+TEST_CASE("CausalAttention equals PyTorch", "[causal_attention][short]") {
   check_golden("CausalAttention", notebook_module(0.0), at::kCPU);
   check_training("CausalAttention.train", notebook_module(0.5));
 }

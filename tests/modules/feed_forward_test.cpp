@@ -42,7 +42,7 @@ TEST_CASE("FeedForward is a torch::nn citizen", "[feed_forward]") {
   suite.run();
 }
 
-TEST_CASE("GELU's vector form equals ATen's, values and gradients", "[feed_forward]") {
+TEST_CASE("GELU's vector form equals ATen's, values and gradients", "[feed_forward][short]") {
   const auto check = [](const at::Tensor& values, const at::Tensor& grad) {
     const auto x = values.clone().requires_grad_(true), exact = values.to(at::kDouble).requires_grad_(true);
     const auto y = gelu_tanh(x), expected = at::gelu(exact, "tanh");

@@ -34,7 +34,7 @@ TEST_CASE("MultiHeadAttention prints the notebook's table", "[multi_head_attenti
   CHECK(as_printed(y, at::stack({printed, printed})));
 }
 
-TEST_CASE("MultiHeadAttention equals PyTorch", "[multi_head_attention]") {
+TEST_CASE("MultiHeadAttention equals PyTorch", "[multi_head_attention][short]") {
   check_golden("MultiHeadAttention", notebook_module(0.0), at::kCPU);
   check_training("MultiHeadAttention.train", notebook_module(0.5));
 }

@@ -1,6 +1,6 @@
 // What every test program begins with. ATEN_CPU_CAPABILITY may ask for instructions that this CPU lacks;
-// PyTorch believes it, and the first vectorised operation would be the last. Such a run is skipped as a whole,
-// and says so.
+// PyTorch believes it, and the first vectorised operation would be the last. Such a run is skipped as a
+// whole, and says so.
 
 #include <cstdlib>
 #include <iostream>
@@ -17,9 +17,9 @@ constexpr int kSkipped = 4;  // as Catch2 ends when it has skipped every test; k
 const char* lacking() {
   const char* variable = std::getenv("ATEN_CPU_CAPABILITY");
   const std::string_view wanted = variable ? variable : "";
-  using namespace attentive::kernels::cpu;
-  if (wanted == "avx512" && !cpu_runs_avx512()) return "AVX-512";
-  if (wanted == "avx2" && !cpu_runs_avx2()) return "AVX2";
+  const auto& cpu = attentive::kernels::cpu::this_cpu();
+  if (wanted == "avx512" && !cpu.avx512) return "AVX-512";
+  if (wanted == "avx2" && !cpu.avx2) return "AVX2";
   return nullptr;
 }
 

@@ -1,35 +1,29 @@
 #include "kernels/cpu/cpu_features.h"
 
+#include "kernels/cpu/amx.h"
+
 namespace attentive::kernels::cpu {
+namespace {
 
+CpuFeatures detect() {
+  CpuFeatures cpu;
 #if defined(__x86_64__)
-
-bool cpu_runs_avx2() {
   __builtin_cpu_init();
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-}
-
-bool cpu_runs_avx512() {
-  return cpu_runs_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-}
-
-bool cpu_runs_avx512_bf16() {
-  return cpu_runs_avx512() && __builtin_cpu_supports("avx512bf16");
-}
-
-#else
-
-bool cpu_runs_avx2() {
-  return false;
-}
-bool cpu_runs_avx512() {
-  return false;
-}
-bool cpu_runs_avx512_bf16() {
-  return false;
-}
-
+  cpu.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  cpu.avx512 = cpu.avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+               __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  cpu.avx512_bf16 = cpu.avx512 && __builtin_cpu_supports("avx512bf16");
+  cpu.fast_pairs = cpu.avx512_bf16 && __builtin_cpu_is("amd");
+  cpu.amx = cpu.avx512_bf16 && has_amx();
 #endif
+  return cpu;
+}
+
+}  // namespace
+
+const CpuFeatures& this_cpu() {
+  static const CpuFeatures cpu = detect();
+  return cpu;
+}
 
 }  // namespace attentive::kernels::cpu

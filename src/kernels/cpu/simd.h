@@ -65,8 +65,7 @@ struct GradientRow {
 
 struct Simd {
   const char* name;
-  int width;         // floats of a vector
-  bool may_use_amx;  // so wide a CPU may have the matrix unit as well
+  int width;  // floats of a vector
 
   // Two passes over all rows, so that the next row's work begins while one waits for its maximum.
   void (*softmax_rows)(SoftmaxRow* rows, int64_t count);
@@ -120,7 +119,7 @@ struct Simd {
                  float* c, int64_t ldc, bool accumulate);
 };
 
-// The widest table that this CPU runs.
+// The table of selection.h.
 const Simd& simd();
 
 // The tables themselves; null where the compiler or the platform has no such instruction set.

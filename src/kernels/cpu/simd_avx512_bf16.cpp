@@ -10,7 +10,7 @@ namespace attentive::kernels::cpu {
 
 const Simd* simd_avx512_bf16() {
 #if defined(__AVX512BF16__)
-  static constexpr Simd table = avx512_bf16::make_table("avx512_bf16", /*may_use_amx=*/true);
+  static constexpr Simd table = avx512_bf16::make_table("avx512_bf16");
   return &table;
 #else
   return nullptr;

@@ -27,10 +27,9 @@ namespace {
 #include "kernels/cpu/simd_pack.h"
 #include "kernels/cpu/simd_rows.h"
 
-constexpr Simd make_table(const char* name, bool may_use_amx = false) {
+constexpr Simd make_table(const char* name) {
   return {.name = name,
           .width = kWidth,
-          .may_use_amx = may_use_amx,
           .softmax_rows = softmax_rows,
           .gradient_row = gradient_row,
           .transpose = transpose,

@@ -193,7 +193,9 @@ inline Vec tanh(Vec x) {
 // The product itself, not as part of a fused sum.
 inline Vec product(Vec x, float factor) {
   Vec result = x * factor;
-#if defined(__x86_64__)
+#if ATTENTIVE_SIMD_WIDTH == 16 && !ATTENTIVE_SIMD_IS_AVX512
+  __asm__("" : "+m"(result));  // no register is so wide
+#elif defined(__x86_64__)
   __asm__("" : "+v"(result));
 #elif defined(__aarch64__)
   __asm__("" : "+w"(result));

@@ -284,7 +284,13 @@ consumer(static_with_code good FAIL
 consumer(static_with_code with_cuda12 FAIL
   LINE "attentive holds CUDA code of CUDA 13, but the LibTorch at [^\n]*/with_cuda12/torch runs on [^\n]*/libcudart\\.so\\.12; name one for CUDA 13")
 
+# The Torch of python3 was not asked for: where it does not fit, the one of the build is taken.
+ask(static_with_code_beside_python ASK package LINE "from the build of attentive: [^\n]*/with_cuda/torch"
+    ENV "FAKE_TORCH=${WORK}/good/torch" ARGS "-Dattentive_DIR=${WORK}/static_with_code" "${with_python}")
+
 recorded(static_without_code STATIC OFF with_cuda)
+ask(static_without_code_beside_python ASK package LINE "python3: [^\n]*/good/torch"
+    ENV "FAKE_TORCH=${WORK}/good/torch" ARGS "-Dattentive_DIR=${WORK}/static_without_code" "${with_python}")
 consumer(static_without_code good LINE "2\\.11\\.0 \\(full: a CPU build")
 consumer(static_without_code half LINE "2\\.11\\.0 \\(cpu: NVIDIA libraries incomplete")
 

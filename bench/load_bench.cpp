@@ -1,0 +1,85 @@
+// A state dict of 500 MB from a file that the system holds in memory, against a plain read of its bytes.
+
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+#include <unistd.h>
+
+#include <ATen/ATen.h>
+
+#include <attentive/io/state_dict.h>
+#include <attentive/io/torch_file.h>
+
+#include "inputs.h"
+#include "suites.h"
+
+namespace bench {
+namespace {
+
+constexpr int64_t kTensors = 60, kRows = 2048, kColumns = 1024;  // of 8 MiB
+
+// Removed with the last contender.
+class File {
+ public:
+  File() : path_((std::filesystem::temp_directory_path() / "attentive-bench-XXXXXX").string()) {
+    const int descriptor = ::mkstemp(path_.data());
+    if (descriptor < 0) throw std::system_error(errno, std::generic_category(), path_);
+    ::close(descriptor);
+  }
+  ~File() { std::remove(path_.c_str()); }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+// The whole file in memory that is allocated for it.
+at::Tensor read_plainly(const std::string& path) {
+  const auto size = static_cast<int64_t>(std::filesystem::file_size(path));
+  auto bytes = at::empty({size}, at::kByte);
+  std::FILE* file = std::fopen(path.c_str(), "rb");
+  if (!file) throw std::system_error(errno, std::generic_category(), path);
+  std::setvbuf(file, nullptr, _IONBF, 0);
+  const auto got = std::fread(bytes.mutable_data_ptr<uint8_t>(), 1, static_cast<size_t>(size), file);
+  std::fclose(file);
+  if (got != static_cast<size_t>(size)) throw std::runtime_error("short read of " + path);
+  return bytes;
+}
+
+}  // namespace
+
+void load_suite(Runner& runner) {
+  Case c{.suite = "load", .name = "torch.save file of 500 MB", .dtype = "fp32"};
+  if (!runner.wants(c)) return;
+  std::map<std::string, at::Tensor> state;
+  at::manual_seed(5);
+  for (int64_t i = 0; i < kTensors; ++i) state["layer" + std::to_string(i)] = at::randn({kRows, kColumns});
+  const auto file = std::make_shared<File>();
+  attentive::save_torch(file->path(), state);
+  const auto load = [file](bool map) {
+    const auto value = attentive::load_torch(file->path(), {.map = map});
+    return Tensors{value.at("layer0").as<at::Tensor>()};
+  };
+  c.check = [&state, file] {
+    Tensors ours, saved;
+    for (const auto& [name, tensor] : attentive::read_state_dict(file->path())) ours.push_back(tensor);
+    for (const auto& [name, tensor] : state) saved.push_back(tensor);
+    return Check{"the tensors that were saved", difference(ours, saved), 0.0};
+  };
+  c.contenders = {{"attentive", [=] { return load(false); }},
+                  {"attentive, mapped", [=] { return load(true); }},
+                  {"plain read", [file] { return Tensors{read_plainly(file->path())}; }}};
+  runner.run(c);
+}
+
+}  // namespace bench

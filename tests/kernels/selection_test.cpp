@@ -1,0 +1,117 @@
+#include "kernels/cpu/selection.h"
+
+#include <string>
+#include <vector>
+
+#include <ATen/ops/randn.h>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators_range.hpp>
+
+#include <attentive/functional/attention.h>
+
+#include "kernels/cpu/gemm.h"
+#include "support/compare.h"
+
+using namespace attentive;
+using namespace attentive::kernels::cpu;
+using namespace attentive::test;
+
+namespace {
+
+// Processors by what they have, and what each gets under ATEN_CPU_CAPABILITY unset, "avx512", "avx2",
+// "default".
+struct Processor {
+  std::string name;
+  CpuFeatures features;
+  const char* kernels;
+  Bf16Product bf16;
+  std::vector<const char*> limited;
+};
+
+std::vector<Processor> processors() {
+  using enum Bf16Product;
+  return {
+      {"Nehalem (SSE4.2)", {}, "portable", Widened, {"portable", "portable", "portable"}},
+      {"Haswell, Zen 1 to 3 (AVX2)", {.avx2 = true}, "avx2", Widened, {"avx2", "avx2", "portable"}},
+      {"Skylake to Ice Lake servers (AVX-512)",
+       {.avx2 = true, .avx512 = true},
+       "avx512",
+       Widened,
+       {"avx512", "avx2", "portable"}},
+      {"Cooper Lake (slow pairs)",
+       {.avx2 = true, .avx512 = true, .avx512_bf16 = true},
+       "avx512_bf16",
+       Widened,
+       {"avx512", "avx2", "portable"}},
+      {"Zen 4 and 5 (fast pairs)",
+       {.avx2 = true, .avx512 = true, .avx512_bf16 = true, .fast_pairs = true},
+       "avx512_bf16",
+       Pairs,
+       {"avx512", "avx2", "portable"}},
+      {"Sapphire Rapids (AMX)",
+       {.avx2 = true, .avx512 = true, .avx512_bf16 = true, .amx = true},
+       "avx512_bf16",
+       MatrixUnit,
+       {"avx512", "avx2", "portable"}},
+  };
+}
+
+// What this CPU lacks of another; empty if it can stand in for it. The pairs need no speed here.
+std::string lacking(const CpuFeatures& wanted) {
+  const auto& here = this_cpu();
+  if (wanted.avx2 && !here.avx2) return "AVX2";
+  if (wanted.avx512 && !here.avx512) return "AVX-512";
+  if (wanted.avx512_bf16 && !here.avx512_bf16) return "AVX-512's bfloat16 products";
+  if (wanted.amx && !here.amx) return "AMX";
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("selection: each kind of processor gets its kernels", "[selection][short]") {
+  for (const auto& processor : processors()) {
+    INFO(processor.name);
+    const auto chosen = select(processor.features, "");
+    CHECK(std::string(chosen.simd->name) == processor.kernels);
+    CHECK(chosen.bf16 == processor.bf16);
+    const std::vector<std::string> limits = {"avx512", "avx2", "default"};
+    for (size_t i = 0; i < limits.size(); ++i) {
+      INFO(limits[i]);
+      const auto limited = select(processor.features, limits[i]);
+      CHECK(std::string(limited.simd->name) == processor.limited[i]);
+      CHECK(limited.bf16 == Bf16Product::Widened);
+    }
+  }
+}
+
+TEST_CASE("selection: Native takes float32 and bfloat16 on every kind of processor", "[selection][short]") {
+  const auto all = processors();
+  const auto& processor = all[GENERATE(range(size_t{0}, size_t{6}))];
+  INFO(processor.name);
+  if (const auto set = lacking(processor.features); !set.empty()) SKIP(processor.name << ": no " << set);
+  const auto chosen = select(processor.features, "");
+  const SelectionGuard guard(chosen);
+  REQUIRE(&simd() == chosen.simd);
+  CHECK(has_gemm_bf16() == (processor.bf16 != Bf16Product::Widened));
+  CHECK(libtorch_multiplies_bf16() == processor.features.avx512);
+  at::manual_seed(3);
+  const auto q = at::randn({2, 4, 70, 24}), k = at::randn({2, 2, 90, 24}), v = at::randn({2, 2, 90, 20});
+  for (const auto type : {at::kFloat, at::kBFloat16}) {
+    const auto call = [&](Backend backend, at::ScalarType dtype) {
+      const auto as = [&](const at::Tensor& x) { return x.to(type).to(dtype); };
+      return attention(as(q), as(k), as(v), {.causal = Causal::BottomRight, .backend = backend});
+    };
+    INFO(c10::toString(type));
+    CHECK(difference(call(Backend::Native, type), call(Backend::Reference, at::kDouble),
+                     default_tolerance(type)) == "");
+  }
+}
+
+TEST_CASE("selection: a forced one ends with its scope", "[selection][short]") {
+  const auto* before = &simd();
+  {
+    const SelectionGuard guard({simd_portable(), Bf16Product::Widened});
+    CHECK(&simd() == simd_portable());
+  }
+  CHECK(&simd() == before);
+}

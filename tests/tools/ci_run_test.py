@@ -1,0 +1,62 @@
+""".ci/run with every tool replaced: its stages, what it says of them, and that a failing one ends it: ci_run_test.py ROOT"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(sys.argv[1])
+CLOSING = "100% tests passed, 0 tests failed out of 46"
+STAGES = ["packages", "tests with LibTorch 2.11.0, built from nothing", "tests on an emulated processor without AVX-512", "warnings of g++", "build with LibTorch 2.15.0",
+          "parity cases with LibTorch 2.15.0"]
+# What each stage runs, by the words that its line in the log begins with.
+COMMANDS = ["setup.sh", "test -D", "every_cpu --short", "check_warnings -D", "cmake --preset dev -B build/newest",
+            "attentive-parity tests/parity/notebooks/a.safetensors"]
+
+
+def make_tree(tree, failing):
+    def script(path, text):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f'#!/bin/sh\nline="$(basename "$0") $*"\necho "$line" >> {tree}/log\n'
+                        f'case "$line" in "{failing}"*) exit 3 ;; esac\n{text}')
+        path.chmod(0o755)
+
+    script(tree / "bin/cmake", "")
+    script(tree / "tools/test", f"mkdir -p build/dev; echo '{CLOSING}' > build/dev/tests.log\n")
+    for tool in ("tools/setup.sh", "tools/need_target", "tools/check_warnings", "tools/every_cpu", "build/newest/apps/attentive-parity"):
+        script(tree / tool, "")
+    (tree / "tests/parity/notebooks").mkdir(parents=True)
+    (tree / "tests/parity/torch").mkdir()
+    (tree / "tests/parity/notebooks/a.safetensors").touch()
+    (tree / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci/run", tree / ".ci/run")
+
+
+def run(failing="nothing"):
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Path(folder).resolve()
+        make_tree(tree, failing)
+        environment = {**os.environ, "PATH": f"{tree}/bin:{os.environ['PATH']}"}
+        done = subprocess.run([str(tree / ".ci/run")], text=True, capture_output=True, env=environment)
+        return done, (tree / "log").read_text().splitlines()
+
+
+done, log = run()
+assert done.returncode == 0, done
+places = [next(i for i, line in enumerate(log) if line.startswith(command)) for command in COMMANDS]
+assert places == sorted(places), log
+lines = done.stdout.splitlines()
+assert lines[-1] == CLOSING, done.stdout
+assert lines[-len(STAGES) - 3] == "== all of it passed", done.stdout
+for stage, line in zip([*STAGES, "in all"], lines[-len(STAGES) - 2:-1], strict=True):
+    assert re.fullmatch(rf" *\d+ min \d\d s  {re.escape(stage)}", line), line
+
+for stage, command in zip(STAGES, COMMANDS, strict=True):
+    done, log = run(failing=command)
+    assert done.returncode == 3, (stage, done)
+    assert [line for line in done.stdout.splitlines() if line.startswith("== ")][-1] == f"== {stage}", (stage, done)
+    assert log[-1].startswith(command) and "all of it passed" not in done.stdout, (stage, log)
+print(".ci/run: all as expected")
