@@ -1,4 +1,5 @@
-# Install rules and the exported package: find_package(attentive CONFIG) gives attentive::attentive and attentive::train.
+# Install rules and the exported package: find_package(attentive CONFIG) gives attentive::attentive, attentive::parity and
+# attentive::train.
 # Components: library (what a consumer needs), apps.
 
 include(CMakePackageConfigHelpers)

@@ -1,22 +1,18 @@
 """Writes cases of torch.nn.TransformerEncoderLayer and TransformerDecoderLayer, gradients included.
 
-    python tools/make_transformer_cases.py [--out tests/compat]
-
-The files are parity cases as in tests/parity (see its README.md), read by tests/compat/transformer_layers_test.cpp.
+    python tools/make_transformer_cases.py [--out tests/parity]
 """
 
 import argparse
 import contextlib
 import math
-import pathlib
 
 import torch
 import torch.nn.functional as F
 
 from attentive_case import write_case
-from case_support import Folder, emulated_dropout, normal
+from case_support import PARITY_FOLDER, Folder, emulated_dropout, normal
 
-TESTS = pathlib.Path(__file__).resolve().parent.parent / "tests" / "compat"
 ENCODER = torch.nn.TransformerEncoderLayer
 DECODER = torch.nn.TransformerDecoderLayer
 SMALL = {"d_model": 4, "nhead": 2, "dim_feedforward": 5, "dropout": 0.0}
@@ -73,7 +69,7 @@ def stream(path):
         F.scaled_dot_product_attention = original
 
 
-def write(folder, stem, kind, inputs, fresh=False, call=None, train=True, **options):
+def write(folders, stem, kind, inputs, fresh=False, call=None, train=True, **options):
     options = {**SMALL, **options}
     dtype = next(iter(inputs.values())).dtype
     module = layer(kind, options, dtype, fresh)
@@ -83,15 +79,15 @@ def write(folder, stem, kind, inputs, fresh=False, call=None, train=True, **opti
             with stream(path):
                 extra = {"metadata": {"dropout_path": path}}
                 write_case(
-                    folder.file(f"{stem}-{path}"), module, options=options, train=True, forward_seed=3, **extra, **inputs
+                    folders["layers_dropout"].file(f"{stem}-{path}"), module, options=options, train=True, forward_seed=3, **extra, **inputs
                 )
         return
-    write_case(folder.file(stem), module, options=options, call=call, train=train, **seed, **inputs)
+    write_case(folders["layers"].file(stem), module, options=options, call=call, train=train, **seed, **inputs)
 
 
-def encoder_cases(folder):
+def encoder_cases(folders):
     def encoder(stem, src=(3, 2, 4), dtype=torch.float32, masks=None, **settings):
-        write(folder, f"encoder-{stem}", ENCODER, {"src": normal(1, *src, dtype=dtype), **(masks or {})}, **settings)
+        write(folders, f"encoder-{stem}", ENCODER, {"src": normal(1, *src, dtype=dtype), **(masks or {})}, **settings)
 
     encoder("defaults")
     encoder("fresh", fresh=True)
@@ -118,15 +114,15 @@ def encoder_cases(folder):
     encoder("fp64", dtype=torch.float64, masks={"src_mask": float_mask(9, 3, 3, dtype=torch.float64)})
     encoder("bf16", dtype=torch.bfloat16)
     encoder("fp16", dtype=torch.float16, norm_first=True)
-    encoder("dropout", dropout=0.25)
-    encoder("dropout-norm_first", dropout=0.5, norm_first=True, activation="gelu")
-    encoder("dropout-batch_first", src=(2, 3, 4), batch_first=True, dropout=0.4)
+    encoder("plain", dropout=0.25)
+    encoder("norm_first", dropout=0.5, norm_first=True, activation="gelu")
+    encoder("batch_first", src=(2, 3, 4), batch_first=True, dropout=0.4)
 
 
-def decoder_cases(folder):
+def decoder_cases(folders):
     def decoder(stem, tgt=(3, 2, 4), memory=(5, 2, 4), dtype=torch.float32, masks=None, **settings):
         inputs = {"tgt": normal(11, *tgt, dtype=dtype), "memory": normal(12, *memory, dtype=dtype), **(masks or {})}
-        write(folder, f"decoder-{stem}", DECODER, inputs, **settings)
+        write(folders, f"decoder-{stem}", DECODER, inputs, **settings)
 
     first = {"tgt": (2, 3, 4), "memory": (2, 5, 4), "batch_first": True}
     decoder("defaults")
@@ -156,18 +152,20 @@ def decoder_cases(folder):
     decoder("causal", masks={"tgt_mask": causal(3), "memory_mask": wide}, call=hints)
     decoder("fp64", dtype=torch.float64)
     decoder("bf16", dtype=torch.bfloat16)
-    decoder("dropout", dropout=0.25, masks={"memory_mask": float_mask(20, 3, 5)})
-    decoder("dropout-batch_first", **first, dropout=0.4)
+    decoder("plain", dropout=0.25, masks={"memory_mask": float_mask(20, 3, 5)})
+    decoder("batch_first", **first, dropout=0.4)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", default=TESTS, help="the folder that holds data/")
+    parser.add_argument("--out", default=PARITY_FOLDER, help="the folder that holds layers/ and layers_dropout/")
     torch.set_num_threads(1)
-    folder = Folder(parser.parse_args().out, "data", 20_000)
-    encoder_cases(folder)
-    decoder_cases(folder)
-    folder.finish()
+    root = parser.parse_args().out
+    folders = {name: Folder(root, name, 20_000) for name in ("layers", "layers_dropout")}
+    encoder_cases(folders)
+    decoder_cases(folders)
+    for folder in folders.values():
+        folder.finish()
 
 
 if __name__ == "__main__":

@@ -248,7 +248,7 @@ def check_generators(folder):
         assert "expected.output" in tensors, path
         for name, value in tensors.items():
             assert not name.startswith("grad.") or not value.isnan().any(), f"{path}: {name}"
-    for script in ("make_cases.py", "make_torch_cases.py"):
+    for script in ("make_cases.py", "make_torch_cases.py", "make_transformer_cases.py"):
         for run in ("first", "second"):
             command = [sys.executable, TOOLS / script, "--out", folder / run]
             subprocess.run(command, check=True, capture_output=True)

@@ -7,6 +7,7 @@
 #include <attentive/functional/heads.h>
 #include <attentive/modules/multi_head_self_attention.h>
 #include <attentive/modules/scaled_dot_product_attention.h>
+#include <attentive/parity/draws.h>
 
 #include "notebooks.h"
 #include "support/six_tokens.h"
@@ -134,7 +135,7 @@ void toy_self_attention(Walkthrough& nb) {
 
   nb.cell("000-4e", "Train mode on the other dropout stream", [&] {
     nb.say("Dropout on this machine draws the {} stream; 000-4d shows the numbers of both.",
-           draws_intel_mkl_stream() ? "Intel + MKL" : "default");
+           attentive::dropout_stream_of_this_cpu() == "intel_mkl" ? "Intel + MKL" : "default");
   });
 }
 

@@ -9,7 +9,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include <attentive/io/case.h>
+#include <attentive/parity/case.h>
 
 #include "common/run_main.h"
 #include "report.h"

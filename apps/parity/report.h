@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include <attentive/io/case.h>
+#include <attentive/parity/case.h>
 
 /// What became of one file: a report, or the reason why there is none.
 struct Outcome {

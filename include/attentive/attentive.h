@@ -10,6 +10,7 @@
 #include <attentive/compat/transformer_layer_options.h>
 #include <attentive/core/guards.h>
 #include <attentive/core/mask.h>
+#include <attentive/core/option_list.h>
 #include <attentive/core/options.h>
 #include <attentive/core/result.h>
 #include <attentive/functional/alibi.h>
@@ -17,7 +18,7 @@
 #include <attentive/functional/explain.h>
 #include <attentive/functional/heads.h>
 #include <attentive/functional/linear_attention.h>
-#include <attentive/io/case.h>
+#include <attentive/io/causal_mask_buffer.h>
 #include <attentive/io/safetensors.h>
 #include <attentive/io/state_dict.h>
 #include <attentive/io/torch_file.h>
@@ -41,6 +42,7 @@
 #include <attentive/modules/multi_head_attention_wrapper.h>
 #include <attentive/modules/multi_head_self_attention.h>
 #include <attentive/modules/positions.h>
+#include <attentive/modules/print_options.h>
 #include <attentive/modules/rms_norm.h>
 #include <attentive/modules/scaled_dot_product_attention.h>
 #include <attentive/modules/self_attention_v1.h>

@@ -16,7 +16,7 @@ void check_mask_type(const char* who, const char* name, const at::Tensor& mask) 
                    mask.scalar_type());
 }
 
-// Zero and false are what "visible, nothing added" looks like in both readings.
+// The appended keys get 0 or false: visible and without a bias, whichever kind of mask it is.
 at::Tensor pad_keys(const at::Tensor& mask, int64_t appended) {
   return appended == 0 ? mask : at::constant_pad_nd(mask, {0, appended}, 0);
 }

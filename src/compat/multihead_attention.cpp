@@ -7,14 +7,13 @@
 #include <attentive/functional/attention.h>
 
 #include "compat/inputs.h"
-#include "core/check.h"
 #include "functional/linear.h"
+#include "modules/attend.h"
+#include "modules/checks.h"
 #include "modules/projection.h"
 
 namespace attentive::compat {
 namespace {
-
-constexpr const char* kWho = "compat::MultiheadAttention";
 
 at::Tensor part(const at::Tensor& tensor, int64_t start, int64_t length) {
   return tensor.defined() ? tensor.narrow(0, start, length) : tensor;
@@ -34,11 +33,11 @@ bool MultiheadAttentionImpl::packed() const {
 
 void MultiheadAttentionImpl::reset() {
   const int64_t features = options.embed_dim();
-  check_positive(kWho, "embed_dim", features);
-  check_heads(kWho, "embed_dim", features, options.num_heads());
-  check_positive(kWho, "kdim", options.kdim().value_or(features));
-  check_positive(kWho, "vdim", options.vdim().value_or(features));
-  check_probability(kWho, "dropout", options.dropout());
+  check_positive(kName, "embed_dim", features);
+  check_heads(kName, "embed_dim", features, options.num_heads());
+  check_positive(kName, "kdim", options.kdim().value_or(features));
+  check_positive(kName, "vdim", options.vdim().value_or(features));
+  check_probability(kName, "dropout", options.dropout());
 
   if (packed()) {
     in_proj_weight = register_parameter("in_proj_weight", at::empty({3 * features, features}));
@@ -74,16 +73,6 @@ void MultiheadAttentionImpl::reset_parameters() {
   }
 }
 
-void MultiheadAttentionImpl::pretty_print(std::ostream& stream) const {
-  stream << std::boolalpha << "attentive::compat::MultiheadAttention(embed_dim=" << options.embed_dim()
-         << ", num_heads=" << options.num_heads() << ", dropout=" << options.dropout()
-         << ", bias=" << options.bias() << ", add_bias_kv=" << options.add_bias_kv()
-         << ", add_zero_attn=" << options.add_zero_attn()
-         << ", kdim=" << options.kdim().value_or(options.embed_dim())
-         << ", vdim=" << options.vdim().value_or(options.embed_dim())
-         << ", batch_first=" << options.batch_first() << ")";
-}
-
 std::tuple<at::Tensor, at::Tensor, at::Tensor> MultiheadAttentionImpl::project_inputs(
     const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) const {
   const int64_t features = options.embed_dim();
@@ -92,8 +81,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> MultiheadAttentionImpl::project_i
     return {attentive::linear(query, q_proj_weight, bias(0)), attentive::linear(key, k_proj_weight, bias(1)),
             attentive::linear(value, v_proj_weight, bias(2))};
   }
-  // The weights lie side by side, so inputs that are one tensor need one product. Identity decides, never
-  // the tensors' content.
+  // The weights are packed, so that inputs which are the same tensor need only one product. Identity decides,
+  // not equal content.
   if (!key.is_same(value)) {
     const auto weight = [&](int64_t n) { return part(in_proj_weight, n * features, features); };
     return {attentive::linear(query, weight(0), bias(0)), attentive::linear(key, weight(1), bias(1)),
@@ -116,38 +105,38 @@ std::tuple<at::Tensor, at::Tensor> MultiheadAttentionImpl::forward(
   const int64_t features = options.embed_dim();
   const int64_t heads = options.num_heads();
   const auto& parameter = out_proj->weight;
-  check_sequences(kWho, "query", query, features, options.batch_first());
-  check_input(kWho, "query", query, query.dim(), features, parameter);
-  check_input(kWho, "key", key, query.dim(), options.kdim().value_or(features), parameter);
-  check_input(kWho, "value", value, query.dim(), options.vdim().value_or(features), parameter);
+  check_sequences(kName, "query", query, features, options.batch_first());
+  check_input(kName, "query", query, query.dim(), features, parameter);
+  check_input(kName, "key", key, query.dim(), options.kdim().value_or(features), parameter);
+  check_input(kName, "value", value, query.dim(), options.vdim().value_or(features), parameter);
   const auto sizes = mask_sizes(query, key, heads, options.batch_first());
   const int64_t batch = sizes.batch;
   const bool batched = sizes.batched;
   const int64_t token_dim = batched && options.batch_first() ? 1 : 0;
-  TORCH_CHECK_VALUE(key.sizes().slice(0, key.dim() - 1) == value.sizes().slice(0, value.dim() - 1), kWho,
+  TORCH_CHECK_VALUE(key.sizes().slice(0, key.dim() - 1) == value.sizes().slice(0, value.dim() - 1), kName,
                     ": expected key and value of the same length and batch, got key ",
                     shape_string(key.sizes()), ", value ", shape_string(value.sizes()));
-  TORCH_CHECK_VALUE(!batched || key.size(1 - token_dim) == batch, kWho, ": expected key of batch ", batch,
+  TORCH_CHECK_VALUE(!batched || key.size(1 - token_dim) == batch, kName, ": expected key of batch ", batch,
                     " like query ", shape_string(query.sizes()), ", got ", shape_string(key.sizes()));
-  check_attention_mask(kWho, "attn_mask", attn_mask, sizes);
-  check_padding_mask(kWho, "key_padding_mask", key_padding_mask, sizes);
-  TORCH_CHECK_VALUE(!is_causal || attn_mask.defined(), kWho,
+  check_attention_mask(kName, "attn_mask", attn_mask, sizes);
+  check_padding_mask(kName, "key_padding_mask", key_padding_mask, sizes);
+  TORCH_CHECK_VALUE(!is_causal || attn_mask.defined(), kName,
                     ": expected an attn_mask beside is_causal, which is a hint about it, got none");
 
   const int64_t appended = (options.add_bias_kv() ? 1 : 0) + (options.add_zero_attn() ? 1 : 0);
   AttentionOptions call;
-  call.dropout_p = is_training() ? options.dropout() : 0.0;
+  call.dropout_p = dropout_now(*this);
   AttentionExtras extras;
   extras.weights = need_weights ? Weights::Dropped : Weights::None;
   if (is_causal && !need_weights && !key_padding_mask.defined()) {
-    // What Python does with its hint: the mask goes, and SDPA's causal flag, aligned top-left, replaces it.
+    // As in Python, SDPA's causal flag, which is aligned top-left, replaces the mask.
     call.causal = Causal::TopLeft;
   } else {
     extras.mask =
         attention_mask(attn_mask, sizes, appended) & padding_mask(key_padding_mask, sizes, appended);
   }
 
-  // (N, H, T, d) of any of the three forms, without copying.
+  // Any of the three layouts as (N, H, T, d), without a copy.
   const auto by_head = [&](const at::Tensor& x) {
     const auto split = x.unflatten(-1, {heads, features / heads});
     if (!batched) return split.transpose(0, 1).unsqueeze(0);

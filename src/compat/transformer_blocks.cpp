@@ -3,17 +3,11 @@
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/relu.h>
 
-#include "core/check.h"
+#include "modules/checks.h"
 #include "modules/projection.h"
 
 namespace attentive::compat {
 namespace {
-
-const char* activation_name(const Activation& activation) {
-  if (std::holds_alternative<torch::enumtype::kReLU>(activation)) return "relu";
-  if (std::holds_alternative<torch::enumtype::kGELU>(activation)) return "gelu";
-  return "function";
-}
 
 at::Tensor activate(const Activation& activation, const at::Tensor& x) {
   if (std::holds_alternative<torch::enumtype::kReLU>(activation)) return at::relu(x);
@@ -25,9 +19,7 @@ at::Tensor activate(const Activation& activation, const at::Tensor& x) {
 
 void check_layer_options(const char* who, const TransformerLayerOptions& options) {
   check_positive(who, "d_model", options.d_model());
-  TORCH_CHECK_VALUE(options.nhead() > 0 && options.d_model() % options.nhead() == 0, who,
-                    ": expected nhead > 0 that divides d_model = ", options.d_model(), ", got ",
-                    options.nhead());
+  check_heads(who, "d_model", options.d_model(), options.nhead(), "nhead");
   check_positive(who, "dim_feedforward", options.dim_feedforward());
   check_probability(who, "dropout", options.dropout());
   const auto* function = std::get_if<std::function<at::Tensor(const at::Tensor&)>>(&options.activation());
@@ -44,14 +36,6 @@ MultiheadAttentionOptions attention_options(const TransformerLayerOptions& optio
 
 LayerNormOptions norm_options(const TransformerLayerOptions& options) {
   return LayerNormOptions(options.d_model()).eps(options.layer_norm_eps()).bias(options.bias());
-}
-
-void print_layer(std::ostream& stream, const char* name, const TransformerLayerOptions& options) {
-  stream << std::boolalpha << "attentive::" << name << "(d_model=" << options.d_model()
-         << ", nhead=" << options.nhead() << ", dim_feedforward=" << options.dim_feedforward()
-         << ", dropout=" << options.dropout() << ", activation=" << activation_name(options.activation())
-         << ", layer_norm_eps=" << options.layer_norm_eps() << ", batch_first=" << options.batch_first()
-         << ", norm_first=" << options.norm_first() << ", bias=" << options.bias() << ")";
 }
 
 at::Tensor drop_attention(const TransformerLayerOptions& options, torch::nn::Dropout& dropout,

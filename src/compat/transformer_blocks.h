@@ -3,7 +3,6 @@
 // What the encoder and the decoder layer share.
 
 #include <functional>
-#include <ostream>
 
 #include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/linear.h>
@@ -17,11 +16,10 @@ namespace attentive::compat {
 void check_layer_options(const char* who, const TransformerLayerOptions& options);
 MultiheadAttentionOptions attention_options(const TransformerLayerOptions& options);
 LayerNormOptions norm_options(const TransformerLayerOptions& options);
-void print_layer(std::ostream& stream, const char* name, const TransformerLayerOptions& options);
 
-// Dropout of an attention's output (N, T, E) or (T, N, E). Python's batch-first output is a transposed (T, N,
-// E), and the random numbers fall in the order of memory, so that the same seed drops the same only in this
-// form.
+// Dropout of an attention's output (N, T, E) or (T, N, E). Python's batch-first output is a transposed
+// (T, N, E), and random numbers are drawn in memory order: only this layout drops the same elements for a
+// seed.
 at::Tensor drop_attention(const TransformerLayerOptions& options, torch::nn::Dropout& dropout,
                           const at::Tensor& output);
 

@@ -5,11 +5,6 @@
 #include "core/check.h"
 
 namespace attentive::compat {
-namespace {
-
-constexpr const char* kWho = "compat::TransformerDecoderLayer";
-
-}  // namespace
 
 TransformerDecoderLayerImpl::TransformerDecoderLayerImpl(TransformerDecoderLayerOptions options_)
     : options(std::move(options_)) {
@@ -17,7 +12,7 @@ TransformerDecoderLayerImpl::TransformerDecoderLayerImpl(TransformerDecoderLayer
 }
 
 void TransformerDecoderLayerImpl::reset() {
-  check_layer_options(kWho, options);
+  check_layer_options(kName, options);
   const int64_t features = options.d_model(), hidden = options.dim_feedforward();
   const auto linear = [&](int64_t in, int64_t out) {
     return torch::nn::Linear(torch::nn::LinearOptions(in, out).bias(options.bias()));
@@ -35,30 +30,26 @@ void TransformerDecoderLayerImpl::reset() {
   dropout3 = register_module("dropout3", torch::nn::Dropout(options.dropout()));
 }
 
-void TransformerDecoderLayerImpl::pretty_print(std::ostream& stream) const {
-  print_layer(stream, kWho, options);
-}
-
 at::Tensor TransformerDecoderLayerImpl::forward(const at::Tensor& tgt, const at::Tensor& memory,
                                                 const at::Tensor& tgt_mask, const at::Tensor& memory_mask,
                                                 const at::Tensor& tgt_key_padding_mask,
                                                 const at::Tensor& memory_key_padding_mask, bool tgt_is_causal,
                                                 bool memory_is_causal) {
-  check_sequences(kWho, "tgt", tgt, options.d_model(), options.batch_first());
-  check_input(kWho, "tgt", tgt, tgt.dim(), options.d_model(), linear1->weight);
-  check_input(kWho, "memory", memory, tgt.dim(), options.d_model(), linear1->weight);
+  check_sequences(kName, "tgt", tgt, options.d_model(), options.batch_first());
+  check_input(kName, "tgt", tgt, tgt.dim(), options.d_model(), linear1->weight);
+  check_input(kName, "memory", memory, tgt.dim(), options.d_model(), linear1->weight);
   const auto own = mask_sizes(tgt, tgt, options.nhead(), options.batch_first());
   const auto cross = mask_sizes(tgt, memory, options.nhead(), options.batch_first());
   const int64_t batch_dim = options.batch_first() ? 0 : 1;
-  TORCH_CHECK_VALUE(!own.batched || memory.size(batch_dim) == own.batch, kWho, ": expected memory of batch ",
+  TORCH_CHECK_VALUE(!own.batched || memory.size(batch_dim) == own.batch, kName, ": expected memory of batch ",
                     own.batch, " like tgt, got ", shape_string(memory.sizes()));
-  check_attention_mask(kWho, "tgt_mask", tgt_mask, own);
-  check_attention_mask(kWho, "memory_mask", memory_mask, cross);
-  check_padding_mask(kWho, "tgt_key_padding_mask", tgt_key_padding_mask, own);
-  check_padding_mask(kWho, "memory_key_padding_mask", memory_key_padding_mask, cross);
-  TORCH_CHECK_VALUE(!tgt_is_causal || tgt_mask.defined(), kWho,
+  check_attention_mask(kName, "tgt_mask", tgt_mask, own);
+  check_attention_mask(kName, "memory_mask", memory_mask, cross);
+  check_padding_mask(kName, "tgt_key_padding_mask", tgt_key_padding_mask, own);
+  check_padding_mask(kName, "memory_key_padding_mask", memory_key_padding_mask, cross);
+  TORCH_CHECK_VALUE(!tgt_is_causal || tgt_mask.defined(), kName,
                     ": expected a tgt_mask beside tgt_is_causal, which is a hint about it, got none");
-  TORCH_CHECK_VALUE(!memory_is_causal || memory_mask.defined(), kWho,
+  TORCH_CHECK_VALUE(!memory_is_causal || memory_mask.defined(), kName,
                     ": expected a memory_mask beside memory_is_causal, which is a hint about it, got none");
 
   auto x = residual(options.norm_first(), tgt, norm1, [&](const at::Tensor& y) {

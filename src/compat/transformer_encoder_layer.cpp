@@ -5,11 +5,6 @@
 #include "core/check.h"
 
 namespace attentive::compat {
-namespace {
-
-constexpr const char* kWho = "compat::TransformerEncoderLayer";
-
-}  // namespace
 
 TransformerEncoderLayerImpl::TransformerEncoderLayerImpl(TransformerEncoderLayerOptions options_)
     : options(std::move(options_)) {
@@ -17,7 +12,7 @@ TransformerEncoderLayerImpl::TransformerEncoderLayerImpl(TransformerEncoderLayer
 }
 
 void TransformerEncoderLayerImpl::reset() {
-  check_layer_options(kWho, options);
+  check_layer_options(kName, options);
   const int64_t features = options.d_model(), hidden = options.dim_feedforward();
   const auto linear = [&](int64_t in, int64_t out) {
     return torch::nn::Linear(torch::nn::LinearOptions(in, out).bias(options.bias()));
@@ -32,18 +27,14 @@ void TransformerEncoderLayerImpl::reset() {
   dropout2 = register_module("dropout2", torch::nn::Dropout(options.dropout()));
 }
 
-void TransformerEncoderLayerImpl::pretty_print(std::ostream& stream) const {
-  print_layer(stream, kWho, options);
-}
-
 at::Tensor TransformerEncoderLayerImpl::forward(const at::Tensor& src, const at::Tensor& src_mask,
                                                 const at::Tensor& src_key_padding_mask, bool is_causal) {
-  check_sequences(kWho, "src", src, options.d_model(), options.batch_first());
-  check_input(kWho, "src", src, src.dim(), options.d_model(), linear1->weight);
+  check_sequences(kName, "src", src, options.d_model(), options.batch_first());
+  check_input(kName, "src", src, src.dim(), options.d_model(), linear1->weight);
   const auto sizes = mask_sizes(src, src, options.nhead(), options.batch_first());
-  check_attention_mask(kWho, "src_mask", src_mask, sizes);
-  check_padding_mask(kWho, "src_key_padding_mask", src_key_padding_mask, sizes);
-  TORCH_CHECK_VALUE(!is_causal || src_mask.defined(), kWho,
+  check_attention_mask(kName, "src_mask", src_mask, sizes);
+  check_padding_mask(kName, "src_key_padding_mask", src_key_padding_mask, sizes);
+  TORCH_CHECK_VALUE(!is_causal || src_mask.defined(), kName,
                     ": expected a src_mask beside is_causal, which is a hint about it, got none");
 
   auto x = residual(options.norm_first(), src, norm1, [&](const at::Tensor& y) {

@@ -8,8 +8,8 @@
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 
+#include <attentive/io/causal_mask_buffer.h>
 #include <attentive/io/state_dict.h>
-#include <attentive/modules/module.h>
 
 #include "core/check.h"
 #include "io/state_dict_file.h"

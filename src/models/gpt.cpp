@@ -8,15 +8,13 @@
 #include <attentive/models/gpt.h>
 
 #include "core/autocast.h"
-#include "core/check.h"
+#include "core/enum_name.h"
 #include "functional/feature_dropout.h"
 #include "functional/linear.h"
-#include "modules/projection.h"
+#include "modules/checks.h"
 
 namespace attentive {
 namespace {
-
-constexpr const char* kWho = "GPT";
 
 TransformerBlockOptions block_options(const GPTOptions& options) {
   TransformerAttentionOptions attention(options.emb_dim(), options.num_heads());
@@ -37,28 +35,36 @@ void check_tokens(const char* name, const at::Tensor& ids, int64_t vocab_size) {
   if (ids.numel() == 0 || ids.is_meta()) return;
   const auto [low, high] = at::aminmax(ids);
   const auto least = low.item<int64_t>(), most = high.item<int64_t>();
-  TORCH_CHECK_VALUE(least >= 0 && most < vocab_size, kWho, ": expected ", name, " in [0, ", vocab_size,
-                    "), got ", least < 0 ? least : most);
+  TORCH_CHECK_VALUE(least >= 0 && most < vocab_size, GPTImpl::kName, ": expected ", name, " in [0, ",
+                    vocab_size, "), got ", least < 0 ? least : most);
 }
 
 }  // namespace
+
+std::string_view to_string(GPTPositions value) {
+  return enum_name(value, {"learned", "rotary"});
+}
+
+std::string_view to_string(GPTInit value) {
+  return enum_name(value, {"book", "gpt2"});
+}
 
 GPTImpl::GPTImpl(GPTOptions options_) : options(std::move(options_)) {
   build();
 }
 
 void GPTImpl::reset() {
-  check_positive(kWho, "vocab_size", options.vocab_size());
-  check_positive(kWho, "emb_dim", options.emb_dim());
-  check_count(kWho, "num_layers", options.num_layers());
-  check_heads(kWho, "emb_dim", options.emb_dim(), options.num_heads());
-  check_probability(kWho, "dropout", options.dropout());
+  check_positive(kName, "vocab_size", options.vocab_size());
+  check_positive(kName, "emb_dim", options.emb_dim());
+  check_count(kName, "num_layers", options.num_layers());
+  check_heads(kName, "emb_dim", options.emb_dim(), options.num_heads());
+  check_probability(kName, "dropout", options.dropout());
   const bool rotary = options.positions() == GPTPositions::Rotary;
-  TORCH_CHECK_VALUE(options.context_length() > 0 || (rotary && options.context_length() == 0), kWho,
+  TORCH_CHECK_VALUE(options.context_length() > 0 || (rotary && options.context_length() == 0), kName,
                     ": expected context_length > 0, or 0 with rotary positions, got ",
                     options.context_length());
-  if (options.context_length() > 0) check_positive(kWho, "context_length", options.context_length());
-  TORCH_CHECK_VALUE(options.window() >= 0, kWho, ": expected window >= 0, got ", options.window());
+  if (options.context_length() > 0) check_positive(kName, "context_length", options.context_length());
+  TORCH_CHECK_VALUE(options.window() >= 0, kName, ": expected window >= 0, got ", options.window());
 
   tok_emb = register_module("tok_emb", torch::nn::Embedding(options.vocab_size(), options.emb_dim()));
   if (!rotary) {
@@ -91,31 +97,22 @@ void GPTImpl::reset_parameters() {
   }
 }
 
-void GPTImpl::pretty_print(std::ostream& stream) const {
-  stream << std::boolalpha << "attentive::GPT(vocab_size=" << options.vocab_size()
-         << ", context_length=" << options.context_length() << ", emb_dim=" << options.emb_dim()
-         << ", num_heads=" << options.num_heads() << ", num_layers=" << options.num_layers()
-         << ", dropout=" << options.dropout() << ", qkv_bias=" << options.qkv_bias()
-         << ", bias=" << options.bias() << ", tied=" << options.tied()
-         << ", positions=" << (options.positions() == GPTPositions::Learned ? "Learned" : "Rotary") << ")";
-}
-
 at::Tensor GPTImpl::forward(const at::Tensor& ids) {
   return run(ids, nullptr);
 }
 
 at::Tensor GPTImpl::forward_cached(const at::Tensor& ids, KVCache& cache) {
-  TORCH_CHECK_VALUE(cache.options().layers == options.num_layers(), kWho, ": expected a cache of ",
+  TORCH_CHECK_VALUE(cache.options().layers == options.num_layers(), kName, ": expected a cache of ",
                     options.num_layers(), " layers, got ", cache.options().layers);
   return run(ids, &cache);
 }
 
 at::Tensor GPTImpl::run(const at::Tensor& ids, KVCache* cache) {
-  check_defined(kWho, "ids", ids);
-  TORCH_CHECK_VALUE(ids.dim() == 2 && (ids.scalar_type() == at::kLong || ids.scalar_type() == at::kInt), kWho,
-                    ": expected ids as int64 or int32 of shape (B, T), got ", describe(ids));
+  check_defined(kName, "ids", ids);
+  TORCH_CHECK_VALUE(ids.dim() == 2 && (ids.scalar_type() == at::kLong || ids.scalar_type() == at::kInt),
+                    kName, ": expected ids as int64 or int32 of shape (B, T), got ", describe(ids));
   const auto first = cache ? cache->position() : 0;
-  check_context(kWho, first + ids.size(1), options.context_length());
+  check_context(kName, first + ids.size(1), options.context_length());
   check_tokens("ids", ids, options.vocab_size());
   auto x = at::embedding(tok_emb->weight, ids);
   if (pos_emb) x = pos_emb->forward(x, first);
@@ -128,10 +125,10 @@ at::Tensor GPTImpl::run(const at::Tensor& ids, KVCache* cache) {
 }
 
 at::Tensor GPTImpl::loss(const at::Tensor& ids, const at::Tensor& targets) {
-  check_defined(kWho, "targets", targets);
-  TORCH_CHECK_VALUE(targets.sizes() == ids.sizes(), kWho, ": expected targets of shape ",
+  check_defined(kName, "targets", targets);
+  TORCH_CHECK_VALUE(targets.sizes() == ids.sizes(), kName, ": expected targets of shape ",
                     shape_string(ids.sizes()), ", got ", shape_string(targets.sizes()));
-  TORCH_CHECK_VALUE(at::isIntegralType(targets.scalar_type(), /*includeBool=*/false), kWho,
+  TORCH_CHECK_VALUE(at::isIntegralType(targets.scalar_type(), /*includeBool=*/false), kName,
                     ": expected targets as integers, got ", describe(targets));
   check_tokens("targets", targets, options.vocab_size());
   return at::cross_entropy_loss(forward(ids).flatten(0, 1), targets.flatten().to(at::kLong));
@@ -139,11 +136,11 @@ at::Tensor GPTImpl::loss(const at::Tensor& ids, const at::Tensor& targets) {
 
 std::unique_ptr<KVCache> GPTImpl::make_cache(int64_t batch, int64_t capacity) const {
   const auto& weight = tok_emb->weight;
-  const auto kv_heads = options.num_kv_heads() == 0 ? options.num_heads() : options.num_kv_heads();
+  const auto& attention = trf_blocks->at<TransformerBlockImpl>(0).att;
   const KVCacheOptions its{options.num_layers(),
                            batch,
-                           kv_heads,
-                           options.emb_dim() / options.num_heads(),
+                           attention->num_kv_heads(),
+                           attention->head_dim(),
                            autocast_type(weight.scalar_type(), weight.device()),
                            weight.device()};
   if (options.window() > 0 && options.context_length() == 0) {

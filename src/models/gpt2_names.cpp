@@ -13,14 +13,12 @@
 namespace attentive {
 namespace {
 
-using State = std::map<std::string, at::Tensor>;
-
 enum class Layout { Same, Transposed, Qkv };
 
-// One tensor of GPT-2 and the tensor (or, for Qkv, the three) of GPT that it is.
+// A tensor of GPT-2 and the tensor of GPT (three for Qkv) that corresponds to it.
 struct Entry {
   std::string theirs;
-  std::string ours;  // of Qkv: what stands in front of W_query, and behind it after a space
+  std::string ours;  // for Qkv: what precedes W_query and, after a space, what follows it
   Layout layout;
   bool optional;  // biases
 };
@@ -73,10 +71,10 @@ bool is_mask_buffer(const std::string& name) {
 
 }  // namespace
 
-State from_gpt2(const State& state, const GPTOptions& options) {
+StateDict from_gpt2(const StateDict& state, const GPTOptions& options) {
   constexpr const char* who = "from_gpt2";
   check_expressible(who, options);
-  State given;
+  StateDict given;
   for (const auto& [name, tensor] : state) {
     const auto plain = name.starts_with("transformer.") ? name.substr(12) : name;
     if (!is_mask_buffer(plain)) given[plain] = tensor;
@@ -89,7 +87,7 @@ State from_gpt2(const State& state, const GPTOptions& options) {
     given.erase(found);
     return tensor;
   };
-  State out;
+  StateDict out;
   for (const auto& entry : entries(options)) {
     auto tensor = take(entry.theirs);
     TORCH_CHECK_VALUE(entry.layout == Layout::Same || tensor.dim() == 2 || entry.optional, who,
@@ -117,11 +115,11 @@ State from_gpt2(const State& state, const GPTOptions& options) {
   return out;
 }
 
-State to_gpt2(const GPTImpl& model) {
+StateDict to_gpt2(const GPTImpl& model) {
   check_expressible("to_gpt2", model.options);
-  State ours;
+  StateDict ours;
   for (const auto& item : model.named_parameters()) ours[item.key()] = item->detach();
-  State out;
+  StateDict out;
   for (const auto& entry : entries(model.options)) {
     auto& target = out["transformer." + entry.theirs];
     if (entry.layout == Layout::Qkv) {

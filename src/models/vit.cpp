@@ -4,22 +4,20 @@
 
 #include <attentive/models/vit.h>
 
-#include "core/check.h"
 #include "functional/feature_dropout.h"
+#include "modules/checks.h"
 #include "modules/projection.h"
 
 namespace attentive {
 namespace {
-
-constexpr const char* kWho = "ViT";
 
 // Numbers of a patch: channels * patch_size^2.
 int64_t pixels_of(const ViTOptions& options) {
   int64_t pixels = 0;
   const bool fits = !__builtin_mul_overflow(options.patch_size(), options.patch_size(), &pixels) &&
                     !__builtin_mul_overflow(pixels, options.channels(), &pixels);
-  TORCH_CHECK_VALUE(fits, kWho, ": expected channels * patch_size^2 below 2^63, got ", options.channels(),
-                    " * ", options.patch_size(), "^2");
+  TORCH_CHECK_VALUE(fits, ViTImpl::kName, ": expected channels * patch_size^2 below 2^63, got ",
+                    options.channels(), " * ", options.patch_size(), "^2");
   return pixels;
 }
 
@@ -39,11 +37,6 @@ void ViTBlockImpl::reset() {
   mlp = register_module("mlp", FeedForward(options.emb_dim()));
 }
 
-void ViTBlockImpl::pretty_print(std::ostream& stream) const {
-  stream << "attentive::ViTBlock(emb_dim=" << options.emb_dim() << ", num_heads=" << options.num_heads()
-         << ", dropout=" << options.dropout() << ")";
-}
-
 at::Tensor ViTBlockImpl::forward(const at::Tensor& x) {
   const auto attended = add_dropped(x, attn->forward(norm1->forward(x)), options.dropout(), is_training());
   return add_dropped(attended, mlp->forward(norm2->forward(attended)), options.dropout(), is_training());
@@ -59,18 +52,18 @@ int64_t ViTImpl::num_patches() const {
 }
 
 void ViTImpl::reset() {
-  check_positive(kWho, "image_size", options.image_size());
-  check_positive(kWho, "patch_size", options.patch_size());
-  check_positive(kWho, "channels", options.channels());
-  check_positive(kWho, "num_classes", options.num_classes());
-  check_positive(kWho, "emb_dim", options.emb_dim());
-  check_count(kWho, "num_layers", options.num_layers());
-  check_heads(kWho, "emb_dim", options.emb_dim(), options.num_heads());
-  check_probability(kWho, "dropout", options.dropout());
-  TORCH_CHECK_VALUE(options.image_size() % options.patch_size() == 0, kWho,
+  check_positive(kName, "image_size", options.image_size());
+  check_positive(kName, "patch_size", options.patch_size());
+  check_positive(kName, "channels", options.channels());
+  check_positive(kName, "num_classes", options.num_classes());
+  check_positive(kName, "emb_dim", options.emb_dim());
+  check_count(kName, "num_layers", options.num_layers());
+  check_heads(kName, "emb_dim", options.emb_dim(), options.num_heads());
+  check_probability(kName, "dropout", options.dropout());
+  TORCH_CHECK_VALUE(options.image_size() % options.patch_size() == 0, kName,
                     ": expected patch_size to divide image_size = ", options.image_size(), ", got ",
                     options.patch_size());
-  check_count(kWho, "image_size / patch_size", options.image_size() / options.patch_size());
+  check_count(kName, "image_size / patch_size", options.image_size() / options.patch_size());
   cls_token = register_parameter("cls_token", at::zeros({1, 1, options.emb_dim()}));
   pos_embed = register_parameter("pos_embed", at::randn({1, num_patches() + 1, options.emb_dim()}) * 0.02);
   patch_embed = register_module("patch_embed", torch::nn::Linear(pixels_of(options), options.emb_dim()));
@@ -80,21 +73,14 @@ void ViTImpl::reset() {
   head = register_module("head", torch::nn::Linear(options.emb_dim(), options.num_classes()));
 }
 
-void ViTImpl::pretty_print(std::ostream& stream) const {
-  stream << "attentive::ViT(image_size=" << options.image_size() << ", patch_size=" << options.patch_size()
-         << ", channels=" << options.channels() << ", num_classes=" << options.num_classes()
-         << ", emb_dim=" << options.emb_dim() << ", num_heads=" << options.num_heads()
-         << ", num_layers=" << options.num_layers() << ", dropout=" << options.dropout() << ")";
-}
-
 at::Tensor ViTImpl::forward(const at::Tensor& images) {
-  check_floating(kWho, "images", images);
+  check_floating(kName, "images", images);
   TORCH_CHECK_VALUE(images.dim() == 4 && images.size(1) == options.channels() &&
                         images.size(2) == options.image_size() && images.size(3) == options.image_size(),
-                    kWho, ": expected images of shape (B, ", options.channels(), ", ", options.image_size(),
+                    kName, ": expected images of shape (B, ", options.channels(), ", ", options.image_size(),
                     ", ", options.image_size(), "), got ", shape_string(images.sizes()));
   const auto patches = image_patches(images, options.patch_size());
-  check_sequence(kWho, "patches", patches, patches.size(2), patch_embed->weight);
+  check_sequence(kName, "patches", patches, patches.size(2), patch_embed->weight);
   const auto embedded = project(patch_embed, patches);
   const auto token = cls_token.to(embedded.scalar_type()).expand({images.size(0), -1, -1});
   auto x = drop_features(at::cat({token, embedded}, 1) + pos_embed, options.dropout(), is_training());

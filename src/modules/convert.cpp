@@ -8,13 +8,12 @@
 
 #include <attentive/modules/convert.h>
 
-#include "core/check.h"
-#include "modules/projection.h"
+#include "modules/checks.h"
 
 namespace attentive::convert {
 namespace {
 
-// A state dict that is read key by key, so that whatever is left over at the end is known.
+// A state dict that is read key by key and knows which keys remain unread.
 class Source {
  public:
   Source(const char* who, const StateDict& state) : who_(who), state_(state) {
@@ -34,7 +33,7 @@ class Source {
   const char* who() const { return who_; }
   bool has(const std::string& key) const { return state_.count(key) > 0; }
 
-  // The tensor of that key, detached; undefined if it is absent.
+  // The tensor of a key, detached; undefined if the key is absent.
   at::Tensor optional(const std::string& key) {
     const auto found = state_.find(key);
     if (found == state_.end()) return {};
@@ -83,7 +82,7 @@ struct Linear {
 
 constexpr std::array<const char*, 3> kProjections = {"W_query", "W_key", "W_value"};
 
-// What every multi-head class is made of.
+// The parameters of every multi-head class.
 struct Heads {
   std::array<Linear, 3> qkv;
   Linear out;
@@ -164,7 +163,7 @@ StateDict write_multi_head(Heads heads) {
   return state;
 }
 
-// Rows of several layers below each other; biases too, if there are any.
+// The rows of several layers, concatenated; their biases too, if there are any.
 Linear stack(const std::vector<Linear>& layers) {
   std::vector<at::Tensor> weights, biases;
   for (const auto& layer : layers) {
@@ -192,11 +191,9 @@ void check_square(const char* who, const Heads& heads) {
   TORCH_CHECK_VALUE(!heads.sinks.defined(), who, ": unexpected key sinks, which the target does not have");
 }
 
-void check_groups(const char* who, int64_t num_heads, int64_t num_kv_groups) {
+void check_groups(const char* who, int64_t num_heads, int64_t num_kv_heads) {
   check_positive(who, "num_heads", num_heads);
-  check_positive(who, "num_kv_groups", num_kv_groups);
-  TORCH_CHECK_VALUE(num_heads % num_kv_groups == 0, who,
-                    ": expected num_kv_groups to divide num_heads = ", num_heads, ", got ", num_kv_groups);
+  check_heads(who, "num_heads", num_heads, num_kv_heads, "num_kv_heads");
 }
 
 }  // namespace
@@ -293,7 +290,8 @@ StateDict torch_to_multi_head(const StateDict& state, bool qkv_bias) {
   if (source.has("in_proj_weight") || !source.has("q_proj_weight")) {
     packed.weight = source.need("in_proj_weight", {3 * features, features});
   } else {
-    // PyTorch writes these for another kdim or vdim, which the shapes refuse; other tools also when square.
+    // PyTorch writes these for another kdim or vdim, whose shapes are refused here; other tools write them
+    // always.
     const at::DimVector square = {features, features};
     packed.weight = at::cat({source.need("q_proj_weight", square), source.need("k_proj_weight", square),
                              source.need("v_proj_weight", square)});
@@ -329,14 +327,14 @@ StateDict multi_head_to_torch(const StateDict& state, bool bias) {
   return result;
 }
 
-StateDict multi_head_to_grouped(const StateDict& state, int64_t num_heads, int64_t num_kv_groups) {
+StateDict multi_head_to_grouped(const StateDict& state, int64_t num_heads, int64_t num_kv_heads) {
   Source source("multi_head_to_grouped", state);
-  check_groups(source.who(), num_heads, num_kv_groups);
+  check_groups(source.who(), num_heads, num_kv_heads);
   auto heads = read_multi_head(source);
   check_heads(source.who(), "d_out", heads.outputs(), num_heads);
   const auto pool = [&](const at::Tensor& x) {
     if (!x.defined()) return x;
-    return x.unflatten(0, {num_kv_groups, num_heads / num_kv_groups, x.size(0) / num_heads})
+    return x.unflatten(0, {num_kv_heads, num_heads / num_kv_heads, x.size(0) / num_heads})
         .mean(1)
         .flatten(0, 1);
   };
@@ -350,16 +348,16 @@ StateDict multi_head_to_grouped(const StateDict& state, int64_t num_heads, int64
   return result;
 }
 
-StateDict grouped_to_multi_head(const StateDict& state, int64_t num_heads, int64_t num_kv_groups) {
+StateDict grouped_to_multi_head(const StateDict& state, int64_t num_heads, int64_t num_kv_heads) {
   Source source("grouped_to_multi_head", state);
-  check_groups(source.who(), num_heads, num_kv_groups);
+  check_groups(source.who(), num_heads, num_kv_heads);
   const auto query = source.need("W_query.weight");
   check_heads(source.who(), "d_out", query.dim() == 2 ? query.size(0) : 0, num_heads);
-  auto heads = read_multi_head(source, query.size(0) / num_heads * num_kv_groups);
+  auto heads = read_multi_head(source, query.size(0) / num_heads * num_kv_heads);
   const auto repeat = [&](const at::Tensor& x) {
     if (!x.defined()) return x;
-    return x.unflatten(0, {num_kv_groups, x.size(0) / num_kv_groups})
-        .repeat_interleave(num_heads / num_kv_groups, 0)
+    return x.unflatten(0, {num_kv_heads, x.size(0) / num_kv_heads})
+        .repeat_interleave(num_heads / num_kv_heads, 0)
         .flatten(0, 1);
   };
   for (size_t n = 1; n < 3; ++n) heads.qkv[n] = {repeat(heads.qkv[n].weight), repeat(heads.qkv[n].bias)};

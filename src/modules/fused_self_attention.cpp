@@ -3,16 +3,11 @@
 #include <attentive/functional/heads.h>
 #include <attentive/modules/fused_self_attention.h>
 
-#include "core/check.h"
-#include "functional/problem_builder.h"
+#include "modules/attend.h"
+#include "modules/checks.h"
 #include "modules/projection.h"
 
 namespace attentive {
-namespace {
-
-constexpr const char* kWho = "FusedSelfAttention";
-
-}  // namespace
 
 FusedSelfAttentionImpl::FusedSelfAttentionImpl(FusedSelfAttentionOptions options_)
     : options(std::move(options_)) {
@@ -20,18 +15,12 @@ FusedSelfAttentionImpl::FusedSelfAttentionImpl(FusedSelfAttentionOptions options
 }
 
 void FusedSelfAttentionImpl::reset() {
-  check_positive(kWho, "embed_dim", options.embed_dim());
-  check_heads(kWho, "embed_dim", options.embed_dim(), options.num_heads());
-  check_probability(kWho, "dropout", options.dropout());
-  check_module_options(kWho, options.attention(), /*context_length=*/0);
+  check_positive(kName, "embed_dim", options.embed_dim());
+  check_heads(kName, "embed_dim", options.embed_dim(), options.num_heads());
+  check_attention_options(kName, options);
 
   qkv = register_module("qkv", torch::nn::Linear(options.embed_dim(), 3 * options.embed_dim()));
   proj = register_module("proj", torch::nn::Linear(options.embed_dim(), options.embed_dim()));
-}
-
-void FusedSelfAttentionImpl::pretty_print(std::ostream& stream) const {
-  stream << "attentive::FusedSelfAttention(embed_dim=" << options.embed_dim()
-         << ", num_heads=" << options.num_heads() << ", dropout=" << options.dropout() << ")";
 }
 
 at::Tensor FusedSelfAttentionImpl::forward(const at::Tensor& x, const Mask& mask) {
@@ -41,12 +30,10 @@ at::Tensor FusedSelfAttentionImpl::forward(const at::Tensor& x, const Mask& mask
 std::pair<at::Tensor, at::Tensor> FusedSelfAttentionImpl::forward_with_weights(const at::Tensor& x,
                                                                                const Mask& mask,
                                                                                Weights which) {
-  check_sequence(kWho, "x", x, options.embed_dim(), qkv->weight);
+  check_sequence(kName, "x", x, options.embed_dim(), qkv->weight);
   const auto packed = project(qkv, batched(x)).chunk(3, 2);
   const auto heads = [&](size_t part) { return split_heads(packed[part], options.num_heads()); };
-  const auto result = attend(options.attention(), is_training() ? options.dropout() : 0.0, heads(0), heads(1),
-                             heads(2), mask, which);
-  return unbatched_like(x, project(proj, merge_heads(result.output)), result.weights);
+  return project_out(proj, attend(*this, heads(0), heads(1), heads(2), mask, which), x);
 }
 
 at::Tensor pack_qkv(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) {

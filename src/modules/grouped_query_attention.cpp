@@ -1,18 +1,12 @@
 #include <ATen/ops/zeros.h>
 
-#include <attentive/functional/heads.h>
 #include <attentive/modules/grouped_query_attention.h>
 
-#include "core/check.h"
-#include "functional/problem_builder.h"
+#include "modules/attend.h"
+#include "modules/checks.h"
 #include "modules/projection.h"
 
 namespace attentive {
-namespace {
-
-constexpr const char* kWho = "GroupedQueryAttention";
-
-}  // namespace
 
 GroupedQueryAttentionImpl::GroupedQueryAttentionImpl(GroupedQueryAttentionOptions options_)
     : options(std::move(options_)) {
@@ -20,18 +14,13 @@ GroupedQueryAttentionImpl::GroupedQueryAttentionImpl(GroupedQueryAttentionOption
 }
 
 void GroupedQueryAttentionImpl::reset() {
-  check_positive(kWho, "d_in", options.d_in());
-  check_positive(kWho, "d_out", options.d_out());
-  check_heads(kWho, "d_out", options.d_out(), options.num_heads());
-  check_positive(kWho, "num_kv_groups", options.num_kv_groups());
-  TORCH_CHECK_VALUE(options.num_heads() % options.num_kv_groups() == 0, kWho,
-                    ": expected num_kv_groups to divide num_heads = ", options.num_heads(), ", got ",
-                    options.num_kv_groups());
-  check_probability(kWho, "dropout", options.dropout());
-  check_module_options(kWho, options.attention(), options.context_length());
-  check_head_extras(kWho, options.attention(), options.sinks());
+  check_positive(kName, "d_in", options.d_in());
+  check_positive(kName, "d_out", options.d_out());
+  check_heads(kName, "d_out", options.d_out(), options.num_heads());
+  check_heads(kName, "num_heads", options.num_heads(), options.num_kv_heads(), "num_kv_heads");
+  check_attention_options(kName, options);
 
-  const int64_t kv_features = options.num_kv_groups() * (options.d_out() / options.num_heads());
+  const int64_t kv_features = options.num_kv_heads() * (options.d_out() / options.num_heads());
   const auto projection = [&](int64_t features) {
     return torch::nn::LinearOptions(options.d_in(), features).bias(options.qkv_bias());
   };
@@ -44,15 +33,6 @@ void GroupedQueryAttentionImpl::reset() {
   if (options.sinks()) sinks = register_parameter("sinks", at::zeros({options.num_heads()}));
 }
 
-void GroupedQueryAttentionImpl::pretty_print(std::ostream& stream) const {
-  stream << std::boolalpha << "attentive::GroupedQueryAttention(d_in=" << options.d_in()
-         << ", d_out=" << options.d_out() << ", context_length=" << options.context_length()
-         << ", dropout=" << options.dropout() << ", num_heads=" << options.num_heads()
-         << ", num_kv_groups=" << options.num_kv_groups() << ", qkv_bias=" << options.qkv_bias()
-         << ", out_bias=" << options.out_bias() << ", alibi=" << options.alibi()
-         << ", sinks=" << options.sinks() << ")";
-}
-
 at::Tensor GroupedQueryAttentionImpl::forward(const at::Tensor& x, const Mask& mask) {
   return forward_with_weights(x, mask, Weights::None).first;
 }
@@ -60,16 +40,12 @@ at::Tensor GroupedQueryAttentionImpl::forward(const at::Tensor& x, const Mask& m
 std::pair<at::Tensor, at::Tensor> GroupedQueryAttentionImpl::forward_with_weights(const at::Tensor& x,
                                                                                   const Mask& mask,
                                                                                   Weights which) {
-  check_sequence(kWho, "x", x, options.d_in(), W_query->weight);
-  check_context(kWho, x.size(-2), options.context_length());
-  const auto heads = [&](const torch::nn::Linear& layer, int64_t count) {
-    return split_heads(project(layer, batched(x)), count);
-  };
-  const auto result = attend(
-      options.attention(), is_training() ? options.dropout() : 0.0, heads(W_query, options.num_heads()),
-      heads(W_key, options.num_kv_groups()), heads(W_value, options.num_kv_groups()),
-      head_extras(options.alibi(), sinks, options.num_heads(), x.device(), mask, which));
-  return unbatched_like(x, project(out_proj, merge_heads(result.output)), result.weights);
+  check_sequence(kName, "x", x, options.d_in(), W_query->weight);
+  check_context(kName, x.size(-2), options.context_length());
+  const auto q = project_heads(W_query, x, options.num_heads());
+  const auto k = project_heads(W_key, x, options.num_kv_heads());
+  const auto v = project_heads(W_value, x, options.num_kv_heads());
+  return project_out(out_proj, attend(*this, q, k, v, mask, which), x);
 }
 
 }  // namespace attentive

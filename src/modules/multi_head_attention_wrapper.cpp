@@ -5,16 +5,10 @@
 
 #include <attentive/modules/multi_head_attention_wrapper.h>
 
-#include "core/check.h"
-#include "functional/problem_builder.h"
-#include "modules/projection.h"
+#include "modules/attend.h"
+#include "modules/checks.h"
 
 namespace attentive {
-namespace {
-
-constexpr const char* kWho = "MultiHeadAttentionWrapper";
-
-}  // namespace
 
 MultiHeadAttentionWrapperImpl::MultiHeadAttentionWrapperImpl(MultiHeadAttentionWrapperOptions options_)
     : options(std::move(options_)) {
@@ -22,24 +16,16 @@ MultiHeadAttentionWrapperImpl::MultiHeadAttentionWrapperImpl(MultiHeadAttentionW
 }
 
 void MultiHeadAttentionWrapperImpl::reset() {
-  check_positive(kWho, "d_in", options.d_in());
-  check_positive(kWho, "d_out", options.d_out());
-  check_count(kWho, "num_heads", options.num_heads());
-  check_probability(kWho, "dropout", options.dropout());
-  check_module_options(kWho, options.attention(), options.context_length());
+  check_positive(kName, "d_in", options.d_in());
+  check_positive(kName, "d_out", options.d_out());
+  check_count(kName, "num_heads", options.num_heads());
+  check_attention_options(kName, options);
 
   const auto head = CausalAttentionOptions(options.d_in(), options.d_out(), options.context_length(),
                                            options.dropout(), options.qkv_bias())
                         .attention(options.attention());
   heads = register_module("heads", torch::nn::ModuleList());
   for (int64_t n = 0; n < options.num_heads(); ++n) heads->push_back(CausalAttention(head));
-}
-
-void MultiHeadAttentionWrapperImpl::pretty_print(std::ostream& stream) const {
-  stream << std::boolalpha << "attentive::MultiHeadAttentionWrapper(d_in=" << options.d_in()
-         << ", d_out=" << options.d_out() << ", context_length=" << options.context_length()
-         << ", dropout=" << options.dropout() << ", num_heads=" << options.num_heads()
-         << ", qkv_bias=" << options.qkv_bias() << ")";
 }
 
 at::Tensor MultiHeadAttentionWrapperImpl::forward(const at::Tensor& x, const Mask& mask) {
@@ -49,8 +35,8 @@ at::Tensor MultiHeadAttentionWrapperImpl::forward(const at::Tensor& x, const Mas
 std::pair<at::Tensor, at::Tensor> MultiHeadAttentionWrapperImpl::forward_with_weights(const at::Tensor& x,
                                                                                       const Mask& mask,
                                                                                       Weights which) {
-  check_sequence(kWho, "x", x, options.d_in(), heads->at<CausalAttentionImpl>(0).W_query->weight);
-  check_context(kWho, x.size(-2), options.context_length());
+  check_sequence(kName, "x", x, options.d_in(), heads->at<CausalAttentionImpl>(0).W_query->weight);
+  check_context(kName, x.size(-2), options.context_length());
   std::vector<at::Tensor> outputs, weights;
   for (size_t n = 0; n < heads->size(); ++n) {
     auto [output, w] = heads->at<CausalAttentionImpl>(n).forward_with_weights(x, mask, which);

@@ -28,7 +28,7 @@ bool follows(const at::Tensor& a, const at::Tensor& b) {
          static_cast<const char*>(a.const_data_ptr()) + a.nbytes() == b.const_data_ptr();
 }
 
-bool side_by_side(const QkvLayers& layers) {
+bool adjacent(const QkvLayers& layers) {
   const auto& [q, k, v] = layers;
   const bool biases = q->bias.defined();
   if (k->bias.defined() != biases || v->bias.defined() != biases) return false;
@@ -54,7 +54,7 @@ class PackedProjection : public torch::autograd::Function<PackedProjection> {
     ctx->save_for_backward({x, wq, wk, wv});
     ctx->saved_data["head_dim"] = head_dim;
     ctx->saved_data["biases"] = bq.has_value();
-    (void)bk, (void)bv;  // they lie behind bq
+    (void)bk, (void)bv;  // adjacent to bq
     const auto y = attentive::linear(x, joined(wq, all), bq ? joined(*bq, all) : at::Tensor());
     const auto heads = y.unflatten(2, {all / head_dim, head_dim}).transpose(1, 2);
     return heads.unsafe_split_with_sizes({rows[0] / head_dim, rows[1] / head_dim, rows[2] / head_dim}, 1);
@@ -71,7 +71,7 @@ class PackedProjection : public torch::autograd::Function<PackedProjection> {
       if (!grads[i].defined())
         grads[i] = at::zeros({batch, rows[i] / head_dim, tokens, head_dim}, x.options());
     }
-    // A second derivative needs operations that autograd sees; otherwise memory is used as it lies.
+    // A second derivative needs operations that autograd records; otherwise the weights are read in place.
     const bool differentiable = at::GradMode::is_enabled();
     at::Tensor grad;
     if (differentiable) {
@@ -94,7 +94,7 @@ class PackedProjection : public torch::autograd::Function<PackedProjection> {
           matrix_product(flat.t(), x.reshape({-1, x.size(2)})).split_with_sizes({rows[0], rows[1], rows[2]});
       std::copy(parts.begin(), parts.end(), out.begin() + 1);
     }
-    const bool biases = ctx->saved_data["biases"].toBool();  // absent ones have no place among the inputs
+    const bool biases = ctx->saved_data["biases"].toBool();
     if (biases && (ctx->needs_input_grad(4) || ctx->needs_input_grad(5) || ctx->needs_input_grad(6))) {
       const auto parts = flat.sum(0).split_with_sizes({rows[0], rows[1], rows[2]});
       std::copy(parts.begin(), parts.end(), out.begin() + 4);
@@ -103,7 +103,7 @@ class PackedProjection : public torch::autograd::Function<PackedProjection> {
   }
 };
 
-// The function has no forward-mode derivative; three single projections have.
+// PackedProjection has no forward-mode derivative; three separate projections have one.
 bool differentiated_forward(const QkvLayers& layers, const at::Tensor& x) {
   const auto of = [](const torch::nn::Linear& layer) {
     return has_tangent(layer->weight) || has_tangent(layer->bias);
@@ -113,7 +113,7 @@ bool differentiated_forward(const QkvLayers& layers, const at::Tensor& x) {
 
 }  // namespace
 
-void lay_side_by_side(const QkvLayers& layers) {
+void make_adjacent(const QkvLayers& layers) {
   const KeptTensors kept;
   const auto pack = [](std::vector<at::Tensor> tensors) {
     for (const auto& tensor : tensors) {
@@ -137,9 +137,8 @@ void lay_side_by_side(const QkvLayers& layers) {
 
 std::array<at::Tensor, 3> project_heads(const QkvLayers& layers, const at::Tensor& x, int64_t head_dim) {
   const auto& [q, k, v] = layers;
-  if (!x.is_meta() && !is_autocast(x.device()) && !differentiated_forward(layers, x) &&
-      side_by_side(layers)) {
-    // An undefined tensor is no variable; an absent one is passed over.
+  if (!x.is_meta() && !is_autocast(x.device()) && !differentiated_forward(layers, x) && adjacent(layers)) {
+    // autograd takes an absent tensor, but not an undefined one, as an argument without a gradient.
     const auto bias = [](const torch::nn::Linear& layer) {
       return layer->bias.defined() ? std::optional(layer->bias) : std::nullopt;
     };
@@ -148,7 +147,7 @@ std::array<at::Tensor, 3> project_heads(const QkvLayers& layers, const at::Tenso
     return {heads[0], heads[1], heads[2]};
   }
   const auto heads = [&](const torch::nn::Linear& layer) {
-    return split_heads(project(layer, x), layer->weight.size(0) / head_dim);
+    return project_heads(layer, x, layer->weight.size(0) / head_dim);
   };
   return {heads(q), heads(k), heads(v)};
 }

@@ -1,7 +1,7 @@
 #pragma once
 
-// Queries, keys and values of self-attention in one matrix product, where their weights lie side by side in
-// memory. Otherwise three products: never a copy of weights per call.
+// Queries, keys and values of self-attention by one matrix product if their weights are adjacent in memory,
+// else by three: weights are never copied for a call.
 
 #include <array>
 
@@ -12,9 +12,9 @@ namespace attentive {
 
 using QkvLayers = std::array<torch::nn::Linear, 3>;
 
-// Gives the three layers' weights (and biases) one piece of memory each, in order. The parameters stay the
-// same tensors. Does nothing if they differ in dtype or device.
-void lay_side_by_side(const QkvLayers& layers);
+// Moves the three layers' weights into one piece of memory, in order, and their biases into another. The
+// parameters stay the same tensors. Does nothing if they differ in dtype or device.
+void make_adjacent(const QkvLayers& layers);
 
 // x (B, T, features) -> q, k and v as (B, heads, T, head_dim).
 std::array<at::Tensor, 3> project_heads(const QkvLayers& layers, const at::Tensor& x, int64_t head_dim);

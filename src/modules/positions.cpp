@@ -11,20 +11,20 @@
 
 #include <attentive/modules/positions.h>
 
-#include "core/check.h"
+#include "core/enum_name.h"
 #include "core/kept_tensors.h"
-#include "modules/projection.h"
+#include "modules/checks.h"
 
 namespace attentive {
 namespace {
 
-constexpr int64_t kMostPositions = int64_t{1} << 53;  // up to here float64 holds every integer
+constexpr int64_t kMostPositions = int64_t{1} << 53;  // the integers that float64 represents exactly
 
-// A rotary table begins at position 0 as long as it is short; beyond that it holds what was asked for and so
-// many positions ahead.
+// A rotary table starts at position 0 up to this length; beyond it, it holds the positions of the call and
+// the next kAhead.
 constexpr int64_t kFromZero = int64_t{1} << 16, kAhead = int64_t{1} << 12;
 
-// first >= 0 and positions that are exact in float64.
+// Throws unless first and length are not negative and every position is exact in float64.
 void check_positions(const char* who, int64_t first, int64_t length) {
   TORCH_CHECK_VALUE(first >= 0, who, ": expected a first position >= 0, got ", first);
   TORCH_CHECK_VALUE(length >= 0, who, ": expected length >= 0, got ", length);
@@ -61,7 +61,7 @@ double scaled_base(const RotaryPositionsOptions& options) {
   return options.base() * std::pow(options.factor(), dim / (dim - 2));
 }
 
-// Tokens with a position each: (B, T, dim) or (T, dim).
+// Tokens (B, T, dim) or (T, dim).
 void check_tokens(const char* who, const at::Tensor& x, int64_t dim) {
   check_floating(who, "x", x);
   TORCH_CHECK_VALUE((x.dim() == 2 || x.dim() == 3) && x.size(-1) == dim, who, ": expected x of shape (B, T, ",
@@ -78,22 +78,26 @@ at::Tensor sinusoidal_positions(int64_t length, int64_t dim, double base, int64_
   return at::stack({angles.sin(), angles.cos()}, 2).flatten(1).to(at::kFloat);
 }
 
+std::string_view to_string(RotaryPairing value) {
+  return enum_name(value, {"interleaved", "halves"});
+}
+
+std::string_view to_string(RotaryScaling value) {
+  return enum_name(value, {"none", "linear", "ntk"});
+}
+
 SinusoidalPositionsImpl::SinusoidalPositionsImpl(SinusoidalPositionsOptions options_) : options(options_) {
   build();
 }
 
 void SinusoidalPositionsImpl::reset() {
-  check_even("SinusoidalPositions", "dim", options.dim());
-  check_base("SinusoidalPositions", options.base());
-}
-
-void SinusoidalPositionsImpl::pretty_print(std::ostream& stream) const {
-  stream << "attentive::SinusoidalPositions(dim=" << options.dim() << ", base=" << options.base() << ")";
+  check_even(kName, "dim", options.dim());
+  check_base(kName, options.base());
 }
 
 at::Tensor SinusoidalPositionsImpl::forward(const at::Tensor& x, int64_t first) {
-  check_tokens("SinusoidalPositions", x, options.dim());
-  check_positions("SinusoidalPositions", first, x.size(-2));
+  check_tokens(kName, x, options.dim());
+  check_positions(kName, first, x.size(-2));
   return x + sinusoidal_positions(x.size(-2), options.dim(), options.base(), first).to(x.options());
 }
 
@@ -102,25 +106,18 @@ LearnedPositionsImpl::LearnedPositionsImpl(LearnedPositionsOptions options_) : o
 }
 
 void LearnedPositionsImpl::reset() {
-  check_positive("LearnedPositions", "context_length", options.context_length());
-  check_positive("LearnedPositions", "dim", options.dim());
+  check_positive(kName, "context_length", options.context_length());
+  check_positive(kName, "dim", options.dim());
   weight = register_parameter("weight", at::randn({options.context_length(), options.dim()}));
 }
 
-void LearnedPositionsImpl::pretty_print(std::ostream& stream) const {
-  stream << "attentive::LearnedPositions(context_length=" << options.context_length()
-         << ", dim=" << options.dim() << ")";
-}
-
 at::Tensor LearnedPositionsImpl::forward(const at::Tensor& x, int64_t first) {
-  constexpr const char* who = "LearnedPositions";
-  check_tokens(who, x, options.dim());
-  check_device(who, "x", x, weight);
-  check_positions(who, first, x.size(-2));
-  TORCH_CHECK_VALUE(first + x.size(-2) <= options.context_length(), who,
-                    ": expected positions below "
-                    "context_length = ",
-                    options.context_length(), ", got ", first, " .. ", first + x.size(-2) - 1);
+  check_tokens(kName, x, options.dim());
+  check_device(kName, "x", x, weight);
+  check_positions(kName, first, x.size(-2));
+  TORCH_CHECK_VALUE(first + x.size(-2) <= options.context_length(), kName,
+                    ": expected positions below context_length = ", options.context_length(), ", got ", first,
+                    " .. ", first + x.size(-2) - 1);
   return x + weight.narrow(0, first, x.size(-2));
 }
 
@@ -129,31 +126,21 @@ RotaryPositionsImpl::RotaryPositionsImpl(RotaryPositionsOptions options_) : opti
 }
 
 void RotaryPositionsImpl::reset() {
-  constexpr const char* who = "RotaryPositions";
-  check_even(who, "head_dim", options.head_dim());
-  check_base(who, options.base());
-  TORCH_CHECK_VALUE(std::isfinite(options.factor()) && options.factor() >= 1.0, who,
+  check_even(kName, "head_dim", options.head_dim());
+  check_base(kName, options.base());
+  TORCH_CHECK_VALUE(std::isfinite(options.factor()) && options.factor() >= 1.0, kName,
                     ": expected factor >= 1, got ", options.factor());
-  TORCH_CHECK_VALUE(options.scaling() != RotaryScaling::None || options.factor() == 1.0, who,
+  TORCH_CHECK_VALUE(options.scaling() != RotaryScaling::None || options.factor() == 1.0, kName,
                     ": expected factor = 1 without scaling, got ", options.factor());
-  TORCH_CHECK_VALUE(options.scaling() != RotaryScaling::Ntk || options.head_dim() > 2, who,
+  TORCH_CHECK_VALUE(options.scaling() != RotaryScaling::Ntk || options.head_dim() > 2, kName,
                     ": expected head_dim > 2 for Ntk scaling, got ", options.head_dim());
-  TORCH_CHECK_VALUE(std::isfinite(scaled_base(options)), who,
+  TORCH_CHECK_VALUE(std::isfinite(scaled_base(options)), kName,
                     ": expected a finite base * factor^(head_dim / (head_dim - 2)), got base = ",
                     options.base(), ", factor = ", options.factor());
 }
 
-void RotaryPositionsImpl::pretty_print(std::ostream& stream) const {
-  const char* scaling = options.scaling() == RotaryScaling::None     ? "None"
-                        : options.scaling() == RotaryScaling::Linear ? "Linear"
-                                                                     : "Ntk";
-  stream << "attentive::RotaryPositions(head_dim=" << options.head_dim() << ", base=" << options.base()
-         << ", pairing=" << (options.pairing() == RotaryPairing::Halves ? "Halves" : "Interleaved")
-         << ", scaling=" << scaling << ", factor=" << options.factor() << ")";
-}
-
 at::Tensor RotaryPositionsImpl::angles(int64_t length, int64_t first) const {
-  const auto table = angle_table("RotaryPositions", length, options.head_dim(), scaled_base(options), first);
+  const auto table = angle_table(kName, length, options.head_dim(), scaled_base(options), first);
   return options.scaling() == RotaryScaling::Linear ? table / options.factor() : table;
 }
 
@@ -163,12 +150,12 @@ void RotaryPositionsImpl::tabulate(int64_t first, int64_t length, const at::Tens
       cos_.scalar_type() == like.scalar_type()) {
     return;
   }
-  // A growing cache asks for one more position at a time: more than that is made at once.
+  // A growing cache needs one more position at a time, so more are computed at once.
   const bool from_zero = last <= kFromZero;
   const KeptTensors kept;
   const auto table =
       from_zero ? angles(2 * last) : angles(std::min(length + kAhead, kMostPositions - first), first);
-  reserving("RotaryPositions", "a table of " + std::to_string(table.size(0)) + " positions", [&] {
+  reserving(kName, "a table of " + std::to_string(table.size(0)) + " positions", [&] {
     auto cos = table.cos().to(like.options().requires_grad(false));
     sin_ = table.sin().to(like.options().requires_grad(false));
     cos_ = std::move(cos);
@@ -177,13 +164,12 @@ void RotaryPositionsImpl::tabulate(int64_t first, int64_t length, const at::Tens
 }
 
 at::Tensor RotaryPositionsImpl::forward(const at::Tensor& x, int64_t first) {
-  constexpr const char* who = "RotaryPositions";
-  check_floating(who, "x", x);
-  TORCH_CHECK_VALUE((x.dim() == 3 || x.dim() == 4) && x.size(-1) == options.head_dim(), who,
+  check_floating(kName, "x", x);
+  TORCH_CHECK_VALUE((x.dim() == 3 || x.dim() == 4) && x.size(-1) == options.head_dim(), kName,
                     ": expected x of shape (B, H, T, ", options.head_dim(), ") or (H, T, ",
                     options.head_dim(), "), got ", shape_string(x.sizes()));
   const auto length = x.size(-2);
-  check_positions(who, first, length);
+  check_positions(kName, first, length);
   tabulate(first, length, x);
   const auto cos = cos_.narrow(0, first - begin_, length), sin = sin_.narrow(0, first - begin_, length);
   if (options.pairing() == RotaryPairing::Halves) {

@@ -2,13 +2,12 @@
 
 #include <attentive/modules/self_attention_v2.h>
 
-#include "functional/problem_builder.h"
+#include "modules/attend.h"
+#include "modules/checks.h"
 #include "modules/projection.h"
 
 namespace attentive {
 namespace {
-
-constexpr const char* kWho = "SelfAttentionV2";
 
 void check_same_sizes(const SelfAttentionV1Impl& v1, const SelfAttentionV2Impl& v2) {
   TORCH_CHECK_VALUE(v1.options.d_in() == v2.options.d_in() && v1.options.d_out() == v2.options.d_out(),
@@ -24,19 +23,14 @@ SelfAttentionV2Impl::SelfAttentionV2Impl(SelfAttentionV2Options options_) : opti
 }
 
 void SelfAttentionV2Impl::reset() {
-  check_positive(kWho, "d_in", options.d_in());
-  check_positive(kWho, "d_out", options.d_out());
-  check_module_options(kWho, options.attention(), /*context_length=*/0);
+  check_positive(kName, "d_in", options.d_in());
+  check_positive(kName, "d_out", options.d_out());
+  check_attention_options(kName, options);
 
   const auto projection = torch::nn::LinearOptions(options.d_in(), options.d_out()).bias(options.qkv_bias());
   W_query = register_module("W_query", torch::nn::Linear(projection));
   W_key = register_module("W_key", torch::nn::Linear(projection));
   W_value = register_module("W_value", torch::nn::Linear(projection));
-}
-
-void SelfAttentionV2Impl::pretty_print(std::ostream& stream) const {
-  stream << std::boolalpha << "attentive::SelfAttentionV2(d_in=" << options.d_in()
-         << ", d_out=" << options.d_out() << ", qkv_bias=" << options.qkv_bias() << ")";
 }
 
 at::Tensor SelfAttentionV2Impl::forward(const at::Tensor& x, const Mask& mask) {
@@ -45,10 +39,8 @@ at::Tensor SelfAttentionV2Impl::forward(const at::Tensor& x, const Mask& mask) {
 
 std::pair<at::Tensor, at::Tensor> SelfAttentionV2Impl::forward_with_weights(const at::Tensor& x,
                                                                             const Mask& mask, Weights which) {
-  check_sequence(kWho, "x", x, options.d_in(), W_query->weight);
-  const auto result = attend(options.attention(), 0.0, project(W_query, x), project(W_key, x),
-                             project(W_value, x), mask, which);
-  return {result.output, result.weights};
+  check_sequence(kName, "x", x, options.d_in(), W_query->weight);
+  return attend(*this, project(W_query, x), project(W_key, x), project(W_value, x), mask, which);
 }
 
 void copy_weights(const SelfAttentionV1Impl& from, SelfAttentionV2Impl& to) {

@@ -1,16 +1,10 @@
-#include <attentive/functional/heads.h>
 #include <attentive/modules/shared_head_attention.h>
 
-#include "core/check.h"
-#include "functional/problem_builder.h"
+#include "modules/attend.h"
+#include "modules/checks.h"
 #include "modules/projection.h"
 
 namespace attentive {
-namespace {
-
-constexpr const char* kWho = "SharedHeadAttention";
-
-}  // namespace
 
 SharedHeadAttentionImpl::SharedHeadAttentionImpl(SharedHeadAttentionOptions options_)
     : options(std::move(options_)) {
@@ -18,9 +12,9 @@ SharedHeadAttentionImpl::SharedHeadAttentionImpl(SharedHeadAttentionOptions opti
 }
 
 void SharedHeadAttentionImpl::reset() {
-  check_positive(kWho, "embed_size", options.embed_size());
-  check_heads(kWho, "embed_size", options.embed_size(), options.heads(), "heads");
-  check_module_options(kWho, options.attention(), /*context_length=*/0);
+  check_positive(kName, "embed_size", options.embed_size());
+  check_heads(kName, "embed_size", options.embed_size(), options.heads(), "heads");
+  check_attention_options(kName, options);
 
   const int64_t head_dim = options.embed_size() / options.heads();
   const auto shared = torch::nn::LinearOptions(head_dim, head_dim).bias(false);
@@ -28,11 +22,6 @@ void SharedHeadAttentionImpl::reset() {
   keys = register_module("keys", torch::nn::Linear(shared));
   queries = register_module("queries", torch::nn::Linear(shared));
   fc_out = register_module("fc_out", torch::nn::Linear(options.embed_size(), options.embed_size()));
-}
-
-void SharedHeadAttentionImpl::pretty_print(std::ostream& stream) const {
-  stream << "attentive::SharedHeadAttention(embed_size=" << options.embed_size()
-         << ", heads=" << options.heads() << ")";
 }
 
 at::Tensor SharedHeadAttentionImpl::forward(const at::Tensor& values_, const at::Tensor& keys_,
@@ -45,21 +34,21 @@ std::pair<at::Tensor, at::Tensor> SharedHeadAttentionImpl::forward_with_weights(
                                                                                 const at::Tensor& query,
                                                                                 const Mask& mask,
                                                                                 Weights which) {
-  check_sequence(kWho, "values", values_, options.embed_size(), fc_out->weight);
-  check_sequence(kWho, "keys", keys_, options.embed_size(), fc_out->weight);
-  check_sequence(kWho, "query", query, options.embed_size(), fc_out->weight);
-  check_same_batch(kWho, "values", values_, "query", query);
-  check_same_batch(kWho, "keys", keys_, "query", query);
-  TORCH_CHECK_VALUE(values_.size(-2) == keys_.size(-2), kWho, ": expected as many values as keys, got ",
+  check_sequence(kName, "values", values_, options.embed_size(), fc_out->weight);
+  check_sequence(kName, "keys", keys_, options.embed_size(), fc_out->weight);
+  check_sequence(kName, "query", query, options.embed_size(), fc_out->weight);
+  check_same_batch(kName, "values", values_, "query", query);
+  check_same_batch(kName, "keys", keys_, "query", query);
+  TORCH_CHECK_VALUE(values_.size(-2) == keys_.size(-2), kName, ": expected as many values as keys, got ",
                     values_.size(-2), " and ", keys_.size(-2));
 
-  // The split comes first, so that the one small layer meets every head.
+  // Split first: one small layer projects every head.
   const auto heads = [&](const torch::nn::Linear& layer, const at::Tensor& x) {
     return project(layer, batched(x).unflatten(2, {options.heads(), -1})).transpose(1, 2);
   };
-  const auto result = attend(options.attention(), 0.0, heads(queries, query), heads(keys, keys_),
-                             heads(values, values_), mask, which);
-  return unbatched_like(query, project(fc_out, merge_heads(result.output)), result.weights);
+  const auto attended =
+      attend(*this, heads(queries, query), heads(keys, keys_), heads(values, values_), mask, which);
+  return project_out(fc_out, attended, query);
 }
 
 }  // namespace attentive

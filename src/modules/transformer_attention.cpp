@@ -1,23 +1,22 @@
 #include <attentive/functional/heads.h>
 #include <attentive/modules/transformer_attention.h>
 
-#include "core/check.h"
-#include "functional/problem_builder.h"
+#include "modules/attend.h"
+#include "modules/checks.h"
 #include "modules/packed_projection.h"
 #include "modules/projection.h"
 
 namespace attentive {
 namespace {
 
-constexpr const char* kWho = "TransformerAttention";
-
 // A cache that forgets must not forget a key that a query may see; later keys do not exist yet.
 void check_cache(const AttentionOptions& options, const KVCache& cache) {
-  TORCH_CHECK_VALUE(options.causal == Causal::BottomRight, kWho,
+  TORCH_CHECK_VALUE(options.causal == Causal::BottomRight, TransformerAttentionImpl::kName,
                     ": expected bottom-right causal attention with a cache, got ", to_string(options.causal));
   const auto* ring = dynamic_cast<const RingKVCache*>(&cache);
-  TORCH_CHECK_VALUE(!ring || (options.window.left >= 0 && options.window.left < ring->window()), kWho,
-                    ": expected a window of at most ", ring ? ring->window() : 0,
+  TORCH_CHECK_VALUE(!ring || (options.window.left >= 0 && options.window.left < ring->window()),
+                    TransformerAttentionImpl::kName, ": expected a window of at most ",
+                    ring ? ring->window() : 0,
                     " tokens with this RingKVCache, got window.left = ", options.window.left);
 }
 
@@ -29,13 +28,10 @@ TransformerAttentionImpl::TransformerAttentionImpl(TransformerAttentionOptions o
 }
 
 void TransformerAttentionImpl::reset() {
-  check_positive(kWho, "emb_dim", options.emb_dim());
-  check_heads(kWho, "emb_dim", options.emb_dim(), options.num_heads());
-  TORCH_CHECK_VALUE(num_kv_heads() > 0 && options.num_heads() % num_kv_heads() == 0, kWho,
-                    ": expected num_kv_heads to divide num_heads = ", options.num_heads(), ", got ",
-                    options.num_kv_heads());
-  check_probability(kWho, "dropout", options.dropout());
-  check_module_options(kWho, options.attention(), options.context_length());
+  check_positive(kName, "emb_dim", options.emb_dim());
+  check_heads(kName, "emb_dim", options.emb_dim(), options.num_heads());
+  check_heads(kName, "num_heads", options.num_heads(), num_kv_heads(), "num_kv_heads");
+  check_attention_options(kName, options);
 
   const auto linear = [&](int64_t heads) {
     return torch::nn::Linear(
@@ -61,18 +57,8 @@ void TransformerAttentionImpl::reset() {
   pack();
 }
 
-void TransformerAttentionImpl::pretty_print(std::ostream& stream) const {
-  stream << std::boolalpha << "attentive::TransformerAttention(emb_dim=" << options.emb_dim()
-         << ", num_heads=" << options.num_heads() << ", num_kv_heads=" << num_kv_heads()
-         << ", context_length=" << options.context_length() << ", dropout=" << options.dropout()
-         << ", qkv_bias=" << options.qkv_bias() << ", out_bias=" << options.out_bias();
-  if (options.qk_norm()) stream << ", qk_norm=true";
-  if (options.output_gate()) stream << ", output_gate=true";
-  stream << ")";
-}
-
 void TransformerAttentionImpl::pack() {
-  lay_side_by_side({W_query, W_key, W_value});
+  make_adjacent({W_query, W_key, W_value});
 }
 
 std::shared_ptr<torch::nn::Module> TransformerAttentionImpl::clone(
@@ -104,16 +90,16 @@ at::Tensor TransformerAttentionImpl::forward(const at::Tensor& x, const Mask& ma
 at::Tensor TransformerAttentionImpl::forward_cached(const at::Tensor& x, KVCache& cache, int64_t layer,
                                                     const Mask& mask) {
   check_cache(options.attention(), cache);
-  TORCH_CHECK_VALUE(layer >= 0 && layer < cache.options().layers, kWho,
+  TORCH_CHECK_VALUE(layer >= 0 && layer < cache.options().layers, kName,
                     ": expected a layer of the cache in [0, ", cache.options().layers, "), got ", layer);
   return run(x, &cache, layer, mask);
 }
 
 at::Tensor TransformerAttentionImpl::run(const at::Tensor& x, KVCache* cache, int64_t layer,
                                          const Mask& mask) {
-  check_sequence(kWho, "x", x, options.emb_dim(), W_query->weight);
+  check_sequence(kName, "x", x, options.emb_dim(), W_query->weight);
   const auto first = cache ? cache->position(layer) : 0;
-  check_context(kWho, first + x.size(-2), options.context_length());
+  check_context(kName, first + x.size(-2), options.context_length());
   auto [q, k, v] = project_heads({W_query, W_key, W_value}, batched(x), head_dim());
   if (q_norm) {
     q = q_norm->forward(q);
@@ -124,11 +110,9 @@ at::Tensor TransformerAttentionImpl::run(const at::Tensor& x, KVCache* cache, in
     k = rotary->forward(k, first);
   }
   if (cache) std::tie(k, v) = cache->append(layer, k, v);
-  const auto result =
-      attend(options.attention(), is_training() ? options.dropout() : 0.0, q, k, v, mask, Weights::None);
-  auto heads = merge_heads(result.output);
-  if (W_gate) heads = heads * project(W_gate, batched(x)).sigmoid();
-  return unbatched_like(x, project(out_proj, heads), result.weights).first;
+  auto context = merge_heads(attend(*this, q, k, v, mask, Weights::None).first);
+  if (W_gate) context = context * project(W_gate, batched(x)).sigmoid();
+  return unbatched_like(x, project(out_proj, context), {}).first;
 }
 
 }  // namespace attentive

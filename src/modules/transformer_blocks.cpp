@@ -25,12 +25,6 @@ LayerNorm layer_norm(const TransformerBlockOptions& options) {
   return LayerNorm(LayerNormOptions(options.attention().emb_dim()).bias(options.bias()));
 }
 
-void print(std::ostream& stream, const char* name, const TransformerBlockOptions& options) {
-  stream << std::boolalpha << "attentive::" << name << "(emb_dim=" << options.attention().emb_dim()
-         << ", num_heads=" << options.attention().num_heads() << ", dropout=" << options.dropout()
-         << ", norm_first=" << options.norm_first() << ")";
-}
-
 }  // namespace
 
 TransformerBlockImpl::TransformerBlockImpl(TransformerBlockOptions options_) : options(std::move(options_)) {
@@ -38,15 +32,11 @@ TransformerBlockImpl::TransformerBlockImpl(TransformerBlockOptions options_) : o
 }
 
 void TransformerBlockImpl::reset() {
-  check_probability("TransformerBlock", "dropout", options.dropout());
+  check_probability(kName, "dropout", options.dropout());
   att = register_module("att", TransformerAttention(options.attention()));
   ff = register_module("ff", feed_forward(options));
   norm1 = register_module("norm1", layer_norm(options));
   norm2 = register_module("norm2", layer_norm(options));
-}
-
-void TransformerBlockImpl::pretty_print(std::ostream& stream) const {
-  print(stream, "TransformerBlock", options);
 }
 
 at::Tensor TransformerBlockImpl::forward(const at::Tensor& x, const Mask& mask) {
@@ -78,7 +68,7 @@ DecoderBlockImpl::DecoderBlockImpl(TransformerBlockOptions options_) : options(s
 }
 
 void DecoderBlockImpl::reset() {
-  check_probability("DecoderBlock", "dropout", options.dropout());
+  check_probability(kName, "dropout", options.dropout());
   const auto& its = options.attention();
   att = register_module("att", TransformerAttention(its));
   const auto memory_dim = options.memory_dim() == 0 ? its.emb_dim() : options.memory_dim();
@@ -89,10 +79,6 @@ void DecoderBlockImpl::reset() {
   norm1 = register_module("norm1", layer_norm(options));
   norm2 = register_module("norm2", layer_norm(options));
   norm3 = register_module("norm3", layer_norm(options));
-}
-
-void DecoderBlockImpl::pretty_print(std::ostream& stream) const {
-  print(stream, "DecoderBlock", options);
 }
 
 at::Tensor DecoderBlockImpl::forward(const at::Tensor& x, const at::Tensor& memory, const Mask& mask,

@@ -16,7 +16,6 @@
 #include "support/errors.h"
 
 using namespace attentive;
-using attentive::test::bit_equal;
 using attentive::test::value_error;
 
 namespace {

@@ -110,7 +110,7 @@ TEST_CASE("MultiheadAttention: padding may hold NaN", "[compat][multihead_attent
   auto padding = bools({1, 4});
   padding.slice(1, 3).fill_(true);
   const auto clean = output(module->forward(query, memory, memory, padding));
-  CHECK(test::bit_equal(output(module->forward(query, poisoned, poisoned, padding)), clean));
+  CHECK(bit_equal(output(module->forward(query, poisoned, poisoned, padding)), clean));
   CHECK(clean.isfinite().all().item<bool>());
 }
 
@@ -126,8 +126,8 @@ TEST_CASE("MultiheadAttention: bool masks hide where they are true", "[compat][m
   CHECK_CLOSE(output(module->forward(x, x, x, {}, true, causal)),
               output(module->forward(x, x, x, {}, true, causal.expand({4, 4, 4}))));
   // What C++ torch::nn::MultiheadAttention does with it: 0 and 1 added to the scores.
-  CHECK_FALSE(test::difference(output(module->forward(x, x, x, {}, true, causal)),
-                               output(module->forward(x, x, x, {}, true, causal.to(at::kFloat))))
+  CHECK_FALSE(difference(output(module->forward(x, x, x, {}, true, causal)),
+                         output(module->forward(x, x, x, {}, true, causal.to(at::kFloat))))
                   .empty());
 }
 
@@ -237,7 +237,7 @@ TEST_CASE("MultiheadAttention: a mask changed before the backward pass raises or
     CHECK_THAT(error.what_without_backtrace(), ContainsSubstring("modified by an inplace operation"));
     return;
   }
-  CHECK(test::bit_equal(got, want));
+  CHECK(bit_equal(got, want));
 }
 
 TEST_CASE("MultiheadAttention names every mistake", "[compat][multihead_attention]") {

@@ -8,9 +8,9 @@
 #include <attentive/compat/transformer_decoder_layer.h>
 #include <attentive/compat/transformer_encoder_layer.h>
 
-#include "compat/recorded_case.h"
 #include "support/compare.h"
 #include "support/module_suite.h"
+#include "support/parity_cases.h"
 
 using namespace attentive;
 using Catch::Matchers::ContainsSubstring;
@@ -18,76 +18,11 @@ using Catch::Matchers::MessageMatches;
 using compat::TransformerDecoderLayer;
 using compat::TransformerEncoderLayer;
 using compat::TransformerLayerOptions;
-using test::RecordedCase;
-using test::value_or;
 
 namespace {
 
 at::Tensor silu(const at::Tensor& x) {
   return at::silu(x);
-}
-
-TransformerLayerOptions layer_options(const nlohmann::json& o) {
-  TransformerLayerOptions options(o.at("d_model"), o.at("nhead"));
-  options.dim_feedforward(o.at("dim_feedforward"))
-      .dropout(o.at("dropout"))
-      .layer_norm_eps(value_or(o, "layer_norm_eps", 1e-5))
-      .batch_first(value_or(o, "batch_first", false))
-      .norm_first(value_or(o, "norm_first", false))
-      .bias(value_or(o, "bias", true));
-  const auto activation = value_or<std::string>(o, "activation", "relu");
-  if (activation == "gelu") options.activation(torch::kGELU);
-  if (activation == "silu") options.activation(silu);
-  return options;
-}
-
-at::Tensor call(TransformerEncoderLayer& layer, const RecordedCase& c, test::Leaves& leaf) {
-  const auto src = leaf("src"), mask = leaf("src_mask"), padding = leaf("src_key_padding_mask");
-  return layer->forward(src, mask, padding, value_or(c.call, "is_causal", false));
-}
-
-at::Tensor call(TransformerDecoderLayer& layer, const RecordedCase& c, test::Leaves& leaf) {
-  const auto tgt = leaf("tgt"), memory = leaf("memory");
-  const auto mask = leaf("tgt_mask"), memory_mask = leaf("memory_mask");
-  const auto padding = leaf("tgt_key_padding_mask"), memory_padding = leaf("memory_key_padding_mask");
-  return layer->forward(tgt, memory, mask, memory_mask, padding, memory_padding,
-                        value_or(c.call, "tgt_is_causal", false),
-                        value_or(c.call, "memory_is_causal", false));
-}
-
-template <class Layer>
-std::string run(const RecordedCase& c) {
-  at::manual_seed(7);
-  Layer layer(layer_options(c.options));
-  if (const auto why = test::compare_initial(c, *layer); !why.empty()) return why;
-  layer->to(c.type());
-  load_state_dict(*layer, c.state);
-  layer->train(c.train());
-  test::Leaves leaf(c);
-  const DropoutStreamGuard stream(DropoutStream::Aten);
-  at::manual_seed(static_cast<uint64_t>(c.seed("forward_seed")));
-  return test::compare(c, *layer, leaf, call(layer, c, leaf));
-}
-
-template <class Layer>
-void run_all(const std::string& kind, size_t least) {
-  size_t compared = 0, dropouts = 0, dropouts_met = 0;
-  for (const auto& path : test::case_files("compat/data/" + kind + "-*.safetensors")) {
-    const RecordedCase c(path);
-    const auto why = run<Layer>(c);
-    if (c.seed("forward_seed") < 0) {
-      INFO(path);
-      CHECK(why == "");
-      ++compared;
-    } else {
-      ++dropouts;
-      if (why.empty()) ++dropouts_met;
-    }
-  }
-  CHECK(compared >= least);
-  // PyTorch has two CPU dropout streams, by vendor and build: this machine draws one of each pair.
-  CHECK(2 * dropouts_met == dropouts);
-  CHECK(dropouts > 0);
 }
 
 at::Tensor bools(at::IntArrayRef sizes, bool value = false) {
@@ -118,11 +53,15 @@ std::vector<std::string> layer_keys(const std::vector<std::string>& attentions, 
 }  // namespace
 
 TEST_CASE("TransformerEncoderLayer equals PyTorch on every recorded case", "[compat][transformer]") {
-  run_all<TransformerEncoderLayer>("encoder", 20);
+  test::check_cases("layers/encoder-*.safetensors", 20);
+  test::check_cases("torch/encoder-*.safetensors", 10);
+  test::check_dropout_cases("layers_dropout/encoder-*.safetensors");
 }
 
 TEST_CASE("TransformerDecoderLayer equals PyTorch on every recorded case", "[compat][transformer]") {
-  run_all<TransformerDecoderLayer>("decoder", 12);
+  test::check_cases("layers/decoder-*.safetensors", 12);
+  test::check_cases("torch/decoder-*.safetensors", 10);
+  test::check_dropout_cases("layers_dropout/decoder-*.safetensors");
 }
 
 TEST_CASE("TransformerEncoderLayer is a torch::nn citizen", "[compat][transformer]") {
@@ -178,7 +117,7 @@ TEST_CASE("Transformer layers name every mistake", "[compat][transformer]") {
   };
   throws_value([] { TransformerEncoderLayer(0, 1); },
                "compat::TransformerEncoderLayer: expected d_model > 0");
-  throws_value([] { TransformerEncoderLayer(6, 4); }, "expected nhead > 0 that divides d_model = 6, got 4");
+  throws_value([] { TransformerEncoderLayer(6, 4); }, "expected nhead to divide d_model = 6, got 4");
   throws_value([] { TransformerDecoderLayer(small().dim_feedforward(0)); },
                "compat::TransformerDecoderLayer: expected dim_feedforward > 0, got 0");
   throws_value([] { TransformerEncoderLayer(small().dropout(-0.1)); }, "dropout");

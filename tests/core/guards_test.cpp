@@ -32,8 +32,7 @@ TEST_CASE("guards nest, fall back and give way to a forced backend", "[guard]") 
   at::manual_seed(8);
   const auto guarded = attention(x, x, x, {.dropout_p = 0.5});
   at::manual_seed(8);
-  CHECK(test::bit_equal(attention(x, x, x, {.dropout_p = 0.5, .dropout_stream = DropoutStream::Aten}),
-                        guarded));
+  CHECK(bit_equal(attention(x, x, x, {.dropout_p = 0.5, .dropout_stream = DropoutStream::Aten}), guarded));
 }
 
 TEST_CASE("guards are of one thread", "[guard]") {
@@ -70,8 +69,8 @@ TEST_CASE("a stream that the options name outweighs the guard", "[guard]") {
     return attention(x, x, x, {.dropout_p = 0.5, .dropout_stream = stream, .backend = Backend::Reference});
   };
   const auto counter = drop(DropoutStream::Counter), aten = drop(DropoutStream::Aten);
-  CHECK_FALSE(test::bit_equal(counter, aten));
+  CHECK_FALSE(bit_equal(counter, aten));
   const DropoutStreamGuard guard(DropoutStream::Aten);
-  CHECK(test::bit_equal(drop(DropoutStream::Counter), counter));
-  CHECK(test::bit_equal(drop(DropoutStream::Any), aten));
+  CHECK(bit_equal(drop(DropoutStream::Counter), counter));
+  CHECK(bit_equal(drop(DropoutStream::Any), aten));
 }

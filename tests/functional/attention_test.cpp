@@ -18,8 +18,8 @@
 
 #include "kernels/dropout_counter.h"
 #include "support/compare.h"
+#include "support/errors.h"
 #include "support/gradcheck.h"
-#include "support/message.h"
 #include "support/naive_attention.h"
 
 using namespace attentive;
@@ -238,7 +238,7 @@ TEST_CASE("keys that no query sees may hold NaN or Inf", "[attention][nan]") {
   call.v.slice(2, 4).fill_(poison);
   for (auto* x : {&call.q, &call.k, &call.v}) x->requires_grad_(true);
   const auto got = ours(call, Mask::key_lengths(lengths));
-  CHECK(attentive::test::bit_equal(got.output, clean.output));
+  CHECK(bit_equal(got.output, clean.output));
   got.output.sum().backward();
   CHECK(call.q.grad().isfinite().all().item<bool>());
   CHECK(call.k.grad().slice(2, 4).eq(0).all().item<bool>());
@@ -250,7 +250,7 @@ TEST_CASE("a non-finite key enters no masked score", "[attention][nan]") {
   call.options.causal = Causal::BottomRight;
   const auto clean = ours(call).output;
   call.k.select(2, 6).fill_(kNaN);  // only the last query may see it
-  CHECK(attentive::test::bit_equal(ours(call).output.slice(2, 0, 6), clean.slice(2, 0, 6)));
+  CHECK(bit_equal(ours(call).output.slice(2, 0, 6), clean.slice(2, 0, 6)));
 }
 
 TEST_CASE("empty sizes give empty or zero results", "[attention][empty]") {
@@ -383,7 +383,7 @@ TEST_CASE("the aten stream draws what softmax and nn::Dropout draw", "[attention
   at::manual_seed(21);
   const AttentionOptions options{.dropout_p = 0.4, .dropout_stream = DropoutStream::Aten};
   CHECK_CLOSE(attention(q, k, v, options), want);
-  CHECK(attentive::test::bit_equal(at::rand({4}), after));
+  CHECK(bit_equal(at::rand({4}), after));
   auto generator = at::detail::getDefaultCPUGenerator().clone();
   generator.set_current_seed(21);
   AttentionExtras extras;
@@ -401,7 +401,7 @@ TEST_CASE("dropout of 0 and 1 draws nothing", "[attention][dropout]") {
   ours(call);
   call.options.dropout_p = 1.0;
   CHECK(ours(call).output.eq(0).all().item<bool>());
-  CHECK(attentive::test::bit_equal(at::rand({3}), expected));
+  CHECK(bit_equal(at::rand({3}), expected));
 }
 
 TEST_CASE("clean and dropped weights", "[attention][dropout]") {

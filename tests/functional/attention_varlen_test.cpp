@@ -68,8 +68,8 @@ TEST_CASE("packed sequences do not see each other", "[varlen]") {
   p.k.slice(0, 6).normal_();
   p.v.slice(0, 6).normal_();
   const auto after = attention_varlen(p.q, p.k, p.v, p.ends_q, p.ends_k).output;
-  CHECK(test::bit_equal(before.slice(0, 0, 4), after.slice(0, 0, 4)));
-  CHECK_FALSE(test::bit_equal(before, after));
+  CHECK(bit_equal(before.slice(0, 0, 4), after.slice(0, 0, 4)));
+  CHECK_FALSE(bit_equal(before, after));
 }
 
 TEST_CASE("every packed sequence has dropout bits of its own and gradients flow", "[varlen][dropout]") {
@@ -78,9 +78,9 @@ TEST_CASE("every packed sequence has dropout bits of its own and gradients flow"
   const auto ends = at::tensor({0, 6, 12}, at::kLong);
   at::manual_seed(4);
   const auto y = attention_varlen(twice, twice, twice, ends, ends, {.dropout_p = 0.5}).output;
-  CHECK_FALSE(test::bit_equal(y.slice(0, 0, 6), y.slice(0, 6)));
+  CHECK_FALSE(bit_equal(y.slice(0, 0, 6), y.slice(0, 6)));
   at::manual_seed(4);
-  CHECK(test::bit_equal(attention_varlen(twice, twice, twice, ends, ends, {.dropout_p = 0.5}).output, y));
+  CHECK(bit_equal(attention_varlen(twice, twice, twice, ends, ends, {.dropout_p = 0.5}).output, y));
   y.sum().backward();
   CHECK(x.grad().isfinite().all().item<bool>());
 }

@@ -10,7 +10,6 @@
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
-#include <attentive/core/guards.h>
 #include <attentive/functional/attention.h>
 #include <attentive/functional/explain.h>
 
@@ -195,5 +194,5 @@ TEST_CASE("autocast casts the inputs, and the reference still accumulates in flo
   at::autocast::set_autocast_enabled(at::kCPU, false);
   at::autocast::clear_cache();
   CHECK(got.scalar_type() == at::kBFloat16);
-  CHECK(test::bit_equal(got, want));
+  CHECK(bit_equal(got, want));
 }

@@ -42,7 +42,7 @@ TEST_CASE("explain runs nothing and draws nothing", "[explain]") {
   const auto want = at::randn({8});
   at::manual_seed(4);
   explain(x, x, x, {.dropout_p = 0.5});
-  CHECK(test::bit_equal(at::randn({8}), want));
+  CHECK(bit_equal(at::randn({8}), want));
 }
 
 TEST_CASE("explain refuses what the call would refuse, under its own name", "[explain][errors]") {

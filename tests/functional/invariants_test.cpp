@@ -211,7 +211,7 @@ TEST_CASE("every backend errs at most twice as much as the textbook in its dtype
       for (size_t n = 0; n < want.size(); ++n) {
         INFO("output, gradients of q, k, v: " << n);
         if (type == at::kDouble) {  // nothing is wider: the oracle errs as much
-          CHECK(difference(got[n], want[n], default_tolerance(type, n > 0)) == "");
+          CHECK(difference(got[n], want[n], tolerance_of(type, n > 0)) == "");
           continue;
         }
         const double size = n == 0 ? want[0].abs().max().item<double>() : largest;
@@ -440,7 +440,7 @@ TEST_CASE("a row of a huge negative bias is the mean on every backend", "[invari
   extras.mask = Mask::bias(bias);
   const auto mean = x.v.slice(2, 0, row + 1).to(at::kDouble).mean(2);
   const auto check_output = [&](const at::Tensor& y) {
-    CHECK(difference(y.select(2, row), mean, default_tolerance(type)) == "");
+    CHECK(difference(y.select(2, row), mean, tolerance_of(type)) == "");
   };
   if (takes(backend, x, options, extras)) check_output(on(backend, x, options, extras.mask));
   const bool forward = takes(backend, x, options, extras);
@@ -451,7 +451,7 @@ TEST_CASE("a row of a huge negative bias is the mean on every backend", "[invari
   check_output(y);
   const auto gradient = torch::autograd::grad({y.select(2, row).to(at::kFloat).sum()}, {x.v})[0];
   const auto share = at::full({1, 2, row + 1, 8}, 1.0 / static_cast<double>(row + 1));
-  CHECK(difference(gradient.slice(2, 0, row + 1), share, default_tolerance(type, true)) == "");
+  CHECK(difference(gradient.slice(2, 0, row + 1), share, tolerance_of(type, true)) == "");
   // What Auto takes is therefore right as well.
   CHECK(explain(x.q, x.k, x.v, options, extras).chosen != Backend::Torch);
 }

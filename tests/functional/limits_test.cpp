@@ -82,9 +82,9 @@ TEST_CASE("65,537 keys with a mask, causal, equal the definition", "[limits]") {
     return results;
   };
   const auto got = run(false), want = run(true);
-  CHECK(difference(got[0], want[0], default_tolerance(at::kFloat)) == "");
+  CHECK(difference(got[0], want[0], tolerance_of(at::kFloat)) == "");
   for (size_t n = 1; n < got.size(); ++n)
-    CHECK(difference(got[n], want[n], default_tolerance(at::kFloat, true)) == "");
+    CHECK(difference(got[n], want[n], tolerance_of(at::kFloat, true)) == "");
 }
 
 // Bad input 10. As many queries: rows at both ends and around 65,536. The reference would hold 4.3e9 scores;
@@ -105,7 +105,7 @@ TEST_CASE("65,537 queries and keys, causal, masked or windowed", "[limits]") {
     options.backend = backend;
     const auto y = attention(q, k, v, options, mask);
     CHECK(difference(y.index_select(2, rows), rows_by_definition(q, k, v, rows, visible),
-                     default_tolerance(at::kFloat)) == "");
+                     tolerance_of(at::kFloat)) == "");
     return true;
   };
   const AttentionOptions causal{.causal = Causal::BottomRight};
@@ -133,8 +133,7 @@ TEST_CASE("more than 65,536 items or heads", "[limits]") {
   const auto direction = at::randn(y.sizes());
   const auto got = torch::autograd::grad({y}, {q, k, v}, {direction});
   const auto exact = torch::autograd::grad({want}, {q, k, v}, {direction});
-  for (size_t n = 0; n < 3; ++n)
-    CHECK(difference(got[n], exact[n], default_tolerance(at::kFloat, true)) == "");
+  for (size_t n = 0; n < 3; ++n) CHECK(difference(got[n], exact[n], tolerance_of(at::kFloat, true)) == "");
 }
 
 // Bad input 11. 4.3 GB of output in bfloat16, so it runs only where it is named: functional_test "[.large]".
@@ -149,7 +148,7 @@ TEST_CASE("an output of more than 2^31 numbers", "[.large]") {
   REQUIRE(y.numel() > (int64_t{1} << 31));
   const auto ends = at::cat({y.slice(2, 0, 5), y.slice(2, L / 2, L / 2 + 5), y.slice(2, L - 5)}, 2);
   const auto want = attention(q.slice(2, 0, 15).to(at::kDouble), k.to(at::kDouble), v.to(at::kDouble));
-  CHECK(difference(ends, want, default_tolerance(at::kBFloat16)) == "");
+  CHECK(difference(ends, want, tolerance_of(at::kBFloat16)) == "");
 }
 
 // Bad input 12.
@@ -218,7 +217,7 @@ TEST_CASE("a gradient reaches a bias that alone asks for one", "[limits]") {
   const auto want =
       at::matmul(at::softmax(scores.masked_fill(hidden, -std::numeric_limits<double>::infinity()), -1), x);
   CHECK(difference(got, torch::autograd::grad({want}, {bias}, {direction})[0],
-                   default_tolerance(at::kDouble, true)) == "");
+                   tolerance_of(at::kDouble, true)) == "");
   // A kernel that would forget it refuses, in float32 as well.
   AttentionExtras extras;
   extras.mask = Mask::bias(at::zeros({6, 6}).requires_grad_(true));

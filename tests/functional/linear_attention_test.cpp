@@ -189,7 +189,7 @@ TEST_CASE("linear_attention: hidden keys", "[linear_attention]") {
     const auto y = linear_attention(q, bad_k, bad_v, {.causal = causal}, Mask::key_lengths(lengths));
     CHECK_CLOSE(y, quadratic(q, k, v, causal, keep));
     CHECK_CLOSE(y[1], at::zeros({1, 5, 3}, at::kDouble));
-    CHECK(test::bit_equal(y, linear_attention(q, k, v, {.causal = causal}, Mask::key_keep(keep))));
+    CHECK(bit_equal(y, linear_attention(q, k, v, {.causal = causal}, Mask::key_keep(keep))));
     y.sum().backward();
     CHECK(bad_k.grad().isfinite().all().item<bool>());
     CHECK(
@@ -200,8 +200,8 @@ TEST_CASE("linear_attention: hidden keys", "[linear_attention]") {
   const auto tail = k.clone();
   tail.slice(2, 3).fill_(kNaN);
   const auto short_q = q.slice(2, 0, 3);
-  CHECK(test::bit_equal(linear_attention(short_q, tail, tail, {.causal = Causal::TopLeft}),
-                        linear_attention(short_q, k, k, {.causal = Causal::TopLeft})));
+  CHECK(bit_equal(linear_attention(short_q, tail, tail, {.causal = Causal::TopLeft}),
+                  linear_attention(short_q, k, k, {.causal = Causal::TopLeft})));
 }
 
 TEST_CASE("linear_attention: causality, ranks, dtypes and empty sizes", "[linear_attention]") {
@@ -209,8 +209,8 @@ TEST_CASE("linear_attention: causality, ranks, dtypes and empty sizes", "[linear
   const LinearAttentionCall causal{.causal = Causal::BottomRight, .chunk_size = 4};
   auto later = k.clone();
   later.slice(2, 6).fill_(3.0);
-  CHECK(test::bit_equal(linear_attention(q, later, v, causal).slice(2, 0, 6),
-                        linear_attention(q, k, v, causal).slice(2, 0, 6)));
+  CHECK(bit_equal(linear_attention(q, later, v, causal).slice(2, 0, 6),
+                  linear_attention(q, k, v, causal).slice(2, 0, 6)));
   CHECK_CLOSE(linear_attention(q[0][1], k[0][1], v[0][1], causal), linear_attention(q, k, v, causal)[0][1]);
   CHECK_CLOSE(linear_attention(q.select(1, 0), k.select(1, 0), v.select(1, 0), causal),
               linear_attention(q, k, v, causal).select(1, 0));

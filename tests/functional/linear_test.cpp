@@ -95,6 +95,6 @@ TEST_CASE("linear: a training step of a module in bfloat16 has the gradients of 
   const auto want = exact->named_parameters();
   for (const auto& item : module->named_parameters()) {
     INFO(item.key());
-    CHECK(difference(item.value().grad(), want[item.key()].grad(), default_tolerance(kBf16, true)) == "");
+    CHECK(difference(item.value().grad(), want[item.key()].grad(), tolerance_of(kBf16, true)) == "");
   }
 }

@@ -116,7 +116,13 @@ void save_and_map(const TorchValue& value, const std::string& file) {
   std::ofstream(path, std::ios::binary) << file;
   if (attentive::test::truth_of(attentive::load_torch(path, {.map = true})) != truth)
     report("mapped, it reads otherwise\n");
-  attentive::save_torch(path, value);
+  try {
+    attentive::save_torch(path, value);
+  } catch (const TorchFileError& error) {
+    // Such an integer is read, but Python's torch.load would not read it again.
+    if (std::string(error.what()).find("an integer of at most 255 bytes") == std::string::npos) throw;
+    return;
+  }
   if (attentive::test::truth_of(attentive::load_torch(path)) != truth) report("changed by a save\n");
   ::unlink(path.c_str());
 }

@@ -1,5 +1,4 @@
 #include <fstream>
-#include <functional>
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/ones.h>
@@ -11,9 +10,11 @@
 #include <attentive/io/safetensors.h>
 #include <attentive/io/state_dict.h>
 
+#include "support/errors.h"
 #include "support/temporary_folder.h"
 
 using namespace attentive;
+using attentive::test::value_error;
 using Catch::Matchers::ContainsSubstring;
 using nlohmann::json;
 
@@ -55,17 +56,8 @@ class Shards {
   bool safetensors_;
 };
 
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const c10::ValueError& error) {
-    return error.what_without_backtrace();
-  }
-  return "no error";
-}
-
 std::string refusal_of(const Shards& shards) {
-  return message_of([&] { read_state_dict(shards.index()); });
+  return value_error([&] { read_state_dict(shards.index()); });
 }
 
 }  // namespace
@@ -88,7 +80,7 @@ TEST_CASE("shards are read by their index, or by their folder", "[sharded_state]
 TEST_CASE("a folder holds one state dict", "[sharded_state][errors]") {
   const Shards shards(true);
   shards.save("model.safetensors", kFirst);
-  CHECK_THAT(message_of([&] { read_state_dict(shards.folder.path()); }),
+  CHECK_THAT(value_error([&] { read_state_dict(shards.folder.path()); }),
              ContainsSubstring("holds model.safetensors, model.safetensors.index.json: name one of them"));
   CHECK(read_state_dict(shards.folder / "model.safetensors").size() == 2);
   const TemporaryFolder single;
@@ -168,6 +160,6 @@ TEST_CASE("an index is JSON with a weight map", "[sharded_state][errors]") {
   refused(R"({"weight_map": {"a": "x"}, "metadata": )" + std::string(100'000, '[') +
               std::string(100'000, ']') + "}",
           "nests too deep");
-  CHECK_THAT(message_of([&] { read_state_dict(shards.index(), {.entry = "model"}); }),
+  CHECK_THAT(value_error([&] { read_state_dict(shards.index(), {.entry = "model"}); }),
              ContainsSubstring("an index has no entries"));
 }

@@ -8,9 +8,9 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
-#include <attentive/io/case.h>
 #include <attentive/io/safetensors.h>
 #include <attentive/io/state_dict.h>
+#include <attentive/parity/case.h>
 
 #include "support/errors.h"
 

@@ -16,10 +16,11 @@
 #include <attentive/modules/multi_head_attention.h>
 
 #include "support/compare.h"
+#include "support/errors.h"
 #include "support/temporary_folder.h"
 
 using namespace attentive;
-using attentive::test::bit_equal;
+using attentive::test::value_error;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::MessageMatches;
 
@@ -56,16 +57,6 @@ void check_equal(const StateDict& left, const StateDict& right) {
   }
 }
 
-template <class Call>
-std::string message_of(const Call& call) {
-  try {
-    call();
-  } catch (const c10::ValueError& error) {
-    return error.what_without_backtrace();
-  }
-  return "no error";
-}
-
 }  // namespace
 
 TEST_CASE("a Python state dict loads by name and its mask is checked, not stored", "[state_dict]") {
@@ -92,7 +83,7 @@ TEST_CASE("nothing changes when a strict load fails, and every key is listed", "
   state["heads.0.mask"] = at::ones({4, 4}).triu(1);
   state["mask"] = at::ones({4, 4}).tril();
   CHECK(
-      message_of([&] { load_state_dict(*module, state); }) ==
+      value_error([&] { load_state_dict(*module, state); }) ==
       "load_state_dict: the state dict does not fit attentive::MultiHeadAttentionImpl; nothing was changed:\n"
       "missing W_key.weight\n"
       "unexpected extra\n"
@@ -243,7 +234,7 @@ TEST_CASE("a checkpoint's state dict and plain values are told apart", "[state_d
 }
 
 TEST_CASE("several state dicts are listed, and one of them is named", "[state_dict][errors]") {
-  const auto message = message_of([] { read_state_dict(kData / "several.pt"); });
+  const auto message = value_error([] { read_state_dict(kData / "several.pt"); });
   CHECK_THAT(message, ContainsSubstring("name the state dict by its entry: \"generator\", \"ema/model\""));
   const auto file = read_state_dict_file(kData / "several.pt", {.entry = "ema/model"});
   check_equal(file.state, python_state());
@@ -251,7 +242,7 @@ TEST_CASE("several state dicts are listed, and one of them is named", "[state_di
   CHECK(file.values.at("epoch").as<int64_t>() == 7);
   CHECK(file.values.at("betas").as<TorchValue::Tuple>().items[1].as<double>() == 0.95);
   for (const auto* entry : {"ema", "epoch", "model", "/generator", "generator/"}) {
-    CHECK_THAT(message_of([&] { read_state_dict(kData / "several.pt", {.entry = entry}); }),
+    CHECK_THAT(value_error([&] { read_state_dict(kData / "several.pt", {.entry = entry}); }),
                ContainsSubstring("no state dict under \"" + std::string(entry) +
                                  "\"; there is one under: \"generator\", \"ema/model\""));
   }
@@ -324,10 +315,10 @@ TEST_CASE("the prefix of a wrapper is reported and can be taken off", "[state_di
   CHECK(with("module.", "other").prefix.empty());
   CHECK(with("modules.").prefix.empty());
   CHECK_THAT(
-      message_of([&] { without_prefix(with("module.", "other").state, "module."); }),
+      value_error([&] { without_prefix(with("module.", "other").state, "module."); }),
       ContainsSubstring("without_prefix: expected every key to begin with \"module.\", got \"other\""));
   auto module = make();
-  CHECK_THAT(message_of([&] { load_state_dict(*module, file.state); }),
+  CHECK_THAT(value_error([&] { load_state_dict(*module, file.state); }),
              ContainsSubstring("\nevery key begins with \"module.\", which a wrapper put there: "
                                "attentive::without_prefix(state, \"module.\") takes it off"));
 }
@@ -341,13 +332,13 @@ TEST_CASE("a safetensors file is told by its content", "[state_dict]") {
 TEST_CASE("what is no state dict is refused with its path", "[state_dict][errors]") {
   const auto refused = [](const std::filesystem::path& path, const std::string& reason) {
     INFO(path.string());
-    CHECK_THAT(message_of([&] { read_state_dict(path); }),
+    CHECK_THAT(value_error([&] { read_state_dict(path); }),
                ContainsSubstring("read_state_dict: " + path.string() + ": " + reason));
   };
   refused(kData / "make_data.py", "neither a safetensors file nor a torch.save file");
   refused(kData, "the folder holds no state dict under a name that is known");
   refused(kData / "none", "cannot open it: No such file");
-  CHECK_THAT(message_of([] { read_state_dict(kData / "from_python.safetensors", {.entry = "model"}); }),
+  CHECK_THAT(value_error([] { read_state_dict(kData / "from_python.safetensors", {.entry = "model"}); }),
              ContainsSubstring("a safetensors file has no entries, so none under \"model\""));
   const auto values = read_state_dict_file(kData / "from_python.safetensors").values;
   CHECK_THAT(values.at("written by").as<std::string>(), ContainsSubstring("safetensors"));

@@ -22,7 +22,6 @@
 #include "support/errors.h"
 
 using namespace attentive;
-using attentive::test::bit_equal;
 using attentive::test::value_error;
 using Catch::Matchers::ContainsSubstring;
 
@@ -65,8 +64,7 @@ TEST_CASE("a tensor that cannot be copied is refused before anything changes", "
        at::quantize_per_tensor(square, 0.1, 0, at::kQInt8)},
       {"expected a tensor with data, got one on the meta device", square.to(at::kMeta)},
       {"expected a dense tensor, got a sparse one", square.to_sparse()},
-      {"expected a dense tensor, got a nested one",
-       at::_nested_tensor_from_tensor_list({square, square})},
+      {"expected a dense tensor, got a nested one", at::_nested_tensor_from_tensor_list({square, square})},
       {"expected dtype Float, got Float4_e2m1fn_x2", at::empty({2, 2}, at::kFloat4_e2m1fn_x2)},
       {"expected dtype Float, got ComplexFloat", square.to(at::kComplexFloat)}};
   for (const auto& [reason, tensor] : bad) {

@@ -18,6 +18,7 @@
 #include <attentive/io/torch_file.h>
 
 #include "io/torch_dtypes.h"
+#include "support/errors.h"
 #include "support/peak_memory.h"
 #include "support/temporary_folder.h"
 
@@ -60,14 +61,8 @@ bool same(const at::Tensor& a, const at::Tensor& b) {
           std::memcmp(a.storage().data(), b.storage().data(), a.storage().nbytes()) == 0);
 }
 
-template <class Call>
-std::string message_of(const Call& call) {
-  try {
-    call();
-  } catch (const TorchFileError& error) {
-    return error.what_without_backtrace();
-  }
-  return "no error";
+std::string message_of(const std::function<void()>& call) {
+  return test::error_of<TorchFileError>(call);
 }
 
 std::string save_error(const TorchValue& value) {

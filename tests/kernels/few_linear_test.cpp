@@ -15,7 +15,9 @@
 #include "support/compare.h"
 
 using namespace attentive::test;
+using attentive::difference;
 using attentive::kernels::cpu::few_linear;
+using attentive::tolerance_of;
 
 namespace {
 
@@ -36,8 +38,8 @@ TEST_CASE("few rows: equals the linear of doubles", "[few_linear][short]") {
   const auto want = at::linear(x.to(at::kDouble), weight.to(at::kDouble));
   const auto got = few_linear(x, weight, {});
   REQUIRE(got.defined());
-  CHECK(difference(got, want, default_tolerance(at::kFloat)) == "");
-  CHECK(difference(few_linear(x, weight, bias), want + bias, default_tolerance(at::kFloat)) == "");
+  CHECK(difference(got, want, tolerance_of(at::kFloat)) == "");
+  CHECK(difference(few_linear(x, weight, bias), want + bias, tolerance_of(at::kFloat)) == "");
 }
 
 TEST_CASE("few rows: leaves to the library what it cannot do as well", "[few_linear]") {

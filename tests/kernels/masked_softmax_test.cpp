@@ -64,18 +64,18 @@ Outcome run(const OptionCall& call, bool emulated) {
 void compare(const OptionCall& exact, at::ScalarType type) {
   const auto call = cast(exact, type);
   const auto got = run(call, true), want = run(cast(call, at::kDouble), false);
-  CHECK(difference(got.result.output, want.result.output, default_tolerance(type)) == "");
+  CHECK(difference(got.result.output, want.result.output, tolerance_of(type)) == "");
   if (want.result.weights.defined()) {
-    CHECK(difference(got.result.weights, want.result.weights, default_tolerance(type)) == "");
+    CHECK(difference(got.result.weights, want.result.weights, tolerance_of(type)) == "");
     CHECK(at::equal(got.result.weights.eq(0).logical_and(want.result.weights.gt(1e-6)).any(),
                     at::zeros({}, at::kBool)));
   }
   if (want.result.logsumexp.defined())
-    CHECK(difference(got.result.logsumexp, want.result.logsumexp, default_tolerance(type)) == "");
+    CHECK(difference(got.result.logsumexp, want.result.logsumexp, tolerance_of(type)) == "");
   double largest = 0.0;
   for (const auto& gradient : want.gradients)
     largest = std::max(largest, gradient.abs().max().item<double>());
-  const auto tolerance = default_tolerance(type, true);
+  const auto tolerance = tolerance_of(type, true);
   REQUIRE(got.gradients.size() == want.gradients.size());
   for (size_t n = 0; n < want.gradients.size(); ++n) {
     INFO("gradient " << n);

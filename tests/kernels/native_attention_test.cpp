@@ -64,12 +64,12 @@ void check(const OptionCall& exact, at::ScalarType type) {
   const auto got = run_on(call, Backend::Native);
   REQUIRE_FALSE(got.refused);
   const auto want = run_on(cast(call, at::kDouble), Backend::Reference);
-  CHECK(difference(got.result.output, want.result.output, default_tolerance(type)) == "");
-  CHECK(difference(got.result.logsumexp, want.result.logsumexp, default_tolerance(type)) == "");
+  CHECK(difference(got.result.output, want.result.output, tolerance_of(type)) == "");
+  CHECK(difference(got.result.logsumexp, want.result.logsumexp, tolerance_of(type)) == "");
   double largest = 0.0;
   for (const auto& gradient : want.gradients)
     largest = std::max(largest, gradient.abs().max().item<double>());
-  const auto tolerance = default_tolerance(type, true);
+  const auto tolerance = tolerance_of(type, true);
   for (size_t n = 0; n < want.gradients.size(); ++n) {
     INFO("gradient of "
          << "qkv"[n]);
@@ -121,8 +121,8 @@ TEST_CASE("native: weights by a second pass equal the reference's", "[native][we
   };
   const auto got = run(call, Backend::Native);
   const auto want = run(cast(call, at::kDouble), Backend::Reference);
-  CHECK(difference(got.weights, want.weights, default_tolerance(type)) == "");
-  CHECK(difference(got.output, want.output, default_tolerance(type)) == "");
+  CHECK(difference(got.weights, want.weights, tolerance_of(type)) == "");
+  CHECK(difference(got.output, want.output, tolerance_of(type)) == "");
   // Rounding apart, what the reference holds at exactly zero is hidden or dropped.
   CHECK_FALSE(got.weights.ne(0).logical_and(want.weights.eq(0)).any().item<bool>());
 }

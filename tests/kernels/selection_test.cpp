@@ -103,7 +103,7 @@ TEST_CASE("selection: Native takes float32 and bfloat16 on every kind of process
     };
     INFO(c10::toString(type));
     CHECK(difference(call(Backend::Native, type), call(Backend::Reference, at::kDouble),
-                     default_tolerance(type)) == "");
+                     tolerance_of(type)) == "");
   }
 }
 

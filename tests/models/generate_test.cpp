@@ -9,7 +9,7 @@
 
 #include <attentive/models/generate.h>
 
-#include "support/message.h"
+#include "support/errors.h"
 
 using namespace attentive;
 using attentive::test::value_error;

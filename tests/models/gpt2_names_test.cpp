@@ -10,10 +10,9 @@
 #include <attentive/models/gpt2_names.h>
 
 #include "support/compare.h"
-#include "support/message.h"
+#include "support/errors.h"
 
 using namespace attentive;
-using attentive::test::bit_equal;
 using attentive::test::value_error;
 
 namespace {

@@ -15,7 +15,6 @@
 #include "support/errors.h"
 
 using namespace attentive;
-using attentive::test::bit_equal;
 
 namespace {
 
@@ -81,7 +80,7 @@ TEST_CASE("A cached GPT under autocast gives the logits of the whole text", "[gp
         cache->reset();
         for (int64_t at = 0; at < tokens; ++at) {
           const auto logits = model->forward_cached(ids.narrow(1, at, 1), *cache);
-          CHECK(test::difference(logits, whole.narrow(1, at, 1), test::default_tolerance(type)) == "");
+          CHECK(difference(logits, whole.narrow(1, at, 1), tolerance_of(type)) == "");
         }
       }
     }

@@ -7,7 +7,7 @@
 #include <attentive/models/gpt.h>
 
 #include "support/compare.h"
-#include "support/message.h"
+#include "support/errors.h"
 
 using namespace attentive;
 using attentive::test::value_error;

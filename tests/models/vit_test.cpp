@@ -7,7 +7,7 @@
 #include <attentive/models/vit.h>
 
 #include "support/compare.h"
-#include "support/message.h"
+#include "support/errors.h"
 #include "support/module_suite.h"
 
 using namespace attentive;
@@ -25,8 +25,8 @@ TEST_CASE("image_patches cuts row by row, a patch channel by channel", "[vit]") 
   const auto images = at::arange(2 * 4 * 4).view({1, 2, 4, 4}).to(at::kFloat);
   const auto patches = image_patches(images, 2);
   CHECK(patches.sizes() == at::IntArrayRef({1, 4, 8}));
-  CHECK(test::bit_equal(patches[0][1], test::table({{2, 3, 6, 7, 18, 19, 22, 23}})[0]));
-  CHECK(test::bit_equal(patches[0][2], test::table({{8, 9, 12, 13, 24, 25, 28, 29}})[0]));
+  CHECK(bit_equal(patches[0][1], test::table({{2, 3, 6, 7, 18, 19, 22, 23}})[0]));
+  CHECK(bit_equal(patches[0][2], test::table({{8, 9, 12, 13, 24, 25, 28, 29}})[0]));
   // The patch embedding is the usual convolution with stride = kernel.
   const auto weight = at::randn({3, 2, 2, 2});
   const auto convolved = at::conv2d(images, weight, {}, 2).flatten(2).transpose(1, 2);
@@ -78,9 +78,9 @@ TEST_CASE("ViT sees every patch and where it stands", "[vit]") {
   for (int64_t patch = 0; patch < 9; ++patch) {
     auto changed = images.clone();
     changed[0][0][patch / 3 * 2][patch % 3 * 2] += 1;
-    CHECK_FALSE(test::bit_equal(model->forward(changed), y));
+    CHECK_FALSE(bit_equal(model->forward(changed), y));
   }
-  CHECK_FALSE(test::bit_equal(model->forward(images.flip(3)), y));
+  CHECK_FALSE(bit_equal(model->forward(images.flip(3)), y));
 }
 
 TEST_CASE("ViT refuses images and options without meaning, by name", "[vit]") {

@@ -13,7 +13,7 @@
 #include <attentive/modules/multi_head_attention_wrapper.h>
 
 #include "support/compare.h"
-#include "support/message.h"
+#include "support/errors.h"
 
 using namespace attentive;
 
@@ -32,7 +32,7 @@ void check_equal(const StateDict& got, const StateDict& want) {
   for (const auto& [key, tensor] : want) {
     INFO(key);
     REQUIRE(got.count(key) == 1);
-    CHECK(test::bit_equal(got.at(key), tensor));
+    CHECK(bit_equal(got.at(key), tensor));
     CHECK(got.at(key).data_ptr() != tensor.data_ptr());
   }
 }
@@ -174,7 +174,7 @@ TEST_CASE("convert names every mistake", "[convert]") {
   CHECK(value_error([&] { return convert::multi_head_to_wrapper(good, 4); }) ==
         "multi_head_to_wrapper: expected num_heads to divide d_out = 6, got 4");
   CHECK(value_error([&] { return convert::multi_head_to_grouped(good, 6, 4); }) ==
-        "multi_head_to_grouped: expected num_kv_groups to divide num_heads = 6, got 4");
+        "multi_head_to_grouped: expected num_kv_heads to divide num_heads = 6, got 4");
   CHECK(value_error([&] { return convert::wrapper_to_multi_head(good); }) ==
         "wrapper_to_multi_head: missing key heads.0.W_query.weight");
 

@@ -11,7 +11,7 @@
 
 #include "functional/gelu.h"
 #include "support/compare.h"
-#include "support/message.h"
+#include "support/errors.h"
 #include "support/module_suite.h"
 
 using namespace attentive;

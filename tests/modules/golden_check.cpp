@@ -8,6 +8,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <attentive/core/guards.h>
+#include <attentive/parity/draws.h>
 
 #include "support/compare.h"
 #include "support/golden.h"
@@ -59,7 +60,7 @@ void check_numbers(const Golden& golden, const GoldenModule& how, torch::nn::Mod
   const auto output = how.call(module, inputs, mask, Weights::None).first;
   CHECK_CLOSE(output, golden["output"]);
   loss_of(golden, output).backward();
-  const auto tolerance = default_tolerance(at::kFloat, /*gradient=*/true);
+  const auto tolerance = tolerance_of(at::kFloat, /*gradient=*/true);
   const auto parameters = module.named_parameters();
   for (const auto& name : golden.names("grad.input.")) {
     INFO("gradient of input " << name);
@@ -137,15 +138,7 @@ at::Tensor batch() {
 }
 
 bool as_printed(const at::Tensor& got, const at::Tensor& printed) {
-  return difference(got, printed, {0.0, 0.5e-4 + 2e-6}).empty();
+  return difference(got, printed, printed_tolerance(4)).empty();
 }
 
 }  // namespace attentive::test
-
-// Said aloud, because it decides what the other tests compared.
-TEST_CASE("Rules of this machine", "[rules]") {
-  using namespace attentive::test;
-  WARN(draw_rule());
-  WARN("CPU dropout stream: " << dropout_stream_of_this_cpu());
-  CHECK(dropout_stream_of_this_cpu() != "unknown");
-}

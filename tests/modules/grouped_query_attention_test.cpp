@@ -10,7 +10,7 @@
 #include <attentive/modules/multi_head_attention.h>
 
 #include "support/compare.h"
-#include "support/message.h"
+#include "support/errors.h"
 #include "support/module_suite.h"
 
 using namespace attentive;
@@ -41,7 +41,7 @@ void copy_parameters(torch::nn::Module& to, const torch::nn::Module& from) {
 
 TEST_CASE("GroupedQueryAttention gives the numbers of the book's class", "[grouped_query_attention]") {
   at::manual_seed(123);
-  GroupedQueryAttention gqa(3, 8, 6, 0.0, /*num_heads=*/4, /*num_kv_groups=*/2);
+  GroupedQueryAttention gqa(3, 8, 6, 0.0, /*num_heads=*/4, /*num_kv_heads=*/2);
   const auto y = gqa->forward(sentence());
   CHECK_CLOSE(y.index_select(0, at::tensor({1, 5})),
               table({{-0.34268486f, 0.04827811f, 0.33134496f, 0.04253913f, -0.18585683f, 0.22435118f,
@@ -124,7 +124,7 @@ TEST_CASE("MultiHeadAttention: ALiBi and sinks are those of attention()", "[mult
   at::manual_seed(5);
   MultiHeadAttention mha(MultiHeadAttentionOptions(6, 8, 5, 0.0, 4).alibi(true).sinks(true));
   // Neither option draws a number.
-  CHECK(test::bit_equal(plain->out_proj->bias, mha->out_proj->bias));
+  CHECK(bit_equal(plain->out_proj->bias, mha->out_proj->bias));
   CHECK(plain->named_parameters().size() == 4 + 1);
   CHECK(mha->sinks.abs().sum().item<double>() == 0.0);
   {
@@ -138,7 +138,7 @@ TEST_CASE("MultiHeadAttention: ALiBi and sinks are those of attention()", "[mult
   const auto [y, weights] = mha->forward_with_weights(x);
   CHECK_CLOSE(weights, want.weights);
   CHECK_CLOSE(y, mha->out_proj->forward(merge_heads(want.output)));
-  CHECK(test::difference(weights, plain->forward_with_weights(x).second) != "");
+  CHECK(difference(weights, plain->forward_with_weights(x).second) != "");
   y.sum().backward();
   CHECK(mha->sinks.grad().abs().sum().item<double>() > 0.0);
 }
@@ -148,8 +148,8 @@ TEST_CASE("GroupedQueryAttention names every mistake", "[grouped_query_attention
     return [=] { return GroupedQueryAttention(6, d_out, 5, 0.0, heads, groups); };
   };
   CHECK(test::value_error(make(8, 4, 3)) ==
-        "GroupedQueryAttention: expected num_kv_groups to divide num_heads = 4, got 3");
-  CHECK(test::value_error(make(8, 4, 0)) == "GroupedQueryAttention: expected num_kv_groups > 0, got 0");
+        "GroupedQueryAttention: expected num_kv_heads to divide num_heads = 4, got 3");
+  CHECK(test::value_error(make(8, 4, 0)) == "GroupedQueryAttention: expected num_kv_heads > 0, got 0");
   CHECK(test::value_error(make(8, 3, 1)) ==
         "GroupedQueryAttention: expected num_heads to divide d_out = 8, got 3");
   CHECK(test::value_error([] {

@@ -4,7 +4,7 @@
 #include <attentive/modules/layer_norm.h>
 
 #include "support/compare.h"
-#include "support/message.h"
+#include "support/errors.h"
 #include "support/module_suite.h"
 
 using namespace attentive;

@@ -28,8 +28,7 @@ TEST_CASE("LinearAttention projects as MultiHeadAttention does", "[linear_attent
   at::manual_seed(3);
   MultiHeadAttention softmax(6, 8, 5, 0.0, 2);
   const auto expected = softmax->named_parameters();
-  for (const auto& item : linear->named_parameters())
-    CHECK(test::bit_equal(item.value(), expected[item.key()]));
+  for (const auto& item : linear->named_parameters()) CHECK(bit_equal(item.value(), expected[item.key()]));
   const auto x = at::randn({2, 5, 6});
   // The first token sees itself alone, whatever turns scores into weights.
   CHECK_CLOSE(linear->forward(x).select(1, 0), softmax->forward(x).select(1, 0));

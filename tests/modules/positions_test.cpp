@@ -9,11 +9,9 @@
 
 #include "support/compare.h"
 #include "support/errors.h"
-#include "support/message.h"
 #include "support/module_suite.h"
 
 using namespace attentive;
-using attentive::test::bit_equal;
 using attentive::test::table;
 using attentive::test::value_error;
 

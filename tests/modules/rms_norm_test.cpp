@@ -5,7 +5,7 @@
 #include <attentive/modules/rms_norm.h>
 
 #include "support/compare.h"
-#include "support/message.h"
+#include "support/errors.h"
 #include "support/module_suite.h"
 
 using namespace attentive;
@@ -27,7 +27,7 @@ TEST_CASE("RMSNorm gives Python's row and its formula", "[rms_norm]") {
         }) == "RMSNorm: expected x of shape (..., 5), got (5, 4)");
   CHECK(value_error([] { return RMSNorm(0); }) == "RMSNorm: expected features > 0, got 0");
   CHECK(value_error([] { return RMSNorm(RMSNormOptions(2).eps(-1)); }) ==
-        "RMSNorm: expected eps >= 0, got -1");
+        "RMSNorm: expected eps to be finite and not negative, got -1");
 }
 
 TEST_CASE("RMSNorm is a torch::nn citizen", "[rms_norm]") {

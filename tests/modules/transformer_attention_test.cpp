@@ -13,12 +13,11 @@
 #include <attentive/modules/transformer_attention.h>
 
 #include "support/compare.h"
+#include "support/errors.h"
 #include "support/gradcheck.h"
-#include "support/message.h"
 #include "support/module_suite.h"
 
 using namespace attentive;
-using attentive::test::bit_equal;
 using attentive::test::value_error;
 using Options = TransformerAttentionOptions;
 

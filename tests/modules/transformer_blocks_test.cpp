@@ -5,11 +5,10 @@
 #include <attentive/modules/transformer_blocks.h>
 
 #include "support/compare.h"
-#include "support/message.h"
+#include "support/errors.h"
 #include "support/module_suite.h"
 
 using namespace attentive;
-using attentive::test::bit_equal;
 using attentive::test::value_error;
 using Options = TransformerBlockOptions;
 

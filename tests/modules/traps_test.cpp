@@ -14,6 +14,7 @@
 #include <torch/nn/modules/dropout.h>
 
 #include <attentive/attentive.h>
+#include <attentive/parity/draws.h>
 
 #include "modules/golden_check.h"
 #include "support/compare.h"

@@ -9,7 +9,7 @@ foreach(name IN ITEMS include/attentive/attentive.h lib[^;]*/cmake/attentive/att
   endif()
 endforeach()
 
-foreach(library IN ITEMS attentive attentive_train)
+foreach(library IN ITEMS attentive attentive_parity attentive_train)
   set(suffix "\\.a")
   if(SHARED)
     set(suffix "\\.so")

@@ -107,7 +107,7 @@ std::string difference_beside_nan(const at::Tensor& got, const at::Tensor& want,
                        b.isnan().sum().item<int64_t>());
   }
   return difference(a.masked_fill(a.isnan(), 0.0), b.masked_fill(b.isnan(), 0.0),
-                    default_tolerance(type, gradient));
+                    tolerance_of(type, gradient));
 }
 
 }  // namespace attentive::test

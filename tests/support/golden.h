@@ -25,13 +25,4 @@ class Golden {
   std::map<std::string, at::Tensor> tensors_;
 };
 
-// Whether numbers drawn here equal those drawn where the goldens were written: bit for bit where ATen runs
-// its AVX2 or AVX-512 kernels, within 2 ulp elsewhere. `draw_rule()` says which applies.
-bool same_draw(const at::Tensor& got, const at::Tensor& want);
-std::string draw_rule();
-
-// Which of its two streams this CPU's `nn::Dropout` draws from, found out by drawing: "default", or
-// "intel_mkl" (an MKL build on an Intel processor). "unknown" equals neither table.
-std::string dropout_stream_of_this_cpu();
-
 }  // namespace attentive::test

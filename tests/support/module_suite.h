@@ -186,7 +186,7 @@ struct ModuleSuite {
       for (size_t n = 0; n < want.size(); ++n) {
         INFO("leaf " << n);
         REQUIRE(got[n].defined() == want[n].defined());
-        if (want[n].defined()) CHECK(difference(got[n], want[n], default_tolerance(at::kFloat, true)) == "");
+        if (want[n].defined()) CHECK(difference(got[n], want[n], tolerance_of(at::kFloat, true)) == "");
       }
     }
   }
@@ -288,7 +288,7 @@ struct ModuleSuite {
       CHECK(got.device() == there.device());
       CHECK_CLOSE(got, y);
       got.sum().backward();
-      CHECK(difference(there.grad(), leaf.grad(), default_tolerance(at::kFloat, true)) == "");
+      CHECK(difference(there.grad(), leaf.grad(), tolerance_of(at::kFloat, true)) == "");
       if (device.is_cuda()) {
         module->to(at::kBFloat16);
         CHECK_WITHIN(call(module, x.to(device, at::kBFloat16)), y, {4e-2, 2e-6});  // as on the CPU: dtypes()

@@ -181,7 +181,7 @@ OptionResult run_on(const OptionCall& call, Backend backend) {
 }
 
 void check_result(const OptionResult& got, const OptionResult& want, at::ScalarType type) {
-  const auto forward = default_tolerance(type), backward = default_tolerance(type, /*gradient=*/true);
+  const auto forward = tolerance_of(type), backward = tolerance_of(type, /*gradient=*/true);
   CHECK(difference(got.result.output, want.result.output, forward) == "");
   CHECK(difference(got.result.weights, want.result.weights, forward) == "");
   CHECK(difference(got.result.logsumexp, want.result.logsumexp, forward) == "");

@@ -2,7 +2,7 @@
 
 #include <attentive/text/bpe_tokenizer.h>
 
-#include "support/message.h"
+#include "support/errors.h"
 #include "support/temporary_folder.h"
 #include "text/text_support.h"
 

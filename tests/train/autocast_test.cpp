@@ -5,7 +5,7 @@
 
 #include <attentive/train/autocast.h>
 
-#include "support/message.h"
+#include "support/errors.h"
 
 using namespace attentive;
 

@@ -7,10 +7,9 @@
 #include <attentive/train/block_sampler.h>
 
 #include "support/compare.h"
-#include "support/message.h"
+#include "support/errors.h"
 
 using namespace attentive;
-using attentive::test::bit_equal;
 using attentive::test::value_error;
 
 TEST_CASE("BlockSampler draws the rows of torch.randint with the same seed", "[block_sampler]") {

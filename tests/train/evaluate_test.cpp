@@ -5,7 +5,7 @@
 
 #include <attentive/train/evaluate.h>
 
-#include "support/message.h"
+#include "support/errors.h"
 #include "train/train_support.h"
 
 using namespace attentive;

@@ -11,11 +11,10 @@
 #include <attentive/train/language_model.h>
 
 #include "support/compare.h"
-#include "support/message.h"
+#include "support/errors.h"
 #include "support/temporary_folder.h"
 
 using namespace attentive;
-using attentive::test::bit_equal;
 using attentive::test::value_error;
 
 namespace {
@@ -83,6 +82,27 @@ TEST_CASE("load_language_model refuses a checkpoint that does not fit itself, by
   CHECK(has(refused([](Checkpoint& c) { c.documents["tokenizer.json"] = "{"; }), "okenizer"));
 }
 
+constexpr const char* kModelJson = R"({
+ "bias": false,
+ "context_length": 0,
+ "dropout": 0.25,
+ "emb_dim": 12,
+ "init": "book",
+ "num_heads": 3,
+ "num_kv_heads": 1,
+ "num_layers": 2,
+ "positions": "rotary",
+ "qkv_bias": false,
+ "rotary_base": 500.0,
+ "rotary_factor": 2.0,
+ "rotary_pairing": "interleaved",
+ "rotary_scaling": "ntk",
+ "tied": false,
+ "vocab_size": 7,
+ "window": 5
+}
+)";
+
 TEST_CASE("GPTOptions survive JSON and name what is wrong in it", "[language_model]") {
   const auto options = GPTOptions(7, 0, 12, 3, 2)
                            .positions(GPTPositions::Rotary)
@@ -92,6 +112,7 @@ TEST_CASE("GPTOptions survive JSON and name what is wrong in it", "[language_mod
                            .dropout(0.25)
                            .bias(false);
   CHECK(to_json(parse_gpt_options(to_json(options))) == to_json(options));
+  CHECK(to_json(options) == kModelJson);  // what checkpoints hold
   auto text = to_json(options);
   const auto change = [&](const std::string& from, const std::string& to) {
     auto changed = text;
@@ -103,7 +124,7 @@ TEST_CASE("GPTOptions survive JSON and name what is wrong in it", "[language_mod
   };
   CHECK(refused(change("\"vocab_size\"", "\"vocab\"")) == "GPTOptions: expected a member \"vocab_size\"");
   CHECK(refused(change("\"vocab_size\": 7", "\"vocab_size\": \"7\"")) ==
-        "GPTOptions: expected \"vocab_size\" to be of its type, got \"7\"");
+        "GPTOptions: expected \"vocab_size\" to be an integer, got \"7\"");
   CHECK(refused(change("\"rotary\"", "\"spiral\"")) ==
         "GPTOptions: expected a known \"positions\", got \"spiral\"");
 }

@@ -5,7 +5,7 @@
 
 #include <attentive/train/schedule.h>
 
-#include "support/message.h"
+#include "support/errors.h"
 
 using namespace attentive;
 using Catch::Matchers::WithinAbs;

@@ -9,13 +9,12 @@
 #include <attentive/train/trainer.h>
 
 #include "support/compare.h"
-#include "support/message.h"
+#include "support/errors.h"
 #include "support/temporary_folder.h"
 #include "train/files.h"
 #include "train/train_support.h"
 
 using namespace attentive;
-using attentive::test::bit_equal;
 using attentive::test::equal;
 using attentive::test::Run;
 using attentive::test::small;

@@ -5,7 +5,7 @@
 
 #include <attentive/train/training_log.h>
 
-#include "support/message.h"
+#include "support/errors.h"
 #include "support/temporary_folder.h"
 #include "train/files.h"
 

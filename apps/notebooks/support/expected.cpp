@@ -7,11 +7,11 @@
 #include <sstream>
 #include <stdexcept>
 
-#include <ATen/CPUGeneratorImpl.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/rand.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+
+#include <attentive/parity/compare.h>
+#include <attentive/parity/draws.h>
 
 namespace notebooks {
 
@@ -42,7 +42,7 @@ Check read_check(const json& object) {
   object.at("shape").get_to(check.shape);
   const auto& values = object.at("values");
   if (values.is_object()) {
-    const bool intel = draws_intel_mkl_stream();
+    const bool intel = attentive::dropout_stream_of_this_cpu() == "intel_mkl";
     check.values = numbers(values.at(intel ? "intel_mkl" : "default"));
     check.other_stream = numbers(values.at(intel ? "default" : "intel_mkl"));
   } else {
@@ -83,8 +83,7 @@ Entry read_entry(const json& object) {
 }  // namespace
 
 double Check::allowed(double want) const {
-  // 2e-6: some printed numbers lie 1e-7 from where their last digit would change.
-  if (printed_decimals) return 0.5 * std::pow(10.0, -*printed_decimals) + 2e-6;
+  if (printed_decimals) return attentive::printed_tolerance(*printed_decimals).atol;
   if (significant_digits) return 6 * std::pow(10.0, -*significant_digits) * std::abs(want);
   return tolerance;
 }
@@ -126,14 +125,6 @@ Expected Expected::load(const std::string& path) {
 const Entry* Expected::find(std::string_view id) const {
   const auto found = std::ranges::find(entries_, id, &Entry::id);
   return found == entries_.end() ? nullptr : &*found;
-}
-
-bool draws_intel_mkl_stream() {
-  // Elsewhere an element is kept if a float64 uniform number lies below the probability of keeping it.
-  auto dropout = at::detail::createCPUGenerator(123);
-  auto uniform = at::detail::createCPUGenerator(123);
-  const auto kept = at::empty({64}).bernoulli_(0.5, dropout).to(at::kBool);
-  return !kept.equal(at::rand({64}, uniform, at::kDouble).lt(0.5));
 }
 
 }  // namespace notebooks

@@ -53,8 +53,4 @@ class Expected {
   std::vector<Entry> entries_;
 };
 
-/// True if dropout on this CPU draws the stream of a PyTorch with MKL on an Intel processor. The tables that
-/// the chapter-3 notebook prints come from the other stream, that of every other machine.
-bool draws_intel_mkl_stream();
-
 }  // namespace notebooks

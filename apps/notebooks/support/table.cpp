@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <attentive/parity/draws.h>
+
 #include "support/walkthrough.h"
 
 namespace notebooks {
@@ -228,7 +230,7 @@ void print_value(const std::string& name, const std::vector<int64_t>& shape,
 }
 
 void print_other_stream(const Check& check, bool explain) {
-  const bool intel = draws_intel_mkl_stream();
+  const bool intel = attentive::dropout_stream_of_this_cpu() == "intel_mkl";
   if (explain) {
     print_remark(
         intel ? "Dropout depends on the machine: on this one PyTorch draws from Intel's MKL. The numbers "

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <ostream>
 
 #include <attentive/modules/module.h>
 
@@ -14,6 +13,8 @@ struct LayerNormOptions {
   TORCH_ARG(int64_t, features);  ///< size of the last dimension
   TORCH_ARG(double, eps) = 1e-5;
   TORCH_ARG(bool, bias) = true;  ///< Python's option that C++ `torch::nn::LayerNorm` lacks
+
+  ATTENTIVE_OPTIONS(features_, eps_, bias_);
 };
 
 /// Python's `torch.nn.LayerNorm` over the last dimension, with its `bias` option.
@@ -27,11 +28,11 @@ struct LayerNormOptions {
 ///   auto y = norm->forward(x);
 class LayerNormImpl : public Module<LayerNormImpl> {
  public:
+  static constexpr const char* kName = "compat::LayerNorm";
   explicit LayerNormImpl(int64_t features) : LayerNormImpl(LayerNormOptions(features)) {}
   explicit LayerNormImpl(LayerNormOptions options);
 
   void reset() override;
-  void pretty_print(std::ostream& stream) const override;
   at::Tensor forward(const at::Tensor& x);
 
   LayerNormOptions options;

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <optional>
-#include <ostream>
 #include <tuple>
 
 #include <torch/nn/modules/common.h>
@@ -12,7 +11,7 @@
 #include <attentive/modules/module.h>
 
 /// Modules that keep PyTorch's conventions: sequence first unless `batch_first`, and masks in which **true
-/// means hidden**. Everywhere else in this package true means "may attend".
+/// hides**. Everywhere else in this package true means "may attend".
 namespace attentive::compat {
 
 /// Options of `MultiheadAttention`: the arguments of Python's constructor.
@@ -24,18 +23,21 @@ struct MultiheadAttentionOptions {
   TORCH_ARG(int64_t, num_heads);
   TORCH_ARG(double, dropout) = 0.0;        ///< probability of dropping an attention weight in training
   TORCH_ARG(bool, bias) = true;            ///< biases of the input and output projections
-  TORCH_ARG(bool, add_bias_kv) = false;    ///< a learned key and value after the sequence
-  TORCH_ARG(bool, add_zero_attn) = false;  ///< a key and value of zeros after the sequence
+  TORCH_ARG(bool, add_bias_kv) = false;    ///< append a learned key and value to the sequence
+  TORCH_ARG(bool, add_zero_attn) = false;  ///< append a key and value of zeros to the sequence
   TORCH_ARG(std::optional<int64_t>, kdim) = std::nullopt;  ///< features of key; not set: embed_dim
   TORCH_ARG(std::optional<int64_t>, vdim) = std::nullopt;  ///< features of value; not set: embed_dim
-  TORCH_ARG(bool, batch_first) = false;  ///< (N, L, E) in place of (L, N, E); no effect on unbatched input
+  TORCH_ARG(bool, batch_first) = false;  ///< (N, L, E) instead of (L, N, E); no effect on unbatched input
+
+  ATTENTIVE_OPTIONS(embed_dim_, num_heads_, dropout_, bias_, add_bias_kv_, add_zero_attn_, kdim_, vdim_,
+                    batch_first_);
 };
 
 /// Python's `torch.nn.MultiheadAttention`: its arguments, masks, parameter names and initial weights for a
 /// seed.
 ///
 ///   query (L, N, E), key (S, N, kdim), value (S, N, vdim); (N, L, E) … with batch_first; (L, E) … unbatched
-///   -> output in the form of query; weights (N, L, S), or (N, H, L, S) with average_attn_weights = false,
+///   -> output in the layout of query; weights (N, L, S), or (N, H, L, S) with average_attn_weights = false,
 ///      without N if unbatched; undefined with need_weights = false
 ///
 ///   key_padding_mask  (N, S), or (S) unbatched: bool, **true hides the key**; floating: added to the scores
@@ -55,8 +57,8 @@ struct MultiheadAttentionOptions {
 /// every mode. Differs from C++ `torch::nn::MultiheadAttention`, which reads a bool attn_mask as numbers 0/1
 /// and lacks batch_first, unbatched input and 3-D masks.
 ///
-/// Dropout draws from the backend's own stream; under `DropoutStreamGuard(DropoutStream::Aten)` it drops what
-/// Python drops for the same seed. Throws c10::ValueError for a bad option, shape, rank or device and
+/// Dropout uses the backend's own random stream; under `DropoutStreamGuard(DropoutStream::Aten)` it drops
+/// what Python drops for the same seed. Throws c10::ValueError for a bad option, shape, rank or device and
 /// c10::TypeError for a bad dtype. Memory: O(N H L S) if weights are asked for, else as `attention`.
 /// Source: PyTorch 2.11, torch.nn.MultiheadAttention.
 ///
@@ -65,6 +67,7 @@ struct MultiheadAttentionOptions {
 ///   auto [output, weights] = mha->forward(x, x, x, /*key_padding_mask=*/padding);
 class MultiheadAttentionImpl : public Module<MultiheadAttentionImpl> {
  public:
+  static constexpr const char* kName = "compat::MultiheadAttention";
   MultiheadAttentionImpl(int64_t embed_dim, int64_t num_heads)
       : MultiheadAttentionImpl(MultiheadAttentionOptions(embed_dim, num_heads)) {}
   explicit MultiheadAttentionImpl(MultiheadAttentionOptions options);
@@ -72,7 +75,6 @@ class MultiheadAttentionImpl : public Module<MultiheadAttentionImpl> {
   void reset() override;
   /// Draws what Python draws: Xavier weights, biases of zero.
   void reset_parameters();
-  void pretty_print(std::ostream& stream) const override;
 
   std::tuple<at::Tensor, at::Tensor> forward(const at::Tensor& query, const at::Tensor& key,
                                              const at::Tensor& value, const at::Tensor& key_padding_mask = {},

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <ostream>
-
 #include <torch/nn/modules/common.h>
 #include <torch/nn/modules/container/any.h>
 #include <torch/nn/modules/dropout.h>
@@ -35,12 +33,12 @@ using TransformerDecoderLayerOptions = TransformerLayerOptions;
 ///   auto y = layer->forward(tgt, memory, causal_mask);
 class TransformerDecoderLayerImpl : public Module<TransformerDecoderLayerImpl> {
  public:
+  static constexpr const char* kName = "compat::TransformerDecoderLayer";
   TransformerDecoderLayerImpl(int64_t d_model, int64_t nhead)
       : TransformerDecoderLayerImpl(TransformerDecoderLayerOptions(d_model, nhead)) {}
   explicit TransformerDecoderLayerImpl(TransformerDecoderLayerOptions options);
 
   void reset() override;
-  void pretty_print(std::ostream& stream) const override;
 
   at::Tensor forward(const at::Tensor& tgt, const at::Tensor& memory, const at::Tensor& tgt_mask = {},
                      const at::Tensor& memory_mask = {}, const at::Tensor& tgt_key_padding_mask = {},

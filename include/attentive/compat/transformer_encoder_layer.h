@@ -1,7 +1,5 @@
 #pragma once
 
-#include <ostream>
-
 #include <torch/nn/modules/common.h>
 #include <torch/nn/modules/container/any.h>
 #include <torch/nn/modules/dropout.h>
@@ -35,12 +33,12 @@ using TransformerEncoderLayerOptions = TransformerLayerOptions;
 ///   auto y = layer->forward(src, /*src_mask=*/{}, /*src_key_padding_mask=*/padding);
 class TransformerEncoderLayerImpl : public Module<TransformerEncoderLayerImpl> {
  public:
+  static constexpr const char* kName = "compat::TransformerEncoderLayer";
   TransformerEncoderLayerImpl(int64_t d_model, int64_t nhead)
       : TransformerEncoderLayerImpl(TransformerEncoderLayerOptions(d_model, nhead)) {}
   explicit TransformerEncoderLayerImpl(TransformerEncoderLayerOptions options);
 
   void reset() override;
-  void pretty_print(std::ostream& stream) const override;
 
   at::Tensor forward(const at::Tensor& src, const at::Tensor& src_mask = {},
                      const at::Tensor& src_key_padding_mask = {}, bool is_causal = false);

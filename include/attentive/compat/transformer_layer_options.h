@@ -8,6 +8,8 @@
 #include <torch/arg.h>
 #include <torch/enum.h>
 
+#include <attentive/core/option_list.h>
+
 namespace attentive::compat {
 
 /// Activation of a feed-forward block: `torch::kReLU`, `torch::kGELU` (the exact one, with erf), or any
@@ -28,9 +30,12 @@ struct TransformerLayerOptions {
   TORCH_ARG(double, dropout) = 0.1;            ///< of attention weights, hidden features and block outputs
   TORCH_ARG(Activation, activation) = torch::kReLU;
   TORCH_ARG(double, layer_norm_eps) = 1e-5;
-  TORCH_ARG(bool, batch_first) = false;  ///< (N, T, E) in place of (T, N, E)
+  TORCH_ARG(bool, batch_first) = false;  ///< (N, T, E) instead of (T, N, E)
   TORCH_ARG(bool, norm_first) = false;   ///< normalise before each block, not after its residual sum
   TORCH_ARG(bool, bias) = true;          ///< biases of projections, linear layers and norms
+
+  ATTENTIVE_OPTIONS(d_model_, nhead_, dim_feedforward_, dropout_, activation_, layer_norm_eps_, batch_first_,
+                    norm_first_, bias_);
 };
 
 }  // namespace attentive::compat

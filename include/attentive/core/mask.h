@@ -20,8 +20,8 @@ namespace attentive {
 /// A bias entry of -inf hides its pair like a false `keep`: the score is never read.
 ///
 /// Throws c10::TypeError for a dtype that does not fit the term and c10::ValueError for a bad rank.
-/// Memory: holds references to the given tensors. What a backward pass reads again of them is copied (lengths,
-/// key_keep) or watched by autograd, which raises if it was changed in between.
+/// Memory: holds references to the given tensors. What a backward pass reads again of them is copied
+/// (lengths, key_keep) or watched by autograd, which raises if it was changed in between.
 ///
 ///   Mask mask = Mask::key_lengths(lengths) & Mask::bias(relative_position_bias);
 class Mask {

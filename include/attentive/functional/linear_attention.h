@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <attentive/core/mask.h>
+#include <attentive/core/option_list.h>
 #include <attentive/core/options.h>
 
 namespace attentive {
@@ -23,6 +24,8 @@ struct LinearAttentionCall {
   int64_t chunk_size = 128;
   /// Added to every denominator.
   double eps = 0.0;
+
+  ATTENTIVE_OPTIONS(causal, feature_map, chunk_size, eps);
 };
 
 /// Linear attention: the softmax's exponential is replaced by a product of features, so that time and memory

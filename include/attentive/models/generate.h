@@ -15,13 +15,12 @@ namespace attentive {
 struct SamplingOptions {
   double temperature = 1.0;  ///< divides the logits; 0: the most likely token
   int64_t top_k = 0;         ///< only the k most likely tokens; 0: all
-  double top_p = 1.0;        ///< only the most likely tokens that make up this probability
+  double top_p = 1.0;        ///< only the most likely tokens whose probabilities add up to this
 };
 
-/// Draws a token from logits (vocab_size). It uses one draw of the CPU generator (none at temperature 0), in
-/// float64, so the same logits and seed give the same token on every device.
-/// Throws c10::ValueError for logits of another rank or without a finite maximum, and for options without
-/// meaning.
+/// Draws a token from logits (vocab_size). It takes one draw of the CPU generator (none at temperature 0) and
+/// computes in float64, so the same logits and seed give the same token on every device.
+/// Throws c10::ValueError for logits of another rank or without a finite maximum, and for invalid options.
 ///
 ///   auto id = attentive::sample_token(logits[0][-1], {.temperature = 0.8, .top_k = 50}, generator);
 int64_t sample_token(const at::Tensor& logits, const SamplingOptions& options, at::Generator generator);
@@ -30,18 +29,17 @@ struct GenerateOptions {
   int64_t max_new_tokens = 100;
   SamplingOptions sampling = {};
   uint64_t seed = 0;
-  /// What happens when context_length tokens are reached: stop, or (true) forget the older half and go on.
+  /// At context_length tokens: false stops; true drops the older half of the context and continues.
   bool slide = false;
-  bool use_cache = true;  ///< false: every token recomputes the whole context; the same tokens, slowly
+  bool use_cache = true;  ///< false: recompute the whole context for every token; the tokens are the same
   /// Called with every new token; false ends the generation.
   std::function<bool(int64_t)> on_token = {};
 };
 
-/// Continues a prompt and returns the new tokens. The model is in evaluation mode meanwhile.
+/// Continues a prompt and returns the new tokens. The model runs in evaluation mode.
 ///
-/// There may be fewer than max_new_tokens: without `slide` no more than context_length - prompt.size() + 1 of
-/// them, where the context ends (the last one is drawn from a full context); and as many as `on_token` let
-/// pass.
+/// They may be fewer than max_new_tokens: without `slide` there are at most context_length - prompt.size() +
+/// 1 (the last one is drawn from a full context), and `on_token` may end the generation.
 ///
 /// Throws c10::ValueError for an empty prompt, an id outside the vocabulary, or a prompt that does not fit
 /// the context (with `slide` its end is used). Memory: the cache and one forward pass.

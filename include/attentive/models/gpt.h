@@ -2,7 +2,6 @@
 
 #include <concepts>
 #include <memory>
-#include <ostream>
 
 #include <torch/nn/modules/container/modulelist.h>
 #include <torch/nn/modules/embedding.h>
@@ -16,13 +15,16 @@
 
 namespace attentive {
 
-/// How a GPT knows where a token stands: a learned vector added to its embedding, or queries and keys turned.
+/// How a GPT encodes the position of a token: by a learned vector added to its embedding, or by rotating
+/// queries and keys.
 enum class GPTPositions { Learned, Rotary };
+std::string_view to_string(GPTPositions value);
 
-/// First weights. Book: PyTorch's defaults, drawn as the book's `GPTModel` draws them. Gpt2: normal with
-/// deviation 0.02 (the projections onto the residual stream 0.02 / sqrt(2 num_layers)), biases zero; drawn in
-/// the order of `named_parameters()`, after the draws of Book.
+/// Initial weights. Book: PyTorch's defaults, drawn as the book's `GPTModel` draws them. Gpt2: normal with
+/// standard deviation 0.02 (the projections onto the residual stream 0.02 / sqrt(2 num_layers)), biases zero;
+/// drawn in the order of `named_parameters()`, after the draws of Book.
 enum class GPTInit { Book, Gpt2 };
+std::string_view to_string(GPTInit value);
 
 /// Options of `GPT`.
 struct GPTOptions {
@@ -35,20 +37,23 @@ struct GPTOptions {
         num_layers_(num_layers) {}
 
   TORCH_ARG(int64_t, vocab_size);
-  TORCH_ARG(int64_t, context_length);  ///< most tokens; 0 (only with Rotary): no limit
+  TORCH_ARG(int64_t, context_length);  ///< maximum number of tokens; 0 (only with Rotary): no limit
   TORCH_ARG(int64_t, emb_dim);         ///< features of a token; num_heads divides it
   TORCH_ARG(int64_t, num_heads);
   TORCH_ARG(int64_t, num_layers);
-  TORCH_ARG(int64_t, num_kv_heads) = 0;  ///< grouped queries; 0: num_heads
+  TORCH_ARG(int64_t, num_kv_heads) = 0;  ///< key and value heads, which divide num_heads; 0: num_heads
   TORCH_ARG(double, dropout) = 0.0;      ///< of embeddings, attention weights and residual branches
   TORCH_ARG(bool, qkv_bias) = false;
-  TORCH_ARG(bool, bias) = true;   ///< of the other projections and the norms; the head never has one
-  TORCH_ARG(bool, tied) = false;  ///< the head's weight is tok_emb's
+  TORCH_ARG(bool, bias) = true;   ///< biases of the other projections and the norms; the head has none
+  TORCH_ARG(bool, tied) = false;  ///< whether the head uses the weight of tok_emb
   TORCH_ARG(GPTPositions, positions) = GPTPositions::Learned;
   TORCH_ARG(RotaryPositionsOptions,
-            rotary) = RotaryPositionsOptions(2);  ///< its head_dim is set by the model
-  TORCH_ARG(int64_t, window) = 0;  ///< tokens a query sees, itself included; 0: all earlier ones
+            rotary) = RotaryPositionsOptions(0);  ///< the model sets its head_dim
+  TORCH_ARG(int64_t, window) = 0;  ///< tokens that a query attends to, its own included; 0: all earlier ones
   TORCH_ARG(GPTInit, init) = GPTInit::Book;
+
+  ATTENTIVE_OPTIONS(vocab_size_, context_length_, emb_dim_, num_heads_, num_layers_, num_kv_heads_, dropout_,
+                    qkv_bias_, bias_, tied_, positions_, rotary_, window_, init_);
 };
 
 /// A decoder-only transformer language model with pre-norm blocks: the book's `GPTModel`.
@@ -57,17 +62,18 @@ struct GPTOptions {
 ///
 /// Parameters tok_emb, pos_emb, trf_blocks.N.{att.{W_query, W_key, W_value, out_proj}, ff.layers.{0, 2},
 /// norm1, norm2}, final_norm, out_head: names and random draws of the book's class. With `tied` there is no
-/// out_head: the head uses tok_emb's weight itself, so nothing has to be tied again after `clone()`, `to()`
-/// or loading. Throws c10::ValueError for more tokens than context_length, or for an id outside the
-/// vocabulary (looked at on the host: on CUDA that waits for the device). Memory: O(B T (num_layers emb_dim +
+/// out_head: the head uses tok_emb's weight itself, which therefore need not be tied again after `clone()`,
+/// `to()` or loading. Throws c10::ValueError for more tokens than context_length, or for an id outside the
+/// vocabulary (checked on the host, which on CUDA waits for the device). Memory: O(B T (num_layers emb_dim +
 /// vocab_size)). Source: "Build a Large Language Model (From Scratch)", chapter 4.
 ///
 ///   attentive::GPT model(attentive::GPTOptions(50257, 1024, 768, 12, 12).dropout(0.1));
 ///   auto logits = model->forward(ids);
 class GPTImpl : public Module<GPTImpl> {
  public:
+  static constexpr const char* kName = "GPT";
   explicit GPTImpl(GPTOptions options);
-  /// No constructor: it says where the sizes go.
+  /// Never compiles: its message says where the sizes belong.
   template <class... Others>
   explicit GPTImpl(std::integral auto, Others&&...) : GPTImpl(GPTOptions(0, 0, 0, 0, 0)) {
     static_assert(
@@ -77,18 +83,17 @@ class GPTImpl : public Module<GPTImpl> {
   }
 
   void reset() override;
-  /// Draws the first weights of `GPTInit::Gpt2` if the options ask for them.
+  /// Draws the weights of `GPTInit::Gpt2` if that is the option.
   void reset_parameters();
-  void pretty_print(std::ostream& stream) const override;
 
   at::Tensor forward(const at::Tensor& ids);
-  /// The same for tokens that follow those in the cache: ids holds only the new ones.
+  /// The same for tokens that follow those in the cache: ids holds only the new tokens.
   at::Tensor forward_cached(const at::Tensor& ids, KVCache& cache);
-  /// The mean cross-entropy of predicting `targets` (B, T), in nats a token.
+  /// The mean cross-entropy of predicting `targets` (B, T), in nats per token.
   at::Tensor loss(const at::Tensor& ids, const at::Tensor& targets);
 
-  /// An empty cache that fits this model, its dtype (under autocast: what that casts to) and device: a
-  /// `RingKVCache` if it has a window and no context_length, else a `DenseKVCache`. `capacity` 0:
+  /// An empty cache that fits this model, its dtype (under autocast, the dtype that it casts to) and device:
+  /// a `RingKVCache` if it has a window and no context_length, else a `DenseKVCache`. `capacity` 0:
   /// context_length.
   std::unique_ptr<KVCache> make_cache(int64_t batch = 1, int64_t capacity = 0) const;
 

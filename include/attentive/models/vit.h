@@ -1,7 +1,6 @@
 #pragma once
 
 #include <concepts>
-#include <ostream>
 
 #include <torch/nn/modules/container/modulelist.h>
 #include <torch/nn/modules/linear.h>
@@ -18,31 +17,33 @@ struct ViTOptions {
   ViTOptions(int64_t image_size, int64_t patch_size, int64_t channels, int64_t num_classes)
       : image_size_(image_size), patch_size_(patch_size), channels_(channels), num_classes_(num_classes) {}
 
-  TORCH_ARG(int64_t, image_size);  ///< pixels of a side
-  TORCH_ARG(int64_t, patch_size);  ///< pixels of a patch's side; divides image_size
+  TORCH_ARG(int64_t, image_size);  ///< height and width in pixels
+  TORCH_ARG(int64_t, patch_size);  ///< height and width of a patch; divides image_size
   TORCH_ARG(int64_t, channels);
   TORCH_ARG(int64_t, num_classes);
   TORCH_ARG(int64_t, emb_dim) = 64;  ///< features of a patch; num_heads divides it
   TORCH_ARG(int64_t, num_heads) = 4;
   TORCH_ARG(int64_t, num_layers) = 4;
   TORCH_ARG(double, dropout) = 0.0;  ///< of embeddings, attention weights and residual branches
+
+  ATTENTIVE_OPTIONS(image_size_, patch_size_, channels_, num_classes_, emb_dim_, num_heads_, num_layers_,
+                    dropout_);
 };
 
 /// One pre-norm encoder block of a `ViT`: `FusedSelfAttention` and `FeedForward`.
 class ViTBlockImpl : public Module<ViTBlockImpl> {
  public:
+  static constexpr const char* kName = "ViTBlock";
   explicit ViTBlockImpl(ViTOptions options);
-  /// No constructor: it says where the sizes go.
+  /// Never compiles: its message says where the sizes belong.
   template <class... Others>
   explicit ViTBlockImpl(std::integral auto, Others&&...) : ViTBlockImpl(ViTOptions(0, 0, 0, 0)) {
     static_assert(sizeof...(Others) > sizeof...(Others),
                   "ViTBlock takes its sizes as options: ViTBlock block(attentive::ViTOptions(image_size, "
-                  "patch_size, channels, "
-                  "num_classes).emb_dim(64))");
+                  "patch_size, channels, num_classes).emb_dim(64))");
   }
 
   void reset() override;
-  void pretty_print(std::ostream& stream) const override;
   at::Tensor forward(const at::Tensor& x);
 
   ViTOptions options;
@@ -59,16 +60,17 @@ using ViTBlock = ModuleHolder<ViTBlockImpl>;
 ///   images (B, channels, image_size, image_size), dtype and device of the parameters -> (B, num_classes)
 ///
 /// Parameters cls_token (1, 1, emb_dim), pos_embed (1, patches + 1, emb_dim), patch_embed, blocks.N.{norm1,
-/// attn.{qkv, proj}, norm2, mlp}, norm, head. A patch's pixels are read channel by channel, row by row.
-/// Throws c10::ValueError for images of another shape. Memory: O(B (patches + 1) emb_dim num_layers).
+/// attn.{qkv, proj}, norm2, mlp}, norm, head. The pixels of a patch are in channel-major, then row-major
+/// order. Throws c10::ValueError for images of another shape. Memory: O(B (patches + 1) emb_dim num_layers).
 /// Source: Dosovitskiy et al. 2021, "An Image is Worth 16x16 Words".
 ///
 ///   attentive::ViT model(attentive::ViTOptions(8, 2, 1, 10));
 ///   auto logits = model->forward(images);  // (32, 1, 8, 8) -> (32, 10)
 class ViTImpl : public Module<ViTImpl> {
  public:
+  static constexpr const char* kName = "ViT";
   explicit ViTImpl(ViTOptions options);
-  /// No constructor: it says where the sizes go.
+  /// Never compiles: its message says where the sizes belong.
   template <class... Others>
   explicit ViTImpl(std::integral auto, Others&&...) : ViTImpl(ViTOptions(0, 0, 0, 0)) {
     static_assert(
@@ -78,7 +80,6 @@ class ViTImpl : public Module<ViTImpl> {
   }
 
   void reset() override;
-  void pretty_print(std::ostream& stream) const override;
   at::Tensor forward(const at::Tensor& images);
 
   int64_t num_patches() const;
@@ -92,8 +93,9 @@ class ViTImpl : public Module<ViTImpl> {
 };
 using ViT = ModuleHolder<ViTImpl>;
 
-/// Cuts images into square patches: (B, C, H, W) -> (B, (H / patch) (W / patch), C patch patch), patches row
-/// by row, the pixels of a patch channel by channel. Throws c10::ValueError unless patch divides H and W.
+/// Cuts images into square patches: (B, C, H, W) -> (B, (H / patch) (W / patch), C patch patch). Patches are
+/// in row-major order, the pixels of a patch in channel-major, then row-major order. Throws c10::ValueError
+/// unless patch divides H and W.
 ///
 ///   auto patches = attentive::image_patches(images, 16);
 at::Tensor image_patches(const at::Tensor& images, int64_t patch);

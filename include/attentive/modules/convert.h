@@ -1,25 +1,21 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <string>
 
-#include <ATen/core/Tensor.h>
+#include <attentive/io/state_dict.h>
 
 /// Exact conversions between the state dicts of attention classes, C++ or Python.
 ///
-/// "Exact" means: the module that loads the result computes the same function of its input, up to rounding.
-/// Every function takes tensors by their Python state-dict names and returns new tensors, detached, of the
-/// same dtype and device, that share no memory with what came. Throws c10::ValueError, prefixed with the
-/// function's name, for a key that is missing, unexpected or misshapen, for tensors of different dtypes or
-/// devices, and for weights that the target cannot express; nothing is ever dropped silently but the causal
-/// `mask` buffer of the chapter-3 classes where the target has none.
+/// "Exact" means that the module which loads the result computes the same function of its input, up to
+/// rounding. Every function takes tensors under their Python state-dict names and returns new, detached
+/// tensors of the same dtype and device that share no memory with the arguments. Throws c10::ValueError,
+/// prefixed with the function's name, for a key that is missing, unexpected or misshapen, for tensors of
+/// different dtypes or devices, and for weights that the target cannot express. Nothing is dropped silently,
+/// except the causal `mask` buffer of the chapter-3 classes where the target has none.
 ///
 ///   auto state = attentive::read_state_dict("nn_multihead_attention.safetensors");
 ///   attentive::load_state_dict(*mha, attentive::convert::torch_to_multi_head(state));
 namespace attentive::convert {
-
-using StateDict = std::map<std::string, at::Tensor>;
 
 /// `MultiHeadAttentionWrapper` (heads.N.W_query.weight …) -> `MultiHeadAttention` with as many heads and
 /// d_out = heads * d_out of one head. The wrapper has no output projection: out_proj becomes the identity
@@ -51,14 +47,14 @@ StateDict torch_to_multi_head(const StateDict& state, bool qkv_bias = true);
 /// bias = false leaves every bias out, and is refused unless all are zero.
 StateDict multi_head_to_torch(const StateDict& state, bool bias = true);
 
-/// `MultiHeadAttention` -> `GroupedQueryAttention`: key and value heads of a group become their mean, as the
-/// GQA paper starts its training. Exact only if the heads of each group are equal. Build the target with
+/// `MultiHeadAttention` -> `GroupedQueryAttention`: the key and value heads that will be shared become their
+/// mean, as in the GQA paper. Exact only if these heads are equal. Build the target with
 /// `.out_bias(true)` if there is an out_proj.bias. `sinks` is kept, `mask` is dropped.
 /// Source: Ainslie et al. 2023, section 2.1.
-StateDict multi_head_to_grouped(const StateDict& state, int64_t num_heads, int64_t num_kv_groups);
+StateDict multi_head_to_grouped(const StateDict& state, int64_t num_heads, int64_t num_kv_heads);
 
-/// `GroupedQueryAttention` -> `MultiHeadAttention`: each key and value head is written out once per query
-/// head. An absent out_proj.bias becomes zeros.
-StateDict grouped_to_multi_head(const StateDict& state, int64_t num_heads, int64_t num_kv_groups);
+/// `GroupedQueryAttention` -> `MultiHeadAttention`: each key and value head is copied once per query head
+/// that shares it. An absent out_proj.bias becomes zeros.
+StateDict grouped_to_multi_head(const StateDict& state, int64_t num_heads, int64_t num_kv_heads);
 
 }  // namespace attentive::convert

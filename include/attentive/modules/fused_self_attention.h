@@ -1,7 +1,6 @@
 #pragma once
 
 #include <array>
-#include <ostream>
 #include <utility>
 
 #include <torch/nn/modules/common.h>
@@ -22,11 +21,13 @@ struct FusedSelfAttentionOptions {
   TORCH_ARG(int64_t, embed_dim);  ///< features of a token, in and out; num_heads divides it
   TORCH_ARG(int64_t, num_heads);
   TORCH_ARG(double, dropout) = 0.0;  ///< probability of dropping an attention weight in training
-  /// How the heads attend, causal or not; its `dropout_p` stays 0 (`dropout` and `is_training()` decide).
+  /// How the heads attend. Its `dropout_p` must stay 0: `dropout` applies, in training only.
   TORCH_ARG(AttentionOptions, attention) = {};
+
+  ATTENTIVE_OPTIONS(embed_dim_, num_heads_, dropout_, attention_);
 };
 
-/// Multi-head self-attention with one projection for queries, keys and values together.
+/// Multi-head self-attention with a single projection for queries, keys and values.
 ///
 ///   x (B, T, embed_dim) or (T, embed_dim) -> the same shape, dtype and device of the parameters
 ///
@@ -41,12 +42,12 @@ struct FusedSelfAttentionOptions {
 ///   auto y = attention->forward(patches);          // (32, 196, 768)
 class FusedSelfAttentionImpl : public Module<FusedSelfAttentionImpl> {
  public:
+  static constexpr const char* kName = "FusedSelfAttention";
   explicit FusedSelfAttentionImpl(int64_t embed_dim, int64_t num_heads = 8)
       : FusedSelfAttentionImpl(FusedSelfAttentionOptions(embed_dim, num_heads)) {}
   explicit FusedSelfAttentionImpl(FusedSelfAttentionOptions options);
 
   void reset() override;
-  void pretty_print(std::ostream& stream) const override;
 
   at::Tensor forward(const at::Tensor& x, const Mask& mask = {});
   /// Output and attention weights (B, H, T, T) or (H, T, T); costs O(B H T T) memory.
@@ -62,13 +63,14 @@ class FusedSelfAttentionImpl : public Module<FusedSelfAttentionImpl> {
 };
 using FusedSelfAttention = ModuleHolder<FusedSelfAttentionImpl>;
 
-/// Weights (C, d_in) or biases (C) of three projections -> those of one packed projection, (3 C, d_in) or (3
-/// C). Throws c10::ValueError unless all three have one shape. Memory: the result.
+/// Packs the weights (C, d_in) or biases (C) of three projections into those of one, (3 C, d_in) or (3 C).
+/// Throws c10::ValueError unless all three have the same shape. Memory: the result.
 ///
 ///   fused->qkv->weight.set_data(attentive::pack_qkv(W_query->weight, W_key->weight, W_value->weight));
 at::Tensor pack_qkv(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value);
 
-/// Undoes `pack_qkv`: views of query, key and value. Throws c10::ValueError unless 3 divides the first size.
+/// Inverse of `pack_qkv`: views of query, key and value. Throws c10::ValueError unless 3 divides the first
+/// size.
 ///
 ///   auto [query, key, value] = attentive::unpack_qkv(fused->qkv->weight);
 std::array<at::Tensor, 3> unpack_qkv(const at::Tensor& packed);

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <ostream>
 
 #include <attentive/modules/module.h>
 
@@ -13,7 +12,9 @@ struct LayerNormOptions {
 
   TORCH_ARG(int64_t, emb_dim);  ///< features of a token
   TORCH_ARG(double, eps) = 1e-5;
-  TORCH_ARG(bool, bias) = true;  ///< whether there is a `shift`
+  TORCH_ARG(bool, bias) = true;  ///< whether `shift` exists
+
+  ATTENTIVE_OPTIONS(emb_dim_, eps_, bias_);
 };
 
 /// Layer normalization over the features of each token: zero mean, unit (population) variance, then scale and
@@ -21,19 +22,19 @@ struct LayerNormOptions {
 ///
 ///   x (..., emb_dim) -> the same shape: scale * (x - mean) / sqrt(variance + eps) + shift
 ///
-/// Parameters scale (ones) and shift (zeros): names of the book's GPT; `compat::LayerNorm` has PyTorch's.
-/// Throws c10::ValueError for another last size. Memory: the output and two numbers a token.
+/// Parameters scale (ones) and shift (zeros): names of the book's GPT (`compat::LayerNorm` has PyTorch's).
+/// Throws c10::ValueError for another last size. Memory: the output and two numbers per token.
 /// Source: "Build a Large Language Model (From Scratch)", chapter 4; Ba et al. 2016, "Layer Normalization".
 ///
 ///   attentive::LayerNorm norm(768);
 ///   auto y = norm->forward(x);
 class LayerNormImpl : public Module<LayerNormImpl> {
  public:
+  static constexpr const char* kName = "LayerNorm";
   explicit LayerNormImpl(int64_t emb_dim) : LayerNormImpl(LayerNormOptions(emb_dim)) {}
   explicit LayerNormImpl(LayerNormOptions options);
 
   void reset() override;
-  void pretty_print(std::ostream& stream) const override;
   at::Tensor forward(const at::Tensor& x);
 
   LayerNormOptions options;

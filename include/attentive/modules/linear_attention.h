@@ -1,7 +1,5 @@
 #pragma once
 
-#include <ostream>
-
 #include <torch/nn/modules/common.h>
 #include <torch/nn/modules/container/any.h>
 #include <torch/nn/modules/linear.h>
@@ -23,15 +21,17 @@ struct LinearAttentionOptions {
   TORCH_ARG(bool, qkv_bias) = false;
   /// How the heads attend: causal by default, with features elu(x) + 1.
   TORCH_ARG(LinearAttentionCall, attention) = LinearAttentionCall{.causal = Causal::BottomRight};
+
+  ATTENTIVE_OPTIONS(d_in_, d_out_, num_heads_, qkv_bias_, attention_);
 };
 
-/// Linear attention over num_heads heads, then an output projection: `MultiHeadAttention` with time and
-/// memory linear in the number of tokens.
+/// Linear attention over num_heads heads, followed by an output projection: `MultiHeadAttention` with time
+/// and memory linear in the number of tokens.
 ///
 ///   x (B, T, d_in) or (T, d_in) -> (B, T, d_out) or (T, d_out), dtype and device of the parameters
 ///
 /// Parameters W_query, W_key, W_value, out_proj, drawn in this order: a state dict of `MultiHeadAttention`
-/// fits. `mask` may hide keys (`Mask::key_keep`, `Mask::key_lengths`). There are no weights to return or to
+/// loads. `mask` may hide keys (`Mask::key_keep`, `Mask::key_lengths`). There are no weights to return or to
 /// drop. Throws c10::ValueError or c10::TypeError by name. Memory: O(B T d_out).
 /// Source: Katharopoulos et al. 2020, "Transformers are RNNs".
 ///
@@ -39,12 +39,12 @@ struct LinearAttentionOptions {
 ///   auto y = attention->forward(x);
 class LinearAttentionImpl : public Module<LinearAttentionImpl> {
  public:
+  static constexpr const char* kName = "LinearAttention";
   LinearAttentionImpl(int64_t d_in, int64_t d_out, int64_t num_heads, bool qkv_bias = false)
       : LinearAttentionImpl(LinearAttentionOptions(d_in, d_out, num_heads, qkv_bias)) {}
   explicit LinearAttentionImpl(LinearAttentionOptions options);
 
   void reset() override;
-  void pretty_print(std::ostream& stream) const override;
 
   at::Tensor forward(const at::Tensor& x, const Mask& mask = {});
 

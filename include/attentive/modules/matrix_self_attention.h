@@ -1,6 +1,5 @@
 #pragma once
 
-#include <ostream>
 #include <utility>
 
 #include <torch/nn/modules/common.h>
@@ -20,15 +19,18 @@ struct MatrixSelfAttentionOptions {
   TORCH_ARG(int64_t, d_model);  ///< features of a token
   TORCH_ARG(int64_t, d_k);      ///< features of a query, a key, a value and the output
   TORCH_ARG(MatrixInit, init) = MatrixInit::Normal;
-  /// How the tokens attend; its `dropout_p` stays 0.
+  /// How the tokens attend. Its `dropout_p` must stay 0.
   TORCH_ARG(AttentionOptions, attention) = {};
+
+  ATTENTIVE_OPTIONS(d_model_, d_k_, init_, attention_);
 };
 
-/// Single-head self-attention with matrices of normally distributed first numbers, used as `x W`.
+/// Single-head self-attention whose three projections are plain matrices with normally distributed initial
+/// values, applied as `x W`.
 ///
 ///   x (B, T, d_model) or (T, d_model) -> (B, T, d_k) or (T, d_k), dtype and device of the parameters
 ///
-/// Parameters W_Q, W_K, W_V, (d_model, d_k) each; otherwise `SelfAttentionV1`. Throws c10::ValueError if x
+/// Parameters W_Q, W_K, W_V, (d_model, d_k) each; otherwise as `SelfAttentionV1`. Throws c10::ValueError if x
 /// has another shape, c10::TypeError for another dtype. Memory: O(B T) beyond input and output with a fused
 /// backend, O(B T T) with the reference. Source: the class `SelfAttention(d_model, d_k)` that the chapter-3
 /// notebook quotes in a string.
@@ -37,12 +39,12 @@ struct MatrixSelfAttentionOptions {
 ///   auto context = attention->forward(x);  // (B, T, 512) -> (B, T, 64)
 class MatrixSelfAttentionImpl : public Module<MatrixSelfAttentionImpl> {
  public:
+  static constexpr const char* kName = "MatrixSelfAttention";
   MatrixSelfAttentionImpl(int64_t d_model, int64_t d_k)
       : MatrixSelfAttentionImpl(MatrixSelfAttentionOptions(d_model, d_k)) {}
   explicit MatrixSelfAttentionImpl(MatrixSelfAttentionOptions options);
 
   void reset() override;
-  void pretty_print(std::ostream& stream) const override;
 
   at::Tensor forward(const at::Tensor& x, const Mask& mask = {});
   /// Output and attention weights (B, T, T) or (T, T); costs O(B T T) memory.

@@ -5,15 +5,18 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <typeinfo>
+#include <ostream>
 #include <utility>
 
 #include <torch/nn/cloneable.h>
 #include <torch/nn/pimpl.h>
 
+#include <attentive/io/causal_mask_buffer.h>
+#include <attentive/modules/print_options.h>
+
 namespace attentive {
 
-/// Saves the state of the default CPU generator and puts it back at the end of its life.
+/// Saves the state of the default CPU generator and restores it in its destructor.
 class RandomStateGuard {
  public:
   RandomStateGuard();
@@ -27,17 +30,22 @@ class RandomStateGuard {
 
 namespace detail {
 
-/// Runs a module's `reset`; memory that is refused is refused by the module's name (c10::OutOfMemoryError).
-void build_module(const std::type_info& type, const std::function<void()>& reset);
+/// Runs a module's `reset`. If memory is refused, the c10::OutOfMemoryError names the module.
+void build_module(const char* name, const std::function<void()>& reset);
 
-/// Throws c10::ValueError that names the holder of such a module as empty.
-[[noreturn]] void fail_empty_holder(const std::type_info& type);
+/// Throws c10::ValueError that names the holder as empty.
+[[noreturn]] void fail_empty_holder(const char* name);
 
 }  // namespace detail
 
-/// Base of every module here: a `torch::nn::Cloneable` whose `clone()` leaves the random state as it was.
-/// (`Cloneable::clone` runs `reset()`, which draws initial weights and would shift everything drawn
-/// afterwards.)
+/// Base of every module: a `torch::nn::Cloneable` that prints its options, and whose `clone()` leaves the
+/// random state unchanged. (`Cloneable::clone` runs `reset()`, which draws initial weights and would shift
+/// everything drawn afterwards.)
+///
+/// `Derived` has `kName`, its public name without "attentive::", with which every error message begins, and
+/// `options`, a struct with `ATTENTIVE_OPTIONS`.
+///
+///   std::cout << attentive::LayerNorm(768);  // attentive::LayerNorm(emb_dim=768, eps=1e-05, bias=true)
 template <class Derived>
 class Module : public torch::nn::Cloneable<Derived> {
  public:
@@ -47,17 +55,23 @@ class Module : public torch::nn::Cloneable<Derived> {
     return torch::nn::Cloneable<Derived>::clone(device);
   }
 
+  /// Writes the name and every option.
+  void pretty_print(std::ostream& stream) const override {
+    detail::print_options(stream, Derived::kName,
+                          detail::option_texts(static_cast<const Derived&>(*this).options));
+  }
+
  protected:
-  /// What a constructor calls in place of `reset()`.
+  /// What a constructor calls instead of `reset()`.
   void build() {
-    detail::build_module(typeid(Derived), [this] { this->reset(); });
+    detail::build_module(Derived::kName, [this] { this->reset(); });
   }
 };
 
-/// The holder of a module: `torch::nn::ModuleHolder`, except that an empty one says by name that it is empty.
-/// Throws c10::ValueError wherever the module of an empty holder is asked for.
+/// The holder of a module: `torch::nn::ModuleHolder`, except that access to the module of an empty holder
+/// throws c10::ValueError with the name of the class. `Contained` has `kName`.
 ///
-///   using MultiHeadAttention = ModuleHolder<MultiHeadAttentionImpl>;  // in place of TORCH_MODULE
+///   using MultiHeadAttention = ModuleHolder<MultiHeadAttentionImpl>;  // instead of TORCH_MODULE
 template <class Contained>
 class ModuleHolder : public torch::nn::ModuleHolder<Contained> {
   using Base = torch::nn::ModuleHolder<Contained>;
@@ -90,18 +104,8 @@ class ModuleHolder : public torch::nn::ModuleHolder<Contained> {
 
  private:
   void check() const {
-    if (this->is_empty()) detail::fail_empty_holder(typeid(Contained));
+    if (this->is_empty()) detail::fail_empty_holder(Contained::kName);
   }
-};
-
-/// A module whose Python class keeps its causal mask as a buffer called `mask`, (context_length,
-/// context_length) with ones above the diagonal. Here the mask is not state; code that reads or writes Python
-/// state dicts asks this interface.
-class CausalMaskBuffer {
- public:
-  virtual ~CausalMaskBuffer() = default;
-  /// Side of the mask; 0 if the number of tokens is not limited.
-  virtual int64_t context_length() const = 0;
 };
 
 }  // namespace attentive

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <ostream>
 #include <utility>
 
 #include <torch/nn/modules/common.h>
@@ -26,7 +25,7 @@ struct MultiHeadAttentionOptions {
 
   TORCH_ARG(int64_t, d_in);            ///< features of a token
   TORCH_ARG(int64_t, d_out);           ///< features of the output; num_heads divides it
-  TORCH_ARG(int64_t, context_length);  ///< most tokens in a sequence; 0: no limit
+  TORCH_ARG(int64_t, context_length);  ///< maximum number of tokens in a sequence; 0: no limit
   TORCH_ARG(double, dropout);          ///< probability of dropping an attention weight in training
   TORCH_ARG(int64_t, num_heads);
   TORCH_ARG(bool, qkv_bias) = false;
@@ -34,25 +33,29 @@ struct MultiHeadAttentionOptions {
   TORCH_ARG(bool, alibi) = false;
   /// One learned logit per head in every softmax denominator, parameter `sinks`, zero at first.
   TORCH_ARG(bool, sinks) = false;
-  /// How the heads attend; its `dropout_p` stays 0 (`dropout` and `is_training()` decide).
+  /// How the heads attend. Its `dropout_p` must stay 0: `dropout` applies, in training only.
   TORCH_ARG(AttentionOptions, attention) = AttentionOptions{.causal = Causal::BottomRight};
+
+  ATTENTIVE_OPTIONS(d_in_, d_out_, context_length_, dropout_, num_heads_, qkv_bias_, alibi_, sinks_,
+                    attention_);
 };
 
-/// Causal scaled dot-product attention over num_heads heads, then an output projection.
+/// Causal scaled dot-product attention over num_heads heads, followed by an output projection.
 ///
 ///   x (B, T, d_in) or (T, d_in) -> (B, T, d_out) or (T, d_out), dtype and device of the parameters
 ///
-/// Parameters W_query, W_key, W_value, out_proj: names and random draws of the chapter-3 notebook; and
-/// `sinks` (num_heads) if asked for, which draws nothing. The notebook's `mask` buffer is not state here. A
-/// query that a mask leaves without keys yields the bias of out_proj. Throws c10::ValueError if x has another
-/// shape or more than context_length tokens, c10::TypeError for another dtype. Memory: O(B H T) beyond input
-/// and output with a fused backend, O(B H T T) with the reference. Source: "Build a Large Language Model
-/// (From Scratch)", chapter 3, `MultiHeadAttention`.
+/// Parameters W_query, W_key, W_value, out_proj: names and random draws of the chapter-3 notebook; with the
+/// option `sinks` also `sinks` (num_heads), which draws nothing. The notebook's `mask` buffer is not part of
+/// the state. A query that a mask leaves without keys yields the bias of out_proj. Throws c10::ValueError if
+/// x has another shape or more than context_length tokens, c10::TypeError for another dtype. Memory: O(B H T)
+/// beyond input and output with a fused backend, O(B H T T) with the reference. Source: "Build a Large
+/// Language Model (From Scratch)", chapter 3, `MultiHeadAttention`.
 ///
 ///   attentive::MultiHeadAttention mha(768, 768, /*context_length=*/1024, /*dropout=*/0.1, /*num_heads=*/12);
 ///   auto y = mha->forward(x);
 class MultiHeadAttentionImpl : public Module<MultiHeadAttentionImpl>, public CausalMaskBuffer {
  public:
+  static constexpr const char* kName = "MultiHeadAttention";
   MultiHeadAttentionImpl(int64_t d_in, int64_t d_out, int64_t context_length, double dropout,
                          int64_t num_heads, bool qkv_bias = false)
       : MultiHeadAttentionImpl(
@@ -60,7 +63,6 @@ class MultiHeadAttentionImpl : public Module<MultiHeadAttentionImpl>, public Cau
   explicit MultiHeadAttentionImpl(MultiHeadAttentionOptions options);
 
   void reset() override;
-  void pretty_print(std::ostream& stream) const override;
 
   at::Tensor forward(const at::Tensor& x, const Mask& mask = {});
   /// Output and attention weights (B, num_heads, T, T) or (num_heads, T, T); costs O(B H T T) memory.
@@ -74,7 +76,7 @@ class MultiHeadAttentionImpl : public Module<MultiHeadAttentionImpl>, public Cau
   torch::nn::Linear W_key{nullptr};
   torch::nn::Linear W_value{nullptr};
   torch::nn::Linear out_proj{nullptr};
-  at::Tensor sinks;  ///< (num_heads), undefined unless asked for
+  at::Tensor sinks;  ///< (num_heads); undefined without the option
 
  private:
   FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(Mask())})

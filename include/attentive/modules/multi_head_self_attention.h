@@ -1,6 +1,5 @@
 #pragma once
 
-#include <ostream>
 #include <utility>
 
 #include <torch/nn/modules/common.h>
@@ -20,33 +19,36 @@ struct MultiHeadSelfAttentionOptions {
 
   TORCH_ARG(int64_t, d_model);  ///< features of a token, in and out; num_heads divides it
   TORCH_ARG(int64_t, num_heads);
-  /// Probability of dropping an attention weight, and once more of dropping an output number, in training.
+  /// Probability, in training, of dropping an attention weight and, again, an element of the output.
   TORCH_ARG(double, dropout);
-  /// How the heads attend; its `dropout_p` stays 0 (`dropout` and `is_training()` decide).
+  /// How the heads attend. Its `dropout_p` must stay 0: `dropout` applies, in training only.
   TORCH_ARG(AttentionOptions, attention) = {};
+
+  ATTENTIVE_OPTIONS(d_model_, num_heads_, dropout_, attention_);
 };
 
-/// Self-attention over num_heads heads without biases, which returns its weights; dropout acts on the weights
-/// and on the output.
+/// Self-attention over num_heads heads, without biases, that returns its weights and applies dropout to the
+/// weights and to the output.
 ///
 ///   x (B, T, d_model) or (T, d_model) -> y of the same shape, weights (B, H, T, T) or (H, T, T)
 ///
 /// Parameters W_q, W_k, W_v, W_o: names, random draws and order of dropout draws of the toy notebook. The
-/// mask is typed: its padding mask (B, 1, 1, T) is `Mask::keep` of that tensor or `Mask::key_keep` of (B, T),
-/// its general mask `Mask::keep` of (B, 1, T, T); rank 3 is refused. A query that a mask leaves without keys
-/// yields zeros. Throws c10::ValueError if x has another shape, c10::TypeError for another dtype. Memory: O(B
-/// H T T), for the weights are returned. Source: the toy self-attention notebook, `MultiHeadSelfAttention`.
+/// mask is typed: the notebook's padding mask (B, 1, 1, T) is `Mask::keep` of that tensor or `Mask::key_keep`
+/// of (B, T), its general mask `Mask::keep` of (B, 1, T, T); rank 3 is refused. A query that a mask leaves
+/// without keys yields zeros. Throws c10::ValueError if x has another shape, c10::TypeError for another
+/// dtype. Memory: O(B H T T), because the weights are returned. Source: the toy self-attention notebook,
+/// `MultiHeadSelfAttention`.
 ///
 ///   attentive::MultiHeadSelfAttention mha(128, /*num_heads=*/4, /*dropout=*/0.1);
 ///   auto [y, weights] = mha->forward(x);
 class MultiHeadSelfAttentionImpl : public Module<MultiHeadSelfAttentionImpl> {
  public:
+  static constexpr const char* kName = "MultiHeadSelfAttention";
   explicit MultiHeadSelfAttentionImpl(int64_t d_model = 128, int64_t num_heads = 4, double dropout = 0.0)
       : MultiHeadSelfAttentionImpl(MultiHeadSelfAttentionOptions(d_model, num_heads, dropout)) {}
   explicit MultiHeadSelfAttentionImpl(MultiHeadSelfAttentionOptions options);
 
   void reset() override;
-  void pretty_print(std::ostream& stream) const override;
 
   /// Output and, as the notebook returns them, the weights *after* dropout: in training their rows do not sum
   /// to 1.

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <ostream>
+#include <string_view>
 
 #include <torch/nn/modules/common.h>
 #include <torch/nn/modules/container/any.h>
@@ -15,8 +15,8 @@ namespace attentive {
 ///   table[p][2 i]     = sin(p / base^(2 i / dim))
 ///   table[p][2 i + 1] = cos(p / base^(2 i / dim))
 ///
-/// Angles are computed in float64. Throws c10::ValueError unless dim is even and positive, base > 0, the
-/// counts are not negative, no position is beyond 2^53 and every angle is finite. Source: Vaswani et al.
+/// Angles are computed in float64. Throws c10::ValueError unless dim is even and positive, base > 0, first
+/// and length are not negative, no position is beyond 2^53 and every angle is finite. Source: Vaswani et al.
 /// 2017, "Attention Is All You Need", section 3.5.
 ///
 ///   auto table = attentive::sinusoidal_positions(1024, 512);
@@ -28,9 +28,11 @@ struct SinusoidalPositionsOptions {
 
   TORCH_ARG(int64_t, dim);  ///< features of a token, even
   TORCH_ARG(double, base) = 10000.0;
+
+  ATTENTIVE_OPTIONS(dim_, base_);
 };
 
-/// Adds the sinusoidal encoding of its position to every token. It has no parameters and no longest sequence.
+/// Adds to every token the sinusoidal encoding of its position. It has no parameters and no maximum length.
 ///
 ///   x (B, T, dim) or (T, dim) -> the same shape and dtype; token t has position first + t
 ///
@@ -38,11 +40,11 @@ struct SinusoidalPositionsOptions {
 ///   auto y = positions->forward(embeddings);
 class SinusoidalPositionsImpl : public Module<SinusoidalPositionsImpl> {
  public:
+  static constexpr const char* kName = "SinusoidalPositions";
   explicit SinusoidalPositionsImpl(int64_t dim) : SinusoidalPositionsImpl(SinusoidalPositionsOptions(dim)) {}
   explicit SinusoidalPositionsImpl(SinusoidalPositionsOptions options);
 
   void reset() override;
-  void pretty_print(std::ostream& stream) const override;
   at::Tensor forward(const at::Tensor& x, int64_t first = 0);
 
   SinusoidalPositionsOptions options;
@@ -58,9 +60,11 @@ struct LearnedPositionsOptions {
 
   TORCH_ARG(int64_t, context_length);  ///< number of positions
   TORCH_ARG(int64_t, dim);             ///< features of a token
+
+  ATTENTIVE_OPTIONS(context_length_, dim_);
 };
 
-/// Adds a learned vector of its position to every token.
+/// Adds to every token the learned vector of its position.
 ///
 ///   x (B, T, dim) or (T, dim) -> the same shape; token t has position first + t < context_length
 ///
@@ -71,12 +75,12 @@ struct LearnedPositionsOptions {
 ///   auto y = positions->forward(embeddings, cache.position());
 class LearnedPositionsImpl : public Module<LearnedPositionsImpl> {
  public:
+  static constexpr const char* kName = "LearnedPositions";
   LearnedPositionsImpl(int64_t context_length, int64_t dim)
       : LearnedPositionsImpl(LearnedPositionsOptions(context_length, dim)) {}
   explicit LearnedPositionsImpl(LearnedPositionsOptions options);
 
   void reset() override;
-  void pretty_print(std::ostream& stream) const override;
   at::Tensor forward(const at::Tensor& x, int64_t first = 0);
 
   LearnedPositionsOptions options;
@@ -87,17 +91,19 @@ class LearnedPositionsImpl : public Module<LearnedPositionsImpl> {
 };
 using LearnedPositions = ModuleHolder<LearnedPositionsImpl>;
 
-/// Which features of a head turn together.
+/// Which features of a head are rotated together.
 ///   Interleaved  2 i and 2 i + 1         (the paper; GPT-J)
 ///   Halves       i and i + head_dim / 2  (GPT-NeoX, Llama in Hugging Face)
 enum class RotaryPairing { Interleaved, Halves };
+std::string_view to_string(RotaryPairing value);
 
-/// How positions beyond the trained length are brought back into it.
+/// How positions beyond the trained length are mapped into it.
 ///   None    angle = p * base^(-2 i / head_dim)
 ///   Linear  p becomes p / factor (position interpolation)
-///   Ntk     base becomes base * factor^(head_dim / (head_dim - 2)): the slowest pair is slowed down by
-///           exactly `factor`, the fastest not at all
+///   Ntk     base becomes base * factor^(head_dim / (head_dim - 2)): the slowest rotation slows down by
+///           exactly `factor`, the fastest does not change
 enum class RotaryScaling { None, Linear, Ntk };
+std::string_view to_string(RotaryScaling value);
 
 /// Options of `RotaryPositions`.
 struct RotaryPositionsOptions {
@@ -108,28 +114,30 @@ struct RotaryPositionsOptions {
   TORCH_ARG(RotaryPairing, pairing) = RotaryPairing::Interleaved;
   TORCH_ARG(RotaryScaling, scaling) = RotaryScaling::None;
   TORCH_ARG(double, factor) = 1.0;  ///< of the scaling, at least 1
+
+  ATTENTIVE_OPTIONS(head_dim_, base_, pairing_, scaling_, factor_);
 };
 
-/// Rotary position embedding: turns each pair of features of a query or key by an angle that grows with the
-/// token's position, so that their product depends on the distance alone.
+/// Rotary position embedding: rotates each pair of features of a query or key by an angle proportional to the
+/// token's position, so that the product of a query and a key depends on their distance alone.
 ///
 ///   x (B, H, T, head_dim) or (H, T, head_dim) -> the same shape and dtype; token t has position first + t
 ///
-/// It has no parameters. The angles are computed in float64 and kept: from 0 to twice the farthest position
-/// seen, or beyond 65,536 those of the call and 4,096 more, so that a sequence may go on without end. A
-/// module is not to be called by two threads at once. Throws c10::ValueError for another head_dim, a position
-/// beyond 2^53 or options without meaning. Memory: head_dim numbers a position kept. Source: Su et al. 2021,
-/// "RoFormer"; Chen et al. 2023, "Extending Context Window ... via Positional Interpolation".
+/// It has no parameters. The angles are computed in float64 and cached: those from 0 to twice the farthest
+/// position seen or, beyond 65,536, those of the call and the next 4,096, so that a sequence has no maximum
+/// length. Two threads must not call one module at the same time. Throws c10::ValueError for another
+/// head_dim, a position beyond 2^53 or invalid options. Memory: head_dim numbers per cached position. Source:
+/// Su et al. 2021, "RoFormer"; Chen et al. 2023, "Extending Context Window ... via Positional Interpolation".
 ///
 ///   attentive::RotaryPositions rotary(64);
 ///   q = rotary->forward(q, cache.position());
 class RotaryPositionsImpl : public Module<RotaryPositionsImpl> {
  public:
+  static constexpr const char* kName = "RotaryPositions";
   explicit RotaryPositionsImpl(int64_t head_dim) : RotaryPositionsImpl(RotaryPositionsOptions(head_dim)) {}
   explicit RotaryPositionsImpl(RotaryPositionsOptions options);
 
   void reset() override;
-  void pretty_print(std::ostream& stream) const override;
   at::Tensor forward(const at::Tensor& x, int64_t first = 0);
   /// Angles (length, head_dim / 2) of positions first .. first + length - 1, float64.
   at::Tensor angles(int64_t length, int64_t first = 0) const;
@@ -141,7 +149,7 @@ class RotaryPositionsImpl : public Module<RotaryPositionsImpl> {
 
   void tabulate(int64_t first, int64_t length, const at::Tensor& like);
 
-  at::Tensor cos_, sin_;  // (positions, head_dim / 2), not state: rebuilt for another dtype or device
+  at::Tensor cos_, sin_;  // (positions, head_dim / 2); not state: rebuilt for another dtype or device
   int64_t begin_ = 0;     // the position of their first row
 };
 using RotaryPositions = ModuleHolder<RotaryPositionsImpl>;

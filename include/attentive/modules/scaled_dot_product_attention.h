@@ -1,6 +1,5 @@
 #pragma once
 
-#include <ostream>
 #include <utility>
 
 #include <torch/nn/modules/common.h>
@@ -17,8 +16,10 @@ struct ScaledDotProductAttentionOptions {
   explicit ScaledDotProductAttentionOptions(double dropout = 0.0) : dropout_(dropout) {}
 
   TORCH_ARG(double, dropout);  ///< probability of dropping an attention weight in training
-  /// How the queries attend; its `dropout_p` stays 0 (`dropout` and `is_training()` decide).
+  /// How the queries attend. Its `dropout_p` must stay 0: `dropout` applies, in training only.
   TORCH_ARG(AttentionOptions, attention) = {};
+
+  ATTENTIVE_OPTIONS(dropout_, attention_);
 };
 
 /// Scaled dot-product attention as a module without parameters: `attention()` with a dropout that follows the
@@ -26,21 +27,21 @@ struct ScaledDotProductAttentionOptions {
 ///
 ///   Q (..., L, D), K (..., S, D), V (..., S, Dv) -> output (..., L, Dv), weights (..., L, S)
 ///
-/// Takes ranks and shapes of `attention()`, and throws its errors. The mask is typed: the notebook's 0/1 mask
-/// is `Mask::keep`, in the shape of the weights; a query without keys has zero output and weights (NaN in the
-/// notebook). Memory: O(B H L S), for the weights are returned. Source: the toy self-attention notebook,
-/// `ScaledDotProductAttention`.
+/// Takes the ranks and shapes of `attention()`, and throws its errors. The mask is typed: the notebook's 0/1
+/// mask is `Mask::keep`, in the shape of the weights; a query without keys has zero output and weights (NaN
+/// in the notebook). Memory: O(B H L S), because the weights are returned. Source: the toy self-attention
+/// notebook, `ScaledDotProductAttention`.
 ///
 ///   attentive::ScaledDotProductAttention sdpa(/*dropout=*/0.1);
 ///   auto [output, weights] = sdpa->forward(q, k, v, attentive::Mask::key_lengths(lengths));
 class ScaledDotProductAttentionImpl : public Module<ScaledDotProductAttentionImpl> {
  public:
+  static constexpr const char* kName = "ScaledDotProductAttention";
   explicit ScaledDotProductAttentionImpl(double dropout = 0.0)
       : ScaledDotProductAttentionImpl(ScaledDotProductAttentionOptions(dropout)) {}
   explicit ScaledDotProductAttentionImpl(ScaledDotProductAttentionOptions options);
 
   void reset() override;
-  void pretty_print(std::ostream& stream) const override;
 
   /// Output and, as the notebook returns them, the weights *after* dropout: in training their rows do not sum
   /// to 1.

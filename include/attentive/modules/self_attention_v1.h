@@ -1,6 +1,5 @@
 #pragma once
 
-#include <ostream>
 #include <utility>
 
 #include <torch/nn/modules/common.h>
@@ -20,30 +19,32 @@ struct SelfAttentionV1Options {
   TORCH_ARG(int64_t, d_in);   ///< features of a token
   TORCH_ARG(int64_t, d_out);  ///< features of a query, a key, a value and the output
   TORCH_ARG(MatrixInit, init) = MatrixInit::Uniform;
-  /// How the tokens attend; its `dropout_p` stays 0.
+  /// How the tokens attend. Its `dropout_p` must stay 0.
   TORCH_ARG(AttentionOptions, attention) = {};
+
+  ATTENTIVE_OPTIONS(d_in_, d_out_, init_, attention_);
 };
 
-/// Single-head self-attention whose three projections are plain matrices, used as `x W`.
+/// Single-head self-attention whose three projections are plain matrices, applied as `x W`.
 ///
 ///   x (B, T, d_in) or (T, d_in) -> (B, T, d_out) or (T, d_out), dtype and device of the parameters
 ///
 /// Parameters W_query, W_key, W_value, (d_in, d_out) each: the transpose of a Linear's weight. Names, order
 /// and random draws (uniform in [0, 1)) of the chapter-3 notebook. Throws c10::ValueError if x has another
-/// shape, c10::TypeError for another dtype. Memory: O(B T) beyond input and output with a fused backend, O(B
-/// T T) with the reference. Source: "Build a Large Language Model (From Scratch)", chapter 3,
-/// `SelfAttention_v1`.
+/// shape, c10::TypeError for another dtype.
+/// Memory: O(B T) beyond input and output with a fused backend, O(B T T) with the reference.
+/// Source: "Build a Large Language Model (From Scratch)", chapter 3, `SelfAttention_v1`.
 ///
 ///   attentive::SelfAttentionV1 attention(3, 2);
 ///   auto context = attention->forward(inputs);  // (6, 3) -> (6, 2)
 class SelfAttentionV1Impl : public Module<SelfAttentionV1Impl> {
  public:
+  static constexpr const char* kName = "SelfAttentionV1";
   SelfAttentionV1Impl(int64_t d_in, int64_t d_out)
       : SelfAttentionV1Impl(SelfAttentionV1Options(d_in, d_out)) {}
   explicit SelfAttentionV1Impl(SelfAttentionV1Options options);
 
   void reset() override;
-  void pretty_print(std::ostream& stream) const override;
 
   at::Tensor forward(const at::Tensor& x, const Mask& mask = {});
   /// Output and attention weights (B, T, T) or (T, T); costs O(B T T) memory.

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <ostream>
 #include <utility>
 
 #include <torch/nn/modules/common.h>
@@ -22,8 +21,10 @@ struct SelfAttentionV2Options {
   TORCH_ARG(int64_t, d_in);   ///< features of a token
   TORCH_ARG(int64_t, d_out);  ///< features of a query, a key, a value and the output
   TORCH_ARG(bool, qkv_bias) = false;
-  /// How the tokens attend; its `dropout_p` stays 0.
+  /// How the tokens attend. Its `dropout_p` must stay 0.
   TORCH_ARG(AttentionOptions, attention) = {};
+
+  ATTENTIVE_OPTIONS(d_in_, d_out_, qkv_bias_, attention_);
 };
 
 /// Single-head self-attention with linear layers as projections.
@@ -39,12 +40,12 @@ struct SelfAttentionV2Options {
 ///   auto context = attention->forward(inputs);  // (6, 3) -> (6, 2)
 class SelfAttentionV2Impl : public Module<SelfAttentionV2Impl> {
  public:
+  static constexpr const char* kName = "SelfAttentionV2";
   SelfAttentionV2Impl(int64_t d_in, int64_t d_out, bool qkv_bias = false)
       : SelfAttentionV2Impl(SelfAttentionV2Options(d_in, d_out, qkv_bias)) {}
   explicit SelfAttentionV2Impl(SelfAttentionV2Options options);
 
   void reset() override;
-  void pretty_print(std::ostream& stream) const override;
 
   at::Tensor forward(const at::Tensor& x, const Mask& mask = {});
   /// Output and attention weights (B, T, T) or (T, T); costs O(B T T) memory.
@@ -61,14 +62,14 @@ class SelfAttentionV2Impl : public Module<SelfAttentionV2Impl> {
 };
 using SelfAttentionV2 = ModuleHolder<SelfAttentionV2Impl>;
 
-/// Gives `to` the projections of `from`, transposed, so that both compute the same; biases of `to` become 0.
-/// Throws c10::ValueError if d_in or d_out differ.
+/// Copies the projections of `from`, transposed, to `to`, so that both compute the same. Biases of `to`
+/// become 0. Throws c10::ValueError if d_in or d_out differ.
 ///
 ///   attentive::copy_weights(*v1, *v2);
 void copy_weights(const SelfAttentionV1Impl& from, SelfAttentionV2Impl& to);
 
-/// The same the other way. Throws c10::ValueError if d_in or d_out differ, or if `from` has biases, for which
-/// `to` has no place.
+/// The same in the other direction. Throws c10::ValueError if d_in or d_out differ, or if `from` has biases,
+/// which `to` cannot hold.
 void copy_weights(const SelfAttentionV2Impl& from, SelfAttentionV1Impl& to);
 
 }  // namespace attentive

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <ostream>
 #include <utility>
 
 #include <torch/nn/modules/common.h>
@@ -19,19 +18,22 @@ struct SharedHeadAttentionOptions {
 
   TORCH_ARG(int64_t, embed_size);  ///< features of a token, in and out; heads divides it
   TORCH_ARG(int64_t, heads);
-  /// How the heads attend; its `dropout_p` stays 0.
+  /// How the heads attend. Its `dropout_p` must stay 0.
   TORCH_ARG(AttentionOptions, attention) = {};
+
+  ATTENTIVE_OPTIONS(embed_size_, heads_, attention_);
 };
 
-/// Multi-head attention whose heads share one small projection of head_dim x head_dim each for values, keys
-/// and queries.
+/// Multi-head attention whose heads share three small projections, (head_dim, head_dim) each, for values,
+/// keys and queries.
 ///
-///   values, keys (B, S, embed_size), query (B, L, embed_size) -> (B, L, embed_size); all may lack B
+///   values, keys (B, S, embed_size), query (B, L, embed_size) -> (B, L, embed_size); B may be absent from
+///   all
 ///
-/// Mind the order of the arguments: values, keys, query. Parameters values, keys, queries (no bias), fc_out:
+/// The order of the arguments is values, keys, query. Parameters values, keys, queries (no bias), fc_out:
 /// names and random draws of the blog. The published forward does not run (it projects before it splits) and,
 /// once it does, attends over the heads of one token and ignores its mask; here the heads are split first,
-/// tokens attend to tokens, and the mask holds. A query that a mask leaves without keys yields the bias of
+/// tokens attend to tokens, and the mask applies. A query that a mask leaves without keys yields the bias of
 /// fc_out. Throws c10::ValueError for other shapes, c10::TypeError for another dtype. Memory: O(B H L) beyond
 /// input and output with a fused backend, O(B H L S) with the reference. Source: the attention-mechanism
 /// blog, `MultiHeadAttention(embed_size, heads)`.
@@ -40,12 +42,12 @@ struct SharedHeadAttentionOptions {
 ///   auto y = attention->forward(memory, memory, x, attentive::Mask::key_lengths(lengths));
 class SharedHeadAttentionImpl : public Module<SharedHeadAttentionImpl> {
  public:
+  static constexpr const char* kName = "SharedHeadAttention";
   SharedHeadAttentionImpl(int64_t embed_size, int64_t heads)
       : SharedHeadAttentionImpl(SharedHeadAttentionOptions(embed_size, heads)) {}
   explicit SharedHeadAttentionImpl(SharedHeadAttentionOptions options);
 
   void reset() override;
-  void pretty_print(std::ostream& stream) const override;
 
   at::Tensor forward(const at::Tensor& values, const at::Tensor& keys, const at::Tensor& query,
                      const Mask& mask = {});

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <optional>
-#include <ostream>
 
 #include <torch/nn/modules/common.h>
 #include <torch/nn/modules/container/any.h>
@@ -24,18 +23,21 @@ struct TransformerAttentionOptions {
   TORCH_ARG(int64_t, emb_dim);  ///< features of a token, in and out; num_heads divides it
   TORCH_ARG(int64_t, num_heads);
   TORCH_ARG(int64_t, num_kv_heads) = 0;    ///< divides num_heads (grouped queries); 0: num_heads
-  TORCH_ARG(int64_t, context_length) = 0;  ///< most tokens, cached ones included; 0: no limit
+  TORCH_ARG(int64_t, context_length) = 0;  ///< maximum number of tokens, cached ones included; 0: no limit
   TORCH_ARG(double, dropout) = 0.0;        ///< probability of dropping an attention weight in training
   TORCH_ARG(bool, qkv_bias) = false;
   TORCH_ARG(bool, out_bias) = true;
-  /// Turns queries and keys by their positions; its head_dim is set by this module.
+  /// Rotates queries and keys by their positions; the module sets its head_dim.
   TORCH_ARG(std::optional<RotaryPositionsOptions>, rotary) = std::nullopt;
-  /// Whether queries and keys of every head are normalized (`RMSNorm` over head_dim) before they are turned.
+  /// Whether queries and keys of every head are normalized (`RMSNorm` over head_dim) before the rotation.
   TORCH_ARG(bool, qk_norm) = false;
-  /// Whether sigmoid(W_gate x) scales the heads' output, feature by feature, before out_proj.
+  /// Whether sigmoid(W_gate x) multiplies the heads' output elementwise before out_proj.
   TORCH_ARG(bool, output_gate) = false;
-  /// How the heads attend; its `dropout_p` stays 0 (`dropout` and `is_training()` decide).
+  /// How the heads attend. Its `dropout_p` must stay 0: `dropout` applies, in training only.
   TORCH_ARG(AttentionOptions, attention) = AttentionOptions{.causal = Causal::BottomRight};
+
+  ATTENTIVE_OPTIONS(emb_dim_, num_heads_, num_kv_heads_, context_length_, dropout_, qkv_bias_, out_bias_,
+                    rotary_, qk_norm_, output_gate_, attention_);
 };
 
 /// The self-attention of the transformer blocks: `MultiHeadAttention` with grouped queries, rotary positions
@@ -44,25 +46,24 @@ struct TransformerAttentionOptions {
 ///   x (B, T, emb_dim) or (T, emb_dim) -> the same shape, dtype and device of the parameters
 ///
 /// Parameters W_query, W_key, W_value, out_proj: names and random draws of the chapter-3
-/// `MultiHeadAttention`. The weights of the first three lie side by side in memory (also after `clone()` and
-/// `to()`), so that one matrix product serves all three. With qk_norm also q_norm.weight and k_norm.weight,
-/// with output_gate also W_gate, drawn after out_proj. A query that a mask leaves without keys yields the
-/// bias of out_proj.
-/// Source of the two: Dehghani et al. 2023, "Scaling Vision Transformers to 22 Billion Parameters"
-/// (normalized queries and keys); Qiu et al. 2025, "Gated Attention for Large Language Models". Throws
-/// c10::ValueError for another shape or more than context_length tokens, c10::TypeError for another dtype.
-/// Memory: O(B T emb_dim) beyond input and output with a fused backend.
+/// `MultiHeadAttention`. The weights of the first three are adjacent in memory (also after `clone()` and
+/// `to()`), so that one matrix product computes all three projections. With qk_norm also q_norm.weight and
+/// k_norm.weight; with output_gate also W_gate, drawn after out_proj. A query that a mask leaves without keys
+/// yields the bias of out_proj. Throws c10::ValueError for another shape or more than context_length tokens,
+/// c10::TypeError for another dtype. Memory: O(B T emb_dim) beyond input and output with a fused backend.
+/// Sources: Dehghani et al. 2023, "Scaling Vision Transformers to 22 Billion Parameters" (qk_norm); Qiu et
+/// al. 2025, "Gated Attention for Large Language Models" (output_gate).
 ///
 ///   attentive::TransformerAttention attention(attentive::TransformerAttentionOptions(768, 12));
 ///   auto y = attention->forward(x);
 class TransformerAttentionImpl : public Module<TransformerAttentionImpl> {
  public:
+  static constexpr const char* kName = "TransformerAttention";
   TransformerAttentionImpl(int64_t emb_dim, int64_t num_heads)
       : TransformerAttentionImpl(TransformerAttentionOptions(emb_dim, num_heads)) {}
   explicit TransformerAttentionImpl(TransformerAttentionOptions options);
 
   void reset() override;
-  void pretty_print(std::ostream& stream) const override;
   std::shared_ptr<torch::nn::Module> clone(
       const std::optional<at::Device>& device = std::nullopt) const override;
   void to(at::Device device, at::ScalarType dtype, bool non_blocking = false) override;
@@ -70,8 +71,9 @@ class TransformerAttentionImpl : public Module<TransformerAttentionImpl> {
   void to(at::Device device, bool non_blocking = false) override;
 
   at::Tensor forward(const at::Tensor& x, const Mask& mask = {});
-  /// The same for tokens that follow those in the cache: x holds only the new ones, `mask` covers all keys of
-  /// the cache. Only for causal attention, and for a `RingKVCache` with a window of at most the ring's.
+  /// The same for tokens that follow those in the cache: x holds only the new tokens; `mask` covers every
+  /// key, cached ones included. Requires bottom-right causal attention and, with a `RingKVCache`, a window no
+  /// larger than the cache's.
   at::Tensor forward_cached(const at::Tensor& x, KVCache& cache, int64_t layer, const Mask& mask = {});
 
   int64_t head_dim() const { return options.emb_dim() / options.num_heads(); }

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <ostream>
-
 #include <torch/nn/modules/common.h>
 #include <torch/nn/modules/container/any.h>
 
@@ -18,32 +16,34 @@ struct TransformerBlockOptions {
   explicit TransformerBlockOptions(TransformerAttentionOptions attention)
       : attention_(std::move(attention)) {}
 
-  TORCH_ARG(TransformerAttentionOptions, attention);  ///< of the self-attention, with all sizes
-  TORCH_ARG(int64_t, hidden_dim) = 0;                 ///< of the feed-forward layer; 0: 4 * emb_dim
-  TORCH_ARG(double, dropout) = 0.0;                   ///< of what each sublayer adds, in training
-  TORCH_ARG(bool, bias) = true;                       ///< of the feed-forward layer and the norms
+  TORCH_ARG(TransformerAttentionOptions, attention);  ///< the self-attention, which also sets the sizes
+  TORCH_ARG(int64_t, hidden_dim) = 0;  ///< features inside the feed-forward layer; 0: 4 * emb_dim
+  TORCH_ARG(double, dropout) = 0.0;    ///< dropout of each sublayer's output, in training
+  TORCH_ARG(bool, bias) = true;        ///< biases of the feed-forward layer and the norms
   TORCH_ARG(bool, norm_first) = true;  ///< x + f(norm(x)); false: norm(x + f(x)), as in the 2017 paper
   TORCH_ARG(int64_t, memory_dim) = 0;  ///< features of a `DecoderBlock`'s memory; 0: emb_dim
+
+  ATTENTIVE_OPTIONS(attention_, hidden_dim_, dropout_, bias_, norm_first_, memory_dim_);
 };
 
 /// Self-attention and a feed-forward layer, each with a residual connection, a layer norm and dropout.
 ///
 ///   x (B, T, emb_dim) or (T, emb_dim) -> the same shape
 ///
-/// Causal by default, as in GPT. Parameters att, ff, norm1, norm2: names and random draws of the book's
-/// `TransformerBlock`. Throws what its parts throw.
+/// Causal by default, as in GPT. Children att, ff, norm1, norm2: names and random draws of the book's
+/// `TransformerBlock`. Throws the errors of its children.
 /// Source: "Build a Large Language Model (From Scratch)", chapter 4.
 ///
 ///   attentive::TransformerBlock block(768, 12);
 ///   auto y = block->forward(x);
 class TransformerBlockImpl : public Module<TransformerBlockImpl> {
  public:
+  static constexpr const char* kName = "TransformerBlock";
   TransformerBlockImpl(int64_t emb_dim, int64_t num_heads)
       : TransformerBlockImpl(TransformerBlockOptions(emb_dim, num_heads)) {}
   explicit TransformerBlockImpl(TransformerBlockOptions options);
 
   void reset() override;
-  void pretty_print(std::ostream& stream) const override;
 
   at::Tensor forward(const at::Tensor& x, const Mask& mask = {});
   /// The same for tokens that follow those in the cache.
@@ -59,31 +59,31 @@ class TransformerBlockImpl : public Module<TransformerBlockImpl> {
 };
 using TransformerBlock = ModuleHolder<TransformerBlockImpl>;
 
-/// A block of an encoder: a `TransformerBlock` whose tokens see each other in both directions.
+/// A block of an encoder: a `TransformerBlock` without the causal mask.
 ///
 ///   auto block = attentive::encoder_block(TransformerBlockOptions(512, 8).dropout(0.1));
 ///   auto memory = block->forward(source, Mask::key_lengths(source_lengths));
 TransformerBlock encoder_block(TransformerBlockOptions options);
 
-/// A block of a decoder that also looks at an encoder's output: causal self-attention, cross-attention, and a
-/// feed-forward layer, each with a residual connection, a layer norm and dropout.
+/// A block of a decoder that also attends to an encoder's output: causal self-attention, cross-attention, and
+/// a feed-forward layer, each with a residual connection, a layer norm and dropout.
 ///
-///   x (B, L, emb_dim), memory (B, S, memory_dim) -> (B, L, emb_dim); both may lack B
+///   x (B, L, emb_dim), memory (B, S, memory_dim) -> (B, L, emb_dim); B may be absent from both
 ///
-/// Queries come from x; keys and values of `cross` come from memory. Parameters att, cross, ff, norm1, norm2,
+/// Queries come from x; keys and values of `cross` come from memory. Children att, cross, ff, norm1, norm2,
 /// norm3. `mask` is for the self-attention, `memory_mask` for the cross-attention (the source's padding).
-/// Throws what its parts throw. Source: Vaswani et al. 2017, section 3.1.
+/// Throws the errors of its children. Source: Vaswani et al. 2017, section 3.1.
 ///
 ///   attentive::DecoderBlock block(attentive::TransformerBlockOptions(512, 8));
 ///   auto y = block->forward(x, memory, {}, Mask::key_lengths(source_lengths));
 class DecoderBlockImpl : public Module<DecoderBlockImpl> {
  public:
+  static constexpr const char* kName = "DecoderBlock";
   DecoderBlockImpl(int64_t emb_dim, int64_t num_heads)
       : DecoderBlockImpl(TransformerBlockOptions(emb_dim, num_heads)) {}
   explicit DecoderBlockImpl(TransformerBlockOptions options);
 
   void reset() override;
-  void pretty_print(std::ostream& stream) const override;
 
   at::Tensor forward(const at::Tensor& x, const at::Tensor& memory, const Mask& mask = {},
                      const Mask& memory_mask = {});

@@ -11,6 +11,7 @@
 #include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
 
+#include <attentive/core/option_list.h>
 #include <attentive/train/adamw.h>
 #include <attentive/train/block_sampler.h>
 #include <attentive/train/checkpoint.h>
@@ -42,6 +43,10 @@ struct TrainerOptions {
   int64_t save_every = 500;      ///< updates between two checkpoints; 0: only at the end
   int64_t keep = 2;              ///< checkpoints that stay; 0: all
   int64_t log_every = 10;        ///< updates between two rows of the log
+
+  // What a checkpoint keeps; it keeps autocast by name.
+  ATTENTIVE_OPTIONS(steps, block, batch, accumulate, learning_rate, min_learning_rate, warmup, decay_steps,
+                    beta1, beta2, weight_decay, clip, seed, evaluate_every, save_every, keep, log_every);
 };
 
 /// The options as JSON, without device, rank and world_size: what a checkpoint keeps as "trainer.json".

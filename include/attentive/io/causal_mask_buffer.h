@@ -1,0 +1,17 @@
+#pragma once
+
+#include <cstdint>
+
+namespace attentive {
+
+/// A module whose Python class keeps its causal mask as a buffer called `mask`, (context_length,
+/// context_length) with ones above the diagonal. Here the mask is not state; code that reads or writes Python
+/// state dicts asks this interface.
+class CausalMaskBuffer {
+ public:
+  virtual ~CausalMaskBuffer() = default;
+  /// Side of the mask; 0 if the number of tokens is not limited.
+  virtual int64_t context_length() const = 0;
+};
+
+}  // namespace attentive

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+#include <torch/enum.h>
+
+#include <attentive/core/option_list.h>
+
+/// How modules print their options: all of them by name, in the order of declaration. Options within options
+/// follow in braces, where those that have their defaults are left out.
+///
+///   attentive::CausalAttention(d_in=3, d_out=2, context_length=6, dropout=0.1, qkv_bias=false,
+///                              attention={causal=bottom-right})
+namespace attentive::detail {
+
+struct OptionText {
+  std::string_view name;
+  std::string text;
+  bool nested;  // in braces
+};
+
+std::string text_of(bool value);
+std::string text_of(int64_t value);
+std::string text_of(double value);
+/// "{name=text, ...}" of the options whose text is not that of `defaults`.
+std::string text_of(const std::vector<OptionText>& options, const std::vector<OptionText>& defaults);
+void print_options(std::ostream& stream, const char* name, const std::vector<OptionText>& options);
+
+template <ListsOptions Options>
+std::vector<OptionText> option_texts(const Options& options);
+
+/// Options without anything set; required sizes are 0.
+template <class Options>
+Options unset() {
+  if constexpr (std::is_default_constructible_v<Options>) {
+    return {};
+  } else if constexpr (std::is_constructible_v<Options, int>) {
+    return Options(0);
+  } else {
+    return Options(0, 0);
+  }
+}
+
+template <ListsOptions Options>
+std::string text_of(const Options& options) {
+  return text_of(option_texts(options), option_texts(unset<Options>()));
+}
+
+template <class Enum>
+requires requires(Enum value) {
+  to_string(value);
+}
+std::string text_of(const Enum& value) {
+  return std::string(to_string(value));
+}
+
+template <class Result, class... Args>
+std::string text_of(const std::function<Result(Args...)>& function) {
+  return function ? "function" : "none";
+}
+
+/// PyTorch's own enumerations are variants of empty structs; ours may also hold a function.
+template <class... Choices>
+std::string text_of(const std::variant<Choices...>& value) {
+  return std::visit(
+      [](const auto& choice) {
+        using Choice = std::remove_cvref_t<decltype(choice)>;
+        if constexpr (std::is_empty_v<Choice>) {
+          return torch::enumtype::get_enum_name(std::variant<Choice>(choice));
+        } else {
+          return text_of(choice);
+        }
+      },
+      value);
+}
+
+template <class Value>
+std::string text_of(const std::optional<Value>& value) {
+  return value ? text_of(*value) : "none";
+}
+
+template <ListsOptions Options>
+std::vector<OptionText> option_texts(const Options& options) {
+  std::vector<OptionText> texts;
+  each_option(options, [&]<class Value>(std::string_view name, const Value& value) {
+    texts.push_back({name, text_of(value), ListsOptions<const Value>});
+  });
+  return texts;
+}
+
+}  // namespace attentive::detail

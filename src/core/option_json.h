@@ -1,0 +1,96 @@
+#pragma once
+
+// Options as one flat JSON object: enums by their names, the options within an option `rotary` as
+// `rotary_base` and so on.
+
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include <c10/util/Exception.h>
+#include <nlohmann/json.hpp>
+
+#include <attentive/core/option_list.h>
+
+namespace attentive {
+
+class OptionWriter {
+ public:
+  explicit OptionWriter(nlohmann::json& object, std::string prefix = {})
+      : object_(object), prefix_(std::move(prefix)) {}
+
+  template <class Value>
+  void operator()(std::string_view name, const Value& value) const {
+    const auto key = prefix_ + std::string(name);
+    if constexpr (ListsOptions<const Value>) {
+      each_option(value, OptionWriter(object_, key + '_'));
+    } else if constexpr (std::is_enum_v<Value>) {
+      object_[key] = to_string(value);
+    } else {
+      object_[key] = value;
+    }
+  }
+
+ private:
+  nlohmann::json& object_;
+  std::string prefix_;
+};
+
+// Throws c10::ValueError, prefixed with `who`, that names a member which is missing or does not fit.
+class OptionReader {
+ public:
+  OptionReader(const char* who, const nlohmann::json& object, std::string prefix = {})
+      : who_(who), object_(object), prefix_(std::move(prefix)) {}
+
+  template <class Value>
+  void operator()(std::string_view name, Value& value) const {
+    const auto key = prefix_ + std::string(name);
+    if constexpr (ListsOptions<Value>) {
+      each_option(value, OptionReader(who_, object_, key + '_'));
+    } else if constexpr (std::is_enum_v<Value>) {
+      value = choice<Value>(key);
+    } else if constexpr (std::is_same_v<Value, bool>) {
+      value = member(key, "true or false", &nlohmann::json::is_boolean).template get<bool>();
+    } else if constexpr (std::is_floating_point_v<Value>) {
+      value = member(key, "a number", &nlohmann::json::is_number).template get<Value>();
+    } else if constexpr (std::is_unsigned_v<Value>) {
+      value = member(key, "an integer >= 0", &nlohmann::json::is_number_unsigned).template get<Value>();
+    } else {
+      static_assert(std::is_integral_v<Value>, "an option that JSON does not express");
+      value = member(key, "an integer", &nlohmann::json::is_number_integer).template get<Value>();
+    }
+  }
+
+ private:
+  const nlohmann::json& member(const std::string& key, const char* kind,
+                               bool (nlohmann::json::*fits)() const noexcept) const {
+    const auto found = object_.find(key);
+    TORCH_CHECK_VALUE(found != object_.end(), who_, ": expected a member \"", key, '"');
+    TORCH_CHECK_VALUE(((*found).*fits)(), who_, ": expected \"", key, "\" to be ", kind, ", got ",
+                      found->dump());
+    return *found;
+  }
+
+  // The enumerator of that name: they count from 0, and `to_string` knows where they end.
+  template <class Enum>
+  Enum choice(const std::string& key) const {
+    const auto text = member(key, "a string", &nlohmann::json::is_string).template get<std::string>();
+    for (int n = 0; to_string(static_cast<Enum>(n)) != "unknown"; ++n) {
+      if (text == to_string(static_cast<Enum>(n))) return static_cast<Enum>(n);
+    }
+    TORCH_CHECK_VALUE(false, who_, ": expected a known \"", key, "\", got \"", text, '"');
+  }
+
+  const char* who_;
+  const nlohmann::json& object_;
+  std::string prefix_;
+};
+
+// The JSON object in a text.
+inline nlohmann::json parse_option_object(const char* who, const std::string& text) {
+  auto object = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  TORCH_CHECK_VALUE(object.is_object(), who, ": expected a JSON object");
+  return object;
+}
+
+}  // namespace attentive

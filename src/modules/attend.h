@@ -1,0 +1,58 @@
+#pragma once
+
+// The attention of a module, in one line each: the check of its options, and the call.
+
+#include <utility>
+
+#include <attentive/functional/alibi.h>
+#include <attentive/functional/attention.h>
+
+#include "core/check.h"
+#include "functional/problem_builder.h"
+
+namespace attentive {
+
+// Throws c10::ValueError, prefixed with `who`, for options that no call of attention() takes.
+template <class Options>
+void check_attention_options(const char* who, const Options& options) {
+  if constexpr (requires { options.dropout(); }) check_probability(who, "dropout", options.dropout());
+  int64_t context_length = 0;
+  if constexpr (requires { options.context_length(); }) context_length = options.context_length();
+  check_module_options(who, options.attention(), context_length);
+  if constexpr (requires { options.sinks(); }) {
+    TORCH_CHECK_VALUE(!options.sinks() || !options.attention().softmax_plus_one, who,
+                      ": expected sinks or attention().softmax_plus_one, got both");
+  }
+}
+
+// The probability with which a module drops now: 0 outside training.
+template <class Module>
+double dropout_now(const Module& module) {
+  if constexpr (requires { module.options.dropout(); }) {
+    return module.is_training() ? module.options.dropout() : 0.0;
+  } else {
+    return 0.0;
+  }
+}
+
+// Output and weights of attention() with a module's options, its dropout, and its slopes and sinks if it has
+// them.
+template <class Module>
+std::pair<at::Tensor, at::Tensor> attend(const Module& module, const at::Tensor& q, const at::Tensor& k,
+                                         const at::Tensor& v, const Mask& mask, Weights which) {
+  auto options = module.options.attention();
+  options.dropout_p = dropout_now(module);
+  AttentionExtras extras;
+  extras.mask = mask;
+  extras.weights = which;
+  if constexpr (requires { module.sinks; }) {
+    if (module.options.alibi()) {
+      extras.alibi_slopes = alibi_slopes(module.options.num_heads(), q.device());
+    }
+    extras.sinks = module.sinks;
+  }
+  const auto result = attention(q, k, v, options, extras);
+  return {result.output, result.weights};
+}
+
+}  // namespace attentive

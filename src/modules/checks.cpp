@@ -1,0 +1,67 @@
+#include "modules/checks.h"
+
+#include <cmath>
+
+#include "core/autocast.h"
+
+namespace attentive {
+
+void check_positive(const char* who, const char* name, int64_t value) {
+  TORCH_CHECK_VALUE(value > 0, who, ": expected ", name, " > 0, got ", value);
+  TORCH_CHECK_VALUE(value <= int64_t{1} << 48, who, ": expected ", name, " of at most 2^48, got ", value);
+}
+
+void check_count(const char* who, const char* name, int64_t value) {
+  constexpr int64_t most = int64_t{1} << 20;
+  TORCH_CHECK_VALUE(value > 0 && value <= most, who, ": expected ", name, " in [1, ", most, "], got ", value);
+}
+
+void check_heads(const char* who, const char* name, int64_t features, int64_t heads, const char* heads_name) {
+  check_positive(who, heads_name, heads);
+  TORCH_CHECK_VALUE(features % heads == 0, who, ": expected ", heads_name, " to divide ", name, " = ",
+                    features, ", got ", heads);
+}
+
+void check_eps(const char* who, double eps) {
+  TORCH_CHECK_VALUE(std::isfinite(eps) && eps >= 0.0, who,
+                    ": expected eps to be finite and not negative, got ", eps);
+}
+
+void check_sequence(const char* who, const char* name, const at::Tensor& x, int64_t features,
+                    const at::Tensor& parameter) {
+  check_defined(who, name, x);
+  TORCH_CHECK_VALUE((x.dim() == 2 || x.dim() == 3) && x.size(-1) == features, who, ": expected ", name,
+                    " of shape (B, T, ", features, ") or (T, ", features, "), got ", shape_string(x.sizes()));
+  check_device(who, name, x, parameter);
+  // Autocast casts x itself.
+  TORCH_CHECK_TYPE(is_autocast(x.device()) || x.scalar_type() == parameter.scalar_type(), who, ": expected ",
+                   name, " of dtype ", parameter.scalar_type(), " like the parameters, got ",
+                   x.scalar_type());
+}
+
+void check_norm_input(const char* who, const at::Tensor& x, int64_t features, const at::Tensor& parameter) {
+  check_floating(who, "x", x);
+  TORCH_CHECK_VALUE(x.dim() > 0 && x.size(-1) == features, who, ": expected x of shape (..., ", features,
+                    "), got ", shape_string(x.sizes()));
+  check_device(who, "x", x, parameter);
+  const auto type = x.scalar_type();
+  const bool half = type == at::kBFloat16 || type == at::kHalf;
+  TORCH_CHECK_TYPE(type == parameter.scalar_type() || (half && parameter.scalar_type() == at::kFloat) ||
+                       (x.is_cuda() && is_autocast(x.device())),
+                   who, ": expected x of dtype ", parameter.scalar_type(), " like the parameters, got ",
+                   type);
+}
+
+void check_same_batch(const char* who, const char* name, const at::Tensor& x, const char* other_name,
+                      const at::Tensor& other) {
+  TORCH_CHECK_VALUE(x.dim() == other.dim() && (x.dim() == 2 || x.size(0) == other.size(0)), who,
+                    ": expected ", name, " of the batch size of ", other_name, ", got ", name, " ",
+                    shape_string(x.sizes()), ", ", other_name, " ", shape_string(other.sizes()));
+}
+
+void check_context(const char* who, int64_t tokens, int64_t context_length) {
+  TORCH_CHECK_VALUE(context_length == 0 || tokens <= context_length, who,
+                    ": expected at most context_length = ", context_length, " tokens, got ", tokens);
+}
+
+}  // namespace attentive

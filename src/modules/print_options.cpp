@@ -1,0 +1,38 @@
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include <attentive/modules/print_options.h>
+
+namespace attentive::detail {
+
+std::string text_of(bool value) {
+  return value ? "true" : "false";
+}
+
+std::string text_of(int64_t value) {
+  return fmt::format("{}", value);
+}
+
+std::string text_of(double value) {
+  return fmt::format("{}", value);
+}
+
+std::string text_of(const std::vector<OptionText>& options, const std::vector<OptionText>& defaults) {
+  std::string text;
+  for (size_t n = 0; n < options.size(); ++n) {
+    const auto& its = options[n];
+    const bool plain = its.nested ? its.text == "{}" : its.text == defaults[n].text;
+    if (!plain) text += fmt::format("{}{}={}", text.empty() ? "" : ", ", its.name, its.text);
+  }
+  return '{' + text + '}';
+}
+
+void print_options(std::ostream& stream, const char* name, const std::vector<OptionText>& options) {
+  std::string text = fmt::format("attentive::{}(", name);
+  for (const auto& its : options)
+    text += fmt::format("{}{}={}", &its == options.data() ? "" : ", ", its.name, its.text);
+  stream << text << ')';
+}
+
+}  // namespace attentive::detail

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <torch/nn/module.h>
+
+#include <attentive/core/options.h>
+#include <attentive/parity/case.h>
+
+#include "parity/case_arguments.h"
+
+namespace attentive {
+
+struct CaseOutput {
+  at::Tensor output;
+  at::Tensor weights = {};  // where they were asked for
+};
+
+/// A module (or function) built for one case, and how to call it.
+struct CaseRunner {
+  std::shared_ptr<torch::nn::Module> module;  // null for a function
+  std::function<CaseOutput(const CaseInputs& inputs, const CaseArguments& call, Weights which)> forward;
+  std::string output_bias = {};  // the parameter that an output row without keys equals; none: zeros
+  bool sequence_first = false;   // a batched output is (L, N, E), while weights begin with N
+};
+
+/// A mask as a call of PyTorch's takes it: autocast rounds a floating one like every other argument.
+at::Tensor torch_mask(const CaseInputs& inputs, const std::string& name);
+
+/// One entry of the registry: a Python name with the arguments that it knows.
+struct CaseModule {
+  std::string_view name;
+  std::vector<std::string_view> options;
+  std::vector<std::string_view> inputs;
+  bool returns_weights = false;  // as Python's does
+  std::function<CaseRunner(const CaseArguments& options, Backend backend)> build;
+  std::vector<std::string_view> call = {};
+};
+
+/// The notebooks' classes, PyTorch's own attention, its transformer layers, and all of them.
+std::vector<CaseModule> notebook_case_modules();
+std::vector<CaseModule> torch_case_modules();
+std::vector<CaseModule> torch_layer_case_modules();
+const std::vector<CaseModule>& case_registry();
+
+/// The entry for the case's module. Names that stand for two classes are told apart by the options.
+/// Throws CaseError for an unknown module, option, call argument or input.
+const CaseModule& find_case_module(const Case& test_case, const CaseArguments& options,
+                                   const CaseArguments& call);
+
+}  // namespace attentive

@@ -1,0 +1,186 @@
+// What modules print: their name and every option.
+
+#include <filesystem>
+#include <fstream>
+#include <iomanip>
+#include <iterator>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <ATen/ops/relu.h>
+#include <catch2/catch_test_macros.hpp>
+
+#include <attentive/attentive.h>
+
+using namespace attentive;
+
+namespace {
+
+// The module's own line, without its children.
+template <class Holder>
+std::string printed(const Holder& module) {
+  std::ostringstream out;
+  module->pretty_print(out);
+  return out.str();
+}
+
+template <class Options>
+std::vector<std::string> names_of(const Options& options) {
+  std::vector<std::string> names;
+  each_option(options, [&](std::string_view name, const auto&) { names.emplace_back(name); });
+  return names;
+}
+
+// "name=" of the options outside braces, in order.
+std::vector<std::string> printed_names(const std::string& text) {
+  std::vector<std::string> names;
+  int depth = 0;
+  std::string name;
+  for (const char c : text.substr(text.find('(') + 1)) {
+    depth += c == '{' ? 1 : c == '}' ? -1 : 0;
+    if (depth > 0) continue;
+    if (c == '=') names.push_back(name);
+    name = c == ' ' || c == '=' ? "" : name + c;
+  }
+  return names;
+}
+
+template <class Holder>
+void check_printout(const Holder& module, const std::string& name) {
+  const auto text = printed(module);
+  INFO(text);
+  CHECK(text.starts_with("attentive::" + name + "("));
+  CHECK(text.ends_with(")"));
+  CHECK(printed_names(text) == names_of(module->options));
+}
+
+std::vector<std::string> matches(const std::string& text, const std::regex& pattern) {
+  std::vector<std::string> found;
+  for (std::sregex_iterator it(text.begin(), text.end(), pattern), end; it != end; ++it)
+    found.push_back((*it)[1]);
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("Every module prints all of its options by name", "[print_options]") {
+  check_printout(CausalAttention(3, 2, 6, 0.1), "CausalAttention");
+  check_printout(CrossAttention(4, 6, 8, 0.0, 2), "CrossAttention");
+  check_printout(FeedForward(4), "FeedForward");
+  check_printout(FusedSelfAttention(8, 2), "FusedSelfAttention");
+  check_printout(GroupedQueryAttention(3, 8, 6, 0.0, 4, 2), "GroupedQueryAttention");
+  check_printout(LayerNorm(4), "LayerNorm");
+  check_printout(LinearAttention(4, 4, 2), "LinearAttention");
+  check_printout(MatrixSelfAttention(4, 2), "MatrixSelfAttention");
+  check_printout(MultiHeadAttention(3, 8, 6, 0.0, 4), "MultiHeadAttention");
+  check_printout(MultiHeadAttentionWrapper(3, 2, 6, 0.0, 2), "MultiHeadAttentionWrapper");
+  check_printout(MultiHeadSelfAttention(8, 2), "MultiHeadSelfAttention");
+  check_printout(SinusoidalPositions(4), "SinusoidalPositions");
+  check_printout(LearnedPositions(6, 4), "LearnedPositions");
+  check_printout(RotaryPositions(4), "RotaryPositions");
+  check_printout(RMSNorm(4), "RMSNorm");
+  check_printout(ScaledDotProductAttention(0.1), "ScaledDotProductAttention");
+  check_printout(SelfAttentionV1(3, 2), "SelfAttentionV1");
+  check_printout(SelfAttentionV2(3, 2), "SelfAttentionV2");
+  check_printout(SharedHeadAttention(8, 2), "SharedHeadAttention");
+  check_printout(TransformerAttention(8, 2), "TransformerAttention");
+  check_printout(TransformerBlock(8, 2), "TransformerBlock");
+  check_printout(DecoderBlock(8, 2), "DecoderBlock");
+  check_printout(GPT(GPTOptions(7, 8, 8, 2, 1)), "GPT");
+  check_printout(ViTBlock(ViTOptions(8, 4, 1, 3)), "ViTBlock");
+  check_printout(ViT(ViTOptions(8, 4, 1, 3)), "ViT");
+  check_printout(compat::LayerNorm(4), "compat::LayerNorm");
+  check_printout(compat::MultiheadAttention(8, 2), "compat::MultiheadAttention");
+  check_printout(compat::TransformerEncoderLayer(8, 2), "compat::TransformerEncoderLayer");
+  check_printout(compat::TransformerDecoderLayer(8, 2), "compat::TransformerDecoderLayer");
+}
+
+TEST_CASE("Every option that a header declares is listed, in order", "[print_options]") {
+  const std::regex declared(R"(TORCH_ARG\([^;]*?,\s*(\w+)\))"), list(R"(ATTENTIVE_OPTIONS\(([^)]*)\))");
+  size_t seen = 0;
+  for (const char* floor : {"modules", "compat", "models"}) {
+    for (const auto& entry : std::filesystem::directory_iterator(
+             std::string(ATTENTIVE_SOURCE_DIR "/include/attentive/") + floor)) {
+      std::ifstream file(entry.path());
+      const std::string text{std::istreambuf_iterator<char>(file), {}};
+      for (auto at = text.find("\nstruct "); at != text.npos; at = text.find("\nstruct ", at + 1)) {
+        const auto its = text.substr(at + 8, text.find("\n};", at) - at);
+        const auto options = matches(its, declared);
+        if (options.empty()) continue;  // plain members, never printed
+        INFO(entry.path() << ": " << its.substr(0, its.find(' ')));
+        const auto lists = matches(its, list);
+        REQUIRE(lists.size() == 1);
+        CHECK(matches(lists[0], std::regex(R"((\w+)_(?:,|$))")) == options);
+        ++seen;
+      }
+    }
+  }
+  CHECK(seen == 26);
+  [[maybe_unused]] const auto& [causal, feature_map, chunk_size, eps] =
+      LinearAttentionCall();  // every member
+  CHECK(names_of(LinearAttentionCall()) ==
+        std::vector<std::string>{"causal", "feature_map", "chunk_size", "eps"});
+}
+
+TEST_CASE("Options within options are printed in braces, where defaults are left out", "[print_options]") {
+  CHECK(printed(MultiHeadAttention(3, 8, 6, 0.25, 4)) ==
+        "attentive::MultiHeadAttention(d_in=3, d_out=8, context_length=6, dropout=0.25, num_heads=4, "
+        "qkv_bias=false, alibi=false, sinks=false, attention={causal=bottom-right})");
+  auto attention = AttentionOptions{.scale = 0.5, .window = {255, 0}, .softcap = 30};
+  attention.softmax_plus_one = true;
+  attention.dropout_stream = DropoutStream::Aten;
+  attention.backend = Backend::Native;
+  CHECK(printed(SelfAttentionV1(SelfAttentionV1Options(3, 2).attention(attention))) ==
+        "attentive::SelfAttentionV1(d_in=3, d_out=2, init=uniform, attention={scale=0.5, window={left=255, "
+        "right=0}, softcap=30, softmax_plus_one=true, dropout_stream=aten, backend=native})");
+  CHECK(printed(SharedHeadAttention(8, 2)) ==
+        "attentive::SharedHeadAttention(embed_size=8, heads=2, attention={})");
+  auto linear = LinearAttentionOptions(4, 4, 2);
+  CHECK(printed(LinearAttention(linear)) ==
+        "attentive::LinearAttention(d_in=4, d_out=4, num_heads=2, qkv_bias=false, "
+        "attention={causal=bottom-right})");
+  linear.attention().feature_map = [](const at::Tensor& x) { return at::relu(x); };
+  CHECK(printed(LinearAttention(linear)).ends_with("attention={causal=bottom-right, feature_map=function})"));
+}
+
+TEST_CASE("Deeper options, enumerations and absent ones are printed too", "[print_options]") {
+  const auto rotary = RotaryPositionsOptions(0).base(500).scaling(RotaryScaling::Linear).factor(2);
+  const auto attention = TransformerAttentionOptions(8, 2).rotary(rotary).num_kv_heads(1);
+  CHECK(printed(encoder_block(TransformerBlockOptions(attention))) ==
+        "attentive::TransformerBlock(attention={emb_dim=8, num_heads=2, num_kv_heads=1, rotary={base=500, "
+        "scaling=linear, factor=2}}, hidden_dim=0, dropout=0, bias=true, norm_first=true, memory_dim=0)");
+  CHECK(
+      printed(TransformerAttention(8, 2)) ==
+      "attentive::TransformerAttention(emb_dim=8, num_heads=2, num_kv_heads=0, context_length=0, dropout=0, "
+      "qkv_bias=false, out_bias=true, rotary=none, qk_norm=false, output_gate=false, "
+      "attention={causal=bottom-right})");
+  CHECK(
+      printed(GPT(GPTOptions(7, 8, 8, 2, 1).init(GPTInit::Gpt2))) ==
+      "attentive::GPT(vocab_size=7, context_length=8, emb_dim=8, num_heads=2, num_layers=1, num_kv_heads=0, "
+      "dropout=0, qkv_bias=false, bias=true, tied=false, positions=learned, rotary={}, window=0, init=gpt2)");
+  CHECK(printed(RotaryPositions(RotaryPositionsOptions(4).pairing(RotaryPairing::Halves))) ==
+        "attentive::RotaryPositions(head_dim=4, base=10000, pairing=halves, scaling=none, factor=1)");
+  using compat::TransformerLayerOptions;
+  CHECK(printed(compat::TransformerEncoderLayer(TransformerLayerOptions(8, 2).activation(torch::kGELU))) ==
+        "attentive::compat::TransformerEncoderLayer(d_model=8, nhead=2, dim_feedforward=2048, dropout=0.1, "
+        "activation=kGELU, layer_norm_eps=1e-05, batch_first=false, norm_first=false, bias=true)");
+  const auto relu = [](const at::Tensor& x) { return at::relu(x); };
+  CHECK(printed(compat::TransformerDecoderLayer(TransformerLayerOptions(8, 2).activation(relu)))
+            .find("activation=function,") != std::string::npos);
+  CHECK(printed(compat::MultiheadAttention(compat::MultiheadAttentionOptions(8, 2).kdim(3))) ==
+        "attentive::compat::MultiheadAttention(embed_dim=8, num_heads=2, dropout=0, bias=true, "
+        "add_bias_kv=false, add_zero_attn=false, kdim=3, vdim=none, batch_first=false)");
+}
+
+TEST_CASE("A printout neither reads nor changes the format of its stream", "[print_options]") {
+  std::ostringstream out;
+  out << std::hex << std::setprecision(1);
+  CausalAttention(30, 20, 60, 0.125)->pretty_print(out);
+  CHECK(out.str() ==
+        "attentive::CausalAttention(d_in=30, d_out=20, context_length=60, dropout=0.125, qkv_bias=false, "
+        "attention={causal=bottom-right})");
+  out << true << 255;
+  CHECK(out.str().ends_with(")1ff"));
+}

@@ -1,0 +1,19 @@
+// A program of somebody else's that runs a case and sees a wrong number in it.
+
+#include <cstdio>
+
+#include <attentive/parity/case.h>
+#include <attentive/parity/compare.h>
+#include <attentive/parity/draws.h>
+
+int main() {
+  auto parity_case = attentive::read_case(CASE);
+  const auto right = attentive::run_case(parity_case);
+  const auto want = parity_case.expected_output.clone();
+  parity_case.expected_output += 1e-3;
+  const auto wrong = attentive::run_case(parity_case);
+  const auto why = attentive::difference(parity_case.expected_output, want);
+  std::printf("%zu tensors agree; changed: %s; dropout stream: %s\n", right.tensors.size(), why.c_str(),
+              attentive::dropout_stream_of_this_cpu().c_str());
+  return right.passed() && !wrong.passed() && !why.empty() ? 0 : 1;
+}
