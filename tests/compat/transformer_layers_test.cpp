@@ -86,17 +86,6 @@ TEST_CASE("TransformerDecoderLayer is a torch::nn citizen", "[compat][transforme
   suite.run();
 }
 
-TEST_CASE("compat::LayerNorm is a torch::nn citizen", "[compat][layer_norm]") {
-  test::ModuleSuite<compat::LayerNorm> suite;
-  suite.make = [] { return compat::LayerNorm(6); };
-  suite.input_shape = {2, 6};
-  suite.keys = {"weight", "bias"};
-  suite.has_dropout = false;
-  suite.meta = false;
-  suite.run();
-  CHECK(compat::LayerNorm(compat::LayerNormOptions(3).bias(false))->parameters().size() == 1);
-}
-
 TEST_CASE("TransformerEncoderLayer: a fully padded sequence stays finite", "[compat][transformer]") {
   TransformerEncoderLayer layer(small());
   const auto x = at::randn({2, 3, 6}).requires_grad_(true);

@@ -397,21 +397,6 @@ TEST_CASE("limits that say nothing are refused", "[torch_file][errors]") {
                        MessageMatches(ContainsSubstring("expected map = false")));
 }
 
-TEST_CASE("a value says what it is", "[torch_file][errors]") {
-  const TorchValue value = Dict{{{"a", 1}}, true};
-  CHECK(value.find("b") == nullptr);
-  CHECK_THROWS_MATCHES(value.at("b"), c10::ValueError,
-                       MessageMatches(ContainsSubstring("TorchValue: no key \"b\" in the OrderedDict of 1")));
-  CHECK_THROWS_MATCHES(value.at("a").as<std::string>(), c10::ValueError,
-                       MessageMatches(ContainsSubstring("TorchValue: expected str, got int")));
-  CHECK_THROWS_MATCHES(value.at("a").find("b"), c10::ValueError,
-                       MessageMatches(ContainsSubstring("expected dict, got int")));
-  CHECK_THROWS_AS(TorchValue(List{}).as<Dict>(), c10::ValueError);
-  CHECK(TorchValue(List{{1, 2}}).as<List>().items.size() == 2);
-  STATIC_REQUIRE_FALSE(std::is_convertible_v<const int64_t*, TorchValue>);
-  STATIC_REQUIRE_FALSE(std::is_constructible_v<TorchValue, size_t>);
-}
-
 TEST_CASE("a storage beyond 4 GiB", "[.large]") {
   const TemporaryFolder folder;
   auto large = at::zeros({(int64_t{1} << 32) + 100}, at::kByte);

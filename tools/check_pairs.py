@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""Checks that every public header has a source and a test of its name, or that docs/architecture.md says why not.
+
+    tools/check_pairs.py [ROOT]        prints a line per file that is missing, and per row of the page that is not true; exit
+                                       status 1 if there is any
+    tools/check_pairs.py --self-test   breaks each rule in a made-up tree and wants it reported
+"""
+
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+PAGE = "docs/architecture.md"
+HEADERS = Path("include/attentive")
+# | `core/result.h` | source, test | three members |
+ROW = re.compile(r"^\| `(\w+/\w+)\.h` \| ([\w, ]+) \| (.+) \|$", re.M)
+KINDS = {"source": "src/{}.cpp", "test": "tests/{}_test.cpp"}
+
+
+def missing(root, concept):
+    """What a concept such as core/mask lacks: source, test."""
+    return {kind for kind, path in KINDS.items() if not (root / path.format(concept)).is_file()}
+
+
+def faults_in(root):
+    """Every file that is missing and every exception that is not one, as text, and how many headers were looked at."""
+    concepts = [str(path.relative_to(root / HEADERS).with_suffix("")) for path in sorted((root / HEADERS).glob("*/*.h"))]
+    rows = {concept: set(lacks.split(", ")) for concept, lacks, _ in ROW.findall((root / PAGE).read_text(encoding="utf-8"))}
+    faults = [f"{PAGE}: {concept}.h is not there" for concept in sorted(rows.keys() - set(concepts))]
+    for concept in concepts:
+        lacks, stated = missing(root, concept), rows.get(concept, set())
+        faults += [f"{concept}.h has no {kind}: add {KINDS[kind].format(concept)}, or say in {PAGE} why not"
+                   for kind in sorted(lacks - stated)]
+        faults += [f"{PAGE}: {concept}.h has no {kind}, it says; it has" for kind in sorted(stated - lacks)]
+    return faults, len(concepts)
+
+
+def self_test():
+    """A tree that is right, then one wrong thing at a time."""
+    right = {
+        "include/attentive/attentive.h": "",  # belongs to no folder
+        "include/attentive/core/mask.h": "",
+        "include/attentive/core/result.h": "",
+        "src/core/mask.cpp": "",
+        "tests/core/mask_test.cpp": "",
+        PAGE: "| header | lacks | why |\n|---|---|---|\n| `core/result.h` | source, test | three members |\n",
+    }
+    wrong = {
+        "no source": ("src/core/mask.cpp", None),
+        "no test": ("tests/core/mask_test.cpp", None),
+        "a new header": ("include/attentive/core/new.h", ""),
+        "an exception that has a test": ("tests/core/result_test.cpp", ""),
+        "an exception without a header": ("include/attentive/core/result.h", None),
+        "an exception without a reason": (PAGE, "| `core/result.h` | source, test |  |\n"),
+    }
+    missed = []
+    for name, (path, text) in {"right": (PAGE, right[PAGE]), **wrong}.items():
+        with tempfile.TemporaryDirectory() as folder:
+            root = Path(folder)
+            for file, content in {**right, path: text}.items():
+                if content is not None:
+                    (root / file).parent.mkdir(parents=True, exist_ok=True)
+                    (root / file).write_text(content, encoding="utf-8")
+            if bool(faults_in(root)[0]) != (name != "right"):
+                missed.append(name)
+    for name in missed:
+        print(f"not as it should be: {name}")
+    print(f"self-test: {len(wrong)} broken rules, {len(missed)} missed")
+    return 1 if missed else 0
+
+
+def main(arguments):
+    if arguments == ["--self-test"]:
+        return self_test()
+    root = Path(arguments[0] if arguments else Path(__file__).parent.parent).resolve()
+    faults, count = faults_in(root)
+    for fault in faults:
+        print(fault)
+    print(f"pairs: {count} headers, {len(faults)} faults")
+    return 1 if faults or count == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
