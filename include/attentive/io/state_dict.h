@@ -65,8 +65,8 @@ struct StateDictOptions {
 /// Throws c10::ValueError if mask buffers are asked for and a module's context_length is not limited.
 /// Memory: context_length squared numbers for each mask buffer.
 ///
-///   attentive::save_safetensors("mha.safetensors", attentive::state_dict(*mha, {.causal_mask_buffers =
-///   true}));
+///   const auto state = attentive::state_dict(*mha, {.causal_mask_buffers = true});
+///   attentive::save_safetensors("mha.safetensors", state);
 StateDict state_dict(const torch::nn::Module& module, const StateDictOptions& options = {});
 
 struct ReadStateOptions {
