@@ -5,10 +5,11 @@
 // Philox4x32 with 7 rounds (the fewest that pass BigCrush). One call decides 8 weights of one row, 16 columns
 // apart, so that a vector of 16 lanes covers 128 neighbouring columns without a shuffle:
 //   counter = ((j / 128) * 16 + j % 16, i, h, b),  key = (low, high) word of the key
-//   half    = (j / 16) % 8;  word = half / 2;  the low 16 bits of the word for an even half, the high ones
-//   for an odd weight (b, h, i, j) survives iff those 16 bits < threshold
-// p is taken to the nearest multiple of 2^-16, threshold = round((1 - p) * 65536), but never to 1: the least
-// that survives is one of 65536. Survivors are scaled by the inverse of the share that does survive, not of
+//   half    = (j / 16) % 8;  word = half / 2
+//   bits    = the low 16 bits of the word for an even half, the high 16 bits for an odd one
+//   weight (b, h, i, j) survives iff bits < threshold
+// p is rounded to the nearest multiple of 2^-16, threshold = round((1 - p) * 65536), but never to 1: at least
+// one value of 65536 survives. Survivors are scaled by the inverse of the share that does survive, not of
 // 1 - p, so that the mean is exact for every p.
 
 #include <algorithm>

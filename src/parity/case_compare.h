@@ -6,19 +6,21 @@
 
 namespace attentive {
 
-/// One row of a report: passes if the shapes agree and max|got - want| <= tolerance.
+/// One row of a report; it passes if the shapes agree and max|got - want| <= tolerance.
 TensorComparison compare_tensors(std::string name, const at::Tensor& got, const at::Tensor& want,
                                  double tolerance);
 
-/// Where `want` holds NaN for a query without keys, puts what our conventions say in its place.
-///   want (..., L, X), empty (..., L) bool: the query has no key, convention: broadcasts to want
-/// `rows` is the number of rows replaced.
+/// Replaces the NaN that `want` holds for queries without keys by what our conventions say.
+///   want        (..., L, X)
+///   empty       (..., L) bool, true: the query has no key
+///   convention  broadcasts to want
+///   rows        receives the number of rows replaced
 at::Tensor replace_empty_rows(const at::Tensor& want, const at::Tensor& empty, const at::Tensor& convention,
                               int64_t& rows);
 
-/// Who is further from float64 arithmetic, and by which factor; `scale` is max|want| over the tensors that
-/// share a tolerance. More than a hundred tolerances of `dtype` are no rounding: the two may mean different
-/// things, and the float64 means what we do.
+/// Says which side is further from float64 arithmetic, and by which factor; `scale` is max|want| over the
+/// tensors that share a tolerance. A difference of more than a hundred tolerances of `dtype` is not rounding:
+/// the two sides may mean different things, and the float64 run then means what this package does.
 std::string whose_error(const ExactDistances& exact, at::ScalarType dtype, bool gradient, double scale);
 
 }  // namespace attentive

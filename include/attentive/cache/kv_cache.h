@@ -9,8 +9,8 @@
 
 namespace attentive {
 
-/// What a key-value cache holds for each of `layers` attention layers: (batch, num_kv_heads, tokens,
-/// head_dim).
+/// The sizes of a key-value cache. Each of the `layers` attention layers holds keys and values of shape
+/// (batch, num_kv_heads, tokens, head_dim).
 struct KVCacheOptions {
   int64_t layers = 1;
   int64_t batch = 1;
@@ -23,13 +23,13 @@ struct KVCacheOptions {
 /// The keys and values of the tokens that a model has already seen, kept outside the model.
 ///
 /// A forward pass appends the new tokens' keys and values to layer 0, then to layer 1, and so on; a pass that
-/// skips a layer or visits one twice is refused. It works without gradients. The tokens of a sequence are
-/// counted from 0 and never renumbered, also when old ones are forgotten: `position` is what position
-/// encodings need. After any error a cache is as it was.
+/// skips a layer or visits one twice is refused. The cache works without gradients. The tokens of a sequence
+/// are counted from 0 and never renumbered, even when old ones are dropped: `position` is what position
+/// encodings need. After any error the cache is unchanged.
 ///
-/// Under autocast a cache may have autocast's dtype, to which keys are then cast as attention casts them, or
-/// one that holds the numbers of that dtype exactly, such as float32: the numbers are those of a pass without
-/// a cache.
+/// Under autocast, a cache may have autocast's dtype, to which keys and values are then cast as attention
+/// casts them, or a dtype that represents every number of that dtype exactly, such as float32. Either way the
+/// results are those of a pass without a cache.
 ///
 ///   attentive::DenseKVCache cache({.layers = 12, .num_kv_heads = 12, .head_dim = 64}, /*capacity=*/1024);
 ///   logits = model->forward_cached(prompt, cache);      // (1, 9, vocab): prefill, in one or several chunks
@@ -40,37 +40,39 @@ class KVCache {
   KVCache(const KVCache&) = delete;
   KVCache& operator=(const KVCache&) = delete;
 
-  /// Appends the T newest tokens of a layer and returns all that its queries may need: views of shape (B,
-  /// Hkv, S, d), oldest first, the new tokens last. They are valid until the next call that changes the
-  /// cache. Throws c10::ValueError or c10::TypeError for another shape, dtype (but see above) or device, for
-  /// a layer out of turn, for keys that require gradients, and if there is no room (named by the subclass).
+  /// Appends the T newest tokens of a layer and returns all keys and values that its queries may need: views
+  /// of shape (B, Hkv, S, d), oldest first, the new tokens last. They are valid until the next call that
+  /// changes the cache. Throws c10::ValueError or c10::TypeError for another shape, dtype (but see above) or
+  /// device, for a layer out of turn, for keys that require gradients, and if there is no room (with the name
+  /// of the subclass).
   std::pair<at::Tensor, at::Tensor> append(int64_t layer, const at::Tensor& k, const at::Tensor& v);
 
-  /// Position of the first token that this layer will append next: the number of tokens it has seen. Throws
-  /// c10::ValueError for a layer outside [0, layers).
+  /// The position of the token that this layer will append next, which is the number of tokens it has seen.
+  /// Throws c10::ValueError for a layer outside [0, layers).
   int64_t position(int64_t layer = 0) const;
-  /// Keys and values that a layer still holds. Throws as `position`.
+  /// The number of tokens whose keys and values a layer still holds. Throws as `position` does.
   int64_t stored(int64_t layer = 0) const;
-  /// Most tokens that one `append` may bring now.
+  /// The largest number of tokens that one `append` can take now.
   virtual int64_t room() const = 0;
 
-  /// Forgets everything; with `batch`, for that many sequences from now on. Throws c10::ValueError unless
-  /// batch > 0 and c10::OutOfMemoryError. Memory: until it is done, the old and the new batch.
+  /// Drops all tokens; with `batch`, the cache then holds that many sequences. Throws c10::ValueError unless
+  /// batch > 0, and c10::OutOfMemoryError. Memory: the old and the new batch until the call returns.
   void reset();
   void reset(int64_t batch);
-  /// Sequence i continues what was sequence rows[i]: beam search, or one prompt copied to many. The batch
-  /// becomes rows.size(0). rows: (B') integers. Throws c10::ValueError for a row outside the batch or in the
-  /// middle of a forward pass, and c10::OutOfMemoryError. Memory: one layer, or the new batch if its size
-  /// differs.
+  /// Sequence i continues the former sequence rows[i], for beam search or for one prompt copied to many
+  /// sequences. The batch becomes rows.size(0). rows: (B') integers. Throws c10::ValueError for a row outside
+  /// the batch or in the middle of a forward pass, and c10::OutOfMemoryError. Memory: one layer, or the new
+  /// batch if its size differs.
   void reorder(const at::Tensor& rows);
-  /// Takes the newest tokens back, down to `length` tokens seen. Throws c10::ValueError if some have been
-  /// forgotten meanwhile, or in the middle of a forward pass.
+  /// Removes the newest tokens, so that `length` tokens have been seen. Throws c10::ValueError for a length
+  /// beyond the tokens seen, if old tokens have already been dropped, or in the middle of a forward pass.
   void truncate(int64_t length);
 
   const KVCacheOptions& options() const { return options_; }
-  /// Tokens for which memory is reserved.
+  /// The number of tokens for which memory is reserved.
   int64_t slots() const { return slots_; }
-  /// Bytes reserved: 2 * layers * batch * num_kv_heads * slots * head_dim * bytes of a number.
+  /// The number of bytes reserved: 2 * layers * batch * num_kv_heads * slots * head_dim * bytes of one
+  /// number.
   size_t bytes() const;
 
  protected:
@@ -98,10 +100,11 @@ class KVCache {
   std::vector<Layer> layers_;
 };
 
-/// A cache that keeps every token, in memory reserved at once for `capacity` of them.
+/// A cache that keeps every token, in memory that is reserved at once for `capacity` tokens.
 class DenseKVCache final : public KVCache {
  public:
-  /// Throws c10::ValueError unless every size is positive, c10::OutOfMemoryError if there is no memory.
+  /// Throws c10::ValueError unless every size is positive, and c10::OutOfMemoryError if there is not enough
+  /// memory.
   DenseKVCache(KVCacheOptions options, int64_t capacity);
 
   int64_t room() const override;
@@ -110,15 +113,15 @@ class DenseKVCache final : public KVCache {
   void make_room(Layer& layer, int64_t tokens) override;
 };
 
-/// A cache for a causal sliding window: it keeps the last `window` - 1 tokens beside the new ones, for
-/// attention with `Window{window - 1, 0}`, and can go on without end.
+/// A cache for a causal sliding window: besides the new tokens it keeps the last `window` - 1, for attention
+/// with `Window{window - 1, 0}`, and it can run forever.
 ///
-/// Keys stay in order: they slide to the front of the memory whenever it is full, which costs one copy of
-/// the window per `chunk` tokens. Memory: window - 1 + chunk slots.
+/// Keys stay in order: they move to the front of the memory whenever it is full, which costs one copy of the
+/// window per `chunk` tokens. Memory: window - 1 + chunk slots.
 class RingKVCache final : public KVCache {
  public:
-  /// `chunk`: most tokens an `append` may bring; 0: as many as the window. Throws c10::ValueError unless
-  /// every size is positive, c10::OutOfMemoryError if there is no memory.
+  /// `chunk`: the largest number of tokens that one `append` takes; 0 means as many as the window. Throws
+  /// c10::ValueError unless every size is positive, and c10::OutOfMemoryError if there is not enough memory.
   RingKVCache(KVCacheOptions options, int64_t window, int64_t chunk = 0);
 
   int64_t room() const override { return chunk_; }

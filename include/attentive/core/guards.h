@@ -4,9 +4,10 @@
 
 namespace attentive {
 
-/// Sets this thread's preferred backend for its lifetime; guards nest. A call whose options name a backend
-/// ignores it. Unlike a forced backend, a preferred one that cannot express a call falls back as `Auto` does.
-/// What a forward chose is used by its backward, whatever guard is alive then.
+/// Sets this thread's preferred backend for the guard's lifetime; guards nest. A call whose options name a
+/// backend ignores it. Unlike a backend named by the options, a preferred one that cannot express a call
+/// falls back as `Auto` does. A backward pass uses the backend that its forward pass chose, whatever guard is
+/// alive then.
 ///
 ///   BackendGuard guard(Backend::Reference);
 ///   model->forward(x);
@@ -24,7 +25,8 @@ class BackendGuard {
   Backend previous_;
 };
 
-/// Sets this thread's dropout stream, for calls whose options leave it at `DropoutStream::Any`; guards nest.
+/// Sets this thread's dropout stream, for the guard's lifetime and for calls whose options leave it at
+/// `DropoutStream::Any`; guards nest.
 ///
 ///   DropoutStreamGuard guard(DropoutStream::Aten);  // draw what the notebook drew
 ///   auto y = module->forward(x);

@@ -6,22 +6,22 @@
 
 namespace attentive {
 
-/// A typed attention mask: it says what its numbers mean, so that nothing is guessed.
+/// A typed attention mask: it says what its numbers mean, so that nothing has to be guessed.
 ///
 /// Terms combine with `&`: a pair (query, key) may attend only if every term allows it, and biases add up.
 ///
 /// Shapes, with q of shape (..., L, D) and S keys:
-///   keep, hide, bias   (L, S), or the rank of q with sizes that broadcast to q's leading sizes and (L, S);
-///                      rank 3 beside a 4-D q is refused, because (X, L, S) could be per batch or per head:
-///                      say `Mask::per_batch` or `Mask::per_head`
+///   keep, hide, bias   (L, S), or the rank of q with sizes that broadcast to q's leading dimensions and
+///                      (L, S). With a 4-D q, rank 3 is refused, because (X, L, S) could be per batch or per
+///                      head: use `Mask::per_batch` or `Mask::per_head`.
 ///   key_keep           (B, S)
 ///   key_lengths        (B); key j of sequence b may be seen while j < key_lengths[b]
 ///
-/// A bias entry of -inf hides its pair like a false `keep`: the score is never read.
+/// A bias entry of -inf hides its pair as a false `keep` does: the score is never read.
 ///
-/// Throws c10::TypeError for a dtype that does not fit the term and c10::ValueError for a bad rank.
-/// Memory: holds references to the given tensors. What a backward pass reads again of them is copied
-/// (lengths, key_keep) or watched by autograd, which raises if it was changed in between.
+/// Throws c10::TypeError for a dtype that does not fit the term and c10::ValueError for a wrong rank.
+/// Memory: a mask holds references to the given tensors. What the backward pass reads again is either copied
+/// (lengths, key_keep) or watched by autograd, which raises an error if it was changed in between.
 ///
 ///   Mask mask = Mask::key_lengths(lengths) & Mask::bias(relative_position_bias);
 class Mask {
@@ -29,15 +29,15 @@ class Mask {
   /// Every query may see every key.
   Mask() = default;
 
-  /// A bool tensor alone means `keep`. Any other dtype is refused: a floating mask could mean 0/1 or "added
-  /// to the scores", so say `Mask::keep` or `Mask::bias`.
+  /// A bool tensor alone means `keep`. Any other dtype is refused: a floating-point mask could mean 0/1 or
+  /// "added to the scores", so use `Mask::keep` or `Mask::bias`.
   Mask(const at::Tensor& keep);  // NOLINT(google-explicit-constructor)
 
-  /// True, or a non-zero integer: may attend.
+  /// True, or a non-zero integer: the query may attend to the key.
   static Mask keep(const at::Tensor& mask);
-  /// True, or a non-zero integer: may not attend.
+  /// True, or a non-zero integer: the query may not attend to the key.
   static Mask hide(const at::Tensor& mask);
-  /// Floating numbers added to the scores. Gradients flow to them.
+  /// Floating-point numbers added to the scores. Gradients flow to them.
   static Mask bias(const at::Tensor& bias);
   /// (B, S), true or non-zero: the key is a real token.
   static Mask key_keep(const at::Tensor& mask);
@@ -55,7 +55,7 @@ class Mask {
   /// True if nothing is masked and nothing is added.
   bool empty() const;
 
-  /// The terms, as bool tensors (true: may attend), floating tensors, bool (B, S) and integer (B).
+  /// The terms: bool tensors (true: may attend), floating-point tensors, bool (B, S), and integers (B).
   const std::vector<at::Tensor>& keep_terms() const { return keep_; }
   const std::vector<at::Tensor>& bias_terms() const { return bias_; }
   const std::vector<at::Tensor>& key_keep_terms() const { return key_keep_; }

@@ -6,7 +6,7 @@
 
 #include <attentive/core/options.h>
 
-/// Lists the members of an options struct, once: printing, JSON and tests all read this list.
+/// Lists the members of an options struct once: printing, JSON and tests all read this list.
 ///
 ///   struct ExampleOptions {
 ///     TORCH_ARG(int64_t, d_in) = 1;
@@ -14,8 +14,8 @@
 ///     ATTENTIVE_OPTIONS(d_in_, bias_);  // in the order of declaration
 ///   };
 ///
-/// defines `each_option(visit)`, const and not, which calls `visit(name, value)` for every member; the
-/// underscore at the end of a member is no part of the name.
+/// This defines `each_option(visit)`, const and non-const, which calls `visit(name, value)` for every member.
+/// The trailing underscore of a member is not part of its name.
 #define ATTENTIVE_OPTIONS(...)                                            \
  public:                                                                  \
   template <class Visit>                                                  \

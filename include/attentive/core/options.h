@@ -8,12 +8,12 @@
 namespace attentive {
 
 /// Which keys a query may see because of its position. With L queries and S keys, counted from 0:
-///   BottomRight  query i sees keys 0 .. i + S - L   (the last query sees every key; right for a cache)
+///   BottomRight  query i sees keys 0 .. i + S - L   (the last query sees every key, as a cache needs)
 ///   TopLeft      query i sees keys 0 .. i           (what PyTorch's `is_causal` means when L != S)
 enum class Causal { None, BottomRight, TopLeft };
 
-/// What an option `causal` holds: a `Causal`, to and from which it converts by itself. It is no flag, for
-/// `true` could mean either alignment; the compiler says which two there are.
+/// The type of every option named `causal`: a `Causal`, with implicit conversions both ways. A bool does not
+/// compile, because `true` could mean either alignment; the compiler's message names both.
 ///
 ///   Causal causal = options.causal;
 class CausalOption {
@@ -33,8 +33,8 @@ class CausalOption {
   Causal value_;
 };
 
-/// Sliding window: query i sees keys i + S - L - left .. i + S - L + right, both ends included; -1 means no
-/// bound. "A causal window of 256 tokens" is `Window{255, 0}`.
+/// A sliding window: query i sees keys i + S - L - left .. i + S - L + right, both ends included; -1 means
+/// unbounded. A causal window of 256 tokens is `Window{255, 0}`.
 struct Window {
   int64_t left = -1;
   int64_t right = -1;
@@ -42,38 +42,43 @@ struct Window {
   bool bounded() const { return left >= 0 || right >= 0; }
 };
 
-/// Which random stream decides what dropout drops. It is part of a call's meaning.
-///   Any      the backend's own: the same seed, backend and device give the same result; the fast choice
-///   Aten     the very bits of softmax followed by `nn::Dropout` on the generator: what the notebooks' seeds
-///   need Counter  Philox keyed by one 64-bit draw from the (CPU) generator; the bit for (b, h, i, j) is a
-///   pure function
-///            of that key and the four indices, equal for every backend, tile size, thread count and device
+/// Which random stream decides what dropout drops. The stream is part of a call's meaning.
+///   Any      the backend's own stream: the same seed, backend and device give the same result; the fastest
+///   Aten     exactly the bits of softmax followed by `nn::Dropout` on the generator, as the notebooks' seeds
+///            require
+///   Counter  Philox keyed by one 64-bit draw from the (CPU) generator: the bit for (b, h, i, j) is a pure
+///            function of that key and the four indices, the same for every backend, tile size, thread count
+///            and device
 enum class DropoutStream { Any, Aten, Counter };
 
-/// What computes the result. A backend may be faster than `Reference`; it never means anything else.
-///   Auto       the fastest one that can express the call exactly
-///   Reference  the composed definition
+/// Which implementation computes the result. A backend may be faster than `Reference`, but it computes the
+/// same thing.
+///   Auto       the fastest backend that can express the call exactly
+///   Reference  the definition, composed of ATen operations
 ///   Torch      PyTorch's fused kernels
 ///   Native     this package's own kernels
 enum class Backend { Auto, Reference, Torch, Native };
 
-/// Which attention weights a call returns. `Clean` are the softmax rows, `Dropped` those after dropout.
+/// Which attention weights a call returns: `Clean` are the rows of the softmax, `Dropped` the same rows after
+/// dropout.
 enum class Weights { None, Clean, Dropped };
 
-/// Everything about an attention call that is not a tensor, so that a module can store it.
+/// The options of an attention call: everything that is not a tensor, so that a module can store it.
 ///
 ///   auto options = AttentionOptions{.causal = Causal::BottomRight, .window = {255, 0}};
 struct AttentionOptions {
-  /// Factor of the scores; not set: 1 / sqrt(head_dim). Finite; 0 is refused.
+  /// Factor of the scores; if not set, 1 / sqrt(head_dim). It must be finite and not 0.
   std::optional<double> scale = std::nullopt;
   CausalOption causal = Causal::None;
   Window window = {};
-  /// Scores become softcap * tanh(scores / softcap); not set: no cap. Positive and finite.
+  /// Scores become softcap * tanh(scores / softcap); if not set, there is no cap. It must be positive and
+  /// finite.
   std::optional<double> softcap = std::nullopt;
   /// Adds 1 to every softmax denominator (a sink with logit 0).
   bool softmax_plus_one = false;
-  /// Probability of dropping a weight, in [0, 1]. Applied whenever positive: a module passes 0 outside
-  /// training. The Counter stream takes it to the nearest multiple of 2^-16 and keeps the mean exact.
+  /// Probability of dropping a weight, in [0, 1]. It is applied whenever it is positive, so a module passes 0
+  /// outside training. The Counter stream rounds the probability to the nearest multiple of 2^-16 and keeps
+  /// the mean exact.
   double dropout_p = 0.0;
   DropoutStream dropout_stream = DropoutStream::Any;
   Backend backend = Backend::Auto;

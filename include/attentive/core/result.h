@@ -4,12 +4,12 @@
 
 namespace attentive {
 
-/// What `attention` returns; a member that was not asked for is undefined.
+/// What `attention` returns; a member that was not requested is undefined.
 struct AttentionResult {
   at::Tensor output;     ///< (..., L, Dv), dtype of q
   at::Tensor weights;    ///< (..., L, S), dtype of q
-  at::Tensor logsumexp;  ///< (..., L), natural logarithm, sink included; -inf for a query without keys,
-                         ///< +inf beside a sink of +inf; float32 or float64
+  at::Tensor logsumexp;  ///< (..., L), natural logarithm, sinks included; -inf for a query without keys,
+                         ///< +inf with a sink of +inf; float32, or float64 for float64 inputs
 };
 
 }  // namespace attentive

@@ -6,11 +6,12 @@
 
 namespace attentive {
 
-/// The standard ALiBi slopes of num_heads heads: 2^(-8 h / num_heads) for h = 1 .. num_heads, float32
-/// (num_heads), for `AttentionExtras::alibi_slopes`.
+/// The standard ALiBi slopes of num_heads heads, 2^(-8 h / num_heads) for h = 1 .. num_heads, as a float32
+/// tensor of shape (num_heads), for `AttentionExtras::alibi_slopes`.
 ///
-/// Equal to the paper's for every power of two; for other numbers of heads the paper's code interpolates,
-/// this formula goes on. Throws c10::ValueError unless num_heads > 0.
+/// For a power of two these are the paper's slopes. For other numbers of heads the paper's code interpolates
+/// between two powers of two, whereas this function applies the same formula.
+/// Throws c10::ValueError unless num_heads > 0.
 /// Source: Press et al. 2022, "Train Short, Test Long", section 3.
 ///
 ///   auto y = attentive::attention(q, k, v, {}, {.alibi_slopes = attentive::alibi_slopes(8)}).output;

@@ -8,17 +8,17 @@
 
 namespace attentive {
 
-/// Which backend a call would take, and why not the others: the answer to "why is my attention slow".
+/// Which backend a call would use, and why not the others: the answer to "why is my attention slow?"
 struct Explanation {
   struct Candidate {
     Backend backend;
     bool available;
-    std::string reason;  ///< why it was refused, or what it is
+    std::string reason;  ///< why it cannot compute the call, or what it is
   };
 
   Backend chosen = Backend::Reference;
   std::vector<Candidate> candidates;  ///< fastest first
-  std::vector<std::string> notes;     ///< what keeps a faster way out and how to change that
+  std::vector<std::string> notes;     ///< what rules out a faster path, and how to change that
 
   /// A readable table, one line per candidate.
   std::string to_string() const;
@@ -26,8 +26,8 @@ struct Explanation {
 
 std::ostream& operator<<(std::ostream& out, const Explanation& explanation);
 
-/// Explains the call `attention(q, k, v, options, extras)` without running it. Guards of this thread count.
-/// Throws what the call itself would throw for bad arguments.
+/// Explains the call `attention(q, k, v, options, extras)` without running it, taking this thread's guards
+/// into account. For bad arguments it throws what the call itself would throw.
 ///
 ///   std::cout << attentive::explain(q, k, v, {.dropout_p = 0.1});
 Explanation explain(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,

@@ -4,13 +4,13 @@
 
 namespace attentive {
 
-/// A module whose Python class keeps its causal mask as a buffer called `mask`, (context_length,
-/// context_length) with ones above the diagonal. Here the mask is not state; code that reads or writes Python
-/// state dicts asks this interface.
+/// A module whose Python class keeps its causal mask as a buffer called `mask`: (context_length,
+/// context_length) with ones above the diagonal. Here the mask is not part of the state; code that reads or
+/// writes Python state dicts uses this interface.
 class CausalMaskBuffer {
  public:
   virtual ~CausalMaskBuffer() = default;
-  /// Side of the mask; 0 if the number of tokens is not limited.
+  /// The number of rows and columns of the mask; 0 if the number of tokens is not limited.
   virtual int64_t context_length() const = 0;
 };
 

@@ -30,7 +30,7 @@ class TorchValue {
   struct List {
     std::vector<TorchValue> items;
   };
-  /// A torch.Size is one, too.
+  /// Also stands for a torch.Size.
   struct Tuple {
     std::vector<TorchValue> items;
   };
@@ -40,7 +40,7 @@ class TorchValue {
   struct Bytes {
     std::string bytes;
   };
-  /// A Python int beyond 64 bits, in decimal: "-18446744073709551616".
+  /// A Python int that does not fit in 64 bits, in decimal: "-18446744073709551616".
   struct Integer {
     std::string digits;
   };
@@ -50,7 +50,7 @@ class TorchValue {
     std::vector<std::pair<TorchValue, TorchValue>> items;
     bool ordered = false;  ///< a collections.OrderedDict
   };
-  /// A torch.nn.Parameter: `data` itself requires no gradient.
+  /// A torch.nn.Parameter; `data` itself does not require a gradient.
   struct Parameter {
     at::Tensor data;
     bool requires_grad = true;
@@ -58,7 +58,7 @@ class TorchValue {
 
   TorchValue() = default;  ///< None
   TorchValue(None) {}
-  // Templates: nothing converts to a number by itself, no pointer to a bool and no size to a float.
+  // Templates, so that no implicit conversion yields a number: no pointer becomes a bool and no size a float.
   template <std::same_as<bool> T>
   TorchValue(T value) : value_(value) {}
   template <std::signed_integral T>
@@ -86,7 +86,7 @@ class TorchValue {
     return std::holds_alternative<T>(value_);
   }
 
-  /// The value as a T. Throws c10::ValueError that names what was expected and what came.
+  /// The value as a T. Throws c10::ValueError naming the expected and the actual kind.
   template <class T>
   const T& as() const& {
     if (!is<T>()) refuse(kind_of<T>());
@@ -98,12 +98,12 @@ class TorchValue {
     return std::move(*std::get_if<T>(&value_));
   }
 
-  /// What it is, as a word for messages: "OrderedDict", "float", "tensor".
+  /// The kind of value, as a word for messages: "OrderedDict", "float", "tensor".
   std::string_view kind() const;
 
-  /// The value under a string key of a dict, or null. Throws c10::ValueError if this is no dict.
+  /// The value under a string key of a dict, or null. Throws c10::ValueError if this is not a dict.
   const TorchValue* find(std::string_view key) const;
-  /// The same, and c10::ValueError naming the key if it is absent.
+  /// The same, but throws c10::ValueError naming the key if it is absent.
   const TorchValue& at(std::string_view key) const;
 
  private:

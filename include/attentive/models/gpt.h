@@ -15,14 +15,15 @@
 
 namespace attentive {
 
-/// How a GPT encodes the position of a token: by a learned vector added to its embedding, or by rotating
-/// queries and keys.
+/// How a GPT encodes the position of a token: by adding a learned vector to its embedding, or by rotating
+/// queries and keys (RoPE).
 enum class GPTPositions { Learned, Rotary };
 std::string_view to_string(GPTPositions value);
 
-/// Initial weights. Book: PyTorch's defaults, drawn as the book's `GPTModel` draws them. Gpt2: normal with
-/// standard deviation 0.02 (the projections onto the residual stream 0.02 / sqrt(2 num_layers)), biases zero;
-/// drawn in the order of `named_parameters()`, after the draws of Book.
+/// The initial weights.
+/// Book: PyTorch's defaults, drawn as the book's `GPTModel` draws them.
+/// Gpt2: normal with standard deviation 0.02 (0.02 / sqrt(2 num_layers) for the projections onto the residual
+/// stream), biases zero; drawn in the order of `named_parameters()`, after the draws of Book.
 enum class GPTInit { Book, Gpt2 };
 std::string_view to_string(GPTInit value);
 
@@ -49,7 +50,7 @@ struct GPTOptions {
   TORCH_ARG(GPTPositions, positions) = GPTPositions::Learned;
   TORCH_ARG(RotaryPositionsOptions,
             rotary) = RotaryPositionsOptions(0);  ///< the model sets its head_dim
-  TORCH_ARG(int64_t, window) = 0;  ///< tokens that a query attends to, its own included; 0: all earlier ones
+  TORCH_ARG(int64_t, window) = 0;  ///< tokens that a query attends to, including its own; 0: all earlier ones
   TORCH_ARG(GPTInit, init) = GPTInit::Book;
 
   ATTENTIVE_OPTIONS(vocab_size_, context_length_, emb_dim_, num_heads_, num_layers_, num_kv_heads_, dropout_,
@@ -61,11 +62,13 @@ struct GPTOptions {
 ///   ids (B, T) int64 or int32 -> logits (B, T, vocab_size)
 ///
 /// Parameters tok_emb, pos_emb, trf_blocks.N.{att.{W_query, W_key, W_value, out_proj}, ff.layers.{0, 2},
-/// norm1, norm2}, final_norm, out_head: names and random draws of the book's class. With `tied` there is no
-/// out_head: the head uses tok_emb's weight itself, which therefore need not be tied again after `clone()`,
-/// `to()` or loading. Throws c10::ValueError for more tokens than context_length, or for an id outside the
-/// vocabulary (checked on the host, which on CUDA waits for the device). Memory: O(B T (num_layers emb_dim +
-/// vocab_size)). Source: "Build a Large Language Model (From Scratch)", chapter 4.
+/// norm1, norm2}, final_norm, out_head, with the names and random draws of the book's class. With `tied`
+/// there is no out_head: the head uses tok_emb's weight itself, which therefore need not be tied again after
+/// `clone()`, `to()` or loading.
+/// Throws c10::ValueError for more tokens than context_length, or for an id outside the vocabulary (checked
+/// on the host, so that on CUDA the call waits for the device).
+/// Memory: O(B T (num_layers emb_dim + vocab_size)).
+/// Source: "Build a Large Language Model (From Scratch)", chapter 4.
 ///
 ///   attentive::GPT model(attentive::GPTOptions(50257, 1024, 768, 12, 12).dropout(0.1));
 ///   auto logits = model->forward(ids);
@@ -87,14 +90,14 @@ class GPTImpl : public Module<GPTImpl> {
   void reset_parameters();
 
   at::Tensor forward(const at::Tensor& ids);
-  /// The same for tokens that follow those in the cache: ids holds only the new tokens.
+  /// The same for tokens that follow those in the cache; ids holds only the new tokens.
   at::Tensor forward_cached(const at::Tensor& ids, KVCache& cache);
   /// The mean cross-entropy of predicting `targets` (B, T), in nats per token.
   at::Tensor loss(const at::Tensor& ids, const at::Tensor& targets);
 
-  /// An empty cache that fits this model, its dtype (under autocast, the dtype that it casts to) and device:
-  /// a `RingKVCache` if it has a window and no context_length, else a `DenseKVCache`. `capacity` 0:
-  /// context_length.
+  /// An empty cache that fits this model, its device and its dtype (under autocast, autocast's dtype): a
+  /// `RingKVCache` if the model has a window and no context_length, otherwise a `DenseKVCache`. `capacity` 0
+  /// means context_length.
   std::unique_ptr<KVCache> make_cache(int64_t batch = 1, int64_t capacity = 0) const;
 
   GPTOptions options;

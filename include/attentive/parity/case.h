@@ -23,15 +23,23 @@ class CaseError : public c10::ValueError {
   using c10::ValueError::ValueError;
 };
 
-/// A parity case: a Python attention module, one call of it, and what PyTorch answered, all in one
-/// safetensors file.
+/// A parity case: a Python attention module, one call of it, and PyTorch's results, all in one safetensors
+/// file.
 ///
-/// Metadata, all strings: `module` (the Python name), `options` and `call` (JSON objects of the constructor's
-/// and the call's keyword arguments; null means Python's default), and optionally `train` and `grads` ("true"
-/// unless they say "false"), `autocast` ("bfloat16" or "float16"), `init_seed`, `forward_seed` and
-/// `dropout_path`. Other metadata is kept and ignored.
-/// Tensors: `state.<key>`, `input.<argument>`, `expected.output`, `expected.weights`,
-/// `grad.input.<argument>`, `grad.state.<key>`; `input.grad_output` weighs the output in the loss.
+/// Metadata, all strings; other metadata is kept and ignored:
+///   module                   the Python name
+///   options, call            JSON objects with the keyword arguments of the constructor and of the call; null
+///                            means Python's default
+///   train, grads             optional, "true" unless they are "false"
+///   autocast                 optional, "bfloat16" or "float16"
+///   init_seed, forward_seed  optional
+///   dropout_path             optional, the CPU stream from which dropout was drawn
+///
+/// Tensors:
+///   state.<key>, input.<argument>
+///   expected.output, expected.weights
+///   grad.input.<argument>, grad.state.<key>
+///   input.grad_output        weighs the output in the loss
 struct Case {
   std::string name;  ///< the file's path, or what the messages should call the case
   std::map<std::string, std::string> metadata;  ///< as in the file
@@ -39,11 +47,11 @@ struct Case {
   std::string options = "{}";
   std::string call = "{}";
   bool train = true;
-  bool grads = true;                       ///< false: the call runs where gradients are switched off
+  bool grads = true;                       ///< false: the call runs with gradients disabled
   std::optional<at::ScalarType> autocast;  ///< the call runs under autocast of this dtype
   std::optional<uint64_t> init_seed;
   std::optional<uint64_t> forward_seed;
-  std::string dropout_path;  ///< CPU stream the dropout came from: "default", "intel_mkl" or ""
+  std::string dropout_path;  ///< CPU stream from which dropout was drawn: "default", "intel_mkl" or ""
   std::map<std::string, at::Tensor> state;   ///< by state-dict key
   std::map<std::string, at::Tensor> inputs;  ///< by argument name, without grad_output
   at::Tensor grad_output;                    ///< undefined: the loss is the plain sum
@@ -54,21 +62,21 @@ struct Case {
 };
 
 /// Reads a case from a file.
-/// Throws SafetensorsError for a bad file and CaseError for a file that is no case.
+/// Throws SafetensorsError for a bad file and CaseError for a file that is not a case.
 ///
 ///   auto report = attentive::run_case(attentive::read_case("mha.safetensors"));
 Case read_case(const std::filesystem::path& path);
 
-/// The same from a file that is already in memory; `name` stands in messages.
+/// The same for a file that is already in memory; `name` appears in messages.
 Case make_case(SafetensorsFile file, std::string name);
 
 struct CaseSettings {
-  /// In place of the tolerances of the case's dtype, for outputs and gradients alike.
+  /// If set, replaces the tolerances of the case's dtype, for outputs and gradients alike.
   std::optional<double> atol = std::nullopt;
   std::optional<double> rtol = std::nullopt;
   at::Device device = at::kCPU;
-  /// Other than `Auto`: forced, so that a call which the backend cannot express is an error. Preferred only
-  /// in the modules of `torch.nn`, which have no such option.
+  /// A backend other than `Auto` is forced, so that a call which it cannot express is an error. In the
+  /// modules of `torch.nn`, which have no such option, it is only preferred.
   Backend backend = Backend::Auto;
 };
 
@@ -80,24 +88,24 @@ struct ExactDistances {
 
 /// One compared tensor. It passes if difference = max|got - want| <= tolerance = atol + rtol * max|want|.
 struct TensorComparison {
-  /// As in the file, such as "grad.input.x"; "init.<key>" for weights drawn from `init_seed`.
+  /// The name in the file, such as "grad.input.x", or "init.<key>" for weights drawn from `init_seed`.
   std::string name;
   std::vector<int64_t> shape;
-  double difference = 0.0;  ///< NaN or infinite where a number is, or where the shapes differ
+  double difference = 0.0;  ///< NaN or infinite if a number is, or if the shapes differ
   double tolerance = 0.0;
   bool passed = false;
-  std::string note;  ///< what a reader has to know, such as a shape that differs, or whose error it is
-  /// Where a tensor of the case differs: of this one.
+  std::string note;  ///< what a reader should know, such as a shape that differs, or whose error it is
+  /// The distances of this tensor, if any tensor of the case differs.
   std::optional<ExactDistances> exact = std::nullopt;
 };
 
 struct CaseReport {
   std::string name;
   std::string module;
-  at::ScalarType dtype = at::kFloat;  ///< of the arithmetic; under autocast, that of its products
+  at::ScalarType dtype = at::kFloat;  ///< of the arithmetic; under autocast, of the matrix products
   bool autocast = false;
   std::vector<TensorComparison> tensors;
-  /// Why this machine cannot repeat the case (dropout of another random stream); empty: it ran.
+  /// Why this machine cannot repeat the case (its dropout comes from another random stream); empty if it ran.
   std::string skipped;
 
   bool passed() const;
@@ -105,17 +113,19 @@ struct CaseReport {
 
 /// Builds the C++ module of a case, runs its call forward and backward, and compares every tensor in float64.
 ///
-/// Arithmetic runs in the dtype of `state.*`, else of the inputs, or as autocast of the case's dtype has it;
-/// a floating mask may have another one. The default tolerances are those of `tolerance_of`; for gradients
-/// max|want| is taken over all gradients of the case. Seeded weights must agree as `same_draw` says. NaN
-/// never passes, except where `expected` holds NaN for a query without keys: there ours must be zero weights
-/// and zero context. The default CPU generator is left as it was.
+/// Arithmetic runs in the dtype of `state.*`, or of the inputs if there is no state, or under autocast of the
+/// case's dtype; a floating-point mask may have another dtype. The default tolerances are those of
+/// `tolerance_of`; for gradients, max|want| is taken over all gradients of the case. Weights drawn from a
+/// seed must agree as `same_draw` says. NaN never passes, with one exception: where `expected` holds NaN for
+/// a query without keys, ours must be zero weights and zero context. The default CPU generator is left
+/// unchanged.
 ///
 /// If a tensor differs and the arithmetic is narrower than float64, the case runs once more in float64 on the
-/// reference backend: `exact` and `note` then say whose error it is. The verdict stays.
+/// reference backend; `exact` and `note` then say whose error it is. The verdict does not change.
 ///
 /// Throws CaseError with the reason if the case cannot be run, which includes a module that refuses its
-/// arguments. Memory: two copies of the case's tensors and what the module needs with autograd on.
+/// arguments.
+/// Memory: two copies of the case's tensors, and what the module needs with autograd enabled.
 ///
 ///   if (!attentive::run_case(attentive::read_case(path)).passed()) return 1;
 CaseReport run_case(const Case& test_case, const CaseSettings& settings = {});

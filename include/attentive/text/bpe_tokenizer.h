@@ -7,13 +7,15 @@
 
 namespace attentive {
 
-/// Byte-level byte-pair encoding: tokens 0-255 are the bytes, every further one joins two earlier ones.
+/// Byte-level byte-pair encoding: tokens 0-255 are the bytes, and every further token joins two earlier ones.
 ///
 /// Text is first cut into pieces that no token crosses: runs of letters (bytes above 127 count as letters),
-/// of digits, of other signs, each with one space in front of it, and runs of white space; none is longer
-/// than 1,024 bytes. Any bytes round-trip. Encoding costs O(n log n) in the length of a piece. Memory:
-/// O(vocabulary). Source: Sennrich et al. 2016, "Neural Machine Translation of Rare Words with Subword
-/// Units"; the byte level as in GPT-2.
+/// of digits, or of other characters, each with at most one space in front of it, and runs of white space. No
+/// piece is longer than 1,024 bytes. Any sequence of bytes round-trips.
+/// Encoding a piece of length n costs O(n log n).
+/// Memory: O(vocabulary).
+/// Source: Sennrich et al. 2016, "Neural Machine Translation of Rare Words with Subword Units"; the byte
+/// level as in GPT-2.
 ///
 ///   auto tokenizer = attentive::BpeTokenizer::train(text, /*vocab_size=*/512);
 ///   auto ids = tokenizer.encode("To be, or not to be");
@@ -21,8 +23,9 @@ class BpeTokenizer final : public Tokenizer {
  public:
   using Merge = std::pair<int64_t, int64_t>;
 
-  /// Learns the merges of the most frequent neighbours (ties: the smaller pair of ids), until the vocabulary
-  /// is full or no pair occurs twice. Throws c10::ValueError if the text is empty or vocab_size < 256.
+  /// Learns merges of the most frequent adjacent pairs (in a tie, the smaller pair of ids) until the
+  /// vocabulary is full or no pair occurs twice. Throws c10::ValueError if the text is empty or vocab_size <
+  /// 256.
   static BpeTokenizer train(std::string_view text, int64_t vocab_size);
   /// Token 256 + i joins the two tokens of merges[i]. Throws c10::ValueError for a token not yet defined, a
   /// pair that occurs twice, or a token longer than 1,024 bytes.

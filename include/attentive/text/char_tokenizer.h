@@ -8,7 +8,7 @@ namespace attentive {
 
 /// One token per character: the distinct characters of a text, in the order of their code points.
 ///
-/// A character is a well-formed UTF-8 sequence; a byte that belongs to none is a token of its own, so that
+/// A character is a well-formed UTF-8 sequence. A byte that belongs to none is a token of its own, so that
 /// any text round-trips. On valid UTF-8 the ids equal those of Python's `sorted(set(text))`.
 /// Memory: O(distinct characters).
 ///
@@ -18,7 +18,7 @@ class CharTokenizer final : public Tokenizer {
  public:
   /// Throws c10::ValueError if the text is empty.
   static CharTokenizer train(std::string_view text);
-  /// The characters by id. Throws c10::ValueError if there is none, an empty one, or one twice.
+  /// The characters by id. Throws c10::ValueError if there are none, if one is empty, or if one occurs twice.
   explicit CharTokenizer(std::vector<std::string> characters);
 
   int64_t vocab_size() const override;

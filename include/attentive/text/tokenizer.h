@@ -10,7 +10,8 @@
 
 namespace attentive {
 
-/// Turns text into token ids and back. Text is a string of any bytes: invalid UTF-8 and NULs included.
+/// Converts text to token ids and back. Text is a string of arbitrary bytes, which may include invalid UTF-8
+/// and NULs.
 ///
 /// For every tokenizer `decode(encode(text)) == text`, byte for byte.
 class Tokenizer {
@@ -25,19 +26,19 @@ class Tokenizer {
   /// The tokenizer as JSON text (ASCII only), which `parse_tokenizer` reads.
   virtual std::string to_json() const = 0;
 
-  /// The text of a run of tokens. Throws c10::ValueError for an id outside the vocabulary.
+  /// The text of a sequence of tokens. Throws c10::ValueError for an id outside the vocabulary.
   std::string decode(std::span<const int64_t> ids) const;
 };
 
-/// Reads what `Tokenizer::to_json` wrote. Throws c10::ValueError that says what is wrong with the text.
+/// Reads what `Tokenizer::to_json` wrote. Throws c10::ValueError saying what is wrong with the text.
 ///
 ///   auto tokenizer = attentive::parse_tokenizer(text);
 std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view json);
 
-/// Writes a tokenizer to a file, all or nothing. Throws c10::ValueError if the disk refuses.
+/// Writes a tokenizer to a file, all or nothing. Throws c10::ValueError if the file cannot be written.
 void save_tokenizer(const std::filesystem::path& path, const Tokenizer& tokenizer);
 
-/// Reads the file that `save_tokenizer` wrote. Throws c10::ValueError with the path and what is wrong.
+/// Reads a file that `save_tokenizer` wrote. Throws c10::ValueError with the path and what is wrong.
 ///
 ///   auto tokenizer = attentive::load_tokenizer("run/step-00002000/tokenizer.json");
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path);

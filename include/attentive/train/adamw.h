@@ -10,9 +10,9 @@
 
 namespace attentive {
 
-/// The parameters of a module in two groups: matrices (rank 2 and more), which weight decay shrinks, and the
-/// rest (biases, norms). A parameter with two names (tied weights) is listed once, under its first name;
-/// parameters that need no gradient are left out.
+/// The parameters of a module in two groups: matrices (rank 2 and higher), which weight decay shrinks, and
+/// all others (biases, norms). A parameter with two names (tied weights) is listed once, under its first
+/// name; parameters that do not require gradients are left out.
 struct DecayGroups {
   std::vector<std::string> decayed_names, plain_names;
   std::vector<at::Tensor> decayed, plain;
@@ -29,10 +29,10 @@ struct AdamWOptions {
   double weight_decay = 0.1;  ///< of the matrices only
 };
 
-/// AdamW (decoupled weight decay) over a module's parameters, by PyTorch's fused CPU and CUDA kernel.
+/// AdamW (decoupled weight decay) over a module's parameters, using PyTorch's fused CPU and CUDA kernels.
 ///
-/// A parameter without a gradient is left as it is, moments included, as in PyTorch; all parameters share one
-/// step count. Build it after `to(device, dtype)`.
+/// A parameter without a gradient is left unchanged, including its moments, as in PyTorch; all parameters
+/// share one step count. Construct the optimizer after `to(device, dtype)`.
 /// Memory: two tensors of each parameter's shape and dtype.
 /// Source: Loshchilov and Hutter 2019, "Decoupled Weight Decay Regularization", algorithm 2.
 ///
@@ -41,25 +41,26 @@ struct AdamWOptions {
 ///   optimizer.clip(1.0); optimizer.step(); optimizer.zero_grad();
 class AdamW {
  public:
-  /// Throws c10::ValueError for a module without trainable parameters or an option without meaning,
-  /// c10::TypeError for parameters that are not floating.
+  /// Throws c10::ValueError for a module without trainable parameters or for an invalid option, and
+  /// c10::TypeError for parameters that are not floating-point.
   explicit AdamW(const torch::nn::Module& module, AdamWOptions options = {});
 
   /// Drops the gradients.
   void zero_grad();
-  /// Makes the next `step` use gradients whose joint 2-norm is at most max_norm (0: no limit) and returns the
-  /// norm of the gradients as they are. They are scaled by that step, not here. Throws c10::ValueError for a
-  /// negative or NaN max_norm, and as `step` for a gradient.
+  /// Makes the next `step` use gradients scaled to a joint 2-norm of at most max_norm (0: no limit) and
+  /// returns the norm of the gradients as they are. The scaling happens in that step, not here. Throws
+  /// c10::ValueError for a negative or NaN max_norm, and for a gradient that `step` would refuse.
   at::Tensor clip(double max_norm);
   /// One update with `options.learning_rate`. Throws c10::ValueError, before any parameter changes, for a
-  /// sparse gradient or one unlike its parameter, and for a parameter of another dtype or device than when
-  /// this was built.
+  /// sparse gradient, for a gradient that does not match its parameter, and for a parameter whose dtype or
+  /// device has changed since construction.
   void step();
 
-  /// Moments by name ("exp_avg.<parameter>", "exp_avg_sq.<parameter>") and "step", sharing memory.
+  /// The moments by name ("exp_avg.<parameter>", "exp_avg_sq.<parameter>") and "step", sharing memory with
+  /// the optimizer.
   StateDict state() const;
-  /// Copies such a state back. Throws c10::ValueError that names what is missing, unexpected or misshapen,
-  /// and then changes nothing.
+  /// Copies such a state back. Throws c10::ValueError naming what is missing, unexpected or misshapen, and
+  /// then changes nothing.
   void load_state(const StateDict& state);
   /// Throws what `load_state` would throw.
   void check_state(const StateDict& state) const;

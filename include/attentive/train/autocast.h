@@ -4,8 +4,8 @@
 
 namespace attentive {
 
-/// Runs matrix products of this thread in a lower precision for its lifetime, as Python's `torch.autocast`
-/// does. An undefined type (nullopt) leaves everything as it is.
+/// Runs this thread's matrix products in a lower precision for the guard's lifetime, as Python's
+/// `torch.autocast` does. Without a type (nullopt) it changes nothing.
 ///
 ///   {
 ///     attentive::Autocast autocast(at::kCPU, at::kBFloat16);
@@ -14,7 +14,8 @@ namespace attentive {
 ///   loss.backward();  // outside
 class Autocast {
  public:
-  /// Throws c10::ValueError for a device other than CPU and CUDA or a type other than bfloat16 and float16.
+  /// Throws c10::ValueError for a device other than CPU and CUDA, or for a type other than bfloat16 and
+  /// float16.
   Autocast(at::DeviceType device, std::optional<at::ScalarType> type);
   ~Autocast();
   Autocast(const Autocast&) = delete;

@@ -22,37 +22,38 @@ class CheckpointError : public c10::ValueError {
   using c10::ValueError::ValueError;
 };
 
-/// Everything that a run needs to go on from a step.
+/// Everything that a run needs to continue from a step.
 struct Checkpoint {
   int64_t step = 0;
   StateDict model = {};
   StateDict optimizer = {};
-  /// Text files beside the tensors, such as "config.json", "state.json", "tokenizer.json".
+  /// Text files stored with the tensors, such as "config.json", "state.json", "tokenizer.json".
   std::map<std::string, std::string> documents = {};
 };
 
-/// A folder of checkpoints that one process writes.
+/// A folder of checkpoints, written by one process.
 ///
 ///   <folder>/latest                     the name of the newest checkpoint
 ///   <folder>/step-00002000/             one checkpoint:
 ///       model.safetensors, optimizer.safetensors, the documents,
 ///       manifest.json                   format version, step, size and SHA-256 of every file
 ///
-/// A checkpoint is written under a temporary name, its files and the folder synced, then renamed, its parent
-/// synced, and only then `latest` replaced: whenever the process dies, `latest` names a whole checkpoint.
+/// A checkpoint is written under a temporary name; its files and folder are synced; it is renamed, and the
+/// parent folder is synced. Only then is `latest` replaced: whenever the process dies, `latest` names a
+/// complete checkpoint.
 class CheckpointFolder {
  public:
-  /// Creates the folder if need be, locks it and removes what a killed process left half-written.
-  /// Throws CheckpointError if it cannot be written or another process, which is named, writes checkpoints
-  /// into it.
+  /// Creates the folder if necessary, locks it, and removes what a killed process left half-written.
+  /// Throws CheckpointError if the folder cannot be written, or if another process, which the message names,
+  /// writes checkpoints into it.
   explicit CheckpointFolder(std::filesystem::path folder);
   ~CheckpointFolder();
   CheckpointFolder(const CheckpointFolder&) = delete;
   CheckpointFolder& operator=(const CheckpointFolder&) = delete;
 
-  /// Writes a checkpoint, makes it the latest, and removes the oldest ones beyond `keep` (0: keeps all).
-  /// Returns its path. After an error the earlier checkpoints are as they were.
-  /// Throws CheckpointError with what the disk refused. Memory: none beyond one tensor to be copied.
+  /// Writes a checkpoint, makes it the latest, and removes the oldest ones beyond `keep` (0 keeps all).
+  /// Returns its path. After an error the earlier checkpoints are unchanged.
+  /// Throws CheckpointError with the reason if it cannot be written. Memory: at most one copied tensor.
   std::filesystem::path save(const Checkpoint& checkpoint, int64_t keep = 0);
 
   const std::filesystem::path& path() const { return folder_; }
@@ -65,16 +66,18 @@ class CheckpointFolder {
 /// The checkpoints of a folder, oldest first.
 std::vector<std::filesystem::path> list_checkpoints(const std::filesystem::path& folder);
 
-/// Reads a checkpoint: the folder of one step, or a folder of checkpoints, of which `latest` says which.
+/// Reads a checkpoint: the folder of one step, or the one that `latest` names in a folder of checkpoints.
 ///
-/// Every file's size and SHA-256 is compared with the manifest, so a truncated or changed file is refused by
-/// name. Throws CheckpointError. Memory: the tensors and the largest file.
+/// The size and SHA-256 of every file are compared with the manifest, so a truncated or changed file is
+/// refused by name.
+/// Throws CheckpointError.
+/// Memory: the tensors and the largest file.
 ///
 ///   auto checkpoint = attentive::load_checkpoint("run");
 ///   attentive::load_state_dict(*model, checkpoint.model);
 Checkpoint load_checkpoint(const std::filesystem::path& path);
 
-/// Reads the documents of a checkpoint alone: enough to build the model and the tokenizer.
+/// Reads only the documents of a checkpoint: enough to build the model and the tokenizer.
 std::map<std::string, std::string> load_checkpoint_documents(const std::filesystem::path& path);
 
 }  // namespace attentive

@@ -8,7 +8,7 @@
 
 namespace attentive {
 
-/// The mean loss of a batch: inputs and targets, both (B, T) int64 -> a scalar with a gradient.
+/// The mean loss of a batch: inputs and targets, both (B, T) int64, to a scalar with a gradient.
 using BatchLoss = std::function<at::Tensor(const at::Tensor& x, const at::Tensor& y)>;
 
 struct EvaluateOptions {
@@ -19,12 +19,13 @@ struct EvaluateOptions {
 
 /// The mean loss over a whole text: every token but the first is predicted exactly once.
 ///
-///   tokens (N) integers on the CPU, N >= 2 -> nats a token
+///   tokens (N) integers on the CPU, N >= 2 -> nats per token
 ///
-/// The text is cut into blocks without overlap, the last one shorter, so a token sees at most its own block.
-/// The module is in evaluation mode meanwhile, and no gradients are kept.
-/// Throws c10::ValueError if there are fewer than two tokens, without a loss function, or if what it returns
-/// is no single number. Memory: one batch of the model.
+/// The text is cut into blocks that do not overlap, the last of which may be shorter, so a token sees at most
+/// its own block. Meanwhile the module is in evaluation mode, and gradients are disabled.
+/// Throws c10::ValueError if there are fewer than two tokens, if there is no loss function, or if it does not
+/// return a single number.
+/// Memory: one batch of the model.
 ///
 ///   double loss = attentive::evaluate(*model, loss_of_batch, validation, {.block = 64, .batch = 12});
 double evaluate(torch::nn::Module& module, const BatchLoss& loss, const at::Tensor& tokens,

@@ -4,7 +4,7 @@
 
 namespace attentive {
 
-/// Learning rate by step: a linear warm-up to `peak`, then half a cosine down to `floor`.
+/// The learning rate by step: a linear warm-up to `peak`, then half a cosine down to `floor`.
 ///
 ///   step < warmup:  peak * (step + 1) / (warmup + 1)
 ///   step >= total:  floor
@@ -18,8 +18,8 @@ struct CosineSchedule {
   int64_t warmup = 0;
   int64_t total = 0;
 
-  /// The rate of the step numbered from 0. Throws c10::ValueError if the settings have no meaning: a negative
-  /// or non-finite rate, floor above peak, a negative count.
+  /// The learning rate of a step, counted from 0. Throws c10::ValueError for invalid settings: a negative or
+  /// non-finite rate, a floor above the peak, or a negative count.
   double at(int64_t step) const;
 };
 
