@@ -10,10 +10,10 @@ from pathlib import Path
 
 ROOT = Path(sys.argv[1])
 CLOSING = "100% tests passed, 0 tests failed out of 46"
-STAGES = ["packages", "tests with LibTorch 2.11.0, built from nothing", "tests on an emulated processor without AVX-512", "warnings of g++", "build with LibTorch 2.15.0",
+STAGES = ["packages", "tests with LibTorch 2.11.0, built from nothing", "API reference", "tests on an emulated processor without AVX-512", "warnings of g++", "build with LibTorch 2.15.0",
           "parity cases with LibTorch 2.15.0"]
 # What each stage runs, by the words that its line in the log begins with.
-COMMANDS = ["setup.sh", "test -D", "every_cpu --short", "check_warnings -D", "cmake --preset dev -B build/newest",
+COMMANDS = ["setup.sh", "test -D", "cmake --build --preset dev --target docs", "every_cpu --short", "check_warnings -D", "cmake --preset dev -B build/newest",
             "attentive-parity tests/parity/notebooks/a.safetensors"]
 
 
@@ -30,6 +30,7 @@ def make_tree(tree, failing):
         script(tree / tool, "")
     (tree / "tests/parity/notebooks").mkdir(parents=True)
     (tree / "tests/parity/torch").mkdir()
+    (tree / "tests/parity/layers").mkdir()
     (tree / "tests/parity/notebooks/a.safetensors").touch()
     (tree / ".ci").mkdir()
     shutil.copy(ROOT / ".ci/run", tree / ".ci/run")
