@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <string_view>
 #include <type_traits>
@@ -36,7 +37,7 @@ namespace detail {
 constexpr std::string_view next_name(std::string_view& names) {
   const auto comma = names.find(',');
   auto name = names.substr(0, comma);
-  names.remove_prefix(comma == names.npos ? names.size() : names.find_first_not_of(", ", comma));
+  names.remove_prefix(std::min(names.find_first_not_of(", ", comma), names.size()));
   if (name.ends_with('_')) name.remove_suffix(1);
   return name;
 }
