@@ -128,7 +128,7 @@ void KVCache::check_new(int64_t layer, const at::Tensor& k, const at::Tensor& v)
                                    [&](const Layer& other) { return other.position == its.position; });
     TORCH_CHECK_VALUE(level, kWho,
                       ": expected the other layers before layer 0 again: the last forward pass did "
-                      "not reach them all; reset() starts anew");
+                      "not reach them all; reset() starts over");
   } else {
     const auto& before = layers_[static_cast<size_t>(layer) - 1];
     TORCH_CHECK_VALUE(its.position + k.size(2) == before.position, kWho, ": expected layer ", layer,
@@ -210,7 +210,7 @@ void KVCache::truncate(int64_t length) {
   TORCH_CHECK_VALUE(length >= 0 && length <= first.position, kWho, ": expected a length in [0, ",
                     first.position, "], got ", length);
   TORCH_CHECK_VALUE(length == first.position || first.end - first.begin == first.position, kWho,
-                    ": expected a cache that has forgotten nothing, got one that holds ",
+                    ": expected a cache that has dropped no tokens, got one that holds ",
                     first.end - first.begin, " of ", first.position, " tokens");
   for (auto& layer : layers_) {
     layer.end -= layer.position - length;

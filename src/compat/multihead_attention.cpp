@@ -121,7 +121,7 @@ std::tuple<at::Tensor, at::Tensor> MultiheadAttentionImpl::forward(
   check_attention_mask(kName, "attn_mask", attn_mask, sizes);
   check_padding_mask(kName, "key_padding_mask", key_padding_mask, sizes);
   TORCH_CHECK_VALUE(!is_causal || attn_mask.defined(), kName,
-                    ": expected an attn_mask beside is_causal, which is a hint about it, got none");
+                    ": expected an attn_mask with is_causal, which is a hint about it, got none");
 
   const int64_t appended = (options.add_bias_kv() ? 1 : 0) + (options.add_zero_attn() ? 1 : 0);
   AttentionOptions call;

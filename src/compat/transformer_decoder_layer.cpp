@@ -48,9 +48,9 @@ at::Tensor TransformerDecoderLayerImpl::forward(const at::Tensor& tgt, const at:
   check_padding_mask(kName, "tgt_key_padding_mask", tgt_key_padding_mask, own);
   check_padding_mask(kName, "memory_key_padding_mask", memory_key_padding_mask, cross);
   TORCH_CHECK_VALUE(!tgt_is_causal || tgt_mask.defined(), kName,
-                    ": expected a tgt_mask beside tgt_is_causal, which is a hint about it, got none");
+                    ": expected a tgt_mask with tgt_is_causal, which is a hint about it, got none");
   TORCH_CHECK_VALUE(!memory_is_causal || memory_mask.defined(), kName,
-                    ": expected a memory_mask beside memory_is_causal, which is a hint about it, got none");
+                    ": expected a memory_mask with memory_is_causal, which is a hint about it, got none");
 
   auto x = residual(options.norm_first(), tgt, norm1, [&](const at::Tensor& y) {
     const auto output = std::get<0>(self_attn->forward(y, y, y, tgt_key_padding_mask, /*need_weights=*/false,

@@ -35,7 +35,7 @@ at::Tensor TransformerEncoderLayerImpl::forward(const at::Tensor& src, const at:
   check_attention_mask(kName, "src_mask", src_mask, sizes);
   check_padding_mask(kName, "src_key_padding_mask", src_key_padding_mask, sizes);
   TORCH_CHECK_VALUE(!is_causal || src_mask.defined(), kName,
-                    ": expected a src_mask beside is_causal, which is a hint about it, got none");
+                    ": expected a src_mask with is_causal, which is a hint about it, got none");
 
   auto x = residual(options.norm_first(), src, norm1, [&](const at::Tensor& y) {
     const auto output = std::get<0>(

@@ -53,7 +53,7 @@ AttentionResult attention_varlen(const at::Tensor& q, const at::Tensor& k, const
   TORCH_CHECK_VALUE(extras.mask.empty(), kWho,
                     ": expected no mask (its shape has no meaning for packed sequences)");
   TORCH_CHECK_VALUE(extras.weights == Weights::None, kWho,
-                    ": expected no weights to be asked for (packed sequences have no (L, S) matrix)");
+                    ": expected no weights to be requested (packed sequences have no (L, S) matrix)");
   TORCH_CHECK_VALUE(!extras.alibi_slopes.defined() || extras.alibi_slopes.dim() == 1, kWho,
                     ": expected alibi_slopes of shape (H,), got ", describe(extras.alibi_slopes));
   auto ends_q = read_ends("cu_seqlens_q", cu_seqlens_q, q.size(0));

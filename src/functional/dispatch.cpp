@@ -62,7 +62,7 @@ const Entry* find(Backend backend, const Problem& problem) {
 Verdict verdict_of(const Entry& entry, const Problem& problem) {
   for (const auto tensor : kernels::kTensors) {
     if (entry.backend != Backend::Reference && has_tangent(problem.*tensor))
-      return Verdict::no("it carries no forward-mode tangents");
+      return Verdict::no("it does not support forward-mode differentiation");
   }
   return entry.verdict(problem);
 }
@@ -104,8 +104,8 @@ Explanation explain_dispatch(Backend forced, const Problem& problem) {
   result.chosen = choose("explain", forced, problem).backend;
   if (problem.has_dropout() && problem.dropout_stream == DropoutStream::Aten) {
     result.notes.emplace_back(
-        "the Aten dropout stream draws one number per score in sequence and keeps the fused kernels out; "
-        "DropoutStream::Any lets them in");
+        "the Aten dropout stream draws one number per score in sequence, which rules out the fused kernels; "
+        "DropoutStream::Any allows them");
   }
   return result;
 }

@@ -80,7 +80,7 @@ at::Tensor mask_term(const char* who, const char* name, const at::Tensor& term, 
                     " like q, got it on ", term.device());
   TORCH_CHECK_VALUE(!(term.dim() == 3 && q.dim() == 4), who, ": a ", name, " of shape ",
                     shape_string(term.sizes()),
-                    " beside a 4-D q could be per batch or per head; say Mask::per_batch or Mask::per_head");
+                    " with a 4-D q could be per batch or per head; say Mask::per_batch or Mask::per_head");
   TORCH_CHECK_VALUE(term.dim() == 2 || term.dim() == q.dim() || (term.dim() == 4 && q.dim() <= 4), who,
                     ": expected ", name, " of shape (L, S) or of rank ", q.dim(), ", got ",
                     shape_string(term.sizes()));

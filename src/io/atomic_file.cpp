@@ -51,7 +51,7 @@ AtomicFile::AtomicFile(const std::filesystem::path& path) : target_(resolve(path
                  (".attentive-" + std::to_string(::getpid()) + "-" + std::to_string(counter++) + ".tmp");
     descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   } while (descriptor_ < 0 && errno == EEXIST);
-  if (descriptor_ < 0) fail("cannot create a temporary file beside it");
+  if (descriptor_ < 0) fail("cannot create a temporary file in its folder");
   if (exists) (void)::fchmod(descriptor_, old.st_mode & 07777);
 }
 

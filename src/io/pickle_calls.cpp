@@ -98,7 +98,7 @@ Ref Calls::call(Ref global, Ref arguments) {
       want({4}, "a tensor with attributes");
       return tensor_with_attributes(arguments);
     default:
-      refuse("it calls what is no function here");
+      refuse("it calls something that is not a function here");
   }
 }
 
@@ -176,7 +176,7 @@ Ref Calls::tensor_with_attributes(Ref arguments) {
   expect(type, Kind::Global, "the type of a tensor");
   const auto rebuilds = static_cast<Global>(graph_[function].index);
   if (rebuilds < Global::RebuildTensor || rebuilds > Global::RebuildParameterWithState) {
-    refuse("a tensor with attributes is rebuilt by what makes none");
+    refuse("a tensor with attributes is rebuilt by a function that makes no tensor");
   }
   const auto wanted = rebuilds < Global::RebuildParameter ? Global::TensorType : Global::ParameterType;
   if (static_cast<Global>(graph_[type].index) != wanted)

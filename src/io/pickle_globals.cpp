@@ -76,7 +76,7 @@ NamedGlobal find_global(std::string_view module, std::string_view name) {
       refuse("{}, {}, is not read here", refused.what, full);
     }
   }
-  refuse("it refers to {}, which is none of the classes and functions that are read here", full);
+  refuse("it refers to {}, which is not one of the classes and functions that are read here", full);
 }
 
 }  // namespace attentive::pickle

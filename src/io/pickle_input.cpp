@@ -37,7 +37,7 @@ void PickleInput::load(uint64_t count) {
 
 const char* PickleInput::take(uint64_t count) {
   if (count > remaining()) {
-    refuse("its pickle is truncated: {} bytes are wanted at byte {}, {} are left", count, position_,
+    refuse("its pickle is truncated: {} bytes are needed at byte {}, {} are left", count, position_,
            remaining());
   }
   if (position_ + count > loaded_) load(position_ + count);

@@ -14,7 +14,7 @@ constexpr uint32_t kMaxRank = 64;
 // ("storage", class, key, location, numel), and before PyTorch 1.6 also None or (key, offset, numel) of a
 // view. The location is where it was saved from; everything comes to the CPU.
 Ref Calls::storage(Ref id) {
-  if (options_.storage_items == 0) refuse("a tensor where none can be");
+  if (options_.storage_items == 0) refuse("a tensor where none is allowed");
   expect(id, Kind::Tuple, "a persistent id");
   if (graph_[id].size == 0) refuse("an empty persistent id");
   expect(graph_.item(id, 0), Kind::Text, "the type of a persistent id");
@@ -31,7 +31,7 @@ Ref Calls::storage(Ref id) {
   mention.dtype = static_cast<at::ScalarType>(graph_[type].detail);
   mention.untyped = static_cast<Global>(graph_[type].index) == Global::UntypedStorage;
   if (!mention.untyped && static_cast<Global>(graph_[type].index) != Global::TypedStorage) {
-    refuse("a storage of a class that is none");
+    refuse("a storage of a class that is not a storage class");
   }
   mention.key = graph_.item(id, 2);
   expect(mention.key, Kind::Text, "the key of a storage");

@@ -69,7 +69,7 @@ void Writer::put_storage(const at::Tensor& tensor, std::string_view type, at::Sc
     fail("a tensor that shares its storage with one of another dtype; Python cannot save it either");
   }
   if (storage.nbytes() % c10::elementSize(dtype) != 0) {
-    fail("a storage of {} bytes, which is no multiple of {}; Python could not load it", storage.nbytes(),
+    fail("a storage of {} bytes, which is not a multiple of {}; Python could not load it", storage.nbytes(),
          c10::elementSize(dtype));
   }
   op(op::Mark);

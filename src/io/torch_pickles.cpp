@@ -52,7 +52,7 @@ void check_machine(PickleInput& input, MemoryBudget& budget) {
     if (graph[value].detail == 0) refuse("written on a big-endian machine");
     return;
   }
-  refuse("its byte order is not told");
+  refuse("its byte order is not stated");
 }
 
 // The keys of its storages in the order in which they follow, as texts of `input`.

@@ -258,7 +258,7 @@ void ZipArchive::check_local_header(const ZipRecord& record, uint64_t next, ZipR
   std::array<char, zip::kDescriptor64Size> bytes;
   const bool wide = after == zip::kDescriptor64Size;
   if (!wide && after != zip::kDescriptorSize) {
-    refuse("{} bytes after record {} are no data descriptor", after, quoted_name(record.name));
+    refuse("{} bytes after record {} are not a data descriptor", after, quoted_name(record.name));
   }
   source_.read(result.offset + record.size, bytes.data(), after);
   stored = wide ? little<uint64_t>(bytes.data() + 8) : little<uint32_t>(bytes.data() + 8);

@@ -148,7 +148,7 @@ std::string read_verified(const std::filesystem::path& path, const nlohmann::jso
     fail(kLoad, path, fmt::format("expected {} bytes, got {}", expected["size"].dump(), bytes.size()));
   }
   if (expected["sha256"] != sha256(bytes)) {
-    fail(kLoad, path, "damaged: its SHA-256 is not that of the manifest");
+    fail(kLoad, path, "damaged: its SHA-256 differs from the manifest");
   }
   return bytes;
 }

@@ -27,7 +27,7 @@ inline void check_generator_state(const char* who, const at::Generator& generato
   try {
     generator.clone().set_state(state.contiguous());
   } catch (const c10::Error&) {
-    TORCH_CHECK_VALUE(false, who, ": expected the state of a ", kind, " generator, got bytes that are none");
+    TORCH_CHECK_VALUE(false, who, ": expected the state of a ", kind, " generator, got other bytes");
   }
 }
 

@@ -209,7 +209,7 @@ std::vector<std::string> Trainer::restore(const Checkpoint& checkpoint) {
     for (const auto& [name, generator] : default_generators(options_.device)) {
       if (!state.at("generators").contains(name)) {
         remarks.push_back("the checkpoint has no generator state for " + name +
-                          ": dropout starts anew there");
+                          ": dropout starts over there");
         continue;
       }
       generators.emplace_back(generator, to_bytes(state.at("generators").at(name).get<std::string>()));

@@ -136,7 +136,8 @@ void TrainingLog::add(const LogRow& row) {
   const int reason = errno;
   ::close(file);
   if (written < 0) fail(path_, "cannot write: " + std::generic_category().message(reason));
-  if (written != static_cast<ssize_t>(line.size())) fail(path_, "cannot write: the disk took part of a line");
+  if (written != static_cast<ssize_t>(line.size()))
+    fail(path_, "cannot write: only part of a line reached the disk");
 }
 
 std::vector<LogRow> read_log(const std::filesystem::path& path) {

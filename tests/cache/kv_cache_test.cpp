@@ -140,7 +140,7 @@ TEST_CASE("KVCache takes tokens back", "[kv_cache]") {
   CHECK(bit_equal(put(ring, 1, 2), tokens(0, 3)));
   put(ring, 3, 2);
   CHECK(value_error([&] { return ring.truncate(4), 0; }) ==
-        "KVCache: expected a cache that has forgotten nothing, got one that holds 4 of 5 tokens");
+        "KVCache: expected a cache that has dropped no tokens, got one that holds 4 of 5 tokens");
 }
 
 TEST_CASE("KVCache refuses misuse by name", "[kv_cache]") {

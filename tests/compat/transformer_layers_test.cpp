@@ -133,7 +133,7 @@ TEST_CASE("Transformer layers name every mistake", "[compat][transformer]") {
         encoder->forward(x, {}, bools({3, 2}));
       },
       "expected src_key_padding_mask of shape (2, 3)");
-  throws_value([&] { encoder->forward(x, {}, {}, true); }, "expected a src_mask beside is_causal");
+  throws_value([&] { encoder->forward(x, {}, {}, true); }, "expected a src_mask with is_causal");
   throws_value([&] { decoder->forward(x, memory.slice(0, 0, 1)); }, "expected memory of batch 2");
   throws_value([&] { decoder->forward(x, memory[0]); }, "expected memory of rank 3");
   throws_value([&] { decoder->forward(x, memory, bools({3, 5})); }, "expected tgt_mask of shape (3, 3)");
@@ -148,6 +148,6 @@ TEST_CASE("Transformer layers name every mistake", "[compat][transformer]") {
         decoder->forward(x, memory, {}, {}, {}, bools({2, 3}));
       },
       "expected memory_key_padding_mask");
-  throws_value([&] { decoder->forward(x, memory, {}, {}, {}, {}, true); }, "expected a tgt_mask beside");
+  throws_value([&] { decoder->forward(x, memory, {}, {}, {}, {}, true); }, "expected a tgt_mask with");
   throws_value([&] { decoder->forward(x, memory, {}, {}, {}, {}, false, true); }, "expected a memory_mask");
 }

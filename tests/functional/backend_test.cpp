@@ -122,11 +122,11 @@ TEST_CASE("Backend::Torch refuses what it cannot express, with the reason", "[ba
   }
   SECTION("weights") {
     extras.weights = Weights::Clean;
-    reason = "never hold the weights";
+    reason = "cannot return the weights";
   }
   SECTION("value dim") {
     v = random({1, 2, 6, 3});
-    reason = "values of q's head_dim";
+    reason = "need v to have the head_dim of q";
   }
   SECTION("masked NaN") {
     v[0][0][5] = std::numeric_limits<float>::quiet_NaN();
@@ -153,11 +153,11 @@ TEST_CASE("Backend::Torch refuses what it cannot express, with the reason", "[ba
   SECTION("causal flag and a negative scale") {
     options.causal = Causal::TopLeft;
     options.scale = -0.5;
-    reason = "hides by -inf before it multiplies by the scale";
+    reason = "hides scores with -inf before scaling";
   }
   SECTION("bias with gradient") {
     extras.mask = Mask::bias(at::randn({4, 6}).requires_grad_(true));
-    reason = "gives the bias no gradient";
+    reason = "computes no gradient for the bias";
   }
   CHECK_THROWS_MATCHES(attention(q, k, v, options, extras), c10::ValueError,
                        MessageMatches(ContainsSubstring("backend torch cannot express this call") &&

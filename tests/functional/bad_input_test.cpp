@@ -99,7 +99,7 @@ TEST_CASE("attention names the mask or extra tensor that is wrong", "[attention]
   CHECK(masked(at::ones({5}, at::kBool)) ==
         "attention: expected mask of shape (L, S) or of rank 4, got (5,)");
   CHECK(masked(at::ones({4, 5, 5}, at::kBool)) ==
-        "attention: a mask of shape (4, 5, 5) beside a 4-D q could be per batch or per head; say "
+        "attention: a mask of shape (4, 5, 5) with a 4-D q could be per batch or per head; say "
         "Mask::per_batch or "
         "Mask::per_head");
   CHECK(masked(Mask::per_head(at::ones({2, 5, 5}, at::kBool))) ==
@@ -244,5 +244,5 @@ TEST_CASE("a backend that is not there is named", "[attention][errors]") {
   const auto ok = x({1, 1, 2, 4});
   const auto meta = at::empty_like(ok, at::kMeta);
   CHECK(error_of<c10::ValueError>([&] { attention(meta, meta, meta, {.backend = Backend::Torch}); }) ==
-        "attention: backend torch cannot express this call: its kernels run on the CPU and on CUDA");
+        "attention: backend torch cannot express this call: its kernels run only on the CPU and on CUDA");
 }

@@ -195,11 +195,11 @@ TEST_CASE("scales and softcaps beyond are refused by name", "[extremes][errors]"
   };
   call.options.softcap = value;
   CHECK(message() ==
-        "attention: backend native cannot express this call: it takes a softcap between 1e-30 and 1e30");
+        "attention: backend native cannot express this call: it needs a softcap between 1e-30 and 1e30");
   call.options.softcap.reset();
   call.options.scale = -value;
   CHECK(message() ==
-        "attention: backend native cannot express this call: it takes a scale between 1e-30 and 1e30");
+        "attention: backend native cannot express this call: it needs a scale between 1e-30 and 1e30");
 }
 
 // The sums of values are divided at the end, in the native kernel as in PyTorch's: they need room.

@@ -133,5 +133,6 @@ TEST_CASE("a dtype that the native kernel lacks is refused by name", "[options][
     return outcome.refused ? outcome.reason : "";
   };
   for (const auto type : {at::kFloat, at::kBFloat16}) CHECK(refusal(type) == "");
-  for (const auto type : {at::kDouble, at::kHalf}) CHECK(refusal(type) == "it takes float32 and bfloat16");
+  for (const auto type : {at::kDouble, at::kHalf})
+    CHECK(refusal(type) == "it accepts only float32 and bfloat16");
 }

@@ -89,7 +89,7 @@ TEST_CASE("targets that cannot be written are named with the reason", "[atomic_f
   const TemporaryFolder folder;
   CHECK_THROWS_MATCHES(
       save_safetensors(folder / "none/f", {}), SafetensorsError,
-      MessageMatches(ContainsSubstring("cannot create a temporary file beside it: No such file")));
+      MessageMatches(ContainsSubstring("cannot create a temporary file in its folder: No such file")));
   CHECK_THROWS_MATCHES(save_safetensors(folder.path(), {}), SafetensorsError,
                        MessageMatches(ContainsSubstring("Is a directory")));
   CHECK(files_in(folder) == 0);
@@ -141,7 +141,7 @@ TEST_CASE("a symbolic link to a file that is not there yet is followed", "[atomi
   fs::create_symlink("none/real", folder / "astray");
   CHECK_THROWS_MATCHES(
       save_safetensors(folder / "astray", {}), SafetensorsError,
-      MessageMatches(ContainsSubstring("cannot create a temporary file beside it: No such file")));
+      MessageMatches(ContainsSubstring("cannot create a temporary file in its folder: No such file")));
   CHECK(fs::is_symlink(folder / "astray"));
   CHECK(files_in(folder) == 5);
 }

@@ -296,7 +296,7 @@ TEST_CASE("what Python could not read again is not saved", "[torch_file][errors]
   CHECK_THAT(place(TorchValue::Set{{1, true}}), ContainsSubstring("twice"));
   const auto ten_bytes = at::zeros({10}, at::kByte);
   CHECK_THAT(place(ten_bytes.slice(0, 0, 8).view(at::kFloat)),
-             ContainsSubstring("a storage of 10 bytes, which is no multiple of 4"));
+             ContainsSubstring("a storage of 10 bytes, which is not a multiple of 4"));
   const auto shared = at::ones({4}, at::kInt);
   CHECK_THAT(place(List{{shared, shared.view(at::kFloat)}}),
              ContainsSubstring("shares its storage with one of another dtype"));

@@ -195,7 +195,7 @@ TEST_CASE("records lie one after another", "[zip_archive][errors]") {
   refused([](auto& b, auto& p) { set<uint32_t>(b, p.entries[2] + 42, 0xFFFFFFF0); }, "overlaps the next one");
   refused([](auto& b,
              auto& p) { set<uint32_t>(b, p.entries[0] + 20, 9), set<uint32_t>(b, p.entries[0] + 24, 9); },
-          "are no data descriptor");
+          "are not a data descriptor");
   // Without its flag, a descriptor belongs to nothing.
   refused(
       [](auto& b, auto& p) {

@@ -49,7 +49,7 @@ TEST_CASE("Trap 1: expand reads a per-item mask as per-head, and padding as pair
   const auto wrong = naive(q, q, q, mask.expand({2, 2, 3, 3})).weights;
   CHECK(wrong[0][1][0][0].item<float>() == 1.0f);  // item 0, head 1: hidden, and nobody asked for it
   CHECK(value_error([&] { ours(q, q, q, mask); }) ==
-        "attention: a mask of shape (2, 3, 3) beside a 4-D q could be per batch or per head; say "
+        "attention: a mask of shape (2, 3, 3) with a 4-D q could be per batch or per head; say "
         "Mask::per_batch or Mask::per_head");
   const auto right = ours(q, q, q, Mask::per_batch(mask)).weights;
   CHECK_CLOSE(right, naive(q, q, q, mask.unsqueeze(1)).weights);

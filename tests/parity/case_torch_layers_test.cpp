@@ -73,7 +73,7 @@ TEST_CASE("mistakes in a transformer layer's case are named", "[case][layers][er
   CHECK_THAT(refused(kEncoder, [](auto& f) { set_option(f, "nhead", "3"); }),
              ContainsSubstring("case: compat::TransformerEncoderLayer: expected nhead to divide"));
   CHECK(refused(kEncoder, [](auto& f) { f.metadata["call"] = R"({"is_causal": true})"; }) ==
-        "case: compat::TransformerEncoderLayer: expected a src_mask beside is_causal, which is a hint about "
+        "case: compat::TransformerEncoderLayer: expected a src_mask with is_causal, which is a hint about "
         "it, "
         "got none");
   CHECK_THAT(

@@ -123,7 +123,7 @@ TEST_CASE("load_checkpoint says what is wrong", "[checkpoint]") {
         "load_checkpoint: " + (path / "state.json").string() + ": expected 9 bytes, got 10");
   std::ofstream(path / "state.json", std::ios::trunc) << "{\"a\": 2}\n";
   CHECK(message(root.path()) == "load_checkpoint: " + (path / "state.json").string() +
-                                    ": damaged: its SHA-256 is not that of the manifest");
+                                    ": damaged: its SHA-256 differs from the manifest");
   std::ofstream(root / "latest", std::ios::trunc) << "step-00000002\n";
   CHECK(message(root.path()) == "load_checkpoint: " + (root / "step-00000002").string() +
                                     ": no such folder, though \"latest\" names it");

@@ -197,24 +197,25 @@ bool is_moderate(const std::optional<double>& factor) {
 }  // namespace
 
 Verdict verdict(const Problem& problem) {
-  if (!problem.q.is_cpu()) return Verdict::no("it runs on the CPU");
+  if (!problem.q.is_cpu()) return Verdict::no("it runs only on the CPU");
   const auto type = problem.q.scalar_type();
-  if (type != at::kFloat && type != at::kBFloat16) return Verdict::no("it takes float32 and bfloat16");
+  if (type != at::kFloat && type != at::kBFloat16) return Verdict::no("it accepts only float32 and bfloat16");
   if (problem.batch() == 0 || problem.heads() == 0 || problem.queries() == 0 || problem.keys() == 0 ||
       problem.value_dim() == 0) {
-    return Verdict::no("it takes no empty input");
+    return Verdict::no("it does not accept empty inputs");
   }
   if (problem.has_dropout() && problem.dropout_stream == DropoutStream::Aten) {
     return Verdict::no("the Aten dropout stream cannot be drawn tile by tile");
   }
   if (problem.dropout_p == 1.0) return Verdict::no("a dropout of 1 leaves nothing to compute");
   if (problem.weights != Weights::None && differentiates(problem)) {
-    return Verdict::no("it gives the weights that were asked for no gradient");
+    return Verdict::no("it computes no gradient for the weights");
   }
-  if (requires_gradient(problem.bias)) return Verdict::no("it gives the bias no gradient");
-  if (!is_moderate(problem.scale)) return Verdict::no("it takes a scale between 1e-30 and 1e30");
-  if (!is_moderate(problem.softcap)) return Verdict::no("it takes a softcap between 1e-30 and 1e30");
-  if (requires_gradient(problem.alibi_slopes)) return Verdict::no("it gives the ALiBi slopes no gradient");
+  if (requires_gradient(problem.bias)) return Verdict::no("it computes no gradient for the bias");
+  if (!is_moderate(problem.scale)) return Verdict::no("it needs a scale between 1e-30 and 1e30");
+  if (!is_moderate(problem.softcap)) return Verdict::no("it needs a softcap between 1e-30 and 1e30");
+  if (requires_gradient(problem.alibi_slopes))
+    return Verdict::no("it computes no gradient for the ALiBi slopes");
   return {};
 }
 

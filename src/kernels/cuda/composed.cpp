@@ -155,16 +155,16 @@ Verdict verdict(const Problem& problem) {
   if (!device_kernels()) return Verdict::no("this build has no CUDA code (ATTENTIVE_CUDA)");
   const auto type = problem.q.scalar_type();
   if (type != at::kFloat && type != at::kBFloat16 && type != at::kHalf)
-    return Verdict::no("it takes float32, bfloat16 and float16");
+    return Verdict::no("it accepts only float32, bfloat16 and float16");
   if (problem.batch() == 0 || problem.heads() == 0 || problem.queries() == 0 || problem.keys() == 0 ||
       problem.value_dim() == 0) {
-    return Verdict::no("it takes no empty input");
+    return Verdict::no("it does not accept empty inputs");
   }
   if (problem.has_dropout() && problem.dropout_stream == DropoutStream::Aten)
     return Verdict::no("the Aten dropout stream cannot be drawn row by row");
   if (problem.dropout_p == 1.0) return Verdict::no("a dropout of 1 leaves nothing to compute");
   if (problem.alibi_slopes.defined() && problem.alibi_slopes.requires_grad() && at::GradMode::is_enabled())
-    return Verdict::no("it gives the ALiBi slopes no gradient");
+    return Verdict::no("it computes no gradient for the ALiBi slopes");
   return {};
 }
 

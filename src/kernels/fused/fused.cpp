@@ -11,18 +11,18 @@ bool needs_gradient(const Problem& problem) {
 
 Verdict verdict(const Problem& problem) {
   const auto& device = problem.q.device();
-  if (!device.is_cpu() && !device.is_cuda()) return Verdict::no("its kernels run on the CPU and on CUDA");
-  if (problem.weights != Weights::None)
-    return Verdict::no("its kernels never hold the weights that were asked for");
+  if (!device.is_cpu() && !device.is_cuda())
+    return Verdict::no("its kernels run only on the CPU and on CUDA");
+  if (problem.weights != Weights::None) return Verdict::no("its kernels cannot return the weights");
   if (problem.softcap) return Verdict::no("its kernels have no softcap");
   if (problem.sinks.defined()) return Verdict::no("its kernels have no sinks");
   if (problem.batch() == 0 || problem.heads() == 0 || problem.queries() == 0 || problem.keys() == 0 ||
       problem.value_dim() == 0) {
-    return Verdict::no("its kernels take no empty input");
+    return Verdict::no("its kernels do not accept empty inputs");
   }
   if (problem.head_dim() != problem.value_dim())
-    return Verdict::no("its kernels need values of q's head_dim");
-  if (problem.logsumexp && needs_gradient(problem)) return Verdict::no("its logsumexp carries no gradient");
+    return Verdict::no("its kernels need v to have the head_dim of q");
+  if (problem.logsumexp && needs_gradient(problem)) return Verdict::no("its logsumexp has no gradient");
   return device.is_cpu() ? verdict_cpu(problem) : verdict_cuda(problem);
 }
 

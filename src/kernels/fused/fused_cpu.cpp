@@ -78,24 +78,23 @@ Verdict verdict_cpu(const Problem& problem) {
   if (problem.alibi_slopes.defined()) return Verdict::no("its CPU kernel has no ALiBi");
   if (problem.bias.defined()) {
     if (problem.bias.requires_grad() && at::GradMode::is_enabled()) {
-      return Verdict::no("its CPU kernel gives the bias no gradient");
+      return Verdict::no("its CPU kernel computes no gradient for the bias");
     }
     if (problem.q.scalar_type() != problem.bias.scalar_type()) {
-      return Verdict::no("its CPU kernel needs a bias of q's dtype");
+      return Verdict::no("its CPU kernel needs the bias to have the dtype of q");
     }
     if (needs_gradient(problem) && reference::has_huge_negative_rows(problem))
       return Verdict::no(std::string(reference::kHugeNegativeRows));
   }
   if (problem.scale.value_or(1.0) < 0.0 && causal_by_flag(problem)) {
     return Verdict::no(
-        "its CPU kernel hides by -inf before it multiplies by the scale, and a negative one makes that +inf");
+        "its CPU kernel hides scores with -inf before scaling, and a negative scale turns that into +inf");
   }
   const bool unseen_keys = problem.causal == Causal::TopLeft && problem.keys() > problem.queries();
   if ((masked(problem) || unseen_keys) && !products_stay_finite(problem)) {
     return Verdict::no(
-        "NaN or Inf in q, k or v, or numbers whose products may overflow, and its CPU kernel adds masks to "
-        "the "
-        "scores it should not read");
+        "q, k or v holds NaN or Inf, or numbers whose products may overflow, and its CPU kernel reads hidden "
+        "scores before it masks them");
   }
   return {};
 }

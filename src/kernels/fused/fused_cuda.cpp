@@ -10,32 +10,32 @@ bool is_half(const Problem& problem) {
 
 // FlashAttention-2: half types, bottom-right causal and windows, grouped heads.
 Verdict flash_verdict(const Problem& problem) {
-  if (!is_half(problem)) return Verdict::no("its FlashAttention kernel takes float16 and bfloat16");
+  if (!is_half(problem)) return Verdict::no("its FlashAttention kernel accepts only float16 and bfloat16");
   if (problem.head_dim() > 256 || problem.head_dim() % 8 != 0) {
     return Verdict::no("its FlashAttention kernel needs a head_dim that is a multiple of 8, at most 256");
   }
   if (problem.causal == Causal::TopLeft && problem.queries() != problem.keys()) {
-    return Verdict::no("its FlashAttention kernel aligns causal bottom-right");
+    return Verdict::no("its FlashAttention kernel has only the bottom-right causal alignment");
   }
   if (problem.alibi_slopes.defined() && (needs_gradient(problem) || problem.alibi_slopes.requires_grad())) {
-    return Verdict::no("its FlashAttention kernel has no ALiBi in the backward");
+    return Verdict::no("its FlashAttention kernel has no ALiBi in the backward pass");
   }
   if (problem.queries() > problem.keys() && problem.causal == Causal::BottomRight) {
-    return Verdict::no("queries without keys");
+    return Verdict::no("its FlashAttention kernel does not accept queries without keys");
   }
   return {};
 }
 
 // The memory-efficient kernel: float32 too, top-left causal only.
 Verdict efficient_verdict(const Problem& problem) {
-  if (problem.q.scalar_type() == at::kDouble) return Verdict::no("its CUDA kernels do not take float64");
+  if (problem.q.scalar_type() == at::kDouble) return Verdict::no("its CUDA kernels do not accept float64");
   if (problem.window.bounded() || problem.alibi_slopes.defined()) {
     return Verdict::no("its float32 CUDA kernel has neither windows nor ALiBi");
   }
   if (problem.heads() != problem.kv_heads())
     return Verdict::no("its float32 CUDA kernel has no grouped heads");
   if (problem.causal == Causal::BottomRight && problem.queries() != problem.keys()) {
-    return Verdict::no("its float32 CUDA kernel aligns causal top-left");
+    return Verdict::no("its float32 CUDA kernel has only the top-left causal alignment");
   }
   return {};
 }
@@ -45,13 +45,13 @@ Verdict efficient_verdict(const Problem& problem) {
 Verdict verdict_cuda(const Problem& problem) {
   if (problem.keep.defined() || problem.bias.defined() || problem.key_keep.defined() ||
       problem.key_lengths.defined()) {
-    return Verdict::no("its CUDA kernels add masks to the scores they should not read");
+    return Verdict::no("its CUDA kernels read hidden scores before they mask them");
   }
   if (problem.has_dropout() && (problem.dropout_stream != DropoutStream::Any || problem.generator)) {
     return Verdict::no("its CUDA kernels draw dropout from a stream of their own");
   }
   if (problem.scale.value_or(1.0) < 0.0)
-    return Verdict::no("its CUDA kernels take maxima of scores that a negative scale turns round");
+    return Verdict::no("its CUDA kernels take the maximum of the scores before a negative scale reverses it");
   const auto flash = flash_verdict(problem);
   if (flash.can) return flash;
   const auto efficient = efficient_verdict(problem);

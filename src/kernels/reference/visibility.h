@@ -26,6 +26,6 @@ at::Tensor cut(const at::Tensor& tensor, const Rectangle& part);
 // attention.
 bool has_huge_negative_rows(const Problem& problem);
 inline constexpr std::string_view kHugeNegativeRows =
-    "rows of a finite bias below -1000 lose their gradients in it; hide with -inf or Mask::hide";
+    "it loses the gradients of rows whose bias is finite but below -1000; hide keys with -inf or Mask::hide";
 
 }  // namespace attentive::kernels::reference
