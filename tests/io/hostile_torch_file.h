@@ -142,12 +142,12 @@ ZipFile with_zip64(ZipFile file, const Zip64End& end = {});
 
 /// The format before PyTorch 1.6: five pickles, then for each key a count and the bytes.
 struct LegacyFile {
-  std::string magic, protocol, system, object, keys;
+  std::string magic = {}, protocol = {}, system = {}, object = {}, keys = {};
   struct Storage {
     int64_t count = 6;
     std::string bytes = six_floats();
   };
-  std::vector<Storage> storages;
+  std::vector<Storage> storages = {};
   std::string suffix = {};
   std::string bytes() const;
 };

@@ -47,7 +47,7 @@ TEST_CASE("a value has the kind of what it was made from", "[torch_value]") {
       {TorchValue::Tuple{}, "tuple"},
       {TorchValue::Set{}, "set"},
       {Dict{}, "dict"},
-      {Dict{.ordered = true}, "OrderedDict"}};
+      {Dict{.items = {}, .ordered = true}, "OrderedDict"}};
   for (const auto& [value, kind] : kinds) CHECK(value.kind() == kind);
 }
 

@@ -95,7 +95,7 @@ TEST_CASE("MultiHeadAttention names what is wrong", "[multi_head_attention][erro
         }) == "MultiHeadAttention: expected x of dtype Float like the parameters, got Double");
 
   const auto make = [](MultiHeadAttentionOptions options) {
-    return value_error([&] { MultiHeadAttention module(options); });
+    return value_error([&] { MultiHeadAttention refused(options); });
   };
   CHECK(make({0, 8, 5, 0.0, 2}) == "MultiHeadAttention: expected d_in > 0, got 0");
   CHECK(make({6, -8, 5, 0.0, 2}) == "MultiHeadAttention: expected d_out > 0, got -8");

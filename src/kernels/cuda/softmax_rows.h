@@ -33,10 +33,10 @@ struct SoftmaxCall {
   float softcap = 0.0f;                         // 0: none
   int causal = 0;                               // 0: none, 1: bottom-right, 2: top-left
   int64_t window_left = -1, window_right = -1;  // -1: unbounded
-  Strided<bool> keep;                           // (B, H, L, S)
-  Strided<float> bias;                          // (B, H, L, S)
+  Strided<bool> keep = {};                      // (B, H, L, S)
+  Strided<float> bias = {};                     // (B, H, L, S)
   const int64_t* key_lengths = nullptr;         // (B)
-  Strided<float> slopes;                        // ALiBi: (B, H)
+  Strided<float> slopes = {};                   // ALiBi: (B, H)
   const float* sinks = nullptr;                 // (H)
   bool dropout = false;
   uint64_t dropout_key = 0;
