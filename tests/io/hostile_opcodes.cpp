@@ -24,6 +24,7 @@ void marks(HostilePickles& cases) {
   for (const char* opcode : {"\x85", "a", "s", "R", "b", "Q", "0", "q\1", "\x94", "."}) {
     cases.add(std::string("a MARK under ") + opcode, cases.pickle(4).raw("]N(").raw(opcode), {});
   }
+  cases.add("BINPERSID of a value below a MARK", cases.pickle(4).raw("]N(Q"), {"more from its stack"});
   cases.add("a MARK between two values of a pair", cases.pickle().raw("N(N\x86"), {});
   cases.add("a MARK is left", cases.pickle().raw("(N"), {});
 }
