@@ -80,7 +80,7 @@ def test(tree, mutant):
     name = mutant["filter"] if mutant["filter"].startswith("[") else mutant["filter"].replace(",", "\\,")
     command = [str(tree / "build/dev/tests" / mutant["target"]), "--abort", name]  # one failure is enough
     try:
-        done = subprocess.run(command, cwd=tree, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(command, cwd=tree, capture_output=True, text=True, errors="replace", timeout=300)
     except subprocess.TimeoutExpired:
         return False, "timeout"
     ran_nothing = "No test cases matched" in done.stdout or "No tests ran" in done.stdout
