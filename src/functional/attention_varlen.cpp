@@ -80,6 +80,7 @@ AttentionResult attention_varlen(const at::Tensor& q, const at::Tensor& k, const
     one.q = whole.q.slice(2, ends_q[n], ends_q[n + 1]);
     one.k = whole.k.slice(2, ends_k[n], ends_k[n + 1]);
     one.v = whole.v.slice(2, ends_k[n], ends_k[n + 1]);
+    one.band = band_of(options, one.queries(), one.keys());
     one.dropout_key = key;
     one.batch_offset = static_cast<int64_t>(n);
     const auto result = dispatch(kWho, none ? Backend::Auto : options.backend, one);

@@ -129,8 +129,8 @@ at::Tensor features(const LinearAttentionCall& call, const char* name, const at:
 }
 
 // Numerators and, in the last column, denominators: (B, Hkv, G, L, Dv + 1).
-at::Tensor sums(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                const LinearAttentionCall& call, int64_t shift) {
+at::Tensor sums(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int64_t chunk_size,
+                const kernels::Band& band) {
   const int64_t queries = q.size(3), keys = k.size(2), groups = q.size(2);
   const auto state_of = [](const at::Tensor& some_k, const at::Tensor& some_v) {
     return at::matmul(some_k.transpose(2, 3), some_v);
@@ -138,12 +138,12 @@ at::Tensor sums(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
   const auto read = [&](const at::Tensor& some_q, const at::Tensor& state) {
     return at::matmul(some_q.flatten(2, 3), state).unflatten(2, {groups, some_q.size(3)});
   };
-  if (call.causal == Causal::None) return read(q, state_of(k, v));
+  if (!band.has_hi()) return read(q, state_of(k, v));
 
-  // A square of `aligned` queries and keys; before it keys that all see (shift > 0) or queries that see none
-  // (shift < 0), after it queries that see every key.
-  const int64_t before = std::max<int64_t>(shift, 0);
-  const int64_t without = std::min(std::max<int64_t>(-shift, 0), queries);
+  // A square of `aligned` queries and keys; before it keys that all see (hi > 0) or queries that see none
+  // (hi < 0), after it queries that see every key.
+  const int64_t before = std::max<int64_t>(band.hi, 0);
+  const int64_t without = std::min(std::max<int64_t>(-band.hi, 0), queries);
   const int64_t aligned = std::min(queries - without, keys - before);
   const int64_t after = queries - without - aligned;
   std::vector<at::Tensor> parts;
@@ -154,8 +154,8 @@ at::Tensor sums(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
     const auto some_q = q.slice(3, without, without + aligned), some_k = k.slice(2, before),
                some_v = v.slice(2, before);
     const bool tangents = has_tangent(q) || has_tangent(k) || has_tangent(v);
-    parts.push_back(tangents ? CausalSums::composed(some_q, some_k, some_v, initial, call.chunk_size)
-                             : CausalSums::apply(some_q, some_k, some_v, initial, call.chunk_size));
+    parts.push_back(tangents ? CausalSums::composed(some_q, some_k, some_v, initial, chunk_size)
+                             : CausalSums::apply(some_q, some_k, some_v, initial, chunk_size));
   }
   if (after > 0) parts.push_back(read(q.slice(3, without + aligned), state_of(k, v)));
   return parts.empty() ? read(q, state_of(k, v)) : at::cat(parts, 3);
@@ -185,9 +185,8 @@ at::Tensor linear_attention(const at::Tensor& q, const at::Tensor& k, const at::
   const auto type = q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 
   // Keys that no query sees are cut off or zeroed before anything reads them.
-  int64_t seen = problem.keys();
-  if (call.causal == Causal::TopLeft) seen = std::min(seen, problem.queries());
-  if (problem.queries() == 0) seen = 0;
+  const int64_t seen =
+      problem.queries() == 0 ? 0 : problem.band.key_hi(problem.queries() - 1, problem.keys());
   auto keys = problem.k.slice(2, 0, seen).to(type);
   auto values = problem.v.slice(2, 0, seen).to(type);
   auto real = real_keys(problem);
@@ -206,8 +205,7 @@ at::Tensor linear_attention(const at::Tensor& q, const at::Tensor& k, const at::
   const int64_t kv_heads = problem.kv_heads();
   const auto grouped = query_features.unflatten(1, {kv_heads, kv_heads > 0 ? problem.heads() / kv_heads : 1});
   const auto ones = at::ones({values.size(0), kv_heads, seen, 1}, values.options());
-  const auto total = sums(grouped, key_features, at::cat({values, ones}, 3), call,
-                          call.causal == Causal::BottomRight ? problem.shift() : 0);
+  const auto total = sums(grouped, key_features, at::cat({values, ones}, 3), call.chunk_size, problem.band);
   const auto denominator = total.slice(4, problem.value_dim()) + call.eps;
   const auto empty = denominator.eq(0);
   const auto output = (total.slice(4, 0, problem.value_dim()) / denominator.masked_fill(empty, 1.0))

@@ -15,6 +15,7 @@
 namespace attentive {
 namespace {
 
+using kernels::Band;
 using kernels::Problem;
 
 void check_tensors(const char* who, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
@@ -198,6 +199,20 @@ void check_options(const char* who, const AttentionOptions& options) {
   check_probability(who, "dropout_p", options.dropout_p);
 }
 
+Band band_of(const AttentionOptions& options, int64_t queries, int64_t keys) {
+  Band band{.origin = keys - queries};
+  const int64_t longest = queries + keys;  // so that no sum overflows
+  if (options.causal == Causal::BottomRight) band.hi = band.origin;
+  if (options.causal == Causal::TopLeft) band.hi = 0;
+  if (options.window.left >= 0) band.lo = band.origin - std::min(options.window.left, longest);
+  if (options.window.right >= 0)
+    band.hi = std::min(band.hi, band.origin + std::min(options.window.right, longest));
+  // A bound that hides nothing is none: a single query that is aligned with the last key sees every key.
+  if (queries - 1 + band.lo <= 0) band.lo = -Band::kUnbounded;
+  if (band.hi >= keys - 1) band.hi = Band::kUnbounded;
+  return band;
+}
+
 void check_module_options(const char* who, const AttentionOptions& options, int64_t context_length) {
   check_options(who, options);
   TORCH_CHECK_VALUE(options.dropout_p == 0.0, who,
@@ -220,10 +235,7 @@ NormalizedCall normalize(const char* who, const at::Tensor& given_q, const at::T
   p.k = as_rank_4(k);
   p.v = as_rank_4(v);
   p.scale = options.scale;
-  p.causal = options.causal;
-  // No sequence is longer than this, and i + S - L + window cannot overflow.
-  const int64_t longest = p.queries() + p.keys();
-  p.window = {std::min(options.window.left, longest), std::min(options.window.right, longest)};
+  p.band = band_of(options, p.queries(), p.keys());
   p.softcap = options.softcap;
   p.dropout_p = options.dropout_p;
   p.dropout_stream =

@@ -17,6 +17,9 @@ struct NormalizedCall {
 NormalizedCall normalize(const char* who, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                          const AttentionOptions& options, const AttentionExtras& extras);
 
+// Causality and window of checked options, for sequences of these lengths.
+kernels::Band band_of(const AttentionOptions& options, int64_t queries, int64_t keys);
+
 // Checks options alone, so that a module can refuse them when it is built.
 void check_options(const char* who, const AttentionOptions& options);
 

@@ -12,6 +12,8 @@
 #include <attentive/core/options.h>
 #include <attentive/core/result.h>
 
+#include "kernels/band.h"
+
 namespace attentive::kernels {
 
 struct Problem {
@@ -28,8 +30,7 @@ struct Problem {
   at::Tensor sinks;         // floating (H)
 
   std::optional<double> scale;  // not set: scores are divided by sqrt(D)
-  Causal causal = Causal::None;
-  Window window;
+  Band band;
   std::optional<double> softcap;
 
   double dropout_p = 0.0;  // in [0, 1]
@@ -51,8 +52,6 @@ struct Problem {
   int64_t head_dim() const { return q.size(3); }
   int64_t value_dim() const { return v.size(3); }
   bool has_dropout() const { return dropout_p > 0.0; }
-  // Row i is aligned with key i + shift().
-  int64_t shift() const { return keys() - queries(); }
 };
 
 // Every tensor of a problem.

@@ -11,7 +11,7 @@ struct Tiles {
 };
 
 Tiles tiles_for(const Call& call) {
-  const bool narrow = call.window.left >= 0 && call.window.left < 512 && call.causal != Causal::None;
+  const bool narrow = call.band.has_lo() && call.band.has_hi() && call.band.hi - call.band.lo < 512;
   const int64_t tile = narrow ? 64 : 128;
   return {tile, std::min(tile, round_up(call.L, 16))};
 }
@@ -303,7 +303,7 @@ class Backward {
       }
       row.lo = std::max<int64_t>(call_.query_lo(j) - from, 0);
       row.hi = std::clamp<int64_t>(call_.query_hi(head.b, j) - from, 0, count);
-      row.distance = static_cast<float>(from + call_.shift - j);
+      row.distance = static_cast<float>(from + call_.band.origin - j);
       if (call_.bias) row.bias = at.bias + (r0 + r) * tiles_.queries + offset;
       if (call_.keep) row.keep = at.keep + (r0 + r) * tiles_.queries + offset;
       if (call_.dropout) {

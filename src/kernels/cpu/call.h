@@ -14,7 +14,7 @@
 #endif
 
 #include "kernels/cpu/simd.h"
-#include "kernels/problem.h"
+#include "kernels/numbers.h"
 
 namespace attentive::kernels::cpu {
 
@@ -35,35 +35,20 @@ struct Strided {
   explicit operator bool() const { return data != nullptr; }
 };
 
-struct Call {
-  int64_t B, H, Hkv, L, S, D, Dv, group, shift;
-  bool is_bf16;
-  ScoreRule rule;
-  Causal causal;
-  Window window;
+struct Call : Numbers {
+  int64_t Dv = 0, group = 1;
+  bool is_bf16 = false;
   Strided<const float> bias;
   Strided<const bool> keep;
   const int64_t* key_lengths = nullptr;
   const float* slopes = nullptr;  // (B, H) with strides below
   int64_t slope_b = 0, slope_h = 0;
   const float* sinks = nullptr;  // (H)
-  bool dropout = false;
-  uint64_t dropout_key = 0;
-  uint32_t threshold = 65536;
-  float survivor_scale = 1.0f;
-  int64_t batch_offset = 0;
-
   // Keys [lo, hi) that query i of batch item b may see by position and length.
-  int64_t key_lo(int64_t i) const {
-    return window.left < 0 ? 0 : std::clamp<int64_t>(i + shift - window.left, 0, S);
-  }
+  int64_t key_lo(int64_t i) const { return band.key_lo(i, S); }
   int64_t key_hi(int64_t b, int64_t i) const {
-    int64_t hi = S;
-    if (causal == Causal::BottomRight) hi = std::min(hi, i + shift + 1);
-    if (causal == Causal::TopLeft) hi = std::min(hi, i + 1);
-    if (window.right >= 0) hi = std::min(hi, i + shift + window.right + 1);
-    if (key_lengths) hi = std::min(hi, key_lengths[b]);
-    return std::max<int64_t>(hi, 0);
+    const int64_t hi = band.key_hi(i, S);
+    return key_lengths ? std::clamp<int64_t>(key_lengths[b], 0, hi) : hi;
   }
   // Whether no mask hides key j from query i.
   bool unmasked(int64_t b, int64_t h, int64_t i, int64_t j) const {
@@ -78,21 +63,12 @@ struct Call {
     return false;
   }
   // Queries [lo, hi) that may see key j.
-  int64_t query_lo(int64_t j) const {
-    int64_t lo = 0;
-    if (causal == Causal::BottomRight) lo = std::max(lo, j - shift);
-    if (causal == Causal::TopLeft) lo = std::max(lo, j);
-    if (window.right >= 0) lo = std::max(lo, j - shift - window.right);
-    return std::min(lo, L);
-  }
+  int64_t query_lo(int64_t j) const { return band.query_lo(j, L); }
   int64_t query_hi(int64_t b, int64_t j) const {
-    if (key_lengths && j >= key_lengths[b]) return 0;
-    return window.left < 0 ? L : std::clamp<int64_t>(j - shift + window.left + 1, 0, L);
+    return key_lengths && j >= key_lengths[b] ? 0 : band.query_hi(j, L);
   }
   ScoreRule rule_of(int64_t b, int64_t h) const {
-    ScoreRule result = rule;
-    if (slopes) result.slope = slopes[b * slope_b + h * slope_h];
-    return result;
+    return {scale, softcap, slopes ? slopes[b * slope_b + h * slope_h] : 0.0f};
   }
   // Dropout bits of query i for 128-column blocks that cover [from, to): group g of 16 columns, counted from
   // the first block, lies at out[g * stride].

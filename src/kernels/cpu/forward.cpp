@@ -186,7 +186,7 @@ class Forward {
       row.cols = wide;
       row.lo = std::max<int64_t>(call_.key_lo(i) - from, 0);
       row.hi = std::clamp<int64_t>(call_.key_hi(at.b, i) - from, 0, cols);
-      row.distance = static_cast<float>(i + call_.shift - from);
+      row.distance = static_cast<float>(i + call_.band.origin - from);
       if (call_.bias)
         row.bias = contiguous_row(call_.bias, at.b, at.h, i, from, cols, at.bias_rows + r * at.ld);
       if (call_.keep)

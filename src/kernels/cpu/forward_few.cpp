@@ -80,7 +80,7 @@ class ForwardFew {
         row.lo = std::max<int64_t>(call_.key_lo(i) - from, 0);
         row.hi = std::clamp<int64_t>(call_.key_hi(b, i) - from, 0, cols);
         row.rule = call_.rule_of(b, h);
-        row.distance = static_cast<float>(i + call_.shift - from);
+        row.distance = static_cast<float>(i + call_.band.origin - from);
         if (call_.bias) row.bias = contiguous_row(call_.bias, b, h, i, from, cols, bias_row);
         if (call_.keep) row.keep = contiguous_row(call_.keep, b, h, i, from, cols, keep_row);
         if (call_.dropout) {

@@ -1,41 +1,24 @@
 #include "kernels/cpu/plan.h"
 
-#include <cmath>
-
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/empty_strided.h>
-
-#include "kernels/dropout_counter.h"
 
 namespace attentive::kernels::cpu {
 
 c10::intrusive_ptr<Plan> make_plan(const Problem& problem, bool for_backward) {
   auto plan = c10::make_intrusive<Plan>();
-  plan->terms = terms_of(problem, for_backward);
-  plan->numbers = problem;
-  for (const auto tensor : kTensors) (plan->numbers.*tensor).reset();
-  if (problem.has_dropout() && !problem.dropout_key)
-    plan->numbers.dropout_key = draw_dropout_key(problem.generator);
+  auto lowered = lower(problem, for_backward);
+  plan->numbers = lowered.numbers;
+  plan->terms = std::move(lowered.terms);
   return plan;
 }
 
-Call make_call(const Problem& p, const Terms& terms, const at::Tensor& q, const at::Tensor& k,
+Call make_call(const Numbers& numbers, const Terms& terms, const at::Tensor& q, const at::Tensor& k,
                const at::Tensor& v) {
-  Call call{};
-  call.B = q.size(0);
-  call.H = q.size(1);
-  call.Hkv = k.size(1);
-  call.L = q.size(2);
-  call.S = k.size(2);
-  call.D = q.size(3);
+  Call call{numbers};
   call.Dv = v.size(3);
   call.group = call.H / call.Hkv;
-  call.shift = call.S - call.L;
   call.is_bf16 = q.scalar_type() == at::kBFloat16;
-  call.rule.scale = static_cast<float>(p.scale.value_or(1.0 / std::sqrt(static_cast<double>(call.D))));
-  call.rule.softcap = static_cast<float>(p.softcap.value_or(0.0));
-  call.causal = p.causal;
-  call.window = p.window;
   if (terms.keep.defined()) {
     call.keep = read<bool>(terms.keep);
     call.keep.col = terms.keep.stride(3);
@@ -51,13 +34,6 @@ Call make_call(const Problem& p, const Terms& terms, const at::Tensor& q, const 
     call.slope_h = terms.slopes.stride(1);
   }
   if (terms.sinks.defined()) call.sinks = terms.sinks.const_data_ptr<float>();
-  if (p.has_dropout()) {
-    call.dropout = true;
-    call.dropout_key = *p.dropout_key;
-    call.threshold = keep_threshold(p.dropout_p);
-    call.survivor_scale = static_cast<float>(survivor_scale(p.dropout_p));
-    call.batch_offset = p.batch_offset;
-  }
   return call;
 }
 

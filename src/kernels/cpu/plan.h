@@ -5,22 +5,22 @@
 #include <ATen/core/ivalue.h>
 
 #include "kernels/cpu/call.h"
+#include "kernels/lowering.h"
 #include "kernels/native_backward.h"
-#include "kernels/terms.h"
 
 namespace attentive::kernels::cpu {
 
 // It outlives the forward pass for the backward one, which gets its tensors back from autograd.
 struct Plan : torch::CustomClassHolder {
-  Problem numbers;  // without tensors
+  Numbers numbers;
   Terms terms;      // empty once autograd keeps them
   Changes changes;  // of the results
 };
 
-// Draws the dropout key. `for_backward`: see terms_of.
+// See lower().
 c10::intrusive_ptr<Plan> make_plan(const Problem& problem, bool for_backward);
 
-Call make_call(const Problem& numbers, const Terms& terms, const at::Tensor& q, const at::Tensor& k,
+Call make_call(const Numbers& numbers, const Terms& terms, const at::Tensor& q, const at::Tensor& k,
                const at::Tensor& v);
 
 template <class T>

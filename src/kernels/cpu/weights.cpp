@@ -55,7 +55,7 @@ class WeightsPass {
       row.lo = call_.key_lo(i);
       row.hi = call_.key_hi(b, i);
       row.rule = call_.rule_of(b, h);
-      row.distance = static_cast<float>(i + call_.shift);
+      row.distance = static_cast<float>(i + call_.band.origin);
       if (call_.bias) row.bias = contiguous_row(call_.bias, b, h, i, 0, call_.S, bias_row);
       if (call_.keep) row.keep = contiguous_row(call_.keep, b, h, i, 0, call_.S, keep_row);
       if (t_.dropped && call_.dropout) {

@@ -1,7 +1,5 @@
 #include "kernels/cuda/composed.h"
 
-#include <cmath>
-
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/empty.h>
@@ -10,19 +8,18 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/function.h>
 
-#include "kernels/dropout_counter.h"
 #include "kernels/groups.h"
+#include "kernels/lowering.h"
 #include "kernels/native_backward.h"
 #include "kernels/reference/visibility.h"
-#include "kernels/terms.h"
 
 namespace attentive::kernels::cuda {
 namespace {
 
 // What the row kernels need of a problem.
 struct Plan : torch::CustomClassHolder {
-  SoftmaxCall numbers;  // without pointers
   const SoftmaxKernels* kernels = nullptr;
+  Numbers numbers;
   Terms terms;               // empty once autograd keeps them
   at::DimVector bias_sizes;  // before it was expanded
   bool clean = false;
@@ -46,9 +43,8 @@ bool differentiates(const Problem& p) {
   return false;
 }
 
-// The numbers of a plan with pointers to these tensors.
 SoftmaxCall make_call(const Plan& plan, const Terms& terms) {
-  auto call = plan.numbers;
+  SoftmaxCall call{plan.numbers};
   if (terms.keep.defined()) call.keep = strided<bool>(terms.keep);
   if (terms.bias.defined()) call.bias = strided<float>(terms.bias);
   if (terms.lengths.defined()) call.key_lengths = terms.lengths.const_data_ptr<int64_t>();
@@ -60,23 +56,11 @@ SoftmaxCall make_call(const Plan& plan, const Terms& terms) {
 c10::intrusive_ptr<Plan> make_plan(const SoftmaxKernels& kernels, const Problem& p) {
   auto plan = c10::make_intrusive<Plan>();
   plan->kernels = &kernels;
-  plan->terms = terms_of(p, differentiates(p));
+  auto lowered = lower(p, differentiates(p));
+  plan->numbers = lowered.numbers;
+  plan->terms = std::move(lowered.terms);
   plan->clean = p.weights == Weights::Clean;
-  SoftmaxCall& call = plan->numbers;
-  call = {.B = p.batch(), .H = p.heads(), .L = p.queries(), .S = p.keys(), .shift = p.shift()};
-  call.scale = static_cast<float>(p.scale.value_or(1.0 / std::sqrt(static_cast<double>(p.head_dim()))));
-  call.softcap = static_cast<float>(p.softcap.value_or(0.0));
-  call.causal = p.causal == Causal::BottomRight ? 1 : p.causal == Causal::TopLeft ? 2 : 0;
-  call.window_left = p.window.left;
-  call.window_right = p.window.right;
   if (p.bias.defined()) plan->bias_sizes = p.bias.sizes();
-  if (p.has_dropout()) {
-    call.dropout = true;
-    call.dropout_key = p.dropout_key ? *p.dropout_key : draw_dropout_key(p.generator);
-    call.threshold = keep_threshold(p.dropout_p);
-    call.survivor_scale = static_cast<float>(survivor_scale(p.dropout_p));
-    call.batch_offset = p.batch_offset;
-  }
   return plan;
 }
 

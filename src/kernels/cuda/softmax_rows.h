@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/block.h"
+#include "kernels/numbers.h"
 #include "kernels/philox_constants.h"
 #include "kernels/row_end.h"
 
@@ -27,22 +28,12 @@ struct Strided {
 };
 
 // Everything about a call that is not a row of numbers. Null pointers: no such term.
-struct SoftmaxCall {
-  int64_t B, H, L, S, shift;
-  float scale = 1.0f;
-  float softcap = 0.0f;                         // 0: none
-  int causal = 0;                               // 0: none, 1: bottom-right, 2: top-left
-  int64_t window_left = -1, window_right = -1;  // -1: unbounded
-  Strided<bool> keep = {};                      // (B, H, L, S)
-  Strided<float> bias = {};                     // (B, H, L, S)
-  const int64_t* key_lengths = nullptr;         // (B)
-  Strided<float> slopes = {};                   // ALiBi: (B, H)
-  const float* sinks = nullptr;                 // (H)
-  bool dropout = false;
-  uint64_t dropout_key = 0;
-  uint32_t threshold = 65536;
-  float survivor_scale = 1.0f;
-  int64_t batch_offset = 0;
+struct SoftmaxCall : Numbers {
+  Strided<bool> keep = {};               // (B, H, L, S)
+  Strided<float> bias = {};              // (B, H, L, S)
+  const int64_t* key_lengths = nullptr;  // (B)
+  Strided<float> slopes = {};            // ALiBi: (B, H)
+  const float* sinks = nullptr;          // (H)
 };
 
 // Which row a block works on.
@@ -57,15 +48,10 @@ ATTENTIVE_HOST_DEVICE int64_t least(int64_t a, int64_t b) {
 }
 
 ATTENTIVE_HOST_DEVICE Row row_at(const SoftmaxCall& call, int64_t index) {
-  Row row{index / (call.H * call.L), index / call.L % call.H, index % call.L, 0, call.S, 0.0f};
-  const int64_t aligned = row.i + call.shift;
-  if (call.causal == 1) row.end = least(row.end, aligned + 1);
-  if (call.causal == 2) row.end = least(row.end, row.i + 1);
-  if (call.window_right >= 0 && call.window_right < call.S)
-    row.end = least(row.end, aligned + call.window_right + 1);
+  Row row{index / (call.H * call.L), index / call.L % call.H, index % call.L, 0, 0, 0.0f};
+  row.begin = call.band.key_lo(row.i, call.S);
+  row.end = call.band.key_hi(row.i, call.S);
   if (call.key_lengths) row.end = least(row.end, call.key_lengths[row.b]);
-  if (call.window_left >= 0 && call.window_left < call.L + call.S && aligned - call.window_left > 0)
-    row.begin = aligned - call.window_left;
   if (call.slopes.data) row.slope = call.slopes.at(row.b, row.h, 0, 0);
   return row;
 }
@@ -92,7 +78,7 @@ ATTENTIVE_HOST_DEVICE Logit logit_at(const SoftmaxCall& call, const Row& row, co
     x = product(call.softcap, result.capped);
   }
   x += bias;
-  if (call.slopes.data) x -= product(row.slope, fabsf(static_cast<float>(row.i + call.shift - j)));
+  if (call.slopes.data) x -= product(row.slope, fabsf(static_cast<float>(row.i + call.band.origin - j)));
   result.visible = true;
   result.x = x;
   return result;

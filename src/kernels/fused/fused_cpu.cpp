@@ -14,24 +14,18 @@
 namespace attentive::kernels::fused {
 namespace {
 
-// The kernel's own flag is aligned top-left; the two alignments mean the same for L == S, and one query that
-// is aligned with the last key sees every key.
+// The kernel's own flag is aligned top-left.
 bool causal_by_flag(const Problem& problem) {
   if (problem.keep.defined() || problem.bias.defined() || problem.key_keep.defined() ||
       problem.key_lengths.defined()) {
     return false;
   }
-  return problem.causal == Causal::TopLeft ||
-         (problem.causal == Causal::BottomRight && problem.queries() == problem.keys());
-}
-
-bool sees_everything(const Problem& problem) {
-  return problem.causal == Causal::None || (problem.causal == Causal::BottomRight && problem.queries() == 1);
+  return problem.band.hi == 0;
 }
 
 bool masked(const Problem& problem) {
   return problem.keep.defined() || problem.bias.defined() || problem.key_keep.defined() ||
-         problem.key_lengths.defined() || (!sees_everything(problem) && !causal_by_flag(problem));
+         problem.key_lengths.defined() || (problem.band.has_hi() && !causal_by_flag(problem));
 }
 
 // An additive mask (B|1, H|1, L, S) of q's dtype that means what the problem's terms mean together.
@@ -74,7 +68,8 @@ at::Tensor with_unit_stride(const at::Tensor& x) {
 
 Verdict verdict_cpu(const Problem& problem) {
   if (problem.has_dropout()) return Verdict::no("its CPU kernel has no dropout");
-  if (problem.window.bounded()) return Verdict::no("its CPU kernel has no window and would visit every key");
+  if (!problem.band.unbounded() && !problem.band.only_causal())
+    return Verdict::no("its CPU kernel has no window and would visit every key");
   if (problem.alibi_slopes.defined()) return Verdict::no("its CPU kernel has no ALiBi");
   if (problem.bias.defined()) {
     if (problem.bias.requires_grad() && at::GradMode::is_enabled()) {
@@ -90,7 +85,7 @@ Verdict verdict_cpu(const Problem& problem) {
     return Verdict::no(
         "its CPU kernel hides scores with -inf before scaling, and a negative scale turns that into +inf");
   }
-  const bool unseen_keys = problem.causal == Causal::TopLeft && problem.keys() > problem.queries();
+  const bool unseen_keys = problem.band.key_hi(problem.queries() - 1, problem.keys()) < problem.keys();
   if ((masked(problem) || unseen_keys) && !products_stay_finite(problem)) {
     return Verdict::no(
         "q, k or v holds NaN or Inf, or numbers whose products may overflow, and its CPU kernel reads hidden "

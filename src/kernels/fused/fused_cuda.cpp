@@ -14,13 +14,16 @@ Verdict flash_verdict(const Problem& problem) {
   if (problem.head_dim() > 256 || problem.head_dim() % 8 != 0) {
     return Verdict::no("its FlashAttention kernel needs a head_dim that is a multiple of 8, at most 256");
   }
-  if (problem.causal == Causal::TopLeft && problem.queries() != problem.keys()) {
+  if (problem.band.hi < problem.band.origin) {
     return Verdict::no("its FlashAttention kernel has only the bottom-right causal alignment");
   }
   if (problem.alibi_slopes.defined() && (needs_gradient(problem) || problem.alibi_slopes.requires_grad())) {
     return Verdict::no("its FlashAttention kernel has no ALiBi in the backward pass");
   }
-  if (problem.queries() > problem.keys() && problem.causal == Causal::BottomRight) {
+  if (problem.band.has_hi() && problem.band.hi - problem.band.origin >= problem.keys()) {
+    return Verdict::no("its FlashAttention kernel drops a right bound as large as the number of keys");
+  }
+  if (problem.band.hi < 0) {
     return Verdict::no("its FlashAttention kernel does not accept queries without keys");
   }
   return {};
@@ -29,12 +32,12 @@ Verdict flash_verdict(const Problem& problem) {
 // The memory-efficient kernel: float32 too, top-left causal only.
 Verdict efficient_verdict(const Problem& problem) {
   if (problem.q.scalar_type() == at::kDouble) return Verdict::no("its CUDA kernels do not accept float64");
-  if (problem.window.bounded() || problem.alibi_slopes.defined()) {
+  if ((!problem.band.unbounded() && !problem.band.only_causal()) || problem.alibi_slopes.defined()) {
     return Verdict::no("its float32 CUDA kernel has neither windows nor ALiBi");
   }
   if (problem.heads() != problem.kv_heads())
     return Verdict::no("its float32 CUDA kernel has no grouped heads");
-  if (problem.causal == Causal::BottomRight && problem.queries() != problem.keys()) {
+  if (problem.band.has_hi() && problem.band.hi != 0) {
     return Verdict::no("its float32 CUDA kernel has only the top-left causal alignment");
   }
   return {};
@@ -64,12 +67,15 @@ AttentionResult run_cuda(const Problem& problem) {
     std::optional<at::Tensor> slopes;
     if (problem.alibi_slopes.defined())
       slopes = problem.alibi_slopes.to(at::kFloat).expand({problem.batch(), problem.heads()});
-    const bool causal = problem.causal != Causal::None;
-    fused = aten::flash_cuda(problem.q, problem.k, problem.v, causal, problem.window.left,
-                             problem.window.right, problem.dropout_p, problem.scale, slopes);
+    const auto& band = problem.band;
+    const bool causal = band.hi == band.origin;
+    const int64_t left = band.has_lo() ? band.origin - band.lo : -1;
+    const int64_t right = band.has_hi() && !causal ? band.hi - band.origin : -1;
+    fused = aten::flash_cuda(problem.q, problem.k, problem.v, causal, left, right, problem.dropout_p,
+                             problem.scale, slopes);
   } else {
-    fused = aten::efficient_cuda(problem.q, problem.k, problem.v, problem.causal != Causal::None,
-                                 problem.dropout_p, problem.scale, problem.logsumexp);
+    fused = aten::efficient_cuda(problem.q, problem.k, problem.v, problem.band.has_hi(), problem.dropout_p,
+                                 problem.scale, problem.logsumexp);
   }
   return {fused.output, {}, problem.logsumexp ? fused.logsumexp : at::Tensor()};
 }

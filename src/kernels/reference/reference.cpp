@@ -42,7 +42,7 @@ at::Tensor biased_scores(const Problem& problem, const Rectangle& part, const at
   if (problem.alibi_slopes.defined()) {
     const auto i = at::arange(part.row0, part.row0 + part.rows, scores.options()).unsqueeze(1);
     const auto j = at::arange(part.col0, part.col0 + part.cols, scores.options());
-    const auto ahead = i + static_cast<double>(problem.shift()) - j;
+    const auto ahead = i + static_cast<double>(problem.band.origin) - j;
     const auto distance = at::maximum(ahead, -ahead);  // abs has no meta kernel
     const auto& slopes = problem.alibi_slopes;
     scores = scores - slopes.to(scores.scalar_type()).view({slopes.size(0), slopes.size(1), 1, 1}) * distance;
@@ -124,30 +124,16 @@ AttentionResult dense(const Problem& problem, const Rectangle& part) {
   return result;
 }
 
-// First and last-plus-one key that any of the rows may see by causal and window alone.
-std::pair<int64_t, int64_t> key_range(const Problem& problem, int64_t row0, int64_t rows) {
-  const int64_t first_aligned = row0 + problem.shift();
-  const int64_t last_aligned = row0 + rows - 1 + problem.shift();
-  int64_t begin = 0;
-  int64_t end = problem.keys();
-  if (problem.window.left >= 0) begin = std::max(begin, first_aligned - problem.window.left);
-  if (problem.window.right >= 0) end = std::min(end, last_aligned + problem.window.right + 1);
-  if (problem.causal == Causal::BottomRight) end = std::min(end, last_aligned + 1);
-  if (problem.causal == Causal::TopLeft) end = std::min(end, row0 + rows);
-  begin = std::min(begin, problem.keys());
-  return {begin, std::max(begin, end)};
-}
-
 // With a window bounded on both sides every block of rows sees few keys: O(L W) in place of O(L S).
 AttentionResult windowed(const Problem& problem) {
   constexpr int64_t kMinimumRows = 64;
-  const int64_t width =
-      std::max<int64_t>(problem.window.left, 0) + std::max<int64_t>(problem.window.right, 0) + 1;
-  const int64_t block = std::max(kMinimumRows, width);
+  const auto& band = problem.band;
+  const int64_t block = std::max(kMinimumRows, band.hi - band.lo + 1);
   std::vector<at::Tensor> outputs, logsumexps;
   for (int64_t row0 = 0; row0 < problem.queries(); row0 += block) {
     const int64_t rows = std::min(block, problem.queries() - row0);
-    const auto [begin, end] = key_range(problem, row0, rows);
+    const int64_t begin = band.key_lo(row0, problem.keys());
+    const int64_t end = std::max(begin, band.key_hi(row0 + rows - 1, problem.keys()));
     const auto result = dense(problem, {row0, rows, begin, end - begin});
     outputs.push_back(result.output);
     if (problem.logsumexp) logsumexps.push_back(result.logsumexp);
@@ -156,12 +142,10 @@ AttentionResult windowed(const Problem& problem) {
 }
 
 bool worth_windowing(const Problem& problem) {
-  const bool left = problem.window.left >= 0;
-  const bool right = problem.window.right >= 0 || problem.causal != Causal::None;
   // The Aten stream draws one number per score of the whole matrix, and weights are the whole matrix.
   const bool whole_matrix = problem.weights != Weights::None ||
                             (problem.has_dropout() && problem.dropout_stream == DropoutStream::Aten);
-  return left && right && !whole_matrix && problem.queries() > 128;
+  return problem.band.has_lo() && problem.band.has_hi() && !whole_matrix && problem.queries() > 128;
 }
 
 }  // namespace

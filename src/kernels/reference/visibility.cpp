@@ -30,11 +30,8 @@ at::Tensor visible_pairs(const Problem& problem, const Rectangle& part) {
     return pairs.view({1, 1, pairs.size(0), pairs.size(1)});
   };
 
-  if (problem.causal == Causal::TopLeft) restrict_to(visible, rank_4(j.le(i)));
-  if (problem.causal == Causal::BottomRight) restrict_to(visible, rank_4(j.le(i + problem.shift())));
-  if (problem.window.left >= 0) restrict_to(visible, rank_4(j.ge(i + problem.shift() - problem.window.left)));
-  if (problem.window.right >= 0)
-    restrict_to(visible, rank_4(j.le(i + problem.shift() + problem.window.right)));
+  if (problem.band.has_lo()) restrict_to(visible, rank_4(j.ge(i + problem.band.lo)));
+  if (problem.band.has_hi()) restrict_to(visible, rank_4(j.le(i + problem.band.hi)));
   if (problem.keep.defined()) restrict_to(visible, cut(problem.keep, part));
   if (problem.bias.defined()) {
     restrict_to(visible, cut(problem.bias, part).detach().ne(-std::numeric_limits<double>::infinity()));
@@ -51,8 +48,7 @@ bool has_huge_negative_rows(const Problem& problem) {
   if (!problem.bias.defined() || problem.bias.numel() == 0) return false;
   constexpr double kLowest = -1e3;
   const bool alone = !problem.keep.defined() && !problem.key_keep.defined() &&
-                     !problem.key_lengths.defined() && problem.causal == Causal::None &&
-                     !problem.window.bounded();
+                     !problem.key_lengths.defined() && problem.band.unbounded();
   const auto bias = problem.bias.detach();
   const auto largest = alone ? bias.amax(-1) : bias;
   return largest.lt(kLowest).logical_and_(largest.isinf().logical_not_()).any().item<bool>();

@@ -1,11 +1,13 @@
 #pragma once
 
-// The tensors of a problem beside q, k and v, as our own kernels read them, on the CPU and on CUDA.
+// A problem as our own kernels read it, on the CPU and on CUDA alike: numbers, and the tensors beside q, k
+// and v.
 
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
+#include "kernels/numbers.h"
 #include "kernels/problem.h"
 
 namespace attentive::kernels {
@@ -22,9 +24,15 @@ struct Terms {
   static Terms saved(const at::Tensor* first) { return {first[0], first[1], first[2], first[3], first[4]}; }
 };
 
-// With `for_backward` nothing that the caller may still change is kept by reference alone: a mask of pairs is
-// what save_for_backward watches, everything smaller (and what InferenceMode made, which has no version to
-// watch) is copied. A buffer of lengths may thus be refilled for the next forward pass.
-Terms terms_of(const Problem& problem, bool for_backward);
+struct Lowered {
+  Numbers numbers;
+  Terms terms;
+};
+
+// Draws the dropout key. With `for_backward` nothing that the caller may still change is kept by reference
+// alone: a mask of pairs is what save_for_backward watches, everything smaller (and what InferenceMode made,
+// which has no version to watch) is copied. A buffer of lengths may thus be refilled for the next forward
+// pass.
+Lowered lower(const Problem& problem, bool for_backward);
 
 }  // namespace attentive::kernels

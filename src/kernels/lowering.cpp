@@ -1,8 +1,11 @@
-#include "kernels/terms.h"
+#include "kernels/lowering.h"
 
 #include <array>
+#include <cmath>
 
 #include <ATen/ops/bitwise_and.h>
+
+#include "kernels/dropout_counter.h"
 
 namespace attentive::kernels {
 namespace {
@@ -22,7 +25,19 @@ at::Tensor keep_of(const Problem& p, bool for_backward) {
   return p.keep.defined() ? at::bitwise_and(p.keep, keys) : apart(keys, p.key_keep, for_backward);
 }
 
-}  // namespace
+Numbers numbers_of(const Problem& p) {
+  Numbers numbers{p.batch(), p.heads(), p.kv_heads(), p.queries(), p.keys(), p.head_dim(), p.band};
+  numbers.scale = static_cast<float>(p.scale.value_or(1.0 / std::sqrt(static_cast<double>(p.head_dim()))));
+  numbers.softcap = static_cast<float>(p.softcap.value_or(0.0));
+  if (p.has_dropout()) {
+    numbers.dropout = true;
+    numbers.dropout_key = p.dropout_key ? *p.dropout_key : draw_dropout_key(p.generator);
+    numbers.threshold = keep_threshold(p.dropout_p);
+    numbers.survivor_scale = static_cast<float>(survivor_scale(p.dropout_p));
+    numbers.batch_offset = p.batch_offset;
+  }
+  return numbers;
+}
 
 Terms terms_of(const Problem& p, bool for_backward) {
   const std::array<int64_t, 4> pairs = {p.batch(), p.heads(), p.queries(), p.keys()};
@@ -37,6 +52,12 @@ Terms terms_of(const Problem& p, bool for_backward) {
   if (p.sinks.defined())
     terms.sinks = apart(p.sinks.detach().to(at::kFloat).contiguous(), p.sinks, for_backward);
   return terms;
+}
+
+}  // namespace
+
+Lowered lower(const Problem& problem, bool for_backward) {
+  return {numbers_of(problem), terms_of(problem, for_backward)};
 }
 
 }  // namespace attentive::kernels

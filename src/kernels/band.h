@@ -1,0 +1,38 @@
+#pragma once
+
+// Which keys a query may see by position: causality and windows as one pair of bounds, which every backend
+// reads.
+
+#include <cstdint>
+
+#include "kernels/host_device.h"
+
+namespace attentive::kernels {
+
+// Query i may see the keys i + lo … i + hi. Key i + origin is the one that it is aligned with: distances
+// (ALiBi) count from there.
+struct Band {
+  static constexpr int64_t kUnbounded = int64_t{1} << 60;  // added to any index, it does not overflow
+
+  int64_t lo = -kUnbounded, hi = kUnbounded;
+  int64_t origin = 0;
+
+  ATTENTIVE_HOST_DEVICE bool has_lo() const { return lo != -kUnbounded; }
+  ATTENTIVE_HOST_DEVICE bool has_hi() const { return hi != kUnbounded; }
+  bool unbounded() const { return !has_lo() && !has_hi(); }
+  // No more than causality, aligned at either end.
+  bool only_causal() const { return !has_lo() && (hi == 0 || hi == origin); }
+
+  // Of S keys, query i may see [key_lo, key_hi); of L queries, [query_lo, query_hi) may see key j.
+  ATTENTIVE_HOST_DEVICE int64_t key_lo(int64_t i, int64_t S) const { return clamped(i + lo, S); }
+  ATTENTIVE_HOST_DEVICE int64_t key_hi(int64_t i, int64_t S) const { return clamped(i + hi + 1, S); }
+  ATTENTIVE_HOST_DEVICE int64_t query_lo(int64_t j, int64_t L) const { return clamped(j - hi, L); }
+  ATTENTIVE_HOST_DEVICE int64_t query_hi(int64_t j, int64_t L) const { return clamped(j - lo + 1, L); }
+
+ private:
+  ATTENTIVE_HOST_DEVICE static int64_t clamped(int64_t x, int64_t most) {
+    return x < 0 ? 0 : x < most ? x : most;
+  }
+};
+
+}  // namespace attentive::kernels
