@@ -26,7 +26,8 @@ at::Tensor keep_of(const Problem& p, bool for_backward) {
 }
 
 Numbers numbers_of(const Problem& p) {
-  Numbers numbers{p.batch(), p.heads(), p.kv_heads(), p.queries(), p.keys(), p.head_dim(), p.band};
+  Numbers numbers{p.batch(), p.heads(),    p.kv_heads(),  p.queries(),
+                  p.keys(),  p.head_dim(), p.value_dim(), p.band};
   numbers.scale = static_cast<float>(p.scale.value_or(1.0 / std::sqrt(static_cast<double>(p.head_dim()))));
   numbers.softcap = static_cast<float>(p.softcap.value_or(0.0));
   if (p.has_dropout()) {

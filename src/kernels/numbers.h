@@ -7,7 +7,7 @@
 namespace attentive::kernels {
 
 struct Numbers {
-  int64_t B = 0, H = 0, Hkv = 0, L = 0, S = 0, D = 0;
+  int64_t B = 0, H = 0, Hkv = 0, L = 0, S = 0, D = 0, Dv = 0;
   Band band;
   float scale = 1.0f;
   float softcap = 0.0f;  // 0: none

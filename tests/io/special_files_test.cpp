@@ -28,7 +28,7 @@ TEST_CASE("readers refuse what is no regular file", "[special_files]") {
   for (const auto& path : special_files(folder)) {
     for (const auto& [name, read] : readers) {
       INFO(name << " of " << path);
-      const auto message = error_of<c10::ValueError>([&, read = read] { read(path); });
+      const auto message = error_of<c10::ValueError>([&, call = read] { call(path); });
       CHECK_THAT(message, ContainsSubstring(name.substr(0, name.find(' ')) + ": " + path.string() + ": "));
     }
   }

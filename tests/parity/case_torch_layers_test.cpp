@@ -56,9 +56,8 @@ TEST_CASE("a transformer layer's options mean what Python's do", "[case][layers]
                                       {"norm_first", "true"},
                                       {"nhead", "1"}}) {
       INFO(name << " " << other);
-      const auto& [key, value] = std::pair(name, other);
-      CHECK_FALSE(
-          changed(path, [&, &key = key, &value = value](auto& f) { set_option(f, key, value); }).passed());
+      const auto set = [key = name, value = other](auto& f) { set_option(f, key, value); };
+      CHECK_FALSE(changed(path, set).passed());
     }
     // Python's default.
     CHECK(changed(path, [](auto& f) { set_option(f, "activation", "null"); }).passed());

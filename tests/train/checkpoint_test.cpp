@@ -245,7 +245,7 @@ TEST_CASE("A pipe or device in the place of a file is refused at once", "[checkp
   for (const auto& path : test::special_files(temporary)) {
     for (const auto& [name, read] : readers) {
       INFO(name << " of " << path);
-      const auto message = value_error([&, read = read] { read(path); });
+      const auto message = value_error([&, call = read] { call(path); });
       CHECK(message.starts_with(name + ": "));
       CHECK(message.find(path.string()) != std::string::npos);
     }

@@ -36,14 +36,15 @@ struct Strided {
 };
 
 struct Call : Numbers {
-  int64_t Dv = 0, group = 1;
+  int64_t group = 1;  // query heads that share a head of keys
   bool is_bf16 = false;
-  Strided<const float> bias;
-  Strided<const bool> keep;
+  Strided<const float> bias = {};
+  Strided<const bool> keep = {};
   const int64_t* key_lengths = nullptr;
   const float* slopes = nullptr;  // (B, H) with strides below
   int64_t slope_b = 0, slope_h = 0;
   const float* sinks = nullptr;  // (H)
+
   // Keys [lo, hi) that query i of batch item b may see by position and length.
   int64_t key_lo(int64_t i) const { return band.key_lo(i, S); }
   int64_t key_hi(int64_t b, int64_t i) const {

@@ -144,7 +144,7 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
                                                 const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                                 const std::optional<at::Tensor>& /*sinks*/,
                                                 const c10::intrusive_ptr<Plan>& plan) {
-    const auto call = make_call(plan->numbers, plan->terms, q, k, v);
+    const auto call = make_call(plan->numbers, plan->terms, q.scalar_type());
     const auto [output, logsumexp, statistics] =
         compute(call, q, k, v, /*want_logsumexp=*/true, /*want_statistics=*/true);
     plan->changes.watch(output);
@@ -163,7 +163,7 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
     const auto &q = saved[0], &k = saved[1], &v = saved[2], &statistics = saved[4];
     const auto terms = Terms::saved(&saved[5]);
     const auto plan = c10::static_intrusive_pointer_cast<Plan>(context->saved_data["plan"].toCapsule());
-    const auto call = make_call(plan->numbers, terms, q, k, v);
+    const auto call = make_call(plan->numbers, terms, q.scalar_type());
     auto output = saved[3];
     if (plan->changes.any())
       output = compute(call, q, k, v, /*want_logsumexp=*/false, /*want_statistics=*/true).output;
@@ -232,7 +232,7 @@ AttentionResult run(const Problem& problem) {
     result.output = outputs[0];
     logsumexp = outputs[1];
   } else {
-    const auto call = make_call(plan->numbers, plan->terms, q, k, v);
+    const auto call = make_call(plan->numbers, plan->terms, q.scalar_type());
     const auto computed = compute(call, q, k, v, problem.logsumexp, /*want_statistics=*/false);
     result.output = computed.output;
     logsumexp = computed.logsumexp;

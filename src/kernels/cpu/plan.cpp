@@ -13,12 +13,10 @@ c10::intrusive_ptr<Plan> make_plan(const Problem& problem, bool for_backward) {
   return plan;
 }
 
-Call make_call(const Numbers& numbers, const Terms& terms, const at::Tensor& q, const at::Tensor& k,
-               const at::Tensor& v) {
+Call make_call(const Numbers& numbers, const Terms& terms, at::ScalarType type) {
   Call call{numbers};
-  call.Dv = v.size(3);
   call.group = call.H / call.Hkv;
-  call.is_bf16 = q.scalar_type() == at::kBFloat16;
+  call.is_bf16 = type == at::kBFloat16;
   if (terms.keep.defined()) {
     call.keep = read<bool>(terms.keep);
     call.keep.col = terms.keep.stride(3);

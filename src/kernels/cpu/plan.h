@@ -20,8 +20,7 @@ struct Plan : torch::CustomClassHolder {
 // See lower().
 c10::intrusive_ptr<Plan> make_plan(const Problem& problem, bool for_backward);
 
-Call make_call(const Numbers& numbers, const Terms& terms, const at::Tensor& q, const at::Tensor& k,
-               const at::Tensor& v);
+Call make_call(const Numbers& numbers, const Terms& terms, at::ScalarType type);
 
 template <class T>
 Strided<const T> read(const at::Tensor& x) {
