@@ -6,9 +6,16 @@
 
 #if defined(__AVX512F__) && ATTENTIVE_SIMD_WIDTH == 16
 #define ATTENTIVE_SIMD_IS_AVX512 1
-#include <immintrin.h>
 #else
 #define ATTENTIVE_SIMD_IS_AVX512 0
+#endif
+#if defined(__AVX2__) && ATTENTIVE_SIMD_WIDTH == 8
+#define ATTENTIVE_SIMD_IS_AVX2 1
+#else
+#define ATTENTIVE_SIMD_IS_AVX2 0
+#endif
+#if ATTENTIVE_SIMD_IS_AVX512 || ATTENTIVE_SIMD_IS_AVX2
+#include <immintrin.h>
 #endif
 
 #include "kernels/cpu/simd.h"
@@ -24,6 +31,7 @@ namespace {
 #include "kernels/cpu/simd_few.h"
 #include "kernels/cpu/simd_gelu.h"
 #include "kernels/cpu/simd_gemm.h"
+#include "kernels/cpu/simd_linear.h"
 #include "kernels/cpu/simd_pack.h"
 #include "kernels/cpu/simd_rows.h"
 
@@ -50,6 +58,7 @@ constexpr Simd make_table(const char* name) {
           .dropout_bits = dropout_bits,
           .few_scores = few_scores,
           .few_outputs = few_outputs,
+          .few_products = few_products,
           .gelu = gelu,
           .gelu_gradient = gelu_gradient,
           .gemm = gemm,
