@@ -4,8 +4,8 @@
 
 namespace attentive {
 
-// Products of bfloat16 matrices by float32 products, a block of rows at a time: what is widened stays in the
-// caches, and every result is rounded once. No derivative is recorded.
+// Products of bfloat16 matrices by float32 products, a block of rows at a time, with every result rounded once.
+// No derivative is recorded.
 
 // x right + b, rounded: x (..., K) and b (N) bfloat16 or undefined, right (K, N) float32.
 at::Tensor widened_product(const at::Tensor& x, const at::Tensor& right, const at::Tensor& bias = {});

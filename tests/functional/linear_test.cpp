@@ -41,7 +41,7 @@ double error(const at::Tensor& got, const at::Tensor& want) {
 
 TEST_CASE("linear: bfloat16 equals doubles up to its rounding", "[linear][short]") {
   at::manual_seed(1);
-  const auto tokens = GENERATE(1, 40, 700);  // a few rows; a block of them; several blocks
+  const auto tokens = GENERATE(1, 40, 4150);  // a few rows; a block of them; several blocks
   const auto x = at::randn({2, tokens, 96}).to(kBf16), weight = at::randn({50, 96}).to(kBf16),
              bias = at::randn({50}).to(kBf16);
   const auto want = exact_linear(x, weight, bias);
@@ -58,7 +58,7 @@ TEST_CASE("linear: bfloat16 equals doubles up to its rounding", "[linear][short]
 
 TEST_CASE("linear: gradients of bfloat16 have its dtype and value", "[linear][short]") {
   at::manual_seed(2);
-  const auto rows = GENERATE(30, 1100);
+  const auto rows = GENERATE(30, 8300);
   auto x = at::randn({rows, 24}).to(kBf16).requires_grad_();
   auto weight = at::randn({20, 24}).to(kBf16).requires_grad_();
   auto bias = at::randn({20}).to(kBf16).requires_grad_();
@@ -88,7 +88,7 @@ TEST_CASE("linear: gradients of bfloat16 can be differentiated", "[linear][short
 
 TEST_CASE("linear: the sum over rows is that of doubles", "[linear][short]") {
   at::manual_seed(5);
-  const auto a = at::randn({1100, 20}).to(kBf16), b = at::randn({1100, 24}).to(kBf16);
+  const auto a = at::randn({8300, 20}).to(kBf16), b = at::randn({8300, 24}).to(kBf16);
   const at::AutoGradMode mode(GENERATE(false, true));
   const auto want = a.to(at::kDouble).t().mm(b.to(at::kDouble));
   CHECK(error(sum_of_rows(a, b), want) <= rounding(want));
