@@ -26,7 +26,9 @@ namespace ATTENTIVE_SIMD_NAMESPACE {
 namespace {
 
 #include "kernels/cpu/simd_vec.h"
-// The others build on it.
+// This one builds on it,
+#include "kernels/cpu/simd_sums.h"
+// and the others on both.
 #include "kernels/cpu/simd_dropout.h"
 #include "kernels/cpu/simd_few.h"
 #include "kernels/cpu/simd_gelu.h"
