@@ -78,12 +78,13 @@ def peers(data):
 
 
 def attempts(data):
-    lines = [f"Machine: {data['machine']}.", "", "| rows | tried | measured | kept | what it taught |", "|---|---|---|---|---|"]
+    lines = [f"Machine, unless another is named: {data['machine']}.", "", "| rows | tried | measured | kept | what it taught |", "|---|---|---|---|---|"]
     for attempt in data["attempts"]:
         measured = "; ".join(
             f"{name}: " + (" / ".join(f"{x:g}" for x in value) if isinstance(value, list) else f"{value:g}")
             for name, value in attempt["measured"].items())
-        lines.append(f"| {', '.join(attempt['rows'])} | {attempt['tried']} | {measured} ({attempt['unit']}) | "
+        where = f" ({attempt['machine']})" if "machine" in attempt else ""
+        lines.append(f"| {', '.join(attempt['rows'])} | {attempt['tried']}{where} | {measured} ({attempt['unit']}) | "
                      f"{'yes' if attempt['kept'] else 'no'} | {attempt['taught']} |")
     return lines
 

@@ -1,9 +1,16 @@
 #include "functional/linear.h"
 
+#include <optional>
+
+#include <ATen/TensorSubclassLikeUtils.h>
 #include <ATen/autocast_mode.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
+#include <torch/csrc/autograd/custom_function.h>
 
+#include "core/forward_mode.h"
+#include "functional/widened_products.h"
 #include "kernels/cpu/few_linear.h"
 #include "kernels/cpu/gemm.h"
 
@@ -14,17 +21,65 @@ bool widens_products(const at::Tensor& x) {
          !kernels::cpu::libtorch_multiplies_bf16();
 }
 
-at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
-  const auto few = kernels::cpu::few_linear(x, weight, bias);
-  if (few.defined()) return few;
-  if (!widens_products(x)) return at::linear(x, weight, bias);
+namespace {
+
+// The same by operations that autograd records: derivatives of any order, forward-mode ones too.
+at::Tensor composed_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   const auto wide_bias = bias.defined() ? bias.to(at::kFloat) : bias;
   return at::linear(x.to(at::kFloat), weight.to(at::kFloat), wide_bias).to(x.scalar_type());
 }
 
+class WidenedLinear : public torch::autograd::Function<WidenedLinear> {
+ public:
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
+                            const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
+    context->save_for_backward({x, weight, bias.value_or(at::Tensor())});
+    return widened_product(x, weight.to(at::kFloat).t(), bias.value_or(at::Tensor()));
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list grads) {
+    const auto saved = context->get_saved_variables();
+    const auto &x = saved[0], &weight = saved[1], &bias = saved[2];
+    const auto grad = grads[0].reshape({-1, weight.size(0)});
+    torch::autograd::variable_list out(3);
+    if (context->needs_input_grad(0)) out[0] = matrix_product(grad, weight).view(x.sizes());
+    if (context->needs_input_grad(1)) out[1] = sum_of_rows(grad, x.reshape({-1, x.size(-1)}));
+    if (bias.defined() && context->needs_input_grad(2)) out[2] = grad.sum(0);
+    return out;
+  }
+};
+
+// Whether autograd's first derivative is all that may be asked of these tensors.
+bool is_ordinary(const at::Tensor& x) {
+  return !x.defined() || (x.layout() == at::kStrided && !has_tangent(x) && !at::isTensorSubclassLike(x));
+}
+
+}  // namespace
+
+at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  const auto few = kernels::cpu::few_linear(x, weight, bias);
+  if (few.defined()) return few;
+  if (!widens_products(x)) return at::linear(x, weight, bias);
+  const bool same =
+      weight.scalar_type() == x.scalar_type() && (!bias.defined() || bias.scalar_type() == x.scalar_type());
+  const bool fits = weight.dim() == 2 && x.dim() > 0 && x.size(-1) == weight.size(1) && x.numel() > 0 &&
+                    (!bias.defined() || (bias.dim() == 1 && bias.size(0) == weight.size(0)));
+  if (!same || !fits || !is_ordinary(x) || !is_ordinary(weight) || !is_ordinary(bias))
+    return composed_linear(x, weight, bias);
+  return WidenedLinear::apply(x, weight, bias.defined() ? std::optional(bias) : std::nullopt);
+}
+
 at::Tensor matrix_product(const at::Tensor& a, const at::Tensor& b) {
   if (!widens_products(a)) return at::mm(a, b);
-  return at::mm(a.to(at::kFloat), b.to(at::kFloat)).to(a.scalar_type());
+  if (at::GradMode::is_enabled()) return at::mm(a.to(at::kFloat), b.to(at::kFloat)).to(a.scalar_type());
+  return widened_product(a, b.to(at::kFloat));
+}
+
+at::Tensor sum_of_rows(const at::Tensor& a, const at::Tensor& b) {
+  if (!widens_products(a)) return at::mm(a.t(), b);
+  if (at::GradMode::is_enabled()) return matrix_product(a.t(), b);
+  return widened_sum_of_rows(a, b);
 }
 
 }  // namespace attentive

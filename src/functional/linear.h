@@ -13,6 +13,9 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
 // a b of two matrices, with the same rule for bfloat16.
 at::Tensor matrix_product(const at::Tensor& a, const at::Tensor& b);
 
+// a^T b, the sum over the rows of both, with the same rule.
+at::Tensor sum_of_rows(const at::Tensor& a, const at::Tensor& b);
+
 // Whether products of x with a matrix are computed in float32 although x is bfloat16: LibTorch multiplies it
 // number by number on an x86 CPU without AVX-512, at a fiftieth of float32's rate.
 bool widens_products(const at::Tensor& x);

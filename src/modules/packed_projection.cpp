@@ -91,7 +91,7 @@ class PackedProjection : public torch::autograd::Function<PackedProjection> {
     }
     if (ctx->needs_input_grad(1) || ctx->needs_input_grad(2) || ctx->needs_input_grad(3)) {
       const auto parts =
-          matrix_product(flat.t(), x.reshape({-1, x.size(2)})).split_with_sizes({rows[0], rows[1], rows[2]});
+          sum_of_rows(flat, x.reshape({-1, x.size(2)})).split_with_sizes({rows[0], rows[1], rows[2]});
       std::copy(parts.begin(), parts.end(), out.begin() + 1);
     }
     const bool biases = ctx->saved_data["biases"].toBool();

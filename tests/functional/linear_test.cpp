@@ -4,9 +4,13 @@
 #include "functional/linear.h"
 
 #include <ATen/autocast_mode.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/linear.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/randn.h>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <attentive/modules/multi_head_attention.h>
 #include <attentive/modules/multi_head_self_attention.h>
@@ -37,7 +41,8 @@ double error(const at::Tensor& got, const at::Tensor& want) {
 
 TEST_CASE("linear: bfloat16 equals doubles up to its rounding", "[linear][short]") {
   at::manual_seed(1);
-  const auto x = at::randn({2, 40, 96}).to(kBf16), weight = at::randn({50, 96}).to(kBf16),
+  const auto tokens = GENERATE(1, 40, 4150);  // a few rows; a block of them; several blocks
+  const auto x = at::randn({2, tokens, 96}).to(kBf16), weight = at::randn({50, 96}).to(kBf16),
              bias = at::randn({50}).to(kBf16);
   const auto want = exact_linear(x, weight, bias);
   const auto got = attentive::linear(x, weight, bias);
@@ -45,16 +50,19 @@ TEST_CASE("linear: bfloat16 equals doubles up to its rounding", "[linear][short]
   // LibTorch rounds once more where it adds the bias.
   CHECK(error(got, want) <= (widens_products(x) ? 1.0 : 2.0) * rounding(want));
   CHECK(error(attentive::linear(x, weight), want - bias.to(at::kDouble)) <= rounding(want));
+  const at::NoGradGuard no_grad;
+  CHECK(error(attentive::linear(x, weight, bias), want) <= (widens_products(x) ? 1.0 : 2.0) * rounding(want));
   CHECK(error(matrix_product(x[0], weight.t()), exact_linear(x[0], weight, at::zeros({50}))) <=
         rounding(want));
 }
 
 TEST_CASE("linear: gradients of bfloat16 have its dtype and value", "[linear][short]") {
   at::manual_seed(2);
-  auto x = at::randn({30, 24}).to(kBf16).requires_grad_();
+  const auto rows = GENERATE(30, 8300);
+  auto x = at::randn({rows, 24}).to(kBf16).requires_grad_();
   auto weight = at::randn({20, 24}).to(kBf16).requires_grad_();
   auto bias = at::randn({20}).to(kBf16).requires_grad_();
-  const auto grad = at::randn({30, 20}).to(kBf16);
+  const auto grad = at::randn({rows, 20}).to(kBf16);
   attentive::linear(x, weight, bias).backward(grad);
   const auto g = grad.to(at::kDouble);
   const auto check = [](const at::Tensor& leaf, const at::Tensor& want) {
@@ -64,6 +72,27 @@ TEST_CASE("linear: gradients of bfloat16 have its dtype and value", "[linear][sh
   check(x, g.mm(weight.detach().to(at::kDouble)));
   check(weight, g.t().mm(x.detach().to(at::kDouble)));
   check(bias, g.sum(0));
+}
+
+TEST_CASE("linear: gradients of bfloat16 can be differentiated", "[linear][short]") {
+  at::manual_seed(4);
+  auto x = at::randn({30, 24}).to(kBf16).requires_grad_();
+  auto weight = at::randn({20, 24}).to(kBf16).requires_grad_();
+  const auto grad = at::randn({30, 20}).to(kBf16);
+  const auto first = torch::autograd::grad({attentive::linear(x, weight)}, {x}, {grad}, std::nullopt,
+                                           /*create_graph=*/true)[0];
+  first.backward(at::ones_like(first));
+  const auto want = grad.to(at::kDouble).sum(0).unsqueeze(1).expand({20, 24});
+  CHECK(error(weight.grad(), want) <= rounding(want));
+}
+
+TEST_CASE("linear: the sum over rows is that of doubles", "[linear][short]") {
+  at::manual_seed(5);
+  const auto a = at::randn({8300, 20}).to(kBf16), b = at::randn({8300, 24}).to(kBf16);
+  const at::AutoGradMode mode(GENERATE(false, true));
+  const auto want = a.to(at::kDouble).t().mm(b.to(at::kDouble));
+  CHECK(error(sum_of_rows(a, b), want) <= rounding(want));
+  CHECK(error(sum_of_rows(a.to(at::kFloat), b.to(at::kFloat)), want) <= rounding(want) / 100);
 }
 
 TEST_CASE("linear: only bfloat16 on the CPU is widened, and not under autocast", "[linear][short]") {

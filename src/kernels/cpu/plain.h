@@ -6,10 +6,10 @@
 
 namespace attentive::kernels::cpu {
 
-// Whether vector code may read x as the float32 numbers of its memory: nothing else (layouts, pending signs,
-// forward-mode differentiation, subclasses) has a say.
-inline bool is_plain(const at::Tensor& x) {
-  return x.is_cpu() && x.layout() == at::kStrided && x.scalar_type() == at::kFloat && x.is_contiguous() &&
+// Whether vector code may read x as the numbers of its memory, of dtype `type`: nothing else (layouts, pending
+// signs, forward-mode differentiation, subclasses) has a say.
+inline bool is_plain(const at::Tensor& x, at::ScalarType type = at::kFloat) {
+  return x.is_cpu() && x.layout() == at::kStrided && x.scalar_type() == type && x.is_contiguous() &&
          !x.is_neg() && !at::isTensorSubclassLike(x) && !has_tangent(x);
 }
 

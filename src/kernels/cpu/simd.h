@@ -107,6 +107,10 @@ struct Simd {
   // out[r * dim + …] += weights[r * ld + j] * v[j * ldv + …]
   void (*few_outputs)(const float* weights, int64_t ld, int64_t rows, const void* v, bool is_bf16,
                       int64_t ldv, int64_t keys, int64_t dim, float* out);
+  // A few rows times a weight (outputs, features) that comes from memory:
+  // out[r * ld + j] = x[r * features + …] · weight[j * features + …]
+  void (*few_products)(const float* x, int64_t rows, const void* weight, bool is_bf16, int64_t outputs,
+                       int64_t features, float* out, int64_t ld);
 
   // GELU (tanh form) and the gradient of its argument.
   void (*gelu)(const float* x, float* y, int64_t n);

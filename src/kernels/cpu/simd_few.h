@@ -1,79 +1,50 @@
 // Part of simd_impl.h, inside its namespace: few queries over many keys.
 #pragma once
 
-// Lane i of the result is the sum of v[i].
-#if ATTENTIVE_SIMD_IS_AVX512
-inline void sums(const Vec (&v)[16], float* out) {
-  __m512 pair[8], four[4];
-  for (int i = 0; i < 8; ++i) {
-    const __m512 a = (__m512)v[2 * i], b = (__m512)v[2 * i + 1];
-    pair[i] = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
-  }
-  for (int i = 0; i < 4; ++i) {
-    const __m512d a = _mm512_castps_pd(pair[2 * i]), b = _mm512_castps_pd(pair[2 * i + 1]);
-    four[i] =
-        _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(a, b)), _mm512_castpd_ps(_mm512_unpackhi_pd(a, b)));
-  }
-  const auto halve = [](__m512 a, __m512 b) {
-    return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
-  };
-  _mm512_storeu_ps(out, halve(halve(four[0], four[1]), halve(four[2], four[3])));
-}
-#else
-inline void sums(const Vec (&v)[16], float* out) {
-  for (int i = 0; i < 16; ++i) out[i] = sum(v[i]);
-}
-#endif
-
-template <bool kBf16>
-inline Vec load_value(const void* p, int64_t at, int64_t n) {
-  if constexpr (kBf16) {
-    return load16_part(static_cast<const bf16_t*>(p) + at, n);
-  } else {
-    return load_part(static_cast<const float*>(p) + at, n);
-  }
+// The scores of a block, from its sums. Those of keys beyond `keys` are not written.
+template <int kRows>
+inline void store_scores(const Vec (&total)[kSums], int64_t keys, float* scores, int64_t ld) {
+  constexpr int kKeys = kSums / kRows;
+  float out[kSums];
+  sums(total, out);
+  const auto bytes = static_cast<size_t>(keys < kKeys ? keys : kKeys) * sizeof(float);
+  for (int r = 0; r < kRows; ++r) std::memcpy(scores + r * ld, out + r * kKeys, bytes);
 }
 
-// What comes after the rows at hand is asked for early: a page holds few rows, and the hardware's own
-// prefetching ends with the page.
-template <bool kBf16>
-inline void prefetch(const void* p, int64_t at) {
-  constexpr int64_t kAhead = 8192;
-  __builtin_prefetch(static_cast<const char*>(p) + at * (kBf16 ? 2 : 4) + kAhead, 0, 2);
-}
-
-// kRows queries by 16 / kRows keys at a time: each key row is read once for all of them. `keys` of the rows
-// exist; the scores of the others are not written.
-template <int kRows, bool kBf16>
+// kRows queries by kSums / kRows keys at a time: each key row is read once for all of them. `keys` of the
+// rows exist. kAsk: whether these rows come from memory.
+template <int kRows, bool kBf16, bool kAsk>
 inline void score_block(const float* q, const void* k, int64_t ldk, int64_t keys, int64_t dim, float* scores,
                         int64_t ld) {
-  constexpr int kKeys = 16 / kRows;
-  Vec total[16] = {};
+  constexpr int kKeys = kSums / kRows;
+  Vec total[kSums] = {};
   int64_t at[kKeys];  // a missing key repeats the first
   for (int j = 0; j < kKeys; ++j) at[j] = j < keys ? j * ldk : 0;
-  for (int64_t d = 0; d < dim; d += kWidth) {
-    Vec query[kRows];
-    for (int r = 0; r < kRows; ++r) query[r] = load_part(q + r * dim + d, dim - d);
-    for (int j = 0; j < kKeys; ++j) {
-      prefetch<kBf16>(k, at[j] + d);
-      const Vec key = load_value<kBf16>(k, at[j] + d, dim - d);
-      for (int r = 0; r < kRows; ++r) total[r * kKeys + j] += query[r] * key;
+  const auto step = [&](int64_t d, int64_t n) {
+    Vec key[kKeys];
+    for (int j = 0; j < kKeys; ++j) key[j] = load_value<kBf16>(k, at[j] + d, n);
+    for (int r = 0; r < kRows; ++r) {
+      const Vec query = load_part(q + r * dim + d, n);
+      for (int j = 0; j < kKeys; ++j) total[r * kKeys + j] += query * key[j];
     }
+  };
+  int64_t d = 0;
+  for (; d + kLine<kBf16> <= dim; d += kLine<kBf16>) {
+    if constexpr (kAsk) {
+      for (int j = 0; j < kKeys; ++j) prefetch<kBf16>(k, at[j] + d);
+    }
+    for (int64_t i = 0; i < kLine<kBf16>; i += kWidth) step(d + i, kWidth);
   }
-  float out[16];
-  sums(total, out);
-  for (int r = 0; r < kRows; ++r) {
-    const auto bytes = static_cast<size_t>(keys < kKeys ? keys : kKeys) * sizeof(float);
-    std::memcpy(scores + r * ld, out + r * kKeys, bytes);
-  }
+  for (; d < dim; d += kWidth) step(d, dim - d);
+  store_scores<kRows>(total, keys, scores, ld);
 }
 
-template <int kRows, bool kBf16>
+template <int kRows, bool kBf16, bool kAsk>
 inline void score_rows(const float* q, const void* k, int64_t ldk, int64_t keys, int64_t dim, float* scores,
                        int64_t ld) {
-  for (int64_t j = 0; j < keys; j += 16 / kRows) {
+  for (int64_t j = 0; j < keys; j += kSums / kRows) {
     const void* key = static_cast<const char*>(k) + j * ldk * (kBf16 ? 2 : 4);
-    score_block<kRows, kBf16>(q, key, ldk, keys - j, dim, scores + j, ld);
+    score_block<kRows, kBf16, kAsk>(q, key, ldk, keys - j, dim, scores + j, ld);
   }
 }
 
@@ -87,8 +58,8 @@ inline __m512bh load_pairs(const bf16_t* p) {
 template <int kRows>
 inline void score_block16(const bf16_t* q, const bf16_t* k, int64_t ldk, int64_t keys, int64_t dim,
                           float* scores, int64_t ld) {
-  constexpr int kKeys = 16 / kRows;
-  __m512 total[16];
+  constexpr int kKeys = kSums / kRows;
+  __m512 total[kSums];
   for (auto& t : total) t = _mm512_setzero_ps();
   int64_t at[kKeys];
   for (int j = 0; j < kKeys; ++j) at[j] = j < keys ? j * ldk : 0;
@@ -102,14 +73,9 @@ inline void score_block16(const bf16_t* q, const bf16_t* k, int64_t ldk, int64_t
         total[r * kKeys + j] = _mm512_dpbf16_ps(total[r * kKeys + j], query[r], key);
     }
   }
-  Vec vectors[16];
-  for (int i = 0; i < 16; ++i) vectors[i] = (Vec)total[i];
-  float out[16];
-  sums(vectors, out);
-  for (int r = 0; r < kRows; ++r) {
-    const auto bytes = static_cast<size_t>(keys < kKeys ? keys : kKeys) * sizeof(float);
-    std::memcpy(scores + r * ld, out + r * kKeys, bytes);
-  }
+  Vec vectors[kSums];
+  for (int i = 0; i < kSums; ++i) vectors[i] = (Vec)total[i];
+  store_scores<kRows>(vectors, keys, scores, ld);
 }
 
 template <int kRows>
@@ -117,7 +83,7 @@ inline void score_rows16(const float* q, const bf16_t* k, int64_t ldk, int64_t k
                          float* scores, int64_t ld) {
   alignas(64) bf16_t query[kRows * 256];
   for (int64_t i = 0; i < kRows * dim; i += kWidth) store(query + i, narrow_fast(load<Vec>(q + i)));
-  for (int64_t j = 0; j < keys; j += 16 / kRows)
+  for (int64_t j = 0; j < keys; j += kSums / kRows)
     score_block16<kRows>(query, k + j * ldk, ldk, keys - j, dim, scores + j, ld);
 }
 
@@ -192,21 +158,25 @@ void few_outputs16(const float* weights, int64_t ld, int64_t rows, const bf16_t*
 #define ATTENTIVE_SIMD_HAS_DOT16 0
 #endif
 
+// Blocks of keys that stay in the first cache while the groups of rows pass over them.
+constexpr int64_t kBlockBytes = 16384;
+
 template <bool kBf16>
 void few_scores_of(const float* q, int64_t rows, const void* k, int64_t ldk, int64_t keys, int64_t dim,
                    float* scores, int64_t ld) {
-  // Blocks of keys that stay in the first cache while the groups of rows pass over them.
-  constexpr int64_t kBlock = 32;
-  for (int64_t j = 0; j < keys; j += kBlock) {
-    const int64_t n = keys - j < kBlock ? keys - j : kBlock;
-    const void* block = kBf16 ? static_cast<const void*>(static_cast<const bf16_t*>(k) + j * ldk)
-                              : static_cast<const void*>(static_cast<const float*>(k) + j * ldk);
+  const int64_t fit = kBlockBytes / ((kBf16 ? 2 : 4) * dim) / kSums * kSums,
+                block = fit < kSums ? kSums : fit;
+  for (int64_t j = 0; j < keys; j += block) {
+    const int64_t n = keys - j < block ? keys - j : block;
+    const void* const key = static_cast<const char*>(k) + j * ldk * (kBf16 ? 2 : 4);
+    const auto group = [&](auto score, int64_t r) {
+      score(q + r * dim, key, ldk, n, dim, scores + r * ld + j, ld);
+    };
     int64_t r = 0;
     for (; r + 4 <= rows; r += 4)
-      score_rows<4, kBf16>(q + r * dim, block, ldk, n, dim, scores + r * ld + j, ld);
-    for (; r + 2 <= rows; r += 2)
-      score_rows<2, kBf16>(q + r * dim, block, ldk, n, dim, scores + r * ld + j, ld);
-    for (; r < rows; ++r) score_rows<1, kBf16>(q + r * dim, block, ldk, n, dim, scores + r * ld + j, ld);
+      r == 0 ? group(score_rows<4, kBf16, true>, r) : group(score_rows<4, kBf16, false>, r);
+    for (; r + 2 <= rows; r += 2) group(score_rows<2, kBf16, true>, r);
+    for (; r < rows; ++r) group(score_rows<1, kBf16, true>, r);
   }
 }
 
@@ -220,6 +190,9 @@ void few_scores(const float* q, int64_t rows, const void* k, bool is_bf16, int64
   is_bf16 ? few_scores_of<true>(q, rows, k, ldk, keys, dim, scores, ld)
           : few_scores_of<false>(q, rows, k, ldk, keys, dim, scores, ld);
 }
+
+// Vectors of an output row that are summed at a time.
+constexpr int kOutputVectors = kSums / 4;
 
 template <int kRows, int kVectors, bool kBf16>
 inline void output_block(const float* weights, int64_t ld, const void* v, int64_t ldv, int64_t keys,
@@ -246,7 +219,7 @@ inline void output_block(const float* weights, int64_t ld, const void* v, int64_
 template <int kRows, bool kBf16>
 inline void output_rows(const float* weights, int64_t ld, const void* v, int64_t ldv, int64_t keys,
                         int64_t dim, float* out) {
-  constexpr int kVectors = 4;
+  constexpr int kVectors = kOutputVectors;
   const auto column = [&](int64_t d) {
     return kBf16 ? static_cast<const void*>(static_cast<const bf16_t*>(v) + d)
                  : static_cast<const void*>(static_cast<const float*>(v) + d);
@@ -264,8 +237,9 @@ inline void output_rows(const float* weights, int64_t ld, const void* v, int64_t
 template <bool kBf16>
 void few_outputs_of(const float* weights, int64_t ld, int64_t rows, const void* v, int64_t ldv, int64_t keys,
                     int64_t dim, float* out) {
-  // Each block of keys is summed by itself: rounding errors grow with its size and the number of blocks.
-  constexpr int64_t kBlock = 128;
+  // Each block of keys is summed by itself: rounding errors grow with its size and the number of blocks. Where
+  // few columns are summed at a time, a short block keeps what they fetch early a whole block ahead.
+  constexpr int64_t kBlock = ATTENTIVE_SIMD_IS_AVX512 ? 128 : 16;
   for (int64_t j = 0; j < keys; j += kBlock) {
     const int64_t n = keys - j < kBlock ? keys - j : kBlock;
     const void* block = static_cast<const char*>(v) + j * ldv * (kBf16 ? 2 : 4);

@@ -6,9 +6,16 @@
 
 #if defined(__AVX512F__) && ATTENTIVE_SIMD_WIDTH == 16
 #define ATTENTIVE_SIMD_IS_AVX512 1
-#include <immintrin.h>
 #else
 #define ATTENTIVE_SIMD_IS_AVX512 0
+#endif
+#if defined(__AVX2__) && ATTENTIVE_SIMD_WIDTH == 8
+#define ATTENTIVE_SIMD_IS_AVX2 1
+#else
+#define ATTENTIVE_SIMD_IS_AVX2 0
+#endif
+#if ATTENTIVE_SIMD_IS_AVX512 || ATTENTIVE_SIMD_IS_AVX2
+#include <immintrin.h>
 #endif
 
 #include "kernels/cpu/simd.h"
@@ -19,11 +26,14 @@ namespace ATTENTIVE_SIMD_NAMESPACE {
 namespace {
 
 #include "kernels/cpu/simd_vec.h"
-// The others build on it.
+// This one builds on it,
+#include "kernels/cpu/simd_sums.h"
+// and the others on both.
 #include "kernels/cpu/simd_dropout.h"
 #include "kernels/cpu/simd_few.h"
 #include "kernels/cpu/simd_gelu.h"
 #include "kernels/cpu/simd_gemm.h"
+#include "kernels/cpu/simd_linear.h"
 #include "kernels/cpu/simd_pack.h"
 #include "kernels/cpu/simd_rows.h"
 
@@ -50,6 +60,7 @@ constexpr Simd make_table(const char* name) {
           .dropout_bits = dropout_bits,
           .few_scores = few_scores,
           .few_outputs = few_outputs,
+          .few_products = few_products,
           .gelu = gelu,
           .gelu_gradient = gelu_gradient,
           .gemm = gemm,

@@ -1,0 +1,65 @@
+// Part of simd_impl.h, inside its namespace: what products of few rows share. Vectors of sums become numbers at
+// the end of a block, and what comes from memory is asked for early.
+#pragma once
+
+// Sums of a block that stay in registers, beside the vectors they are made of.
+constexpr int kSums = ATTENTIVE_SIMD_IS_AVX512 ? 16 : 8;
+
+// out[i] is the sum of v[i], added up in the same order for every i.
+#if ATTENTIVE_SIMD_IS_AVX512
+inline void sums(const Vec (&v)[16], float* out) {
+  __m512 pair[8], four[4];
+  for (int i = 0; i < 8; ++i) {
+    const __m512 a = (__m512)v[2 * i], b = (__m512)v[2 * i + 1];
+    pair[i] = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+  }
+  for (int i = 0; i < 4; ++i) {
+    const __m512d a = _mm512_castps_pd(pair[2 * i]), b = _mm512_castps_pd(pair[2 * i + 1]);
+    four[i] =
+        _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(a, b)), _mm512_castpd_ps(_mm512_unpackhi_pd(a, b)));
+  }
+  const auto halve = [](__m512 a, __m512 b) {
+    return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
+  };
+  _mm512_storeu_ps(out, halve(halve(four[0], four[1]), halve(four[2], four[3])));
+}
+#elif ATTENTIVE_SIMD_IS_AVX2
+inline void four_sums(const Vec* v, float* out) {
+  const __m256 a = _mm256_hadd_ps((__m256)v[0], (__m256)v[1]), b = _mm256_hadd_ps((__m256)v[2], (__m256)v[3]);
+  const __m256 halves = _mm256_hadd_ps(a, b);
+  _mm_storeu_ps(out, _mm_add_ps(_mm256_castps256_ps128(halves), _mm256_extractf128_ps(halves, 1)));
+}
+template <int kCount>
+inline void sums(const Vec (&v)[kCount], float* out) {
+  static_assert(kCount == 4 || kCount == 8 || kCount == 12);
+  four_sums(v, out);
+  if constexpr (kCount > 4) four_sums(v + 4, out + 4);
+  if constexpr (kCount > 8) four_sums(v + 8, out + 8);
+}
+#else
+template <int kCount>
+inline void sums(const Vec (&v)[kCount], float* out) {
+  for (int i = 0; i < kCount; ++i) out[i] = sum(v[i]);
+}
+#endif
+
+template <bool kBf16>
+inline Vec load_value(const void* p, int64_t at, int64_t n) {
+  if constexpr (kBf16) {
+    return load16_part(static_cast<const bf16_t*>(p) + at, n);
+  } else {
+    return load_part(static_cast<const float*>(p) + at, n);
+  }
+}
+
+// Numbers of a line of the cache, which is fetched as a whole.
+template <bool kBf16>
+constexpr int64_t kLine = 64 / (kBf16 ? 2 : 4);
+
+// What comes after the rows at hand is asked for early: a page holds few rows, and the hardware's own
+// prefetching ends with the page.
+template <bool kBf16>
+inline void prefetch(const void* p, int64_t at) {
+  constexpr int64_t kAhead = 8192;
+  __builtin_prefetch(static_cast<const char*>(p) + at * (kBf16 ? 2 : 4) + kAhead, 0, 2);
+}
