@@ -232,6 +232,7 @@ TEST_CASE("only what is on the list is called", "[pickle][errors]") {
   CHECK_THAT(refused(global("os", "system") + text("true") + "\x85R"), ContainsSubstring("\"os.system\""));
   CHECK_THAT(refused(text("os") + text("system") + "\x93"), ContainsSubstring("\"os.system\""));
   CHECK_THAT(refused(global("collections", "OrderedDict\"")), ContainsSubstring("not one of the classes"));
+  CHECK_THAT(refused(global("os", "OrderedDict")), ContainsSubstring("\"os.OrderedDict\""));
   CHECK_THAT(refused("c" + std::string(300, 'm') + "\nn\n"),
              ContainsSubstring("a name of more than 200 bytes"));
   CHECK_THAT(refused("N)R"), ContainsSubstring("it calls a value that is a None"));
