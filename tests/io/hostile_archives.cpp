@@ -169,6 +169,10 @@ void headers(HostileArchives& cases) {
   };
   longer(26, "record \"data.pkl\": its local header differs");  // its name
   longer(28, "record \"data.pkl\" overlaps the next one");      // its extra field
+  auto unneeded = good_archive();
+  unneeded.entries.push_back({.name = "archive/.data/serialization_id", .data = "1", .crc = 1});
+  cases.add("a record that is not needed, with another checksum", unneeded,
+            {"record \".data/serialization_id\" is damaged: its CRC-32"});
 }
 
 void overlaps(HostileArchives& cases) {
