@@ -36,6 +36,8 @@ std::string texts(const std::vector<std::string>& values) {
 void heads(Files& cases) {
   cases.add("another magic number", [](LegacyFile& f) { f.magic = integer(1001); },
             {"a pickle that torch.save did not write"});
+  cases.add("a magic number that differs by one", [](LegacyFile& f) { ++f.magic[4]; },
+            {"a pickle that torch.save did not write"});
   cases.add("magic text", [](LegacyFile& f) { f.magic = Pickle().text("magic").stop(); },
             {"a pickle that torch.save did not write"});
   cases.add("a magic list", [](LegacyFile& f) { f.magic = Pickle().raw("]").stop(); },
