@@ -183,8 +183,10 @@ TEST_CASE("the memo gives what was put, and nothing else", "[pickle][errors]") {
 }
 
 TEST_CASE("nothing is taken from below the stack or a mark", "[pickle][errors]") {
-  for (const auto& opcodes : {"\x85"s, "N\x86"s, "NN\x87"s, "a"s, "]a"s, "Ns"s, "}Ns"s, "N(\x85"s, "](a"s,
-                              "](Na"s, "(e"s, "(u"s, "(\x90"s, "b"s, "R"s, "(NR"s, "\x93"s}) {
+  for (const auto& opcodes :
+       {"\x85"s, "N\x86"s, "NN\x87"s, "a"s,       "]a"s,    "Ns"s,    "}Ns"s,   "N(\x85"s,
+        "](a"s,  "](Na"s,  "(e"s,     "(u"s,      "(\x90"s, "b"s,     "R"s,     "(NR"s,
+        "\x93"s, "NN(R"s,  "N}(b"s,   "NN(\x93"s, "N(Q"s,   "N(q\0"s, "N(\x94"s}) {
     INFO(opcodes);
     CHECK_THAT(refused(opcodes), ContainsSubstring("more from its stack than is there"));
   }
