@@ -160,6 +160,23 @@ void rebuilds(HostilePickles& cases) {
             {"expected the data of a parameter to be a tensor, got a storage"});
   cases.add("a parameter whose requires_grad is None", parameter(start().tensor(), "N"),
             {"expected requires_grad of a parameter to be a bool, got a None"});
+  const auto from_type = [&](const char* function, const char* module, const char* type) {
+    auto pickle = cases.pickle().global("torch._tensor", "_rebuild_from_type_v2").raw("(");
+    pickle.global("torch._utils", function).global(module, type).raw("(");
+    if (function == std::string_view("_rebuild_parameter")) {
+      pickle.raw(start().tensor().bytes()).raw("\x88").hooks();
+    } else {
+      pickle.storage({}).integer(0).tuple({6}).tuple({1}).raw("\x89").hooks();
+    }
+    return pickle.raw("t}tR");
+  };
+  const std::string another = "a tensor of another class than torch.Tensor";
+  cases.add("a tensor with attributes of a class that is a parameter's",
+            from_type("_rebuild_tensor_v2", "torch.nn.parameter", "Parameter"), {another});
+  cases.add("a parameter with attributes of a class that is a tensor's",
+            from_type("_rebuild_parameter", "torch", "Tensor"), {another});
+  cases.add("a tensor with attributes of a class that is a function",
+            from_type("_rebuild_tensor_v2", "torch", "Size"), {another});
   const auto untyped = [&](const char* dtype, int64_t bytes, int64_t offset, int64_t size) {
     auto pickle = cases.pickle().global("torch._utils", "_rebuild_tensor_v3").raw("(");
     pickle.storage({.type = "UntypedStorage", .module = "torch.storage", .numel = bytes}).integer(offset);
