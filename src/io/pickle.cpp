@@ -120,9 +120,11 @@ bool Unpickler::call(unsigned char opcode) {
       }
       return true;  // attributes of the OrderedDict, such as _metadata
     }
-    case op::BinPersId:
-      push(located([&] { return calls_.storage(pop()); }));
+    case op::BinPersId: {
+      const auto id = pop();
+      push(located([&] { return calls_.storage(id); }));
       return true;
+    }
     default:
       return false;
   }

@@ -14,10 +14,27 @@ constexpr int64_t kSmallInts = 256;
 }  // namespace
 
 std::string_view kind_name(Kind kind) {
-  static constexpr std::array<std::string_view, 21> kNames = {
-      "None",    "bool",   "int",       "int",   "float",  "complex", "str",
-      "bytes",   "bytes",  "list",      "tuple", "set",    "dict",    "OrderedDict",
-      "storage", "tensor", "Parameter", "dtype", "device", "layout",  "class or function"};
+  static constexpr std::array<std::string_view, 21> kNames = {"None",
+                                                              "bool",
+                                                              "int",
+                                                              "int beyond 64 bits",
+                                                              "float",
+                                                              "complex",
+                                                              "str",
+                                                              "bytes",
+                                                              "bytes",
+                                                              "list",
+                                                              "tuple",
+                                                              "set",
+                                                              "dict",
+                                                              "OrderedDict",
+                                                              "storage",
+                                                              "tensor",
+                                                              "Parameter",
+                                                              "dtype",
+                                                              "device",
+                                                              "layout",
+                                                              "class or function"};
   return kNames[static_cast<size_t>(kind)];
 }
 

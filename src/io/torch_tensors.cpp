@@ -99,18 +99,13 @@ std::vector<int64_t> TorchTensors::numbers(pickle::Ref tuple) const {
   return values;
 }
 
-// The part of its storage that a tensor may use, in elements of the tensor's own dtype: a mention counts in
-// those of the storage, which are bytes if it is untyped.
+// The part of its storage that a tensor may use, in elements of the tensor's own dtype. Those are also what a
+// view counts in: there are none of untyped storages, and a typed one has the dtype of its tensors.
 TorchTensors::Room TorchTensors::room_of(const pickle::TensorSpec& spec) const {
   const auto& mention = graph_.storages[spec.storage];
   const auto& stored = stored_[storage_of_[spec.storage]];
-  const auto item = static_cast<int64_t>(c10::elementSize(spec.dtype));
-  if (mention.view_key == pickle::kNoRef) return {0, static_cast<int64_t>(stored.size) / item};
-  const auto unit = static_cast<int64_t>(c10::elementSize(mention.dtype));
-  if (mention.view_offset * unit % item != 0) {
-    refuse("a view of storage {} begins within an element", quoted_name(stored.name));
-  }
-  return {mention.view_offset * unit / item, mention.view_numel * unit / item};
+  if (mention.view_key != pickle::kNoRef) return {mention.view_offset, mention.view_numel};
+  return {0, static_cast<int64_t>(stored.size / c10::elementSize(spec.dtype))};
 }
 
 void TorchTensors::check(const pickle::TensorSpec& spec) {

@@ -13,17 +13,17 @@ void contents(HostileArchives& cases) {
         which + " '"s + data.substr(0, 20) + "'", which, [&](ZipEntry& e) { e.data = data; },
         std::move(words));
   };
-  says("byteorder", "big", {"big"});
+  says("byteorder", "big", {"expected byteorder \"little\", got \"big\""});
   for (const char* other : {"", "Little", "middle", "little\n", "littl"})
-    says("byteorder", other, {"byteorder"});
-  says("byteorder", times(1'000'000, "little"), {"byteorder"});
+    says("byteorder", other, {"expected byteorder \"little\", got "});
+  says("byteorder", times(1'000'000, "little"), {"record \"byteorder\" has 6000000 bytes"});
   for (const char* other : {"", "x", "-1", "0\n", "99\n", "3.5", "99999999999999999999\n"})
-    says("version", other, {"version"});
-  says("version", times(1'000'000, "3"), {"version"});
-  says("data/0", "", {"storage \"0\""});
-  says("data/0", six_floats() + "x", {"storage \"0\""});
-  says("data/0", six_floats().substr(1), {"storage \"0\""});
-  says("data.pkl", "", {});
+    says("version", other, {"expected version 1 to 10, got "});
+  says("version", times(1'000'000, "3"), {"record \"version\" has 1000000 bytes"});
+  says("data/0", "", {"storage \"0\" is said to have 6 elements of 4 bytes, but has 0 bytes"});
+  says("data/0", six_floats() + "x", {"6 elements of 4 bytes, but has 25 bytes"});
+  says("data/0", six_floats().substr(1), {"6 elements of 4 bytes, but has 23 bytes"});
+  says("data.pkl", "", {"its pickle is truncated"});
 }
 
 void packed(HostileArchives& cases) {
@@ -36,7 +36,7 @@ void packed(HostileArchives& cases) {
           e.size = said;
           e.crc = crc32_of(std::string(size, '\0'));
         },
-        {"compress"});
+        {"is compressed"});
   };
   for (const char* which : {"data/0", "data.pkl"}) {
     bomb(which, 24, 24);
@@ -48,16 +48,18 @@ void packed(HostileArchives& cases) {
   for (int i = 1; i < 60'000; ++i)
     many.entries.push_back({.name = "archive/data/" + std::to_string(i), .data = ""});
   many.entry("archive/version").crc = 1;
-  cases.add("sixty thousand entries", many, {});
+  cases.add("sixty thousand entries", many, {"record \"version\" is damaged: its CRC-32"});
   many.entry("archive/version").crc = {};
   many.entries.back().crc = 1;
-  cases.add("sixty thousand storages, of which the last is damaged", many, {});
+  cases.add("sixty thousand storages, of which the last is damaged", many,
+            {"its description does not mention storage \"1\""});
   const auto late = [&](Pickle pickle) {
     return archive_of(nine_million_values(std::move(pickle)).tensor().raw("t").stop());
   };
   auto unchecked = late(Pickle());
   unchecked.entry("archive/data/0").crc = 1;
-  cases.add("nine million values before a wrong checksum", unchecked, {});
+  cases.add("nine million values before a wrong checksum", unchecked,
+            {"storage \"0\" is damaged: its CRC-32"});
 }
 
 }  // namespace

@@ -172,6 +172,10 @@ class HostilePickles {
   explicit HostilePickles(Format format) : format_(format) {}
 
   Pickle pickle(int protocol = 2) const { return Pickle(protocol, format_); }
+  /// The first in a zip file, the second in the old format, where another pickle follows.
+  std::string either(std::string zip, std::string legacy) const {
+    return format_ == Format::Zip ? std::move(zip) : std::move(legacy);
+  }
   /// The pickle with STOP, in a file that is otherwise good.
   void add(std::string name, const Pickle& pickle, std::vector<std::string> words);
   /// The same pickle as it is.
@@ -208,6 +212,9 @@ std::vector<HostileFile> hostile_opcodes(Format format);
 std::vector<HostileFile> hostile_sizes(Format format);
 std::vector<HostileFile> hostile_values(Format format);
 std::vector<HostileFile> hostile_tensors(Format format);
+/// Parts of hostile_tensors and hostile_archives.
+void add_hostile_storages(HostilePickles& cases);
+void add_hostile_zip64(HostileArchives& cases);
 std::vector<HostileFile> hostile_archives();
 std::vector<HostileFile> hostile_records();
 std::vector<HostileFile> hostile_legacy_files();

@@ -183,8 +183,10 @@ TEST_CASE("the memo gives what was put, and nothing else", "[pickle][errors]") {
 }
 
 TEST_CASE("nothing is taken from below the stack or a mark", "[pickle][errors]") {
-  for (const auto& opcodes : {"\x85"s, "N\x86"s, "NN\x87"s, "a"s, "]a"s, "Ns"s, "}Ns"s, "N(\x85"s, "](a"s,
-                              "](Na"s, "(e"s, "(u"s, "(\x90"s, "b"s, "R"s, "(NR"s, "\x93"s}) {
+  for (const auto& opcodes :
+       {"\x85"s, "N\x86"s, "NN\x87"s, "a"s,       "]a"s,    "Ns"s,    "}Ns"s,   "N(\x85"s,
+        "](a"s,  "](Na"s,  "(e"s,     "(u"s,      "(\x90"s, "b"s,     "R"s,     "(NR"s,
+        "\x93"s, "NN(R"s,  "N}(b"s,   "NN(\x93"s, "N(Q"s,   "N(q\0"s, "N(\x94"s}) {
     INFO(opcodes);
     CHECK_THAT(refused(opcodes), ContainsSubstring("more from its stack than is there"));
   }
@@ -232,6 +234,7 @@ TEST_CASE("only what is on the list is called", "[pickle][errors]") {
   CHECK_THAT(refused(global("os", "system") + text("true") + "\x85R"), ContainsSubstring("\"os.system\""));
   CHECK_THAT(refused(text("os") + text("system") + "\x93"), ContainsSubstring("\"os.system\""));
   CHECK_THAT(refused(global("collections", "OrderedDict\"")), ContainsSubstring("not one of the classes"));
+  CHECK_THAT(refused(global("os", "OrderedDict")), ContainsSubstring("\"os.OrderedDict\""));
   CHECK_THAT(refused("c" + std::string(300, 'm') + "\nn\n"),
              ContainsSubstring("a name of more than 200 bytes"));
   CHECK_THAT(refused("N)R"), ContainsSubstring("it calls a value that is a None"));

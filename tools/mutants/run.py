@@ -7,8 +7,9 @@
     python3 tools/mutants/run.py --list
 
 The list is tools/mutants/*.json: objects with `name`, `file`, `find` (must occur exactly once), `replace`, `target` (a test
-executable of the build) and `filter` (the name of a Catch2 test, or tags). The sources are copied to a folder of their own and
-built there, so the working tree is never touched. Shared libraries: a mutant costs one compilation and one link.
+executable of the build), `filter` (the name of a Catch2 test, or tags) and, for one that makes the test hang, `timeout` in
+seconds. The sources are copied to a folder of their own and built there, so the working tree is never touched. Shared
+libraries: a mutant costs one compilation and one link.
 """
 
 import argparse
@@ -80,7 +81,8 @@ def test(tree, mutant):
     name = mutant["filter"] if mutant["filter"].startswith("[") else mutant["filter"].replace(",", "\\,")
     command = [str(tree / "build/dev/tests" / mutant["target"]), "--abort", name]  # one failure is enough
     try:
-        done = subprocess.run(command, cwd=tree, capture_output=True, text=True, errors="replace", timeout=300)
+        done = subprocess.run(command, cwd=tree, capture_output=True, text=True, errors="replace",
+                              timeout=mutant.get("timeout", 300))
     except subprocess.TimeoutExpired:
         return False, "timeout"
     ran_nothing = "No test cases matched" in done.stdout or "No tests ran" in done.stdout
