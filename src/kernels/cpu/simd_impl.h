@@ -6,9 +6,16 @@
 
 #if defined(__AVX512F__) && ATTENTIVE_SIMD_WIDTH == 16
 #define ATTENTIVE_SIMD_IS_AVX512 1
-#include <immintrin.h>
 #else
 #define ATTENTIVE_SIMD_IS_AVX512 0
+#endif
+#if defined(__AVX2__) && ATTENTIVE_SIMD_WIDTH == 8
+#define ATTENTIVE_SIMD_IS_AVX2 1
+#else
+#define ATTENTIVE_SIMD_IS_AVX2 0
+#endif
+#if ATTENTIVE_SIMD_IS_AVX512 || ATTENTIVE_SIMD_IS_AVX2
+#include <immintrin.h>
 #endif
 
 #include "kernels/cpu/simd.h"
@@ -34,11 +41,13 @@ constexpr Simd make_table(const char* name) {
           .gradient_row = gradient_row,
           .transpose = transpose,
           .transpose_to_bf16 = transpose_to_bf16,
+          .transpose_from_bf16 = transpose_from_bf16,
           .to_bf16 = to_bf16,
           .from_bf16 = from_bf16,
           .pack_pairs = pack_pairs,
           .pack_pairs_transposed = pack_pairs_transposed,
           .copy_rows = copy_rows,
+          .copy_rows_from_bf16 = copy_rows_from_bf16,
           .scale = scale,
           .store_scaled = store_scaled,
           .store_scaled16 = store_scaled16,
@@ -53,6 +62,7 @@ constexpr Simd make_table(const char* name) {
           .gelu = gelu,
           .gelu_gradient = gelu_gradient,
           .gemm = gemm,
+          .gemm_causal = gemm_causal,
           .gemm16 = gemm16};
 }
 
