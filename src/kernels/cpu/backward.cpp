@@ -20,10 +20,11 @@ constexpr int64_t kPackedBytes = int64_t{32} << 20;
 constexpr int64_t kItems = 16;  // parts of work that are wanted at least
 constexpr int64_t kStrip = 32;  // keys per strip of a tile on the diagonal
 
-template <class T>
+// Stored: the type of the tensors. T: that of the products' operands.
+template <class Stored, class T>
 class Backward {
  public:
-  Backward(const Call& call, const BackwardTensors<T>& tensors)
+  Backward(const Call& call, const BackwardTensors<Stored>& tensors)
       : call_(call),
         t_(tensors),
         tiles_(tiles_for(call)),
@@ -115,8 +116,8 @@ class Backward {
 
   void pack(const Head& head, int64_t panel) const {
     const int64_t i0 = panel * tiles_.queries, rows = std::min(tiles_.queries, call_.L - i0);
-    const T* q = t_.q.at(head.b, head.h, i0);
-    const T* grad = t_.grad_output.at(head.b, head.h, i0);
+    const Stored* q = t_.q.at(head.b, head.h, i0);
+    const Stored* grad = t_.grad_output.at(head.b, head.h, i0);
     pack_right_transposed(q, t_.q.row, rows, call_.D, q_right(head, panel), tiles_.queries);
     pack_right_transposed(grad, t_.grad_output.row, rows, call_.Dv, grad_right(head, panel), tiles_.queries);
     // bf16 products read whole panels: what is beyond the rows is zero.
@@ -133,9 +134,9 @@ class Backward {
       *log_total(head, i0 + r) = r < rows ? t_.statistics.log_total[at + r] * kLog2e : kInfinity;
       *delta(head, i0 + r) = 0.0f;
       if (r >= rows) continue;
-      const T* output = t_.output.at(head.b, head.h, i0 + r);
+      const Stored* output = t_.output.at(head.b, head.h, i0 + r);
       float dot;
-      if constexpr (kIsBf16<T>) {
+      if constexpr (kIsBf16<Stored>) {
         dot = simd().dot16(output, grad + r * t_.grad_output.row, call_.Dv);
       } else {
         dot = simd().dot(output, grad + r * t_.grad_output.row, call_.Dv);
@@ -198,12 +199,12 @@ class Backward {
     for (int64_t block = split; block < key_blocks_; block += splits) {
       at.j0 = block * tile;
       at.keys = std::min(tile, call_.S - at.j0);
-      const T* key = t_.k.at(any.b, any.hkv, at.j0);
+      const Stored* key = t_.k.at(any.b, any.hkv, at.j0);
       at.key = left_of_rows(key, t_.k.row, at.keys, call_.D, key_copy, &at.ld_key);
       at.value =
           left_of_rows(t_.v.at(any.b, any.hkv, at.j0), t_.v.row, at.keys, call_.Dv, value_copy, &at.ld_value);
       at.finite = rows_are_finite(key, t_.k.row, at.keys, call_.D);
-      transpose_keys(key, at.keys, floats, at.key_transposed);
+      transpose_keys(at, floats);
       std::fill_n(at.grad_k, at.keys * call_.D, 0.0f);
       std::fill_n(at.grad_v, at.keys * call_.Dv, 0.0f);
 
@@ -227,21 +228,22 @@ class Backward {
     }
   }
 
-  void transpose_keys(const T* key, int64_t keys, float* floats, T* to) const {
-    const int64_t tile = tiles_.keys;
+  void transpose_keys(const Block& at, float* floats) const {
+    const int64_t tile = tiles_.keys, keys = at.keys;
     if constexpr (kIsBf16<T>) {
-      for (int64_t r = 0; r < keys; ++r) simd().from_bf16(key + r * t_.k.row, floats + r * call_.D, call_.D);
-      simd().transpose_to_bf16(floats, call_.D, to, tile, keys, call_.D);
+      for (int64_t r = 0; r < keys; ++r)
+        simd().from_bf16(at.key + r * at.ld_key, floats + r * call_.D, call_.D);
+      simd().transpose_to_bf16(floats, call_.D, at.key_transposed, tile, keys, call_.D);
       if (keys % 2 != 0) {
-        for (int64_t d = 0; d < call_.D; ++d) to[d * tile + keys] = 0;
+        for (int64_t d = 0; d < call_.D; ++d) at.key_transposed[d * tile + keys] = 0;
       }
     } else {
-      simd().transpose(key, t_.k.row, to, tile, keys, call_.D);
+      simd().transpose(at.key, at.ld_key, at.key_transposed, tile, keys, call_.D);
     }
   }
 
-  void write_row(const float* sums, int64_t n, T* out) const {
-    if constexpr (kIsBf16<T>) {
+  void write_row(const float* sums, int64_t n, Stored* out) const {
+    if constexpr (kIsBf16<Stored>) {
       simd().to_bf16(sums, out, n);
     } else {
       std::memcpy(out, sums, static_cast<size_t>(n) * sizeof(float));
@@ -392,7 +394,7 @@ class Backward {
   }
 
   const Call& call_;
-  const BackwardTensors<T>& t_;
+  const BackwardTensors<Stored>& t_;
   const Tiles tiles_;
   const int64_t query_blocks_, key_blocks_;
   const int64_t queries_;     // rounded up to whole panels
@@ -404,7 +406,11 @@ class Backward {
 
 template <class T>
 void backward(const Call& call, const BackwardTensors<T>& tensors) {
-  Backward<T>(call, tensors).run();
+  if (kIsBf16<T> && !has_gemm_bf16()) {
+    Backward<T, float>(call, tensors).run();
+  } else {
+    Backward<T, T>(call, tensors).run();
+  }
 }
 
 template void backward<float>(const Call&, const BackwardTensors<float>&);

@@ -10,8 +10,10 @@ namespace {
 // Sizes of tiles depend on shapes alone, never on the number of threads: a block of queries meets the keys
 // tile by tile while these are in the cache, a strip of its rows after the other, and no strip computes what
 // none of its rows sees.
-constexpr int64_t kRows = 128;
-constexpr int64_t kStrip = 32;
+// Strips have the rows that two registers of the matrix unit hold, or a multiple of the register blocks' rows.
+template <class T>
+constexpr int64_t kStripRows = kIsBf16<T> ? 32 : 24;
+
 constexpr int64_t kCols = 1024;
 constexpr int64_t kPanel = 64;
 constexpr int64_t kFirst = 32;  // a strip begins at a multiple of what the matrix unit takes at once
@@ -19,8 +21,8 @@ constexpr int64_t kFirst = 32;  // a strip begins at a multiple of what the matr
 constexpr int64_t kPackedBytes = int64_t{3} << 20;
 
 // Keys of one head as right sides (D, width) of the score products, in panels. The values too, as right sides
-// (keys, Dv): in pairs for bf16, side by side for floats that lie apart.
-template <class T>
+// (keys, Dv): in pairs for bf16, side by side for floats that lie apart or are widened.
+template <class Stored, class T>
 struct Panels {
   int64_t width;   // keys per panel
   int64_t keys;    // rounded up to whole panels
@@ -34,7 +36,7 @@ struct Panels {
         blocks((call.S + kCols - 1) / kCols),
         D(inner<T>(call.D)),
         Dv(call.Dv),
-        has_values(kIsBf16<T> || (value_row != call.Dv && call.L > kStrip)) {}
+        has_values(kIsBf16<Stored> || (value_row != call.Dv && call.L > kStripRows<T>)) {}
   int64_t head_size() const { return keys * (D + (has_values ? Dv : 0)); }
   // Where a panel begins that holds key j as its first.
   int64_t key(int64_t j) const { return j * D; }
@@ -42,10 +44,13 @@ struct Panels {
   int64_t value(int64_t j) const { return keys * D + j * Dv; }
 };
 
-template <class T>
+// Stored: the type of the tensors. T: that of the products' operands.
+template <class Stored, class T>
 class Forward {
+  static constexpr int64_t kStrip = kStripRows<T>, kRows = kIsBf16<T> ? 128 : 120;
+
  public:
-  Forward(const Call& call, const ForwardTensors<T>& tensors)
+  Forward(const Call& call, const ForwardTensors<Stored>& tensors)
       : call_(call), t_(tensors), panels_(call, tensors.v.row) {}
 
   void run() {
@@ -85,7 +90,7 @@ class Forward {
       pack_right_transposed(t_.k.at(b, h, j), t_.k.row, std::min(panels_.width, from + keys - j), call_.D,
                             packed + panels_.key(j), panels_.width);
     }
-    const T* v = t_.v.at(b, h, from);
+    const Stored* v = t_.v.at(b, h, from);
     const bool all = panels_.has_values ? pack_rows(v, t_.v.row, keys, call_.Dv, packed + panels_.value(from))
                                         : rows_are_finite(v, t_.v.row, keys, call_.Dv);
     if (all) {
@@ -168,11 +173,12 @@ class Forward {
     if (call_.keep && !any_kept(at.b, at.h, i0, rows, from, cols)) return;
     float* scores = at.scores;
     T* weights = at.weights;
+    const int64_t reach = call_.key_hi(at.b, i0) - from;  // each row sees at most one key more
     for (int64_t j = from; j < from + wide;) {
       const int64_t in_panel = j % panels_.width, n = std::min(panels_.width - in_panel, from + wide - j);
-      gemm(rows, n, inner<T>(call_.D), at.query + r0 * at.ldq, at.ldq,
-           at.packed + panels_.key(j - in_panel) + in_panel * (kIsBf16<T> ? 2 : 1), panels_.width,
-           scores + j - from, at.ld, false);
+      gemm_causal(rows, n, inner<T>(call_.D), at.query + r0 * at.ldq, at.ldq,
+                  at.packed + panels_.key(j - in_panel) + in_panel * (kIsBf16<T> ? 2 : 1), panels_.width,
+                  scores + j - from, at.ld, false, {.columns = reach - (j - from)});
       j += n;
     }
 
@@ -206,8 +212,8 @@ class Forward {
 
     int64_t ldv = call_.Dv;
     const T* values = values_of(at, i0, rows, from, cols, &ldv);
-    gemm(rows, call_.Dv, inner<T>(cols), weights, at.ld, values, ldv, at.sums + r0 * call_.Dv, call_.Dv,
-         true);
+    gemm_causal(rows, call_.Dv, inner<T>(cols), weights, at.ld, values, ldv, at.sums + r0 * call_.Dv,
+                call_.Dv, true, {.inner = reach});
   }
 
   // The right side of the product with the values; those that none of the rows sees and that are not finite
@@ -228,8 +234,14 @@ class Forward {
       *ld = call_.Dv;
       return at.packed + panels_.value(from);
     }
-    return right_of_rows(t_.v.at(at.b, at.hkv, from), t_.v.row, cols, call_.Dv, any_hidden, hidden, at.values,
-                         ld);
+    const auto right_of = [&](const T* rows_of_values, int64_t row) {
+      return right_of_rows(rows_of_values, row, cols, call_.Dv, any_hidden, hidden, at.values, ld);
+    };
+    if constexpr (std::is_same_v<T, Stored>) {
+      return right_of(t_.v.at(at.b, at.hkv, from), t_.v.row);
+    } else {
+      return right_of(at.packed + panels_.value(from), call_.Dv);
+    }
   }
 
   // Output and statistics of a block of rows; a row without keys is zero.
@@ -238,8 +250,8 @@ class Forward {
       const int64_t i = at.i0 + r, index = (at.b * call_.H + at.h) * call_.L + i;
       const RowEnd end = end_of_row(call_, at.b, at.h, i, at.maximum[r], at.total[r]);
       const float factor = end.factor * call_.survivor_scale;
-      T* out = t_.output.at(at.b, at.h, i);
-      if constexpr (kIsBf16<T>) {
+      Stored* out = t_.output.at(at.b, at.h, i);
+      if constexpr (kIsBf16<Stored>) {
         simd().store_scaled16(at.sums + r * call_.Dv, factor, out, call_.Dv);
       } else {
         simd().store_scaled(at.sums + r * call_.Dv, factor, out, call_.Dv);
@@ -270,15 +282,19 @@ class Forward {
   }
 
   const Call& call_;
-  const ForwardTensors<T>& t_;
-  const Panels<T> panels_;
+  const ForwardTensors<Stored>& t_;
+  const Panels<Stored, T> panels_;
 };
 
 }  // namespace
 
 template <class T>
 void forward(const Call& call, const ForwardTensors<T>& tensors) {
-  Forward<T>(call, tensors).run();
+  if (kIsBf16<T> && !has_gemm_bf16()) {
+    Forward<T, float>(call, tensors).run();
+  } else {
+    Forward<T, T>(call, tensors).run();
+  }
 }
 
 template void forward<float>(const Call&, const ForwardTensors<float>&);

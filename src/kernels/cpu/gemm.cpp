@@ -21,6 +21,11 @@ void gemm(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const fl
   simd().gemm(m, n, k, a, lda, b, ldb, c, ldc, accumulate);
 }
 
+void gemm_causal(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb,
+                 float* c, int64_t ldc, bool accumulate, Reach reach) {
+  simd().gemm_causal(m, n, k, a, lda, b, ldb, c, ldc, accumulate, reach);
+}
+
 void gemm(int64_t m, int64_t n, int64_t k, const bf16_t* a, int64_t lda, const bf16_t* b, int64_t ldb,
           float* c, int64_t ldc, bool accumulate) {
   const auto& chosen = selection();

@@ -20,10 +20,19 @@ bool libtorch_multiplies_bf16();
 void gemm(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb, float* c,
           int64_t ldc, bool accumulate);
 
+void gemm_causal(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb,
+                 float* c, int64_t ldc, bool accumulate, Reach reach);
+
 // The same for bfloat16 with float32 sums, where has_gemm_bf16(). K is even and B is packed in pairs of rows:
 //   b[(k / 2) * ldb * 2 + n * 2 + k % 2]
 void gemm(int64_t m, int64_t n, int64_t k, const bf16_t* a, int64_t lda, const bf16_t* b, int64_t ldb,
           float* c, int64_t ldc, bool accumulate);
+
+// The blocks of the matrix unit are too large to leave out much.
+inline void gemm_causal(int64_t m, int64_t n, int64_t k, const bf16_t* a, int64_t lda, const bf16_t* b,
+                        int64_t ldb, float* c, int64_t ldc, bool accumulate, Reach) {
+  gemm(m, n, k, a, lda, b, ldb, c, ldc, accumulate);
+}
 
 // Releases the matrix unit; every thread that multiplied calls it before it leaves the parallel region.
 void gemm_done();

@@ -25,16 +25,6 @@ bool has_few_queries(const Call& call) {
   return few && call.L * call.group <= 64;
 }
 
-// bfloat16 on a CPU whose products are faster in float32: operands are widened once, results rounded once.
-bool computes_wider(const Call& call) {
-  return call.is_bf16 && !has_gemm_bf16();
-}
-
-Call widened(Call call) {
-  call.is_bf16 = false;
-  return call;
-}
-
 RowStatistics row_statistics(const at::Tensor& x) {
   if (!x.defined()) return {};
   auto* maxima = x.mutable_data_ptr<float>();
@@ -64,12 +54,6 @@ struct Computed {
 
 Computed compute(const Call& call, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                  bool want_logsumexp, bool want_statistics) {
-  if (computes_wider(call) && (want_statistics || !has_few_queries(call))) {
-    auto wide = compute(widened(call), q.to(at::kFloat), k.to(at::kFloat), v.to(at::kFloat), want_logsumexp,
-                        want_statistics);
-    wide.output = wide.output.to(at::kBFloat16);
-    return wide;
-  }
   auto output = heads_inside(q, call.H, call.L, call.Dv);
   at::Tensor logsumexp, statistics;
   if (want_logsumexp) logsumexp = at::empty({call.B, call.H, call.L}, q.options().dtype(at::kFloat));
@@ -86,9 +70,10 @@ void weights_typed(const Call& call, const at::Tensor& q, const at::Tensor& k, c
       call, WeightsTensors<T>{read<T>(q), read<T>(k), static_cast<T*>(weights.mutable_data_ptr()), dropped});
 }
 
-at::Tensor compute_weights(const Call& call, const at::Tensor& q, const at::Tensor& k, bool dropped) {
-  if (computes_wider(call)) {
-    return compute_weights(widened(call), q.to(at::kFloat), k.to(at::kFloat), dropped).to(at::kBFloat16);
+at::Tensor compute_weights(Call call, const at::Tensor& q, const at::Tensor& k, bool dropped) {
+  if (call.is_bf16 && !has_gemm_bf16()) {
+    call.is_bf16 = false;
+    return compute_weights(call, q.to(at::kFloat), k.to(at::kFloat), dropped).to(at::kBFloat16);
   }
   const auto weights = at::empty({call.B, call.H, call.L, call.S}, q.options());
   call.is_bf16 ? weights_typed<bf16_t>(call, q, k, weights, dropped)
@@ -124,12 +109,6 @@ Gradients compute_gradients(const Call& call, const at::Tensor& q, const at::Ten
                             const at::Tensor& output, const at::Tensor& statistics,
                             const at::Tensor& grad_output, const at::Tensor& grad_logsumexp,
                             bool want_sink_terms) {
-  if (computes_wider(call)) {
-    const auto wide = compute_gradients(widened(call), q.to(at::kFloat), k.to(at::kFloat), v.to(at::kFloat),
-                                        output.to(at::kFloat), statistics, grad_output.to(at::kFloat),
-                                        grad_logsumexp, want_sink_terms);
-    return {wide.q.to(at::kBFloat16), wide.k.to(at::kBFloat16), wide.v.to(at::kBFloat16), wide.sink_terms};
-  }
   Gradients result{gradient_of(q), gradient_of(k), gradient_of(v), {}};
   if (want_sink_terms) result.sink_terms = at::empty({call.B, call.H, call.L}, q.options().dtype(at::kFloat));
   const auto typed = call.is_bf16 ? backward_typed<bf16_t> : backward_typed<float>;

@@ -63,6 +63,13 @@ struct GradientRow {
   const float* delta = nullptr;
 };
 
+// What a product under a causal mask may leave out. Of its first row, columns from `columns` on are not wanted
+// and may stay unwritten, and the left side is zero from `inner` on; each further row has one more.
+struct Reach {
+  static constexpr int64_t kAll = int64_t{1} << 62;
+  int64_t columns = kAll, inner = kAll;
+};
+
 struct Simd {
   const char* name;
   int width;  // floats of a vector
@@ -75,6 +82,8 @@ struct Simd {
   void (*transpose)(const float* src, int64_t lds, float* dst, int64_t ldd, int64_t rows, int64_t cols);
   void (*transpose_to_bf16)(const float* src, int64_t lds, bf16_t* dst, int64_t ldd, int64_t rows,
                             int64_t cols);
+  void (*transpose_from_bf16)(const bf16_t* src, int64_t lds, float* dst, int64_t ldd, int64_t rows,
+                              int64_t cols);
   void (*to_bf16)(const float* src, bf16_t* dst, int64_t n);
   void (*from_bf16)(const bf16_t* src, float* dst, int64_t n);
   // Pairs of rows interleaved, as bf16 products want their right side: dst[(r / 2) * ldd * 2 + c * 2 + r % 2]
@@ -86,6 +95,8 @@ struct Simd {
 
   // dst[r * ldd + c] = src[r * lds + c]; says whether every number is finite.
   bool (*copy_rows)(const float* src, int64_t lds, float* dst, int64_t ldd, int64_t rows, int64_t cols);
+  bool (*copy_rows_from_bf16)(const bf16_t* src, int64_t lds, float* dst, int64_t ldd, int64_t rows,
+                              int64_t cols);
 
   void (*scale)(float* x, float factor, int64_t n);
   void (*store_scaled)(const float* x, float factor, float* out, int64_t n);
@@ -116,9 +127,11 @@ struct Simd {
   void (*gelu)(const float* x, float* y, int64_t n);
   void (*gelu_gradient)(const float* x, const float* dy, float* dx, int64_t n);
 
-  // Products of small matrices, as in gemm.h; the second is null without an instruction for it.
+  // Products of small matrices, as in gemm.h; the last is null without an instruction for it.
   void (*gemm)(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb,
                float* c, int64_t ldc, bool accumulate);
+  void (*gemm_causal)(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b,
+                      int64_t ldb, float* c, int64_t ldc, bool accumulate, Reach reach);
   void (*gemm16)(int64_t m, int64_t n, int64_t k, const bf16_t* a, int64_t lda, const bf16_t* b, int64_t ldb,
                  float* c, int64_t ldc, bool accumulate);
 };

@@ -109,21 +109,25 @@ struct GemmBlocks {
 
 template <class Step>
 void gemm_steps(int64_t m, int64_t n, int64_t k, const typename Step::Element* a, int64_t lda,
-                const typename Step::Element* b, int64_t ldb, float* c, int64_t ldc, bool accumulate) {
+                const typename Step::Element* b, int64_t ldb, float* c, int64_t ldc, bool accumulate,
+                Reach reach = {}) {
   for (int64_t j = 0, columns; j < n; j += columns) {
     const int64_t whole = (n - j) / kWidth, vectors = whole < Step::kVectors ? whole : Step::kVectors;
     columns = vectors > 0 ? vectors * kWidth : n - j;
+    const int64_t unwanted = j + 1 - reach.columns, first = unwanted > 0 ? unwanted : 0;
     for (int64_t p = 0; p < k; p += kBlockInner) {
       const int64_t inner = k - p < kBlockInner ? k - p : kBlockInner;
       const bool add = accumulate || p > 0;
-      for (int64_t i = 0, rows; i < m; i += rows) {
+      for (int64_t i = first, rows; i < m; i += rows) {
         // Two blocks at the end share what is left: few rows do not keep the multipliers busy.
         const int64_t left = m - i;
         rows = left >= 2 * Step::kRows ? Step::kRows : left > Step::kRows ? (left + 1) / 2 : left;
+        const int64_t reached = reach.inner + i + rows - 1 - p;
+        if (add && reached <= 0) continue;
         const auto block = add ? GemmBlocks<Step, true>::table.rows[rows - 1].of[vectors]
                                : GemmBlocks<Step, false>::table.rows[rows - 1].of[vectors];
-        block(inner, a + i * lda + p, lda, b + p * ldb + j * Step::kNumbers, ldb, c + i * ldc + j, ldc,
-              columns);
+        block(reached < inner ? reached : inner, a + i * lda + p, lda, b + p * ldb + j * Step::kNumbers, ldb,
+              c + i * ldc + j, ldc, columns);
       }
     }
   }
@@ -132,6 +136,11 @@ void gemm_steps(int64_t m, int64_t n, int64_t k, const typename Step::Element* a
 void gemm(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb, float* c,
           int64_t ldc, bool accumulate) {
   gemm_steps<StepF32>(m, n, k, a, lda, b, ldb, c, ldc, accumulate);
+}
+
+void gemm_causal(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb,
+                 float* c, int64_t ldc, bool accumulate, Reach reach) {
+  gemm_steps<StepF32>(m, n, k, a, lda, b, ldb, c, ldc, accumulate, reach);
 }
 
 #if ATTENTIVE_SIMD_IS_AVX512 && defined(__AVX512BF16__)

@@ -44,11 +44,13 @@ constexpr Simd make_table(const char* name) {
           .gradient_row = gradient_row,
           .transpose = transpose,
           .transpose_to_bf16 = transpose_to_bf16,
+          .transpose_from_bf16 = transpose_from_bf16,
           .to_bf16 = to_bf16,
           .from_bf16 = from_bf16,
           .pack_pairs = pack_pairs,
           .pack_pairs_transposed = pack_pairs_transposed,
           .copy_rows = copy_rows,
+          .copy_rows_from_bf16 = copy_rows_from_bf16,
           .scale = scale,
           .store_scaled = store_scaled,
           .store_scaled16 = store_scaled16,
@@ -64,6 +66,7 @@ constexpr Simd make_table(const char* name) {
           .gelu = gelu,
           .gelu_gradient = gelu_gradient,
           .gemm = gemm,
+          .gemm_causal = gemm_causal,
           .gemm16 = gemm16};
 }
 

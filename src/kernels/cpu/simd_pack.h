@@ -36,6 +36,36 @@ inline void transpose_block(const void* src, int64_t row, void* dst, int64_t out
     _mm512_storeu_ps(to + (i + 8) * out_row, _mm512_shuffle_f32x4(t[i], t[i + 8], 0xdd));
   }
 }
+#elif ATTENTIVE_SIMD_IS_AVX2
+inline void transpose_8_by_8(const char* from, int64_t row, char* to, int64_t out_row) {
+  __m256 r[8], t[8];
+  for (int i = 0; i < 8; ++i) r[i] = _mm256_loadu_ps(reinterpret_cast<const float*>(from + i * row));
+  for (int i = 0; i < 8; i += 2) {
+    t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
+    t[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
+  }
+  for (int i = 0; i < 8; i += 4) {
+    r[i] = _mm256_shuffle_ps(t[i], t[i + 2], 0x44);
+    r[i + 1] = _mm256_shuffle_ps(t[i], t[i + 2], 0xee);
+    r[i + 2] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0x44);
+    r[i + 3] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0xee);
+  }
+  for (int i = 0; i < 4; ++i) {
+    _mm256_storeu_ps(reinterpret_cast<float*>(to + i * out_row),
+                     _mm256_permute2f128_ps(r[i], r[i + 4], 0x20));
+    _mm256_storeu_ps(reinterpret_cast<float*>(to + (i + 4) * out_row),
+                     _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
+  }
+}
+
+inline void transpose_block(const void* src, int64_t row, void* dst, int64_t out_row) {
+  const char* const from = static_cast<const char*>(src);
+  char* const to = static_cast<char*>(dst);
+  for (int r = 0; r < 16; r += 8) {
+    for (int c = 0; c < 16; c += 8)
+      transpose_8_by_8(from + r * row + 4 * c, row, to + c * out_row + 4 * r, out_row);
+  }
+}
 #else
 inline void transpose_block(const void* src, int64_t row, void* dst, int64_t out_row) {
   const char* const from = static_cast<const char*>(src);
@@ -75,6 +105,19 @@ void transpose_to_bf16(const float* src, int64_t lds, bf16_t* dst, int64_t ldd, 
       const int64_t high = rows - r < 16 ? rows - r : 16;
       transpose(src + r * lds + c, lds, block, 16, high, wide);
       for (int64_t i = 0; i < wide; ++i) to_bf16(block + i * 16, dst + (c + i) * ldd + r, high);
+    }
+  }
+}
+
+void transpose_from_bf16(const bf16_t* src, int64_t lds, float* dst, int64_t ldd, int64_t rows,
+                         int64_t cols) {
+  alignas(64) float block[16 * 16];
+  for (int64_t r = 0; r < rows; r += 16) {
+    const int64_t high = rows - r < 16 ? rows - r : 16;
+    for (int64_t c = 0; c < cols; c += 16) {
+      const int64_t wide = cols - c < 16 ? cols - c : 16;
+      for (int64_t i = 0; i < high; ++i) from_bf16(src + (r + i) * lds + c, block + i * 16, wide);
+      transpose(block, 16, dst + c * ldd + r, ldd, high, wide);
     }
   }
 }
@@ -173,6 +216,19 @@ bool copy_rows(const float* src, int64_t lds, float* dst, int64_t ldd, int64_t r
   for (int64_t r = 0; r < rows; ++r, src += lds, dst += ldd) {
     for (int64_t c = 0; c < cols; c += kWidth) {
       const Vec v = load_part(src + c, cols - c);
+      total += v - v;
+      store_part(dst + c, v, cols - c);
+    }
+  }
+  return sum(total) == 0.0f;
+}
+
+bool copy_rows_from_bf16(const bf16_t* src, int64_t lds, float* dst, int64_t ldd, int64_t rows,
+                         int64_t cols) {
+  Vec total = all(0.0f);
+  for (int64_t r = 0; r < rows; ++r, src += lds, dst += ldd) {
+    for (int64_t c = 0; c < cols; c += kWidth) {
+      const Vec v = load16_part(src + c, cols - c);
       total += v - v;
       store_part(dst + c, v, cols - c);
     }

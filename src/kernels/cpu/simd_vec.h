@@ -47,6 +47,8 @@ inline Vec select(Int condition, Vec yes, Vec no) {
 inline Vec larger(Vec x, Vec top) {
 #if ATTENTIVE_SIMD_IS_AVX512
   return (Vec)_mm512_max_ps((__m512)x, (__m512)top);  // the second operand if either is NaN
+#elif ATTENTIVE_SIMD_IS_AVX2
+  return (Vec)_mm256_max_ps((__m256)x, (__m256)top);
 #else
   return x > top ? x : top;
 #endif
@@ -65,6 +67,17 @@ inline float sum(Vec v) {
 }
 inline float largest(Vec v) {
   return _mm512_reduce_max_ps((__m512)v);
+}
+#elif ATTENTIVE_SIMD_IS_AVX2
+inline float sum(Vec v) {
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128((__m256)v), _mm256_extractf128_ps((__m256)v, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+inline float largest(Vec v) {
+  const __m128 four = _mm_max_ps(_mm256_castps256_ps128((__m256)v), _mm256_extractf128_ps((__m256)v, 1));
+  const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
 }
 #else
 inline float sum(Vec v) {
@@ -156,11 +169,12 @@ inline Vec exp2(Vec t) {
   const __mmask16 normal = _mm512_cmp_ps_mask((__m512)t, (__m512)all(-126.0f), _CMP_NLT_UQ);
   return (Vec)_mm512_maskz_scalef_ps(normal, (__m512)polynomial(t - (Vec)r), r);
 #else
-  const Vec magic = all(12582912.0f);
-  const Vec clamped = t < all(-126.0f) ? all(-126.0f) : t;
-  const Vec r = (clamped + magic) - magic;
-  const Vec power = (Vec)((__builtin_convertvector(r, Int) + 127) << 23);
-  return t < all(-126.0f) ? all(0.0f) : polynomial(clamped - r) * power;
+  // Added to t, this number leaves the rounded t in the lowest bits of the sum, with the bias of an exponent.
+  // At -127 the exponent is that of 0.
+  const Vec magic = all(12582912.0f + 127.0f);
+  const Vec floored = larger(all(-127.0f), t);
+  const Vec sum = floored + magic;
+  return polynomial(floored - (sum - magic)) * (Vec)((Int)sum << 23);
 #endif
 }
 

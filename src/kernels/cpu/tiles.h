@@ -1,6 +1,7 @@
 #pragma once
 
 // What the forward and the backward pass share: packed operands and the checks that keep hidden numbers out.
+// A tensor's type (Stored) and that of the operands (T) are the same, or bf16 is widened to float32 on the way.
 
 #include <cstring>
 #include <type_traits>
@@ -22,11 +23,13 @@ int64_t inner(int64_t k) {
 
 // Rows of `src` (rows, k) as the right side (k, rows) of a product, `width` columns apart; columns up to
 // `width` that have no row become zero.
-template <class T>
-void pack_right_transposed(const T* src, int64_t lds, int64_t rows, int64_t k, T* dst, int64_t width) {
+template <class T, class Stored>
+void pack_right_transposed(const Stored* src, int64_t lds, int64_t rows, int64_t k, T* dst, int64_t width) {
   if (rows < width) std::memset(dst, 0, static_cast<size_t>(inner<T>(k) * width) * sizeof(T));
   if constexpr (kIsBf16<T>) {
     simd().pack_pairs_transposed(src, lds, dst, width, rows, k);
+  } else if constexpr (kIsBf16<Stored>) {
+    simd().transpose_from_bf16(src, lds, dst, width, rows, k);
   } else {
     simd().transpose(src, lds, dst, width, rows, k);
   }
@@ -81,10 +84,12 @@ const T* right_of_rows(const T* src, int64_t lds, int64_t rows, int64_t n, bool 
 
 // Rows that lie apart share few pages and the same lines of the cache: a product that reads them often as its
 // right side wants them side by side. Says whether every number was finite.
-template <class T>
-bool pack_rows(const T* src, int64_t lds, int64_t rows, int64_t n, T* dst) {
+template <class T, class Stored>
+bool pack_rows(const Stored* src, int64_t lds, int64_t rows, int64_t n, T* dst) {
   if constexpr (kIsBf16<T>) {
     return simd().pack_pairs(src, lds, dst, n, rows, n);
+  } else if constexpr (kIsBf16<Stored>) {
+    return simd().copy_rows_from_bf16(src, lds, dst, n, rows, n);
   } else {
     return simd().copy_rows(src, lds, dst, n, rows, n);
   }
@@ -92,10 +97,12 @@ bool pack_rows(const T* src, int64_t lds, int64_t rows, int64_t n, T* dst) {
 
 // A left side (rows, k). bf16 rows serve as they lie if k is even, and get a zero at the end otherwise; of
 // float rows that lie apart, each would be a page of its own in the inner loop.
-template <class T>
-const T* left_of_rows(const T* src, int64_t lds, int64_t rows, int64_t k, T* buffer, int64_t* ld) {
-  *ld = lds;
-  if (kIsBf16<T> ? k % 2 == 0 : lds == k) return src;
+template <class T, class Stored>
+const T* left_of_rows(const Stored* src, int64_t lds, int64_t rows, int64_t k, T* buffer, int64_t* ld) {
+  if constexpr (std::is_same_v<T, Stored>) {
+    *ld = lds;
+    if (kIsBf16<T> ? k % 2 == 0 : lds == k) return src;
+  }
   *ld = inner<T>(k);
   if constexpr (kIsBf16<T>) {
     for (int64_t r = 0; r < rows; ++r) {
@@ -103,7 +110,7 @@ const T* left_of_rows(const T* src, int64_t lds, int64_t rows, int64_t k, T* buf
       buffer[r * *ld + k] = 0;
     }
   } else {
-    simd().copy_rows(src, lds, buffer, *ld, rows, k);
+    pack_rows(src, lds, rows, k, buffer);
   }
   return buffer;
 }
