@@ -14,6 +14,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include <attentive/io/causal_mask_buffer.h>
 #include <attentive/io/state_dict.h>
 #include <attentive/modules/multi_head_attention.h>
 
@@ -43,6 +44,10 @@ StateDict ones() {
   for (auto& [key, tensor] : state) tensor.fill_(1);
   return state;
 }
+
+struct MaskAlone : torch::nn::Module, CausalMaskBuffer {
+  int64_t context_length() const override { return 4; }
+};
 
 void check_equal(const StateDict& left, const StateDict& right) {
   REQUIRE(left.size() == right.size());
@@ -120,9 +125,13 @@ TEST_CASE("every dtype that converts is loaded as Python loads it", "[state_dict
 TEST_CASE("the default dtype does not decide what a mask is", "[state_dict]") {
   const test::DefaultDtype wide(at::kDouble);
   auto module = make();
-  load_state_dict(*module, ones());
+  auto state = ones();
+  state["mask"] = at::ones({4, 4}, at::kFloat).triu(1);
+  load_state_dict(*module, state);
   CHECK(module->W_query->weight.scalar_type() == at::kDouble);
   CHECK(state_dict(*module, {.causal_mask_buffers = true}).at("mask").scalar_type() == at::kDouble);
+  const MaskAlone without_parameters;
+  CHECK(state_dict(without_parameters, {.causal_mask_buffers = true}).at("mask").scalar_type() == at::kFloat);
 }
 
 TEST_CASE("names of Hugging Face's GPT-2 are told from others, and long lists are cut",
