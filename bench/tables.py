@@ -5,7 +5,8 @@
 
 Everything between the lines `<!-- figures: SUITE -->` and `<!-- end -->` is replaced by that suite's table, so the text
 around the figures stays and the figures are never typed by hand. The tables of `breakdown` (bench/breakdown.py), `peers`
-(bench/python_peers.py) and `attempts` come from the files of these names beside the measurements.
+(bench/python_peers.py) and `attempts` come from the files of these names beside the measurements; `breakdown-avx2` is the
+same kind of table from breakdown-avx2.json.
 """
 
 import json
@@ -108,8 +109,9 @@ def main():
 
     def table(match):
         suite = match.group(1)
-        if suite in BESIDE:
-            lines = BESIDE[suite](json.loads(Path(sys.argv[1]).with_name(f"{suite}.json").read_text(encoding="utf-8")))
+        kind = suite.split("-")[0]
+        if kind in BESIDE:
+            lines = BESIDE[kind](json.loads(Path(sys.argv[1]).with_name(f"{suite}.json").read_text(encoding="utf-8")))
         else:
             lines = machine(data) if suite == "machine" else growth(data) if suite == "growth" else rows_of(data, suite)
         if len(lines) == 2 and suite != "machine":

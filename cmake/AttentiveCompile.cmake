@@ -17,3 +17,25 @@ function(attentive_configure target)
     target_link_options(${target} PRIVATE -fuse-ld=lld)
   endif()
 endfunction()
+
+# Settings that the library and its components share: warnings and versions, headers that each compile alone, and private
+# use of fmt and nlohmann_json.
+function(attentive_library target)
+  attentive_use_headers(${target} fmt::fmt-header-only nlohmann_json::nlohmann_json)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  set_target_properties(${target} PROPERTIES
+    POSITION_INDEPENDENT_CODE ON
+    VERSION ${PROJECT_VERSION}
+    SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
+    VERIFY_INTERFACE_HEADER_SETS ON) # target <name>_verify_interface_header_sets: each public header alone
+  attentive_configure(${target})
+endfunction()
+
+# attentive_component(NAME): the target attentive_NAME is the component attentive::NAME, a library above attentive::attentive.
+function(attentive_component name)
+  target_link_libraries(attentive_${name} PUBLIC attentive)
+  target_compile_options(attentive_${name} PRIVATE -fPIC) # the precompiled header of the library is built with it
+  target_precompile_headers(attentive_${name} REUSE_FROM attentive)
+  set_target_properties(attentive_${name} PROPERTIES EXPORT_NAME ${name})
+  attentive_library(attentive_${name})
+endfunction()

@@ -6,10 +6,12 @@
     tools/check_floors.py --self-test   breaks each rule in a made-up tree and wants it reported
 """
 
+import functools
 import re
-import sys
 import tempfile
 from pathlib import Path
+
+import tree_check
 
 # What each folder may include beside itself. Everybody may include core.
 MAY_USE = {
@@ -175,10 +177,7 @@ def self_test():
     missed = []
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder).resolve()
-
-        def write(path, text):
-            (root / path).parent.mkdir(parents=True, exist_ok=True)
-            (root / path).write_text(text, encoding="utf-8")
+        write = functools.partial(tree_check.write, root)
 
         for path, text in right.items():
             write(path, text)
@@ -193,23 +192,14 @@ def self_test():
         missing = [line.split()[1].rstrip("/") for line in folder_faults(root, floors | {"viz"})]
         if sorted(missing) != ["functional", "io", "io", "new", "new", "parity", "parity", "train", "viz", "viz"]:
             missed.append(f"floors: reported {missing}")
-    for line in missed:
-        print(line)
-    print(f"self-test: {sum(map(len, wrong.values()))} broken rules, {len(missed)} missed")
-    return 1 if missed else 0
+    return tree_check.report_self_test(f"{sum(map(len, wrong.values()))} broken rules", missed)
 
 
-def main(arguments):
-    if arguments == ["--self-test"]:
-        return self_test()
-    root = Path(arguments[0] if arguments else Path(__file__).parent.parent).resolve()
+def all_faults(root):
+    """The faults of the files and of the lists."""
     faults, count = faults_in(root)
-    faults += folder_faults(root, MAY_USE)
-    for fault in faults:
-        print(fault)
-    print(f"floors: {count} files, {len(faults)} faults")
-    return 1 if faults or count == 0 else 0
+    return faults + folder_faults(root, MAY_USE), count
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    tree_check.main("floors", "files", all_faults, self_test)

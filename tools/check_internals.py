@@ -5,11 +5,12 @@
     tools/check_internals.py --self-test   puts each kind of entry where it must not be and wants it reported
 """
 
+import functools
 import re
-import sys
 import tempfile
 from pathlib import Path
 
+import tree_check
 from check_floors import source_files
 
 # The files that a new LibTorch may break. docs/architecture.md names the same ones.
@@ -82,10 +83,7 @@ def self_test():
     missed = []
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder).resolve()
-
-        def write(path, text):
-            (root / path).parent.mkdir(parents=True, exist_ok=True)
-            (root / path).write_text(text, encoding="utf-8")
+        write = functools.partial(tree_check.write, root)
 
         for path in places:
             write(path, right)
@@ -103,23 +101,15 @@ def self_test():
             if idle(root) != [path]:
                 missed.append(f"not reported: {path} uses nothing")
             write(path, wrong[0] + "\n")
-    for line in missed:
-        print(line)
-    print(f"self-test: {len(places) * len(wrong)} entries, {len(missed)} missed")
-    return 1 if missed else 0
+    return tree_check.report_self_test(f"{len(places) * len(wrong)} entries", missed)
 
 
-def main(arguments):
-    if arguments == ["--self-test"]:
-        return self_test()
-    root = Path(arguments[0] if arguments else Path(__file__).parent.parent).resolve()
+def all_faults(root):
+    """The faults of the files and of the lists."""
     faults, count = faults_in(root)
-    faults += [f"{name}: is named in tools/check_internals.py, but uses nothing internal" for name in idle(root)]
-    for fault in faults:
-        print(fault)
-    print(f"internals: {count} files, {len(faults)} faults")
-    return 1 if faults or count == 0 else 0
+    return faults + [
+        f"{name}: is named in tools/check_internals.py, but uses nothing internal" for name in idle(root)], count
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    tree_check.main("internals", "files", all_faults, self_test)

@@ -7,9 +7,10 @@
 """
 
 import re
-import sys
 import tempfile
 from pathlib import Path
+
+import tree_check
 
 PAGE = "docs/architecture.md"
 HEADERS = Path("include/attentive")
@@ -60,26 +61,11 @@ def self_test():
             root = Path(folder)
             for file, content in {**right, path: text}.items():
                 if content is not None:
-                    (root / file).parent.mkdir(parents=True, exist_ok=True)
-                    (root / file).write_text(content, encoding="utf-8")
+                    tree_check.write(root, file, content)
             if bool(faults_in(root)[0]) != (name != "right"):
-                missed.append(name)
-    for name in missed:
-        print(f"not as it should be: {name}")
-    print(f"self-test: {len(wrong)} broken rules, {len(missed)} missed")
-    return 1 if missed else 0
-
-
-def main(arguments):
-    if arguments == ["--self-test"]:
-        return self_test()
-    root = Path(arguments[0] if arguments else Path(__file__).parent.parent).resolve()
-    faults, count = faults_in(root)
-    for fault in faults:
-        print(fault)
-    print(f"pairs: {count} headers, {len(faults)} faults")
-    return 1 if faults or count == 0 else 0
+                missed.append(f"not as it should be: {name}")
+    return tree_check.report_self_test(f"{len(wrong)} broken rules", missed)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    tree_check.main("pairs", "headers", faults_in, self_test)

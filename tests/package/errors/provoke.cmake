@@ -305,3 +305,18 @@ consumer(shared_with_code with_cuda12 FAIL LINE "attentive holds CUDA code of CU
 recorded(shared_of_half SHARED OFF with_cuda -DATTENTIVE_TORCH=cpu)
 consumer(shared_of_half good LINE "2\\.11\\.0 \\(full: a CPU build")
 consumer(shared_of_half with_cuda LINE "2\\.11\\.0 \\(full: its NVIDIA")
+
+# The OpenMP runtime of a static library's compiler must be one that the consumer's compiler links.
+foreach(type IN ITEMS STATIC SHARED)
+  foreach(compiler IN ITEMS Clang GNU)
+    recorded(${type}_by_${compiler} ${type} OFF good ARGS -DCMAKE_CXX_COMPILER_ID=${compiler})
+    foreach(consumer IN ITEMS Clang GNU)
+      if("${type}_${compiler}_${consumer}" STREQUAL "STATIC_Clang_GNU")
+        consumer(${type}_by_${compiler} good FAIL LINE "built with clang, and g\\+\\+ does not link clang's OpenMP runtime; compile with"
+                 ARGS -DCMAKE_CXX_COMPILER_ID=${consumer})
+      else()
+        consumer(${type}_by_${compiler} good LINE "LibTorch 2\\.11\\.0" ARGS -DCMAKE_CXX_COMPILER_ID=${consumer})
+      endif()
+    endforeach()
+  endforeach()
+endforeach()

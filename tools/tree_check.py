@@ -1,0 +1,31 @@
+"""What the checks of the source tree (check_*.py) share: their command line, and writing a made-up tree."""
+
+import sys
+from pathlib import Path
+
+
+def write(root, path, text):
+    """Writes a file of a made-up tree with the folders above it."""
+    (root / path).parent.mkdir(parents=True, exist_ok=True)
+    (root / path).write_text(text, encoding="utf-8")
+
+
+def report_self_test(what, missed):
+    """Prints what a self-test missed; its exit status."""
+    for line in missed:
+        print(line)
+    print(f"self-test: {what}, {len(missed)} missed")
+    return 1 if missed else 0
+
+
+def main(name, what, faults_in, self_test):
+    """`check [ROOT]` or `check --self-test`. faults_in(root) gives the faults as text and how many files were read."""
+    arguments = sys.argv[1:]
+    if arguments == ["--self-test"]:
+        sys.exit(self_test())
+    root = Path(arguments[0] if arguments else Path(__file__).parent.parent).resolve()
+    faults, count = faults_in(root)
+    for fault in faults:
+        print(fault)
+    print(f"{name}: {count} {what}, {len(faults)} faults")
+    sys.exit(1 if faults or count == 0 else 0)
