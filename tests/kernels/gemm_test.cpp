@@ -3,6 +3,7 @@
 
 #include "kernels/cpu/gemm.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -82,4 +83,37 @@ TEMPLATE_TEST_CASE("small products: every size, and not a number beyond it", "[g
   }
   INFO(m << " x " << n << " x " << k << (accumulate ? ", added" : ""));
   CHECK(wrong == 0);
+}
+
+TEST_CASE("causal products: what is wanted is right, and what is out of reach is not met", "[gemm][short]") {
+  const int64_t m = GENERATE(1, 5, 24, 32), columns = GENERATE(-3, 0, 1, 20, 64),
+                inner = GENERATE(-3, 1, 40, 130);
+  const int64_t n = 64, k = 200;
+  // Columns and numbers that no row reaches are NaN on the right, and zero on the left from each row's end on.
+  std::vector<float> a(static_cast<size_t>(m * k)), b(static_cast<size_t>(k * n)),
+      c(static_cast<size_t>(m * n), -7.0F);
+  for (int64_t i = 0; i < m; ++i) {
+    for (int64_t p = 0; p < std::min(k, inner + i); ++p)
+      a[static_cast<size_t>(i * k + p)] = number(i * 131 + p);
+  }
+  for (int64_t p = 0; p < k; ++p) {
+    for (int64_t j = 0; j < n; ++j)
+      b[static_cast<size_t>(p * n + j)] = p < inner + m - 1 ? number(p * 17 + j * 5 + 3) : kNan;
+  }
+
+  gemm_causal(m, n, k, a.data(), k, b.data(), n, c.data(), n, /*accumulate=*/true,
+              {.columns = columns, .inner = inner});
+
+  int64_t wrong = 0;
+  for (int64_t i = 0; i < m; ++i) {
+    for (int64_t j = 0; j < std::min(n, columns + i); ++j) {
+      double want = -7.0;
+      for (int64_t p = 0; p < std::min(k, inner + i); ++p)
+        want += double{number(i * 131 + p)} * number(p * 17 + j * 5 + 3);
+      wrong += !(c[static_cast<size_t>(i * n + j)] == static_cast<float>(want));
+    }
+  }
+  INFO(m << " rows, columns from " << columns << ", inner numbers from " << inner);
+  CHECK(wrong == 0);
+  if (columns <= -m) CHECK(c == std::vector<float>(c.size(), -7.0F));
 }

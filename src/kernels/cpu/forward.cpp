@@ -18,7 +18,11 @@ constexpr int64_t kCols = 1024;
 constexpr int64_t kPanel = 64;
 constexpr int64_t kFirst = 32;  // a strip begins at a multiple of what the matrix unit takes at once
 
-constexpr int64_t kPackedBytes = int64_t{3} << 20;
+// Of the keys that are packed before their queries run: much more would leave the second cache in between. Two
+// heads at least, so that threads wait for each other once for both.
+template <class T>
+constexpr int64_t kPackedBytes = int64_t{kIsBf16<T> ? 3 : 1} << 20;
+constexpr int64_t kHeadsAtLeast = 2;
 
 // Keys of one head as right sides (D, width) of the score products, in panels. The values too, as right sides
 // (keys, Dv): in pairs for bf16, side by side for floats that lie apart or are widened.
@@ -56,7 +60,8 @@ class Forward {
   void run() {
     const int64_t heads = call_.B * call_.Hkv;
     const int64_t bytes = panels_.head_size() * static_cast<int64_t>(sizeof(T));
-    const int64_t at_once = std::clamp<int64_t>(kPackedBytes / std::max<int64_t>(bytes, 1), 1, heads);
+    const int64_t at_once =
+        std::min(heads, std::max(kPackedBytes<T> / std::max<int64_t>(bytes, 1), kHeadsAtLeast));
     const int64_t blocks = panels_.blocks;
     const int64_t row_blocks = (call_.L + kRows - 1) / kRows;
     // Work that is too small to share costs more by waking threads than by doing it.

@@ -48,6 +48,7 @@ inline uint32_t bits_below(Uint x, Uint limit) {
 void dropout_bits(uint64_t key, uint32_t threshold, uint32_t b, uint32_t h, uint32_t i, uint32_t block,
                   uint16_t* out, int64_t stride) {
   uint32_t bits[8] = {};
+#pragma GCC unroll 4
   for (uint32_t lane = 0; lane < 16; lane += kWidth) {
     Uint c[4] = {(Uint)lanes() + all(block * 16 + lane), all(i), all(h), all(b)};
     auto k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
@@ -62,10 +63,12 @@ void dropout_bits(uint64_t key, uint32_t threshold, uint32_t b, uint32_t h, uint
       k0 += kPhiloxW0;
       k1 += kPhiloxW1;
     }
+#pragma GCC unroll 4
     for (int word = 0; word < 4; ++word) {
       bits[2 * word] |= bits_below(c[word] & 0xffffu, all(threshold)) << lane;
       bits[2 * word + 1] |= bits_below(c[word] >> 16, all(threshold)) << lane;
     }
   }
+#pragma GCC unroll 8
   for (int half = 0; half < 8; ++half) out[half * stride] = static_cast<uint16_t>(bits[half]);
 }

@@ -210,12 +210,20 @@ float dot16(const bf16_t* a, const bf16_t* b, int64_t n) {
   return sum(total);
 }
 
+inline Vec load_row(const float* p, int64_t n) {
+  return load_part(p, n);
+}
+inline Vec load_row(const bf16_t* p, int64_t n) {
+  return load16_part(p, n);
+}
+
 // x - x is 0 for every finite number and NaN for the others.
-bool copy_rows(const float* src, int64_t lds, float* dst, int64_t ldd, int64_t rows, int64_t cols) {
+template <class T>
+inline bool copy_rows_of(const T* src, int64_t lds, float* dst, int64_t ldd, int64_t rows, int64_t cols) {
   Vec total = all(0.0f);
   for (int64_t r = 0; r < rows; ++r, src += lds, dst += ldd) {
     for (int64_t c = 0; c < cols; c += kWidth) {
-      const Vec v = load_part(src + c, cols - c);
+      const Vec v = load_row(src + c, cols - c);
       total += v - v;
       store_part(dst + c, v, cols - c);
     }
@@ -223,17 +231,13 @@ bool copy_rows(const float* src, int64_t lds, float* dst, int64_t ldd, int64_t r
   return sum(total) == 0.0f;
 }
 
+bool copy_rows(const float* src, int64_t lds, float* dst, int64_t ldd, int64_t rows, int64_t cols) {
+  return copy_rows_of(src, lds, dst, ldd, rows, cols);
+}
+
 bool copy_rows_from_bf16(const bf16_t* src, int64_t lds, float* dst, int64_t ldd, int64_t rows,
                          int64_t cols) {
-  Vec total = all(0.0f);
-  for (int64_t r = 0; r < rows; ++r, src += lds, dst += ldd) {
-    for (int64_t c = 0; c < cols; c += kWidth) {
-      const Vec v = load16_part(src + c, cols - c);
-      total += v - v;
-      store_part(dst + c, v, cols - c);
-    }
-  }
-  return sum(total) == 0.0f;
+  return copy_rows_of(src, lds, dst, ldd, rows, cols);
 }
 
 bool all_finite(const float* x, int64_t ld, int64_t rows, int64_t n) {

@@ -146,7 +146,7 @@ inline void store16_part(bf16_t* p, Vec v, int64_t n) {
 
 // 2^t for t <= 0 or so: round to the nearest integer, a polynomial on [-0.5, 0.5], scale by the exponent. The
 // relative error is 8e-8, or 8e-5 where the result is rounded to bfloat16. Below the smallest normal number
-// it is 0; NaN stays NaN.
+// it is 0, under FlushTiny; NaN stays NaN.
 template <bool kHalf = false>
 inline Vec exp2(Vec t) {
   const auto polynomial = [](Vec f) {
