@@ -116,7 +116,7 @@ bool Unpickler::call(unsigned char opcode) {
     case op::Build: {
       const auto state = pop();
       if (!graph_.is(top(), Kind::OrderedDict) || !graph_.is_dict(state)) {
-        fail("a state for a value that is a {}", kind_name(graph_[top()].kind));
+        fail("a state for a value that is {}", kind_name(graph_[top()].kind));
       }
       return true;  // attributes of the OrderedDict, such as _metadata
     }
@@ -140,10 +140,10 @@ void Unpickler::push_global(std::string_view module, std::string_view name) {
 void Unpickler::reduce() {
   const auto arguments = pop(), global = pop();
   if (!graph_.is(global, Kind::Global)) {
-    fail("it calls a value that is a {}", kind_name(graph_[global].kind));
+    fail("it calls a value that is {}", kind_name(graph_[global].kind));
   }
   if (!graph_.is(arguments, Kind::Tuple)) {
-    fail("it calls with arguments that are a {}", kind_name(graph_[arguments].kind));
+    fail("it calls with arguments that are {}", kind_name(graph_[arguments].kind));
   }
   push(located([&] { return calls_.call(global, arguments); }));
 }

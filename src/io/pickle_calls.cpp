@@ -16,7 +16,7 @@ namespace attentive::pickle {
 
 void Calls::expect(Ref ref, Kind kind, const char* what) const {
   const auto got = graph_[ref].kind;
-  if (got != kind) refuse("expected {} to be a {}, got a {}", what, kind_name(kind), kind_name(got));
+  if (got != kind) refuse("expected {} to be {}, got {}", what, kind_name(kind), kind_name(got));
 }
 
 int64_t Calls::integer(Ref ref, const char* what) const {
@@ -110,7 +110,7 @@ Ref Calls::ordered_dict(Ref pairs) {
   for (Ref pair = 0; items.next(pair);) {
     const auto kind = graph_[pair].kind;
     if ((kind != Kind::List && kind != Kind::Tuple) || graph_[pair].size != 2) {
-      refuse("expected the argument of OrderedDict to hold pairs, got a {}", kind_name(kind));
+      refuse("expected the argument of OrderedDict to hold pairs, got {}", kind_name(kind));
     }
     auto both = graph_.items(pair);
     for (Ref item = 0; both.next(item);) graph_.append(dict, item);

@@ -45,7 +45,7 @@ class Check {
     const auto& node = graph_[ref];
     if (!graph_.is_container(ref)) return count(parent, 1, text_of(node), 0);
     auto& container = graph_.container(ref);
-    if (container.open) refuse("it holds a {} that contains itself", kind_name(node.kind));
+    if (container.open) refuse("it holds {} that contains itself", kind_name(node.kind));
     if (container.values > 0) return count(parent, container.values, container.text, container.depth);
     if (frames_.size() >= static_cast<size_t>(limits_.max_depth)) too_deep();
     container.open = true;

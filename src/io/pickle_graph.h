@@ -37,7 +37,7 @@ enum class Kind : uint8_t {
   Global,
 };
 
-/// As a word for messages.
+/// With its article, for messages.
 std::string_view kind_name(Kind kind);
 
 struct Node {

@@ -88,11 +88,11 @@ void Keys::check_hashable(Ref key, Ref container) const {
     auto items = graph_.items(key);
     for (Ref item = 0; items.next(item);) {
       if (is_scalar(graph_[item].kind)) continue;
-      refuse("a key of a {} is a tuple that holds a {}; numbers and strings are read",
+      refuse("a key of {} is a tuple that holds {}; numbers and strings are read",
              kind_name(graph_[container].kind), kind_name(graph_[item].kind));
     }
   } else if (!is_scalar(kind)) {
-    refuse("a key of a {} is a {}; numbers, strings and tuples of them are read",
+    refuse("a key of {} is {}; numbers, strings and tuples of them are read",
            kind_name(graph_[container].kind), kind_name(kind));
   }
 }
@@ -114,7 +114,7 @@ void Keys::check(Ref container) const {
   const auto twice =
       std::adjacent_find(keys.begin(), keys.end(), [&](Ref a, Ref b) { return compare(a, b) == 0; });
   if (twice != keys.end()) {
-    refuse("a {} holds the key {} twice", kind_name(graph_[container].kind), describe(*twice));
+    refuse("{} holds the key {} twice", kind_name(graph_[container].kind), describe(*twice));
   }
 }
 
@@ -128,7 +128,7 @@ std::string Keys::describe(Ref key) const {
     case Kind::Float:
       return fmt::format("{}", node.real);
     default:
-      return fmt::format("(a {})", kind_name(node.kind));
+      return fmt::format("({})", kind_name(node.kind));
   }
 }
 

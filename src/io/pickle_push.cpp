@@ -153,7 +153,7 @@ void Unpickler::extend(size_t first, std::initializer_list<Kind> kinds) {
   const auto container = stack_[first - 1];
   const auto kind = graph_[container].kind;
   if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) {
-    fail("it puts items into a value that is a {}", kind_name(kind));
+    fail("it puts items into a value that is {}", kind_name(kind));
   }
   const auto count = stack_.size() - first;
   if (graph_.is_dict(container) && count % 2 != 0) fail("a key without a value");

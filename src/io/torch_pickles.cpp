@@ -29,7 +29,7 @@ void check_magic(PickleInput& input, MemoryBudget& budget) {
   Graph graph(budget);
   const auto magic = pickle::Unpickler(input, graph, {}).load();
   if (!graph.is(magic, Kind::LongInt) || text_of(graph, input, magic) != kMagic) {
-    refuse("a pickle that torch.save did not write: it begins with a {}", kind_name(graph[magic].kind));
+    refuse("a pickle that torch.save did not write: it begins with {}", kind_name(graph[magic].kind));
   }
 }
 
@@ -44,7 +44,7 @@ void check_protocol(PickleInput& input, MemoryBudget& budget) {
 void check_machine(PickleInput& input, MemoryBudget& budget) {
   Graph graph(budget);
   const auto facts = pickle::Unpickler(input, graph, {}).load();
-  if (!graph.is_dict(facts)) refuse("expected a dict of the machine, got a {}", kind_name(graph[facts].kind));
+  if (!graph.is_dict(facts)) refuse("expected a dict of the machine, got {}", kind_name(graph[facts].kind));
   auto items = graph.items(facts);
   for (Ref key = 0, value = 0; items.next(key) && items.next(value);) {
     if (!graph.is(key, Kind::Text) || text_of(graph, input, key) != "little_endian") continue;
@@ -60,12 +60,12 @@ std::vector<std::string_view> read_keys(PickleInput& input, MemoryBudget& budget
   Graph graph(budget);
   const auto list = pickle::Unpickler(input, graph, {}).load();
   if (!graph.is(list, Kind::List))
-    refuse("expected a list of storage keys, got a {}", kind_name(graph[list].kind));
+    refuse("expected a list of storage keys, got {}", kind_name(graph[list].kind));
   if (graph[list].size > storages) refuse("{} storage keys for {} mentions", graph[list].size, storages);
   std::vector<std::string_view> keys;
   auto items = graph.items(list);
   for (Ref key = 0; items.next(key);) {
-    if (!graph.is(key, Kind::Text)) refuse("expected a storage key, got a {}", kind_name(graph[key].kind));
+    if (!graph.is(key, Kind::Text)) refuse("expected a storage key, got {}", kind_name(graph[key].kind));
     keys.push_back(text_of(graph, input, key));
   }
   return keys;

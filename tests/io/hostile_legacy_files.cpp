@@ -84,12 +84,12 @@ void keys(Files& cases) {
   add("another", texts({"1"}), 1, {"does not mention storage \"1\""});
   add("one more", texts({"0", "1"}), 2, {"2 storage keys for 1 mentions"});
   add("twice", texts({"0", "0"}), 2, {"2 storage keys for 1 mentions"});
-  add("a number", Pickle().raw("]K\0a"s).stop(), 1, {"expected a storage key, got a int"});
+  add("a number", Pickle().raw("]K\0a"s).stop(), 1, {"expected a storage key, got an int"});
   add("a tensor", Pickle(2, Format::Legacy).raw("]").tensor().raw("a").stop(), 1,
       {"a tensor where none is allowed"});
   add("a dict", Pickle().raw("}").text("0").raw("Ns").stop(), 1,
       {"expected a list of storage keys, got a dict"});
-  add("None", Pickle().raw("N").stop(), 1, {"expected a list of storage keys, got a None"});
+  add("None", Pickle().raw("N").stop(), 1, {"expected a list of storage keys, got None"});
   add("ten million", Pickle().raw("](" + times(10'000'000, "N") + "e").stop(), 1,
       {"bytes of memory (max_pickle_bytes)"});
   cases.add("keys: twice, and two mentions",

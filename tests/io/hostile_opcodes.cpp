@@ -97,7 +97,7 @@ void protocols(HostilePickles& cases) {
                   {cases.either("its pickle is truncated", "opcode 0x80 is not read here")});
   cases.add(
       "a second pickle", cases.pickle().raw("N.").raw("\x80\2N"),
-      {cases.either("4 bytes after the end of its pickle", "expected a list of storage keys, got a None")});
+      {cases.either("4 bytes after the end of its pickle", "expected a list of storage keys, got None")});
   cases.add("a byte behind STOP", cases.pickle().raw("N."),
             {cases.either("1 bytes after the end of its pickle", "of protocol 2 to 5, got none")});
 }

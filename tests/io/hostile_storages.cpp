@@ -79,7 +79,7 @@ void persistent_ids(HostilePickles& cases) {
              key = start().text("0"), cpu = start().text("cpu"), six = start().integer(6);
   const auto described = "expected a storage to be described by " + cases.either("5", "6") + " values, got ";
   add("an id that is text", start().text("storage"), "expected a persistent id to be a tuple, got a str");
-  add("an id that is a number", start().integer(0), "expected a persistent id to be a tuple, got a int");
+  add("an id that is a number", start().integer(0), "expected a persistent id to be a tuple, got an int");
   add("an id that is a list", start().raw("]"), "expected a persistent id to be a tuple, got a list");
   add("an id of nothing", start().raw(")"), "an empty persistent id");
   add("an id of one", start().text("storage").raw("\x85"), (described + "1").c_str());
@@ -91,21 +91,21 @@ void persistent_ids(HostilePickles& cases) {
   add("an id of a module", id(start().text("module"), type, key, cpu, six),
       "a persistent id of type \"module\": only storages are read");
   add("an id whose word is a number", id(six, type, key, cpu, six),
-      "expected the type of a persistent id to be a str, got a int");
+      "expected the type of a persistent id to be a str, got an int");
   add("an id whose type is text", id(word, start().text("FloatStorage"), key, cpu, six),
       "expected the class of a storage to be a class or function, got a str");
   add("an id whose type is a dtype", id(word, start().global("torch", "float32"), key, cpu, six),
       "expected the class of a storage to be a class or function, got a dtype");
   add("an id whose key is a number", id(word, type, start().integer(0), cpu, six),
-      "expected the key of a storage to be a str, got a int");
+      "expected the key of a storage to be a str, got an int");
   add("an id whose location is a number", id(word, type, key, six, six),
-      "expected the location of a storage to be a str, got a int");
+      "expected the location of a storage to be a str, got an int");
   add("an id whose numel is text", id(word, type, key, cpu, start().text("6")),
-      "expected the size of a storage to be a int, got a str");
+      "expected the size of a storage to be an int, got a str");
   add("an id whose numel is a float", id(word, type, key, cpu, start().floating(6)),
-      "expected the size of a storage to be a int, got a float");
+      "expected the size of a storage to be an int, got a float");
   add("an id whose numel is True", id(word, type, key, cpu, start().raw("\x88")),
-      "expected the size of a storage to be a int, got a bool");
+      "expected the size of a storage to be an int, got a bool");
 }
 
 }  // namespace

@@ -71,27 +71,27 @@ void arguments(HostilePickles& cases) {
   const auto start = [&] { return Pickle(-1, cases.pickle().format()); };
   const auto good = [&] { return start().storage({}); };
   cases.add("offset as text", rebuilt(good().text("0").tuple({6}).tuple({1}).raw("\x89")),
-            {"the storage offset of a tensor to be a int, got a str"});
+            {"the storage offset of a tensor to be an int, got a str"});
   cases.add("offset as a float", rebuilt(good().floating(0).tuple({6}).tuple({1}).raw("\x89")),
-            {"the storage offset of a tensor to be a int, got a float"});
+            {"the storage offset of a tensor to be an int, got a float"});
   cases.add("offset of 2^64",
             rebuilt(good().counted('\x8a', 1, 9, "\0\0\0\0\0\0\0\0\1"s).tuple({6}).tuple({1}).raw("\x89")),
-            {"the storage offset of a tensor to be a int, got a int beyond 64 bits"});
+            {"the storage offset of a tensor to be an int, got an int beyond 64 bits"});
   cases.add("sizes as text", rebuilt(good().integer(0).text("6").tuple({1}).raw("\x89")),
             {"the sizes and strides of a tensor to be a tuple, got a str"});
   cases.add("size as a float", rebuilt(good().integer(0).floating(6).raw("\x85").tuple({1}).raw("\x89")),
-            {"a size or stride of a tensor to be a int, got a float"});
+            {"a size or stride of a tensor to be an int, got a float"});
   cases.add(
       "size of 2^64",
       rebuilt(
           good().integer(0).counted('\x8a', 1, 9, "\0\0\0\0\0\0\0\0\1"s).raw("\x85").tuple({1}).raw("\x89")),
-      {"a size or stride of a tensor to be a int, got a int beyond 64 bits"});
+      {"a size or stride of a tensor to be an int, got an int beyond 64 bits"});
   cases.add("strides as None", rebuilt(good().integer(0).tuple({6}).raw("N\x89")),
-            {"the sizes and strides of a tensor to be a tuple, got a None"});
+            {"the sizes and strides of a tensor to be a tuple, got None"});
   cases.add("requires_grad as 1", rebuilt(good().integer(0).tuple({6}).tuple({1}).integer(1)),
-            {"requires_grad of a tensor to be a bool, got a int"});
+            {"requires_grad of a tensor to be a bool, got an int"});
   cases.add("no storage", rebuilt(start().raw("N").integer(0).tuple({6}).tuple({1}).raw("\x89")),
-            {"the storage of a tensor to be a storage, got a None"});
+            {"the storage of a tensor to be a storage, got None"});
   cases.add("a tensor for a storage", rebuilt(start().tensor().integer(0).tuple({6}).tuple({1}).raw("\x89")),
             {"the storage of a tensor to be a storage, got a tensor"});
   cases.add("text for a storage", rebuilt(start().text("0").integer(0).tuple({6}).tuple({1}).raw("\x89")),
@@ -150,7 +150,7 @@ void rebuilds(HostilePickles& cases) {
   };
   const auto start = [&] { return Pickle(-1, cases.pickle().format()); };
   cases.add("a parameter of None", parameter(start().raw("N"), "\x88"),
-            {"expected the data of a parameter to be a tensor, got a None"});
+            {"expected the data of a parameter to be a tensor, got None"});
   cases.add("a parameter of a parameter",
             parameter(start().raw(parameter(start().tensor(), "\x88").bytes().substr(2)), "\x88"),
             {"expected the data of a parameter to be a tensor, got a Parameter"});
@@ -159,7 +159,7 @@ void rebuilds(HostilePickles& cases) {
   cases.add("a parameter of a storage", parameter(start().storage({}), "\x88"),
             {"expected the data of a parameter to be a tensor, got a storage"});
   cases.add("a parameter whose requires_grad is None", parameter(start().tensor(), "N"),
-            {"expected requires_grad of a parameter to be a bool, got a None"});
+            {"expected requires_grad of a parameter to be a bool, got None"});
   const auto from_type = [&](const char* function, const char* module, const char* type) {
     auto pickle = cases.pickle().global("torch._tensor", "_rebuild_from_type_v2").raw("(");
     pickle.global("torch._utils", function).global(module, type).raw("(");

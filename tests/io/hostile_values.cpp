@@ -56,23 +56,25 @@ void keys(HostilePickles& cases) {
 }
 
 void targets(HostilePickles& cases) {
-  cases.add("APPEND to a tuple", cases.pickle().raw(")Na"), {"it puts items into a value that is a "});
-  cases.add("APPEND to a dict", cases.pickle().raw("}Na"), {"it puts items into a value that is a "});
-  cases.add("APPENDS to a set", cases.pickle(4).raw("\x8f(Ne"), {"it puts items into a value that is a "});
-  cases.add("SETITEM on a list", cases.pickle().raw("]K\0Ns"s), {"it puts items into a value that is a "});
-  cases.add("SETITEMS on None", cases.pickle().raw("N(K\0Nu"s), {"it puts items into a value that is a "});
-  cases.add("ADDITEMS to a list", cases.pickle(4).raw("](N\x90"), {"it puts items into a value that is a "});
+  cases.add("APPEND to a tuple", cases.pickle().raw(")Na"), {"it puts items into a value that is a tuple"});
+  cases.add("APPEND to a dict", cases.pickle().raw("}Na"), {"it puts items into a value that is a dict"});
+  cases.add("APPENDS to a set", cases.pickle(4).raw("\x8f(Ne"), {"it puts items into a value that is a set"});
+  cases.add("SETITEM on a list", cases.pickle().raw("]K\0Ns"s),
+            {"it puts items into a value that is a list"});
+  cases.add("SETITEMS on None", cases.pickle().raw("N(K\0Nu"s), {"it puts items into a value that is None"});
+  cases.add("ADDITEMS to a list", cases.pickle(4).raw("](N\x90"),
+            {"it puts items into a value that is a list"});
   cases.add("APPEND to a tensor", cases.pickle().tensor().raw("Na"),
-            {"it puts items into a value that is a "});
+            {"it puts items into a value that is a tensor"});
   cases.add("SETITEM on a tensor", cases.pickle().tensor().raw("K\0Ns"s),
-            {"it puts items into a value that is a "});
+            {"it puts items into a value that is a tensor"});
   cases.add("BUILD on a tensor", cases.pickle().tensor().raw("}b"), {"a state for a value that is a tensor"});
   cases.add("BUILD on a dict", cases.pickle().raw("}}b"), {"a state for a value that is a dict"});
   cases.add("BUILD on a list", cases.pickle().raw("]}b"), {"a state for a value that is a list"});
   cases.add("BUILD on a function", cases.pickle().global("torch", "Size").raw("}b"),
             {"a state for a value that is a class or function"});
   cases.add("BUILD with a list", cases.pickle().hooks().raw("]b"),
-            {"a state for a value that is a OrderedDict"});
+            {"a state for a value that is an OrderedDict"});
   cases.add("NEWOBJ of OrderedDict", cases.pickle().global("collections", "OrderedDict").raw(")\x81"),
             {"opcode 0x81 is not read here"});
   cases.add("NEWOBJ of a string", cases.pickle().text("x").raw(")\x81"), {"opcode 0x81 is not read here"});
@@ -109,17 +111,17 @@ void calls(HostilePickles& cases) {
   call("encode beyond Latin-1", "_codecs", "encode", value().text("\u20ac").text("latin1"), 2,
        {"bytes that hold a character beyond U+00FF"});
   call("encode of a number", "_codecs", "encode", value().integer(1).text("latin1"), 2,
-       {"expected bytes to be a str, got a int"});
+       {"expected bytes to be a str, got an int"});
   call("encode of nothing", "_codecs", "encode", value().text("x"), 1,
        {"bytes cannot be made of 1 arguments"});
   call("a bytearray of 2^40 bytes", "__builtin__", "bytearray", value().integer(int64_t{1} << 40), 1,
-       {"expected the argument of bytearray to be a bytes, got a int"});
+       {"expected the argument of bytearray to be bytes, got an int"});
   call("a bytearray of a list", "__builtin__", "bytearray", value().raw("](K\1K\2e"), 1,
-       {"expected the argument of bytearray to be a bytes, got a list"});
+       {"expected the argument of bytearray to be bytes, got a list"});
   call("a bytearray of text", "__builtin__", "bytearray", value().text("x"), 1,
-       {"expected the argument of bytearray to be a bytes, got a str"});
+       {"expected the argument of bytearray to be bytes, got a str"});
   call("a set of a number", "__builtin__", "set", value().integer(1), 1,
-       {"expected the argument of set to be a list, got a int"});
+       {"expected the argument of set to be a list, got an int"});
   call("a set of a list of lists", "__builtin__", "set", value().raw("]]a"), 1, {"a key of a set is a list"});
   call("a frozenset of itself", "__builtin__", "frozenset", value().raw("]q\0h\0a"s), 1,
        {"a list that contains itself"});
@@ -128,9 +130,9 @@ void calls(HostilePickles& cases) {
   call("a complex of three", "__builtin__", "complex", value().raw("K\1K\1K\1"), 3,
        {"a complex number cannot be made of 3 arguments"});
   call("a size of text", "torch", "Size", value().text("ab").raw("\x85"), 1,
-       {"expected an item of a torch.Size to be a int, got a str"});
+       {"expected an item of a torch.Size to be an int, got a str"});
   call("a size of a number", "torch", "Size", value().integer(3), 1,
-       {"expected the argument of torch.Size to be a tuple, got a int"});
+       {"expected the argument of torch.Size to be a tuple, got an int"});
   call("a device of no kind", "torch", "device", value().text("toaster"), 1,
        {"there is no device type \"toaster\""});
   call("a device of 2^40", "torch", "device", value().text("cuda").integer(int64_t{1} << 40), 2,
@@ -140,15 +142,15 @@ void calls(HostilePickles& cases) {
   call("a device with a number in its text and one beside it", "torch", "device",
        value().text("cuda:1").integer(2), 2, {"the device type \"cuda:1\" has an index"});
   call("a device of a number", "torch", "device", value().integer(0), 1,
-       {"expected the type of a device to be a str, got a int"});
+       {"expected the type of a device to be a str, got an int"});
   call("a layout of no kind", "torch.serialization", "_get_layout", value().text("torch.float32"), 1,
        {"layout \"torch.float32\" is not read here"});
   call("a layout of a number", "torch.serialization", "_get_layout", value().integer(1), 1,
-       {"expected the name of a layout to be a str, got a int"});
+       {"expected the name of a layout to be a str, got an int"});
   call("an OrderedDict of a number", "collections", "OrderedDict", value().integer(1), 1,
-       {"expected the argument of OrderedDict to be a list, got a int"});
+       {"expected the argument of OrderedDict to be a list, got an int"});
   call("an OrderedDict of a list of numbers", "collections", "OrderedDict", value().raw("](K\1K\2e"), 1,
-       {"expected the argument of OrderedDict to hold pairs, got a int"});
+       {"expected the argument of OrderedDict to hold pairs, got an int"});
   call("an OrderedDict of triples", "collections", "OrderedDict", value().raw("](NNN\x87").raw("e"), 1,
        {"expected the argument of OrderedDict to hold pairs, got a tuple"});
   call("a Counter of text", "collections", "Counter", value().text("abc"), 1,

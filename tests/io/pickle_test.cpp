@@ -145,7 +145,7 @@ TEST_CASE("containers of a pickle", "[pickle]") {
              ContainsSubstring("into a value that is a dict"));
   CHECK_THAT(refused("NK\x01"
                      "a"),
-             ContainsSubstring("into a value that is a None"));
+             ContainsSubstring("into a value that is None"));
   CHECK_THAT(refused(")}b"), ContainsSubstring("a state for a value that is a tuple"));
 }
 
@@ -237,9 +237,9 @@ TEST_CASE("only what is on the list is called", "[pickle][errors]") {
   CHECK_THAT(refused(global("os", "OrderedDict")), ContainsSubstring("\"os.OrderedDict\""));
   CHECK_THAT(refused("c" + std::string(300, 'm') + "\nn\n"),
              ContainsSubstring("a name of more than 200 bytes"));
-  CHECK_THAT(refused("N)R"), ContainsSubstring("it calls a value that is a None"));
+  CHECK_THAT(refused("N)R"), ContainsSubstring("it calls a value that is None"));
   CHECK_THAT(refused(global("collections", "OrderedDict") + "NR"),
-             ContainsSubstring("arguments that are a None"));
+             ContainsSubstring("arguments that are None"));
   CHECK_THAT(refused(global("collections", "OrderedDict") + "NNN\x87R"), ContainsSubstring("of 3 arguments"));
   CHECK_THAT(refused(global("torch", "Tensor") + ")R"), ContainsSubstring("not a function here"));
   // NEWOBJ, which torch.save does not write for what is on the list.

@@ -10,11 +10,18 @@ from pathlib import Path
 
 ROOT = Path(sys.argv[1])
 CLOSING = "100% tests passed, 0 tests failed out of 46"
-STAGES = ["packages", "tests with LibTorch 2.11.0, built from nothing", "API reference", "tests on an emulated processor without AVX-512", "warnings of g++", "build with LibTorch 2.15.0",
-          "parity cases with LibTorch 2.15.0"]
-# What each stage runs, by the words that its line in the log begins with.
-COMMANDS = ["setup.sh", "test -D", "cmake --build --preset dev --target docs", "every_cpu --short", "check_warnings -D", "cmake --preset dev -B build/newest",
-            "attentive-parity tests/parity/notebooks/a.safetensors"]
+# Each stage, and what it runs: the words that its line in the log begins with.
+RUNS = {
+    "packages": "setup.sh",
+    "tests with LibTorch 2.11.0, built from nothing": "test -D",
+    "API reference": "cmake --build --preset dev --target docs",
+    "tests on an emulated processor without AVX-512": "every_cpu --short",
+    "warnings of g++": "check_warnings -D",
+    "warnings of clang 19 in the library and the programs": "check_warnings --compiler clang++-19",
+    "build with LibTorch 2.15.0": "cmake --preset dev -B build/newest",
+    "parity cases with LibTorch 2.15.0": "attentive-parity tests/parity/notebooks/a.safetensors",
+}
+STAGES, COMMANDS = list(RUNS), list(RUNS.values())
 
 
 def make_tree(tree, failing):
