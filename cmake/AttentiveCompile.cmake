@@ -13,6 +13,8 @@ function(attentive_configure target)
   attentive_warnings(${target})
   attentive_sanitizers(${target})
   attentive_openmp(${target}) # all of them: a precompiled header is only valid under the same flags
+  # A precompiled header with timestamps differs from build to build, and nothing that uses it would be in the compiler cache.
+  target_compile_options(${target} PRIVATE "$<$<COMPILE_LANG_AND_ID:CXX,Clang>:SHELL:-Xclang -fno-pch-timestamp>")
   if(PROJECT_IS_TOP_LEVEL AND ATTENTIVE_LLD)
     target_link_options(${target} PRIVATE -fuse-ld=lld)
   endif()
@@ -25,6 +27,7 @@ function(attentive_library target)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src)
   set_target_properties(${target} PROPERTIES
     POSITION_INDEPENDENT_CODE ON
+    DEFINE_SYMBOL "" # whoever shares the precompiled header needs the same definitions, shared libraries and static ones
     VERSION ${PROJECT_VERSION}
     SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
     VERIFY_INTERFACE_HEADER_SETS ON) # target <name>_verify_interface_header_sets: each public header alone
