@@ -36,12 +36,11 @@ const Simd& simd() {
   return *selection().simd;
 }
 
-SelectionGuard::SelectionGuard(const Selection& selection) : selection_(selection) {
-  forced.store(&selection_, std::memory_order_release);
-}
+SelectionGuard::SelectionGuard(const Selection& selection)
+    : selection_(selection), before_(forced.exchange(&selection_, std::memory_order_acq_rel)) {}
 
 SelectionGuard::~SelectionGuard() {
-  forced.store(nullptr, std::memory_order_release);
+  forced.store(before_, std::memory_order_release);
 }
 
 }  // namespace attentive::kernels::cpu

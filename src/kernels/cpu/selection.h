@@ -28,8 +28,7 @@ Selection select(const CpuFeatures& cpu, std::string_view limit);
 // What this process uses: that of this CPU and of the variable, unless a test forces another.
 const Selection& selection();
 
-// For tests: forces a selection that this CPU can run, for all threads, until the end of the scope. One at a
-// time.
+// For tests: forces a selection that this CPU can run, for all threads, until the end of the scope.
 class SelectionGuard {
  public:
   explicit SelectionGuard(const Selection& selection);
@@ -39,6 +38,7 @@ class SelectionGuard {
 
  private:
   Selection selection_;
+  const Selection* before_;
 };
 
 }  // namespace attentive::kernels::cpu
