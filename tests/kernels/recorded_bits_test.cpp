@@ -16,7 +16,7 @@
 
 #include <attentive/functional/attention.h>
 
-#include "kernels/cpu/selection.h"
+#include "kernels/simd/selection.h"
 #include "kernels/simd_wide.h"
 
 using namespace attentive;

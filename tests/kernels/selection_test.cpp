@@ -1,4 +1,4 @@
-#include "kernels/cpu/selection.h"
+#include "kernels/simd/selection.h"
 
 #include <string>
 #include <vector>
@@ -9,7 +9,7 @@
 
 #include <attentive/functional/attention.h>
 
-#include "kernels/cpu/gemm.h"
+#include "kernels/gemm/gemm.h"
 #include "kernels/simd_wide.h"
 #include "support/compare.h"
 

@@ -12,8 +12,8 @@
 
 #define ATTENTIVE_SIMD_NAMESPACE wide
 #define ATTENTIVE_SIMD_WIDTH 16
-#include "kernels/cpu/selection.h"
-#include "kernels/cpu/simd_impl.h"
+#include "kernels/native_cpu/simd_impl.h"
+#include "kernels/simd/selection.h"
 
 namespace {
 
