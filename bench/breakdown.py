@@ -24,13 +24,13 @@ SECONDS = 5
 # First match wins.
 PARTS = (
     ("projections by the library", r"mkl_|mkldnn|dnnl"),
-    ("products", r"gemm|multiply<|amx|brgemm"),
+    ("products", r"gemm|multiply<|multiply_b|multiply_pairs|amx|brgemm"),
     ("projections by the library", r"\[JIT\]"),
     ("softmax", r"softmax_rows|prepare|weigh|peak_of"),
     ("gradient rows", r"gradient_"),
     ("dropout bits", r"dropout_bits|philox|add_block"),
-    ("few-row loops", r"few_|score_|output_rows|output_block|forward_few|ForwardFew"),
-    ("packing", r"transpose|pack_|copy_rows|all_finite|from_bf16|to_bf16|memmove|memset|\bdot"),
+    ("few-row loops", r"few_|score_|output_rows|output_block|linear_block|FewQueries|forward_few|ForwardFew"),
+    ("packing", r"transpose|pack_|copy_rows|widen_rows|finite|convert|from_bf16|to_bf16|memmove|memset|\bdot"),
     ("output", r"store_scaled|finish_row|cpu::.*::scale$|::add$"),
     ("loops and control", r"(Forward|Backward)<|kernels::cpu|attentive::"),
     ("waiting for the other thread", r"gomp|libgomp"),

@@ -27,6 +27,16 @@ MAY_USE = {
     "text": ["io"],
     "train": ["io", "functional", "cache", "modules", "compat", "models", "text"],
 }
+# What each room of src/kernels may include beside itself and the files that stand in no room, which use no room.
+ROOMS = {
+    "simd": [],
+    "gemm": ["simd"],
+    "attention": ["simd", "gemm"],
+    "native_cpu": ["simd", "gemm", "attention"],
+    "reference": [],
+    "torch": ["reference"],
+    "native_cuda": ["reference"],
+}
 TOP = ("apps", "bench", "tests")  # the top floor: any public header
 SHARED = Path("apps/common")  # what every main() shares, those of bench/ too
 PRIVATE_DEPENDENCIES = ("fmt/", "nlohmann/", "CLI/", "catch2/")
@@ -42,6 +52,23 @@ def floor_of(path):
         return parts[0]
     inside = parts[2:] if parts[0] == "include" else parts[1:]
     return inside[0] if len(inside) > 1 else None
+
+
+def room_of(path):
+    """The room of a path in src/kernels, or None."""
+    return path.parts[2] if path.parts[:2] == ("src", "kernels") and len(path.parts) > 3 else None
+
+
+def room_fault(path, target):
+    """Why a file of src/kernels must not include another one, or None."""
+    here, there = room_of(path), room_of(target)
+    if there is None or here == there:
+        return None
+    if here is None:
+        return f"stands in no room of kernels/, but uses kernels/{there}/"
+    if here not in ROOMS:
+        return f"stands in kernels/{here}/, a room that tools/check_floors.py does not name"
+    return None if there in ROOMS[here] else f"stands in kernels/{here}/, which must not use kernels/{there}/"
 
 
 def target_of(root, path, quoted, name):
@@ -83,6 +110,8 @@ def fault_of(root, path, quoted, name):
         return f"must not use {target.parts[0]}/"
     if path.parts[0] in ("apps", "bench") and target.parts[0] == "src":
         return f"stands in {path.parts[0]}/, which uses public headers only"
+    if here == there == "kernels":
+        return room_fault(path, target)
     if here in TOP or here == there or there == "core":
         return None
     if there is None:  # version.h is for all; attentive.h includes all
@@ -144,6 +173,10 @@ def self_test():
         "include/attentive/train/t.h": "#include <attentive/modules/m.h>\n",
         "src/core/check.h": "",
         "src/kernels/k.h": '#include "core/check.h"\n',
+        "src/kernels/simd/s.h": '#include "kernels/k.h"\n',
+        "src/kernels/gemm/g.h": '#include "kernels/simd/s.h"\n#include "kernels/k.h"\n',
+        "src/kernels/attention/a.h": '#include "kernels/gemm/g.h"\n#include "kernels/simd/s.h"\n',
+        "src/kernels/reference/r.h": "",
         "src/functional/f.cpp": '#include "kernels/k.h"\n#include <fmt/format.h>\n',
         "src/modules/m.cpp": "#include <attentive/modules/m.h>\n",
         "apps/a/main.cpp": '#include <attentive/train/t.h>\n#include <CLI/CLI.hpp>\n#include "common/run.h"\n',
@@ -166,7 +199,10 @@ def self_test():
         "include/attentive/train/t.h": ["<attentive/parity/p.h>"],
         "include/attentive/version.h": ["<attentive/modules/m.h>"],
         "include/attentive/new/n.h": ["<attentive/functional/f.h>"],
-        "src/kernels/k.h": ["<attentive/functional/f.h>", '"functional/f.cpp"'],
+        "src/kernels/k.h": ["<attentive/functional/f.h>", '"functional/f.cpp"', '"kernels/simd/s.h"'],
+        "src/kernels/simd/s.h": ['"kernels/gemm/g.h"', '"kernels/attention/a.h"'],
+        "src/kernels/gemm/g.h": ['"kernels/attention/a.h"', '"kernels/reference/r.h"'],
+        "src/kernels/new/n.h": ['"kernels/simd/s.h"'],
         "src/modules/m.cpp": ['"kernels/k.h"', '"support/s.h"', "<torch/torch.h>"],
         "apps/a/main.cpp": ['"../../src/kernels/k.h"', '"gone.h"'],
         "bench/b.cpp": ['"../tests/support/s.h"', '"../apps/a/support/table.h"', '"a/support/table.h"'],

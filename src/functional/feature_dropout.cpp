@@ -16,7 +16,7 @@
 #include "core/vector_clones.h"
 #include "kernels/dropout_counter.h"
 #include "kernels/plain.h"
-#include "kernels/simd/simd.h"
+#include "kernels/simd/elementwise.h"
 
 namespace attentive {
 namespace {
@@ -35,7 +35,7 @@ using Bits = std::array<uint16_t, kBlock / kLanes>;
 template <class Use>
 void for_each_block(int64_t numel, uint64_t key, double p, const Use& use) {
   const auto threshold = kernels::keep_threshold(p);
-  const auto draw = kernels::cpu::simd().dropout_bits;
+  const auto draw = kernels::cpu::elementwise().dropout_bits;
   at::parallel_for(0, (numel + kBlock - 1) / kBlock, kGrain, [&](int64_t begin, int64_t end) {
     Bits bits{};
     for (int64_t block = begin; block < end; ++block) {

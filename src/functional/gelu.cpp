@@ -8,7 +8,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "kernels/plain.h"
-#include "kernels/simd/simd.h"
+#include "kernels/simd/elementwise.h"
 
 namespace attentive {
 namespace {
@@ -23,7 +23,7 @@ class Gelu : public torch::autograd::Function<Gelu> {
     const auto* from = x.const_data_ptr<float>();
     auto* to = y.mutable_data_ptr<float>();
     at::parallel_for(0, x.numel(), kGrain, [&](int64_t begin, int64_t end) {
-      kernels::cpu::simd().gelu(from + begin, to + begin, end - begin);
+      kernels::cpu::elementwise().gelu(from + begin, to + begin, end - begin);
     });
     return y;
   }
@@ -38,7 +38,7 @@ class Gelu : public torch::autograd::Function<Gelu> {
     const auto *at_x = x.const_data_ptr<float>(), *at_grad = grad.const_data_ptr<float>();
     auto* to = out.mutable_data_ptr<float>();
     at::parallel_for(0, x.numel(), kGrain, [&](int64_t begin, int64_t end) {
-      kernels::cpu::simd().gelu_gradient(at_x + begin, at_grad + begin, to + begin, end - begin);
+      kernels::cpu::elementwise().gelu_gradient(at_x + begin, at_grad + begin, to + begin, end - begin);
     });
     return {out};
   }

@@ -66,7 +66,8 @@ TEMPLATE_TEST_CASE("small products: every size, and not a number beyond it", "[g
     for (int64_t j = 0; j < n; ++j) b[at_right(p, j)] = TestType::element(number(p * 17 + j * 5 + 3));
   }
 
-  gemm(m, n, k, a.data(), lda, b.data(), ldb, c.data(), ldc, accumulate);
+  gemm(Matrix<const Element>{a.data(), m, k, lda}, Rhs<const Element>{b.data(), k, n, ldb},
+       Matrix<float>{c.data(), m, n, ldc}, accumulate ? Sums::Continue : Sums::Begin);
   gemm_done();
 
   int64_t wrong = 0;
@@ -101,8 +102,8 @@ TEST_CASE("causal products: what is wanted is right, and what is out of reach is
       b[static_cast<size_t>(p * n + j)] = p < inner + m - 1 ? number(p * 17 + j * 5 + 3) : kNan;
   }
 
-  gemm_causal(m, n, k, a.data(), k, b.data(), n, c.data(), n, /*accumulate=*/true,
-              {.columns = columns, .inner = inner});
+  gemm(Matrix<const float>{a.data(), m, k, k}, Rhs<const float>{b.data(), k, n, n},
+       Matrix<float>{c.data(), m, n, n}, Sums::Continue, {.columns = columns, .inner = inner});
 
   int64_t wrong = 0;
   for (int64_t i = 0; i < m; ++i) {

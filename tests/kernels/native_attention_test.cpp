@@ -28,10 +28,10 @@
 
 #include <attentive/functional/explain.h>
 
-#include "kernels/attention/call.h"
 #include "kernels/dropout_counter.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/native_cpu/backend.h"
+#include "kernels/simd/threads.h"
 #include "support/compare.h"
 #include "support/option_cases.h"
 

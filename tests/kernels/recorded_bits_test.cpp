@@ -242,13 +242,13 @@ struct Table {
 
 std::vector<Table> tables() {
   const auto& cpu = this_cpu();
-  std::vector<Table> result = {{"portable", {simd_portable(), Bf16Product::Widened}},
-                               {"wide", {&wide_kernels(), Bf16Product::Widened}}};
-  if (cpu.avx2) result.push_back({"avx2", {simd_avx2(), Bf16Product::Widened}});
-  if (cpu.avx512) result.push_back({"avx512", {simd_avx512(), Bf16Product::Widened}});
+  std::vector<Table> result = {{"portable", {portable::code(), Bf16Product::Widened}},
+                               {"wide", {wide::code(), Bf16Product::Widened}}};
+  if (cpu.avx2) result.push_back({"avx2", {avx2::code(), Bf16Product::Widened}});
+  if (cpu.avx512) result.push_back({"avx512", {avx512::code(), Bf16Product::Widened}});
   if (cpu.avx512_bf16) {
-    result.push_back({"avx512_bf16", {simd_avx512_bf16(), Bf16Product::Widened}});
-    result.push_back({"avx512_bf16, pairs", {simd_avx512_bf16(), Bf16Product::Pairs}});
+    result.push_back({"avx512_bf16", {avx512_bf16::code(), Bf16Product::Widened}});
+    result.push_back({"avx512_bf16, pairs", {avx512_bf16::code(), Bf16Product::Pairs}});
   }
   return result;
 }

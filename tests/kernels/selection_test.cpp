@@ -73,13 +73,13 @@ TEST_CASE("selection: each kind of processor gets its kernels", "[selection][sho
   for (const auto& processor : processors()) {
     INFO(processor.name);
     const auto chosen = select(processor.features, "");
-    CHECK(std::string(chosen.simd->name) == processor.kernels);
+    CHECK(std::string(chosen.code->name) == processor.kernels);
     CHECK(chosen.bf16 == processor.bf16);
     const std::vector<std::string> limits = {"avx512", "avx2", "default"};
     for (size_t i = 0; i < limits.size(); ++i) {
       INFO(limits[i]);
       const auto limited = select(processor.features, limits[i]);
-      CHECK(std::string(limited.simd->name) == processor.limited[i]);
+      CHECK(std::string(limited.code->name) == processor.limited[i]);
       CHECK(limited.bf16 == Bf16Product::Widened);
     }
   }
@@ -92,7 +92,7 @@ TEST_CASE("selection: Native takes float32 and bfloat16 on every kind of process
   if (const auto set = lacking(processor.features); !set.empty()) SKIP(processor.name << ": no " << set);
   const auto chosen = select(processor.features, "");
   const SelectionGuard guard(chosen);
-  REQUIRE(&simd() == chosen.simd);
+  REQUIRE(&vector_code() == chosen.code);
   CHECK(has_gemm_bf16() == (processor.bf16 != Bf16Product::Widened));
   CHECK(libtorch_multiplies_bf16() == processor.features.avx512);
   at::manual_seed(3);
@@ -109,15 +109,15 @@ TEST_CASE("selection: Native takes float32 and bfloat16 on every kind of process
 }
 
 TEST_CASE("selection: a forced one ends with its scope", "[selection][short]") {
-  const auto* before = &simd();
+  const auto* before = &vector_code();
   {
-    const SelectionGuard guard({simd_portable(), Bf16Product::Widened});
-    CHECK(&simd() == simd_portable());
+    const SelectionGuard guard({portable::code(), Bf16Product::Widened});
+    CHECK(&vector_code() == portable::code());
     {
-      const SelectionGuard inner({&wide_kernels(), Bf16Product::Widened});
-      CHECK(&simd() == &wide_kernels());
+      const SelectionGuard inner({wide::code(), Bf16Product::Widened});
+      CHECK(&vector_code() == wide::code());
     }
-    CHECK(&simd() == simd_portable());
+    CHECK(&vector_code() == portable::code());
   }
-  CHECK(&simd() == before);
+  CHECK(&vector_code() == before);
 }

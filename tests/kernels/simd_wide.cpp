@@ -12,7 +12,7 @@
 
 #define ATTENTIVE_SIMD_NAMESPACE wide
 #define ATTENTIVE_SIMD_WIDTH 16
-#include "kernels/native_cpu/simd_impl.h"
+#include "kernels/native_cpu/tables.h"
 #include "kernels/simd/selection.h"
 
 namespace {
@@ -26,7 +26,7 @@ class WideKernels : public Catch::EventListenerBase {
   void testRunStarting(const Catch::TestRunInfo&) override {
     const char* variable = std::getenv("ATTENTIVE_TEST_KERNELS");
     if (variable && std::string_view(variable) == "wide") {
-      guard_.emplace(cpu::Selection{&wide_kernels(), cpu::Bf16Product::Widened});
+      guard_.emplace(cpu::Selection{cpu::wide::code(), cpu::Bf16Product::Widened});
     }
   }
   void testRunEnded(const Catch::TestRunStats&) override { guard_.reset(); }
@@ -38,8 +38,3 @@ class WideKernels : public Catch::EventListenerBase {
 CATCH_REGISTER_LISTENER(WideKernels)
 
 }  // namespace
-
-const cpu::Simd& wide_kernels() {
-  static constexpr cpu::Simd table = cpu::wide::make_table("wide");
-  return table;
-}

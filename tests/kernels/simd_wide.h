@@ -1,6 +1,10 @@
 #pragma once
 
-#include "kernels/simd/simd.h"
+#include "kernels/simd/vector_code.h"
+
+namespace attentive::kernels::cpu::wide {
 
 // The vector code of width 16 without AVX-512's intrinsics.
-const attentive::kernels::cpu::Simd& wide_kernels();
+const VectorCode* code();
+
+}  // namespace attentive::kernels::cpu::wide

@@ -1,9 +1,28 @@
+// dQ, dK and dV. The weights are recomputed from the statistics of the forward pass, m and ln ℓ of each query, in
+// transposed tiles: a row is a key, so that m, ℓ and δ are vectors along it, and no row has to be reduced.
+//
+//   δ = rowsum(dO ∘ O)                        once per query
+//   for each block of keys:
+//     dK = dV = 0
+//     for each panel of queries that may see the block:
+//       Sᵀ  = K Qᵀ                            the same bits as in the forward pass
+//       Pᵀ  = exp(scale · (Sᵀ − m) − ln ℓ)    0 where a key is hidden
+//       dPᵀ = V dOᵀ                           times the dropout mask, which is drawn again
+//       dSᵀ = Pᵀ ∘ (dPᵀ − δ)
+//       dV  = dV + Pᵀ dO                      P after dropout
+//       dK  = dK + dSᵀ Q
+//       dQᵀ = dQᵀ + Kᵀ dSᵀ
+
 #include "kernels/attention/backward.h"
 
-#include "kernels/attention/tiles.h"
+#include "kernels/gemm/operands.h"
+#include "kernels/gemm/scratch.h"
+#include "kernels/simd/threads.h"
 
 namespace attentive::kernels::cpu {
 namespace {
+
+constexpr float kLog2e = 1.44269504088896340736f;
 
 // Tile sizes, and into how many parts the keys of a head are dealt, depend on shapes alone.
 struct Tiles {
@@ -31,8 +50,7 @@ class Backward {
         query_blocks_((call.L + tiles_.queries - 1) / tiles_.queries),
         key_blocks_((call.S + tiles_.keys - 1) / tiles_.keys),
         queries_(query_blocks_ * tiles_.queries),
-        right_size_(inner<T>(call.D) + inner<T>(call.Dv)),
-        head_size_((right_size_ + call.D + call.Dv) * queries_) {}
+        head_size_((inner<T>(call.D) + inner<T>(call.Dv) + call.D + call.Dv) * queries_) {}
 
   void run() {
     const bool parallel = call_.B * call_.H * call_.L * call_.S * (call_.D + call_.Dv) > (int64_t{1} << 17);
@@ -53,9 +71,12 @@ class Backward {
       const int64_t count = std::min(at_once, heads - first);
       const auto head_of = [&](int64_t kv_head, int64_t g) {
         const int64_t at = (kv_head - first) * group + g;
-        return Head{(kv_head / call_.Hkv),           kv_head % call_.Hkv,
-                    kv_head % call_.Hkv * group + g, packed + at * head_size_,
-                    statistics + at * 3 * queries_,  sums + at * splits * sum_size};
+        return Head{kv_head / call_.Hkv,
+                    kv_head % call_.Hkv,
+                    kv_head % call_.Hkv * group + g,
+                    packed + at * head_size_,
+                    statistics + at * 3 * queries_,
+                    sums + at * splits * sum_size};
       };
       const auto pack_item = [&](int64_t item) {
         const int64_t at = item / query_blocks_;
@@ -86,47 +107,48 @@ class Backward {
   }
 
  private:
-  // One query head and what every block of keys reads of it again, one panel per block of queries:
-  // (D, queries) and (Dv, queries) as right sides, and the rows themselves (for bf16 in pairs).
+  // One query head and what every block of keys reads of it again, one panel per block of queries: Qᵀ and dOᵀ as rhs,
+  // then Q and dO as rhs.
   struct Head {
     int64_t b, hkv, h;
     T* packed;
     float* statistics;
-    float* sums;  // per split and panel (D, queries): the gradient of q, transposed
+    float* sums;
   };
 
-  T* q_right(const Head& head, int64_t panel) const {
-    return head.packed + panel * tiles_.queries * inner<T>(call_.D);
+  // A panel's part of a head's packed memory: `rows` numbers per query lie before it.
+  Rhs<T> panel_at(const Head& head, int64_t before, int64_t panel, int64_t rows, int64_t cols) const {
+    return {head.packed + before * queries_ + panel * rows * cols, rows, cols, cols};
   }
-  T* grad_right(const Head& head, int64_t panel) const {
-    return head.packed + queries_ * inner<T>(call_.D) + panel * tiles_.queries * inner<T>(call_.Dv);
+  Rhs<T> q_transposed(const Head& head, int64_t panel) const {
+    return panel_at(head, 0, panel, inner<T>(call_.D), tiles_.queries);
   }
-  T* q_rows(const Head& head, int64_t panel) const {
-    return head.packed + queries_ * right_size_ + panel * tiles_.queries * call_.D;
+  Rhs<T> grad_transposed(const Head& head, int64_t panel) const {
+    return panel_at(head, inner<T>(call_.D), panel, inner<T>(call_.Dv), tiles_.queries);
   }
-  T* grad_rows(const Head& head, int64_t panel) const {
-    return head.packed + queries_ * (right_size_ + call_.D) + panel * tiles_.queries * call_.Dv;
+  Rhs<T> q_rows(const Head& head, int64_t panel) const {
+    return panel_at(head, inner<T>(call_.D) + inner<T>(call_.Dv), panel, tiles_.queries, call_.D);
+  }
+  Rhs<T> grad_rows(const Head& head, int64_t panel) const {
+    return panel_at(head, inner<T>(call_.D) + inner<T>(call_.Dv) + call_.D, panel, tiles_.queries, call_.Dv);
   }
   float* maximum(const Head& head, int64_t i) const { return head.statistics + i; }
   float* log_total(const Head& head, int64_t i) const { return head.statistics + queries_ + i; }  // base 2
   float* delta(const Head& head, int64_t i) const { return head.statistics + 2 * queries_ + i; }
-  float* sum_q(const Head& head, int64_t split, int64_t panel) const {
-    return head.sums + (split * queries_ + panel * tiles_.queries) * call_.D;
+  // dQᵀ of a panel, from one split of the keys.
+  Matrix<float> grad_q_transposed(const Head& head, int64_t split, int64_t panel) const {
+    return {head.sums + (split * queries_ + panel * tiles_.queries) * call_.D, call_.D, tiles_.queries,
+            tiles_.queries};
   }
 
   void pack(const Head& head, int64_t panel) const {
     const int64_t i0 = panel * tiles_.queries, rows = std::min(tiles_.queries, call_.L - i0);
-    const Stored* q = t_.q.at(head.b, head.h, i0);
-    const Stored* grad = t_.grad_output.at(head.b, head.h, i0);
-    pack_right_transposed(q, t_.q.row, rows, call_.D, q_right(head, panel), tiles_.queries);
-    pack_right_transposed(grad, t_.grad_output.row, rows, call_.Dv, grad_right(head, panel), tiles_.queries);
-    // bf16 products read whole panels: what is beyond the rows is zero.
-    if (kIsBf16<T> && rows < tiles_.queries) {
-      std::memset(q_rows(head, panel), 0, static_cast<size_t>(tiles_.queries * call_.D) * sizeof(T));
-      std::memset(grad_rows(head, panel), 0, static_cast<size_t>(tiles_.queries * call_.Dv) * sizeof(T));
-    }
-    pack_rows(q, t_.q.row, rows, call_.D, q_rows(head, panel));
-    pack_rows(grad, t_.grad_output.row, rows, call_.Dv, grad_rows(head, panel));
+    const auto q = t_.q.rows(head.b, head.h, i0, rows, call_.D);
+    const auto grad = t_.grad_output.rows(head.b, head.h, i0, rows, call_.Dv);
+    pack_transposed(q, q_transposed(head, panel));
+    pack_transposed(grad, grad_transposed(head, panel));
+    pack_panel(q, q_rows(head, panel));
+    pack_panel(grad, grad_rows(head, panel));
 
     const int64_t at = (head.b * call_.H + head.h) * call_.L + i0;
     for (int64_t r = 0; r < tiles_.queries; ++r) {
@@ -134,13 +156,8 @@ class Backward {
       *log_total(head, i0 + r) = r < rows ? t_.statistics.log_total[at + r] * kLog2e : kInfinity;
       *delta(head, i0 + r) = 0.0f;
       if (r >= rows) continue;
-      const Stored* output = t_.output.at(head.b, head.h, i0 + r);
-      float dot;
-      if constexpr (kIsBf16<Stored>) {
-        dot = simd().dot16(output, grad + r * t_.grad_output.row, call_.Dv);
-      } else {
-        dot = simd().dot(output, grad + r * t_.grad_output.row, call_.Dv);
-      }
+      // δ = rowsum(dO ∘ O)
+      const float dot = elementwise().dot(t_.output.at(head.b, head.h, i0 + r), grad.row(r), call_.Dv);
       *delta(head, i0 + r) = dot - (t_.grad_logsumexp ? t_.grad_logsumexp[at + r] : 0.0f);
       if (t_.sink_terms) {
         // The sink's value is zero, and its weight as any other's.
@@ -151,245 +168,260 @@ class Backward {
     }
   }
 
-  // A block of keys on its way through the queries.
-  struct Block {
-    int64_t j0, keys;
-    const T *key, *value;      // rows
-    T* key_transposed;         // (D, tiles_.keys)
-    int64_t ld_key, ld_value;  // of the rows
-    bool finite;               // all its keys
-    float *grad_k, *grad_v;    // sums
-    float *scores, *products;  // (keys, queries)
-    int64_t ld;                // of these and of the next three
-    T *weights16, *gradients16;
-    T* pairs;        // bf16: the gradients as a right side
-    T* cleaned;      // key_transposed without the keys that are hidden and not finite
-    uint16_t* drop;  // per group of 16 keys and query of the panel
-    uint8_t* keep;   // (keys, queries of the panel)
-    float* bias;     // the same
+  // Products of bfloat16 read whole panels: what is beyond the rows is zero.
+  void pack_panel(const Matrix<const Stored>& rows, const Rhs<T>& to) const {
+    if (kIsBf16<T> && rows.rows < to.rows)
+      std::memset(to.data, 0, static_cast<size_t>(to.rows * to.cols) * sizeof(T));
+    products().pack_rows(rows, to);
+  }
+
+  // A block of keys and their values.
+  struct Keys {
+    int64_t j0, count;
+    Matrix<const T> k, v;
+    bool finite;  // all its keys
   };
+  // What a thread computes with. Rows of the matrices are keys of the block.
+  struct Workspace {
+    Matrix<float> scores, products;  // Sᵀ and dPᵀ; for float, then Pᵀ and dSᵀ
+    Matrix<T> weights, gradients;    // Pᵀ and dSᵀ
+    Rhs<T> gradient_pairs;           // bfloat16: dSᵀ as an rhs
+    Matrix<float> grad_k, grad_v;
+    T *k_copy, *v_copy;
+    Matrix<T> k_transposed;
+    Matrix<T> cleaned;      // the same without the keys that are hidden and not finite
+    Matrix<uint16_t> drop;  // per group of 16 keys and query of the panel
+    Matrix<uint8_t> keep;   // per key and query of the panel
+    Matrix<float> bias;     // the same
+  };
+
+  Workspace workspace() const {
+    Scratch& scratch = Scratch::of_this_thread();
+    scratch.reset();
+    const int64_t keys = tiles_.keys, queries = tiles_.queries;
+    const int64_t stride =
+        queries + 16;  // not a power of two: rows would fall on the same lines of the cache
+    Workspace work{};
+    work.scores = scratch.matrix<float>(keys, queries, stride);
+    work.products = scratch.matrix<float>(keys, queries, stride);
+    if constexpr (kIsBf16<T>) {
+      work.weights = scratch.matrix<T>(keys, queries, stride);
+      work.gradients = scratch.matrix<T>(keys, queries, stride);
+      const auto pairs = scratch.matrix<T>(round_up(keys, 2), queries, stride);
+      work.gradient_pairs = {pairs.data, pairs.rows, queries, stride};
+    } else {
+      work.weights = work.scores;
+      work.gradients = work.products;
+    }
+    work.grad_k = scratch.matrix<float>(keys, call_.D);
+    work.grad_v = scratch.matrix<float>(keys, call_.Dv);
+    work.k_copy = scratch.take<T>(keys * inner<T>(call_.D));
+    work.v_copy = scratch.take<T>(keys * inner<T>(call_.Dv));
+    work.k_transposed = scratch.matrix<T>(call_.D, keys);
+    work.cleaned = scratch.matrix<T>(call_.D, keys);
+    work.drop = scratch.matrix<uint16_t>(call_.dropout ? keys / 16 + 16 : 0, queries);
+    work.keep = scratch.matrix<uint8_t>(call_.keep ? keys : 0, queries);
+    work.bias = scratch.matrix<float>(call_.bias ? keys : 0, queries);
+    return work;
+  }
 
   // All blocks of keys of one split, for every query head of the group.
   template <class HeadOf>
   void accumulate(const HeadOf& head_of, int64_t split, int64_t splits) const {
-    Scratch& scratch = Scratch::of_this_thread();
-    scratch.reset();
-    const int64_t tile = tiles_.keys, wide = tiles_.queries;
-    Block at{};
-    at.ld = wide + 16;  // not a power of two: rows would fall on the same lines of the cache
-    at.scores = scratch.take<float>(tile * at.ld);
-    at.products = scratch.take<float>(tile * at.ld);
-    at.weights16 = scratch.take<T>(kIsBf16<T> ? tile * at.ld : 0);
-    at.gradients16 = scratch.take<T>(kIsBf16<T> ? tile * at.ld : 0);
-    at.pairs = scratch.take<T>(kIsBf16<T> ? round_up(tile, 2) * at.ld : 0);
-    at.grad_k = scratch.take<float>(tile * call_.D);
-    at.grad_v = scratch.take<float>(tile * call_.Dv);
-    T* key_copy = scratch.take<T>(tile * inner<T>(call_.D));
-    T* value_copy = scratch.take<T>(tile * inner<T>(call_.Dv));
-    at.key_transposed = scratch.take<T>(call_.D * tile);
-    at.cleaned = scratch.take<T>(call_.D * tile);
-    float* floats = scratch.take<float>(kIsBf16<T> ? tile * call_.D : 0);
-    at.drop = scratch.take<uint16_t>(call_.dropout ? (tile / 16 + 16) * wide : 0);
-    at.keep = scratch.take<uint8_t>(call_.keep ? tile * wide : 0);
-    at.bias = scratch.take<float>(call_.bias ? tile * wide : 0);
-
+    const Workspace work = workspace();
     for (int64_t g = 0; g < call_.group; ++g)
-      std::fill_n(sum_q(head_of(g), split, 0), call_.D * queries_, 0.0f);
+      std::fill_n(grad_q_transposed(head_of(g), split, 0).data, call_.D * queries_, 0.0f);
     const Head any = head_of(0);
     for (int64_t block = split; block < key_blocks_; block += splits) {
-      at.j0 = block * tile;
-      at.keys = std::min(tile, call_.S - at.j0);
-      const Stored* key = t_.k.at(any.b, any.hkv, at.j0);
-      at.key = left_of_rows(key, t_.k.row, at.keys, call_.D, key_copy, &at.ld_key);
-      at.value =
-          left_of_rows(t_.v.at(any.b, any.hkv, at.j0), t_.v.row, at.keys, call_.Dv, value_copy, &at.ld_value);
-      at.finite = rows_are_finite(key, t_.k.row, at.keys, call_.D);
-      transpose_keys(at, floats);
-      std::fill_n(at.grad_k, at.keys * call_.D, 0.0f);
-      std::fill_n(at.grad_v, at.keys * call_.Dv, 0.0f);
-
-      const int64_t last = at.j0 + at.keys;
+      const Keys keys = keys_of(any, block, work);
+      const int64_t last = keys.j0 + keys.count;
       const int64_t seen = call_.key_lengths ? std::min(last, call_.key_lengths[any.b]) : last;
-      if (seen > at.j0) {
-        const int64_t first = call_.query_lo(at.j0), end = call_.query_hi(any.b, seen - 1);
+      if (seen > keys.j0) {
+        const int64_t first = call_.query_lo(keys.j0), end = call_.query_hi(any.b, seen - 1);
         for (int64_t g = 0; g < call_.group; ++g) {
-          const Head head = head_of(g);
-          for (int64_t panel = first / wide; panel * wide < end; ++panel) {
-            const int64_t from = std::max(panel * wide, first / 16 * 16);
-            const int64_t to = std::min({end, (panel + 1) * wide, call_.L});
-            if (from < to) add_panel(head, at, split, panel, from, to);
+          for (int64_t panel = first / tiles_.queries; panel * tiles_.queries < end; ++panel) {
+            const int64_t p0 = panel * tiles_.queries, from = std::max(p0, first / 16 * 16);
+            const int64_t to = std::min({end, p0 + tiles_.queries, call_.L});
+            if (from < to) add_panel(head_of(g), keys, work, split, panel, from, to);
           }
         }
       }
-      for (int64_t r = 0; r < at.keys; ++r) {
-        write_row(at.grad_k + r * call_.D, call_.D, t_.grad_k.at(any.b, any.hkv, at.j0 + r));
-        write_row(at.grad_v + r * call_.Dv, call_.Dv, t_.grad_v.at(any.b, any.hkv, at.j0 + r));
+      for (int64_t r = 0; r < keys.count; ++r) {
+        elementwise().convert(work.grad_k.row(r), t_.grad_k.at(any.b, any.hkv, keys.j0 + r), call_.D);
+        elementwise().convert(work.grad_v.row(r), t_.grad_v.at(any.b, any.hkv, keys.j0 + r), call_.Dv);
       }
     }
   }
 
-  void transpose_keys(const Block& at, float* floats) const {
-    const int64_t tile = tiles_.keys, keys = at.keys;
-    if constexpr (kIsBf16<T>) {
-      for (int64_t r = 0; r < keys; ++r)
-        simd().from_bf16(at.key + r * at.ld_key, floats + r * call_.D, call_.D);
-      simd().transpose_to_bf16(floats, call_.D, at.key_transposed, tile, keys, call_.D);
-      if (keys % 2 != 0) {
-        for (int64_t d = 0; d < call_.D; ++d) at.key_transposed[d * tile + keys] = 0;
-      }
-    } else {
-      simd().transpose(at.key, at.ld_key, at.key_transposed, tile, keys, call_.D);
+  // Begins a block of keys: K and V as lhs, Kᵀ, and no gradient yet.
+  Keys keys_of(const Head& head, int64_t block, const Workspace& work) const {
+    const int64_t j0 = block * tiles_.keys, count = std::min(tiles_.keys, call_.S - j0);
+    const auto k = t_.k.rows(head.b, head.hkv, j0, count, call_.D);
+    const auto v = t_.v.rows(head.b, head.hkv, j0, count, call_.Dv);
+    const Keys keys{j0, count, lhs_of(k, work.k_copy), lhs_of(v, work.v_copy), elementwise().all_finite(k)};
+    products().transpose(keys.k.block(0, count, 0, call_.D), work.k_transposed);
+    if (inner<T>(count) != count) {
+      for (int64_t d = 0; d < call_.D; ++d) work.k_transposed.row(d)[count] = 0;
     }
+    std::fill_n(work.grad_k.data, count * call_.D, 0.0f);
+    std::fill_n(work.grad_v.data, count * call_.Dv, 0.0f);
+    return keys;
   }
 
-  void write_row(const float* sums, int64_t n, Stored* out) const {
-    if constexpr (kIsBf16<Stored>) {
-      simd().to_bf16(sums, out, n);
-    } else {
-      std::memcpy(out, sums, static_cast<size_t>(n) * sizeof(float));
-    }
-  }
+  // The keys [r0, r0 + keys) of a block and the queries [from, to) of a panel.
+  struct Tile {
+    int64_t panel, r0, keys, from, to;
+  };
 
   // The queries [from, to) of one panel.
-  void add_panel(const Head& head, const Block& at, int64_t split, int64_t panel, int64_t from,
-                 int64_t to) const {
-    const int64_t p0 = panel * tiles_.queries;
-    if (call_.keep && !transpose_keep(head, at, p0, from, to)) return;
-    if (call_.bias) transpose_bias(head, at, p0, from, to);
+  void add_panel(const Head& head, const Keys& keys, const Workspace& work, int64_t split, int64_t panel,
+                 int64_t from, int64_t to) const {
+    const int64_t p0 = panel * tiles_.queries, j0 = keys.j0, last = j0 + keys.count - 1;
+    if (call_.keep && !transpose_keep(head, keys, work.keep, p0, from, to)) return;
+    if (call_.bias) transpose_bias(head, keys, work.bias, p0, from, to);
     if (call_.dropout) {
-      for (int64_t i = from; i < to; ++i) {
-        call_.dropout_bits(head.b, head.h, i, at.j0, at.j0 + at.keys, at.drop + i - p0, tiles_.queries);
-      }
+      for (int64_t i = from; i < to; ++i)
+        call_.dropout_bits(head.b, head.h, i, j0, last + 1, work.drop.data + i - p0, work.drop.stride);
     }
-    const int64_t last = at.j0 + at.keys - 1;
-    if (call_.query_lo(last) <= from + kStrip && call_.query_hi(head.b, at.j0) >= to - kStrip &&
+    if (call_.query_lo(last) <= from + kStrip && call_.query_hi(head.b, j0) >= to - kStrip &&
         call_.query_hi(head.b, last) >= to - kStrip) {
-      add_tile(head, at, split, panel, 0, at.keys, from, to);
+      add_tile(head, keys, work, split, {panel, 0, keys.count, from, to});
       return;
     }
-    for (int64_t r = 0; r < at.keys; r += kStrip) {
-      const int64_t strip = std::min(kStrip, at.keys - r), j = at.j0 + r;
+    for (int64_t r = 0; r < keys.count; r += kStrip) {
+      const int64_t strip = std::min(kStrip, keys.count - r), j = j0 + r;
       int64_t end = 0;
       for (int64_t x = 0; x < strip; ++x) end = std::max(end, call_.query_hi(head.b, j + x));
-      add_tile(head, at, split, panel, r, strip, std::max(from, call_.query_lo(j) / 16 * 16),
-               std::min(to, end));
+      add_tile(head, keys, work, split,
+               {panel, r, strip, std::max(from, call_.query_lo(j) / 16 * 16), std::min(to, end)});
     }
   }
 
-  // `keys` keys of the block from row r0 on, and the queries [from, to).
-  void add_tile(const Head& head, const Block& at, int64_t split, int64_t panel, int64_t r0, int64_t keys,
-                int64_t from, int64_t to) const {
-    if (from >= to) return;
-    const int64_t p0 = panel * tiles_.queries, offset = from - p0, count = to - from;
+  void add_tile(const Head& head, const Keys& keys, const Workspace& work, int64_t split,
+                const Tile& tile) const {
+    if (tile.from >= tile.to) return;
+    const int64_t n = tile.keys, offset = tile.from - tile.panel * tiles_.queries,
+                  count = tile.to - tile.from;
     const int64_t wide = std::min(round_up(count, 16), tiles_.queries - offset);
-    const int64_t right = offset * (kIsBf16<T> ? 2 : 1);
-    gemm(keys, wide, inner<T>(call_.D), at.key + r0 * at.ld_key, at.ld_key, q_right(head, panel) + right,
-         tiles_.queries, at.scores, at.ld, false);
-    gemm(keys, wide, inner<T>(call_.Dv), at.value + r0 * at.ld_value, at.ld_value,
-         grad_right(head, panel) + right, tiles_.queries, at.products, at.ld, false);
+    const auto of_panel = [&](const Rhs<T>& x) { return x.block(0, x.rows, offset, wide); };
 
-    GradientRow row{.scores = at.scores, .products = at.products};
+    // Sᵀ = K Qᵀ and dPᵀ = V dOᵀ
+    gemm(keys.k.part(tile.r0, n), of_panel(q_transposed(head, tile.panel)), work.scores.block(0, n, 0, wide),
+         Sums::Begin);
+    gemm(keys.v.part(tile.r0, n), of_panel(grad_transposed(head, tile.panel)),
+         work.products.block(0, n, 0, wide), Sums::Begin);
+
+    // Pᵀ = exp(scale · (Sᵀ − m) − ln ℓ) and dSᵀ = Pᵀ ∘ (dPᵀ − δ)
+    take_gradients(head, keys, work, tile, offset, wide);
+
+    // dV = dV + Pᵀ dO and dK = dK + dSᵀ Q
+    const int64_t queries = kIsBf16<T> ? wide : count;  // pairs: what is beyond `count` is zero on both sides
+    const auto rows_of = [&](const Rhs<T>& x) { return x.block(offset, queries, 0, x.cols); };
+    gemm(work.weights.block(0, n, 0, queries), rows_of(grad_rows(head, tile.panel)),
+         work.grad_v.part(tile.r0, n), Sums::Continue);
+    gemm(work.gradients.block(0, n, 0, queries), rows_of(q_rows(head, tile.panel)),
+         work.grad_k.part(tile.r0, n), Sums::Continue);
+
+    // dQᵀ = dQᵀ + Kᵀ dSᵀ
+    const auto k_transposed = keys.finite ? work.k_transposed.block(0, call_.D, tile.r0, inner<T>(n))
+                                          : clean_keys(keys, work, tile.r0, n, count);
+    gemm(k_transposed, as_rhs_of_keys(work, n, wide),
+         grad_q_transposed(head, split, tile.panel).block(0, call_.D, offset, wide), Sums::Continue);
+  }
+
+  // From scores and products to Pᵀ and dSᵀ.
+  void take_gradients(const Head& head, const Keys& keys, const Workspace& work, const Tile& tile,
+                      int64_t offset, int64_t wide) const {
+    GradientRow row{.scores = nullptr, .products = nullptr};
     row.cols = wide;
     row.rule = call_.rule_of(head.b, head.h);
     row.survivor_scale = call_.survivor_scale;
-    row.maximum = maximum(head, from);
-    row.log_total = log_total(head, from);
-    row.delta = delta(head, from);
-    for (int64_t r = 0; r < keys; ++r) {
-      const int64_t j = at.j0 + r0 + r;
-      row.scores = at.scores + r * at.ld;
-      row.products = at.products + r * at.ld;
+    row.maximum = maximum(head, tile.from);
+    row.log_total = log_total(head, tile.from);
+    row.delta = delta(head, tile.from);
+    for (int64_t r = 0; r < tile.keys; ++r) {
+      const int64_t in_block = tile.r0 + r, j = keys.j0 + in_block;
+      row.scores = work.scores.row(r);
+      row.products = work.products.row(r);
       if constexpr (kIsBf16<T>) {
-        row.weights16 = at.weights16 + r * at.ld;
-        row.gradients16 = at.gradients16 + r * at.ld;
+        row.weights16 = work.weights.row(r);
+        row.gradients16 = work.gradients.row(r);
       }
-      row.lo = std::max<int64_t>(call_.query_lo(j) - from, 0);
-      row.hi = std::clamp<int64_t>(call_.query_hi(head.b, j) - from, 0, count);
-      row.distance = static_cast<float>(from + call_.band.origin - j);
-      if (call_.bias) row.bias = at.bias + (r0 + r) * tiles_.queries + offset;
-      if (call_.keep) row.keep = at.keep + (r0 + r) * tiles_.queries + offset;
+      row.lo = std::max<int64_t>(call_.query_lo(j) - tile.from, 0);
+      row.hi = std::clamp<int64_t>(call_.query_hi(head.b, j) - tile.from, 0, tile.to - tile.from);
+      row.distance = static_cast<float>(tile.from + call_.band.origin - j);
+      if (call_.bias) row.bias = work.bias.row(in_block) + offset;
+      if (call_.keep) row.keep = work.keep.row(in_block) + offset;
       if (call_.dropout) {
-        row.drop = at.drop + (j % 128 / 16 + (j / 128 - at.j0 / 128) * 8) * tiles_.queries + offset;
+        row.drop = work.drop.row(j % 128 / 16 + (j / 128 - keys.j0 / 128) * 8) + offset;
         row.drop_bit = static_cast<int>(j % 16);
       }
-      simd().gradient_row(row);
+      rows_code().gradient_row(row);
     }
+  }
 
-    // dV += W^T dO, dK += dS^T Q, dQ^T += K^T dS
-    const T *weights, *gradients, *gradients_right;
-    int64_t queries = count, ld_right = at.ld;
+  // dSᵀ as an rhs over the tile's keys.
+  Rhs<const T> as_rhs_of_keys(const Workspace& work, int64_t keys, int64_t wide) const {
+    const auto gradients = work.gradients.block(0, keys, 0, wide);
     if constexpr (kIsBf16<T>) {
-      weights = at.weights16;
-      gradients = at.gradients16;
-      gradients_right = at.pairs;
-      simd().pack_pairs(at.gradients16, at.ld, at.pairs, at.ld, keys, wide);
-      queries = wide;  // an even number; what is beyond `count` is zero on both sides
+      const auto pairs = work.gradient_pairs.block(0, inner<T>(keys), 0, wide);
+      products().pack_rows(gradients, pairs);
+      return pairs;
     } else {
-      weights = at.scores;
-      gradients = gradients_right = at.products;
+      return as_rhs(gradients);
     }
-    gemm(keys, call_.Dv, queries, weights, at.ld, grad_rows(head, panel) + offset * call_.Dv, call_.Dv,
-         at.grad_v + r0 * call_.Dv, call_.Dv, true);
-    gemm(keys, call_.D, queries, gradients, at.ld, q_rows(head, panel) + offset * call_.D, call_.D,
-         at.grad_k + r0 * call_.D, call_.D, true);
-    const T* left = at.finite ? at.key_transposed + r0 : clean_keys(at, r0, keys, count);
-    gemm(call_.D, wide, inner<T>(keys), left, tiles_.keys, gradients_right, ld_right,
-         sum_q(head, split, panel) + offset, tiles_.queries, true);
   }
 
   // A hidden key may hold NaN, and 0 * NaN is NaN: such columns of the transposed keys are zero here.
-  const T* clean_keys(const Block& at, int64_t r0, int64_t keys, int64_t count) const {
-    const int64_t tile = tiles_.keys;
-    for (int64_t r = 0; r < inner<T>(keys); ++r) {
+  Matrix<T> clean_keys(const Keys& keys, const Workspace& work, int64_t r0, int64_t count,
+                       int64_t queries) const {
+    for (int64_t r = 0; r < inner<T>(count); ++r) {
       bool seen = false;
-      if (r < keys) {
-        seen = row_is_finite(at.key + (r0 + r) * at.ld_key, call_.D);
-        for (int64_t c = 0; c < count && !seen; ++c) {
-          if constexpr (kIsBf16<T>) {
-            seen = at.weights16[r * at.ld + c] != 0 || at.gradients16[r * at.ld + c] != 0;
-          } else {
-            seen = at.scores[r * at.ld + c] != 0.0f || at.products[r * at.ld + c] != 0.0f;
-          }
-        }
+      if (r < count) {
+        seen = row_is_finite(keys.k.row(r0 + r), call_.D);
+        for (int64_t c = 0; c < queries && !seen; ++c)
+          seen = work.weights.row(r)[c] != 0 || work.gradients.row(r)[c] != 0;
       }
       for (int64_t d = 0; d < call_.D; ++d)
-        at.cleaned[d * tile + r] = seen ? at.key_transposed[d * tile + r0 + r] : T{0};
+        work.cleaned.row(d)[r] = seen ? work.k_transposed.row(d)[r0 + r] : T{0};
     }
-    return at.cleaned;
+    return work.cleaned.block(0, call_.D, 0, inner<T>(count));
   }
 
   // Sums of all splits, as rows in the type of the output.
   void write_grad_q(const Head& head, int64_t panel, int64_t splits) const {
     Scratch& scratch = Scratch::of_this_thread();
     scratch.reset();
-    const int64_t wide = tiles_.queries, i0 = panel * wide, size = call_.D * wide;
-    float* sums = sum_q(head, 0, panel);
-    for (int64_t split = 1; split < splits; ++split) simd().add(sum_q(head, split, panel), sums, size);
-    float* rows = scratch.take<float>(wide * call_.D);
-    simd().transpose(sums, wide, rows, call_.D, call_.D, wide);
+    const int64_t wide = tiles_.queries, i0 = panel * wide;
+    const auto sums = grad_q_transposed(head, 0, panel);
+    for (int64_t split = 1; split < splits; ++split)
+      elementwise().add(grad_q_transposed(head, split, panel).data, sums.data, call_.D * wide);
+    const auto rows = scratch.matrix<float>(wide, call_.D);
+    products().transpose(sums, rows);
     for (int64_t i = i0; i < std::min(i0 + wide, call_.L); ++i)
-      write_row(rows + (i - i0) * call_.D, call_.D, t_.grad_q.at(head.b, head.h, i));
+      elementwise().convert(rows.row(i - i0), t_.grad_q.at(head.b, head.h, i), call_.D);
   }
 
   // Mask bytes with rows and columns exchanged; false if nothing in the tile is kept.
-  bool transpose_keep(const Head& head, const Block& at, int64_t p0, int64_t from, int64_t to) const {
+  bool transpose_keep(const Head& head, const Keys& keys, const Matrix<uint8_t>& to, int64_t p0, int64_t from,
+                      int64_t end) const {
     bool any = false;
-    for (int64_t i = from; i < to; ++i) {
+    for (int64_t i = from; i < end; ++i) {
       const bool* row = call_.keep.at(head.b, head.h, i);
-      for (int64_t r = 0; r < at.keys; ++r) {
-        const bool kept = row[(at.j0 + r) * call_.keep.col];
-        at.keep[r * tiles_.queries + i - p0] = kept;
+      for (int64_t r = 0; r < keys.count; ++r) {
+        const bool kept = row[(keys.j0 + r) * call_.keep.col];
+        to.row(r)[i - p0] = kept;
         any |= kept;
       }
     }
     return any;
   }
 
-  void transpose_bias(const Head& head, const Block& at, int64_t p0, int64_t from, int64_t to) const {
-    for (int64_t i = from; i < to; ++i) {
+  void transpose_bias(const Head& head, const Keys& keys, const Matrix<float>& to, int64_t p0, int64_t from,
+                      int64_t end) const {
+    for (int64_t i = from; i < end; ++i) {
       const float* row = call_.bias.at(head.b, head.h, i);
-      for (int64_t r = 0; r < at.keys; ++r)
-        at.bias[r * tiles_.queries + i - p0] = row[(at.j0 + r) * call_.bias.col];
+      for (int64_t r = 0; r < keys.count; ++r) to.row(r)[i - p0] = row[(keys.j0 + r) * call_.bias.col];
     }
   }
 
@@ -397,9 +429,8 @@ class Backward {
   const BackwardTensors<Stored>& t_;
   const Tiles tiles_;
   const int64_t query_blocks_, key_blocks_;
-  const int64_t queries_;     // rounded up to whole panels
-  const int64_t right_size_;  // rows of the two right sides
-  const int64_t head_size_;   // elements packed per query head
+  const int64_t queries_;    // rounded up to whole panels
+  const int64_t head_size_;  // numbers packed per query head
 };
 
 }  // namespace

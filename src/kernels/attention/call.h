@@ -1,37 +1,33 @@
 #pragma once
 
-// A problem as the native kernel's loops see it: pointers, strides in elements, numbers.
+// A problem as the loops over tiles see it: numbers, pointers, and strides in numbers.
 
 #include <algorithm>
-#include <atomic>
 #include <limits>
-#include <optional>
-#include <vector>
 
-#include <ATen/Parallel.h>
-#if defined(__SSE__)
-#include <xmmintrin.h>
-#endif
-
+#include "kernels/attention/rows.h"
 #include "kernels/numbers.h"
-#include "kernels/simd/simd.h"
+#include "kernels/simd/elementwise.h"
 
 namespace attentive::kernels::cpu {
 
-constexpr float kLog2e = 1.44269504088896340736f;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 inline int64_t round_up(int64_t x, int64_t to) {
   return (x + to - 1) / to * to;
 }
 
-// Rank 4; a broadcast dimension has stride 0.
+// A tensor of rank 4; a broadcast dimension has stride 0.
 template <class T>
 struct Strided {
   T* data = nullptr;
   int64_t b = 0, h = 0, row = 0, col = 1;
 
   T* at(int64_t ib, int64_t ih, int64_t ir) const { return data + ib * b + ih * h + ir * row; }
+  // `count` of its rows, of `width` contiguous numbers each.
+  Matrix<T> rows(int64_t ib, int64_t ih, int64_t ir, int64_t count, int64_t width) const {
+    return {at(ib, ih, ir), count, width, row};
+  }
   explicit operator bool() const { return data != nullptr; }
 };
 
@@ -71,78 +67,17 @@ struct Call : Numbers {
   ScoreRule rule_of(int64_t b, int64_t h) const {
     return {scale, softcap, slopes ? slopes[b * slope_b + h * slope_h] : 0.0f};
   }
-  // Dropout bits of query i for 128-column blocks that cover [from, to): group g of 16 columns, counted from
-  // the first block, lies at out[g * stride].
+  // Dropout bits of query i for blocks of 128 keys that cover [from, to): group g of 16 keys, counted from the
+  // first block, lies at out[g * stride].
   void dropout_bits(int64_t b, int64_t h, int64_t i, int64_t from, int64_t to, uint16_t* out,
                     int64_t stride) const {
     for (int64_t block = from / 128; block * 128 < to; ++block) {
-      simd().dropout_bits(dropout_key, threshold, static_cast<uint32_t>(b + batch_offset),
-                          static_cast<uint32_t>(h), static_cast<uint32_t>(i), static_cast<uint32_t>(block),
-                          out, stride);
+      elementwise().dropout_bits(dropout_key, threshold, static_cast<uint32_t>(b + batch_offset),
+                                 static_cast<uint32_t>(h), static_cast<uint32_t>(i),
+                                 static_cast<uint32_t>(block), out, stride);
       out += 8 * stride;
     }
   }
 };
-
-// While it lives, results of this thread below the smallest normal number (1.2e-38) are 0. Sums that begin
-// with far keys under ALiBi pass through that range, where every addition costs a hundred cycles.
-class FlushTiny {
- public:
-#if defined(__SSE__)
-  FlushTiny() : saved_(_mm_getcsr()) {
-    _mm_setcsr(saved_ | _MM_FLUSH_ZERO_ON);
-  }
-  ~FlushTiny() {
-    _mm_setcsr(saved_);
-  }
-#else
-  FlushTiny() {}
-#endif
-  FlushTiny(const FlushTiny&) = delete;
-  FlushTiny& operator=(const FlushTiny&) = delete;
-
- private:
-#if defined(__SSE__)
-  unsigned saved_;
-#endif
-};
-
-// Runs `work(item)` for 0 <= item < count on all threads. Which thread takes an item has no influence on its
-// result. Each begins with a range of its own, so that what it packed is what it reads next, and in the cache
-// of its core; one that is done helps the others.
-template <class Work>
-void for_each_item(int64_t count, bool parallel, const Work& work) {
-  const int64_t threads = parallel ? std::min<int64_t>(at::get_num_threads(), count) : 1;
-  if (threads <= 1) {
-    const FlushTiny flush;
-    for (int64_t item = 0; item < count; ++item) work(item);
-    return;
-  }
-  struct alignas(64) Next {  // a line of the cache each
-    std::atomic<int64_t> item;
-  };
-  std::vector<Next> next(static_cast<size_t>(threads));
-  const auto start_of = [&](int64_t range) { return count * range / threads; };
-  for (int64_t range = 0; range < threads; ++range) next[static_cast<size_t>(range)].item = start_of(range);
-  at::parallel_for(0, threads, 1, [&](int64_t own, int64_t) {
-    const FlushTiny flush;
-    for (int64_t n = 0; n < threads; ++n) {
-      const int64_t range = (own + n) % threads, end = start_of(range + 1);
-      auto& item = next[static_cast<size_t>(range)].item;
-      for (int64_t taken = item++; taken < end; taken = item++) work(taken);
-    }
-  });
-}
-
-// One row of a mask or bias as contiguous numbers: the row itself, or a copy in `buffer`.
-template <class To, class From>
-const To* contiguous_row(const Strided<From>& from, int64_t b, int64_t h, int64_t i, int64_t j, int64_t n,
-                         To* buffer) {
-  static_assert(sizeof(To) == sizeof(From));
-  const From* row = from.at(b, h, i);
-  if (from.col == 1) return reinterpret_cast<const To*>(row + j);
-  for (int64_t c = 0; c < n; ++c) buffer[c] = static_cast<To>(row[(j + c) * from.col]);
-  return buffer;
-}
 
 }  // namespace attentive::kernels::cpu

@@ -1,263 +1,261 @@
-// Part of simd_impl.h, inside its namespace: few queries over many keys.
 #pragma once
+
+// Products of few queries with many keys and values, which come from memory.
+
+#include "kernels/simd/bfloat16.h"
+#include "kernels/simd/matrix.h"
+#include "kernels/simd/sums.h"
+
+ATTENTIVE_SIMD_BEGIN
 
 // The scores of a block, from its sums. Those of keys beyond `keys` are not written.
 template <int kRows>
-inline void store_scores(const Vec (&total)[kSums], int64_t keys, float* scores, int64_t ld) {
+inline void store_scores(const Vec (&total)[kSums], int64_t keys, const Matrix<float>& scores) {
   constexpr int kKeys = kSums / kRows;
   float out[kSums];
   sums(total, out);
   const auto bytes = static_cast<size_t>(keys < kKeys ? keys : kKeys) * sizeof(float);
-  for (int r = 0; r < kRows; ++r) std::memcpy(scores + r * ld, out + r * kKeys, bytes);
+  for (int r = 0; r < kRows; ++r) std::memcpy(scores.row(r), out + r * kKeys, bytes);
 }
 
-// kRows queries by kSums / kRows keys at a time: each key row is read once for all of them. `keys` of the
-// rows exist. kAsk: whether these rows come from memory.
-template <int kRows, bool kBf16, bool kAsk>
-inline void score_block(const float* q, const void* k, int64_t ldk, int64_t keys, int64_t dim, float* scores,
-                        int64_t ld) {
+// kRows queries by kSums / kRows keys at a time: each key row is read once for all of them. Fewer keys may be left.
+// kAsk: whether these rows come from memory.
+template <int kRows, bool kAsk, class T>
+inline void score_block(const Matrix<const float>& q, const Matrix<const T>& k, const Matrix<float>& scores) {
   constexpr int kKeys = kSums / kRows;
+  const int64_t dim = q.cols, q_stride = q.stride;
+  const float* const query = q.data;
   Vec total[kSums] = {};
-  int64_t at[kKeys];  // a missing key repeats the first
-  for (int j = 0; j < kKeys; ++j) at[j] = j < keys ? j * ldk : 0;
+  const T* key[kKeys];  // a missing key repeats the first
+  for (int j = 0; j < kKeys; ++j) key[j] = j < k.rows ? k.row(j) : k.data;
   const auto step = [&](int64_t d, int64_t n) {
-    Vec key[kKeys];
-    for (int j = 0; j < kKeys; ++j) key[j] = load_value<kBf16>(k, at[j] + d, n);
+    Vec of_key[kKeys];
+    for (int j = 0; j < kKeys; ++j) of_key[j] = load_part(key[j] + d, n);
     for (int r = 0; r < kRows; ++r) {
-      const Vec query = load_part(q + r * dim + d, n);
-      for (int j = 0; j < kKeys; ++j) total[r * kKeys + j] += query * key[j];
+      const Vec of_query = load_part(query + r * q_stride + d, n);
+      for (int j = 0; j < kKeys; ++j) total[r * kKeys + j] += of_query * of_key[j];
     }
   };
   int64_t d = 0;
-  for (; d + kLine<kBf16> <= dim; d += kLine<kBf16>) {
+  for (; d + kLine<T> <= dim; d += kLine<T>) {
     if constexpr (kAsk) {
-      for (int j = 0; j < kKeys; ++j) prefetch<kBf16>(k, at[j] + d);
+      for (int j = 0; j < kKeys; ++j) prefetch(key[j] + d);
     }
-    for (int64_t i = 0; i < kLine<kBf16>; i += kWidth) step(d + i, kWidth);
+    for (int64_t i = 0; i < kLine<T>; i += kWidth) step(d + i, kWidth);
   }
   for (; d < dim; d += kWidth) step(d, dim - d);
-  store_scores<kRows>(total, keys, scores, ld);
+  store_scores<kRows>(total, k.rows, scores);
 }
 
-template <int kRows, bool kBf16, bool kAsk>
-inline void score_rows(const float* q, const void* k, int64_t ldk, int64_t keys, int64_t dim, float* scores,
-                       int64_t ld) {
-  for (int64_t j = 0; j < keys; j += kSums / kRows) {
-    const void* key = static_cast<const char*>(k) + j * ldk * (kBf16 ? 2 : 4);
-    score_block<kRows, kBf16, kAsk>(q, key, ldk, keys - j, dim, scores + j, ld);
-  }
+template <int kRows, bool kAsk, class T>
+inline void score_rows(const Matrix<const float>& q, const Matrix<const T>& k, const Matrix<float>& scores) {
+  for (int64_t j = 0; j < k.rows; j += kSums / kRows)
+    score_block<kRows, kAsk>(q, k.part(j, k.rows - j), scores.block(0, kRows, j, k.rows - j));
 }
 
-#if ATTENTIVE_SIMD_IS_AVX512 && defined(__AVX512BF16__)
-#define ATTENTIVE_SIMD_HAS_DOT16 1
+#if ATTENTIVE_SIMD_HAS_PAIRS
 inline __m512bh load_pairs(const bf16_t* p) {
   return (__m512bh)_mm512_loadu_si512(p);
 }
 
-// The same for bf16 keys by products of pairs; dim is a multiple of 32, the queries are bf16.
+// The same for bf16 keys by products of pairs; dim is a multiple of 32, and `query` holds the queries as bf16.
 template <int kRows>
-inline void score_block16(const bf16_t* q, const bf16_t* k, int64_t ldk, int64_t keys, int64_t dim,
-                          float* scores, int64_t ld) {
+inline void score_block_of_pairs(const bf16_t* query, const Matrix<const bf16_t>& k,
+                                 const Matrix<float>& scores) {
   constexpr int kKeys = kSums / kRows;
+  const int64_t dim = k.cols;
   __m512 total[kSums];
   for (auto& t : total) t = _mm512_setzero_ps();
-  int64_t at[kKeys];
-  for (int j = 0; j < kKeys; ++j) at[j] = j < keys ? j * ldk : 0;
+  const bf16_t* key[kKeys];
+  for (int j = 0; j < kKeys; ++j) key[j] = j < k.rows ? k.row(j) : k.data;
   for (int64_t d = 0; d < dim; d += 32) {
-    __m512bh query[kRows];
-    for (int r = 0; r < kRows; ++r) query[r] = load_pairs(q + r * dim + d);
+    __m512bh of_query[kRows];
+    for (int r = 0; r < kRows; ++r) of_query[r] = load_pairs(query + r * dim + d);
     for (int j = 0; j < kKeys; ++j) {
-      prefetch<true>(k, at[j] + d);
-      const __m512bh key = load_pairs(k + at[j] + d);
+      prefetch(key[j] + d);
+      const __m512bh of_key = load_pairs(key[j] + d);
       for (int r = 0; r < kRows; ++r)
-        total[r * kKeys + j] = _mm512_dpbf16_ps(total[r * kKeys + j], query[r], key);
+        total[r * kKeys + j] = _mm512_dpbf16_ps(total[r * kKeys + j], of_query[r], of_key);
     }
   }
   Vec vectors[kSums];
   for (int i = 0; i < kSums; ++i) vectors[i] = (Vec)total[i];
-  store_scores<kRows>(vectors, keys, scores, ld);
+  store_scores<kRows>(vectors, k.rows, scores);
 }
 
 template <int kRows>
-inline void score_rows16(const float* q, const bf16_t* k, int64_t ldk, int64_t keys, int64_t dim,
-                         float* scores, int64_t ld) {
+inline void score_rows_of_pairs(const Matrix<const float>& q, const Matrix<const bf16_t>& k,
+                                const Matrix<float>& scores) {
   alignas(64) bf16_t query[kRows * 256];
-  for (int64_t i = 0; i < kRows * dim; i += kWidth) store(query + i, narrow_fast(load<Vec>(q + i)));
-  for (int64_t j = 0; j < keys; j += kSums / kRows)
-    score_block16<kRows>(query, k + j * ldk, ldk, keys - j, dim, scores + j, ld);
+  for (int r = 0; r < kRows; ++r) {
+    for (int64_t d = 0; d < q.cols; d += kWidth)
+      store(query + r * q.cols + d, narrow_fast(load<Vec>(q.row(r) + d)));
+  }
+  for (int64_t j = 0; j < k.rows; j += kSums / kRows)
+    score_block_of_pairs<kRows>(query, k.part(j, k.rows - j), scores.block(0, kRows, j, k.rows - j));
 }
 
-void few_scores16(const float* q, int64_t rows, const bf16_t* k, int64_t ldk, int64_t keys, int64_t dim,
-                  float* scores, int64_t ld) {
+void few_scores_of_pairs(const Matrix<const float>& q, const Matrix<const bf16_t>& k,
+                         const Matrix<float>& scores) {
   int64_t r = 0;
-  for (; r + 4 <= rows; r += 4) score_rows16<4>(q + r * dim, k, ldk, keys, dim, scores + r * ld, ld);
-  for (; r + 2 <= rows; r += 2) score_rows16<2>(q + r * dim, k, ldk, keys, dim, scores + r * ld, ld);
-  for (; r < rows; ++r) score_rows16<1>(q + r * dim, k, ldk, keys, dim, scores + r * ld, ld);
+  for (; r + 4 <= q.rows; r += 4) score_rows_of_pairs<4>(q.part(r, 4), k, scores.part(r, 4));
+  for (; r + 2 <= q.rows; r += 2) score_rows_of_pairs<2>(q.part(r, 2), k, scores.part(r, 2));
+  for (; r < q.rows; ++r) score_rows_of_pairs<1>(q.part(r, 1), k, scores.part(r, 1));
 }
 
-// out[r * dim + 64 columns] += weights · values, keys in pairs; the weights are rounded to bf16 as they are
-// in the products of many queries.
+// 64 columns of out += weights * values, keys in pairs; the weights are rounded to bf16 as they are in the products of
+// many queries. `pairs`: of each row's weights, `pairs_stride` apart.
 template <int kRows>
-inline void output_block16(const uint32_t* pairs, int64_t ld, const bf16_t* v, int64_t ldv, int64_t keys,
-                           float* out, int64_t dim) {
+inline void output_block_of_pairs(const uint32_t* pairs, int64_t pairs_stride, const Matrix<const bf16_t>& v,
+                                  const Matrix<float>& out) {
+  const int64_t keys = v.rows, v_stride = v.stride, out_stride = out.stride;
+  const bf16_t* const values = v.data;
+  float* const sums = out.data;
   __m512 total[kRows][4];
   for (int r = 0; r < kRows; ++r) {
-    for (int x = 0; x < 4; ++x) total[r][x] = _mm512_loadu_ps(out + r * dim + x * 16);
+    for (int x = 0; x < 4; ++x) total[r][x] = _mm512_loadu_ps(sums + r * out_stride + x * 16);
   }
   alignas(64) static constexpr uint16_t kLow[32] = {0,  32, 1,  33, 2,  34, 3,  35, 4,  36, 5,
                                                     37, 6,  38, 7,  39, 8,  40, 9,  41, 10, 42,
                                                     11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
   const __m512i low = _mm512_load_si512(kLow), high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
   for (int64_t j = 0; j < keys; j += 2) {
-    const bf16_t* a = v + j * ldv;
+    const bf16_t* const a = values + j * v_stride;
     __m512bh value[4];
     for (int x = 0; x < 2; ++x) {
-      prefetch<true>(a, x * 32);
+      prefetch(a + x * 32);
       const __m512i first = _mm512_loadu_si512(a + x * 32);
       __m512i second = _mm512_setzero_si512();
       if (j + 1 < keys) {
-        prefetch<true>(a, ldv + x * 32);
-        second = _mm512_loadu_si512(a + ldv + x * 32);
+        prefetch(a + v_stride + x * 32);
+        second = _mm512_loadu_si512(a + v_stride + x * 32);
       }
       value[2 * x] = (__m512bh)_mm512_permutex2var_epi16(first, low, second);
       value[2 * x + 1] = (__m512bh)_mm512_permutex2var_epi16(first, high, second);
     }
     for (int r = 0; r < kRows; ++r) {
-      const auto weight = (__m512bh)_mm512_set1_epi32(static_cast<int>(pairs[r * ld + j / 2]));
+      const auto weight = (__m512bh)_mm512_set1_epi32(static_cast<int>(pairs[r * pairs_stride + j / 2]));
       for (int x = 0; x < 4; ++x) total[r][x] = _mm512_dpbf16_ps(total[r][x], weight, value[x]);
     }
   }
   for (int r = 0; r < kRows; ++r) {
-    for (int x = 0; x < 4; ++x) _mm512_storeu_ps(out + r * dim + x * 16, total[r][x]);
+    for (int x = 0; x < 4; ++x) _mm512_storeu_ps(sums + r * out_stride + x * 16, total[r][x]);
   }
 }
 
 template <int kRows>
-inline void output_rows16(const float* weights, int64_t ld, const bf16_t* v, int64_t ldv, int64_t keys,
-                          int64_t dim, float* out) {
+inline void output_rows_of_pairs(const Matrix<const float>& weights, const Matrix<const bf16_t>& v,
+                                 const Matrix<float>& out) {
   constexpr int64_t kKeys = 256;
   alignas(64) bf16_t narrow[kRows * kKeys];
   for (int r = 0; r < kRows; ++r) {
-    for (int64_t j = 0; j < keys; j += kWidth)
-      store(narrow + r * kKeys + j, narrow_fast(load_part(weights + r * ld + j, keys - j)));
+    for (int64_t j = 0; j < v.rows; j += kWidth)
+      store(narrow + r * kKeys + j, narrow_fast(load_part(weights.row(r) + j, v.rows - j)));
   }
   uint32_t pairs[kRows * kKeys / 2];
   std::memcpy(pairs, narrow, sizeof(pairs));
-  for (int64_t d = 0; d < dim; d += 64)
-    output_block16<kRows>(pairs, kKeys / 2, v + d, ldv, keys, out + d, dim);
+  for (int64_t d = 0; d < v.cols; d += 64)
+    output_block_of_pairs<kRows>(pairs, kKeys / 2, v.block(0, v.rows, d, 64), out.block(0, kRows, d, 64));
 }
 
-void few_outputs16(const float* weights, int64_t ld, int64_t rows, const bf16_t* v, int64_t ldv, int64_t keys,
-                   int64_t dim, float* out) {
+void few_outputs_of_pairs(const Matrix<const float>& weights, const Matrix<const bf16_t>& v,
+                          const Matrix<float>& out) {
   int64_t r = 0;
-  for (; r + 4 <= rows; r += 4) output_rows16<4>(weights + r * ld, ld, v, ldv, keys, dim, out + r * dim);
-  for (; r + 2 <= rows; r += 2) output_rows16<2>(weights + r * ld, ld, v, ldv, keys, dim, out + r * dim);
-  for (; r < rows; ++r) output_rows16<1>(weights + r * ld, ld, v, ldv, keys, dim, out + r * dim);
+  for (; r + 4 <= out.rows; r += 4) output_rows_of_pairs<4>(weights.part(r, 4), v, out.part(r, 4));
+  for (; r + 2 <= out.rows; r += 2) output_rows_of_pairs<2>(weights.part(r, 2), v, out.part(r, 2));
+  for (; r < out.rows; ++r) output_rows_of_pairs<1>(weights.part(r, 1), v, out.part(r, 1));
 }
-#else
-#define ATTENTIVE_SIMD_HAS_DOT16 0
 #endif
 
 // Blocks of keys that stay in the first cache while the groups of rows pass over them.
 constexpr int64_t kBlockBytes = 16384;
 
-template <bool kBf16>
-void few_scores_of(const float* q, int64_t rows, const void* k, int64_t ldk, int64_t keys, int64_t dim,
-                   float* scores, int64_t ld) {
-  const int64_t fit = kBlockBytes / ((kBf16 ? 2 : 4) * dim) / kSums * kSums,
-                block = fit < kSums ? kSums : fit;
-  for (int64_t j = 0; j < keys; j += block) {
-    const int64_t n = keys - j < block ? keys - j : block;
-    const void* const key = static_cast<const char*>(k) + j * ldk * (kBf16 ? 2 : 4);
-    const auto group = [&](auto score, int64_t r) {
-      score(q + r * dim, key, ldk, n, dim, scores + r * ld + j, ld);
-    };
-    int64_t r = 0;
-    for (; r + 4 <= rows; r += 4)
-      r == 0 ? group(score_rows<4, kBf16, true>, r) : group(score_rows<4, kBf16, false>, r);
-    for (; r + 2 <= rows; r += 2) group(score_rows<2, kBf16, true>, r);
-    for (; r < rows; ++r) group(score_rows<1, kBf16, true>, r);
-  }
-}
-
-void few_scores(const float* q, int64_t rows, const void* k, bool is_bf16, int64_t ldk, int64_t keys,
-                int64_t dim, float* scores, int64_t ld) {
-#if ATTENTIVE_SIMD_HAS_DOT16
-  if (is_bf16 && dim % 32 == 0 && dim <= 256) {
-    return few_scores16(q, rows, static_cast<const bf16_t*>(k), ldk, keys, dim, scores, ld);
+template <class T>
+void few_scores(const Matrix<const float>& q, const Matrix<const T>& k, const Matrix<float>& scores) {
+#if ATTENTIVE_SIMD_HAS_PAIRS
+  if constexpr (sizeof(T) == 2) {
+    if (q.cols % 32 == 0 && q.cols <= 256) return few_scores_of_pairs(q, k, scores);
   }
 #endif
-  is_bf16 ? few_scores_of<true>(q, rows, k, ldk, keys, dim, scores, ld)
-          : few_scores_of<false>(q, rows, k, ldk, keys, dim, scores, ld);
+  const int64_t fit = kBlockBytes / (static_cast<int64_t>(sizeof(T)) * q.cols) / kSums * kSums,
+                block = fit < kSums ? kSums : fit;
+  for (int64_t j = 0; j < k.rows; j += block) {
+    const int64_t n = k.rows - j < block ? k.rows - j : block;
+    const auto keys = k.part(j, n);
+    const auto group = [&](auto score, int64_t r, int64_t rows) {
+      score(q.part(r, rows), keys, scores.block(r, rows, j, n));
+    };
+    int64_t r = 0;
+    for (; r + 4 <= q.rows; r += 4)
+      r == 0 ? group(score_rows<4, true, T>, r, 4) : group(score_rows<4, false, T>, r, 4);
+    for (; r + 2 <= q.rows; r += 2) group(score_rows<2, true, T>, r, 2);
+    for (; r < q.rows; ++r) group(score_rows<1, true, T>, r, 1);
+  }
 }
 
 // Vectors of an output row that are summed at a time.
 constexpr int kOutputVectors = kSums / 4;
 
-template <int kRows, int kVectors, bool kBf16>
-inline void output_block(const float* weights, int64_t ld, const void* v, int64_t ldv, int64_t keys,
-                         int64_t part, float* out, int64_t dim) {
+template <int kRows, int kVectors, class T>
+inline void output_block(const Matrix<const float>& weights, const Matrix<const T>& v,
+                         const Matrix<float>& out) {
+  const int64_t keys = v.rows, part = v.cols, v_stride = v.stride, weights_stride = weights.stride,
+                out_stride = out.stride;
+  const float* const weight = weights.data;
+  const T* const values = v.data;
+  float* const sums = out.data;
   Vec total[kRows][kVectors] = {};
   for (int64_t j = 0; j < keys; ++j) {
     Vec value[kVectors];
     for (int x = 0; x < kVectors; ++x) {
-      prefetch<kBf16>(v, j * ldv + x * kWidth);
-      value[x] = load_value<kBf16>(v, j * ldv + x * kWidth, part - x * kWidth);
+      const T* const at = values + j * v_stride + x * kWidth;
+      prefetch(at);
+      value[x] = load_part(at, part - x * kWidth);
     }
     for (int r = 0; r < kRows; ++r) {
-      for (int x = 0; x < kVectors; ++x) total[r][x] += weights[r * ld + j] * value[x];
+      for (int x = 0; x < kVectors; ++x) total[r][x] += weight[r * weights_stride + j] * value[x];
     }
   }
   for (int r = 0; r < kRows; ++r) {
     for (int x = 0; x < kVectors; ++x) {
-      float* const sums = out + r * dim + x * kWidth;
-      store_part(sums, load_part(sums, part - x * kWidth) + total[r][x], part - x * kWidth);
+      float* const to = sums + r * out_stride + x * kWidth;
+      store_part(to, load_part(to, part - x * kWidth) + total[r][x], part - x * kWidth);
     }
   }
 }
 
-template <int kRows, bool kBf16>
-inline void output_rows(const float* weights, int64_t ld, const void* v, int64_t ldv, int64_t keys,
-                        int64_t dim, float* out) {
-  constexpr int kVectors = kOutputVectors;
-  const auto column = [&](int64_t d) {
-    return kBf16 ? static_cast<const void*>(static_cast<const bf16_t*>(v) + d)
-                 : static_cast<const void*>(static_cast<const float*>(v) + d);
+template <int kRows, class T>
+inline void output_rows(const Matrix<const float>& weights, const Matrix<const T>& v,
+                        const Matrix<float>& out) {
+  constexpr int64_t kColumns = kOutputVectors * kWidth;
+  const auto columns = [&](auto block, int64_t d, int64_t n) {
+    block(weights, v.block(0, v.rows, d, n), out.block(0, kRows, d, n));
   };
   int64_t d = 0;
-  for (; d + kVectors * kWidth <= dim; d += kVectors * kWidth) {
-    output_block<kRows, kVectors, kBf16>(weights, ld, column(d), ldv, keys, kVectors * kWidth, out + d, dim);
-  }
-  for (; d < dim; d += kWidth) {
-    output_block<kRows, 1, kBf16>(weights, ld, column(d), ldv, keys, dim - d < kWidth ? dim - d : kWidth,
-                                  out + d, dim);
-  }
+  for (; d + kColumns <= v.cols; d += kColumns) columns(output_block<kRows, kOutputVectors, T>, d, kColumns);
+  for (; d < v.cols; d += kWidth)
+    columns(output_block<kRows, 1, T>, d, v.cols - d < kWidth ? v.cols - d : kWidth);
 }
 
-template <bool kBf16>
-void few_outputs_of(const float* weights, int64_t ld, int64_t rows, const void* v, int64_t ldv, int64_t keys,
-                    int64_t dim, float* out) {
+template <class T>
+void few_outputs(const Matrix<const float>& weights, const Matrix<const T>& v, const Matrix<float>& out) {
+#if ATTENTIVE_SIMD_HAS_PAIRS
+  if constexpr (sizeof(T) == 2) {
+    if (v.cols % 64 == 0 && v.rows <= 256) return few_outputs_of_pairs(weights, v, out);
+  }
+#endif
   // Each block of keys is summed by itself: rounding errors grow with its size and the number of blocks. Where
   // few columns are summed at a time, a short block keeps what they fetch early a whole block ahead.
   constexpr int64_t kBlock = ATTENTIVE_SIMD_IS_AVX512 ? 128 : 16;
-  for (int64_t j = 0; j < keys; j += kBlock) {
-    const int64_t n = keys - j < kBlock ? keys - j : kBlock;
-    const void* block = static_cast<const char*>(v) + j * ldv * (kBf16 ? 2 : 4);
-    const float* of_block = weights + j;
+  for (int64_t j = 0; j < v.rows; j += kBlock) {
+    const auto values = v.part(j, v.rows - j < kBlock ? v.rows - j : kBlock);
+    const auto group = [&](auto output, int64_t r, int64_t rows) {
+      output(weights.block(r, rows, j, values.rows), values, out.part(r, rows));
+    };
     int64_t r = 0;
-    for (; r + 4 <= rows; r += 4)
-      output_rows<4, kBf16>(of_block + r * ld, ld, block, ldv, n, dim, out + r * dim);
-    for (; r < rows; ++r) output_rows<1, kBf16>(of_block + r * ld, ld, block, ldv, n, dim, out + r * dim);
+    for (; r + 4 <= out.rows; r += 4) group(output_rows<4, T>, r, 4);
+    for (; r < out.rows; ++r) group(output_rows<1, T>, r, 1);
   }
 }
 
-void few_outputs(const float* weights, int64_t ld, int64_t rows, const void* v, bool is_bf16, int64_t ldv,
-                 int64_t keys, int64_t dim, float* out) {
-#if ATTENTIVE_SIMD_HAS_DOT16
-  if (is_bf16 && dim % 64 == 0 && keys <= 256) {
-    return few_outputs16(weights, ld, rows, static_cast<const bf16_t*>(v), ldv, keys, dim, out);
-  }
-#endif
-  is_bf16 ? few_outputs_of<true>(weights, ld, rows, v, ldv, keys, dim, out)
-          : few_outputs_of<false>(weights, ld, rows, v, ldv, keys, dim, out);
-}
+ATTENTIVE_SIMD_END

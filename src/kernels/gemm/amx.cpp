@@ -5,21 +5,17 @@
 // Clang called these macros __AMXBF16__ and __AMXTILE__ up to release 14.
 #if (defined(__AMX_BF16__) || defined(__AMXBF16__)) && defined(__linux__)
 
-#include <cpuid.h>
 #include <cstring>
 #include <immintrin.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 namespace attentive::kernels::cpu {
 namespace {
 
-// Registers of 16 rows by 64 bytes: sums in 0 – 3 (two of rows by two of columns), the left side in 4 and 5,
-// the right side in 6 and 7.
-constexpr int64_t kSide = 16;                                // rows of a register, and columns of sums
-constexpr int64_t kInner = 32;                               // bf16 numbers of a row
-constexpr int64_t kFloatBytes = 4;                           // of a sum, and of a pair of bf16
-constexpr long kRequestPermission = 0x1023, kTileData = 18;  // arch_prctl(2)
+// Registers of 16 rows by 64 bytes: sums in 0 – 3 (two of rows by two of columns), the lhs in 4 and 5, the
+// rhs in 6 and 7.
+constexpr int64_t kSide = 16;       // rows of a register, and columns of sums
+constexpr int64_t kInner = 32;      // bf16 numbers of a row
+constexpr int64_t kFloatBytes = 4;  // of a sum, and of a pair of bf16
 
 // Rows and columns that the registers hold; 0: not used.
 struct Shape {
@@ -118,19 +114,12 @@ int64_t least(int64_t x, int64_t y) {
 
 }  // namespace
 
-bool has_amx() {
-  static const bool result = [] {
-    unsigned a = 0, b = 0, c = 0, d = 0;
-    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
-    constexpr unsigned kBf16 = 1u << 22, kTile = 1u << 24;
-    if ((d & kBf16) == 0 || (d & kTile) == 0) return false;
-    return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
-  }();
-  return result;
-}
-
-void amx_gemm(int64_t m, int64_t n, int64_t k, const bf16_t* a, int64_t lda, const bf16_t* b, int64_t ldb,
-              float* c, int64_t ldc, bool accumulate) {
+void amx_multiply(const Matrix<const bf16_t>& lhs, const Rhs<const bf16_t>& rhs, const Matrix<float>& out,
+                  bool accumulate) {
+  const bf16_t *a = lhs.data, *b = rhs.data;
+  float* c = out.data;
+  const int64_t m = out.rows, n = out.cols, k = lhs.cols, lda = lhs.stride, ldb = rhs.stride,
+                ldc = out.stride;
   alignas(64) bf16_t left[2 * kSide * kInner];
   Tail tail{k % kInner, left};
   for (int64_t i = 0; i < m; i += 2 * kSide, a += 2 * kSide * lda, c += 2 * kSide * ldc) {
@@ -167,15 +156,13 @@ void amx_done() {
 
 }  // namespace attentive::kernels::cpu
 
+#elif defined(__x86_64__) && defined(__linux__)
+#error "compile this unit with -mamx-tile -mamx-bf16: cpu_features.cpp counts on it"
 #else
 
 namespace attentive::kernels::cpu {
 
-bool has_amx() {
-  return false;
-}
-void amx_gemm(int64_t, int64_t, int64_t, const bf16_t*, int64_t, const bf16_t*, int64_t, float*, int64_t,
-              bool) {}
+void amx_multiply(const Matrix<const bf16_t>&, const Rhs<const bf16_t>&, const Matrix<float>&, bool) {}
 void amx_done() {}
 
 }  // namespace attentive::kernels::cpu

@@ -7,10 +7,10 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 
-#include "kernels/gemm/gemm.h"
+#include "kernels/gemm/operands.h"
 #include "kernels/gemm/scratch.h"
 #include "kernels/plain.h"
-#include "kernels/simd/simd.h"
+#include "kernels/simd/elementwise.h"
 
 namespace attentive::kernels::cpu {
 namespace {
@@ -20,28 +20,29 @@ constexpr int64_t kRows = 16;
 constexpr int64_t kWeightsOfTile = int64_t{1} << 16, kRowsOfTile = 5;
 constexpr int64_t kWeightsOfThread = int64_t{1} << 16;  // what a thread is worth waking for
 
-void multiply_by_tile(const float* x, int64_t rows, const float* weight, int64_t outputs, int64_t features,
-                      float* out) {
+using Floats = Matrix<const float>;
+
+void multiply_by_tile(const Floats& x, const Floats& weight, const Matrix<float>& out) {
   Scratch& scratch = Scratch::of_this_thread();
   scratch.reset();
-  float* right = scratch.take<float>(features * outputs);
-  simd().transpose(weight, features, right, outputs, outputs, features);
-  gemm(rows, outputs, features, x, features, right, outputs, out, outputs, /*accumulate=*/false);
+  const Rhs<float> rhs{scratch.take<float>(x.cols * out.cols), x.cols, out.cols, out.cols};
+  pack_transposed(weight, rhs);
+  gemm(x, rhs, out, Sums::Begin);
   gemm_done();
 }
 
-void multiply(const at::Tensor& x, int64_t rows, const at::Tensor& weight, float* out) {
-  const int64_t outputs = weight.size(0), features = weight.size(1);
-  const auto* left = x.const_data_ptr<float>();
-  const bool is_bf16 = weight.scalar_type() == at::kBFloat16;
-  if (!is_bf16 && rows >= kRowsOfTile && features * outputs <= kWeightsOfTile)
-    return multiply_by_tile(left, rows, weight.const_data_ptr<float>(), outputs, features, out);
-  const auto* weights = static_cast<const char*>(weight.const_data_ptr());
-  const auto row_bytes = features * weight.element_size();
+template <class T>
+void multiply(const Floats& x, const at::Tensor& weight, const Matrix<float>& out) {
+  const int64_t features = x.cols;
+  const Matrix<const T> weights{static_cast<const T*>(weight.const_data_ptr()), out.cols, features, features};
+  if constexpr (!kIsBf16<T>) {
+    if (x.rows >= kRowsOfTile && features * out.cols <= kWeightsOfTile)
+      return multiply_by_tile(x, weights, out);
+  }
   const auto grain = std::max<int64_t>(kWeightsOfThread / features, 1);
-  at::parallel_for(0, outputs, grain, [&](int64_t begin, int64_t end) {
-    simd().few_products(left, rows, weights + begin * row_bytes, is_bf16, end - begin, features, out + begin,
-                        outputs);
+  at::parallel_for(0, out.cols, grain, [&](int64_t begin, int64_t end) {
+    products().multiply_few_rows(x, weights.part(begin, end - begin),
+                                 out.block(0, x.rows, begin, end - begin));
   });
 }
 
@@ -64,12 +65,14 @@ at::Tensor few_linear(const at::Tensor& x, const at::Tensor& weight, const at::T
   at::DimVector sizes(x.sizes());
   sizes.back() = outputs;
   const auto result = at::empty(sizes, x.options().dtype(at::kFloat));
-  auto* out = result.mutable_data_ptr<float>();
-  multiply(x.to(at::kFloat), numbers / features, weight, out);
+  const auto wide = x.to(at::kFloat);
+  const Floats rows{wide.const_data_ptr<float>(), numbers / features, features, features};
+  const Matrix<float> out{result.mutable_data_ptr<float>(), rows.rows, outputs, outputs};
+  type == at::kBFloat16 ? multiply<bf16_t>(rows, weight, out) : multiply<float>(rows, weight, out);
   if (bias.defined()) {
-    const auto wide = bias.to(at::kFloat);
-    for (int64_t r = 0; r < numbers / features; ++r, out += outputs)
-      simd().add(wide.const_data_ptr<float>(), out, outputs);
+    const auto wide_bias = bias.to(at::kFloat);
+    for (int64_t r = 0; r < out.rows; ++r)
+      elementwise().add(wide_bias.const_data_ptr<float>(), out.row(r), outputs);
   }
   return result.to(type);
 }

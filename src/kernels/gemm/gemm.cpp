@@ -4,33 +4,31 @@
 #include "kernels/simd/selection.h"
 
 namespace attentive::kernels::cpu {
+
 bool has_gemm_bf16() {
   return selection().bf16 != Bf16Product::Widened;
 }
 
 bool libtorch_multiplies_bf16() {
 #if defined(__x86_64__)
-  return simd().width == 16;
+  return vector_code().width == 16;
 #else
   return true;
 #endif
 }
 
-void gemm(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb, float* c,
-          int64_t ldc, bool accumulate) {
-  simd().gemm(m, n, k, a, lda, b, ldb, c, ldc, accumulate);
+void gemm(const Matrix<const float>& lhs, const Rhs<const float>& rhs, const Matrix<float>& out, Sums sums,
+          const Reach& reach) {
+  products().multiply(lhs, rhs, out, sums == Sums::Continue, reach);
 }
 
-void gemm_causal(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb,
-                 float* c, int64_t ldc, bool accumulate, Reach reach) {
-  simd().gemm_causal(m, n, k, a, lda, b, ldb, c, ldc, accumulate, reach);
-}
-
-void gemm(int64_t m, int64_t n, int64_t k, const bf16_t* a, int64_t lda, const bf16_t* b, int64_t ldb,
-          float* c, int64_t ldc, bool accumulate) {
-  const auto& chosen = selection();
-  const auto product = chosen.bf16 == Bf16Product::MatrixUnit ? amx_gemm : chosen.simd->gemm16;
-  product(m, n, k, a, lda, b, ldb, c, ldc, accumulate);
+void gemm(const Matrix<const bf16_t>& lhs, const Rhs<const bf16_t>& rhs, const Matrix<float>& out, Sums sums,
+          const Reach& reach) {
+  if (selection().bf16 == Bf16Product::MatrixUnit) {
+    amx_multiply(lhs, rhs, out, sums == Sums::Continue);
+  } else {
+    products().multiply(lhs, rhs, out, sums == Sums::Continue, reach);
+  }
 }
 
 void gemm_done() {

@@ -1,43 +1,54 @@
-// Part of simd_impl.h, inside its namespace: products of small matrices, by blocks whose sums stay in
-// registers.
 #pragma once
 
-// Rows of the right-hand side that stay in the nearest cache while every row of the left-hand side meets
+// Products of small matrices, by blocks whose sums stay in registers.
+
+#include "kernels/gemm/products.h"
+#include "kernels/simd/bfloat16.h"
+#include "kernels/simd/sums.h"
+
+ATTENTIVE_SIMD_BEGIN
+
+// Rows of the rhs that stay in the nearest cache while every row of the lhs meets
 // them. Each such part is summed by itself, so that rounding errors grow with this number, not with k.
 constexpr int64_t kBlockInner = 128;
 
 constexpr bool kManyRegisters = ATTENTIVE_SIMD_IS_AVX512;  // 32 of them, else 16
 
-// One step of the inner dimension in float32. The block: sums, one row of the right-hand side and one number
-// of the left-hand side fill the registers.
+// One step of the inner dimension in float32. The block: sums, one row of the rhs and one number
+// of the lhs fill the registers.
 struct StepF32 {
   using Element = float;
   static constexpr int kNumbers = 1, kRows = 6, kVectors = kManyRegisters ? 4 : 2;
-  static Vec left(const float* a) { return all(*a); }
-  static Vec add(Vec left, Vec right, Vec sum) { return sum + left * right; }
+  static Vec lhs(const float* a) { return all(*a); }
+  static Vec add(Vec lhs, Vec rhs, Vec sum) { return sum + lhs * rhs; }
 };
 
-#if ATTENTIVE_SIMD_IS_AVX512 && defined(__AVX512BF16__)
+#if ATTENTIVE_SIMD_HAS_PAIRS
 // One step in bfloat16: a pair of numbers, in 32 bits.
 struct StepBf16 {
   using Element = bf16_t;
   static constexpr int kNumbers = 2, kRows = 6, kVectors = 4;
-  static Vec left(const bf16_t* a) {
+  static Vec lhs(const bf16_t* a) {
     uint32_t pair;
     std::memcpy(&pair, a, sizeof(pair));
     return (Vec)all(pair);
   }
-  static Vec add(Vec left, Vec right, Vec sum) {
-    return (Vec)_mm512_dpbf16_ps((__m512)sum, (__m512bh)left, (__m512bh)right);
+  static Vec add(Vec lhs, Vec rhs, Vec sum) {
+    return (Vec)_mm512_dpbf16_ps((__m512)sum, (__m512bh)lhs, (__m512bh)rhs);
   }
 };
 #endif
 
-// kPart: one vector, of which only the first `columns` are there.
+// One block of the output. kPart: one vector, of which only the first `out.cols` numbers are there.
 template <class Step, int kRows, int kVectors, bool kAdd, bool kPart>
-void gemm_block(int64_t k, const typename Step::Element* a, int64_t lda, const typename Step::Element* b,
-                int64_t ldb, float* c, int64_t ldc, int64_t columns) {
+void multiply_block(const Matrix<const typename Step::Element>& lhs,
+                    const Rhs<const typename Step::Element>& rhs, const Matrix<float>& out) {
   static_assert(!kPart || kVectors == 1);
+  // In registers: what is stored might be the views themselves, for all the compiler knows.
+  const auto *const a = lhs.data, *const b = rhs.data;
+  float* const c = out.data;
+  const int64_t k = lhs.cols, lhs_stride = lhs.stride, rhs_stride = rhs.stride, out_stride = out.stride,
+                columns = out.cols;
   const auto get = [&](const void* p) {
     const auto* numbers = static_cast<const float*>(p);
     if constexpr (kPart) return load_part(numbers, columns);
@@ -52,10 +63,10 @@ void gemm_block(int64_t k, const typename Step::Element* a, int64_t lda, const t
   for (int64_t p = 0; p < k; p += Step::kNumbers) {
     Vec right[kVectors];
 #pragma GCC unroll 4
-    for (int j = 0; j < kVectors; ++j) right[j] = get(b + p * ldb + j * kWidth * Step::kNumbers);
+    for (int j = 0; j < kVectors; ++j) right[j] = get(b + p * rhs_stride + j * kWidth * Step::kNumbers);
 #pragma GCC unroll 6
     for (int i = 0; i < kRows; ++i) {
-      const Vec left = Step::left(a + i * lda + p);
+      const Vec left = Step::lhs(a + i * lhs_stride + p);
 #pragma GCC unroll 4
       for (int j = 0; j < kVectors; ++j) sums[i][j] = Step::add(left, right[j], sums[i][j]);
     }
@@ -64,31 +75,21 @@ void gemm_block(int64_t k, const typename Step::Element* a, int64_t lda, const t
   for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 4
     for (int j = 0; j < kVectors; ++j) {
-      float* out = c + i * ldc + j * kWidth;
-      const Vec total = kAdd ? get(out) + sums[i][j] : sums[i][j];
+      float* const to = c + i * out_stride + j * kWidth;
+      const Vec total = kAdd ? get(to) + sums[i][j] : sums[i][j];
       if constexpr (kPart) {
-        store_part(out, total, columns);
+        store_part(to, total, columns);
       } else {
-        store(out, total);
+        store(to, total);
       }
     }
   }
 }
 
-// The numbers 0 … n - 1 as template arguments. (<utility> would bring inline code of the library.)
-template <int... kNumbers>
-struct Sequence {};
-template <int n, int... kNumbers>
-struct Count : Count<n - 1, n - 1, kNumbers...> {};
-template <int... kNumbers>
-struct Count<0, kNumbers...> {
-  using Type = Sequence<kNumbers...>;
-};
-
 // The block functions of 1 to kRows rows by 1 to kVectors vectors; index 0: a part of one.
 template <class Step, bool kAdd>
-struct GemmBlocks {
-  using Function = decltype(&gemm_block<Step, 1, 1, false, false>);
+struct Blocks {
+  using Function = decltype(&multiply_block<Step, 1, 1, false, false>);
   struct Row {
     Function of[Step::kVectors + 1];
   };
@@ -98,7 +99,8 @@ struct GemmBlocks {
 
   template <int kRows, int... kVectors>
   static constexpr Row make_row(Sequence<kVectors...>) {
-    return {{gemm_block<Step, kRows, 1, kAdd, true>, gemm_block<Step, kRows, kVectors + 1, kAdd, false>...}};
+    return {{multiply_block<Step, kRows, 1, kAdd, true>,
+             multiply_block<Step, kRows, kVectors + 1, kAdd, false>...}};
   }
   template <int... kRows>
   static constexpr Table make_table(Sequence<kRows...>) {
@@ -108,9 +110,10 @@ struct GemmBlocks {
 };
 
 template <class Step>
-void gemm_steps(int64_t m, int64_t n, int64_t k, const typename Step::Element* a, int64_t lda,
-                const typename Step::Element* b, int64_t ldb, float* c, int64_t ldc, bool accumulate,
-                Reach reach = {}) {
+void multiply_by_blocks(const Matrix<const typename Step::Element>& lhs,
+                        const Rhs<const typename Step::Element>& rhs, const Matrix<float>& out,
+                        bool accumulate, const Reach& reach) {
+  const int64_t m = out.rows, n = out.cols, k = lhs.cols;
   for (int64_t j = 0, columns; j < n; j += columns) {
     const int64_t whole = (n - j) / kWidth, vectors = whole < Step::kVectors ? whole : Step::kVectors;
     columns = vectors > 0 ? vectors * kWidth : n - j;
@@ -124,30 +127,28 @@ void gemm_steps(int64_t m, int64_t n, int64_t k, const typename Step::Element* a
         rows = left >= 2 * Step::kRows ? Step::kRows : left > Step::kRows ? (left + 1) / 2 : left;
         const int64_t reached = reach.inner + i + rows - 1 - p;
         if (add && reached <= 0) continue;
-        const auto block = add ? GemmBlocks<Step, true>::table.rows[rows - 1].of[vectors]
-                               : GemmBlocks<Step, false>::table.rows[rows - 1].of[vectors];
-        block(reached < inner ? reached : inner, a + i * lda + p, lda, b + p * ldb + j * Step::kNumbers, ldb,
-              c + i * ldc + j, ldc, columns);
+        const int64_t steps = reached < inner ? reached : inner;
+        const auto block = add ? Blocks<Step, true>::table.rows[rows - 1].of[vectors]
+                               : Blocks<Step, false>::table.rows[rows - 1].of[vectors];
+        block(lhs.block(i, rows, p, steps), rhs.block(p, steps, j, columns), out.block(i, rows, j, columns));
       }
     }
   }
 }
 
-void gemm(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb, float* c,
-          int64_t ldc, bool accumulate) {
-  gemm_steps<StepF32>(m, n, k, a, lda, b, ldb, c, ldc, accumulate);
+void multiply(const Matrix<const float>& lhs, const Rhs<const float>& rhs, const Matrix<float>& out,
+              bool accumulate, const Reach& reach) {
+  multiply_by_blocks<StepF32>(lhs, rhs, out, accumulate, reach);
 }
 
-void gemm_causal(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb,
-                 float* c, int64_t ldc, bool accumulate, Reach reach) {
-  gemm_steps<StepF32>(m, n, k, a, lda, b, ldb, c, ldc, accumulate, reach);
-}
-
-#if ATTENTIVE_SIMD_IS_AVX512 && defined(__AVX512BF16__)
-void gemm16(int64_t m, int64_t n, int64_t k, const bf16_t* a, int64_t lda, const bf16_t* b, int64_t ldb,
-            float* c, int64_t ldc, bool accumulate) {
-  gemm_steps<StepBf16>(m, n, k, a, lda, b, ldb, c, ldc, accumulate);
+#if ATTENTIVE_SIMD_HAS_PAIRS
+void multiply_pairs(const Matrix<const bf16_t>& lhs, const Rhs<const bf16_t>& rhs, const Matrix<float>& out,
+                    bool accumulate, const Reach&) {
+  multiply_by_blocks<StepBf16>(lhs, rhs, out, accumulate, {});
 }
 #else
-constexpr decltype(Simd::gemm16) gemm16 = nullptr;
+constexpr decltype(Entry<void(const Matrix<const bf16_t>&, const Rhs<const bf16_t>&, const Matrix<float>&,
+                              bool, const Reach&)>::function) multiply_pairs = nullptr;
 #endif
+
+ATTENTIVE_SIMD_END

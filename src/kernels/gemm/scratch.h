@@ -7,6 +7,8 @@
 #include <memory>
 #include <vector>
 
+#include "kernels/simd/matrix.h"
+
 namespace attentive::kernels::cpu {
 
 // Hands out aligned pieces of one thread's buffers until the next `reset`. What it hands out is not
@@ -31,6 +33,12 @@ class Scratch {
     }
     const auto address = reinterpret_cast<uintptr_t>(buffer.data.get());
     return reinterpret_cast<T*>((address + kAlignment - 1) / kAlignment * kAlignment);
+  }
+  // Rows `stride` numbers apart; contiguous without it.
+  template <class T>
+  Matrix<T> matrix(int64_t rows, int64_t cols, int64_t stride = 0) {
+    stride = stride == 0 ? cols : stride;
+    return {take<T>(rows * stride), rows, cols, stride};
   }
 
  private:

@@ -33,55 +33,64 @@ RowStatistics row_statistics(const at::Tensor& x) {
   return {maxima, maxima + x.stride(0)};
 }
 
-template <class T>
-void forward_typed(const Call& call, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                   const at::Tensor& output, const at::Tensor& logsumexp, const at::Tensor& statistics) {
-  const ForwardTensors<T> tensors{read<T>(q),
-                                  read<T>(k),
-                                  read<T>(v),
-                                  write<T>(output),
-                                  logsumexp.defined() ? logsumexp.mutable_data_ptr<float>() : nullptr,
-                                  row_statistics(statistics)};
-  if (has_few_queries(call) && !statistics.defined()) {
-    forward_few(call, tensors);
-  } else {
-    forward(call, tensors);
-  }
+float* optional_data(const at::Tensor& x) {
+  return x.defined() ? x.mutable_data_ptr<float>() : nullptr;
 }
+
+struct Inputs {
+  at::Tensor q, k, v;
+};
 
 struct Computed {
   at::Tensor output, logsumexp;
   at::Tensor statistics;  // (2, B, H, L): maxima and totals
 };
 
-Computed compute(const Call& call, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                 bool want_logsumexp, bool want_statistics) {
-  auto output = heads_inside(q, call.H, call.L, call.Dv);
-  at::Tensor logsumexp, statistics;
-  if (want_logsumexp) logsumexp = at::empty({call.B, call.H, call.L}, q.options().dtype(at::kFloat));
-  if (want_statistics) statistics = at::empty({2, call.B, call.H, call.L}, q.options().dtype(at::kFloat));
-  call.is_bf16 ? forward_typed<bf16_t>(call, q, k, v, output, logsumexp, statistics)
-               : forward_typed<float>(call, q, k, v, output, logsumexp, statistics);
-  return {output, logsumexp, statistics};
+template <class T>
+void forward_typed(const Call& call, const Inputs& in, const Computed& out) {
+  const ForwardTensors<T> tensors{read<T>(in.q),
+                                  read<T>(in.k),
+                                  read<T>(in.v),
+                                  write<T>(out.output),
+                                  optional_data(out.logsumexp),
+                                  row_statistics(out.statistics)};
+  if (has_few_queries(call) && !out.statistics.defined()) {
+    few_queries(call, tensors);
+  } else {
+    forward(call, tensors);
+  }
+}
+
+Computed compute(const Call& call, const Inputs& in, bool want_logsumexp, bool want_statistics) {
+  const auto floats = in.q.options().dtype(at::kFloat);
+  Computed out{heads_inside(in.q, call.H, call.L, call.Dv), {}, {}};
+  if (want_logsumexp) out.logsumexp = at::empty({call.B, call.H, call.L}, floats);
+  if (want_statistics) out.statistics = at::empty({2, call.B, call.H, call.L}, floats);
+  call.is_bf16 ? forward_typed<bf16_t>(call, in, out) : forward_typed<float>(call, in, out);
+  return out;
 }
 
 template <class T>
-void weights_typed(const Call& call, const at::Tensor& q, const at::Tensor& k, const at::Tensor& weights,
-                   bool dropped) {
-  cpu::weights(
-      call, WeightsTensors<T>{read<T>(q), read<T>(k), static_cast<T*>(weights.mutable_data_ptr()), dropped});
+void weights_typed(const Call& call, const Inputs& in, const at::Tensor& weights, bool dropped) {
+  auto* const out = static_cast<T*>(weights.mutable_data_ptr());
+  cpu::weights(call, WeightsTensors<T>{read<T>(in.q), read<T>(in.k), out, dropped});
 }
 
-at::Tensor compute_weights(Call call, const at::Tensor& q, const at::Tensor& k, bool dropped) {
+at::Tensor compute_weights(Call call, const Inputs& in, bool dropped) {
   if (call.is_bf16 && !has_gemm_bf16()) {
     call.is_bf16 = false;
-    return compute_weights(call, q.to(at::kFloat), k.to(at::kFloat), dropped).to(at::kBFloat16);
+    return compute_weights(call, {in.q.to(at::kFloat), in.k.to(at::kFloat), {}}, dropped).to(at::kBFloat16);
   }
-  const auto weights = at::empty({call.B, call.H, call.L, call.S}, q.options());
-  call.is_bf16 ? weights_typed<bf16_t>(call, q, k, weights, dropped)
-               : weights_typed<float>(call, q, k, weights, dropped);
+  const auto weights = at::empty({call.B, call.H, call.L, call.S}, in.q.options());
+  const auto typed = call.is_bf16 ? weights_typed<bf16_t> : weights_typed<float>;
+  typed(call, in, weights, dropped);
   return weights;
 }
+
+// What the backward pass gets: gradients of the results, which may be undefined for the logsumexp.
+struct Incoming {
+  at::Tensor output, logsumexp;
+};
 
 struct Gradients {
   at::Tensor q, k, v;
@@ -89,32 +98,30 @@ struct Gradients {
 };
 
 template <class T>
-void backward_typed(const Call& call, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                    const at::Tensor& output, const at::Tensor& statistics, const at::Tensor& grad_output,
-                    const at::Tensor& grad_logsumexp, const Gradients& gradients) {
-  BackwardTensors<T> t{};
-  t.q = read<T>(q);
-  t.k = read<T>(k);
-  t.v = read<T>(v);
-  t.output = read<T>(output);
-  t.grad_output = read<T>(grad_output);
-  t.statistics = row_statistics(statistics);
-  t.grad_logsumexp = grad_logsumexp.defined() ? grad_logsumexp.const_data_ptr<float>() : nullptr;
-  t.grad_q = write<T>(gradients.q);
-  t.grad_k = write<T>(gradients.k);
-  t.grad_v = write<T>(gradients.v);
-  t.sink_terms = gradients.sink_terms.defined() ? gradients.sink_terms.mutable_data_ptr<float>() : nullptr;
-  backward(call, t);
+void backward_typed(const Call& call, const Inputs& in, const Computed& out, const Incoming& incoming,
+                    const Gradients& gradients) {
+  backward(call, BackwardTensors<T>{.q = read<T>(in.q),
+                                    .k = read<T>(in.k),
+                                    .v = read<T>(in.v),
+                                    .output = read<T>(out.output),
+                                    .grad_output = read<T>(incoming.output),
+                                    .statistics = row_statistics(out.statistics),
+                                    .grad_logsumexp = incoming.logsumexp.defined()
+                                                          ? incoming.logsumexp.const_data_ptr<float>()
+                                                          : nullptr,
+                                    .grad_q = write<T>(gradients.q),
+                                    .grad_k = write<T>(gradients.k),
+                                    .grad_v = write<T>(gradients.v),
+                                    .sink_terms = optional_data(gradients.sink_terms)});
 }
 
-Gradients compute_gradients(const Call& call, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                            const at::Tensor& output, const at::Tensor& statistics,
-                            const at::Tensor& grad_output, const at::Tensor& grad_logsumexp,
+Gradients compute_gradients(const Call& call, const Inputs& in, const Computed& out, const Incoming& incoming,
                             bool want_sink_terms) {
-  Gradients result{gradient_of(q), gradient_of(k), gradient_of(v), {}};
-  if (want_sink_terms) result.sink_terms = at::empty({call.B, call.H, call.L}, q.options().dtype(at::kFloat));
+  Gradients result{gradient_of(in.q), gradient_of(in.k), gradient_of(in.v), {}};
+  if (want_sink_terms)
+    result.sink_terms = at::empty({call.B, call.H, call.L}, in.q.options().dtype(at::kFloat));
   const auto typed = call.is_bf16 ? backward_typed<bf16_t> : backward_typed<float>;
-  typed(call, q, k, v, output, statistics, grad_output, grad_logsumexp, result);
+  typed(call, in, out, incoming, result);
   return result;
 }
 
@@ -127,7 +134,7 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
                                                 const c10::intrusive_ptr<Plan>& plan) {
     const auto call = make_call(plan->numbers, plan->terms, q.scalar_type());
     const auto [output, logsumexp, statistics] =
-        compute(call, q, k, v, /*want_logsumexp=*/true, /*want_statistics=*/true);
+        compute(call, {q, k, v}, /*want_logsumexp=*/true, /*want_statistics=*/true);
     plan->changes.watch(output);
     torch::autograd::variable_list saved = {q, k, v, output.variable_data(), statistics};
     for (auto& term : plan->terms.to_save()) saved.push_back(std::move(term));
@@ -141,20 +148,20 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
                                                  const torch::autograd::variable_list& gradients) {
     refuse_second_derivative();
     const auto saved = context->get_saved_variables();
-    const auto &q = saved[0], &k = saved[1], &v = saved[2], &statistics = saved[4];
+    const Inputs in{saved[0], saved[1], saved[2]};
+    Computed out{saved[3], {}, saved[4]};
     const auto terms = Terms::saved(&saved[5]);
     const auto plan = c10::static_intrusive_pointer_cast<Plan>(context->saved_data["plan"].toCapsule());
-    const auto call = make_call(plan->numbers, terms, q.scalar_type());
-    auto output = saved[3];
+    const auto call = make_call(plan->numbers, terms, in.q.scalar_type());
     if (plan->changes.any())
-      output = compute(call, q, k, v, /*want_logsumexp=*/false, /*want_statistics=*/true).output;
-    const auto grad_output = gradients[0].defined()
-                                 ? with_unit_stride(gradients[0].to(q.scalar_type()).resolve_neg())
-                                 : at::zeros({1}, q.options()).expand(output.sizes()).contiguous();
-    at::Tensor grad_logsumexp;
-    if (gradients[1].defined()) grad_logsumexp = gradients[1].to(at::kFloat).resolve_neg().contiguous();
-    const auto result = compute_gradients(call, q, k, v, output, statistics, grad_output, grad_logsumexp,
-                                          terms.sinks.defined() && context->needs_input_grad(3));
+      out.output = compute(call, in, /*want_logsumexp=*/false, /*want_statistics=*/true).output;
+    Incoming incoming;
+    incoming.output = gradients[0].defined()
+                          ? with_unit_stride(gradients[0].to(in.q.scalar_type()).resolve_neg())
+                          : at::zeros({1}, in.q.options()).expand(out.output.sizes()).contiguous();
+    if (gradients[1].defined()) incoming.logsumexp = gradients[1].to(at::kFloat).resolve_neg().contiguous();
+    const bool want_sinks = terms.sinks.defined() && context->needs_input_grad(3);
+    const auto result = compute_gradients(call, in, out, incoming, want_sinks);
     const auto grad_sinks =
         result.sink_terms.defined() ? result.sink_terms.sum(at::IntArrayRef{0, 2}) : at::Tensor();
     return {result.q, result.k, result.v, grad_sinks, at::Tensor()};
@@ -214,11 +221,11 @@ AttentionResult run(const Problem& problem) {
     logsumexp = outputs[1];
   } else {
     const auto call = make_call(plan->numbers, plan->terms, q.scalar_type());
-    const auto computed = compute(call, q, k, v, problem.logsumexp, /*want_statistics=*/false);
+    const auto computed = compute(call, {q, k, v}, problem.logsumexp, /*want_statistics=*/false);
     result.output = computed.output;
     logsumexp = computed.logsumexp;
     if (problem.weights != Weights::None)
-      result.weights = compute_weights(call, q, k, problem.weights == Weights::Dropped);
+      result.weights = compute_weights(call, {q, k, v}, problem.weights == Weights::Dropped);
   }
   if (problem.logsumexp) result.logsumexp = logsumexp;
   return result;

@@ -1,9 +1,27 @@
 #include "kernels/simd/cpu_features.h"
 
-#include "kernels/gemm/amx.h"
+#if defined(__x86_64__) && defined(__linux__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 namespace attentive::kernels::cpu {
 namespace {
+
+// Whether the CPU and the operating system have the matrix unit; asks the system for it.
+bool has_amx() {
+#if defined(__x86_64__) && defined(__linux__)
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
+  constexpr unsigned kBf16 = 1u << 22, kTile = 1u << 24;
+  if ((d & kBf16) == 0 || (d & kTile) == 0) return false;
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // arch_prctl(2)
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
+}
 
 CpuFeatures detect() {
   CpuFeatures cpu;

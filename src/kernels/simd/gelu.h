@@ -1,5 +1,10 @@
-// Part of simd_impl.h, inside its namespace: GELU in its tanh form.
 #pragma once
+
+// GELU in its tanh form.
+
+#include "kernels/simd/math.h"
+
+ATTENTIVE_SIMD_BEGIN
 
 constexpr float kGeluCubic = 0.044715f;
 constexpr float kTwoSqrt2OverPi = 1.5957691216057308f;  // 2 sqrt(2 / pi)
@@ -30,3 +35,5 @@ void gelu_gradient(const float* x, const float* dy, float* dx, int64_t n) {
     store_part(dx + i, load_part(dy + i, n - i) * (s + v * s * (e * s) * slope), n - i);
   }
 }
+
+ATTENTIVE_SIMD_END

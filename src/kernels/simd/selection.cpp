@@ -17,13 +17,13 @@ Selection select_here() {
 
 Selection select(const CpuFeatures& cpu, std::string_view limit) {
   const bool wide = cpu.avx512 && limit != "avx2" && limit != "default";
-  if (wide && cpu.avx512_bf16 && limit != "avx512" && simd_avx512_bf16()) {
+  if (wide && cpu.avx512_bf16 && limit != "avx512" && avx512_bf16::code()) {
     const auto own = cpu.fast_pairs ? Bf16Product::Pairs : Bf16Product::Widened;
-    return {simd_avx512_bf16(), cpu.amx ? Bf16Product::MatrixUnit : own};
+    return {avx512_bf16::code(), cpu.amx ? Bf16Product::MatrixUnit : own};
   }
-  if (wide && simd_avx512()) return {simd_avx512(), Bf16Product::Widened};
-  if (cpu.avx2 && limit != "default" && simd_avx2()) return {simd_avx2(), Bf16Product::Widened};
-  return {simd_portable(), Bf16Product::Widened};
+  if (wide && avx512::code()) return {avx512::code(), Bf16Product::Widened};
+  if (cpu.avx2 && limit != "default" && avx2::code()) return {avx2::code(), Bf16Product::Widened};
+  return {portable::code(), Bf16Product::Widened};
 }
 
 const Selection& selection() {
@@ -32,8 +32,8 @@ const Selection& selection() {
   return other ? *other : here;
 }
 
-const Simd& simd() {
-  return *selection().simd;
+const VectorCode& vector_code() {
+  return *selection().code;
 }
 
 SelectionGuard::SelectionGuard(const Selection& selection)

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "kernels/simd/cpu_features.h"
-#include "kernels/simd/simd.h"
+#include "kernels/simd/vector_code.h"
 
 namespace attentive::kernels::cpu {
 
@@ -16,7 +16,7 @@ enum class Bf16Product {
 };
 
 struct Selection {
-  const Simd* simd;
+  const VectorCode* code;
   Bf16Product bf16;
 };
 

@@ -1,6 +1,11 @@
-// Part of simd_impl.h, inside its namespace: what products of few rows share. Vectors of sums become numbers at
-// the end of a block, and what comes from memory is asked for early.
 #pragma once
+
+// What products of few rows share: vectors of sums become numbers at the end of a block, and what comes from
+// memory is asked for early.
+
+#include "kernels/simd/vector.h"
+
+ATTENTIVE_SIMD_BEGIN
 
 // Sums of a block that stay in registers, beside the vectors they are made of.
 constexpr int kSums = ATTENTIVE_SIMD_IS_AVX512 ? 16 : 8;
@@ -43,23 +48,25 @@ inline void sums(const Vec (&v)[kCount], float* out) {
 }
 #endif
 
-template <bool kBf16>
-inline Vec load_value(const void* p, int64_t at, int64_t n) {
-  if constexpr (kBf16) {
-    return load16_part(static_cast<const bf16_t*>(p) + at, n);
-  } else {
-    return load_part(static_cast<const float*>(p) + at, n);
-  }
-}
-
 // Numbers of a line of the cache, which is fetched as a whole.
-template <bool kBf16>
-constexpr int64_t kLine = 64 / (kBf16 ? 2 : 4);
+template <class T>
+constexpr int64_t kLine = 64 / sizeof(T);
 
 // What comes after the rows at hand is asked for early: a page holds few rows, and the hardware's own
 // prefetching ends with the page.
-template <bool kBf16>
-inline void prefetch(const void* p, int64_t at) {
+inline void prefetch(const void* p) {
   constexpr int64_t kAhead = 8192;
-  __builtin_prefetch(static_cast<const char*>(p) + at * (kBf16 ? 2 : 4) + kAhead, 0, 2);
+  __builtin_prefetch(static_cast<const char*>(p) + kAhead, 0, 2);
 }
+
+// The numbers 0 … n - 1 as template arguments. (<utility> would bring inline code of the library.)
+template <int... kNumbers>
+struct Sequence {};
+template <int n, int... kNumbers>
+struct Count : Count<n - 1, n - 1, kNumbers...> {};
+template <int... kNumbers>
+struct Count<0, kNumbers...> {
+  using Type = Sequence<kNumbers...>;
+};
+
+ATTENTIVE_SIMD_END

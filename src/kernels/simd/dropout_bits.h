@@ -1,5 +1,11 @@
-// Part of simd_impl.h, inside its namespace: the Counter stream.
 #pragma once
+
+// The Counter dropout stream: Philox numbers, compared with the threshold.
+
+#include "kernels/philox_constants.h"
+#include "kernels/simd/vector.h"
+
+ATTENTIVE_SIMD_BEGIN
 
 // High and low words of products of 32 bits.
 inline void multiply(Uint a, uint32_t m, Uint& high, Uint& low) {
@@ -72,3 +78,5 @@ void dropout_bits(uint64_t key, uint32_t threshold, uint32_t b, uint32_t h, uint
 #pragma GCC unroll 8
   for (int half = 0; half < 8; ++half) out[half * stride] = static_cast<uint16_t>(bits[half]);
 }
+
+ATTENTIVE_SIMD_END

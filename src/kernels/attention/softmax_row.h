@@ -1,5 +1,11 @@
-// Part of simd_impl.h, inside its namespace: rows of scores to weights, and their gradients.
 #pragma once
+
+// A row of scores becomes a row of weights.
+
+#include "kernels/attention/logits.h"
+#include "kernels/simd/bfloat16.h"
+
+ATTENTIVE_SIMD_BEGIN
 
 inline Int visible(const SoftmaxRow& row, int64_t c) {
   return visible(c, row.lo, row.hi, row.bias ? row.bias + c : nullptr, row.keep ? row.keep + c : nullptr,
@@ -78,12 +84,11 @@ float weigh(const SoftmaxRow& row, int64_t first, int64_t hi, float shift, float
   float* const scores = row.scores;
   bf16_t* const weights16 = row.weights16;
   const uint16_t* const drop = row.drop;
-  const int64_t drop_stride = row.drop_stride;
   const Vec shifts = all(shift), units = all(unit);
   Vec total = all(0.0f), other = total;
   const auto weight = [=](int64_t c) { return exp2<kHalf>((load<Vec>(scores + c) - shifts) * units); };
   const auto kept = [=](int64_t c, Vec w) {
-    if constexpr (kDrop) return where_bits(static_cast<uint32_t>(drop[c / 16 * drop_stride]) >> (c % 16), w);
+    if constexpr (kDrop) return where_bits(static_cast<uint32_t>(drop[c / 16]) >> (c % 16), w);
     return w;
   };
   int64_t c = first;
@@ -154,75 +159,4 @@ void softmax_rows(SoftmaxRow* rows, int64_t count) {
   for (int64_t r = 0; r < count; ++r) weigh_row(rows[r]);
 }
 
-template <bool kHalf>
-inline void store_gradient(const GradientRow& row, int64_t c, Vec weight, Vec gradient) {
-  if constexpr (kHalf) {
-    store(row.weights16 + c, narrow_fast(weight));
-    store(row.gradients16 + c, narrow_fast(gradient));
-  } else {
-    store(row.scores + c, weight);
-    store(row.products + c, gradient);
-  }
-}
-
-// Kinds: a plain row has neither softcap nor slope nor bias.
-template <bool kHalf, bool kDrop, bool kPlain, bool kEdge>
-inline void gradient_at(const GradientRow& row, int64_t c) {
-  Vec x = load<Vec>(row.scores + c);
-  Vec capped = all(0.0f);
-  if constexpr (!kPlain) {
-    const Vec distance = row.distance + static_cast<float>(c) + lanes_as_floats();
-    x = logits(row.rule, x, distance, row.bias ? row.bias + c : nullptr, row.hi - c, &capped);
-  }
-  const float unit = kPlain ? row.rule.scale * kLog2e : kLog2e;
-  // A weight is at most 1; rounding of very large scores must not make it more.
-  const Vec t = (x - load<Vec>(row.maximum + c)) * unit - load<Vec>(row.log_total + c);
-  Vec weight = exp2<kHalf>(t > all(0.0f) ? all(0.0f) : t);
-  Vec gradient = load<Vec>(row.products + c);
-  Vec dropped = weight;
-  if constexpr (kDrop) {
-    const Half bits = load<Half>(row.drop + c);
-    const Int survives = ((__builtin_convertvector(bits, Int) >> row.drop_bit) & 1) != 0;
-    dropped = select(survives, weight * row.survivor_scale, all(0.0f));
-    gradient = select(survives, gradient * row.survivor_scale, all(0.0f));
-  }
-  gradient = weight * (gradient - load<Vec>(row.delta + c));
-  if (!kPlain && row.rule.softcap != 0.0f) gradient = gradient * (1.0f - capped * capped);
-  gradient = gradient * row.rule.scale;
-  if constexpr (kEdge) {
-    const Int seen = visible(c, row.lo, row.hi, row.bias ? row.bias + c : nullptr,
-                             row.keep ? row.keep + c : nullptr, row.hi - c);
-    dropped = select(seen, dropped, all(0.0f));
-    gradient = select(seen, gradient, all(0.0f));
-  }
-  store_gradient<kHalf>(row, c, dropped, gradient);
-}
-
-template <bool kHalf, bool kDrop, bool kPlain>
-void gradient_columns(const GradientRow& row) {
-  const bool masked = row.keep || row.bias;
-  int64_t c = 0;
-  for (; c < row.cols && c + kWidth <= row.lo; c += kWidth)
-    store_gradient<kHalf>(row, c, all(0.0f), all(0.0f));
-  for (; c < row.hi && (masked || c < row.lo); c += kWidth) gradient_at<kHalf, kDrop, kPlain, true>(row, c);
-  for (; c + kWidth <= row.hi; c += kWidth) gradient_at<kHalf, kDrop, kPlain, false>(row, c);
-  if (c < row.hi) {
-    gradient_at<kHalf, kDrop, kPlain, true>(row, c);
-    c += kWidth;
-  }
-  for (; c < row.cols; c += kWidth) store_gradient<kHalf>(row, c, all(0.0f), all(0.0f));
-}
-
-template <bool kHalf>
-inline void gradient_row_as(const GradientRow& row) {
-  const bool plain = row.rule.plain() && !row.bias;
-  if (row.drop) {
-    plain ? gradient_columns<kHalf, true, true>(row) : gradient_columns<kHalf, true, false>(row);
-  } else {
-    plain ? gradient_columns<kHalf, false, true>(row) : gradient_columns<kHalf, false, false>(row);
-  }
-}
-
-void gradient_row(const GradientRow& row) {
-  row.weights16 ? gradient_row_as<true>(row) : gradient_row_as<false>(row);
-}
+ATTENTIVE_SIMD_END

@@ -1,0 +1,38 @@
+#pragma once
+
+// From raw scores to logits, and which of them are visible: what the softmax and its gradient share.
+
+#include "kernels/attention/rows.h"
+#include "kernels/simd/math.h"
+
+ATTENTIVE_SIMD_BEGIN
+
+// Raw scores to natural logits, rounded step by step: the backward pass takes the maximum of the forward pass
+// from them, so both must come to the same bits. `capped` receives tanh(x / softcap) for the backward pass.
+inline Vec logits(const ScoreRule& rule, Vec raw, Vec distance, const float* bias, int64_t n, Vec* capped) {
+  Vec x = product(raw, rule.scale);
+  if (rule.softcap != 0.0f) {
+    const float most = 3.0e38f, inverse = 1.0f / rule.softcap;
+    const Vec t = tanh(x * (inverse < most ? inverse : most));
+    if (capped) *capped = t;
+    x = product(t, rule.softcap);
+  }
+  if (bias) x = x + load_part(bias, n);
+  if (rule.slope != 0.0f) x = x - product(magnitude(distance), rule.slope);
+  return x;
+}
+
+inline Int visible(int64_t column, int64_t lo, int64_t hi, const float* bias, const uint8_t* keep,
+                   int64_t n) {
+  const Int at = lanes() + static_cast<int32_t>(column);
+  Int result = (at >= static_cast<int32_t>(lo)) & (at < static_cast<int32_t>(hi));
+  if (bias) result &= load_part(bias, n, kMinusInfinity) != all(kMinusInfinity);
+  if (keep) {
+    Byte bytes = {};
+    std::memcpy(&bytes, keep, static_cast<size_t>(n < kWidth ? n : kWidth));
+    result &= __builtin_convertvector(bytes, Int) != 0;
+  }
+  return result;
+}
+
+ATTENTIVE_SIMD_END

@@ -1,0 +1,77 @@
+#pragma once
+
+// Operands of products from rows of a tensor. The tensor's type (Stored) and that of the operands (T) are the same,
+// or bfloat16 is widened to float32 on the way.
+
+#include <cstring>
+#include <type_traits>
+
+#include "kernels/gemm/gemm.h"
+#include "kernels/simd/elementwise.h"
+
+namespace attentive::kernels::cpu {
+
+template <class T>
+inline constexpr bool kIsBf16 = std::is_same_v<T, bf16_t>;
+
+// Inner dimension as the products want it: bfloat16 multiplies pairs.
+template <class T>
+int64_t inner(int64_t k) {
+  return kIsBf16<T> ? (k + 1) / 2 * 2 : k;
+}
+
+// A matrix of floats as an rhs.
+inline Rhs<const float> as_rhs(const Matrix<const float>& x) {
+  return {x.data, x.rows, x.cols, x.stride};
+}
+
+// The transposed rows as a contiguous rhs; its columns that have no row become zero.
+template <class T, class Stored>
+void pack_transposed(const Matrix<const Stored>& rows, const Rhs<T>& to) {
+  if (rows.rows < to.cols) std::memset(to.data, 0, static_cast<size_t>(to.rows * to.stride) * sizeof(T));
+  products().pack_transposed(rows, to);
+}
+
+// An lhs of these rows. bfloat16 rows serve where they are if their number of columns is even, and get a zero at the
+// end otherwise. Of float rows that are not contiguous, each would be a page of its own in the inner loop: they are
+// copied into `buffer`.
+template <class T, class Stored>
+Matrix<const T> lhs_of(const Matrix<const Stored>& rows, T* buffer) {
+  if constexpr (std::is_same_v<T, Stored>) {
+    if (kIsBf16<T> ? rows.cols % 2 == 0 : rows.stride == rows.cols) return rows;
+  }
+  const Matrix<T> copy{buffer, rows.rows, inner<T>(rows.cols), inner<T>(rows.cols)};
+  if constexpr (kIsBf16<T>) {
+    for (int64_t r = 0; r < rows.rows; ++r) {
+      std::memcpy(copy.row(r), rows.row(r), static_cast<size_t>(rows.cols) * sizeof(T));
+      copy.row(r)[rows.cols] = 0;
+    }
+  } else {
+    products().pack_rows(rows, Rhs<T>{buffer, copy.rows, copy.cols, copy.stride});
+  }
+  return copy;
+}
+
+// These rows as an rhs; those that `hide(r)` names become zero. Float rows serve where they are unless one is hidden.
+template <class T, class Hide>
+Rhs<const T> rhs_of(const Matrix<const T>& rows, bool any_hidden, const Hide& hide, T* buffer) {
+  if (!any_hidden && !kIsBf16<T>) return {rows.data, rows.rows, rows.cols, rows.stride};
+  const Rhs<T> copy{buffer, rows.rows, rows.cols, rows.cols};
+  if (!any_hidden) {
+    if constexpr (kIsBf16<T>) products().pack_rows(rows, copy);
+    return copy;
+  }
+  for (int64_t r = 0; r < inner<T>(rows.rows); ++r) {
+    const bool zero = r >= rows.rows || hide(r);
+    T* const out = copy.data + r / copy.kPair * copy.kPair * copy.stride + r % copy.kPair;
+    for (int64_t c = 0; c < rows.cols; ++c) out[c * copy.kPair] = zero ? T{0} : rows.row(r)[c];
+  }
+  return copy;
+}
+
+template <class T>
+bool row_is_finite(const T* row, int64_t n) {
+  return elementwise().all_finite(Matrix<const T>{row, 1, n, n});
+}
+
+}  // namespace attentive::kernels::cpu

@@ -1,0 +1,198 @@
+#pragma once
+
+// Rearranging matrices into the operands of products.
+
+#include "kernels/simd/bfloat16.h"
+#include "kernels/simd/matrix.h"
+#include "kernels/simd/rows.h"
+
+ATTENTIVE_SIMD_BEGIN
+
+#if ATTENTIVE_SIMD_IS_AVX512
+// A block of 16 by 16 items of 32 bits, be it floats or pairs of bf16 at any address; rows are `row` and
+// `out_row` bytes apart.
+inline void transpose_block(const void* src, int64_t row, void* dst, int64_t out_row) {
+  const char* const from = static_cast<const char*>(src);
+  char* const to = static_cast<char*>(dst);
+  __m512 r[16], t[16];
+  for (int i = 0; i < 16; ++i) r[i] = _mm512_loadu_ps(from + i * row);
+  for (int i = 0; i < 16; i += 2) {
+    t[i] = _mm512_unpacklo_ps(r[i], r[i + 1]);
+    t[i + 1] = _mm512_unpackhi_ps(r[i], r[i + 1]);
+  }
+  const auto low = [](__m512 a, __m512 b) {
+    return _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(a), _mm512_castps_pd(b)));
+  };
+  const auto high = [](__m512 a, __m512 b) {
+    return _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(a), _mm512_castps_pd(b)));
+  };
+  for (int i = 0; i < 16; i += 4) {
+    r[i] = low(t[i], t[i + 2]);
+    r[i + 1] = high(t[i], t[i + 2]);
+    r[i + 2] = low(t[i + 1], t[i + 3]);
+    r[i + 3] = high(t[i + 1], t[i + 3]);
+  }
+  for (int i = 0; i < 4; ++i) {
+    t[i] = _mm512_shuffle_f32x4(r[i], r[i + 4], 0x88);
+    t[i + 4] = _mm512_shuffle_f32x4(r[i], r[i + 4], 0xdd);
+    t[i + 8] = _mm512_shuffle_f32x4(r[i + 8], r[i + 12], 0x88);
+    t[i + 12] = _mm512_shuffle_f32x4(r[i + 8], r[i + 12], 0xdd);
+  }
+  for (int i = 0; i < 8; ++i) {
+    _mm512_storeu_ps(to + i * out_row, _mm512_shuffle_f32x4(t[i], t[i + 8], 0x88));
+    _mm512_storeu_ps(to + (i + 8) * out_row, _mm512_shuffle_f32x4(t[i], t[i + 8], 0xdd));
+  }
+}
+#elif ATTENTIVE_SIMD_IS_AVX2
+inline void transpose_8_by_8(const char* from, int64_t row, char* to, int64_t out_row) {
+  __m256 r[8], t[8];
+  for (int i = 0; i < 8; ++i) r[i] = _mm256_loadu_ps(reinterpret_cast<const float*>(from + i * row));
+  for (int i = 0; i < 8; i += 2) {
+    t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
+    t[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
+  }
+  for (int i = 0; i < 8; i += 4) {
+    r[i] = _mm256_shuffle_ps(t[i], t[i + 2], 0x44);
+    r[i + 1] = _mm256_shuffle_ps(t[i], t[i + 2], 0xee);
+    r[i + 2] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0x44);
+    r[i + 3] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0xee);
+  }
+  for (int i = 0; i < 4; ++i) {
+    _mm256_storeu_ps(reinterpret_cast<float*>(to + i * out_row),
+                     _mm256_permute2f128_ps(r[i], r[i + 4], 0x20));
+    _mm256_storeu_ps(reinterpret_cast<float*>(to + (i + 4) * out_row),
+                     _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
+  }
+}
+
+inline void transpose_block(const void* src, int64_t row, void* dst, int64_t out_row) {
+  const char* const from = static_cast<const char*>(src);
+  char* const to = static_cast<char*>(dst);
+  for (int r = 0; r < 16; r += 8) {
+    for (int c = 0; c < 16; c += 8)
+      transpose_8_by_8(from + r * row + 4 * c, row, to + c * out_row + 4 * r, out_row);
+  }
+}
+#else
+inline void transpose_block(const void* src, int64_t row, void* dst, int64_t out_row) {
+  const char* const from = static_cast<const char*>(src);
+  char* const to = static_cast<char*>(dst);
+  for (int c = 0; c < 16; ++c) {
+    uint32_t column[16];
+    for (int r = 0; r < 16; ++r) std::memcpy(&column[r], from + r * row + 4 * c, 4);
+    std::memcpy(to + c * out_row, column, sizeof(column));
+  }
+}
+#endif
+
+void transpose(const Matrix<const float>& from, const Matrix<float>& to) {
+  const int64_t whole_rows = from.rows / 16 * 16, whole_cols = from.cols / 16 * 16;
+  for (int64_t r = 0; r < whole_rows; r += 16) {
+    for (int64_t c = 0; c < whole_cols; c += 16)
+      transpose_block(from.row(r) + c, 4 * from.stride, to.row(c) + r, 4 * to.stride);
+  }
+  for (int64_t c = 0; c < from.cols; ++c) {
+    for (int64_t r = c < whole_cols ? whole_rows : 0; r < from.rows; ++r) to.row(c)[r] = from.row(r)[c];
+  }
+}
+
+inline int64_t up_to_16(int64_t n) {
+  return n < 16 ? n : 16;
+}
+
+// By blocks of 16 by 16, in float32.
+template <class To>
+void transpose(const Matrix<const bf16_t>& from, const Matrix<To>& to) {
+  alignas(64) float wide[16 * 16], turned[16 * 16];
+  for (int64_t r = 0; r < from.rows; r += 16) {
+    const int64_t high = up_to_16(from.rows - r);
+    for (int64_t c = 0; c < from.cols; c += 16) {
+      const int64_t width = up_to_16(from.cols - c);
+      for (int64_t i = 0; i < high; ++i) convert(from.row(r + i) + c, wide + i * 16, width);
+      transpose({wide, high, width, 16}, {turned, width, high, 16});
+      for (int64_t i = 0; i < width; ++i) convert(turned + i * 16, to.row(c + i) + r, high);
+    }
+  }
+}
+
+template <class From>
+void pack_transposed(const Matrix<const From>& from, const Rhs<float>& to) {
+  transpose(from, Matrix<float>{to.data, from.cols, from.rows, to.stride});
+}
+
+// Whole blocks of 16 rows by 32 columns are transpositions of 32-bit pairs.
+void pack_transposed(const Matrix<const bf16_t>& from, const Rhs<bf16_t>& to) {
+  const int64_t whole_rows = from.rows / 16 * 16, whole_cols = from.cols / 32 * 32;
+  for (int64_t r = 0; r < whole_rows; r += 16) {
+    for (int64_t c = 0; c < whole_cols; c += 32)
+      transpose_block(from.row(r) + c, 2 * from.stride, to.data + c * to.stride + 2 * r, 4 * to.stride);
+  }
+  for (int64_t c = 0; c < from.cols; c += 2) {
+    bf16_t* const pairs = to.data + c * to.stride;
+    for (int64_t r = c < whole_cols ? whole_rows : 0; r < from.rows; ++r) {
+      pairs[2 * r] = from.row(r)[c];
+      pairs[2 * r + 1] = c + 1 < from.cols ? from.row(r)[c + 1] : 0;
+    }
+  }
+}
+
+// x - x is 0 for every finite number and NaN for the others.
+template <class T>
+bool pack_rows(const Matrix<const T>& from, const Rhs<float>& to) {
+  Vec total = all(0.0f);
+  for (int64_t r = 0; r < from.rows; ++r) {
+    const T* const row = from.row(r);
+    float* const out = to.data + r * to.stride;
+    for (int64_t c = 0; c < from.cols; c += kWidth) {
+      const Vec v = load_part(row + c, from.cols - c);
+      total += v - v;
+      store_part(out + c, v, from.cols - c);
+    }
+  }
+  return sum(total) == 0.0f;
+}
+
+constexpr uint16_t kNotFinite = 0x7f80;  // the exponent of NaN and Inf in bf16
+
+// Two rows as pairs, as far as whole vectors go; returns how many columns that are.
+#if ATTENTIVE_SIMD_IS_AVX512
+inline int64_t interleave(const bf16_t* a, const bf16_t* b, bf16_t* out, int64_t cols, bool* finite) {
+  const __m512i magnitude = _mm512_set1_epi16(0x7fff);
+  const __m512i front = _mm512_set_epi64(11, 10, 3, 2, 9, 8, 1, 0);
+  const __m512i back = _mm512_add_epi64(front, _mm512_set1_epi64(4));
+  __m512i largest = _mm512_setzero_si512();
+  int64_t c = 0;
+  for (; c + 32 <= cols; c += 32) {
+    const __m512i x = _mm512_loadu_si512(a + c), y = _mm512_loadu_si512(b + c);
+    largest = _mm512_max_epu16(
+        largest, _mm512_max_epu16(_mm512_and_si512(x, magnitude), _mm512_and_si512(y, magnitude)));
+    const __m512i low = _mm512_unpacklo_epi16(x, y), high = _mm512_unpackhi_epi16(x, y);
+    _mm512_storeu_si512(out + 2 * c, _mm512_permutex2var_epi64(low, front, high));
+    _mm512_storeu_si512(out + 2 * c + 32, _mm512_permutex2var_epi64(low, back, high));
+  }
+  *finite &= _mm512_cmpge_epu16_mask(largest, _mm512_set1_epi16(kNotFinite)) == 0;
+  return c;
+}
+#else
+inline int64_t interleave(const bf16_t*, const bf16_t*, bf16_t*, int64_t, bool*) {
+  return 0;
+}
+#endif
+
+bool pack_rows(const Matrix<const bf16_t>& from, const Rhs<bf16_t>& to) {
+  bool finite = true;
+  for (int64_t r = 0; r < from.rows; r += 2) {
+    const bf16_t* const a = from.row(r);
+    const bf16_t* const b = r + 1 < from.rows ? from.row(r + 1) : nullptr;
+    bf16_t* const out = to.data + r * to.stride;
+    for (int64_t c = b ? interleave(a, b, out, from.cols, &finite) : 0; c < from.cols; ++c) {
+      const bf16_t low = a[c], high = b ? b[c] : bf16_t{0};
+      finite &= (low & kNotFinite) != kNotFinite && (high & kNotFinite) != kNotFinite;
+      out[2 * c] = low;
+      out[2 * c + 1] = high;
+    }
+  }
+  return finite;
+}
+
+ATTENTIVE_SIMD_END

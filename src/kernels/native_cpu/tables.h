@@ -1,0 +1,67 @@
+#pragma once
+
+// All vector code of the native kernel, as tables. Included by one unit per instruction set, which defines what
+// simd/width.h explains, and ATTENTIVE_SIMD_SET: the compiler's macro for the set, which is 1 where it compiles for it.
+
+#include "kernels/simd/vector_code.h"
+
+#ifndef ATTENTIVE_SIMD_SET
+#define ATTENTIVE_SIMD_SET 1
+#endif
+
+#if ATTENTIVE_SIMD_SET
+#include "kernels/attention/few_queries_vectors.h"
+#include "kernels/attention/gradient_row.h"
+#include "kernels/attention/softmax_row.h"
+#include "kernels/gemm/few_rows.h"
+#include "kernels/gemm/packing.h"
+#include "kernels/gemm/products.h"
+#include "kernels/gemm/register_blocks.h"
+#include "kernels/simd/dropout_bits.h"
+#include "kernels/simd/elementwise.h"
+#include "kernels/simd/gelu.h"
+#include "kernels/simd/rows.h"
+
+ATTENTIVE_SIMD_BEGIN
+
+constexpr Elementwise kElementwise = {.convert = {{convert}, {convert}, {convert}},
+                                      .scale = scale,
+                                      .store_scaled = {{store_scaled}, {store_scaled}},
+                                      .add = add,
+                                      .dot = {{dot}, {dot}},
+                                      .all_finite = {{all_finite}, {all_finite}},
+                                      .gelu = gelu,
+                                      .gelu_gradient = gelu_gradient,
+                                      .dropout_bits = dropout_bits};
+
+constexpr Products kProducts = {.multiply = {{multiply}, {multiply_pairs}},
+                                .transpose = {{transpose}, {transpose}},
+                                .pack_transposed = {{pack_transposed}, {pack_transposed}, {pack_transposed}},
+                                .pack_rows = {{pack_rows}, {pack_rows}, {pack_rows}},
+                                .multiply_few_rows = {{multiply_few_rows}, {multiply_few_rows}}};
+
+constexpr Rows kRows = {.softmax_rows = softmax_rows,
+                        .gradient_row = gradient_row,
+                        .few_scores = {{few_scores}, {few_scores}},
+                        .few_outputs = {{few_outputs}, {few_outputs}}};
+
+ATTENTIVE_SIMD_END
+
+#endif
+
+#define ATTENTIVE_TEXT(x) #x
+#define ATTENTIVE_TEXT_OF(macro) ATTENTIVE_TEXT(macro)
+
+namespace attentive::kernels::cpu::ATTENTIVE_SIMD_NAMESPACE {
+
+const VectorCode* code() {
+#if ATTENTIVE_SIMD_SET
+  static constexpr VectorCode result = {ATTENTIVE_TEXT_OF(ATTENTIVE_SIMD_NAMESPACE), kWidth, &kElementwise,
+                                        &kProducts, &kRows};
+  return &result;
+#else
+  return nullptr;
+#endif
+}
+
+}  // namespace attentive::kernels::cpu::ATTENTIVE_SIMD_NAMESPACE

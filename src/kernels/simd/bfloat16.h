@@ -1,0 +1,49 @@
+#pragma once
+
+// Vectors from bfloat16 and back.
+
+#include "kernels/simd/matrix.h"
+#include "kernels/simd/vector.h"
+
+ATTENTIVE_SIMD_BEGIN
+
+inline Vec widen(Half h) {
+  return (Vec)(__builtin_convertvector(h, Uint) << 16);
+}
+// Round to nearest, ties to even; a NaN stays one.
+inline Half narrow(Vec x) {
+  const Uint bits = (Uint)x;
+  const Uint rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  const Uint nan = (bits >> 16) | 0x40u;
+  return __builtin_convertvector((x == x) ? rounded : nan, Half);
+}
+// The same by one instruction where there is one; numbers below the smallest normal one may become 0.
+inline Half narrow_fast(Vec x) {
+#if ATTENTIVE_SIMD_IS_AVX512 && defined(__AVX512BF16__)
+  return (Half)_mm512_cvtneps_pbh((__m512)x);
+#else
+  return narrow(x);
+#endif
+}
+inline void store_narrow_pair(bf16_t* p, Vec low, Vec high) {
+#if ATTENTIVE_SIMD_IS_AVX512 && defined(__AVX512BF16__)
+  const auto both = _mm512_cvtne2ps_pbh((__m512)high, (__m512)low);
+  std::memcpy(p, &both, sizeof(both));
+#else
+  store(p, narrow_fast(low));
+  store(p + kWidth, narrow_fast(high));
+#endif
+}
+inline Vec load_part(const bf16_t* p, int64_t n) {
+  if (n >= kWidth) return widen(load<Half>(p));
+  Half h = {};
+  std::memcpy(&h, p, static_cast<size_t>(n) * sizeof(bf16_t));
+  return widen(h);
+}
+inline void store_part(bf16_t* p, Vec v, int64_t n) {
+  const Half h = narrow(v);
+  if (n >= kWidth) return store(p, h);
+  std::memcpy(p, &h, static_cast<size_t>(n) * sizeof(bf16_t));
+}
+
+ATTENTIVE_SIMD_END

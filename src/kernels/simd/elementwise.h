@@ -1,0 +1,39 @@
+#pragma once
+
+// Functions of single numbers, of rows of them, and random bits.
+
+#include "kernels/simd/matrix.h"
+#include "kernels/simd/vector_code.h"
+
+namespace attentive::kernels::cpu {
+
+struct Elementwise {
+  // Between float32 and bfloat16, rounded to nearest.
+  Overloaded<void(const float* from, bf16_t* to, int64_t n), void(const bf16_t* from, float* to, int64_t n),
+             void(const float* from, float* to, int64_t n)>
+      convert;
+  void (*scale)(float* x, float factor, int64_t n);
+  // to = x * factor
+  Overloaded<void(const float* x, float factor, float* to, int64_t n),
+             void(const float* x, float factor, bf16_t* to, int64_t n)>
+      store_scaled;
+  void (*add)(const float* x, float* to, int64_t n);
+  Overloaded<float(const float* a, const float* b, int64_t n),
+             float(const bf16_t* a, const bf16_t* b, int64_t n)>
+      dot;
+  Overloaded<bool(const Matrix<const float>&), bool(const Matrix<const bf16_t>&)> all_finite;
+
+  // GELU (tanh form) and the gradient of its argument.
+  void (*gelu)(const float* x, float* y, int64_t n);
+  void (*gelu_gradient)(const float* x, const float* dy, float* dx, int64_t n);
+
+  // Dropout bits of query i for 128 keys: out[g * stride] holds keys 16 g … 16 g + 15 of block `block`.
+  void (*dropout_bits)(uint64_t key, uint32_t threshold, uint32_t b, uint32_t h, uint32_t i, uint32_t block,
+                       uint16_t* out, int64_t stride);
+};
+
+inline const Elementwise& elementwise() {
+  return *vector_code().elementwise;
+}
+
+}  // namespace attentive::kernels::cpu

@@ -1,0 +1,84 @@
+#pragma once
+
+// Functions of vectors: powers of two, reciprocals, tanh.
+
+#include "kernels/simd/vector.h"
+
+ATTENTIVE_SIMD_BEGIN
+
+constexpr float kLog2e = 1.44269504088896340736f;
+
+// 2^t for t <= 0 or so: round to the nearest integer, a polynomial on [-0.5, 0.5], scale by the exponent. The
+// relative error is 8e-8, or 8e-5 where the result is rounded to bfloat16. Below the smallest normal number
+// it is 0, under FlushTiny; NaN stays NaN.
+template <bool kHalf = false>
+inline Vec exp2(Vec t) {
+  const auto polynomial = [](Vec f) {
+    if constexpr (kHalf) {
+      Vec p = all(5.508868381e-2f);
+      p = p * f + 2.426040515e-1f;
+      p = p * f + 6.932762417e-1f;
+      return p * f + 9.999289404e-1f;
+    } else {
+      Vec p = all(1.326697039e-3f);
+      p = p * f + 9.675459746e-3f;
+      p = p * f + 5.550742616e-2f;
+      p = p * f + 2.402212175e-1f;
+      p = p * f + 6.931469492e-1f;
+      return p * f + 1.000000071f;
+    }
+  };
+#if ATTENTIVE_SIMD_IS_AVX512
+  const __m512 r = _mm512_roundscale_ps((__m512)t, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  const __mmask16 normal = _mm512_cmp_ps_mask((__m512)t, (__m512)all(-126.0f), _CMP_NLT_UQ);
+  return (Vec)_mm512_maskz_scalef_ps(normal, (__m512)polynomial(t - (Vec)r), r);
+#else
+  // Added to t, this number leaves the rounded t in the lowest bits of the sum, with the bias of an exponent.
+  // At -127 the exponent is that of 0.
+  const Vec magic = all(12582912.0f + 127.0f);
+  const Vec floored = larger(all(-127.0f), t);
+  const Vec sum = floored + magic;
+  return polynomial(floored - (sum - magic)) * (Vec)((Int)sum << 23);
+#endif
+}
+
+inline Vec magnitude(Vec x) {
+  return (Vec)((Int)x & 0x7fffffff);
+}
+
+// 1 / x for normal numbers, to the last bit or two.
+inline Vec reciprocal(Vec x) {
+#if ATTENTIVE_SIMD_IS_AVX512
+  const Vec guess = (Vec)_mm512_rcp14_ps((__m512)x);  // 14 bits; a step of Newton's doubles them
+  return guess * (2.0f - x * guess);
+#else
+  return 1.0f / x;
+#endif
+}
+
+// tanh by 2^(2 x log2 e): accurate to a few ulp of 1, which is what the scores need.
+inline Vec tanh(Vec x) {
+  const Vec a = magnitude(x);
+  const Vec e = exp2(a * (-2.0f * kLog2e));
+  // For small arguments the quotient cancels; the series does not.
+  const Vec x2 = x * x;
+  const Vec series = x * (1.0f + x2 * (-1.0f / 3.0f + x2 * (2.0f / 15.0f + x2 * (-17.0f / 315.0f))));
+  const Vec quotient = (1.0f - e) * reciprocal(1.0f + e);
+  const Int sign = (Int)x & static_cast<int32_t>(0x80000000u);
+  return a < all(0.15f) ? series : (Vec)((Int)quotient | sign);
+}
+
+// The product itself, not as part of a fused sum.
+inline Vec product(Vec x, float factor) {
+  Vec result = x * factor;
+#if ATTENTIVE_SIMD_WIDTH == 16 && !ATTENTIVE_SIMD_IS_AVX512
+  __asm__("" : "+m"(result));  // no register is so wide
+#elif defined(__x86_64__)
+  __asm__("" : "+v"(result));
+#elif defined(__aarch64__)
+  __asm__("" : "+w"(result));
+#endif
+  return result;
+}
+
+ATTENTIVE_SIMD_END

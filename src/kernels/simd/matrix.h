@@ -1,0 +1,59 @@
+#pragma once
+
+// Views of the numbers that vector code reads and writes: plain pointers, sizes and strides. Their functions are
+// always inlined: a copy of one, compiled for a wide instruction set, must not serve a caller of any other.
+
+#include <cstdint>
+
+#define ATTENTIVE_ALWAYS_INLINE __attribute__((always_inline)) inline
+
+namespace attentive::kernels::cpu {
+
+using bf16_t = uint16_t;  // the upper half of a float
+
+// A matrix of contiguous rows; `stride` numbers lie between the beginnings of two rows.
+template <class T>
+struct Matrix {
+  T* data = nullptr;
+  int64_t rows = 0, cols = 0, stride = 0;
+
+  ATTENTIVE_ALWAYS_INLINE T* row(int64_t r) const { return data + r * stride; }
+  // `count` rows from row r on.
+  ATTENTIVE_ALWAYS_INLINE Matrix part(int64_t r, int64_t count) const {
+    return {row(r), count, cols, stride};
+  }
+  ATTENTIVE_ALWAYS_INLINE Matrix block(int64_t r, int64_t count, int64_t c, int64_t width) const {
+    return {row(r) + c, count, width, stride};
+  }
+  ATTENTIVE_ALWAYS_INLINE operator Matrix<const T>() const { return {data, rows, cols, stride}; }
+};
+
+// The rhs of a product. A matrix of floats is one as it is. Products of bfloat16 take two numbers of the inner
+// dimension at a time, so their rhs is packed in pairs of rows: number (r, c) is data[r / 2 * 2 * stride + 2 * c +
+// r % 2]. A block begins at an even row.
+template <class T>
+struct Rhs {
+  static constexpr int64_t kPair = sizeof(T) == 2 ? 2 : 1;
+  T* data = nullptr;
+  int64_t rows = 0, cols = 0, stride = 0;
+
+  ATTENTIVE_ALWAYS_INLINE Rhs block(int64_t r, int64_t count, int64_t c, int64_t width) const {
+    return {data + r * stride + c * kPair, count, width, stride};
+  }
+  ATTENTIVE_ALWAYS_INLINE operator Rhs<const T>() const { return {data, rows, cols, stride}; }
+};
+
+// An entry of a table of functions that stands for several types of arguments: an overloaded set of pointers.
+template <class Function>
+struct Entry;
+template <class Result, class... Arguments>
+struct Entry<Result(Arguments...)> {
+  Result (*function)(Arguments...);
+  ATTENTIVE_ALWAYS_INLINE Result operator()(Arguments... arguments) const { return function(arguments...); }
+};
+template <class... Functions>
+struct Overloaded : Entry<Functions>... {
+  using Entry<Functions>::operator()...;
+};
+
+}  // namespace attentive::kernels::cpu

@@ -1,0 +1,50 @@
+#pragma once
+
+// Rows of numbers: conversions and small vector algebra.
+
+#include "kernels/simd/bfloat16.h"
+#include "kernels/simd/matrix.h"
+
+ATTENTIVE_SIMD_BEGIN
+
+template <class From, class To>
+void convert(const From* from, To* to, int64_t n) {
+  for (int64_t i = 0; i < n; i += kWidth) store_part(to + i, load_part(from + i, n - i), n - i);
+}
+
+template <class To>
+void store_scaled(const float* x, float factor, To* to, int64_t n) {
+  for (int64_t i = 0; i < n; i += kWidth) store_part(to + i, load_part(x + i, n - i) * factor, n - i);
+}
+
+inline void scale(float* x, float factor, int64_t n) {
+  store_scaled(x, factor, x, n);
+}
+
+inline void add(const float* x, float* to, int64_t n) {
+  for (int64_t i = 0; i < n; i += kWidth)
+    store_part(to + i, load_part(to + i, n - i) + load_part(x + i, n - i), n - i);
+}
+
+template <class T>
+float dot(const T* a, const T* b, int64_t n) {
+  Vec total = all(0.0f);
+  for (int64_t i = 0; i < n; i += kWidth) total += load_part(a + i, n - i) * load_part(b + i, n - i);
+  return sum(total);
+}
+
+// x - x is 0 for every finite number and NaN for the others.
+template <class T>
+bool all_finite(const Matrix<const T>& x) {
+  Vec total = all(0.0f);
+  for (int64_t r = 0; r < x.rows; ++r) {
+    const T* const row = x.row(r);
+    for (int64_t i = 0; i < x.cols; i += kWidth) {
+      const Vec v = load_part(row + i, x.cols - i);
+      total += v - v;
+    }
+  }
+  return sum(total) == 0.0f;
+}
+
+ATTENTIVE_SIMD_END

@@ -1,0 +1,38 @@
+#pragma once
+
+// The vector code of the native kernel: one table of plain functions per room, compiled once per instruction set
+// and chosen at run time. A unit that is compiled for a wide set includes nothing with inline code of other
+// headers, which a program on another CPU might then run.
+
+namespace attentive::kernels::cpu {
+
+struct Elementwise;  // simd/elementwise.h
+struct Products;     // gemm/products.h
+struct Rows;         // attention/rows.h
+
+struct VectorCode {
+  const char* name;
+  int width;  // floats of a vector
+  const Elementwise* elementwise;
+  const Products* products;
+  const Rows* rows;
+};
+
+// The code that selection.h chose.
+const VectorCode& vector_code();
+
+// That of each set; null where the compiler or the platform has no such instructions.
+namespace avx512_bf16 {
+const VectorCode* code();
+}
+namespace avx512 {
+const VectorCode* code();
+}
+namespace avx2 {
+const VectorCode* code();
+}
+namespace portable {
+const VectorCode* code();
+}
+
+}  // namespace attentive::kernels::cpu

@@ -1,0 +1,39 @@
+#pragma once
+
+// What a unit of vector code is compiled for. The unit defines both macros before it includes anything; without
+// them (an editor that parses a header alone) it is the portable set. The code uses the compilers' vector
+// extensions (GCC and Clang), so that one source serves every width.
+
+#ifndef ATTENTIVE_SIMD_WIDTH
+#define ATTENTIVE_SIMD_WIDTH 4  // floats of a vector
+#define ATTENTIVE_SIMD_NAMESPACE portable
+#endif
+
+#if defined(__AVX512F__) && ATTENTIVE_SIMD_WIDTH == 16
+#define ATTENTIVE_SIMD_IS_AVX512 1
+#else
+#define ATTENTIVE_SIMD_IS_AVX512 0
+#endif
+#if ATTENTIVE_SIMD_IS_AVX512 && defined(__AVX512BF16__)
+#define ATTENTIVE_SIMD_HAS_PAIRS 1  // products of pairs of bfloat16
+#else
+#define ATTENTIVE_SIMD_HAS_PAIRS 0
+#endif
+#if defined(__AVX2__) && ATTENTIVE_SIMD_WIDTH == 8
+#define ATTENTIVE_SIMD_IS_AVX2 1
+#else
+#define ATTENTIVE_SIMD_IS_AVX2 0
+#endif
+#if ATTENTIVE_SIMD_IS_AVX512 || ATTENTIVE_SIMD_IS_AVX2
+#include <immintrin.h>
+#endif
+
+// Around the code of every header: internal to the unit, and of the set's name.
+#define ATTENTIVE_SIMD_BEGIN           \
+  namespace attentive::kernels::cpu {  \
+  namespace ATTENTIVE_SIMD_NAMESPACE { \
+  namespace {
+#define ATTENTIVE_SIMD_END \
+  }                        \
+  }                        \
+  }
