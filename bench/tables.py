@@ -6,7 +6,7 @@
 Everything between the lines `<!-- figures: SUITE -->` and `<!-- end -->` is replaced by that suite's table, so the text
 around the figures stays and the figures are never typed by hand. The tables of `breakdown` (bench/breakdown.py), `peers`
 (bench/python_peers.py) and `attempts` come from the files of these names beside the measurements; `breakdown-avx2` is the
-same kind of table from breakdown-avx2.json.
+same kind of table from breakdown-avx2.json, and likewise `breakdown-avx512`.
 """
 
 import json
@@ -27,7 +27,7 @@ def percent(x):
 
 
 def rows_of(data, suite):
-    lines = ["| case | type | ours | peer | peer / ours (p10 – p90) | ours, % of limit | peer, % |", "|---|---|--:|---|--:|--:|--:|"]
+    lines = ["| case | type | ours | peer | peer / ours (p10 – p90) | ours, % of limit (same round) | peer, % |", "|---|---|--:|---|--:|--:|--:|"]
     for row in data["rows"]:
         if row["suite"] != suite:
             continue
@@ -38,7 +38,7 @@ def rows_of(data, suite):
                 f"| {row['case']} | {row['dtype']} | {seconds(ours['seconds']['median'])} | "
                 + (f"{peer['contender']} | **{ratio['median']:.2f}** ({ratio['p10']:.2f} – {ratio['p90']:.2f}) | "
                    if peer else "none | – | ")
-                + f"{percent(ours['fraction_of_limit'])} | {percent(peer['fraction_of_limit']) if peer else '–'} |")
+                + f"{percent(ours['fraction_of_limit'])} ({percent(ours['fraction_of_limit_same_round'])}) | {percent(peer['fraction_of_limit']) if peer else '–'} |")
     return lines
 
 

@@ -91,11 +91,12 @@ class Backward {
         write_grad_q(head_of(first + at / group, at % group), item % query_blocks_, splits);
       };
       const int64_t panels = group * query_blocks_;
-      if (splits == 1) {
-        // A head is one thread's from the first step to the last, and no step waits for the other heads.
+      if (splits == 1 || busy_with_heads(count)) {
+        // A head is one thread's from the first step to the last: what it packs stays in its cache, and no step
+        // waits for the other heads. The sums are the same.
         for_each_item(count, parallel, [&](int64_t item) {
           for (int64_t i = 0; i < panels; ++i) pack_item(item * panels + i);
-          accumulate_item(item);
+          for (int64_t i = 0; i < splits; ++i) accumulate_item(item * splits + i);
           for (int64_t i = 0; i < panels; ++i) write_item(item * panels + i);
         });
       } else {
@@ -107,6 +108,12 @@ class Backward {
   }
 
  private:
+  // Whether so many heads, undivided, keep all threads at work.
+  static bool busy_with_heads(int64_t heads) {
+    const int64_t threads = at::get_num_threads();
+    return heads % threads == 0 || heads >= 4 * threads;
+  }
+
   // One query head and what every block of keys reads of it again, one panel per block of queries: Qᵀ and dOᵀ as rhs,
   // then Q and dO as rhs.
   struct Head {
@@ -305,11 +312,16 @@ class Backward {
     const int64_t wide = std::min(round_up(count, 16), tiles_.queries - offset);
     const auto of_panel = [&](const Rhs<T>& x) { return x.block(0, x.rows, offset, wide); };
 
+    // Each key is seen by queries that begin and end at most one after those of the key before it.
+    const int64_t j = keys.j0 + tile.r0, first = call_.query_lo(j + n - 1) - (n - 1) - tile.from,
+                  last = call_.query_hi(head.b, j) - tile.from;
+    const Reach seen{.columns = last, .first_column = first}, weighed{.inner = last, .first_inner = first};
+
     // Sᵀ = K Qᵀ and dPᵀ = V dOᵀ
     gemm(keys.k.part(tile.r0, n), of_panel(q_transposed(head, tile.panel)), work.scores.block(0, n, 0, wide),
-         Sums::Begin);
+         Sums::Begin, seen);
     gemm(keys.v.part(tile.r0, n), of_panel(grad_transposed(head, tile.panel)),
-         work.products.block(0, n, 0, wide), Sums::Begin);
+         work.products.block(0, n, 0, wide), Sums::Begin, seen);
 
     // Pᵀ = exp(scale · (Sᵀ − m) − ln ℓ) and dSᵀ = Pᵀ ∘ (dPᵀ − δ)
     take_gradients(head, keys, work, tile, offset, wide);
@@ -318,15 +330,16 @@ class Backward {
     const int64_t queries = kIsBf16<T> ? wide : count;  // pairs: what is beyond `count` is zero on both sides
     const auto rows_of = [&](const Rhs<T>& x) { return x.block(offset, queries, 0, x.cols); };
     gemm(work.weights.block(0, n, 0, queries), rows_of(grad_rows(head, tile.panel)),
-         work.grad_v.part(tile.r0, n), Sums::Continue);
+         work.grad_v.part(tile.r0, n), Sums::Continue, weighed);
     gemm(work.gradients.block(0, n, 0, queries), rows_of(q_rows(head, tile.panel)),
-         work.grad_k.part(tile.r0, n), Sums::Continue);
+         work.grad_k.part(tile.r0, n), Sums::Continue, weighed);
 
     // dQᵀ = dQᵀ + Kᵀ dSᵀ
     const auto k_transposed = keys.finite ? work.k_transposed.block(0, call_.D, tile.r0, inner<T>(n))
                                           : clean_keys(keys, work, tile.r0, n, count);
     gemm(k_transposed, as_rhs_of_keys(work, n, wide),
-         grad_q_transposed(head, split, tile.panel).block(0, call_.D, offset, wide), Sums::Continue);
+         grad_q_transposed(head, split, tile.panel).block(0, call_.D, offset, wide), Sums::Continue,
+         {.inner_of_column = 1 - first});
   }
 
   // From scores and products to Pᵀ and dSᵀ.

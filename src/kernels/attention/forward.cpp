@@ -150,13 +150,16 @@ class Forward {
     if (from >= to) return;
     const int64_t i0 = at.i0 + r0, cols = to - from, wide = round_up(cols, 16);
     if (call_.keep && !any_kept(at.b, at.h, i0, rows, from, cols)) return;
-    const int64_t reach = call_.key_hi(at.b, i0) - from;  // each row sees at most one key more
+    // Each row begins and ends at most one key after the row before it.
+    const int64_t first = call_.key_lo(i0 + rows - 1) - (rows - 1) - from;
+    const int64_t reach = call_.key_hi(at.b, i0) - from;
 
     // S = Q Kᵀ
     const auto q = at.q.part(r0, rows);
     for (int64_t c = 0; c < wide;) {
       const auto k = keys_.keys_from(at.head, from + c, wide - c);
-      gemm(q, k, work.scores.block(0, rows, c, k.cols), Sums::Begin, {.columns = reach - c});
+      gemm(q, k, work.scores.block(0, rows, c, k.cols), Sums::Begin,
+           {.columns = reach - c, .first_column = first - c});
       c += k.cols;
     }
 
@@ -176,7 +179,7 @@ class Forward {
 
     // O = O + P V
     gemm(work.weights.block(0, rows, 0, inner<T>(cols)), values_of(at, i0, rows, from, cols, work.values),
-         running.output.part(r0, rows), Sums::Continue, {.inner = reach});
+         running.output.part(r0, rows), Sums::Continue, {.inner = reach, .first_inner = first});
   }
 
   // V of these keys. Those that none of the rows sees and that are not finite are zero in it, since 0 * NaN is NaN.

@@ -11,7 +11,7 @@ bool has_gemm_bf16() {
 
 bool libtorch_multiplies_bf16() {
 #if defined(__x86_64__)
-  return vector_code().width == 16;
+  return has_gemm_bf16();
 #else
   return true;
 #endif

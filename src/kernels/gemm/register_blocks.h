@@ -118,19 +118,22 @@ void multiply_by_blocks(const Matrix<const typename Step::Element>& lhs,
     const int64_t whole = (n - j) / kWidth, vectors = whole < Step::kVectors ? whole : Step::kVectors;
     columns = vectors > 0 ? vectors * kWidth : n - j;
     const int64_t unwanted = j + 1 - reach.columns, first = unwanted > 0 ? unwanted : 0;
+    const int64_t wanted = j + columns - reach.first_column, end = wanted < m ? wanted : m;
+    const int64_t last = reach.inner_of_column + j + columns - 1, k_end = last < k ? last : k;
     for (int64_t p = 0; p < k; p += kBlockInner) {
-      const int64_t inner = k - p < kBlockInner ? k - p : kBlockInner;
+      const int64_t inner = k_end - p < kBlockInner ? k_end - p : kBlockInner;
       const bool add = accumulate || p > 0;
-      for (int64_t i = first, rows; i < m; i += rows) {
+      for (int64_t i = first, rows; i < end; i += rows) {
         // Two blocks at the end share what is left: few rows do not keep the multipliers busy.
-        const int64_t left = m - i;
+        const int64_t left = end - i;
         rows = left >= 2 * Step::kRows ? Step::kRows : left > Step::kRows ? (left + 1) / 2 : left;
-        const int64_t reached = reach.inner + i + rows - 1 - p;
-        if (add && reached <= 0) continue;
-        const int64_t steps = reached < inner ? reached : inner;
+        const int64_t reached = reach.inner + i + rows - 1 - p, begun = reach.first_inner + i - p;
+        const int64_t stop = reached < inner ? reached : inner, start = begun > 0 ? begun : 0;
+        if (add && stop <= start) continue;
         const auto block = add ? Blocks<Step, true>::table.rows[rows - 1].of[vectors]
                                : Blocks<Step, false>::table.rows[rows - 1].of[vectors];
-        block(lhs.block(i, rows, p, steps), rhs.block(p, steps, j, columns), out.block(i, rows, j, columns));
+        block(lhs.block(i, rows, p + start, stop - start), rhs.block(p + start, stop - start, j, columns),
+              out.block(i, rows, j, columns));
       }
     }
   }
