@@ -10,7 +10,7 @@ bool has_gemm_bf16() {
 
 bool libtorch_multiplies_bf16() {
 #if defined(__x86_64__)
-  return simd().width == 16;
+  return has_gemm_bf16();
 #else
   return true;
 #endif

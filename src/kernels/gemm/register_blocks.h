@@ -115,18 +115,21 @@ void gemm_steps(int64_t m, int64_t n, int64_t k, const typename Step::Element* a
     const int64_t whole = (n - j) / kWidth, vectors = whole < Step::kVectors ? whole : Step::kVectors;
     columns = vectors > 0 ? vectors * kWidth : n - j;
     const int64_t unwanted = j + 1 - reach.columns, first = unwanted > 0 ? unwanted : 0;
+    const int64_t wanted = j + columns - reach.first_column, end = wanted < m ? wanted : m;
+    const int64_t last = reach.inner_of_column + j + columns - 1, k_end = last < k ? last : k;
     for (int64_t p = 0; p < k; p += kBlockInner) {
-      const int64_t inner = k - p < kBlockInner ? k - p : kBlockInner;
+      const int64_t inner = k_end - p < kBlockInner ? k_end - p : kBlockInner;
       const bool add = accumulate || p > 0;
-      for (int64_t i = first, rows; i < m; i += rows) {
+      for (int64_t i = first, rows; i < end; i += rows) {
         // Two blocks at the end share what is left: few rows do not keep the multipliers busy.
-        const int64_t left = m - i;
+        const int64_t left = end - i;
         rows = left >= 2 * Step::kRows ? Step::kRows : left > Step::kRows ? (left + 1) / 2 : left;
-        const int64_t reached = reach.inner + i + rows - 1 - p;
-        if (add && reached <= 0) continue;
+        const int64_t reached = reach.inner + i + rows - 1 - p, begun = reach.first_inner + i - p;
+        const int64_t stop = reached < inner ? reached : inner, start = begun > 0 ? begun : 0;
+        if (add && stop <= start) continue;
         const auto block = add ? GemmBlocks<Step, true>::table.rows[rows - 1].of[vectors]
                                : GemmBlocks<Step, false>::table.rows[rows - 1].of[vectors];
-        block(reached < inner ? reached : inner, a + i * lda + p, lda, b + p * ldb + j * Step::kNumbers, ldb,
+        block(stop - start, a + i * lda + p + start, lda, b + (p + start) * ldb + j * Step::kNumbers, ldb,
               c + i * ldc + j, ldc, columns);
       }
     }
