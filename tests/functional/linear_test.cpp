@@ -15,8 +15,8 @@
 #include <attentive/modules/multi_head_attention.h>
 #include <attentive/modules/multi_head_self_attention.h>
 
-#include "kernels/cpu/gemm.h"
-#include "kernels/cpu/selection.h"
+#include "kernels/gemm/gemm.h"
+#include "kernels/simd/selection.h"
 #include "support/compare.h"
 
 using namespace attentive;
