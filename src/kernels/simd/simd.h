@@ -146,6 +146,8 @@ const Simd& simd();
 const Simd* simd_avx512_bf16();
 const Simd* simd_avx512();
 const Simd* simd_avx2();
+const Simd* simd_neon_bf16();
+const Simd* simd_neon();
 const Simd* simd_portable();
 
 }  // namespace attentive::kernels::cpu
