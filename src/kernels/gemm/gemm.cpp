@@ -10,11 +10,7 @@ bool has_gemm_bf16() {
 }
 
 bool libtorch_multiplies_bf16() {
-#if defined(__x86_64__)
   return has_gemm_bf16();
-#else
-  return true;
-#endif
 }
 
 void gemm(const Matrix<const float>& lhs, const Rhs<const float>& rhs, const Matrix<float>& out, Sums sums,

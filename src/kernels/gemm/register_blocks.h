@@ -2,6 +2,7 @@
 
 // Products of small matrices, by blocks whose sums stay in registers.
 
+#include "kernels/gemm/neon.h"
 #include "kernels/gemm/products.h"
 #include "kernels/simd/bfloat16.h"
 #include "kernels/simd/sums.h"
@@ -18,7 +19,8 @@ constexpr bool kManyRegisters = ATTENTIVE_SIMD_IS_AVX512;  // 32 of them, else 1
 // of the lhs fill the registers.
 struct StepF32 {
   using Element = float;
-  static constexpr int kNumbers = 1, kRows = 6, kVectors = kManyRegisters ? 4 : 2;
+  static constexpr int kNumbers = 1, kRows = ATTENTIVE_SIMD_IS_NEON ? 8 : 6,
+                       kVectors = kManyRegisters ? 4 : 2;
   static Vec lhs(const float* a) { return all(*a); }
   static Vec add(Vec lhs, Vec rhs, Vec sum) { return sum + lhs * rhs; }
 };
@@ -55,6 +57,9 @@ void multiply_block(const Matrix<const typename Step::Element>& lhs,
     return load<Vec>(numbers);
   };
   Vec sums[kRows][kVectors];
+#if ATTENTIVE_SIMD_IS_NEON
+  multiply_neon(Step{}, k, a, lhs_stride, b, rhs_stride, get, sums);
+#else
 #pragma GCC unroll 6
   for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 4
@@ -71,7 +76,8 @@ void multiply_block(const Matrix<const typename Step::Element>& lhs,
       for (int j = 0; j < kVectors; ++j) sums[i][j] = Step::add(left, right[j], sums[i][j]);
     }
   }
-#pragma GCC unroll 6
+#endif
+#pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 4
     for (int j = 0; j < kVectors; ++j) {
@@ -144,7 +150,7 @@ void multiply(const Matrix<const float>& lhs, const Rhs<const float>& rhs, const
   multiply_by_blocks<StepF32>(lhs, rhs, out, accumulate, reach);
 }
 
-#if ATTENTIVE_SIMD_HAS_PAIRS
+#if ATTENTIVE_SIMD_HAS_PAIRS || ATTENTIVE_SIMD_IS_NEON_BF16
 void multiply_pairs(const Matrix<const bf16_t>& lhs, const Rhs<const bf16_t>& rhs, const Matrix<float>& out,
                     bool accumulate, const Reach&) {
   multiply_by_blocks<StepBf16>(lhs, rhs, out, accumulate, {});

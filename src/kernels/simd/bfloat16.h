@@ -8,7 +8,11 @@
 ATTENTIVE_SIMD_BEGIN
 
 inline Vec widen(Half h) {
+#if ATTENTIVE_SIMD_IS_NEON
+  return (Vec)vshll_n_u16((uint16x4_t)h, 16);
+#else
   return (Vec)(__builtin_convertvector(h, Uint) << 16);
+#endif
 }
 // Round to nearest, ties to even; a NaN stays one.
 inline Half narrow(Vec x) {
@@ -21,6 +25,8 @@ inline Half narrow(Vec x) {
 inline Half narrow_fast(Vec x) {
 #if ATTENTIVE_SIMD_IS_AVX512 && defined(__AVX512BF16__)
   return (Half)_mm512_cvtneps_pbh((__m512)x);
+#elif ATTENTIVE_SIMD_IS_NEON_BF16
+  return (Half)vcvt_bf16_f32((float32x4_t)x);
 #else
   return narrow(x);
 #endif
@@ -28,6 +34,9 @@ inline Half narrow_fast(Vec x) {
 inline void store_narrow_pair(bf16_t* p, Vec low, Vec high) {
 #if ATTENTIVE_SIMD_IS_AVX512 && defined(__AVX512BF16__)
   const auto both = _mm512_cvtne2ps_pbh((__m512)high, (__m512)low);
+  std::memcpy(p, &both, sizeof(both));
+#elif ATTENTIVE_SIMD_IS_NEON_BF16
+  const auto both = vcvtq_high_bf16_f32(vcvtq_low_bf16_f32((float32x4_t)low), (float32x4_t)high);
   std::memcpy(p, &both, sizeof(both));
 #else
   store(p, narrow_fast(low));

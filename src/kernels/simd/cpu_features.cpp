@@ -4,6 +4,8 @@
 #include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#elif defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
 #endif
 
 namespace attentive::kernels::cpu {
@@ -23,6 +25,10 @@ bool has_amx() {
 #endif
 }
 
+#if defined(__aarch64__) && defined(__linux__)
+constexpr unsigned long kHwcap2Bf16 = 1UL << 14;  // as the kernel's <asm/hwcap.h> has it
+#endif
+
 CpuFeatures detect() {
   CpuFeatures cpu;
 #if defined(__x86_64__)
@@ -33,6 +39,11 @@ CpuFeatures detect() {
   cpu.avx512_bf16 = cpu.avx512 && __builtin_cpu_supports("avx512bf16");
   cpu.fast_pairs = cpu.avx512_bf16 && __builtin_cpu_is("amd");
   cpu.amx = cpu.avx512_bf16 && has_amx();
+#elif defined(__aarch64__)
+  cpu.neon = true;
+#if defined(__linux__)
+  cpu.neon_bf16 = (getauxval(AT_HWCAP2) & kHwcap2Bf16) != 0;
+#endif
 #endif
   return cpu;
 }

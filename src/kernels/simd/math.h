@@ -36,7 +36,7 @@ inline Vec exp2(Vec t) {
   // Added to t, this number leaves the rounded t in the lowest bits of the sum, with the bias of an exponent.
   // At -127 the exponent is that of 0.
   const Vec magic = all(12582912.0f + 127.0f);
-  const Vec floored = larger(all(-127.0f), t);
+  const Vec floored = larger_or_nan(all(-127.0f), t);
   const Vec sum = floored + magic;
   return polynomial(floored - (sum - magic)) * (Vec)((Int)sum << 23);
 #endif

@@ -23,6 +23,9 @@ Selection select(const CpuFeatures& cpu, std::string_view limit) {
   }
   if (wide && avx512::code()) return {avx512::code(), Bf16Product::Widened};
   if (cpu.avx2 && limit != "default" && avx2::code()) return {avx2::code(), Bf16Product::Widened};
+  if (cpu.neon_bf16 && limit != "default" && neon_bf16::code())
+    return {neon_bf16::code(), Bf16Product::Pairs};
+  if (cpu.neon && neon::code()) return {neon::code(), Bf16Product::Widened};
   return {portable::code(), Bf16Product::Widened};
 }
 

@@ -56,14 +56,26 @@ inline Vec larger(Vec x, Vec top) {
   return (Vec)_mm512_max_ps((__m512)x, (__m512)top);  // the second operand if either is NaN
 #elif ATTENTIVE_SIMD_IS_AVX2
   return (Vec)_mm256_max_ps((__m256)x, (__m256)top);
+#elif ATTENTIVE_SIMD_IS_NEON
+  return (Vec)vmaxnmq_f32((float32x4_t)x, (float32x4_t)top);
 #else
   return x > top ? x : top;
+#endif
+}
+// The larger one; NaN if `y` is.
+inline Vec larger_or_nan(Vec x, Vec y) {
+#if ATTENTIVE_SIMD_IS_NEON
+  return (Vec)vmaxq_f32((float32x4_t)x, (float32x4_t)y);
+#else
+  return larger(x, y);
 #endif
 }
 // `v` where the bit of the lane is set, else 0.
 inline Vec where_bits(uint32_t bits, Vec v) {
 #if ATTENTIVE_SIMD_IS_AVX512
   return (Vec)_mm512_maskz_mov_ps(static_cast<__mmask16>(bits), (__m512)v);
+#elif ATTENTIVE_SIMD_IS_NEON
+  return (Vec)((Uint)vtstq_u32(vdupq_n_u32(bits), (uint32x4_t)Uint{1, 2, 4, 8}) & (Uint)v);
 #else
   return (((static_cast<int32_t>(bits) - Int{}) >> lanes()) & 1) != 0 ? v : all(0.0f);
 #endif
@@ -85,6 +97,13 @@ inline float largest(Vec v) {
   const __m128 four = _mm_max_ps(_mm256_castps256_ps128((__m256)v), _mm256_extractf128_ps((__m256)v, 1));
   const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+}
+#elif ATTENTIVE_SIMD_IS_NEON
+inline float sum(Vec v) {
+  return vaddvq_f32((float32x4_t)v);
+}
+inline float largest(Vec v) {
+  return vmaxnmvq_f32((float32x4_t)v);
 }
 #else
 inline float sum(Vec v) {

@@ -31,6 +31,12 @@ const VectorCode* code();
 namespace avx2 {
 const VectorCode* code();
 }
+namespace neon_bf16 {
+const VectorCode* code();
+}
+namespace neon {
+const VectorCode* code();
+}
 namespace portable {
 const VectorCode* code();
 }
