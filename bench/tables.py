@@ -6,7 +6,7 @@
 Everything between the lines `<!-- figures: SUITE -->` and `<!-- end -->` is replaced by that suite's table, so the text
 around the figures stays and the figures are never typed by hand. The tables of `breakdown` (bench/breakdown.py), `peers`
 (bench/python_peers.py) and `attempts` come from the files of these names beside the measurements; `breakdown-avx2` is the
-same kind of table from breakdown-avx2.json.
+same kind of table from breakdown-avx2.json, and likewise `breakdown-avx512`.
 """
 
 import json

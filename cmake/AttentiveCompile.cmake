@@ -15,7 +15,8 @@ function(attentive_configure target)
   attentive_openmp(${target}) # all of them: a precompiled header is only valid under the same flags
   # A precompiled header with timestamps differs from build to build, and nothing that uses it would be in the compiler cache.
   target_compile_options(${target} PRIVATE "$<$<COMPILE_LANG_AND_ID:CXX,Clang>:SHELL:-Xclang -fno-pch-timestamp>")
-  if(PROJECT_IS_TOP_LEVEL AND ATTENTIVE_LLD)
+  # A cross compiler looks for a linker of its own target's name.
+  if(PROJECT_IS_TOP_LEVEL AND ATTENTIVE_LLD AND NOT CMAKE_CROSSCOMPILING)
     target_link_options(${target} PRIVATE -fuse-ld=lld)
   endif()
 endfunction()

@@ -44,6 +44,14 @@ function(attentive_torch_install out)
   endif()
   set(tag cp${CMAKE_MATCH_1})
   set(python_version ${CMAKE_MATCH_2})
+  set(foreign "")
+  if(CMAKE_CROSSCOMPILING)
+    foreach(policy IN ITEMS manylinux_2_28 manylinux_2_25 manylinux2014) # torch itself and the wheels beside it
+      list(APPEND foreign --platform ${policy}_${CMAKE_SYSTEM_PROCESSOR})
+    endforeach()
+    list(APPEND foreign --implementation cp --abi ${tag} --python-version ${python_version})
+    string(APPEND tag "-${CMAKE_SYSTEM_PROCESSOR}")
+  endif()
 
   attentive_torch_kind(kind)
   set(packages "torch==${version}")
@@ -97,7 +105,7 @@ function(attentive_torch_install out)
   execute_process(
     COMMAND "${CMAKE_COMMAND}" -E env "TMPDIR=${partial}/tmp" PIP_USER=0 PIP_REQUIRE_VIRTUALENV=0 PYTHONUNBUFFERED=1
             ${pip} install --target "${partial}" --only-binary :all: --no-compile --no-cache-dir --no-input
-            --no-warn-script-location --disable-pip-version-check ${packages}
+            --no-warn-script-location --disable-pip-version-check ${foreign} ${packages}
     RESULT_VARIABLE status ERROR_VARIABLE errors)
   if(NOT status EQUAL 0)
     attentive_torch_pip_problem("${errors}" "${version}" "${python_version}" "${cache}" problem)
@@ -121,7 +129,7 @@ function(attentive_torch_kind out)
   set(kind cpu)
   if(ATTENTIVE_TORCH STREQUAL "cuda")
     set(kind full)
-  elseif(NOT ATTENTIVE_TORCH STREQUAL "cpu")
+  elseif(NOT ATTENTIVE_TORCH STREQUAL "cpu" AND NOT CMAKE_CROSSCOMPILING)
     execute_process(COMMAND nvidia-smi -L OUTPUT_VARIABLE gpus ERROR_QUIET RESULT_VARIABLE status)
     if(status EQUAL 0 AND gpus MATCHES "GPU 0")
       set(kind full)

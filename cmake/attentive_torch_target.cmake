@@ -69,7 +69,7 @@ function(attentive_torch_find out)
 
   set(${out}_EXPLICIT FALSE PARENT_SCOPE)
   attentive_find_python(python)
-  if(python)
+  if(python AND NOT CMAKE_CROSSCOMPILING) # that Torch is for this machine
     execute_process(
       COMMAND "${python}" -c "import importlib.util as u, os
 s = u.find_spec('torch')
@@ -117,7 +117,8 @@ function(attentive_torch_location target out)
 endfunction()
 
 # attentive_torch_missing(<library> <out> [<folder>]): shared libraries that the loader does not find for `library`.
-# With a folder, those of NVIDIA must come from there: a CUDA toolkit on the machine may hold other versions.
+# With a folder, those of NVIDIA must come from there: a CUDA toolkit on the machine may hold other versions. Of another
+# architecture's library the loader finds nothing missing.
 function(attentive_torch_missing library out)
   set(folder "${ARGN}")
   set(missing "")
@@ -204,6 +205,10 @@ function(attentive_torch_half out prefix)
     set(half full)
     set(why "a CPU build")
     set(lack "it is a CPU build")
+  elseif(CMAKE_CROSSCOMPILING)
+    set(half cpu)
+    set(why "cross-compiled")
+    set(lack "what it needs cannot be looked up for another architecture")
   else()
     get_filename_component(wheels "${prefix}/../nvidia" REALPATH)
     if(NOT IS_DIRECTORY "${wheels}")

@@ -15,6 +15,8 @@
 #include <attentive/modules/multi_head_attention.h>
 #include <attentive/modules/multi_head_self_attention.h>
 
+#include "kernels/gemm/gemm.h"
+#include "kernels/simd/selection.h"
 #include "support/compare.h"
 
 using namespace attentive;
@@ -106,6 +108,18 @@ TEST_CASE("linear: only bfloat16 on the CPU is widened, and not under autocast",
   at::autocast::set_autocast_enabled(at::kCPU, false);
   CHECK(widens_products(x.to(kBf16)) == widens);
 }
+
+#if defined(__x86_64__)
+TEST_CASE("linear: bfloat16 is widened wherever attention's own products are", "[linear][short]") {
+  namespace cpu = kernels::cpu;
+  const auto x = at::randn({4, 4}).to(kBf16);
+  for (const auto* limit : {"", "avx512", "avx2", "default"}) {
+    INFO("limit " << limit);
+    const cpu::SelectionGuard guard(cpu::select(cpu::this_cpu(), limit));
+    CHECK(widens_products(x) == !cpu::has_gemm_bf16());
+  }
+}
+#endif
 
 TEST_CASE("linear: a training step of a module in bfloat16 has the gradients of doubles", "[linear][short]") {
   at::manual_seed(3);

@@ -117,3 +117,68 @@ TEST_CASE("causal products: what is wanted is right, and what is out of reach is
   CHECK(wrong == 0);
   if (columns <= -m) CHECK(c == std::vector<float>(c.size(), -7.0F));
 }
+
+TEST_CASE("products under a window: what is wanted is right, and what is before its begin is not met",
+          "[gemm][short]") {
+  const int64_t m = GENERATE(1, 5, 24, 32), first_column = GENERATE(-40, -3, 0, 1, 20, 64),
+                first_inner = GENERATE(-40, -3, 1, 40, 130);
+  const int64_t n = 64, k = 200;
+  // Rows of the right side that no row reaches are NaN, and the left side is zero before each row's begin.
+  std::vector<float> a(static_cast<size_t>(m * k)), b(static_cast<size_t>(k * n)),
+      c(static_cast<size_t>(m * n), -7.0F);
+  for (int64_t i = 0; i < m; ++i) {
+    for (int64_t p = std::max<int64_t>(first_inner + i, 0); p < k; ++p)
+      a[static_cast<size_t>(i * k + p)] = number(i * 131 + p);
+  }
+  for (int64_t p = 0; p < k; ++p) {
+    for (int64_t j = 0; j < n; ++j)
+      b[static_cast<size_t>(p * n + j)] = p >= first_inner ? number(p * 17 + j * 5 + 3) : kNan;
+  }
+
+  gemm_causal(m, n, k, a.data(), k, b.data(), n, c.data(), n, /*accumulate=*/true,
+              {.first_column = first_column, .first_inner = first_inner});
+
+  int64_t wrong = 0;
+  for (int64_t i = 0; i < m; ++i) {
+    for (int64_t j = std::max<int64_t>(first_column + i, 0); j < n; ++j) {
+      double want = -7.0;
+      for (int64_t p = std::max<int64_t>(first_inner + i, 0); p < k; ++p)
+        want += double{number(i * 131 + p)} * number(p * 17 + j * 5 + 3);
+      wrong += !(c[static_cast<size_t>(i * n + j)] == static_cast<float>(want));
+    }
+  }
+  INFO(m << " rows, columns from " << first_column << ", inner numbers from " << first_inner);
+  CHECK(wrong == 0);
+  if (first_column >= n) CHECK(c == std::vector<float>(c.size(), -7.0F));
+}
+
+TEST_CASE("products with a triangle on the right: what is below it is not met", "[gemm][short]") {
+  const int64_t m = GENERATE(1, 5, 32), reach = GENERATE(-80, -3, 1, 40, 130);
+  const int64_t n = 60, k = 200;
+  // Numbers of the left side that no column reaches are NaN, and the right side is zero below each column's end.
+  std::vector<float> a(static_cast<size_t>(m * k)), b(static_cast<size_t>(k * n)),
+      c(static_cast<size_t>(m * n), -7.0F);
+  for (int64_t i = 0; i < m; ++i) {
+    for (int64_t p = 0; p < k; ++p)
+      a[static_cast<size_t>(i * k + p)] = p < reach + n - 1 ? number(i * 131 + p) : kNan;
+  }
+  for (int64_t j = 0; j < n; ++j) {
+    for (int64_t p = 0; p < std::min(k, reach + j); ++p)
+      b[static_cast<size_t>(p * n + j)] = number(p * 17 + j * 5 + 3);
+  }
+
+  gemm_causal(m, n, k, a.data(), k, b.data(), n, c.data(), n, /*accumulate=*/true,
+              {.inner_of_column = reach});
+
+  int64_t wrong = 0;
+  for (int64_t i = 0; i < m; ++i) {
+    for (int64_t j = 0; j < n; ++j) {
+      double want = -7.0;
+      for (int64_t p = 0; p < std::min(k, reach + j); ++p)
+        want += double{number(i * 131 + p)} * number(p * 17 + j * 5 + 3);
+      wrong += !(c[static_cast<size_t>(i * n + j)] == static_cast<float>(want));
+    }
+  }
+  INFO(m << " rows, column 0 ends at " << reach);
+  CHECK(wrong == 0);
+}

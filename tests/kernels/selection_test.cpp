@@ -19,8 +19,8 @@ using namespace attentive::test;
 
 namespace {
 
-// Processors by what they have, and what each gets under ATEN_CPU_CAPABILITY unset, "avx512", "avx2",
-// "default".
+// Processors of this architecture by what they have, and what each gets under ATEN_CPU_CAPABILITY unset,
+// "avx512", "avx2", "default". (The tables of another architecture are not compiled.)
 struct Processor {
   std::string name;
   CpuFeatures features;
@@ -31,6 +31,16 @@ struct Processor {
 
 std::vector<Processor> processors() {
   using enum Bf16Product;
+#if defined(__aarch64__)
+  return {
+      {"Cortex-A57, Neoverse N1 (NEON)", {.neon = true}, "neon", Widened, {"neon", "neon", "neon"}},
+      {"Neoverse V1 and later (NEON with bfmmla)",
+       {.neon = true, .neon_bf16 = true},
+       "neon_bf16",
+       Pairs,
+       {"neon_bf16", "neon_bf16", "neon"}},
+  };
+#else
   return {
       {"Nehalem (SSE4.2)", {}, "portable", Widened, {"portable", "portable", "portable"}},
       {"Haswell, Zen 1 to 3 (AVX2)", {.avx2 = true}, "avx2", Widened, {"avx2", "avx2", "portable"}},
@@ -55,6 +65,7 @@ std::vector<Processor> processors() {
        MatrixUnit,
        {"avx512", "avx2", "portable"}},
   };
+#endif
 }
 
 // What this CPU lacks of another; empty if it can stand in for it. The pairs need no speed here.
@@ -64,6 +75,7 @@ std::string lacking(const CpuFeatures& wanted) {
   if (wanted.avx512 && !here.avx512) return "AVX-512";
   if (wanted.avx512_bf16 && !here.avx512_bf16) return "AVX-512's bfloat16 products";
   if (wanted.amx && !here.amx) return "AMX";
+  if (wanted.neon_bf16 && !here.neon_bf16) return "NEON's bfloat16 products";
   return "";
 }
 
@@ -80,21 +92,22 @@ TEST_CASE("selection: each kind of processor gets its kernels", "[selection][sho
       INFO(limits[i]);
       const auto limited = select(processor.features, limits[i]);
       CHECK(std::string(limited.simd->name) == processor.limited[i]);
-      CHECK(limited.bf16 == Bf16Product::Widened);
+      const bool same = limited.simd == chosen.simd;
+      CHECK(limited.bf16 == (same ? processor.bf16 : Bf16Product::Widened));
     }
   }
 }
 
 TEST_CASE("selection: Native takes float32 and bfloat16 on every kind of processor", "[selection][short]") {
   const auto all = processors();
-  const auto& processor = all[GENERATE(range(size_t{0}, size_t{6}))];
+  const auto& processor = all[GENERATE_COPY(range(size_t{0}, all.size()))];
   INFO(processor.name);
   if (const auto set = lacking(processor.features); !set.empty()) SKIP(processor.name << ": no " << set);
   const auto chosen = select(processor.features, "");
   const SelectionGuard guard(chosen);
   REQUIRE(&simd() == chosen.simd);
   CHECK(has_gemm_bf16() == (processor.bf16 != Bf16Product::Widened));
-  CHECK(libtorch_multiplies_bf16() == processor.features.avx512);
+  CHECK(libtorch_multiplies_bf16() == (processor.bf16 != Bf16Product::Widened));
   at::manual_seed(3);
   const auto q = at::randn({2, 4, 70, 24}), k = at::randn({2, 2, 90, 24}), v = at::randn({2, 2, 90, 20});
   for (const auto type : {at::kFloat, at::kBFloat16}) {

@@ -70,11 +70,12 @@ class Backward {
         write_grad_q(head_of(first + at / group, at % group), item % query_blocks_, splits);
       };
       const int64_t panels = group * query_blocks_;
-      if (splits == 1) {
-        // A head is one thread's from the first step to the last, and no step waits for the other heads.
+      if (splits == 1 || busy_with_heads(count)) {
+        // A head is one thread's from the first step to the last: what it packs stays in its cache, and no step
+        // waits for the other heads. The sums are the same.
         for_each_item(count, parallel, [&](int64_t item) {
           for (int64_t i = 0; i < panels; ++i) pack_item(item * panels + i);
-          accumulate_item(item);
+          for (int64_t i = 0; i < splits; ++i) accumulate_item(item * splits + i);
           for (int64_t i = 0; i < panels; ++i) write_item(item * panels + i);
         });
       } else {
@@ -86,6 +87,12 @@ class Backward {
   }
 
  private:
+  // Whether so many heads, undivided, keep all threads at work.
+  static bool busy_with_heads(int64_t heads) {
+    const int64_t threads = at::get_num_threads();
+    return heads % threads == 0 || heads >= 4 * threads;
+  }
+
   // One query head and what every block of keys reads of it again, one panel per block of queries:
   // (D, queries) and (Dv, queries) as right sides, and the rows themselves (for bf16 in pairs).
   struct Head {
@@ -283,10 +290,14 @@ class Backward {
     const int64_t p0 = panel * tiles_.queries, offset = from - p0, count = to - from;
     const int64_t wide = std::min(round_up(count, 16), tiles_.queries - offset);
     const int64_t right = offset * (kIsBf16<T> ? 2 : 1);
-    gemm(keys, wide, inner<T>(call_.D), at.key + r0 * at.ld_key, at.ld_key, q_right(head, panel) + right,
-         tiles_.queries, at.scores, at.ld, false);
-    gemm(keys, wide, inner<T>(call_.Dv), at.value + r0 * at.ld_value, at.ld_value,
-         grad_right(head, panel) + right, tiles_.queries, at.products, at.ld, false);
+    // Each key is seen by queries that begin and end at most one after those of the key before it.
+    const int64_t first = call_.query_lo(at.j0 + r0 + keys - 1) - (keys - 1) - from;
+    const int64_t last = call_.query_hi(head.b, at.j0 + r0) - from;
+    const Reach seen{.columns = last, .first_column = first}, weighed{.inner = last, .first_inner = first};
+    gemm_causal(keys, wide, inner<T>(call_.D), at.key + r0 * at.ld_key, at.ld_key,
+                q_right(head, panel) + right, tiles_.queries, at.scores, at.ld, false, seen);
+    gemm_causal(keys, wide, inner<T>(call_.Dv), at.value + r0 * at.ld_value, at.ld_value,
+                grad_right(head, panel) + right, tiles_.queries, at.products, at.ld, false, seen);
 
     GradientRow row{.scores = at.scores, .products = at.products};
     row.cols = wide;
@@ -328,13 +339,13 @@ class Backward {
       weights = at.scores;
       gradients = gradients_right = at.products;
     }
-    gemm(keys, call_.Dv, queries, weights, at.ld, grad_rows(head, panel) + offset * call_.Dv, call_.Dv,
-         at.grad_v + r0 * call_.Dv, call_.Dv, true);
-    gemm(keys, call_.D, queries, gradients, at.ld, q_rows(head, panel) + offset * call_.D, call_.D,
-         at.grad_k + r0 * call_.D, call_.D, true);
+    gemm_causal(keys, call_.Dv, queries, weights, at.ld, grad_rows(head, panel) + offset * call_.Dv, call_.Dv,
+                at.grad_v + r0 * call_.Dv, call_.Dv, true, weighed);
+    gemm_causal(keys, call_.D, queries, gradients, at.ld, q_rows(head, panel) + offset * call_.D, call_.D,
+                at.grad_k + r0 * call_.D, call_.D, true, weighed);
     const T* left = at.finite ? at.key_transposed + r0 : clean_keys(at, r0, keys, count);
-    gemm(call_.D, wide, inner<T>(keys), left, tiles_.keys, gradients_right, ld_right,
-         sum_q(head, split, panel) + offset, tiles_.queries, true);
+    gemm_causal(call_.D, wide, inner<T>(keys), left, tiles_.keys, gradients_right, ld_right,
+                sum_q(head, split, panel) + offset, tiles_.queries, true, {.inner_of_column = 1 - first});
   }
 
   // A hidden key may hold NaN, and 0 * NaN is NaN: such columns of the transposed keys are zero here.

@@ -95,6 +95,15 @@ class FlushTiny {
   ~FlushTiny() {
     _mm_setcsr(saved_);
   }
+#elif defined(__aarch64__)
+  // Flush-to-zero of FPCR, which takes operands of that size for 0 as well.
+  FlushTiny() {
+    __asm__ volatile("mrs %0, fpcr" : "=r"(saved_));
+    __asm__ volatile("msr fpcr, %0" : : "r"(saved_ | uint64_t{1} << 24) : "memory");
+  }
+  ~FlushTiny() {
+    __asm__ volatile("msr fpcr, %0" : : "r"(saved_) : "memory");
+  }
 #else
   FlushTiny() {}
 #endif
@@ -104,6 +113,8 @@ class FlushTiny {
  private:
 #if defined(__SSE__)
   unsigned saved_;
+#elif defined(__aarch64__)
+  uint64_t saved_;
 #endif
 };
 

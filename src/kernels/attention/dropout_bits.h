@@ -38,6 +38,8 @@ inline uint32_t bits_below(Uint x, Uint limit) {
   return _mm512_cmplt_epu32_mask((__m512i)x, (__m512i)limit);
 #elif ATTENTIVE_SIMD_IS_AVX2
   return static_cast<uint32_t>(_mm256_movemask_ps((__m256)(Uint)(x < limit)));
+#elif ATTENTIVE_SIMD_IS_NEON
+  return vaddvq_u32((uint32x4_t)((Uint)(x < limit) & Uint{1, 2, 4, 8}));
 #else
   uint32_t bits = 0;
   for (int i = 0; i < kWidth; ++i) bits |= static_cast<uint32_t>(x[i] < limit[i]) << i;

@@ -178,12 +178,15 @@ class Forward {
     if (call_.keep && !any_kept(at.b, at.h, i0, rows, from, cols)) return;
     float* scores = at.scores;
     T* weights = at.weights;
-    const int64_t reach = call_.key_hi(at.b, i0) - from;  // each row sees at most one key more
+    // Each row begins and ends at most one key after the row before it.
+    const int64_t first = call_.key_lo(i0 + rows - 1) - (rows - 1) - from;
+    const int64_t reach = call_.key_hi(at.b, i0) - from;
     for (int64_t j = from; j < from + wide;) {
       const int64_t in_panel = j % panels_.width, n = std::min(panels_.width - in_panel, from + wide - j);
       gemm_causal(rows, n, inner<T>(call_.D), at.query + r0 * at.ldq, at.ldq,
                   at.packed + panels_.key(j - in_panel) + in_panel * (kIsBf16<T> ? 2 : 1), panels_.width,
-                  scores + j - from, at.ld, false, {.columns = reach - (j - from)});
+                  scores + j - from, at.ld, false,
+                  {.columns = reach - (j - from), .first_column = first - (j - from)});
       j += n;
     }
 
@@ -218,7 +221,7 @@ class Forward {
     int64_t ldv = call_.Dv;
     const T* values = values_of(at, i0, rows, from, cols, &ldv);
     gemm_causal(rows, call_.Dv, inner<T>(cols), weights, at.ld, values, ldv, at.sums + r0 * call_.Dv,
-                call_.Dv, true, {.inner = reach});
+                call_.Dv, true, {.inner = reach, .first_inner = first});
   }
 
   // The right side of the product with the values; those that none of the rows sees and that are not finite

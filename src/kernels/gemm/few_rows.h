@@ -3,7 +3,7 @@
 #pragma once
 
 // The most rows of a block, and its weights: their sums, the weights' vectors and one of x fill the registers.
-constexpr int kLinearRows = ATTENTIVE_SIMD_IS_AVX512 ? 4 : 3;
+constexpr int kLinearRows = ATTENTIVE_SIMD_IS_AVX512 || ATTENTIVE_SIMD_IS_NEON ? 4 : 3;
 constexpr int kLinearOutputs = 4;
 
 // What a block of the product reads and writes: some features of x (rows, ld) and of the weight (outputs, ld).

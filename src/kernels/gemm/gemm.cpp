@@ -9,11 +9,7 @@ bool has_gemm_bf16() {
 }
 
 bool libtorch_multiplies_bf16() {
-#if defined(__x86_64__)
-  return simd().width == 16;
-#else
-  return true;
-#endif
+  return has_gemm_bf16();
 }
 
 void gemm(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb, float* c,

@@ -13,7 +13,8 @@ namespace attentive::kernels::cpu {
 // to float32 first, which is exact, and use that product.
 bool has_gemm_bf16();
 
-// Whether LibTorch's own products of bfloat16 run on this CPU at a useful rate (oneDNN: AVX-512, or ARM).
+// Whether LibTorch's own products of bfloat16 run on this CPU at a useful rate: where ours do. (With AVX-512
+// alone, oneDNN's take longer than widening and float32's.)
 bool libtorch_multiplies_bf16();
 
 // C (M, N) = A (M, K) B (K, N), or += with `accumulate`; row-major, with the given row strides.

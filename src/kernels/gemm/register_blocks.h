@@ -12,7 +12,8 @@ constexpr bool kManyRegisters = ATTENTIVE_SIMD_IS_AVX512;  // 32 of them, else 1
 // of the left-hand side fill the registers.
 struct StepF32 {
   using Element = float;
-  static constexpr int kNumbers = 1, kRows = 6, kVectors = kManyRegisters ? 4 : 2;
+  static constexpr int kNumbers = 1, kRows = ATTENTIVE_SIMD_IS_NEON ? 8 : 6,
+                       kVectors = kManyRegisters ? 4 : 2;
   static Vec left(const float* a) { return all(*a); }
   static Vec add(Vec left, Vec right, Vec sum) { return sum + left * right; }
 };
@@ -33,6 +34,10 @@ struct StepBf16 {
 };
 #endif
 
+#if ATTENTIVE_SIMD_IS_NEON
+#include "kernels/gemm/neon.h"
+#endif
+
 // kPart: one vector, of which only the first `columns` are there.
 template <class Step, int kRows, int kVectors, bool kAdd, bool kPart>
 void gemm_block(int64_t k, const typename Step::Element* a, int64_t lda, const typename Step::Element* b,
@@ -44,6 +49,9 @@ void gemm_block(int64_t k, const typename Step::Element* a, int64_t lda, const t
     return load<Vec>(numbers);
   };
   Vec sums[kRows][kVectors];
+#if ATTENTIVE_SIMD_IS_NEON
+  multiply(Step{}, k, a, lda, b, ldb, get, sums);
+#else
 #pragma GCC unroll 6
   for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 4
@@ -60,7 +68,8 @@ void gemm_block(int64_t k, const typename Step::Element* a, int64_t lda, const t
       for (int j = 0; j < kVectors; ++j) sums[i][j] = Step::add(left, right[j], sums[i][j]);
     }
   }
-#pragma GCC unroll 6
+#endif
+#pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 4
     for (int j = 0; j < kVectors; ++j) {
@@ -115,18 +124,21 @@ void gemm_steps(int64_t m, int64_t n, int64_t k, const typename Step::Element* a
     const int64_t whole = (n - j) / kWidth, vectors = whole < Step::kVectors ? whole : Step::kVectors;
     columns = vectors > 0 ? vectors * kWidth : n - j;
     const int64_t unwanted = j + 1 - reach.columns, first = unwanted > 0 ? unwanted : 0;
+    const int64_t wanted = j + columns - reach.first_column, end = wanted < m ? wanted : m;
+    const int64_t last = reach.inner_of_column + j + columns - 1, k_end = last < k ? last : k;
     for (int64_t p = 0; p < k; p += kBlockInner) {
-      const int64_t inner = k - p < kBlockInner ? k - p : kBlockInner;
+      const int64_t inner = k_end - p < kBlockInner ? k_end - p : kBlockInner;
       const bool add = accumulate || p > 0;
-      for (int64_t i = first, rows; i < m; i += rows) {
+      for (int64_t i = first, rows; i < end; i += rows) {
         // Two blocks at the end share what is left: few rows do not keep the multipliers busy.
-        const int64_t left = m - i;
+        const int64_t left = end - i;
         rows = left >= 2 * Step::kRows ? Step::kRows : left > Step::kRows ? (left + 1) / 2 : left;
-        const int64_t reached = reach.inner + i + rows - 1 - p;
-        if (add && reached <= 0) continue;
+        const int64_t reached = reach.inner + i + rows - 1 - p, begun = reach.first_inner + i - p;
+        const int64_t stop = reached < inner ? reached : inner, start = begun > 0 ? begun : 0;
+        if (add && stop <= start) continue;
         const auto block = add ? GemmBlocks<Step, true>::table.rows[rows - 1].of[vectors]
                                : GemmBlocks<Step, false>::table.rows[rows - 1].of[vectors];
-        block(reached < inner ? reached : inner, a + i * lda + p, lda, b + p * ldb + j * Step::kNumbers, ldb,
+        block(stop - start, a + i * lda + p + start, lda, b + (p + start) * ldb + j * Step::kNumbers, ldb,
               c + i * ldc + j, ldc, columns);
       }
     }
@@ -143,7 +155,7 @@ void gemm_causal(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, c
   gemm_steps<StepF32>(m, n, k, a, lda, b, ldb, c, ldc, accumulate, reach);
 }
 
-#if ATTENTIVE_SIMD_IS_AVX512 && defined(__AVX512BF16__)
+#if (ATTENTIVE_SIMD_IS_AVX512 && defined(__AVX512BF16__)) || ATTENTIVE_SIMD_IS_NEON_BF16
 void gemm16(int64_t m, int64_t n, int64_t k, const bf16_t* a, int64_t lda, const bf16_t* b, int64_t ldb,
             float* c, int64_t ldc, bool accumulate) {
   gemm_steps<StepBf16>(m, n, k, a, lda, b, ldb, c, ldc, accumulate);

@@ -14,8 +14,20 @@
 #else
 #define ATTENTIVE_SIMD_IS_AVX2 0
 #endif
+#if defined(__aarch64__) && defined(ATTENTIVE_SIMD_NEON)
+#define ATTENTIVE_SIMD_IS_NEON 1
+#else
+#define ATTENTIVE_SIMD_IS_NEON 0
+#endif
+#if ATTENTIVE_SIMD_IS_NEON && defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
+#define ATTENTIVE_SIMD_IS_NEON_BF16 1
+#else
+#define ATTENTIVE_SIMD_IS_NEON_BF16 0
+#endif
 #if ATTENTIVE_SIMD_IS_AVX512 || ATTENTIVE_SIMD_IS_AVX2
 #include <immintrin.h>
+#elif ATTENTIVE_SIMD_IS_NEON
+#include <arm_neon.h>
 #endif
 
 #include "kernels/philox_constants.h"

@@ -1,9 +1,17 @@
 #include "kernels/simd/cpu_features.h"
 
+#if defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+#endif
+
 #include "kernels/gemm/amx.h"
 
 namespace attentive::kernels::cpu {
 namespace {
+
+#if defined(__aarch64__) && defined(__linux__)
+constexpr unsigned long kHwcap2Bf16 = 1UL << 14;  // as the kernel's <asm/hwcap.h> has it
+#endif
 
 CpuFeatures detect() {
   CpuFeatures cpu;
@@ -15,6 +23,11 @@ CpuFeatures detect() {
   cpu.avx512_bf16 = cpu.avx512 && __builtin_cpu_supports("avx512bf16");
   cpu.fast_pairs = cpu.avx512_bf16 && __builtin_cpu_is("amd");
   cpu.amx = cpu.avx512_bf16 && has_amx();
+#elif defined(__aarch64__)
+  cpu.neon = true;
+#if defined(__linux__)
+  cpu.neon_bf16 = (getauxval(AT_HWCAP2) & kHwcap2Bf16) != 0;
+#endif
 #endif
   return cpu;
 }

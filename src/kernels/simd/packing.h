@@ -66,6 +66,26 @@ inline void transpose_block(const void* src, int64_t row, void* dst, int64_t out
       transpose_8_by_8(from + r * row + 4 * c, row, to + c * out_row + 4 * r, out_row);
   }
 }
+#elif ATTENTIVE_SIMD_IS_NEON
+inline void transpose_4_by_4(const char* from, int64_t row, char* to, int64_t out_row) {
+  float32x4_t r[4];
+  for (int i = 0; i < 4; ++i) r[i] = vld1q_f32(reinterpret_cast<const float*>(from + i * row));
+  const auto t0 = vreinterpretq_f64_f32(vtrn1q_f32(r[0], r[1])),
+             t1 = vreinterpretq_f64_f32(vtrn2q_f32(r[0], r[1]));
+  const auto t2 = vreinterpretq_f64_f32(vtrn1q_f32(r[2], r[3])),
+             t3 = vreinterpretq_f64_f32(vtrn2q_f32(r[2], r[3]));
+  const float64x2_t out[4] = {vtrn1q_f64(t0, t2), vtrn1q_f64(t1, t3), vtrn2q_f64(t0, t2), vtrn2q_f64(t1, t3)};
+  for (int i = 0; i < 4; ++i) std::memcpy(to + i * out_row, &out[i], sizeof(out[i]));
+}
+
+inline void transpose_block(const void* src, int64_t row, void* dst, int64_t out_row) {
+  const char* const from = static_cast<const char*>(src);
+  char* const to = static_cast<char*>(dst);
+  for (int r = 0; r < 16; r += 4) {
+    for (int c = 0; c < 16; c += 4)
+      transpose_4_by_4(from + r * row + 4 * c, row, to + c * out_row + 4 * r, out_row);
+  }
+}
 #else
 inline void transpose_block(const void* src, int64_t row, void* dst, int64_t out_row) {
   const char* const from = static_cast<const char*>(src);
@@ -141,6 +161,20 @@ inline int64_t interleave(const bf16_t* a, const bf16_t* b, bf16_t* out, int64_t
     _mm512_storeu_si512(out + 2 * c + 32, _mm512_permutex2var_epi64(low, back, high));
   }
   *finite &= _mm512_cmpge_epu16_mask(largest, _mm512_set1_epi16(kNotFinite)) == 0;
+  return c;
+}
+#elif ATTENTIVE_SIMD_IS_NEON
+inline int64_t interleave(const bf16_t* a, const bf16_t* b, bf16_t* out, int64_t cols, bool* finite) {
+  const uint16x8_t magnitude = vdupq_n_u16(0x7fff);
+  uint16x8_t largest = vdupq_n_u16(0);
+  int64_t c = 0;
+  for (; c + 8 <= cols; c += 8) {
+    const uint16x8_t x = vld1q_u16(a + c), y = vld1q_u16(b + c);
+    largest = vmaxq_u16(largest, vmaxq_u16(vandq_u16(x, magnitude), vandq_u16(y, magnitude)));
+    vst1q_u16(out + 2 * c, vzip1q_u16(x, y));
+    vst1q_u16(out + 2 * c + 8, vzip2q_u16(x, y));
+  }
+  *finite &= vmaxvq_u16(largest) < kNotFinite;
   return c;
 }
 #else

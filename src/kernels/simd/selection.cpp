@@ -23,6 +23,8 @@ Selection select(const CpuFeatures& cpu, std::string_view limit) {
   }
   if (wide && simd_avx512()) return {simd_avx512(), Bf16Product::Widened};
   if (cpu.avx2 && limit != "default" && simd_avx2()) return {simd_avx2(), Bf16Product::Widened};
+  if (cpu.neon_bf16 && limit != "default" && simd_neon_bf16()) return {simd_neon_bf16(), Bf16Product::Pairs};
+  if (cpu.neon && simd_neon()) return {simd_neon(), Bf16Product::Widened};
   return {simd_portable(), Bf16Product::Widened};
 }
 

@@ -11,7 +11,7 @@ namespace attentive::kernels::cpu {
 
 enum class Bf16Product {
   Widened,     // operands are widened to float32, which is exact, and multiplied as such
-  Pairs,       // vdpbf16ps
+  Pairs,       // vdpbf16ps, or ARM's bfmmla
   MatrixUnit,  // AMX
 };
 

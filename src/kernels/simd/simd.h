@@ -63,11 +63,14 @@ struct GradientRow {
   const float* delta = nullptr;
 };
 
-// What a product under a causal mask may leave out. Of its first row, columns from `columns` on are not wanted
-// and may stay unwritten, and the left side is zero from `inner` on; each further row has one more.
+// What a product under a causal mask or a window may leave out. Of row i, only the columns
+// [first_column + i, columns + i) are wanted, the others may stay unwritten, and the left side is zero outside
+// [first_inner + i, inner + i). The right side is zero in column j from row inner_of_column + j on.
 struct Reach {
   static constexpr int64_t kAll = int64_t{1} << 62;
-  int64_t columns = kAll, inner = kAll;
+  int64_t columns = kAll, first_column = -kAll;
+  int64_t inner = kAll, first_inner = -kAll;
+  int64_t inner_of_column = kAll;
 };
 
 struct Simd {
@@ -143,6 +146,8 @@ const Simd& simd();
 const Simd* simd_avx512_bf16();
 const Simd* simd_avx512();
 const Simd* simd_avx2();
+const Simd* simd_neon_bf16();
+const Simd* simd_neon();
 const Simd* simd_portable();
 
 }  // namespace attentive::kernels::cpu

@@ -3,7 +3,7 @@
 #pragma once
 
 // Sums of a block that stay in registers, beside the vectors they are made of.
-constexpr int kSums = ATTENTIVE_SIMD_IS_AVX512 ? 16 : 8;
+constexpr int kSums = ATTENTIVE_SIMD_IS_AVX512 || ATTENTIVE_SIMD_IS_NEON ? 16 : 8;
 
 // out[i] is the sum of v[i], added up in the same order for every i.
 #if ATTENTIVE_SIMD_IS_AVX512
@@ -29,14 +29,22 @@ inline void four_sums(const Vec* v, float* out) {
   const __m256 halves = _mm256_hadd_ps(a, b);
   _mm_storeu_ps(out, _mm_add_ps(_mm256_castps256_ps128(halves), _mm256_extractf128_ps(halves, 1)));
 }
+#elif ATTENTIVE_SIMD_IS_NEON
+inline void four_sums(const Vec* v, float* out) {
+  const auto pairs = [&](int i) { return vpaddq_f32((float32x4_t)v[i], (float32x4_t)v[i + 1]); };
+  vst1q_f32(out, vpaddq_f32(pairs(0), pairs(2)));
+}
+#endif
+#if ATTENTIVE_SIMD_IS_AVX2 || ATTENTIVE_SIMD_IS_NEON
 template <int kCount>
 inline void sums(const Vec (&v)[kCount], float* out) {
-  static_assert(kCount == 4 || kCount == 8 || kCount == 12);
+  static_assert(kCount == 4 || kCount == 8 || kCount == 12 || kCount == 16);
   four_sums(v, out);
   if constexpr (kCount > 4) four_sums(v + 4, out + 4);
   if constexpr (kCount > 8) four_sums(v + 8, out + 8);
+  if constexpr (kCount > 12) four_sums(v + 12, out + 12);
 }
-#else
+#elif !ATTENTIVE_SIMD_IS_AVX512
 template <int kCount>
 inline void sums(const Vec (&v)[kCount], float* out) {
   for (int i = 0; i < kCount; ++i) out[i] = sum(v[i]);

@@ -49,14 +49,26 @@ inline Vec larger(Vec x, Vec top) {
   return (Vec)_mm512_max_ps((__m512)x, (__m512)top);  // the second operand if either is NaN
 #elif ATTENTIVE_SIMD_IS_AVX2
   return (Vec)_mm256_max_ps((__m256)x, (__m256)top);
+#elif ATTENTIVE_SIMD_IS_NEON
+  return (Vec)vmaxnmq_f32((float32x4_t)x, (float32x4_t)top);
 #else
   return x > top ? x : top;
+#endif
+}
+// The larger one; NaN if `y` is.
+inline Vec larger_or_nan(Vec x, Vec y) {
+#if ATTENTIVE_SIMD_IS_NEON
+  return (Vec)vmaxq_f32((float32x4_t)x, (float32x4_t)y);
+#else
+  return larger(x, y);
 #endif
 }
 // `v` where the bit of the lane is set, else 0.
 inline Vec where_bits(uint32_t bits, Vec v) {
 #if ATTENTIVE_SIMD_IS_AVX512
   return (Vec)_mm512_maskz_mov_ps(static_cast<__mmask16>(bits), (__m512)v);
+#elif ATTENTIVE_SIMD_IS_NEON
+  return (Vec)((Uint)vtstq_u32(vdupq_n_u32(bits), (uint32x4_t)Uint{1, 2, 4, 8}) & (Uint)v);
 #else
   return (((static_cast<int32_t>(bits) - Int{}) >> lanes()) & 1) != 0 ? v : all(0.0f);
 #endif
@@ -78,6 +90,13 @@ inline float largest(Vec v) {
   const __m128 four = _mm_max_ps(_mm256_castps256_ps128((__m256)v), _mm256_extractf128_ps((__m256)v, 1));
   const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+}
+#elif ATTENTIVE_SIMD_IS_NEON
+inline float sum(Vec v) {
+  return vaddvq_f32((float32x4_t)v);
+}
+inline float largest(Vec v) {
+  return vmaxnmvq_f32((float32x4_t)v);
 }
 #else
 inline float sum(Vec v) {
@@ -106,7 +125,11 @@ inline void store_part(float* p, Vec v, int64_t n) {
 }
 
 inline Vec widen(Half h) {
+#if ATTENTIVE_SIMD_IS_NEON
+  return (Vec)vshll_n_u16((uint16x4_t)h, 16);
+#else
   return (Vec)(__builtin_convertvector(h, Uint) << 16);
+#endif
 }
 // Round to nearest, ties to even; a NaN stays one.
 inline Half narrow(Vec x) {
@@ -119,6 +142,8 @@ inline Half narrow(Vec x) {
 inline Half narrow_fast(Vec x) {
 #if ATTENTIVE_SIMD_IS_AVX512 && defined(__AVX512BF16__)
   return (Half)_mm512_cvtneps_pbh((__m512)x);
+#elif ATTENTIVE_SIMD_IS_NEON_BF16
+  return (Half)vcvt_bf16_f32((float32x4_t)x);
 #else
   return narrow(x);
 #endif
@@ -126,6 +151,9 @@ inline Half narrow_fast(Vec x) {
 inline void store_narrow_pair(bf16_t* p, Vec low, Vec high) {
 #if ATTENTIVE_SIMD_IS_AVX512 && defined(__AVX512BF16__)
   const auto both = _mm512_cvtne2ps_pbh((__m512)high, (__m512)low);
+  std::memcpy(p, &both, sizeof(both));
+#elif ATTENTIVE_SIMD_IS_NEON_BF16
+  const auto both = vcvtq_high_bf16_f32(vcvtq_low_bf16_f32((float32x4_t)low), (float32x4_t)high);
   std::memcpy(p, &both, sizeof(both));
 #else
   store(p, narrow_fast(low));
@@ -172,7 +200,7 @@ inline Vec exp2(Vec t) {
   // Added to t, this number leaves the rounded t in the lowest bits of the sum, with the bias of an exponent.
   // At -127 the exponent is that of 0.
   const Vec magic = all(12582912.0f + 127.0f);
-  const Vec floored = larger(all(-127.0f), t);
+  const Vec floored = larger_or_nan(all(-127.0f), t);
   const Vec sum = floored + magic;
   return polynomial(floored - (sum - magic)) * (Vec)((Int)sum << 23);
 #endif
