@@ -37,6 +37,7 @@ function(attentive_install_library)
     "${PROJECT_BINARY_DIR}/attentive-config.cmake"
     "${PROJECT_BINARY_DIR}/attentive-config-version.cmake"
     "${ATTENTIVE_CMAKE_FOLDER}/attentive_torch_target.cmake"
+    "${ATTENTIVE_CMAKE_FOLDER}/attentive_openmp_target.cmake"
     DESTINATION "${package}" COMPONENT library)
   install(FILES "${ATTENTIVE_CMAKE_FOLDER}/../LICENSE" "${ATTENTIVE_CMAKE_FOLDER}/../README.md"
     DESTINATION "${CMAKE_INSTALL_DATAROOTDIR}/doc/attentive" COMPONENT library)

@@ -26,7 +26,7 @@ function(attentive_torch_install out)
   set(${out}_ORIGIN "the per-user cache" PARENT_SCOPE)
   set(${out}_PROBLEM "" PARENT_SCOPE)
 
-  get_property(version GLOBAL PROPERTY ATTENTIVE_TORCH_FIRST)
+  get_property(version GLOBAL PROPERTY ATTENTIVE_TORCH_USUAL)
   if(ATTENTIVE_TORCH_VERSION)
     set(version ${ATTENTIVE_TORCH_VERSION})
   endif()

@@ -7,8 +7,9 @@
 
 include_guard(GLOBAL)
 
-set_property(GLOBAL PROPERTY ATTENTIVE_TORCH_FIRST 2.11.0) # oldest supported
-set_property(GLOBAL PROPERTY ATTENTIVE_TORCH_LAST 2.15)    # newest supported major.minor
+set_property(GLOBAL PROPERTY ATTENTIVE_TORCH_FIRST 2.7.0)   # oldest supported
+set_property(GLOBAL PROPERTY ATTENTIVE_TORCH_LAST 2.15)     # newest supported major.minor
+set_property(GLOBAL PROPERTY ATTENTIVE_TORCH_USUAL 2.11.0)  # installed where none is found, and named in advice
 
 # attentive_torch_find(<out>): looks at, in this order, an existing target `torch`, Torch_DIR, Torch_ROOT,
 # CMAKE_PREFIX_PATH and the Torch of python3.
@@ -147,6 +148,7 @@ endfunction()
 # attentive_torch_read(<out> <prefix>): <out>_VERSION, and <out>_PROBLEM: what keeps it from being used, with the fix.
 function(attentive_torch_read out prefix)
   get_property(first GLOBAL PROPERTY ATTENTIVE_TORCH_FIRST)
+  get_property(usual GLOBAL PROPERTY ATTENTIVE_TORCH_USUAL)
   get_property(last GLOBAL PROPERTY ATTENTIVE_TORCH_LAST)
   set(version "")
   set(problem "")
@@ -157,13 +159,13 @@ function(attentive_torch_read out prefix)
   endif()
 
   if(NOT EXISTS "${prefix}/include/ATen/core/Tensor.h")
-    set(problem "the Torch at ${prefix} has no C++ headers; install the wheel of PyPI: python3 -m pip install torch==${first}")
+    set(problem "the Torch at ${prefix} has no C++ headers; install the wheel of PyPI: python3 -m pip install torch==${usual}")
   elseif(NOT version)
-    set(problem "the Torch at ${prefix} does not say its version (share/cmake/Torch/TorchConfigVersion.cmake); reinstall it: python3 -m pip install --force-reinstall torch==${first}")
+    set(problem "the Torch at ${prefix} does not say its version (share/cmake/Torch/TorchConfigVersion.cmake); reinstall it: python3 -m pip install --force-reinstall torch==${usual}")
   elseif(version VERSION_LESS first OR version VERSION_GREATER_EQUAL "${last}.99999")
-    set(problem "the Torch at ${prefix} is ${version}, supported are ${first} to ${last}.x; install one: python3 -m pip install torch==${first}")
+    set(problem "the Torch at ${prefix} is ${version}, supported are ${first} to ${last}.x; install one: python3 -m pip install torch==${usual}")
   elseif(NOT EXISTS "${prefix}/lib/libtorch_cpu.so")
-    set(problem "the Torch at ${prefix} has no lib/libtorch_cpu.so; a LibTorch with shared libraries is needed: python3 -m pip install torch==${first}")
+    set(problem "the Torch at ${prefix} has no lib/libtorch_cpu.so; a LibTorch with shared libraries is needed: python3 -m pip install torch==${usual}")
   else()
     attentive_torch_missing("${prefix}/lib/libtorch_cpu.so" missing)
     if(missing)
@@ -177,13 +179,18 @@ function(attentive_torch_read out prefix)
   set(${out}_PROBLEM "${problem}" PARENT_SCOPE)
 endfunction()
 
-# The wheels beside torch itself that libtorch_cpu.so loads.
+# The wheels beside torch itself that libtorch_cpu.so loads: those of the CUDA that PyPI's wheel of this version is built for.
 function(attentive_torch_cpu_packages version out)
-  set(cuda 13.0)
-  if(version VERSION_GREATER_EQUAL 2.15)
-    set(cuda 13.2)
+  if(version VERSION_LESS 2.8)
+    set(suffix "-cu12==12.6.*")
+  elseif(version VERSION_LESS 2.11)
+    set(suffix "-cu12==12.8.*")
+  elseif(version VERSION_LESS 2.15)
+    set(suffix "==13.0.*")
+  else()
+    set(suffix "==13.2.*")
   endif()
-  set(${out} "nvidia-cuda-runtime==${cuda}.*" "nvidia-cuda-cupti==${cuda}.*" PARENT_SCOPE)
+  set(${out} "nvidia-cuda-runtime${suffix}" "nvidia-cuda-cupti${suffix}" PARENT_SCOPE)
 endfunction()
 
 # attentive_torch_half(<out> <prefix>): whether the whole Torch is linked or its CPU half. ATTENTIVE_TORCH may ask.

@@ -9,7 +9,7 @@ import numpy
 import torch
 
 FLOATS = "float16 bfloat16 float32 float64".split()
-SMALL_FLOATS = "float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu float4_e2m1fn_x2".split()
+SMALL_FLOATS = "float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu".split()
 INTEGERS = "uint8 int8 int16 int32 int64 uint16 uint32 uint64".split()
 COMPLEX = "complex32 complex64 complex128".split()
 BITS = "bits8 bits16 bits1x8 bits2x4 bits4x2".split()
@@ -105,6 +105,11 @@ def new_dtypes():
     return of_bytes(new_dtype_names())
 
 
+def four_bits():
+    """The dtype that came with PyTorch 2.8, apart from the others: an older LibTorch has none of its name."""
+    return {"dtype": torch.float4_e2m1fn_x2} | of_bytes(["float4_e2m1fn_x2"])
+
+
 def extremes():
     """Floating numbers that only bits can tell apart."""
     values = torch.tensor([math.nan, math.inf, -math.inf, -0.0, 5e-324, 1e-45])
@@ -158,6 +163,7 @@ def readable():
         "tied": OrderedDict({"embedding.weight": tied, "head.weight": tied}),
         "parameters": parameters(), "tensor": torch.arange(6.0).reshape(2, 3).t(), "list": [torch.ones(2), 1],
         "plain_values": plain_values(), "types": types(), "dtypes": dtypes(), "new_dtypes": new_dtypes(),
+        "four_bits": four_bits(),
         "extremes": extremes(), "sharing": sharing(), "shapes": shapes(), "lazy": lazy(), "repeated": repeated(),
     }
 

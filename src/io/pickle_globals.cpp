@@ -45,11 +45,13 @@ struct Refused {
   std::string_view what;
 };
 
+// What is known by another function, such as a dtype that LibTorch has, is not looked up here.
 constexpr Refused kRefused[] = {
     {"torch._utils", "_rebuild_qtensor", "a quantized tensor"},
     {"torch", "q", "a quantized dtype"},
     {"torch", "Q", "a quantized storage"},
     {"torch", "per_", "a quantization scheme"},
+    {"torch", "float4_e2m1fn_x2", "a dtype that LibTorch has since 2.8"},
     {"torch._utils", "_rebuild_sparse", "a sparse tensor"},
     {"torch._utils", "_rebuild_nested", "a nested tensor"},
     {"torch._utils", "_rebuild_meta", "a tensor without data (meta device)"},

@@ -30,7 +30,9 @@ constexpr TorchDtype kDtypes[] = {
     {"float8_e5m2", ScalarType::Float8_e5m2, ""},
     {"float8_e5m2fnuz", ScalarType::Float8_e5m2fnuz, ""},
     {"float8_e8m0fnu", ScalarType::Float8_e8m0fnu, ""},
+#if __has_include(<c10/util/Float4_e2m1fn_x2.h>)  // LibTorch has it since 2.8
     {"float4_e2m1fn_x2", ScalarType::Float4_e2m1fn_x2, ""},
+#endif
     {"bits8", ScalarType::Bits8, ""},
     {"bits16", ScalarType::Bits16, ""},
     {"bits1x8", ScalarType::Bits1x8, ""},

@@ -38,15 +38,18 @@ endfunction()
 
 fake_torch(good 2.11.0)
 fake_torch(newest 2.15.3)
-fake_torch(old 2.3.1)
+fake_torch(oldest 2.7.0)
+fake_torch(old 2.6.3)
 fake_torch(too_new 2.16.0)
 fake_torch(two_thirteen 2.13.0)
 fake_torch(headless 2.11.0)
 file(REMOVE_RECURSE "${WORK}/headless/torch/include")
 fake_torch(static 2.11.0)
 file(REMOVE "${WORK}/static/torch/lib/libtorch_cpu.so")
-fake_torch(bare 2.11.0)
-fake_library("${WORK}/bare/torch/lib/libtorch_cpu.so" libabsent.so.1)
+foreach(version IN ITEMS 2.7.0 2.7.1 2.8.0 2.10.0 2.11.0 2.14.1 2.15.0)
+  fake_torch(bare_${version} ${version})
+  fake_library("${WORK}/bare_${version}/torch/lib/libtorch_cpu.so" libabsent.so.1)
+endforeach()
 fake_torch(half 2.11.0)
 file(MAKE_DIRECTORY "${WORK}/half/nvidia/cudnn/lib") # a toolkit on this machine may hold a libcudnn: not the wheel's
 fake_library("${WORK}/half/torch/lib/libtorch_cuda.so" libcudnn.so.9)
@@ -134,16 +137,26 @@ ask(prefix_environment LINE "2\\.11\\.0 [^\n]* from CMAKE_PREFIX_PATH"
     ENV "CMAKE_PREFIX_PATH=/nowhere:${WORK}/good/torch/share/cmake")
 ask(torch_dir_wrong FAIL LINE "attentive: Torch_DIR names [^\n]*, which holds no TorchConfig.cmake; give the folder"
     ARGS "-DTorch_DIR=${WORK}/nowhere")
-ask(too_old FAIL LINE "is 2\\.3\\.1, supported are 2\\.11\\.0 to 2\\.15\\.x; install one: python3 -m pip install torch=="
+ask(oldest LINE "LibTorch 2\\.7\\.0 \\(whole: a CPU build\\) from Torch_DIR: [^\n]*/oldest/torch"
+    ARGS "-DTorch_DIR=${WORK}/oldest/torch/share/cmake/Torch")
+ask(too_old FAIL LINE "is 2\\.6\\.3, supported are 2\\.7\\.0 to 2\\.15\\.x; install one: python3 -m pip install torch==2\\.11\\.0"
     ARGS "-DTorch_DIR=${WORK}/old/torch/share/cmake/Torch")
-ask(too_new FAIL LINE "is 2\\.16\\.0, supported are 2\\.11\\.0 to 2\\.15\\.x; install one"
+ask(too_new FAIL LINE "is 2\\.16\\.0, supported are 2\\.7\\.0 to 2\\.15\\.x; install one"
     ARGS "-DTorch_DIR=${WORK}/too_new/torch/share/cmake/Torch")
 ask(no_headers FAIL LINE "has no C\\+\\+ headers; install the wheel of PyPI: python3 -m pip install torch=="
     ARGS "-DTorch_DIR=${WORK}/headless/torch/share/cmake/Torch")
 ask(no_library FAIL LINE "has no lib/libtorch_cpu.so; [^\n]*: python3 -m pip install torch=="
     ARGS "-DTorch_DIR=${WORK}/static/torch/share/cmake/Torch")
-ask(no_runtime FAIL LINE "lacks libabsent.so.1; [^\n]*: python3 -m pip install 'nvidia-cuda-runtime==13.0.\\*' 'nvidia-cuda-cupti"
-    ARGS "-DTorch_DIR=${WORK}/bare/torch/share/cmake/Torch")
+# What each wheel of PyPI loads beside itself.
+foreach(pair IN ITEMS "2.7.0|-cu12==12.6" "2.7.1|-cu12==12.6" "2.8.0|-cu12==12.8" "2.10.0|-cu12==12.8"
+                      "2.11.0|==13.0" "2.14.1|==13.0" "2.15.0|==13.2")
+  string(REGEX MATCH "^([^|]+)\\|(.*)$" _ "${pair}")
+  set(version "${CMAKE_MATCH_1}")
+  set(suffix "${CMAKE_MATCH_2}.\\*")
+  ask(no_runtime_${version} FAIL
+    LINE "lacks libabsent.so.1; [^\n]*: python3 -m pip install 'nvidia-cuda-runtime${suffix}' 'nvidia-cuda-cupti${suffix}'"
+    ARGS "-DTorch_DIR=${WORK}/bare_${version}/torch/share/cmake/Torch")
+endforeach()
 ask(another_version FAIL LINE "is 2\\.11\\.0, ATTENTIVE_TORCH_VERSION asks for 2\\.15\\.0; give the path"
     ARGS "-DTorch_DIR=${WORK}/good/torch/share/cmake/Torch" -DATTENTIVE_TORCH_VERSION=2.15.0)
 ask(two_torches FAIL ASK two LINE "attentive: it uses the LibTorch at [^\n]*/good/torch, this project the one at [^\n]*; find yours first"
@@ -185,9 +198,9 @@ ask(cuda_misspelt FAIL ASK cuda LINE "ATTENTIVE_CUDA is \"yes\"; say AUTO, ON or
 
 ask(python LINE "2\\.11\\.0 [^\n]* from [^\n]*python3: [^\n]*/good/torch" ENV "FAKE_TORCH=${WORK}/good/torch"
     ARGS "${with_python}")
-ask(python_old FAIL LINE "is 2\\.3\\.1, supported are" ENV "FAKE_TORCH=${WORK}/old/torch"
+ask(python_old FAIL LINE "is 2\\.6\\.3, supported are" ENV "FAKE_TORCH=${WORK}/old/torch"
     ARGS "${with_python}" -DATTENTIVE_INSTALL_TORCH=OFF)
-ask(python_passed_over LINE "passed over: [^\n]* 2\\.3\\.1" ENV "FAKE_TORCH=${WORK}/old/torch" "${good_wheel}"
+ask(python_passed_over LINE "passed over: [^\n]* 2\\.6\\.3" ENV "FAKE_TORCH=${WORK}/old/torch" "${good_wheel}"
     ARGS "${with_python}")
 
 # --- nothing there: install ------------------------------------------------------------------------------------------
