@@ -27,7 +27,7 @@ def percent(x):
 
 
 def rows_of(data, suite):
-    lines = ["| case | type | ours | peer | peer / ours (p10 – p90) | ours, % of limit | peer, % |", "|---|---|--:|---|--:|--:|--:|"]
+    lines = ["| case | type | ours | peer | peer / ours (p10 – p90) | ours, % of limit (same round) | peer, % |", "|---|---|--:|---|--:|--:|--:|"]
     for row in data["rows"]:
         if row["suite"] != suite:
             continue
@@ -38,7 +38,7 @@ def rows_of(data, suite):
                 f"| {row['case']} | {row['dtype']} | {seconds(ours['seconds']['median'])} | "
                 + (f"{peer['contender']} | **{ratio['median']:.2f}** ({ratio['p10']:.2f} – {ratio['p90']:.2f}) | "
                    if peer else "none | – | ")
-                + f"{percent(ours['fraction_of_limit'])} | {percent(peer['fraction_of_limit']) if peer else '–'} |")
+                + f"{percent(ours['fraction_of_limit'])} ({percent(ours['fraction_of_limit_same_round'])}) | {percent(peer['fraction_of_limit']) if peer else '–'} |")
     return lines
 
 

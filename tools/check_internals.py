@@ -15,8 +15,8 @@ from check_floors import source_files
 
 # The files that a new LibTorch may break. docs/architecture.md names the same ones.
 ALLOWED = (
-    "src/kernels/aten_internals.h",
-    "src/kernels/aten_internals.cpp",
+    "src/kernels/torch/aten_internals.h",
+    "src/kernels/torch/aten_internals.cpp",
     "src/train/adamw.cpp",  # another library, so a place of its own: the fused step and norm of many tensors
     "bench/support/peak_bf16.cpp",  # measures LibTorch's own tile product
     "src/io/torch_tensors.cpp",  # a tensor over a storage of a file, with the strides of the file
@@ -59,7 +59,7 @@ def faults_in(root):
         if path.as_posix() in ALLOWED:
             continue
         for number, line in enumerate((root / path).read_text(encoding="utf-8").splitlines(), 1):
-            faults += [f"{path}:{number}: uses {kind}; move it to src/kernels/aten_internals.*" for kind in entries_in(line)]
+            faults += [f"{path}:{number}: uses {kind}; move it to src/kernels/torch/aten_internals.*" for kind in entries_in(line)]
     return faults, count
 
 

@@ -64,7 +64,7 @@ Peak bf16_peak(int threads, const Peak& fp32) {
   return {fp32.rate,
           fmt::format("float32's limit; no product of bfloat16 is faster: {} reaches {:.3g} GF/s",
                       best.method, best.rate / 1e9),
-          fp32.probe};
+          fp32.probe, true};
 }
 
 }  // namespace bench

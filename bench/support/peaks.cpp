@@ -1,5 +1,7 @@
 #include "support/peaks.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 namespace bench {
@@ -16,6 +18,13 @@ const Peak* Peaks::of(Limit limit) const {
       return &read;
   }
   return nullptr;
+}
+
+void Peaks::raise(Limit limit, double rate) {
+  const bool shared = bf16.borrowed && (limit == Limit::Fp32 || limit == Limit::Bf16);
+  if (limit == Limit::Fp32 || shared) fp32.rate = std::max(fp32.rate, rate);
+  if (limit == Limit::Bf16 || shared) bf16.rate = std::max(bf16.rate, rate);
+  if (limit == Limit::Read) read.rate = std::max(read.rate, rate);
 }
 
 double probe(const Peaks& peaks, Limit limit, double seconds) {

@@ -11,6 +11,7 @@ struct Peak {
   std::string method;  ///< how it was reached
   /// The rate right now, over about so many seconds. Not set where the limit was not found by a loop.
   std::function<double(double seconds)> probe = {};
+  bool borrowed = false;  ///< float32's limit, as nothing of this type is faster
 };
 
 enum class Limit { None, Fp32, Bf16, Read };
@@ -24,6 +25,8 @@ struct Peaks {
 
   /// Nullptr for Limit::None.
   const Peak* of(Limit limit) const;
+  /// A probe has reached `rate`: a limit is the most that was ever measured, on a machine that others disturb.
+  void raise(Limit limit, double rate);
 };
 
 /// Takes a few seconds on any machine; `say` gets each limit in words as soon as it is known.

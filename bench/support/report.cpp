@@ -28,24 +28,25 @@ nlohmann::ordered_json to_json(const Spread& spread) {
   return {{"p10", spread.p10}, {"median", spread.median}, {"p90", spread.p90}};
 }
 
-nlohmann::ordered_json to_json(const Row& row) {
+nlohmann::ordered_json to_json(const Row& row, const Peaks& peaks) {
   nlohmann::ordered_json json = {
       {"suite", row.suite},
       {"case", row.name},
       {"dtype", row.dtype},
       {"threads", row.threads},
       {"work", row.work},
-      {"limit", row.limit},
+      {"limit", to_string(row.limit)},
       {"check", {{"against", row.check.against}, {"error", row.check.error}, {"allowed", row.check.allowed}}},
       {"timings", nlohmann::ordered_json::array()}};
   for (const auto& timing : row.timings) {
-    json["timings"].push_back({{"contender", timing.contender},
-                               {"seconds", to_json(timing.seconds)},
-                               {"ratio_to_ours", to_json(timing.ratio)},
-                               {"fraction_of_limit", timing.fraction},
-                               {"fraction_of_limit_same_round", timing.fraction_same_round},
-                               {"rounds", timing.rounds},
-                               {"calls_per_sample", timing.calls}});
+    json["timings"].push_back(
+        {{"contender", timing.contender},
+         {"seconds", to_json(timing.seconds)},
+         {"ratio_to_ours", to_json(timing.ratio)},
+         {"fraction_of_limit", fraction_of(peaks.of(row.limit), row.work, timing.seconds.median)},
+         {"fraction_of_limit_same_round", timing.fraction_same_round},
+         {"rounds", timing.rounds},
+         {"calls_per_sample", timing.calls}});
   }
   return json;
 }
@@ -122,7 +123,7 @@ void write_json(const std::string& path, const Machine& machine, const Runner& r
                                    {"read_method", peaks.read.method}}},
                                  {"rows", nlohmann::ordered_json::array()},
                                  {"growth", nlohmann::ordered_json::array()}};
-  for (const auto& row : runner.rows()) json["rows"].push_back(to_json(row));
+  for (const auto& row : runner.rows()) json["rows"].push_back(to_json(row, peaks));
   for (const auto& point : runner.growth()) {
     json["growth"].push_back({{"series", point.series},
                               {"tokens", point.tokens},

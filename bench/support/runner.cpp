@@ -71,7 +71,11 @@ void Runner::add(GrowthPoint point) {
   growth_.push_back(std::move(point));
 }
 
-std::vector<Timing> Runner::time(const Case& the_case) const {
+double fraction_of(const Peak* limit, double work, double seconds) {
+  return limit && limit->rate > 0 ? work / limit->rate / seconds : 0;
+}
+
+std::vector<Timing> Runner::time(const Case& the_case) {
   const auto count = the_case.contenders.size();
   std::vector<int> calls(count);
   for (std::size_t i = 0; i < count; ++i) {  // second call: buffers and pools are there
@@ -94,6 +98,7 @@ std::vector<Timing> Runner::time(const Case& the_case) const {
     }
     const double ours = seconds[0].back() * calls[0];
     limits.push_back(probe(peaks_, the_case.limit, std::clamp(ours, kShortestSample, kLongestProbe)));
+    peaks_.raise(the_case.limit, limits.back());
   }
   std::vector<Timing> timings(count);
   for (std::size_t i = 0; i < count; ++i) {
@@ -108,18 +113,14 @@ std::vector<Timing> Runner::time(const Case& the_case) const {
     timings[i].fraction_same_round = spread_of(fractions).median;
     timings[i].rounds = static_cast<int>(seconds[i].size());
     timings[i].calls = calls[i];
-    const auto* peak = peaks_.of(the_case.limit);
-    if (peak && the_case.work > 0)
-      timings[i].fraction = the_case.work / peak->rate / timings[i].seconds.median;
+    timings[i].fraction = fraction_of(peaks_.of(the_case.limit), the_case.work, timings[i].seconds.median);
   }
   return timings;
 }
 
 void Runner::run(const Case& the_case) {
-  Row row{the_case.suite,    the_case.name,
-          the_case.dtype,    {},
-          the_case.work,     to_string(the_case.limit),
-          settings_.threads, {}};
+  Row row{the_case.suite, the_case.name,  the_case.dtype,    {},
+          the_case.work,  the_case.limit, settings_.threads, {}};
   if (the_case.check) {
     row.check = the_case.check();
   } else if (the_case.contenders.size() > 1) {

@@ -45,7 +45,7 @@ struct Timing {
   std::string contender;
   Spread seconds;
   Spread ratio;                    ///< contender / ours, of the same round
-  double fraction = 0;             ///< of the limit that was measured at the start; 0: no limit
+  double fraction = 0;             ///< of the limit, as known when the row was timed; 0: no limit
   double fraction_same_round = 0;  ///< of the limit measured beside it in every round; 0: not measured
   int rounds = 0;
   int calls = 0;  ///< a sample is the mean of this many calls
@@ -55,7 +55,7 @@ struct Row {
   std::string suite, name, dtype;
   Check check;
   double work = 0;
-  std::string limit;
+  Limit limit = Limit::None;
   int threads = 0;
   std::vector<Timing> timings;
 };
@@ -94,7 +94,7 @@ class Runner {
   const std::vector<GrowthPoint>& growth() const { return growth_; }
 
  private:
-  std::vector<Timing> time(const Case& the_case) const;
+  std::vector<Timing> time(const Case& the_case);
 
   Settings settings_;
   Peaks peaks_;
@@ -104,6 +104,9 @@ class Runner {
 
 /// Error of `ours` against `reference`, worst over the tensors. Throws if their numbers or shapes differ.
 double difference(const Tensors& ours, const Tensors& reference);
+
+/// `work` done in `seconds` as a share of the limit; 0 without one.
+double fraction_of(const Peak* limit, double work, double seconds);
 
 std::string to_string(Limit limit);
 

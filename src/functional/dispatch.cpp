@@ -9,10 +9,10 @@
 #include <attentive/core/guards.h>
 
 #include "core/forward_mode.h"
-#include "kernels/cpu/native.h"
-#include "kernels/cuda/composed.h"
-#include "kernels/fused/fused.h"
-#include "kernels/reference/reference.h"
+#include "kernels/native_cpu/backend.h"
+#include "kernels/native_cuda/backend.h"
+#include "kernels/reference/backend.h"
+#include "kernels/torch/backend.h"
 
 namespace attentive {
 namespace {
@@ -27,24 +27,21 @@ struct Entry {
   AttentionResult (*run)(const Problem&);
 };
 
-Verdict always(const Problem&) {
-  return {};
-}
-
 // Fastest first; the reference expresses everything and ends each list.
-constexpr Entry kReference = {Backend::Reference, "the composed definition, O(L S) memory", always,
-                              kernels::reference::run};
-constexpr Entry kTorch = {Backend::Torch, "PyTorch's fused kernel, O(L) memory", kernels::fused::verdict,
-                          kernels::fused::run};
+constexpr Entry kReference = {Backend::Reference, "the composed definition, O(L S) memory",
+                              kernels::reference::verdict, kernels::reference::run};
+constexpr Entry kTorch = {Backend::Torch, "PyTorch's fused kernel, O(L) memory", kernels::pytorch::verdict,
+                          kernels::pytorch::run};
 constexpr std::array<Entry, 3> kElsewhere = {{
-    {Backend::Native, "this package's CPU kernel, O(L) memory", kernels::cpu::verdict, kernels::cpu::run},
+    {Backend::Native, "this package's CPU kernel, O(L) memory", kernels::native_cpu::verdict,
+     kernels::native_cpu::run},
     kTorch,
     kReference,
 }};
 constexpr std::array<Entry, 3> kOnCuda = {{
     kTorch,
-    {Backend::Native, "this package's fused softmax on CUDA, O(L S) memory", kernels::cuda::verdict,
-     kernels::cuda::run},
+    {Backend::Native, "this package's fused softmax on CUDA, O(L S) memory", kernels::native_cuda::verdict,
+     kernels::native_cuda::run},
     kReference,
 }};
 

@@ -14,14 +14,14 @@
 #include <attentive/core/guards.h>
 
 #include "core/vector_clones.h"
-#include "kernels/cpu/plain.h"
-#include "kernels/cpu/simd.h"
 #include "kernels/dropout_counter.h"
+#include "kernels/plain.h"
+#include "kernels/simd/simd.h"
 
 namespace attentive {
 namespace {
 
-using kernels::cpu::is_plain;
+using kernels::is_plain;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 

@@ -7,8 +7,8 @@
 #include <ATen/ops/gelu_backward.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "kernels/cpu/plain.h"
-#include "kernels/cpu/simd.h"
+#include "kernels/plain.h"
+#include "kernels/simd/simd.h"
 
 namespace attentive {
 namespace {
@@ -47,7 +47,7 @@ class Gelu : public torch::autograd::Function<Gelu> {
 }  // namespace
 
 at::Tensor gelu_tanh(const at::Tensor& x) {
-  return kernels::cpu::is_plain(x) ? Gelu::apply(x) : at::gelu(x, "tanh");
+  return kernels::is_plain(x) ? Gelu::apply(x) : at::gelu(x, "tanh");
 }
 
 }  // namespace attentive

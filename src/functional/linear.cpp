@@ -11,8 +11,8 @@
 
 #include "core/forward_mode.h"
 #include "functional/widened_products.h"
-#include "kernels/cpu/few_linear.h"
-#include "kernels/cpu/gemm.h"
+#include "kernels/gemm/few_linear.h"
+#include "kernels/gemm/gemm.h"
 
 namespace attentive {
 

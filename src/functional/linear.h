@@ -5,7 +5,7 @@
 namespace attentive {
 
 // x W^T + b. By the fused at::linear, equal to Python's bit for bit, which C++ `nn::Linear::forward` is not
-// on 3-D input. A few rows without gradients are multiplied here (kernels/cpu/few_linear.h), equal to within
+// on 3-D input. A few rows without gradients are multiplied here (kernels/gemm/few_linear.h), equal to within
 // rounding. bfloat16 on a CPU where LibTorch has no product for it (widens_products) is computed in float32
 // and rounded once.
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias = {});

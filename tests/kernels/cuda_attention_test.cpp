@@ -15,8 +15,8 @@
 #include <attentive/functional/explain.h>
 
 #include "functional/problem_builder.h"
-#include "kernels/cuda/composed.h"
-#include "kernels/cuda/masked_softmax.h"
+#include "kernels/native_cuda/backend.h"
+#include "kernels/native_cuda/masked_softmax.h"
 #include "support/compare.h"
 #include "support/option_cases.h"
 
@@ -133,7 +133,7 @@ TEST_CASE("on CUDA NaN behind a mask reaches nothing", "[cuda_attention][cuda][n
 
 TEST_CASE("on CUDA a call takes PyTorch's kernel, then ours, then the reference", "[cuda_attention][cuda]") {
   if (!at::hasCUDA()) SKIP("no CUDA device");
-  const bool ours = kernels::cuda::device_kernels() != nullptr;
+  const bool ours = kernels::native_cuda::device_kernels() != nullptr;
   const auto fallback = ours ? Backend::Native : Backend::Reference;
   const auto plain = on_cuda(cast(call_of(64, 64), at::kBFloat16));
   CHECK(chosen(plain) == Backend::Torch);
@@ -157,12 +157,12 @@ TEST_CASE("on CUDA a call takes PyTorch's kernel, then ours, then the reference"
 // The refusals depend on no device.
 TEST_CASE("the fused softmax says what it does not take", "[cuda_attention]") {
   const auto reason = [](const OptionCall& call) {
-    return kernels::cuda::verdict(
+    return kernels::native_cuda::verdict(
                normalize("attention", call.q, call.k, call.v, call.options, call.extras).problem)
         .reason;
   };
   const auto call = cast(call_of(3, 5), at::kFloat);
-  if (!kernels::cuda::device_kernels()) {
+  if (!kernels::native_cuda::device_kernels()) {
     CHECK(reason(call) == "this build has no CUDA code (ATTENTIVE_CUDA)");
     return;
   }

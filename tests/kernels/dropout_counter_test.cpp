@@ -16,8 +16,8 @@
 
 #include "functional/feature_dropout.h"
 #include "functional/problem_builder.h"
-#include "kernels/cuda/composed.h"
 #include "kernels/emulated_softmax.h"
+#include "kernels/native_cuda/backend.h"
 #include "support/compare.h"
 #include "support/option_cases.h"
 
@@ -84,7 +84,7 @@ TEST_CASE("counter dropout: survivors are scaled by the share that survives", "[
   options.backend = Backend::Auto;
   (void)survivors_of(3, p, 2, L, S);
   const auto problem = normalize("attention", q, k, v, options, {}).problem;
-  CHECK_WITHIN(kernels::cuda::run_with(kEmulatedSoftmax, problem).output, want, {1e-6, 0.0});
+  CHECK_WITHIN(kernels::native_cuda::run_with(kEmulatedSoftmax, problem).output, want, {1e-6, 0.0});
 }
 
 TEST_CASE("counter dropout: gradients have the survivors' scale", "[dropout_counter]") {

@@ -1,6 +1,6 @@
 #pragma once
 
-// The thread block of src/kernels/cuda on the CPU: every thread of a phase in turn, and every shared number
+// The thread block of src/kernels/native_cuda on the CPU: every thread of a phase in turn, and every shared number
 // watched. A number that one thread writes and another one reads or writes in the same phase is a race.
 
 #include <array>

@@ -5,8 +5,8 @@
 
 #include <ATen/Dispatch.h>
 
-#include "kernels/cuda/masked_softmax.h"
 #include "kernels/emulated_block.h"
+#include "kernels/native_cuda/masked_softmax.h"
 
 namespace attentive::test {
 
@@ -15,24 +15,25 @@ T* row_of(const at::Tensor& x, int64_t row) {
   return x.defined() ? x.data_ptr<T>() + row * x.size(3) : nullptr;
 }
 
-inline void emulated_forward(const kernels::cuda::SoftmaxCall& call, const kernels::cuda::ForwardTensors& t) {
+inline void emulated_forward(const kernels::native_cuda::SoftmaxCall& call,
+                             const kernels::native_cuda::ForwardTensors& t) {
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, t.scores.scalar_type(), "emulated", [&] {
     for (int64_t row = 0; row < call.B * call.H * call.L; ++row) {
-      EmulatedBlock block(kernels::cuda::threads_for(call.S), row % 2 == 1);
-      kernels::cuda::forward_row<scalar_t>(block, call, row, row_of<scalar_t>(t.scores, row),
-                                           row_of<scalar_t>(t.clean, row), row_of<scalar_t>(t.dropped, row),
-                                           t.logsumexp.data_ptr<float>() + row,
-                                           t.statistics.data_ptr<float>() + 2 * row);
+      EmulatedBlock block(kernels::native_cuda::threads_for(call.S), row % 2 == 1);
+      kernels::native_cuda::forward_row<scalar_t>(
+          block, call, row, row_of<scalar_t>(t.scores, row), row_of<scalar_t>(t.clean, row),
+          row_of<scalar_t>(t.dropped, row), t.logsumexp.data_ptr<float>() + row,
+          t.statistics.data_ptr<float>() + 2 * row);
     }
   });
 }
 
-inline void emulated_backward(const kernels::cuda::SoftmaxCall& call,
-                              const kernels::cuda::BackwardTensors& t) {
+inline void emulated_backward(const kernels::native_cuda::SoftmaxCall& call,
+                              const kernels::native_cuda::BackwardTensors& t) {
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, t.scores.scalar_type(), "emulated", [&] {
     for (int64_t row = 0; row < call.B * call.H * call.L; ++row) {
-      EmulatedBlock block(kernels::cuda::threads_for(call.S), row % 2 == 1);
-      kernels::cuda::backward_row<scalar_t>(
+      EmulatedBlock block(kernels::native_cuda::threads_for(call.S), row % 2 == 1);
+      kernels::native_cuda::backward_row<scalar_t>(
           block, call, row, row_of<scalar_t>(t.scores, row), t.statistics.data_ptr<float>() + 2 * row,
           row_of<scalar_t>(t.grad_clean, row), row_of<scalar_t>(t.grad_dropped, row),
           t.grad_logsumexp.defined() ? t.grad_logsumexp.data_ptr<float>()[row] : 0.0f,
@@ -42,6 +43,7 @@ inline void emulated_backward(const kernels::cuda::SoftmaxCall& call,
   });
 }
 
-inline constexpr kernels::cuda::SoftmaxKernels kEmulatedSoftmax = {emulated_forward, emulated_backward};
+inline constexpr kernels::native_cuda::SoftmaxKernels kEmulatedSoftmax = {emulated_forward,
+                                                                          emulated_backward};
 
 }  // namespace attentive::test

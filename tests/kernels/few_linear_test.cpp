@@ -1,6 +1,6 @@
 // Projections of a few rows, multiplied without a library call.
 
-#include "kernels/cpu/few_linear.h"
+#include "kernels/gemm/few_linear.h"
 
 #include <cmath>
 #include <limits>
@@ -15,7 +15,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 
-#include "kernels/cpu/gemm.h"
+#include "kernels/gemm/gemm.h"
 #include "support/compare.h"
 
 using namespace attentive::test;

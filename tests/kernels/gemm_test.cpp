@@ -1,7 +1,7 @@
 // Products of small matrices against sums of doubles, by whatever code this CPU takes (ctest runs it once per
 // instruction set).
 
-#include "kernels/cpu/gemm.h"
+#include "kernels/gemm/gemm.h"
 
 #include <algorithm>
 #include <cmath>

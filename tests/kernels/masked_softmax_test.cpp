@@ -19,10 +19,10 @@
 #include <attentive/functional/alibi.h>
 
 #include "functional/problem_builder.h"
-#include "kernels/cuda/composed.h"
 #include "kernels/emulated_block.h"
 #include "kernels/emulated_softmax.h"
-#include "kernels/reference/reference.h"
+#include "kernels/native_cuda/backend.h"
+#include "kernels/reference/backend.h"
 #include "support/compare.h"
 #include "support/exact_scores.h"
 #include "support/extreme_cases.h"
@@ -30,7 +30,7 @@
 
 using namespace attentive;
 using namespace attentive::test;
-namespace cuda = attentive::kernels::cuda;
+namespace cuda = attentive::kernels::native_cuda;
 
 namespace {
 

@@ -28,10 +28,10 @@
 
 #include <attentive/functional/explain.h>
 
-#include "kernels/cpu/call.h"
-#include "kernels/cpu/gemm.h"
-#include "kernels/cpu/native.h"
+#include "kernels/attention/call.h"
 #include "kernels/dropout_counter.h"
+#include "kernels/gemm/gemm.h"
+#include "kernels/native_cpu/backend.h"
 #include "support/compare.h"
 #include "support/option_cases.h"
 

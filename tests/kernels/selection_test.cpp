@@ -1,4 +1,4 @@
-#include "kernels/cpu/selection.h"
+#include "kernels/simd/selection.h"
 
 #include <string>
 #include <vector>
@@ -9,7 +9,8 @@
 
 #include <attentive/functional/attention.h>
 
-#include "kernels/cpu/gemm.h"
+#include "kernels/gemm/gemm.h"
+#include "kernels/simd_wide.h"
 #include "support/compare.h"
 
 using namespace attentive;
@@ -111,6 +112,11 @@ TEST_CASE("selection: a forced one ends with its scope", "[selection][short]") {
   const auto* before = &simd();
   {
     const SelectionGuard guard({simd_portable(), Bf16Product::Widened});
+    CHECK(&simd() == simd_portable());
+    {
+      const SelectionGuard inner({&wide_kernels(), Bf16Product::Widened});
+      CHECK(&simd() == &wide_kernels());
+    }
     CHECK(&simd() == simd_portable());
   }
   CHECK(&simd() == before);

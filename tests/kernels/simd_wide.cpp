@@ -1,6 +1,8 @@
 // The vector code of width 16 without AVX-512's intrinsics, which any CPU runs: so the wide algorithms are
 // tested where there is no AVX-512, emulators included. ATTENTIVE_TEST_KERNELS=wide runs all tests on it.
 
+#include "kernels/simd_wide.h"
+
 #include <cstdlib>
 #include <optional>
 #include <string_view>
@@ -10,8 +12,8 @@
 
 #define ATTENTIVE_SIMD_NAMESPACE wide
 #define ATTENTIVE_SIMD_WIDTH 16
-#include "kernels/cpu/selection.h"
-#include "kernels/cpu/simd_impl.h"
+#include "kernels/native_cpu/simd_impl.h"
+#include "kernels/simd/selection.h"
 
 namespace {
 
@@ -22,10 +24,9 @@ class WideKernels : public Catch::EventListenerBase {
   using EventListenerBase::EventListenerBase;
 
   void testRunStarting(const Catch::TestRunInfo&) override {
-    static constexpr cpu::Simd table = cpu::wide::make_table("wide");
     const char* variable = std::getenv("ATTENTIVE_TEST_KERNELS");
     if (variable && std::string_view(variable) == "wide") {
-      guard_.emplace(cpu::Selection{&table, cpu::Bf16Product::Widened});
+      guard_.emplace(cpu::Selection{&wide_kernels(), cpu::Bf16Product::Widened});
     }
   }
   void testRunEnded(const Catch::TestRunStats&) override { guard_.reset(); }
@@ -37,3 +38,8 @@ class WideKernels : public Catch::EventListenerBase {
 CATCH_REGISTER_LISTENER(WideKernels)
 
 }  // namespace
+
+const cpu::Simd& wide_kernels() {
+  static constexpr cpu::Simd table = cpu::wide::make_table("wide");
+  return table;
+}

@@ -8,7 +8,7 @@
 
 #include <catch2/catch_session.hpp>
 
-#include "kernels/cpu/cpu_features.h"
+#include "kernels/simd/cpu_features.h"
 
 namespace {
 

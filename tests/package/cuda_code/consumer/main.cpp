@@ -1,6 +1,6 @@
-#include "kernels/cuda/masked_softmax.h"
+#include "kernels/native_cuda/masked_softmax.h"
 
 int main() {
-  const auto* kernels = attentive::kernels::cuda::device_kernels();
+  const auto* kernels = attentive::kernels::native_cuda::device_kernels();
   return kernels && kernels->forward && kernels->backward ? 0 : 1;
 }

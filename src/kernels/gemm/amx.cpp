@@ -1,0 +1,183 @@
+// No header of a library with inline code here: this unit is compiled for instructions that the CPU at hand
+// may lack.
+#include "kernels/gemm/amx.h"
+
+// Clang called these macros __AMXBF16__ and __AMXTILE__ up to release 14.
+#if (defined(__AMX_BF16__) || defined(__AMXBF16__)) && defined(__linux__)
+
+#include <cpuid.h>
+#include <cstring>
+#include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace attentive::kernels::cpu {
+namespace {
+
+// Registers of 16 rows by 64 bytes: sums in 0 – 3 (two of rows by two of columns), the left side in 4 and 5,
+// the right side in 6 and 7.
+constexpr int64_t kSide = 16;                                // rows of a register, and columns of sums
+constexpr int64_t kInner = 32;                               // bf16 numbers of a row
+constexpr int64_t kFloatBytes = 4;                           // of a sum, and of a pair of bf16
+constexpr long kRequestPermission = 0x1023, kTileData = 18;  // arch_prctl(2)
+
+// Rows and columns that the registers hold; 0: not used.
+struct Shape {
+  int64_t rows[2] = {0, 0}, columns[2] = {0, 0};
+
+  bool operator==(const Shape& other) const {
+    return rows[0] == other.rows[0] && rows[1] == other.rows[1] && columns[0] == other.columns[0] &&
+           columns[1] == other.columns[1];
+  }
+};
+
+thread_local Shape configured;
+
+// GCC's intrinsics hide from the compiler which memory they read (releases 11 to 13 at least): without this
+// it may drop what was written for them.
+inline void written_for_tiles() {
+  __asm__ volatile("" ::: "memory");
+}
+
+void configure(const Shape& shape) {
+  if (shape == configured) return;
+  struct alignas(64) {
+    uint8_t palette = 1, start_row = 0, reserved[14] = {};
+    uint16_t row_bytes[16] = {};
+    uint8_t rows[16] = {};
+  } config;
+  const auto set = [&](int64_t tile, int64_t rows, int64_t bytes) {
+    if (rows == 0 || bytes == 0) return;
+    config.rows[tile] = static_cast<uint8_t>(rows);
+    config.row_bytes[tile] = static_cast<uint16_t>(bytes);
+  };
+  for (int64_t i = 0; i < 2; ++i) {
+    for (int64_t j = 0; j < 2; ++j) set(2 * i + j, shape.rows[i], shape.columns[j] * kFloatBytes);
+    set(4 + i, shape.rows[i], kInner * 2);
+    set(6 + i, kSide, shape.columns[i] * kFloatBytes);
+  }
+  written_for_tiles();
+  _tile_loadconfig(&config);
+  configured = shape;
+}
+
+// What remains of the inner dimension after whole registers, with zeros up to a whole one.
+struct Tail {
+  int64_t size = 0;
+  const bf16_t* left = nullptr;  // rows of kInner
+};
+
+template <bool kTwoRows, bool kTwoColumns>
+void multiply(const Shape& shape, int64_t k, const bf16_t* a, int64_t lda, const bf16_t* b, int64_t ldb,
+              float* c, int64_t ldc, bool accumulate, const Tail& tail) {
+  const int64_t row = ldc * kFloatBytes;
+  float *right = c + kSide, *below = c + kSide * ldc, *across = below + kSide;
+  if (accumulate) {
+    _tile_loadd(0, c, row);
+    if (kTwoColumns) _tile_loadd(1, right, row);
+    if (kTwoRows) _tile_loadd(2, below, row);
+    if (kTwoRows && kTwoColumns) _tile_loadd(3, across, row);
+  } else {
+    _tile_zero(0);
+    if (kTwoColumns) _tile_zero(1);
+    if (kTwoRows) _tile_zero(2);
+    if (kTwoRows && kTwoColumns) _tile_zero(3);
+  }
+  const auto step = [](const bf16_t* left, int64_t left_row, const bf16_t* pairs, int64_t pairs_row) {
+    _tile_loadd(6, pairs, pairs_row * kFloatBytes);
+    _tile_loadd(4, left, left_row * 2);
+    _tile_dpbf16ps(0, 4, 6);
+    if (kTwoColumns) {
+      _tile_loadd(7, pairs + 2 * kSide, pairs_row * kFloatBytes);
+      _tile_dpbf16ps(1, 4, 7);
+    }
+    if (kTwoRows) {
+      _tile_loadd(5, left + kSide * left_row, left_row * 2);
+      _tile_dpbf16ps(2, 5, 6);
+      if (kTwoColumns) _tile_dpbf16ps(3, 5, 7);
+    }
+  };
+  int64_t p = 0;
+  for (; p + kInner <= k; p += kInner) step(a + p, lda, b + p * ldb, ldb);
+  if (tail.size > 0) {
+    alignas(64) bf16_t pairs[kInner * 2 * kSide] = {};
+    const auto bytes = static_cast<size_t>((shape.columns[0] + shape.columns[1]) * kFloatBytes);
+    for (int64_t i = 0; i < tail.size; i += 2) std::memcpy(pairs + i * 2 * kSide, b + (p + i) * ldb, bytes);
+    written_for_tiles();
+    step(tail.left, kInner, pairs, 2 * kSide);
+  }
+  _tile_stored(0, c, row);
+  if (kTwoColumns) _tile_stored(1, right, row);
+  if (kTwoRows) _tile_stored(2, below, row);
+  if (kTwoRows && kTwoColumns) _tile_stored(3, across, row);
+}
+
+int64_t least(int64_t x, int64_t y) {
+  return x < y ? x : y;
+}
+
+}  // namespace
+
+bool has_amx() {
+  static const bool result = [] {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
+    constexpr unsigned kBf16 = 1u << 22, kTile = 1u << 24;
+    if ((d & kBf16) == 0 || (d & kTile) == 0) return false;
+    return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  }();
+  return result;
+}
+
+void amx_gemm(int64_t m, int64_t n, int64_t k, const bf16_t* a, int64_t lda, const bf16_t* b, int64_t ldb,
+              float* c, int64_t ldc, bool accumulate) {
+  alignas(64) bf16_t left[2 * kSide * kInner];
+  Tail tail{k % kInner, left};
+  for (int64_t i = 0; i < m; i += 2 * kSide, a += 2 * kSide * lda, c += 2 * kSide * ldc) {
+    const int64_t rows = least(m - i, 2 * kSide);
+    if (tail.size > 0) {
+      std::memset(left, 0, sizeof(left));
+      for (int64_t r = 0; r < rows; ++r) {
+        std::memcpy(left + r * kInner, a + r * lda + k - tail.size,
+                    static_cast<size_t>(tail.size) * sizeof(bf16_t));
+      }
+    }
+    for (int64_t j = 0; j < n; j += 2 * kSide) {
+      const int64_t columns = least(n - j, 2 * kSide);
+      Shape shape;
+      shape.rows[0] = least(rows, kSide);
+      shape.rows[1] = rows - shape.rows[0];
+      shape.columns[0] = least(columns, kSide);
+      shape.columns[1] = columns - shape.columns[0];
+      configure(shape);
+      const auto product = shape.rows[1] > 0
+                               ? shape.columns[1] > 0 ? multiply<true, true> : multiply<true, false>
+                           : shape.columns[1] > 0 ? multiply<false, true>
+                                                  : multiply<false, false>;
+      product(shape, k, a, lda, b + 2 * j, ldb, c + j, ldc, accumulate, tail);
+    }
+  }
+}
+
+void amx_done() {
+  if (configured == Shape{}) return;
+  _tile_release();
+  configured = {};
+}
+
+}  // namespace attentive::kernels::cpu
+
+#else
+
+namespace attentive::kernels::cpu {
+
+bool has_amx() {
+  return false;
+}
+void amx_gemm(int64_t, int64_t, int64_t, const bf16_t*, int64_t, const bf16_t*, int64_t, float*, int64_t,
+              bool) {}
+void amx_done() {}
+
+}  // namespace attentive::kernels::cpu
+
+#endif

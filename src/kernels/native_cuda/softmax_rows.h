@@ -1,0 +1,273 @@
+#pragma once
+
+// The masked softmax of one row of scores, forward and backward, for one thread block. One pass over the
+// scores each way: a thread keeps its columns in registers (up to kKept of them; longer rows are read again).
+
+#include <cmath>
+#include <cstdint>
+
+#include "kernels/native_cuda/block.h"
+#include "kernels/numbers.h"
+#include "kernels/philox_constants.h"
+#include "kernels/row_end.h"
+
+namespace attentive::kernels::native_cuda {
+
+// A thread takes the eight columns of a row that one Philox call decides (dropout_counter.h), 16 apart, in
+// one step: the 16 threads of a neighbourhood cover 128 columns. It keeps what it knows of the columns of its
+// first steps.
+constexpr int kLanes = 16, kStep = 8, kKeptSteps = 2, kKept = kKeptSteps * kStep;
+
+template <class T>
+struct Strided {
+  const T* data = nullptr;
+  int64_t b = 0, h = 0, i = 0, j = 0;
+  ATTENTIVE_HOST_DEVICE T at(int64_t ib, int64_t ih, int64_t ii, int64_t ij) const {
+    return data[ib * b + ih * h + ii * i + ij * j];
+  }
+};
+
+// Everything about a call that is not a row of numbers. Null pointers: no such term.
+struct SoftmaxCall : Numbers {
+  Strided<bool> keep = {};               // (B, H, L, S)
+  Strided<float> bias = {};              // (B, H, L, S)
+  const int64_t* key_lengths = nullptr;  // (B)
+  Strided<float> slopes = {};            // ALiBi: (B, H)
+  const float* sinks = nullptr;          // (H)
+};
+
+// Which row a block works on.
+struct Row {
+  int64_t b, h, i;
+  int64_t begin, end;  // keys that it may see by position and length
+  float slope;
+};
+
+ATTENTIVE_HOST_DEVICE int64_t least(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+
+ATTENTIVE_HOST_DEVICE Row row_at(const SoftmaxCall& call, int64_t index) {
+  Row row{index / (call.H * call.L), index / call.L % call.H, index % call.L, 0, 0, 0.0f};
+  row.begin = call.band.key_lo(row.i, call.S);
+  row.end = call.band.key_hi(row.i, call.S);
+  if (call.key_lengths) row.end = least(row.end, call.key_lengths[row.b]);
+  if (call.slopes.data) row.slope = call.slopes.at(row.b, row.h, 0, 0);
+  return row;
+}
+
+// The logit of a raw score, or a hidden one. `capped` receives tanh(x / softcap) for the backward pass.
+struct Logit {
+  bool visible;
+  float x, capped;
+};
+
+template <class T>
+ATTENTIVE_HOST_DEVICE Logit logit_at(const SoftmaxCall& call, const Row& row, const T* scores, int64_t j) {
+  Logit result{false, -INFINITY, 0.0f};
+  if (j < row.begin || j >= row.end) return result;
+  if (call.keep.data && !call.keep.at(row.b, row.h, row.i, j)) return result;
+  float bias = 0.0f;
+  if (call.bias.data) {
+    bias = call.bias.at(row.b, row.h, row.i, j);
+    if (bias == -INFINITY) return result;
+  }
+  float x = product(static_cast<float>(scores[j]), call.scale);
+  if (call.softcap != 0.0f) {
+    result.capped = tanhf(x / call.softcap);
+    x = product(call.softcap, result.capped);
+  }
+  x += bias;
+  if (call.slopes.data) x -= product(row.slope, fabsf(static_cast<float>(row.i + call.band.origin - j)));
+  result.visible = true;
+  result.x = x;
+  return result;
+}
+
+// Which of the eight columns of a step survive dropout, as 16 bits each: the Counter stream of
+// dropout_counter.h.
+struct Draw {
+  uint32_t words[4];
+  ATTENTIVE_HOST_DEVICE bool survives(int half, uint32_t threshold) const {
+    return ((words[half / 2] >> (16 * (half % 2))) & 0xFFFFu) < threshold;
+  }
+};
+
+ATTENTIVE_HOST_DEVICE Draw draw(const SoftmaxCall& call, const Row& row, int64_t first) {
+  uint32_t c0 = static_cast<uint32_t>((first / 128) * 16 + first % 16), c1 = static_cast<uint32_t>(row.i),
+           c2 = static_cast<uint32_t>(row.h), c3 = static_cast<uint32_t>(row.b + call.batch_offset);
+  uint32_t k0 = static_cast<uint32_t>(call.dropout_key), k1 = static_cast<uint32_t>(call.dropout_key >> 32);
+  for (int round = 0; round < kPhiloxRounds; ++round) {
+    const uint64_t p0 = static_cast<uint64_t>(kPhiloxM0) * c0, p1 = static_cast<uint64_t>(kPhiloxM1) * c2;
+    const uint32_t n0 = static_cast<uint32_t>(p1 >> 32) ^ c1 ^ k0,
+                   n2 = static_cast<uint32_t>(p0 >> 32) ^ c3 ^ k1;
+    c0 = n0;
+    c1 = static_cast<uint32_t>(p1);
+    c2 = n2;
+    c3 = static_cast<uint32_t>(p0);
+    k0 += kPhiloxW0;
+    k1 += kPhiloxW1;
+  }
+  return {{c0, c1, c2, c3}};
+}
+
+// What dropout multiplies the eight weights of a step by.
+struct Factors {
+  float of[kStep];
+};
+
+ATTENTIVE_HOST_DEVICE Factors factors(const SoftmaxCall& call, const Row& row, int64_t first) {
+  Factors result;
+  if (!call.dropout) {
+    ATTENTIVE_UNROLL
+    for (int half = 0; half < kStep; ++half) result.of[half] = 1.0f;
+    return result;
+  }
+  const Draw bits = draw(call, row, first);
+  ATTENTIVE_UNROLL
+  for (int half = 0; half < kStep; ++half)
+    result.of[half] = bits.survives(half, call.threshold) ? call.survivor_scale : 0.0f;
+  return result;
+}
+
+// step(first, slot) for every step of thread t: its columns are first + 16 * half, half = 0 .. 7, as far as
+// they are below S. `slot` is where the thread keeps the first of them, a constant once this is unrolled; -1:
+// nowhere.
+template <class Step>
+ATTENTIVE_HOST_DEVICE void for_each_step(int t, int size, int64_t S, const Step& step) {
+  const int64_t stride = static_cast<int64_t>(size / kLanes) * (kLanes * kStep);
+  int64_t first = static_cast<int64_t>(t / kLanes) * (kLanes * kStep) + t % kLanes;
+  ATTENTIVE_UNROLL
+  for (int n = 0; n < kKeptSteps; ++n, first += stride) {
+    if (first < S) step(first, n * kStep);
+  }
+  for (; first < S; first += stride) step(first, -1);
+}
+
+// clean and dropped: rows of S, either may be null. logsumexp: one number; -inf for a row without keys.
+// statistics: two numbers, the row's maximum and log_total as in RowEnd.
+template <class T, class Block>
+ATTENTIVE_HOST_DEVICE void forward_row(Block& block, const SoftmaxCall& call, int64_t index, const T* scores,
+                                       T* clean, T* dropped, float* logsumexp, float* statistics) {
+  const Row row = row_at(call, index);
+  typename Block::template PerThread<float, kKept> kept;
+  typename Block::template PerThread<float, 1> maximum, own, total, seen;
+  block.phase([&](int t) {
+    float top = -INFINITY, sum = 0.0f, any = 0.0f;
+    for_each_step(t, block.size(), call.S, [&](int64_t first, int slot) {
+      ATTENTIVE_UNROLL
+      for (int half = 0; half < kStep; ++half) {
+        const int64_t j = first + half * kLanes;
+        if (j >= call.S) continue;
+        const Logit logit = logit_at(call, row, scores, j);
+        if (slot >= 0) kept(t)[slot + half] = logit.x;
+        if (!logit.visible) continue;
+        any = 1.0f;
+        if (logit.x == -INFINITY) continue;  // weighs nothing, and -inf - -inf would be NaN
+        const float smaller = expf(-fabsf(logit.x - top));
+        if (logit.x > top) {
+          sum = sum * smaller + 1.0f;
+          top = logit.x;
+        } else {
+          sum += smaller;  // NaN stays NaN
+        }
+      }
+    });
+    maximum(t)[0] = own(t)[0] = top;
+    total(t)[0] = sum;
+    seen(t)[0] = any;
+  });
+  reduce(block, maximum, Larger{});
+  reduce(block, seen, Larger{});
+  block.phase([&](int t) {
+    // A thread without visible columns adds nothing; -inf - -inf would be NaN.
+    if (total(t)[0] == 0.0f) return;
+    if (own(t)[0] != maximum(t)[0]) total(t)[0] *= expf(own(t)[0] - maximum(t)[0]);
+  });
+  reduce(block, total, Sum{});
+  block.phase([&](int t) {
+    const float top = maximum(t)[0], sink = call.sinks ? call.sinks[row.h] : -INFINITY;
+    RowEnd end;
+    if (seen(t)[0] != 0.0f) end = end_of_row(top, total(t)[0], sink, top);
+    if (t == 0) {
+      *logsumexp = end.logsumexp();
+      statistics[0] = end.maximum;
+      statistics[1] = end.log_total();
+    }
+    for_each_step(t, block.size(), call.S, [&](int64_t first, int slot) {
+      const Factors factor = factors(call, row, first);
+      ATTENTIVE_UNROLL
+      for (int half = 0; half < kStep; ++half) {
+        const int64_t j = first + half * kLanes;
+        if (j >= call.S) continue;
+        const float x = slot >= 0 ? kept(t)[slot + half] : logit_at(call, row, scores, j).x;
+        const float weight = (x == -INFINITY ? 0.0f : expf(x - top)) * end.factor;
+        if (clean) clean[j] = static_cast<T>(weight);
+        if (dropped) dropped[j] = static_cast<T>(factor.of[half] == 0.0f ? 0.0f : weight * factor.of[half]);
+      }
+    });
+  });
+}
+
+// Gradients of the row: of the scores, of the logits (which is that of the bias; may be null), and what the
+// row adds to its sink's (one number; may be null). `statistics` as forward_row wrote them. Incoming
+// gradients may be null.
+template <class T, class Block>
+ATTENTIVE_HOST_DEVICE void backward_row(Block& block, const SoftmaxCall& call, int64_t index, const T* scores,
+                                        const float* statistics, const T* grad_clean, const T* grad_dropped,
+                                        float grad_logsumexp, T* grad_scores, float* grad_logits,
+                                        float* sink_term) {
+  struct Pair {
+    float weight, gradient, slope;  // slope: of the logit, by the scaled score
+  };
+  const Row row = row_at(call, index);
+  const float maximum = statistics[0], log_total = statistics[1];
+  const auto pair_at = [&](int64_t j, float factor) {
+    const Logit logit = logit_at(call, row, scores, j);
+    Pair pair{0.0f, 0.0f, 1.0f - logit.capped * logit.capped};
+    if (!logit.visible) return pair;
+    const float t = logit.x - maximum - log_total;
+    pair.weight = expf(t > 0.0f ? 0.0f : t);
+    if (grad_clean) pair.gradient = static_cast<float>(grad_clean[j]);
+    if (grad_dropped && factor != 0.0f) pair.gradient += factor * static_cast<float>(grad_dropped[j]);
+    return pair;
+  };
+  typename Block::template PerThread<Pair, kKept> kept;
+  typename Block::template PerThread<float, 1> dot;
+  block.phase([&](int t) {
+    float sum = 0.0f;
+    for_each_step(t, block.size(), call.S, [&](int64_t first, int slot) {
+      const Factors factor = factors(call, row, first);
+      ATTENTIVE_UNROLL
+      for (int half = 0; half < kStep; ++half) {
+        const int64_t j = first + half * kLanes;
+        if (j >= call.S) continue;
+        const Pair pair = pair_at(j, factor.of[half]);
+        if (slot >= 0) kept(t)[slot + half] = pair;
+        sum += pair.weight * pair.gradient;
+      }
+    });
+    dot(t)[0] = sum;
+  });
+  reduce(block, dot, Sum{});
+  block.phase([&](int t) {
+    const float inflow = dot(t)[0] - grad_logsumexp;
+    // The sink's value is zero, and its weight as any other's.
+    if (t == 0 && sink_term) *sink_term = -sink_weight(call.sinks[row.h], maximum, log_total) * inflow;
+    for_each_step(t, block.size(), call.S, [&](int64_t first, int slot) {
+      Factors factor{};
+      if (slot < 0) factor = factors(call, row, first);
+      ATTENTIVE_UNROLL
+      for (int half = 0; half < kStep; ++half) {
+        const int64_t j = first + half * kLanes;
+        if (j >= call.S) continue;
+        const Pair pair = slot >= 0 ? kept(t)[slot + half] : pair_at(j, factor.of[half]);
+        const float gradient = pair.weight == 0.0f ? 0.0f : pair.weight * (pair.gradient - inflow);
+        if (grad_logits) grad_logits[j] = gradient;
+        grad_scores[j] = static_cast<T>(gradient * pair.slope * call.scale);
+      }
+    });
+  });
+}
+
+}  // namespace attentive::kernels::native_cuda

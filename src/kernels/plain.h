@@ -1,0 +1,16 @@
+#pragma once
+
+#include <ATen/TensorSubclassLikeUtils.h>
+
+#include "core/forward_mode.h"
+
+namespace attentive::kernels {
+
+// Whether vector code may read x as the numbers of its memory, of dtype `type`: nothing else (layouts, pending
+// signs, forward-mode differentiation, subclasses) has a say.
+inline bool is_plain(const at::Tensor& x, at::ScalarType type = at::kFloat) {
+  return x.is_cpu() && x.layout() == at::kStrided && x.scalar_type() == type && x.is_contiguous() &&
+         !x.is_neg() && !at::isTensorSubclassLike(x) && !has_tangent(x);
+}
+
+}  // namespace attentive::kernels

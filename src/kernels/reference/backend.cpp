@@ -1,0 +1,163 @@
+#include "kernels/reference/backend.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/dropout.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/logsumexp.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/tanh.h>
+#include <ATen/ops/zeros_like.h>
+
+#include "kernels/dropout_counter.h"
+#include "kernels/groups.h"
+#include "kernels/reference/visibility.h"
+
+namespace attentive::kernels::reference {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kMinusInfinity = -kInfinity;
+
+at::ScalarType accumulate_type(const Problem& problem) {
+  return problem.q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+}
+
+at::Tensor biased_scores(const Problem& problem, const Rectangle& part, const at::Tensor& q,
+                         const at::Tensor& k) {
+  auto scores =
+      unstack_groups(at::matmul(stack_groups(q, problem.kv_heads()), k.transpose(2, 3)), problem.heads());
+  // A division, as the notebooks write it: multiplying by the reciprocal differs in the last bit.
+  scores =
+      problem.scale ? scores * *problem.scale : scores / std::sqrt(static_cast<double>(problem.head_dim()));
+  if (problem.softcap) scores = *problem.softcap * at::tanh(scores / *problem.softcap);
+  if (problem.bias.defined()) scores = scores + cut(problem.bias, part).to(scores.scalar_type());
+  if (problem.alibi_slopes.defined()) {
+    const auto i = at::arange(part.row0, part.row0 + part.rows, scores.options()).unsqueeze(1);
+    const auto j = at::arange(part.col0, part.col0 + part.cols, scores.options());
+    const auto ahead = i + static_cast<double>(problem.band.origin) - j;
+    const auto distance = at::maximum(ahead, -ahead);  // abs has no meta kernel
+    const auto& slopes = problem.alibi_slopes;
+    scores = scores - slopes.to(scores.scalar_type()).view({slopes.size(0), slopes.size(1), 1, 1}) * distance;
+  }
+  return scores;
+}
+
+at::Tensor drop(const Problem& problem, const Rectangle& part, const at::Tensor& weights) {
+  const double p = problem.dropout_p;
+  if (p == 1.0) return at::zeros_like(weights);
+  if (problem.dropout_stream == DropoutStream::Aten) {
+    if (!weights.device().is_cpu()) return at::dropout(weights, p, /*train=*/true);
+    // What nn::Dropout draws: one bernoulli over the whole tensor, row by row.
+    const auto noise = at::empty_like(weights, weights.options(), at::MemoryFormat::Contiguous)
+                           .bernoulli_(1 - p, problem.generator);
+    return weights * noise.div_(1 - p);
+  }
+  if (weights.is_meta()) return weights * 1.0;
+  const auto keep = counter_keep_mask(*problem.dropout_key, p, problem.batch_offset, problem.batch(),
+                                      problem.heads(), part.row0, part.rows, part.col0, part.cols);
+  return weights * keep.to(weights.device()) * survivor_scale(p);
+}
+
+// As at::logsumexp, but its gradient knows maximum and total apart: beside a large maximum their sum has no
+// digits left for the total.
+at::Tensor logsumexp(const at::Tensor& scores) {
+  if (scores.size(3) == 0) return at::logsumexp(scores, 3);
+  auto top = scores.detach().amax(3, /*keepdim=*/true);
+  top = top.masked_fill(top.isinf(), 0.0);
+  return (scores - top).exp().sum(3).log() + top.squeeze(3);
+}
+
+// Attention of the rectangle's queries over its keys.
+AttentionResult dense(const Problem& problem, const Rectangle& part) {
+  const auto type = accumulate_type(problem);
+  const auto q = problem.q.slice(2, part.row0, part.row0 + part.rows).to(type);
+  auto k = problem.k.slice(2, part.col0, part.col0 + part.cols).to(type);
+  auto v = problem.v.slice(2, part.col0, part.col0 + part.cols).to(type);
+
+  const auto visible = visible_pairs(problem, part);
+  if (visible.defined()) {
+    k = without_unseen(k, visible, problem.kv_heads());
+    v = without_unseen(v, visible, problem.kv_heads());
+  }
+
+  auto scores = biased_scores(problem, part, q, k);
+  at::Tensor empty;  // queries without any key
+  if (visible.defined()) {
+    // Selected, never added to: whatever a hidden score holds is not read. An empty row is made finite before
+    // the softmax, or its gradient would be NaN.
+    scores = scores.masked_fill(visible.bitwise_not(), kMinusInfinity);
+    empty = visible.any(3, /*keepdim=*/true).bitwise_not();
+    scores = scores.masked_fill(empty, 0.0);
+  }
+  at::Tensor absorbed;  // heads with a sink of +inf, which takes all
+  if (problem.sinks.defined()) {
+    auto sinks = problem.sinks.to(type).view({1, problem.heads(), 1, 1});
+    absorbed = sinks.detach().eq(kInfinity);
+    sinks = sinks.masked_fill(absorbed, 0.0);  // inf - inf would be NaN
+    scores = at::cat({scores, sinks.expand({problem.batch(), problem.heads(), part.rows, 1})}, 3);
+  }
+
+  AttentionResult result;
+  if (problem.logsumexp) {
+    // at::logsumexp and amax have no meta kernel; any sum has its shape and its graph.
+    result.logsumexp = scores.is_meta() ? scores.sum(3) : logsumexp(scores);
+    if (absorbed.defined()) result.logsumexp = result.logsumexp.masked_fill(absorbed.squeeze(3), kInfinity);
+    if (empty.defined()) result.logsumexp = result.logsumexp.masked_fill(empty.squeeze(3), kMinusInfinity);
+  }
+  auto weights = at::softmax(scores, -1);
+  if (problem.sinks.defined()) weights = weights.slice(3, 0, part.cols).masked_fill(absorbed, 0.0);
+  if (empty.defined()) weights = weights.masked_fill(empty, 0.0);
+
+  const auto dropped = problem.has_dropout() ? drop(problem, part, weights) : weights;
+  if (problem.weights == Weights::Clean) result.weights = weights.to(problem.q.scalar_type());
+  if (problem.weights == Weights::Dropped) result.weights = dropped.to(problem.q.scalar_type());
+  result.output = unstack_groups(at::matmul(stack_groups(dropped, problem.kv_heads()), v), problem.heads())
+                      .to(problem.q.scalar_type());
+  return result;
+}
+
+// With a window bounded on both sides every block of rows sees few keys: O(L W) in place of O(L S).
+AttentionResult windowed(const Problem& problem) {
+  constexpr int64_t kMinimumRows = 64;
+  const auto& band = problem.band;
+  const int64_t block = std::max(kMinimumRows, band.hi - band.lo + 1);
+  std::vector<at::Tensor> outputs, logsumexps;
+  for (int64_t row0 = 0; row0 < problem.queries(); row0 += block) {
+    const int64_t rows = std::min(block, problem.queries() - row0);
+    const int64_t begin = band.key_lo(row0, problem.keys());
+    const int64_t end = std::max(begin, band.key_hi(row0 + rows - 1, problem.keys()));
+    const auto result = dense(problem, {row0, rows, begin, end - begin});
+    outputs.push_back(result.output);
+    if (problem.logsumexp) logsumexps.push_back(result.logsumexp);
+  }
+  return {at::cat(outputs, 2), {}, problem.logsumexp ? at::cat(logsumexps, 2) : at::Tensor()};
+}
+
+bool worth_windowing(const Problem& problem) {
+  // The Aten stream draws one number per score of the whole matrix, and weights are the whole matrix.
+  const bool whole_matrix = problem.weights != Weights::None ||
+                            (problem.has_dropout() && problem.dropout_stream == DropoutStream::Aten);
+  return problem.band.has_lo() && problem.band.has_hi() && !whole_matrix && problem.queries() > 128;
+}
+
+}  // namespace
+
+AttentionResult run(const Problem& given) {
+  Problem problem = given;
+  if (problem.has_dropout() && problem.dropout_p < 1.0 && problem.dropout_stream != DropoutStream::Aten &&
+      !problem.dropout_key) {
+    problem.dropout_key = draw_dropout_key(problem.generator);
+  }
+  if (worth_windowing(problem)) return windowed(problem);
+  return dense(problem, {0, problem.queries(), 0, problem.keys()});
+}
+
+}  // namespace attentive::kernels::reference

@@ -1,0 +1,33 @@
+#include "kernels/torch/backend.h"
+
+#include <ATen/core/grad_mode.h>
+
+namespace attentive::kernels::pytorch {
+
+bool needs_gradient(const Problem& problem) {
+  return at::GradMode::is_enabled() &&
+         (problem.q.requires_grad() || problem.k.requires_grad() || problem.v.requires_grad());
+}
+
+Verdict verdict(const Problem& problem) {
+  const auto& device = problem.q.device();
+  if (!device.is_cpu() && !device.is_cuda())
+    return Verdict::no("its kernels run only on the CPU and on CUDA");
+  if (problem.weights != Weights::None) return Verdict::no("its kernels cannot return the weights");
+  if (problem.softcap) return Verdict::no("its kernels have no softcap");
+  if (problem.sinks.defined()) return Verdict::no("its kernels have no sinks");
+  if (problem.batch() == 0 || problem.heads() == 0 || problem.queries() == 0 || problem.keys() == 0 ||
+      problem.value_dim() == 0) {
+    return Verdict::no("its kernels do not accept empty inputs");
+  }
+  if (problem.head_dim() != problem.value_dim())
+    return Verdict::no("its kernels need v to have the head_dim of q");
+  if (problem.logsumexp && needs_gradient(problem)) return Verdict::no("its logsumexp has no gradient");
+  return device.is_cpu() ? verdict_cpu(problem) : verdict_cuda(problem);
+}
+
+AttentionResult run(const Problem& problem) {
+  return problem.q.is_cpu() ? run_cpu(problem) : run_cuda(problem);
+}
+
+}  // namespace attentive::kernels::pytorch

@@ -1,0 +1,134 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/aminmax.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
+
+#include "kernels/reference/visibility.h"
+#include "kernels/torch/backend.h"
+#include "kernels/torch/flash_cpu.h"
+
+namespace attentive::kernels::pytorch {
+namespace {
+
+// The kernel's own flag is aligned top-left.
+bool causal_by_flag(const Problem& problem) {
+  if (problem.keep.defined() || problem.bias.defined() || problem.key_keep.defined() ||
+      problem.key_lengths.defined()) {
+    return false;
+  }
+  return problem.band.hi == 0;
+}
+
+bool masked(const Problem& problem) {
+  return problem.keep.defined() || problem.bias.defined() || problem.key_keep.defined() ||
+         problem.key_lengths.defined() || (problem.band.has_hi() && !causal_by_flag(problem));
+}
+
+// An additive mask (B|1, H|1, L, S) of q's dtype that means what the problem's terms mean together.
+at::Tensor combined_mask(const Problem& problem) {
+  const auto visible = reference::visible_pairs(problem, {0, problem.queries(), 0, problem.keys()});
+  const auto added =
+      problem.bias.defined() ? problem.bias.detach() : at::zeros({1, 1, 1, 1}, problem.q.options());
+  const auto mask = added.masked_fill(visible.bitwise_not(), -std::numeric_limits<double>::infinity());
+  return mask.expand({mask.size(0), mask.size(1), problem.queries(), problem.keys()});
+}
+
+// The largest |x|; NaN or Inf if x holds one.
+double magnitude(const at::Tensor& x) {
+  // In the order of memory it is one pass without a copy; (B, H, T, d) often lies as (B, T, H, d).
+  const auto turned = x.detach().transpose(1, 2);
+  const auto [low, high] = at::aminmax(turned.is_contiguous() ? turned : x.detach());
+  const double a = std::abs(low.item<double>()), b = std::abs(high.item<double>());
+  return std::isnan(a) ? a : std::max(a, b);
+}
+
+// The kernel adds -inf to the scores it should not read and multiplies hidden values by weights of 0, so
+// everything that a hidden key or value enters before must be finite: every score, before and after the
+// scale, every value, and in a backward pass every product of a value with an incoming gradient. That one is
+// not known yet; it may be as large as the values.
+bool products_stay_finite(const Problem& problem) {
+  const double largest = problem.q.scalar_type() == at::kDouble ? std::numeric_limits<double>::max()
+                                                                : std::numeric_limits<float>::max();
+  const auto dim = static_cast<double>(problem.head_dim());
+  const double scale = std::max(1.0, std::abs(problem.scale.value_or(1.0)));
+  // The quarter is for rounding. NaN answers false.
+  return magnitude(problem.q) * magnitude(problem.k) <= largest / 4 / (dim * scale) &&
+         magnitude(problem.v) <= (needs_gradient(problem) ? std::sqrt(largest / 4 / dim) : largest);
+}
+
+at::Tensor with_unit_stride(const at::Tensor& x) {
+  return x.stride(-1) == 1 ? x : x.contiguous();
+}
+
+}  // namespace
+
+Verdict verdict_cpu(const Problem& problem) {
+  if (problem.has_dropout()) return Verdict::no("its CPU kernel has no dropout");
+  if (!problem.band.unbounded() && !problem.band.only_causal())
+    return Verdict::no("its CPU kernel has no window and would visit every key");
+  if (problem.alibi_slopes.defined()) return Verdict::no("its CPU kernel has no ALiBi");
+  if (problem.bias.defined()) {
+    if (problem.bias.requires_grad() && at::GradMode::is_enabled()) {
+      return Verdict::no("its CPU kernel computes no gradient for the bias");
+    }
+    if (problem.q.scalar_type() != problem.bias.scalar_type()) {
+      return Verdict::no("its CPU kernel needs the bias to have the dtype of q");
+    }
+    if (needs_gradient(problem) && reference::has_huge_negative_rows(problem))
+      return Verdict::no(std::string(reference::kHugeNegativeRows));
+  }
+  if (problem.scale.value_or(1.0) < 0.0 && causal_by_flag(problem)) {
+    return Verdict::no(
+        "its CPU kernel hides scores with -inf before scaling, and a negative scale turns that into +inf");
+  }
+  const bool unseen_keys = problem.band.key_hi(problem.queries() - 1, problem.keys()) < problem.keys();
+  if ((masked(problem) || unseen_keys) && !products_stay_finite(problem)) {
+    return Verdict::no(
+        "q, k or v holds NaN or Inf, or numbers whose products may overflow, and its CPU kernel reads hidden "
+        "scores before it masks them");
+  }
+  return {};
+}
+
+AttentionResult run_cpu(const Problem& problem) {
+  std::optional<at::Tensor> mask;
+  if (masked(problem)) mask = combined_mask(problem);
+  const bool causal = causal_by_flag(problem);
+  const auto call = [&](const at::Tensor& q, const std::optional<at::Tensor>& its_mask) {
+    return flash_cpu(with_unit_stride(q), with_unit_stride(problem.k), with_unit_stride(problem.v), causal,
+                     its_mask, problem.scale);
+  };
+  // The kernel reports 0 for a row without keys.
+  const auto statistics = [&](const at::Tensor& logsumexp) {
+    if (!masked(problem)) return logsumexp;
+    const auto visible = reference::visible_pairs(problem, {0, problem.queries(), 0, problem.keys()});
+    return logsumexp.masked_fill(visible.any(3).bitwise_not(), -std::numeric_limits<double>::infinity());
+  };
+  AttentionResult result;
+  const int64_t group = problem.heads() / problem.kv_heads();
+  if (group == 1) {
+    const auto fused = call(problem.q, mask);
+    result.output = fused.output;
+    if (problem.logsumexp) result.logsumexp = statistics(fused.logsumexp);
+    return result;
+  }
+  // Grouped heads without repeated keys: one call for the g-th query head of every group.
+  const auto heads_of = [&](const at::Tensor& x, int64_t g) {
+    return x.size(1) == 1 ? x : x.unflatten(1, {problem.kv_heads(), group}).select(2, g);
+  };
+  std::vector<at::Tensor> outputs, logsumexps;
+  for (int64_t g = 0; g < group; ++g) {
+    const auto fused = call(heads_of(problem.q, g), mask ? std::optional(heads_of(*mask, g)) : mask);
+    outputs.push_back(fused.output);
+    logsumexps.push_back(fused.logsumexp);
+  }
+  result.output = at::stack(outputs, 2).flatten(1, 2);
+  if (problem.logsumexp) result.logsumexp = statistics(at::stack(logsumexps, 2).flatten(1, 2));
+  return result;
+}
+
+}  // namespace attentive::kernels::pytorch

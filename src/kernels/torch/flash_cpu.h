@@ -1,0 +1,12 @@
+#pragma once
+
+#include "kernels/torch/aten_internals.h"
+
+namespace attentive::kernels::pytorch {
+
+// aten_cpu under autograd. ATen's own graph keeps the output for the backward pass and raises if the
+// caller changes it in place; here it is then computed anew. The logsumexp carries no gradient.
+aten::FusedResult flash_cpu(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal,
+                            const std::optional<at::Tensor>& mask, std::optional<double> scale);
+
+}  // namespace attentive::kernels::pytorch
