@@ -13,7 +13,7 @@ CLOSING = "100% tests passed, 0 tests failed out of 46"
 # Each stage, and what it runs: the words that its line in the log begins with.
 RUNS = {
     "packages": "setup.sh",
-    "tests with LibTorch 2.11.0, built from nothing": "test -D",
+    "tests with LibTorch 2.7.0, built from nothing": "test -D",
     "API reference": "cmake --build --preset dev --target docs",
     "tests on an emulated processor without AVX-512": "every_cpu --short",
     "warnings of g++": "check_warnings -D",
