@@ -71,6 +71,11 @@ Verdict verdict_cpu(const Problem& problem) {
   if (!problem.band.unbounded() && !problem.band.only_causal())
     return Verdict::no("its CPU kernel has no window and would visit every key");
   if (problem.alibi_slopes.defined()) return Verdict::no("its CPU kernel has no ALiBi");
+  if (kHalfGradientsNeedTwoNumbers && problem.head_dim() == 1 && problem.q.element_size() == 2 &&
+      needs_gradient(problem)) {
+    return Verdict::no(
+        "its CPU kernel's half-precision gradients for head_dim 1 are wrong before LibTorch 2.11");
+  }
   if (problem.bias.defined()) {
     if (problem.bias.requires_grad() && at::GradMode::is_enabled()) {
       return Verdict::no("its CPU kernel computes no gradient for the bias");
