@@ -172,8 +172,9 @@ void save_safetensors(const std::filesystem::path& path, const std::map<std::str
     check_savable(who, item);
     items.push_back(&item);
   }
-  std::stable_sort(items.begin(), items.end(), [](const Item* a, const Item* b) {
-    return safetensors_rank(a->second.scalar_type()) < safetensors_rank(b->second.scalar_type());
+  const auto rank = [](const Item* item) { return safetensors_rank(item->second.scalar_type()); };
+  std::sort(items.begin(), items.end(), [&](const Item* a, const Item* b) {
+    return rank(a) != rank(b) ? rank(a) < rank(b) : a->first < b->first;
   });
   const auto text = header_text(who, items, metadata);
   const uint64_t length = text.size();

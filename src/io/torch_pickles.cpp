@@ -76,8 +76,8 @@ class Mentions {
  public:
   Mentions(const Graph& graph, const PickleInput& input) : graph_(graph), input_(input) {
     for (uint32_t i = 0; i < graph.storages.size(); ++i) by_key_.push_back(i);
-    std::stable_sort(by_key_.begin(), by_key_.end(),
-                     [&](uint32_t a, uint32_t b) { return key_of(a) < key_of(b); });
+    std::sort(by_key_.begin(), by_key_.end(),
+              [&](uint32_t a, uint32_t b) { return std::pair(key_of(a), a) < std::pair(key_of(b), b); });
   }
 
   /// In the order of the pickle.
