@@ -18,7 +18,7 @@ namespace attentive {
 
 bool widens_products(const at::Tensor& x) {
   return x.is_cpu() && x.scalar_type() == at::kBFloat16 && !at::autocast::is_autocast_enabled(at::kCPU) &&
-         !kernels::cpu::libtorch_multiplies_bf16();
+         !kernels::cpu::has_gemm_bf16();
 }
 
 namespace {

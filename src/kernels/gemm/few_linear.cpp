@@ -48,7 +48,7 @@ void multiply(const Floats& x, const at::Tensor& weight, const Matrix<float>& ou
 
 // The dtypes that are multiplied here: bfloat16 where the library would multiply number by number.
 bool takes(at::ScalarType type) {
-  return type == at::kFloat || (type == at::kBFloat16 && !libtorch_multiplies_bf16());
+  return type == at::kFloat || (type == at::kBFloat16 && !has_gemm_bf16());
 }
 
 }  // namespace

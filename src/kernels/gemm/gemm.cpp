@@ -9,10 +9,6 @@ bool has_gemm_bf16() {
   return selection().bf16 != Bf16Product::Widened;
 }
 
-bool libtorch_multiplies_bf16() {
-  return has_gemm_bf16();
-}
-
 void gemm(const Matrix<const float>& lhs, const Rhs<const float>& rhs, const Matrix<float>& out, Sums sums,
           const Reach& reach) {
   products().multiply(lhs, rhs, out, sums == Sums::Continue, reach);

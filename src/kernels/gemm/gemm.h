@@ -8,12 +8,9 @@
 namespace attentive::kernels::cpu {
 
 // Whether this CPU multiplies bfloat16 faster than float32. Where it does not, callers widen their operands
-// to float32 first, which is exact, and use that product.
+// to float32 first, which is exact, and use that product. LibTorch's own products run at a useful rate on the
+// same CPUs: with AVX-512 alone, oneDNN's take longer than widening and float32's.
 bool has_gemm_bf16();
-
-// Whether LibTorch's own products of bfloat16 run on this CPU at a useful rate: where ours do. (With AVX-512
-// alone, oneDNN's take longer than widening and float32's.)
-bool libtorch_multiplies_bf16();
 
 enum class Sums { Begin, Continue };
 

@@ -8,12 +8,11 @@
 
 ATTENTIVE_SIMD_BEGIN
 
-#if ATTENTIVE_SIMD_IS_AVX512
-// A block of 16 by 16 items of 32 bits, be it floats or pairs of bf16 at any address; rows are `row` and
+// A square of kSquare by kSquare items of 32 bits, be it floats or pairs of bf16 at any address; rows are `row` and
 // `out_row` bytes apart.
-inline void transpose_block(const void* src, int64_t row, void* dst, int64_t out_row) {
-  const char* const from = static_cast<const char*>(src);
-  char* const to = static_cast<char*>(dst);
+#if ATTENTIVE_SIMD_IS_AVX512
+constexpr int kSquare = 16;
+inline void transpose_square(const char* from, int64_t row, char* to, int64_t out_row) {
   __m512 r[16], t[16];
   for (int i = 0; i < 16; ++i) r[i] = _mm512_loadu_ps(from + i * row);
   for (int i = 0; i < 16; i += 2) {
@@ -44,7 +43,8 @@ inline void transpose_block(const void* src, int64_t row, void* dst, int64_t out
   }
 }
 #elif ATTENTIVE_SIMD_IS_AVX2
-inline void transpose_8_by_8(const char* from, int64_t row, char* to, int64_t out_row) {
+constexpr int kSquare = 8;
+inline void transpose_square(const char* from, int64_t row, char* to, int64_t out_row) {
   __m256 r[8], t[8];
   for (int i = 0; i < 8; ++i) r[i] = _mm256_loadu_ps(reinterpret_cast<const float*>(from + i * row));
   for (int i = 0; i < 8; i += 2) {
@@ -64,17 +64,9 @@ inline void transpose_8_by_8(const char* from, int64_t row, char* to, int64_t ou
                      _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
   }
 }
-
-inline void transpose_block(const void* src, int64_t row, void* dst, int64_t out_row) {
-  const char* const from = static_cast<const char*>(src);
-  char* const to = static_cast<char*>(dst);
-  for (int r = 0; r < 16; r += 8) {
-    for (int c = 0; c < 16; c += 8)
-      transpose_8_by_8(from + r * row + 4 * c, row, to + c * out_row + 4 * r, out_row);
-  }
-}
 #elif ATTENTIVE_SIMD_IS_NEON
-inline void transpose_4_by_4(const char* from, int64_t row, char* to, int64_t out_row) {
+constexpr int kSquare = 4;
+inline void transpose_square(const char* from, int64_t row, char* to, int64_t out_row) {
   float32x4_t r[4];
   for (int i = 0; i < 4; ++i) r[i] = vld1q_f32(reinterpret_cast<const float*>(from + i * row));
   const auto t0 = vreinterpretq_f64_f32(vtrn1q_f32(r[0], r[1])),
@@ -84,19 +76,9 @@ inline void transpose_4_by_4(const char* from, int64_t row, char* to, int64_t ou
   const float64x2_t out[4] = {vtrn1q_f64(t0, t2), vtrn1q_f64(t1, t3), vtrn2q_f64(t0, t2), vtrn2q_f64(t1, t3)};
   for (int i = 0; i < 4; ++i) std::memcpy(to + i * out_row, &out[i], sizeof(out[i]));
 }
-
-inline void transpose_block(const void* src, int64_t row, void* dst, int64_t out_row) {
-  const char* const from = static_cast<const char*>(src);
-  char* const to = static_cast<char*>(dst);
-  for (int r = 0; r < 16; r += 4) {
-    for (int c = 0; c < 16; c += 4)
-      transpose_4_by_4(from + r * row + 4 * c, row, to + c * out_row + 4 * r, out_row);
-  }
-}
 #else
-inline void transpose_block(const void* src, int64_t row, void* dst, int64_t out_row) {
-  const char* const from = static_cast<const char*>(src);
-  char* const to = static_cast<char*>(dst);
+constexpr int kSquare = 16;
+inline void transpose_square(const char* from, int64_t row, char* to, int64_t out_row) {
   for (int c = 0; c < 16; ++c) {
     uint32_t column[16];
     for (int r = 0; r < 16; ++r) std::memcpy(&column[r], from + r * row + 4 * c, 4);
@@ -104,6 +86,16 @@ inline void transpose_block(const void* src, int64_t row, void* dst, int64_t out
   }
 }
 #endif
+
+// The same of 16 by 16 items.
+inline void transpose_block(const void* src, int64_t row, void* dst, int64_t out_row) {
+  const char* const from = static_cast<const char*>(src);
+  char* const to = static_cast<char*>(dst);
+  for (int r = 0; r < 16; r += kSquare) {
+    for (int c = 0; c < 16; c += kSquare)
+      transpose_square(from + r * row + 4 * c, row, to + c * out_row + 4 * r, out_row);
+  }
+}
 
 void transpose(const Matrix<const float>& from, const Matrix<float>& to) {
   const int64_t whole_rows = from.rows / 16 * 16, whole_cols = from.cols / 16 * 16;
