@@ -31,6 +31,7 @@
 #include <attentive/modules/convert.h>
 #include <attentive/modules/cross_attention.h>
 #include <attentive/modules/feed_forward.h>
+#include <attentive/modules/first_weights.h>
 #include <attentive/modules/fused_self_attention.h>
 #include <attentive/modules/grouped_query_attention.h>
 #include <attentive/modules/layer_norm.h>

@@ -117,7 +117,7 @@ TEST_CASE("Every option that a header declares is listed, in order", "[print_opt
       }
     }
   }
-  CHECK(seen == 26);
+  CHECK(seen == 28);
   [[maybe_unused]] const auto& [causal, feature_map, chunk_size, eps] =
       LinearAttentionCall();  // every member
   CHECK(names_of(LinearAttentionCall()) ==
@@ -150,11 +150,13 @@ TEST_CASE("Deeper options, enumerations and absent ones are printed too", "[prin
   const auto attention = TransformerAttentionOptions(8, 2).rotary(rotary).num_kv_heads(1);
   CHECK(printed(encoder_block(TransformerBlockOptions(attention))) ==
         "attentive::TransformerBlock(attention={emb_dim=8, num_heads=2, num_kv_heads=1, rotary={base=500, "
-        "scaling=linear, factor=2}}, hidden_dim=0, dropout=0, bias=true, norm_first=true, memory_dim=0)");
+        "scaling=linear, factor=2}}, hidden_dim=0, dropout=0, bias=true, norm_first=true, memory_dim=0, "
+        "activation=gelu_tanh, gated=false, eps=1e-05)");
   CHECK(
       printed(TransformerAttention(8, 2)) ==
-      "attentive::TransformerAttention(emb_dim=8, num_heads=2, num_kv_heads=0, context_length=0, dropout=0, "
-      "qkv_bias=false, out_bias=true, rotary=none, qk_norm=false, output_gate=false, "
+      "attentive::TransformerAttention(emb_dim=8, num_heads=2, num_kv_heads=0, head_dim=0, context_length=0, "
+      "dropout=0, qkv_bias=false, out_bias=true, rotary=none, qk_norm=false, head_norm={}, "
+      "output_gate=false, "
       "attention={causal=bottom-right})");
   CHECK(
       printed(GPT(GPTOptions(7, 8, 8, 2, 1).init(GPTInit::Gpt2))) ==
