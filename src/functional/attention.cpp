@@ -1,3 +1,5 @@
+#include <vector>
+
 #include <attentive/functional/attention.h>
 
 #include "functional/dispatch.h"
@@ -9,7 +11,7 @@ namespace {
 // Gives a rank-4 (or, for logsumexp, rank-3) result the leading sizes of the caller's q.
 at::Tensor restore(const at::Tensor& tensor, const at::DimVector& leading, int64_t trailing) {
   if (!tensor.defined() || leading.size() == 2) return tensor;
-  at::DimVector sizes(leading.begin(), leading.end());  // g++ 12 warns of a copy
+  std::vector<int64_t> sizes(leading.begin(), leading.end());  // g++ 12 warns of what a SmallVector copies
   for (int64_t d = tensor.dim() - trailing; d < tensor.dim(); ++d) sizes.push_back(tensor.size(d));
   return tensor.reshape(sizes);
 }
