@@ -362,7 +362,7 @@ class Backward {
       }
       row.lo = std::max<int64_t>(call_.query_lo(j) - tile.from, 0);
       row.hi = std::clamp<int64_t>(call_.query_hi(head.b, j) - tile.from, 0, tile.to - tile.from);
-      row.distance = static_cast<float>(tile.from + call_.band.origin - j);
+      row.distance = static_cast<float>(call_.band.position(tile.from) - j);
       if (call_.bias) row.bias = work.bias.row(in_block) + offset;
       if (call_.keep) row.keep = work.keep.row(in_block) + offset;
       if (call_.dropout) {

@@ -73,8 +73,8 @@ struct Call : Numbers {
                     int64_t stride) const {
     for (int64_t block = from / 128; block * 128 < to; ++block) {
       elementwise().dropout_bits(dropout_key, threshold, static_cast<uint32_t>(b + batch_offset),
-                                 static_cast<uint32_t>(h), static_cast<uint32_t>(i),
-                                 static_cast<uint32_t>(block), out, stride);
+                                 static_cast<uint32_t>(h), band.counter_row(i), static_cast<uint32_t>(block),
+                                 out, stride);
       out += 8 * stride;
     }
   }

@@ -29,7 +29,7 @@ void RowTerms::set(SoftmaxRow& row, int64_t slot, int64_t b, int64_t h, int64_t 
   row.lo = std::max<int64_t>(call_.key_lo(i) - from, 0);
   row.hi = std::clamp<int64_t>(call_.key_hi(b, i) - from, 0, cols);
   row.rule = call_.rule_of(b, h);
-  row.distance = static_cast<float>(i + call_.band.origin - from);
+  row.distance = static_cast<float>(call_.band.position(i) - from);
   if (call_.bias) row.bias = contiguous_row(call_.bias, b, h, i, from, cols, bias_ + slot * cols_);
   if (call_.keep) row.keep = contiguous_row(call_.keep, b, h, i, from, cols, keep_ + slot * cols_);
   if (drop_) {

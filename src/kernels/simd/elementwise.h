@@ -27,7 +27,7 @@ struct Elementwise {
   void (*gelu)(const float* x, float* y, int64_t n);
   void (*gelu_gradient)(const float* x, const float* dy, float* dx, int64_t n);
 
-  // Dropout bits of query i for 128 keys: out[g * stride] holds keys 16 g … 16 g + 15 of block `block`.
+  // Dropout bits of row i (Band::counter_row) for 128 keys: out[g * stride] holds keys 16 g … 16 g + 15 of block `block`.
   void (*dropout_bits)(uint64_t key, uint32_t threshold, uint32_t b, uint32_t h, uint32_t i, uint32_t block,
                        uint16_t* out, int64_t stride);
 };
