@@ -5,8 +5,8 @@ namespace {
 
 // One row of a mask or bias as contiguous numbers: the row itself, or a copy in `buffer`.
 template <class To, class From>
-const To* contiguous_row(const Strided<From>& from, int64_t b, int64_t h, int64_t i, int64_t j, int64_t n,
-                         To* buffer) {
+const To* contiguous_row(const kernels::Strided<From>& from, int64_t b, int64_t h, int64_t i, int64_t j,
+                         int64_t n, To* buffer) {
   static_assert(sizeof(To) == sizeof(From));
   const From* row = from.at(b, h, i);
   if (from.col == 1) return reinterpret_cast<const To*>(row + j);

@@ -12,8 +12,7 @@ struct Elementwise {
   Overloaded<void(const float* from, bf16_t* to, int64_t n), void(const bf16_t* from, float* to, int64_t n),
              void(const float* from, float* to, int64_t n)>
       convert;
-  void (*scale)(float* x, float factor, int64_t n);
-  // to = x * factor
+  // to = x * factor; they may be the same
   Overloaded<void(const float* x, float factor, float* to, int64_t n),
              void(const float* x, float factor, bf16_t* to, int64_t n)>
       store_scaled;
