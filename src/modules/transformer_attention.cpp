@@ -33,7 +33,7 @@ void TransformerAttentionImpl::reset() {
   if (options.head_dim() == 0) {
     check_heads(kName, "emb_dim", options.emb_dim(), options.num_heads());
   } else {
-    check_positive(kName, "head_dim", options.head_dim());
+    check_count(kName, "head_dim", options.head_dim());
     check_count(kName, "num_heads", options.num_heads());
   }
   check_heads(kName, "num_heads", options.num_heads(), num_kv_heads(), "num_kv_heads");
@@ -59,7 +59,7 @@ void TransformerAttentionImpl::reset() {
   if (options.output_gate()) {
     W_gate = register_module("W_gate", linear_layer(options.emb_dim(), width, options.qkv_bias()));
   }
-  pack();
+  make_adjacent({W_query, W_key, W_value}, draws_first_weights());
 }
 
 void TransformerAttentionImpl::pack() {
