@@ -26,6 +26,7 @@
 #include <attentive/models/generate.h>
 #include <attentive/models/gpt.h>
 #include <attentive/models/gpt2_names.h>
+#include <attentive/models/llama.h>
 #include <attentive/models/vit.h>
 #include <attentive/modules/causal_attention.h>
 #include <attentive/modules/convert.h>

@@ -1,11 +1,11 @@
 #include <ATen/ops/cat.h>
-#include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 
 #include <attentive/models/vit.h>
 
 #include "functional/feature_dropout.h"
 #include "modules/checks.h"
+#include "modules/first_weights.h"
 #include "modules/projection.h"
 
 namespace attentive {
@@ -65,12 +65,13 @@ void ViTImpl::reset() {
                     options.patch_size());
   check_count(kName, "image_size / patch_size", options.image_size() / options.patch_size());
   cls_token = register_parameter("cls_token", at::zeros({1, 1, options.emb_dim()}));
-  pos_embed = register_parameter("pos_embed", at::randn({1, num_patches() + 1, options.emb_dim()}) * 0.02);
-  patch_embed = register_module("patch_embed", torch::nn::Linear(pixels_of(options), options.emb_dim()));
+  pos_embed =
+      register_parameter("pos_embed", normal_parameter({1, num_patches() + 1, options.emb_dim()}) * 0.02);
+  patch_embed = register_module("patch_embed", linear_layer(pixels_of(options), options.emb_dim()));
   blocks = register_module("blocks", torch::nn::ModuleList());
   for (int64_t i = 0; i < options.num_layers(); ++i) blocks->push_back(ViTBlock(options));
   norm = register_module("norm", LayerNorm(options.emb_dim()));
-  head = register_module("head", torch::nn::Linear(options.emb_dim(), options.num_classes()));
+  head = register_module("head", linear_layer(options.emb_dim(), options.num_classes()));
 }
 
 at::Tensor ViTImpl::forward(const at::Tensor& images) {

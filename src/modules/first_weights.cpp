@@ -34,13 +34,17 @@ bool draws_first_weights() {
   return guards == 0;
 }
 
-torch::nn::Linear linear_layer(int64_t in_features, int64_t out_features, bool bias) {
-  const auto options = torch::nn::LinearOptions(in_features, out_features).bias(bias);
+torch::nn::Linear linear_layer(const torch::nn::LinearOptions& options) {
   if (draws_first_weights()) return torch::nn::Linear(options);
-  auto layer = without_values<torch::nn::Linear>(torch::nn::LinearOptions(1, 1).bias(bias), options,
-                                                 {out_features, in_features});
-  if (bias) layer->bias.set_data(at::empty({out_features}));
+  const auto out = options.out_features();
+  auto layer = without_values<torch::nn::Linear>(torch::nn::LinearOptions(1, 1).bias(options.bias()), options,
+                                                 {out, options.in_features()});
+  if (options.bias()) layer->bias.set_data(at::empty({out}));
   return layer;
+}
+
+torch::nn::Linear linear_layer(int64_t in_features, int64_t out_features, bool bias) {
+  return linear_layer(torch::nn::LinearOptions(in_features, out_features).bias(bias));
 }
 
 torch::nn::Embedding embedding_layer(int64_t rows, int64_t features) {

@@ -15,6 +15,7 @@ namespace attentive {
 // Whether first weights are drawn on this thread now.
 bool draws_first_weights();
 
+torch::nn::Linear linear_layer(const torch::nn::LinearOptions& options);
 torch::nn::Linear linear_layer(int64_t in_features, int64_t out_features, bool bias = true);
 torch::nn::Embedding embedding_layer(int64_t rows, int64_t features);
 // Standard normal numbers.

@@ -59,7 +59,7 @@ void TransformerAttentionImpl::reset() {
   if (options.output_gate()) {
     W_gate = register_module("W_gate", linear_layer(options.emb_dim(), width, options.qkv_bias()));
   }
-  pack();
+  make_adjacent({W_query, W_key, W_value}, draws_first_weights());
 }
 
 void TransformerAttentionImpl::pack() {

@@ -41,10 +41,11 @@ struct CaseModule {
   std::vector<std::string_view> call = {};
 };
 
-/// The notebooks' classes, PyTorch's own attention, its transformer layers, and all of them.
+/// The notebooks' classes, PyTorch's own attention, its transformer layers, whole models, and all of them.
 std::vector<CaseModule> notebook_case_modules();
 std::vector<CaseModule> torch_case_modules();
 std::vector<CaseModule> torch_layer_case_modules();
+std::vector<CaseModule> model_case_modules();
 const std::vector<CaseModule>& case_registry();
 
 /// The entry for the case's module. Names that stand for two classes are told apart by the options.

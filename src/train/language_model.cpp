@@ -15,11 +15,25 @@ namespace {
 
 constexpr const char* kWho = "load_language_model";
 
+// Members that earlier versions neither wrote nor know: written where they differ from the defaults, which
+// hold where they are absent.
+constexpr const char* kLater[] = {"rotary_low_freq_factor", "rotary_high_freq_factor",
+                                  "rotary_original_context"};
+
+nlohmann::json written(const GPTOptions& options) {
+  nlohmann::json object;
+  each_option(options, OptionWriter(object));
+  return object;
+}
+
 }  // namespace
 
 std::string to_json(const GPTOptions& options) {
-  nlohmann::json object;
-  each_option(options, OptionWriter(object));
+  auto object = written(options);
+  const auto defaults = written(GPTOptions(1, 1, 1, 1, 1));
+  for (const auto* name : kLater) {
+    if (object[name] == defaults[name]) object.erase(name);
+  }
   object.erase("rotary_head_dim");  // the model sets it
   return object.dump(1) + '\n';
 }
@@ -27,6 +41,8 @@ std::string to_json(const GPTOptions& options) {
 GPTOptions parse_gpt_options(const std::string& json) {
   auto object = parse_option_object("GPTOptions", json);
   GPTOptions options(1, 1, 1, 1, 1);
+  const auto defaults = written(options);
+  for (const auto* name : kLater) object.emplace(name, defaults[name]);
   object["rotary_head_dim"] = options.rotary().head_dim();
   each_option(options, OptionReader("GPTOptions", object));
   return options;

@@ -89,6 +89,8 @@ TEST_CASE("Every module prints all of its options by name", "[print_options]") {
   check_printout(TransformerBlock(8, 2), "TransformerBlock");
   check_printout(DecoderBlock(8, 2), "DecoderBlock");
   check_printout(GPT(GPTOptions(7, 8, 8, 2, 1)), "GPT");
+  check_printout(LlamaBlock(LlamaOptions(7, 8, 2, 1)), "LlamaBlock");
+  check_printout(Llama(LlamaOptions(7, 8, 2, 1)), "Llama");
   check_printout(ViTBlock(ViTOptions(8, 4, 1, 3)), "ViTBlock");
   check_printout(ViT(ViTOptions(8, 4, 1, 3)), "ViT");
   check_printout(compat::LayerNorm(4), "compat::LayerNorm");
@@ -163,7 +165,10 @@ TEST_CASE("Deeper options, enumerations and absent ones are printed too", "[prin
       "attentive::GPT(vocab_size=7, context_length=8, emb_dim=8, num_heads=2, num_layers=1, num_kv_heads=0, "
       "dropout=0, qkv_bias=false, bias=true, tied=false, positions=learned, rotary={}, window=0, init=gpt2)");
   CHECK(printed(RotaryPositions(RotaryPositionsOptions(4).pairing(RotaryPairing::Halves))) ==
-        "attentive::RotaryPositions(head_dim=4, base=10000, pairing=halves, scaling=none, factor=1)");
+        "attentive::RotaryPositions(head_dim=4, base=10000, pairing=halves, scaling=none, factor=1, "
+        "low_freq_factor=1, high_freq_factor=4, original_context=8192)");
+  CHECK(printed(Llama(LlamaOptions(7, 8, 2, 2).windows({4, 0}).window_rotary(RotaryPositionsOptions(0))))
+            .ends_with("dropout=0, rotary={pairing=halves}, windows=[4, 0], window_rotary={})"));
   using compat::TransformerLayerOptions;
   CHECK(printed(compat::TransformerEncoderLayer(TransformerLayerOptions(8, 2).activation(torch::kGELU))) ==
         "attentive::compat::TransformerEncoderLayer(d_model=8, nhead=2, dim_feedforward=2048, dropout=0.1, "

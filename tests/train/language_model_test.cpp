@@ -112,7 +112,16 @@ TEST_CASE("GPTOptions survive JSON and name what is wrong in it", "[language_mod
                            .dropout(0.25)
                            .bias(false);
   CHECK(to_json(parse_gpt_options(to_json(options))) == to_json(options));
-  CHECK(to_json(options) == kModelJson);  // what checkpoints hold
+  CHECK(to_json(options) == kModelJson);  // what checkpoints hold, those of earlier versions too
+  const auto scaled = GPTOptions(options).rotary(RotaryPositionsOptions(2)
+                                                     .scaling(RotaryScaling::Llama3)
+                                                     .factor(8)
+                                                     .low_freq_factor(1.5)
+                                                     .high_freq_factor(5)
+                                                     .original_context(100));
+  CHECK(to_json(parse_gpt_options(to_json(scaled))) == to_json(scaled));
+  CHECK(parse_gpt_options(to_json(scaled)).rotary().original_context() == 100);
+  CHECK(parse_gpt_options(kModelJson).rotary().original_context() == 8192);
   auto text = to_json(options);
   const auto change = [&](const std::string& from, const std::string& to) {
     auto changed = text;

@@ -47,8 +47,8 @@ struct LlamaOptions {
   TORCH_ARG(double, dropout) = 0.0;                                ///< of attention weights, in training
   TORCH_ARG(RotaryPositionsOptions,
             rotary) = RotaryPositionsOptions(0).pairing(RotaryPairing::Halves);  ///< the model sets head_dim
-  /// Tokens that a query of layer i attends to, its own included; 0: all earlier ones. Layers beyond the end
-  /// of the list have no window.
+  /// windows()[i]: the tokens that a query of layer i attends to, its own included; 0: all earlier ones.
+  /// Layers beyond the end of the list have no window.
   TORCH_ARG(std::vector<int64_t>, windows) = {};
   /// The rotation in layers with a window, where it differs (Gemma 3).
   TORCH_ARG(std::optional<RotaryPositionsOptions>, window_rotary) = std::nullopt;
@@ -60,16 +60,25 @@ struct LlamaOptions {
 };
 
 /// One block of a `Llama`: attention and a gated feed-forward layer, each after an RMS norm, with residual
-/// connections. Children att, ff, norm1, norm2; with `norm_after` also after1 and after2.
+/// connections.
+///
+///   x (B, T, emb_dim) or (T, emb_dim) -> the same shape, dtype and device of the parameters
+///
+/// Children att, ff, norm1, norm2; with `norm_after` also after1 and after2. Throws the errors of its
+/// children.
+///
+///   attentive::LlamaBlock block(options, /*layer=*/0);
+///   auto y = block->forward(x);
 class LlamaBlockImpl : public Module<LlamaBlockImpl> {
  public:
   static constexpr const char* kName = "LlamaBlock";
-  /// `layer` chooses the window and the rotation.
+  /// `layer` in [0, num_layers) chooses the window and the rotation.
   explicit LlamaBlockImpl(LlamaOptions options, int64_t layer = 0);
 
   void reset() override;
   at::Tensor forward(const at::Tensor& x, const Mask& mask = {});
-  at::Tensor forward_cached(const at::Tensor& x, KVCache& cache, int64_t layer);
+  /// The same for tokens that follow those in layer `layer` of the cache.
+  at::Tensor forward_cached(const at::Tensor& x, KVCache& cache, int64_t layer, const Mask& mask = {});
 
   LlamaOptions options;
   TransformerAttention att{nullptr};
@@ -79,7 +88,7 @@ class LlamaBlockImpl : public Module<LlamaBlockImpl> {
  private:
   FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(Mask())})
 
-  at::Tensor run(const at::Tensor& x, const std::function<at::Tensor(const at::Tensor&)>& attention);
+  at::Tensor run(const at::Tensor& x, KVCache* cache, int64_t layer, const Mask& mask);
 
   int64_t layer_;
 };
@@ -115,13 +124,15 @@ class LlamaImpl : public Module<LlamaImpl> {
 
   /// `mask` covers keys, as padding does (`Mask::key_lengths`).
   at::Tensor forward(const at::Tensor& ids, const Mask& mask = {});
-  /// The same for tokens that follow those in the cache; ids holds only the new tokens.
-  at::Tensor forward_cached(const at::Tensor& ids, KVCache& cache);
+  /// The same for tokens that follow those in the cache; ids holds only the new tokens, `mask` covers every
+  /// key, cached ones included.
+  at::Tensor forward_cached(const at::Tensor& ids, KVCache& cache, const Mask& mask = {});
   /// The mean cross-entropy of predicting `targets` (B, T), in nats per token.
   at::Tensor loss(const at::Tensor& ids, const at::Tensor& targets);
 
-  /// An empty cache that fits this model, its device and its dtype (under autocast, autocast's dtype).
-  /// `capacity` 0 means context_length, which must then be set.
+  /// An empty cache that fits this model, its device and its dtype (under autocast, autocast's dtype): a
+  /// `RingKVCache` if every layer has a window and there is no context_length, otherwise a `DenseKVCache`.
+  /// `capacity` 0 means context_length; for a dense cache one of them must be set.
   std::unique_ptr<KVCache> make_cache(int64_t batch = 1, int64_t capacity = 0) const;
 
   LlamaOptions options;
