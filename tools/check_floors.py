@@ -23,7 +23,7 @@ MAY_USE = {
     "modules": ["io", "functional", "cache"],
     "compat": ["io", "functional", "cache", "modules"],
     "models": ["io", "functional", "cache", "modules", "compat"],
-    "parity": ["io", "functional", "cache", "modules", "compat"],
+    "parity": ["io", "functional", "cache", "modules", "compat", "models"],
     "text": ["io"],
     "train": ["io", "functional", "cache", "modules", "compat", "models", "text"],
 }
