@@ -5,7 +5,10 @@
 #include <attentive/cache/kv_cache.h>
 #include <attentive/compat/layer_norm.h>
 #include <attentive/compat/multihead_attention.h>
+#include <attentive/compat/transformer.h>
+#include <attentive/compat/transformer_decoder.h>
 #include <attentive/compat/transformer_decoder_layer.h>
+#include <attentive/compat/transformer_encoder.h>
 #include <attentive/compat/transformer_encoder_layer.h>
 #include <attentive/compat/transformer_layer_options.h>
 #include <attentive/core/guards.h>
@@ -23,6 +26,7 @@
 #include <attentive/io/state_dict.h>
 #include <attentive/io/torch_file.h>
 #include <attentive/io/torch_value.h>
+#include <attentive/models/bert.h>
 #include <attentive/models/generate.h>
 #include <attentive/models/gpt.h>
 #include <attentive/models/gpt2_names.h>

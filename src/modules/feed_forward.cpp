@@ -1,12 +1,9 @@
-#include <ATen/ops/gelu.h>
-#include <ATen/ops/relu.h>
-#include <ATen/ops/silu.h>
 #include <torch/nn/modules/activation.h>
 
 #include <attentive/modules/feed_forward.h>
 
 #include "core/enum_name.h"
-#include "functional/gelu.h"
+#include "modules/activate.h"
 #include "modules/checks.h"
 #include "modules/first_weights.h"
 #include "modules/projection.h"
@@ -32,19 +29,6 @@ void push_activation(torch::nn::Sequential& layers, Activation activation) {
   }
   TORCH_CHECK_VALUE(false, FeedForwardImpl::kName, ": expected a known activation, got ",
                     static_cast<int>(activation));
-}
-
-at::Tensor activate(Activation activation, const at::Tensor& x) {
-  switch (activation) {
-    case Activation::GeluTanh:
-      return gelu_tanh(x);
-    case Activation::Gelu:
-      return at::gelu(x);
-    case Activation::Silu:
-      return at::silu(x);
-    default:
-      return at::relu(x);
-  }
 }
 
 }  // namespace

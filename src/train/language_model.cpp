@@ -7,7 +7,7 @@
 #include <attentive/train/language_model.h>
 
 #include "core/option_json.h"
-#include "train/files.h"
+#include "io/files.h"
 #include "train/model_state.h"
 
 namespace attentive {

@@ -93,10 +93,18 @@ TEST_CASE("Every module prints all of its options by name", "[print_options]") {
   check_printout(Llama(LlamaOptions(7, 8, 2, 1)), "Llama");
   check_printout(ViTBlock(ViTOptions(8, 4, 1, 3)), "ViTBlock");
   check_printout(ViT(ViTOptions(8, 4, 1, 3)), "ViT");
+  check_printout(Bert(BertOptions(7, 8, 8, 2, 1)), "Bert");
   check_printout(compat::LayerNorm(4), "compat::LayerNorm");
   check_printout(compat::MultiheadAttention(8, 2), "compat::MultiheadAttention");
   check_printout(compat::TransformerEncoderLayer(8, 2), "compat::TransformerEncoderLayer");
   check_printout(compat::TransformerDecoderLayer(8, 2), "compat::TransformerDecoderLayer");
+  const compat::TransformerLayerOptions layer(8, 2);
+  check_printout(compat::TransformerEncoder(compat::TransformerEncoderOptions(layer, 2)),
+                 "compat::TransformerEncoder");
+  check_printout(compat::TransformerDecoder(compat::TransformerDecoderOptions(layer, 2)),
+                 "compat::TransformerDecoder");
+  check_printout(compat::Transformer(compat::TransformerOptions(layer).num_encoder_layers(1)),
+                 "compat::Transformer");
 }
 
 TEST_CASE("Every option that a header declares is listed, in order", "[print_options]") {
@@ -176,6 +184,15 @@ TEST_CASE("Deeper options, enumerations and absent ones are printed too", "[prin
   const auto relu = [](const at::Tensor& x) { return at::relu(x); };
   CHECK(printed(compat::TransformerDecoderLayer(TransformerLayerOptions(8, 2).activation(relu)))
             .find("activation=function,") != std::string::npos);
+  const auto norm = compat::LayerNormOptions(8).eps(0.5);
+  CHECK(
+      printed(compat::TransformerEncoder(
+          compat::TransformerEncoderOptions(TransformerLayerOptions(8, 2).norm_first(true), 3).norm(norm))) ==
+      "attentive::compat::TransformerEncoder(layer={d_model=8, nhead=2, norm_first=true}, num_layers=3, "
+      "norm={features=8, eps=0.5})");
+  CHECK(printed(compat::TransformerDecoder(
+            compat::TransformerDecoderOptions(TransformerLayerOptions(8, 2), 1))) ==
+        "attentive::compat::TransformerDecoder(layer={d_model=8, nhead=2}, num_layers=1, norm=none)");
   CHECK(printed(compat::MultiheadAttention(compat::MultiheadAttentionOptions(8, 2).kdim(3))) ==
         "attentive::compat::MultiheadAttention(embed_dim=8, num_heads=2, dropout=0, bias=true, "
         "add_bias_kv=false, add_zero_attn=false, kdim=3, vdim=none, batch_first=false)");

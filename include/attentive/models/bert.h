@@ -30,23 +30,27 @@ struct BertOptions {
   TORCH_ARG(int64_t, num_layers);
   TORCH_ARG(int64_t, token_types) = 2;  ///< rows of type_emb
   TORCH_ARG(int64_t, hidden_dim) = 0;   ///< features inside the feed-forward layer; 0: 4 * emb_dim
-  TORCH_ARG(int64_t,
-            embedding_dim) = 0;  ///< features of the embeddings, mapped to emb_dim (ALBERT); 0: emb_dim
-  TORCH_ARG(bool,
-            shared_layers) = false;  ///< whether all layers are one block, run num_layers times (ALBERT)
+  /// Features of the embeddings, which emb_proj maps to emb_dim (ALBERT); 0: emb_dim, without emb_proj.
+  TORCH_ARG(int64_t, embedding_dim) = 0;
+  /// Whether all layers are one block, run num_layers times (ALBERT).
+  TORCH_ARG(bool, shared_layers) = false;
   /// RoBERTa: a token's position is the number of tokens up to it that are not padding_id, plus padding_id;
-  /// padding has the position padding_id.
+  /// padding has the position padding_id. The rows of padding_id in tok_emb and pos_emb get no gradient, and
+  /// the head has exact GELU.
   TORCH_ARG(std::optional<int64_t>, padding_id) = std::nullopt;
-  TORCH_ARG(Activation, activation) = Activation::Gelu;
-  TORCH_ARG(double, eps) = 1e-12;    ///< of the norms
+  /// A token whose row of tok_emb is zero at first and gets no gradient from being looked up: Python's
+  /// padding_idx, which BERT and ALBERT set to their padding token. padding_id implies it.
+  TORCH_ARG(std::optional<int64_t>, frozen_id) = std::nullopt;
+  TORCH_ARG(Activation, activation) = Activation::Gelu;  ///< of the feed-forward layers and the head
+  TORCH_ARG(double, eps) = 1e-12;                        ///< of the norms
   TORCH_ARG(double, dropout) = 0.0;  ///< of embeddings, attention weights and residual branches
   TORCH_ARG(bool, pooler) = true;    ///< whether `pooled` exists
-  TORCH_ARG(bool,
-            masked_lm) = false;  ///< whether there is a head that predicts tokens; its decoder is tok_emb
+  /// Whether there is a head that predicts tokens; its decoder is tok_emb.
+  TORCH_ARG(bool, masked_lm) = false;
 
   ATTENTIVE_OPTIONS(vocab_size_, context_length_, emb_dim_, num_heads_, num_layers_, token_types_,
-                    hidden_dim_, embedding_dim_, shared_layers_, padding_id_, activation_, eps_, dropout_,
-                    pooler_, masked_lm_);
+                    hidden_dim_, embedding_dim_, shared_layers_, padding_id_, frozen_id_, activation_, eps_,
+                    dropout_, pooler_, masked_lm_);
 };
 
 /// What `Bert` returns.
@@ -61,7 +65,9 @@ struct BertOutput {
 ///
 /// Parameters tok_emb, pos_emb, type_emb, emb_norm, emb_proj (with embedding_dim), blocks.N.{att, ff, norm1,
 /// norm2} (post-norm, one block if shared_layers), pooler; with masked_lm also mlm_dense, mlm_norm, mlm_bias.
-/// Throws c10::ValueError for ids or types outside their tables and for more tokens than positions.
+/// The first weights are PyTorch's defaults. A token that `mask` hides is computed like any other, but no
+/// token attends to it. Throws c10::ValueError for ids or types outside their tables (checked on the host, so
+/// that on CUDA the call waits for the device), for more tokens than positions, and for none.
 /// Memory: O(B T num_layers emb_dim). Source: Devlin et al. 2019, "BERT"; Liu et al. 2019, "RoBERTa"; Lan et
 /// al. 2020, "ALBERT".
 ///
@@ -83,21 +89,24 @@ class BertImpl : public Module<BertImpl> {
 
   /// Without token_types all are 0. `mask` hides padding: `Mask::key_lengths(lengths)`.
   BertOutput forward(const at::Tensor& ids, const at::Tensor& token_types = {}, const Mask& mask = {});
-  /// Logits (B, T, vocab_size) of the masked-language-model head for `hidden`. Throws c10::ValueError without
-  /// `masked_lm`.
+  /// Logits (B, T, vocab_size) of the masked-language-model head for `hidden` (B, T, emb_dim). Throws
+  /// c10::ValueError without `masked_lm`.
   at::Tensor masked_lm_logits(const at::Tensor& hidden);
 
   BertOptions options;
   torch::nn::Embedding tok_emb{nullptr}, pos_emb{nullptr}, type_emb{nullptr};
   LayerNorm emb_norm{nullptr};
-  torch::nn::Linear emb_proj{nullptr};  ///< empty unless embedding_dim differs
+  torch::nn::Linear emb_proj{nullptr};  ///< empty without embedding_dim
   torch::nn::ModuleList blocks{nullptr};
   torch::nn::Linear pooler{nullptr};
   torch::nn::Linear mlm_dense{nullptr};
   LayerNorm mlm_norm{nullptr};
-  at::Tensor mlm_bias;
+  at::Tensor mlm_bias;  ///< (vocab_size)
 
  private:
+  void check_options() const;
+  at::Tensor embed(const at::Tensor& ids, const at::Tensor& token_types);
+
   FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(at::Tensor())}, {2, torch::nn::AnyValue(Mask())})
 };
 using Bert = ModuleHolder<BertImpl>;

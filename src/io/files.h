@@ -1,6 +1,6 @@
 #pragma once
 
-// File operations of the checkpoints. Not std::filesystem's directory iterators: libtorch_cpu.so exports
+// File operations of folders. Not std::filesystem's directory iterators: libtorch_cpu.so exports
 // those of an older libstdc++, and a program that uses its own ones crashes.
 
 #include <filesystem>
