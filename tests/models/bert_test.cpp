@@ -130,7 +130,8 @@ TEST_CASE("Bert: a token that a mask hides reaches no other", "[bert]") {
   // A shorter item alone gives the same numbers; every token sees those after it.
   const auto alone = model->forward(ids.slice(0, 0, 1).slice(1, 0, 3)).hidden;
   CHECK_CLOSE(a.hidden.slice(0, 0, 1).slice(1, 0, 3), alone);
-  CHECK_FALSE(bit_equal(model->forward(ids.slice(1, 0, 3)).hidden[1][0], model->forward(ids).hidden[1][0]));
+  const auto shorter = model->forward(ids.slice(1, 0, 3)).hidden;
+  CHECK((shorter[1][0] - model->forward(ids).hidden[1][0]).abs().max().item<float>() > 1e-3);
 }
 
 TEST_CASE("Bert: positions after padding count real tokens alone", "[bert]") {
