@@ -18,9 +18,11 @@
 #include <attentive/core/result.h>
 #include <attentive/functional/alibi.h>
 #include <attentive/functional/attention.h>
+#include <attentive/functional/attention_recorder.h>
 #include <attentive/functional/explain.h>
 #include <attentive/functional/heads.h>
 #include <attentive/functional/linear_attention.h>
+#include <attentive/functional/recorded_attention.h>
 #include <attentive/io/causal_mask_buffer.h>
 #include <attentive/io/safetensors.h>
 #include <attentive/io/state_dict.h>

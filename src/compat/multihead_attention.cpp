@@ -128,6 +128,7 @@ std::tuple<at::Tensor, at::Tensor> MultiheadAttentionImpl::forward(
   call.dropout_p = dropout_now(*this);
   AttentionExtras extras;
   extras.weights = need_weights ? Weights::Dropped : Weights::None;
+  extras.caller = this;
   if (is_causal && !need_weights && !key_padding_mask.defined()) {
     // As in Python, SDPA's causal flag, which is aligned top-left, replaces the mask.
     call.causal = Causal::TopLeft;

@@ -4,6 +4,7 @@
 
 #include "functional/dispatch.h"
 #include "functional/problem_builder.h"
+#include "functional/recording.h"
 
 namespace attentive {
 namespace {
@@ -22,6 +23,8 @@ AttentionResult attention(const at::Tensor& q, const at::Tensor& k, const at::Te
                           const AttentionOptions& options, const AttentionExtras& extras) {
   const auto call = normalize("attention", q, k, v, options, extras);
   const auto result = dispatch("attention", options.backend, call.problem);
+  if (recording::wanted()) [[unlikely]]
+    recording::attention(extras.caller, call.problem, options);
   return {restore(result.output, call.leading, 2), restore(result.weights, call.leading, 2),
           restore(result.logsumexp, call.leading, 1)};
 }

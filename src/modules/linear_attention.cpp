@@ -29,7 +29,7 @@ at::Tensor LinearAttentionImpl::forward(const at::Tensor& x, const Mask& mask) {
     return project_heads(layer, x, options.num_heads());
   };
   const auto context =
-      linear_attention(heads(W_query), heads(W_key), heads(W_value), options.attention(), mask);
+      linear_attention(heads(W_query), heads(W_key), heads(W_value), options.attention(), mask, this);
   return project_out(out_proj, {context, /*weights=*/{}}, x).first;
 }
 

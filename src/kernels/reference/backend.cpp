@@ -162,4 +162,14 @@ AttentionResult run(const Problem& given) {
   return dense(problem, {0, problem.queries(), 0, problem.keys()});
 }
 
+at::Tensor scores(const Problem& problem) {
+  const auto type = accumulate_type(problem);
+  const Rectangle whole = {0, problem.queries(), 0, problem.keys()};
+  const auto q = problem.q.to(type), k = problem.k.to(type);
+  const auto visible = visible_pairs(problem, whole);
+  if (!visible.defined()) return biased_scores(problem, whole, q, k);
+  return biased_scores(problem, whole, q, without_unseen(k, visible, problem.kv_heads()))
+      .masked_fill(visible.bitwise_not(), kMinusInfinity);
+}
+
 }  // namespace attentive::kernels::reference
