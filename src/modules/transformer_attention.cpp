@@ -33,7 +33,7 @@ void TransformerAttentionImpl::reset() {
   if (options.head_dim() == 0) {
     check_heads(kName, "emb_dim", options.emb_dim(), options.num_heads());
   } else {
-    check_positive(kName, "head_dim", options.head_dim());
+    check_count(kName, "head_dim", options.head_dim());
     check_count(kName, "num_heads", options.num_heads());
   }
   check_heads(kName, "num_heads", options.num_heads(), num_kv_heads(), "num_kv_heads");

@@ -20,7 +20,8 @@ constexpr const char* kWho = "load_language_model";
 constexpr const char* kLater[] = {"rotary_low_freq_factor", "rotary_high_freq_factor",
                                   "rotary_original_context"};
 
-nlohmann::json written(const GPTOptions& options) {
+template <class Options>
+nlohmann::json written(const Options& options) {
   nlohmann::json object;
   each_option(options, OptionWriter(object));
   return object;
@@ -45,6 +46,23 @@ GPTOptions parse_gpt_options(const std::string& json) {
   for (const auto* name : kLater) object.emplace(name, defaults[name]);
   object["rotary_head_dim"] = options.rotary().head_dim();
   each_option(options, OptionReader("GPTOptions", object));
+  return options;
+}
+
+std::string to_json(const LlamaOptions& options) {
+  auto object = written(options);
+  object["model"] = LlamaImpl::kName;
+  return object.dump(1) + '\n';
+}
+
+LlamaOptions parse_llama_options(const std::string& json) {
+  constexpr const char* who = "LlamaOptions";
+  const auto object = parse_option_object(who, json);
+  const auto model = object.find("model");
+  TORCH_CHECK_VALUE(model != object.end() && *model == LlamaImpl::kName, who,
+                    ": expected a member \"model\" with the value \"", LlamaImpl::kName, '"');
+  LlamaOptions options(1, 1, 1, 1);
+  each_option(options, OptionReader(who, object));
   return options;
 }
 

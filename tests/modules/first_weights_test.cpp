@@ -97,7 +97,7 @@ TEST_CASE("Without first weights no random number is drawn and every shape is ri
 }
 
 TEST_CASE("A model without first weights equals the one whose weights it is given", "[first_weights]") {
-  const auto options = LlamaOptions(11, 12, 4, 2).qkv_bias(true);
+  const auto options = LlamaOptions(11, 12, 3, 2).qkv_bias(true);
   const Llama drawn(options);
   Llama given = [&] {
     const NoFirstWeights guard;

@@ -138,6 +138,25 @@ TEST_CASE("GPTOptions survive JSON and name what is wrong in it", "[language_mod
         "GPTOptions: expected a known \"positions\", got \"spiral\"");
 }
 
+TEST_CASE("LlamaOptions survive JSON and are told from GPTOptions", "[language_model]") {
+  const auto plain = LlamaOptions(7, 12, 3, 2);
+  const auto all = LlamaOptions(plain)
+                       .windows({4, 0})
+                       .scale(0.25)
+                       .softcap(2.0)
+                       .activation(Activation::GeluTanh)
+                       .window_rotary(RotaryPositionsOptions(0).base(50).pairing(RotaryPairing::Halves));
+  for (const auto& options : {plain, all}) {
+    CHECK(to_json(parse_llama_options(to_json(options))) == to_json(options));
+  }
+  CHECK(to_json(plain) != to_json(all));
+  CHECK(parse_llama_options(to_json(all)).window_rotary()->base() == 50);
+  CHECK(parse_llama_options(to_json(all)).windows() == std::vector<int64_t>{4, 0});
+  CHECK_FALSE(parse_llama_options(to_json(plain)).scale());
+  CHECK(value_error([] { return parse_llama_options(kModelJson).vocab_size(); }) ==
+        "LlamaOptions: expected a member \"model\" with the value \"Llama\"");
+}
+
 TEST_CASE("read_text and tokenize take any bytes and refuse none, by name", "[language_model]") {
   const TemporaryFolder root;
   const auto put = [&](const char* name, const std::string& bytes) {
