@@ -64,9 +64,9 @@ TEST_CASE("Bert's parameters are those that its options need", "[bert]") {
   CHECK(std::vector<std::string>(keys.end() - 6, keys.end()) ==
         std::vector<std::string>{"pooler.weight", "pooler.bias", "mlm_dense.weight", "mlm_dense.bias",
                                  "mlm_norm.scale", "mlm_norm.shift"});
-  CHECK(keys.size() == 6 + 2 * 16 + 2 + 5);
+  CHECK(keys.size() == 6 + 2 * 16 + 2 + 4);
   CHECK(keys_of(seeded(bert().pooler(false).masked_lm(false))).size() == 5 + 2 * 16);
-  CHECK(keys_of(seeded(albert())).size() == 6 + 2 + 16 + 2 + 5);
+  CHECK(keys_of(seeded(albert())).size() == 6 + 2 + 16 + 2 + 4);
   // ALBERT has its projection even where the two sizes are equal.
   CHECK(seeded(bert().embedding_dim(8))->named_parameters().contains("emb_proj.weight"));
 }
@@ -130,7 +130,8 @@ TEST_CASE("Bert: a token that a mask hides reaches no other", "[bert]") {
   // A shorter item alone gives the same numbers; every token sees those after it.
   const auto alone = model->forward(ids.slice(0, 0, 1).slice(1, 0, 3)).hidden;
   CHECK_CLOSE(a.hidden.slice(0, 0, 1).slice(1, 0, 3), alone);
-  CHECK_FALSE(bit_equal(model->forward(ids.slice(1, 0, 3)).hidden[1][0], model->forward(ids).hidden[1][0]));
+  const auto shorter = model->forward(ids.slice(1, 0, 3)).hidden;
+  CHECK((shorter[1][0] - model->forward(ids).hidden[1][0]).abs().max().item<float>() > 1e-3);
 }
 
 TEST_CASE("Bert: positions after padding count real tokens alone", "[bert]") {
@@ -165,7 +166,7 @@ TEST_CASE("Bert: a frozen token's row starts at zero and gets no gradient from b
   CHECK(row_gradients(roberta()) == std::pair(false, false));
   // The head uses the row as well, and trains it.
   auto model = seeded(bert().frozen_id(1));
-  model->masked_lm_logits(model->forward(at::tensor({5, 1}).view({1, 2})).hidden).square().sum().backward();
+  model->masked_lm_logits(model->forward(at::tensor({5, 1}).view({1, 2})).hidden).sum().backward();
   CHECK(model->tok_emb->weight.grad()[1].abs().sum().item<float>() > 0);
 }
 
@@ -204,14 +205,15 @@ TEST_CASE("Bert refuses inputs and options without meaning, by name", "[bert]") 
   };
   const auto ids = example_ids();
   CHECK(refused(at::Tensor()) == "Bert: expected ids to be a tensor, got an undefined one");
-  CHECK(refused(ids[0]) == "Bert: expected ids as int64 or int32 of shape (B, T), got Long (5,)");
+  CHECK(refused(ids[0]) ==
+        "Bert: expected ids as int64 or int32 of shape (B, T), got Long tensor of shape (5,)");
   CHECK(refused(at::randn({2, 5})) ==
-        "Bert: expected ids as int64 or int32 of shape (B, T), got Float (2, 5)");
+        "Bert: expected ids as int64 or int32 of shape (B, T), got Float tensor of shape (2, 5)");
   CHECK(refused(at::zeros({2, 0}, at::kLong)) == "Bert: expected ids of at least one token, got (2, 0)");
   CHECK(refused(at::zeros({1, 10}, at::kLong)) == "Bert: expected at most context_length = 9 tokens, got 10");
-  CHECK(refused(ids + 13) == "Bert: expected ids in [0, 13), got 15");
+  CHECK(refused(ids + 13) == "Bert: expected ids in [0, 13), got 24");
   CHECK(refused(ids, ids[0]) ==
-        "Bert: expected token_types as int64 or int32 of shape (B, T), got Long (5,)");
+        "Bert: expected token_types as int64 or int32 of shape (B, T), got Long tensor of shape (5,)");
   CHECK(refused(ids, ids.slice(1, 0, 4)) ==
         "Bert: expected token_types of shape (2, 5) like ids, got (2, 4)");
   CHECK(refused(ids, at::ones_like(ids) * 2) == "Bert: expected token_types in [0, 2), got 2");
