@@ -73,7 +73,8 @@ void read_rotations(const ModelConfig& config, std::string_view family, LlamaOpt
   const bool nested = parameters && (parameters->find("full_attention") != nullptr ||
                                      parameters->find("sliding_attention") != nullptr);
   const auto full = nested ? parameters->object("full_attention") : parameters;
-  options.rotary(read_rotary(old ? old : full, full ? full->number("rope_theta", theta) : theta, context));
+  const auto base = old && full ? full->number("rope_theta", theta) : theta;
+  options.rotary(read_rotary(old ? old : full, base, context));
   if (!two && !nested) return;
   const auto local = config.number("rope_local_base_freq", two ? 1e4 : theta);
   const auto sliding = nested ? parameters->object("sliding_attention") : std::nullopt;

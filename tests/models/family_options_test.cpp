@@ -58,7 +58,7 @@ TEST_CASE("config.json decides the options", "[pretrained]") {
   CHECK(mistral.num_kv_heads() == 8);
   CHECK(llama_options(decoder("mistral")).windows() == std::vector<int64_t>{4096, 4096, 4096});
   CHECK(llama_options(decoder("mistral", {{"sliding_window", TorchValue()}})).windows().empty());
-  const auto qwen = llama_options(decoder("qwen2", {{"sliding_window", 7}}));
+  const auto qwen = llama_options(decoder("qwen2", {{"sliding_window", 7}, {"max_window_layers", 0}}));
   CHECK(qwen.windows().empty());  // use_sliding_window is false
   CHECK(qwen.qkv_bias());
   CHECK_FALSE(qwen.out_bias());
