@@ -33,6 +33,10 @@
 #include <attentive/models/gpt.h>
 #include <attentive/models/gpt2_names.h>
 #include <attentive/models/llama.h>
+#include <attentive/models/model_folder.h>
+#include <attentive/models/pretrained.h>
+#include <attentive/models/python_names.h>
+#include <attentive/models/save_model_folder.h>
 #include <attentive/models/vit.h>
 #include <attentive/modules/causal_attention.h>
 #include <attentive/modules/convert.h>
