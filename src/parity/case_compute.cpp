@@ -54,6 +54,7 @@ CaseRunner build(const CasePlan& plan, const CaseArithmetic& arithmetic, bool tr
   }
   if (test_case.init_seed) {
     for (const auto& [key, fresh] : state_dict(*runner.module)) results.initial.emplace(key, fresh.clone());
+    results.normal = runner.normal;
   }
   runner.module->to(dtype_of(test_case));
   load_state_dict(*runner.module, test_case.state);

@@ -3,6 +3,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <attentive/parity/case.h>
 
@@ -30,6 +31,7 @@ struct CasePlan {
 /// What a case asks for. `gradients` are named as in the file.
 struct CaseResults {
   std::map<std::string, at::Tensor> initial = {};  ///< the weights drawn from `init_seed`
+  std::vector<std::string> normal = {};            ///< those of them that are normally distributed
   CaseOutput output = {};
   std::map<std::string, at::Tensor> gradients = {};
   at::Tensor empty_output;      ///< what an output row without keys equals: a zero or the output bias

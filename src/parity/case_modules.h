@@ -25,8 +25,9 @@ struct CaseOutput {
 struct CaseRunner {
   std::shared_ptr<torch::nn::Module> module;  // null for a function
   std::function<CaseOutput(const CaseInputs& inputs, const CaseArguments& call, Weights which)> forward;
-  std::string output_bias = {};  // the parameter that an output row without keys equals; none: zeros
-  bool sequence_first = false;   // a batched output is (L, N, E), while weights begin with N
+  std::string output_bias = {};          // the parameter that an output row without keys equals; none: zeros
+  bool sequence_first = false;           // a batched output is (L, N, E), while weights begin with N
+  std::vector<std::string> normal = {};  // the parameters with normal first numbers; the others' are uniform
 };
 
 /// A mask as a call of PyTorch's takes it: autocast rounds a floating one like every other argument.

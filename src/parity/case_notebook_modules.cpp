@@ -74,8 +74,10 @@ CaseRunner self_attention_v2(const CaseArguments& options, Backend backend) {
 }
 
 CaseRunner matrix_self_attention(const CaseArguments& options, Backend backend) {
-  return one_input(MatrixSelfAttention(
+  auto runner = one_input(MatrixSelfAttention(
       forced(MatrixSelfAttentionOptions(options.integer("d_model"), options.integer("d_k")), backend)));
+  runner.normal = {"W_Q", "W_K", "W_V"};
+  return runner;
 }
 
 CaseRunner fused_self_attention(const CaseArguments& options, Backend backend) {

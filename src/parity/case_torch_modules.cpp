@@ -116,6 +116,7 @@ CaseRunner multihead_attention(const CaseArguments& options, Backend backend) {
   };
   CaseRunner runner{module.ptr(), forward, settings.bias() ? "out_proj.bias" : ""};
   runner.sequence_first = !settings.batch_first();
+  runner.normal = {"bias_k", "bias_v"};
   return runner;
 }
 

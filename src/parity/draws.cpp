@@ -1,4 +1,8 @@
+#include <algorithm>
+#include <array>
+
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/Version.h>
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
@@ -9,10 +13,39 @@
 namespace attentive {
 namespace {
 
-// Elsewhere ATen's scalar kernels draw.
-bool has_vector_kernels() {
-  const auto capability = at::get_cpu_capability();
-  return capability == "AVX2" || capability == "AVX512";
+// What ATen's AVX2 kernels draw after the seed 123: uniform_(-1/3, 1/3), then normal_(0, 1).
+constexpr std::array<float, 16> kUniform{-0.135925382f, 0.011041522f,  -0.165552855f, 0.125704527f,
+                                         -0.284018368f, 0.244347975f,  -0.242280096f, -0.265013993f,
+                                         -0.210629031f, 0.150964499f,  -0.123164058f, 0.124737784f,
+                                         -0.282909811f, -0.202241227f, -0.122392021f, -0.0655065775f};
+constexpr std::array<float, 16> kNormal{-0.0770202354f, -1.02047193f, -0.16895628f, 0.917764604f,
+                                        1.58096957f,    1.30103993f,  1.27530122f,  -0.200953096f,
+                                        0.496470988f,   -1.57230425f, 0.966571569f, -1.14814401f,
+                                        -1.15886784f,   0.325471014f, -0.63150537f, -2.83999395f};
+
+bool equal(const at::Tensor& drawn, const std::array<float, 16>& known) {
+  return std::equal(known.begin(), known.end(), drawn.const_data_ptr<float>());
+}
+
+// Normal draws of fewer numbers than this take another way through ATen, in float64.
+constexpr int64_t kBlock = 16;
+
+bool same_bits(Drawn how, const DrawKernels& kernels, int64_t numbers) {
+  return how == Drawn::Uniform ? kernels.uniform : kernels.normal || numbers < kBlock;
+}
+
+// How far apart two roundings of one draw of this magnitude can be.
+//
+// Uniform: from + u (to - from). Where multiplication and addition are two instructions, the product, which
+// is below 4, is rounded to 24 bits, by at most 2^-23; then both sums are rounded, each by at most half an
+// ulp.
+//
+// Normal: x = r sin(theta) or r cos(theta), r = sqrt(-2 log(u)), theta = 2 pi v. u has 24 bits, so
+// r <= sqrt(-2 log(2^-24)) < 5.77. ATen's vector kernel multiplies by a float 2 pi, its scalar one by a
+// double, so theta, which is below 8, may be one ulp apart: 2^-21. Logarithm, root, sine and product are each
+// within an ulp; together a side is within 2^-22 |x|.
+at::Tensor allowed(Drawn how, const at::Tensor& magnitude) {
+  return how == Drawn::Uniform ? (magnitude + 1.0) * 0x1p-23 : (magnitude + 5.77) * 0x1p-21;
 }
 
 }  // namespace
@@ -27,15 +60,43 @@ std::string dropout_stream_of_this_cpu() {
   return drawn == kDefault ? "default" : drawn == kIntelMkl ? "intel_mkl" : "unknown";
 }
 
-bool same_draw(const at::Tensor& got, const at::Tensor& want) {
-  if (bit_equal(got, want)) return true;
-  const bool rounded = got.scalar_type() == at::kFloat && want.scalar_type() == at::kFloat;
-  return !has_vector_kernels() && rounded && got.sizes() == want.sizes() && largest_ulp(got, want) <= 2;
+DrawKernels draw_kernels_of_this_cpu() {
+  const auto generator = at::detail::createCPUGenerator(123);
+  const auto uniform = at::empty({16}, at::kFloat).uniform_(-1.0 / 3, 1.0 / 3, generator);
+  const auto normal = at::empty({16}, at::kFloat).normal_(0.0, 1.0, generator);
+  return {equal(uniform, kUniform), equal(normal, kNormal)};
 }
 
-std::string draw_rule() {
-  return fmt::format("draws compared {} (CPU capability {})",
-                     has_vector_kernels() ? "bit for bit" : "within 2 ulp", at::get_cpu_capability());
+bool same_draw(const at::Tensor& got, const at::Tensor& want, Drawn how, const DrawKernels& kernels) {
+  if (got.scalar_type() != at::kFloat || got.sizes() != want.sizes()) return bit_equal(got, want);
+  const auto dtype = want.scalar_type();
+  if (bit_equal(got.to(dtype), want)) return true;
+  if (same_bits(how, kernels, got.numel())) return false;
+  const auto drawn = got.to(at::kDouble), recorded = want.to(at::kDouble);
+  const auto apart = allowed(how, recorded.abs());
+  // A half dtype rounds what lies within; float32 and float64 hold what Python drew.
+  const auto rounded = [&](const at::Tensor& bound) {
+    return at::isReducedFloatingType(dtype) ? bound.to(dtype).to(at::kDouble) : bound;
+  };
+  return recorded.ge(rounded(drawn - apart))
+      .logical_and(recorded.le(rounded(drawn + apart)))
+      .all()
+      .item<bool>();
+}
+
+bool same_draw(const at::Tensor& got, const at::Tensor& want, Drawn how) {
+  return same_draw(got, want, how, draw_kernels_of_this_cpu());
+}
+
+std::string draw_rule(Drawn how, const DrawKernels& kernels) {
+  const std::string_view name = how == Drawn::Uniform ? "uniform" : "normal";
+  if (same_bits(how, kernels, kBlock)) return fmt::format("{} draws compared bit for bit", name);
+  return fmt::format("{} draws compared within {}, as this CPU's kernels round differently", name,
+                     how == Drawn::Uniform ? "2^-23 (1 + |x|)" : "2^-21 (5.77 + |x|)");
+}
+
+std::string draw_rule(Drawn how) {
+  return draw_rule(how, draw_kernels_of_this_cpu());
 }
 
 }  // namespace attentive
