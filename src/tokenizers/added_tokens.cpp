@@ -109,7 +109,7 @@ void AddedTokens::extract(std::string_view text, const TextSet& set, std::vector
     size_t begin = at, end = at + size;
     at = end;
     if (token.single_word && !is_single_word(text, begin, end)) continue;
-    if (token.lstrip) begin = std::max(space_before(text, begin), done);
+    if (token.lstrip) begin = space_before(text, begin);
     if (token.rstrip) end = space_after(text, end);
     emit(done, begin, -1);
     emit(begin, end, id);

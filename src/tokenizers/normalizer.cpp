@@ -114,13 +114,13 @@ Normalizer parse_normalizer(const JsonView& json) {
     json.only({"type"});
     return normalizer;
   };
-  const auto form = [&](NormalForm form) {
+  const auto to = [&](NormalForm form) {
     return plain([form](std::string_view text) { return normalize(text, form); });
   };
-  if (type == "NFC") return form(NormalForm::C);
-  if (type == "NFD") return form(NormalForm::D);
-  if (type == "NFKC") return form(NormalForm::KC);
-  if (type == "NFKD") return form(NormalForm::KD);
+  if (type == "NFC") return to(NormalForm::C);
+  if (type == "NFD") return to(NormalForm::D);
+  if (type == "NFKC") return to(NormalForm::KC);
+  if (type == "NFKD") return to(NormalForm::KD);
   if (type == "Lowercase") return plain(lower_case);
   if (type == "StripAccents") {
     return plain([](std::string_view text) { return keep_if(text, [](char32_t c) { return !is_mark(c); }); });

@@ -39,10 +39,10 @@ TemplatePiece parse_piece(const JsonView& json, const JsonView& special_tokens) 
 }
 
 TemplatePiece sequence(int index, int64_t type_id) {
-  return {.sequence = index, .type_id = type_id};
+  return {.sequence = index, .ids = {}, .type_id = type_id};
 }
 TemplatePiece token(int64_t id, int64_t type_id) {
-  return {.ids = {id}, .type_id = type_id};
+  return {.sequence = -1, .ids = {id}, .type_id = type_id};
 }
 
 }  // namespace
