@@ -6,8 +6,8 @@
 #include <attentive/text/bpe_tokenizer.h>
 #include <attentive/tokenizers/pretrained_tokenizer.h>
 
-#include "docs/shell.h"
 #include "support/errors.h"
+#include "support/shell.h"
 #include "support/temporary_folder.h"
 #include "tokenizers/small_tokenizer.h"
 
