@@ -1,4 +1,4 @@
-// attentive-generate: continues a prompt with a model that attentive-train trained.
+// attentive-generate: continues a prompt with a model that attentive-train trained or Python wrote.
 
 #include <iostream>
 #include <iterator>
@@ -11,9 +11,9 @@
 #include <torch/cuda.h>
 
 #include <attentive/models/generate.h>
-#include <attentive/train/language_model.h>
 
 #include "common/run_main.h"
+#include "language.h"
 
 namespace {
 
@@ -22,6 +22,7 @@ using namespace attentive;
 struct Settings {
   std::string model = "run";
   std::optional<std::string> prompt;
+  std::vector<int64_t> ids;
   std::string device = "auto";
   int threads = 0;
   bool no_cache = false;
@@ -29,10 +30,16 @@ struct Settings {
 };
 
 void declare(CLI::App& app, Settings& s) {
-  app.add_option("--model", s.model, "A folder of attentive-train, or one checkpoint in it")
+  app.add_option("--model", s.model,
+                 "A folder of attentive-train, one checkpoint in it, or a folder of a Python model: GPT-2, "
+                 "Llama, Mistral, Qwen 2 or 3, Gemma 2 or 3")
       ->capture_default_str();
-  app.add_option("--prompt", s.prompt,
-                 "Text to continue; \"-\", or none with a pipe: standard input [a new line]");
+  auto* prompt = app.add_option("--prompt", s.prompt,
+                                "Text to continue; \"-\", or none with a pipe: standard input [a new line]");
+  app.add_option("--ids", s.ids,
+                 "Tokens to continue, as numbers: 1,15043,590; the new ones are written likewise")
+      ->delimiter(',')
+      ->excludes(prompt);
   app.add_option("--tokens", s.generate.max_new_tokens, "New tokens")->capture_default_str();
   app.add_option("--temperature", s.generate.sampling.temperature, "0: always the most likely token")
       ->capture_default_str();
@@ -66,23 +73,30 @@ void generate(Settings s) {
   if (s.threads > 0) at::set_num_threads(s.threads);
   const bool cuda = s.device != "cpu" && torch::cuda::is_available();
   TORCH_CHECK_VALUE(s.device != "cuda" || cuda, "expected a CUDA device for --device cuda, got none");
-  const auto language = load_language_model(s.model, cuda ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU));
-  const auto prompt = prompt_of(s);
-  const auto ids = language.tokenizer->encode(prompt);
+  const auto language = load_language(s.model, cuda ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU));
   s.generate.use_cache = !s.no_cache;
+  s.generate.stop_tokens = language.stop_tokens;
+  const char* separator = "";
   s.generate.on_token = [&](int64_t id) {
-    write(language.tokenizer->bytes(id));
+    write(s.ids.empty() ? std::string(language.bytes(id)) : fmt::format("{}{}", separator, id));
+    separator = ",";
     return true;
   };
-  write(prompt);
-  auto model = language.model;
-  const auto made = static_cast<int64_t>(attentive::generate(*model, ids, s.generate).size());
+  bool full = false;
+  s.generate.on_end = [&](GenerationEnd why) { full = why == GenerationEnd::ContextFull; };
+  auto ids = s.ids;
+  if (ids.empty()) {
+    const auto prompt = prompt_of(s);
+    ids = language.encode(prompt);
+    write(prompt);
+  }
+  const auto made = language.generate(ids, s.generate).size();
   write("\n");
-  if (made < s.generate.max_new_tokens) {
+  if (full) {
     apps::print_error(
         fmt::format("attentive-generate: stopped after {} of {} tokens: the model's context of {} is full; "
                     "--slide goes on",
-                    made, s.generate.max_new_tokens, model->options.context_length()));
+                    made, s.generate.max_new_tokens, language.context_length));
   }
 }
 

@@ -80,6 +80,13 @@ NameFaults faults_against(const NameTable& table, const StateDict& parameters, c
   return faults;
 }
 
+// For the files of two models in one folder: whose names these are, if they are not the family's.
+std::string foreign_names(std::string_view family, const StateDict& weights) {
+  const auto theirs = families_of(weights);
+  if (theirs.empty() || std::find(theirs.begin(), theirs.end(), family) != theirs.end()) return {};
+  return fmt::format(", but have the names of {}", fmt::join(theirs, ", "));
+}
+
 at::ScalarType dtype_of(const RenamedState& renamed, const TorchValue& config) {
   std::optional<at::ScalarType> common;
   bool one = true;
@@ -187,7 +194,8 @@ void load_weights(const std::shared_ptr<torch::nn::Module>& module, ModelFolder&
   drop_tied_head(parameters, renamed);
   const auto faults = faults_against(table, parameters, renamed);
   TORCH_CHECK_VALUE(faults.empty(), kWho, ": ", folder.path.string(), ": the weights do not fit the ",
-                    folder.family, " of config.json:", faults.text());
+                    folder.family, " of config.json", foreign_names(folder.family, wanted), ":",
+                    faults.text());
 
   const auto dtype = options.dtype.value_or(dtype_of(renamed, folder.config));
   Installation installation(parameters, renamed, dtype, given, exclusive);

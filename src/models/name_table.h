@@ -105,6 +105,9 @@ struct RenamedState {
 };
 RenamedState rename_from_python(const NameTable& table, const StateDict& state);
 
+/// The families that know every one of these names.
+std::vector<std::string_view> families_of(const StateDict& state);
+
 /// The same faults as a message, each unknown name with the nearest known one.
 NameFaults faults_of(const NameTable& table, const RenamedState& renamed);
 

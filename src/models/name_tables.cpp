@@ -1,5 +1,6 @@
 // The names of each family.
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -140,6 +141,20 @@ const NameRules* find_name_rules(std::string_view family) {
     if (name == family) return &rules;
   }
   return nullptr;
+}
+
+std::vector<std::string_view> families_of(const StateDict& state) {
+  std::vector<std::string_view> found;
+  for (const auto& [name, rules] : families()) {
+    const NameTable table(rules);
+    const auto known = [&](const auto& item) {
+      std::optional<int64_t> layer;
+      const auto plain = table.without_prefix(item.first);
+      return table.is_ignored(plain) || !table.of_theirs(plain, layer).empty();
+    };
+    if (std::all_of(state.begin(), state.end(), known)) found.push_back(name);
+  }
+  return found;
 }
 
 std::string known_families() {

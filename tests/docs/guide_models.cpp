@@ -1,5 +1,7 @@
 // Examples of docs/guide/from_python.md and docs/guide/caching.md.
 
+#include <filesystem>
+
 #include <ATen/ATen.h>
 
 #include <attentive/attentive.h>
@@ -22,6 +24,19 @@ EXAMPLE_AFTER(gpt2_names, write_gpt2) {
   load_state_dict(*model, from_gpt2(read_state_dict("gpt2.safetensors"), model->options));
   save_safetensors("again.safetensors", to_gpt2(*model));
   std::cout << read_state_dict("again.safetensors").size() << " tensors under GPT-2's names\n";
+}
+
+static void write_llama() {
+  std::filesystem::copy(ATTENTIVE_SOURCE_DIR "/tests/models/data/llama", "llama");
+}
+
+EXAMPLE_AFTER(python_folder, write_llama) {
+  auto folder = read_model_folder("llama");  // config.json, model.safetensors or its shards, tokenizer.json
+  auto model = load_pretrained<Llama>(std::move(folder));  // the weights stay in the mapped files
+  const auto next = generate(*model, {1, 5, 7}, {.max_new_tokens = 4, .sampling = {.temperature = 0}});
+  save_model_folder("again", *model, {.config = folder.config});  // Python's AutoModel loads it
+  std::cout << "first token " << next[0] << "; " << read_model_folder("again").weights.size()
+            << " tensors saved\n";
 }
 
 static void write_checkpoint() {

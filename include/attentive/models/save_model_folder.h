@@ -26,8 +26,9 @@ struct SaveFolderOptions {
 /// config.json, model.safetensors and the tokenizer.
 ///
 /// The folder appears at `path` complete or not at all. A folder that is there already is replaced in one
-/// step, also by a crash at any moment: its other files and folders are kept, and old weights, sharded ones
-/// included, are gone. A model whose parameters are mapped from that folder may be saved over it. Parameters
+/// step, also by a crash at any moment: its other files are kept, and old weights, sharded ones included, are
+/// gone. Folders inside it are moved next; a crash between these steps leaves them beside it, in the temporary
+/// folder. A model whose parameters are mapped from that folder may be saved over it. Parameters
 /// that Python's class always has and this model lacks (GPT-2's biases) are written as zeros.
 ///
 /// Throws c10::ValueError, with nothing changed, for a model that the family cannot describe, naming the

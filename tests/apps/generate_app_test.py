@@ -1,0 +1,135 @@
+"""attentive-generate with a folder that Python wrote.
+
+    python3 generate_app_test.py <source folder> <attentive-generate>
+"""
+
+import json
+import pathlib
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT, GENERATE = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
+MODELS = ROOT / "tests/models/data"
+
+
+def generate(*arguments):
+    return subprocess.run([GENERATE, "--device", "cpu", *map(str, arguments)], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+
+
+def tensor(path, name):
+    """A tensor of a safetensors file: its shape and its numbers."""
+    data = path.read_bytes()
+    size = struct.unpack("<Q", data[:8])[0]
+    entry = json.loads(data[8 : 8 + size])[name]
+    begin, end = entry["data_offsets"]
+    kind = {"F32": "f", "I64": "q"}[entry["dtype"]]
+    count = (end - begin) // struct.calcsize(kind)
+    return entry["shape"], struct.unpack(f"<{count}{kind}", data[8 + size + begin : 8 + size + end])
+
+
+class GenerateTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def copy(self, name):
+        return pathlib.Path(shutil.copytree(MODELS / name, self.folder / name))
+
+    def without_end(self, folder):
+        for config in ("config.json", "generation_config.json"):
+            settings = json.loads((folder / config).read_text())
+            settings["eos_token_id"] = None
+            (folder / config).write_text(json.dumps(settings))
+
+    def ids(self, *arguments):
+        done = generate(*arguments)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return [int(number) for number in done.stdout.strip().split(",")]
+
+    def test_the_next_token_is_the_one_with_pythons_largest_logit(self):
+        for name in ("gpt2", "llama"):
+            (_, tokens), ids = tensor(MODELS / name / "expected.safetensors", "input.ids")
+            (_, _, vocabulary), logits = tensor(MODELS / name / "expected.safetensors", "output.logits")
+            for length in (1, 6, tokens):
+                row = logits[(length - 1) * vocabulary : length * vocabulary]
+                prompt = ",".join(map(str, ids[:length]))
+                with self.subTest(model=name, length=length):
+                    made = self.ids("--model", MODELS / name, "--ids", prompt, "--tokens", 1, "--temperature", 0)
+                    self.assertEqual(made, [row.index(max(row))])
+
+    def test_a_token_that_ends_a_text_ends_the_generation(self):
+        # The committed texts end with token 2, which an untrained model draws within a few hundred.
+        folder = self.copy("llama")
+        arguments = ["--model", folder, "--ids", "1,5", "--tokens", 300, "--temperature", 5, "--slide"]
+        ended = self.ids(*arguments)
+        self.assertEqual(ended.index(2), len(ended) - 1)
+        self.without_end(folder)
+        more = self.ids(*arguments)
+        self.assertEqual(len(more), 300)
+        self.assertEqual(more[: len(ended)], ended)
+
+    def test_the_end_of_the_context_is_told(self):
+        folder = self.copy("gpt2")
+        self.without_end(folder)
+        done = generate("--model", folder, "--ids", "1,5,7", "--tokens", 40, "--temperature", 9)
+        self.assertEqual(len(done.stdout.split(",")), 14)  # the last one is drawn from 16
+        self.assertEqual(done.stderr, "attentive-generate: stopped after 14 of 40 tokens: the model's context of 16 is full; --slide goes on\n")
+
+    def test_what_cannot_be_used_is_named(self):
+        missing = self.copy("gpt2")
+        (missing / "model.safetensors").unlink()
+        encoder = self.folder / "bert"
+        shutil.copytree(MODELS / "gpt2", encoder)
+        settings = json.loads((encoder / "config.json").read_text())
+        (encoder / "config.json").write_text(json.dumps({**settings, "model_type": "bert"}))
+        mixed = self.folder / "mixed"
+        shutil.copytree(MODELS / "gpt2", mixed)
+        (mixed / "config.json").write_text((MODELS / "llama/config.json").read_text())
+        for arguments, words in (
+            (["--model", MODELS / "gpt2", "--prompt", "hello"], "has no tokenizer.json; --ids takes the prompt as ids"),
+            (["--model", MODELS / "gpt2", "--ids", "1,17"], "expected ids in [0, 17), got 17"),
+            (["--model", missing, "--ids", "1"], "model.safetensors"),
+            (["--model", encoder, "--ids", "1"], "expected a model that continues texts, got a bert"),
+            (["--model", mixed, "--ids", "1"], "the weights do not fit the llama of config.json, but have the names of gpt2:"),
+        ):
+            with self.subTest(words=words):
+                done = generate(*arguments)
+                self.assertEqual(done.returncode, 1)
+                self.assertEqual(done.stdout, "")
+                self.assertTrue(done.stderr.startswith("attentive-generate: "), done.stderr)
+                self.assertIn(words, done.stderr)
+        self.assertEqual(generate("--model", MODELS / "gpt2", "--ids", "1", "--prompt", "x").returncode, 2)
+
+    def test_a_folder_with_a_tokenizer_takes_and_gives_text(self):
+        try:
+            import tokenizers
+            import torch
+            import transformers
+        except ImportError as error:
+            self.skipTest(f"this Python has no {error.name}")
+        text = "the cat sat on the mat and the dog sat on the log " * 20
+        trained = tokenizers.ByteLevelBPETokenizer()
+        trained.train_from_iterator([text], vocab_size=300, special_tokens=["<|end|>"])
+        torch.manual_seed(1)
+        model = transformers.GPT2LMHeadModel(transformers.GPT2Config(
+            vocab_size=trained.get_vocab_size(), n_positions=64, n_embd=32, n_layer=2, n_head=4, bos_token_id=0, eos_token_id=0))
+        folder = self.folder / "python"
+        model.eval().save_pretrained(folder)
+        trained.save(str(folder / "tokenizer.json"))
+        prompt = "the cat sat"
+        ids = trained.encode(prompt).ids
+        with torch.no_grad():
+            made = model.generate(torch.tensor([ids]), max_new_tokens=20, do_sample=False, pad_token_id=0)[0, len(ids):].tolist()
+        expected = trained.decode([token for token in made if token != 0], skip_special_tokens=True)
+        done = subprocess.run([GENERATE, "--device", "cpu", "--model", folder, "--prompt", prompt, "--tokens", "20", "--temperature", "0"],
+                              capture_output=True, stdin=subprocess.DEVNULL)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout.decode(errors="replace"), prompt + expected + "\n")
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
