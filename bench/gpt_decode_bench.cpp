@@ -1,11 +1,11 @@
-// Time of a token that a GPT writes with its cache, against plainly reading what it must read: the weights
+// Time of a token that a GPT or a Llama writes with its cache, against plainly reading what it must read: the weights
 // and the keys and values so far.
 //
-//   build/release/bench/gpt_decode_bench [--preset gpt2|small|large] [--threads N]
+//   build/release/bench/gpt_decode_bench [--preset gpt2|small|large|llama] [--threads N]
 //
 // Both take turns in one run. gpt2: 12 layers, 12 heads, width 768, 50257 tokens; small and large: the
-// presets of attentive-train with a context of 1025 tokens. Weights are random: they decide nothing about
-// time.
+// presets of attentive-train with a context of 1025 tokens; llama: a Llama of gpt2's layers, heads and width
+// with gates of 2048 features and 32000 tokens. Weights are random: they decide nothing about time.
 
 #include <algorithm>
 #include <chrono>
@@ -20,7 +20,9 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <attentive/models/generate.h>
 #include <attentive/models/gpt.h>
+#include <attentive/models/llama.h>
 
 #include "common/run_main.h"
 #include "support/machine.h"
@@ -33,11 +35,12 @@ using namespace attentive;
 constexpr int64_t kTokens = 1024;  // in the cache when the timed token comes
 constexpr int kTurns = 30;
 
-GPTOptions options_of(const std::string& preset) {
-  constexpr int64_t context = kTokens + 1;
-  if (preset == "small") return GPTOptions(65, context, 128, 4, 4).bias(false).tied(true);
-  if (preset == "large") return GPTOptions(65, context, 384, 6, 6).bias(false).tied(true);
-  return GPTOptions(50257, context, 768, 12, 12).qkv_bias(true).tied(true);
+constexpr int64_t kContext = kTokens + 1;
+
+GPTOptions gpt_options(const std::string& preset) {
+  if (preset == "small") return GPTOptions(65, kContext, 128, 4, 4).bias(false).tied(true);
+  if (preset == "large") return GPTOptions(65, kContext, 384, 6, 6).bias(false).tied(true);
+  return GPTOptions(50257, kContext, 768, 12, 12).qkv_bias(true).tied(true);
 }
 
 template <class F>
@@ -52,32 +55,36 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-void run(const std::string& preset) {
+// What a token reads: of the tables, one row; a tied embedding is read whole, by the head.
+template <CausalLanguageModel Model>
+std::vector<at::Tensor> read_by(Model& model, const KVCache& cache) {
+  const auto& its = cache.options();
+  std::vector<at::Tensor> read{at::ones({2 * its.layers * kTokens * its.num_kv_heads * its.head_dim})};
+  for (const auto& item : model.named_parameters()) {
+    const bool table =
+        item.key().starts_with("pos_emb") || (item.key().starts_with("tok_emb") && !model.options.tied());
+    if (!table) read.push_back(item.value());
+  }
+  return read;
+}
+
+template <CausalLanguageModel Model>
+void run(const std::string& preset, Model& model) {
   const at::NoGradGuard no_grad;
-  at::manual_seed(1);
-  GPT model(options_of(preset));
-  model->eval();
-  const auto vocab = model->options.vocab_size();
-  const auto cache = model->make_cache();
+  model.eval();
+  const auto vocab = model.options.vocab_size();
+  const auto cache = model.make_cache(1, kContext);
   for (int64_t at = 0; at < kTokens; at += 128) {
-    model->forward_cached(at::randint(vocab, {1, 128}, at::kLong), *cache);
+    model.forward_cached(at::randint(vocab, {1, 128}, at::kLong), *cache);
   }
   const auto token = at::randint(vocab, {1, 1}, at::kLong);
-  const auto head = model->options.emb_dim();
-  const auto kv = at::ones({2 * model->options.num_layers() * kTokens * head});
-
-  // Of the tables, one row of the positions is read; the tied embedding is read whole, by the head.
-  std::vector<at::Tensor> read{kv};
-  double bytes = static_cast<double>(kv.nbytes());
-  for (const auto& item : model->named_parameters()) {
-    if (item.key().starts_with("pos_emb")) continue;
-    read.push_back(item.value());
-    bytes += static_cast<double>(item->nbytes());
-  }
+  const std::vector<at::Tensor> read = read_by(model, *cache);
+  double bytes = 0;
+  for (const auto& t : read) bytes += static_cast<double>(t.nbytes());
   std::vector<double> tokens, reads;
   double sink = 0;
   for (int turn = 0; turn < kTurns + 3; ++turn) {
-    const auto decode = seconds_of([&] { model->forward_cached(token, *cache); });
+    const auto decode = seconds_of([&] { model.forward_cached(token, *cache); });
     cache->truncate(kTokens);
     const auto plain = seconds_of([&] {
       for (const auto& t : read)
@@ -103,13 +110,22 @@ int main(int argc, char** argv) {
                "gpt_decode_bench");
   std::string preset = "gpt2";
   int threads = at::get_num_threads();
-  app.add_option("--preset", preset)->check(CLI::IsMember({"gpt2", "small", "large"}))->capture_default_str();
+  app.add_option("--preset", preset)
+      ->check(CLI::IsMember({"gpt2", "small", "large", "llama"}))
+      ->capture_default_str();
   app.add_option("--threads", threads)->check(CLI::Range(1, 1024))->capture_default_str();
   return apps::run_main(app, argc, argv, [&] {
     at::set_num_threads(threads);
     fmt::print("{}\n", bench::to_string(bench::describe_machine(), threads));
     apps::flush_output();
-    run(preset);
+    at::manual_seed(1);
+    if (preset == "llama") {
+      Llama model(LlamaOptions(32000, 768, 12, 12).hidden_dim(2048).context_length(kContext));
+      run(preset, *model);
+    } else {
+      GPT model(gpt_options(preset));
+      run(preset, *model);
+    }
     return 0;
   });
 }

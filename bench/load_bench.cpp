@@ -1,4 +1,4 @@
-// A state dict of 500 MB from a file that the system holds in memory, against a plain read of its bytes.
+// A state dict and a model of 500 MB from files that the system holds in memory, against a plain read of their bytes.
 
 #include <cerrno>
 #include <cstdint>
@@ -16,6 +16,8 @@
 
 #include <attentive/io/state_dict.h>
 #include <attentive/io/torch_file.h>
+#include <attentive/models/pretrained.h>
+#include <attentive/models/save_model_folder.h>
 
 #include "inputs.h"
 #include "suites.h"
@@ -56,9 +58,56 @@ at::Tensor read_plainly(const std::string& path) {
   return bytes;
 }
 
-}  // namespace
+// A Llama-like model of 500 MB as a folder, which is removed with the last contender.
+class Folder {
+ public:
+  Folder() : path_((std::filesystem::temp_directory_path() / "attentive-bench-XXXXXX").string()) {
+    if (!::mkdtemp(path_.data())) throw std::system_error(errno, std::generic_category(), path_);
+    at::manual_seed(5);
+    const attentive::Llama model(attentive::LlamaOptions(32000, 768, 12, 11).hidden_dim(2048));
+    attentive::save_model_folder(path_, *model);
+  }
+  ~Folder() {
+    for (const auto* name : {"config.json", "model.safetensors"}) std::remove((path_ + '/' + name).c_str());
+    std::remove(path_.c_str());
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
 
-void load_suite(Runner& runner) {
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+Tensors parameters_of(const attentive::Llama& model) {
+  return model->parameters();
+}
+
+void folder_case(Runner& runner) {
+  Case c{.suite = "load", .name = "model folder of 500 MB into a Llama", .dtype = "fp32"};
+  if (!runner.wants(c)) return;
+  const auto folder = std::make_shared<Folder>();
+  const auto load = [folder](bool map) {
+    return parameters_of(attentive::load_pretrained<attentive::Llama>(
+        attentive::read_model_folder(folder->path(), {.map = map})));
+  };
+  c.check = [=] {
+    return Check{"the model read without a mapping", difference(load(true), load(false)), 0.0};
+  };
+  c.contenders = {
+      {"attentive, mapped", [=] { return load(true); }},
+      {"attentive, mapped, then every number read",
+       [=] {
+         auto parameters = load(true);
+         for (const auto& parameter : parameters) parameter.sum();
+         return parameters;
+       }},
+      {"plain read", [folder] { return Tensors{read_plainly(folder->path() + "/model.safetensors")}; }}};
+  runner.run(c);
+}
+
+void file_case(Runner& runner) {
   Case c{.suite = "load", .name = "torch.save file of 500 MB", .dtype = "fp32"};
   if (!runner.wants(c)) return;
   std::map<std::string, at::Tensor> state;
@@ -80,6 +129,13 @@ void load_suite(Runner& runner) {
                   {"attentive, mapped", [=] { return load(true); }},
                   {"plain read", [file] { return Tensors{read_plainly(file->path())}; }}};
   runner.run(c);
+}
+
+}  // namespace
+
+void load_suite(Runner& runner) {
+  file_case(runner);
+  folder_case(runner);
 }
 
 }  // namespace bench

@@ -1,5 +1,5 @@
-# Install rules and the exported package: find_package(attentive CONFIG) gives attentive::attentive, attentive::parity and
-# attentive::train.
+# Install rules and the exported package: find_package(attentive CONFIG) gives attentive::attentive, attentive::parity,
+# attentive::train and, where it was built, attentive::tokenizers.
 # Components: library (what a consumer needs), apps.
 
 include(CMakePackageConfigHelpers)
@@ -21,12 +21,7 @@ endif()
 # attentive_install_library(<target>…): the exported package of these targets.
 function(attentive_install_library)
   set(package "${CMAKE_INSTALL_LIBDIR}/cmake/attentive")
-  install(TARGETS ${ARGN} EXPORT attentive-targets
-    ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT library
-    LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT library
-    RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT library
-    FILE_SET HEADERS DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT library)
-  install(EXPORT attentive-targets NAMESPACE attentive:: DESTINATION "${package}" COMPONENT library)
+  attentive_install_targets(attentive-targets ${ARGN})
 
   list(GET ARGN 0 library)
   get_target_property(type ${library} TYPE)
@@ -38,9 +33,26 @@ function(attentive_install_library)
     "${PROJECT_BINARY_DIR}/attentive-config-version.cmake"
     "${ATTENTIVE_CMAKE_FOLDER}/attentive_torch_target.cmake"
     "${ATTENTIVE_CMAKE_FOLDER}/attentive_openmp_target.cmake"
+    "${ATTENTIVE_CMAKE_FOLDER}/attentive_tokenizers_targets.cmake"
     DESTINATION "${package}" COMPONENT library)
   install(FILES "${ATTENTIVE_CMAKE_FOLDER}/../LICENSE" "${ATTENTIVE_CMAKE_FOLDER}/../README.md"
     DESTINATION "${CMAKE_INSTALL_DATAROOTDIR}/doc/attentive" COMPONENT library)
+endfunction()
+
+# attentive_install_component(NAME): a component with libraries of its own. Its targets stand in a file of their own: whoever
+# does not ask for it needs not have them.
+function(attentive_install_component name)
+  attentive_install_targets(attentive-${name}-targets attentive_${name})
+endfunction()
+
+# attentive_install_targets(<file> <target>…): libraries, their headers, and the file that defines them.
+function(attentive_install_targets file)
+  install(TARGETS ${ARGN} EXPORT ${file}
+    ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT library
+    LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT library
+    RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT library
+    FILE_SET HEADERS DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT library)
+  install(EXPORT ${file} NAMESPACE attentive:: DESTINATION "${CMAKE_INSTALL_LIBDIR}/cmake/attentive" COMPONENT library)
 endfunction()
 
 # attentive_install_app(<target>): an executable; left out if it was not built, so that building the library is enough.

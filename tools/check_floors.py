@@ -23,8 +23,9 @@ MAY_USE = {
     "modules": ["io", "functional", "cache"],
     "compat": ["io", "functional", "cache", "modules"],
     "models": ["io", "functional", "cache", "modules", "compat"],
-    "parity": ["io", "functional", "cache", "modules", "compat"],
+    "parity": ["io", "functional", "cache", "modules", "compat", "models"],
     "text": ["io"],
+    "tokenizers": ["io", "text"],
     "train": ["io", "functional", "cache", "modules", "compat", "models", "text"],
 }
 # What each room of src/kernels may include beside itself and the files that stand in no room, which use no room.
@@ -39,7 +40,7 @@ ROOMS = {
 }
 TOP = ("apps", "bench", "tests")  # the top floor: any public header
 SHARED = Path("apps/common")  # what every main() shares, those of bench/ too
-PRIVATE_DEPENDENCIES = ("fmt/", "nlohmann/", "CLI/", "catch2/")
+PRIVATE_DEPENDENCIES = ("fmt/", "nlohmann/", "CLI/", "catch2/", "pcre2.h", "utf8proc.h")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 PAGE = "docs/architecture.md"
 SUFFIXES = (".h", ".cpp", ".cu", ".cuh")

@@ -7,6 +7,7 @@ safetensors description and not from the writer.
 """
 
 import filecmp
+import importlib.util
 import json
 import pathlib
 import struct
@@ -248,7 +249,13 @@ def check_generators(folder):
         assert "expected.output" in tensors, path
         for name, value in tensors.items():
             assert not name.startswith("grad.") or not value.isnan().any(), f"{path}: {name}"
-    for script in ("make_cases.py", "make_torch_cases.py", "make_transformer_cases.py"):
+    scripts = ["make_cases.py", "make_torch_cases.py", "make_transformer_cases.py", "make_stack_cases.py"]
+    if importlib.util.find_spec("transformers"):
+        scripts.append("make_encoder_cases.py")
+    else:
+        print("skipped: encoders/ is not written again, as Python has no transformers")
+        committed = [path for path in committed if path.parent.name != "encoders"]
+    for script in scripts:
         for run in ("first", "second"):
             command = [sys.executable, TOOLS / script, "--out", folder / run]
             subprocess.run(command, check=True, capture_output=True)

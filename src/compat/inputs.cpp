@@ -1,7 +1,11 @@
 #include "compat/inputs.h"
 
+#include <limits>
+
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
 
 #include "core/autocast.h"
 #include "core/check.h"
@@ -68,6 +72,20 @@ void check_padding_mask(const char* who, const char* name, const at::Tensor& mas
   if (sizes.batched) expected = {sizes.batch, sizes.keys};
   TORCH_CHECK_VALUE(mask.sizes() == expected, who, ": expected ", name, " of shape ", shape_string(expected),
                     sizes.batched ? " (N, S)" : " (S)", ", got ", shape_string(mask.sizes()));
+}
+
+void check_masks(const char* who, const CallMasks& masks, const MaskSizes& sizes) {
+  check_attention_mask(who, masks.mask_name, masks.mask, sizes);
+  check_padding_mask(who, masks.padding_name, masks.padding, sizes);
+  TORCH_CHECK_VALUE(!masks.is_causal || masks.mask.defined(), who, ": expected a ", masks.mask_name, " with ",
+                    masks.hint_name, ", which is a hint about it, got none");
+}
+
+bool is_causal_mask(const at::Tensor& mask, std::optional<bool> given, int64_t tokens) {
+  if (given) return *given;
+  if (!mask.defined() || mask.is_meta() || mask.sizes() != at::IntArrayRef({tokens, tokens})) return false;
+  const auto hidden = -std::numeric_limits<double>::infinity();  // as a bool: true
+  return at::equal(mask, at::full({tokens, tokens}, hidden, mask.options().requires_grad(false)).triu(1));
 }
 
 Mask attention_mask(const at::Tensor& given, const MaskSizes& sizes, int64_t appended) {

@@ -2,6 +2,8 @@
 
 // Checks of PyTorch's inputs and masks, by name, and the conversion of such masks to typed ones.
 
+#include <optional>
+
 #include <attentive/core/mask.h>
 
 namespace attentive::compat {
@@ -29,6 +31,23 @@ void check_attention_mask(const char* who, const char* name, const at::Tensor& m
 
 // Throws unless the mask is (N, S), (S) if unbatched, bool or floating, or undefined.
 void check_padding_mask(const char* who, const char* name, const at::Tensor& mask, const MaskSizes& sizes);
+
+// The masks of one attention, with the names that they have in the caller's signature.
+struct CallMasks {
+  const char* mask_name;
+  const at::Tensor& mask;
+  const char* padding_name;
+  const at::Tensor& padding;
+  const char* hint_name;
+  bool is_causal;  // a hint about `mask`
+};
+
+// Throws unless both masks fit, and there is a mask if there is a hint about it.
+void check_masks(const char* who, const CallMasks& masks, const MaskSizes& sizes);
+
+// Whether a mask is the causal one of that many tokens: as the caller says, or else by comparing, as Python
+// does. The numbers do not depend on it, but a kernel that knows need not read the mask.
+bool is_causal_mask(const at::Tensor& mask, std::optional<bool> given, int64_t tokens);
 
 // Checked masks as typed ones: bool hides where true, floating is added. `appended` keys after the sequence
 // (bias_k, zeros) stay visible.

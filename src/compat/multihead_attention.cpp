@@ -10,6 +10,7 @@
 #include "functional/linear.h"
 #include "modules/attend.h"
 #include "modules/checks.h"
+#include "modules/first_weights.h"
 #include "modules/projection.h"
 
 namespace attentive::compat {
@@ -54,9 +55,8 @@ void MultiheadAttentionImpl::reset() {
     bias_v = register_parameter("bias_v", at::empty({1, 1, features}));
   }
   // Python builds this layer before it draws the input projections, so its draws come first.
-  out_proj = register_module(
-      "out_proj", torch::nn::Linear(torch::nn::LinearOptions(features, features).bias(options.bias())));
-  reset_parameters();
+  out_proj = register_module("out_proj", linear_layer(features, features, options.bias()));
+  if (draws_first_weights()) reset_parameters();
 }
 
 void MultiheadAttentionImpl::reset_parameters() {
@@ -128,6 +128,7 @@ std::tuple<at::Tensor, at::Tensor> MultiheadAttentionImpl::forward(
   call.dropout_p = dropout_now(*this);
   AttentionExtras extras;
   extras.weights = need_weights ? Weights::Dropped : Weights::None;
+  extras.caller = this;
   if (is_causal && !need_weights && !key_padding_mask.defined()) {
     // As in Python, SDPA's causal flag, which is aligned top-left, replaces the mask.
     call.causal = Causal::TopLeft;

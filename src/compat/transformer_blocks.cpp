@@ -38,6 +38,38 @@ LayerNormOptions norm_options(const TransformerLayerOptions& options) {
   return LayerNormOptions(options.d_model()).eps(options.layer_norm_eps()).bias(options.bias());
 }
 
+void check_encoder_call(const char* who, const TransformerLayerOptions& options, const at::Tensor& parameter,
+                        const at::Tensor& src, const CallMasks& masks) {
+  check_sequences(who, "src", src, options.d_model(), options.batch_first());
+  check_input(who, "src", src, src.dim(), options.d_model(), parameter);
+  check_masks(who, masks, mask_sizes(src, src, options.nhead(), options.batch_first()));
+}
+
+void check_decoder_call(const char* who, const TransformerLayerOptions& options, const at::Tensor& parameter,
+                        const at::Tensor& tgt, const char* memory_name, const at::Tensor& memory,
+                        const CallMasks& masks, const CallMasks& memory_masks) {
+  check_sequences(who, "tgt", tgt, options.d_model(), options.batch_first());
+  check_input(who, "tgt", tgt, tgt.dim(), options.d_model(), parameter);
+  check_input(who, memory_name, memory, tgt.dim(), options.d_model(), parameter);
+  const auto own = mask_sizes(tgt, tgt, options.nhead(), options.batch_first());
+  const int64_t batch_dim = options.batch_first() ? 0 : 1;
+  TORCH_CHECK_VALUE(!own.batched || memory.size(batch_dim) == own.batch, who, ": expected ", memory_name,
+                    " of batch ", own.batch, " like tgt, got ", shape_string(memory.sizes()));
+  check_masks(who, masks, own);
+  check_masks(who, memory_masks, mask_sizes(tgt, memory, options.nhead(), options.batch_first()));
+}
+
+int64_t tokens_of(const at::Tensor& x, const TransformerLayerOptions& options) {
+  return x.size(x.dim() == 3 && options.batch_first() ? 1 : 0);
+}
+
+void check_last_norm(const char* who, const TransformerLayerOptions& options,
+                     const std::optional<LayerNormOptions>& norm) {
+  TORCH_CHECK_VALUE(!norm || norm->features() == options.d_model(), who,
+                    ": expected a norm of d_model = ", options.d_model(), " features, got ",
+                    norm ? norm->features() : 0);
+}
+
 at::Tensor drop_attention(const TransformerLayerOptions& options, torch::nn::Dropout& dropout,
                           const at::Tensor& output) {
   const bool draws = dropout->is_training() && dropout->options.p() > 0.0;

@@ -1,21 +1,56 @@
 #pragma once
 
-// What the encoder and the decoder layer share.
+// What the transformer layers and the stacks of them share.
 
 #include <functional>
 
+#include <torch/nn/modules/container/modulelist.h>
 #include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/linear.h>
 
 #include <attentive/compat/layer_norm.h>
 #include <attentive/compat/multihead_attention.h>
 #include <attentive/compat/transformer_layer_options.h>
+#include <attentive/modules/first_weights.h>
+
+#include "compat/inputs.h"
 
 namespace attentive::compat {
 
 void check_layer_options(const char* who, const TransformerLayerOptions& options);
 MultiheadAttentionOptions attention_options(const TransformerLayerOptions& options);
 LayerNormOptions norm_options(const TransformerLayerOptions& options);
+
+// Throws unless `src` and its masks fit a layer of these options; `parameter` is one of its weights.
+void check_encoder_call(const char* who, const TransformerLayerOptions& options, const at::Tensor& parameter,
+                        const at::Tensor& src, const CallMasks& masks);
+
+// The same for a decoder; `memory_name` is what the caller calls the sequence that `tgt` attends to.
+void check_decoder_call(const char* who, const TransformerLayerOptions& options, const at::Tensor& parameter,
+                        const at::Tensor& tgt, const char* memory_name, const at::Tensor& memory,
+                        const CallMasks& masks, const CallMasks& memory_masks);
+
+// The length of a sequence: (T, E), or (N, T, E) or (T, N, E) by batch_first.
+int64_t tokens_of(const at::Tensor& x, const TransformerLayerOptions& options);
+
+// Throws unless a norm after layers of these options has their features.
+void check_last_norm(const char* who, const TransformerLayerOptions& options,
+                     const std::optional<LayerNormOptions>& norm);
+
+// Deep copies of a layer, as Python's: weights, what of them is trained, and the mode.
+template <class Layer>
+torch::nn::ModuleList copies_of(const Layer& layer, int64_t count) {
+  const NoFirstWeights guard;  // the copies take the layer's
+  torch::nn::ModuleList copies;
+  const auto source = layer->parameters();
+  for (int64_t n = 0; n < count; ++n) {
+    const auto copy = layer->clone();
+    const auto parameters = copy->parameters();
+    for (size_t i = 0; i < source.size(); ++i) parameters[i].set_requires_grad(source[i].requires_grad());
+    copies->push_back(copy);
+  }
+  return copies;
+}
 
 // Dropout of an attention's output (N, T, E) or (T, N, E). Python's batch-first output is a transposed
 // (T, N, E), and random numbers are drawn in memory order: only this layout drops the same elements for a

@@ -1,8 +1,7 @@
 #include <attentive/compat/transformer_decoder_layer.h>
 
-#include "compat/inputs.h"
 #include "compat/transformer_blocks.h"
-#include "core/check.h"
+#include "modules/first_weights.h"
 
 namespace attentive::compat {
 
@@ -14,9 +13,7 @@ TransformerDecoderLayerImpl::TransformerDecoderLayerImpl(TransformerDecoderLayer
 void TransformerDecoderLayerImpl::reset() {
   check_layer_options(kName, options);
   const int64_t features = options.d_model(), hidden = options.dim_feedforward();
-  const auto linear = [&](int64_t in, int64_t out) {
-    return torch::nn::Linear(torch::nn::LinearOptions(in, out).bias(options.bias()));
-  };
+  const auto linear = [&](int64_t in, int64_t out) { return linear_layer(in, out, options.bias()); };
   self_attn = register_module("self_attn", MultiheadAttention(attention_options(options)));
   multihead_attn = register_module("multihead_attn", MultiheadAttention(attention_options(options)));
   linear1 = register_module("linear1", linear(features, hidden));
@@ -35,23 +32,11 @@ at::Tensor TransformerDecoderLayerImpl::forward(const at::Tensor& tgt, const at:
                                                 const at::Tensor& tgt_key_padding_mask,
                                                 const at::Tensor& memory_key_padding_mask, bool tgt_is_causal,
                                                 bool memory_is_causal) {
-  check_sequences(kName, "tgt", tgt, options.d_model(), options.batch_first());
-  check_input(kName, "tgt", tgt, tgt.dim(), options.d_model(), linear1->weight);
-  check_input(kName, "memory", memory, tgt.dim(), options.d_model(), linear1->weight);
-  const auto own = mask_sizes(tgt, tgt, options.nhead(), options.batch_first());
-  const auto cross = mask_sizes(tgt, memory, options.nhead(), options.batch_first());
-  const int64_t batch_dim = options.batch_first() ? 0 : 1;
-  TORCH_CHECK_VALUE(!own.batched || memory.size(batch_dim) == own.batch, kName, ": expected memory of batch ",
-                    own.batch, " like tgt, got ", shape_string(memory.sizes()));
-  check_attention_mask(kName, "tgt_mask", tgt_mask, own);
-  check_attention_mask(kName, "memory_mask", memory_mask, cross);
-  check_padding_mask(kName, "tgt_key_padding_mask", tgt_key_padding_mask, own);
-  check_padding_mask(kName, "memory_key_padding_mask", memory_key_padding_mask, cross);
-  TORCH_CHECK_VALUE(!tgt_is_causal || tgt_mask.defined(), kName,
-                    ": expected a tgt_mask with tgt_is_causal, which is a hint about it, got none");
-  TORCH_CHECK_VALUE(!memory_is_causal || memory_mask.defined(), kName,
-                    ": expected a memory_mask with memory_is_causal, which is a hint about it, got none");
-
+  check_decoder_call(
+      kName, options, linear1->weight, tgt, "memory", memory,
+      {"tgt_mask", tgt_mask, "tgt_key_padding_mask", tgt_key_padding_mask, "tgt_is_causal", tgt_is_causal},
+      {"memory_mask", memory_mask, "memory_key_padding_mask", memory_key_padding_mask, "memory_is_causal",
+       memory_is_causal});
   auto x = residual(options.norm_first(), tgt, norm1, [&](const at::Tensor& y) {
     const auto output = std::get<0>(self_attn->forward(y, y, y, tgt_key_padding_mask, /*need_weights=*/false,
                                                        tgt_mask, true, tgt_is_causal));

@@ -1,8 +1,7 @@
 #include <attentive/compat/transformer_encoder_layer.h>
 
-#include "compat/inputs.h"
 #include "compat/transformer_blocks.h"
-#include "core/check.h"
+#include "modules/first_weights.h"
 
 namespace attentive::compat {
 
@@ -14,9 +13,7 @@ TransformerEncoderLayerImpl::TransformerEncoderLayerImpl(TransformerEncoderLayer
 void TransformerEncoderLayerImpl::reset() {
   check_layer_options(kName, options);
   const int64_t features = options.d_model(), hidden = options.dim_feedforward();
-  const auto linear = [&](int64_t in, int64_t out) {
-    return torch::nn::Linear(torch::nn::LinearOptions(in, out).bias(options.bias()));
-  };
+  const auto linear = [&](int64_t in, int64_t out) { return linear_layer(in, out, options.bias()); };
   self_attn = register_module("self_attn", MultiheadAttention(attention_options(options)));
   linear1 = register_module("linear1", linear(features, hidden));
   dropout = register_module("dropout", torch::nn::Dropout(options.dropout()));
@@ -29,14 +26,9 @@ void TransformerEncoderLayerImpl::reset() {
 
 at::Tensor TransformerEncoderLayerImpl::forward(const at::Tensor& src, const at::Tensor& src_mask,
                                                 const at::Tensor& src_key_padding_mask, bool is_causal) {
-  check_sequences(kName, "src", src, options.d_model(), options.batch_first());
-  check_input(kName, "src", src, src.dim(), options.d_model(), linear1->weight);
-  const auto sizes = mask_sizes(src, src, options.nhead(), options.batch_first());
-  check_attention_mask(kName, "src_mask", src_mask, sizes);
-  check_padding_mask(kName, "src_key_padding_mask", src_key_padding_mask, sizes);
-  TORCH_CHECK_VALUE(!is_causal || src_mask.defined(), kName,
-                    ": expected a src_mask with is_causal, which is a hint about it, got none");
-
+  check_encoder_call(
+      kName, options, linear1->weight, src,
+      {"src_mask", src_mask, "src_key_padding_mask", src_key_padding_mask, "is_causal", is_causal});
   auto x = residual(options.norm_first(), src, norm1, [&](const at::Tensor& y) {
     const auto output = std::get<0>(
         self_attn->forward(y, y, y, src_key_padding_mask, /*need_weights=*/false, src_mask, true, is_causal));

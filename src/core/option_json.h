@@ -1,11 +1,14 @@
 #pragma once
 
-// Options as one flat JSON object: enums by their names, the options within an option `rotary` as
-// `rotary_base` and so on.
+// Options as one flat JSON object: enums by their names, lists as arrays, an absent option as null, the
+// options within an option `rotary` as `rotary_base` and so on, or as an object of their own if they may be
+// absent.
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include <c10/util/Exception.h>
 #include <nlohmann/json.hpp>
@@ -13,6 +16,15 @@
 #include <attentive/core/option_list.h>
 
 namespace attentive {
+
+template <class Value>
+inline constexpr bool is_optional = false;
+template <class Value>
+inline constexpr bool is_optional<std::optional<Value>> = true;
+template <class Value>
+inline constexpr bool is_list = false;
+template <class Value>
+inline constexpr bool is_list<std::vector<Value>> = true;
 
 class OptionWriter {
  public:
@@ -26,12 +38,24 @@ class OptionWriter {
       each_option(value, OptionWriter(object_, key + '_'));
     } else if constexpr (std::is_enum_v<Value>) {
       object_[key] = to_string(value);
+    } else if constexpr (is_optional<Value>) {
+      write(object_[key], value);
     } else {
       object_[key] = value;
     }
   }
 
  private:
+  template <class Value>
+  static void write(nlohmann::json& target, const std::optional<Value>& value) {
+    if (!value) return;  // a new member is null
+    if constexpr (ListsOptions<const Value>) {
+      each_option(*value, OptionWriter(target));
+    } else {
+      target = *value;
+    }
+  }
+
   nlohmann::json& object_;
   std::string prefix_;
 };
@@ -49,6 +73,15 @@ class OptionReader {
       each_option(value, OptionReader(who_, object_, key + '_'));
     } else if constexpr (std::is_enum_v<Value>) {
       value = choice<Value>(key);
+    } else if constexpr (is_optional<Value>) {
+      read(key, value);
+    } else if constexpr (is_list<Value>) {
+      value.clear();
+      for (const auto& item : member(key, "a list", &nlohmann::json::is_array)) {
+        nlohmann::json one;
+        one[key] = item;
+        OptionReader(who_, one)(key, value.emplace_back());
+      }
     } else if constexpr (std::is_same_v<Value, bool>) {
       value = member(key, "true or false", &nlohmann::json::is_boolean).template get<bool>();
     } else if constexpr (std::is_floating_point_v<Value>) {
@@ -62,6 +95,19 @@ class OptionReader {
   }
 
  private:
+  template <class Value>
+  void read(const std::string& key, std::optional<Value>& value) const {
+    const auto found = object_.find(key);
+    value.reset();
+    if (found != object_.end() && found->is_null()) return;
+    if constexpr (ListsOptions<Value>) {
+      each_option(value.emplace(0),
+                  OptionReader(who_, member(key, "an object or null", &nlohmann::json::is_object)));
+    } else {
+      OptionReader(who_, object_)(key, value.emplace());
+    }
+  }
+
   const nlohmann::json& member(const std::string& key, const char* kind,
                                bool (nlohmann::json::*fits)() const noexcept) const {
     const auto found = object_.find(key);

@@ -1,7 +1,10 @@
+#include <vector>
+
 #include <attentive/functional/attention.h>
 
 #include "functional/dispatch.h"
 #include "functional/problem_builder.h"
+#include "functional/recording.h"
 
 namespace attentive {
 namespace {
@@ -9,7 +12,7 @@ namespace {
 // Gives a rank-4 (or, for logsumexp, rank-3) result the leading sizes of the caller's q.
 at::Tensor restore(const at::Tensor& tensor, const at::DimVector& leading, int64_t trailing) {
   if (!tensor.defined() || leading.size() == 2) return tensor;
-  at::DimVector sizes(leading.begin(), leading.end());  // g++ 12 warns of a copy
+  std::vector<int64_t> sizes(leading.begin(), leading.end());  // g++ 12 warns of what a SmallVector copies
   for (int64_t d = tensor.dim() - trailing; d < tensor.dim(); ++d) sizes.push_back(tensor.size(d));
   return tensor.reshape(sizes);
 }
@@ -20,6 +23,8 @@ AttentionResult attention(const at::Tensor& q, const at::Tensor& k, const at::Te
                           const AttentionOptions& options, const AttentionExtras& extras) {
   const auto call = normalize("attention", q, k, v, options, extras);
   const auto result = dispatch("attention", options.backend, call.problem);
+  if (recording::wanted()) [[unlikely]]
+    recording::attention(extras.caller, call.problem, options);
   return {restore(result.output, call.leading, 2), restore(result.weights, call.leading, 2),
           restore(result.logsumexp, call.leading, 1)};
 }

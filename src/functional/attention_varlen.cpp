@@ -5,6 +5,7 @@
 #include "core/check.h"
 #include "functional/dispatch.h"
 #include "functional/problem_builder.h"
+#include "functional/recording.h"
 #include "kernels/dropout_counter.h"
 
 namespace attentive {
@@ -84,6 +85,8 @@ AttentionResult attention_varlen(const at::Tensor& q, const at::Tensor& k, const
     one.dropout_key = key;
     one.batch_offset = static_cast<int64_t>(n);
     const auto result = dispatch(kWho, none ? Backend::Auto : options.backend, one);
+    if (recording::wanted() && !none) [[unlikely]]
+      recording::attention(extras.caller, one, options, static_cast<int64_t>(n));
     outputs.push_back(result.output.squeeze(0).transpose(0, 1));
     if (extras.logsumexp) logsumexps.push_back(result.logsumexp.squeeze(0));
   }

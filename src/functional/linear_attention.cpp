@@ -18,6 +18,7 @@
 #include "core/check.h"
 #include "core/forward_mode.h"
 #include "functional/problem_builder.h"
+#include "functional/recording.h"
 
 namespace attentive {
 namespace {
@@ -170,7 +171,8 @@ void check_linear_attention_call(const char* who, const LinearAttentionCall& cal
 }
 
 at::Tensor linear_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                            const LinearAttentionCall& call, const Mask& mask) {
+                            const LinearAttentionCall& call, const Mask& mask,
+                            const torch::nn::Module* caller) {
   check_linear_attention_call(kWho, call);
   TORCH_CHECK_VALUE(
       mask.keep_terms().empty() && mask.bias_terms().empty(), kWho,
@@ -211,6 +213,8 @@ at::Tensor linear_attention(const at::Tensor& q, const at::Tensor& k, const at::
   const auto output = (total.slice(4, 0, problem.value_dim()) / denominator.masked_fill(empty, 1.0))
                           .masked_fill(empty, 0.0)
                           .to(q.scalar_type());
+  if (recording::wanted()) [[unlikely]]
+    recording::linear_attention(caller, problem, call, query_features, key_features);
   at::DimVector sizes(normalized.leading);
   sizes.push_back(problem.queries());
   sizes.push_back(problem.value_dim());

@@ -1,13 +1,9 @@
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cstring>
-#include <fcntl.h>
+#include <memory>
 #include <string_view>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <system_error>
-#include <unistd.h>
 #include <vector>
 
 #include <ATen/ops/empty.h>
@@ -17,6 +13,9 @@
 #include <attentive/io/safetensors.h>
 
 #include "io/atomic_file.h"
+#include "io/byte_source.h"
+#include "io/mapped_tensor.h"
+#include "io/refusal.h"
 #include "io/safetensors_header.h"
 #include "io/utf8.h"
 
@@ -30,56 +29,36 @@ namespace {
                          fmt::format("{}: {}", who, reason));
 }
 
-// A whole file, mapped for reading.
-class Mapping {
- public:
-  Mapping(const std::string& who, const std::filesystem::path& path) {
-    // Without O_NONBLOCK, opening a pipe would wait for a writer.
-    const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (descriptor < 0) fail(who, fmt::format("cannot open it: {}", std::strerror(errno)));
-    struct stat info {};
-    const bool known = ::fstat(descriptor, &info) == 0;
-    if (known && S_ISREG(info.st_mode) && info.st_size > 0) {
-      size_ = static_cast<size_t>(info.st_size);
-      data_ = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, descriptor, 0);
-    }
-    const int reason = errno;
-    ::close(descriptor);
-    if (!known || !S_ISREG(info.st_mode)) fail(who, "not a regular file");
-    if (data_ == MAP_FAILED) fail(who, fmt::format("cannot map it: {}", std::strerror(reason)));
-  }
-  ~Mapping() {
-    if (size_ > 0 && data_ != MAP_FAILED) ::munmap(data_, size_);
-  }
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-
-  const void* data() const { return data_; }
-  size_t size() const { return size_; }
-
- private:
-  void* data_ = nullptr;
-  size_t size_ = 0;
+// A file in memory; `mapping` is set if tensors may refer to it.
+struct Source {
+  const char* data;
+  size_t size;
+  std::shared_ptr<MappedFile> mapping = {};
 };
 
-at::Tensor copy_tensor(const std::string& who, const std::string& name, const SafetensorsEntry& entry,
-                       const char* data) {
+at::Tensor make_tensor(const std::string& who, const std::string& name, const SafetensorsEntry& entry,
+                       const Source& source, uint64_t data_begin) {
   const auto size = entry.end - entry.begin;
-  const auto* bytes = data + entry.begin;
+  const auto offset = data_begin + entry.begin;
+  const auto* bytes = source.data + offset;
   if (entry.dtype == at::kBool) {
     const bool valid = std::all_of(bytes, bytes + size, [](unsigned char byte) { return byte <= 1; });
     if (!valid)
       fail(who, fmt::format("tensor {}: dtype BOOL holds a byte other than 0 and 1", quoted_name(name)));
+  }
+  if (source.mapping && size > 0 && offset % c10::elementSize(entry.dtype) == 0) {
+    return mapped_tensor(source.mapping, offset, entry.shape, entry.dtype);
   }
   auto tensor = at::empty(entry.shape, at::TensorOptions().dtype(entry.dtype).device(at::kCPU));
   if (size > 0) std::memcpy(tensor.mutable_data_ptr(), bytes, size);
   return tensor;
 }
 
-SafetensorsFile parse(const std::string& who, const void* data, size_t size) {
+SafetensorsFile parse(const std::string& who, const Source& source) {
+  const auto size = source.size;
   uint64_t length = 0;
   if (size < sizeof(length)) fail(who, fmt::format("{} bytes are too few for a safetensors file", size));
-  std::memcpy(&length, data, sizeof(length));
+  std::memcpy(&length, source.data, sizeof(length));
   if (length > kMaxSafetensorsHeader) {
     fail(who, fmt::format("a header of {} bytes is longer than the format's limit of {}", length,
                           kMaxSafetensorsHeader));
@@ -87,8 +66,7 @@ SafetensorsFile parse(const std::string& who, const void* data, size_t size) {
   if (length > size - sizeof(length)) {
     fail(who, fmt::format("a header of {} bytes does not fit into a file of {} bytes", length, size));
   }
-  const auto* text = static_cast<const char*>(data) + sizeof(length);
-  const auto* tensors = text + length;
+  const auto* text = source.data + sizeof(length);
   SafetensorsHeader header;
   const auto reason =
       parse_safetensors_header({text, static_cast<size_t>(length)}, size - sizeof(length) - length, header);
@@ -97,7 +75,8 @@ SafetensorsFile parse(const std::string& who, const void* data, size_t size) {
   SafetensorsFile file;
   file.metadata = std::move(header.metadata);
   for (const auto& [name, entry] : header.entries) {
-    file.tensors.emplace_hint(file.tensors.end(), name, copy_tensor(who, name, entry, tensors));
+    file.tensors.emplace_hint(file.tensors.end(), name,
+                              make_tensor(who, name, entry, source, sizeof(length) + length));
   }
   return file;
 }
@@ -154,14 +133,20 @@ std::string header_text(const std::string& who, const std::vector<const Item*>& 
 
 }  // namespace
 
-SafetensorsFile load_safetensors(const std::filesystem::path& path) {
+SafetensorsFile load_safetensors(const std::filesystem::path& path, const SafetensorsOptions& options) {
   const auto who = fmt::format("load_safetensors: {}", path.string());
-  const Mapping mapping(who, path);
-  return parse(who, mapping.data(), mapping.size());
+  try {
+    const ByteSource file(path);
+    if (file.size() == 0) return parse(who, {nullptr, 0});
+    const auto mapping = std::make_shared<MappedFile>(file.descriptor(), file.size());
+    return parse(who, {mapping->data(), file.size(), options.map ? mapping : nullptr});
+  } catch (const Refusal& refusal) {
+    fail(who, refusal.what());
+  }
 }
 
 SafetensorsFile parse_safetensors(const void* data, size_t size) {
-  return parse("parse_safetensors", data, size);
+  return parse("parse_safetensors", {static_cast<const char*>(data), size});
 }
 
 void save_safetensors(const std::filesystem::path& path, const std::map<std::string, at::Tensor>& tensors,

@@ -14,28 +14,10 @@
 #include "core/check.h"
 #include "io/state_dict_file.h"
 #include "io/state_fit.h"
+#include "io/wildcard.h"
 
 namespace attentive {
 namespace {
-
-// `*` stands for any run of characters.
-bool matches(std::string_view pattern, std::string_view text) {
-  size_t p = 0, t = 0, star = std::string_view::npos, resume = 0;
-  while (t < text.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      resume = t;
-    } else if (p < pattern.size() && pattern[p] == text[t]) {
-      ++p, ++t;
-    } else if (star != std::string_view::npos) {
-      p = star + 1;  // let the last star take one character more
-      t = ++resume;
-    } else {
-      return false;
-    }
-  }
-  return pattern.find_first_not_of('*', p) == std::string_view::npos;
-}
 
 // Parameters and buffers by name; the tensors share memory with the module.
 StateDict tensors_of(const torch::nn::Module& module) {
@@ -107,10 +89,7 @@ struct Plan {
 };
 
 Plan plan_load(const torch::nn::Module& module, const StateDict& state, const LoadStateOptions& options) {
-  const auto ignored = [&](const std::string& key) {
-    return std::any_of(options.ignore.begin(), options.ignore.end(),
-                       [&](const std::string& pattern) { return matches(pattern, key); });
-  };
+  const auto ignored = [&](const std::string& key) { return matches_any(options.ignore, key); };
   const auto targets = tensors_of(module);
   const auto masks = causal_masks_of(module);
   Plan plan;

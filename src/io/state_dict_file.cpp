@@ -9,6 +9,7 @@
 #include <attentive/io/safetensors.h>
 
 #include "io/byte_source.h"
+#include "io/files.h"
 #include "io/refusal.h"
 #include "io/safetensors_header.h"
 #include "io/state_entries.h"
@@ -21,11 +22,6 @@ constexpr std::string_view kIndexEnding = ".index.json";
 bool is_there(const std::filesystem::path& path) {
   struct stat info {};
   return ::stat(path.c_str(), &info) == 0;
-}
-
-bool is_folder(const std::filesystem::path& path) {
-  struct stat info {};
-  return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
 }
 
 bool is_index(const std::filesystem::path& path) {
@@ -108,7 +104,7 @@ StateDictFile read_safetensors_state(const std::filesystem::path& path, const Re
     refuse_state(
         path, fmt::format("a safetensors file has no entries, so none under {}", quoted_name(options.entry)));
   }
-  auto loaded = load_safetensors(path);
+  auto loaded = load_safetensors(path, {.map = options.file.map});
   TorchValue::Dict values;
   for (const auto& [key, text] : loaded.metadata) values.items.emplace_back(key, text);
   StateDictFile file{

@@ -9,8 +9,8 @@
 
 namespace attentive::kernels {
 
-// Query i may see the keys i + lo … i + hi. Key i + origin is the one that it is aligned with: distances
-// (ALiBi) count from there.
+// Query i may see the keys i + lo … i + hi. Its position among the keys is i + origin, that of the key which it is
+// aligned with; ALiBi's distances and the indices of Counter dropout count from there.
 struct Band {
   static constexpr int64_t kUnbounded = int64_t{1} << 60;  // added to any index, it does not overflow
 
@@ -20,6 +20,10 @@ struct Band {
   ATTENTIVE_HOST_DEVICE bool has_lo() const { return lo != -kUnbounded; }
   ATTENTIVE_HOST_DEVICE bool has_hi() const { return hi != kUnbounded; }
   bool unbounded() const { return !has_lo() && !has_hi(); }
+  ATTENTIVE_HOST_DEVICE int64_t position(int64_t i) const { return i + origin; }
+  // The row of Counter dropout, so that a query draws the same bits in any part of its sequence. Modulo 2^32: a query
+  // before the first key has a row of its own.
+  ATTENTIVE_HOST_DEVICE uint32_t counter_row(int64_t i) const { return static_cast<uint32_t>(position(i)); }
   // No more than causality, aligned at either end.
   bool only_causal() const { return !has_lo() && (hi == 0 || hi == origin); }
 

@@ -16,23 +16,22 @@ uint64_t draw_dropout_key(const std::optional<at::Generator>& generator) {
 }
 
 at::Tensor counter_keep_mask(uint64_t key, double p, int64_t batch_offset, int64_t batch, int64_t heads,
-                             int64_t row0, int64_t rows, int64_t col0, int64_t cols) {
+                             uint32_t row0, int64_t rows, int64_t col0, int64_t cols) {
   auto mask = at::empty({batch, heads, rows, cols}, at::kBool);
   const uint32_t threshold = keep_threshold(p);
   bool* out = mask.mutable_data_ptr<bool>();
   at::parallel_for(0, batch * heads * rows, 16, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      const auto b = static_cast<uint32_t>(row / (heads * rows) + batch_offset);
-      const auto h = static_cast<uint32_t>(row / rows % heads);
-      const auto i = static_cast<uint32_t>(row % rows + row0);
+      const int64_t b = row / (heads * rows) + batch_offset, h = row / rows % heads;
+      const uint32_t i = row0 + static_cast<uint32_t>(row % rows);
       bool* line = out + row * cols;
       // Whole blocks of 128 columns; one Philox call serves 8 columns that lie 16 apart.
       for (int64_t block = col0 / 128; block * 128 < col0 + cols; ++block) {
         for (int64_t lane = 0; lane < 16; ++lane) {
-          const auto words = philox({static_cast<uint32_t>(block * 16 + lane), i, h, b}, key);
-          for (int64_t half = 0; half < 8; ++half) {
+          const auto words = dropout_words(key, b, h, i, block * 128 + lane);
+          for (int half = 0; half < 8; ++half) {
             const int64_t j = block * 128 + half * 16 + lane - col0;
-            if (j >= 0 && j < cols) line[j] = ((words[half / 2] >> (16 * (half % 2))) & 0xFFFFu) < threshold;
+            if (j >= 0 && j < cols) line[j] = words.survives(half, threshold);
           }
         }
       }

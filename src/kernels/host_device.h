@@ -1,11 +1,11 @@
 #pragma once
 
-// What a function needs that the CPU and the GPU run alike.
+// What a function needs that the CPU and the GPU run alike. It is always inlined: units of vector code may include it.
 
 #if defined(__CUDACC__)
 #define ATTENTIVE_HOST_DEVICE __host__ __device__ __forceinline__
 #else
-#define ATTENTIVE_HOST_DEVICE inline
+#define ATTENTIVE_HOST_DEVICE __attribute__((always_inline)) inline
 #endif
 
 namespace attentive::kernels {

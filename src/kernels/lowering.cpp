@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include <ATen/ops/bitwise_and.h>
 
@@ -55,10 +56,42 @@ Terms terms_of(const Problem& p, bool for_backward) {
   return terms;
 }
 
+template <class T>
+const T* data_of(const at::Tensor& x) {
+  return x.defined() ? x.const_data_ptr<T>() : nullptr;
+}
+
+template <class T>
+Strided<const T> view_of(const at::Tensor& x) {
+  if (!x.defined()) return {};
+  Strided<const T> view{x.const_data_ptr<T>(), x.stride(0), x.stride(1)};
+  if (x.dim() == 4) {
+    view.row = x.stride(2);
+    view.col = x.stride(3);
+  }
+  return view;
+}
+
 }  // namespace
+
+std::vector<at::Tensor> Lowered::with_terms(std::vector<at::Tensor> saved) {
+  const auto taken = std::exchange(terms, {});
+  for (const auto& term : {taken.keep, taken.bias, taken.slopes, taken.lengths, taken.sinks})
+    saved.push_back(term);
+  return saved;
+}
 
 Lowered lower(const Problem& problem, bool for_backward) {
   return {numbers_of(problem), terms_of(problem, for_backward)};
+}
+
+Call call_of(const Numbers& numbers, const Terms& terms) {
+  return {numbers,
+          view_of<bool>(terms.keep),
+          view_of<float>(terms.bias),
+          data_of<int64_t>(terms.lengths),
+          view_of<float>(terms.slopes),
+          data_of<float>(terms.sinks)};
 }
 
 }  // namespace attentive::kernels

@@ -1,7 +1,6 @@
 #pragma once
 
-// A problem as our own kernels read it, on the CPU and on CUDA alike: numbers, and the tensors beside q, k
-// and v.
+// From a problem to what our own kernels read, on the CPU and on CUDA alike.
 
 #include <vector>
 
@@ -19,14 +18,16 @@ struct Terms {
   at::Tensor lengths;  // int64 (B), contiguous
   at::Tensor sinks;    // float (H), contiguous
 
-  // For save_for_backward, which raises if one was changed meanwhile; undefined ones among them.
-  std::vector<at::Tensor> to_save() const { return {keep, bias, slopes, lengths, sinks}; }
+  // As they came back from autograd.
   static Terms saved(const at::Tensor* first) { return {first[0], first[1], first[2], first[3], first[4]}; }
 };
 
 struct Lowered {
   Numbers numbers;
   Terms terms;
+
+  // Moves the terms behind what save_for_backward gets, undefined ones among them: it raises if one was changed.
+  std::vector<at::Tensor> with_terms(std::vector<at::Tensor> saved);
 };
 
 // Draws the dropout key. With `for_backward` nothing that the caller may still change is kept by reference
@@ -34,5 +35,7 @@ struct Lowered {
 // which has no version to watch) is copied. A buffer of lengths may thus be refilled for the next forward
 // pass.
 Lowered lower(const Problem& problem, bool for_backward);
+
+Call call_of(const Numbers& numbers, const Terms& terms);
 
 }  // namespace attentive::kernels

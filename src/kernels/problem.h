@@ -8,6 +8,7 @@
 
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
 
 #include <attentive/core/options.h>
 #include <attentive/core/result.h>
@@ -52,7 +53,18 @@ struct Problem {
   int64_t head_dim() const { return q.size(3); }
   int64_t value_dim() const { return v.size(3); }
   bool has_dropout() const { return dropout_p > 0.0; }
+  bool is_empty() const {
+    return batch() == 0 || heads() == 0 || queries() == 0 || keys() == 0 || value_dim() == 0;
+  }
+  bool has_mask() const {
+    return keep.defined() || bias.defined() || key_keep.defined() || key_lengths.defined();
+  }
 };
+
+// Whether autograd records what is computed from x.
+inline bool requires_gradient(const at::Tensor& x) {
+  return x.defined() && x.requires_grad() && at::GradMode::is_enabled();
+}
 
 // Every tensor of a problem.
 inline constexpr std::array kTensors = {

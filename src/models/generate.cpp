@@ -11,10 +11,13 @@
 #include <attentive/models/generate.h>
 
 #include "core/check.h"
+#include "core/enum_name.h"
 #include "modules/evaluation_mode.h"
 
 namespace attentive {
 namespace {
+
+using detail::LanguageModelView;
 
 constexpr const char* kWho = "generate";
 
@@ -30,17 +33,24 @@ void check(const SamplingOptions& options) {
 // Logits after the last token. The cache, if any, holds what came before `fed`.
 class Decoder {
  public:
-  Decoder(GPTImpl& model, std::unique_ptr<KVCache> cache) : model_(model), cache_(std::move(cache)) {}
+  Decoder(const LanguageModelView& model, std::unique_ptr<KVCache> cache)
+      : model_(model), cache_(std::move(cache)) {
+    const auto parameters = model.module.parameters();
+    if (!parameters.empty()) device_ = parameters[0].device();
+  }
 
   at::Tensor operator()(const std::vector<int64_t>& context) {
-    if (!cache_) return last(model_.forward(to_ids(context, 0, context.size())));
+    if (!cache_) return last(model_.forward(to_ids(context, 0, context.size())), context.size());
     at::Tensor logits;
     while (fed_ < context.size()) {
-      const auto tokens = std::min(context.size() - fed_, static_cast<size_t>(cache_->room()));
-      logits = model_.forward_cached(to_ids(context, fed_, tokens), *cache_);
+      const auto room = cache_->room();
+      TORCH_CHECK_VALUE(room > 0, kWho, ": expected a cache with room for ", context.size(),
+                        " tokens, got one that is full after ", fed_);
+      const auto tokens = std::min(context.size() - fed_, static_cast<size_t>(room));
+      logits = last(model_.forward_cached(to_ids(context, fed_, tokens), *cache_), tokens);
       fed_ += tokens;
     }
-    return last(logits);
+    return logits;
   }
 
   void restart() {
@@ -50,16 +60,29 @@ class Decoder {
 
  private:
   at::Tensor to_ids(const std::vector<int64_t>& context, size_t begin, size_t count) const {
-    return at::tensor(at::ArrayRef<int64_t>(context).slice(begin, count), at::kLong)
-        .unsqueeze(0)
-        .to(model_.tok_emb->weight.device());
+    return at::tensor(at::ArrayRef<int64_t>(context).slice(begin, count), at::kLong).unsqueeze(0).to(device_);
   }
-  static at::Tensor last(const at::Tensor& logits) { return logits[0][logits.size(1) - 1]; }
+  static at::Tensor last(const at::Tensor& logits, size_t tokens) {
+    check_defined(kWho, "logits", logits);
+    TORCH_CHECK_VALUE(
+        logits.dim() == 3 && logits.size(0) == 1 && logits.size(1) == static_cast<int64_t>(tokens), kWho,
+        ": expected logits of shape (1, ", tokens, ", vocab_size) from the model, got ",
+        shape_string(logits.sizes()));
+    return logits[0][logits.size(1) - 1];
+  }
 
-  GPTImpl& model_;
+  const LanguageModelView& model_;
   std::unique_ptr<KVCache> cache_;
+  at::Device device_ = at::kCPU;
   size_t fed_ = 0;
 };
+
+// Tokens that the cache of a generation may hold: the prompt and the new ones, but no more than the context.
+int64_t capacity_of(size_t prompt, int64_t new_tokens, size_t limit) {
+  int64_t capacity = 0;  // more than any memory holds if it overflows
+  if (__builtin_add_overflow(prompt, new_tokens, &capacity)) capacity = std::numeric_limits<int64_t>::max();
+  return limit == 0 ? capacity : std::min(capacity, static_cast<int64_t>(limit));
+}
 
 }  // namespace
 
@@ -98,22 +121,26 @@ int64_t sample_token(const at::Tensor& logits, const SamplingOptions& options, a
   return order[std::min(static_cast<size_t>(chosen - sums.begin()), kept - 1)];
 }
 
-std::vector<int64_t> generate(GPTImpl& model, const std::vector<int64_t>& prompt,
-                              const GenerateOptions& options) {
+std::string_view to_string(GenerationEnd value) {
+  return enum_name(value, {"stop token", "on_token", "length", "context full"});
+}
+
+std::vector<int64_t> detail::generate(const LanguageModelView& model, const std::vector<int64_t>& prompt,
+                                      const GenerateOptions& options) {
   check(options.sampling);
   TORCH_CHECK_VALUE(!prompt.empty(), kWho, ": expected a prompt of at least one token, got an empty one");
   TORCH_CHECK_VALUE(options.max_new_tokens >= 0, kWho, ": expected max_new_tokens >= 0, got ",
                     options.max_new_tokens);
-  const auto limit = static_cast<size_t>(model.options.context_length());
+  TORCH_CHECK_VALUE(model.context_length >= 0, kWho, ": expected a context_length >= 0 of the model, got ",
+                    model.context_length);
+  const auto limit = static_cast<size_t>(model.context_length);
   TORCH_CHECK_VALUE(limit == 0 || prompt.size() <= limit || options.slide, kWho,
                     ": expected a prompt of at most context_length = ", limit, " tokens, got ", prompt.size(),
                     "; slide uses its end");
-  const EvaluationMode evaluation(model);
+  const EvaluationMode evaluation(model.module);
   const at::NoGradGuard no_grad;
-  int64_t capacity = 0;  // more than any memory holds if it overflows
-  if (limit == 0 && __builtin_add_overflow(prompt.size(), options.max_new_tokens, &capacity))
-    capacity = std::numeric_limits<int64_t>::max();
-  Decoder decode(model, options.use_cache ? model.make_cache(1, capacity) : nullptr);
+  const auto capacity = capacity_of(prompt.size(), options.max_new_tokens, limit);
+  Decoder decode(model, options.use_cache ? model.make_cache(capacity) : nullptr);
   auto context = prompt;
   const auto keep_end = [&](size_t tokens) {
     context.erase(context.begin(), context.end() - static_cast<std::ptrdiff_t>(tokens));
@@ -121,18 +148,30 @@ std::vector<int64_t> generate(GPTImpl& model, const std::vector<int64_t>& prompt
   };
   if (limit > 0 && context.size() > limit) keep_end(limit);
 
+  const auto& stops = options.stop_tokens;
   auto generator = at::detail::createCPUGenerator(options.seed);
   std::vector<int64_t> out;
+  auto end = GenerationEnd::Length;
   while (static_cast<int64_t>(out.size()) < options.max_new_tokens) {
     const auto id = sample_token(decode(context), options.sampling, generator);
     out.push_back(id);
-    if (options.on_token && !options.on_token(id)) break;
+    const bool more = !options.on_token || options.on_token(id);
+    const bool stop = std::find(stops.begin(), stops.end(), id) != stops.end();
+    if (stop || !more) {
+      end = stop ? GenerationEnd::StopToken : GenerationEnd::OnToken;
+      break;
+    }
     if (limit > 0 && context.size() == limit) {
-      if (!options.slide) break;
+      if (!options.slide) {
+        const bool enough = static_cast<int64_t>(out.size()) == options.max_new_tokens;
+        if (!enough) end = GenerationEnd::ContextFull;
+        break;
+      }
       keep_end(limit / 2);
     }
     context.push_back(id);
   }
+  if (options.on_end) options.on_end(end);
   return out;
 }
 

@@ -1,17 +1,16 @@
 #include <cmath>
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/aminmax.h>
-#include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/embedding.h>
 
 #include <attentive/models/gpt.h>
 
-#include "core/autocast.h"
 #include "core/enum_name.h"
 #include "functional/feature_dropout.h"
 #include "functional/linear.h"
+#include "models/decoder_only.h"
 #include "modules/checks.h"
+#include "modules/first_weights.h"
 
 namespace attentive {
 namespace {
@@ -30,13 +29,8 @@ TransformerBlockOptions block_options(const GPTOptions& options) {
   return TransformerBlockOptions(attention).dropout(options.dropout()).bias(options.bias());
 }
 
-// An embedding would only say that an index is out of range; on a GPU it ends the process.
-void check_tokens(const char* name, const at::Tensor& ids, int64_t vocab_size) {
-  if (ids.numel() == 0 || ids.is_meta()) return;
-  const auto [low, high] = at::aminmax(ids);
-  const auto least = low.item<int64_t>(), most = high.item<int64_t>();
-  TORCH_CHECK_VALUE(least >= 0 && most < vocab_size, GPTImpl::kName, ": expected ", name, " in [0, ",
-                    vocab_size, "), got ", least < 0 ? least : most);
+DecoderSizes sizes_of(const GPTOptions& options) {
+  return {GPTImpl::kName, options.vocab_size(), options.num_layers(), options.context_length()};
 }
 
 }  // namespace
@@ -66,7 +60,7 @@ void GPTImpl::reset() {
   if (options.context_length() > 0) check_positive(kName, "context_length", options.context_length());
   TORCH_CHECK_VALUE(options.window() >= 0, kName, ": expected window >= 0, got ", options.window());
 
-  tok_emb = register_module("tok_emb", torch::nn::Embedding(options.vocab_size(), options.emb_dim()));
+  tok_emb = register_module("tok_emb", embedding_layer(options.vocab_size(), options.emb_dim()));
   if (!rotary) {
     pos_emb = register_module("pos_emb", LearnedPositions(options.context_length(), options.emb_dim()));
   }
@@ -76,14 +70,14 @@ void GPTImpl::reset() {
   final_norm =
       register_module("final_norm", LayerNorm(LayerNormOptions(options.emb_dim()).bias(options.bias())));
   if (!options.tied()) {
-    const auto head = torch::nn::LinearOptions(options.emb_dim(), options.vocab_size()).bias(false);
-    out_head = register_module("out_head", torch::nn::Linear(head));
+    out_head =
+        register_module("out_head", linear_layer(options.emb_dim(), options.vocab_size(), /*bias=*/false));
   }
   reset_parameters();
 }
 
 void GPTImpl::reset_parameters() {
-  if (options.init() != GPTInit::Gpt2) return;
+  if (options.init() != GPTInit::Gpt2 || !draws_first_weights()) return;
   const at::NoGradGuard no_grad;
   const double onto_residual = 0.02 / std::sqrt(2.0 * static_cast<double>(options.num_layers()));
   for (auto& item : named_parameters()) {
@@ -102,18 +96,11 @@ at::Tensor GPTImpl::forward(const at::Tensor& ids) {
 }
 
 at::Tensor GPTImpl::forward_cached(const at::Tensor& ids, KVCache& cache) {
-  TORCH_CHECK_VALUE(cache.options().layers == options.num_layers(), kName, ": expected a cache of ",
-                    options.num_layers(), " layers, got ", cache.options().layers);
   return run(ids, &cache);
 }
 
 at::Tensor GPTImpl::run(const at::Tensor& ids, KVCache* cache) {
-  check_defined(kName, "ids", ids);
-  TORCH_CHECK_VALUE(ids.dim() == 2 && (ids.scalar_type() == at::kLong || ids.scalar_type() == at::kInt),
-                    kName, ": expected ids as int64 or int32 of shape (B, T), got ", describe(ids));
-  const auto first = cache ? cache->position() : 0;
-  check_context(kName, first + ids.size(1), options.context_length());
-  check_tokens("ids", ids, options.vocab_size());
+  const auto first = check_ids(sizes_of(options), ids, cache);
   auto x = at::embedding(tok_emb->weight, ids);
   if (pos_emb) x = pos_emb->forward(x, first);
   x = drop_features(x, options.dropout(), is_training());
@@ -125,28 +112,12 @@ at::Tensor GPTImpl::run(const at::Tensor& ids, KVCache* cache) {
 }
 
 at::Tensor GPTImpl::loss(const at::Tensor& ids, const at::Tensor& targets) {
-  check_defined(kName, "targets", targets);
-  TORCH_CHECK_VALUE(targets.sizes() == ids.sizes(), kName, ": expected targets of shape ",
-                    shape_string(ids.sizes()), ", got ", shape_string(targets.sizes()));
-  TORCH_CHECK_VALUE(at::isIntegralType(targets.scalar_type(), /*includeBool=*/false), kName,
-                    ": expected targets as integers, got ", describe(targets));
-  check_tokens("targets", targets, options.vocab_size());
-  return at::cross_entropy_loss(forward(ids).flatten(0, 1), targets.flatten().to(at::kLong));
+  return next_token_loss(sizes_of(options), ids, targets, [&] { return forward(ids); });
 }
 
 std::unique_ptr<KVCache> GPTImpl::make_cache(int64_t batch, int64_t capacity) const {
-  const auto& weight = tok_emb->weight;
-  const auto& attention = trf_blocks->at<TransformerBlockImpl>(0).att;
-  const KVCacheOptions its{options.num_layers(),
-                           batch,
-                           attention->num_kv_heads(),
-                           attention->head_dim(),
-                           autocast_type(weight.scalar_type(), weight.device()),
-                           weight.device()};
-  if (options.window() > 0 && options.context_length() == 0) {
-    return std::make_unique<RingKVCache>(its, options.window());
-  }
-  return std::make_unique<DenseKVCache>(its, capacity == 0 ? options.context_length() : capacity);
+  const auto& attention = *trf_blocks->at<TransformerBlockImpl>(0).att;
+  return empty_cache(sizes_of(options), attention, tok_emb->weight, batch, capacity, options.window());
 }
 
 }  // namespace attentive

@@ -1,61 +1,13 @@
-#include <array>
-#include <set>
-#include <utility>
-#include <vector>
-
-#include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
 
 #include <attentive/models/gpt2_names.h>
+#include <attentive/models/python_names.h>
 
 #include "core/check.h"
+#include "models/name_table.h"
 
 namespace attentive {
 namespace {
-
-enum class Layout { Same, Transposed, Qkv };
-
-// A tensor of GPT-2 and the tensor of GPT (three for Qkv) that corresponds to it.
-struct Entry {
-  std::string theirs;
-  std::string ours;  // for Qkv: what precedes W_query and, after a space, what follows it
-  Layout layout;
-  bool optional;  // biases
-};
-
-std::vector<Entry> entries(const GPTOptions& options) {
-  std::vector<Entry> all{{"wte.weight", "tok_emb.weight", Layout::Same, false},
-                         {"wpe.weight", "pos_emb.weight", Layout::Same, false}};
-  for (int64_t n = 0; n < options.num_layers(); ++n) {
-    const auto h = "h." + std::to_string(n) + '.', block = "trf_blocks." + std::to_string(n) + '.';
-    const auto norm = [&](const std::string& theirs, const std::string& ours) {
-      all.push_back({h + theirs + ".weight", block + ours + ".scale", Layout::Same, false});
-      if (options.bias()) all.push_back({h + theirs + ".bias", block + ours + ".shift", Layout::Same, true});
-    };
-    const auto linear = [&](const std::string& theirs, const std::string& ours) {
-      all.push_back({h + theirs + ".weight", block + ours + ".weight", Layout::Transposed, false});
-      if (options.bias()) all.push_back({h + theirs + ".bias", block + ours + ".bias", Layout::Same, true});
-    };
-    norm("ln_1", "norm1");
-    all.push_back({h + "attn.c_attn.weight", block + "att. .weight", Layout::Qkv, false});
-    if (options.qkv_bias()) all.push_back({h + "attn.c_attn.bias", block + "att. .bias", Layout::Qkv, true});
-    linear("attn.c_proj", "att.out_proj");
-    norm("ln_2", "norm2");
-    linear("mlp.c_fc", "ff.layers.0");
-    linear("mlp.c_proj", "ff.layers.2");
-  }
-  all.push_back({"ln_f.weight", "final_norm.scale", Layout::Same, false});
-  if (options.bias()) all.push_back({"ln_f.bias", "final_norm.shift", Layout::Same, true});
-  return all;
-}
-
-std::array<std::string, 3> qkv_names(const std::string& pattern) {
-  const auto space = pattern.find(' ');
-  const auto name = [&](const char* part) {
-    return pattern.substr(0, space) + part + pattern.substr(space + 1);
-  };
-  return {name("W_query"), name("W_key"), name("W_value")};
-}
 
 void check_expressible(const char* who, const GPTOptions& options) {
   TORCH_CHECK_VALUE(options.positions() == GPTPositions::Learned, who,
@@ -65,8 +17,27 @@ void check_expressible(const char* who, const GPTOptions& options) {
   TORCH_CHECK_VALUE(options.window() == 0, who, ": expected no window, got ", options.window());
 }
 
-bool is_mask_buffer(const std::string& name) {
-  return name.starts_with("h.") && (name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias"));
+// Whether a model with these options has the tensor.
+bool has(const GPTOptions& options, const NamePair& pair) {
+  if (!pair.ours.ends_with(".bias") && !pair.ours.ends_with(".shift")) return true;
+  return pair.parts > 1 ? options.qkv_bias() : options.bias();
+}
+
+// Takes a tensor that the model needs out of `given`, after a look at its shape.
+at::Tensor take(StateDict& given, const std::string& name, const NamePair& pair, const GPTOptions& options) {
+  constexpr const char* who = "from_gpt2";
+  const auto found = given.find(name);
+  TORCH_CHECK_VALUE(found != given.end(), who, ": expected a tensor \"", name, "\", got none");
+  const auto tensor = found->second;
+  check_defined(who, '"' + name + '"', tensor);
+  const bool matrix = (pair.flags & kTransposed) != 0 && name.ends_with(".weight");
+  TORCH_CHECK_VALUE(!matrix || tensor.dim() == 2, who, ": expected \"", name, "\" of rank 2, got ",
+                    describe(tensor));
+  TORCH_CHECK_VALUE(pair.parts == 1 || (tensor.dim() > 0 && tensor.size(-1) == 3 * options.emb_dim()), who,
+                    ": expected \"", name, "\" with a last size of ", 3 * options.emb_dim(), ", got ",
+                    describe(tensor));
+  given.erase(found);
+  return tensor;
 }
 
 }  // namespace
@@ -74,64 +45,40 @@ bool is_mask_buffer(const std::string& name) {
 StateDict from_gpt2(const StateDict& state, const GPTOptions& options) {
   constexpr const char* who = "from_gpt2";
   check_expressible(who, options);
-  StateDict given;
+  const NameTable table(*find_name_rules("gpt2"));
+  StateDict given, needed;
   for (const auto& [name, tensor] : state) {
-    const auto plain = name.starts_with("transformer.") ? name.substr(12) : name;
-    if (!is_mask_buffer(plain)) given[plain] = tensor;
+    const auto plain = table.without_prefix(name);
+    if (!table.is_ignored(plain)) given[plain] = tensor;
   }
-  const auto take = [&](const std::string& name) {
-    const auto found = given.find(name);
-    TORCH_CHECK_VALUE(found != given.end(), who, ": expected a tensor \"", name, "\", got none");
-    const auto tensor = found->second;
-    check_defined(who, '"' + name + '"', tensor);
-    given.erase(found);
-    return tensor;
-  };
-  StateDict out;
-  for (const auto& entry : entries(options)) {
-    auto tensor = take(entry.theirs);
-    TORCH_CHECK_VALUE(entry.layout == Layout::Same || tensor.dim() == 2 || entry.optional, who,
-                      ": expected \"", entry.theirs, "\" of rank 2, got ", describe(tensor));
-    if (entry.layout == Layout::Qkv) {
-      TORCH_CHECK_VALUE(tensor.dim() > 0 && tensor.size(-1) == 3 * options.emb_dim(), who, ": expected \"",
-                        entry.theirs, "\" with a last size of ", 3 * options.emb_dim(), ", got ",
-                        describe(tensor));
-      const auto parts = tensor.chunk(3, -1);
-      const auto names = qkv_names(entry.ours);
-      for (size_t i = 0; i < 3; ++i) out[names[i]] = tensor.dim() == 2 ? parts[i].t() : parts[i];
-    } else {
-      out[entry.ours] = entry.layout == Layout::Transposed ? tensor.t() : tensor;
+  for (const auto& pair : table.pairs()) {
+    if (pair.part > 0 || (pair.flags & kHead) != 0 || !has(options, pair)) continue;
+    const bool layers = pair.theirs.find('#') != std::string::npos;
+    for (int64_t layer = 0; layer < (layers ? options.num_layers() : 1); ++layer) {
+      const auto name = with_layer(pair.theirs, layer);
+      needed[name] = take(given, name, pair, options);
     }
   }
-  const auto& embedding = out.at("tok_emb.weight");
-  const auto head = given.contains("lm_head.weight") ? take("lm_head.weight") : embedding;
+  const auto& embedding = needed.at("wte.weight");
+  const auto head = given.find("lm_head.weight");
+  const auto weight = head == given.end() ? embedding : head->second;
+  if (head != given.end()) given.erase(head);
+  for (const auto& item : given) TORCH_CHECK_VALUE(false, who, ": expected no tensor \"", item.first, "\"");
   if (!options.tied()) {
-    out["out_head.weight"] = head;
+    needed["lm_head.weight"] = weight;
   } else {
-    TORCH_CHECK_VALUE(head.is_same(embedding) || at::equal(head, embedding), who,
+    TORCH_CHECK_VALUE(weight.is_same(embedding) || at::equal(weight, embedding), who,
                       ": expected lm_head.weight equal to wte.weight for a tied model, got another one");
   }
-  for (const auto& item : given) TORCH_CHECK_VALUE(false, who, ": expected no tensor \"", item.first, "\"");
-  return out;
+  return from_python_names("gpt2", needed);
 }
 
 StateDict to_gpt2(const GPTImpl& model) {
   check_expressible("to_gpt2", model.options);
   StateDict ours;
   for (const auto& item : model.named_parameters()) ours[item.key()] = item->detach();
-  StateDict out;
-  for (const auto& entry : entries(model.options)) {
-    auto& target = out["transformer." + entry.theirs];
-    if (entry.layout == Layout::Qkv) {
-      const auto [q, k, v] = qkv_names(entry.ours);
-      const auto packed = at::cat({ours.at(q), ours.at(k), ours.at(v)});
-      target = packed.dim() == 2 ? packed.t().contiguous() : packed;
-    } else {
-      target =
-          entry.layout == Layout::Transposed ? ours.at(entry.ours).t().contiguous() : ours.at(entry.ours);
-    }
-  }
-  out["lm_head.weight"] = ours.at(model.options.tied() ? "tok_emb.weight" : "out_head.weight");
+  auto out = to_python_names("gpt2", ours);
+  out.emplace("lm_head.weight", ours.at("tok_emb.weight"));
   return out;
 }
 

@@ -1,11 +1,11 @@
 #include <ATen/ops/cat.h>
-#include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 
 #include <attentive/models/vit.h>
 
 #include "functional/feature_dropout.h"
 #include "modules/checks.h"
+#include "modules/first_weights.h"
 #include "modules/projection.h"
 
 namespace attentive {
@@ -28,13 +28,16 @@ ViTBlockImpl::ViTBlockImpl(ViTOptions options_) : options(options_) {
 }
 
 void ViTBlockImpl::reset() {
-  norm1 = register_module("norm1", LayerNorm(options.emb_dim()));
+  const auto norm = LayerNormOptions(options.emb_dim()).eps(options.eps());
+  auto hidden = FeedForwardOptions(options.emb_dim()).activation(options.activation());
+  if (options.hidden_dim() != 0) hidden.hidden_dim(options.hidden_dim());
+  norm1 = register_module("norm1", LayerNorm(norm));
   attn = register_module(
       "attn",
       FusedSelfAttention(
           FusedSelfAttentionOptions(options.emb_dim(), options.num_heads()).dropout(options.dropout())));
-  norm2 = register_module("norm2", LayerNorm(options.emb_dim()));
-  mlp = register_module("mlp", FeedForward(options.emb_dim()));
+  norm2 = register_module("norm2", LayerNorm(norm));
+  mlp = register_module("mlp", FeedForward(hidden));
 }
 
 at::Tensor ViTBlockImpl::forward(const at::Tensor& x) {
@@ -60,20 +63,27 @@ void ViTImpl::reset() {
   check_count(kName, "num_layers", options.num_layers());
   check_heads(kName, "emb_dim", options.emb_dim(), options.num_heads());
   check_probability(kName, "dropout", options.dropout());
+  if (options.hidden_dim() != 0) check_positive(kName, "hidden_dim", options.hidden_dim());
+  check_eps(kName, options.eps());
   TORCH_CHECK_VALUE(options.image_size() % options.patch_size() == 0, kName,
                     ": expected patch_size to divide image_size = ", options.image_size(), ", got ",
                     options.patch_size());
   check_count(kName, "image_size / patch_size", options.image_size() / options.patch_size());
+  const int64_t extra = options.distillation_token() ? 2 : 1;
   cls_token = register_parameter("cls_token", at::zeros({1, 1, options.emb_dim()}));
-  pos_embed = register_parameter("pos_embed", at::randn({1, num_patches() + 1, options.emb_dim()}) * 0.02);
-  patch_embed = register_module("patch_embed", torch::nn::Linear(pixels_of(options), options.emb_dim()));
+  if (options.distillation_token()) {
+    dist_token = register_parameter("dist_token", at::zeros({1, 1, options.emb_dim()}));
+  }
+  pos_embed =
+      register_parameter("pos_embed", normal_parameter({1, num_patches() + extra, options.emb_dim()}) * 0.02);
+  patch_embed = register_module("patch_embed", linear_layer(pixels_of(options), options.emb_dim()));
   blocks = register_module("blocks", torch::nn::ModuleList());
   for (int64_t i = 0; i < options.num_layers(); ++i) blocks->push_back(ViTBlock(options));
-  norm = register_module("norm", LayerNorm(options.emb_dim()));
-  head = register_module("head", torch::nn::Linear(options.emb_dim(), options.num_classes()));
+  norm = register_module("norm", LayerNorm(LayerNormOptions(options.emb_dim()).eps(options.eps())));
+  head = register_module("head", linear_layer(options.emb_dim(), options.num_classes()));
 }
 
-at::Tensor ViTImpl::forward(const at::Tensor& images) {
+at::Tensor ViTImpl::embed(const at::Tensor& images) {
   check_floating(kName, "images", images);
   TORCH_CHECK_VALUE(images.dim() == 4 && images.size(1) == options.channels() &&
                         images.size(2) == options.image_size() && images.size(3) == options.image_size(),
@@ -82,8 +92,16 @@ at::Tensor ViTImpl::forward(const at::Tensor& images) {
   const auto patches = image_patches(images, options.patch_size());
   check_sequence(kName, "patches", patches, patches.size(2), patch_embed->weight);
   const auto embedded = project(patch_embed, patches);
-  const auto token = cls_token.to(embedded.scalar_type()).expand({images.size(0), -1, -1});
-  auto x = drop_features(at::cat({token, embedded}, 1) + pos_embed, options.dropout(), is_training());
+  std::vector<at::Tensor> tokens;
+  for (const auto& token : {cls_token, dist_token}) {
+    if (token.defined()) tokens.push_back(token.to(embedded.scalar_type()).expand({images.size(0), -1, -1}));
+  }
+  tokens.push_back(embedded);
+  return drop_features(at::cat(tokens, 1) + pos_embed, options.dropout(), is_training());
+}
+
+at::Tensor ViTImpl::forward(const at::Tensor& images) {
+  auto x = embed(images);
   for (int64_t i = 0; i < options.num_layers(); ++i) {
     x = blocks->at<ViTBlockImpl>(static_cast<size_t>(i)).forward(x);
   }

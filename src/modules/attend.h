@@ -45,6 +45,7 @@ std::pair<at::Tensor, at::Tensor> attend(const Module& module, const at::Tensor&
   AttentionExtras extras;
   extras.mask = mask;
   extras.weights = which;
+  extras.caller = &module;
   if constexpr (requires { module.sinks; }) {
     if (module.options.alibi()) {
       extras.alibi_slopes = alibi_slopes(module.options.num_heads(), q.device());

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include <ATen/ops/aminmax.h>
+
 #include "core/autocast.h"
 
 namespace attentive {
@@ -57,6 +59,14 @@ void check_same_batch(const char* who, const char* name, const at::Tensor& x, co
   TORCH_CHECK_VALUE(x.dim() == other.dim() && (x.dim() == 2 || x.size(0) == other.size(0)), who,
                     ": expected ", name, " of the batch size of ", other_name, ", got ", name, " ",
                     shape_string(x.sizes()), ", ", other_name, " ", shape_string(other.sizes()));
+}
+
+void check_indices(const char* who, const char* name, const at::Tensor& indices, int64_t rows) {
+  if (indices.numel() == 0 || indices.is_meta()) return;
+  const auto [low, high] = at::aminmax(indices);
+  const auto least = low.item<int64_t>(), most = high.item<int64_t>();
+  TORCH_CHECK_VALUE(least >= 0 && most < rows, who, ": expected ", name, " in [0, ", rows, "), got ",
+                    least < 0 ? least : most);
 }
 
 void check_context(const char* who, int64_t tokens, int64_t context_length) {

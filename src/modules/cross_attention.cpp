@@ -2,6 +2,7 @@
 
 #include "modules/attend.h"
 #include "modules/checks.h"
+#include "modules/first_weights.h"
 #include "modules/projection.h"
 
 namespace attentive {
@@ -18,12 +19,12 @@ void CrossAttentionImpl::reset() {
   check_attention_options(kName, options);
 
   const auto projection = [&](int64_t features) {
-    return torch::nn::Linear(torch::nn::LinearOptions(features, options.d_out()).bias(options.qkv_bias()));
+    return linear_layer(torch::nn::LinearOptions(features, options.d_out()).bias(options.qkv_bias()));
   };
   W_query = register_module("W_query", projection(options.d_in()));
   W_key = register_module("W_key", projection(options.d_kv()));
   W_value = register_module("W_value", projection(options.d_kv()));
-  out_proj = register_module("out_proj", torch::nn::Linear(options.d_out(), options.d_out()));
+  out_proj = register_module("out_proj", linear_layer(options.d_out(), options.d_out()));
 }
 
 at::Tensor CrossAttentionImpl::forward(const at::Tensor& x, const at::Tensor& memory, const Mask& mask) {

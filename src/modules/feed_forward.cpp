@@ -2,11 +2,40 @@
 
 #include <attentive/modules/feed_forward.h>
 
-#include "functional/gelu.h"
+#include "core/enum_name.h"
+#include "modules/activate.h"
 #include "modules/checks.h"
+#include "modules/first_weights.h"
 #include "modules/projection.h"
 
 namespace attentive {
+namespace {
+
+// The module stands in `layers` to be printed and to give the layers the numbers of the book's class.
+void push_activation(torch::nn::Sequential& layers, Activation activation) {
+  switch (activation) {
+    case Activation::GeluTanh:
+      layers->push_back(torch::nn::GELU(torch::nn::GELUOptions().approximate("tanh")));
+      return;
+    case Activation::Gelu:
+      layers->push_back(torch::nn::GELU());
+      return;
+    case Activation::Silu:
+      layers->push_back(torch::nn::SiLU());
+      return;
+    case Activation::Relu:
+      layers->push_back(torch::nn::ReLU());
+      return;
+  }
+  TORCH_CHECK_VALUE(false, FeedForwardImpl::kName, ": expected a known activation, got ",
+                    static_cast<int>(activation));
+}
+
+}  // namespace
+
+std::string_view to_string(Activation value) {
+  return enum_name(value, {"gelu_tanh", "gelu", "silu", "relu"});
+}
 
 FeedForwardImpl::FeedForwardImpl(FeedForwardOptions options_) : options(options_) {
   build();
@@ -15,13 +44,12 @@ FeedForwardImpl::FeedForwardImpl(FeedForwardOptions options_) : options(options_
 void FeedForwardImpl::reset() {
   check_positive(kName, "emb_dim", options.emb_dim());
   check_positive(kName, "hidden_dim", options.hidden_dim());
-  const auto linear = [&](int64_t from, int64_t to) {
-    return torch::nn::Linear(torch::nn::LinearOptions(from, to).bias(options.bias()));
-  };
+  const auto linear = [&](int64_t from, int64_t to) { return linear_layer(from, to, options.bias()); };
   layers = register_module("layers", torch::nn::Sequential());
   layers->push_back(linear(options.emb_dim(), options.hidden_dim()));
-  layers->push_back(torch::nn::GELU(torch::nn::GELUOptions().approximate("tanh")));
+  push_activation(layers, options.activation());
   layers->push_back(linear(options.hidden_dim(), options.emb_dim()));
+  if (options.gated()) gate = register_module("gate", linear(options.emb_dim(), options.hidden_dim()));
 }
 
 torch::nn::Linear FeedForwardImpl::layer(size_t index) const {
@@ -31,7 +59,9 @@ torch::nn::Linear FeedForwardImpl::layer(size_t index) const {
 at::Tensor FeedForwardImpl::forward(const at::Tensor& x) {
   const auto first = layer(0);
   check_sequence(kName, "x", x, options.emb_dim(), first->weight);
-  return project(layer(2), gelu_tanh(project(first, x)));
+  const auto up = project(first, x);
+  if (!gate) return project(layer(2), activate(options.activation(), up));
+  return project(layer(2), activate(options.activation(), project(gate, x)) * up);
 }
 
 }  // namespace attentive

@@ -5,6 +5,7 @@
 
 #include "modules/attend.h"
 #include "modules/checks.h"
+#include "modules/first_weights.h"
 #include "modules/projection.h"
 
 namespace attentive {
@@ -19,8 +20,8 @@ void FusedSelfAttentionImpl::reset() {
   check_heads(kName, "embed_dim", options.embed_dim(), options.num_heads());
   check_attention_options(kName, options);
 
-  qkv = register_module("qkv", torch::nn::Linear(options.embed_dim(), 3 * options.embed_dim()));
-  proj = register_module("proj", torch::nn::Linear(options.embed_dim(), options.embed_dim()));
+  qkv = register_module("qkv", linear_layer(options.embed_dim(), 3 * options.embed_dim()));
+  proj = register_module("proj", linear_layer(options.embed_dim(), options.embed_dim()));
 }
 
 at::Tensor FusedSelfAttentionImpl::forward(const at::Tensor& x, const Mask& mask) {

@@ -4,6 +4,7 @@
 
 #include "modules/attend.h"
 #include "modules/checks.h"
+#include "modules/first_weights.h"
 #include "modules/projection.h"
 
 namespace attentive {
@@ -24,12 +25,12 @@ void GroupedQueryAttentionImpl::reset() {
   const auto projection = [&](int64_t features) {
     return torch::nn::LinearOptions(options.d_in(), features).bias(options.qkv_bias());
   };
-  W_key = register_module("W_key", torch::nn::Linear(projection(kv_features)));
-  W_value = register_module("W_value", torch::nn::Linear(projection(kv_features)));
-  W_query = register_module("W_query", torch::nn::Linear(projection(options.d_out())));
+  W_key = register_module("W_key", linear_layer(projection(kv_features)));
+  W_value = register_module("W_value", linear_layer(projection(kv_features)));
+  W_query = register_module("W_query", linear_layer(projection(options.d_out())));
   out_proj = register_module(
       "out_proj",
-      torch::nn::Linear(torch::nn::LinearOptions(options.d_out(), options.d_out()).bias(options.out_bias())));
+      linear_layer(torch::nn::LinearOptions(options.d_out(), options.d_out()).bias(options.out_bias())));
   if (options.sinks()) sinks = register_parameter("sinks", at::zeros({options.num_heads()}));
 }
 

@@ -1,6 +1,7 @@
 #include <attentive/modules/linear_attention.h>
 
 #include "modules/checks.h"
+#include "modules/first_weights.h"
 #include "modules/projection.h"
 
 namespace attentive {
@@ -16,10 +17,10 @@ void LinearAttentionImpl::reset() {
   check_linear_attention_call(kName, options.attention());
 
   const auto projection = torch::nn::LinearOptions(options.d_in(), options.d_out()).bias(options.qkv_bias());
-  W_query = register_module("W_query", torch::nn::Linear(projection));
-  W_key = register_module("W_key", torch::nn::Linear(projection));
-  W_value = register_module("W_value", torch::nn::Linear(projection));
-  out_proj = register_module("out_proj", torch::nn::Linear(options.d_out(), options.d_out()));
+  W_query = register_module("W_query", linear_layer(projection));
+  W_key = register_module("W_key", linear_layer(projection));
+  W_value = register_module("W_value", linear_layer(projection));
+  out_proj = register_module("out_proj", linear_layer(options.d_out(), options.d_out()));
 }
 
 at::Tensor LinearAttentionImpl::forward(const at::Tensor& x, const Mask& mask) {
@@ -28,7 +29,7 @@ at::Tensor LinearAttentionImpl::forward(const at::Tensor& x, const Mask& mask) {
     return project_heads(layer, x, options.num_heads());
   };
   const auto context =
-      linear_attention(heads(W_query), heads(W_key), heads(W_value), options.attention(), mask);
+      linear_attention(heads(W_query), heads(W_key), heads(W_value), options.attention(), mask, this);
   return project_out(out_proj, {context, /*weights=*/{}}, x).first;
 }
 

@@ -7,6 +7,7 @@
 #include <attentive/modules/matrix_init.h>
 
 #include "core/enum_name.h"
+#include "modules/first_weights.h"
 
 namespace attentive {
 
@@ -15,6 +16,7 @@ std::string_view to_string(MatrixInit value) {
 }
 
 at::Tensor draw_matrix(int64_t d_in, int64_t d_out, MatrixInit init) {
+  if (!draws_first_weights()) return at::empty({d_in, d_out});
   switch (init) {
     case MatrixInit::Uniform:
       return at::rand({d_in, d_out});

@@ -4,6 +4,7 @@
 
 #include "modules/attend.h"
 #include "modules/checks.h"
+#include "modules/first_weights.h"
 #include "modules/projection.h"
 
 namespace attentive {
@@ -19,10 +20,10 @@ void MultiHeadSelfAttentionImpl::reset() {
   check_attention_options(kName, options);
 
   const auto projection = torch::nn::LinearOptions(options.d_model(), options.d_model()).bias(false);
-  W_q = register_module("W_q", torch::nn::Linear(projection));
-  W_k = register_module("W_k", torch::nn::Linear(projection));
-  W_v = register_module("W_v", torch::nn::Linear(projection));
-  W_o = register_module("W_o", torch::nn::Linear(projection));
+  W_q = register_module("W_q", linear_layer(projection));
+  W_k = register_module("W_k", linear_layer(projection));
+  W_v = register_module("W_v", linear_layer(projection));
+  W_o = register_module("W_o", linear_layer(projection));
 }
 
 std::pair<at::Tensor, at::Tensor> MultiHeadSelfAttentionImpl::forward(const at::Tensor& x, const Mask& mask) {

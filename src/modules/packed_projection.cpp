@@ -113,16 +113,20 @@ bool differentiated_forward(const QkvLayers& layers, const at::Tensor& x) {
 
 }  // namespace
 
-void make_adjacent(const QkvLayers& layers) {
+void make_adjacent(const QkvLayers& layers, bool values) {
   const KeptTensors kept;
-  const auto pack = [](std::vector<at::Tensor> tensors) {
+  const auto pack = [&](std::vector<at::Tensor> tensors) {
+    int64_t all = 0;
     for (const auto& tensor : tensors) {
       if (!tensor.defined() || tensor.device() != tensors[0].device() ||
           tensor.scalar_type() != tensors[0].scalar_type()) {
         return;
       }
+      all += tensor.size(0);
     }
-    const auto memory = at::cat(tensors);
+    auto sizes = tensors[0].sizes().vec();
+    sizes[0] = all;
+    const auto memory = values ? at::cat(tensors) : at::empty(sizes, tensors[0].options());
     int64_t at = 0;
     for (auto& tensor : tensors) {
       const auto rows = tensor.size(0);

@@ -12,9 +12,10 @@ namespace attentive {
 
 using QkvLayers = std::array<torch::nn::Linear, 3>;
 
-// Moves the three layers' weights into one piece of memory, in order, and their biases into another. The
-// parameters stay the same tensors. Does nothing if they differ in dtype or device.
-void make_adjacent(const QkvLayers& layers);
+// Moves the three layers' weights into one piece of memory, in order, and their biases into another; without
+// `values` only makes room for them. The parameters stay the same tensors. Does nothing if they differ in dtype
+// or device.
+void make_adjacent(const QkvLayers& layers, bool values = true);
 
 // x (B, T, features) -> q, k and v as (B, heads, T, head_dim).
 std::array<at::Tensor, 3> project_heads(const QkvLayers& layers, const at::Tensor& x, int64_t head_dim);

@@ -6,14 +6,15 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/randn.h>
 #include <ATen/ops/stack.h>
+#include <c10/util/MathConstants.h>
 
 #include <attentive/modules/positions.h>
 
 #include "core/enum_name.h"
 #include "core/kept_tensors.h"
 #include "modules/checks.h"
+#include "modules/first_weights.h"
 
 namespace attentive {
 namespace {
@@ -61,6 +62,26 @@ double scaled_base(const RotaryPositionsOptions& options) {
   return options.base() * std::pow(options.factor(), dim / (dim - 2));
 }
 
+void check_llama3(const char* who, const RotaryPositionsOptions& options) {
+  const auto low = options.low_freq_factor(), high = options.high_freq_factor();
+  TORCH_CHECK_VALUE(std::isfinite(high) && low > 0 && low < high, who,
+                    ": expected 0 < low_freq_factor < high_freq_factor, got ", low, " and ", high);
+  TORCH_CHECK_VALUE(std::isfinite(options.original_context()) && options.original_context() > 0, who,
+                    ": expected original_context > 0, got ", options.original_context());
+}
+
+// What multiplies the angles of each pair (head_dim / 2).
+at::Tensor llama3_factors(const RotaryPositionsOptions& options) {
+  const auto dim = static_cast<double>(options.head_dim());
+  const auto pair = at::arange(options.head_dim() / 2, at::TensorOptions(at::kDouble));
+  const auto turns = pair.mul(-2.0 / dim * std::log(options.base()))
+                         .exp()
+                         .mul(options.original_context() / (2.0 * c10::pi<double>));
+  const auto low = options.low_freq_factor(), high = options.high_freq_factor();
+  const auto kept = turns.sub(low).div(high - low).clamp(0.0, 1.0);
+  return kept + (1.0 - kept) / options.factor();
+}
+
 // Tokens (B, T, dim) or (T, dim).
 void check_tokens(const char* who, const at::Tensor& x, int64_t dim) {
   check_floating(who, "x", x);
@@ -83,7 +104,7 @@ std::string_view to_string(RotaryPairing value) {
 }
 
 std::string_view to_string(RotaryScaling value) {
-  return enum_name(value, {"none", "linear", "ntk"});
+  return enum_name(value, {"none", "linear", "ntk", "llama3"});
 }
 
 SinusoidalPositionsImpl::SinusoidalPositionsImpl(SinusoidalPositionsOptions options_) : options(options_) {
@@ -108,7 +129,7 @@ LearnedPositionsImpl::LearnedPositionsImpl(LearnedPositionsOptions options_) : o
 void LearnedPositionsImpl::reset() {
   check_positive(kName, "context_length", options.context_length());
   check_positive(kName, "dim", options.dim());
-  weight = register_parameter("weight", at::randn({options.context_length(), options.dim()}));
+  weight = register_parameter("weight", normal_parameter({options.context_length(), options.dim()}));
 }
 
 at::Tensor LearnedPositionsImpl::forward(const at::Tensor& x, int64_t first) {
@@ -134,14 +155,17 @@ void RotaryPositionsImpl::reset() {
                     ": expected factor = 1 without scaling, got ", options.factor());
   TORCH_CHECK_VALUE(options.scaling() != RotaryScaling::Ntk || options.head_dim() > 2, kName,
                     ": expected head_dim > 2 for Ntk scaling, got ", options.head_dim());
+  if (options.scaling() == RotaryScaling::Llama3) check_llama3(kName, options);
   TORCH_CHECK_VALUE(std::isfinite(scaled_base(options)), kName,
                     ": expected a finite base * factor^(head_dim / (head_dim - 2)), got base = ",
                     options.base(), ", factor = ", options.factor());
 }
 
 at::Tensor RotaryPositionsImpl::angles(int64_t length, int64_t first) const {
-  const auto table = angle_table(kName, length, options.head_dim(), scaled_base(options), first);
-  return options.scaling() == RotaryScaling::Linear ? table / options.factor() : table;
+  auto table = angle_table(kName, length, options.head_dim(), scaled_base(options), first);
+  if (options.scaling() == RotaryScaling::Linear) table.div_(options.factor());
+  if (options.scaling() == RotaryScaling::Llama3) table.mul_(llama3_factors(options));
+  return table;
 }
 
 void RotaryPositionsImpl::tabulate(int64_t first, int64_t length, const at::Tensor& like) {

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <attentive/modules/print_options.h>
 
@@ -16,6 +17,10 @@ std::string text_of(int64_t value) {
 
 std::string text_of(double value) {
   return fmt::format("{}", value);
+}
+
+std::string text_of(const std::vector<int64_t>& values) {
+  return fmt::format("[{}]", fmt::join(values, ", "));
 }
 
 std::string text_of(const std::vector<OptionText>& options, const std::vector<OptionText>& defaults) {

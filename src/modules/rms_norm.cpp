@@ -1,5 +1,6 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rms_norm.h>
+#include <ATen/ops/zeros.h>
 
 #include <attentive/modules/rms_norm.h>
 
@@ -14,7 +15,8 @@ RMSNormImpl::RMSNormImpl(RMSNormOptions options_) : options(options_) {
 void RMSNormImpl::reset() {
   check_positive(kName, "features", options.features());
   check_eps(kName, options.eps());
-  weight = register_parameter("weight", at::ones({options.features()}));
+  weight = register_parameter(
+      "weight", options.unit_offset() ? at::zeros({options.features()}) : at::ones({options.features()}));
 }
 
 at::Tensor RMSNormImpl::forward(const at::Tensor& x) {
@@ -22,7 +24,10 @@ at::Tensor RMSNormImpl::forward(const at::Tensor& x) {
   check_device(kName, "x", x, weight);
   TORCH_CHECK_VALUE(x.dim() > 0 && x.size(-1) == options.features(), kName, ": expected x of shape (..., ",
                     options.features(), "), got ", shape_string(x.sizes()));
-  return at::rms_norm(x, {options.features()}, weight, options.eps());
+  if (!options.unit_offset()) return at::rms_norm(x, {options.features()}, weight, options.eps());
+  const auto wide = at::promote_types(x.scalar_type(), at::kFloat);
+  return at::rms_norm(x.to(wide), {options.features()}, weight.to(wide) + 1, options.eps())
+      .to(x.scalar_type());
 }
 
 }  // namespace attentive

@@ -4,6 +4,7 @@
 
 #include "modules/attend.h"
 #include "modules/checks.h"
+#include "modules/first_weights.h"
 #include "modules/projection.h"
 
 namespace attentive {
@@ -28,9 +29,9 @@ void SelfAttentionV2Impl::reset() {
   check_attention_options(kName, options);
 
   const auto projection = torch::nn::LinearOptions(options.d_in(), options.d_out()).bias(options.qkv_bias());
-  W_query = register_module("W_query", torch::nn::Linear(projection));
-  W_key = register_module("W_key", torch::nn::Linear(projection));
-  W_value = register_module("W_value", torch::nn::Linear(projection));
+  W_query = register_module("W_query", linear_layer(projection));
+  W_key = register_module("W_key", linear_layer(projection));
+  W_value = register_module("W_value", linear_layer(projection));
 }
 
 at::Tensor SelfAttentionV2Impl::forward(const at::Tensor& x, const Mask& mask) {

@@ -2,6 +2,7 @@
 
 #include "modules/attend.h"
 #include "modules/checks.h"
+#include "modules/first_weights.h"
 #include "modules/projection.h"
 
 namespace attentive {
@@ -18,10 +19,10 @@ void SharedHeadAttentionImpl::reset() {
 
   const int64_t head_dim = options.embed_size() / options.heads();
   const auto shared = torch::nn::LinearOptions(head_dim, head_dim).bias(false);
-  values = register_module("values", torch::nn::Linear(shared));
-  keys = register_module("keys", torch::nn::Linear(shared));
-  queries = register_module("queries", torch::nn::Linear(shared));
-  fc_out = register_module("fc_out", torch::nn::Linear(options.embed_size(), options.embed_size()));
+  values = register_module("values", linear_layer(shared));
+  keys = register_module("keys", linear_layer(shared));
+  queries = register_module("queries", linear_layer(shared));
+  fc_out = register_module("fc_out", linear_layer(options.embed_size(), options.embed_size()));
 }
 
 at::Tensor SharedHeadAttentionImpl::forward(const at::Tensor& values_, const at::Tensor& keys_,

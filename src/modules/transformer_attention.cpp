@@ -3,6 +3,7 @@
 
 #include "modules/attend.h"
 #include "modules/checks.h"
+#include "modules/first_weights.h"
 #include "modules/packed_projection.h"
 #include "modules/projection.h"
 
@@ -29,32 +30,36 @@ TransformerAttentionImpl::TransformerAttentionImpl(TransformerAttentionOptions o
 
 void TransformerAttentionImpl::reset() {
   check_positive(kName, "emb_dim", options.emb_dim());
-  check_heads(kName, "emb_dim", options.emb_dim(), options.num_heads());
+  if (options.head_dim() == 0) {
+    check_heads(kName, "emb_dim", options.emb_dim(), options.num_heads());
+  } else {
+    check_count(kName, "head_dim", options.head_dim());
+    check_count(kName, "num_heads", options.num_heads());
+  }
   check_heads(kName, "num_heads", options.num_heads(), num_kv_heads(), "num_kv_heads");
   check_attention_options(kName, options);
 
   const auto linear = [&](int64_t heads) {
-    return torch::nn::Linear(
-        torch::nn::LinearOptions(options.emb_dim(), heads * head_dim()).bias(options.qkv_bias()));
+    return linear_layer(options.emb_dim(), heads * head_dim(), options.qkv_bias());
   };
   W_query = register_module("W_query", linear(options.num_heads()));
   W_key = register_module("W_key", linear(num_kv_heads()));
   W_value = register_module("W_value", linear(num_kv_heads()));
-  const auto out = torch::nn::LinearOptions(options.emb_dim(), options.emb_dim()).bias(options.out_bias());
-  out_proj = register_module("out_proj", torch::nn::Linear(out));
+  const auto width = options.num_heads() * head_dim();
+  out_proj = register_module("out_proj", linear_layer(width, options.emb_dim(), options.out_bias()));
   if (options.rotary()) {
     rotary = register_module("rotary",
                              RotaryPositions(RotaryPositionsOptions(*options.rotary()).head_dim(head_dim())));
   }
   if (options.qk_norm()) {
-    q_norm = register_module("q_norm", RMSNorm(head_dim()));
-    k_norm = register_module("k_norm", RMSNorm(head_dim()));
+    const auto norm = RMSNormOptions(options.head_norm()).features(head_dim());
+    q_norm = register_module("q_norm", RMSNorm(norm));
+    k_norm = register_module("k_norm", RMSNorm(norm));
   }
   if (options.output_gate()) {
-    const auto gate = torch::nn::LinearOptions(options.emb_dim(), options.emb_dim()).bias(options.qkv_bias());
-    W_gate = register_module("W_gate", torch::nn::Linear(gate));
+    W_gate = register_module("W_gate", linear_layer(options.emb_dim(), width, options.qkv_bias()));
   }
-  pack();
+  make_adjacent({W_query, W_key, W_value}, draws_first_weights());
 }
 
 void TransformerAttentionImpl::pack() {

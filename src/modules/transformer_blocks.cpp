@@ -16,13 +16,14 @@ at::Tensor residual(const TransformerBlockOptions& options, bool training, const
 
 FeedForward feed_forward(const TransformerBlockOptions& options) {
   const auto dim = options.attention().emb_dim();
-  auto its = FeedForwardOptions(dim).bias(options.bias());
+  auto its =
+      FeedForwardOptions(dim).bias(options.bias()).activation(options.activation()).gated(options.gated());
   if (options.hidden_dim() != 0) its.hidden_dim(options.hidden_dim());
   return FeedForward(its);
 }
 
 LayerNorm layer_norm(const TransformerBlockOptions& options) {
-  return LayerNorm(LayerNormOptions(options.attention().emb_dim()).bias(options.bias()));
+  return LayerNorm(LayerNormOptions(options.attention().emb_dim()).eps(options.eps()).bias(options.bias()));
 }
 
 }  // namespace

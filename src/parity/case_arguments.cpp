@@ -47,6 +47,10 @@ bool CaseArguments::has(std::string_view name) const {
   return found != values_->json.end() && !found->is_null();
 }
 
+std::string CaseArguments::json() const {
+  return values_->json.dump();
+}
+
 void CaseArguments::wrong_type(std::string_view name, std::string_view expected) const {
   const auto& value = values_->json.at(std::string(name));
   // A structured value is only named: printing it would recurse as deep as it nests.

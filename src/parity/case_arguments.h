@@ -23,6 +23,8 @@ class CaseArguments {
 
   std::vector<std::string> names() const;
   bool has(std::string_view name) const;
+  /// The object as text.
+  std::string json() const;
 
   int64_t integer(std::string_view name) const;
   int64_t integer(std::string_view name, int64_t otherwise) const;

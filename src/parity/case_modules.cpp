@@ -28,7 +28,8 @@ void check_known(const Case& test_case, std::string_view what, const std::string
 const std::vector<CaseModule>& case_registry() {
   static const std::vector<CaseModule> registry = [] {
     auto modules = notebook_case_modules();
-    for (auto more : {torch_case_modules(), torch_layer_case_modules()})
+    for (auto more : {torch_case_modules(), torch_layer_case_modules(), torch_stack_case_modules(),
+                      model_case_modules(), encoder_case_modules()})
       std::move(more.begin(), more.end(), std::back_inserter(modules));
     return modules;
   }();

@@ -8,6 +8,7 @@
 
 #include <torch/nn/module.h>
 
+#include <attentive/compat/transformer_layer_options.h>
 #include <attentive/core/options.h>
 #include <attentive/parity/case.h>
 
@@ -42,10 +43,18 @@ struct CaseModule {
   std::vector<std::string_view> call = {};
 };
 
-/// The notebooks' classes, PyTorch's own attention, its transformer layers, and all of them.
+/// The options of PyTorch's transformer layers, from their Python names.
+compat::TransformerLayerOptions torch_layer_options(const CaseArguments& options);
+std::vector<std::string_view> torch_layer_option_names();
+
+/// The notebooks' classes, PyTorch's own attention, its transformer layers, stacks of them, whole models,
+/// and all of them.
 std::vector<CaseModule> notebook_case_modules();
 std::vector<CaseModule> torch_case_modules();
 std::vector<CaseModule> torch_layer_case_modules();
+std::vector<CaseModule> torch_stack_case_modules();
+std::vector<CaseModule> model_case_modules();
+std::vector<CaseModule> encoder_case_modules();
 const std::vector<CaseModule>& case_registry();
 
 /// The entry for the case's module. Names that stand for two classes are told apart by the options.

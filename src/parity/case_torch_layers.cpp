@@ -21,19 +21,8 @@ compat::Activation activation(const CaseArguments& options) {
   return torch::kReLU;
 }
 
-compat::TransformerLayerOptions layer_options(const CaseArguments& options) {
-  return compat::TransformerLayerOptions(options.integer("d_model"), options.integer("nhead"))
-      .dim_feedforward(options.integer("dim_feedforward", 2048))
-      .dropout(options.number("dropout", 0.1))
-      .activation(activation(options))
-      .layer_norm_eps(options.number("layer_norm_eps", 1e-5))
-      .batch_first(options.boolean("batch_first", false))
-      .norm_first(options.boolean("norm_first", false))
-      .bias(options.boolean("bias", true));
-}
-
 CaseRunner encoder_layer(const CaseArguments& options, Backend backend) {
-  compat::TransformerEncoderLayer layer(layer_options(options));
+  compat::TransformerEncoderLayer layer(torch_layer_options(options));
   const auto forward = [layer, backend](const CaseInputs& inputs, const CaseArguments& call,
                                         Weights) mutable -> CaseOutput {
     const BackendGuard guard(backend);  // preferred: the layer has PyTorch's options only
@@ -44,7 +33,7 @@ CaseRunner encoder_layer(const CaseArguments& options, Backend backend) {
 }
 
 CaseRunner decoder_layer(const CaseArguments& options, Backend backend) {
-  compat::TransformerDecoderLayer layer(layer_options(options));
+  compat::TransformerDecoderLayer layer(torch_layer_options(options));
   const auto forward = [layer, backend](const CaseInputs& inputs, const CaseArguments& call,
                                         Weights) mutable -> CaseOutput {
     const BackendGuard guard(backend);
@@ -58,10 +47,24 @@ CaseRunner decoder_layer(const CaseArguments& options, Backend backend) {
 
 }  // namespace
 
+std::vector<std::string_view> torch_layer_option_names() {
+  return {"d_model",        "nhead",       "dim_feedforward", "dropout", "activation",
+          "layer_norm_eps", "batch_first", "norm_first",      "bias"};
+}
+
+compat::TransformerLayerOptions torch_layer_options(const CaseArguments& options) {
+  return compat::TransformerLayerOptions(options.integer("d_model"), options.integer("nhead"))
+      .dim_feedforward(options.integer("dim_feedforward", 2048))
+      .dropout(options.number("dropout", 0.1))
+      .activation(activation(options))
+      .layer_norm_eps(options.number("layer_norm_eps", 1e-5))
+      .batch_first(options.boolean("batch_first", false))
+      .norm_first(options.boolean("norm_first", false))
+      .bias(options.boolean("bias", true));
+}
+
 std::vector<CaseModule> torch_layer_case_modules() {
-  const std::vector<std::string_view> options = {"d_model",     "nhead",      "dim_feedforward",
-                                                 "dropout",     "activation", "layer_norm_eps",
-                                                 "batch_first", "norm_first", "bias"};
+  const auto options = torch_layer_option_names();
   return {
       {"torch.nn.TransformerEncoderLayer",
        options,

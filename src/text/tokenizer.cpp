@@ -55,6 +55,9 @@ std::string Tokenizer::decode(std::span<const int64_t> ids) const {
 std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view json) {
   const auto object = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
   TORCH_CHECK_VALUE(object.is_object(), kWho, ": expected a JSON object");
+  TORCH_CHECK_VALUE(!object.contains("model"), kWho,
+                    ": expected a tokenizer of this package, got Hugging Face's tokenizer.json; "
+                    "load_any_tokenizer of the component attentive::tokenizers reads both");
   const auto type = object.find("type");
   TORCH_CHECK_VALUE(type != object.end() && (*type == "char" || *type == "bpe"), kWho,
                     ": expected \"type\" to be \"char\" or \"bpe\", got ",

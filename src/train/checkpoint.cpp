@@ -10,7 +10,7 @@
 #include <attentive/io/safetensors.h>
 #include <attentive/train/checkpoint.h>
 
-#include "train/files.h"
+#include "io/files.h"
 #include "train/folder_lock.h"
 #include "train/sha256.h"
 

@@ -7,7 +7,7 @@
 #include <attentive/train/language_model.h>
 
 #include "core/option_json.h"
-#include "train/files.h"
+#include "io/files.h"
 #include "train/model_state.h"
 
 namespace attentive {
@@ -15,11 +15,26 @@ namespace {
 
 constexpr const char* kWho = "load_language_model";
 
+// Members that earlier versions neither wrote nor know: written where they differ from the defaults, which
+// hold where they are absent.
+constexpr const char* kLater[] = {"rotary_low_freq_factor", "rotary_high_freq_factor",
+                                  "rotary_original_context"};
+
+template <class Options>
+nlohmann::json written(const Options& options) {
+  nlohmann::json object;
+  each_option(options, OptionWriter(object));
+  return object;
+}
+
 }  // namespace
 
 std::string to_json(const GPTOptions& options) {
-  nlohmann::json object;
-  each_option(options, OptionWriter(object));
+  auto object = written(options);
+  const auto defaults = written(GPTOptions(1, 1, 1, 1, 1));
+  for (const auto* name : kLater) {
+    if (object[name] == defaults[name]) object.erase(name);
+  }
   object.erase("rotary_head_dim");  // the model sets it
   return object.dump(1) + '\n';
 }
@@ -27,8 +42,27 @@ std::string to_json(const GPTOptions& options) {
 GPTOptions parse_gpt_options(const std::string& json) {
   auto object = parse_option_object("GPTOptions", json);
   GPTOptions options(1, 1, 1, 1, 1);
+  const auto defaults = written(options);
+  for (const auto* name : kLater) object.emplace(name, defaults[name]);
   object["rotary_head_dim"] = options.rotary().head_dim();
   each_option(options, OptionReader("GPTOptions", object));
+  return options;
+}
+
+std::string to_json(const LlamaOptions& options) {
+  auto object = written(options);
+  object["model"] = LlamaImpl::kName;
+  return object.dump(1) + '\n';
+}
+
+LlamaOptions parse_llama_options(const std::string& json) {
+  constexpr const char* who = "LlamaOptions";
+  const auto object = parse_option_object(who, json);
+  const auto model = object.find("model");
+  TORCH_CHECK_VALUE(model != object.end() && *model == LlamaImpl::kName, who,
+                    ": expected a member \"model\" with the value \"", LlamaImpl::kName, '"');
+  LlamaOptions options(1, 1, 1, 1);
+  each_option(options, OptionReader(who, object));
   return options;
 }
 

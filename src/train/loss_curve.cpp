@@ -7,7 +7,7 @@
 
 #include <attentive/train/loss_curve.h>
 
-#include "train/files.h"
+#include "io/files.h"
 
 namespace attentive {
 namespace {

@@ -13,7 +13,7 @@
 
 #include <attentive/train/training_log.h>
 
-#include "train/files.h"
+#include "io/files.h"
 
 namespace attentive {
 namespace {

@@ -13,7 +13,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include "docs/examples.h"
-#include "docs/shell.h"
+#include "support/shell.h"
 
 using namespace attentive::test;
 

@@ -10,7 +10,7 @@
 #include "docs/examples.h"
 #include "docs/in_folder.h"
 #include "docs/pages.h"
-#include "docs/shell.h"
+#include "support/shell.h"
 #include "support/temporary_folder.h"
 
 using namespace attentive::test;

@@ -1,3 +1,4 @@
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -336,7 +337,7 @@ TEST_CASE("a long window is computed in blocks and equals the whole matrix", "[a
   CHECK_CLOSE(got.logsumexp, want.logsumexp);
 }
 
-TEST_CASE("counter dropout is a function of key and indices alone", "[attention][dropout]") {
+TEST_CASE("counter dropout is a function of key and positions alone", "[attention][dropout]") {
   auto call = random_call({.L = 9, .S = 150});
   call.options.dropout_p = 0.3;
   call.options.dropout_stream = DropoutStream::Counter;
@@ -350,7 +351,8 @@ TEST_CASE("counter dropout is a function of key and indices alone", "[attention]
     for (int64_t h = 0; h < 4; ++h)
       for (int64_t i = 0; i < 9; ++i)
         for (int64_t j = 0; j < 150; ++j)
-          survivors[b][h][i][j] = kernels::survives(key, kernels::keep_threshold(0.3), b, h, i, j);
+          survivors[b][h][i][j] = kernels::dropout_words(key, b, h, static_cast<uint32_t>(i + 150 - 9), j)
+                                      .survives(static_cast<int>(j / 16 % 8), kernels::keep_threshold(0.3));
   CHECK_CLOSE(got.output, naive_attention(call).output);
   const double kept = call.survivors.to(at::kDouble).mean().item<double>();
   CHECK(std::abs(kept - 0.7) < 0.02);
@@ -358,8 +360,8 @@ TEST_CASE("counter dropout is a function of key and indices alone", "[attention]
 
 TEST_CASE("philox with the published key and counter", "[dropout]") {
   // Philox4x32-7 known answers of the Random123 distribution (kat_vectors).
-  CHECK(kernels::philox({0, 0, 0, 0}, 0) ==
-        std::array<uint32_t, 4>{0x5f6fb709, 0x0d893f64, 0x4f121f81, 0x4f730a48});
+  const auto words = kernels::philox({}, 0);
+  CHECK(std::to_array(words.of) == std::array<uint32_t, 4>{0x5f6fb709, 0x0d893f64, 0x4f121f81, 0x4f730a48});
 }
 
 TEST_CASE("windowed and whole counter dropout agree", "[attention][dropout]") {

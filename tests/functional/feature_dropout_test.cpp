@@ -28,7 +28,9 @@ at::Tensor expected_mask(at::IntArrayRef sizes, uint64_t key) {
   auto* out = mask.mutable_data_ptr<float>();
   const auto threshold = kernels::keep_threshold(kP);
   for (int64_t n = 0; n < mask.numel(); ++n) {
-    out[n] = kernels::survives(key, threshold, 0, 0, 0, n) ? static_cast<float>(65536.0 / threshold) : 0.0f;
+    const bool survives =
+        kernels::dropout_words(key, 0, 0, 0, n).survives(static_cast<int>(n / 16 % 8), threshold);
+    out[n] = survives ? static_cast<float>(65536.0 / threshold) : 0.0f;
   }
   return mask;
 }

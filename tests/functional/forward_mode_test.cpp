@@ -14,6 +14,7 @@
 #include <torch/csrc/autograd/forward_grad.h>
 
 #include <attentive/core/guards.h>
+#include <attentive/functional/attention_recorder.h>
 #include <attentive/functional/explain.h>
 #include <attentive/functional/linear_attention.h>
 #include <attentive/modules/feed_forward.h>
@@ -181,4 +182,15 @@ TEST_CASE("tangents come through modules, packed projections among them", "[forw
   const auto wide_feed_forward = exact(feed_forward);
   check_tangent([&](const at::Tensor& t) { return feed_forward->forward(t); }, x,
                 [&](const at::Tensor& t) { return wide_feed_forward->forward(t); });
+}
+
+TEST_CASE("forward mode: a recorder's copies carry no tangent, and results keep theirs", "[forward_mode]") {
+  const auto x = at::randn({2, 5, 4}, at::kDouble), direction = at::randn({2, 5, 4}, at::kDouble);
+  const Level level;
+  const auto dual = level.dual(x, direction);
+  const auto want = level.tangent(attention(dual, dual, dual));
+  AttentionRecorder recorder;
+  CHECK(bit_equal(level.tangent(attention(dual, dual, dual)), want));
+  CHECK_FALSE(level.tangent(recorder.calls().at(0).q).defined());
+  CHECK_FALSE(level.tangent(recorder.calls().at(0).weights()).defined());
 }

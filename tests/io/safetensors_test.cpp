@@ -18,6 +18,7 @@
 
 #include <attentive/io/safetensors.h>
 
+#include "io/mapped_tensor.h"
 #include "io/safetensors_header.h"
 #include "support/temporary_folder.h"
 
@@ -361,4 +362,70 @@ TEST_CASE("names with quotes, newlines and NUL survive", "[safetensors]") {
   CHECK(file.tensors.count(odd) == 1);
   CHECK(file.tensors.count("") == 1);
   CHECK(file.metadata.at(odd) == odd);
+}
+
+namespace {
+
+// A file whose data begin at an odd or a whole multiple of 8 bytes.
+std::string two_tensors(size_t padding) {
+  std::string header = R"({"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},"b":{"dtype":"BOOL",)"
+                       R"("shape":[3],"data_offsets":[24,27]}})";
+  header.append((8 - header.size() % 8) % 8 + padding, ' ');
+  auto bytes = file_bytes(header, 27);
+  const float numbers[6] = {1, 2, 3, 4, 5, 6};
+  std::memcpy(bytes.data() + 8 + header.size(), numbers, sizeof(numbers));
+  bytes[bytes.size() - 2] = 1;
+  return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("mapped tensors are the file's, and writing to them leaves it as it is", "[safetensors][mapped]") {
+  const TemporaryFolder folder;
+  for (const size_t padding : {0, 1}) {  // aligned and not
+    const auto bytes = two_tensors(padding);
+    write_bytes(folder / "f", bytes);
+    auto tensors = load_safetensors(folder / "f", {.map = true}).tensors;
+    const auto& a = tensors.at("a");
+    CHECK(a.equal(at::arange(1, 7, at::kFloat).view({2, 3})));
+    CHECK(tensors.at("b").equal(at::tensor({0, 1, 0}).to(at::kBool)));
+    CHECK(reinterpret_cast<uintptr_t>(a.const_data_ptr()) % sizeof(float) == 0);
+    a.add_(1);
+    CHECK(a.equal(at::arange(2, 8, at::kFloat).view({2, 3})));
+    CHECK(read_bytes(folder / "f") == bytes);
+    CHECK(load_safetensors(folder / "f", {.map = true}).tensors.at("a").equal(a - 1));
+    // Replaced by a rename: the old file lives as long as its tensors.
+    attentive::save_safetensors(folder / "f", {{"a", a * 10}});
+    CHECK(a.equal(at::arange(2, 8, at::kFloat).view({2, 3})));
+  }
+  auto bytes = two_tensors(0);
+  bytes.back() = 2;
+  write_bytes(folder / "f", bytes);
+  CHECK_THROWS_MATCHES(load_safetensors(folder / "f", {.map = true}), SafetensorsError,
+                       MessageMatches(ContainsSubstring("dtype BOOL holds a byte other than 0 and 1")));
+  const auto owned = load_safetensors(kFixture).tensors,
+             mapped = load_safetensors(kFixture, {.map = true}).tensors;
+  CHECK(mapped.size() == owned.size());
+  for (const auto& [name, tensor] : mapped) {
+    const auto& other = owned.at(name);
+    CHECK(tensor.sizes() == other.sizes());
+    CHECK(tensor.scalar_type() == other.scalar_type());
+    CHECK(std::memcmp(tensor.const_data_ptr(), other.const_data_ptr(), tensor.nbytes()) == 0);
+  }
+}
+
+TEST_CASE("pages of a mapped tensor are given back, those of its neighbours are not",
+          "[safetensors][mapped]") {
+  const TemporaryFolder folder;
+  const auto numbers = at::arange(3 * 5000, at::kFloat).view({3, 5000});
+  attentive::save_safetensors(folder / "f", {{"a", numbers[0]}, {"b", numbers[1]}, {"c", numbers[2]}});
+  const auto tensors = load_safetensors(folder / "f", {.map = true}).tensors;
+  for (const auto& [name, tensor] : tensors) tensor.neg_();
+  attentive::give_back_pages(tensors.at("b"));
+  CHECK(tensors.at("a").equal(-numbers[0]));
+  CHECK(tensors.at("c").equal(-numbers[2]));
+  const auto& b = tensors.at("b");
+  CHECK(b[2500].item<float>() == numbers[1][2500].item<float>());  // the file's number again
+  attentive::give_back_pages(numbers);                             // owned: nothing happens
+  CHECK(numbers[2][4999].item<float>() == 14999);
 }

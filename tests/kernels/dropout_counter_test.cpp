@@ -11,6 +11,7 @@
 #include <ATen/ops/zeros.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <attentive/functional/explain.h>
 
@@ -36,7 +37,7 @@ at::Tensor survivors_of(uint64_t seed, double p, int64_t heads, int64_t L, int64
   at::manual_seed(seed);
   const auto key = kernels::draw_dropout_key(std::nullopt);
   at::manual_seed(seed);
-  return kernels::counter_keep_mask(key, p, 0, 1, heads, 0, L, 0, S);
+  return kernels::counter_keep_mask(key, p, 0, 1, heads, static_cast<uint32_t>(S - L), L, 0, S);
 }
 
 bool takes(Backend backend, const OptionCall& call) {
@@ -100,6 +101,82 @@ TEST_CASE("counter dropout: gradients have the survivors' scale", "[dropout_coun
   if (!takes(Backend::Native, call)) SKIP("no native kernel on this CPU");
   const auto want = run_on(cast(call, at::kDouble), Backend::Reference), got = run_on(call, Backend::Native);
   for (size_t n = 0; n < 3; ++n) CHECK_WITHIN(got.gradients[n], want.gradients[n], {2e-6, 0.0});
+}
+
+namespace {
+
+// Output and gradients of a call whose output is multiplied by `direction`.
+std::vector<at::Tensor> results_of(const OptionCall& call, Backend backend, bool emulated,
+                                   const at::Tensor& direction) {
+  const auto leaves = cast(call, at::kFloat);
+  at::manual_seed(8);
+  at::Tensor output;
+  if (emulated) {
+    const auto problem =
+        normalize("attention", leaves.q, leaves.k, leaves.v, leaves.options, leaves.extras).problem;
+    output = kernels::native_cuda::run_with(kEmulatedSoftmax, problem).output;
+  } else {
+    auto options = leaves.options;
+    options.backend = backend;
+    output = attention(leaves.q, leaves.k, leaves.v, options, leaves.extras).output;
+  }
+  std::vector<at::Tensor> results = {output.detach()};
+  for (auto& gradient : torch::autograd::grad({output}, {leaves.q, leaves.k, leaves.v}, {direction}))
+    results.push_back(std::move(gradient));
+  return results;
+}
+
+}  // namespace
+
+TEST_CASE("counter dropout: the last queries of a sequence draw what they draw in all of it",
+          "[dropout_counter][position]") {
+  struct Sizes {
+    int64_t queries, last, keys;
+  };
+  const auto sizes = GENERATE(Sizes{40, 7, 40}, Sizes{200, 1, 200}, Sizes{150, 60, 331}, Sizes{60, 33, 20});
+  const bool windowed = GENERATE(false, true);  // the reference then computes blocks of rows
+  INFO(sizes.queries << " queries, the last " << sizes.last << ", " << sizes.keys << " keys");
+  at::manual_seed(6);
+  OptionCall whole;
+  whole.q = at::randn({1, 4, sizes.queries, 8}, at::kDouble);
+  whole.k = at::randn({1, 2, sizes.keys, 8}, at::kDouble);
+  whole.v = at::randn({1, 2, sizes.keys, 8}, at::kDouble);
+  whole.options.dropout_p = 0.4;
+  whole.options.dropout_stream = DropoutStream::Counter;
+  if (windowed) whole.options.window = {30, 10};
+  auto part = whole;
+  const int64_t first = sizes.queries - sizes.last;
+  part.q = whole.q.slice(2, first);
+  auto direction = at::randn({1, 4, sizes.queries, 8});
+  direction.slice(2, 0, first).zero_();
+
+  const auto check = [&](Backend backend, bool emulated) {
+    INFO(to_string(backend) << (emulated ? ", the rows of CUDA" : ""));
+    auto want = results_of(whole, backend, emulated, direction);
+    for (size_t n : {0, 1}) want[n] = want[n].slice(2, first);
+    const auto got = results_of(part, backend, emulated, direction.slice(2, first));
+    for (size_t n = 0; n < want.size(); ++n) CHECK_WITHIN(got[n], want[n], {2e-6, 0.0});
+  };
+  check(Backend::Reference, false);
+  check(Backend::Native, true);
+  if (!takes(Backend::Native, cast(whole, at::kFloat))) return;
+  check(Backend::Native, false);
+
+  // Without gradients, few queries take a path of their own.
+  const at::NoGradGuard no_grad;
+  auto options = whole.options;
+  options.backend = Backend::Native;
+  const auto output_of = [&](const OptionCall& call) {
+    at::manual_seed(8);
+    return attention(call.q.to(at::kFloat), call.k.to(at::kFloat), call.v.to(at::kFloat), options);
+  };
+  CHECK_WITHIN(output_of(part), output_of(whole).slice(2, first), {2e-6, 0.0});
+}
+
+TEST_CASE("counter dropout: queries before the first key draw bits of their own",
+          "[dropout_counter][position]") {
+  const auto mask = survivors_of(3, 0.5, 1, /*L=*/40, /*S=*/20).select(1, 0).select(0, 0);
+  for (int64_t i = 1; i < 40; ++i) CHECK_FALSE(mask.select(0, i).equal(mask.select(0, i - 1)));
 }
 
 TEST_CASE("counter dropout: features too", "[dropout_counter]") {

@@ -14,6 +14,7 @@
 
 #include <attentive/models/generate.h>
 #include <attentive/models/gpt2_names.h>
+#include <attentive/models/llama.h>
 #include <attentive/models/vit.h>
 
 using namespace attentive;
@@ -33,6 +34,10 @@ GPT make(const GPTOptions& options = small()) {
   GPT model(options);
   model->eval();
   return model;
+}
+
+LlamaOptions llama() {
+  return LlamaOptions(7, 4, 2, 1).context_length(8);
 }
 
 ViTOptions images() {
@@ -58,6 +63,26 @@ TEST_CASE("GPT and its cache refuse sizes without meaning or memory by name", "[
       {"generate|KVCache",
        [&](int64_t n) { generate(*make(endless()), {1}, {.max_new_tokens = n == 0 ? -1 : n}); }},
       {"generate|GPT", [](int64_t n) { generate(*make(), {n == 0 ? -1 : n}, {.max_new_tokens = 1}); }}};
+  for (const auto& probe : probes) {
+    for (const int64_t size : kSizesWithoutMeaning) CHECK_NAMED(probe, size);
+  }
+}
+
+TEST_CASE("Llama refuses sizes without meaning or memory by name", "[llama][extremes]") {
+  const auto given = [](int64_t n) { return n == 0 ? -1 : n; };
+  const auto ring = [](int64_t n) { return Llama(llama().context_length(0).windows({n})); };
+  const std::vector<Probe<int64_t>> probes = {
+      {"Llama", [](int64_t n) { Llama(llama().vocab_size(n)); }},
+      {"Llama", [](int64_t n) { Llama(llama().emb_dim(n)); }},
+      {"Llama", [](int64_t n) { Llama(llama().num_heads(n)); }},
+      {"Llama", [](int64_t n) { Llama(llama().num_layers(n)); }},
+      {"Llama|KVCache", [&](int64_t n) { Llama(llama().context_length(given(n)))->make_cache(); }},
+      {"Llama|TransformerAttention", [&](int64_t n) { Llama(llama().num_kv_heads(given(n))); }},
+      {"Llama|TransformerAttention", [&](int64_t n) { Llama(llama().head_dim(given(n))); }},
+      {"Llama|FeedForward", [&](int64_t n) { Llama(llama().hidden_dim(given(n))); }},
+      {"Llama|KVCache", [&](int64_t n) { ring(given(n))->make_cache(); }},
+      {"KVCache", [](int64_t n) { Llama(llama())->make_cache(n); }},
+      {"LlamaBlock", [&](int64_t n) { LlamaBlock(llama(), given(n)); }}};
   for (const auto& probe : probes) {
     for (const int64_t size : kSizesWithoutMeaning) CHECK_NAMED(probe, size);
   }
@@ -133,6 +158,8 @@ TEST_CASE("Models refuse tensors that they cannot read by name", "[extremes]") {
          auto model = make();
          model->forward_cached(t, *model->make_cache());
        }},
+      {"Llama", [](auto& t) { Llama(llama())->forward(t); }},
+      {"Llama", [](auto& t) { Llama(llama())->loss(t, t); }},
       {"ViT", [](auto& t) { ViT(images())->forward(t); }},
       {"image_patches", [](auto& t) { image_patches(t, 2); }},
       {"from_gpt2", [](auto& t) {

@@ -5,10 +5,12 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <attentive/models/vit.h>
+#include <attentive/modules/first_weights.h>
 
 #include "support/compare.h"
 #include "support/errors.h"
 #include "support/module_suite.h"
+#include "support/parity_cases.h"
 
 using namespace attentive;
 using attentive::test::value_error;
@@ -67,6 +69,54 @@ TEST_CASE("ViT is a torch::nn citizen", "[vit]") {
   suite.gradient_matches_differences();
   suite.in_sequential();
   suite.prints();
+}
+
+TEST_CASE("ViT equals transformers' ViT and DeiT on every recorded case", "[vit]") {
+  test::check_cases("encoders/vit-*.safetensors", 5);
+  test::check_cases("encoders/deit-*.safetensors", 5);
+}
+
+TEST_CASE("ViT's options change the layers they name, and no draw of the others", "[vit]") {
+  const auto seeded = [](const ViTOptions& options) {
+    at::manual_seed(3);
+    return ViT(options);
+  };
+  const auto plain = seeded(small());
+  CHECK(plain->blocks->at<ViTBlockImpl>(0).mlp->options.hidden_dim() == 32);
+  auto other = seeded(small().hidden_dim(6).activation(Activation::Gelu).eps(0.5));
+  const auto& block = other->blocks->at<ViTBlockImpl>(0);
+  CHECK(block.mlp->options.hidden_dim() == 6);
+  CHECK(block.mlp->options.activation() == Activation::Gelu);
+  for (const auto& norm : {block.norm1, block.norm2, other->norm}) CHECK(norm->options.eps() == 0.5);
+  CHECK(bit_equal(other->pos_embed, plain->pos_embed));
+
+  auto distilled = seeded(small().distillation_token(true));
+  CHECK(distilled->named_parameters().keys()[1] == "dist_token");
+  CHECK(distilled->pos_embed.size(1) == 11);
+  CHECK_FALSE(plain->dist_token.defined());
+  CHECK(plain->pos_embed.size(1) == 10);
+  distilled->eval();
+  const auto images = at::randn({1, 2, 6, 6});
+  const auto before = distilled->forward(images);
+  {
+    const at::NoGradGuard no_grad;
+    distilled->dist_token.add_(1);
+  }
+  CHECK_FALSE(bit_equal(distilled->forward(images), before));  // the class token attends to it
+  CHECK(value_error([] { ViT(small().eps(-1)); }) ==
+        "ViT: expected eps to be finite and not negative, got -1");
+  CHECK(value_error([] { ViT(small().hidden_dim(-1)); }) == "ViT: expected hidden_dim > 0, got -1");
+}
+
+TEST_CASE("ViT draws nothing where its weights are loaded next", "[vit]") {
+  at::manual_seed(5);
+  const auto expected = at::randn({3});
+  at::manual_seed(5);
+  {
+    const NoFirstWeights guard;
+    const ViT model(small().distillation_token(true));
+  }
+  CHECK(bit_equal(at::randn({3}), expected));
 }
 
 TEST_CASE("ViT sees every patch and where it stands", "[vit]") {

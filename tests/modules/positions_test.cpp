@@ -93,6 +93,34 @@ TEST_CASE("RotaryPositions turns each pair by its angle", "[positions]") {
   CHECK(std::abs(ratio[2].item<double>() - factor) < 1e-12);
 }
 
+TEST_CASE("Llama3 scaling slows down the pairs that turn seldom within the original context", "[positions]") {
+  const auto options = RotaryPositionsOptions(12)
+                           .base(20.0)
+                           .scaling(RotaryScaling::Llama3)
+                           .factor(4)
+                           .low_freq_factor(1.5)
+                           .high_freq_factor(3.0)
+                           .original_context(32);
+  RotaryPositions plain(RotaryPositionsOptions(12).base(20.0)), scaled(options);
+  const auto ratio = scaled->angles(2)[1] / plain->angles(2)[1];
+  int slowed = 0, kept = 0;
+  for (int i = 0; i < 6; ++i) {
+    const double turns = 32 * std::pow(20.0, -i / 6.0) / (2 * std::acos(-1.0));
+    const double smooth = (turns - 1.5) / (3.0 - 1.5);
+    const double expected = turns < 1.5 ? 0.25 : turns > 3.0 ? 1.0 : (1 - smooth) / 4 + smooth;
+    INFO("pair " << i << ", " << turns << " turns");
+    CHECK(std::abs(ratio[i].item<double>() - expected) < 1e-14);
+    slowed += turns < 1.5;
+    kept += turns > 3.0;
+  }
+  CHECK((slowed > 0 && kept > 0 && slowed + kept < 6));  // every branch was seen
+  CHECK(bit_equal(scaled->angles(3, 7)[2], scaled->angles(10)[9]));
+  CHECK(value_error([&] { RotaryPositions(RotaryPositionsOptions(options).high_freq_factor(1.5)); }) ==
+        "RotaryPositions: expected 0 < low_freq_factor < high_freq_factor, got 1.5 and 1.5");
+  CHECK(value_error([&] { RotaryPositions(RotaryPositionsOptions(options).original_context(0)); }) ==
+        "RotaryPositions: expected original_context > 0, got 0");
+}
+
 TEST_CASE("Rotated queries and keys know their distance alone", "[positions]") {
   for (const auto pairing : {RotaryPairing::Interleaved, RotaryPairing::Halves}) {
     RotaryPositions rotary(RotaryPositionsOptions(8).pairing(pairing));

@@ -89,12 +89,22 @@ TEST_CASE("Every module prints all of its options by name", "[print_options]") {
   check_printout(TransformerBlock(8, 2), "TransformerBlock");
   check_printout(DecoderBlock(8, 2), "DecoderBlock");
   check_printout(GPT(GPTOptions(7, 8, 8, 2, 1)), "GPT");
+  check_printout(LlamaBlock(LlamaOptions(7, 8, 2, 1)), "LlamaBlock");
+  check_printout(Llama(LlamaOptions(7, 8, 2, 1)), "Llama");
   check_printout(ViTBlock(ViTOptions(8, 4, 1, 3)), "ViTBlock");
   check_printout(ViT(ViTOptions(8, 4, 1, 3)), "ViT");
+  check_printout(Bert(BertOptions(7, 8, 8, 2, 1)), "Bert");
   check_printout(compat::LayerNorm(4), "compat::LayerNorm");
   check_printout(compat::MultiheadAttention(8, 2), "compat::MultiheadAttention");
   check_printout(compat::TransformerEncoderLayer(8, 2), "compat::TransformerEncoderLayer");
   check_printout(compat::TransformerDecoderLayer(8, 2), "compat::TransformerDecoderLayer");
+  const compat::TransformerLayerOptions layer(8, 2);
+  check_printout(compat::TransformerEncoder(compat::TransformerEncoderOptions(layer, 2)),
+                 "compat::TransformerEncoder");
+  check_printout(compat::TransformerDecoder(compat::TransformerDecoderOptions(layer, 2)),
+                 "compat::TransformerDecoder");
+  check_printout(compat::Transformer(compat::TransformerOptions(layer).num_encoder_layers(1)),
+                 "compat::Transformer");
 }
 
 TEST_CASE("Every option that a header declares is listed, in order", "[print_options]") {
@@ -117,7 +127,7 @@ TEST_CASE("Every option that a header declares is listed, in order", "[print_opt
       }
     }
   }
-  CHECK(seen == 26);
+  CHECK(seen == 31);
   [[maybe_unused]] const auto& [causal, feature_map, chunk_size, eps] =
       LinearAttentionCall();  // every member
   CHECK(names_of(LinearAttentionCall()) ==
@@ -150,18 +160,23 @@ TEST_CASE("Deeper options, enumerations and absent ones are printed too", "[prin
   const auto attention = TransformerAttentionOptions(8, 2).rotary(rotary).num_kv_heads(1);
   CHECK(printed(encoder_block(TransformerBlockOptions(attention))) ==
         "attentive::TransformerBlock(attention={emb_dim=8, num_heads=2, num_kv_heads=1, rotary={base=500, "
-        "scaling=linear, factor=2}}, hidden_dim=0, dropout=0, bias=true, norm_first=true, memory_dim=0)");
+        "scaling=linear, factor=2}}, hidden_dim=0, dropout=0, bias=true, norm_first=true, memory_dim=0, "
+        "activation=gelu_tanh, gated=false, eps=1e-05)");
   CHECK(
       printed(TransformerAttention(8, 2)) ==
-      "attentive::TransformerAttention(emb_dim=8, num_heads=2, num_kv_heads=0, context_length=0, dropout=0, "
-      "qkv_bias=false, out_bias=true, rotary=none, qk_norm=false, output_gate=false, "
+      "attentive::TransformerAttention(emb_dim=8, num_heads=2, num_kv_heads=0, head_dim=0, context_length=0, "
+      "dropout=0, qkv_bias=false, out_bias=true, rotary=none, qk_norm=false, head_norm={}, "
+      "output_gate=false, "
       "attention={causal=bottom-right})");
   CHECK(
       printed(GPT(GPTOptions(7, 8, 8, 2, 1).init(GPTInit::Gpt2))) ==
       "attentive::GPT(vocab_size=7, context_length=8, emb_dim=8, num_heads=2, num_layers=1, num_kv_heads=0, "
       "dropout=0, qkv_bias=false, bias=true, tied=false, positions=learned, rotary={}, window=0, init=gpt2)");
   CHECK(printed(RotaryPositions(RotaryPositionsOptions(4).pairing(RotaryPairing::Halves))) ==
-        "attentive::RotaryPositions(head_dim=4, base=10000, pairing=halves, scaling=none, factor=1)");
+        "attentive::RotaryPositions(head_dim=4, base=10000, pairing=halves, scaling=none, factor=1, "
+        "low_freq_factor=1, high_freq_factor=4, original_context=8192)");
+  CHECK(printed(Llama(LlamaOptions(7, 8, 2, 2).windows({4, 0}).window_rotary(RotaryPositionsOptions(0))))
+            .ends_with("dropout=0, rotary={pairing=halves}, windows=[4, 0], window_rotary={})"));
   using compat::TransformerLayerOptions;
   CHECK(printed(compat::TransformerEncoderLayer(TransformerLayerOptions(8, 2).activation(torch::kGELU))) ==
         "attentive::compat::TransformerEncoderLayer(d_model=8, nhead=2, dim_feedforward=2048, dropout=0.1, "
@@ -169,6 +184,15 @@ TEST_CASE("Deeper options, enumerations and absent ones are printed too", "[prin
   const auto relu = [](const at::Tensor& x) { return at::relu(x); };
   CHECK(printed(compat::TransformerDecoderLayer(TransformerLayerOptions(8, 2).activation(relu)))
             .find("activation=function,") != std::string::npos);
+  const auto norm = compat::LayerNormOptions(8).eps(0.5);
+  CHECK(
+      printed(compat::TransformerEncoder(
+          compat::TransformerEncoderOptions(TransformerLayerOptions(8, 2).norm_first(true), 3).norm(norm))) ==
+      "attentive::compat::TransformerEncoder(layer={d_model=8, nhead=2, norm_first=true}, num_layers=3, "
+      "norm={features=8, eps=0.5})");
+  CHECK(printed(compat::TransformerDecoder(
+            compat::TransformerDecoderOptions(TransformerLayerOptions(8, 2), 1))) ==
+        "attentive::compat::TransformerDecoder(layer={d_model=8, nhead=2}, num_layers=1, norm=none)");
   CHECK(printed(compat::MultiheadAttention(compat::MultiheadAttentionOptions(8, 2).kdim(3))) ==
         "attentive::compat::MultiheadAttention(embed_dim=8, num_heads=2, dropout=0, bias=true, "
         "add_bias_kv=false, add_zero_attn=false, kdim=3, vdim=none, batch_first=false)");

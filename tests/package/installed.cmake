@@ -1,5 +1,5 @@
 # What an installed package holds, and where its libraries look for others:
-#   cmake -DPREFIX=… -DSHARED=ON|OFF -DTORCH=<LibTorch of the build> -P installed.cmake
+#   cmake -DPREFIX=… -DSHARED=ON|OFF -DTORCH=<LibTorch of the build> -DLIBRARIES=attentive;… -P installed.cmake
 
 file(GLOB_RECURSE files RELATIVE "${PREFIX}" "${PREFIX}/*")
 foreach(name IN ITEMS include/attentive/attentive.h lib[^;]*/cmake/attentive/attentive-config.cmake
@@ -9,7 +9,7 @@ foreach(name IN ITEMS include/attentive/attentive.h lib[^;]*/cmake/attentive/att
   endif()
 endforeach()
 
-foreach(library IN ITEMS attentive attentive_parity attentive_train)
+foreach(library IN LISTS LIBRARIES)
   set(suffix "\\.a")
   if(SHARED)
     set(suffix "\\.so")

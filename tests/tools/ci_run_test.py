@@ -36,8 +36,8 @@ def make_tree(tree, failing):
     for tool in ("tools/setup.sh", "tools/need_target", "tools/check_warnings", "tools/every_cpu", "build/newest/apps/attentive-parity"):
         script(tree / tool, "")
     (tree / "tests/parity/notebooks").mkdir(parents=True)
-    (tree / "tests/parity/torch").mkdir()
-    (tree / "tests/parity/layers").mkdir()
+    for cases in ("torch", "layers", "stacks", "encoders"):
+        (tree / "tests/parity" / cases).mkdir()
     (tree / "tests/parity/notebooks/a.safetensors").touch()
     (tree / ".ci").mkdir()
     shutil.copy(ROOT / ".ci/run", tree / ".ci/run")

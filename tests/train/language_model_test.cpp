@@ -112,7 +112,16 @@ TEST_CASE("GPTOptions survive JSON and name what is wrong in it", "[language_mod
                            .dropout(0.25)
                            .bias(false);
   CHECK(to_json(parse_gpt_options(to_json(options))) == to_json(options));
-  CHECK(to_json(options) == kModelJson);  // what checkpoints hold
+  CHECK(to_json(options) == kModelJson);  // what checkpoints hold, those of earlier versions too
+  const auto scaled = GPTOptions(options).rotary(RotaryPositionsOptions(2)
+                                                     .scaling(RotaryScaling::Llama3)
+                                                     .factor(8)
+                                                     .low_freq_factor(1.5)
+                                                     .high_freq_factor(5)
+                                                     .original_context(100));
+  CHECK(to_json(parse_gpt_options(to_json(scaled))) == to_json(scaled));
+  CHECK(parse_gpt_options(to_json(scaled)).rotary().original_context() == 100);
+  CHECK(parse_gpt_options(kModelJson).rotary().original_context() == 8192);
   auto text = to_json(options);
   const auto change = [&](const std::string& from, const std::string& to) {
     auto changed = text;
@@ -127,6 +136,25 @@ TEST_CASE("GPTOptions survive JSON and name what is wrong in it", "[language_mod
         "GPTOptions: expected \"vocab_size\" to be an integer, got \"7\"");
   CHECK(refused(change("\"rotary\"", "\"spiral\"")) ==
         "GPTOptions: expected a known \"positions\", got \"spiral\"");
+}
+
+TEST_CASE("LlamaOptions survive JSON and are told from GPTOptions", "[language_model]") {
+  const auto plain = LlamaOptions(7, 12, 3, 2);
+  const auto all = LlamaOptions(plain)
+                       .windows({4, 0})
+                       .scale(0.25)
+                       .softcap(2.0)
+                       .activation(Activation::GeluTanh)
+                       .window_rotary(RotaryPositionsOptions(0).base(50).pairing(RotaryPairing::Halves));
+  for (const auto& options : {plain, all}) {
+    CHECK(to_json(parse_llama_options(to_json(options))) == to_json(options));
+  }
+  CHECK(to_json(plain) != to_json(all));
+  CHECK(parse_llama_options(to_json(all)).window_rotary()->base() == 50);
+  CHECK(parse_llama_options(to_json(all)).windows() == std::vector<int64_t>{4, 0});
+  CHECK_FALSE(parse_llama_options(to_json(plain)).scale());
+  CHECK(value_error([] { return parse_llama_options(kModelJson).vocab_size(); }) ==
+        "LlamaOptions: expected a member \"model\" with the value \"Llama\"");
 }
 
 TEST_CASE("read_text and tokenize take any bytes and refuse none, by name", "[language_model]") {

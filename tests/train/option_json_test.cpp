@@ -1,6 +1,8 @@
 #include "core/option_json.h"
 
 #include <cstdint>
+#include <optional>
+#include <vector>
 
 #include <catch2/catch_test_macros.hpp>
 
@@ -35,11 +37,31 @@ Sample read(const nlohmann::json& object) {
   return options;
 }
 
+struct Absent {
+  std::vector<int64_t> windows = {3, 0};
+  std::optional<double> scale;
+  std::optional<RotaryPositionsOptions> rotary;
+
+  ATTENTIVE_OPTIONS(windows, scale, rotary);
+};
+
+nlohmann::json written(const Absent& options) {
+  nlohmann::json object;
+  each_option(options, OptionWriter(object));
+  return object;
+}
+
+Absent read_absent(const nlohmann::json& object) {
+  Absent options{.windows = {7}, .scale = 9.0, .rotary = RotaryPositionsOptions(2)};
+  each_option(options, OptionReader("Absent", object));
+  return options;
+}
+
 }  // namespace
 
 TEST_CASE("Options survive JSON, those within options too", "[option_json]") {
   const auto object = written(Sample());
-  CHECK(object.size() == 9);
+  CHECK(object.size() == 12);
   CHECK(object["rotary_pairing"] == "halves");
   const auto back = read(nlohmann::json::parse(object.dump()));
   CHECK(back.tokens == -3);
@@ -48,6 +70,34 @@ TEST_CASE("Options survive JSON, those within options too", "[option_json]") {
   CHECK(back.tied);
   CHECK(back.rotary.pairing() == RotaryPairing::Halves);
   CHECK(written(back) == object);
+}
+
+TEST_CASE("Lists and options that may be absent survive JSON", "[option_json]") {
+  CHECK(written(Absent()).dump() == R"({"rotary":null,"scale":null,"windows":[3,0]})");
+  const auto back = read_absent(written(Absent()));
+  CHECK(back.windows == std::vector<int64_t>{3, 0});
+  CHECK_FALSE(back.scale);
+  CHECK_FALSE(back.rotary);
+  const Absent all{.windows = {},
+                   .scale = 0.5,
+                   .rotary = RotaryPositionsOptions(4).base(50).scaling(RotaryScaling::Llama3)};
+  const auto object = written(all);
+  CHECK(object["rotary"]["scaling"] == "llama3");
+  CHECK(written(read_absent(nlohmann::json::parse(object.dump()))) == object);
+  CHECK(read_absent(object).rotary->base() == 50);
+  const auto refused = [&](const char* name, const nlohmann::json& value) {
+    auto changed = object;
+    changed[name] = value;
+    return value_error([&] { read_absent(changed); });
+  };
+  CHECK(refused("windows", 3) == "Absent: expected \"windows\" to be a list, got 3");
+  CHECK(refused("windows", {1, 0.5}) == "Absent: expected \"windows\" to be an integer, got 0.5");
+  CHECK(refused("scale", true) == "Absent: expected \"scale\" to be a number, got true");
+  CHECK(refused("rotary", 1) == "Absent: expected \"rotary\" to be an object or null, got 1");
+  CHECK(refused("rotary", nlohmann::json::object()) == "Absent: expected a member \"head_dim\"");
+  auto shorter = object;
+  shorter.erase("scale");
+  CHECK(value_error([&] { read_absent(shorter); }) == "Absent: expected a member \"scale\"");
 }
 
 TEST_CASE("A member that is missing or does not fit is named", "[option_json]") {

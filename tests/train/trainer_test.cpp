@@ -11,7 +11,7 @@
 #include "support/compare.h"
 #include "support/errors.h"
 #include "support/temporary_folder.h"
-#include "train/files.h"
+#include "io/files.h"
 #include "train/train_support.h"
 
 using namespace attentive;

@@ -7,7 +7,7 @@
 
 #include "support/errors.h"
 #include "support/temporary_folder.h"
-#include "train/files.h"
+#include "io/files.h"
 
 using namespace attentive;
 

@@ -9,6 +9,10 @@
 #include <attentive/core/options.h>
 #include <attentive/core/result.h>
 
+namespace torch::nn {
+class Module;
+}
+
 namespace attentive {
 
 /// The optional tensors of a call, and which results it returns besides the output.
@@ -24,6 +28,8 @@ struct AttentionExtras {
   std::optional<at::Generator> generator = std::nullopt;
   Weights weights = Weights::None;
   bool logsumexp = false;
+  /// The module that makes the call, which `AttentionRecorder` names the call after. It changes no result.
+  const torch::nn::Module* caller = nullptr;
 };
 
 /// Scaled dot-product attention: the one function that every module of this package calls.

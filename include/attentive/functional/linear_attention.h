@@ -8,6 +8,10 @@
 #include <attentive/core/option_list.h>
 #include <attentive/core/options.h>
 
+namespace torch::nn {
+class Module;
+}
+
 namespace attentive {
 
 /// The options of `linear_attention`.
@@ -38,7 +42,8 @@ struct LinearAttentionCall {
 ///
 /// Shapes, grouped heads, dtypes and causal alignments are those of `attention`; there is neither a scale nor
 /// dropout. `mask` may hide keys (`Mask::key_keep`, `Mask::key_lengths`). A mask that hides or biases single
-/// pairs is refused, because no sum in linear time can express it. A query whose denominator is zero, such as
+/// pairs is refused, because no sum in linear time can express it. `caller` is the module that makes the call,
+/// which `AttentionRecorder` names it after. A query whose denominator is zero, such as
 /// one that may see no key, gets zero output and zero gradients. A key hidden from every query may hold NaN.
 ///
 /// Throws c10::ValueError or c10::TypeError naming the argument, also for a feature map that returns another
@@ -49,7 +54,8 @@ struct LinearAttentionCall {
 ///
 ///   auto y = attentive::linear_attention(q, k, v, {.causal = attentive::Causal::BottomRight});
 at::Tensor linear_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                            const LinearAttentionCall& call = {}, const Mask& mask = {});
+                            const LinearAttentionCall& call = {}, const Mask& mask = {},
+                            const torch::nn::Module* caller = nullptr);
 
 /// Checks the numbers of a call (chunk_size > 0, eps finite and not negative); `who` prefixes the error.
 void check_linear_attention_call(const char* who, const LinearAttentionCall& call);

@@ -23,23 +23,32 @@ struct SafetensorsFile {
   std::map<std::string, at::Tensor> tensors = {};
 };
 
+struct SafetensorsOptions {
+  /// If true, tensors refer to a private mapping of the file instead of owning memory. Nothing is copied or
+  /// read before it is used (except bool tensors), writes to a tensor do not reach the file, and the mapping
+  /// lives as long as any of its tensors. The file must not be truncated or written to during that time;
+  /// replacing it by a rename is safe. Data that are not aligned for their dtype are copied nevertheless.
+  bool map = false;
+};
+
 /// Reads a safetensors file strictly: anything that the format does not allow is refused with the reason.
 ///
-/// The file is mapped, and each tensor is copied out of the mapping once. The tensors therefore own their
-/// memory, are aligned and writable, and the file may afterwards be changed, deleted or overwritten. (While
-/// the call runs, another process must not truncate the file in place, as with every mapped file.) Dtypes:
+/// The file is mapped, and each tensor is copied out of the mapping once, unless `options.map` is set. The
+/// tensors therefore own their memory, are aligned and writable, and the file may afterwards be changed,
+/// deleted or overwritten. (While the call runs, another process must not truncate the file in place, as with
+/// every mapped file.) Dtypes:
 /// F64 F32 F16 BF16 F8_E4M3 F8_E5M2 I64 I32 I16 I8 U64 U32 U16 U8 C64 BOOL.
 ///
 /// Throws SafetensorsError if the file cannot be read; if its header is longer than 100,000,000 bytes or than
 /// the file, is not UTF-8 or not JSON, or has a duplicate, missing, unknown or mistyped key; if a size
 /// overflows or does not match its dtype and shape; if byte ranges overlap, leave a gap or do not end with
 /// the file; and if a bool is neither 0 nor 1.
-/// Memory: the tensors.
+/// Memory: the tensors (none with `map`).
 /// Source: the format description of huggingface/safetensors.
 ///
 ///   auto file = attentive::load_safetensors("model.safetensors");
 ///   auto weight = file.tensors.at("W_query.weight");
-SafetensorsFile load_safetensors(const std::filesystem::path& path);
+SafetensorsFile load_safetensors(const std::filesystem::path& path, const SafetensorsOptions& options = {});
 
 /// The same for a file that is already in memory. `data` is only read, and no tensor refers to it afterwards.
 ///

@@ -75,7 +75,8 @@ struct ReadStateOptions {
   /// The path of the state dict within the file, keys separated by '/': "ema/model". If empty, it is searched
   /// for.
   std::string entry = {};
-  /// For `torch.save` files: the limits, and whether tensors refer to a mapping of the file.
+  /// `map`: whether tensors refer to a mapping of the file, in either format. The other members are for
+  /// `torch.save` files.
   TorchFileOptions file = {};
 };
 
@@ -105,7 +106,7 @@ struct StateDictFile {
 /// under a plain file name, and hold exactly the tensors that the index lists for it.
 ///
 /// Throws SafetensorsError or TorchFileError for a bad file, and c10::ValueError for anything else.
-/// Memory: the tensors of the file.
+/// Memory: the tensors of the file (none with `file.map`).
 ///
 ///   auto file = attentive::read_state_dict_file("checkpoint.pt");
 ///   attentive::load_state_dict(*model, attentive::without_prefix(file.state, file.prefix));

@@ -1,12 +1,17 @@
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <string_view>
 #include <vector>
 
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
 
+#include <attentive/cache/kv_cache.h>
 #include <attentive/models/gpt.h>
 
 namespace attentive {
@@ -25,6 +30,14 @@ struct SamplingOptions {
 ///   auto id = attentive::sample_token(logits[0][-1], {.temperature = 0.8, .top_k = 50}, generator);
 int64_t sample_token(const at::Tensor& logits, const SamplingOptions& options, at::Generator generator);
 
+/// Why a generation ended; the first reason that holds.
+///   StopToken    the last token is one of `stop_tokens`
+///   OnToken      `on_token` returned false
+///   Length       there are max_new_tokens
+///   ContextFull  the context is full, and `slide` is not set
+enum class GenerationEnd { StopToken, OnToken, Length, ContextFull };
+std::string_view to_string(GenerationEnd value);
+
 struct GenerateOptions {
   int64_t max_new_tokens = 100;
   SamplingOptions sampling = {};
@@ -33,21 +46,83 @@ struct GenerateOptions {
   /// continues.
   bool slide = false;
   bool use_cache = true;  ///< false: recompute the whole context for every token; the tokens are the same
-  /// Called with every new token; false ends the generation.
+  /// Called with every new token, a stop token included; false ends the generation.
   std::function<bool(int64_t)> on_token = {};
+  /// Tokens that end the generation. The one that came is the last token of the result.
+  std::vector<int64_t> stop_tokens = {};
+  /// Called once, after the last token, with the reason for the end.
+  std::function<void(GenerationEnd)> on_end = {};
 };
+
+/// What `generate` needs of a model; `GPT` and `Llama` have it.
+///
+///   class MyModelImpl : public torch::nn::Module {
+///     at::Tensor forward(const at::Tensor& ids);                         // (1, T) -> logits (1, T, vocabulary)
+///     at::Tensor forward_cached(const at::Tensor& ids, KVCache& cache);  // the same, after cached tokens
+///     std::unique_ptr<KVCache> make_cache(int64_t batch, int64_t capacity);  // an empty one
+///     int64_t context_length();  // or options.context_length(); 0: no limit
+///   };
+///
+/// ids are int64, on the device of the first parameter. A prompt reaches `forward_cached` in pieces of at
+/// most `KVCache::room()` tokens. The model checks the ids.
+template <class Model>
+concept CausalLanguageModel = std::derived_from<Model, torch::nn::Module> &&
+    requires(Model& model, const at::Tensor& ids, KVCache& cache) {
+  { model.forward(ids) } -> std::convertible_to<at::Tensor>;
+  { model.forward_cached(ids, cache) } -> std::convertible_to<at::Tensor>;
+  { model.make_cache(int64_t{1}, int64_t{1}) } -> std::convertible_to<std::unique_ptr<KVCache>>;
+} &&(
+    requires(Model& model) {
+      { model.context_length() } -> std::convertible_to<int64_t>;
+    } ||
+    requires(Model & model) {
+      { model.options.context_length() } -> std::convertible_to<int64_t>;
+    });
+
+namespace detail {
+
+/// A CausalLanguageModel without its type.
+struct LanguageModelView {
+  torch::nn::Module& module;
+  int64_t context_length;
+  std::function<at::Tensor(const at::Tensor&)> forward;
+  std::function<at::Tensor(const at::Tensor&, KVCache&)> forward_cached;
+  std::function<std::unique_ptr<KVCache>(int64_t capacity)> make_cache;
+};
+
+std::vector<int64_t> generate(const LanguageModelView& model, const std::vector<int64_t>& prompt,
+                              const GenerateOptions& options);
+
+template <CausalLanguageModel Model>
+int64_t context_length_of(Model& model) {
+  if constexpr (requires { model.context_length(); }) {
+    return model.context_length();
+  } else {
+    return model.options.context_length();
+  }
+}
+
+}  // namespace detail
 
 /// Continues a prompt and returns the new tokens. The model runs in evaluation mode.
 ///
 /// There may be fewer than max_new_tokens of them: without `slide`, at most context_length - prompt.size() +
-/// 1 (the last one is drawn from a full context); and `on_token` may end the generation.
+/// 1 (the last one is drawn from a full context); and `on_token` or a stop token may end the generation.
+/// `on_end` tells which it was.
 ///
 /// Throws c10::ValueError for an empty prompt, an id outside the vocabulary, or a prompt that does not fit
 /// the context (with `slide`, the end of the prompt is used).
-/// Memory: the cache and one forward pass.
+/// Memory: a cache for the prompt and max_new_tokens, at most for the context, and one forward pass.
 ///
 ///   auto ids = attentive::generate(*model, tokenizer.encode("ROMEO:"), {.max_new_tokens = 200, .seed = 1});
-std::vector<int64_t> generate(GPTImpl& model, const std::vector<int64_t>& prompt,
-                              const GenerateOptions& options = {});
+template <CausalLanguageModel Model>
+std::vector<int64_t> generate(Model& model, const std::vector<int64_t>& prompt,
+                              const GenerateOptions& options = {}) {
+  return detail::generate(
+      {model, detail::context_length_of(model), [&](const at::Tensor& ids) { return model.forward(ids); },
+       [&](const at::Tensor& ids, KVCache& cache) { return model.forward_cached(ids, cache); },
+       [&](int64_t capacity) { return model.make_cache(int64_t{1}, capacity); }},
+      prompt, options);
+}
 
 }  // namespace attentive

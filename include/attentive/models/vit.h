@@ -24,10 +24,15 @@ struct ViTOptions {
   TORCH_ARG(int64_t, emb_dim) = 64;  ///< features of a patch; num_heads divides it
   TORCH_ARG(int64_t, num_heads) = 4;
   TORCH_ARG(int64_t, num_layers) = 4;
-  TORCH_ARG(double, dropout) = 0.0;  ///< of embeddings, attention weights and residual branches
+  TORCH_ARG(double, dropout) = 0.0;    ///< of embeddings, attention weights and residual branches
+  TORCH_ARG(int64_t, hidden_dim) = 0;  ///< features inside the feed-forward layer; 0: 4 * emb_dim
+  TORCH_ARG(Activation, activation) = Activation::GeluTanh;  ///< pretrained models have Gelu
+  TORCH_ARG(double, eps) = 1e-5;                             ///< of the norms; pretrained models have 1e-12
+  /// Whether a second learned token follows the class token (DeiT).
+  TORCH_ARG(bool, distillation_token) = false;
 
   ATTENTIVE_OPTIONS(image_size_, patch_size_, channels_, num_classes_, emb_dim_, num_heads_, num_layers_,
-                    dropout_);
+                    dropout_, hidden_dim_, activation_, eps_, distillation_token_);
 };
 
 /// One pre-norm encoder block of a `ViT`: `FusedSelfAttention` and `FeedForward`.
@@ -60,9 +65,11 @@ using ViTBlock = ModuleHolder<ViTBlockImpl>;
 ///   images (B, channels, image_size, image_size), dtype and device of the parameters -> (B, num_classes)
 ///
 /// Parameters cls_token (1, 1, emb_dim), pos_embed (1, patches + 1, emb_dim), patch_embed, blocks.N.{norm1,
-/// attn.{qkv, proj}, norm2, mlp}, norm, head. The pixels of a patch are in channel-major, then row-major
-/// order. Throws c10::ValueError for images of another shape. Memory: O(B (patches + 1) emb_dim num_layers).
-/// Source: Dosovitskiy et al. 2021, "An Image is Worth 16x16 Words".
+/// attn.{qkv, proj}, norm2, mlp}, norm, head. With distillation_token also dist_token (1, 1, emb_dim), and
+/// pos_embed has patches + 2 rows: of the class token, the distillation token, the patches. The pixels of a
+/// patch are in channel-major, then row-major order. Throws c10::ValueError for images of another shape.
+/// Memory: O(B (patches + 1) emb_dim num_layers). Source: Dosovitskiy et al. 2021, "An Image is Worth 16x16
+/// Words"; Touvron et al. 2021, "Training data-efficient image transformers".
 ///
 ///   attentive::ViT model(attentive::ViTOptions(8, 2, 1, 10));
 ///   auto logits = model->forward(images);  // (32, 1, 8, 8) -> (32, 10)
@@ -85,11 +92,14 @@ class ViTImpl : public Module<ViTImpl> {
   int64_t num_patches() const;
 
   ViTOptions options;
-  at::Tensor cls_token, pos_embed;
+  at::Tensor cls_token, dist_token, pos_embed;  ///< dist_token is undefined without its option
   torch::nn::Linear patch_embed{nullptr};
   torch::nn::ModuleList blocks{nullptr};
   LayerNorm norm{nullptr};
   torch::nn::Linear head{nullptr};
+
+ private:
+  at::Tensor embed(const at::Tensor& images);
 };
 using ViT = ModuleHolder<ViTImpl>;
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
@@ -8,6 +9,14 @@
 #include <attentive/modules/module.h>
 
 namespace attentive {
+
+/// What is between the linear layers of a `FeedForward`.
+///   GeluTanh  GELU in its tanh approximation (GPT-2, Gemma)
+///   Gelu      GELU with erf (BERT, vision transformers)
+///   Silu      x * sigmoid(x) (Llama)
+///   Relu      max(x, 0) (the 2017 paper)
+enum class Activation { GeluTanh, Gelu, Silu, Relu };
+std::string_view to_string(Activation value);
 
 /// Options of `FeedForward`.
 struct FeedForwardOptions {
@@ -18,18 +27,22 @@ struct FeedForwardOptions {
   TORCH_ARG(int64_t, emb_dim);     ///< features of a token, in and out
   TORCH_ARG(int64_t, hidden_dim);  ///< 4 * emb_dim unless set
   TORCH_ARG(bool, bias) = true;
+  TORCH_ARG(Activation, activation) = Activation::GeluTanh;
+  /// Whether a third layer, `gate`, multiplies: layers.2(activation(gate(x)) * layers.0(x)). With Silu this is
+  /// SwiGLU.
+  TORCH_ARG(bool, gated) = false;
 
-  ATTENTIVE_OPTIONS(emb_dim_, hidden_dim_, bias_);
+  ATTENTIVE_OPTIONS(emb_dim_, hidden_dim_, bias_, activation_, gated_);
 };
 
-/// Two linear layers with GELU (its tanh approximation) between them, applied to each token independently.
+/// Two linear layers with an activation between them, applied to each token independently.
 ///
 ///   x (B, T, emb_dim) or (T, emb_dim) -> the same shape, dtype and device of the parameters
 ///
-/// Parameters layers.0 and layers.2: names and random draws of the book's GPT.
-/// Throws c10::ValueError for another shape, c10::TypeError for another dtype. Memory: 2 B T hidden_dim
-/// numbers. Source: "Build a Large Language Model (From Scratch)", chapter 4; Hendrycks and Gimpel 2016,
-/// "GELUs".
+/// Parameters layers.0 and layers.2: names and random draws of the book's GPT. With `gated` also gate, drawn
+/// after them. Throws c10::ValueError for another shape, c10::TypeError for another dtype. Memory: 2 B T
+/// hidden_dim numbers, 4 with `gated`. Source: "Build a Large Language Model (From Scratch)", chapter 4;
+/// Hendrycks and Gimpel 2016, "GELUs"; Shazeer 2020, "GLU Variants Improve Transformer".
 ///
 ///   attentive::FeedForward ff(768);
 ///   auto y = ff->forward(x);
@@ -44,6 +57,7 @@ class FeedForwardImpl : public Module<FeedForwardImpl> {
 
   FeedForwardOptions options;
   torch::nn::Sequential layers{nullptr};
+  torch::nn::Linear gate{nullptr};  ///< empty unless gated
 
  private:
   torch::nn::Linear layer(size_t index) const;

@@ -102,7 +102,10 @@ std::string_view to_string(RotaryPairing value);
 ///   Linear  p becomes p / factor (position interpolation)
 ///   Ntk     base becomes base * factor^(head_dim / (head_dim - 2)): the slowest rotation slows down by
 ///           exactly `factor`, the fastest does not change
-enum class RotaryScaling { None, Linear, Ntk };
+///   Llama3  a pair that turns r times within original_context positions slows down by `factor` if r is below
+///           low_freq_factor, not at all if r is above high_freq_factor, and in between by 1 / (s + (1 - s) /
+///           factor), where s goes linearly from 0 to 1
+enum class RotaryScaling { None, Linear, Ntk, Llama3 };
 std::string_view to_string(RotaryScaling value);
 
 /// Options of `RotaryPositions`.
@@ -113,9 +116,13 @@ struct RotaryPositionsOptions {
   TORCH_ARG(double, base) = 10000.0;
   TORCH_ARG(RotaryPairing, pairing) = RotaryPairing::Interleaved;
   TORCH_ARG(RotaryScaling, scaling) = RotaryScaling::None;
-  TORCH_ARG(double, factor) = 1.0;  ///< of the scaling, at least 1
+  TORCH_ARG(double, factor) = 1.0;             ///< of the scaling, at least 1
+  TORCH_ARG(double, low_freq_factor) = 1.0;    ///< of Llama3
+  TORCH_ARG(double, high_freq_factor) = 4.0;   ///< of Llama3, above low_freq_factor
+  TORCH_ARG(double, original_context) = 8192;  ///< of Llama3: the trained length in positions
 
-  ATTENTIVE_OPTIONS(head_dim_, base_, pairing_, scaling_, factor_);
+  ATTENTIVE_OPTIONS(head_dim_, base_, pairing_, scaling_, factor_, low_freq_factor_, high_freq_factor_,
+                    original_context_);
 };
 
 /// Rotary position embedding: rotates each pair of features of a query or key by an angle proportional to the
@@ -127,7 +134,8 @@ struct RotaryPositionsOptions {
 /// position seen or, beyond 65,536, those of the call and the next 4,096, so that a sequence has no maximum
 /// length. Two threads must not call one module at the same time. Throws c10::ValueError for another
 /// head_dim, a position beyond 2^53 or invalid options. Memory: head_dim numbers per cached position. Source:
-/// Su et al. 2021, "RoFormer"; Chen et al. 2023, "Extending Context Window ... via Positional Interpolation".
+/// Su et al. 2021, "RoFormer"; Chen et al. 2023, "Extending Context Window ... via Positional Interpolation";
+/// Grattafiori et al. 2024, "The Llama 3 Herd of Models".
 ///
 ///   attentive::RotaryPositions rotary(64);
 ///   q = rotary->forward(q, cache.position());

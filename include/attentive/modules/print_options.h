@@ -30,6 +30,7 @@ struct OptionText {
 std::string text_of(bool value);
 std::string text_of(int64_t value);
 std::string text_of(double value);
+std::string text_of(const std::vector<int64_t>& values);
 /// "{name=text, ...}" of the options whose text is not that of `defaults`.
 std::string text_of(const std::vector<OptionText>& options, const std::vector<OptionText>& defaults);
 void print_options(std::ostream& stream, const char* name, const std::vector<OptionText>& options);

@@ -12,15 +12,18 @@ struct RMSNormOptions {
 
   TORCH_ARG(int64_t, features);  ///< size of the last dimension
   TORCH_ARG(double, eps) = 1e-6;
+  /// Whether the factor is 1 + weight, with a weight that begins at zero (Gemma).
+  TORCH_ARG(bool, unit_offset) = false;
 
-  ATTENTIVE_OPTIONS(features_, eps_);
+  ATTENTIVE_OPTIONS(features_, eps_, unit_offset_);
 };
 
 /// Root mean square normalization over the last dimension: no mean is subtracted and there is no shift.
 ///
 ///   x (..., features) -> the same shape: weight * x / sqrt(mean(x^2) + eps)
 ///
-/// Parameter weight (ones), as PyTorch's `nn.RMSNorm`, which LibTorch lacks.
+/// Parameter weight (ones), as PyTorch's `nn.RMSNorm`, which LibTorch lacks. With unit_offset the factor is
+/// 1 + weight, computed in float32 at least.
 /// Throws c10::ValueError for another last size. Memory: the output and one number per row.
 /// Source: Zhang and Sennrich 2019, "Root Mean Square Layer Normalization".
 ///

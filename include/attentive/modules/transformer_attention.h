@@ -20,9 +20,10 @@ struct TransformerAttentionOptions {
   TransformerAttentionOptions(int64_t emb_dim, int64_t num_heads)
       : emb_dim_(emb_dim), num_heads_(num_heads) {}
 
-  TORCH_ARG(int64_t, emb_dim);  ///< features of a token, in and out; num_heads divides it
+  TORCH_ARG(int64_t, emb_dim);  ///< features of a token, in and out; num_heads divides it, or head_dim is set
   TORCH_ARG(int64_t, num_heads);
   TORCH_ARG(int64_t, num_kv_heads) = 0;    ///< divides num_heads (grouped queries); 0: num_heads
+  TORCH_ARG(int64_t, head_dim) = 0;        ///< features of a head; 0: emb_dim / num_heads
   TORCH_ARG(int64_t, context_length) = 0;  ///< maximum number of tokens, cached ones included; 0: no limit
   TORCH_ARG(double, dropout) = 0.0;        ///< probability of dropping an attention weight in training
   TORCH_ARG(bool, qkv_bias) = false;
@@ -31,13 +32,14 @@ struct TransformerAttentionOptions {
   TORCH_ARG(std::optional<RotaryPositionsOptions>, rotary) = std::nullopt;
   /// Whether queries and keys of every head are normalized (`RMSNorm` over head_dim) before the rotation.
   TORCH_ARG(bool, qk_norm) = false;
+  TORCH_ARG(RMSNormOptions, head_norm) = RMSNormOptions(0);  ///< of qk_norm; the module sets its features
   /// Whether sigmoid(W_gate x) multiplies the heads' output elementwise before out_proj.
   TORCH_ARG(bool, output_gate) = false;
   /// How the heads attend. Its `dropout_p` must stay 0: `dropout` applies, in training only.
   TORCH_ARG(AttentionOptions, attention) = AttentionOptions{.causal = Causal::BottomRight};
 
-  ATTENTIVE_OPTIONS(emb_dim_, num_heads_, num_kv_heads_, context_length_, dropout_, qkv_bias_, out_bias_,
-                    rotary_, qk_norm_, output_gate_, attention_);
+  ATTENTIVE_OPTIONS(emb_dim_, num_heads_, num_kv_heads_, head_dim_, context_length_, dropout_, qkv_bias_,
+                    out_bias_, rotary_, qk_norm_, head_norm_, output_gate_, attention_);
 };
 
 /// The self-attention of the transformer blocks: `MultiHeadAttention` with grouped queries, rotary positions
@@ -76,7 +78,9 @@ class TransformerAttentionImpl : public Module<TransformerAttentionImpl> {
   /// larger than the cache's.
   at::Tensor forward_cached(const at::Tensor& x, KVCache& cache, int64_t layer, const Mask& mask = {});
 
-  int64_t head_dim() const { return options.emb_dim() / options.num_heads(); }
+  int64_t head_dim() const {
+    return options.head_dim() == 0 ? options.emb_dim() / options.num_heads() : options.head_dim();
+  }
   int64_t num_kv_heads() const {
     return options.num_kv_heads() == 0 ? options.num_heads() : options.num_kv_heads();
   }

@@ -22,8 +22,12 @@ struct TransformerBlockOptions {
   TORCH_ARG(bool, bias) = true;        ///< biases of the feed-forward layer and the norms
   TORCH_ARG(bool, norm_first) = true;  ///< x + f(norm(x)); false: norm(x + f(x)), as in the 2017 paper
   TORCH_ARG(int64_t, memory_dim) = 0;  ///< features of a `DecoderBlock`'s memory; 0: emb_dim
+  TORCH_ARG(Activation, activation) = Activation::GeluTanh;  ///< of the feed-forward layer
+  TORCH_ARG(bool, gated) = false;                            ///< whether that layer has a gate (SwiGLU)
+  TORCH_ARG(double, eps) = 1e-5;                             ///< of the norms
 
-  ATTENTIVE_OPTIONS(attention_, hidden_dim_, dropout_, bias_, norm_first_, memory_dim_);
+  ATTENTIVE_OPTIONS(attention_, hidden_dim_, dropout_, bias_, norm_first_, memory_dim_, activation_, gated_,
+                    eps_);
 };
 
 /// Self-attention and a feed-forward layer, each with a residual connection, a layer norm and dropout.

@@ -11,9 +11,11 @@
 namespace attentive {
 
 /// Converts text to token ids and back. Text is a string of arbitrary bytes, which may include invalid UTF-8
-/// and NULs.
+/// and NULs, unless a tokenizer says otherwise.
 ///
-/// For every tokenizer `decode(encode(text)) == text`, byte for byte.
+/// For CharTokenizer and BpeTokenizer `decode(encode(text)) == text`, byte for byte. A PretrainedTokenizer
+/// (tokenizers/pretrained_tokenizer.h) takes UTF-8 only, and forgets what its normalizer and WordPiece
+/// forget: letter case, accents, white space.
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
@@ -23,14 +25,17 @@ class Tokenizer {
   virtual std::vector<int64_t> encode(std::string_view text) const = 0;
   /// The bytes of one token. Throws c10::ValueError unless 0 <= id < vocab_size().
   virtual std::string_view bytes(int64_t id) const = 0;
-  /// The tokenizer as JSON text (ASCII only), which `parse_tokenizer` reads.
+  /// The tokenizer as JSON text (ASCII only), which `parse_tokenizer` reads, unless a tokenizer says
+  /// otherwise.
   virtual std::string to_json() const = 0;
 
   /// The text of a sequence of tokens. Throws c10::ValueError for an id outside the vocabulary.
-  std::string decode(std::span<const int64_t> ids) const;
+  virtual std::string decode(std::span<const int64_t> ids) const;
 };
 
-/// Reads what `Tokenizer::to_json` wrote. Throws c10::ValueError saying what is wrong with the text.
+/// Reads what `CharTokenizer::to_json` or `BpeTokenizer::to_json` wrote. Throws c10::ValueError saying what
+/// is wrong with the text, or that it is Hugging Face's `tokenizer.json`, which the component
+/// attentive::tokenizers reads.
 ///
 ///   auto tokenizer = attentive::parse_tokenizer(text);
 std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view json);

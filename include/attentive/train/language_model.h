@@ -9,6 +9,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <attentive/models/gpt.h>
+#include <attentive/models/llama.h>
 #include <attentive/text/tokenizer.h>
 #include <attentive/train/evaluate.h>
 
@@ -23,8 +24,14 @@ struct LanguageModel {
 
 /// The options of a GPT as JSON, stored in a checkpoint as "model.json".
 std::string to_json(const GPTOptions& options);
-/// Reads them back. Throws c10::ValueError naming a member that is missing or has another type.
+/// Reads them back. Throws c10::ValueError naming a member that is missing or has another type. Members that
+/// earlier versions did not know may be missing and then have their defaults.
 GPTOptions parse_gpt_options(const std::string& json);
+
+/// The same for a `Llama`. The JSON object has a member "model" with the value "Llama", which that of a GPT
+/// has not.
+std::string to_json(const LlamaOptions& options);
+LlamaOptions parse_llama_options(const std::string& json);
 
 /// The documents that make a checkpoint a language model: "model.json" and "tokenizer.json".
 ///

@@ -13,16 +13,13 @@
 //       dK  = dK + dSᵀ Q
 //       dQᵀ = dQᵀ + Kᵀ dSᵀ
 
-#include "kernels/attention/backward.h"
-
+#include "kernels/attention/passes.h"
 #include "kernels/gemm/operands.h"
 #include "kernels/gemm/scratch.h"
 #include "kernels/simd/threads.h"
 
 namespace attentive::kernels::cpu {
 namespace {
-
-constexpr float kLog2e = 1.44269504088896340736f;
 
 // Tile sizes, and into how many parts the keys of a head are dealt, depend on shapes alone.
 struct Tiles {
@@ -284,8 +281,8 @@ class Backward {
   void add_panel(const Head& head, const Keys& keys, const Workspace& work, int64_t split, int64_t panel,
                  int64_t from, int64_t to) const {
     const int64_t p0 = panel * tiles_.queries, j0 = keys.j0, last = j0 + keys.count - 1;
-    if (call_.keep && !transpose_keep(head, keys, work.keep, p0, from, to)) return;
-    if (call_.bias) transpose_bias(head, keys, work.bias, p0, from, to);
+    if (call_.keep && !transpose_pairs(call_.keep, head, keys, work.keep, p0, from, to)) return;
+    if (call_.bias) transpose_pairs(call_.bias, head, keys, work.bias, p0, from, to);
     if (call_.dropout) {
       for (int64_t i = from; i < to; ++i)
         call_.dropout_bits(head.b, head.h, i, j0, last + 1, work.drop.data + i - p0, work.drop.stride);
@@ -362,7 +359,7 @@ class Backward {
       }
       row.lo = std::max<int64_t>(call_.query_lo(j) - tile.from, 0);
       row.hi = std::clamp<int64_t>(call_.query_hi(head.b, j) - tile.from, 0, tile.to - tile.from);
-      row.distance = static_cast<float>(tile.from + call_.band.origin - j);
+      row.distance = static_cast<float>(call_.band.position(tile.from) - j);
       if (call_.bias) row.bias = work.bias.row(in_block) + offset;
       if (call_.keep) row.keep = work.keep.row(in_block) + offset;
       if (call_.dropout) {
@@ -415,27 +412,21 @@ class Backward {
       elementwise().convert(rows.row(i - i0), t_.grad_q.at(head.b, head.h, i), call_.D);
   }
 
-  // Mask bytes with rows and columns exchanged; false if nothing in the tile is kept.
-  bool transpose_keep(const Head& head, const Keys& keys, const Matrix<uint8_t>& to, int64_t p0, int64_t from,
-                      int64_t end) const {
+  // A part of a mask or bias with rows and columns exchanged, for the queries [from, end) of the panel that begins at
+  // p0; false if all of it is zero.
+  template <class Given, class Number>
+  bool transpose_pairs(const kernels::Strided<Given>& given, const Head& head, const Keys& keys,
+                       const Matrix<Number>& to, int64_t p0, int64_t from, int64_t end) const {
     bool any = false;
     for (int64_t i = from; i < end; ++i) {
-      const bool* row = call_.keep.at(head.b, head.h, i);
+      const Given* const row = given.at(head.b, head.h, i, keys.j0);
       for (int64_t r = 0; r < keys.count; ++r) {
-        const bool kept = row[(keys.j0 + r) * call_.keep.col];
-        to.row(r)[i - p0] = kept;
-        any |= kept;
+        const Given number = row[r * given.col];
+        to.row(r)[i - p0] = number;
+        any |= number != 0;
       }
     }
     return any;
-  }
-
-  void transpose_bias(const Head& head, const Keys& keys, const Matrix<float>& to, int64_t p0, int64_t from,
-                      int64_t end) const {
-    for (int64_t i = from; i < end; ++i) {
-      const float* row = call_.bias.at(head.b, head.h, i);
-      for (int64_t r = 0; r < keys.count; ++r) to.row(r)[i - p0] = row[(keys.j0 + r) * call_.bias.col];
-    }
   }
 
   const Call& call_;

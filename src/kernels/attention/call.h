@@ -1,6 +1,6 @@
 #pragma once
 
-// A problem as the loops over tiles see it: numbers, pointers, and strides in numbers.
+// A call as the loops over tiles see it.
 
 #include <algorithm>
 #include <limits>
@@ -17,29 +17,17 @@ inline int64_t round_up(int64_t x, int64_t to) {
   return (x + to - 1) / to * to;
 }
 
-// A tensor of rank 4; a broadcast dimension has stride 0.
 template <class T>
-struct Strided {
-  T* data = nullptr;
-  int64_t b = 0, h = 0, row = 0, col = 1;
-
-  T* at(int64_t ib, int64_t ih, int64_t ir) const { return data + ib * b + ih * h + ir * row; }
+struct Strided : kernels::Strided<T> {
   // `count` of its rows, of `width` contiguous numbers each.
   Matrix<T> rows(int64_t ib, int64_t ih, int64_t ir, int64_t count, int64_t width) const {
-    return {at(ib, ih, ir), count, width, row};
+    return {this->at(ib, ih, ir), count, width, this->row};
   }
-  explicit operator bool() const { return data != nullptr; }
 };
 
-struct Call : Numbers {
+struct Call : kernels::Call {
   int64_t group = 1;  // query heads that share a head of keys
   bool is_bf16 = false;
-  Strided<const float> bias = {};
-  Strided<const bool> keep = {};
-  const int64_t* key_lengths = nullptr;
-  const float* slopes = nullptr;  // (B, H) with strides below
-  int64_t slope_b = 0, slope_h = 0;
-  const float* sinks = nullptr;  // (H)
 
   // Keys [lo, hi) that query i of batch item b may see by position and length.
   int64_t key_lo(int64_t i) const { return band.key_lo(i, S); }
@@ -49,8 +37,8 @@ struct Call : Numbers {
   }
   // Whether no mask hides key j from query i.
   bool unmasked(int64_t b, int64_t h, int64_t i, int64_t j) const {
-    if (keep && !keep.at(b, h, i)[j * keep.col]) return false;
-    return !bias || bias.at(b, h, i)[j * bias.col] != -kInfinity;
+    if (keep && !*keep.at(b, h, i, j)) return false;
+    return !bias || *bias.at(b, h, i, j) != -kInfinity;
   }
   bool sees_a_key(int64_t b, int64_t h, int64_t i) const {
     const int64_t hi = key_hi(b, i);
@@ -64,17 +52,15 @@ struct Call : Numbers {
   int64_t query_hi(int64_t b, int64_t j) const {
     return key_lengths && j >= key_lengths[b] ? 0 : band.query_hi(j, L);
   }
-  ScoreRule rule_of(int64_t b, int64_t h) const {
-    return {scale, softcap, slopes ? slopes[b * slope_b + h * slope_h] : 0.0f};
-  }
+  ScoreRule rule_of(int64_t b, int64_t h) const { return {scale, softcap, slopes ? *slopes.at(b, h) : 0.0f}; }
   // Dropout bits of query i for blocks of 128 keys that cover [from, to): group g of 16 keys, counted from the
   // first block, lies at out[g * stride].
   void dropout_bits(int64_t b, int64_t h, int64_t i, int64_t from, int64_t to, uint16_t* out,
                     int64_t stride) const {
     for (int64_t block = from / 128; block * 128 < to; ++block) {
       elementwise().dropout_bits(dropout_key, threshold, static_cast<uint32_t>(b + batch_offset),
-                                 static_cast<uint32_t>(h), static_cast<uint32_t>(i),
-                                 static_cast<uint32_t>(block), out, stride);
+                                 static_cast<uint32_t>(h), band.counter_row(i), static_cast<uint32_t>(block),
+                                 out, stride);
       out += 8 * stride;
     }
   }

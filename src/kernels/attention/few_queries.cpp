@@ -11,7 +11,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernels/attention/forward.h"
+#include "kernels/attention/passes.h"
 #include "kernels/attention/row_terms.h"
 #include "kernels/gemm/scratch.h"
 #include "kernels/simd/threads.h"
@@ -136,7 +136,7 @@ class FewQueries {
         if (its.total[r] == 0.0f) continue;
         const float factor = std::exp2((its.maximum[r] - maximum) * unit);
         total += its.total[r] * factor;
-        elementwise().scale(its.output.row(r), factor, call_.Dv);
+        elementwise().store_scaled(its.output.row(r), factor, its.output.row(r), call_.Dv);
         if (part > 0) elementwise().add(its.output.row(r), output, call_.Dv);
       }
     }

@@ -2,6 +2,7 @@
 
 // Products of few queries with many keys and values, which come from memory.
 
+#include "kernels/gemm/register_blocks.h"
 #include "kernels/simd/bfloat16.h"
 #include "kernels/simd/matrix.h"
 #include "kernels/simd/sums.h"
@@ -18,22 +19,34 @@ inline void store_scores(const Vec (&total)[kSums], int64_t keys, const Matrix<f
   for (int r = 0; r < kRows; ++r) std::memcpy(scores.row(r), out + r * kKeys, bytes);
 }
 
+// What one instruction multiplies: a vector of numbers, widened, or of pairs of bf16, which are always whole.
+template <class Step, class T>
+inline Vec load_step(const T* p, int64_t n) {
+  if constexpr (Step::kNumbers == 1) return load_part(p, n);
+  Vec v;
+  std::memcpy(&v, p, sizeof(v));
+  return v;
+}
+
 // kRows queries by kSums / kRows keys at a time: each key row is read once for all of them. Fewer keys may be left.
-// kAsk: whether these rows come from memory.
-template <int kRows, bool kAsk, class T>
-inline void score_block(const Matrix<const float>& q, const Matrix<const T>& k, const Matrix<float>& scores) {
+// kAsk: whether these rows come from memory. Step: of register_blocks.h.
+template <class Step, int kRows, bool kAsk, class T>
+inline void score_block(const Matrix<const typename Step::Element>& q, const Matrix<const T>& k,
+                        const Matrix<float>& scores) {
   constexpr int kKeys = kSums / kRows;
+  constexpr int64_t kStep = Step::kNumbers * kWidth;
   const int64_t dim = q.cols, q_stride = q.stride;
-  const float* const query = q.data;
+  const auto* const query = q.data;
   Vec total[kSums] = {};
   const T* key[kKeys];  // a missing key repeats the first
   for (int j = 0; j < kKeys; ++j) key[j] = j < k.rows ? k.row(j) : k.data;
   const auto step = [&](int64_t d, int64_t n) {
     Vec of_key[kKeys];
-    for (int j = 0; j < kKeys; ++j) of_key[j] = load_part(key[j] + d, n);
+    for (int j = 0; j < kKeys; ++j) of_key[j] = load_step<Step>(key[j] + d, n);
     for (int r = 0; r < kRows; ++r) {
-      const Vec of_query = load_part(query + r * q_stride + d, n);
-      for (int j = 0; j < kKeys; ++j) total[r * kKeys + j] += of_query * of_key[j];
+      const Vec of_query = load_step<Step>(query + r * q_stride + d, n);
+      for (int j = 0; j < kKeys; ++j)
+        total[r * kKeys + j] = Step::add(of_query, of_key[j], total[r * kKeys + j]);
     }
   };
   int64_t d = 0;
@@ -41,66 +54,41 @@ inline void score_block(const Matrix<const float>& q, const Matrix<const T>& k, 
     if constexpr (kAsk) {
       for (int j = 0; j < kKeys; ++j) prefetch(key[j] + d);
     }
-    for (int64_t i = 0; i < kLine<T>; i += kWidth) step(d + i, kWidth);
+    for (int64_t i = 0; i < kLine<T>; i += kStep) step(d + i, kStep);
   }
-  for (; d < dim; d += kWidth) step(d, dim - d);
+  for (; d < dim; d += kStep) step(d, dim - d);
   store_scores<kRows>(total, k.rows, scores);
 }
 
-template <int kRows, bool kAsk, class T>
-inline void score_rows(const Matrix<const float>& q, const Matrix<const T>& k, const Matrix<float>& scores) {
+template <class Step, int kRows, bool kAsk, class T>
+inline void score_rows(const Matrix<const typename Step::Element>& q, const Matrix<const T>& k,
+                       const Matrix<float>& scores) {
   for (int64_t j = 0; j < k.rows; j += kSums / kRows)
-    score_block<kRows, kAsk>(q, k.part(j, k.rows - j), scores.block(0, kRows, j, k.rows - j));
+    score_block<Step, kRows, kAsk>(q, k.part(j, k.rows - j), scores.block(0, kRows, j, k.rows - j));
+}
+
+// work(n, r) for the rows by fours, then twos and ones; r is the first, n a Sequence of their number.
+template <class Work>
+inline void for_groups_of_rows(int64_t rows, const Work& work) {
+  int64_t r = 0;
+  for (; r + 4 <= rows; r += 4) work(Sequence<4>{}, r);
+  for (; r + 2 <= rows; r += 2) work(Sequence<2>{}, r);
+  for (; r < rows; ++r) work(Sequence<1>{}, r);
 }
 
 #if ATTENTIVE_SIMD_HAS_PAIRS
-inline __m512bh load_pairs(const bf16_t* p) {
-  return (__m512bh)_mm512_loadu_si512(p);
-}
-
-// The same for bf16 keys by products of pairs; dim is a multiple of 32, and `query` holds the queries as bf16.
-template <int kRows>
-inline void score_block_of_pairs(const bf16_t* query, const Matrix<const bf16_t>& k,
-                                 const Matrix<float>& scores) {
-  constexpr int kKeys = kSums / kRows;
-  const int64_t dim = k.cols;
-  __m512 total[kSums];
-  for (auto& t : total) t = _mm512_setzero_ps();
-  const bf16_t* key[kKeys];
-  for (int j = 0; j < kKeys; ++j) key[j] = j < k.rows ? k.row(j) : k.data;
-  for (int64_t d = 0; d < dim; d += 32) {
-    __m512bh of_query[kRows];
-    for (int r = 0; r < kRows; ++r) of_query[r] = load_pairs(query + r * dim + d);
-    for (int j = 0; j < kKeys; ++j) {
-      prefetch(key[j] + d);
-      const __m512bh of_key = load_pairs(key[j] + d);
-      for (int r = 0; r < kRows; ++r)
-        total[r * kKeys + j] = _mm512_dpbf16_ps(total[r * kKeys + j], of_query[r], of_key);
-    }
-  }
-  Vec vectors[kSums];
-  for (int i = 0; i < kSums; ++i) vectors[i] = (Vec)total[i];
-  store_scores<kRows>(vectors, k.rows, scores);
-}
-
-template <int kRows>
-inline void score_rows_of_pairs(const Matrix<const float>& q, const Matrix<const bf16_t>& k,
-                                const Matrix<float>& scores) {
-  alignas(64) bf16_t query[kRows * 256];
-  for (int r = 0; r < kRows; ++r) {
-    for (int64_t d = 0; d < q.cols; d += kWidth)
-      store(query + r * q.cols + d, narrow_fast(load<Vec>(q.row(r) + d)));
-  }
-  for (int64_t j = 0; j < k.rows; j += kSums / kRows)
-    score_block_of_pairs<kRows>(query, k.part(j, k.rows - j), scores.block(0, kRows, j, k.rows - j));
-}
-
+// For bf16 keys, by products of pairs: the queries are rounded to bf16. Their number of columns is a multiple of 32.
 void few_scores_of_pairs(const Matrix<const float>& q, const Matrix<const bf16_t>& k,
                          const Matrix<float>& scores) {
-  int64_t r = 0;
-  for (; r + 4 <= q.rows; r += 4) score_rows_of_pairs<4>(q.part(r, 4), k, scores.part(r, 4));
-  for (; r + 2 <= q.rows; r += 2) score_rows_of_pairs<2>(q.part(r, 2), k, scores.part(r, 2));
-  for (; r < q.rows; ++r) score_rows_of_pairs<1>(q.part(r, 1), k, scores.part(r, 1));
+  for_groups_of_rows(q.rows, [&]<int kRows>(Sequence<kRows>, int64_t first) {
+    alignas(64) bf16_t narrow[kRows * 256];
+    const Matrix<bf16_t> query{narrow, kRows, q.cols, q.cols};
+    for (int r = 0; r < kRows; ++r) {
+      for (int64_t d = 0; d < q.cols; d += kWidth)
+        store(query.row(r) + d, narrow_fast(load<Vec>(q.row(first + r) + d)));
+    }
+    score_rows<StepBf16, kRows, true, bf16_t>(query, k, scores.part(first, kRows));
+  });
 }
 
 // 64 columns of out += weights * values, keys in pairs; the weights are rounded to bf16 as they are in the products of
@@ -143,27 +131,21 @@ inline void output_block_of_pairs(const uint32_t* pairs, int64_t pairs_stride, c
   }
 }
 
-template <int kRows>
-inline void output_rows_of_pairs(const Matrix<const float>& weights, const Matrix<const bf16_t>& v,
-                                 const Matrix<float>& out) {
-  constexpr int64_t kKeys = 256;
-  alignas(64) bf16_t narrow[kRows * kKeys];
-  for (int r = 0; r < kRows; ++r) {
-    for (int64_t j = 0; j < v.rows; j += kWidth)
-      store(narrow + r * kKeys + j, narrow_fast(load_part(weights.row(r) + j, v.rows - j)));
-  }
-  uint32_t pairs[kRows * kKeys / 2];
-  std::memcpy(pairs, narrow, sizeof(pairs));
-  for (int64_t d = 0; d < v.cols; d += 64)
-    output_block_of_pairs<kRows>(pairs, kKeys / 2, v.block(0, v.rows, d, 64), out.block(0, kRows, d, 64));
-}
-
 void few_outputs_of_pairs(const Matrix<const float>& weights, const Matrix<const bf16_t>& v,
                           const Matrix<float>& out) {
-  int64_t r = 0;
-  for (; r + 4 <= out.rows; r += 4) output_rows_of_pairs<4>(weights.part(r, 4), v, out.part(r, 4));
-  for (; r + 2 <= out.rows; r += 2) output_rows_of_pairs<2>(weights.part(r, 2), v, out.part(r, 2));
-  for (; r < out.rows; ++r) output_rows_of_pairs<1>(weights.part(r, 1), v, out.part(r, 1));
+  constexpr int64_t kKeys = 256;
+  for_groups_of_rows(out.rows, [&]<int kRows>(Sequence<kRows>, int64_t first) {
+    alignas(64) bf16_t narrow[kRows * kKeys];
+    for (int r = 0; r < kRows; ++r) {
+      for (int64_t j = 0; j < v.rows; j += kWidth)
+        store(narrow + r * kKeys + j, narrow_fast(load_part(weights.row(first + r) + j, v.rows - j)));
+    }
+    uint32_t pairs[kRows * kKeys / 2];
+    std::memcpy(pairs, narrow, sizeof(pairs));
+    for (int64_t d = 0; d < v.cols; d += 64)
+      output_block_of_pairs<kRows>(pairs, kKeys / 2, v.block(0, v.rows, d, 64),
+                                   out.block(first, kRows, d, 64));
+  });
 }
 #endif
 
@@ -182,14 +164,11 @@ void few_scores(const Matrix<const float>& q, const Matrix<const T>& k, const Ma
   for (int64_t j = 0; j < k.rows; j += block) {
     const int64_t n = k.rows - j < block ? k.rows - j : block;
     const auto keys = k.part(j, n);
-    const auto group = [&](auto score, int64_t r, int64_t rows) {
-      score(q.part(r, rows), keys, scores.block(r, rows, j, n));
-    };
-    int64_t r = 0;
-    for (; r + 4 <= q.rows; r += 4)
-      r == 0 ? group(score_rows<4, true, T>, r, 4) : group(score_rows<4, false, T>, r, 4);
-    for (; r + 2 <= q.rows; r += 2) group(score_rows<2, true, T>, r, 2);
-    for (; r < q.rows; ++r) group(score_rows<1, true, T>, r, 1);
+    for_groups_of_rows(q.rows, [&]<int kRows>(Sequence<kRows>, int64_t r) {
+      const auto score =
+          kRows < 4 || r == 0 ? score_rows<StepF32, kRows, true, T> : score_rows<StepF32, kRows, false, T>;
+      score(q.part(r, kRows), keys, scores.block(r, kRows, j, n));
+    });
   }
 }
 
@@ -249,12 +228,9 @@ void few_outputs(const Matrix<const float>& weights, const Matrix<const T>& v, c
   constexpr int64_t kBlock = ATTENTIVE_SIMD_IS_AVX512 ? 128 : 16;
   for (int64_t j = 0; j < v.rows; j += kBlock) {
     const auto values = v.part(j, v.rows - j < kBlock ? v.rows - j : kBlock);
-    const auto group = [&](auto output, int64_t r, int64_t rows) {
-      output(weights.block(r, rows, j, values.rows), values, out.part(r, rows));
-    };
-    int64_t r = 0;
-    for (; r + 4 <= out.rows; r += 4) group(output_rows<4, T>, r, 4);
-    for (; r < out.rows; ++r) group(output_rows<1, T>, r, 1);
+    for_groups_of_rows(out.rows, [&]<int kRows>(Sequence<kRows>, int64_t r) {
+      output_rows<kRows, T>(weights.block(r, kRows, j, values.rows), values, out.part(r, kRows));
+    });
   }
 }
 

@@ -11,11 +11,10 @@
 //       m  = m′
 //   O = O / ℓ, logsumexp = scale · m + ln ℓ
 
-#include "kernels/attention/forward.h"
-
 #include <cstring>
 
 #include "kernels/attention/packed_keys.h"
+#include "kernels/attention/passes.h"
 #include "kernels/attention/row_terms.h"
 #include "kernels/gemm/operands.h"
 #include "kernels/simd/threads.h"

@@ -43,8 +43,7 @@ inline void gradient_at(const GradientRow& row, int64_t c) {
   if (!kPlain && row.rule.softcap != 0.0f) gradient = gradient * (1.0f - capped * capped);
   gradient = gradient * row.rule.scale;
   if constexpr (kEdge) {
-    const Int seen = visible(c, row.lo, row.hi, row.bias ? row.bias + c : nullptr,
-                             row.keep ? row.keep + c : nullptr, row.hi - c);
+    const Int seen = visible(row, c);
     dropped = select(seen, dropped, all(0.0f));
     gradient = select(seen, gradient, all(0.0f));
   }

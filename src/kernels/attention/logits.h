@@ -22,14 +22,16 @@ inline Vec logits(const ScoreRule& rule, Vec raw, Vec distance, const float* bia
   return x;
 }
 
-inline Int visible(int64_t column, int64_t lo, int64_t hi, const float* bias, const uint8_t* keep,
-                   int64_t n) {
-  const Int at = lanes() + static_cast<int32_t>(column);
-  Int result = (at >= static_cast<int32_t>(lo)) & (at < static_cast<int32_t>(hi));
-  if (bias) result &= load_part(bias, n, kMinusInfinity) != all(kMinusInfinity);
-  if (keep) {
+// Of a SoftmaxRow or a GradientRow, from column c on.
+template <class Row>
+inline Int visible(const Row& row, int64_t c) {
+  const Int at = lanes() + static_cast<int32_t>(c);
+  const int64_t n = row.hi - c;
+  Int result = (at >= static_cast<int32_t>(row.lo)) & (at < static_cast<int32_t>(row.hi));
+  if (row.bias) result &= load_part(row.bias + c, n, kMinusInfinity) != all(kMinusInfinity);
+  if (row.keep) {
     Byte bytes = {};
-    std::memcpy(&bytes, keep, static_cast<size_t>(n < kWidth ? n : kWidth));
+    std::memcpy(&bytes, row.keep + c, static_cast<size_t>(n < kWidth ? n : kWidth));
     result &= __builtin_convertvector(bytes, Int) != 0;
   }
   return result;

@@ -2,7 +2,7 @@
 
 // The keys and values of a head, packed for the products of the forward pass.
 
-#include "kernels/attention/forward.h"
+#include "kernels/attention/passes.h"
 #include "kernels/gemm/operands.h"
 
 namespace attentive::kernels::cpu {

@@ -1,7 +1,7 @@
 // Compiled without fused products: a rounded maximum, taken from an exact one, would leave a difference as
 // large as its last digit.
 
-#include "kernels/attention/row_statistics.h"
+#include "kernels/attention/passes.h"
 
 namespace attentive::kernels::cpu {
 namespace {

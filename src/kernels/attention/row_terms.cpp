@@ -5,8 +5,8 @@ namespace {
 
 // One row of a mask or bias as contiguous numbers: the row itself, or a copy in `buffer`.
 template <class To, class From>
-const To* contiguous_row(const Strided<From>& from, int64_t b, int64_t h, int64_t i, int64_t j, int64_t n,
-                         To* buffer) {
+const To* contiguous_row(const kernels::Strided<From>& from, int64_t b, int64_t h, int64_t i, int64_t j,
+                         int64_t n, To* buffer) {
   static_assert(sizeof(To) == sizeof(From));
   const From* row = from.at(b, h, i);
   if (from.col == 1) return reinterpret_cast<const To*>(row + j);
@@ -29,7 +29,7 @@ void RowTerms::set(SoftmaxRow& row, int64_t slot, int64_t b, int64_t h, int64_t 
   row.lo = std::max<int64_t>(call_.key_lo(i) - from, 0);
   row.hi = std::clamp<int64_t>(call_.key_hi(b, i) - from, 0, cols);
   row.rule = call_.rule_of(b, h);
-  row.distance = static_cast<float>(i + call_.band.origin - from);
+  row.distance = static_cast<float>(call_.band.position(i) - from);
   if (call_.bias) row.bias = contiguous_row(call_.bias, b, h, i, from, cols, bias_ + slot * cols_);
   if (call_.keep) row.keep = contiguous_row(call_.keep, b, h, i, from, cols, keep_ + slot * cols_);
   if (drop_) {

@@ -30,7 +30,7 @@ inline void follow_maximum(const SoftmaxRow& row, float& maximum, float& total, 
   const bool begun = total != 0.0f;
   maximum = row.maximum;
   total = row.sum;
-  if (begun && row.rescale != 1.0f) elementwise().scale(output, row.rescale, n);
+  if (begun && row.rescale != 1.0f) elementwise().store_scaled(output, row.rescale, output, n);
 }
 
 }  // namespace attentive::kernels::cpu

@@ -19,9 +19,7 @@ struct ScoreRule {
   ATTENTIVE_ALWAYS_INLINE float to_natural(bool has_bias) const {
     return plain() && !has_bias ? scale : 1.0f;
   }
-  ATTENTIVE_ALWAYS_INLINE float to_base_2(bool has_bias) const {
-    return to_natural(has_bias) * 1.44269504088896340736f;
-  }
+  ATTENTIVE_ALWAYS_INLINE float to_base_2(bool has_bias) const { return to_natural(has_bias) * kLog2e; }
 };
 
 // One row (a query) of a tile of scores. Columns [lo, hi) are visible by position; the others get weight 0

@@ -7,11 +7,6 @@
 
 ATTENTIVE_SIMD_BEGIN
 
-inline Int visible(const SoftmaxRow& row, int64_t c) {
-  return visible(c, row.lo, row.hi, row.bias ? row.bias + c : nullptr, row.keep ? row.keep + c : nullptr,
-                 row.hi - c);
-}
-
 // Turns raw scores into those that ScoreRule keeps, and -inf at hidden columns. Returns the largest.
 inline float prepare_plain(const SoftmaxRow& row, int64_t first) {
   Vec top = all(kMinusInfinity), other = top;

@@ -1,6 +1,4 @@
-#include "kernels/attention/weights.h"
-
-#include "kernels/attention/row_statistics.h"
+#include "kernels/attention/passes.h"
 #include "kernels/attention/row_terms.h"
 #include "kernels/gemm/operands.h"
 #include "kernels/simd/threads.h"

@@ -21,10 +21,7 @@ constexpr int64_t kFloatBytes = 4;  // of a sum, and of a pair of bf16
 struct Shape {
   int64_t rows[2] = {0, 0}, columns[2] = {0, 0};
 
-  bool operator==(const Shape& other) const {
-    return rows[0] == other.rows[0] && rows[1] == other.rows[1] && columns[0] == other.columns[0] &&
-           columns[1] == other.columns[1];
-  }
+  bool operator==(const Shape&) const = default;
 };
 
 thread_local Shape configured;

@@ -3,22 +3,70 @@
 #include <cmath>
 #include <optional>
 
-#include <ATen/core/grad_mode.h>
+#include <ATen/core/ivalue.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/empty_strided.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/function.h>
 
-#include "kernels/attention/backward.h"
-#include "kernels/attention/forward.h"
-#include "kernels/attention/weights.h"
+#include "kernels/attention/passes.h"
 #include "kernels/gemm/gemm.h"
-#include "kernels/native_cpu/plan.h"
+#include "kernels/lowering.h"
+#include "kernels/native_backward.h"
 
 namespace attentive::kernels::native_cpu {
 namespace {
 
-using namespace cpu;
+using cpu::bf16_t;
+using cpu::Call;
+using cpu::Strided;
+
+// What outlives the forward pass for the backward one.
+struct Plan : torch::CustomClassHolder {
+  Lowered lowered;  // without terms once autograd keeps them
+  Changes changes;  // of the results
+};
+
+Call make_call(const Numbers& numbers, const Terms& terms, at::ScalarType type) {
+  return {call_of(numbers, terms), numbers.H / numbers.Hkv, type == at::kBFloat16};
+}
+
+template <class T>
+Strided<const T> read(const at::Tensor& x) {
+  return {{static_cast<const T*>(x.const_data_ptr()), x.stride(0), x.stride(1), x.stride(2)}};
+}
+
+template <class T>
+Strided<T> write(const at::Tensor& x) {
+  return {{static_cast<T*>(x.mutable_data_ptr()), x.stride(0), x.stride(1), x.stride(2)}};
+}
+
+// q, k, v or an incoming gradient with rows that read() can take.
+at::Tensor with_unit_stride(const at::Tensor& x) {
+  return x.stride(-1) == 1 || x.size(-1) == 1 ? x : x.contiguous();
+}
+
+// (B, H, L, D) that lies as (B, L, H, D): merging the heads afterwards is a view. It is no view itself, so
+// that what autograd makes of it may be changed in place.
+at::Tensor heads_inside(const at::Tensor& like, int64_t heads, int64_t rows, int64_t dim) {
+  return at::empty_strided({like.size(0), heads, rows, dim}, {rows * heads * dim, dim, heads * dim, 1},
+                           like.options());
+}
+
+// A gradient that lies as its tensor does, where that has no gaps: a leaf keeps it without a copy.
+at::Tensor gradient_of(const at::Tensor& x) {
+  const auto gradient = at::empty_like(x);
+  return gradient.stride(3) == 1 || x.size(3) == 1 ? gradient
+                                                   : heads_inside(x, x.size(1), x.size(2), x.size(3));
+}
+
+// work(T{}) for the type of the call's tensors.
+template <class Work>
+void for_type(const Call& call, const Work& work) {
+  call.is_bf16 ? work(bf16_t{}) : work(float{});
+}
 
 // Few queries read K and V once, in parts that threads share. From nine rows on the tiles are faster, unless
 // the keys are many or read by several heads.
@@ -27,7 +75,7 @@ bool has_few_queries(const Call& call) {
   return few && call.L * call.group <= 64;
 }
 
-RowStatistics row_statistics(const at::Tensor& x) {
+cpu::RowStatistics row_statistics(const at::Tensor& x) {
   if (!x.defined()) return {};
   auto* maxima = x.mutable_data_ptr<float>();
   return {maxima, maxima + x.stride(0)};
@@ -46,44 +94,36 @@ struct Computed {
   at::Tensor statistics;  // (2, B, H, L): maxima and totals
 };
 
-template <class T>
-void forward_typed(const Call& call, const Inputs& in, const Computed& out) {
-  const ForwardTensors<T> tensors{read<T>(in.q),
-                                  read<T>(in.k),
-                                  read<T>(in.v),
-                                  write<T>(out.output),
-                                  optional_data(out.logsumexp),
-                                  row_statistics(out.statistics)};
-  if (has_few_queries(call) && !out.statistics.defined()) {
-    few_queries(call, tensors);
-  } else {
-    forward(call, tensors);
-  }
-}
-
 Computed compute(const Call& call, const Inputs& in, bool want_logsumexp, bool want_statistics) {
   const auto floats = in.q.options().dtype(at::kFloat);
   Computed out{heads_inside(in.q, call.H, call.L, call.Dv), {}, {}};
   if (want_logsumexp) out.logsumexp = at::empty({call.B, call.H, call.L}, floats);
   if (want_statistics) out.statistics = at::empty({2, call.B, call.H, call.L}, floats);
-  call.is_bf16 ? forward_typed<bf16_t>(call, in, out) : forward_typed<float>(call, in, out);
+  for_type(call, [&](auto number) {
+    using T = decltype(number);
+    const cpu::ForwardTensors<T> tensors{read<T>(in.q),
+                                         read<T>(in.k),
+                                         read<T>(in.v),
+                                         write<T>(out.output),
+                                         optional_data(out.logsumexp),
+                                         row_statistics(out.statistics)};
+    const bool few = has_few_queries(call) && !out.statistics.defined();
+    few ? cpu::few_queries(call, tensors) : cpu::forward(call, tensors);
+  });
   return out;
 }
 
-template <class T>
-void weights_typed(const Call& call, const Inputs& in, const at::Tensor& weights, bool dropped) {
-  auto* const out = static_cast<T*>(weights.mutable_data_ptr());
-  cpu::weights(call, WeightsTensors<T>{read<T>(in.q), read<T>(in.k), out, dropped});
-}
-
 at::Tensor compute_weights(Call call, const Inputs& in, bool dropped) {
-  if (call.is_bf16 && !has_gemm_bf16()) {
+  if (call.is_bf16 && !cpu::has_gemm_bf16()) {
     call.is_bf16 = false;
     return compute_weights(call, {in.q.to(at::kFloat), in.k.to(at::kFloat), {}}, dropped).to(at::kBFloat16);
   }
   const auto weights = at::empty({call.B, call.H, call.L, call.S}, in.q.options());
-  const auto typed = call.is_bf16 ? weights_typed<bf16_t> : weights_typed<float>;
-  typed(call, in, weights, dropped);
+  for_type(call, [&](auto number) {
+    using T = decltype(number);
+    auto* const out = static_cast<T*>(weights.mutable_data_ptr());
+    cpu::weights(call, cpu::WeightsTensors<T>{read<T>(in.q), read<T>(in.k), out, dropped});
+  });
   return weights;
 }
 
@@ -97,31 +137,28 @@ struct Gradients {
   at::Tensor sink_terms;  // (B, H, L), or undefined: not wanted
 };
 
-template <class T>
-void backward_typed(const Call& call, const Inputs& in, const Computed& out, const Incoming& incoming,
-                    const Gradients& gradients) {
-  backward(call, BackwardTensors<T>{.q = read<T>(in.q),
-                                    .k = read<T>(in.k),
-                                    .v = read<T>(in.v),
-                                    .output = read<T>(out.output),
-                                    .grad_output = read<T>(incoming.output),
-                                    .statistics = row_statistics(out.statistics),
-                                    .grad_logsumexp = incoming.logsumexp.defined()
-                                                          ? incoming.logsumexp.const_data_ptr<float>()
-                                                          : nullptr,
-                                    .grad_q = write<T>(gradients.q),
-                                    .grad_k = write<T>(gradients.k),
-                                    .grad_v = write<T>(gradients.v),
-                                    .sink_terms = optional_data(gradients.sink_terms)});
-}
-
 Gradients compute_gradients(const Call& call, const Inputs& in, const Computed& out, const Incoming& incoming,
                             bool want_sink_terms) {
   Gradients result{gradient_of(in.q), gradient_of(in.k), gradient_of(in.v), {}};
   if (want_sink_terms)
     result.sink_terms = at::empty({call.B, call.H, call.L}, in.q.options().dtype(at::kFloat));
-  const auto typed = call.is_bf16 ? backward_typed<bf16_t> : backward_typed<float>;
-  typed(call, in, out, incoming, result);
+  for_type(call, [&](auto number) {
+    using T = decltype(number);
+    cpu::backward(call,
+                  cpu::BackwardTensors<T>{.q = read<T>(in.q),
+                                          .k = read<T>(in.k),
+                                          .v = read<T>(in.v),
+                                          .output = read<T>(out.output),
+                                          .grad_output = read<T>(incoming.output),
+                                          .statistics = row_statistics(out.statistics),
+                                          .grad_logsumexp = incoming.logsumexp.defined()
+                                                                ? incoming.logsumexp.const_data_ptr<float>()
+                                                                : nullptr,
+                                          .grad_q = write<T>(result.q),
+                                          .grad_k = write<T>(result.k),
+                                          .grad_v = write<T>(result.v),
+                                          .sink_terms = optional_data(result.sink_terms)});
+  });
   return result;
 }
 
@@ -132,14 +169,11 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
                                                 const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                                 const std::optional<at::Tensor>& /*sinks*/,
                                                 const c10::intrusive_ptr<Plan>& plan) {
-    const auto call = make_call(plan->numbers, plan->terms, q.scalar_type());
+    const auto call = make_call(plan->lowered.numbers, plan->lowered.terms, q.scalar_type());
     const auto [output, logsumexp, statistics] =
         compute(call, {q, k, v}, /*want_logsumexp=*/true, /*want_statistics=*/true);
     plan->changes.watch(output);
-    torch::autograd::variable_list saved = {q, k, v, output.variable_data(), statistics};
-    for (auto& term : plan->terms.to_save()) saved.push_back(std::move(term));
-    context->save_for_backward(std::move(saved));
-    plan->terms = {};
+    context->save_for_backward(plan->lowered.with_terms({q, k, v, output.variable_data(), statistics}));
     context->saved_data["plan"] = c10::IValue::make_capsule(plan);
     return {output, logsumexp};
   }
@@ -152,7 +186,7 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
     Computed out{saved[3], {}, saved[4]};
     const auto terms = Terms::saved(&saved[5]);
     const auto plan = c10::static_intrusive_pointer_cast<Plan>(context->saved_data["plan"].toCapsule());
-    const auto call = make_call(plan->numbers, terms, in.q.scalar_type());
+    const auto call = make_call(plan->lowered.numbers, terms, in.q.scalar_type());
     if (plan->changes.any())
       out.output = compute(call, in, /*want_logsumexp=*/false, /*want_statistics=*/true).output;
     Incoming incoming;
@@ -167,10 +201,6 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
     return {result.q, result.k, result.v, grad_sinks, at::Tensor()};
   }
 };
-
-bool requires_gradient(const at::Tensor& x) {
-  return x.defined() && x.requires_grad() && at::GradMode::is_enabled();
-}
 
 bool differentiates(const Problem& problem) {
   return requires_gradient(problem.q) || requires_gradient(problem.k) || requires_gradient(problem.v) ||
@@ -188,10 +218,7 @@ Verdict verdict(const Problem& problem) {
   if (!problem.q.is_cpu()) return Verdict::no("it runs only on the CPU");
   const auto type = problem.q.scalar_type();
   if (type != at::kFloat && type != at::kBFloat16) return Verdict::no("it accepts only float32 and bfloat16");
-  if (problem.batch() == 0 || problem.heads() == 0 || problem.queries() == 0 || problem.keys() == 0 ||
-      problem.value_dim() == 0) {
-    return Verdict::no("it does not accept empty inputs");
-  }
+  if (problem.is_empty()) return Verdict::no("it does not accept empty inputs");
   if (problem.has_dropout() && problem.dropout_stream == DropoutStream::Aten) {
     return Verdict::no("the Aten dropout stream cannot be drawn tile by tile");
   }
@@ -209,7 +236,8 @@ Verdict verdict(const Problem& problem) {
 
 AttentionResult run(const Problem& problem) {
   const bool differentiated = differentiates(problem);
-  const auto plan = make_plan(problem, differentiated);
+  const auto plan = c10::make_intrusive<Plan>();
+  plan->lowered = lower(problem, differentiated);
   const auto q = with_unit_stride(problem.q), k = with_unit_stride(problem.k),
              v = with_unit_stride(problem.v);
   AttentionResult result;
@@ -220,7 +248,7 @@ AttentionResult run(const Problem& problem) {
     result.output = outputs[0];
     logsumexp = outputs[1];
   } else {
-    const auto call = make_call(plan->numbers, plan->terms, q.scalar_type());
+    const auto call = make_call(plan->lowered.numbers, plan->lowered.terms, q.scalar_type());
     const auto computed = compute(call, {q, k, v}, problem.logsumexp, /*want_statistics=*/false);
     result.output = computed.output;
     logsumexp = computed.logsumexp;

@@ -25,7 +25,6 @@
 ATTENTIVE_SIMD_BEGIN
 
 constexpr Elementwise kElementwise = {.convert = {{convert}, {convert}, {convert}},
-                                      .scale = scale,
                                       .store_scaled = {{store_scaled}, {store_scaled}},
                                       .add = add,
                                       .dot = {{dot}, {dot}},

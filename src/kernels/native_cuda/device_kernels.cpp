@@ -1,56 +1,19 @@
-#include <c10/core/DeviceGuard.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAStream.h>
 
-#include "kernels/native_cuda/launch.h"
 #include "kernels/native_cuda/masked_softmax.h"
 
 namespace attentive::kernels::native_cuda {
 namespace {
 
-Element element(const at::Tensor& x) {
-  switch (x.scalar_type()) {
-    case at::kFloat:
-      return Element::Float32;
-    case at::kBFloat16:
-      return Element::BFloat16;
-    case at::kHalf:
-      return Element::Float16;
-    default:
-      TORCH_INTERNAL_ASSERT(false, "masked softmax: ", x.scalar_type());
-  }
+void forward(const Call& call, Element type, const ForwardRows& rows) {
+  const auto stream = c10::cuda::getCurrentCUDAStream().stream();
+  C10_CUDA_CHECK(static_cast<cudaError_t>(launch_forward(call, type, rows, stream)));
 }
 
-const void* in(const at::Tensor& x) {
-  return x.defined() ? x.const_data_ptr() : nullptr;
-}
-
-void* out(const at::Tensor& x) {
-  return x.defined() ? x.mutable_data_ptr() : nullptr;
-}
-
-void forward(const SoftmaxCall& call, const ForwardTensors& t) {
-  const c10::DeviceGuard guard(t.scores.device());
-  const ForwardRows rows{in(t.scores), out(t.clean), out(t.dropped), static_cast<float*>(out(t.logsumexp)),
-                         static_cast<float*>(out(t.statistics))};
-  const auto error = launch_forward(call, element(t.scores), rows, threads_for(call.S),
-                                    c10::cuda::getCurrentCUDAStream().stream());
-  C10_CUDA_CHECK(static_cast<cudaError_t>(error));
-}
-
-void backward(const SoftmaxCall& call, const BackwardTensors& t) {
-  const c10::DeviceGuard guard(t.scores.device());
-  const BackwardRows rows{in(t.scores),
-                          static_cast<const float*>(in(t.statistics)),
-                          in(t.grad_clean),
-                          in(t.grad_dropped),
-                          static_cast<const float*>(in(t.grad_logsumexp)),
-                          out(t.grad_scores),
-                          static_cast<float*>(out(t.grad_logits)),
-                          static_cast<float*>(out(t.sink_terms))};
-  const auto error = launch_backward(call, element(t.scores), rows, threads_for(call.S),
-                                     c10::cuda::getCurrentCUDAStream().stream());
-  C10_CUDA_CHECK(static_cast<cudaError_t>(error));
+void backward(const Call& call, Element type, const BackwardRows& rows) {
+  const auto stream = c10::cuda::getCurrentCUDAStream().stream();
+  C10_CUDA_CHECK(static_cast<cudaError_t>(launch_backward(call, type, rows, stream)));
 }
 
 constexpr SoftmaxKernels kKernels = {forward, backward};

@@ -2,31 +2,21 @@
 
 // Runs the row kernels over all rows of a tensor of scores. The device's implementation is in
 // masked_softmax.cu, where the build has one; the tests bring another that runs block by block on the CPU.
+//
+// nvcc reads this header, and ATen's would take it half a minute.
 
-#include <ATen/core/Tensor.h>
+#include <cstdint>
 
 #include "kernels/native_cuda/softmax_rows.h"
 
 namespace attentive::kernels::native_cuda {
 
-struct ForwardTensors {
-  at::Tensor scores;          // (B, H, L, S), contiguous
-  at::Tensor clean, dropped;  // the same, either may be undefined
-  at::Tensor logsumexp;       // (B, H, L), float
-  at::Tensor statistics;      // (B, H, L, 2), float: for the backward pass
-};
+enum class Element { Float32, BFloat16, Float16 };
 
-struct BackwardTensors {
-  at::Tensor scores, statistics;
-  at::Tensor grad_clean, grad_dropped, grad_logsumexp;  // each may be undefined
-  at::Tensor grad_scores;                               // (B, H, L, S)
-  at::Tensor grad_logits;                               // the same as float; may be undefined
-  at::Tensor sink_terms;                                // (B, H, L), float; may be undefined
-};
-
+// Rows of such elements, on the current device.
 struct SoftmaxKernels {
-  void (*forward)(const SoftmaxCall& call, const ForwardTensors& tensors);
-  void (*backward)(const SoftmaxCall& call, const BackwardTensors& tensors);
+  void (*forward)(const Call& call, Element type, const ForwardRows& rows);
+  void (*backward)(const Call& call, Element type, const BackwardRows& rows);
 };
 
 // Null in a build without CUDA code.
@@ -36,5 +26,9 @@ const SoftmaxKernels* device_kernels();
 constexpr int threads_for(int64_t S) {
   return S <= 512 ? 64 : S <= 4096 ? 256 : 1024;
 }
+
+// One block a row, on `stream` (a cudaStream_t). Returns the launch's error, a cudaError_t.
+int launch_forward(const Call& call, Element type, const ForwardRows& rows, void* stream);
+int launch_backward(const Call& call, Element type, const BackwardRows& rows, void* stream);
 
 }  // namespace attentive::kernels::native_cuda

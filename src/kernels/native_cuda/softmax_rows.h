@@ -8,7 +8,7 @@
 
 #include "kernels/native_cuda/block.h"
 #include "kernels/numbers.h"
-#include "kernels/philox_constants.h"
+#include "kernels/philox.h"
 #include "kernels/row_end.h"
 
 namespace attentive::kernels::native_cuda {
@@ -17,24 +17,6 @@ namespace attentive::kernels::native_cuda {
 // one step: the 16 threads of a neighbourhood cover 128 columns. It keeps what it knows of the columns of its
 // first steps.
 constexpr int kLanes = 16, kStep = 8, kKeptSteps = 2, kKept = kKeptSteps * kStep;
-
-template <class T>
-struct Strided {
-  const T* data = nullptr;
-  int64_t b = 0, h = 0, i = 0, j = 0;
-  ATTENTIVE_HOST_DEVICE T at(int64_t ib, int64_t ih, int64_t ii, int64_t ij) const {
-    return data[ib * b + ih * h + ii * i + ij * j];
-  }
-};
-
-// Everything about a call that is not a row of numbers. Null pointers: no such term.
-struct SoftmaxCall : Numbers {
-  Strided<bool> keep = {};               // (B, H, L, S)
-  Strided<float> bias = {};              // (B, H, L, S)
-  const int64_t* key_lengths = nullptr;  // (B)
-  Strided<float> slopes = {};            // ALiBi: (B, H)
-  const float* sinks = nullptr;          // (H)
-};
 
 // Which row a block works on.
 struct Row {
@@ -47,12 +29,12 @@ ATTENTIVE_HOST_DEVICE int64_t least(int64_t a, int64_t b) {
   return a < b ? a : b;
 }
 
-ATTENTIVE_HOST_DEVICE Row row_at(const SoftmaxCall& call, int64_t index) {
+ATTENTIVE_HOST_DEVICE Row row_at(const Call& call, int64_t index) {
   Row row{index / (call.H * call.L), index / call.L % call.H, index % call.L, 0, 0, 0.0f};
   row.begin = call.band.key_lo(row.i, call.S);
   row.end = call.band.key_hi(row.i, call.S);
   if (call.key_lengths) row.end = least(row.end, call.key_lengths[row.b]);
-  if (call.slopes.data) row.slope = call.slopes.at(row.b, row.h, 0, 0);
+  if (call.slopes) row.slope = *call.slopes.at(row.b, row.h);
   return row;
 }
 
@@ -63,13 +45,13 @@ struct Logit {
 };
 
 template <class T>
-ATTENTIVE_HOST_DEVICE Logit logit_at(const SoftmaxCall& call, const Row& row, const T* scores, int64_t j) {
+ATTENTIVE_HOST_DEVICE Logit logit_at(const Call& call, const Row& row, const T* scores, int64_t j) {
   Logit result{false, -INFINITY, 0.0f};
   if (j < row.begin || j >= row.end) return result;
-  if (call.keep.data && !call.keep.at(row.b, row.h, row.i, j)) return result;
+  if (call.keep && !*call.keep.at(row.b, row.h, row.i, j)) return result;
   float bias = 0.0f;
-  if (call.bias.data) {
-    bias = call.bias.at(row.b, row.h, row.i, j);
+  if (call.bias) {
+    bias = *call.bias.at(row.b, row.h, row.i, j);
     if (bias == -INFINITY) return result;
   }
   float x = product(static_cast<float>(scores[j]), call.scale);
@@ -78,99 +60,80 @@ ATTENTIVE_HOST_DEVICE Logit logit_at(const SoftmaxCall& call, const Row& row, co
     x = product(call.softcap, result.capped);
   }
   x += bias;
-  if (call.slopes.data) x -= product(row.slope, fabsf(static_cast<float>(row.i + call.band.origin - j)));
+  if (call.slopes) x -= product(row.slope, fabsf(static_cast<float>(call.band.position(row.i) - j)));
   result.visible = true;
   result.x = x;
   return result;
 }
 
-// Which of the eight columns of a step survive dropout, as 16 bits each: the Counter stream of
-// dropout_counter.h.
-struct Draw {
-  uint32_t words[4];
-  ATTENTIVE_HOST_DEVICE bool survives(int half, uint32_t threshold) const {
-    return ((words[half / 2] >> (16 * (half % 2))) & 0xFFFFu) < threshold;
-  }
-};
+// Of which of its columns a thread draws the dropout.
+enum class Draws { None, BeyondKept, All };
 
-ATTENTIVE_HOST_DEVICE Draw draw(const SoftmaxCall& call, const Row& row, int64_t first) {
-  uint32_t c0 = static_cast<uint32_t>((first / 128) * 16 + first % 16), c1 = static_cast<uint32_t>(row.i),
-           c2 = static_cast<uint32_t>(row.h), c3 = static_cast<uint32_t>(row.b + call.batch_offset);
-  uint32_t k0 = static_cast<uint32_t>(call.dropout_key), k1 = static_cast<uint32_t>(call.dropout_key >> 32);
-  for (int round = 0; round < kPhiloxRounds; ++round) {
-    const uint64_t p0 = static_cast<uint64_t>(kPhiloxM0) * c0, p1 = static_cast<uint64_t>(kPhiloxM1) * c2;
-    const uint32_t n0 = static_cast<uint32_t>(p1 >> 32) ^ c1 ^ k0,
-                   n2 = static_cast<uint32_t>(p0 >> 32) ^ c3 ^ k1;
-    c0 = n0;
-    c1 = static_cast<uint32_t>(p1);
-    c2 = n2;
-    c3 = static_cast<uint32_t>(p0);
-    k0 += kPhiloxW0;
-    k1 += kPhiloxW1;
-  }
-  return {{c0, c1, c2, c3}};
-}
-
-// What dropout multiplies the eight weights of a step by.
-struct Factors {
-  float of[kStep];
-};
-
-ATTENTIVE_HOST_DEVICE Factors factors(const SoftmaxCall& call, const Row& row, int64_t first) {
-  Factors result;
-  if (!call.dropout) {
+// column(j, slot, factor) for every column j of thread t. `slot` is where the thread keeps the column, a constant once
+// this is unrolled; -1: nowhere. `factor` is what dropout multiplies its weight by, where that is drawn.
+template <Draws kDraws, class Column>
+ATTENTIVE_HOST_DEVICE void for_each_column(const Call& call, const Row& row, int t, int size,
+                                           const Column& column) {
+  const auto step = [&](int64_t first, int slot) {
+    const bool drawn = call.dropout && (kDraws == Draws::All || (kDraws == Draws::BeyondKept && slot < 0));
+    PhiloxWords words{};
+    if (drawn) {
+      words = dropout_words(call.dropout_key, row.b + call.batch_offset, row.h, call.band.counter_row(row.i),
+                            first);
+    }
     ATTENTIVE_UNROLL
-    for (int half = 0; half < kStep; ++half) result.of[half] = 1.0f;
-    return result;
-  }
-  const Draw bits = draw(call, row, first);
-  ATTENTIVE_UNROLL
-  for (int half = 0; half < kStep; ++half)
-    result.of[half] = bits.survives(half, call.threshold) ? call.survivor_scale : 0.0f;
-  return result;
-}
-
-// step(first, slot) for every step of thread t: its columns are first + 16 * half, half = 0 .. 7, as far as
-// they are below S. `slot` is where the thread keeps the first of them, a constant once this is unrolled; -1:
-// nowhere.
-template <class Step>
-ATTENTIVE_HOST_DEVICE void for_each_step(int t, int size, int64_t S, const Step& step) {
+    for (int half = 0; half < kStep; ++half) {
+      const int64_t j = first + half * kLanes;
+      if (j >= call.S) continue;
+      const bool dropped = drawn && !words.survives(half, call.threshold);
+      column(j, slot < 0 ? -1 : slot + half, dropped ? 0.0f : call.survivor_scale);
+    }
+  };
   const int64_t stride = static_cast<int64_t>(size / kLanes) * (kLanes * kStep);
   int64_t first = static_cast<int64_t>(t / kLanes) * (kLanes * kStep) + t % kLanes;
   ATTENTIVE_UNROLL
   for (int n = 0; n < kKeptSteps; ++n, first += stride) {
-    if (first < S) step(first, n * kStep);
+    if (first < call.S) step(first, n * kStep);
   }
-  for (; first < S; first += stride) step(first, -1);
+  for (; first < call.S; first += stride) step(first, -1);
 }
 
-// clean and dropped: rows of S, either may be null. logsumexp: one number; -inf for a row without keys.
-// statistics: two numbers, the row's maximum and log_total as in RowEnd.
+// Contiguous tensors (B, H, L, S) of T.
+struct ForwardRows {
+  const void* scores = nullptr;
+  void *clean = nullptr, *dropped = nullptr;  // either may be null
+  float* logsumexp = nullptr;                 // (B, H, L); -inf for a row without keys
+  float* statistics = nullptr;                // (B, H, L, 2): a row's maximum and log_total as in RowEnd
+};
+
+template <class T, class Pointer>
+ATTENTIVE_HOST_DEVICE T* row_of(Pointer* tensor, int64_t index, int64_t width) {
+  return tensor ? static_cast<T*>(tensor) + index * width : nullptr;
+}
+
 template <class T, class Block>
-ATTENTIVE_HOST_DEVICE void forward_row(Block& block, const SoftmaxCall& call, int64_t index, const T* scores,
-                                       T* clean, T* dropped, float* logsumexp, float* statistics) {
+ATTENTIVE_HOST_DEVICE void forward_row(Block& block, const Call& call, const ForwardRows& rows,
+                                       int64_t index) {
   const Row row = row_at(call, index);
+  const T* const scores = row_of<const T>(rows.scores, index, call.S);
+  T *const clean = row_of<T>(rows.clean, index, call.S), *const dropped =
+                                                             row_of<T>(rows.dropped, index, call.S);
   typename Block::template PerThread<float, kKept> kept;
   typename Block::template PerThread<float, 1> maximum, own, total, seen;
   block.phase([&](int t) {
     float top = -INFINITY, sum = 0.0f, any = 0.0f;
-    for_each_step(t, block.size(), call.S, [&](int64_t first, int slot) {
-      ATTENTIVE_UNROLL
-      for (int half = 0; half < kStep; ++half) {
-        const int64_t j = first + half * kLanes;
-        if (j >= call.S) continue;
-        const Logit logit = logit_at(call, row, scores, j);
-        if (slot >= 0) kept(t)[slot + half] = logit.x;
-        if (!logit.visible) continue;
-        any = 1.0f;
-        if (logit.x == -INFINITY) continue;  // weighs nothing, and -inf - -inf would be NaN
-        const float smaller = expf(-fabsf(logit.x - top));
-        if (logit.x > top) {
-          sum = sum * smaller + 1.0f;
-          top = logit.x;
-        } else {
-          sum += smaller;  // NaN stays NaN
-        }
+    for_each_column<Draws::None>(call, row, t, block.size(), [&](int64_t j, int slot, float) {
+      const Logit logit = logit_at(call, row, scores, j);
+      if (slot >= 0) kept(t)[slot] = logit.x;
+      if (!logit.visible) return;
+      any = 1.0f;
+      if (logit.x == -INFINITY) return;  // weighs nothing, and -inf - -inf would be NaN
+      const float smaller = expf(-fabsf(logit.x - top));
+      if (logit.x > top) {
+        sum = sum * smaller + 1.0f;
+        top = logit.x;
+      } else {
+        sum += smaller;  // NaN stays NaN
       }
     });
     maximum(t)[0] = own(t)[0] = top;
@@ -190,38 +153,44 @@ ATTENTIVE_HOST_DEVICE void forward_row(Block& block, const SoftmaxCall& call, in
     RowEnd end;
     if (seen(t)[0] != 0.0f) end = end_of_row(top, total(t)[0], sink, top);
     if (t == 0) {
-      *logsumexp = end.logsumexp();
-      statistics[0] = end.maximum;
-      statistics[1] = end.log_total();
+      rows.logsumexp[index] = end.logsumexp();
+      rows.statistics[2 * index] = end.maximum;
+      rows.statistics[2 * index + 1] = end.log_total();
     }
-    for_each_step(t, block.size(), call.S, [&](int64_t first, int slot) {
-      const Factors factor = factors(call, row, first);
-      ATTENTIVE_UNROLL
-      for (int half = 0; half < kStep; ++half) {
-        const int64_t j = first + half * kLanes;
-        if (j >= call.S) continue;
-        const float x = slot >= 0 ? kept(t)[slot + half] : logit_at(call, row, scores, j).x;
-        const float weight = (x == -INFINITY ? 0.0f : expf(x - top)) * end.factor;
-        if (clean) clean[j] = static_cast<T>(weight);
-        if (dropped) dropped[j] = static_cast<T>(factor.of[half] == 0.0f ? 0.0f : weight * factor.of[half]);
-      }
+    for_each_column<Draws::All>(call, row, t, block.size(), [&](int64_t j, int slot, float factor) {
+      const float x = slot >= 0 ? kept(t)[slot] : logit_at(call, row, scores, j).x;
+      const float weight = (x == -INFINITY ? 0.0f : expf(x - top)) * end.factor;
+      if (clean) clean[j] = static_cast<T>(weight);
+      if (dropped) dropped[j] = static_cast<T>(factor == 0.0f ? 0.0f : weight * factor);
     });
   });
 }
 
-// Gradients of the row: of the scores, of the logits (which is that of the bias; may be null), and what the
-// row adds to its sink's (one number; may be null). `statistics` as forward_row wrote them. Incoming
-// gradients may be null.
+// The same; all but the first two and the gradients of the scores may be null.
+struct BackwardRows {
+  const void* scores = nullptr;
+  const float* statistics = nullptr;
+  const void *grad_clean = nullptr, *grad_dropped = nullptr;
+  const float* grad_logsumexp = nullptr;
+  void* grad_scores = nullptr;
+  float* grad_logits = nullptr;  // float: the gradients of the bias
+  float* sink_terms = nullptr;   // (B, H, L): what each row adds to the gradient of its sink
+};
+
 template <class T, class Block>
-ATTENTIVE_HOST_DEVICE void backward_row(Block& block, const SoftmaxCall& call, int64_t index, const T* scores,
-                                        const float* statistics, const T* grad_clean, const T* grad_dropped,
-                                        float grad_logsumexp, T* grad_scores, float* grad_logits,
-                                        float* sink_term) {
+ATTENTIVE_HOST_DEVICE void backward_row(Block& block, const Call& call, const BackwardRows& rows,
+                                        int64_t index) {
   struct Pair {
     float weight, gradient, slope;  // slope: of the logit, by the scaled score
   };
   const Row row = row_at(call, index);
-  const float maximum = statistics[0], log_total = statistics[1];
+  const float maximum = rows.statistics[2 * index], log_total = rows.statistics[2 * index + 1];
+  const float grad_logsumexp = rows.grad_logsumexp ? rows.grad_logsumexp[index] : 0.0f;
+  const T* const scores = row_of<const T>(rows.scores, index, call.S);
+  const T* const grad_clean = row_of<const T>(rows.grad_clean, index, call.S);
+  const T* const grad_dropped = row_of<const T>(rows.grad_dropped, index, call.S);
+  T* const grad_scores = row_of<T>(rows.grad_scores, index, call.S);
+  float* const grad_logits = row_of<float>(rows.grad_logits, index, call.S);
   const auto pair_at = [&](int64_t j, float factor) {
     const Logit logit = logit_at(call, row, scores, j);
     Pair pair{0.0f, 0.0f, 1.0f - logit.capped * logit.capped};
@@ -236,16 +205,10 @@ ATTENTIVE_HOST_DEVICE void backward_row(Block& block, const SoftmaxCall& call, i
   typename Block::template PerThread<float, 1> dot;
   block.phase([&](int t) {
     float sum = 0.0f;
-    for_each_step(t, block.size(), call.S, [&](int64_t first, int slot) {
-      const Factors factor = factors(call, row, first);
-      ATTENTIVE_UNROLL
-      for (int half = 0; half < kStep; ++half) {
-        const int64_t j = first + half * kLanes;
-        if (j >= call.S) continue;
-        const Pair pair = pair_at(j, factor.of[half]);
-        if (slot >= 0) kept(t)[slot + half] = pair;
-        sum += pair.weight * pair.gradient;
-      }
+    for_each_column<Draws::All>(call, row, t, block.size(), [&](int64_t j, int slot, float factor) {
+      const Pair pair = pair_at(j, factor);
+      if (slot >= 0) kept(t)[slot] = pair;
+      sum += pair.weight * pair.gradient;
     });
     dot(t)[0] = sum;
   });
@@ -253,19 +216,13 @@ ATTENTIVE_HOST_DEVICE void backward_row(Block& block, const SoftmaxCall& call, i
   block.phase([&](int t) {
     const float inflow = dot(t)[0] - grad_logsumexp;
     // The sink's value is zero, and its weight as any other's.
-    if (t == 0 && sink_term) *sink_term = -sink_weight(call.sinks[row.h], maximum, log_total) * inflow;
-    for_each_step(t, block.size(), call.S, [&](int64_t first, int slot) {
-      Factors factor{};
-      if (slot < 0) factor = factors(call, row, first);
-      ATTENTIVE_UNROLL
-      for (int half = 0; half < kStep; ++half) {
-        const int64_t j = first + half * kLanes;
-        if (j >= call.S) continue;
-        const Pair pair = slot >= 0 ? kept(t)[slot + half] : pair_at(j, factor.of[half]);
-        const float gradient = pair.weight == 0.0f ? 0.0f : pair.weight * (pair.gradient - inflow);
-        if (grad_logits) grad_logits[j] = gradient;
-        grad_scores[j] = static_cast<T>(gradient * pair.slope * call.scale);
-      }
+    if (t == 0 && rows.sink_terms)
+      rows.sink_terms[index] = -sink_weight(call.sinks[row.h], maximum, log_total) * inflow;
+    for_each_column<Draws::BeyondKept>(call, row, t, block.size(), [&](int64_t j, int slot, float factor) {
+      const Pair pair = slot >= 0 ? kept(t)[slot] : pair_at(j, factor);
+      const float gradient = pair.weight == 0.0f ? 0.0f : pair.weight * (pair.gradient - inflow);
+      if (grad_logits) grad_logits[j] = gradient;
+      grad_scores[j] = static_cast<T>(gradient * pair.slope * call.scale);
     });
   });
 }

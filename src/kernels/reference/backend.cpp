@@ -40,9 +40,10 @@ at::Tensor biased_scores(const Problem& problem, const Rectangle& part, const at
   if (problem.softcap) scores = *problem.softcap * at::tanh(scores / *problem.softcap);
   if (problem.bias.defined()) scores = scores + cut(problem.bias, part).to(scores.scalar_type());
   if (problem.alibi_slopes.defined()) {
-    const auto i = at::arange(part.row0, part.row0 + part.rows, scores.options()).unsqueeze(1);
+    const int64_t first = problem.band.position(part.row0);
+    const auto i = at::arange(first, first + part.rows, scores.options()).unsqueeze(1);
     const auto j = at::arange(part.col0, part.col0 + part.cols, scores.options());
-    const auto ahead = i + static_cast<double>(problem.band.origin) - j;
+    const auto ahead = i - j;
     const auto distance = at::maximum(ahead, -ahead);  // abs has no meta kernel
     const auto& slopes = problem.alibi_slopes;
     scores = scores - slopes.to(scores.scalar_type()).view({slopes.size(0), slopes.size(1), 1, 1}) * distance;
@@ -61,8 +62,9 @@ at::Tensor drop(const Problem& problem, const Rectangle& part, const at::Tensor&
     return weights * noise.div_(1 - p);
   }
   if (weights.is_meta()) return weights * 1.0;
-  const auto keep = counter_keep_mask(*problem.dropout_key, p, problem.batch_offset, problem.batch(),
-                                      problem.heads(), part.row0, part.rows, part.col0, part.cols);
+  const auto keep =
+      counter_keep_mask(*problem.dropout_key, p, problem.batch_offset, problem.batch(), problem.heads(),
+                        problem.band.counter_row(part.row0), part.rows, part.col0, part.cols);
   return weights * keep.to(weights.device()) * survivor_scale(p);
 }
 
@@ -158,6 +160,16 @@ AttentionResult run(const Problem& given) {
   }
   if (worth_windowing(problem)) return windowed(problem);
   return dense(problem, {0, problem.queries(), 0, problem.keys()});
+}
+
+at::Tensor scores(const Problem& problem) {
+  const auto type = accumulate_type(problem);
+  const Rectangle whole = {0, problem.queries(), 0, problem.keys()};
+  const auto q = problem.q.to(type), k = problem.k.to(type);
+  const auto visible = visible_pairs(problem, whole);
+  if (!visible.defined()) return biased_scores(problem, whole, q, k);
+  return biased_scores(problem, whole, q, without_unseen(k, visible, problem.kv_heads()))
+      .masked_fill(visible.bitwise_not(), kMinusInfinity);
 }
 
 }  // namespace attentive::kernels::reference

@@ -14,4 +14,8 @@ inline Verdict verdict(const Problem&) {
 }
 AttentionResult run(const Problem& problem);
 
+// What its softmax reads, (B, H, L, S): scores after scale, softcap, bias and ALiBi; -inf where a key is
+// hidden.
+at::Tensor scores(const Problem& problem);
+
 }  // namespace attentive::kernels::reference

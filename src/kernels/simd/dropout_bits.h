@@ -2,7 +2,7 @@
 
 // The Counter dropout stream: Philox numbers, compared with the threshold.
 
-#include "kernels/philox_constants.h"
+#include "kernels/philox.h"
 #include "kernels/simd/vector.h"
 
 ATTENTIVE_SIMD_BEGIN

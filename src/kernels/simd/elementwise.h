@@ -12,8 +12,7 @@ struct Elementwise {
   Overloaded<void(const float* from, bf16_t* to, int64_t n), void(const bf16_t* from, float* to, int64_t n),
              void(const float* from, float* to, int64_t n)>
       convert;
-  void (*scale)(float* x, float factor, int64_t n);
-  // to = x * factor
+  // to = x * factor; they may be the same
   Overloaded<void(const float* x, float factor, float* to, int64_t n),
              void(const float* x, float factor, bf16_t* to, int64_t n)>
       store_scaled;
@@ -27,7 +26,7 @@ struct Elementwise {
   void (*gelu)(const float* x, float* y, int64_t n);
   void (*gelu_gradient)(const float* x, const float* dy, float* dx, int64_t n);
 
-  // Dropout bits of query i for 128 keys: out[g * stride] holds keys 16 g … 16 g + 15 of block `block`.
+  // Dropout bits of row i (Band::counter_row) for 128 keys: out[g * stride] holds keys 16 g … 16 g + 15 of block `block`.
   void (*dropout_bits)(uint64_t key, uint32_t threshold, uint32_t b, uint32_t h, uint32_t i, uint32_t block,
                        uint16_t* out, int64_t stride);
 };

@@ -2,11 +2,10 @@
 
 // Functions of vectors: powers of two, reciprocals, tanh.
 
+#include "kernels/simd/matrix.h"
 #include "kernels/simd/vector.h"
 
 ATTENTIVE_SIMD_BEGIN
-
-constexpr float kLog2e = 1.44269504088896340736f;
 
 // 2^t for t <= 0 or so: round to the nearest integer, a polynomial on [-0.5, 0.5], scale by the exponent. The
 // relative error is 8e-8, or 8e-5 where the result is rounded to bfloat16. Below the smallest normal number

@@ -11,6 +11,8 @@ namespace attentive::kernels::cpu {
 
 using bf16_t = uint16_t;  // the upper half of a float
 
+constexpr float kLog2e = 1.44269504088896340736f;
+
 // A matrix of contiguous rows; `stride` numbers lie between the beginnings of two rows.
 template <class T>
 struct Matrix {

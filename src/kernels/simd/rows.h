@@ -17,10 +17,6 @@ void store_scaled(const float* x, float factor, To* to, int64_t n) {
   for (int64_t i = 0; i < n; i += kWidth) store_part(to + i, load_part(x + i, n - i) * factor, n - i);
 }
 
-inline void scale(float* x, float factor, int64_t n) {
-  store_scaled(x, factor, x, n);
-}
-
 inline void add(const float* x, float* to, int64_t n) {
   for (int64_t i = 0; i < n; i += kWidth)
     store_part(to + i, load_part(to + i, n - i) + load_part(x + i, n - i), n - i);

@@ -43,11 +43,9 @@ inline void four_sums(const Vec* v, float* out) {
 #if ATTENTIVE_SIMD_IS_AVX2 || ATTENTIVE_SIMD_IS_NEON
 template <int kCount>
 inline void sums(const Vec (&v)[kCount], float* out) {
-  static_assert(kCount == 4 || kCount == 8 || kCount == 12 || kCount == 16);
-  four_sums(v, out);
-  if constexpr (kCount > 4) four_sums(v + 4, out + 4);
-  if constexpr (kCount > 8) four_sums(v + 8, out + 8);
-  if constexpr (kCount > 12) four_sums(v + 12, out + 12);
+  static_assert(kCount % 4 == 0);
+#pragma GCC unroll 4
+  for (int i = 0; i < kCount; i += 4) four_sums(v + i, out + i);
 }
 #elif !ATTENTIVE_SIMD_IS_AVX512
 template <int kCount>

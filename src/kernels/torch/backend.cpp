@@ -1,12 +1,9 @@
 #include "kernels/torch/backend.h"
 
-#include <ATen/core/grad_mode.h>
-
 namespace attentive::kernels::pytorch {
 
 bool needs_gradient(const Problem& problem) {
-  return at::GradMode::is_enabled() &&
-         (problem.q.requires_grad() || problem.k.requires_grad() || problem.v.requires_grad());
+  return requires_gradient(problem.q) || requires_gradient(problem.k) || requires_gradient(problem.v);
 }
 
 Verdict verdict(const Problem& problem) {
@@ -16,10 +13,7 @@ Verdict verdict(const Problem& problem) {
   if (problem.weights != Weights::None) return Verdict::no("its kernels cannot return the weights");
   if (problem.softcap) return Verdict::no("its kernels have no softcap");
   if (problem.sinks.defined()) return Verdict::no("its kernels have no sinks");
-  if (problem.batch() == 0 || problem.heads() == 0 || problem.queries() == 0 || problem.keys() == 0 ||
-      problem.value_dim() == 0) {
-    return Verdict::no("its kernels do not accept empty inputs");
-  }
+  if (problem.is_empty()) return Verdict::no("its kernels do not accept empty inputs");
   if (problem.head_dim() != problem.value_dim())
     return Verdict::no("its kernels need v to have the head_dim of q");
   if (problem.logsumexp && needs_gradient(problem)) return Verdict::no("its logsumexp has no gradient");

@@ -2,30 +2,79 @@
 #include <cmath>
 #include <limits>
 
-#include <ATen/core/grad_mode.h>
+#include <ATen/core/ivalue.h>
 #include <ATen/ops/aminmax.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/version.h>
 
+#include "kernels/native_backward.h"
 #include "kernels/reference/visibility.h"
+#include "kernels/torch/aten_internals.h"
 #include "kernels/torch/backend.h"
-#include "kernels/torch/flash_cpu.h"
 
 namespace attentive::kernels::pytorch {
 namespace {
 
+// Before 2.11, with head_dim 1 and more than 64 queries, the kernel's gradients in half precision are wrong.
+constexpr bool kHalfGradientsNeedTwoNumbers = TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 11;
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+struct Kept : torch::CustomClassHolder {
+  bool causal = false;
+  std::optional<double> scale;
+  Changes changes;
+};
+
+class FlashCpu : public torch::autograd::Function<FlashCpu> {
+ public:
+  static variable_list forward(AutogradContext* context, const at::Tensor& q, const at::Tensor& k,
+                               const at::Tensor& v, const std::optional<at::Tensor>& mask, bool causal,
+                               std::optional<double> scale) {
+    const auto result = aten::flash_cpu(q, k, v, causal, mask, scale);
+    auto kept = c10::make_intrusive<Kept>();
+    kept->causal = causal;
+    kept->scale = scale;
+    kept->changes.watch(result.output);
+    kept->changes.watch(result.logsumexp);
+    context->save_for_backward({q, k, v, mask.value_or(at::Tensor()), result.output.variable_data(),
+                                result.logsumexp.variable_data()});
+    context->saved_data["kept"] = c10::IValue::make_capsule(kept);
+    context->mark_non_differentiable({result.logsumexp});
+    return {result.output, result.logsumexp};
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto saved = context->get_saved_variables();
+    const auto &q = saved[0], &k = saved[1], &v = saved[2];
+    const auto mask = saved[3].defined() ? std::optional(saved[3]) : std::nullopt;
+    const auto kept = c10::static_intrusive_pointer_cast<Kept>(context->saved_data["kept"].toCapsule());
+    auto result = aten::FusedResult{saved[4], saved[5]};
+    if (kept->changes.any()) result = aten::flash_cpu(q, k, v, kept->causal, mask, kept->scale);
+    const auto of = aten::flash_cpu_backward(gradients[0], q, k, v, result, kept->causal, mask, kept->scale);
+    return {of[0], of[1], of[2], at::Tensor(), at::Tensor(), at::Tensor()};
+  }
+};
+
+// The kernel under autograd. ATen's own graph keeps the output for the backward pass and raises if the caller changes
+// it in place; here it is then computed anew. The logsumexp carries no gradient.
+aten::FusedResult flash_cpu(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal,
+                            const std::optional<at::Tensor>& mask, std::optional<double> scale) {
+  const auto results = FlashCpu::apply(q, k, v, mask, causal, scale);
+  return {results[0], results[1]};
+}
+
 // The kernel's own flag is aligned top-left.
 bool causal_by_flag(const Problem& problem) {
-  if (problem.keep.defined() || problem.bias.defined() || problem.key_keep.defined() ||
-      problem.key_lengths.defined()) {
-    return false;
-  }
-  return problem.band.hi == 0;
+  return problem.band.hi == 0 && !problem.has_mask();
 }
 
 bool masked(const Problem& problem) {
-  return problem.keep.defined() || problem.bias.defined() || problem.key_keep.defined() ||
-         problem.key_lengths.defined() || (problem.band.has_hi() && !causal_by_flag(problem));
+  return problem.has_mask() || (problem.band.has_hi() && !causal_by_flag(problem));
 }
 
 // An additive mask (B|1, H|1, L, S) of q's dtype that means what the problem's terms mean together.
@@ -77,9 +126,8 @@ Verdict verdict_cpu(const Problem& problem) {
         "its CPU kernel's half-precision gradients for head_dim 1 are wrong before LibTorch 2.11");
   }
   if (problem.bias.defined()) {
-    if (problem.bias.requires_grad() && at::GradMode::is_enabled()) {
+    if (requires_gradient(problem.bias))
       return Verdict::no("its CPU kernel computes no gradient for the bias");
-    }
     if (problem.q.scalar_type() != problem.bias.scalar_type()) {
       return Verdict::no("its CPU kernel needs the bias to have the dtype of q");
     }
@@ -115,15 +163,9 @@ AttentionResult run_cpu(const Problem& problem) {
   };
   AttentionResult result;
   const int64_t group = problem.heads() / problem.kv_heads();
-  if (group == 1) {
-    const auto fused = call(problem.q, mask);
-    result.output = fused.output;
-    if (problem.logsumexp) result.logsumexp = statistics(fused.logsumexp);
-    return result;
-  }
   // Grouped heads without repeated keys: one call for the g-th query head of every group.
   const auto heads_of = [&](const at::Tensor& x, int64_t g) {
-    return x.size(1) == 1 ? x : x.unflatten(1, {problem.kv_heads(), group}).select(2, g);
+    return x.size(1) == 1 || group == 1 ? x : x.unflatten(1, {problem.kv_heads(), group}).select(2, g);
   };
   std::vector<at::Tensor> outputs, logsumexps;
   for (int64_t g = 0; g < group; ++g) {
@@ -131,8 +173,11 @@ AttentionResult run_cpu(const Problem& problem) {
     outputs.push_back(fused.output);
     logsumexps.push_back(fused.logsumexp);
   }
-  result.output = at::stack(outputs, 2).flatten(1, 2);
-  if (problem.logsumexp) result.logsumexp = statistics(at::stack(logsumexps, 2).flatten(1, 2));
+  const auto merged = [](const std::vector<at::Tensor>& heads) {
+    return heads.size() == 1 ? heads[0] : at::stack(heads, 2).flatten(1, 2);
+  };
+  result.output = merged(outputs);
+  if (problem.logsumexp) result.logsumexp = statistics(merged(logsumexps));
   return result;
 }
 

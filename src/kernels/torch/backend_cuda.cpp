@@ -46,10 +46,7 @@ Verdict efficient_verdict(const Problem& problem) {
 }  // namespace
 
 Verdict verdict_cuda(const Problem& problem) {
-  if (problem.keep.defined() || problem.bias.defined() || problem.key_keep.defined() ||
-      problem.key_lengths.defined()) {
-    return Verdict::no("its CUDA kernels read hidden scores before they mask them");
-  }
+  if (problem.has_mask()) return Verdict::no("its CUDA kernels read hidden scores before they mask them");
   if (problem.has_dropout() && (problem.dropout_stream != DropoutStream::Any || problem.generator)) {
     return Verdict::no("its CUDA kernels draw dropout from a stream of their own");
   }

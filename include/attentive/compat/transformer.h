@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include <c10/core/TensorOptions.h>
+#include <torch/nn/modules/common.h>
+#include <torch/nn/modules/container/any.h>
+
+#include <attentive/compat/transformer_decoder.h>
+#include <attentive/compat/transformer_encoder.h>
+
+namespace attentive::compat {
+
+/// Options of `Transformer`: the arguments of Python's constructor, those of its layers in `layer`.
+///
+///   TransformerOptions(TransformerLayerOptions(512, 8).batch_first(true)).num_encoder_layers(3)
+struct TransformerOptions {
+  TransformerOptions(int64_t d_model, int64_t nhead) : layer_(d_model, nhead) {}
+  explicit TransformerOptions(TransformerLayerOptions layer) : layer_(std::move(layer)) {}
+
+  TORCH_ARG(TransformerLayerOptions,
+            layer);  ///< of every layer, and the features, eps and bias of both norms
+  TORCH_ARG(int64_t, num_encoder_layers) = 6;
+  TORCH_ARG(int64_t, num_decoder_layers) = 6;
+
+  ATTENTIVE_OPTIONS(layer_, num_encoder_layers_, num_decoder_layers_);
+};
+
+/// Python's `torch.nn.Transformer`: an encoder of `src`, and a decoder of `tgt` that attends to its output.
+/// Both end with a layer norm.
+///
+///   src (S, N, E), tgt (T, N, E); (N, S, E), (N, T, E) with batch_first; (S, E), (T, E) unbatched
+///   -> the shape of tgt
+///   src_mask (S, S), tgt_mask (T, T), memory_mask (T, S), or N * nhead of them: bool, **true hides**;
+///   floating: added to the scores. src_key_padding_mask (N, S), tgt_key_padding_mask (N, T),
+///   memory_key_padding_mask (N, S), or without N if unbatched: the same readings. src_is_causal,
+///   tgt_is_causal, memory_is_causal: the hints of `TransformerEncoder` and `TransformerDecoder`
+///
+/// Parameters encoder.* and decoder.*; the initial weights for a seed are Python's, which draws every matrix
+/// again (`xavier_uniform_`), so that the layers differ. For Python's custom_encoder and custom_decoder, call
+/// the two parts one after the other. Throws c10::ValueError or c10::TypeError by name. Memory: that of both
+/// parts. Source: Vaswani et al. 2017, "Attention Is All You Need"; PyTorch 2.11.
+///
+///   attentive::compat::Transformer model(512, 8);
+///   auto causal = attentive::compat::TransformerImpl::generate_square_subsequent_mask(tgt.size(0));
+///   auto y = model->forward(src, tgt, /*src_mask=*/{}, /*tgt_mask=*/causal);
+class TransformerImpl : public Module<TransformerImpl> {
+ public:
+  static constexpr const char* kName = "compat::Transformer";
+  explicit TransformerImpl(int64_t d_model = 512, int64_t nhead = 8)
+      : TransformerImpl(TransformerOptions(d_model, nhead)) {}
+  explicit TransformerImpl(TransformerOptions options);
+
+  void reset() override;
+  /// Draws every matrix again; vectors (biases and norms) stay.
+  void reset_parameters();
+
+  at::Tensor forward(const at::Tensor& src, const at::Tensor& tgt, const at::Tensor& src_mask = {},
+                     const at::Tensor& tgt_mask = {}, const at::Tensor& memory_mask = {},
+                     const at::Tensor& src_key_padding_mask = {}, const at::Tensor& tgt_key_padding_mask = {},
+                     const at::Tensor& memory_key_padding_mask = {},
+                     std::optional<bool> src_is_causal = std::nullopt,
+                     std::optional<bool> tgt_is_causal = std::nullopt, bool memory_is_causal = false);
+
+  /// The causal mask (size, size) to be added: -inf above the diagonal, 0 elsewhere. The default dtype is
+  /// PyTorch's. Throws c10::ValueError for a negative size.
+  static at::Tensor generate_square_subsequent_mask(int64_t size, at::TensorOptions options = {});
+
+  TransformerOptions options;
+  TransformerEncoder encoder{nullptr};
+  TransformerDecoder decoder{nullptr};
+
+ private:
+  FORWARD_HAS_DEFAULT_ARGS({2, torch::nn::AnyValue(at::Tensor())}, {3, torch::nn::AnyValue(at::Tensor())},
+                           {4, torch::nn::AnyValue(at::Tensor())}, {5, torch::nn::AnyValue(at::Tensor())},
+                           {6, torch::nn::AnyValue(at::Tensor())}, {7, torch::nn::AnyValue(at::Tensor())},
+                           {8, torch::nn::AnyValue(std::optional<bool>())},
+                           {9, torch::nn::AnyValue(std::optional<bool>())}, {10, torch::nn::AnyValue(false)})
+};
+using Transformer = ModuleHolder<TransformerImpl>;
+
+}  // namespace attentive::compat

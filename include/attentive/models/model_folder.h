@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <attentive/io/state_dict.h>
+#include <attentive/io/torch_value.h>
+
+namespace attentive {
+
+/// A model as Python's `save_pretrained` writes it, or as it is downloaded: a folder.
+struct ModelFolder {
+  std::filesystem::path path;
+  std::string family;               ///< `model_type` of config.json: "gpt2", "llama", "bert", ...
+  TorchValue config;                ///< config.json, a dict
+  StateDict weights;                ///< under Python's names
+  std::filesystem::path tokenizer;  ///< tokenizer.json; empty if there is none
+  /// The tokens that end a text: `eos_token_id` of generation_config.json or, if that has none, of
+  /// config.json.
+  std::vector<int64_t> stop_tokens;
+};
+
+struct ModelFolderOptions {
+  bool weights = true;  ///< false: only what describes the model
+  /// Whether tensors refer to a private mapping of the files instead of owning memory (`SafetensorsOptions`).
+  bool map = true;
+};
+
+/// Reads a folder that holds config.json and, in the order in which Python looks for them, model.safetensors,
+/// model.safetensors.index.json with its shards, pytorch_model.bin, or pytorch_model.bin.index.json.
+///
+/// Nothing in the folder is executed, and files that this function does not name are not opened. A prefix
+/// that DataParallel or torch.compile put before every weight is taken off.
+///
+/// Throws c10::ValueError naming the file and the reason: a file that is missing or malformed, a config.json
+/// without `model_type`, and what `read_state_dict` refuses.
+/// Memory: with `map`, none for the weights of safetensors files before they are used.
+///
+///   auto folder = attentive::read_model_folder("Llama-3.2-1B");
+///   auto model = attentive::load_pretrained<attentive::Llama>(std::move(folder));
+ModelFolder read_model_folder(const std::filesystem::path& path, const ModelFolderOptions& options = {});
+
+}  // namespace attentive

@@ -1,0 +1,22 @@
+#pragma once
+
+namespace attentive {
+
+/// While an object of this class lives, modules of this package that the same thread builds draw no first
+/// weights: their parameters have the right shapes, undefined values, and no random number is drawn. For
+/// models whose weights are loaded next: drawing those of a large model takes longer than reading them, and
+/// memory that nobody writes to is not occupied.
+///
+///   std::optional<attentive::NoFirstWeights> guard(std::in_place);
+///   attentive::Llama model(options);
+///   guard.reset();
+///   attentive::load_state_dict(*model, state);
+class NoFirstWeights {
+ public:
+  NoFirstWeights();
+  ~NoFirstWeights();
+  NoFirstWeights(const NoFirstWeights&) = delete;
+  NoFirstWeights& operator=(const NoFirstWeights&) = delete;
+};
+
+}  // namespace attentive

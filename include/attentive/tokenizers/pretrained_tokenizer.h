@@ -1,0 +1,95 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <attentive/text/tokenizer.h>
+
+namespace attentive {
+
+/// Token ids, and for each of them the segment that BERT calls its token type.
+struct Encoding {
+  std::vector<int64_t> ids;
+  std::vector<int64_t> type_ids;
+
+  bool operator==(const Encoding&) const = default;
+};
+
+/// The tokenizer of a Python model, from its folder's `tokenizer.json` (Hugging Face's format): byte-level
+/// BPE as in GPT-2, RoBERTa, Llama 3 and Qwen, and WordPiece as in BERT.
+///
+/// Ids equal those of Python's `tokenizers`. Normalizers: NFC, NFD, NFKC, NFKD, Lowercase, StripAccents,
+/// Strip, BertNormalizer. Pre-tokenizers: ByteLevel, Split, Digits, Whitespace, WhitespaceSplit, Punctuation,
+/// BertPreTokenizer. Post-processors: ByteLevel, TemplateProcessing, BertProcessing, RobertaProcessing.
+/// Decoders: ByteLevel, WordPiece, BPEDecoder, Fuse. A Sequence of any of them. Whatever else a file asks for
+/// is refused by name; a SentencePiece model (Llama 2, Gemma, ALBERT) is refused as one. Truncation and
+/// padding that a file holds are applied, as Python applies them.
+///
+/// Categories and forms of characters are those of PCRE2 and utf8proc, Python's are of Unicode 8 to 17:
+/// characters that Unicode 9 or a later version added, and eight older ones, may be cut differently
+/// (docs/decisions/0011-tokenizers.md).
+///
+/// Text must be UTF-8. `decode(encode(text)) == text` holds for byte-level BPE without a normalizer, a prefix
+/// space or added tokens that strip; WordPiece and normalizers forget letter case, accents or white space.
+/// Encoding a text of n bytes costs O(n log n). Objects are immutable: threads may share one; copies share
+/// memory.
+/// Memory: O(vocabulary), and the text of the file.
+/// Source: https://huggingface.co/docs/tokenizers
+///
+///   auto tokenizer = attentive::PretrainedTokenizer::load("gpt2/tokenizer.json");
+///   auto ids = tokenizer.encode("Hello world");
+class PretrainedTokenizer final : public Tokenizer {
+ public:
+  /// Reads the text of a `tokenizer.json`. Throws c10::ValueError that names the place in the file, such as
+  /// `pre_tokenizer.pretokenizers[1].type`, what was expected and what came.
+  static PretrainedTokenizer parse(std::string_view json);
+  /// Reads a `tokenizer.json`, or the one in a folder. Throws c10::ValueError with the path and what is
+  /// wrong.
+  static PretrainedTokenizer load(const std::filesystem::path& path);
+
+  /// The largest id + 1, added tokens included. Not every id below must have a token.
+  int64_t vocab_size() const override;
+  /// Python's `encode(text, add_special_tokens=False).ids`. Throws c10::ValueError for text that is not
+  /// UTF-8, with the offset of the first bad byte, and where Python refuses the text.
+  std::vector<int64_t> encode(std::string_view text) const override;
+  /// Python's `encode(text).ids`: with the tokens that the post-processor adds, such as [CLS] and [SEP].
+  std::vector<int64_t> encode_with_special_tokens(std::string_view text) const;
+  /// Python's `encode(first, second)`, with special tokens.
+  Encoding encode_pair(std::string_view first, std::string_view second) const;
+
+  /// The bytes that a token of byte-level BPE stands for; otherwise the token as the vocabulary writes it,
+  /// such as "##ing". Of an added token its content. Throws c10::ValueError for an id without a token.
+  std::string_view bytes(int64_t id) const override;
+  /// Python's `decode(ids, skip_special_tokens=False)`: text, where bytes that are not UTF-8 became U+FFFD.
+  /// Throws c10::ValueError for an id without a token, which Python leaves out.
+  std::string decode(std::span<const int64_t> ids) const override;
+  std::string decode(std::span<const int64_t> ids, bool skip_special_tokens) const;
+
+  /// The id of a token as the file writes it, added ones included.
+  std::optional<int64_t> token_to_id(std::string_view token) const;
+  /// True for an added token that is marked special, such as [CLS].
+  bool is_special(int64_t id) const;
+
+  /// The text it was read from, unchanged. Unlike that of other tokenizers it may hold any UTF-8, and
+  /// `load_any_tokenizer` reads it.
+  std::string to_json() const override;
+
+ private:
+  struct Parts;
+  explicit PretrainedTokenizer(std::shared_ptr<const Parts> parts);
+
+  std::shared_ptr<const Parts> parts_;
+};
+
+/// Reads a tokenizer of either format: Hugging Face's, or that of `save_tokenizer`; told apart by content.
+/// The path may be a folder that holds `tokenizer.json`. Throws c10::ValueError with the path and what is
+/// wrong.
+///
+///   auto tokenizer = attentive::load_any_tokenizer("Qwen3-0.6B");
+std::unique_ptr<Tokenizer> load_any_tokenizer(const std::filesystem::path& path);
+
+}  // namespace attentive

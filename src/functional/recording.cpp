@@ -1,0 +1,113 @@
+#include "functional/recording.h"
+
+#include <algorithm>
+
+#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
+
+#include "core/kept_tensors.h"
+
+namespace attentive::recording {
+
+struct Listeners {
+  std::vector<std::shared_ptr<Recording>> recordings;
+  ~Listeners() { listeners = nullptr; }
+};
+
+constinit thread_local Listeners* listeners = nullptr;
+
+namespace {
+
+void drop_closed(Listeners& all) {
+  std::erase_if(all.recordings, [](const auto& recording) { return !recording->open(); });
+  if (all.recordings.empty()) listeners = nullptr;
+}
+
+// Copies are normal tensors without history or tangent, whatever mode the call runs in.
+class Copying {
+  KeptTensors kept_;
+  c10::AutoFwGradMode no_tangents_{false};
+};
+
+at::Tensor copy(const at::Tensor& x) {
+  return x.defined() ? x.clone(at::MemoryFormat::Contiguous) : x;
+}
+
+// A term of a mask keeps the sizes it was given: what is repeated is copied once.
+at::Tensor copy_once(at::Tensor term) {
+  if (!term.defined()) return term;
+  for (int64_t d = 0; d < term.dim(); ++d) {
+    if (term.stride(d) == 0 && term.size(d) > 1) term = term.narrow(d, 0, 1);
+  }
+  return copy(term);
+}
+
+RecordedAttention copy_masks(const kernels::Problem& problem) {
+  RecordedAttention call;
+  call.keep = copy_once(problem.keep);
+  call.bias = copy_once(problem.bias);
+  call.key_keep = copy(problem.key_keep);
+  call.key_lengths = copy(problem.key_lengths);
+  call.alibi_slopes = copy(problem.alibi_slopes);
+  call.sinks = copy(problem.sinks);
+  return call;
+}
+
+// Offers one copy to all recorders, made when the first of them wants it.
+void show(const torch::nn::Module* caller, const std::function<RecordedAttention()>& make) {
+  drop_closed(*listeners);
+  if (!listeners) return;
+  std::optional<RecordedAttention> call;
+  const auto shared = [&]() -> const RecordedAttention& {
+    if (!call) {
+      const Copying guard;
+      call = reserving("AttentionRecorder", "the copy of a call", make);
+    }
+    return *call;
+  };
+  for (const auto& recording : listeners->recordings) recording->take(caller, shared);
+}
+
+}  // namespace
+
+void listen(std::shared_ptr<Recording> recording) {
+  thread_local Listeners of_this_thread;
+  of_this_thread.recordings.push_back(std::move(recording));
+  listeners = &of_this_thread;
+}
+
+void forget(const std::shared_ptr<Recording>& recording) {
+  recording->close();
+  // On another thread than the recorder's, that thread drops it at its next call.
+  if (listeners) drop_closed(*listeners);
+}
+
+void attention(const torch::nn::Module* caller, const kernels::Problem& problem,
+               const AttentionOptions& options, std::optional<int64_t> sequence) {
+  show(caller, [&] {
+    auto call = copy_masks(problem);
+    call.sequence = sequence;
+    call.options = options;
+    call.q = copy(problem.q);
+    call.k = copy(problem.k);
+    return call;
+  });
+}
+
+void linear_attention(const torch::nn::Module* caller, const kernels::Problem& problem,
+                      const LinearAttentionCall& options, const at::Tensor& query_features,
+                      const at::Tensor& key_features) {
+  show(caller, [&] {
+    auto call = copy_masks(problem);
+    call.linear = true;
+    call.options.causal = options.causal;
+    call.eps = options.eps;
+    call.q = copy(query_features);
+    call.k = at::zeros({problem.batch(), problem.kv_heads(), problem.keys(), key_features.size(3)},
+                       key_features.options());
+    call.k.slice(2, 0, key_features.size(2)).copy_(key_features);
+    return call;
+  });
+}
+
+}  // namespace attentive::recording

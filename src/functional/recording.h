@@ -1,0 +1,75 @@
+#pragma once
+
+// How the functions of this floor show their calls to the recorders of their thread.
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <attentive/functional/attention_recorder.h>
+#include <attentive/functional/linear_attention.h>
+
+#include "kernels/problem.h"
+
+namespace attentive::recording {
+
+// What a recorder and its thread share. The recorder may be destroyed on another thread, hence the mutex.
+class Recording {
+ public:
+  Recording(const torch::nn::Module* root, AttentionRecorderOptions options);
+
+  // Keeps what `copy` returns if the call is one of the root's and is chosen.
+  void take(const torch::nn::Module* caller, const std::function<const RecordedAttention&()>& copy);
+  void close();
+  bool open();
+  void clear();
+
+  const std::vector<RecordedAttention>& calls() const { return calls_; }
+  int64_t seen() const { return seen_; }
+
+ private:
+  struct Name {
+    std::string path;
+    // A module that was destroyed may have left its address to another one. Not set for a root that no
+    // shared_ptr owns.
+    std::optional<std::weak_ptr<const torch::nn::Module>> module;
+  };
+  void name_modules(const torch::nn::Module& root);
+  // None for a module of another model.
+  std::optional<std::string> path_of(const torch::nn::Module* caller) const;
+  bool chosen(const std::string& path) const;
+
+  const AttentionRecorderOptions options_;
+  const bool rooted_;
+  std::unordered_map<const torch::nn::Module*, Name> names_;
+  std::mutex mutex_;
+  bool open_ = true;
+  int64_t seen_ = 0;
+  std::vector<RecordedAttention> calls_;
+};
+
+// Shows the calls of this thread to `recording`, until `forget` or until it is closed.
+void listen(std::shared_ptr<Recording> recording);
+void forget(const std::shared_ptr<Recording>& recording);
+
+// The recorders of a thread; null where there is none, which is all that a call looks at then.
+struct Listeners;
+extern constinit thread_local Listeners* listeners;
+
+inline bool wanted() {
+  return listeners != nullptr;
+}
+
+// Shows a call that has run to this thread's recorders. `caller` may be null.
+void attention(const torch::nn::Module* caller, const kernels::Problem& problem,
+               const AttentionOptions& options, std::optional<int64_t> sequence = std::nullopt);
+// Likewise, with the features of all queries and of the keys that some query sees, which come first.
+void linear_attention(const torch::nn::Module* caller, const kernels::Problem& problem,
+                      const LinearAttentionCall& call, const at::Tensor& query_features,
+                      const at::Tensor& key_features);
+
+}  // namespace attentive::recording

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include <ATen/core/Tensor.h>
+
+#include "io/mapped_file.h"
+
+namespace attentive {
+
+/// A contiguous tensor over the bytes of a mapping at `offset`, which keeps the mapping alive. The bytes lie
+/// inside the mapping and are aligned for `dtype`.
+at::Tensor mapped_tensor(const std::shared_ptr<MappedFile>& mapping, uint64_t offset, at::IntArrayRef sizes,
+                         at::ScalarType dtype);
+
+/// Gives the memory of a tensor of `mapped_tensor` back to the system, except pages that it shares with its
+/// neighbours: the next reader reads the file again. What was written to the tensor is lost. Nothing happens
+/// to other tensors.
+void give_back_pages(const at::Tensor& tensor);
+
+}  // namespace attentive

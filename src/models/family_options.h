@@ -1,0 +1,32 @@
+#pragma once
+
+// The options of each family from config.json, and the fields of config.json from the options. `who` goes
+// before the errors.
+
+#include <string>
+#include <string_view>
+
+#include <attentive/models/pretrained.h>
+
+namespace attentive {
+
+/// Whether there are these parts of a Bert.
+struct BertParts {
+  bool pooler = true, masked_lm = false;
+};
+
+GPTOptions read_gpt_options(const std::string& who, const TorchValue& config,
+                            const PretrainedOptions& options);
+LlamaOptions read_llama_options(const std::string& who, std::string_view family, const TorchValue& config,
+                                const PretrainedOptions& options);
+BertOptions read_bert_options(const std::string& who, std::string_view family, const TorchValue& config,
+                              const BertParts& parts, const PretrainedOptions& options);
+ViTOptions read_vit_options(const std::string& who, std::string_view family, const TorchValue& config,
+                            const PretrainedOptions& options);
+
+void write_gpt_options(const GPTOptions& options, TorchValue::Dict& config);
+void write_llama_options(std::string_view family, const LlamaOptions& options, TorchValue::Dict& config);
+void write_bert_options(std::string_view family, const BertOptions& options, TorchValue::Dict& config);
+void write_vit_options(const ViTOptions& options, TorchValue::Dict& config);
+
+}  // namespace attentive

@@ -1,0 +1,177 @@
+#include <algorithm>
+#include <cmath>
+
+#include <ATen/ops/embedding.h>
+#include <ATen/ops/scalar_tensor.h>
+
+#include <attentive/models/llama.h>
+
+#include "functional/linear.h"
+#include "models/decoder_only.h"
+#include "modules/checks.h"
+#include "modules/first_weights.h"
+
+namespace attentive {
+namespace {
+
+// Of a layer; 0: none.
+int64_t window_of(const LlamaOptions& options, int64_t layer) {
+  const auto index = static_cast<size_t>(layer);
+  return index < options.windows().size() ? options.windows()[index] : 0;
+}
+
+// The largest window if every layer has one, else 0.
+int64_t window_of_all(const LlamaOptions& options) {
+  int64_t largest = 0;
+  for (int64_t i = 0; i < options.num_layers(); ++i) {
+    const auto window = window_of(options, i);
+    if (window == 0) return 0;
+    largest = std::max(largest, window);
+  }
+  return largest;
+}
+
+RMSNormOptions norm_options(const LlamaOptions& options) {
+  return RMSNormOptions(options.emb_dim()).eps(options.eps()).unit_offset(options.unit_offset());
+}
+
+TransformerAttentionOptions attention_options(const LlamaOptions& options, int64_t layer) {
+  const auto window = window_of(options, layer);
+  AttentionOptions how{.scale = options.scale(), .causal = Causal::BottomRight, .softcap = options.softcap()};
+  if (window > 0) how.window = {window - 1, 0};
+  const bool other = window > 0 && options.window_rotary().has_value();
+  return TransformerAttentionOptions(options.emb_dim(), options.num_heads())
+      .num_kv_heads(options.num_kv_heads())
+      .head_dim(options.head_dim())
+      .context_length(options.context_length())
+      .dropout(options.dropout())
+      .qkv_bias(options.qkv_bias())
+      .out_bias(options.out_bias())
+      .rotary(other ? *options.window_rotary() : options.rotary())
+      .qk_norm(options.qk_norm())
+      .head_norm(norm_options(options))
+      .attention(how);
+}
+
+FeedForward feed_forward(const LlamaOptions& options) {
+  auto its = FeedForwardOptions(options.emb_dim()).bias(options.ff_bias()).gated(true);
+  its.activation(options.activation());
+  if (options.hidden_dim() != 0) its.hidden_dim(options.hidden_dim());
+  return FeedForward(its);
+}
+
+DecoderSizes sizes_of(const LlamaOptions& options) {
+  return {LlamaImpl::kName, options.vocab_size(), options.num_layers(), options.context_length()};
+}
+
+void check_options(const char* who, const LlamaOptions& options) {
+  check_positive(who, "vocab_size", options.vocab_size());
+  check_positive(who, "emb_dim", options.emb_dim());
+  check_count(who, "num_layers", options.num_layers());
+  check_count(who, "num_heads", options.num_heads());
+  if (options.head_dim() == 0) check_heads(who, "emb_dim", options.emb_dim(), options.num_heads());
+  TORCH_CHECK_VALUE(options.context_length() >= 0, who, ": expected context_length >= 0, got ",
+                    options.context_length());
+  check_probability(who, "dropout", options.dropout());
+  check_eps(who, options.eps());
+  const auto cap = options.logit_softcap().value_or(1.0);
+  TORCH_CHECK_VALUE(std::isfinite(cap) && cap > 0, who, ": expected logit_softcap > 0, got ", cap);
+  TORCH_CHECK_VALUE(options.windows().size() <= static_cast<size_t>(options.num_layers()), who,
+                    ": expected windows for at most num_layers = ", options.num_layers(), " layers, got ",
+                    options.windows().size());
+  for (const auto window : options.windows())
+    TORCH_CHECK_VALUE(window >= 0, who, ": expected windows >= 0, got ", window);
+}
+
+}  // namespace
+
+LlamaBlockImpl::LlamaBlockImpl(LlamaOptions options_, int64_t layer)
+    : options(std::move(options_)), layer_(layer) {
+  build();
+}
+
+void LlamaBlockImpl::reset() {
+  check_options(kName, options);
+  TORCH_CHECK_VALUE(layer_ >= 0 && layer_ < options.num_layers(), kName, ": expected layer in [0, ",
+                    options.num_layers(), "), got ", layer_);
+  att = register_module("att", TransformerAttention(attention_options(options, layer_)));
+  ff = register_module("ff", feed_forward(options));
+  norm1 = register_module("norm1", RMSNorm(norm_options(options)));
+  norm2 = register_module("norm2", RMSNorm(norm_options(options)));
+  if (options.norm_after()) {
+    after1 = register_module("after1", RMSNorm(norm_options(options)));
+    after2 = register_module("after2", RMSNorm(norm_options(options)));
+  }
+}
+
+at::Tensor LlamaBlockImpl::forward(const at::Tensor& x, const Mask& mask) {
+  return run(x, nullptr, 0, mask);
+}
+
+at::Tensor LlamaBlockImpl::forward_cached(const at::Tensor& x, KVCache& cache, int64_t layer,
+                                          const Mask& mask) {
+  return run(x, &cache, layer, mask);
+}
+
+at::Tensor LlamaBlockImpl::run(const at::Tensor& x, KVCache* cache, int64_t layer, const Mask& mask) {
+  const auto normed = norm1->forward(x);
+  auto y = cache ? att->forward_cached(normed, *cache, layer, mask) : att->forward(normed, mask);
+  const auto attended = x + (after1 ? after1->forward(y) : y);
+  y = ff->forward(norm2->forward(attended));
+  return attended + (after2 ? after2->forward(y) : y);
+}
+
+LlamaImpl::LlamaImpl(LlamaOptions options_) : options(std::move(options_)) {
+  build();
+}
+
+void LlamaImpl::reset() {
+  check_options(kName, options);
+  tok_emb = register_module("tok_emb", embedding_layer(options.vocab_size(), options.emb_dim()));
+  blocks = register_module("blocks", torch::nn::ModuleList());
+  for (int64_t i = 0; i < options.num_layers(); ++i) blocks->push_back(LlamaBlock(options, i));
+  final_norm = register_module("final_norm", RMSNorm(norm_options(options)));
+  if (!options.tied()) {
+    out_head =
+        register_module("out_head", linear_layer(options.emb_dim(), options.vocab_size(), /*bias=*/false));
+  }
+}
+
+at::Tensor LlamaImpl::forward(const at::Tensor& ids, const Mask& mask) {
+  return run(ids, nullptr, mask);
+}
+
+at::Tensor LlamaImpl::forward_cached(const at::Tensor& ids, KVCache& cache, const Mask& mask) {
+  return run(ids, &cache, mask);
+}
+
+at::Tensor LlamaImpl::run(const at::Tensor& ids, KVCache* cache, const Mask& mask) {
+  check_ids(sizes_of(options), ids, cache);
+  auto x = at::embedding(tok_emb->weight, ids);
+  if (options.scaled_embedding()) {  // by a number of x's dtype, as Gemma was trained
+    const auto root = std::sqrt(static_cast<double>(options.emb_dim()));
+    x = x * at::scalar_tensor(root, at::TensorOptions(x.scalar_type()));
+  }
+  for (int64_t i = 0; i < options.num_layers(); ++i) {
+    auto& block = blocks->at<LlamaBlockImpl>(static_cast<size_t>(i));
+    x = cache ? block.forward_cached(x, *cache, i, mask) : block.forward(x, mask);
+  }
+  const auto logits =
+      attentive::linear(final_norm->forward(x), options.tied() ? tok_emb->weight : out_head->weight);
+  if (!options.logit_softcap()) return logits;
+  return logits.div(*options.logit_softcap()).tanh().mul(*options.logit_softcap());
+}
+
+at::Tensor LlamaImpl::loss(const at::Tensor& ids, const at::Tensor& targets) {
+  return next_token_loss(sizes_of(options), ids, targets, [&] { return forward(ids); });
+}
+
+std::unique_ptr<KVCache> LlamaImpl::make_cache(int64_t batch, int64_t capacity) const {
+  TORCH_CHECK_VALUE(capacity != 0 || options.context_length() > 0 || window_of_all(options) > 0, kName,
+                    ": expected a capacity, because there is neither a context_length nor a window in every "
+                    "layer");
+  return empty_cache(sizes_of(options), *blocks->at<LlamaBlockImpl>(0).att, tok_emb->weight, batch, capacity,
+                     window_of_all(options));
+}
+
+}  // namespace attentive

@@ -1,0 +1,284 @@
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "models/family_options.h"
+#include "models/model_config.h"
+
+namespace attentive {
+namespace {
+
+bool is_gemma(std::string_view family) {
+  return family == "gemma2" || family == "gemma3_text";
+}
+
+bool is_qwen(std::string_view family) {
+  return family == "qwen2" || family == "qwen3";
+}
+
+// Where the classes of transformers have a default for a field that may be absent.
+int64_t default_kv_heads(std::string_view family, int64_t heads) {
+  if (family == "mistral") return 8;
+  if (is_qwen(family)) return 32;
+  return is_gemma(family) ? 4 : heads;
+}
+
+int64_t default_head_dim(std::string_view family) {
+  if (is_gemma(family)) return 256;
+  return family == "qwen3" ? 128 : 0;
+}
+
+int64_t default_context(std::string_view family) {
+  if (family == "llama") return 2048;
+  if (is_qwen(family)) return 32768;
+  return family == "gemma2" ? 8192 : 131072;
+}
+
+// One rotation. Old files have rope_theta beside the scaling, new ones inside it.
+RotaryPositionsOptions read_rotary(const std::optional<ModelConfig>& scaling, double theta, int64_t context) {
+  auto rotary = RotaryPositionsOptions(0).pairing(RotaryPairing::Halves).base(theta);
+  if (!scaling) return rotary;
+  rotary.base(scaling->number("rope_theta", theta));
+  if (scaling->number("partial_rotary_factor", 1.0) != 1.0) {
+    scaling->refuse("partial_rotary_factor", "1, the rotation of all features");
+  }
+  const auto* field = scaling->find("rope_type") != nullptr ? "rope_type" : "type";
+  const auto kind = scaling->word(field, "default");
+  if (kind == "default") return rotary;
+  const auto required = [&](std::string_view name) {
+    const auto value = scaling->number(name);
+    if (!value) scaling->refuse(name, "a number");
+    return *value;
+  };
+  if (kind == "linear") return rotary.scaling(RotaryScaling::Linear).factor(required("factor"));
+  if (kind != "llama3") scaling->refuse(field, R"("default", "linear" or "llama3")");
+  return rotary.scaling(RotaryScaling::Llama3)
+      .factor(required("factor"))
+      .low_freq_factor(required("low_freq_factor"))
+      .high_freq_factor(required("high_freq_factor"))
+      .original_context(scaling->number("original_max_position_embeddings", static_cast<double>(context)));
+}
+
+// Python: rope_scaling of old files goes before rope_parameters of new ones, which may hold one rotation for
+// each kind of layer.
+void read_rotations(const ModelConfig& config, std::string_view family, LlamaOptions& options) {
+  if (config.number("partial_rotary_factor", 1.0) != 1.0) {
+    config.refuse("partial_rotary_factor", "1, the rotation of all features");
+  }
+  const bool two = family == "gemma3_text";
+  const auto theta = config.number("rope_theta", two ? 1e6 : 1e4);
+  const auto old = config.object("rope_scaling"), parameters = config.object("rope_parameters");
+  const auto context = options.context_length();
+  const bool nested = parameters && (parameters->find("full_attention") != nullptr ||
+                                     parameters->find("sliding_attention") != nullptr);
+  const auto full = nested ? parameters->object("full_attention") : parameters;
+  const auto base = old && full ? full->number("rope_theta", theta) : theta;
+  options.rotary(read_rotary(old ? old : full, base, context));
+  if (!two && !nested) return;
+  const auto local = config.number("rope_local_base_freq", two ? 1e4 : theta);
+  const auto sliding = nested ? parameters->object("sliding_attention") : std::nullopt;
+  options.window_rotary(read_rotary(sliding, local, context));
+}
+
+// Which layers have a window: layer_types, or the family's rule if that is absent.
+std::vector<bool> sliding_layers(const ModelConfig& config, std::string_view family, int64_t layers) {
+  std::vector<bool> sliding(static_cast<size_t>(layers), family == "mistral");
+  const auto types = config.words("layer_types");
+  if (!types.empty()) {
+    if (types.size() != sliding.size()) {
+      config.refuse("layer_types", fmt::format("{} kinds, one a layer", layers));
+    }
+    for (size_t i = 0; i < types.size(); ++i) {
+      if (types[i] != "full_attention" && types[i] != "sliding_attention") {
+        config.refuse("layer_types",
+                      fmt::format("\"full_attention\" or \"sliding_attention\" for layer {}", i));
+      }
+      if (family == "mistral" && types[i] != "sliding_attention") {
+        config.refuse("layer_types", "windows in all layers of a mistral");
+      }
+      sliding[i] = types[i] == "sliding_attention";
+    }
+    return sliding;
+  }
+  const auto pattern = config.find("sliding_window_pattern") != nullptr
+                           ? config.size("sliding_window_pattern")
+                           : config.size("_sliding_window_pattern", 6);
+  const auto first = config.integer("max_window_layers", 28);
+  for (int64_t i = 0; i < layers; ++i) {
+    const bool window = family == "gemma2"        ? (i + 1) % 2 != 0
+                        : family == "gemma3_text" ? (i + 1) % pattern != 0
+                        : is_qwen(family)         ? i >= first
+                                                  : family == "mistral";
+    sliding[static_cast<size_t>(i)] = window;
+  }
+  return sliding;
+}
+
+void read_windows(const ModelConfig& config, std::string_view family, LlamaOptions& options) {
+  if (family == "llama") return;
+  const bool none =
+      config.is_null("sliding_window") || (is_qwen(family) && !config.flag("use_sliding_window", false));
+  const auto sliding = sliding_layers(config, family, options.num_layers());
+  if (none) {
+    const bool any = std::find(sliding.begin(), sliding.end(), true) != sliding.end();
+    if (any && config.find("layer_types") != nullptr) {
+      config.refuse("sliding_window", "a number of tokens for the layers with a window");
+    }
+    return;
+  }
+  const auto window = config.size("sliding_window", 4096);
+  std::vector<int64_t> windows;
+  for (const bool has_window : sliding) windows.push_back(has_window ? window : 0);
+  const bool any = std::find(sliding.begin(), sliding.end(), true) != sliding.end();
+  if (any) options.windows(std::move(windows));
+}
+
+void read_gemma(const ModelConfig& config, std::string_view family, LlamaOptions& options) {
+  config.must_be("use_bidirectional_attention", false);
+  const bool two = family == "gemma2";
+  const auto softcap = [&](std::string_view field, double fallback) {
+    if (config.is_null(field) || (!two && config.find(field) == nullptr)) return std::optional<double>();
+    return std::optional(config.number(field, fallback));
+  };
+  options.unit_offset(true)
+      .norm_after(true)
+      .scaled_embedding(true)
+      .qk_norm(!two)
+      .activation(config.activation("hidden_activation", "gelu_pytorch_tanh"))
+      .scale(std::pow(config.number("query_pre_attn_scalar", 256.0), -0.5))
+      .softcap(softcap("attn_logit_softcapping", 50.0))
+      .logit_softcap(softcap("final_logit_softcapping", 30.0));
+}
+
+}  // namespace
+
+LlamaOptions read_llama_options(const std::string& who, std::string_view family, const TorchValue& config_,
+                                const PretrainedOptions& pretrained) {
+  const ModelConfig config(who, config_);
+  check_common_fields(config);
+  const auto heads = config.size("num_attention_heads");
+  LlamaOptions options(config.size("vocab_size"), config.size("hidden_size"), heads,
+                       config.size("num_hidden_layers"));
+  const bool null_heads = config.is_null("num_key_value_heads");
+  const bool biases = family != "mistral" && family != "qwen2" && config.flag("attention_bias", false);
+  options.hidden_dim(config.size("intermediate_size"))
+      .context_length(config.size("max_position_embeddings", default_context(family)))
+      .num_kv_heads(null_heads ? heads : config.size("num_key_value_heads", default_kv_heads(family, heads)))
+      .head_dim(config.size("head_dim", config.is_null("head_dim") ? 0 : default_head_dim(family)))
+      .activation(is_gemma(family) ? Activation::GeluTanh : config.activation("hidden_act", "silu"))
+      .qkv_bias(biases || family == "qwen2")
+      .out_bias(biases)
+      .ff_bias(family == "llama" && config.flag("mlp_bias", false))
+      .qk_norm(family == "qwen3")
+      .tied(config.flag("tie_word_embeddings", is_gemma(family)))
+      .eps(config.number("rms_norm_eps", 1e-6))
+      .dropout(config.dropout({"attention_dropout"}, 0.0, pretrained.dropout));
+  if (is_gemma(family)) read_gemma(config, family, options);
+  read_windows(config, family, options);
+  read_rotations(config, family, options);
+  return options;
+}
+
+namespace {
+
+TorchValue::Dict rope_parameters(const RotaryPositionsOptions& rotary) {
+  TorchValue::Dict dict;
+  set_field(dict, "rope_theta", rotary.base());
+  if (rotary.scaling() == RotaryScaling::Linear) {
+    set_field(dict, "rope_type", "linear");
+    set_field(dict, "factor", rotary.factor());
+  } else if (rotary.scaling() == RotaryScaling::Llama3) {
+    set_field(dict, "rope_type", "llama3");
+    set_field(dict, "factor", rotary.factor());
+    set_field(dict, "low_freq_factor", rotary.low_freq_factor());
+    set_field(dict, "high_freq_factor", rotary.high_freq_factor());
+    set_field(dict, "original_max_position_embeddings", static_cast<int64_t>(rotary.original_context()));
+  } else {
+    set_field(dict, "rope_type", "default");
+  }
+  return dict;
+}
+
+// For versions 4 and 5 of transformers.
+void write_rotations(std::string_view family, const LlamaOptions& options, TorchValue::Dict& config) {
+  const auto full = rope_parameters(options.rotary());
+  const bool scaled = options.rotary().scaling() != RotaryScaling::None;
+  set_field(config, "rope_theta", options.rotary().base());
+  set_field(config, "rope_scaling", scaled ? TorchValue(full) : TorchValue());
+  if (family != "gemma3_text") {
+    set_field(config, "rope_parameters", full);
+    return;
+  }
+  const auto& sliding = options.window_rotary() ? *options.window_rotary() : options.rotary();
+  set_field(config, "rope_local_base_freq", sliding.base());
+  TorchValue::Dict both;
+  set_field(both, "full_attention", full);
+  set_field(both, "sliding_attention", rope_parameters(sliding));
+  set_field(config, "rope_parameters", both);
+}
+
+void write_windows(std::string_view family, const LlamaOptions& options, TorchValue::Dict& config) {
+  if (family == "llama") return;
+  const auto& windows = options.windows();
+  const auto widest = windows.empty() ? 0 : *std::max_element(windows.begin(), windows.end());
+  if (family != "mistral") {
+    TorchValue::List types;
+    for (size_t i = 0; i < static_cast<size_t>(options.num_layers()); ++i) {
+      const bool window = i < windows.size() && windows[i] > 0;
+      types.items.emplace_back(window ? "sliding_attention" : "full_attention");
+    }
+    set_field(config, "layer_types", types);
+  }
+  if (is_qwen(family)) set_field(config, "use_sliding_window", widest > 0);
+  set_field(config, "sliding_window", widest > 0 ? TorchValue(widest) : TorchValue());
+}
+
+void write_gemma(const LlamaOptions& options, TorchValue::Dict& config) {
+  const auto head_dim = options.head_dim() > 0 ? options.head_dim() : options.emb_dim() / options.num_heads();
+  const auto scale = options.scale().value_or(std::pow(static_cast<double>(head_dim), -0.5));
+  const auto cap = [](const std::optional<double>& value) {
+    return value ? TorchValue(*value) : TorchValue();
+  };
+  set_field(config, "query_pre_attn_scalar", static_cast<int64_t>(std::llround(1.0 / (scale * scale))));
+  set_field(config, "attn_logit_softcapping", cap(options.softcap()));
+  set_field(config, "final_logit_softcapping", cap(options.logit_softcap()));
+}
+
+std::string_view architecture(std::string_view family) {
+  if (family == "mistral") return "MistralForCausalLM";
+  if (family == "qwen2") return "Qwen2ForCausalLM";
+  if (family == "qwen3") return "Qwen3ForCausalLM";
+  if (family == "gemma2") return "Gemma2ForCausalLM";
+  return family == "gemma3_text" ? "Gemma3ForCausalLM" : "LlamaForCausalLM";
+}
+
+}  // namespace
+
+void write_llama_options(std::string_view family, const LlamaOptions& options, TorchValue::Dict& config) {
+  const auto set = [&](std::string_view field, TorchValue value) {
+    set_field(config, field, std::move(value));
+  };
+  const auto or_else = [](int64_t value, int64_t fallback) { return value > 0 ? value : fallback; };
+  set("architectures", TorchValue::List{{std::string(architecture(family))}});
+  set("vocab_size", options.vocab_size());
+  set("hidden_size", options.emb_dim());
+  set("num_hidden_layers", options.num_layers());
+  set("num_attention_heads", options.num_heads());
+  set("num_key_value_heads", or_else(options.num_kv_heads(), options.num_heads()));
+  set("head_dim", or_else(options.head_dim(), options.emb_dim() / std::max<int64_t>(options.num_heads(), 1)));
+  set("intermediate_size", or_else(options.hidden_dim(), 4 * options.emb_dim()));
+  set("max_position_embeddings", or_else(options.context_length(), 131072));
+  set(is_gemma(family) ? "hidden_activation" : "hidden_act",
+      std::string(activation_word(options.activation())));
+  set("rms_norm_eps", options.eps());
+  set("tie_word_embeddings", options.tied());
+  set("attention_dropout", options.dropout());
+  if (family != "mistral" && family != "qwen2") set("attention_bias", options.qkv_bias());
+  if (family == "llama") set("mlp_bias", options.ff_bias());
+  if (is_gemma(family)) write_gemma(options, config);
+  write_windows(family, options, config);
+  write_rotations(family, options, config);
+}
+
+}  // namespace attentive

@@ -1,0 +1,181 @@
+#include "models/model_config.h"
+
+#include <cmath>
+#include <utility>
+
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+#include "io/safetensors_header.h"
+
+namespace attentive {
+namespace {
+
+constexpr std::pair<std::string_view, Activation> kActivations[] = {
+    {"gelu", Activation::Gelu},         {"gelu_python", Activation::Gelu},
+    {"gelu_new", Activation::GeluTanh}, {"gelu_pytorch_tanh", Activation::GeluTanh},
+    {"silu", Activation::Silu},         {"swish", Activation::Silu},
+    {"relu", Activation::Relu},         {"gelu_python_tanh", Activation::GeluTanh},
+};
+
+std::string text_of(const TorchValue* value) {
+  if (value == nullptr) return "none";
+  if (value->is<bool>()) return value->as<bool>() ? "true" : "false";
+  if (value->is<int64_t>()) return std::to_string(value->as<int64_t>());
+  if (value->is<double>()) return fmt::format("{}", value->as<double>());
+  if (value->is<std::string>()) return quoted_name(value->as<std::string>());
+  return value->is<TorchValue::None>() ? "null" : fmt::format("a {}", value->kind());
+}
+
+}  // namespace
+
+ModelConfig::ModelConfig(std::string who, const TorchValue& config, std::string path)
+    : who_(std::move(who)), config_(&config), path_(std::move(path)) {}
+
+const TorchValue* ModelConfig::find(std::string_view field) const {
+  const auto* value = config_->find(field);
+  return value == nullptr || value->is<TorchValue::None>() ? nullptr : value;
+}
+
+bool ModelConfig::is_null(std::string_view field) const {
+  const auto* value = config_->find(field);
+  return value != nullptr && value->is<TorchValue::None>();
+}
+
+void ModelConfig::refuse(std::string_view field, std::string_view expected) const {
+  C10_THROW_ERROR(ValueError, fmt::format("{}: field \"{}{}\": expected {}, got {}", who_, path_, field,
+                                          expected, text_of(config_->find(field))));
+}
+
+int64_t ModelConfig::size(std::string_view field) const {
+  const auto* value = find(field);
+  constexpr int64_t kLimit = int64_t{1} << 31;
+  if (value == nullptr || !value->is<int64_t>() || value->as<int64_t>() < 1 ||
+      value->as<int64_t>() >= kLimit) {
+    refuse(field, "a positive integer below 2^31");
+  }
+  return value->as<int64_t>();
+}
+
+int64_t ModelConfig::size(std::string_view field, int64_t fallback) const {
+  return find(field) == nullptr ? fallback : size(field);
+}
+
+int64_t ModelConfig::integer(std::string_view field, int64_t fallback) const {
+  const auto* value = find(field);
+  if (value == nullptr) return fallback;
+  if (!value->is<int64_t>()) refuse(field, "an integer");
+  return value->as<int64_t>();
+}
+
+std::optional<double> ModelConfig::number(std::string_view field) const {
+  const auto* value = find(field);
+  if (value == nullptr) return std::nullopt;
+  if (value->is<int64_t>()) return static_cast<double>(value->as<int64_t>());
+  if (!value->is<double>()) refuse(field, "a number");
+  return value->as<double>();
+}
+
+double ModelConfig::number(std::string_view field, double fallback) const {
+  return number(field).value_or(fallback);
+}
+
+bool ModelConfig::flag(std::string_view field, bool fallback) const {
+  const auto* value = find(field);
+  if (value == nullptr) return fallback;
+  if (!value->is<bool>()) refuse(field, "true or false");
+  return value->as<bool>();
+}
+
+std::string ModelConfig::word(std::string_view field, std::string_view fallback) const {
+  const auto* value = find(field);
+  if (value == nullptr) return std::string(fallback);
+  if (!value->is<std::string>()) refuse(field, "a string");
+  return value->as<std::string>();
+}
+
+std::vector<std::string> ModelConfig::words(std::string_view field) const {
+  const auto* value = find(field);
+  if (value == nullptr) return {};
+  std::vector<std::string> words;
+  if (!value->is<TorchValue::List>()) refuse(field, "a list of strings");
+  for (const auto& item : value->as<TorchValue::List>().items) {
+    if (!item.is<std::string>()) refuse(field, "a list of strings");
+    words.push_back(item.as<std::string>());
+  }
+  return words;
+}
+
+std::optional<ModelConfig> ModelConfig::object(std::string_view field) const {
+  const auto* value = find(field);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is<TorchValue::Dict>()) refuse(field, "an object");
+  return ModelConfig(who_, *value, path_ + std::string(field) + '.');
+}
+
+Activation ModelConfig::activation(std::string_view field, std::string_view fallback) const {
+  const auto name = word(field, fallback);
+  std::string known;
+  for (const auto& [one, activation] : kActivations) {
+    if (one == name) return activation;
+    known += (known.empty() ? "" : ", ") + std::string(one);
+  }
+  refuse(field, "one of " + known);
+}
+
+double ModelConfig::dropout(std::initializer_list<std::string_view> fields, double fallback,
+                            std::optional<double> chosen) const {
+  if (chosen) return *chosen;
+  const auto first = number(*fields.begin(), fallback);
+  for (const auto field : fields) {
+    if (number(field, fallback) == first) continue;
+    refuse(field, fmt::format("{}, as {} has (this package's model has one dropout: set "
+                              "PretrainedOptions::dropout)",
+                              first, *fields.begin()));
+  }
+  return first;
+}
+
+void ModelConfig::must_be(std::string_view field, bool value) const {
+  if (flag(field, value) != value) refuse(field, value ? "true" : "false");
+}
+
+void ModelConfig::must_be(std::string_view field, int64_t value) const {
+  if (integer(field, value) != value) refuse(field, std::to_string(value));
+}
+
+void ModelConfig::must_be(std::string_view field, const char* value) const {
+  if (word(field, value) != value) refuse(field, quoted_name(value));
+}
+
+void check_common_fields(const ModelConfig& config) {
+  if (config.find("quantization_config") != nullptr) {
+    config.refuse("quantization_config", "weights that are not quantized");
+  }
+  for (const auto* field : {"is_encoder_decoder", "add_cross_attention"}) config.must_be(field, false);
+}
+
+std::string_view activation_word(Activation value) {
+  switch (value) {
+    case Activation::GeluTanh:
+      return "gelu_pytorch_tanh";
+    case Activation::Gelu:
+      return "gelu";
+    case Activation::Silu:
+      return "silu";
+    default:
+      return "relu";
+  }
+}
+
+void set_field(TorchValue::Dict& config, std::string_view field, TorchValue value) {
+  for (auto& [key, old] : config.items) {
+    if (key.is<std::string>() && key.as<std::string>() == field) {
+      old = std::move(value);
+      return;
+    }
+  }
+  config.items.emplace_back(std::string(field), std::move(value));
+}
+
+}  // namespace attentive

@@ -1,0 +1,96 @@
+#include <array>
+#include <sys/stat.h>
+
+#include <fmt/ranges.h>
+
+#include <attentive/models/model_folder.h>
+
+#include "core/kept_tensors.h"
+#include "io/files.h"
+#include "io/json_value.h"
+#include "io/refusal.h"
+
+namespace attentive {
+namespace {
+
+[[noreturn]] void fail(const std::filesystem::path& path, std::string_view reason) {
+  C10_THROW_ERROR(ValueError, fmt::format("read_model_folder: {}: {}", path.string(), reason));
+}
+
+bool is_there(const std::filesystem::path& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0;
+}
+
+TorchValue read_dict(const std::filesystem::path& path) {
+  try {
+    auto value = read_json(path, "file");
+    if (!value.is<TorchValue::Dict>()) refuse("expected an object, got a {}", value.kind());
+    return value;
+  } catch (const Refusal& refusal) {
+    fail(path, refusal.what());
+  }
+}
+
+std::filesystem::path weights_in(const std::filesystem::path& folder) {
+  constexpr std::array names{"model.safetensors", "model.safetensors.index.json", "pytorch_model.bin",
+                             "pytorch_model.bin.index.json"};
+  for (const auto* name : names) {
+    if (is_there(folder / name)) return folder / name;
+  }
+  fail(folder, fmt::format("expected weights, {}; got none", fmt::join(names, ", ")));
+}
+
+std::vector<int64_t> token_list(const std::filesystem::path& path, const TorchValue& value) {
+  std::vector<int64_t> tokens;
+  const auto add = [&](const TorchValue& token) {
+    const bool fits = token.is<int64_t>() && token.as<int64_t>() >= 0;
+    if (!fits) fail(path, "field \"eos_token_id\": expected a token, a list of tokens or null");
+    tokens.push_back(token.as<int64_t>());
+  };
+  if (value.is<TorchValue::List>()) {
+    for (const auto& token : value.as<TorchValue::List>().items) add(token);
+  } else if (!value.is<TorchValue::None>()) {
+    add(value);
+  }
+  return tokens;
+}
+
+std::vector<int64_t> stop_tokens_in(const std::filesystem::path& folder, const TorchValue& config) {
+  const auto generation = folder / "generation_config.json";
+  if (is_there(generation)) {
+    const auto value = read_dict(generation);
+    if (const auto* tokens = value.find("eos_token_id")) return token_list(generation, *tokens);
+  }
+  const auto* tokens = config.find("eos_token_id");
+  return tokens ? token_list(folder / "config.json", *tokens) : std::vector<int64_t>();
+}
+
+}  // namespace
+
+ModelFolder read_model_folder(const std::filesystem::path& path, const ModelFolderOptions& options) {
+  const KeptTensors kept;  // a model takes the tensors
+  if (!is_folder(path)) fail(path, "expected a folder, got none");
+  const auto config = path / "config.json";
+  if (!is_there(config)) fail(path, "expected config.json, got none");
+  ModelFolder folder;
+  folder.path = path;
+  folder.config = read_dict(config);
+  const auto* type = folder.config.find("model_type");
+  if (type == nullptr || !type->is<std::string>()) {
+    fail(config, fmt::format("field \"model_type\": expected a string, got {}",
+                             type == nullptr ? "none" : type->kind()));
+  }
+  folder.family = type->as<std::string>();
+  if (is_there(path / "tokenizer.json")) folder.tokenizer = path / "tokenizer.json";
+  folder.stop_tokens = stop_tokens_in(path, folder.config);
+  if (options.weights) {
+    ReadStateOptions reading;
+    reading.file.map = options.map;
+    auto file = read_state_dict_file(weights_in(path), reading);
+    folder.weights = file.prefix.empty() ? std::move(file.state) : without_prefix(file.state, file.prefix);
+  }
+  return folder;
+}
+
+}  // namespace attentive

@@ -1,0 +1,106 @@
+#include <algorithm>
+#include <cmath>
+
+#include <ATen/ops/cat.h>
+#include <fmt/format.h>
+
+#include <attentive/models/python_names.h>
+
+#include "core/check.h"
+#include "models/name_faults.h"
+#include "models/name_table.h"
+
+namespace attentive {
+namespace {
+
+NameTable table_of(const char* who, std::string_view family) {
+  const auto* rules = find_name_rules(family);
+  TORCH_CHECK_VALUE(rules != nullptr, who, ": expected one of the families ", known_families(), "; got \"",
+                    family, '"');
+  return NameTable(*rules);
+}
+
+// The side of the square patches of (out, channels * side * side).
+int64_t patch_side(const std::string& name, const at::Tensor& weight, int64_t channels) {
+  const auto pixels = channels > 0 ? weight.size(1) / channels : 0;
+  const auto side = static_cast<int64_t>(std::lround(std::sqrt(static_cast<double>(pixels))));
+  TORCH_CHECK_VALUE(side > 0 && channels * side * side == weight.size(1), "to_python_names: ", name,
+                    ": expected ", channels, " * side^2 columns, got ", weight.size(1));
+  return side;
+}
+
+at::Tensor turned_back(const std::string& name, const at::Tensor& tensor, unsigned flags, int64_t channels) {
+  if (tensor.dim() != 2) return tensor;
+  if ((flags & kTransposed) != 0) return tensor.t().contiguous();
+  if ((flags & kFlattened) == 0) return tensor;
+  const auto side = patch_side(name, tensor, channels);
+  return tensor.reshape({tensor.size(0), channels, side, side});
+}
+
+at::Tensor part_of(const std::string& name, const at::Tensor& tensor, const NamePair& pair) {
+  const auto parts = static_cast<int64_t>(pair.parts);
+  TORCH_CHECK_VALUE(tensor.dim() > 0 && tensor.size(0) % parts == 0, "to_python_names: ", name,
+                    ": expected a first size that ", parts, " divides, got ", describe(tensor));
+  const auto rows = tensor.size(0) / parts;
+  return tensor.narrow(0, static_cast<int64_t>(pair.part) * rows, rows);
+}
+
+void fail_if(const char* who, std::string_view family, const NameFaults& faults) {
+  TORCH_CHECK_VALUE(faults.empty(), who, ": the state dict does not fit the names of ", family, ':',
+                    faults.text());
+}
+
+}  // namespace
+
+StateDict from_python_names(std::string_view family, const StateDict& state) {
+  constexpr const char* who = "from_python_names";
+  const auto table = table_of(who, family);
+  const auto renamed = rename_from_python(table, state);
+  fail_if(who, family, faults_of(table, renamed));
+  StateDict result;
+  for (const auto& [name, tensor] : renamed.tensors) result.emplace(name, tensor.value);
+  return result;
+}
+
+StateDict to_python_names(std::string_view family, const StateDict& state,
+                          const PythonNamesOptions& options) {
+  constexpr const char* who = "to_python_names";
+  const auto table = table_of(who, family);
+  StateDict result;
+  std::map<std::string, std::vector<at::Tensor>> split;  // parts of a tensor of theirs
+  std::map<std::string, unsigned> flags;
+  NameFaults faults;
+  for (const auto& [name, tensor] : state) {
+    check_defined(who, '"' + name + '"', tensor);
+    std::optional<int64_t> layer;
+    const auto pairs = table.of_ours(name, layer);
+    if (pairs.empty()) faults.unexpected.push_back({name, {}});
+    for (const auto* pair : pairs) {
+      const bool prefixed = options.prefix && (pair->flags & kHead) == 0;
+      const auto theirs = (prefixed ? std::string(table.prefix()) : "") + with_layer(pair->theirs, layer);
+      if (pair->parts == 1) {
+        result[theirs] = turned_back(name, tensor, pair->flags, options.channels);
+      } else if (pair->joined) {
+        result[theirs] = part_of(name, tensor, *pair);
+      } else {
+        auto& parts = split[theirs];
+        parts.resize(pair->parts);
+        parts[pair->part] = tensor;
+        flags[theirs] = pair->flags;
+      }
+    }
+  }
+  for (const auto& [theirs, parts] : split) {
+    const bool whole =
+        std::all_of(parts.begin(), parts.end(), [](const at::Tensor& part) { return part.defined(); });
+    if (whole) {
+      result[theirs] = turned_back(theirs, at::cat(parts), flags[theirs], options.channels);
+    } else {
+      faults.missing.push_back({theirs, ": some of its parts"});
+    }
+  }
+  fail_if(who, family, faults);
+  return result;
+}
+
+}  // namespace attentive

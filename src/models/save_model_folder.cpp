@@ -1,0 +1,231 @@
+#include <algorithm>
+#include <cmath>
+#include <system_error>
+
+#include <ATen/ops/zeros.h>
+#include <fmt/ranges.h>
+
+#include <attentive/io/safetensors.h>
+#include <attentive/io/state_dict.h>
+#include <attentive/models/python_names.h>
+#include <attentive/models/save_model_folder.h>
+#include <attentive/modules/print_options.h>
+
+#include "io/files.h"
+#include "io/json_value.h"
+#include "io/refusal.h"
+#include "io/wildcard.h"
+#include "models/family_options.h"
+#include "models/folder_writer.h"
+#include "models/model_config.h"
+
+namespace attentive {
+namespace {
+
+[[noreturn]] void fail(const std::filesystem::path& path, std::string_view reason) {
+  C10_THROW_ERROR(ValueError, fmt::format("save_model_folder: {}: {}", path.string(), reason));
+}
+
+bool is_old_weights(std::string_view name) {
+  return matches_any({"model*.safetensors", "model.safetensors.index.json", "pytorch_model*.bin",
+                      "pytorch_model.bin.index.json"},
+                     name);
+}
+
+// What a folder holds beside config and weights that Python needs to run the model.
+constexpr const char* kCopied[] = {"tokenizer.json",
+                                   "tokenizer_config.json",
+                                   "special_tokens_map.json",
+                                   "added_tokens.json",
+                                   "vocab.json",
+                                   "merges.txt",
+                                   "vocab.txt",
+                                   "tokenizer.model",
+                                   "spiece.model",
+                                   "chat_template.jinja",
+                                   "generation_config.json",
+                                   "sentencepiece.bpe.model",
+                                   "chat_template.json",
+                                   "preprocessor_config.json"};
+
+void copy_tokenizer(const std::filesystem::path& from, const FolderWriter& folder) {
+  if (from.empty()) return;
+  if (!is_folder(from)) return write_file(folder / "tokenizer.json", read_file(from));
+  const auto names = names_in(from);
+  for (const auto* name : kCopied) {
+    if (std::find(names.begin(), names.end(), name) != names.end()) {
+      write_file(folder / name, read_file(from / name));
+    }
+  }
+}
+
+std::string family_of(const std::filesystem::path& path, const SaveFolderOptions& options,
+                      std::initializer_list<std::string_view> possible, std::string_view natural) {
+  auto family = options.family;
+  if (family.empty() && options.config.is<TorchValue::Dict>()) {
+    family = ModelConfig("save_model_folder: " + path.string(), options.config).word("model_type", "");
+  }
+  if (family.empty()) return std::string(natural);
+  if (std::find(possible.begin(), possible.end(), family) == possible.end()) {
+    fail(path, fmt::format("expected one of the families {} for this model, got \"{}\"",
+                           fmt::join(possible, ", "), family));
+  }
+  return family;
+}
+
+TorchValue::Dict base_config(const SaveFolderOptions& options, std::string_view family,
+                             const torch::nn::Module& model) {
+  auto config =
+      options.config.is<TorchValue::Dict>() ? options.config.as<TorchValue::Dict>() : TorchValue::Dict();
+  set_field(config, "model_type", std::string(family));
+  const auto dtype = model.parameters().at(0).scalar_type();
+  const std::string name = dtype == at::kDouble     ? "float64"
+                           : dtype == at::kBFloat16 ? "bfloat16"
+                           : dtype == at::kHalf     ? "float16"
+                                                    : "float32";
+  set_field(config, "dtype", name);
+  set_field(config, "torch_dtype", name);
+  return config;
+}
+
+// What Python would make of config.json must be this model.
+template <class Options>
+void check_same(const std::filesystem::path& path, std::string_view family, const Options& model,
+                const Options& read) {
+  const auto ours = detail::option_texts(model), theirs = detail::option_texts(read);
+  for (size_t i = 0; i < ours.size(); ++i) {
+    if (ours[i].text == theirs[i].text) continue;
+    fail(path, fmt::format("a {} cannot have {}={}; config.json would say {}", family, ours[i].name,
+                           ours[i].text, theirs[i].text));
+  }
+}
+
+void write(const std::filesystem::path& path, const TorchValue::Dict& config, const StateDict& weights,
+           const SaveFolderOptions& options) {
+  try {
+    FolderWriter folder(path);
+    write_file(folder / "config.json", json_text(config));
+    save_safetensors(folder / "model.safetensors", weights, {{"format", "pt"}});
+    copy_tokenizer(options.tokenizer, folder);
+    folder.commit(&is_old_weights);
+  } catch (const std::system_error& error) {
+    fail(path, error.what());
+  } catch (const Refusal& refusal) {
+    fail(path, refusal.what());
+  }
+}
+
+const std::string kReader = "save_model_folder: config.json";
+
+// Options with everything said that a default implies, and without what no config says.
+GPTOptions plain(GPTOptions options) {
+  if (options.num_kv_heads() == 0) options.num_kv_heads(options.num_heads());
+  return options.qkv_bias(true).bias(true).init(GPTInit::Book).rotary(RotaryPositionsOptions(0));
+}
+
+RotaryPositionsOptions plain(RotaryPositionsOptions rotary) {
+  auto plain =
+      RotaryPositionsOptions(0).base(rotary.base()).pairing(rotary.pairing()).scaling(rotary.scaling());
+  if (rotary.scaling() == RotaryScaling::None) return plain;
+  plain.factor(rotary.factor());
+  if (rotary.scaling() != RotaryScaling::Llama3) return plain;
+  return plain.low_freq_factor(rotary.low_freq_factor())
+      .high_freq_factor(rotary.high_freq_factor())
+      .original_context(rotary.original_context());
+}
+
+LlamaOptions plain(LlamaOptions options) {
+  const auto heads = std::max<int64_t>(options.num_heads(), 1);
+  if (options.num_kv_heads() == 0) options.num_kv_heads(heads);
+  if (options.head_dim() == 0) options.head_dim(options.emb_dim() / heads);
+  if (options.hidden_dim() == 0) options.hidden_dim(4 * options.emb_dim());
+  if (!options.scale()) options.scale(std::pow(static_cast<double>(options.head_dim()), -0.5));
+  auto windows = options.windows();
+  windows.resize(static_cast<size_t>(options.num_layers()));
+  options.windows(windows).context_length(0).rotary(plain(options.rotary()));
+  const bool any = std::any_of(windows.begin(), windows.end(), [](int64_t window) { return window > 0; });
+  const auto local = options.window_rotary() && any ? plain(*options.window_rotary()) : options.rotary();
+  return options.window_rotary(local);
+}
+
+BertOptions plain(BertOptions options) {
+  if (options.hidden_dim() == 0) options.hidden_dim(4 * options.emb_dim());
+  if (options.padding_id()) options.frozen_id(std::nullopt);  // implied
+  return options;
+}
+
+ViTOptions plain(ViTOptions options) {
+  if (options.hidden_dim() == 0) options.hidden_dim(4 * options.emb_dim());
+  return options;
+}
+
+std::string_view natural_family(const LlamaOptions& options) {
+  if (options.norm_after()) return options.qk_norm() ? "gemma3_text" : "gemma2";
+  if (options.qk_norm()) return "qwen3";
+  if (options.qkv_bias() && !options.out_bias()) return "qwen2";
+  const auto& windows = options.windows();
+  const bool any = std::any_of(windows.begin(), windows.end(), [](int64_t window) { return window > 0; });
+  return any ? "mistral" : "llama";
+}
+
+// GPT-2 has a bias beside every matrix and norm.
+void add_zero_biases(StateDict& weights) {
+  StateDict zeros;
+  for (const auto& [name, tensor] : weights) {
+    if (!name.ends_with(".weight") ||
+        (name.find(".h.") == std::string::npos && !name.ends_with("ln_f.weight"))) {
+      continue;
+    }
+    const auto bias = name.substr(0, name.size() - 6) + "bias";
+    if (!weights.contains(bias)) zeros.emplace(bias, at::zeros({tensor.size(-1)}, tensor.options()));
+  }
+  weights.merge(zeros);
+}
+
+}  // namespace
+
+void save_model_folder(const std::filesystem::path& path, const GPTImpl& model,
+                       const SaveFolderOptions& options) {
+  const auto family = family_of(path, options, {"gpt2"}, "gpt2");
+  auto config = base_config(options, family, model);
+  write_gpt_options(model.options, config);
+  check_same(path, family, plain(model.options), plain(read_gpt_options(kReader, config, {})));
+  auto weights = to_python_names(family, state_dict(model));
+  add_zero_biases(weights);
+  write(path, config, weights, options);
+}
+
+void save_model_folder(const std::filesystem::path& path, const LlamaImpl& model,
+                       const SaveFolderOptions& options) {
+  const auto family =
+      family_of(path, options, {"llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text"},
+                natural_family(model.options));
+  auto config = base_config(options, family, model);
+  write_llama_options(family, model.options, config);
+  check_same(path, family, plain(model.options), plain(read_llama_options(kReader, family, config, {})));
+  write(path, config, to_python_names(family, state_dict(model)), options);
+}
+
+void save_model_folder(const std::filesystem::path& path, const BertImpl& model,
+                       const SaveFolderOptions& options) {
+  const auto& its = model.options;
+  const auto* natural = its.shared_layers() ? "albert" : its.padding_id() ? "roberta" : "bert";
+  const auto family = family_of(path, options, {"bert", "roberta", "albert"}, natural);
+  auto config = base_config(options, family, model);
+  write_bert_options(family, its, config);
+  const BertParts parts{its.pooler(), its.masked_lm()};
+  check_same(path, family, plain(its), plain(read_bert_options(kReader, family, config, parts, {})));
+  write(path, config, to_python_names(family, state_dict(model), {.prefix = its.masked_lm()}), options);
+}
+
+void save_model_folder(const std::filesystem::path& path, const ViTImpl& model,
+                       const SaveFolderOptions& options) {
+  const auto& its = model.options;
+  const auto family = family_of(path, options, {"vit", "deit"}, its.distillation_token() ? "deit" : "vit");
+  auto config = base_config(options, family, model);
+  write_vit_options(its, config);
+  check_same(path, family, plain(its), plain(read_vit_options(kReader, family, config, {})));
+  write(path, config, to_python_names(family, state_dict(model), {.channels = its.channels()}), options);
+}
+
+}  // namespace attentive

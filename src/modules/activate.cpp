@@ -1,0 +1,24 @@
+#include "modules/activate.h"
+
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/relu.h>
+#include <ATen/ops/silu.h>
+
+#include "functional/gelu.h"
+
+namespace attentive {
+
+at::Tensor activate(Activation activation, const at::Tensor& x) {
+  switch (activation) {
+    case Activation::GeluTanh:
+      return gelu_tanh(x);
+    case Activation::Gelu:
+      return at::gelu(x);
+    case Activation::Silu:
+      return at::silu(x);
+    default:
+      return at::relu(x);
+  }
+}
+
+}  // namespace attentive

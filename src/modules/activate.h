@@ -1,0 +1,12 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <attentive/modules/feed_forward.h>
+
+namespace attentive {
+
+// The activation of each number.
+at::Tensor activate(Activation activation, const at::Tensor& x);
+
+}  // namespace attentive

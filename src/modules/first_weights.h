@@ -1,0 +1,24 @@
+#pragma once
+
+// Layers and parameters with PyTorch's first weights; within `NoFirstWeights`, without values.
+
+#include <cstdint>
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+
+#include <attentive/modules/first_weights.h>
+
+namespace attentive {
+
+// Whether first weights are drawn on this thread now.
+bool draws_first_weights();
+
+torch::nn::Linear linear_layer(const torch::nn::LinearOptions& options);
+torch::nn::Linear linear_layer(int64_t in_features, int64_t out_features, bool bias = true);
+torch::nn::Embedding embedding_layer(int64_t rows, int64_t features);
+// Standard normal numbers.
+at::Tensor normal_parameter(at::IntArrayRef sizes);
+
+}  // namespace attentive

@@ -1,0 +1,87 @@
+// Whole models by this package's names: their options are ours, as JSON.
+
+#include <vector>
+
+#include <ATen/ops/cat.h>
+#include <nlohmann/json.hpp>
+
+#include <attentive/core/guards.h>
+#include <attentive/models/llama.h>
+
+#include "core/option_json.h"
+#include "parity/case_error.h"
+#include "parity/case_modules.h"
+
+namespace attentive {
+namespace {
+
+template <class Options>
+nlohmann::json written(const Options& options) {
+  nlohmann::json object;
+  each_option(options, OptionWriter(object));
+  return object;
+}
+
+// The names of all options, which live as long as the program.
+template <class Options>
+std::vector<std::string_view> names_of(const Options& options) {
+  static const auto object = written(options);
+  std::vector<std::string_view> names;
+  for (const auto& item : object.template get_ref<const nlohmann::json::object_t&>())
+    names.push_back(item.first);
+  return names;
+}
+
+// Absent members keep their values.
+template <class Options>
+Options read_options(const CaseArguments& arguments, Options options, const char* who) {
+  auto object = written(options);
+  object.update(nlohmann::json::parse(arguments.json()));
+  each_option(options, OptionReader(who, object));
+  return options;
+}
+
+LlamaOptions llama_defaults() {
+  return {1, 1, 1, 1};
+}
+
+Mask padding(const CaseInputs& inputs) {
+  const auto mask = inputs.optional("attention_mask");
+  return mask.defined() ? Mask::key_keep(mask) : Mask();
+}
+
+// `prefill` tokens at once, then one at a time.
+at::Tensor cached_logits(LlamaImpl& model, const at::Tensor& ids, int64_t prefill) {
+  const auto cache = model.make_cache(ids.size(0), ids.size(1));
+  std::vector<at::Tensor> logits;
+  for (int64_t at = 0; at < ids.size(1);) {
+    const auto tokens = at == 0 ? prefill : 1;
+    logits.push_back(model.forward_cached(ids.narrow(1, at, tokens), *cache));
+    at += tokens;
+  }
+  return at::cat(logits, 1);
+}
+
+CaseRunner llama(const CaseArguments& options, Backend backend) {
+  Llama model(read_options(options, llama_defaults(), LlamaImpl::kName));
+  const auto forward = [model, backend](const CaseInputs& inputs, const CaseArguments& call,
+                                        Weights) mutable -> CaseOutput {
+    const BackendGuard guard(backend);  // preferred: the options name no backend
+    const auto& ids = inputs.required("ids");
+    const auto prefill = call.optional_integer("prefill");
+    if (!prefill) return {model->forward(ids, padding(inputs))};
+    if (*prefill < 1 || *prefill > ids.size(-1))
+      fail_case(inputs.case_name(), "expected call argument prefill within the tokens of ids");
+    return {cached_logits(*model, ids, *prefill)};
+  };
+  return {model.ptr(), forward};
+}
+
+}  // namespace
+
+std::vector<CaseModule> model_case_modules() {
+  return {
+      {"attentive.Llama", names_of(llama_defaults()), {"ids", "attention_mask"}, false, llama, {"prefill"}}};
+}
+
+}  // namespace attentive

@@ -1,0 +1,165 @@
+#include "tokenizers/bpe_model.h"
+
+#include <queue>
+#include <tuple>
+
+#include "io/refusal.h"
+#include "tokenizers/unicode.h"
+
+namespace attentive::tokenizers {
+namespace {
+
+uint64_t key_of(int32_t left, int32_t right) {
+  return static_cast<uint64_t>(left) << 32 | static_cast<uint32_t>(right);
+}
+
+bool flag(const JsonView& json, std::string_view key) {
+  const auto value = json.find(key);
+  return value && value->boolean();
+}
+
+}  // namespace
+
+BpeModel::BpeModel(const JsonView& json) : Model(json.at("vocab")) {
+  json.only({"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk",
+             "byte_fallback", "ignore_merges", "vocab", "merges"});
+  if (json.has("type")) (void)json.type();
+  if (const auto dropout = json.find("dropout"); dropout && dropout->raw() != 0) {
+    dropout->unsupported("a random choice of merges");
+  }
+  if (const auto unknown = json.find("unk_token")) unknown_ = unknown->string();
+  if (const auto prefix = json.find("continuing_subword_prefix")) prefix_ = prefix->string();
+  if (const auto suffix = json.find("end_of_word_suffix")) suffix_ = suffix->string();
+  fuse_unknown_ = flag(json, "fuse_unk");
+  ignore_merges_ = flag(json, "ignore_merges");
+  if (flag(json, "byte_fallback")) json.at("byte_fallback").unsupported("byte_fallback");
+  parse_merges(json.at("merges"));
+}
+
+// Either "a b" or ["a", "b"], but one form for all.
+void BpeModel::parse_merges(const JsonView& merges) {
+  const auto& list = merges.raw();
+  if (!list.is_array()) merges.expected("an array");
+  merges_.reserve(list.size());
+  const bool pairs = !list.empty() && list[0].is_array();
+  uint32_t rank = 0;
+  for (size_t i = 0; i < list.size(); ++i) {
+    if (pairs) {
+      const auto& pair = list[i];
+      if (!pair.is_array() || pair.size() != 2 || !pair[0].is_string() || !pair[1].is_string()) {
+        merges.item(i).expected("two tokens");
+      }
+      add_merge(merges, i, pair[0].get_ref<const std::string&>(), pair[1].get_ref<const std::string&>(),
+                rank++);
+    } else {
+      const std::string_view line = merges.item(i).string();
+      if (line.starts_with("#version")) continue;
+      const auto space = line.find(' ');
+      if (space == line.npos || line.find(' ', space + 1) != line.npos) {
+        merges.item(i).expected("two tokens with a space between them");
+      }
+      add_merge(merges, i, line.substr(0, space), line.substr(space + 1), rank++);
+    }
+  }
+}
+
+void BpeModel::add_merge(const JsonView& merges, size_t index, std::string_view left, std::string_view right,
+                         uint32_t rank) {
+  if (right.size() < prefix_.size())
+    merges.item(index).expected("a second token that begins with the prefix");
+  const auto whole = std::string(left) + std::string(right.substr(prefix_.size()));
+  const auto id_of = [&](std::string_view token) {
+    const auto id = vocabulary().id_of(token);
+    if (!id) merges.item(index).expected(fmt::format("tokens of the vocabulary, which lacks \"{}\"", token));
+    return static_cast<int32_t>(*id);
+  };
+  const auto left_id = id_of(left), right_id = id_of(right);
+  merges_.insert_or_assign(key_of(left_id, right_id), Merge{rank, id_of(whole)});
+}
+
+int32_t BpeModel::unknown_id() const {
+  const auto id = vocabulary().id_of(*unknown_);
+  if (!id) refuse("the text needs the unknown token \"{}\", which the vocabulary lacks", *unknown_);
+  return static_cast<int32_t>(*id);
+}
+
+// The tokens of single characters. One that the vocabulary lacks is the unknown token, or is left out if
+// there is none.
+std::vector<int32_t> BpeModel::characters(std::string_view piece) const {
+  std::vector<int32_t> symbols;
+  symbols.reserve(piece.size());
+  std::string affixed;
+  bool unknown_before = false;
+  for (size_t at = 0; at < piece.size();) {
+    const size_t begin = at;
+    (void)next_char(piece, at);
+    std::string_view character = piece.substr(begin, at - begin);
+    const bool prefixed = begin > 0 && !prefix_.empty(), suffixed = at == piece.size() && !suffix_.empty();
+    if (prefixed || suffixed) {
+      affixed = (prefixed ? prefix_ : "") + std::string(character) + (suffixed ? suffix_ : "");
+      character = affixed;
+    }
+    const auto id = vocabulary().id_of(character);
+    if (id) {
+      symbols.push_back(static_cast<int32_t>(*id));
+    } else if (unknown_ && !(unknown_before && fuse_unknown_)) {
+      symbols.push_back(unknown_id());
+    }
+    unknown_before = !id && unknown_;
+  }
+  return symbols;
+}
+
+const BpeModel::Merge* BpeModel::merge_of(int32_t left, int32_t right) const {
+  const auto found = merges_.find(key_of(left, right));
+  return found == merges_.end() ? nullptr : &found->second;
+}
+
+// The symbols form a linked list; the heap holds candidates, some of them out of date. A symbol that was
+// joined to its left neighbour is -1.
+void BpeModel::merge_all(std::vector<int32_t>& symbols) const {
+  const size_t size = symbols.size();
+  std::vector<size_t> next(size), previous(size);
+  using Join = std::tuple<uint32_t, size_t, int32_t>;  // rank, place of the left symbol, token
+  std::priority_queue<Join, std::vector<Join>, std::greater<>> joins;
+  const auto offer = [&](size_t left, size_t right) {
+    if (const auto* merge = merge_of(symbols[left], symbols[right]))
+      joins.emplace(merge->rank, left, merge->token);
+  };
+  for (size_t i = 0; i < size; ++i) {
+    next[i] = i + 1;
+    previous[i] = i - 1;  // of the first: never read
+    if (i + 1 < size) offer(i, i + 1);
+  }
+  while (!joins.empty()) {
+    const auto [rank, left, token] = joins.top();
+    joins.pop();
+    const size_t right = next[left];
+    if (symbols[left] < 0 || right >= size) continue;
+    const auto* merge = merge_of(symbols[left], symbols[right]);
+    if (!merge || merge->token != token) continue;
+    symbols[left] = token;
+    symbols[right] = -1;
+    next[left] = next[right];
+    if (next[left] < size) {
+      previous[next[left]] = left;
+      offer(left, next[left]);
+    }
+    if (left > 0) offer(previous[left], left);
+  }
+  std::erase(symbols, -1);
+}
+
+void BpeModel::encode(std::string_view piece, std::vector<int64_t>& ids) const {
+  if (ignore_merges_) {
+    if (const auto id = vocabulary().id_of(piece)) {
+      ids.push_back(*id);
+      return;
+    }
+  }
+  auto symbols = characters(piece);
+  merge_all(symbols);
+  ids.insert(ids.end(), symbols.begin(), symbols.end());
+}
+
+}  // namespace attentive::tokenizers

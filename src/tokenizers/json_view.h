@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace attentive::tokenizers {
+
+/// Parses JSON text. Throws Refusal if it is no JSON, or nested deeper than 64.
+nlohmann::json parse_json(std::string_view text);
+
+/// A value of a JSON document, and where it stands: `model.merges[12]`. Every error is a Refusal that names
+/// the place, what was expected and what came. The document must outlive its views.
+class JsonView {
+ public:
+  explicit JsonView(const nlohmann::json& value, std::string path = "")
+      : value_(value), path_(std::move(path)) {}
+
+  const nlohmann::json& raw() const { return value_; }
+  const std::string& path() const { return path_; }
+  bool is_null() const { return value_.is_null(); }
+
+  /// An object whose members are all among `known`, so that none is ignored.
+  void only(std::initializer_list<std::string_view> known) const;
+  bool has(std::string_view key) const { return value_.is_object() && value_.contains(key); }
+  JsonView at(std::string_view key) const;
+  /// A member that may be absent or null.
+  std::optional<JsonView> find(std::string_view key) const;
+  JsonView item(size_t index) const { return JsonView(value_[index], place(index)); }
+
+  std::vector<JsonView> items() const;
+  const std::string& string() const;
+  bool boolean() const;
+  int64_t integer(int64_t least = 0, int64_t most = std::numeric_limits<int32_t>::max()) const;
+  /// An object's member "type".
+  const std::string& type() const { return at("type").string(); }
+
+  /// "model.merges[12]: expected two tokens, got 7"
+  [[noreturn]] void expected(std::string_view what) const;
+  /// "normalizer: Precompiled is not supported"
+  [[noreturn]] void unsupported(std::string_view what) const;
+
+ private:
+  std::string place(size_t index) const { return path_ + '[' + std::to_string(index) + ']'; }
+
+  const nlohmann::json& value_;
+  std::string path_;
+};
+
+}  // namespace attentive::tokenizers

@@ -1,0 +1,27 @@
+#include "tokenizers/model.h"
+
+#include "io/refusal.h"
+#include "tokenizers/bpe_model.h"
+#include "tokenizers/word_piece_model.h"
+
+namespace attentive::tokenizers {
+namespace {
+
+std::string type_of(const JsonView& json) {
+  if (json.has("type")) return json.type();
+  if (json.has("merges")) return "BPE";
+  if (json.has("max_input_chars_per_word")) return "WordPiece";
+  if (json.has("vocab") && json.at("vocab").raw().is_array()) return "Unigram";
+  json.expected("a field \"type\"");
+}
+
+}  // namespace
+
+std::unique_ptr<const Model> parse_model(const JsonView& json) {
+  const auto type = type_of(json);
+  if (type == "BPE") return std::make_unique<BpeModel>(json);
+  if (type == "WordPiece") return std::make_unique<WordPieceModel>(json);
+  json.unsupported("the model " + type);
+}
+
+}  // namespace attentive::tokenizers

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include <attentive/tokenizers/pretrained_tokenizer.h>
+
+#include "tokenizers/added_tokens.h"
+#include "tokenizers/decoder.h"
+#include "tokenizers/json_view.h"
+#include "tokenizers/length_limits.h"
+#include "tokenizers/model.h"
+#include "tokenizers/normalizer.h"
+#include "tokenizers/post_processor.h"
+#include "tokenizers/pre_tokenizer.h"
+
+namespace attentive::tokenizers {
+
+/// All parts of a `tokenizer.json`, in the order in which a text goes through them. Errors are Refusals.
+class Pipeline {
+ public:
+  explicit Pipeline(const JsonView& document);
+
+  Encoding encode(const std::vector<std::string_view>& texts, bool add_special_tokens) const;
+  std::string decode(std::span<const int64_t> ids, bool skip_special_tokens) const;
+
+  int64_t vocab_size() const;
+  std::string_view bytes(int64_t id) const;
+  std::optional<int64_t> token_to_id(std::string_view token) const;
+  bool is_special(int64_t id) const;
+
+ private:
+  std::vector<int64_t> spell(std::string_view text, size_t sequence) const;
+  const std::string& token_of(int64_t id) const;
+
+  std::unique_ptr<const Model> model_;
+  Normalizer normalizer_;
+  PreTokenizer pre_tokenizer_;
+  AddedTokens added_;
+  PostProcessor post_processor_;
+  Decoder decoder_;
+  std::optional<Truncation> truncation_;
+  std::optional<Padding> padding_;
+  std::unordered_map<int64_t, std::string> bytes_;  // of tokens that stand for bytes
+};
+
+}  // namespace attentive::tokenizers

@@ -1,0 +1,127 @@
+#include "tokenizers/post_processor.h"
+
+namespace attentive::tokenizers {
+namespace {
+
+// ["[SEP]", 102]
+int64_t parse_token(const JsonView& json) {
+  if (json.items().size() != 2) json.expected("a token and its id");
+  (void)json.item(0).string();
+  return json.item(1).integer();
+}
+
+std::vector<int64_t> parse_ids(const JsonView& json) {
+  std::vector<int64_t> ids;
+  for (const auto& item : json.items()) ids.push_back(item.integer());
+  return ids;
+}
+
+// {"Sequence": {"id": "A", "type_id": 0}} or {"SpecialToken": {"id": "[CLS]", "type_id": 0}}
+TemplatePiece parse_piece(const JsonView& json, const JsonView& special_tokens) {
+  json.only({"Sequence", "SpecialToken"});
+  if (json.has("Sequence") == json.has("SpecialToken")) json.expected("one of Sequence and SpecialToken");
+  const bool is_sequence = json.has("Sequence");
+  const auto inner = json.at(is_sequence ? "Sequence" : "SpecialToken");
+  inner.only({"id", "type_id"});
+  const auto name = inner.at("id");
+  TemplatePiece piece;
+  piece.type_id = inner.at("type_id").integer();
+  if (is_sequence) {
+    if (name.string() != "A" && name.string() != "B") name.expected("A or B");
+    piece.sequence = name.string() == "A" ? 0 : 1;
+    return piece;
+  }
+  if (!special_tokens.has(name.string())) name.expected("one of the special_tokens");
+  const auto token = special_tokens.at(name.string());
+  token.only({"id", "ids", "tokens"});
+  piece.ids = parse_ids(token.at("ids"));
+  return piece;
+}
+
+TemplatePiece sequence(int index, int64_t type_id) {
+  return {.sequence = index, .ids = {}, .type_id = type_id};
+}
+TemplatePiece token(int64_t id, int64_t type_id) {
+  return {.sequence = -1, .ids = {id}, .type_id = type_id};
+}
+
+}  // namespace
+
+PostProcessor::PostProcessor() : single_{sequence(0, 0)}, pair_{sequence(0, 0), sequence(1, 1)} {}
+
+PostProcessor::PostProcessor(const JsonView& json) : PostProcessor() {
+  if (!json.is_null()) parse(json);
+}
+
+void PostProcessor::parse(const JsonView& json) {
+  const auto& type = json.type();
+  if (type == "ByteLevel") return json.only({"type", "add_prefix_space", "trim_offsets", "use_regex"});
+  if (type == "BertProcessing") return parse_bert(json, /*roberta=*/false);
+  if (type == "RobertaProcessing") return parse_bert(json, /*roberta=*/true);
+  if (type == "TemplateProcessing") return parse_templates(json);
+  if (type == "Sequence") return parse_sequence(json);
+  json.unsupported("the post-processor " + type);
+}
+
+// [CLS] A [SEP] B [SEP]; RoBERTa sets another separator before B, and knows one type only.
+void PostProcessor::parse_bert(const JsonView& json, bool roberta) {
+  if (roberta) {
+    json.only({"type", "sep", "cls", "trim_offsets", "add_prefix_space"});
+  } else {
+    json.only({"type", "sep", "cls"});
+  }
+  const auto sep = parse_token(json.at("sep")), cls = parse_token(json.at("cls"));
+  const int64_t second = roberta ? 0 : 1;
+  single_ = {token(cls, 0), sequence(0, 0), token(sep, 0)};
+  pair_ = single_;
+  if (roberta) pair_.push_back(token(sep, 0));
+  pair_.push_back(sequence(1, second));
+  pair_.push_back(token(sep, second));
+}
+
+void PostProcessor::parse_templates(const JsonView& json) {
+  json.only({"type", "single", "pair", "special_tokens"});
+  const auto special_tokens = json.at("special_tokens");
+  const auto parse_template = [&](const JsonView& items, int sequences) {
+    Template pieces;
+    for (const auto& item : items.items()) {
+      pieces.push_back(parse_piece(item, special_tokens));
+      if (pieces.back().sequence >= sequences) item.expected("sequence A");
+    }
+    return pieces;
+  };
+  single_ = parse_template(json.at("single"), 1);
+  pair_ = parse_template(json.at("pair"), 2);
+}
+
+// Only one of them may add tokens: Python has no meaning for a second one either.
+void PostProcessor::parse_sequence(const JsonView& json) {
+  json.only({"type", "processors"});
+  bool adds = false;
+  for (const auto& item : json.at("processors").items()) {
+    const bool silent = item.type() == "ByteLevel";
+    if (adds && !silent) item.unsupported("a second processor that adds tokens");
+    adds = adds || !silent;
+    parse(item);
+  }
+}
+
+int64_t PostProcessor::added(size_t sequences) const {
+  size_t count = 0;
+  for (const auto& piece : sequences == 1 ? single_ : pair_) count += piece.ids.size();
+  return static_cast<int64_t>(count);
+}
+
+Encoding PostProcessor::apply(const std::vector<std::vector<int64_t>>& sequences,
+                              bool add_special_tokens) const {
+  Encoding whole;
+  for (const auto& piece : sequences.size() == 1 ? single_ : pair_) {
+    if (piece.sequence < 0 && !add_special_tokens) continue;
+    const auto& ids = piece.sequence < 0 ? piece.ids : sequences[static_cast<size_t>(piece.sequence)];
+    whole.ids.insert(whole.ids.end(), ids.begin(), ids.end());
+    whole.type_ids.resize(whole.ids.size(), piece.type_id);
+  }
+  return whole;
+}
+
+}  // namespace attentive::tokenizers

@@ -1,0 +1,149 @@
+#include "tokenizers/pre_tokenizer.h"
+
+#include "io/refusal.h"
+#include "tokenizers/byte_level.h"
+#include "tokenizers/regex.h"
+#include "tokenizers/unicode.h"
+
+namespace attentive::tokenizers {
+namespace {
+
+constexpr std::string_view kByteLevelPattern =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+
+FindMatches matches_of(Regex regex) {
+  return [regex = std::move(regex)](std::string_view text, const VisitMatch& visit) {
+    regex.find_all(text, visit);
+  };
+}
+
+FindMatches matches_of_text(std::string wanted) {
+  return [wanted = std::move(wanted)](std::string_view text, const VisitMatch& visit) {
+    for (size_t at = text.find(wanted); at != text.npos; at = text.find(wanted, at + wanted.size())) {
+      visit(at, at + wanted.size());
+    }
+  };
+}
+
+// A run of word characters, or of characters that are neither words nor spaces.
+void words_and_signs(std::string_view text, const VisitMatch& visit) {
+  const auto kind = [](char32_t c) { return is_word(c) ? 1 : is_space(c) ? 0 : 2; };
+  size_t begin = 0;
+  int run = 0;
+  for (size_t at = 0; at < text.size();) {
+    const size_t start = at;
+    const int next = kind(next_char(text, at));
+    if (next != run) {
+      if (run != 0) visit(begin, start);
+      begin = start;
+      run = next;
+    }
+  }
+  if (run != 0) visit(begin, text.size());
+}
+
+Behavior parse_behavior(const JsonView& json) {
+  const auto& name = json.string();
+  if (name == "Removed") return Behavior::Removed;
+  if (name == "Isolated") return Behavior::Isolated;
+  if (name == "MergedWithPrevious") return Behavior::MergedWithPrevious;
+  if (name == "MergedWithNext") return Behavior::MergedWithNext;
+  if (name == "Contiguous") return Behavior::Contiguous;
+  json.unsupported("the behavior " + name);
+}
+
+FindMatches parse_pattern(const JsonView& json) {
+  json.only({"Regex", "String"});
+  if (json.has("Regex") == json.has("String")) json.expected("one of Regex and String");
+  if (json.has("Regex")) {
+    const auto pattern = json.at("Regex");
+    try {
+      return matches_of(Regex(pattern.string()));
+    } catch (const Refusal& refusal) {
+      refuse("{}: {}", pattern.path(), refusal.what());
+    }
+  }
+  const auto wanted = json.at("String");
+  if (wanted.string().empty()) wanted.unsupported("an empty string");
+  return matches_of_text(wanted.string());
+}
+
+PreTokenizer parse_byte_level(const JsonView& json) {
+  json.only({"type", "add_prefix_space", "trim_offsets", "use_regex"});
+  const bool prefix = json.at("add_prefix_space").boolean();
+  (void)json.at("trim_offsets").boolean();  // of offsets, which are not computed
+  const bool cuts = !json.has("use_regex") || json.at("use_regex").boolean();
+  const auto find = matches_of(Regex(kByteLevelPattern));
+  return [=](Pieces& pieces) {
+    if (prefix) {
+      pieces.change_text([&](std::string_view text, std::vector<Piece>& out) {
+        out.push_back({text.starts_with(' ') ? text : pieces.keep(' ' + std::string(text))});
+      });
+    }
+    if (cuts) cut(pieces, find, /*invert=*/false, Behavior::Isolated);
+    make_visible(pieces);
+  };
+}
+
+PreTokenizer parse_split(const JsonView& json) {
+  json.only({"type", "pattern", "behavior", "invert"});
+  const auto find = parse_pattern(json.at("pattern"));
+  const auto behavior = parse_behavior(json.at("behavior"));
+  const bool invert = json.at("invert").boolean();
+  return [=](Pieces& pieces) { cut(pieces, find, invert, behavior); };
+}
+
+PreTokenizer parse_digits(const JsonView& json) {
+  json.only({"type", "individual_digits"});
+  const auto behavior = json.at("individual_digits").boolean() ? Behavior::Isolated : Behavior::Contiguous;
+  return [=](Pieces& pieces) { cut(pieces, each_char(is_numeric), false, behavior); };
+}
+
+PreTokenizer parse_punctuation(const JsonView& json) {
+  json.only({"type", "behavior"});
+  const auto behavior = json.has("behavior") ? parse_behavior(json.at("behavior")) : Behavior::Isolated;
+  return [=](Pieces& pieces) { cut(pieces, each_char(is_punctuation), false, behavior); };
+}
+
+PreTokenizer parse_sequence(const JsonView& json) {
+  json.only({"type", "pretokenizers"});
+  std::vector<PreTokenizer> all;
+  for (const auto& item : json.at("pretokenizers").items()) {
+    if (item.is_null()) item.expected("a pre-tokenizer");
+    all.push_back(parse_pre_tokenizer(item));
+  }
+  return [all](Pieces& pieces) {
+    for (const auto& one : all) one(pieces);
+  };
+}
+
+}  // namespace
+
+PreTokenizer parse_pre_tokenizer(const JsonView& json) {
+  if (json.is_null()) return nullptr;
+  const auto& type = json.type();
+  if (type == "ByteLevel") return parse_byte_level(json);
+  if (type == "Split") return parse_split(json);
+  if (type == "Digits") return parse_digits(json);
+  if (type == "Punctuation") return parse_punctuation(json);
+  if (type == "Sequence") return parse_sequence(json);
+  const auto plain = [&](PreTokenizer pre_tokenizer) {
+    json.only({"type"});
+    return pre_tokenizer;
+  };
+  if (type == "Whitespace") {
+    return plain([](Pieces& pieces) { cut(pieces, words_and_signs, /*invert=*/true, Behavior::Removed); });
+  }
+  if (type == "WhitespaceSplit") {
+    return plain([](Pieces& pieces) { cut(pieces, each_char(is_space), false, Behavior::Removed); });
+  }
+  if (type == "BertPreTokenizer") {
+    return plain([](Pieces& pieces) {
+      cut(pieces, each_char(is_space), false, Behavior::Removed);
+      cut(pieces, each_char(is_punctuation), false, Behavior::Isolated);
+    });
+  }
+  json.unsupported("the pre-tokenizer " + type);
+}
+
+}  // namespace attentive::tokenizers

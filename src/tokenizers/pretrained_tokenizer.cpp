@@ -1,0 +1,124 @@
+#include <array>
+#include <system_error>
+
+#include <c10/util/Exception.h>
+
+#include <attentive/tokenizers/pretrained_tokenizer.h>
+
+#include "io/read_file.h"
+#include "io/refusal.h"
+#include "tokenizers/pipeline.h"
+
+namespace attentive {
+namespace {
+
+constexpr const char* kWho = "PretrainedTokenizer";
+constexpr size_t kLargestFile = size_t{1} << 29;
+
+// The call's result; what a part refuses becomes an error of the public name.
+template <class Call>
+auto named(Call call) {
+  try {
+    return call();
+  } catch (const Refusal& refusal) {
+    TORCH_CHECK_VALUE(false, kWho, ": ", refusal.what());
+  }
+}
+
+std::filesystem::path file_of(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::is_directory(path, ignored) ? path / "tokenizer.json" : path;
+}
+
+// Reads the file and hands its text to `parse`; every error carries `who` and the path.
+template <class Parse>
+auto load_by(const char* who, const std::filesystem::path& path, Parse parse) {
+  const auto file = file_of(path);
+  std::string text;
+  try {
+    text = read_file(file, kLargestFile);
+  } catch (const std::system_error& error) {
+    TORCH_CHECK_VALUE(false, who, ": ", error.what());
+  }
+  try {
+    return parse(text);
+  } catch (const c10::Error& error) {
+    TORCH_CHECK_VALUE(false, who, ": ", file.string(), ": ", error.what_without_backtrace());
+  }
+}
+
+// Ours states "type", Hugging Face's a "model".
+bool is_pretrained(std::string_view json) {
+  const auto document = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
+  return document.is_object() && document.contains("model");
+}
+
+}  // namespace
+
+struct PretrainedTokenizer::Parts {
+  std::string text;
+  tokenizers::Pipeline pipeline;
+};
+
+PretrainedTokenizer::PretrainedTokenizer(std::shared_ptr<const Parts> parts) : parts_(std::move(parts)) {}
+
+PretrainedTokenizer PretrainedTokenizer::parse(std::string_view json) {
+  return named([&] {
+    const auto document = tokenizers::parse_json(json);
+    tokenizers::Pipeline pipeline{tokenizers::JsonView(document)};
+    return PretrainedTokenizer(std::make_shared<const Parts>(Parts{std::string(json), std::move(pipeline)}));
+  });
+}
+
+PretrainedTokenizer PretrainedTokenizer::load(const std::filesystem::path& path) {
+  return load_by("PretrainedTokenizer::load", path, [](const std::string& text) { return parse(text); });
+}
+
+int64_t PretrainedTokenizer::vocab_size() const {
+  return parts_->pipeline.vocab_size();
+}
+
+std::vector<int64_t> PretrainedTokenizer::encode(std::string_view text) const {
+  return named([&] { return parts_->pipeline.encode({text}, /*add_special_tokens=*/false).ids; });
+}
+
+std::vector<int64_t> PretrainedTokenizer::encode_with_special_tokens(std::string_view text) const {
+  return named([&] { return parts_->pipeline.encode({text}, /*add_special_tokens=*/true).ids; });
+}
+
+Encoding PretrainedTokenizer::encode_pair(std::string_view first, std::string_view second) const {
+  return named([&] { return parts_->pipeline.encode({first, second}, /*add_special_tokens=*/true); });
+}
+
+std::string_view PretrainedTokenizer::bytes(int64_t id) const {
+  return named([&] { return parts_->pipeline.bytes(id); });
+}
+
+std::string PretrainedTokenizer::decode(std::span<const int64_t> ids) const {
+  return decode(ids, /*skip_special_tokens=*/false);
+}
+
+std::string PretrainedTokenizer::decode(std::span<const int64_t> ids, bool skip_special_tokens) const {
+  return named([&] { return parts_->pipeline.decode(ids, skip_special_tokens); });
+}
+
+std::optional<int64_t> PretrainedTokenizer::token_to_id(std::string_view token) const {
+  return parts_->pipeline.token_to_id(token);
+}
+
+bool PretrainedTokenizer::is_special(int64_t id) const {
+  return parts_->pipeline.is_special(id);
+}
+
+std::string PretrainedTokenizer::to_json() const {
+  return parts_->text;
+}
+
+std::unique_ptr<Tokenizer> load_any_tokenizer(const std::filesystem::path& path) {
+  return load_by("load_any_tokenizer", path, [](const std::string& text) -> std::unique_ptr<Tokenizer> {
+    if (!is_pretrained(text)) return parse_tokenizer(text);
+    return std::make_unique<PretrainedTokenizer>(PretrainedTokenizer::parse(text));
+  });
+}
+
+}  // namespace attentive

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace attentive::tokenizers {
+
+/// The character that starts at byte `at` of well-formed UTF-8; `at` moves behind it.
+inline char32_t next_char(std::string_view text, size_t& at) {
+  const auto byte = [&](size_t i) { return static_cast<char32_t>(static_cast<unsigned char>(text[i])); };
+  const char32_t lead = byte(at++);
+  if (lead < 0x80) return lead;
+  const auto tail = [&] { return byte(at++) & 0x3F; };
+  if (lead < 0xE0) return (lead & 0x1F) << 6 | tail();
+  const char32_t second = tail();
+  if (lead < 0xF0) return (lead & 0x0F) << 12 | second << 6 | tail();
+  const char32_t third = tail();
+  return (lead & 0x07) << 18 | second << 12 | third << 6 | tail();
+}
+
+/// The character before byte `end` of well-formed UTF-8 that is not empty.
+char32_t previous_char(std::string_view text, size_t end);
+
+void append_utf8(std::string& text, char32_t c);
+
+/// Ill-formed UTF-8 made well-formed: U+FFFD for each longest part of a character that lacks its rest, and
+/// for each other bad byte.
+std::string replace_bad_utf8(std::string text);
+
+/// Unicode's White_Space.
+bool is_space(char32_t c);
+/// What `\w` means in Rust, which looks for whole words: letters, marks, digits, joiners, connecting
+/// punctuation.
+bool is_word(char32_t c);
+bool is_numeric(char32_t c);
+/// ASCII punctuation and symbols, and Unicode's punctuation.
+bool is_punctuation(char32_t c);
+bool is_mark(char32_t c);
+bool is_nonspacing_mark(char32_t c);
+/// Control, format and private use.
+bool is_other(char32_t c);
+
+/// Each character's own lower case, without regard to its neighbours.
+std::string lower_case(std::string_view text);
+
+enum class NormalForm { C, D, KC, KD };
+
+/// A text in one of Unicode's normal forms. O(n log n), however many marks follow one another.
+std::string normalize(std::string_view text, NormalForm form);
+
+}  // namespace attentive::tokenizers

@@ -1,0 +1,243 @@
+#include <ATen/ops/arange.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+#include <c10/core/InferenceMode.h>
+#include <catch2/catch_test_macros.hpp>
+
+#include <attentive/io/state_dict.h>
+#include <attentive/models/bert.h>
+#include <attentive/modules/first_weights.h>
+
+#include "support/compare.h"
+#include "support/errors.h"
+#include "support/gradcheck.h"
+#include "support/parity_cases.h"
+
+using namespace attentive;
+using attentive::test::type_error;
+using attentive::test::value_error;
+
+namespace {
+
+BertOptions bert() {
+  return BertOptions(13, 9, 8, 2, 2).hidden_dim(6).masked_lm(true).eps(1e-3);
+}
+
+BertOptions roberta() {
+  return bert().padding_id(1).token_types(1);
+}
+
+BertOptions albert() {
+  return bert().embedding_dim(5).shared_layers(true).activation(Activation::GeluTanh);
+}
+
+at::Tensor example_ids() {
+  return at::arange(10).view({2, 5}).mul(3).add(2).remainder(13);
+}
+
+Bert seeded(const BertOptions& options) {
+  at::manual_seed(123);
+  return Bert(options);
+}
+
+std::vector<std::string> keys_of(const Bert& model) {
+  return model->named_parameters().keys();
+}
+
+}  // namespace
+
+TEST_CASE("Bert equals transformers' BERT, RoBERTa and ALBERT on every recorded case", "[bert]") {
+  for (const char* family : {"bert", "roberta", "albert"}) {
+    test::check_cases("encoders/" + std::string(family) + "-*.safetensors", 7);
+  }
+}
+
+TEST_CASE("Bert's parameters are those that its options need", "[bert]") {
+  const auto keys = keys_of(seeded(bert()));
+  CHECK(std::vector<std::string>(keys.begin(), keys.begin() + 7) ==
+        std::vector<std::string>{"mlm_bias", "tok_emb.weight", "pos_emb.weight", "type_emb.weight",
+                                 "emb_norm.scale", "emb_norm.shift", "blocks.0.att.W_query.weight"});
+  CHECK(std::vector<std::string>(keys.end() - 6, keys.end()) ==
+        std::vector<std::string>{"pooler.weight", "pooler.bias", "mlm_dense.weight", "mlm_dense.bias",
+                                 "mlm_norm.scale", "mlm_norm.shift"});
+  CHECK(keys.size() == 6 + 2 * 16 + 2 + 4);
+  CHECK(keys_of(seeded(bert().pooler(false).masked_lm(false))).size() == 5 + 2 * 16);
+  CHECK(keys_of(seeded(albert())).size() == 6 + 2 + 16 + 2 + 4);
+  // ALBERT has its projection even where the two sizes are equal.
+  CHECK(seeded(bert().embedding_dim(8))->named_parameters().contains("emb_proj.weight"));
+}
+
+TEST_CASE("Bert's clone is whole and independent; a state dict and other dtypes keep its meaning", "[bert]") {
+  for (const auto& options : {bert(), roberta(), albert()}) {
+    auto model = seeded(options);
+    const auto ids = example_ids();
+    const auto want = model->forward(ids);
+    Bert copy(std::dynamic_pointer_cast<BertImpl>(model->clone()));
+    CHECK(bit_equal(copy->forward(ids).pooled, want.pooled));
+    CHECK(bit_equal(copy->masked_lm_logits(want.hidden), model->masked_lm_logits(want.hidden)));
+    {
+      const at::NoGradGuard no_grad;
+      for (auto& p : copy->parameters()) p.add_(1);
+    }
+    CHECK(bit_equal(model->forward(ids).hidden, want.hidden));
+    CHECK_FALSE(bit_equal(copy->masked_lm_logits(want.hidden), model->masked_lm_logits(want.hidden)));
+
+    std::optional<NoFirstWeights> guard(std::in_place);
+    at::manual_seed(5);
+    const auto expected = at::randn({3});
+    at::manual_seed(5);
+    Bert other(options);
+    CHECK(bit_equal(at::randn({3}), expected));
+    guard.reset();
+    load_state_dict(*other, state_dict(*model));
+    CHECK(bit_equal(other->forward(ids).hidden, want.hidden));
+    other->to(at::kDouble);
+    CHECK_WITHIN(want.hidden, other->forward(ids).hidden, {1e-5, 2e-6});
+    other->to(at::kBFloat16);
+    CHECK_WITHIN(other->forward(ids).hidden, want.hidden, {5e-2, 1e-2});
+  }
+}
+
+TEST_CASE("Bert's gradients equal differences", "[bert]") {
+  for (const auto& options : {bert(), albert()}) {
+    auto model = seeded(options);
+    model->to(at::kDouble);
+    const auto types = at::arange(10).view({2, 5}).remainder(2);
+    const auto both = [&] {
+      const auto output = model->forward(example_ids(), types);
+      return model->masked_lm_logits(output.hidden).sum() + output.pooled.square().sum();
+    };
+    CHECK(test::gradcheck_leaves(both, model->parameters()) == "");
+  }
+}
+
+TEST_CASE("Bert: a token that a mask hides reaches no other", "[bert]") {
+  auto model = seeded(bert());
+  const auto ids = example_ids();
+  const auto keep = at::ones({2, 5}, at::kBool);
+  keep[0].slice(0, 3).fill_(false);
+  auto changed = ids.clone();
+  changed[0][4] = 0;
+  const auto mask = Mask::key_keep(keep);
+  const auto a = model->forward(ids, {}, mask), b = model->forward(changed, {}, mask);
+  CHECK(bit_equal(a.hidden[0].slice(0, 0, 4), b.hidden[0].slice(0, 0, 4)));
+  CHECK(bit_equal(a.pooled, b.pooled));
+  CHECK_FALSE(bit_equal(model->forward(ids).hidden, model->forward(changed).hidden));
+  // A shorter item alone gives the same numbers; every token sees those after it.
+  const auto alone = model->forward(ids.slice(0, 0, 1).slice(1, 0, 3)).hidden;
+  CHECK_CLOSE(a.hidden.slice(0, 0, 1).slice(1, 0, 3), alone);
+  const auto shorter = model->forward(ids.slice(1, 0, 3)).hidden;
+  CHECK((shorter[1][0] - model->forward(ids).hidden[1][0]).abs().max().item<float>() > 1e-3);
+}
+
+TEST_CASE("Bert: positions after padding count real tokens alone", "[bert]") {
+  auto model = seeded(roberta());
+  const auto ids = at::tensor({5, 6, 7, 5, 1, 6}).view({2, 3});
+  const auto keep = ids.ne(1);
+  const auto hidden = model->forward(ids, {}, Mask::key_keep(keep)).hidden;
+  // Item 1 is "5 6" with a hole: its real tokens have positions 2 and 3, as without the hole.
+  const auto whole = model->forward(at::tensor({5, 6}).view({1, 2})).hidden[0];
+  CHECK_CLOSE(hidden[1][0], whole[0]);
+  CHECK_CLOSE(hidden[1][2], whole[1]);
+  // The table ends at row 8: seven real tokens, and any amount of padding, fit.
+  CHECK(model->forward(at::ones({1, 20}, at::kLong)).hidden.size(1) == 20);
+  model->forward(at::zeros({1, 7}, at::kInt));
+  CHECK(value_error([&] {
+          model->forward(at::zeros({1, 8}, at::kLong));
+        }) == "Bert: expected positions in [0, 9), got 9");
+}
+
+TEST_CASE("Bert: a frozen token's row starts at zero and gets no gradient from being looked up", "[bert]") {
+  const auto row_gradients = [](const BertOptions& options) {
+    auto model = seeded(options);
+    CHECK((model->tok_emb->weight[1].abs().sum().item<float>() == 0) ==
+          (options.frozen_id().has_value() || options.padding_id().has_value()));
+    model->forward(at::tensor({5, 1, 7}).view({1, 3})).hidden.square().sum().backward();
+    const auto row = [](const at::Tensor& weight) { return weight.grad()[1].abs().sum().item<float>() > 0; };
+    CHECK(model->tok_emb->weight.grad()[5].abs().sum().item<float>() > 0);
+    return std::pair(row(model->tok_emb->weight), row(model->pos_emb->weight));
+  };
+  CHECK(row_gradients(bert()) == std::pair(true, true));
+  CHECK(row_gradients(bert().frozen_id(1)) == std::pair(false, true));
+  CHECK(row_gradients(roberta()) == std::pair(false, false));
+  // The head uses the row as well, and trains it.
+  auto model = seeded(bert().frozen_id(1));
+  model->masked_lm_logits(model->forward(at::tensor({5, 1}).view({1, 2})).hidden).sum().backward();
+  CHECK(model->tok_emb->weight.grad()[1].abs().sum().item<float>() > 0);
+}
+
+TEST_CASE("Bert drops in training alone, and trains after inference", "[bert]") {
+  auto model = seeded(bert().dropout(0.3));
+  const auto ids = example_ids();
+  at::manual_seed(1);
+  const auto a = model->forward(ids).hidden;
+  at::manual_seed(1);
+  CHECK(bit_equal(model->forward(ids).hidden, a));
+  CHECK_FALSE(bit_equal(model->forward(ids).hidden, a));
+  model->eval();
+  {
+    const c10::InferenceMode inference;
+    CHECK(bit_equal(model->forward(ids).hidden, model->forward(ids).hidden));
+  }
+  model->train();
+  model->forward(ids).pooled.sum().backward();
+  CHECK(model->tok_emb->weight.grad().defined());
+}
+
+TEST_CASE("Bert: types that are not given are 0, and int32 is an integer", "[bert]") {
+  auto model = seeded(bert());
+  const auto ids = example_ids();
+  const auto plain = model->forward(ids).hidden;
+  CHECK(bit_equal(model->forward(ids, at::zeros_like(ids)).hidden, plain));
+  CHECK(bit_equal(model->forward(ids.to(at::kInt), at::zeros({2, 5}, at::kInt)).hidden, plain));
+  CHECK_FALSE(bit_equal(model->forward(ids, at::ones({2, 5}, at::kLong)).hidden, plain));
+  CHECK_FALSE(seeded(bert().pooler(false))->forward(ids).pooled.defined());
+}
+
+TEST_CASE("Bert refuses inputs and options without meaning, by name", "[bert]") {
+  auto model = seeded(bert().masked_lm(false));
+  const auto refused = [&](const at::Tensor& ids, const at::Tensor& types = {}) {
+    return value_error([&] { model->forward(ids, types); });
+  };
+  const auto ids = example_ids();
+  CHECK(refused(at::Tensor()) == "Bert: expected ids to be a tensor, got an undefined one");
+  CHECK(refused(ids[0]) ==
+        "Bert: expected ids as int64 or int32 of shape (B, T), got Long tensor of shape (5,)");
+  CHECK(refused(at::randn({2, 5})) ==
+        "Bert: expected ids as int64 or int32 of shape (B, T), got Float tensor of shape (2, 5)");
+  CHECK(refused(at::zeros({2, 0}, at::kLong)) == "Bert: expected ids of at least one token, got (2, 0)");
+  CHECK(refused(at::zeros({1, 10}, at::kLong)) == "Bert: expected at most context_length = 9 tokens, got 10");
+  CHECK(refused(ids + 13) == "Bert: expected ids in [0, 13), got 24");
+  CHECK(refused(ids, ids[0]) ==
+        "Bert: expected token_types as int64 or int32 of shape (B, T), got Long tensor of shape (5,)");
+  CHECK(refused(ids, ids.slice(1, 0, 4)) ==
+        "Bert: expected token_types of shape (2, 5) like ids, got (2, 4)");
+  CHECK(refused(ids, at::ones_like(ids) * 2) == "Bert: expected token_types in [0, 2), got 2");
+  CHECK(value_error([&] {
+          model->masked_lm_logits(at::randn({2, 5, 8}));
+        }) == "Bert: expected the option masked_lm for logits of tokens, got a model without that head");
+  auto whole = seeded(bert());
+  CHECK(value_error([&] {
+          whole->masked_lm_logits(at::randn({2, 5, 7}));
+        }) == "Bert: expected hidden of shape (B, T, 8) or (T, 8), got (2, 5, 7)");
+  CHECK(type_error([&] {
+          whole->masked_lm_logits(at::randn({2, 5, 8}, at::kDouble));
+        }).starts_with("Bert: expected hidden of dtype"));
+
+  CHECK(value_error([] { Bert(bert().num_heads(3)); }) ==
+        "Bert: expected num_heads to divide emb_dim = 8, got 3");
+  CHECK(value_error([] { Bert(bert().num_layers(0)); }) ==
+        "Bert: expected num_layers in [1, 1048576], got 0");
+  CHECK(value_error([] { Bert(bert().token_types(0)); }) == "Bert: expected token_types > 0, got 0");
+  CHECK(value_error([] { Bert(bert().hidden_dim(-1)); }) == "Bert: expected hidden_dim > 0, got -1");
+  CHECK(value_error([] { Bert(bert().embedding_dim(-5)); }) == "Bert: expected embedding_dim > 0, got -5");
+  CHECK(value_error([] { Bert(bert().padding_id(9)); }) == "Bert: expected padding_id in [0, 9), got 9");
+  CHECK(value_error([] { Bert(bert().frozen_id(-1)); }) == "Bert: expected frozen_id in [0, 13), got -1");
+  CHECK(value_error([] { Bert(bert().eps(-1)); }) ==
+        "Bert: expected eps to be finite and not negative, got -1");
+  CHECK(value_error([] { Bert(bert().dropout(2)); }).starts_with("Bert: expected dropout"));
+}

@@ -1,0 +1,94 @@
+#pragma once
+
+// Folders for the tests: those that tools/make_model_folders.py writes, and their expected numbers.
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include <catch2/catch_test_macros.hpp>
+
+#include <attentive/io/safetensors.h>
+#include <attentive/models/pretrained.h>
+
+#include "models/model_config.h"
+#include "support/shell.h"
+
+namespace attentive::test {
+
+inline const std::filesystem::path kModelData = std::string(ATTENTIVE_SOURCE_DIR) + "/tests/models/data";
+
+inline std::string model_python() {
+  const char* named = std::getenv("ATTENTIVE_PYTHON");
+  return named ? named : ATTENTIVE_PYTHON;
+}
+
+inline bool has_transformers() {
+  return std::system(("'" + model_python() + "' -c 'import transformers, torch' > /dev/null 2>&1").c_str()) ==
+         0;
+}
+
+// A folder with another value of a field of config.json.
+inline ModelFolder with(ModelFolder folder, std::string_view field, TorchValue value) {
+  auto config = folder.config.as<TorchValue::Dict>();
+  set_field(config, field, std::move(value));
+  folder.config = config;
+  return folder;
+}
+
+// What tools/make_model_folders.py prints.
+inline std::string make_model_folders(const std::string& arguments) {
+  return run_in_shell("PYTHONDONTWRITEBYTECODE=1 '" + model_python() + "' '" + ATTENTIVE_SOURCE_DIR +
+                      "/tools/make_model_folders.py' " + arguments + " 2> /dev/null");
+}
+
+// The largest difference of a model's outputs from those that its folder expects.
+inline double difference_from_python(GPT& model, const StateDict& expected) {
+  return (model->forward(expected.at("input.ids")) - expected.at("output.logits")).abs().max().item<double>();
+}
+
+inline double difference_from_python(Llama& model, const StateDict& expected) {
+  return (model->forward(expected.at("input.ids")) - expected.at("output.logits")).abs().max().item<double>();
+}
+
+inline double difference_from_python(ViT& model, const StateDict& expected) {
+  return (model->forward(expected.at("input.images")) - expected.at("output.logits"))
+      .abs()
+      .max()
+      .item<double>();
+}
+
+// Positions behind a text's length are left out: they are computed from hidden tokens.
+inline double difference_from_python(Bert& model, const StateDict& expected) {
+  const auto& lengths = expected.at("input.lengths");
+  const auto out =
+      model->forward(expected.at("input.ids"), expected.at("input.types"), Mask::key_lengths(lengths));
+  double largest = 0;
+  const auto compare = [&](const at::Tensor& got, const at::Tensor& want) {
+    for (int64_t i = 0; i < lengths.size(0); ++i) {
+      const auto length = lengths[i].item<int64_t>();
+      const auto rows = (got[i] - want[i]).narrow(0, 0, length);
+      largest = std::max(largest, rows.abs().max().item<double>());
+    }
+  };
+  compare(out.hidden, expected.at("output.hidden"));
+  if (expected.contains("output.logits")) {
+    compare(model->masked_lm_logits(out.hidden), expected.at("output.logits"));
+  }
+  if (expected.contains("output.pooled")) {
+    const auto pooled = (out.pooled - expected.at("output.pooled")).abs().max().item<double>();
+    largest = std::max(largest, pooled);
+  }
+  return largest;
+}
+
+inline StateDict expected_of(const std::filesystem::path& folder) {
+  return load_safetensors(folder / "expected.safetensors").tensors;
+}
+
+}  // namespace attentive::test
+
+#define NEEDS_TRANSFORMERS()                                                                             \
+  if (!::attentive::test::has_transformers())                                                            \
+  SKIP(::attentive::test::model_python() << " has no transformers with PyTorch; name a Python that has " \
+                                            "with -DATTENTIVE_PYTHON=<python3>, or in the environment")

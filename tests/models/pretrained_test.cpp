@@ -1,0 +1,226 @@
+#include <ATen/ops/arange.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <c10/core/InferenceMode.h>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <attentive/io/state_dict.h>
+#include <attentive/models/pretrained.h>
+#include <attentive/models/save_model_folder.h>
+#include <attentive/modules/print_options.h>
+
+#include "models/model_config.h"
+#include "models/model_folders.h"
+#include "support/compare.h"
+#include "support/errors.h"
+#include "support/peak_memory.h"
+#include "support/temporary_folder.h"
+
+using namespace attentive;
+using namespace attentive::test;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+ModelFolder gpt2_folder() {
+  return read_model_folder(kModelData / "gpt2");
+}
+
+ModelFolder llama_folder() {
+  return read_model_folder(kModelData / "llama");
+}
+
+template <class Model>
+double difference_of_folder(const std::filesystem::path& folder) {
+  auto model = load_pretrained<Model>(folder);
+  CHECK_FALSE(model->is_training());
+  return difference_from_python(model, expected_of(folder));
+}
+
+double difference_of(const std::filesystem::path& folder) {
+  const auto family = read_model_folder(folder, {.weights = false}).family;
+  if (family == "gpt2") return difference_of_folder<GPT>(folder);
+  if (family == "vit" || family == "deit") return difference_of_folder<ViT>(folder);
+  if (family == "bert" || family == "roberta" || family == "albert")
+    return difference_of_folder<Bert>(folder);
+  return difference_of_folder<Llama>(folder);
+}
+
+}  // namespace
+
+TEST_CASE("committed folders give Python's logits", "[pretrained]") {
+  CHECK(difference_of(kModelData / "gpt2") < 2e-6);
+  CHECK(difference_of(kModelData / "llama") < 2e-6);
+}
+
+TEST_CASE("folders of every family that Python writes now give its outputs", "[pretrained][python]") {
+  NEEDS_TRANSFORMERS();
+  const TemporaryFolder folder;
+  const auto path = folder.path().string();
+  make_model_folders("'" + path + "/new'");
+  make_model_folders("--old '" + path + "/old' gpt2 llama llama3 llama_biases gemma3_text bert vit");
+  for (const auto* name :
+       {"gpt2", "gpt2_untied", "llama", "llama_biases", "llama3", "mistral", "qwen2", "qwen3", "gemma2",
+        "gemma3_text", "bert", "bert_base", "roberta", "albert", "albert_base", "vit", "deit"}) {
+    const auto difference = difference_of(folder / "new" / name);
+    UNSCOPED_INFO(name << " " << difference);
+    CHECK(difference < 1e-5);
+  }
+  for (const auto* name : {"gpt2", "llama", "llama3", "llama_biases", "gemma3_text", "bert", "vit"}) {
+    const auto difference = difference_of(folder / "old" / name);
+    UNSCOPED_INFO("old " << name << " " << difference);
+    CHECK(difference < 1e-5);
+  }
+  const auto tokens = read_model_folder(folder / "new" / "llama3", {.weights = false}).stop_tokens;
+  CHECK(tokens == std::vector<int64_t>{2, 3});
+}
+
+TEST_CASE("a parameter takes the folder's tensor, q, k and v are copied", "[pretrained]") {
+  auto folder = llama_folder();
+  const auto* head = folder.weights.at("lm_head.weight").const_data_ptr();
+  const auto* query = folder.weights.at("model.layers.0.self_attn.q_proj.weight").const_data_ptr();
+  const auto model = load_pretrained<Llama>(std::move(folder));
+  CHECK(folder.weights.empty());
+  CHECK(folder.family == "llama");
+  CHECK(model->out_head->weight.const_data_ptr() == head);
+  const auto& attention = model->blocks->at<LlamaBlockImpl>(0).att;
+  CHECK(attention->W_query->weight.const_data_ptr() != query);
+  const auto* end = static_cast<const char*>(attention->W_query->weight.const_data_ptr()) +
+                    attention->W_query->weight.nbytes();
+  CHECK(attention->W_key->weight.const_data_ptr() == end);
+  for (const auto& parameter : model->parameters()) CHECK(parameter.requires_grad());
+}
+
+TEST_CASE("models of one folder share nothing", "[pretrained]") {
+  const auto folder = llama_folder();
+  const auto first = load_pretrained<Llama>(folder);
+  const auto second = load_pretrained<Llama>(folder);
+  const auto before = second->tok_emb->weight.detach().clone();
+  {
+    const at::NoGradGuard no_grad;
+    for (auto& parameter : first->parameters()) parameter.zero_();
+  }
+  CHECK(second->tok_emb->weight.equal(before));
+  CHECK(folder.weights.at("model.embed_tokens.weight").equal(before));
+  CHECK(load_pretrained<Llama>(kModelData / "llama")
+            ->tok_emb->weight.equal(before));  // nor do the files change
+  // A tensor that something else holds is not taken.
+  auto taken = llama_folder();
+  const auto held = taken.weights.at("model.embed_tokens.weight");
+  const auto third = load_pretrained<Llama>(std::move(taken));
+  CHECK(third->tok_emb->weight.const_data_ptr() != held.const_data_ptr());
+}
+
+TEST_CASE("a loaded model can be trained, under InferenceMode too", "[pretrained]") {
+  const auto load = [] {
+    const c10::InferenceMode mode;
+    return load_pretrained<GPT>(gpt2_folder());
+  };
+  auto model = load();
+  const auto ids = at::arange(8).view({1, 8});
+  model->loss(ids, ids).backward();
+  for (const auto& item : model->named_parameters()) {
+    INFO(item.key());
+    CHECK(item.value().grad().defined());
+  }
+}
+
+TEST_CASE("no first weights are drawn", "[pretrained]") {
+  at::manual_seed(3);
+  const auto expected = at::randn({4});
+  at::manual_seed(3);
+  load_pretrained<Llama>(llama_folder());
+  CHECK(at::randn({4}).equal(expected));
+}
+
+TEST_CASE("the dtype is the weights', or that of the options", "[pretrained]") {
+  auto half = llama_folder();
+  for (auto& [name, tensor] : half.weights) tensor = tensor.to(at::kBFloat16);
+  const auto bf16 = load_pretrained<Llama>(std::as_const(half));
+  for (const auto& parameter : bf16->parameters()) CHECK(parameter.scalar_type() == at::kBFloat16);
+  const auto widened = load_pretrained<Llama>(std::as_const(half), {.dtype = at::kDouble});
+  CHECK(widened->final_norm->weight.scalar_type() == at::kDouble);
+  CHECK(widened->final_norm->weight.equal(bf16->final_norm->weight.to(at::kDouble)));
+  // Of several dtypes, that of config.json.
+  half.weights.at("lm_head.weight") = half.weights.at("lm_head.weight").to(at::kFloat);
+  CHECK(load_pretrained<Llama>(std::as_const(half))->out_head->weight.scalar_type() == at::kFloat);
+  const auto named = with(half, "dtype", "bfloat16");
+  CHECK(load_pretrained<Llama>(named)->out_head->weight.scalar_type() == at::kBFloat16);
+}
+
+TEST_CASE("weights that do not fit are listed together", "[pretrained][errors]") {
+  auto folder = llama_folder();
+  auto& weights = folder.weights;
+  const auto key = weights.extract("model.layers.1.self_attn.k_proj.weight").mapped();
+  weights["model.layers.1.self_attn.k_prj.weight"] = key;
+  weights.erase("lm_head.weight");
+  weights["model.layers.0.mlp.up_proj.weight"] = at::ones({20, 15});
+  weights["model.layers.2.mlp.up_proj.weight"] = at::ones({20, 16});
+  weights["model.norm.weight"] = at::ones({16}).to_sparse();
+  CHECK(value_error([&] { load_pretrained<Llama>(std::as_const(folder)); }) ==
+        "load_pretrained: " + folder.path.string() +
+            ": the weights do not fit the llama of config.json:\n"
+            "missing \"model.layers.1.self_attn.k_proj.weight\" (the nearest name given is "
+            "model.layers.1.self_attn.k_prj.weight)\n"
+            "missing \"lm_head.weight\"\n"
+            "unexpected \"model.layers.1.self_attn.k_prj.weight\" (the nearest known name is "
+            "model.layers.1.self_attn.k_proj.weight)\n"
+            "unexpected \"model.layers.2.mlp.up_proj.weight\": the model has no blocks.2.ff.layers.0.weight\n"
+            "misshapen \"model.norm.weight\": expected a dense tensor, got a sparse one\n"
+            "misshapen \"model.layers.0.mlp.up_proj.weight\", here blocks.0.ff.layers.0.weight: expected "
+            "shape (20, 16), got (20, 15)");
+}
+
+TEST_CASE("layers without weights are not built", "[pretrained][errors]") {
+  const auto folder = with(llama_folder(), "num_hidden_layers", 1'000'000);
+  CHECK_THAT(value_error([&] { load_pretrained<Llama>(folder); }),
+             ContainsSubstring("expected the weights of 1000000 layers, got 21 tensors"));
+}
+
+TEST_CASE("weights without a place can be ignored", "[pretrained]") {
+  auto folder = gpt2_folder();
+  folder.weights["score.weight"] = at::ones({2});
+  CHECK_THAT(value_error([&] { load_pretrained<GPT>(std::as_const(folder)); }),
+             ContainsSubstring("unexpected \"score.weight\""));
+  load_pretrained<GPT>(folder, {.ignore = {"score.*"}});
+}
+
+TEST_CASE("the head of a tied model holds the embedding's numbers", "[pretrained][errors]") {
+  auto folder = gpt2_folder();
+  folder.weights["lm_head.weight"] = folder.weights.at("transformer.wte.weight").clone();
+  CHECK(load_pretrained<GPT>(std::as_const(folder))->out_head.is_empty());
+  folder.weights["lm_head.weight"].add_(1);
+  CHECK_THAT(value_error([&] { load_pretrained<GPT>(std::as_const(folder)); }),
+             ContainsSubstring("misshapen \"lm_head.weight\": expected the numbers of transformer.wte.weight "
+                               "(tie_word_embeddings), got other ones"));
+  CHECK_FALSE(load_pretrained<GPT>(with(folder, "tie_word_embeddings", false))->out_head.is_empty());
+}
+
+TEST_CASE("a folder of another family names the model that reads it", "[pretrained][errors]") {
+  const auto path = (kModelData / "gpt2").string();
+  CHECK(value_error([&] { load_pretrained<Llama>(path); }) ==
+        "llama_options: " + path +
+            ": expected a folder that attentive::Llama reads, got a gpt2, which attentive::GPT reads");
+}
+
+TEST_CASE("mapped weights take memory when they are used, once", "[pretrained][memory]") {
+  if (const auto why = why_no_peak_memory()) SKIP(*why);
+  const TemporaryFolder folder;
+  size_t bytes = 0;
+  {
+    const Llama model(LlamaOptions(10000, 512, 4, 4));
+    for (const auto& parameter : model->parameters()) bytes += parameter.nbytes();
+    save_model_folder(folder / "model", *model);
+  }
+  const auto qkv =
+      size_t{4} * 3 * 512 * 512 * sizeof(float);  // copied; their pages in the file are given back
+  const auto loaded = peak_memory([&] { load_pretrained<Llama>(folder / "model"); });
+  CHECK(loaded < 3 * qkv);
+  const auto used = peak_memory([&] {
+    const auto model = load_pretrained<Llama>(folder / "model");
+    for (const auto& parameter : model->parameters()) parameter.sum();
+  });
+  CHECK(used < bytes + bytes / 20);
+  CHECK(used > bytes / 2);
+}

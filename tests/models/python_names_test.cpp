@@ -1,0 +1,168 @@
+#include <ATen/ops/cat.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <attentive/models/bert.h>
+#include <attentive/models/gpt.h>
+#include <attentive/models/llama.h>
+#include <attentive/models/python_names.h>
+#include <attentive/models/vit.h>
+
+#include "models/name_faults.h"
+#include "support/errors.h"
+
+using namespace attentive;
+using attentive::test::value_error;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+// There and back; the names in between.
+StateDict check_inverse(const std::string& family, const torch::nn::Module& model,
+                        const PythonNamesOptions& options = {}) {
+  INFO(family);
+  const auto ours = state_dict(model);
+  const auto theirs = to_python_names(family, ours, options);
+  const auto again = from_python_names(family, theirs);
+  CHECK(again.size() == ours.size());
+  for (const auto& [name, tensor] : ours) {
+    INFO(name);
+    REQUIRE(again.contains(name));
+    CHECK(again.at(name).equal(tensor));
+  }
+  return theirs;
+}
+
+}  // namespace
+
+TEST_CASE("names change there and back", "[python_names]") {
+  at::manual_seed(1);
+  const GPT gpt(GPTOptions(11, 8, 12, 3, 2).qkv_bias(true));
+  check_inverse("gpt2", *gpt);
+  const auto plain = LlamaOptions(11, 12, 2, 3).num_kv_heads(1);
+  for (const auto* family : {"llama", "mistral", "qwen2", "qwen3"}) {
+    const Llama llama(LlamaOptions(plain).qkv_bias(true).out_bias(true).ff_bias(true).qk_norm(true));
+    const auto theirs = check_inverse(family, *llama);
+    CHECK(theirs.contains("model.layers.2.self_attn.o_proj.bias"));
+    CHECK(theirs.contains("lm_head.weight"));
+  }
+  for (const auto* family : {"gemma2", "gemma3_text"}) {
+    const Llama gemma(LlamaOptions(plain).norm_after(true).qk_norm(true).tied(true));
+    CHECK(check_inverse(family, *gemma).contains("model.layers.0.pre_feedforward_layernorm.weight"));
+  }
+  const auto encoder = BertOptions(11, 8, 12, 3, 2).masked_lm(true);
+  CHECK(check_inverse("bert", *Bert(encoder)).contains("cls.predictions.bias"));
+  CHECK(check_inverse("roberta", *Bert(encoder)).contains("lm_head.layer_norm.bias"));
+  const Bert albert(BertOptions(encoder).embedding_dim(6).shared_layers(true));
+  CHECK(check_inverse("albert", *albert).contains("albert.encoder.embedding_hidden_mapping_in.weight"));
+  const auto bare = check_inverse("bert", *Bert(BertOptions(11, 8, 12, 3, 2)), {.prefix = false});
+  CHECK(bare.contains("encoder.layer.1.output.LayerNorm.weight"));
+  const auto images = ViTOptions(8, 4, 2, 5).emb_dim(12).num_heads(3).num_layers(2);
+  const auto vit = check_inverse("vit", *ViT(images), {.channels = 2});
+  CHECK(vit.at("vit.embeddings.patch_embeddings.projection.weight").sizes() ==
+        at::IntArrayRef({12, 2, 4, 4}));
+  CHECK(vit.at("vit.encoder.layer.1.attention.attention.key.bias").sizes() == at::IntArrayRef({12}));
+  const auto deit = check_inverse("deit", *ViT(ViTOptions(images).distillation_token(true)), {.channels = 2});
+  CHECK(deit.contains("deit.embeddings.distillation_token"));
+}
+
+TEST_CASE("q, k and v of GPT-2 and of vision transformers keep their order", "[python_names]") {
+  const auto rows = [](double value) { return at::ones({2, 2}) * value; };
+  const auto gpt = to_python_names("gpt2", {{"trf_blocks.0.att.W_query.weight", rows(1)},
+                                            {"trf_blocks.0.att.W_key.weight", rows(2)},
+                                            {"trf_blocks.0.att.W_value.weight", rows(3)}});
+  const auto expected = at::cat({rows(1), rows(2), rows(3)}, 1);
+  CHECK(gpt.at("transformer.h.0.attn.c_attn.weight").equal(expected));
+  const StateDict vit{{"vit.encoder.layer.0.attention.attention.query.weight", rows(1)},
+                      {"vit.encoder.layer.0.attention.attention.key.weight", rows(2)},
+                      {"vit.encoder.layer.0.attention.attention.value.weight", rows(3)}};
+  CHECK(from_python_names("vit", vit).at("blocks.0.attn.qkv.weight").equal(expected.t()));
+  const StateDict newer{{"vit.layers.0.attention.q_proj.weight", rows(1)},
+                        {"vit.layers.0.attention.k_proj.weight", rows(2)},
+                        {"vit.layers.0.attention.v_proj.weight", rows(3)}};
+  CHECK(from_python_names("vit", newer).at("blocks.0.attn.qkv.weight").equal(expected.t()));
+}
+
+TEST_CASE("what fits no name is listed with the nearest one", "[python_names][errors]") {
+  const auto one = at::ones({2});
+  CHECK_THAT(value_error([&] { from_python_names("t5", {}); }),
+             ContainsSubstring("from_python_names: expected one of the families gpt2, llama, mistral, qwen2, "
+                               "qwen3, gemma2, gemma3_text, bert, roberta, albert, vit, deit; got \"t5\""));
+  CHECK(value_error([&] {
+          from_python_names("llama", {{"model.layers.1.self_attn.q_prj.weight", one}, {"what", one}});
+        }) ==
+        "from_python_names: the state dict does not fit the names of llama:\n"
+        "unexpected \"model.layers.1.self_attn.q_prj.weight\" (the nearest known name is "
+        "model.layers.1.self_attn.q_proj.weight)\n"
+        "unexpected \"what\"");
+  CHECK(value_error([&] {
+          from_python_names("gpt2", {{"wte.weight", one}, {"transformer.wte.weight", one}});
+        }) ==
+        "from_python_names: the state dict does not fit the names of gpt2:\n"
+        "unexpected \"wte.weight\": it is there twice, under several names");
+  CHECK_THAT(value_error([&] {
+               from_python_names("llama", {{"model.layers.01.mlp.up_proj.weight", one}});
+             }),
+             ContainsSubstring("unexpected"));
+  CHECK(value_error([&] {
+          from_python_names("gpt2", {{"h.0.mlp.c_fc.weight", at::ones({2, 2, 2})}});
+        }) ==
+        "from_python_names: the state dict does not fit the names of gpt2:\n"
+        "misshapen \"h.0.mlp.c_fc.weight\": expected rank 1 or 2, got Float tensor of shape (2, 2, 2)");
+  CHECK(value_error([&] {
+          from_python_names("gpt2", {{"h.0.attn.c_attn.bias", at::ones({4})}});
+        }) ==
+        "from_python_names: the state dict does not fit the names of gpt2:\n"
+        "misshapen \"h.0.attn.c_attn.bias\": expected a size that 3 divides, got 4");
+  CHECK(value_error([&] {
+          from_python_names("vit", {{"vit.encoder.layer.0.attention.attention.key.bias", one}});
+        }) ==
+        "from_python_names: the state dict does not fit the names of vit:\n"
+        "missing \"encoder.layer.0.attention.attention.query.bias\"\n"
+        "missing \"encoder.layer.0.attention.attention.value.bias\"");
+  StateDict many;
+  for (int i = 0; i < 25; ++i) many["x" + std::to_string(i)] = one;
+  CHECK_THAT(value_error([&] { from_python_names("bert", many); }),
+             ContainsSubstring("... and 15 more unexpected"));
+  CHECK(value_error([&] { from_python_names("bert", {{std::string(100'000, 'x'), one}}); }).size() < 1000);
+}
+
+TEST_CASE("a copy of a tied tensor holds the same numbers", "[python_names][errors]") {
+  const auto one = at::ones({2});
+  const StateDict same{{"bert.embeddings.word_embeddings.weight", one},
+                       {"cls.predictions.decoder.weight", one.clone()}};
+  CHECK(from_python_names("bert", same).size() == 1);
+  auto other = same;
+  other["cls.predictions.decoder.weight"] = one + 1;
+  CHECK_THAT(value_error([&] { from_python_names("bert", other); }),
+             ContainsSubstring("misshapen \"cls.predictions.decoder.weight\": expected the numbers of "
+                               "bert.embeddings.word_embeddings.weight, got other ones"));
+  other.erase("bert.embeddings.word_embeddings.weight");
+  CHECK(from_python_names("bert", other).at("tok_emb.weight").equal(one + 1));
+}
+
+TEST_CASE("names of a module that a family lacks are not written", "[python_names][errors]") {
+  CHECK(value_error([] {
+          to_python_names("llama", {{"blocks.0.what", at::ones({1})}});
+        }) ==
+        "to_python_names: the state dict does not fit the names of llama:\nunexpected \"blocks.0.what\"");
+  CHECK(value_error([] {
+          to_python_names("gpt2", {{"trf_blocks.0.att.W_key.bias", at::ones({1})}});
+        }) ==
+        "to_python_names: the state dict does not fit the names of gpt2:\n"
+        "missing \"transformer.h.0.attn.c_attn.bias\": some of its parts");
+  CHECK_THAT(value_error([] {
+               to_python_names("vit", {{"patch_embed.weight", at::ones({4, 10})}});
+             }),
+             ContainsSubstring("expected 3 * side^2 columns, got 10"));
+}
+
+TEST_CASE("edit distances", "[python_names]") {
+  CHECK(edit_distance("", "abc") == 3);
+  CHECK(edit_distance("kitten", "sitting") == 3);
+  CHECK(edit_distance("abc", "abc") == 0);
+  CHECK(nearest_name("abcd", {"abce", "abcdx", "zzzz"}) == "abce");
+  CHECK(nearest_name("abcd", {"wxyz"}).empty());
+}

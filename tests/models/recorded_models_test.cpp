@@ -1,0 +1,174 @@
+// An AttentionRecorder around whole models: training, autocast, inference, caches.
+
+#include <memory>
+
+#include <ATen/autocast_mode.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <c10/core/InferenceMode.h>
+#include <catch2/catch_test_macros.hpp>
+
+#include <attentive/functional/attention_recorder.h>
+#include <attentive/models/gpt.h>
+#include <attentive/models/vit.h>
+
+#include "support/compare.h"
+
+using namespace attentive;
+
+namespace {
+
+GPT make(const GPTOptions& options) {
+  at::manual_seed(1);
+  return GPT(options);
+}
+
+GPTOptions options() {
+  return GPTOptions(13, 40, 24, 4, 3);
+}
+
+at::Tensor tokens(int64_t count) {
+  at::manual_seed(2);
+  return at::randint(13, {2, count}, at::kLong);
+}
+
+std::vector<at::Tensor> gradients_of(const GPT& model) {
+  std::vector<at::Tensor> result;
+  for (const auto& parameter : model->parameters()) result.push_back(parameter.grad());
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("every layer of a GPT is recorded, and nothing of it changes", "[recorder]") {
+  const auto ids = tokens(9);
+  // With dropout, so that a drawn number too many would be seen.
+  auto plain = make(options().dropout(0.2)), recorded = make(options().dropout(0.2));
+  at::manual_seed(3);
+  const auto want = plain->loss(ids, ids);
+  want.backward();
+
+  AttentionRecorder recorder(*recorded);
+  at::manual_seed(3);
+  const auto got = recorded->loss(ids, ids);
+  got.backward();
+  CHECK(bit_equal(got, want));
+  const auto got_gradients = gradients_of(recorded), want_gradients = gradients_of(plain);
+  for (size_t n = 0; n < want_gradients.size(); ++n) CHECK(bit_equal(got_gradients[n], want_gradients[n]));
+
+  REQUIRE(recorder.calls().size() == 3);
+  for (size_t n = 0; n < 3; ++n) {
+    const auto& call = recorder.calls()[n];
+    CHECK(call.path == "trf_blocks." + std::to_string(n) + ".att");
+    const auto weights = call.weights();
+    CHECK(weights.sizes() == at::IntArrayRef({2, 4, 9, 9}));
+    CHECK_CLOSE(weights.sum(-1), at::ones({2, 4, 9}));
+    CHECK(weights.triu(1).eq(0).all().item<bool>());
+    CHECK(call.visible()[1][3].equal(at::ones({9, 9}, at::kBool).tril()));
+  }
+}
+
+TEST_CASE("layers of a GPT are chosen", "[recorder]") {
+  auto model = make(options());
+  const AttentionRecorder inside(*model, {.layers = "trf_blocks.0.*"}),
+      ends(*model, {.layers = "*.[02].att"});
+  model->forward(tokens(4));
+  REQUIRE(inside.calls().size() == 1);
+  CHECK(inside.calls()[0].path == "trf_blocks.0.att");
+  REQUIRE(ends.calls().size() == 2);
+  CHECK(ends.calls()[1].path == "trf_blocks.2.att");
+  CHECK(ends.calls()[1].number == 2);
+}
+
+TEST_CASE("with a cache, each step records the keys of that time", "[recorder]") {
+  for (const auto& how : {options().positions(GPTPositions::Rotary).num_kv_heads(2), options()}) {
+    auto model = make(how);
+    model->eval();
+    const auto ids = tokens(8);
+    const at::NoGradGuard no_gradients;
+    AttentionRecorder whole(*model);
+    model->forward(ids);
+
+    AttentionRecorder recorder(*model);
+    auto cache = model->make_cache(2);
+    model->forward_cached(ids.slice(1, 0, 5), *cache);
+    for (int64_t n = 5; n < 8; ++n) model->forward_cached(ids.slice(1, n, n + 1), *cache);
+    cache->reset();  // and what it held is gone
+    model->forward_cached(ids.slice(1, 3, 8), *cache);
+
+    REQUIRE(recorder.calls().size() == 5 * 3);
+    for (size_t layer = 0; layer < 3; ++layer) {
+      const auto want = whole.calls()[layer].weights();
+      CHECK_CLOSE(recorder.calls()[layer].weights(), want.slice(2, 0, 5).slice(3, 0, 5));
+      for (int64_t n = 5; n < 8; ++n) {
+        const auto& call = recorder.calls()[3 * static_cast<size_t>(n - 4) + layer];
+        CHECK(call.k.sizes() == at::IntArrayRef({2, how.num_kv_heads() == 0 ? 4 : 2, n + 1, 6}));
+        CHECK(call.k.storage().nbytes() == call.k.nbytes());
+        CHECK_CLOSE(call.weights(), want.slice(2, n, n + 1).slice(3, 0, n + 1));
+      }
+    }
+  }
+}
+
+TEST_CASE("a cache of a window records the keys that it still holds", "[recorder]") {
+  auto model = make(options().positions(GPTPositions::Rotary).window(4).context_length(0));
+  model->eval();
+  const auto ids = tokens(12);
+  const at::NoGradGuard no_gradients;
+  AttentionRecorder whole(*model), steps(*model);
+  model->forward(ids);
+  steps.clear();
+  auto cache = model->make_cache(2);
+  for (int64_t n = 0; n < 12; ++n) model->forward_cached(ids.slice(1, n, n + 1), *cache);
+  for (size_t layer = 0; layer < 3; ++layer) {
+    const auto& last = steps.calls()[3 * 11 + layer];
+    CHECK(last.k.size(2) == 4);
+    CHECK_CLOSE(last.weights(), whole.calls()[layer].weights().slice(2, 11).slice(3, 8));
+  }
+}
+
+TEST_CASE("a GPT is recorded under autocast and under InferenceMode", "[recorder]") {
+  auto model = make(options());
+  model->eval();
+  const auto ids = tokens(7);
+  at::Tensor exact;
+  {
+    const c10::InferenceMode mode;
+    exact = model->forward(ids);
+  }
+  const auto under_autocast = [&] {
+    at::autocast::set_autocast_enabled(at::kCPU, true);
+    auto logits = model->forward(ids);
+    at::autocast::set_autocast_enabled(at::kCPU, false);
+    at::autocast::clear_cache();
+    return logits;
+  };
+  const auto rounded = under_autocast();
+  AttentionRecorder recorder(*model);
+  at::Tensor inferred;
+  {
+    const c10::InferenceMode mode;
+    inferred = model->forward(ids);
+  }
+  CHECK(bit_equal(inferred, exact));
+  for (const auto& call : recorder.calls()) CHECK_FALSE(call.q.is_inference());
+  const auto want = recorder.calls().at(2).weights();
+
+  recorder.clear();
+  CHECK(bit_equal(under_autocast(), rounded));
+  REQUIRE(recorder.calls().size() == 3);
+  CHECK(recorder.calls()[2].q.scalar_type() == at::kBFloat16);
+  CHECK(difference(recorder.calls()[2].weights(), want, tolerance_of(at::kBFloat16)) == "");
+}
+
+TEST_CASE("a ViT records the attention of its patches and its class token", "[recorder]") {
+  ViT model(ViTOptions(8, 2, 1, 10).num_layers(2));
+  model->eval();
+  const AttentionRecorder recorder(*model);
+  model->forward(at::randn({3, 1, 8, 8}));
+  REQUIRE(recorder.calls().size() == 2);
+  CHECK(recorder.calls()[1].path == "blocks.1.attn");
+  CHECK(recorder.calls()[1].weights(/*head=*/2).sizes() == at::IntArrayRef({3, 17, 17}));
+}

@@ -1,0 +1,311 @@
+// Under which paths an AttentionRecorder finds the calls of every class, and what becomes of a call when
+// modules come, go or throw.
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <regex>
+#include <set>
+#include <stdexcept>
+#include <thread>
+
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <catch2/catch_test_macros.hpp>
+
+#include <attentive/attentive.h>
+
+#include "support/compare.h"
+#include "support/errors.h"
+
+using namespace attentive;
+using namespace attentive::test;
+
+namespace {
+
+using Paths = std::vector<std::string>;
+using Outputs = std::pair<at::Tensor, at::Tensor>;
+
+struct Class {
+  std::string name;  // kName
+  std::shared_ptr<torch::nn::Module> module;
+  // Output, and weights (of one head without its dimension) where the class returns them.
+  std::function<Outputs()> run;
+  Paths paths = {"it"};
+};
+
+// The names of the classes below include/attentive/modules and include/attentive/compat.
+std::set<std::string> names_in_headers() {
+  std::set<std::string> names;
+  const std::regex line(R"re(kName = "([^"]+)")re");
+  for (const auto* folder : {"modules", "compat"}) {
+    const auto path = std::filesystem::path(ATTENTIVE_SOURCE_DIR) / "include/attentive" / folder;
+    for (const auto& header : std::filesystem::directory_iterator(path)) {
+      std::ifstream file(header.path());
+      std::string text;
+      std::smatch match;
+      while (std::getline(file, text)) {
+        if (std::regex_search(text, match, line)) names.insert(match[1]);
+      }
+    }
+  }
+  return names;
+}
+
+// They attend by other classes of the list, whose paths they only prefix, or not at all.
+const std::set<std::string> kOthers = {"FeedForward",
+                                       "LayerNorm",
+                                       "LearnedPositions",
+                                       "RMSNorm",
+                                       "RotaryPositions",
+                                       "SinusoidalPositions",
+                                       "compat::LayerNorm",
+                                       "compat::TransformerEncoder",
+                                       "compat::TransformerDecoder",
+                                       "compat::Transformer"};
+
+template <class Holder>
+Class self(const char* name, Holder holder, const at::Tensor& x, Paths paths = {"it"}) {
+  return {
+      name, holder.ptr(),
+      [holder, x]() mutable -> Outputs { return holder->forward_with_weights(x, Mask(), Weights::Clean); },
+      std::move(paths)};
+}
+
+template <class Holder, class... Inputs>
+Class plain(const char* name, Holder holder, Paths paths, const Inputs&... inputs) {
+  return {name, holder.ptr(),
+          [=]() mutable -> Outputs {
+            return {holder->forward(inputs...), at::Tensor()};
+          },
+          std::move(paths)};
+}
+
+std::vector<Class> classes() {
+  at::manual_seed(8);
+  const auto x = at::randn({2, 5, 6}), memory = at::randn({2, 7, 6});
+  const auto source = at::randn({7, 5, 6});  // compat: tokens first
+  SharedHeadAttention shared(6, 2);
+  CrossAttention cross(6, 6, 4, 0.0, 2);
+  ScaledDotProductAttention product;
+  compat::MultiheadAttention torchs(6, 2);
+  const auto grouped =
+      GroupedQueryAttentionOptions(8, 8, 0, 0.0, 4, 2).alibi(true).sinks(true).attention({.softcap = 1.5});
+  const TransformerBlockOptions block(6, 2);
+  return {
+      self("SelfAttentionV1", SelfAttentionV1(6, 4), x),
+      self("SelfAttentionV2", SelfAttentionV2(6, 4), x),
+      self("MatrixSelfAttention", MatrixSelfAttention(6, 4), x),
+      self("CausalAttention", CausalAttention(6, 4, 9, 0.1), x),
+      self("MultiHeadAttentionWrapper", MultiHeadAttentionWrapper(6, 4, 9, 0.1, 2), x,
+           {"it.heads.0", "it.heads.1"}),
+      self("MultiHeadAttention", MultiHeadAttention(6, 4, 9, 0.1, 2), x),
+      self("MultiHeadSelfAttention", MultiHeadSelfAttention(6, 2, 0.1), x),
+      self("FusedSelfAttention", FusedSelfAttention(6, 2), x),
+      self("GroupedQueryAttention", GroupedQueryAttention(grouped), at::randn({2, 5, 8})),
+      {"ScaledDotProductAttention", product.ptr(),
+       [=]() mutable { return product->forward_with_weights(x, memory, memory, Mask(), Weights::Clean); }},
+      {"SharedHeadAttention", shared.ptr(),
+       [=]() mutable { return shared->forward_with_weights(x, x, x, Mask(), Weights::Clean); }},
+      {"CrossAttention", cross.ptr(),
+       [=]() mutable { return cross->forward_with_weights(x, memory, Mask(), Weights::Clean); }},
+      {"compat::MultiheadAttention", torchs.ptr(),
+       [=]() mutable -> Outputs {
+         const auto [y, w] = torchs->forward(x, source, source, {}, /*need_weights=*/true, {},
+                                             /*average_attn_weights=*/false);
+         return {y, w};
+       }},
+      plain("LinearAttention", LinearAttention(6, 6, 2), {"it"}, x),
+      plain("TransformerAttention", TransformerAttention(6, 2), {"it"}, x),
+      plain("TransformerBlock", TransformerBlock(6, 2), {"it.att"}, x),
+      plain("TransformerBlock", encoder_block(block), {"it.att"}, x),
+      plain("DecoderBlock", DecoderBlock(6, 2), {"it.att", "it.cross"}, x, memory),
+      plain("compat::TransformerEncoderLayer", compat::TransformerEncoderLayer(6, 2), {"it.self_attn"}, x),
+      plain("compat::TransformerDecoderLayer", compat::TransformerDecoderLayer(6, 2),
+            {"it.self_attn", "it.multihead_attn"}, x, source),
+  };
+}
+
+Paths paths_of(const AttentionRecorder& recorder) {
+  Paths paths;
+  for (const auto& call : recorder.calls()) paths.push_back(call.path);
+  return paths;
+}
+
+// A user's module, which names itself to `attention`, and two of this package's.
+struct Chain : torch::nn::Module {
+  Chain() {
+    first = register_module("first", SelfAttentionV2(4, 4));
+    second = register_module("second", SelfAttentionV2(4, 4));
+  }
+  at::Tensor forward(const at::Tensor& x) {
+    auto y = first->forward(x);
+    if (fails) throw std::runtime_error("between the layers");
+    AttentionExtras extras;
+    extras.caller = this;
+    y = attention(y, y, y, {}, extras).output;
+    return second->forward(attention(y, y, y));
+  }
+  SelfAttentionV2 first{nullptr}, second{nullptr};
+  bool fails = false;
+};
+
+}  // namespace
+
+TEST_CASE("every class is recorded under its path, with the weights it returns", "[recorder]") {
+  std::set<std::string> tried = kOthers;
+  for (auto& c : classes()) {
+    INFO(c.name);
+    tried.insert(c.name);
+    c.module->eval();
+    const auto root = std::make_shared<torch::nn::Module>();
+    root->register_module("it", c.module);
+    const auto [y, weights] = c.run();
+
+    const AttentionRecorder recorder(*root);
+    const auto recorded = c.run();
+    CHECK(bit_equal(recorded.first, y));
+    CHECK(paths_of(recorder) == c.paths);
+    for (const auto& call : recorder.calls()) CHECK(call.linear == (c.name == "LinearAttention"));
+    if (weights.defined()) {
+      std::vector<at::Tensor> heads;
+      for (const auto& call : recorder.calls()) heads.push_back(call.weights());
+      CHECK_CLOSE(at::cat(heads, 1).reshape(weights.sizes()), weights);
+    }
+  }
+  for (const auto& name : names_in_headers()) {
+    INFO("a class that neither list of this file has: " << name);
+    CHECK(tried.count(name) == 1);
+  }
+}
+
+TEST_CASE("a module that is its own root has an empty path", "[recorder]") {
+  MultiHeadAttention module(6, 4, 9, 0.0, 2);
+  const AttentionRecorder recorder(*module);
+  module->forward(at::randn({5, 6}));
+  CHECK(paths_of(recorder) == Paths{""});
+  // On the stack no shared_ptr owns it.
+  Chain chain;
+  const AttentionRecorder of_chain(chain);
+  chain.forward(at::randn({3, 4}));
+  CHECK(paths_of(of_chain) == Paths{"first", "", "call 2", "second"});
+}
+
+TEST_CASE("calls of other models are not recorded, those of nobody are", "[recorder]") {
+  const auto chain = std::make_shared<Chain>();
+  const auto x = at::randn({3, 4});
+  const AttentionRecorder recorder(*chain);
+  SelfAttentionV2 other(4, 4);
+  other->forward(x);
+  std::make_shared<Chain>()->first->forward(x);
+  CHECK(recorder.seen() == 0);
+  attention(x, x, x);
+  chain->second->forward(x);
+  CHECK(paths_of(recorder) == Paths{"call 0", "second"});
+}
+
+TEST_CASE("layers name a path, a pattern of paths, or a module with all inside it", "[recorder]") {
+  const auto root = std::make_shared<torch::nn::Module>();
+  const auto chain = root->register_module("chain", std::make_shared<Chain>());
+  const auto more = root->register_module("chains", std::make_shared<Chain>());
+  const auto chosen = [&](const char* layers) {
+    const AttentionRecorder recorder(*root, {.layers = layers});
+    chain->forward(at::randn({3, 4}));
+    more->forward(at::randn({3, 4}));
+    CHECK(recorder.seen() == 8);
+    return paths_of(recorder);
+  };
+  CHECK(chosen("chain.first") == Paths{"chain.first"});
+  CHECK(chosen("chain") == Paths{"chain.first", "chain", "chain.second"});
+  CHECK(chosen("chain.*") == Paths{"chain.first", "chain.second"});
+  CHECK(chosen("*.second") == Paths{"chain.second", "chains.second"});
+  CHECK(chosen("chain?.f*") == Paths{"chains.first"});
+  CHECK(chosen("*").size() == 8);
+  CHECK(value_error([&] { AttentionRecorder recorder(*root, {.layers = "blocks.*"}); }) ==
+        "AttentionRecorder: expected layers to choose a module, got \"blocks.*\"; the modules are \"chain\", "
+        "\"chain.first\", \"chain.first.W_query\", \"chain.first.W_key\"");
+  CHECK_FALSE(chosen("chain").empty());
+  ScaledDotProductAttention product;
+  CHECK(
+      value_error([&] { AttentionRecorder recorder(*product, {.layers = "heads"}); }) ==
+      "AttentionRecorder: expected layers to choose a module, got \"heads\"; the modules are the root alone, "
+      "\"\"");
+}
+
+TEST_CASE("a module registered twice has the first of its names", "[recorder]") {
+  const auto root = std::make_shared<torch::nn::Module>();
+  SelfAttentionV2 shared(4, 4);
+  root->register_module("layer0", shared);
+  root->register_module("layer1", shared);
+  const AttentionRecorder recorder(*root);
+  shared->forward(at::randn({3, 4}));
+  shared->forward(at::randn({3, 4}));
+  CHECK(paths_of(recorder) == Paths{"layer0", "layer0"});
+}
+
+TEST_CASE("what ran before an exception stays recorded, and recording goes on", "[recorder]") {
+  const auto chain = std::make_shared<Chain>();
+  const auto x = at::randn({3, 4});
+  const AttentionRecorder recorder(*chain);
+  chain->fails = true;
+  CHECK_THROWS_AS(chain->forward(x), std::runtime_error);
+  CHECK(paths_of(recorder) == Paths{"first"});
+  chain->fails = false;
+  chain->forward(x);
+  CHECK(paths_of(recorder) == Paths{"first", "first", "", "call 3", "second"});
+}
+
+TEST_CASE("a recorder outlives its model, and a model its recorder", "[recorder]") {
+  const auto x = at::randn({3, 4});
+  auto chain = std::make_shared<Chain>();
+  auto recorder = std::make_unique<AttentionRecorder>(*chain);
+  const auto before = chain->forward(x);
+  recorder.reset();
+  CHECK(bit_equal(chain->forward(x), before));
+
+  recorder = std::make_unique<AttentionRecorder>(*chain);
+  chain->forward(x);
+  chain.reset();
+  REQUIRE(recorder->calls().size() == 4);
+  CHECK_CLOSE(recorder->calls()[3].weights().sum(-1), at::ones({1, 1, 3}));
+}
+
+TEST_CASE("a module at the address of one that is gone does not take its name", "[recorder]") {
+  const auto root = std::make_shared<torch::nn::Module>();
+  auto module = SelfAttentionV2(4, 4);
+  const void* address = module.get();
+  root->register_module("it", module);
+  const AttentionRecorder recorder(*root);
+  root->unregister_module("it");
+  module = nullptr;
+  for (int n = 0; n < 1000 && module.is_empty(); ++n) {
+    SelfAttentionV2 candidate(4, 4);
+    if (candidate.get() == address) module = candidate;
+  }
+  if (module.is_empty()) SKIP("the allocator did not give the address again");
+  module->forward(at::randn({3, 4}));
+  CHECK(recorder.seen() == 0);
+}
+
+TEST_CASE("a clone, and a replica on a thread of its own, are not the root's", "[recorder]") {
+  const auto x = at::randn({5, 6});
+  MultiHeadAttention module(6, 4, 9, 0.0, 2);
+  const auto clone = std::dynamic_pointer_cast<MultiHeadAttentionImpl>(module->clone());
+  const AttentionRecorder rooted(*module), everything, of_clone(*clone);
+  const auto want = module->forward(x);
+  CHECK(bit_equal(clone->forward(x), want));
+  at::Tensor replicated;
+  size_t there = 0;
+  std::thread([&] {
+    replicated = clone->forward(x);
+    const AttentionRecorder recorder(*clone);
+    clone->forward(x);
+    there = recorder.calls().size();
+  }).join();
+  CHECK(bit_equal(replicated, want));
+  CHECK(rooted.calls().size() == 1);
+  CHECK(of_clone.calls().size() == 1);
+  CHECK(paths_of(everything) == Paths{"call 0", "call 1"});
+  CHECK(there == 1);
+}

@@ -1,0 +1,85 @@
+#include "tokenizers/regex.h"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include "io/refusal.h"
+#include "support/errors.h"
+#include "tokenizers/regex_syntax.h"
+
+using namespace attentive;
+using namespace attentive::tokenizers;
+
+namespace {
+
+std::string refused(std::string_view pattern) {
+  try {
+    const Regex regex(pattern);
+  } catch (const Refusal& refusal) {
+    return refusal.what();
+  }
+  return "no error";
+}
+
+std::vector<std::string> matches(std::string_view pattern, std::string_view text) {
+  std::vector<std::string> all;
+  Regex(pattern).find_all(
+      text, [&](size_t begin, size_t end) { all.emplace_back(text.substr(begin, end - begin)); });
+  return all;
+}
+
+using Texts = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("A pattern means in PCRE2 what it means in Oniguruma", "[regex]") {
+  CHECK(matches(R"(\s)", "a\u180Eb\u0085c\u3000") == Texts{"\u0085", "\u3000"});
+  CHECK(matches(R"([^\s])", "\u180E ") == Texts{"\u180E"});
+  CHECK(matches(R"(\w+)", "q\u0301_1\u216B\u00BD\u24B6 \u2074") == Texts{"q\u0301_1\u216B\u00BD\u24B6"});
+  CHECK(matches(R"(\d+)", "12\u0663\u00B2") == Texts{"12\u0663"});
+  CHECK(matches(R"(\v)", "\v\n") == Texts{"\v"});
+  CHECK(matches(R"(.)", "\r\n\u2028") == Texts{"\r", "\u2028"});
+  CHECK(matches(R"(\p{Han}+)", "\u4E2D\u3001\u6587") ==
+        Texts{"\u4E2D", "\u6587"});  // U+3001 is used with Han only
+  CHECK(matches(R"((?i:'s))", "'S 'ſ") == Texts{"'S", "'ſ"});
+  CHECK(matches(R"(\u0041|\x42|\x{1F600})", "AB\U0001F600") == Texts{"A", "B", "\U0001F600"});
+  CHECK(matches("a*", "baac") == Texts{"", "aa", ""});
+}
+
+TEST_CASE("Syntax of which the two have different ideas is refused", "[regex]") {
+  const auto said = [](const std::string& what) {
+    return what + " in a regular expression is not supported";
+  };
+  CHECK(refused("^a") == said("the anchor ^"));
+  CHECK(refused("a$") == said("the anchor $"));
+  CHECK(refused(R"(\ba)") == said(R"(\b)"));
+  CHECK(refused(R"(\h)") == said(R"(\h)"));
+  CHECK(refused(R"((a)\1)") == said(R"(\1)"));
+  CHECK(refused("[[:alpha:]]") == said("a class within a class"));
+  CHECK(refused("[a&&b]") == said("&& in a class"));
+  CHECK(refused("[]a]") == said("a class that begins with ]"));
+  CHECK(refused(R"([\S])") == said(R"(\S, \W or \D within a class)"));
+  CHECK(refused("(?i)a") == said("(?i"));
+  CHECK(refused("(*UTF)a") == said("(*"));
+  CHECK(refused("(?i:ss)") == said("what follows (?i:"));
+  CHECK(refused("(?i:é)") == said("what follows (?i:"));
+  CHECK(refused("a{2}+") == said("a repetition after }"));
+  CHECK(refused("a{,2}") == said("a { that is no repetition"));
+  CHECK(refused(R"(\p{^L})") == said("a property with a sign in it"));
+  CHECK(refused(R"(\pL)") == said("\\p without {}"));
+  CHECK(refused(R"(\xE9)") == said("\\x of a byte"));
+  CHECK(refused(R"(\x{})") == said("\\x without hexadecimal digits"));
+  CHECK(refused("a)") == "the regular expression has a ) too many");
+  CHECK(refused("[a") == "the regular expression ends too early");
+  CHECK(refused("(a").starts_with("the regular expression (a does not compile: missing closing parenthesis"));
+  CHECK(refused(R"(\p{Nonsense})").find("does not compile: ") != std::string::npos);
+}
+
+TEST_CASE("A pattern that tries every way to match ends in an error", "[regex]") {
+  const std::string text = std::string(60, 'a') + "b";
+  try {
+    (void)matches(R"((?:a|\p{Ll})*[cd])", text);
+    FAIL("it ended");
+  } catch (const Refusal& refusal) {
+    CHECK(std::string(refusal.what()).find("gave up at byte 0: match limit exceeded") != std::string::npos);
+  }
+}

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+namespace attentive::test {
+
+inline std::string tokenizer_data(const std::string& name) {
+  return std::string(ATTENTIVE_SOURCE_DIR) + "/tests/tokenizers/data/" + name;
+}
+
+inline nlohmann::json read_json(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) throw std::runtime_error("cannot open " + path);
+  return nlohmann::json::parse(file);
+}
+
+// A document with one of each part, small enough to read.
+inline nlohmann::json small_document() {
+  return nlohmann::json::parse(R"({
+    "version": "1.0",
+    "truncation": {"direction": "Right", "max_length": 20, "strategy": "LongestFirst", "stride": 0},
+    "padding": {"strategy": "BatchLongest", "direction": "Right", "pad_to_multiple_of": null, "pad_id": 0,
+                "pad_type_id": 0, "pad_token": "x"},
+    "added_tokens": [{"id": 6, "content": "<s>", "single_word": false, "lstrip": false, "rstrip": false,
+                      "normalized": false, "special": true},
+                     {"id": 7, "content": "Tag", "single_word": true, "lstrip": true, "rstrip": true,
+                      "normalized": true, "special": false}],
+    "normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Lowercase"},
+      {"type": "Strip", "strip_left": true, "strip_right": false},
+      {"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true, "strip_accents": null,
+       "lowercase": true}]},
+    "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+      {"type": "Split", "pattern": {"Regex": "\\s+"}, "behavior": "MergedWithNext", "invert": false},
+      {"type": "Digits", "individual_digits": true}, {"type": "Punctuation", "behavior": "Isolated"},
+      {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false}]},
+    "post_processor": {"type": "Sequence", "processors": [
+      {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true},
+      {"type": "TemplateProcessing",
+       "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+       "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+       "special_tokens": {"<s>": {"id": "<s>", "ids": [6], "tokens": ["<s>"]}}}]},
+    "decoder": {"type": "Sequence", "decoders": [{"type": "ByteLevel", "add_prefix_space": true,
+      "trim_offsets": true, "use_regex": true}, {"type": "Fuse"}]},
+    "model": {"type": "BPE", "dropout": null, "unk_token": "u", "continuing_subword_prefix": null,
+      "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false, "ignore_merges": false,
+      "vocab": {"u": 0, "a": 1, "b": 2, "ab": 3, "Ġ": 4, "aba": 5}, "merges": [["a", "b"], ["ab", "a"]]}
+  })");
+}
+
+inline nlohmann::json small_word_piece() {
+  auto document = small_document();
+  document["model"] = {{"type", "WordPiece"},
+                       {"unk_token", "u"},
+                       {"continuing_subword_prefix", "##"},
+                       {"max_input_chars_per_word", 10},
+                       {"vocab", {{"u", 0}, {"a", 1}, {"##b", 2}, {"##a", 3}, {"ab", 4}, {"##é", 5}}}};
+  return document;
+}
+
+}  // namespace attentive::test

@@ -1,0 +1,294 @@
+"""Writes cases of whole models: transformers' own classes with small random weights, under this package's names.
+
+    python tools/make_model_cases.py [--out tests/parity]
+
+Needs torch 2.11.0 and transformers 5.23.0 from PyPI; every model is built from a configuration, nothing is downloaded.
+"""
+
+import argparse
+import contextlib
+import copy
+import importlib
+import json
+import re
+
+import torch
+import transformers
+from transformers import AutoModelForCausalLM
+
+from attentive_case import save_safetensors
+from case_support import PARITY_FOLDER, Folder, normal
+
+# --- What every family uses ---------------------------------------------------------------------------------------
+
+
+class _Doubling:
+    """The module torch as a modeling file sees it: what that file computes in float32 whatever the dtype is, norms,
+    angles and softmax, becomes float64."""
+
+    float32 = float = torch.float64
+
+    def __getattr__(self, name):
+        return getattr(torch, name)
+
+
+@contextlib.contextmanager
+def doubled(config):
+    family = type(config).__module__.replace("configuration_", "modeling_")
+    files = [importlib.import_module(name) for name in (family, "transformers.modeling_rope_utils")]
+    to_float, default = torch.Tensor.float, torch.get_default_dtype()
+    for file in files:
+        file.torch = _Doubling()
+    torch.Tensor.float = torch.Tensor.double
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        for file in files:
+            file.torch = torch
+        torch.Tensor.float = to_float
+        torch.set_default_dtype(default)
+
+
+def randomize(model, unit_offset=False, gentle=False):
+    """Weights, biases and norms that no default hides. Gentle: small matrices, and small norms after
+    Gemma's sublayers, through which rounding grows less."""
+    with torch.no_grad():
+        for index, (name, parameter) in enumerate(model.named_parameters()):
+            values = normal(1000 + index, *parameter.shape)
+            if parameter.dim() > 1:
+                values = values / (16 if gentle and "embed" not in name else 4)
+            elif gentle and unit_offset and "post_" in name:
+                values = values / 16 - 0.75
+            elif "norm" in name.lower() and name.endswith("weight"):
+                values = values / 4 + (0 if unit_offset else 1)
+            else:
+                values = values / 2
+            parameter.copy_(values)
+
+
+def build(auto_class, config, dtype=torch.float32, unit_offset=False):
+    """The model of a configuration with random weights, rounded to dtype; half types compute in float64.
+
+    Matrices are gentle in half types: with those of float32, PyTorch's own bfloat16 is 2 to 6 % off float64.
+    """
+    wide = dtype != torch.float32
+    with doubled(config) if wide else contextlib.nullcontext():
+        model = auto_class.from_config(copy.deepcopy(config), attn_implementation="eager").eval()
+    randomize(model, unit_offset, gentle=dtype.itemsize == 2)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(parameter.to(dtype))
+    return model
+
+
+def renamed(name, table):
+    """The name after the first rule that matches: (pattern, replacement) of re.fullmatch and Match.expand."""
+    for pattern, replacement in table:
+        match = re.fullmatch(pattern, name)
+        if match:
+            return match.expand(replacement)
+    raise ValueError(f"no rule for {name}")
+
+
+def write_model_case(path, name, options, model, table, inputs, run, dtype=torch.float32, call=None, grads=True):
+    """Writes one case: `run(model)` gives the output; `inputs` are the tensors that the C++ class takes."""
+    wide = dtype != torch.float32
+    with torch.set_grad_enabled(grads), doubled(model.config) if wide else contextlib.nullcontext():
+        output = run(model)
+    parameters = dict(model.named_parameters())
+    state = {renamed(key, table): value for key, value in parameters.items()}
+    if len(state) != len(parameters):
+        raise ValueError(f"{path}: two parameters of one name")
+    contents = {f"state.{key}": value.to(dtype) for key, value in state.items()}
+    contents.update({f"input.{key}": value for key, value in inputs.items()})
+    # Half types are compared with what float64 makes of their numbers, kept in float32.
+    kept = torch.promote_types(dtype, torch.float32)
+    contents["expected.output"] = output.to(kept)
+    if grads:
+        seed = normal(5, *output.shape).to(dtype)
+        found = torch.autograd.grad((output * seed).sum(), list(state.values()), allow_unused=True)
+        contents["input.grad_output"] = seed
+        for key, gradient in zip(state, found):
+            if gradient is not None:
+                contents[f"grad.state.{key}"] = gradient.to(kept)
+    metadata = {
+        "module": name,
+        "options": json.dumps(options, sort_keys=True),
+        "call": json.dumps(call or {}, sort_keys=True),
+        "train": "false",
+        "grads": "true" if grads else "false",
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "writer": "make_model_cases 1",
+    }
+    save_safetensors(path, contents, metadata)
+
+
+# --- Llama's family -----------------------------------------------------------------------------------------------
+
+LAYER, OURS = r"model\.layers\.(\d+)\.", r"blocks.\1."
+DECODER_NAMES = (
+    (r"model\.embed_tokens\.weight", "tok_emb.weight"),
+    (r"model\.norm\.weight", "final_norm.weight"),
+    (r"lm_head\.weight", "out_head.weight"),
+    (LAYER + r"self_attn\.q_proj\.(\w+)", OURS + r"att.W_query.\2"),
+    (LAYER + r"self_attn\.k_proj\.(\w+)", OURS + r"att.W_key.\2"),
+    (LAYER + r"self_attn\.v_proj\.(\w+)", OURS + r"att.W_value.\2"),
+    (LAYER + r"self_attn\.o_proj\.(\w+)", OURS + r"att.out_proj.\2"),
+    (LAYER + r"self_attn\.([qk]_norm)\.weight", OURS + r"att.\2.weight"),
+    (LAYER + r"mlp\.gate_proj\.(\w+)", OURS + r"ff.gate.\2"),
+    (LAYER + r"mlp\.up_proj\.(\w+)", OURS + r"ff.layers.0.\2"),
+    (LAYER + r"mlp\.down_proj\.(\w+)", OURS + r"ff.layers.2.\2"),
+    (LAYER + r"input_layernorm\.weight", OURS + "norm1.weight"),
+)
+LLAMA_NAMES = (*DECODER_NAMES, (LAYER + r"post_attention_layernorm\.weight", OURS + "norm2.weight"))
+GEMMA_NAMES = (
+    *DECODER_NAMES,
+    (LAYER + r"post_attention_layernorm\.weight", OURS + "after1.weight"),
+    (LAYER + r"pre_feedforward_layernorm\.weight", OURS + "norm2.weight"),
+    (LAYER + r"post_feedforward_layernorm\.weight", OURS + "after2.weight"),
+)
+
+# Heads wider and narrower than emb_dim / num_heads, grouped queries, an eps that shows.
+THEIR_SIZES = {
+    "vocab_size": 23,
+    "hidden_size": 12,
+    "intermediate_size": 14,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 6,
+    "max_position_embeddings": 64,
+    "rms_norm_eps": 1e-3,
+    "tie_word_embeddings": False,
+    "pad_token_id": None,
+    "bos_token_id": None,
+    "eos_token_id": None,
+}
+OUR_SIZES = {
+    "vocab_size": 23,
+    "emb_dim": 12,
+    "hidden_dim": 14,
+    "num_layers": 3,
+    "num_heads": 4,
+    "num_kv_heads": 2,
+    "head_dim": 6,
+    "context_length": 64,
+    "eps": 1e-3,
+}
+GEMMA_OURS = {"activation": "gelu_tanh", "norm_after": True, "unit_offset": True, "scaled_embedding": True, "tied": True}
+ROTARY = {
+    "head_dim": 0,
+    "base": 10000.0,
+    "pairing": "interleaved",
+    "scaling": "none",
+    "factor": 1.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_context": 8192.0,
+}
+TOKENS, WINDOW, PREFILL = 13, 4, 4
+
+
+def rope(kind="default", **values):
+    return {"rope_type": kind, **values}
+
+
+def example_ids(seed=1):
+    return torch.randint(0, THEIR_SIZES["vocab_size"], (2, TOKENS), generator=torch.Generator().manual_seed(seed))
+
+
+def example_padding():
+    """A hole, and an end shorter than the window: every query sees a key."""
+    keep = torch.ones(2, TOKENS, dtype=torch.bool)
+    keep[0, 5] = False
+    keep[1, TOKENS - 2 :] = False
+    return keep
+
+
+def stepwise(model, ids):
+    cache = transformers.DynamicCache(config=model.config)
+    pieces = [ids[:, :PREFILL], *ids[:, PREFILL:].split(1, dim=1)]
+    return torch.cat([model(piece, past_key_values=cache, use_cache=True).logits for piece in pieces], dim=1)
+
+
+def decoder_family(folder, stem, config, options, table=LLAMA_NAMES, unit_offset=False, float64=False):
+    """Without and with padding, with the cache, and in the other dtypes."""
+    ids, keep = example_ids(), example_padding()
+    options = {**OUR_SIZES, "rotary_pairing": "halves", **options}
+
+    def write(name, run, inputs, dtype=torch.float32, **settings):
+        model = build(AutoModelForCausalLM, config, dtype, unit_offset)
+        path = folder.file(f"{stem}-{name}")
+        write_model_case(path, "attentive.Llama", options, model, table, inputs, run, dtype=dtype, **settings)
+
+    def plain(model):
+        return model(ids, use_cache=False).logits
+
+    write("fp32", plain, {"ids": ids})
+    if float64:
+        write("fp64", plain, {"ids": ids}, torch.float64)
+    write("bf16", plain, {"ids": ids}, torch.bfloat16)
+    padded = {"ids": ids, "attention_mask": keep}
+    write("padding", lambda model: model(ids, attention_mask=keep, use_cache=False).logits, padded, grads=False)
+    write("cached", lambda model: stepwise(model, ids), {"ids": ids}, call={"prefill": PREFILL}, grads=False)
+
+
+def decoder_cases(folder):
+    decoder_family(folder, "llama2", transformers.LlamaConfig(**THEIR_SIZES, rope_parameters=rope(rope_theta=10000.0)), {})
+    theirs = {**THEIR_SIZES, "head_dim": 8, "tie_word_embeddings": True, "attention_bias": True, "mlp_bias": True}
+    scaling = {"factor": 4.0, "low_freq_factor": 1.5, "high_freq_factor": 3.0, "original_max_position_embeddings": 32}
+    ours = {f"rotary_{name}": value for name, value in scaling.items() if not name.startswith("original")}
+    ours.update(rotary_scaling="llama3", rotary_original_context=32.0, rotary_base=20.0)
+    ours.update(head_dim=8, tied=True, qkv_bias=True, out_bias=True, ff_bias=True)
+    config = transformers.LlamaConfig(**theirs, rope_parameters=rope("llama3", rope_theta=20.0, **scaling))
+    decoder_family(folder, "llama3", config, ours, float64=True)
+
+    config = transformers.MistralConfig(**THEIR_SIZES, sliding_window=WINDOW, rope_parameters=rope(rope_theta=500.0))
+    decoder_family(folder, "mistral", config, {"rotary_base": 500.0, "windows": [WINDOW] * 3, "context_length": 0})
+
+    theirs = {name: value for name, value in THEIR_SIZES.items() if name != "head_dim"}
+    theirs["hidden_size"] = 16
+    config = transformers.Qwen2Config(**theirs, rope_parameters=rope(rope_theta=500.0))
+    decoder_family(folder, "qwen2", config, {"rotary_base": 500.0, "qkv_bias": True, "emb_dim": 16, "head_dim": 0})
+
+    layers = {"use_sliding_window": True, "sliding_window": WINDOW, "max_window_layers": 1}
+    config = transformers.Qwen3Config(**THEIR_SIZES, **layers, rope_parameters=rope("linear", rope_theta=500.0, factor=2.0))
+    ours = {"rotary_base": 500.0, "rotary_scaling": "linear", "rotary_factor": 2.0}
+    decoder_family(folder, "qwen3", config, {**ours, "qk_norm": True, "windows": [0, WINDOW, WINDOW]})
+
+    # The caps are small, so that they bend the numbers.
+    theirs = {**THEIR_SIZES, "tie_word_embeddings": True, "query_pre_attn_scalar": 5}
+    caps = {"attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0}
+    kinds = ["sliding_attention", "full_attention", "sliding_attention"]
+    config = transformers.Gemma2Config(
+        **theirs, **caps, sliding_window=WINDOW, layer_types=kinds, rope_parameters=rope(rope_theta=500.0)
+    )
+    ours = {**GEMMA_OURS, "rotary_base": 500.0, "softcap": 2.0, "logit_softcap": 3.0, "scale": 5**-0.5}
+    decoder_family(folder, "gemma2", config, {**ours, "windows": [WINDOW, 0, WINDOW]}, GEMMA_NAMES, unit_offset=True)
+
+    kinds = ["sliding_attention"] * 5 + ["full_attention", "sliding_attention"]
+    angles = {
+        "full_attention": rope("linear", rope_theta=1000.0, factor=8.0),
+        "sliding_attention": rope(rope_theta=50.0),
+    }
+    theirs.update(num_hidden_layers=len(kinds), intermediate_size=10)
+    config = transformers.Gemma3TextConfig(**theirs, sliding_window=WINDOW, layer_types=kinds, rope_parameters=angles)
+    ours = {**GEMMA_OURS, "num_layers": len(kinds), "hidden_dim": 10, "qk_norm": True, "scale": 5**-0.5}
+    ours.update(rotary_base=1000.0, rotary_scaling="linear", rotary_factor=8.0)
+    ours.update(windows=[WINDOW] * 5 + [0, WINDOW], window_rotary={**ROTARY, "base": 50.0, "pairing": "halves"})
+    decoder_family(folder, "gemma3", config, ours, GEMMA_NAMES, unit_offset=True, float64=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", default=PARITY_FOLDER, help="the folder that holds models/")
+    torch.set_num_threads(1)
+    folder = Folder(parser.parse_args().out, "models", 200_000)
+    decoder_cases(folder)
+    folder.finish()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,208 @@
+#!/usr/bin/env python3
+"""Writes small random models of `transformers` as folders, with the numbers that they compute, for the C++ tests.
+
+    tools/make_model_folders.py OUT             every family: OUT/<name>/ with config.json, model.safetensors and
+                                                expected.safetensors (inputs and outputs, float32, evaluation mode)
+    tools/make_model_folders.py OUT NAME...     some of them
+    tools/make_model_folders.py --old OUT ...   as older versions of `transformers` wrote them
+    tools/make_model_folders.py --check OUT SAVED
+                                                loads each SAVED/<name> with an AutoModel class and prints the largest difference
+                                                from the outputs in OUT/<name>, and which weights were missing
+
+Written with torch 2.11.0, transformers 5.23.0, safetensors 0.8.0. Weights are drawn, those of norms and biases too: their usual
+first values, one and zero, would hide a tensor that was mixed up. tests/models/data holds the two folders of `--committed tests/models/data`.
+"""
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+import torch  # noqa: E402
+import transformers as hf  # noqa: E402
+from safetensors.torch import load_file, save_file  # noqa: E402
+
+hf.utils.logging.set_verbosity_error()
+hf.utils.logging.disable_progress_bar()
+
+DECODER = dict(vocab_size=31, hidden_size=24, intermediate_size=40, num_hidden_layers=3, num_attention_heads=4, max_position_embeddings=64,
+               attention_dropout=0.0, bos_token_id=1, eos_token_id=2)
+ENCODER = dict(vocab_size=29, hidden_size=24, intermediate_size=40, num_hidden_layers=3, num_attention_heads=4, max_position_embeddings=24)
+IMAGES = dict(hidden_size=24, intermediate_size=40, num_hidden_layers=3, num_attention_heads=4, image_size=8, patch_size=4, num_channels=2,
+              num_labels=5)
+LLAMA3 = {"rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 16}
+WINDOWS = ["sliding_attention", "full_attention", "sliding_attention"]
+
+
+def gpt2(**changes):
+    settings = dict(vocab_size=31, n_positions=32, n_embd=24, n_layer=3, n_head=4, bos_token_id=1, eos_token_id=2)
+    return hf.GPT2LMHeadModel(hf.GPT2Config(**{**settings, **changes}))
+
+
+def decoder(kind, config, **changes):
+    return kind(config(**{**DECODER, **changes}))
+
+
+MODELS = {
+    "gpt2": gpt2,
+    "gpt2_untied": lambda: gpt2(tie_word_embeddings=False),
+    "llama": lambda: decoder(hf.LlamaForCausalLM, hf.LlamaConfig, num_key_value_heads=2),
+    "llama_biases": lambda: decoder(hf.LlamaForCausalLM, hf.LlamaConfig, num_key_value_heads=1, attention_bias=True, mlp_bias=True, head_dim=8,
+                                    tie_word_embeddings=True, rope_parameters={"rope_type": "linear", "factor": 2.5, "rope_theta": 5000.0}),
+    "llama3": lambda: decoder(hf.LlamaForCausalLM, hf.LlamaConfig, num_key_value_heads=2, rope_parameters=LLAMA3, eos_token_id=[2, 3]),
+    "mistral": lambda: decoder(hf.MistralForCausalLM, hf.MistralConfig, num_key_value_heads=2, sliding_window=5),
+    "qwen2": lambda: decoder(hf.Qwen2ForCausalLM, hf.Qwen2Config, num_key_value_heads=2, use_sliding_window=True, sliding_window=6,
+                             max_window_layers=1),
+    "qwen3": lambda: decoder(hf.Qwen3ForCausalLM, hf.Qwen3Config, num_key_value_heads=2, head_dim=10),
+    "gemma2": lambda: decoder(hf.Gemma2ForCausalLM, hf.Gemma2Config, num_key_value_heads=2, head_dim=8, query_pre_attn_scalar=9,
+                              sliding_window=5, attn_logit_softcapping=4.0, final_logit_softcapping=3.0),
+    "gemma3_text": lambda: decoder(hf.Gemma3ForCausalLM, hf.Gemma3TextConfig, num_key_value_heads=2, head_dim=8, query_pre_attn_scalar=9,
+                                   sliding_window=5, layer_types=WINDOWS),
+    "bert": lambda: hf.BertForMaskedLM(hf.BertConfig(**ENCODER)),
+    "bert_base": lambda: hf.BertModel(hf.BertConfig(**ENCODER, layer_norm_eps=1e-5)),
+    "roberta": lambda: hf.RobertaForMaskedLM(hf.RobertaConfig(**ENCODER, type_vocab_size=1)),
+    "albert": lambda: hf.AlbertForMaskedLM(hf.AlbertConfig(**ENCODER, embedding_size=10)),
+    "albert_base": lambda: hf.AlbertModel(hf.AlbertConfig(**ENCODER, embedding_size=10)),
+    "vit": lambda: hf.ViTForImageClassification(hf.ViTConfig(**IMAGES)),
+    "deit": lambda: hf.DeiTForImageClassification(hf.DeiTConfig(**IMAGES)),
+}
+
+
+def randomized(model, seed):
+    """The model with weights that are all drawn."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            plain = parameter.dim() < 2  # norms, biases
+            parameter.copy_(torch.randn(parameter.shape, generator=generator) * (0.3 if plain else 0.25))
+            if plain and "norm" in name.lower() and name.endswith("weight") and not model.config.model_type.startswith("gemma"):
+                parameter += 1
+    return model.eval()
+
+
+def numbers(model):
+    """Inputs and outputs."""
+    kind = model.config.model_type
+    generator = torch.Generator().manual_seed(5)
+    if kind in ("vit", "deit"):
+        images = torch.randn(2, model.config.num_channels, 8, 8, generator=generator)
+        return {"input.images": images, "output.logits": model(pixel_values=images).logits}
+    ids = torch.randint(3, model.config.vocab_size, (2, 14), generator=generator)
+    if kind not in ("bert", "roberta", "albert"):
+        return {"input.ids": ids, "output.logits": model(ids).logits}
+    lengths = torch.tensor([14, 9])
+    keep = torch.arange(14)[None, :] < lengths[:, None]
+    ids = torch.where(keep, ids, torch.tensor(model.config.pad_token_id))
+    types = torch.randint(0, model.config.type_vocab_size, (2, 14), generator=generator)
+    out = model(input_ids=ids, token_type_ids=types, attention_mask=keep.long(), output_hidden_states=True)
+    result = {"input.ids": ids, "input.types": types, "input.lengths": lengths}
+    if hasattr(out, "logits"):
+        return {**result, "output.logits": out.logits, "output.hidden": out.hidden_states[-1]}
+    return {**result, "output.hidden": out.last_hidden_state, "output.pooled": out.pooler_output}
+
+
+def save(model, folder, **options):
+    model.save_pretrained(folder, **options)
+    with torch.no_grad():
+        save_file({name: tensor.contiguous() for name, tensor in numbers(model).items()}, Path(folder) / "expected.safetensors")
+
+
+def old_names(folder):
+    """The same folder as older versions wrote it: rope_theta beside rope_scaling, torch_dtype, buffers among the weights."""
+    path = Path(folder) / "config.json"
+    config = json.loads(path.read_text())
+    rotary = config.pop("rope_parameters", None)
+    if rotary:
+        full = dict(rotary.get("full_attention", rotary))
+        config["rope_theta"] = full.pop("rope_theta")
+        if "sliding_attention" in rotary:
+            config["rope_local_base_freq"] = rotary["sliding_attention"]["rope_theta"]
+        kind = full.pop("rope_type")
+        config["rope_scaling"] = None if kind == "default" else {"type": kind, **full}
+    config["torch_dtype"] = config.pop("dtype")
+    path.write_text(json.dumps(config, indent=2))
+    weights = Path(folder) / "model.safetensors"
+    state = load_file(weights)
+    if config["model_type"] == "gpt2":
+        state["transformer.h.0.attn.bias"] = torch.ones(1, 1, 32, 32).tril()
+        state["transformer.h.0.attn.masked_bias"] = torch.tensor(-1e4)
+        state["lm_head.weight"] = state["transformer.wte.weight"].clone()
+    if config["model_type"] == "llama":
+        state["model.layers.0.self_attn.rotary_emb.inv_freq"] = torch.ones(3)
+    if config["model_type"] == "bert":
+        state["bert.embeddings.position_ids"] = torch.arange(24)[None]
+        state["cls.predictions.decoder.weight"] = state["bert.embeddings.word_embeddings.weight"].clone()
+        state["cls.seq_relationship.weight"] = torch.ones(2, 24)
+        for name in [name for name in state if "LayerNorm" in name]:
+            state[name.replace(".weight", ".gamma").replace(".bias", ".beta")] = state.pop(name)
+    if config["model_type"] == "vit":  # the names of version 5's modules
+        for name in [name for name in state if ".encoder.layer." in name]:
+            new = name.replace("encoder.layer.", "layers.")
+            for old, now in (("attention.attention.query", "attention.q_proj"), ("attention.attention.key", "attention.k_proj"),
+                             ("attention.attention.value", "attention.v_proj"), ("attention.output.dense", "attention.o_proj"),
+                             ("intermediate.dense", "mlp.fc1"), ("output.dense", "mlp.fc2")):
+                new = new.replace(old, now)
+            state[new] = state.pop(name)
+    save_file(state, weights, metadata={"format": "pt"})
+
+
+def class_for(name):
+    if name.endswith("_base"):
+        return hf.AutoModel
+    if name in ("vit", "deit"):
+        return hf.AutoModelForImageClassification
+    return hf.AutoModelForMaskedLM if name in ("bert", "roberta", "albert") else hf.AutoModelForCausalLM
+
+
+def difference(model, given):
+    """The largest difference of a model's outputs from the given ones."""
+    if "input.images" in given:
+        out = model(pixel_values=given["input.images"])
+    elif "input.lengths" in given:
+        keep = torch.arange(14)[None, :] < given["input.lengths"][:, None]
+        out = model(input_ids=given["input.ids"], token_type_ids=given["input.types"], attention_mask=keep.long())
+    else:
+        out = model(given["input.ids"])
+    if "output.logits" in given:
+        return (out.logits - given["output.logits"]).abs().max().item()
+    return max((out.last_hidden_state - given["output.hidden"]).abs().max(), (out.pooler_output - given["output.pooled"]).abs().max()).item()
+
+
+def check(written, saved):
+    for name in sorted(os.listdir(saved)):
+        model, report = class_for(name).from_pretrained(f"{saved}/{name}", dtype="auto", output_loading_info=True)
+        with torch.no_grad():
+            number = difference(model.eval(), load_file(f"{written}/{name}/expected.safetensors"))
+        missing = sorted(report["missing_keys"])
+        print(f"{name} {number:.3e} {','.join(missing) if missing else '-'}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--committed", action="store_true")
+    parser.add_argument("--old", action="store_true", help="write each folder as older versions did")
+    parser.add_argument("arguments", nargs="+")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    if args.check:
+        return check(*args.arguments)
+    out, *names = args.arguments
+    if args.committed:
+        small = dict(vocab_size=17, num_hidden_layers=2, max_position_embeddings=32, hidden_size=16, intermediate_size=20)
+        save(randomized(gpt2(vocab_size=17, n_positions=16, n_embd=16, n_layer=2), 1), f"{out}/gpt2")
+        save(randomized(decoder(hf.LlamaForCausalLM, hf.LlamaConfig, num_key_value_heads=2, rope_parameters=LLAMA3, **small), 2),
+             f"{out}/llama", max_shard_size="6KB")
+        return None
+    for name in names or MODELS:
+        save(randomized(MODELS[name](), 3), f"{out}/{name}")
+        if args.old:
+            old_names(f"{out}/{name}")
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

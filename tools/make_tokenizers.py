@@ -1,0 +1,288 @@
+#!/usr/bin/env python3
+"""Trains small tokenizers of every kind that attentive::tokenizers reads, and records what Python's `tokenizers` makes of text.
+
+    tools/make_tokenizers.py FOLDER                             writes the files that tests/tokenizers/data holds
+    tools/make_tokenizers.py --record N SEED TOKENIZER... OUT   N fresh strings, and what each tokenizer.json makes of them
+
+Needs the wheel `tokenizers` 0.23.3. The text is made here, from a seed: words of many scripts, most of them in the order of their
+frequency, with what separates and disturbs words.
+"""
+
+import json
+import random
+import sys
+from pathlib import Path
+
+import tokenizers
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+# Public facts: the regular expressions of two families, as their tokenizer.json states them.
+LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+QWEN = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
+
+# Ranges of letters; the third member counts as a mark behind a letter.
+SCRIPTS = {
+    "latin": ("abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", ""),
+    "european": ("abcdeghilmnoprstuvzßàáâäåæçèéêëìíîïñòóôöøùúûüýÿāčďęěğıłńňőřśşšťůźžƒſ", "ÀÉÖÜİŞŁŽÇØÆ", ""),
+    "marks": ("aeioucnsyAEO", "IUN", "\u0301\u0300\u0308\u0327\u0323\u030a\u0302\u0328\u0316\u0345"),
+    "cyrillic": ("абвгдежзийклмнопрстуфхцчшщъыьэюяёїєґ", "АБВГДЕЖЗЁЇ", "\u0306\u0308"),
+    "greek": ("αβγδεζηθικλμνξοπρσςτυφχψωάέήίόύώΐ", "ΑΒΓΔΕΣΩΆ", "\u0301"),
+    "arabic": ("ابتثجحخدذرزسشصضطظعغفقكلمنهويىةءأإآ", "", "\u064b\u064e\u064f\u0650\u0651\u0652"),
+    "hebrew": ("אבגדהוזחטיךכלםמןנסעףפץצקרשת", "", "\u05b0\u05b4\u05b7\u05bc"),
+    "devanagari": ("अआइईउऊएऐओऔकखगघचछजझटठडढणतथदधनपफबभमयरलवशषसहक़", "", "\u093e\u093f\u0940\u0947\u094d\u0902\u093c"),
+    "thai": ("กขคงจชซญดตถทธนบปผฝพฟภมยรลวศสหอเแโใไ", "", "\u0e34\u0e35\u0e48\u0e49\u0e31\u0e33"),
+    "han": ("的一是不了在人有我他这中大来上国个到说们為漢字學㐀豈\U00020000\U0002b740", "", ""),
+    "kana": ("あいうえおかがきぎくけこさしすせそたちつてとなにぬのアイウエオカガキャッンーｱｶﾞ", "", "\u3099"),
+    "hangul": ("가각간갈감강거건걸검게겨고공과교구국그기나너는다도한국어말을이", "", ""),
+    "jamo": ("\u1100\u1102\u1103\u1105\u1106\u1107\u1109", "", "\u1161\u1165\u1169\u11a8\u11ab"),
+}
+DIGITS = ["0123456789", "٠١٢٣٤٥٦٧٨٩", "०१२३४५६७८९", "๐๑๒๓๔๕๖๗๘๙", "０１２３４５６７８９", "²³¹½¼ⅣⅷⅫ①⑳㊿", "𝟎𝟏𝟐"]
+SPACES = [" ", " ", " ", "  ", "   ", "\n", "\n\n", "\r\n", "\t", "\u00a0", "\u2003", "\u0085", "\u3000", "\u2028", "\u1680", "\v", "\f",
+          " \n ", "\u200b", "\u202f", "\u180e", "\u2029"]
+SIGNS = [".", ",", "!", "?", ";", ":", "...", "—", "–", "'", '"', "“", "”", "«", "»", "、", "。", "！", "؟", "।", "(", ")", "[", "]", "#", "@",
+         "$", "€", "%", "&", "*", "+", "<", "=", ">", "^", "_", "`", "|", "~", "/", "\\", "¡", "¿", "§", "©", "™", "№", "…", "‰", "·", "_a_",
+         "https://x.org/a?b=1&c=2", "a@b.de", "--", "''", " ' ", "״", "׳"]
+EMOJI = ["😀", "👍🏽", "👩‍👩‍👧‍👦", "🏳️‍🌈", "🇩🇪", "❤️", "☃", "✈︎", "👨🏿‍💻", "1️⃣", "Ⓐ", "🅰"]
+CONTRACTIONS = ["I'm", "don't", "it's", "we'll", "they've", "you're", "he'd", "IT'S", "DON'T", "'S", "o'clock", "'ſ", "I'M'LL", "'tis", "n't"]
+ODD = ["\u0000", "\u0001", "\u0007", "\u001b", "\u007f", "\u009f", "\ufeff", "\ufffd", "\u200d", "\u200c", "\u00ad", "\u2060", "\ue000", "ﬁ", "ﬀ", "ﬆ",
+       "Å", "Å", "Ω", "ẛ̣", "ǆ", "İ", "ı", "ŉ", "ΐ", "한글", "한글", "ｶﾞ", "ff", "½", "x²", "q̣̇", "q̣̇", "\u0301", "\u0345", "कि", "กำ"]
+ADDED = ["<|endoftext|>", "<|begin_of_text|>", "<|eot_id|>", "<think>", "</think>", "<mask>", "<s>", "</s>", "[CLS]", "[SEP]", "[MASK]", "[UNK]",
+         "[PAD]", "<|im_start|>", "<|im_start|>user\n", "Tag", "tag", "TAG", "Übung", "<end", "<|", "|>", "<r>", "<l>"]
+
+
+class Words:
+    """Words and strings, by a generator of their own."""
+
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+        self.known = {name: [self.fresh(name) for _ in range(60)] for name in SCRIPTS}
+
+    def fresh(self, script):
+        letters, capitals, marks = SCRIPTS[script]
+        draw, word = self.random, ""
+        for i in range(draw.choice([1, 2, 3, 3, 4, 5, 6, 9])):
+            word += draw.choice(capitals) if capitals and (i == 0 and draw.random() < 0.2 or draw.random() < 0.02) else draw.choice(letters)
+            while marks and draw.random() < 0.4:
+                word += draw.choice(marks)
+        return word
+
+    def word(self, script):
+        if self.random.random() < 0.2:
+            return self.fresh(script)
+        return self.known[script][int(60 * self.random.random() ** 3)]
+
+    def unit(self, script):
+        draw = self.random
+        kind = draw.random()
+        if kind < 0.62:
+            return self.word(script)
+        if kind < 0.70:
+            return "".join(draw.choice(draw.choice(DIGITS[:1] * 3 + DIGITS)) for _ in range(draw.choice([1, 2, 3, 4, 7])))
+        choices = [SIGNS, SIGNS, CONTRACTIONS, EMOJI, ODD, ADDED]
+        return draw.choice(draw.choice(choices))
+
+    def text(self, units):
+        draw, text = self.random, ""
+        script = draw.choice(list(SCRIPTS))
+        for _ in range(units):
+            if draw.random() < 0.1:
+                script = draw.choice(list(SCRIPTS))
+            text += self.unit(script)
+            if draw.random() < 0.75:
+                text += " " if draw.random() < 0.6 else draw.choice(SPACES)
+        return text
+
+    def strings(self, count):
+        """Short and long ones, and first those that are nothing or hardly anything."""
+        edge = ["", " ", "  ", "a", "\n", "\u0301", "<|endoftext|>", " <mask> ", "[MASK]", "a" * 120, " " * 40 + "x", "\u00e9" * 30]
+        sizes = [1, 2, 3, 3, 4, 5, 6, 8, 10]
+        return (edge + [self.text(self.random.choice(sizes)) for _ in range(count)])[:count]
+
+
+def special(*contents):
+    return [tokenizers.AddedToken(content, special=True, normalized=False) for content in contents]
+
+
+def byte_level(size, added, **model):
+    tokenizer = Tokenizer(models.BPE(**model))
+    trainer = trainers.BpeTrainer(vocab_size=size, special_tokens=added, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer, trainer
+
+
+def gpt2():
+    tokenizer, trainer = byte_level(700, special("<|endoftext|>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
+    return tokenizer, trainer
+
+
+def llama3():
+    tokenizer, trainer = byte_level(700, [], ignore_merges=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(LLAMA3), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    return tokenizer, trainer
+
+
+def llama3_after(tokenizer):
+    tokenizer.add_special_tokens(special("<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>"))
+    begin = ("<|begin_of_text|>", tokenizer.token_to_id("<|begin_of_text|>"))
+    template = processors.TemplateProcessing(single=f"{begin[0]} $A", pair=f"{begin[0]} $A {begin[0]}:1 $B:1", special_tokens=[begin])
+    tokenizer.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=True), template])
+
+
+def qwen():
+    tokenizer, trainer = byte_level(700, [])
+    tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(QWEN), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
+    return tokenizer, trainer
+
+
+def qwen_after(tokenizer):
+    tokenizer.add_special_tokens(special("<|endoftext|>", "<|im_start|>", "<|im_end|>"))
+    tokenizer.add_tokens([tokenizers.AddedToken("<think>", normalized=False), tokenizers.AddedToken("</think>", normalized=False),
+                          tokenizers.AddedToken("U\u0308bung", normalized=True)])
+
+
+def roberta():
+    tokenizer, trainer = byte_level(700, ["<s>", "<pad>", "</s>", "<unk>", tokenizers.AddedToken("<mask>", lstrip=True, normalized=False, special=True)])
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    return tokenizer, trainer
+
+
+def roberta_after(tokenizer):
+    tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), trim_offsets=True, add_prefix_space=True)
+
+
+def word_piece(size, lowercase):
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    return tokenizer, trainers.WordPieceTrainer(vocab_size=size, limit_alphabet=500, show_progress=False,
+                                                special_tokens=special("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"))
+
+
+def bert_template(tokenizer):
+    ids = [(name, tokenizer.token_to_id(name)) for name in ("[CLS]", "[SEP]")]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS]:0 $A:0 [SEP]:0", pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1", special_tokens=ids)
+
+
+def bert_processing(tokenizer):
+    tokenizer.post_processor = processors.BertProcessing(*[(name, tokenizer.token_to_id(name)) for name in ("[SEP]", "[CLS]")])
+
+
+def bert_limited(tokenizer):
+    bert_template(tokenizer)
+    tokenizer.enable_truncation(15, direction="left")
+    tokenizer.enable_padding(direction="left", length=20, pad_id=0, pad_type_id=3, pad_to_multiple_of=8)
+
+
+def words():
+    """What the others lack: words that end in </w>, unknown characters, all sorts of added tokens."""
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", end_of_word_suffix="</w>", continuing_subword_prefix="", fuse_unk=True))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase(), normalizers.NFKC()])
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.Punctuation("isolated")])
+    tokenizer.decoder = decoders.BPEDecoder()
+    return tokenizer, trainers.BpeTrainer(vocab_size=600, limit_alphabet=160, end_of_word_suffix="</w>", special_tokens=["<unk>"], show_progress=False)
+
+
+def words_after(tokenizer):
+    tokenizer.add_tokens([tokenizers.AddedToken("Tag", normalized=True, single_word=True), tokenizers.AddedToken("<r>", rstrip=True, normalized=False),
+                          tokenizers.AddedToken("<l>", lstrip=True, normalized=False), tokenizers.AddedToken("\u00dcbung", normalized=True),
+                          tokenizers.AddedToken("<end", normalized=False)])
+    tokenizer.add_special_tokens([tokenizers.AddedToken("[MASK]", lstrip=True, rstrip=True, single_word=True, normalized=False, special=True),
+                                  tokenizers.AddedToken("</S>", normalized=True, special=True)])
+
+
+KINDS = {
+    "gpt2": (gpt2, None), "llama3": (llama3, llama3_after), "qwen": (qwen, qwen_after), "roberta": (roberta, roberta_after),
+    "bert_uncased": (lambda: word_piece(900, True), bert_template), "bert_cased": (lambda: word_piece(900, False), bert_processing),
+    "bert_limited": (lambda: word_piece(600, True), bert_limited), "words": (words, words_after),
+}
+
+
+def train(kind):
+    make, after = KINDS[kind]
+    tokenizer, trainer = make()
+    maker = Words(1)
+    tokenizer.train_from_iterator([maker.text(12) for _ in range(3000)], trainer)
+    if after:
+        after(tokenizer)
+    document = json.loads(tokenizer.to_str())
+    if kind == "gpt2":  # as its file was written before types and pairs were
+        del document["model"]["type"]
+        document["model"].update(continuing_subword_prefix="", end_of_word_suffix="", merges=[" ".join(pair) for pair in document["model"]["merges"]])
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+
+
+def record(tokenizer, strings):
+    """What Python makes of strings: ids without and with special tokens, a pair with the string before, and back to text."""
+    results, before = [], "b [SEP] c"
+    for text in strings:
+        ids = tokenizer.encode(text, add_special_tokens=False).ids
+        pair = tokenizer.encode(before, text)
+        results.append({"text": text, "ids": ids, "special": tokenizer.encode(text).ids, "pair": pair.ids, "types": pair.type_ids,
+                        "decoded": tokenizer.decode(tokenizer.encode(text).ids, skip_special_tokens=False),
+                        "skipped": tokenizer.decode(tokenizer.encode(text).ids, skip_special_tokens=True)})
+        before = text[:20]
+    return results
+
+
+def variants():
+    """Normalizers and pre-tokenizers, each by itself: a model of single characters, which differ where a piece ends, shows all."""
+    strings = Words(2).strings(45)
+    plain = [normalizers.NFC(), normalizers.NFD(), normalizers.NFKC(), normalizers.NFKD(), normalizers.Lowercase(), normalizers.StripAccents(),
+             normalizers.Strip(), normalizers.Strip(left=False), normalizers.Strip(right=False), normalizers.BertNormalizer(),
+             normalizers.BertNormalizer(lowercase=False), normalizers.BertNormalizer(clean_text=False, strip_accents=False),
+             normalizers.BertNormalizer(handle_chinese_chars=False, strip_accents=True, lowercase=False)]
+    behaviors = ["removed", "isolated", "merged_with_previous", "merged_with_next", "contiguous"]
+    cuts = [pre_tokenizers.Whitespace(), pre_tokenizers.WhitespaceSplit(), pre_tokenizers.BertPreTokenizer(), pre_tokenizers.Digits(False),
+            pre_tokenizers.Digits(True), *[pre_tokenizers.Punctuation(behavior) for behavior in behaviors],
+            *[pre_tokenizers.Split(pattern, behavior, invert) for pattern in (" ", Regex(r"\p{L}+|\s")) for behavior in behaviors
+              for invert in (False, True)],
+            *[pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in
+              (r"\w+", r"\W+", r"\d{2,}", r"\D", r"[\s\d]+", r"\S+", r"(?<=a)b?", r"\p{Han}+", r"[^\p{Lu}\p{M}]+", r"(?i:a|s|k)+", r"(?>a+)\p{Ll}?",
+               r"[\x{61}-\u0065]++", r"\.|\x41", r"a*", r".\v?")]]
+    parts = [(n, None) for n in plain] + [(None, c) for c in cuts]
+    alphabet = sorted({c for n in plain for text in strings for c in n.normalize_str(text) + text})
+    tokens = ["<unk>"] + [c + end for c in alphabet for end in ("", "|")]
+    base = Tokenizer(models.BPE({token: i for i, token in enumerate(tokens)}, [], unk_token="<unk>", end_of_word_suffix="|"))
+    results = []
+    for normalizer, pre_tokenizer in parts:
+        tokenizer = Tokenizer.from_str(base.to_str())
+        if normalizer:
+            tokenizer.normalizer = normalizer
+        if pre_tokenizer:
+            tokenizer.pre_tokenizer = pre_tokenizer
+        document = json.loads(tokenizer.to_str())
+        results.append({"normalizer": document["normalizer"], "pre_tokenizer": document["pre_tokenizer"],
+                        "ids": [tokenizer.encode(text).ids for text in strings]})
+    return {"base": json.loads(base.to_str()), "strings": strings, "variants": results}
+
+
+def write(path, value):
+    Path(path).write_text(json.dumps(value, ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8")
+
+
+def main(arguments):
+    if arguments[:1] == ["--record"] and len(arguments) >= 5:
+        strings = Words(int(arguments[2])).strings(int(arguments[1]))
+        write(arguments[-1], [record(Tokenizer.from_file(path), strings) for path in arguments[3:-1]])
+    elif len(arguments) == 1 and not arguments[0].startswith("-"):
+        folder = Path(arguments[0])
+        folder.mkdir(parents=True, exist_ok=True)
+        for kind in KINDS:
+            (folder / f"{kind}.json").write_text(train(kind) + "\n", encoding="utf-8")
+            write(folder / f"{kind}.expected.json", record(Tokenizer.from_file(str(folder / f"{kind}.json")), Words(3).strings(90)))
+        write(folder / "variants.json", variants())
+    else:
+        sys.exit(__doc__)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
