@@ -6,6 +6,7 @@
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/linear.h>
+#include <ATen/ops/mm.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/randn.h>
 #include <catch2/catch_test_macros.hpp>
@@ -14,6 +15,7 @@
 
 #include <attentive/modules/multi_head_attention.h>
 #include <attentive/modules/multi_head_self_attention.h>
+#include <attentive/parity/compare.h>
 
 #include "kernels/gemm/gemm.h"
 #include "kernels/simd/selection.h"
@@ -37,6 +39,16 @@ double rounding(const at::Tensor& x) {
 
 double error(const at::Tensor& got, const at::Tensor& want) {
   return (got.to(at::kDouble) - want).abs().max().item<double>();
+}
+
+// Whether a sum of so many products is rounded to bfloat16 once. Where LibTorch multiplies on 64-bit ARM, oneDNN
+// stores partial sums of more than 512 products in bfloat16; what is promised there is PyTorch's result.
+bool rounds_once([[maybe_unused]] const at::Tensor& x, [[maybe_unused]] int64_t products) {
+#ifdef __aarch64__
+  return widens_products(x) || products <= 512;
+#else
+  return true;
+#endif
 }
 
 }  // namespace
@@ -72,8 +84,15 @@ TEST_CASE("linear: gradients of bfloat16 have its dtype and value", "[linear][sh
     CHECK(error(leaf.grad(), want) <= rounding(want));
   };
   check(x, g.mm(weight.detach().to(at::kDouble)));
-  check(weight, g.t().mm(x.detach().to(at::kDouble)));
   check(bias, g.sum(0));
+  if (rounds_once(x, rows)) {
+    check(weight, g.t().mm(x.detach().to(at::kDouble)));
+  } else {
+    const auto ours = weight.grad().clone();
+    weight.mutable_grad().reset();
+    at::linear(x, weight, bias).backward(grad);
+    CHECK(bit_equal(ours, weight.grad()));
+  }
 }
 
 TEST_CASE("linear: gradients of bfloat16 can be differentiated", "[linear][short]") {
@@ -93,7 +112,10 @@ TEST_CASE("linear: the sum over rows is that of doubles", "[linear][short]") {
   const auto a = at::randn({8300, 20}).to(kBf16), b = at::randn({8300, 24}).to(kBf16);
   const at::AutoGradMode mode(GENERATE(false, true));
   const auto want = a.to(at::kDouble).t().mm(b.to(at::kDouble));
-  CHECK(error(sum_of_rows(a, b), want) <= rounding(want));
+  if (rounds_once(a, a.size(0)))
+    CHECK(error(sum_of_rows(a, b), want) <= rounding(want));
+  else
+    CHECK(bit_equal(sum_of_rows(a, b), at::mm(a.t(), b)));
   CHECK(error(sum_of_rows(a.to(at::kFloat), b.to(at::kFloat)), want) <= rounding(want) / 100);
 }
 
