@@ -130,7 +130,8 @@ TEST_CASE("recorded weights are those of scalar loops", "[recorder]") {
                                      .keep = keep,
                                      .bias = bias,
                                      .slopes = call.extras.alibi_slopes,
-                                     .sinks = call.extras.sinks});
+                                     .sinks = call.extras.sinks,
+                                     .survivors = {}});
   const auto got = record(call);
   CHECK_CLOSE(got.weights(), want.weights);
   CHECK_CLOSE(got.logsumexp(), want.logsumexp);

@@ -36,7 +36,7 @@ def make_tree(tree, failing):
     for tool in ("tools/setup.sh", "tools/need_target", "tools/check_warnings", "tools/every_cpu", "build/newest/apps/attentive-parity"):
         script(tree / tool, "")
     (tree / "tests/parity/notebooks").mkdir(parents=True)
-    for cases in ("torch", "layers", "stacks", "encoders"):
+    for cases in ("torch", "layers", "stacks", "encoders", "models"):
         (tree / "tests/parity" / cases).mkdir()
     (tree / "tests/parity/notebooks/a.safetensors").touch()
     (tree / ".ci").mkdir()
