@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 #include <system_error>
+#include <vector>
 
 #include <ATen/ops/zeros.h>
 #include <fmt/ranges.h>
@@ -60,7 +62,7 @@ void copy_tokenizer(const std::filesystem::path& from, const FolderWriter& folde
 }
 
 std::string family_of(const std::filesystem::path& path, const SaveFolderOptions& options,
-                      std::initializer_list<std::string_view> possible, std::string_view natural) {
+                      const std::vector<std::string_view>& possible, std::string_view natural) {
   auto family = options.family;
   if (family.empty() && options.config.is<TorchValue::Dict>()) {
     family = ModelConfig("save_model_folder: " + path.string(), options.config).word("model_type", "");
