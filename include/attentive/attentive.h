@@ -19,6 +19,7 @@
 #include <attentive/functional/alibi.h>
 #include <attentive/functional/attention.h>
 #include <attentive/functional/attention_recorder.h>
+#include <attentive/functional/describe_mask.h>
 #include <attentive/functional/explain.h>
 #include <attentive/functional/heads.h>
 #include <attentive/functional/linear_attention.h>

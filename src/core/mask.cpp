@@ -37,7 +37,7 @@ Mask::Mask(const at::Tensor& keep) {
   check_defined("Mask", "mask", keep);
   TORCH_CHECK_TYPE(
       keep.scalar_type() == at::kBool, "Mask: expected a bool tensor (true: may attend), got ",
-      describe(keep),
+      attentive::describe(keep),
       "; say Mask::keep(t != 0) if 1 means \"may attend\" and 0 means \"hidden\", or Mask::bias(t) if the"
       " numbers are added to the scores");
   keep_.push_back(keep);
@@ -66,7 +66,8 @@ Mask Mask::bias(const at::Tensor& bias) {
 
 Mask Mask::key_keep(const at::Tensor& mask) {
   auto keep = as_bool("Mask::key_keep", mask);
-  TORCH_CHECK_VALUE(keep.dim() == 2, "Mask::key_keep: expected a mask of shape (B, S), got ", describe(mask));
+  TORCH_CHECK_VALUE(keep.dim() == 2, "Mask::key_keep: expected a mask of shape (B, S), got ",
+                    attentive::describe(mask));
   Mask result;
   result.key_keep_.push_back(std::move(keep));
   return result;
@@ -75,9 +76,9 @@ Mask Mask::key_keep(const at::Tensor& mask) {
 Mask Mask::key_lengths(const at::Tensor& lengths) {
   check_defined("Mask::key_lengths", "lengths", lengths);
   TORCH_CHECK_TYPE(at::isIntegralType(lengths.scalar_type(), /*includeBool=*/false),
-                   "Mask::key_lengths: expected an integer tensor, got ", describe(lengths));
+                   "Mask::key_lengths: expected an integer tensor, got ", attentive::describe(lengths));
   TORCH_CHECK_VALUE(lengths.dim() == 1, "Mask::key_lengths: expected lengths of shape (B,), got ",
-                    describe(lengths));
+                    attentive::describe(lengths));
   Mask result;
   result.key_lengths_.push_back(lengths);
   return result;

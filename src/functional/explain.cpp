@@ -4,7 +4,9 @@
 
 #include <attentive/functional/explain.h>
 
+#include "core/kept_tensors.h"
 #include "functional/dispatch.h"
+#include "functional/mask_check.h"
 #include "functional/problem_builder.h"
 
 namespace attentive {
@@ -26,7 +28,14 @@ std::ostream& operator<<(std::ostream& out, const Explanation& explanation) {
 
 Explanation explain(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                     const AttentionOptions& options, const AttentionExtras& extras) {
-  return explain_dispatch(options.backend, normalize("explain", q, k, v, options, extras).problem);
+  const auto problem = normalize("explain", q, k, v, options, extras).problem;
+  auto explanation = explain_dispatch(options.backend, problem);
+  if (problem.q.is_meta()) return explanation;  // a mask without numbers
+  const KeptTensors kept;
+  for (auto& note : {queries_without_keys(problem), reversed_mask(extras.mask, options, problem)}) {
+    if (!note.empty()) explanation.notes.push_back(note);
+  }
+  return explanation;
 }
 
 }  // namespace attentive

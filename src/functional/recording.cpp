@@ -6,6 +6,7 @@
 #include <c10/core/GradMode.h>
 
 #include "core/kept_tensors.h"
+#include "functional/without_repeats.h"
 
 namespace attentive::recording {
 
@@ -34,12 +35,8 @@ at::Tensor copy(const at::Tensor& x) {
 }
 
 // A term of a mask keeps the sizes it was given: what is repeated is copied once.
-at::Tensor copy_once(at::Tensor term) {
-  if (!term.defined()) return term;
-  for (int64_t d = 0; d < term.dim(); ++d) {
-    if (term.stride(d) == 0 && term.size(d) > 1) term = term.narrow(d, 0, 1);
-  }
-  return copy(term);
+at::Tensor copy_once(const at::Tensor& term) {
+  return term.defined() ? copy(without_repeats(term)) : term;
 }
 
 RecordedAttention copy_masks(const kernels::Problem& problem) {

@@ -1,4 +1,4 @@
-// Examples of docs/guide/start.md and docs/guide/masks.md.
+// Examples of docs/guide/start.md and docs/guide/masks.md, and of docs/conventions.md.
 
 #include <ATen/ATen.h>
 
@@ -79,4 +79,20 @@ EXAMPLE(window_and_bias) {
   const AttentionExtras extras{.alibi_slopes = alibi_slopes(8)};
   const auto sloped = attention(x, x, x, {.causal = Causal::BottomRight}, extras).output;
   std::cout << near.sizes() << " " << sloped.sizes() << "\n";
+}
+
+EXAMPLE(mask_warnings) {
+  const auto x = at::rand({1, 4, 6, 8});
+  const auto attn_mask = at::ones({6, 6}, at::kBool).triu(1);  // from Python, where true hides
+  for (const auto& note : explain(x, x, x, {}, {.mask = Mask::keep(attn_mask)}).notes)
+    std::cout << note << "\n";
+}
+
+EXAMPLE(mask_pictures) {
+  auto bias = at::zeros({3, 5});
+  bias.select(1, 0).fill_(-2);  // less weight for the first key
+  const auto mask = Mask::key_lengths(at::tensor({5, 4})) & Mask::bias(bias);
+  std::cout << mask.describe(3, 5, {.batch = 1}) << "\n";
+  std::cout << describe_mask(mask, {.causal = Causal::BottomRight, .window = {3, 0}}, 3, 5) << "\n";
+  std::cout << describe_mask({}, {.causal = Causal::BottomRight}, 1000, 1000, {.most = 6});
 }

@@ -1,10 +1,19 @@
 #pragma once
 
+#include <cstdint>
+#include <string>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
 namespace attentive {
+
+/// What `Mask::describe` prints of a mask.
+struct MaskView {
+  int64_t batch = 0;  ///< the batch item
+  int64_t head = 0;   ///< the query head
+  int64_t most = 20;  ///< how many rows, and how many columns, are printed; of more, the first and the last
+};
 
 /// A typed attention mask: it says what its numbers mean, so that nothing has to be guessed.
 ///
@@ -54,6 +63,17 @@ class Mask {
 
   /// True if nothing is masked and nothing is added.
   bool empty() const;
+
+  /// The mask as a grid: a row per query, a column per key, `x` where the query may attend to the key, `+`
+  /// where it may and a bias is added, `.` where it may not. Below it stands what the grid does not show: the
+  /// rows and columns left out, queries without any key, and whether other batch items or heads differ.
+  /// The sizes of the batch and the heads are those of the terms. Throws c10::ValueError for sizes below 0, for
+  /// terms that do not fit them, and for a batch item or head that the mask does not have.
+  /// Memory: O(most * most) for what is printed; terms of pairs are read in blocks.
+  /// `describe_mask` also draws what the options of a call hide.
+  ///
+  ///   std::cout << mask.describe(/*queries=*/4, /*keys=*/6);
+  std::string describe(int64_t queries, int64_t keys, const MaskView& view = {}) const;
 
   /// The terms: bool tensors (true: may attend), floating-point tensors, bool (B, S), and integers (B).
   const std::vector<at::Tensor>& keep_terms() const { return keep_; }
