@@ -38,7 +38,7 @@ ROOMS = {
     "torch": ["reference"],
     "native_cuda": ["reference"],
 }
-TOP = ("apps", "bench", "tests")  # the top floor: any public header
+TOP = ("apps", "bench", "tests", "exercises")  # the top floor: any public header
 SHARED = Path("apps/common")  # what every main() shares, those of bench/ too
 PRIVATE_DEPENDENCIES = ("fmt/", "nlohmann/", "CLI/", "catch2/", "pcre2.h", "utf8proc.h")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
@@ -82,6 +82,8 @@ def target_of(root, path, quoted, name):
             places.append(root / SHARED.parent / name)
         if path.parts[:2] == ("tests", "apps"):
             places += [folder / name for folder in sorted((root / "apps").iterdir())]
+        if path.parts[:2] == ("tests", "exercises"):
+            places.append(root / "exercises" / name)
     for place in places:
         if place.is_file():
             return place.resolve().relative_to(root)
@@ -105,11 +107,11 @@ def fault_of(root, path, quoted, name):
     here, there = floor_of(path), floor_of(target)
     if path.parts[0] == "bench" and target.parent == SHARED:
         return None
-    if path.parts[:2] == ("tests", "apps") and target.parts[0] == "apps":
+    if path.parts[0] == "tests" and target.parts[0] == path.parts[1] and target.parts[0] in ("apps", "exercises"):
         return None
     if target.parts[0] in TOP and target.parts[0] != path.parts[0]:
         return f"must not use {target.parts[0]}/"
-    if path.parts[0] in ("apps", "bench") and target.parts[0] == "src":
+    if path.parts[0] in ("apps", "bench", "exercises") and target.parts[0] == "src":
         return f"stands in {path.parts[0]}/, which uses public headers only"
     if here == there == "kernels":
         return room_fault(path, target)
@@ -188,7 +190,12 @@ def self_test():
         "tests/apps/a_test.cpp": '#include "support/table.h"\n',
         "tests/core/c_test.cpp": '#include "support/s.h"\n#include "core/check.h"\n',
         "tests/support/s.h": '#include "kernels/k.h"\n',
+        "tests/exercises/gaps_test.cpp": '#include "support/e.h"\n',
         "tests/m_test.cpp": '#include "support/s.h"\n',
+        "exercises/support/e.h": "#include <ATen/core/Tensor.h>\n",
+        "exercises/01_a/task.h": "#include <attentive/modules/m.h>\n",
+        "exercises/01_a/check.cpp": '#include "support/e.h"\n#include "task.h"\n',
+        "exercises/solutions/01_a.cpp": '#include "01_a/task.h"\n',
     }
     wrong = {
         "include/attentive/core/c.h": [
@@ -207,7 +214,8 @@ def self_test():
         "src/modules/m.cpp": ['"kernels/k.h"', '"support/s.h"', "<torch/torch.h>"],
         "apps/a/main.cpp": ['"../../src/kernels/k.h"', '"gone.h"'],
         "bench/b.cpp": ['"../tests/support/s.h"', '"../apps/a/support/table.h"', '"a/support/table.h"'],
-        "tests/core/c_test.cpp": ['"../../apps/common/run.h"'],
+        "tests/core/c_test.cpp": ['"../../apps/common/run.h"', '"../../exercises/support/e.h"'],
+        "exercises/01_a/check.cpp": ['"../../src/kernels/k.h"', '"../../tests/support/s.h"'],
     }
     page = "| floor | folders |\n| 1 | `core/`, `src/kernels/` |\n| 3 | `modules/` |\n| 6 | `apps/` |\n"
     floors = {"core", "kernels", "modules", "functional", "train"}

@@ -80,6 +80,7 @@ std::vector<std::string> page_paths() {
   std::vector<std::string> paths = {"README.md"};
   add_pages("docs", paths);
   add_pages("apps", paths);
+  add_pages("exercises", paths);
   std::sort(paths.begin(), paths.end());
   return paths;
 }

@@ -30,6 +30,7 @@ const std::map<std::string, std::string> kPrograms = {
 const std::map<std::string, std::string> kCommands = {
     {"tools/run", "the notebooks' tests: tests/apps/CMakeLists.txt"},
     {"tools/test", ".ci/run"},
+    {"tools/exercise", "exercises/CMakeLists.txt"},
     {"tools/gpu_check", "tests/tools/gpu_check_test.py"},
     {"tools/kill_test", "by hand: a measurement of docs/training.md"},
     {"tools/mutants", "by hand"},

@@ -1,0 +1,18 @@
+#include <ATen/core/grad_mode.h>
+
+#include "task.h"
+
+namespace exercises {
+
+void copy_projections(const attentive::SelfAttentionV1Impl& v1, attentive::SelfAttentionV2Impl& v2) {
+  const at::NoGradGuard no_gradients;  // a parameter may be changed in place only where nothing is recorded
+  const auto copy = [](const at::Tensor& matrix, const torch::nn::Linear& layer) {
+    // THE GAP. These are the right numbers in the wrong places.
+    layer->weight.copy_(matrix.view_as(layer->weight));
+  };
+  copy(v1.W_query, v2.W_query);
+  copy(v1.W_key, v2.W_key);
+  copy(v1.W_value, v2.W_value);
+}
+
+}  // namespace exercises

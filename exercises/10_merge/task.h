@@ -1,0 +1,15 @@
+#pragma once
+
+#include <attentive/core/result.h>
+
+namespace exercises {
+
+/// Attention over two sets of keys at once, from attention over each of them by the same queries.
+///
+///   output (B, H, L, d) and logsumexp (B, H, L), of a, of b and of the result; `weights` is not used
+///
+/// A query that sees no key of a set has output 0 and logsumexp minus infinity there.
+attentive::AttentionResult merge_halves(const attentive::AttentionResult& a,
+                                        const attentive::AttentionResult& b);
+
+}  // namespace exercises
