@@ -10,6 +10,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include "support/exercise.h"
+#include "support/source_folder.h"
 
 using Catch::Matchers::StartsWith;
 
@@ -36,7 +37,7 @@ const std::map<int, std::string> kFound = {
 
 std::string text_of(const std::string& file) {
   std::ostringstream text;
-  text << std::ifstream(std::string(ATTENTIVE_SOURCE_DIR) + "/exercises/" + file).rdbuf();
+  text << std::ifstream(attentive::test::source_folder() + "/exercises/" + file).rdbuf();
   return text.str();
 }
 
