@@ -10,7 +10,6 @@
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/nonzero.h>
 #include <ATen/ops/ones.h>
-#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
 #include "functional/without_repeats.h"
