@@ -1,7 +1,6 @@
 // Trained weights of torch.nn.TransformerEncoder: those of the wheel `sceptr`, read from its torch.save files and compared
 // layer by layer with what Python computes of real receptors.
 
-#include <algorithm>
 #include <filesystem>
 #include <vector>
 
@@ -14,6 +13,7 @@
 #include <attentive/io/safetensors.h>
 #include <attentive/io/state_dict.h>
 
+#include "io/files.h"
 #include "support/compare.h"
 #include "support/python.h"
 #include "support/temporary_folder.h"
@@ -89,12 +89,12 @@ struct Trained {
   TransformerEncoder encoder{nullptr};
 };
 
+// The file of every variant, or of those named.
 std::vector<std::filesystem::path> written_by_python(const TemporaryFolder& folder,
                                                      const std::string& variants = {}) {
   run_python("tools/trained_encoders.py", "'" + folder.path().string() + "' " + variants + " 2> /dev/null");
   std::vector<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) files.push_back(entry.path());
-  std::sort(files.begin(), files.end());
+  for (const auto& name : names_in(folder.path())) files.push_back(folder / name);
   return files;
 }
 

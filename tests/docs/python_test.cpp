@@ -10,13 +10,14 @@
 #include "docs/examples.h"
 #include "docs/in_folder.h"
 #include "docs/pages.h"
+#include "support/source_folder.h"
 #include "support/temporary_folder.h"
 
 using namespace attentive::test;
 
 namespace {
 
-const std::string kRoot = std::string(ATTENTIVE_SOURCE_DIR) + "/";
+const std::string kRoot = source_folder() + "/";
 
 // What a program of tests/docs/python prints, run in a folder as README says.
 std::string run_in(const std::string& folder, const std::string& name) {

@@ -10,10 +10,11 @@
 
 #include "models/model_config.h"
 #include "support/python.h"
+#include "support/source_folder.h"
 
 namespace attentive::test {
 
-inline const std::filesystem::path kModelData = std::string(ATTENTIVE_SOURCE_DIR) + "/tests/models/data";
+inline const std::filesystem::path kModelData = source_folder() + "/tests/models/data";
 
 // A folder with another value of a field of config.json.
 inline ModelFolder with(ModelFolder folder, std::string_view field, TorchValue value) {

@@ -8,6 +8,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include "support/shell.h"
+#include "support/source_folder.h"
 
 namespace attentive::test {
 
@@ -24,7 +25,7 @@ inline bool python_has(const std::string& modules) {
 // What a program of this repository prints, run with tools/ and bench/ on its path, in `folder` if one is given.
 inline std::string run_python(const std::string& program, const std::string& arguments = {},
                               const std::string& folder = {}) {
-  const std::string root = ATTENTIVE_SOURCE_DIR;
+  const std::string root = source_folder();
   return run_in_shell((folder.empty() ? "" : "cd '" + folder + "' && ") +
                       "PYTHONDONTWRITEBYTECODE=1 PYTHONPATH='" + root + "/bench:" + root + "/tools' '" +
                       python() + "' '" + root + "/" + program + "' " + arguments);
