@@ -1,5 +1,7 @@
-"""What the case generators share: a fresh folder, values that do not move the random stream, masks, dropout emulation."""
+"""What the case generators share: the command line, a fresh folder, values that do not move the random stream, masks,
+dropout emulation."""
 
+import argparse
 import contextlib
 import math
 import pathlib
@@ -36,10 +38,34 @@ class Folder:
         print(f"{self.path}: {len(sizes)} cases, {sum(sizes)} bytes, largest {largest[0]} ({largest[1].name})")
 
 
+def run_generator(description, limits, *generators):
+    """The command line of a generator: each of `generators` gets the folders that `limits` names, with the most bytes of a case."""
+    names = " and ".join(f"{name}/" for name in limits)
+    parser = argparse.ArgumentParser(description=description.splitlines()[0])
+    parser.add_argument("--out", default=PARITY_FOLDER, help=f"the folder that holds {names}")
+    parser.add_argument("--seed", type=int, default=0, help="other numbers than the committed ones (default: 0, the same)")
+    arguments = parser.parse_args()
+    global _first_seed
+    _first_seed = arguments.seed << 32
+    torch.set_num_threads(1)
+    folders = [Folder(arguments.out, name, limit) for name, limit in limits.items()]
+    for generate in generators:
+        generate(*folders)
+    for folder in folders:
+        folder.finish()
+
+
+_first_seed = 0
+
+
+def random_stream(seed):
+    """A generator of its own; --seed of the command line gives all of them other numbers."""
+    return torch.Generator().manual_seed(_first_seed + seed)
+
+
 def normal(seed, *shape, dtype=torch.float32):
     """Standard normal values from a generator of their own, drawn in float64 and rounded to dtype."""
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
+    return torch.randn(shape, generator=random_stream(seed), dtype=torch.float64).to(dtype)
 
 
 def hiding_mask(kind, seed, shape, causal, dtype):

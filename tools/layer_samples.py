@@ -3,29 +3,14 @@
 import random
 
 import torch
-import torch.nn.functional as F
 
 from attentive_case import write_case
+from case_layers import DECODER, ENCODER, built_layer
 from case_support import hiding_mask, normal
 
 LAYER_SAMPLES = 24
 DTYPES = {"fp32": torch.float32, "fp64": torch.float64, "bf16": torch.bfloat16}
-# The strings that Python's constructor knows, and functions that options_of names.
-ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "silu": F.silu, "tanh": torch.tanh}
-KINDS = {"encoder": torch.nn.TransformerEncoderLayer, "decoder": torch.nn.TransformerDecoderLayer}
-
-
-def built_layer(kind, options, seed, dtype, own_values):
-    """The layer PyTorch draws after `seed`; with own_values its zero biases and unit norms get others."""
-    arguments = {**options, "activation": ACTIVATIONS[options.get("activation", "relu")]}
-    torch.manual_seed(seed)
-    module = KINDS[kind](**arguments)
-    if own_values:
-        with torch.no_grad():
-            for index, (key, parameter) in enumerate(module.named_parameters()):
-                if key.endswith("bias") or key.startswith("norm"):
-                    parameter.add_(normal(1000 * seed + index, *parameter.shape) / 4)
-    return module.to(dtype)
+KINDS = {"encoder": ENCODER, "decoder": DECODER}
 
 
 def layer_sample(index, rng):
@@ -77,7 +62,7 @@ def layer_sample(index, rng):
         masks(2, "tgt_", tokens)
         masks(6, "memory_", keys)
     own_values = rng.random() < 0.7
-    module = built_layer(kind, options, index, dtype, own_values)
+    module = built_layer(KINDS[kind], options, index, dtype, value_seed=1000 * index if own_values else None)
     # The constructor takes a function where the case has its name, so that only these two can be drawn again.
     seeded = not own_values and options["activation"] in ("relu", "gelu")
     settings = {"options": options, "call": call, "train": train, "grads": grads}
@@ -102,8 +87,8 @@ def layer_named(folder):
     causal = torch.ones(3, 3, dtype=torch.bool).triu(1)
 
     def write(what, *inputs, seed=6, **settings):
-        kind = "encoder" if len(inputs) == 1 else "decoder"
-        module = built_layer(kind, options, seed, inputs[0].dtype, own_values=True)
+        kind = ENCODER if len(inputs) == 1 else DECODER
+        module = built_layer(kind, options, seed, inputs[0].dtype, value_seed=1000 * seed)
         write_case(folder.file(what), module, *inputs, **settings)
 
     # Options read back from the layer; without gradients and in eval PyTorch takes its fused encoder layer.

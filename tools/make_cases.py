@@ -5,13 +5,11 @@
 Running it twice gives the same bytes. Every file holds one module, one call, its results and its gradients.
 """
 
-import argparse
-
 import torch
 
 import notebook_modules as notebook
 from attentive_case import SDPA_NAME, dropout_path, write_case
-from case_support import PARITY_FOLDER, Folder, emulated_dropout, normal
+from case_support import emulated_dropout, normal, run_generator
 
 # Six tokens, "Your journey starts with one step", three features each.
 SENTENCE = torch.tensor(
@@ -322,27 +320,13 @@ def outputs(module, inputs):
     return result if isinstance(result, tuple) else (result,)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", default=PARITY_FOLDER, help="the folder that holds notebooks/ and dropout/")
-    root = parser.parse_args().out
-    torch.set_num_threads(1)
-    folder = Folder(root, "notebooks", 20_000)
-    for part in (
-        plain_classes,
-        causal_classes,
-        toy_attention,
-        toy_multi_head,
-        blog_attention,
-        shared_heads,
-        fused_heads,
-    ):
+NOTEBOOKS = (plain_classes, causal_classes, toy_attention, toy_multi_head, blog_attention, shared_heads, fused_heads)
+
+
+def notebook_cases(folder, _):
+    for part in NOTEBOOKS:
         part(folder)
-    folder.finish()
-    folder = Folder(root, "dropout", 20_000)
-    dropout_cases(folder)
-    folder.finish()
 
 
 if __name__ == "__main__":
-    main()
+    run_generator(__doc__, {"notebooks": 20_000, "dropout": 20_000}, notebook_cases, lambda _, folder: dropout_cases(folder))

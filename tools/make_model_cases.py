@@ -5,19 +5,16 @@
 Needs torch 2.11.0 and transformers 5.23.0 from PyPI; every model is built from a configuration, nothing is downloaded.
 """
 
-import argparse
 import contextlib
 import copy
 import importlib
-import json
-import re
 
 import torch
 import transformers
 from transformers import AutoModelForCausalLM
 
-from attentive_case import save_safetensors
-from case_support import PARITY_FOLDER, Folder, normal
+from case_models import randomize, write_model_case
+from case_support import normal, random_stream, run_generator
 
 # --- What every family uses ---------------------------------------------------------------------------------------
 
@@ -50,21 +47,15 @@ def doubled(config):
         torch.set_default_dtype(default)
 
 
-def randomize(model, unit_offset=False, gentle=False):
-    """Weights, biases and norms that no default hides. Gentle: small matrices, and small norms after
-    Gemma's sublayers, through which rounding grows less."""
-    with torch.no_grad():
-        for index, (name, parameter) in enumerate(model.named_parameters()):
-            values = normal(1000 + index, *parameter.shape)
-            if parameter.dim() > 1:
-                values = values / (16 if gentle and "embed" not in name else 4)
-            elif gentle and unit_offset and "post_" in name:
-                values = values / 16 - 0.75
-            elif "norm" in name.lower() and name.endswith("weight"):
-                values = values / 4 + (0 if unit_offset else 1)
-            else:
-                values = values / 2
-            parameter.copy_(values)
+def draw_weights(model, unit_offset, gentle):
+    """Gentle: small matrices, and small norms after Gemma's sublayers, through which rounding grows less."""
+
+    def norm(name, values):
+        if gentle and unit_offset and "post_" in name:
+            return values / 16 - 0.75
+        return values / 4 + (0 if unit_offset else 1)
+
+    randomize(model, lambda name: 1 / 16 if gentle and "embed" not in name else 1 / 4, norm)
 
 
 def build(auto_class, config, dtype=torch.float32, unit_offset=False):
@@ -75,54 +66,21 @@ def build(auto_class, config, dtype=torch.float32, unit_offset=False):
     wide = dtype != torch.float32
     with doubled(config) if wide else contextlib.nullcontext():
         model = auto_class.from_config(copy.deepcopy(config), attn_implementation="eager").eval()
-    randomize(model, unit_offset, gentle=dtype.itemsize == 2)
+    draw_weights(model, unit_offset, gentle=dtype.itemsize == 2)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(parameter.to(dtype))
     return model
 
 
-def renamed(name, table):
-    """The name after the first rule that matches: (pattern, replacement) of re.fullmatch and Match.expand."""
-    for pattern, replacement in table:
-        match = re.fullmatch(pattern, name)
-        if match:
-            return match.expand(replacement)
-    raise ValueError(f"no rule for {name}")
-
-
-def write_model_case(path, name, options, model, table, inputs, run, dtype=torch.float32, call=None, grads=True):
-    """Writes one case: `run(model)` gives the output; `inputs` are the tensors that the C++ class takes."""
+def write(path, options, model, table, inputs, run, dtype=torch.float32, call=None, grads=True):
+    """One case: `run(model)` gives the output; `inputs` are the tensors that the C++ class takes."""
     wide = dtype != torch.float32
     with torch.set_grad_enabled(grads), doubled(model.config) if wide else contextlib.nullcontext():
         output = run(model)
-    parameters = dict(model.named_parameters())
-    state = {renamed(key, table): value for key, value in parameters.items()}
-    if len(state) != len(parameters):
-        raise ValueError(f"{path}: two parameters of one name")
-    contents = {f"state.{key}": value.to(dtype) for key, value in state.items()}
-    contents.update({f"input.{key}": value for key, value in inputs.items()})
-    # Half types are compared with what float64 makes of their numbers, kept in float32.
-    kept = torch.promote_types(dtype, torch.float32)
-    contents["expected.output"] = output.to(kept)
-    if grads:
-        seed = normal(5, *output.shape).to(dtype)
-        found = torch.autograd.grad((output * seed).sum(), list(state.values()), allow_unused=True)
-        contents["input.grad_output"] = seed
-        for key, gradient in zip(state, found):
-            if gradient is not None:
-                contents[f"grad.state.{key}"] = gradient.to(kept)
-    metadata = {
-        "module": name,
-        "options": json.dumps(options, sort_keys=True),
-        "call": json.dumps(call or {}, sort_keys=True),
-        "train": "false",
-        "grads": "true" if grads else "false",
-        "torch": torch.__version__,
-        "transformers": transformers.__version__,
-        "writer": "make_model_cases 1",
-    }
-    save_safetensors(path, contents, metadata)
+    seed = normal(5, *output.shape).to(dtype) if grads else None
+    writer = {"grads": "true" if grads else "false", "writer": "make_model_cases 1"}
+    write_model_case(path, "attentive.Llama", options, model, table, inputs, output, seed, dtype, call, **writer)
 
 
 # --- Llama's family -----------------------------------------------------------------------------------------------
@@ -196,7 +154,7 @@ def rope(kind="default", **values):
 
 
 def example_ids(seed=1):
-    return torch.randint(0, THEIR_SIZES["vocab_size"], (2, TOKENS), generator=torch.Generator().manual_seed(seed))
+    return torch.randint(0, THEIR_SIZES["vocab_size"], (2, TOKENS), generator=random_stream(seed))
 
 
 def example_padding():
@@ -218,21 +176,20 @@ def decoder_family(folder, stem, config, options, table=LLAMA_NAMES, unit_offset
     ids, keep = example_ids(), example_padding()
     options = {**OUR_SIZES, "rotary_pairing": "halves", **options}
 
-    def write(name, run, inputs, dtype=torch.float32, **settings):
+    def case(name, run, inputs, dtype=torch.float32, **settings):
         model = build(AutoModelForCausalLM, config, dtype, unit_offset)
-        path = folder.file(f"{stem}-{name}")
-        write_model_case(path, "attentive.Llama", options, model, table, inputs, run, dtype=dtype, **settings)
+        write(folder.file(f"{stem}-{name}"), options, model, table, inputs, run, dtype, **settings)
 
     def plain(model):
         return model(ids, use_cache=False).logits
 
-    write("fp32", plain, {"ids": ids})
+    case("fp32", plain, {"ids": ids})
     if float64:
-        write("fp64", plain, {"ids": ids}, torch.float64)
-    write("bf16", plain, {"ids": ids}, torch.bfloat16)
+        case("fp64", plain, {"ids": ids}, torch.float64)
+    case("bf16", plain, {"ids": ids}, torch.bfloat16)
     padded = {"ids": ids, "attention_mask": keep}
-    write("padding", lambda model: model(ids, attention_mask=keep, use_cache=False).logits, padded, grads=False)
-    write("cached", lambda model: stepwise(model, ids), {"ids": ids}, call={"prefill": PREFILL}, grads=False)
+    case("padding", lambda model: model(ids, attention_mask=keep, use_cache=False).logits, padded, grads=False)
+    case("cached", lambda model: stepwise(model, ids), {"ids": ids}, call={"prefill": PREFILL}, grads=False)
 
 
 def decoder_cases(folder):
@@ -281,14 +238,5 @@ def decoder_cases(folder):
     decoder_family(folder, "gemma3", config, ours, GEMMA_NAMES, unit_offset=True, float64=True)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", default=PARITY_FOLDER, help="the folder that holds models/")
-    torch.set_num_threads(1)
-    folder = Folder(parser.parse_args().out, "models", 200_000)
-    decoder_cases(folder)
-    folder.finish()
-
-
 if __name__ == "__main__":
-    main()
+    run_generator(__doc__, {"models": 200_000}, decoder_cases)

@@ -4,6 +4,8 @@
     tools/make_model_folders.py OUT             every family: OUT/<name>/ with config.json, model.safetensors and
                                                 expected.safetensors (inputs and outputs, float32, evaluation mode)
     tools/make_model_folders.py OUT NAME...     some of them
+    tools/make_model_folders.py --seed N OUT ...
+                                                of other sizes, options and weights, drawn from a seed
     tools/make_model_folders.py --old OUT ...   as older versions of `transformers` wrote them
     tools/make_model_folders.py --check OUT SAVED
                                                 loads each SAVED/<name> with an AutoModel class and prints the largest difference
@@ -16,6 +18,7 @@ first values, one and zero, would hide a tensor that was mixed up. tests/models/
 import argparse
 import json
 import os
+import random
 import sys
 from pathlib import Path
 
@@ -37,38 +40,68 @@ LLAMA3 = {"rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_fre
 WINDOWS = ["sliding_attention", "full_attention", "sliding_attention"]
 
 
-def gpt2(**changes):
-    settings = dict(vocab_size=31, n_positions=32, n_embd=24, n_layer=3, n_head=4, bos_token_id=1, eos_token_id=2)
-    return hf.GPT2LMHeadModel(hf.GPT2Config(**{**settings, **changes}))
+GPT2 = dict(vocab_size=31, n_positions=32, n_embd=24, n_layer=3, n_head=4, bos_token_id=1, eos_token_id=2)
+GROUPED = dict(DECODER, num_key_value_heads=2)
+SOFTCAPS = dict(attn_logit_softcapping=4.0, final_logit_softcapping=3.0)
+LINEAR = {"rope_type": "linear", "factor": 2.5, "rope_theta": 5000.0}
 
-
-def decoder(kind, config, **changes):
-    return kind(config(**{**DECODER, **changes}))
-
-
+# The class, its configuration and the settings.
 MODELS = {
-    "gpt2": gpt2,
-    "gpt2_untied": lambda: gpt2(tie_word_embeddings=False),
-    "llama": lambda: decoder(hf.LlamaForCausalLM, hf.LlamaConfig, num_key_value_heads=2),
-    "llama_biases": lambda: decoder(hf.LlamaForCausalLM, hf.LlamaConfig, num_key_value_heads=1, attention_bias=True, mlp_bias=True, head_dim=8,
-                                    tie_word_embeddings=True, rope_parameters={"rope_type": "linear", "factor": 2.5, "rope_theta": 5000.0}),
-    "llama3": lambda: decoder(hf.LlamaForCausalLM, hf.LlamaConfig, num_key_value_heads=2, rope_parameters=LLAMA3, eos_token_id=[2, 3]),
-    "mistral": lambda: decoder(hf.MistralForCausalLM, hf.MistralConfig, num_key_value_heads=2, sliding_window=5),
-    "qwen2": lambda: decoder(hf.Qwen2ForCausalLM, hf.Qwen2Config, num_key_value_heads=2, use_sliding_window=True, sliding_window=6,
-                             max_window_layers=1),
-    "qwen3": lambda: decoder(hf.Qwen3ForCausalLM, hf.Qwen3Config, num_key_value_heads=2, head_dim=10),
-    "gemma2": lambda: decoder(hf.Gemma2ForCausalLM, hf.Gemma2Config, num_key_value_heads=2, head_dim=8, query_pre_attn_scalar=9,
-                              sliding_window=5, attn_logit_softcapping=4.0, final_logit_softcapping=3.0),
-    "gemma3_text": lambda: decoder(hf.Gemma3ForCausalLM, hf.Gemma3TextConfig, num_key_value_heads=2, head_dim=8, query_pre_attn_scalar=9,
-                                   sliding_window=5, layer_types=WINDOWS),
-    "bert": lambda: hf.BertForMaskedLM(hf.BertConfig(**ENCODER)),
-    "bert_base": lambda: hf.BertModel(hf.BertConfig(**ENCODER, layer_norm_eps=1e-5)),
-    "roberta": lambda: hf.RobertaForMaskedLM(hf.RobertaConfig(**ENCODER, type_vocab_size=1)),
-    "albert": lambda: hf.AlbertForMaskedLM(hf.AlbertConfig(**ENCODER, embedding_size=10)),
-    "albert_base": lambda: hf.AlbertModel(hf.AlbertConfig(**ENCODER, embedding_size=10)),
-    "vit": lambda: hf.ViTForImageClassification(hf.ViTConfig(**IMAGES)),
-    "deit": lambda: hf.DeiTForImageClassification(hf.DeiTConfig(**IMAGES)),
+    "gpt2": (hf.GPT2LMHeadModel, hf.GPT2Config, GPT2),
+    "gpt2_untied": (hf.GPT2LMHeadModel, hf.GPT2Config, dict(GPT2, tie_word_embeddings=False)),
+    "llama": (hf.LlamaForCausalLM, hf.LlamaConfig, GROUPED),
+    "llama_biases": (hf.LlamaForCausalLM, hf.LlamaConfig, dict(
+        DECODER, num_key_value_heads=1, attention_bias=True, mlp_bias=True, head_dim=8, tie_word_embeddings=True, rope_parameters=LINEAR)),
+    "llama3": (hf.LlamaForCausalLM, hf.LlamaConfig, dict(GROUPED, rope_parameters=LLAMA3, eos_token_id=[2, 3])),
+    "mistral": (hf.MistralForCausalLM, hf.MistralConfig, dict(GROUPED, sliding_window=5)),
+    "qwen2": (hf.Qwen2ForCausalLM, hf.Qwen2Config, dict(GROUPED, use_sliding_window=True, sliding_window=6, max_window_layers=1)),
+    "qwen3": (hf.Qwen3ForCausalLM, hf.Qwen3Config, dict(GROUPED, head_dim=10)),
+    "gemma2": (hf.Gemma2ForCausalLM, hf.Gemma2Config, dict(GROUPED, **SOFTCAPS, head_dim=8, query_pre_attn_scalar=9, sliding_window=5)),
+    "gemma3_text": (hf.Gemma3ForCausalLM, hf.Gemma3TextConfig, dict(
+        GROUPED, head_dim=8, query_pre_attn_scalar=9, sliding_window=5, layer_types=WINDOWS)),
+    "bert": (hf.BertForMaskedLM, hf.BertConfig, ENCODER),
+    "bert_base": (hf.BertModel, hf.BertConfig, dict(ENCODER, layer_norm_eps=1e-5)),
+    "roberta": (hf.RobertaForMaskedLM, hf.RobertaConfig, dict(ENCODER, type_vocab_size=1)),
+    "albert": (hf.AlbertForMaskedLM, hf.AlbertConfig, dict(ENCODER, embedding_size=10)),
+    "albert_base": (hf.AlbertModel, hf.AlbertConfig, dict(ENCODER, embedding_size=10)),
+    "vit": (hf.ViTForImageClassification, hf.ViTConfig, IMAGES),
+    "deit": (hf.DeiTForImageClassification, hf.DeiTConfig, IMAGES),
 }
+
+
+def built(name, **changes):
+    kind, config, settings = MODELS[name]
+    return kind(config(**{**settings, **changes}))
+
+
+def drawn(settings, rng):
+    """Other values for the settings that a family has."""
+    heads, layers = rng.choice((2, 3, 4)), rng.randint(1, 4)
+    size = heads * rng.choice((4, 6, 8))
+    if "n_embd" in settings:
+        return dict(n_head=heads, n_embd=size, n_layer=layers, vocab_size=rng.randint(20, 60), n_positions=rng.randint(16, 40))
+    changes = dict(num_attention_heads=heads, hidden_size=size, num_hidden_layers=layers, intermediate_size=rng.randint(5, 48))
+    choices = {
+        "vocab_size": lambda: rng.randint(20, 60),
+        "num_key_value_heads": lambda: rng.choice([n for n in range(1, heads + 1) if heads % n == 0]),
+        "head_dim": lambda: rng.choice((4, 6, 8, 10)),
+        "sliding_window": lambda: rng.randint(2, 15),
+        "max_window_layers": lambda: rng.randint(0, layers),
+        "layer_types": lambda: [rng.choice(WINDOWS) for _ in range(layers)],
+        "query_pre_attn_scalar": lambda: rng.randint(4, 20),
+        "attn_logit_softcapping": lambda: rng.uniform(2, 10),
+        "final_logit_softcapping": lambda: rng.uniform(2, 10),
+        "embedding_size": lambda: rng.randint(4, 12),
+        "patch_size": lambda: rng.choice((2, 4)),
+        "num_channels": lambda: rng.randint(1, 3),
+        "num_labels": lambda: rng.randint(2, 7),
+    }
+    changes.update({name: draw() for name, draw in choices.items() if name in settings})
+    if "attention_dropout" in settings:
+        changes["rms_norm_eps"] = rng.choice((1e-6, 1e-5, 1e-3))
+    else:
+        changes.update(layer_norm_eps=rng.choice((1e-12, 1e-6, 1e-3)), hidden_act=rng.choice(("gelu", "gelu_new", "relu", "silu")))
+    return changes
 
 
 def randomized(model, seed):
@@ -185,6 +218,7 @@ def main():
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--committed", action="store_true")
     parser.add_argument("--old", action="store_true", help="write each folder as older versions did")
+    parser.add_argument("--seed", type=int, help="draw the sizes and options of the configurations, too")
     parser.add_argument("arguments", nargs="+")
     args = parser.parse_args()
     torch.set_num_threads(1)
@@ -193,12 +227,13 @@ def main():
     out, *names = args.arguments
     if args.committed:
         small = dict(vocab_size=17, num_hidden_layers=2, max_position_embeddings=32, hidden_size=16, intermediate_size=20)
-        save(randomized(gpt2(vocab_size=17, n_positions=16, n_embd=16, n_layer=2), 1), f"{out}/gpt2")
-        save(randomized(decoder(hf.LlamaForCausalLM, hf.LlamaConfig, num_key_value_heads=2, rope_parameters=LLAMA3, **small), 2),
-             f"{out}/llama", max_shard_size="6KB")
+        save(randomized(built("gpt2", vocab_size=17, n_positions=16, n_embd=16, n_layer=2), 1), f"{out}/gpt2")
+        save(randomized(built("llama", rope_parameters=LLAMA3, **small), 2), f"{out}/llama", max_shard_size="6KB")
         return None
     for name in names or MODELS:
-        save(randomized(MODELS[name](), 3), f"{out}/{name}")
+        rng = random.Random(f"{name} {args.seed}")
+        changes = {} if args.seed is None else drawn(MODELS[name][2], rng)
+        save(randomized(built(name, **changes), 3 if args.seed is None else rng.randrange(2**31)), f"{out}/{name}")
         if args.old:
             old_names(f"{out}/{name}")
     return None

@@ -3,23 +3,15 @@
     python tools/make_stack_cases.py [--out tests/parity]
 """
 
-import argparse
 import warnings
 
 import torch
 
-from attentive_case import write_case
-from case_support import PARITY_FOLDER, Folder, normal
-from make_transformer_cases import DECODER, ENCODER, FUNCTIONS, SMALL, bool_mask, causal, float_mask, stream
+from case_layers import DECODER, ENCODER, SMALL, bool_mask, causal, float_mask, move_values, with_function, write_layer_case
+from case_support import normal, run_generator
 
 STACKS = {"encoder": torch.nn.TransformerEncoder, "decoder": torch.nn.TransformerDecoder}
 LAYERS = {"encoder": ENCODER, "decoder": DECODER}
-
-
-def with_function(options):
-    """The arguments of a layer, its activation as the function that a case names."""
-    activation = options.get("activation", "relu")
-    return {**options, "activation": FUNCTIONS.get(activation, activation)}
 
 
 def built(kind, options):
@@ -37,32 +29,16 @@ def built(kind, options):
     return STACKS[kind](LAYERS[kind](**with_function(layer)), **arguments)
 
 
-def own_values(module):
-    """Other numbers in every parameter, so that the layers of a stack differ and no bias is zero."""
-    with torch.no_grad():
-        for index, parameter in enumerate(module.parameters()):
-            parameter.add_(normal(100 + index, *parameter.shape) / 4)
-
-
 def write(folders, stem, kind, inputs, fresh=False, call=None, train=True, grads=True, **options):
     options = {**SMALL, **options}
     module = built(kind, options)
     if not fresh:
-        own_values(module)
+        move_values(module, 100)  # all of them, so that the layers of a stack differ and no bias is zero
     module = module.to(next(iter(inputs.values())).dtype)
-    seed = {"metadata": {"init_seed": "7"}} if fresh else {}
-    if options["dropout"] > 0 and train:
-        for path in ("default", "intel_mkl"):
-            with stream(path):
-                extra = {"metadata": {"dropout_path": path}}
-                write_case(
-                    folders["stacks_dropout"].file(f"{stem}-{path}"), module, options=options, train=True, forward_seed=3, **extra, **inputs
-                )
-        return
-    write_case(folders["stacks"].file(stem), module, options=options, call=call, train=train, grads=grads, **seed, **inputs)
+    write_layer_case(folders, stem, module, inputs, options, fresh, call, train, grads)
 
 
-def encoder_cases(folders):
+def encoder_cases(*folders):
     def encoder(stem, src=(3, 2, 4), dtype=torch.float32, masks=None, num_layers=2, **settings):
         inputs = {"src": normal(1, *src, dtype=dtype), **(masks or {})}
         write(folders, f"encoder-{stem}", "encoder", inputs, num_layers=num_layers, **settings)
@@ -98,7 +74,7 @@ def encoder_cases(folders):
     encoder("batch_first", **first, dropout=0.4, norm_first=True)
 
 
-def decoder_cases(folders):
+def decoder_cases(*folders):
     def decoder(stem, tgt=(3, 2, 4), memory=(5, 2, 4), dtype=torch.float32, masks=None, num_layers=2, **settings):
         inputs = {"tgt": normal(11, *tgt, dtype=dtype), "memory": normal(12, *memory, dtype=dtype), **(masks or {})}
         write(folders, f"decoder-{stem}", "decoder", inputs, num_layers=num_layers, **settings)
@@ -126,7 +102,7 @@ def decoder_cases(folders):
     decoder("plain", dropout=0.25)
 
 
-def transformer_cases(folders):
+def transformer_cases(*folders):
     def transformer(stem, src=(5, 2, 4), tgt=(3, 2, 4), dtype=torch.float32, masks=None, layers=(2, 2), **settings):
         inputs = {"src": normal(21, *src, dtype=dtype), "tgt": normal(22, *tgt, dtype=dtype), **(masks or {})}
         counts = {"num_encoder_layers": layers[0], "num_decoder_layers": layers[1]}
@@ -160,11 +136,11 @@ def transformer_cases(folders):
     transformer("plain", dropout=0.25, layers=(1, 1))
 
 
-def check_nested_tensors():
+def check_nested_tensors(*_):
     """What enable_nested_tensor does in evaluation (docs/porting.md): padded tokens become zero, others stay."""
     options = {**SMALL, "batch_first": True, "num_layers": 2, "norm": True}
     module = built("encoder", options).eval()
-    own_values(module)
+    move_values(module, 100)
     src = normal(1, 2, 3, 4)
     padding = torch.tensor([[False, False, False], [False, False, True]])
     with torch.no_grad(), warnings.catch_warnings():
@@ -178,19 +154,6 @@ def check_nested_tensors():
             raise ValueError("nested tensors change nothing: mend the page")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", default=PARITY_FOLDER, help="the folder that holds stacks/ and stacks_dropout/")
-    torch.set_num_threads(1)
-    root = parser.parse_args().out
-    folders = {name: Folder(root, name, 40_000) for name in ("stacks", "stacks_dropout")}
-    check_nested_tensors()
-    encoder_cases(folders)
-    decoder_cases(folders)
-    transformer_cases(folders)
-    for folder in folders.values():
-        folder.finish()
-
-
 if __name__ == "__main__":
-    main()
+    limits = {"stacks": 40_000, "stacks_dropout": 40_000}
+    run_generator(__doc__, limits, check_nested_tensors, encoder_cases, decoder_cases, transformer_cases)

@@ -6,7 +6,6 @@ The option combinations are drawn from a fixed seed, so that running it twice gi
 deserve a name of their own are written out by hand below them.
 """
 
-import argparse
 import math
 import random
 import warnings
@@ -14,7 +13,7 @@ import warnings
 import torch
 
 from attentive_case import write_case
-from case_support import PARITY_FOLDER, Folder, hiding_mask, normal
+from case_support import hiding_mask, normal, run_generator
 from layer_samples import layer_named, layer_random
 
 MHA_SAMPLES = 150
@@ -288,17 +287,7 @@ def autocast_named(folder):
         write("sdpa-mixed", sdpa, q, k.bfloat16(), v.bfloat16(), attn_mask=mask.clone().requires_grad_())
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", default=PARITY_FOLDER, help="the folder that holds torch/")
-    root = parser.parse_args().out
-    torch.set_num_threads(1)
-    warnings.filterwarnings("ignore", message=".*mismatched key_padding_mask and attn_mask.*")
-    folder = Folder(root, "torch", 20_000)
-    for part in (mha_random, mha_named, sdpa_random, sdpa_named, autocast_named, layer_random, layer_named):
-        part(folder)
-    folder.finish()
-
-
 if __name__ == "__main__":
-    main()
+    warnings.filterwarnings("ignore", message=".*mismatched key_padding_mask and attn_mask.*")
+    parts = (mha_random, mha_named, sdpa_random, sdpa_named, autocast_named, layer_random, layer_named)
+    run_generator(__doc__, {"torch": 20_000}, *parts)

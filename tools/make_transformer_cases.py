@@ -3,89 +3,20 @@
     python tools/make_transformer_cases.py [--out tests/parity]
 """
 
-import argparse
-import contextlib
-import math
-
 import torch
-import torch.nn.functional as F
 
-from attentive_case import write_case
-from case_support import PARITY_FOLDER, Folder, emulated_dropout, normal
-
-ENCODER = torch.nn.TransformerEncoderLayer
-DECODER = torch.nn.TransformerDecoderLayer
-SMALL = {"d_model": 4, "nhead": 2, "dim_feedforward": 5, "dropout": 0.0}
-FUNCTIONS = {"silu": F.silu}
-
-
-def layer(kind, options, dtype, fresh):
-    """The layer PyTorch draws after seed 7; unless fresh, what it draws as zeros and ones gets other values."""
-    arguments = dict(options)
-    arguments["activation"] = FUNCTIONS.get(options.get("activation"), options.get("activation", "relu"))
-    torch.manual_seed(7)
-    module = kind(**arguments)
-    if not fresh:
-        with torch.no_grad():
-            for index, (key, parameter) in enumerate(module.named_parameters()):
-                if key.endswith("bias") or key.startswith("norm"):
-                    parameter.add_(normal(100 + index, *parameter.shape) / 4)
-    return module.to(dtype)
-
-
-def bool_mask(seed, *shape):
-    """true hides; the first key of every row stays visible."""
-    hidden = normal(seed, *shape) > 0.3
-    hidden[..., 0] = False
-    return hidden
-
-
-def float_mask(seed, *shape, dtype=torch.float32):
-    return normal(seed, *shape).masked_fill(bool_mask(seed + 1, *shape), -math.inf).to(dtype).requires_grad_()
-
-
-def causal(size):
-    return torch.ones(size, size, dtype=torch.bool).triu(1)
-
-
-def composed_sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False):
-    # PyTorch's own kernel draws its dropout where Python cannot replace it.
-    scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
-    if is_causal:
-        scores = scores.masked_fill(causal(query.shape[-2]), -math.inf)
-    if attn_mask is not None:
-        scores = scores + attn_mask
-    return F.dropout(scores.softmax(-1), dropout_p) @ value
-
-
-@contextlib.contextmanager
-def stream(path):
-    original = F.scaled_dot_product_attention
-    F.scaled_dot_product_attention = composed_sdpa
-    try:
-        with emulated_dropout(path):
-            yield
-    finally:
-        F.scaled_dot_product_attention = original
+from case_layers import DECODER, ENCODER, SMALL, bool_mask, built_layer, causal, float_mask, write_layer_case
+from case_support import normal, run_generator
 
 
 def write(folders, stem, kind, inputs, fresh=False, call=None, train=True, **options):
     options = {**SMALL, **options}
     dtype = next(iter(inputs.values())).dtype
-    module = layer(kind, options, dtype, fresh)
-    seed = {"metadata": {"init_seed": "7"}} if fresh else {}
-    if options["dropout"] > 0 and train:
-        for path in ("default", "intel_mkl"):
-            with stream(path):
-                extra = {"metadata": {"dropout_path": path}}
-                write_case(
-                    folders["layers_dropout"].file(f"{stem}-{path}"), module, options=options, train=True, forward_seed=3, **extra, **inputs
-                )
-        return
-    write_case(folders["layers"].file(stem), module, options=options, call=call, train=train, **seed, **inputs)
+    module = built_layer(kind, options, 7, dtype, value_seed=None if fresh else 100)
+    write_layer_case(folders, stem, module, inputs, options, fresh, call, train)
 
 
-def encoder_cases(folders):
+def encoder_cases(*folders):
     def encoder(stem, src=(3, 2, 4), dtype=torch.float32, masks=None, **settings):
         write(folders, f"encoder-{stem}", ENCODER, {"src": normal(1, *src, dtype=dtype), **(masks or {})}, **settings)
 
@@ -119,7 +50,7 @@ def encoder_cases(folders):
     encoder("batch_first", src=(2, 3, 4), batch_first=True, dropout=0.4)
 
 
-def decoder_cases(folders):
+def decoder_cases(*folders):
     def decoder(stem, tgt=(3, 2, 4), memory=(5, 2, 4), dtype=torch.float32, masks=None, **settings):
         inputs = {"tgt": normal(11, *tgt, dtype=dtype), "memory": normal(12, *memory, dtype=dtype), **(masks or {})}
         write(folders, f"decoder-{stem}", DECODER, inputs, **settings)
@@ -156,17 +87,5 @@ def decoder_cases(folders):
     decoder("batch_first", **first, dropout=0.4)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", default=PARITY_FOLDER, help="the folder that holds layers/ and layers_dropout/")
-    torch.set_num_threads(1)
-    root = parser.parse_args().out
-    folders = {name: Folder(root, name, 20_000) for name in ("layers", "layers_dropout")}
-    encoder_cases(folders)
-    decoder_cases(folders)
-    for folder in folders.values():
-        folder.finish()
-
-
 if __name__ == "__main__":
-    main()
+    run_generator(__doc__, {"layers": 20_000, "layers_dropout": 20_000}, encoder_cases, decoder_cases)

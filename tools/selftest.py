@@ -251,10 +251,10 @@ def check_generators(folder):
             assert not name.startswith("grad.") or not value.isnan().any(), f"{path}: {name}"
     scripts = ["make_cases.py", "make_torch_cases.py", "make_transformer_cases.py", "make_stack_cases.py"]
     if importlib.util.find_spec("transformers"):
-        scripts.append("make_encoder_cases.py")
+        scripts += ["make_encoder_cases.py", "make_model_cases.py"]
     else:
-        print("skipped: encoders/ is not written again, as Python has no transformers")
-        committed = [path for path in committed if path.parent.name != "encoders"]
+        print("skipped: encoders/ and models/ are not written again, as Python has no transformers")
+        committed = [path for path in committed if path.parent.name not in ("encoders", "models")]
     for script in scripts:
         for run in ("first", "second"):
             command = [sys.executable, TOOLS / script, "--out", folder / run]

@@ -1,7 +1,7 @@
 // Python's half of the pages: its programs run where there is a Python with PyTorch, and what they write is
 // read here.
 
-#include <cstdlib>
+#include "support/python.h"
 
 #include <catch2/catch_test_macros.hpp>
 
@@ -10,7 +10,6 @@
 #include "docs/examples.h"
 #include "docs/in_folder.h"
 #include "docs/pages.h"
-#include "support/shell.h"
 #include "support/source_folder.h"
 #include "support/temporary_folder.h"
 
@@ -20,20 +19,9 @@ namespace {
 
 const std::string kRoot = source_folder() + "/";
 
-std::string python() {
-  const char* named = std::getenv("ATTENTIVE_PYTHON");
-  return named ? named : ATTENTIVE_PYTHON;
-}
-
-bool has_torch() {
-  return std::system(("'" + python() + "' -c 'import torch' > /dev/null 2>&1").c_str()) == 0;
-}
-
-// What a program of tests/docs/python prints, run in a folder as README says: with bench/ and tools/ on its
-// path.
-std::string run_python(const std::string& name, const std::string& folder) {
-  return run_in_shell("cd '" + folder + "' && PYTHONDONTWRITEBYTECODE=1 PYTHONPATH='" + kRoot + "bench:" +
-                      kRoot + "tools' '" + python() + "' '" + kRoot + "tests/docs/python/" + name + "'");
+// What a program of tests/docs/python prints, run in a folder as README says.
+std::string run_in(const std::string& folder, const std::string& name) {
+  return run_python("tests/docs/python/" + name, "", folder);
 }
 
 // What README and the guide show below a Python block.
@@ -53,29 +41,24 @@ const Example& example(const std::string& name) {
 
 }  // namespace
 
-#define NEEDS_TORCH()                                                                          \
-  if (!has_torch())                                                                            \
-  SKIP(python() << " has no PyTorch; name one that has with -DATTENTIVE_PYTHON=<python3>, or " \
-                   "in the environment")
-
 TEST_CASE("Python saves, C++ loads, trains and saves, Python loads, as README shows", "[docs][python]") {
-  NEEDS_TORCH();
+  NEEDS_PYTHON("torch");
   const TemporaryFolder folder;
   const std::string page = "README.md", programs = "tests/docs/python/";
-  CHECK(same_output(shown_below(page, programs + "save_gpt.py"), run_python("save_gpt.py", folder.path())));
+  CHECK(same_output(shown_below(page, programs + "save_gpt.py"), run_in(folder.path(), "save_gpt.py")));
   {
     const InFolder here(folder.path());
     auto from_python = example("from_python");
     from_python.before = nullptr;  // gpt.pt is Python's, not one that C++ wrote in its place
     CHECK(same_output(shown_below(page, "from_python"), output_here(from_python)));
   }
-  CHECK(same_output(shown_below(page, programs + "load_gpt.py"), run_python("load_gpt.py", folder.path())));
+  CHECK(same_output(shown_below(page, programs + "load_gpt.py"), run_in(folder.path(), "load_gpt.py")));
 }
 
 TEST_CASE("the page's case is written by Python and read here", "[docs][python]") {
-  NEEDS_TORCH();
+  NEEDS_PYTHON("torch");
   const TemporaryFolder folder;
-  run_python("write_case.py", folder.path());
+  run_in(folder.path(), "write_case.py");
   const auto file = attentive::load_safetensors(folder / "mha.safetensors");
   CHECK(file.metadata.at("module") == "MultiHeadAttention");
   CHECK(file.tensors.at("expected.output").sizes() == at::IntArrayRef({2, 6, 2}));

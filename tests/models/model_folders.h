@@ -2,32 +2,19 @@
 
 // Folders for the tests: those that tools/make_model_folders.py writes, and their expected numbers.
 
-#include <cstdlib>
 #include <filesystem>
 #include <string>
-
-#include <catch2/catch_test_macros.hpp>
 
 #include <attentive/io/safetensors.h>
 #include <attentive/models/pretrained.h>
 
 #include "models/model_config.h"
-#include "support/shell.h"
+#include "support/python.h"
 #include "support/source_folder.h"
 
 namespace attentive::test {
 
 inline const std::filesystem::path kModelData = source_folder() + "/tests/models/data";
-
-inline std::string model_python() {
-  const char* named = std::getenv("ATTENTIVE_PYTHON");
-  return named ? named : ATTENTIVE_PYTHON;
-}
-
-inline bool has_transformers() {
-  return std::system(("'" + model_python() + "' -c 'import transformers, torch' > /dev/null 2>&1").c_str()) ==
-         0;
-}
 
 // A folder with another value of a field of config.json.
 inline ModelFolder with(ModelFolder folder, std::string_view field, TorchValue value) {
@@ -39,8 +26,7 @@ inline ModelFolder with(ModelFolder folder, std::string_view field, TorchValue v
 
 // What tools/make_model_folders.py prints.
 inline std::string make_model_folders(const std::string& arguments) {
-  return run_in_shell("PYTHONDONTWRITEBYTECODE=1 '" + model_python() + "' '" + source_folder() +
-                      "/tools/make_model_folders.py' " + arguments + " 2> /dev/null");
+  return run_python("tools/make_model_folders.py", arguments + " 2> /dev/null");
 }
 
 // The largest difference of a model's outputs from those that its folder expects.
@@ -88,8 +74,3 @@ inline StateDict expected_of(const std::filesystem::path& folder) {
 }
 
 }  // namespace attentive::test
-
-#define NEEDS_TRANSFORMERS()                                                                             \
-  if (!::attentive::test::has_transformers())                                                            \
-  SKIP(::attentive::test::model_python() << " has no transformers with PyTorch; name a Python that has " \
-                                            "with -DATTENTIVE_PYTHON=<python3>, or in the environment")

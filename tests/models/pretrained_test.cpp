@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <cstdlib>
+
 #include <ATen/ops/arange.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
@@ -9,7 +12,9 @@
 #include <attentive/models/pretrained.h>
 #include <attentive/models/save_model_folder.h>
 #include <attentive/modules/print_options.h>
+#include <attentive/parity/compare.h>
 
+#include "io/files.h"
 #include "models/model_config.h"
 #include "models/model_folders.h"
 #include "support/compare.h"
@@ -55,7 +60,7 @@ TEST_CASE("committed folders give Python's logits", "[pretrained]") {
 }
 
 TEST_CASE("folders of every family that Python writes now give its outputs", "[pretrained][python]") {
-  NEEDS_TRANSFORMERS();
+  NEEDS_PYTHON("transformers, torch");
   const TemporaryFolder folder;
   const auto path = folder.path().string();
   make_model_folders("'" + path + "/new'");
@@ -74,6 +79,25 @@ TEST_CASE("folders of every family that Python writes now give its outputs", "[p
   }
   const auto tokens = read_model_folder(folder / "new" / "llama3", {.weights = false}).stop_tokens;
   CHECK(tokens == std::vector<int64_t>{2, 3});
+}
+
+TEST_CASE("folders of configurations that Python draws give its outputs", "[pretrained][python]") {
+  NEEDS_PYTHON("transformers, torch");
+  const char* const named = std::getenv("ATTENTIVE_MODEL_SEED");
+  const std::string seed = named ? named : "1";
+  CAPTURE(seed);
+  const TemporaryFolder folder;
+  make_model_folders("--seed " + seed + " '" + folder.path().string() + "'");
+  const auto names = names_in(folder.path());
+  CHECK(names.size() == 17);
+  for (const auto& model : names) {
+    INFO(model);
+    double magnitude = 0;
+    for (const auto& [name, tensor] : expected_of(folder / model)) {
+      if (name.starts_with("output.")) magnitude = std::max(magnitude, largest_magnitude(tensor));
+    }
+    CHECK(difference_of(folder / model) <= tolerance_of(at::kFloat).allowed(magnitude));
+  }
 }
 
 TEST_CASE("a parameter takes the folder's tensor, q, k and v are copied", "[pretrained]") {

@@ -204,7 +204,7 @@ TEST_CASE("what a family cannot describe is refused, and nothing changes", "[sav
 }
 
 TEST_CASE("Python loads what is saved, with the same outputs", "[save_model_folder][python]") {
-  NEEDS_TRANSFORMERS();
+  NEEDS_PYTHON("transformers, torch");
   const TemporaryFolder folder;
   const auto written = folder / "written", saved = folder / "saved";
   make_model_folders("'" + written.string() + "'");

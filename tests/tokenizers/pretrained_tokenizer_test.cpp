@@ -7,8 +7,7 @@
 #include <attentive/tokenizers/pretrained_tokenizer.h>
 
 #include "support/errors.h"
-#include "support/shell.h"
-#include "support/source_folder.h"
+#include "support/python.h"
 #include "support/temporary_folder.h"
 #include "tokenizers/small_tokenizer.h"
 
@@ -56,11 +55,6 @@ size_t count_differences(const PretrainedTokenizer& tokenizer, const nlohmann::j
   return count;
 }
 
-std::string python() {
-  const char* named = std::getenv("ATTENTIVE_PYTHON");
-  return named ? named : ATTENTIVE_PYTHON;
-}
-
 }  // namespace
 
 TEST_CASE("Ids, pairs and text equal what Python recorded", "[pretrained_tokenizer]") {
@@ -73,18 +67,14 @@ TEST_CASE("Ids, pairs and text equal what Python recorded", "[pretrained_tokeniz
 }
 
 TEST_CASE("Ids, pairs and text equal Python's on 10,000 fresh strings", "[.python]") {
-  if (std::system(("'" + python() + "' -c 'import tokenizers' > /dev/null 2>&1").c_str()) != 0) {
-    SKIP(python()
-         << " has no tokenizers; name one that has with -DATTENTIVE_PYTHON=<python3>, or in the environment");
-  }
+  NEEDS_PYTHON("tokenizers");
   const char* const named = std::getenv("ATTENTIVE_TOKENIZER_SEED");
   const std::string seed = named ? named : "4";
   const TemporaryFolder folder;
   for (const auto& kind : kKinds) {
     CAPTURE(kind, seed);
     const auto file = tokenizer_data(kind + ".json"), out = (folder / "records.json").string();
-    run_in_shell("'" + python() + "' '" + source_folder() + "/tools/make_tokenizers.py' --record 10000 " +
-                 seed + " '" + file + "' '" + out + "'");
+    run_python("tools/make_tokenizers.py", "--record 10000 " + seed + " '" + file + "' '" + out + "'");
     const auto records = read_json(out);
     REQUIRE(records.at(0).size() == 10000);
     CHECK(count_differences(PretrainedTokenizer::load(file), records[0]) == 0);

@@ -14,6 +14,7 @@ CLOSING = "100% tests passed, 0 tests failed out of 46"
 RUNS = {
     "packages": "setup.sh",
     "tests with LibTorch 2.7.0, built from nothing": "test -D",
+    "tests that need Python's PyTorch": "python_tests",
     "API reference": "cmake --build --preset dev --target docs",
     "tests on an emulated processor without AVX-512": "every_cpu --short",
     "warnings of g++": "check_warnings -D",
@@ -33,7 +34,7 @@ def make_tree(tree, failing):
 
     script(tree / "bin/cmake", "")
     script(tree / "tools/test", f"mkdir -p build/dev; echo '{CLOSING}' > build/dev/tests.log\n")
-    for tool in ("tools/setup.sh", "tools/need_target", "tools/check_warnings", "tools/every_cpu", "build/newest/apps/attentive-parity"):
+    for tool in ("tools/setup.sh", "tools/need_target", "tools/check_warnings", "tools/every_cpu", "tools/python_tests", "build/newest/apps/attentive-parity"):
         script(tree / tool, "")
     (tree / "tests/parity/notebooks").mkdir(parents=True)
     for cases in ("torch", "layers", "stacks", "encoders", "models"):

@@ -20,11 +20,7 @@ from pathlib import Path
 ROOT = Path(sys.argv[1])
 PARITY = sys.argv[2] if len(sys.argv) > 2 else None
 sys.path.insert(0, str(ROOT / "tools"))
-try:
-    import torch
-except (ImportError, OSError) as error:
-    print(f"SKIPPED: {sys.executable} has no PyTorch ({error}); name one that has with -DATTENTIVE_PYTHON=<python3>")
-    sys.exit(0)
+import torch  # noqa: E402
 
 import attentive_record  # noqa: E402
 import notebook_modules as notebook  # noqa: E402

@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""Tokens a second of `transformers` and of this package, from the same folder, one sequence, greedy, with a cache.
+
+    bench/transformers_peer.py --against build/release/bench/folder_decode_bench [--model gpt2|llama]
+
+Builds a random model as large as GPT-2 (124 million parameters), or a Llama of 162 million, saves it, and continues one
+prompt in turns: this package, `generate` of transformers, and a plain loop over its model and DynamicCache. The tokens of
+all must be equal first. Timed is from the first new token to the last. Needs PyTorch and transformers.
+"""
+
+import argparse
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import torch
+import transformers
+
+from machine import describe
+
+MODELS = {
+    "gpt2": lambda: transformers.GPT2LMHeadModel(transformers.GPT2Config()),
+    "llama": lambda: transformers.LlamaForCausalLM(transformers.LlamaConfig(
+        vocab_size=32000, hidden_size=768, intermediate_size=3072, num_hidden_layers=12, num_attention_heads=12)),
+}
+
+
+class Clock:
+    """A streamer of `generate`: when each new token came."""
+
+    def __init__(self):
+        self.times = []
+
+    def put(self, _):
+        self.times.append(time.perf_counter())
+
+    def end(self):
+        pass
+
+
+@torch.no_grad()
+def by_generate(model, prompt, tokens):
+    clock = Clock()  # the prompt is put, too
+    made = model.generate(torch.tensor([prompt]), attention_mask=torch.ones(1, len(prompt), dtype=torch.long), do_sample=False,
+                          max_new_tokens=tokens, min_new_tokens=tokens, pad_token_id=0, streamer=clock)
+    return 1e3 * (clock.times[-1] - clock.times[1]), made[0, len(prompt):].tolist()
+
+
+@torch.no_grad()
+def by_loop(model, prompt, tokens):
+    cache = transformers.DynamicCache(config=model.config)
+    made, times = [], []
+    ids = torch.tensor([prompt])
+    for _ in range(tokens):
+        ids = model(ids, past_key_values=cache, use_cache=True, logits_to_keep=1).logits[:, -1].argmax(-1, keepdim=True)
+        made.append(ids.item())
+        times.append(time.perf_counter())
+    return 1e3 * (times[-1] - times[0]), made
+
+
+def take_turns(ways, turns):
+    expected = None
+    for name, way in ways.items():
+        _, made = way()
+        expected = expected or made
+        if made != expected:
+            raise SystemExit(f"{name} writes {made}, not {expected}")
+    times = {name: [] for name in ways}
+    for _ in range(turns):
+        for name, way in ways.items():
+            times[name].append(way()[0])
+            time.sleep(0.3)  # its idle threads go to sleep
+    return times
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--against", required=True, help="folder_decode_bench")
+    parser.add_argument("--model", choices=MODELS, default="gpt2")
+    parser.add_argument("--prompt", type=int, default=32, help="tokens of the prompt")
+    parser.add_argument("--tokens", type=int, default=64, help="new tokens")
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=2)
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    print(", ".join(f"{name} {value}" for name, value in describe(torch, args.threads).items()), "transformers", transformers.__version__)
+    torch.manual_seed(1)
+    model = MODELS[args.model]().eval()
+    model.generation_config.eos_token_id = None
+    prompt = torch.randint(model.config.vocab_size, (args.prompt,)).tolist()
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        command = [args.against, folder, str(args.tokens), str(args.threads)]
+        program = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+        def ours():
+            print(*prompt, file=program.stdin, flush=True)
+            milliseconds, *made = program.stdout.readline().split()
+            return float(milliseconds), [int(token) for token in made]
+
+        times = take_turns({"attentive": ours, "generate": lambda: by_generate(model, prompt, args.tokens),
+                            "loop": lambda: by_loop(model, prompt, args.tokens)}, args.turns)
+        program.stdin.close()
+        if program.wait() != 0:
+            sys.exit("folder_decode_bench failed")
+    print(f"{args.model}, {sum(p.numel() for p in model.parameters()) / 1e6:.0f} M parameters, prompt of {args.prompt}, "
+          f"{args.tokens} new tokens, {args.turns} turns; the same tokens")
+    for name, its in times.items():
+        ratio = statistics.median(theirs / ours for theirs, ours in zip(its, times["attentive"]))
+        rate = 1e3 * (args.tokens - 1) / statistics.median(its)
+        print(f"{name:10} {rate:7.2f} tokens a second, {ratio:.2f} of our time")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""attentive-generate continues texts as Python does, with folders that Python writes in the test.
+
+    python3 generate_python_test.py <source folder> <attentive-generate>
+
+Needs PyTorch, transformers and tokenizers.
+"""
+
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import tokenizers
+import torch
+import transformers
+
+ROOT, GENERATE = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
+FAMILIES = ("gpt2", "llama", "llama_biases", "llama3", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text")
+MARGIN = 1e-4  # two logits this near may come out in either order
+
+
+def generate(*arguments):
+    command = [GENERATE, "--device", "cpu", "--temperature", "0", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, check=True, stdin=subprocess.DEVNULL).stdout
+
+
+def greedy(model, prompt, tokens):
+    """Python's tokens, up to the first that hardly beats the next one."""
+    with torch.no_grad():
+        made = model.generate(torch.tensor([prompt]), attention_mask=torch.ones(1, len(prompt), dtype=torch.long), do_sample=False,
+                              max_new_tokens=tokens, pad_token_id=0, return_dict_in_generate=True, output_scores=True)
+    ids = made.sequences[0, len(prompt):].tolist()
+    for place, scores in enumerate(made.scores):
+        first, second = scores[0].topk(2).values
+        if first - second < MARGIN:
+            return ids[:place]
+    return ids
+
+
+class GenerateTest(unittest.TestCase):
+    def setUp(self):
+        torch.set_num_threads(1)
+        self.folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def test_every_family_gives_pythons_ids(self):
+        subprocess.run([sys.executable, ROOT / "tools/make_model_folders.py", "--seed", "2", self.folder, *FAMILIES], check=True)
+        compared = 0
+        for family in FAMILIES:
+            model = transformers.AutoModelForCausalLM.from_pretrained(self.folder / family).eval()
+            for prompt in ([1, 5, 7], [9, 3, 4, 8, 11]):
+                expected = greedy(model, prompt, 10)
+                with self.subTest(family=family, prompt=prompt):
+                    made = generate("--model", self.folder / family, "--ids", ",".join(map(str, prompt)), "--tokens", 10)
+                    ids = [int(number) for number in made.decode().strip().split(",")]
+                    self.assertEqual(ids[: len(expected)], expected)
+                    self.assertLessEqual(len(ids), 10)
+                    compared += len(expected)
+        self.assertGreater(compared, 100)
+
+    def test_a_folder_with_a_tokenizer_takes_and_gives_text(self):
+        text = "the cat sat on the mat and the dog sat on the log " * 20
+        trained = tokenizers.ByteLevelBPETokenizer()
+        trained.train_from_iterator([text], vocab_size=300, special_tokens=["<|end|>"])
+        torch.manual_seed(1)
+        model = transformers.GPT2LMHeadModel(transformers.GPT2Config(
+            vocab_size=trained.get_vocab_size(), n_positions=64, n_embd=32, n_layer=2, n_head=4, bos_token_id=0, eos_token_id=0))
+        model.eval().save_pretrained(self.folder)
+        trained.save(str(self.folder / "tokenizer.json"))
+        prompt = "the cat sat"
+        ids = trained.encode(prompt).ids
+        with torch.no_grad():
+            made = model.generate(torch.tensor([ids]), max_new_tokens=20, do_sample=False, pad_token_id=0)[0, len(ids):].tolist()
+        expected = trained.decode([token for token in made if token != 0], skip_special_tokens=True)
+        text = generate("--model", self.folder, "--prompt", prompt, "--tokens", "20")
+        self.assertEqual(text.decode(errors="replace"), prompt + expected + "\n")
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

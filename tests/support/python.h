@@ -1,0 +1,40 @@
+#pragma once
+
+// The Python that tests run programs with. A test program that includes this defines ATTENTIVE_PYTHON, the one found by CMake.
+
+#include <cstdlib>
+#include <string>
+
+#include <catch2/catch_test_macros.hpp>
+
+#include "support/shell.h"
+#include "support/source_folder.h"
+
+namespace attentive::test {
+
+// The one that the environment names, else CMake's.
+inline std::string python() {
+  const char* named = std::getenv("ATTENTIVE_PYTHON");
+  return named ? named : ATTENTIVE_PYTHON;
+}
+
+inline bool python_has(const std::string& modules) {
+  return std::system(("'" + python() + "' -c 'import " + modules + "' > /dev/null 2>&1").c_str()) == 0;
+}
+
+// What a program of this repository prints, run with tools/ and bench/ on its path, in `folder` if one is given.
+inline std::string run_python(const std::string& program, const std::string& arguments = {},
+                              const std::string& folder = {}) {
+  const std::string root = source_folder();
+  return run_in_shell((folder.empty() ? "" : "cd '" + folder + "' && ") +
+                      "PYTHONDONTWRITEBYTECODE=1 PYTHONPATH='" + root + "/bench:" + root + "/tools' '" +
+                      python() + "' '" + root + "/" + program + "' " + arguments);
+}
+
+}  // namespace attentive::test
+
+#define NEEDS_PYTHON(modules)                                                          \
+  if (!::attentive::test::python_has(modules))                                         \
+  SKIP(::attentive::test::python() << " cannot import " modules                        \
+                                      "; ATTENTIVE_PYTHON=$(tools/python_env) in the " \
+                                      "environment names one that can")
