@@ -103,16 +103,15 @@ at::Tensor added_in(const Problem& problem, const Rectangle& part) {
 
 // The lines of a part of the grid.
 std::vector<std::string> lines_of(const Problem& problem, const Rectangle& part, const MaskView& view) {
-  const auto visible = item_of(visible_in(problem, part), view).expand({part.rows, part.cols}).contiguous();
-  const auto biased =
-      item_of(added_in(problem, part).ne(0), view).expand({part.rows, part.cols}).contiguous();
-  const auto on_host = [](const at::Tensor& x) { return x.cpu(); };
-  const auto x = on_host(visible), b = on_host(biased);
+  const auto on_host = [&](const at::Tensor& x) {
+    return item_of(x, view).expand({part.rows, part.cols}).contiguous().cpu();
+  };
+  const auto visible = on_host(visible_in(problem, part)), biased = on_host(added_in(problem, part).ne(0));
   std::vector<std::string> lines(part.rows);
   for (int64_t at = 0; at < part.rows * part.cols; ++at) {
     auto& line = lines[at / part.cols];
     if (!line.empty()) line += ' ';
-    line += !x.const_data_ptr<bool>()[at] ? '.' : b.const_data_ptr<bool>()[at] ? '+' : 'x';
+    line += !visible.const_data_ptr<bool>()[at] ? '.' : biased.const_data_ptr<bool>()[at] ? '+' : 'x';
   }
   return lines;
 }
