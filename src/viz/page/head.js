@@ -3,10 +3,9 @@
   "use strict";
   const view = window.attentiveView;
   const most = 256 * 2 ** 20; // bytes of decoded weights that are kept
-  const kept = new Set(); // heads with decoded weights, the one used last at the end
+  const kept = new Set(); // heads with decoded weights, the one read last at the end
 
   function keep(head) {
-    kept.delete(head);
     kept.add(head);
     let total = 0;
     for (const each of kept) total += each.weights.length;
@@ -54,17 +53,16 @@
       return this._thumbs.get(view.theme());
     }
 
+    // Reads the weights once, however often it is asked for; `problem` says why it could not.
     load() {
-      if (!this.loading || !this.ready) this.loading = this.decode();
+      this.loading ||= this.decode().catch((error) => (this.problem = error.message)).finally(() => (this.loading = null));
       return this.loading;
     }
 
     async decode() {
-      if (!this.ready) {
-        await this.mask.load();
-        const text = document.getElementById(`w-${this.layer.index}-${this.number}`).textContent;
-        this.weights = await view.inflate(text, this.mask.cells);
-      }
+      await this.mask.load();
+      const text = document.getElementById(`w-${this.layer.index}-${this.number}`).textContent;
+      this.weights = await view.inflate(text, this.mask.cells);
       keep(this);
     }
 

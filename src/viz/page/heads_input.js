@@ -35,8 +35,8 @@
 
   function move(step) {
     const count = side === "query" ? view.layer().queries : view.layer().keys;
-    const from = view.state[side];
-    const to = from === null ? (step > 0 ? 0 : count - 1) : view.clamp(from + step, 0, count - 1);
+    const from = view.state[side] ?? (step > 0 ? -1 : count);
+    const to = view.clamp(from + step, 0, count - 1);
     view.hover = null;
     view.set({ [side]: to });
     view.revealToken(to);

@@ -20,7 +20,7 @@
       const count = Math.min(tokens.count, 600);
       for (let n = 0; n < count; n++) tokens.room = Math.max(tokens.room, view.textWidth(tokens.at(n), 13));
     }
-    return view.clamp(tokens.room + 14, 44, 0.34 * width);
+    return view.clamp(tokens.room + 14, 60, 0.34 * width);
   }
 
   // Where things lie in a picture of this width: label columns end at left and begin at right.

@@ -22,7 +22,8 @@
     const [sx, sy] = [Math.min(width / layer.keys, largest), Math.min(height / layer.queries, largest)];
     const size = Math.min(sx, sy);
     const long = Math.max(layer.keys / layer.queries, layer.queries / layer.keys) > 4;
-    return long ? { sx: Math.min(sx, 8 * size), sy: Math.min(sy, 8 * size) } : { sx: size, sy: size };
+    const most = Math.max(8 * size, 24);
+    return long ? { sx: Math.min(sx, most), sy: Math.min(sy, most) } : { sx: size, sy: size };
   }
 
   // How far a view of `room` pixels can be moved over `count` cells of `size`.

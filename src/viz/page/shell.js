@@ -25,9 +25,6 @@
     clearTimeout(parts.timer);
     parts.timer = setTimeout(() => (parts.notice.textContent = ""), 4000);
   };
-  view.fail = (error) => {
-    parts.error.textContent = `This head cannot be shown: ${error.message}`;
-  };
 
   view.focusStage = () => {
     refresh();
@@ -84,9 +81,12 @@
 
   // Weights are read when a view first needs them; it draws what it has until then.
   function loadFor(shown) {
-    const missing = shown.needs().filter((head) => !head.ready);
+    const broken = shown.needs().find((head) => head.problem);
+    const missing = shown.needs().filter((head) => !head.ready && !head.problem);
+    const text = broken ? `The weights of ${broken.name} cannot be shown: ${broken.problem}` : "";
+    if (parts.error.textContent !== text) parts.error.textContent = text;
     parts.busy.textContent = missing.length ? "Reading weights …" : "";
-    if (missing.length && !parts.error.textContent) Promise.all(missing.map((head) => head.load())).then(view.redraw, view.fail);
+    if (missing.length) Promise.all(missing.map((head) => head.load())).then(view.redraw);
   }
 
   function refresh() {
@@ -104,7 +104,7 @@
   view.makeShell = (root) => {
     parts.tabs = tabs();
     parts.controls = view.makeControls();
-    parts.bar = element("div", { class: "controls" }, parts.controls.map((control) => control.node));
+    parts.bar = element("section", { class: "controls", "aria-label": "Controls" }, parts.controls.map((control) => control.node));
     parts.panel = element("div", { class: "panel", id: "view", role: "tabpanel" });
     parts.details = view.makeDetails();
     parts.aside = element("aside", { "aria-label": "Numbers of what is shown" });

@@ -28,21 +28,22 @@
   };
 
   function writeNow() {
-    clearTimeout(waiting);
     const parts = Object.keys(first)
       .filter((name) => JSON.stringify(view.state[name]) !== JSON.stringify(first[name]))
       .map((name) => `${name}=${[].concat(view.state[name]).join("_")}`);
     const hash = "#" + parts.join("&");
-    if (hash !== (location.hash || "#")) history.replaceState(null, "", location.pathname + location.search + hash);
+    if (hash === (location.hash || "#")) return;
+    history.replaceState(null, "", location.pathname + location.search + hash);
+    written = performance.now();
   }
 
   // Browsers allow some two hundred changes of the address in half a minute, fewer than a drag makes.
   let waiting = 0;
+  let written = -Infinity;
   function write() {
     clearTimeout(waiting);
-    waiting = setTimeout(writeNow, 150);
+    waiting = setTimeout(writeNow, Math.max(0, written + 200 - performance.now()));
   }
-  window.addEventListener("pagehide", () => view.data && writeNow());
 
   // Whatever an address or a click asks for becomes something that is there.
   function settle(state) {
