@@ -66,7 +66,7 @@
     const note = element("p", { class: "note" });
     let listed = "";
     function refreshTables(layer, heads, query) {
-      const name = [layer.index, query, view.isDark(), ...heads.map((head) => [head.index, head.ready])].join();
+      const name = [layer.index, query, view.theme().dark, ...heads.map((head) => [head.index, head.ready])].join();
       if (name === listed) return;
       listed = name;
       heading.replaceChildren("Query ", String(query), ...(layer.queryTokens.list ? [" ", isolated(layer.queryTokens.at(query))] : []));

@@ -23,14 +23,19 @@
   function beforePrint() {
     const shown = view.shownView();
     afterPrint();
-    const drawing = view.withPrintColours(() => view.svgOf(shown)).svg;
+    const drawing = view.withPrintColours(() => {
+      view.refreshDetails();
+      return view.svgOf(shown).svg;
+    });
     figure = view.element("figure", { class: "printed" }, view.element("figcaption", {}, shown.caption()));
     figure.append(drawing);
     document.querySelector("main").prepend(figure);
   }
   function afterPrint() {
-    if (figure) figure.remove();
+    if (!figure) return;
+    figure.remove();
     figure = null;
+    view.redraw();
   }
 
   view.watchPrint = () => {

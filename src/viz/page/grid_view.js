@@ -122,7 +122,7 @@
         surface.text(x, y + cell + 11, text, { size: 11, fill: theme.soft });
       });
     },
-    caption: () => "every head of every layer",
+    caption: () => "Every head of every layer",
     fileDetail: () => "",
   });
 })();

@@ -119,12 +119,12 @@
       paint(new view.CanvasSurface(stage, box.clientWidth, frame.height + 2), frame);
       stage.setAttribute("aria-label", `${this.caption()}. Arrow keys choose a patch, Escape the class token.`);
     },
-    extent: () => ({ width: frame.width + 2, height: frame.height + 28 }),
+    extent: () => ({ width: Math.max(frame.width, 300) + 2, height: frame.height + 28 }),
     drawOn(surface) {
       paint(surface, { ...frame, left: 1 });
-      surface.text(1, frame.height + 16, this.caption(), { size: 11, fill: view.theme().soft, room: frame.width });
+      surface.text(1, frame.height + 16, this.caption(), { size: 11, fill: view.theme().soft, room: surface.width - 2 });
     },
-    caption: () => `${rolling(view.layer()) ? "Rollout" : view.head().name} of ${view.layer().name} over the patches`,
+    caption: () => `${rolling(view.layer()) ? "Rollout" : `Attention of ${view.head().name}`} of ${view.layer().name} over the patches`,
     fileDetail: () => `${view.layer().path}-${rolling(view.layer()) ? "rollout" : view.head().number}`,
   });
 

@@ -90,7 +90,7 @@
       surface.rect(16, 28, 928, 1, theme.rule);
       ordered().forEach((head, k) => columns.forEach((column, n) => write(column.text(head), n, 42 + 20 * k, theme.ink)));
     },
-    caption: () => "statistics of every head",
+    caption: () => "Statistics of every head",
     fileDetail: () => "",
   });
 })();

@@ -89,6 +89,11 @@
     if (missing.length) Promise.all(missing.map((head) => head.load())).then(view.redraw);
   }
 
+  view.refreshDetails = () => {
+    const shown = view.shownView();
+    if (shown.aside && !shown.asideNode) parts.details.refresh();
+  };
+
   function refresh() {
     const shown = view.shownView();
     if (shown.shows && !shown.shows(view.layer())) return view.toLayer(view.data.layers.find((layer) => shown.shows(layer)).index);
@@ -98,7 +103,7 @@
     refreshPanel(shown);
     loadFor(shown);
     shown.refresh();
-    if (shown.aside && !shown.asideNode) parts.details.refresh();
+    view.refreshDetails();
   }
 
   view.makeShell = (root) => {
@@ -107,7 +112,7 @@
     parts.bar = element("section", { class: "controls", "aria-label": "Controls" }, parts.controls.map((control) => control.node));
     parts.panel = element("div", { class: "panel", id: "view", role: "tabpanel" });
     parts.details = view.makeDetails();
-    parts.aside = element("aside", { "aria-label": "Numbers of what is shown" });
+    parts.aside = element("aside", { tabindex: 0, "aria-label": "Numbers of what is shown" });
     parts.main = element("main", {}, parts.panel, parts.aside);
     parts.notice = element("div", { class: "notice", role: "status" });
     parts.busy = element("div", { class: "busy" });
