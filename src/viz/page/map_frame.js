@@ -4,18 +4,18 @@
   const view = window.attentiveView;
   const largest = 64; // pixels of a cell at most
 
-  // Gutters grow with the longest label, up to a share of the stage.
-  function gutterFor(tokens, most) {
-    let room = 0;
-    const step = Math.max(1, Math.floor(tokens.count / 600));
-    for (let n = 0; n < tokens.count; n += step) room = Math.max(room, view.textWidth(tokens.at(n), 12));
-    return view.clamp(room + 14, 34, most);
+  // The width of the longest label, of some hundred where there are thousands.
+  const widths = new WeakMap();
+  function widest(tokens) {
+    if (!widths.has(tokens)) {
+      let room = 0;
+      const step = Math.max(1, Math.floor(tokens.count / 600));
+      for (let n = 0; n < tokens.count; n += step) room = Math.max(room, view.textWidth(tokens.at(n), 12));
+      widths.set(tokens, room);
+    }
+    return widths.get(tokens);
   }
-  const gutters = new WeakMap();
-  function gutter(tokens, most) {
-    if (!gutters.has(tokens)) gutters.set(tokens, gutterFor(tokens, 1000));
-    return Math.min(gutters.get(tokens), most);
-  }
+  const gutter = (tokens, most) => Math.min(Math.max(widest(tokens) + 14, 34), most);
 
   // Cells of a whole map are square, unless it is so long that one side would vanish.
   function fit(layer, width, height) {
@@ -40,7 +40,8 @@
     [x, y] = [settle(x, layer.keys, sx, roomX), settle(y, layer.queries, sy, roomY)];
     const usedX = Math.min(roomX, layer.keys * sx);
     const usedY = Math.min(roomY, layer.queries * sy);
-    return { layer, width, height, left, top, sx, sy, x, y, zoom, usedX, usedY };
+    const upright = widest(layer.keyTokens) > sx - 8; // key labels do not fit beside each other
+    return { layer, width, height, left, top, sx, sy, x, y, zoom, usedX, usedY, upright };
   };
 
   // The cell at a point of the canvas, or null beside the map.

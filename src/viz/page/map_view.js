@@ -44,7 +44,7 @@
       const x = frame.left + (j + 0.5 - frame.x) * frame.sx;
       if (x < frame.left || x > frame.left + frame.usedX) return;
       const look = { size: 12, fill: bold ? theme.ink : theme.soft, bold };
-      if (!each && !bold) return surface.text(x, frame.top - 10, String(j), { ...look, align: "center" });
+      if (!frame.upright || (!each && !bold)) return surface.text(x, frame.top - 10, each ? layer.keyTokens.at(j) : String(j), { ...look, align: "center" });
       if (!each) surface.rect(x - 9, 0, 18, frame.top - 2, theme.paper);
       surface.text(x, frame.top - 6, layer.keyTokens.at(j), { ...look, turn: -90, room: frame.top - 9 });
     };

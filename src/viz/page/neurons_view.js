@@ -88,7 +88,7 @@
     const total = q.reduce((all, value, n) => all + value * k[n], 0);
     const parts = [`q·k = ${number(total)}; times ${number(scale)} it is ${number(total * scale)}.`];
     if (head.ready) parts.push(` The weight of this key is ${view.weightText(head, query, key)}.`);
-    if (head.ready && head.logsumexp && head.steps(query, key) >= 0) parts.push(` The score that the weight tells is ${view.scoreText(head.score(query, key))}; masks, biases and caps come between the two.`);
+    if (head.ready && head.logsumexp && head.steps(query, key) >= 0) parts.push(` Log weight + logsumexp is ${view.scoreText(head.score(query, key))}: a difference is what biases and caps of the scores do.`);
     if (feature !== null) parts.push(` Feature ${feature}: ${number(q[feature])} · ${number(k[feature])} = ${number(q[feature] * k[feature])}.`);
     sum.textContent = parts.join("");
   }

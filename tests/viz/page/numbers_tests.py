@@ -137,5 +137,9 @@ def test_rollout_and_class_token(session):
     shown, largest = float(text[4]), float(text[text.index("most") + 1])
     assert abs(shown - head.weights[0, 1:].sum()) < 64 * head.row_max[0] / 510, text
     assert abs(largest - head.weights[0, 1:].max()) < head.row_max[0] / 510 + 1e-4, text
+    bare = "const c = document.querySelector('.imageview canvas'); return Array.from(c.getContext('2d').getImageData(c.width / 2, 20, 1, 1).data)"
+    with_picture = browser.js(bare)
+    browser.set(blend=0)
+    assert browser.js(bare) != with_picture and browser.js(bare)[2] > browser.js(bare)[0] > 60, "the sky of the picture, which stands in layer 0"
     browser.set(picture="rollout")
     assert browser.texts(".imageview .note")[0].startswith("Rollout of the class token")

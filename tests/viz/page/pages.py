@@ -137,11 +137,12 @@ def vit():
         for n in range(4):
             centre = draw.random(2) * 7
             scores = scores_of(draw, 65, 65, "wide")
+            scores[:, 0] += 2
             scores[:, 1:] += 3 * numpy.exp(-((px - centre[0]) ** 2 + (py - centre[1]) ** 2) / 6).ravel()
             made.append(head_of(n, scores, numpy.ones((65, 65), dtype=bool)))
         mean = numpy.mean([head.weights for head in made], axis=0) + numpy.eye(65)
         rollout = (mean / mean.sum(axis=1, keepdims=True)) @ rollout
-        image = {"rows": rows, "columns": columns, "first": 1, "pixels": pixels}
+        image = {"rows": rows, "columns": columns, "first": 1, "pixels": 0 if layer else pixels}
         page.add_view(f"blocks.{layer}.att", made, image=image, rollout=rollout[0])
     return page
 
