@@ -98,15 +98,17 @@
   view.makeControls = () => {
     const sorts = [["layer", "layer"], ["entropy", "entropy"], ["distance", "distance"],
       ["previous", "share of the previous token"], ["first", "share of the first token"]];
+    const scales = [["row", "share of the query’s largest"], ["head", "share of the head’s largest"]];
+    const pictures = [["head", "attention of the head"], ["rollout", "rollout up to this layer"]];
     return [
       layerControl(),
       headsControl(),
       view.sliderControl("min", "Weights from", "min", { min: 0, max: 0.5, step: 0.005 }),
       view.selectControl("sort", "Order by", "sort", sorts),
-      view.selectControl("scale", "Colours", "scale", [["row", "share of the query’s largest"], ["head", "share of the head’s largest"]]),
+      view.selectControl("scale", "Colours", "scale", scales),
       view.buttonsControl("zoom", "Zoom", [["−", "Zoom out", () => view.zoomMap(1 / 1.5)], ["+", "Zoom in", () => view.zoomMap(1.5)],
         ["Fit", "Show the whole map", () => view.set({ at: null })]]),
-      view.selectControl("picture", "Over the patches", "picture", [["head", "attention of the head"], ["rollout", "rollout up to this layer"]]),
+      view.selectControl("picture", "Over the patches", "picture", pictures),
       view.sliderControl("blend", "Opacity", "blend", { min: 0, max: 1, step: 0.05 }),
       view.selectControl("features", "Order by", "features", [["order", "feature"], ["size", "size of q·k"]]),
       view.buttonsControl("copy", "Table", [["Copy table", "Copy the table as tab-separated text", () => view.copyStatistics()]]),

@@ -30,8 +30,9 @@
     return position === null ? null : term(name, String(position), ...(tokens.list ? [" ", isolated(tokens.at(position))] : []));
   }
 
+  const hint = "Point at the picture, or move in it with the arrow keys, to read its numbers.";
   function readout(layer, head, { query, key }) {
-    if (query === null && key === null) return element("p", { class: "readout quiet" }, "Point at the picture, or move in it with the arrow keys, to read its numbers.");
+    if (query === null && key === null) return element("p", { class: "readout quiet" }, hint);
     const list = element("dl", { class: "readout" });
     list.append(...[sideTerm("Query", layer.queryTokens, query), sideTerm("Key", layer.keyTokens, key)].filter(Boolean));
     if (query !== null && key !== null && head.ready) list.append(...cellTerms(head, query, key));
@@ -88,6 +89,7 @@
     const { queryTokens, keyTokens } = head.layer;
     const names = `${queryTokens.named(i)}, ${keyTokens.named(j)}`;
     if (!head.ready) return names;
-    return head.steps(i, j) < 0 ? `${names}: hidden` : `${names}: weight ${number(head.weight(i, j))}, rank ${view.rankText(head.rank(i, j))}`;
+    if (head.steps(i, j) < 0) return `${names}: hidden`;
+    return `${names}: weight ${number(head.weight(i, j))}, rank ${view.rankText(head.rank(i, j))}`;
   };
 })();

@@ -25,7 +25,8 @@
     if (value === null || value === undefined) return "–";
     if (!Number.isFinite(value)) return Number.isNaN(value) ? "not a number" : value > 0 ? "∞" : "−∞";
     const size = Math.abs(value);
-    const text = size !== 0 && (size < 1e-4 || size >= 1e6) ? value.toExponential(Math.min(digits - 1, 2)) : String(+value.toPrecision(digits));
+    const far = size !== 0 && (size < 1e-4 || size >= 1e6);
+    const text = far ? value.toExponential(Math.min(digits - 1, 2)) : String(+value.toPrecision(digits));
     return text.replace("-", "−").replace("e−", "e-");
   };
 

@@ -25,8 +25,9 @@
     return measure ? number(measure.of(head.raw)) : String(head.number);
   }
   function longText(head) {
-    const parts = Object.values(measures).map(({ title, of, unit }) => (of(head.raw) === null ? null : `${title} ${number(of(head.raw))}${unit}`));
-    return [`${head.layer.name}, ${head.name}`, ...parts.filter(Boolean)].join(", ");
+    const known = Object.values(measures).filter(({ of }) => of(head.raw) !== null);
+    const parts = known.map(({ title, of, unit }) => `${title} ${number(of(head.raw))}${unit}`);
+    return [`${head.layer.name}, ${head.name}`, ...parts].join(", ");
   }
 
   function open(head) {
@@ -54,7 +55,8 @@
     if (sorted) return list.replaceChildren(element("div", { class: "row" }, ordered().map((head) => tile(head, true))));
     const row = (layer) =>
       element("div", { class: "row", role: "group", "aria-label": layer.name },
-        element("div", { class: "path", title: layer.name }, element("span", {}, layer.name)), layer.heads.map((head) => tile(head, false)));
+        element("div", { class: "path", title: layer.name }, element("span", {}, layer.name)),
+        layer.heads.map((head) => tile(head, false)));
     list.replaceChildren(...view.data.layers.map(row));
   }
 

@@ -101,7 +101,10 @@
     const side = alone();
     const lines = heads.map((head) => linesFor(head, side));
     if (side) drawTints(surface, frame, heads, lines, side, top);
-    heads.forEach((head, n) => surface.curves(placed(lines[n].flat, frame, top, surface.height, shiftOf(n, heads.length)), view.headColour(head)));
+    heads.forEach((head, n) => {
+      const shift = shiftOf(n, heads.length);
+      surface.curves(placed(lines[n].flat, frame, top, surface.height, shift), view.headColour(head));
+    });
     drawLabels(surface, frame, layer, top);
     drawHeader(surface, frame);
     return lines;
@@ -135,7 +138,8 @@
       filler.style.width = `${frame.width}px`;
       const height = Math.min(scroller.clientHeight, frame.height);
       explain(paint(new view.CanvasSurface(stage, frame.width, height), frame, scroller.scrollTop));
-      stage.setAttribute("aria-label", `${this.caption()}. Up and Down choose a token, Left and Right the side; the tables list its top keys.`);
+      const keys = "Up and Down choose a token, Left and Right the side; the tables list its top keys.";
+      stage.setAttribute("aria-label", `${this.caption()}. ${keys}`);
     },
     extent() {
       const { frame, height } = exported();

@@ -74,15 +74,19 @@
 
   function explain(layer) {
     const { first } = layer.image;
-    if (rolling(layer)) return `Rollout of the class token up to this layer; darkest where it is ${number(Math.max(...patchWeights(layer, null, 0)))}.`;
+    const extreme = view.isDark() ? "brightest" : "darkest";
+    if (rolling(layer)) {
+      const most = Math.max(...patchWeights(layer, null, 0));
+      return `Rollout of the class token up to this layer; ${extreme} where it is ${number(most)}.`;
+    }
     const head = view.head();
     if (!head.ready) return "";
     const query = shownQuery();
     const weights = patchWeights(layer, head, query);
     const name = query < first ? (first === 1 ? "The class token" : `Token ${query}`) : `Patch ${layer.queryTokens.at(query)}`;
     const patches = weights.reduce((sum, each) => sum + each, 0);
-    const extreme = view.isDark() ? "brightest" : "darkest";
-    return `${name} gives ${number(patches)} of its weight to the patches, at most ${number(Math.max(...weights))} to one (${extreme}). Click a patch to make it the query.`;
+    const most = `at most ${number(Math.max(...weights))} to one (${extreme})`;
+    return `${name} gives ${number(patches)} of its weight to the patches, ${most}. Click a patch to make it the query.`;
   }
 
   let stripState = "";
@@ -94,7 +98,8 @@
       const entry = (head, n) => {
         const canvas = element("canvas", { width: columns, height: rows, "aria-hidden": "true" });
         if (head.ready) canvas.getContext("2d").drawImage(heat(patchWeights(layer, head, shownQuery()), columns, rows), 0, 0);
-        return element("button", { type: "button", "data-head": n, "aria-label": head.name, onclick: () => view.set({ head: n, heads: [n], picture: "head" }) },
+        const choose = () => view.set({ head: n, heads: [n], picture: "head" });
+        return element("button", { type: "button", "data-head": n, "aria-label": head.name, onclick: choose },
           canvas, element("span", {}, String(head.number)));
       };
       const kept = document.activeElement && strip.contains(document.activeElement) ? document.activeElement.dataset.head : null;

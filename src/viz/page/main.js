@@ -3,10 +3,12 @@
   "use strict";
   const view = window.attentiveView;
 
+  const tooOld = "this browser cannot unpack the weights; Chrome 103, Firefox 113 and Safari 16.4 can";
+
   function start() {
     const root = document.getElementById("app");
     try {
-      if (!window.DecompressionStream) throw new Error("this browser cannot unpack the weights; Chrome 103, Firefox 113 and Safari 16.4 can");
+      if (!window.DecompressionStream) throw new Error(tooOld);
       view.readData();
       document.title = view.visibleTitle();
       view.makeShell(root);

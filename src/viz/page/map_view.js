@@ -27,7 +27,8 @@
       if (y < frame.top || y > frame.top + frame.usedY) return;
       const text = each || bold ? layer.queryTokens.at(i) : String(i);
       if (bold && !each) surface.rect(0, y - 9, frame.left - 2, 18, theme.paper);
-      surface.text(frame.left - 7, y, text, { size: 12, fill: bold ? theme.ink : theme.soft, align: "right", bold, room: frame.left - 9 });
+      const look = { size: 12, fill: bold ? theme.ink : theme.soft, bold };
+      surface.text(frame.left - 7, y, text, { ...look, align: "right", room: frame.left - 9 });
     };
     for (let i = Math.ceil(first / step) * step; i < end; i += step) if (i !== chosen) label(i, false);
     if (chosen !== null) label(chosen, true);
@@ -44,7 +45,8 @@
       const x = frame.left + (j + 0.5 - frame.x) * frame.sx;
       if (x < frame.left || x > frame.left + frame.usedX) return;
       const look = { size: 12, fill: bold ? theme.ink : theme.soft, bold };
-      if (!frame.upright || (!each && !bold)) return surface.text(x, frame.top - 10, each ? layer.keyTokens.at(j) : String(j), { ...look, align: "center" });
+      const text = each ? layer.keyTokens.at(j) : String(j);
+      if (!frame.upright || (!each && !bold)) return surface.text(x, frame.top - 10, text, { ...look, align: "center" });
       if (!each) surface.rect(x - 9, 0, 18, frame.top - 2, theme.paper);
       surface.text(x, frame.top - 6, layer.keyTokens.at(j), { ...look, turn: -90, room: frame.top - 9 });
     };
@@ -72,7 +74,8 @@
       view.drawTiles(surface, pyramid, level, origin, seenX, view.seenCells(frame.y, frame.sy, frame.usedY, layer.queries));
     } else {
       const picture = head.thumb(); // until the weights are read
-      surface.image(picture, [0, 0, picture.width, picture.height], [origin.left, origin.top, layer.keys * frame.sx, layer.queries * frame.sy]);
+      const place = [origin.left, origin.top, layer.keys * frame.sx, layer.queries * frame.sy];
+      surface.image(picture, [0, 0, picture.width, picture.height], place);
     }
     drawSeparators(surface, frame);
   }
@@ -81,8 +84,11 @@
     const { mark } = view.theme();
     const [x, y] = [frame.left + (key - frame.x) * frame.sx, frame.top + (query - frame.y) * frame.sy];
     const thin = Math.min(frame.sx, frame.sy) < 6;
-    if (query !== null) surface.rect(frame.left, thin ? y + frame.sy / 2 - 0.5 : y, frame.usedX, thin ? 1 : frame.sy, mark, thin ? 0.5 : 0.07);
-    if (key !== null) surface.rect(thin ? x + frame.sx / 2 - 0.5 : x, frame.top, thin ? 1 : frame.sx, frame.usedY, mark, thin ? 0.5 : 0.07);
+    const band = (from, size) => (thin ? [from + size / 2 - 0.5, 1] : [from, size]);
+    const [bandX, wide] = band(x, frame.sx);
+    const [bandY, tall] = band(y, frame.sy);
+    if (query !== null) surface.rect(frame.left, bandY, frame.usedX, tall, mark, thin ? 0.5 : 0.07);
+    if (key !== null) surface.rect(bandX, frame.top, wide, frame.usedY, mark, thin ? 0.5 : 0.07);
     if (query === null || key === null) return;
     const size = Math.max(frame.sx, frame.sy, 7);
     const [cx, cy] = [x + frame.sx / 2, y + frame.sy / 2];
@@ -124,7 +130,8 @@
       frame = view.mapFrame(view.layer(), box.clientWidth, box.clientHeight);
       paint(new view.CanvasSurface(stage, frame.width, frame.height), frame);
       refreshLegend();
-      stage.setAttribute("aria-label", `${this.caption()}. Arrow keys move the cell, plus and minus zoom; the table lists the query’s top keys.`);
+      const keys = "Arrow keys move the cell, plus and minus zoom; the table lists the query’s top keys.";
+      stage.setAttribute("aria-label", `${this.caption()}. ${keys}`);
     },
     extent: () => ({ width: frame.left + frame.usedX + 8, height: frame.top + frame.usedY + 8 }),
     drawOn(surface) {

@@ -13,7 +13,8 @@
   const node = element("div", { class: "neurons" }, pair, box, sum);
   const body = element("tbody", {});
   const titles = ["Feature", "q", "k", "q·k"].map((text) => element("th", { scope: "col" }, text));
-  const table = element("table", { class: "features" }, element("caption", {}, "Features of the pair"), element("thead", {}, element("tr", {}, titles)), body);
+  const table = element("table", { class: "features" }, element("caption", {}, "Features of the pair"),
+    element("thead", {}, element("tr", {}, titles)), body);
   let feature = null; // under the pointer, or chosen with the arrow keys
   for (const [name, list] of Object.entries(chosen)) list.addEventListener("change", () => view.set({ [name]: Number(list.value) }));
 
@@ -39,14 +40,14 @@
   const left = 56;
   function frameFor(count, width) {
     const size = view.clamp((width - left - 10) / count, 3, 34);
-    return { size, width: left + size * count + 10, height: 330 };
+    return { size, bar: Math.max(size - 1, size * 0.8), width: left + size * count + 10, height: 330 };
   }
 
   function drawStrip(surface, frame, values, y, name, order) {
     const theme = view.theme();
     const most = largest(values);
     surface.text(left - 10, y + 15, name, { fill: theme.ink, align: "right", bold: true });
-    order.forEach((n, place) => surface.rect(left + place * frame.size, y, Math.max(frame.size - 1, frame.size * 0.8), 30, view.signedColour(values[n] / most)));
+    order.forEach((n, place) => surface.rect(left + place * frame.size, y, frame.bar, 30, view.signedColour(values[n] / most)));
   }
 
   function drawBars(surface, frame, products, order) {
@@ -60,12 +61,14 @@
     order.forEach((n, place) => {
       const height = (products[n] / most) * room;
       const x = left + place * frame.size;
-      surface.rect(x, height > 0 ? middle - height : middle, Math.max(frame.size - 1, frame.size * 0.8), Math.abs(height), view.signedColour(height > 0 ? 1 : -1));
+      const y = height > 0 ? middle - height : middle;
+      surface.rect(x, y, frame.bar, Math.abs(height), view.signedColour(height > 0 ? 1 : -1));
     });
     const step = Math.ceil(26 / frame.size);
-    order.forEach((n, place) => {
-      if (place % step === 0) surface.text(left + (place + 0.5) * frame.size, 318, String(n), { size: 11, fill: theme.soft, align: "center" });
-    });
+    const look = { size: 11, fill: theme.soft, align: "center" };
+    for (let place = 0; place < order.length; place += step) {
+      surface.text(left + (place + 0.5) * frame.size, 318, String(order[place]), look);
+    }
   }
 
   function paint(surface, frame) {
@@ -88,8 +91,14 @@
     const total = q.reduce((all, value, n) => all + value * k[n], 0);
     const parts = [`q·k = ${number(total)}; times ${number(scale)} it is ${number(total * scale)}.`];
     if (head.ready) parts.push(` The weight of this key is ${view.weightText(head, query, key)}.`);
-    if (head.ready && head.logsumexp && head.steps(query, key) >= 0) parts.push(` Log weight + logsumexp is ${view.scoreText(head.score(query, key))}: a difference is what biases and caps of the scores do.`);
-    if (feature !== null) parts.push(` Feature ${feature}: ${number(q[feature])} · ${number(k[feature])} = ${number(q[feature] * k[feature])}.`);
+    if (head.ready && head.logsumexp && head.steps(query, key) >= 0) {
+      const score = view.scoreText(head.score(query, key));
+      parts.push(` Log weight + logsumexp is ${score}: a difference is what biases and caps of the scores do.`);
+    }
+    if (feature !== null) {
+      const product = number(q[feature] * k[feature]);
+      parts.push(` Feature ${feature}: ${number(q[feature])} · ${number(k[feature])} = ${product}.`);
+    }
     sum.textContent = parts.join("");
   }
 
@@ -99,7 +108,8 @@
     if (name === listed) return;
     listed = name;
     const cell = (value) => element("td", {}, number(value));
-    body.replaceChildren(...order.map((n) => element("tr", {}, element("th", { scope: "row" }, String(n)), cell(q[n]), cell(k[n]), cell(q[n] * k[n]))));
+    const row = (n) => element("tr", {}, element("th", { scope: "row" }, String(n)), cell(q[n]), cell(k[n]), cell(q[n] * k[n]));
+    body.replaceChildren(...order.map(row));
   }
 
   let frame = null;
@@ -142,9 +152,13 @@
     if (next === feature) return;
     feature = next;
     view.redraw();
-    if (feature !== null) view.tell(`feature ${feature}: q ${number(q[feature])}, k ${number(k[feature])}, product ${number(q[feature] * k[feature])}`);
+    if (feature === null) return;
+    const product = number(q[feature] * k[feature]);
+    view.tell(`feature ${feature}: q ${number(q[feature])}, k ${number(k[feature])}, product ${product}`);
   }
-  stage.addEventListener("pointermove", (event) => point(Math.floor((event.clientX - stage.getBoundingClientRect().left - left) / frame.size)));
+  stage.addEventListener("pointermove", (event) => {
+    point(Math.floor((event.clientX - stage.getBoundingClientRect().left - left) / frame.size));
+  });
   stage.addEventListener("pointerleave", () => point(-1));
   stage.addEventListener("keydown", (event) => {
     const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];

@@ -10,7 +10,8 @@
     { id: "layer", title: "Layer", of: (head) => head.layer.index, text: (head) => head.layer.name },
     { id: "head", title: "Head", of: (head) => head.number, text: (head) => String(head.number) },
     { id: "entropy", title: "Entropy", help: "bits, mean over the queries that see a key" },
-    { id: "entropy_share", title: "Entropy share", help: "entropy divided by that of equal weights, mean over the queries that see two keys or more" },
+    { id: "entropy_share", title: "Entropy share",
+      help: "entropy divided by that of equal weights, mean over the queries that see two keys or more" },
     { id: "distance", title: "Distance", help: "mean of weight times distance between query and key" },
     { id: "previous", title: "Previous token", help: "mean weight of the key just before the query" },
     { id: "first", title: "First token", help: "mean weight of key 0" },
@@ -34,12 +35,15 @@
     view.set({ column: id, down: again ? 1 - view.state.down : id === "layer" || id === "head" ? 0 : 1 });
   }
 
-  const heads = columns.map((column) =>
-    element("th", { scope: "col" }, element("button", { type: "button", title: column.help, onclick: () => sortBy(column.id) }, column.title)));
+  const heads = columns.map((column) => {
+    const sort = () => sortBy(column.id);
+    return element("th", { scope: "col" }, element("button", { type: "button", title: column.help, onclick: sort }, column.title));
+  });
   const body = element("tbody", {});
   const table = element("table", { class: "statistics" },
     element("caption", { class: "unseen" }, "Statistics of every head"), element("thead", {}, element("tr", {}, heads)), body);
-  const node = element("div", { class: "numbers" }, element("div", { class: "tablebox", tabindex: 0, role: "region", "aria-label": "Statistics of every head" }, table),
+  const box = element("div", { class: "tablebox", tabindex: 0, role: "region", "aria-label": "Statistics of every head" }, table);
+  const node = element("div", { class: "numbers" }, box,
     element("dl", { class: "meanings" }, columns.filter((column) => column.help).map((column) =>
       element("div", {}, element("dt", {}, column.title), element("dd", {}, column.help)))));
 
@@ -49,7 +53,8 @@
   }
 
   function row(head) {
-    const link = element("button", { type: "button", class: "plain", "aria-label": `Open the map of ${head.layer.name}, ${head.name}`, onclick: () => open(head) }, String(head.number));
+    const name = `Open the map of ${head.layer.name}, ${head.name}`;
+    const link = element("button", { type: "button", class: "plain", "aria-label": name, onclick: () => open(head) }, String(head.number));
     const cells = columns.map((column) => {
       if (column.id === "head") return element("td", {}, link);
       if (column.id === "layer") return element("th", { scope: "row" }, column.text(head));
@@ -61,7 +66,8 @@
   // Full precision goes to the clipboard; an undefined number stays empty.
   const asText = () => {
     const lines = [columns.map((column) => column.title)];
-    for (const head of ordered()) lines.push(columns.map((column) => (column.id === "layer" ? column.text(head) : (column.of(head) ?? ""))));
+    const field = (column, head) => (column.id === "layer" ? column.text(head) : (column.of(head) ?? ""));
+    for (const head of ordered()) lines.push(columns.map((column) => field(column, head)));
     return lines.map((line) => line.map((field) => String(field).replace(/[\t\r\n]/g, " ")).join("\t")).join("\n") + "\n";
   };
   view.copyStatistics = () => view.copyText(asText(), "table");
@@ -85,7 +91,8 @@
     drawOn(surface) {
       const theme = view.theme();
       const x = (n) => (n === 0 ? 16 : 130 + n * 116);
-      const write = (text, n, y, fill) => surface.text(x(n), y, text, { size: 12, fill, align: n === 0 ? "left" : "right", room: n === 0 ? 170 : 112 });
+      const look = (n) => (n === 0 ? { size: 12, align: "left", room: 170 } : { size: 12, align: "right", room: 112 });
+      const write = (text, n, y, fill) => surface.text(x(n), y, text, { ...look(n), fill });
       columns.forEach((column, n) => write(column.title, n, 16, theme.soft));
       surface.rect(16, 28, 928, 1, theme.rule);
       ordered().forEach((head, k) => columns.forEach((column, n) => write(column.text(head), n, 42 + 20 * k, theme.ink)));

@@ -35,7 +35,8 @@
   function tabs() {
     const bar = element("div", { class: "tabs", role: "tablist", "aria-label": "Views" });
     for (const each of view.offeredViews()) {
-      bar.append(element("button", { type: "button", role: "tab", id: `tab-${each.id}`, "aria-controls": "view", onclick: () => view.set({ tab: each.id }) }, each.title));
+      const choose = () => view.set({ tab: each.id });
+      bar.append(element("button", { type: "button", role: "tab", id: `tab-${each.id}`, "aria-controls": "view", onclick: choose }, each.title));
     }
     view.roving(bar);
     return bar;
@@ -43,11 +44,13 @@
 
   function header() {
     const theme = element("select", { "aria-label": "Theme", onchange: () => view.set({ theme: theme.value }) });
-    for (const [value, text] of [["auto", "System colours"], ["light", "Light"], ["dark", "Dark"]]) theme.append(element("option", { value }, text));
+    const themes = [["auto", "System colours"], ["light", "Light"], ["dark", "Dark"]];
+    for (const [value, text] of themes) theme.append(element("option", { value }, text));
     parts.theme = theme;
     const save = element("button", { type: "button", onclick: () => view.exportSvg() }, "Save SVG");
     const help = element("button", { type: "button", "aria-label": "Keys", title: "Keys", onclick: () => view.showHelp() }, "?");
-    const title = element("div", { class: "title" }, element("h1", {}, view.visibleTitle()), view.data.note ? element("p", {}, view.data.note) : null);
+    const note = view.data.note ? element("p", {}, view.data.note) : null;
+    const title = element("div", { class: "title" }, element("h1", {}, view.visibleTitle()), note);
     return element("header", {}, title, element("div", { class: "tools" }, theme, save, help));
   }
   view.visibleTitle = () => view.visible(view.data.title).replace(/·/g, " ");
@@ -118,7 +121,8 @@
     parts.busy = element("div", { class: "busy" });
     parts.error = element("div", { class: "error", role: "alert" });
     const bars = element("nav", { "aria-label": "Views" }, parts.tabs);
-    root.replaceChildren(header(), bars, parts.bar, parts.error, parts.main, parts.busy, parts.notice, view.makeTeller(), view.makeHelp());
+    const unseen = [parts.busy, parts.notice, view.makeTeller(), view.makeHelp()];
+    root.replaceChildren(header(), bars, parts.bar, parts.error, parts.main, ...unseen);
     view.onChange(refresh);
     new ResizeObserver(view.redraw).observe(parts.main);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", view.redraw);

@@ -45,7 +45,12 @@ class Browser:
         self.folder = Path(tempfile.mkdtemp(prefix="attentive-page-"))
         options = Options()
         options.binary_location = chromium
-        flags = ["--headless=new", "--disable-dev-shm-usage", f"--user-data-dir={self.folder}/profile", "--force-device-scale-factor=1"]
+        flags = [
+            "--headless=new",
+            "--disable-dev-shm-usage",
+            f"--user-data-dir={self.folder}/profile",
+            "--force-device-scale-factor=1",
+        ]
         if hasattr(os, "geteuid") and os.geteuid() == 0:
             flags.append("--no-sandbox")  # Chromium refuses root otherwise
         for flag in flags:
@@ -55,7 +60,9 @@ class Browser:
         self.downloads = self.folder / "downloads"
         self.downloads.mkdir()
         self.command("Network.enable")
-        self.command("Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=0, uploadThroughput=0)
+        self.command(
+            "Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=0, uploadThroughput=0
+        )
         self.command("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(self.downloads))
         self.resize(*size)
         self.scheme("light")
@@ -68,7 +75,9 @@ class Browser:
         return self.driver.execute_cdp_cmd(name, arguments)
 
     def resize(self, width, height):
-        self.command("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        self.command(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
+        )
 
     def scheme(self, name):
         self.command("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}])
@@ -83,10 +92,20 @@ class Browser:
 
     def settle(self):
         """Waits until the weights in question are read and two frames are drawn."""
-        self.until(lambda: self.js("return !document.querySelector('.busy') || document.querySelector('.busy').textContent === ''"))
+        self.until(
+            lambda: self.js(
+                "return !document.querySelector('.busy') || document.querySelector('.busy').textContent === ''"
+            )
+        )
         for _ in range(2):
-            self.driver.execute_async_script("const done = arguments[0]; requestAnimationFrame(() => setTimeout(done, 0))")
-        self.until(lambda: self.js("return !document.querySelector('.busy') || document.querySelector('.busy').textContent === ''"))
+            self.driver.execute_async_script(
+                "const done = arguments[0]; requestAnimationFrame(() => setTimeout(done, 0))"
+            )
+        self.until(
+            lambda: self.js(
+                "return !document.querySelector('.busy') || document.querySelector('.busy').textContent === ''"
+            )
+        )
 
     def until(self, holds, what="the page did not get there"):
         end = time.monotonic() + PATIENCE
@@ -108,7 +127,9 @@ class Browser:
         return self.driver.find_elements("css selector", selector)
 
     def texts(self, selector):
-        return self.js("return Array.from(document.querySelectorAll(arguments[0]), (each) => each.textContent)", selector)
+        return self.js(
+            "return Array.from(document.querySelectorAll(arguments[0]), (each) => each.textContent)", selector
+        )
 
     def press(self, *keys):
         """Keys to whatever has the focus."""
@@ -117,7 +138,9 @@ class Browser:
 
     def at(self, selector, x, y, click=False):
         """The pointer to (x, y) from the upper left corner of an element."""
-        box = self.js("const b = document.querySelector(arguments[0]).getBoundingClientRect(); return [b.x, b.y]", selector)
+        box = self.js(
+            "const b = document.querySelector(arguments[0]).getBoundingClientRect(); return [b.x, b.y]", selector
+        )
         actions = ActionChains(self.driver, duration=0)
         actions.w3c_actions.pointer_action.move_to_location(round(box[0] + x), round(box[1] + y))
         if click:
@@ -136,6 +159,7 @@ class Browser:
 
     def downloaded(self):
         """The one file that a click has just saved, removed from the folder."""
+
         def whole():
             return [each for each in self.downloads.iterdir() if each.suffix != ".crdownload"]
 
@@ -150,7 +174,10 @@ class Browser:
         """What axe-core finds wrong, a line each."""
         self.js(source)
         found = self.driver.execute_async_script("axe.run(document).then(arguments[0])")
-        return [f"{each['id']}: {json.dumps([node['html'][:120] for node in each['nodes'][:3]])}" for each in found["violations"]]
+        return [
+            f"{each['id']}: {json.dumps([node['html'][:120] for node in each['nodes'][:3]])}"
+            for each in found["violations"]
+        ]
 
 
 def number(text):

@@ -5,8 +5,12 @@ from browser import Keys
 
 def map_place(browser, query, key):
     """The middle of a cell, from the corner of the map's canvas."""
-    return browser.js("""const f = attentiveView.mapFrameShown();
-return [f.left + (arguments[1] + 0.5 - f.x) * f.sx, f.top + (arguments[0] + 0.5 - f.y) * f.sy]""", query, key)
+    return browser.js(
+        """const f = attentiveView.mapFrameShown();
+return [f.left + (arguments[1] + 0.5 - f.x) * f.sx, f.top + (arguments[0] + 0.5 - f.y) * f.sy]""",
+        query,
+        key,
+    )
 
 
 def test_pointing_at_the_map(session):
@@ -28,11 +32,20 @@ def test_keys_on_the_map(session):
     browser = session.browser
     browser.open(session.page("small"), "tab=map&layer=1&head=3&query=5&key=3")
     browser.js("document.querySelector('.mapview canvas').focus()")
-    for keys, expected in ((Keys.ARROW_DOWN, (6, 3)), (Keys.ARROW_LEFT, (6, 2)), (Keys.END, (6, 13)), (Keys.PAGE_DOWN, (13, 13)),
-                           (Keys.ARROW_RIGHT, (13, 13)), (Keys.HOME, (13, 0)), (Keys.ARROW_UP, (12, 0))):
+    for keys, expected in (
+        (Keys.ARROW_DOWN, (6, 3)),
+        (Keys.ARROW_LEFT, (6, 2)),
+        (Keys.END, (6, 13)),
+        (Keys.PAGE_DOWN, (13, 13)),
+        (Keys.ARROW_RIGHT, (13, 13)),
+        (Keys.HOME, (13, 0)),
+        (Keys.ARROW_UP, (12, 0)),
+    ):
         browser.press(keys)
         assert (browser.state("query"), browser.state("key")) == expected, (keys, expected)
-    assert browser.texts(".unseen[role=status]")[0].startswith("query 12 · ·tired, key 0 · The: weight "), browser.texts(".unseen[role=status]")
+    assert browser.texts(".unseen[role=status]")[0].startswith(
+        "query 12 · ·tired, key 0 · The: weight "
+    ), browser.texts(".unseen[role=status]")
     browser.press("+")
     zoom = browser.state("at")[2]
     assert zoom > 1
@@ -41,7 +54,11 @@ def test_keys_on_the_map(session):
     browser.press("+", "0")
     assert browser.state("at") is None
     browser.press(Keys.ENTER)
-    assert browser.texts("[aria-selected=true]") == ["Lines"] and browser.state("heads") == [3] and browser.state("query") == 12
+    assert (
+        browser.texts("[aria-selected=true]") == ["Lines"]
+        and browser.state("heads") == [3]
+        and browser.state("query") == 12
+    )
     browser.press(Keys.ESCAPE)
     assert browser.state("query") is None
 
@@ -71,7 +88,10 @@ send('pointerdown', 300); send('pointermove', 300 + dx); send('pointerup', 300 +
     browser.js(drag, browser.find(".mapview canvas"), -100)
     browser.settle()
     after = browser.js(place)
-    assert abs(after["x"] - before["x"] - 100 / before["sx"]) < 0.01 and after["y"] == before["y"], (before["x"], after["x"])
+    assert abs(after["x"] - before["x"] - 100 / before["sx"]) < 0.01 and after["y"] == before["y"], (
+        before["x"],
+        after["x"],
+    )
     assert browser.state("query") is None, "a drag chooses no cell"
 
 
@@ -110,7 +130,9 @@ def test_several_heads_at_once(session):
     browser.settle()
     assert browser.state("heads") == [0, 4]
     assert browser.texts(".top caption") == ["Top keys of head 0", "Top keys of head 4"]
-    colours = browser.js("return Array.from(document.querySelectorAll('.top caption i'), (each) => getComputedStyle(each).backgroundColor)")
+    colours = browser.js(
+        "return Array.from(document.querySelectorAll('.top caption i'), (each) => getComputedStyle(each).backgroundColor)"
+    )
     assert len(set(colours)) == 2
     browser.find(".heads .plain").click()
     browser.settle()
@@ -151,7 +173,9 @@ def test_overview_opens_maps(session):
     assert len(tiles) == 32
     tiles[8 + 3].click()
     browser.settle()
-    assert (browser.state("layer"), browser.state("head")) == (1, 3) and browser.texts("[aria-selected=true]") == ["Map"]
+    assert (browser.state("layer"), browser.state("head")) == (1, 3) and browser.texts("[aria-selected=true]") == [
+        "Map"
+    ]
     browser.open(session.page("small"))
     browser.js("document.querySelector('.grid button').focus()")
     browser.press(Keys.ARROW_RIGHT, Keys.ARROW_DOWN, Keys.ARROW_DOWN)
@@ -186,11 +210,15 @@ def test_table_sorts_and_copies(session):
     for way in ("clipboard", "selection"):
         if way == "selection":
             browser.js("navigator.clipboard.writeText = () => Promise.reject(new Error('no'))")
-        browser.js("window.copied = null; document.addEventListener('copy', () => (window.copied = document.activeElement.value || ''))")
+        browser.js(
+            "window.copied = null; document.addEventListener('copy', () => (window.copied = document.activeElement.value || ''))"
+        )
         browser.all(".controls button")[-1].click()
         browser.until(lambda: browser.texts(".notice") == ["table copied"], f"no word of a copy by {way}")
         if way == "clipboard":
-            text = browser.driver.execute_async_script("navigator.clipboard.readText().then(arguments[0], (e) => arguments[0](String(e)))")
+            text = browser.driver.execute_async_script(
+                "navigator.clipboard.readText().then(arguments[0], (e) => arguments[0](String(e)))"
+            )
         else:
             text = browser.js("return window.copied")
         lines = [line.split("\t") for line in text.splitlines()]
@@ -203,8 +231,17 @@ def test_table_sorts_and_copies(session):
 def test_keys_of_the_page(session):
     browser = session.browser
     browser.open(session.page("small"))
-    for key, name, value in (("2", "tab", "map"), ("]", "layer", 1), (".", "head", 1), (",", "head", 0), ("[", "layer", 0), ("t", "theme", "light"),
-                             ("t", "theme", "dark"), ("3", "tab", "heads"), ("4", "tab", "numbers")):
+    for key, name, value in (
+        ("2", "tab", "map"),
+        ("]", "layer", 1),
+        (".", "head", 1),
+        (",", "head", 0),
+        ("[", "layer", 0),
+        ("t", "theme", "light"),
+        ("t", "theme", "dark"),
+        ("3", "tab", "heads"),
+        ("4", "tab", "numbers"),
+    ):
         browser.press(key)
         assert browser.state(name) == value, (key, name, browser.state(name))
     browser.press("?")
@@ -238,7 +275,9 @@ def test_patches_and_features(session):
 def test_hover_on_patches(session):
     browser = session.browser
     browser.open(session.page("vit"), "tab=image")
-    box = browser.js("""const f = document.querySelector('.imageview canvas').getBoundingClientRect(); return [f.width, f.height]""")
+    box = browser.js(
+        """const f = document.querySelector('.imageview canvas').getBoundingClientRect(); return [f.width, f.height]"""
+    )
     browser.at(".imageview canvas", box[0] / 2 + 5, box[1] / 2 + 5)
     assert browser.readout()["Key"].startswith("37 "), browser.readout()
     browser.at(".imageview canvas", box[0] / 2 + 5, box[1] / 2 + 5, click=True)

@@ -84,13 +84,19 @@ def test_top_keys_are_in_order(session):
         assert keys == [each for each in head.top()[query] if each >= 0], (query, keys)
         for key, shown in zip(keys, browser.texts(".top tbody td.weight")):
             half = head.row_max[query] / 255 / 2
-            assert shown.startswith("<") or abs(number(shown) - head.weights[query, key]) <= half + 5e-4, (query, key, shown)
+            assert shown.startswith("<") or abs(number(shown) - head.weights[query, key]) <= half + 5e-4, (
+                query,
+                key,
+                shown,
+            )
 
 
 def test_statistics_are_those_of_the_page(session):
     browser, page = session.browser, session.made("cross")
     browser.open(session.page("cross"), "tab=numbers")
-    rows = browser.js("return Array.from(document.querySelectorAll('.statistics tbody tr'), (row) => Array.from(row.children, (cell) => cell.textContent))")
+    rows = browser.js(
+        "return Array.from(document.querySelectorAll('.statistics tbody tr'), (row) => Array.from(row.children, (cell) => cell.textContent))"
+    )
     heads = [head for view in page.heads for head in view]
     assert len(rows) == len(heads)
     for row, head in zip(rows, heads):
@@ -114,7 +120,9 @@ def test_features_multiply_to_the_score(session):
     browser, page = session.browser, session.made("neurons")
     q, k = page.q_and_k
     browser.open(session.page("neurons"), "tab=neurons&head=2&query=9&key=4")
-    rows = browser.js("return Array.from(document.querySelectorAll('.features tbody tr'), (row) => Array.from(row.children, (cell) => cell.textContent))")
+    rows = browser.js(
+        "return Array.from(document.querySelectorAll('.features tbody tr'), (row) => Array.from(row.children, (cell) => cell.textContent))"
+    )
     assert len(rows) == 32
     for n, row in enumerate(rows):
         assert int(row[0]) == n
@@ -137,9 +145,14 @@ def test_rollout_and_class_token(session):
     shown, largest = float(text[4]), float(text[text.index("most") + 1])
     assert abs(shown - head.weights[0, 1:].sum()) < 64 * head.row_max[0] / 510, text
     assert abs(largest - head.weights[0, 1:].max()) < head.row_max[0] / 510 + 1e-4, text
-    bare = "const c = document.querySelector('.imageview canvas'); return Array.from(c.getContext('2d').getImageData(c.width / 2, 20, 1, 1).data)"
+    bare = """const shown = document.querySelector('.imageview canvas'), copy = document.createElement('canvas');
+const pen = copy.getContext('2d', { willReadFrequently: true });
+pen.drawImage(shown, -Math.floor(shown.width / 2), -20);
+return Array.from(pen.getImageData(0, 0, 1, 1).data)"""
     with_picture = browser.js(bare)
     browser.set(blend=0)
-    assert browser.js(bare) != with_picture and browser.js(bare)[2] > browser.js(bare)[0] > 60, "the sky of the picture, which stands in layer 0"
+    assert (
+        browser.js(bare) != with_picture and browser.js(bare)[2] > browser.js(bare)[0] > 60
+    ), "the sky of the picture, which stands in layer 0"
     browser.set(picture="rollout")
     assert browser.texts(".imageview .note")[0].startswith("Rollout of the class token")

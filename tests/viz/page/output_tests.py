@@ -21,13 +21,26 @@ def labels(root):
 
 def test_every_view_is_exported_as_xml(session):
     browser = session.browser
-    for page, view in (("small", "grid"), ("small", "map"), ("small", "heads"), ("vit", "image"), ("neurons", "neurons"), ("small", "numbers"),
-                       ("odd", "heads"), ("odd", "map"), ("rtl", "heads"), ("one", "map"), ("decode", "map"), ("decode", "heads")):
+    for page, view in (
+        ("small", "grid"),
+        ("small", "map"),
+        ("small", "heads"),
+        ("vit", "image"),
+        ("neurons", "neurons"),
+        ("small", "numbers"),
+        ("odd", "heads"),
+        ("odd", "map"),
+        ("rtl", "heads"),
+        ("one", "map"),
+        ("decode", "map"),
+        ("decode", "heads"),
+    ):
         browser.open(session.page(page), f"tab={view}")
         name, root = exported(browser)
         assert name.endswith(".svg") and view in name, name
         assert labels(root), (page, view)
-        assert browser.complaints() == [], (page, view)
+        complaints = browser.complaints()
+        assert complaints == [], (page, view, complaints)
 
 
 def test_exported_map_and_lines_hold_the_tokens(session):
@@ -49,11 +62,14 @@ def test_exported_map_holds_the_weights(session):
     browser.open(session.page("small"), "tab=map&layer=1&head=3")
     _, root = exported(browser)
     image = next(root.iter(SVG + "image"))
-    pixels = browser.driver.execute_async_script("""const image = new Image();
+    pixels = browser.driver.execute_async_script(
+        """const image = new Image();
 image.onload = () => { const c = document.createElement('canvas'); [c.width, c.height] = [image.width, image.height];
   const pen = c.getContext('2d'); pen.drawImage(image, 0, 0);
   arguments[1]([c.width, c.height, Array.from(pen.getImageData(0, 0, c.width, c.height).data).filter((_, n) => n % 4 === 3)]); };
-image.src = arguments[0]""", image.get("href"))
+image.src = arguments[0]""",
+        image.get("href"),
+    )
     assert pixels[:2] == [14, 14]
     keep = session.made("small").heads[1][3].keep
     assert [alpha > 0 for alpha in pixels[2]] == keep.ravel().tolist(), "hidden cells are see-through, the others not"
@@ -67,7 +83,11 @@ def test_print_gets_a_light_drawing(session):
     assert set(SENTENCE[:1]) <= set(browser.texts(".printed svg text"))
     browser.command("Emulation.setEmulatedMedia", media="print")
     visible = "return getComputedStyle(document.querySelector(arguments[0])).display"
-    assert browser.js(visible, ".printed") == "block" and browser.js(visible, ".panel") == "none" and browser.js(visible, ".controls") == "none"
+    assert (
+        browser.js(visible, ".printed") == "block"
+        and browser.js(visible, ".panel") == "none"
+        and browser.js(visible, ".controls") == "none"
+    )
     browser.command("Emulation.setEmulatedMedia", media="")
     browser.js("window.dispatchEvent(new Event('afterprint'))")
     assert browser.all(".printed") == []
@@ -78,8 +98,16 @@ def axe_finds_nothing(session, scheme):
     browser.scheme(scheme)
     problems = []
     try:
-        for page, view in (("small", "grid"), ("small", "map"), ("small", "heads"), ("vit", "image"), ("neurons", "neurons"), ("small", "numbers"),
-                           ("rtl", "heads"), ("holes", "map")):
+        for page, view in (
+            ("small", "grid"),
+            ("small", "map"),
+            ("small", "heads"),
+            ("vit", "image"),
+            ("neurons", "neurons"),
+            ("small", "numbers"),
+            ("rtl", "heads"),
+            ("holes", "map"),
+        ):
             browser.open(session.page(page), f"tab={view}&query=3&key=2")
             problems += [f"{page} {view}: {line}" for line in browser.axe(session.axe)]
         browser.find("[aria-label=Keys]").click()

@@ -58,6 +58,8 @@ def main():
             for name, test in tests:
                 try:
                     test(session)
+                    complaints = session.browser.complaints()
+                    assert complaints == [], complaints
                     print(f"ok      {name}", flush=True)
                 except Exception:
                     failed.append(name)

@@ -86,7 +86,11 @@ def thumb_of(head):
     rows, columns = (min(THUMB, size) for size in shares.shape)
     starts = [-(-numpy.arange(part) * size // part) for part, size in zip((rows, columns), shares.shape)]
     cells = numpy.maximum.reduceat(numpy.maximum.reduceat(shares, starts[0], axis=0), starts[1], axis=1)
-    return {"thumb": base64_of(numpy.rint(cells * 255).astype(numpy.uint8)), "thumb_size": rows, "thumb_columns": columns}
+    return {
+        "thumb": base64_of(numpy.rint(cells * 255).astype(numpy.uint8)),
+        "thumb_size": rows,
+        "thumb_columns": columns,
+    }
 
 
 class Page:
@@ -102,14 +106,28 @@ class Page:
     def add_view(self, path, heads, query_tokens=-1, key_tokens=-1, image=None, rollout=None, neurons=None, batch=0):
         queries, keys = heads[0].weights.shape
         raw = [self._head(len(self.views), head) for head in heads]
-        self.views.append({
-            "path": path, "linear": heads[0].logsumexp is None, "batch": batch, "queries": queries, "keys": keys,
-            "query_tokens": query_tokens, "key_tokens": key_tokens, "key_origin": heads[0].origin, "image": image,
-            "rollout": None if rollout is None else base64_of(rollout.astype("<f4")), "heads": raw, "neurons": neurons})
+        self.views.append(
+            {
+                "path": path,
+                "linear": heads[0].logsumexp is None,
+                "batch": batch,
+                "queries": queries,
+                "keys": keys,
+                "query_tokens": query_tokens,
+                "key_tokens": key_tokens,
+                "key_origin": heads[0].origin,
+                "image": image,
+                "rollout": None if rollout is None else base64_of(rollout.astype("<f4")),
+                "heads": raw,
+                "neurons": neurons,
+            }
+        )
         self.heads.append(heads)
 
     def _hidden(self, head):
-        inside = (numpy.arange(head.keep.shape[1]) >= head.spans[:, :1]) & (numpy.arange(head.keep.shape[1]) < head.spans[:, 1:])
+        inside = (numpy.arange(head.keep.shape[1]) >= head.spans[:, :1]) & (
+            numpy.arange(head.keep.shape[1]) < head.spans[:, 1:]
+        )
         bits = ~head.keep[inside]
         holes = deflate(numpy.packbits(bits, bitorder="little").tobytes()) if bits.any() else None
         entry = {"spans": base64_of(head.spans), "holes": holes}
@@ -120,16 +138,33 @@ class Page:
     def _head(self, view, head):
         hidden, inside = self._hidden(head)
         steps, _ = head.quantised(self.levels)
-        self.elements.append(f'<script type="text/plain" id="w-{view}-{head.number}">{deflate(steps[inside].tobytes())}</script>')
+        self.elements.append(
+            f'<script type="text/plain" id="w-{view}-{head.number}">{deflate(steps[inside].tobytes())}</script>'
+        )
         small = head.weights.shape[1] < 0xFFFF
         top = head.top()
         logsumexp = None if head.logsumexp is None else base64_of(head.logsumexp.astype("<f4"))
-        return {"head": head.number, "hidden": hidden, "row_max": base64_of(head.row_max.astype("<f4")), "logsumexp": logsumexp,
-                "top": base64_of(top.astype("<u2" if small else "<u4")), "top_count": top.shape[1], "top_bytes": 2 if small else 4,
-                **head.statistics, **thumb_of(head)}
+        return {
+            "head": head.number,
+            "hidden": hidden,
+            "row_max": base64_of(head.row_max.astype("<f4")),
+            "logsumexp": logsumexp,
+            "top": base64_of(top.astype("<u2" if small else "<u4")),
+            "top_count": top.shape[1],
+            "top_bytes": 2 if small else 4,
+            **head.statistics,
+            **thumb_of(head),
+        }
 
     def data(self):
-        raw = {"version": 1, "title": self.title, "tokens": self.tokens, "hidden": self.hidden, "levels": self.levels, "views": self.views}
+        raw = {
+            "version": 1,
+            "title": self.title,
+            "tokens": self.tokens,
+            "hidden": self.hidden,
+            "levels": self.levels,
+            "views": self.views,
+        }
         if self.note:
             raw["note"] = self.note
         text = json.dumps(raw, ensure_ascii=False).replace("<", "\\u003c")
@@ -137,8 +172,14 @@ class Page:
 
     def html(self):
         text = (PAGE / "page.html").read_text(encoding="utf-8")
-        styles, scripts = ("".join((PAGE / name).read_text(encoding="utf-8") for name in parts(kind)) for kind in ("styles", "scripts"))
-        for marker, content in (("style", f"<style>\n{styles}</style>"), ("data", self.data()), ("script", f"<script>\n{scripts}</script>")):
+        styles, scripts = (
+            "".join((PAGE / name).read_text(encoding="utf-8") for name in parts(kind)) for kind in ("styles", "scripts")
+        )
+        for marker, content in (
+            ("style", f"<style>\n{styles}</style>"),
+            ("data", self.data()),
+            ("script", f"<script>\n{scripts}</script>"),
+        ):
             before, found, after = text.partition(f"<!-- attentive:{marker} -->")
             assert found, marker
             text = before + content + after

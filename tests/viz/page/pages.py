@@ -1,6 +1,6 @@
 """The pages that the browser tests open: synthetic attention of known numbers, from one token to 4,096.
 
-    pages.py FOLDER [NAME …]     writes all of them, or those named
+pages.py FOLDER [NAME …]     writes all of them, or those named
 """
 
 import sys
@@ -10,7 +10,22 @@ import numpy
 
 from page_writer import Head, Page, base64_of, png
 
-SENTENCE = ["The", " animal", " didn", "'t", " cross", " the", " street", ",", " because", " it", " was", " too", " tired", "."]
+SENTENCE = [
+    "The",
+    " animal",
+    " didn",
+    "'t",
+    " cross",
+    " the",
+    " street",
+    ",",
+    " because",
+    " it",
+    " was",
+    " too",
+    " tired",
+    ".",
+]
 PATTERNS = ["previous", "first", "near", "same", "wide", "sharp"]
 
 
@@ -51,7 +66,10 @@ def model(title, layers, heads, tokens, keep, seed=1, note=None):
     size = len(tokens)
     index = page.add_tokens(tokens)
     for layer in range(layers):
-        made = [head_of(n, scores_of(draw, size, size, PATTERNS[(layer * 5 + n) % len(PATTERNS)]), keep) for n in range(heads)]
+        made = [
+            head_of(n, scores_of(draw, size, size, PATTERNS[(layer * 5 + n) % len(PATTERNS)]), keep)
+            for n in range(heads)
+        ]
         page.add_view(f"trf_blocks.{layer}.att", made, index, index)
     return page
 
@@ -105,7 +123,9 @@ def cross():
     source = page.add_tokens(["Das", " Tier", " ging", " nicht", " über", " die", " Straße", "."])
     target = page.add_tokens(SENTENCE[:5])
     everything = numpy.ones((5, 8), dtype=bool)
-    page.add_view("decoder.0.cross", [head_of(n, scores_of(draw, 5, 8, "wide"), everything) for n in range(2)], target, source)
+    page.add_view(
+        "decoder.0.cross", [head_of(n, scores_of(draw, 5, 8, "wide"), everything) for n in range(2)], target, source
+    )
     cached = numpy.tril(numpy.ones((3, 8), dtype=bool), 5)
     page.add_view("decoder.0.self", [head_of(2, scores_of(draw, 3, 8, "near", 5), cached, origin=5, sink=True)])
     positive = numpy.abs(draw.standard_normal((6, 6))) * causal(6)
@@ -118,7 +138,10 @@ def decode():
     """One query on a long cache: a map of a single row."""
     draw = numpy.random.default_rng(8)
     page = Page("One query, 4,096 keys")
-    page.add_view("trf_blocks.0.att", [head_of(0, scores_of(draw, 1, 4096, "near", 4095), numpy.ones((1, 4096), dtype=bool), 4095)])
+    page.add_view(
+        "trf_blocks.0.att",
+        [head_of(0, scores_of(draw, 1, 4096, "near", 4095), numpy.ones((1, 4096), dtype=bool), 4095)],
+    )
     return page
 
 
@@ -162,8 +185,34 @@ def neurons():
 
 
 RIGHT_TO_LEFT = ["שלום", " עולם", ",", " مرحبا", " بالعالم", " und", " 42", "."]
-ODD = ["</script>", "<!--", "&amp;", "\n", "\t", "\x00", "\x1b", "\x7f", "\x85", "\u202e", "\u200b", "", " ", "👩‍👩‍👧", "🇩🇪", "👍🏽", "e\u0301", "\ufeff",
-       "]]>", '"', "a" * 80, "漢字", "\ud7ff", "\U0001f600", "\u200d"]
+ODD = [
+    "</script>",
+    "<!--",
+    "&amp;",
+    "\n",
+    "\t",
+    "\x00",
+    "\x1b",
+    "\x7f",
+    "\x85",
+    "\u202e",
+    "\u200b",
+    "",
+    " ",
+    "👩‍👩‍👧",
+    "🇩🇪",
+    "👍🏽",
+    "e\u0301",
+    "\ufeff",
+    "]]>",
+    '"',
+    "a" * 80,
+    "漢字",
+    "\ud7ff",
+    "\U0001f600",
+    "\u200d",
+    "\ufffe",
+]
 
 
 def rtl():
@@ -172,7 +221,7 @@ def rtl():
 
 def odd():
     size = len(ODD)
-    return model("Odd tokens </script> & <b>", 1, 2, ODD, numpy.ones((size, size), dtype=bool))
+    return model("Odd tokens </script> & <b>\x07", 1, 2, ODD, numpy.ones((size, size), dtype=bool))
 
 
 def coarse():
@@ -184,7 +233,10 @@ def coarse():
     return page
 
 
-PAGES = {make.__name__: make for make in (one, small, long, deep, huge, window, holes, full, cross, decode, vit, neurons, rtl, odd, coarse)}
+PAGES = {
+    make.__name__: make
+    for make in (one, small, long, deep, huge, window, holes, full, cross, decode, vit, neurons, rtl, odd, coarse)
+}
 
 
 def main():
