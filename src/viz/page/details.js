@@ -66,9 +66,16 @@
     const tables = element("div", { class: "tables" });
     const note = element("p", { class: "note" });
     let listed = "";
+    let resting = 0;
+    // Under a moving pointer the tables wait until it rests: a dozen of them cost more than the picture.
     function refreshTables(layer, heads, query) {
       const name = [layer.index, query, view.theme().dark, ...heads.map((head) => [head.index, head.ready])].join();
+      clearTimeout(resting);
       if (name === listed) return;
+      if (view.hover) resting = setTimeout(() => fillTables(layer, heads, query, name), 80);
+      else fillTables(layer, heads, query, name);
+    }
+    function fillTables(layer, heads, query, name) {
       listed = name;
       heading.replaceChildren("Query ", String(query), ...(layer.queryTokens.list ? [" ", isolated(layer.queryTokens.at(query))] : []));
       tables.replaceChildren(...heads.filter((head) => head.ready).map((head) => topTable(head, query)));

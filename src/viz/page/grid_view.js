@@ -41,8 +41,8 @@
   let drawn = "";
 
   function tile(head, sorted) {
-    const canvas = element("canvas", { width: head.raw.thumb_columns, height: head.raw.thumb_size, "aria-hidden": "true" });
-    canvas.getContext("2d").drawImage(head.thumb(), 0, 0);
+    const canvas = head.thumb();
+    canvas.setAttribute("aria-hidden", "true");
     const text = sorted ? [element("b", {}, `${head.layer.index}·${head.number}`), " ", shortText(head)] : [shortText(head)];
     return element("button", { type: "button", "aria-label": longText(head), title: longText(head), onclick: () => open(head) },
       canvas, element("span", {}, ...text));

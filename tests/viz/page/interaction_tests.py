@@ -20,6 +20,7 @@ def test_pointing_at_the_map(session):
     shown = browser.readout()
     assert shown["Query"].startswith("9 ") and shown["Key"].startswith("4 "), shown
     assert browser.state("query") is None
+    browser.until(lambda: browser.texts("aside h2") == ["Query 9 ·it"], "the tables follow a pointer that rests")
     browser.at(".mapview canvas", *map_place(browser, 9, 4), click=True)
     assert (browser.state("query"), browser.state("key")) == (9, 4)
     browser.at(".mapview canvas", 2, 2)
