@@ -25,7 +25,7 @@
     }
 
     get name() {
-      return this.raw.batch > 0 ? `${this.path} (sequence ${this.raw.batch})` : this.path;
+      return this.raw.batch > 0 ? `${this.path} (batch item ${this.raw.batch})` : this.path;
     }
     get rollout() {
       return (this._rollout ||= this.raw.rollout ? view.numbers(this.raw.rollout, "Float32") : null);
