@@ -139,6 +139,7 @@ ordered_json PageData::head_json(const AttentionView& view, size_t place) {
   add_top(head.rows, json);
   add_statistics(head.rows, view.key_origin, json);
   add_thumbnail(head.rows, maxima, json);
+  head_bytes_ += json.dump().size() + 1;  // and a comma
   return json;
 }
 

@@ -27,6 +27,8 @@ class PageData {
 
   /// Of all views together.
   size_t heads() const;
+  /// Bytes of the JSON that belong to heads; the rest is there once.
+  size_t head_bytes() const { return head_bytes_; }
 
  private:
   nlohmann::ordered_json view_json(const AttentionView& view);
@@ -39,7 +41,8 @@ class PageData {
   std::map<std::vector<std::string>, int64_t> token_lists_;
   std::map<std::string, size_t> hidden_;                 // by what was written of it
   std::vector<std::pair<at::Tensor, size_t>> pictures_;  // and the first view that shows each
-  size_t view_ = 0;                                      // which one is written now
+  size_t head_bytes_ = 0;
+  size_t view_ = 0;  // which one is written now
   nlohmann::ordered_json page_;
 };
 

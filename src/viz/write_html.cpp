@@ -70,18 +70,18 @@ Elements elements(const viz::PageData& data, const std::vector<AttentionView>& v
 [[noreturn]] void refuse(const Elements& made, const viz::PageData& data, size_t around, int levels,
                          int64_t max_bytes) {
   const auto json = static_cast<double>(data.json(levels).size());
-  const auto heads = static_cast<double>(data.heads());
-  const auto written = std::max(0.0, static_cast<double>(made.text.size()) - json) /
-                       std::max(1.0, static_cast<double>(made.heads));
-  const double of_head = json / heads + written;
-  const double room = std::max(0.0, static_cast<double>(max_bytes) - static_cast<double>(around));
+  const auto heads = static_cast<double>(data.heads()), of_heads = static_cast<double>(data.head_bytes());
+  const double once = static_cast<double>(around) + json - of_heads;
+  const double written = std::max(0.0, static_cast<double>(made.text.size()) - json);
+  const double of_head = of_heads / heads + written / std::max(1.0, static_cast<double>(made.heads));
+  const double room = std::max(0.0, static_cast<double>(max_bytes) - once);
   throw PageTooLarge(
       {__func__, __FILE__, static_cast<uint32_t>(__LINE__)},
       fmt::format("{}: expected a page of at most {} bytes, but {} heads need about {:.0f} even in steps of "
                   "1/{}; about {:.0f} "
                   "of these heads fit, or all of them with {:.0f} % of their tokens",
-                  kWho, max_bytes, data.heads(), static_cast<double>(around) + of_head * heads, levels,
-                  std::floor(room / of_head), std::floor(100 * std::sqrt(room / (of_head * heads)))));
+                  kWho, max_bytes, data.heads(), once + of_head * heads, levels, std::floor(room / of_head),
+                  std::floor(100 * std::sqrt(room / (of_head * heads)))));
 }
 
 }  // namespace

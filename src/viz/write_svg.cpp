@@ -19,7 +19,7 @@ constexpr const char* kWho = "write_svg";
 constexpr int64_t kMostTokens = 256;
 constexpr size_t kMostCharacters = 16;
 constexpr int kShades = 64;
-constexpr double kLabels = 120, kTop = 40, kScale = 56, kEdge = 12;  // around the cells
+constexpr double kTitle = 40, kScale = 56, kEdge = 12;  // around labels and cells
 
 struct Colour {
   double red, green, blue;
@@ -40,6 +40,22 @@ std::string shade(int step) {
                      between(a.blue, b.blue));
 }
 
+std::string label(const std::vector<std::string>& tokens, int64_t place) {
+  return tokens.empty() ? fmt::format("{}", place)
+                        : shortened(tokens[static_cast<size_t>(place)], kMostCharacters);
+}
+
+// The room for the longest label, by the width of its characters in units of the font's size: more for those beyond ASCII.
+double room_of_labels(const std::vector<std::string>& tokens, int64_t count, double font) {
+  double most = 0;
+  for (int64_t place = 0; place < count; ++place) {
+    double width = 0;
+    for (const char c : label(tokens, place)) width += static_cast<signed char>(c) >= 0 ? 0.65 : 0.5;
+    most = std::max(most, width);
+  }
+  return std::clamp(font * most + kEdge + 6, 24.0, 160.0);
+}
+
 // One head as a drawing; all of its cells of one shade are one path.
 class Drawing {
  public:
@@ -49,8 +65,11 @@ class Drawing {
         memory_(view, place),
         rows_(memory_.rows),
         cell_(std::clamp(480.0 / static_cast<double>(std::max(rows_.queries, rows_.keys)), 4.0, 24.0)),
-        right_(kLabels + cell_ * static_cast<double>(rows_.keys)),
-        bottom_(kTop + kLabels + cell_ * static_cast<double>(rows_.queries)) {
+        font_(std::clamp(cell_ * 0.75, 3.0, 12.0)),
+        left_(room_of_labels(view.query_tokens, rows_.queries, font_)),
+        top_(kTitle + room_of_labels(view.key_tokens, rows_.keys, font_) - kEdge),
+        right_(left_ + cell_ * static_cast<double>(rows_.keys)),
+        bottom_(top_ + cell_ * static_cast<double>(rows_.queries)) {
     const auto maxima = viz::row_maxima(rows_);
     largest_ = *std::max_element(maxima.begin(), maxima.end());
   }
@@ -59,7 +78,7 @@ class Drawing {
 
  private:
   std::string head() const {
-    const double width = std::max(right_, kLabels + 300) + kEdge, height = bottom_ + kScale;
+    const double width = std::max(right_, left_ + 300) + kEdge, height = bottom_ + kScale;
     return fmt::format(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" "
         "height=\"{1:.0f}\" role=\"img\" font-family=\"sans-serif\" font-size=\"{2:.1f}\">\n"
@@ -70,7 +89,7 @@ class Drawing {
         "</pattern></defs>\n"
         "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n"
         "<text x=\"{4}\" y=\"24\" font-size=\"14\">{3}</text>\n",
-        width, height, std::clamp(cell_ * 0.75, 3.0, 12.0), xml_text(title_), kEdge);
+        width, height, font_, xml_text(title_), kEdge);
   }
 
   // Which path a cell belongs to; the last one is that of hidden cells.
@@ -86,8 +105,8 @@ class Drawing {
   std::string run(int64_t query, int64_t key, int64_t end, bool hidden) const {
     if (!hidden) return fmt::format("M{} {}h{}v1h-{}z", key, query, end - key, end - key);
     const double width = cell_ * static_cast<double>(end - key);
-    return fmt::format("M{:.2f} {:.2f}h{:.2f}v{:.2f}h-{:.2f}z", kLabels + cell_ * static_cast<double>(key),
-                       kTop + kLabels + cell_ * static_cast<double>(query), width, cell_, width);
+    return fmt::format("M{:.2f} {:.2f}h{:.2f}v{:.2f}h-{:.2f}z", left_ + cell_ * static_cast<double>(key),
+                       top_ + cell_ * static_cast<double>(query), width, cell_, width);
   }
 
   std::string cells() const {
@@ -101,8 +120,7 @@ class Drawing {
         j = end;
       }
     }
-    auto out =
-        fmt::format("<g transform=\"translate({} {}) scale({:.4f})\">\n", kLabels, kTop + kLabels, cell_);
+    auto out = fmt::format("<g transform=\"translate({:.2f} {:.2f}) scale({:.4f})\">\n", left_, top_, cell_);
     for (size_t step = 0; step < kShades; ++step) {
       if (!paths[step].empty())
         out += fmt::format("<path fill=\"{}\" d=\"{}\"/>\n", shade(static_cast<int>(step)), paths[step]);
@@ -111,27 +129,23 @@ class Drawing {
     if (!paths[kShades].empty())
       out += fmt::format("<path class=\"hidden\" fill=\"url(#hidden)\" d=\"{}\"/>\n", paths[kShades]);
     return out + fmt::format(
-                     "<rect x=\"{}\" y=\"{}\" width=\"{:.2f}\" height=\"{:.2f}\" fill=\"none\" "
+                     "<rect x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\" fill=\"none\" "
                      "stroke=\"#777777\"/>\n",
-                     kLabels, kTop + kLabels, right_ - kLabels, bottom_ - kTop - kLabels);
-  }
-
-  static std::string label(const std::vector<std::string>& tokens, int64_t place) {
-    if (tokens.empty()) return fmt::format("{}", place);
-    return xml_text(shortened(tokens[static_cast<size_t>(place)], kMostCharacters));
+                     left_, top_, right_ - left_, bottom_ - top_);
   }
 
   std::string labels() const {
     std::string out = "<g fill=\"#222222\" style=\"white-space:pre\">\n";
     for (int64_t i = 0; i < rows_.queries; ++i) {
       out += fmt::format(
-          "<text x=\"{}\" y=\"{:.2f}\" text-anchor=\"end\" dominant-baseline=\"central\">{}</text>\n",
-          kLabels - 6, kTop + kLabels + cell_ * (static_cast<double>(i) + 0.5), label(view_.query_tokens, i));
+          "<text x=\"{:.2f}\" y=\"{:.2f}\" text-anchor=\"end\" dominant-baseline=\"central\">{}</text>\n",
+          left_ - 6, top_ + cell_ * (static_cast<double>(i) + 0.5), xml_text(label(view_.query_tokens, i)));
     }
     for (int64_t j = 0; j < rows_.keys; ++j) {
       out += fmt::format(
-          "<text transform=\"translate({:.2f} {}) rotate(-90)\" dominant-baseline=\"central\">{}</text>\n",
-          kLabels + cell_ * (static_cast<double>(j) + 0.5), kTop + kLabels - 6, label(view_.key_tokens, j));
+          "<text transform=\"translate({:.2f} {:.2f}) rotate(-90)\" "
+          "dominant-baseline=\"central\">{}</text>\n",
+          left_ + cell_ * (static_cast<double>(j) + 0.5), top_ - 6, xml_text(label(view_.key_tokens, j)));
     }
     return out + "</g>\n";
   }
@@ -141,16 +155,17 @@ class Drawing {
     const double y = bottom_ + 16;
     std::string out = "<g font-size=\"11\" fill=\"#222222\">\n";
     for (int step = 0; step < kShades; ++step)
-      out += fmt::format("<rect x=\"{}\" y=\"{:.2f}\" width=\"2.2\" height=\"10\" fill=\"{}\"/>",
-                         kLabels + 2 * step, y, shade(step));
+      out += fmt::format("<rect x=\"{:.2f}\" y=\"{:.2f}\" width=\"2.2\" height=\"10\" fill=\"{}\"/>",
+                         left_ + 2 * step, y, shade(step));
     out += fmt::format(
-        "\n<text x=\"{}\" y=\"{:.2f}\">0</text><text x=\"{}\" y=\"{:.2f}\" "
+        "\n<text x=\"{:.2f}\" y=\"{:.2f}\">0</text><text x=\"{:.2f}\" y=\"{:.2f}\" "
         "text-anchor=\"end\">{:.4g}</text>\n",
-        kLabels, y + 22, kLabels + 2 * kShades, y + 22, largest_);
+        left_, y + 22, left_ + 2 * kShades, y + 22, largest_);
     out += fmt::format(
-        "<rect x=\"{0}\" y=\"{1:.2f}\" width=\"20\" height=\"10\" fill=\"url(#hidden)\" stroke=\"#777777\"/>"
-        "<text x=\"{2}\" y=\"{3:.2f}\">hidden</text>\n</g>\n",
-        kLabels + 160, y, kLabels + 186, y + 9);
+        "<rect x=\"{0:.2f}\" y=\"{1:.2f}\" width=\"20\" height=\"10\" fill=\"url(#hidden)\" "
+        "stroke=\"#777777\"/>"
+        "<text x=\"{2:.2f}\" y=\"{3:.2f}\">hidden</text>\n</g>\n",
+        left_ + 160, y, left_ + 186, y + 9);
     return out;
   }
 
@@ -158,7 +173,7 @@ class Drawing {
   const std::string title_;
   const viz::HeadMemory memory_;
   const viz::HeadRows& rows_;
-  const double cell_, right_, bottom_;
+  const double cell_, font_, left_, top_, right_, bottom_;
   float largest_ = 0;
 };
 

@@ -65,9 +65,9 @@ TEST_CASE("hidden keys are hatched, and visible ones of weight 0 are not", "[viz
   view.visible = at::tensor({1, 0, 1, 1}).view({1, 2, 2}).to(at::kBool);
   const auto masked = to_svg(view);
   // One cell, of column 1 and row 0; cells are 24 wide.
-  CHECK(masked.find(
-            "<path class=\"hidden\" fill=\"url(#hidden)\" d=\"M144.00 160.00h24.00v24.00h-24.00z\"/>") !=
-        std::string::npos);
+  CHECK(
+      masked.find("<path class=\"hidden\" fill=\"url(#hidden)\" d=\"M49.80 53.80h24.00v24.00h-24.00z\"/>") !=
+      std::string::npos);
   CHECK(parsed(masked).starts_with("by hand, head 4\n"));
 }
 
