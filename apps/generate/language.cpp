@@ -44,13 +44,12 @@ Language from_python(const std::filesystem::path& path, c10::Device device) {
   Language language;
   language.stop_tokens = folder.stop_tokens;
   take_tokenizer(language, folder);
-  const auto& family = folder.family;
-  TORCH_CHECK_VALUE(
-      family != "bert" && family != "roberta" && family != "albert" && family != "vit" && family != "deit",
-      path.string(), ": expected a model that continues texts, got a ", family);
-  if (family == "gpt2") {
+  const auto model = pretrained_model(folder);
+  if (model == GPTImpl::kName) {
     take_model(language, load_pretrained<GPT>(std::move(folder)), device);
   } else {
+    TORCH_CHECK_VALUE(model == LlamaImpl::kName, path.string(),
+                      ": expected a model that continues texts, got a ", folder.family);
     take_model(language, load_pretrained<Llama>(std::move(folder)), device);
   }
   return language;
@@ -61,19 +60,11 @@ Language from_python(const std::filesystem::path& path, c10::Device device) {
 std::vector<int64_t> Language::encode(std::string_view text) const {
   TORCH_CHECK_VALUE(tokenizer != nullptr, "no tokenizer for --prompt: ", why_no_tokenizer,
                     "; --ids takes the prompt as ids");
-#ifdef ATTENTIVE_TOKENIZERS
-  const auto* pretrained = dynamic_cast<const PretrainedTokenizer*>(tokenizer.get());
-  if (pretrained) return pretrained->encode_with_special_tokens(text);
-#endif
-  return tokenizer->encode(text);
+  return tokenizer->encode_with_special_tokens(text);
 }
 
 std::string_view Language::bytes(int64_t id) const {
-#ifdef ATTENTIVE_TOKENIZERS
-  const auto* pretrained = dynamic_cast<const PretrainedTokenizer*>(tokenizer.get());
-  if (pretrained && pretrained->is_special(id)) return {};
-#endif
-  return tokenizer->bytes(id);
+  return tokenizer->is_special(id) ? std::string_view() : tokenizer->bytes(id);
 }
 
 Language load_language(const std::filesystem::path& path, c10::Device device) {

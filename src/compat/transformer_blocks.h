@@ -11,7 +11,6 @@
 #include <attentive/compat/layer_norm.h>
 #include <attentive/compat/multihead_attention.h>
 #include <attentive/compat/transformer_layer_options.h>
-#include <attentive/modules/first_weights.h>
 
 #include "compat/inputs.h"
 
@@ -40,7 +39,6 @@ void check_last_norm(const char* who, const TransformerLayerOptions& options,
 // Deep copies of a layer, as Python's: weights, what of them is trained, and the mode.
 template <class Layer>
 torch::nn::ModuleList copies_of(const Layer& layer, int64_t count) {
-  const NoFirstWeights guard;  // the copies take the layer's
   torch::nn::ModuleList copies;
   const auto source = layer->parameters();
   for (int64_t n = 0; n < count; ++n) {

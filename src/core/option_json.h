@@ -132,6 +132,14 @@ class OptionReader {
   std::string prefix_;
 };
 
+// All options as a JSON object.
+template <ListsOptions Options>
+nlohmann::json option_object(const Options& options) {
+  nlohmann::json object;
+  each_option(options, OptionWriter(object));
+  return object;
+}
+
 // The JSON object in a text.
 inline nlohmann::json parse_option_object(const char* who, const std::string& text) {
   auto object = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);

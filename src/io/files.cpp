@@ -76,6 +76,11 @@ void make_folder(const std::filesystem::path& folder) {
   }
 }
 
+bool is_there(const std::filesystem::path& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0;
+}
+
 bool is_folder(const std::filesystem::path& path) {
   struct stat info {};
   return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);

@@ -21,5 +21,7 @@ void write_file(const std::filesystem::path& path, std::string_view text);
 void sync_folder(const std::filesystem::path& folder);
 void make_folder(const std::filesystem::path& folder);
 bool is_folder(const std::filesystem::path& path);
+// Whether there is a file or folder, links followed.
+bool is_there(const std::filesystem::path& path);
 
 }  // namespace attentive

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <sys/stat.h>
 
 #include <fmt/format.h>
 
@@ -18,11 +17,6 @@ namespace attentive {
 namespace {
 
 constexpr std::string_view kIndexEnding = ".index.json";
-
-bool is_there(const std::filesystem::path& path) {
-  struct stat info {};
-  return ::stat(path.c_str(), &info) == 0;
-}
 
 bool is_index(const std::filesystem::path& path) {
   const auto name = path.filename().string();

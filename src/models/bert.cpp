@@ -58,13 +58,6 @@ void check_index(const char* name, const std::optional<int64_t>& index, int64_t 
                     " in [0, ", rows, "), got ", index.value_or(0));
 }
 
-void check_integers(const char* name, const at::Tensor& ids) {
-  check_defined(BertImpl::kName, name, ids);
-  TORCH_CHECK_VALUE(ids.dim() == 2 && (ids.scalar_type() == at::kLong || ids.scalar_type() == at::kInt),
-                    BertImpl::kName, ": expected ", name, " as int64 or int32 of shape (B, T), got ",
-                    describe(ids));
-}
-
 // RoBERTa's, of (B, T) tokens.
 at::Tensor positions_after(int64_t padding_id, const at::Tensor& ids) {
   const auto real = ids.ne(padding_id);
@@ -115,12 +108,12 @@ void BertImpl::reset() {
 }
 
 at::Tensor BertImpl::embed(const at::Tensor& ids, const at::Tensor& token_types) {
-  check_integers("ids", ids);
+  check_tokens(kName, "ids", ids);
   TORCH_CHECK_VALUE(ids.size(1) > 0, kName, ": expected ids of at least one token, got ",
                     shape_string(ids.sizes()));
   check_indices(kName, "ids", ids, options.vocab_size());
   if (token_types.defined()) {
-    check_integers("token_types", token_types);
+    check_tokens(kName, "token_types", token_types);
     TORCH_CHECK_VALUE(token_types.sizes() == ids.sizes(), kName, ": expected token_types of shape ",
                       shape_string(ids.sizes()), " like ids, got ", shape_string(token_types.sizes()));
     check_indices(kName, "token_types", token_types, options.token_types());

@@ -10,9 +10,7 @@ namespace attentive {
 int64_t check_ids(const DecoderSizes& sizes, const at::Tensor& ids, const KVCache* cache) {
   TORCH_CHECK_VALUE(!cache || cache->options().layers == sizes.num_layers, sizes.who,
                     ": expected a cache of ", sizes.num_layers, " layers, got ", cache->options().layers);
-  check_defined(sizes.who, "ids", ids);
-  TORCH_CHECK_VALUE(ids.dim() == 2 && (ids.scalar_type() == at::kLong || ids.scalar_type() == at::kInt),
-                    sizes.who, ": expected ids as int64 or int32 of shape (B, T), got ", describe(ids));
+  check_tokens(sizes.who, "ids", ids);
   const auto first = cache ? cache->position() : 0;
   check_context(sizes.who, first + ids.size(1), sizes.context_length);
   check_indices(sizes.who, "ids", ids, sizes.vocab_size);

@@ -29,7 +29,8 @@ std::filesystem::path resolve(const std::filesystem::path& path) {
   return plain.has_parent_path() ? plain : std::filesystem::path(".") / plain;
 }
 
-bool is_there(const std::filesystem::path& path) {
+// A link that leads nowhere is one, too.
+bool has_entry(const std::filesystem::path& path) {
   struct stat info {};
   return ::lstat(path.c_str(), &info) == 0;
 }
@@ -43,7 +44,7 @@ bool is_real_folder(const std::filesystem::path& path) {
 }  // namespace
 
 FolderWriter::FolderWriter(const std::filesystem::path& path) : target_(resolve(path)) {
-  if (is_there(target_) && !is_folder(target_)) {
+  if (has_entry(target_) && !is_folder(target_)) {
     errno = ENOTDIR;
     fail("cannot replace it");
   }
@@ -64,13 +65,13 @@ FolderWriter::~FolderWriter() {
 void FolderWriter::keep_others(bool (*is_old)(std::string_view name)) {
   for (const auto& name : names_in(target_)) {
     const auto old = target_ / name, kept = temporary_ / name;
-    if (is_old(name) || is_there(kept) || is_real_folder(old)) continue;  // folders move after the exchange
+    if (is_old(name) || has_entry(kept) || is_real_folder(old)) continue;  // folders move after the exchange
     if (::link(old.c_str(), kept.c_str()) != 0) fail("cannot keep " + old.string());
   }
 }
 
 void FolderWriter::commit(bool (*is_old)(std::string_view name)) {
-  if (!is_there(target_)) {
+  if (!has_entry(target_)) {
     sync_folder(temporary_);
     if (::rename(temporary_.c_str(), target_.c_str()) != 0) fail("cannot rename onto it");
     temporary_.clear();

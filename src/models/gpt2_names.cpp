@@ -45,7 +45,7 @@ at::Tensor take(StateDict& given, const std::string& name, const NamePair& pair,
 StateDict from_gpt2(const StateDict& state, const GPTOptions& options) {
   constexpr const char* who = "from_gpt2";
   check_expressible(who, options);
-  const NameTable table(*find_name_rules("gpt2"));
+  const NameTable table(find_family("gpt2")->rules);
   StateDict given, needed;
   for (const auto& [name, tensor] : state) {
     const auto plain = table.without_prefix(name);

@@ -120,8 +120,8 @@ void read_windows(const ModelConfig& config, std::string_view family, LlamaOptio
   const bool none =
       config.is_null("sliding_window") || (is_qwen(family) && !config.flag("use_sliding_window", false));
   const auto sliding = sliding_layers(config, family, options.num_layers());
+  const bool any = std::find(sliding.begin(), sliding.end(), true) != sliding.end();
   if (none) {
-    const bool any = std::find(sliding.begin(), sliding.end(), true) != sliding.end();
     if (any && config.find("layer_types") != nullptr) {
       config.refuse("sliding_window", "a number of tokens for the layers with a window");
     }
@@ -130,7 +130,6 @@ void read_windows(const ModelConfig& config, std::string_view family, LlamaOptio
   const auto window = config.size("sliding_window", 4096);
   std::vector<int64_t> windows;
   for (const bool has_window : sliding) windows.push_back(has_window ? window : 0);
-  const bool any = std::find(sliding.begin(), sliding.end(), true) != sliding.end();
   if (any) options.windows(std::move(windows));
 }
 

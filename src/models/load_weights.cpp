@@ -10,6 +10,7 @@
 #include "io/mapped_tensor.h"
 #include "io/safetensors_header.h"
 #include "io/state_fit.h"
+#include "io/torch_dtypes.h"
 #include "io/wildcard.h"
 #include "models/model_config.h"
 #include "models/name_table.h"
@@ -43,8 +44,7 @@ std::vector<std::string> their_names(const NameTable& table, const std::string& 
   std::optional<int64_t> layer;
   std::vector<std::string> names;
   for (const auto* pair : table.of_ours(ours, layer)) {
-    const bool head = (pair->flags & kHead) != 0;
-    names.push_back((prefixed && !head ? std::string(table.prefix()) : "") + with_layer(pair->theirs, layer));
+    names.push_back(table.their_name(*pair, layer, prefixed));
   }
   return names;
 }
@@ -82,7 +82,7 @@ NameFaults faults_against(const NameTable& table, const StateDict& parameters, c
 
 // For the files of two models in one folder: whose names these are, if they are not the family's.
 std::string foreign_names(std::string_view family, const StateDict& weights) {
-  const auto theirs = families_of(weights);
+  const auto theirs = families_of_names(weights);
   if (theirs.empty() || std::find(theirs.begin(), theirs.end(), family) != theirs.end()) return {};
   return fmt::format(", but have the names of {}", fmt::join(theirs, ", "));
 }
@@ -98,10 +98,8 @@ at::ScalarType dtype_of(const RenamedState& renamed, const TorchValue& config) {
   if (one && common) return *common;
   const ModelConfig fields(kWho, config);
   const auto word = fields.word(fields.find("dtype") != nullptr ? "dtype" : "torch_dtype", "float32");
-  constexpr std::pair<std::string_view, at::ScalarType> known[] = {
-      {"float64", at::kDouble}, {"bfloat16", at::kBFloat16}, {"float16", at::kHalf}};
-  for (const auto& [name, dtype] : known) {
-    if (word == name) return dtype;
+  for (const auto dtype : {at::kDouble, at::kBFloat16, at::kHalf}) {
+    if (word == find_torch_dtype(dtype)->name) return dtype;
   }
   return at::kFloat;
 }
@@ -189,7 +187,7 @@ void load_weights(const std::shared_ptr<torch::nn::Module>& module, ModelFolder&
   }
   for (const auto& item : module->named_parameters()) parameters.emplace(item.key(), item.value());
 
-  const NameTable table(*find_name_rules(folder.family));
+  const NameTable table(find_family(folder.family)->rules);
   auto renamed = rename_from_python(table, wanted);
   drop_tied_head(parameters, renamed);
   const auto faults = faults_against(table, parameters, renamed);

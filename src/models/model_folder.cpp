@@ -1,5 +1,4 @@
 #include <array>
-#include <sys/stat.h>
 
 #include <fmt/ranges.h>
 
@@ -15,11 +14,6 @@ namespace {
 
 [[noreturn]] void fail(const std::filesystem::path& path, std::string_view reason) {
   C10_THROW_ERROR(ValueError, fmt::format("read_model_folder: {}: {}", path.string(), reason));
-}
-
-bool is_there(const std::filesystem::path& path) {
-  struct stat info {};
-  return ::stat(path.c_str(), &info) == 0;
 }
 
 TorchValue read_dict(const std::filesystem::path& path) {

@@ -132,4 +132,9 @@ std::string NameTable::without_prefix(std::string_view theirs) const {
   return std::string(theirs.starts_with(rules_->prefix) ? theirs.substr(rules_->prefix.size()) : theirs);
 }
 
+std::string NameTable::their_name(const NamePair& pair, std::optional<int64_t> layer, bool prefixed) const {
+  const bool head = (pair.flags & kHead) != 0;
+  return std::string(prefixed && !head ? rules_->prefix : "") + with_layer(pair.theirs, layer);
+}
+
 }  // namespace attentive

@@ -44,8 +44,16 @@ struct NameRules {
   std::vector<std::string_view> ignored;         // buffers, and heads that no model here has
 };
 
-/// The rules of a `model_type`, or null.
-const NameRules* find_name_rules(std::string_view family);
+/// A `model_type` of Python.
+struct Family {
+  std::string_view name;
+  std::string_view model;  // the class here that reads its folders: its kName
+  NameRules rules;
+};
+/// Null for one that is not known.
+const Family* find_family(std::string_view name);
+/// The families that a class reads.
+std::vector<std::string_view> families_of_model(std::string_view model);
 /// "gpt2, llama, ..."
 std::string known_families();
 
@@ -75,7 +83,8 @@ class NameTable {
   std::vector<const NamePair*> of_ours(std::string_view name, std::optional<int64_t>& layer) const;
   bool is_ignored(std::string_view plain) const;
   std::string without_prefix(std::string_view theirs) const;
-  std::string_view prefix() const { return rules_->prefix; }
+  /// Their name of a pair, as a file has it: with the layer, and behind the prefix if names have it.
+  std::string their_name(const NamePair& pair, std::optional<int64_t> layer, bool prefixed) const;
   const std::vector<NamePair>& pairs() const { return pairs_; }
 
  private:
@@ -106,7 +115,7 @@ struct RenamedState {
 RenamedState rename_from_python(const NameTable& table, const StateDict& state);
 
 /// The families that know every one of these names.
-std::vector<std::string_view> families_of(const StateDict& state);
+std::vector<std::string_view> families_of_names(const StateDict& state);
 
 /// The same faults as a message, each unknown name with the nearest known one.
 NameFaults faults_of(const NameTable& table, const RenamedState& renamed);

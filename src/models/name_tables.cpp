@@ -1,8 +1,12 @@
-// The names of each family.
+// Every family: the class that reads it, and its names.
 
 #include <algorithm>
 #include <array>
-#include <utility>
+
+#include <attentive/models/bert.h>
+#include <attentive/models/gpt.h>
+#include <attentive/models/llama.h>
+#include <attentive/models/vit.h>
 
 #include "models/name_table.h"
 
@@ -104,62 +108,71 @@ constexpr NameRule kViT[] = {
     {"classifier.{weight,bias}", "head.{weight,bias}", kHead},
 };
 
-using Family = std::pair<std::string_view, NameRules>;
-
 const std::array<Family, 12>& families() {
   static const NameRules llama{
       "model.", {kDecoder, kLlamaNorms}, {"layers.#.self_attn.rotary_emb.inv_freq", "rotary_emb.inv_freq"}};
   static const NameRules gemma{"model.", {kDecoder, kGemmaNorms}, llama.ignored};
   static const std::array<Family, 12> all{{
-      {"gpt2", {"transformer.", {kGpt2}, {"h.#.attn.{bias,masked_bias}"}}},
-      {"llama", llama},
-      {"mistral", llama},
-      {"qwen2", llama},
-      {"qwen3", llama},
-      {"gemma2", gemma},
-      {"gemma3_text", gemma},
+      {"gpt2", GPTImpl::kName, {"transformer.", {kGpt2}, {"h.#.attn.{bias,masked_bias}"}}},
+      {"llama", LlamaImpl::kName, llama},
+      {"mistral", LlamaImpl::kName, llama},
+      {"qwen2", LlamaImpl::kName, llama},
+      {"qwen3", LlamaImpl::kName, llama},
+      {"gemma2", LlamaImpl::kName, gemma},
+      {"gemma3_text", LlamaImpl::kName, gemma},
       {"bert",
+       BertImpl::kName,
        {"bert.",
         {kEmbeddings, kBertLayers, kBertHead},
         {"embeddings.{position_ids,token_type_ids}", "cls.seq_relationship.{weight,bias}"}}},
       {"roberta",
+       BertImpl::kName,
        {"roberta.", {kEmbeddings, kBertLayers, kRobertaHead}, {"embeddings.{position_ids,token_type_ids}"}}},
       {"albert",
+       BertImpl::kName,
        {"albert.",
         {kEmbeddings, kAlbertLayers},
         {"embeddings.{position_ids,token_type_ids}", "sop_classifier.classifier.{weight,bias}"}}},
-      {"vit", {"vit.", {kViT}, {"pooler.dense.{weight,bias}"}}},
-      {"deit", {"deit.", {kViT}, {"pooler.dense.{weight,bias}"}}},
+      {"vit", ViTImpl::kName, {"vit.", {kViT}, {"pooler.dense.{weight,bias}"}}},
+      {"deit", ViTImpl::kName, {"deit.", {kViT}, {"pooler.dense.{weight,bias}"}}},
   }};
   return all;
 }
 
 }  // namespace
 
-const NameRules* find_name_rules(std::string_view family) {
-  for (const auto& [name, rules] : families()) {
-    if (name == family) return &rules;
+const Family* find_family(std::string_view name) {
+  for (const auto& family : families()) {
+    if (family.name == name) return &family;
   }
   return nullptr;
 }
 
-std::vector<std::string_view> families_of(const StateDict& state) {
+std::vector<std::string_view> families_of_model(std::string_view model) {
   std::vector<std::string_view> found;
-  for (const auto& [name, rules] : families()) {
-    const NameTable table(rules);
+  for (const auto& family : families()) {
+    if (family.model == model) found.push_back(family.name);
+  }
+  return found;
+}
+
+std::vector<std::string_view> families_of_names(const StateDict& state) {
+  std::vector<std::string_view> found;
+  for (const auto& family : families()) {
+    const NameTable table(family.rules);
     const auto known = [&](const auto& item) {
       std::optional<int64_t> layer;
       const auto plain = table.without_prefix(item.first);
       return table.is_ignored(plain) || !table.of_theirs(plain, layer).empty();
     };
-    if (std::all_of(state.begin(), state.end(), known)) found.push_back(name);
+    if (std::all_of(state.begin(), state.end(), known)) found.push_back(family.name);
   }
   return found;
 }
 
 std::string known_families() {
   std::string names;
-  for (const auto& [name, rules] : families()) names += (names.empty() ? "" : ", ") + std::string(name);
+  for (const auto& family : families()) names += (names.empty() ? "" : ", ") + std::string(family.name);
   return names;
 }
 

@@ -14,11 +14,11 @@
 namespace attentive {
 namespace {
 
-// The name of the class that reads a family.
-std::string_view model_of(std::string_view family) {
-  if (family == "gpt2") return GPTImpl::kName;
-  if (family == "bert" || family == "roberta" || family == "albert") return BertImpl::kName;
-  return family == "vit" || family == "deit" ? ViTImpl::kName : LlamaImpl::kName;
+std::string_view model_of(const char* who, const ModelFolder& folder) {
+  const auto* family = find_family(folder.family);
+  TORCH_CHECK_VALUE(family != nullptr, who, ": ", folder.path.string(), ": expected one of the families ",
+                    known_families(), "; got \"", folder.family, '"');
+  return family->model;
 }
 
 // "<who>: <folder>/config.json", for a folder of a family that the model reads.
@@ -26,11 +26,9 @@ std::string prefix_of(const char* who, std::string_view model, const ModelFolder
   const auto path = folder.path.string();
   TORCH_CHECK_VALUE(folder.config.is<TorchValue::Dict>(), who, ": ", path, ": expected a config, got a ",
                     folder.config.kind());
-  TORCH_CHECK_VALUE(find_name_rules(folder.family) != nullptr, who, ": ", path,
-                    ": expected one of the families ", known_families(), "; got \"", folder.family, '"');
-  TORCH_CHECK_VALUE(model_of(folder.family) == model, who, ": ", path,
-                    ": expected a folder that attentive::", model, " reads, got a ", folder.family,
-                    ", which attentive::", model_of(folder.family), " reads");
+  const auto reader = model_of(who, folder);
+  TORCH_CHECK_VALUE(reader == model, who, ": ", path, ": expected a folder that attentive::", model,
+                    " reads, got a ", folder.family, ", which attentive::", reader, " reads");
   return fmt::format("{}: {}/config.json", who, path);
 }
 
@@ -44,7 +42,7 @@ bool has_weight(const NameTable& table, const StateDict& weights, std::string_vi
 
 BertParts parts_of(const ModelFolder& folder, const std::string& who) {
   if (!folder.weights.empty()) {
-    const NameTable table(*find_name_rules(folder.family));
+    const NameTable table(find_family(folder.family)->rules);
     return {has_weight(table, folder.weights, "pooler.weight"),
             has_weight(table, folder.weights, "mlm_dense.weight")};
   }
@@ -78,6 +76,10 @@ Model load(ModelFolder&& folder, const Options& options, const PretrainedOptions
 }
 
 }  // namespace
+
+std::string pretrained_model(const ModelFolder& folder) {
+  return std::string(model_of("pretrained_model", folder));
+}
 
 GPTOptions gpt_options(const ModelFolder& folder, const PretrainedOptions& options) {
   return read_gpt_options(prefix_of("gpt_options", GPTImpl::kName, folder), folder.config, options);

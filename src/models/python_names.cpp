@@ -14,10 +14,10 @@ namespace attentive {
 namespace {
 
 NameTable table_of(const char* who, std::string_view family) {
-  const auto* rules = find_name_rules(family);
-  TORCH_CHECK_VALUE(rules != nullptr, who, ": expected one of the families ", known_families(), "; got \"",
+  const auto* found = find_family(family);
+  TORCH_CHECK_VALUE(found != nullptr, who, ": expected one of the families ", known_families(), "; got \"",
                     family, '"');
-  return NameTable(*rules);
+  return NameTable(found->rules);
 }
 
 // The side of the square patches of (out, channels * side * side).
@@ -76,8 +76,7 @@ StateDict to_python_names(std::string_view family, const StateDict& state,
     const auto pairs = table.of_ours(name, layer);
     if (pairs.empty()) faults.unexpected.push_back({name, {}});
     for (const auto* pair : pairs) {
-      const bool prefixed = options.prefix && (pair->flags & kHead) == 0;
-      const auto theirs = (prefixed ? std::string(table.prefix()) : "") + with_layer(pair->theirs, layer);
+      const auto theirs = table.their_name(*pair, layer, options.prefix);
       if (pair->parts == 1) {
         result[theirs] = turned_back(name, tensor, pair->flags, options.channels);
       } else if (pair->joined) {

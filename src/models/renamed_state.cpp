@@ -160,12 +160,8 @@ NameFaults faults_of(const NameTable& table, const RenamedState& renamed) {
       continue;
     }
     layer = layered(plain).layer;
-    const std::string prefix(renamed.prefixed ? table.prefix() : "");
     std::vector<std::string> known;
-    for (const auto& pair : table.pairs()) {
-      const bool head = (pair.flags & kHead) != 0;
-      known.push_back((head ? "" : prefix) + with_layer(pair.theirs, layer));
-    }
+    for (const auto& pair : table.pairs()) known.push_back(table.their_name(pair, layer, renamed.prefixed));
     const auto nearest = nearest_name(name, known);
     faults.unexpected.push_back({name, nearest == name ? ": it is there twice, under several names"
                                        : nearest.empty()

@@ -16,10 +16,12 @@
 #include "io/files.h"
 #include "io/json_value.h"
 #include "io/refusal.h"
+#include "io/torch_dtypes.h"
 #include "io/wildcard.h"
 #include "models/family_options.h"
 #include "models/folder_writer.h"
 #include "models/model_config.h"
+#include "models/name_table.h"
 
 namespace attentive {
 namespace {
@@ -62,12 +64,13 @@ void copy_tokenizer(const std::filesystem::path& from, const FolderWriter& folde
 }
 
 std::string family_of(const std::filesystem::path& path, const SaveFolderOptions& options,
-                      const std::vector<std::string_view>& possible, std::string_view natural) {
+                      std::string_view model, std::string_view natural) {
   auto family = options.family;
   if (family.empty() && options.config.is<TorchValue::Dict>()) {
     family = ModelConfig("save_model_folder: " + path.string(), options.config).word("model_type", "");
   }
   if (family.empty()) return std::string(natural);
+  const auto possible = families_of_model(model);
   if (std::find(possible.begin(), possible.end(), family) == possible.end()) {
     fail(path, fmt::format("expected one of the families {} for this model, got \"{}\"",
                            fmt::join(possible, ", "), family));
@@ -80,11 +83,7 @@ TorchValue::Dict base_config(const SaveFolderOptions& options, std::string_view 
   auto config =
       options.config.is<TorchValue::Dict>() ? options.config.as<TorchValue::Dict>() : TorchValue::Dict();
   set_field(config, "model_type", std::string(family));
-  const auto dtype = model.parameters().at(0).scalar_type();
-  const std::string name = dtype == at::kDouble     ? "float64"
-                           : dtype == at::kBFloat16 ? "bfloat16"
-                           : dtype == at::kHalf     ? "float16"
-                                                    : "float32";
+  const std::string name(find_torch_dtype(model.parameters().at(0).scalar_type())->name);
   set_field(config, "dtype", name);
   set_field(config, "torch_dtype", name);
   return config;
@@ -136,6 +135,11 @@ RotaryPositionsOptions plain(RotaryPositionsOptions rotary) {
       .original_context(rotary.original_context());
 }
 
+bool has_windows(const LlamaOptions& options) {
+  const auto& windows = options.windows();
+  return std::any_of(windows.begin(), windows.end(), [](int64_t window) { return window > 0; });
+}
+
 LlamaOptions plain(LlamaOptions options) {
   const auto heads = std::max<int64_t>(options.num_heads(), 1);
   if (options.num_kv_heads() == 0) options.num_kv_heads(heads);
@@ -145,8 +149,8 @@ LlamaOptions plain(LlamaOptions options) {
   auto windows = options.windows();
   windows.resize(static_cast<size_t>(options.num_layers()));
   options.windows(windows).context_length(0).rotary(plain(options.rotary()));
-  const bool any = std::any_of(windows.begin(), windows.end(), [](int64_t window) { return window > 0; });
-  const auto local = options.window_rotary() && any ? plain(*options.window_rotary()) : options.rotary();
+  const bool own_rotary = options.window_rotary() && has_windows(options);
+  const auto local = own_rotary ? plain(*options.window_rotary()) : options.rotary();
   return options.window_rotary(local);
 }
 
@@ -165,9 +169,7 @@ std::string_view natural_family(const LlamaOptions& options) {
   if (options.norm_after()) return options.qk_norm() ? "gemma3_text" : "gemma2";
   if (options.qk_norm()) return "qwen3";
   if (options.qkv_bias() && !options.out_bias()) return "qwen2";
-  const auto& windows = options.windows();
-  const bool any = std::any_of(windows.begin(), windows.end(), [](int64_t window) { return window > 0; });
-  return any ? "mistral" : "llama";
+  return has_windows(options) ? "mistral" : "llama";
 }
 
 // GPT-2 has a bias beside every matrix and norm.
@@ -188,7 +190,7 @@ void add_zero_biases(StateDict& weights) {
 
 void save_model_folder(const std::filesystem::path& path, const GPTImpl& model,
                        const SaveFolderOptions& options) {
-  const auto family = family_of(path, options, {"gpt2"}, "gpt2");
+  const auto family = family_of(path, options, GPTImpl::kName, "gpt2");
   auto config = base_config(options, family, model);
   write_gpt_options(model.options, config);
   check_same(path, family, plain(model.options), plain(read_gpt_options(kReader, config, {})));
@@ -199,9 +201,7 @@ void save_model_folder(const std::filesystem::path& path, const GPTImpl& model,
 
 void save_model_folder(const std::filesystem::path& path, const LlamaImpl& model,
                        const SaveFolderOptions& options) {
-  const auto family =
-      family_of(path, options, {"llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text"},
-                natural_family(model.options));
+  const auto family = family_of(path, options, LlamaImpl::kName, natural_family(model.options));
   auto config = base_config(options, family, model);
   write_llama_options(family, model.options, config);
   check_same(path, family, plain(model.options), plain(read_llama_options(kReader, family, config, {})));
@@ -212,7 +212,7 @@ void save_model_folder(const std::filesystem::path& path, const BertImpl& model,
                        const SaveFolderOptions& options) {
   const auto& its = model.options;
   const auto* natural = its.shared_layers() ? "albert" : its.padding_id() ? "roberta" : "bert";
-  const auto family = family_of(path, options, {"bert", "roberta", "albert"}, natural);
+  const auto family = family_of(path, options, BertImpl::kName, natural);
   auto config = base_config(options, family, model);
   write_bert_options(family, its, config);
   const BertParts parts{its.pooler(), its.masked_lm()};
@@ -223,7 +223,7 @@ void save_model_folder(const std::filesystem::path& path, const BertImpl& model,
 void save_model_folder(const std::filesystem::path& path, const ViTImpl& model,
                        const SaveFolderOptions& options) {
   const auto& its = model.options;
-  const auto family = family_of(path, options, {"vit", "deit"}, its.distillation_token() ? "deit" : "vit");
+  const auto family = family_of(path, options, ViTImpl::kName, its.distillation_token() ? "deit" : "vit");
   auto config = base_config(options, family, model);
   write_vit_options(its, config);
   check_same(path, family, plain(its), plain(read_vit_options(kReader, family, config, {})));

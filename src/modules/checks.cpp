@@ -61,6 +61,13 @@ void check_same_batch(const char* who, const char* name, const at::Tensor& x, co
                     shape_string(x.sizes()), ", ", other_name, " ", shape_string(other.sizes()));
 }
 
+void check_tokens(const char* who, const char* name, const at::Tensor& tokens) {
+  check_defined(who, name, tokens);
+  const auto dtype = tokens.scalar_type();
+  TORCH_CHECK_VALUE(tokens.dim() == 2 && (dtype == at::kLong || dtype == at::kInt), who, ": expected ", name,
+                    " as int64 or int32 of shape (B, T), got ", describe(tokens));
+}
+
 void check_indices(const char* who, const char* name, const at::Tensor& indices, int64_t rows) {
   if (indices.numel() == 0 || indices.is_meta()) return;
   const auto [low, high] = at::aminmax(indices);

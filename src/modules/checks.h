@@ -36,6 +36,9 @@ void check_norm_input(const char* who, const at::Tensor& x, int64_t features, co
 void check_same_batch(const char* who, const char* name, const at::Tensor& x, const char* other_name,
                       const at::Tensor& other);
 
+// Tokens as int64 or int32 of shape (B, T).
+void check_tokens(const char* who, const char* name, const at::Tensor& tokens);
+
 // Every index is a row of a table. An embedding would only say that an index is out of range; on a GPU it
 // ends the process.
 void check_indices(const char* who, const char* name, const at::Tensor& indices, int64_t rows);

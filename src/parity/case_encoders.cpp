@@ -19,7 +19,7 @@ ViTOptions no_vit() {
 }
 
 CaseRunner bert(const CaseArguments& options, Backend backend) {
-  Bert model(read_options(options, no_bert()));
+  Bert model(read_options(options, no_bert(), BertImpl::kName));
   const auto forward = [model, backend](const CaseInputs& inputs, const CaseArguments& call,
                                         Weights) mutable -> CaseOutput {
     const BackendGuard guard(backend);  // preferred: the options name no backend
@@ -34,7 +34,7 @@ CaseRunner bert(const CaseArguments& options, Backend backend) {
 }
 
 CaseRunner vit(const CaseArguments& options, Backend backend) {
-  ViT model(read_options(options, no_vit()));
+  ViT model(read_options(options, no_vit(), ViTImpl::kName));
   const auto forward = [model, backend](const CaseInputs& inputs, const CaseArguments&,
                                         Weights) mutable -> CaseOutput {
     const BackendGuard guard(backend);

@@ -3,43 +3,16 @@
 #include <vector>
 
 #include <ATen/ops/cat.h>
-#include <nlohmann/json.hpp>
 
 #include <attentive/core/guards.h>
 #include <attentive/models/llama.h>
 
-#include "core/option_json.h"
 #include "parity/case_error.h"
 #include "parity/case_modules.h"
+#include "parity/case_options.h"
 
 namespace attentive {
 namespace {
-
-template <class Options>
-nlohmann::json written(const Options& options) {
-  nlohmann::json object;
-  each_option(options, OptionWriter(object));
-  return object;
-}
-
-// The names of all options, which live as long as the program.
-template <class Options>
-std::vector<std::string_view> names_of(const Options& options) {
-  static const auto object = written(options);
-  std::vector<std::string_view> names;
-  for (const auto& item : object.template get_ref<const nlohmann::json::object_t&>())
-    names.push_back(item.first);
-  return names;
-}
-
-// Absent members keep their values.
-template <class Options>
-Options read_options(const CaseArguments& arguments, Options options, const char* who) {
-  auto object = written(options);
-  object.update(nlohmann::json::parse(arguments.json()));
-  each_option(options, OptionReader(who, object));
-  return options;
-}
 
 LlamaOptions llama_defaults() {
   return {1, 1, 1, 1};
@@ -80,8 +53,12 @@ CaseRunner llama(const CaseArguments& options, Backend backend) {
 }  // namespace
 
 std::vector<CaseModule> model_case_modules() {
-  return {
-      {"attentive.Llama", names_of(llama_defaults()), {"ids", "attention_mask"}, false, llama, {"prefill"}}};
+  return {{"attentive.Llama",
+           option_names(llama_defaults()),
+           {"ids", "attention_mask"},
+           false,
+           llama,
+           {"prefill"}}};
 }
 
 }  // namespace attentive

@@ -3,12 +3,14 @@
 #include <map>
 #include <queue>
 #include <set>
-#include <tuple>
+#include <utility>
 
 #include <c10/util/Exception.h>
 #include <nlohmann/json.hpp>
 
 #include <attentive/text/bpe_tokenizer.h>
+
+#include "text/merge_neighbours.h"
 
 namespace attentive {
 namespace {
@@ -185,39 +187,15 @@ std::vector<int64_t> BpeTokenizer::encode(std::string_view text) const {
   return ids;
 }
 
-// Joins the neighbours whose token is the oldest, the leftmost first, until none can be joined. The tokens
-// form a linked list; the heap holds candidate joins, some of them out of date.
+// The oldest token is joined first.
 void BpeTokenizer::encode_piece(std::string_view piece, std::vector<int64_t>& out) const {
   auto ids = byte_ids(piece);
-  const auto size = ids.size();
-  std::vector<size_t> next(size), previous(size);
-  for (size_t i = 0; i < size; ++i) {
-    next[i] = i + 1;
-    previous[i] = i - 1;  // of the first: never read
-  }
-  using Join = std::tuple<int64_t, size_t, size_t>;  // token, left place, right place
-  std::priority_queue<Join, std::vector<Join>, std::greater<>> joins;
-  const auto offer = [&](size_t left, size_t right) {
-    const auto found = ranks_.find(key_of(ids[left], ids[right]));
-    if (found != ranks_.end()) joins.emplace(found->second, left, right);
-  };
-  for (size_t i = 0; i + 1 < size; ++i) offer(i, i + 1);
-  while (!joins.empty()) {
-    const auto [token, left, right] = joins.top();
-    joins.pop();
-    if (ids[left] < 0 || ids[right] < 0 || next[left] != right) continue;
-    const auto found = ranks_.find(key_of(ids[left], ids[right]));
-    if (found == ranks_.end() || found->second != token) continue;
-    ids[left] = token;
-    ids[right] = -1;
-    next[left] = next[right];
-    if (next[left] < size) previous[next[left]] = left;
-    if (left > 0) offer(previous[left], left);
-    if (next[left] < size) offer(left, next[left]);
-  }
-  for (const auto id : ids) {
-    if (id >= 0) out.push_back(id);
-  }
+  merge_neighbours(ids, [&](int64_t left, int64_t right) -> std::optional<NeighbourMerge<int64_t>> {
+    const auto found = ranks_.find(key_of(left, right));
+    if (found == ranks_.end()) return std::nullopt;
+    return NeighbourMerge<int64_t>{found->second, found->second};
+  });
+  out.insert(out.end(), ids.begin(), ids.end());
 }
 
 std::string_view BpeTokenizer::bytes(int64_t id) const {

@@ -12,10 +12,7 @@ constexpr size_t kLongest = 1024;  // bytes: a search costs as much at each plac
 
 // Where the white space before `end` begins, and where that after `begin` ends.
 size_t space_before(std::string_view text, size_t end) {
-  while (end > 0 && is_space(previous_char(text, end))) {
-    do --end;
-    while ((static_cast<unsigned char>(text[end]) & 0xC0) == 0x80);
-  }
+  while (end > 0 && is_space(previous_char(text, end))) end = previous_start(text, end);
   return end;
 }
 size_t space_after(std::string_view text, size_t begin) {

@@ -1,9 +1,7 @@
 #include "tokenizers/bpe_model.h"
 
-#include <queue>
-#include <tuple>
+#include <fmt/format.h>
 
-#include "io/refusal.h"
 #include "tokenizers/unicode.h"
 
 namespace attentive::tokenizers {
@@ -77,12 +75,6 @@ void BpeModel::add_merge(const JsonView& merges, size_t index, std::string_view 
   merges_.insert_or_assign(key_of(left_id, right_id), Merge{rank, id_of(whole)});
 }
 
-int32_t BpeModel::unknown_id() const {
-  const auto id = vocabulary().id_of(*unknown_);
-  if (!id) refuse("the text needs the unknown token \"{}\", which the vocabulary lacks", *unknown_);
-  return static_cast<int32_t>(*id);
-}
-
 // The tokens of single characters. One that the vocabulary lacks is the unknown token, or is left out if
 // there is none.
 std::vector<int32_t> BpeModel::characters(std::string_view piece) const {
@@ -103,51 +95,11 @@ std::vector<int32_t> BpeModel::characters(std::string_view piece) const {
     if (id) {
       symbols.push_back(static_cast<int32_t>(*id));
     } else if (unknown_ && !(unknown_before && fuse_unknown_)) {
-      symbols.push_back(unknown_id());
+      symbols.push_back(static_cast<int32_t>(unknown_id(*unknown_)));
     }
     unknown_before = !id && unknown_;
   }
   return symbols;
-}
-
-const BpeModel::Merge* BpeModel::merge_of(int32_t left, int32_t right) const {
-  const auto found = merges_.find(key_of(left, right));
-  return found == merges_.end() ? nullptr : &found->second;
-}
-
-// The symbols form a linked list; the heap holds candidates, some of them out of date. A symbol that was
-// joined to its left neighbour is -1.
-void BpeModel::merge_all(std::vector<int32_t>& symbols) const {
-  const size_t size = symbols.size();
-  std::vector<size_t> next(size), previous(size);
-  using Join = std::tuple<uint32_t, size_t, int32_t>;  // rank, place of the left symbol, token
-  std::priority_queue<Join, std::vector<Join>, std::greater<>> joins;
-  const auto offer = [&](size_t left, size_t right) {
-    if (const auto* merge = merge_of(symbols[left], symbols[right]))
-      joins.emplace(merge->rank, left, merge->token);
-  };
-  for (size_t i = 0; i < size; ++i) {
-    next[i] = i + 1;
-    previous[i] = i - 1;  // of the first: never read
-    if (i + 1 < size) offer(i, i + 1);
-  }
-  while (!joins.empty()) {
-    const auto [rank, left, token] = joins.top();
-    joins.pop();
-    const size_t right = next[left];
-    if (symbols[left] < 0 || right >= size) continue;
-    const auto* merge = merge_of(symbols[left], symbols[right]);
-    if (!merge || merge->token != token) continue;
-    symbols[left] = token;
-    symbols[right] = -1;
-    next[left] = next[right];
-    if (next[left] < size) {
-      previous[next[left]] = left;
-      offer(left, next[left]);
-    }
-    if (left > 0) offer(previous[left], left);
-  }
-  std::erase(symbols, -1);
 }
 
 void BpeModel::encode(std::string_view piece, std::vector<int64_t>& ids) const {
@@ -158,7 +110,10 @@ void BpeModel::encode(std::string_view piece, std::vector<int64_t>& ids) const {
     }
   }
   auto symbols = characters(piece);
-  merge_all(symbols);
+  merge_neighbours(symbols, [&](int32_t left, int32_t right) -> std::optional<Merge> {
+    const auto found = merges_.find(key_of(left, right));
+    return found == merges_.end() ? std::nullopt : std::optional(found->second);
+  });
   ids.insert(ids.end(), symbols.begin(), symbols.end());
 }
 

@@ -17,6 +17,12 @@ std::string type_of(const JsonView& json) {
 
 }  // namespace
 
+int64_t Model::unknown_id(std::string_view token) const {
+  const auto id = vocabulary().id_of(token);
+  if (!id) refuse("the text needs the unknown token \"{}\", which the vocabulary lacks", token);
+  return *id;
+}
+
 std::unique_ptr<const Model> parse_model(const JsonView& json) {
   const auto type = type_of(json);
   if (type == "BPE") return std::make_unique<BpeModel>(json);

@@ -21,6 +21,10 @@ class Model {
   /// vocabulary lacks.
   virtual void encode(std::string_view piece, std::vector<int64_t>& ids) const = 0;
 
+ protected:
+  /// Throws Refusal if the vocabulary lacks the token.
+  int64_t unknown_id(std::string_view token) const;
+
  private:
   Vocabulary vocabulary_;
 };

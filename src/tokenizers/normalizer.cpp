@@ -57,9 +57,7 @@ std::string strip(std::string_view text, bool left, bool right) {
     text.remove_prefix(at);
   }
   while (right && !text.empty() && is_space(previous_char(text, text.size()))) {
-    std::string last;
-    append_utf8(last, previous_char(text, text.size()));
-    text.remove_suffix(last.size());
+    text = text.substr(0, previous_start(text, text.size()));
   }
   return std::string(text);
 }

@@ -65,12 +65,6 @@ bool is_ascii(std::string_view text) {
 
 }  // namespace
 
-char32_t previous_char(std::string_view text, size_t end) {
-  size_t at = end - 1;
-  while ((static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
-  return next_char(text, at);
-}
-
 void append_utf8(std::string& text, char32_t c) {
   utf8proc_uint8_t bytes[4];
   const auto count = utf8proc_encode_char(static_cast<utf8proc_int32_t>(c), bytes);

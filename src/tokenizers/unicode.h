@@ -19,8 +19,23 @@ inline char32_t next_char(std::string_view text, size_t& at) {
   return (lead & 0x07) << 18 | second << 12 | third << 6 | tail();
 }
 
-/// The character before byte `end` of well-formed UTF-8 that is not empty.
-char32_t previous_char(std::string_view text, size_t end);
+/// Whether a byte of well-formed UTF-8 is a character's first one.
+inline bool begins_character(char byte) {
+  return (static_cast<unsigned char>(byte) & 0xC0) != 0x80;
+}
+
+/// Where the character before byte `end` > 0 of well-formed UTF-8 starts.
+inline size_t previous_start(std::string_view text, size_t end) {
+  do --end;
+  while (!begins_character(text[end]));
+  return end;
+}
+
+/// The character before byte `end` > 0 of well-formed UTF-8.
+inline char32_t previous_char(std::string_view text, size_t end) {
+  size_t at = previous_start(text, end);
+  return next_char(text, at);
+}
 
 void append_utf8(std::string& text, char32_t c);
 

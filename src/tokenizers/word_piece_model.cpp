@@ -2,16 +2,9 @@
 
 #include <algorithm>
 
-#include "io/refusal.h"
+#include "tokenizers/unicode.h"
 
 namespace attentive::tokenizers {
-namespace {
-
-bool begins_character(char byte) {
-  return (static_cast<unsigned char>(byte) & 0xC0) != 0x80;
-}
-
-}  // namespace
 
 WordPieceModel::WordPieceModel(const JsonView& json) : Model(json.at("vocab")) {
   json.only({"type", "unk_token", "continuing_subword_prefix", "max_input_chars_per_word", "vocab"});
@@ -45,9 +38,7 @@ void WordPieceModel::encode(std::string_view word, std::vector<int64_t>& ids) co
   const auto characters = std::count_if(word.begin(), word.end(), begins_character);
   if (characters <= most_characters_ && spell(word, ids)) return;
   ids.resize(before);
-  const auto id = vocabulary().id_of(unknown_);
-  if (!id) refuse("the text needs the unknown token \"{}\", which the vocabulary lacks", unknown_);
-  ids.push_back(*id);
+  ids.push_back(unknown_id(unknown_));
 }
 
 }  // namespace attentive::tokenizers

@@ -20,18 +20,11 @@ constexpr const char* kWho = "load_language_model";
 constexpr const char* kLater[] = {"rotary_low_freq_factor", "rotary_high_freq_factor",
                                   "rotary_original_context"};
 
-template <class Options>
-nlohmann::json written(const Options& options) {
-  nlohmann::json object;
-  each_option(options, OptionWriter(object));
-  return object;
-}
-
 }  // namespace
 
 std::string to_json(const GPTOptions& options) {
-  auto object = written(options);
-  const auto defaults = written(GPTOptions(1, 1, 1, 1, 1));
+  auto object = option_object(options);
+  const auto defaults = option_object(GPTOptions(1, 1, 1, 1, 1));
   for (const auto* name : kLater) {
     if (object[name] == defaults[name]) object.erase(name);
   }
@@ -42,7 +35,7 @@ std::string to_json(const GPTOptions& options) {
 GPTOptions parse_gpt_options(const std::string& json) {
   auto object = parse_option_object("GPTOptions", json);
   GPTOptions options(1, 1, 1, 1, 1);
-  const auto defaults = written(options);
+  const auto defaults = option_object(options);
   for (const auto* name : kLater) object.emplace(name, defaults[name]);
   object["rotary_head_dim"] = options.rotary().head_dim();
   each_option(options, OptionReader("GPTOptions", object));
@@ -50,7 +43,7 @@ GPTOptions parse_gpt_options(const std::string& json) {
 }
 
 std::string to_json(const LlamaOptions& options) {
-  auto object = written(options);
+  auto object = option_object(options);
   object["model"] = LlamaImpl::kName;
   return object.dump(1) + '\n';
 }

@@ -10,8 +10,7 @@ constexpr const char* kWho = "TrainerOptions";
 }  // namespace
 
 std::string to_json(const TrainerOptions& options) {
-  nlohmann::json object;
-  each_option(options, OptionWriter(object));
+  auto object = option_object(options);
   object["autocast"] = !options.autocast ? "none" : *options.autocast == at::kHalf ? "float16" : "bfloat16";
   return object.dump(1) + '\n';
 }

@@ -7,6 +7,7 @@
 #include <attentive/attentive.h>
 
 #include "docs/examples.h"
+#include "support/source_folder.h"
 
 using namespace attentive;
 
@@ -27,7 +28,7 @@ EXAMPLE_AFTER(gpt2_names, write_gpt2) {
 }
 
 static void write_llama() {
-  std::filesystem::copy(ATTENTIVE_SOURCE_DIR "/tests/models/data/llama", "llama");
+  std::filesystem::copy(test::source_folder() + "/tests/models/data/llama", "llama");
 }
 
 EXAMPLE_AFTER(python_folder, write_llama) {

@@ -8,10 +8,12 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "support/source_folder.h"
+
 namespace attentive::test {
 namespace {
 
-const std::string kRoot = std::string(ATTENTIVE_SOURCE_DIR) + "/";
+const std::string kRoot = source_folder() + "/";
 
 // Not by std::filesystem: see TemporaryFolder.
 void add_pages(const std::string& folder, std::vector<std::string>& paths) {

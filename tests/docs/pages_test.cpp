@@ -14,12 +14,13 @@
 
 #include "docs/examples.h"
 #include "support/shell.h"
+#include "support/source_folder.h"
 
 using namespace attentive::test;
 
 namespace {
 
-const std::string kRoot = std::string(ATTENTIVE_SOURCE_DIR) + "/";
+const std::string kRoot = source_folder() + "/";
 
 // Files that pages show whole and that are programs: what runs them here. Python's are run by
 // python_test.cpp.

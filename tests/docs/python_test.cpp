@@ -11,13 +11,14 @@
 #include "docs/in_folder.h"
 #include "docs/pages.h"
 #include "support/shell.h"
+#include "support/source_folder.h"
 #include "support/temporary_folder.h"
 
 using namespace attentive::test;
 
 namespace {
 
-const std::string kRoot = std::string(ATTENTIVE_SOURCE_DIR) + "/";
+const std::string kRoot = source_folder() + "/";
 
 std::string python() {
   const char* named = std::getenv("ATTENTIVE_PYTHON");

@@ -15,6 +15,7 @@
 #include <attentive/functional/explain.h>
 
 #include "support/option_cases.h"
+#include "support/source_folder.h"
 
 using namespace attentive;
 using namespace attentive::test;
@@ -109,7 +110,7 @@ std::string to_text(const std::vector<Column>& all, const std::vector<Row>& rows
 }  // namespace
 
 TEST_CASE("the options table of the docs is what the backends answer", "[options][docs][short]") {
-  const std::string path = std::string(ATTENTIVE_SOURCE_DIR) + "/docs/options.md";
+  const std::string path = source_folder() + "/docs/options.md";
   std::stringstream content;
   content << std::ifstream(path).rdbuf();
   std::string page = content.str();

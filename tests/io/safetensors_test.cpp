@@ -20,6 +20,7 @@
 
 #include "io/mapped_tensor.h"
 #include "io/safetensors_header.h"
+#include "support/source_folder.h"
 #include "support/temporary_folder.h"
 
 using attentive::load_safetensors;
@@ -30,7 +31,7 @@ using Catch::Matchers::MessageMatches;
 
 namespace {
 
-const std::string kFixture = std::string(ATTENTIVE_SOURCE_DIR) + "/tests/io/data/from_python.safetensors";
+const std::string kFixture = attentive::test::source_folder() + "/tests/io/data/from_python.safetensors";
 
 std::string read_bytes(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);

@@ -17,6 +17,7 @@
 
 #include "support/compare.h"
 #include "support/errors.h"
+#include "support/source_folder.h"
 #include "support/temporary_folder.h"
 
 using namespace attentive;
@@ -26,7 +27,7 @@ using Catch::Matchers::MessageMatches;
 
 namespace {
 
-const std::filesystem::path kData = std::string(ATTENTIVE_SOURCE_DIR) + "/tests/io/data";
+const std::filesystem::path kData = test::source_folder() + "/tests/io/data";
 
 MultiHeadAttention make(int64_t context_length = 4) {
   return MultiHeadAttention(3, 2, context_length, 0.0, 2);

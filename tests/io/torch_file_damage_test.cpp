@@ -7,6 +7,7 @@
 #include <attentive/io/torch_file.h>
 
 #include "io/torch_value_truth.h"
+#include "support/source_folder.h"
 #include "support/temporary_folder.h"
 
 using namespace attentive;
@@ -15,8 +16,7 @@ using nlohmann::json;
 namespace {
 
 std::string python_file(const std::string& name) {
-  std::ifstream in(std::string(ATTENTIVE_SOURCE_DIR) + "/tests/io/data/torch/" + name + ".pt",
-                   std::ios::binary);
+  std::ifstream in(test::source_folder() + "/tests/io/data/torch/" + name + ".pt", std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
 }
 

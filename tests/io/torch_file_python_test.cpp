@@ -11,13 +11,14 @@
 
 #include "io/torch_dtypes.h"
 #include "io/torch_value_truth.h"
+#include "support/source_folder.h"
 
 using namespace attentive;
 using nlohmann::json;
 
 namespace {
 
-const std::string kFolder = std::string(ATTENTIVE_SOURCE_DIR) + "/tests/io/data/torch/";
+const std::string kFolder = test::source_folder() + "/tests/io/data/torch/";
 
 // The names of all files, without the ending. Not by std::filesystem: see TemporaryFolder.
 std::vector<std::string> names_ending(const std::string& ending) {

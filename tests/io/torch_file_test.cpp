@@ -20,6 +20,7 @@
 #include "io/torch_dtypes.h"
 #include "support/errors.h"
 #include "support/peak_memory.h"
+#include "support/source_folder.h"
 #include "support/temporary_folder.h"
 
 using namespace attentive;
@@ -30,7 +31,7 @@ using List = TorchValue::List;
 
 namespace {
 
-const std::string kData = std::string(ATTENTIVE_SOURCE_DIR) + "/tests/io/data/";
+const std::string kData = test::source_folder() + "/tests/io/data/";
 
 std::string read_bytes(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);

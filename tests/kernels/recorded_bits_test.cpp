@@ -18,6 +18,7 @@
 
 #include "kernels/simd/selection.h"
 #include "kernels/simd_wide.h"
+#include "support/source_folder.h"
 
 using namespace attentive;
 using namespace attentive::kernels::cpu;
@@ -32,7 +33,7 @@ constexpr auto kCompiler = "g++";
 constexpr int kRelease = __GNUC__;
 #endif
 
-const auto kPath = std::string(ATTENTIVE_SOURCE_DIR) + "/tests/kernels/recorded_bits.json";
+const auto kPath = test::source_folder() + "/tests/kernels/recorded_bits.json";
 
 // Numbers of 24 random bits in [-1.5, 1.5), the same everywhere; LibTorch's generators depend on the CPU.
 at::Tensor numbers(at::IntArrayRef sizes, at::ScalarType type, uint64_t seed) {

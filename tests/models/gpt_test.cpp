@@ -11,6 +11,7 @@
 #include "support/compare.h"
 #include "support/errors.h"
 #include "support/gradcheck.h"
+#include "support/source_folder.h"
 
 using namespace attentive;
 using attentive::test::value_error;
@@ -41,7 +42,7 @@ GPT seeded(const GPTOptions& options) {
 }  // namespace
 
 TEST_CASE("GPT equals plain PyTorch: names, draws, logits, loss, gradients", "[gpt]") {
-  const auto file = load_safetensors(ATTENTIVE_SOURCE_DIR "/tests/models/data/gpt.safetensors");
+  const auto file = load_safetensors(test::source_folder() + "/tests/models/data/gpt.safetensors");
   for (const std::string name : {"book", "nano"}) {
     INFO(name);
     const auto options = name == "book" ? book() : nano();

@@ -9,6 +9,7 @@
 #include <attentive/models/model_folder.h>
 
 #include "support/errors.h"
+#include "support/source_folder.h"
 #include "support/temporary_folder.h"
 
 using namespace attentive;
@@ -18,7 +19,7 @@ using Catch::Matchers::StartsWith;
 
 namespace {
 
-const std::filesystem::path kData = std::string(ATTENTIVE_SOURCE_DIR) + "/tests/models/data";
+const std::filesystem::path kData = test::source_folder() + "/tests/models/data";
 
 void write(const std::filesystem::path& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;

@@ -13,10 +13,11 @@
 
 #include "models/model_config.h"
 #include "support/shell.h"
+#include "support/source_folder.h"
 
 namespace attentive::test {
 
-inline const std::filesystem::path kModelData = std::string(ATTENTIVE_SOURCE_DIR) + "/tests/models/data";
+inline const std::filesystem::path kModelData = source_folder() + "/tests/models/data";
 
 inline std::string model_python() {
   const char* named = std::getenv("ATTENTIVE_PYTHON");
@@ -38,7 +39,7 @@ inline ModelFolder with(ModelFolder folder, std::string_view field, TorchValue v
 
 // What tools/make_model_folders.py prints.
 inline std::string make_model_folders(const std::string& arguments) {
-  return run_in_shell("PYTHONDONTWRITEBYTECODE=1 '" + model_python() + "' '" + ATTENTIVE_SOURCE_DIR +
+  return run_in_shell("PYTHONDONTWRITEBYTECODE=1 '" + model_python() + "' '" + source_folder() +
                       "/tools/make_model_folders.py' " + arguments + " 2> /dev/null");
 }
 

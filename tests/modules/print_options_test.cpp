@@ -14,6 +14,8 @@
 
 #include <attentive/attentive.h>
 
+#include "support/source_folder.h"
+
 using namespace attentive;
 
 namespace {
@@ -111,8 +113,8 @@ TEST_CASE("Every option that a header declares is listed, in order", "[print_opt
   const std::regex declared(R"(TORCH_ARG\([^;]*?,\s*(\w+)\))"), list(R"(ATTENTIVE_OPTIONS\(([^)]*)\))");
   size_t seen = 0;
   for (const char* floor : {"modules", "compat", "models"}) {
-    for (const auto& entry : std::filesystem::directory_iterator(
-             std::string(ATTENTIVE_SOURCE_DIR "/include/attentive/") + floor)) {
+    for (const auto& entry :
+         std::filesystem::directory_iterator(test::source_folder() + "/include/attentive/" + floor)) {
       std::ifstream file(entry.path());
       const std::string text{std::istreambuf_iterator<char>(file), {}};
       for (auto at = text.find("\nstruct "); at != text.npos; at = text.find("\nstruct ", at + 1)) {

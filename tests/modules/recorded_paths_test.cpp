@@ -18,6 +18,7 @@
 
 #include "support/compare.h"
 #include "support/errors.h"
+#include "support/source_folder.h"
 
 using namespace attentive;
 using namespace attentive::test;
@@ -40,7 +41,7 @@ std::set<std::string> names_in_headers() {
   std::set<std::string> names;
   const std::regex line(R"re(kName = "([^"]+)")re");
   for (const auto* folder : {"modules", "compat"}) {
-    const auto path = std::filesystem::path(ATTENTIVE_SOURCE_DIR) / "include/attentive" / folder;
+    const auto path = std::filesystem::path(source_folder()) / "include/attentive" / folder;
     for (const auto& header : std::filesystem::directory_iterator(path)) {
       std::ifstream file(header.path());
       std::string text;

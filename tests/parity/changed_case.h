@@ -10,10 +10,11 @@
 #include <attentive/parity/case.h>
 
 #include "support/errors.h"
+#include "support/source_folder.h"
 
 namespace attentive::test {
 
-inline const std::string kCases = std::string(ATTENTIVE_SOURCE_DIR) + "/tests/parity/";
+inline const std::string kCases = source_folder() + "/tests/parity/";
 inline const std::string kMha = kCases + "notebooks/MultiHeadAttention-notebook.safetensors";
 
 inline std::string refusal(const std::function<void()>& call) {

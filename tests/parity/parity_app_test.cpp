@@ -14,6 +14,7 @@
 
 #include <attentive/io/safetensors.h>
 
+#include "support/source_folder.h"
 #include "support/temporary_folder.h"
 
 using Catch::Matchers::ContainsSubstring;
@@ -37,7 +38,7 @@ Result run(const std::string& arguments) {
   return result;
 }
 
-const std::string kSource = ATTENTIVE_SOURCE_DIR;
+const std::string kSource = attentive::test::source_folder();
 const std::string kMha = kSource + "/tests/parity/notebooks/MultiHeadAttention-notebook.safetensors";
 const std::string kSdpa =
     kSource + "/tests/parity/notebooks/scaled_dot_product_attention-weighted_loss.safetensors";

@@ -5,12 +5,14 @@
 #include <ATen/ops/tensor.h>
 #include <nlohmann/json.hpp>
 
+#include "support/source_folder.h"
+
 namespace attentive::test {
 namespace {
 
 const nlohmann::json& file() {
   static const auto content = [] {
-    std::ifstream in(ATTENTIVE_SOURCE_DIR "/tests/modules/data/goldens.json");
+    std::ifstream in(source_folder() + "/tests/modules/data/goldens.json");
     return nlohmann::json::parse(in);
   }();
   return content;

@@ -5,12 +5,14 @@
 #include <catch2/catch_test_macros.hpp>
 #include <fmt/format.h>
 
+#include "support/source_folder.h"
+
 namespace attentive::test {
 
 // Not std::filesystem: libtorch exports directory iterators of an older libstdc++.
 std::vector<std::string> case_files(const std::string& pattern) {
   glob_t found{};
-  ::glob((std::string(ATTENTIVE_SOURCE_DIR "/tests/parity/") + pattern).c_str(), 0, nullptr, &found);
+  ::glob((source_folder() + "/tests/parity/" + pattern).c_str(), 0, nullptr, &found);
   std::vector<std::string> result(found.gl_pathv, found.gl_pathv + found.gl_pathc);
   ::globfree(&found);
   return result;

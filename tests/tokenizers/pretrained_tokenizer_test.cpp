@@ -8,6 +8,7 @@
 
 #include "support/errors.h"
 #include "support/shell.h"
+#include "support/source_folder.h"
 #include "support/temporary_folder.h"
 #include "tokenizers/small_tokenizer.h"
 
@@ -82,7 +83,7 @@ TEST_CASE("Ids, pairs and text equal Python's on 10,000 fresh strings", "[.pytho
   for (const auto& kind : kKinds) {
     CAPTURE(kind, seed);
     const auto file = tokenizer_data(kind + ".json"), out = (folder / "records.json").string();
-    run_in_shell("'" + python() + "' '" ATTENTIVE_SOURCE_DIR "/tools/make_tokenizers.py' --record 10000 " +
+    run_in_shell("'" + python() + "' '" + source_folder() + "/tools/make_tokenizers.py' --record 10000 " +
                  seed + " '" + file + "' '" + out + "'");
     const auto records = read_json(out);
     REQUIRE(records.at(0).size() == 10000);

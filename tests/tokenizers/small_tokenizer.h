@@ -6,10 +6,12 @@
 
 #include <nlohmann/json.hpp>
 
+#include "support/source_folder.h"
+
 namespace attentive::test {
 
 inline std::string tokenizer_data(const std::string& name) {
-  return std::string(ATTENTIVE_SOURCE_DIR) + "/tests/tokenizers/data/" + name;
+  return source_folder() + "/tests/tokenizers/data/" + name;
 }
 
 inline nlohmann::json read_json(const std::string& path) {

@@ -1,6 +1,7 @@
 """tools/gpu_check where there is no GPU, and its report where every program fails: gpu_check_test.py ROOT"""
 
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -51,4 +52,54 @@ with tempfile.TemporaryDirectory() as folder:
     text = report.read_text()
     assert done.returncode == 1 and "| build | passed |" in text, text
     assert text.count("**failed** (status 127)") >= 12 and "not run" not in text, text
+
+    # A folder of programs made here, and run elsewhere.
+    sys.path.insert(0, str(ROOT / "tools"))
+    sys.dont_write_bytecode = True
+    import gpu_prebuilt
+
+    def fault_of(function, *arguments):
+        try:
+            function(*arguments)
+        except gpu_prebuilt.Fault as fault:
+            return str(fault)
+        raise AssertionError(f"{function.__name__} refused nothing")
+
+    torch = folder / "site-packages/torch"
+    (torch / "lib").mkdir(parents=True)
+    assert "expected a LibTorch" in fault_of(gpu_prebuilt.torch_version, torch)
+    (torch / "version.py").write_text("from typing import Optional\n__version__ = '2.11.0+cu130'\n")
+    assert gpu_prebuilt.torch_version(torch) == "2.11.0"
+    gpu_prebuilt.check_torch({"torch": "2.11.1"}, torch)
+    assert "expected a LibTorch 2.7" in fault_of(gpu_prebuilt.check_torch, {"torch": "2.7.0"}, torch)
+
+    built, packed = folder / "built", folder / "packed"
+    for name in ("tests/some_test", "src/libattentive.so.0"):
+        (built / name).parent.mkdir(parents=True)
+        shutil.copy("/bin/true", built / name)
+    packed.mkdir()
+    (packed / "diary").write_text("mine")
+    assert "expected" in fault_of(gpu_prebuilt.pack, built, packed, ["tests/some_test"], {"torch": "2.11.0"})
+    assert (packed / "diary").exists()
+    (packed / "diary").unlink()
+    size = gpu_prebuilt.pack(built, packed, ["tests/some_test"], {"torch": "2.11.0", "made": ["on a test's machine"]})
+    assert sorted(path.name for path in packed.rglob("*") if path.is_file()) == [
+        "libattentive.so.0", "prebuilt.json", "some_test"], size
+    assert gpu_prebuilt.strangers(packed / "tests/some_test", packed, torch) == []
+    most, gpu_prebuilt.MOST_BYTES = gpu_prebuilt.MOST_BYTES, size - 1
+    assert "expected at most" in fault_of(gpu_prebuilt.pack, built, packed, ["tests/some_test"], {"torch": "2.11.0"})
+    gpu_prebuilt.MOST_BYTES = most
+
+    prebuilt = ["--report", str(report), "--torch", str(torch), "--prebuilt"]
+    done = run(folder, *prebuilt, str(folder / "nowhere"))
+    assert done.returncode == 1 and "make the folder on a machine with nvcc" in done.stderr, done
+    gpu_prebuilt.pack(built, packed, ["tests/some_test"], {"torch": "2.11.0", "made": ["on a test's machine"]})
+    (packed / "apps").mkdir()
+    script(packed / "apps/attentive-notebooks", 'echo "libraries $LD_LIBRARY_PATH, tests of $ATTENTIVE_SOURCE_DIR"; exit 1\n')
+    done = run(folder, *prebuilt, str(packed))
+    text = report.read_text()
+    for part in ("* built elsewhere: on a test's machine", f"libraries {packed}/lib:{torch}/lib, tests of {ROOT}",
+                 "| notebooks | **failed** (status 1) |", "| parity cases | **failed** (status 127) |"):
+        assert part in text, f"{part!r} is not in\n{text}"
+    assert "configure" not in text and done.returncode == 1, text
 print("gpu_check: all as expected")

@@ -41,6 +41,12 @@ LlamaOptions llama_options(const ModelFolder& folder, const PretrainedOptions& o
 BertOptions bert_options(const ModelFolder& folder, const PretrainedOptions& options = {});
 ViTOptions vit_options(const ModelFolder& folder, const PretrainedOptions& options = {});
 
+/// The name of the class that `load_pretrained` makes of a folder: "GPT", "Llama", "Bert" or "ViT". Throws
+/// c10::ValueError for a folder of a family that none reads, listing those that are known.
+///
+///   if (attentive::pretrained_model(folder) == "Llama") ...
+std::string pretrained_model(const ModelFolder& folder);
+
 template <class Model>
 concept Pretrained = std::same_as<Model, GPT> || std::same_as<Model, Llama> || std::same_as<Model, Bert> ||
     std::same_as<Model, ViT>;

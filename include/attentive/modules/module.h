@@ -12,6 +12,7 @@
 #include <torch/nn/pimpl.h>
 
 #include <attentive/io/causal_mask_buffer.h>
+#include <attentive/modules/first_weights.h>
 #include <attentive/modules/print_options.h>
 
 namespace attentive {
@@ -38,9 +39,9 @@ void build_module(const char* name, const std::function<void()>& reset);
 
 }  // namespace detail
 
-/// Base of every module: a `torch::nn::Cloneable` that prints its options, and whose `clone()` leaves the
-/// random state unchanged. (`Cloneable::clone` runs `reset()`, which draws initial weights and would shift
-/// everything drawn afterwards.)
+/// Base of every module: a `torch::nn::Cloneable` that prints its options, and whose `clone()` draws no first
+/// weights and leaves the random state unchanged. (`Cloneable::clone` runs `reset()`, which would draw them,
+/// only to have them overwritten, and shift everything drawn afterwards.)
 ///
 /// `Derived` has `kName`, its public name without "attentive::", with which every error message begins, and
 /// `options`, a struct with `ATTENTIVE_OPTIONS`.
@@ -51,7 +52,8 @@ class Module : public torch::nn::Cloneable<Derived> {
  public:
   std::shared_ptr<torch::nn::Module> clone(
       const std::optional<at::Device>& device = std::nullopt) const override {
-    const RandomStateGuard guard;
+    const NoFirstWeights no_weights;
+    const RandomStateGuard guard;  // for layers of a derived class that draw all the same
     return torch::nn::Cloneable<Derived>::clone(device);
   }
 

@@ -29,6 +29,13 @@ class Tokenizer {
   /// otherwise.
   virtual std::string to_json() const = 0;
 
+  /// The ids of a text with the tokens that a model expects around it, if the tokenizer knows any.
+  virtual std::vector<int64_t> encode_with_special_tokens(std::string_view text) const {
+    return encode(text);
+  }
+  /// True for a token that is no text, such as an end of text.
+  virtual bool is_special(int64_t) const { return false; }
+
   /// The text of a sequence of tokens. Throws c10::ValueError for an id outside the vocabulary.
   virtual std::string decode(std::span<const int64_t> ids) const;
 };

@@ -57,7 +57,7 @@ class PretrainedTokenizer final : public Tokenizer {
   /// UTF-8, with the offset of the first bad byte, and where Python refuses the text.
   std::vector<int64_t> encode(std::string_view text) const override;
   /// Python's `encode(text).ids`: with the tokens that the post-processor adds, such as [CLS] and [SEP].
-  std::vector<int64_t> encode_with_special_tokens(std::string_view text) const;
+  std::vector<int64_t> encode_with_special_tokens(std::string_view text) const override;
   /// Python's `encode(first, second)`, with special tokens.
   Encoding encode_pair(std::string_view first, std::string_view second) const;
 
@@ -72,7 +72,7 @@ class PretrainedTokenizer final : public Tokenizer {
   /// The id of a token as the file writes it, added ones included.
   std::optional<int64_t> token_to_id(std::string_view token) const;
   /// True for an added token that is marked special, such as [CLS].
-  bool is_special(int64_t id) const;
+  bool is_special(int64_t id) const override;
 
   /// The text it was read from, unchanged. Unlike that of other tokenizers it may hold any UTF-8, and
   /// `load_any_tokenizer` reads it.

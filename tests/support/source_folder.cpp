@@ -1,0 +1,12 @@
+#include "support/source_folder.h"
+
+#include <cstdlib>
+
+namespace attentive::test {
+
+std::string source_folder() {
+  const char* named = std::getenv("ATTENTIVE_SOURCE_DIR");
+  return named != nullptr && *named != '\0' ? named : ATTENTIVE_SOURCE_DIR;
+}
+
+}  // namespace attentive::test

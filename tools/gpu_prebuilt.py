@@ -1,0 +1,99 @@
+"""The programs that tools/gpu_check runs, built on a machine without a GPU for one that has nothing but LibTorch.
+
+A prebuilt folder holds tests/, apps/ and bench/ as a build folder does, lib/ with this package's shared libraries, and
+prebuilt.json, which says what it was built from. Nothing in it depends on where it lies: LibTorch is named by the
+environment, and the tests' data by ATTENTIVE_SOURCE_DIR.
+"""
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+MANIFEST = "prebuilt.json"
+MOST_BYTES = 60 * 2**20
+SYSTEM = ("/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/")
+
+
+class Fault(Exception):
+    """What keeps a prebuilt folder from being made or used, as one sentence."""
+
+
+def torch_of_python():
+    """The package folder of this interpreter's torch, or None."""
+    found = importlib.util.find_spec("torch")
+    return Path(found.origin).parent if found and found.origin else None
+
+
+def torch_version(torch):
+    """The release, such as 2.11.0, of a LibTorch: its folder `torch` of a wheel, or that of an archive."""
+    for name, pattern in (("version.py", r"__version__ = '([0-9.]+)"), ("build-version", r"([0-9.]+)")):
+        path = torch / name
+        found = path.exists() and re.search(pattern, path.read_text())
+        if found:
+            return found[1]
+    raise Fault(f"expected a LibTorch in {torch}, found neither version.py nor build-version")
+
+
+def libraries(torch):
+    """The folders of LibTorch's shared libraries, and of the NVIDIA wheels beside it."""
+    return [torch / "lib", *sorted(torch.parent.glob("nvidia/*/lib"))]
+
+
+def environment(folder, torch, source):
+    paths = [folder / "lib", *libraries(torch)]
+    return {**os.environ, "LD_LIBRARY_PATH": ":".join(map(str, paths)), "ATTENTIVE_SOURCE_DIR": str(source)}
+
+
+def read_manifest(folder):
+    path = folder / MANIFEST
+    if not path.exists():
+        raise Fault(f"expected {path}; make the folder on a machine with nvcc: tools/gpu_check --prebuilt {folder}")
+    return json.loads(path.read_text())
+
+
+def check_torch(manifest, torch):
+    """The C++ ABI differs between minor releases."""
+    have, want = torch_version(torch).split(".")[:2], manifest["torch"].split(".")[:2]
+    if have != want:
+        raise Fault(f"expected a LibTorch {'.'.join(want)} as the programs were built with, got {'.'.join(have)} in {torch}")
+
+
+def pack(build, folder, programs, manifest):
+    """Copies programs and shared libraries without their symbols; returns their bytes in all."""
+    if folder.exists() and any(folder.iterdir()) and not (folder / MANIFEST).exists():
+        raise Fault(f"expected {folder} to be new, empty or a prebuilt folder")
+    shutil.rmtree(folder, ignore_errors=True)
+    copies = [(build / name, folder / name) for name in programs]
+    copies += [(path, folder / "lib" / path.name) for path in sorted(build.glob("src/**/libattentive*.so*"))]
+    for source, target in copies:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(source, target, follow_symlinks=False)
+        if not target.is_symlink():
+            subprocess.run(["strip", "--strip-unneeded", str(target)], check=True)
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    if size > MOST_BYTES:
+        shutil.rmtree(folder)
+        raise Fault(f"expected at most {MOST_BYTES >> 20} MiB, got {size / 2**20:.1f} MiB in {folder}")
+    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
+    return size
+
+
+def strangers(program, folder, torch):
+    """The libraries that a program finds neither in the folder nor in LibTorch nor in the system, or not at all."""
+    listed = subprocess.run(["ldd", str(program)], env=environment(folder, torch, folder), text=True, check=True,
+                            capture_output=True).stdout
+    ours = [os.path.realpath(path) for path in (folder, torch.parent)]
+    found = []
+    for line in listed.splitlines():
+        name, arrow, path = line.strip().partition(" => ")
+        path = path.split(" (")[0]
+        if not arrow:
+            continue
+        inside = any(os.path.realpath(path).startswith(root + os.sep) for root in ours)
+        if "not found" in path or not (inside or path.startswith(SYSTEM)):
+            found.append(f"{name} ({path})")
+    return found
