@@ -1,5 +1,5 @@
 # Install rules and the exported package: find_package(attentive CONFIG) gives attentive::attentive, attentive::parity,
-# attentive::train and, where it was built, attentive::tokenizers.
+# attentive::train and, where they were built, attentive::tokenizers and attentive::viz.
 # Components: library (what a consumer needs), apps.
 
 include(CMakePackageConfigHelpers)
@@ -33,7 +33,7 @@ function(attentive_install_library)
     "${PROJECT_BINARY_DIR}/attentive-config-version.cmake"
     "${ATTENTIVE_CMAKE_FOLDER}/attentive_torch_target.cmake"
     "${ATTENTIVE_CMAKE_FOLDER}/attentive_openmp_target.cmake"
-    "${ATTENTIVE_CMAKE_FOLDER}/attentive_tokenizers_targets.cmake"
+    "${ATTENTIVE_CMAKE_FOLDER}/attentive_component_libraries.cmake"
     DESTINATION "${package}" COMPONENT library)
   install(FILES "${ATTENTIVE_CMAKE_FOLDER}/../LICENSE" "${ATTENTIVE_CMAKE_FOLDER}/../README.md"
     DESTINATION "${CMAKE_INSTALL_DATAROOTDIR}/doc/attentive" COMPONENT library)

@@ -27,6 +27,7 @@ MAY_USE = {
     "text": ["io"],
     "tokenizers": ["io", "text"],
     "train": ["io", "functional", "cache", "modules", "compat", "models", "text"],
+    "viz": ["io", "functional"],
 }
 # What each room of src/kernels may include beside itself and the files that stand in no room, which use no room.
 ROOMS = {
@@ -40,7 +41,7 @@ ROOMS = {
 }
 TOP = ("apps", "bench", "tests")  # the top floor: any public header
 SHARED = Path("apps/common")  # what every main() shares, those of bench/ too
-PRIVATE_DEPENDENCIES = ("fmt/", "nlohmann/", "CLI/", "catch2/", "pcre2.h", "utf8proc.h")
+PRIVATE_DEPENDENCIES = ("fmt/", "nlohmann/", "CLI/", "catch2/", "pcre2.h", "utf8proc.h", "zlib.h")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 PAGE = "docs/architecture.md"
 SUFFIXES = (".h", ".cpp", ".cu", ".cuh")

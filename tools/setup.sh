@@ -5,7 +5,7 @@
 set -eu
 
 packages="ca-certificates ccache clang-14 cmake g++ libcli11-dev libfmt-dev libomp-14-dev libpcre2-dev
-libutf8proc-dev lld-14 ninja-build nlohmann-json3-dev python3 python3-venv $*"
+libutf8proc-dev lld-14 ninja-build nlohmann-json3-dev python3 python3-venv zlib1g-dev $*"
 
 say() { echo "setup: $*"; }
 fail() { echo "setup: $*" >&2; exit 1; }

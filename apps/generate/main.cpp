@@ -13,7 +13,7 @@
 #include <attentive/models/generate.h>
 
 #include "common/run_main.h"
-#include "language.h"
+#include "language/language.h"
 
 namespace {
 
@@ -87,7 +87,7 @@ void generate(Settings s) {
   auto ids = s.ids;
   if (ids.empty()) {
     const auto prompt = prompt_of(s);
-    ids = language.encode(prompt);
+    ids = language.encode(prompt, "--prompt");
     write(prompt);
   }
   const auto made = language.generate(ids, s.generate).size();

@@ -122,6 +122,18 @@ std::map<std::string, at::Tensor> differentiate(const Case& test_case, const at:
   return gradients;
 }
 
+// A run that draws nothing; `look` sees the module (null for a function) before its call.
+CaseOutput run_clean(const CasePlan& plan, const CaseArithmetic& arithmetic, Weights which,
+                     const std::function<void(const torch::nn::Module*)>& look) {
+  CaseResults unused;
+  const auto runner = build(plan, arithmetic, /*train=*/false, unused);
+  const at::NoGradGuard no_grad;
+  const AutocastGuard autocast(arithmetic.device.type(), arithmetic.autocast);
+  const CaseInputs inputs(plan.test_case.name, make_leaves(plan.test_case, arithmetic));
+  look(runner.module.get());
+  return runner.forward(inputs, plan.call, which);
+}
+
 }  // namespace
 
 CasePlan::CasePlan(const Case& given)
@@ -181,12 +193,20 @@ CaseResults compute_case(const CasePlan& plan, const CaseArithmetic& arithmetic)
 
 at::Tensor clean_weights(const CasePlan& plan, CaseArithmetic arithmetic) {
   arithmetic.backend = Backend::Auto;
-  CaseResults unused;
-  const auto runner = build(plan, arithmetic, /*train=*/false, unused);
-  const at::NoGradGuard no_grad;
-  const AutocastGuard autocast(arithmetic.device.type(), arithmetic.autocast);
-  const CaseInputs inputs(plan.test_case.name, make_leaves(plan.test_case, arithmetic));
-  return runner.forward(inputs, plan.call, Weights::Clean).weights;
+  return run_clean(plan, arithmetic, Weights::Clean, [](const torch::nn::Module*) {}).weights;
+}
+
+std::vector<RecordedAttention> clean_calls(const CasePlan& plan, const CaseArithmetic& arithmetic,
+                                           const AttentionRecorderOptions& options) {
+  std::optional<AttentionRecorder> recorder;
+  run_clean(plan, arithmetic, Weights::None, [&](const torch::nn::Module* module) {
+    if (module) {
+      recorder.emplace(*module, options);
+    } else {
+      recorder.emplace(options);
+    }
+  });
+  return recorder->calls();
 }
 
 }  // namespace attentive

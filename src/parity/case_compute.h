@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include <attentive/functional/attention_recorder.h>
 #include <attentive/parity/case.h>
 
 #include "parity/case_modules.h"
@@ -46,5 +47,9 @@ CaseResults compute_case(const CasePlan& plan, const CaseArithmetic& arithmetic)
 
 /// Weights by head of a run that draws nothing, to see which queries have keys; undefined if there are none.
 at::Tensor clean_weights(const CasePlan& plan, CaseArithmetic arithmetic);
+
+/// The attention calls of a run that draws nothing.
+std::vector<RecordedAttention> clean_calls(const CasePlan& plan, const CaseArithmetic& arithmetic,
+                                           const AttentionRecorderOptions& options);
 
 }  // namespace attentive

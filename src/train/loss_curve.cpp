@@ -8,6 +8,7 @@
 #include <attentive/train/loss_curve.h>
 
 #include "io/files.h"
+#include "io/xml_text.h"
 
 namespace attentive {
 namespace {
@@ -91,20 +92,6 @@ std::string polyline(const std::vector<Point>& points, const Axes& axes, const c
   return out + "\"/>\n";
 }
 
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '&') {
-      out += "&amp;";
-    } else if (c == '<') {
-      out += "&lt;";
-    } else {
-      out += c;
-    }
-  }
-  return out;
-}
-
 }  // namespace
 
 std::string loss_curve_svg(const std::vector<LogRow>& rows, const std::string& title) {
@@ -124,7 +111,7 @@ std::string loss_curve_svg(const std::vector<LogRow>& rows, const std::string& t
       ".training{{stroke:#4a90d9;stroke-width:1.2}} .validation{{stroke:#d9734a;stroke-width:2}} "
       "circle{{fill:#d9734a}}</style>\n",
       kWidth, kHeight);
-  svg += fmt::format("<text x=\"{}\" y=\"20\" font-size=\"14\">{}</text>\n", kLeft, escaped(title));
+  svg += fmt::format("<text x=\"{}\" y=\"20\" font-size=\"14\">{}</text>\n", kLeft, xml_text(title));
   svg += axes.svg() + polyline(training, axes, "training") + polyline(validation, axes, "validation");
   for (const auto& p : validation) {
     svg += fmt::format(

@@ -57,6 +57,7 @@ class Output(unittest.TestCase):
             "attentive-generate": [["--model", str(cls.folder / "run"), "--prompt", "to", "--tokens", "4"]],
             "attentive-learn-copy": [["--device", "cpu"]],
             "attentive-parity": [[CASE], ["--json", CASE], ["--quiet", CASE, CASE]],
+            "attentive-view": [["--case", CASE, "--svg", str(cls.folder / "head.svg")]],
             "attentive-vit-digits": [["--data", str(digits), "--epochs", "1", "--layers", "1", "--device", "cpu"]],
             "attentive-notebooks": [["--list"], ["--device", "cpu"]],
             **{f"attentive-notebook-{n}": [["--list"], ["--device", "cpu"]] for n in ("000", "001", "002", "003", "004")},

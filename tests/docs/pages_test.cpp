@@ -41,6 +41,8 @@ const std::map<std::string, std::string> kCommands = {
     {"build/dev/apps/attentive-generate", "tests/apps/train_app_test.py"},
     {"build/release/apps/attentive-train", "tests/apps/train_app_test.py"},
     {"build/release/apps/attentive-generate", "tests/apps/train_app_test.py"},
+    {"build/dev/apps/attentive-view", "tests/apps/view_app_test.py"},
+    {"build/release/apps/attentive-view", "tests/apps/view_app_test.py"},
     {"build/release/apps/attentive-parity", "tests/io/parity_app_test.cpp"},
     {"build/release/apps/attentive-learn-copy", "tests/CMakeLists.txt"},
     {"build/release/apps/attentive-vit-digits", "by hand: a measurement of docs/training.md"},

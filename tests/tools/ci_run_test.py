@@ -33,7 +33,7 @@ def make_tree(tree, failing):
 
     script(tree / "bin/cmake", "")
     script(tree / "tools/test", f"mkdir -p build/dev; echo '{CLOSING}' > build/dev/tests.log\n")
-    for tool in ("tools/setup.sh", "tools/need_target", "tools/check_warnings", "tools/every_cpu", "build/newest/apps/attentive-parity"):
+    for tool in ("tools/setup.sh", "tools/setup_browser.sh", "tools/need_target", "tools/check_warnings", "tools/every_cpu", "build/newest/apps/attentive-parity"):
         script(tree / tool, "")
     (tree / "tests/parity/notebooks").mkdir(parents=True)
     for cases in ("torch", "layers", "stacks", "encoders", "models"):

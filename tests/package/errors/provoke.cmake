@@ -266,14 +266,17 @@ ask(dependencies FAIL ASK dependencies LINE "missing fmt 9, nlohmann_json 3.10, 
     ARGS -DATTENTIVE_BUILD_TESTS=ON -DCMAKE_DISABLE_FIND_PACKAGE_fmt=ON -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON
          -DCMAKE_DISABLE_FIND_PACKAGE_Catch2=ON)
 # The libraries of the component tokenizers: none is found here, where no folder of the system is searched.
-ask(tokenizers_auto ASK tokenizers LINE "no tokenizers of Python's models: there is no pcre2; apt-get install libpcre2-dev")
-ask(tokenizers_off ASK tokenizers LINE "no tokenizers of Python's models: ATTENTIVE_BUILD_TOKENIZERS=OFF"
+ask(tokenizers_auto ASK components LINE "no tokenizers of Python's models: there is no pcre2; apt-get install libpcre2-dev")
+ask(tokenizers_off ASK components LINE "no tokenizers of Python's models: ATTENTIVE_BUILD_TOKENIZERS=OFF"
     ARGS -DATTENTIVE_BUILD_TOKENIZERS=OFF)
-ask(tokenizers_on FAIL ASK tokenizers
+ask(tokenizers_on FAIL ASK components
     LINE "ATTENTIVE_BUILD_TOKENIZERS=ON, but there is no utf8proc; apt-get install libutf8proc-dev, or say ATTENTIVE_BUILD_TOKENIZERS=AUTO"
     ARGS -DATTENTIVE_BUILD_TOKENIZERS=ON "-DATTENTIVE_PCRE2_INCLUDE=${WORK}" "-DATTENTIVE_PCRE2_LIBRARY=${WORK}/empty.cpp")
-ask(tokenizers_word FAIL ASK tokenizers LINE "ATTENTIVE_BUILD_TOKENIZERS is \"yes\"; say AUTO, ON or OFF"
+ask(tokenizers_word FAIL ASK components LINE "ATTENTIVE_BUILD_TOKENIZERS is \"yes\"; say AUTO, ON or OFF"
     ARGS -DATTENTIVE_BUILD_TOKENIZERS=yes)
+ask(viz_auto ASK components LINE "no pictures of attention: there is no zlib; apt-get install zlib1g-dev")
+ask(viz_on FAIL ASK components LINE "ATTENTIVE_BUILD_VIZ=ON, but there is no zlib; apt-get install zlib1g-dev, or say ATTENTIVE_BUILD_VIZ=AUTO"
+    ARGS -DATTENTIVE_BUILD_VIZ=ON)
 ask(package_other_torch FAIL ASK package
     LINE "attentive was built with LibTorch [0-9.]+, but [^\n]*/two_thirteen/torch is 2\\.13\\.0; name one of"
     ARGS "-DCMAKE_PREFIX_PATH=${PREFIX}" "-DTorch_DIR=${WORK}/two_thirteen/torch/share/cmake/Torch")
@@ -317,12 +320,16 @@ consumer(static_without_code good LINE "2\\.11\\.0 \\(full: a CPU build")
 consumer(static_without_code half LINE "2\\.11\\.0 \\(cpu: NVIDIA libraries incomplete")
 
 # A static library with the component tokenizers: only who asks for it needs its libraries, and a shared one needs none.
-recorded(static_with_tokenizers STATIC OFF good ARGS -DTOKENIZERS=ON)
+recorded(static_with_tokenizers STATIC OFF good ARGS -DBUILT=tokenizers)
 consumer(static_with_tokenizers good LINE "2\\.11\\.0 \\(full: a CPU build")
 consumer(static_with_tokenizers good FAIL LINE "the component tokenizers of attentive: there is no pcre2; apt-get install libpcre2-dev"
          ARGS -DCOMPONENTS=tokenizers)
 consumer(static_without_code good FAIL LINE "attentive has no component tokenizers; it has parity and train" ARGS -DCOMPONENTS=tokenizers)
-recorded(shared_with_tokenizers SHARED OFF good ARGS -DTOKENIZERS=ON)
+recorded(static_with_viz STATIC OFF good ARGS -DBUILT=viz)
+consumer(static_with_viz good LINE "2\\.11\\.0 \\(full: a CPU build")
+consumer(static_with_viz good FAIL LINE "the component viz of attentive: there is no zlib; apt-get install zlib1g-dev" ARGS -DCOMPONENTS=viz)
+consumer(static_with_viz good FAIL LINE "attentive has no component tokenizers; it has parity, train and viz" ARGS -DCOMPONENTS=tokenizers)
+recorded(shared_with_tokenizers SHARED OFF good ARGS -DBUILT=tokenizers)
 consumer(shared_with_tokenizers good LINE "2\\.11\\.0 \\(full: a CPU build" ARGS -DCOMPONENTS=tokenizers)
 
 recorded(shared_of_whole SHARED OFF with_cuda)

@@ -1,0 +1,96 @@
+#include "pictures.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <unistd.h>
+
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+#include <attentive/viz/attention_rollout.h>
+
+namespace {
+
+using namespace attentive;
+
+constexpr double kMostGiB = 4;
+
+// A line on a terminal that says which layer is being computed.
+class Progress {
+ public:
+  explicit Progress(size_t total) : total_(total), shown_(::isatty(STDERR_FILENO) == 1) {}
+  ~Progress() {
+    if (shown_) fmt::print(stderr, "\r\x1b[K");
+  }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  void next() {
+    ++done_;
+    if (shown_) fmt::print(stderr, "\r\x1b[Kweights of layer {} of {}", done_, total_);
+  }
+
+ private:
+  size_t total_, done_ = 0;
+  bool shown_;
+};
+
+void check_size(const Source& source, const Selection& selection) {
+  double bytes = 0;
+  for (const auto& call : source.calls) {
+    if (!source.chosen.contains(call.path)) continue;
+    const auto heads = selection.heads.empty() ? call.heads() : std::ssize(selection.heads);
+    bytes += 4.0 * static_cast<double>(heads) * static_cast<double>(call.q.size(2)) *
+             static_cast<double>(call.k.size(2));
+  }
+  const double gib = bytes / (1 << 30);
+  TORCH_CHECK_VALUE(gib <= kMostGiB, "expected at most ", kMostGiB, " GiB of weights, got ",
+                    fmt::format("{:.1f}", gib), " GiB; --layers, --heads and --tokens choose fewer");
+}
+
+// The heads of this call whose neurons are kept.
+std::vector<int64_t> neurons_of(const RecordedAttention& call, const Selection& selection) {
+  std::vector<int64_t> heads;
+  for (const auto& one : selection.neurons) {
+    if (one.layer == call.path) heads.push_back(one.head);
+  }
+  return heads;
+}
+
+void check_neurons(const Source& source, const Selection& selection) {
+  for (const auto& one : selection.neurons) {
+    if (source.chosen.contains(one.layer)) continue;
+    std::string known;
+    for (const auto& path : source.chosen) known += (known.empty() ? "" : ", ") + path;
+    TORCH_CHECK_VALUE(false, "--neurons: expected one of the layers ", known, ", got ", one.layer);
+  }
+}
+
+}  // namespace
+
+std::vector<AttentionView> views_of(const Source& source, const Selection& selection) {
+  TORCH_CHECK_VALUE(!source.chosen.empty(), "expected a model with attention, but it made no attention call");
+  check_size(source, selection);
+  check_neurons(source, selection);
+  std::vector<at::Tensor> rollouts(source.calls.size());
+  if (source.image) rollouts = attention_rollout(source.calls, selection.batch);
+  const auto headings = attention_headings(source.calls);
+  std::vector<AttentionView> views;
+  Progress progress(
+      static_cast<size_t>(std::count_if(source.calls.begin(), source.calls.end(), [&](const auto& call) {
+        return source.chosen.contains(call.path);
+      })));
+  for (size_t i = 0; i < source.calls.size(); ++i) {
+    const auto& call = source.calls[i];
+    if (!source.chosen.contains(call.path)) continue;
+    progress.next();
+    views.push_back(attention_view(call, {.tokens = source.tokens,
+                                          .heads = selection.heads,
+                                          .neurons = neurons_of(call, selection),
+                                          .batch = selection.batch,
+                                          .image = source.image}));
+    views.back().path = headings[i];
+    views.back().rollout = rollouts[i];
+  }
+  return views;
+}

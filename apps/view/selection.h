@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+// Numbers and ranges: "0,3-5" is 0, 3, 4, 5. Throws c10::ValueError, prefixed by the option, for anything
+// else.
+std::vector<int64_t> parse_numbers(std::string_view option, std::string_view text);
+
+// A head of a layer: "trf_blocks.0.att.3" is head 3 of trf_blocks.0.att. Throws c10::ValueError for anything
+// else.
+struct LayerHead {
+  std::string layer;
+  int64_t head = 0;
+};
+LayerHead parse_layer_head(std::string_view option, std::string_view text);

@@ -1,0 +1,32 @@
+# ATTENTIVE_BUILD_TOKENIZERS, ATTENTIVE_BUILD_VIZ: whether to build the components attentive::tokenizers and attentive::viz,
+# which need libraries of their own. Sets ATTENTIVE_TOKENIZERS and ATTENTIVE_VIZ.
+
+include("${CMAKE_CURRENT_LIST_DIR}/attentive_component_libraries.cmake")
+
+# attentive_optional_component(<name> <what is missing without it> <its libraries>)
+function(attentive_optional_component name what libraries)
+  string(TOUPPER "${name}" upper)
+  set(option ATTENTIVE_BUILD_${upper})
+  set(${option} "AUTO" CACHE STRING "The component ${name}: AUTO (if there is ${libraries}), ON, OFF")
+  set_property(CACHE ${option} PROPERTY STRINGS AUTO ON OFF)
+
+  set(ATTENTIVE_${upper} OFF PARENT_SCOPE)
+  if(NOT ${option} MATCHES "^(AUTO|ON|OFF)$")
+    message(FATAL_ERROR " attentive: ${option} is \"${${option}}\"; say AUTO, ON or OFF")
+  elseif(${option} STREQUAL "OFF")
+    message(STATUS "attentive: no ${what}: ${option}=OFF")
+  else()
+    attentive_component_libraries(${name} lack)
+    if(NOT lack)
+      set(ATTENTIVE_${upper} ON PARENT_SCOPE)
+    elseif(${option} STREQUAL "ON")
+      # The leading blank keeps CMake from breaking the line.
+      message(FATAL_ERROR " attentive: ${option}=ON, but ${lack}, or say ${option}=AUTO")
+    else()
+      message(STATUS "attentive: no ${what}: ${lack}")
+    endif()
+  endif()
+endfunction()
+
+attentive_optional_component(tokenizers "tokenizers of Python's models" "PCRE2 and utf8proc")
+attentive_optional_component(viz "pictures of attention" "zlib")

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <attentive/viz/attention_view.h>
+
+#include "viz/head_rows.h"
+
+namespace attentive::viz {
+
+/// Throws c10::ValueError, prefixed by `who`, unless the parts of a view fit together and its weights are
+/// finite and not negative.
+void check_view(const char* who, const AttentionView& view);
+
+/// One head of a view that was checked, by its place in `view.heads`; holds the memory to which `rows`
+/// points.
+struct HeadMemory {
+  HeadMemory(const AttentionView& view, int64_t place);
+
+  at::Tensor weights, visible;
+  HeadRows rows;
+};
+
+}  // namespace attentive::viz

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace attentive::viz {
+
+/// The weights of one head as plain memory: a row of keys for each query, and which of them the query sees.
+struct HeadRows {
+  const float* weights;  // (queries, keys), contiguous
+  const bool* visible;   // the same; null: all are visible
+  int64_t queries;
+  int64_t keys;
+
+  bool sees(int64_t query, int64_t key) const { return !visible || visible[query * keys + key]; }
+  float weight(int64_t query, int64_t key) const { return weights[query * keys + key]; }
+};
+
+/// The keys that a query sees lie in [begin, end); both are 0 if there is none.
+struct Span {
+  int32_t begin;
+  int32_t end;
+};
+std::vector<Span> spans_of(const HeadRows& rows);
+
+/// A bit for each key of each span, one row after the other, the lowest bit of a byte first: 1 where the key
+/// is hidden although it lies in the span. Empty if there is no such key.
+std::vector<uint8_t> holes_of(const HeadRows& rows, const std::vector<Span>& spans);
+
+/// The largest weight of each row.
+std::vector<float> row_maxima(const HeadRows& rows);
+
+/// A byte for each key of each span, one row after the other: round(weight / largest of the row * levels), 0
+/// for a hidden key.
+std::vector<uint8_t> quantised(const HeadRows& rows, const std::vector<Span>& spans,
+                               const std::vector<float>& maxima, int levels);
+
+/// For each row the `count` visible keys of largest weight, the largest first, of equal ones the lower key
+/// first; -1 where a row sees fewer.
+std::vector<int32_t> top_keys(const HeadRows& rows, int64_t count);
+
+/// The head in small: height x width cells, which divide queries and keys evenly. Each is the largest weight
+/// / largest of its row in it, times 255.
+std::vector<uint8_t> thumbnail(const HeadRows& rows, const std::vector<float>& maxima, int64_t height,
+                               int64_t width);
+
+}  // namespace attentive::viz

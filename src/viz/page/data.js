@@ -1,0 +1,50 @@
+// What the page embeds, as layers with heads.
+(() => {
+  "use strict";
+  const view = window.attentiveView;
+
+  // Row and column from 0, as the patches have no words.
+  function patchNames({ rows, columns, first }) {
+    const before = Array.from({ length: first }, (_, n) => (first === 1 ? "class" : `token ${n}`));
+    return before.concat(Array.from({ length: rows * columns }, (_, n) => `${Math.floor(n / columns)},${n % columns}`));
+  }
+
+  // A picture that several layers show stands in the first of them, to which the others point by number.
+  const pixelsOf = ({ pixels }, views) => (typeof pixels === "number" ? views[pixels].image.pixels : pixels);
+
+  class Layer {
+    constructor(raw, index, data) {
+      Object.assign(this, { raw, index, path: raw.path, queries: raw.queries, keys: raw.keys, origin: raw.key_origin });
+      this.linear = raw.linear;
+      this.image = raw.image && { ...raw.image, pixels: pixelsOf(raw.image, data.views) };
+      const patches = raw.image ? patchNames(raw.image) : undefined;
+      this.queryTokens = new view.Tokens(data.tokens[raw.query_tokens] || patches, raw.queries, "query");
+      this.keyTokens = new view.Tokens(data.tokens[raw.key_tokens] || patches, raw.keys, "key");
+      this.heads = raw.heads.map((head, n) => new view.Head(head, this, n, data.mask(head.hidden, raw.queries)));
+      this.neurons = raw.neurons || [];
+    }
+
+    get name() {
+      return this.raw.batch > 0 ? `${this.path} (sequence ${this.raw.batch})` : this.path;
+    }
+    get rollout() {
+      return (this._rollout ||= this.raw.rollout ? view.numbers(this.raw.rollout, "Float32") : null);
+    }
+  }
+
+  // Heads share masks; one is decoded when the first head needs it.
+  function sharedMasks(hidden) {
+    const masks = [];
+    return (index, queries) => (masks[index] ||= new view.Mask(hidden[index], queries));
+  }
+
+  view.readData = () => {
+    const raw = JSON.parse(document.getElementById("attentive-data").textContent);
+    if (raw.version !== 1) throw new Error(`this page holds data of version ${raw.version}; its scripts read version 1`);
+    const data = { title: raw.title || "Attention", note: raw.note || "", levels: raw.levels, tokens: raw.tokens, views: raw.views };
+    data.mask = sharedMasks(raw.hidden);
+    data.layers = raw.views.map((each, n) => new Layer(each, n, data));
+    data.heads = data.layers.flatMap((layer) => layer.heads);
+    return (view.data = data);
+  };
+})();

@@ -1,0 +1,95 @@
+// Beside the picture: the numbers of the cell that is pointed at, and the top keys of the query as tables. Whoever does not
+// see the picture reads it here.
+(() => {
+  "use strict";
+  const view = window.attentiveView;
+  const { element, isolated, number } = view;
+
+  function term(name, ...value) {
+    return element("div", {}, element("dt", {}, name), element("dd", {}, ...value));
+  }
+
+  view.weightText = (head, i, j) => {
+    const weight = head.weight(i, j);
+    if (weight === null) return "hidden";
+    return weight === 0 ? zeroText(head, i) : `${number(weight)} ± ${number(head.step(i) / 2, 2)}`;
+  };
+  // A weight of no whole step is only known to be below half of one.
+  const zeroText = (head, i) => (head.step(i) > 0 ? `< ${number(head.step(i) / 2, 2)}` : "0");
+  view.scoreText = (score) => (score === null ? "–" : (score.below ? "< " : "") + number(score.value));
+  view.rankText = ({ rank, exact, of }) => `${exact ? "" : "about "}${view.count(rank)} of ${view.count(of)}`;
+
+  function cellTerms(head, i, j) {
+    if (head.steps(i, j) < 0) return [term("Weight", "hidden by the mask")];
+    const terms = [term("Weight", view.weightText(head, i, j)), term("Step", number(head.step(i)))];
+    if (head.logsumexp) terms.push(term("Score", view.scoreText(head.score(i, j))));
+    return [...terms, term("Rank", view.rankText(head.rank(i, j)))];
+  }
+
+  function sideTerm(name, tokens, position) {
+    return position === null ? null : term(name, String(position), ...(tokens.list ? [" ", isolated(tokens.at(position))] : []));
+  }
+
+  const hint = "Point at the picture, or move in it with the arrow keys, to read its numbers.";
+  function readout(layer, head, { query, key }) {
+    if (query === null && key === null) return element("p", { class: "readout quiet" }, hint);
+    const list = element("dl", { class: "readout" });
+    list.append(...[sideTerm("Query", layer.queryTokens, query), sideTerm("Key", layer.keyTokens, key)].filter(Boolean));
+    if (query !== null && key !== null && head.ready) list.append(...cellTerms(head, query, key));
+    return list;
+  }
+
+  function topRow(head, query, key) {
+    const weight = head.weight(query, key);
+    const bar = element("td", { class: "weight", style: `--share:${view.clamp(weight, 0, 1)};--own:${view.headColour(head)}` },
+      weight === 0 ? zeroText(head, query) : number(weight));
+    const tokens = head.layer.keyTokens;
+    const named = element("td", {}, tokens.list ? [element("small", {}, String(key)), " ", isolated(tokens.at(key))] : String(key));
+    return element("tr", {}, named, bar, head.logsumexp ? element("td", {}, view.scoreText(head.score(query, key))) : null);
+  }
+
+  function topTable(head, query) {
+    const keys = head.topKeys(query);
+    const title = element("caption", {}, element("i", { style: `--own:${view.headColour(head)}` }), `Top keys of ${head.name}`);
+    const header = ["Key", "Weight", ...(head.logsumexp ? ["Score"] : [])].map((text) => element("th", { scope: "col" }, text));
+    const rows = keys.map((key) => topRow(head, query, key));
+    if (!keys.length) rows.push(element("tr", {}, element("td", { colspan: header.length }, "This query sees no key.")));
+    return element("table", { class: "top" }, title, element("thead", {}, element("tr", {}, header)), element("tbody", {}, rows));
+  }
+
+  // The query whose top keys are listed: where none is chosen, the class token of an image, otherwise the last one, which sees most.
+  view.listedQuery = () => view.point().query ?? view.state.query ?? (view.shownView().id === "image" ? 0 : view.layer().queries - 1);
+
+  view.makeDetails = () => {
+    const cell = element("div", {});
+    const heading = element("h2", {});
+    const tables = element("div", { class: "tables" });
+    const note = element("p", { class: "note" });
+    let listed = "";
+    function refreshTables(layer, heads, query) {
+      const name = [layer.index, query, view.theme().dark, ...heads.map((head) => [head.index, head.ready])].join();
+      if (name === listed) return;
+      listed = name;
+      heading.replaceChildren("Query ", String(query), ...(layer.queryTokens.list ? [" ", isolated(layer.queryTokens.at(query))] : []));
+      tables.replaceChildren(...heads.filter((head) => head.ready).map((head) => topTable(head, query)));
+      const step = number(Math.max(...heads.map((head) => head.step(query))));
+      note.textContent = `Weights of this query are shown in steps of ${step}: each is within half a step of the tensor’s.`;
+    }
+    function refresh() {
+      const layer = view.layer();
+      cell.replaceChildren(readout(layer, view.head(), view.point()));
+      const heads = view.shownView().many ? view.chosenHeads() : [view.head()];
+      refreshTables(layer, heads, view.listedQuery());
+    }
+    return { node: element("div", {}, cell, heading, tables, note), refresh };
+  };
+
+  // What a screen reader hears of a cell.
+  view.spokenCell = (head, i, j) => {
+    const { queryTokens, keyTokens } = head.layer;
+    const names = `${queryTokens.named(i)}, ${keyTokens.named(j)}`;
+    if (!head.ready) return names;
+    if (head.steps(i, j) < 0) return `${names}: hidden`;
+    return `${names}: weight ${number(head.weight(i, j))}, rank ${view.rankText(head.rank(i, j))}`;
+  };
+})();

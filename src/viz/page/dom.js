@@ -1,0 +1,61 @@
+// Elements, numbers as text, and the line that tells a screen reader what happened.
+(() => {
+  "use strict";
+  const view = (window.attentiveView = window.attentiveView || {});
+
+  function setAttribute(node, name, value) {
+    if (value === null || value === undefined || value === false) return;
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else node.setAttribute(name, value === true ? "" : value);
+  }
+
+  // element("button", { type: "button", onclick: f }, "text", child): children that are null are left out.
+  view.element = (name, attributes = {}, ...children) => {
+    const node = document.createElement(name);
+    for (const [key, value] of Object.entries(attributes)) setAttribute(node, key, value);
+    node.append(...children.flat().filter((child) => child !== null && child !== undefined));
+    return node;
+  };
+
+  // A token inside other text: its direction does not reach what stands beside it.
+  view.isolated = (text) => view.element("bdi", {}, text);
+
+  // Four significant digits unless told, without a tail of zeros.
+  view.number = (value, digits = 4) => {
+    if (value === null || value === undefined) return "–";
+    if (!Number.isFinite(value)) return Number.isNaN(value) ? "not a number" : value > 0 ? "∞" : "−∞";
+    const size = Math.abs(value);
+    const far = size !== 0 && (size < 1e-4 || size >= 1e6);
+    const text = far ? value.toExponential(Math.min(digits - 1, 2)) : String(+value.toPrecision(digits));
+    return text.replace("-", "−").replace("e−", "e-");
+  };
+
+  view.count = (value) => value.toLocaleString("en");
+
+  // "1 key", "2 keys".
+  view.counted = (value, noun) => `${view.count(value)} ${noun}${value === 1 ? "" : "s"}`;
+
+  let teller = null;
+  view.makeTeller = () => (teller = view.element("div", { class: "unseen", role: "status", "aria-live": "polite" }));
+  view.tell = (text) => {
+    if (teller && teller.textContent !== text) teller.textContent = text;
+  };
+
+  view.clamp = (value, low, high) => Math.min(Math.max(value, low), Math.max(low, high));
+
+  // Calls `task` before the next frame, once however often it is asked for.
+  view.onceAFrame = (task) => {
+    let asked = false;
+    return () => {
+      if (asked) return;
+      asked = true;
+      requestAnimationFrame(() => {
+        asked = false;
+        task();
+      });
+    };
+  };
+
+  // Lets the browser draw and hear its user between two slices of a long computation.
+  view.pause = () => new Promise((resolve) => setTimeout(resolve, 0));
+})();

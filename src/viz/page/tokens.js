@@ -1,0 +1,40 @@
+// Tokens as text that can be seen: a character without a picture of its own gets one.
+(() => {
+  "use strict";
+  const view = window.attentiveView;
+
+  // Reordering marks, invisible spaces and C1 controls: shown by number, as they would change what stands beside them.
+  const unseen = /[\u0080-\u009f\u00a0\u00ad\u061c\u180e\u200b\u200c\u200e\u200f\u2028-\u202f\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
+  const joiner = /(?<![\p{Extended_Pictographic}\ufe0f\u{1f3fb}-\u{1f3ff}])\u200d|\u200d$/gu; // outside an emoji that it joins
+  const byNumber = (character) => "‹" + character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0") + "›";
+
+  view.visible = (token) => {
+    if (token === "") return "‹empty›";
+    return token
+      .replace(/\n/g, "⏎")
+      .replace(/\t/g, "⇥")
+      .replace(/ /g, "·")
+      .replace(/[\u0000-\u001f]/g, (character) => String.fromCharCode(0x2400 + character.charCodeAt(0)))
+      .replace(/\u007f/g, "\u2421")
+      .replace(unseen, byNumber)
+      .replace(joiner, byNumber);
+  };
+
+  // The tokens of one side of a view; positions stand in where there are none.
+  view.Tokens = class {
+    constructor(list, count, noun) {
+      this.list = list ? list.map(view.visible) : null;
+      this.count = count;
+      this.noun = noun;
+    }
+
+    at(position) {
+      return this.list && position < this.list.length ? this.list[position] : String(position);
+    }
+
+    // "key 3 · cat": the position alone if there is no token.
+    named(position) {
+      return this.list ? `${this.noun} ${position} · ${this.at(position)}` : `${this.noun} ${position}`;
+    }
+  };
+})();

@@ -1,0 +1,177 @@
+#include "viz/page_data.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "viz/encoding.h"
+#include "viz/head_rows.h"
+#include "viz/statistics_of_rows.h"
+
+namespace attentive::viz {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr int64_t kTop = 8, kThumb = 32;
+
+ordered_json number_or_null(const std::optional<double>& number) {
+  return number ? ordered_json(*number) : ordered_json();
+}
+
+// -1 becomes the largest number of the type.
+template <class Number>
+std::string base64_as(const std::vector<int32_t>& numbers) {
+  std::vector<Number> narrow;
+  narrow.reserve(numbers.size());
+  for (const auto number : numbers) narrow.push_back(static_cast<Number>(number));
+  return base64_of(narrow);
+}
+
+void add_top(const HeadRows& rows, ordered_json& json) {
+  const auto count = std::min(kTop, rows.keys);
+  const auto top = top_keys(rows, count);
+  const bool narrow = rows.keys <= std::numeric_limits<uint16_t>::max();
+  json["top"] = narrow ? base64_as<uint16_t>(top) : base64_as<uint32_t>(top);
+  json["top_count"] = count;
+  json["top_bytes"] = narrow ? 2 : 4;
+}
+
+void add_statistics(const HeadRows& rows, int64_t key_origin, ordered_json& json) {
+  const auto statistics = statistics_of(rows, key_origin);
+  json["entropy"] = number_or_null(statistics.entropy);
+  json["entropy_share"] = number_or_null(statistics.entropy_share);
+  json["distance"] = number_or_null(statistics.distance);
+  json["previous"] = number_or_null(statistics.previous);
+  json["first"] = number_or_null(statistics.first);
+  json["sink"] = number_or_null(statistics.sink);
+}
+
+void add_thumbnail(const HeadRows& rows, const std::vector<float>& maxima, ordered_json& json) {
+  const auto height = std::min(kThumb, rows.queries), width = std::min(kThumb, rows.keys);
+  json["thumb"] = base64(thumbnail(rows, maxima, height, width));
+  json["thumb_size"] = height;
+  json["thumb_columns"] = width;
+}
+
+ordered_json neurons_json(const std::vector<HeadNeurons>& neurons) {
+  if (neurons.empty()) return {};
+  auto list = ordered_json::array();
+  for (const auto& one : neurons)
+    list.push_back(
+        {{"head", one.head}, {"q", base64_of(one.q)}, {"k", base64_of(one.k)}, {"scale", one.scale}});
+  return list;
+}
+
+}  // namespace
+
+PageData::PageData(const std::vector<AttentionView>& views, const std::string& title, const std::string& note)
+    : views_(views) {
+  page_["version"] = 1;
+  page_["title"] = title;
+  if (!note.empty()) page_["note"] = note;
+  page_["tokens"] = ordered_json::array();
+  page_["hidden"] = ordered_json::array();
+  page_["levels"] = 0;  // until `json`
+  auto list = ordered_json::array();
+  for (const auto& view : views_) {
+    list.push_back(view_json(view));
+    ++view_;
+  }
+  page_["views"] = std::move(list);
+}
+
+std::string PageData::json(int levels) const {
+  auto page = page_;
+  page["levels"] = levels;
+  const auto text = page.dump(-1, ' ', /*ensure_ascii=*/false, ordered_json::error_handler_t::replace);
+  std::string safe;
+  safe.reserve(text.size());
+  for (const char c : text) {
+    if (c == '<') {
+      safe += "\\u003c";  // it stands in strings only
+    } else {
+      safe += c;
+    }
+  }
+  return safe;
+}
+
+std::string PageData::weights(size_t view, size_t place, int levels) const {
+  const HeadMemory head(views_[view], static_cast<int64_t>(place));
+  return base64(deflated(quantised(head.rows, spans_of(head.rows), row_maxima(head.rows), levels)));
+}
+
+size_t PageData::heads() const {
+  size_t count = 0;
+  for (const auto& view : views_) count += view.heads.size();
+  return count;
+}
+
+ordered_json PageData::view_json(const AttentionView& view) {
+  ordered_json json;
+  json["path"] = view.path;
+  json["linear"] = view.linear;
+  json["batch"] = view.batch;
+  json["queries"] = view.weights.size(1);
+  json["keys"] = view.weights.size(2);
+  json["query_tokens"] = tokens_index(view.query_tokens);
+  json["key_tokens"] = tokens_index(view.key_tokens);
+  json["key_origin"] = view.key_origin;
+  json["image"] = view.image ? image_json(*view.image) : ordered_json();
+  json["rollout"] = view.rollout.defined() ? ordered_json(base64_of(view.rollout)) : ordered_json();
+  auto heads = ordered_json::array();
+  for (size_t place = 0; place < view.heads.size(); ++place) heads.push_back(head_json(view, place));
+  json["heads"] = std::move(heads);
+  json["neurons"] = neurons_json(view.neurons);
+  return json;
+}
+
+ordered_json PageData::head_json(const AttentionView& view, size_t place) {
+  const HeadMemory head(view, static_cast<int64_t>(place));
+  const auto maxima = row_maxima(head.rows);
+  ordered_json json;
+  json["head"] = view.heads[place];
+  json["hidden"] = hidden_index(head.rows, spans_of(head.rows));
+  json["row_max"] = base64_of(maxima);
+  json["logsumexp"] = view.logsumexp.defined()
+                          ? ordered_json(base64_of(view.logsumexp.select(0, static_cast<int64_t>(place))))
+                          : ordered_json();
+  add_top(head.rows, json);
+  add_statistics(head.rows, view.key_origin, json);
+  add_thumbnail(head.rows, maxima, json);
+  return json;
+}
+
+ordered_json PageData::image_json(const PatchImage& image) {
+  ordered_json json{
+      {"rows", image.rows}, {"columns", image.columns}, {"first", image.first}, {"pixels", nullptr}};
+  if (!image.pixels.defined()) return json;
+  // Most often all layers show one picture, which is then embedded once.
+  const auto known = std::find_if(pictures_.begin(), pictures_.end(),
+                                  [&](const auto& picture) { return picture.first.is_same(image.pixels); });
+  if (known != pictures_.end()) {
+    json["pixels"] = known->second;
+    return json;
+  }
+  pictures_.emplace_back(image.pixels, view_);
+  json["pixels"] = picture_uri(image.pixels);
+  return json;
+}
+
+int64_t PageData::tokens_index(const std::vector<std::string>& tokens) {
+  if (tokens.empty()) return -1;
+  const auto [place, fresh] = token_lists_.emplace(tokens, std::ssize(page_["tokens"]));
+  if (fresh) page_["tokens"].push_back(tokens);
+  return place->second;
+}
+
+size_t PageData::hidden_index(const HeadRows& rows, const std::vector<Span>& spans) {
+  const auto holes = holes_of(rows, spans);
+  const ordered_json json{{"spans", base64_of(spans)},
+                          {"holes", holes.empty() ? ordered_json() : ordered_json(base64(deflated(holes)))}};
+  const auto [place, fresh] = hidden_.emplace(json.dump(), hidden_.size());
+  if (fresh) page_["hidden"].push_back(json);
+  return place->second;
+}
+
+}  // namespace attentive::viz

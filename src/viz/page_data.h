@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include <attentive/viz/attention_view.h>
+
+#include "viz/checked_view.h"
+
+namespace attentive::viz {
+
+/// What a page knows of its views, as JSON; all but the weights of each head. The views were checked and must
+/// outlive it.
+class PageData {
+ public:
+  PageData(const std::vector<AttentionView>& views, const std::string& title, const std::string& note);
+
+  /// ASCII is not guaranteed, but that no `<` occurs: nothing in it can end a script element.
+  std::string json(int levels) const;
+
+  /// The weights of one head at a number of levels: quantised, deflated, base64.
+  std::string weights(size_t view, size_t place, int levels) const;
+
+  /// Of all views together.
+  size_t heads() const;
+
+ private:
+  nlohmann::ordered_json view_json(const AttentionView& view);
+  nlohmann::ordered_json head_json(const AttentionView& view, size_t place);
+  nlohmann::ordered_json image_json(const PatchImage& image);
+  int64_t tokens_index(const std::vector<std::string>& tokens);
+  size_t hidden_index(const HeadRows& rows, const std::vector<Span>& spans);
+
+  const std::vector<AttentionView>& views_;
+  std::map<std::vector<std::string>, int64_t> token_lists_;
+  std::map<std::string, size_t> hidden_;                 // by what was written of it
+  std::vector<std::pair<at::Tensor, size_t>> pictures_;  // and the first view that shows each
+  size_t view_ = 0;                                      // which one is written now
+  nlohmann::ordered_json page_;
+};
+
+}  // namespace attentive::viz

@@ -1,0 +1,117 @@
+#include <algorithm>
+#include <cmath>
+#include <system_error>
+
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+#include <attentive/viz/write_html.h>
+
+#include "io/files.h"
+#include "viz/checked_view.h"
+#include "viz/page_data.h"
+#include "viz/page_template.h"
+
+namespace attentive {
+namespace {
+
+constexpr const char* kWho = "write_html";
+
+// The text around what is embedded.
+struct Template {
+  std::string before_data, after_data;
+};
+
+std::string replaced(std::string text, std::string_view marker, std::string_view content) {
+  const auto place = text.find(marker);
+  TORCH_INTERNAL_ASSERT(place != std::string::npos, "the page lacks ", std::string(marker));
+  return text.replace(place, marker.size(), content);
+}
+
+Template page_template() {
+  auto page = replaced(viz::kPageTemplate, "<!-- attentive:style -->",
+                       fmt::format("<style>\n{}</style>", viz::kPageStyle));
+  page = replaced(std::move(page), "<!-- attentive:script -->",
+                  fmt::format("<script>\n{}</script>", viz::kPageScript));
+  constexpr std::string_view marker = "<!-- attentive:data -->";
+  const auto place = page.find(marker);
+  TORCH_INTERNAL_ASSERT(place != std::string::npos, "the page lacks ", std::string(marker));
+  return {page.substr(0, place), page.substr(place + marker.size())};
+}
+
+// The elements that hold the data at some number of levels. `full` says that it stopped beyond `most` bytes.
+struct Elements {
+  std::string text;
+  size_t heads = 0;  // that are in it
+  bool full = false;
+};
+
+Elements elements(const viz::PageData& data, const std::vector<AttentionView>& views, int levels,
+                  size_t most) {
+  Elements made{fmt::format("<script type=\"application/json\" id=\"attentive-data\">{}</script>\n",
+                            data.json(levels))};
+  for (size_t view = 0; view < views.size(); ++view) {
+    for (size_t place = 0; place < views[view].heads.size(); ++place) {
+      if (made.text.size() > most) {
+        made.full = true;
+        return made;
+      }
+      made.text += fmt::format("<script type=\"text/plain\" id=\"w-{}-{}\">{}</script>\n", view,
+                               views[view].heads[place], data.weights(view, place, levels));
+      ++made.heads;
+    }
+  }
+  made.full = made.text.size() > most;
+  return made;
+}
+
+// Says how large the page would be, and what would fit, judged by the heads that were written until it was
+// full.
+[[noreturn]] void refuse(const Elements& made, const viz::PageData& data, size_t around, int levels,
+                         int64_t max_bytes) {
+  const auto json = static_cast<double>(data.json(levels).size());
+  const auto heads = static_cast<double>(data.heads());
+  const auto written = std::max(0.0, static_cast<double>(made.text.size()) - json) /
+                       std::max(1.0, static_cast<double>(made.heads));
+  const double of_head = json / heads + written;
+  const double room = std::max(0.0, static_cast<double>(max_bytes) - static_cast<double>(around));
+  throw PageTooLarge(
+      {__func__, __FILE__, static_cast<uint32_t>(__LINE__)},
+      fmt::format("{}: expected a page of at most {} bytes, but {} heads need about {:.0f} even in steps of "
+                  "1/{}; about {:.0f} "
+                  "of these heads fit, or all of them with {:.0f} % of their tokens",
+                  kWho, max_bytes, data.heads(), static_cast<double>(around) + of_head * heads, levels,
+                  std::floor(room / of_head), std::floor(100 * std::sqrt(room / (of_head * heads)))));
+}
+
+}  // namespace
+
+HtmlPage write_html(const std::filesystem::path& path, const std::vector<AttentionView>& views,
+                    const HtmlOptions& options) {
+  TORCH_CHECK_VALUE(!views.empty(), kWho, ": expected at least one view, got none");
+  for (const auto& view : views) viz::check_view(kWho, view);
+  const auto around = page_template();
+  const auto size_around = around.before_data.size() + around.after_data.size();
+  TORCH_CHECK_VALUE(options.max_bytes > static_cast<int64_t>(size_around), kWho,
+                    ": expected max_bytes above ", size_around, ", what a page without data takes, got ",
+                    options.max_bytes);
+  const viz::PageData data(views, options.title, options.note);
+  const auto most = static_cast<size_t>(options.max_bytes) - size_around;
+  Elements made;
+  int levels = 0;
+  for (const int tried : {255, 127, 63, 31}) {
+    levels = tried;
+    made = elements(data, views, levels, most);
+    if (!made.full) break;
+  }
+  if (made.full) refuse(made, data, size_around, levels, options.max_bytes);
+  const auto page = around.before_data + made.text + around.after_data;
+  try {
+    write_file(path, page);
+  } catch (const std::system_error& error) {
+    TORCH_CHECK_VALUE(false, kWho, ": ", path.string(), ": ", error.what());
+  }
+  return {static_cast<int64_t>(page.size()), levels};
+}
+
+}  // namespace attentive

@@ -1,0 +1,145 @@
+#include <cmath>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/eye.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/zeros.h>
+#include <catch2/catch_test_macros.hpp>
+
+#include <attentive/viz/head_statistics.h>
+
+#include "support/errors.h"
+#include "viz/recorded.h"
+
+using namespace attentive;
+using namespace attentive::test;
+
+namespace {
+
+AttentionView view_of(const at::Tensor& weights, const at::Tensor& visible = {}) {
+  AttentionView view{.path = "by hand", .weights = weights, .visible = visible};
+  for (int64_t head = 0; head < weights.size(0); ++head) view.heads.push_back(head);
+  return view;
+}
+
+bool close(std::optional<double> got, std::optional<double> want) {
+  if (!got || !want) return got.has_value() == want.has_value();
+  return std::abs(*got - *want) <= 1e-12 * std::max(1.0, std::abs(*want));
+}
+
+// Each number by its definition, one loop after the other.
+HeadStatistics by_loops(const AttentionView& view, int64_t head) {
+  const auto weights = view.weights[head].to(at::kDouble);
+  const auto visible = view.visible.expand(view.weights.sizes())[head];
+  const auto queries = weights.size(0), keys = weights.size(1);
+  std::vector<double> entropies, shares, distances, previous, first, sinks;
+  for (int64_t i = 0; i < queries; ++i) {
+    double entropy = 0, distance = 0, sum = 0;
+    int64_t seen = 0;
+    for (int64_t j = 0; j < keys; ++j) {
+      const double w = weights[i][j].item<double>();
+      seen += visible[i][j].item<bool>();
+      sum += w;
+      entropy -= w == 0 ? 0 : w * std::log2(w);
+      distance += w * std::abs(static_cast<double>(i + view.key_origin - j));
+    }
+    if (seen == 0) continue;
+    entropies.push_back(entropy);
+    if (seen >= 2) shares.push_back(entropy / std::log2(static_cast<double>(seen)));
+    distances.push_back(distance);
+    const auto before = i + view.key_origin - 1;
+    if (before >= 0 && before < keys && visible[i][before].item<bool>())
+      previous.push_back(weights[i][before].item<double>());
+    first.push_back(weights[i][0].item<double>());
+    sinks.push_back(1 - sum);
+  }
+  const auto mean = [](const std::vector<double>& numbers) {
+    double sum = 0;
+    for (const auto number : numbers) sum += number;
+    return numbers.empty() ? std::nullopt : std::optional(sum / static_cast<double>(numbers.size()));
+  };
+  auto sink = mean(sinks);
+  if (sink) sink = std::max(0.0, *sink);
+  return {mean(entropies), mean(shares), mean(distances), mean(previous), mean(first), sink};
+}
+
+void check_all(const AttentionView& view) {
+  for (int64_t head = 0; head < view.weights.size(0); ++head) {
+    const auto got = head_statistics(view, head), want = by_loops(view, head);
+    INFO("head " << head);
+    CHECK(close(got.entropy, want.entropy));
+    CHECK(close(got.entropy_share, want.entropy_share));
+    CHECK(close(got.distance, want.distance));
+    CHECK(close(got.previous, want.previous));
+    CHECK(close(got.first, want.first));
+    CHECK(close(got.sink, want.sink));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("every statistic equals plain loops", "[viz]") {
+  at::manual_seed(4);
+  for (const auto& [queries, keys] : {std::pair(7, 7), std::pair(4, 9), std::pair(9, 4), std::pair(1, 1)}) {
+    for (const int64_t origin : {0, keys - queries, 2}) {
+      auto visible = at::rand({3, queries, keys}).gt(0.4);
+      visible[1] = false;  // a head whose queries see nothing
+      auto weights =
+          at::softmax(2 * at::randn({3, queries, keys}), 2).masked_fill(visible.bitwise_not(), 0.0);
+      weights[2] /= 2;  // as with a sink
+      auto view = view_of(weights, visible);
+      view.key_origin = origin;
+      check_all(view);
+    }
+  }
+}
+
+TEST_CASE("statistics of recorded calls equal plain loops, with a sink too", "[viz]") {
+  AttentionRecorder recorder;
+  const auto q = at::randn({1, 2, 6, 8});
+  AttentionExtras extras;
+  extras.sinks = at::full({2}, 1.0);
+  attention(q, q, q, {.causal = Causal::BottomRight, .window = {2, 0}}, extras);
+  const auto view = attention_view(recorder.calls().at(0));
+  check_all(view);
+  CHECK(head_statistics(view, 0).sink > 0.05);
+}
+
+TEST_CASE("heads of which the answer is known", "[viz]") {
+  const auto uniform = head_statistics(view_of(at::full({1, 4, 8}, 0.125F)), 0);
+  CHECK(uniform.entropy == 3.0);
+  CHECK(uniform.entropy_share == 1.0);
+  CHECK(uniform.first == 0.125);
+  CHECK(uniform.sink == 0.0);
+  // Each query looks at the token before it; the first one at itself.
+  auto shifted = at::zeros({1, 5, 5});
+  shifted[0].slice(0, 1).slice(1, 0, 4).copy_(at::eye(4));
+  shifted[0][0][0] = 1;
+  const auto previous = head_statistics(view_of(shifted), 0);
+  CHECK(previous.previous == 1.0);
+  CHECK(previous.entropy == 0.0);
+  CHECK(previous.distance == 0.8);
+  CHECK(previous.first == 0.4);
+}
+
+TEST_CASE("numbers without a row are not set", "[viz]") {
+  const auto none = head_statistics(view_of(at::zeros({1, 2, 2}), at::zeros({1, 1, 1}, at::kBool)), 0);
+  CHECK(none == HeadStatistics{});
+  const auto single = head_statistics(view_of(at::full({1, 1, 1}, 1.0F)), 0);
+  CHECK(single.entropy == 0.0);
+  CHECK_FALSE(single.entropy_share.has_value());
+  CHECK_FALSE(single.previous.has_value());
+  CHECK(single.first == 1.0);
+}
+
+TEST_CASE("statistics refuse a place and a view that are none", "[viz]") {
+  const auto view = view_of(at::full({2, 1, 1}, 1.0F));
+  CHECK(value_error([&] { head_statistics(view, 2); }) ==
+        "head_statistics: expected a place in [0, 2), got 2");
+  CHECK(value_error([&] { head_statistics(view, -1); }) ==
+        "head_statistics: expected a place in [0, 2), got -1");
+  CHECK(value_error([] {
+          head_statistics(AttentionView{}, 0);
+        }).starts_with("head_statistics: expected weights"));
+}

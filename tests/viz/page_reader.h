@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <nlohmann/json.hpp>
+
+namespace attentive::test {
+
+std::vector<uint8_t> decoded_base64(std::string_view text);
+std::vector<uint8_t> inflated(const std::vector<uint8_t>& bytes);
+
+/// The numbers of a type that base64 holds.
+template <class Number>
+std::vector<Number> numbers_of(const std::string& text) {
+  const auto bytes = decoded_base64(text);
+  std::vector<Number> numbers(bytes.size() / sizeof(Number));
+  std::copy(bytes.begin(), bytes.end(), reinterpret_cast<uint8_t*>(numbers.data()));
+  return numbers;
+}
+
+/// A page of `write_html`, read as its scripts read it: elements by id, JSON, base64, raw DEFLATE by zlib.
+class Page {
+ public:
+  explicit Page(const std::filesystem::path& path);
+
+  /// The text between the tags of the element with this id. Throws std::runtime_error unless there is exactly
+  /// one.
+  std::string element(const std::string& id) const;
+  const nlohmann::json& head(size_t view, size_t place) const;
+
+  /// The quantised weights of a head, before and after the steps are counted: (L, S), float64, 0 where
+  /// hidden.
+  std::vector<uint8_t> bytes(size_t view, size_t place) const;
+  at::Tensor weights(size_t view, size_t place) const;
+  at::Tensor visible(size_t view, size_t place) const;  ///< bool (L, S)
+
+  std::string text;
+  nlohmann::json data;
+};
+
+}  // namespace attentive::test

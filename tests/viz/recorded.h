@@ -1,0 +1,21 @@
+#pragma once
+
+// Calls to look at.
+
+#include <ATen/ops/rand.h>
+#include <ATen/ops/randn.h>
+
+#include <attentive/functional/attention.h>
+#include <attentive/functional/attention_recorder.h>
+
+namespace attentive::test {
+
+// What a recorder kept of one call of `attention`.
+inline RecordedAttention recorded(const at::Tensor& q, const at::Tensor& k,
+                                  const AttentionOptions& options = {}, const Mask& mask = {}) {
+  AttentionRecorder recorder;
+  attention(q, k, k, options, mask);
+  return recorder.calls().at(0);
+}
+
+}  // namespace attentive::test

@@ -1,0 +1,241 @@
+#include <cmath>
+#include <fstream>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <catch2/catch_test_macros.hpp>
+
+#include <attentive/functional/linear_attention.h>
+#include <attentive/viz/head_statistics.h>
+#include <attentive/viz/write_html.h>
+
+#include "support/errors.h"
+#include "support/temporary_folder.h"
+#include "viz/page_checks.h"
+#include "viz/recorded.h"
+
+using namespace attentive;
+using namespace attentive::test;
+
+namespace {
+
+void check_page(const std::vector<AttentionView>& views) {
+  const auto page = page_of(views);
+  CHECK(page.data.at("version") == 1);
+  for (size_t number = 0; number < views.size(); ++number) {
+    const auto& view = views[number];
+    const auto& json = page.data.at("views").at(number);
+    CHECK(json.at("path") == view.path);
+    CHECK(json.at("linear") == view.linear);
+    CHECK(json.at("batch") == view.batch);
+    CHECK(json.at("queries") == view.weights.size(1));
+    CHECK(json.at("keys") == view.weights.size(2));
+    CHECK(json.at("key_origin") == view.key_origin);
+    for (size_t place = 0; place < view.heads.size(); ++place) {
+      INFO(view.path << ", head " << view.heads[place]);
+      CHECK(json.at("heads").at(place).at("head") == view.heads[place]);
+      check_head(page, view, number, place);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a page's weights are within half a step of the tensor's, for every kind of mask", "[viz]") {
+  at::manual_seed(6);
+  const auto q = at::randn({2, 3, 9, 8}), k = at::randn({2, 3, 13, 8});
+  const auto ragged = at::rand({2, 3, 9, 13}).gt(0.5);
+  std::vector<AttentionView> views;
+  const auto add = [&](const RecordedAttention& call) {
+    for (const int64_t batch : {0, 1}) views.push_back(attention_view(call, {.batch = batch}));
+  };
+  add(recorded(q, k));
+  add(recorded(q, k, {.causal = Causal::BottomRight}));
+  add(recorded(q, k, {.causal = Causal::TopLeft}));
+  add(recorded(q, k, {.causal = Causal::BottomRight, .window = {3, 0}}));
+  add(recorded(q, k, {}, Mask::key_lengths(at::tensor({13, 4}))));
+  add(recorded(q, k, {.causal = Causal::BottomRight}, Mask::keep(ragged)));
+  add(recorded(3 * q, 3 * k, {}, Mask::keep(ragged)));
+  check_page(views);
+}
+
+TEST_CASE("a causal half is not stored", "[viz]") {
+  const auto view = attention_view(
+      recorded(at::randn({1, 2, 40, 4}), at::randn({1, 2, 40, 4}), {.causal = Causal::BottomRight}));
+  const auto page = page_of({view, view});
+  CHECK(page.bytes(0, 1).size() == 40 * 41 / 2);
+  CHECK(page.data.at("hidden").size() == 1);  // shared by heads and views
+  CHECK(page.data.at("hidden").at(0).at("holes").is_null());
+}
+
+TEST_CASE(
+    "queries and heads that see nothing, one token, linear attention and weights of 0 are shown as they are",
+    "[viz]") {
+  at::manual_seed(7);
+  auto visible = at::rand({2, 4, 5}).gt(0.5);
+  visible[0][1] = false;
+  visible[1] = false;
+  AttentionView hidden{.path = "hidden",
+                       .weights = at::rand({2, 4, 5}).masked_fill(visible.bitwise_not(), 0.0),
+                       .visible = visible,
+                       .heads = {0, 1}};
+  AttentionView zero{.path = "zero", .weights = at::zeros({1, 2, 3}), .heads = {5}};
+  AttentionRecorder recorder;
+  linear_attention(at::randn({1, 2, 4, 8}), at::randn({1, 2, 4, 8}), at::randn({1, 2, 4, 8}));
+  check_page({hidden, zero, attention_view(recorder.calls().at(0)),
+              attention_view(recorded(at::randn({1, 1, 1, 4}), at::randn({1, 1, 1, 4})))});
+}
+
+TEST_CASE("the largest weights are named in their exact order", "[viz]") {
+  // The last two of the first row are equal; a byte cannot tell the first two apart.
+  const auto weights =
+      at::tensor({0.4F, 0.4001F, 0.0F, 0.1F, 0.1F, 0.9F, 0.0F, 0.0F, 0.0F, 0.1F}).view({1, 2, 5});
+  const auto visible = at::tensor({1, 1, 1, 1, 1, 1, 0, 0, 1, 1}).view({1, 2, 5}).to(at::kBool);
+  const auto page =
+      page_of({AttentionView{.path = "p", .weights = weights, .visible = visible, .heads = {0}}});
+  CHECK(page.head(0, 0).at("top_count") == 5);
+  CHECK(page.head(0, 0).at("top_bytes") == 2);
+  CHECK(numbers_of<uint16_t>(page.head(0, 0).at("top")) ==
+        std::vector<uint16_t>{1, 0, 3, 4, 2, 0, 4, 3, 0xFFFF, 0xFFFF});
+
+  const auto wide =
+      page_of({AttentionView{.path = "p", .weights = at::full({1, 1, 66000}, 0.5F), .heads = {0}}});
+  CHECK(wide.head(0, 0).at("top_bytes") == 4);
+  CHECK(numbers_of<uint32_t>(wide.head(0, 0).at("top")) == std::vector<uint32_t>{0, 1, 2, 3, 4, 5, 6, 7});
+}
+
+TEST_CASE("a page holds the statistics of its heads, null where there are none", "[viz]") {
+  auto view = attention_view(
+      recorded(at::randn({1, 2, 6, 4}), at::randn({1, 2, 6, 4}), {.causal = Causal::BottomRight}));
+  view.weights[1] = 0;
+  view.visible = at::ones({2, 6, 6}, at::kBool).tril();
+  view.visible[1] = false;
+  const auto page = page_of({view});
+  const auto want = head_statistics(view, 0);
+  const auto& head = page.head(0, 0);
+  CHECK(head.at("entropy") == want.entropy.value());
+  CHECK(head.at("entropy_share") == want.entropy_share.value());
+  CHECK(head.at("distance") == want.distance.value());
+  CHECK(head.at("previous") == want.previous.value());
+  CHECK(head.at("first") == want.first.value());
+  CHECK(head.at("sink") == want.sink.value());
+  for (const auto* name : {"entropy", "entropy_share", "distance", "previous", "first", "sink"})
+    CHECK(page.head(0, 1).at(name).is_null());
+}
+
+TEST_CASE("a thumbnail is the largest weight of each of its cells", "[viz]") {
+  at::manual_seed(8);
+  const auto weights = at::rand({1, 70, 33});
+  const auto page = page_of({AttentionView{.path = "p", .weights = weights, .heads = {0}}});
+  const auto& head = page.head(0, 0);
+  CHECK(head.at("thumb_size") == 32);
+  CHECK(head.at("thumb_columns") == 32);
+  const auto cells = decoded_base64(head.at("thumb").get<std::string>());
+  REQUIRE(cells.size() == 32 * 32);
+  const auto shares = weights[0] / std::get<0>(weights[0].max(1, true));
+  for (const int64_t y : {0, 1, 17, 31}) {
+    for (const int64_t x : {0, 16, 31}) {
+      const auto cell =
+          shares.slice(0, y * 70 / 32, (y + 1) * 70 / 32).slice(1, x * 33 / 32, (x + 1) * 33 / 32).max();
+      CHECK(cells[static_cast<size_t>(32 * y + x)] == std::lround(255 * cell.item<double>()));
+    }
+  }
+  const auto small = page_of({AttentionView{.path = "p", .weights = at::rand({1, 2, 3}), .heads = {0}}});
+  CHECK(small.head(0, 0).at("thumb_size") == 2);
+  CHECK(small.head(0, 0).at("thumb_columns") == 3);
+}
+
+TEST_CASE("any text can be a token, and none ends the page's data", "[viz]") {
+  std::vector<std::string> tokens = {"</script><script>alert(1)</script>",
+                                     "<!--",
+                                     "\"quoted\" 'text' \\",
+                                     "👍🏽",
+                                     "مرحبا",
+                                     "a\xff"
+                                     "b\xc3",
+                                     "\xED\xA0\x80",
+                                     ""};
+  for (int code = 0; code < 0x20; ++code) tokens.emplace_back(1, static_cast<char>(code));
+  const auto count = std::ssize(tokens);
+  AttentionView view{.path = "</script>",
+                     .weights = at::full({1, count, count}, 0.1F),
+                     .heads = {0},
+                     .query_tokens = tokens,
+                     .key_tokens = tokens};
+  const auto page = page_of({view, view}, {.title = "<b>&", .note = "</script>"});
+  CHECK(page.data.at("title") == "<b>&");
+  CHECK(page.data.at("note") == "</script>");
+  CHECK(page.data.at("views").at(0).at("path") == "</script>");
+  CHECK(page.element("attentive-data").find('<') == std::string::npos);
+  REQUIRE(page.data.at("tokens").size() == 1);  // one list for queries and keys of both
+  CHECK(page.data.at("views").at(1).at("key_tokens") == 0);
+  tokens[5] = "a�b�";
+  tokens[6] = "���";
+  CHECK(page.data.at("tokens").at(0).get<std::vector<std::string>>() == tokens);
+
+  const auto none = page_of({AttentionView{.path = "p", .weights = at::full({1, 1, 1}, 1.0F), .heads = {0}}});
+  CHECK(none.data.at("views").at(0).at("query_tokens") == -1);
+  CHECK_FALSE(none.data.contains("note"));
+}
+
+TEST_CASE("an image is embedded once, as a picture that a browser shows", "[viz]") {
+  const auto pixels = at::tensor({1.0F, 0.5F, 0.0F, 0.0F, 0.25F, 1.0F}).view({1, 2, 3});
+  AttentionView view{.path = "p",
+                     .weights = at::full({1, 3, 3}, 0.3F),
+                     .heads = {0},
+                     .image = PatchImage{.rows = 1, .columns = 2, .pixels = pixels},
+                     .rollout = at::tensor({0.5F, 0.2F, 0.3F})};
+  auto plain = view;
+  plain.image->pixels = at::Tensor();
+  plain.rollout = at::Tensor();
+  const auto page = page_of({plain, view, view});
+  const auto& views = page.data.at("views");
+  CHECK(views.at(0).at("image") ==
+        nlohmann::json{{"rows", 1}, {"columns", 2}, {"first", 1}, {"pixels", nullptr}});
+  CHECK(views.at(0).at("rollout").is_null());
+  CHECK(views.at(2).at("image").at("pixels") == 1);
+  CHECK(numbers_of<float>(views.at(1).at("rollout")) == std::vector<float>{0.5F, 0.2F, 0.3F});
+  const auto uri = views.at(1).at("image").at("pixels").get<std::string>();
+  const std::string kind = "data:image/bmp;base64,";
+  REQUIRE(uri.starts_with(kind));
+  const auto bytes = decoded_base64(uri.substr(kind.size()));
+  REQUIRE(bytes.size() == 54 + 2 * 12);
+  CHECK(bytes[0] == 'B');
+  CHECK(bytes[2] == bytes.size());
+  CHECK(bytes[18] == 3);  // width
+  CHECK(bytes[22] == 2);  // height
+  // The lower row first, three bytes a pixel, each row filled up to twelve.
+  const std::vector<uint8_t> rows(bytes.begin() + 54, bytes.end());
+  CHECK(rows == std::vector<uint8_t>{0,   0,   0,   64,  64,  64,  255, 255, 255, 0, 0, 0,
+                                     255, 255, 255, 128, 128, 128, 0,   0,   0,   0, 0, 0});
+}
+
+TEST_CASE("a page holds the neurons that a view has", "[viz]") {
+  const auto view =
+      attention_view(recorded(at::randn({1, 2, 3, 4}), at::randn({1, 2, 5, 4})), {.neurons = {1}});
+  const auto page =
+      page_of({view, attention_view(recorded(at::randn({1, 1, 2, 4}), at::randn({1, 1, 2, 4})))});
+  const auto& neurons = page.data.at("views").at(0).at("neurons");
+  REQUIRE(neurons.size() == 1);
+  CHECK(neurons.at(0).at("head") == 1);
+  CHECK(neurons.at(0).at("scale") == 0.5);
+  CHECK(at::tensor(numbers_of<float>(neurons.at(0).at("q"))).view({3, 4}).equal(view.neurons[0].q));
+  CHECK(at::tensor(numbers_of<float>(neurons.at(0).at("k"))).view({5, 4}).equal(view.neurons[0].k));
+  CHECK(page.data.at("views").at(1).at("neurons").is_null());
+}
+
+TEST_CASE("the page needs nothing beside it", "[viz]") {
+  const auto page = page_of({AttentionView{.path = "p", .weights = at::full({1, 1, 1}, 1.0F), .heads = {0}}});
+  for (const auto* marker :
+       {"<!-- attentive:style -->", "<!-- attentive:data -->", "<!-- attentive:script -->"})
+    CHECK(page.text.find(marker) == std::string::npos);
+  for (const auto* outside : {"<script src", "<link rel=\"stylesheet", "@import", "https://"}) {
+    INFO(outside);
+    CHECK(page.text.find(outside) == std::string::npos);
+  }
+}
