@@ -1,13 +1,21 @@
 #include "app.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <utility>
 
 #include <ATen/Context.h>
 #include <CLI/CLI.hpp>
 #include <c10/util/Exception.h>
+#include <fmt/format.h>
+#include <torch/version.h>
+
+#include <attentive/version.h>
 
 #include "common/run_main.h"
-#include "support/table.h"
+#include "support/page_report.h"
+#include "support/terminal_report.h"
 
 namespace notebooks {
 namespace {
@@ -16,7 +24,7 @@ constexpr int kDifferent = 1;
 constexpr int kUsage = 2;
 
 struct Settings {
-  std::string device = "auto", expected;
+  std::string device = "auto", expected, html;
   View view;
 };
 
@@ -34,12 +42,22 @@ Tally missing_rows(const Expected& expected, const Walkthrough& walkthrough) {
   return tally;
 }
 
-int run(const std::vector<Document>& walked, const Settings& settings) {
+std::string made_with(const std::string& program, c10::DeviceType device) {
+  return fmt::format("Written by {} {} with LibTorch {} on {}.", program, ATTENTIVE_VERSION, TORCH_VERSION,
+                     c10::Device(device).str());
+}
+
+int run(const std::vector<Document>& walked, const Settings& settings, const std::string& program) {
   TORCH_CHECK_VALUE(settings.device != "cuda" || at::hasCUDA(), "--device cuda: no CUDA device");
-  const bool cuda = settings.device != "cpu" && at::hasCUDA();
+  const auto device = settings.device != "cpu" && at::hasCUDA() ? at::kCUDA : at::kCPU;
 
   const Expected expected = Expected::load(settings.expected);
-  Walkthrough walkthrough(expected, cuda ? at::kCUDA : at::kCPU, settings.view);
+  Walkthrough::Reports reports;
+  reports.push_back(terminal_report(settings.view));
+  if (!settings.html.empty()) {
+    reports.push_back(std::make_unique<PageReport>(settings.html, made_with(program, device)));
+  }
+  Walkthrough walkthrough(expected, device, settings.view, std::move(reports));
   std::vector<Tally> tallies;
   for (const auto& document : walked) {
     tallies.push_back(walkthrough.walk(document));
@@ -53,7 +71,9 @@ int run(const std::vector<Document>& walked, const Settings& settings) {
     const Tally missing = missing_rows(expected, walkthrough);
     if (!missing.passed()) tallies.push_back(missing);
   }
-  print_summary(tallies, view.tables());
+  walkthrough.summarise(tallies);
+  if (!settings.html.empty())
+    fmt::print(" Written as pages: {}\n", (std::filesystem::path(settings.html) / "index.html").string());
   return std::all_of(tallies.begin(), tallies.end(), passed) ? 0 : kDifferent;
 }
 
@@ -71,10 +91,13 @@ int run_app(int argc, char** argv, const std::string& name, const std::vector<Do
   app.add_flag("--full", settings.view.full, "print every number beside the notebook's own");
   app.add_option("--cell", settings.view.only, "show only this row, in full, such as 25, 4c or 001-25");
   app.add_flag("--source", settings.view.source, "print the C++ code of each cell that is shown");
-  app.add_flag("--list", settings.view.list, "name the rows and run nothing");
+  auto* list = app.add_flag("--list", settings.view.list, "name the rows and run nothing");
+  app.add_option("--html", settings.html,
+                 "also write a page for each document into this folder, and index.html")
+      ->excludes(list);
   app.add_option("--expected", settings.expected,
                  "expected numbers, in place of the compiled-in expected.json");
-  return apps::run_main(app, argc, argv, [&] { return run(documents, settings); },
+  return apps::run_main(app, argc, argv, [&] { return run(documents, settings, name); },
                         {.failed = kUsage, .usage = kUsage});
 }
 

@@ -34,6 +34,7 @@ void blog_multi_head(Walkthrough& nb) {
   attentive::SharedHeadAttention module{nullptr};
   Tensor values, keys, query;
 
+  // The formula as a function. There may be more keys than queries, and values may have a width of their own.
   nb.cell("003-1", "Function scaled_dot_product_attention", [&] {
     torch::manual_seed(3);
     const Tensor q = torch::randn({2, 5, 4}).to(nb.device());
@@ -42,8 +43,10 @@ void blog_multi_head(Walkthrough& nb) {
     const auto result = attention(q, k, v, {}, {.weights = Weights::Clean});
     nb.check("output", result.output);
     nb.check("weights", result.weights);
+    nb.picture("weights", result.weights, {.each = "sequence"});
   });
 
+  // Most classes project all features at once. This one applies the same small matrices to every head.
   nb.cell("003-2", "Class MultiHeadAttention(embed_size, heads)", [&] {
     const attentive::SharedHeadAttention fresh(/*embed_size=*/8, /*heads=*/2);
     int64_t count = 0;
@@ -65,10 +68,12 @@ void blog_multi_head(Walkthrough& nb) {
     nb.check_shape("shape of the weights of 003-4", weights.sizes());
   });
 
+  // Four queries attend to six keys, first to all of them, then without those that a mask calls padding.
   nb.cell("003-4", "The class as it was meant", [&] {
     const auto [output, weights] = module->forward_with_weights(values, keys, query);
     nb.check("output", output);
     nb.check("weights", weights);
+    nb.picture("weights of sequence 0", weights[0]);
 
     const auto& kept = nb.mask();  // (2, 6): which keys are real tokens
     Tensor keep = torch::empty({2, 6}, torch::kBool);
@@ -78,8 +83,12 @@ void blog_multi_head(Walkthrough& nb) {
         module->forward_with_weights(values, keys, query, Mask::key_keep(keep.to(nb.device())));
     nb.check("output with a mask", masked);
     nb.check("weights with a mask", masked_weights);
+    nb.picture("weights of sequence 0 with a mask", masked_weights[0], {.visible = keep[0]});
+    nb.picture("weights of sequence 1 with a mask", masked_weights[1], {.visible = keep[1]});
   });
 
+  // In the published code the heads of a token attend to each other. A single head has nothing to choose
+  // from: its weight is one, and no token sees another.
   nb.cell("003-5", "Literally as published, one head", [&] {
     torch::manual_seed(3);
     const Tensor x = torch::randn({2, 4, 8}).to(nb.device());
@@ -88,6 +97,8 @@ void blog_multi_head(Walkthrough& nb) {
     nb.check("output", as_published(blog, x, 1).output);
   });
 
+  // With two heads, each token mixes its own two, still without a look at other tokens. The shapes are right
+  // and the numbers are wrong, which is why this package compares numbers.
   nb.cell("003-6", "Literally as published, two heads", [&] {
     torch::manual_seed(3);
     const Tensor x = torch::randn({2, 4, 8}).to(nb.device());
@@ -96,6 +107,7 @@ void blog_multi_head(Walkthrough& nb) {
     const auto published = as_published(blog, x, 2);
     nb.check("output", published.output);
     nb.check("weights", published.weights);
+    nb.picture("weights between heads, sequence 0", published.weights[0], {.each = "token"});
     nb.say("The corrected class, on the same x and weights, differs by up to {:.2f}.",
            (published.output - blog->forward(x, x, x)).abs().max().item<double>());
   });

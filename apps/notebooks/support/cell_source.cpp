@@ -1,37 +1,28 @@
 #include "support/cell_source.h"
 
 #include <algorithm>
-#include <cctype>
 #include <stdexcept>
 #include <vector>
 
 #include <fmt/format.h>
+
+#include "support/cpp_token.h"
 
 namespace notebooks {
 namespace {
 
 constexpr auto kNone = std::string_view::npos;
 
-bool in_name(char c) {
-  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
-}
-
 // Where the next block of braces begins and ends, without its braces; those in texts and comments do not
 // count.
 std::pair<size_t, size_t> find_block(std::string_view text, size_t at) {
   int depth = 0;
   size_t begin = kNone;
-  for (; at < text.size(); ++at) {
-    const char c = text[at];
-    if (text.substr(at, 2) == "//") {
-      at = std::min(text.find('\n', at), text.size());
-    } else if (c == '"' || (c == '\'' && !in_name(text[at - 1]))) {  // no digit separator
-      for (++at; at < text.size() && text[at] != c; ++at) at += text[at] == '\\';
-    } else if (c == '{') {
-      if (++depth == 1) begin = at + 1;
-    } else if (c == '}' && --depth == 0) {
-      return {begin, at};
-    }
+  while (at < text.size()) {
+    const auto token = first_token(text.substr(at));
+    if (token.text == "{" && ++depth == 1) begin = at + 1;
+    if (token.text == "}" && --depth == 0) return {begin, at};
+    at += token.text.size();
   }
   return {kNone, kNone};
 }
@@ -77,11 +68,20 @@ std::string block_text(std::string_view block) {
 
 }  // namespace
 
-std::string cell_source(std::string_view text, std::string_view id) {
+std::string CellSource::prose() const {
+  std::string words;
+  for (auto line : lines_of(comment)) {
+    line.remove_prefix(std::min(line.find_first_not_of("/ "), line.size()));
+    words += fmt::format("{}{}", words.empty() ? "" : " ", line);
+  }
+  return words;
+}
+
+CellSource cell_source(std::string_view text, std::string_view id) {
   const auto call = text.find(fmt::format("cell(\"{}\"", id));
   const auto [begin, end] = call == kNone ? std::pair(kNone, kNone) : find_block(text, call);
   if (begin == kNone) throw std::runtime_error(fmt::format("found no source of {}", id));
-  return comment_above(text.substr(0, call)) + block_text(text.substr(begin, end - begin));
+  return {comment_above(text.substr(0, call)), block_text(text.substr(begin, end - begin))};
 }
 
 }  // namespace notebooks

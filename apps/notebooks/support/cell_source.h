@@ -5,9 +5,18 @@
 
 namespace notebooks {
 
-/// The code of `nb.cell("001-25", "…", [&] { … })` for the row `id` in the C++ text of its document: what
-/// stands between the braces, without its indentation, below the comment that stands above the call. Throws
+/// What stands in a document for one cell.
+struct CellSource {
+  std::string comment;  ///< the lines of comment above the call
+  std::string code;     ///< what stands between the braces, without its indentation
+
+  std::string text() const { return comment + code; }
+  /// The comment as a paragraph.
+  std::string prose() const;
+};
+
+/// The source of `nb.cell("001-25", "…", [&] { … })` for the row `id` in the C++ text of its document. Throws
 /// std::runtime_error if the text has no such call.
-std::string cell_source(std::string_view text, std::string_view id);
+CellSource cell_source(std::string_view text, std::string_view id);
 
 }  // namespace notebooks

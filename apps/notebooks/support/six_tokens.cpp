@@ -11,4 +11,8 @@ torch::Tensor six_tokens() {
                         {0.05, 0.80, 0.55}});  // step
 }
 
+std::vector<std::string> six_words() {
+  return {"Your", "journey", "starts", "with", "one", "step"};
+}
+
 }  // namespace notebooks

@@ -3,16 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <limits>
 #include <stdexcept>
 #include <utility>
 
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/tensor.h>
 #include <c10/util/Exception.h>
-
-#include "support/cell_source.h"
-#include "support/table.h"
 
 namespace notebooks {
 namespace {
@@ -28,30 +24,6 @@ bool is_row(std::string_view id, std::string_view wanted) {
   if (id.substr(0, wanted.size()) != wanted) return false;
   const auto rest = id.substr(wanted.size());
   return rest.empty() || (rest.size() == 1 && rest[0] >= 'a' && rest[0] <= 'e');
-}
-
-// NaN equals NaN and an infinity equals itself, because some tables print them.
-double difference(double got, double want) {
-  if (got == want || (std::isnan(got) && std::isnan(want))) return 0;
-  const double distance = std::abs(got - want);
-  return std::isnan(distance) ? std::numeric_limits<double>::infinity() : distance;
-}
-
-Comparison compare_numbers(const Check& check, const std::vector<double>& got) {
-  Comparison result;
-  double closest = -1;
-  for (size_t place = 0; place < got.size(); ++place) {
-    const double distance = difference(got[place], check.values[place]);
-    const double allowed = check.allowed(check.values[place]);
-    result.largest = std::max(result.largest, distance);
-    const double used = distance == 0 ? 0 : distance / allowed;  // infinite where nothing is allowed
-    if (used > closest) {
-      closest = used;
-      result = {distance, result.largest, allowed, place,
-                distance <= allowed ? Verdict::Equal : Verdict::Different};
-    }
-  }
-  return result;
 }
 
 std::vector<double> numbers_of(const at::Tensor& tensor) {
@@ -75,7 +47,16 @@ Tally Walkthrough::walk(const Document& document) {
   tally_.document = document.id;
   document.cells(*this);
   earlier_.clear();  // no row that is shown needs them
+  if (begun_) tell([&](Report& report) { report.end_document(tally_); });
   return tally_;
+}
+
+void Walkthrough::summarise(const std::vector<Tally>& tallies) {
+  tell([&](Report& report) { report.summary(tallies); });
+}
+
+void Walkthrough::tell(const std::function<void(Report&)>& event) {
+  for (const auto& report : reports_) event(*report);
 }
 
 void Walkthrough::cell(const std::string& id, const std::string& title, std::function<void()> code) {
@@ -99,19 +80,18 @@ void Walkthrough::cell(const std::string& id, const std::string& title, std::fun
 
 void Walkthrough::begin_document() {
   if (std::exchange(begun_, true)) return;
-  print_heading(document_->id, document_->title);
-  if (!view_.list && !view_.tables()) print_columns();
+  tell([&](Report& report) { report.begin_document(*document_); });
+}
+
+void Walkthrough::begin_cell(const Cell& cell) {
+  const auto* entry = expected_.find(cell.id);
+  const CellHeading heading{cell.id, cell.title, entry ? entry->note : "", document_->source};
+  tell([&](Report& report) { report.begin_cell(heading); });
 }
 
 void Walkthrough::list(const Cell& cell) {
-  print_title(cell.id, cell.title);
-  if (view_.source) print_source(cell_source(document_->source, cell.id));
+  begin_cell(cell);
   shown_.insert(cell.id);
-}
-
-void Walkthrough::introduce(const Cell& cell) {
-  print_cell(cell.id, cell.title, entry_ ? entry_->note : "");
-  if (view_.source) print_source(cell_source(document_->source, cell.id));
 }
 
 const Entry& Walkthrough::entry() const {
@@ -136,9 +116,8 @@ void Walkthrough::run(const Cell& cell, bool showing) {
   showing_ = showing;
   made_.clear();
   explained_dropout_ = false;
-  line_ = {};
   try {
-    if (showing_ && view_.tables()) introduce(cell);
+    if (showing_) begin_cell(cell);
     cell.code();
     if (showing_) finish(cell);
   } catch (const c10::Error& error) {
@@ -147,9 +126,7 @@ void Walkthrough::run(const Cell& cell, bool showing) {
     if (std::ferror(stdout) != 0) throw;  // nobody would read it
     tally_.error = fmt::format("stopped at {}: {}", id_, error.what());
   }
-  if (!showing_ || view_.tables()) return;
-  line_.stopped = !tally_.error.empty();
-  print_line(cell.id, cell.title, line_);
+  if (showing_) tell([&](Report& report) { report.end_cell(/*stopped=*/!tally_.error.empty()); });
 }
 
 void Walkthrough::finish(const Cell& cell) {
@@ -179,12 +156,10 @@ void Walkthrough::compare(std::string_view name, const at::Tensor& got, bool ran
   if (!check.compare) comparison.verdict = Verdict::OnlyShown;
   if (random && !device_.is_cpu()) comparison.verdict = Verdict::OtherGenerator;
   count(comparison, name);
-  line_.add(check, numbers, comparison);
-  if (!view_.tables()) return;
-  print_check(check, numbers, comparison);
+  tell([&](Report& report) { report.check(check, numbers, comparison); });
   if (check.other_stream && device_.is_cpu()) {
-    print_other_stream(check, /*explain=*/!explained_dropout_);
-    explained_dropout_ = true;
+    const bool explain = !std::exchange(explained_dropout_, true);
+    tell([&](Report& report) { report.other_stream(check, explain); });
   }
 }
 
@@ -192,13 +167,25 @@ void Walkthrough::show(std::string_view name, const at::Tensor& value) {
   if (!showing_) return;
   TORCH_CHECK_VALUE(value.defined(), name, ": expected a tensor, got an undefined one");
   TORCH_CHECK_TYPE(!value.is_complex(), name, ": expected real numbers, got ", value.scalar_type());
-  if (view_.tables()) print_value(std::string(name), value.sizes().vec(), numbers_of(value));
+  const auto numbers = numbers_of(value);
+  tell([&](Report& report) { report.value(std::string(name), value.sizes().vec(), numbers); });
   ++tally_.only_shown;
-  line_.shown = true;
 }
 
 void Walkthrough::show(std::string_view name, double value) {
   show(name, at::scalar_tensor(value, at::kDouble));
+}
+
+void Walkthrough::remark(const std::string& text) {
+  tell([&](Report& report) { report.remark(text); });
+}
+
+void Walkthrough::picture(std::string_view name, const at::Tensor& values, PictureOptions options) {
+  if (!showing_) return;
+  const Picture drawn{std::string(name), values, std::move(options)};
+  tell([&](Report& report) {
+    if (report.draws()) report.picture(drawn);
+  });
 }
 
 void Walkthrough::count(const Comparison& comparison, std::string_view name) {

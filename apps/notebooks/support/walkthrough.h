@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <set>
 #include <string>
 #include <string_view>
@@ -10,57 +11,32 @@
 #include <c10/core/Device.h>
 #include <fmt/format.h>
 
+#include "support/document.h"
 #include "support/expected.h"
-#include "support/table.h"
+#include "support/picture.h"
+#include "support/report.h"
+#include "support/tally.h"
+#include "support/view.h"
 
 namespace notebooks {
 
-/// What came of walking through one document.
-struct Tally {
-  std::string document;
-  int cells = 0, compared = 0, differing = 0, only_shown = 0;
-  /// The comparison that used the largest part of what it was allowed.
-  double closest = 0;
-  std::string closest_at;
-  std::vector<std::string> own;  ///< cells without expected numbers
-  std::string error;             ///< why the document could not be walked to its end
-
-  bool passed() const { return differing == 0 && error.empty(); }
-};
-
-/// What is shown of the documents.
-struct View {
-  std::string only = {};  ///< the row to show, such as "25", "4c" or "001-25"; empty for all
-  bool list = false;      ///< print the rows' titles and run nothing
-  bool source = false;    ///< print the C++ code of each row too
-  bool full = false;      ///< print every number beside the expected one, else a line a row
-
-  bool tables() const { return full || source || !only.empty(); }
-};
-
-class Walkthrough;
-
-/// What an app can walk through.
-struct Document {
-  std::string id;  ///< such as "001"
-  std::string title;
-  std::function<void(Walkthrough&)> cells;  ///< calls Walkthrough::cell() for each row, in order
-  const char* source;                       ///< the C++ text of `cells`
-};
-
-/// Walks through the cells of a document and shows each C++ value beside the expected one.
+/// Walks through the cells of a document and tells the reports each C++ value and the expected one.
 ///
 /// A cell uses what earlier cells left behind, so showing one cell still runs those before it, silently. A
 /// cell that the expected numbers lack is somebody's own: it shows values and compares none.
 class Walkthrough {
  public:
-  Walkthrough(const Expected& expected, c10::Device device, View view)
-      : expected_(expected), device_(device), view_(std::move(view)) {}
+  using Reports = std::vector<std::unique_ptr<Report>>;
+
+  Walkthrough(const Expected& expected, c10::Device device, View view, Reports reports)
+      : expected_(expected), device_(device), view_(std::move(view)), reports_(std::move(reports)) {}
 
   c10::Device device() const { return device_; }
 
   /// Walks through the cells of `document`. An exception in a cell ends the document, not the program.
   Tally walk(const Document& document);
+  /// Tells the reports what came of all documents.
+  void summarise(const std::vector<Tally>& tallies);
 
   /// One row of the document that is walked, such as "001-25". Its code runs at once if the row is asked for,
   /// and otherwise when a later one is, so what it captures by reference must live as long as the document's
@@ -80,15 +56,21 @@ class Walkthrough {
   void check_shape(std::string_view name, at::IntArrayRef got);
   /// The same for what dropout has touched. A GPU draws other numbers: they are shown there, not compared.
   void check_random(std::string_view name, const at::Tensor& got) { compare(name, got, /*random=*/true); }
-  /// Prints a value of which nothing is expected.
+  /// Shows a value of which nothing is expected.
   void show(std::string_view name, const at::Tensor& value);
   void show(std::string_view name, double value);
 
   /// A line of explanation.
   template <class... Arguments>
   void say(fmt::format_string<Arguments...> text, Arguments&&... arguments) {
-    if (showing_ && view_.tables()) print_remark(fmt::format(text, std::forward<Arguments>(arguments)...));
+    if (showing_) remark(fmt::format(text, std::forward<Arguments>(arguments)...));
   }
+
+  /// Draws numbers of shape (S), (L, S) or (H, L, S), none of the visible ones negative, where pages are
+  /// written; otherwise nothing happens.
+  ///
+  ///   nb.picture("weights", weights, {.queries = words, .keys = words, .visible = mask});
+  void picture(std::string_view name, const at::Tensor& values, PictureOptions options = {});
 
   /// False while a cell runs only because a later one is asked for.
   bool showing() const { return showing_; }
@@ -103,10 +85,12 @@ class Walkthrough {
     std::function<void()> code;
   };
 
+  void tell(const std::function<void(Report&)>& event);
+  void remark(const std::string& text);
   void begin_document();
+  void begin_cell(const Cell& cell);
   void list(const Cell& cell);
   void run(const Cell& cell, bool showing);
-  void introduce(const Cell& cell);
   void finish(const Cell& cell);
   void check_complete() const;
   const Entry& entry() const;
@@ -116,11 +100,12 @@ class Walkthrough {
   const Expected& expected_;
   c10::Device device_;
   View view_;
+  Reports reports_;
   std::set<std::string> shown_;
 
   // Of the document that is walked.
   const Document* document_ = nullptr;
-  bool begun_ = false;         ///< its heading is printed
+  bool begun_ = false;         ///< the reports know of it
   std::vector<Cell> earlier_;  ///< rows that nobody asked for, to run before one that is asked for
   Tally tally_;
 
@@ -130,7 +115,6 @@ class Walkthrough {
   bool showing_ = false;
   std::set<std::string, std::less<>> made_;  ///< its checks
   bool explained_dropout_ = false;
-  CellLine line_;
 };
 
 }  // namespace notebooks

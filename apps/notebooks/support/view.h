@@ -1,0 +1,17 @@
+#pragma once
+
+#include <string>
+
+namespace notebooks {
+
+/// What is shown of the documents.
+struct View {
+  std::string only = {};  ///< the row to show, such as "25", "4c" or "001-25"; empty for all
+  bool list = false;      ///< print the rows' titles and run nothing
+  bool source = false;    ///< print the C++ code of each row too
+  bool full = false;      ///< print every number beside the expected one, else a line a row
+
+  bool tables() const { return full || source || !only.empty(); }
+};
+
+}  // namespace notebooks
