@@ -50,7 +50,7 @@ int main(int argc, char** argv) {
     }
     at::manual_seed(options.seed);
     GPT model(model_options.bias(false).tied(true).init(GPTInit::Gpt2));
-    Trainer trainer(model.ptr(), gpt_loss(model), tokens.training, tokens.validation, options);
+    Trainer trainer(model.ptr(), language_model_loss(model), tokens.training, tokens.validation, options);
     std::string line;
     while (std::getline(std::cin, line)) {
       std::vector<double> seconds;

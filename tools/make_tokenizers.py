@@ -3,6 +3,9 @@
 
     tools/make_tokenizers.py FOLDER                             writes the files that tests/tokenizers/data holds
     tools/make_tokenizers.py --record N SEED TOKENIZER... OUT   N fresh strings, and what each tokenizer.json makes of them
+    tools/make_tokenizers.py --own BPE CHAR OUT                 what Python makes of strings with tokenizers of attentive-train. BPE and CHAR are
+                                                                folders with own.json, as a checkpoint holds it, and tokenizer.json, as
+                                                                attentive-convert writes it
 
 Needs the wheel `tokenizers` 0.23.3. The text is made here, from a seed: words of many scripts, most of them in the order of their
 frequency, with what separates and disturbs words.
@@ -199,10 +202,17 @@ def words_after(tokenizer):
                                   tokenizers.AddedToken("</S>", normalized=True, special=True)])
 
 
+def word_level():
+    tokenizer = Tokenizer(models.WordLevel(unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return tokenizer, trainers.WordLevelTrainer(vocab_size=500, special_tokens=["<unk>"], show_progress=False)
+
+
 KINDS = {
     "gpt2": (gpt2, None), "llama3": (llama3, llama3_after), "qwen": (qwen, qwen_after), "roberta": (roberta, roberta_after),
     "bert_uncased": (lambda: word_piece(900, True), bert_template), "bert_cased": (lambda: word_piece(900, False), bert_processing),
     "bert_limited": (lambda: word_piece(600, True), bert_limited), "words": (words, words_after),
+    "word_level": (word_level, None),
 }
 
 
@@ -265,6 +275,26 @@ def variants():
     return {"base": json.loads(base.to_str()), "strings": strings, "variants": results}
 
 
+def own(bpe, char):
+    """Half of the strings are of few characters, so that the tokenizer of characters knows them all."""
+    folders = {"bpe": Path(bpe), "char": Path(char)}
+    python = {kind: Tokenizer.from_file(str(folder / "tokenizer.json")) for kind, folder in folders.items()}
+    draw = random.Random(7)
+    known = "".join(sorted(python["char"].get_vocab()))
+    strings = Words(8).strings(30) + ["".join(draw.choice(known) * draw.choice([1, 1, 1, 2, 5]) for _ in range(draw.randrange(1, 40))) for _ in range(30)]
+
+    def ids(kind, text):
+        try:
+            return python[kind].encode(text).ids
+        except Exception as error:  # noqa: BLE001 the wheel has no class of its own
+            if "WordLevel" not in str(error):
+                raise
+            return None  # a character that the vocabulary lacks
+
+    return {**{kind: json.loads((folder / "own.json").read_text()) for kind, folder in folders.items()},
+            "texts": [{"text": text, **{kind: ids(kind, text) for kind in folders}} for text in strings]}
+
+
 def write(path, value):
     Path(path).write_text(json.dumps(value, ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8")
 
@@ -273,6 +303,8 @@ def main(arguments):
     if arguments[:1] == ["--record"] and len(arguments) >= 5:
         strings = Words(int(arguments[2])).strings(int(arguments[1]))
         write(arguments[-1], [record(Tokenizer.from_file(path), strings) for path in arguments[3:-1]])
+    elif arguments[:1] == ["--own"] and len(arguments) == 4:
+        write(arguments[3], own(*arguments[1:3]))
     elif len(arguments) == 1 and not arguments[0].startswith("-"):
         folder = Path(arguments[0])
         folder.mkdir(parents=True, exist_ok=True)

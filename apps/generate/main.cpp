@@ -10,10 +10,8 @@
 #include <fmt/format.h>
 #include <torch/cuda.h>
 
-#include <attentive/models/generate.h>
-
+#include "common/language.h"
 #include "common/run_main.h"
-#include "language/language.h"
 
 namespace {
 
@@ -69,17 +67,21 @@ void write(std::string_view text) {
   apps::flush_output();
 }
 
-void generate(Settings s) {
+void run(Settings s) {
   if (s.threads > 0) at::set_num_threads(s.threads);
   const bool cuda = s.device != "cpu" && torch::cuda::is_available();
   TORCH_CHECK_VALUE(s.device != "cuda" || cuda, "expected a CUDA device for --device cuda, got none");
-  const auto language = load_language(s.model, cuda ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU));
+  const auto language = apps::load_language(s.model, cuda ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU));
   s.generate.use_cache = !s.no_cache;
   s.generate.stop_tokens = language.stop_tokens;
   const char* separator = "";
   s.generate.on_token = [&](int64_t id) {
-    write(s.ids.empty() ? std::string(language.bytes(id)) : fmt::format("{}{}", separator, id));
-    separator = ",";
+    if (!s.ids.empty()) {
+      write(fmt::format("{}{}", separator, id));
+      separator = ",";
+    } else if (!language.tokenizer->is_special(id)) {
+      write(language.tokenizer->bytes(id));
+    }
     return true;
   };
   bool full = false;
@@ -87,16 +89,18 @@ void generate(Settings s) {
   auto ids = s.ids;
   if (ids.empty()) {
     const auto prompt = prompt_of(s);
-    ids = language.encode(prompt, "--prompt");
+    TORCH_CHECK_VALUE(language.tokenizer, "no tokenizer for --prompt: ", language.why_no_tokenizer,
+                      "; --ids takes the prompt as ids");
+    ids = language.tokenizer->encode_with_special_tokens(prompt);
     write(prompt);
   }
-  const auto made = language.generate(ids, s.generate).size();
+  const auto made = generate(language.model, ids, s.generate).size();
   write("\n");
   if (full) {
     apps::print_error(
         fmt::format("attentive-generate: stopped after {} of {} tokens: the model's context of {} is full; "
                     "--slide goes on",
-                    made, s.generate.max_new_tokens, language.context_length));
+                    made, s.generate.max_new_tokens, language.model.context_length()));
   }
 }
 
@@ -107,7 +111,7 @@ int main(int argc, char** argv) {
   Settings settings;
   declare(app, settings);
   return apps::run_main(app, argc, argv, [&] {
-    generate(settings);
+    run(settings);
     return 0;
   });
 }

@@ -45,12 +45,16 @@ std::string first_word(const std::string& text, size_t longest) {
 
 }  // namespace
 
+std::string first_prompt(const std::string& text, int64_t context) {
+  return first_word(text, context > 0 ? std::min(kPrompt, static_cast<size_t>(context)) : kPrompt);
+}
+
 std::string generate_command(const std::string& program, const std::string& run, const std::string& text,
                              int64_t context) {
   const auto path = std::filesystem::path(program).replace_filename("attentive-generate");
   // A name alone was found in PATH, and so will its neighbour be.
   if (path.has_parent_path() && ::access(path.c_str(), X_OK) != 0) return {};
-  const auto prompt = first_word(text, std::min(kPrompt, static_cast<size_t>(context)));
+  const auto prompt = first_prompt(text, context);
   return quoted(path.string()) + " --model " + quoted(run) +
          (prompt.empty() ? std::string() : " --prompt " + quoted(prompt));
 }
@@ -62,5 +66,10 @@ std::string resume_command(const std::string& program, const Settings& settings)
   if (settings.device != usual.device) command += " --device " + settings.device;
   if (settings.threads != usual.threads) command += fmt::format(" --threads {}", settings.threads);
   if (settings.log_format != usual.log_format) command += " --log-format " + settings.log_format;
+  if (settings.sample_every > 0) {
+    command +=
+        fmt::format(" --sample-every {} --sample-tokens {}", settings.sample_every, settings.sample_tokens);
+    if (settings.sample_prompt) command += " --sample-prompt " + quoted(*settings.sample_prompt);
+  }
   return command + " --resume";
 }

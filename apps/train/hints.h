@@ -5,6 +5,9 @@
 
 struct Settings;
 
+/// The first word of a text, at most `context` bytes of it (0: no limit), and never many: a prompt.
+std::string first_prompt(const std::string& text, int64_t context);
+
 // Commands that can be pasted into the shell from which this program was called as `program`.
 
 /// attentive-generate from this program's own folder, with a prompt of at most `context` bytes from the text;

@@ -1,4 +1,5 @@
-// attentive-train: trains a small GPT on a text, with checkpoints that survive anything.
+// attentive-train: trains a small GPT on a text, or goes on with a model that Python trained, with checkpoints that
+// survive anything.
 
 #include <cstdio>
 
@@ -7,8 +8,6 @@
 #include <fmt/format.h>
 #include <torch/cuda.h>
 
-#include <attentive/text/bpe_tokenizer.h>
-#include <attentive/text/char_tokenizer.h>
 #include <attentive/train/checkpoint.h>
 #include <attentive/train/language_model.h>
 #include <attentive/train/progress.h>
@@ -16,7 +15,9 @@
 
 #include "common/run_main.h"
 #include "hints.h"
+#include "samples.h"
 #include "settings.h"
+#include "start.h"
 #include "stop_signals.h"
 
 namespace {
@@ -31,7 +32,11 @@ void declare(CLI::App& app, Settings& s) {
   app.add_option("--text", s.text, "Text file to learn: any bytes; the last 10 % are for validation");
   app.add_option("--out", s.out, "Folder for checkpoints, log and loss picture")->capture_default_str();
   app.add_flag("--resume", s.resume, "Go on from the latest checkpoint in --out");
-  app.add_option("--preset", s.preset, "Start from:" + names)->capture_default_str();
+  app.add_option(
+      "--init-from", s.init_from,
+      "Fine-tune the model of a folder, with its tokenizer: one that Python wrote (GPT-2, Llama, Mistral, "
+      "Qwen 2 or 3, Gemma 2 or 3), or a run of this program");
+  app.add_option("--preset", s.preset, "Start from [shakespeare-small]:" + names);
   app.add_option("--device", s.device, "Where to compute")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
       ->capture_default_str();
@@ -73,6 +78,17 @@ void declare(CLI::App& app, Settings& s) {
   app.add_option("--save-every", s.save_every, "Updates; 0: at the end")->group("Output");
   app.add_option("--keep", s.keep, "Checkpoints that stay; 0: all")->group("Output");
   app.add_option("--log-every", s.log_every, "Updates between two rows of the log")->group("Output");
+  auto* every = app.add_option("--sample-every", s.sample_every,
+                               "Updates between two texts in samples.txt and on the screen; 0: none")
+                    ->check(CLI::NonNegativeNumber)
+                    ->group("Output");
+  app.add_option("--sample-prompt", s.sample_prompt, "What those texts continue [the first word of --text]")
+      ->needs(every)
+      ->group("Output");
+  app.add_option("--sample-tokens", s.sample_tokens, "New tokens of each [100]")
+      ->check(CLI::PositiveNumber)
+      ->needs(every)
+      ->group("Output");
   app.add_option("--log-format", s.log_format)
       ->check(CLI::IsMember({"csv", "jsonl"}))
       ->capture_default_str()
@@ -85,15 +101,38 @@ at::Device device_of(const std::string& name) {
   return there ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);
 }
 
-std::unique_ptr<Tokenizer> learn_tokenizer(const Plan& plan, const std::string& text) {
-  if (plan.tokenizer == "bpe") return std::make_unique<BpeTokenizer>(BpeTokenizer::train(text, plan.vocab));
-  return std::make_unique<CharTokenizer>(CharTokenizer::train(text));
+int64_t count_parameters(const torch::nn::Module& model) {
+  int64_t count = 0;
+  for (const auto& parameter : model.parameters()) count += parameter.numel();
+  return count;
 }
 
-int64_t count_parameters(const GPT& model) {
-  int64_t count = 0;
-  for (const auto& parameter : model->parameters()) count += parameter.numel();
-  return count;
+// What the run says before its first step.
+void greet(Progress& progress, const Start& start, const TokenizedText& tokens, const Trainer& trainer,
+           const std::vector<std::string>& remarks) {
+  const auto& language = start.language;
+  progress.note(fmt::format(
+      "{} parameters, {} tokens to learn, {} to validate, vocabulary {}, {}, {} threads",
+      count_parameters(language.model.module()), tokens.training.size(0), tokens.validation.size(0),
+      language.model.vocab_size(), start.trainer.device.str(), at::get_num_threads()));
+  if (start.checkpoint) progress.note(fmt::format("going on after step {}", trainer.steps_done()));
+  for (const auto& remark : remarks) progress.note("note: " + remark);
+}
+
+// The end of a run that did all its steps.
+void finish(Progress& progress, const std::string& program, const Settings& settings, const Start& start,
+            const std::string& text, std::optional<double> validation) {
+  progress.note(validation
+                    ? fmt::format("done: validation loss {:.4f} over the whole validation text", *validation)
+                    : std::string("done"));
+  if (!start.language.python_files.empty()) {
+    const auto folder = python_folder(settings);
+    save_language_model(folder, start.language);
+    progress.note(
+        fmt::format("saved {}: Python's AutoModelForCausalLM.from_pretrained loads it", folder.string()));
+  }
+  const auto next = generate_command(program, settings.out, text, start.language.model.context_length());
+  if (!next.empty()) progress.note("try: " + next);
 }
 
 void train(const std::string& program, const Settings& settings) {
@@ -101,69 +140,38 @@ void train(const std::string& program, const Settings& settings) {
   const auto device = device_of(settings.device);
   TORCH_CHECK_VALUE(!settings.text.empty(), "expected --text FILE");
   CheckpointFolder folder(settings.out);
-  const bool has_run = !list_checkpoints(settings.out).empty();
-  TORCH_CHECK_VALUE(!settings.resume || has_run, "expected a checkpoint in --out ", settings.out,
-                    " for --resume, got none");
-  TORCH_CHECK_VALUE(settings.resume || !has_run, "expected a new folder for --out, got ", settings.out,
-                    ", which holds a run: go on with --resume, or choose another one");
   const auto text = read_text(settings.text);
-
-  auto plan = plan_of(settings);
-  std::optional<Checkpoint> checkpoint;
-  std::unique_ptr<Tokenizer> tokenizer;
-  if (settings.resume) {
-    checkpoint = load_checkpoint(settings.out);
-    const auto& documents = checkpoint->documents;
-    for (const char* name : {"model.json", "tokenizer.json", "trainer.json"}) {
-      TORCH_CHECK_VALUE(documents.contains(name), "expected a checkpoint of this program, got one without ",
-                        name);
-    }
-    plan.model = parse_gpt_options(documents.at("model.json"));
-    check_same_model(plan.model, settings);
-    plan.trainer = resumed(parse_trainer_options(documents.at("trainer.json")), settings);
-    tokenizer = parse_tokenizer(documents.at("tokenizer.json"));
-  } else {
-    tokenizer = learn_tokenizer(plan, text);
-    plan.model.vocab_size(tokenizer->vocab_size());
-  }
-  plan.trainer.device = device;
-  const auto tokens = tokenize(text, *tokenizer);
-
-  at::manual_seed(plan.trainer.seed);
-  GPT model(plan.model);
-  model->to(device);
-  Trainer trainer(model.ptr(), gpt_loss(model), tokens.training, tokens.validation, plan.trainer);
+  auto start = start_of(settings, text);
+  start.trainer.device = device;
+  const auto tokens = tokenize(text, *start.language.tokenizer);
+  const auto& model = start.language.model;
+  model.module().to(device);
+  Trainer trainer(model.ptr(), language_model_loss(model), tokens.training, tokens.validation, start.trainer);
   std::vector<std::string> remarks;
-  if (checkpoint) remarks = trainer.restore(*checkpoint);
+  if (start.checkpoint) remarks = trainer.restore(*start.checkpoint);
+
+  Trainer::RunOptions run;
+  run.documents = language_model_documents(start.language);
+  run.log = "log." + settings.log_format;
+  run.title = std::filesystem::path(settings.text).filename().string();
+  std::optional<Samples> samples;
+  if (settings.sample_every > 0) samples.emplace(settings, start, text, trainer.steps_done());
 
   install_stop_signals(
       fmt::format("stopping after this step, then saving to {}; Ctrl-C again ends at once, without saving",
                   settings.out));
-  Progress progress(stderr, plan.trainer.steps, trainer.steps_done());
-  progress.note(
-      fmt::format("{} parameters, {} tokens to learn, {} to validate, vocabulary {}, {}, {} threads",
-                  count_parameters(model), tokens.training.size(0), tokens.validation.size(0),
-                  tokenizer->vocab_size(), device.str(), at::get_num_threads()));
-  if (checkpoint) progress.note(fmt::format("going on after step {}", trainer.steps_done()));
-  for (const auto& remark : remarks) progress.note("note: " + remark);
-
-  Trainer::RunOptions run;
-  run.documents = language_model_documents(plan.model, *tokenizer);
-  run.log = "log." + settings.log_format;
-  run.title = std::filesystem::path(settings.text).filename().string();
+  Progress progress(stderr, trainer.options().steps, trainer.steps_done());
+  greet(progress, start, tokens, trainer, remarks);
   std::optional<double> validation;
   run.on_step = [&](const LogRow& row) {
     if (row.validation_loss) validation = row.validation_loss;
     progress.show(row);
+    if (samples) samples->after(row.step, progress);
   };
   run.on_note = [&](const std::string& note) { progress.note(note); };
   run.stop = stop_requested;
   if (trainer.run(folder, run)) {
-    progress.note(
-        validation ? fmt::format("done: validation loss {:.4f} over the whole validation text", *validation)
-                   : std::string("done"));
-    const auto next = generate_command(program, settings.out, text, plan.model.context_length());
-    if (!next.empty()) progress.note("try: " + next);
+    finish(progress, program, settings, start, text, validation);
   } else {
     progress.note(fmt::format("stopped after step {}; go on with: {}", trainer.steps_done(),
                               resume_command(program, settings)));
@@ -174,7 +182,8 @@ void train(const std::string& program, const Settings& settings) {
 
 int main(int argc, char** argv) {
   CLI::App app(
-      "Trains a small GPT on a text. Ctrl-C saves and ends, a second one ends without saving;\n"
+      "Trains a small GPT on a text, or fine-tunes a model that Python trained. Ctrl-C saves and ends, a "
+      "second one ends without saving;\n"
       "--resume goes on, bit for bit.",
       "attentive-train");
   Settings settings;

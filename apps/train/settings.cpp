@@ -1,6 +1,9 @@
 #include "settings.h"
 
+#include <algorithm>
+
 #include <c10/util/Exception.h>
+#include <fmt/format.h>
 
 namespace {
 
@@ -50,12 +53,51 @@ void apply(attentive::GPTOptions& model, const Settings& s) {
   }
 }
 
+// Options of a model that flags name; none where the model has no single value.
+struct Traits {
+  int64_t layers, heads, kv_heads, width;
+  std::optional<int64_t> window;
+  double dropout;
+  std::string positions;
+  std::optional<bool> bias;
+  bool tied;
+};
+
+Traits traits_of(const attentive::GPTOptions& model) {
+  return {.layers = model.num_layers(),
+          .heads = model.num_heads(),
+          .kv_heads = model.num_kv_heads() > 0 ? model.num_kv_heads() : model.num_heads(),
+          .width = model.emb_dim(),
+          .window = model.window(),
+          .dropout = model.dropout(),
+          .positions = std::string(to_string(model.positions())),
+          .bias = model.bias() == model.qkv_bias() ? std::optional(model.bias()) : std::nullopt,
+          .tied = model.tied()};
+}
+
+Traits traits_of(const attentive::LlamaOptions& model) {
+  auto windows = model.windows();
+  windows.resize(static_cast<size_t>(model.num_layers()));
+  const bool same_window = std::ranges::all_of(windows, [&](int64_t window) { return window == windows[0]; });
+  const bool same_bias = model.qkv_bias() == model.out_bias() && model.out_bias() == model.ff_bias();
+  return {.layers = model.num_layers(),
+          .heads = model.num_heads(),
+          .kv_heads = model.num_kv_heads() > 0 ? model.num_kv_heads() : model.num_heads(),
+          .width = model.emb_dim(),
+          .window = same_window ? std::optional(windows[0]) : std::nullopt,
+          .dropout = model.dropout(),
+          .positions = "rotary",
+          .bias = same_bias ? std::optional(model.qkv_bias()) : std::nullopt,
+          .tied = model.tied()};
+}
+
 }  // namespace
 
 std::map<std::string, std::string> presets() {
   return {
       {"shakespeare-small", "4 layers, 4 heads, width 128, block 64, batch 12, 2,000 steps, no dropout"},
-      {"shakespeare-large", "6 layers, 6 heads, width 384, block 256, batch 64, 5,000 steps, dropout 0.2"}};
+      {"shakespeare-large", "6 layers, 6 heads, width 384, block 256, batch 64, 5,000 steps, dropout 0.2"},
+      {"finetune", "for --init-from: block 128, batch 8, 200 steps, --lr 5e-5, --weight-decay 0.01"}};
 }
 
 Plan plan_of(const Settings& s) {
@@ -63,16 +105,18 @@ Plan plan_of(const Settings& s) {
   // The published settings of nanoGPT for a text of one megabyte: a small one for a CPU, a larger one.
   auto& trainer = plan.trainer;
   plan.model = attentive::GPTOptions(1, 64, 128, 4, 4);
-  if (s.preset == "shakespeare-large") {
+  const auto preset = s.preset.value_or("shakespeare-small");
+  TORCH_CHECK_VALUE(preset != "finetune", "expected --init-from FOLDER with --preset finetune");
+  if (preset == "shakespeare-large") {
     plan.model = attentive::GPTOptions(1, 256, 384, 6, 6).dropout(0.2);
     trainer.block = 256;
     trainer.batch = 64;
     trainer.steps = 5000;
   } else {
-    TORCH_CHECK_VALUE(s.preset == "shakespeare-small",
+    TORCH_CHECK_VALUE(preset == "shakespeare-small",
                       "expected a preset of shakespeare-small and "
                       "shakespeare-large, got ",
-                      s.preset);
+                      preset);
   }
   plan.model.bias(false).tied(true).init(attentive::GPTInit::Gpt2);
   apply(plan.model, s);
@@ -82,27 +126,53 @@ Plan plan_of(const Settings& s) {
   return plan;
 }
 
+attentive::TrainerOptions finetuning(const attentive::AnyLanguageModel& model, const Settings& s) {
+  TORCH_CHECK_VALUE(s.preset.value_or("finetune") == "finetune",
+                    "expected --preset finetune with --init-from, got ", *s.preset);
+  const auto context = model.context_length();
+  attentive::TrainerOptions options{.steps = 200,
+                                    .block = context > 0 ? std::min<int64_t>(128, context) : 128,
+                                    .batch = 8,
+                                    .learning_rate = 5e-5,
+                                    .min_learning_rate = 0,
+                                    .warmup = 10,
+                                    .beta2 = 0.999,
+                                    .weight_decay = 0.01,
+                                    .evaluate_every = 50,
+                                    .save_every = 100};
+  apply(options, s);
+  TORCH_CHECK_VALUE(context == 0 || options.block <= context, "expected --block of at most ", context,
+                    ", the context of ", s.init_from, ", got ", options.block);
+  return options;
+}
+
 attentive::TrainerOptions resumed(attentive::TrainerOptions options, const Settings& settings) {
   apply(options, settings);
   return options;
 }
 
-void check_same_model(const attentive::GPTOptions& saved, const Settings& settings) {
-  auto wanted = saved;
-  apply(wanted, settings);
-  const auto same = [](const char* name, auto was, auto now) {
-    TORCH_CHECK_VALUE(was == now, "expected ", name, " ", was, " as in the checkpoint, got ", now);
+void check_same_model(const attentive::AnyLanguageModel& model, const Settings& settings,
+                      const std::string& source) {
+  const auto has = model.visit([](const auto& its) { return traits_of(its->options); });
+  const auto same = [&](const char* name, const auto& was, const auto& given) {
+    TORCH_CHECK_VALUE(!given || was == *given, "expected ", name, ' ', fmt::format("{}", was), " as in ",
+                      source, ", got ", fmt::format("{}", given.value_or(was)));
   };
-  same("--layers", saved.num_layers(), wanted.num_layers());
-  same("--heads", saved.num_heads(), wanted.num_heads());
-  same("--kv-heads", saved.num_kv_heads(), wanted.num_kv_heads());
-  same("--width", saved.emb_dim(), wanted.emb_dim());
-  same("--block", saved.context_length(), wanted.context_length());
-  same("--window", saved.window(), wanted.window());
-  same("--dropout", saved.dropout(), wanted.dropout());
-  same("--bias", saved.bias(), wanted.bias());
-  same("--tied", saved.tied(), wanted.tied());
-  same("--positions", static_cast<int>(saved.positions()), static_cast<int>(wanted.positions()));
-  TORCH_CHECK_VALUE(!settings.tokenizer && !settings.vocab,
-                    "expected no --tokenizer or --vocab with --resume: the checkpoint has its tokenizer");
+  const auto same_or_none = [&](const char* name, const auto& was, const auto& given) {
+    TORCH_CHECK_VALUE(!given || was, "expected no ", name, ": ", source, " has no single value of it");
+    if (was) same(name, *was, given);
+  };
+  auto kv_heads = settings.kv_heads;
+  if (kv_heads == 0) kv_heads = has.heads;
+  same("--layers", has.layers, settings.layers);
+  same("--heads", has.heads, settings.heads);
+  same("--kv-heads", has.kv_heads, kv_heads);
+  same("--width", has.width, settings.width);
+  same_or_none("--window", has.window, settings.window);
+  same("--dropout", has.dropout, settings.dropout);
+  same("--positions", has.positions, settings.positions);
+  same_or_none("--bias", has.bias, settings.bias);
+  same("--tied", has.tied, settings.tied);
+  TORCH_CHECK_VALUE(!settings.tokenizer && !settings.vocab, "expected no --tokenizer or --vocab: ", source,
+                    " has its tokenizer");
 }

@@ -11,18 +11,17 @@
 #include <attentive/parity/case_attention.h>
 
 #include "image.h"
-#include "language/language.h"
+#include "network.h"
 
 namespace {
 
 using namespace attentive;
 
 Network network_of(const std::filesystem::path& path, bool for_images) {
-  auto network = load_network(path, at::kCPU);
+  auto network = load_network(path);
   TORCH_CHECK_VALUE(network.image.has_value() == for_images, path.string(), ": expected a model of ",
                     for_images ? "images for --image" : "texts for --text or --ids", ", got one of ",
                     for_images ? "texts" : "images");
-  network.module->eval();
   return network;
 }
 

@@ -29,6 +29,7 @@
 #include <attentive/io/state_dict.h>
 #include <attentive/io/torch_file.h>
 #include <attentive/io/torch_value.h>
+#include <attentive/models/any_language_model.h>
 #include <attentive/models/bert.h>
 #include <attentive/models/generate.h>
 #include <attentive/models/gpt.h>

@@ -26,12 +26,12 @@ std::string read_text(const std::filesystem::path& path, std::string_view what) 
   }
   std::string text(source.size(), '\0');
   source.read(0, text.data(), text.size());
-  if (!is_utf8(text)) refuse("the {} is not UTF-8", what);
   return text;
 }
 
 // A parsed JSON object hides a key that comes twice, so the events are watched.
 nlohmann::json parse(const std::string& text, std::string_view what) {
+  if (!is_utf8(text)) refuse("the {} is not UTF-8", what);
   std::vector<std::set<std::string>> keys;
   const auto watch = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& value) {
     using Event = nlohmann::json::parse_event_t;
@@ -98,7 +98,11 @@ nlohmann::json to_json(const TorchValue& value) {
 }  // namespace
 
 TorchValue read_json(const std::filesystem::path& path, std::string_view what) {
-  return to_value(parse(read_text(path, what), what));
+  return parse_json(read_text(path, what), what);
+}
+
+TorchValue parse_json(const std::string& text, std::string_view what) {
+  return to_value(parse(text, what));
 }
 
 std::string json_text(const TorchValue& value) {

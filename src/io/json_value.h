@@ -13,6 +13,9 @@ namespace attentive {
 /// or not JSON, an object that holds a key twice, nesting deeper than 16. Throws Refusal.
 TorchValue read_json(const std::filesystem::path& path, std::string_view what);
 
+/// The same for the text itself.
+TorchValue parse_json(const std::string& text, std::string_view what);
+
 /// The text of such a value, indented; a number that is not finite is refused. Throws Refusal.
 std::string json_text(const TorchValue& value);
 

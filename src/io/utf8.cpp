@@ -1,6 +1,23 @@
 #include "io/utf8.h"
 
+#include <algorithm>
+
 namespace attentive {
+namespace {
+
+// Bytes at the start of ill-formed `text` that U+FFFD replaces.
+size_t bad_part(std::string_view text) {
+  for (size_t size = std::min<size_t>(text.size(), 3); size > 1; --size) {
+    // The start of a character: some rest makes it one. The second byte alone decides, and 0x80, 0x90, 0xA0
+    // fit between them whatever third and fourth bytes may be.
+    for (const char* rest : {"\x80", "\x80\x80"}) {
+      if (is_utf8(std::string(text.substr(0, size)) + rest)) return size;
+    }
+  }
+  return 1;
+}
+
+}  // namespace
 
 size_t utf8_prefix(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
@@ -26,6 +43,20 @@ size_t utf8_prefix(std::string_view text) {
 
 bool is_utf8(std::string_view text) {
   return utf8_prefix(text) == text.size();
+}
+
+std::string replace_bad_utf8(std::string text) {
+  std::string_view rest = text;
+  size_t good = utf8_prefix(rest);
+  if (good == rest.size()) return text;
+  std::string whole;
+  for (;; good = utf8_prefix(rest)) {
+    whole += rest.substr(0, good);
+    rest.remove_prefix(good);
+    if (rest.empty()) return whole;
+    whole += "\xEF\xBF\xBD";
+    rest.remove_prefix(bad_part(rest));
+  }
 }
 
 }  // namespace attentive

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <array>
+#include <system_error>
 
 #include <fmt/ranges.h>
 
@@ -8,6 +10,7 @@
 #include "io/files.h"
 #include "io/json_value.h"
 #include "io/refusal.h"
+#include "models/side_files.h"
 
 namespace attentive {
 namespace {
@@ -61,6 +64,39 @@ std::vector<int64_t> stop_tokens_in(const std::filesystem::path& folder, const T
 }
 
 }  // namespace
+
+std::map<std::string, std::string> side_files_of(const std::filesystem::path& folder) {
+  constexpr const char* known[] = {"added_tokens.json",
+                                   "chat_template.jinja",
+                                   "chat_template.json",
+                                   "generation_config.json",
+                                   "merges.txt",
+                                   "preprocessor_config.json",
+                                   "sentencepiece.bpe.model",
+                                   "special_tokens_map.json",
+                                   "spiece.model",
+                                   "tokenizer.json",
+                                   "tokenizer.model",
+                                   "tokenizer_config.json",
+                                   "vocab.json",
+                                   "vocab.txt"};
+  const auto names = names_in(folder);
+  std::map<std::string, std::string> files;
+  for (const auto* name : known) {
+    if (std::binary_search(names.begin(), names.end(), name)) files[name] = read_file(folder / name);
+  }
+  return files;
+}
+
+std::map<std::string, std::string> read_side_files(const std::filesystem::path& path) {
+  try {
+    auto files = side_files_of(path);
+    if (is_there(path / "config.json")) files["config.json"] = read_file(path / "config.json");
+    return files;
+  } catch (const std::system_error& error) {
+    TORCH_CHECK_VALUE(false, "read_side_files: ", error.what());
+  }
+}
 
 ModelFolder read_model_folder(const std::filesystem::path& path, const ModelFolderOptions& options) {
   const KeptTensors kept;  // a model takes the tensors

@@ -22,6 +22,7 @@
 #include "models/folder_writer.h"
 #include "models/model_config.h"
 #include "models/name_table.h"
+#include "models/side_files.h"
 
 namespace attentive {
 namespace {
@@ -36,31 +37,22 @@ bool is_old_weights(std::string_view name) {
                      name);
 }
 
-// What a folder holds beside config and weights that Python needs to run the model.
-constexpr const char* kCopied[] = {"tokenizer.json",
-                                   "tokenizer_config.json",
-                                   "special_tokens_map.json",
-                                   "added_tokens.json",
-                                   "vocab.json",
-                                   "merges.txt",
-                                   "vocab.txt",
-                                   "tokenizer.model",
-                                   "spiece.model",
-                                   "chat_template.jinja",
-                                   "generation_config.json",
-                                   "sentencepiece.bpe.model",
-                                   "chat_template.json",
-                                   "preprocessor_config.json"};
-
-void copy_tokenizer(const std::filesystem::path& from, const FolderWriter& folder) {
-  if (from.empty()) return;
-  if (!is_folder(from)) return write_file(folder / "tokenizer.json", read_file(from));
-  const auto names = names_in(from);
-  for (const auto* name : kCopied) {
-    if (std::find(names.begin(), names.end(), name) != names.end()) {
-      write_file(folder / name, read_file(from / name));
-    }
+void check_files(const std::filesystem::path& path, const SaveFolderOptions& options) {
+  for (const auto& [name, bytes] : options.files) {
+    const bool plain = !name.empty() && name.front() != '.' && name.find('/') == std::string::npos;
+    if (plain && name != "config.json" && !is_old_weights(name)) continue;
+    fail(path, fmt::format("files: expected the name of a file beside config and weights, got \"{}\"", name));
   }
+}
+
+void write_side_files(const SaveFolderOptions& options, const FolderWriter& folder) {
+  const auto& from = options.tokenizer;
+  if (!from.empty() && is_folder(from)) {
+    for (const auto& [name, bytes] : side_files_of(from)) write_file(folder / name, bytes);
+  } else if (!from.empty()) {
+    write_file(folder / "tokenizer.json", read_file(from));
+  }
+  for (const auto& [name, bytes] : options.files) write_file(folder / name, bytes);
 }
 
 std::string family_of(const std::filesystem::path& path, const SaveFolderOptions& options,
@@ -103,11 +95,12 @@ void check_same(const std::filesystem::path& path, std::string_view family, cons
 
 void write(const std::filesystem::path& path, const TorchValue::Dict& config, const StateDict& weights,
            const SaveFolderOptions& options) {
+  check_files(path, options);
   try {
     FolderWriter folder(path);
     write_file(folder / "config.json", json_text(config));
     save_safetensors(folder / "model.safetensors", weights, {{"format", "pt"}});
-    copy_tokenizer(options.tokenizer, folder);
+    write_side_files(options, folder);
     folder.commit(&is_old_weights);
   } catch (const std::system_error& error) {
     fail(path, error.what());

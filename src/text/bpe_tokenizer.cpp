@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kWho = "BpeTokenizer";
 constexpr int64_t kBytes = 256;
-constexpr size_t kLongestPiece = 1024;  // bounds the length of a token, whatever the text or the file says
+constexpr size_t kLongestPiece = BpeTokenizer::kLongestPiece;
 
 uint64_t key_of(int64_t left, int64_t right) {
   return static_cast<uint64_t>(left) << 32 | static_cast<uint64_t>(right);

@@ -3,6 +3,7 @@
 #include <array>
 #include <utility>
 
+#include "io/utf8.h"
 #include "tokenizers/byte_level.h"
 #include "tokenizers/unicode.h"
 

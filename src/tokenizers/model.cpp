@@ -2,6 +2,7 @@
 
 #include "io/refusal.h"
 #include "tokenizers/bpe_model.h"
+#include "tokenizers/word_level_model.h"
 #include "tokenizers/word_piece_model.h"
 
 namespace attentive::tokenizers {
@@ -27,6 +28,7 @@ std::unique_ptr<const Model> parse_model(const JsonView& json) {
   const auto type = type_of(json);
   if (type == "BPE") return std::make_unique<BpeModel>(json);
   if (type == "WordPiece") return std::make_unique<WordPieceModel>(json);
+  if (type == "WordLevel") return std::make_unique<WordLevelModel>(json);
   json.unsupported("the model " + type);
 }
 

@@ -85,13 +85,22 @@ Pipeline::Pipeline(const JsonView& document)
   });
 }
 
-std::vector<int64_t> Pipeline::spell(std::string_view text, size_t sequence) const {
+Pieces Pipeline::pieces_of(std::string_view text) const {
   const auto good = utf8_prefix(text);
   if (good != text.size()) refuse("expected text in UTF-8, got a bad byte at offset {}", good);
   Pieces pieces;
   if (!text.empty()) pieces.list.push_back({text});
   added_.extract(pieces, normalizer_);
   if (pre_tokenizer_) pre_tokenizer_(pieces);
+  return pieces;
+}
+
+std::vector<int64_t> Pipeline::encode_whole(std::string_view text) const {
+  return spell_from_start(*model_, pieces_of(text), std::nullopt);
+}
+
+std::vector<int64_t> Pipeline::spell(std::string_view text, size_t sequence) const {
+  const auto pieces = pieces_of(text);
   // Python stops when it has enough, which decides which of two texts is the longer one.
   const auto enough = truncation_ ? truncation_->enough(sequence) : std::nullopt;
   return truncation_ && truncation_->keeps_end() ? spell_from_end(*model_, pieces, enough)

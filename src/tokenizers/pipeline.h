@@ -27,6 +27,8 @@ class Pipeline {
   explicit Pipeline(const JsonView& document);
 
   Encoding encode(const std::vector<std::string_view>& texts, bool add_special_tokens) const;
+  /// The ids of one text, neither shortened nor filled, without special tokens.
+  std::vector<int64_t> encode_whole(std::string_view text) const;
   std::string decode(std::span<const int64_t> ids, bool skip_special_tokens) const;
 
   int64_t vocab_size() const;
@@ -35,6 +37,7 @@ class Pipeline {
   bool is_special(int64_t id) const;
 
  private:
+  Pieces pieces_of(std::string_view text) const;
   std::vector<int64_t> spell(std::string_view text, size_t sequence) const;
   const std::string& token_of(int64_t id) const;
 

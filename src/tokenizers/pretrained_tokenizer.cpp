@@ -82,6 +82,10 @@ std::vector<int64_t> PretrainedTokenizer::encode(std::string_view text) const {
   return named([&] { return parts_->pipeline.encode({text}, /*add_special_tokens=*/false).ids; });
 }
 
+std::vector<int64_t> PretrainedTokenizer::encode_whole(std::string_view text) const {
+  return named([&] { return parts_->pipeline.encode_whole(text); });
+}
+
 std::vector<int64_t> PretrainedTokenizer::encode_with_special_tokens(std::string_view text) const {
   return named([&] { return parts_->pipeline.encode({text}, /*add_special_tokens=*/true).ids; });
 }
@@ -114,11 +118,13 @@ std::string PretrainedTokenizer::to_json() const {
   return parts_->text;
 }
 
+std::unique_ptr<Tokenizer> parse_any_tokenizer(std::string_view json) {
+  if (!is_pretrained(json)) return parse_tokenizer(json);
+  return std::make_unique<PretrainedTokenizer>(PretrainedTokenizer::parse(json));
+}
+
 std::unique_ptr<Tokenizer> load_any_tokenizer(const std::filesystem::path& path) {
-  return load_by("load_any_tokenizer", path, [](const std::string& text) -> std::unique_ptr<Tokenizer> {
-    if (!is_pretrained(text)) return parse_tokenizer(text);
-    return std::make_unique<PretrainedTokenizer>(PretrainedTokenizer::parse(text));
-  });
+  return load_by("load_any_tokenizer", path, parse_any_tokenizer);
 }
 
 }  // namespace attentive

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "io/refusal.h"
-#include "io/utf8.h"
 
 namespace attentive::tokenizers {
 namespace {
@@ -17,18 +16,6 @@ utf8proc_category_t category(char32_t c) {
 
 bool between(utf8proc_category_t c, utf8proc_category_t first, utf8proc_category_t last) {
   return c >= first && c <= last;
-}
-
-// Bytes at the start of ill-formed `text` that U+FFFD replaces.
-size_t bad_part(std::string_view text) {
-  for (size_t size = std::min<size_t>(text.size(), 3); size > 1; --size) {
-    // The start of a character: some rest makes it one. The second byte alone decides, and 0x80, 0x90, 0xA0
-    // fit between them whatever third and fourth bytes may be.
-    for (const char* rest : {"\x80", "\x80\x80"}) {
-      if (is_utf8(std::string(text.substr(0, size)) + rest)) return size;
-    }
-  }
-  return 1;
 }
 
 // Canonical decomposition of one character, appended.
@@ -69,20 +56,6 @@ void append_utf8(std::string& text, char32_t c) {
   utf8proc_uint8_t bytes[4];
   const auto count = utf8proc_encode_char(static_cast<utf8proc_int32_t>(c), bytes);
   text.append(reinterpret_cast<const char*>(bytes), static_cast<size_t>(count));
-}
-
-std::string replace_bad_utf8(std::string text) {
-  std::string_view rest = text;
-  size_t good = utf8_prefix(rest);
-  if (good == rest.size()) return text;
-  std::string whole;
-  for (;; good = utf8_prefix(rest)) {
-    whole += rest.substr(0, good);
-    rest.remove_prefix(good);
-    if (rest.empty()) return whole;
-    whole += "\xEF\xBF\xBD";
-    rest.remove_prefix(bad_part(rest));
-  }
 }
 
 bool is_space(char32_t c) {

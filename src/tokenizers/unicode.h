@@ -39,10 +39,6 @@ inline char32_t previous_char(std::string_view text, size_t end) {
 
 void append_utf8(std::string& text, char32_t c);
 
-/// Ill-formed UTF-8 made well-formed: U+FFFD for each longest part of a character that lacks its rest, and
-/// for each other bad byte.
-std::string replace_bad_utf8(std::string text);
-
 /// Unicode's White_Space.
 bool is_space(char32_t c);
 /// What `\w` means in Rust, which looks for whole words: letters, marks, digits, joiners, connecting

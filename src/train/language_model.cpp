@@ -2,97 +2,160 @@
 
 #include <ATen/ops/tensor.h>
 #include <c10/util/Exception.h>
+#include <nlohmann/json.hpp>
 
 #include <attentive/train/checkpoint.h>
 #include <attentive/train/language_model.h>
 
-#include "core/option_json.h"
 #include "io/files.h"
+#include "io/json_value.h"
+#include "io/refusal.h"
 #include "train/model_state.h"
 
 namespace attentive {
 namespace {
 
-constexpr const char* kWho = "load_language_model";
+constexpr const char* kWho = "LanguageModel";
+constexpr const char* kModel = "model.json";
+constexpr const char* kTokenizer = "tokenizer.json";
+constexpr const char* kStopTokens = "stop_tokens.json";
+constexpr std::string_view kPython = "python-";  // so that Python takes no checkpoint for a model's folder
+constexpr const char* kConfig = "config.json";
 
-// Members that earlier versions neither wrote nor know: written where they differ from the defaults, which
-// hold where they are absent.
-constexpr const char* kLater[] = {"rotary_low_freq_factor", "rotary_high_freq_factor",
-                                  "rotary_original_context"};
+using Documents = std::map<std::string, std::string>;
+
+void check_tokenizer(const Tokenizer& tokenizer, const AnyLanguageModel& model) {
+  TORCH_CHECK_VALUE(tokenizer.vocab_size() <= model.vocab_size(), kWho, ": expected a tokenizer of at most ",
+                    model.vocab_size(), " tokens, got ", tokenizer.vocab_size());
+}
+
+std::vector<int64_t> parse_stop_tokens(const std::string& text) {
+  const auto list = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  TORCH_CHECK_VALUE(list.is_array(), kWho, ": ", kStopTokens, ": expected a list of tokens");
+  std::vector<int64_t> tokens;
+  for (const auto& token : list) {
+    TORCH_CHECK_VALUE(token.is_number_unsigned(), kWho, ": ", kStopTokens, ": expected tokens, got ",
+                      token.dump());
+    tokens.push_back(token.get<int64_t>());
+  }
+  return tokens;
+}
+
+LanguageModel from_python(const std::filesystem::path& path, const LanguageModelOptions& options) {
+  auto folder = read_model_folder(path);
+  auto stop_tokens = folder.stop_tokens;
+  LanguageModel language{.model = AnyLanguageModel::load_pretrained(std::move(folder), options.pretrained),
+                         .stop_tokens = std::move(stop_tokens),
+                         .python_files = read_side_files(path)};
+  const auto tokenizer = language.python_files.find(kTokenizer);
+  if (tokenizer == language.python_files.end()) {
+    language.why_no_tokenizer = path.string() + " has no tokenizer.json";
+    return language;
+  }
+  try {
+    language.tokenizer = options.read_tokenizer(tokenizer->second);
+  } catch (const c10::ValueError& error) {
+    language.why_no_tokenizer = (path / kTokenizer).string() + ": " + error.what_without_backtrace();
+  }
+  return language;
+}
+
+LanguageModel from_checkpoint(const std::filesystem::path& path, const LanguageModelOptions& options) {
+  const auto checkpoint = load_checkpoint(path);
+  auto language = parse_language_documents(checkpoint.documents, options.read_tokenizer);
+  load_model_state(kWho, language.model.module(), checkpoint.model);
+  language.step = checkpoint.step;
+  return language;
+}
+
+// What Python must not guess: its defaults are tokens of other models.
+TorchValue config_without_tokens() {
+  TorchValue::Dict config;
+  for (const auto* field : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
+    config.items.emplace_back(field, TorchValue());
+  }
+  return config;
+}
+
+std::string tokenizer_config(const AnyLanguageModel& model) {
+  nlohmann::json config{{"tokenizer_class", "PreTrainedTokenizerFast"},
+                        {"clean_up_tokenization_spaces", false}};
+  if (model.context_length() > 0) config["model_max_length"] = model.context_length();
+  return config.dump(2) + '\n';
+}
 
 }  // namespace
 
-std::string to_json(const GPTOptions& options) {
-  auto object = option_object(options);
-  const auto defaults = option_object(GPTOptions(1, 1, 1, 1, 1));
-  for (const auto* name : kLater) {
-    if (object[name] == defaults[name]) object.erase(name);
+Documents language_model_documents(const AnyLanguageModel& model, const Tokenizer& tokenizer) {
+  check_tokenizer(tokenizer, model);
+  const auto json = model.visit([](const auto& its) { return to_json(its->options); });
+  return {{kModel, json}, {kTokenizer, tokenizer.to_json() + '\n'}};
+}
+
+Documents language_model_documents(const LanguageModel& language) {
+  TORCH_CHECK_VALUE(language.tokenizer, kWho,
+                    ": expected a tokenizer, got none: ", language.why_no_tokenizer);
+  auto documents = language_model_documents(language.model, *language.tokenizer);
+  if (language.python_files.empty()) return documents;
+  documents[kTokenizer] = language.tokenizer->to_json();  // byte for byte, also after a resume
+  if (!language.stop_tokens.empty()) {
+    documents[kStopTokens] = nlohmann::json(language.stop_tokens).dump() + '\n';
   }
-  object.erase("rotary_head_dim");  // the model sets it
-  return object.dump(1) + '\n';
+  for (const auto& [name, bytes] : language.python_files) {
+    if (name != kTokenizer) documents[std::string(kPython) + name] = bytes;
+  }
+  return documents;
 }
 
-GPTOptions parse_gpt_options(const std::string& json) {
-  auto object = parse_option_object("GPTOptions", json);
-  GPTOptions options(1, 1, 1, 1, 1);
-  const auto defaults = option_object(options);
-  for (const auto* name : kLater) object.emplace(name, defaults[name]);
-  object["rotary_head_dim"] = options.rotary().head_dim();
-  each_option(options, OptionReader("GPTOptions", object));
-  return options;
-}
-
-std::string to_json(const LlamaOptions& options) {
-  auto object = option_object(options);
-  object["model"] = LlamaImpl::kName;
-  return object.dump(1) + '\n';
-}
-
-LlamaOptions parse_llama_options(const std::string& json) {
-  constexpr const char* who = "LlamaOptions";
-  const auto object = parse_option_object(who, json);
-  const auto model = object.find("model");
-  TORCH_CHECK_VALUE(model != object.end() && *model == LlamaImpl::kName, who,
-                    ": expected a member \"model\" with the value \"", LlamaImpl::kName, '"');
-  LlamaOptions options(1, 1, 1, 1);
-  each_option(options, OptionReader(who, object));
-  return options;
-}
-
-std::map<std::string, std::string> language_model_documents(const GPTOptions& options,
-                                                            const Tokenizer& tokenizer) {
-  return {{"model.json", to_json(options)}, {"tokenizer.json", tokenizer.to_json() + '\n'}};
-}
-
-LanguageModel load_language_model(const std::filesystem::path& path, at::Device device) {
-  const auto checkpoint = load_checkpoint(path);
+LanguageModel parse_language_documents(const Documents& documents, const TokenizerReader& read_tokenizer) {
   const auto document = [&](const char* name) -> const std::string& {
-    const auto found = checkpoint.documents.find(name);
-    TORCH_CHECK_VALUE(found != checkpoint.documents.end(), kWho, ": ", path.string(), ": expected a ", name);
+    const auto found = documents.find(name);
+    TORCH_CHECK_VALUE(found != documents.end(), kWho,
+                      ": expected the checkpoint of a language model, got one without ", name);
     return found->second;
   };
-  LanguageModel result;
-  const auto options = parse_gpt_options(document("model.json"));
-  result.tokenizer = parse_tokenizer(document("tokenizer.json"));
-  TORCH_CHECK_VALUE(result.tokenizer->vocab_size() <= options.vocab_size(), kWho, ": ", path.string(),
-                    ": expected a tokenizer of at most ", options.vocab_size(), " tokens, got ",
-                    result.tokenizer->vocab_size());
-  result.model = GPT(options);
-  load_model_state(kWho, *result.model, checkpoint.model);
-  result.model->to(device);
-  result.model->eval();
-  result.step = checkpoint.step;
-  return result;
+  LanguageModel language{.model = parse_language_model(document(kModel)),
+                         .tokenizer = read_tokenizer(document(kTokenizer))};
+  check_tokenizer(*language.tokenizer, language.model);
+  language.model.module().eval();
+  for (const auto& [name, bytes] : documents) {
+    if (name == kStopTokens) language.stop_tokens = parse_stop_tokens(bytes);
+    if (name.starts_with(kPython)) language.python_files[name.substr(kPython.size())] = bytes;
+  }
+  return language;
 }
 
-BatchLoss gpt_loss(const GPT& model) {
-  return [its = model.ptr()](const at::Tensor& x, const at::Tensor& y) { return its->loss(x, y); };
+LanguageModel load_language_model(const std::filesystem::path& path, const LanguageModelOptions& options) {
+  auto language = is_there(path / kConfig) ? from_python(path, options) : from_checkpoint(path, options);
+  language.model.module().to(options.device);
+  return language;
+}
+
+void save_language_model(const std::filesystem::path& path, const LanguageModel& language,
+                         const std::string& family) {
+  SaveFolderOptions options{.family = family, .files = language.python_files};
+  auto& files = options.files;
+  if (language.tokenizer) {
+    files[kTokenizer] = language.tokenizer->to_python_json();
+    if (language.python_files.empty()) files["tokenizer_config.json"] = tokenizer_config(language.model);
+  }
+  const auto config = files.extract(kConfig);
+  try {
+    options.config = config ? parse_json(config.mapped(), kConfig) : config_without_tokens();
+  } catch (const Refusal& refusal) {
+    TORCH_CHECK_VALUE(false, kWho, ": ", refusal.what());
+  }
+  save_model_folder(path, language.model, options);
+}
+
+BatchLoss language_model_loss(const AnyLanguageModel& model) {
+  return [model](const at::Tensor& x, const at::Tensor& y) { return model.loss(x, y); };
 }
 
 TokenizedText tokenize(std::string_view text, const Tokenizer& tokenizer, double training_share) {
   TORCH_CHECK_VALUE(training_share > 0 && training_share <= 1,
                     "tokenize: expected training_share in (0, 1], got ", training_share);
-  const auto ids = at::tensor(tokenizer.encode(text), at::kInt);
+  const auto ids = at::tensor(tokenizer.encode_whole(text), at::kInt);
   const auto training = static_cast<int64_t>(training_share * static_cast<double>(ids.size(0)));
   return {ids.narrow(0, 0, training), ids.narrow(0, training, ids.size(0) - training)};
 }

@@ -54,6 +54,7 @@ class Output(unittest.TestCase):
         safetensors(digits, {"images": ([100, 8, 8], bytes(6400)), "labels": ([100], bytes(100))})
         # What prints something, and standard input for it.
         cls.work = {
+            "attentive-convert": [[str(cls.folder / "run"), str(cls.folder / "converted"), "--force"]],
             "attentive-generate": [["--model", str(cls.folder / "run"), "--prompt", "to", "--tokens", "4"]],
             "attentive-learn-copy": [["--device", "cpu"]],
             "attentive-parity": [[CASE], ["--json", CASE], ["--quiet", CASE, CASE]],

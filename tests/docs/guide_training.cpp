@@ -1,4 +1,7 @@
-// Examples of docs/guide/training.md.
+// Examples of docs/guide/training.md and docs/guide/fine_tuning.md.
+
+#include <filesystem>
+#include <fstream>
 
 #include <ATen/ATen.h>
 #include <torch/nn/functional/loss.h>
@@ -12,6 +15,7 @@
 #include <attentive/train/trainer.h>
 
 #include "docs/examples.h"
+#include "support/source_folder.h"
 
 using namespace attentive;
 
@@ -69,13 +73,39 @@ EXAMPLE(trainer) {
 
   const auto options = GPTOptions(tokenizer.vocab_size(), 16, 32, 2, 2).dropout(0.1).tied(true);
   GPT model(options);
-  Trainer trainer(model.ptr(), gpt_loss(model), training, validation,
+  Trainer trainer(model.ptr(), language_model_loss(model), training, validation,
                   {.steps = 30, .block = 16, .warmup = 5});
   CheckpointFolder folder("run");
-  trainer.run(folder, {.documents = language_model_documents(options, tokenizer)});
+  trainer.run(folder, {.documents = language_model_documents(model, tokenizer)});
 
   auto language = load_language_model("run");  // in another program
   std::cout << "after " << language.step << " updates, "
-            << generate(*language.model, language.tokenizer->encode("the "), {.max_new_tokens = 9}).size()
+            << generate(language.model, language.tokenizer->encode("the "), {.max_new_tokens = 9}).size()
             << " more letters\n";
+}
+
+constexpr const char* kLetters = "the cat sat on the mat. ";
+
+static void write_base() {
+  std::filesystem::copy(test::source_folder() + "/tests/models/data/llama", "base");
+  std::ofstream("base/tokenizer.json") << CharTokenizer::train(kLetters).to_json();
+  std::ofstream text("my_text.txt");
+  for (int n = 0; n < 20; ++n) text << kLetters;
+}
+
+EXAMPLE_AFTER(fine_tuning, write_base) {
+  auto language = load_language_model("base");  // config.json, weights, tokenizer.json
+  const auto [training, validation] = tokenize(read_text("my_text.txt"), *language.tokenizer);
+  Trainer trainer(language.model.ptr(), language_model_loss(language.model), training, validation,
+                  {.steps = 20, .block = 16, .learning_rate = 3e-3, .warmup = 0});
+  CheckpointFolder folder("tuned");
+  trainer.run(folder, {.documents = language_model_documents(language)});
+  save_language_model("tuned/model", language);  // Python's AutoModelForCausalLM loads it
+
+  const auto again = load_language_model("tuned/model");
+  const auto ids = language.tokenizer->encode("the cat ");
+  std::cout << again.model.name() << ", the same next letters: "
+            << (generate(again.model, ids, {.max_new_tokens = 4}) ==
+                generate(language.model, ids, {.max_new_tokens = 4}))
+            << "\n";
 }

@@ -83,7 +83,7 @@ TEST_CASE("Kinds and values that are not supported are refused by name", "[pretr
   CHECK(kind("/post_processor/processors/1", "Other") ==
         "post_processor.processors[1]: the post-processor Other is not supported");
   CHECK(kind("/decoder/decoders/1", "CTC") == "decoder.decoders[1]: the decoder CTC is not supported");
-  CHECK(kind("/model", "WordLevel") == "model: the model WordLevel is not supported");
+  CHECK(kind("/model", "Unigrams") == "model: the model Unigrams is not supported");
   CHECK(refused_with("/normalizer/normalizers/0/x", 1) ==
         "normalizer.normalizers[0]: the field \"x\" is not supported");
   CHECK(refused_with("/pre_tokenizer/pretokenizers/0/behavior", "Merged") ==

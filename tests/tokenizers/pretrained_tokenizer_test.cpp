@@ -17,8 +17,8 @@ using Ids = std::vector<int64_t>;
 
 namespace {
 
-const std::vector<std::string> kKinds = {"gpt2",         "llama3",     "qwen",         "roberta",
-                                         "bert_uncased", "bert_cased", "bert_limited", "words"};
+const std::vector<std::string> kKinds = {"gpt2",       "llama3",       "qwen",  "roberta",   "bert_uncased",
+                                         "bert_cased", "bert_limited", "words", "word_level"};
 
 // What differs from Python's record of one text; empty if nothing does.
 std::string difference(const PretrainedTokenizer& tokenizer, const nlohmann::json& record,

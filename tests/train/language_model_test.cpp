@@ -24,8 +24,7 @@ GPTOptions small(int64_t vocab) {
 }
 
 Checkpoint saved(const GPT& model, const Tokenizer& tokenizer) {
-  return {
-      4, state_dict(*model), {{"step", at::zeros({})}}, language_model_documents(model->options, tokenizer)};
+  return {4, state_dict(*model), {{"step", at::zeros({})}}, language_model_documents(model, tokenizer)};
 }
 
 }  // namespace
@@ -38,10 +37,10 @@ TEST_CASE("A language model comes back from its checkpoint and writes", "[langua
   CheckpointFolder(root.path()).save(saved(model, tokenizer));
   auto language = load_language_model(root.path());
   CHECK(language.step == 4);
-  CHECK_FALSE(language.model->is_training());
+  CHECK_FALSE(language.model.module().is_training());
   model->eval();
   const auto ids = at::arange(5).unsqueeze(0);
-  CHECK(bit_equal(language.model->forward(ids), model->forward(ids)));
+  CHECK(bit_equal(language.model.forward(ids), model->forward(ids)));
   CHECK(language.tokenizer->decode(language.tokenizer->encode("bread")) == "bread");
 }
 

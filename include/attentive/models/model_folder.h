@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -41,5 +42,11 @@ struct ModelFolderOptions {
 ///   auto folder = attentive::read_model_folder("Llama-3.2-1B");
 ///   auto model = attentive::load_pretrained<attentive::Llama>(std::move(folder));
 ModelFolder read_model_folder(const std::filesystem::path& path, const ModelFolderOptions& options = {});
+
+/// The bytes of the files of such a folder that belong to no weights, by name, as far as they are there:
+/// config.json, generation_config.json, preprocessor_config.json and the files of a tokenizer. They are what
+/// a program keeps that saves a model of that folder later (`SaveFolderOptions::files`).
+/// Throws c10::ValueError with the path and the reason if one cannot be read. Memory: the files.
+std::map<std::string, std::string> read_side_files(const std::filesystem::path& path);
 
 }  // namespace attentive

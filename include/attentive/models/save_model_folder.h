@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <string>
 
 #include <attentive/io/torch_value.h>
@@ -20,6 +21,8 @@ struct SaveFolderOptions {
   /// A folder whose files of a tokenizer, with generation_config.json and preprocessor_config.json, are
   /// copied, or one tokenizer.json. Empty: none.
   std::filesystem::path tokenizer = {};
+  /// More files of that kind, by name: their bytes. config.json and weights are never among them.
+  std::map<std::string, std::string> files = {};
 };
 
 /// Writes a model as a folder that Python's `AutoModel.from_pretrained` (of `transformers` 4 and 5) loads:

@@ -22,6 +22,7 @@ namespace attentive {
 class BpeTokenizer final : public Tokenizer {
  public:
   using Merge = std::pair<int64_t, int64_t>;
+  static constexpr size_t kLongestPiece = 1024;  ///< bytes of a piece, and so of a token
 
   /// Learns merges of the most frequent adjacent pairs (in a tie, the smaller pair of ids) until the
   /// vocabulary is full or no pair occurs twice. Throws c10::ValueError if the text is empty or vocab_size <
@@ -35,6 +36,9 @@ class BpeTokenizer final : public Tokenizer {
   std::vector<int64_t> encode(std::string_view text) const override;
   std::string_view bytes(int64_t id) const override;
   std::string to_json() const override;
+  /// A BPE model with ByteLevel characters; Python's ids of a text are those of `encode`. Throws
+  /// c10::ValueError if two tokens stand for the same bytes.
+  std::string to_python_json() const override;
 
   const std::vector<Merge>& merges() const { return merges_; }
 

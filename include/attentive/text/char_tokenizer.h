@@ -25,6 +25,9 @@ class CharTokenizer final : public Tokenizer {
   std::vector<int64_t> encode(std::string_view text) const override;
   std::string_view bytes(int64_t id) const override;
   std::string to_json() const override;
+  /// A WordLevel model; Python's ids of a text are those of `encode`, and a character that the vocabulary
+  /// lacks is an error there, too. Throws c10::ValueError for a token that is a byte of no character.
+  std::string to_python_json() const override;
 
  private:
   std::vector<std::string> characters_;

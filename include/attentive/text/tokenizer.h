@@ -33,8 +33,14 @@ class Tokenizer {
   virtual std::vector<int64_t> encode_with_special_tokens(std::string_view text) const {
     return encode(text);
   }
+  /// The ids of a text of any length, without special tokens: as `encode`, whatever length a file asks for.
+  virtual std::vector<int64_t> encode_whole(std::string_view text) const { return encode(text); }
   /// True for a token that is no text, such as an end of text.
   virtual bool is_special(int64_t) const { return false; }
+
+  /// The tokenizer as Hugging Face's `tokenizer.json`, which Python's `tokenizers` reads and with which it gives
+  /// the same ids. Throws c10::ValueError for one that has no such form.
+  virtual std::string to_python_json() const;
 
   /// The text of a sequence of tokens. Throws c10::ValueError for an id outside the vocabulary.
   virtual std::string decode(std::span<const int64_t> ids) const;

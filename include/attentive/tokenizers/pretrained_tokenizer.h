@@ -20,7 +20,7 @@ struct Encoding {
 };
 
 /// The tokenizer of a Python model, from its folder's `tokenizer.json` (Hugging Face's format): byte-level
-/// BPE as in GPT-2, RoBERTa, Llama 3 and Qwen, and WordPiece as in BERT.
+/// BPE as in GPT-2, RoBERTa, Llama 3 and Qwen, WordPiece as in BERT, and WordLevel.
 ///
 /// Ids equal those of Python's `tokenizers`. Normalizers: NFC, NFD, NFKC, NFKD, Lowercase, StripAccents,
 /// Strip, BertNormalizer. Pre-tokenizers: ByteLevel, Split, Digits, Whitespace, WhitespaceSplit, Punctuation,
@@ -56,6 +56,8 @@ class PretrainedTokenizer final : public Tokenizer {
   /// Python's `encode(text, add_special_tokens=False).ids`. Throws c10::ValueError for text that is not
   /// UTF-8, with the offset of the first bad byte, and where Python refuses the text.
   std::vector<int64_t> encode(std::string_view text) const override;
+  /// The same without the file's truncation and padding.
+  std::vector<int64_t> encode_whole(std::string_view text) const override;
   /// Python's `encode(text).ids`: with the tokens that the post-processor adds, such as [CLS] and [SEP].
   std::vector<int64_t> encode_with_special_tokens(std::string_view text) const override;
   /// Python's `encode(first, second)`, with special tokens.
@@ -77,6 +79,8 @@ class PretrainedTokenizer final : public Tokenizer {
   /// The text it was read from, unchanged. Unlike that of other tokenizers it may hold any UTF-8, and
   /// `load_any_tokenizer` reads it.
   std::string to_json() const override;
+  /// The same text.
+  std::string to_python_json() const override { return to_json(); }
 
  private:
   struct Parts;
@@ -85,7 +89,13 @@ class PretrainedTokenizer final : public Tokenizer {
   std::shared_ptr<const Parts> parts_;
 };
 
-/// Reads a tokenizer of either format: Hugging Face's, or that of `save_tokenizer`; told apart by content.
+/// Reads the text of a tokenizer of either format: Hugging Face's, or that of `save_tokenizer`; told apart by
+/// content. Throws c10::ValueError with what is wrong.
+///
+///   auto language = attentive::load_language_model("run", {.read_tokenizer = attentive::parse_any_tokenizer});
+std::unique_ptr<Tokenizer> parse_any_tokenizer(std::string_view json);
+
+/// Reads it from a file.
 /// The path may be a folder that holds `tokenizer.json`. Throws c10::ValueError with the path and what is
 /// wrong.
 ///

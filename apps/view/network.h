@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -8,18 +9,17 @@
 #include <vector>
 
 #include <ATen/core/Tensor.h>
-#include <c10/core/Device.h>
 #include <torch/nn/module.h>
 
-#include <attentive/models/model_folder.h>
 #include <attentive/models/vit.h>
 #include <attentive/text/tokenizer.h>
 
-// A model of a run of attentive-train or of a folder that Python wrote, whatever its class.
+// A model of a run of attentive-train or of a folder that Python wrote, whatever its class, on the CPU and in
+// evaluation mode.
 struct Network {
   std::shared_ptr<torch::nn::Module> module;
-  std::function<void(const at::Tensor& input)>
-      forward;  // ids (1, T), or images (1, C, H, W) if `image` is set
+  // ids (1, T), or images (1, C, H, W) if `image` is set
+  std::function<void(const at::Tensor& input)> forward;
   std::optional<attentive::ViTOptions> image;
   int64_t context_length = 0;                       // 0: no limit
   std::unique_ptr<attentive::Tokenizer> tokenizer;  // null: a text must be given as ids
@@ -30,12 +30,5 @@ struct Network {
   std::vector<int64_t> encode(std::string_view text, std::string_view option) const;
 };
 
-template <class Model>
-void take_module(Network& network, Model model, c10::Device device) {
-  model->to(device);
-  network.module = model.ptr();
-  network.forward = [model](const at::Tensor& input) mutable { model->forward(input); };
-}
-
-// The folder's tokenizer.json, or why it cannot be used.
-void take_tokenizer(Network& network, const attentive::ModelFolder& folder);
+// Throws c10::ValueError for what cannot be read.
+Network load_network(const std::filesystem::path& path);

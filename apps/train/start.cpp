@@ -1,0 +1,77 @@
+#include "start.h"
+
+#include <ATen/Context.h>
+#include <c10/util/Exception.h>
+
+#include <attentive/text/bpe_tokenizer.h>
+#include <attentive/text/char_tokenizer.h>
+
+#include "common/language.h"
+
+namespace {
+
+using namespace attentive;
+
+void check_out(const Settings& settings) {
+  const auto& out = settings.out;
+  const bool has_run = !list_checkpoints(out).empty();
+  TORCH_CHECK_VALUE(!settings.resume || has_run, "expected a checkpoint in --out ", out,
+                    " for --resume, got none");
+  TORCH_CHECK_VALUE(settings.resume || !has_run, "expected a new folder for --out, got ", out,
+                    ", which holds a run: go on with --resume, or choose another one");
+  const auto python = python_folder(settings);
+  for (const auto& path : {std::filesystem::path(out), python}) {
+    TORCH_CHECK_VALUE(settings.resume || !std::filesystem::exists(path / "config.json"),
+                      "expected a new folder for --out, got ", out, ", and ", path.string(),
+                      " holds a model");
+  }
+}
+
+std::unique_ptr<Tokenizer> learn_tokenizer(const Plan& plan, const std::string& text) {
+  if (plan.tokenizer == "bpe") return std::make_unique<BpeTokenizer>(BpeTokenizer::train(text, plan.vocab));
+  return std::make_unique<CharTokenizer>(CharTokenizer::train(text));
+}
+
+Start from_nothing(const Settings& settings, const std::string& text) {
+  auto plan = plan_of(settings);
+  auto tokenizer = learn_tokenizer(plan, text);
+  plan.model.vocab_size(tokenizer->vocab_size());
+  at::manual_seed(plan.trainer.seed);
+  return {.language = {.model = GPT(plan.model), .tokenizer = std::move(tokenizer)}, .trainer = plan.trainer};
+}
+
+Start from_folder(const Settings& settings) {
+  const auto& folder = settings.init_from;
+  auto language = apps::load_language(folder, at::kCPU, {.dtype = at::kFloat, .dropout = settings.dropout});
+  TORCH_CHECK_VALUE(language.tokenizer, "no tokenizer for --text: ", language.why_no_tokenizer);
+  check_same_model(language.model, settings, folder);
+  const auto trainer = finetuning(language.model, settings);
+  at::manual_seed(trainer.seed);
+  return {.language = std::move(language), .trainer = trainer};
+}
+
+Start from_checkpoint(const Settings& settings) {
+  TORCH_CHECK_VALUE(settings.init_from.empty(),
+                    "expected no --init-from with --resume: the checkpoint has its model");
+  auto checkpoint = load_checkpoint(settings.out);
+  const auto options = checkpoint.documents.find("trainer.json");
+  TORCH_CHECK_VALUE(options != checkpoint.documents.end(),
+                    "expected a checkpoint of this program, got one without trainer.json");
+  auto language = parse_language_documents(checkpoint.documents, apps::tokenizer_reader());
+  check_same_model(language.model, settings, "the checkpoint");
+  return {.language = std::move(language),
+          .trainer = resumed(parse_trainer_options(options->second), settings),
+          .checkpoint = std::move(checkpoint)};
+}
+
+}  // namespace
+
+std::filesystem::path python_folder(const Settings& settings) {
+  return std::filesystem::path(settings.out) / "model";
+}
+
+Start start_of(const Settings& settings, const std::string& text) {
+  check_out(settings);
+  if (settings.resume) return from_checkpoint(settings);
+  return settings.init_from.empty() ? from_nothing(settings, text) : from_folder(settings);
+}

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include <attentive/train/checkpoint.h>
+#include <attentive/train/language_model.h>
+#include <attentive/train/trainer.h>
+
+#include "settings.h"
+
+// What a run begins with.
+struct Start {
+  attentive::LanguageModel language;
+  attentive::TrainerOptions trainer;
+  std::optional<attentive::Checkpoint> checkpoint = std::nullopt;  // of a run that goes on
+};
+
+// Where the fine-tuned model of a run lies, for Python.
+std::filesystem::path python_folder(const Settings& settings);
+
+// A new model for the text, the one of --init-from, or that of the latest checkpoint. Throws c10::ValueError if
+// --out holds what the run must not overwrite, and for settings that contradict each other or the model.
+Start start_of(const Settings& settings, const std::string& text);

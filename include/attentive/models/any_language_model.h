@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+
+#include <attentive/cache/kv_cache.h>
+#include <attentive/models/generate.h>
+#include <attentive/models/gpt.h>
+#include <attentive/models/llama.h>
+#include <attentive/models/pretrained.h>
+#include <attentive/models/save_model_folder.h>
+
+namespace attentive {
+
+/// A decoder-only language model whose class is known only when the program runs: a `GPT` or a `Llama`.
+///
+/// Copies share the model. The functions are those of the model, whose errors they throw.
+///
+///   auto model = attentive::AnyLanguageModel::load_pretrained(attentive::read_model_folder("gpt2"));
+///   auto logits = model.forward(ids);
+class AnyLanguageModel {
+ public:
+  /// Throws c10::ValueError for an empty holder.
+  AnyLanguageModel(GPT model);
+  AnyLanguageModel(Llama model);
+
+  /// The model that a folder of Python's `transformers` describes, as `attentive::load_pretrained` builds it.
+  /// Throws its errors, and c10::ValueError for a model that does not continue texts.
+  static AnyLanguageModel load_pretrained(ModelFolder&& folder, const PretrainedOptions& options = {});
+
+  torch::nn::Module& module() const { return *ptr(); }
+  std::shared_ptr<torch::nn::Module> ptr() const;
+  /// "GPT" or "Llama".
+  std::string_view name() const;
+  int64_t vocab_size() const;
+  int64_t context_length() const;  ///< 0: no limit
+
+  /// ids (B, T) -> logits (B, T, vocab_size)
+  at::Tensor forward(const at::Tensor& ids) const;
+  /// The same for tokens that follow those in the cache; ids holds only the new tokens.
+  at::Tensor forward_cached(const at::Tensor& ids, KVCache& cache) const;
+  /// The mean cross-entropy of predicting `targets` (B, T), in nats per token.
+  at::Tensor loss(const at::Tensor& ids, const at::Tensor& targets) const;
+  std::unique_ptr<KVCache> make_cache(int64_t batch = 1, int64_t capacity = 0) const;
+
+  /// Calls `visitor` with the `GPT` or the `Llama`.
+  template <class Visitor>
+  decltype(auto) visit(Visitor&& visitor) const {
+    return std::visit(std::forward<Visitor>(visitor), model_);
+  }
+
+ private:
+  std::variant<GPT, Llama> model_;
+};
+
+/// `attentive::generate` and `save_model_folder` for the model inside.
+std::vector<int64_t> generate(const AnyLanguageModel& model, const std::vector<int64_t>& prompt,
+                              const GenerateOptions& options = {});
+void save_model_folder(const std::filesystem::path& path, const AnyLanguageModel& model,
+                       const SaveFolderOptions& options = {});
+
+}  // namespace attentive

@@ -1,0 +1,66 @@
+// The options of a language model as "model.json".
+
+#include <attentive/modules/first_weights.h>
+#include <attentive/train/language_model.h>
+
+#include "core/option_json.h"
+
+namespace attentive {
+namespace {
+
+// Members that earlier versions neither wrote nor know: written where they differ from the defaults, which
+// hold where they are absent.
+constexpr const char* kLater[] = {"rotary_low_freq_factor", "rotary_high_freq_factor",
+                                  "rotary_original_context"};
+
+bool is_llama(const nlohmann::json& object) {
+  const auto model = object.find("model");
+  return model != object.end() && *model == LlamaImpl::kName;
+}
+
+}  // namespace
+
+std::string to_json(const GPTOptions& options) {
+  auto object = option_object(options);
+  const auto defaults = option_object(GPTOptions(1, 1, 1, 1, 1));
+  for (const auto* name : kLater) {
+    if (object[name] == defaults[name]) object.erase(name);
+  }
+  object.erase("rotary_head_dim");  // the model sets it
+  return object.dump(1) + '\n';
+}
+
+GPTOptions parse_gpt_options(const std::string& json) {
+  auto object = parse_option_object("GPTOptions", json);
+  GPTOptions options(1, 1, 1, 1, 1);
+  const auto defaults = option_object(options);
+  for (const auto* name : kLater) object.emplace(name, defaults[name]);
+  object["rotary_head_dim"] = options.rotary().head_dim();
+  each_option(options, OptionReader("GPTOptions", object));
+  return options;
+}
+
+std::string to_json(const LlamaOptions& options) {
+  auto object = option_object(options);
+  object["model"] = LlamaImpl::kName;
+  return object.dump(1) + '\n';
+}
+
+LlamaOptions parse_llama_options(const std::string& json) {
+  constexpr const char* who = "LlamaOptions";
+  const auto object = parse_option_object(who, json);
+  TORCH_CHECK_VALUE(is_llama(object), who, ": expected a member \"model\" with the value \"",
+                    LlamaImpl::kName, '"');
+  LlamaOptions options(1, 1, 1, 1);
+  each_option(options, OptionReader(who, object));
+  return options;
+}
+
+AnyLanguageModel parse_language_model(const std::string& json) {
+  const auto object = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
+  const NoFirstWeights guard;
+  if (object.is_object() && is_llama(object)) return Llama(parse_llama_options(json));
+  return GPT(parse_gpt_options(json));
+}
+
+}  // namespace attentive

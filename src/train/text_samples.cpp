@@ -1,0 +1,89 @@
+#include <charconv>
+#include <optional>
+#include <string_view>
+#include <system_error>
+
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+#include <attentive/train/text_samples.h>
+
+#include "io/atomic_file.h"
+#include "io/files.h"
+#include "io/utf8.h"
+
+namespace attentive {
+namespace {
+
+constexpr const char* kWho = "TextSamples";
+constexpr std::string_view kHead = "step ", kIndent = "    ";
+
+// The step of a heading; none for a line of a text.
+std::optional<int64_t> step_of(std::string_view line) {
+  if (!line.starts_with(kHead)) return std::nullopt;
+  int64_t step = 0;
+  const char* end = line.data() + line.size();
+  const auto result = std::from_chars(line.data() + kHead.size(), end, step);
+  return result.ec == std::errc() && result.ptr == end ? std::optional(step) : std::nullopt;
+}
+
+// The beginning of a file, up to the first text that is later than `last`.
+std::string up_to(std::string content, int64_t last) {
+  for (size_t at = 0; at < content.size();) {
+    const auto end = std::min(content.find('\n', at), content.size());
+    const auto step = step_of(std::string_view(content).substr(at, end - at));
+    if (step && *step > last) {
+      content.resize(at);
+      break;
+    }
+    at = end + 1;
+  }
+  if (!content.empty() && content.back() != '\n') content += '\n';
+  return content;
+}
+
+}  // namespace
+
+std::string sample_text(const LanguageModel& language, const TextSampleOptions& options) {
+  TORCH_CHECK_VALUE(language.tokenizer,
+                    "sample_text: expected a tokenizer, got none: ", language.why_no_tokenizer);
+  GenerateOptions how{.max_new_tokens = options.tokens,
+                      .sampling = options.sampling,
+                      .seed = options.seed,
+                      .slide = true,
+                      .stop_tokens = language.stop_tokens};
+  const auto& tokenizer = *language.tokenizer;
+  auto text = options.prompt;
+  for (const auto id : generate(language.model, tokenizer.encode_with_special_tokens(text), how)) {
+    if (!tokenizer.is_special(id)) text += tokenizer.bytes(id);
+  }
+  return replace_bad_utf8(std::move(text));
+}
+
+TextSamples::TextSamples(std::filesystem::path path, int64_t from_step) : path_(std::move(path)) {
+  try {
+    if (is_there(path_)) content_ = up_to(read_file(path_), from_step);
+  } catch (const std::system_error& error) {
+    TORCH_CHECK_VALUE(false, kWho, ": ", error.what());
+  }
+}
+
+void TextSamples::add(int64_t step, const std::string& text) {
+  std::string entry = fmt::format("{}{}\n{}", kHead, step, kIndent);
+  for (const char c : text) {
+    entry += c;
+    if (c == '\n') entry += kIndent;
+  }
+  entry += '\n';
+  try {
+    AtomicFile file(path_);
+    file.write(content_.data(), content_.size());
+    file.write(entry.data(), entry.size());
+    file.commit();
+  } catch (const std::system_error& error) {
+    TORCH_CHECK_VALUE(false, kWho, ": ", path_.string(), ": ", error.what());
+  }
+  content_ += entry;
+}
+
+}  // namespace attentive
