@@ -31,11 +31,15 @@
   }
 
   const hint = "Point at the picture, or move in it with the arrow keys, to read its numbers.";
+  const shownRollout = () => (view.shownView().rollout ? view.shownView().rollout() : null);
+
   function readout(layer, head, { query, key }) {
     if (query === null && key === null) return element("p", { class: "readout quiet" }, hint);
     const list = element("dl", { class: "readout" });
     list.append(...[sideTerm("Query", layer.queryTokens, query), sideTerm("Key", layer.keyTokens, key)].filter(Boolean));
-    if (query !== null && key !== null && head.ready) list.append(...cellTerms(head, query, key));
+    const rollout = shownRollout();
+    if (rollout && key !== null) list.append(term("Rollout", number(rollout[key])));
+    else if (query !== null && key !== null && head.ready) list.append(...cellTerms(head, query, key));
     return list;
   }
 
@@ -43,9 +47,20 @@
     const weight = head.weight(query, key);
     const bar = element("td", { class: "weight", style: `--share:${view.clamp(weight, 0, 1)};--own:${view.headColour(head)}` },
       weight === 0 ? zeroText(head, query) : number(weight));
-    const tokens = head.layer.keyTokens;
-    const named = element("td", {}, tokens.list ? [element("small", {}, String(key)), " ", isolated(tokens.at(key))] : String(key));
-    return element("tr", {}, named, bar, head.logsumexp ? element("td", {}, view.scoreText(head.score(query, key))) : null);
+    return element("tr", {}, keyCell(head.layer.keyTokens, key), bar, head.logsumexp ? element("td", {}, view.scoreText(head.score(query, key))) : null);
+  }
+
+  function keyCell(tokens, key) {
+    return element("td", {}, tokens.list ? [element("small", {}, String(key)), " ", isolated(tokens.at(key))] : String(key));
+  }
+
+  // The keys of largest rollout, in place of the head's.
+  function rolloutTable(layer, rollout) {
+    const keys = Array.from(rollout, (_, key) => key).sort((a, b) => rollout[b] - rollout[a]).slice(0, 8);
+    const row = (key) => element("tr", {}, keyCell(layer.keyTokens, key), element("td", {}, number(rollout[key])));
+    const header = ["Key", "Rollout"].map((text) => element("th", { scope: "col" }, text));
+    return element("table", { class: "top" }, element("caption", {}, "Largest rollout of the class token"),
+      element("thead", {}, element("tr", {}, header)), element("tbody", {}, keys.map(row)));
   }
 
   function topTable(head, query) {
@@ -69,7 +84,7 @@
     let resting = 0;
     // Under a moving pointer the tables wait until it rests: a dozen of them cost more than the picture.
     function refreshTables(layer, heads, query) {
-      const name = [layer.index, query, view.theme().dark, ...heads.map((head) => [head.index, head.ready])].join();
+      const name = [layer.index, query, view.theme().dark, shownRollout() !== null, ...heads.map((head) => [head.index, head.ready])].join();
       clearTimeout(resting);
       if (name === listed) return;
       if (view.hover) resting = setTimeout(() => fillTables(layer, heads, query, name), 80);
@@ -78,6 +93,9 @@
     function fillTables(layer, heads, query, name) {
       listed = name;
       heading.replaceChildren("Query ", String(query), ...(layer.queryTokens.list ? [" ", isolated(layer.queryTokens.at(query))] : []));
+      const rollout = shownRollout();
+      note.hidden = rollout !== null;
+      if (rollout) return tables.replaceChildren(rolloutTable(layer, rollout));
       tables.replaceChildren(...heads.filter((head) => head.ready).map((head) => topTable(head, query)));
       const step = number(Math.max(...heads.map((head) => head.step(query))));
       note.textContent = `Weights of this query are shown in steps of ${step}: each is within half a step of the tensor’s.`;

@@ -116,6 +116,7 @@
     offered: () => view.data.layers.some((layer) => layer.image),
     shows: (layer) => layer.image !== null,
     needs: () => view.layer().heads,
+    rollout: () => (rolling(view.layer()) ? view.layer().rollout : null),
     refresh() {
       const layer = view.layer();
       note.textContent = explain(layer); // first, as it takes its height from the picture

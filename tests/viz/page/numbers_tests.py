@@ -156,3 +156,9 @@ return Array.from(pen.getImageData(0, 0, 1, 1).data)"""
     ), "the sky of the picture, which stands in layer 0"
     browser.set(picture="rollout")
     assert browser.texts(".imageview .note")[0].startswith("Rollout of the class token")
+    order = numpy.argsort(-page.rollout, kind="stable")[:8]
+    assert [int(text.split(" ")[0]) for text in browser.texts(".top tbody td:first-child")] == order.tolist()
+    for key, text in zip(order, browser.texts(".top tbody td:last-child")):
+        assert abs(number(text) - page.rollout[key]) <= 1e-3 * page.rollout[key], (key, text)
+    browser.set(query=0, key=5)
+    assert abs(number(browser.readout()["Rollout"]) - page.rollout[5]) <= 1e-3 * page.rollout[5], browser.readout()

@@ -166,6 +166,7 @@ def vit():
         mean = numpy.mean([head.weights for head in made], axis=0) + numpy.eye(65)
         rollout = (mean / mean.sum(axis=1, keepdims=True)) @ rollout
         image = {"rows": rows, "columns": columns, "first": 1, "pixels": 0 if layer else pixels}
+        page.rollout = rollout[0].astype(numpy.float32)
         page.add_view(f"blocks.{layer}.att", made, image=image, rollout=rollout[0])
     return page
 
