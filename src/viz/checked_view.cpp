@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include <ATen/ExpandUtils.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/nonzero.h>
 
@@ -35,10 +36,8 @@ class Checks {
   void visible() const {
     if (!view_.visible.defined()) return;
     const auto& visible = view_.visible;
-    const auto sizes = visible.sizes();
-    const auto fits = [&](size_t dim, int64_t size) { return sizes[dim] == size || sizes[dim] == 1; };
-    TORCH_CHECK_VALUE(visible.scalar_type() == at::kBool && visible.is_cpu() && sizes.size() == 3 &&
-                          fits(0, heads_) && fits(1, queries_) && fits(2, keys_),
+    TORCH_CHECK_VALUE(visible.scalar_type() == at::kBool && visible.is_cpu() &&
+                          at::is_expandable_to(visible.sizes(), view_.weights.sizes()),
                       who_, ": ", view_.path, ": expected a bool visible on the CPU that broadcasts to ",
                       shape_string(view_.weights.sizes()), ", got ", describe(visible));
   }
@@ -129,8 +128,7 @@ HeadMemory::HeadMemory(const AttentionView& view, int64_t place)
     : weights(view.weights.select(0, place).contiguous()), rows{} {
   rows = {weights.const_data_ptr<float>(), nullptr, weights.size(0), weights.size(1)};
   if (!view.visible.defined()) return;
-  visible =
-      view.visible.select(0, view.visible.size(0) == 1 ? 0 : place).expand(weights.sizes()).contiguous();
+  visible = view.visible.expand(view.weights.sizes()).select(0, place).contiguous();
   rows.visible = visible.const_data_ptr<bool>();
 }
 

@@ -91,6 +91,16 @@ TEST_CASE(
               attention_view(recorded(at::randn({1, 1, 1, 4}), at::randn({1, 1, 1, 4})))});
 }
 
+TEST_CASE("what is hidden in every head may be said once", "[viz]") {
+  const auto hidden = at::ones({4, 4}, at::kBool).tril();
+  const auto weights = at::rand({3, 4, 4}).masked_fill(hidden.bitwise_not(), 0.0);
+  for (const auto& visible : {hidden, hidden.unsqueeze(0), hidden.expand({3, 4, 4})}) {
+    const AttentionView view{.path = "p", .weights = weights, .visible = visible, .heads = {0, 1, 2}};
+    const auto page = page_of({view});
+    for (size_t place = 0; place < 3; ++place) CHECK(page.visible(0, place).equal(hidden));
+  }
+}
+
 TEST_CASE("the largest weights are named in their exact order", "[viz]") {
   // The last two of the first row are equal; a byte cannot tell the first two apart.
   const auto weights =
