@@ -1,10 +1,16 @@
 # ATTENTIVE_BUILD_TOKENIZERS, ATTENTIVE_BUILD_VIZ: whether to build the components attentive::tokenizers and attentive::viz,
-# which need libraries of their own. Sets ATTENTIVE_TOKENIZERS and ATTENTIVE_VIZ.
+# which need libraries of their own. attentive_optional_component sets ATTENTIVE_TOKENIZERS and ATTENTIVE_VIZ.
 
 include("${CMAKE_CURRENT_LIST_DIR}/attentive_component_libraries.cmake")
 
-# attentive_optional_component(<name> <what is missing without it> <its libraries>)
-function(attentive_optional_component name what libraries)
+# What is missing without a component, and its libraries.
+set(_attentive_tokenizers "tokenizers of Python's models" "PCRE2 and utf8proc")
+set(_attentive_viz "pictures of attention" "zlib")
+
+# attentive_optional_component(<name>)
+function(attentive_optional_component name)
+  list(GET _attentive_${name} 0 what)
+  list(GET _attentive_${name} 1 libraries)
   string(TOUPPER "${name}" upper)
   set(option ATTENTIVE_BUILD_${upper})
   set(${option} "AUTO" CACHE STRING "The component ${name}: AUTO (if there is ${libraries}), ON, OFF")
@@ -27,6 +33,3 @@ function(attentive_optional_component name what libraries)
     endif()
   endif()
 endfunction()
-
-attentive_optional_component(tokenizers "tokenizers of Python's models" "PCRE2 and utf8proc")
-attentive_optional_component(viz "pictures of attention" "zlib")

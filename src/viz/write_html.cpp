@@ -99,7 +99,7 @@ HtmlPage write_html(const std::filesystem::path& path, const std::vector<Attenti
   const auto most = static_cast<size_t>(options.max_bytes) - size_around;
   Elements made;
   int levels = 0;
-  for (const int tried : {255, 127, 63, 31}) {
+  for (const int tried : {255, 127, 63, 31, 15, 7}) {
     levels = tried;
     made = elements(data, views, levels, most);
     if (!made.full) break;

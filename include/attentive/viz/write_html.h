@@ -21,8 +21,9 @@ struct HtmlOptions {
 /// What `write_html` wrote.
 struct HtmlPage {
   int64_t bytes = 0;
-  /// Weights are shown in steps of the largest weight of their query divided by this: 255, or 127, 63 or 31
-  /// if the page would otherwise be too large. Every shown weight is within half a step of the tensor's.
+  /// Weights are shown in steps of the largest weight of their query divided by this: 255, or 127, 63, 31,
+  /// 15 or 7 if the page would otherwise be too large. Every shown weight is within half a step of the
+  /// tensor's.
   int levels = 255;
 };
 
@@ -39,7 +40,7 @@ class PageTooLarge : public c10::ValueError {
 /// are computed before the weights are quantised. Bytes of a text that are not UTF-8 become U+FFFD. The file
 /// appears whole or not at all. Throws c10::ValueError without a view, for a view whose parts do not fit
 /// together (what came is named), and if the file cannot be written; PageTooLarge if the page does not fit
-/// even with 31 levels. Memory: a few times the page.
+/// even with 7 levels. Memory: a few times the page.
 ///
 ///   attentive::write_html("page.html", attentive::attention_views(recorder, {.tokens = tokens}));
 HtmlPage write_html(const std::filesystem::path& path, const std::vector<AttentionView>& views,

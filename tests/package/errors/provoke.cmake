@@ -266,16 +266,16 @@ ask(dependencies FAIL ASK dependencies LINE "missing fmt 9, nlohmann_json 3.10, 
     ARGS -DATTENTIVE_BUILD_TESTS=ON -DCMAKE_DISABLE_FIND_PACKAGE_fmt=ON -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON
          -DCMAKE_DISABLE_FIND_PACKAGE_Catch2=ON)
 # The libraries of the component tokenizers: none is found here, where no folder of the system is searched.
-ask(tokenizers_auto ASK components LINE "no tokenizers of Python's models: there is no pcre2; apt-get install libpcre2-dev")
-ask(tokenizers_off ASK components LINE "no tokenizers of Python's models: ATTENTIVE_BUILD_TOKENIZERS=OFF"
+ask(tokenizers_auto ASK tokenizers LINE "no tokenizers of Python's models: there is no pcre2; apt-get install libpcre2-dev")
+ask(tokenizers_off ASK tokenizers LINE "no tokenizers of Python's models: ATTENTIVE_BUILD_TOKENIZERS=OFF"
     ARGS -DATTENTIVE_BUILD_TOKENIZERS=OFF)
-ask(tokenizers_on FAIL ASK components
+ask(tokenizers_on FAIL ASK tokenizers
     LINE "ATTENTIVE_BUILD_TOKENIZERS=ON, but there is no utf8proc; apt-get install libutf8proc-dev, or say ATTENTIVE_BUILD_TOKENIZERS=AUTO"
     ARGS -DATTENTIVE_BUILD_TOKENIZERS=ON "-DATTENTIVE_PCRE2_INCLUDE=${WORK}" "-DATTENTIVE_PCRE2_LIBRARY=${WORK}/empty.cpp")
-ask(tokenizers_word FAIL ASK components LINE "ATTENTIVE_BUILD_TOKENIZERS is \"yes\"; say AUTO, ON or OFF"
+ask(tokenizers_word FAIL ASK tokenizers LINE "ATTENTIVE_BUILD_TOKENIZERS is \"yes\"; say AUTO, ON or OFF"
     ARGS -DATTENTIVE_BUILD_TOKENIZERS=yes)
-ask(viz_auto ASK components LINE "no pictures of attention: there is no zlib; apt-get install zlib1g-dev")
-ask(viz_on FAIL ASK components LINE "ATTENTIVE_BUILD_VIZ=ON, but there is no zlib; apt-get install zlib1g-dev, or say ATTENTIVE_BUILD_VIZ=AUTO"
+ask(viz_auto ASK viz LINE "no pictures of attention: there is no zlib; apt-get install zlib1g-dev")
+ask(viz_on FAIL ASK viz LINE "ATTENTIVE_BUILD_VIZ=ON, but there is no zlib; apt-get install zlib1g-dev, or say ATTENTIVE_BUILD_VIZ=AUTO"
     ARGS -DATTENTIVE_BUILD_VIZ=ON)
 ask(package_other_torch FAIL ASK package
     LINE "attentive was built with LibTorch [0-9.]+, but [^\n]*/two_thirteen/torch is 2\\.13\\.0; name one of"
