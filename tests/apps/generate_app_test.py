@@ -90,7 +90,7 @@ class GenerateTest(unittest.TestCase):
         shutil.copytree(MODELS / "gpt2", mixed)
         (mixed / "config.json").write_text((MODELS / "llama/config.json").read_text())
         for arguments, words in (
-            (["--model", MODELS / "gpt2", "--prompt", "hello"], "has no tokenizer.json; --ids takes the text as ids"),
+            (["--model", MODELS / "gpt2", "--prompt", "hello"], "has no tokenizer.json; --ids takes the prompt as ids"),
             (["--model", MODELS / "gpt2", "--ids", "1,17"], "expected ids in [0, 17), got 17"),
             (["--model", missing, "--ids", "1"], "model.safetensors"),
             (["--model", encoder, "--ids", "1"], "expected a model that continues texts, got a bert"),
