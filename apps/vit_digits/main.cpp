@@ -12,7 +12,7 @@
 #include <torch/cuda.h>
 
 #include <attentive/io/safetensors.h>
-#include <attentive/io/state_dict.h>
+#include <attentive/models/save_model_folder.h>
 #include <attentive/models/vit.h>
 #include <attentive/train/adamw.h>
 #include <attentive/train/schedule.h>
@@ -39,7 +39,7 @@ struct Settings {
 
 void declare(CLI::App& app, Settings& s) {
   app.add_option("--data", s.data, "File of tools/export_digits.py")->required();
-  app.add_option("--save", s.save, "Write the trained weights to this safetensors file");
+  app.add_option("--save", s.save, "Write the trained model as a folder that Python and attentive-view load");
   app.add_option("--epochs", s.epochs)->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--batch", s.batch)->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--lr", s.learning_rate)->capture_default_str();
@@ -155,7 +155,7 @@ void run(const Settings& s) {
     }
   }
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  if (!s.save.empty()) save_safetensors(s.save, state_dict(*model));
+  if (!s.save.empty()) save_model_folder(s.save, *model);
   fmt::print("test accuracy {:.2f} % after {:.0f} s\n", 100 * accuracy(model, test), seconds.count());
 }
 

@@ -150,6 +150,15 @@ class Drawing {
     return out + "</g>\n";
   }
 
+  bool hides() const {
+    for (int64_t i = 0; i < rows_.queries; ++i) {
+      for (int64_t j = 0; j < rows_.keys; ++j) {
+        if (!rows_.sees(i, j)) return true;
+      }
+    }
+    return false;
+  }
+
   // What the darkest shade means, and what hatching does.
   std::string scale() const {
     const double y = bottom_ + 16;
@@ -161,12 +170,14 @@ class Drawing {
         "\n<text x=\"{:.2f}\" y=\"{:.2f}\">0</text><text x=\"{:.2f}\" y=\"{:.2f}\" "
         "text-anchor=\"end\">{:.4g}</text>\n",
         left_, y + 22, left_ + 2 * kShades, y + 22, largest_);
-    out += fmt::format(
-        "<rect x=\"{0:.2f}\" y=\"{1:.2f}\" width=\"20\" height=\"10\" fill=\"url(#hidden)\" "
-        "stroke=\"#777777\"/>"
-        "<text x=\"{2:.2f}\" y=\"{3:.2f}\">hidden</text>\n</g>\n",
-        left_ + 160, y, left_ + 186, y + 9);
-    return out;
+    if (hides()) {
+      out += fmt::format(
+          "<rect x=\"{0:.2f}\" y=\"{1:.2f}\" width=\"20\" height=\"10\" fill=\"url(#hidden)\" "
+          "stroke=\"#777777\"/>"
+          "<text x=\"{2:.2f}\" y=\"{3:.2f}\">hidden</text>\n",
+          left_ + 160, y, left_ + 186, y + 9);
+    }
+    return out + "</g>\n";
   }
 
   const AttentionView& view_;

@@ -62,12 +62,14 @@ TEST_CASE("hidden keys are hatched, and visible ones of weight 0 are not", "[viz
       .path = "by hand", .weights = at::tensor({1.0F, 0.0F, 0.5F, 0.5F}).view({1, 2, 2}), .heads = {4}};
   const auto all = to_svg(view);
   CHECK(count(all, "class=\"hidden\"") == 0);
+  CHECK(count(all, ">hidden<") == 0);  // the scale explains what is there
   view.visible = at::tensor({1, 0, 1, 1}).view({1, 2, 2}).to(at::kBool);
   const auto masked = to_svg(view);
   // One cell, of column 1 and row 0; cells are 24 wide.
   CHECK(
       masked.find("<path class=\"hidden\" fill=\"url(#hidden)\" d=\"M49.80 53.80h24.00v24.00h-24.00z\"/>") !=
       std::string::npos);
+  CHECK(count(masked, ">hidden<") == 1);
   CHECK(parsed(masked).starts_with("by hand, head 4\n"));
 }
 
