@@ -8,8 +8,8 @@
 #include <ATen/Parallel.h>
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
-#include <torch/cuda.h>
 
+#include "common/device.h"
 #include "common/language.h"
 #include "common/run_main.h"
 
@@ -69,9 +69,7 @@ void write(std::string_view text) {
 
 void run(Settings s) {
   if (s.threads > 0) at::set_num_threads(s.threads);
-  const bool cuda = s.device != "cpu" && torch::cuda::is_available();
-  TORCH_CHECK_VALUE(s.device != "cuda" || cuda, "expected a CUDA device for --device cuda, got none");
-  const auto language = apps::load_language(s.model, cuda ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU));
+  const auto language = apps::load_language(s.model, apps::choose_device(s.device));
   s.generate.use_cache = !s.no_cache;
   s.generate.stop_tokens = language.stop_tokens;
   const char* separator = "";

@@ -6,13 +6,13 @@
 #include <ATen/Parallel.h>
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
-#include <torch/cuda.h>
 
 #include <attentive/train/checkpoint.h>
 #include <attentive/train/language_model.h>
 #include <attentive/train/progress.h>
 #include <attentive/train/trainer.h>
 
+#include "common/device.h"
 #include "common/run_main.h"
 #include "hints.h"
 #include "samples.h"
@@ -95,12 +95,6 @@ void declare(CLI::App& app, Settings& s) {
       ->group("Output");
 }
 
-at::Device device_of(const std::string& name) {
-  const bool there = name != "cpu" && torch::cuda::is_available();
-  TORCH_CHECK_VALUE(name != "cuda" || there, "expected a CUDA device for --device cuda, got none");
-  return there ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);
-}
-
 int64_t count_parameters(const torch::nn::Module& model) {
   int64_t count = 0;
   for (const auto& parameter : model.parameters()) count += parameter.numel();
@@ -137,7 +131,7 @@ void finish(Progress& progress, const std::string& program, const Settings& sett
 
 void train(const std::string& program, const Settings& settings) {
   if (settings.threads > 0) at::set_num_threads(settings.threads);
-  const auto device = device_of(settings.device);
+  const auto device = apps::choose_device(settings.device);
   TORCH_CHECK_VALUE(!settings.text.empty(), "expected --text FILE");
   CheckpointFolder folder(settings.out);
   const auto text = read_text(settings.text);

@@ -9,7 +9,6 @@
 #include <ATen/Parallel.h>
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
-#include <torch/cuda.h>
 
 #include <attentive/io/safetensors.h>
 #include <attentive/models/save_model_folder.h>
@@ -17,6 +16,7 @@
 #include <attentive/train/adamw.h>
 #include <attentive/train/schedule.h>
 
+#include "common/device.h"
 #include "common/run_main.h"
 
 namespace {
@@ -105,9 +105,7 @@ double accuracy(ViT& model, const Digits& digits) {
 
 void run(const Settings& s) {
   if (s.threads > 0) at::set_num_threads(s.threads);
-  const bool cuda = s.device != "cpu" && torch::cuda::is_available();
-  TORCH_CHECK_VALUE(s.device != "cuda" || cuda, "expected a CUDA device for --device cuda, got none");
-  const at::Device device = cuda ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);
+  const auto device = apps::choose_device(s.device);
   const auto digits = read_digits(s.data);
 
   auto generator = at::detail::createCPUGenerator(s.seed);

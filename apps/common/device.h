@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+
+#include <c10/core/Device.h>
+
+namespace apps {
+
+/// The device of --device: "cpu", "cuda", or "auto" for CUDA if there is any. Throws c10::ValueError for "cuda"
+/// without a CUDA device.
+c10::Device choose_device(const std::string& name);
+
+}  // namespace apps
