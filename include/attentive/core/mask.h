@@ -64,8 +64,8 @@ class Mask {
   /// True if nothing is masked and nothing is added.
   bool empty() const;
 
-  /// The mask as a grid: a row per query, a column per key, `x` where the query may attend to the key, `+`
-  /// where it may and a bias is added, `.` where it may not. Below it stands what the grid does not show: the
+  /// The mask as a grid: a row per query, a column per key, 'x' where the query may attend to the key, '+'
+  /// where it may and a bias is added, '.' where it may not. Below it stands what the grid does not show: the
   /// rows and columns left out, queries without any key, and whether other batch items or heads differ.
   /// The sizes of the batch and the heads are those of the terms. Throws c10::ValueError for sizes below 0, for
   /// terms that do not fit them, and for a batch item or head that the mask does not have.
