@@ -63,9 +63,8 @@ std::vector<int64_t> Network::encode(std::string_view text, std::string_view opt
 
 Network load_network(const std::filesystem::path& path) {
   if (!std::filesystem::exists(path / "config.json")) return language_network(path);
-  auto folder = read_model_folder(path);
-  const auto model = pretrained_model(folder);
-  if (model == BertImpl::kName) return bert_network(std::move(folder));
-  if (model == ViTImpl::kName) return vit_network(std::move(folder));
+  const auto model = pretrained_model(read_model_folder(path, {.weights = false}));
+  if (model == BertImpl::kName) return bert_network(read_model_folder(path));
+  if (model == ViTImpl::kName) return vit_network(read_model_folder(path));
   return language_network(path);
 }

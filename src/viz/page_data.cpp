@@ -74,8 +74,8 @@ PageData::PageData(const std::vector<AttentionView>& views, const std::string& t
   page_["levels"] = 0;  // until `json`
   auto list = ordered_json::array();
   for (const auto& view : views_) {
+    shapes_.emplace_back();
     list.push_back(view_json(view));
-    ++view_;
   }
   page_["views"] = std::move(list);
 }
@@ -98,7 +98,8 @@ std::string PageData::json(int levels) const {
 
 std::string PageData::weights(size_t view, size_t place, int levels) const {
   const HeadMemory head(views_[view], static_cast<int64_t>(place));
-  return base64(deflated(quantised(head.rows, spans_of(head.rows), row_maxima(head.rows), levels)));
+  const auto& [spans, maxima] = shapes_[view][place];
+  return base64(deflated(quantised(head.rows, spans, maxima, levels)));
 }
 
 size_t PageData::heads() const {
@@ -128,10 +129,11 @@ ordered_json PageData::view_json(const AttentionView& view) {
 
 ordered_json PageData::head_json(const AttentionView& view, size_t place) {
   const HeadMemory head(view, static_cast<int64_t>(place));
-  const auto maxima = row_maxima(head.rows);
+  const auto& [spans, maxima] =
+      shapes_.back().emplace_back(HeadShape{spans_of(head.rows), row_maxima(head.rows)});
   ordered_json json;
   json["head"] = view.heads[place];
-  json["hidden"] = hidden_index(head.rows, spans_of(head.rows));
+  json["hidden"] = hidden_index(head.rows, spans);
   json["row_max"] = base64_of(maxima);
   json["logsumexp"] = view.logsumexp.defined()
                           ? ordered_json(base64_of(view.logsumexp.select(0, static_cast<int64_t>(place))))
@@ -154,7 +156,7 @@ ordered_json PageData::image_json(const PatchImage& image) {
     json["pixels"] = known->second;
     return json;
   }
-  pictures_.emplace_back(image.pixels, view_);
+  pictures_.emplace_back(image.pixels, shapes_.size() - 1);
   json["pixels"] = picture_uri(image.pixels);
   return json;
 }

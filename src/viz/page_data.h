@@ -37,12 +37,18 @@ class PageData {
   int64_t tokens_index(const std::vector<std::string>& tokens);
   size_t hidden_index(const HeadRows& rows, const std::vector<Span>& spans);
 
+  // What the weights of a head need at any number of levels.
+  struct HeadShape {
+    std::vector<Span> spans;
+    std::vector<float> maxima;
+  };
+
   const std::vector<AttentionView>& views_;
+  std::vector<std::vector<HeadShape>> shapes_;  // of the heads of each view written so far
   std::map<std::vector<std::string>, int64_t> token_lists_;
   std::map<std::string, size_t> hidden_;                 // by what was written of it
   std::vector<std::pair<at::Tensor, size_t>> pictures_;  // and the first view that shows each
   size_t head_bytes_ = 0;
-  size_t view_ = 0;  // which one is written now
   nlohmann::ordered_json page_;
 };
 

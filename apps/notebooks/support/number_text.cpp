@@ -40,17 +40,6 @@ void choose_digits(Check& check, const std::vector<double>& numbers) {
   check.printed_decimals = 4;
 }
 
-// Row-major position -> indices, such as "[3,1]".
-std::string index_text(const Check& check, size_t place) {
-  std::vector<size_t> indices(check.shape.size());
-  for (size_t axis = indices.size(); axis-- > 0;) {
-    const auto size = static_cast<size_t>(check.shape[axis]);
-    indices[axis] = place % size;
-    place /= size;
-  }
-  return fmt::format("[{}]", fmt::join(indices, ","));
-}
-
 bool draws_from_mkl() {
   return attentive::dropout_stream_of_this_cpu() == "intel_mkl";
 }
@@ -103,6 +92,16 @@ std::string shape_text(const Check& check) {
   return fmt::format("{}", fmt::join(check.shape, ","));
 }
 
+std::string index_text(std::span<const int64_t> shape, size_t place) {
+  std::vector<size_t> indices(shape.size());
+  for (size_t axis = indices.size(); axis-- > 0;) {
+    const auto size = static_cast<size_t>(shape[axis]);
+    indices[axis] = place % size;
+    place /= size;
+  }
+  return fmt::format("{}", fmt::join(indices, ","));
+}
+
 std::string verdict_text(const Check& check, const Comparison& comparison) {
   switch (comparison.verdict) {
     case Verdict::OnlyShown:
@@ -110,8 +109,9 @@ std::string verdict_text(const Check& check, const Comparison& comparison) {
     case Verdict::OtherGenerator:
       return "not compared: dropout on a GPU draws other numbers";
     case Verdict::Different:
-      return fmt::format("DIFFERS at {} by {:.1e}, allowed {:.1e}", index_text(check, comparison.place),
-                         comparison.difference, comparison.allowed);
+      return fmt::format("DIFFERS at [{}] by {:.1e}, allowed {:.1e}",
+                         index_text(check.shape, comparison.place), comparison.difference,
+                         comparison.allowed);
     case Verdict::Equal:
       break;
   }

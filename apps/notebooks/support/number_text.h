@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,7 +37,9 @@ std::string other_stream_remark();
 std::string inline_text(const Check& check, const std::vector<std::string>& texts);
 /// "printed" or "derived".
 std::string_view source_text(const Check& check);
-/// A shape or a position, such as "6,3".
+/// The indices of a number that is counted row by row, such as "3,1".
+std::string index_text(std::span<const int64_t> shape, size_t place);
+/// A shape, such as "6,3".
 std::string shape_text(const Check& check);
 /// The largest difference and what is allowed, or why nothing was compared.
 std::string verdict_text(const Check& check, const Comparison& comparison);

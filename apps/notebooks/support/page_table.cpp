@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "support/html.h"
+#include "support/number_text.h"
 
 namespace notebooks {
 namespace {
@@ -29,13 +29,7 @@ struct Grid {
 
   // "0,1,5": the indices of a row in all axes but the last.
   std::string row_head(size_t row) const {
-    std::vector<size_t> indices(check.shape.size() - 1);
-    for (size_t axis = indices.size(); axis-- > 0;) {
-      const auto size = static_cast<size_t>(check.shape[axis]);
-      indices[axis] = row % size;
-      row /= size;
-    }
-    return fmt::format("{}", fmt::join(indices, ","));
+    return index_text(std::span(check.shape).first(check.shape.size() - 1), row);
   }
 };
 

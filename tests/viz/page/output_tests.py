@@ -5,6 +5,8 @@ import xml.etree.ElementTree as tree
 from pages import SENTENCE
 
 SVG = "{http://www.w3.org/2000/svg}"
+# A page for each view.
+EACH_VIEW = (("small", "grid"), ("small", "map"), ("small", "heads"), ("vit", "image"), ("neurons", "neurons"), ("small", "numbers"))
 
 
 def exported(browser):
@@ -22,12 +24,7 @@ def labels(root):
 def test_every_view_is_exported_as_xml(session):
     browser = session.browser
     for page, view in (
-        ("small", "grid"),
-        ("small", "map"),
-        ("small", "heads"),
-        ("vit", "image"),
-        ("neurons", "neurons"),
-        ("small", "numbers"),
+        *EACH_VIEW,
         ("odd", "heads"),
         ("odd", "map"),
         ("rtl", "heads"),
@@ -100,12 +97,7 @@ def axe_finds_nothing(session, scheme):
     problems = []
     try:
         for page, view in (
-            ("small", "grid"),
-            ("small", "map"),
-            ("small", "heads"),
-            ("vit", "image"),
-            ("neurons", "neurons"),
-            ("small", "numbers"),
+            *EACH_VIEW,
             ("rtl", "heads"),
             ("holes", "map"),
         ):
