@@ -21,8 +21,7 @@ function(attentive_configure target)
   endif()
 endfunction()
 
-# Settings that the library and its components share: warnings and versions, headers that each compile alone, and private
-# use of fmt and nlohmann_json.
+# Settings that the library and its components share: warnings and versions, and private use of fmt and nlohmann_json.
 function(attentive_library target)
   attentive_use_headers(${target} fmt::fmt-header-only nlohmann_json::nlohmann_json)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src)
@@ -30,8 +29,7 @@ function(attentive_library target)
     POSITION_INDEPENDENT_CODE ON
     DEFINE_SYMBOL "" # whoever shares the precompiled header needs the same definitions, shared libraries and static ones
     VERSION ${PROJECT_VERSION}
-    SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
-    VERIFY_INTERFACE_HEADER_SETS ON) # target <name>_verify_interface_header_sets: each public header alone
+    SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
   attentive_configure(${target})
 endfunction()
 

@@ -14,6 +14,7 @@
 
 #include "common/run_main.h"
 #include "pictures.h"
+#include "progress.h"
 #include "selection.h"
 #include "source.h"
 
@@ -86,8 +87,15 @@ void write_page(const Settings& s, const Source& source, const std::vector<Atten
   const auto& weights = views.front().weights;
   const auto title = s.title.empty() ? source.title : s.title;
   try {
-    const auto page =
-        write_html(s.html, views, {.title = title, .max_bytes = static_cast<int64_t>(s.megabytes * 1e6)});
+    const auto page = [&] {
+      const Progress progress;
+      return write_html(s.html, views,
+                        {.title = title,
+                         .max_bytes = static_cast<int64_t>(s.megabytes * 1e6),
+                         .on_head = [&](int levels, int64_t head, int64_t of) {
+                           progress.say(fmt::format("head {} of {}, in steps of 1/{}", head, of, levels));
+                         }});
+    }();
     fmt::print("{}: {}, {}, {} x {} tokens, {:.1f} MB, in steps of 1/{}\n", s.html,
                counted(views.size(), "layer"), counted(heads, "head"), weights.size(1), weights.size(2),
                static_cast<double>(page.bytes) / 1e6, page.levels);

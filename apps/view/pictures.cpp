@@ -1,39 +1,19 @@
 #include "pictures.h"
 
 #include <algorithm>
-#include <cstdio>
-#include <unistd.h>
 
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
 #include <attentive/viz/attention_rollout.h>
 
+#include "progress.h"
+
 namespace {
 
 using namespace attentive;
 
 constexpr double kMostGiB = 4;
-
-// A line on a terminal that says which layer is being computed.
-class Progress {
- public:
-  explicit Progress(size_t total) : total_(total), shown_(::isatty(STDERR_FILENO) == 1) {}
-  ~Progress() {
-    if (shown_) fmt::print(stderr, "\r\x1b[K");
-  }
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
-
-  void next() {
-    ++done_;
-    if (shown_) fmt::print(stderr, "\r\x1b[Kweights of layer {} of {}", done_, total_);
-  }
-
- private:
-  size_t total_, done_ = 0;
-  bool shown_;
-};
 
 void check_size(const Source& source, const Selection& selection) {
   double bytes = 0;
@@ -76,14 +56,13 @@ std::vector<AttentionView> views_of(const Source& source, const Selection& selec
   if (source.image) rollouts = attention_rollout(source.calls, selection.batch);
   const auto headings = attention_headings(source.calls);
   std::vector<AttentionView> views;
-  Progress progress(
-      static_cast<size_t>(std::count_if(source.calls.begin(), source.calls.end(), [&](const auto& call) {
-        return source.chosen.contains(call.path);
-      })));
+  const auto total = std::count_if(source.calls.begin(), source.calls.end(),
+                                   [&](const auto& call) { return source.chosen.contains(call.path); });
+  const Progress progress;
   for (size_t i = 0; i < source.calls.size(); ++i) {
     const auto& call = source.calls[i];
     if (!source.chosen.contains(call.path)) continue;
-    progress.next();
+    progress.say(fmt::format("weights of layer {} of {}", views.size() + 1, total));
     views.push_back(attention_view(call, {.tokens = source.tokens,
                                           .heads = selection.heads,
                                           .neurons = neurons_of(call, selection),

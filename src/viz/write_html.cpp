@@ -46,8 +46,8 @@ struct Elements {
   bool full = false;
 };
 
-Elements elements(const viz::PageData& data, const std::vector<AttentionView>& views, int levels,
-                  size_t most) {
+Elements elements(const viz::PageData& data, const std::vector<AttentionView>& views, int levels, size_t most,
+                  const HtmlOptions& options) {
   Elements made{fmt::format("<script type=\"application/json\" id=\"attentive-data\">{}</script>\n",
                             data.json(levels))};
   for (size_t view = 0; view < views.size(); ++view) {
@@ -55,6 +55,9 @@ Elements elements(const viz::PageData& data, const std::vector<AttentionView>& v
       if (made.text.size() > most) {
         made.full = true;
         return made;
+      }
+      if (options.on_head) {
+        options.on_head(levels, static_cast<int64_t>(made.heads) + 1, static_cast<int64_t>(data.heads()));
       }
       made.text += fmt::format("<script type=\"text/plain\" id=\"w-{}-{}\">{}</script>\n", view,
                                views[view].heads[place], data.weights(view, place, levels));
@@ -101,7 +104,7 @@ HtmlPage write_html(const std::filesystem::path& path, const std::vector<Attenti
   int levels = 0;
   for (const int tried : {255, 127, 63, 31, 15, 7}) {
     levels = tried;
-    made = elements(data, views, levels, most);
+    made = elements(data, views, levels, most, options);
     if (!made.full) break;
   }
   if (made.full) refuse(made, data, size_around, levels, options.max_bytes);

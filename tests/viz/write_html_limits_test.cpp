@@ -12,6 +12,7 @@
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <catch2/catch_test_macros.hpp>
+#include <fmt/format.h>
 
 #include <attentive/viz/write_html.h>
 
@@ -81,6 +82,23 @@ TEST_CASE("steps become larger before a page is refused, and the refusal says wh
   CHECK(value_error([&] {
           page_of({view}, {.max_bytes = 100});
         }).starts_with("write_html: expected max_bytes above "));
+}
+
+TEST_CASE("on_head is told every head that is compressed, and of larger steps when it begins again",
+          "[viz]") {
+  at::manual_seed(9);
+  const AttentionView view{.path = "p", .weights = at::rand({4, 100, 100}), .heads = {0, 1, 2, 3}};
+  std::vector<std::string> told;
+  HtmlOptions options{.on_head = [&](int levels, int64_t head, int64_t heads) {
+    told.push_back(fmt::format("{}: {}/{}", levels, head, heads));
+  }};
+  const auto bytes = std::ssize(page_of({view}, options).text);
+  CHECK(told == std::vector<std::string>{"255: 1/4", "255: 2/4", "255: 3/4", "255: 4/4"});
+  told.clear();
+  options.max_bytes = bytes - 4000;
+  page_of({view}, options);
+  CHECK(told.front() == "255: 1/4");
+  CHECK(told.back() == "127: 4/4");
 }
 
 TEST_CASE("a page of as many heads as a refusal names fits", "[viz]") {

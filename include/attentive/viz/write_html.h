@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,9 @@ struct HtmlOptions {
   std::string title = "Attention";
   std::string note = {};           ///< a sentence below the title
   int64_t max_bytes = 15'000'000;  ///< the page is not larger
+  /// Called before a head is compressed: in steps of 1/`levels`, as number `head` of `heads`, from 1. If the
+  /// page becomes too large, it begins again with fewer levels.
+  std::function<void(int levels, int64_t head, int64_t heads)> on_head = {};
 };
 
 /// What `write_html` wrote.
