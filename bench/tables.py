@@ -6,7 +6,8 @@
 Everything between the lines `<!-- figures: SUITE -->` and `<!-- end -->` is replaced by that suite's table, so the text
 around the figures stays and the figures are never typed by hand. The tables of `breakdown` (bench/breakdown.py), `peers`
 (bench/python_peers.py) and `attempts` come from the files of these names beside the measurements; `breakdown-avx2` is the
-same kind of table from breakdown-avx2.json, and likewise `breakdown-avx512`.
+same kind of table from breakdown-avx2.json, and likewise `breakdown-avx512`. `avx2-module:module` is the table of the suite
+`module` from avx2-module.json, a run of its own.
 """
 
 import json
@@ -108,16 +109,22 @@ def main():
     with open(sys.argv[2], encoding="utf-8") as file:
         page = file.read()
 
+    def beside(name):
+        return json.loads(Path(sys.argv[1]).with_name(f"{name}.json").read_text(encoding="utf-8"))
+
     def table(match):
-        suite = match.group(1)
+        marker = match.group(1)
+        file, _, suite = marker.rpartition(":")
         kind = suite.split("-")[0]
         if kind in BESIDE:
-            lines = BESIDE[kind](json.loads(Path(sys.argv[1]).with_name(f"{suite}.json").read_text(encoding="utf-8")))
+            lines = BESIDE[kind](beside(suite))
+        elif file:
+            lines = rows_of(beside(file), suite)
         else:
             lines = machine(data) if suite == "machine" else growth(data) if suite == "growth" else rows_of(data, suite)
         if len(lines) == 2 and suite != "machine":
             sys.exit(f"tables: {sys.argv[1]} has no figures of {suite}")
-        return f"<!-- figures: {suite} -->\n\n" + "\n".join(lines) + "\n\n<!-- end -->"
+        return f"<!-- figures: {marker} -->\n\n" + "\n".join(lines) + "\n\n<!-- end -->"
 
     page, count = re.subn(r"<!-- figures: (\S+) -->.*?<!-- end -->", table, page, flags=re.S)
     if not count:
