@@ -40,9 +40,14 @@ std::vector<int64_t> neurons_of(const RecordedAttention& call, const Selection& 
 void check_neurons(const Source& source, const Selection& selection) {
   for (const auto& one : selection.neurons) {
     if (source.chosen.contains(one.layer)) continue;
-    std::string known;
-    for (const auto& path : source.chosen) known += (known.empty() ? "" : ", ") + path;
-    TORCH_CHECK_VALUE(false, "--neurons: expected one of the layers ", known, ", got ", one.layer);
+    std::vector<std::string> known;  // in the order of the calls
+    for (const auto& call : source.calls) {
+      if (source.chosen.contains(call.path) &&
+          std::find(known.begin(), known.end(), call.path) == known.end())
+        known.push_back(call.path);
+    }
+    TORCH_CHECK_VALUE(false, "--neurons: expected one of the layers ",
+                      fmt::format("{}", fmt::join(known, ", ")), ", got ", one.layer);
   }
 }
 
