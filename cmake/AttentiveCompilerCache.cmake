@@ -2,9 +2,10 @@
 
 find_program(ATTENTIVE_CCACHE ccache DOC "Keeps object files between clean builds")
 mark_as_advanced(ATTENTIVE_CCACHE)
-# Without this sloppiness ccache never hits a translation unit that uses a precompiled header.
-set(ATTENTIVE_CCACHE_SLOPPINESS "CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime")
+# Without this sloppiness ccache never hits a translation unit that uses a precompiled header. What a file depends on is
+# read from the compiler's list: to run the preprocessor for it takes a fifth of the time of a build from nothing.
+set(ATTENTIVE_CCACHE_SETTINGS "CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime" "CCACHE_DEPEND=1")
 if(PROJECT_IS_TOP_LEVEL AND ATTENTIVE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER
-      "${CMAKE_COMMAND}" -E env "${ATTENTIVE_CCACHE_SLOPPINESS}" "${ATTENTIVE_CCACHE}")
+      "${CMAKE_COMMAND}" -E env ${ATTENTIVE_CCACHE_SETTINGS} "${ATTENTIVE_CCACHE}")
 endif()
