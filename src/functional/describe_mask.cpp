@@ -72,7 +72,7 @@ Problem problem_of(const char* who, const Mask& mask, const AttentionOptions& op
   const auto leading = leading_sizes(mask);
   const auto one = at::zeros({1}, at::TensorOptions().dtype(at::kDouble).device(device));
   const auto tensor = [&](int64_t rows) {
-    at::DimVector sizes = leading;
+    std::vector<int64_t> sizes(leading.begin(), leading.end());
     sizes.push_back(rows);
     sizes.push_back(1);
     return one.expand(sizes);
