@@ -16,7 +16,7 @@ namespace {
 // Where the threads of a group meet.
 class Meeting {
  public:
-  explicit Meeting(int64_t size) : brought_(static_cast<size_t>(size)), left_(static_cast<size_t>(size)) {}
+  explicit Meeting(int64_t size) : brought_(static_cast<size_t>(size)) {}
 
   // Everybody's tensors, when everybody has brought one.
   std::vector<at::Tensor> exchange(int64_t rank, const at::Tensor& tensor) {
@@ -29,8 +29,8 @@ class Meeting {
       ++round_;
       changed_.notify_all();
     }
-    changed_.wait(lock, [&] { return round_ != round || missing() >= 0; });
-    TORCH_CHECK(round_ != round, "rank ", missing(), " is missing");
+    changed_.wait(lock, [&] { return round_ != round || missing_ >= 0; });
+    TORCH_CHECK(round_ != round, "rank ", missing_, " is missing");
     // The next round cannot end, and replace these, before this thread has come to it.
     auto result = taken_;
     lock.unlock();
@@ -43,24 +43,17 @@ class Meeting {
 
   void leave(int64_t rank) {
     const std::lock_guard lock(mutex_);
-    left_[static_cast<size_t>(rank)] = true;
+    if (missing_ < 0) missing_ = rank;
     changed_.notify_all();
   }
 
   int64_t size() const { return static_cast<int64_t>(brought_.size()); }
 
  private:
-  int64_t missing() const {
-    for (size_t rank = 0; rank < left_.size(); ++rank) {
-      if (left_[rank]) return static_cast<int64_t>(rank);
-    }
-    return -1;
-  }
-
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<at::Tensor> brought_, taken_;
-  std::vector<bool> left_;
+  int64_t missing_ = -1;  // the first that left
   size_t present_ = 0;
   int64_t round_ = 0;
 };

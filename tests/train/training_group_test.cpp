@@ -23,6 +23,7 @@ using Models = std::vector<std::shared_ptr<test::Bigram>>;
 struct History {
   std::vector<double> losses = {}, norms = {}, validations = {};
   std::vector<at::Tensor> rows = {};  // the inputs of its forward passes in training, (rows, block)
+  int64_t evaluated = 0;              // forward passes in evaluation
   at::Tensor table = {}, bias = {};
 };
 
@@ -35,7 +36,11 @@ History learn(const std::shared_ptr<test::Bigram>& model, const TrainerOptions& 
               const std::shared_ptr<TrainingGroup>& group = nullptr) {
   History history;
   const auto loss = [&](const at::Tensor& x, const at::Tensor& y) {
-    if (model->is_training()) history.rows.push_back(x);
+    if (model->is_training()) {
+      history.rows.push_back(x);
+    } else {
+      ++history.evaluated;
+    }
     return model->loss(x, y);
   };
   Trainer trainer(model, loss, test::squares(200), test::squares(60), options, group);
@@ -98,6 +103,8 @@ TEST_CASE("Two processes learn the bits of one that accumulates two passes", "[t
   const auto two = learn_together(2, sized(4, 2), 20);
   CHECK(two[0] == one);
   CHECK(two[1] == one);
+  CHECK(one.evaluated == two[0].evaluated + two[1].evaluated);
+  CHECK(two[1].evaluated > 0);
   CHECK(one.losses.front() > one.losses.back());  // there was something to learn
   CHECK_FALSE(learn(models_of_ranks(1)[0], sized(4, 1), 20) == one);
 }
@@ -109,6 +116,7 @@ TEST_CASE("Processes that share passes agree in every bit and learn what one doe
     const auto histories = learn_together(size, sized(4, accumulate), 20);
     for (const auto& history : histories) CHECK(history == histories[0]);
     check_close(histories[0], one);
+    CHECK(histories[0].losses[0] == one.losses[0]);  // equal parameters, and passes in the same order
     for (size_t pass = 0; pass < one.rows.size(); ++pass) {
       const auto& own = histories[pass % static_cast<size_t>(size)].rows;
       CHECK(bit_equal(own.at(pass / static_cast<size_t>(size)), one.rows[pass]));
