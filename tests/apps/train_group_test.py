@@ -129,11 +129,11 @@ class TrainGroup(unittest.TestCase):
 
     @unittest.skipUnless(DISTRIBUTED, NO_GROUP)
     def test_what_a_group_cannot_share_is_refused_on_every_rank(self):
-        processes = self.start(2, "run", "--batch=5")
+        processes = self.start(3, "run")
         for process in processes:
             error = process.communicate()[1]
             self.assertEqual(process.returncode, 1)
-            self.assertIn("expected accumulate or batch to be a multiple of the number of processes, 2, got 1 and 5", error)
+            self.assertIn("expected accumulate or batch to be a multiple of the number of processes, 3, got 1 and 2", error)
 
 
 if __name__ == "__main__":
