@@ -2,6 +2,7 @@
 // survive anything.
 
 #include <cstdio>
+#include <memory>
 
 #include <ATen/Parallel.h>
 #include <CLI/CLI.hpp>
@@ -15,6 +16,7 @@
 #include "common/device.h"
 #include "common/run_main.h"
 #include "hints.h"
+#include "join_group.h"
 #include "samples.h"
 #include "settings.h"
 #include "start.h"
@@ -59,8 +61,9 @@ void declare(CLI::App& app, Settings& s) {
   app.add_option("--tied", s.tied, "Whether the head shares the embedding's weight")->group("Model");
 
   app.add_option("--steps", s.steps, "Updates in all")->group("Training");
-  app.add_option("--batch", s.batch, "Rows a forward pass")->group("Training");
-  app.add_option("--accumulate", s.accumulate, "Forward passes an update")->group("Training");
+  app.add_option("--batch", s.batch, "Rows a forward pass, of all processes together")->group("Training");
+  app.add_option("--accumulate", s.accumulate, "Forward passes an update, of all processes together")
+      ->group("Training");
   app.add_option("--lr", s.lr, "Highest learning rate")->group("Training");
   app.add_option("--min-lr", s.min_lr, "Last learning rate")->group("Training");
   app.add_option("--warmup", s.warmup, "Updates until --lr is reached")->group("Training");
@@ -103,12 +106,13 @@ int64_t count_parameters(const torch::nn::Module& model) {
 
 // What the run says before its first step.
 void greet(Progress& progress, const Start& start, const TokenizedText& tokens, const Trainer& trainer,
-           const std::vector<std::string>& remarks) {
+           int64_t processes, const std::vector<std::string>& remarks) {
   const auto& language = start.language;
-  progress.note(fmt::format(
-      "{} parameters, {} tokens to learn, {} to validate, vocabulary {}, {}, {} threads",
-      count_parameters(language.model.module()), tokens.training.size(0), tokens.validation.size(0),
-      language.model.vocab_size(), start.trainer.device.str(), at::get_num_threads()));
+  progress.note(
+      fmt::format("{} parameters, {} tokens to learn, {} to validate, vocabulary {}, {}, {}{} threads",
+                  count_parameters(language.model.module()), tokens.training.size(0),
+                  tokens.validation.size(0), language.model.vocab_size(), start.trainer.device.str(),
+                  processes > 1 ? fmt::format("{} processes of ", processes) : "", at::get_num_threads()));
   if (start.checkpoint) progress.note(fmt::format("going on after step {}", trainer.steps_done()));
   for (const auto& remark : remarks) progress.note("note: " + remark);
 }
@@ -129,18 +133,28 @@ void finish(Progress& progress, const std::string& program, const Settings& sett
   if (!next.empty()) progress.note("try: " + next);
 }
 
+// Where a process says what it does: rank 0 of a group speaks for all.
+using Stream = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
+Stream silence() {
+  return {std::fopen("/dev/null", "w"), &std::fclose};
+}
+
 void train(const std::string& program, const Settings& settings) {
   if (settings.threads > 0) at::set_num_threads(settings.threads);
   const auto device = apps::choose_device(settings.device);
   TORCH_CHECK_VALUE(!settings.text.empty(), "expected --text FILE");
-  CheckpointFolder folder(settings.out);
+  const auto group = join_group(device);
+  const auto rank = group ? group->rank() : 0, processes = group ? group->size() : 1;
+  const bool first = rank == 0;
+  CheckpointFolder folder(settings.out, rank);
   const auto text = read_text(settings.text);
-  auto start = start_of(settings, text);
+  auto start = start_of(settings, text, first);
   start.trainer.device = device;
   const auto tokens = tokenize(text, *start.language.tokenizer);
   const auto& model = start.language.model;
   model.module().to(device);
-  Trainer trainer(model.ptr(), language_model_loss(model), tokens.training, tokens.validation, start.trainer);
+  Trainer trainer(model.ptr(), language_model_loss(model), tokens.training, tokens.validation, start.trainer,
+                  group);
   std::vector<std::string> remarks;
   if (start.checkpoint) remarks = trainer.restore(*start.checkpoint);
 
@@ -149,13 +163,16 @@ void train(const std::string& program, const Settings& settings) {
   run.log = "log." + settings.log_format;
   run.title = std::filesystem::path(settings.text).filename().string();
   std::optional<Samples> samples;
-  if (settings.sample_every > 0) samples.emplace(settings, start, text, trainer.steps_done());
+  if (first && settings.sample_every > 0) samples.emplace(settings, start, text, trainer.steps_done());
 
-  install_stop_signals(
-      fmt::format("stopping after this step, then saving to {}; Ctrl-C again ends at once, without saving",
-                  settings.out));
-  Progress progress(stderr, trainer.options().steps, trainer.steps_done());
-  greet(progress, start, tokens, trainer, remarks);
+  install_stop_signals(first
+                           ? fmt::format("stopping after this step, then saving to {}; Ctrl-C again ends at "
+                                         "once, without saving",
+                                         settings.out)
+                           : std::string());
+  const auto nowhere = silence();
+  Progress progress(first ? stderr : nowhere.get(), trainer.options().steps, trainer.steps_done());
+  greet(progress, start, tokens, trainer, processes, remarks);
   std::optional<double> validation;
   run.on_step = [&](const LogRow& row) {
     if (row.validation_loss) validation = row.validation_loss;
@@ -164,10 +181,13 @@ void train(const std::string& program, const Settings& settings) {
   };
   run.on_note = [&](const std::string& note) { progress.note(note); };
   run.stop = stop_requested;
-  if (trainer.run(folder, run)) {
+  const bool done = trainer.run(folder, run);
+  if (!first) return;
+  if (done) {
     finish(progress, program, settings, start, text, validation);
   } else {
-    progress.note(fmt::format("stopped after step {}; go on with: {}", trainer.steps_done(),
+    progress.note(fmt::format("stopped after step {}; go on{} with: {}", trainer.steps_done(),
+                              processes > 1 ? ", in any number of processes," : "",
                               resume_command(program, settings)));
   }
 }
@@ -178,12 +198,18 @@ int main(int argc, char** argv) {
   CLI::App app(
       "Trains a small GPT on a text, or fine-tunes a model that Python trained. Ctrl-C saves and ends, a "
       "second one ends without saving;\n"
-      "--resume goes on, bit for bit.",
+      "--resume goes on, bit for bit. Several processes share each update: torchrun --nproc-per-node 2 "
+      "--no-python attentive-train ...",
       "attentive-train");
   Settings settings;
   declare(app, settings);
   return apps::run_main(app, argc, argv, [&] {
-    train(argv[0], settings);
+    try {
+      train(argv[0], settings);
+    } catch (const std::exception& error) {
+      report_to_group(error);
+      throw;
+    }
     return 0;
   });
 }

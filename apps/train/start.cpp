@@ -70,8 +70,8 @@ std::filesystem::path python_folder(const Settings& settings) {
   return std::filesystem::path(settings.out) / "model";
 }
 
-Start start_of(const Settings& settings, const std::string& text) {
-  check_out(settings);
+Start start_of(const Settings& settings, const std::string& text, bool writes) {
+  if (writes || settings.resume) check_out(settings);
   if (settings.resume) return from_checkpoint(settings);
   return settings.init_from.empty() ? from_nothing(settings, text) : from_folder(settings);
 }

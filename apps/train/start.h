@@ -19,6 +19,8 @@ struct Start {
 // Where the fine-tuned model of a run lies, for Python.
 std::filesystem::path python_folder(const Settings& settings);
 
-// A new model for the text, the one of --init-from, or that of the latest checkpoint. Throws c10::ValueError if
-// --out holds what the run must not overwrite, and for settings that contradict each other or the model.
-Start start_of(const Settings& settings, const std::string& text);
+// A new model for the text, the one of --init-from, or that of the latest checkpoint. Throws c10::ValueError
+// if --out holds what the run must not overwrite, and for settings that contradict each other or the model.
+// writes: whether this process writes to --out; rank 0 of a group may have begun to when the others come
+// here.
+Start start_of(const Settings& settings, const std::string& text, bool writes);

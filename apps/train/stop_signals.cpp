@@ -24,7 +24,7 @@ extern "C" void on_signal(int signal) {
 
 void install_stop_signals(const std::string& message) {
   // On a terminal in place of the progress line, behind which ^C stands.
-  announcement = (::isatty(STDERR_FILENO) == 1 ? "\r\033[K" : "") + message + '\n';
+  if (!message.empty()) announcement = (::isatty(STDERR_FILENO) == 1 ? "\r\033[K" : "") + message + '\n';
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) {
     // What was ignored, as nohup does, stays so.
     if (std::signal(signal, on_signal) == SIG_IGN) std::signal(signal, SIG_IGN);

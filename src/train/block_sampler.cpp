@@ -24,9 +24,11 @@ BlockSampler::BlockSampler(at::Tensor tokens, BlockSamplerOptions options)
                     options.block, " and ", options.batch);
   TORCH_CHECK_VALUE(options.world_size > 0 && options.rank >= 0 && options.rank < options.world_size, kWho,
                     ": expected 0 <= rank < world_size, got rank ", options.rank, " of ", options.world_size);
-  TORCH_CHECK_VALUE(options.batch <= std::numeric_limits<int32_t>::max() / options.world_size, kWho,
-                    ": expected batch * world_size below 2^31, got ", options.batch, " * ",
+  TORCH_CHECK_VALUE(options.batch % options.world_size == 0, kWho,
+                    ": expected batch to be a multiple of world_size, got ", options.batch, " and ",
                     options.world_size);
+  TORCH_CHECK_VALUE(options.batch <= std::numeric_limits<int32_t>::max(), kWho,
+                    ": expected batch below 2^31, got ", options.batch);
   TORCH_CHECK_VALUE(
       tokens.dim() == 1 && at::isIntegralType(tokens.scalar_type(), /*includeBool=*/false) && tokens.is_cpu(),
       kWho, ": expected tokens as integers of shape (N,) on the CPU, got ", describe(tokens));
@@ -35,13 +37,20 @@ BlockSampler::BlockSampler(at::Tensor tokens, BlockSamplerOptions options)
   windows_ = tokens.unfold(0, options.block + 1, 1);
 }
 
-std::pair<at::Tensor, at::Tensor> BlockSampler::next() {
-  const auto starts = at::randint(windows_.size(0), {options_.batch * options_.world_size}, generator_,
-                                  at::TensorOptions(at::kLong));
+at::Tensor BlockSampler::draw() {
   ++position_;
-  const auto rows = windows_.index_select(0, starts.narrow(0, options_.rank * options_.batch, options_.batch))
-                        .to(at::kLong);
+  return at::randint(windows_.size(0), {options_.batch}, generator_, at::TensorOptions(at::kLong));
+}
+
+std::pair<at::Tensor, at::Tensor> BlockSampler::next() {
+  const auto own = options_.batch / options_.world_size;
+  const auto rows = windows_.index_select(0, draw().narrow(0, options_.rank * own, own)).to(at::kLong);
   return {rows.narrow(1, 0, options_.block), rows.narrow(1, 1, options_.block)};
+}
+
+void BlockSampler::skip(int64_t batches) {
+  TORCH_CHECK_VALUE(batches >= 0, kWho, ": expected batches >= 0 to skip, got ", batches);
+  for (int64_t i = 0; i < batches; ++i) draw();
 }
 
 at::Tensor BlockSampler::state() const {

@@ -168,7 +168,8 @@ auto reporting(const char* who, const std::filesystem::path& path, Read read) {
 
 }  // namespace
 
-CheckpointFolder::CheckpointFolder(std::filesystem::path folder) : folder_(std::move(folder)) {
+CheckpointFolder::CheckpointFolder(std::filesystem::path folder, int64_t rank) : folder_(std::move(folder)) {
+  if (rank != 0) return;
   reporting(kSave, folder_, [&] {
     make_folder(folder_);
     lock_ = std::make_unique<FolderLock>(folder_ / ".lock");
@@ -191,6 +192,7 @@ std::filesystem::path CheckpointFolder::save(const Checkpoint& checkpoint, int64
       fail(kSave, folder_, "expected a plain file name for a document, got \"" + document + '"');
     }
   }
+  if (!lock_) return {};  // another process of the group writes
   const auto temporary = folder_ / fmt::format(".saving-{}", checkpoint.step);
   return reporting(kSave, folder_, [&] {
     remove_tree(temporary);

@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <vector>
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 
 #include <attentive/train/evaluate.h>
@@ -8,16 +10,31 @@
 #include "core/check.h"
 #include "modules/evaluation_mode.h"
 #include "train/model_state.h"
+#include "train/one_process.h"
 
 namespace attentive {
 namespace {
 
 constexpr const char* kWho = "evaluate";
 
-}  // namespace
+struct Batch {
+  int64_t begin, rows, width;
+};
 
-double evaluate(torch::nn::Module& module, const BatchLoss& loss, const at::Tensor& tokens,
-                const EvaluateOptions& options) {
+// Every target once, in order: batches of whole blocks, then the rest as one shorter row.
+std::vector<Batch> batches_of(int64_t targets, const EvaluateOptions& options) {
+  std::vector<Batch> batches;
+  int64_t at = 0;
+  while (targets - at >= options.block) {
+    const auto rows = std::min(options.batch, (targets - at) / options.block);
+    batches.push_back({at, rows, options.block});
+    at += rows * options.block;
+  }
+  if (at < targets) batches.push_back({at, 1, targets - at});
+  return batches;
+}
+
+void check(const BatchLoss& loss, const at::Tensor& tokens, const EvaluateOptions& options) {
   check_defined(kWho, "tokens", tokens);
   TORCH_CHECK_VALUE(tokens.dim() == 1 && tokens.size(0) >= 2, kWho,
                     ": expected tokens of shape (N,) with N >= 2, got ", shape_string(tokens.sizes()));
@@ -27,25 +44,42 @@ double evaluate(torch::nn::Module& module, const BatchLoss& loss, const at::Tens
   TORCH_CHECK_VALUE(options.block > 0 && options.batch > 0, kWho, ": expected block > 0 and batch > 0, got ",
                     options.block, " and ", options.batch);
   TORCH_CHECK_VALUE(loss, kWho, ": expected a loss function, got none");
+}
+
+double mean_of_batch(const BatchLoss& loss, const at::Tensor& tokens, const Batch& batch, at::Device device) {
+  const auto cut = [&](int64_t from) {
+    return tokens.narrow(0, from, batch.rows * batch.width)
+        .to(at::kLong)
+        .view({batch.rows, batch.width})
+        .to(device);
+  };
+  const auto mean = loss(cut(batch.begin), cut(batch.begin + 1));
+  check_loss(kWho, mean);
+  return mean.item<double>();
+}
+
+}  // namespace
+
+double evaluate(torch::nn::Module& module, const BatchLoss& loss, const at::Tensor& tokens,
+                const EvaluateOptions& options) {
+  check(loss, tokens, options);
   const EvaluationMode evaluation(module);
   const at::NoGradGuard no_grad;
+  const auto group = group_or_alone(options.group);
+  const auto rank = static_cast<size_t>(group->rank()), size = static_cast<size_t>(group->size());
   const auto targets = tokens.size(0) - 1;
-  double sum = 0.0;
-  const auto add = [&](int64_t begin, int64_t rows, int64_t width) {
-    const auto cut = [&](int64_t from) {
-      return tokens.narrow(0, from, rows * width).to(at::kLong).view({rows, width}).to(options.device);
-    };
-    const auto mean = loss(cut(begin), cut(begin + 1));
-    check_loss(kWho, mean);
-    sum += mean.item<double>() * static_cast<double>(rows * width);
-  };
-  int64_t at = 0;
-  while (targets - at >= options.block) {
-    const auto rows = std::min(options.batch, (targets - at) / options.block);
-    add(at, rows, options.block);
-    at += rows * options.block;
+  const auto batches = batches_of(targets, options);
+  // As many places in every process; those of the last ones may stay empty.
+  auto own = at::zeros({static_cast<int64_t>((batches.size() + size - 1) / size)}, at::kDouble);
+  for (size_t i = rank; i < batches.size(); i += size) {
+    own.mutable_data_ptr<double>()[i / size] = mean_of_batch(loss, tokens, batches[i], options.device);
   }
-  if (at < targets) add(at, 1, targets - at);
+  const auto means = group->gather(own);
+  double sum = 0.0;
+  for (size_t i = 0; i < batches.size(); ++i) {
+    const auto mean = means[i % size].const_data_ptr<double>()[i / size];
+    sum += mean * static_cast<double>(batches[i].rows * batches[i].width);
+  }
   return sum / static_cast<double>(targets);
 }
 

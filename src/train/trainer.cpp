@@ -1,12 +1,9 @@
 #include <chrono>
 #include <cmath>
 
-#include <ATen/Context.h>
-#include <ATen/Parallel.h>
-#include <ATen/ops/from_blob.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/full.h>
 #include <c10/util/Exception.h>
-#include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <attentive/train/autocast.h>
 #include <attentive/train/loss_curve.h>
@@ -14,17 +11,17 @@
 #include <attentive/train/trainer.h>
 
 #include "core/check.h"
-#include "core/hex.h"
-#include "train/generator_state.h"
+#include "train/agreement.h"
+#include "train/dropout_generators.h"
 #include "train/model_state.h"
+#include "train/one_process.h"
 #include "train/sha256.h"
+#include "train/tensor_bytes.h"
 
 namespace attentive {
 namespace {
 
 constexpr const char* kWho = "Trainer";
-constexpr const char* kState = "state.json";
-constexpr const char* kOptions = "trainer.json";
 
 const std::shared_ptr<torch::nn::Module>& checked(const std::shared_ptr<torch::nn::Module>& model) {
   TORCH_CHECK_VALUE(model, kWho, ": expected a model, got none");
@@ -54,48 +51,63 @@ void check(const TrainerOptions& options) {
   (void)schedule_of(options).at(0);  // throws for rates without meaning
 }
 
-std::string bytes_of(const at::Tensor& tensor) {
-  const auto flat = tensor.contiguous();
-  return {static_cast<const char*>(flat.const_data_ptr()), flat.nbytes()};
-}
-
 std::string hash_of(const at::Tensor& tokens) {
   return tokens.defined() ? sha256(bytes_of(tokens.to(at::kLong))) : sha256("");
-}
-
-at::Tensor to_bytes(const std::string& hex) {
-  auto bytes = from_hex(kWho, hex);
-  return at::from_blob(bytes.data(), {static_cast<int64_t>(bytes.size())}, at::kByte).clone();
-}
-
-// The generators that dropout draws from.
-std::map<std::string, at::Generator> default_generators(at::Device device) {
-  std::map<std::string, at::Generator> generators{{"cpu", at::globalContext().defaultGenerator(at::kCPU)}};
-  if (!device.is_cpu()) generators.emplace(device.str(), at::globalContext().defaultGenerator(device));
-  return generators;
 }
 
 bool due(int64_t step, int64_t every) {
   return every > 0 && step % every == 0;
 }
 
-// Options that a resumed run may change: they do not decide what is learned.
-bool may_change(const std::string& name) {
-  return name == "steps" || name == "evaluate_every" || name == "save_every" || name == "keep" ||
-         name == "log_every";
+// Whether processes share the passes of an update; otherwise they share the rows of every pass.
+bool shares_passes(const TrainerOptions& options, const TrainingGroup& group) {
+  return options.accumulate % group.size() == 0;
+}
+
+BlockSamplerOptions sampler_options(const TrainerOptions& options, const TrainingGroup& group) {
+  BlockSamplerOptions sampler{options.block, options.batch, options.seed};
+  if (shares_passes(options, group)) return sampler;
+  TORCH_CHECK_VALUE(options.batch % group.size() == 0, kWho,
+                    ": expected accumulate or batch to be a multiple of the number of processes, ",
+                    group.size(), ", got ", options.accumulate, " and ", options.batch,
+                    ": change one of the three");
+  sampler.rank = group.rank();
+  sampler.world_size = group.size();
+  return sampler;
+}
+
+// What one process tells the others of an update: the losses of its passes, and whether it wants to stop.
+at::Tensor report(const std::vector<at::Tensor>& losses, bool stop) {
+  auto numbers = at::cat(losses).to(at::kCPU, at::kDouble);
+  return at::cat({numbers, at::full({1}, stop ? 1.0 : 0.0, at::kDouble)});
+}
+
+// The mean loss of all passes, summed in their order and dtype as one process does it.
+double mean_loss(const std::vector<at::Tensor>& reports, at::ScalarType dtype) {
+  const auto passes = reports[0].numel() - 1;
+  const auto parts = static_cast<double>(passes * static_cast<int64_t>(reports.size()));
+  at::Tensor sum;
+  for (int64_t pass = 0; pass < passes; ++pass) {
+    for (const auto& losses : reports) {
+      const auto part = losses[pass].to(dtype) / parts;
+      sum = sum.defined() ? sum + part : part;
+    }
+  }
+  return sum.item<double>();
 }
 
 }  // namespace
 
 Trainer::Trainer(std::shared_ptr<torch::nn::Module> model, BatchLoss loss, at::Tensor training,
-                 at::Tensor validation, TrainerOptions options)
+                 at::Tensor validation, TrainerOptions options, std::shared_ptr<TrainingGroup> group)
     : model_(checked(model)),
       loss_(std::move(loss)),
       training_(std::move(training)),
       validation_(std::move(validation)),
       options_((check(options), options)),
+      group_(group_or_alone(std::move(group))),
       optimizer_(*model_, {options.learning_rate, options.beta1, options.beta2, 1e-8, options.weight_decay}),
-      sampler_(training_, {options.block, options.batch, options.seed, options.rank, options.world_size}) {
+      sampler_(training_, sampler_options(options, *group_)) {
   TORCH_CHECK_VALUE(loss_, kWho, ": expected a loss function, got none");
   if (options_.decay_steps == 0) options_.decay_steps = options_.steps;
   if (validation_.defined() && validation_.numel() == 0) validation_.reset();
@@ -105,30 +117,51 @@ Trainer::Trainer(std::shared_ptr<torch::nn::Module> model, BatchLoss loss, at::T
                     describe(validation_));
   training_hash_ = hash_of(training_);
   validation_hash_ = hash_of(validation_);
+  check_agreement(kWho, *group_,
+                  {{"options", to_json(options_)},
+                   {"tokens to learn", training_hash_},
+                   {"tokens to validate", validation_hash_}});
+  gradients_ = group_->average_gradients(*model_);
+  seed_by_rank(options_.device, group_->rank());
 }
 
-LogRow Trainer::step() {
+std::pair<at::Tensor, at::Tensor> Trainer::next_rows() {
+  if (!shares_passes(options_, *group_)) return sampler_.next();
+  // Every process passes over the rows of the others, so all samplers are at the same place after an update.
+  sampler_.skip(group_->rank());
+  auto rows = sampler_.next();
+  sampler_.skip(group_->size() - 1 - group_->rank());
+  return rows;
+}
+
+at::Tensor Trainer::forward() {
+  const auto [x, y] = next_rows();
+  const Autocast autocast(options_.device.type(), options_.autocast);
+  auto loss = loss_(x.to(options_.device), y.to(options_.device));
+  check_loss(kWho, loss);
+  TORCH_CHECK_VALUE(loss.requires_grad(), kWho, ": expected a loss with a gradient, got one without");
+  return loss;
+}
+
+Trainer::Update Trainer::update(const std::function<bool()>& stop) {
   const auto start = std::chrono::steady_clock::now();
   model_->train();
   optimizer_.zero_grad();
-  at::Tensor sum;
-  for (int64_t i = 0; i < options_.accumulate; ++i) {
-    const auto [x, y] = sampler_.next();
-    at::Tensor loss;
-    {
-      const Autocast autocast(options_.device.type(), options_.autocast);
-      loss = loss_(x.to(options_.device), y.to(options_.device));
-    }
-    check_loss(kWho, loss);
-    TORCH_CHECK_VALUE(loss.requires_grad(), kWho, ": expected a loss with a gradient, got one without");
-    if (options_.accumulate > 1) loss = loss / static_cast<double>(options_.accumulate);
-    loss.backward();
-    sum = sum.defined() ? sum + loss.detach() : loss.detach();
+  const auto passes =
+      shares_passes(options_, *group_) ? options_.accumulate / group_->size() : options_.accumulate;
+  std::vector<at::Tensor> losses;
+  for (int64_t i = 0; i < passes; ++i) {
+    const auto loss = forward();
+    losses.push_back(loss.detach().reshape({1}));
+    gradients_->backward(passes > 1 ? loss / static_cast<double>(passes) : loss, i + 1 == passes);
   }
+  const auto reports = group_->gather(report(losses, stop && stop()));
   const auto norm = optimizer_.clip(options_.clip);
-  LogRow row;
+  Update result;
+  for (const auto& other : reports) result.stop |= other[-1].item<double>() != 0.0;
+  auto& row = result.row;
   row.step = steps_done_ + 1;
-  row.loss = sum.item<double>();
+  row.loss = mean_loss(reports, losses[0].scalar_type());
   row.gradient_norm = norm.item<double>();
   row.learning_rate = schedule_of(options_).at(steps_done_);
   TORCH_CHECK_VALUE(std::isfinite(row.loss) && std::isfinite(row.gradient_norm), kWho,
@@ -139,114 +172,39 @@ LogRow Trainer::step() {
   optimizer_.zero_grad();
   ++steps_done_;
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  const auto tokens = options_.block * options_.batch * options_.accumulate * options_.world_size;
-  row.tokens_per_second = static_cast<double>(tokens) / seconds.count();
-  return row;
+  row.tokens_per_second =
+      static_cast<double>(options_.block * options_.batch * options_.accumulate) / seconds.count();
+  return result;
+}
+
+LogRow Trainer::step() {
+  return update({}).row;
 }
 
 std::optional<double> Trainer::validate() {
   if (!validation_.defined()) return std::nullopt;
   const Autocast autocast(options_.device.type(), options_.autocast);
-  return evaluate(*model_, loss_, validation_, {options_.block, options_.batch, options_.device});
-}
-
-Checkpoint Trainer::checkpoint(std::map<std::string, std::string> documents) const {
-  nlohmann::json generators;
-  for (const auto& [name, generator] : default_generators(options_.device)) {
-    generators[name] = to_hex(bytes_of(generator_state(generator)));
-  }
-  const nlohmann::json state{
-      {"step", steps_done_},
-      {"sampler", {{"position", sampler_.position()}, {"generator", to_hex(bytes_of(sampler_.state()))}}},
-      {"generators", generators},
-      {"text", {{"training", training_hash_}, {"validation", validation_hash_}}},
-      {"threads", at::get_num_threads()},
-      {"world_size", options_.world_size}};
-  documents[kState] = state.dump(1) + '\n';
-  documents[kOptions] = to_json(options_);
-  return {steps_done_, state_dict(*model_), optimizer_.state(), std::move(documents)};
-}
-
-std::vector<std::string> Trainer::restore(const Checkpoint& checkpoint) {
-  const auto document = [&](const char* name) {
-    const auto found = checkpoint.documents.find(name);
-    TORCH_CHECK_VALUE(found != checkpoint.documents.end(), kWho, ": expected a checkpoint with ", name);
-    return nlohmann::json::parse(found->second, nullptr, false);
-  };
-  const auto saved = document(kOptions);
-  (void)parse_trainer_options(checkpoint.documents.at(kOptions));
-  const auto own = nlohmann::json::parse(to_json(options_));
-  for (const auto& [name, value] : own.items()) {
-    TORCH_CHECK_VALUE(may_change(name) || saved.at(name) == value, kWho, ": expected ", name, " = ",
-                      saved.at(name).dump(), " as in the checkpoint, got ", value.dump());
-  }
-  const auto state = document(kState);
-  std::vector<std::string> remarks;
-  try {
-    TORCH_CHECK_VALUE(state.at("step") == checkpoint.step, kWho, ": expected state.json of step ",
-                      checkpoint.step, ", got ", state.at("step").dump());
-    TORCH_CHECK_VALUE(state.at("text").at("training") == training_hash_, kWho,
-                      ": expected the training text of the checkpoint, got another one");
-    TORCH_CHECK_VALUE(state.at("world_size") == options_.world_size, kWho,
-                      ": expected world_size = ", state.at("world_size").dump(),
-                      " as in the checkpoint, got ", options_.world_size);
-    if (state.at("text").at("validation") != validation_hash_) {
-      remarks.emplace_back(
-          "the validation text is not that of the checkpoint: its losses cannot be compared");
-    }
-    if (state.at("threads") != at::get_num_threads()) {
-      remarks.push_back(
-          fmt::format("the checkpoint was made with {} threads, this run has {}: it will not be "
-                      "equal bit for bit",
-                      state.at("threads").dump(), at::get_num_threads()));
-    }
-    // Everything is checked before anything moves.
-    const auto& sampler = state.at("sampler");
-    const auto position = sampler.at("position").get<int64_t>();
-    const auto sampler_state = to_bytes(sampler.at("generator").get<std::string>());
-    sampler_.check(position, sampler_state);
-    std::vector<std::pair<at::Generator, at::Tensor>> generators;
-    for (const auto& [name, generator] : default_generators(options_.device)) {
-      if (!state.at("generators").contains(name)) {
-        remarks.push_back("the checkpoint has no generator state for " + name +
-                          ": dropout starts over there");
-        continue;
-      }
-      generators.emplace_back(generator, to_bytes(state.at("generators").at(name).get<std::string>()));
-      check_generator_state(kWho, generator, generators.back().second);
-    }
-    check_model_state(kWho, *model_, checkpoint.model);
-    optimizer_.check_state(checkpoint.optimizer);
-
-    load_model_state(kWho, *model_, checkpoint.model);
-    optimizer_.load_state(checkpoint.optimizer);
-    sampler_.restore(position, sampler_state);
-    for (auto& [generator, bytes] : generators) {
-      const std::lock_guard<std::mutex> lock(generator.mutex());
-      generator.set_state(bytes);
-    }
-  } catch (const nlohmann::json::exception& error) {
-    TORCH_CHECK_VALUE(false, kWho, ": state.json: ", error.what());
-  }
-  steps_done_ = checkpoint.step;
-  return remarks;
+  return evaluate(*model_, loss_, validation_, {options_.block, options_.batch, options_.device, group_});
 }
 
 bool Trainer::run(CheckpointFolder& folder, const RunOptions& run_options) {
-  const auto note = [&](const std::string& text) {
-    if (run_options.on_note) run_options.on_note(text);
-  };
-  TrainingLog log(folder.path() / run_options.log, steps_done_, options_.rank);
-  const bool first = options_.rank == 0;
+  const bool first = group_->rank() == 0;
+  TrainingLog log(folder.path() / run_options.log, steps_done_, group_->rank());
   int64_t saved = -1;
   const auto save = [&] {
-    if (saved == steps_done_ || !first) return;
-    note("saved " + folder.save(checkpoint(run_options.documents), options_.keep).string());
+    if (saved == steps_done_) return;
+    const auto path = folder.save(checkpoint(run_options.documents), options_.keep);
+    if (first && run_options.on_note) run_options.on_note("saved " + path.string());
     saved = steps_done_;
   };
-  const auto stopped = [&] { return run_options.stop && run_options.stop(); };
-  while (steps_done_ < options_.steps && !stopped()) {
-    auto row = step();
+  const auto asked = [&] { return run_options.stop && run_options.stop(); };
+  // A process alone may stop between two updates. In a group, the request travels with the losses of an
+  // update.
+  const bool alone = group_->size() == 1;
+  bool stop = false;
+  while (steps_done_ < options_.steps && !stop && !(alone && asked())) {
+    auto [row, stops] = update(alone ? nullptr : run_options.stop);
+    stop = stops;
     const bool last = steps_done_ >= options_.steps;
     if (last || due(steps_done_, options_.evaluate_every)) row.validation_loss = validate();
     if (run_options.on_step) run_options.on_step(row);

@@ -54,16 +54,45 @@ TEST_CASE("BlockSampler goes on from a saved place", "[block_sampler]") {
 }
 
 TEST_CASE("BlockSampler gives the processes of a group the rows of one process", "[block_sampler]") {
-  BlockSampler whole(at::arange(500), {.block = 6, .batch = 8, .seed = 2});
-  BlockSampler first(at::arange(500), {.block = 6, .batch = 4, .seed = 2, .rank = 0, .world_size = 2});
-  BlockSampler second(at::arange(500), {.block = 6, .batch = 4, .seed = 2, .rank = 1, .world_size = 2});
-  for (int i = 0; i < 3; ++i) {
-    const auto expected = whole.next();
-    const auto a = first.next();
-    const auto b = second.next();
-    CHECK(bit_equal(at::cat({a.first, b.first}), expected.first));
-    CHECK(bit_equal(at::cat({a.second, b.second}), expected.second));
+  for (const int64_t size : {2, 4}) {
+    BlockSampler whole(at::arange(500), {.block = 6, .batch = 8, .seed = 2});
+    std::vector<BlockSampler> parts;
+    for (int64_t rank = 0; rank < size; ++rank) {
+      parts.emplace_back(at::arange(500), BlockSamplerOptions{6, 8, 2, rank, size});
+    }
+    for (int i = 0; i < 3; ++i) {
+      const auto expected = whole.next();
+      std::vector<at::Tensor> x, y;
+      for (auto& part : parts) {
+        auto rows = part.next();
+        x.push_back(rows.first);
+        y.push_back(rows.second);
+      }
+      CHECK(x.front().size(0) == 8 / size);
+      CHECK(bit_equal(at::cat(x), expected.first));
+      CHECK(bit_equal(at::cat(y), expected.second));
+    }
+    for (const auto& part : parts) {
+      CHECK(part.position() == whole.position());
+      CHECK(bit_equal(part.state(), whole.state()));
+    }
   }
+}
+
+TEST_CASE("BlockSampler passes over the batches that others take", "[block_sampler]") {
+  const BlockSamplerOptions options{.block = 6, .batch = 8, .seed = 2};
+  BlockSampler whole(at::arange(500), options), second(at::arange(500), options);
+  whole.next();
+  const auto expected = whole.next().first;
+  for (int i = 0; i < 3; ++i) whole.next();
+  second.skip(0);
+  CHECK(second.position() == 0);
+  second.skip(1);
+  CHECK(bit_equal(second.next().first, expected));
+  second.skip(3);
+  CHECK(second.position() == 5);
+  CHECK(bit_equal(second.state(), whole.state()));
+  CHECK(value_error([&] { second.skip(-1); }) == "BlockSampler: expected batches >= 0 to skip, got -1");
 }
 
 TEST_CASE("BlockSampler refuses texts and settings that give no block, by name", "[block_sampler]") {
@@ -76,6 +105,8 @@ TEST_CASE("BlockSampler refuses texts and settings that give no block, by name",
         "BlockSampler: expected block > 0 and batch > 0, got 0 and 12");
   CHECK(refused(at::arange(9), {.block = 8, .rank = 1}) ==
         "BlockSampler: expected 0 <= rank < world_size, got rank 1 of 1");
+  CHECK(refused(at::arange(9), {.block = 8, .batch = 5, .rank = 1, .world_size = 2}) ==
+        "BlockSampler: expected batch to be a multiple of world_size, got 5 and 2");
   CHECK(refused(at::zeros({9}), {.block = 8}) ==
         "BlockSampler: expected tokens as integers of shape (N,) on the CPU, got Float tensor of shape (9,)");
   CHECK(refused({}, {}) == "BlockSampler: expected tokens to be a tensor, got an undefined one");

@@ -39,6 +39,17 @@ inline BatchLoss loss_of(const std::shared_ptr<Bigram>& model) {
   return [model](const at::Tensor& x, const at::Tensor& y) { return model->loss(x, y); };
 }
 
+// Models for the threads of a group, without dropout. They are made here because first weights come from a
+// generator of the whole process, and each has weights of its own: rank 0's must reach the others.
+inline std::vector<std::shared_ptr<Bigram>> models_of_ranks(int64_t count) {
+  std::vector<std::shared_ptr<Bigram>> models;
+  for (int64_t rank = 0; rank < count; ++rank) {
+    at::manual_seed(3 + static_cast<uint64_t>(rank));
+    models.push_back(std::make_shared<Bigram>(7, /*dropout=*/0.0));
+  }
+  return models;
+}
+
 // 0, 1, 4, 2, 2, 4, 1, ...: the squares modulo 7
 inline at::Tensor squares(int64_t count) {
   const auto i = at::arange(count);
@@ -66,16 +77,29 @@ struct Run {
   Trainer trainer;
 };
 
+// With tensors of its own: those of a trainer's checkpoint change when it goes on.
+inline Checkpoint copy_of(Checkpoint checkpoint) {
+  for (auto* state : {&checkpoint.model, &checkpoint.optimizer}) {
+    for (auto& [name, tensor] : *state) tensor = tensor.clone();
+  }
+  return checkpoint;
+}
+
+inline bool equal_tensors(const StateDict& x, const StateDict& y) {
+  if (x.size() != y.size()) return false;
+  for (const auto& [name, tensor] : x) {
+    if (!y.contains(name) || !bit_equal(tensor, y.at(name))) return false;
+  }
+  return true;
+}
+
+// Of the same step, with the same bits learned; the documents may differ.
+inline bool equally_trained(const Checkpoint& a, const Checkpoint& b) {
+  return a.step == b.step && equal_tensors(a.model, b.model) && equal_tensors(a.optimizer, b.optimizer);
+}
+
 inline bool equal(const Checkpoint& a, const Checkpoint& b) {
-  const auto same = [](const StateDict& x, const StateDict& y) {
-    if (x.size() != y.size()) return false;
-    for (const auto& [name, tensor] : x) {
-      if (!y.contains(name) || !bit_equal(tensor, y.at(name))) return false;
-    }
-    return true;
-  };
-  return a.step == b.step && same(a.model, b.model) && same(a.optimizer, b.optimizer) &&
-         a.documents == b.documents;
+  return equally_trained(a, b) && a.documents == b.documents;
 }
 
 }  // namespace attentive::test

@@ -62,10 +62,7 @@ TEST_CASE("Trainer is as it was after a checkpoint that does not fit in any of i
   Run other;
   other.trainer.step();
   other.trainer.step();
-  auto before = other.trainer.checkpoint();
-  for (auto* state : {&before.model, &before.optimizer}) {
-    for (auto& [name, tensor] : *state) tensor = tensor.clone();
-  }
+  const auto before = test::copy_of(other.trainer.checkpoint());
   const auto refused = [&](const Checkpoint& checkpoint) {
     const auto message = value_error([&] { return other.trainer.restore(checkpoint).size(); });
     CHECK(equal(other.trainer.checkpoint(), before));

@@ -11,18 +11,19 @@ namespace attentive {
 
 struct BlockSamplerOptions {
   int64_t block = 64;  ///< tokens per row
-  int64_t batch = 12;  ///< rows for this process
+  int64_t batch = 12;  ///< rows of a batch, of all processes together
   uint64_t seed = 0;
-  int64_t rank = 0;  ///< which of the world_size processes that train together this is
-  int64_t world_size = 1;
+  int64_t rank = 0;        ///< which of the processes that share the rows of every batch this is
+  int64_t world_size = 1;  ///< how many there are; a divisor of batch
 };
 
 /// Draws random blocks of a token stream: batches of inputs and of the tokens that follow them.
 ///
-/// It has its own CPU generator, so no other random draws affect it. Every process draws the rows of all
-/// processes and takes those of its rank: all rows together depend only on the seed, and one process with
-/// batch = 2 b sees the same rows as two with batch = b. The starts are drawn by `torch.randint(len(tokens) -
-/// block, (batch,), generator=g)`, so a Python program with the same seed draws the same rows.
+/// It has its own CPU generator, so no other random draws affect it. The starts are drawn by
+/// `torch.randint(len(tokens) - block, (batch,), generator=g)`, so a Python program with the same seed draws
+/// the same rows. Processes that share batches draw the starts of all rows: their generators and positions
+/// stay the same as those of one process, whether each takes its part of the rows (`rank`, `world_size`) or
+/// whole batches in turn (`skip`).
 /// Memory: one batch.
 ///
 ///   attentive::BlockSampler sampler(tokens, {.block = 64, .batch = 12, .seed = 1337});
@@ -33,9 +34,12 @@ class BlockSampler {
   /// if block, batch, rank or world_size is invalid.
   BlockSampler(at::Tensor tokens, BlockSamplerOptions options);
 
+  /// The next batch, or this process' rows of it: inputs and targets, (batch / world_size, block) each.
   std::pair<at::Tensor, at::Tensor> next();
+  /// Passes over batches that other processes take. Throws c10::ValueError for a negative number.
+  void skip(int64_t batches);
 
-  /// The number of batches drawn so far.
+  /// The number of batches drawn so far, including those that were passed over.
   int64_t position() const { return position_; }
   /// The generator's state, a uint8 tensor. Together with `position` it is the complete state of the sampler.
   at::Tensor state() const;
@@ -47,6 +51,8 @@ class BlockSampler {
   const BlockSamplerOptions& options() const { return options_; }
 
  private:
+  at::Tensor draw();  // the starts of the next batch, all rows
+
   BlockSamplerOptions options_;
   at::Tensor windows_;  // (N - block, block + 1), a view: every block with its next token
   at::Generator generator_;

@@ -40,19 +40,21 @@ struct Checkpoint {
 ///
 /// A checkpoint is written under a temporary name; its files and folder are synced; it is renamed, and the
 /// parent folder is synced. Only then is `latest` replaced: whenever the process dies, `latest` names a
-/// complete checkpoint.
+/// complete checkpoint. Only process 0 of a group writes; in the others the object neither locks nor touches
+/// the folder.
 class CheckpointFolder {
  public:
   /// Creates the folder if necessary, locks it, and removes what a killed process left half-written.
   /// Throws CheckpointError if the folder cannot be written, or if another process, which the message names,
   /// writes checkpoints into it.
-  explicit CheckpointFolder(std::filesystem::path folder);
+  explicit CheckpointFolder(std::filesystem::path folder, int64_t rank = 0);
   ~CheckpointFolder();
   CheckpointFolder(const CheckpointFolder&) = delete;
   CheckpointFolder& operator=(const CheckpointFolder&) = delete;
 
   /// Writes a checkpoint, makes it the latest, and removes the oldest ones beyond `keep` (0 keeps all).
-  /// Returns its path. After an error the earlier checkpoints are unchanged.
+  /// Returns its path, which is empty in a process that does not write. After an error the earlier
+  /// checkpoints are unchanged.
   /// Throws CheckpointError with the reason if it cannot be written. Memory: at most one copied tensor.
   std::filesystem::path save(const Checkpoint& checkpoint, int64_t keep = 0);
 

@@ -16,11 +16,15 @@
 #include <attentive/train/block_sampler.h>
 #include <attentive/train/checkpoint.h>
 #include <attentive/train/evaluate.h>
+#include <attentive/train/training_group.h>
 #include <attentive/train/training_log.h>
 
 namespace attentive {
 
 /// How a model is trained. The defaults are nanoGPT's small setting for a CPU.
+///
+/// The same options are the same run in any number of processes: an update learns from `accumulate` forward
+/// passes of `batch` rows in all.
 struct TrainerOptions {
   int64_t steps = 2000;    ///< total number of updates
   int64_t block = 64;      ///< tokens per row
@@ -36,8 +40,6 @@ struct TrainerOptions {
   double clip = 1.0;  ///< largest joint norm of the gradients; 0: no limit
   std::optional<at::ScalarType> autocast = std::nullopt;  ///< bfloat16 or float16 for the forward pass
   uint64_t seed = 1337;                                   ///< of the sampler
-  int64_t rank = 0;                                       ///< which of world_size processes this is
-  int64_t world_size = 1;
   at::Device device = at::kCPU;
   int64_t evaluate_every = 250;  ///< updates between two evaluations; 0: only at the end
   int64_t save_every = 500;      ///< updates between two checkpoints; 0: only at the end
@@ -49,7 +51,7 @@ struct TrainerOptions {
                     beta1, beta2, weight_decay, clip, seed, evaluate_every, save_every, keep, log_every);
 };
 
-/// The options as JSON, without device, rank and world_size, stored in a checkpoint as "trainer.json".
+/// The options as JSON, without the device, stored in a checkpoint as "trainer.json".
 std::string to_json(const TrainerOptions& options);
 /// Reads them back. Throws c10::ValueError naming a member that is missing or has another type.
 TrainerOptions parse_trainer_options(const std::string& json);
@@ -64,27 +66,48 @@ TrainerOptions parse_trainer_options(const std::string& json);
 ///   attentive::Trainer trainer(model.ptr(), loss_of_batch, train_tokens, validation_tokens, {.steps = 500});
 ///   attentive::CheckpointFolder folder("run");
 ///   trainer.run(folder, {.documents = {{"tokenizer.json", tokenizer.to_json()}}});
+///
+/// **In a group of W processes**, each has a trainer with the same options and tokens, and all make the same
+/// calls; those marked "collective" wait for each other. If W divides `accumulate`, rank r computes the
+/// passes r, r + W, … of every update; otherwise, if W divides `batch`, it computes batch / W rows of each
+/// pass. The loss must be a mean over rows. Gradients are averaged. All ranks report the same losses and
+/// norms, and stop, or throw for a loss that is not finite, after the same update.
+///
+/// Without dropout, two processes with `accumulate` = 2 learn and report the bits of one process. In larger
+/// groups the sum of the gradients is rounded in another order; their parameters are still equal in every bit
+/// to each other's.
+///
+/// Dropout needs other bits on every rank: the constructor seeds the default generators of rank r > 0 from
+/// their current seed and r. Those of rank 0 stay.
 class Trainer {
  public:
   /// tokens: (N) integers on the CPU; the validation text may be undefined or empty, which means none. The
   /// model must already be on `options.device`. Throws c10::ValueError for texts that are too short and for
-  /// invalid options.
+  /// invalid options, also if neither accumulate nor batch is a multiple of the number of processes.
+  /// group: the processes that train together; null for this one alone.
+  ///
+  /// Collective: the parameters and buffers of rank 0 are copied to the others. Throws c10::ValueError in all
+  /// processes if their options or tokens differ.
   Trainer(std::shared_ptr<torch::nn::Module> model, BatchLoss loss, at::Tensor training,
-          at::Tensor validation, TrainerOptions options = {});
+          at::Tensor validation, TrainerOptions options = {}, std::shared_ptr<TrainingGroup> group = nullptr);
 
-  /// One update. Throws c10::ValueError, before any parameter changes, if the loss is not finite.
+  /// One update; collective. Throws c10::ValueError, before any parameter changes, if the loss is not finite.
   LogRow step();
-  /// The mean loss over the whole validation text; nullopt if there is none.
+  /// The mean loss over the whole validation text; nullopt if there is none. Collective.
   std::optional<double> validate();
   /// The number of updates done so far, including those of earlier processes.
   int64_t steps_done() const { return steps_done_; }
 
   /// Everything needed to continue, with the caller's documents in addition to its own "state.json" and
-  /// "trainer.json".
+  /// "trainer.json". Collective: it holds the generators' states of every process, and is the same in all.
   Checkpoint checkpoint(std::map<std::string, std::string> documents = {}) const;
   /// Returns to the state in which a checkpoint was made. Throws c10::ValueError if the model, an option that
   /// affects the result, or the text differs from the checkpoint's, and then changes nothing. Returns
   /// remarks, such as a different number of threads.
+  ///
+  /// Collective: throws in all processes if their checkpoints differ. A checkpoint may come from another
+  /// number of processes: then a remark says that dropout goes on with other bits. Ranks that it does not
+  /// have are seeded from `options.seed`, its step and their rank.
   std::vector<std::string> restore(const Checkpoint& checkpoint);
 
   struct RunOptions {
@@ -97,18 +120,33 @@ class Trainer {
   };
   /// Trains until `options.steps` or until `stop` returns true; evaluates, logs, draws the loss curve and
   /// saves as the options say, and saves at the end. Returns true if all steps are done.
+  ///
+  /// Collective. In a group, `stop` is asked on every rank during every update, and if it is true on any of
+  /// them, all stop after that update. Rank 0 writes; `on_note` is called there, `on_step` everywhere. An
+  /// error on rank 0, as of a full disk, is thrown there alone: the others learn of it from the group when it
+  /// ends.
   bool run(CheckpointFolder& folder, const RunOptions& run_options);
 
   const TrainerOptions& options() const { return options_; }
 
  private:
+  struct Update {
+    LogRow row = {};
+    bool stop = false;  // somebody asked for it
+  };
+  Update update(const std::function<bool()>& stop);
+  std::pair<at::Tensor, at::Tensor> next_rows();
+  at::Tensor forward();
+
   std::shared_ptr<torch::nn::Module> model_;
   BatchLoss loss_;
   at::Tensor training_, validation_;
   std::string training_hash_, validation_hash_;  // a checkpoint says which texts it learned from
   TrainerOptions options_;
+  std::shared_ptr<TrainingGroup> group_;
   AdamW optimizer_;
   BlockSampler sampler_;
+  std::unique_ptr<GradientAverage> gradients_;
   int64_t steps_done_ = 0;
 };
 

@@ -1,0 +1,35 @@
+#include "join_group.h"
+
+#ifdef ATTENTIVE_DISTRIBUTED
+
+#include <attentive/distributed/group.h>
+#include <attentive/distributed/peer_error.h>
+
+std::shared_ptr<attentive::TrainingGroup> join_group(c10::Device device) {
+  return attentive::Group::join({.device = device});
+}
+
+void report_to_group(const std::exception& error) noexcept {
+  attentive::report_failure(error);
+}
+
+#else
+
+#include <cstdlib>
+#include <string_view>
+
+#include <c10/util/Exception.h>
+
+std::shared_ptr<attentive::TrainingGroup> join_group(c10::Device) {
+  for (const auto& [name, alone] : {std::pair("WORLD_SIZE", "1"), std::pair("RANK", "0")}) {
+    const char* value = std::getenv(name);
+    TORCH_CHECK_VALUE(
+        !value || std::string_view(value) == alone, "expected one process, got ", name, "=", value,
+        ": this program was built without the component distributed, which needs LibTorch 2.11");
+  }
+  return nullptr;
+}
+
+void report_to_group(const std::exception&) noexcept {}
+
+#endif

@@ -1,0 +1,107 @@
+// What of a trainer goes into a checkpoint, and back.
+
+#include <ATen/Parallel.h>
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <attentive/train/trainer.h>
+
+#include "core/hex.h"
+#include "train/agreement.h"
+#include "train/dropout_generators.h"
+#include "train/model_state.h"
+#include "train/tensor_bytes.h"
+
+namespace attentive {
+namespace {
+
+constexpr const char* kWho = "Trainer";
+constexpr const char* kState = "state.json";
+constexpr const char* kOptions = "trainer.json";
+
+const std::string& document(const Checkpoint& checkpoint, const char* name) {
+  const auto found = checkpoint.documents.find(name);
+  TORCH_CHECK_VALUE(found != checkpoint.documents.end(), kWho, ": expected a checkpoint with ", name);
+  return found->second;
+}
+
+// Options that a resumed run may change: they do not decide what is learned.
+bool may_change(const std::string& name) {
+  return name == "steps" || name == "evaluate_every" || name == "save_every" || name == "keep" ||
+         name == "log_every";
+}
+
+void check_same_options(const TrainerOptions& options, const std::string& saved_json) {
+  (void)parse_trainer_options(saved_json);
+  const auto saved = nlohmann::json::parse(saved_json), own = nlohmann::json::parse(to_json(options));
+  for (const auto& [name, value] : own.items()) {
+    TORCH_CHECK_VALUE(may_change(name) || saved.at(name) == value, kWho, ": expected ", name, " = ",
+                      saved.at(name).dump(), " as in the checkpoint, got ", value.dump());
+  }
+}
+
+// What differs and is no reason to refuse.
+std::vector<std::string> remarks_on(const nlohmann::json& state, const std::string& validation_hash) {
+  std::vector<std::string> remarks;
+  if (state.at("text").at("validation") != validation_hash) {
+    remarks.emplace_back("the validation text is not that of the checkpoint: its losses cannot be compared");
+  }
+  if (state.at("threads") != at::get_num_threads()) {
+    remarks.push_back(
+        fmt::format("the checkpoint was made with {} threads, this run has {}: it will not be "
+                    "equal bit for bit",
+                    state.at("threads").dump(), at::get_num_threads()));
+  }
+  return remarks;
+}
+
+}  // namespace
+
+Checkpoint Trainer::checkpoint(std::map<std::string, std::string> documents) const {
+  const nlohmann::json state{
+      {"step", steps_done_},
+      {"sampler", {{"position", sampler_.position()}, {"generator", to_hex(bytes_of(sampler_.state()))}}},
+      {"generators", gather_generator_states(*group_, options_.device)},
+      {"text", {{"training", training_hash_}, {"validation", validation_hash_}}},
+      {"threads", at::get_num_threads()}};
+  documents[kState] = state.dump(1) + '\n';
+  documents[kOptions] = to_json(options_);
+  return {steps_done_, state_dict(*model_), optimizer_.state(), std::move(documents)};
+}
+
+std::vector<std::string> Trainer::restore(const Checkpoint& checkpoint) {
+  check_same_options(options_, document(checkpoint, kOptions));
+  const auto& text = document(checkpoint, kState);
+  const auto state = nlohmann::json::parse(text, nullptr, false);
+  std::vector<std::string> remarks;
+  try {
+    TORCH_CHECK_VALUE(state.at("step") == checkpoint.step, kWho, ": expected state.json of step ",
+                      checkpoint.step, ", got ", state.at("step").dump());
+    TORCH_CHECK_VALUE(state.at("text").at("training") == training_hash_, kWho,
+                      ": expected the training text of the checkpoint, got another one");
+    remarks = remarks_on(state, validation_hash_);
+    // Everything is checked before anything moves.
+    const auto& sampler = state.at("sampler");
+    const auto position = sampler.at("position").get<int64_t>();
+    const auto sampler_state = to_tensor(from_hex(kWho, sampler.at("generator").get<std::string>()));
+    sampler_.check(position, sampler_state);
+    const auto fresh_seed = derived_seed(options_.seed, static_cast<uint64_t>(checkpoint.step));
+    auto dropout = read_generator_states(kWho, state.at("generators"), *group_, options_.device, fresh_seed);
+    remarks.insert(remarks.end(), dropout.remarks.begin(), dropout.remarks.end());
+    check_model_state(kWho, *model_, checkpoint.model);
+    optimizer_.check_state(checkpoint.optimizer);
+    check_agreement(kWho, *group_, {{"checkpoint", text}});
+
+    load_model_state(kWho, *model_, checkpoint.model);
+    optimizer_.load_state(checkpoint.optimizer);
+    sampler_.restore(position, sampler_state);
+    dropout.apply();
+  } catch (const nlohmann::json::exception& error) {
+    TORCH_CHECK_VALUE(false, kWho, ": state.json: ", error.what());
+  }
+  steps_done_ = checkpoint.step;
+  return remarks;
+}
+
+}  // namespace attentive

@@ -1,0 +1,140 @@
+"""attentive-train in several processes, started by environment variables as torchrun starts them.
+
+    python3 train_group_test.py <attentive-train> <ON if it has the component distributed>
+"""
+
+import csv
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TRAIN, DISTRIBUTED = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2] in ("ON", "1")
+GROUP = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+ALONE = {name: value for name, value in os.environ.items() if name not in GROUP and not name.startswith("TORCHELASTIC")}
+FLAGS = ["--layers=1", "--heads=1", "--width=8", "--block=16", "--batch=2", "--device=cpu", "--threads=1"]
+NO_GROUP = "this attentive-train was built without the component distributed"
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class TrainGroup(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.text = self.folder / "text"
+        self.text.write_text("to be or not to be, that is the question\n" * 20)
+
+    def command(self, out, *flags):
+        return [TRAIN, "--text", self.text, "--out", self.folder / out, *FLAGS, *flags]
+
+    def start(self, size, out, *flags):
+        """The processes by rank, with pipes for both outputs."""
+        port = free_port()
+        processes = []
+        for rank in range(size):
+            group = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+            environment = {**ALONE, **{name: str(value) for name, value in group.items()}}
+            process = subprocess.Popen(self.command(out, *flags), env=environment, text=True, stdout=subprocess.PIPE,
+                                       stderr=subprocess.PIPE)
+            self.addCleanup(process.kill)
+            processes.append(process)
+        return processes
+
+    def finish(self, processes):
+        """The outputs by rank, of processes that all end well."""
+        outputs = [process.communicate() for process in processes]
+        self.assertEqual([process.returncode for process in processes], [0] * len(processes), outputs)
+        return outputs
+
+    def alone(self, out, *flags):
+        done = subprocess.run(self.command(out, *flags), env=ALONE, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done
+
+    def weights(self, out):
+        folder = self.folder / out
+        step = folder / (folder / "latest").read_text().strip()
+        return [(step / f"{name}.safetensors").read_bytes() for name in ("model", "optimizer")]
+
+    def log(self, out):
+        with open(self.folder / out / "log.csv", newline="") as file:
+            return [{name: value for name, value in row.items() if name != "tokens_per_second"} for row in csv.DictReader(file)]
+
+    @unittest.skipIf(DISTRIBUTED, "this attentive-train has the component distributed")
+    def test_a_build_without_groups_refuses_them(self):
+        for name, value in (("WORLD_SIZE", "2"), ("RANK", "1"), ("WORLD_SIZE", "x")):
+            done = subprocess.run(self.command("run"), env={**ALONE, name: value}, capture_output=True, text=True)
+            self.assertEqual(done.returncode, 1)
+            self.assertEqual(done.stderr, f"attentive-train: expected one process, got {name}={value}: this program was built "
+                                          "without the component distributed, which needs LibTorch 2.11\n")
+            self.assertFalse((self.folder / "run").exists())
+
+    def test_one_process_of_one_is_no_group(self):
+        environment = {**ALONE, "RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1",
+                       "MASTER_PORT": str(free_port())}
+        done = subprocess.run(self.command("run", "--steps=2"), env=environment, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn("processes", done.stderr)
+
+    @unittest.skipUnless(DISTRIBUTED, NO_GROUP)
+    def test_two_processes_write_what_one_writes(self):
+        flags = ["--steps=20", "--accumulate=2", "--evaluate-every=10", "--save-every=10", "--log-every=1"]
+        self.alone("one", *flags)
+        outputs = self.finish(self.start(2, "two", *flags))
+        self.assertEqual(self.weights("two"), self.weights("one"))
+        self.assertEqual(self.log("two"), self.log("one"))
+        self.assertEqual(len(self.log("two")), 20)
+        names = [sorted(path.name for path in (self.folder / out).rglob("*")) for out in ("one", "two")]
+        self.assertEqual(names[0], names[1])
+        # Rank 0 speaks.
+        self.assertIn("2 processes of 1 threads", outputs[0][1])
+        self.assertIn("done: ", outputs[0][1])
+        self.assertEqual(outputs[1], ("", ""))
+
+    @unittest.skipUnless(DISTRIBUTED, NO_GROUP)
+    def test_a_run_goes_on_in_as_many_processes_bit_for_bit_with_dropout(self):
+        flags = ["--steps=20", "--accumulate=2", "--dropout=0.2", "--save-every=10", "--keep=0"]
+        self.finish(self.start(2, "whole", *flags))
+        self.finish(self.start(2, "parts", "--decay-steps=20", *(["--steps=10"] + flags[1:])))
+        self.finish(self.start(2, "parts", "--resume", "--steps=20"))
+        self.assertEqual(self.weights("parts"), self.weights("whole"))
+        done = self.alone("parts", "--resume", "--steps=22")
+        self.assertIn("note: the checkpoint was made by 2 processes, this run has one process: dropout goes on with other bits",
+                      done.stderr)
+
+    @unittest.skipUnless(DISTRIBUTED, NO_GROUP)
+    def test_sigterm_to_any_rank_saves_and_ends_all(self):
+        for who in (0, 1):
+            with self.subTest(rank=who):
+                out = f"stopped{who}"
+                processes = self.start(2, out, "--steps=1000000", "--accumulate=2", "--evaluate-every=0")
+                for line in processes[0].stderr:
+                    if "loss" in line:
+                        break
+                processes[who].send_signal(signal.SIGTERM)
+                text = processes[0].stderr.read()
+                self.finish(processes)
+                self.assertRegex(text, r"stopped after step \d+; go on, in any number of processes, with: ")
+                self.assertTrue((self.folder / out / "latest").exists())
+
+    @unittest.skipUnless(DISTRIBUTED, NO_GROUP)
+    def test_what_a_group_cannot_share_is_refused_on_every_rank(self):
+        processes = self.start(3, "run")
+        for process in processes:
+            error = process.communicate()[1]
+            self.assertEqual(process.returncode, 1)
+            self.assertIn("expected accumulate or batch to be a multiple of the number of processes, 3, got 1 and 2", error)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

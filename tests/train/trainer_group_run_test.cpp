@@ -1,0 +1,176 @@
+// A whole run in a group: one set of files, one end. The processes of these tests are threads.
+
+#include <filesystem>
+
+#include <catch2/catch_test_macros.hpp>
+
+#include <attentive/train/trainer.h>
+
+#include "io/files.h"
+#include "support/compare.h"
+#include "support/temporary_folder.h"
+#include "support/thread_group.h"
+#include "train/train_support.h"
+
+using namespace attentive;
+using attentive::test::equal_tensors;
+using attentive::test::equally_trained;
+using attentive::test::models_of_ranks;
+using attentive::test::run_threads;
+
+namespace {
+
+using Documents = std::vector<std::string>;
+
+const Documents kNone{"no error", "no error"};
+
+TrainerOptions two_passes() {
+  auto options = test::small();
+  options.accumulate = 2;
+  return options;
+}
+
+std::unique_ptr<Trainer> trainer_of(const std::shared_ptr<test::Bigram>& model,
+                                    const std::shared_ptr<TrainingGroup>& group,
+                                    const TrainerOptions& options = two_passes()) {
+  return std::make_unique<Trainer>(model, test::loss_of(model), test::squares(200), test::squares(60),
+                                   options, group);
+}
+
+// Trains with two processes, from a checkpoint if there is one, and returns the state after `steps`. The
+// remarks of both are the same.
+Checkpoint two_until(int64_t steps, const Checkpoint* from, std::vector<std::string>* remarks) {
+  const auto models = models_of_ranks(2);
+  std::vector<Checkpoint> states(2);
+  std::vector<std::vector<std::string>> told(2);
+  const auto errors = run_threads(2, [&](const std::shared_ptr<TrainingGroup>& group) {
+    const auto rank = static_cast<size_t>(group->rank());
+    const auto trainer = trainer_of(models[rank], group);
+    if (from) told[rank] = trainer->restore(*from);
+    while (trainer->steps_done() < steps) trainer->step();
+    states[rank] = trainer->checkpoint();
+  });
+  CHECK(errors == kNone);
+  CHECK(test::equal(states[0], states[1]));
+  CHECK(told[0] == told[1]);
+  if (remarks) *remarks = told[0];
+  return states[0];
+}
+
+}  // namespace
+
+TEST_CASE("A group writes the files of one process, and every rank reports the same", "[training_group]") {
+  const TemporaryFolder alone, together;
+  {
+    CheckpointFolder folder(alone.path());
+    CHECK(trainer_of(models_of_ranks(1)[0], nullptr)->run(folder, {}));
+  }
+  const auto models = models_of_ranks(2);
+  std::vector<std::vector<LogRow>> rows(2);
+  std::vector<int> notes(2);
+  const auto errors = run_threads(2, [&](const std::shared_ptr<TrainingGroup>& group) {
+    const auto rank = static_cast<size_t>(group->rank());
+    CheckpointFolder folder(together.path(), group->rank());
+    Trainer::RunOptions options;
+    options.on_step = [&](const LogRow& row) { rows[rank].push_back(row); };
+    options.on_note = [&](const std::string&) { ++notes[rank]; };
+    if (!trainer_of(models[rank], group)->run(folder, options)) throw std::runtime_error("not all steps");
+  });
+  CHECK(errors == kNone);
+  CHECK(names_in(together.path()) == names_in(alone.path()));
+  CHECK(notes == std::vector<int>{3, 0});
+  CHECK(equally_trained(load_checkpoint(together.path()), load_checkpoint(alone.path())));
+  const auto expected = read_log(alone / "log.csv"), logged = read_log(together / "log.csv");
+  REQUIRE(expected.size() == 30);
+  REQUIRE(logged.size() == 30);
+  for (size_t i = 0; i < 30; ++i) {
+    for (const auto& row : {logged[i], rows[0].at(i), rows[1].at(i)}) {
+      CHECK(row.step == expected[i].step);
+      CHECK(row.loss == expected[i].loss);
+      CHECK(row.gradient_norm == expected[i].gradient_norm);
+      CHECK(row.validation_loss == expected[i].validation_loss);
+    }
+  }
+}
+
+TEST_CASE("A stop that one rank asks for ends the run on all after the same step", "[training_group]") {
+  for (const int64_t who : {0, 1, 2}) {
+    const TemporaryFolder root;
+    auto options = test::small();
+    options.accumulate = 3;
+    const auto models = models_of_ranks(3);
+    std::vector<int64_t> steps(3);
+    const auto errors = run_threads(3, [&](const std::shared_ptr<TrainingGroup>& group) {
+      const auto rank = static_cast<size_t>(group->rank());
+      CheckpointFolder folder(root.path(), group->rank());
+      const auto trainer = trainer_of(models[rank], group, options);
+      int64_t asked = 0;
+      Trainer::RunOptions run;
+      run.stop = [&] { return ++asked == 7 && group->rank() == who; };
+      if (trainer->run(folder, run)) throw std::runtime_error("all steps");
+      steps[rank] = trainer->steps_done();
+    });
+    CHECK(errors == Documents(3, "no error"));
+    CHECK(steps == std::vector<int64_t>{7, 7, 7});
+    CHECK(load_checkpoint(root.path()).step == 7);
+    CHECK(read_log(root / "log.csv").size() == 7);
+  }
+}
+
+TEST_CASE("A checkpoint goes on in another number of processes", "[training_group]") {
+  const auto one_until = [](int64_t steps, const Checkpoint* from, std::vector<std::string>* remarks) {
+    const auto trainer = trainer_of(models_of_ranks(1)[0], nullptr);
+    if (from) *remarks = trainer->restore(*from);
+    while (trainer->steps_done() < steps) trainer->step();
+    return trainer->checkpoint();
+  };
+  const auto whole = one_until(30, nullptr, nullptr);
+  std::vector<std::string> remarks;
+  const auto at_12 = two_until(12, nullptr, nullptr);
+  const auto at_15 = two_until(15, &at_12, &remarks);
+  CHECK(remarks.empty());
+  const auto at_20 = one_until(20, &at_15, &remarks);
+  CHECK(remarks ==
+        Documents{"the checkpoint was made by 2 processes, this run has one process: dropout goes on "
+                  "with other bits"});
+  const auto at_30 = two_until(30, &at_20, &remarks);
+  CHECK(remarks ==
+        Documents{"the checkpoint was made by one process, this run has 2 processes: dropout goes on "
+                  "with other bits"});
+  CHECK(equally_trained(at_30, whole));
+}
+
+TEST_CASE("Trainers of a group refuse different checkpoints and stay as they were", "[training_group]") {
+  const auto at_3 = two_until(3, nullptr, nullptr), at_4 = two_until(4, nullptr, nullptr);
+  const auto models = models_of_ranks(2);
+  const auto errors = run_threads(2, [&](const std::shared_ptr<TrainingGroup>& group) {
+    const auto trainer = trainer_of(models[static_cast<size_t>(group->rank())], group);
+    trainer->restore(group->rank() == 0 ? at_3 : at_4);
+  });
+  CHECK(errors ==
+        Documents(2,
+                  "Trainer: expected the same checkpoint in every process, but those of rank 1 differ "
+                  "from those of rank 0"));
+  CHECK(bit_equal(models[1]->table, models_of_ranks(1)[0]->table));
+}
+
+TEST_CASE("An error of rank 0 while it saves ends the others", "[training_group]") {
+  const TemporaryFolder root;
+  const auto run = root / "run";
+  auto options = two_passes();
+  options.evaluate_every = 0;
+  options.log_every = 1000;
+  const auto models = models_of_ranks(2);
+  const auto errors = run_threads(2, [&](const std::shared_ptr<TrainingGroup>& group) {
+    CheckpointFolder folder(run, group->rank());
+    Trainer::RunOptions how;
+    how.on_step = [&](const LogRow& row) {
+      if (group->rank() != 0 || row.step != 10) return;
+      std::filesystem::rename(run, root / "away");
+      write_file(run, "in its place");
+    };
+    trainer_of(models[static_cast<size_t>(group->rank())], group, options)->run(folder, how);
+  });
+  CHECK(errors[0].starts_with("CheckpointFolder: " + run.string() + ": "));
+  CHECK(errors[1] == "rank 0 is missing");
+}
