@@ -1,11 +1,13 @@
-# ATTENTIVE_BUILD_TOKENIZERS, ATTENTIVE_BUILD_VIZ: whether to build the components attentive::tokenizers and attentive::viz,
-# which need libraries of their own. attentive_optional_component sets ATTENTIVE_TOKENIZERS and ATTENTIVE_VIZ.
+# ATTENTIVE_BUILD_TOKENIZERS, ATTENTIVE_BUILD_VIZ, ATTENTIVE_BUILD_DISTRIBUTED: whether to build the components
+# attentive::tokenizers and attentive::viz, which need libraries of their own, and attentive::distributed, which needs a part of
+# LibTorch that not every one has. attentive_optional_component sets ATTENTIVE_TOKENIZERS, ATTENTIVE_VIZ and ATTENTIVE_DISTRIBUTED.
 
 include("${CMAKE_CURRENT_LIST_DIR}/attentive_component_libraries.cmake")
 
 # What is missing without a component, and its libraries.
 set(_attentive_tokenizers "tokenizers of Python's models" "PCRE2 and utf8proc")
 set(_attentive_viz "pictures of attention" "zlib")
+set(_attentive_distributed "training in several processes" "a LibTorch from 2.11 on with c10d and Gloo")
 
 # attentive_optional_component(<name>)
 function(attentive_optional_component name)

@@ -1,5 +1,5 @@
 # Install rules and the exported package: find_package(attentive CONFIG) gives attentive::attentive, attentive::parity,
-# attentive::train and, where they were built, attentive::tokenizers and attentive::viz.
+# attentive::train and, where they were built, attentive::tokenizers, attentive::viz and attentive::distributed.
 # Components: library (what a consumer needs), apps.
 
 include(CMakePackageConfigHelpers)

@@ -1,5 +1,5 @@
 # Defines the libraries of components that have some of their own: attentive::pcre2 and attentive::utf8proc of
-# attentive::tokenizers, attentive::zlib of attentive::viz. Used by this build (AttentiveComponents.cmake) and, installed as it
+# attentive::tokenizers, attentive::zlib of attentive::viz; attentive::distributed needs parts of LibTorch. Used by this build (AttentiveComponents.cmake) and, installed as it
 # stands, by the package's config file.
 
 include_guard(GLOBAL)
@@ -15,10 +15,37 @@ function(attentive_component_libraries component out)
     endif()
   elseif(component STREQUAL "viz")
     attentive_component_library(zlib zlib.h z zlib1g-dev lack)
+  elseif(component STREQUAL "distributed")
+    attentive_component_torch(lack)
   else()
     message(FATAL_ERROR " attentive: ${component} has no libraries of its own")
   endif()
   set(${out} "${lack}" PARENT_SCOPE)
+endfunction()
+
+# What attentive::distributed needs of LibTorch: c10d's headers, Gloo, and the c10d of this release or a later one.
+function(attentive_component_torch out)
+  set(${out} "" PARENT_SCOPE)
+  get_target_property(version attentive::torch ATTENTIVE_VERSION)
+  get_target_property(prefix attentive::torch ATTENTIVE_PREFIX)
+  if(NOT prefix) # a project's own target torch, of the version that the package was built with
+    return()
+  endif()
+  set(other "name another LibTorch with -DTorch_DIR=<torch>/share/cmake/Torch")
+  if(version VERSION_LESS 2.11)
+    set(${out} "LibTorch ${version} is older than 2.11; ${other}" PARENT_SCOPE)
+    return()
+  endif()
+  foreach(header IN ITEMS TCPStore.hpp reducer.hpp logger.hpp ProcessGroupGloo.hpp)
+    if(NOT EXISTS "${prefix}/include/torch/csrc/distributed/c10d/${header}")
+      set(${out} "the LibTorch at ${prefix} has no header torch/csrc/distributed/c10d/${header}; ${other}" PARENT_SCOPE)
+      return()
+    endif()
+  endforeach()
+  file(STRINGS "${prefix}/include/caffe2/core/macros.h" gloo REGEX "\"USE_GLOO\", \"ON\"")
+  if(NOT gloo)
+    set(${out} "the LibTorch at ${prefix} was built without Gloo; ${other}" PARENT_SCOPE)
+  endif()
 endfunction()
 
 function(attentive_component_library name header library package out)

@@ -277,6 +277,19 @@ ask(tokenizers_word FAIL ASK tokenizers LINE "ATTENTIVE_BUILD_TOKENIZERS is \"ye
 ask(viz_auto ASK viz LINE "no pictures of attention: there is no zlib; apt-get install zlib1g-dev")
 ask(viz_on FAIL ASK viz LINE "ATTENTIVE_BUILD_VIZ=ON, but there is no zlib; apt-get install zlib1g-dev, or say ATTENTIVE_BUILD_VIZ=AUTO"
     ARGS -DATTENTIVE_BUILD_VIZ=ON)
+# A part of LibTorch that the component distributed needs.
+file(WRITE "${WORK}/no_gloo/include/caffe2/core/macros.h" "  {\"USE_GLOO\", \"OFF\"},")
+foreach(header IN ITEMS TCPStore reducer logger ProcessGroupGloo)
+  ask(distributed_without_${header} ASK distributed
+      LINE "no training in several processes: the LibTorch at ${WORK}/no_gloo has no header torch/csrc/distributed/c10d/${header}.hpp; name another"
+      ARGS -DTORCH_VERSION=2.11.0 "-DTORCH_PREFIX=${WORK}/no_gloo")
+  file(WRITE "${WORK}/no_gloo/include/torch/csrc/distributed/c10d/${header}.hpp" "")
+endforeach()
+ask(distributed_auto ASK distributed LINE "no training in several processes: the LibTorch at ${WORK}/no_gloo was built without Gloo; name another"
+    ARGS -DTORCH_VERSION=2.11.0 "-DTORCH_PREFIX=${WORK}/no_gloo")
+ask(distributed_on FAIL ASK distributed
+    LINE "ATTENTIVE_BUILD_DISTRIBUTED=ON, but LibTorch 2.9.1 is older than 2.11; name another LibTorch with -DTorch_DIR=<torch>/share/cmake/Torch, or say ATTENTIVE_BUILD_DISTRIBUTED=AUTO"
+    ARGS -DATTENTIVE_BUILD_DISTRIBUTED=ON -DTORCH_VERSION=2.9.1 "-DTORCH_PREFIX=${WORK}/no_gloo")
 ask(package_other_torch FAIL ASK package
     LINE "attentive was built with LibTorch [0-9.]+, but [^\n]*/two_thirteen/torch is 2\\.13\\.0; name one of"
     ARGS "-DCMAKE_PREFIX_PATH=${PREFIX}" "-DTorch_DIR=${WORK}/two_thirteen/torch/share/cmake/Torch")

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+#include <torch/nn/module.h>
+
+#include <attentive/train/training_group.h>
+
+namespace attentive {
+
+namespace distributed {
+class Connection;
+}
+
+/// How to join the other processes.
+struct GroupOptions {
+  /// Where the parameters of the models are: the CPU, over Gloo. CUDA is refused: this build has no NCCL.
+  at::Device device = at::kCPU;
+  /// How long a call waits for the other processes, and `join` for each of them to come.
+  std::chrono::milliseconds timeout = std::chrono::seconds(60);
+};
+
+/// The processes that work together, one of which this program is.
+///
+/// All processes call the same functions in the same order, from one thread. A call in which another process is missing throws
+/// PeerError. A process leaves when its Group is destroyed; do so in all of them after the same call.
+class Group final : public TrainingGroup, public std::enable_shared_from_this<Group> {
+ public:
+  /// Joins the processes that torchrun started, as its environment says: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and
+  /// MASTER_PORT (where rank 0 serves a store, or torchrun's agent if TORCHELASTIC_USE_AGENT_STORE says so) and
+  /// TORCHELASTIC_RESTART_COUNT. Any other launcher may set the same variables. Without RANK and WORLD_SIZE, and with
+  /// WORLD_SIZE=1, the group is this process alone and its calls do nothing: one program serves both.
+  ///
+  /// From then on the process ignores SIGPIPE, unless it has a handler of its own: a connection that another process closes
+  /// would end it without a word.
+  /// Throws c10::ValueError for variables that are missing, cannot be read or contradict each other, and for a device without
+  /// a backend; c10::Error if the store cannot be served or reached, and if a process does not come. The message names the
+  /// variable or the rank, and what to do.
+  static std::shared_ptr<Group> join(const GroupOptions& options = {});
+  ~Group() override;
+
+  int64_t rank() const override;
+  int64_t size() const override;
+  /// Which of the processes on this machine this is, from 0.
+  int64_t local_rank() const;
+
+  std::vector<at::Tensor> gather(const at::Tensor& tensor) override;
+  /// Overwrites the tensor with that of the process `root`. It has the same shape and dtype, any dtype, in all processes.
+  void broadcast(const at::Tensor& tensor, int64_t root);
+  /// Overwrites the tensor with the sum over all processes; the same bits everywhere. float64, float32, float16, bfloat16,
+  /// int64, int32, int8 or uint8.
+  void sum(const at::Tensor& tensor);
+  /// Returns when all processes have called it.
+  void barrier();
+  /// A DataParallel with default options.
+  std::unique_ptr<GradientAverage> average_gradients(torch::nn::Module& model) override;
+
+ private:
+  friend class DataParallel;
+  explicit Group(std::shared_ptr<distributed::Connection> connection);
+
+  std::shared_ptr<distributed::Connection> connection_;
+};
+
+}  // namespace attentive

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <string>
+
+#include <c10/util/Exception.h>
+
+namespace attentive {
+
+/// A call of a Group in which another process is missing. `what()` is one line that names the process and the reason, such as
+/// "Group::barrier: rank 2 (host node7, process 4711) is gone: it has not answered for 1 s". The group is of no use any more:
+/// every later call throws the same. Leave the program with a non-zero status, so that torchrun can start all of it again.
+class PeerError : public c10::Error {
+ public:
+  PeerError(const std::string& line, int64_t rank) : c10::Error(line), rank_(rank) {}
+  /// The process that is missing; -1 if it is not known which.
+  int64_t rank() const { return rank_; }
+
+ private:
+  int64_t rank_;
+};
+
+/// Tells the others why this process ends: for the `catch` of main().
+///
+///   int main() {
+///     try {
+///       train(attentive::Group::join());
+///     } catch (const std::exception& error) {
+///       attentive::report_failure(error);
+///       std::fprintf(stderr, "%s\n", error.what());
+///       return 1;
+///     }
+///   }
+///
+/// The other processes of the group, whose calls fail now, quote the first line of the message in their PeerError. Where
+/// torchrun wants to know (TORCHELASTIC_ERROR_FILE), the message is written there, and torchrun shows it. Both are left out
+/// where they are impossible: this function throws nothing. It takes at most about 1 s.
+void report_failure(const std::exception& error) noexcept;
+
+}  // namespace attentive

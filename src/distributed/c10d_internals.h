@@ -1,0 +1,80 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+/// Everything that this component uses of LibTorch's c10d, which is not a documented API: names of it move between releases.
+/// No header but those of this file and gloo_backend.h includes c10d.
+namespace attentive::c10d_internals {
+
+/// Where the store of a job is. It is served by rank 0 or by torchrun; everybody else connects to it.
+struct StoreAddress {
+  std::string host;
+  uint16_t port = 0;
+  std::string prefix;  ///< of every key
+};
+
+/// One connection to the store: texts by key, which every process of the job sees. A call blocks the others of the same
+/// connection, so that each thread needs its own. Errors are those of c10d.
+class KeyStore {
+ public:
+  KeyStore(const StoreAddress& address, bool serves, std::chrono::milliseconds timeout);
+  void set(const std::string& key, const std::string& value);
+  /// Without waiting.
+  std::optional<std::string> find(const std::string& key);
+  /// Sets the key unless it has been set; its value then.
+  std::string set_first(const std::string& key, const std::string& value);
+  /// Counts the calls for this key in all processes.
+  int64_t count(const std::string& key);
+  /// Waits for a key; false if it did not come.
+  bool wait(const std::string& key, std::chrono::milliseconds timeout);
+
+ private:
+  friend class Collectives;
+  struct Store;
+  std::shared_ptr<Store> store_;
+};
+
+/// The calls that all processes make together. Tensors are contiguous and on the CPU.
+class Collectives {
+ public:
+  static std::unique_ptr<Collectives> gloo(KeyStore& store, int64_t rank, int64_t size,
+                                           std::chrono::milliseconds timeout);
+  void broadcast(at::Tensor tensor, int64_t root);
+  std::vector<at::Tensor> gather(at::Tensor tensor);
+  void sum(at::Tensor tensor);
+  /// How many calls went out so far, those of the gradients included.
+  uint64_t count() const;
+
+ private:
+  friend class Reducer;
+  struct Group;
+  std::shared_ptr<Group> group_;
+};
+
+/// Averages gradients bucket by bucket while the backward pass computes the next ones.
+class Reducer {
+ public:
+  /// The collectives may go before this; they then end with it.
+  Reducer(std::vector<at::Tensor> parameters, const std::vector<std::string>& names,
+          const Collectives& collectives, int64_t bucket_bytes, int64_t first_bucket_bytes);
+  /// Which parameters the graph of a loss reaches, in their order.
+  std::vector<bool> reached_by(const at::Tensor& loss) const;
+  /// Before the backward pass whose gradients are to be averaged.
+  void prepare();
+  int64_t buckets() const;
+  /// The share of the time of communication during which the backward pass went on; of the steps that c10d samples.
+  double overlap() const;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace attentive::c10d_internals

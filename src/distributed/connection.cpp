@@ -1,0 +1,233 @@
+#include "distributed/connection.h"
+
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <mutex>
+#include <unistd.h>
+
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/tensor.h>
+#include <c10/core/GradMode.h>
+#include <fmt/format.h>
+
+#include <attentive/distributed/peer_error.h>
+
+#include "distributed/exit_at_once.h"
+
+namespace attentive::distributed {
+namespace {
+
+using c10d_internals::Collectives;
+using c10d_internals::KeyStore;
+using c10d_internals::StoreAddress;
+
+std::atomic<int64_t> joins{0};
+std::mutex current_mutex;
+std::weak_ptr<Connection> current;
+
+// torchrun's agent serves one store for all its restarts, and a process may join again after it has left.
+StoreAddress address_of(const Environment& environment) {
+  return {environment.master_address, environment.master_port,
+          fmt::format("attentive/{}/{}/{}/", environment.restarts,
+                      environment.agent_serves ? environment.size : 0, joins.load())};
+}
+
+std::string described(int64_t rank, const std::string& host_and_process) {
+  return fmt::format("rank {} ({})", rank, host_and_process);
+}
+
+std::string this_process() {
+  char host[256] = "";
+  if (::gethostname(host, sizeof host - 1) != 0) host[0] = '\0';
+  return fmt::format("host {}, process {}", host[0] != '\0' ? host : "unknown", ::getpid());
+}
+
+void ignore_sigpipe() {
+  struct sigaction now {};
+  if (::sigaction(SIGPIPE, nullptr, &now) == 0 && now.sa_handler == SIG_DFL) std::signal(SIGPIPE, SIG_IGN);
+}
+
+double seconds(std::chrono::milliseconds time) {
+  return static_cast<double>(time.count()) / 1000;
+}
+
+// The bytes of a tensor, so that every dtype travels.
+at::Tensor bytes_of(const at::Tensor& tensor) {
+  return tensor.detach().contiguous().reshape({-1}).view(at::kByte);
+}
+
+std::unique_ptr<KeyStore> open_store(const Environment& environment, const GroupOptions& options) {
+  try {
+    return std::make_unique<KeyStore>(address_of(environment), environment.serves(), options.timeout);
+  } catch (const std::exception& error) {
+    const auto reason = first_line(error);
+    TORCH_CHECK(
+        !environment.serves(), "Group::join: rank 0 cannot serve the store at ", environment.store(), ": ",
+        reason.find("EADDRINUSE") != std::string::npos ? "the port is taken" : reason,
+        "; set MASTER_PORT to a free port, the same for all ranks, and MASTER_ADDR to the machine of rank 0");
+    TORCH_CHECK(false, "Group::join: rank ", environment.rank, " of ", environment.size, " has not reached ",
+                environment.agent_serves ? "torchrun's store" : "rank 0", " at ", environment.store(),
+                " within ", seconds(options.timeout),
+                " s; start rank 0, check both variables, or raise GroupOptions::timeout");
+  }
+}
+
+}  // namespace
+
+std::string first_line(const std::exception& error) {
+  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
+  const std::string text = torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
+  return text.substr(0, text.find('\n'));
+}
+
+Connection::Connection(const Environment& environment, const GroupOptions& options)
+    : environment_(environment) {
+  TORCH_CHECK_VALUE(current_connection() == nullptr,
+                    "Group::join: this process is in a group already; use that one");
+  ignore_sigpipe();
+  ++joins;
+  store_ = open_store(environment_, options);
+  try {
+    meet(options);
+  } catch (const c10::DistError& error) {
+    TORCH_CHECK(false, "Group::join: rank ", environment_.rank, " of ", environment_.size,
+                " has lost the store at ", environment_.store(), ": ", first_line(error),
+                "; see what rank 0 has printed");
+  }
+}
+
+void Connection::meet(const GroupOptions& options) {
+  const int64_t rank = environment_.rank, size = environment_.size;
+  const auto same_rank = store_->count(fmt::format("comers/{}", rank));
+  TORCH_CHECK_VALUE(same_rank == 1, "Group::join: ", same_rank, " processes of ", environment_.store(),
+                    " say RANK=", rank, "; give each process its own, from 0 to ", size - 1);
+  store_->set(fmt::format("member/{}", rank), fmt::format("{} {}", size, this_process()));
+  auto members = await_members(options);
+  roll_call_ =
+      std::make_unique<RollCall>(RollCall::Place{address_of(environment_), rank, size, environment_.serves(),
+                                                 environment_.agent_serves, environment_.store(), members});
+  try {
+    collectives_ = Collectives::gloo(*store_, rank, size, options.timeout);
+  } catch (const std::exception& error) {
+    const auto verdict = roll_call_->ask(first_line(error));
+    if (verdict.rank != rank) blame("Group::join", verdict);
+    TORCH_CHECK(false, "Group::join: rank ", rank, " of ", size,
+                " cannot connect to the others: ", first_line(error),
+                "; name the network interface with GLOO_SOCKET_IFNAME");
+  }
+}
+
+std::vector<std::string> Connection::await_members(const GroupOptions& options) {
+  std::vector<std::string> members;
+  std::string missing;
+  const auto end = std::chrono::steady_clock::now() + options.timeout;
+  for (int64_t rank = 0; rank < environment_.size; ++rank) {
+    const auto key = fmt::format("member/{}", rank);
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+    if (!store_->find(key) && (left.count() <= 0 || !store_->wait(key, left))) {
+      missing += (missing.empty() ? "" : ", ") + std::to_string(rank);
+      continue;
+    }
+    const auto text = *store_->find(key);
+    const auto space = text.find(' ');
+    TORCH_CHECK_VALUE(text.substr(0, space) == std::to_string(environment_.size), "Group::join: rank ",
+                      environment_.rank, " says WORLD_SIZE=", environment_.size, ", but rank ", rank,
+                      " says WORLD_SIZE=", text.substr(0, space), "; give all processes the same");
+    members.push_back(described(rank, text.substr(space + 1)));
+  }
+  TORCH_CHECK(missing.empty(), "Group::join: rank ", environment_.rank, " of ", environment_.size,
+              " has waited ", seconds(options.timeout), " s in vain for rank ", missing, " at ",
+              environment_.store(),
+              "; start as many processes as WORLD_SIZE says, or raise GroupOptions::timeout");
+  return members;
+}
+
+Connection::~Connection() = default;
+
+void Connection::call(const char* who, const std::function<void(Collectives&)>& work) {
+  if (const auto verdict = roll_call_->known()) blame(who, *verdict);
+  roll_call_->begin_call();
+  try {
+    work(*collectives_);
+  } catch (const std::exception& error) {
+    const auto verdict = roll_call_->ask(first_line(error));
+    if (verdict.rank != environment_.rank) blame(who, verdict);
+    abandon();
+    throw;
+  }
+}
+
+std::vector<at::Tensor> Connection::gather(const char* who, const at::Tensor& tensor) {
+  if (tensor.numel() == 0)
+    return std::vector<at::Tensor>(static_cast<size_t>(environment_.size), tensor.detach().clone());
+  std::vector<at::Tensor> all;
+  call(who, [&](Collectives& collectives) {
+    for (const auto& bytes : collectives.gather(bytes_of(tensor))) {
+      all.push_back(bytes.view(tensor.scalar_type()).view(tensor.sizes()));
+    }
+  });
+  return all;
+}
+
+void Connection::broadcast(const char* who, const at::Tensor& tensor, int64_t root) {
+  if (tensor.numel() == 0) return;
+  const at::NoGradGuard no_grad;
+  call(who, [&](Collectives& collectives) {
+    const auto bytes = bytes_of(tensor);
+    collectives.broadcast(bytes, root);
+    const auto received = bytes.view(tensor.scalar_type()).view(tensor.sizes());
+    if (environment_.rank != root && !received.is_alias_of(tensor)) tensor.detach().copy_(received);
+  });
+}
+
+std::vector<std::string> Connection::gather_texts(const char* who, const std::string& text) {
+  const auto lengths = gather(who, at::tensor({static_cast<int64_t>(text.size())}, at::kLong));
+  int64_t longest = 1;
+  for (const auto& length : lengths) longest = std::max(longest, length.item<int64_t>());
+  auto padded = text;
+  padded.resize(static_cast<size_t>(longest));
+  std::vector<std::string> texts;
+  for (const auto& bytes : gather(who, at::from_blob(padded.data(), {longest}, at::kByte))) {
+    const auto length = static_cast<size_t>(lengths[texts.size()].item<int64_t>());
+    texts.emplace_back(static_cast<const char*>(bytes.const_data_ptr()), length);
+  }
+  return texts;
+}
+
+void Connection::fail(const std::string& reason) {
+  if (roll_call_ == nullptr) return;
+  roll_call_->blame_self(reason);
+  abandon();
+}
+
+void Connection::blame(const char* who, const Verdict& verdict) {
+  abandon();
+  throw PeerError(fmt::format("{}: {}", who, verdict.line), verdict.rank);
+}
+
+void Connection::abandon() {
+  roll_call_->spread();
+  if (collectives_ == nullptr) return;
+  exit_at_once();
+  static_cast<void>(collectives_.release());
+}
+
+std::shared_ptr<Connection> current_connection() {
+  const std::lock_guard lock(current_mutex);
+  return current.lock();
+}
+
+void set_current_connection(const std::shared_ptr<Connection>& connection) {
+  const std::lock_guard lock(current_mutex);
+  current = connection;
+}
+
+void keep_for_report(std::shared_ptr<Connection> connection) {
+  exit_at_once();
+  // Never destroyed: its threads may wait for processes that do not come.
+  static_cast<void>(new std::shared_ptr<Connection>(std::move(connection)));
+}
+
+}  // namespace attentive::distributed

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include <attentive/distributed/group.h>
+
+#include "distributed/c10d_internals.h"
+#include "distributed/environment.h"
+#include "distributed/roll_call.h"
+
+namespace attentive::distributed {
+
+/// One process's part in a group of several: its place, the store, the collectives and what is known of the others.
+class Connection {
+ public:
+  /// Meets the other processes.
+  Connection(const Environment& environment, const GroupOptions& options);
+  /// Of a process alone: no calls.
+  explicit Connection(const Environment& environment) : environment_(environment) {}
+  ~Connection();
+
+  const Environment& environment() const { return environment_; }
+  const c10d_internals::Collectives& collectives() const { return *collectives_; }
+
+  /// Runs one call that all processes make. If it fails because another process is missing, throws PeerError; any other error is
+  /// rethrown, and ends the group: the others learn the reason. `who` is the name of the public function.
+  void call(const char* who, const std::function<void(c10d_internals::Collectives&)>& work);
+  std::vector<at::Tensor> gather(const char* who, const at::Tensor& tensor);
+  void broadcast(const char* who, const at::Tensor& tensor, int64_t root);
+  /// A text of each process, of any length.
+  std::vector<std::string> gather_texts(const char* who, const std::string& text);
+
+  /// Ends the group because of this process.
+  void fail(const std::string& reason);
+
+ private:
+  void meet(const GroupOptions& options);
+  std::vector<std::string> await_members(const GroupOptions& options);
+  [[noreturn]] void blame(const char* who, const Verdict& verdict);
+  void abandon();
+
+  Environment environment_;
+  std::unique_ptr<c10d_internals::KeyStore> store_;
+  std::unique_ptr<c10d_internals::Collectives> collectives_;
+  std::unique_ptr<RollCall>
+      roll_call_;  // goes first: says that this process leaves, while its connections are open
+};
+
+/// The connection of this process, in use or left behind by an exception; or none.
+std::shared_ptr<Connection> current_connection();
+void set_current_connection(const std::shared_ptr<Connection>& connection);
+/// Keeps the connection of a group that an exception destroys, so that the others do not see it close before they know why.
+void keep_for_report(std::shared_ptr<Connection> connection);
+
+/// The first line of an error, without a backtrace.
+std::string first_line(const std::exception& error);
+
+}  // namespace attentive::distributed

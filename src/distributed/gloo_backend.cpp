@@ -1,0 +1,16 @@
+// The one source that includes c10d's header of Gloo, by means of gloo_declarations/.
+
+#include "distributed/gloo_backend.h"
+
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+
+namespace attentive::c10d_internals {
+
+c10::intrusive_ptr<c10d::Backend> gloo_backend(const c10::intrusive_ptr<c10d::Store>& store, int64_t rank,
+                                               int64_t size, std::chrono::milliseconds timeout) {
+  return c10::make_intrusive<c10d::ProcessGroupGloo>(
+      store, static_cast<int>(rank), static_cast<int>(size),
+      c10d::ProcessGroupGloo::Options::create_default(timeout));
+}
+
+}  // namespace attentive::c10d_internals

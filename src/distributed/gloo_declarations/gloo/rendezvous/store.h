@@ -1,0 +1,20 @@
+// See gloo/algorithm.h: the store through which the processes find each other. LibTorch's adapter overrides these functions;
+// this library never makes one, and no object file of it may define the adapter's table of virtual functions.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+namespace gloo::rendezvous {
+
+class Store {
+ public:
+  virtual ~Store();
+  virtual void set(const std::string& key, const std::vector<char>& value) = 0;
+  virtual std::vector<char> get(const std::string& key) = 0;
+  virtual void wait(const std::vector<std::string>& keys) = 0;
+  virtual void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) = 0;
+};
+
+}  // namespace gloo::rendezvous

@@ -1,0 +1,57 @@
+#include "distributed/model_text.h"
+
+#include <sstream>
+#include <unordered_map>
+
+#include <fmt/format.h>
+
+namespace attentive::distributed {
+namespace {
+
+std::string line_of(const char* kind, const std::string& name, const at::Tensor& tensor) {
+  std::ostringstream line;
+  line << kind << " " << name << " " << tensor.scalar_type() << " " << tensor.sizes();
+  if (tensor.requires_grad()) line << ", requires a gradient";
+  return line.str();
+}
+
+}  // namespace
+
+ModelParts model_parts(const torch::nn::Module& model) {
+  ModelParts parts;
+  std::unordered_map<const void*, std::string> first_names;
+  const auto add = [&](const char* kind, const std::string& name, const at::Tensor& tensor) {
+    if (!tensor.defined()) return;
+    const auto [first, is_new] = first_names.try_emplace(tensor.unsafeGetTensorImpl(), name);
+    if (!is_new) {
+      parts.text += fmt::format("{} {}, shared with {}\n", kind, name, first->second);
+      return;
+    }
+    parts.text += line_of(kind, name, tensor) + "\n";
+    parts.state.push_back(tensor);
+    if (!tensor.requires_grad()) return;
+    parts.trainable.push_back(tensor);
+    parts.names.push_back(name);
+  };
+  for (const auto& item : model.named_parameters()) add("parameter", item.key(), item.value());
+  for (const auto& item : model.named_buffers()) add("buffer", item.key(), item.value());
+  return parts;
+}
+
+std::optional<std::string> first_difference(const std::vector<std::string>& texts) {
+  for (size_t rank = 1; rank < texts.size(); ++rank) {
+    std::istringstream expected(texts[0]), got(texts[rank]);
+    std::string expected_line, got_line;
+    while (true) {
+      const bool more = static_cast<bool>(std::getline(expected, expected_line));
+      const bool got_more = static_cast<bool>(std::getline(got, got_line));
+      if (!more && !got_more) break;
+      if (more && got_more && expected_line == got_line) continue;
+      return fmt::format("rank 0 has {}, rank {} has {}", more ? expected_line : "nothing more", rank,
+                         got_more ? got_line : "nothing more");
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace attentive::distributed

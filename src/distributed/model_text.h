@@ -1,0 +1,25 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+
+namespace attentive::distributed {
+
+/// A model as data parallel training sees it.
+struct ModelParts {
+  std::vector<at::Tensor> state;      ///< every parameter and buffer, shared ones once
+  std::vector<at::Tensor> trainable;  ///< parameters that require a gradient, shared ones once
+  std::vector<std::string> names;     ///< of `trainable`
+  std::string text;                   ///< a line for each name: what must be the same in all processes
+};
+
+ModelParts model_parts(const torch::nn::Module& model);
+
+/// The first line in which the model of a process differs from that of rank 0, in words; nothing if all are alike.
+std::optional<std::string> first_difference(const std::vector<std::string>& texts);
+
+}  // namespace attentive::distributed

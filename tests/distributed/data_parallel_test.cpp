@@ -1,0 +1,120 @@
+#include <algorithm>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <torch/nn/modules/linear.h>
+
+#include <attentive/distributed/data_parallel.h>
+
+#include "distributed/launch.h"
+
+using attentive::test::run_workers;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+// The lines of losses and parameters.
+std::string numbers_in(const std::string& out) {
+  std::istringstream lines(out);
+  std::string line, numbers;
+  while (std::getline(lines, line)) {
+    if (line.rfind("loss ", 0) == 0 || line.rfind("0x", 0) == 0 || line.rfind("-0x", 0) == 0)
+      numbers += line + "\n";
+  }
+  return numbers;
+}
+
+}  // namespace
+
+TEST_CASE("DataParallel: gradients are the mean over the processes", "[distributed]") {
+  for (const int64_t size : {1, 2, 4}) {
+    for (const auto& ended : run_workers({"mean"}, size)) {
+      INFO(ended.out);
+      CHECK(ended.status == 0);
+    }
+  }
+}
+
+TEST_CASE("DataParallel: 2 processes equal one that accumulates, to the bit; 4 equal each other",
+          "[distributed]") {
+  const auto one = run_workers({"train", "2"}, 1);
+  const auto expected = numbers_in(one[0].out);
+  INFO(one[0].out);
+  REQUIRE(std::count(expected.begin(), expected.end(), '\n') == 54);  // 50 losses, 4 parameters
+  for (const auto& ended : run_workers({"train", "2"}, 2)) {
+    INFO(ended.out);
+    CHECK(ended.status == 0);
+    CHECK(numbers_in(ended.out) == expected);
+  }
+  const auto four = run_workers({"train", "4"}, 4);
+  CHECK(std::count(four[0].out.begin(), four[0].out.end(), '\n') >= 54);
+  for (const auto& ended : four) {
+    CHECK(ended.status == 0);
+    CHECK(numbers_in(ended.out) == numbers_in(four[0].out));
+  }
+}
+
+TEST_CASE("DataParallel sends each bucket once a step, while the backward pass runs", "[distributed]") {
+  // Without accumulation, and with two parts a process, of which the first sends nothing.
+  for (const std::string parts : {"2", "4"}) {
+    const auto all = run_workers({"train", parts}, 2);
+    CHECK_THAT(all[0].out, ContainsSubstring("parameters 4 buckets 2 collectives 2 overlap 1"));
+    CHECK(numbers_in(all[0].out) == numbers_in(all[1].out));
+  }
+}
+
+TEST_CASE("DataParallel leaves frozen parameters out", "[distributed]") {
+  const auto all = run_workers({"train_frozen"}, 2);
+  for (const auto& ended : all) {
+    INFO(ended.out);
+    CHECK(ended.status == 0);
+  }
+  CHECK_THAT(all[0].out, ContainsSubstring("parameters 3 "));
+}
+
+TEST_CASE("DataParallel names a parameter without a gradient at once, on all ranks", "[distributed]") {
+  for (const std::string from : {"0", "2"}) {
+    for (const auto& ended : run_workers({"unused", from}, 3)) {
+      INFO(ended.out);
+      CHECK(ended.status == 1);
+      CHECK_THAT(ended.out, ContainsSubstring("the parameter second.weight gets no gradient on rank 1"));
+    }
+  }
+}
+
+TEST_CASE("DataParallel refuses models that differ on all ranks, and names the first difference",
+          "[distributed]") {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"shape",
+       "rank 0 has parameter first.weight Float [8, 6], requires a gradient, rank 1 has parameter "
+       "first.weight Float [8, 7]"},
+      {"dtype",
+       "rank 0 has parameter first.weight Float [8, 6], requires a gradient, rank 1 has parameter "
+       "first.weight Double [8, 6]"},
+      {"frozen",
+       "rank 0 has parameter first.bias Float [8], requires a gradient, rank 1 has parameter first.bias "
+       "Float [8]"},
+      {"more", "rank 1 has parameter more Float [2]"},
+      {"name", "rank 0 has nothing more, rank 1 has buffer other Float [2]"}};
+  for (const auto& [what, line] : cases) {
+    for (const auto& ended : run_workers({"differ", what}, 3)) {
+      INFO(what << ": " << ended.out);
+      CHECK(ended.status == 1);
+      CHECK_THAT(ended.out,
+                 ContainsSubstring("DataParallel: the models differ: ") && ContainsSubstring(line));
+    }
+  }
+}
+
+TEST_CASE("DataParallel: sizes that are not positive, and no group", "[distributed]") {
+  torch::nn::Linear model(2, 1);
+  const auto group = attentive::Group::join();
+  using attentive::DataParallel;
+  CHECK_THROWS_AS(DataParallel(*model, group, {.bucket_bytes = 0}), c10::ValueError);
+  CHECK_THROWS_AS(DataParallel(*model, group, {.first_bucket_bytes = -1}), c10::ValueError);
+  CHECK_THROWS_AS(DataParallel(*model, nullptr), c10::ValueError);
+}

@@ -1,0 +1,124 @@
+#include <cstdlib>
+#include <string>
+
+#include <ATen/ops/equal.h>
+#include <ATen/ops/ones.h>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <torch/nn/modules/linear.h>
+
+#include <attentive/distributed/group.h>
+
+#include "distributed/launch.h"
+
+using attentive::Group;
+using attentive::test::Ended;
+using attentive::test::Processes;
+using attentive::test::run_workers;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+// One worker that joins in an environment, and fails with a line.
+std::string failure_of(const Processes::Variables& variables) {
+  Processes processes;
+  processes.start({ATTENTIVE_DISTRIBUTED_WORKER, "join", "3"}, variables);
+  const auto ended = processes.finish();
+  CHECK(ended[0].status == 1);
+  return ended[0].out;
+}
+
+Processes::Variables changed(const std::string& name, const std::string& text, int64_t size = 2) {
+  auto variables = attentive::test::place(0, size, attentive::test::free_port());
+  for (auto& variable : variables) {
+    if (variable.first == name) variable.second = text;
+  }
+  return variables;
+}
+
+}  // namespace
+
+TEST_CASE("Group: gather, broadcast, sum and barrier over 1, 2 and 4 processes", "[distributed]") {
+  for (const int64_t size : {1, 2, 4}) {
+    for (const auto& ended : run_workers({"calls"}, size)) {
+      INFO(ended.out);
+      CHECK(ended.status == 0);
+    }
+  }
+}
+
+TEST_CASE("Group: without RANK and WORLD_SIZE, this process alone", "[distributed]") {
+  if (std::getenv("RANK") != nullptr || std::getenv("WORLD_SIZE") != nullptr)
+    SKIP("RANK or WORLD_SIZE is set");
+  const auto group = Group::join();
+  CHECK(group->rank() == 0);
+  CHECK(group->size() == 1);
+  const auto x = at::ones({2});
+  const auto all = group->gather(x);
+  REQUIRE(all.size() == 1);
+  CHECK(at::equal(all[0], x));
+  group->broadcast(x, 0);
+  group->barrier();
+  CHECK_THROWS_AS(group->broadcast(x, 1), c10::ValueError);
+  CHECK_THROWS_AS(group->gather(at::Tensor()), c10::ValueError);
+
+  torch::nn::Linear model(2, 1);
+  group->average_gradients(*model)->backward(model->forward(x).sum(), true);
+  CHECK(at::equal(model->weight.grad(), at::ones({1, 2})));
+}
+
+TEST_CASE("Group: options that cannot be met", "[distributed]") {
+  CHECK_THROWS_AS(Group::join({.device = at::kCUDA}), c10::ValueError);
+  CHECK_THROWS_AS(Group::join({.timeout = std::chrono::milliseconds(0)}), c10::ValueError);
+}
+
+TEST_CASE("Group::join names the variable that is missing or wrong, and the remedy", "[distributed]") {
+  for (const std::string name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) {
+    const auto out = failure_of(changed(name, ""));
+    CHECK_THAT(out, ContainsSubstring(" is set, but " + name + " is not; start the program with torchrun"));
+  }
+  for (const std::string name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_PORT"}) {
+    CHECK_THAT(failure_of(changed(name, "1x")), ContainsSubstring(" in " + name + ", got \"1x\""));
+  }
+  CHECK_THAT(failure_of(changed("MASTER_PORT", "65536")),
+             ContainsSubstring("a number from 1 to 65535 in MASTER_PORT"));
+  CHECK_THAT(failure_of(changed("RANK", "-1")),
+             ContainsSubstring("a number from 0 to 2147483647 in RANK, got \"-1\""));
+  CHECK_THAT(failure_of(changed("RANK", "2")),
+             ContainsSubstring("RANK is 2, but WORLD_SIZE 2 leaves ranks 0 to 1"));
+  CHECK_THAT(failure_of(changed("LOCAL_RANK", "2")),
+             ContainsSubstring("LOCAL_RANK of rank 0 is 2, but there are 2 processes"));
+}
+
+TEST_CASE("Group::join names the rank that does not come", "[distributed]") {
+  CHECK_THAT(failure_of(changed("RANK", "0", 3)),
+             ContainsSubstring("rank 0 of 3 has waited 3 s in vain for rank 1, 2 at MASTER_ADDR"));
+  const auto alone = failure_of(changed("RANK", "1"));
+  CHECK_THAT(alone,
+             ContainsSubstring("rank 1 of 2 has not reached rank 0 at MASTER_ADDR:MASTER_PORT 127.0.0.1:"));
+}
+
+TEST_CASE("Group::join: a port that is taken, two processes of one rank, other sizes", "[distributed]") {
+  const attentive::test::TakenPort taken;
+  CHECK_THAT(failure_of(attentive::test::place(0, 2, taken.port())),
+             ContainsSubstring("rank 0 cannot serve the store at MASTER_ADDR:MASTER_PORT 127.0.0.1:" +
+                               std::to_string(taken.port()) +
+                               ": the port is taken; set MASTER_PORT to a free port"));
+
+  const auto other = attentive::test::free_port();
+  Processes processes;
+  processes.start({ATTENTIVE_DISTRIBUTED_WORKER, "join", "10"}, attentive::test::place(0, 3, other));
+  processes.start({ATTENTIVE_DISTRIBUTED_WORKER, "join", "10"}, attentive::test::place(1, 3, other));
+  processes.start({ATTENTIVE_DISTRIBUTED_WORKER, "join", "10"}, attentive::test::place(1, 3, other));
+  const auto ended = processes.finish();
+  CHECK_THAT(ended[0].out + ended[1].out + ended[2].out,
+             ContainsSubstring("2 processes of MASTER_ADDR:MASTER_PORT") &&
+                 ContainsSubstring("say RANK=1; give each process its own, from 0 to 2"));
+
+  const auto third = attentive::test::free_port();
+  Processes sizes;
+  sizes.start({ATTENTIVE_DISTRIBUTED_WORKER, "join", "10"}, attentive::test::place(0, 2, third));
+  sizes.start({ATTENTIVE_DISTRIBUTED_WORKER, "join", "10"}, attentive::test::place(1, 3, third));
+  CHECK_THAT(sizes.finish()[0].out,
+             ContainsSubstring("rank 0 says WORLD_SIZE=2, but rank 1 says WORLD_SIZE=3"));
+}

@@ -1,0 +1,170 @@
+#include "distributed/launch.h"
+
+#include <algorithm>
+#include <arpa/inet.h>
+#include <csignal>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <spawn.h>
+#include <stdexcept>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+namespace attentive::test {
+namespace {
+
+std::vector<std::string> environment_with(const Processes::Variables& variables) {
+  std::vector<std::string> all;
+  for (char** entry = ::environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    const auto name = text.substr(0, text.find('='));
+    const bool replaced = std::any_of(variables.begin(), variables.end(),
+                                      [&](const auto& variable) { return variable.first == name; });
+    if (!replaced) all.push_back(text);
+  }
+  for (const auto& [name, text] : variables) {
+    if (!text.empty()) all.push_back(name + "=" + text);
+  }
+  return all;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> all;
+  for (auto& text : texts) all.push_back(text.data());
+  all.push_back(nullptr);
+  return all;
+}
+
+}  // namespace
+
+Processes::~Processes() {
+  for (auto& process : processes_) {
+    if (process.running) {
+      ::kill(process.pid, SIGKILL);
+      ::waitpid(process.pid, nullptr, 0);
+    }
+    ::close(process.output);
+  }
+}
+
+void Processes::start(const std::vector<std::string>& command, const Variables& variables) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+  ::posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
+  auto words = command;
+  auto entries = environment_with(variables);
+  Process process;
+  const int failed = ::posix_spawn(&process.pid, words[0].c_str(), &actions, nullptr, pointers(words).data(),
+                                   pointers(entries).data());
+  ::posix_spawn_file_actions_destroy(&actions);
+  ::close(ends[1]);
+  if (failed != 0) {
+    ::close(ends[0]);
+    throw std::runtime_error("cannot start " + command[0]);
+  }
+  ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
+  process.output = ends[0];
+  processes_.push_back(std::move(process));
+}
+
+void Processes::look() {
+  for (auto& process : processes_) {
+    int status = 0;
+    const bool now_ended = process.running && ::waitpid(process.pid, &status, WNOHANG) == process.pid;
+    char bytes[4096];
+    for (ssize_t count; (count = ::read(process.output, bytes, sizeof bytes)) > 0;) {
+      process.ended.out.append(bytes, static_cast<size_t>(count));
+    }
+    if (!now_ended) continue;
+    process.running = false;
+    process.ended.when = std::chrono::steady_clock::now();
+    process.ended.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    process.ended.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+}
+
+bool Processes::wait_for_text(size_t process, const std::string& text) {
+  while (true) {
+    const bool ran = processes_[process].running;
+    look();
+    if (processes_[process].ended.out.find(text) != std::string::npos) return true;
+    if (!ran || late()) return false;
+  }
+}
+
+void Processes::send_signal(size_t process, int signal) const {
+  ::kill(processes_[process].pid, signal);
+}
+
+std::vector<Ended> Processes::finish(const std::vector<size_t>& except) {
+  const auto awaited = [&](size_t i) { return std::find(except.begin(), except.end(), i) == except.end(); };
+  const auto running = [&] {
+    for (size_t i = 0; i < processes_.size(); ++i) {
+      if (awaited(i) && processes_[i].running) return true;
+    }
+    return false;
+  };
+  while (running() && !late()) look();
+  if (running()) {
+    std::string all = "the time limit has come; output so far:\n";
+    for (const auto& process : processes_) all += "--- " + process.ended.out + "\n";
+    throw std::runtime_error(all);
+  }
+  for (const auto i : except) send_signal(i, SIGKILL);
+  while (
+      std::any_of(processes_.begin(), processes_.end(), [](const auto& process) { return process.running; }))
+    look();
+  std::vector<Ended> all;
+  for (auto& process : processes_) all.push_back(process.ended);
+  return all;
+}
+
+TakenPort::TakenPort() : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;  // any address of this machine, any port
+  socklen_t size = sizeof address;
+  if (::bind(socket_, reinterpret_cast<sockaddr*>(&address), size) != 0 || ::listen(socket_, 1) != 0 ||
+      ::getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+    throw std::runtime_error("no free port");
+  }
+  port_ = ntohs(address.sin_port);
+}
+
+TakenPort::~TakenPort() {
+  ::close(socket_);
+}
+
+uint16_t free_port() {
+  return TakenPort().port();
+}
+
+Processes::Variables place(int64_t rank, int64_t size, uint16_t port) {
+  return {{"RANK", std::to_string(rank)},
+          {"WORLD_SIZE", std::to_string(size)},
+          {"LOCAL_RANK", std::to_string(rank)},
+          {"MASTER_ADDR", "127.0.0.1"},
+          {"MASTER_PORT", std::to_string(port)},
+          {"GLOO_SOCKET_IFNAME", "lo"},
+          {"OMP_NUM_THREADS", "1"}};
+}
+
+void start_workers(Processes& processes, const std::vector<std::string>& arguments, int64_t size) {
+  std::vector<std::string> command{ATTENTIVE_DISTRIBUTED_WORKER};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  const auto port = free_port();
+  for (int64_t rank = 0; rank < size; ++rank) processes.start(command, place(rank, size, port));
+}
+
+std::vector<Ended> run_workers(const std::vector<std::string>& arguments, int64_t size) {
+  Processes processes;
+  start_workers(processes, arguments, size);
+  return processes.finish();
+}
+
+}  // namespace attentive::test

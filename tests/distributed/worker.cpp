@@ -1,0 +1,201 @@
+// One process of the tests of attentive::distributed: runs the scenario that its first argument names.
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <stdexcept>
+#include <string>
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/mse_loss.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/zeros.h>
+#include <torch/nn/modules/linear.h>
+
+#include <attentive/distributed/data_parallel.h>
+#include <attentive/distributed/group.h>
+#include <attentive/distributed/peer_error.h>
+#include <attentive/train/adamw.h>
+
+namespace {
+
+using attentive::DataParallel;
+using attentive::Group;
+
+void expect(bool truth, const char* what) {
+  if (!truth) throw std::runtime_error(std::string("wrong: ") + what);
+}
+
+// Two layers, a buffer, a shared weight and, if asked, one that is frozen.
+struct Network : torch::nn::Module {
+  explicit Network(int64_t width = 6, bool frozen = false) {
+    first = register_module("first", torch::nn::Linear(width, 8));
+    second = register_module("second", torch::nn::Linear(8, 8));
+    again = register_module("again", second);
+    offset = register_buffer("offset", at::rand({8}));
+    if (frozen) first->bias.set_requires_grad(false);
+  }
+  at::Tensor forward(const at::Tensor& x) {
+    return again->forward(second->forward(first->forward(x).tanh() + offset).tanh());
+  }
+  torch::nn::Linear first{nullptr}, second{nullptr}, again{nullptr};
+  at::Tensor offset;
+};
+
+at::Tensor loss_of(Network& network, const at::Tensor& x) {
+  return at::mse_loss(network.forward(x), x.sum(1, true).expand({x.size(0), 8}));
+}
+
+int calls(const std::shared_ptr<Group>& group) {
+  const int64_t rank = group->rank(), size = group->size();
+  const auto parts = group->gather(at::full({2, 3}, rank + 1, at::kBFloat16));
+  expect(static_cast<int64_t>(parts.size()) == size, "number of gathered tensors");
+  for (int64_t i = 0; i < size; ++i) {
+    expect(at::equal(parts[i], at::full({2, 3}, i + 1, at::kBFloat16)), "gathered tensor");
+  }
+  auto sum = at::arange(4, at::kDouble) + rank;
+  group->sum(sum);
+  expect(at::equal(sum, at::arange(4, at::kDouble) * size + size * (size - 1) / 2), "sum");
+  for (int64_t root = 0; root < size; ++root) {
+    auto sent = at::full({3, 2}, rank == root, at::kBool).t();  // not contiguous, bool
+    group->broadcast(sent, root);
+    expect(at::equal(sent, at::ones_like(sent)), "broadcast");
+  }
+  group->barrier();
+  expect(group->local_rank() == rank, "local rank");
+  return 0;
+}
+
+void print_bits(const at::Tensor& tensor) {
+  const auto flat = tensor.detach().contiguous();
+  for (int64_t i = 0; i < flat.numel(); ++i)
+    std::printf("%a ", static_cast<double>(flat.const_data_ptr<float>()[i]));
+  std::printf("\n");
+}
+
+// Prints the losses and the parameters' bits after some steps: of all ranks together, the same numbers as of one process that
+// accumulates.
+struct How {
+  int64_t steps = 3;
+  int64_t parts = 4;     // of the batch of each step, over all processes
+  bool frozen = false;   // one parameter
+  int64_t thrower = -1;  // who throws in its third step
+};
+
+int train(const std::shared_ptr<Group>& group, const How& how) {
+  at::manual_seed(7 + group->rank());  // rank 0's parameters count
+  Network network(6, how.frozen);
+  DataParallel parallel(network, group, {.bucket_bytes = 300, .first_bucket_bytes = 200});
+  attentive::AdamW optimizer(network);
+  const int64_t size = group->size(), own = how.parts / size;
+  for (int64_t step = 0; step < how.steps; ++step) {
+    at::manual_seed(100 + step);
+    const auto batch = at::rand({how.parts, 5, 6});
+    auto total = at::zeros({size});
+    optimizer.zero_grad();
+    for (int64_t part = 0; part < own; ++part) {
+      const auto loss = loss_of(network, batch[group->rank() * own + part]);
+      parallel.backward(loss / own, part + 1 == own);
+      total[group->rank()] += loss.detach();
+    }
+    optimizer.step();
+    group->sum(total);
+    if (how.steps <= 100) std::printf("loss %a\n", total.sum().item<double>());
+    if (step == 0) std::printf("started\n");
+    std::fflush(stdout);
+    if (step == 2 && how.thrower == group->rank()) throw std::runtime_error("the data are gone");
+  }
+  for (const auto& parameter : network.parameters()) print_bits(parameter);
+  const auto statistics = parallel.statistics();
+  if (group->rank() == 0) {
+    std::printf("parameters %d buckets %d collectives %d overlap %d\n",
+                static_cast<int>(statistics.parameters), static_cast<int>(statistics.buckets),
+                static_cast<int>(statistics.collectives), statistics.overlap > 0);
+  }
+  return 0;
+}
+
+// The gradients of a batch in parts are the mean of those of the parts.
+int mean(const std::shared_ptr<Group>& group) {
+  at::manual_seed(3 + group->rank());
+  Network network;
+  DataParallel parallel(network, group);
+  at::manual_seed(5);
+  const auto batch = at::rand({group->size(), 5, 6});
+  std::vector<at::Tensor> means;
+  for (int64_t part = 0; part < group->size(); ++part) loss_of(network, batch[part]).backward();
+  for (const auto& parameter : network.parameters()) means.push_back(parameter.grad() / group->size());
+  network.zero_grad();
+  parallel.backward(loss_of(network, batch[group->rank()]));
+  double worst = 0;
+  for (size_t i = 0; i < means.size(); ++i) {
+    worst = std::max(worst, (means[i] - network.parameters()[i].grad()).abs().max().item<double>());
+  }
+  std::printf("largest difference %g\n", worst);
+  expect(worst <= 1e-6, "mean of gradients");
+  return 0;
+}
+
+// A parameter that the loss does not reach, on rank 1 only, from a step on.
+int unused(const std::shared_ptr<Group>& group, int64_t from) {
+  Network network;
+  DataParallel parallel(network, group);
+  for (int64_t step = 0; step < 5; ++step) {
+    const auto x = at::rand({2, 6});
+    network.zero_grad();
+    const auto loss =
+        step >= from && group->rank() == 1 ? network.first->forward(x).sum() : loss_of(network, x);
+    parallel.backward(loss);
+  }
+  return 0;
+}
+
+// Rank 1's model differs.
+int differ(const std::shared_ptr<Group>& group, const std::string& what) {
+  const bool other = group->rank() == 1;
+  Network network(other && what == "shape" ? 7 : 6, other && what == "frozen");
+  if (other && what == "dtype") network.to(at::kDouble);
+  if (other && what == "more") network.register_parameter("more", at::rand({2}));
+  if (other && what == "name") network.register_buffer("other", at::rand({2}));
+  const DataParallel parallel(network, group);
+  return 0;
+}
+
+int work(const std::string& what, const std::string& detail) {
+  const int64_t seconds = what == "join" ? std::stoll(detail) : what == "train_for_ever" ? 3 : 30;
+  const auto group = Group::join({.timeout = std::chrono::seconds(seconds)});
+  if (what == "calls") return calls(group);
+  if (what == "mean") return mean(group);
+  if (what == "train") return train(group, {.steps = 50, .parts = std::stoll(detail)});
+  if (what == "train_frozen") return train(group, {.frozen = true});
+  if (what == "train_for_ever") return train(group, {.steps = 1'000'000'000});
+  if (what == "throw") return train(group, {.thrower = std::stoll(detail)});
+  if (what == "unused") return unused(group, std::stoll(detail));
+  if (what == "differ") return differ(group, detail);
+  if (what == "leave") {
+    if (group->rank() == 1) return 0;
+    group->barrier();
+  }
+  expect(what == "join" || what == "leave", "scenario");
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  at::set_num_threads(1);
+  try {
+    return work(argc > 1 ? argv[1] : "", argc > 2 ? argv[2] : "");
+  } catch (const std::exception& error) {
+    attentive::report_failure(error);
+    const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
+    std::printf("error: %s\n", torch_error != nullptr ? torch_error->what_without_backtrace() : error.what());
+    return 1;
+  }
+}
