@@ -175,7 +175,7 @@ int work(const std::string& what, const std::string& detail) {
   if (what == "train") return train(group, {.steps = 50, .parts = std::stoll(detail)});
   if (what == "train_frozen") return train(group, {.frozen = true});
   if (what == "train_for_ever") return train(group, {.steps = 1'000'000'000});
-  if (what == "throw") return train(group, {.thrower = std::stoll(detail)});
+  if (what == "throw") return train(group, {.steps = 6, .thrower = std::stoll(detail)});
   if (what == "unused") return unused(group, std::stoll(detail));
   if (what == "differ") return differ(group, detail);
   if (what == "leave") {

@@ -21,6 +21,7 @@ RUNS = {
     "warnings of clang 19 in the library and the programs": "check_warnings --compiler clang++-19",
     "build with LibTorch 2.15.0": "cmake --preset dev -B build/newest",
     "parity cases with LibTorch 2.15.0": "attentive-parity tests/parity/notebooks/a.safetensors",
+    "several processes, with LibTorch 2.15.0": "ctest --test-dir build/newest",
 }
 STAGES, COMMANDS = list(RUNS), list(RUNS.values())
 
@@ -33,6 +34,7 @@ def make_tree(tree, failing):
         path.chmod(0o755)
 
     script(tree / "bin/cmake", "")
+    script(tree / "bin/ctest", "")
     script(tree / "tools/test", f"mkdir -p build/dev; echo '{CLOSING}' > build/dev/tests.log\n")
     for tool in ("tools/setup.sh", "tools/setup_browser.sh", "tools/need_target", "tools/check_warnings", "tools/every_cpu",
                  "tools/python_tests", "build/newest/apps/attentive-parity"):
