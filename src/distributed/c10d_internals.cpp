@@ -108,6 +108,28 @@ void Collectives::sum(at::Tensor tensor) {
   group_->backend->allreduce(tensors)->wait();
 }
 
+struct Exchange::State {
+  std::vector<at::Tensor> sent, received;  // c10d takes lists of one, which must live until then
+  c10::intrusive_ptr<c10d::Work> send, receive;
+};
+
+Exchange Collectives::exchange(at::Tensor sent, int64_t to, at::Tensor received, int64_t from) {
+  constexpr int kTag = 0;  // messages between two processes arrive in the order in which they were sent
+  Exchange started;
+  started.state_ = std::make_shared<Exchange::State>();
+  auto& state = *started.state_;
+  state.sent = {std::move(sent)};
+  state.received = {std::move(received)};
+  state.send = group_->backend->send(state.sent, static_cast<int>(to), kTag);
+  state.receive = group_->backend->recv(state.received, static_cast<int>(from), kTag);
+  return started;
+}
+
+void Exchange::wait() {
+  state_->receive->wait();
+  state_->send->wait();
+}
+
 uint64_t Collectives::count() const {
   return group_->backend->getSequenceNumberForGroup();
 }

@@ -41,6 +41,18 @@ class KeyStore {
   std::shared_ptr<Store> store_;
 };
 
+/// A message to one process and one from another, under way.
+class Exchange {
+ public:
+  /// Until the one is received and the other may be changed.
+  void wait();
+
+ private:
+  friend class Collectives;
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
 /// The calls that all processes make together. Tensors are contiguous and on the CPU.
 class Collectives {
  public:
@@ -49,6 +61,8 @@ class Collectives {
   void broadcast(at::Tensor tensor, int64_t root);
   std::vector<at::Tensor> gather(at::Tensor tensor);
   void sum(at::Tensor tensor);
+  /// Starts to send one tensor to another process and to receive one of the same size from another process.
+  Exchange exchange(at::Tensor sent, int64_t to, at::Tensor received, int64_t from);
   /// How many calls went out so far, those of the gradients included.
   uint64_t count() const;
 

@@ -71,7 +71,7 @@ DataParallel::DataParallel(torch::nn::Module& model, std::shared_ptr<Group> grou
                     " and first_bucket_bytes ", options.first_bucket_bytes);
   state_->group = std::move(group);
   if (state_->group->size() == 1) return;
-  state_->connection = state_->group->connection_.get();
+  state_->connection = distributed::connection_of(*state_->group).get();
   state_->parts = distributed::model_parts(model);
   auto& parts = state_->parts;
   check_same_models(*state_->connection, parts);

@@ -18,6 +18,10 @@ void check_cpu(const char* who, const at::Tensor& tensor) {
 
 }  // namespace
 
+std::shared_ptr<distributed::Connection> distributed::connection_of(const Group& group) {
+  return group.connection_;
+}
+
 std::shared_ptr<Group> Group::join(const GroupOptions& options) {
   TORCH_CHECK_VALUE(options.device.is_cpu(),
                     "Group::join: there is no way to communicate between tensors on ", options.device,

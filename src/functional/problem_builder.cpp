@@ -182,6 +182,13 @@ void take_extras(const char* who, const AttentionOptions& options, const Attenti
   }
 }
 
+// A bound that hides nothing is none: a single query that is aligned with the last key sees every key.
+Band without_idle_bounds(Band band, int64_t queries, int64_t keys) {
+  if (queries - 1 + band.lo <= 0) band.lo = -Band::kUnbounded;
+  if (band.hi >= keys - 1) band.hi = Band::kUnbounded;
+  return band;
+}
+
 }  // namespace
 
 void check_options(const char* who, const AttentionOptions& options) {
@@ -207,10 +214,14 @@ Band band_of(const AttentionOptions& options, int64_t queries, int64_t keys) {
   if (options.window.left >= 0) band.lo = band.origin - std::min(options.window.left, longest);
   if (options.window.right >= 0)
     band.hi = std::min(band.hi, band.origin + std::min(options.window.right, longest));
-  // A bound that hides nothing is none: a single query that is aligned with the last key sees every key.
-  if (queries - 1 + band.lo <= 0) band.lo = -Band::kUnbounded;
-  if (band.hi >= keys - 1) band.hi = Band::kUnbounded;
-  return band;
+  return without_idle_bounds(band, queries, keys);
+}
+
+Band shifted(Band band, int64_t by, int64_t queries, int64_t keys) {
+  if (band.has_lo()) band.lo += by;
+  if (band.has_hi()) band.hi += by;
+  band.origin += by;
+  return without_idle_bounds(band, queries, keys);
 }
 
 void check_module_options(const char* who, const AttentionOptions& options, int64_t context_length) {

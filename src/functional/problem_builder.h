@@ -20,6 +20,9 @@ NormalizedCall normalize(const char* who, const at::Tensor& q, const at::Tensor&
 // Causality and window of checked options, for sequences of these lengths.
 kernels::Band band_of(const AttentionOptions& options, int64_t queries, int64_t keys);
 
+// The band of a part whose queries begin `by` positions further among its keys.
+kernels::Band shifted(kernels::Band band, int64_t by, int64_t queries, int64_t keys);
+
 // Checks options alone, so that a module can refuse them when it is built.
 void check_options(const char* who, const AttentionOptions& options);
 

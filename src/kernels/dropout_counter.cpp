@@ -15,14 +15,14 @@ uint64_t draw_dropout_key(const std::optional<at::Generator>& generator) {
   return source->random64();
 }
 
-at::Tensor counter_keep_mask(uint64_t key, double p, int64_t batch_offset, int64_t batch, int64_t heads,
+at::Tensor counter_keep_mask(uint64_t key, double p, int64_t batch_offset, int64_t batch, int64_t head_offset, int64_t heads,
                              uint32_t row0, int64_t rows, int64_t col0, int64_t cols) {
   auto mask = at::empty({batch, heads, rows, cols}, at::kBool);
   const uint32_t threshold = keep_threshold(p);
   bool* out = mask.mutable_data_ptr<bool>();
   at::parallel_for(0, batch * heads * rows, 16, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      const int64_t b = row / (heads * rows) + batch_offset, h = row / rows % heads;
+      const int64_t b = row / (heads * rows) + batch_offset, h = row / rows % heads + head_offset;
       const uint32_t i = row0 + static_cast<uint32_t>(row % rows);
       bool* line = out + row * cols;
       // Whole blocks of 128 columns; one Philox call serves 8 columns that lie 16 apart.

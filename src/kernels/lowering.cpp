@@ -37,6 +37,7 @@ Numbers numbers_of(const Problem& p) {
     numbers.threshold = keep_threshold(p.dropout_p);
     numbers.survivor_scale = static_cast<float>(survivor_scale(p.dropout_p));
     numbers.batch_offset = p.batch_offset;
+    numbers.head_offset = p.head_offset;
   }
   return numbers;
 }

@@ -15,7 +15,7 @@ struct Numbers {
   uint64_t dropout_key = 0;
   uint32_t threshold = 65536;  // 16 random bits below it survive
   float survivor_scale = 1.0f;
-  int64_t batch_offset = 0;
+  int64_t batch_offset = 0, head_offset = 0;
 };
 
 // A tensor of rank 4 or less; a broadcast dimension has stride 0.

@@ -37,10 +37,10 @@ struct Problem {
   double dropout_p = 0.0;  // in [0, 1]
   DropoutStream dropout_stream = DropoutStream::Any;
   std::optional<at::Generator> generator;  // a CPU generator; not set: the default one
-  // Key of the Counter stream when it is fixed from outside (several problems that share one draw);
-  // `batch_offset` is then added to b. Not set: the backend draws it with `draw_dropout_key`.
+  // Key of the Counter stream when it is fixed from outside (several problems that share one draw); the offsets are
+  // then added to b and h. Not set: the backend draws it with `draw_dropout_key`.
   std::optional<uint64_t> dropout_key;
-  int64_t batch_offset = 0;
+  int64_t batch_offset = 0, head_offset = 0;
 
   Weights weights = Weights::None;
   bool logsumexp = false;

@@ -11,6 +11,7 @@
 #include "models/decoder_only.h"
 #include "modules/checks.h"
 #include "modules/first_weights.h"
+#include "modules/runs.h"
 
 namespace attentive {
 namespace {
@@ -91,6 +92,11 @@ void GPTImpl::reset_parameters() {
   }
 }
 
+void GPTImpl::set_context(std::shared_ptr<AttentionContext> context) {
+  context_ = std::move(context);
+  for (const auto& block : *trf_blocks) block->as<TransformerBlockImpl>()->att->context = context_;
+}
+
 at::Tensor GPTImpl::forward(const at::Tensor& ids) {
   return run(ids, nullptr);
 }
@@ -102,7 +108,10 @@ at::Tensor GPTImpl::forward_cached(const at::Tensor& ids, KVCache& cache) {
 at::Tensor GPTImpl::run(const at::Tensor& ids, KVCache* cache) {
   const auto first = check_ids(sizes_of(options), ids, cache);
   auto x = at::embedding(tok_emb->weight, ids);
-  if (pos_emb) x = pos_emb->forward(x, first);
+  if (pos_emb) {
+    x = by_runs(context_.get(), x, first,
+                [&](const at::Tensor& piece, int64_t at) { return pos_emb->forward(piece, at); });
+  }
   x = drop_features(x, options.dropout(), is_training());
   for (int64_t i = 0; i < options.num_layers(); ++i) {
     auto& block = trf_blocks->at<TransformerBlockImpl>(static_cast<size_t>(i));

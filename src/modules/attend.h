@@ -52,7 +52,12 @@ std::pair<at::Tensor, at::Tensor> attend(const Module& module, const at::Tensor&
     }
     extras.sinks = module.sinks;
   }
-  const auto result = attention(q, k, v, options, extras);
+  const auto result = [&] {
+    if constexpr (requires { module.context; }) {
+      if (module.context) return module.context->attention(q, k, v, options, extras);
+    }
+    return attention(q, k, v, options, extras);
+  }();
   return {result.output, result.weights};
 }
 

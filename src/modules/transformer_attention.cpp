@@ -6,6 +6,7 @@
 #include "modules/first_weights.h"
 #include "modules/packed_projection.h"
 #include "modules/projection.h"
+#include "modules/runs.h"
 
 namespace attentive {
 namespace {
@@ -95,6 +96,7 @@ at::Tensor TransformerAttentionImpl::forward(const at::Tensor& x, const Mask& ma
 at::Tensor TransformerAttentionImpl::forward_cached(const at::Tensor& x, KVCache& cache, int64_t layer,
                                                     const Mask& mask) {
   check_cache(options.attention(), cache);
+  TORCH_CHECK_VALUE(!context, kName, ": expected no cache for a sequence in several places (context is set)");
   TORCH_CHECK_VALUE(layer >= 0 && layer < cache.options().layers, kName,
                     ": expected a layer of the cache in [0, ", cache.options().layers, "), got ", layer);
   return run(x, &cache, layer, mask);
@@ -104,20 +106,21 @@ at::Tensor TransformerAttentionImpl::run(const at::Tensor& x, KVCache* cache, in
                                          const Mask& mask) {
   check_sequence(kName, "x", x, options.emb_dim(), W_query->weight);
   const auto first = cache ? cache->position(layer) : 0;
-  check_context(kName, first + x.size(-2), options.context_length());
+  check_context(kName, first + x.size(-2) * (context ? context->size() : 1), options.context_length());
   auto [q, k, v] = project_heads({W_query, W_key, W_value}, batched(x), head_dim());
   if (q_norm) {
     q = q_norm->forward(q);
     k = k_norm->forward(k);
   }
   if (rotary) {
-    q = rotary->forward(q, first);
-    k = rotary->forward(k, first);
+    const auto rotate = [&](const at::Tensor& piece, int64_t at) { return rotary->forward(piece, at); };
+    q = by_runs(context.get(), q, first, rotate);
+    k = by_runs(context.get(), k, first, rotate);
   }
   if (cache) std::tie(k, v) = cache->append(layer, k, v);
-  auto context = merge_heads(attend(*this, q, k, v, mask, Weights::None).first);
-  if (W_gate) context = context * project(W_gate, batched(x)).sigmoid();
-  return unbatched_like(x, project(out_proj, context), {}).first;
+  auto heads = merge_heads(attend(*this, q, k, v, mask, Weights::None).first);
+  if (W_gate) heads = heads * project(W_gate, batched(x)).sigmoid();
+  return unbatched_like(x, project(out_proj, heads), {}).first;
 }
 
 }  // namespace attentive

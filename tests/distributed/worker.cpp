@@ -23,6 +23,8 @@
 #include <attentive/distributed/peer_error.h>
 #include <attentive/train/adamw.h>
 
+#include "distributed/context_scenarios.h"
+
 namespace {
 
 using attentive::DataParallel;
@@ -167,11 +169,15 @@ int differ(const std::shared_ptr<Group>& group, const std::string& what) {
   return 0;
 }
 
-int work(const std::string& what, const std::string& detail) {
+int work(const std::string& what, const std::string& detail, const std::string& method) {
   const int64_t seconds = what == "join" ? std::stoll(detail) : what == "train_for_ever" ? 3 : 30;
   const auto group = Group::join({.timeout = std::chrono::seconds(seconds)});
   if (what == "calls") return calls(group);
   if (what == "mean") return mean(group);
+  if (what == "context") {
+    attentive::test::context_scenario(group, detail, method);
+    return 0;
+  }
   if (what == "train") return train(group, {.steps = 50, .parts = std::stoll(detail)});
   if (what == "train_frozen") return train(group, {.frozen = true});
   if (what == "train_for_ever") return train(group, {.steps = 1'000'000'000});
@@ -191,7 +197,7 @@ int work(const std::string& what, const std::string& detail) {
 int main(int argc, char** argv) {
   at::set_num_threads(1);
   try {
-    return work(argc > 1 ? argv[1] : "", argc > 2 ? argv[2] : "");
+    return work(argc > 1 ? argv[1] : "", argc > 2 ? argv[2] : "", argc > 3 ? argv[3] : "");
   } catch (const std::exception& error) {
     attentive::report_failure(error);
     const auto* torch_error = dynamic_cast<const c10::Error*>(&error);

@@ -37,7 +37,7 @@ at::Tensor survivors_of(uint64_t seed, double p, int64_t heads, int64_t L, int64
   at::manual_seed(seed);
   const auto key = kernels::draw_dropout_key(std::nullopt);
   at::manual_seed(seed);
-  return kernels::counter_keep_mask(key, p, 0, 1, heads, static_cast<uint32_t>(S - L), L, 0, S);
+  return kernels::counter_keep_mask(key, p, 0, 1, 0, heads, static_cast<uint32_t>(S - L), L, 0, S);
 }
 
 bool takes(Backend backend, const OptionCall& call) {

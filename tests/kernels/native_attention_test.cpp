@@ -402,7 +402,7 @@ TEST_CASE("native: dropout keeps the reference's bits", "[native][dropout][short
   const auto y = attention(q, k, v, {.dropout_p = 0.3, .backend = Backend::Native});
   at::manual_seed(12);
   const auto key = kernels::draw_dropout_key(std::nullopt);
-  CHECK(y.ne(0).equal(kernels::counter_keep_mask(key, 0.3, 0, 1, 2, S - 130, 130, 0, S)));
+  CHECK(y.ne(0).equal(kernels::counter_keep_mask(key, 0.3, 0, 1, 0, 2, S - 130, 130, 0, S)));
   const auto few = attention(q.slice(2, 0, 3), k, v, {.dropout_p = 0.3, .backend = Backend::Native});
   CHECK(few.ne(0).any().item<bool>());
 }

@@ -13,9 +13,13 @@
 
 namespace attentive {
 
+class Group;
+
 namespace distributed {
 class Connection;
-}
+/// For what else of this component communicates.
+std::shared_ptr<Connection> connection_of(const Group& group);
+}  // namespace distributed
 
 /// How to join the other processes.
 struct GroupOptions {
@@ -61,7 +65,7 @@ class Group final : public TrainingGroup, public std::enable_shared_from_this<Gr
   std::unique_ptr<GradientAverage> average_gradients(torch::nn::Module& model) override;
 
  private:
-  friend class DataParallel;
+  friend std::shared_ptr<distributed::Connection> distributed::connection_of(const Group& group);
   explicit Group(std::shared_ptr<distributed::Connection> connection);
 
   std::shared_ptr<distributed::Connection> connection_;

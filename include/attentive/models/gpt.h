@@ -89,6 +89,10 @@ class GPTImpl : public Module<GPTImpl> {
   /// Draws the weights of `GPTInit::Gpt2` if that is the option.
   void reset_parameters();
 
+  /// ids hold those tokens of a longer sequence that are here, from now on; nullptr ends that. Positions, attention and
+  /// context_length are of the whole sequence; `forward_cached` is refused.
+  void set_context(std::shared_ptr<AttentionContext> context);
+
   at::Tensor forward(const at::Tensor& ids);
   /// The same for tokens that follow those in the cache; ids holds only the new tokens.
   at::Tensor forward_cached(const at::Tensor& ids, KVCache& cache);
@@ -109,6 +113,8 @@ class GPTImpl : public Module<GPTImpl> {
 
  private:
   at::Tensor run(const at::Tensor& ids, KVCache* cache);
+
+  std::shared_ptr<AttentionContext> context_;
 };
 using GPT = ModuleHolder<GPTImpl>;
 

@@ -9,6 +9,7 @@
 #include <attentive/cache/kv_cache.h>
 #include <attentive/core/mask.h>
 #include <attentive/core/options.h>
+#include <attentive/functional/attention_context.h>
 #include <attentive/modules/module.h>
 #include <attentive/modules/positions.h>
 #include <attentive/modules/rms_norm.h>
@@ -90,6 +91,9 @@ class TransformerAttentionImpl : public Module<TransformerAttentionImpl> {
   RotaryPositions rotary{nullptr};
   RMSNorm q_norm{nullptr}, k_norm{nullptr};
   torch::nn::Linear W_gate{nullptr};
+  /// If set, x holds those tokens of a longer sequence that are here, `mask` is of the whole sequence, and a
+  /// cache is refused.
+  std::shared_ptr<AttentionContext> context;
 
  private:
   FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(Mask())})

@@ -59,7 +59,7 @@ struct Call : kernels::Call {
                     int64_t stride) const {
     for (int64_t block = from / 128; block * 128 < to; ++block) {
       elementwise().dropout_bits(dropout_key, threshold, static_cast<uint32_t>(b + batch_offset),
-                                 static_cast<uint32_t>(h), band.counter_row(i), static_cast<uint32_t>(block),
+                                 static_cast<uint32_t>(h + head_offset), band.counter_row(i), static_cast<uint32_t>(block),
                                  out, stride);
       out += 8 * stride;
     }

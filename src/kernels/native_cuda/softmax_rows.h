@@ -78,8 +78,8 @@ ATTENTIVE_HOST_DEVICE void for_each_column(const Call& call, const Row& row, int
     const bool drawn = call.dropout && (kDraws == Draws::All || (kDraws == Draws::BeyondKept && slot < 0));
     PhiloxWords words{};
     if (drawn) {
-      words = dropout_words(call.dropout_key, row.b + call.batch_offset, row.h, call.band.counter_row(row.i),
-                            first);
+      words = dropout_words(call.dropout_key, row.b + call.batch_offset, row.h + call.head_offset,
+                            call.band.counter_row(row.i), first);
     }
     ATTENTIVE_UNROLL
     for (int half = 0; half < kStep; ++half) {

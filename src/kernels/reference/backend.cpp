@@ -62,9 +62,9 @@ at::Tensor drop(const Problem& problem, const Rectangle& part, const at::Tensor&
     return weights * noise.div_(1 - p);
   }
   if (weights.is_meta()) return weights * 1.0;
-  const auto keep =
-      counter_keep_mask(*problem.dropout_key, p, problem.batch_offset, problem.batch(), problem.heads(),
-                        problem.band.counter_row(part.row0), part.rows, part.col0, part.cols);
+  const auto keep = counter_keep_mask(*problem.dropout_key, p, problem.batch_offset, problem.batch(),
+                                      problem.head_offset, problem.heads(),
+                                      problem.band.counter_row(part.row0), part.rows, part.col0, part.cols);
   return weights * keep.to(weights.device()) * survivor_scale(p);
 }
 

@@ -1,0 +1,103 @@
+#include "distributed/sequence_calls.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/stack.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+namespace attentive::distributed {
+namespace {
+
+constexpr const char* kWho = "context_attention";
+
+using c10d_internals::Collectives;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+struct Kept : torch::CustomClassHolder {
+  std::shared_ptr<Connection> connection;
+  at::ScalarType dtype = at::kFloat;
+};
+
+c10::intrusive_ptr<Kept> kept_in(AutogradContext* context) {
+  return c10::static_intrusive_pointer_cast<Kept>(context->saved_data["kept"].toCapsule());
+}
+
+// In round n everybody sends to the rank n places on: no process waits for one that waits for it.
+at::Tensor exchanged(Connection& connection, const at::Tensor& given) {
+  const at::NoGradGuard no_grad;
+  const auto rows = given.contiguous();
+  auto received = at::empty_like(rows);
+  const int64_t rank = connection.environment().rank, size = connection.environment().size;
+  received[rank].copy_(rows[rank]);
+  if (rows.numel() == 0) return received;
+  connection.call(kWho, [&](Collectives& collectives) {
+    for (int64_t n = 1; n < size; ++n) {
+      const int64_t to = (rank + n) % size, from = (rank + size - n) % size;
+      collectives.exchange(rows[to], to, received[from], from).wait();
+    }
+  });
+  return received;
+}
+
+class ExchangeRows : public torch::autograd::Function<ExchangeRows> {
+ public:
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& rows,
+                            const c10::intrusive_ptr<Kept>& kept) {
+    context->saved_data["kept"] = c10::IValue::make_capsule(kept);
+    return exchanged(*kept->connection, rows);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    return {exchanged(*kept_in(context)->connection, gradients[0]), at::Tensor()};
+  }
+};
+
+class GatherRows : public torch::autograd::Function<GatherRows> {
+ public:
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& row,
+                            const c10::intrusive_ptr<Kept>& kept) {
+    context->saved_data["kept"] = c10::IValue::make_capsule(kept);
+    context->saved_data["dtype"] = row.scalar_type();
+    return at::stack(kept->connection->gather(kWho, row)).to(kept->dtype);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto parts = exchanged(*kept_in(context)->connection, gradients[0]);
+    auto sum = parts[0].clone();
+    for (int64_t rank = 1; rank < parts.size(0); ++rank) sum.add_(parts[rank]);
+    return {sum.to(context->saved_data["dtype"].toScalarType()), at::Tensor()};
+  }
+};
+
+}  // namespace
+
+at::Tensor exchange_rows(const std::shared_ptr<Connection>& connection, const at::Tensor& rows) {
+  auto kept = c10::make_intrusive<Kept>();
+  kept->connection = connection;
+  return ExchangeRows::apply(rows, kept);
+}
+
+at::Tensor gather_rows(const std::shared_ptr<Connection>& connection, const at::Tensor& row,
+                       at::ScalarType dtype) {
+  auto kept = c10::make_intrusive<Kept>();
+  kept->connection = connection;
+  kept->dtype = dtype;
+  return GatherRows::apply(row, kept);
+}
+
+RingStep::RingStep(Connection& connection, const at::Tensor& sent)
+    : connection_(connection), received_(at::empty_like(sent)) {
+  const int64_t rank = connection.environment().rank, size = connection.environment().size;
+  connection_.call(kWho, [&](Collectives& collectives) {
+    exchange_ = collectives.exchange(sent, (rank + 1) % size, received_, (rank + size - 1) % size);
+  });
+}
+
+at::Tensor RingStep::wait() {
+  connection_.call(kWho, [&](Collectives&) { exchange_.wait(); });
+  return received_;
+}
+
+}  // namespace attentive::distributed

@@ -1,0 +1,202 @@
+#include "functional/attention_part.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/empty.h>
+#include <fmt/format.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "core/check.h"
+#include "functional/dispatch.h"
+#include "functional/problem_builder.h"
+#include "kernels/dropout_counter.h"
+
+namespace attentive {
+namespace {
+
+using kernels::Problem;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// A tensor of the whole sequence's shape in the memory of one element.
+at::Tensor shape_only(const at::Tensor& part, int64_t parts) {
+  return at::empty({1}, part.options())
+      .expand({part.size(0), part.size(1), part.size(2) * parts, part.size(3)});
+}
+
+// A dimension of size 1 stands for every index.
+at::Tensor slice(const at::Tensor& term, int64_t dim, int64_t begin, int64_t length) {
+  return !term.defined() || term.size(dim) == 1 ? term : term.narrow(dim, begin, length);
+}
+
+// A problem and where it runs.
+struct Call : torch::CustomClassHolder {
+  const char* who = nullptr;
+  Backend backend = Backend::Auto;
+  Problem problem;
+
+  AttentionResult run() const { return dispatch(who, backend, problem); }
+};
+
+constexpr std::array kDifferentiable = {&Problem::q, &Problem::k, &Problem::v, &Problem::sinks,
+                                        &Problem::bias};
+
+// The gradients of a call's differentiable tensors that are marked as wanted; the others stay undefined.
+std::array<at::Tensor, kDifferentiable.size()> recomputed_gradients(
+    Call call, const std::array<bool, kDifferentiable.size()>& wanted,
+    const WholeAttention::ResultGradients& of_results) {
+  const at::AutoGradMode enabled(true);
+  variable_list leaves;
+  for (size_t i = 0; i < kDifferentiable.size(); ++i) {
+    auto& tensor = call.problem.*kDifferentiable[i];
+    if (!tensor.defined()) continue;
+    tensor = tensor.detach();
+    if (wanted[i]) leaves.push_back(tensor.requires_grad_());
+  }
+  const auto result = call.run();
+  const auto [of_output, of_logsumexp] = of_results({result.output.detach(), {}, result.logsumexp.detach()});
+  auto found = torch::autograd::grad({result.output, result.logsumexp}, leaves, {of_output, of_logsumexp},
+                                     /*retain_graph=*/std::nullopt, /*create_graph=*/false,
+                                     /*allow_unused=*/true);
+  std::array<at::Tensor, kDifferentiable.size()> gradients;
+  for (size_t i = 0, next = 0; i < gradients.size(); ++i) {
+    if ((call.problem.*kDifferentiable[i]).defined() && wanted[i]) gradients[i] = std::move(found[next++]);
+  }
+  return gradients;
+}
+
+// Computes in q's dtype, and for the gradients once more in the wider one of k and v.
+class WideGradients : public torch::autograd::Function<WideGradients> {
+ public:
+  static variable_list forward(AutogradContext* context, const at::Tensor& q, const at::Tensor& k,
+                               const at::Tensor& v, const at::Tensor& sinks, const at::Tensor& bias,
+                               const c10::intrusive_ptr<Call>& call) {
+    context->save_for_backward({q, k, v, sinks, bias});
+    context->saved_data["call"] = c10::IValue::make_capsule(call);
+    Call narrow = *call;
+    narrow.problem.k = k.to(q.scalar_type());
+    narrow.problem.v = v.to(q.scalar_type());
+    const auto result = narrow.run();
+    return {result.output, result.logsumexp};
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& of_results) {
+    const auto saved = context->get_saved_variables();
+    Call wide = *c10::static_intrusive_pointer_cast<Call>(context->saved_data["call"].toCapsule());
+    const auto dtype = saved[1].scalar_type();
+    std::array<bool, kDifferentiable.size()> wanted{};
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      wanted[i] = context->needs_input_grad(i);
+      wide.problem.*kDifferentiable[i] = saved[i];
+    }
+    wide.problem.q = saved[0].to(dtype);
+    auto gradients = recomputed_gradients(wide, wanted, [&](const AttentionResult&) {
+      return std::pair(of_results[0].defined() ? of_results[0].to(dtype) : at::Tensor(), of_results[1]);
+    });
+    if (gradients[0].defined()) gradients[0] = gradients[0].to(saved[0].scalar_type());
+    variable_list all(gradients.begin(), gradients.end());
+    all.emplace_back();
+    return all;
+  }
+};
+
+}  // namespace
+
+WholeAttention::WholeAttention(const char* who, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                               const AttentionOptions& options, const AttentionExtras& extras, int64_t parts)
+    : who_(who), backend_(options.backend) {
+  for (const auto& [name, x] : {std::pair{"q", q}, std::pair{"k", k}, std::pair{"v", v}}) {
+    check_floating(who, name, x);
+    TORCH_CHECK_VALUE(x.dim() == 4, who, ": expected ", name, " of shape (B, heads, tokens, features), got ",
+                      shape_string(x.sizes()));
+  }
+  TORCH_CHECK_VALUE(q.size(2) == k.size(2), who, ": expected q and k of the same tokens, got ", q.size(2),
+                    " and ", k.size(2));
+  whole_ = normalize(who, shape_only(q, parts), shape_only(k, parts), shape_only(v, parts), options, extras)
+               .problem;
+  whole_.logsumexp = true;
+}
+
+std::string WholeAttention::text() const {
+  const auto& p = whole_;
+  const auto number = [](const auto& value) { return value ? fmt::format("{:a}", *value) : "none"; };
+  std::string text = fmt::format(
+      "q: {}\nk: {}\nv: {}\ndtype: {}\nscale: {}\nsoftcap: {}\nfirst key: {}\nlast key: {}\ndropout_p: "
+      "{:a}\n",
+      shape_string(p.q.sizes()), shape_string(p.k.sizes()), shape_string(p.v.sizes()), c10::toString(dtype()),
+      number(p.scale), number(p.softcap), p.band.lo, p.band.hi, p.dropout_p);
+  for (const auto& [name, term] : {std::pair{"keep", p.keep}, std::pair{"bias", p.bias},
+                                   std::pair{"key_keep", p.key_keep}, std::pair{"key_lengths", p.key_lengths},
+                                   std::pair{"alibi_slopes", p.alibi_slopes}, std::pair{"sinks", p.sinks}}) {
+    text += fmt::format("{}: {}\n", name, term.defined() ? shape_string(term.sizes()) : "none");
+  }
+  return text;
+}
+
+uint64_t WholeAttention::draw_dropout_key() const {
+  return kernels::draw_dropout_key(whole_.generator);
+}
+
+void WholeAttention::set_dropout_key(uint64_t key) {
+  whole_.dropout_key = key;
+  whole_.dropout_stream = DropoutStream::Counter;
+}
+
+Problem WholeAttention::problem_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                   const PartPlace& place) const {
+  Problem part = whole_;
+  part.q = q;
+  part.k = k;
+  part.v = v;
+  const int64_t L = q.size(2), S = k.size(2), H = q.size(1);
+  const auto of_pairs = [&](const at::Tensor& term) {
+    return slice(slice(slice(term, 1, place.head, H), 2, place.query, L), 3, place.key, S);
+  };
+  part.keep = of_pairs(whole_.keep);
+  part.bias = of_pairs(whole_.bias);
+  if (whole_.key_keep.defined()) part.key_keep = whole_.key_keep.narrow(1, place.key, S);
+  if (whole_.key_lengths.defined()) part.key_lengths = (whole_.key_lengths - place.key).clamp(0, S);
+  if (whole_.alibi_slopes.defined()) part.alibi_slopes = whole_.alibi_slopes.narrow(1, place.head, H);
+  if (whole_.sinks.defined()) part.sinks = whole_.sinks.narrow(0, place.head, H);
+  part.band = shifted(whole_.band, place.query - place.key, L, S);
+  part.head_offset = place.head;
+  return part;
+}
+
+AttentionResult WholeAttention::part(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                     const PartPlace& place, bool with_sinks) const {
+  auto problem = problem_of(q, k, v, place);
+  if (!with_sinks) problem.sinks.reset();
+  return dispatch(who_, backend_, problem);
+}
+
+AttentionResult WholeAttention::part_with_wide_gradients(const at::Tensor& q, const at::Tensor& wide_k,
+                                                         const at::Tensor& wide_v,
+                                                         const PartPlace& place) const {
+  auto call = c10::make_intrusive<Call>();
+  call->who = who_;
+  call->backend = backend_;
+  call->problem = problem_of(q, wide_k, wide_v, place);
+  const auto results = WideGradients::apply(q, wide_k, wide_v, call->problem.sinks, call->problem.bias, call);
+  return {results[0], {}, results[1]};
+}
+
+std::array<at::Tensor, 3> WholeAttention::part_gradients(const at::Tensor& q, const at::Tensor& k,
+                                                         const at::Tensor& v, const PartPlace& place,
+                                                         const ResultGradients& of_results) const {
+  Call call;
+  call.who = who_;
+  call.backend = backend_;
+  call.problem = problem_of(q, k, v, place);
+  call.problem.sinks.reset();
+  auto gradients = recomputed_gradients(std::move(call), {true, true, true, false, false}, of_results);
+  return {gradients[0], gradients[1], gradients[2]};
+}
+
+bool WholeAttention::hides(const PartPlace& place, int64_t queries, int64_t keys) const {
+  const auto band = shifted(whole_.band, place.query - place.key, queries, keys);
+  return band.key_hi(queries - 1, keys) == 0 || band.key_lo(0, keys) == keys;
+}
+
+}  // namespace attentive

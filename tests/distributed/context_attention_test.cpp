@@ -1,0 +1,47 @@
+#include <csignal>
+#include <string>
+
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+
+#include "distributed/launch.h"
+
+using namespace attentive::test;
+
+namespace {
+
+void check_scenario(const std::string& what, const std::string& method, int64_t size) {
+  INFO(what << " " << method << ", processes: " << size);
+  for (const auto& ended : run_workers({"context", what, method}, size)) {
+    INFO(ended.out);
+    CHECK(ended.status == 0);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("attention over several processes equals one process's", "[distributed][context]") {
+  check_scenario("same", GENERATE("gather", "heads", "ring"), GENERATE(2, 4));
+}
+
+TEST_CASE("a GPT over several processes has one process's loss and gradients", "[distributed][context]") {
+  check_scenario("gpt", GENERATE("gather", "heads", "ring"), GENERATE(2, 4));
+}
+
+TEST_CASE("what cannot be computed over several processes is refused by all",
+          "[distributed][context][errors]") {
+  check_scenario("refused", "", 2);
+}
+
+TEST_CASE("a process that dies in ring attention ends the others", "[distributed][context][faults]") {
+  Processes processes;
+  start_workers(processes, {"context", "for_ever"}, 3);
+  for (size_t rank = 0; rank < 3; ++rank) REQUIRE(processes.wait_for_text(rank, "started"));
+  processes.send_signal(1, SIGKILL);
+  const auto ended = processes.finish();
+  for (const size_t rank : {size_t{0}, size_t{2}}) {
+    INFO(ended[rank].out);
+    CHECK(ended[rank].status == 1);
+    CHECK(ended[rank].out.find("rank 1") != std::string::npos);
+  }
+}
