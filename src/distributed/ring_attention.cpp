@@ -56,9 +56,10 @@ struct KeysAndValues {
   }
 };
 
-// exp(x - y), and 0 where x is -inf, whatever y is.
-at::Tensor share(const at::Tensor& x, const at::Tensor& y) {
-  return (x - y).exp().masked_fill(x == -std::numeric_limits<double>::infinity(), 0.0);
+// exp(x - y), and 0 where x is -inf, whatever y is: a factor for rows of features.
+at::Tensor share(const at::Tensor& x, const at::Tensor& y, at::ScalarType dtype) {
+  const auto shares = (x - y).exp().masked_fill(x == -std::numeric_limits<double>::infinity(), 0.0);
+  return shares.to(dtype).unsqueeze(3);
 }
 
 // Calls `work` with our half, the other's half and their places, for those that see something of each other.
@@ -93,8 +94,9 @@ class RingAttention : public torch::autograd::Function<RingAttention> {
     const at::NoGradGuard no_grad;
     const int64_t length = q.size(2);
     auto output = at::zeros({q.size(0), q.size(1), length, v.size(3)}, q.options());
-    auto logsumexp =
-        at::full({q.size(0), q.size(1), length}, -std::numeric_limits<double>::infinity(), q.options());
+    // In float64: the shares of the parts are differences of it.
+    auto logsumexp = at::full({q.size(0), q.size(1), length}, -std::numeric_limits<double>::infinity(),
+                              q.options().dtype(at::kDouble));
     for_each_owner(*ring, {k, v}, [&](const KeysAndValues& their, int64_t owner) {
       for_visible_halves(*ring, owner, length, [&](int64_t i, int64_t j, const PartPlace& place) {
         const auto part =
@@ -102,13 +104,14 @@ class RingAttention : public torch::autograd::Function<RingAttention> {
                              /*with_sinks=*/false);
         auto sum = half_of(output, i, 2), old = half_of(logsumexp, i, 2);
         const auto both = at::logaddexp(old, part.logsumexp);
-        sum.mul_(share(old, both).unsqueeze(3)).add_(part.output * share(part.logsumexp, both).unsqueeze(3));
+        sum.mul_(share(old, both, q.scalar_type()));
+        sum.add_(part.output * share(part.logsumexp, both, q.scalar_type()));
         old.copy_(both);
       });
     });
     context->save_for_backward({q, k, v, output, logsumexp});
     context->saved_data["ring"] = c10::IValue::make_capsule(ring);
-    return {output, logsumexp};
+    return {output, logsumexp.to(q.scalar_type())};
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& of_results) {
@@ -128,9 +131,9 @@ class RingAttention : public torch::autograd::Function<RingAttention> {
         const auto of_output = half_of(of_results[0], i, 2), of_logsumexp = half_of(of_results[1], i, 2);
         const auto whole_output = half_of(output, i, 2), whole_logsumexp = half_of(logsumexp, i, 2);
         const auto of_part = [&](const AttentionResult& part) {
-          const auto weight = share(part.logsumexp, whole_logsumexp);
+          const auto weight = share(part.logsumexp, whole_logsumexp, q.scalar_type());
           const auto difference = ((part.output - whole_output) * of_output).sum(3);
-          return std::pair(of_output * weight.unsqueeze(3), weight * (difference + of_logsumexp));
+          return std::pair(of_output * weight, weight.squeeze(3) * (difference + of_logsumexp));
         };
         const auto of = ring->whole.part_gradients(half_of(q, i, 2), half_of(their.k, j, 2),
                                                    half_of(their.v, j, 2), place, of_part);

@@ -1,5 +1,7 @@
 #include "functional/attention_part.h"
 
+#include <optional>
+
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/empty.h>
@@ -70,9 +72,9 @@ std::array<at::Tensor, kDifferentiable.size()> recomputed_gradients(
 class WideGradients : public torch::autograd::Function<WideGradients> {
  public:
   static variable_list forward(AutogradContext* context, const at::Tensor& q, const at::Tensor& k,
-                               const at::Tensor& v, const at::Tensor& sinks, const at::Tensor& bias,
-                               const c10::intrusive_ptr<Call>& call) {
-    context->save_for_backward({q, k, v, sinks, bias});
+                               const at::Tensor& v, const std::optional<at::Tensor>& sinks,
+                               const std::optional<at::Tensor>& bias, const c10::intrusive_ptr<Call>& call) {
+    context->save_for_backward({q, k, v, sinks.value_or(at::Tensor()), bias.value_or(at::Tensor())});
     context->saved_data["call"] = c10::IValue::make_capsule(call);
     Call narrow = *call;
     narrow.problem.k = k.to(q.scalar_type());
@@ -87,7 +89,7 @@ class WideGradients : public torch::autograd::Function<WideGradients> {
     const auto dtype = saved[1].scalar_type();
     std::array<bool, kDifferentiable.size()> wanted{};
     for (size_t i = 0; i < wanted.size(); ++i) {
-      wanted[i] = context->needs_input_grad(i);
+      wanted[i] = saved[i].defined() && saved[i].requires_grad();
       wide.problem.*kDifferentiable[i] = saved[i];
     }
     wide.problem.q = saved[0].to(dtype);
@@ -176,9 +178,13 @@ AttentionResult WholeAttention::part_with_wide_gradients(const at::Tensor& q, co
                                                          const PartPlace& place) const {
   auto call = c10::make_intrusive<Call>();
   call->who = who_;
-  call->backend = backend_;
   call->problem = problem_of(q, wide_k, wide_v, place);
-  const auto results = WideGradients::apply(q, wide_k, wide_v, call->problem.sinks, call->problem.bias, call);
+  // Where one process computes the call: no kernel has a gradient for a bias, and none is asked for within a function of autograd.
+  const bool composed = backend_ == Backend::Auto && kernels::requires_gradient(call->problem.bias);
+  call->backend = composed ? Backend::Reference : backend_;
+  const auto optional = [](const at::Tensor& x) { return x.defined() ? std::optional(x) : std::nullopt; };
+  const auto results = WideGradients::apply(q, wide_k, wide_v, optional(call->problem.sinks),
+                                            optional(call->problem.bias), call);
   return {results[0], {}, results[1]};
 }
 

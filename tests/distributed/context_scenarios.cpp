@@ -176,9 +176,11 @@ struct Comparison {
     });
   }
 
-  bool equal_bits(size_t i) const {
+  // float64 is computed by LibTorch's products, whose bits depend on the number of rows; and where a window begins, tiles of keys
+  // begin at the first query of a block.
+  bool equal_bits(const Call& call, size_t i) const {
     if (method == ContextMethod::Ring || i > 4) return false;
-    return method == ContextMethod::Heads || i < 2;
+    return method == ContextMethod::Heads || (i < 2 && type == at::kFloat && call.options.window.left < 0);
   }
 
   std::string check(const Option& option) const {
@@ -190,7 +192,7 @@ struct Comparison {
     const double allowed = type == at::kDouble ? 1e-13 : 1e-6;
     for (size_t i = 0; i < got.size(); ++i) {
       const auto error = largest_error(got[i], want[i]);
-      if (equal_bits(i) ? !at::equal(got[i], want[i]) : !(error <= allowed))
+      if (equal_bits(call, i) ? !at::equal(got[i], want[i]) : !(error <= allowed))
         return fmt::format("{}: {} is {} off; ", option.name, kNames[i], error);
     }
     return "";
