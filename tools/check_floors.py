@@ -28,7 +28,7 @@ MAY_USE = {
     "tokenizers": ["io", "text"],
     "train": ["io", "functional", "cache", "modules", "compat", "models", "text"],
     "viz": ["io", "functional"],
-    "distributed": ["train"],
+    "distributed": ["train", "functional"],
 }
 # What each room of src/kernels may include beside itself and the files that stand in no room, which use no room.
 ROOMS = {

@@ -18,6 +18,7 @@
 #include <attentive/core/result.h>
 #include <attentive/functional/alibi.h>
 #include <attentive/functional/attention.h>
+#include <attentive/functional/attention_context.h>
 #include <attentive/functional/attention_recorder.h>
 #include <attentive/functional/describe_mask.h>
 #include <attentive/functional/explain.h>

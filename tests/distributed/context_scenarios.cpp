@@ -163,6 +163,7 @@ struct Comparison {
     const Tensors own{shard(whole.q), shard(whole.k), shard(whole.v), shard(whole.of_output),
                       shard(whole.of_logsumexp)};
     auto results = run(own, call, [&](const auto& q, const auto& k, const auto& v) {
+      at::manual_seed(7 + group->rank());  // rank 0's dropout counts
       return context_attention(q, k, v, group, call.options, call.extras, method);
     });
     for (size_t i = 0; i < 5; ++i) results[i] = zigzag_gather(results[i], *group, 2);
