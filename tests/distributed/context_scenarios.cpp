@@ -22,6 +22,8 @@
 #include <attentive/distributed/data_parallel.h>
 #include <attentive/models/gpt.h>
 
+#include "support/peak_memory.h"
+
 namespace attentive::test {
 namespace {
 
@@ -268,6 +270,33 @@ void check_gpt(const std::shared_ptr<Group>& group, const std::string& method) {
   }
 }
 
+// Forward and backward over T tokens: the most memory beyond the inputs, of one process with the whole sequence and of each of
+// several with its part.
+void compare_memory(const std::shared_ptr<Group>& group, const std::string& detail) {
+  const auto space = detail.find(' ');
+  const auto method = method_of(detail.substr(0, space));
+  const int64_t tokens = std::stoll(detail.substr(space + 1)), size = group->size();
+  const auto peak = [](int64_t length, const auto& attend) {
+    std::vector<at::Tensor> x;
+    for (int i = 0; i < 3; ++i) x.push_back(at::rand({1, 4, length, 64}).requires_grad_());
+    const auto direction = at::rand({1, 4, length, 64});
+    return static_cast<double>(
+        peak_memory([&] { torch::autograd::grad({attend(x[0], x[1], x[2])}, x, {direction}); }));
+  };
+  const AttentionOptions options{.causal = Causal::BottomRight};
+  const auto here = [&](const auto& q, const auto& k, const auto& v) {
+    return context_attention(q, k, v, group, options, {}, method).output;
+  };
+  static_cast<void>(peak(tokens / size, here));  // what is kept for later calls
+  group->barrier();
+  const auto several = peak(tokens / size, here);
+  const auto alone = group->rank() > 0 ? 0.0 : peak(tokens, [&](const auto& q, const auto& k, const auto& v) {
+    return attention(q, k, v, options);
+  });
+  group->barrier();
+  std::printf("alone %.1f MiB, here %.1f MiB\n", alone / 0x1p20, several / 0x1p20);
+}
+
 // Each is refused by all, before anything is sent: the next call works.
 void check_refused(const std::shared_ptr<Group>& group) {
   const auto x = at::rand({1, 3, 8, 4});
@@ -318,6 +347,7 @@ void context_scenario(const std::shared_ptr<Group>& group, const std::string& wh
   if (what == "same") return check_same(group, detail);
   if (what == "gpt") return check_gpt(group, detail);
   if (what == "refused") return check_refused(group);
+  if (what == "memory") return compare_memory(group, detail);
   if (what != "for_ever") throw std::runtime_error("no scenario " + what);
   const auto x = at::rand({1, 2, 512, 16});
   for (bool first = true;; first = false) {
