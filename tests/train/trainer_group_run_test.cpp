@@ -8,6 +8,7 @@
 
 #include "io/files.h"
 #include "support/compare.h"
+#include "support/errors.h"
 #include "support/temporary_folder.h"
 #include "support/thread_group.h"
 #include "train/train_support.h"
@@ -207,6 +208,28 @@ TEST_CASE("A run whose optimizer is in shares is the same run, and goes on in an
     CHECK(equally_trained(until(size, true, 20, &two), expected));
     CHECK(equally_trained(until(size, false, 20, &shared), expected));
   }
+}
+
+TEST_CASE("A trainer whose optimizer is in shares refuses a checkpoint and stays as it was",
+          "[training_group][sharded_adamw]") {
+  auto saved = test::copy_of(two_until(3, nullptr, nullptr));
+  saved.optimizer.erase("exp_avg.table");
+  auto options = two_passes();
+  options.shard_optimizer = true;
+  const auto models = models_of_ranks(2);
+  std::vector<std::string> told(2);
+  std::vector<int> same(2);
+  const auto errors = run_threads(2, [&](const std::shared_ptr<TrainingGroup>& group) {
+    const auto rank = static_cast<size_t>(group->rank());
+    const auto trainer = trainer_of(models[rank], group, options);
+    trainer->step();
+    const auto before = test::copy_of(trainer->checkpoint());
+    told[rank] = test::value_error([&] { trainer->restore(saved); });
+    same[rank] = test::equal(trainer->checkpoint(), before);
+  });
+  CHECK(errors == kNone);
+  CHECK(told == Documents(2, "ShardedAdamW: expected the state \"exp_avg.table\", got none"));
+  CHECK(same == std::vector<int>{1, 1});
 }
 
 TEST_CASE("A checkpoint from before there were shares goes on", "[training_group][sharded_adamw]") {
