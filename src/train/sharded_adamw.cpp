@@ -22,7 +22,7 @@ constexpr const char* kWho = "ShardedAdamW";
 // dtype, so that it treats each element as in the whole parameter.
 constexpr int64_t kCut = 64;
 // A process sends so much at a time: what is received must not take the memory that the shares save.
-constexpr int64_t kBytesAtATime = int64_t{16} << 20;
+constexpr int64_t kBytesAtATime = int64_t{4} << 20;
 
 // Where a parameter of `size` elements is cut for a cut that is wanted after `wanted` of them.
 int64_t nearest_cut(int64_t wanted, int64_t size) {

@@ -25,7 +25,7 @@ namespace attentive {
 /// With one process it is `AdamW`. A parameter that is not contiguous is updated where it lies, in the order of
 /// memory. `step` may leave the gradients of its own share scaled as `clip` asked for: drop them after it.
 ///
-/// Memory: two tensors of this share's size. While `step` exchanges, at most 16 MiB and 16 MiB a process.
+/// Memory: two tensors of this share's size. While `step` exchanges, at most 4 MiB and what `gather` takes for them.
 /// Source: Rajbhandari et al. 2020, "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models",
 /// section 5.1.
 ///

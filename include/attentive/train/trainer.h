@@ -46,7 +46,7 @@ struct TrainerOptions {
   int64_t keep = 2;              ///< number of checkpoints kept; 0: all
   int64_t log_every = 10;        ///< updates between two rows of the log
   /// Whether each process keeps the moments of AdamW of its share of the parameters alone, as `ShardedAdamW`
-  /// does. The run is the same in every bit, and so are its checkpoints.
+  /// does. The run is the same in every bit.
   bool shard_optimizer = false;
 
   // The options that a checkpoint stores; it also stores autocast, by name.
