@@ -233,6 +233,7 @@ TEST_CASE("AdamW made or clipped under InferenceMode trains outside it", "[adamw
     const c10::InferenceMode inference;
     return AdamW(served);
   }();
+  for (const auto& item : optimizer.state()) CHECK_FALSE(item.second.is_inference());
   for (int64_t step = 0; step < 3; ++step) {
     for (auto* model : {&plain, &served}) model->loss(input(step)).backward();
     reference.clip(0.1);
