@@ -162,7 +162,12 @@ void AdamWBase::update(bool decays) {
                     /*maximize=*/false, scale_.defined() ? std::optional(scale_) : std::nullopt);
 }
 
-StateDict AdamWBase::state() const {
+StateDict AdamWBase::state(bool wanted) const {
+  return state_if(wanted);
+}
+
+StateDict AdamWBase::state_if(bool wanted) const {
+  if (!wanted) return {};
   StateDict state{{"step", step_}};
   for (const auto& piece : pieces_) {
     for (const auto& [prefix, of] : kMoments) state[prefix + parameters_[piece.parameter].name] = piece.*of;

@@ -32,18 +32,15 @@ int64_t nearest_cut(int64_t wanted, int64_t size) {
   return wanted - before <= after - wanted ? before : after;
 }
 
-// Visits what a share has of its elements `from` to `to`: a view of the tensor, and its place after `from`.
+// Visits what a share has of its elements `from` to `to`: which of its stretches, which elements of that, and their place
+// after `from`.
 template <class Stretches, class Visit>
-void each_view(const std::vector<at::Tensor>& tensors, const Stretches& share, int64_t from, int64_t to,
-               Visit visit) {
+void each_part(const Stretches& share, int64_t from, int64_t to, Visit visit) {
   int64_t first = 0;  // the first element of the stretch in its share
-  for (const auto& stretch : share) {
-    const auto elements = stretch.end - stretch.begin;
+  for (size_t i = 0; i < share.size(); ++i) {
+    const auto elements = share[i].end - share[i].begin;
     const auto begin = std::max<int64_t>(from - first, 0), end = std::min(to - first, elements);
-    if (begin < end) {
-      visit(stretch_of(tensors[stretch.parameter], stretch.begin + begin, stretch.begin + end),
-            first + begin - from);
-    }
+    if (begin < end) visit(i, begin, end, first + begin - from);
     first += elements;
   }
 }
@@ -105,51 +102,59 @@ ShardedAdamW::Shares ShardedAdamW::shares_of(at::ScalarType dtype) const {
   return shares;
 }
 
-// Collective. Of tensors with the shapes, strides and dtypes of the parameters, each process has its share, and
-// gets those of the others.
-void ShardedAdamW::complete(const std::vector<at::Tensor>& tensors) const {
+// Collective. Sends `own`, a row of numbers for each piece of this process, and writes what all have sent into
+// tensors with the shapes, strides and dtypes of the parameters; into none, if there are none.
+void ShardedAdamW::exchange(const std::vector<at::Tensor>& own, const std::vector<at::Tensor>& into) const {
   const at::NoGradGuard no_grad;
-  const auto own = static_cast<size_t>(group_->rank());
-  for (const auto& [dtype, of, longest] : shares_) {
-    const auto at_a_time = kBytesAtATime / static_cast<int64_t>(c10::elementSize(dtype));
-    for (int64_t from = 0; from < longest; from += at_a_time) {
-      const auto to = std::min(from + at_a_time, longest);
-      const auto sent = at::zeros({to - from}, dtype);
-      each_view(tensors, of[own], from, to,
-                [&](const at::Tensor& view, int64_t at) { sent.narrow(0, at, view.numel()).copy_(view); });
+  size_t piece = 0;  // the first one of the dtype
+  for (const auto& shares : shares_) {
+    const auto& own_share = shares.of[static_cast<size_t>(group_->rank())];
+    const auto at_a_time = kBytesAtATime / static_cast<int64_t>(c10::elementSize(shares.dtype));
+    for (int64_t from = 0; from < shares.longest; from += at_a_time) {
+      const auto to = std::min(from + at_a_time, shares.longest);
+      const auto sent = at::zeros({to - from}, shares.dtype);
+      each_part(own_share, from, to, [&](size_t i, int64_t begin, int64_t end, int64_t place) {
+        sent.narrow(0, place, end - begin).copy_(own[piece + i].slice(0, begin, end));
+      });
       const auto received = group_->gather(sent);
-      for (size_t rank = 0; rank < of.size(); ++rank) {
-        if (rank == own) continue;
-        each_view(tensors, of[rank], from, to, [&](const at::Tensor& view, int64_t at) {
-          view.copy_(received[rank].narrow(0, at, view.numel()));
+      for (size_t rank = 0; rank < received.size() && !into.empty(); ++rank) {
+        const auto& share = shares.of[rank];
+        each_part(share, from, to, [&](size_t i, int64_t begin, int64_t end, int64_t place) {
+          stretch_of(into[share[i].parameter], share[i].begin + begin, share[i].begin + end)
+              .copy_(received[rank].narrow(0, place, end - begin));
         });
       }
     }
+    piece += own_share.size();
   }
 }
 
 void ShardedAdamW::step() {
   AdamWBase::step();
-  std::vector<at::Tensor> tensors;
+  std::vector<at::Tensor> own, tensors;
+  for (const auto& piece : pieces_) {
+    own.push_back(stretch_of(parameters_[piece.parameter].tensor.detach(), piece.begin, piece.end));
+  }
   for (const auto& parameter : parameters_) tensors.push_back(parameter.tensor);
-  complete(tensors);
+  exchange(own, tensors);
 }
 
-StateDict ShardedAdamW::state() const {
-  if (group_->size() == 1) return AdamWBase::state();
+StateDict ShardedAdamW::state_if(bool wanted) const {
+  if (group_->size() == 1) return AdamWBase::state_if(wanted);
   const KeptTensors kept;
-  StateDict state{{"step", step_.clone()}};
+  StateDict state;
+  if (wanted) state["step"] = step_.clone();
   for (const auto& [prefix, of] : kMoments) {
-    std::vector<at::Tensor> whole;
-    reserving(kWho, "a copy of its state", [&] {
-      for (const auto& parameter : parameters_) {
-        whole.push_back(
-            at::empty_strided(parameter.like.sizes(), parameter.strides, parameter.like.options()));
-      }
-    });
-    for (const auto& piece : pieces_) part_of(whole[piece.parameter], piece).copy_(piece.*of);
-    complete(whole);
-    for (size_t i = 0; i < whole.size(); ++i) state[prefix + parameters_[i].name] = whole[i];
+    std::vector<at::Tensor> own, whole;
+    for (const auto& piece : pieces_) own.push_back(stretch_of(piece.*of, 0, piece.end - piece.begin));
+    for (size_t i = 0; i < parameters_.size() && wanted; ++i) {
+      const auto& parameter = parameters_[i];
+      whole.push_back(reserving(kWho, "a copy of its state", [&] {
+        return at::empty_strided(parameter.like.sizes(), parameter.strides, parameter.like.options());
+      }));
+      state[prefix + parameter.name] = whole.back();
+    }
+    exchange(own, whole);
   }
   return state;
 }

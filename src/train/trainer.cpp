@@ -201,7 +201,7 @@ bool Trainer::run(CheckpointFolder& folder, const RunOptions& run_options) {
   int64_t saved = -1;
   const auto save = [&] {
     if (saved == steps_done_) return;
-    const auto path = folder.save(checkpoint(run_options.documents), options_.keep);
+    const auto path = folder.save(make_checkpoint(run_options.documents, folder.writes()), options_.keep);
     if (first && run_options.on_note) run_options.on_note("saved " + path.string());
     saved = steps_done_;
   };

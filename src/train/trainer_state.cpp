@@ -59,6 +59,11 @@ std::vector<std::string> remarks_on(const nlohmann::json& state, const std::stri
 }  // namespace
 
 Checkpoint Trainer::checkpoint(std::map<std::string, std::string> documents) const {
+  return make_checkpoint(std::move(documents), /*wanted=*/true);
+}
+
+// Where it is not wanted, this process takes part in gathering the moments and keeps none.
+Checkpoint Trainer::make_checkpoint(std::map<std::string, std::string> documents, bool wanted) const {
   const nlohmann::json state{
       {"step", steps_done_},
       {"sampler", {{"position", sampler_.position()}, {"generator", to_hex(bytes_of(sampler_.state()))}}},
@@ -67,7 +72,7 @@ Checkpoint Trainer::checkpoint(std::map<std::string, std::string> documents) con
       {"threads", at::get_num_threads()}};
   documents[kState] = state.dump(1) + '\n';
   documents[kOptions] = to_json(options_);
-  return {steps_done_, state_dict(*model_), optimizer_->state(), std::move(documents)};
+  return {steps_done_, state_dict(*model_), optimizer_->state(wanted), std::move(documents)};
 }
 
 std::vector<std::string> Trainer::restore(const Checkpoint& checkpoint) {

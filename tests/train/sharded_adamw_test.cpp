@@ -246,6 +246,24 @@ TEST_CASE("A process of ShardedAdamW keeps its share of the moments", "[sharded_
   }
 }
 
+TEST_CASE("A process that does not want the state takes part and gets none", "[sharded_adamw]") {
+  const auto models = models_of(3, of_dtype<at::kFloat>);
+  std::vector<StateDict> states(3);
+  const auto errors = run_threads(3, [&](const std::shared_ptr<TrainingGroup>& group) {
+    const auto rank = static_cast<size_t>(group->rank());
+    ShardedAdamW optimizer(*models[rank], group, kOptions);
+    train(optimizer, *models[rank], 0, 2);
+    states[rank] = optimizer.state(/*wanted=*/rank == 1);
+  });
+  CHECK(errors == none_failed(3));
+  const auto model = of_dtype<at::kFloat>();
+  AdamW plain(*model, kOptions);
+  CHECK(equal_tensors(states[1], train(plain, *model, 0, 2).state));
+  CHECK(states[0].empty());
+  CHECK(states[2].empty());
+  CHECK(plain.state(false).empty());
+}
+
 TEST_CASE("A step of ShardedAdamW sends the longest share once for each dtype", "[sharded_adamw]") {
   const auto sent_by = [](int64_t size, const std::vector<std::unique_ptr<Model>>& models) {
     std::vector<std::vector<std::pair<at::ScalarType, int64_t>>> sent(static_cast<size_t>(size));

@@ -49,8 +49,8 @@ class AdamWBase {
   virtual void step();
 
   /// The moments by name ("exp_avg.<parameter>", "exp_avg_sq.<parameter>") and "step", sharing memory with
-  /// the optimizer.
-  virtual StateDict state() const;
+  /// the optimizer. wanted: false where a process only takes part in the call; it gets an empty state.
+  StateDict state(bool wanted = true) const;
   /// Copies such a state back. Throws c10::ValueError naming what is missing, unexpected or misshapen, and
   /// then changes nothing.
   void load_state(const StateDict& state);
@@ -91,6 +91,7 @@ class AdamWBase {
   AdamWBase& operator=(const AdamWBase&) = default;
   AdamWBase& operator=(AdamWBase&&) = default;
 
+  virtual StateDict state_if(bool wanted) const;
   // Every parameter as one stretch.
   std::vector<Stretch> whole_parameters() const;
   // Makes the moments of these stretches, which are then the pieces of this process.

@@ -22,10 +22,14 @@ namespace attentive {
 ///
 /// All processes make the same calls with the same `options`; those marked "collective" wait for each other.
 /// A process whose gradients are refused throws alone: the others learn of it from the group when it ends.
+/// `state` is collective: it gathers the state of `AdamW`, under the same names, with the same shapes and bits, in
+/// every process that wants it. A file of one is a file of the other, at any number of processes; `load_state`
+/// takes its share from it.
+///
 /// With one process it is `AdamW`. A parameter that is not contiguous is updated where it lies, in the order of
 /// memory. `step` may leave the gradients of its own share scaled as `clip` asked for: drop them after it.
 ///
-/// Memory: two tensors of this share's size. While `step` exchanges, at most 4 MiB and what `gather` takes for them.
+/// Memory: two tensors of this share's size; of `state`, where it is wanted, two of each parameter's. While `step` exchanges, at most 4 MiB and what `gather` takes for them.
 /// Source: Rajbhandari et al. 2020, "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models",
 /// section 5.1.
 ///
@@ -41,11 +45,6 @@ class ShardedAdamW final : public AdamWBase {
 
   /// One update; collective. If another process is missing, its share is not updated here.
   void step() override;
-  /// The state of `AdamW`, under the same names and with the same shapes: a file of one is a file of the
-  /// other, at any number of processes. `load_state` takes its share from it. Collective; the same bits in
-  /// all processes. A copy, if there are several.
-  /// Memory: two tensors of each parameter's shape and dtype, in every process.
-  StateDict state() const override;
 
  private:
   // What each process keeps of the parameters of one dtype, by rank.
@@ -56,7 +55,8 @@ class ShardedAdamW final : public AdamWBase {
   };
   void check_same() const;
   Shares shares_of(at::ScalarType dtype) const;
-  void complete(const std::vector<at::Tensor>& tensors) const;
+  StateDict state_if(bool wanted) const override;
+  void exchange(const std::vector<at::Tensor>& own, const std::vector<at::Tensor>& into) const;
 
   std::shared_ptr<TrainingGroup> group_;
   std::vector<Shares> shares_;  // of every dtype

@@ -139,6 +139,7 @@ class Trainer {
     LogRow row = {};
     bool stop = false;  // somebody asked for it
   };
+  Checkpoint make_checkpoint(std::map<std::string, std::string> documents, bool wanted) const;
   Update update(const std::function<bool()>& stop);
   std::pair<at::Tensor, at::Tensor> next_rows();
   at::Tensor forward();
