@@ -18,8 +18,8 @@ namespace attentive {
 namespace {
 
 constexpr const char* kWho = "ShardedAdamW";
-// A share ends at a multiple of so many elements from the start of a parameter: whole vectors of the fused kernel in every
-// dtype, so that it treats each element as in the whole parameter.
+// A share ends at a multiple of so many elements from the start of a parameter: whole vectors of the fused
+// kernel in every dtype, so that it treats each element as in the whole parameter.
 constexpr int64_t kCut = 64;
 // A process sends so much at a time: what is received must not take the memory that the shares save.
 constexpr int64_t kBytesAtATime = int64_t{4} << 20;
@@ -32,8 +32,8 @@ int64_t nearest_cut(int64_t wanted, int64_t size) {
   return wanted - before <= after - wanted ? before : after;
 }
 
-// Visits what a share has of its elements `from` to `to`: which of its stretches, which elements of that, and their place
-// after `from`.
+// Visits what a share has of its elements `from` to `to`: which of its stretches, which elements of that, and
+// their place after `from`.
 template <class Stretches, class Visit>
 void each_part(const Stretches& share, int64_t from, int64_t to, Visit visit) {
   int64_t first = 0;  // the first element of the stretch in its share
@@ -102,8 +102,8 @@ ShardedAdamW::Shares ShardedAdamW::shares_of(at::ScalarType dtype) const {
   return shares;
 }
 
-// Collective. Sends `own`, a row of numbers for each piece of this process, and writes what all have sent into
-// tensors with the shapes, strides and dtypes of the parameters; into none, if there are none.
+// Collective. Sends `own`, a row of numbers for each piece of this process, and writes what all have sent
+// into tensors with the shapes, strides and dtypes of the parameters; into none, if there are none.
 void ShardedAdamW::exchange(const std::vector<at::Tensor>& own, const std::vector<at::Tensor>& into) const {
   const at::NoGradGuard no_grad;
   size_t piece = 0;  // the first one of the dtype
@@ -131,6 +131,7 @@ void ShardedAdamW::exchange(const std::vector<at::Tensor>& own, const std::vecto
 
 void ShardedAdamW::step() {
   AdamWBase::step();
+  if (shares_.empty()) return;
   std::vector<at::Tensor> own, tensors;
   for (const auto& piece : pieces_) {
     own.push_back(stretch_of(parameters_[piece.parameter].tensor.detach(), piece.begin, piece.end));

@@ -17,7 +17,7 @@ std::string to_json(const TrainerOptions& options) {
 
 TrainerOptions parse_trainer_options(const std::string& json) {
   auto object = parse_option_object(kWho, json);
-  object.emplace("shard_optimizer", false);  // which a checkpoint from before this option lacks
+  object.emplace("shard_optimizer", false);  // a checkpoint from before this option lacks it
   TrainerOptions options;
   each_option(options, OptionReader(kWho, object));
   const auto autocast = object.value("autocast", nlohmann::json());

@@ -35,8 +35,8 @@ namespace {
 
 constexpr AdamWOptions kOptions{.learning_rate = 0.03, .beta1 = 0.8, .beta2 = 0.95, .weight_decay = 0.2};
 
-// Sizes that no share ends at, a parameter that is not contiguous, one without elements, a second name, one that
-// is frozen and one that gets no gradient.
+// Sizes that no share ends at, a parameter that is not contiguous, one without elements, a second name, one
+// that is frozen and one that gets no gradient.
 struct Model : torch::nn::Module {
   explicit Model(at::ScalarType dtype) {
     at::manual_seed(5);
@@ -284,8 +284,8 @@ TEST_CASE("A step of ShardedAdamW sends the longest share once for each dtype", 
     return sent[0];
   };
   using Sent = std::vector<std::pair<at::ScalarType, int64_t>>;
-  // 3,649 elements: first 1,961, turned 1,363, unused 187, bias 131, scale 7. The cut after 1,824 is at 1,856 or 1,792 of
-  // first: 1,824 lies between, and the smaller one is taken.
+  // 3,649 elements: first 1,961, turned 1,363, unused 187, bias 131, scale 7. Half of them, 1,824, lies
+  // between 1,792 and 1,856; the smaller one is taken.
   CHECK(sent_by(2, models_of(2, of_dtype<at::kDouble>)) == Sent{{at::kDouble, 3649 - 1792}});
   // float32: first 1,961, unused 187, scale 7, cut at 1,088; bfloat16: turned 1,363, bias 131, cut at 768.
   CHECK(sent_by(2, models_of(2, mixed)) == Sent{{at::kFloat, 1088}, {at::kBFloat16, 768}});

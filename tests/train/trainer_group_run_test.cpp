@@ -251,6 +251,7 @@ TEST_CASE("Every process takes part in a checkpoint of moments in shares",
     const auto models = models_of_ranks(2);
     const auto errors = run_threads(2, [&](const std::shared_ptr<TrainingGroup>& group) {
       CheckpointFolder folder(root->path(), group->rank());
+      if (folder.writes() != (group->rank() == 0)) throw std::runtime_error("not rank 0 writes");
       trainer_of(models[static_cast<size_t>(group->rank())], group, options)->run(folder, {});
     });
     CHECK(errors == kNone);

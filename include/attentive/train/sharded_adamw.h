@@ -16,20 +16,22 @@ namespace attentive {
 /// AdamW whose moments are shared out over the processes of a group (ZeRO, stage 1).
 ///
 /// The parameters of a dtype are laid end to end and cut into as many shares as there are processes, at
-/// multiples of 64 elements of a parameter or at its end. A process keeps the moments of its share and updates
-/// it; then the processes exchange what they have updated. Given the same gradients in all processes, as
-/// `GradientAverage` leaves them, every process has the parameters of `AdamW`, in every bit.
+/// multiples of 64 elements of a parameter or at its end. A process keeps the moments of its share and
+/// updates it; then the processes exchange what they have updated. Given the same gradients in all
+/// processes, as `GradientAverage` leaves them, every process has the parameters of `AdamW`, in every bit.
 ///
-/// All processes make the same calls with the same `options`; those marked "collective" wait for each other.
-/// A process whose gradients are refused throws alone: the others learn of it from the group when it ends.
-/// `state` is collective: it gathers the state of `AdamW`, under the same names, with the same shapes and bits, in
-/// every process that wants it. A file of one is a file of the other, at any number of processes; `load_state`
-/// takes its share from it.
+/// All processes make the same calls with the same `options`; `step` and `state` wait for each other. A
+/// process whose gradients are refused throws alone: the others learn of it from the group when it ends.
 ///
-/// With one process it is `AdamW`. A parameter that is not contiguous is updated where it lies, in the order of
-/// memory. `step` may leave the gradients of its own share scaled as `clip` asked for: drop them after it.
+/// `state` gathers that of `AdamW`, under the same names, with the same shapes and bits, in every process
+/// that wants it; a copy, if there are several processes. A file of one is a file of the other, at any number
+/// of processes. `load_state` takes its share from it.
 ///
-/// Memory: two tensors of this share's size; of `state`, where it is wanted, two of each parameter's. While `step` exchanges, at most 4 MiB and what `gather` takes for them.
+/// With one process it is `AdamW`. A parameter that is not contiguous is updated where it lies, in the order
+/// of memory. `step` may leave the gradients of its own share scaled as `clip` asked: drop them after it.
+///
+/// Memory: two tensors of this share's size. `step` adds at most 4 MiB and what `gather` returns for them,
+/// `state`, where it is wanted, two tensors of each parameter's shape.
 /// Source: Rajbhandari et al. 2020, "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models",
 /// section 5.1.
 ///
