@@ -76,6 +76,11 @@ void declare(CLI::App& app, Settings& s) {
   app.add_option("--autocast", s.autocast, "Precision of the forward pass")
       ->check(CLI::IsMember({"none", "bfloat16", "float16"}))
       ->group("Training");
+  // As a flag of an optional, it would be false where it is not given.
+  app.add_flag_function(
+         "--shard-optimizer", [&](int64_t count) { s.shard_optimizer = count > 0; },
+         "Each process keeps the moments of its share of the parameters alone")
+      ->group("Training");
 
   app.add_option("--evaluate-every", s.evaluate_every, "Updates; 0: at the end")->group("Output");
   app.add_option("--save-every", s.save_every, "Updates; 0: at the end")->group("Output");

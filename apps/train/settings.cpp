@@ -30,6 +30,7 @@ void apply(attentive::TrainerOptions& trainer, const Settings& s) {
   take(trainer.save_every, s.save_every);
   take(trainer.keep, s.keep);
   take(trainer.log_every, s.log_every);
+  take(trainer.shard_optimizer, s.shard_optimizer);
   if (s.autocast) {
     trainer.autocast = *s.autocast == "none"
                            ? std::nullopt

@@ -27,6 +27,7 @@ struct Settings {
   std::optional<uint64_t> seed;
   std::optional<std::string> autocast;
   std::optional<int64_t> evaluate_every, save_every, keep, log_every;
+  std::optional<bool> shard_optimizer;
   int64_t sample_every = 0;
   std::optional<std::string> sample_prompt;
   int64_t sample_tokens = 100;

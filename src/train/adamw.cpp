@@ -15,41 +15,9 @@
 #include "core/check.h"
 #include "core/kept_tensors.h"
 #include "io/state_fit.h"
+#include "train/memory_order.h"
 
 namespace attentive {
-namespace {
-
-constexpr const char* kWho = "AdamW";
-
-// What the kernel refuses is refused by name, before the first parameter moves.
-void check_gradient(const std::string& name, const at::Tensor& parameter, const at::Tensor& moment) {
-  TORCH_CHECK_VALUE(parameter.scalar_type() == moment.scalar_type() && parameter.device() == moment.device(),
-                    kWho, ": expected \"", name, "\" as ", moment.scalar_type(), " on ", moment.device(),
-                    " as when it was built, got ", parameter.scalar_type(), " on ", parameter.device(),
-                    "; build it after to(device, dtype)");
-  const auto& gradient = parameter.grad();
-  if (!gradient.defined()) return;
-  TORCH_CHECK_VALUE(gradient.layout() == at::kStrided, kWho, ": expected a dense gradient of \"", name,
-                    "\", got a sparse one");
-  TORCH_CHECK_VALUE(gradient.sizes() == parameter.sizes() && gradient.device() == parameter.device() &&
-                        gradient.scalar_type() == parameter.scalar_type(),
-                    kWho, ": expected a gradient of \"", name, "\" like the parameter, ", describe(parameter),
-                    ", got ", describe(gradient));
-}
-
-void check(const AdamWOptions& options) {
-  const auto at_least_zero = [](const char* name, double value) {
-    TORCH_CHECK_VALUE(std::isfinite(value) && value >= 0.0, kWho, ": expected ", name, " >= 0, got ", value);
-  };
-  at_least_zero("learning_rate", options.learning_rate);
-  at_least_zero("eps", options.eps);
-  at_least_zero("weight_decay", options.weight_decay);
-  TORCH_CHECK_VALUE(
-      options.beta1 >= 0.0 && options.beta1 < 1.0 && options.beta2 >= 0.0 && options.beta2 < 1.0, kWho,
-      ": expected beta1 and beta2 in [0, 1), got ", options.beta1, " and ", options.beta2);
-}
-
-}  // namespace
 
 DecayGroups decay_groups(const torch::nn::Module& module) {
   DecayGroups groups;
@@ -64,45 +32,75 @@ DecayGroups decay_groups(const torch::nn::Module& module) {
   return groups;
 }
 
-AdamW::AdamW(const torch::nn::Module& module, AdamWOptions options_) : options(options_) {
-  check(options);
-  auto found = decay_groups(module);
-  TORCH_CHECK_VALUE(!found.decayed.empty() || !found.plain.empty(), kWho,
-                    ": expected a module with trainable parameters, got none");
+AdamWBase::AdamWBase(const char* who, const torch::nn::Module& module, AdamWOptions options_)
+    : options(options_), who_(who) {
+  check_options();
   const KeptTensors kept;
-  groups_.push_back({true, std::move(found.decayed_names), std::move(found.decayed), {}, {}});
-  groups_.push_back({false, std::move(found.plain_names), std::move(found.plain), {}, {}});
-  for (auto& group : groups_) {
-    for (size_t i = 0; i < group.parameters.size(); ++i) {
-      const auto& parameter = group.parameters[i];
-      TORCH_CHECK_TYPE(parameter.layout() == at::kStrided && at::isFloatingType(parameter.scalar_type()),
-                       kWho, ": expected dense floating parameters, got \"", group.names[i], "\", a ",
-                       describe(parameter));
-      reserving(kWho, "its state", [&] {
-        group.exp_avgs.push_back(at::zeros_like(parameter, at::MemoryFormat::Preserve).detach());
-        group.exp_avg_sqs.push_back(at::zeros_like(parameter, at::MemoryFormat::Preserve).detach());
-      });
+  const auto add = [&](const std::vector<std::string>& names, const std::vector<at::Tensor>& tensors,
+                       bool decays) {
+    for (size_t i = 0; i < names.size(); ++i) {
+      const auto& tensor = tensors[i];
+      TORCH_CHECK_TYPE(tensor.layout() == at::kStrided && at::isFloatingType(tensor.scalar_type()), who_,
+                       ": expected dense floating parameters, got \"", names[i], "\", a ", describe(tensor));
+      TORCH_CHECK_TYPE(tensor.is_non_overlapping_and_dense(), who_, ": expected dense parameters, got \"",
+                       names[i], "\", a ", describe(tensor), " with strides ", shape_string(tensor.strides()),
+                       ", a part of a larger tensor");
+      const auto like = at::zeros({}, tensor.options().requires_grad(false)).expand(tensor.sizes());
+      parameters_.push_back({names[i], tensor, decays, like, tensor.strides().vec()});
     }
-  }
-  const auto& first = groups_[0].parameters.empty() ? groups_[1].parameters[0] : groups_[0].parameters[0];
-  step_ = at::zeros({}, first.options().dtype(at::kFloat).requires_grad(false));
+  };
+  const auto found = decay_groups(module);
+  add(found.decayed_names, found.decayed, true);
+  add(found.plain_names, found.plain, false);
+  TORCH_CHECK_VALUE(!parameters_.empty(), who_, ": expected a module with trainable parameters, got none");
+  step_ = at::zeros({}, parameters_[0].like.options().dtype(at::kFloat));
 }
 
-void AdamW::zero_grad() {
-  for (auto& group : groups_) {
-    for (auto& parameter : group.parameters) parameter.mutable_grad().reset();
-  }
+std::vector<AdamWBase::Stretch> AdamWBase::whole_parameters() const {
+  std::vector<Stretch> stretches;
+  for (size_t i = 0; i < parameters_.size(); ++i) stretches.push_back({i, 0, parameters_[i].like.numel()});
+  return stretches;
 }
 
-at::Tensor AdamW::clip(double max_norm) {
-  TORCH_CHECK_VALUE(max_norm >= 0.0, kWho, ": expected max_norm >= 0, got ", max_norm);
+void AdamWBase::keep(const std::vector<Stretch>& stretches) {
+  const KeptTensors kept;
+  reserving(who_, "its state", [&] {
+    for (const auto& stretch : stretches) {
+      const auto part = part_of(parameters_[stretch.parameter].tensor, stretch);
+      pieces_.push_back({stretch, at::zeros_like(part, at::MemoryFormat::Preserve),
+                         at::zeros_like(part, at::MemoryFormat::Preserve)});
+    }
+  });
+}
+
+at::Tensor AdamWBase::part_of(const at::Tensor& tensor, const Stretch& stretch) {
+  const bool whole = stretch.begin == 0 && stretch.end == tensor.numel();
+  return whole ? tensor : stretch_of(tensor, stretch.begin, stretch.end);
+}
+
+void AdamWBase::check_options() const {
+  const auto at_least_zero = [&](const char* name, double value) {
+    TORCH_CHECK_VALUE(std::isfinite(value) && value >= 0.0, who_, ": expected ", name, " >= 0, got ", value);
+  };
+  at_least_zero("learning_rate", options.learning_rate);
+  at_least_zero("eps", options.eps);
+  at_least_zero("weight_decay", options.weight_decay);
+  TORCH_CHECK_VALUE(
+      options.beta1 >= 0.0 && options.beta1 < 1.0 && options.beta2 >= 0.0 && options.beta2 < 1.0, who_,
+      ": expected beta1 and beta2 in [0, 1), got ", options.beta1, " and ", options.beta2);
+}
+
+void AdamWBase::zero_grad() {
+  for (const auto& parameter : parameters_) parameter.tensor.mutable_grad().reset();
+}
+
+at::Tensor AdamWBase::clip(double max_norm) {
+  TORCH_CHECK_VALUE(max_norm >= 0.0, who_, ": expected max_norm >= 0, got ", max_norm);
   check_gradients();
   const KeptTensors kept;  // the next step may be taken in another mode
   std::vector<at::Tensor> gradients;
-  for (const auto& group : groups_) {
-    for (const auto& parameter : group.parameters) {
-      if (parameter.grad().defined()) gradients.push_back(parameter.grad().resolve_neg());
-    }
+  for (const auto& parameter : parameters_) {
+    if (parameter.tensor.grad().defined()) gradients.push_back(parameter.tensor.grad().resolve_neg());
   }
   if (gradients.empty()) return at::zeros({}, step_.options());
   auto norms = at::_foreach_norm(gradients, 2);
@@ -111,77 +109,112 @@ at::Tensor AdamW::clip(double max_norm) {
   return norm;
 }
 
-void AdamW::check_gradients() const {
-  for (const auto& group : groups_) {
-    for (size_t i = 0; i < group.parameters.size(); ++i)
-      check_gradient(group.names[i], group.parameters[i], group.exp_avgs[i]);
-  }
+void AdamWBase::check_gradients() const {
+  for (const auto& parameter : parameters_) check_gradient(parameter);
 }
 
-void AdamW::step() {
-  check(options);
+// What the kernel refuses is refused by name, before the first parameter moves.
+void AdamWBase::check_gradient(const Parameter& built) const {
+  const auto& [name, parameter, decays, like, strides] = built;
+  TORCH_CHECK_VALUE(parameter.scalar_type() == like.scalar_type() && parameter.device() == like.device(),
+                    who_, ": expected \"", name, "\" as ", like.scalar_type(), " on ", like.device(),
+                    " as when it was built, got ", parameter.scalar_type(), " on ", parameter.device(),
+                    "; build it after to(device, dtype)");
+  TORCH_CHECK_VALUE(parameter.sizes() == like.sizes() && parameter.strides() == at::IntArrayRef(strides),
+                    who_, ": expected \"", name, "\" of shape ", shape_string(like.sizes()), " and strides ",
+                    shape_string(strides), " as when it was built, got ", shape_string(parameter.sizes()),
+                    " and ", shape_string(parameter.strides()));
+  const auto& gradient = parameter.grad();
+  if (!gradient.defined()) return;
+  TORCH_CHECK_VALUE(gradient.layout() == at::kStrided, who_, ": expected a dense gradient of \"", name,
+                    "\", got a sparse one");
+  TORCH_CHECK_VALUE(gradient.sizes() == parameter.sizes() && gradient.device() == parameter.device() &&
+                        gradient.scalar_type() == parameter.scalar_type(),
+                    who_, ": expected a gradient of \"", name, "\" like the parameter, ", describe(parameter),
+                    ", got ", describe(gradient));
+}
+
+void AdamWBase::step() {
+  check_options();
   check_gradients();
   const at::NoGradGuard no_grad;
   step_.add_(1);
-  for (const auto& group : groups_) step_group(group);
+  for (const bool decays : {true, false}) update(decays);
   scale_.reset();
 }
 
-void AdamW::step_group(const Group& group) {
+void AdamWBase::update(bool decays) {
   std::vector<at::Tensor> parameters, gradients, exp_avgs, exp_avg_sqs;
-  for (size_t i = 0; i < group.parameters.size(); ++i) {
-    if (!group.parameters[i].grad().defined()) continue;
-    parameters.push_back(group.parameters[i]);
-    gradients.push_back(group.parameters[i].grad().resolve_neg());
-    exp_avgs.push_back(group.exp_avgs[i]);
-    exp_avg_sqs.push_back(group.exp_avg_sqs[i]);
+  for (const auto& piece : pieces_) {
+    const auto& parameter = parameters_[piece.parameter];
+    if (parameter.decays != decays || !parameter.tensor.grad().defined()) continue;
+    const auto gradient = with_strides(parameter.tensor.grad().resolve_neg(), parameter.strides);
+    parameters.push_back(part_of(parameter.tensor, piece));
+    gradients.push_back(part_of(gradient, piece));
+    exp_avgs.push_back(piece.exp_avg);
+    exp_avg_sqs.push_back(piece.exp_avg_sq);
   }
   if (parameters.empty()) return;
   const std::vector<at::Tensor> steps(parameters.size(), step_);
   at::_fused_adamw_(parameters, gradients, exp_avgs, exp_avg_sqs, /*max_exp_avg_sqs=*/{}, steps,
-                    options.learning_rate, options.beta1, options.beta2,
-                    group.decays ? options.weight_decay : 0.0, options.eps, /*amsgrad=*/false,
+                    options.learning_rate, options.beta1, options.beta2, decays ? options.weight_decay : 0.0,
+                    options.eps, /*amsgrad=*/false,
                     /*maximize=*/false, scale_.defined() ? std::optional(scale_) : std::nullopt);
 }
 
-StateDict AdamW::state() const {
+StateDict AdamWBase::state(bool wanted) const {
+  return state_if(wanted);
+}
+
+StateDict AdamWBase::state_if(bool wanted) const {
+  if (!wanted) return {};
   StateDict state{{"step", step_}};
-  for (const auto& group : groups_) {
-    for (size_t i = 0; i < group.names.size(); ++i) {
-      state["exp_avg." + group.names[i]] = group.exp_avgs[i];
-      state["exp_avg_sq." + group.names[i]] = group.exp_avg_sqs[i];
-    }
+  for (const auto& piece : pieces_) {
+    for (const auto& [prefix, of] : kMoments) state[prefix + parameters_[piece.parameter].name] = piece.*of;
   }
   return state;
 }
 
-void AdamW::check_state(const StateDict& saved) const {
-  const auto own = state();
+void AdamWBase::check_state(const StateDict& saved) const {
+  StateDict own{{"step", step_}};
+  for (const auto& parameter : parameters_) {
+    for (const auto& moment : kMoments) own[moment.prefix + parameter.name] = parameter.like;
+  }
   for (const auto& [name, tensor] : own) {
     const auto found = saved.find(name);
-    TORCH_CHECK_VALUE(found != saved.end(), kWho, ": expected the state \"", name, "\", got none");
-    TORCH_CHECK_VALUE(found->second.defined(), kWho, ": expected \"", name,
+    TORCH_CHECK_VALUE(found != saved.end(), who_, ": expected the state \"", name, "\", got none");
+    TORCH_CHECK_VALUE(found->second.defined(), who_, ": expected \"", name,
                       "\" to be a tensor, got an undefined one");
     const auto reason = refuse_tensor(found->second, tensor);
-    TORCH_CHECK_VALUE(reason.empty(), kWho, ": \"", name, "\": ", reason);
-    TORCH_CHECK_VALUE(found->second.scalar_type() == tensor.scalar_type(), kWho, ": expected \"", name,
+    TORCH_CHECK_VALUE(reason.empty(), who_, ": \"", name, "\": ", reason);
+    TORCH_CHECK_VALUE(found->second.scalar_type() == tensor.scalar_type(), who_, ": expected \"", name,
                       "\" of dtype ", tensor.scalar_type(), ", got ", found->second.scalar_type());
   }
   for (const auto& item : saved) {
-    TORCH_CHECK_VALUE(own.contains(item.first), kWho, ": expected no state \"", item.first, "\"");
+    TORCH_CHECK_VALUE(own.contains(item.first), who_, ": expected no state \"", item.first, "\"");
   }
   const auto steps = saved.at("step").item<float>();
-  TORCH_CHECK_VALUE(std::isfinite(steps) && steps >= 0, kWho, ": expected step >= 0, got ", steps);
+  TORCH_CHECK_VALUE(std::isfinite(steps) && steps >= 0, who_, ": expected step >= 0, got ", steps);
 }
 
-void AdamW::load_state(const StateDict& saved) {
+void AdamWBase::load_state(const StateDict& saved) {
   check_state(saved);
   const at::NoGradGuard no_grad;
-  for (const auto& [name, tensor] : state()) tensor.copy_(saved.at(name));
+  step_.copy_(saved.at("step"));
+  for (const auto& piece : pieces_) {
+    const auto& parameter = parameters_[piece.parameter];
+    for (const auto& [prefix, of] : kMoments) {
+      (piece.*of).copy_(part_of(with_strides(saved.at(prefix + parameter.name), parameter.strides), piece));
+    }
+  }
 }
 
-int64_t AdamW::steps() const {
+int64_t AdamWBase::steps() const {
   return static_cast<int64_t>(step_.item<float>());
+}
+
+AdamW::AdamW(const torch::nn::Module& module, AdamWOptions options_) : AdamWBase("AdamW", module, options_) {
+  keep(whole_parameters());
 }
 
 }  // namespace attentive

@@ -8,6 +8,7 @@
 #include <attentive/train/autocast.h>
 #include <attentive/train/loss_curve.h>
 #include <attentive/train/schedule.h>
+#include <attentive/train/sharded_adamw.h>
 #include <attentive/train/trainer.h>
 
 #include "core/check.h"
@@ -76,6 +77,13 @@ BlockSamplerOptions sampler_options(const TrainerOptions& options, const Trainin
   return sampler;
 }
 
+std::unique_ptr<AdamWBase> make_optimizer(const torch::nn::Module& model, const TrainerOptions& options,
+                                          const std::shared_ptr<TrainingGroup>& group) {
+  const AdamWOptions adamw{options.learning_rate, options.beta1, options.beta2, 1e-8, options.weight_decay};
+  if (options.shard_optimizer) return std::make_unique<ShardedAdamW>(model, group, adamw);
+  return std::make_unique<AdamW>(model, adamw);
+}
+
 // What one process tells the others of an update: the losses of its passes, and whether it wants to stop.
 at::Tensor report(const std::vector<at::Tensor>& losses, bool stop) {
   auto numbers = at::cat(losses).to(at::kCPU, at::kDouble);
@@ -106,7 +114,6 @@ Trainer::Trainer(std::shared_ptr<torch::nn::Module> model, BatchLoss loss, at::T
       validation_(std::move(validation)),
       options_((check(options), options)),
       group_(group_or_alone(std::move(group))),
-      optimizer_(*model_, {options.learning_rate, options.beta1, options.beta2, 1e-8, options.weight_decay}),
       sampler_(training_, sampler_options(options, *group_)) {
   TORCH_CHECK_VALUE(loss_, kWho, ": expected a loss function, got none");
   if (options_.decay_steps == 0) options_.decay_steps = options_.steps;
@@ -122,6 +129,7 @@ Trainer::Trainer(std::shared_ptr<torch::nn::Module> model, BatchLoss loss, at::T
                    {"tokens to learn", training_hash_},
                    {"tokens to validate", validation_hash_}});
   gradients_ = group_->average_gradients(*model_);
+  optimizer_ = make_optimizer(*model_, options_, group_);
   seed_by_rank(options_.device, group_->rank());
 }
 
@@ -146,7 +154,7 @@ at::Tensor Trainer::forward() {
 Trainer::Update Trainer::update(const std::function<bool()>& stop) {
   const auto start = std::chrono::steady_clock::now();
   model_->train();
-  optimizer_.zero_grad();
+  optimizer_->zero_grad();
   const auto passes =
       shares_passes(options_, *group_) ? options_.accumulate / group_->size() : options_.accumulate;
   std::vector<at::Tensor> losses;
@@ -156,7 +164,7 @@ Trainer::Update Trainer::update(const std::function<bool()>& stop) {
     gradients_->backward(passes > 1 ? loss / static_cast<double>(passes) : loss, i + 1 == passes);
   }
   const auto reports = group_->gather(report(losses, stop && stop()));
-  const auto norm = optimizer_.clip(options_.clip);
+  const auto norm = optimizer_->clip(options_.clip);
   Update result;
   for (const auto& other : reports) result.stop |= other[-1].item<double>() != 0.0;
   auto& row = result.row;
@@ -167,9 +175,9 @@ Trainer::Update Trainer::update(const std::function<bool()>& stop) {
   TORCH_CHECK_VALUE(std::isfinite(row.loss) && std::isfinite(row.gradient_norm), kWho,
                     ": expected a finite loss and gradient at step ", row.step, ", got ", row.loss, " and ",
                     row.gradient_norm, "; a lower learning rate or stronger clipping may help");
-  optimizer_.options.learning_rate = row.learning_rate;
-  optimizer_.step();
-  optimizer_.zero_grad();
+  optimizer_->options.learning_rate = row.learning_rate;
+  optimizer_->step();
+  optimizer_->zero_grad();
   ++steps_done_;
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   row.tokens_per_second =
@@ -193,7 +201,7 @@ bool Trainer::run(CheckpointFolder& folder, const RunOptions& run_options) {
   int64_t saved = -1;
   const auto save = [&] {
     if (saved == steps_done_) return;
-    const auto path = folder.save(checkpoint(run_options.documents), options_.keep);
+    const auto path = folder.save(make_checkpoint(run_options.documents, folder.writes()), options_.keep);
     if (first && run_options.on_note) run_options.on_note("saved " + path.string());
     saved = steps_done_;
   };

@@ -16,7 +16,8 @@ std::string to_json(const TrainerOptions& options) {
 }
 
 TrainerOptions parse_trainer_options(const std::string& json) {
-  const auto object = parse_option_object(kWho, json);
+  auto object = parse_option_object(kWho, json);
+  object.emplace("shard_optimizer", false);  // a checkpoint from before this option lacks it
   TrainerOptions options;
   each_option(options, OptionReader(kWho, object));
   const auto autocast = object.value("autocast", nlohmann::json());

@@ -29,7 +29,7 @@ const std::string& document(const Checkpoint& checkpoint, const char* name) {
 // Options that a resumed run may change: they do not decide what is learned.
 bool may_change(const std::string& name) {
   return name == "steps" || name == "evaluate_every" || name == "save_every" || name == "keep" ||
-         name == "log_every";
+         name == "log_every" || name == "shard_optimizer";
 }
 
 void check_same_options(const TrainerOptions& options, const std::string& saved_json) {
@@ -59,6 +59,11 @@ std::vector<std::string> remarks_on(const nlohmann::json& state, const std::stri
 }  // namespace
 
 Checkpoint Trainer::checkpoint(std::map<std::string, std::string> documents) const {
+  return make_checkpoint(std::move(documents), /*wanted=*/true);
+}
+
+// Where it is not wanted, this process takes part in gathering the moments and keeps none.
+Checkpoint Trainer::make_checkpoint(std::map<std::string, std::string> documents, bool wanted) const {
   const nlohmann::json state{
       {"step", steps_done_},
       {"sampler", {{"position", sampler_.position()}, {"generator", to_hex(bytes_of(sampler_.state()))}}},
@@ -67,7 +72,7 @@ Checkpoint Trainer::checkpoint(std::map<std::string, std::string> documents) con
       {"threads", at::get_num_threads()}};
   documents[kState] = state.dump(1) + '\n';
   documents[kOptions] = to_json(options_);
-  return {steps_done_, state_dict(*model_), optimizer_.state(), std::move(documents)};
+  return {steps_done_, state_dict(*model_), optimizer_->state(wanted), std::move(documents)};
 }
 
 std::vector<std::string> Trainer::restore(const Checkpoint& checkpoint) {
@@ -90,11 +95,11 @@ std::vector<std::string> Trainer::restore(const Checkpoint& checkpoint) {
     auto dropout = read_generator_states(kWho, state.at("generators"), *group_, options_.device, fresh_seed);
     remarks.insert(remarks.end(), dropout.remarks.begin(), dropout.remarks.end());
     check_model_state(kWho, *model_, checkpoint.model);
-    optimizer_.check_state(checkpoint.optimizer);
+    optimizer_->check_state(checkpoint.optimizer);
     check_agreement(kWho, *group_, {{"checkpoint", text}});
 
     load_model_state(kWho, *model_, checkpoint.model);
-    optimizer_.load_state(checkpoint.optimizer);
+    optimizer_->load_state(checkpoint.optimizer);
     sampler_.restore(position, sampler_state);
     dropout.apply();
   } catch (const nlohmann::json::exception& error) {

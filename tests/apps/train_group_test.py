@@ -4,6 +4,7 @@
 """
 
 import csv
+import json
 import os
 import pathlib
 import signal
@@ -111,6 +112,19 @@ class TrainGroup(unittest.TestCase):
         done = self.alone("parts", "--resume", "--steps=22")
         self.assertIn("note: the checkpoint was made by 2 processes, this run has one process: dropout goes on with other bits",
                       done.stderr)
+
+    @unittest.skipUnless(DISTRIBUTED, NO_GROUP)
+    def test_an_optimizer_in_shares_writes_the_same_and_goes_on_without(self):
+        flags = ["--steps=20", "--accumulate=2", "--decay-steps=30", "--save-every=0"]
+        self.alone("one", *flags)
+        self.finish(self.start(2, "two", "--shard-optimizer", *flags))
+        self.assertEqual(self.weights("two"), self.weights("one"))
+        self.alone("one", "--resume", "--steps=30")
+        self.finish(self.start(2, "two", "--resume", "--steps=25"))
+        options = self.folder / "two" / (self.folder / "two" / "latest").read_text().strip() / "trainer.json"
+        self.assertTrue(json.loads(options.read_text())["shard_optimizer"])
+        self.finish(self.start(2, "two", "--resume", "--shard-optimizer=false", "--steps=30"))
+        self.assertEqual(self.weights("two"), self.weights("one"))
 
     @unittest.skipUnless(DISTRIBUTED, NO_GROUP)
     def test_sigterm_to_any_rank_saves_and_ends_all(self):

@@ -68,6 +68,21 @@ TEST_CASE("DataParallel sends each bucket once a step, while the backward pass r
   }
 }
 
+TEST_CASE("ShardedAdamW equals AdamW over processes, to the bit", "[distributed][sharded_adamw]") {
+  for (const int64_t size : {2, 4}) {
+    const auto plain = run_workers({"optimize", "plain"}, size);
+    const auto expected = numbers_in(plain[0].out);
+    INFO(plain[0].out);
+    // 6 parameters, 2 of them shared; two moments of 4, and their step.
+    REQUIRE(std::count(expected.begin(), expected.end(), '\n') == 6 + 8 + 1);
+    for (const auto& ended : run_workers({"optimize", "sharded"}, size)) {
+      INFO(ended.out);
+      CHECK(ended.status == 0);
+      CHECK(numbers_in(ended.out) == expected);
+    }
+  }
+}
+
 TEST_CASE("DataParallel leaves frozen parameters out", "[distributed]") {
   const auto all = run_workers({"train_frozen"}, 2);
   for (const auto& ended : all) {

@@ -22,6 +22,7 @@
 #include <attentive/distributed/group.h>
 #include <attentive/distributed/peer_error.h>
 #include <attentive/train/adamw.h>
+#include <attentive/train/sharded_adamw.h>
 
 #include "distributed/context_scenarios.h"
 
@@ -123,6 +124,28 @@ int train(const std::shared_ptr<Group>& group, const How& how) {
   return 0;
 }
 
+// Prints the bits of the parameters and moments after some steps.
+int optimize(const std::shared_ptr<Group>& group, const std::string& optimizer_name) {
+  at::manual_seed(7 + group->rank());  // rank 0's parameters count
+  Network network(40);
+  DataParallel parallel(network, group);
+  std::unique_ptr<attentive::AdamWBase> optimizer;
+  if (optimizer_name == "sharded") optimizer = std::make_unique<attentive::ShardedAdamW>(network, group);
+  if (optimizer_name == "plain") optimizer = std::make_unique<attentive::AdamW>(network);
+  expect(optimizer != nullptr, "optimizer");
+  for (int64_t step = 0; step < 20; ++step) {
+    at::manual_seed(100 + step);
+    const auto batch = at::rand({group->size(), 5, 40});
+    optimizer->zero_grad();
+    parallel.backward(loss_of(network, batch[group->rank()]));
+    optimizer->clip(0.1);
+    optimizer->step();
+  }
+  for (const auto& parameter : network.parameters()) print_bits(parameter);
+  for (const auto& item : optimizer->state()) print_bits(item.second);
+  return 0;
+}
+
 // The gradients of a batch in parts are the mean of those of the parts.
 int mean(const std::shared_ptr<Group>& group) {
   at::manual_seed(3 + group->rank());
@@ -182,6 +205,7 @@ int work(const std::string& what, const std::string& detail, const std::string& 
   if (what == "train_frozen") return train(group, {.frozen = true});
   if (what == "train_for_ever") return train(group, {.steps = 1'000'000'000});
   if (what == "throw") return train(group, {.steps = 6, .thrower = std::stoll(detail)});
+  if (what == "optimize") return optimize(group, detail);
   if (what == "unused") return unused(group, std::stoll(detail));
   if (what == "differ") return differ(group, detail);
   if (what == "leave") {

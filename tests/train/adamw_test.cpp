@@ -18,6 +18,7 @@
 #include "support/errors.h"
 
 using namespace attentive;
+using attentive::test::type_error;
 using attentive::test::value_error;
 
 namespace {
@@ -232,6 +233,7 @@ TEST_CASE("AdamW made or clipped under InferenceMode trains outside it", "[adamw
     const c10::InferenceMode inference;
     return AdamW(served);
   }();
+  for (const auto& item : optimizer.state()) CHECK_FALSE(item.second.is_inference());
   for (int64_t step = 0; step < 3; ++step) {
     for (auto* model : {&plain, &served}) model->loss(input(step)).backward();
     reference.clip(0.1);
@@ -275,4 +277,35 @@ TEST_CASE("AdamW refuses a state that it cannot copy, and then changes nothing",
         "AdamW: expected \"exp_avg_sq.second.weight\" to be a tensor, got an undefined one");
   CHECK(refused("step", at::full({}, -1.0, at::kFloat)) == "AdamW: expected step >= 0, got -1");
   CHECK(refused("step", at::full({}, NAN, at::kFloat)).starts_with("AdamW: expected step >= 0, got "));
+}
+
+TEST_CASE("AdamW takes gradients in another order of memory, and refuses a parameter that is a part",
+          "[adamw]") {
+  const auto step = [](bool turned) {
+    auto model = make();
+    AdamW optimizer(model, {.learning_rate = 0.05});
+    model.loss(input(0)).backward();
+    auto& gradient = model.first->weight.mutable_grad();
+    if (turned) gradient = gradient.t().clone(at::MemoryFormat::Contiguous).t();
+    optimizer.clip(0.5);
+    optimizer.step();
+    return model.first->weight.detach().clone();
+  };
+  CHECK(bit_equal(step(true), step(false)));
+
+  struct Part : torch::nn::Module {
+    Part() { weight = register_parameter("weight", at::zeros({4, 6}).slice(1, 0, 3)); }
+    at::Tensor weight;
+  } part;
+  CHECK(type_error([&] { AdamW{part}; }) ==
+        "AdamW: expected dense parameters, got \"weight\", a Float tensor of shape (4, 3) with strides (6, "
+        "1), a "
+        "part of a larger tensor");
+  part.weight.set_data(at::zeros({4, 3}));
+  AdamW optimizer(part);
+  part.weight.set_data(at::zeros({5, 3}));
+  CHECK(value_error([&] { optimizer.step(); }) ==
+        "AdamW: expected \"weight\" of shape (4, 3) and strides (3, 1) as when it was built, got (5, 3) and "
+        "(3, "
+        "1)");
 }

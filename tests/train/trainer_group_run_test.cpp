@@ -8,6 +8,7 @@
 
 #include "io/files.h"
 #include "support/compare.h"
+#include "support/errors.h"
 #include "support/temporary_folder.h"
 #include "support/thread_group.h"
 #include "train/train_support.h"
@@ -173,4 +174,88 @@ TEST_CASE("An error of rank 0 while it saves ends the others", "[training_group]
   });
   CHECK(errors[0].starts_with("CheckpointFolder: " + run.string() + ": "));
   CHECK(errors[1] == "rank 0 is missing");
+}
+
+TEST_CASE("A run whose optimizer is in shares is the same run, and goes on in any number of processes",
+          "[training_group][sharded_adamw]") {
+  auto options = test::small();
+  options.accumulate = 6;
+  // Trains with so many processes, from a checkpoint if there is one, and returns the state after `steps`.
+  const auto until = [&](int64_t size, bool sharded, int64_t steps, const Checkpoint* from) {
+    const auto models = models_of_ranks(size);
+    std::vector<Checkpoint> states(static_cast<size_t>(size));
+    auto own = options;
+    own.shard_optimizer = sharded;
+    const auto errors = run_threads(size, [&](const std::shared_ptr<TrainingGroup>& group) {
+      const auto rank = static_cast<size_t>(group->rank());
+      const auto trainer = trainer_of(models[rank], group, own);
+      if (from) trainer->restore(*from);
+      while (trainer->steps_done() < steps) trainer->step();
+      states[rank] = trainer->checkpoint();
+    });
+    CHECK(errors == Documents(static_cast<size_t>(size), "no error"));
+    for (const auto& state : states) CHECK(test::equal(state, states[0]));
+    return states[0];
+  };
+  const auto two = until(2, false, 10, nullptr), shared = until(2, true, 10, nullptr);
+  CHECK(equally_trained(shared, two));
+  CHECK(shared.documents.at("state.json") == two.documents.at("state.json"));
+  CHECK(shared.documents.at("trainer.json").find("\"shard_optimizer\": true") != std::string::npos);
+  for (const int64_t size : {1, 2, 3}) {
+    INFO(size << " processes");
+    const auto expected = until(size, false, 20, &two);
+    CHECK(equally_trained(until(size, true, 20, &shared), expected));
+    CHECK(equally_trained(until(size, true, 20, &two), expected));
+    CHECK(equally_trained(until(size, false, 20, &shared), expected));
+  }
+}
+
+TEST_CASE("A trainer whose optimizer is in shares refuses a checkpoint and stays as it was",
+          "[training_group][sharded_adamw]") {
+  auto saved = test::copy_of(two_until(3, nullptr, nullptr));
+  saved.optimizer.erase("exp_avg.table");
+  auto options = two_passes();
+  options.shard_optimizer = true;
+  const auto models = models_of_ranks(2);
+  std::vector<std::string> told(2);
+  std::vector<int> same(2);
+  const auto errors = run_threads(2, [&](const std::shared_ptr<TrainingGroup>& group) {
+    const auto rank = static_cast<size_t>(group->rank());
+    const auto trainer = trainer_of(models[rank], group, options);
+    trainer->step();
+    const auto before = test::copy_of(trainer->checkpoint());
+    told[rank] = test::value_error([&] { trainer->restore(saved); });
+    same[rank] = test::equal(trainer->checkpoint(), before);
+  });
+  CHECK(errors == kNone);
+  CHECK(told == Documents(2, "ShardedAdamW: expected the state \"exp_avg.table\", got none"));
+  CHECK(same == std::vector<int>{1, 1});
+}
+
+TEST_CASE("A checkpoint from before there were shares goes on", "[training_group][sharded_adamw]") {
+  auto saved = two_until(5, nullptr, nullptr);
+  auto& text = saved.documents.at("trainer.json");
+  const std::string member = ",\n \"shard_optimizer\": false";
+  REQUIRE(text.find(member) != std::string::npos);
+  text.erase(text.find(member), member.size());
+  CHECK_FALSE(parse_trainer_options(text).shard_optimizer);
+  CHECK(two_until(7, &saved, nullptr).step == 7);
+}
+
+TEST_CASE("Every process takes part in a checkpoint of moments in shares",
+          "[training_group][sharded_adamw]") {
+  const TemporaryFolder plain, shared;
+  for (const auto* root : {&plain, &shared}) {
+    auto options = two_passes();
+    options.shard_optimizer = root == &shared;
+    const auto models = models_of_ranks(2);
+    const auto errors = run_threads(2, [&](const std::shared_ptr<TrainingGroup>& group) {
+      CheckpointFolder folder(root->path(), group->rank());
+      if (folder.writes() != (group->rank() == 0)) throw std::runtime_error("not rank 0 writes");
+      trainer_of(models[static_cast<size_t>(group->rank())], group, options)->run(folder, {});
+    });
+    CHECK(errors == kNone);
+  }
+  CHECK(names_in(shared.path()) == names_in(plain.path()));
+  CHECK(equally_trained(load_checkpoint(shared.path()), load_checkpoint(plain.path())));
 }

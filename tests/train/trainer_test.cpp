@@ -8,10 +8,10 @@
 
 #include <attentive/train/trainer.h>
 
+#include "io/files.h"
 #include "support/compare.h"
 #include "support/errors.h"
 #include "support/temporary_folder.h"
-#include "io/files.h"
 #include "train/train_support.h"
 
 using namespace attentive;
@@ -193,8 +193,10 @@ TEST_CASE("TrainerOptions survive JSON", "[trainer]") {
   options.autocast = at::kBFloat16;
   options.learning_rate = 0.1 + 0.2;
   options.seed = 0xffffffffffffffffull;
+  options.shard_optimizer = true;
   CHECK(to_json(parse_trainer_options(to_json(options))) == to_json(options));
   CHECK(parse_trainer_options(to_json(options)).seed == options.seed);
+  CHECK(parse_trainer_options(to_json(options)).shard_optimizer);
   CHECK(value_error([] { return parse_trainer_options("[]").steps; }) ==
         "TrainerOptions: expected a JSON object");
 }

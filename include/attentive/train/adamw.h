@@ -1,6 +1,9 @@
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -29,21 +32,10 @@ struct AdamWOptions {
   double weight_decay = 0.1;  ///< of the matrices only
 };
 
-/// AdamW (decoupled weight decay) over a module's parameters, using PyTorch's fused CPU and CUDA kernels.
-///
-/// A parameter without a gradient is left unchanged, including its moments, as in PyTorch; all parameters
-/// share one step count. Construct the optimizer after `to(device, dtype)`.
-/// Memory: two tensors of each parameter's shape and dtype.
-/// Source: Loshchilov and Hutter 2019, "Decoupled Weight Decay Regularization", algorithm 2.
-///
-///   attentive::AdamW optimizer(*model, {.learning_rate = 3e-4});
-///   loss.backward();
-///   optimizer.clip(1.0); optimizer.step(); optimizer.zero_grad();
-class AdamW {
+/// What `AdamW` and `ShardedAdamW` have in common: all but which moments are kept in this process.
+class AdamWBase {
  public:
-  /// Throws c10::ValueError for a module without trainable parameters or for an invalid option, and
-  /// c10::TypeError for parameters that are not floating-point.
-  explicit AdamW(const torch::nn::Module& module, AdamWOptions options = {});
+  virtual ~AdamWBase() = default;
 
   /// Drops the gradients.
   void zero_grad();
@@ -52,13 +44,13 @@ class AdamW {
   /// c10::ValueError for a negative or NaN max_norm, and for a gradient that `step` would refuse.
   at::Tensor clip(double max_norm);
   /// One update with `options.learning_rate`. Throws c10::ValueError, before any parameter changes, for a
-  /// sparse gradient, for a gradient that does not match its parameter, and for a parameter whose dtype or
-  /// device has changed since construction.
-  void step();
+  /// sparse gradient, for a gradient that does not match its parameter, and for a parameter whose dtype,
+  /// device, shape or strides have changed since construction.
+  virtual void step();
 
   /// The moments by name ("exp_avg.<parameter>", "exp_avg_sq.<parameter>") and "step", sharing memory with
-  /// the optimizer.
-  StateDict state() const;
+  /// the optimizer. wanted: false where a process only takes part in the call; it gets an empty state.
+  StateDict state(bool wanted = true) const;
   /// Copies such a state back. Throws c10::ValueError naming what is missing, unexpected or misshapen, and
   /// then changes nothing.
   void load_state(const StateDict& state);
@@ -68,19 +60,74 @@ class AdamW {
   int64_t steps() const;
   AdamWOptions options;
 
- private:
-  struct Group {
+ protected:
+  // A parameter as it was when the optimizer was built.
+  struct Parameter {
+    std::string name;
+    at::Tensor tensor;
     bool decays;
-    std::vector<std::string> names;
-    std::vector<at::Tensor> parameters, exp_avgs, exp_avg_sqs;
+    at::Tensor like;  // of its shape, dtype and device, without its numbers
+    std::vector<int64_t> strides;
   };
+  // Some elements of a parameter, in the order in which they lie in memory.
+  struct Stretch {
+    size_t parameter;
+    int64_t begin, end;
+  };
+  // A stretch that this process updates, and its moments. Those of a whole parameter have its shape.
+  struct Piece : Stretch {
+    at::Tensor exp_avg, exp_avg_sq;
+  };
+  struct Moment {
+    const char* prefix;
+    at::Tensor Piece::*of;
+  };
+  static constexpr std::array<Moment, 2> kMoments{
+      {{"exp_avg.", &Piece::exp_avg}, {"exp_avg_sq.", &Piece::exp_avg_sq}}};
 
-  void check_gradients() const;
-  void step_group(const Group& group);
+  AdamWBase(const char* who, const torch::nn::Module& module, AdamWOptions options);
+  AdamWBase(const AdamWBase&) = default;
+  AdamWBase(AdamWBase&&) = default;
+  AdamWBase& operator=(const AdamWBase&) = default;
+  AdamWBase& operator=(AdamWBase&&) = default;
 
-  std::vector<Group> groups_;
+  virtual StateDict state_if(bool wanted) const;
+  // Every parameter as one stretch.
+  std::vector<Stretch> whole_parameters() const;
+  // Makes the moments of these stretches, which are then the pieces of this process.
+  void keep(const std::vector<Stretch>& stretches);
+  // The part of a tensor with the parameter's shape and strides; itself if the stretch is all of it.
+  static at::Tensor part_of(const at::Tensor& tensor, const Stretch& stretch);
+
+  const char* who_;
+  std::vector<Parameter> parameters_;  // those that decay come first
+  std::vector<Piece> pieces_;
   at::Tensor step_;
+
+ private:
+  void check_options() const;
+  void check_gradients() const;
+  void check_gradient(const Parameter& parameter) const;
+  void update(bool decays);
+
   at::Tensor scale_;  // what the next step divides the gradients by; undefined: nothing
+};
+
+/// AdamW (decoupled weight decay) over a module's parameters, using PyTorch's fused CPU and CUDA kernels.
+///
+/// A parameter without a gradient is left unchanged, including its moments, as in PyTorch; all parameters
+/// share one step count. Construct the optimizer after `to(device, dtype)`.
+/// Memory: two tensors of each parameter's shape and dtype; `ShardedAdamW` shares them out over processes.
+/// Source: Loshchilov and Hutter 2019, "Decoupled Weight Decay Regularization", algorithm 2.
+///
+///   attentive::AdamW optimizer(*model, {.learning_rate = 3e-4});
+///   loss.backward();
+///   optimizer.clip(1.0); optimizer.step(); optimizer.zero_grad();
+class AdamW : public AdamWBase {
+ public:
+  /// Throws c10::ValueError for a module without trainable parameters or for an invalid option, and
+  /// c10::TypeError for parameters that are not floating-point, or not dense: a part of a larger tensor.
+  explicit AdamW(const torch::nn::Module& module, AdamWOptions options = {});
 };
 
 }  // namespace attentive

@@ -59,6 +59,8 @@ class CheckpointFolder {
   std::filesystem::path save(const Checkpoint& checkpoint, int64_t keep = 0);
 
   const std::filesystem::path& path() const { return folder_; }
+  /// Whether `save` writes in this process.
+  bool writes() const { return lock_ != nullptr; }
 
  private:
   std::filesystem::path folder_;

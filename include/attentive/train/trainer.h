@@ -45,10 +45,14 @@ struct TrainerOptions {
   int64_t save_every = 500;      ///< updates between two checkpoints; 0: only at the end
   int64_t keep = 2;              ///< number of checkpoints kept; 0: all
   int64_t log_every = 10;        ///< updates between two rows of the log
+  /// Whether each process keeps the moments of AdamW of its share of the parameters alone, as `ShardedAdamW`
+  /// does. The run is the same in every bit.
+  bool shard_optimizer = false;
 
   // The options that a checkpoint stores; it also stores autocast, by name.
   ATTENTIVE_OPTIONS(steps, block, batch, accumulate, learning_rate, min_learning_rate, warmup, decay_steps,
-                    beta1, beta2, weight_decay, clip, seed, evaluate_every, save_every, keep, log_every);
+                    beta1, beta2, weight_decay, clip, seed, evaluate_every, save_every, keep, log_every,
+                    shard_optimizer);
 };
 
 /// The options as JSON, without the device, stored in a checkpoint as "trainer.json".
@@ -99,7 +103,8 @@ class Trainer {
   int64_t steps_done() const { return steps_done_; }
 
   /// Everything needed to continue, with the caller's documents in addition to its own "state.json" and
-  /// "trainer.json". Collective: it holds the generators' states of every process, and is the same in all.
+  /// "trainer.json". Collective: it holds the generators' states and the moments of every process, and is the
+  /// same in all.
   Checkpoint checkpoint(std::map<std::string, std::string> documents = {}) const;
   /// Returns to the state in which a checkpoint was made. Throws c10::ValueError if the model, an option that
   /// affects the result, or the text differs from the checkpoint's, and then changes nothing. Returns
@@ -134,6 +139,7 @@ class Trainer {
     LogRow row = {};
     bool stop = false;  // somebody asked for it
   };
+  Checkpoint make_checkpoint(std::map<std::string, std::string> documents, bool wanted) const;
   Update update(const std::function<bool()>& stop);
   std::pair<at::Tensor, at::Tensor> next_rows();
   at::Tensor forward();
@@ -144,9 +150,9 @@ class Trainer {
   std::string training_hash_, validation_hash_;  // a checkpoint says which texts it learned from
   TrainerOptions options_;
   std::shared_ptr<TrainingGroup> group_;
-  AdamW optimizer_;
   BlockSampler sampler_;
   std::unique_ptr<GradientAverage> gradients_;
+  std::unique_ptr<AdamWBase> optimizer_;
   int64_t steps_done_ = 0;
 };
 
