@@ -22,7 +22,7 @@
 #include <attentive/distributed/data_parallel.h>
 #include <attentive/models/gpt.h>
 
-#include "support/peak_memory.h"
+#include "support/memory_meter.h"
 
 namespace attentive::test {
 namespace {
@@ -270,7 +270,7 @@ void check_gpt(const std::shared_ptr<Group>& group, const std::string& method) {
   }
 }
 
-// Forward and backward over T tokens: the most memory beyond the inputs, of one process with the whole sequence and of each of
+// Forward and backward over T tokens: the most memory of tensors beyond the inputs, of one process with the whole sequence and of each of
 // several with its part.
 void compare_memory(const std::shared_ptr<Group>& group, const std::string& detail) {
   const auto space = detail.find(' ');
@@ -278,23 +278,22 @@ void compare_memory(const std::shared_ptr<Group>& group, const std::string& deta
   const int64_t tokens = std::stoll(detail.substr(space + 1)), size = group->size();
   const auto peak = [](int64_t length, const auto& attend) {
     std::vector<at::Tensor> x;
-    for (int i = 0; i < 3; ++i) x.push_back(at::rand({1, 4, length, 64}).requires_grad_());
-    const auto direction = at::rand({1, 4, length, 64});
-    return static_cast<double>(
-        peak_memory([&] { torch::autograd::grad({attend(x[0], x[1], x[2])}, x, {direction}); }));
+    for (int i = 0; i < 3; ++i) x.push_back(at::rand({1, 4, length, 16}).requires_grad_());
+    const auto direction = at::rand({1, 4, length, 16});
+    const MemoryMeter meter;
+    torch::autograd::grad({attend(x[0], x[1], x[2])}, x, {direction});
+    return static_cast<double>(meter.peak()) / 0x1p20;
   };
   const AttentionOptions options{.causal = Causal::BottomRight};
   const auto here = [&](const auto& q, const auto& k, const auto& v) {
     return context_attention(q, k, v, group, options, {}, method).output;
   };
-  static_cast<void>(peak(tokens / size, here));  // what is kept for later calls
-  group->barrier();
   const auto several = peak(tokens / size, here);
   const auto alone = group->rank() > 0 ? 0.0 : peak(tokens, [&](const auto& q, const auto& k, const auto& v) {
     return attention(q, k, v, options);
   });
   group->barrier();
-  std::printf("alone %.1f MiB, here %.1f MiB\n", alone / 0x1p20, several / 0x1p20);
+  std::printf("alone %.1f MiB, here %.1f MiB\n", alone, several);
 }
 
 // Each is refused by all, before anything is sent: the next call works.
