@@ -115,8 +115,9 @@ class TrainGroup(unittest.TestCase):
     @unittest.skipUnless(DISTRIBUTED, NO_GROUP)
     def test_a_first_start_takes_up_no_run_and_neither_do_processes_that_do_not_see_it(self):
         self.alone("run", "--steps=2")
-        done = self.start(2, "run", "--steps=4", "--accumulate=2")
-        self.assertIn("expected a new folder for --out", done[0].communicate()[1])
+        outputs = [process.communicate()[1] for process in self.start(2, "run", "--steps=4", "--accumulate=2")]
+        self.assertIn("expected a new folder for --out", outputs[0])
+        (self.folder / "elsewhere").mkdir()
         done = self.start(2, ["run", "elsewhere"], "--steps=4", restarts=1)
         outputs = [process.communicate()[1] for process in done]
         self.assertEqual([process.returncode for process in done], [1, 1], outputs)
