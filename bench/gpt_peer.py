@@ -168,6 +168,7 @@ class Run:
         self.model = GPT(len(characters), p["block"], p["width"], p["heads"], p["layers"], p["dropout"], bias=False,
                          tied=True)
         self.model.gpt2_init()
+        self.loss_of = self.model.loss
         self.sampler = Sampler(self.training, p["block"], p["batch"], seed)
         decayed = [q for q in self.model.parameters() if q.dim() >= 2]
         plain = [q for q in self.model.parameters() if q.dim() < 2]
@@ -180,7 +181,7 @@ class Run:
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(self.done, self.p)
         x, y = self.sampler.next()
-        loss = self.model.loss(x, y)
+        loss = self.loss_of(x, y)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()

@@ -65,6 +65,7 @@ std::string resume_command(const std::string& program, const Settings& settings)
   const Settings usual;
   if (settings.device != usual.device) command += " --device " + settings.device;
   if (settings.threads != usual.threads) command += fmt::format(" --threads {}", settings.threads);
+  if (settings.timeout != usual.timeout) command += fmt::format(" --timeout {}", settings.timeout);
   if (settings.log_format != usual.log_format) command += " --log-format " + settings.log_format;
   if (settings.sample_every > 0) {
     command +=

@@ -1,12 +1,14 @@
 #include "join_group.h"
 
+#include <cstdlib>
+
 #ifdef ATTENTIVE_DISTRIBUTED
 
 #include <attentive/distributed/group.h>
 #include <attentive/distributed/peer_error.h>
 
-std::shared_ptr<attentive::TrainingGroup> join_group(c10::Device device) {
-  return attentive::Group::join({.device = device});
+std::shared_ptr<attentive::TrainingGroup> join_group(c10::Device device, std::chrono::seconds timeout) {
+  return attentive::Group::join({.device = device, .timeout = timeout});
 }
 
 void report_to_group(const std::exception& error) noexcept {
@@ -15,12 +17,11 @@ void report_to_group(const std::exception& error) noexcept {
 
 #else
 
-#include <cstdlib>
 #include <string_view>
 
 #include <c10/util/Exception.h>
 
-std::shared_ptr<attentive::TrainingGroup> join_group(c10::Device) {
+std::shared_ptr<attentive::TrainingGroup> join_group(c10::Device, std::chrono::seconds) {
   for (const auto& [name, alone] : {std::pair("WORLD_SIZE", "1"), std::pair("RANK", "0")}) {
     const char* value = std::getenv(name);
     TORCH_CHECK_VALUE(
@@ -33,3 +34,8 @@ std::shared_ptr<attentive::TrainingGroup> join_group(c10::Device) {
 void report_to_group(const std::exception&) noexcept {}
 
 #endif
+
+bool started_again() {
+  const char* restarts = std::getenv("TORCHELASTIC_RESTART_COUNT");
+  return restarts != nullptr && std::atoi(restarts) > 0;
+}

@@ -1,6 +1,7 @@
 // attentive-train: trains a small GPT on a text, or goes on with a model that Python trained, with checkpoints that
 // survive anything.
 
+#include <chrono>
 #include <cstdio>
 #include <memory>
 
@@ -44,6 +45,9 @@ void declare(CLI::App& app, Settings& s) {
       ->capture_default_str();
   app.add_option("--threads", s.threads, "CPU threads; 0: as many as there are cores")
       ->check(CLI::NonNegativeNumber);
+  app.add_option("--timeout", s.timeout, "Seconds that one process waits for another before the run ends")
+      ->check(CLI::Range(1, 24 * 3600))
+      ->capture_default_str();
   app.add_option("--seed", s.seed, "Of first weights, batches and dropout [1337]");
   app.add_option("--tokenizer", s.tokenizer, "char, or bpe: byte pairs learned from the text [char]")
       ->check(CLI::IsMember({"char", "bpe"}));
@@ -144,14 +148,15 @@ Stream silence() {
   return {std::fopen("/dev/null", "w"), &std::fclose};
 }
 
-void train(const std::string& program, const Settings& settings) {
+void train(const std::string& program, Settings settings) {
   if (settings.threads > 0) at::set_num_threads(settings.threads);
   const auto device = apps::choose_device(settings.device);
   TORCH_CHECK_VALUE(!settings.text.empty(), "expected --text FILE");
-  const auto group = join_group(device);
+  const auto group = join_group(device, std::chrono::seconds(settings.timeout));
   const auto rank = group ? group->rank() : 0, processes = group ? group->size() : 1;
   const bool first = rank == 0;
   CheckpointFolder folder(settings.out, rank);
+  if (started_again() && !settings.resume) settings = after_failure(std::move(settings), group.get());
   const auto text = read_text(settings.text);
   auto start = start_of(settings, text, first);
   start.trainer.device = device;

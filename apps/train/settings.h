@@ -33,6 +33,7 @@ struct Settings {
   int64_t sample_tokens = 100;
   std::string log_format = "csv";
   int threads = 0;
+  int64_t timeout = 60;  // seconds, of a group
 };
 
 // What a run from nothing consists of, settled.

@@ -1,6 +1,7 @@
 #include "start.h"
 
 #include <ATen/Context.h>
+#include <ATen/ops/full.h>
 #include <c10/util/Exception.h>
 
 #include <attentive/text/bpe_tokenizer.h>
@@ -68,6 +69,18 @@ Start from_checkpoint(const Settings& settings) {
 
 std::filesystem::path python_folder(const Settings& settings) {
   return std::filesystem::path(settings.out) / "model";
+}
+
+Settings after_failure(Settings settings, attentive::TrainingGroup* group) {
+  // The folder of another rank may not be there yet.
+  bool has_run = (!group || group->rank() == 0) && !list_checkpoints(settings.out).empty();
+  if (group) has_run = group->gather(at::full({1}, has_run, at::kByte))[0].item<bool>();
+  if (!has_run) return settings;
+  settings.resume = true;
+  settings.init_from.clear();
+  settings.tokenizer.reset();
+  settings.vocab.reset();
+  return settings;
 }
 
 Start start_of(const Settings& settings, const std::string& text, bool writes) {

@@ -6,6 +6,7 @@
 #include <attentive/train/checkpoint.h>
 #include <attentive/train/language_model.h>
 #include <attentive/train/trainer.h>
+#include <attentive/train/training_group.h>
 
 #include "settings.h"
 
@@ -18,6 +19,10 @@ struct Start {
 
 // Where the fine-tuned model of a run lies, for Python.
 std::filesystem::path python_folder(const Settings& settings);
+
+// The settings of a start that torchrun has made after a failure: as with --resume if rank 0 sees a checkpoint
+// in --out, and without what only a new run takes. One call of the group; null: this process is alone.
+Settings after_failure(Settings settings, attentive::TrainingGroup* group);
 
 // A new model for the text, the one of --init-from, or that of the latest checkpoint. Throws c10::ValueError
 // if --out holds what the run must not overwrite, and for settings that contradict each other or the model.

@@ -5,26 +5,19 @@
 
 import csv
 import json
-import os
 import pathlib
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
+from launch_group import ALONE, environments  # noqa: E402
+
 TRAIN, DISTRIBUTED = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2] in ("ON", "1")
-GROUP = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
-ALONE = {name: value for name, value in os.environ.items() if name not in GROUP and not name.startswith("TORCHELASTIC")}
 FLAGS = ["--layers=1", "--heads=1", "--width=8", "--block=16", "--batch=2", "--device=cpu", "--threads=1"]
 NO_GROUP = "this attentive-train was built without the component distributed"
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class TrainGroup(unittest.TestCase):
@@ -38,15 +31,13 @@ class TrainGroup(unittest.TestCase):
     def command(self, out, *flags):
         return [TRAIN, "--text", self.text, "--out", self.folder / out, *FLAGS, *flags]
 
-    def start(self, size, out, *flags):
-        """The processes by rank, with pipes for both outputs."""
-        port = free_port()
+    def start(self, size, out, *flags, restarts=0):
+        """The processes by rank, with pipes for both outputs. out: a folder for all, or one for each."""
+        outs = [out] * size if isinstance(out, str) else out
         processes = []
-        for rank in range(size):
-            group = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-            environment = {**ALONE, **{name: str(value) for name, value in group.items()}}
-            process = subprocess.Popen(self.command(out, *flags), env=environment, text=True, stdout=subprocess.PIPE,
-                                       stderr=subprocess.PIPE)
+        for folder, environment in zip(outs, environments(size)):
+            process = subprocess.Popen(self.command(folder, *flags), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                       env={**environment, "TORCHELASTIC_RESTART_COUNT": str(restarts)})
             self.addCleanup(process.kill)
             processes.append(process)
         return processes
@@ -81,9 +72,7 @@ class TrainGroup(unittest.TestCase):
             self.assertFalse((self.folder / "run").exists())
 
     def test_one_process_of_one_is_no_group(self):
-        environment = {**ALONE, "RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1",
-                       "MASTER_PORT": str(free_port())}
-        done = subprocess.run(self.command("run", "--steps=2"), env=environment, capture_output=True, text=True)
+        done = subprocess.run(self.command("run", "--steps=2"), env=environments(1)[0], capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertNotIn("processes", done.stderr)
 
@@ -125,6 +114,43 @@ class TrainGroup(unittest.TestCase):
         self.assertTrue(json.loads(options.read_text())["shard_optimizer"])
         self.finish(self.start(2, "two", "--resume", "--shard-optimizer=false", "--steps=30"))
         self.assertEqual(self.weights("two"), self.weights("one"))
+
+    @unittest.skipUnless(DISTRIBUTED, NO_GROUP)
+    def test_what_torchrun_starts_again_goes_on_by_itself(self):
+        flags = ["--steps=20", "--accumulate=2", "--dropout=0.2", "--save-every=10", "--keep=0", "--tokenizer=bpe", "--vocab=260"]
+        self.finish(self.start(2, "whole", *flags))
+        self.finish(self.start(2, "parts", "--decay-steps=20", *(["--steps=10"] + flags[1:])))
+        outputs = self.finish(self.start(2, "parts", *flags, restarts=1))
+        self.assertIn("going on after step 10", outputs[0][1])
+        self.assertEqual(self.weights("parts"), self.weights("whole"))
+        self.finish(self.start(2, "new", *flags, restarts=1))  # it failed before its first checkpoint
+        self.assertEqual(self.weights("new"), self.weights("whole"))
+
+    @unittest.skipUnless(DISTRIBUTED, NO_GROUP)
+    def test_a_first_start_takes_up_no_run_and_neither_do_processes_that_do_not_see_it(self):
+        self.alone("run", "--steps=2")
+        outputs = [process.communicate()[1] for process in self.start(2, "run", "--steps=4", "--accumulate=2")]
+        self.assertIn("expected a new folder for --out", outputs[0])
+        (self.folder / "elsewhere").mkdir()
+        done = self.start(2, ["run", "elsewhere"], "--steps=4", restarts=1)
+        outputs = [process.communicate()[1] for process in done]
+        self.assertEqual([process.returncode for process in done], [1, 1], outputs)
+        missing = f"expected a checkpoint in --out {self.folder / 'elsewhere'} for --resume, got none"
+        self.assertEqual(outputs[1], f"attentive-train: {missing}\n")
+        self.assertIn(f"failed: {missing}", outputs[0])
+
+    def test_one_process_that_is_started_again_goes_on_by_itself(self):
+        self.alone("run", "--steps=2", "--decay-steps=4")
+        environment = {**ALONE, "TORCHELASTIC_RESTART_COUNT": "1"}
+        done = subprocess.run(self.command("run", "--steps=4"), env=environment, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("going on after step 2", done.stderr)
+
+    @unittest.skipUnless(DISTRIBUTED, NO_GROUP)
+    def test_the_timeout_is_how_long_a_process_waits_for_another(self):
+        done = subprocess.run(self.command("run", "--timeout=1"), env=environments(2)[0], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("has waited 1 s in vain for rank 1", done.stderr)
 
     @unittest.skipUnless(DISTRIBUTED, NO_GROUP)
     def test_sigterm_to_any_rank_saves_and_ends_all(self):

@@ -34,6 +34,7 @@ const std::map<std::string, std::string> kCommands = {
     {"tools/exercise", "exercises/CMakeLists.txt"},
     {"tools/gpu_check", "tests/tools/gpu_check_test.py"},
     {"tools/kill_test", "by hand: a measurement of docs/training.md"},
+    {"tools/group_check", "by hand: a measurement of docs/distributed.md"},
     {"tools/mutants", "by hand"},
     {"cmake ", "tests/package/CMakeLists.txt and .ci/run"},
     {"build/dev/tests/docs_test", "this test"},
