@@ -258,4 +258,5 @@ TEST_CASE("Every process takes part in a checkpoint of moments in shares",
   }
   CHECK(names_in(shared.path()) == names_in(plain.path()));
   CHECK(equally_trained(load_checkpoint(shared.path()), load_checkpoint(plain.path())));
+  CHECK(load_checkpoint(shared.path()).optimizer.size() == 5);  // two moments of two parameters, and the step
 }
