@@ -51,6 +51,7 @@ const std::map<std::string, std::string> kCommands = {
     {"build/release/apps/attentive-learn-copy", "tests/CMakeLists.txt"},
     {"build/release/apps/attentive-data-parallel", "tests/CMakeLists.txt"},
     {"OMP_NUM_THREADS=1 torchrun --nproc-per-node 2", "its variables: tests/apps/train_group_test.py"},
+    {"OMP_NUM_THREADS=1 torchrun --nproc-per-node 4", "by hand: a measurement of docs/distributed.md"},
     {"MALLOC_MMAP_THRESHOLD_=100000 torchrun --nproc-per-node 4",
      "by hand: a measurement of docs/distributed.md"},
     {"torchrun --nnodes 2", "by hand; its variables: tests/distributed/group_test.cpp"},
