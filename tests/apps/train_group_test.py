@@ -123,7 +123,8 @@ class TrainGroup(unittest.TestCase):
         outputs = self.finish(self.start(2, "parts", *flags, restarts=1))
         self.assertIn("going on after step 10", outputs[0][1])
         self.assertEqual(self.weights("parts"), self.weights("whole"))
-        self.finish(self.start(2, "new", *flags, restarts=1))  # it failed before its first checkpoint
+        # It failed before its first checkpoint; rank 0 alone has a folder.
+        self.finish(self.start(2, ["new", "nowhere"], *flags, restarts=1))
         self.assertEqual(self.weights("new"), self.weights("whole"))
 
     @unittest.skipUnless(DISTRIBUTED, NO_GROUP)
@@ -140,11 +141,14 @@ class TrainGroup(unittest.TestCase):
         self.assertIn(f"failed: {missing}", outputs[0])
 
     def test_one_process_that_is_started_again_goes_on_by_itself(self):
-        self.alone("run", "--steps=2", "--decay-steps=4")
+        self.alone("base", "--steps=2")
         environment = {**ALONE, "TORCHELASTIC_RESTART_COUNT": "1"}
-        done = subprocess.run(self.command("run", "--steps=4"), env=environment, capture_output=True, text=True)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("going on after step 2", done.stderr)
+        for name, flags in (("new", []), ("tuned", ["--init-from", self.folder / "base"])):
+            with self.subTest(name):
+                self.alone(name, *flags, "--steps=2", "--decay-steps=4")
+                done = subprocess.run(self.command(name, *flags, "--steps=4"), env=environment, capture_output=True, text=True)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertIn("going on after step 2", done.stderr)
 
     @unittest.skipUnless(DISTRIBUTED, NO_GROUP)
     def test_the_timeout_is_how_long_a_process_waits_for_another(self):
