@@ -1,12 +1,16 @@
 #include "distributed/ring_attention.h"
 
+#include <algorithm>
 #include <functional>
 #include <limits>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/logaddexp.h>
 #include <ATen/ops/zeros.h>
@@ -34,21 +38,47 @@ using torch::autograd::variable_list;
 // The backward pass runs the ring once more. With P' = exp(LSE' - LSE), the share of these keys, the gradients of O' and LSE' are
 // P' dO and P' (dO . (O' - O) + dLSE); they lead to dQ, which stays, and to dK and dV, which travel one step behind their K, V
 // and come home after the last step.
+//
+// K, V and dK, dV travel in slices, each while it is computed with: beyond the K, V at hand there is one slice under way.
 
 struct Ring : torch::CustomClassHolder {
   std::shared_ptr<Connection> connection;
   WholeAttention whole;
-  Ring(std::shared_ptr<Connection> connection, const WholeAttention& whole)
-      : connection(std::move(connection)), whole(whole) {}
+  int64_t kv_heads;
+  Ring(std::shared_ptr<Connection> connection, const WholeAttention& whole, int64_t kv_heads)
+      : connection(std::move(connection)), whole(whole), kv_heads(kv_heads) {}
 
   int64_t rank() const { return connection->environment().rank; }
   int64_t size() const { return connection->environment().size; }
 };
 
-// Keys and values as one message.
+// Some heads of the keys of one half.
+struct Slice {
+  int64_t half, head, heads;
+};
+
+std::vector<Slice> slices_of(const at::Tensor& k) {
+  constexpr int64_t kHeadGroups =
+      4;  // enough that a slice is small beside the whole, few enough for all threads to have a head
+  const int64_t all = k.size(1), heads = (all + kHeadGroups - 1) / kHeadGroups;
+  std::vector<Slice> slices;
+  for (int64_t half = 0; half < 2; ++half) {
+    for (int64_t head = 0; head < all; head += heads)
+      slices.push_back({half, head, std::min(heads, all - head)});
+  }
+  return slices;
+}
+
+// Keys and values, or their gradients; a slice of them is one message.
 struct KeysAndValues {
   at::Tensor k, v;
 
+  KeysAndValues of(const Slice& slice) const {
+    const auto cut = [&](const at::Tensor& x) {
+      return half_of(x, slice.half, 2).narrow(1, slice.head, slice.heads);
+    };
+    return {cut(k), cut(v)};
+  }
   at::Tensor message() const { return at::cat({k.reshape({-1}), v.reshape({-1})}); }
   KeysAndValues from(const at::Tensor& message) const {
     return {message.narrow(0, 0, k.numel()).view(k.sizes()),
@@ -62,28 +92,49 @@ at::Tensor share(const at::Tensor& x, const at::Tensor& y, at::ScalarType dtype)
   return shares.to(dtype).unsqueeze(3);
 }
 
-// Calls `work` with our half, the other's half and their places, for those that see something of each other.
-void for_visible_halves(const Ring& ring, int64_t owner, int64_t length,
-                        const std::function<void(int64_t, int64_t, const PartPlace&)>& work) {
-  const int64_t chunk = length / 2;
-  const auto ours = chunks_of(ring.rank(), ring.size()), theirs = chunks_of(owner, ring.size());
-  for (int64_t i = 0; i < 2; ++i) {
-    for (int64_t j = 0; j < 2; ++j) {
-      const PartPlace place{.query = ours[i] * chunk, .key = theirs[j] * chunk};
-      if (!ring.whole.hides(place, chunk, chunk)) work(i, j, place);
+// A slice of the keys and values of rank `owner`, beside our queries q.
+struct Visit {
+  const Ring& ring;
+  const at::Tensor& q;
+  size_t index;  // of the slice
+  Slice slice;
+  KeysAndValues their;
+  int64_t owner;
+
+  // Those of our queries, or of what belongs to them, that are in one half and have the slice's heads.
+  at::Tensor ours(const at::Tensor& x, int64_t half) const {
+    return half_of(x, half, 2).narrow(1, slice.head * group(), slice.heads * group());
+  }
+  // Calls `work` with each half of our queries that sees something of the slice, and the place of the two.
+  void for_each_half(const std::function<void(int64_t, const PartPlace&)>& work) const {
+    const int64_t chunk = q.size(2) / 2;
+    const auto chunks = chunks_of(ring.rank(), ring.size());
+    const int64_t key = chunks_of(owner, ring.size())[slice.half] * chunk;
+    for (int64_t half = 0; half < 2; ++half) {
+      const PartPlace place{.query = chunks[half] * chunk, .key = key, .head = slice.head * group()};
+      if (!ring.whole.hides(place, chunk, chunk)) work(half, place);
     }
   }
-}
 
-// Calls `work` with the keys and values of every rank and that rank, its own first; the next ones are under way meanwhile.
-void for_each_owner(const Ring& ring, const KeysAndValues& own,
-                    const std::function<void(const KeysAndValues&, int64_t)>& work) {
-  auto message = own.message();
+ private:
+  int64_t group() const { return q.size(1) / ring.kv_heads; }
+};
+
+// Visits every slice of every rank, its own first. What is at hand is under way to the next rank meanwhile.
+void for_each_visit(const Ring& ring, const at::Tensor& q, const KeysAndValues& own,
+                    const std::function<void(const Visit&)>& work) {
+  const auto slices = slices_of(own.k);
+  std::vector<at::Tensor> at_hand(slices.size());
   for (int64_t step = 0; step < ring.size(); ++step) {
-    std::optional<RingStep> next;
-    if (step + 1 < ring.size()) next.emplace(*ring.connection, message);
-    work(own.from(message), (ring.rank() + ring.size() - step) % ring.size());
-    if (next) message = next->wait();
+    const int64_t owner = (ring.rank() + ring.size() - step) % ring.size();
+    for (size_t i = 0; i < slices.size(); ++i) {
+      const auto mine = own.of(slices[i]);
+      const auto message = step == 0 ? mine.message() : std::exchange(at_hand[i], at::Tensor());
+      std::optional<RingStep> next;
+      if (step + 1 < ring.size()) next.emplace(*ring.connection, message);
+      work({ring, q, i, slices[i], mine.from(message), owner});
+      if (next) at_hand[i] = next->wait();
+    }
   }
 }
 
@@ -97,12 +148,11 @@ class RingAttention : public torch::autograd::Function<RingAttention> {
     // In float64: the shares of the parts are differences of it.
     auto logsumexp = at::full({q.size(0), q.size(1), length}, -std::numeric_limits<double>::infinity(),
                               q.options().dtype(at::kDouble));
-    for_each_owner(*ring, {k, v}, [&](const KeysAndValues& their, int64_t owner) {
-      for_visible_halves(*ring, owner, length, [&](int64_t i, int64_t j, const PartPlace& place) {
-        const auto part =
-            ring->whole.part(half_of(q, i, 2), half_of(their.k, j, 2), half_of(their.v, j, 2), place,
-                             /*with_sinks=*/false);
-        auto sum = half_of(output, i, 2), old = half_of(logsumexp, i, 2);
+    for_each_visit(*ring, q, {k, v}, [&](const Visit& visit) {
+      visit.for_each_half([&](int64_t half, const PartPlace& place) {
+        const auto part = ring->whole.part(visit.ours(q, half), visit.their.k, visit.their.v, place,
+                                           /*with_sinks=*/false);
+        auto sum = visit.ours(output, half), old = visit.ours(logsumexp, half);
         const auto both = at::logaddexp(old, part.logsumexp);
         sum.mul_(share(old, both, q.scalar_type()));
         sum.add_(part.output * share(part.logsumexp, both, q.scalar_type()));
@@ -121,28 +171,42 @@ class RingAttention : public torch::autograd::Function<RingAttention> {
     const auto &q = saved[0], &k = saved[1], &v = saved[2], &output = saved[3], &logsumexp = saved[4];
     auto of_q = at::zeros_like(q);
     const KeysAndValues own{k, v};
-    at::Tensor
-        travelling;  // dK and dV of the keys and values at hand, summed over the ranks that they have passed
-    for_each_owner(*ring, own, [&](const KeysAndValues& their, int64_t owner) {
-      travelling = travelling.defined() ? RingStep(*ring->connection, travelling).wait()
-                                        : at::zeros_like(own.message());
-      const auto of_their = own.from(travelling);
-      for_visible_halves(*ring, owner, q.size(2), [&](int64_t i, int64_t j, const PartPlace& place) {
-        const auto of_output = half_of(of_results[0], i, 2), of_logsumexp = half_of(of_results[1], i, 2);
-        const auto whole_output = half_of(output, i, 2), whole_logsumexp = half_of(logsumexp, i, 2);
+    // dK and dV of the slices at hand, summed over the ranks that they have passed.
+    std::vector<at::Tensor> travelling(slices_of(k).size());
+    for_each_visit(*ring, q, own, [&](const Visit& visit) {
+      auto& sum = travelling[visit.index];
+      std::optional<RingStep> arriving;
+      if (sum.defined()) arriving.emplace(*ring->connection, sum);
+      const auto arrived = [&] {
+        if (arriving) sum = arriving->wait();
+        arriving.reset();
+        if (!sum.defined()) sum = at::zeros({visit.their.k.numel() + visit.their.v.numel()}, k.options());
+        return visit.their.from(sum);
+      };
+      visit.for_each_half([&](int64_t half, const PartPlace& place) {
         const auto of_part = [&](const AttentionResult& part) {
-          const auto weight = share(part.logsumexp, whole_logsumexp, q.scalar_type());
-          const auto difference = ((part.output - whole_output) * of_output).sum(3);
-          return std::pair(of_output * weight, weight.squeeze(3) * (difference + of_logsumexp));
+          const auto of_output = visit.ours(of_results[0], half);
+          const auto weight = share(part.logsumexp, visit.ours(logsumexp, half), q.scalar_type());
+          const auto difference = ((part.output - visit.ours(output, half)) * of_output).sum(3);
+          return std::pair(of_output * weight,
+                           weight.squeeze(3) * (difference + visit.ours(of_results[1], half)));
         };
-        const auto of = ring->whole.part_gradients(half_of(q, i, 2), half_of(their.k, j, 2),
-                                                   half_of(their.v, j, 2), place, of_part);
-        half_of(of_q, i, 2).add_(of[0]);
-        half_of(of_their.k, j, 2).add_(of[1]);
-        half_of(of_their.v, j, 2).add_(of[2]);
+        const auto of =
+            ring->whole.part_gradients(visit.ours(q, half), visit.their.k, visit.their.v, place, of_part);
+        visit.ours(of_q, half).add_(of[0]);
+        const auto of_their = arrived();
+        of_their.k.add_(of[1]);
+        of_their.v.add_(of[2]);
       });
+      arrived();
     });
-    const auto home = own.from(RingStep(*ring->connection, travelling).wait());
+    const KeysAndValues home{at::empty(k.sizes(), k.options()), at::empty(v.sizes(), v.options())};
+    for (size_t i = 0; i < travelling.size(); ++i) {
+      const auto of_ours = home.of(slices_of(k)[i]);
+      const auto arrived = of_ours.from(RingStep(*ring->connection, std::exchange(travelling[i], {})).wait());
+      of_ours.k.copy_(arrived.k);
+      of_ours.v.copy_(arrived.v);
+    }
     return {of_q, home.k, home.v, at::Tensor()};
   }
 };
@@ -151,7 +215,7 @@ class RingAttention : public torch::autograd::Function<RingAttention> {
 
 AttentionResult ring_attention(const std::shared_ptr<Connection>& connection, const WholeAttention& whole,
                                const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
-  const auto results = RingAttention::apply(q, k, v, c10::make_intrusive<Ring>(connection, whole));
+  const auto results = RingAttention::apply(q, k, v, c10::make_intrusive<Ring>(connection, whole, k.size(1)));
   return {results[0], {}, results[1]};
 }
 

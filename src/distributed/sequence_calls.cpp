@@ -89,6 +89,7 @@ at::Tensor gather_rows(const std::shared_ptr<Connection>& connection, const at::
 
 RingStep::RingStep(Connection& connection, const at::Tensor& sent)
     : connection_(connection), received_(at::empty_like(sent)) {
+  if (sent.numel() == 0) return;
   const int64_t rank = connection.environment().rank, size = connection.environment().size;
   connection_.call(kWho, [&](Collectives& collectives) {
     exchange_ = collectives.exchange(sent, (rank + 1) % size, received_, (rank + size - 1) % size);
@@ -96,6 +97,7 @@ RingStep::RingStep(Connection& connection, const at::Tensor& sent)
 }
 
 at::Tensor RingStep::wait() {
+  if (received_.numel() == 0) return received_;
   connection_.call(kWho, [&](Collectives&) { exchange_.wait(); });
   return received_;
 }

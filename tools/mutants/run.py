@@ -5,6 +5,7 @@
     python3 tools/mutants/run.py scale causal only those whose name contains a word
     python3 tools/mutants/run.py --since main  only those whose file or entry differs from a commit's
     python3 tools/mutants/run.py --list
+    python3 tools/mutants/run.py --check      builds nothing; exit 1 if an entry fits the sources no more
 
 The list is tools/mutants/*.json: objects with `name`, `file`, `find` (must occur exactly once), `replace`, `target` (a test
 executable of the build), `filter` (the name of a Catch2 test, or tags) and, for one that makes the test hang, `timeout` in
@@ -34,6 +35,15 @@ def load():
     if doubled:
         sys.exit(f"mutants: names given twice: {sorted(doubled)}")
     return sorted(mutants, key=lambda m: (m["target"], m["file"]))  # neighbours leave the rest of the build alone
+
+
+def problem(mutant, tree):
+    """Why a mutant cannot be made in these sources; empty if it can."""
+    path = tree / mutant["file"]
+    if not path.is_file():
+        return f"{mutant['name']}: there is no {mutant['file']}"
+    count = path.read_text().count(mutant["find"])
+    return "" if count == 1 else f"{mutant['name']}: {mutant['find']!r} occurs {count} times in {mutant['file']}"
 
 
 def changed_since(commit, mutants):
@@ -96,6 +106,7 @@ def main():
     parser.add_argument("words", nargs="*")
     parser.add_argument("--since", metavar="COMMIT")
     parser.add_argument("--list", action="store_true")
+    parser.add_argument("--check", action="store_true")
     parser.add_argument("--work", type=pathlib.Path, default=ROOT / "build" / "mutants")
     parser.add_argument("--configure", action="append", default=[], help="an argument for cmake, such as -DTorch_DIR=...")
     arguments = parser.parse_args()
@@ -108,6 +119,10 @@ def main():
         return 0
     if not mutants:
         sys.exit("mutants: none match")
+    if arguments.check:
+        problems = [why for mutant in mutants if (why := problem(mutant, ROOT))]
+        print("\n".join([*problems, f"{len(mutants)} mutants, {len(problems)} unusable"]))
+        return 1 if problems else 0
 
     tree = prepare(arguments.work.absolute(), arguments.configure)
     for target in sorted({m["target"] for m in mutants}):
@@ -122,10 +137,10 @@ def main():
     survivors, broken = [], []
     for number, mutant in enumerate(mutants, 1):
         path = tree / mutant["file"]
-        original = path.read_text()
-        if original.count(mutant["find"]) != 1:
-            broken.append(f"{mutant['name']}: occurs {original.count(mutant['find'])} times in {mutant['file']}")
+        if why := problem(mutant, tree):
+            broken.append(why)
             continue
+        original = path.read_text()
         started = time.monotonic()
         path.write_text(original.replace(mutant["find"], mutant["replace"]))
         try:
