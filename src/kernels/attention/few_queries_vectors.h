@@ -52,7 +52,7 @@ inline void score_block(const Matrix<const typename Step::Element>& q, const Mat
   int64_t d = 0;
   for (; d + kLine<T> <= dim; d += kLine<T>) {
     if constexpr (kAsk) {
-      for (int j = 0; j < kKeys; ++j) prefetch(key[j] + d);
+      for (int j = 0; j < kKeys; ++j) prefetch_beyond(key[j] + d);
     }
     for (int64_t i = 0; i < kLine<T>; i += kStep) step(d + i, kStep);
   }
@@ -111,11 +111,11 @@ inline void output_block_of_pairs(const uint32_t* pairs, int64_t pairs_stride, c
     const bf16_t* const a = values + j * v_stride;
     __m512bh value[4];
     for (int x = 0; x < 2; ++x) {
-      prefetch(a + x * 32);
+      prefetch_beyond(a + x * 32);
       const __m512i first = _mm512_loadu_si512(a + x * 32);
       __m512i second = _mm512_setzero_si512();
       if (j + 1 < keys) {
-        prefetch(a + v_stride + x * 32);
+        prefetch_beyond(a + v_stride + x * 32);
         second = _mm512_loadu_si512(a + v_stride + x * 32);
       }
       value[2 * x] = (__m512bh)_mm512_permutex2var_epi16(first, low, second);
@@ -188,7 +188,7 @@ inline void output_block(const Matrix<const float>& weights, const Matrix<const 
     Vec value[kVectors];
     for (int x = 0; x < kVectors; ++x) {
       const T* const at = values + j * v_stride + x * kWidth;
-      prefetch(at);
+      prefetch_beyond(at);
       value[x] = load_part(at, part - x * kWidth);
     }
     for (int r = 0; r < kRows; ++r) {

@@ -48,8 +48,7 @@ void linear_block(const LinearBlock<T>& b, int64_t group, int64_t groups) {
   const T* const next = b.weight + b.ahead;
   int64_t i = 0;
   for (; i + kLine<T> <= b.features; i += kLine<T>) {
-    for (int64_t j = group; j < kLinearOutputs; j += groups)
-      __builtin_prefetch(next + j * b.stride + i, 0, 2);
+    for (int64_t j = group; j < kLinearOutputs; j += groups) prefetch(next + j * b.stride + i);
     for (int64_t part = 0; part < kLine<T>; part += kWidth) step(i + part, kWidth);
   }
   for (; i < b.features; i += kWidth) step(i, b.features - i);

@@ -58,11 +58,15 @@ inline void sums(const Vec (&v)[kCount], float* out) {
 template <class T>
 constexpr int64_t kLine = 64 / sizeof(T);
 
-// What comes after the rows at hand is asked for early: a page holds few rows, and the hardware's own
-// prefetching ends with the page.
+// Asks for a line early, into the first cache: AMD's Zen 5 reads slower with prefetches into the second one than with none.
 inline void prefetch(const void* p) {
+  __builtin_prefetch(p, 0, 3);
+}
+
+// What comes after the rows at hand: a page holds few rows, and the hardware's own prefetching ends with the page.
+inline void prefetch_beyond(const void* p) {
   constexpr int64_t kAhead = 8192;
-  __builtin_prefetch(static_cast<const char*>(p) + kAhead, 0, 2);
+  prefetch(static_cast<const char*>(p) + kAhead);
 }
 
 // The numbers 0 … n - 1 as template arguments. (<utility> would bring inline code of the library.)
