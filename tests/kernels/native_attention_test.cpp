@@ -77,8 +77,11 @@ void check(const OptionCall& exact, at::ScalarType type) {
   const auto got = run_on(call, Backend::Native);
   REQUIRE_FALSE(got.refused);
   const auto want = run_on(cast(call, at::kDouble), Backend::Reference);
-  CHECK(difference(got.result.output, want.result.output, output_tolerance(call, type)) == "");
-  CHECK(difference(got.result.logsumexp, want.result.logsumexp, tolerance_of(type)) == "");
+  for (const auto* result : {&got.result, &got.inference}) {
+    INFO((result == &got.result ? "with" : "without") << " a graph");
+    CHECK(difference(result->output, want.result.output, output_tolerance(call, type)) == "");
+    CHECK(difference(result->logsumexp, want.result.logsumexp, tolerance_of(type)) == "");
+  }
   double largest = 0.0;
   for (const auto& gradient : want.gradients)
     largest = std::max(largest, gradient.abs().max().item<double>());

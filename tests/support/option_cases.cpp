@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
@@ -149,9 +150,12 @@ OptionResult run_on(const OptionCall& call, Backend backend) {
   OptionResult outcome;
   auto options = call.options;
   options.backend = backend;
-  at::manual_seed(23);
+  const auto forward = [&] {
+    at::manual_seed(23);
+    return attention(call.q, call.k, call.v, options, call.extras);
+  };
   try {
-    outcome.result = attention(call.q, call.k, call.v, options, call.extras);
+    outcome.result = forward();
   } catch (const c10::ValueError& error) {
     const std::string text = error.what_without_backtrace();
     const std::string marker = "cannot express this call: ";
@@ -160,6 +164,10 @@ OptionResult run_on(const OptionCall& call, Backend backend) {
     outcome.refused = true;
     outcome.reason = text.substr(at + marker.size());
     return outcome;
+  }
+  {
+    const at::NoGradGuard no_grad;
+    outcome.inference = forward();
   }
   // A fixed direction, drawn in float64 so that every dtype differentiates along the same one.
   at::manual_seed(29);
@@ -182,9 +190,12 @@ OptionResult run_on(const OptionCall& call, Backend backend) {
 
 void check_result(const OptionResult& got, const OptionResult& want, at::ScalarType type) {
   const auto forward = tolerance_of(type), backward = tolerance_of(type, /*gradient=*/true);
-  CHECK(difference(got.result.output, want.result.output, forward) == "");
-  CHECK(difference(got.result.weights, want.result.weights, forward) == "");
-  CHECK(difference(got.result.logsumexp, want.result.logsumexp, forward) == "");
+  for (const auto* result : {&got.result, &got.inference}) {
+    INFO((result == &got.result ? "with" : "without") << " a graph");
+    CHECK(difference(result->output, want.result.output, forward) == "");
+    CHECK(difference(result->weights, want.result.weights, forward) == "");
+    CHECK(difference(result->logsumexp, want.result.logsumexp, forward) == "");
+  }
   REQUIRE(got.gradients.size() == want.gradients.size());
   double largest = 0.0;  // the parity rule: gradients are judged against the largest of the call
   for (const auto& gradient : want.gradients) {

@@ -38,6 +38,7 @@ struct OptionResult {
   bool refused = false;
   std::string reason;  // of the refusal
   AttentionResult result;
+  AttentionResult inference;  // of the same call without a graph: few queries then take a path of their own
   std::vector<at::Tensor> gradients;  // of q, k, v (and the bias, if asked for), undefined where none flows
 };
 
