@@ -97,7 +97,8 @@ TEST_CASE("sums over many keys err at most twice as much as the textbook", "[pre
     const auto got = attention(call.q, call.k, call.v, call.options);
     const double slack = 2 * kUlp * largest(want);
     CHECK(error(got, want) <= 2 * error(textbook(at::kFloat), want) + slack);
-    if (backend == Backend::Native) CHECK(error(got, want) <= 1.25 * error(sums_by_blocks(call), want) + slack);
+    if (backend == Backend::Native)
+      CHECK(error(got, want) <= 1.25 * error(sums_by_blocks(call), want) + slack);
   }
 }
 
