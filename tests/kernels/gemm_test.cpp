@@ -121,7 +121,7 @@ TEST_CASE("causal products: what is wanted is right, and what is out of reach is
 
 TEST_CASE("products under a window: what is wanted is right, and what is before its begin is not met",
           "[gemm][short]") {
-  const int64_t m = GENERATE(1, 5, 24, 32), first_column = GENERATE(-40, -3, 0, 1, 20, 64),
+  const int64_t m = GENERATE(1, 5, 24, 32), first_column = GENERATE(-40, -3, 0, 1, 20, 40, 64),
                 first_inner = GENERATE(-40, -3, 1, 40, 130);
   const int64_t n = 64, k = 200;
   // Rows of the rhs that no row reaches are NaN, and the lhs is zero before each row's begin.
