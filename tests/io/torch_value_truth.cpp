@@ -29,7 +29,7 @@ std::string float_bits(double number) {
 }
 
 std::string dtype_name(at::ScalarType dtype) {
-  return c10::getDtypeNames(dtype).first;
+  return std::string(c10::getDtypeNames(dtype).first);  // a view in LibTorch 2.15
 }
 
 // The values in row-major order. By bytes: not every dtype has a kernel that copies it.
