@@ -213,6 +213,22 @@ TEST_CASE("native: packed and permuted inputs need no copy and give the same bit
                   attention(strided.contiguous(), strided.contiguous(), strided.contiguous(), options)));
 }
 
+TEST_CASE("native: masks and biases may have any stride", "[native][strides]") {
+  const auto type = GENERATE(at::kFloat, at::kBFloat16);
+  const int64_t L = GENERATE(5, 70);
+  const std::string stride = GENERATE("by columns", "one for all keys");
+  INFO(stride << ", dtype " << c10::toString(type) << ", L " << L);
+  auto call = random_call({.L = L, .S = 300});
+  const auto term = [&] { return stride == "by columns" ? at::rand({300, L}).t() : at::rand({L, 1}); };
+  SECTION("mask") {
+    call.extras.mask = Mask::keep(term().gt(0.4));
+  }
+  SECTION("bias") {
+    call.extras.mask = Mask::bias(term());
+  }
+  check(call, type);
+}
+
 TEST_CASE("native: incoming gradients may have any stride", "[native][strides][short]") {
   at::manual_seed(2);
   auto x = at::randn({1, 2, 90, 8}).requires_grad_(true);
@@ -320,6 +336,7 @@ TEST_CASE("native: hidden keys may hold NaN or Inf in every kind of mask", "[nat
     const auto y = attention(leaves[0], leaves[1], leaves[2], options, mask);
     auto results = torch::autograd::grad({y.to(at::kFloat).square().sum()}, leaves);
     results.push_back(y.detach());
+    results.push_back(attention(q, k, v, options, mask));  // without a graph
     return results;
   };
   const auto clean = run();
@@ -349,6 +366,15 @@ TEST_CASE("native: NaN in sight reaches the output", "[native][nan][short]") {
   CHECK(at::equal(make("k"), from_three));
   // Rows that do not see it may be NaN as well: for a key that others see, 0 * NaN is NaN.
   CHECK(make("v").masked_select(from_three).all().item<bool>());
+}
+
+TEST_CASE("native: keys of NaN, as many as are computed with at once, reach the output", "[native][nan]") {
+  const auto type = GENERATE(at::kFloat, at::kBFloat16);
+  const int64_t L = GENERATE(5, 200);
+  auto q = at::randn({1, 1, L, 16}), k = at::randn({1, 1, 2100, 16});
+  k.slice(2, 0, 1024).fill_(kNaN);
+  const auto y = attention(q.to(type), k.to(type), k.to(type).nan_to_num(), {.backend = Backend::Native});
+  CHECK(y.isnan().all().item<bool>());
 }
 
 TEST_CASE("native: the same bits for any number of threads", "[native][threads]") {
