@@ -4,6 +4,7 @@
 
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <attentive/viz/attention_rollout.h>
 
