@@ -52,7 +52,8 @@ function(attentive_nccl_lack out folders_out)
   # The wheels beside LibTorch first, whose versions fit; then a toolkit of the same CUDA. PyPI's wheels of CUDA 13 lack crt/, of which
   # the wheel of Triton, which comes with that of LibTorch, has a copy.
   string(REGEX REPLACE "^.*libcudart\\.so\\.([0-9]+).*$" "\\1" cuda "${cudart}")
-  file(GLOB wheels "${prefix}/../nvidia/*/include")
+  get_filename_component(packages "${prefix}/.." REALPATH)
+  file(GLOB wheels "${packages}/nvidia/*/include")
   set(places ${ATTENTIVE_NCCL_INCLUDE} ${wheels})
   get_filename_component(toolkit "${ATTENTIVE_NVCC}" REALPATH)
   get_filename_component(toolkit "${toolkit}/../../include" ABSOLUTE)
@@ -62,7 +63,7 @@ function(attentive_nccl_lack out folders_out)
       list(APPEND places "${place}")
     endif()
   endforeach()
-  list(APPEND places "${prefix}/../triton/backends/nvidia/include")
+  list(APPEND places "${packages}/triton/backends/nvidia/include")
 
   set(folders "")
   foreach(header IN ITEMS nccl.h cuda_runtime_api.h cublasLt.h cusolverDn.h cusparse.h crt/host_defines.h)
