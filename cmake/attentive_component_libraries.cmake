@@ -48,6 +48,16 @@ function(attentive_component_torch out)
   endif()
 endfunction()
 
+# What a static attentive::distributed with NCCL needs beyond that: the whole LibTorch.
+function(attentive_component_nccl out)
+  set(${out} "" PARENT_SCOPE)
+  get_target_property(prefix attentive::torch ATTENTIVE_PREFIX)
+  get_target_property(half attentive::torch ATTENTIVE_HALF)
+  if(prefix AND NOT (half STREQUAL "full" AND EXISTS "${prefix}/lib/libtorch_cuda.so"))
+    set(${out} "it holds NCCL, and of the LibTorch at ${prefix} only the CPU half is linked; name a whole one with -DTorch_DIR=<torch>/share/cmake/Torch, or rebuild attentive with -DATTENTIVE_NCCL=OFF" PARENT_SCOPE)
+  endif()
+endfunction()
+
 function(attentive_component_library name header library package out)
   set(${out} "" PARENT_SCOPE)
   if(TARGET attentive::${name})

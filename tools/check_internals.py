@@ -17,10 +17,13 @@ from check_floors import source_files
 ALLOWED = (
     "src/kernels/torch/aten_internals.h",
     "src/kernels/torch/aten_internals.cpp",
-    # c10d, where names move from release to release; the header of its Gloo backend is kept away from everything else.
+    # c10d, where names move from release to release; the headers of its backends are kept away from everything else.
+    "src/distributed/c10d_backends.h",
     "src/distributed/c10d_internals.cpp",
+    "src/distributed/c10d_reducer.cpp",
     "src/distributed/gloo_backend.h",
     "src/distributed/gloo_backend.cpp",
+    "src/distributed/nccl_backend.cpp",
     "src/train/adamw.cpp",  # another library, so a place of its own: the fused step and norm of many tensors
     "bench/support/peak_bf16.cpp",  # measures LibTorch's own tile product
     "src/io/torch_tensors.cpp",  # a tensor over a storage of a file, with the strides of the file

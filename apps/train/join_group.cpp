@@ -7,8 +7,10 @@
 #include <attentive/distributed/group.h>
 #include <attentive/distributed/peer_error.h>
 
-std::shared_ptr<attentive::TrainingGroup> join_group(c10::Device device, std::chrono::seconds timeout) {
-  return attentive::Group::join({.device = device, .timeout = timeout});
+Joined join_group(c10::DeviceType kind, std::chrono::seconds timeout) {
+  auto group = attentive::Group::join({.device = kind, .timeout = timeout});
+  const auto device = group->device();
+  return {std::move(group), device};
 }
 
 void report_to_group(const std::exception& error) noexcept {
@@ -21,14 +23,14 @@ void report_to_group(const std::exception& error) noexcept {
 
 #include <c10/util/Exception.h>
 
-std::shared_ptr<attentive::TrainingGroup> join_group(c10::Device, std::chrono::seconds) {
+Joined join_group(c10::DeviceType kind, std::chrono::seconds) {
   for (const auto& [name, alone] : {std::pair("WORLD_SIZE", "1"), std::pair("RANK", "0")}) {
     const char* value = std::getenv(name);
     TORCH_CHECK_VALUE(
         !value || std::string_view(value) == alone, "expected one process, got ", name, "=", value,
         ": this program was built without the component distributed, which needs LibTorch 2.11");
   }
-  return nullptr;
+  return {nullptr, c10::Device(kind, kind == c10::kCPU ? -1 : 0)};
 }
 
 void report_to_group(const std::exception&) noexcept {}

@@ -8,10 +8,16 @@
 
 #include <attentive/train/training_group.h>
 
-/// The processes that torchrun, or another launcher with its environment variables, started together; null
-/// where this build has no component `distributed`. A call waits for the others up to `timeout`. Throws
-/// c10::ValueError if there are several and it has none, and what attentive::Group::join throws.
-std::shared_ptr<attentive::TrainingGroup> join_group(c10::Device device, std::chrono::seconds timeout);
+/// The processes of a run, and where this one works.
+struct Joined {
+  std::shared_ptr<attentive::TrainingGroup> group;  ///< null where this build has no component `distributed`
+  c10::Device device;                               ///< of several CUDA devices, the one of LOCAL_RANK
+};
+
+/// Joins the processes that torchrun, or another launcher with its environment variables, started together, on
+/// this kind of device. A call waits for the others up to `timeout`. Throws c10::ValueError if there are
+/// several and this build has no component `distributed`, and what attentive::Group::join throws.
+Joined join_group(c10::DeviceType kind, std::chrono::seconds timeout);
 
 /// Whether torchrun has started this program before, in the same job, and does so again after a failure.
 bool started_again();

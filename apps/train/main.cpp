@@ -40,7 +40,8 @@ void declare(CLI::App& app, Settings& s) {
       "Fine-tune the model of a folder, with its tokenizer: one that Python wrote (GPT-2, Llama, Mistral, "
       "Qwen 2 or 3, Gemma 2 or 3), or a run of this program");
   app.add_option("--preset", s.preset, "Start from [shakespeare-small]:" + names);
-  app.add_option("--device", s.device, "Where to compute")
+  app.add_option("--device", s.device,
+                 "Where to compute; cuda under torchrun: each process on a GPU of its own")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
       ->capture_default_str();
   app.add_option("--threads", s.threads, "CPU threads; 0: as many as there are cores")
@@ -150,19 +151,20 @@ Stream silence() {
 
 void train(const std::string& program, Settings settings) {
   if (settings.threads > 0) at::set_num_threads(settings.threads);
-  const auto device = apps::choose_device(settings.device);
+  const auto kind = apps::choose_device(settings.device).type();
   TORCH_CHECK_VALUE(!settings.text.empty(), "expected --text FILE");
-  const auto group = join_group(device, std::chrono::seconds(settings.timeout));
+  const auto joined = join_group(kind, std::chrono::seconds(settings.timeout));
+  const auto& group = joined.group;
   const auto rank = group ? group->rank() : 0, processes = group ? group->size() : 1;
   const bool first = rank == 0;
   CheckpointFolder folder(settings.out, rank);
   if (started_again() && !settings.resume) settings = after_failure(std::move(settings), group.get());
   const auto text = read_text(settings.text);
   auto start = start_of(settings, text, first);
-  start.trainer.device = device;
+  start.trainer.device = joined.device;
   const auto tokens = tokenize(text, *start.language.tokenizer);
   const auto& model = start.language.model;
-  model.module().to(device);
+  model.module().to(joined.device);
   Trainer trainer(model.ptr(), language_model_loss(model), tokens.training, tokens.validation, start.trainer,
                   group);
   std::vector<std::string> remarks;

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,7 +11,7 @@
 #include <ATen/core/Tensor.h>
 
 /// Everything that this component uses of LibTorch's c10d, which is not a documented API: names of it move between releases.
-/// No header but those of this file and gloo_backend.h includes c10d.
+/// No header but c10d_backends.h and gloo_backend.h includes c10d.
 namespace attentive::c10d_internals {
 
 /// Where the store of a job is. It is served by rank 0 or by torchrun; everybody else connects to it.
@@ -41,6 +42,9 @@ class KeyStore {
   std::shared_ptr<Store> store_;
 };
 
+/// Gloo for tensors on the CPU, and NCCL for those on the device of a group that has one.
+struct Backends;
+
 /// A message to one process and one from another, under way.
 class Exchange {
  public:
@@ -53,11 +57,19 @@ class Exchange {
   std::shared_ptr<State> state_;
 };
 
-/// The calls that all processes make together. Tensors are contiguous and on the CPU.
+/// The calls that all processes make together. Tensors are contiguous, on the CPU or on the group's device. When a call returns, its
+/// results are there, on a CUDA device too: its failure is the call's own.
 class Collectives {
  public:
-  static std::unique_ptr<Collectives> gloo(KeyStore& store, int64_t rank, int64_t size,
-                                           std::chrono::milliseconds timeout);
+  struct Options {
+    int64_t rank = 0;
+    int64_t size = 1;
+    at::Device device = at::kCPU;
+    std::chrono::milliseconds timeout{0};
+    /// Whether it is of no use to wait any longer; asked while a call waits for a CUDA device.
+    std::function<bool()> given_up;
+  };
+  static std::unique_ptr<Collectives> connect(KeyStore& store, Options options);
   void broadcast(at::Tensor tensor, int64_t root);
   std::vector<at::Tensor> gather(at::Tensor tensor);
   void sum(at::Tensor tensor);
@@ -68,8 +80,7 @@ class Collectives {
 
  private:
   friend class Reducer;
-  struct Group;
-  std::shared_ptr<Group> group_;
+  std::shared_ptr<Backends> backends_;
 };
 
 /// Averages gradients bucket by bucket while the backward pass computes the next ones.
@@ -82,6 +93,8 @@ class Reducer {
   std::vector<bool> reached_by(const at::Tensor& loss) const;
   /// Before the backward pass whose gradients are to be averaged.
   void prepare();
+  /// After it: until they are.
+  void wait();
   int64_t buckets() const;
   /// The share of the time of communication during which the backward pass went on; of the steps that c10d samples.
   double overlap() const;

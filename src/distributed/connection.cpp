@@ -13,6 +13,7 @@
 
 #include <attentive/distributed/peer_error.h>
 
+#include "distributed/device_choice.h"
 #include "distributed/exit_at_once.h"
 
 namespace attentive::distributed {
@@ -57,9 +58,9 @@ at::Tensor bytes_of(const at::Tensor& tensor) {
   return tensor.detach().contiguous().reshape({-1}).view(at::kByte);
 }
 
-std::unique_ptr<KeyStore> open_store(const Environment& environment, const GroupOptions& options) {
+std::unique_ptr<KeyStore> open_store(const Environment& environment, std::chrono::milliseconds timeout) {
   try {
-    return std::make_unique<KeyStore>(address_of(environment), environment.serves(), options.timeout);
+    return std::make_unique<KeyStore>(address_of(environment), environment.serves(), timeout);
   } catch (const std::exception& error) {
     const auto reason = first_line(error);
     TORCH_CHECK(
@@ -68,7 +69,7 @@ std::unique_ptr<KeyStore> open_store(const Environment& environment, const Group
         "; set MASTER_PORT to a free port, the same for all ranks, and MASTER_ADDR to the machine of rank 0");
     TORCH_CHECK(false, "Group::join: rank ", environment.rank, " of ", environment.size, " has not reached ",
                 environment.agent_serves ? "torchrun's store" : "rank 0", " at ", environment.store(),
-                " within ", seconds(options.timeout),
+                " within ", seconds(timeout),
                 " s; start rank 0, check both variables, or raise GroupOptions::timeout");
   }
 }
@@ -81,15 +82,16 @@ std::string first_line(const std::exception& error) {
   return text.substr(0, text.find('\n'));
 }
 
-Connection::Connection(const Environment& environment, const GroupOptions& options)
-    : environment_(environment) {
+Connection::Connection(const Environment& environment, const at::Device& device,
+                       std::chrono::milliseconds timeout)
+    : environment_(environment), device_(device) {
   TORCH_CHECK_VALUE(current_connection() == nullptr,
                     "Group::join: this process is in a group already; use that one");
   ignore_sigpipe();
   ++joins;
-  store_ = open_store(environment_, options);
+  store_ = open_store(environment_, timeout);
   try {
-    meet(options);
+    meet(timeout);
   } catch (const c10::DistError& error) {
     TORCH_CHECK(false, "Group::join: rank ", environment_.rank, " of ", environment_.size,
                 " has lost the store at ", environment_.store(), ": ", first_line(error),
@@ -97,31 +99,36 @@ Connection::Connection(const Environment& environment, const GroupOptions& optio
   }
 }
 
-void Connection::meet(const GroupOptions& options) {
+void Connection::meet(std::chrono::milliseconds timeout) {
   const int64_t rank = environment_.rank, size = environment_.size;
   const auto same_rank = store_->count(fmt::format("comers/{}", rank));
   TORCH_CHECK_VALUE(same_rank == 1, "Group::join: ", same_rank, " processes of ", environment_.store(),
                     " say RANK=", rank, "; give each process its own, from 0 to ", size - 1);
-  store_->set(fmt::format("member/{}", rank), fmt::format("{} {}", size, this_process()));
-  auto members = await_members(options);
+  store_->set(fmt::format("member/{}", rank),
+              fmt::format("{} {} {}", size, place_of(device_), this_process()));
+  auto members = await_members(timeout);
   roll_call_ =
       std::make_unique<RollCall>(RollCall::Place{address_of(environment_), rank, size, environment_.serves(),
                                                  environment_.agent_serves, environment_.store(), members});
   try {
-    collectives_ = Collectives::gloo(*store_, rank, size, options.timeout);
+    collectives_ = Collectives::connect(
+        *store_, {.rank = rank, .size = size, .device = device_, .timeout = timeout, .given_up = [this] {
+                    return roll_call_->known().has_value();
+                  }});
   } catch (const std::exception& error) {
     const auto verdict = roll_call_->ask(first_line(error));
     if (verdict.rank != rank) blame("Group::join", verdict);
     TORCH_CHECK(false, "Group::join: rank ", rank, " of ", size,
                 " cannot connect to the others: ", first_line(error),
-                "; name the network interface with GLOO_SOCKET_IFNAME");
+                "; name the network interface with GLOO_SOCKET_IFNAME",
+                device_.is_cuda() ? " and NCCL_SOCKET_IFNAME; NCCL_DEBUG=INFO prints what NCCL does" : "");
   }
 }
 
-std::vector<std::string> Connection::await_members(const GroupOptions& options) {
-  std::vector<std::string> members;
+std::vector<std::string> Connection::await_members(std::chrono::milliseconds timeout) {
+  std::vector<std::string> members, places;
   std::string missing;
-  const auto end = std::chrono::steady_clock::now() + options.timeout;
+  const auto end = std::chrono::steady_clock::now() + timeout;
   for (int64_t rank = 0; rank < environment_.size; ++rank) {
     const auto key = fmt::format("member/{}", rank);
     const auto left =
@@ -135,12 +142,14 @@ std::vector<std::string> Connection::await_members(const GroupOptions& options) 
     TORCH_CHECK_VALUE(text.substr(0, space) == std::to_string(environment_.size), "Group::join: rank ",
                       environment_.rank, " says WORLD_SIZE=", environment_.size, ", but rank ", rank,
                       " says WORLD_SIZE=", text.substr(0, space), "; give all processes the same");
-    members.push_back(described(rank, text.substr(space + 1)));
+    const auto end_of_place = text.find(' ', space + 1);
+    places.push_back(text.substr(space + 1, end_of_place - space - 1));
+    members.push_back(described(rank, text.substr(end_of_place + 1)));
   }
   TORCH_CHECK(missing.empty(), "Group::join: rank ", environment_.rank, " of ", environment_.size,
-              " has waited ", seconds(options.timeout), " s in vain for rank ", missing, " at ",
-              environment_.store(),
+              " has waited ", seconds(timeout), " s in vain for rank ", missing, " at ", environment_.store(),
               "; start as many processes as WORLD_SIZE says, or raise GroupOptions::timeout");
+  check_places(places, members);
   return members;
 }
 

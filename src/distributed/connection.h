@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -19,13 +20,17 @@ namespace attentive::distributed {
 /// One process's part in a group of several: its place, the store, the collectives and what is known of the others.
 class Connection {
  public:
-  /// Meets the other processes.
-  Connection(const Environment& environment, const GroupOptions& options);
+  /// Meets the other processes. `device` is the one that choose_device has found.
+  Connection(const Environment& environment, const at::Device& device, std::chrono::milliseconds timeout);
   /// Of a process alone: no calls.
-  explicit Connection(const Environment& environment) : environment_(environment) {}
+  Connection(const Environment& environment, const at::Device& device)
+      : environment_(environment), device_(device) {}
   ~Connection();
 
   const Environment& environment() const { return environment_; }
+  const at::Device& device() const { return device_; }
+  /// Whether calls take tensors on this device: the CPU or the group's.
+  bool takes(const at::Device& device) const { return device.is_cpu() || device == device_; }
   const c10d_internals::Collectives& collectives() const { return *collectives_; }
 
   /// Runs one call that all processes make. If it fails because another process is missing, throws PeerError; any other error is
@@ -40,12 +45,13 @@ class Connection {
   void fail(const std::string& reason);
 
  private:
-  void meet(const GroupOptions& options);
-  std::vector<std::string> await_members(const GroupOptions& options);
+  void meet(std::chrono::milliseconds timeout);
+  std::vector<std::string> await_members(std::chrono::milliseconds timeout);
   [[noreturn]] void blame(const char* who, const Verdict& verdict);
   void abandon();
 
   Environment environment_;
+  at::Device device_;
   std::unique_ptr<c10d_internals::KeyStore> store_;
   std::unique_ptr<c10d_internals::Collectives> collectives_;
   std::unique_ptr<RollCall>

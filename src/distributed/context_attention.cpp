@@ -53,7 +53,9 @@ void check_cut(const char* who, int64_t length, int64_t parts, const char* what)
 
 void check_method(const ContextCall& call, const AttentionExtras& extras, ContextMethod method) {
   check_cut(kWho, call.q.size(2), 2, "the tokens of a process");
-  TORCH_CHECK_VALUE(call.q.is_cpu(), kWho, ": expected tensors on the CPU, got them on ", call.q.device());
+  const auto& device = call.connection->device();
+  TORCH_CHECK_VALUE(call.connection->takes(call.q.device()), kWho, ": expected tensors on the CPU",
+                    device.is_cpu() ? "" : " or on " + device.str(), ", got them on ", call.q.device());
   TORCH_CHECK_VALUE(extras.weights == Weights::None, kWho,
                     ": expected no request for weights: no process has all of them");
   TORCH_CHECK_VALUE(!call.whole.has_aten_dropout(), kWho,
@@ -77,7 +79,8 @@ void check_method(const ContextCall& call, const AttentionExtras& extras, Contex
 
 // All processes throw the same.
 void check_same_calls(const ContextCall& call, const AttentionExtras& extras, ContextMethod method) {
-  const auto text = fmt::format("method: {}\n{}logsumexp: {}\ngradient: {}\n", to_string(method),
+  const auto text = fmt::format("method: {}\ndevice: {}\n{}logsumexp: {}\ngradient: {}\n", to_string(method),
+                                c10::DeviceTypeName(call.q.device().type(), /*lower_case=*/true),
                                 call.whole.text(), extras.logsumexp, call.needs_gradient());
   const auto difference = distributed::first_difference(call.connection->gather_texts(kWho, text));
   TORCH_CHECK_VALUE(!difference, kWho, ": the calls differ: ", *difference);

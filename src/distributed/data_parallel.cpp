@@ -22,6 +22,24 @@ void check_same_models(Connection& connection, const ModelParts& parts) {
   TORCH_CHECK_VALUE(!difference, kWho, ": the models differ: ", *difference);
 }
 
+// What all processes have alike by now.
+void check_devices(const Connection& connection, const ModelParts& parts) {
+  TORCH_CHECK_VALUE(!parts.trainable.empty(), kWho, ": no parameter of the model requires a gradient");
+  const auto& device = connection.device();
+  for (const auto& tensor : parts.state) {
+    TORCH_CHECK_VALUE(connection.takes(tensor.device()), kWho, ": expected a model on the CPU",
+                      device.is_cpu() ? "" : " or on " + device.str(),
+                      ", the group's device, got a tensor on ", tensor.device(),
+                      "; move the model there: to(group->device())");
+  }
+  for (size_t i = 1; i < parts.trainable.size(); ++i) {
+    TORCH_CHECK_VALUE(parts.trainable[i].device() == parts.trainable[0].device(), kWho,
+                      ": expected all parameters on one device, got ", parts.names[0], " on ",
+                      parts.trainable[0].device(), " and ", parts.names[i], " on ",
+                      parts.trainable[i].device());
+  }
+}
+
 std::string unused_line(const std::string& name, int64_t rank) {
   return fmt::format(
       "{}: the parameter {} gets no gradient on rank {}: the loss does not depend on it; use it, or freeze "
@@ -72,10 +90,10 @@ DataParallel::DataParallel(torch::nn::Module& model, std::shared_ptr<Group> grou
   state_->group = std::move(group);
   if (state_->group->size() == 1) return;
   state_->connection = distributed::connection_of(*state_->group).get();
-  state_->parts = distributed::model_parts(model);
+  state_->parts = distributed::model_parts(model, state_->group->device());
   auto& parts = state_->parts;
   check_same_models(*state_->connection, parts);
-  TORCH_CHECK_VALUE(!parts.trainable.empty(), kWho, ": no parameter of the model requires a gradient");
+  check_devices(*state_->connection, parts);
   for (const auto& tensor : parts.state) state_->connection->broadcast(kWho, tensor, 0);
   state_->connection->call(kWho, [&](auto& collectives) {
     state_->reducer = std::make_unique<c10d_internals::Reducer>(
@@ -92,6 +110,7 @@ void DataParallel::backward(const at::Tensor& loss, bool last) {
     state_->reducer->prepare();
     const auto before = collectives.count();
     loss.backward();
+    state_->reducer->wait();
     state_->collectives = collectives.count() - before;
   });
 }

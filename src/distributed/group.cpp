@@ -7,13 +7,18 @@
 #include <attentive/distributed/group.h>
 
 #include "distributed/connection.h"
+#include "distributed/device_choice.h"
 
 namespace attentive {
 namespace {
 
-void check_cpu(const char* who, const at::Tensor& tensor) {
-  TORCH_CHECK_VALUE(tensor.defined() && tensor.device().is_cpu() && tensor.layout() == at::kStrided, who,
-                    ": expected a dense tensor on the CPU, got ", tensor.toString());
+void check_tensor(const char* who, const Group& group, const at::Tensor& tensor) {
+  const auto device = group.device();
+  const std::string where = device.is_cpu() ? "" : " or on " + device.str();
+  TORCH_CHECK_VALUE(tensor.defined() && tensor.layout() == at::kStrided, who,
+                    ": expected a dense tensor on the CPU", where, ", got ", tensor.toString());
+  TORCH_CHECK_VALUE(tensor.is_cpu() || tensor.device() == device, who, ": expected a dense tensor on the CPU",
+                    where, ", got one on ", tensor.device());
 }
 
 }  // namespace
@@ -23,14 +28,16 @@ std::shared_ptr<distributed::Connection> distributed::connection_of(const Group&
 }
 
 std::shared_ptr<Group> Group::join(const GroupOptions& options) {
-  TORCH_CHECK_VALUE(options.device.is_cpu(),
-                    "Group::join: there is no way to communicate between tensors on ", options.device,
-                    ": this build has no NCCL; expected GroupOptions::device = at::kCPU");
   TORCH_CHECK_VALUE(options.timeout.count() > 0, "Group::join: expected a positive timeout, got ",
                     options.timeout.count(), " ms");
   const auto environment = distributed::read_environment();
-  auto connection = environment.alone() ? std::make_shared<distributed::Connection>(environment)
-                                        : std::make_shared<distributed::Connection>(environment, options);
+  // Nothing asks for CUDA in a group on the CPU.
+  const auto device = distributed::choose_device(
+      options.device, environment,
+      options.device.is_cpu() ? distributed::Devices{} : distributed::devices_here());
+  auto connection = environment.alone()
+                        ? std::make_shared<distributed::Connection>(environment, device)
+                        : std::make_shared<distributed::Connection>(environment, device, options.timeout);
   if (!environment.alone()) distributed::set_current_connection(connection);
   return std::shared_ptr<Group>(new Group(std::move(connection)));
 }
@@ -53,21 +60,25 @@ int64_t Group::local_rank() const {
   return connection_->environment().local_rank;
 }
 
+at::Device Group::device() const {
+  return connection_->device();
+}
+
 std::vector<at::Tensor> Group::gather(const at::Tensor& tensor) {
-  check_cpu("Group::gather", tensor);
+  check_tensor("Group::gather", *this, tensor);
   if (size() == 1) return {tensor.detach().clone()};
   return connection_->gather("Group::gather", tensor);
 }
 
 void Group::broadcast(const at::Tensor& tensor, int64_t root) {
-  check_cpu("Group::broadcast", tensor);
+  check_tensor("Group::broadcast", *this, tensor);
   TORCH_CHECK_VALUE(root >= 0 && root < size(), "Group::broadcast: expected a root from 0 to ", size() - 1,
                     ", got ", root);
   if (size() > 1) connection_->broadcast("Group::broadcast", tensor, root);
 }
 
 void Group::sum(const at::Tensor& tensor) {
-  check_cpu("Group::sum", tensor);
+  check_tensor("Group::sum", *this, tensor);
   TORCH_CHECK_VALUE(tensor.is_contiguous(), "Group::sum: expected a contiguous tensor, got strides ",
                     tensor.strides());
   if (size() == 1 || tensor.numel() == 0) return;

@@ -8,16 +8,18 @@
 namespace attentive::distributed {
 namespace {
 
-std::string line_of(const char* kind, const std::string& name, const at::Tensor& tensor) {
+std::string line_of(const char* kind, const std::string& name, const at::Tensor& tensor,
+                    const at::Device& device) {
   std::ostringstream line;
   line << kind << " " << name << " " << tensor.scalar_type() << " " << tensor.sizes();
+  if (!tensor.is_cpu()) line << (tensor.device() == device ? " on the group's device" : " on another device");
   if (tensor.requires_grad()) line << ", requires a gradient";
   return line.str();
 }
 
 }  // namespace
 
-ModelParts model_parts(const torch::nn::Module& model) {
+ModelParts model_parts(const torch::nn::Module& model, const at::Device& device) {
   ModelParts parts;
   std::unordered_map<const void*, std::string> first_names;
   const auto add = [&](const char* kind, const std::string& name, const at::Tensor& tensor) {
@@ -27,7 +29,7 @@ ModelParts model_parts(const torch::nn::Module& model) {
       parts.text += fmt::format("{} {}, shared with {}\n", kind, name, first->second);
       return;
     }
-    parts.text += line_of(kind, name, tensor) + "\n";
+    parts.text += line_of(kind, name, tensor, device) + "\n";
     parts.state.push_back(tensor);
     if (!tensor.requires_grad()) return;
     parts.trainable.push_back(tensor);

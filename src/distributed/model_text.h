@@ -17,7 +17,8 @@ struct ModelParts {
   std::string text;                   ///< a line for each name: what must be the same in all processes
 };
 
-ModelParts model_parts(const torch::nn::Module& model);
+/// `device`: that of the group. The text says which tensors are on the CPU, on it, or elsewhere.
+ModelParts model_parts(const torch::nn::Module& model, const at::Device& device);
 
 /// The first line in which the model of a process differs from that of rank 0, in words; nothing if all are alike.
 std::optional<std::string> first_difference(const std::vector<std::string>& texts);

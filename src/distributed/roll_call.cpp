@@ -107,7 +107,8 @@ struct RollCall::State {
   }
 
   Verdict find_missing(const std::string& message) {
-    const bool late = message.find("imed out") != std::string::npos;  // Gloo's words
+    const bool late = message.find("imed out") != std::string::npos ||  // Gloo's words, and ours over NCCL
+                      message.find("timing out") != std::string::npos;  // those of c10d's own calls over NCCL
     if (const auto settled = store.find("verdict")) return unpacked(*settled);
     wake_all();
     const auto end = Clock::now() + kAnswer;

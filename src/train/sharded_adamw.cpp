@@ -112,7 +112,7 @@ void ShardedAdamW::exchange(const std::vector<at::Tensor>& own, const std::vecto
     const auto at_a_time = kBytesAtATime / static_cast<int64_t>(c10::elementSize(shares.dtype));
     for (int64_t from = 0; from < shares.longest; from += at_a_time) {
       const auto to = std::min(from + at_a_time, shares.longest);
-      const auto sent = at::zeros({to - from}, shares.dtype);
+      const auto sent = at::zeros({to - from}, parameters_[0].like.options().dtype(shares.dtype));
       each_part(own_share, from, to, [&](size_t i, int64_t begin, int64_t end, int64_t place) {
         sent.narrow(0, place, end - begin).copy_(own[piece + i].slice(0, begin, end));
       });

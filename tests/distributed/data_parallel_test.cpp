@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,23 +11,9 @@
 
 #include "distributed/launch.h"
 
+using attentive::test::numbers_in;
 using attentive::test::run_workers;
 using Catch::Matchers::ContainsSubstring;
-
-namespace {
-
-// The lines of losses and parameters.
-std::string numbers_in(const std::string& out) {
-  std::istringstream lines(out);
-  std::string line, numbers;
-  while (std::getline(lines, line)) {
-    if (line.rfind("loss ", 0) == 0 || line.rfind("0x", 0) == 0 || line.rfind("-0x", 0) == 0)
-      numbers += line + "\n";
-  }
-  return numbers;
-}
-
-}  // namespace
 
 TEST_CASE("DataParallel: gradients are the mean over the processes", "[distributed]") {
   for (const int64_t size : {1, 2, 4}) {
@@ -115,7 +100,8 @@ TEST_CASE("DataParallel refuses models that differ on all ranks, and names the f
        "rank 0 has parameter first.bias Float [8], requires a gradient, rank 1 has parameter first.bias "
        "Float [8]"},
       {"more", "rank 1 has parameter more Float [2]"},
-      {"name", "rank 0 has nothing more, rank 1 has buffer other Float [2]"}};
+      {"name", "rank 0 has nothing more, rank 1 has buffer other Float [2]"},
+      {"device", "rank 0 has buffer place Float [2], rank 1 has buffer place Float [2] on another device"}};
   for (const auto& [what, line] : cases) {
     for (const auto& ended : run_workers({"differ", what}, 3)) {
       INFO(what << ": " << ended.out);
@@ -123,6 +109,16 @@ TEST_CASE("DataParallel refuses models that differ on all ranks, and names the f
       CHECK_THAT(ended.out,
                  ContainsSubstring("DataParallel: the models differ: ") && ContainsSubstring(line));
     }
+  }
+}
+
+TEST_CASE("DataParallel refuses a model that is not where the group is", "[distributed][errors]") {
+  for (const auto& ended : run_workers({"differ", "elsewhere"}, 2)) {
+    INFO(ended.out);
+    CHECK(ended.status == 1);
+    CHECK_THAT(ended.out,
+               ContainsSubstring("DataParallel: expected a model on the CPU, the group's device, got a "
+                                 "tensor on meta; move the model there: to(group->device())"));
   }
 }
 

@@ -4,11 +4,13 @@
 #include <ATen/ops/equal.h>
 #include <ATen/ops/ones.h>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <torch/nn/modules/linear.h>
 
 #include <attentive/distributed/group.h>
 
+#include "distributed/device_choice.h"
 #include "distributed/launch.h"
 
 using attentive::Group;
@@ -16,13 +18,14 @@ using attentive::test::Ended;
 using attentive::test::Processes;
 using attentive::test::run_workers;
 using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::MessageMatches;
 
 namespace {
 
 // One worker that joins in an environment, and fails with a line.
 std::string failure_of(const Processes::Variables& variables) {
   Processes processes;
-  processes.start({ATTENTIVE_DISTRIBUTED_WORKER, "join", "3"}, variables);
+  processes.start({attentive::test::worker(), "join", "3"}, variables);
   const auto ended = processes.finish();
   CHECK(ended[0].status == 1);
   return ended[0].out;
@@ -53,6 +56,7 @@ TEST_CASE("Group: without RANK and WORLD_SIZE, this process alone", "[distribute
   const auto group = Group::join();
   CHECK(group->rank() == 0);
   CHECK(group->size() == 1);
+  CHECK(group->device() == at::kCPU);
   const auto x = at::ones({2});
   const auto all = group->gather(x);
   REQUIRE(all.size() == 1);
@@ -61,6 +65,9 @@ TEST_CASE("Group: without RANK and WORLD_SIZE, this process alone", "[distribute
   group->barrier();
   CHECK_THROWS_AS(group->broadcast(x, 1), c10::ValueError);
   CHECK_THROWS_AS(group->gather(at::Tensor()), c10::ValueError);
+  CHECK_THROWS_MATCHES(
+      group->sum(at::ones({2}, at::kMeta)), c10::ValueError,
+      MessageMatches(ContainsSubstring("Group::sum: expected a dense tensor on the CPU, got one on meta")));
 
   torch::nn::Linear model(2, 1);
   group->average_gradients(*model)->backward(model->forward(x).sum(), true);
@@ -68,8 +75,36 @@ TEST_CASE("Group: without RANK and WORLD_SIZE, this process alone", "[distribute
 }
 
 TEST_CASE("Group: options that cannot be met", "[distributed]") {
-  CHECK_THROWS_AS(Group::join({.device = at::kCUDA}), c10::ValueError);
+  CHECK_THROWS_AS(Group::join({.device = at::kMeta}), c10::ValueError);
   CHECK_THROWS_AS(Group::join({.timeout = std::chrono::milliseconds(0)}), c10::ValueError);
+}
+
+TEST_CASE("Group: a process alone on CUDA", "[distributed]") {
+  if (attentive::distributed::devices_here().seen == 0) {
+    CHECK_THROWS_AS(Group::join({.device = at::kCUDA}), c10::ValueError);
+    return;
+  }
+  torch::nn::Linear model(2, 1);
+  const auto group = Group::join({.device = at::kCUDA});
+  model->to(group->device());
+  CHECK(group->device() == at::Device(at::kCUDA, 0));
+  CHECK(group->gather(at::ones({2}, group->device()))[0].is_cuda());
+  group->average_gradients(*model)->backward(model->weight.sum() + model->bias.sum(), true);
+  CHECK(model->weight.grad().is_cuda());
+}
+
+TEST_CASE("Group: several processes on CUDA, where that cannot be", "[distributed][errors]") {
+  const auto devices = attentive::distributed::devices_here();
+  if (devices.nccl_lack.empty() && devices.seen > 0) SKIP("there are CUDA devices and NCCL");
+  const auto reason = devices.nccl_lack.empty() ? "wants CUDA, but LibTorch sees no device"
+                                                : "cannot send tensors on CUDA: " + devices.nccl_lack;
+  const auto all = run_workers({"join", "3"}, 2, "cuda");
+  for (size_t rank = 0; rank < 2; ++rank) {
+    INFO(all[rank].out);
+    CHECK(all[rank].status == 1);
+    CHECK_THAT(all[rank].out,
+               ContainsSubstring("error: Group::join: rank " + std::to_string(rank) + " of 2 " + reason));
+  }
 }
 
 TEST_CASE("Group::join names the variable that is missing or wrong, and the remedy", "[distributed]") {
@@ -107,9 +142,9 @@ TEST_CASE("Group::join: a port that is taken, two processes of one rank, other s
 
   const auto other = attentive::test::free_port();
   Processes processes;
-  processes.start({ATTENTIVE_DISTRIBUTED_WORKER, "join", "10"}, attentive::test::place(0, 3, other));
-  processes.start({ATTENTIVE_DISTRIBUTED_WORKER, "join", "10"}, attentive::test::place(1, 3, other));
-  processes.start({ATTENTIVE_DISTRIBUTED_WORKER, "join", "10"}, attentive::test::place(1, 3, other));
+  processes.start({attentive::test::worker(), "join", "10"}, attentive::test::place(0, 3, other));
+  processes.start({attentive::test::worker(), "join", "10"}, attentive::test::place(1, 3, other));
+  processes.start({attentive::test::worker(), "join", "10"}, attentive::test::place(1, 3, other));
   const auto ended = processes.finish();
   CHECK_THAT(ended[0].out + ended[1].out + ended[2].out,
              ContainsSubstring("2 processes of MASTER_ADDR:MASTER_PORT") &&
@@ -117,8 +152,8 @@ TEST_CASE("Group::join: a port that is taken, two processes of one rank, other s
 
   const auto third = attentive::test::free_port();
   Processes sizes;
-  sizes.start({ATTENTIVE_DISTRIBUTED_WORKER, "join", "10"}, attentive::test::place(0, 2, third));
-  sizes.start({ATTENTIVE_DISTRIBUTED_WORKER, "join", "10"}, attentive::test::place(1, 3, third));
+  sizes.start({attentive::test::worker(), "join", "10"}, attentive::test::place(0, 2, third));
+  sizes.start({attentive::test::worker(), "join", "10"}, attentive::test::place(1, 3, third));
   CHECK_THAT(sizes.finish()[0].out,
              ContainsSubstring("rank 0 says WORLD_SIZE=2, but rank 1 says WORLD_SIZE=3"));
 }

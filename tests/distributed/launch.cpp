@@ -4,13 +4,19 @@
 #include <arpa/inet.h>
 #include <csignal>
 #include <fcntl.h>
+#include <filesystem>
 #include <netinet/in.h>
 #include <spawn.h>
+#include <sstream>
 #include <stdexcept>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
+
+#include <catch2/catch_test_macros.hpp>
+
+#include "distributed/device_choice.h"
 
 namespace attentive::test {
 namespace {
@@ -154,17 +160,43 @@ Processes::Variables place(int64_t rank, int64_t size, uint16_t port) {
           {"OMP_NUM_THREADS", "1"}};
 }
 
-void start_workers(Processes& processes, const std::vector<std::string>& arguments, int64_t size) {
-  std::vector<std::string> command{ATTENTIVE_DISTRIBUTED_WORKER};
-  command.insert(command.end(), arguments.begin(), arguments.end());
-  const auto port = free_port();
-  for (int64_t rank = 0; rank < size; ++rank) processes.start(command, place(rank, size, port));
+std::string worker() {
+  return std::filesystem::read_symlink("/proc/self/exe").replace_filename("distributed_worker");
 }
 
-std::vector<Ended> run_workers(const std::vector<std::string>& arguments, int64_t size) {
+void start_workers(Processes& processes, const std::vector<std::string>& arguments, int64_t size,
+                   const std::string& device) {
+  std::vector<std::string> command{worker()};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  const auto port = free_port();
+  for (int64_t rank = 0; rank < size; ++rank) {
+    auto variables = place(rank, size, port);
+    variables.emplace_back("ATTENTIVE_TEST_DEVICE", device);
+    processes.start(command, variables);
+  }
+}
+
+std::vector<Ended> run_workers(const std::vector<std::string>& arguments, int64_t size,
+                               const std::string& device) {
   Processes processes;
-  start_workers(processes, arguments, size);
+  start_workers(processes, arguments, size, device);
   return processes.finish();
+}
+
+std::string numbers_in(const std::string& out) {
+  std::istringstream lines(out);
+  std::string line, numbers;
+  while (std::getline(lines, line)) {
+    if (line.rfind("loss ", 0) == 0 || line.rfind("0x", 0) == 0 || line.rfind("-0x", 0) == 0)
+      numbers += line + "\n";
+  }
+  return numbers;
+}
+
+void need_two_gpus() {
+  const auto devices = distributed::devices_here();
+  if (!devices.nccl_lack.empty()) SKIP(devices.nccl_lack);
+  if (devices.seen < 2) SKIP("needs two CUDA devices, LibTorch sees " << devices.seen);
 }
 
 }  // namespace attentive::test

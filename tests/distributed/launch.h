@@ -70,9 +70,20 @@ uint16_t free_port();
 /// The environment that torchrun would give to a process, all of them on this machine.
 Processes::Variables place(int64_t rank, int64_t size, uint16_t port);
 
-/// Starts the worker program `size` times, and ends them.
-std::vector<Ended> run_workers(const std::vector<std::string>& arguments, int64_t size);
+/// The program distributed_worker, beside this one.
+std::string worker();
+
+/// Starts the worker program `size` times, and ends them. device: "cpu", or "cuda", where each process takes a GPU of its own.
+std::vector<Ended> run_workers(const std::vector<std::string>& arguments, int64_t size,
+                               const std::string& device = "cpu");
 /// Starts the worker program `size` times.
-void start_workers(Processes& processes, const std::vector<std::string>& arguments, int64_t size);
+void start_workers(Processes& processes, const std::vector<std::string>& arguments, int64_t size,
+                   const std::string& device = "cpu");
+
+/// The lines of a worker's output that are losses and parameters.
+std::string numbers_in(const std::string& out);
+
+/// Skips the test unless two processes can work on two GPUs here, and says why.
+void need_two_gpus();
 
 }  // namespace attentive::test

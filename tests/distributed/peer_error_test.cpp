@@ -104,7 +104,7 @@ TEST_CASE("report_failure writes torchrun's error file", "[distributed]") {
   auto variables = attentive::test::place(0, 1, 1);
   variables.emplace_back("TORCHELASTIC_ERROR_FILE", path);
   variables[0].second = "x";  // RANK
-  processes.start({ATTENTIVE_DISTRIBUTED_WORKER, "join", "3"}, variables);
+  processes.start({attentive::test::worker(), "join", "3"}, variables);
   CHECK(processes.finish()[0].status == 1);
   const auto content = nlohmann::json::parse(std::ifstream(path));
   std::remove(path.c_str());

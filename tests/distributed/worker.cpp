@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -57,16 +58,18 @@ at::Tensor loss_of(Network& network, const at::Tensor& x) {
 
 int calls(const std::shared_ptr<Group>& group) {
   const int64_t rank = group->rank(), size = group->size();
-  const auto parts = group->gather(at::full({2, 3}, rank + 1, at::kBFloat16));
+  const at::TensorOptions on(group->device());
+  const auto parts = group->gather(at::full({2, 3}, rank + 1, on.dtype(at::kBFloat16)));
   expect(static_cast<int64_t>(parts.size()) == size, "number of gathered tensors");
   for (int64_t i = 0; i < size; ++i) {
-    expect(at::equal(parts[i], at::full({2, 3}, i + 1, at::kBFloat16)), "gathered tensor");
+    expect(at::equal(parts[i], at::full({2, 3}, i + 1, on.dtype(at::kBFloat16))), "gathered tensor");
   }
-  auto sum = at::arange(4, at::kDouble) + rank;
+  const auto numbers = at::arange(4, on.dtype(at::kDouble));
+  auto sum = numbers + rank;
   group->sum(sum);
-  expect(at::equal(sum, at::arange(4, at::kDouble) * size + size * (size - 1) / 2), "sum");
+  expect(at::equal(sum, numbers * size + size * (size - 1) / 2), "sum");
   for (int64_t root = 0; root < size; ++root) {
-    auto sent = at::full({3, 2}, rank == root, at::kBool).t();  // not contiguous, bool
+    auto sent = at::full({3, 2}, rank == root, on.dtype(at::kBool)).t();  // not contiguous, bool
     group->broadcast(sent, root);
     expect(at::equal(sent, at::ones_like(sent)), "broadcast");
   }
@@ -76,7 +79,7 @@ int calls(const std::shared_ptr<Group>& group) {
 }
 
 void print_bits(const at::Tensor& tensor) {
-  const auto flat = tensor.detach().contiguous();
+  const auto flat = tensor.detach().cpu().contiguous();
   for (int64_t i = 0; i < flat.numel(); ++i)
     std::printf("%a ", static_cast<double>(flat.const_data_ptr<float>()[i]));
   std::printf("\n");
@@ -94,13 +97,14 @@ struct How {
 int train(const std::shared_ptr<Group>& group, const How& how) {
   at::manual_seed(7 + group->rank());  // rank 0's parameters count
   Network network(6, how.frozen);
+  network.to(group->device());
   DataParallel parallel(network, group, {.bucket_bytes = 300, .first_bucket_bytes = 200});
   attentive::AdamW optimizer(network);
   const int64_t size = group->size(), own = how.parts / size;
   for (int64_t step = 0; step < how.steps; ++step) {
     at::manual_seed(100 + step);
-    const auto batch = at::rand({how.parts, 5, 6});
-    auto total = at::zeros({size});
+    const auto batch = at::rand({how.parts, 5, 6}).to(group->device());
+    auto total = at::zeros({size}, group->device());
     optimizer.zero_grad();
     for (int64_t part = 0; part < own; ++part) {
       const auto loss = loss_of(network, batch[group->rank() * own + part]);
@@ -128,6 +132,7 @@ int train(const std::shared_ptr<Group>& group, const How& how) {
 int optimize(const std::shared_ptr<Group>& group, const std::string& optimizer_name) {
   at::manual_seed(7 + group->rank());  // rank 0's parameters count
   Network network(40);
+  network.to(group->device());
   DataParallel parallel(network, group);
   std::unique_ptr<attentive::AdamWBase> optimizer;
   if (optimizer_name == "sharded") optimizer = std::make_unique<attentive::ShardedAdamW>(network, group);
@@ -135,7 +140,7 @@ int optimize(const std::shared_ptr<Group>& group, const std::string& optimizer_n
   expect(optimizer != nullptr, "optimizer");
   for (int64_t step = 0; step < 20; ++step) {
     at::manual_seed(100 + step);
-    const auto batch = at::rand({group->size(), 5, 40});
+    const auto batch = at::rand({group->size(), 5, 40}).to(group->device());
     optimizer->zero_grad();
     parallel.backward(loss_of(network, batch[group->rank()]));
     optimizer->clip(0.1);
@@ -150,9 +155,10 @@ int optimize(const std::shared_ptr<Group>& group, const std::string& optimizer_n
 int mean(const std::shared_ptr<Group>& group) {
   at::manual_seed(3 + group->rank());
   Network network;
+  network.to(group->device());
   DataParallel parallel(network, group);
   at::manual_seed(5);
-  const auto batch = at::rand({group->size(), 5, 6});
+  const auto batch = at::rand({group->size(), 5, 6}).to(group->device());
   std::vector<at::Tensor> means;
   for (int64_t part = 0; part < group->size(); ++part) loss_of(network, batch[part]).backward();
   for (const auto& parameter : network.parameters()) means.push_back(parameter.grad() / group->size());
@@ -186,15 +192,25 @@ int differ(const std::shared_ptr<Group>& group, const std::string& what) {
   const bool other = group->rank() == 1;
   Network network(other && what == "shape" ? 7 : 6, other && what == "frozen");
   if (other && what == "dtype") network.to(at::kDouble);
+  if (what == "device") network.register_buffer("place", at::rand({2}, other ? at::kMeta : at::kCPU));
+  if (what == "elsewhere") network.register_buffer("place", at::rand({2}, at::kMeta));
   if (other && what == "more") network.register_parameter("more", at::rand({2}));
   if (other && what == "name") network.register_buffer("other", at::rand({2}));
   const DataParallel parallel(network, group);
   return 0;
 }
 
+// The tensors of this process are on the device that the test names.
+at::Device device_of_test() {
+  const char* name = std::getenv("ATTENTIVE_TEST_DEVICE");
+  return at::Device(name != nullptr ? name : "cpu");
+}
+
 int work(const std::string& what, const std::string& detail, const std::string& method) {
-  const int64_t seconds = what == "join" ? std::stoll(detail) : what == "train_for_ever" ? 3 : 30;
-  const auto group = Group::join({.timeout = std::chrono::seconds(seconds)});
+  const auto device = device_of_test();
+  const int64_t to_find_out = device.is_cuda() ? 15 : 3;  // CUDA itself takes seconds to begin
+  const int64_t seconds = what == "join" ? std::stoll(detail) : what == "train_for_ever" ? to_find_out : 30;
+  const auto group = Group::join({.device = device, .timeout = std::chrono::seconds(seconds)});
   if (what == "calls") return calls(group);
   if (what == "mean") return mean(group);
   if (what == "context") {

@@ -52,6 +52,17 @@ with tempfile.TemporaryDirectory() as folder:
     text = report.read_text()
     assert done.returncode == 1 and "| build | passed |" in text, text
     assert text.count("**failed** (status 127)") >= 12 and "not run" not in text, text
+    assert "| distributed: [cuda], two GPUs | skipped: needs two GPUs, this machine has 1 | – |" in text, text
+
+    # Two GPUs: without NCCL a skip, with it a step.
+    script(folder / "nvidia-smi", "echo 'A card, 1 MiB, 1.0, 9.0'; echo 'A card, 1 MiB, 1.0, 9.0'\n")
+    for said, outcome in (("LibTorch of a test", "skipped: the programs are built without NCCL"),
+                          ("no training in several processes: it is old", "skipped: the component distributed is not built"),
+                          ("NCCL between GPUs, by nccl.h", "**failed** (status 127)")):
+        script(folder / "cmake", f"echo '-- attentive: {said}'\n")
+        run(folder, *options)
+        assert f"| distributed: [cuda], two GPUs | {outcome} |" in report.read_text(), (said, report.read_text())
+    script(folder / "cmake", "exit 0\n")
 
     # A folder of programs made here, and run elsewhere.
     sys.path.insert(0, str(ROOT / "tools"))

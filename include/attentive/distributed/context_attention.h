@@ -41,10 +41,10 @@ at::Tensor zigzag_gather(const at::Tensor& part, Group& group, int64_t dim);
 ///   -> output (B, H, T / W, Dv) and, if requested, logsumexp (B, H, T / W) of its queries
 ///
 /// Options and extras are those of the whole sequence, the same in all processes: a mask of pairs is (…, T, T), key lengths
-/// count from the first token, slopes and sinks are of all heads. Gradients of q, k and v are complete; those of sinks and of
+/// count from the first token, slopes and sinks are of all heads. Tensors are on the CPU or on the group's device. Gradients of q, k and v are complete; those of sinks and of
 /// a bias are of this process's part, and their sum over the processes is the whole.
 ///
-/// `Gather` and `Heads` compute the same bits as one process, except that Gather adds up the gradients of k and v in
+/// On the CPU, `Gather` and `Heads` compute the same bits as one process, except that Gather adds up the gradients of k and v in
 /// another order (and computes them from float16 and bfloat16 in float32). `Ring` merges parts in float32; its results
 /// differ from one process's by rounding. Dropout is Counter's with a key that rank 0 draws: it drops what one process
 /// drops.

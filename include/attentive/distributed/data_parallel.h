@@ -46,7 +46,8 @@ class DataParallel final : public GradientAverage {
   /// Copies the parameters and buffers of rank 0 to the other processes. `model` must outlive the result, and whether its
   /// parameters require gradients must not change.
   /// Throws c10::ValueError, in all processes, if the models differ (names, shapes, dtypes, order, which parameters require
-  /// a gradient, which are shared) or nothing requires a gradient, and for sizes that are not positive; PeerError.
+  /// a gradient, which are shared, which are on the CPU) or nothing requires a gradient, for a model that is neither on the CPU
+  /// nor on the group's device, or on both, and for sizes that are not positive; PeerError.
   DataParallel(torch::nn::Module& model, std::shared_ptr<Group> group,
                const DataParallelOptions& options = {});
   ~DataParallel() override;

@@ -23,7 +23,8 @@ std::shared_ptr<Connection> connection_of(const Group& group);
 
 /// How to join the other processes.
 struct GroupOptions {
-  /// Where the parameters of the models are: the CPU, over Gloo. CUDA is refused: this build has no NCCL.
+  /// Where the parameters of the models are: the CPU, over Gloo, or a CUDA device, over NCCL. at::kCUDA without an index is the device
+  /// with the index LOCAL_RANK. Each process has one of its own. A process alone needs no NCCL.
   at::Device device = at::kCPU;
   /// How long a call waits for the other processes, and `join` for each of them to come.
   std::chrono::milliseconds timeout = std::chrono::seconds(60);
@@ -42,8 +43,9 @@ class Group final : public TrainingGroup, public std::enable_shared_from_this<Gr
   ///
   /// From then on the process ignores SIGPIPE, unless it has a handler of its own: a connection that another process closes
   /// would end it without a word.
-  /// Throws c10::ValueError for variables that are missing, cannot be read or contradict each other, and for a device without
-  /// a backend; c10::Error if the store cannot be served or reached, and if a process does not come. The message names the
+  /// On CUDA, with several processes, the device becomes the current one of this thread, so that at::kCUDA means it.
+  /// Throws c10::ValueError for variables that are missing, cannot be read or contradict each other, for a device that is not
+  /// there or that two processes share, and for CUDA in a build without NCCL (ATTENTIVE_NCCL); c10::Error if the store cannot be served or reached, and if a process does not come. The message names the
   /// variable or the rank, and what to do.
   static std::shared_ptr<Group> join(const GroupOptions& options = {});
   ~Group() override;
@@ -53,6 +55,10 @@ class Group final : public TrainingGroup, public std::enable_shared_from_this<Gr
   /// Which of the processes on this machine this is, from 0.
   int64_t local_rank() const;
 
+  /// The CPU, or the CUDA device of this process, with its index.
+  at::Device device() const;
+
+  /// The tensors of these three calls are on the CPU or on `device()`, in all processes alike.
   std::vector<at::Tensor> gather(const at::Tensor& tensor) override;
   /// Overwrites the tensor with that of the process `root`. It has the same shape and dtype, any dtype, in all processes.
   void broadcast(const at::Tensor& tensor, int64_t root);

@@ -31,7 +31,7 @@ class TrainingGroup {
   /// How many processes there are.
   virtual int64_t size() const = 0;
   /// The tensors of all processes, in the order of their ranks; the same bits everywhere.
-  /// tensor: on the CPU, of the same shape and dtype in every process.
+  /// tensor: on the CPU or where the model is, of the same shape and dtype in every process.
   virtual std::vector<at::Tensor> gather(const at::Tensor& tensor) = 0;
   /// Copies the parameters and buffers of rank 0 to the other processes, and prepares the model's gradients
   /// to be averaged. The model must outlive the result.

@@ -101,7 +101,7 @@ function(ask name)
     set(fault "failed")
   elseif(NOT output MATCHES "${ARG_LINE}")
     set(fault "said something else than ${ARG_LINE}")
-  elseif(NOT count EQUAL 1 AND NOT ARG_ASK MATCHES "^(package|two|cuda)$")
+  elseif(NOT count EQUAL 1 AND NOT ARG_ASK MATCHES "^(package|two|cuda|nccl)$")
     set(fault "said ${count} lines instead of one")
   endif()
   if(fault)
@@ -193,6 +193,37 @@ ask(cuda_on_half FAIL ASK cuda LINE "only the CPU half of LibTorch is linked; sa
     ARGS "${with_cuda}" "${nvcc}" -DATTENTIVE_CUDA=ON -DATTENTIVE_TORCH=cpu)
 ask(cuda_misspelt FAIL ASK cuda LINE "ATTENTIVE_CUDA is \"yes\"; say AUTO, ON or OFF"
     ARGS "${with_cuda}" "${nvcc}" -DATTENTIVE_CUDA=yes)
+
+# --- NCCL ------------------------------------------------------------------------------------------------------------
+
+set(nccl -DATTENTIVE_DISTRIBUTED=ON -DATTENTIVE_NVCC=${WORK}/toolkit/bin/nvcc)
+foreach(header IN ITEMS cublasLt cusolverDn cusparse)
+  file(WRITE "${WORK}/toolkit/include/${header}.h" "")
+endforeach()
+file(WRITE "${WORK}/toolkit/include/cuda_runtime_api.h" "#define CUDART_VERSION  13000\n")
+file(WRITE "${WORK}/toolkit/include/crt/host_defines.h" "")
+set(macros "${WORK}/with_cuda/torch/include/caffe2/core/macros.h")
+ask(nccl_off ASK nccl LINE "attentive: no NCCL: ATTENTIVE_NCCL=OFF" ARGS "${with_cuda}" ${nccl} -DATTENTIVE_NCCL=OFF)
+ask(nccl_misspelt FAIL ASK nccl LINE "ATTENTIVE_NCCL is \"yes\"; say AUTO, ON or OFF" ARGS "${with_cuda}" -DATTENTIVE_NCCL=yes)
+ask(nccl_without_component FAIL ASK nccl LINE "ATTENTIVE_NCCL=ON, but the component distributed is not built; say -DATTENTIVE_BUILD_DISTRIBUTED=ON"
+    ARGS "${with_cuda}" -DATTENTIVE_NCCL=ON)
+ask(nccl_cpu_build ASK nccl LINE "attentive: no NCCL: this LibTorch does not run on NVIDIA GPUs; install the whole one"
+    ARGS "-DTorch_DIR=${WORK}/good/torch/share/cmake/Torch" ${nccl})
+ask(nccl_on_half FAIL ASK nccl LINE "ATTENTIVE_NCCL=ON, but only the CPU half of LibTorch is linked; say -DATTENTIVE_TORCH=cuda, or say ATTENTIVE_NCCL=AUTO"
+    ARGS "${with_cuda}" ${nccl} -DATTENTIVE_NCCL=ON -DATTENTIVE_TORCH=cpu)
+file(WRITE "${macros}" "{\"USE_GLOO\", \"ON\"}\n")
+ask(nccl_torch_without ASK nccl LINE "no NCCL: the LibTorch at [^\n]*/with_cuda/torch was built without NCCL" ARGS "${with_cuda}" ${nccl})
+file(APPEND "${macros}" "{\"USE_NCCL\", \"1\"}\n")
+file(WRITE "${WORK}/nccl_2.27/nccl.h" "#define NCCL_MAJOR 2\n#define NCCL_MINOR 27\n")
+ask(nccl_by_folder ASK nccl LINE "attentive: NCCL between GPUs, by ${WORK}/nccl_2.27/nccl.h"
+    ARGS "${with_cuda}" ${nccl} "-DATTENTIVE_NCCL_INCLUDE=${WORK}/nccl_2.27")
+file(WRITE "${WORK}/with_cuda/torch-2.11.0.dist-info/METADATA" "Requires-Dist: nvidia-nccl-cu13==2.28.9; platform_system == \"Linux\"\n")
+ask(nccl_of_another_release FAIL ASK nccl
+    LINE "LibTorch was built with NCCL 2.28, ${WORK}/nccl_2.27/nccl.h is of 2.27; name the folder of another with -DATTENTIVE_NCCL_INCLUDE="
+    ARGS "${with_cuda}" ${nccl} -DATTENTIVE_NCCL=ON "-DATTENTIVE_NCCL_INCLUDE=${WORK}/nccl_2.27")
+file(WRITE "${WORK}/toolkit/include/nccl.h" "#define NCCL_MAJOR 2\n#define NCCL_MINOR 28\n")
+ask(nccl_auto ASK nccl LINE "attentive: NCCL between GPUs, by ${WORK}/toolkit/include/nccl.h" ARGS "${with_cuda}" ${nccl})
+ask(nccl_on ASK nccl LINE "attentive: NCCL between GPUs" ARGS "${with_cuda}" ${nccl} -DATTENTIVE_NCCL=ON)
 
 # --- the Torch of python3 --------------------------------------------------------------------------------------------
 
@@ -344,6 +375,17 @@ consumer(static_with_viz good FAIL LINE "the component viz of attentive: there i
 consumer(static_with_viz good FAIL LINE "attentive has no component tokenizers; it has parity, train and viz" ARGS -DCOMPONENTS=tokenizers)
 recorded(shared_with_tokenizers SHARED OFF good ARGS -DBUILT=tokenizers)
 consumer(shared_with_tokenizers good LINE "2\\.11\\.0 \\(full: a CPU build" ARGS -DCOMPONENTS=tokenizers)
+
+# A static distributed that calls LibTorch's NCCL.
+foreach(header IN ITEMS TCPStore reducer logger ProcessGroupGloo)
+  file(WRITE "${WORK}/with_cuda/torch/include/torch/csrc/distributed/c10d/${header}.hpp" "")
+endforeach()
+recorded(static_with_nccl STATIC OFF with_cuda ARGS -DBUILT=distributed -DATTENTIVE_NCCL_CODE=ON)
+consumer(static_with_nccl with_cuda LINE "2\\.11\\.0 \\(full" ARGS -DCOMPONENTS=distributed)
+consumer(static_with_nccl with_cuda LINE "2\\.11\\.0 \\(cpu" ARGS -DATTENTIVE_TORCH=cpu)
+consumer(static_with_nccl with_cuda FAIL
+  LINE "the component distributed of attentive: it holds NCCL, and of the LibTorch at [^\n]*/with_cuda/torch only the CPU half is linked; name a whole one"
+  ARGS -DCOMPONENTS=distributed -DATTENTIVE_TORCH=cpu)
 
 recorded(shared_of_whole SHARED OFF with_cuda)
 consumer(shared_of_whole with_cuda LINE "2\\.11\\.0 \\(full")
