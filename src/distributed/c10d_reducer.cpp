@@ -11,12 +11,13 @@
 #include "distributed/c10d_backends.h"
 
 namespace attentive::c10d_internals {
-namespace {
 
 struct BucketUnderWay {
   at::Tensor bucket;
   c10::intrusive_ptr<c10d::Work> work;
 };
+
+namespace {
 
 // Averages the buckets over NCCL. Without it, c10d's Reducer would do the same but keep the futures alone, which are ready as soon as a
 // call is on its way to the device, and do not know that it fails there.

@@ -45,8 +45,8 @@ struct Ring : torch::CustomClassHolder {
   std::shared_ptr<Connection> connection;
   WholeAttention whole;
   int64_t kv_heads;
-  Ring(std::shared_ptr<Connection> connection, const WholeAttention& whole, int64_t kv_heads)
-      : connection(std::move(connection)), whole(whole), kv_heads(kv_heads) {}
+  Ring(std::shared_ptr<Connection> processes, const WholeAttention& attention, int64_t heads)
+      : connection(std::move(processes)), whole(attention), kv_heads(heads) {}
 
   int64_t rank() const { return connection->environment().rank; }
   int64_t size() const { return connection->environment().size; }

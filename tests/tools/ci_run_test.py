@@ -15,10 +15,11 @@ RUNS = {
     "packages": "setup.sh",
     "tests with LibTorch 2.7.0, built from nothing": "test -D",
     "tests that need Python's PyTorch": "python_tests",
+    "communication over NCCL, compiled": "check_nccl",
     "API reference": "cmake --build --preset dev --target docs",
     "tests on an emulated processor without AVX-512": "every_cpu --short",
-    "warnings of g++": "check_warnings -D",
-    "warnings of clang 19 in the library and the programs": "check_warnings --compiler clang++-19",
+    "library and programs: warnings of g++ with LibTorch 2.11.0": "check_warnings -D",
+    "library and programs: warnings of clang 19 with LibTorch 2.15.0": "check_warnings --compiler clang++-19",
     "build with LibTorch 2.15.0": "cmake --preset dev -B build/newest",
     "parity cases with LibTorch 2.15.0": "attentive-parity tests/parity/notebooks/a.safetensors",
     "several processes, with LibTorch 2.15.0": "ctest --test-dir build/newest",
@@ -36,7 +37,7 @@ def make_tree(tree, failing):
     script(tree / "bin/cmake", "")
     script(tree / "bin/ctest", "")
     script(tree / "tools/test", f"mkdir -p build/dev; echo '{CLOSING}' > build/dev/tests.log\n")
-    for tool in ("tools/setup.sh", "tools/setup_browser.sh", "tools/need_target", "tools/check_warnings", "tools/every_cpu",
+    for tool in ("tools/setup.sh", "tools/setup_browser.sh", "tools/need_target", "tools/check_warnings", "tools/check_nccl", "tools/every_cpu",
                  "tools/python_tests", "build/newest/apps/attentive-parity"):
         script(tree / tool, "")
     (tree / "tests/parity/notebooks").mkdir(parents=True)
