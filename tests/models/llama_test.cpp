@@ -134,6 +134,20 @@ TEST_CASE("A cached Llama gives the logits of the whole text at every step", "[l
   }
 }
 
+TEST_CASE("A Llama's cache is a ring if every layer has a window and there is no limit",
+          "[llama][kv_cache]") {
+  const auto is_ring = [](const LlamaOptions& options) {
+    const auto cache = Llama(options)->make_cache(1, /*capacity=*/16);
+    return dynamic_cast<RingKVCache*>(cache.get()) != nullptr;
+  };
+  const LlamaOptions base(11, 12, 3, 2);
+  CHECK(is_ring(LlamaOptions(base).windows({3, 4})));
+  CHECK_FALSE(is_ring(LlamaOptions(base).windows({3, 4}).context_length(16)));
+  CHECK_FALSE(is_ring(LlamaOptions(base).windows({3, 0})));
+  CHECK_FALSE(is_ring(LlamaOptions(base).windows({3})));  // the other layer has none
+  CHECK_FALSE(is_ring(base));
+}
+
 TEST_CASE("A mask of a cached Llama covers the cached keys too", "[llama][kv_cache]") {
   const at::NoGradGuard no_grad;
   auto model = seeded(gemma());

@@ -57,6 +57,19 @@ size_t count_differences(const PretrainedTokenizer& tokenizer, const nlohmann::j
 
 }  // namespace
 
+TEST_CASE("Added tokens take the white space that they strip", "[pretrained_tokenizer]") {
+  const auto ids = [](bool left, bool right) {
+    auto document = small_document();
+    document["added_tokens"][1]["lstrip"] = left;
+    document["added_tokens"][1]["rstrip"] = right;
+    return PretrainedTokenizer::parse(document.dump()).encode("ab Tag  ab");
+  };
+  const int64_t ab = 3, space = 4, tag = 7;
+  CHECK(ids(true, true) == Ids{ab, tag, ab});
+  CHECK(ids(false, true) == Ids{ab, space, tag, ab});
+  CHECK(ids(true, false) == Ids{ab, tag, space, space, ab});
+}
+
 TEST_CASE("Ids, pairs and text equal what Python recorded", "[pretrained_tokenizer]") {
   for (const auto& kind : kKinds) {
     CAPTURE(kind);

@@ -97,6 +97,11 @@ TEST_CASE("a picture of 256 tokens is drawn, and of more refused", "[viz]") {
   CHECK(value_error([] { to_svg(causal(257)); }) ==
         "write_svg: call 0: expected at most 256 queries and keys, got 257 and 257; take fewer tokens, or "
         "write_html");
+  const auto view = [](int64_t queries, int64_t keys) {
+    return attention_view(recorded(at::randn({1, 1, queries, 4}), at::randn({1, 1, keys, 4})));
+  };
+  CHECK(value_error([&] { to_svg(view(3, 257)); }).find("got 3 and 257") != std::string::npos);
+  CHECK(value_error([&] { to_svg(view(257, 3)); }).find("got 257 and 3") != std::string::npos);
 }
 
 TEST_CASE("one token, and queries that see nothing, are drawn", "[viz]") {
