@@ -14,7 +14,7 @@ using c10d_internals::KeyStore;
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-constexpr milliseconds kAnswer{1000};       // a living process answers within this time
+constexpr milliseconds kAnswer{500};        // a living process answers within this time
 constexpr milliseconds kHeard{400};         // the verdict reaches a living process within this time
 constexpr milliseconds kLeave{5000};        // who serves the store waits for the others to leave, at most
 constexpr milliseconds kPause{5};           // between two looks into the store
@@ -99,7 +99,7 @@ struct RollCall::State {
     const auto answer = store.find(key("here", rank));
     if (!answer) {
       if (!waited) return std::nullopt;
-      return fmt::format("is gone or stopped: it has not answered for {} s", kAnswer.count() / 1000);
+      return fmt::format("is gone or stopped: it has not answered for {} ms", kAnswer.count());
     }
     if (!late || std::stoll(*answer) >= calls) return std::nullopt;
     return fmt::format("is there, but has not come to this call: it has made {} calls, this process {}",
