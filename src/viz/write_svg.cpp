@@ -20,6 +20,7 @@ constexpr int64_t kMostTokens = 256;
 constexpr size_t kMostCharacters = 16;
 constexpr int kShades = 64;
 constexpr double kTitle = 40, kScale = 56, kEdge = 12;  // around labels and cells
+constexpr int kTitleSize = 14;
 
 struct Colour {
   double red, green, blue;
@@ -78,7 +79,8 @@ class Drawing {
 
  private:
   std::string head() const {
-    const double width = std::max(right_, left_ + 300) + kEdge, height = bottom_ + kScale;
+    const double of_title = kEdge + 0.6 * kTitleSize * static_cast<double>(title_.size());
+    const double width = std::max({right_, left_ + 300, of_title}) + kEdge, height = bottom_ + kScale;
     return fmt::format(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" "
         "height=\"{1:.0f}\" role=\"img\" font-family=\"sans-serif\" font-size=\"{2:.1f}\">\n"
@@ -88,8 +90,8 @@ class Drawing {
         "stroke-width=\"0.7\"/>"
         "</pattern></defs>\n"
         "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n"
-        "<text x=\"{4}\" y=\"24\" font-size=\"14\">{3}</text>\n",
-        width, height, font_, xml_text(title_), kEdge);
+        "<text x=\"{4}\" y=\"24\" font-size=\"{5}\">{3}</text>\n",
+        width, height, font_, xml_text(title_), kEdge, kTitleSize);
   }
 
   // Which path a cell belongs to; the last one is that of hidden cells.
