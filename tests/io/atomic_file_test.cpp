@@ -177,12 +177,21 @@ TEST_CASE("killed at any moment, a save leaves a file that loads", "[atomic_file
                                                   {{"x", at::full({50'000}, 1)}}};
   save_safetensors(folder / "f", versions[0]);
   for (int round = 0; round < 20; ++round) {
+    int started[2];
+    REQUIRE(::pipe(started) == 0);
     const pid_t child = ::fork();
     REQUIRE(child >= 0);
     if (child == 0) {
-      for (int i = 0;; ++i) save_safetensors(folder / "f", versions[i % 2]);
+      for (int i = 0;; ++i) {
+        save_safetensors(folder / "f", versions[i % 2]);
+        if (i == 0 && ::write(started[1], "", 1) != 1) ::_exit(1);
+      }
     }
-    std::this_thread::sleep_for(std::chrono::microseconds(500 + 1371 * round));
+    ::close(started[1]);
+    char byte = 1;
+    REQUIRE(::read(started[0], &byte, 1) == 1);  // it saves, and LibTorch's start is behind it
+    ::close(started[0]);
+    std::this_thread::sleep_for(std::chrono::microseconds(1371 * round));
     ::kill(child, SIGKILL);
     ::waitpid(child, nullptr, 0);
     const auto x = load_safetensors(folder / "f").tensors.at("x");
