@@ -171,8 +171,9 @@ class RingAttention : public torch::autograd::Function<RingAttention> {
     const auto &q = saved[0], &k = saved[1], &v = saved[2], &output = saved[3], &logsumexp = saved[4];
     auto of_q = at::zeros_like(q);
     const KeysAndValues own{k, v};
+    const auto slices = slices_of(k);
     // dK and dV of the slices at hand, summed over the ranks that they have passed.
-    std::vector<at::Tensor> travelling(slices_of(k).size());
+    std::vector<at::Tensor> travelling(slices.size());
     for_each_visit(*ring, q, own, [&](const Visit& visit) {
       auto& sum = travelling[visit.index];
       std::optional<RingStep> arriving;
@@ -202,7 +203,7 @@ class RingAttention : public torch::autograd::Function<RingAttention> {
     });
     const KeysAndValues home{at::empty(k.sizes(), k.options()), at::empty(v.sizes(), v.options())};
     for (size_t i = 0; i < travelling.size(); ++i) {
-      const auto of_ours = home.of(slices_of(k)[i]);
+      const auto of_ours = home.of(slices[i]);
       const auto arrived = of_ours.from(RingStep(*ring->connection, std::exchange(travelling[i], {})).wait());
       of_ours.k.copy_(arrived.k);
       of_ours.v.copy_(arrived.v);

@@ -22,6 +22,7 @@ std::vector<Span> spans_of(const HeadRows& rows) {
     int64_t begin = 0, end = rows.keys;
     while (begin < end && !rows.sees(i, begin)) ++begin;
     while (end > begin && !rows.sees(i, end - 1)) --end;
+    if (begin == end) begin = end = 0;
     spans.push_back({static_cast<int32_t>(begin), static_cast<int32_t>(end)});
   }
   return spans;

@@ -46,14 +46,17 @@ std::string label(const std::vector<std::string>& tokens, int64_t place) {
                         : shortened(tokens[static_cast<size_t>(place)], kMostCharacters);
 }
 
-// The room for the longest label, by the width of its characters in units of the font's size: more for those beyond ASCII.
+// At most the width of a text, in units of its font's size: more for characters beyond ASCII.
+double width_of(const std::string& text) {
+  double width = 0;
+  for (const char c : text) width += static_cast<signed char>(c) >= 0 ? 0.65 : 0.5;
+  return width;
+}
+
+// The room for the longest label.
 double room_of_labels(const std::vector<std::string>& tokens, int64_t count, double font) {
   double most = 0;
-  for (int64_t place = 0; place < count; ++place) {
-    double width = 0;
-    for (const char c : label(tokens, place)) width += static_cast<signed char>(c) >= 0 ? 0.65 : 0.5;
-    most = std::max(most, width);
-  }
+  for (int64_t place = 0; place < count; ++place) most = std::max(most, width_of(label(tokens, place)));
   return std::clamp(font * most + kEdge + 6, 24.0, 160.0);
 }
 
@@ -79,7 +82,7 @@ class Drawing {
 
  private:
   std::string head() const {
-    const double of_title = kEdge + 0.6 * kTitleSize * static_cast<double>(title_.size());
+    const double of_title = kEdge + kTitleSize * width_of(title_);
     const double width = std::max({right_, left_ + 300, of_title}) + kEdge, height = bottom_ + kScale;
     return fmt::format(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" "

@@ -101,6 +101,13 @@ TEST_CASE("what is hidden in every head may be said once", "[viz]") {
   }
 }
 
+TEST_CASE("a row without keys has the span 0 to 0", "[viz]") {
+  const auto visible = at::tensor({0, 1, 1, 0, 0, 0}).view({1, 2, 3}).to(at::kBool);
+  const auto page = page_of(
+      {AttentionView{.path = "p", .weights = at::zeros({1, 2, 3}), .visible = visible, .heads = {0}}});
+  CHECK(numbers_of<int32_t>(page.data.at("hidden").at(0).at("spans")) == std::vector<int32_t>{1, 3, 0, 0});
+}
+
 TEST_CASE("the largest weights are named in their exact order", "[viz]") {
   // The last two of the first row are equal; a byte cannot tell the first two apart.
   const auto weights =
