@@ -2,6 +2,7 @@
 # attentive::tokenizers and attentive::viz, which need libraries of their own, and attentive::distributed, which needs a part of
 # LibTorch that not every one has. attentive_optional_component sets ATTENTIVE_TOKENIZERS, ATTENTIVE_VIZ and ATTENTIVE_DISTRIBUTED.
 
+include("${CMAKE_CURRENT_LIST_DIR}/AttentiveSwitch.cmake")
 include("${CMAKE_CURRENT_LIST_DIR}/attentive_component_libraries.cmake")
 
 # What is missing without a component, and its libraries.
@@ -18,20 +19,10 @@ function(attentive_optional_component name)
   set(${option} "AUTO" CACHE STRING "The component ${name}: AUTO (if there is ${libraries}), ON, OFF")
   set_property(CACHE ${option} PROPERTY STRINGS AUTO ON OFF)
 
-  set(ATTENTIVE_${upper} OFF PARENT_SCOPE)
-  if(NOT ${option} MATCHES "^(AUTO|ON|OFF)$")
-    message(FATAL_ERROR " attentive: ${option} is \"${${option}}\"; say AUTO, ON or OFF")
-  elseif(${option} STREQUAL "OFF")
-    message(STATUS "attentive: no ${what}: ${option}=OFF")
-  else()
+  attentive_switch_wanted(${option} "${what}" built)
+  if(built)
     attentive_component_libraries(${name} lack)
-    if(NOT lack)
-      set(ATTENTIVE_${upper} ON PARENT_SCOPE)
-    elseif(${option} STREQUAL "ON")
-      # The leading blank keeps CMake from breaking the line.
-      message(FATAL_ERROR " attentive: ${option}=ON, but ${lack}, or say ${option}=AUTO")
-    else()
-      message(STATUS "attentive: no ${what}: ${lack}")
-    endif()
+    attentive_switch_settle(${option} "${what}" "${lack}" built)
   endif()
+  set(ATTENTIVE_${upper} ${built} PARENT_SCOPE)
 endfunction()

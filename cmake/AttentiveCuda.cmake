@@ -1,6 +1,8 @@
 # ATTENTIVE_CUDA: whether the library holds CUDA C++ of its own. Sets ATTENTIVE_CUDA_CODE, and enables the language CUDA
 # only then, for this project's folders.
 
+include("${CMAKE_CURRENT_LIST_DIR}/AttentiveSwitch.cmake")
+
 set(ATTENTIVE_CUDA "AUTO" CACHE STRING
     "CUDA C++ in the library: AUTO (if there is an nvcc, and a LibTorch that runs on NVIDIA GPUs), ON, OFF")
 set_property(CACHE ATTENTIVE_CUDA PROPERTY STRINGS AUTO ON OFF)
@@ -42,23 +44,14 @@ function(attentive_cuda_release out)
   set(${out} "${CMAKE_MATCH_1}" PARENT_SCOPE)
 endfunction()
 
-set(ATTENTIVE_CUDA_CODE OFF)
-if(NOT ATTENTIVE_CUDA MATCHES "^(AUTO|ON|OFF)$")
-  message(FATAL_ERROR " attentive: ATTENTIVE_CUDA is \"${ATTENTIVE_CUDA}\"; say AUTO, ON or OFF")
-elseif(ATTENTIVE_CUDA STREQUAL "OFF")
-  message(STATUS "attentive: no CUDA code: ATTENTIVE_CUDA=OFF")
-else()
+attentive_switch_wanted(ATTENTIVE_CUDA "CUDA code" ATTENTIVE_CUDA_CODE)
+if(ATTENTIVE_CUDA_CODE)
   attentive_cuda_lack(_cuda_lack)
-  if(NOT _cuda_lack)
-    set(ATTENTIVE_CUDA_CODE ON)
-    attentive_cuda_release(_cuda_release)
-    message(STATUS "attentive: CUDA code for sm_80 and sm_90, by nvcc ${_cuda_release}")
-  elseif(ATTENTIVE_CUDA STREQUAL "ON")
-    # The leading blank keeps CMake from breaking the line.
-    message(FATAL_ERROR " attentive: ATTENTIVE_CUDA=ON, but ${_cuda_lack}, or say ATTENTIVE_CUDA=AUTO")
-  else()
-    message(STATUS "attentive: no CUDA code: ${_cuda_lack}")
-  endif()
+  attentive_switch_settle(ATTENTIVE_CUDA "CUDA code" "${_cuda_lack}" ATTENTIVE_CUDA_CODE)
+endif()
+if(ATTENTIVE_CUDA_CODE)
+  attentive_cuda_release(_cuda_release)
+  message(STATUS "attentive: CUDA code for sm_80 and sm_90, by nvcc ${_cuda_release}")
 endif()
 
 # attentive_enable_cuda(): a macro, because a language belongs to the folder that enables it.

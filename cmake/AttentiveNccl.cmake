@@ -1,6 +1,8 @@
 # ATTENTIVE_NCCL: whether attentive::distributed communicates between GPUs, with LibTorch's c10d over NCCL. Sets ATTENTIVE_NCCL_CODE,
 # and ATTENTIVE_NCCL_FOLDERS: where the headers of NCCL and CUDA are that c10d's header of NCCL includes.
 
+include("${CMAKE_CURRENT_LIST_DIR}/AttentiveSwitch.cmake")
+
 set(ATTENTIVE_NCCL "AUTO" CACHE STRING
     "NCCL in attentive::distributed: AUTO (if the whole LibTorch is linked, and there are headers of its NCCL and CUDA), ON, OFF")
 set_property(CACHE ATTENTIVE_NCCL PROPERTY STRINGS AUTO ON OFF)
@@ -97,27 +99,18 @@ function(attentive_nccl_lack out folders_out)
   set(${folders_out} "${folders}" PARENT_SCOPE)
 endfunction()
 
-set(ATTENTIVE_NCCL_CODE OFF)
-if(NOT ATTENTIVE_NCCL MATCHES "^(AUTO|ON|OFF)$")
-  message(FATAL_ERROR " attentive: ATTENTIVE_NCCL is \"${ATTENTIVE_NCCL}\"; say AUTO, ON or OFF")
-elseif(ATTENTIVE_NCCL STREQUAL "OFF")
-  message(STATUS "attentive: no NCCL: ATTENTIVE_NCCL=OFF")
-elseif(NOT ATTENTIVE_DISTRIBUTED)
-  if(ATTENTIVE_NCCL STREQUAL "ON")
-    message(FATAL_ERROR " attentive: ATTENTIVE_NCCL=ON, but the component distributed is not built; say -DATTENTIVE_BUILD_DISTRIBUTED=ON, or say ATTENTIVE_NCCL=AUTO")
-  endif()
-else()
+attentive_switch_wanted(ATTENTIVE_NCCL "NCCL" ATTENTIVE_NCCL_CODE)
+if(ATTENTIVE_NCCL_CODE AND ATTENTIVE_DISTRIBUTED)
   attentive_nccl_lack(_nccl_lack ATTENTIVE_NCCL_FOLDERS)
-  if(NOT _nccl_lack)
-    set(ATTENTIVE_NCCL_CODE ON)
-    list(GET ATTENTIVE_NCCL_FOLDERS 0 _nccl_folder)
-    message(STATUS "attentive: NCCL between GPUs, by ${_nccl_folder}/nccl.h")
-  elseif(ATTENTIVE_NCCL STREQUAL "ON")
-    # The leading blank keeps CMake from breaking the line.
-    message(FATAL_ERROR " attentive: ATTENTIVE_NCCL=ON, but ${_nccl_lack}, or say ATTENTIVE_NCCL=AUTO")
-  else()
-    message(STATUS "attentive: no NCCL: ${_nccl_lack}")
-  endif()
+  attentive_switch_settle(ATTENTIVE_NCCL "NCCL" "${_nccl_lack}" ATTENTIVE_NCCL_CODE)
+elseif(ATTENTIVE_NCCL STREQUAL "ON")
+  message(FATAL_ERROR " attentive: ATTENTIVE_NCCL=ON, but the component distributed is not built; say -DATTENTIVE_BUILD_DISTRIBUTED=ON, or say ATTENTIVE_NCCL=AUTO")
+else()
+  set(ATTENTIVE_NCCL_CODE OFF)
+endif()
+if(ATTENTIVE_NCCL_CODE)
+  list(GET ATTENTIVE_NCCL_FOLDERS 0 _nccl_folder)
+  message(STATUS "attentive: NCCL between GPUs, by ${_nccl_folder}/nccl.h")
 endif()
 
 # attentive_nccl_source(<source>): how the one source that includes c10d's header of NCCL is compiled.
