@@ -111,14 +111,14 @@ def sample(program, arguments):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", help="attention_loop of a release build")
-    parser.add_argument("--case", default="", help="only the cases whose name contains this")
+    parser.add_argument("--case", nargs="+", default=[""], help="only the cases whose name contains one of these")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--json", help="writes every share to this file")
     arguments = parser.parse_args()
     print(processor(), flush=True)
     result = []
     for name, flags in CASES.items():
-        if arguments.case not in name:
+        if not any(part in name for part in arguments.case):
             continue
         if "--threads" not in flags:
             flags = [*flags, "--threads", str(arguments.threads)]
@@ -130,7 +130,7 @@ def main():
         print(f"{name}: {seconds * 1e3:.3f} ms; "
               + ", ".join(f"{part} {100 * share:.0f} %" for part, share in shares.items() if share >= 0.005), flush=True)
     if not result:
-        sys.exit(f"breakdown: no case contains {arguments.case!r}")
+        sys.exit(f"breakdown: no case contains {' or '.join(map(repr, arguments.case))}")
     if arguments.json:
         Path(arguments.json).write_text(json.dumps({"cpu": processor(), "rows": result}, indent=1) + "\n", encoding="utf-8")
 
