@@ -52,19 +52,34 @@ struct Ring : torch::CustomClassHolder {
   int64_t size() const { return connection->environment().size; }
 };
 
-// Some heads of the keys of one half.
+// Some heads of some keys of one half; the rows are counted from the half's first.
 struct Slice {
-  int64_t half, head, heads;
+  int64_t half, row, rows, head, heads;
 };
 
+// [0, all) in at most `most` parts of one length, the last one maybe shorter: their beginnings and that length.
+std::pair<std::vector<int64_t>, int64_t> parts_of(int64_t all, int64_t most) {
+  const int64_t length = (all + most - 1) / most;
+  std::vector<int64_t> begins;
+  for (int64_t begin = 0; begin < all; begin += length) begins.push_back(begin);
+  return {begins, length};
+}
+
 std::vector<Slice> slices_of(const at::Tensor& k) {
-  constexpr int64_t kHeadGroups =
-      4;  // enough that a slice is small beside the whole, few enough for all threads to have a head
-  const int64_t all = k.size(1), heads = (all + kHeadGroups - 1) / kHeadGroups;
+  // Enough that a slice is small beside the whole, few enough for all threads to have a head.
+  constexpr int64_t kHeadGroups = 4, kRowGroups = 4;
+  constexpr int64_t kFewestRows = 16;  // fewer keys are not worth a message
+  const int64_t all_heads = k.size(1), all_rows = k.size(2) / 2;
+  const auto [head_begins, heads] = parts_of(all_heads, kHeadGroups);
+  const auto [row_begins, rows] =
+      parts_of(all_rows, std::clamp<int64_t>(all_rows / kFewestRows, 1, kRowGroups));
   std::vector<Slice> slices;
   for (int64_t half = 0; half < 2; ++half) {
-    for (int64_t head = 0; head < all; head += heads)
-      slices.push_back({half, head, std::min(heads, all - head)});
+    for (const auto row : row_begins) {
+      for (const auto head : head_begins)
+        slices.push_back(
+            {half, row, std::min(rows, all_rows - row), head, std::min(heads, all_heads - head)});
+    }
   }
   return slices;
 }
@@ -75,7 +90,7 @@ struct KeysAndValues {
 
   KeysAndValues of(const Slice& slice) const {
     const auto cut = [&](const at::Tensor& x) {
-      return half_of(x, slice.half, 2).narrow(1, slice.head, slice.heads);
+      return half_of(x, slice.half, 2).narrow(1, slice.head, slice.heads).narrow(2, slice.row, slice.rows);
     };
     return {cut(k), cut(v)};
   }
@@ -109,10 +124,10 @@ struct Visit {
   void for_each_half(const std::function<void(int64_t, const PartPlace&)>& work) const {
     const int64_t chunk = q.size(2) / 2;
     const auto chunks = chunks_of(ring.rank(), ring.size());
-    const int64_t key = chunks_of(owner, ring.size())[slice.half] * chunk;
+    const int64_t key = chunks_of(owner, ring.size())[slice.half] * chunk + slice.row;
     for (int64_t half = 0; half < 2; ++half) {
       const PartPlace place{.query = chunks[half] * chunk, .key = key, .head = slice.head * group()};
-      if (!ring.whole.hides(place, chunk, chunk)) work(half, place);
+      if (!ring.whole.hides(place, chunk, slice.rows)) work(half, place);
     }
   }
 

@@ -27,7 +27,7 @@
 namespace attentive::test {
 namespace {
 
-constexpr int64_t kBatch = 2, kHeads = 8, kKeyHeads = 4, kTokens = 168, kFeatures = 16, kValues = 24;
+constexpr int64_t kBatch = 2, kHeads = 8, kKeyHeads = 4, kTokens = 264, kFeatures = 16, kValues = 24;
 constexpr uint64_t kSeed = 41;
 
 struct Call {
