@@ -53,6 +53,13 @@ TEST_CASE("DataParallel sends each bucket once a step, while the backward pass r
   }
 }
 
+TEST_CASE("DataParallel sends nothing for a part before the last", "[distributed]") {
+  for (const auto& ended : run_workers({"first_part_alone"}, 2)) {
+    INFO(ended.out);
+    CHECK(ended.status == 0);
+  }
+}
+
 TEST_CASE("ShardedAdamW equals AdamW over processes, to the bit", "[distributed][sharded_adamw]") {
   for (const int64_t size : {2, 4}) {
     const auto plain = run_workers({"optimize", "plain"}, size);
@@ -83,6 +90,10 @@ TEST_CASE("DataParallel names a parameter without a gradient at once, on all ran
       INFO(ended.out);
       CHECK(ended.status == 1);
       CHECK_THAT(ended.out, ContainsSubstring("the parameter second.weight gets no gradient on rank 1"));
+      // In the first step all look before anything is sent; later, rank 1 tells the others that it has failed.
+      if (from == "0")
+        CHECK_THAT(ended.out,
+                   ContainsSubstring("error: DataParallel::backward: the parameter second.weight"));
     }
   }
 }

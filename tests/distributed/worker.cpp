@@ -187,6 +187,18 @@ int unused(const std::shared_ptr<Group>& group, int64_t from) {
   return 0;
 }
 
+// Rank 0 computes a part of its batch before the last one, rank 1 does not: nothing may be sent for it.
+int first_part_alone(const std::shared_ptr<Group>& group) {
+  Network network;
+  DataParallel parallel(network, group);
+  const auto x = at::rand({2, 6});
+  parallel.backward(loss_of(network, x));
+  if (group->rank() == 0) parallel.backward(loss_of(network, x), /*last=*/false);
+  group->barrier();
+  parallel.backward(loss_of(network, x));
+  return 0;
+}
+
 // Rank 1's model differs.
 int differ(const std::shared_ptr<Group>& group, const std::string& what) {
   const bool other = group->rank() == 1;
@@ -223,6 +235,7 @@ int work(const std::string& what, const std::string& detail, const std::string& 
   if (what == "throw") return train(group, {.steps = 6, .thrower = std::stoll(detail)});
   if (what == "optimize") return optimize(group, detail);
   if (what == "unused") return unused(group, std::stoll(detail));
+  if (what == "first_part_alone") return first_part_alone(group);
   if (what == "differ") return differ(group, detail);
   if (what == "leave") {
     if (group->rank() == 1) return 0;
