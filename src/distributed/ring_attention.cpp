@@ -57,28 +57,26 @@ struct Slice {
   int64_t half, row, rows, head, heads;
 };
 
-// [0, all) in at most `most` parts of one length, the last one maybe shorter: their beginnings and that length.
-std::pair<std::vector<int64_t>, int64_t> parts_of(int64_t all, int64_t most) {
+// [0, all) in at most `most` parts of one length, the last one maybe shorter: the beginning and length of each.
+std::vector<std::pair<int64_t, int64_t>> parts_of(int64_t all, int64_t most) {
   const int64_t length = (all + most - 1) / most;
-  std::vector<int64_t> begins;
-  for (int64_t begin = 0; begin < all; begin += length) begins.push_back(begin);
-  return {begins, length};
+  std::vector<std::pair<int64_t, int64_t>> parts;
+  for (int64_t begin = 0; begin < all; begin += length)
+    parts.emplace_back(begin, std::min(length, all - begin));
+  return parts;
 }
 
 std::vector<Slice> slices_of(const at::Tensor& k) {
   // Enough that a slice is small beside the whole, few enough for all threads to have a head.
   constexpr int64_t kHeadGroups = 4, kRowGroups = 4;
   constexpr int64_t kFewestRows = 16;  // fewer keys are not worth a message
-  const int64_t all_heads = k.size(1), all_rows = k.size(2) / 2;
-  const auto [head_begins, heads] = parts_of(all_heads, kHeadGroups);
-  const auto [row_begins, rows] =
-      parts_of(all_rows, std::clamp<int64_t>(all_rows / kFewestRows, 1, kRowGroups));
+  const int64_t rows_of_half = k.size(2) / 2;
+  const auto of_rows = parts_of(rows_of_half, std::clamp<int64_t>(rows_of_half / kFewestRows, 1, kRowGroups));
+  const auto of_heads = parts_of(k.size(1), kHeadGroups);
   std::vector<Slice> slices;
   for (int64_t half = 0; half < 2; ++half) {
-    for (const auto row : row_begins) {
-      for (const auto head : head_begins)
-        slices.push_back(
-            {half, row, std::min(rows, all_rows - row), head, std::min(heads, all_heads - head)});
+    for (const auto& [row, rows] : of_rows) {
+      for (const auto& [head, heads] : of_heads) slices.push_back({half, row, rows, head, heads});
     }
   }
   return slices;

@@ -80,7 +80,8 @@ class Output(unittest.TestCase):
     def test_a_killed_process_of_the_same_number_leaves_nothing_to_stumble_over(self):
         # LLVM's OpenMP runtime maps a file of this name, and an empty one cannot be read.
         leave_and_run = ': > "/dev/shm/__KMP_REGISTERED_LIB_$$_$(id -u)" && exec "$@"'
-        for name, arguments in self.commands():
+        for name in PROGRAMS.keys() & self.work.keys():
+            arguments = self.work[name][-1]  # computes something: until then no program needs the runtime
             with self.subTest(program=name, arguments=arguments):
                 done = subprocess.run(["sh", "-c", leave_and_run, "sh", PROGRAMS[name], *arguments], input="1\n", text=True,
                                       capture_output=True)

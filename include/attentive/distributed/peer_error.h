@@ -9,7 +9,7 @@
 namespace attentive {
 
 /// A call of a Group in which another process is missing. `what()` is one line that names the process and the reason, such as
-/// "Group::barrier: rank 2 (host node7, process 4711) is gone: it has not answered for 500 ms". The group is of no use any more:
+/// "Group::barrier: rank 2 (host node7, process 4711) is gone or stopped: it has not answered for 500 ms". The group is of no use any more:
 /// every later call throws the same. Leave the program with a non-zero status, so that torchrun can start all of it again.
 class PeerError : public c10::Error {
  public:
