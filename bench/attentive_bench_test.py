@@ -60,6 +60,27 @@ with subprocess.Popen([PROGRAM, *ONE_CASE], text=True, stdout=subprocess.PIPE) a
     assert program.poll() is None, "the first lines came with the last ones"
     program.kill()
 
+# The suites for a GPU, tried on the CPU: every result is checked, and a kernel that is not there is said, not timed.
+with tempfile.TemporaryDirectory() as folder:
+    path = Path(folder) / "gpu.json"
+    done = run("--suite", "gpu-grid", "gpu-options", "gpu-decode", "--tokens", "24", "--head-dim", "8", "--dtype", "fp32",
+               "--budget", "0.01", "--json", str(path))
+    assert done.returncode == 0, done
+    rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+names = {row["case"] for row in rows}
+options = ("window 256", "softcap", "ALiBi", "sinks", "keep mask", "documents")
+want = {f"{name} {way} T=24 D8" for name in ("causal", *options) for way in ("fwd", "fwd+bwd")}
+assert names == want | {"dropout fwd+bwd T=24 D8", "16/4 heads, 24 keys D8"}, names ^ want
+for row in rows:
+    timed = [timing["contender"] for timing in row["timings"]]
+    assert timed[0].startswith("attentive") and "composed" in timed, row
+    assert 0 < row["check"]["error"] <= row["check"]["allowed"], row
+    if row["case"].startswith("causal"):
+        refused = {refusal["contender"]: refusal["why"] for refusal in row["refusals"]}
+        assert set(refused) == {"torch efficient", "torch cuDNN"} and "torch flash" in timed, row
+
+done = run("--device", "cuda", "--suite", "tiny")
+assert done.returncode == 2 and ("no CUDA device" in done.stderr or "the suite tiny is for the CPU" in done.stderr), done
 done = run("--suite", "tiny", "--case", "no such case", "--budget", "0.01")
 assert done.returncode == 2 and "no case was chosen" in done.stderr, done
 assert run("--suite", "no_such_suite").returncode == 2

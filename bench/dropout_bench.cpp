@@ -13,9 +13,9 @@ namespace {
 
 constexpr double kDropout = 0.1;
 
-// Other implementations draw other numbers: ours is compared with the composed definition on the same
-// Counter stream. Two heads say as much as twelve.
-Check check(const Qkv& x, const at::Tensor& grad) {
+}  // namespace
+
+Check same_drops(const Qkv& x, const at::Tensor& grad, double dropout_p) {
   const auto heads = [](const at::Tensor& t) { return t.detach().narrow(1, 0, 2).clone(); };
   Tensors results[2];
   for (const auto backend : {attentive::Backend::Native, attentive::Backend::Reference}) {
@@ -24,7 +24,7 @@ Check check(const Qkv& x, const at::Tensor& grad) {
     results[backend == attentive::Backend::Reference] = with_backward(two, heads(grad), [&] {
       return attentive::attention(two.q, two.k, two.v,
                                   {.causal = attentive::Causal::BottomRight,
-                                   .dropout_p = kDropout,
+                                   .dropout_p = dropout_p,
                                    .dropout_stream = attentive::DropoutStream::Counter,
                                    .backend = backend});
     })();
@@ -32,8 +32,6 @@ Check check(const Qkv& x, const at::Tensor& grad) {
   return {"composed definition, same drops", difference(results[0], results[1]),
           x.q.scalar_type() == at::kBFloat16 ? 3e-2 : 1e-4};
 }
-
-}  // namespace
 
 void dropout_suite(Runner& runner) {
   for (const auto type : kTypes) {
@@ -45,7 +43,7 @@ void dropout_suite(Runner& runner) {
       if (!runner.wants(c)) continue;
       const auto x = make_qkv(shape, type, /*gradients=*/true);
       const auto grad = at::randn_like(x.q);
-      c.check = [=] { return check(x, grad); };
+      c.check = [=] { return same_drops(x, grad, kDropout); };
       c.contenders.push_back({"attentive", with_backward(x, grad, [=] {
                                 return attentive::attention(
                                     x.q, x.k, x.v,

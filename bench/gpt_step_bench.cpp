@@ -32,10 +32,14 @@ int main(int argc, char** argv) {
   std::string file, size;
   TrainerOptions options;
   int threads = 0;
+  std::string device = "cpu";
+  bool autocast = false;
   app.add_option("FILE", file, "text to learn")->required();
   app.add_option("SIZE", size)->check(CLI::IsMember({"small", "large"}))->required();
   app.add_option("SEED", options.seed)->required();
   app.add_option("THREADS", threads)->check(CLI::Range(1, 1024))->required();
+  app.add_option("--device", device)->check(CLI::IsMember({"cpu", "cuda"}))->capture_default_str();
+  app.add_flag("--autocast", autocast, "to bfloat16");
   return apps::run_main(app, argc, argv, [&] {
     at::set_num_threads(threads);
     const auto text = read_text(file);
@@ -50,6 +54,9 @@ int main(int argc, char** argv) {
     }
     at::manual_seed(options.seed);
     GPT model(model_options.bias(false).tied(true).init(GPTInit::Gpt2));
+    options.device = at::Device(device);
+    if (autocast) options.autocast = at::kBFloat16;
+    model->to(options.device);
     Trainer trainer(model.ptr(), language_model_loss(model), tokens.training, tokens.validation, options);
     std::string line;
     while (std::getline(std::cin, line)) {

@@ -4,8 +4,10 @@
 #include <string>
 #include <vector>
 
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
 #include "common/run_main.h"
 #include "suites.h"
@@ -14,6 +16,11 @@
 namespace {
 
 constexpr int kUsage = 2;
+
+bool is_chosen(const bench::Suite& suite, const std::vector<std::string>& wanted, at::Device device) {
+  if (!wanted.empty()) return std::ranges::find(wanted, suite.name) != wanted.end();
+  return suite.meant == bench::Meant::Both || (suite.meant == bench::Meant::Gpu) == device.is_cuda();
+}
 
 std::vector<std::string> suite_names() {
   std::vector<std::string> names;
@@ -32,9 +39,14 @@ int main(int argc, char** argv) {
   bench::Settings settings;
   settings.threads = at::get_num_threads();
   std::vector<std::string> wanted;
-  std::string json, svg;
+  std::string json, svg, device = "cpu", device_name;
   const auto names = suite_names();
-  app.add_option("--suite", wanted, "suites to run; all if none is named")->check(CLI::IsMember(names));
+  app.add_option("--suite", wanted, "suites to run; if none is named, all that are meant for the device")
+      ->check(CLI::IsMember(names));
+  app.add_option("--device", device)->check(CLI::IsMember({"cpu", "cuda"}))->capture_default_str();
+  app.add_option("--device-name", device_name, "what the report calls the GPU");
+  app.add_option("--tokens", settings.tokens, "T of the suites for a GPU")->check(CLI::PositiveNumber);
+  app.add_option("--head-dim", settings.head_dims, "D of the suites for a GPU")->check(CLI::PositiveNumber);
   app.add_option("--threads", settings.threads, "threads of ATen")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
@@ -47,12 +59,31 @@ int main(int argc, char** argv) {
   app.add_option("--svg", svg, "plots the growth suite to this file");
   return apps::run_main(app, argc, argv, [&] {
     at::set_num_threads(settings.threads);
-    const auto machine = bench::describe_machine();
+    settings.device = at::Device(device);
+    if (settings.device.is_cuda() && !at::hasCUDA()) {
+      apps::print_error("attentive-bench: no CUDA device");
+      return kUsage;
+    }
+    for (const auto& suite : bench::kSuites) {
+      if (settings.device.is_cuda() && suite.meant == bench::Meant::Cpu &&
+          is_chosen(suite, wanted, settings.device)) {
+        apps::print_error(fmt::format("attentive-bench: the suite {} is for the CPU", suite.name));
+        return kUsage;
+      }
+    }
+    if (settings.device.is_cuda() && device_name.empty()) device_name = "CUDA device";
+    const auto machine = bench::describe_machine(device_name);
     bench::print_head(machine, settings);
-    bench::Runner runner(settings, bench::measure_peaks(settings.threads, bench::print_limit));
+    const bool gpu_suites_alone = std::ranges::all_of(bench::kSuites, [&](const auto& suite) {
+      return suite.meant == bench::Meant::Gpu || !is_chosen(suite, wanted, settings.device);
+    });
+    const bool device_peaks = settings.device.is_cuda() || gpu_suites_alone;  // also where these are tried
+    bench::Runner runner(settings, device_peaks
+                                       ? bench::measure_device_peaks(settings.device, bench::print_limit)
+                                       : bench::measure_peaks(settings.threads, bench::print_limit));
     for (const auto& suite : bench::kSuites) {
       const std::string name(suite.name);
-      if (!wanted.empty() && std::ranges::find(wanted, name) == wanted.end()) continue;
+      if (!is_chosen(suite, wanted, settings.device)) continue;
       if (name != "growth") bench::print_columns(name);
       suite.run(runner);
       if (!json.empty())

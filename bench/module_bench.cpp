@@ -52,11 +52,12 @@ void add(Runner& runner, at::ScalarType type, bool training, double dropout) {
   if (!runner.wants(c)) return;
   at::manual_seed(1);
   attentive::MultiHeadAttention ours(kWidth, kWidth, kTokens, dropout, kHeads);
-  ours->to(type);
+  const auto device = runner.settings().device;
+  ours->to(device, type);
   ours->train(training);
   const PeerModules peers(ours, kTokens, training ? dropout : 0.0);
-  const auto x = at::randn({kBatch, kTokens, kWidth}).to(type).requires_grad_(training);
-  const auto grad = at::randn({kBatch, kTokens, kWidth}).to(type);
+  const auto x = at::randn({kBatch, kTokens, kWidth}).to(device, type).requires_grad_(training);
+  const auto grad = at::randn({kBatch, kTokens, kWidth}).to(device, type);
   const auto way = [&](const std::string& name, std::function<at::Tensor(const at::Tensor&)> forward,
                        const std::vector<at::Tensor>& parameters) {
     if (training) {

@@ -5,6 +5,8 @@
 
 #include <ATen/ATen.h>
 
+#include "inputs.h"
+
 namespace bench {
 
 PeerModules::PeerModules(const attentive::MultiHeadAttention& ours, int64_t context_length, double dropout)
@@ -12,10 +14,10 @@ PeerModules::PeerModules(const attentive::MultiHeadAttention& ours, int64_t cont
                ours->out_proj->bias}),
       num_heads_(ours->options.num_heads()),
       dropout_(dropout),
-      hidden_(at::ones({context_length, context_length}, at::kBool).triu(1)),
+      hidden_(hidden_by(context_length, {}, weights[0].device())),
       library_(torch::nn::MultiheadAttentionOptions(ours->options.d_out(), num_heads_).dropout(dropout)) {
   const at::NoGradGuard no_grad;
-  library_->to(weights[0].scalar_type());
+  library_->to(weights[0].device(), weights[0].scalar_type());
   library_->train(dropout > 0);
   library_->in_proj_weight.copy_(at::cat({weights[0], weights[1], weights[2]}));
   library_->in_proj_bias.zero_();

@@ -19,19 +19,31 @@ void load_suite(Runner& runner);
 void growth_suite(Runner& runner);
 void threads_suite(Runner& runner);
 
+// The suites for a GPU, in gpu_bench.cpp.
+void gpu_grid_suite(Runner& runner);
+void gpu_options_suite(Runner& runner);
+void gpu_decode_suite(Runner& runner);
+
+/// Where a suite is meant to run: the others must be named.
+enum class Meant { Cpu, Gpu, Both };
+
 struct Suite {
   std::string_view name;
   void (*run)(Runner&);
+  Meant meant = Meant::Cpu;
 };
 
-inline constexpr std::array<Suite, 11> kSuites = {{
+inline constexpr std::array<Suite, 14> kSuites = {{
     {"forward", forward_suite},
     {"forward-backward", forward_backward_suite},
     {"dropout", dropout_suite},
     {"window", window_suite},
     {"variants", variants_suite},
     {"decode", decode_suite},
-    {"module", module_suite},
+    {"gpu-grid", gpu_grid_suite, Meant::Gpu},
+    {"gpu-options", gpu_options_suite, Meant::Gpu},
+    {"gpu-decode", gpu_decode_suite, Meant::Gpu},
+    {"module", module_suite, Meant::Both},
     {"tiny", tiny_suite},
     {"load", load_suite},
     {"growth", growth_suite},

@@ -1,6 +1,5 @@
 // Softcap and ALiBi, which PyTorch expresses by single operations or by a floating T x T mask.
 
-#include <cmath>
 #include <limits>
 
 #include <ATen/ATen.h>
@@ -18,20 +17,13 @@ namespace {
 constexpr double kSoftcap = 30.0;
 
 at::Tensor composed_softcap(const Qkv& x) {
-  const auto T = x.q.size(-2);
-  auto scores = at::matmul(x.q, x.k.transpose(-2, -1)) * (1.0 / std::sqrt(static_cast<double>(x.q.size(-1))));
-  scores = at::tanh(scores / kSoftcap) * kSoftcap;
-  scores = scores.masked_fill(at::ones({T, T}, at::kBool).triu(1), -std::numeric_limits<double>::infinity());
-  return at::matmul(at::softmax(scores, -1), x.v);
+  return composed(x, {.hidden = hidden_by(x.q.size(-2), {}, at::kCPU), .softcap = kSoftcap});
 }
 
 // (H, T, T): -slope * distance below the diagonal, -inf above.
 at::Tensor alibi_mask(const at::Tensor& slopes, int64_t T, at::ScalarType type) {
-  const auto place = at::arange(T, at::kFloat);
-  const auto distance = (place.unsqueeze(1) - place.unsqueeze(0)).abs();
-  auto mask = -slopes.view({-1, 1, 1}) * distance;
-  mask.masked_fill_(at::ones({T, T}, at::kBool).triu(1), -std::numeric_limits<double>::infinity());
-  return mask.unsqueeze(0).to(type);
+  const auto hidden = hidden_by(T, {}, at::kCPU);
+  return alibi_bias(slopes, T).masked_fill_(hidden, -std::numeric_limits<double>::infinity()).to(type);
 }
 
 void softcap(Runner& runner, const Shape& shape, at::ScalarType type, bool gradients) {

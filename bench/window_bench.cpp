@@ -16,7 +16,7 @@ attentive::AttentionOptions window_of(int64_t width) {
 }
 
 at::Tensor band(int64_t tokens, int64_t width) {
-  return at::ones({tokens, tokens}, at::kBool).tril().triu(1 - width);
+  return hidden_by(tokens, width, at::kCPU).logical_not_();
 }
 
 // A window looks back only so far, so the first tokens of a long sequence are a short sequence.

@@ -73,18 +73,19 @@ std::string compiler() {
 
 }  // namespace
 
-Machine describe_machine() {
+Machine describe_machine(std::string device) {
   const auto isa = isa_in_use();
-  return {processor(),      instruction_sets(isa),
-          isa.capability,   static_cast<int>(std::thread::hardware_concurrency()),
-          TORCH_VERSION,    compiler(),
-          ATTENTIVE_VERSION};
+  return {processor(),       instruction_sets(isa),
+          isa.capability,    static_cast<int>(std::thread::hardware_concurrency()),
+          TORCH_VERSION,     compiler(),
+          ATTENTIVE_VERSION, std::move(device)};
 }
 
 std::string to_string(const Machine& machine, int threads) {
-  return fmt::format("{} ({}; LibTorch uses {}), {} cores, {} threads; LibTorch {}, attentive {}, {}",
-                     machine.cpu, machine.isa, machine.capability, machine.cores, threads, machine.libtorch,
-                     machine.package, machine.compiler);
+  return fmt::format("{}{} ({}; LibTorch uses {}), {} cores, {} threads; LibTorch {}, attentive {}, {}",
+                     machine.device.empty() ? "" : machine.device + " beside ", machine.cpu, machine.isa,
+                     machine.capability, machine.cores, threads, machine.libtorch, machine.package,
+                     machine.compiler);
 }
 
 }  // namespace bench

@@ -13,9 +13,10 @@ struct Machine {
   std::string libtorch;
   std::string compiler;  ///< of this program
   std::string package;   ///< version of attentive
+  std::string device;    ///< the GPU that computes; empty: the CPU does
 };
 
-Machine describe_machine();
+Machine describe_machine(std::string device = "");
 
 /// The machine and `threads` in one line.
 std::string to_string(const Machine& machine, int threads);

@@ -32,15 +32,20 @@ double probe(const Peaks& peaks, Limit limit, double seconds) {
   return peak && peak->probe ? peak->probe(seconds) : 0;
 }
 
+void say_peak(const std::function<void(const std::string&)>& say, const char* name, const char* unit,
+              const Peak& peak) {
+  say(fmt::format("{} {:.4g} {} ({})", name, peak.rate / 1e9, unit, peak.method));
+}
+
 Peaks measure_peaks(int threads, const std::function<void(const std::string&)>& say) {
   Peaks peaks;
   peaks.threads = threads;
   peaks.fp32 = fp32_peak(threads);
-  say(fmt::format("fp32 {:.4g} GF/s ({})", peaks.fp32.rate / 1e9, peaks.fp32.method));
+  say_peak(say, "fp32", "GF/s", peaks.fp32);
   peaks.bf16 = bf16_peak(threads, peaks.fp32);
-  say(fmt::format("bf16 {:.4g} GF/s ({})", peaks.bf16.rate / 1e9, peaks.bf16.method));
+  say_peak(say, "bf16", "GF/s", peaks.bf16);
   peaks.read = read_peak();
-  say(fmt::format("read {:.3g} GB/s ({})", peaks.read.rate / 1e9, peaks.read.method));
+  say_peak(say, "read", "GB/s", peaks.read);
   return peaks;
 }
 

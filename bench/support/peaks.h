@@ -3,6 +3,8 @@
 #include <functional>
 #include <string>
 
+#include <c10/core/Device.h>
+
 namespace bench {
 
 /// One thing that this machine cannot exceed.
@@ -31,6 +33,8 @@ struct Peaks {
 
 /// Takes a few seconds on any machine; `say` gets each limit in words as soon as it is known.
 Peaks measure_peaks(int threads, const std::function<void(const std::string&)>& say);
+/// The same of a GPU: PyTorch's large products and sums. On the CPU, for trying it.
+Peaks measure_device_peaks(at::Device device, const std::function<void(const std::string&)>& say);
 
 /// Rate of `limit` right now, over about `seconds`; 0 where no loop tells. What a busy machine takes from a
 /// timed case, it takes from this too.
@@ -40,6 +44,9 @@ Peak fp32_peak(int threads);
 /// Where no product of bfloat16 is faster than float32's limit, that limit: numbers may be widened.
 Peak bf16_peak(int threads, const Peak& fp32);
 Peak read_peak();
+
+void say_peak(const std::function<void(const std::string&)>& say, const char* name, const char* unit,
+              const Peak& peak);
 
 /// Reads every byte of a buffer with all threads; the sum keeps the compiler from leaving it out.
 double read_all(const float* data, long count);

@@ -37,7 +37,8 @@ nlohmann::ordered_json to_json(const Row& row, const Peaks& peaks) {
       {"work", row.work},
       {"limit", to_string(row.limit)},
       {"check", {{"against", row.check.against}, {"error", row.check.error}, {"allowed", row.check.allowed}}},
-      {"timings", nlohmann::ordered_json::array()}};
+      {"timings", nlohmann::ordered_json::array()},
+      {"refusals", nlohmann::ordered_json::array()}};
   for (const auto& timing : row.timings) {
     json["timings"].push_back(
         {{"contender", timing.contender},
@@ -48,6 +49,8 @@ nlohmann::ordered_json to_json(const Row& row, const Peaks& peaks) {
          {"rounds", timing.rounds},
          {"calls_per_sample", timing.calls}});
   }
+  for (const auto& refusal : row.refusals)
+    json["refusals"].push_back({{"contender", refusal.contender}, {"why", refusal.why}});
   return json;
 }
 
@@ -90,6 +93,9 @@ void print_row(const Row& row) {
                i == 0 ? "" : fmt::format("{:.2f} - {:.2f}", timing.ratio.p10, timing.ratio.p90),
                fraction(timing.fraction), fraction(timing.fraction_same_round));
   }
+  for (const auto& refusal : row.refusals)
+    fmt::print("| {:<26} | {:<4} | {:<26} | not run: {} |\n", row.name, row.dtype, refusal.contender,
+               refusal.why);
   apps::flush_output();
 }
 
@@ -110,6 +116,7 @@ void write_json(const std::string& path, const Machine& machine, const Runner& r
                                    {"isa", machine.isa},
                                    {"capability", machine.capability},
                                    {"cores", machine.cores},
+                                   {"device", machine.device},
                                    {"libtorch", machine.libtorch},
                                    {"compiler", machine.compiler},
                                    {"attentive", machine.package}}},

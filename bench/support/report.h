@@ -7,7 +7,7 @@
 
 namespace bench {
 
-/// Machine and threads; the limits follow as they are measured.
+/// Machine, threads and the device; the limits follow as they are measured.
 void print_head(const Machine& machine, const Settings& settings);
 void print_limit(const std::string& limit);
 void print_columns(const std::string& suite);

@@ -7,14 +7,16 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include "support/device.h"
 #include "support/report.h"
 #include "support/timer.h"
 
 namespace bench {
 namespace {
 
-constexpr double kShortestSample = 5e-4;  // seconds: well above the clock's and the scheduler's grain
-constexpr double kLongestProbe = 0.1;     // seconds
+constexpr double kShortestSample = 5e-4;    // seconds: well above the clock's and the scheduler's grain
+constexpr double kShortestOnDevice = 5e-3;  // well above the wait for the device
+constexpr double kLongestProbe = 0.1;       // seconds
 constexpr int kFewestRounds = 5;
 constexpr int kMostRounds = 400;
 
@@ -75,14 +77,43 @@ double fraction_of(const Peak* limit, double work, double seconds) {
   return limit && limit->rate > 0 ? work / limit->rate / seconds : 0;
 }
 
+std::vector<Refusal> Runner::leave_out_refusals(Case& the_case) const {
+  std::vector<Refusal> refusals;
+  std::erase_if(the_case.contenders, [&](const Contender& contender) {
+    if (contender.may_refuse == MayRefuse::Never) return false;
+    try {
+      contender.run();
+      finish(settings_.device);
+      return false;
+    } catch (const c10::OutOfMemoryError&) {
+      refusals.push_back({contender.name, "out of memory"});
+    } catch (const c10::Error& error) {
+      if (contender.may_refuse != MayRefuse::Always) throw;
+      const std::string why = error.what_without_backtrace();
+      refusals.push_back({contender.name, why.substr(0, why.find('\n'))});
+    }
+    return true;
+  });
+  return refusals;
+}
+
+/// Mean seconds of so many calls, the device's work included.
+double Runner::sample(const Contender& contender, int calls) const {
+  finish(settings_.device);
+  const Timer timer;
+  for (int call = 0; call < calls; ++call) contender.run();
+  finish(settings_.device);
+  return timer.seconds() / calls;
+}
+
 std::vector<Timing> Runner::time(const Case& the_case) {
   const auto count = the_case.contenders.size();
+  const double shortest = settings_.device.is_cpu() ? kShortestSample : kShortestOnDevice;
   std::vector<int> calls(count);
-  for (std::size_t i = 0; i < count; ++i) {  // second call: buffers and pools are there
-    the_case.contenders[i].run();
-    const Timer timer;
-    the_case.contenders[i].run();
-    calls[i] = std::clamp(static_cast<int>(std::ceil(kShortestSample / timer.seconds())), 1, 2000);
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto& contender = the_case.contenders[i];
+    sample(contender, 1);  // now buffers and pools are there
+    calls[i] = std::clamp(static_cast<int>(std::ceil(shortest / sample(contender, 1))), 1, 2000);
   }
   std::vector<std::vector<double>> seconds(count);
   std::vector<double> limits;
@@ -92,12 +123,10 @@ std::vector<Timing> Runner::time(const Case& the_case) {
     if (round >= kFewestRounds && all.seconds() > settings_.budget) break;
     for (std::size_t step = 0; step < count; ++step) {
       const auto i = (step + static_cast<std::size_t>(round)) % count;
-      const Timer timer;
-      for (int call = 0; call < calls[i]; ++call) the_case.contenders[i].run();
-      seconds[i].push_back(timer.seconds() / calls[i]);
+      seconds[i].push_back(sample(the_case.contenders[i], calls[i]));
     }
     const double ours = seconds[0].back() * calls[0];
-    limits.push_back(probe(peaks_, the_case.limit, std::clamp(ours, kShortestSample, kLongestProbe)));
+    limits.push_back(probe(peaks_, the_case.limit, std::clamp(ours, shortest, kLongestProbe)));
     peaks_.raise(the_case.limit, limits.back());
   }
   std::vector<Timing> timings(count);
@@ -118,9 +147,10 @@ std::vector<Timing> Runner::time(const Case& the_case) {
   return timings;
 }
 
-void Runner::run(const Case& the_case) {
-  Row row{the_case.suite, the_case.name,  the_case.dtype,    {},
-          the_case.work,  the_case.limit, settings_.threads, {}};
+void Runner::run(Case the_case) {
+  Row row{the_case.suite, the_case.name,  the_case.dtype,   {},
+          the_case.work,  the_case.limit, settings_.threads};
+  row.refusals = leave_out_refusals(the_case);
   if (the_case.check) {
     row.check = the_case.check();
   } else if (the_case.contenders.size() > 1) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 
 #include "support/peaks.h"
 #include "support/stats.h"
@@ -13,10 +14,19 @@ namespace bench {
 
 using Tensors = std::vector<at::Tensor>;
 
+/// Whether a contender may be left out of a case, for which the row then gives its reason.
+enum class MayRefuse { Never, ForMemory, Always };
+
 /// One way to compute a case. What it returns is compared; a timed call includes freeing it.
 struct Contender {
   std::string name;
   std::function<Tensors()> run;
+  MayRefuse may_refuse = MayRefuse::Never;
+};
+
+/// A contender that could not do the case.
+struct Refusal {
+  std::string contender, why;
 };
 
 /// How far a result lies from the reference: largest difference over the reference's largest value.
@@ -57,7 +67,8 @@ struct Row {
   double work = 0;
   Limit limit = Limit::None;
   int threads = 0;
-  std::vector<Timing> timings;
+  std::vector<Timing> timings = {};
+  std::vector<Refusal> refusals = {};
 };
 
 /// One point of the growth curves.
@@ -73,6 +84,9 @@ struct Settings {
   double budget = 3.0;              ///< seconds of timing a case
   std::vector<std::string> dtypes;  ///< empty: all
   std::vector<std::string> cases;   ///< parts of names, any of them; empty: all
+  at::Device device = at::kCPU;
+  std::vector<int64_t> tokens;     ///< of the suites for a GPU; empty: their own
+  std::vector<int64_t> head_dims;  ///< likewise
   bool quiet = false;
 };
 
@@ -82,7 +96,7 @@ class Runner {
   Runner(Settings settings, Peaks peaks);
 
   /// Throws std::runtime_error, and times nothing, if the result is wrong.
-  void run(const Case& the_case);
+  void run(Case the_case);
   void add(GrowthPoint point);
 
   bool wants(at::ScalarType type) const;
@@ -94,7 +108,9 @@ class Runner {
   const std::vector<GrowthPoint>& growth() const { return growth_; }
 
  private:
+  std::vector<Refusal> leave_out_refusals(Case& the_case) const;
   std::vector<Timing> time(const Case& the_case);
+  double sample(const Contender& contender, int calls) const;
 
   Settings settings_;
   Peaks peaks_;

@@ -6,6 +6,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 ROOT = Path(sys.argv[1])
@@ -113,4 +114,13 @@ with tempfile.TemporaryDirectory() as folder:
                  "| notebooks | **failed** (status 1) |", "| parity cases | **failed** (status 127) |"):
         assert part in text, f"{part!r} is not in\n{text}"
     assert "configure" not in text and done.returncode == 1, text
+
+    # A program that never ends is stopped, with what it started, and what no time is left for is said.
+    script(packed / "apps/attentive-notebooks", 'echo begun; sleep 600 & wait\n')
+    start = time.monotonic()
+    done = run(folder, *prebuilt, str(packed), "--minutes", "0.05")
+    text = report.read_text()
+    assert done.returncode == 1 and time.monotonic() - start < 60, done
+    for part in ("| notebooks | **stopped** after ", "begun", "| training, autocast none | not run: no time left | – |"):
+        assert part in text, f"{part!r} is not in\n{text}"
 print("gpu_check: all as expected")
