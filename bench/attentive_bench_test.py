@@ -64,7 +64,7 @@ with subprocess.Popen([PROGRAM, *ONE_CASE], text=True, stdout=subprocess.PIPE) a
 with tempfile.TemporaryDirectory() as folder:
     path = Path(folder) / "gpu.json"
     done = run("--suite", "gpu-grid", "gpu-options", "gpu-decode", "--tokens", "24", "--head-dim", "8", "--dtype", "fp32",
-               "--budget", "0.01", "--json", str(path))
+               "--threads", "1", "--budget", "0.01", "--json", str(path))
     assert done.returncode == 0, done
     rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
 names = {row["case"] for row in rows}

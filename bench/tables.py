@@ -7,7 +7,8 @@ Everything between the lines `<!-- figures: SUITE -->` and `<!-- end -->` is rep
 around the figures stays and the figures are never typed by hand. The tables of `breakdown` (bench/breakdown.py), `peers`
 (bench/python_peers.py) and `attempts` come from the files of these names beside the measurements; `breakdown-avx2` is the
 same kind of table from breakdown-avx2.json, and likewise `breakdown-avx512`. `avx2-module:module` is the table of the suite
-`module` from avx2-module.json, a run of its own.
+`module` from avx2-module.json, a run of its own. `cuda-flex` compares compiled FlexAttention (bench/flex_peer.py, cuda-flex.json)
+with the measurements: both programs timed PyTorch's memory-efficient kernel, and the table gives the ratio of the ratios to it.
 """
 
 import json
@@ -33,13 +34,36 @@ def rows_of(data, suite):
         if row["suite"] != suite:
             continue
         ours, *peers = row["timings"]
+        told = re.search(r" \(\w+\)$", ours["contender"])  # the backend that Auto took, where that is told
+        backend = told[0] if told else ""
         for peer in peers or [None]:
             ratio = peer and peer["ratio_to_ours"]
             lines.append(
-                f"| {row['case']} | {row['dtype']} | {seconds(ours['seconds']['median'])} | "
+                f"| {row['case']} | {row['dtype']} | {seconds(ours['seconds']['median'])}{backend} | "
                 + (f"{peer['contender']} | **{ratio['median']:.2f}** ({ratio['p10']:.2f} – {ratio['p90']:.2f}) | "
                    if peer else "none | – | ")
                 + f"{percent(ours['fraction_of_limit'])} ({percent(ours['fraction_of_limit_same_round'])}) | {percent(peer['fraction_of_limit']) if peer else '–'} |")
+        for refusal in row.get("refusals", []):
+            lines.append(f"| {row['case']} | {row['dtype']} | | {refusal['contender']} | not run: {refusal['why']} | | |")
+    return lines
+
+
+def flex(measured, data):
+    """FlexAttention's time over ours, each as a multiple of the efficient kernel's, causal, in its own process."""
+    ours = {(row["case"], row["dtype"]): {timing["contender"]: timing["seconds"]["median"] for timing in row["timings"]}
+            for row in measured["rows"]}
+    lines = [", ".join(f"{name} {version}" for name, version in data["versions"].items()) + ".", "",
+             "| case | type | FlexAttention / ours | FlexAttention / torch efficient, causal | ours / torch efficient, causal |",
+             "|---|---|--:|--:|--:|"]
+    for row in data["rows"]:
+        variant, direction, size = re.fullmatch(r"(.*) (fwd(?:\+bwd)?) (T=.*)", row["case"]).groups()
+        own = ours.get((row["case"], row["dtype"]), {})
+        efficient = ours.get((f"causal {direction} {size}", row["dtype"]), {}).get("torch efficient")
+        if "skipped" in row:
+            lines.append(f"| {row['case']} | {row['dtype']} | skipped: {row['skipped']} | | |")
+        elif efficient and own:
+            theirs, mine = row["flex_s"] / row["efficient_s"], next(iter(own.values())) / efficient
+            lines.append(f"| {row['case']} | {row['dtype']} | **{theirs / mine:.2f}** | {theirs:.2f} | {mine:.2f} |")
     return lines
 
 
@@ -95,7 +119,8 @@ BESIDE = {"breakdown": breakdown, "peers": peers, "attempts": attempts}
 
 def machine(data):
     m, p = data["machine"], data["peaks"]
-    return [f"{m['cpu']} ({m['isa']}), {m['cores']} cores; LibTorch {m['libtorch']}, {m['compiler']}, attentive {m['attentive']}.",
+    device = f"{m['device']}, beside " if m.get("device") else ""
+    return [f"{device}{m['cpu']} ({m['isa']}), {m['cores']} cores; LibTorch {m['libtorch']}, {m['compiler']}, attentive {m['attentive']}.",
             f"Limits with {p['threads']} threads, measured by the same run: fp32 {p['fp32_flops'] / 1e9:.0f} GF/s ({p['fp32_method']}), "
             f"bf16 {p['bf16_flops'] / 1e9:.0f} GF/s ({p['bf16_method']}), read {p['read_bytes_per_second'] / 1e9:.1f} GB/s "
             f"({p['read_method']})."]
@@ -116,7 +141,9 @@ def main():
         marker = match.group(1)
         file, _, suite = marker.rpartition(":")
         kind = suite.split("-")[0]
-        if kind in BESIDE:
+        if suite.endswith("-flex"):
+            lines = flex(data, beside(suite))
+        elif kind in BESIDE:
             lines = BESIDE[kind](beside(suite))
         elif file:
             lines = rows_of(beside(file), suite)

@@ -116,7 +116,7 @@ with tempfile.TemporaryDirectory() as folder:
     assert "configure" not in text and done.returncode == 1, text
 
     # A program that never ends is stopped, with what it started, and what no time is left for is said.
-    script(packed / "apps/attentive-notebooks", 'echo begun; sleep 600 & wait\n')
+    script(packed / "apps/attentive-notebooks", 'echo begun; /bin/sleep 600 & wait\n')
     start = time.monotonic()
     done = run(folder, *prebuilt, str(packed), "--minutes", "0.05")
     text = report.read_text()
