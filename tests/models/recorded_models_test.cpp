@@ -70,6 +70,27 @@ TEST_CASE("every layer of a GPT is recorded, and nothing of it changes", "[recor
   }
 }
 
+TEST_CASE("a GPT is recorded on each device, and its weights are there", "[recorder][cuda]") {
+  auto model = make(options());
+  const auto ids = tokens(9);
+  const AttentionRecorder on_cpu(*model);
+  model->forward(ids);
+  for (const auto& device : test::devices()) {
+    INFO("device " << device);
+    auto twin = make(options());
+    twin->to(device);
+    const AttentionRecorder recorder(*twin);
+    twin->forward(ids.to(device));
+    REQUIRE(recorder.calls().size() == on_cpu.calls().size());
+    for (size_t n = 0; n < recorder.calls().size(); ++n) {
+      const auto weights = recorder.calls()[n].weights();
+      CHECK(weights.device().type() == device.type());
+      CHECK_WITHIN(weights.cpu(), on_cpu.calls()[n].weights(), {1e-5, 1e-6});
+      CHECK(recorder.calls()[n].visible().cpu().equal(on_cpu.calls()[n].visible()));
+    }
+  }
+}
+
 TEST_CASE("layers of a GPT are chosen", "[recorder]") {
   auto model = make(options());
   const AttentionRecorder inside(*model, {.layers = "trf_blocks.0.*"}),

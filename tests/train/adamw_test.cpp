@@ -46,31 +46,36 @@ at::Tensor input(int64_t step) {
 
 }  // namespace
 
-TEST_CASE("AdamW equals torch::optim::AdamW with decay on the matrices alone", "[adamw]") {
-  auto ours = make();
-  auto theirs = make();
-  AdamW optimizer(ours,
-                  {.learning_rate = 0.05, .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-6, .weight_decay = 0.3});
-  const auto groups = decay_groups(theirs);
-  CHECK(groups.decayed_names == std::vector<std::string>{"first.weight", "second.weight"});
-  CHECK(groups.plain_names == std::vector<std::string>{"first.bias", "second.bias"});
-  const auto options = [](double decay) {
-    return std::make_unique<torch::optim::AdamWOptions>(
-        torch::optim::AdamWOptions(0.05).betas({0.8, 0.95}).eps(1e-6).weight_decay(decay));
-  };
-  torch::optim::AdamW reference({torch::optim::OptimizerParamGroup(groups.decayed, options(0.3)),
-                                 torch::optim::OptimizerParamGroup(groups.plain, options(0.0))});
-  for (int64_t step = 0; step < 8; ++step) {
-    optimizer.zero_grad();
-    ours.loss(input(step)).backward();
-    optimizer.step();
-    reference.zero_grad();
-    theirs.loss(input(step)).backward();
-    reference.step();
-  }
-  CHECK(optimizer.steps() == 8);
-  for (const auto& item : ours.named_parameters()) {
-    CHECK_WITHIN(item.value(), theirs.named_parameters()[item.key()], {1e-12, 1e-12});
+TEST_CASE("AdamW equals torch::optim::AdamW with decay on the matrices alone", "[adamw][cuda]") {
+  for (const auto& device : test::devices()) {
+    INFO("device " << device);
+    auto ours = make();
+    auto theirs = make();
+    ours.to(device);
+    theirs.to(device);
+    AdamW optimizer(ours,
+                    {.learning_rate = 0.05, .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-6, .weight_decay = 0.3});
+    const auto groups = decay_groups(theirs);
+    CHECK(groups.decayed_names == std::vector<std::string>{"first.weight", "second.weight"});
+    CHECK(groups.plain_names == std::vector<std::string>{"first.bias", "second.bias"});
+    const auto options = [](double decay) {
+      return std::make_unique<torch::optim::AdamWOptions>(
+          torch::optim::AdamWOptions(0.05).betas({0.8, 0.95}).eps(1e-6).weight_decay(decay));
+    };
+    torch::optim::AdamW reference({torch::optim::OptimizerParamGroup(groups.decayed, options(0.3)),
+                                   torch::optim::OptimizerParamGroup(groups.plain, options(0.0))});
+    for (int64_t step = 0; step < 8; ++step) {
+      optimizer.zero_grad();
+      ours.loss(input(step).to(device)).backward();
+      optimizer.step();
+      reference.zero_grad();
+      theirs.loss(input(step).to(device)).backward();
+      reference.step();
+    }
+    CHECK(optimizer.steps() == 8);
+    for (const auto& item : ours.named_parameters()) {
+      CHECK_WITHIN(item.value(), theirs.named_parameters()[item.key()], {1e-12, 1e-12});
+    }
   }
 }
 

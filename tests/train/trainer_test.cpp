@@ -1,4 +1,7 @@
 #include <cmath>
+#include <memory>
+#include <tuple>
+#include <utility>
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/arange.h>
@@ -50,6 +53,41 @@ TEST_CASE("Trainer goes on from a checkpoint bit for bit", "[trainer]") {
   CHECK(second.trainer.steps_done() == 12);
   for (int i = 12; i < 30; ++i) second.trainer.step();
   CHECK(equal(second.trainer.checkpoint(), whole.trainer.checkpoint()));
+}
+
+// Scatters of a GPU add in any order, so its numbers need not be the same bits.
+TEST_CASE("Trainer on each device trains as on the CPU, and goes on from a checkpoint with its dropout",
+          "[trainer][cuda]") {
+  const auto parameters_after = [](const at::Device& device, double dropout, int64_t saved_at) {
+    auto options = small();
+    options.device = device;
+    const auto begin = [&] {
+      auto model = test::make_bigram();
+      model->p = dropout;
+      model->to(device);
+      return std::pair(model, std::make_unique<Trainer>(model, test::loss_of(model), test::squares(200),
+                                                        test::squares(60), options));
+    };
+    auto [model, trainer] = begin();
+    for (int64_t i = 0; i < 30; ++i) {
+      if (i == saved_at) {
+        const auto saved = test::copy_of(trainer->checkpoint());
+        std::tie(model, trainer) = begin();
+        CHECK(trainer->restore(saved).empty());
+      }
+      trainer->step();
+    }
+    CHECK(std::isfinite(trainer->validate().value()));
+    return model->table.detach().cpu();
+  };
+  const auto want = parameters_after(at::kCPU, 0.0, -1);
+  for (const auto& device : test::devices()) {
+    INFO("device " << device);
+    CHECK_WITHIN(parameters_after(device, 0.0, -1), want, {1e-4, 1e-4});
+    const auto whole = parameters_after(device, 0.25, -1);
+    CHECK_WITHIN(parameters_after(device, 0.25, 12), whole, {1e-5, 1e-5});
+    CHECK_FALSE(difference(whole, want).empty());  // dropout was drawn
+  }
 }
 
 TEST_CASE("Trainer::run evaluates, logs, draws, saves, stops and goes on", "[trainer]") {
