@@ -1,7 +1,7 @@
 """The programs that tools/gpu_check runs, built on a machine without a GPU for one that has nothing but LibTorch.
 
-A prebuilt folder holds tests/, apps/ and bench/ as a build folder does, lib/ with this package's shared libraries, and
-prebuilt.json, which says what it was built from. Nothing in it depends on where it lies: LibTorch is named by the
+A prebuilt folder holds tests/, apps/ and bench/ as a build folder does, lib/ with this package's shared libraries and those
+of the system that not every machine has, and prebuilt.json, which says what it was built from. Nothing in it depends on where it lies: LibTorch is named by the
 environment, and the tests' data by ATTENTIVE_SOURCE_DIR.
 """
 
@@ -16,6 +16,8 @@ from pathlib import Path
 MANIFEST = "prebuilt.json"
 MOST_BYTES = 60 * 2**20
 SYSTEM = ("/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/")
+# What a machine has on which Python's PyTorch runs: the C and C++ libraries, and OpenMP's, which LibTorch brings.
+EVERYWHERE = re.compile(r"(ld-linux-x86-64|libc|libm|libdl|libpthread|librt|libutil|libstdc\+\+|libgcc_s|libgomp)\.so\b")
 
 
 class Fault(Exception):
@@ -62,8 +64,17 @@ def check_torch(manifest, torch):
         raise Fault(f"expected a LibTorch {'.'.join(want)} as the programs were built with, got {'.'.join(have)} in {torch}")
 
 
-def pack(build, folder, programs, manifest):
-    """Copies programs and shared libraries without their symbols; returns their bytes in all."""
+def linked(program, folder, torch):
+    """(name, path) of every library that a program loads; the path of one that is not found is empty."""
+    listed = subprocess.run(["ldd", str(program)], env=environment(folder, torch, folder), text=True, check=True,
+                            capture_output=True).stdout
+    found = [line.strip().partition(" => ") for line in listed.splitlines()]
+    return [(name, "" if "not found" in path else path.split(" (")[0]) for name, arrow, path in found if arrow]
+
+
+def pack(build, folder, programs, manifest, torch):
+    """Copies programs and shared libraries without their symbols, and what of the system is not on every machine; returns
+    their bytes in all."""
     if folder.exists() and any(folder.iterdir()) and not (folder / MANIFEST).exists():
         raise Fault(f"expected {folder} to be new, empty or a prebuilt folder")
     shutil.rmtree(folder, ignore_errors=True)
@@ -74,6 +85,11 @@ def pack(build, folder, programs, manifest):
         shutil.copy2(source, target, follow_symlinks=False)
         if not target.is_symlink():
             subprocess.run(["strip", "--strip-unneeded", str(target)], check=True)
+    for _, target in copies:
+        for name, path in linked(target, folder, torch):
+            if path.startswith(SYSTEM) and not EVERYWHERE.match(name):
+                (folder / "lib").mkdir(exist_ok=True)
+                shutil.copy2(path, folder / "lib" / name)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
     if size > MOST_BYTES:
         shutil.rmtree(folder)
@@ -83,17 +99,11 @@ def pack(build, folder, programs, manifest):
 
 
 def strangers(program, folder, torch):
-    """The libraries that a program finds neither in the folder nor in LibTorch nor in the system, or not at all."""
-    listed = subprocess.run(["ldd", str(program)], env=environment(folder, torch, folder), text=True, check=True,
-                            capture_output=True).stdout
+    """The libraries that a program finds neither in the folder nor in LibTorch nor on every machine, or not at all."""
     ours = [os.path.realpath(path) for path in (folder, torch.parent)]
     found = []
-    for line in listed.splitlines():
-        name, arrow, path = line.strip().partition(" => ")
-        path = path.split(" (")[0]
-        if not arrow:
-            continue
+    for name, path in linked(program, folder, torch):
         inside = any(os.path.realpath(path).startswith(root + os.sep) for root in ours)
-        if "not found" in path or not (inside or path.startswith(SYSTEM)):
-            found.append(f"{name} ({path})")
+        if not inside and not (path.startswith(SYSTEM) and EVERYWHERE.match(name)):
+            found.append(f"{name} ({path or 'not found'})")
     return found

@@ -1,6 +1,7 @@
 """tools/gpu_check where there is no GPU, and its report where every program fails: gpu_check_test.py ROOT"""
 
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -91,21 +92,29 @@ with tempfile.TemporaryDirectory() as folder:
         shutil.copy("/bin/true", built / name)
     packed.mkdir()
     (packed / "diary").write_text("mine")
-    assert "expected" in fault_of(gpu_prebuilt.pack, built, packed, ["tests/some_test"], {"torch": "2.11.0"})
+    assert "expected" in fault_of(gpu_prebuilt.pack, built, packed, ["tests/some_test"], {"torch": "2.11.0"}, torch)
     assert (packed / "diary").exists()
     (packed / "diary").unlink()
-    size = gpu_prebuilt.pack(built, packed, ["tests/some_test"], {"torch": "2.11.0", "made": ["on a test's machine"]})
+    size = gpu_prebuilt.pack(built, packed, ["tests/some_test"], {"torch": "2.11.0", "made": ["on a test's machine"]}, torch)
     assert sorted(path.name for path in packed.rglob("*") if path.is_file()) == [
         "libattentive.so.0", "prebuilt.json", "some_test"], size
     assert gpu_prebuilt.strangers(packed / "tests/some_test", packed, torch) == []
+    # A library of the system that not every machine has travels with the programs; until it does, it is a stranger.
+    everywhere, gpu_prebuilt.EVERYWHERE = gpu_prebuilt.EVERYWHERE, re.compile("ld-linux")
+    assert [name.split()[0] for name in gpu_prebuilt.strangers(packed / "tests/some_test", packed, torch)] == ["libc.so.6"]
+    gpu_prebuilt.pack(built, packed, ["tests/some_test"], {"torch": "2.11.0"}, torch)
+    assert (packed / "lib/libc.so.6").is_file() and gpu_prebuilt.strangers(packed / "tests/some_test", packed, torch) == []
+    gpu_prebuilt.EVERYWHERE = everywhere
+    gpu_prebuilt.pack(built, packed, ["tests/some_test"], {"torch": "2.11.0"}, torch)
+    assert not (packed / "lib/libc.so.6").exists()
     most, gpu_prebuilt.MOST_BYTES = gpu_prebuilt.MOST_BYTES, size - 1
-    assert "expected at most" in fault_of(gpu_prebuilt.pack, built, packed, ["tests/some_test"], {"torch": "2.11.0"})
+    assert "expected at most" in fault_of(gpu_prebuilt.pack, built, packed, ["tests/some_test"], {"torch": "2.11.0"}, torch)
     gpu_prebuilt.MOST_BYTES = most
 
     prebuilt = ["--report", str(report), "--torch", str(torch), "--prebuilt"]
     done = run(folder, *prebuilt, str(folder / "nowhere"))
     assert done.returncode == 1 and "make the folder on a machine with nvcc" in done.stderr, done
-    gpu_prebuilt.pack(built, packed, ["tests/some_test"], {"torch": "2.11.0", "made": ["on a test's machine"]})
+    gpu_prebuilt.pack(built, packed, ["tests/some_test"], {"torch": "2.11.0", "made": ["on a test's machine"]}, torch)
     (packed / "apps").mkdir()
     script(packed / "apps/attentive-notebooks", 'echo "libraries $LD_LIBRARY_PATH, tests of $ATTENTIVE_SOURCE_DIR"; exit 1\n')
     done = run(folder, *prebuilt, str(packed))
