@@ -34,7 +34,7 @@ std::vector<Case> cases() {
 
 }  // namespace
 
-TEST_CASE("A cached GPT gives the logits of the whole text at every step", "[gpt][kv_cache]") {
+TEST_CASE("A cached GPT gives the logits of the whole text at every step", "[gpt][kv_cache][cuda]") {
   const at::NoGradGuard no_grad;
   for (const auto& device : test::devices()) {
     for (const auto& [name, options] : cases()) {

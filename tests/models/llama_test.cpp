@@ -106,7 +106,7 @@ TEST_CASE("Llama has the parameters that its options name", "[llama]") {
   CHECK(Llama(LlamaOptions(11, 12, 3, 1))->named_parameters()["blocks.0.ff.gate.weight"].size(0) == 48);
 }
 
-TEST_CASE("A cached Llama gives the logits of the whole text at every step", "[llama][kv_cache]") {
+TEST_CASE("A cached Llama gives the logits of the whole text at every step", "[llama][kv_cache][cuda]") {
   const at::NoGradGuard no_grad;
   for (const auto& device : test::devices()) {
     for (const auto& options : {plain(), gemma(), biased(), ring()}) {
