@@ -14,7 +14,7 @@ import json
 import statistics
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -42,7 +42,6 @@ class Variant:
     sinks: torch.Tensor | None = None
     softcap: float = 0.0
     slopes: torch.Tensor | None = None
-    options: dict = field(default_factory=dict)
 
 
 def variants(tokens, device):
