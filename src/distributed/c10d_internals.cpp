@@ -7,9 +7,13 @@
 #include "distributed/c10d_backends.h"
 #include "distributed/gloo_backend.h"
 #include "distributed/nccl_backend.h"
+#include "distributed/store_client.h"
 
 namespace attentive::c10d_internals {
 namespace {
+
+using distributed::StoreClient;
+using std::chrono::milliseconds;
 
 std::vector<uint8_t> bytes_of(const std::string& text) {
   return {text.begin(), text.end()};
@@ -19,47 +23,96 @@ std::string text_of(const std::vector<uint8_t>& bytes) {
   return {bytes.begin(), bytes.end()};
 }
 
+milliseconds until(distributed::Deadline end) {
+  return std::chrono::ceil<milliseconds>(end - std::chrono::steady_clock::now());
+}
+
+// A connection to the store for the backends, by which their processes find each other.
+class ClientStore final : public c10d::Store {
+ public:
+  ClientStore(std::shared_ptr<StoreClient> client, milliseconds timeout)
+      : Store(timeout), client_(std::move(client)) {}
+
+  c10::intrusive_ptr<Store> clone() override {
+    auto client = std::make_shared<StoreClient>(client_->host(), client_->port(),
+                                                std::chrono::steady_clock::now() + timeout_);
+    client->set_limit(timeout_);
+    return c10::make_intrusive<ClientStore>(std::move(client), timeout_);
+  }
+  void set(const std::string& key, const std::vector<uint8_t>& value) override {
+    client_->set(key, text_of(value));
+  }
+  std::vector<uint8_t> compareSet(const std::string& key, const std::vector<uint8_t>& expected,
+                                  const std::vector<uint8_t>& value) override {
+    return bytes_of(client_->compare_set(key, text_of(expected), text_of(value)));
+  }
+  std::vector<uint8_t> get(const std::string& key) override {
+    wait({key});
+    return bytes_of(client_->get(key));
+  }
+  int64_t add(const std::string& key, int64_t value) override { return client_->add(key, value); }
+  bool deleteKey(const std::string& key) override { return client_->remove(key); }
+  bool check(const std::vector<std::string>& keys) override { return client_->check(keys); }
+  int64_t getNumKeys() override { return client_->size(); }
+  void wait(const std::vector<std::string>& keys) override { wait(keys, timeout_); }
+  void wait(const std::vector<std::string>& keys, const milliseconds& timeout) override {
+    TORCH_CHECK_WITH(DistStoreError, client_->wait(keys, timeout), "timed out after ", timeout.count(),
+                     " ms: another process has not come");
+  }
+
+ private:
+  std::shared_ptr<StoreClient> client_;
+};
+
+// The store's own connection to itself is c10d's: it goes to this machine, wherever MASTER_ADDR leads.
+c10::intrusive_ptr<c10d::Store> served_at(uint16_t port, distributed::Deadline end) {
+  c10d::TCPStoreOptions options;
+  options.port = port;
+  options.isServer = true;
+  options.waitWorkers = false;
+  options.timeout = until(end);
+  return c10::make_intrusive<c10d::TCPStore>("localhost", options);
+}
+
 }  // namespace
 
 struct KeyStore::Store {
-  c10::intrusive_ptr<c10d::Store> keys;
+  c10::intrusive_ptr<c10d::Store> served;  // goes last
+  std::shared_ptr<StoreClient> client;
+  std::string prefix;
 };
 
-KeyStore::KeyStore(const StoreAddress& address, bool serves, std::chrono::milliseconds timeout)
+KeyStore::KeyStore(const StoreAddress& address, bool serves, distributed::Deadline end)
     : store_(std::make_shared<Store>()) {
-  c10d::TCPStoreOptions options;
-  options.port = address.port;
-  options.isServer = serves;
-  options.waitWorkers = false;
-  options.timeout = timeout;
-  auto served = c10::make_intrusive<c10d::TCPStore>(address.host, options);
-  store_->keys = c10::make_intrusive<c10d::PrefixStore>(address.prefix, std::move(served));
+  if (serves) store_->served = served_at(address.port, end);
+  store_->client = std::make_shared<StoreClient>(address.host, address.port, end);
+  store_->prefix = address.prefix;
+}
+
+void KeyStore::set_limit(milliseconds limit) {
+  store_->client->set_limit(limit);
 }
 
 void KeyStore::set(const std::string& key, const std::string& value) {
-  store_->keys->set(key, bytes_of(value));
+  store_->client->set(store_->prefix + key, value);
 }
 
 std::optional<std::string> KeyStore::find(const std::string& key) {
-  if (!store_->keys->check({key})) return std::nullopt;
-  return text_of(store_->keys->get(key));
+  const auto name = store_->prefix + key;
+  if (!store_->client->check({name})) return std::nullopt;
+  return store_->client->get(name);
 }
 
 std::string KeyStore::set_first(const std::string& key, const std::string& value) {
-  return text_of(store_->keys->compareSet(key, bytes_of(""), bytes_of(value)));
+  return store_->client->compare_set(store_->prefix + key, "", value);
 }
 
 int64_t KeyStore::count(const std::string& key) {
-  return store_->keys->add(key, 1);
+  return store_->client->add(store_->prefix + key, 1);
 }
 
-bool KeyStore::wait(const std::string& key, std::chrono::milliseconds timeout) {
-  try {
-    store_->keys->wait({key}, timeout);
-    return true;
-  } catch (const c10::DistStoreError&) {  // the time is over; a lost connection is another error
-    return false;
-  }
+bool KeyStore::wait(const std::string& key, milliseconds timeout) {
+  return store_->client->wait({store_->prefix + key}, timeout);
 }
 
 std::unique_ptr<Collectives> Collectives::connect(KeyStore& store, Options options) {
@@ -68,14 +121,17 @@ std::unique_ptr<Collectives> Collectives::connect(KeyStore& store, Options optio
   auto made = std::make_unique<Collectives>();
   made->backends_ = std::make_shared<Backends>();
   auto& backends = *made->backends_;
-  const auto keys = c10::make_intrusive<c10d::PrefixStore>("gloo/", store.store_->keys);
+  const auto all_keys = c10::make_intrusive<ClientStore>(store.store_->client, options.timeout);
+  const auto keys_of = [&](const char* backend) {
+    return c10::make_intrusive<c10d::PrefixStore>(store.store_->prefix + backend, all_keys);
+  };
+  const auto keys = keys_of("gloo");
   backends.gloo = gloo_backend(keys, rank, size, options.timeout);
   backends.process_group = c10::make_intrusive<c10d::ProcessGroup>(keys, rank, size);
   backends.process_group->setDefaultBackend(Type::GLOO);
   backends.process_group->setBackend(c10::DeviceType::CPU, Type::GLOO, backends.gloo);
   if (options.device.is_cuda()) {
-    backends.nccl =
-        nccl()->connect(c10::make_intrusive<c10d::PrefixStore>("nccl/", store.store_->keys), options);
+    backends.nccl = nccl()->connect(keys_of("nccl"), options);
     backends.process_group->setBackend(c10::DeviceType::CUDA, Type::NCCL, backends.nccl);
   }
   backends.options = std::move(options);

@@ -10,6 +10,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "distributed/limited_socket.h"
+
 /// Everything that this component uses of LibTorch's c10d, which is not a documented API: names of it move between releases.
 /// No header but c10d_backends.h and gloo_backend.h includes c10d.
 namespace attentive::c10d_internals {
@@ -22,10 +24,13 @@ struct StoreAddress {
 };
 
 /// One connection to the store: texts by key, which every process of the job sees. A call blocks the others of the same
-/// connection, so that each thread needs its own. Errors are those of c10d.
+/// connection, so that each thread needs its own. Throws distributed::StoreError, and what c10d throws where this process cannot serve.
 class KeyStore {
  public:
-  KeyStore(const StoreAddress& address, bool serves, std::chrono::milliseconds timeout);
+  /// Tries until `end`, which is also that of the calls, until set_limit.
+  KeyStore(const StoreAddress& address, bool serves, distributed::Deadline end);
+  /// From now on each call waits so long for the store.
+  void set_limit(std::chrono::milliseconds limit);
   void set(const std::string& key, const std::string& value);
   /// Without waiting.
   std::optional<std::string> find(const std::string& key);

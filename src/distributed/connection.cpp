@@ -58,20 +58,43 @@ at::Tensor bytes_of(const at::Tensor& tensor) {
   return tensor.detach().contiguous().reshape({-1}).view(at::kByte);
 }
 
-std::unique_ptr<KeyStore> open_store(const Environment& environment, std::chrono::milliseconds timeout) {
+// Why there is no connection to the store, and what to do.
+std::string complaint(const Environment& environment, std::chrono::milliseconds timeout,
+                      const StoreError& error) {
+  if (environment.serves())
+    return fmt::format(
+        "serves the store, but does not reach it at {}: {}; set MASTER_ADDR to the machine of rank 0",
+        environment.store(), first_line(error));
+  const auto there =
+      fmt::format("{} at {}", environment.agent_serves ? "torchrun's store" : "rank 0", environment.store());
+  if (error.fault() == Fault::Foreign)
+    return fmt::format(
+        "has found something else than {}: what listens there answers as no store does; check both variables",
+        there);
+  const auto missed = fmt::format("has not reached {} within {} s: ", there, seconds(timeout));
+  if (error.fault() == Fault::Unreachable)
+    return fmt::format("{}{}; start {}, check both variables, or raise GroupOptions::timeout", missed,
+                       first_line(error), environment.agent_serves ? "torchrun" : "rank 0");
+  return fmt::format(
+      "{}what listens there {}, so that it is something else, or has been stopped; check both variables",
+      missed, error.fault() == Fault::Silent ? "does not answer" : "closes the connection");
+}
+
+std::unique_ptr<KeyStore> open_store(const Environment& environment, std::chrono::milliseconds timeout,
+                                     Deadline end) {
+  std::string reason;
   try {
-    return std::make_unique<KeyStore>(address_of(environment), environment.serves(), timeout);
-  } catch (const std::exception& error) {
-    const auto reason = first_line(error);
+    return std::make_unique<KeyStore>(address_of(environment), environment.serves(), end);
+  } catch (const StoreError& error) {
+    reason = complaint(environment, timeout, error);
+  } catch (const std::exception& error) {  // of c10d, where this process serves
+    reason = first_line(error);
     TORCH_CHECK(
-        !environment.serves(), "Group::join: rank 0 cannot serve the store at ", environment.store(), ": ",
+        false, "Group::join: rank 0 cannot serve the store at ", environment.store(), ": ",
         reason.find("EADDRINUSE") != std::string::npos ? "the port is taken" : reason,
         "; set MASTER_PORT to a free port, the same for all ranks, and MASTER_ADDR to the machine of rank 0");
-    TORCH_CHECK(false, "Group::join: rank ", environment.rank, " of ", environment.size, " has not reached ",
-                environment.agent_serves ? "torchrun's store" : "rank 0", " at ", environment.store(),
-                " within ", seconds(timeout),
-                " s; start rank 0, check both variables, or raise GroupOptions::timeout");
   }
+  TORCH_CHECK(false, "Group::join: rank ", environment.rank, " of ", environment.size, " ", reason);
 }
 
 }  // namespace
@@ -88,28 +111,31 @@ Connection::Connection(const Environment& environment, const at::Device& device,
   TORCH_CHECK_VALUE(current_connection() == nullptr,
                     "Group::join: this process is in a group already; use that one");
   ignore_sigpipe();
+  const auto end = std::chrono::steady_clock::now() + timeout;
   ++joins;
-  store_ = open_store(environment_, timeout);
+  store_ = open_store(environment_, timeout, end);
   try {
-    meet(timeout);
-  } catch (const c10::DistError& error) {
+    meet(timeout, end);
+  } catch (const StoreError& error) {
     TORCH_CHECK(false, "Group::join: rank ", environment_.rank, " of ", environment_.size,
-                " has lost the store at ", environment_.store(), ": ", first_line(error),
+                " has lost the store at ", environment_.store(), ": what listens there ", first_line(error),
                 "; see what rank 0 has printed");
   }
+  store_->set_limit(timeout);
 }
 
-void Connection::meet(std::chrono::milliseconds timeout) {
+void Connection::meet(std::chrono::milliseconds timeout, Deadline end) {
   const int64_t rank = environment_.rank, size = environment_.size;
   const auto same_rank = store_->count(fmt::format("comers/{}", rank));
   TORCH_CHECK_VALUE(same_rank == 1, "Group::join: ", same_rank, " processes of ", environment_.store(),
                     " say RANK=", rank, "; give each process its own, from 0 to ", size - 1);
   store_->set(fmt::format("member/{}", rank),
               fmt::format("{} {} {}", size, place_of(device_), this_process()));
-  auto members = await_members(timeout);
+  auto members = await_members(timeout, end);
   roll_call_ =
       std::make_unique<RollCall>(RollCall::Place{address_of(environment_), rank, size, environment_.serves(),
-                                                 environment_.agent_serves, environment_.store(), members});
+                                                 environment_.agent_serves, environment_.store(), members},
+                                 end);
   try {
     collectives_ = Collectives::connect(
         *store_, {.rank = rank, .size = size, .device = device_, .timeout = timeout, .given_up = [this] {
@@ -125,10 +151,9 @@ void Connection::meet(std::chrono::milliseconds timeout) {
   }
 }
 
-std::vector<std::string> Connection::await_members(std::chrono::milliseconds timeout) {
+std::vector<std::string> Connection::await_members(std::chrono::milliseconds timeout, Deadline end) {
   std::vector<std::string> members, places;
   std::string missing;
-  const auto end = std::chrono::steady_clock::now() + timeout;
   for (int64_t rank = 0; rank < environment_.size; ++rank) {
     const auto key = fmt::format("member/{}", rank);
     const auto left =
@@ -153,7 +178,11 @@ std::vector<std::string> Connection::await_members(std::chrono::milliseconds tim
   return members;
 }
 
-Connection::~Connection() = default;
+Connection::~Connection() {
+  roll_call_.reset();  // says that this process leaves, while its connections are open
+  collectives_.reset();
+  store_.reset();
+}
 
 void Connection::call(const char* who, const std::function<void(Collectives&)>& work) {
   if (const auto verdict = roll_call_->known()) blame(who, *verdict);

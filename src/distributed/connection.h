@@ -45,8 +45,8 @@ class Connection {
   void fail(const std::string& reason);
 
  private:
-  void meet(std::chrono::milliseconds timeout);
-  std::vector<std::string> await_members(std::chrono::milliseconds timeout);
+  void meet(std::chrono::milliseconds timeout, Deadline end);
+  std::vector<std::string> await_members(std::chrono::milliseconds timeout, Deadline end);
   [[noreturn]] void blame(const char* who, const Verdict& verdict);
   void abandon();
 
@@ -54,8 +54,7 @@ class Connection {
   at::Device device_;
   std::unique_ptr<c10d_internals::KeyStore> store_;
   std::unique_ptr<c10d_internals::Collectives> collectives_;
-  std::unique_ptr<RollCall>
-      roll_call_;  // goes first: says that this process leaves, while its connections are open
+  std::unique_ptr<RollCall> roll_call_;
 };
 
 /// The connection of this process, in use or left behind by an exception; or none.

@@ -17,8 +17,8 @@ using Clock = std::chrono::steady_clock;
 constexpr milliseconds kAnswer{500};        // a living process answers within this time
 constexpr milliseconds kHeard{400};         // the verdict reaches a living process within this time
 constexpr milliseconds kLeave{5000};        // who serves the store waits for the others to leave, at most
+constexpr milliseconds kClosing{20};        // the store sees within this time who has gone
 constexpr milliseconds kPause{5};           // between two looks into the store
-constexpr milliseconds kConnect{5000};      // to the store, of a thread of its own
 constexpr milliseconds kLong{3600 * 1000};  // the thread that answers waits without end, in pieces
 
 std::string key(const char* what, int64_t rank) {
@@ -46,7 +46,9 @@ struct RollCall::State {
   mutable std::mutex mutex;
   std::optional<Verdict> verdict;
 
-  explicit State(Place given) : place(std::move(given)), store(place.store, false, kConnect) {}
+  State(Place given, Deadline end) : place(std::move(given)), store(place.store, false, end) {
+    store.set_limit(kLong);  // each call is in a thread that may be left behind
+  }
 
   std::optional<Verdict> known() const {
     const std::lock_guard lock(mutex);
@@ -110,6 +112,7 @@ struct RollCall::State {
     const bool late = message.find("imed out") != std::string::npos ||  // Gloo's words, and ours over NCCL
                       message.find("timing out") != std::string::npos;  // those of c10d's own calls over NCCL
     if (const auto settled = store.find("verdict")) return unpacked(*settled);
+    std::this_thread::sleep_for(kClosing);  // c10d's server warns of messages to who has gone just now
     wake_all();
     const auto end = Clock::now() + kAnswer;
     bool waited = false;
@@ -131,8 +134,9 @@ struct RollCall::State {
   }
 };
 
-RollCall::RollCall(Place place) : state_(std::make_shared<State>(std::move(place))) {
-  auto store = std::make_shared<KeyStore>(state_->place.store, false, kConnect);
+RollCall::RollCall(Place place, Deadline end) : state_(std::make_shared<State>(std::move(place), end)) {
+  auto store = std::make_shared<KeyStore>(state_->place.store, false, end);
+  store->set_limit(kLong);
   std::promise<void> done;
   state_->answering = done.get_future();
   std::thread([state = state_, store, done = std::move(done)]() mutable {
@@ -177,7 +181,7 @@ std::optional<Verdict> RollCall::known() const {
 Verdict RollCall::ask(const std::string& message) {
   if (const auto verdict = known()) return *verdict;
   return within_limit([state = state_, message] { return state->find_missing(message); },
-                      kAnswer + kHeard + 20 * kPause);
+                      kClosing + kAnswer + kHeard + 20 * kPause);
 }
 
 void RollCall::spread() {

@@ -38,7 +38,8 @@ class RollCall {
     std::vector<std::string> members;  ///< "rank 2 (host node7, process 4711)"
   };
 
-  explicit RollCall(Place place);
+  /// Connects to the store until `end`.
+  RollCall(Place place, Deadline end);
   /// Tells the others that this process has left, if there is no verdict.
   ~RollCall();
 

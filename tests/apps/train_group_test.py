@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
@@ -170,6 +171,27 @@ class TrainGroup(unittest.TestCase):
                 self.finish(processes)
                 self.assertRegex(text, r"stopped after step \d+; go on, in any number of processes, with: ")
                 self.assertTrue((self.folder / out / "latest").exists())
+
+    @unittest.skipUnless(DISTRIBUTED, NO_GROUP)
+    def test_every_other_rank_prints_one_line_when_rank_0_dies(self):
+        """Before and while it joins, in steps, evaluations and saves."""
+        busy = ("--steps=1000000", "--accumulate=12", "--evaluate-every=1", "--save-every=1", "--keep=2", "--log-every=1", "--timeout=5")
+        for run, (size, steps) in enumerate([(2, None), (4, None), (2, 1), (3, 2), (4, 3), (2, 5), (3, 7), (4, 9)]):
+            with self.subTest(size=size, steps=steps):
+                processes = self.start(size, f"killed{run}", *busy)
+                if steps is None:
+                    time.sleep(0.1 * run)
+                else:
+                    log = self.folder / f"killed{run}" / "log.csv"
+                    while processes[0].poll() is None and not (log.exists() and len(log.read_text().splitlines()) > steps):
+                        time.sleep(0.001)
+                    time.sleep(0.003 * run)
+                processes[0].kill()
+                processes[0].communicate()
+                for process in processes[1:]:
+                    error = process.communicate(timeout=120)[1]
+                    self.assertEqual(process.returncode, 1)
+                    self.assertRegex(error, r"\Aattentive-train: .*rank 0.*\n\Z")
 
     @unittest.skipUnless(DISTRIBUTED, NO_GROUP)
     def test_what_a_group_cannot_share_is_refused_on_every_rank(self):

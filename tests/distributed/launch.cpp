@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <netinet/in.h>
+#include <poll.h>
 #include <spawn.h>
 #include <sstream>
 #include <stdexcept>
@@ -144,6 +145,51 @@ TakenPort::TakenPort() : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0
 
 TakenPort::~TakenPort() {
   ::close(socket_);
+}
+
+ForeignServer::~ForeignServer() {
+  over_ = true;
+  thread_.join();
+}
+
+void ForeignServer::serve(Manner manner) {
+  constexpr int kTick = 100;  // ms
+  struct Guest {
+    int socket;
+    std::string said;
+    size_t answered;
+  };
+  std::vector<Guest> guests;
+  // A client's first words are a number of 4 bytes behind 1, and 4 bytes behind 1 more, which a store repeats.
+  constexpr size_t kBegin = 6, kSize = 4;
+  for (int tick = 0; !over_; ++tick) {
+    pollfd door{taken_.socket(), POLLIN, 0};
+    if (::poll(&door, 1, kTick) == 1)
+      guests.push_back({::accept4(taken_.socket(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK), "", 0});
+    for (auto& guest : guests) {
+      char bytes[256];
+      const auto count = ::recv(guest.socket, bytes, sizeof bytes, 0);
+      if (count > 0) guest.said.append(bytes, static_cast<size_t>(count));
+      const bool greeted = guest.said.size() >= kBegin + kSize;
+      const auto answer = [&](const std::string& text) {
+        ::send(guest.socket, text.data(), text.size(), MSG_NOSIGNAL);
+        guest.answered += text.size();
+      };
+      if (manner == Manner::Resets) {
+        const linger at_once{1, 0};
+        ::setsockopt(guest.socket, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+        ::close(std::exchange(guest.socket, -1));
+      }
+      if (manner == Manner::Babbles && greeted && guest.answered == 0)
+        answer("HTTP/1.1 400 Bad Request\r\n\r\n");
+      if (manner == Manner::Drips && greeted && guest.answered < kSize && tick % 10 == 0)
+        answer(guest.said.substr(kBegin + guest.answered, 1));
+      const bool midway = manner == Manner::StopsMidway || manner == Manner::GoesMidway;
+      if (manner == Manner::GoesMidway && guest.answered > 0) ::close(std::exchange(guest.socket, -1));
+      if (midway && greeted && guest.answered == 0) answer(guest.said.substr(kBegin, kSize));
+    }
+  }
+  for (const auto& guest : guests) ::close(guest.socket);
 }
 
 uint16_t free_port() {

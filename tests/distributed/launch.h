@@ -1,9 +1,12 @@
 #pragma once
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <string>
 #include <sys/types.h>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -14,6 +17,7 @@ struct Ended {
   int status = -1;  ///< of exit; -1 if a signal ended it
   int signal = 0;   ///< that ended it; 0 if none did
   std::string out;  ///< standard output and standard error
+  int64_t lines() const { return std::count(out.begin(), out.end(), '\n'); }
   std::chrono::steady_clock::time_point when;
 };
 
@@ -58,10 +62,36 @@ class TakenPort {
   TakenPort& operator=(const TakenPort&) = delete;
   ~TakenPort();
   uint16_t port() const { return port_; }
+  int socket() const { return socket_; }
 
  private:
   int socket_ = -1;
   uint16_t port_ = 0;
+};
+
+/// A server that is no store of a group.
+class ForeignServer {
+ public:
+  enum class Manner {
+    Silent,       ///< accepts and says nothing
+    Drips,        ///< answers a byte a second
+    Resets,       ///< resets each connection
+    Babbles,      ///< answers as a server of web pages does
+    StopsMidway,  ///< answers the first message as a store does, and nothing more
+    GoesMidway,   ///< the same, and closes the connection
+  };
+  explicit ForeignServer(Manner manner) : thread_([this, manner] { serve(manner); }) {}
+  ForeignServer(const ForeignServer&) = delete;
+  ForeignServer& operator=(const ForeignServer&) = delete;
+  ~ForeignServer();
+  uint16_t port() const { return taken_.port(); }
+
+ private:
+  void serve(Manner manner);
+
+  TakenPort taken_;
+  std::atomic<bool> over_{false};
+  std::thread thread_;
 };
 
 /// A port that was free a moment ago.

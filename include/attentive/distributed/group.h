@@ -26,7 +26,8 @@ struct GroupOptions {
   /// Where the parameters of the models are: the CPU, over Gloo, or a CUDA device, over NCCL. at::kCUDA without an index is the device
   /// with the index LOCAL_RANK. Each process has one of its own. A process alone needs no NCCL.
   at::Device device = at::kCPU;
-  /// How long a call waits for the other processes, and `join` for each of them to come.
+  /// How long a call waits for the other processes. `join` waits so long in all for the store and for the others to come, whatever
+  /// answers at the address of the store.
   std::chrono::milliseconds timeout = std::chrono::seconds(60);
 };
 
@@ -45,8 +46,8 @@ class Group final : public TrainingGroup, public std::enable_shared_from_this<Gr
   /// would end it without a word.
   /// On CUDA, with several processes, the device becomes the current one of this thread, so that at::kCUDA means it.
   /// Throws c10::ValueError for variables that are missing, cannot be read or contradict each other, for a device that is not
-  /// there or that two processes share, and for CUDA in a build without NCCL (ATTENTIVE_NCCL); c10::Error if the store cannot be served or reached, and if a process does not come. The message names the
-  /// variable or the rank, and what to do.
+  /// there or that two processes share, and for CUDA in a build without NCCL (ATTENTIVE_NCCL); c10::Error if the store cannot be served or reached, if what answers at its address is none, and if a
+  /// process does not come. The message names the variable or the rank, and what to do.
   static std::shared_ptr<Group> join(const GroupOptions& options = {});
   ~Group() override;
 
