@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <csignal>
 #include <mutex>
 #include <unistd.h>
 
@@ -15,6 +14,7 @@
 
 #include "distributed/device_choice.h"
 #include "distributed/exit_at_once.h"
+#include "distributed/sigpipe_block.h"
 
 namespace attentive::distributed {
 namespace {
@@ -42,11 +42,6 @@ std::string this_process() {
   char host[256] = "";
   if (::gethostname(host, sizeof host - 1) != 0) host[0] = '\0';
   return fmt::format("host {}, process {}", host[0] != '\0' ? host : "unknown", ::getpid());
-}
-
-void ignore_sigpipe() {
-  struct sigaction now {};
-  if (::sigaction(SIGPIPE, nullptr, &now) == 0 && now.sa_handler == SIG_DFL) std::signal(SIGPIPE, SIG_IGN);
 }
 
 double seconds(std::chrono::milliseconds time) {
@@ -110,7 +105,7 @@ Connection::Connection(const Environment& environment, const at::Device& device,
     : environment_(environment), device_(device) {
   TORCH_CHECK_VALUE(current_connection() == nullptr,
                     "Group::join: this process is in a group already; use that one");
-  ignore_sigpipe();
+  const SigpipeBlock block;  // for the threads that c10d starts, too
   const auto end = std::chrono::steady_clock::now() + timeout;
   ++joins;
   store_ = open_store(environment_, timeout, end);
@@ -179,12 +174,14 @@ std::vector<std::string> Connection::await_members(std::chrono::milliseconds tim
 }
 
 Connection::~Connection() {
+  const SigpipeBlock block;
   roll_call_.reset();  // says that this process leaves, while its connections are open
   collectives_.reset();
   store_.reset();
 }
 
 void Connection::call(const char* who, const std::function<void(Collectives&)>& work) {
+  const SigpipeBlock block;
   if (const auto verdict = roll_call_->known()) blame(who, *verdict);
   roll_call_->begin_call();
   try {

@@ -173,6 +173,19 @@ class TrainGroup(unittest.TestCase):
                 self.assertTrue((self.folder / out / "latest").exists())
 
     @unittest.skipUnless(DISTRIBUTED, NO_GROUP)
+    def test_progress_that_nobody_reads_saves_and_ends_all(self):
+        for size in (1, 2, 3, 4):
+            with self.subTest(size=size):
+                out = f"unread{size}"
+                processes = self.start(size, out, "--steps=1000000", "--accumulate=12", "--evaluate-every=0", "--log-every=1")
+                for line in processes[0].stderr:
+                    if "loss" in line:
+                        break
+                processes[0].stderr.close()
+                self.finish(processes)
+                self.assertEqual((self.folder / out / "latest").read_text().strip(), f"step-{len(self.log(out)):08}")
+
+    @unittest.skipUnless(DISTRIBUTED, NO_GROUP)
     def test_every_other_rank_prints_one_line_when_rank_0_dies(self):
         """Before and while it joins, in steps, evaluations and saves."""
         busy = ("--steps=1000000", "--accumulate=12", "--evaluate-every=1", "--save-every=1", "--keep=2", "--log-every=1", "--timeout=5")

@@ -117,3 +117,14 @@ TEST_CASE("Group::join: rank 0 goes while the others wait for the last", "[distr
     CHECK(all[rank].lines() == 1);
   }
 }
+
+TEST_CASE("a group leaves SIGPIPE to the program", "[distributed][faults]") {
+  for (int run = 0; run < 4; ++run) {
+    Processes processes;
+    attentive::test::start_workers(processes, {"train_for_ever"}, 3);
+    for (size_t rank = 0; rank < 3; ++rank) REQUIRE(processes.wait_for_text(rank, "started"));
+    std::this_thread::sleep_for(std::chrono::milliseconds(50 * run));
+    processes.send_signal(1, SIGPIPE);
+    CHECK(processes.finish()[1].signal == SIGPIPE);
+  }
+}

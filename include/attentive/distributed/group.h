@@ -42,8 +42,8 @@ class Group final : public TrainingGroup, public std::enable_shared_from_this<Gr
   /// TORCHELASTIC_RESTART_COUNT. Any other launcher may set the same variables. Without RANK and WORLD_SIZE, and with
   /// WORLD_SIZE=1, the group is this process alone and its calls do nothing: one program serves both.
   ///
-  /// From then on the process ignores SIGPIPE, unless it has a handler of its own: a connection that another process closes
-  /// would end it without a word.
+  /// What SIGPIPE does is the program's own affair: its threads keep it from connections that another process closes, here and in
+  /// the calls of the group alone, so that a write of the program to a stream that nobody reads does what it does in one process.
   /// On CUDA, with several processes, the device becomes the current one of this thread, so that at::kCUDA means it.
   /// Throws c10::ValueError for variables that are missing, cannot be read or contradict each other, for a device that is not
   /// there or that two processes share, and for CUDA in a build without NCCL (ATTENTIVE_NCCL); c10::Error if the store cannot be served or reached, if what answers at its address is none, and if a
