@@ -8,6 +8,7 @@
 
 #include "distributed/connection.h"
 #include "distributed/device_choice.h"
+#include "distributed/exit_at_once.h"
 
 namespace attentive {
 namespace {
@@ -30,6 +31,7 @@ std::shared_ptr<distributed::Connection> distributed::connection_of(const Group&
 std::shared_ptr<Group> Group::join(const GroupOptions& options) {
   TORCH_CHECK_VALUE(options.timeout.count() > 0, "Group::join: expected a positive timeout, got ",
                     options.timeout.count(), " ms");
+  distributed::allow_exit_at_once(options.exit_at_once);
   const auto environment = distributed::read_environment();
   // Nothing asks for CUDA in a group on the CPU.
   const auto device = distributed::choose_device(

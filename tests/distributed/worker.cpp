@@ -218,11 +218,19 @@ at::Device device_of_test() {
   return at::Device(name != nullptr ? name : "cpu");
 }
 
+// "at once" or "whole", in a test that looks at the end of this process.
+std::string exit_of_test() {
+  const char* name = std::getenv("ATTENTIVE_TEST_EXIT");
+  return name != nullptr ? name : "";
+}
+
 int work(const std::string& what, const std::string& detail, const std::string& method) {
   const auto device = device_of_test();
   const int64_t to_find_out = device.is_cuda() ? 15 : 3;  // CUDA itself takes seconds to begin
   const int64_t seconds = what == "join" ? std::stoll(detail) : what == "train_for_ever" ? to_find_out : 30;
-  const auto group = Group::join({.device = device, .timeout = std::chrono::seconds(seconds)});
+  const auto group = Group::join({.device = device,
+                                  .timeout = std::chrono::seconds(seconds),
+                                  .exit_at_once = exit_of_test() != "whole"});
   if (what == "calls") return calls(group);
   if (what == "mean") return mean(group);
   if (what == "context") {
@@ -249,6 +257,7 @@ int work(const std::string& what, const std::string& detail, const std::string& 
 
 int main(int argc, char** argv) {
   at::set_num_threads(1);
+  if (!exit_of_test().empty()) std::atexit([] { std::puts("handler of exit"); });
   try {
     return work(argc > 1 ? argv[1] : "", argc > 2 ? argv[2] : "", argc > 3 ? argv[3] : "");
   } catch (const std::exception& error) {

@@ -29,6 +29,11 @@ struct GroupOptions {
   /// How long a call waits for the other processes. `join` waits so long in all for the store and for the others to come, whatever
   /// answers at the address of the store.
   std::chrono::milliseconds timeout = std::chrono::seconds(60);
+  /// How the program ends after a call has failed, or another process has not answered when this one left. With `true`, `exit` and the
+  /// return from main() flush the streams, run the handlers that were registered after the failure, and end the process with its
+  /// status: older handlers and the destructors of global objects do not run, for threads of the group that still wait for another
+  /// process use what these destroy. With `false` they run, and the program must not mind.
+  bool exit_at_once = true;
 };
 
 /// The processes that work together, one of which this program is.
