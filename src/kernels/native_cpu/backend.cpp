@@ -1,6 +1,7 @@
 #include "kernels/native_cpu/backend.h"
 
 #include <cmath>
+#include <numeric>
 #include <optional>
 
 #include <ATen/core/ivalue.h>
@@ -162,6 +163,24 @@ Gradients compute_gradients(const Call& call, const Inputs& in, const Computed& 
   return result;
 }
 
+// (B, H, L) -> (H). LibTorch's sum over two dimensions takes a head's terms in an order that depends on the other
+// heads and on the number of threads.
+at::Tensor sum_by_head(const at::Tensor& terms) {
+  const int64_t batch = terms.size(0), heads = terms.size(1), rows = terms.size(2);
+  const auto sums = at::empty({heads}, terms.options());
+  const auto* const term = terms.const_data_ptr<float>();
+  auto* const sum = sums.mutable_data_ptr<float>();
+  for (int64_t h = 0; h < heads; ++h) {
+    double total = 0;
+    for (int64_t b = 0; b < batch; ++b) {
+      const auto* const row = term + (b * heads + h) * rows;
+      total = std::accumulate(row, row + rows, total);
+    }
+    sum[h] = static_cast<float>(total);
+  }
+  return sums;
+}
+
 class NativeAttention : public torch::autograd::Function<NativeAttention> {
  public:
   // The sinks are named for their gradient; their numbers are in the plan.
@@ -196,8 +215,7 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
     if (gradients[1].defined()) incoming.logsumexp = gradients[1].to(at::kFloat).resolve_neg().contiguous();
     const bool want_sinks = terms.sinks.defined() && context->needs_input_grad(3);
     const auto result = compute_gradients(call, in, out, incoming, want_sinks);
-    const auto grad_sinks =
-        result.sink_terms.defined() ? result.sink_terms.sum(at::IntArrayRef{0, 2}) : at::Tensor();
+    const auto grad_sinks = result.sink_terms.defined() ? sum_by_head(result.sink_terms) : at::Tensor();
     return {result.q, result.k, result.v, grad_sinks, at::Tensor()};
   }
 };
