@@ -21,6 +21,7 @@
 #include <ATen/ops/randn.h>
 #include <ATen/ops/randperm.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/generators/catch_generators_range.hpp>
@@ -32,6 +33,7 @@
 #include "kernels/dropout_counter.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/native_cpu/backend.h"
+#include "kernels/simd/selection.h"
 #include "kernels/simd/threads.h"
 #include "support/compare.h"
 #include "support/option_cases.h"
@@ -588,6 +590,26 @@ TEST_CASE("native: flushes tiny results, and gives the caller's arithmetic back"
   CHECK((y - v).abs().max().item<float>() <= tiny);
   volatile float smallest = tiny;
   CHECK(smallest / 4 > 0.0f);  // gradual underflow, as before the call
+}
+
+TEST_CASE("native: the processor's products of bfloat16 count subnormal inputs as 0", "[native]") {
+  if (!kernels::cpu::has_gemm_bf16()) SKIP("this processor has no products of bfloat16");
+  at::manual_seed(18);
+  const auto q = (at::randn({1, 2, 40, 16}).clamp(-3, 3) * 1e38).to(at::kBFloat16),
+             k = (at::randn({1, 2, 50, 16}, at::kDouble) * 1e-39).to(at::kBFloat16),
+             v = at::randn({1, 2, 50, 16}).to(at::kBFloat16);
+  const auto run = [&](Backend backend, const at::Tensor& keys) {
+    return attention(q, keys, v, {.scale = 10.0, .backend = backend});
+  };
+  const auto want = run(Backend::Reference, k), uniform = run(Backend::Native, at::zeros_like(k));
+  CHECK(difference(uniform, want, {0.1, 0.1}) != "");
+  CHECK(bit_equal(run(Backend::Native, k), uniform));
+#if !defined(__aarch64__)  // where products of float32 do so too
+  // Widened to float32 they are what they are.
+  const kernels::cpu::Selection widened{kernels::cpu::selection().code, kernels::cpu::Bf16Product::Widened};
+  const kernels::cpu::SelectionGuard guard(widened);
+  CHECK(difference(run(Backend::Native, k), want, tolerance_of(at::kBFloat16)) == "");
+#endif
 }
 
 TEST_CASE("native: few queries over several parts of the keys", "[native][decode]") {
