@@ -10,6 +10,7 @@
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <catch2/catch_test_macros.hpp>
@@ -18,6 +19,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <attentive/functional/attention.h>
+#include <attentive/functional/explain.h>
 
 #include "kernels/dropout_counter.h"
 #include "support/compare.h"
@@ -314,6 +316,30 @@ TEST_CASE("a call without keys is one whose only key is hidden", "[attention][em
       if (extra == "sinks") CHECK((*gradients)[n].eq(0).all().item<bool>());
     }
   }
+}
+
+TEST_CASE("a last {} is no mask, and an undefined generator is refused", "[attention][errors]") {
+  at::manual_seed(2);
+  const auto q = at::randn({1, 2, 3, 4}), packed = at::randn({3, 2, 4});
+  const auto ends = at::tensor({0, 3}, at::kInt);
+  const AttentionOptions options{.causal = Causal::BottomRight};
+  static_assert(std::is_same_v<decltype(attention(q, q, q, options, {})), at::Tensor>);
+  CHECK(bit_equal(attention(q, q, q, {.causal = Causal::BottomRight}, {}), attention(q, q, q, options)));
+  CHECK(bit_equal(attention(q, q, q, {}, {}), attention(q, q, q)));
+  CHECK(explain(q, q, q, {}, {}).to_string() == explain(q, q, q).to_string());
+  CHECK(bit_equal(attention_varlen(packed, packed, packed, ends, ends, {}, {}).output,
+                  attention_varlen(packed, packed, packed, ends, ends).output));
+
+  const AttentionExtras undefined{.generator = at::Generator()};
+  const auto refused = [](const char* who) {
+    return std::string(who) + ": expected generator to be a CPU generator, got an undefined one";
+  };
+  using test::value_error;
+  CHECK(value_error([&] { attention(q, q, q, {.dropout_p = 0.5}, undefined); }) == refused("attention"));
+  CHECK(value_error([&] { attention(q, q, q, {}, undefined); }) == refused("attention"));
+  CHECK(value_error([&] { explain(q, q, q, {}, undefined); }) == refused("explain"));
+  CHECK(value_error([&] { attention_varlen(packed, packed, packed, ends, ends, {}, undefined); }) ==
+        refused("attention_varlen"));
 }
 
 TEST_CASE("gradients equal central differences for every option", "[attention][gradcheck]") {

@@ -182,6 +182,9 @@ TEST_CASE("sample_token refuses what has no distribution, by name", "[generate]"
   CHECK(refused(at::tensor({1.0, NAN})) == "sample_token: expected logits without NaN");
   CHECK(refused(at::full({2}, -INFINITY)) == "sample_token: expected logits with a finite maximum, got -inf");
   CHECK(refused(good.unsqueeze(0)) == "sample_token: expected logits of shape (vocab_size,), got (1, 2)");
+  CHECK(value_error([&] { sample_token(good, {}, {}); }) ==
+        "sample_token: expected generator to be a CPU generator, got an undefined one");
+  CHECK(sample_token(good, {.temperature = 0}, {}) == 1);  // which draws nothing
 }
 
 TEST_CASE("generate gives the same tokens with and without the cache", "[generate]") {
