@@ -659,18 +659,6 @@ TEST_CASE("native: causality holds bit for bit", "[native][short]") {
   CHECK_FALSE(bit_equal(before.slice(2, 150), after.slice(2, 150)));
 }
 
-TEST_CASE("native: second derivatives and what it cannot express are named", "[native][errors]") {
-  const auto x = at::randn({1, 1, 20, 4}).requires_grad_(true);
-  const auto y = attention(x, x, x, {.backend = Backend::Native});
-  std::string text;
-  try {
-    torch::autograd::grad({y.sum()}, {x}, {}, true, /*create_graph=*/true);
-  } catch (const c10::Error& error) {
-    text = error.what_without_backtrace();
-  }
-  CHECK(text.find("backend native has no second derivative") != std::string::npos);
-}
-
 namespace {
 
 double error_of(const at::Tensor& got, const at::Tensor& want) {

@@ -186,7 +186,7 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
   // The sinks are named for their gradient; their numbers are in the plan.
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context,
                                                 const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                                const std::optional<at::Tensor>& /*sinks*/,
+                                                const std::optional<at::Tensor>& sinks,
                                                 const c10::intrusive_ptr<Plan>& plan) {
     const auto call = make_call(plan->lowered.numbers, plan->lowered.terms, q.scalar_type());
     const auto [output, logsumexp, statistics] =
@@ -194,13 +194,23 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
     plan->changes.watch(output);
     context->save_for_backward(plan->lowered.with_terms({q, k, v, output.variable_data(), statistics}));
     context->saved_data["plan"] = c10::IValue::make_capsule(plan);
+    context->saved_data["sinks"] = sinks;  // for their place in the graph, whatever becomes of their numbers
     return {output, logsumexp};
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& gradients) {
-    refuse_second_derivative();
     const auto saved = context->get_saved_variables();
+    const auto sinks = context->saved_data["sinks"].toOptional<at::Tensor>().value_or(at::Tensor());
+    return first_derivative(Backend::Native,
+                            {saved[0], saved[1], saved[2], sinks, gradients[0], gradients[1]},
+                            [&] { return gradients_of(context, saved, gradients); });
+  }
+
+ private:
+  static torch::autograd::variable_list gradients_of(torch::autograd::AutogradContext* context,
+                                                     const torch::autograd::variable_list& saved,
+                                                     const torch::autograd::variable_list& gradients) {
     const Inputs in{saved[0], saved[1], saved[2]};
     Computed out{saved[3], {}, saved[4]};
     const auto terms = Terms::saved(&saved[5]);

@@ -50,6 +50,13 @@ class FlashCpu : public torch::autograd::Function<FlashCpu> {
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
+    return first_derivative(Backend::Torch, {saved[0], saved[1], saved[2], gradients[0]},
+                            [&] { return gradients_of(context, saved, gradients); });
+  }
+
+ private:
+  static variable_list gradients_of(AutogradContext* context, const variable_list& saved,
+                                    const variable_list& gradients) {
     const auto &q = saved[0], &k = saved[1], &v = saved[2];
     const auto mask = saved[3].defined() ? std::optional(saved[3]) : std::nullopt;
     const auto kept = c10::static_intrusive_pointer_cast<Kept>(context->saved_data["kept"].toCapsule());
