@@ -69,8 +69,9 @@ class FlashCpu : public torch::autograd::Function<FlashCpu> {
 
 // The kernel under autograd. ATen's own graph keeps the output for the backward pass and raises if the caller changes
 // it in place; here it is then computed anew. The logsumexp carries no gradient.
-aten::FusedResult flash_cpu(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal,
-                            const std::optional<at::Tensor>& mask, std::optional<double> scale) {
+aten::FusedResult flash_cpu_in_graph(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                     bool causal, const std::optional<at::Tensor>& mask,
+                                     std::optional<double> scale) {
   const auto results = FlashCpu::apply(q, k, v, mask, causal, scale);
   return {results[0], results[1]};
 }
@@ -158,8 +159,9 @@ AttentionResult run_cpu(const Problem& problem) {
   std::optional<at::Tensor> mask;
   if (masked(problem)) mask = combined_mask(problem);
   const bool causal = causal_by_flag(problem);
+  const auto kernel = needs_gradient(problem) ? flash_cpu_in_graph : aten::flash_cpu;
   const auto call = [&](const at::Tensor& q, const std::optional<at::Tensor>& its_mask) {
-    return flash_cpu(with_unit_stride(q), with_unit_stride(problem.k), with_unit_stride(problem.v), causal,
+    return kernel(with_unit_stride(q), with_unit_stride(problem.k), with_unit_stride(problem.v), causal,
                      its_mask, problem.scale);
   };
   // The kernel reports 0 for a row without keys.
