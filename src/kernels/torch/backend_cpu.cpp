@@ -117,8 +117,18 @@ bool products_stay_finite(const Problem& problem) {
          magnitude(problem.v) <= (needs_gradient(problem) ? std::sqrt(largest / 4 / dim) : largest);
 }
 
-at::Tensor with_unit_stride(const at::Tensor& x) {
-  return x.stride(-1) == 1 ? x : x.contiguous();
+// k or v as the kernel's matrix products take them: no row overlaps the next one.
+at::Tensor with_rows(const at::Tensor& x) {
+  return x.stride(3) == 1 && (x.size(2) == 1 || x.stride(2) >= x.size(3)) ? x : x.contiguous();
+}
+
+// q likewise. The kernel allocates its output by at::empty_like(q) and writes rows without gaps, so rows must be
+// innermost in what is inferred from the strides of q.
+at::Tensor with_innermost_rows(const at::Tensor& q) {
+  for (int64_t d = 0; d < 3; ++d) {
+    if (q.size(d) != 1 && q.stride(d) < q.size(3)) return q.contiguous();
+  }
+  return with_rows(q);
 }
 
 }  // namespace
@@ -160,9 +170,9 @@ AttentionResult run_cpu(const Problem& problem) {
   if (masked(problem)) mask = combined_mask(problem);
   const bool causal = causal_by_flag(problem);
   const auto kernel = needs_gradient(problem) ? flash_cpu_in_graph : aten::flash_cpu;
+  const auto k = with_rows(problem.k), v = with_rows(problem.v);
   const auto call = [&](const at::Tensor& q, const std::optional<at::Tensor>& its_mask) {
-    return kernel(with_unit_stride(q), with_unit_stride(problem.k), with_unit_stride(problem.v), causal,
-                     its_mask, problem.scale);
+    return kernel(with_innermost_rows(q), k, v, causal, its_mask, problem.scale);
   };
   // The kernel reports 0 for a row without keys.
   const auto statistics = [&](const at::Tensor& logsumexp) {
