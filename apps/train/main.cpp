@@ -158,6 +158,7 @@ void train(const std::string& program, Settings settings) {
   const auto rank = group ? group->rank() : 0, processes = group ? group->size() : 1;
   const bool first = rank == 0;
   CheckpointFolder folder(settings.out, rank);
+  if (group) check_same_start(settings, *group);
   if (started_again() && !settings.resume) settings = after_failure(std::move(settings), group.get());
   const auto text = read_text(settings.text);
   auto start = start_of(settings, text, first);

@@ -83,6 +83,17 @@ Settings after_failure(Settings settings, attentive::TrainingGroup* group) {
   return settings;
 }
 
+void check_same_start(const Settings& settings, attentive::TrainingGroup& group) {
+  const auto all = group.gather(at::full({1}, settings.resume, at::kByte));
+  const auto is_there = [](bool resumes) { return resumes ? "is" : "is not"; };
+  const bool first = all[0].item<bool>();
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    TORCH_CHECK_VALUE(all[rank].item<bool>() == first,
+                      "expected --resume in every process or in none, but it ", is_there(first),
+                      " there on rank 0 and ", is_there(!first), " on rank ", rank);
+  }
+}
+
 Start start_of(const Settings& settings, const std::string& text, bool writes) {
   if (writes || settings.resume) check_out(settings);
   if (settings.resume) return from_checkpoint(settings);

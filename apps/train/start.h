@@ -24,6 +24,9 @@ std::filesystem::path python_folder(const Settings& settings);
 // in --out, and without what only a new run takes. One call of the group; null: this process is alone.
 Settings after_failure(Settings settings, attentive::TrainingGroup* group);
 
+// Throws c10::ValueError in every process if some have --resume and others do not. One call of the group.
+void check_same_start(const Settings& settings, attentive::TrainingGroup& group);
+
 // A new model for the text, the one of --init-from, or that of the latest checkpoint. Throws c10::ValueError
 // if --out holds what the run must not overwrite, and for settings that contradict each other or the model.
 // writes: whether this process writes to --out; rank 0 of a group may have begun to when the others come

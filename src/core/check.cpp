@@ -28,6 +28,11 @@ void check_defined(std::string_view who, std::string_view name, const at::Tensor
                    describe(tensor), " and layout ", tensor.layout());
 }
 
+void check_defined(std::string_view who, std::string_view name, const at::Generator& generator) {
+  TORCH_CHECK_VALUE(generator.defined(), who, ": expected ", name,
+                    " to be a CPU generator, got an undefined one");
+}
+
 std::string_view layout_name(const at::Tensor& tensor) {
   if (tensor.is_nested()) return "nested";
   switch (tensor.layout()) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 #include <c10/util/Exception.h>
 
@@ -19,6 +20,9 @@ std::string describe(const at::Tensor& tensor);
 /// Throws c10::ValueError unless `tensor` is defined, and c10::TypeError unless it is dense: nested ones and
 /// layouts other than strided (sparse, MKL-DNN) have no strides that a kernel could follow.
 void check_defined(std::string_view who, std::string_view name, const at::Tensor& tensor);
+
+/// Throws c10::ValueError unless `generator` is defined.
+void check_defined(std::string_view who, std::string_view name, const at::Generator& generator);
 
 /// "dense", "nested", "sparse" or "MKL-DNN".
 std::string_view layout_name(const at::Tensor& tensor);

@@ -164,8 +164,7 @@ struct Exchange::State {
   std::vector<c10::intrusive_ptr<c10d::Work>> works;
 };
 
-Exchange Collectives::exchange(at::Tensor sent, int64_t to, at::Tensor received, int64_t from) {
-  constexpr int kTag = 0;  // messages between two processes arrive in the order in which they were sent
+Exchange Collectives::exchange(at::Tensor sent, int64_t to, at::Tensor received, int64_t from, int tag) {
   Exchange started;
   started.state_ = std::make_shared<Exchange::State>();
   auto& state = *started.state_;
@@ -173,8 +172,8 @@ Exchange Collectives::exchange(at::Tensor sent, int64_t to, at::Tensor received,
   state.sent = {std::move(sent)};
   state.received = {std::move(received)};
   auto& backend = backends_->of(state.sent[0]);
-  const auto send = [&] { return backend.send(state.sent, static_cast<int>(to), kTag); };
-  const auto receive = [&] { return backend.recv(state.received, static_cast<int>(from), kTag); };
+  const auto send = [&] { return backend.send(state.sent, static_cast<int>(to), tag); };
+  const auto receive = [&] { return backend.recv(state.received, static_cast<int>(from), tag); };
   if (state.sent[0].is_cuda()) {
     // A message over NCCL waits on the device for its receiver, and what comes after it waits too: all processes would send, and none
     // would come to receive. In one group, both go at the same time.

@@ -78,8 +78,9 @@ class Collectives {
   void broadcast(at::Tensor tensor, int64_t root);
   std::vector<at::Tensor> gather(at::Tensor tensor);
   void sum(at::Tensor tensor);
-  /// Starts to send one tensor to another process and to receive one of the same size from another process.
-  Exchange exchange(at::Tensor sent, int64_t to, at::Tensor received, int64_t from);
+  /// Starts to send one tensor to another process and to receive one of the same size from another process. Over Gloo, messages of
+  /// other tags wait for their own receivers.
+  Exchange exchange(at::Tensor sent, int64_t to, at::Tensor received, int64_t from, int tag);
   /// How many calls went out so far, those of the gradients included.
   uint64_t count() const;
 

@@ -19,12 +19,12 @@ struct BucketUnderWay {
 
 namespace {
 
-// Averages the buckets over NCCL. Without it, c10d's Reducer would do the same but keep the futures alone, which are ready as soon as a
+// Averages the buckets. Without it, c10d's Reducer would multiply a gradient by 1 / W where it is new, and divide it by W where it was
+// set to zero in place: other bits for three processes. And over NCCL it would keep the futures alone, which are ready as soon as a
 // call is on its way to the device, and do not know that it fails there.
-class MeanOverNccl final : public c10d::CppCommHookInterface<c10::intrusive_ptr<c10d::Backend>> {
+class Mean final : public c10d::CppCommHookInterface<c10::intrusive_ptr<c10d::Backend>> {
  public:
-  MeanOverNccl(c10::intrusive_ptr<c10d::Backend> backend,
-               std::shared_ptr<std::vector<BucketUnderWay>> under_way)
+  Mean(c10::intrusive_ptr<c10d::Backend> backend, std::shared_ptr<std::vector<BucketUnderWay>> under_way)
       : CppCommHookInterface(std::move(backend)), under_way_(std::move(under_way)) {}
 
   c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
@@ -46,20 +46,19 @@ struct Reducer::State {
   std::shared_ptr<c10d::Logger> logger;
   std::unordered_map<const torch::autograd::Node*, size_t> accumulators;  // which parameter each belongs to
   std::shared_ptr<Backends> backends;
-  std::shared_ptr<std::vector<BucketUnderWay>> under_way =
-      std::make_shared<std::vector<BucketUnderWay>>();  // over NCCL
+  std::shared_ptr<std::vector<BucketUnderWay>> under_way = std::make_shared<std::vector<BucketUnderWay>>();
 };
 
 Reducer::Reducer(std::vector<at::Tensor> parameters, const std::vector<std::string>& names,
                  const Collectives& collectives, int64_t bucket_bytes, int64_t first_bucket_bytes)
     : state_(std::make_shared<State>()) {
+  // The last parameters have their gradients first.
+  std::reverse(parameters.begin(), parameters.end());
+  std::unordered_map<size_t, std::string> names_by_index;
+  for (size_t i = 0; i < names.size(); ++i) names_by_index[names.size() - 1 - i] = names[i];
   const std::vector<bool> sparse(parameters.size(), false);
   auto buckets = std::get<0>(c10d::compute_bucket_assignment_by_size(
       parameters, {static_cast<size_t>(first_bucket_bytes), static_cast<size_t>(bucket_bytes)}, sparse));
-  std::reverse(buckets.begin(), buckets.end());  // the last gradients come first
-
-  std::unordered_map<size_t, std::string> names_by_index;
-  for (size_t i = 0; i < names.size(); ++i) names_by_index[i] = names[i];
   state_->reducer = std::make_shared<c10d::Reducer>(
       parameters, std::move(buckets), collectives.backends_->process_group, sparse, bucket_bytes,
       /*find_unused_parameters=*/false, /*gradient_as_bucket_view=*/true, std::move(names_by_index),
@@ -70,11 +69,16 @@ Reducer::Reducer(std::vector<at::Tensor> parameters, const std::vector<std::stri
   state_->logger->set_construction_data_and_log("DataParallel", {}, -1, false, false, false);
   state_->reducer->set_logger(state_->logger);
   state_->backends = collectives.backends_;
-  if (parameters[0].is_cuda()) {
-    state_->reducer->register_comm_hook(
-        std::make_unique<MeanOverNccl>(state_->backends->nccl, state_->under_way));
-  }
+  state_->reducer->register_comm_hook(std::make_unique<Mean>(
+      parameters[0].is_cuda() ? state_->backends->nccl : state_->backends->gloo, state_->under_way));
 
+  // c10d would put the parameters into buckets anew after the first backward pass, in the order in which gradients came. Gloo's sum
+  // over more than two processes depends on the place in a bucket: a run that goes on would sum otherwise than one that never
+  // stopped. So they get their places now, for good.
+  state_->reducer->push_rebuilt_params_for_all_indices();
+  state_->reducer->rebuild_buckets();
+
+  std::reverse(parameters.begin(), parameters.end());
   for (size_t i = 0; i < parameters.size(); ++i) {
     state_->accumulators[torch::autograd::impl::grad_accumulator(parameters[i]).get()] = i;
   }
@@ -106,7 +110,6 @@ std::vector<bool> Reducer::reached_by(const at::Tensor& loss) const {
 void Reducer::prepare() {
   state_->logger->set_runtime_stats_and_log();
   state_->reducer->prepare_for_forward();
-  state_->reducer->rebuild_buckets();
   state_->reducer->prepare_for_backward({});
   state_->under_way->clear();
 }

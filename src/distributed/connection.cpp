@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <ATen/ops/from_blob.h>
-#include <ATen/ops/tensor.h>
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
 
@@ -48,9 +47,15 @@ double seconds(std::chrono::milliseconds time) {
   return static_cast<double>(time.count()) / 1000;
 }
 
+// Whether an error is one of a message that has not come. Gloo closes its connections when the time is over in one process.
+bool is_of_messages(const std::string& message) {
+  return is_timeout(message) || message.find("onnection closed by peer") != std::string::npos ||
+         message.find("onnection reset by peer") != std::string::npos;
+}
+
 // The bytes of a tensor, so that every dtype travels.
 at::Tensor bytes_of(const at::Tensor& tensor) {
-  return tensor.detach().contiguous().reshape({-1}).view(at::kByte);
+  return tensor.detach().resolve_conj().resolve_neg().contiguous().reshape({-1}).view(at::kByte);
 }
 
 // Why there is no connection to the store, and what to do.
@@ -190,7 +195,12 @@ void Connection::call(const char* who, const std::function<void(Collectives&)>& 
     const auto verdict = roll_call_->ask(first_line(error));
     if (verdict.rank != environment_.rank) blame(who, verdict);
     abandon();
-    throw;
+    if (!is_of_messages(first_line(error))) throw;
+    throw PeerError(fmt::format("{}: no process is missing, but what this call waits for has not come: the "
+                                "processes make calls or backward "
+                                "passes in different orders, or GroupOptions::timeout is too short",
+                                who),
+                    -1);
   }
 }
 
@@ -209,24 +219,20 @@ std::vector<at::Tensor> Connection::gather(const char* who, const at::Tensor& te
 void Connection::broadcast(const char* who, const at::Tensor& tensor, int64_t root) {
   if (tensor.numel() == 0) return;
   const at::NoGradGuard no_grad;
-  call(who, [&](Collectives& collectives) {
-    const auto bytes = bytes_of(tensor);
-    collectives.broadcast(bytes, root);
-    const auto received = bytes.view(tensor.scalar_type()).view(tensor.sizes());
-    if (environment_.rank != root && !received.is_alias_of(tensor)) tensor.detach().copy_(received);
-  });
+  const auto bytes = bytes_of(tensor);
+  call(who, [&](Collectives& collectives) { collectives.broadcast(bytes, root); });
+  const auto received = bytes.view(tensor.scalar_type()).view(tensor.sizes());
+  if (environment_.rank != root && !received.is_alias_of(tensor)) tensor.detach().copy_(received);
 }
 
-std::vector<std::string> Connection::gather_texts(const char* who, const std::string& text) {
-  const auto lengths = gather(who, at::tensor({static_cast<int64_t>(text.size())}, at::kLong));
-  int64_t longest = 1;
-  for (const auto& length : lengths) longest = std::max(longest, length.item<int64_t>());
-  auto padded = text;
-  padded.resize(static_cast<size_t>(longest));
+std::vector<std::string> Connection::gather_texts(const char* who, std::string text,
+                                                  const std::vector<int64_t>& lengths) {
+  const auto longest = *std::max_element(lengths.begin(), lengths.end());
+  text.resize(static_cast<size_t>(longest));
   std::vector<std::string> texts;
-  for (const auto& bytes : gather(who, at::from_blob(padded.data(), {longest}, at::kByte))) {
-    const auto length = static_cast<size_t>(lengths[texts.size()].item<int64_t>());
-    texts.emplace_back(static_cast<const char*>(bytes.const_data_ptr()), length);
+  for (const auto& bytes : gather(who, at::from_blob(text.data(), {longest}, at::kByte))) {
+    texts.emplace_back(static_cast<const char*>(bytes.const_data_ptr()),
+                       static_cast<size_t>(lengths[texts.size()]));
   }
   return texts;
 }

@@ -38,8 +38,15 @@ class Connection {
   void call(const char* who, const std::function<void(c10d_internals::Collectives&)>& work);
   std::vector<at::Tensor> gather(const char* who, const at::Tensor& tensor);
   void broadcast(const char* who, const at::Tensor& tensor, int64_t root);
-  /// A text of each process, of any length.
-  std::vector<std::string> gather_texts(const char* who, const std::string& text);
+  /// A text of each process, whose lengths all know.
+  std::vector<std::string> gather_texts(const char* who, std::string text,
+                                        const std::vector<int64_t>& lengths);
+
+  /// Counts the models that train in the group, in the same order in all processes.
+  int64_t next_model() { return ++models_; }
+
+  /// A tag for the messages of the next call that sends some, the same in all processes.
+  int next_tag() { return tag_ = (tag_ + 1) & 0x3fffffff; }
 
   /// Ends the group because of this process.
   void fail(const std::string& reason);
@@ -52,6 +59,8 @@ class Connection {
 
   Environment environment_;
   at::Device device_;
+  int64_t models_ = 0;
+  int tag_ = 0;
   std::unique_ptr<c10d_internals::KeyStore> store_;
   std::unique_ptr<c10d_internals::Collectives> collectives_;
   std::unique_ptr<RollCall> roll_call_;

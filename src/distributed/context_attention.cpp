@@ -1,3 +1,5 @@
+#include <optional>
+
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
@@ -11,8 +13,8 @@
 #include "core/check.h"
 #include "core/enum_name.h"
 #include "distributed/connection.h"
-#include "distributed/model_text.h"
 #include "distributed/ring_attention.h"
+#include "distributed/same_call.h"
 #include "distributed/sequence_calls.h"
 #include "distributed/zigzag.h"
 #include "functional/attention_part.h"
@@ -29,13 +31,22 @@ struct ContextCall {
   std::shared_ptr<Connection> connection;
   WholeAttention whole;
   at::Tensor q, k, v;
+  int tag = 0;  // of its messages
 
   int64_t rank() const { return connection->environment().rank; }
   int64_t size() const { return connection->environment().size; }
+  distributed::Messages messages() const { return {connection, tag}; }
   // float64 stays; every other dtype is added up in float32.
   at::ScalarType sum_dtype() const { return whole.dtype() == at::kDouble ? at::kDouble : at::kFloat; }
   bool needs_gradient() const {
     return at::GradMode::is_enabled() && (q.requires_grad() || k.requires_grad() || v.requires_grad());
+  }
+  // What of the backward pass decides which messages it sends.
+  std::string gradients() const {
+    if (!at::GradMode::is_enabled()) return "none";
+    return fmt::format("q {}, k {}, v {}, sinks {}, bias {}", q.requires_grad(), k.requires_grad(),
+                       v.requires_grad(), whole.sinks().defined() && whole.sinks().requires_grad(),
+                       whole.bias_needs_gradient());
   }
 };
 
@@ -77,13 +88,11 @@ void check_method(const ContextCall& call, const AttentionExtras& extras, Contex
   }
 }
 
-// All processes throw the same.
-void check_same_calls(const ContextCall& call, const AttentionExtras& extras, ContextMethod method) {
-  const auto text = fmt::format("method: {}\ndevice: {}\n{}logsumexp: {}\ngradient: {}\n", to_string(method),
-                                c10::DeviceTypeName(call.q.device().type(), /*lower_case=*/true),
-                                call.whole.text(), extras.logsumexp, call.needs_gradient());
-  const auto difference = distributed::first_difference(call.connection->gather_texts(kWho, text));
-  TORCH_CHECK_VALUE(!difference, kWho, ": the calls differ: ", *difference);
+// What must be the same in all processes.
+std::string text_of(const ContextCall& call, const AttentionExtras& extras, ContextMethod method) {
+  return fmt::format("method: {}\ndevice: {}\n{}logsumexp: {}\ngradients: {}\n", to_string(method),
+                     c10::DeviceTypeName(call.q.device().type(), /*lower_case=*/true), call.whole.text(),
+                     extras.logsumexp, call.gradients());
 }
 
 // Every process draws, so that their generators stay alike, and takes what rank 0 has drawn.
@@ -111,7 +120,7 @@ at::Tensor sequence_in(const at::Tensor& rows, int64_t begin, at::IntArrayRef si
 
 AttentionResult by_gather(const ContextCall& call) {
   const bool wide = call.needs_gradient() && call.sum_dtype() != call.whole.dtype();
-  const auto rows = distributed::gather_rows(call.connection, flat({call.k, call.v}),
+  const auto rows = distributed::gather_rows(call.messages(), flat({call.k, call.v}),
                                              wide ? call.sum_dtype() : call.whole.dtype());
   const auto k = sequence_in(rows, 0, call.k.sizes()), v = sequence_in(rows, call.k.numel(), call.v.sizes());
   std::vector<at::Tensor> outputs, logsumexps;
@@ -137,7 +146,7 @@ at::Tensor from_heads(const ContextCall& call, const at::Tensor& whole) {
   std::vector<at::Tensor> parts;
   for (int64_t rank = 0; rank < call.size(); ++rank)
     parts.push_back(distributed::part_of(whole, rank, call.size(), 2).reshape({-1}));
-  const auto rows = distributed::exchange_rows(call.connection, at::stack(parts));
+  const auto rows = distributed::exchange_rows(call.messages(), at::stack(parts));
   const int64_t tokens = whole.size(2) / call.size();
   return rows.view({call.size(), whole.size(0), whole.size(1), tokens, whole.size(3)})
       .transpose(0, 1)
@@ -147,7 +156,7 @@ at::Tensor from_heads(const ContextCall& call, const at::Tensor& whole) {
 AttentionResult by_heads(const ContextCall& call, bool with_logsumexp) {
   const int64_t size = call.size();
   const auto rows = distributed::exchange_rows(
-      call.connection, at::cat({heads_by_process(call.q, size), heads_by_process(call.k, size),
+      call.messages(), at::cat({heads_by_process(call.q, size), heads_by_process(call.k, size),
                                 heads_by_process(call.v, size)},
                                1));
   int64_t begin = 0;
@@ -167,7 +176,7 @@ AttentionResult by_heads(const ContextCall& call, bool with_logsumexp) {
 
 AttentionResult by_ring(const ContextCall& call) {
   const auto dtype = call.sum_dtype();
-  auto result = distributed::ring_attention(call.connection, call.whole, call.q.to(dtype), call.k.to(dtype),
+  auto result = distributed::ring_attention(call.messages(), call.whole, call.q.to(dtype), call.k.to(dtype),
                                             call.v.to(dtype));
   if (call.whole.sinks().defined()) {
     // A sink is one more logit, without a value.
@@ -212,12 +221,17 @@ AttentionResult context_attention(const at::Tensor& q, const at::Tensor& k, cons
                                   const AttentionExtras& extras, ContextMethod method) {
   TORCH_CHECK_VALUE(group, kWho, ": expected a group, got a null pointer");
   if (group->size() == 1) return attention(q, k, v, options, extras);
-  WholeAttention whole(kWho, q, k, v, options, extras, group->size());
-  const auto dtype = whole.dtype();
-  ContextCall call{distributed::connection_of(*group), std::move(whole), q.to(dtype), k.to(dtype),
-                   v.to(dtype)};
-  check_method(call, extras, method);
-  check_same_calls(call, extras, method);
+  const auto connection = distributed::connection_of(*group);
+  std::optional<ContextCall> made;
+  distributed::begin_call(*connection, kWho, "calls", [&] {
+    WholeAttention whole(kWho, q, k, v, options, extras, group->size());
+    const auto dtype = whole.dtype();
+    made.emplace(ContextCall{connection, std::move(whole), q.to(dtype), k.to(dtype), v.to(dtype)});
+    check_method(*made, extras, method);
+    return text_of(*made, extras, method);
+  });
+  auto& call = *made;
+  call.tag = connection->next_tag();
   agree_on_dropout(call);
   auto result = method == ContextMethod::Gather  ? by_gather(call)
                 : method == ContextMethod::Heads ? by_heads(call, extras.logsumexp)

@@ -4,8 +4,10 @@
 
 #include <attentive/distributed/data_parallel.h>
 
+#include "core/check.h"
 #include "distributed/connection.h"
 #include "distributed/model_text.h"
+#include "distributed/same_call.h"
 
 namespace attentive {
 namespace {
@@ -15,12 +17,6 @@ constexpr const char* kBackward = "DataParallel::backward";
 
 using distributed::Connection;
 using distributed::ModelParts;
-
-// All processes throw the same, and none has changed anything.
-void check_same_models(Connection& connection, const ModelParts& parts) {
-  const auto difference = distributed::first_difference(connection.gather_texts(kWho, parts.text));
-  TORCH_CHECK_VALUE(!difference, kWho, ": the models differ: ", *difference);
-}
 
 // What all processes have alike by now.
 void check_devices(const Connection& connection, const ModelParts& parts) {
@@ -40,12 +36,11 @@ void check_devices(const Connection& connection, const ModelParts& parts) {
   }
 }
 
-std::string unused_line(const std::string& name, int64_t rank) {
-  return fmt::format(
-      "{}: the parameter {} gets no gradient on rank {}: the loss does not depend on it; use it, or freeze "
-      "it "
-      "(set_requires_grad(false)) before DataParallel is made",
-      kBackward, name, rank);
+void check_loss(const at::Tensor& loss) {
+  TORCH_CHECK_VALUE(loss.defined(), kBackward, ": expected a loss, got an undefined tensor");
+  TORCH_CHECK_VALUE(loss.numel() == 1 && loss.requires_grad(), kBackward,
+                    ": expected a loss of one element that requires a gradient, got ", describe(loss),
+                    loss.requires_grad() ? "" : " that requires none");
 }
 
 }  // namespace
@@ -55,28 +50,17 @@ struct DataParallel::State {
   Connection* connection = nullptr;
   ModelParts parts;
   std::unique_ptr<c10d_internals::Reducer> reducer;
-  bool agreed = false;  // all processes know that every parameter of each gets a gradient
+  int64_t number = 0;  // among those of the group
   uint64_t collectives = 0;
 
-  std::optional<size_t> first_unused(const at::Tensor& loss) const {
+  // A parameter without a gradient would leave its bucket unsent, and the others waiting for it.
+  void check_used(const at::Tensor& loss) const {
     const auto reached = reducer->reached_by(loss);
     for (size_t i = 0; i < reached.size(); ++i) {
-      if (!reached[i]) return i;
+      TORCH_CHECK_VALUE(reached[i], kBackward, ": the parameter ", parts.names[i],
+                        " gets no gradient: the loss does not depend on it; use it, or freeze it "
+                        "(set_requires_grad(false)) before DataParallel is made");
     }
-    return std::nullopt;
-  }
-
-  // A parameter without a gradient would leave its bucket unsent, and the others waiting for it.
-  void check_used(const at::Tensor& loss) {
-    const auto unused = first_unused(loss);
-    if (!agreed) {
-      const auto all = connection->gather_texts(kBackward, unused ? parts.names[*unused] : "");
-      for (size_t rank = 0; rank < all.size(); ++rank) {
-        TORCH_CHECK_VALUE(all[rank].empty(), unused_line(all[rank], static_cast<int64_t>(rank)));
-      }
-      agreed = true;
-    }
-    TORCH_CHECK_VALUE(!unused, unused_line(parts.names[*unused], group->rank()));
   }
 };
 
@@ -84,28 +68,39 @@ DataParallel::DataParallel(torch::nn::Module& model, std::shared_ptr<Group> grou
                            const DataParallelOptions& options)
     : state_(std::make_unique<State>()) {
   TORCH_CHECK_VALUE(group != nullptr, kWho, ": expected a group, got none");
-  TORCH_CHECK_VALUE(options.bucket_bytes > 0 && options.first_bucket_bytes > 0, kWho,
-                    ": expected positive sizes of buckets, got bucket_bytes ", options.bucket_bytes,
-                    " and first_bucket_bytes ", options.first_bucket_bytes);
   state_->group = std::move(group);
-  if (state_->group->size() == 1) return;
   state_->connection = distributed::connection_of(*state_->group).get();
-  state_->parts = distributed::model_parts(model, state_->group->device());
   auto& parts = state_->parts;
-  check_same_models(*state_->connection, parts);
+  distributed::begin_call(*state_->connection, kWho, "models", [&] {
+    TORCH_CHECK_VALUE(options.bucket_bytes > 0 && options.first_bucket_bytes > 0, kWho,
+                      ": expected positive sizes of buckets, got bucket_bytes ", options.bucket_bytes,
+                      " and first_bucket_bytes ", options.first_bucket_bytes);
+    if (state_->group->size() > 1) parts = distributed::model_parts(model, state_->group->device());
+    return fmt::format("{}bucket_bytes {}\nfirst_bucket_bytes {}\n", parts.text, options.bucket_bytes,
+                       options.first_bucket_bytes);
+  });
+  if (state_->group->size() == 1) return;
   check_devices(*state_->connection, parts);
   for (const auto& tensor : parts.state) state_->connection->broadcast(kWho, tensor, 0);
   state_->connection->call(kWho, [&](auto& collectives) {
     state_->reducer = std::make_unique<c10d_internals::Reducer>(
         parts.trainable, parts.names, collectives, options.bucket_bytes, options.first_bucket_bytes);
   });
+  state_->number = state_->connection->next_model();
 }
 
 DataParallel::~DataParallel() = default;
 
 void DataParallel::backward(const at::Tensor& loss, bool last) {
-  if (state_->reducer == nullptr || !last) return loss.backward();
-  if (loss.requires_grad()) state_->check_used(loss);
+  if (state_->reducer == nullptr || !last) {
+    check_loss(loss);
+    return loss.backward();
+  }
+  distributed::begin_call(*state_->connection, kBackward, "models", [&] {
+    check_loss(loss);
+    state_->check_used(loss);
+    return fmt::format("that of DataParallel {} of the group", state_->number);
+  });
   state_->connection->call(kBackward, [&](auto& collectives) {
     state_->reducer->prepare();
     const auto before = collectives.count();

@@ -1,25 +1,67 @@
+#include <algorithm>
+#include <array>
 #include <exception>
 
-#include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
+#include <fmt/format.h>
 
 #include <attentive/distributed/data_parallel.h>
 #include <attentive/distributed/group.h>
 
+#include "core/check.h"
 #include "distributed/connection.h"
 #include "distributed/device_choice.h"
 #include "distributed/exit_at_once.h"
+#include "distributed/same_call.h"
 
 namespace attentive {
 namespace {
 
-void check_tensor(const char* who, const Group& group, const at::Tensor& tensor) {
+// Checks a tensor, and says what must be the same in all processes.
+std::string checked(const char* who, const Group& group, const at::Tensor& tensor) {
   const auto device = group.device();
   const std::string where = device.is_cpu() ? "" : " or on " + device.str();
-  TORCH_CHECK_VALUE(tensor.defined() && tensor.layout() == at::kStrided, who,
-                    ": expected a dense tensor on the CPU", where, ", got ", tensor.toString());
+  TORCH_CHECK_VALUE(
+      tensor.defined() && tensor.layout() == at::kStrided && !tensor.is_quantized() && !tensor.is_nested(),
+      who, ": expected a dense tensor on the CPU", where, ", got ",
+      tensor.defined() ? tensor.toString() : "an undefined one");
   TORCH_CHECK_VALUE(tensor.is_cpu() || tensor.device() == device, who, ": expected a dense tensor on the CPU",
                     where, ", got one on ", tensor.device());
+  return fmt::format("{} {}{}", c10::toString(tensor.scalar_type()), shape_string(tensor.sizes()),
+                     tensor.is_cpu() ? "" : " on the group's device");
+}
+
+// Dimensions nest in the memory of every view by slices, transposes and reshapes.
+bool elements_are_apart(const at::Tensor& tensor) {
+  std::vector<std::pair<int64_t, int64_t>> dims;
+  for (int64_t i = 0; i < tensor.dim(); ++i) {
+    if (tensor.size(i) > 1) dims.emplace_back(tensor.stride(i), tensor.size(i));
+  }
+  std::sort(dims.begin(), dims.end());
+  int64_t last = 0;  // the place of the last element of the dimensions so far
+  return std::all_of(dims.begin(), dims.end(), [&](const auto& dim) {
+    const auto [stride, size] = dim;
+    const bool apart = stride > last;
+    last += stride * (size - 1);
+    return apart;
+  });
+}
+
+std::string checked_to_overwrite(const char* who, const Group& group, const at::Tensor& tensor) {
+  auto text = checked(who, group, tensor);
+  TORCH_CHECK_VALUE(elements_are_apart(tensor), who,
+                    ": expected a tensor whose elements do not share memory, got shape ",
+                    shape_string(tensor.sizes()), " with strides ", shape_string(tensor.strides()));
+  return text;
+}
+
+// The dtypes in which Gloo and NCCL add.
+void check_sum_dtype(const char* who, at::ScalarType dtype) {
+  constexpr std::array kAdded = {at::kDouble, at::kFloat, at::kHalf, at::kBFloat16,
+                                 at::kLong,   at::kInt,   at::kChar, at::kByte};
+  TORCH_CHECK_VALUE(std::find(kAdded.begin(), kAdded.end(), dtype) != kAdded.end(), who,
+                    ": expected Double, Float, Half, BFloat16, Long, Int, Char or Byte, got ",
+                    c10::toString(dtype));
 }
 
 }  // namespace
@@ -67,28 +109,37 @@ at::Device Group::device() const {
 }
 
 std::vector<at::Tensor> Group::gather(const at::Tensor& tensor) {
-  check_tensor("Group::gather", *this, tensor);
+  constexpr const char* kWho = "Group::gather";
+  distributed::begin_call(*connection_, kWho, "tensors", [&] { return checked(kWho, *this, tensor); });
   if (size() == 1) return {tensor.detach().clone()};
-  return connection_->gather("Group::gather", tensor);
+  return connection_->gather(kWho, tensor);
 }
 
 void Group::broadcast(const at::Tensor& tensor, int64_t root) {
-  check_tensor("Group::broadcast", *this, tensor);
-  TORCH_CHECK_VALUE(root >= 0 && root < size(), "Group::broadcast: expected a root from 0 to ", size() - 1,
-                    ", got ", root);
-  if (size() > 1) connection_->broadcast("Group::broadcast", tensor, root);
+  constexpr const char* kWho = "Group::broadcast";
+  distributed::begin_call(*connection_, kWho, "tensors and roots", [&] {
+    TORCH_CHECK_VALUE(root >= 0 && root < size(), kWho, ": expected a root from 0 to ", size() - 1, ", got ",
+                      root);
+    return fmt::format("{} of root {}", checked_to_overwrite(kWho, *this, tensor), root);
+  });
+  if (size() > 1) connection_->broadcast(kWho, tensor, root);
 }
 
 void Group::sum(const at::Tensor& tensor) {
-  check_tensor("Group::sum", *this, tensor);
-  TORCH_CHECK_VALUE(tensor.is_contiguous(), "Group::sum: expected a contiguous tensor, got strides ",
-                    tensor.strides());
+  constexpr const char* kWho = "Group::sum";
+  distributed::begin_call(*connection_, kWho, "tensors", [&] {
+    auto text = checked_to_overwrite(kWho, *this, tensor);
+    check_sum_dtype(kWho, tensor.scalar_type());
+    return text;
+  });
   if (size() == 1 || tensor.numel() == 0) return;
-  connection_->call("Group::sum", [&](auto& collectives) { collectives.sum(tensor.detach()); });
+  const auto sums = tensor.detach().resolve_neg().contiguous();
+  connection_->call(kWho, [&](auto& collectives) { collectives.sum(sums); });
+  if (!sums.is_alias_of(tensor)) tensor.detach().copy_(sums);
 }
 
 void Group::barrier() {
-  if (size() > 1) connection_->gather("Group::barrier", at::zeros({1}, at::kByte));
+  distributed::begin_call(*connection_, "Group::barrier", "calls", [] { return std::string(); });
 }
 
 std::unique_ptr<GradientAverage> Group::average_gradients(torch::nn::Module& model) {

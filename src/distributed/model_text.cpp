@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "train/agreement.h"
+
 namespace attentive::distributed {
 namespace {
 
@@ -37,23 +39,8 @@ ModelParts model_parts(const torch::nn::Module& model, const at::Device& device)
   };
   for (const auto& item : model.named_parameters()) add("parameter", item.key(), item.value());
   for (const auto& item : model.named_buffers()) add("buffer", item.key(), item.value());
+  parts.text += printed_options(model);
   return parts;
-}
-
-std::optional<std::string> first_difference(const std::vector<std::string>& texts) {
-  for (size_t rank = 1; rank < texts.size(); ++rank) {
-    std::istringstream expected(texts[0]), got(texts[rank]);
-    std::string expected_line, got_line;
-    while (true) {
-      const bool more = static_cast<bool>(std::getline(expected, expected_line));
-      const bool got_more = static_cast<bool>(std::getline(got, got_line));
-      if (!more && !got_more) break;
-      if (more && got_more && expected_line == got_line) continue;
-      return fmt::format("rank 0 has {}, rank {} has {}", more ? expected_line : "nothing more", rank,
-                         got_more ? got_line : "nothing more");
-    }
-  }
-  return std::nullopt;
 }
 
 }  // namespace attentive::distributed

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,13 +13,10 @@ struct ModelParts {
   std::vector<at::Tensor> state;      ///< every parameter and buffer, shared ones once
   std::vector<at::Tensor> trainable;  ///< parameters that require a gradient, shared ones once
   std::vector<std::string> names;     ///< of `trainable`
-  std::string text;                   ///< a line for each name: what must be the same in all processes
+  std::string text;  ///< a line for each name and option: what must be the same in all processes
 };
 
 /// `device`: that of the group. The text says which tensors are on the CPU, on it, or elsewhere.
 ModelParts model_parts(const torch::nn::Module& model, const at::Device& device);
-
-/// The first line in which the model of a process differs from that of rank 0, in words; nothing if all are alike.
-std::optional<std::string> first_difference(const std::vector<std::string>& texts);
 
 }  // namespace attentive::distributed

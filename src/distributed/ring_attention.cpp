@@ -17,7 +17,6 @@
 #include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "distributed/sequence_calls.h"
 #include "distributed/zigzag.h"
 
 namespace attentive::distributed {
@@ -42,14 +41,14 @@ using torch::autograd::variable_list;
 // K, V and dK, dV travel in slices, each while it is computed with: beyond the K, V at hand there is one slice under way.
 
 struct Ring : torch::CustomClassHolder {
-  std::shared_ptr<Connection> connection;
+  Messages messages;
   WholeAttention whole;
   int64_t kv_heads;
-  Ring(std::shared_ptr<Connection> processes, const WholeAttention& attention, int64_t heads)
-      : connection(std::move(processes)), whole(attention), kv_heads(heads) {}
+  Ring(Messages sent, const WholeAttention& attention, int64_t heads)
+      : messages(std::move(sent)), whole(attention), kv_heads(heads) {}
 
-  int64_t rank() const { return connection->environment().rank; }
-  int64_t size() const { return connection->environment().size; }
+  int64_t rank() const { return messages.connection->environment().rank; }
+  int64_t size() const { return messages.connection->environment().size; }
 };
 
 // Some heads of some keys of one half; the rows are counted from the half's first.
@@ -144,7 +143,7 @@ void for_each_visit(const Ring& ring, const at::Tensor& q, const KeysAndValues& 
       const auto mine = own.of(slices[i]);
       const auto message = step == 0 ? mine.message() : std::exchange(at_hand[i], at::Tensor());
       std::optional<RingStep> next;
-      if (step + 1 < ring.size()) next.emplace(*ring.connection, message);
+      if (step + 1 < ring.size()) next.emplace(ring.messages, message);
       work({ring, q, i, slices[i], mine.from(message), owner});
       if (next) at_hand[i] = next->wait();
     }
@@ -190,7 +189,7 @@ class RingAttention : public torch::autograd::Function<RingAttention> {
     for_each_visit(*ring, q, own, [&](const Visit& visit) {
       auto& sum = travelling[visit.index];
       std::optional<RingStep> arriving;
-      if (sum.defined()) arriving.emplace(*ring->connection, sum);
+      if (sum.defined()) arriving.emplace(ring->messages, sum);
       const auto arrived = [&] {
         if (arriving) sum = arriving->wait();
         arriving.reset();
@@ -217,7 +216,7 @@ class RingAttention : public torch::autograd::Function<RingAttention> {
     const KeysAndValues home{at::empty(k.sizes(), k.options()), at::empty(v.sizes(), v.options())};
     for (size_t i = 0; i < travelling.size(); ++i) {
       const auto of_ours = home.of(slices[i]);
-      const auto arrived = of_ours.from(RingStep(*ring->connection, std::exchange(travelling[i], {})).wait());
+      const auto arrived = of_ours.from(RingStep(ring->messages, std::exchange(travelling[i], {})).wait());
       of_ours.k.copy_(arrived.k);
       of_ours.v.copy_(arrived.v);
     }
@@ -227,9 +226,9 @@ class RingAttention : public torch::autograd::Function<RingAttention> {
 
 }  // namespace
 
-AttentionResult ring_attention(const std::shared_ptr<Connection>& connection, const WholeAttention& whole,
-                               const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
-  const auto results = RingAttention::apply(q, k, v, c10::make_intrusive<Ring>(connection, whole, k.size(1)));
+AttentionResult ring_attention(const Messages& messages, const WholeAttention& whole, const at::Tensor& q,
+                               const at::Tensor& k, const at::Tensor& v) {
+  const auto results = RingAttention::apply(q, k, v, c10::make_intrusive<Ring>(messages, whole, k.size(1)));
   return {results[0], {}, results[1]};
 }
 

@@ -1,17 +1,15 @@
 #pragma once
 
-#include <memory>
-
 #include <attentive/core/result.h>
 
-#include "distributed/connection.h"
+#include "distributed/sequence_calls.h"
 #include "functional/attention_part.h"
 
 namespace attentive::distributed {
 
 /// Output and logsumexp of this process's queries by ring attention, sinks left out, in float32 or float64; q, k and v are its
 /// parts, of that dtype.
-AttentionResult ring_attention(const std::shared_ptr<Connection>& connection, const WholeAttention& whole,
-                               const at::Tensor& q, const at::Tensor& k, const at::Tensor& v);
+AttentionResult ring_attention(const Messages& messages, const WholeAttention& whole, const at::Tensor& q,
+                               const at::Tensor& k, const at::Tensor& v);
 
 }  // namespace attentive::distributed

@@ -36,6 +36,11 @@ Verdict unpacked(const std::string& text) {
 
 }  // namespace
 
+bool is_timeout(const std::string& message) {
+  return message.find("imed out") != std::string::npos ||  // Gloo's words, and ours over NCCL
+         message.find("timing out") != std::string::npos;  // those of c10d's own calls over NCCL
+}
+
 // What the object shares with its threads, which may outlive it in a call that does not return.
 struct RollCall::State {
   Place place;
@@ -109,8 +114,7 @@ struct RollCall::State {
   }
 
   Verdict find_missing(const std::string& message) {
-    const bool late = message.find("imed out") != std::string::npos ||  // Gloo's words, and ours over NCCL
-                      message.find("timing out") != std::string::npos;  // those of c10d's own calls over NCCL
+    const bool late = is_timeout(message);
     if (const auto settled = store.find("verdict")) return unpacked(*settled);
     std::this_thread::sleep_for(kClosing);  // c10d's server warns of messages to who has gone just now
     wake_all();

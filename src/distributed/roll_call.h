@@ -21,6 +21,9 @@ struct Verdict {
   std::string line;   ///< "rank 2 (host node7, process 4711) is gone: …"
 };
 
+/// Whether the error of a call says that its time was over.
+bool is_timeout(const std::string& message);
+
 /// Finds out, through the store, which process is missing when a call has failed, because the error of the call does not say.
 ///
 /// Each process has a thread that answers for it, even while the process waits in a call. Who is dead or stopped does not

@@ -16,7 +16,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 struct Kept : torch::CustomClassHolder {
-  std::shared_ptr<Connection> connection;
+  Messages messages;
   at::ScalarType dtype = at::kFloat;
 };
 
@@ -25,7 +25,8 @@ c10::intrusive_ptr<Kept> kept_in(AutogradContext* context) {
 }
 
 // In round n everybody sends to the rank n places on: no process waits for one that waits for it.
-at::Tensor exchanged(Connection& connection, const at::Tensor& given) {
+at::Tensor exchanged(const Messages& messages, const at::Tensor& given) {
+  auto& connection = *messages.connection;
   const at::NoGradGuard no_grad;
   const auto rows = given.contiguous();
   auto received = at::empty_like(rows);
@@ -35,7 +36,7 @@ at::Tensor exchanged(Connection& connection, const at::Tensor& given) {
   connection.call(kWho, [&](Collectives& collectives) {
     for (int64_t n = 1; n < size; ++n) {
       const int64_t to = (rank + n) % size, from = (rank + size - n) % size;
-      collectives.exchange(rows[to], to, received[from], from).wait();
+      collectives.exchange(rows[to], to, received[from], from, messages.tag).wait();
     }
   });
   return received;
@@ -46,11 +47,11 @@ class ExchangeRows : public torch::autograd::Function<ExchangeRows> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& rows,
                             const c10::intrusive_ptr<Kept>& kept) {
     context->saved_data["kept"] = c10::IValue::make_capsule(kept);
-    return exchanged(*kept->connection, rows);
+    return exchanged(kept->messages, rows);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    return {exchanged(*kept_in(context)->connection, gradients[0]), at::Tensor()};
+    return {exchanged(kept_in(context)->messages, gradients[0]), at::Tensor()};
   }
 };
 
@@ -60,11 +61,11 @@ class GatherRows : public torch::autograd::Function<GatherRows> {
                             const c10::intrusive_ptr<Kept>& kept) {
     context->saved_data["kept"] = c10::IValue::make_capsule(kept);
     context->saved_data["dtype"] = row.scalar_type();
-    return at::stack(kept->connection->gather(kWho, row)).to(kept->dtype);
+    return at::stack(kept->messages.connection->gather(kWho, row)).to(kept->dtype);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    const auto parts = exchanged(*kept_in(context)->connection, gradients[0]);
+    const auto parts = exchanged(kept_in(context)->messages, gradients[0]);
     auto sum = parts[0].clone();
     for (int64_t rank = 1; rank < parts.size(0); ++rank) sum.add_(parts[rank]);
     return {sum.to(context->saved_data["dtype"].toScalarType()), at::Tensor()};
@@ -73,26 +74,27 @@ class GatherRows : public torch::autograd::Function<GatherRows> {
 
 }  // namespace
 
-at::Tensor exchange_rows(const std::shared_ptr<Connection>& connection, const at::Tensor& rows) {
+at::Tensor exchange_rows(const Messages& messages, const at::Tensor& rows) {
   auto kept = c10::make_intrusive<Kept>();
-  kept->connection = connection;
+  kept->messages = messages;
   return ExchangeRows::apply(rows, kept);
 }
 
-at::Tensor gather_rows(const std::shared_ptr<Connection>& connection, const at::Tensor& row,
-                       at::ScalarType dtype) {
+at::Tensor gather_rows(const Messages& messages, const at::Tensor& row, at::ScalarType dtype) {
   auto kept = c10::make_intrusive<Kept>();
-  kept->connection = connection;
+  kept->messages = messages;
   kept->dtype = dtype;
   return GatherRows::apply(row, kept);
 }
 
-RingStep::RingStep(Connection& connection, const at::Tensor& sent)
-    : connection_(connection), received_(at::empty_like(sent)) {
+RingStep::RingStep(const Messages& messages, const at::Tensor& sent)
+    : connection_(*messages.connection), received_(at::empty_like(sent)) {
   if (sent.numel() == 0) return;
+  const auto& connection = connection_;
   const int64_t rank = connection.environment().rank, size = connection.environment().size;
   connection_.call(kWho, [&](Collectives& collectives) {
-    exchange_ = collectives.exchange(sent, (rank + 1) % size, received_, (rank + size - 1) % size);
+    exchange_ =
+        collectives.exchange(sent, (rank + 1) % size, received_, (rank + size - 1) % size, messages.tag);
   });
 }
 

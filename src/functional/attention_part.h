@@ -34,7 +34,8 @@ class WholeAttention {
   bool has_dropout() const { return whole_.has_dropout(); }
   bool has_aten_dropout() const { return has_dropout() && whole_.dropout_stream == DropoutStream::Aten; }
   bool bias_needs_gradient() const { return kernels::requires_gradient(whole_.bias); }
-  // What has to be the same wherever a part of it is computed, a line each: sizes, options, which masks there are.
+  // What has to be the same wherever a part of it is computed, a line each: sizes, options, and the masks, slopes and sinks with
+  // a digest of their values (on a GPU, of tensors of at most 1 MiB).
   std::string text() const;
 
   // A key of Counter dropout from the call's generator, and the key that all parts use.

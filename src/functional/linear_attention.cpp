@@ -182,9 +182,9 @@ at::Tensor linear_attention(const at::Tensor& q, const at::Tensor& k, const at::
   extras.mask = mask;
   const auto normalized = normalize(kWho, q, k, v, {.causal = call.causal}, extras);
   const auto& problem = normalized.problem;
-  // Under autocast the projections have rounded already; the sums over all keys keep their digits.
+  // Under autocast q, k and v are of its dtype now; the sums over all keys keep their digits.
   const c10::impl::ExcludeDispatchKeyGuard full_precision(c10::autocast_dispatch_keyset);
-  const auto type = q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const auto type = problem.q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 
   // Keys that no query sees are cut off or zeroed before anything reads them.
   const int64_t seen =
@@ -212,7 +212,7 @@ at::Tensor linear_attention(const at::Tensor& q, const at::Tensor& k, const at::
   const auto empty = denominator.eq(0);
   const auto output = (total.slice(4, 0, problem.value_dim()) / denominator.masked_fill(empty, 1.0))
                           .masked_fill(empty, 0.0)
-                          .to(q.scalar_type());
+                          .to(problem.q.scalar_type());
   if (recording::wanted()) [[unlikely]]
     recording::linear_attention(caller, problem, call, query_features, key_features);
   at::DimVector sizes(normalized.leading);

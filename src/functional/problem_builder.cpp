@@ -173,7 +173,8 @@ void take_extras(const char* who, const AttentionOptions& options, const Attenti
     TORCH_CHECK_VALUE(!options.softmax_plus_one, who, ": expected sinks or softmax_plus_one, got both");
     p.sinks = extras.sinks;
   }
-  if (extras.generator && extras.generator->defined()) {
+  if (extras.generator) {
+    check_defined(who, "generator", *extras.generator);
     TORCH_CHECK_VALUE(
         extras.generator->device().is_cpu(), who,
         ": expected a CPU generator (the Counter stream is the same on every device), got one on ",

@@ -80,4 +80,10 @@ struct Verdict {
   static Verdict no(std::string why) { return {false, std::move(why)}; }
 };
 
+// A result, or why there is none after all: some kernels tell only by what they computed.
+struct Outcome {
+  AttentionResult result;
+  Verdict verdict;
+};
+
 }  // namespace attentive::kernels

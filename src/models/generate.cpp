@@ -89,6 +89,7 @@ int64_t capacity_of(size_t prompt, int64_t new_tokens, size_t limit) {
 int64_t sample_token(const at::Tensor& logits, const SamplingOptions& options, at::Generator generator) {
   constexpr const char* who = "sample_token";
   check(options);
+  if (options.temperature > 0) check_defined(who, "generator", generator);
   check_floating(who, "logits", logits);
   TORCH_CHECK_VALUE(!logits.is_meta(), who, ": expected logits with data, got a tensor on the meta device");
   TORCH_CHECK_VALUE(logits.dim() == 1 && logits.size(0) > 0, who,

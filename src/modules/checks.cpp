@@ -29,16 +29,20 @@ void check_eps(const char* who, double eps) {
                     ": expected eps to be finite and not negative, got ", eps);
 }
 
+void check_dtype(const char* who, const char* name, const at::Tensor& x, const at::Tensor& parameter) {
+  // Autocast casts x itself.
+  TORCH_CHECK_TYPE(is_autocast(x.device()) || x.scalar_type() == parameter.scalar_type(), who, ": expected ",
+                   name, " of dtype ", parameter.scalar_type(), " like the parameters, got ",
+                   x.scalar_type());
+}
+
 void check_sequence(const char* who, const char* name, const at::Tensor& x, int64_t features,
                     const at::Tensor& parameter) {
   check_defined(who, name, x);
   TORCH_CHECK_VALUE((x.dim() == 2 || x.dim() == 3) && x.size(-1) == features, who, ": expected ", name,
                     " of shape (B, T, ", features, ") or (T, ", features, "), got ", shape_string(x.sizes()));
   check_device(who, name, x, parameter);
-  // Autocast casts x itself.
-  TORCH_CHECK_TYPE(is_autocast(x.device()) || x.scalar_type() == parameter.scalar_type(), who, ": expected ",
-                   name, " of dtype ", parameter.scalar_type(), " like the parameters, got ",
-                   x.scalar_type());
+  check_dtype(who, name, x, parameter);
 }
 
 void check_norm_input(const char* who, const at::Tensor& x, int64_t features, const at::Tensor& parameter) {

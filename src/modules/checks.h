@@ -24,6 +24,9 @@ void check_heads(const char* who, const char* name, int64_t features, int64_t he
 // The eps of a norm: finite and not negative.
 void check_eps(const char* who, double eps);
 
+// x is, outside autocast, of the dtype of `parameter`.
+void check_dtype(const char* who, const char* name, const at::Tensor& x, const at::Tensor& parameter);
+
 // x is (T, features) or (B, T, features), on the device of `parameter` and, outside autocast, of its dtype.
 void check_sequence(const char* who, const char* name, const at::Tensor& x, int64_t features,
                     const at::Tensor& parameter);

@@ -135,6 +135,7 @@ void LearnedPositionsImpl::reset() {
 at::Tensor LearnedPositionsImpl::forward(const at::Tensor& x, int64_t first) {
   check_tokens(kName, x, options.dim());
   check_device(kName, "x", x, weight);
+  check_dtype(kName, "x", x, weight);
   check_positions(kName, first, x.size(-2));
   TORCH_CHECK_VALUE(first + x.size(-2) <= options.context_length(), kName,
                     ": expected positions below context_length = ", options.context_length(), ", got ", first,

@@ -24,6 +24,7 @@ at::Tensor RMSNormImpl::forward(const at::Tensor& x) {
   check_device(kName, "x", x, weight);
   TORCH_CHECK_VALUE(x.dim() > 0 && x.size(-1) == options.features(), kName, ": expected x of shape (..., ",
                     options.features(), "), got ", shape_string(x.sizes()));
+  check_dtype(kName, "x", x, weight);
   if (!options.unit_offset()) return at::rms_norm(x, {options.features()}, weight, options.eps());
   const auto wide = at::promote_types(x.scalar_type(), at::kFloat);
   return at::rms_norm(x.to(wide), {options.features()}, weight.to(wide) + 1, options.eps())

@@ -1,16 +1,30 @@
 #pragma once
 
+#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
+
+#include <torch/nn/module.h>
 
 #include <attentive/train/training_group.h>
 
 namespace attentive {
 
-// Collective. Throws c10::ValueError in every process unless each of these texts, named for the message, is
-// the same in all of them.
-void check_agreement(const char* who, TrainingGroup& group,
-                     const std::vector<std::pair<std::string, std::string>>& texts);
+// What must be the same in every process.
+struct Agreed {
+  std::string name;  // for the message
+  std::string text;
+  bool quoted = false;  // whether the message quotes the first line that differs
+};
+
+// Collective. Throws c10::ValueError in every process unless each of these texts is the same in all of them.
+void check_agreement(const char* who, TrainingGroup& group, const std::vector<Agreed>& texts);
+
+// The first line in which a text differs from the first one, in words: "rank 0 has width 8, rank 2 has width 16"; nothing
+// if all are alike.
+std::optional<std::string> first_difference(const std::vector<std::string>& texts);
+
+// The options of every module of a model, as it prints them, a line each.
+std::string printed_options(const torch::nn::Module& model);
 
 }  // namespace attentive

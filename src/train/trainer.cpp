@@ -125,7 +125,8 @@ Trainer::Trainer(std::shared_ptr<torch::nn::Module> model, BatchLoss loss, at::T
   training_hash_ = hash_of(training_);
   validation_hash_ = hash_of(validation_);
   check_agreement(kWho, *group_,
-                  {{"options", to_json(options_)},
+                  {{"options of the model", printed_options(*model_), /*quoted=*/true},
+                   {"options", to_json(options_), /*quoted=*/true},
                    {"tokens to learn", training_hash_},
                    {"tokens to validate", validation_hash_}});
   gradients_ = group_->average_gradients(*model_);

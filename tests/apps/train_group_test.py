@@ -6,6 +6,7 @@
 import csv
 import json
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -30,14 +31,16 @@ class TrainGroup(unittest.TestCase):
         self.text.write_text("to be or not to be, that is the question\n" * 20)
 
     def command(self, out, *flags):
-        return [TRAIN, "--text", self.text, "--out", self.folder / out, *FLAGS, *flags]
+        given = {str(flag).split("=")[0] for flag in flags}
+        others = [flag for flag in FLAGS if flag.split("=")[0] not in given]
+        return [TRAIN, "--text", self.text, "--out", self.folder / out, *others, *flags]
 
-    def start(self, size, out, *flags, restarts=0):
-        """The processes by rank, with pipes for both outputs. out: a folder for all, or one for each."""
+    def start(self, size, out, *flags, restarts=0, last=()):
+        """The processes by rank, with pipes for both outputs. out: a folder for all, or one for each; last: more flags of the last."""
         outs = [out] * size if isinstance(out, str) else out
         processes = []
-        for folder, environment in zip(outs, environments(size)):
-            process = subprocess.Popen(self.command(folder, *flags), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        for rank, (folder, environment) in enumerate(zip(outs, environments(size))):
+            process = subprocess.Popen(self.command(folder, *flags, *(last if rank == size - 1 else ())), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                        env={**environment, "TORCHELASTIC_RESTART_COUNT": str(restarts)})
             self.addCleanup(process.kill)
             processes.append(process)
@@ -58,6 +61,19 @@ class TrainGroup(unittest.TestCase):
         folder = self.folder / out
         step = folder / (folder / "latest").read_text().strip()
         return [(step / f"{name}.safetensors").read_bytes() for name in ("model", "optimizer")]
+
+    def back_to(self, step, out, copy):
+        """A copy of a run as it was when it had saved a step."""
+        shutil.copytree(self.folder / out, self.folder / copy)
+        saved = sorted(path for path in (self.folder / copy).iterdir() if path.is_dir())
+        for path in saved:
+            if json.loads((path / "state.json").read_text())["step"] > step:
+                shutil.rmtree(path)
+            else:
+                (self.folder / copy / "latest").write_text(path.name + "\n")
+
+    def losses(self, out):
+        return [(row["step"], row["loss"], row["gradient_norm"]) for row in self.log(out)]
 
     def log(self, out):
         with open(self.folder / out / "log.csv", newline="") as file:
@@ -94,12 +110,19 @@ class TrainGroup(unittest.TestCase):
 
     @unittest.skipUnless(DISTRIBUTED, NO_GROUP)
     def test_a_run_goes_on_in_as_many_processes_bit_for_bit_with_dropout(self):
-        flags = ["--steps=20", "--accumulate=2", "--dropout=0.2", "--save-every=10", "--keep=0"]
-        self.finish(self.start(2, "whole", *flags))
-        self.finish(self.start(2, "parts", "--decay-steps=20", *(["--steps=10"] + flags[1:])))
-        self.finish(self.start(2, "parts", "--resume", "--steps=20"))
-        self.assertEqual(self.weights("parts"), self.weights("whole"))
-        done = self.alone("parts", "--resume", "--steps=22")
+        for size in (2, 3, 4):
+            whole = f"whole{size}"
+            self.finish(self.start(size, whole, "--steps=6", f"--accumulate={size}", "--dropout=0.2", "--save-every=2", "--keep=0",
+                                   "--log-every=1"))
+            for shard in ("false", "true"):
+                with self.subTest(processes=size, shard_optimizer=shard):
+                    parts = f"parts{size}{shard}"
+                    self.back_to(2, whole, parts)
+                    # It also evaluates after other updates.
+                    self.finish(self.start(size, parts, "--resume", "--evaluate-every=1", f"--shard-optimizer={shard}"))
+                    self.assertEqual(self.weights(parts), self.weights(whole))
+                    self.assertEqual(self.losses(parts), self.losses(whole))
+        done = self.alone("parts2false", "--resume", "--steps=7")
         self.assertIn("note: the checkpoint was made by 2 processes, this run has one process: dropout goes on with other bits",
                       done.stderr)
 
@@ -118,15 +141,19 @@ class TrainGroup(unittest.TestCase):
 
     @unittest.skipUnless(DISTRIBUTED, NO_GROUP)
     def test_what_torchrun_starts_again_goes_on_by_itself(self):
-        flags = ["--steps=20", "--accumulate=2", "--dropout=0.2", "--save-every=10", "--keep=0", "--tokenizer=bpe", "--vocab=260"]
-        self.finish(self.start(2, "whole", *flags))
-        self.finish(self.start(2, "parts", "--decay-steps=20", *(["--steps=10"] + flags[1:])))
-        outputs = self.finish(self.start(2, "parts", *flags, restarts=1))
-        self.assertIn("going on after step 10", outputs[0][1])
-        self.assertEqual(self.weights("parts"), self.weights("whole"))
-        # It failed before its first checkpoint; rank 0 alone has a folder.
-        self.finish(self.start(2, ["new", "nowhere"], *flags, restarts=1))
-        self.assertEqual(self.weights("new"), self.weights("whole"))
+        for size in (2, 3):
+            with self.subTest(processes=size):
+                whole, parts, new, nowhere = (f"{name}{size}" for name in ("whole", "parts", "new", "nowhere"))
+                flags = ["--steps=8", f"--accumulate={size}", "--dropout=0.2", "--save-every=4", "--keep=0", "--tokenizer=bpe",
+                         "--vocab=260"]
+                self.finish(self.start(size, whole, *flags))
+                self.back_to(4, whole, parts)
+                outputs = self.finish(self.start(size, parts, *flags, restarts=1))
+                self.assertIn("going on after step 4", outputs[0][1])
+                self.assertEqual(self.weights(parts), self.weights(whole))
+                # It failed before its first checkpoint; rank 0 alone has a folder.
+                self.finish(self.start(size, [new] + [nowhere] * (size - 1), *flags, restarts=1))
+                self.assertEqual(self.weights(new), self.weights(whole))
 
     @unittest.skipUnless(DISTRIBUTED, NO_GROUP)
     def test_a_first_start_takes_up_no_run_and_neither_do_processes_that_do_not_see_it(self):
@@ -159,10 +186,10 @@ class TrainGroup(unittest.TestCase):
 
     @unittest.skipUnless(DISTRIBUTED, NO_GROUP)
     def test_sigterm_to_any_rank_saves_and_ends_all(self):
-        for who in (0, 1):
-            with self.subTest(rank=who):
-                out = f"stopped{who}"
-                processes = self.start(2, out, "--steps=1000000", "--accumulate=2", "--evaluate-every=0")
+        for size, who in ((2, 0), (2, 1), (3, 2)):
+            with self.subTest(rank=who, processes=size):
+                out = f"stopped{size}{who}"
+                processes = self.start(size, out, "--steps=1000000", f"--accumulate={size}", "--evaluate-every=0")
                 for line in processes[0].stderr:
                     if "loss" in line:
                         break
@@ -205,6 +232,24 @@ class TrainGroup(unittest.TestCase):
                     error = process.communicate(timeout=120)[1]
                     self.assertEqual(process.returncode, 1)
                     self.assertRegex(error, r"\Aattentive-train: .*rank 0.*\n\Z")
+
+    @unittest.skipUnless(DISTRIBUTED, NO_GROUP)
+    def test_processes_with_other_options_are_refused_on_every_rank(self):
+        self.alone("run", "--steps=2")
+        for size in (2, 3):
+            for flags, text in ((["--heads=2"], "the model: num_heads=1, rank {} has the model: num_heads=2"),
+                                (["--window=8"], "the model: window=0, rank {} has the model: window=8"),
+                                (["--dropout=0.6"], "the model: dropout=0, rank {} has the model: dropout=0.6"),
+                                (["--lr=0.5"], '"learning_rate": 0.001, rank {} has "learning_rate": 0.5'),
+                                (["--resume"], "but it is not there on rank 0 and is on rank {}")):
+                with self.subTest(flags=flags, processes=size):
+                    outs = ["new"] * (size - 1) + ["run"]
+                    processes = self.start(size, outs, "--steps=4", f"--accumulate={size}", last=flags)
+                    for process in processes:
+                        error = process.communicate()[1]
+                        self.assertEqual(process.returncode, 1, error)
+                        self.assertIn(text.format(size - 1), error)
+                    self.assertFalse((self.folder / "new" / "latest").exists())
 
     @unittest.skipUnless(DISTRIBUTED, NO_GROUP)
     def test_what_a_group_cannot_share_is_refused_on_every_rank(self):

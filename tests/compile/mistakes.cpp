@@ -23,6 +23,7 @@ void sizes() {
 void right(const at::Tensor& x) {
   AttentionOptions stored{.causal = Causal::BottomRight};
   attention(x, x, x, {.causal = Causal::TopLeft});
+  attention(x, x, x, {.causal = Causal::TopLeft}, {});
   const Causal causal = stored.causal;  // the option converts back
   switch (stored.causal) {
     case Causal::None:

@@ -1,8 +1,8 @@
 #include <csignal>
 #include <string>
+#include <utility>
 
 #include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
 
 #include "distributed/launch.h"
 
@@ -21,16 +21,38 @@ void check_scenario(const std::string& what, const std::string& method, int64_t 
 }  // namespace
 
 TEST_CASE("attention over several processes equals one process's", "[distributed][context]") {
-  check_scenario("same", GENERATE("gather", "heads", "ring"), GENERATE(2, 4));
+  for (const int64_t size : {2, 3, 4}) {
+    for (const std::string method : {"gather", "heads", "ring"}) {
+      if (size == 3 && method == "heads") continue;  // its 8 heads are no multiple of 3
+      check_scenario("same", method, size);
+    }
+  }
 }
 
 TEST_CASE("a GPT over several processes has one process's loss and gradients", "[distributed][context]") {
-  check_scenario("gpt", GENERATE("gather", "heads", "ring"), GENERATE(2, 4));
+  for (const int64_t size : {2, 3, 4}) {
+    for (const std::string method : {"gather", "heads", "ring"}) {
+      if (size == 3 && method == "heads") continue;  // its 4 heads are no multiple of 3
+      check_scenario("gpt", method, size);
+    }
+  }
 }
 
 TEST_CASE("what cannot be computed over several processes is refused by all",
           "[distributed][context][errors]") {
   check_scenario("refused", "", 2);
+}
+
+TEST_CASE("backward passes in different orders end in one line on every process",
+          "[distributed][context][errors]") {
+  for (const auto& [method, size] : {std::pair{"gather", 2}, {"heads", 2}, {"ring", 2}, {"ring", 3}}) {
+    for (const auto& ended : run_workers({"other_orders", method}, size)) {
+      INFO(method << ", processes: " << size << "\n" << ended.out);
+      CHECK(ended.signal == 0);
+      CHECK(ended.status == 1);
+      CHECK(ended.out.find("error: context_attention: ") != std::string::npos);
+    }
+  }
 }
 
 TEST_CASE("a process that dies in ring attention ends the others", "[distributed][context][faults]") {

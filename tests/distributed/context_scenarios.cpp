@@ -235,6 +235,7 @@ ContextMethod method_of(const std::string& name) {
 void check_same(const std::shared_ptr<Group>& group, const std::string& method) {
   std::string wrong;
   for (const auto type : {at::kFloat, at::kDouble, at::kBFloat16}) {
+    if (group->size() == 3 && type != at::kFloat) continue;  // 2 and 4 processes compute in the others
     const Comparison comparison{group, method_of(method), type};
     for (const auto& option : options()) {
       const auto found = comparison.check(option);
@@ -249,12 +250,12 @@ void check_same(const std::shared_ptr<Group>& group, const std::string& method) 
 void check_gpt(const std::shared_ptr<Group>& group, const std::string& method) {
   for (const auto positions : {GPTPositions::Learned, GPTPositions::Rotary}) {
     at::manual_seed(kSeed);
-    GPT model(GPTOptions(/*vocab_size=*/31, /*context_length=*/64, /*emb_dim=*/32, /*num_heads=*/4,
+    GPT model(GPTOptions(/*vocab_size=*/31, /*context_length=*/48, /*emb_dim=*/32, /*num_heads=*/4,
                          /*num_layers=*/2)
                   .positions(positions));
     const auto device = group->device();
     model->to(device);
-    const auto ids = at::randint(31, {2, 64}).to(device), targets = at::randint(31, {2, 64}).to(device);
+    const auto ids = at::randint(31, {2, 48}).to(device), targets = at::randint(31, {2, 48}).to(device);
     model->loss(ids, targets).backward();
     std::vector<at::Tensor> want;
     for (const auto& parameter : model->parameters()) want.push_back(parameter.grad().clone());

@@ -41,10 +41,31 @@ Processes::Variables changed(const std::string& name, const std::string& text, i
 
 }  // namespace
 
-TEST_CASE("Group: gather, broadcast, sum and barrier over 1, 2 and 4 processes", "[distributed]") {
-  for (const int64_t size : {1, 2, 4}) {
+TEST_CASE("Group: gather, broadcast, sum and barrier over 1 to 4 processes", "[distributed]") {
+  for (const int64_t size : {1, 2, 3, 4}) {
     for (const auto& ended : run_workers({"calls"}, size)) {
       INFO(ended.out);
+      CHECK(ended.status == 0);
+    }
+  }
+}
+
+TEST_CASE("Calls that differ are refused by all processes, and the group goes on", "[distributed][errors]") {
+  for (const std::string what : {"differ", "differ_context"}) {
+    for (const int64_t size : {2, 3, 4}) {
+      for (const auto& ended : run_workers({"check_calls", what}, size)) {
+        INFO(what << ", processes: " << size << "\n" << ended.out);
+        CHECK(ended.status == 0);
+      }
+    }
+  }
+}
+
+TEST_CASE("Group::sum is exact for every tensor that it takes, and refuses the others by name",
+          "[distributed][errors]") {
+  for (const int64_t size : {1, 2, 3}) {
+    for (const auto& ended : run_workers({"check_calls", "sums"}, size)) {
+      INFO("processes: " << size << "\n" << ended.out);
       CHECK(ended.status == 0);
     }
   }

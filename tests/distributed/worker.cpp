@@ -25,6 +25,7 @@
 #include <attentive/train/adamw.h>
 #include <attentive/train/sharded_adamw.h>
 
+#include "distributed/call_scenarios.h"
 #include "distributed/context_scenarios.h"
 
 namespace {
@@ -224,24 +225,37 @@ std::string exit_of_test() {
   return name != nullptr ? name : "";
 }
 
+int check_calls(const std::shared_ptr<Group>& group, const std::string& what) {
+  if (what == "differ") attentive::test::check_calls_that_differ(group);
+  if (what == "differ_context") attentive::test::check_context_calls_that_differ(group);
+  if (what == "sums") attentive::test::check_sums(group);
+  if (what == "same_gradients") attentive::test::check_same_gradients(group);
+  return 0;
+}
+
 int work(const std::string& what, const std::string& detail, const std::string& method) {
   const auto device = device_of_test();
   const int64_t to_find_out = device.is_cuda() ? 15 : 3;  // CUDA itself takes seconds to begin
-  const int64_t seconds = what == "join" ? std::stoll(detail) : what == "train_for_ever" ? to_find_out : 30;
+  const int64_t seconds = what == "join"             ? std::stoll(detail)
+                          : what == "train_for_ever" ? to_find_out
+                          : what == "other_orders"   ? 2
+                                                     : 30;
   const auto group = Group::join({.device = device,
                                   .timeout = std::chrono::seconds(seconds),
                                   .exit_at_once = exit_of_test() != "whole"});
   if (what == "calls") return calls(group);
   if (what == "mean") return mean(group);
+  if (what == "check_calls") return check_calls(group, detail);
   if (what == "context") {
     attentive::test::context_scenario(group, detail, method);
     return 0;
   }
   if (what == "train") return train(group, {.steps = 50, .parts = std::stoll(detail)});
-  if (what == "train_frozen") return train(group, {.frozen = true});
+  if (what == "train_frozen") return train(group, {.parts = std::stoll(detail), .frozen = true});
   if (what == "train_for_ever") return train(group, {.steps = 1'000'000'000});
   if (what == "throw") return train(group, {.steps = 6, .thrower = std::stoll(detail)});
   if (what == "optimize") return optimize(group, detail);
+  if (what == "other_orders") attentive::test::make_passes_in_other_orders(group, detail);
   if (what == "unused") return unused(group, std::stoll(detail));
   if (what == "first_part_alone") return first_part_alone(group);
   if (what == "differ") return differ(group, detail);
@@ -249,7 +263,7 @@ int work(const std::string& what, const std::string& detail, const std::string& 
     if (group->rank() == 1) return 0;
     group->barrier();
   }
-  expect(what == "join" || what == "leave", "scenario");
+  expect(what == "join" || what == "leave" || what == "other_orders", "scenario");
   return 0;
 }
 

@@ -6,16 +6,20 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <torch/csrc/autograd/anomaly_mode.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <attentive/functional/attention.h>
+#include <attentive/functional/explain.h>
 
 #include "kernels/dropout_counter.h"
 #include "support/compare.h"
@@ -267,6 +271,75 @@ TEST_CASE("empty sizes give empty or zero results", "[attention][empty]") {
   run({.S = 0});
   run({.L = 0});
   run({.B = 0});
+}
+
+TEST_CASE("a call without keys is one whose only key is hidden", "[attention][empty]") {
+  const auto backend = GENERATE(Backend::Auto, Backend::Reference);
+  const std::string extra = GENERATE("nothing", "sinks", "softmax plus one");
+  const std::string option = GENERATE("none", "causal", "window", "softcap", "dropout", "lengths");
+  INFO(to_string(backend) << ", " << extra << ", " << option);
+  at::manual_seed(1);
+  const auto q = at::randn({2, 4, 5, 3}), k = at::randn({2, 2, 1, 3}), v = at::randn({2, 2, 1, 6}),
+             sinks = at::randn({4});
+  const auto run = [&](int64_t keys) {
+    const std::vector<at::Tensor> leaves = {
+        q.clone().requires_grad_(), k.narrow(2, 0, keys).clone().requires_grad_(),
+        v.narrow(2, 0, keys).clone().requires_grad_(), sinks.clone().requires_grad_()};
+    AttentionOptions options{.softmax_plus_one = extra == "softmax plus one", .backend = backend};
+    AttentionExtras extras{.weights = Weights::Clean, .logsumexp = true};
+    if (extra == "sinks") extras.sinks = leaves[3];
+    if (option == "causal") options.causal = Causal::BottomRight;
+    if (option == "window") options.window = {2, 0};
+    if (option == "softcap") options.softcap = 2.0;
+    if (option == "dropout") options.dropout_p = 0.5;
+    if (option == "lengths" || keys > 0) extras.mask = Mask::key_lengths(at::zeros({2}, at::kLong));
+    const auto result = attention(leaves[0], leaves[1], leaves[2], options, extras);
+    CHECK(result.output.sizes() == at::IntArrayRef({2, 4, 5, 6}));
+    CHECK(result.output.eq(0).all().item<bool>());
+    CHECK(result.logsumexp.eq(-kInf).all().item<bool>());
+    CHECK(result.weights.eq(0).all().item<bool>());
+    const auto logsumexp = result.logsumexp.masked_fill(result.logsumexp.isinf(), 0.0);
+    auto gradients = torch::autograd::grad({result.output.sum() + logsumexp.sum()}, leaves, {},
+                                           /*retain_graph=*/true, false, /*allow_unused=*/true);
+    // Also where nothing was taken out of the sum: -inf is a constant.
+    const auto direct = torch::autograd::grad({result.logsumexp}, {leaves[3]},
+                                              {at::ones_like(result.logsumexp)}, false, false, true);
+    gradients.push_back(direct[0]);
+    return gradients;
+  };
+  const auto none = run(0), hidden = run(1);
+  CHECK(none[0].eq(0).all().item<bool>());
+  CHECK(hidden[0].eq(0).all().item<bool>());
+  for (const auto* gradients : {&none, &hidden}) {
+    for (const size_t n : {size_t{3}, size_t{4}}) {
+      CHECK((*gradients)[n].defined() == (extra == "sinks"));
+      if (extra == "sinks") CHECK((*gradients)[n].eq(0).all().item<bool>());
+    }
+  }
+}
+
+TEST_CASE("a last {} is no mask, and an undefined generator is refused", "[attention][errors]") {
+  at::manual_seed(2);
+  const auto q = at::randn({1, 2, 3, 4}), packed = at::randn({3, 2, 4});
+  const auto ends = at::tensor({0, 3}, at::kInt);
+  const AttentionOptions options{.causal = Causal::BottomRight};
+  static_assert(std::is_same_v<decltype(attention(q, q, q, options, {})), at::Tensor>);
+  CHECK(bit_equal(attention(q, q, q, {.causal = Causal::BottomRight}, {}), attention(q, q, q, options)));
+  CHECK(bit_equal(attention(q, q, q, {}, {}), attention(q, q, q)));
+  CHECK(explain(q, q, q, {}, {}).to_string() == explain(q, q, q).to_string());
+  CHECK(bit_equal(attention_varlen(packed, packed, packed, ends, ends, {}, {}).output,
+                  attention_varlen(packed, packed, packed, ends, ends).output));
+
+  const AttentionExtras undefined{.generator = at::Generator()};
+  const auto refused = [](const char* who) {
+    return std::string(who) + ": expected generator to be a CPU generator, got an undefined one";
+  };
+  using test::value_error;
+  CHECK(value_error([&] { attention(q, q, q, {.dropout_p = 0.5}, undefined); }) == refused("attention"));
+  CHECK(value_error([&] { attention(q, q, q, {}, undefined); }) == refused("attention"));
+  CHECK(value_error([&] { explain(q, q, q, {}, undefined); }) == refused("explain"));
+  CHECK(value_error([&] { attention_varlen(packed, packed, packed, ends, ends, {}, undefined); }) ==
+        refused("attention_varlen"));
 }
 
 TEST_CASE("gradients equal central differences for every option", "[attention][gradcheck]") {

@@ -1,3 +1,5 @@
+#include <limits>
+
 #include <ATen/ops/cat.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
@@ -99,6 +101,23 @@ TEST_CASE("packed sequences: bad ends are refused by name", "[varlen][errors]") 
   AttentionExtras extras;
   extras.mask = at::rand({11, 14}).gt(0.5);
   CHECK_THROWS_AS(attention_varlen(p.q, p.k, p.v, p.ends_q, p.ends_k, {}, extras), c10::ValueError);
+}
+
+TEST_CASE("a packed sequence without keys has a logsumexp of -inf, also with a sink", "[varlen][empty]") {
+  Packed p;  // the third sequence has a query and no key
+  const bool plus_one = GENERATE(false, true);
+  AttentionExtras extras;
+  extras.logsumexp = true;
+  if (!plus_one) extras.sinks = at::randn({4}, at::kDouble).requires_grad_(true);
+  const auto got =
+      attention_varlen(p.q, p.k, p.v, p.ends_q, p.ends_k, {.softmax_plus_one = plus_one}, extras);
+  CHECK(got.output[4].eq(0).all().item<bool>());
+  CHECK(got.logsumexp.select(1, 4).eq(-std::numeric_limits<double>::infinity()).all().item<bool>());
+  CHECK(got.logsumexp.isfinite().sum().item<int64_t>() == 4 * 10);
+  if (plus_one) return;
+  const auto of_row = torch::autograd::grad({got.logsumexp.select(1, 4)}, {extras.sinks},
+                                            {at::zeros({4}, at::kDouble).fill_(1)});
+  CHECK(of_row[0].eq(0).all().item<bool>());
 }
 
 TEST_CASE("no packed sequence at all gives empty results with gradients", "[varlen]") {

@@ -5,6 +5,7 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
+#include <c10/core/InferenceMode.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
@@ -195,4 +196,33 @@ TEST_CASE("autocast casts the inputs, and the reference still accumulates in flo
   at::autocast::clear_cache();
   CHECK(got.scalar_type() == at::kBFloat16);
   CHECK(bit_equal(got, want));
+}
+
+TEST_CASE("every backend and dtype computes under InferenceMode, and trains afterwards", "[backend]") {
+  const auto backend = GENERATE(Backend::Auto, Backend::Torch, Backend::Native, Backend::Reference);
+  const auto type = GENERATE(at::kDouble, at::kFloat, at::kBFloat16, at::kHalf);
+  const bool causal = GENERATE(false, true), leaf = GENERATE(false, true);
+  const AttentionOptions options{.causal = causal ? Causal::BottomRight : Causal::None, .backend = backend};
+  at::manual_seed(6);
+  const auto x = random({1, 2, 6, 8}).to(type).requires_grad_(leaf);
+  if (backend != Backend::Auto && !find(explain(x, x, x, {.causal = options.causal}), backend).available)
+    return;
+  INFO("backend " << to_string(backend) << ", dtype " << c10::toString(type));
+  const auto mask = Mask::key_lengths(at::full({1}, 4, at::kLong));
+  at::Tensor plain, masked;
+  {
+    const at::NoGradGuard no_grad;
+    plain = attention(x, x, x, options);
+    masked = attention(x, x, x, options, mask);
+  }
+  {
+    const c10::InferenceMode inference;
+    const auto inside = x.clone();
+    REQUIRE(inside.is_inference());
+    for (const auto& q : {x, inside}) {
+      CHECK(bit_equal(attention(q, q, q, options), plain));
+      CHECK(bit_equal(attention(q, q, q, options, mask), masked));
+    }
+  }
+  if (leaf) CHECK_NOTHROW(attention(x, x, x, options, mask).sum().backward());
 }

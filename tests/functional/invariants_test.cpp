@@ -177,19 +177,6 @@ double error(const at::Tensor& got, const at::Tensor& want) {
   return (got.to(at::kDouble) - want).abs().max().item<double>();
 }
 
-double unit(at::ScalarType type) {
-  switch (type) {
-    case at::kDouble:
-      return 2.2e-16;
-    case at::kFloat:
-      return 1.2e-7;
-    case at::kBFloat16:
-      return 7.8e-3;
-    default:
-      return 9.8e-4;
-  }
-}
-
 }  // namespace
 
 // Invariant 1. Allowed: twice the error of the textbook in the same dtype, three times for gradients, and two
@@ -220,7 +207,8 @@ TEST_CASE("every backend errs at most twice as much as the textbook in its dtype
           continue;
         }
         const double size = n == 0 ? want[0].abs().max().item<double>() : largest;
-        CHECK(error(got[n], want[n]) <= (n == 0 ? 2 : 3) * error(plain[n], want[n]) + 2 * unit(type) * size);
+        CHECK(error(got[n], want[n]) <=
+              (n == 0 ? 2 : 3) * error(plain[n], want[n]) + 2 * unit_of(type) * size);
       }
     }
   }

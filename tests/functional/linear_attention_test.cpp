@@ -1,5 +1,6 @@
 #include <limits>
 
+#include <ATen/autocast_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/elu.h>
 #include <ATen/ops/full.h>
@@ -10,10 +11,12 @@
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <attentive/functional/attention.h>
 #include <attentive/functional/linear_attention.h>
 #include <attentive/modules/linear_attention.h>
 
@@ -227,6 +230,22 @@ TEST_CASE("linear_attention: causality, ranks, dtypes and empty sizes", "[linear
     CHECK(linear_attention(q.slice(0, 0, 0), k.slice(0, 0, 0), v.slice(0, 0, 0), call).numel() == 0);
     CHECK_CLOSE(linear_attention(q, k.slice(2, 0, 0), v.slice(2, 0, 0), call), at::zeros({2, 2, 9, 4}));
   }
+}
+
+TEST_CASE("linear_attention under autocast computes from its dtype and returns it",
+          "[linear_attention][autocast]") {
+  const auto type = GENERATE(at::kFloat, at::kDouble);
+  const auto q = at::randn({2, 2, 9, 4}, type), k = at::randn({2, 2, 9, 4}, type),
+             v = at::randn({2, 2, 9, 4}, type);
+  // As attention() does, float64 is left alone.
+  const auto cast = [&](const at::Tensor& x) { return type == at::kDouble ? x : x.to(at::kBFloat16); };
+  const auto want = linear_attention(cast(q), cast(k), cast(v));
+  at::autocast::set_autocast_enabled(at::kCPU, true);
+  const auto got = linear_attention(q, k, v), softmax = attention(q, k, v);
+  at::autocast::set_autocast_enabled(at::kCPU, false);
+  at::autocast::clear_cache();
+  CHECK(got.scalar_type() == softmax.scalar_type());
+  CHECK(bit_equal(got, want));
 }
 
 TEST_CASE("linear_attention names every mistake", "[linear_attention]") {

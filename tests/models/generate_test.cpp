@@ -7,16 +7,23 @@
 #include <ATen/ops/roll.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/InferenceMode.h>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/generators/catch_generators_range.hpp>
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
 
+#include <attentive/core/guards.h>
 #include <attentive/models/generate.h>
 #include <attentive/models/llama.h>
 #include <attentive/models/vit.h>
 
+#include "support/cells.h"
 #include "support/errors.h"
 
 using namespace attentive;
+using attentive::test::kAllBackends;
+using attentive::test::kAllTypes;
 using attentive::test::value_error;
 using Catch::Matchers::WithinAbs;
 
@@ -148,6 +155,31 @@ TEST_CASE("generate gives a Llama's tokens with and without the cache", "[genera
   }
 }
 
+TEST_CASE("generate runs a model of any dtype on any backend, under InferenceMode too",
+          "[generate][inference_mode]") {
+  const auto backend = GENERATE(from_range(kAllBackends));
+  const auto type = GENERATE(from_range(kAllTypes));
+  INFO("backend " << to_string(backend) << ", " << c10::toString(type));
+  const BackendGuard guard(backend);
+  const auto check = [&](auto& model) {
+    model->to(type);
+    for (const bool use_cache : {true, false}) {
+      const auto run = [&] {
+        return generate(*model, {1, 2, 3, 4, 5}, {.max_new_tokens = 6, .seed = 5, .use_cache = use_cache});
+      };
+      const auto ids = run();
+      CHECK(ids.size() == 6);
+      const c10::InferenceMode inference;
+      CHECK(run() == ids);
+    }
+  };
+  auto gpt = small();
+  check(gpt);
+  at::manual_seed(3);
+  Llama llama(LlamaOptions(13, 24, 4, 3).num_kv_heads(2).windows({5, 6, 5}));
+  check(llama);
+}
+
 TEST_CASE("sample_token draws by temperature, top-k and top-p", "[generate]") {
   const auto logits = at::tensor({std::log(0.1), std::log(0.4), std::log(0.2), std::log(0.3)}, at::kDouble);
   CHECK(frequencies(logits, {.temperature = 0}) == std::map<int64_t, double>{{1, 1.0}});
@@ -182,6 +214,9 @@ TEST_CASE("sample_token refuses what has no distribution, by name", "[generate]"
   CHECK(refused(at::tensor({1.0, NAN})) == "sample_token: expected logits without NaN");
   CHECK(refused(at::full({2}, -INFINITY)) == "sample_token: expected logits with a finite maximum, got -inf");
   CHECK(refused(good.unsqueeze(0)) == "sample_token: expected logits of shape (vocab_size,), got (1, 2)");
+  CHECK(value_error([&] { sample_token(good, {}, {}); }) ==
+        "sample_token: expected generator to be a CPU generator, got an undefined one");
+  CHECK(sample_token(good, {.temperature = 0}, {}) == 1);  // which draws nothing
 }
 
 TEST_CASE("generate gives the same tokens with and without the cache", "[generate]") {

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include <ATen/autocast_mode.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 #include <catch2/catch_test_macros.hpp>
@@ -13,6 +14,7 @@
 
 using namespace attentive;
 using attentive::test::table;
+using attentive::test::type_error;
 using attentive::test::value_error;
 
 TEST_CASE("sinusoidal_positions is its formula", "[positions]") {
@@ -57,6 +59,23 @@ TEST_CASE("LearnedPositions is a torch::nn citizen", "[positions]") {
   CHECK(bit_equal(positions->forward(x, 3), x + positions->weight.narrow(0, 3, 2)));
   CHECK(value_error([&] { return positions->forward(x, 4); }) ==
         "LearnedPositions: expected positions below context_length = 5, got 4 .. 5");
+}
+
+TEST_CASE("LearnedPositions refuses another dtype than its parameters'", "[positions]") {
+  LearnedPositions positions(5, 6);
+  const auto x = at::randn({2, 4, 6});
+  CHECK(type_error([&] { positions->forward(x.to(at::kDouble)); }) ==
+        "LearnedPositions: expected x of dtype Float like the parameters, got Double");
+  CHECK(type_error([&] { positions->forward(x.to(at::kBFloat16)); }) ==
+        "LearnedPositions: expected x of dtype Float like the parameters, got BFloat16");
+  positions->to(at::kBFloat16);
+  CHECK(type_error([&] { positions->forward(x); }) ==
+        "LearnedPositions: expected x of dtype BFloat16 like the parameters, got Float");
+  at::autocast::set_autocast_enabled(at::kCPU, true);  // which casts by its own rules
+  const auto y = positions->forward(x);
+  at::autocast::set_autocast_enabled(at::kCPU, false);
+  at::autocast::clear_cache();
+  CHECK(y.sizes() == x.sizes());
 }
 
 TEST_CASE("RotaryPositions turns each pair by its angle", "[positions]") {

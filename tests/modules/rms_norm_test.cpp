@@ -1,3 +1,4 @@
+#include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/randn.h>
 #include <catch2/catch_test_macros.hpp>
@@ -9,6 +10,7 @@
 #include "support/module_suite.h"
 
 using namespace attentive;
+using attentive::test::type_error;
 using attentive::test::value_error;
 
 TEST_CASE("RMSNorm gives Python's row and its formula", "[rms_norm]") {
@@ -38,4 +40,21 @@ TEST_CASE("RMSNorm is a torch::nn citizen", "[rms_norm]") {
   suite.has_dropout = false;
   suite.meta = false;  // LibTorch has no RMS norm there
   suite.run();
+}
+
+TEST_CASE("RMSNorm refuses another dtype than its parameters'", "[rms_norm]") {
+  RMSNorm norm(6);
+  const auto x = at::randn({2, 4, 6});
+  CHECK(type_error([&] { norm->forward(x.to(at::kDouble)); }) ==
+        "RMSNorm: expected x of dtype Float like the parameters, got Double");
+  CHECK(type_error([&] { norm->forward(x.to(at::kBFloat16)); }) ==
+        "RMSNorm: expected x of dtype Float like the parameters, got BFloat16");
+  norm->to(at::kBFloat16);
+  CHECK(type_error([&] { norm->forward(x); }) ==
+        "RMSNorm: expected x of dtype BFloat16 like the parameters, got Float");
+  at::autocast::set_autocast_enabled(at::kCPU, true);  // which casts by its own rules
+  const auto y = norm->forward(x);
+  at::autocast::set_autocast_enabled(at::kCPU, false);
+  at::autocast::clear_cache();
+  CHECK(y.sizes() == x.sizes());
 }

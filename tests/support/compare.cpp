@@ -21,4 +21,8 @@ std::vector<at::Device> devices() {
   return result;
 }
 
+double unit_of(at::ScalarType type) {
+  return type == at::kDouble ? 0x1p-52 : type == at::kFloat ? 0x1p-23 : type == at::kHalf ? 0x1p-10 : 0x1p-7;
+}
+
 }  // namespace attentive::test

@@ -17,6 +17,9 @@ at::Tensor table(const std::vector<std::vector<float>>& rows);
 // Devices present: the CPU, and CUDA where there is one.
 std::vector<at::Device> devices();
 
+// The distance of 1 to the next number of a dtype.
+double unit_of(at::ScalarType type);
+
 }  // namespace attentive::test
 
 #define CHECK_CLOSE(got, want) CHECK(::attentive::difference((got), (want)) == "")

@@ -21,6 +21,7 @@
 
 #include <attentive/core/guards.h>
 
+#include "support/cells.h"
 #include "support/compare.h"
 #include "support/default_dtype.h"
 #include "support/errors.h"
@@ -56,6 +57,7 @@ struct ModuleSuite {
     eval_and_train();
     gradient_matches_differences();
     result_changes_in_place();
+    inference_mode();
     inference_then_training();
     follows_default_dtype();
     empty_holder();
@@ -187,6 +189,28 @@ struct ModuleSuite {
         INFO("leaf " << n);
         REQUIRE(got[n].defined() == want[n].defined());
         if (want[n].defined()) CHECK(difference(got[n], want[n], tolerance_of(at::kFloat, true)) == "");
+      }
+    }
+  }
+
+  // On every backend in every dtype, of an input made inside and of one made outside, with and without a graph before.
+  void inference_mode() {
+    for (const auto backend : kAllBackends) {
+      const BackendGuard guard(backend);
+      for (const auto type : kAllTypes) {
+        INFO("backend " << to_string(backend) << ", " << c10::toString(type));
+        Holder module = make();
+        module->eval();
+        module->to(type);
+        const auto x = input(type);
+        at::Tensor want;
+        {
+          const at::NoGradGuard no_grad;
+          want = call(module, x);
+        }
+        const c10::InferenceMode inference;
+        CHECK(bit_equal(call(module, x), want));
+        CHECK(bit_equal(call(module, x.clone()), want));
       }
     }
   }

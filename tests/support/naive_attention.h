@@ -12,11 +12,43 @@ struct NaiveCall {
   AttentionOptions options;
   at::Tensor keep;       // bool, broadcasts to (B, H, L, S)
   at::Tensor bias;       // broadcasts to (B, H, L, S)
-  at::Tensor slopes;     // (H)
+  at::Tensor slopes;     // (H) or (B, H)
   at::Tensor sinks;      // (H)
   at::Tensor survivors;  // bool (B, H, L, S): dropout's
 };
 
 AttentionResult naive_attention(const NaiveCall& call);
+
+// Factors of the results in the scalar that is differentiated; undefined ones are 0.
+struct NaiveDirections {
+  at::Tensor output, clean_weights, dropped_weights, logsumexp;
+};
+
+struct NaiveGradients {
+  at::Tensor q, k, v;
+  at::Tensor bias;    // (B, H, L, S)
+  at::Tensor slopes;  // (B, H)
+  at::Tensor sinks;   // (H)
+};
+
+struct NaiveResults {
+  AttentionResult forward;     // clean weights
+  at::Tensor dropped_weights;  // the same where nothing is dropped
+  NaiveGradients gradients;
+  at::Tensor output_terms;  // as the output: sums of absolute terms, which say what rounding may leave
+  NaiveGradients terms;     // of the gradients
+};
+
+// A weight of 0 times NaN or Inf is NaN to an implementation that multiplies it, and 0 to one that skips it.
+//   Skipped     a pair that is hidden or dropped, or whose score is -inf, takes part in nothing
+//   Multiplied  it takes part with a weight of 0, as one whose weight underflows in float32 does. Keys that no
+//               query of their head sees are not read, but their gradients are sums of such products.
+// Beside a sink of +inf, a row whose scores hold NaN or +inf is 0 to the first and NaN to the second.
+// Where the two give numbers of another kind (finite, NaN, +inf, -inf), the definition allows both.
+enum class HiddenPairs { Skipped, Multiplied };
+
+// Forward and backward, for numbers that need not be finite.
+NaiveResults naive_attention(const NaiveCall& call, const NaiveDirections& directions,
+                             HiddenPairs hidden = HiddenPairs::Skipped);
 
 }  // namespace attentive::test

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/cat.h>
 #include <catch2/catch_test_macros.hpp>
+#include <torch/nn/modules/dropout.h>
 
 #include <attentive/train/trainer.h>
 
@@ -150,17 +151,34 @@ TEST_CASE("Trainer refuses passes and rows that a group cannot share", "[trainin
 
 TEST_CASE("Trainers of a group refuse options and texts that differ, on every rank", "[training_group]") {
   const auto all = [](const std::string& what) {
-    return std::vector<std::string>(3,
-                                    "Trainer: expected the same " + what +
-                                        " in every process, but those of rank 1 differ from those of rank 0");
+    return std::vector<std::string>(3, "Trainer: expected the same " + what);
   };
   CHECK(step_errors(3, [](TrainerOptions& options, int64_t rank) {
           options.accumulate = 3;
           if (rank == 1) options.seed = 8;
-        }) == all("options"));
+        }) == all("options in every process, but rank 0 has \"seed\": 1337, rank 1 has \"seed\": 8"));
   CHECK(step_errors(
             3, [](TrainerOptions& options, int64_t) { options.accumulate = 3; }, 201) ==
-        all("tokens to learn"));
+        all("tokens to learn in every process, but those of rank 1 differ from those of rank 0"));
+}
+
+TEST_CASE("Trainers of a group refuse models with other options, and name the option", "[training_group]") {
+  for (const int64_t size : {2, 3, 4}) {
+    const auto models = models_of_ranks(size);
+    for (int64_t rank = 0; rank < size; ++rank) {
+      models[static_cast<size_t>(rank)]->register_module("drop",
+                                                         torch::nn::Dropout(rank == size - 1 ? 0.6 : 0.5));
+    }
+    const auto errors = run_threads(size, [&](const std::shared_ptr<TrainingGroup>& group) {
+      const auto model = models[static_cast<size_t>(group->rank())];
+      Trainer(model, test::loss_of(model), test::squares(200), {}, sized(12, 12), group);
+    });
+    CHECK(errors == std::vector<std::string>(
+                        static_cast<size_t>(size),
+                        "Trainer: expected the same options of the model in every process, but rank 0 has "
+                        "drop: p=0.5, rank " +
+                            std::to_string(size - 1) + " has drop: p=0.6"));
+  }
 }
 
 TEST_CASE("A loss that is not finite on one rank ends the step on all", "[training_group]") {

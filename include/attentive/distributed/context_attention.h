@@ -50,9 +50,10 @@ at::Tensor zigzag_gather(const at::Tensor& part, Group& group, int64_t dim);
 /// drops.
 ///
 /// All processes make the same calls, backward included, in the same order. With one process it is attention().
-/// Throws c10::ValueError, in all processes and before anything is sent, for what attention() refuses, weights,
+/// Throws c10::ValueError, in all processes and before any tensor is sent, for what attention() refuses in one of them, weights,
 /// DropoutStream::Aten, Heads with a number of heads that W does not divide, and Ring with dropout or with a bias that requires
-/// a gradient; in all processes if their calls differ; and PeerError.
+/// a gradient; in all processes if their calls differ in shapes, dtypes, options, or a value of a mask, slopes or sinks (on a GPU,
+/// values of tensors above 1 MiB are not compared); and PeerError.
 ///
 ///   auto y = context_attention(q, k, v, group, {.causal = Causal::BottomRight}, {}, ContextMethod::Ring).output;
 AttentionResult context_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,

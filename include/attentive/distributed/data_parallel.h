@@ -12,8 +12,9 @@
 namespace attentive {
 
 struct DataParallelOptions {
-  /// Gradients travel in buckets of about this size, in bytes. From the second step on they are in the order in which the first
-  /// backward pass has produced them.
+  /// Gradients travel in buckets of about this size, in bytes, from the last parameter of the model to the first: a bucket leaves
+  /// while the backward pass runs if modules are registered in the order in which they are used. The order is the same in every
+  /// step of every run, so that a run that goes on sums as one that never stopped.
   int64_t bucket_bytes = 25 << 20;
   /// The bucket that is full first is smaller, so that the first message leaves early.
   int64_t first_bucket_bytes = 1 << 20;
@@ -46,17 +47,18 @@ class DataParallel final : public GradientAverage {
   /// Copies the parameters and buffers of rank 0 to the other processes. `model` must outlive the result, and whether its
   /// parameters require gradients must not change.
   /// Throws c10::ValueError, in all processes, if the models differ (names, shapes, dtypes, order, which parameters require
-  /// a gradient, which are shared, which are on the CPU) or nothing requires a gradient, for a model that is neither on the CPU
-  /// nor on the group's device, or on both, and for sizes that are not positive; PeerError.
+  /// a gradient, which are shared, which are on the CPU, and the options that modules print, as heads or dropout) or the options,
+  /// if nothing requires a gradient, for a model that is neither on the CPU nor on the group's device, or on both, and for sizes
+  /// that are not positive; PeerError.
   DataParallel(torch::nn::Module& model, std::shared_ptr<Group> group,
                const DataParallelOptions& options = {});
   ~DataParallel() override;
 
   /// `loss.backward()`; with `last`, the gradients accumulated since the previous such call are averaged. Without `last`,
   /// nothing is sent: so a step may accumulate the gradients of several parts of a batch.
-  /// Throws c10::ValueError that names a parameter which the loss does not reach: in all processes if it is so in the first
-  /// call with `last`; later, the process that finds it throws it, and the others a PeerError that quotes it once that
-  /// process has reported its failure. Throws PeerError.
+  /// Throws c10::ValueError for a loss that is undefined, has not one element or requires no gradient, and names a parameter which
+  /// it does not reach; with `last` in all processes, whichever of them it was, and before anything is computed: the group goes
+  /// on. Throws PeerError.
   void backward(const at::Tensor& loss, bool last = true) override;
 
   DataParallelStatistics statistics() const;

@@ -38,8 +38,10 @@ struct GroupOptions {
 
 /// The processes that work together, one of which this program is.
 ///
-/// All processes call the same functions in the same order, from one thread. A call in which another process is missing throws
-/// PeerError. A process leaves when its Group is destroyed; do so in all of them after the same call.
+/// All processes call the same functions in the same order, from one thread. Every call begins with a message of 16 bytes by which
+/// they see that it is the same: calls that differ, or that one of them is refused, throw c10::ValueError in all, with a rank and what
+/// differs, and the group goes on. A call in which another process is missing throws PeerError. A process leaves when its
+/// Group is destroyed; do so in all of them after the same call.
 class Group final : public TrainingGroup, public std::enable_shared_from_this<Group> {
  public:
   /// Joins the processes that torchrun started, as its environment says: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and
@@ -66,10 +68,11 @@ class Group final : public TrainingGroup, public std::enable_shared_from_this<Gr
 
   /// The tensors of these three calls are on the CPU or on `device()`, in all processes alike.
   std::vector<at::Tensor> gather(const at::Tensor& tensor) override;
-  /// Overwrites the tensor with that of the process `root`. It has the same shape and dtype, any dtype, in all processes.
+  /// Overwrites the tensor with that of the process `root`. It has the same shape and dtype, any dtype, in all processes, and its
+  /// elements share no memory.
   void broadcast(const at::Tensor& tensor, int64_t root);
   /// Overwrites the tensor with the sum over all processes; the same bits everywhere. float64, float32, float16, bfloat16,
-  /// int64, int32, int8 or uint8.
+  /// int64, int32, int8 or uint8; integers wrap around. Its elements share no memory. No gradient flows through it.
   void sum(const at::Tensor& tensor);
   /// Returns when all processes have called it.
   void barrier();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <initializer_list>
 #include <optional>
 
 #include <ATen/core/Generator.h>
@@ -24,7 +25,8 @@ struct AttentionExtras {
   /// Attention sinks, floating-point, (H): one extra logit per head in every softmax denominator, whose value
   /// is zero. Gradients flow to them.
   at::Tensor sinks = {};
-  /// The CPU generator from which dropout draws; if not set, the default CPU generator.
+  /// The CPU generator from which dropout draws; if not set, the default CPU generator. An undefined one is
+  /// refused.
   std::optional<at::Generator> generator = std::nullopt;
   Weights weights = Weights::None;
   bool logsumexp = false;
@@ -68,6 +70,21 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
 ///   auto [y, w, lse] = attentive::attention(q, k, v, {}, {.mask = mask, .weights = Weights::Clean});
 AttentionResult attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                           const AttentionOptions& options, const AttentionExtras& extras);
+
+namespace detail {
+/// A type without values: a list of them can only be `{}`.
+struct Nothing {
+  Nothing() = delete;
+};
+}  // namespace detail
+
+/// The same without a mask, for a last argument `{}`, which would otherwise fit both functions above.
+///
+///   auto y = attentive::attention(q, k, v, {.causal = Causal::BottomRight}, {});
+inline at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                            const AttentionOptions& options, std::initializer_list<detail::Nothing>) {
+  return attention(q, k, v, options, Mask());
+}
 
 /// Attention over sequences of different lengths that are packed one after another, without padding.
 ///

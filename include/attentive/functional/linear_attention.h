@@ -40,11 +40,12 @@ struct LinearAttentionCall {
 ///
 ///   q (..., H, L, D), k (..., Hkv, S, D), v (..., Hkv, S, Dv) -> (..., H, L, Dv); also (L, D) and (B, L, D)
 ///
-/// Shapes, grouped heads, dtypes and causal alignments are those of `attention`; there is neither a scale nor
-/// dropout. `mask` may hide keys (`Mask::key_keep`, `Mask::key_lengths`). A mask that hides or biases single
-/// pairs is refused, because no sum in linear time can express it. `caller` is the module that makes the call,
-/// which `AttentionRecorder` names it after. A query whose denominator is zero, such as
-/// one that may see no key, gets zero output and zero gradients. A key hidden from every query may hold NaN.
+/// Shapes, grouped heads, dtypes (under autocast, its dtype) and causal alignments are those of `attention`;
+/// there is neither a scale nor dropout. `mask` may hide keys (`Mask::key_keep`, `Mask::key_lengths`). A mask
+/// that hides or biases single pairs is refused, because no sum in linear time can express it. `caller` is
+/// the module that makes the call, which `AttentionRecorder` names it after. A query whose denominator is
+/// zero, such as one that may see no key, gets zero output and zero gradients. A key hidden from every query
+/// may hold NaN.
 ///
 /// Throws c10::ValueError or c10::TypeError naming the argument, also for a feature map that returns another
 /// shape.

@@ -25,7 +25,8 @@ struct SamplingOptions {
 
 /// Draws a token from logits (vocab_size). It takes one draw from the CPU generator (none at temperature 0)
 /// and computes in float64, so the same logits and seed give the same token on every device.
-/// Throws c10::ValueError for logits of another rank or without a finite maximum, and for invalid options.
+/// Throws c10::ValueError for logits of another rank or without a finite maximum, for an undefined generator
+/// (except at temperature 0), and for invalid options.
 ///
 ///   auto id = attentive::sample_token(logits[0][-1], {.temperature = 0.8, .top_k = 50}, generator);
 int64_t sample_token(const at::Tensor& logits, const SamplingOptions& options, at::Generator generator);

@@ -32,7 +32,8 @@ struct SinusoidalPositionsOptions {
   ATTENTIVE_OPTIONS(dim_, base_);
 };
 
-/// Adds to every token the sinusoidal encoding of its position. It has no parameters and no maximum length.
+/// Adds to every token the sinusoidal encoding of its position. It has no parameters, and so takes every
+/// floating-point dtype, and no maximum length.
 ///
 ///   x (B, T, dim) or (T, dim) -> the same shape and dtype; token t has position first + t
 ///
@@ -69,7 +70,8 @@ struct LearnedPositionsOptions {
 ///   x (B, T, dim) or (T, dim) -> the same shape; token t has position first + t < context_length
 ///
 /// Parameter weight (context_length, dim): name and random draw of `torch.nn.Embedding`.
-/// Throws c10::ValueError for a position outside [0, context_length).
+/// Throws c10::ValueError for a position outside [0, context_length) and, outside autocast, c10::TypeError for
+/// another dtype than that of weight.
 ///
 ///   attentive::LearnedPositions positions(1024, 768);
 ///   auto y = positions->forward(embeddings, cache.position());

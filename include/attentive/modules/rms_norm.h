@@ -24,7 +24,8 @@ struct RMSNormOptions {
 ///
 /// Parameter weight (ones), as PyTorch's `nn.RMSNorm`, which LibTorch lacks. With unit_offset the factor is
 /// 1 + weight, computed in float32 at least.
-/// Throws c10::ValueError for another last size. Memory: the output and one number per row.
+/// Throws c10::ValueError for another last size and, outside autocast, c10::TypeError for another dtype than
+/// that of weight. Memory: the output and one number per row.
 /// Source: Zhang and Sennrich 2019, "Root Mean Square Layer Normalization".
 ///
 ///   attentive::RMSNorm norm(64);

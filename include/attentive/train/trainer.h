@@ -91,7 +91,7 @@ class Trainer {
   /// group: the processes that train together; null for this one alone.
   ///
   /// Collective: the parameters and buffers of rank 0 are copied to the others. Throws c10::ValueError in all
-  /// processes if their options or tokens differ.
+  /// processes if their options or tokens differ, or the options that the modules of their models print.
   Trainer(std::shared_ptr<torch::nn::Module> model, BatchLoss loss, at::Tensor training,
           at::Tensor validation, TrainerOptions options = {}, std::shared_ptr<TrainingGroup> group = nullptr);
 

@@ -21,20 +21,24 @@
 namespace attentive::kernels::cpu {
 namespace {
 
-// Tile sizes, and into how many parts the keys of a head are dealt, depend on shapes alone.
+// Tile sizes, and the parts into which the keys of a head are dealt, depend on the shape of the head alone: its
+// gradients have the same bits whatever else the call has.
 struct Tiles {
+  bool narrow;  // a window that is bounded on both sides
   int64_t keys, queries;
 };
 
 Tiles tiles_for(const Call& call) {
   const bool narrow = call.band.has_lo() && call.band.has_hi() && call.band.hi - call.band.lo < 512;
   const int64_t tile = narrow ? 64 : 128;
-  return {tile, std::min(tile, round_up(call.L, 16))};
+  return {narrow, tile, std::min(tile, round_up(call.L, 16))};
 }
 
 constexpr int64_t kPackedBytes = int64_t{32} << 20;
-constexpr int64_t kItems = 16;  // parts of work that are wanted at least
-constexpr int64_t kStrip = 32;  // keys per strip of a tile on the diagonal
+constexpr int64_t kParts = 16;      // of a head's keys, at most
+constexpr int64_t kPartKeys = 256;  // in a part, or more
+constexpr int64_t kItems = 16;      // parts of work that are wanted at least
+constexpr int64_t kStrip = 32;      // keys per strip of a tile on the diagonal
 
 // Stored: the type of the tensors. T: that of the products' operands.
 template <class Stored, class T>
@@ -46,69 +50,85 @@ class Backward {
         tiles_(tiles_for(call)),
         query_blocks_((call.L + tiles_.queries - 1) / tiles_.queries),
         key_blocks_((call.S + tiles_.keys - 1) / tiles_.keys),
+        parts_(std::clamp<int64_t>((call.S + kPartKeys - 1) / kPartKeys, 1, kParts)),
         queries_(query_blocks_ * tiles_.queries),
         head_size_((inner<T>(call.D) + inner<T>(call.Dv) + call.D + call.Dv) * queries_) {}
 
   void run() {
     const bool parallel = call_.B * call_.H * call_.L * call_.S * (call_.D + call_.Dv) > (int64_t{1} << 17);
-    const int64_t heads = call_.B * call_.Hkv, group = call_.group;
-    const int64_t bytes = group * head_size_ * static_cast<int64_t>(sizeof(T));
-    const int64_t at_once = std::clamp<int64_t>(kPackedBytes / bytes, 1, heads);
-    const int64_t splits =
-        std::clamp<int64_t>((kItems + at_once - 1) / at_once, 1, std::max<int64_t>((call_.S + 255) / 256, 1));
-    // These belong to the calling thread, whose own tiles use another arena.
-    thread_local Scratch shared;
-    shared.reset();
-    T* packed = shared.take<T>(at_once * group * head_size_);
-    float* statistics = shared.take<float>(at_once * group * 3 * queries_);
-    const int64_t sum_size = call_.D * queries_;  // of one query head
-    float* sums = shared.take<float>(at_once * group * splits * sum_size);
-
-    for (int64_t first = 0; first < heads; first += at_once) {
-      const int64_t count = std::min(at_once, heads - first);
-      const auto head_of = [&](int64_t kv_head, int64_t g) {
-        const int64_t at = (kv_head - first) * group + g;
-        return Head{kv_head / call_.Hkv,
-                    kv_head % call_.Hkv,
-                    kv_head % call_.Hkv * group + g,
-                    packed + at * head_size_,
-                    statistics + at * 3 * queries_,
-                    sums + at * splits * sum_size};
-      };
-      const auto pack_item = [&](int64_t item) {
-        const int64_t at = item / query_blocks_;
-        pack(head_of(first + at / group, at % group), item % query_blocks_);
-      };
-      const auto accumulate_item = [&](int64_t item) {
-        accumulate([&](int64_t g) { return head_of(first + item / splits, g); }, item % splits, splits);
-        gemm_done();
-      };
-      const auto write_item = [&](int64_t item) {
-        const int64_t at = item / query_blocks_;
-        write_grad_q(head_of(first + at / group, at % group), item % query_blocks_, splits);
-      };
-      const int64_t panels = group * query_blocks_;
-      if (splits == 1 || busy_with_heads(count)) {
-        // A head is one thread's from the first step to the last: what it packs stays in its cache, and no step
-        // waits for the other heads. The sums are the same.
-        for_each_item(count, parallel, [&](int64_t item) {
-          for (int64_t i = 0; i < panels; ++i) pack_item(item * panels + i);
-          for (int64_t i = 0; i < splits; ++i) accumulate_item(item * splits + i);
-          for (int64_t i = 0; i < panels; ++i) write_item(item * panels + i);
-        });
-      } else {
-        for_each_item(count * panels, parallel, pack_item);
-        for_each_item(count * splits, parallel, accumulate_item);
-        for_each_item(count * panels, parallel, write_item);
-      }
+    const int64_t heads = call_.B * call_.Hkv, threads = parallel ? at::get_num_threads() : 1;
+    const int64_t bytes = call_.group * head_size_ * static_cast<int64_t>(sizeof(T));
+    const int64_t at_work = std::min(heads, threads);
+    const bool busy = parts_ == 1 || heads % threads == 0 || heads >= 4 * threads;
+    if (busy && (at_work == 1 || at_work * bytes <= kPackedBytes)) {
+      for_each_item(heads, parallel, [&](int64_t head) { whole(head); });
+      return;
     }
+    const int64_t wanted = (std::max(kItems, 2 * threads) + parts_ - 1) / parts_;
+    const int64_t at_once = std::clamp<int64_t>(std::min(kPackedBytes / bytes, wanted), 1, heads);
+    const Room room = room_for(at_once, parts_);
+    for (int64_t first = 0; first < heads; first += at_once)
+      share(room, first, std::min(at_once, heads - first), parallel);
   }
 
  private:
-  // Whether so many heads, undivided, keep all threads at work.
-  static bool busy_with_heads(int64_t heads) {
-    const int64_t threads = at::get_num_threads();
-    return heads % threads == 0 || heads >= 4 * threads;
+  // Memory for some heads of keys, in an arena of the calling thread, whose own tiles use another one. It holds for
+  // each query head what is packed of it, its statistics, and sums of dQ.
+  struct Room {
+    T* packed;
+    float *statistics, *sums;
+    int64_t slots;  // sums of dQ
+  };
+  Room room_for(int64_t heads, int64_t slots) const {
+    thread_local Scratch arena;
+    arena.reset();
+    const int64_t count = heads * call_.group;
+    return {arena.take<T>(count * head_size_), arena.take<float>(count * 3 * queries_),
+            arena.take<float>(count * slots * call_.D * queries_), slots};
+  }
+  // The query heads of one head of keys, and their place among those of the room.
+  struct Group {
+    const Room& room;
+    int64_t place, head;
+  };
+
+  // A head is one thread's from the first step to the last: what it packs stays in its cache, and no step waits
+  // for another head. The parts are added up as they come, in the order of `share`, which gives the same bits.
+  void whole(int64_t kv_head) const {
+    const Room room = room_for(1, std::min<int64_t>(parts_, 2));
+    const Group group{room, 0, kv_head};
+    for (int64_t g = 0; g < call_.group; ++g) {
+      for (int64_t panel = 0; panel < query_blocks_; ++panel) pack(head_of(group, g), panel);
+    }
+    for (int64_t part = 0; part < parts_; ++part)
+      accumulate(group, part, std::min<int64_t>(part, 1), AddUp::Now);
+    gemm_done();
+    for (int64_t g = 0; g < call_.group; ++g) {
+      for (int64_t panel = 0; panel < query_blocks_; ++panel) write_grad_q(head_of(group, g), panel);
+    }
+  }
+
+  // `count` heads of keys from `first` on: all threads pack them, then take their parts, then add these up.
+  void share(const Room& room, int64_t first, int64_t count, bool parallel) const {
+    const int64_t panels = call_.group * query_blocks_;
+    const auto head_at = [&](int64_t item) {
+      const int64_t place = item / panels;
+      return head_of({room, place, first + place}, item / query_blocks_ % call_.group);
+    };
+    for_each_item(count * panels, parallel, [&](int64_t item) { pack(head_at(item), item % query_blocks_); });
+    for_each_item(count * parts_, parallel, [&](int64_t item) {
+      const int64_t place = item / parts_, part = item % parts_;
+      accumulate({room, place, first + place}, part, part, AddUp::Later);
+      gemm_done();
+    });
+    for_each_item(count * panels, parallel, [&](int64_t item) {
+      const Head head = head_at(item);
+      const int64_t panel = item % query_blocks_;
+      for (int64_t part = 1; part < parts_; ++part) {
+        if (reaches(head.b, part, panel)) add_slot(head, part, panel);
+      }
+      write_grad_q(head, panel);
+    });
   }
 
   // One query head and what every block of keys reads of it again, one panel per block of queries: Qᵀ and dOᵀ as rhs,
@@ -119,6 +139,15 @@ class Backward {
     float* statistics;
     float* sums;
   };
+  Head head_of(const Group& group, int64_t g) const {
+    const int64_t at = group.place * call_.group + g, hkv = group.head % call_.Hkv;
+    return {group.head / call_.Hkv,
+            hkv,
+            hkv * call_.group + g,
+            group.room.packed + at * head_size_,
+            group.room.statistics + at * 3 * queries_,
+            group.room.sums + at * group.room.slots * call_.D * queries_};
+  }
 
   // A panel's part of a head's packed memory: `rows` numbers per query lie before it.
   Rhs<T> panel_at(const Head& head, int64_t before, int64_t panel, int64_t rows, int64_t cols) const {
@@ -139,9 +168,9 @@ class Backward {
   float* maximum(const Head& head, int64_t i) const { return head.statistics + i; }
   float* log_total(const Head& head, int64_t i) const { return head.statistics + queries_ + i; }  // base 2
   float* delta(const Head& head, int64_t i) const { return head.statistics + 2 * queries_ + i; }
-  // dQᵀ of a panel, from one split of the keys.
-  Matrix<float> grad_q_transposed(const Head& head, int64_t split, int64_t panel) const {
-    return {head.sums + (split * queries_ + panel * tiles_.queries) * call_.D, call_.D, tiles_.queries,
+  // dQᵀ of a panel in one slot.
+  Matrix<float> grad_q_transposed(const Head& head, int64_t slot, int64_t panel) const {
+    return {head.sums + (slot * queries_ + panel * tiles_.queries) * call_.D, call_.D, tiles_.queries,
             tiles_.queries};
   }
 
@@ -229,27 +258,73 @@ class Backward {
     return work;
   }
 
-  // All blocks of keys of one split, for every query head of the group.
-  template <class HeadOf>
-  void accumulate(const HeadOf& head_of, int64_t split, int64_t splits) const {
+  struct Range {
+    int64_t first, end;
+    bool has(int64_t x) const { return x >= first && x < end; }
+  };
+  // The blocks of keys of one part: every parts_-th, so that under a causal mask all parts are about as much work.
+  // In a narrow window they are neighbours, so that a query's keys lie in one part or two.
+  struct Blocks {
+    int64_t first, end, step;
+  };
+  Blocks blocks_of(int64_t part) const {
+    if (!tiles_.narrow) return {part, key_blocks_, parts_};
+    return {key_blocks_ * part / parts_, key_blocks_ * (part + 1) / parts_, 1};
+  }
+  // The queries that may see a key of the block. Later blocks begin and end at later queries, or at the same.
+  Range queries_of(int64_t b, int64_t block) const {
+    const int64_t j0 = block * tiles_.keys, last = std::min(j0 + tiles_.keys, call_.S);
+    const int64_t seen = call_.key_lengths ? std::min(last, call_.key_lengths[b]) : last;
+    if (seen <= j0) return {0, 0};
+    const Range queries{call_.query_lo(j0), std::min(call_.query_hi(b, seen - 1), call_.L)};
+    return queries.first < queries.end ? queries : Range{0, 0};
+  }
+  // Their panels.
+  Range panels_of(int64_t b, int64_t block) const {
+    const Range queries = queries_of(b, block);
+    return {queries.first / tiles_.queries, (queries.end + tiles_.queries - 1) / tiles_.queries};
+  }
+  bool reaches(int64_t b, int64_t part, int64_t panel) const {
+    const Blocks blocks = blocks_of(part);
+    for (int64_t block = blocks.first; block < blocks.end; block += blocks.step) {
+      if (panels_of(b, block).has(panel)) return true;
+    }
+    return false;
+  }
+
+  // When the sums of a part are added to those of part 0, in slot 0: panel by panel as soon as no later block of
+  // the part reaches it, while it is in the cache; or when all parts are there.
+  enum class AddUp { Now, Later };
+
+  // All blocks of keys of one part, for every query head of the group.
+  void accumulate(const Group& group, int64_t part, int64_t slot, AddUp add_up) const {
     const Workspace work = workspace();
-    for (int64_t g = 0; g < call_.group; ++g)
-      std::fill_n(grad_q_transposed(head_of(g), split, 0).data, call_.D * queries_, 0.0f);
-    const Head any = head_of(0);
-    for (int64_t block = split; block < key_blocks_; block += splits) {
+    const Head any = head_of(group, 0);
+    int64_t cleared = 0;  // panels before it have sums
+    if (part == 0) {
+      cleared = query_blocks_;
+      for (int64_t g = 0; g < call_.group; ++g)
+        std::fill_n(grad_q_transposed(head_of(group, g), slot, 0).data, call_.D * queries_, 0.0f);
+    }
+    const Blocks blocks = blocks_of(part);
+    for (int64_t block = blocks.first; block < blocks.end; block += blocks.step) {
       const Keys keys = keys_of(any, block, work);
-      const int64_t last = keys.j0 + keys.count;
-      const int64_t seen = call_.key_lengths ? std::min(last, call_.key_lengths[any.b]) : last;
-      if (seen > keys.j0) {
-        const int64_t first = call_.query_lo(keys.j0), end = call_.query_hi(any.b, seen - 1);
-        for (int64_t g = 0; g < call_.group; ++g) {
-          for (int64_t panel = first / tiles_.queries; panel * tiles_.queries < end; ++panel) {
-            const int64_t p0 = panel * tiles_.queries, from = std::max(p0, first / 16 * 16);
-            const int64_t to = std::min({end, p0 + tiles_.queries, call_.L});
-            if (from < to) add_panel(head_of(g), keys, work, split, panel, from, to);
-          }
+      const Range queries = queries_of(any.b, block), panels = panels_of(any.b, block);
+      // Panels before `complete` are reached by no later block of the part.
+      const int64_t next = block + blocks.step;
+      const Range later = next < blocks.end ? panels_of(any.b, next) : Range{0, 0};
+      const int64_t complete = later.first < later.end ? later.first : query_blocks_;
+      for (int64_t g = 0; g < call_.group; ++g) {
+        const Head head = head_of(group, g);
+        for (int64_t panel = panels.first; panel < panels.end; ++panel) {
+          const int64_t p0 = panel * tiles_.queries, from = std::max(p0, queries.first / 16 * 16);
+          const auto sums = grad_q_transposed(head, slot, panel);
+          if (panel >= cleared) std::fill_n(sums.data, call_.D * tiles_.queries, 0.0f);
+          add_panel(head, keys, work, slot, panel, from, std::min(queries.end, p0 + tiles_.queries));
+          if (part > 0 && add_up == AddUp::Now && panel < complete) add_slot(head, slot, panel);
         }
       }
+      cleared = std::max(cleared, panels.end);
       for (int64_t r = 0; r < keys.count; ++r) {
         elementwise().convert(work.grad_k.row(r), t_.grad_k.at(any.b, any.hkv, keys.j0 + r), call_.D);
         elementwise().convert(work.grad_v.row(r), t_.grad_v.at(any.b, any.hkv, keys.j0 + r), call_.Dv);
@@ -278,7 +353,7 @@ class Backward {
   };
 
   // The queries [from, to) of one panel.
-  void add_panel(const Head& head, const Keys& keys, const Workspace& work, int64_t split, int64_t panel,
+  void add_panel(const Head& head, const Keys& keys, const Workspace& work, int64_t slot, int64_t panel,
                  int64_t from, int64_t to) const {
     const int64_t p0 = panel * tiles_.queries, j0 = keys.j0, last = j0 + keys.count - 1;
     if (call_.keep && !transpose_pairs(call_.keep, head, keys, work.keep, p0, from, to)) return;
@@ -289,19 +364,19 @@ class Backward {
     }
     if (call_.query_lo(last) <= from + kStrip && call_.query_hi(head.b, j0) >= to - kStrip &&
         call_.query_hi(head.b, last) >= to - kStrip) {
-      add_tile(head, keys, work, split, {panel, 0, keys.count, from, to});
+      add_tile(head, keys, work, slot, {panel, 0, keys.count, from, to});
       return;
     }
     for (int64_t r = 0; r < keys.count; r += kStrip) {
       const int64_t strip = std::min(kStrip, keys.count - r), j = j0 + r;
       int64_t end = 0;
       for (int64_t x = 0; x < strip; ++x) end = std::max(end, call_.query_hi(head.b, j + x));
-      add_tile(head, keys, work, split,
+      add_tile(head, keys, work, slot,
                {panel, r, strip, std::max(from, call_.query_lo(j) / 16 * 16), std::min(to, end)});
     }
   }
 
-  void add_tile(const Head& head, const Keys& keys, const Workspace& work, int64_t split,
+  void add_tile(const Head& head, const Keys& keys, const Workspace& work, int64_t slot,
                 const Tile& tile) const {
     if (tile.from >= tile.to) return;
     const int64_t n = tile.keys, offset = tile.from - tile.panel * tiles_.queries,
@@ -335,7 +410,7 @@ class Backward {
     const auto k_transposed = keys.finite ? work.k_transposed.block(0, call_.D, tile.r0, inner<T>(n))
                                           : clean_keys(keys, work, tile.r0, n, count);
     gemm(k_transposed, as_rhs_of_keys(work, n, wide),
-         grad_q_transposed(head, split, tile.panel).block(0, call_.D, offset, wide), Sums::Continue,
+         grad_q_transposed(head, slot, tile.panel).block(0, call_.D, offset, wide), Sums::Continue,
          {.inner_of_column = 1 - first});
   }
 
@@ -398,16 +473,18 @@ class Backward {
     return work.cleaned.block(0, call_.D, 0, inner<T>(count));
   }
 
-  // Sums of all splits, as rows in the type of the output.
-  void write_grad_q(const Head& head, int64_t panel, int64_t splits) const {
+  void add_slot(const Head& head, int64_t slot, int64_t panel) const {
+    elementwise().add(grad_q_transposed(head, slot, panel).data, grad_q_transposed(head, 0, panel).data,
+                      call_.D * tiles_.queries);
+  }
+
+  // The sums of slot 0, as rows in the type of the output.
+  void write_grad_q(const Head& head, int64_t panel) const {
     Scratch& scratch = Scratch::of_this_thread();
     scratch.reset();
     const int64_t wide = tiles_.queries, i0 = panel * wide;
-    const auto sums = grad_q_transposed(head, 0, panel);
-    for (int64_t split = 1; split < splits; ++split)
-      elementwise().add(grad_q_transposed(head, split, panel).data, sums.data, call_.D * wide);
     const auto rows = scratch.matrix<float>(wide, call_.D);
-    products().transpose(sums, rows);
+    products().transpose(grad_q_transposed(head, 0, panel), rows);
     for (int64_t i = i0; i < std::min(i0 + wide, call_.L); ++i)
       elementwise().convert(rows.row(i - i0), t_.grad_q.at(head.b, head.h, i), call_.D);
   }
@@ -432,7 +509,7 @@ class Backward {
   const Call& call_;
   const BackwardTensors<Stored>& t_;
   const Tiles tiles_;
-  const int64_t query_blocks_, key_blocks_;
+  const int64_t query_blocks_, key_blocks_, parts_;
   const int64_t queries_;    // rounded up to whole panels
   const int64_t head_size_;  // numbers packed per query head
 };

@@ -1,6 +1,7 @@
 #include "kernels/native_cpu/backend.h"
 
 #include <cmath>
+#include <numeric>
 #include <optional>
 
 #include <ATen/core/ivalue.h>
@@ -162,12 +163,30 @@ Gradients compute_gradients(const Call& call, const Inputs& in, const Computed& 
   return result;
 }
 
+// (B, H, L) -> (H). LibTorch's sum over two dimensions takes a head's terms in an order that depends on the other
+// heads and on the number of threads.
+at::Tensor sum_by_head(const at::Tensor& terms) {
+  const int64_t batch = terms.size(0), heads = terms.size(1), rows = terms.size(2);
+  const auto sums = at::empty({heads}, terms.options());
+  const auto* const term = terms.const_data_ptr<float>();
+  auto* const sum = sums.mutable_data_ptr<float>();
+  for (int64_t h = 0; h < heads; ++h) {
+    double total = 0;
+    for (int64_t b = 0; b < batch; ++b) {
+      const auto* const row = term + (b * heads + h) * rows;
+      total = std::accumulate(row, row + rows, total);
+    }
+    sum[h] = static_cast<float>(total);
+  }
+  return sums;
+}
+
 class NativeAttention : public torch::autograd::Function<NativeAttention> {
  public:
   // The sinks are named for their gradient; their numbers are in the plan.
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context,
                                                 const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                                const std::optional<at::Tensor>& /*sinks*/,
+                                                const std::optional<at::Tensor>& sinks,
                                                 const c10::intrusive_ptr<Plan>& plan) {
     const auto call = make_call(plan->lowered.numbers, plan->lowered.terms, q.scalar_type());
     const auto [output, logsumexp, statistics] =
@@ -175,13 +194,23 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
     plan->changes.watch(output);
     context->save_for_backward(plan->lowered.with_terms({q, k, v, output.variable_data(), statistics}));
     context->saved_data["plan"] = c10::IValue::make_capsule(plan);
+    context->saved_data["sinks"] = sinks;  // for their place in the graph, whatever becomes of their numbers
     return {output, logsumexp};
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& gradients) {
-    refuse_second_derivative();
     const auto saved = context->get_saved_variables();
+    const auto sinks = context->saved_data["sinks"].toOptional<at::Tensor>().value_or(at::Tensor());
+    return first_derivative(Backend::Native,
+                            {saved[0], saved[1], saved[2], sinks, gradients[0], gradients[1]},
+                            [&] { return gradients_of(context, saved, gradients); });
+  }
+
+ private:
+  static torch::autograd::variable_list gradients_of(torch::autograd::AutogradContext* context,
+                                                     const torch::autograd::variable_list& saved,
+                                                     const torch::autograd::variable_list& gradients) {
     const Inputs in{saved[0], saved[1], saved[2]};
     Computed out{saved[3], {}, saved[4]};
     const auto terms = Terms::saved(&saved[5]);
@@ -196,8 +225,7 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
     if (gradients[1].defined()) incoming.logsumexp = gradients[1].to(at::kFloat).resolve_neg().contiguous();
     const bool want_sinks = terms.sinks.defined() && context->needs_input_grad(3);
     const auto result = compute_gradients(call, in, out, incoming, want_sinks);
-    const auto grad_sinks =
-        result.sink_terms.defined() ? result.sink_terms.sum(at::IntArrayRef{0, 2}) : at::Tensor();
+    const auto grad_sinks = result.sink_terms.defined() ? sum_by_head(result.sink_terms) : at::Tensor();
     return {result.q, result.k, result.v, grad_sinks, at::Tensor()};
   }
 };

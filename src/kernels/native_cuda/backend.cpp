@@ -58,12 +58,11 @@ std::optional<at::Tensor> given(const at::Tensor& x) {
 class MaskedSoftmax : public torch::autograd::Function<MaskedSoftmax> {
  public:
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context,
-                                                const at::Tensor& any_scores,
-                                                const std::optional<at::Tensor>& /*bias*/,
-                                                const std::optional<at::Tensor>& /*sinks*/,
+                                                const at::Tensor& scores,
+                                                const std::optional<at::Tensor>& bias,
+                                                const std::optional<at::Tensor>& sinks,
                                                 const c10::intrusive_ptr<Plan>& plan) {
     context->set_materialize_grads(false);  // no zeros in place of weights that got no gradient
-    const auto scores = any_scores.contiguous();
     const auto call = call_of(plan->lowered.numbers, plan->lowered.terms);
     const auto numbers = scores.options().dtype(at::kFloat);
     const auto dropped = at::empty_like(scores), logsumexp = at::empty({call.B, call.H, call.L}, numbers),
@@ -76,6 +75,8 @@ class MaskedSoftmax : public torch::autograd::Function<MaskedSoftmax> {
         {in(scores), out(clean), out(dropped), out<float>(logsumexp), out<float>(statistics)});
     context->save_for_backward(plan->lowered.with_terms({scores, statistics}));
     context->saved_data["plan"] = c10::IValue::make_capsule(plan);
+    context->saved_data["bias"] = bias;  // for their place in the graph, whatever becomes of their numbers
+    context->saved_data["sinks"] = sinks;
     torch::autograd::variable_list results = {dropped, logsumexp};
     if (plan->clean) results.push_back(call.dropout ? clean : dropped.clone());
     return results;
@@ -83,8 +84,18 @@ class MaskedSoftmax : public torch::autograd::Function<MaskedSoftmax> {
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& gradients) {
-    refuse_second_derivative();
     const auto saved = context->get_saved_variables();
+    auto inputs = gradients;
+    inputs.push_back(saved[0]);
+    for (const char* name : {"bias", "sinks"})
+      inputs.push_back(context->saved_data[name].toOptional<at::Tensor>().value_or(at::Tensor()));
+    return first_derivative(Backend::Native, inputs, [&] { return gradients_of(context, saved, gradients); });
+  }
+
+ private:
+  static torch::autograd::variable_list gradients_of(torch::autograd::AutogradContext* context,
+                                                     const torch::autograd::variable_list& saved,
+                                                     const torch::autograd::variable_list& gradients) {
     const auto plan = c10::static_intrusive_pointer_cast<Plan>(context->saved_data["plan"].toCapsule());
     const auto terms = Terms::saved(&saved[2]);
     const auto call = call_of(plan->lowered.numbers, terms);
@@ -145,7 +156,7 @@ AttentionResult run_with(const SoftmaxKernels& kernels, const Problem& problem) 
   }
   const auto scores = unstack_groups(
       at::matmul(stack_groups(problem.q, problem.kv_heads()), k.transpose(2, 3)), problem.heads());
-  auto results = MaskedSoftmax::apply(scores, given(problem.bias), given(problem.sinks), plan);
+  auto results = MaskedSoftmax::apply(scores.contiguous(), given(problem.bias), given(problem.sinks), plan);
   AttentionResult result;
   result.output =
       unstack_groups(at::matmul(stack_groups(results[0], problem.kv_heads()), v), problem.heads());

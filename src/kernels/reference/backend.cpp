@@ -14,6 +14,7 @@
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/tanh.h>
+#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
 #include "kernels/dropout_counter.h"
@@ -84,7 +85,10 @@ AttentionResult dense(const Problem& problem, const Rectangle& part) {
   auto k = problem.k.slice(2, part.col0, part.col0 + part.cols).to(type);
   auto v = problem.v.slice(2, part.col0, part.col0 + part.cols).to(type);
 
-  const auto visible = visible_pairs(problem, part);
+  auto visible = visible_pairs(problem, part);
+  // Without keys every query is one without any.
+  if (!visible.defined() && part.cols == 0)
+    visible = at::zeros({1, 1, part.rows, 0}, problem.q.options().dtype(at::kBool));
   if (visible.defined()) {
     k = without_unseen(k, visible, problem.kv_heads());
     v = without_unseen(v, visible, problem.kv_heads());

@@ -1,18 +1,42 @@
 #include "kernels/torch/aten_internals.h"
 
+#include <algorithm>
 #include <limits>
 
 #include <ATen/ops/_flash_attention_forward.h>
 #include <ATen/ops/_scaled_dot_product_efficient_attention.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
+#include <ATen/ops/zeros.h>
+
+#include "core/kept_tensors.h"
 
 namespace attentive::kernels::aten {
+namespace {
+
+constexpr std::array kTypes = {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf};
+
+// A zero that is added to every score.
+const at::Tensor& zero_of(at::ScalarType type) {
+  static const auto zeros = [] {
+    const KeptTensors kept;
+    std::array<at::Tensor, 4> made;
+    std::transform(kTypes.begin(), kTypes.end(), made.begin(), [](at::ScalarType one) {
+      return at::zeros({1, 1, 1, 1}, one);
+    });
+    return made;
+  }();
+  return zeros[static_cast<size_t>(std::find(kTypes.begin(), kTypes.end(), type) - kTypes.begin())];
+}
+
+}  // namespace
 
 FusedResult flash_cpu(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal,
                       const std::optional<at::Tensor>& mask, std::optional<double> scale) {
-  const auto [output, logsumexp] =
-      at::_scaled_dot_product_flash_attention_for_cpu(q, k, v, /*dropout_p=*/0.0, causal, mask, scale);
+  // Without a mask, the kernel drops the last keys of a row where all of them, fewer than a vector, score NaN.
+  // With one, its maximum of the row becomes NaN.
+  const auto [output, logsumexp] = at::_scaled_dot_product_flash_attention_for_cpu(
+      q, k, v, /*dropout_p=*/0.0, causal, mask ? *mask : zero_of(q.scalar_type()), scale);
   return {output, logsumexp};
 }
 

@@ -17,7 +17,8 @@ struct FusedResult {
 };
 
 // q, k, v (B, H, L|S, D) with as many heads and last stride 1. `causal` is top-left. `mask`: added to the
-// scores, dtype of q, (B|1, H|1, L, S).
+// scores, dtype of q, (B|1, H|1, L, S). The output may be finite where a score is NaN or +inf; the logsumexp
+// of such a row is not.
 FusedResult flash_cpu(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal,
                       const std::optional<at::Tensor>& mask, std::optional<double> scale);
 

@@ -20,8 +20,12 @@ Verdict verdict(const Problem& problem) {
   return device.is_cpu() ? verdict_cpu(problem) : verdict_cuda(problem);
 }
 
-AttentionResult run(const Problem& problem) {
-  return problem.q.is_cpu() ? run_cpu(problem) : run_cuda(problem);
+Outcome run(const Problem& problem) {
+  return problem.q.is_cpu() ? run_cpu(problem) : Outcome{run_cuda(problem), {}};
+}
+
+Verdict verdict_after_all(const Problem& problem) {
+  return problem.q.is_cpu() ? verdict_after_all_cpu(problem) : Verdict{};
 }
 
 }  // namespace attentive::kernels::pytorch

@@ -8,11 +8,15 @@
 namespace attentive::kernels::pytorch {
 
 Verdict verdict(const Problem& problem);
-AttentionResult run(const Problem& problem);
+Outcome run(const Problem& problem);
+
+// The verdict of run() for a problem that verdict() takes, in most cases without running it.
+Verdict verdict_after_all(const Problem& problem);
 
 // The parts for one kind of device.
 Verdict verdict_cpu(const Problem& problem);
-AttentionResult run_cpu(const Problem& problem);
+Outcome run_cpu(const Problem& problem);
+Verdict verdict_after_all_cpu(const Problem& problem);
 Verdict verdict_cuda(const Problem& problem);
 AttentionResult run_cuda(const Problem& problem);
 

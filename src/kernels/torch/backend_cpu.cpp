@@ -50,6 +50,13 @@ class FlashCpu : public torch::autograd::Function<FlashCpu> {
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
+    return first_derivative(Backend::Torch, {saved[0], saved[1], saved[2], gradients[0]},
+                            [&] { return gradients_of(context, saved, gradients); });
+  }
+
+ private:
+  static variable_list gradients_of(AutogradContext* context, const variable_list& saved,
+                                    const variable_list& gradients) {
     const auto &q = saved[0], &k = saved[1], &v = saved[2];
     const auto mask = saved[3].defined() ? std::optional(saved[3]) : std::nullopt;
     const auto kept = c10::static_intrusive_pointer_cast<Kept>(context->saved_data["kept"].toCapsule());
@@ -62,8 +69,9 @@ class FlashCpu : public torch::autograd::Function<FlashCpu> {
 
 // The kernel under autograd. ATen's own graph keeps the output for the backward pass and raises if the caller changes
 // it in place; here it is then computed anew. The logsumexp carries no gradient.
-aten::FusedResult flash_cpu(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal,
-                            const std::optional<at::Tensor>& mask, std::optional<double> scale) {
+aten::FusedResult flash_cpu_in_graph(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                     bool causal, const std::optional<at::Tensor>& mask,
+                                     std::optional<double> scale) {
   const auto results = FlashCpu::apply(q, k, v, mask, causal, scale);
   return {results[0], results[1]};
 }
@@ -95,22 +103,65 @@ double magnitude(const at::Tensor& x) {
   return std::isnan(a) ? a : std::max(a, b);
 }
 
-// The kernel adds -inf to the scores it should not read and multiplies hidden values by weights of 0, so
-// everything that a hidden key or value enters before must be finite: every score, before and after the
-// scale, every value, and in a backward pass every product of a value with an incoming gradient. That one is
-// not known yet; it may be as large as the values.
-bool products_stay_finite(const Problem& problem) {
-  const double largest = problem.q.scalar_type() == at::kDouble ? std::numeric_limits<double>::max()
-                                                                : std::numeric_limits<float>::max();
+double largest_of(const Problem& problem) {
+  return problem.q.scalar_type() == at::kDouble ? std::numeric_limits<double>::max()
+                                                : std::numeric_limits<float>::max();
+}
+
+// Whether every score is finite, before and after the scale and whatever finite bias is added. NaN answers
+// false.
+bool scores_stay_finite(const Problem& problem) {
+  const double epsilon = problem.q.scalar_type() == at::kDouble ? std::numeric_limits<double>::epsilon()
+                                                                : std::numeric_limits<float>::epsilon();
   const auto dim = static_cast<double>(problem.head_dim());
   const double scale = std::max(1.0, std::abs(problem.scale.value_or(1.0)));
-  // The quarter is for rounding. NaN answers false.
-  return magnitude(problem.q) * magnitude(problem.k) <= largest / 4 / (dim * scale) &&
+  // The quarter is for rounding. Beside a bias, scores must be so small that the largest one rounds them away.
+  const double room = problem.bias.defined() ? epsilon / 4 : 0.25;
+  return magnitude(problem.q) * magnitude(problem.k) <= largest_of(problem) * room / (dim * scale);
+}
+
+// The kernel adds -inf to the scores it should not read and multiplies hidden values by weights of 0, so
+// everything that a hidden key or value enters before must be finite: every score, every value, and in a
+// backward pass every product of a value with an incoming gradient. That one is not known yet; it may be as
+// large as the values.
+bool products_stay_finite(const Problem& problem) {
+  const double largest = largest_of(problem);
+  const auto dim = static_cast<double>(problem.head_dim());
+  return scores_stay_finite(problem) &&
          magnitude(problem.v) <= (needs_gradient(problem) ? std::sqrt(largest / 4 / dim) : largest);
 }
 
-at::Tensor with_unit_stride(const at::Tensor& x) {
-  return x.stride(-1) == 1 ? x : x.contiguous();
+template <class T>
+bool looks_lost_as(const at::Tensor& sums, bool has_rows_without_keys) {
+  const T* const sum = sums.const_data_ptr<T>();
+  int64_t odd = 0;  // counted, not looked for: no branch within the loop
+  for (int64_t n = 0; n < sums.numel(); ++n) {
+    odd += static_cast<int64_t>(!(std::abs(sum[n]) <= std::numeric_limits<T>::max()));
+    odd += static_cast<int64_t>(sum[n] == T(0) && !has_rows_without_keys);
+  }
+  return odd > 0;
+}
+
+// Whether a row may hold a score of NaN or Inf, by its logsumexp. The kernel leaves 0 where it adds up nothing:
+// for a row without keys, or one of -inf alone.
+bool looks_lost(const at::Tensor& logsumexp, bool has_rows_without_keys) {
+  const auto sums = logsumexp.is_non_overlapping_and_dense() ? logsumexp : logsumexp.contiguous();
+  return sums.scalar_type() == at::kDouble ? looks_lost_as<double>(sums, has_rows_without_keys)
+                                           : looks_lost_as<float>(sums, has_rows_without_keys);
+}
+
+// k or v as the kernel's matrix products take them: no row overlaps the next one.
+at::Tensor with_rows(const at::Tensor& x) {
+  return x.stride(3) == 1 && (x.size(2) == 1 || x.stride(2) >= x.size(3)) ? x : x.contiguous();
+}
+
+// q likewise. The kernel allocates its output by at::empty_like(q) and writes rows without gaps, so rows must be
+// innermost in what is inferred from the strides of q.
+at::Tensor with_innermost_rows(const at::Tensor& q) {
+  for (int64_t d = 0; d < 3; ++d) {
+    if (q.size(d) != 1 && q.stride(d) < q.size(3)) return q.contiguous();
+  }
+  return with_rows(q);
 }
 
 }  // namespace
@@ -147,13 +198,14 @@ Verdict verdict_cpu(const Problem& problem) {
   return {};
 }
 
-AttentionResult run_cpu(const Problem& problem) {
+Outcome run_cpu(const Problem& problem) {
   std::optional<at::Tensor> mask;
   if (masked(problem)) mask = combined_mask(problem);
   const bool causal = causal_by_flag(problem);
+  const auto kernel = needs_gradient(problem) ? flash_cpu_in_graph : aten::flash_cpu;
+  const auto k = with_rows(problem.k), v = with_rows(problem.v);
   const auto call = [&](const at::Tensor& q, const std::optional<at::Tensor>& its_mask) {
-    return flash_cpu(with_unit_stride(q), with_unit_stride(problem.k), with_unit_stride(problem.v), causal,
-                     its_mask, problem.scale);
+    return kernel(with_innermost_rows(q), k, v, causal, its_mask, problem.scale);
   };
   // The kernel reports 0 for a row without keys.
   const auto statistics = [&](const at::Tensor& logsumexp) {
@@ -161,7 +213,7 @@ AttentionResult run_cpu(const Problem& problem) {
     const auto visible = reference::visible_pairs(problem, {0, problem.queries(), 0, problem.keys()});
     return logsumexp.masked_fill(visible.any(3).bitwise_not(), -std::numeric_limits<double>::infinity());
   };
-  AttentionResult result;
+  bool any_lost = false;
   const int64_t group = problem.heads() / problem.kv_heads();
   // Grouped heads without repeated keys: one call for the g-th query head of every group.
   const auto heads_of = [&](const at::Tensor& x, int64_t g) {
@@ -172,13 +224,28 @@ AttentionResult run_cpu(const Problem& problem) {
     const auto fused = call(heads_of(problem.q, g), mask ? std::optional(heads_of(*mask, g)) : mask);
     outputs.push_back(fused.output);
     logsumexps.push_back(fused.logsumexp);
+    any_lost = any_lost || looks_lost(fused.logsumexp, masked(problem));
+  }
+  // Where something is masked, the verdict knew the scores: a bias did it.
+  if (any_lost && (masked(problem) || !scores_stay_finite(problem))) {
+    return {{},
+            Verdict::no("q, k or bias holds NaN or Inf, or scores overflow, and its CPU kernel may make "
+                        "finite numbers of such a row")};
   }
   const auto merged = [](const std::vector<at::Tensor>& heads) {
     return heads.size() == 1 ? heads[0] : at::stack(heads, 2).flatten(1, 2);
   };
-  result.output = merged(outputs);
-  if (problem.logsumexp) result.logsumexp = statistics(merged(logsumexps));
-  return result;
+  Outcome outcome;
+  outcome.result.output = merged(outputs);
+  if (problem.logsumexp) outcome.result.logsumexp = statistics(merged(logsumexps));
+  return outcome;
+}
+
+Verdict verdict_after_all_cpu(const Problem& problem) {
+  const bool finite_bias = !problem.bias.defined() || std::isfinite(magnitude(problem.bias));
+  if (finite_bias && (masked(problem) || scores_stay_finite(problem))) return {};
+  const at::NoGradGuard no_grad;
+  return run_cpu(problem).verdict;
 }
 
 }  // namespace attentive::kernels::pytorch

@@ -1,3 +1,4 @@
+#include "kernels/native_backward.h"
 #include "kernels/torch/aten_internals.h"
 #include "kernels/torch/backend.h"
 
@@ -59,6 +60,10 @@ Verdict verdict_cuda(const Problem& problem) {
 }
 
 AttentionResult run_cuda(const Problem& problem) {
+  const auto once = [](const at::Tensor& x) {
+    return requires_gradient(x) ? differentiable_once(Backend::Torch, x) : x;
+  };
+  const auto q = once(problem.q), k = once(problem.k), v = once(problem.v);
   aten::FusedResult fused;
   if (flash_verdict(problem).can) {
     std::optional<at::Tensor> slopes;
@@ -68,11 +73,10 @@ AttentionResult run_cuda(const Problem& problem) {
     const bool causal = band.hi == band.origin;
     const int64_t left = band.has_lo() ? band.origin - band.lo : -1;
     const int64_t right = band.has_hi() && !causal ? band.hi - band.origin : -1;
-    fused = aten::flash_cuda(problem.q, problem.k, problem.v, causal, left, right, problem.dropout_p,
-                             problem.scale, slopes);
+    fused = aten::flash_cuda(q, k, v, causal, left, right, problem.dropout_p, problem.scale, slopes);
   } else {
-    fused = aten::efficient_cuda(problem.q, problem.k, problem.v, problem.band.has_hi(), problem.dropout_p,
-                                 problem.scale, problem.logsumexp);
+    fused = aten::efficient_cuda(q, k, v, problem.band.has_hi(), problem.dropout_p, problem.scale,
+                                 problem.logsumexp);
   }
   return {fused.output, {}, problem.logsumexp ? fused.logsumexp : at::Tensor()};
 }

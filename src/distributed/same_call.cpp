@@ -1,0 +1,86 @@
+#include "distributed/same_call.h"
+
+#include <algorithm>
+#include <exception>
+#include <string_view>
+#include <vector>
+
+#include <ATen/ops/equal.h>
+#include <ATen/ops/tensor.h>
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+#include "core/digest.h"
+#include "train/agreement.h"
+
+namespace attentive::distributed {
+namespace {
+
+// What a process says of its call.
+struct Call {
+  std::string who;
+  std::string refusal;    // the message, if the arguments are refused
+  std::string arguments;  // otherwise
+
+  std::string packed() const { return fmt::format("{}\n{}\n{}", who, refusal, arguments); }
+  static Call unpacked(const std::string& text) {
+    const auto first = text.find('\n'), second = text.find('\n', first + 1);
+    return {text.substr(0, first), text.substr(first + 1, second - first - 1), text.substr(second + 1)};
+  }
+};
+
+// The message of a refusal without the name of the function, which the caller's message begins with.
+std::string_view without_name(std::string_view message, const std::string& who) {
+  if (message.starts_with(who + ": ")) message.remove_prefix(who.size() + 2);
+  return message;
+}
+
+// All processes throw, as all see the same calls.
+[[noreturn]] void refuse(const char* who, const char* things, const std::vector<Call>& calls) {
+  std::vector<std::string> arguments;
+  for (size_t rank = 0; rank < calls.size(); ++rank) {
+    TORCH_CHECK_VALUE(calls[rank].who == calls[0].who, who, ": the calls differ: rank 0 calls ", calls[0].who,
+                      ", rank ", rank, " calls ", calls[rank].who);
+    arguments.push_back(calls[rank].arguments);
+  }
+  for (size_t rank = 0; rank < calls.size(); ++rank) {
+    TORCH_CHECK_VALUE(calls[rank].refusal.empty(), who, ": on rank ", rank, ": ",
+                      without_name(calls[rank].refusal, calls[rank].who));
+  }
+  TORCH_CHECK_VALUE(false, who, ": the ", things,
+                    " differ: ", first_difference(arguments).value_or("somewhere"));
+}
+
+}  // namespace
+
+void begin_call(Connection& connection, const char* who, const char* things,
+                const std::function<std::string()>& arguments) {
+  if (connection.environment().alone()) {
+    static_cast<void>(arguments());
+    return;
+  }
+  Call call{who, {}, {}};
+  std::exception_ptr refusal;
+  try {
+    call.arguments = arguments();
+  } catch (const std::exception& error) {
+    refusal = std::current_exception();
+    call.refusal = first_line(error);
+  }
+  const auto text = call.packed();
+  const auto own =
+      at::tensor({static_cast<int64_t>(text.size()), static_cast<int64_t>(digest_of(text))}, at::kLong);
+  const auto all = connection.gather(who, own);
+  if (std::all_of(all.begin(), all.end(), [&](const auto& other) { return at::equal(other, own); })) {
+    if (refusal) std::rethrow_exception(refusal);
+    return;
+  }
+  std::vector<int64_t> lengths;
+  for (const auto& other : all) lengths.push_back(other[0].item<int64_t>());
+  std::vector<Call> calls;
+  for (const auto& other : connection.gather_texts(who, text, lengths))
+    calls.push_back(Call::unpacked(other));
+  refuse(who, things, calls);
+}
+
+}  // namespace attentive::distributed

@@ -1,0 +1,151 @@
+// Strides change where numbers lie, and nothing else: a call is as if its tensors were contiguous, on every
+// backend in every dtype, forward and backward, also where rows, heads or items share memory.
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/conj.h>
+#include <ATen/ops/imag.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/view_as_complex.h>
+#include <ATen/ops/zeros_like.h>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/generators/catch_generators_range.hpp>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "support/cells.h"
+#include "support/option_cases.h"
+
+using namespace attentive;
+using namespace attentive::test;
+
+namespace {
+
+struct Layout {
+  std::string name;
+  // A tensor (B, H, T, D) of random numbers.
+  std::function<at::Tensor(int64_t B, int64_t H, int64_t T, int64_t D, at::ScalarType type)> make;
+};
+
+at::Tensor numbers(at::IntArrayRef sizes, at::ScalarType type) {
+  return at::randn(sizes, at::kDouble).to(type);
+}
+
+at::Tensor strided(int64_t B, int64_t H, int64_t T, int64_t D, std::array<int64_t, 4> by,
+                   at::ScalarType type) {
+  const int64_t last = (B - 1) * by[0] + (H - 1) * by[1] + (T - 1) * by[2] + (D - 1) * by[3];
+  return numbers({last + 4}, type).as_strided({B, H, T, D}, by, /*storage_offset=*/3);
+}
+
+// A sign that is still to change: the imaginary part of a conjugate. There is no such number in bfloat16.
+at::Tensor pending(int64_t B, int64_t H, int64_t T, int64_t D, at::ScalarType type) {
+  if (type == at::kBFloat16) return numbers({B, H, T, D}, type);
+  return at::imag(at::conj(at::view_as_complex(numbers({B, H, T, D, 2}, type))));
+}
+
+// Arguments in every line: B, H, T, D and the dtype.
+#define LAYOUT(expression) \
+  [](int64_t B, int64_t H, int64_t T, int64_t D, at::ScalarType type) -> at::Tensor { return expression; }
+const std::vector<Layout>& layouts() {
+  static const std::vector<Layout> all = {
+      {"heads inside tokens", LAYOUT(numbers({B, T, H, D}, type).transpose(1, 2))},
+      {"features outside tokens", LAYOUT(numbers({B, H, D, T}, type).transpose(2, 3))},
+      {"every other row", LAYOUT(numbers({B, H, 2 * T, D}, type).slice(2, 1, 2 * T, 2))},
+      {"every third feature", LAYOUT(numbers({B, H, T, 3 * D}, type).slice(3, 1, 3 * D, 3))},
+      {"an offset",
+       LAYOUT(numbers({B + 1, H, T + 5, D + 3}, type).slice(0, 1).slice(2, 3, T + 3).slice(3, 1, D + 1))},
+      {"a pending sign", LAYOUT(pending(B, H, T, D, type))},
+      {"one item for all", LAYOUT(numbers({1, H, T, D}, type).expand({B, H, T, D}))},
+      {"one head for all", LAYOUT(numbers({B, 1, T, D}, type).expand({B, H, T, D}))},
+      {"one row for all", LAYOUT(numbers({B, H, 1, D}, type).expand({B, H, T, D}))},
+      {"one feature for all", LAYOUT(numbers({B, H, T, 1}, type).expand({B, H, T, D}))},
+      {"one number for all", LAYOUT(numbers({1, 1, 1, 1}, type).expand({B, H, T, D}))},
+      {"windows that slide by one", LAYOUT(strided(B, H, T, D, {H * (T + D), T + D, 1, 1}, type))},
+      {"windows that slide by two", LAYOUT(strided(B, H, T, D, {H * (2 * T + D), 2 * T + D, 2, 1}, type))},
+      {"rows that share features, turned", LAYOUT(strided(B, H, T, D, {H * (T + D), T + D, 1, 2}, type))},
+      {"heads that overlap", LAYOUT(strided(B, H, T, D, {T * D + H, 1, D, 1}, type))},
+      {"items that overlap", LAYOUT(strided(B, H, T, D, {1, T * D, D, 1}, type))},
+      {"items outside all, one apart", LAYOUT(strided(B, H, T, D, {1, T * D + B, D, 1}, type))},
+  };
+  return all;
+}
+#undef LAYOUT
+
+using Results =
+    std::vector<at::Tensor>;  // output and gradients of q, k and v; the output and logsumexp of no graph
+
+struct Given {
+  at::Tensor q, k, v, direction;
+  AttentionOptions options;
+  AttentionExtras extras;
+};
+
+Results run(const Given& given) {
+  std::vector<at::Tensor> leaves;
+  for (const auto& x : {given.q, given.k, given.v}) leaves.push_back(x.detach().requires_grad_(true));
+  const auto y = attention(leaves[0], leaves[1], leaves[2], given.options, given.extras).output;
+  auto results = torch::autograd::grad({y}, leaves, {given.direction});
+  results.insert(results.begin(), y.detach());
+  const at::NoGradGuard no_grad;
+  auto extras = given.extras;
+  extras.logsumexp = true;
+  const auto whole = attention(given.q, given.k, given.v, given.options, extras);
+  results.push_back(whole.output);
+  results.push_back(whole.logsumexp);
+  return results;
+}
+
+at::Tensor dense(const at::Tensor& x) {
+  return x.clone(at::MemoryFormat::Contiguous).resolve_neg();
+}
+
+}  // namespace
+
+TEST_CASE("a call of any strides is as if its tensors were contiguous", "[strides]") {
+  const auto cell = GENERATE(from_range(cells()));
+  // No more rows than features, and more; the first is what decides how PyTorch lays out an output.
+  const auto [L, S] = GENERATE(std::pair<int64_t, int64_t>{5, 7}, std::pair<int64_t, int64_t>{12, 20});
+  constexpr int64_t B = 2, H = 2, D = 8;
+  for (const auto& layout : layouts()) {
+    for (const std::string role : {"q", "k", "v", "direction", "all", "all, masked"}) {
+      const bool all = role.starts_with("all"), masked = role.ends_with("masked");
+      INFO(cell << ", " << role << " of " << layout.name << ", L " << L << ", S " << S);
+      at::manual_seed(11);
+      const auto draw = [&](const char* name, int64_t rows) {
+        const auto x =
+            role == name || all ? layout.make(B, H, rows, D, cell.type) : numbers({B, H, rows, D}, cell.type);
+        return cell.device.is_cpu() ? x : x.to(cell.device);
+      };
+      Given given{
+          draw("q", L), draw("k", S), draw("v", S), draw("direction", L), {.backend = cell.backend}, {}};
+      if (masked) {
+        given.options.causal = Causal::BottomRight;
+        given.extras.mask = Mask::bias(layout.make(B, H, L, S, cell.type).to(cell.device));
+      }
+      auto flat = given;
+      for (auto* x : {&flat.q, &flat.k, &flat.v, &flat.direction}) *x = dense(*x);
+      if (masked) flat.extras.mask = Mask::bias(dense(given.extras.mask.bias_terms().front()));
+      if (!cell.refusal(flat.q, flat.k, flat.v, flat.options, flat.extras).empty()) continue;
+      // Strides alone are no reason to refuse a call, but a backend may.
+      if (!cell.refusal(given.q, given.k, given.v, given.options, given.extras).empty()) {
+        CHECK(cell.backend == Backend::Torch);
+        continue;
+      }
+      const auto got = run(given), want = run(flat);
+      double largest = 0.0;  // the parity rule: gradients are judged against the largest of the call
+      for (size_t n = 1; n < 4; ++n) largest = std::max(largest, largest_magnitude(want[n]));
+      const double allowed = tolerance_of(cell.type, /*gradient=*/true).allowed(largest);
+      for (size_t n = 0; n < want.size(); ++n) {
+        INFO("output, gradients of q, k, v, output, logsumexp: " << n);
+        const bool gradient = n > 0 && n < 4;
+        CHECK(difference(got[n], want[n], gradient ? Tolerance{0.0, allowed} : tolerance_of(cell.type)) ==
+              "");
+      }
+    }
+  }
+}

@@ -1,0 +1,234 @@
+// NaN, Inf and scores that overflow where nothing hides them: every backend returns what the definition
+// returns, or refuses.
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/generators/catch_generators_range.hpp>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <attentive/core/guards.h>
+#include <attentive/functional/explain.h>
+
+#include "support/compare.h"
+#include "support/errors.h"
+
+using namespace attentive;
+using namespace attentive::test;
+
+namespace {
+
+constexpr std::array kTypes = {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf};
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+struct Call {
+  at::Tensor q, k, v, bias, direction;
+  AttentionOptions options;
+
+  AttentionExtras extras() const {
+    AttentionExtras result;
+    if (bias.defined()) result.mask = Mask::bias(bias);
+    result.logsumexp = true;
+    return result;
+  }
+  Call to(at::ScalarType type) const {
+    Call other = *this;
+    for (auto* x : {&other.q, &other.k, &other.v, &other.bias, &other.direction}) {
+      if (x->defined()) *x = x->to(type);
+    }
+    return other;
+  }
+  Explanation::Candidate candidate(Backend backend) const {
+    for (const auto& one : explain(q, k, v, options, extras()).candidates) {
+      if (one.backend == backend) return one;
+    }
+    return {backend, false, "absent"};
+  }
+  // Output and logsumexp.
+  std::vector<at::Tensor> results(Backend backend) const {
+    auto asked = options;
+    asked.backend = backend;
+    const auto result = attention(q, k, v, asked, extras());
+    return {result.output, result.logsumexp};
+  }
+  // Output and gradients of q, k and v.
+  std::vector<at::Tensor> gradients(Backend backend) const {
+    auto asked = options;
+    asked.backend = backend;
+    std::vector<at::Tensor> leaves;
+    for (const auto& x : {q, k, v}) leaves.push_back(x.detach().requires_grad_(true));
+    AttentionExtras without = extras();
+    without.logsumexp = false;
+    const auto y = attention(leaves[0], leaves[1], leaves[2], asked, without).output;
+    auto found = torch::autograd::grad({y}, leaves, {direction});
+    found.push_back(y.detach());
+    return found;
+  }
+};
+
+// Where one has a number and the other has none, or "".
+std::string other_numbers(const std::vector<at::Tensor>& got, const std::vector<at::Tensor>& want) {
+  for (size_t n = 0; n < want.size(); ++n) {
+    const auto finite = at::isfinite(got[n]);
+    if (!finite.equal(at::isfinite(want[n])))
+      return "result " + std::to_string(n) + ": " + std::to_string(finite.sum().item<int64_t>()) +
+             " finite numbers of " + std::to_string(finite.numel()) + ", expected " +
+             std::to_string(at::isfinite(want[n]).sum().item<int64_t>());
+  }
+  return "";
+}
+
+class Draws {
+ public:
+  explicit Draws(uint64_t seed) : bits_(seed) {}
+
+  int64_t below(int64_t n) { return std::uniform_int_distribution<int64_t>(0, n - 1)(bits_); }
+  bool one_in(int64_t n) { return below(n) == 0; }
+  // One of these at a random place, or in a random row.
+  void place(const at::Tensor& x, const std::vector<double>& values) {
+    const double value = values[static_cast<size_t>(below(static_cast<int64_t>(values.size())))];
+    auto rows = x.view({-1, x.size(-1)});
+    auto row = rows[below(rows.size(0))];
+    one_in(2) ? row.fill_(value) : row[below(row.size(0))].fill_(value);
+  }
+
+  // In float64, with NaN or Inf in some of q, k, v and a bias.
+  Call call() {
+    const int64_t keys = one_in(8) ? 500 + below(40) : 1 + below(70),
+                  queries = one_in(2) ? 1 + below(5) : keys, dim = 1 + below(12), group = 1 + below(2);
+    Call call;
+    call.q = at::randn({2, 2 * group, queries, dim}, at::kDouble);
+    call.k = at::randn({2, 2, keys, dim}, at::kDouble);
+    call.v = at::randn({2, 2, keys, dim}, at::kDouble);
+    call.direction = at::randn(call.q.sizes(), at::kDouble);
+    const bool causal = one_in(4);
+    if (causal) call.options.causal = one_in(2) ? Causal::TopLeft : Causal::BottomRight;
+    if (one_in(3)) {
+      call.bias = at::randn({queries, keys}, at::kDouble);
+      while (one_in(2)) place(call.bias, {kNaN, kInfinity, -kInfinity});
+    }
+    if (one_in(2)) place(call.q, {kNaN, kInfinity, -kInfinity});
+    if (one_in(2)) place(call.k, {kNaN, kInfinity, -kInfinity});
+    if (one_in(8)) call.q.select(2, below(queries)).fill_(kNaN);
+    // A hidden value that is not finite may reach other queries, in some backends.
+    if (!causal && !call.bias.defined()) {
+      if (one_in(4)) place(call.v, {kNaN});
+      if (one_in(4)) place(call.direction, {kNaN});
+    }
+    return call;
+  }
+
+ private:
+  std::mt19937_64 bits_;
+};
+
+}  // namespace
+
+TEST_CASE("NaN and Inf that nothing hides are seen by every backend", "[visible_numbers]") {
+  const auto seed = GENERATE(range(0, 400));
+  at::manual_seed(static_cast<uint64_t>(seed));
+  const auto exact = Draws(static_cast<uint64_t>(seed)).call();
+  const auto oracle = exact.results(Backend::Reference);
+  for (const auto type : kTypes) {
+    const auto call = exact.to(type);
+    for (const auto backend : {Backend::Torch, Backend::Auto}) {
+      INFO("seed " << seed << ", backend " << to_string(backend) << ", dtype " << c10::toString(type)
+                   << ", q " << exact.q.sizes() << ", keys " << exact.k.size(2));
+      const bool taken = backend == Backend::Auto || call.candidate(backend).available;
+      if (!taken) {
+        const auto message = value_error([&] { call.results(backend); });
+        CHECK(message ==
+              "attention: backend torch cannot express this call: " + call.candidate(backend).reason);
+        continue;
+      }
+      CHECK(other_numbers(call.results(backend), oracle) == "");
+      // Native leaves out products with weights of 0, which the definition makes NaN of an Inf.
+      if (backend == Backend::Auto && call.candidate(Backend::Native).available) continue;
+      CHECK(other_numbers(call.gradients(backend), call.gradients(Backend::Reference)) == "");
+    }
+  }
+}
+
+TEST_CASE("Backend::Torch names numbers that it would lose", "[visible_numbers][torch][errors]") {
+  const auto type = GENERATE(from_range(kTypes));
+  const auto backend = Backend::Torch;
+  at::manual_seed(4);
+  Call call;
+  call.q = at::randn({1, 2, 5, 8}, at::kDouble);
+  call.k = at::randn({1, 2, 9, 8}, at::kDouble);
+  call.v = at::randn({1, 2, 9, 8}, at::kDouble);
+  CHECK(call.to(type).candidate(backend).available);
+  SECTION("a query of NaN") {
+    call.q.select(2, 1).fill_(kNaN);
+  }
+  SECTION("a key of NaN") {
+    call.k[0][1][8][7] = kNaN;
+  }
+  SECTION("keys of Inf") {
+    call.k.fill_(kInfinity);
+  }
+  SECTION("scores of -Inf alone") {
+    call.q.fill_(1.0);
+    call.k.fill_(-kInfinity);
+  }
+  SECTION("finite numbers whose products overflow") {
+    if (type == at::kHalf) return;
+    const double large = type == at::kDouble ? 1e200 : 1e30;
+    call.q.fill_(large);
+    call.k.fill_(GENERATE(1.0, -1.0) * large);
+  }
+  SECTION("a bias of Inf") {
+    call.bias = at::zeros({5, 9}, at::kDouble);
+    call.bias[2][3] = kInfinity;
+  }
+  SECTION("a bias of NaN") {
+    call.bias = at::zeros({5, 9}, at::kDouble);
+    call.bias[2][3] = kNaN;
+  }
+  SECTION("a bias and scores whose sum overflows") {
+    if (type == at::kHalf) return;
+    const double large = type == at::kDouble ? 1e150 : 1e18;
+    call.q.fill_(large);
+    call.k.fill_(-large);
+    call.bias = at::full({5, 9}, type == at::kDouble ? -1.79e308 : -3.38e38, at::kDouble);
+  }
+  call = call.to(type);
+  INFO(c10::toString(type));
+  const auto message = value_error([&] { call.results(backend); });
+  CHECK(message.starts_with("attention: backend torch cannot express this call: q, k or "));
+  CHECK(message == "attention: backend torch cannot express this call: " + call.candidate(backend).reason);
+  const auto want = call.results(Backend::Reference), got = call.results(Backend::Auto);
+  CHECK(other_numbers(got, want) == "");
+  const BackendGuard guard(backend);  // a preference is no order
+  CHECK(other_numbers(call.results(Backend::Auto), want) == "");
+}
+
+TEST_CASE("Backend::Torch takes rows whose scores are 0, and hides with -Inf", "[visible_numbers][torch]") {
+  const auto type = GENERATE(from_range(kTypes));
+  const bool hidden = GENERATE(false, true);
+  Call call;
+  call.q = at::zeros({1, 2, 3, 8}, at::kDouble);
+  call.k = at::randn({1, 2, hidden ? 5 : 1, 8}, at::kDouble);
+  call.v = at::randn(call.k.sizes(), at::kDouble);
+  if (hidden) {
+    call.bias = at::zeros({3, 5}, at::kDouble);
+    call.bias[1].fill_(-kInfinity);
+  }
+  call = call.to(type);
+  REQUIRE(call.candidate(Backend::Torch).available);
+  const auto got = call.results(Backend::Torch), want = call.results(Backend::Reference);
+  CHECK_WITHIN(got[0], want[0], {4e-3, 1e-6});
+  CHECK_WITHIN(got[1].to(at::kDouble), want[1].to(at::kDouble), {4e-3, 1e-6});
+}
