@@ -14,8 +14,8 @@
 
 #include <ATen/ATen.h>
 
-#include <attentive/io/state_dict.h>
-#include <attentive/io/torch_file.h>
+#include <attentive/files/state_dict.h>
+#include <attentive/files/torch_file.h>
 #include <attentive/models/pretrained.h>
 #include <attentive/models/save_model_folder.h>
 

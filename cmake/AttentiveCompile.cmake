@@ -21,9 +21,10 @@ function(attentive_configure target)
   endif()
 endfunction()
 
-# Settings that the library and its components share: warnings and versions, and private use of fmt and nlohmann_json.
+# Settings that all components share: warnings, versions, and private use of fmt.
 function(attentive_library target)
-  attentive_use_headers(${target} fmt::fmt-header-only nlohmann_json::nlohmann_json)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  attentive_use_headers(${target} fmt::fmt-header-only)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src)
   set_target_properties(${target} PROPERTIES
     POSITION_INDEPENDENT_CODE ON
@@ -33,11 +34,39 @@ function(attentive_library target)
   attentive_configure(${target})
 endfunction()
 
-# attentive_component(NAME): the target attentive_NAME is the component attentive::NAME, a library above attentive::attentive.
+# The precompiled header that all our targets share. It is only valid under the same flags.
+function(attentive_define_header)
+  set(stub "${PROJECT_BINARY_DIR}/attentive_header.cpp")
+  file(CONFIGURE OUTPUT "${stub}" CONTENT "// Gives the precompiled header a target.\n")
+  add_library(attentive_header OBJECT EXCLUDE_FROM_ALL "${stub}")
+  target_link_libraries(attentive_header PRIVATE attentive::torch)
+  target_compile_options(attentive_header PRIVATE -fPIC)
+  target_precompile_headers(attentive_header PRIVATE
+    <torch/nn/cloneable.h> <torch/nn/pimpl.h> <torch/nn/modules/common.h> <torch/nn/modules/container/any.h>
+    <torch/nn/modules/container/sequential.h> <torch/nn/modules/linear.h> <ATen/ATen.h>
+    <string> <vector> <map> <optional>)
+  attentive_configure(attentive_header)
+endfunction()
+
+function(attentive_share_header target)
+  target_compile_options(${target} PRIVATE -fPIC)
+  target_precompile_headers(${target} REUSE_FROM attentive_header)
+endfunction()
+
+# attentive_component(<name>): the target attentive_<name> is the component attentive::<name>, and links what the table says.
 function(attentive_component name)
-  target_link_libraries(attentive_${name} PUBLIC attentive)
-  target_compile_options(attentive_${name} PRIVATE -fPIC) # the precompiled header of the library is built with it
-  target_precompile_headers(attentive_${name} REUSE_FROM attentive)
-  set_target_properties(attentive_${name} PROPERTIES EXPORT_NAME ${name})
-  attentive_library(attentive_${name})
+  set(target attentive_${name})
+  foreach(needed IN LISTS attentive_${name}_needs)
+    target_link_libraries(${target} PUBLIC attentive_${needed})
+  endforeach()
+  if(name IN_LIST attentive_over_base)
+    target_link_libraries(${target} PUBLIC attentive_base)
+  endif()
+  if(ATTENTIVE_UNITY) # a batch parses the headers once for eight sources, and needs no precompiled one
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  elseif(NOT name STREQUAL "base")
+    attentive_share_header(${target})
+  endif()
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
+  attentive_library(${target})
 endfunction()

@@ -1,6 +1,5 @@
-# Install rules and the exported package: find_package(attentive CONFIG) gives attentive::attentive, attentive::parity,
-# attentive::train and, where they were built, attentive::tokenizers, attentive::viz and attentive::distributed.
-# Components: library (what a consumer needs), apps.
+# Install rules and the exported package: find_package(attentive CONFIG) gives attentive::attention and, where they were built,
+# attentive::attentive and the other components. CMake's own components: library (what a consumer needs), apps.
 
 include(CMakePackageConfigHelpers)
 set(ATTENTIVE_CMAKE_FOLDER "${CMAKE_CURRENT_LIST_DIR}")
@@ -18,12 +17,24 @@ if(ATTENTIVE_INSTALL)
   endif()
 endif()
 
-# attentive_install_library(<target>…): the exported package of these targets.
-function(attentive_install_library)
-  set(package "${CMAKE_INSTALL_LIBDIR}/cmake/attentive")
-  attentive_install_targets(attentive-targets ${ARGN})
+# attentive_install_package(): every component that was built, each with a file of targets of its own: who asks for one component
+# needs only what that one needs.
+function(attentive_install_package)
+  attentive_install_files(attentive_attention)
+  foreach(name IN LISTS ATTENTIVE_BUILT_COMPONENTS)
+    attentive_install_targets(attentive-${name}-targets attentive_${name})
+  endforeach()
+  if(TARGET attentive_base)
+    attentive_install_targets(attentive-base-targets attentive_base)
+  endif()
+  if(TARGET attentive)
+    attentive_install_targets(attentive-targets attentive)
+  endif()
+endfunction()
 
-  list(GET ARGN 0 library)
+# attentive_install_files(<library>): the package's config file, made for this library, and what it includes.
+function(attentive_install_files library)
+  set(package "${CMAKE_INSTALL_LIBDIR}/cmake/attentive")
   get_target_property(type ${library} TYPE)
   attentive_write_config("${PROJECT_BINARY_DIR}/attentive-config.cmake" "${type}" "${ATTENTIVE_CUDA_CODE}")
   write_basic_package_version_file("${PROJECT_BINARY_DIR}/attentive-config-version.cmake"
@@ -33,25 +44,27 @@ function(attentive_install_library)
     "${PROJECT_BINARY_DIR}/attentive-config-version.cmake"
     "${ATTENTIVE_CMAKE_FOLDER}/attentive_torch_target.cmake"
     "${ATTENTIVE_CMAKE_FOLDER}/attentive_openmp_target.cmake"
+    "${ATTENTIVE_CMAKE_FOLDER}/attentive_component_table.cmake"
     "${ATTENTIVE_CMAKE_FOLDER}/attentive_component_libraries.cmake"
     DESTINATION "${package}" COMPONENT library)
   install(FILES "${ATTENTIVE_CMAKE_FOLDER}/../LICENSE" "${ATTENTIVE_CMAKE_FOLDER}/../README.md"
     DESTINATION "${CMAKE_INSTALL_DATAROOTDIR}/doc/attentive" COMPONENT library)
 endfunction()
 
-# attentive_install_component(NAME): a component with libraries of its own. Its targets stand in a file of their own: whoever
-# does not ask for it needs not have them.
-function(attentive_install_component name)
-  attentive_install_targets(attentive-${name}-targets attentive_${name})
-endfunction()
-
 # attentive_install_targets(<file> <target>…): libraries, their headers, and the file that defines them.
 function(attentive_install_targets file)
+  set(headers "")
+  foreach(target IN LISTS ARGN)
+    get_target_property(sets ${target} INTERFACE_HEADER_SETS)
+    if(sets)
+      set(headers FILE_SET HEADERS DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT library)
+    endif()
+  endforeach()
   install(TARGETS ${ARGN} EXPORT ${file}
     ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT library
     LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT library
     RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT library
-    FILE_SET HEADERS DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT library)
+    ${headers})
   install(EXPORT ${file} NAMESPACE attentive:: DESTINATION "${CMAKE_INSTALL_LIBDIR}/cmake/attentive" COMPONENT library)
 endfunction()
 

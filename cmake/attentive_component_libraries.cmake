@@ -5,8 +5,9 @@
 include_guard(GLOBAL)
 
 # attentive_component_libraries(<component> <out>): defines the targets; <out> says what is missing, and which Debian package
-# holds it. Empty if all is there.
+# holds it. Empty if all is there, or nothing is needed.
 function(attentive_component_libraries component out)
+  set(lack "")
   if(component STREQUAL "tokenizers")
     attentive_component_library(pcre2 pcre2.h pcre2-8 libpcre2-dev lack)
     attentive_component_library(utf8proc utf8proc.h utf8proc libutf8proc-dev lack_of_second)
@@ -17,8 +18,6 @@ function(attentive_component_libraries component out)
     attentive_component_library(zlib zlib.h z zlib1g-dev lack)
   elseif(component STREQUAL "distributed")
     attentive_component_torch(lack)
-  else()
-    message(FATAL_ERROR " attentive: ${component} has no libraries of its own")
   endif()
   set(${out} "${lack}" PARENT_SCOPE)
 endfunction()

@@ -15,8 +15,8 @@ from check_floors import source_files
 
 # The files that a new LibTorch may break. docs/architecture.md names the same ones.
 ALLOWED = (
-    "src/kernels/torch/aten_internals.h",
-    "src/kernels/torch/aten_internals.cpp",
+    "src/kernels/pytorch/aten_internals.h",
+    "src/kernels/pytorch/aten_internals.cpp",
     # c10d, where names move from release to release; the headers of its backends are kept away from everything else.
     "src/distributed/c10d_backends.h",
     "src/distributed/c10d_internals.cpp",
@@ -27,12 +27,12 @@ ALLOWED = (
     "src/train/adamw.cpp",  # another library, so a place of its own: the fused step and norm of many tensors
     "bench/support/peak_bf16.cpp",  # measures LibTorch's own tile product
     "bench/zero_mask_bench.cpp",  # measures its attention kernel without what the library adds
-    "src/io/torch_tensors.cpp",  # a tensor over a storage of a file, with the strides of the file
+    "src/files/torch/torch_tensors.cpp",  # a tensor over a storage of a file, with the strides of the file
     # Views and modes that only internals make, to see what the library does with them.
     "tests/functional/bad_input_test.cpp",
     "tests/functional/forward_mode_test.cpp",
     "tests/functional/negative_bit_test.cpp",
-    "tests/io/state_fit_test.cpp",
+    "tests/files/state_fit_test.cpp",
     "tests/kernels/masked_softmax_test.cpp",
     "tests/models/extremes_test.cpp",
     "tests/modules/extremes_test.cpp",
@@ -67,7 +67,7 @@ def faults_in(root):
         if path.as_posix() in ALLOWED:
             continue
         for number, line in enumerate((root / path).read_text(encoding="utf-8").splitlines(), 1):
-            faults += [f"{path}:{number}: uses {kind}; move it to src/kernels/torch/aten_internals.*" for kind in entries_in(line)]
+            faults += [f"{path}:{number}: uses {kind}; move it to src/kernels/pytorch/aten_internals.*" for kind in entries_in(line)]
     return faults, count
 
 

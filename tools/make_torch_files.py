@@ -1,6 +1,6 @@
-"""Writes what Python's torch.save writes, and beside each file the truth about it: tests/io/data/torch.
+"""Writes what Python's torch.save writes, and beside each file the truth about it: tests/files/data/torch.
 
-    python tools/make_torch_files.py [--out tests/io/data/torch]
+    python tools/make_torch_files.py [--out tests/files/data/torch]
     python tools/make_torch_files.py --check       do the committed files still say what PyTorch says?
 
 `<name>.pt` is the file. `<name>.json` holds either `{"value": …}` in the form of torch_file_truth.py, or

@@ -8,8 +8,8 @@
 #include <ATen/ops/zeros_like.h>
 #include <c10/util/Exception.h>
 
-#include <attentive/io/safetensors.h>
-#include <attentive/io/torch_file.h>
+#include <attentive/files/safetensors.h>
+#include <attentive/files/torch_file.h>
 
 namespace {
 

@@ -10,7 +10,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include <attentive/io/safetensors.h>
+#include <attentive/files/safetensors.h>
 #include <attentive/models/save_model_folder.h>
 #include <attentive/models/vit.h>
 #include <attentive/train/adamw.h>

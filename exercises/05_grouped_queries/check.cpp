@@ -1,7 +1,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/rand.h>
 
-#include <attentive/io/state_dict.h>
+#include <attentive/files/state_dict.h>
 #include <attentive/modules/convert.h>
 #include <attentive/modules/grouped_query_attention.h>
 #include <attentive/modules/multi_head_attention.h>

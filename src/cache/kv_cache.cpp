@@ -10,17 +10,17 @@
 
 #include <attentive/cache/kv_cache.h>
 
-#include "core/autocast.h"
+#include "core/modes.h"
 #include "core/check.h"
 #include "core/kept_tensors.h"
 
 namespace attentive {
 namespace {
 
-constexpr const char* kWho = "KVCache";
+constexpr const char* kKVCache = "KVCache";
 
 void check_size(const char* name, int64_t value) {
-  TORCH_CHECK_VALUE(value > 0, kWho, ": expected ", name, " > 0, got ", value);
+  TORCH_CHECK_VALUE(value > 0, kKVCache, ": expected ", name, " > 0, got ", value);
 }
 
 int64_t checked_chunk(int64_t window, int64_t chunk) {
@@ -34,7 +34,7 @@ int64_t checked_chunk(int64_t window, int64_t chunk) {
 int64_t ring_slots(int64_t window, int64_t chunk) {
   const auto most = checked_chunk(window, chunk);
   int64_t slots = 0;
-  TORCH_CHECK_VALUE(!__builtin_add_overflow(window - 1, most, &slots), kWho,
+  TORCH_CHECK_VALUE(!__builtin_add_overflow(window - 1, most, &slots), kKVCache,
                     ": expected window - 1 + chunk below 2^63, got ", window, " - 1 + ", most);
   return slots;
 }
@@ -45,7 +45,7 @@ int64_t checked_bytes(const KVCacheOptions& options, int64_t batch, int64_t slot
   bool fits = true;
   for (const auto size : {options.layers, batch, options.num_kv_heads, slots, options.head_dim})
     fits = fits && !__builtin_mul_overflow(bytes, size, &bytes);
-  TORCH_CHECK_VALUE(fits, kWho, ": expected fewer than 2^63 bytes, got layers = ", options.layers,
+  TORCH_CHECK_VALUE(fits, kKVCache, ": expected fewer than 2^63 bytes, got layers = ", options.layers,
                     ", batch = ", batch, ", num_kv_heads = ", options.num_kv_heads, ", slots = ", slots,
                     ", head_dim = ", options.head_dim);
   return bytes;
@@ -67,14 +67,14 @@ KVCache::KVCache(KVCacheOptions options, int64_t slots) : options_(options), slo
   check_size("batch", options.batch);
   check_size("num_kv_heads", options.num_kv_heads);
   check_size("head_dim", options.head_dim);
-  TORCH_CHECK_TYPE(at::isFloatingType(options.dtype), kWho, ": expected a floating dtype, got ",
+  TORCH_CHECK_TYPE(at::isFloatingType(options.dtype), kKVCache, ": expected a floating dtype, got ",
                    options.dtype);
   layers_ = empty_layers(options.batch);
 }
 
 std::vector<KVCache::Layer> KVCache::empty_layers(int64_t batch) const {
   const auto bytes = checked_bytes(options_, batch, slots_);
-  return reserving(kWho, std::to_string(bytes) + " bytes", [&] {
+  return reserving(kKVCache, std::to_string(bytes) + " bytes", [&] {
     const KeptTensors kept;
     const auto type = at::TensorOptions(options_.dtype).device(options_.device);
     std::vector<Layer> layers(static_cast<size_t>(options_.layers));
@@ -87,7 +87,7 @@ std::vector<KVCache::Layer> KVCache::empty_layers(int64_t batch) const {
 }
 
 const KVCache::Layer& KVCache::checked_layer(int64_t layer) const {
-  TORCH_CHECK_VALUE(layer >= 0 && layer < options_.layers, kWho, ": expected a layer in [0, ",
+  TORCH_CHECK_VALUE(layer >= 0 && layer < options_.layers, kKVCache, ": expected a layer in [0, ",
                     options_.layers, "), got ", layer);
   return layers_[static_cast<size_t>(layer)];
 }
@@ -107,31 +107,31 @@ size_t KVCache::bytes() const {
 
 void KVCache::check_new(int64_t layer, const at::Tensor& k, const at::Tensor& v) const {
   const auto& its = checked_layer(layer);
-  check_defined(kWho, "k", k);
-  check_defined(kWho, "v", v);
+  check_defined(kKVCache, "k", k);
+  check_defined(kKVCache, "v", v);
   TORCH_CHECK_VALUE(k.dim() == 4 && k.size(0) == options_.batch && k.size(1) == options_.num_kv_heads &&
                         k.size(3) == options_.head_dim && v.sizes() == k.sizes(),
-                    kWho, ": expected k and v of shape (", options_.batch, ", ", options_.num_kv_heads,
+                    kKVCache, ": expected k and v of shape (", options_.batch, ", ", options_.num_kv_heads,
                     ", T, ", options_.head_dim, "), got ", shape_string(k.sizes()), " and ",
                     shape_string(v.sizes()), "; reset(batch) starts with another batch");
   const auto device = layers_[0].k.device();
-  TORCH_CHECK_VALUE(k.device() == device && v.device() == device, kWho, ": expected k and v on ", device,
+  TORCH_CHECK_VALUE(k.device() == device && v.device() == device, kKVCache, ": expected k and v on ", device,
                     ", got ", k.device(), " and ", v.device());
   TORCH_CHECK_TYPE(
-      takes(options_.dtype, k.scalar_type(), device) && takes(options_.dtype, v.scalar_type(), device), kWho,
+      takes(options_.dtype, k.scalar_type(), device) && takes(options_.dtype, v.scalar_type(), device), kKVCache,
       ": expected k and v of dtype ", options_.dtype, ", got ", k.scalar_type(), " and ", v.scalar_type());
   TORCH_CHECK_VALUE(
-      !(at::GradMode::is_enabled() && (k.requires_grad() || v.requires_grad())), kWho,
+      !(at::GradMode::is_enabled() && (k.requires_grad() || v.requires_grad())), kKVCache,
       ": expected at::NoGradGuard around a cached forward pass, got keys that require gradients");
   if (layer == 0) {
     const bool level = std::all_of(layers_.begin(), layers_.end(),
                                    [&](const Layer& other) { return other.position == its.position; });
-    TORCH_CHECK_VALUE(level, kWho,
+    TORCH_CHECK_VALUE(level, kKVCache,
                       ": expected the other layers before layer 0 again: the last forward pass did "
                       "not reach them all; reset() starts over");
   } else {
     const auto& before = layers_[static_cast<size_t>(layer) - 1];
-    TORCH_CHECK_VALUE(its.position + k.size(2) == before.position, kWho, ": expected layer ", layer,
+    TORCH_CHECK_VALUE(its.position + k.size(2) == before.position, kKVCache, ": expected layer ", layer,
                       " to append the ", before.position - its.position, " tokens that layer ", layer - 1,
                       " appended, got ", k.size(2));
   }
@@ -163,18 +163,18 @@ void KVCache::reset(int64_t batch) {
 
 void KVCache::check_between_passes(const char* what) const {
   const bool level = layers_.front().position == layers_.back().position;
-  TORCH_CHECK_VALUE(level, kWho, ": expected ", what, " between two forward passes, got it inside one");
+  TORCH_CHECK_VALUE(level, kKVCache, ": expected ", what, " between two forward passes, got it inside one");
 }
 
 void KVCache::reorder(const at::Tensor& rows) {
-  check_defined(kWho, "rows", rows);
+  check_defined(kKVCache, "rows", rows);
   check_between_passes("reorder");
-  TORCH_CHECK_VALUE(!rows.is_meta(), kWho, ": expected rows with data, got a tensor on the meta device");
+  TORCH_CHECK_VALUE(!rows.is_meta(), kKVCache, ": expected rows with data, got a tensor on the meta device");
   TORCH_CHECK_VALUE(rows.dim() == 1 && rows.size(0) > 0 && at::isIntegralType(rows.scalar_type(), false),
-                    kWho, ": expected rows as integers of shape (B,), got ", describe(rows));
+                    kKVCache, ": expected rows as integers of shape (B,), got ", describe(rows));
   const auto index = rows.to(at::kLong);
   const auto low = index.min().item<int64_t>(), high = index.max().item<int64_t>();
-  TORCH_CHECK_VALUE(low >= 0 && high < options_.batch, kWho, ": expected rows in [0, ", options_.batch,
+  TORCH_CHECK_VALUE(low >= 0 && high < options_.batch, kKVCache, ": expected rows in [0, ", options_.batch,
                     "), got ", low < 0 ? low : high);
   const at::NoGradGuard no_grad;
   const auto place = index.to(layers_[0].k.device());
@@ -183,7 +183,7 @@ void KVCache::reorder(const at::Tensor& rows) {
   };
   // All memory is taken before the first number moves, so that a refusal leaves the cache as it is.
   if (index.size(0) == options_.batch) {
-    auto chosen = reserving(kWho, "a layer", [&] { return at::empty_like(held(layers_[0], layers_[0].k)); });
+    auto chosen = reserving(kKVCache, "a layer", [&] { return at::empty_like(held(layers_[0], layers_[0].k)); });
     for (auto& layer : layers_) {
       for (const auto* tensor : {&layer.k, &layer.v}) {
         at::index_select_out(chosen, held(layer, *tensor), 0, place);
@@ -207,9 +207,9 @@ void KVCache::reorder(const at::Tensor& rows) {
 void KVCache::truncate(int64_t length) {
   check_between_passes("truncate");
   const auto& first = layers_.front();
-  TORCH_CHECK_VALUE(length >= 0 && length <= first.position, kWho, ": expected a length in [0, ",
+  TORCH_CHECK_VALUE(length >= 0 && length <= first.position, kKVCache, ": expected a length in [0, ",
                     first.position, "], got ", length);
-  TORCH_CHECK_VALUE(length == first.position || first.end - first.begin == first.position, kWho,
+  TORCH_CHECK_VALUE(length == first.position || first.end - first.begin == first.position, kKVCache,
                     ": expected a cache that has dropped no tokens, got one that holds ",
                     first.end - first.begin, " of ", first.position, " tokens");
   for (auto& layer : layers_) {

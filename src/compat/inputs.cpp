@@ -7,7 +7,7 @@
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 
-#include "core/autocast.h"
+#include "core/modes.h"
 #include "core/check.h"
 
 namespace attentive::compat {

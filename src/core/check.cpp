@@ -1,6 +1,9 @@
 #include "core/check.h"
 
 #include <sstream>
+#include <string>
+
+#include "core/kept_tensors.h"
 
 namespace attentive {
 
@@ -61,6 +64,13 @@ void check_floating(std::string_view who, std::string_view name, const at::Tenso
 
 void check_probability(std::string_view who, std::string_view name, double p) {
   TORCH_CHECK_VALUE(p >= 0.0 && p <= 1.0, who, ": expected ", name, " in [0, 1], got ", p);
+}
+
+
+void fail_reserving(std::string_view who, std::string_view what, std::string_view reason) {
+  const auto line = reason.substr(0, reason.find('\n'));
+  C10_THROW_ERROR(OutOfMemoryError,
+                  std::string(who) + ": cannot reserve " + std::string(what) + ": " + std::string(line));
 }
 
 }  // namespace attentive

@@ -2,6 +2,8 @@
 
 // Shape and dtype checks with one wording: "<who>: expected <what>, got <what came>".
 
+#include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -16,6 +18,11 @@ std::string shape_string(at::IntArrayRef sizes);
 
 /// "Float tensor of shape (2, 5, 512)", "a nested Float tensor", or "an undefined tensor".
 std::string describe(const at::Tensor& tensor);
+
+/// A tensor that may be undefined, as ATen's and autograd's functions take it.
+inline std::optional<at::Tensor> as_optional(const at::Tensor& tensor) {
+  return tensor.defined() ? std::optional(tensor) : std::nullopt;
+}
 
 /// Throws c10::ValueError unless `tensor` is defined, and c10::TypeError unless it is dense: nested ones and
 /// layouts other than strided (sparse, MKL-DNN) have no strides that a kernel could follow.
@@ -36,5 +43,13 @@ void check_floating(std::string_view who, std::string_view name, const at::Tenso
 
 /// Throws c10::ValueError unless 0 <= p <= 1 (NaN included).
 void check_probability(std::string_view who, std::string_view name, double p);
+
+
+// The name of an enumerator, given the names in the order of declaration; "unknown" beyond the last one.
+template <class Enum, size_t N>
+std::string_view enum_name(Enum value, const std::string_view (&names)[N]) {
+  const auto index = static_cast<size_t>(value);
+  return index < N ? names[index] : "unknown";
+}
 
 }  // namespace attentive

@@ -243,7 +243,7 @@ void Connection::fail(const std::string& reason) {
   abandon();
 }
 
-void Connection::blame(const char* who, const Verdict& verdict) {
+void Connection::blame(const char* who, const Blame& verdict) {
   abandon();
   throw PeerError(fmt::format("{}: {}", who, verdict.line), verdict.rank);
 }

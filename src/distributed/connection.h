@@ -13,7 +13,7 @@
 
 #include "distributed/c10d_internals.h"
 #include "distributed/environment.h"
-#include "distributed/roll_call.h"
+#include "distributed/failure_detector.h"
 
 namespace attentive::distributed {
 
@@ -54,7 +54,7 @@ class Connection {
  private:
   void meet(std::chrono::milliseconds timeout, Deadline end);
   std::vector<std::string> await_members(std::chrono::milliseconds timeout, Deadline end);
-  [[noreturn]] void blame(const char* who, const Verdict& verdict);
+  [[noreturn]] void blame(const char* who, const Blame& verdict);
   void abandon();
 
   Environment environment_;

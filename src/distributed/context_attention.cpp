@@ -11,18 +11,17 @@
 #include <attentive/distributed/context_attention.h>
 
 #include "core/check.h"
-#include "core/enum_name.h"
 #include "distributed/connection.h"
 #include "distributed/ring_attention.h"
 #include "distributed/same_call.h"
-#include "distributed/sequence_calls.h"
+#include "distributed/autograd_collectives.h"
 #include "distributed/zigzag.h"
 #include "functional/attention_part.h"
 
 namespace attentive {
 namespace {
 
-constexpr const char* kWho = "context_attention";
+constexpr const char* kContextAttention = "context_attention";
 
 using distributed::Connection;
 
@@ -63,27 +62,27 @@ void check_cut(const char* who, int64_t length, int64_t parts, const char* what)
 }
 
 void check_method(const ContextCall& call, const AttentionExtras& extras, ContextMethod method) {
-  check_cut(kWho, call.q.size(2), 2, "the tokens of a process");
+  check_cut(kContextAttention, call.q.size(2), 2, "the tokens of a process");
   const auto& device = call.connection->device();
-  TORCH_CHECK_VALUE(call.connection->takes(call.q.device()), kWho, ": expected tensors on the CPU",
+  TORCH_CHECK_VALUE(call.connection->takes(call.q.device()), kContextAttention, ": expected tensors on the CPU",
                     device.is_cpu() ? "" : " or on " + device.str(), ", got them on ", call.q.device());
-  TORCH_CHECK_VALUE(extras.weights == Weights::None, kWho,
+  TORCH_CHECK_VALUE(extras.weights == Weights::None, kContextAttention,
                     ": expected no request for weights: no process has all of them");
-  TORCH_CHECK_VALUE(!call.whole.has_aten_dropout(), kWho,
+  TORCH_CHECK_VALUE(!call.whole.has_aten_dropout(), kContextAttention,
                     ": expected DropoutStream::Counter: ATen's draws depend on where they are made");
   if (method == ContextMethod::Heads) {
     for (const auto& [name, x] : {std::pair{"q", call.q}, std::pair{"k", call.k}}) {
-      TORCH_CHECK_VALUE(x.size(1) % call.size() == 0, kWho, ": expected the heads of ", name,
+      TORCH_CHECK_VALUE(x.size(1) % call.size() == 0, kContextAttention, ": expected the heads of ", name,
                         " to be a multiple of the ", call.size(),
                         " processes with ContextMethod::Heads, got ", x.size(1),
                         "; Gather and Ring take any number");
     }
   }
   if (method == ContextMethod::Ring) {
-    TORCH_CHECK_VALUE(!call.whole.has_dropout(), kWho,
+    TORCH_CHECK_VALUE(!call.whole.has_dropout(), kContextAttention,
                       ": expected dropout_p = 0 with ContextMethod::Ring; Gather and Heads take it");
     TORCH_CHECK_VALUE(
-        !call.whole.bias_needs_gradient(), kWho,
+        !call.whole.bias_needs_gradient(), kContextAttention,
         ": expected a bias without a gradient with ContextMethod::Ring; Gather and Heads take it");
   }
 }
@@ -99,7 +98,7 @@ std::string text_of(const ContextCall& call, const AttentionExtras& extras, Cont
 void agree_on_dropout(ContextCall& call) {
   if (!call.whole.has_dropout()) return;
   auto key = at::tensor({static_cast<int64_t>(call.whole.draw_dropout_key())}, at::kLong);
-  call.connection->broadcast(kWho, key, 0);
+  call.connection->broadcast(kContextAttention, key, 0);
   call.whole.set_dropout_key(static_cast<uint64_t>(key.item<int64_t>()));
 }
 
@@ -219,12 +218,12 @@ at::Tensor zigzag_gather(const at::Tensor& part, Group& group, int64_t dim) {
 AttentionResult context_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                   const std::shared_ptr<Group>& group, const AttentionOptions& options,
                                   const AttentionExtras& extras, ContextMethod method) {
-  TORCH_CHECK_VALUE(group, kWho, ": expected a group, got a null pointer");
+  TORCH_CHECK_VALUE(group, kContextAttention, ": expected a group, got a null pointer");
   if (group->size() == 1) return attention(q, k, v, options, extras);
   const auto connection = distributed::connection_of(*group);
   std::optional<ContextCall> made;
-  distributed::begin_call(*connection, kWho, "calls", [&] {
-    WholeAttention whole(kWho, q, k, v, options, extras, group->size());
+  distributed::begin_call(*connection, kContextAttention, "calls", [&] {
+    WholeAttention whole(kContextAttention, q, k, v, options, extras, group->size());
     const auto dtype = whole.dtype();
     made.emplace(ContextCall{connection, std::move(whole), q.to(dtype), k.to(dtype), v.to(dtype)});
     check_method(*made, extras, method);

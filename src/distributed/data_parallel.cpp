@@ -6,13 +6,13 @@
 
 #include "core/check.h"
 #include "distributed/connection.h"
-#include "distributed/model_text.h"
+#include "distributed/model_fingerprint.h"
 #include "distributed/same_call.h"
 
 namespace attentive {
 namespace {
 
-constexpr const char* kWho = "DataParallel";
+constexpr const char* kDataParallel = "DataParallel";
 constexpr const char* kBackward = "DataParallel::backward";
 
 using distributed::Connection;
@@ -20,16 +20,16 @@ using distributed::ModelParts;
 
 // What all processes have alike by now.
 void check_devices(const Connection& connection, const ModelParts& parts) {
-  TORCH_CHECK_VALUE(!parts.trainable.empty(), kWho, ": no parameter of the model requires a gradient");
+  TORCH_CHECK_VALUE(!parts.trainable.empty(), kDataParallel, ": no parameter of the model requires a gradient");
   const auto& device = connection.device();
   for (const auto& tensor : parts.state) {
-    TORCH_CHECK_VALUE(connection.takes(tensor.device()), kWho, ": expected a model on the CPU",
+    TORCH_CHECK_VALUE(connection.takes(tensor.device()), kDataParallel, ": expected a model on the CPU",
                       device.is_cpu() ? "" : " or on " + device.str(),
                       ", the group's device, got a tensor on ", tensor.device(),
                       "; move the model there: to(group->device())");
   }
   for (size_t i = 1; i < parts.trainable.size(); ++i) {
-    TORCH_CHECK_VALUE(parts.trainable[i].device() == parts.trainable[0].device(), kWho,
+    TORCH_CHECK_VALUE(parts.trainable[i].device() == parts.trainable[0].device(), kDataParallel,
                       ": expected all parameters on one device, got ", parts.names[0], " on ",
                       parts.trainable[0].device(), " and ", parts.names[i], " on ",
                       parts.trainable[i].device());
@@ -67,12 +67,12 @@ struct DataParallel::State {
 DataParallel::DataParallel(torch::nn::Module& model, std::shared_ptr<Group> group,
                            const DataParallelOptions& options)
     : state_(std::make_unique<State>()) {
-  TORCH_CHECK_VALUE(group != nullptr, kWho, ": expected a group, got none");
+  TORCH_CHECK_VALUE(group != nullptr, kDataParallel, ": expected a group, got none");
   state_->group = std::move(group);
   state_->connection = distributed::connection_of(*state_->group).get();
   auto& parts = state_->parts;
-  distributed::begin_call(*state_->connection, kWho, "models", [&] {
-    TORCH_CHECK_VALUE(options.bucket_bytes > 0 && options.first_bucket_bytes > 0, kWho,
+  distributed::begin_call(*state_->connection, kDataParallel, "models", [&] {
+    TORCH_CHECK_VALUE(options.bucket_bytes > 0 && options.first_bucket_bytes > 0, kDataParallel,
                       ": expected positive sizes of buckets, got bucket_bytes ", options.bucket_bytes,
                       " and first_bucket_bytes ", options.first_bucket_bytes);
     if (state_->group->size() > 1) parts = distributed::model_parts(model, state_->group->device());
@@ -81,8 +81,8 @@ DataParallel::DataParallel(torch::nn::Module& model, std::shared_ptr<Group> grou
   });
   if (state_->group->size() == 1) return;
   check_devices(*state_->connection, parts);
-  for (const auto& tensor : parts.state) state_->connection->broadcast(kWho, tensor, 0);
-  state_->connection->call(kWho, [&](auto& collectives) {
+  for (const auto& tensor : parts.state) state_->connection->broadcast(kDataParallel, tensor, 0);
+  state_->connection->call(kDataParallel, [&](auto& collectives) {
     state_->reducer = std::make_unique<c10d_internals::Reducer>(
         parts.trainable, parts.names, collectives, options.bucket_bytes, options.first_bucket_bytes);
   });

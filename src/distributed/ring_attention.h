@@ -2,7 +2,7 @@
 
 #include <attentive/core/result.h>
 
-#include "distributed/sequence_calls.h"
+#include "distributed/autograd_collectives.h"
 #include "functional/attention_part.h"
 
 namespace attentive::distributed {

@@ -17,13 +17,13 @@ namespace attentive::distributed {
 namespace {
 
 // What a process says of its call.
-struct Call {
+struct CallText {
   std::string who;
   std::string refusal;    // the message, if the arguments are refused
   std::string arguments;  // otherwise
 
   std::string packed() const { return fmt::format("{}\n{}\n{}", who, refusal, arguments); }
-  static Call unpacked(const std::string& text) {
+  static CallText unpacked(const std::string& text) {
     const auto first = text.find('\n'), second = text.find('\n', first + 1);
     return {text.substr(0, first), text.substr(first + 1, second - first - 1), text.substr(second + 1)};
   }
@@ -36,7 +36,7 @@ std::string_view without_name(std::string_view message, const std::string& who) 
 }
 
 // All processes throw, as all see the same calls.
-[[noreturn]] void refuse(const char* who, const char* things, const std::vector<Call>& calls) {
+[[noreturn]] void refuse(const char* who, const char* things, const std::vector<CallText>& calls) {
   std::vector<std::string> arguments;
   for (size_t rank = 0; rank < calls.size(); ++rank) {
     TORCH_CHECK_VALUE(calls[rank].who == calls[0].who, who, ": the calls differ: rank 0 calls ", calls[0].who,
@@ -59,7 +59,7 @@ void begin_call(Connection& connection, const char* who, const char* things,
     static_cast<void>(arguments());
     return;
   }
-  Call call{who, {}, {}};
+  CallText call{who, {}, {}};
   std::exception_ptr refusal;
   try {
     call.arguments = arguments();
@@ -77,9 +77,9 @@ void begin_call(Connection& connection, const char* who, const char* things,
   }
   std::vector<int64_t> lengths;
   for (const auto& other : all) lengths.push_back(other[0].item<int64_t>());
-  std::vector<Call> calls;
+  std::vector<CallText> calls;
   for (const auto& other : connection.gather_texts(who, text, lengths))
-    calls.push_back(Call::unpacked(other));
+    calls.push_back(CallText::unpacked(other));
   refuse(who, things, calls);
 }
 

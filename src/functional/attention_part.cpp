@@ -3,6 +3,7 @@
 #include <optional>
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
@@ -47,7 +48,7 @@ at::Tensor slice(const at::Tensor& term, int64_t dim, int64_t begin, int64_t len
 }
 
 // A problem and where it runs.
-struct Call : torch::CustomClassHolder {
+struct DispatchedProblem : torch::CustomClassHolder {
   const char* who = nullptr;
   Backend backend = Backend::Auto;
   Problem problem;
@@ -60,7 +61,7 @@ constexpr std::array kDifferentiable = {&Problem::q, &Problem::k, &Problem::v, &
 
 // The gradients of a call's differentiable tensors that are marked as wanted; the others stay undefined.
 std::array<at::Tensor, kDifferentiable.size()> recomputed_gradients(
-    Call call, const std::array<bool, kDifferentiable.size()>& wanted,
+    DispatchedProblem call, const std::array<bool, kDifferentiable.size()>& wanted,
     const WholeAttention::ResultGradients& of_results) {
   const at::AutoGradMode enabled(true);
   variable_list leaves;
@@ -87,10 +88,10 @@ class WideGradients : public torch::autograd::Function<WideGradients> {
  public:
   static variable_list forward(AutogradContext* context, const at::Tensor& q, const at::Tensor& k,
                                const at::Tensor& v, const std::optional<at::Tensor>& sinks,
-                               const std::optional<at::Tensor>& bias, const c10::intrusive_ptr<Call>& call) {
+                               const std::optional<at::Tensor>& bias, const c10::intrusive_ptr<DispatchedProblem>& call) {
     context->save_for_backward({q, k, v, sinks.value_or(at::Tensor()), bias.value_or(at::Tensor())});
     context->saved_data["call"] = c10::IValue::make_capsule(call);
-    Call narrow = *call;
+    DispatchedProblem narrow = *call;
     narrow.problem.k = k.to(q.scalar_type());
     narrow.problem.v = v.to(q.scalar_type());
     const auto result = narrow.run();
@@ -99,7 +100,7 @@ class WideGradients : public torch::autograd::Function<WideGradients> {
 
   static variable_list backward(AutogradContext* context, const variable_list& of_results) {
     const auto saved = context->get_saved_variables();
-    Call wide = *c10::static_intrusive_pointer_cast<Call>(context->saved_data["call"].toCapsule());
+    DispatchedProblem wide = *c10::static_intrusive_pointer_cast<DispatchedProblem>(context->saved_data["call"].toCapsule());
     const auto dtype = saved[1].scalar_type();
     std::array<bool, kDifferentiable.size()> wanted{};
     for (size_t i = 0; i < wanted.size(); ++i) {
@@ -191,22 +192,21 @@ AttentionResult WholeAttention::part(const at::Tensor& q, const at::Tensor& k, c
 AttentionResult WholeAttention::part_with_wide_gradients(const at::Tensor& q, const at::Tensor& wide_k,
                                                          const at::Tensor& wide_v,
                                                          const PartPlace& place) const {
-  auto call = c10::make_intrusive<Call>();
+  auto call = c10::make_intrusive<DispatchedProblem>();
   call->who = who_;
   call->problem = problem_of(q, wide_k, wide_v, place);
   // Where one process computes the call: no kernel has a gradient for a bias, and none is asked for within a function of autograd.
   const bool composed = backend_ == Backend::Auto && kernels::requires_gradient(call->problem.bias);
   call->backend = composed ? Backend::Reference : backend_;
-  const auto optional = [](const at::Tensor& x) { return x.defined() ? std::optional(x) : std::nullopt; };
-  const auto results = WideGradients::apply(q, wide_k, wide_v, optional(call->problem.sinks),
-                                            optional(call->problem.bias), call);
+  const auto results = WideGradients::apply(q, wide_k, wide_v, as_optional(call->problem.sinks),
+                                            as_optional(call->problem.bias), call);
   return {results[0], {}, results[1]};
 }
 
 std::array<at::Tensor, 3> WholeAttention::part_gradients(const at::Tensor& q, const at::Tensor& k,
                                                          const at::Tensor& v, const PartPlace& place,
                                                          const ResultGradients& of_results) const {
-  Call call;
+  DispatchedProblem call;
   call.who = who_;
   call.backend = backend_;
   call.problem = problem_of(q, k, v, place);

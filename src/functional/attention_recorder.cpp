@@ -11,7 +11,7 @@ namespace attentive {
 namespace recording {
 namespace {
 
-constexpr const char* kWho = "AttentionRecorder";
+constexpr const char* kAttentionRecorder = "AttentionRecorder";
 
 bool matches(const std::string& pattern, const std::string& path) {
   return fnmatch(pattern.c_str(), path.c_str(), 0) == 0;
@@ -21,7 +21,7 @@ bool matches(const std::string& pattern, const std::string& path) {
 
 Recording::Recording(const torch::nn::Module* root, AttentionRecorderOptions options)
     : options_(std::move(options)), rooted_(root != nullptr) {
-  TORCH_CHECK_VALUE(options_.most_calls >= 0, kWho, ": expected most_calls >= 0, got ", options_.most_calls);
+  TORCH_CHECK_VALUE(options_.most_calls >= 0, kAttentionRecorder, ": expected most_calls >= 0, got ", options_.most_calls);
   if (root) name_modules(*root);
 }
 
@@ -36,7 +36,7 @@ void Recording::name_modules(const torch::nn::Module& root) {
     any = any || chosen(item.key());
     if (some.size() < 60) some += (some.empty() ? "\"" : ", \"") + item.key() + "\"";
   }
-  TORCH_CHECK_VALUE(any, kWho, ": expected layers to choose a module, got \"", options_.layers,
+  TORCH_CHECK_VALUE(any, kAttentionRecorder, ": expected layers to choose a module, got \"", options_.layers,
                     "\"; the modules are ", some.empty() ? "the root alone, \"\"" : some);
 }
 

@@ -11,35 +11,35 @@
 namespace attentive {
 namespace {
 
-constexpr const char* kWho = "attention_varlen";
+constexpr const char* kAttentionVarlen = "attention_varlen";
 
 // The ends of the sequences, checked, on the host.
 std::vector<int64_t> read_ends(const char* name, const at::Tensor& cu_seqlens, int64_t tokens) {
-  check_defined(kWho, name, cu_seqlens);
-  TORCH_CHECK_TYPE(cu_seqlens.scalar_type() == at::kInt || cu_seqlens.scalar_type() == at::kLong, kWho,
+  check_defined(kAttentionVarlen, name, cu_seqlens);
+  TORCH_CHECK_TYPE(cu_seqlens.scalar_type() == at::kInt || cu_seqlens.scalar_type() == at::kLong, kAttentionVarlen,
                    ": expected ", name, " of dtype Int or Long, got ", describe(cu_seqlens));
-  TORCH_CHECK_VALUE(cu_seqlens.dim() == 1 && cu_seqlens.size(0) >= 1, kWho, ": expected ", name,
+  TORCH_CHECK_VALUE(cu_seqlens.dim() == 1 && cu_seqlens.size(0) >= 1, kAttentionVarlen, ": expected ", name,
                     " of shape (N + 1,), got ", shape_string(cu_seqlens.sizes()));
-  TORCH_CHECK_VALUE(cu_seqlens.is_cpu(), kWho, ": expected ", name, " on the CPU, got it on ",
+  TORCH_CHECK_VALUE(cu_seqlens.is_cpu(), kAttentionVarlen, ": expected ", name, " on the CPU, got it on ",
                     cu_seqlens.device());
   const auto values = cu_seqlens.to(at::kLong).contiguous();
   std::vector<int64_t> ends(values.const_data_ptr<int64_t>(),
                             values.const_data_ptr<int64_t>() + values.numel());
-  TORCH_CHECK_VALUE(ends.front() == 0, kWho, ": expected ", name, " to start at 0, got ", ends.front());
+  TORCH_CHECK_VALUE(ends.front() == 0, kAttentionVarlen, ": expected ", name, " to start at 0, got ", ends.front());
   for (size_t n = 1; n < ends.size(); ++n) {
-    TORCH_CHECK_VALUE(ends[n] >= ends[n - 1], kWho, ": expected ", name, " never to decrease, got ",
+    TORCH_CHECK_VALUE(ends[n] >= ends[n - 1], kAttentionVarlen, ": expected ", name, " never to decrease, got ",
                       ends[n - 1], " before ", ends[n]);
   }
-  TORCH_CHECK_VALUE(ends.back() == tokens, kWho, ": expected ", name, " to end at ", tokens,
+  TORCH_CHECK_VALUE(ends.back() == tokens, kAttentionVarlen, ": expected ", name, " to end at ", tokens,
                     " (the packed tokens), got ", ends.back());
   return ends;
 }
 
 void check_packed(const char* name, const at::Tensor& x) {
-  check_floating(kWho, name, x);
-  TORCH_CHECK_VALUE(x.dim() == 3, kWho, ": expected ", name, " of shape (tokens, H, D), got ",
+  check_floating(kAttentionVarlen, name, x);
+  TORCH_CHECK_VALUE(x.dim() == 3, kAttentionVarlen, ": expected ", name, " of shape (tokens, H, D), got ",
                     shape_string(x.sizes()));
-  TORCH_CHECK_VALUE(x.size(1) > 0, kWho, ": expected at least one head, got ", name, " of shape ",
+  TORCH_CHECK_VALUE(x.size(1) > 0, kAttentionVarlen, ": expected at least one head, got ", name, " of shape ",
                     shape_string(x.sizes()));
 }
 
@@ -51,15 +51,15 @@ AttentionResult attention_varlen(const at::Tensor& q, const at::Tensor& k, const
   check_packed("q", q);
   check_packed("k", k);
   check_packed("v", v);
-  TORCH_CHECK_VALUE(extras.mask.empty(), kWho,
+  TORCH_CHECK_VALUE(extras.mask.empty(), kAttentionVarlen,
                     ": expected no mask (its shape has no meaning for packed sequences)");
-  TORCH_CHECK_VALUE(extras.weights == Weights::None, kWho,
+  TORCH_CHECK_VALUE(extras.weights == Weights::None, kAttentionVarlen,
                     ": expected no weights to be requested (packed sequences have no (L, S) matrix)");
-  TORCH_CHECK_VALUE(!extras.alibi_slopes.defined() || extras.alibi_slopes.dim() == 1, kWho,
+  TORCH_CHECK_VALUE(!extras.alibi_slopes.defined() || extras.alibi_slopes.dim() == 1, kAttentionVarlen,
                     ": expected alibi_slopes of shape (H,), got ", describe(extras.alibi_slopes));
   auto ends_q = read_ends("cu_seqlens_q", cu_seqlens_q, q.size(0));
   auto ends_k = read_ends("cu_seqlens_k", cu_seqlens_k, k.size(0));
-  TORCH_CHECK_VALUE(ends_q.size() == ends_k.size(), kWho,
+  TORCH_CHECK_VALUE(ends_q.size() == ends_k.size(), kAttentionVarlen,
                     ": expected as many sequences in cu_seqlens_q and cu_seqlens_k, got ", ends_q.size() - 1,
                     " and ", ends_k.size() - 1);
   // No sequence is computed as one without tokens, whose empty results have a graph.
@@ -70,7 +70,7 @@ AttentionResult attention_varlen(const at::Tensor& q, const at::Tensor& k, const
 
   // Every sequence is a batch of one inside the same call; the whole call is validated once.
   const auto heads_first = [](const at::Tensor& x) { return x.transpose(0, 1).unsqueeze(0); };
-  const auto whole = normalize(kWho, heads_first(q), heads_first(k), heads_first(v), options, extras).problem;
+  const auto whole = normalize(kAttentionVarlen, heads_first(q), heads_first(k), heads_first(v), options, extras).problem;
   std::optional<uint64_t> key;
   if (whole.has_dropout() && whole.dropout_p < 1.0 && whole.dropout_stream != DropoutStream::Aten) {
     key = kernels::draw_dropout_key(whole.generator);
@@ -84,7 +84,7 @@ AttentionResult attention_varlen(const at::Tensor& q, const at::Tensor& k, const
     one.band = band_of(options, one.queries(), one.keys());
     one.dropout_key = key;
     one.batch_offset = static_cast<int64_t>(n);
-    const auto result = dispatch(kWho, none ? Backend::Auto : options.backend, one);
+    const auto result = dispatch(kAttentionVarlen, none ? Backend::Auto : options.backend, one);
     if (recording::wanted() && !none) [[unlikely]]
       recording::attention(extras.caller, one, options, static_cast<int64_t>(n));
     outputs.push_back(result.output.squeeze(0).transpose(0, 1));

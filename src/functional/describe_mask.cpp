@@ -14,7 +14,6 @@
 #include "core/kept_tensors.h"
 #include "functional/mask_check.h"
 #include "functional/problem_builder.h"
-#include "functional/without_repeats.h"
 
 namespace attentive {
 namespace {
@@ -63,7 +62,7 @@ at::Device device_of(const Mask& mask) {
 
 // A call of these sizes with this mask. Its q, k and v are one number each, in a dtype that autocast leaves
 // alone.
-Problem problem_of(const char* who, const Mask& mask, const AttentionOptions& options, int64_t queries,
+Problem problem_of_mask(const char* who, const Mask& mask, const AttentionOptions& options, int64_t queries,
                    int64_t keys) {
   TORCH_CHECK_VALUE(queries >= 0 && keys >= 0, who, ": expected queries >= 0 and keys >= 0, got ", queries,
                     " and ", keys);
@@ -173,7 +172,7 @@ std::string differing_items(const Problem& problem, const MaskView& view) {
 std::string described(const char* who, const Mask& mask, const AttentionOptions& options, int64_t queries,
                       int64_t keys, const MaskView& view) {
   const KeptTensors kept;
-  const auto problem = problem_of(who, mask, options, queries, keys);
+  const auto problem = problem_of_mask(who, mask, options, queries, keys);
   TORCH_CHECK_VALUE(view.batch >= 0 && view.batch < problem.batch(), who, ": expected a batch item in [0, ",
                     problem.batch(), "), got ", view.batch);
   TORCH_CHECK_VALUE(view.head >= 0 && view.head < problem.heads(), who, ": expected a head in [0, ",

@@ -13,7 +13,6 @@
 
 #include <attentive/core/guards.h>
 
-#include "core/vector_clones.h"
 #include "kernels/dropout_counter.h"
 #include "kernels/plain.h"
 #include "kernels/simd/elementwise.h"
@@ -26,7 +25,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 constexpr int64_t kBlock = 128, kLanes = 16;
-constexpr int64_t kGrain = 128;  // blocks
+constexpr int64_t kDropoutGrain = 128;  // blocks
 
 using Bits = std::array<uint16_t, kBlock / kLanes>;
 
@@ -36,7 +35,7 @@ template <class Use>
 void for_each_block(int64_t numel, uint64_t key, double p, const Use& use) {
   const auto threshold = kernels::keep_threshold(p);
   const auto draw = kernels::cpu::elementwise().dropout_bits;
-  at::parallel_for(0, (numel + kBlock - 1) / kBlock, kGrain, [&](int64_t begin, int64_t end) {
+  at::parallel_for(0, (numel + kBlock - 1) / kBlock, kDropoutGrain, [&](int64_t begin, int64_t end) {
     Bits bits{};
     for (int64_t block = begin; block < end; ++block) {
       draw(key, threshold, 0, 0, 0, static_cast<uint32_t>(block), bits.data(), 1);
@@ -47,23 +46,6 @@ void for_each_block(int64_t numel, uint64_t key, double p, const Use& use) {
 
 inline bool survives(const uint16_t* bits, int64_t i) {
   return ((static_cast<uint32_t>(bits[i / kLanes]) >> (i % kLanes)) & 1u) != 0;
-}
-
-// Whole groups apart, so that their loop vectorises.
-ATTENTIVE_VECTOR_CLONES
-void add_survivors(const float* x, const float* residual, float* y, const uint16_t* bits, float scale,
-                   int64_t count) {
-  int64_t begin = 0;
-  for (; begin + kLanes <= count; begin += kLanes) {
-    const uint32_t group = bits[begin / kLanes];
-    for (int64_t i = 0; i < kLanes; ++i) {
-      const float kept = ((group >> i) & 1u) != 0 ? x[begin + i] * scale : 0.0f;
-      y[begin + i] = residual[begin + i] + kept;
-    }
-  }
-  for (; begin < count; ++begin) {
-    y[begin] = residual[begin] + (survives(bits, begin) ? x[begin] * scale : 0.0f);
-  }
 }
 
 at::Tensor keep_mask(at::IntArrayRef sizes, uint64_t key, double p) {
@@ -85,9 +67,10 @@ at::Tensor dropped(const at::Tensor& x, const float* residual, uint64_t key, dou
   const auto* from = x.const_data_ptr<float>();
   auto* to = y.mutable_data_ptr<float>();
   const auto scale = static_cast<float>(kernels::survivor_scale(p));
-  static constexpr std::array<float, kBlock> kZeros{};
+  const auto& functions = kernels::cpu::elementwise();
   for_each_block(x.numel(), key, p, [&](int64_t n, const Bits& bits, int64_t count) {
-    add_survivors(from + n, residual ? residual + n : kZeros.data(), to + n, bits.data(), scale, count);
+    functions.scale_survivors(from + n, bits.data(), scale, to + n, count);
+    if (residual != nullptr) functions.add(residual + n, to + n, count);
   });
   return y;
 }

@@ -13,7 +13,7 @@
 namespace attentive {
 namespace {
 
-constexpr int64_t kGrain = 1 << 14;
+constexpr int64_t kGeluGrain = 1 << 14;
 
 class Gelu : public torch::autograd::Function<Gelu> {
  public:
@@ -22,7 +22,7 @@ class Gelu : public torch::autograd::Function<Gelu> {
     auto y = at::empty_like(x);
     const auto* from = x.const_data_ptr<float>();
     auto* to = y.mutable_data_ptr<float>();
-    at::parallel_for(0, x.numel(), kGrain, [&](int64_t begin, int64_t end) {
+    at::parallel_for(0, x.numel(), kGeluGrain, [&](int64_t begin, int64_t end) {
       kernels::cpu::elementwise().gelu(from + begin, to + begin, end - begin);
     });
     return y;
@@ -37,7 +37,7 @@ class Gelu : public torch::autograd::Function<Gelu> {
     auto out = at::empty_like(x);
     const auto *at_x = x.const_data_ptr<float>(), *at_grad = grad.const_data_ptr<float>();
     auto* to = out.mutable_data_ptr<float>();
-    at::parallel_for(0, x.numel(), kGrain, [&](int64_t begin, int64_t end) {
+    at::parallel_for(0, x.numel(), kGeluGrain, [&](int64_t begin, int64_t end) {
       kernels::cpu::elementwise().gelu_gradient(at_x + begin, at_grad + begin, to + begin, end - begin);
     });
     return {out};

@@ -1,20 +1,82 @@
 #include "functional/linear.h"
 
+#include <algorithm>
 #include <optional>
 
 #include <ATen/TensorSubclassLikeUtils.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
+#include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "core/forward_mode.h"
-#include "functional/widened_products.h"
+#include "core/check.h"
+#include "core/modes.h"
 #include "kernels/gemm/few_linear.h"
 #include "kernels/gemm/gemm.h"
 
 namespace attentive {
+namespace {
+
+// Bounds the memory of what is widened. Blocks that fit the caches are slower: threads wait at the end of each.
+constexpr int64_t kRows = 8192;
+
+// Rows of a bfloat16 matrix, widened into the same memory block after block.
+class WidenedRows {
+ public:
+  explicit WidenedRows(const at::Tensor& matrix)
+      : matrix_(matrix),
+        buffer_(at::empty({std::min(matrix.size(0), kRows), matrix.size(1)},
+                          matrix.options().dtype(at::kFloat))) {}
+
+  at::Tensor at(int64_t row, int64_t rows) {
+    return buffer_.narrow(0, 0, rows).copy_(matrix_.narrow(0, row, rows));
+  }
+
+ private:
+  at::Tensor matrix_, buffer_;
+};
+
+template <class Work>
+void for_each_rows_block(int64_t rows, const Work& work) {
+  for (int64_t row = 0; row < rows; row += kRows) work(row, std::min(rows - row, kRows));
+}
+
+}  // namespace
+
+at::Tensor widened_product(const at::Tensor& x, const at::Tensor& right, const at::Tensor& bias) {
+  const at::NoGradGuard no_grad;
+  auto sizes = x.sizes().vec();
+  sizes.back() = right.size(1);
+  auto result = at::empty(sizes, x.options());
+  const auto left = x.reshape({-1, x.size(-1)}), out = result.view({-1, right.size(1)});
+  const auto wide_bias = bias.defined() ? bias.to(at::kFloat) : bias;
+  WidenedRows widened(left);
+  const auto buffer = at::empty({std::min(left.size(0), kRows), right.size(1)}, right.options());
+  for_each_rows_block(left.size(0), [&](int64_t row, int64_t rows) {
+    auto product = buffer.narrow(0, 0, rows);
+    if (bias.defined()) {
+      at::addmm_out(product, wide_bias, widened.at(row, rows), right);
+    } else {
+      at::mm_out(product, widened.at(row, rows), right);
+    }
+    out.narrow(0, row, rows).copy_(product);
+  });
+  return result;
+}
+
+at::Tensor widened_sum_of_rows(const at::Tensor& a, const at::Tensor& b) {
+  const at::NoGradGuard no_grad;
+  auto sum = at::zeros({a.size(1), b.size(1)}, a.options().dtype(at::kFloat));
+  WidenedRows left(a), right(b);
+  for_each_rows_block(a.size(0),
+                 [&](int64_t row, int64_t rows) { sum.addmm_(left.at(row, rows).t(), right.at(row, rows)); });
+  return sum.to(a.scalar_type());
+}
+
 
 bool widens_products(const at::Tensor& x) {
   return x.is_cpu() && x.scalar_type() == at::kBFloat16 && !at::autocast::is_autocast_enabled(at::kCPU) &&
@@ -67,7 +129,7 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
                     (!bias.defined() || (bias.dim() == 1 && bias.size(0) == weight.size(0)));
   if (!same || !fits || !is_ordinary(x) || !is_ordinary(weight) || !is_ordinary(bias))
     return composed_linear(x, weight, bias);
-  return WidenedLinear::apply(x, weight, bias.defined() ? std::optional(bias) : std::nullopt);
+  return WidenedLinear::apply(x, weight, as_optional(bias));
 }
 
 at::Tensor matrix_product(const at::Tensor& a, const at::Tensor& b) {

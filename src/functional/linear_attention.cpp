@@ -16,14 +16,14 @@
 #include <attentive/functional/linear_attention.h>
 
 #include "core/check.h"
-#include "core/forward_mode.h"
+#include "core/modes.h"
 #include "functional/problem_builder.h"
 #include "functional/recording.h"
 
 namespace attentive {
 namespace {
 
-constexpr const char* kWho = "linear_attention";
+constexpr const char* kLinearAttention = "linear_attention";
 
 // elu(x) + 1, written so that a very negative x keeps its digits: exp(x) in place of expm1(x) + 1. threshold
 // is relu, but with a meta kernel; its gradient at 0 is 0, so all of ours there comes from exp.
@@ -107,7 +107,7 @@ class CausalSums : public torch::autograd::Function<CausalSums> {
 };
 
 // Bool (B or 1, 1, S, 1), true: a real key. Undefined if every key is.
-at::Tensor real_keys(const kernels::Problem& problem) {
+at::Tensor visible_keys(const kernels::Problem& problem) {
   at::Tensor real = problem.key_keep;
   if (problem.key_lengths.defined()) {
     const auto j = at::arange(problem.keys(), problem.key_lengths.options());
@@ -122,9 +122,9 @@ at::Tensor features(const LinearAttentionCall& call, const char* name, const at:
   const auto result = call.feature_map(x);
   TORCH_CHECK_VALUE(result.defined() && result.dim() == 4 &&
                         result.sizes().slice(0, 3) == x.sizes().slice(0, 3) && result.size(3) > 0,
-                    kWho, ": expected feature_map to turn ", name, " ", shape_string(x.sizes()),
+                    kLinearAttention, ": expected feature_map to turn ", name, " ", shape_string(x.sizes()),
                     " into (B, H, T, F), got ", describe(result));
-  TORCH_CHECK_TYPE(result.scalar_type() == x.scalar_type(), kWho, ": expected feature_map to keep dtype ",
+  TORCH_CHECK_TYPE(result.scalar_type() == x.scalar_type(), kLinearAttention, ": expected feature_map to keep dtype ",
                    x.scalar_type(), ", got ", result.scalar_type());
   return result;
 }
@@ -173,14 +173,14 @@ void check_linear_attention_call(const char* who, const LinearAttentionCall& cal
 at::Tensor linear_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                             const LinearAttentionCall& call, const Mask& mask,
                             const torch::nn::Module* caller) {
-  check_linear_attention_call(kWho, call);
+  check_linear_attention_call(kLinearAttention, call);
   TORCH_CHECK_VALUE(
-      mask.keep_terms().empty() && mask.bias_terms().empty(), kWho,
+      mask.keep_terms().empty() && mask.bias_terms().empty(), kLinearAttention,
       ": expected a mask of whole keys (Mask::key_keep, Mask::key_lengths), got one that hides or "
       "biases single pairs, which no linear-time sum can express");
   AttentionExtras extras;
   extras.mask = mask;
-  const auto normalized = normalize(kWho, q, k, v, {.causal = call.causal}, extras);
+  const auto normalized = normalize(kLinearAttention, q, k, v, {.causal = call.causal}, extras);
   const auto& problem = normalized.problem;
   // Under autocast q, k and v are of its dtype now; the sums over all keys keep their digits.
   const c10::impl::ExcludeDispatchKeyGuard full_precision(c10::autocast_dispatch_keyset);
@@ -191,7 +191,7 @@ at::Tensor linear_attention(const at::Tensor& q, const at::Tensor& k, const at::
       problem.queries() == 0 ? 0 : problem.band.key_hi(problem.queries() - 1, problem.keys());
   auto keys = problem.k.slice(2, 0, seen).to(type);
   auto values = problem.v.slice(2, 0, seen).to(type);
-  auto real = real_keys(problem);
+  auto real = visible_keys(problem);
   if (real.defined()) {
     real = real.slice(2, 0, seen).bitwise_not();  // logical_not has no meta kernel
     keys = keys.masked_fill(real, 0.0);
@@ -200,7 +200,7 @@ at::Tensor linear_attention(const at::Tensor& q, const at::Tensor& k, const at::
   auto key_features = features(call, "k", keys);
   if (real.defined()) key_features = key_features.masked_fill(real, 0.0);
   const auto query_features = features(call, "q", problem.q.to(type));
-  TORCH_CHECK_VALUE(query_features.size(3) == key_features.size(3), kWho,
+  TORCH_CHECK_VALUE(query_features.size(3) == key_features.size(3), kLinearAttention,
                     ": expected feature_map to give q and k as many features, got ", query_features.size(3),
                     " and ", key_features.size(3));
 

@@ -12,7 +12,6 @@
 #include <ATen/ops/ones.h>
 #include <fmt/format.h>
 
-#include "functional/without_repeats.h"
 
 namespace attentive {
 namespace {

@@ -6,6 +6,8 @@
 #include <functional>
 #include <string>
 
+#include <ATen/core/Tensor.h>
+
 #include <attentive/core/mask.h>
 #include <attentive/core/options.h>
 
@@ -25,5 +27,14 @@ std::string queries_without_keys(const kernels::Problem& problem);
 // leaves nothing but the diagonal to a causal call. Empty if no term does. Padding, windows and documents do
 // not look so, nor does a term of cross-attention unless the call is causal.
 std::string reversed_mask(const Mask& mask, const AttentionOptions& options, const kernels::Problem& problem);
+
+
+// The tensor with size 1 in every dimension that repeats the same memory: it broadcasts to what it was.
+inline at::Tensor without_repeats(at::Tensor x) {
+  for (int64_t d = 0; d < x.dim(); ++d) {
+    if (x.stride(d) == 0 && x.size(d) > 1) x = x.narrow(d, 0, 1);
+  }
+  return x;
+}
 
 }  // namespace attentive

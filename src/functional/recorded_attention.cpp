@@ -11,7 +11,7 @@
 #include "core/check.h"
 #include "core/kept_tensors.h"
 #include "functional/problem_builder.h"
-#include "kernels/groups.h"
+#include "kernels/grouped_products.h"
 #include "kernels/problem.h"
 #include "kernels/reference/backend.h"
 #include "kernels/reference/visibility.h"
@@ -19,7 +19,7 @@
 namespace attentive {
 namespace {
 
-constexpr const char* kWho = "RecordedAttention";
+constexpr const char* kRecordedAttention = "RecordedAttention";
 
 namespace reference = kernels::reference;
 using kernels::Problem;
@@ -31,9 +31,9 @@ class Computing {
 };
 
 // The recorded call in the type of its results. There are no values: the weights do not depend on them.
-Problem problem_of(const RecordedAttention& call) {
-  check_defined(kWho, "q", call.q);
-  check_defined(kWho, "k", call.k);
+Problem problem_of_record(const RecordedAttention& call) {
+  check_defined(kRecordedAttention, "q", call.q);
+  check_defined(kRecordedAttention, "k", call.k);
   const auto type = call.q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   Problem problem;
   problem.q = call.q.to(type);
@@ -53,8 +53,8 @@ Problem problem_of(const RecordedAttention& call) {
 
 // The call of one head alone, which reads the key head of its group.
 RecordedAttention only(const RecordedAttention& call, int64_t head) {
-  check_defined(kWho, "q", call.q);
-  TORCH_CHECK_VALUE(head >= 0 && head < call.heads(), kWho, ": expected a head in [0, ", call.heads(),
+  check_defined(kRecordedAttention, "q", call.q);
+  TORCH_CHECK_VALUE(head >= 0 && head < call.heads(), kRecordedAttention, ": expected a head in [0, ", call.heads(),
                     "), got ", head);
   const auto of_head = [&](const at::Tensor& x, int64_t dim) {
     return x.defined() && x.size(dim) > 1 ? x.narrow(dim, head, 1) : x;
@@ -101,7 +101,7 @@ double RecordedAttention::scale() const {
 
 at::Tensor RecordedAttention::weights() const {
   const Computing guard;
-  auto problem = problem_of(*this);
+  auto problem = problem_of_record(*this);
   if (linear) return shares(problem, eps);
   problem.weights = Weights::Clean;
   return reference::run(problem).weights;
@@ -109,23 +109,23 @@ at::Tensor RecordedAttention::weights() const {
 
 at::Tensor RecordedAttention::scores() const {
   const Computing guard;
-  const auto problem = problem_of(*this);
+  const auto problem = problem_of_record(*this);
   return linear ? products(problem) : reference::scores(problem);
 }
 
 at::Tensor RecordedAttention::visible() const {
   const Computing guard;
-  const auto problem = problem_of(*this);
+  const auto problem = problem_of_record(*this);
   auto pairs = visible_pairs(problem);
   if (!pairs.defined()) pairs = at::ones({1, 1, 1, 1}, problem.q.options().dtype(at::kBool));
   return pairs.expand({problem.batch(), problem.heads(), problem.queries(), problem.keys()});
 }
 
 at::Tensor RecordedAttention::logsumexp() const {
-  TORCH_CHECK_VALUE(!linear, kWho, ": expected a softmax for logsumexp, got ", path,
+  TORCH_CHECK_VALUE(!linear, kRecordedAttention, ": expected a softmax for logsumexp, got ", path,
                     ", which is linear attention: its weights are shares of a sum of products");
   const Computing guard;
-  auto problem = problem_of(*this);
+  auto problem = problem_of_record(*this);
   problem.logsumexp = true;
   return reference::run(problem).logsumexp;
 }

@@ -6,7 +6,7 @@
 #include <c10/core/GradMode.h>
 
 #include "core/kept_tensors.h"
-#include "functional/without_repeats.h"
+#include "functional/mask_check.h"
 
 namespace attentive::recording {
 

@@ -80,13 +80,13 @@ at::Tensor differentiable_once(Backend backend, const at::Tensor& x) {
   return DifferentiableOnce::apply(x, backend);
 }
 
-void Changes::watch(const at::Tensor& result) {
+void VersionWatch::watch(const at::Tensor& result) {
   // The counter is shared with every view of the result, whatever becomes of the tensor.
   const auto& version = result.unsafeGetTensorImpl()->version_counter();
   seen_.emplace_back(version, version.current_version());
 }
 
-bool Changes::any() const {
+bool VersionWatch::any() const {
   return std::any_of(seen_.begin(), seen_.end(),
                      [](const auto& one) { return one.first.current_version() != one.second; });
 }

@@ -24,7 +24,7 @@ at::Tensor differentiable_once(Backend backend, const at::Tensor& x);
 // Tells whether results were changed in place since they were computed. Autograd raises for a result that its
 // function saved and the caller changed (`y += x`); a function that saves the result's memory under a version
 // of its own (variable_data) and asks here can compute it anew.
-class Changes {
+class VersionWatch {
  public:
   void watch(const at::Tensor& result);
   bool any() const;

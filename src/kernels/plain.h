@@ -2,7 +2,7 @@
 
 #include <ATen/TensorSubclassLikeUtils.h>
 
-#include "core/forward_mode.h"
+#include "core/modes.h"
 
 namespace attentive::kernels {
 

@@ -3,7 +3,7 @@
 
 namespace attentive {
 
-BertOptions read_bert_options(const std::string& who, std::string_view family, const TorchValue& config_,
+BertOptions read_bert_options(const std::string& who, std::string_view family, const FileValue& config_,
                               const BertParts& parts, const PretrainedOptions& pretrained) {
   const ModelConfig config(who, config_);
   check_common_fields(config);
@@ -36,12 +36,12 @@ BertOptions read_bert_options(const std::string& who, std::string_view family, c
   return options;
 }
 
-void write_bert_options(std::string_view family, const BertOptions& options, TorchValue::Dict& config) {
-  const auto set = [&](std::string_view field, TorchValue value) {
+void write_bert_options(std::string_view family, const BertOptions& options, FileValue::Dict& config) {
+  const auto set = [&](std::string_view field, FileValue value) {
     set_field(config, field, std::move(value));
   };
   const std::string name = family == "albert" ? "Albert" : family == "roberta" ? "Roberta" : "Bert";
-  set("architectures", TorchValue::List{{name + (options.masked_lm() ? "ForMaskedLM" : "Model")}});
+  set("architectures", FileValue::List{{name + (options.masked_lm() ? "ForMaskedLM" : "Model")}});
   set("vocab_size", options.vocab_size());
   set("max_position_embeddings", options.context_length());
   set("hidden_size", options.emb_dim());
@@ -55,7 +55,7 @@ void write_bert_options(std::string_view family, const BertOptions& options, Tor
   set("attention_probs_dropout_prob", options.dropout());
   set("tie_word_embeddings", true);
   const auto padding = options.padding_id() ? options.padding_id() : options.frozen_id();
-  set("pad_token_id", padding ? TorchValue(*padding) : TorchValue());
+  set("pad_token_id", padding ? FileValue(*padding) : FileValue());
   if (family != "albert") return;
   set("embedding_size", options.embedding_dim() > 0 ? options.embedding_dim() : options.emb_dim());
   set("num_hidden_groups", int64_t{1});

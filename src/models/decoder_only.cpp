@@ -2,7 +2,7 @@
 
 #include <ATen/ops/cross_entropy_loss.h>
 
-#include "core/autocast.h"
+#include "core/modes.h"
 #include "modules/checks.h"
 
 namespace attentive {

@@ -15,18 +15,18 @@ struct BertParts {
   bool pooler = true, masked_lm = false;
 };
 
-GPTOptions read_gpt_options(const std::string& who, const TorchValue& config,
+GPTOptions read_gpt_options(const std::string& who, const FileValue& config,
                             const PretrainedOptions& options);
-LlamaOptions read_llama_options(const std::string& who, std::string_view family, const TorchValue& config,
+LlamaOptions read_llama_options(const std::string& who, std::string_view family, const FileValue& config,
                                 const PretrainedOptions& options);
-BertOptions read_bert_options(const std::string& who, std::string_view family, const TorchValue& config,
+BertOptions read_bert_options(const std::string& who, std::string_view family, const FileValue& config,
                               const BertParts& parts, const PretrainedOptions& options);
-ViTOptions read_vit_options(const std::string& who, std::string_view family, const TorchValue& config,
+ViTOptions read_vit_options(const std::string& who, std::string_view family, const FileValue& config,
                             const PretrainedOptions& options);
 
-void write_gpt_options(const GPTOptions& options, TorchValue::Dict& config);
-void write_llama_options(std::string_view family, const LlamaOptions& options, TorchValue::Dict& config);
-void write_bert_options(std::string_view family, const BertOptions& options, TorchValue::Dict& config);
-void write_vit_options(const ViTOptions& options, TorchValue::Dict& config);
+void write_gpt_options(const GPTOptions& options, FileValue::Dict& config);
+void write_llama_options(std::string_view family, const LlamaOptions& options, FileValue::Dict& config);
+void write_bert_options(std::string_view family, const BertOptions& options, FileValue::Dict& config);
+void write_vit_options(const ViTOptions& options, FileValue::Dict& config);
 
 }  // namespace attentive

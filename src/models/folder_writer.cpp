@@ -5,19 +5,20 @@
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
-#include <fcntl.h>
 #include <memory>
-#include <sys/stat.h>
 #include <system_error>
-#include <unistd.h>
 #include <utility>
 
-#include "io/files.h"
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/files.h"
 
 namespace attentive {
 namespace {
 
-[[noreturn]] void fail(const std::string& what) {
+[[noreturn]] void fail_to_write_folder(const std::string& what) {
   throw std::system_error(errno, std::generic_category(), what);
 }
 
@@ -46,7 +47,7 @@ bool is_real_folder(const std::filesystem::path& path) {
 FolderWriter::FolderWriter(const std::filesystem::path& path) : target_(resolve(path)) {
   if (has_entry(target_) && !is_folder(target_)) {
     errno = ENOTDIR;
-    fail("cannot replace it");
+    fail_to_write_folder("cannot replace it");
   }
   const auto parent = target_.parent_path();
   if (!is_folder(parent)) make_folder(parent);
@@ -55,7 +56,7 @@ FolderWriter::FolderWriter(const std::filesystem::path& path) : target_(resolve(
     temporary_ =
         parent / (".attentive-" + std::to_string(::getpid()) + "-" + std::to_string(counter++) + ".tmp");
   } while (::mkdir(temporary_.c_str(), 0777) != 0 && errno == EEXIST);
-  if (!is_folder(temporary_)) fail("cannot create a temporary folder beside it");
+  if (!is_folder(temporary_)) fail_to_write_folder("cannot create a temporary folder beside it");
 }
 
 FolderWriter::~FolderWriter() {
@@ -66,14 +67,14 @@ void FolderWriter::keep_others(bool (*is_old)(std::string_view name)) {
   for (const auto& name : names_in(target_)) {
     const auto old = target_ / name, kept = temporary_ / name;
     if (is_old(name) || has_entry(kept) || is_real_folder(old)) continue;  // folders move after the exchange
-    if (::link(old.c_str(), kept.c_str()) != 0) fail("cannot keep " + old.string());
+    if (::link(old.c_str(), kept.c_str()) != 0) fail_to_write_folder("cannot keep " + old.string());
   }
 }
 
 void FolderWriter::commit(bool (*is_old)(std::string_view name)) {
   if (!has_entry(target_)) {
     sync_folder(temporary_);
-    if (::rename(temporary_.c_str(), target_.c_str()) != 0) fail("cannot rename onto it");
+    if (::rename(temporary_.c_str(), target_.c_str()) != 0) fail_to_write_folder("cannot rename onto it");
     temporary_.clear();
     return sync_folder(target_.parent_path());
   }
@@ -82,13 +83,13 @@ void FolderWriter::commit(bool (*is_old)(std::string_view name)) {
   keep_others(is_old);
   sync_folder(temporary_);
   if (::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE) != 0) {
-    fail("cannot exchange it with a new one");
+    fail_to_write_folder("cannot exchange it with a new one");
   }
   for (const auto& name : names_in(temporary_)) {
     if (!is_real_folder(temporary_ / name)) continue;
     if (::rename((temporary_ / name).c_str(), (target_ / name).c_str()) != 0) {
       const auto left = std::exchange(temporary_, {});  // not removed: it holds what could not be moved
-      fail("written, but cannot move " + (left / name).string() + " into it");
+      fail_to_write_folder("written, but cannot move " + (left / name).string() + " into it");
     }
   }
   sync_folder(target_.parent_path());

@@ -1,10 +1,16 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <string>
 #include <string_view>
 
 namespace attentive {
+
+/// What a folder holds beside config.json and weights that Python needs to run the model: the bytes by name.
+/// Throws std::system_error.
+std::map<std::string, std::string> side_files_of(const std::filesystem::path& folder);
+
 
 /// A folder that appears at `path` complete or not at all: files are written to a temporary folder beside it,
 /// which `commit` puts in its place. Every member throws std::system_error.

@@ -11,7 +11,6 @@
 #include <attentive/models/generate.h>
 
 #include "core/check.h"
-#include "core/enum_name.h"
 #include "modules/evaluation_mode.h"
 
 namespace attentive {
@@ -19,7 +18,7 @@ namespace {
 
 using detail::LanguageModelView;
 
-constexpr const char* kWho = "generate";
+constexpr const char* kGenerate = "generate";
 
 void check(const SamplingOptions& options) {
   constexpr const char* who = "sample_token";
@@ -44,7 +43,7 @@ class Decoder {
     at::Tensor logits;
     while (fed_ < context.size()) {
       const auto room = cache_->room();
-      TORCH_CHECK_VALUE(room > 0, kWho, ": expected a cache with room for ", context.size(),
+      TORCH_CHECK_VALUE(room > 0, kGenerate, ": expected a cache with room for ", context.size(),
                         " tokens, got one that is full after ", fed_);
       const auto tokens = std::min(context.size() - fed_, static_cast<size_t>(room));
       logits = last(model_.forward_cached(to_ids(context, fed_, tokens), *cache_), tokens);
@@ -63,9 +62,9 @@ class Decoder {
     return at::tensor(at::ArrayRef<int64_t>(context).slice(begin, count), at::kLong).unsqueeze(0).to(device_);
   }
   static at::Tensor last(const at::Tensor& logits, size_t tokens) {
-    check_defined(kWho, "logits", logits);
+    check_defined(kGenerate, "logits", logits);
     TORCH_CHECK_VALUE(
-        logits.dim() == 3 && logits.size(0) == 1 && logits.size(1) == static_cast<int64_t>(tokens), kWho,
+        logits.dim() == 3 && logits.size(0) == 1 && logits.size(1) == static_cast<int64_t>(tokens), kGenerate,
         ": expected logits of shape (1, ", tokens, ", vocab_size) from the model, got ",
         shape_string(logits.sizes()));
     return logits[0][logits.size(1) - 1];
@@ -129,13 +128,13 @@ std::string_view to_string(GenerationEnd value) {
 std::vector<int64_t> detail::generate(const LanguageModelView& model, const std::vector<int64_t>& prompt,
                                       const GenerateOptions& options) {
   check(options.sampling);
-  TORCH_CHECK_VALUE(!prompt.empty(), kWho, ": expected a prompt of at least one token, got an empty one");
-  TORCH_CHECK_VALUE(options.max_new_tokens >= 0, kWho, ": expected max_new_tokens >= 0, got ",
+  TORCH_CHECK_VALUE(!prompt.empty(), kGenerate, ": expected a prompt of at least one token, got an empty one");
+  TORCH_CHECK_VALUE(options.max_new_tokens >= 0, kGenerate, ": expected max_new_tokens >= 0, got ",
                     options.max_new_tokens);
-  TORCH_CHECK_VALUE(model.context_length >= 0, kWho, ": expected a context_length >= 0 of the model, got ",
+  TORCH_CHECK_VALUE(model.context_length >= 0, kGenerate, ": expected a context_length >= 0 of the model, got ",
                     model.context_length);
   const auto limit = static_cast<size_t>(model.context_length);
-  TORCH_CHECK_VALUE(limit == 0 || prompt.size() <= limit || options.slide, kWho,
+  TORCH_CHECK_VALUE(limit == 0 || prompt.size() <= limit || options.slide, kGenerate,
                     ": expected a prompt of at most context_length = ", limit, " tokens, got ", prompt.size(),
                     "; slide uses its end");
   const EvaluationMode evaluation(model.module);

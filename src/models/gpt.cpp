@@ -5,7 +5,7 @@
 
 #include <attentive/models/gpt.h>
 
-#include "core/enum_name.h"
+#include "core/check.h"
 #include "functional/feature_dropout.h"
 #include "functional/linear.h"
 #include "models/decoder_only.h"
@@ -30,7 +30,7 @@ TransformerBlockOptions block_options(const GPTOptions& options) {
   return TransformerBlockOptions(attention).dropout(options.dropout()).bias(options.bias());
 }
 
-DecoderSizes sizes_of(const GPTOptions& options) {
+DecoderSizes gpt_sizes(const GPTOptions& options) {
   return {GPTImpl::kName, options.vocab_size(), options.num_layers(), options.context_length()};
 }
 
@@ -106,7 +106,7 @@ at::Tensor GPTImpl::forward_cached(const at::Tensor& ids, KVCache& cache) {
 }
 
 at::Tensor GPTImpl::run(const at::Tensor& ids, KVCache* cache) {
-  const auto first = check_ids(sizes_of(options), ids, cache);
+  const auto first = check_ids(gpt_sizes(options), ids, cache);
   auto x = at::embedding(tok_emb->weight, ids);
   if (pos_emb) {
     x = by_runs(context_.get(), x, first,
@@ -121,12 +121,12 @@ at::Tensor GPTImpl::run(const at::Tensor& ids, KVCache* cache) {
 }
 
 at::Tensor GPTImpl::loss(const at::Tensor& ids, const at::Tensor& targets) {
-  return next_token_loss(sizes_of(options), ids, targets, [&] { return forward(ids); });
+  return next_token_loss(gpt_sizes(options), ids, targets, [&] { return forward(ids); });
 }
 
 std::unique_ptr<KVCache> GPTImpl::make_cache(int64_t batch, int64_t capacity) const {
   const auto& attention = *trf_blocks->at<TransformerBlockImpl>(0).att;
-  return empty_cache(sizes_of(options), attention, tok_emb->weight, batch, capacity, options.window());
+  return empty_cache(gpt_sizes(options), attention, tok_emb->weight, batch, capacity, options.window());
 }
 
 }  // namespace attentive

@@ -4,7 +4,7 @@
 #include <attentive/models/python_names.h>
 
 #include "core/check.h"
-#include "models/name_table.h"
+#include "models/name_rules.h"
 
 namespace attentive {
 namespace {

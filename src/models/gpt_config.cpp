@@ -3,7 +3,7 @@
 
 namespace attentive {
 
-GPTOptions read_gpt_options(const std::string& who, const TorchValue& config_,
+GPTOptions read_gpt_options(const std::string& who, const FileValue& config_,
                             const PretrainedOptions& pretrained) {
   const ModelConfig config(who, config_);
   check_common_fields(config);
@@ -22,8 +22,8 @@ GPTOptions read_gpt_options(const std::string& who, const TorchValue& config_,
       .dropout(config.dropout({"resid_pdrop", "embd_pdrop", "attn_pdrop"}, 0.1, pretrained.dropout));
 }
 
-void write_gpt_options(const GPTOptions& options, TorchValue::Dict& config) {
-  set_field(config, "architectures", TorchValue::List{{"GPT2LMHeadModel"}});
+void write_gpt_options(const GPTOptions& options, FileValue::Dict& config) {
+  set_field(config, "architectures", FileValue::List{{"GPT2LMHeadModel"}});
   set_field(config, "vocab_size", options.vocab_size());
   set_field(config, "n_positions", options.context_length());
   set_field(config, "n_embd", options.emb_dim());

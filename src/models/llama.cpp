@@ -60,7 +60,7 @@ FeedForward feed_forward(const LlamaOptions& options) {
   return FeedForward(its);
 }
 
-DecoderSizes sizes_of(const LlamaOptions& options) {
+DecoderSizes llama_sizes(const LlamaOptions& options) {
   return {LlamaImpl::kName, options.vocab_size(), options.num_layers(), options.context_length()};
 }
 
@@ -146,7 +146,7 @@ at::Tensor LlamaImpl::forward_cached(const at::Tensor& ids, KVCache& cache, cons
 }
 
 at::Tensor LlamaImpl::run(const at::Tensor& ids, KVCache* cache, const Mask& mask) {
-  check_ids(sizes_of(options), ids, cache);
+  check_ids(llama_sizes(options), ids, cache);
   auto x = at::embedding(tok_emb->weight, ids);
   if (options.scaled_embedding()) {  // by a number of x's dtype, as Gemma was trained
     const auto root = std::sqrt(static_cast<double>(options.emb_dim()));
@@ -163,14 +163,14 @@ at::Tensor LlamaImpl::run(const at::Tensor& ids, KVCache* cache, const Mask& mas
 }
 
 at::Tensor LlamaImpl::loss(const at::Tensor& ids, const at::Tensor& targets) {
-  return next_token_loss(sizes_of(options), ids, targets, [&] { return forward(ids); });
+  return next_token_loss(llama_sizes(options), ids, targets, [&] { return forward(ids); });
 }
 
 std::unique_ptr<KVCache> LlamaImpl::make_cache(int64_t batch, int64_t capacity) const {
   TORCH_CHECK_VALUE(capacity != 0 || options.context_length() > 0 || window_of_all(options) > 0, kName,
                     ": expected a capacity, because there is neither a context_length nor a window in every "
                     "layer");
-  return empty_cache(sizes_of(options), *blocks->at<LlamaBlockImpl>(0).att, tok_emb->weight, batch, capacity,
+  return empty_cache(llama_sizes(options), *blocks->at<LlamaBlockImpl>(0).att, tok_emb->weight, batch, capacity,
                      window_of_all(options));
 }
 

@@ -152,7 +152,7 @@ void read_gemma(const ModelConfig& config, std::string_view family, LlamaOptions
 
 }  // namespace
 
-LlamaOptions read_llama_options(const std::string& who, std::string_view family, const TorchValue& config_,
+LlamaOptions read_llama_options(const std::string& who, std::string_view family, const FileValue& config_,
                                 const PretrainedOptions& pretrained) {
   const ModelConfig config(who, config_);
   check_common_fields(config);
@@ -181,8 +181,8 @@ LlamaOptions read_llama_options(const std::string& who, std::string_view family,
 
 namespace {
 
-TorchValue::Dict rope_parameters(const RotaryPositionsOptions& rotary) {
-  TorchValue::Dict dict;
+FileValue::Dict rope_parameters(const RotaryPositionsOptions& rotary) {
+  FileValue::Dict dict;
   set_field(dict, "rope_theta", rotary.base());
   if (rotary.scaling() == RotaryScaling::Linear) {
     set_field(dict, "rope_type", "linear");
@@ -200,29 +200,29 @@ TorchValue::Dict rope_parameters(const RotaryPositionsOptions& rotary) {
 }
 
 // For versions 4 and 5 of transformers.
-void write_rotations(std::string_view family, const LlamaOptions& options, TorchValue::Dict& config) {
+void write_rotations(std::string_view family, const LlamaOptions& options, FileValue::Dict& config) {
   const auto full = rope_parameters(options.rotary());
   const bool scaled = options.rotary().scaling() != RotaryScaling::None;
   set_field(config, "rope_theta", options.rotary().base());
-  set_field(config, "rope_scaling", scaled ? TorchValue(full) : TorchValue());
+  set_field(config, "rope_scaling", scaled ? FileValue(full) : FileValue());
   if (family != "gemma3_text") {
     set_field(config, "rope_parameters", full);
     return;
   }
   const auto& sliding = options.window_rotary() ? *options.window_rotary() : options.rotary();
   set_field(config, "rope_local_base_freq", sliding.base());
-  TorchValue::Dict both;
+  FileValue::Dict both;
   set_field(both, "full_attention", full);
   set_field(both, "sliding_attention", rope_parameters(sliding));
   set_field(config, "rope_parameters", both);
 }
 
-void write_windows(std::string_view family, const LlamaOptions& options, TorchValue::Dict& config) {
+void write_windows(std::string_view family, const LlamaOptions& options, FileValue::Dict& config) {
   if (family == "llama") return;
   const auto& windows = options.windows();
   const auto widest = windows.empty() ? 0 : *std::max_element(windows.begin(), windows.end());
   if (family != "mistral") {
-    TorchValue::List types;
+    FileValue::List types;
     for (size_t i = 0; i < static_cast<size_t>(options.num_layers()); ++i) {
       const bool window = i < windows.size() && windows[i] > 0;
       types.items.emplace_back(window ? "sliding_attention" : "full_attention");
@@ -230,14 +230,14 @@ void write_windows(std::string_view family, const LlamaOptions& options, TorchVa
     set_field(config, "layer_types", types);
   }
   if (is_qwen(family)) set_field(config, "use_sliding_window", widest > 0);
-  set_field(config, "sliding_window", widest > 0 ? TorchValue(widest) : TorchValue());
+  set_field(config, "sliding_window", widest > 0 ? FileValue(widest) : FileValue());
 }
 
-void write_gemma(const LlamaOptions& options, TorchValue::Dict& config) {
+void write_gemma(const LlamaOptions& options, FileValue::Dict& config) {
   const auto head_dim = options.head_dim() > 0 ? options.head_dim() : options.emb_dim() / options.num_heads();
   const auto scale = options.scale().value_or(std::pow(static_cast<double>(head_dim), -0.5));
   const auto cap = [](const std::optional<double>& value) {
-    return value ? TorchValue(*value) : TorchValue();
+    return value ? FileValue(*value) : FileValue();
   };
   set_field(config, "query_pre_attn_scalar", static_cast<int64_t>(std::llround(1.0 / (scale * scale))));
   set_field(config, "attn_logit_softcapping", cap(options.softcap()));
@@ -254,12 +254,12 @@ std::string_view architecture(std::string_view family) {
 
 }  // namespace
 
-void write_llama_options(std::string_view family, const LlamaOptions& options, TorchValue::Dict& config) {
-  const auto set = [&](std::string_view field, TorchValue value) {
+void write_llama_options(std::string_view family, const LlamaOptions& options, FileValue::Dict& config) {
+  const auto set = [&](std::string_view field, FileValue value) {
     set_field(config, field, std::move(value));
   };
   const auto or_else = [](int64_t value, int64_t fallback) { return value > 0 ? value : fallback; };
-  set("architectures", TorchValue::List{{std::string(architecture(family))}});
+  set("architectures", FileValue::List{{std::string(architecture(family))}});
   set("vocab_size", options.vocab_size());
   set("hidden_size", options.emb_dim());
   set("num_hidden_layers", options.num_layers());

@@ -6,7 +6,7 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
-#include "io/safetensors_header.h"
+#include "base/refusal.h"
 
 namespace attentive {
 namespace {
@@ -18,28 +18,28 @@ constexpr std::pair<std::string_view, Activation> kActivations[] = {
     {"relu", Activation::Relu},         {"gelu_python_tanh", Activation::GeluTanh},
 };
 
-std::string text_of(const TorchValue* value) {
+std::string text_of(const FileValue* value) {
   if (value == nullptr) return "none";
   if (value->is<bool>()) return value->as<bool>() ? "true" : "false";
   if (value->is<int64_t>()) return std::to_string(value->as<int64_t>());
   if (value->is<double>()) return fmt::format("{}", value->as<double>());
   if (value->is<std::string>()) return quoted_name(value->as<std::string>());
-  return value->is<TorchValue::None>() ? "null" : fmt::format("a {}", value->kind());
+  return value->is<FileValue::None>() ? "null" : fmt::format("a {}", value->kind());
 }
 
 }  // namespace
 
-ModelConfig::ModelConfig(std::string who, const TorchValue& config, std::string path)
+ModelConfig::ModelConfig(std::string who, const FileValue& config, std::string path)
     : who_(std::move(who)), config_(&config), path_(std::move(path)) {}
 
-const TorchValue* ModelConfig::find(std::string_view field) const {
+const FileValue* ModelConfig::find(std::string_view field) const {
   const auto* value = config_->find(field);
-  return value == nullptr || value->is<TorchValue::None>() ? nullptr : value;
+  return value == nullptr || value->is<FileValue::None>() ? nullptr : value;
 }
 
 bool ModelConfig::is_null(std::string_view field) const {
   const auto* value = config_->find(field);
-  return value != nullptr && value->is<TorchValue::None>();
+  return value != nullptr && value->is<FileValue::None>();
 }
 
 void ModelConfig::refuse(std::string_view field, std::string_view expected) const {
@@ -98,8 +98,8 @@ std::vector<std::string> ModelConfig::words(std::string_view field) const {
   const auto* value = find(field);
   if (value == nullptr) return {};
   std::vector<std::string> words;
-  if (!value->is<TorchValue::List>()) refuse(field, "a list of strings");
-  for (const auto& item : value->as<TorchValue::List>().items) {
+  if (!value->is<FileValue::List>()) refuse(field, "a list of strings");
+  for (const auto& item : value->as<FileValue::List>().items) {
     if (!item.is<std::string>()) refuse(field, "a list of strings");
     words.push_back(item.as<std::string>());
   }
@@ -109,7 +109,7 @@ std::vector<std::string> ModelConfig::words(std::string_view field) const {
 std::optional<ModelConfig> ModelConfig::object(std::string_view field) const {
   const auto* value = find(field);
   if (value == nullptr) return std::nullopt;
-  if (!value->is<TorchValue::Dict>()) refuse(field, "an object");
+  if (!value->is<FileValue::Dict>()) refuse(field, "an object");
   return ModelConfig(who_, *value, path_ + std::string(field) + '.');
 }
 
@@ -168,7 +168,7 @@ std::string_view activation_word(Activation value) {
   }
 }
 
-void set_field(TorchValue::Dict& config, std::string_view field, TorchValue value) {
+void set_field(FileValue::Dict& config, std::string_view field, FileValue value) {
   for (auto& [key, old] : config.items) {
     if (key.is<std::string>() && key.as<std::string>() == field) {
       old = std::move(value);

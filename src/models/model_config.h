@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include <attentive/io/torch_value.h>
+#include <attentive/files/file_value.h>
 #include <attentive/modules/feed_forward.h>
 
 namespace attentive {
@@ -19,9 +19,9 @@ namespace attentive {
 class ModelConfig {
  public:
   /// `config` outlives this. `path` names the object that holds the fields: "rope_parameters.".
-  ModelConfig(std::string who, const TorchValue& config, std::string path = {});
+  ModelConfig(std::string who, const FileValue& config, std::string path = {});
 
-  const TorchValue* find(std::string_view field) const;  ///< null if absent or null
+  const FileValue* find(std::string_view field) const;  ///< null if absent or null
   bool is_null(std::string_view field) const;            ///< there, and null
 
   int64_t size(std::string_view field) const;  ///< required, in [1, 2^31)
@@ -47,7 +47,7 @@ class ModelConfig {
 
  private:
   std::string who_;
-  const TorchValue* config_;
+  const FileValue* config_;
   std::string path_;
 };
 
@@ -58,6 +58,6 @@ void check_common_fields(const ModelConfig& config);
 std::string_view activation_word(Activation value);
 
 /// Sets a field of a dict.
-void set_field(TorchValue::Dict& config, std::string_view field, TorchValue value);
+void set_field(FileValue::Dict& config, std::string_view field, FileValue value);
 
 }  // namespace attentive

@@ -7,25 +7,25 @@
 #include <attentive/models/model_folder.h>
 
 #include "core/kept_tensors.h"
-#include "io/files.h"
-#include "io/json_value.h"
-#include "io/refusal.h"
-#include "models/side_files.h"
+#include "base/files.h"
+#include "files/json_value.h"
+#include "base/refusal.h"
+#include "models/folder_writer.h"
 
 namespace attentive {
 namespace {
 
-[[noreturn]] void fail(const std::filesystem::path& path, std::string_view reason) {
+[[noreturn]] void fail_model_folder(const std::filesystem::path& path, std::string_view reason) {
   C10_THROW_ERROR(ValueError, fmt::format("read_model_folder: {}: {}", path.string(), reason));
 }
 
-TorchValue read_dict(const std::filesystem::path& path) {
+FileValue read_dict(const std::filesystem::path& path) {
   try {
     auto value = read_json(path, "file");
-    if (!value.is<TorchValue::Dict>()) refuse("expected an object, got a {}", value.kind());
+    if (!value.is<FileValue::Dict>()) refuse("expected an object, got a {}", value.kind());
     return value;
   } catch (const Refusal& refusal) {
-    fail(path, refusal.what());
+    fail_model_folder(path, refusal.what());
   }
 }
 
@@ -35,25 +35,25 @@ std::filesystem::path weights_in(const std::filesystem::path& folder) {
   for (const auto* name : names) {
     if (is_there(folder / name)) return folder / name;
   }
-  fail(folder, fmt::format("expected weights, {}; got none", fmt::join(names, ", ")));
+  fail_model_folder(folder, fmt::format("expected weights, {}; got none", fmt::join(names, ", ")));
 }
 
-std::vector<int64_t> token_list(const std::filesystem::path& path, const TorchValue& value) {
+std::vector<int64_t> token_list(const std::filesystem::path& path, const FileValue& value) {
   std::vector<int64_t> tokens;
-  const auto add = [&](const TorchValue& token) {
+  const auto add = [&](const FileValue& token) {
     const bool fits = token.is<int64_t>() && token.as<int64_t>() >= 0;
-    if (!fits) fail(path, "field \"eos_token_id\": expected a token, a list of tokens or null");
+    if (!fits) fail_model_folder(path, "field \"eos_token_id\": expected a token, a list of tokens or null");
     tokens.push_back(token.as<int64_t>());
   };
-  if (value.is<TorchValue::List>()) {
-    for (const auto& token : value.as<TorchValue::List>().items) add(token);
-  } else if (!value.is<TorchValue::None>()) {
+  if (value.is<FileValue::List>()) {
+    for (const auto& token : value.as<FileValue::List>().items) add(token);
+  } else if (!value.is<FileValue::None>()) {
     add(value);
   }
   return tokens;
 }
 
-std::vector<int64_t> stop_tokens_in(const std::filesystem::path& folder, const TorchValue& config) {
+std::vector<int64_t> stop_tokens_in(const std::filesystem::path& folder, const FileValue& config) {
   const auto generation = folder / "generation_config.json";
   if (is_there(generation)) {
     const auto value = read_dict(generation);
@@ -100,15 +100,15 @@ std::map<std::string, std::string> read_side_files(const std::filesystem::path& 
 
 ModelFolder read_model_folder(const std::filesystem::path& path, const ModelFolderOptions& options) {
   const KeptTensors kept;  // a model takes the tensors
-  if (!is_folder(path)) fail(path, "expected a folder, got none");
+  if (!is_folder(path)) fail_model_folder(path, "expected a folder, got none");
   const auto config = path / "config.json";
-  if (!is_there(config)) fail(path, "expected config.json, got none");
+  if (!is_there(config)) fail_model_folder(path, "expected config.json, got none");
   ModelFolder folder;
   folder.path = path;
   folder.config = read_dict(config);
   const auto* type = folder.config.find("model_type");
   if (type == nullptr || !type->is<std::string>()) {
-    fail(config, fmt::format("field \"model_type\": expected a string, got {}",
+    fail_model_folder(config, fmt::format("field \"model_type\": expected a string, got {}",
                              type == nullptr ? "none" : type->kind()));
   }
   folder.family = type->as<std::string>();

@@ -7,27 +7,26 @@
 #include <ATen/ops/zeros.h>
 #include <fmt/ranges.h>
 
-#include <attentive/io/safetensors.h>
-#include <attentive/io/state_dict.h>
+#include <attentive/files/safetensors.h>
+#include <attentive/files/state_dict.h>
 #include <attentive/models/python_names.h>
 #include <attentive/models/save_model_folder.h>
 #include <attentive/modules/print_options.h>
 
-#include "io/files.h"
-#include "io/json_value.h"
-#include "io/refusal.h"
-#include "io/torch_dtypes.h"
-#include "io/wildcard.h"
+#include "base/files.h"
+#include "files/json_value.h"
+#include "base/refusal.h"
+#include "files/torch/torch_dtypes.h"
+#include "base/strings.h"
 #include "models/family_options.h"
 #include "models/folder_writer.h"
 #include "models/model_config.h"
-#include "models/name_table.h"
-#include "models/side_files.h"
+#include "models/name_rules.h"
 
 namespace attentive {
 namespace {
 
-[[noreturn]] void fail(const std::filesystem::path& path, std::string_view reason) {
+[[noreturn]] void fail_to_save_folder(const std::filesystem::path& path, std::string_view reason) {
   C10_THROW_ERROR(ValueError, fmt::format("save_model_folder: {}: {}", path.string(), reason));
 }
 
@@ -41,7 +40,7 @@ void check_files(const std::filesystem::path& path, const SaveFolderOptions& opt
   for (const auto& [name, bytes] : options.files) {
     const bool plain = !name.empty() && name.front() != '.' && name.find('/') == std::string::npos;
     if (plain && name != "config.json" && !is_old_weights(name)) continue;
-    fail(path, fmt::format("files: expected the name of a file beside config and weights, got \"{}\"", name));
+    fail_to_save_folder(path, fmt::format("files: expected the name of a file beside config and weights, got \"{}\"", name));
   }
 }
 
@@ -58,22 +57,22 @@ void write_side_files(const SaveFolderOptions& options, const FolderWriter& fold
 std::string family_of(const std::filesystem::path& path, const SaveFolderOptions& options,
                       std::string_view model, std::string_view natural) {
   auto family = options.family;
-  if (family.empty() && options.config.is<TorchValue::Dict>()) {
+  if (family.empty() && options.config.is<FileValue::Dict>()) {
     family = ModelConfig("save_model_folder: " + path.string(), options.config).word("model_type", "");
   }
   if (family.empty()) return std::string(natural);
   const auto possible = families_of_model(model);
   if (std::find(possible.begin(), possible.end(), family) == possible.end()) {
-    fail(path, fmt::format("expected one of the families {} for this model, got \"{}\"",
+    fail_to_save_folder(path, fmt::format("expected one of the families {} for this model, got \"{}\"",
                            fmt::join(possible, ", "), family));
   }
   return family;
 }
 
-TorchValue::Dict base_config(const SaveFolderOptions& options, std::string_view family,
+FileValue::Dict base_config(const SaveFolderOptions& options, std::string_view family,
                              const torch::nn::Module& model) {
   auto config =
-      options.config.is<TorchValue::Dict>() ? options.config.as<TorchValue::Dict>() : TorchValue::Dict();
+      options.config.is<FileValue::Dict>() ? options.config.as<FileValue::Dict>() : FileValue::Dict();
   set_field(config, "model_type", std::string(family));
   const std::string name(find_torch_dtype(model.parameters().at(0).scalar_type())->name);
   set_field(config, "dtype", name);
@@ -88,12 +87,12 @@ void check_same(const std::filesystem::path& path, std::string_view family, cons
   const auto ours = detail::option_texts(model), theirs = detail::option_texts(read);
   for (size_t i = 0; i < ours.size(); ++i) {
     if (ours[i].text == theirs[i].text) continue;
-    fail(path, fmt::format("a {} cannot have {}={}; config.json would say {}", family, ours[i].name,
+    fail_to_save_folder(path, fmt::format("a {} cannot have {}={}; config.json would say {}", family, ours[i].name,
                            ours[i].text, theirs[i].text));
   }
 }
 
-void write(const std::filesystem::path& path, const TorchValue::Dict& config, const StateDict& weights,
+void write(const std::filesystem::path& path, const FileValue::Dict& config, const StateDict& weights,
            const SaveFolderOptions& options) {
   check_files(path, options);
   try {
@@ -103,9 +102,9 @@ void write(const std::filesystem::path& path, const TorchValue::Dict& config, co
     write_side_files(options, folder);
     folder.commit(&is_old_weights);
   } catch (const std::system_error& error) {
-    fail(path, error.what());
+    fail_to_save_folder(path, error.what());
   } catch (const Refusal& refusal) {
-    fail(path, refusal.what());
+    fail_to_save_folder(path, refusal.what());
   }
 }
 

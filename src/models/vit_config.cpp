@@ -7,8 +7,8 @@ namespace {
 // A number, or a list of two equal ones.
 int64_t side(const ModelConfig& config, std::string_view field, int64_t fallback) {
   const auto* value = config.find(field);
-  if (value == nullptr || !value->is<TorchValue::List>()) return config.size(field, fallback);
-  const auto& sides = value->as<TorchValue::List>().items;
+  if (value == nullptr || !value->is<FileValue::List>()) return config.size(field, fallback);
+  const auto& sides = value->as<FileValue::List>().items;
   const bool square = sides.size() == 2 && sides[0].is<int64_t>() && sides[1].is<int64_t>() &&
                       sides[0].as<int64_t>() == sides[1].as<int64_t>();
   if (!square) config.refuse(field, "the side of a square");
@@ -18,13 +18,13 @@ int64_t side(const ModelConfig& config, std::string_view field, int64_t fallback
 int64_t classes(const ModelConfig& config) {
   const auto* labels = config.find("id2label");
   if (labels == nullptr) return config.size("num_labels", 2);
-  if (!labels->is<TorchValue::Dict>()) config.refuse("id2label", "an object");
-  return static_cast<int64_t>(labels->as<TorchValue::Dict>().items.size());
+  if (!labels->is<FileValue::Dict>()) config.refuse("id2label", "an object");
+  return static_cast<int64_t>(labels->as<FileValue::Dict>().items.size());
 }
 
 }  // namespace
 
-ViTOptions read_vit_options(const std::string& who, std::string_view family, const TorchValue& config_,
+ViTOptions read_vit_options(const std::string& who, std::string_view family, const FileValue& config_,
                             const PretrainedOptions& pretrained) {
   const ModelConfig config(who, config_);
   check_common_fields(config);
@@ -42,11 +42,11 @@ ViTOptions read_vit_options(const std::string& who, std::string_view family, con
           config.dropout({"hidden_dropout_prob", "attention_probs_dropout_prob"}, 0.0, pretrained.dropout));
 }
 
-void write_vit_options(const ViTOptions& options, TorchValue::Dict& config) {
-  const auto set = [&](std::string_view field, TorchValue value) {
+void write_vit_options(const ViTOptions& options, FileValue::Dict& config) {
+  const auto set = [&](std::string_view field, FileValue value) {
     set_field(config, field, std::move(value));
   };
-  set("architectures", TorchValue::List{{options.distillation_token() ? "DeiTForImageClassification"
+  set("architectures", FileValue::List{{options.distillation_token() ? "DeiTForImageClassification"
                                                                       : "ViTForImageClassification"}});
   set("image_size", options.image_size());
   set("patch_size", options.patch_size());
@@ -60,10 +60,10 @@ void write_vit_options(const ViTOptions& options, TorchValue::Dict& config) {
   set("hidden_dropout_prob", options.dropout());
   set("attention_probs_dropout_prob", options.dropout());
   set("qkv_bias", true);
-  const TorchValue before(config);  // the labels' names are kept if they are as many
+  const FileValue before(config);  // the labels' names are kept if they are as many
   const ModelConfig old("save_model_folder", before);
   if (old.find("id2label") != nullptr && classes(old) == options.num_classes()) return;
-  TorchValue::Dict names, numbers;
+  FileValue::Dict names, numbers;
   for (int64_t i = 0; i < options.num_classes(); ++i) {
     const auto name = "LABEL_" + std::to_string(i);
     set_field(names, std::to_string(i), name);

@@ -4,7 +4,7 @@
 
 #include <ATen/ops/aminmax.h>
 
-#include "core/autocast.h"
+#include "core/modes.h"
 
 namespace attentive {
 

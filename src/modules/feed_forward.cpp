@@ -2,7 +2,7 @@
 
 #include <attentive/modules/feed_forward.h>
 
-#include "core/enum_name.h"
+#include "core/check.h"
 #include "modules/activate.h"
 #include "modules/checks.h"
 #include "modules/first_weights.h"

@@ -6,7 +6,7 @@
 
 #include <attentive/modules/matrix_init.h>
 
-#include "core/enum_name.h"
+#include "core/check.h"
 #include "modules/first_weights.h"
 
 namespace attentive {

@@ -10,8 +10,8 @@
 
 #include <attentive/functional/heads.h>
 
-#include "core/autocast.h"
-#include "core/forward_mode.h"
+#include "core/check.h"
+#include "core/modes.h"
 #include "core/kept_tensors.h"
 #include "functional/linear.h"
 #include "modules/projection.h"
@@ -139,13 +139,11 @@ void make_adjacent(const QkvLayers& layers, bool values) {
   pack({q->bias, k->bias, v->bias});
 }
 
-std::array<at::Tensor, 3> project_heads(const QkvLayers& layers, const at::Tensor& x, int64_t head_dim) {
+std::array<at::Tensor, 3> project_qkv(const QkvLayers& layers, const at::Tensor& x, int64_t head_dim) {
   const auto& [q, k, v] = layers;
   if (!x.is_meta() && !is_autocast(x.device()) && !differentiated_forward(layers, x) && adjacent(layers)) {
     // autograd takes an absent tensor, but not an undefined one, as an argument without a gradient.
-    const auto bias = [](const torch::nn::Linear& layer) {
-      return layer->bias.defined() ? std::optional(layer->bias) : std::nullopt;
-    };
+    const auto bias = [](const torch::nn::Linear& layer) { return as_optional(layer->bias); };
     const auto heads =
         PackedProjection::apply(x, q->weight, k->weight, v->weight, bias(q), bias(k), bias(v), head_dim);
     return {heads[0], heads[1], heads[2]};

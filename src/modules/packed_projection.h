@@ -18,6 +18,6 @@ using QkvLayers = std::array<torch::nn::Linear, 3>;
 void make_adjacent(const QkvLayers& layers, bool values = true);
 
 // x (B, T, features) -> q, k and v as (B, heads, T, head_dim).
-std::array<at::Tensor, 3> project_heads(const QkvLayers& layers, const at::Tensor& x, int64_t head_dim);
+std::array<at::Tensor, 3> project_qkv(const QkvLayers& layers, const at::Tensor& x, int64_t head_dim);
 
 }  // namespace attentive

@@ -11,7 +11,7 @@
 
 #include <attentive/modules/positions.h>
 
-#include "core/enum_name.h"
+#include "core/check.h"
 #include "core/kept_tensors.h"
 #include "modules/checks.h"
 #include "modules/first_weights.h"

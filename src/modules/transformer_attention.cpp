@@ -63,6 +63,15 @@ void TransformerAttentionImpl::reset() {
   make_adjacent({W_query, W_key, W_value}, draws_first_weights());
 }
 
+std::vector<std::string> TransformerAttentionImpl::packed_parameters() const {
+  std::vector<std::string> names;
+  for (const std::string layer : {"W_query", "W_key", "W_value"}) {
+    names.push_back(layer + ".weight");
+    if (options.qkv_bias()) names.push_back(layer + ".bias");
+  }
+  return names;
+}
+
 void TransformerAttentionImpl::pack() {
   make_adjacent({W_query, W_key, W_value});
 }
@@ -107,7 +116,7 @@ at::Tensor TransformerAttentionImpl::run(const at::Tensor& x, KVCache* cache, in
   check_sequence(kName, "x", x, options.emb_dim(), W_query->weight);
   const auto first = cache ? cache->position(layer) : 0;
   check_context(kName, first + x.size(-2) * (context ? context->size() : 1), options.context_length());
-  auto [q, k, v] = project_heads({W_query, W_key, W_value}, batched(x), head_dim());
+  auto [q, k, v] = project_qkv({W_query, W_key, W_value}, batched(x), head_dim());
   if (q_norm) {
     q = q_norm->forward(q);
     k = k_norm->forward(k);

@@ -5,8 +5,8 @@
 
 #include <attentive/parity/case.h>
 
-#include "io/safetensors_header.h"
-#include "parity/case_error.h"
+#include "base/refusal.h"
+#include "parity/case_arguments.h"
 
 namespace attentive {
 namespace {

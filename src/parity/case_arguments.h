@@ -9,6 +9,9 @@
 #include <vector>
 
 #include <ATen/core/Tensor.h>
+#include <fmt/format.h>
+
+#include <attentive/parity/case.h>
 
 namespace attentive {
 
@@ -65,5 +68,11 @@ class CaseInputs {
   std::string case_name_;
   std::map<std::string, at::Tensor> leaves_;
 };
+
+
+/// Throws CaseError `<name>: <reason>`.
+[[noreturn]] inline void fail_case(const std::string& name, const std::string& reason) {
+  throw CaseError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, fmt::format("{}: {}", name, reason));
+}
 
 }  // namespace attentive

@@ -2,7 +2,7 @@
 #include <attentive/parity/case_attention.h>
 
 #include "parity/case_compute.h"
-#include "parity/case_error.h"
+#include "parity/case_arguments.h"
 
 namespace attentive {
 

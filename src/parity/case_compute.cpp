@@ -8,9 +8,9 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <attentive/core/guards.h>
-#include <attentive/io/state_dict.h>
+#include <attentive/files/state_dict.h>
 
-#include "parity/case_error.h"
+#include "parity/case_arguments.h"
 
 namespace attentive {
 namespace {

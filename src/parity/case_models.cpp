@@ -7,7 +7,7 @@
 #include <attentive/core/guards.h>
 #include <attentive/models/llama.h>
 
-#include "parity/case_error.h"
+#include "parity/case_arguments.h"
 #include "parity/case_modules.h"
 #include "parity/case_options.h"
 

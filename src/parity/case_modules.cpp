@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "parity/case_error.h"
+#include "parity/case_arguments.h"
 
 namespace attentive {
 namespace {

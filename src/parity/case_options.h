@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/option_json.h"
+#include "files/option_json.h"
 #include "parity/case_arguments.h"
 
 namespace attentive {

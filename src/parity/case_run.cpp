@@ -12,7 +12,7 @@
 
 #include "parity/case_compare.h"
 #include "parity/case_compute.h"
-#include "parity/case_error.h"
+#include "parity/case_arguments.h"
 
 namespace attentive {
 namespace {

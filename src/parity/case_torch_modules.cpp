@@ -10,7 +10,7 @@
 #include <attentive/core/guards.h>
 #include <attentive/functional/attention.h>
 
-#include "parity/case_error.h"
+#include "parity/case_arguments.h"
 #include "parity/case_modules.h"
 
 namespace attentive {

@@ -5,13 +5,12 @@
 
 #include <attentive/text/char_tokenizer.h>
 
-#include "core/hex.h"
-#include "io/utf8.h"
+#include "base/strings.h"
 
 namespace attentive {
 namespace {
 
-constexpr const char* kWho = "CharTokenizer";
+constexpr const char* kCharTokenizer = "CharTokenizer";
 
 // Bytes that the first byte of a UTF-8 sequence promises; 1 for a byte that cannot start one.
 size_t promised(unsigned char first) {
@@ -45,7 +44,7 @@ std::string printable(std::string_view piece) {
 }  // namespace
 
 CharTokenizer CharTokenizer::train(std::string_view text) {
-  TORCH_CHECK_VALUE(!text.empty(), kWho, ": expected a text with at least one character, got an empty one");
+  TORCH_CHECK_VALUE(!text.empty(), kCharTokenizer, ": expected a text with at least one character, got an empty one");
   std::set<std::string, std::less<>> seen;
   for_each_character(text, [&](std::string_view piece, size_t) {
     if (!seen.contains(piece)) seen.emplace(piece);
@@ -54,12 +53,12 @@ CharTokenizer CharTokenizer::train(std::string_view text) {
 }
 
 CharTokenizer::CharTokenizer(std::vector<std::string> characters) : characters_(std::move(characters)) {
-  TORCH_CHECK_VALUE(!characters_.empty(), kWho, ": expected at least one character, got none");
+  TORCH_CHECK_VALUE(!characters_.empty(), kCharTokenizer, ": expected at least one character, got none");
   for (const auto& piece : characters_) {
-    TORCH_CHECK_VALUE(!piece.empty() && character(piece, 0).size() == piece.size(), kWho,
+    TORCH_CHECK_VALUE(!piece.empty() && character(piece, 0).size() == piece.size(), kCharTokenizer,
                       ": expected single characters, got the bytes \"", to_hex(piece), "\"");
     const bool fresh = ids_.emplace(piece, static_cast<int64_t>(ids_.size())).second;
-    TORCH_CHECK_VALUE(fresh, kWho, ": expected distinct characters, got ", printable(piece), " twice");
+    TORCH_CHECK_VALUE(fresh, kCharTokenizer, ": expected distinct characters, got ", printable(piece), " twice");
   }
 }
 
@@ -72,7 +71,7 @@ std::vector<int64_t> CharTokenizer::encode(std::string_view text) const {
   ids.reserve(text.size());
   for_each_character(text, [&](std::string_view piece, size_t at) {
     const auto found = ids_.find(piece);
-    TORCH_CHECK_VALUE(found != ids_.end(), kWho, ": expected characters of its vocabulary of ", vocab_size(),
+    TORCH_CHECK_VALUE(found != ids_.end(), kCharTokenizer, ": expected characters of its vocabulary of ", vocab_size(),
                       ", got ", printable(piece), " at byte ", at);
     ids.push_back(found->second);
   });
@@ -80,7 +79,7 @@ std::vector<int64_t> CharTokenizer::encode(std::string_view text) const {
 }
 
 std::string_view CharTokenizer::bytes(int64_t id) const {
-  TORCH_CHECK_VALUE(id >= 0 && id < vocab_size(), kWho, ": expected ids in [0, ", vocab_size(), "), got ",
+  TORCH_CHECK_VALUE(id >= 0 && id < vocab_size(), kCharTokenizer, ": expected ids in [0, ", vocab_size(), "), got ",
                     id);
   return characters_[static_cast<size_t>(id)];
 }

@@ -9,8 +9,7 @@
 #include <attentive/text/bpe_tokenizer.h>
 #include <attentive/text/char_tokenizer.h>
 
-#include "core/hex.h"
-#include "io/utf8.h"
+#include "base/strings.h"
 #include "text/visible_bytes.h"
 
 namespace attentive {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "io/refusal.h"
+#include "base/refusal.h"
 #include "tokenizers/unicode.h"
 
 namespace attentive::tokenizers {

@@ -7,7 +7,7 @@
 
 #include "tokenizers/normalizer.h"
 #include "tokenizers/pieces.h"
-#include "tokenizers/vocabulary.h"
+#include "tokenizers/models.h"
 
 namespace attentive::tokenizers {
 

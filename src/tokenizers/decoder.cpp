@@ -3,7 +3,7 @@
 #include <array>
 #include <utility>
 
-#include "io/utf8.h"
+#include "base/strings.h"
 #include "tokenizers/byte_level.h"
 #include "tokenizers/unicode.h"
 
@@ -58,7 +58,7 @@ void join_bytes(Tokens& tokens) {
   tokens.front() = replace_bad_utf8(std::move(tokens.front()));
 }
 
-Decoder parse_byte_level(const JsonView& json) {
+Decoder parse_byte_level_decoder(const JsonView& json) {
   json.only({"type", "add_prefix_space", "trim_offsets", "use_regex"});
   return {join_bytes, true};
 }
@@ -86,7 +86,7 @@ Decoder parse_bpe(const JsonView& json) {
   }};
 }
 
-Decoder parse_sequence(const JsonView& json) {
+Decoder parse_decoder_sequence(const JsonView& json) {
   json.only({"type", "decoders"});
   std::vector<Decoder> all;
   bool byte_level = false;
@@ -106,10 +106,10 @@ Decoder parse_sequence(const JsonView& json) {
 Decoder parse_decoder(const JsonView& json) {
   if (json.is_null()) return {[](Tokens& tokens) { join(tokens, " "); }};
   const auto& type = json.type();
-  if (type == "ByteLevel") return parse_byte_level(json);
+  if (type == "ByteLevel") return parse_byte_level_decoder(json);
   if (type == "WordPiece") return parse_word_piece(json);
   if (type == "BPEDecoder") return parse_bpe(json);
-  if (type == "Sequence") return parse_sequence(json);
+  if (type == "Sequence") return parse_decoder_sequence(json);
   if (type == "Fuse") {
     json.only({"type"});
     return {[](Tokens& tokens) { join(tokens); }};

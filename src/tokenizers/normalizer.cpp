@@ -80,7 +80,7 @@ Normalizer parse_bert(const JsonView& json) {
   };
 }
 
-Normalizer parse_sequence(const JsonView& json) {
+Normalizer parse_normalizer_sequence(const JsonView& json) {
   json.only({"type", "normalizers"});
   std::vector<Normalizer> all;
   for (const auto& item : json.at("normalizers").items()) {
@@ -106,7 +106,7 @@ Normalizer parse_normalizer(const JsonView& json) {
   if (json.is_null()) return nullptr;
   const auto& type = json.type();
   if (type == "BertNormalizer") return parse_bert(json);
-  if (type == "Sequence") return parse_sequence(json);
+  if (type == "Sequence") return parse_normalizer_sequence(json);
   if (type == "Strip") return parse_strip(json);
   const auto plain = [&](Normalizer normalizer) {
     json.only({"type"});

@@ -28,7 +28,7 @@ std::vector<Span> spans_of(std::string_view text, const FindMatches& find, bool 
 // Joins a span with the one before it where `joins(span is a match, span before is a match)`; before the
 // first span stands no match.
 template <class Joins>
-void join(std::vector<Span>& spans, Joins joins) {
+void join_pieces(std::vector<Span>& spans, Joins joins) {
   std::vector<Span> joined;
   bool previous = false;
   for (const auto& span : spans) {
@@ -52,14 +52,14 @@ void apply(Behavior behavior, std::vector<Span>& spans) {
       std::erase_if(spans, [](const Span& span) { return span.match; });
       return;
     case Behavior::Contiguous:
-      join(spans, [](bool match, bool previous) { return match == previous; });
+      join_pieces(spans, [](bool match, bool previous) { return match == previous; });
       return;
     case Behavior::MergedWithPrevious:
-      join(spans, lone_match);
+      join_pieces(spans, lone_match);
       return;
     case Behavior::MergedWithNext:
       std::reverse(spans.begin(), spans.end());
-      join(spans, lone_match);
+      join_pieces(spans, lone_match);
       std::reverse(spans.begin(), spans.end());
   }
 }

@@ -2,10 +2,9 @@
 
 #include <algorithm>
 
-#include "io/refusal.h"
-#include "io/utf8.h"
+#include "base/refusal.h"
+#include "base/strings.h"
 #include "tokenizers/byte_level.h"
-#include "tokenizers/sentence_piece.h"
 
 namespace attentive::tokenizers {
 namespace {

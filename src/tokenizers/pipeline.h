@@ -14,7 +14,7 @@
 #include "tokenizers/decoder.h"
 #include "tokenizers/json_view.h"
 #include "tokenizers/length_limits.h"
-#include "tokenizers/model.h"
+#include "tokenizers/models.h"
 #include "tokenizers/normalizer.h"
 #include "tokenizers/post_processor.h"
 #include "tokenizers/pre_tokenizer.h"
@@ -51,5 +51,10 @@ class Pipeline {
   std::optional<Padding> padding_;
   std::unordered_map<int64_t, std::string> bytes_;  // of tokens that stand for bytes
 };
+
+
+/// Throws Refusal, with what can be done instead, if the document is a SentencePiece model: Unigram, or BPE
+/// over characters with spaces written as U+2581.
+void refuse_sentence_piece(const JsonView& document);
 
 }  // namespace attentive::tokenizers

@@ -1,6 +1,6 @@
 #include "tokenizers/pre_tokenizer.h"
 
-#include "io/refusal.h"
+#include "base/refusal.h"
 #include "tokenizers/byte_level.h"
 #include "tokenizers/regex.h"
 #include "tokenizers/unicode.h"
@@ -105,7 +105,7 @@ PreTokenizer parse_punctuation(const JsonView& json) {
   return [=](Pieces& pieces) { cut(pieces, each_char(is_punctuation), false, behavior); };
 }
 
-PreTokenizer parse_sequence(const JsonView& json) {
+PreTokenizer parse_pre_tokenizer_sequence(const JsonView& json) {
   json.only({"type", "pretokenizers"});
   std::vector<PreTokenizer> all;
   for (const auto& item : json.at("pretokenizers").items()) {
@@ -126,7 +126,7 @@ PreTokenizer parse_pre_tokenizer(const JsonView& json) {
   if (type == "Split") return parse_split(json);
   if (type == "Digits") return parse_digits(json);
   if (type == "Punctuation") return parse_punctuation(json);
-  if (type == "Sequence") return parse_sequence(json);
+  if (type == "Sequence") return parse_pre_tokenizer_sequence(json);
   const auto plain = [&](PreTokenizer pre_tokenizer) {
     json.only({"type"});
     return pre_tokenizer;

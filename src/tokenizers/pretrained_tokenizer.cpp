@@ -5,14 +5,14 @@
 
 #include <attentive/tokenizers/pretrained_tokenizer.h>
 
-#include "io/read_file.h"
-#include "io/refusal.h"
+#include "base/files.h"
+#include "base/refusal.h"
 #include "tokenizers/pipeline.h"
 
 namespace attentive {
 namespace {
 
-constexpr const char* kWho = "PretrainedTokenizer";
+constexpr const char* kPretrainedTokenizer = "PretrainedTokenizer";
 constexpr size_t kLargestFile = size_t{1} << 29;
 
 // The call's result; what a part refuses becomes an error of the public name.
@@ -21,7 +21,7 @@ auto named(Call call) {
   try {
     return call();
   } catch (const Refusal& refusal) {
-    TORCH_CHECK_VALUE(false, kWho, ": ", refusal.what());
+    TORCH_CHECK_VALUE(false, kPretrainedTokenizer, ": ", refusal.what());
   }
 }
 

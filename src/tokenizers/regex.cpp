@@ -1,10 +1,237 @@
 #include "tokenizers/regex.h"
 
+#include <array>
+#include <vector>
+
+#include "base/refusal.h"
+
+namespace attentive::tokenizers {
+namespace {
+
+// Members of a class, each set by trying every character. PCRE2's own \s holds U+180E too, its \w all numbers
+// and no marks; Oniguruma's \w holds the fractions and superscripts of Latin-1, and letters in circles and
+// squares.
+constexpr std::string_view kSpace = R"(\p{Z}\t-\r\x{85})";
+constexpr std::string_view kWord =
+    R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{B2}\x{B3}\x{B9}\x{BC}-\x{BE})"
+    R"(\x{24B6}-\x{24E9}\x{1F130}-\x{1F149}\x{1F150}-\x{1F169}\x{1F170}-\x{1F189})";
+constexpr std::string_view kDigit = R"(\p{Nd})";
+
+bool is_letter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+
+class Translator {
+ public:
+  explicit Translator(std::string_view pattern) : rest_(pattern) {}
+
+  std::string run() {
+    while (!rest_.empty()) element();
+    return out_;
+  }
+
+ private:
+  bool take(std::string_view text) {
+    if (!rest_.starts_with(text)) return false;
+    rest_.remove_prefix(text.size());
+    return true;
+  }
+  char take_char() {
+    if (rest_.empty()) refuse("the regular expression ends too early");
+    const char c = rest_.front();
+    rest_.remove_prefix(1);
+    return c;
+  }
+  [[noreturn]] static void unsupported(std::string_view what) {
+    refuse("{} in a regular expression is not supported", what);
+  }
+
+  void element() {
+    const char c = rest_.front();
+    if (c != '\\' && !is_letter(c)) last_letter_ = 0;
+    switch (c) {
+      case '\\':
+        rest_.remove_prefix(1);
+        return escape(/*in_class=*/false);
+      case '[':
+        return char_class();
+      case '(':
+        return group();
+      case ')':
+        if (caseless_.empty()) refuse("the regular expression has a ) too many");
+        caseless_.pop_back();
+        break;
+      case '{':
+        return repeat();
+      case '^':
+      case '$':
+        unsupported(std::string("the anchor ") + c);
+      default:
+        literal(c);
+    }
+    out_ += take_char();
+  }
+
+  // Without regard to case, Oniguruma also matches one character with two that it folds to.
+  void literal(char c) {
+    if (caseless_.empty() || !caseless_.back()) return;
+    const bool folds = static_cast<unsigned char>(c) >= 0x80 ||
+                       (last_letter_ == 's' && (c == 's' || c == 't')) ||
+                       (last_letter_ == 'f' && (c == 'f' || c == 'i' || c == 'l'));
+    if (folds || (c >= 'A' && c <= 'Z')) unsupported("what follows (?i:");
+    last_letter_ = is_letter(c) ? c : '\0';
+  }
+
+  void group() {
+    bool caseless = !caseless_.empty() && caseless_.back();
+    rest_.remove_prefix(1);
+    if (rest_.starts_with('*')) unsupported("(*");
+    if (rest_.starts_with('?')) {
+      static constexpr std::array<std::string_view, 7> kKinds = {"?:", "?=", "?!", "?<=", "?<!", "?>", "?i:"};
+      for (const auto kind : kKinds) {
+        if (!take(kind)) continue;
+        caseless = caseless || kind == "?i:";
+        caseless_.push_back(caseless);
+        out_ += '(';
+        out_ += kind;
+        return;
+      }
+      unsupported("(" + std::string(rest_.substr(0, 2)));
+    }
+    caseless_.push_back(caseless);
+    out_ += '(';
+  }
+
+  // {n}, {n,} or {n,m}; what follows it means another thing in each library.
+  void repeat() {
+    const auto end = rest_.find('}');
+    const auto inside = rest_.substr(1, end == rest_.npos ? rest_.npos : end - 1);
+    const bool valid = end != rest_.npos && !inside.empty() && is_digit(inside.front()) &&
+                       inside.find_first_not_of("0123456789,") == inside.npos &&
+                       inside.find(',') == inside.rfind(',');
+    if (!valid) unsupported("a { that is no repetition");
+    out_ += rest_.substr(0, end + 1);
+    rest_.remove_prefix(end + 1);
+    if (rest_.starts_with('+') || rest_.starts_with('?')) unsupported("a repetition after }");
+  }
+
+  void char_class() {
+    out_ += take_char();
+    if (take("^")) out_ += '^';
+    if (rest_.starts_with(']')) unsupported("a class that begins with ]");
+    while (!take("]")) {
+      const char c = take_char();
+      if (c == '[') unsupported("a class within a class");
+      if (c == '&' && rest_.starts_with('&')) unsupported("&& in a class");
+      if (c == '\\') {
+        escape(/*in_class=*/true);
+      } else {
+        out_ += c;
+      }
+    }
+    out_ += ']';
+  }
+
+  void escape(bool in_class) {
+    const char c = take_char();
+    last_letter_ = 0;
+    switch (c) {
+      case 's':
+        return members(kSpace, in_class, false);
+      case 'S':
+        return members(kSpace, in_class, true);
+      case 'w':
+        return members(kWord, in_class, false);
+      case 'W':
+        return members(kWord, in_class, true);
+      case 'd':
+        return members(kDigit, in_class, false);
+      case 'D':
+        return members(kDigit, in_class, true);
+      case 'p':
+      case 'P':
+        return property(c);
+      case 'v':
+        out_ += R"(\x{B})";
+        return;
+      case 'u':
+      case 'x':
+        return code_point(c);
+      case 'n':
+      case 'r':
+      case 't':
+      case 'f':
+        break;
+      default:
+        if (is_letter(c) || is_digit(c) || static_cast<unsigned char>(c) >= 0x80) {
+          unsupported(std::string("\\") + (static_cast<unsigned char>(c) < 0x80 ? std::string(1, c) : "?"));
+        }
+    }
+    out_ += '\\';
+    out_ += c;
+  }
+
+  void members(std::string_view set, bool in_class, bool negated) {
+    if (in_class && negated) unsupported("\\S, \\W or \\D within a class");
+    if (in_class) {
+      out_ += set;
+    } else {
+      out_ += negated ? "[^" : "[";
+      out_ += set;
+      out_ += ']';
+    }
+  }
+
+  // A general category such as L or Lu, or a script such as Han.
+  void property(char p) {
+    if (!take("{")) unsupported("\\p without {}");
+    std::string name;
+    while (!take("}")) {
+      const char c = take_char();
+      if (!is_letter(c) && c != '_') unsupported("a property with a sign in it");
+      name += c;
+    }
+    out_ += '\\';
+    out_ += p;
+    out_ += name.size() <= 2 ? "{" + name + "}" : "{sc:" + name + "}";
+  }
+
+  // \xHH, \x{H...} or \uHHHH. Oniguruma's \xHH above 7F is a byte, not a character.
+  void code_point(char kind) {
+    std::string digits;
+    if (kind == 'x' && take("{")) {
+      while (!take("}")) digits += take_char();
+    } else {
+      while (digits.size() < (kind == 'x' ? 2U : 4U)) digits += take_char();
+      if (kind == 'x' && digits > "7f" && digits > "7F") unsupported("\\x of a byte");
+    }
+    if (digits.empty() || digits.size() > 6 ||
+        digits.find_first_not_of("0123456789abcdefABCDEF") != digits.npos) {
+      unsupported(std::string("\\") + kind + " without hexadecimal digits");
+    }
+    out_ += "\\x{" + digits + "}";
+  }
+
+  std::string_view rest_;
+  std::string out_;
+  std::vector<bool> caseless_;  // of each open group
+  char last_letter_ = 0;
+};
+
+}  // namespace
+
+std::string to_pcre2(std::string_view pattern) {
+  return Translator(pattern).run();
+}
+
+}  // namespace attentive::tokenizers
+
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
-#include "io/refusal.h"
-#include "tokenizers/regex_syntax.h"
 #include "tokenizers/unicode.h"
 
 namespace attentive::tokenizers {

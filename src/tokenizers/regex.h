@@ -8,7 +8,14 @@
 
 namespace attentive::tokenizers {
 
-/// A compiled regular expression, as the file has it (tokenizers/regex_syntax.h). Threads may share one.
+/// A regular expression of Oniguruma, which Python's tokenizers use, in PCRE2's syntax and with the same
+/// meaning. What differs between the two is rewritten (\s, \w, \d, \v, scripts); what is left of Oniguruma's
+/// syntax is a Refusal that names it: anchors, word boundaries, POSIX brackets, nested classes, references,
+/// options but (?i:...).
+std::string to_pcre2(std::string_view pattern);
+
+
+/// A compiled regular expression, as the file has it (tokenizers/regex.h). Threads may share one.
 class Regex {
  public:
   /// Throws Refusal for what PCRE2 or `to_pcre2` does not take.

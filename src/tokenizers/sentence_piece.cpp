@@ -1,6 +1,6 @@
-#include "tokenizers/sentence_piece.h"
+#include "tokenizers/pipeline.h"
 
-#include "io/refusal.h"
+#include "base/refusal.h"
 
 namespace attentive::tokenizers {
 namespace {

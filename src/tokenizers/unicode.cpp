@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "io/refusal.h"
+#include "base/refusal.h"
 
 namespace attentive::tokenizers {
 namespace {

@@ -14,8 +14,8 @@
 
 #include "core/check.h"
 #include "core/kept_tensors.h"
-#include "io/state_fit.h"
-#include "train/memory_order.h"
+#include "files/state_entries.h"
+#include "train/tensor_memory.h"
 
 namespace attentive {
 
@@ -159,7 +159,7 @@ void AdamWBase::update(bool decays) {
   at::_fused_adamw_(parameters, gradients, exp_avgs, exp_avg_sqs, /*max_exp_avg_sqs=*/{}, steps,
                     options.learning_rate, options.beta1, options.beta2, decays ? options.weight_decay : 0.0,
                     options.eps, /*amsgrad=*/false,
-                    /*maximize=*/false, scale_.defined() ? std::optional(scale_) : std::nullopt);
+                    /*maximize=*/false, as_optional(scale_));
 }
 
 StateDict AdamWBase::state(bool wanted) const {

@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "train/sha256.h"
-#include "train/tensor_bytes.h"
+#include "train/tensor_memory.h"
 
 namespace attentive {
 namespace {

@@ -13,26 +13,26 @@
 namespace attentive {
 namespace {
 
-constexpr const char* kWho = "BlockSampler";
+constexpr const char* kBlockSampler = "BlockSampler";
 
 }  // namespace
 
 BlockSampler::BlockSampler(at::Tensor tokens, BlockSamplerOptions options)
     : options_(options), generator_(at::detail::createCPUGenerator(options.seed)) {
-  check_defined(kWho, "tokens", tokens);
-  TORCH_CHECK_VALUE(options.block > 0 && options.batch > 0, kWho, ": expected block > 0 and batch > 0, got ",
+  check_defined(kBlockSampler, "tokens", tokens);
+  TORCH_CHECK_VALUE(options.block > 0 && options.batch > 0, kBlockSampler, ": expected block > 0 and batch > 0, got ",
                     options.block, " and ", options.batch);
-  TORCH_CHECK_VALUE(options.world_size > 0 && options.rank >= 0 && options.rank < options.world_size, kWho,
+  TORCH_CHECK_VALUE(options.world_size > 0 && options.rank >= 0 && options.rank < options.world_size, kBlockSampler,
                     ": expected 0 <= rank < world_size, got rank ", options.rank, " of ", options.world_size);
-  TORCH_CHECK_VALUE(options.batch % options.world_size == 0, kWho,
+  TORCH_CHECK_VALUE(options.batch % options.world_size == 0, kBlockSampler,
                     ": expected batch to be a multiple of world_size, got ", options.batch, " and ",
                     options.world_size);
-  TORCH_CHECK_VALUE(options.batch <= std::numeric_limits<int32_t>::max(), kWho,
+  TORCH_CHECK_VALUE(options.batch <= std::numeric_limits<int32_t>::max(), kBlockSampler,
                     ": expected batch below 2^31, got ", options.batch);
   TORCH_CHECK_VALUE(
       tokens.dim() == 1 && at::isIntegralType(tokens.scalar_type(), /*includeBool=*/false) && tokens.is_cpu(),
-      kWho, ": expected tokens as integers of shape (N,) on the CPU, got ", describe(tokens));
-  TORCH_CHECK_VALUE(tokens.size(0) > options.block, kWho, ": expected more than block = ", options.block,
+      kBlockSampler, ": expected tokens as integers of shape (N,) on the CPU, got ", describe(tokens));
+  TORCH_CHECK_VALUE(tokens.size(0) > options.block, kBlockSampler, ": expected more than block = ", options.block,
                     " tokens, got ", tokens.size(0));
   windows_ = tokens.unfold(0, options.block + 1, 1);
 }
@@ -49,7 +49,7 @@ std::pair<at::Tensor, at::Tensor> BlockSampler::next() {
 }
 
 void BlockSampler::skip(int64_t batches) {
-  TORCH_CHECK_VALUE(batches >= 0, kWho, ": expected batches >= 0 to skip, got ", batches);
+  TORCH_CHECK_VALUE(batches >= 0, kBlockSampler, ": expected batches >= 0 to skip, got ", batches);
   for (int64_t i = 0; i < batches; ++i) draw();
 }
 
@@ -58,8 +58,8 @@ at::Tensor BlockSampler::state() const {
 }
 
 void BlockSampler::check(int64_t position, const at::Tensor& state) const {
-  TORCH_CHECK_VALUE(position >= 0, kWho, ": expected position >= 0, got ", position);
-  check_generator_state(kWho, generator_, state);
+  TORCH_CHECK_VALUE(position >= 0, kBlockSampler, ": expected position >= 0, got ", position);
+  check_generator_state(kBlockSampler, generator_, state);
 }
 
 void BlockSampler::restore(int64_t position, const at::Tensor& state) {

@@ -7,10 +7,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include <attentive/io/safetensors.h>
+#include <attentive/files/safetensors.h>
 #include <attentive/train/checkpoint.h>
 
-#include "io/files.h"
+#include "base/files.h"
 #include "train/folder_lock.h"
 #include "train/sha256.h"
 
@@ -19,13 +19,13 @@ namespace {
 
 constexpr const char* kSave = "CheckpointFolder";
 constexpr const char* kLoad = "load_checkpoint";
-constexpr const char* kModel = "model.safetensors";
+constexpr const char* kModelFile = "model.safetensors";
 constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr const char* kManifest = "manifest.json";
 constexpr const char* kLatest = "latest";
 constexpr int64_t kFormat = 1;
 
-[[noreturn]] void fail(const char* who, const std::filesystem::path& path, const std::string& reason) {
+[[noreturn]] void fail_checkpoint(const char* who, const std::filesystem::path& path, const std::string& reason) {
   throw CheckpointError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)},
                         fmt::format("{}: {}: {}", who, path.string(), reason));
 }
@@ -78,7 +78,7 @@ nlohmann::json describe_file(const std::filesystem::path& path) {
 }
 
 void write_checkpoint(const std::filesystem::path& folder, const Checkpoint& checkpoint) {
-  save_safetensors(folder / kModel, checkpoint.model);
+  save_safetensors(folder / kModelFile, checkpoint.model);
   save_safetensors(folder / kOptimizer, checkpoint.optimizer);
   for (const auto& [name, text] : checkpoint.documents) write_file(folder / name, text);
   nlohmann::json files;
@@ -94,7 +94,7 @@ bool is_plain_name(const std::string& name) {
 
 // The checkpoint that `path` means: itself, or what its `latest` names.
 std::filesystem::path resolve(const std::filesystem::path& path) {
-  if (!is_folder(path)) fail(kLoad, path, "no such folder");
+  if (!is_folder(path)) fail_checkpoint(kLoad, path, "no such folder");
   const auto names = names_in(path);
   const auto has = [&](const char* name) { return std::binary_search(names.begin(), names.end(), name); };
   if (has(kManifest)) return path;
@@ -102,17 +102,17 @@ std::filesystem::path resolve(const std::filesystem::path& path) {
     // A process killed between the rename of its first checkpoint and the writing of "latest".
     const auto checkpoints = checkpoint_names(path);
     if (!checkpoints.empty()) return path / to_string(checkpoints.back());
-    fail(kLoad, path, "neither a checkpoint (manifest.json) nor a folder of checkpoints (latest)");
+    fail_checkpoint(kLoad, path, "neither a checkpoint (manifest.json) nor a folder of checkpoints (latest)");
   }
   auto name = read_file(path / kLatest);
   while (!name.empty() && name.back() == '\n') name.pop_back();
-  if (!parse_name(name)) fail(kLoad, path / kLatest, "expected the name of a checkpoint");
-  if (!is_folder(path / name)) fail(kLoad, path / name, "no such folder, though \"latest\" names it");
+  if (!parse_name(name)) fail_checkpoint(kLoad, path / kLatest, "expected the name of a checkpoint");
+  if (!is_folder(path / name)) fail_checkpoint(kLoad, path / name, "no such folder, though \"latest\" names it");
   return path / name;
 }
 
 bool lists_files(const nlohmann::json& files) {
-  if (!files.is_object() || !files.contains(kModel) || !files.contains(kOptimizer)) return false;
+  if (!files.is_object() || !files.contains(kModelFile) || !files.contains(kOptimizer)) return false;
   for (const auto& [name, file] : files.items()) {
     if (!is_plain_name(name) || !file.is_object() || file.size() != 2 || !file.contains("size") ||
         !file["size"].is_number_unsigned() || !file.contains("sha256") || !file["sha256"].is_string()) {
@@ -131,24 +131,24 @@ nlohmann::json read_manifest(const std::filesystem::path& folder) {
                         manifest["format"].is_number_integer() && manifest.contains("step") &&
                         manifest["step"].is_number_unsigned() && manifest.contains("files") &&
                         lists_files(manifest["files"]);
-  if (!complete || dump(manifest) != text) fail(kLoad, path, "damaged: not a manifest that was written here");
+  if (!complete || dump(manifest) != text) fail_checkpoint(kLoad, path, "damaged: not a manifest that was written here");
   if (manifest["format"] != kFormat) {
-    fail(kLoad, path, fmt::format("expected format {}, got {}", kFormat, manifest["format"].dump()));
+    fail_checkpoint(kLoad, path, fmt::format("expected format {}, got {}", kFormat, manifest["format"].dump()));
   }
   // Its user may have renamed the folder; only a name that says a step can disagree.
   const auto name = parse_name(folder.filename().string());
   if (name && manifest["step"] != name->step)
-    fail(kLoad, path, "damaged: its step is not that of the folder");
+    fail_checkpoint(kLoad, path, "damaged: its step is not that of the folder");
   return manifest;
 }
 
 std::string read_verified(const std::filesystem::path& path, const nlohmann::json& expected) {
   const auto bytes = read_file(path);
   if (expected["size"] != bytes.size()) {
-    fail(kLoad, path, fmt::format("expected {} bytes, got {}", expected["size"].dump(), bytes.size()));
+    fail_checkpoint(kLoad, path, fmt::format("expected {} bytes, got {}", expected["size"].dump(), bytes.size()));
   }
   if (expected["sha256"] != sha256(bytes)) {
-    fail(kLoad, path, "damaged: its SHA-256 differs from the manifest");
+    fail_checkpoint(kLoad, path, "damaged: its SHA-256 differs from the manifest");
   }
   return bytes;
 }
@@ -158,11 +158,11 @@ auto reporting(const char* who, const std::filesystem::path& path, Read read) {
   try {
     return read();
   } catch (const std::system_error& error) {
-    fail(who, path, error.what());
+    fail_checkpoint(who, path, error.what());
   } catch (const SafetensorsError& error) {
-    fail(who, path, error.what_without_backtrace());
+    fail_checkpoint(who, path, error.what_without_backtrace());
   } catch (const nlohmann::json::exception& error) {
-    fail(who, path, error.what());
+    fail_checkpoint(who, path, error.what());
   }
 }
 
@@ -174,7 +174,7 @@ CheckpointFolder::CheckpointFolder(std::filesystem::path folder, int64_t rank) :
     make_folder(folder_);
     lock_ = std::make_unique<FolderLock>(folder_ / ".lock");
     if (!lock_->ours()) {
-      fail(kSave, folder_, lock_->holder() + " writes its checkpoints here, and may still be saving one");
+      fail_checkpoint(kSave, folder_, lock_->holder() + " writes its checkpoints here, and may still be saving one");
     }
     for (const auto& name : names_in(folder_)) {
       if (is_leftover(name)) remove_tree(folder_ / name);
@@ -188,8 +188,8 @@ std::filesystem::path CheckpointFolder::save(const Checkpoint& checkpoint, int64
   TORCH_CHECK_VALUE(checkpoint.step >= 0 && keep >= 0, kSave, ": expected step >= 0 and keep >= 0, got ",
                     checkpoint.step, " and ", keep);
   for (const auto& [document, text] : checkpoint.documents) {
-    if (!is_plain_name(document) || document == kModel || document == kOptimizer) {
-      fail(kSave, folder_, "expected a plain file name for a document, got \"" + document + '"');
+    if (!is_plain_name(document) || document == kModelFile || document == kOptimizer) {
+      fail_checkpoint(kSave, folder_, "expected a plain file name for a document, got \"" + document + '"');
     }
   }
   if (!lock_) return {};  // another process of the group writes
@@ -236,7 +236,7 @@ std::map<std::string, std::string> load_checkpoint_documents(const std::filesyst
     const auto manifest = read_manifest(folder);
     std::map<std::string, std::string> documents;
     for (const auto& [name, expected] : manifest["files"].items()) {
-      if (name != kModel && name != kOptimizer) documents[name] = read_verified(folder / name, expected);
+      if (name != kModelFile && name != kOptimizer) documents[name] = read_verified(folder / name, expected);
     }
     return documents;
   });
@@ -250,7 +250,7 @@ Checkpoint load_checkpoint(const std::filesystem::path& path) {
     checkpoint.step = manifest["step"].get<int64_t>();
     for (const auto& [name, expected] : manifest["files"].items()) {
       auto bytes = read_verified(folder / name, expected);
-      if (name == kModel) {
+      if (name == kModelFile) {
         checkpoint.model = parse_safetensors(bytes.data(), bytes.size()).tensors;
       } else if (name == kOptimizer) {
         checkpoint.optimizer = parse_safetensors(bytes.data(), bytes.size()).tensors;

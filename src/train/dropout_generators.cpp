@@ -8,9 +8,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "core/hex.h"
+#include "base/strings.h"
 #include "train/generator_state.h"
-#include "train/tensor_bytes.h"
+#include "train/tensor_memory.h"
 
 namespace attentive {
 namespace {

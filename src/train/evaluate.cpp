@@ -10,12 +10,12 @@
 #include "core/check.h"
 #include "modules/evaluation_mode.h"
 #include "train/model_state.h"
-#include "train/one_process.h"
+#include "train/agreement.h"
 
 namespace attentive {
 namespace {
 
-constexpr const char* kWho = "evaluate";
+constexpr const char* kEvaluate = "evaluate";
 
 struct Batch {
   int64_t begin, rows, width;
@@ -34,16 +34,16 @@ std::vector<Batch> batches_of(int64_t targets, const EvaluateOptions& options) {
   return batches;
 }
 
-void check(const BatchLoss& loss, const at::Tensor& tokens, const EvaluateOptions& options) {
-  check_defined(kWho, "tokens", tokens);
-  TORCH_CHECK_VALUE(tokens.dim() == 1 && tokens.size(0) >= 2, kWho,
+void check_evaluation(const BatchLoss& loss, const at::Tensor& tokens, const EvaluateOptions& options) {
+  check_defined(kEvaluate, "tokens", tokens);
+  TORCH_CHECK_VALUE(tokens.dim() == 1 && tokens.size(0) >= 2, kEvaluate,
                     ": expected tokens of shape (N,) with N >= 2, got ", shape_string(tokens.sizes()));
-  TORCH_CHECK_TYPE(at::isIntegralType(tokens.scalar_type(), /*includeBool=*/false) && !tokens.is_meta(), kWho,
+  TORCH_CHECK_TYPE(at::isIntegralType(tokens.scalar_type(), /*includeBool=*/false) && !tokens.is_meta(), kEvaluate,
                    ": expected tokens as integers with data, got ", describe(tokens), " on ",
                    tokens.device());
-  TORCH_CHECK_VALUE(options.block > 0 && options.batch > 0, kWho, ": expected block > 0 and batch > 0, got ",
+  TORCH_CHECK_VALUE(options.block > 0 && options.batch > 0, kEvaluate, ": expected block > 0 and batch > 0, got ",
                     options.block, " and ", options.batch);
-  TORCH_CHECK_VALUE(loss, kWho, ": expected a loss function, got none");
+  TORCH_CHECK_VALUE(loss, kEvaluate, ": expected a loss function, got none");
 }
 
 double mean_of_batch(const BatchLoss& loss, const at::Tensor& tokens, const Batch& batch, at::Device device) {
@@ -54,7 +54,7 @@ double mean_of_batch(const BatchLoss& loss, const at::Tensor& tokens, const Batc
         .to(device);
   };
   const auto mean = loss(cut(batch.begin), cut(batch.begin + 1));
-  check_loss(kWho, mean);
+  check_loss(kEvaluate, mean);
   return mean.item<double>();
 }
 
@@ -62,7 +62,7 @@ double mean_of_batch(const BatchLoss& loss, const at::Tensor& tokens, const Batc
 
 double evaluate(torch::nn::Module& module, const BatchLoss& loss, const at::Tensor& tokens,
                 const EvaluateOptions& options) {
-  check(loss, tokens, options);
+  check_evaluation(loss, tokens, options);
   const EvaluationMode evaluation(module);
   const at::NoGradGuard no_grad;
   const auto group = group_or_alone(options.group);

@@ -7,15 +7,15 @@
 #include <attentive/train/checkpoint.h>
 #include <attentive/train/language_model.h>
 
-#include "io/files.h"
-#include "io/json_value.h"
-#include "io/refusal.h"
+#include "base/files.h"
+#include "files/json_value.h"
+#include "base/refusal.h"
 #include "train/model_state.h"
 
 namespace attentive {
 namespace {
 
-constexpr const char* kWho = "LanguageModel";
+constexpr const char* kLanguageModel = "LanguageModel";
 constexpr const char* kModel = "model.json";
 constexpr const char* kTokenizer = "tokenizer.json";
 constexpr const char* kStopTokens = "stop_tokens.json";
@@ -25,16 +25,16 @@ constexpr const char* kConfig = "config.json";
 using Documents = std::map<std::string, std::string>;
 
 void check_tokenizer(const Tokenizer& tokenizer, const AnyLanguageModel& model) {
-  TORCH_CHECK_VALUE(tokenizer.vocab_size() <= model.vocab_size(), kWho, ": expected a tokenizer of at most ",
+  TORCH_CHECK_VALUE(tokenizer.vocab_size() <= model.vocab_size(), kLanguageModel, ": expected a tokenizer of at most ",
                     model.vocab_size(), " tokens, got ", tokenizer.vocab_size());
 }
 
 std::vector<int64_t> parse_stop_tokens(const std::string& text) {
   const auto list = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  TORCH_CHECK_VALUE(list.is_array(), kWho, ": ", kStopTokens, ": expected a list of tokens");
+  TORCH_CHECK_VALUE(list.is_array(), kLanguageModel, ": ", kStopTokens, ": expected a list of tokens");
   std::vector<int64_t> tokens;
   for (const auto& token : list) {
-    TORCH_CHECK_VALUE(token.is_number_unsigned(), kWho, ": ", kStopTokens, ": expected tokens, got ",
+    TORCH_CHECK_VALUE(token.is_number_unsigned(), kLanguageModel, ": ", kStopTokens, ": expected tokens, got ",
                       token.dump());
     tokens.push_back(token.get<int64_t>());
   }
@@ -63,16 +63,16 @@ LanguageModel from_python(const std::filesystem::path& path, const LanguageModel
 LanguageModel from_checkpoint(const std::filesystem::path& path, const LanguageModelOptions& options) {
   const auto checkpoint = load_checkpoint(path);
   auto language = parse_language_documents(checkpoint.documents, options.read_tokenizer);
-  load_model_state(kWho, language.model.module(), checkpoint.model);
+  load_model_state(kLanguageModel, language.model.module(), checkpoint.model);
   language.step = checkpoint.step;
   return language;
 }
 
 // What Python must not guess: its defaults are tokens of other models.
-TorchValue config_without_tokens() {
-  TorchValue::Dict config;
+FileValue config_without_tokens() {
+  FileValue::Dict config;
   for (const auto* field : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
-    config.items.emplace_back(field, TorchValue());
+    config.items.emplace_back(field, FileValue());
   }
   return config;
 }
@@ -93,7 +93,7 @@ Documents language_model_documents(const AnyLanguageModel& model, const Tokenize
 }
 
 Documents language_model_documents(const LanguageModel& language) {
-  TORCH_CHECK_VALUE(language.tokenizer, kWho,
+  TORCH_CHECK_VALUE(language.tokenizer, kLanguageModel,
                     ": expected a tokenizer, got none: ", language.why_no_tokenizer);
   auto documents = language_model_documents(language.model, *language.tokenizer);
   if (language.python_files.empty()) return documents;
@@ -110,7 +110,7 @@ Documents language_model_documents(const LanguageModel& language) {
 LanguageModel parse_language_documents(const Documents& documents, const TokenizerReader& read_tokenizer) {
   const auto document = [&](const char* name) -> const std::string& {
     const auto found = documents.find(name);
-    TORCH_CHECK_VALUE(found != documents.end(), kWho,
+    TORCH_CHECK_VALUE(found != documents.end(), kLanguageModel,
                       ": expected the checkpoint of a language model, got one without ", name);
     return found->second;
   };
@@ -143,7 +143,7 @@ void save_language_model(const std::filesystem::path& path, const LanguageModel&
   try {
     options.config = config ? parse_json(config.mapped(), kConfig) : config_without_tokens();
   } catch (const Refusal& refusal) {
-    TORCH_CHECK_VALUE(false, kWho, ": ", refusal.what());
+    TORCH_CHECK_VALUE(false, kLanguageModel, ": ", refusal.what());
   }
   save_model_folder(path, language.model, options);
 }

@@ -7,8 +7,8 @@
 
 #include <attentive/train/loss_curve.h>
 
-#include "io/files.h"
-#include "io/xml_text.h"
+#include "base/files.h"
+#include "base/strings.h"
 
 namespace attentive {
 namespace {

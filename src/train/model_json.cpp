@@ -3,7 +3,7 @@
 #include <attentive/modules/first_weights.h>
 #include <attentive/train/language_model.h>
 
-#include "core/option_json.h"
+#include "files/option_json.h"
 
 namespace attentive {
 namespace {

@@ -3,10 +3,10 @@
 #include <c10/util/Exception.h>
 #include <torch/nn/module.h>
 
-#include <attentive/io/state_dict.h>
+#include <attentive/files/state_dict.h>
 
 #include "core/check.h"
-#include "io/state_fit.h"
+#include "files/state_entries.h"
 
 namespace attentive {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "core/hex.h"
+#include "base/strings.h"
 
 namespace attentive {
 namespace {

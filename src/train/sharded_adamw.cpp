@@ -12,12 +12,12 @@
 #include "core/check.h"
 #include "core/kept_tensors.h"
 #include "train/agreement.h"
-#include "train/memory_order.h"
+#include "train/tensor_memory.h"
 
 namespace attentive {
 namespace {
 
-constexpr const char* kWho = "ShardedAdamW";
+constexpr const char* kShardedAdamW = "ShardedAdamW";
 // A share ends at a multiple of so many elements from the start of a parameter: whole vectors of the fused
 // kernel in every dtype, so that it treats each element as in the whole parameter.
 constexpr int64_t kCut = 64;
@@ -49,8 +49,8 @@ void each_part(const Stretches& share, int64_t from, int64_t to, Visit visit) {
 
 ShardedAdamW::ShardedAdamW(const torch::nn::Module& module, std::shared_ptr<TrainingGroup> group,
                            AdamWOptions options_)
-    : AdamWBase(kWho, module, options_), group_(std::move(group)) {
-  TORCH_CHECK_VALUE(group_, kWho, ": expected a group, got none");
+    : AdamWBase(kShardedAdamW, module, options_), group_(std::move(group)) {
+  TORCH_CHECK_VALUE(group_, kShardedAdamW, ": expected a group, got none");
   if (group_->size() == 1) {
     keep(whole_parameters());
     return;
@@ -70,7 +70,7 @@ void ShardedAdamW::check_same() const {
     parameters += fmt::format("{} {} {} {}\n", parameter.name, c10::toString(parameter.like.scalar_type()),
                               shape_string(parameter.like.sizes()), shape_string(parameter.strides));
   }
-  check_agreement(kWho, *group_,
+  check_agreement(kShardedAdamW, *group_,
                   {{"parameters", parameters},
                    {"options", fmt::format("{} {} {} {} {}", options.learning_rate, options.beta1,
                                            options.beta2, options.eps, options.weight_decay)}});
@@ -150,7 +150,7 @@ StateDict ShardedAdamW::state_if(bool wanted) const {
     for (const auto& piece : pieces_) own.push_back(stretch_of(piece.*of, 0, piece.end - piece.begin));
     for (size_t i = 0; i < parameters_.size() && wanted; ++i) {
       const auto& parameter = parameters_[i];
-      whole.push_back(reserving(kWho, "a copy of its state", [&] {
+      whole.push_back(reserving(kShardedAdamW, "a copy of its state", [&] {
         return at::empty_strided(parameter.like.sizes(), parameter.strides, parameter.like.options());
       }));
       state[prefix + parameter.name] = whole.back();

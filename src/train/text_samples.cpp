@@ -8,14 +8,13 @@
 
 #include <attentive/train/text_samples.h>
 
-#include "io/atomic_file.h"
-#include "io/files.h"
-#include "io/utf8.h"
+#include "base/files.h"
+#include "base/strings.h"
 
 namespace attentive {
 namespace {
 
-constexpr const char* kWho = "TextSamples";
+constexpr const char* kTextSamples = "TextSamples";
 constexpr std::string_view kHead = "step ", kIndent = "    ";
 
 // The step of a heading; none for a line of a text.
@@ -64,7 +63,7 @@ TextSamples::TextSamples(std::filesystem::path path, int64_t from_step) : path_(
   try {
     if (is_there(path_)) content_ = up_to(read_file(path_), from_step);
   } catch (const std::system_error& error) {
-    TORCH_CHECK_VALUE(false, kWho, ": ", error.what());
+    TORCH_CHECK_VALUE(false, kTextSamples, ": ", error.what());
   }
 }
 
@@ -81,7 +80,7 @@ void TextSamples::add(int64_t step, const std::string& text) {
     file.write(entry.data(), entry.size());
     file.commit();
   } catch (const std::system_error& error) {
-    TORCH_CHECK_VALUE(false, kWho, ": ", path_.string(), ": ", error.what());
+    TORCH_CHECK_VALUE(false, kTextSamples, ": ", path_.string(), ": ", error.what());
   }
   content_ += entry;
 }

@@ -15,17 +15,16 @@
 #include "train/agreement.h"
 #include "train/dropout_generators.h"
 #include "train/model_state.h"
-#include "train/one_process.h"
 #include "train/sha256.h"
-#include "train/tensor_bytes.h"
+#include "train/tensor_memory.h"
 
 namespace attentive {
 namespace {
 
-constexpr const char* kWho = "Trainer";
+constexpr const char* kTrainer = "Trainer";
 
 const std::shared_ptr<torch::nn::Module>& checked(const std::shared_ptr<torch::nn::Module>& model) {
-  TORCH_CHECK_VALUE(model, kWho, ": expected a model, got none");
+  TORCH_CHECK_VALUE(model, kTrainer, ": expected a model, got none");
   return model;
 }
 
@@ -36,10 +35,10 @@ CosineSchedule schedule_of(const TrainerOptions& options) {
 
 void check(const TrainerOptions& options) {
   const auto positive = [](const char* name, int64_t value) {
-    TORCH_CHECK_VALUE(value > 0, kWho, ": expected ", name, " > 0, got ", value);
+    TORCH_CHECK_VALUE(value > 0, kTrainer, ": expected ", name, " > 0, got ", value);
   };
   const auto not_negative = [](const char* name, double value) {
-    TORCH_CHECK_VALUE(value >= 0, kWho, ": expected ", name, " >= 0, got ", value);
+    TORCH_CHECK_VALUE(value >= 0, kTrainer, ": expected ", name, " >= 0, got ", value);
   };
   positive("steps", options.steps);
   positive("accumulate", options.accumulate);
@@ -68,7 +67,7 @@ bool shares_passes(const TrainerOptions& options, const TrainingGroup& group) {
 BlockSamplerOptions sampler_options(const TrainerOptions& options, const TrainingGroup& group) {
   BlockSamplerOptions sampler{options.block, options.batch, options.seed};
   if (shares_passes(options, group)) return sampler;
-  TORCH_CHECK_VALUE(options.batch % group.size() == 0, kWho,
+  TORCH_CHECK_VALUE(options.batch % group.size() == 0, kTrainer,
                     ": expected accumulate or batch to be a multiple of the number of processes, ",
                     group.size(), ", got ", options.accumulate, " and ", options.batch,
                     ": change one of the three");
@@ -115,16 +114,16 @@ Trainer::Trainer(std::shared_ptr<torch::nn::Module> model, BatchLoss loss, at::T
       options_((check(options), options)),
       group_(group_or_alone(std::move(group))),
       sampler_(training_, sampler_options(options, *group_)) {
-  TORCH_CHECK_VALUE(loss_, kWho, ": expected a loss function, got none");
+  TORCH_CHECK_VALUE(loss_, kTrainer, ": expected a loss function, got none");
   if (options_.decay_steps == 0) options_.decay_steps = options_.steps;
   if (validation_.defined() && validation_.numel() == 0) validation_.reset();
   TORCH_CHECK_VALUE(!validation_.defined() || (validation_.dim() == 1 && validation_.size(0) >= 2 &&
                                                at::isIntegralType(validation_.scalar_type(), false)),
-                    kWho, ": expected a validation text of at least 2 tokens, integers of shape (N,), got ",
+                    kTrainer, ": expected a validation text of at least 2 tokens, integers of shape (N,), got ",
                     describe(validation_));
   training_hash_ = hash_of(training_);
   validation_hash_ = hash_of(validation_);
-  check_agreement(kWho, *group_,
+  check_agreement(kTrainer, *group_,
                   {{"options of the model", printed_options(*model_), /*quoted=*/true},
                    {"options", to_json(options_), /*quoted=*/true},
                    {"tokens to learn", training_hash_},
@@ -147,8 +146,8 @@ at::Tensor Trainer::forward() {
   const auto [x, y] = next_rows();
   const Autocast autocast(options_.device.type(), options_.autocast);
   auto loss = loss_(x.to(options_.device), y.to(options_.device));
-  check_loss(kWho, loss);
-  TORCH_CHECK_VALUE(loss.requires_grad(), kWho, ": expected a loss with a gradient, got one without");
+  check_loss(kTrainer, loss);
+  TORCH_CHECK_VALUE(loss.requires_grad(), kTrainer, ": expected a loss with a gradient, got one without");
   return loss;
 }
 
@@ -173,7 +172,7 @@ Trainer::Update Trainer::update(const std::function<bool()>& stop) {
   row.loss = mean_loss(reports, losses[0].scalar_type());
   row.gradient_norm = norm.item<double>();
   row.learning_rate = schedule_of(options_).at(steps_done_);
-  TORCH_CHECK_VALUE(std::isfinite(row.loss) && std::isfinite(row.gradient_norm), kWho,
+  TORCH_CHECK_VALUE(std::isfinite(row.loss) && std::isfinite(row.gradient_norm), kTrainer,
                     ": expected a finite loss and gradient at step ", row.step, ", got ", row.loss, " and ",
                     row.gradient_norm, "; a lower learning rate or stronger clipping may help");
   optimizer_->options.learning_rate = row.learning_rate;

@@ -1,11 +1,11 @@
 #include <attentive/train/trainer.h>
 
-#include "core/option_json.h"
+#include "files/option_json.h"
 
 namespace attentive {
 namespace {
 
-constexpr const char* kWho = "TrainerOptions";
+constexpr const char* kTrainerOptions = "TrainerOptions";
 
 }  // namespace
 
@@ -16,12 +16,12 @@ std::string to_json(const TrainerOptions& options) {
 }
 
 TrainerOptions parse_trainer_options(const std::string& json) {
-  auto object = parse_option_object(kWho, json);
+  auto object = parse_option_object(kTrainerOptions, json);
   object.emplace("shard_optimizer", false);  // a checkpoint from before this option lacks it
   TrainerOptions options;
-  each_option(options, OptionReader(kWho, object));
+  each_option(options, OptionReader(kTrainerOptions, object));
   const auto autocast = object.value("autocast", nlohmann::json());
-  TORCH_CHECK_VALUE(autocast == "none" || autocast == "bfloat16" || autocast == "float16", kWho,
+  TORCH_CHECK_VALUE(autocast == "none" || autocast == "bfloat16" || autocast == "float16", kTrainerOptions,
                     ": expected \"autocast\" to be \"none\", \"bfloat16\" or \"float16\", got ",
                     autocast.dump());
   if (autocast != "none") options.autocast = autocast == "float16" ? at::kHalf : at::kBFloat16;

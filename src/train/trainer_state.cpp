@@ -7,22 +7,22 @@
 
 #include <attentive/train/trainer.h>
 
-#include "core/hex.h"
+#include "base/strings.h"
 #include "train/agreement.h"
 #include "train/dropout_generators.h"
 #include "train/model_state.h"
-#include "train/tensor_bytes.h"
+#include "train/tensor_memory.h"
 
 namespace attentive {
 namespace {
 
-constexpr const char* kWho = "Trainer";
+constexpr const char* kTrainerName = "Trainer";
 constexpr const char* kState = "state.json";
 constexpr const char* kOptions = "trainer.json";
 
 const std::string& document(const Checkpoint& checkpoint, const char* name) {
   const auto found = checkpoint.documents.find(name);
-  TORCH_CHECK_VALUE(found != checkpoint.documents.end(), kWho, ": expected a checkpoint with ", name);
+  TORCH_CHECK_VALUE(found != checkpoint.documents.end(), kTrainerName, ": expected a checkpoint with ", name);
   return found->second;
 }
 
@@ -36,7 +36,7 @@ void check_same_options(const TrainerOptions& options, const std::string& saved_
   (void)parse_trainer_options(saved_json);
   const auto saved = nlohmann::json::parse(saved_json), own = nlohmann::json::parse(to_json(options));
   for (const auto& [name, value] : own.items()) {
-    TORCH_CHECK_VALUE(may_change(name) || saved.at(name) == value, kWho, ": expected ", name, " = ",
+    TORCH_CHECK_VALUE(may_change(name) || saved.at(name) == value, kTrainerName, ": expected ", name, " = ",
                       saved.at(name).dump(), " as in the checkpoint, got ", value.dump());
   }
 }
@@ -81,29 +81,29 @@ std::vector<std::string> Trainer::restore(const Checkpoint& checkpoint) {
   const auto state = nlohmann::json::parse(text, nullptr, false);
   std::vector<std::string> remarks;
   try {
-    TORCH_CHECK_VALUE(state.at("step") == checkpoint.step, kWho, ": expected state.json of step ",
+    TORCH_CHECK_VALUE(state.at("step") == checkpoint.step, kTrainerName, ": expected state.json of step ",
                       checkpoint.step, ", got ", state.at("step").dump());
-    TORCH_CHECK_VALUE(state.at("text").at("training") == training_hash_, kWho,
+    TORCH_CHECK_VALUE(state.at("text").at("training") == training_hash_, kTrainerName,
                       ": expected the training text of the checkpoint, got another one");
     remarks = remarks_on(state, validation_hash_);
     // Everything is checked before anything moves.
     const auto& sampler = state.at("sampler");
     const auto position = sampler.at("position").get<int64_t>();
-    const auto sampler_state = to_tensor(from_hex(kWho, sampler.at("generator").get<std::string>()));
+    const auto sampler_state = to_tensor(from_hex(kTrainerName, sampler.at("generator").get<std::string>()));
     sampler_.check(position, sampler_state);
     const auto fresh_seed = derived_seed(options_.seed, static_cast<uint64_t>(checkpoint.step));
-    auto dropout = read_generator_states(kWho, state.at("generators"), *group_, options_.device, fresh_seed);
+    auto dropout = read_generator_states(kTrainerName, state.at("generators"), *group_, options_.device, fresh_seed);
     remarks.insert(remarks.end(), dropout.remarks.begin(), dropout.remarks.end());
-    check_model_state(kWho, *model_, checkpoint.model);
+    check_model_state(kTrainerName, *model_, checkpoint.model);
     optimizer_->check_state(checkpoint.optimizer);
-    check_agreement(kWho, *group_, {{"checkpoint", text}});
+    check_agreement(kTrainerName, *group_, {{"checkpoint", text}});
 
-    load_model_state(kWho, *model_, checkpoint.model);
+    load_model_state(kTrainerName, *model_, checkpoint.model);
     optimizer_->load_state(checkpoint.optimizer);
     sampler_.restore(position, sampler_state);
     dropout.apply();
   } catch (const nlohmann::json::exception& error) {
-    TORCH_CHECK_VALUE(false, kWho, ": state.json: ", error.what());
+    TORCH_CHECK_VALUE(false, kTrainerName, ": state.json: ", error.what());
   }
   steps_done_ = checkpoint.step;
   return remarks;

@@ -13,12 +13,12 @@
 
 #include <attentive/train/training_log.h>
 
-#include "io/files.h"
+#include "base/files.h"
 
 namespace attentive {
 namespace {
 
-constexpr const char* kWho = "TrainingLog";
+constexpr const char* kTrainingLog = "TrainingLog";
 constexpr const char* kHeader = "step,loss,validation_loss,learning_rate,gradient_norm,tokens_per_second";
 
 bool is_json(const std::filesystem::path& path) {
@@ -84,8 +84,8 @@ std::optional<LogRow> parse_csv(const std::string& line) {
   return row;
 }
 
-[[noreturn]] void fail(const std::filesystem::path& path, const std::string& reason) {
-  TORCH_CHECK_VALUE(false, kWho, ": ", path.string(), ": ", reason);
+[[noreturn]] void fail_training_log(const std::filesystem::path& path, const std::string& reason) {
+  TORCH_CHECK_VALUE(false, kTrainingLog, ": ", path.string(), ": ", reason);
 }
 
 std::vector<LogRow> rows_of(const char* who, const std::filesystem::path& path) {
@@ -112,7 +112,7 @@ TrainingLog::TrainingLog(std::filesystem::path path, int64_t from_step, int64_t 
   if (!writes_) return;
   struct stat info {};
   if (::stat(path_.c_str(), &info) == 0) {
-    rows_ = rows_of(kWho, path_);
+    rows_ = rows_of(kTrainingLog, path_);
     std::erase_if(rows_, [&](const LogRow& row) { return row.step > from_step; });
   }
   const bool json = is_json(path_);
@@ -121,7 +121,7 @@ TrainingLog::TrainingLog(std::filesystem::path path, int64_t from_step, int64_t 
   try {
     write_file(path_, text);
   } catch (const std::system_error& error) {
-    fail(path_, error.what());
+    fail_training_log(path_, error.what());
   }
 }
 
@@ -131,13 +131,13 @@ void TrainingLog::add(const LogRow& row) {
   const auto line = to_line(row, is_json(path_));
   // Without O_NONBLOCK, a pipe in the file's place would wait for a reader.
   const int file = ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
-  if (file < 0) fail(path_, "cannot open: " + std::generic_category().message(errno));
+  if (file < 0) fail_training_log(path_, "cannot open: " + std::generic_category().message(errno));
   const auto written = ::write(file, line.data(), line.size());
   const int reason = errno;
   ::close(file);
-  if (written < 0) fail(path_, "cannot write: " + std::generic_category().message(reason));
+  if (written < 0) fail_training_log(path_, "cannot write: " + std::generic_category().message(reason));
   if (written != static_cast<ssize_t>(line.size()))
-    fail(path_, "cannot write: only part of a line reached the disk");
+    fail_training_log(path_, "cannot write: only part of a line reached the disk");
 }
 
 std::vector<LogRow> read_log(const std::filesystem::path& path) {

@@ -6,12 +6,12 @@
 
 #include "core/check.h"
 #include "core/kept_tensors.h"
-#include "viz/batch_item.h"
+#include "viz/checked_view.h"
 
 namespace attentive {
 namespace {
 
-constexpr const char* kWho = "attention_rollout";
+constexpr const char* kAttentionRollout = "attention_rollout";
 
 // What a layer with a residual branch passes on: rows that sum to 1, (T, T).
 at::Tensor passed_on(const RecordedAttention& call) {
@@ -27,9 +27,9 @@ std::vector<at::Tensor> attention_rollout(const std::vector<RecordedAttention>& 
   std::vector<at::Tensor> rollouts;
   at::Tensor product;  // of the layers up to this one
   for (const auto& call : calls) {
-    const auto item = viz::batch_item(kWho, call, batch);
+    const auto item = viz::batch_item(kAttentionRollout, call, batch);
     const auto tokens = product.defined() ? product.size(0) : item.q.size(2);
-    TORCH_CHECK_VALUE(tokens > 0 && item.q.size(2) == tokens && item.k.size(2) == tokens, kWho, ": ",
+    TORCH_CHECK_VALUE(tokens > 0 && item.q.size(2) == tokens && item.k.size(2) == tokens, kAttentionRollout, ": ",
                       call.path, ": expected self-attention over ", tokens, " tokens, got ", item.q.size(2),
                       " queries and ", item.k.size(2), " keys");
     const auto layer = passed_on(item);

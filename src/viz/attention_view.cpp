@@ -10,17 +10,16 @@
 
 #include "core/check.h"
 #include "core/kept_tensors.h"
-#include "viz/batch_item.h"
 #include "viz/checked_view.h"
 
 namespace attentive {
 namespace {
 
-constexpr const char* kWho = "attention_view";
+constexpr const char* kAttentionView = "attention_view";
 
 void check_heads(const RecordedAttention& call, const std::vector<int64_t>& heads) {
   for (const auto head : heads) {
-    TORCH_CHECK_VALUE(head >= 0 && head < call.heads(), kWho, ": ", call.path, ": expected a head in [0, ",
+    TORCH_CHECK_VALUE(head >= 0 && head < call.heads(), kAttentionView, ": ", call.path, ": expected a head in [0, ",
                       call.heads(), "), got ", head);
   }
 }
@@ -59,7 +58,7 @@ void take_tokens(const RecordedAttention& call, const ViewOptions& options, Atte
   const auto queries = call.q.size(2), keys = call.k.size(2);
   const auto check = [&](const char* name, const std::vector<std::string>& texts, int64_t wanted,
                          const char* what) {
-    TORCH_CHECK_VALUE(texts.empty() || std::ssize(texts) == wanted, kWho, ": ", call.path, ": expected ",
+    TORCH_CHECK_VALUE(texts.empty() || std::ssize(texts) == wanted, kAttentionView, ": ", call.path, ": expected ",
                       name, " for ", wanted, " ", what, ", got ", texts.size());
   };
   if (!options.key_tokens.empty()) {
@@ -70,7 +69,7 @@ void take_tokens(const RecordedAttention& call, const ViewOptions& options, Atte
     return;
   }
   check("tokens", options.tokens, keys, "keys");
-  TORCH_CHECK_VALUE(options.tokens.empty() || queries <= keys, kWho, ": ", call.path,
+  TORCH_CHECK_VALUE(options.tokens.empty() || queries <= keys, kAttentionView, ": ", call.path,
                     ": expected key_tokens beside tokens for ", queries, " queries and ", keys, " keys");
   view.key_tokens = options.tokens;
   if (!options.tokens.empty()) view.query_tokens.assign(options.tokens.end() - queries, options.tokens.end());
@@ -90,8 +89,8 @@ std::string heading(const RecordedAttention& call) {
 
 AttentionView attention_view(const RecordedAttention& call, const ViewOptions& options) {
   const KeptTensors normal;
-  const auto item = viz::batch_item(kWho, call, options.batch);
-  TORCH_CHECK_VALUE(item.q.size(1) > 0 && item.q.size(2) > 0 && item.k.size(2) > 0, kWho, ": ", call.path,
+  const auto item = viz::batch_item(kAttentionView, call, options.batch);
+  TORCH_CHECK_VALUE(item.q.size(1) > 0 && item.q.size(2) > 0 && item.k.size(2) > 0, kAttentionView, ": ", call.path,
                     ": expected at least one head, query and key, got q ", describe(call.q), " and k ",
                     describe(call.k));
   check_heads(item, options.heads);
@@ -107,7 +106,7 @@ AttentionView attention_view(const RecordedAttention& call, const ViewOptions& o
   take_tokens(item, options, view);
   take_numbers(item, view);
   for (const auto head : options.neurons) view.neurons.push_back(neurons_of(item, head));
-  viz::check_view(kWho, view);
+  viz::check_view(kAttentionView, view);
   return view;
 }
 

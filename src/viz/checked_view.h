@@ -1,12 +1,20 @@
 #pragma once
 
+#include <cstdint>
+
 #include <ATen/core/Tensor.h>
 
+#include <attentive/functional/recorded_attention.h>
 #include <attentive/viz/attention_view.h>
 
 #include "viz/head_rows.h"
 
 namespace attentive::viz {
+
+/// One batch item of a call as a call of its own; its tensors refer to those of `call`. Throws
+/// c10::ValueError, prefixed by `who`, if there is no such item.
+RecordedAttention batch_item(const char* who, const RecordedAttention& call, int64_t batch);
+
 
 /// Throws c10::ValueError, prefixed by `who`, unless the parts of a view fit together and its weights are
 /// finite and not negative.

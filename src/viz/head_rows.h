@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <vector>
 
+#include <attentive/viz/head_statistics.h>
+
 namespace attentive::viz {
 
 /// The weights of one head as plain memory: a row of keys for each query, and which of them the query sees.
@@ -43,5 +45,9 @@ std::vector<int32_t> top_keys(const HeadRows& rows, int64_t count);
 /// / largest of its row in it, times 255.
 std::vector<uint8_t> thumbnail(const HeadRows& rows, const std::vector<float>& maxima, int64_t height,
                                int64_t width);
+
+
+/// What `head_statistics` returns, of a head that was checked.
+HeadStatistics statistics_of(const HeadRows& rows, int64_t key_origin);
 
 }  // namespace attentive::viz

@@ -1,9 +1,15 @@
+#include "viz/head_rows.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <optional>
+
 #include <c10/util/Exception.h>
 
 #include <attentive/viz/head_statistics.h>
 
 #include "viz/checked_view.h"
-#include "viz/statistics_of_rows.h"
 
 namespace attentive {
 
@@ -15,3 +21,66 @@ HeadStatistics head_statistics(const AttentionView& view, int64_t place) {
 }
 
 }  // namespace attentive
+
+namespace attentive::viz {
+namespace {
+
+class Mean {
+ public:
+  void add(double value) { sum_ += value, ++count_; }
+  std::optional<double> value() const {
+    return count_ > 0 ? std::optional(sum_ / static_cast<double>(count_)) : std::nullopt;
+  }
+
+ private:
+  double sum_ = 0;
+  int64_t count_ = 0;
+};
+
+// The sums of one row over the keys that its query sees.
+struct Row {
+  double entropy = 0, distance = 0, weights = 0;
+  int64_t seen = 0;
+};
+
+Row row_of(const HeadRows& rows, int64_t query, int64_t position) {
+  Row row;
+  for (int64_t j = 0; j < rows.keys; ++j) {
+    if (!rows.sees(query, j)) continue;
+    const double weight = rows.weight(query, j);
+    if (weight > 0) row.entropy -= weight * std::log2(weight);
+    row.distance += weight * static_cast<double>(std::abs(position - j));
+    row.weights += weight;
+    ++row.seen;
+  }
+  return row;
+}
+
+}  // namespace
+
+HeadStatistics statistics_of(const HeadRows& rows, int64_t key_origin) {
+  Mean entropy, entropy_share, distance, previous, first, sink;
+  for (int64_t i = 0; i < rows.queries; ++i) {
+    const auto position = i + key_origin;
+    const auto row = row_of(rows, i, position);
+    if (row.seen == 0) continue;
+    entropy.add(row.entropy);
+    if (row.seen > 1) entropy_share.add(row.entropy / std::log2(static_cast<double>(row.seen)));
+    distance.add(row.distance);
+    const auto before = position - 1;
+    if (before >= 0 && before < rows.keys && rows.sees(i, before)) previous.add(rows.weight(i, before));
+    first.add(rows.sees(i, 0) ? rows.weight(i, 0) : 0.0);
+    sink.add(1 - row.weights);
+  }
+  HeadStatistics statistics{.entropy = entropy.value(),
+                            .entropy_share = entropy_share.value(),
+                            .distance = distance.value(),
+                            .previous = previous.value(),
+                            .first = first.value(),
+                            .sink = sink.value()};
+  if (statistics.sink)
+    statistics.sink = std::max(0.0, *statistics.sink);  // rounding may make the sum exceed 1
+  return statistics;
+}
+
+}  // namespace attentive::viz

@@ -5,7 +5,6 @@
 
 #include "viz/encoding.h"
 #include "viz/head_rows.h"
-#include "viz/statistics_of_rows.h"
 
 namespace attentive::viz {
 namespace {

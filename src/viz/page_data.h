@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -51,5 +52,11 @@ class PageData {
   size_t head_bytes_ = 0;
   nlohmann::ordered_json page_;
 };
+
+
+/// The texts of src/viz/page: the template with its three markers, all style sheets, all scripts.
+extern const char* const kPageTemplate;
+extern const char* const kPageStyle;
+extern const char* const kPageScript;
 
 }  // namespace attentive::viz

@@ -7,15 +7,14 @@
 
 #include <attentive/viz/write_html.h>
 
-#include "io/files.h"
+#include "base/files.h"
 #include "viz/checked_view.h"
 #include "viz/page_data.h"
-#include "viz/page_template.h"
 
 namespace attentive {
 namespace {
 
-constexpr const char* kWho = "write_html";
+constexpr const char* kWriteHtml = "write_html";
 
 // The text around what is embedded.
 struct Template {
@@ -83,7 +82,7 @@ Elements elements(const viz::PageData& data, const std::vector<AttentionView>& v
       fmt::format("{}: expected a page of at most {} bytes, but {} heads need about {:.0f} even in steps of "
                   "1/{}; about {:.0f} "
                   "of these heads fit, or all of them with {:.0f} % of their tokens",
-                  kWho, max_bytes, data.heads(), once + of_head * heads, levels, std::floor(room / of_head),
+                  kWriteHtml, max_bytes, data.heads(), once + of_head * heads, levels, std::floor(room / of_head),
                   std::floor(100 * std::sqrt(room / (of_head * heads)))));
 }
 
@@ -91,11 +90,11 @@ Elements elements(const viz::PageData& data, const std::vector<AttentionView>& v
 
 HtmlPage write_html(const std::filesystem::path& path, const std::vector<AttentionView>& views,
                     const HtmlOptions& options) {
-  TORCH_CHECK_VALUE(!views.empty(), kWho, ": expected at least one view, got none");
-  for (const auto& view : views) viz::check_view(kWho, view);
+  TORCH_CHECK_VALUE(!views.empty(), kWriteHtml, ": expected at least one view, got none");
+  for (const auto& view : views) viz::check_view(kWriteHtml, view);
   const auto around = page_template();
   const auto size_around = around.before_data.size() + around.after_data.size();
-  TORCH_CHECK_VALUE(options.max_bytes > static_cast<int64_t>(size_around), kWho,
+  TORCH_CHECK_VALUE(options.max_bytes > static_cast<int64_t>(size_around), kWriteHtml,
                     ": expected max_bytes above ", size_around, ", what a page without data takes, got ",
                     options.max_bytes);
   const viz::PageData data(views, options.title, options.note);
@@ -112,7 +111,7 @@ HtmlPage write_html(const std::filesystem::path& path, const std::vector<Attenti
   try {
     write_file(path, page);
   } catch (const std::system_error& error) {
-    TORCH_CHECK_VALUE(false, kWho, ": ", path.string(), ": ", error.what());
+    TORCH_CHECK_VALUE(false, kWriteHtml, ": ", path.string(), ": ", error.what());
   }
   return {static_cast<int64_t>(page.size()), levels};
 }

@@ -8,14 +8,14 @@
 
 #include <attentive/viz/write_svg.h>
 
-#include "io/files.h"
-#include "io/xml_text.h"
+#include "base/files.h"
+#include "base/strings.h"
 #include "viz/checked_view.h"
 
 namespace attentive {
 namespace {
 
-constexpr const char* kWho = "write_svg";
+constexpr const char* kWriteSvg = "write_svg";
 constexpr int64_t kMostTokens = 256;
 constexpr size_t kMostCharacters = 16;
 constexpr int kShades = 64;
@@ -196,13 +196,13 @@ class Drawing {
 }  // namespace
 
 std::string to_svg(const AttentionView& view, const SvgOptions& options) {
-  viz::check_view(kWho, view);
+  viz::check_view(kWriteSvg, view);
   const auto head = options.head == -1 ? view.heads[0] : options.head;
   const auto found = std::find(view.heads.begin(), view.heads.end(), head);
-  TORCH_CHECK_VALUE(found != view.heads.end(), kWho, ": ", view.path, ": expected one of the heads ",
+  TORCH_CHECK_VALUE(found != view.heads.end(), kWriteSvg, ": ", view.path, ": expected one of the heads ",
                     at::IntArrayRef(view.heads), ", got ", head);
   const auto queries = view.weights.size(1), keys = view.weights.size(2);
-  TORCH_CHECK_VALUE(queries <= kMostTokens && keys <= kMostTokens, kWho, ": ", view.path,
+  TORCH_CHECK_VALUE(queries <= kMostTokens && keys <= kMostTokens, kWriteSvg, ": ", view.path,
                     ": expected at most ", kMostTokens, " queries and keys, got ", queries, " and ", keys,
                     "; take fewer tokens, or write_html");
   const auto title = options.title.empty() ? fmt::format("{}, head {}", view.path, head) : options.title;
@@ -214,7 +214,7 @@ void write_svg(const std::filesystem::path& path, const AttentionView& view, con
   try {
     write_file(path, text);
   } catch (const std::system_error& error) {
-    TORCH_CHECK_VALUE(false, kWho, ": ", path.string(), ": ", error.what());
+    TORCH_CHECK_VALUE(false, kWriteSvg, ": ", path.string(), ": ", error.what());
   }
 }
 

@@ -10,10 +10,10 @@
 #include <nlohmann/json.hpp>
 
 #include <attentive/compat/transformer_encoder.h>
-#include <attentive/io/safetensors.h>
-#include <attentive/io/state_dict.h>
+#include <attentive/files/safetensors.h>
+#include <attentive/files/state_dict.h>
 
-#include "io/files.h"
+#include "base/files.h"
 #include "support/compare.h"
 #include "support/python.h"
 #include "support/temporary_folder.h"

@@ -44,9 +44,9 @@ static void write_checkpoint() {
   StateDict saved;
   for (const auto& [key, tensor] : state_dict(*MultiHeadAttention(32, 32, 16, 0.0, 4)))
     saved["module." + key] = tensor;
-  TorchValue::Dict model;
+  FileValue::Dict model;
   for (const auto& [key, tensor] : saved) model.items.emplace_back(key, tensor);
-  save_torch("checkpoint.pt", TorchValue::Dict{{{"model", model}, {"epoch", 3}}});
+  save_torch("checkpoint.pt", FileValue::Dict{{{"model", model}, {"epoch", 3}}});
 }
 
 EXAMPLE_AFTER(checkpoint, write_checkpoint) {

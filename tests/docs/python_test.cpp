@@ -5,7 +5,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 
-#include <attentive/io/safetensors.h>
+#include <attentive/files/safetensors.h>
 
 #include "docs/examples.h"
 #include "docs/in_folder.h"

@@ -718,7 +718,7 @@ void check_call(Call& call, std::map<std::string, int64_t>& counts) {
   check("weights", result.weights, weights, clean ? lax.forward.weights : lax.dropped_weights,
         at::zeros_like(weights));
   const auto& statistics = strict.forward.logsumexp;
-  check("logsumexp", result.logsumexp, statistics, lax.forward.logsumexp, at::zeros_like(statistics));
+  check("logsumexp", result.logsumexp, statistics, lax.forward.logsumexp, strict.logsumexp_terms);
   if (outputs.empty()) return;
   ++counts["differentiated"];
   // A gradient by its leaf's name, as the leaf's shape.

@@ -2,10 +2,12 @@
 // has written yet may hold them.
 
 #include <array>
+#include <limits>
 #include <string>
 #include <vector>
 
 #include <ATen/ops/cat.h>
+#include <ATen/ops/isfinite.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
@@ -116,4 +118,16 @@ TEST_CASE("a huge key that one query sees reaches no other query", "[hidden_numb
   call.k.select(2, 37).fill_(largest(type));
   if (!call.taken()) return;
   CHECK_WITHIN(call.output().slice(2, 0, queries - 1), want.slice(2, 0, queries - 1), {4e-3, 1e-6});
+}
+
+TEST_CASE("a softcap leaves no gradient to hidden scores that are not numbers", "[hidden_numbers]") {
+  const auto type = GENERATE(at::kDouble, at::kFloat);
+  at::manual_seed(3);
+  Call call;
+  call.q = at::randn({1, 1, 2, 7}, at::kDouble).to(type);
+  call.k = at::randn({1, 1, 5, 7}, at::kDouble).to(type);
+  call.v = at::randn({1, 1, 5, 7}, at::kDouble).to(type);
+  call.options = {.causal = Causal::TopLeft, .softcap = 30.0, .backend = Backend::Reference};
+  call.q[0][0][1][3] = std::numeric_limits<double>::infinity();  // by the zero of a key that no query sees: NaN
+  CHECK(at::isfinite(call.with_gradients()[0]).all().item<bool>());
 }

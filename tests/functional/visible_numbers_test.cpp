@@ -56,6 +56,17 @@ struct Call {
     }
     return {backend, false, "absent"};
   }
+  // Whether the backend takes the call with gradients: before LibTorch 2.11 PyTorch's kernel has wrong ones for
+  // head_dim 1 in half precision.
+  bool differentiable(Backend backend) const {
+    const auto leaf = [](const at::Tensor& x) { return x.detach().requires_grad_(true); };
+    AttentionExtras without = extras();
+    without.logsumexp = false;
+    for (const auto& one : explain(leaf(q), leaf(k), leaf(v), options, without).candidates) {
+      if (one.backend == backend) return one.available;
+    }
+    return false;
+  }
   // Output and logsumexp.
   std::vector<at::Tensor> results(Backend backend) const {
     auto asked = options;
@@ -156,6 +167,11 @@ TEST_CASE("NaN and Inf that nothing hides are seen by every backend", "[visible_
       CHECK(other_numbers(call.results(backend), oracle) == "");
       // Native leaves out products with weights of 0, which the definition makes NaN of an Inf.
       if (backend == Backend::Auto && call.candidate(Backend::Native).available) continue;
+      if (backend == Backend::Torch && !call.differentiable(backend)) {
+        CHECK(call.q.element_size() == 2);
+        CHECK(call.q.size(3) == 1);
+        continue;
+      }
       CHECK(other_numbers(call.gradients(backend), call.gradients(Backend::Reference)) == "");
     }
   }

@@ -10,7 +10,7 @@
 #include <string>
 #include <unistd.h>
 
-#include <attentive/io/safetensors.h>
+#include <attentive/files/safetensors.h>
 
 namespace {
 

@@ -16,13 +16,13 @@
 #include <string>
 #include <unistd.h>
 
-#include <attentive/io/torch_file.h>
+#include <attentive/files/torch_file.h>
 
-#include "io/hostile_torch_file.h"
-#include "io/torch_value_truth.h"
+#include "files/hostile_torch_file.h"
+#include "files/file_value_truth.h"
 
 using attentive::TorchFileError;
-using attentive::TorchValue;
+using attentive::FileValue;
 
 namespace {
 
@@ -58,19 +58,19 @@ std::string file_of(const uint8_t* data, size_t size) {
 // Reads every byte of every storage and every element of every tensor once.
 class Walk {
  public:
-  void value(const TorchValue& value) {
+  void value(const FileValue& value) {
     if (value.is<at::Tensor>()) {
       tensor(value.as<at::Tensor>());
-    } else if (value.is<TorchValue::Parameter>()) {
-      tensor(value.as<TorchValue::Parameter>().data);
-    } else if (value.is<TorchValue::List>()) {
-      for (const auto& item : value.as<TorchValue::List>().items) this->value(item);
-    } else if (value.is<TorchValue::Tuple>()) {
-      for (const auto& item : value.as<TorchValue::Tuple>().items) this->value(item);
-    } else if (value.is<TorchValue::Set>()) {
-      for (const auto& item : value.as<TorchValue::Set>().items) this->value(item);
-    } else if (value.is<TorchValue::Dict>()) {
-      for (const auto& [key, item] : value.as<TorchValue::Dict>().items) this->value(key), this->value(item);
+    } else if (value.is<FileValue::Parameter>()) {
+      tensor(value.as<FileValue::Parameter>().data);
+    } else if (value.is<FileValue::List>()) {
+      for (const auto& item : value.as<FileValue::List>().items) this->value(item);
+    } else if (value.is<FileValue::Tuple>()) {
+      for (const auto& item : value.as<FileValue::Tuple>().items) this->value(item);
+    } else if (value.is<FileValue::Set>()) {
+      for (const auto& item : value.as<FileValue::Set>().items) this->value(item);
+    } else if (value.is<FileValue::Dict>()) {
+      for (const auto& [key, item] : value.as<FileValue::Dict>().items) this->value(key), this->value(item);
     }
   }
   size_t storage_bytes() const { return storage_bytes_; }
@@ -109,7 +109,7 @@ bool save_this_one(const std::string& file) {
   return sum % 16 == 0;
 }
 
-void save_and_map(const TorchValue& value, const std::string& file) {
+void save_and_map(const FileValue& value, const std::string& file) {
   static const auto path =
       std::filesystem::temp_directory_path() / ("torch_file_fuzz-" + std::to_string(::getpid()));
   const auto truth = attentive::test::truth_of(value);
@@ -131,7 +131,7 @@ void save_and_map(const TorchValue& value, const std::string& file) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto file = file_of(data, size);
-  TorchValue value;
+  FileValue value;
   try {
     value = attentive::parse_torch(file.data(), file.size());
   } catch (const TorchFileError&) {

@@ -58,7 +58,7 @@ void check_on_cuda(const OptionCall& exact, at::ScalarType type, Backend backend
   check_result(got, run_on(cast(call, at::kDouble), Backend::Reference), type);
 }
 
-OptionCall call_of(int64_t L, int64_t S) {
+OptionCall kernel_arguments(int64_t L, int64_t S) {
   at::manual_seed(5);
   OptionCall call;
   call.q = at::randn({2, 4, L, 64}, at::kDouble);
@@ -91,7 +91,7 @@ TEST_CASE("on CUDA rows of every length equal the CPU's reference", "[cuda_atten
   if (!at::hasCUDA()) SKIP("no CUDA device");
   const int64_t S = GENERATE(1, 3, 31, 32, 33, 127, 128, 129, 512, 513, 1025, 4097, 16384, 17000);
   INFO("keys " << S);
-  auto call = call_of(3, S);
+  auto call = kernel_arguments(3, S);
   call.options.causal = Causal::BottomRight;
   call.options.softcap = 20.0;
   call.options.dropout_p = 0.2;
@@ -103,7 +103,7 @@ TEST_CASE("on CUDA rows of every length equal the CPU's reference", "[cuda_atten
 
 TEST_CASE("on CUDA the Counter stream drops the very weights it drops on the CPU", "[cuda_attention][cuda]") {
   if (!at::hasCUDA()) SKIP("no CUDA device");
-  auto call = cast(call_of(65, 700), at::kFloat);
+  auto call = cast(kernel_arguments(65, 700), at::kFloat);
   call.options.dropout_p = 0.5;
   call.options.dropout_stream = DropoutStream::Counter;
   call.extras.weights = Weights::Dropped;
@@ -118,7 +118,7 @@ TEST_CASE("on CUDA NaN behind a mask reaches nothing", "[cuda_attention][cuda][n
   if (!at::hasCUDA()) SKIP("no CUDA device");
   const auto backend = GENERATE(Backend::Auto, Backend::Native, Backend::Reference);
   INFO("backend " << to_string(backend));
-  auto call = cast(call_of(6, 40), at::kFloat);
+  auto call = cast(kernel_arguments(6, 40), at::kFloat);
   call.extras.mask = at::arange(40).lt(33).unsqueeze(0).expand({6, 40});
   const auto clean = run_on(on_cuda(call), backend);
   {
@@ -135,7 +135,7 @@ TEST_CASE("on CUDA a call takes PyTorch's kernel, then ours, then the reference"
   if (!at::hasCUDA()) SKIP("no CUDA device");
   const bool ours = kernels::native_cuda::device_kernels() != nullptr;
   const auto fallback = ours ? Backend::Native : Backend::Reference;
-  const auto plain = on_cuda(cast(call_of(64, 64), at::kBFloat16));
+  const auto plain = on_cuda(cast(kernel_arguments(64, 64), at::kBFloat16));
   CHECK(chosen(plain) == Backend::Torch);
   auto windowed = plain;
   windowed.options.causal = Causal::BottomRight;
@@ -151,7 +151,7 @@ TEST_CASE("on CUDA a call takes PyTorch's kernel, then ours, then the reference"
   auto seen = plain;
   seen.extras.weights = Weights::Clean;
   CHECK(chosen(seen) == fallback);
-  CHECK(chosen(on_cuda(cast(call_of(64, 64), at::kDouble))) == Backend::Reference);
+  CHECK(chosen(on_cuda(cast(kernel_arguments(64, 64), at::kDouble))) == Backend::Reference);
 }
 
 // The refusals depend on no device.
@@ -161,7 +161,7 @@ TEST_CASE("the fused softmax says what it does not take", "[cuda_attention]") {
                normalize("attention", call.q, call.k, call.v, call.options, call.extras).problem)
         .reason;
   };
-  const auto call = cast(call_of(3, 5), at::kFloat);
+  const auto call = cast(kernel_arguments(3, 5), at::kFloat);
   if (!kernels::native_cuda::device_kernels()) {
     CHECK(reason(call) == "this build has no CUDA code (ATTENTIVE_CUDA)");
     return;

@@ -4,7 +4,7 @@
 
 #include <attentive/models/any_language_model.h>
 
-#include "io/files.h"
+#include "base/files.h"
 #include "models/model_folders.h"
 #include "support/compare.h"
 #include "support/errors.h"

@@ -8,7 +8,7 @@
 #include <c10/core/InferenceMode.h>
 #include <catch2/catch_test_macros.hpp>
 
-#include <attentive/io/state_dict.h>
+#include <attentive/files/state_dict.h>
 #include <attentive/models/bert.h>
 #include <attentive/modules/first_weights.h>
 

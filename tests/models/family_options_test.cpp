@@ -16,21 +16,21 @@ ModelFolder gpt2_folder() {
   return read_model_folder(kModelData / "gpt2", {.weights = false});
 }
 
-ModelFolder described(const std::string& family, std::vector<std::pair<TorchValue, TorchValue>> fields) {
+ModelFolder described(const std::string& family, std::vector<std::pair<FileValue, FileValue>> fields) {
   ModelFolder folder;
   folder.path = "somewhere";
   folder.family = family;
-  folder.config = TorchValue::Dict{std::move(fields)};
+  folder.config = FileValue::Dict{std::move(fields)};
   return folder;
 }
 
-const std::vector<std::pair<TorchValue, TorchValue>> kDecoder{{"vocab_size", 31},
+const std::vector<std::pair<FileValue, FileValue>> kDecoder{{"vocab_size", 31},
                                                               {"hidden_size", 24},
                                                               {"intermediate_size", 40},
                                                               {"num_hidden_layers", 3},
                                                               {"num_attention_heads", 4}};
 
-ModelFolder decoder(const std::string& family, std::vector<std::pair<TorchValue, TorchValue>> more = {}) {
+ModelFolder decoder(const std::string& family, std::vector<std::pair<FileValue, FileValue>> more = {}) {
   auto fields = kDecoder;
   fields.insert(fields.end(), more.begin(), more.end());
   return described(family, fields);
@@ -57,7 +57,7 @@ TEST_CASE("config.json decides the options", "[pretrained]") {
   CHECK(mistral.windows() == std::vector<int64_t>{7, 7, 7});
   CHECK(mistral.num_kv_heads() == 8);
   CHECK(llama_options(decoder("mistral")).windows() == std::vector<int64_t>{4096, 4096, 4096});
-  CHECK(llama_options(decoder("mistral", {{"sliding_window", TorchValue()}})).windows().empty());
+  CHECK(llama_options(decoder("mistral", {{"sliding_window", FileValue()}})).windows().empty());
   const auto qwen = llama_options(decoder("qwen2", {{"sliding_window", 7}, {"max_window_layers", 0}}));
   CHECK(qwen.windows().empty());  // use_sliding_window is false
   CHECK(qwen.qkv_bias());
@@ -77,7 +77,7 @@ TEST_CASE("config.json decides the options", "[pretrained]") {
   CHECK(gemma.norm_after());
   CHECK(gemma.scaled_embedding());
   CHECK(gemma.activation() == Activation::GeluTanh);
-  CHECK_FALSE(llama_options(decoder("gemma2", {{"attn_logit_softcapping", TorchValue()}})).softcap());
+  CHECK_FALSE(llama_options(decoder("gemma2", {{"attn_logit_softcapping", FileValue()}})).softcap());
   const auto gemma3 = llama_options(decoder("gemma3_text", {{"sliding_window_pattern", 3}}));
   CHECK(gemma3.windows() == std::vector<int64_t>{4096, 4096, 0});
   CHECK(gemma3.rotary().base() == 1e6);
@@ -85,7 +85,7 @@ TEST_CASE("config.json decides the options", "[pretrained]") {
   CHECK_FALSE(gemma3.softcap());
   const auto old = llama_options(decoder(
       "llama",
-      {{"rope_theta", 5e5}, {"rope_scaling", TorchValue::Dict{{{"type", "linear"}, {"factor", 4}}}}}));
+      {{"rope_theta", 5e5}, {"rope_scaling", FileValue::Dict{{{"type", "linear"}, {"factor", 4}}}}}));
   CHECK(old.rotary().base() == 5e5);
   CHECK(old.rotary().scaling() == RotaryScaling::Linear);
   CHECK(old.rotary().factor() == 4);
@@ -94,7 +94,7 @@ TEST_CASE("config.json decides the options", "[pretrained]") {
 }
 
 TEST_CASE("a field that is missing, mistyped or not supported is refused by name", "[pretrained][errors]") {
-  const auto refused = [](const std::string& family, std::string_view field, TorchValue value,
+  const auto refused = [](const std::string& family, std::string_view field, FileValue value,
                           const std::string& reason) {
     INFO(family << ' ' << field);
     auto folder = family == "gpt2" ? gpt2_folder() : decoder(family);
@@ -113,10 +113,10 @@ TEST_CASE("a field that is missing, mistyped or not supported is refused by name
     CHECK_THAT(message, ContainsSubstring("/config.json: field \"" + std::string(field)));
     CHECK_THAT(message, ContainsSubstring(reason));
   };
-  const auto rope = [](std::vector<std::pair<TorchValue, TorchValue>> fields) {
-    return TorchValue::Dict{std::move(fields)};
+  const auto rope = [](std::vector<std::pair<FileValue, FileValue>> fields) {
+    return FileValue::Dict{std::move(fields)};
   };
-  refused("llama", "hidden_size", TorchValue(), "expected a positive integer below 2^31, got null");
+  refused("llama", "hidden_size", FileValue(), "expected a positive integer below 2^31, got null");
   refused("llama", "hidden_size", "24", "got \"24\"");
   refused("llama", "hidden_size", -1, "got -1");
   refused("llama", "hidden_size", int64_t{1} << 40, "got 1099511627776");
@@ -135,9 +135,9 @@ TEST_CASE("a field that is missing, mistyped or not supported is refused by name
   refused("llama", "rope_scaling", rope({{"rope_type", "llama3"}, {"factor", 2.0}}), ".low_freq_factor");
   refused("llama", "rope_parameters", rope({{"rope_type", "default"}, {"partial_rotary_factor", 0.5}}),
           "got 0.5");
-  refused("qwen3", "layer_types", TorchValue::List{{"full_attention"}}, "expected 3 kinds");
+  refused("qwen3", "layer_types", FileValue::List{{"full_attention"}}, "expected 3 kinds");
   refused("gemma2", "layer_types",
-          TorchValue::List{{"full_attention", "chunked_attention", "full_attention"}}, "for layer 1");
+          FileValue::List{{"full_attention", "chunked_attention", "full_attention"}}, "for layer 1");
   refused("gemma3_text", "use_bidirectional_attention", true, "expected false");
   refused("gpt2", "activation_function", "relu", "expected \"gelu_new\" or \"gelu_pytorch_tanh\"");
   refused("gpt2", "n_inner", 65, "expected 64, got 65");
@@ -146,9 +146,9 @@ TEST_CASE("a field that is missing, mistyped or not supported is refused by name
   refused("gpt2", "attn_pdrop", 0.0, "set PretrainedOptions::dropout");
   refused("bert", "position_embedding_type", "relative_key", "expected \"absolute\"");
   refused("bert", "is_decoder", true, "expected false");
-  refused("roberta", "pad_token_id", TorchValue(), "from which positions count");
+  refused("roberta", "pad_token_id", FileValue(), "from which positions count");
   refused("albert", "num_hidden_groups", 2, "expected 1, got 2");
   refused("albert", "inner_group_num", 2, "expected 1, got 2");
   refused("vit", "qkv_bias", false, "expected true");
-  refused("vit", "image_size", TorchValue::List{{8, 16}}, "expected the side of a square");
+  refused("vit", "image_size", FileValue::List{{8, 16}}, "expected the side of a square");
 }

@@ -6,7 +6,7 @@
 #include <ATen/ops/randn.h>
 #include <catch2/catch_test_macros.hpp>
 
-#include <attentive/io/state_dict.h>
+#include <attentive/files/state_dict.h>
 #include <attentive/models/gpt2_names.h>
 
 #include "support/compare.h"

@@ -3,8 +3,8 @@
 #include <ATen/ops/randn.h>
 #include <catch2/catch_test_macros.hpp>
 
-#include <attentive/io/safetensors.h>
-#include <attentive/io/state_dict.h>
+#include <attentive/files/safetensors.h>
+#include <attentive/files/state_dict.h>
 #include <attentive/models/gpt.h>
 #include <attentive/parity/draws.h>
 

@@ -9,7 +9,7 @@
 #include <ATen/ops/tensor.h>
 #include <catch2/catch_test_macros.hpp>
 
-#include <attentive/io/state_dict.h>
+#include <attentive/files/state_dict.h>
 #include <attentive/models/llama.h>
 
 #include "support/compare.h"

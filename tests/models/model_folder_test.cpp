@@ -4,8 +4,8 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
-#include <attentive/io/safetensors.h>
-#include <attentive/io/torch_file.h>
+#include <attentive/files/safetensors.h>
+#include <attentive/files/torch_file.h>
 #include <attentive/models/model_folder.h>
 
 #include "support/errors.h"

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string>
 
-#include <attentive/io/safetensors.h>
+#include <attentive/files/safetensors.h>
 #include <attentive/models/pretrained.h>
 
 #include "models/model_config.h"
@@ -17,8 +17,8 @@ namespace attentive::test {
 inline const std::filesystem::path kModelData = source_folder() + "/tests/models/data";
 
 // A folder with another value of a field of config.json.
-inline ModelFolder with(ModelFolder folder, std::string_view field, TorchValue value) {
-  auto config = folder.config.as<TorchValue::Dict>();
+inline ModelFolder with(ModelFolder folder, std::string_view field, FileValue value) {
+  auto config = folder.config.as<FileValue::Dict>();
   set_field(config, field, std::move(value));
   folder.config = config;
   return folder;

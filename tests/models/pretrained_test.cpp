@@ -8,13 +8,13 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
-#include <attentive/io/state_dict.h>
+#include <attentive/files/state_dict.h>
 #include <attentive/models/pretrained.h>
 #include <attentive/models/save_model_folder.h>
 #include <attentive/modules/print_options.h>
 #include <attentive/parity/compare.h>
 
-#include "io/files.h"
+#include "base/files.h"
 #include "models/model_config.h"
 #include "models/model_folders.h"
 #include "support/compare.h"

@@ -10,7 +10,7 @@
 #include <attentive/models/python_names.h>
 #include <attentive/models/vit.h>
 
-#include "models/name_faults.h"
+#include "models/rename_state.h"
 #include "support/errors.h"
 
 using namespace attentive;

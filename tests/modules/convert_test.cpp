@@ -5,7 +5,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <attentive/compat/multihead_attention.h>
-#include <attentive/io/state_dict.h>
+#include <attentive/files/state_dict.h>
 #include <attentive/modules/convert.h>
 #include <attentive/modules/fused_self_attention.h>
 #include <attentive/modules/grouped_query_attention.h>

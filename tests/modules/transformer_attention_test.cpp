@@ -8,7 +8,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <torch/csrc/autograd/autograd.h>
 
-#include <attentive/io/state_dict.h>
+#include <attentive/files/state_dict.h>
 #include <attentive/modules/multi_head_attention.h>
 #include <attentive/modules/transformer_attention.h>
 

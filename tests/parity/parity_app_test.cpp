@@ -12,7 +12,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <nlohmann/json.hpp>
 
-#include <attentive/io/safetensors.h>
+#include <attentive/files/safetensors.h>
 
 #include "support/source_folder.h"
 #include "support/temporary_folder.h"

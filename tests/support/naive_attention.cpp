@@ -34,7 +34,7 @@ double survivor_factor(const AttentionOptions& options) {
 struct Row {
   std::vector<double> score, slope_of_cap, weight;
   std::vector<bool> seen;
-  double sink_weight = 0.0, logsumexp = -kInfinity;
+  double sink_weight = 0.0, logsumexp = -kInfinity, score_terms = 1.0;
   bool empty = true, absorbed = false;
 };
 
@@ -74,6 +74,7 @@ class Naive {
             zeros({B, H, L, S}), zeros({B, H}),         zeros({H})};
     }
     r.output_terms = zeros({B, H, L, Dv});
+    r.logsumexp_terms = zeros({B, H, L});
     for (int64_t b = 0; b < B; ++b) {
       for (int64_t head = 0; head < Hkv; ++head) group(b, head);
     }
@@ -119,8 +120,11 @@ class Naive {
     for (int64_t j = 0; j < S; ++j) {
       const int64_t place = ((b * H + h) * L + i) * S + j;
       const double* k = data(k_) + ((b * Hkv + h / (H / Hkv)) * S + j) * D;
-      double s = 0.0;
-      for (int64_t d = 0; d < D; ++d) s += q[d] * k[d];
+      double s = 0.0, terms = 1.0;
+      for (int64_t d = 0; d < D; ++d) {
+        s += q[d] * k[d];
+        terms += std::abs(q[d] * k[d] * scale_);
+      }
       s *= scale_;
       if (options_.softcap) {
         const double t = std::tanh(s / *options_.softcap);
@@ -131,6 +135,7 @@ class Naive {
       if (slopes_.defined()) s -= data(slopes_)[b * H + h] * static_cast<double>(std::abs(i + S - L - j));
       if (!visible(place, i, j)) continue;
       r.score[j] = s;
+      r.score_terms = std::max(r.score_terms, terms + std::abs(s));
       r.seen[j] = true;
       r.empty = false;
       nan = nan || std::isnan(s);
@@ -164,10 +169,10 @@ class Naive {
     return r;
   }
 
-  // Whether dropout of 1 leaves a query's scores without any gradient.
-  bool cut(int64_t query) const {
+  // Whether dropout of 1 leaves a query's scores without a gradient, but for that of a logsumexp that is finite.
+  bool cut(const Row& r) const {
     return options_.dropout_p == 1.0 && !of_clean_.defined() &&
-           (!of_logsumexp_.defined() || data(of_logsumexp_)[query] == 0.0);
+           (!of_logsumexp_.defined() || !std::isfinite(r.logsumexp));
   }
 
   // Adds what a row makes to every result.
@@ -184,6 +189,7 @@ class Naive {
       return tensor.defined() ? data(tensor)[place] : 0.0;
     };
     add(results_.forward.logsumexp)[query] = r.logsumexp;
+    add(results_.logsumexp_terms)[query] = r.score_terms;
     const bool lax = hidden_ == HiddenPairs::Multiplied;
     const double factor = survivors_.defined() || options_.dropout_p == 1.0 ? survivor_factor(options_) : 1.0;
     std::vector<double> weight(S, 0.0), kept(S, 1.0), of_weight(S, 0.0);
@@ -224,7 +230,7 @@ class Naive {
       mean += weight[j] * of_weight[j];
       mean_terms += weight[j] * of_weight_terms[j];
     }
-    if (!lax && (r.absorbed || cut(query))) return;
+    if (!lax && (r.absorbed || cut(r))) return;
     const double of_lse = r.empty ? 0.0 : direction(of_logsumexp_, query);
     if (!r.empty)
       both(g.sinks, terms.sinks, h, r.sink_weight * (of_lse - mean),

@@ -35,8 +35,10 @@ struct NaiveResults {
   AttentionResult forward;     // clean weights
   at::Tensor dropped_weights;  // the same where nothing is dropped
   NaiveGradients gradients;
-  at::Tensor output_terms;  // as the output: sums of absolute terms, which say what rounding may leave
-  NaiveGradients terms;     // of the gradients
+  // Sums of absolute terms, which say what rounding may leave: of each output, of the largest score beside each
+  // logsumexp, and of each gradient.
+  at::Tensor output_terms, logsumexp_terms;
+  NaiveGradients terms;
 };
 
 // A weight of 0 times NaN or Inf is NaN to an implementation that multiplies it, and 0 to one that skips it.

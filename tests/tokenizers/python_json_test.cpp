@@ -8,7 +8,7 @@
 #include <attentive/text/char_tokenizer.h>
 #include <attentive/tokenizers/pretrained_tokenizer.h>
 
-#include "io/utf8.h"
+#include "base/strings.h"
 #include "support/errors.h"
 #include "text/text_support.h"
 #include "tokenizers/small_tokenizer.h"

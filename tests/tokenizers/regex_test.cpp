@@ -2,9 +2,8 @@
 
 #include <catch2/catch_test_macros.hpp>
 
-#include "io/refusal.h"
+#include "base/refusal.h"
 #include "support/errors.h"
-#include "tokenizers/regex_syntax.h"
 
 using namespace attentive;
 using namespace attentive::tokenizers;

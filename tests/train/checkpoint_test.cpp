@@ -24,7 +24,7 @@
 #include "support/errors.h"
 #include "support/special_files.h"
 #include "support/temporary_folder.h"
-#include "io/files.h"
+#include "base/files.h"
 
 using namespace attentive;
 using attentive::test::value_error;

@@ -15,7 +15,7 @@
 #include "support/compare.h"
 #include "support/errors.h"
 #include "train/generator_state.h"
-#include "train/one_process.h"
+#include "train/agreement.h"
 #include "train/train_support.h"
 
 using namespace attentive;

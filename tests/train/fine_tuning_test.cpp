@@ -9,7 +9,7 @@
 #include <attentive/train/language_model.h>
 #include <attentive/train/trainer.h>
 
-#include "io/files.h"
+#include "base/files.h"
 #include "support/errors.h"
 #include "support/source_folder.h"
 #include "support/temporary_folder.h"
@@ -150,7 +150,7 @@ TEST_CASE("A run from nothing becomes a folder without tokens of other models", 
   const auto folder = read_model_folder(root / "python");
   CHECK(folder.family == "gpt2");
   CHECK(folder.stop_tokens.empty());
-  CHECK(folder.config.find("bos_token_id")->is<TorchValue::None>());
+  CHECK(folder.config.find("bos_token_id")->is<FileValue::None>());
   const auto files = read_side_files(root / "python");
   CHECK(files.at("tokenizer.json") == tokenizer.to_python_json());
   CHECK(files.at("tokenizer_config.json").find("\"model_max_length\": 8") != std::string::npos);

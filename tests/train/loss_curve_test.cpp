@@ -5,7 +5,7 @@
 #include <attentive/train/loss_curve.h>
 
 #include "support/temporary_folder.h"
-#include "io/files.h"
+#include "base/files.h"
 
 using namespace attentive;
 

@@ -11,7 +11,7 @@
 #include <attentive/train/progress.h>
 
 #include "support/temporary_folder.h"
-#include "io/files.h"
+#include "base/files.h"
 
 using namespace attentive;
 

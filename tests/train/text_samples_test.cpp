@@ -10,8 +10,8 @@
 #include <attentive/train/text_samples.h>
 #include <attentive/train/trainer.h>
 
-#include "io/files.h"
-#include "io/utf8.h"
+#include "base/files.h"
+#include "base/strings.h"
 #include "support/errors.h"
 #include "support/temporary_folder.h"
 #include "train/train_support.h"

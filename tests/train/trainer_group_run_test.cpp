@@ -6,7 +6,7 @@
 
 #include <attentive/train/trainer.h>
 
-#include "io/files.h"
+#include "base/files.h"
 #include "support/compare.h"
 #include "support/errors.h"
 #include "support/temporary_folder.h"

@@ -7,7 +7,7 @@
 
 #include "support/errors.h"
 #include "support/temporary_folder.h"
-#include "io/files.h"
+#include "base/files.h"
 
 using namespace attentive;
 

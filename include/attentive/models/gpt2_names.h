@@ -1,6 +1,6 @@
 #pragma once
 
-#include <attentive/io/state_dict.h>
+#include <attentive/files/state_dict.h>
 #include <attentive/models/gpt.h>
 
 namespace attentive {

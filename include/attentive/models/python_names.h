@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include <attentive/io/state_dict.h>
+#include <attentive/files/state_dict.h>
 
 namespace attentive {
 

@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include <attentive/io/torch_value.h>
+#include <attentive/files/file_value.h>
 #include <attentive/models/bert.h>
 #include <attentive/models/gpt.h>
 #include <attentive/models/llama.h>
@@ -17,7 +17,7 @@ struct SaveFolderOptions {
   std::string family = {};
   /// The fields that the model does not determine (token numbers, labels): config.json of the folder that the
   /// model came from. Not set: none.
-  TorchValue config = {};
+  FileValue config = {};
   /// A folder whose files of a tokenizer, with generation_config.json and preprocessor_config.json, are
   /// copied, or one tokenizer.json. Empty: none.
   std::filesystem::path tokenizer = {};

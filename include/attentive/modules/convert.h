@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include <attentive/io/state_dict.h>
+#include <attentive/core/module_state.h>
 
 /// Exact conversions between the state dicts of attention classes, C++ or Python.
 ///

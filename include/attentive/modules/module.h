@@ -11,7 +11,7 @@
 #include <torch/nn/cloneable.h>
 #include <torch/nn/pimpl.h>
 
-#include <attentive/io/causal_mask_buffer.h>
+#include <attentive/core/module_state.h>
 #include <attentive/modules/first_weights.h>
 #include <attentive/modules/print_options.h>
 

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <optional>
+#include <string>
+#include <vector>
 
 #include <torch/nn/modules/common.h>
 #include <torch/nn/modules/container/any.h>
@@ -8,6 +10,7 @@
 
 #include <attentive/cache/kv_cache.h>
 #include <attentive/core/mask.h>
+#include <attentive/core/module_state.h>
 #include <attentive/core/options.h>
 #include <attentive/functional/attention_context.h>
 #include <attentive/modules/module.h>
@@ -59,7 +62,7 @@ struct TransformerAttentionOptions {
 ///
 ///   attentive::TransformerAttention attention(attentive::TransformerAttentionOptions(768, 12));
 ///   auto y = attention->forward(x);
-class TransformerAttentionImpl : public Module<TransformerAttentionImpl> {
+class TransformerAttentionImpl : public Module<TransformerAttentionImpl>, public PackedParameters {
  public:
   static constexpr const char* kName = "TransformerAttention";
   TransformerAttentionImpl(int64_t emb_dim, int64_t num_heads)
@@ -78,6 +81,10 @@ class TransformerAttentionImpl : public Module<TransformerAttentionImpl> {
   /// key, cached ones included. Requires bottom-right causal attention and, with a `RingKVCache`, a window no
   /// larger than the cache's.
   at::Tensor forward_cached(const at::Tensor& x, KVCache& cache, int64_t layer, const Mask& mask = {});
+
+  /// The weights of W_query, W_key and W_value, and their biases.
+  std::vector<std::string> packed_parameters() const override;
+  void pack() override;
 
   int64_t head_dim() const {
     return options.head_dim() == 0 ? options.emb_dim() / options.num_heads() : options.head_dim();
@@ -98,7 +105,6 @@ class TransformerAttentionImpl : public Module<TransformerAttentionImpl> {
  private:
   FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(Mask())})
 
-  void pack();
   at::Tensor run(const at::Tensor& x, KVCache* cache, int64_t layer, const Mask& mask);
 };
 using TransformerAttention = ModuleHolder<TransformerAttentionImpl>;

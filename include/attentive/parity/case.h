@@ -12,7 +12,7 @@
 #include <c10/util/Exception.h>
 
 #include <attentive/core/options.h>
-#include <attentive/io/safetensors.h>
+#include <attentive/files/safetensors.h>
 
 namespace attentive {
 

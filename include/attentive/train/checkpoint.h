@@ -9,7 +9,7 @@
 
 #include <c10/util/Exception.h>
 
-#include <attentive/io/state_dict.h>
+#include <attentive/files/state_dict.h>
 
 namespace attentive {
 

@@ -7,7 +7,7 @@
 #include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
 
-#include <attentive/io/state_dict.h>
+#include <attentive/files/state_dict.h>
 #include <attentive/train/adamw.h>
 #include <attentive/train/training_group.h>
 

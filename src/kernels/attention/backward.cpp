@@ -13,7 +13,7 @@
 //       dK  = dK + dSᵀ Q
 //       dQᵀ = dQᵀ + Kᵀ dSᵀ
 
-#include "kernels/attention/passes.h"
+#include "kernels/attention/backward_heads.h"
 #include "kernels/gemm/operands.h"
 #include "kernels/gemm/scratch.h"
 #include "kernels/simd/threads.h"
@@ -21,41 +21,25 @@
 namespace attentive::kernels::cpu {
 namespace {
 
-// Tile sizes, and the parts into which the keys of a head are dealt, depend on the shape of the head alone: its
-// gradients have the same bits whatever else the call has.
-struct Tiles {
-  bool narrow;  // a window that is bounded on both sides
-  int64_t keys, queries;
-};
-
-Tiles tiles_for(const Call& call) {
-  const bool narrow = call.band.has_lo() && call.band.has_hi() && call.band.hi - call.band.lo < 512;
-  const int64_t tile = narrow ? 64 : 128;
-  return {narrow, tile, std::min(tile, round_up(call.L, 16))};
-}
-
 constexpr int64_t kPackedBytes = int64_t{32} << 20;
-constexpr int64_t kParts = 16;      // of a head's keys, at most
-constexpr int64_t kPartKeys = 256;  // in a part, or more
-constexpr int64_t kItems = 16;      // parts of work that are wanted at least
-constexpr int64_t kStrip = 32;      // keys per strip of a tile on the diagonal
+constexpr int64_t kItems = 16;  // parts of work that are wanted at least
+constexpr int64_t kStrip = 32;  // keys per strip of a tile on the diagonal
 
-// Stored: the type of the tensors. T: that of the products' operands.
 template <class Stored, class T>
-class Backward {
+class Backward : BackwardHeads<Stored, T> {
+  using Base = BackwardHeads<Stored, T>;
+  using Base::call_, Base::t_, Base::tiles_, Base::query_blocks_, Base::key_blocks_, Base::parts_,
+      Base::queries_, Base::head_size_;
+  using Base::maximum, Base::log_total, Base::delta;
+  using Base::q_transposed, Base::grad_transposed, Base::q_rows, Base::grad_rows, Base::grad_q_transposed;
+  using Base::room_for, Base::head_of, Base::pack, Base::add_slot, Base::write_grad_q;
+  using typename Base::Group, typename Base::Head, typename Base::Room;
+
  public:
-  Backward(const Call& call, const BackwardTensors<Stored>& tensors)
-      : call_(call),
-        t_(tensors),
-        tiles_(tiles_for(call)),
-        query_blocks_((call.L + tiles_.queries - 1) / tiles_.queries),
-        key_blocks_((call.S + tiles_.keys - 1) / tiles_.keys),
-        parts_(std::clamp<int64_t>((call.S + kPartKeys - 1) / kPartKeys, 1, kParts)),
-        queries_(query_blocks_ * tiles_.queries),
-        head_size_((inner<T>(call.D) + inner<T>(call.Dv) + call.D + call.Dv) * queries_) {}
+  using Base::Base;
 
   void run() {
-    const bool parallel = call_.B * call_.H * call_.L * call_.S * (call_.D + call_.Dv) > (int64_t{1} << 17);
+    const bool parallel = call_.worth_sharing(2 * (call_.D + call_.Dv));
     const int64_t heads = call_.B * call_.Hkv, threads = parallel ? at::get_num_threads() : 1;
     const int64_t bytes = call_.group * head_size_ * static_cast<int64_t>(sizeof(T));
     const int64_t at_work = std::min(heads, threads);
@@ -72,26 +56,6 @@ class Backward {
   }
 
  private:
-  // Memory for some heads of keys, in an arena of the calling thread, whose own tiles use another one. It holds for
-  // each query head what is packed of it, its statistics, and sums of dQ.
-  struct Room {
-    T* packed;
-    float *statistics, *sums;
-    int64_t slots;  // sums of dQ
-  };
-  Room room_for(int64_t heads, int64_t slots) const {
-    thread_local Scratch arena;
-    arena.reset();
-    const int64_t count = heads * call_.group;
-    return {arena.take<T>(count * head_size_), arena.take<float>(count * 3 * queries_),
-            arena.take<float>(count * slots * call_.D * queries_), slots};
-  }
-  // The query heads of one head of keys, and their place among those of the room.
-  struct Group {
-    const Room& room;
-    int64_t place, head;
-  };
-
   // A head is one thread's from the first step to the last: what it packs stays in its cache, and no step waits
   // for another head. The parts are added up as they come, in the order of `share`, which gives the same bits.
   void whole(int64_t kv_head) const {
@@ -129,83 +93,6 @@ class Backward {
       }
       write_grad_q(head, panel);
     });
-  }
-
-  // One query head and what every block of keys reads of it again, one panel per block of queries: Qᵀ and dOᵀ as rhs,
-  // then Q and dO as rhs.
-  struct Head {
-    int64_t b, hkv, h;
-    T* packed;
-    float* statistics;
-    float* sums;
-  };
-  Head head_of(const Group& group, int64_t g) const {
-    const int64_t at = group.place * call_.group + g, hkv = group.head % call_.Hkv;
-    return {group.head / call_.Hkv,
-            hkv,
-            hkv * call_.group + g,
-            group.room.packed + at * head_size_,
-            group.room.statistics + at * 3 * queries_,
-            group.room.sums + at * group.room.slots * call_.D * queries_};
-  }
-
-  // A panel's part of a head's packed memory: `rows` numbers per query lie before it.
-  Rhs<T> panel_at(const Head& head, int64_t before, int64_t panel, int64_t rows, int64_t cols) const {
-    return {head.packed + before * queries_ + panel * rows * cols, rows, cols, cols};
-  }
-  Rhs<T> q_transposed(const Head& head, int64_t panel) const {
-    return panel_at(head, 0, panel, inner<T>(call_.D), tiles_.queries);
-  }
-  Rhs<T> grad_transposed(const Head& head, int64_t panel) const {
-    return panel_at(head, inner<T>(call_.D), panel, inner<T>(call_.Dv), tiles_.queries);
-  }
-  Rhs<T> q_rows(const Head& head, int64_t panel) const {
-    return panel_at(head, inner<T>(call_.D) + inner<T>(call_.Dv), panel, tiles_.queries, call_.D);
-  }
-  Rhs<T> grad_rows(const Head& head, int64_t panel) const {
-    return panel_at(head, inner<T>(call_.D) + inner<T>(call_.Dv) + call_.D, panel, tiles_.queries, call_.Dv);
-  }
-  float* maximum(const Head& head, int64_t i) const { return head.statistics + i; }
-  float* log_total(const Head& head, int64_t i) const { return head.statistics + queries_ + i; }  // base 2
-  float* delta(const Head& head, int64_t i) const { return head.statistics + 2 * queries_ + i; }
-  // dQᵀ of a panel in one slot.
-  Matrix<float> grad_q_transposed(const Head& head, int64_t slot, int64_t panel) const {
-    return {head.sums + (slot * queries_ + panel * tiles_.queries) * call_.D, call_.D, tiles_.queries,
-            tiles_.queries};
-  }
-
-  void pack(const Head& head, int64_t panel) const {
-    const int64_t i0 = panel * tiles_.queries, rows = std::min(tiles_.queries, call_.L - i0);
-    const auto q = t_.q.rows(head.b, head.h, i0, rows, call_.D);
-    const auto grad = t_.grad_output.rows(head.b, head.h, i0, rows, call_.Dv);
-    pack_transposed(q, q_transposed(head, panel));
-    pack_transposed(grad, grad_transposed(head, panel));
-    pack_panel(q, q_rows(head, panel));
-    pack_panel(grad, grad_rows(head, panel));
-
-    const int64_t at = (head.b * call_.H + head.h) * call_.L + i0;
-    for (int64_t r = 0; r < tiles_.queries; ++r) {
-      *maximum(head, i0 + r) = r < rows ? t_.statistics.maximum[at + r] : 0.0f;
-      *log_total(head, i0 + r) = r < rows ? t_.statistics.log_total[at + r] * kLog2e : kInfinity;
-      *delta(head, i0 + r) = 0.0f;
-      if (r >= rows) continue;
-      // δ = rowsum(dO ∘ O)
-      const float dot = elementwise().dot(t_.output.at(head.b, head.h, i0 + r), grad.row(r), call_.Dv);
-      *delta(head, i0 + r) = dot - (t_.grad_logsumexp ? t_.grad_logsumexp[at + r] : 0.0f);
-      if (t_.sink_terms) {
-        // The sink's value is zero, and its weight as any other's.
-        t_.sink_terms[at + r] = -sink_weight(call_, head.b, head.h, t_.statistics.maximum[at + r],
-                                             t_.statistics.log_total[at + r]) *
-                                *delta(head, i0 + r);
-      }
-    }
-  }
-
-  // Products of bfloat16 read whole panels: what is beyond the rows is zero.
-  void pack_panel(const Matrix<const Stored>& rows, const Rhs<T>& to) const {
-    if (kIsBf16<T> && rows.rows < to.rows)
-      std::memset(to.data, 0, static_cast<size_t>(to.rows * to.cols) * sizeof(T));
-    products().pack_rows(rows, to);
   }
 
   // A block of keys and their values.
@@ -335,8 +222,8 @@ class Backward {
   // Begins a block of keys: K and V as lhs, Kᵀ, and no gradient yet.
   Keys keys_of(const Head& head, int64_t block, const Workspace& work) const {
     const int64_t j0 = block * tiles_.keys, count = std::min(tiles_.keys, call_.S - j0);
-    const auto k = t_.k.rows(head.b, head.hkv, j0, count, call_.D);
-    const auto v = t_.v.rows(head.b, head.hkv, j0, count, call_.Dv);
+    const auto k = rows_of(t_.k, head.b, head.hkv, j0, count, call_.D);
+    const auto v = rows_of(t_.v, head.b, head.hkv, j0, count, call_.Dv);
     const Keys keys{j0, count, lhs_of(k, work.k_copy), lhs_of(v, work.v_copy), elementwise().all_finite(k)};
     products().transpose(keys.k.block(0, count, 0, call_.D), work.k_transposed);
     if (inner<T>(count) != count) {
@@ -473,22 +360,6 @@ class Backward {
     return work.cleaned.block(0, call_.D, 0, inner<T>(count));
   }
 
-  void add_slot(const Head& head, int64_t slot, int64_t panel) const {
-    elementwise().add(grad_q_transposed(head, slot, panel).data, grad_q_transposed(head, 0, panel).data,
-                      call_.D * tiles_.queries);
-  }
-
-  // The sums of slot 0, as rows in the type of the output.
-  void write_grad_q(const Head& head, int64_t panel) const {
-    Scratch& scratch = Scratch::of_this_thread();
-    scratch.reset();
-    const int64_t wide = tiles_.queries, i0 = panel * wide;
-    const auto rows = scratch.matrix<float>(wide, call_.D);
-    products().transpose(grad_q_transposed(head, 0, panel), rows);
-    for (int64_t i = i0; i < std::min(i0 + wide, call_.L); ++i)
-      elementwise().convert(rows.row(i - i0), t_.grad_q.at(head.b, head.h, i), call_.D);
-  }
-
   // A part of a mask or bias with rows and columns exchanged, for the queries [from, end) of the panel that begins at
   // p0; false if all of it is zero.
   template <class Given, class Number>
@@ -505,19 +376,12 @@ class Backward {
     }
     return any;
   }
-
-  const Call& call_;
-  const BackwardTensors<Stored>& t_;
-  const Tiles tiles_;
-  const int64_t query_blocks_, key_blocks_, parts_;
-  const int64_t queries_;    // rounded up to whole panels
-  const int64_t head_size_;  // numbers packed per query head
 };
 
 }  // namespace
 
 template <class T>
-void backward(const Call& call, const BackwardTensors<T>& tensors) {
+void backward(const CpuArguments& call, const BackwardTensors<T>& tensors) {
   if (kIsBf16<T> && !has_gemm_bf16()) {
     Backward<T, float>(call, tensors).run();
   } else {
@@ -525,7 +389,7 @@ void backward(const Call& call, const BackwardTensors<T>& tensors) {
   }
 }
 
-template void backward<float>(const Call&, const BackwardTensors<float>&);
-template void backward<bf16_t>(const Call&, const BackwardTensors<bf16_t>&);
+template void backward<float>(const CpuArguments&, const BackwardTensors<float>&);
+template void backward<bf16_t>(const CpuArguments&, const BackwardTensors<bf16_t>&);
 
 }  // namespace attentive::kernels::cpu

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "kernels/attention/rows.h"
-#include "kernels/numbers.h"
+#include "kernels/arguments.h"
 #include "kernels/simd/elementwise.h"
 
 namespace attentive::kernels::cpu {
@@ -17,17 +17,20 @@ inline int64_t round_up(int64_t x, int64_t to) {
   return (x + to - 1) / to * to;
 }
 
+// `count` rows of a tensor, of `width` contiguous numbers each.
 template <class T>
-struct Strided : kernels::Strided<T> {
-  // `count` of its rows, of `width` contiguous numbers each.
-  Matrix<T> rows(int64_t ib, int64_t ih, int64_t ir, int64_t count, int64_t width) const {
-    return {this->at(ib, ih, ir), count, width, this->row};
-  }
-};
+Matrix<T> rows_of(const Strided<T>& x, int64_t b, int64_t h, int64_t row, int64_t count, int64_t width) {
+  return {x.at(b, h, row), count, width, x.row};
+}
 
-struct Call : kernels::Call {
+struct CpuArguments : KernelArguments {
   int64_t group = 1;  // query heads that share a head of keys
   bool is_bf16 = false;
+
+  int64_t kv_head(int64_t h) const { return h / group; }
+  // Whether work on so many numbers for each pair of a query and a key is worth a second thread: to wake one
+  // costs more than little work.
+  bool worth_sharing(int64_t numbers) const { return B * H * L * S * numbers > (int64_t{1} << 18); }
 
   // Keys [lo, hi) that query i of batch item b may see by position and length.
   int64_t key_lo(int64_t i) const { return band.key_lo(i, S); }

@@ -25,12 +25,12 @@ constexpr int64_t kChunk = 256;  // keys per step inside a part
 template <class T>
 class FewQueries {
  public:
-  FewQueries(const Call& call, const ForwardTensors<T>& tensors)
+  FewQueries(const CpuArguments& call, const ForwardTensors<T>& tensors)
       : call_(call), t_(tensors), rows_(call.group * call.L) {}
 
   void run() {
     const int64_t heads = call_.B * call_.Hkv, parts = (call_.S + kPart - 1) / kPart;
-    const bool parallel = heads * call_.S * rows_ * (call_.D + call_.Dv) > (int64_t{1} << 18);
+    const bool parallel = call_.worth_sharing(call_.D + call_.Dv);
     thread_local Scratch shared;
     shared.reset();
     const int64_t size = rows_ * (call_.Dv + 2);
@@ -84,7 +84,7 @@ class FewQueries {
       const int64_t cols = std::min(end - from, kChunk);
       const auto scores = all_scores.block(0, rows_, 0, cols);
       // S = Q Kᵀ
-      rows_code().few_scores(q, t_.k.rows(b, hkv, from, cols, call_.D), scores);
+      rows_code().few_scores(q, rows_of(t_.k, b, hkv, from, cols, call_.D), scores);
       // P = exp(scale · (S − m′)), and m, ℓ and O follow
       for (int64_t r = 0; r < rows_; ++r) {
         SoftmaxRow row{
@@ -94,7 +94,7 @@ class FewQueries {
         follow_maximum(row, state.maximum[r], state.total[r], state.output.row(r), call_.Dv);
       }
       // O = O + P V
-      auto v = t_.v.rows(b, hkv, from, cols, call_.Dv);
+      auto v = rows_of(t_.v, b, hkv, from, cols, call_.Dv);
       if (hide) {
         for (int64_t c = 0; c < cols; ++c) copy_value(v.row(c), scores, c, values.row(c));
         v = values.part(0, cols);
@@ -143,7 +143,7 @@ class FewQueries {
     t_.write_row(call_, b, h, r % call_.L, maximum, total, output);
   }
 
-  const Call& call_;
+  const CpuArguments& call_;
   const ForwardTensors<T>& t_;
   const int64_t rows_;
 };
@@ -151,11 +151,11 @@ class FewQueries {
 }  // namespace
 
 template <class T>
-void few_queries(const Call& call, const ForwardTensors<T>& tensors) {
+void few_queries(const CpuArguments& call, const ForwardTensors<T>& tensors) {
   FewQueries<T>(call, tensors).run();
 }
 
-template void few_queries<float>(const Call&, const ForwardTensors<float>&);
-template void few_queries<bf16_t>(const Call&, const ForwardTensors<bf16_t>&);
+template void few_queries<float>(const CpuArguments&, const ForwardTensors<float>&);
+template void few_queries<bf16_t>(const CpuArguments&, const ForwardTensors<bf16_t>&);
 
 }  // namespace attentive::kernels::cpu

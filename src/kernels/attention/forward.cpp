@@ -44,7 +44,7 @@ class Forward {
   using Head = typename Keys::Head;
 
  public:
-  Forward(const Call& call, const ForwardTensors<Stored>& tensors)
+  Forward(const CpuArguments& call, const ForwardTensors<Stored>& tensors)
       : call_(call), t_(tensors), keys_(call, tensors, call.L <= kStrip) {}
 
   void run() {
@@ -52,8 +52,7 @@ class Forward {
     const int64_t bytes = keys_.head_size() * static_cast<int64_t>(sizeof(T));
     const int64_t at_once =
         std::min(heads, std::max(kPackedBytes<T> / std::max<int64_t>(bytes, 1), kHeadsAtLeast));
-    // Work that is too small to share costs more by waking threads than by doing it.
-    const bool parallel = call_.B * call_.H * call_.L * call_.S * (call_.D + call_.Dv) > (int64_t{1} << 18);
+    const bool parallel = call_.worth_sharing(call_.D + call_.Dv);
 
     // The packed keys belong to the calling thread, whose own tiles use another arena.
     thread_local Scratch shared;
@@ -126,8 +125,8 @@ class Forward {
     std::fill_n(running.maximum, rows, -kInfinity);
     std::fill_n(running.total, rows, 0.0f);
     const Place at{
-        b,  h,    h / call_.group,
-        i0, head, lhs_of(t_.q.rows(b, h, i0, rows, call_.D), scratch.take<T>(kRows * inner<T>(call_.D)))};
+        b,  h,    call_.kv_head(h),
+        i0, head, lhs_of(rows_of(t_.q, b, h, i0, rows, call_.D), scratch.take<T>(kRows * inner<T>(call_.D)))};
     const int64_t end = call_.key_hi(b, i0 + rows - 1);
     // From the first key that is seen: a narrow window then falls into one tile.
     for (int64_t from = call_.key_lo(i0) / Keys::kPanel * Keys::kPanel; from < end; from += kCols) {
@@ -195,7 +194,7 @@ class Forward {
     if (inner<T>(cols) != cols && from + cols < call_.S) any_hidden |= !finite[cols];
     if (!any_hidden && keys_.has_values()) return keys_.values(at.head, from, cols);
     if constexpr (std::is_same_v<T, Stored>) {
-      return rhs_of(t_.v.rows(at.b, at.hkv, from, cols, call_.Dv), any_hidden, hidden, buffer);
+      return rhs_of(rows_of(t_.v, at.b, at.hkv, from, cols, call_.Dv), any_hidden, hidden, buffer);
     } else {
       const Matrix<const T> widened{keys_.values(at.head, from, cols).data, cols, call_.Dv, call_.Dv};
       return rhs_of(widened, any_hidden, hidden, buffer);
@@ -221,7 +220,7 @@ class Forward {
     return false;
   }
 
-  const Call& call_;
+  const CpuArguments& call_;
   const ForwardTensors<Stored>& t_;
   const Keys keys_;
 };
@@ -229,7 +228,7 @@ class Forward {
 }  // namespace
 
 template <class T>
-void forward(const Call& call, const ForwardTensors<T>& tensors) {
+void forward(const CpuArguments& call, const ForwardTensors<T>& tensors) {
   if (kIsBf16<T> && !has_gemm_bf16()) {
     Forward<T, float>(call, tensors).run();
   } else {
@@ -237,7 +236,7 @@ void forward(const Call& call, const ForwardTensors<T>& tensors) {
   }
 }
 
-template void forward<float>(const Call&, const ForwardTensors<float>&);
-template void forward<bf16_t>(const Call&, const ForwardTensors<bf16_t>&);
+template void forward<float>(const CpuArguments&, const ForwardTensors<float>&);
+template void forward<bf16_t>(const CpuArguments&, const ForwardTensors<bf16_t>&);
 
 }  // namespace attentive::kernels::cpu

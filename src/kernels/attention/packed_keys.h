@@ -15,7 +15,7 @@ class PackedKeys {
   static constexpr int64_t kPanel = 64;    // keys of a panel
   static constexpr int64_t kBlock = 1024;  // keys that are packed at a time
 
-  PackedKeys(const Call& call, const ForwardTensors<Stored>& tensors, bool one_strip)
+  PackedKeys(const CpuArguments& call, const ForwardTensors<Stored>& tensors, bool one_strip)
       : call_(call),
         t_(tensors),
         width_(std::min(kPanel, round_up(call.S, 16))),
@@ -36,9 +36,9 @@ class PackedKeys {
   void pack(int64_t b, int64_t hkv, int64_t block, const Head& head) const {
     const int64_t from = block * kBlock, keys = std::min(kBlock, call_.S - from);
     for (int64_t j = from; j < from + keys; j += width_) {
-      pack_transposed(t_.k.rows(b, hkv, j, std::min(width_, from + keys - j), call_.D), panel(head, j));
+      pack_transposed(rows_of(t_.k, b, hkv, j, std::min(width_, from + keys - j), call_.D), panel(head, j));
     }
-    const auto v = t_.v.rows(b, hkv, from, keys, call_.Dv);
+    const auto v = rows_of(t_.v, b, hkv, from, keys, call_.Dv);
     const bool all =
         has_values_ ? products().pack_rows(v, values(head, from, keys)) : elementwise().all_finite(v);
     if (all) {
@@ -64,7 +64,7 @@ class PackedKeys {
     return {head.packed + first * inner<T>(call_.D), inner<T>(call_.D), width_, width_};
   }
 
-  const Call& call_;
+  const CpuArguments& call_;
   const ForwardTensors<Stored>& t_;
   const int64_t width_, keys_;
   const bool has_values_;

@@ -3,7 +3,7 @@
 // The passes over tiles, each of them in the source of its name.
 
 #include "kernels/attention/call.h"
-#include "kernels/row_end.h"
+#include "kernels/softmax_end.h"
 
 namespace attentive::kernels::cpu {
 
@@ -14,10 +14,10 @@ struct RowStatistics {
 };
 
 // `maximum` and `total` as SoftmaxRow leaves them. Dropout's scale is not in the factor.
-RowEnd end_of_row(const Call& call, int64_t b, int64_t h, int64_t i, float maximum, float total);
+RowEnd end_of_row(const CpuArguments& call, int64_t b, int64_t h, int64_t i, float maximum, float total);
 
 // The weight of head h's sink in a row of these statistics.
-float sink_weight(const Call& call, int64_t b, int64_t h, float maximum, float log_total);
+float sink_weight(const CpuArguments& call, int64_t b, int64_t h, float maximum, float log_total);
 
 // Where the forward pass reads and writes; strides in numbers, last dimension contiguous.
 template <class T>
@@ -28,7 +28,7 @@ struct ForwardTensors {
   RowStatistics statistics;  // for the backward pass; null pointers: not wanted
 
   // Ends row i: O / ℓ, or zeros for a row without keys, and what else is wanted of the row.
-  void write_row(const Call& call, int64_t b, int64_t h, int64_t i, float maximum, float total,
+  void write_row(const CpuArguments& call, int64_t b, int64_t h, int64_t i, float maximum, float total,
                  const float* sums) const {
     const RowEnd end = end_of_row(call, b, h, i, maximum, total);
     elementwise().store_scaled(sums, end.factor * call.survivor_scale, output.at(b, h, i), call.Dv);
@@ -41,13 +41,13 @@ struct ForwardTensors {
 
 // Tiled attention with a running softmax. Keys are packed head by head into a buffer of bounded size.
 template <class T>
-void forward(const Call& call, const ForwardTensors<T>& tensors);
+void forward(const CpuArguments& call, const ForwardTensors<T>& tensors);
 
 // At most 16 queries: the query heads of a group are rows over one pass through the keys, which are split
 // into parts. It gives no statistics: its scores are summed in another order than those that the backward
 // pass recomputes, and a weight must not depend on that.
 template <class T>
-void few_queries(const Call& call, const ForwardTensors<T>& tensors);
+void few_queries(const CpuArguments& call, const ForwardTensors<T>& tensors);
 
 // Where the backward pass reads and writes; every element of the gradients is written.
 template <class T>
@@ -62,7 +62,7 @@ struct BackwardTensors {
 // Recomputes the weights tile by tile, transposed: rows are keys, so that the row statistics of the forward
 // pass are one vector, and no row has to be reduced. Sums are float32.
 template <class T>
-void backward(const Call& call, const BackwardTensors<T>& tensors);
+void backward(const CpuArguments& call, const BackwardTensors<T>& tensors);
 
 template <class T>
 struct WeightsTensors {
@@ -74,6 +74,6 @@ struct WeightsTensors {
 // The softmax rows, for those who ask for the weights. Each row is divided by its own total, not by the
 // forward pass's logsumexp: that has the precision of the largest score, a row of weights that of 1.
 template <class T>
-void weights(const Call& call, const WeightsTensors<T>& tensors);
+void weights(const CpuArguments& call, const WeightsTensors<T>& tensors);
 
 }  // namespace attentive::kernels::cpu

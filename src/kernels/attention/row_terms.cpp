@@ -16,7 +16,7 @@ const To* contiguous_row(const kernels::Strided<From>& from, int64_t b, int64_t 
 
 }  // namespace
 
-RowTerms::RowTerms(const Call& call, Scratch& scratch, int64_t rows, int64_t cols, bool dropped)
+RowTerms::RowTerms(const CpuArguments& call, Scratch& scratch, int64_t rows, int64_t cols, bool dropped)
     : call_(call),
       cols_(cols),
       groups_(cols / 16 + 16),

@@ -10,14 +10,14 @@ namespace attentive::kernels::cpu {
 class RowTerms {
  public:
   // For `rows` rows of at most `cols` keys at a time. Without `dropped` every weight survives.
-  RowTerms(const Call& call, Scratch& scratch, int64_t rows, int64_t cols, bool dropped);
+  RowTerms(const CpuArguments& call, Scratch& scratch, int64_t rows, int64_t cols, bool dropped);
 
   // Row i of a head for the keys [from, from + cols); `from` is a multiple of 16. What `row` then points to lasts
   // until the next row of the same slot.
   void set(SoftmaxRow& row, int64_t slot, int64_t b, int64_t h, int64_t i, int64_t from, int64_t cols) const;
 
  private:
-  const Call& call_;
+  const CpuArguments& call_;
   int64_t cols_, groups_;  // room for a row
   uint8_t* keep_;          // copies of rows whose numbers lie apart
   float* bias_;

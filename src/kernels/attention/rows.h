@@ -61,7 +61,7 @@ struct GradientRow {
   const float* delta = nullptr;
 };
 
-struct Rows {
+struct RowFunctions {
   // Two passes over all rows, so that the next row's work begins while one waits for its maximum.
   void (*softmax_rows)(SoftmaxRow* rows, int64_t count);
   void (*gradient_row)(const GradientRow&);
@@ -77,7 +77,7 @@ struct Rows {
       few_outputs;
 };
 
-inline const Rows& rows_code() {
+inline const RowFunctions& rows_code() {
   return *vector_code().rows;
 }
 

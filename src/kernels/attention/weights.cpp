@@ -13,7 +13,7 @@ constexpr int64_t kScores = int64_t{1} << 20;  // that a thread holds, if a sing
 template <class T>
 class WeightsPass {
  public:
-  WeightsPass(const Call& call, const WeightsTensors<T>& tensors)
+  WeightsPass(const CpuArguments& call, const WeightsTensors<T>& tensors)
       : call_(call),
         t_(tensors),
         wide_(round_up(call.S, 16)),
@@ -21,7 +21,7 @@ class WeightsPass {
 
   void run() {
     const int64_t blocks = (call_.L + rows_ - 1) / rows_;
-    const bool parallel = call_.B * call_.H * call_.L * call_.S * call_.D > (int64_t{1} << 17);
+    const bool parallel = call_.worth_sharing(2 * call_.D);
     for_each_item(call_.B * call_.H * blocks, parallel, [&](int64_t item) {
       const int64_t head = item / blocks;
       write(head / call_.H, head % call_.H, item % blocks * rows_);
@@ -38,11 +38,11 @@ class WeightsPass {
     T* panel = scratch.take<T>(inner<T>(call_.D) * kCols);
     const RowTerms terms(call_, scratch, 1, wide_, t_.dropped);
     // S = Q Kᵀ
-    const auto q = lhs_of(t_.q.rows(b, h, i0, rows, call_.D), scratch.take<T>(rows_ * inner<T>(call_.D)));
+    const auto q = lhs_of(rows_of(t_.q, b, h, i0, rows, call_.D), scratch.take<T>(rows_ * inner<T>(call_.D)));
     for (int64_t from = 0; from < call_.S; from += kCols) {
       const int64_t cols = std::min(kCols, call_.S - from), wide = round_up(cols, 16);
       const Rhs<T> k{panel, inner<T>(call_.D), wide, wide};
-      pack_transposed(t_.k.rows(b, h / call_.group, from, cols, call_.D), k);
+      pack_transposed(rows_of(t_.k, b, call_.kv_head(h), from, cols, call_.D), k);
       gemm(q, k, scores.block(0, rows, from, wide), Sums::Begin);
     }
     // P = exp(scale · (S − m)) / ℓ
@@ -58,7 +58,7 @@ class WeightsPass {
     }
   }
 
-  const Call& call_;
+  const CpuArguments& call_;
   const WeightsTensors<T>& t_;
   const int64_t wide_;  // keys of a row, rounded up to whole vectors
   const int64_t rows_;  // per block
@@ -67,11 +67,11 @@ class WeightsPass {
 }  // namespace
 
 template <class T>
-void weights(const Call& call, const WeightsTensors<T>& tensors) {
+void weights(const CpuArguments& call, const WeightsTensors<T>& tensors) {
   WeightsPass<T>(call, tensors).run();
 }
 
-template void weights<float>(const Call&, const WeightsTensors<float>&);
-template void weights<bf16_t>(const Call&, const WeightsTensors<bf16_t>&);
+template void weights<float>(const CpuArguments&, const WeightsTensors<float>&);
+template void weights<bf16_t>(const CpuArguments&, const WeightsTensors<bf16_t>&);
 
 }  // namespace attentive::kernels::cpu

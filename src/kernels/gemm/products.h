@@ -17,7 +17,7 @@ struct Reach {
   int64_t inner_of_column = kAll;
 };
 
-struct Products {
+struct ProductFunctions {
   // out = lhs * rhs, or out += lhs * rhs. That of bfloat16 has sums in float32, takes no account of `reach`, and is
   // null without an instruction for it.
   Overloaded<void(const Matrix<const float>& lhs, const Rhs<const float>& rhs, const Matrix<float>& out,
@@ -48,7 +48,7 @@ struct Products {
       multiply_few_rows;
 };
 
-inline const Products& products() {
+inline const ProductFunctions& products() {
   return *vector_code().products;
 }
 

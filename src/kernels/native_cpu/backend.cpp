@@ -12,36 +12,36 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/function.h>
 
+#include "core/check.h"
 #include "kernels/attention/passes.h"
 #include "kernels/gemm/gemm.h"
-#include "kernels/lowering.h"
+#include "kernels/arguments_of_problem.h"
 #include "kernels/native_backward.h"
 
 namespace attentive::kernels::native_cpu {
 namespace {
 
 using cpu::bf16_t;
-using cpu::Call;
-using cpu::Strided;
+using cpu::CpuArguments;
 
 // What outlives the forward pass for the backward one.
-struct Plan : torch::CustomClassHolder {
-  Lowered lowered;  // without terms once autograd keeps them
-  Changes changes;  // of the results
+struct SavedForBackward : torch::CustomClassHolder {
+  Arguments arguments;  // without terms once autograd keeps them
+  VersionWatch changes;  // of the results
 };
 
-Call make_call(const Numbers& numbers, const Terms& terms, at::ScalarType type) {
-  return {call_of(numbers, terms), numbers.H / numbers.Hkv, type == at::kBFloat16};
+CpuArguments make_call(const Scalars& scalars, const MaskTensors& masks, at::ScalarType type) {
+  return {kernel_arguments(scalars, masks), scalars.H / scalars.Hkv, type == at::kBFloat16};
 }
 
 template <class T>
 Strided<const T> read(const at::Tensor& x) {
-  return {{static_cast<const T*>(x.const_data_ptr()), x.stride(0), x.stride(1), x.stride(2)}};
+  return {static_cast<const T*>(x.const_data_ptr()), x.stride(0), x.stride(1), x.stride(2)};
 }
 
 template <class T>
 Strided<T> write(const at::Tensor& x) {
-  return {{static_cast<T*>(x.mutable_data_ptr()), x.stride(0), x.stride(1), x.stride(2)}};
+  return {static_cast<T*>(x.mutable_data_ptr()), x.stride(0), x.stride(1), x.stride(2)};
 }
 
 // q, k, v or an incoming gradient with rows that read() can take.
@@ -65,13 +65,13 @@ at::Tensor gradient_of(const at::Tensor& x) {
 
 // work(T{}) for the type of the call's tensors.
 template <class Work>
-void for_type(const Call& call, const Work& work) {
+void for_type(const CpuArguments& call, const Work& work) {
   call.is_bf16 ? work(bf16_t{}) : work(float{});
 }
 
 // Few queries read K and V once, in parts that threads share. From nine rows on the tiles are faster, unless
 // the keys are many or read by several heads.
-bool has_few_queries(const Call& call) {
+bool has_few_queries(const CpuArguments& call) {
   const bool few = call.L <= 8 || (call.L <= 16 && (call.group > 1 || call.S > 1024));
   return few && call.L * call.group <= 64;
 }
@@ -95,7 +95,7 @@ struct Computed {
   at::Tensor statistics;  // (2, B, H, L): maxima and totals
 };
 
-Computed compute(const Call& call, const Inputs& in, bool want_logsumexp, bool want_statistics) {
+Computed compute(const CpuArguments& call, const Inputs& in, bool want_logsumexp, bool want_statistics) {
   const auto floats = in.q.options().dtype(at::kFloat);
   Computed out{heads_inside(in.q, call.H, call.L, call.Dv), {}, {}};
   if (want_logsumexp) out.logsumexp = at::empty({call.B, call.H, call.L}, floats);
@@ -114,7 +114,7 @@ Computed compute(const Call& call, const Inputs& in, bool want_logsumexp, bool w
   return out;
 }
 
-at::Tensor compute_weights(Call call, const Inputs& in, bool dropped) {
+at::Tensor compute_weights(CpuArguments call, const Inputs& in, bool dropped) {
   if (call.is_bf16 && !cpu::has_gemm_bf16()) {
     call.is_bf16 = false;
     return compute_weights(call, {in.q.to(at::kFloat), in.k.to(at::kFloat), {}}, dropped).to(at::kBFloat16);
@@ -138,7 +138,7 @@ struct Gradients {
   at::Tensor sink_terms;  // (B, H, L), or undefined: not wanted
 };
 
-Gradients compute_gradients(const Call& call, const Inputs& in, const Computed& out, const Incoming& incoming,
+Gradients compute_gradients(const CpuArguments& call, const Inputs& in, const Computed& out, const Incoming& incoming,
                             bool want_sink_terms) {
   Gradients result{gradient_of(in.q), gradient_of(in.k), gradient_of(in.v), {}};
   if (want_sink_terms)
@@ -187,13 +187,13 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context,
                                                 const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                                 const std::optional<at::Tensor>& sinks,
-                                                const c10::intrusive_ptr<Plan>& plan) {
-    const auto call = make_call(plan->lowered.numbers, plan->lowered.terms, q.scalar_type());
+                                                const c10::intrusive_ptr<SavedForBackward>& kept) {
+    const auto call = make_call(kept->arguments.scalars, kept->arguments.masks, q.scalar_type());
     const auto [output, logsumexp, statistics] =
         compute(call, {q, k, v}, /*want_logsumexp=*/true, /*want_statistics=*/true);
-    plan->changes.watch(output);
-    context->save_for_backward(plan->lowered.with_terms({q, k, v, output.variable_data(), statistics}));
-    context->saved_data["plan"] = c10::IValue::make_capsule(plan);
+    kept->changes.watch(output);
+    context->save_for_backward(kept->arguments.with_masks({q, k, v, output.variable_data(), statistics}));
+    context->saved_data["kept"] = c10::IValue::make_capsule(kept);
     context->saved_data["sinks"] = sinks;  // for their place in the graph, whatever becomes of their numbers
     return {output, logsumexp};
   }
@@ -213,17 +213,17 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
                                                      const torch::autograd::variable_list& gradients) {
     const Inputs in{saved[0], saved[1], saved[2]};
     Computed out{saved[3], {}, saved[4]};
-    const auto terms = Terms::saved(&saved[5]);
-    const auto plan = c10::static_intrusive_pointer_cast<Plan>(context->saved_data["plan"].toCapsule());
-    const auto call = make_call(plan->lowered.numbers, terms, in.q.scalar_type());
-    if (plan->changes.any())
+    const auto masks = MaskTensors::saved(&saved[5]);
+    const auto kept = c10::static_intrusive_pointer_cast<SavedForBackward>(context->saved_data["kept"].toCapsule());
+    const auto call = make_call(kept->arguments.scalars, masks, in.q.scalar_type());
+    if (kept->changes.any())
       out.output = compute(call, in, /*want_logsumexp=*/false, /*want_statistics=*/true).output;
     Incoming incoming;
     incoming.output = gradients[0].defined()
                           ? with_unit_stride(gradients[0].to(in.q.scalar_type()).resolve_neg())
                           : at::zeros({1}, in.q.options()).expand(out.output.sizes()).contiguous();
     if (gradients[1].defined()) incoming.logsumexp = gradients[1].to(at::kFloat).resolve_neg().contiguous();
-    const bool want_sinks = terms.sinks.defined() && context->needs_input_grad(3);
+    const bool want_sinks = masks.sinks.defined() && context->needs_input_grad(3);
     const auto result = compute_gradients(call, in, out, incoming, want_sinks);
     const auto grad_sinks = result.sink_terms.defined() ? sum_by_head(result.sink_terms) : at::Tensor();
     return {result.q, result.k, result.v, grad_sinks, at::Tensor()};
@@ -264,19 +264,19 @@ Verdict verdict(const Problem& problem) {
 
 AttentionResult run(const Problem& problem) {
   const bool differentiated = differentiates(problem);
-  const auto plan = c10::make_intrusive<Plan>();
-  plan->lowered = lower(problem, differentiated);
+  const auto kept = c10::make_intrusive<SavedForBackward>();
+  kept->arguments = arguments_of(problem, dropout_key_of(problem), differentiated);
   const auto q = with_unit_stride(problem.q), k = with_unit_stride(problem.k),
              v = with_unit_stride(problem.v);
   AttentionResult result;
   at::Tensor logsumexp;
   if (differentiated) {
-    const auto sinks = problem.sinks.defined() ? std::optional(problem.sinks) : std::nullopt;
-    auto outputs = NativeAttention::apply(q, k, v, sinks, plan);
+    const auto sinks = as_optional(problem.sinks);
+    auto outputs = NativeAttention::apply(q, k, v, sinks, kept);
     result.output = outputs[0];
     logsumexp = outputs[1];
   } else {
-    const auto call = make_call(plan->lowered.numbers, plan->lowered.terms, q.scalar_type());
+    const auto call = make_call(kept->arguments.scalars, kept->arguments.masks, q.scalar_type());
     const auto computed = compute(call, {q, k, v}, problem.logsumexp, /*want_statistics=*/false);
     result.output = computed.output;
     logsumexp = computed.logsumexp;

@@ -8,8 +8,9 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/function.h>
 
-#include "kernels/groups.h"
-#include "kernels/lowering.h"
+#include "core/check.h"
+#include "kernels/grouped_products.h"
+#include "kernels/arguments_of_problem.h"
 #include "kernels/native_backward.h"
 #include "kernels/reference/visibility.h"
 
@@ -17,9 +18,9 @@ namespace attentive::kernels::native_cuda {
 namespace {
 
 // What the row kernels need of a problem.
-struct Plan : torch::CustomClassHolder {
+struct SavedForBackward : torch::CustomClassHolder {
   const SoftmaxKernels* kernels = nullptr;
-  Lowered lowered;           // without terms once autograd keeps them
+  Arguments arguments;           // without terms once autograd keeps them
   at::DimVector bias_sizes;  // before it was expanded
   bool clean = false;
 };
@@ -48,11 +49,6 @@ at::Tensor contiguous(const at::Tensor& x) {
   return x.defined() ? x.resolve_neg().contiguous() : x;
 }
 
-// A custom function takes no undefined tensor.
-std::optional<at::Tensor> given(const at::Tensor& x) {
-  return x.defined() ? std::optional(x) : std::nullopt;
-}
-
 // Scores -> weights after dropout, logsumexp, and the clean weights where they are asked for. Bias and sinks
 // are named for their gradients; their numbers are in the plan.
 class MaskedSoftmax : public torch::autograd::Function<MaskedSoftmax> {
@@ -61,24 +57,24 @@ class MaskedSoftmax : public torch::autograd::Function<MaskedSoftmax> {
                                                 const at::Tensor& scores,
                                                 const std::optional<at::Tensor>& bias,
                                                 const std::optional<at::Tensor>& sinks,
-                                                const c10::intrusive_ptr<Plan>& plan) {
+                                                const c10::intrusive_ptr<SavedForBackward>& kept) {
     context->set_materialize_grads(false);  // no zeros in place of weights that got no gradient
-    const auto call = call_of(plan->lowered.numbers, plan->lowered.terms);
-    const auto numbers = scores.options().dtype(at::kFloat);
-    const auto dropped = at::empty_like(scores), logsumexp = at::empty({call.B, call.H, call.L}, numbers),
-               statistics = at::empty({call.B, call.H, call.L, 2}, numbers);
+    const auto call = kernel_arguments(kept->arguments.scalars, kept->arguments.masks);
+    const auto scalars = scores.options().dtype(at::kFloat);
+    const auto dropped = at::empty_like(scores), logsumexp = at::empty({call.B, call.H, call.L}, scalars),
+               statistics = at::empty({call.B, call.H, call.L, 2}, scalars);
     at::Tensor clean;  // apart from `dropped` only where something is
-    if (plan->clean && call.dropout) clean = at::empty_like(scores);
+    if (kept->clean && call.dropout) clean = at::empty_like(scores);
     const c10::DeviceGuard guard(scores.device());
-    plan->kernels->forward(
+    kept->kernels->forward(
         call, element(scores),
         {in(scores), out(clean), out(dropped), out<float>(logsumexp), out<float>(statistics)});
-    context->save_for_backward(plan->lowered.with_terms({scores, statistics}));
-    context->saved_data["plan"] = c10::IValue::make_capsule(plan);
+    context->save_for_backward(kept->arguments.with_masks({scores, statistics}));
+    context->saved_data["kept"] = c10::IValue::make_capsule(kept);
     context->saved_data["bias"] = bias;  // for their place in the graph, whatever becomes of their numbers
     context->saved_data["sinks"] = sinks;
     torch::autograd::variable_list results = {dropped, logsumexp};
-    if (plan->clean) results.push_back(call.dropout ? clean : dropped.clone());
+    if (kept->clean) results.push_back(call.dropout ? clean : dropped.clone());
     return results;
   }
 
@@ -96,12 +92,12 @@ class MaskedSoftmax : public torch::autograd::Function<MaskedSoftmax> {
   static torch::autograd::variable_list gradients_of(torch::autograd::AutogradContext* context,
                                                      const torch::autograd::variable_list& saved,
                                                      const torch::autograd::variable_list& gradients) {
-    const auto plan = c10::static_intrusive_pointer_cast<Plan>(context->saved_data["plan"].toCapsule());
-    const auto terms = Terms::saved(&saved[2]);
-    const auto call = call_of(plan->lowered.numbers, terms);
+    const auto kept = c10::static_intrusive_pointer_cast<SavedForBackward>(context->saved_data["kept"].toCapsule());
+    const auto masks = MaskTensors::saved(&saved[2]);
+    const auto call = kernel_arguments(kept->arguments.scalars, masks);
     // Inputs are counted without those that are not there.
-    const bool wants_bias = terms.bias.defined() && context->needs_input_grad(1);
-    const bool wants_sinks = terms.sinks.defined() && context->needs_input_grad(terms.bias.defined() ? 2 : 1);
+    const bool wants_bias = masks.bias.defined() && context->needs_input_grad(1);
+    const bool wants_sinks = masks.sinks.defined() && context->needs_input_grad(masks.bias.defined() ? 2 : 1);
     const auto &scores = saved[0], &statistics = saved[1];
     const auto grad_dropped = contiguous(gradients[0]), grad_logsumexp = contiguous(gradients[1]),
                grad_clean = gradients.size() > 2 ? contiguous(gradients[2]) : at::Tensor();
@@ -110,13 +106,13 @@ class MaskedSoftmax : public torch::autograd::Function<MaskedSoftmax> {
     if (wants_bias) grad_logits = at::empty_like(scores, scores.options().dtype(at::kFloat));
     if (wants_sinks) sink_terms = at::empty({call.B, call.H, call.L}, statistics.options());
     const c10::DeviceGuard guard(scores.device());
-    plan->kernels->backward(
+    kept->kernels->backward(
         call, element(scores),
         {in(scores), in<float>(statistics), in(grad_clean), in(grad_dropped), in<float>(grad_logsumexp),
          out(grad_scores), out<float>(grad_logits), out<float>(sink_terms)});
 
     at::Tensor grad_bias, grad_sinks;
-    if (wants_bias) grad_bias = grad_logits.sum_to_size(plan->bias_sizes);
+    if (wants_bias) grad_bias = grad_logits.sum_to_size(kept->bias_sizes);
     if (wants_sinks) grad_sinks = sink_terms.sum(at::IntArrayRef{0, 2});
     return {grad_scores, grad_bias, grad_sinks, at::Tensor()};
   }
@@ -143,11 +139,11 @@ AttentionResult run(const Problem& problem) {
 }
 
 AttentionResult run_with(const SoftmaxKernels& kernels, const Problem& problem) {
-  const auto plan = c10::make_intrusive<Plan>();
-  plan->kernels = &kernels;
-  plan->lowered = lower(problem, differentiates(problem));
-  plan->clean = problem.weights == Weights::Clean;
-  if (problem.bias.defined()) plan->bias_sizes = problem.bias.sizes();
+  const auto kept = c10::make_intrusive<SavedForBackward>();
+  kept->kernels = &kernels;
+  kept->arguments = arguments_of(problem, dropout_key_of(problem), differentiates(problem));
+  kept->clean = problem.weights == Weights::Clean;
+  if (problem.bias.defined()) kept->bias_sizes = problem.bias.sizes();
   auto k = problem.k, v = problem.v;
   const auto visible = reference::visible_pairs(problem, {0, problem.queries(), 0, problem.keys()});
   if (visible.defined()) {
@@ -156,7 +152,7 @@ AttentionResult run_with(const SoftmaxKernels& kernels, const Problem& problem) 
   }
   const auto scores = unstack_groups(
       at::matmul(stack_groups(problem.q, problem.kv_heads()), k.transpose(2, 3)), problem.heads());
-  auto results = MaskedSoftmax::apply(scores.contiguous(), given(problem.bias), given(problem.sinks), plan);
+  auto results = MaskedSoftmax::apply(scores.contiguous(), as_optional(problem.bias), as_optional(problem.sinks), kept);
   AttentionResult result;
   result.output =
       unstack_groups(at::matmul(stack_groups(results[0], problem.kv_heads()), v), problem.heads());

@@ -31,8 +31,8 @@ struct Sum {
 };
 
 // Every thread's number becomes the result of all: by halves, so always in the same order.
-template <class Block, class Numbers, class Operation>
-ATTENTIVE_HOST_DEVICE void reduce(Block& block, Numbers& numbers, Operation operation) {
+template <class Block, class Scalars, class Operation>
+ATTENTIVE_HOST_DEVICE void reduce(Block& block, Scalars& numbers, Operation operation) {
   block.phase([&](int t) { block.write(t, t, numbers(t)[0]); });
   for (int half = block.size() / 2; half > 0; half /= 2) {
     block.phase([&](int t) {

@@ -15,8 +15,8 @@ enum class Element { Float32, BFloat16, Float16 };
 
 // Rows of such elements, on the current device.
 struct SoftmaxKernels {
-  void (*forward)(const Call& call, Element type, const ForwardRows& rows);
-  void (*backward)(const Call& call, Element type, const BackwardRows& rows);
+  void (*forward)(const KernelArguments& call, Element type, const ForwardRows& rows);
+  void (*backward)(const KernelArguments& call, Element type, const BackwardRows& rows);
 };
 
 // Null in a build without CUDA code.
@@ -28,7 +28,7 @@ constexpr int threads_for(int64_t S) {
 }
 
 // One block a row, on `stream` (a cudaStream_t). Returns the launch's error, a cudaError_t.
-int launch_forward(const Call& call, Element type, const ForwardRows& rows, void* stream);
-int launch_backward(const Call& call, Element type, const BackwardRows& rows, void* stream);
+int launch_forward(const KernelArguments& call, Element type, const ForwardRows& rows, void* stream);
+int launch_backward(const KernelArguments& call, Element type, const BackwardRows& rows, void* stream);
 
 }  // namespace attentive::kernels::native_cuda

@@ -7,9 +7,9 @@
 #include <cstdint>
 
 #include "kernels/native_cuda/block.h"
-#include "kernels/numbers.h"
+#include "kernels/arguments.h"
 #include "kernels/philox.h"
-#include "kernels/row_end.h"
+#include "kernels/softmax_end.h"
 
 namespace attentive::kernels::native_cuda {
 
@@ -29,7 +29,7 @@ ATTENTIVE_HOST_DEVICE int64_t least(int64_t a, int64_t b) {
   return a < b ? a : b;
 }
 
-ATTENTIVE_HOST_DEVICE Row row_at(const Call& call, int64_t index) {
+ATTENTIVE_HOST_DEVICE Row row_at(const KernelArguments& call, int64_t index) {
   Row row{index / (call.H * call.L), index / call.L % call.H, index % call.L, 0, 0, 0.0f};
   row.begin = call.band.key_lo(row.i, call.S);
   row.end = call.band.key_hi(row.i, call.S);
@@ -45,7 +45,7 @@ struct Logit {
 };
 
 template <class T>
-ATTENTIVE_HOST_DEVICE Logit logit_at(const Call& call, const Row& row, const T* scores, int64_t j) {
+ATTENTIVE_HOST_DEVICE Logit logit_at(const KernelArguments& call, const Row& row, const T* scores, int64_t j) {
   Logit result{false, -INFINITY, 0.0f};
   if (j < row.begin || j >= row.end) return result;
   if (call.keep && !*call.keep.at(row.b, row.h, row.i, j)) return result;
@@ -72,7 +72,7 @@ enum class Draws { None, BeyondKept, All };
 // column(j, slot, factor) for every column j of thread t. `slot` is where the thread keeps the column, a constant once
 // this is unrolled; -1: nowhere. `factor` is what dropout multiplies its weight by, where that is drawn.
 template <Draws kDraws, class Column>
-ATTENTIVE_HOST_DEVICE void for_each_column(const Call& call, const Row& row, int t, int size,
+ATTENTIVE_HOST_DEVICE void for_each_column(const KernelArguments& call, const Row& row, int t, int size,
                                            const Column& column) {
   const auto step = [&](int64_t first, int slot) {
     const bool drawn = call.dropout && (kDraws == Draws::All || (kDraws == Draws::BeyondKept && slot < 0));
@@ -112,7 +112,7 @@ ATTENTIVE_HOST_DEVICE T* row_of(Pointer* tensor, int64_t index, int64_t width) {
 }
 
 template <class T, class Block>
-ATTENTIVE_HOST_DEVICE void forward_row(Block& block, const Call& call, const ForwardRows& rows,
+ATTENTIVE_HOST_DEVICE void forward_row(Block& block, const KernelArguments& call, const ForwardRows& rows,
                                        int64_t index) {
   const Row row = row_at(call, index);
   const T* const scores = row_of<const T>(rows.scores, index, call.S);
@@ -178,7 +178,7 @@ struct BackwardRows {
 };
 
 template <class T, class Block>
-ATTENTIVE_HOST_DEVICE void backward_row(Block& block, const Call& call, const BackwardRows& rows,
+ATTENTIVE_HOST_DEVICE void backward_row(Block& block, const KernelArguments& call, const BackwardRows& rows,
                                         int64_t index) {
   struct Pair {
     float weight, gradient, slope;  // slope: of the logit, by the scaled score

@@ -5,6 +5,7 @@
 #include <limits>
 #include <vector>
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/dropout.h>
@@ -18,7 +19,7 @@
 #include <ATen/ops/zeros_like.h>
 
 #include "kernels/dropout_counter.h"
-#include "kernels/groups.h"
+#include "kernels/grouped_products.h"
 #include "kernels/reference/visibility.h"
 
 namespace attentive::kernels::reference {
@@ -31,14 +32,19 @@ at::ScalarType accumulate_type(const Problem& problem) {
   return problem.q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
 
+// `hidden`: pairs whose scores are replaced later; may be undefined.
 at::Tensor biased_scores(const Problem& problem, const Rectangle& part, const at::Tensor& q,
-                         const at::Tensor& k) {
+                         const at::Tensor& k, const at::Tensor& hidden) {
   auto scores =
       unstack_groups(at::matmul(stack_groups(q, problem.kv_heads()), k.transpose(2, 3)), problem.heads());
   // A division, as the notebooks write it: multiplying by the reciprocal differs in the last bit.
   scores =
       problem.scale ? scores * *problem.scale : scores / std::sqrt(static_cast<double>(problem.head_dim()));
-  if (problem.softcap) scores = *problem.softcap * at::tanh(scores / *problem.softcap);
+  if (problem.softcap) {
+    // The gradient of tanh is NaN where its argument is, even if nothing reads the result.
+    if (hidden.defined()) scores = scores.masked_fill(hidden, 0.0);
+    scores = *problem.softcap * at::tanh(scores / *problem.softcap);
+  }
   if (problem.bias.defined()) scores = scores + cut(problem.bias, part).to(scores.scalar_type());
   if (problem.alibi_slopes.defined()) {
     const int64_t first = problem.band.position(part.row0);
@@ -94,12 +100,13 @@ AttentionResult dense(const Problem& problem, const Rectangle& part) {
     v = without_unseen(v, visible, problem.kv_heads());
   }
 
-  auto scores = biased_scores(problem, part, q, k);
+  const auto hidden = visible.defined() ? visible.bitwise_not() : at::Tensor();
+  auto scores = biased_scores(problem, part, q, k, hidden);
   at::Tensor empty;  // queries without any key
   if (visible.defined()) {
     // Selected, never added to: whatever a hidden score holds is not read. An empty row is made finite before
     // the softmax, or its gradient would be NaN.
-    scores = scores.masked_fill(visible.bitwise_not(), kMinusInfinity);
+    scores = scores.masked_fill(hidden, kMinusInfinity);
     empty = visible.any(3, /*keepdim=*/true).bitwise_not();
     scores = scores.masked_fill(empty, 0.0);
   }
@@ -171,9 +178,10 @@ at::Tensor scores(const Problem& problem) {
   const Rectangle whole = {0, problem.queries(), 0, problem.keys()};
   const auto q = problem.q.to(type), k = problem.k.to(type);
   const auto visible = visible_pairs(problem, whole);
-  if (!visible.defined()) return biased_scores(problem, whole, q, k);
-  return biased_scores(problem, whole, q, without_unseen(k, visible, problem.kv_heads()))
-      .masked_fill(visible.bitwise_not(), kMinusInfinity);
+  if (!visible.defined()) return biased_scores(problem, whole, q, k, visible);
+  const auto hidden = visible.bitwise_not();
+  return biased_scores(problem, whole, q, without_unseen(k, visible, problem.kv_heads()), hidden)
+      .masked_fill(hidden, kMinusInfinity);
 }
 
 }  // namespace attentive::kernels::reference

@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/bitwise_and.h>
 

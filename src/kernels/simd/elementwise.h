@@ -7,7 +7,7 @@
 
 namespace attentive::kernels::cpu {
 
-struct Elementwise {
+struct ElementwiseFunctions {
   // Between float32 and bfloat16, rounded to nearest.
   Overloaded<void(const float* from, bf16_t* to, int64_t n), void(const bf16_t* from, float* to, int64_t n),
              void(const float* from, float* to, int64_t n)>
@@ -26,12 +26,15 @@ struct Elementwise {
   void (*gelu)(const float* x, float* y, int64_t n);
   void (*gelu_gradient)(const float* x, const float* dy, float* dx, int64_t n);
 
+  // y = x * factor where bit i % 16 of bits[i / 16] is set, else 0
+  void (*scale_survivors)(const float* x, const uint16_t* bits, float factor, float* y, int64_t n);
+
   // Dropout bits of row i (Band::counter_row) for 128 keys: out[g * stride] holds keys 16 g … 16 g + 15 of block `block`.
   void (*dropout_bits)(uint64_t key, uint32_t threshold, uint32_t b, uint32_t h, uint32_t i, uint32_t block,
                        uint16_t* out, int64_t stride);
 };
 
-inline const Elementwise& elementwise() {
+inline const ElementwiseFunctions& elementwise() {
   return *vector_code().elementwise;
 }
 

@@ -43,4 +43,12 @@ bool all_finite(const Matrix<const T>& x) {
   return sum(total) == 0.0f;
 }
 
+// x * factor where bit i % 16 of bits[i / 16] is set, else 0.
+inline void scale_survivors(const float* x, const uint16_t* bits, float factor, float* y, int64_t n) {
+  for (int64_t i = 0; i < n; i += kWidth) {
+    const uint32_t lanes_kept = static_cast<uint32_t>(bits[i / 16]) >> (i % 16);
+    store_part(y + i, where_bits(lanes_kept, load_part(x + i, n - i) * factor), n - i);
+  }
+}
+
 ATTENTIVE_SIMD_END

@@ -6,16 +6,16 @@
 
 namespace attentive::kernels::cpu {
 
-struct Elementwise;  // simd/elementwise.h
-struct Products;     // gemm/products.h
-struct Rows;         // attention/rows.h
+struct ElementwiseFunctions;  // simd/elementwise.h
+struct ProductFunctions;     // gemm/products.h
+struct RowFunctions;         // attention/rows.h
 
 struct VectorCode {
   const char* name;
   int width;  // floats of a vector
-  const Elementwise* elementwise;
-  const Products* products;
-  const Rows* rows;
+  const ElementwiseFunctions* elementwise;
+  const ProductFunctions* products;
+  const RowFunctions* rows;
 };
 
 // The code that selection.h chose.

@@ -101,7 +101,7 @@ function(ask name)
     set(fault "failed")
   elseif(NOT output MATCHES "${ARG_LINE}")
     set(fault "said something else than ${ARG_LINE}")
-  elseif(NOT count EQUAL 1 AND NOT ARG_ASK MATCHES "^(package|two|cuda|nccl)$")
+  elseif(NOT count EQUAL 1 AND NOT ARG_ASK MATCHES "^(package|two|cuda|nccl|components)$")
     set(fault "said ${count} lines instead of one")
   endif()
   if(fault)
@@ -308,6 +308,19 @@ ask(tokenizers_word FAIL ASK tokenizers LINE "ATTENTIVE_BUILD_TOKENIZERS is \"ye
 ask(viz_auto ASK viz LINE "no pictures of attention: there is no zlib; apt-get install zlib1g-dev")
 ask(viz_on FAIL ASK viz LINE "ATTENTIVE_BUILD_VIZ=ON, but there is no zlib; apt-get install zlib1g-dev, or say ATTENTIVE_BUILD_VIZ=AUTO"
     ARGS -DATTENTIVE_BUILD_VIZ=ON)
+# Which components are built, and what keeps one out.
+ask(components_unknown FAIL ASK components LINE "ATTENTIVE_COMPONENTS names io; the components are attention, files, models"
+    ARGS -DATTENTIVE_COMPONENTS=io)
+ask(components_one ASK components LINE "components attention\n" ARGS -DATTENTIVE_COMPONENTS=attention)
+ask(components_needs ASK components LINE "components attention, files, models\n" ARGS -DATTENTIVE_COMPONENTS=models)
+ask(components_parity ASK components LINE "components attention, files, models, parity\n" ARGS -DATTENTIVE_COMPONENTS=parity)
+ask(components_off FAIL ASK components LINE "ATTENTIVE_COMPONENTS needs files, but ATTENTIVE_BUILD_FILES=OFF"
+    ARGS -DATTENTIVE_COMPONENTS=models -DATTENTIVE_BUILD_FILES=OFF)
+ask(components_lack FAIL ASK components LINE "ATTENTIVE_COMPONENTS needs viz, but there is no zlib; apt-get install zlib1g-dev"
+    ARGS -DATTENTIVE_COMPONENTS=viz)
+ask(components_without_needed FAIL ASK components LINE "ATTENTIVE_BUILD_MODELS=ON, but the component files is not built"
+    ARGS -DATTENTIVE_BUILD_FILES=OFF -DATTENTIVE_BUILD_MODELS=ON)
+
 # A part of LibTorch that the component distributed needs.
 file(WRITE "${WORK}/no_gloo/include/caffe2/core/macros.h" "  {\"USE_GLOO\", \"OFF\"},")
 foreach(header IN ITEMS TCPStore reducer logger ProcessGroupGloo)
@@ -368,11 +381,11 @@ recorded(static_with_tokenizers STATIC OFF good ARGS -DBUILT=tokenizers)
 consumer(static_with_tokenizers good LINE "2\\.11\\.0 \\(full: a CPU build")
 consumer(static_with_tokenizers good FAIL LINE "the component tokenizers of attentive: there is no pcre2; apt-get install libpcre2-dev"
          ARGS -DCOMPONENTS=tokenizers)
-consumer(static_without_code good FAIL LINE "attentive has no component tokenizers; it has parity and train" ARGS -DCOMPONENTS=tokenizers)
+consumer(static_without_code good FAIL LINE "attentive has no component tokenizers; it has attention, files, models, text" ARGS -DCOMPONENTS=tokenizers)
 recorded(static_with_viz STATIC OFF good ARGS -DBUILT=viz)
 consumer(static_with_viz good LINE "2\\.11\\.0 \\(full: a CPU build")
 consumer(static_with_viz good FAIL LINE "the component viz of attentive: there is no zlib; apt-get install zlib1g-dev" ARGS -DCOMPONENTS=viz)
-consumer(static_with_viz good FAIL LINE "attentive has no component tokenizers; it has parity, train and viz" ARGS -DCOMPONENTS=tokenizers)
+consumer(static_with_viz good FAIL LINE "attentive has no component tokenizers; it has attention, files, models, text, viz" ARGS -DCOMPONENTS=tokenizers)
 recorded(shared_with_tokenizers SHARED OFF good ARGS -DBUILT=tokenizers)
 consumer(shared_with_tokenizers good LINE "2\\.11\\.0 \\(full: a CPU build" ARGS -DCOMPONENTS=tokenizers)
 

@@ -1,0 +1,37 @@
+# The components of the package, each before those that use it, and what each links of the others. One table for the build, for
+# the installed package's config file, and for the pages (tools/check_components.py).
+
+include_guard(GLOBAL)
+
+set(attentive_components attention files models text tokenizers train viz distributed parity)
+set(attentive_attention_needs "")
+set(attentive_files_needs attention)
+set(attentive_models_needs files)
+set(attentive_text_needs "")
+set(attentive_tokenizers_needs text)
+set(attentive_train_needs models text)
+set(attentive_viz_needs attention)
+set(attentive_distributed_needs train)
+set(attentive_parity_needs models)
+# Those that link attentive_base, which is no component: what reads files or writes text.
+set(attentive_over_base files text viz)
+# What attentive::attentive stands for.
+set(attentive_usual_components attention files models text)
+
+# attentive_with_needs(<out> <name>…): these components and everything that they need, in the table's order.
+function(attentive_with_needs out)
+  set(wanted ${ARGN})
+  set(open ${ARGN})
+  while(open)
+    list(POP_FRONT open name)
+    list(APPEND wanted ${attentive_${name}_needs})
+    list(APPEND open ${attentive_${name}_needs})
+  endwhile()
+  set(sorted "")
+  foreach(name IN LISTS attentive_components)
+    if(name IN_LIST wanted)
+      list(APPEND sorted ${name})
+    endif()
+  endforeach()
+  set(${out} "${sorted}" PARENT_SCOPE)
+endfunction()

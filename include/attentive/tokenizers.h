@@ -1,0 +1,5 @@
+#pragma once
+
+/// Everything of `attentive::tokenizers` in one include. Programs that build often include what they use.
+
+#include <attentive/tokenizers/pretrained_tokenizer.h>

@@ -1,0 +1,42 @@
+#pragma once
+
+// Bytes as hexadecimal text, for JSON strings, which cannot hold invalid UTF-8.
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace attentive {
+
+/// Bytes of the longest prefix of `text` that is well-formed UTF-8.
+size_t utf8_prefix(std::string_view text);
+
+/// True if `text` is well-formed UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF.
+bool is_utf8(std::string_view text);
+
+/// Ill-formed UTF-8 made well-formed: U+FFFD for each longest part of a character that lacks its rest, and
+/// for each other bad byte.
+std::string replace_bad_utf8(std::string text);
+
+
+std::string to_hex(std::string_view bytes);
+// Throws c10::ValueError prefixed with `who` unless `hex` is an even number of lower-case hexadecimal digits.
+std::string from_hex(const char* who, std::string_view hex);
+
+
+/// Whether a text fits a pattern, in which `*` stands for any run of characters.
+bool matches(std::string_view pattern, std::string_view text);
+bool matches_any(const std::vector<std::string>& patterns, std::string_view text);
+
+
+/// A text as the content of an XML element or of an attribute in double quotes: markup is escaped, control
+/// characters become the pictures that Unicode has for them (U+2400 and on), and U+FFFD stands for bytes that
+/// are not UTF-8 and for U+FFFE and U+FFFF, which XML does not have.
+std::string xml_text(std::string_view text);
+
+/// The first `most` characters of a text, the last one replaced by "…" if there are more. A byte that is not
+/// UTF-8 counts as one character.
+std::string shortened(std::string_view text, size_t most);
+
+}  // namespace attentive

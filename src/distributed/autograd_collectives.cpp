@@ -1,0 +1,107 @@
+#include "distributed/autograd_collectives.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/stack.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+namespace attentive::distributed {
+namespace {
+
+constexpr const char* kContextAttention = "context_attention";
+
+using c10d_internals::Collectives;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+struct Kept : torch::CustomClassHolder {
+  Messages messages;
+  at::ScalarType dtype = at::kFloat;
+};
+
+c10::intrusive_ptr<Kept> kept_in(AutogradContext* context) {
+  return c10::static_intrusive_pointer_cast<Kept>(context->saved_data["kept"].toCapsule());
+}
+
+// In round n everybody sends to the rank n places on: no process waits for one that waits for it.
+at::Tensor exchanged(const Messages& messages, const at::Tensor& given) {
+  auto& connection = *messages.connection;
+  const at::NoGradGuard no_grad;
+  const auto rows = given.contiguous();
+  auto received = at::empty_like(rows);
+  const int64_t rank = connection.environment().rank, size = connection.environment().size;
+  received[rank].copy_(rows[rank]);
+  if (rows.numel() == 0) return received;
+  connection.call(kContextAttention, [&](Collectives& collectives) {
+    for (int64_t n = 1; n < size; ++n) {
+      const int64_t to = (rank + n) % size, from = (rank + size - n) % size;
+      collectives.exchange(rows[to], to, received[from], from, messages.tag).wait();
+    }
+  });
+  return received;
+}
+
+class ExchangeRows : public torch::autograd::Function<ExchangeRows> {
+ public:
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& rows,
+                            const c10::intrusive_ptr<Kept>& kept) {
+    context->saved_data["kept"] = c10::IValue::make_capsule(kept);
+    return exchanged(kept->messages, rows);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    return {exchanged(kept_in(context)->messages, gradients[0]), at::Tensor()};
+  }
+};
+
+class GatherRows : public torch::autograd::Function<GatherRows> {
+ public:
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& row,
+                            const c10::intrusive_ptr<Kept>& kept) {
+    context->saved_data["kept"] = c10::IValue::make_capsule(kept);
+    context->saved_data["dtype"] = row.scalar_type();
+    return at::stack(kept->messages.connection->gather(kContextAttention, row)).to(kept->dtype);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto parts = exchanged(kept_in(context)->messages, gradients[0]);
+    auto sum = parts[0].clone();
+    for (int64_t rank = 1; rank < parts.size(0); ++rank) sum.add_(parts[rank]);
+    return {sum.to(context->saved_data["dtype"].toScalarType()), at::Tensor()};
+  }
+};
+
+}  // namespace
+
+at::Tensor exchange_rows(const Messages& messages, const at::Tensor& rows) {
+  auto kept = c10::make_intrusive<Kept>();
+  kept->messages = messages;
+  return ExchangeRows::apply(rows, kept);
+}
+
+at::Tensor gather_rows(const Messages& messages, const at::Tensor& row, at::ScalarType dtype) {
+  auto kept = c10::make_intrusive<Kept>();
+  kept->messages = messages;
+  kept->dtype = dtype;
+  return GatherRows::apply(row, kept);
+}
+
+RingStep::RingStep(const Messages& messages, const at::Tensor& sent)
+    : connection_(*messages.connection), received_(at::empty_like(sent)) {
+  if (sent.numel() == 0) return;
+  const auto& connection = connection_;
+  const int64_t rank = connection.environment().rank, size = connection.environment().size;
+  connection_.call(kContextAttention, [&](Collectives& collectives) {
+    exchange_ =
+        collectives.exchange(sent, (rank + 1) % size, received_, (rank + size - 1) % size, messages.tag);
+  });
+}
+
+at::Tensor RingStep::wait() {
+  if (received_.numel() == 0) return received_;
+  connection_.call(kContextAttention, [&](Collectives&) { exchange_.wait(); });
+  return received_;
+}
+
+}  // namespace attentive::distributed

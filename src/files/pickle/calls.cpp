@@ -1,0 +1,187 @@
+#include "files/pickle/calls.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <string>
+
+#include <c10/core/Device.h>
+#include <c10/util/Exception.h>
+
+#include "base/refusal.h"
+#include "files/pickle/checks.h"
+#include "files/torch/torch_dtypes.h"
+
+namespace attentive::pickle {
+
+void Calls::expect(Ref ref, Kind kind, const char* what) const {
+  const auto got = graph_[ref].kind;
+  if (got != kind) refuse("expected {} to be {}, got {}", what, kind_name(kind), kind_name(got));
+}
+
+int64_t Calls::integer(Ref ref, const char* what) const {
+  expect(ref, Kind::Int, what);
+  return graph_[ref].integer;
+}
+
+bool Calls::boolean(Ref ref, const char* what) const {
+  expect(ref, Kind::Bool, what);
+  return graph_[ref].detail != 0;
+}
+
+Ref Calls::call(Ref global, Ref arguments) {
+  const auto count = graph_[arguments].size;
+  const auto want = [&](std::initializer_list<size_t> counts, const char* what) {
+    if (std::find(counts.begin(), counts.end(), count) == counts.end()) {
+      refuse("{} cannot be made of {} arguments", what, count);
+    }
+  };
+  const auto argument = [&](size_t i) { return graph_.item(arguments, i); };
+  switch (static_cast<Global>(graph_[global].index)) {
+    case Global::OrderedDict:
+      want({0, 1}, "an OrderedDict");
+      return count == 0 ? graph_.add_container(Kind::OrderedDict) : ordered_dict(argument(0));
+    case Global::Counter:
+      want({0, 1}, "a Counter");
+      if (count == 0) return graph_.add_container(Kind::Dict);
+      expect(argument(0), Kind::Dict, "the argument of Counter");
+      return graph_.copy_container(Kind::Dict, argument(0));
+    case Global::Set:
+    case Global::FrozenSet:
+      want({0, 1}, "a set");
+      if (count == 0) return graph_.add_container(Kind::Set);
+      expect(argument(0), Kind::List, "the argument of set");
+      return graph_.copy_container(Kind::Set, argument(0));
+    case Global::Bytes:
+      want({0}, "bytes");
+      return graph_.add_text(Kind::Bytes, 0, 0);
+    case Global::ByteArray:
+      want({0, 1, 2}, "a bytearray");
+      return bytearray(arguments, count);
+    case Global::Complex:
+      want({2}, "a complex number");
+      expect(argument(0), Kind::Float, "the real part");
+      expect(argument(1), Kind::Float, "the imaginary part");
+      return graph_.add({.kind = Kind::Complex, .size = argument(0), .index = argument(1)});
+    case Global::Size:
+      want({1}, "a torch.Size");
+      return size(argument(0));
+    case Global::Device:
+      want({1, 2}, "a torch.device");
+      return device(argument(0), count == 2 ? integer(argument(1), "the index of a device") : -1);
+    case Global::Encode:
+      want({2}, "bytes");
+      return encode(argument(0), argument(1));
+    case Global::GetLayout:
+      want({1}, "a torch.layout");
+      expect(argument(0), Kind::Text, "the name of a layout");
+      if (text(argument(0)) != "torch.strided") {
+        refuse("layout {} is not read here", quoted_name(text(argument(0))));
+      }
+      return graph_.add(Kind::Layout);
+    case Global::RebuildTensor:
+      want({4}, "a tensor");
+      return tensor(arguments, count);
+    case Global::RebuildTensorV2:
+      want({6, 7}, "a tensor");
+      return tensor(arguments, count);
+    case Global::RebuildTensorV3:
+      want({7, 8}, "a tensor");
+      return tensor_of_dtype(arguments, count);
+    case Global::RebuildParameter:
+      want({3}, "a parameter");
+      return parameter(arguments);
+    case Global::RebuildParameterWithState:
+      want({4}, "a parameter");
+      return parameter(arguments);
+    case Global::RebuildFromType:
+      want({4}, "a tensor with attributes");
+      return tensor_with_attributes(arguments);
+    default:
+      refuse("it calls something that is not a function here");
+  }
+}
+
+// Python 2 wrote the items as a list of pairs.
+Ref Calls::ordered_dict(Ref pairs) {
+  expect(pairs, Kind::List, "the argument of OrderedDict");
+  const auto dict = graph_.add_container(Kind::OrderedDict);
+  auto items = graph_.items(pairs);
+  for (Ref pair = 0; items.next(pair);) {
+    const auto kind = graph_[pair].kind;
+    if ((kind != Kind::List && kind != Kind::Tuple) || graph_[pair].size != 2) {
+      refuse("expected the argument of OrderedDict to hold pairs, got {}", kind_name(kind));
+    }
+    auto both = graph_.items(pair);
+    for (Ref item = 0; both.next(item);) graph_.append(dict, item);
+  }
+  return dict;
+}
+
+Ref Calls::bytearray(Ref arguments, size_t count) {
+  if (count == 0) return graph_.add_text(Kind::Bytes, 0, 0);
+  if (count == 2) return encode(graph_.item(arguments, 0), graph_.item(arguments, 1));
+  const auto bytes = graph_.item(arguments, 0);
+  if (!graph_.is(bytes, Kind::Bytes)) expect(bytes, Kind::Latin1, "the argument of bytearray");
+  return bytes;
+}
+
+// Protocol 2 has no bytes: each is written as the character of its number, in UTF-8.
+Ref Calls::encode(Ref characters, Ref encoding) {
+  expect(characters, Kind::Text, "bytes");
+  expect(encoding, Kind::Text, "an encoding");
+  if (text(encoding) != "latin1" && text(encoding) != "latin-1") {
+    refuse("bytes in encoding {} are not read here", quoted_name(text(encoding)));
+  }
+  for (const unsigned char byte : text(characters)) {
+    if (byte > 0xC3) refuse("bytes that hold a character beyond U+00FF");
+  }
+  return graph_.add_text(Kind::Latin1, graph_[characters].offset, graph_[characters].size);
+}
+
+Ref Calls::size(Ref tuple) {
+  expect(tuple, Kind::Tuple, "the argument of torch.Size");
+  auto items = graph_.items(tuple);
+  for (Ref item = 0; items.next(item);) (void)integer(item, "an item of a torch.Size");
+  return tuple;
+}
+
+Ref Calls::device(Ref type, int64_t index) {
+  expect(type, Kind::Text, "the type of a device");
+  if (index < -1 || index > 127) refuse("a device cannot have index {}", index);
+  try {
+    const c10::Device device(std::string(text(type)));
+    if (device.has_index()) refuse("the device type {} has an index", quoted_name(text(type)));
+    return graph_.add(
+        {.kind = Kind::Device, .detail = static_cast<uint8_t>(device.type()), .integer = index});
+  } catch (const c10::Error&) {
+    refuse("there is no device type {}", quoted_name(text(type)));
+  }
+}
+
+Ref Calls::parameter(Ref arguments) {
+  const auto data = graph_.item(arguments, 0);
+  expect(data, Kind::Tensor, "the data of a parameter");
+  const auto& spec = graph_.tensors[graph_[data].index];
+  const bool requires_grad = boolean(graph_.item(arguments, 1), "requires_grad of a parameter");
+  check_gradient(spec.dtype, requires_grad);
+  check_hooks(graph_.item(arguments, 2));
+  return graph_.add({.kind = Kind::Parameter, .detail = requires_grad, .index = data});
+}
+
+// A tensor or parameter with attributes of its own, which are dropped.
+Ref Calls::tensor_with_attributes(Ref arguments) {
+  const auto function = graph_.item(arguments, 0), type = graph_.item(arguments, 1);
+  expect(function, Kind::Global, "what rebuilds a tensor");
+  expect(type, Kind::Global, "the type of a tensor");
+  const auto rebuilds = static_cast<Global>(graph_[function].index);
+  if (rebuilds < Global::RebuildTensor || rebuilds > Global::RebuildParameterWithState) {
+    refuse("a tensor with attributes is rebuilt by a function that makes no tensor");
+  }
+  const auto wanted = rebuilds < Global::RebuildParameter ? Global::TensorType : Global::ParameterType;
+  if (static_cast<Global>(graph_[type].index) != wanted)
+    refuse("a tensor of another class than torch.Tensor");
+  expect(graph_.item(arguments, 2), Kind::Tuple, "the arguments of a tensor");
+  return call(function, graph_.item(arguments, 2));
+}
+
+}  // namespace attentive::pickle

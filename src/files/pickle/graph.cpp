@@ -1,0 +1,255 @@
+#include "files/pickle/graph.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <string_view>
+#include <vector>
+
+#include "base/refusal.h"
+
+namespace attentive::pickle {
+namespace {
+
+// The numbers of nodes that exist from the start: most numbers in a file are among them.
+constexpr Ref kNone = 0;
+constexpr Ref kFalse = 1;
+constexpr Ref kFirstInt = 3;
+constexpr int64_t kSmallInts = 256;
+
+}  // namespace
+
+std::string_view kind_name(Kind kind) {
+  static constexpr std::array<std::string_view, 21> kNames = {"None",
+                                                              "a bool",
+                                                              "an int",
+                                                              "an int beyond 64 bits",
+                                                              "a float",
+                                                              "a complex",
+                                                              "a str",
+                                                              "bytes",
+                                                              "bytes",
+                                                              "a list",
+                                                              "a tuple",
+                                                              "a set",
+                                                              "a dict",
+                                                              "an OrderedDict",
+                                                              "a storage",
+                                                              "a tensor",
+                                                              "a Parameter",
+                                                              "a dtype",
+                                                              "a device",
+                                                              "a layout",
+                                                              "a class or function"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+Graph::Graph(MemoryBudget& budget)
+    : budget_(budget),
+      nodes_(budget),
+      containers_(budget),
+      pieces_(budget),
+      pool_(budget),
+      storages(budget),
+      tensors(budget) {
+  nodes_.push_back({});
+  for (uint8_t value = 0; value < 2; ++value)
+    nodes_.push_back({.kind = Kind::Bool, .detail = value, .integer = 0});
+  for (int64_t value = 0; value < kSmallInts; ++value) {
+    nodes_.push_back({.kind = Kind::Int, .integer = value});
+  }
+}
+
+Ref Graph::add(Node node) {
+  nodes_.push_back(node);
+  return static_cast<Ref>(nodes_.size() - 1);
+}
+
+Ref Graph::add(Kind kind, uint8_t detail) {
+  if (kind == Kind::None) return kNone;
+  if (kind == Kind::Bool) return kFalse + detail;
+  return add({.kind = kind, .detail = detail, .integer = 0});
+}
+
+Ref Graph::add_int(int64_t value) {
+  if (value >= 0 && value < kSmallInts) return kFirstInt + static_cast<Ref>(value);
+  return add({.kind = Kind::Int, .integer = value});
+}
+
+Ref Graph::add_float(double value) {
+  return add({.kind = Kind::Float, .real = value});
+}
+
+Ref Graph::add_text(Kind kind, uint64_t offset, uint64_t size) {
+  return add({.kind = kind, .size = static_cast<uint32_t>(size), .offset = offset});
+}
+
+Ref Graph::add_container(Kind kind) {
+  containers_.push_back({});
+  return add({.kind = kind, .index = containers_.size() - 1});
+}
+
+Ref Graph::add_container(Kind kind, const ChunkedArray<Ref>& from, size_t first, size_t count) {
+  const auto made = add_container(kind);
+  append(made, from, first, count);
+  return made;
+}
+
+void Graph::append(Ref to, const ChunkedArray<Ref>& from, size_t first, size_t count) {
+  for (size_t i = 0; i < count; ++i) append(to, from[first + i]);
+}
+
+void Graph::append(Ref to, Ref item) {
+  const auto at = static_cast<uint32_t>(pool_.size());
+  pool_.push_back(item);
+  ++nodes_[to].size;
+  auto& chain = container(to);
+  if (chain.last != kNoRef && pieces_[chain.last].begin + pieces_[chain.last].count == at) {
+    ++pieces_[chain.last].count;
+    return;
+  }
+  const auto piece = static_cast<uint32_t>(pieces_.size());
+  pieces_.push_back({at, 1, kNoRef});
+  (chain.first == kNoRef ? chain.first : pieces_[chain.last].next) = piece;
+  chain.last = piece;
+}
+
+Ref Graph::copy_container(Kind kind, Ref from) {
+  const auto copy = add_container(kind);
+  // The pieces of `from` alone: while they are copied, `copy` may come to lie behind them.
+  for (auto i = container(from).first; i != kNoRef; i = pieces_[i].next) {
+    const auto piece = pieces_[i];
+    append(copy, pool_, piece.begin, piece.count);
+  }
+  return copy;
+}
+
+bool Graph::is_container(Ref ref) const {
+  const auto kind = nodes_[ref].kind;
+  return kind >= Kind::List && kind <= Kind::OrderedDict;
+}
+
+namespace {
+
+enum Order { kNothing, kInteger, kFraction, kComplex, kLongInteger, kText, kBytes, kLatin1, kTuple };
+
+bool is_scalar(Kind kind) {
+  return kind <= Kind::Latin1;
+}
+
+}  // namespace
+
+// A key that is no tuple. Python takes True, 1 and 1.0 for the same one.
+struct Keys::Comparable {
+  int order = kNothing;
+  int64_t number = 0;
+  int64_t imaginary = 0;
+  std::string_view text = {};
+
+  auto operator<=>(const Comparable&) const = default;
+
+  static Comparable of(double value) {
+    constexpr double kBeyond = 9223372036854775808.0;
+    if (value == std::trunc(value) && value >= -kBeyond && value < kBeyond) {
+      return {kInteger, static_cast<int64_t>(value)};
+    }
+    return {kFraction, std::bit_cast<int64_t>(value)};
+  }
+};
+
+Keys::Comparable Keys::comparable(Ref scalar) const {
+  const auto& node = graph_[scalar];
+  const auto text = [&](int order) -> Comparable {
+    return {order, 0, 0, input_.text(node.offset, node.size)};
+  };
+  switch (node.kind) {
+    case Kind::Bool:
+      return {kInteger, node.detail};
+    case Kind::Int:
+      return {kInteger, node.integer};
+    case Kind::Float:
+      return Comparable::of(node.real);
+    case Kind::Complex: {
+      const auto real = graph_[node.size].real, imaginary = graph_[static_cast<Ref>(node.index)].real;
+      if (imaginary == 0) return Comparable::of(real);
+      return {kComplex, std::bit_cast<int64_t>(real), std::bit_cast<int64_t>(imaginary)};
+    }
+    case Kind::LongInt:
+      return text(kLongInteger);
+    case Kind::Text:
+      return text(kText);
+    case Kind::Bytes:
+      return text(kBytes);
+    case Kind::Latin1:
+      return text(kLatin1);
+    default:
+      return {};
+  }
+}
+
+std::strong_ordering Keys::compare(Ref a, Ref b) const {
+  if (a == b) return std::strong_ordering::equal;
+  const bool tuples = graph_.is(a, Kind::Tuple);
+  if (tuples != graph_.is(b, Kind::Tuple)) return tuples <=> !tuples;
+  if (!tuples) return comparable(a) <=> comparable(b);
+  auto left = graph_.items(a), right = graph_.items(b);
+  for (Ref x = 0, y = 0;;) {
+    const bool more = left.next(x);
+    if (more != right.next(y)) return more <=> !more;
+    if (!more) return std::strong_ordering::equal;
+    if (const auto order = comparable(x) <=> comparable(y); order != 0) return order;
+  }
+}
+
+void Keys::check_hashable(Ref key, Ref container) const {
+  auto kind = graph_[key].kind;
+  if (kind == Kind::Tuple) {
+    auto items = graph_.items(key);
+    for (Ref item = 0; items.next(item);) {
+      if (is_scalar(graph_[item].kind)) continue;
+      refuse("a key of {} is a tuple that holds {}; numbers and strings are read",
+             kind_name(graph_[container].kind), kind_name(graph_[item].kind));
+    }
+  } else if (!is_scalar(kind)) {
+    refuse("a key of {} is {}; numbers, strings and tuples of them are read",
+           kind_name(graph_[container].kind), kind_name(kind));
+  }
+}
+
+void Keys::check(Ref container) const {
+  const bool dict = graph_.is_dict(container);
+  if (!dict && !graph_.is(container, Kind::Set)) return;
+  const auto count = graph_[container].size / (dict ? 2 : 1);
+  const BudgetShare share(graph_.budget(), count * sizeof(Ref));
+  std::vector<Ref> keys;
+  keys.reserve(count);
+  auto items = graph_.items(container);
+  for (Ref key = 0, value = 0; items.next(key);) {
+    check_hashable(key, container);
+    keys.push_back(key);
+    if (dict) items.next(value);
+  }
+  std::sort(keys.begin(), keys.end(), [&](Ref a, Ref b) { return compare(a, b) < 0; });
+  const auto twice =
+      std::adjacent_find(keys.begin(), keys.end(), [&](Ref a, Ref b) { return compare(a, b) == 0; });
+  if (twice != keys.end()) {
+    refuse("{} holds the key {} twice", kind_name(graph_[container].kind), describe(*twice));
+  }
+}
+
+std::string Keys::describe(Ref key) const {
+  const auto& node = graph_[key];
+  switch (node.kind) {
+    case Kind::Text:
+      return quoted_name(input_.text(node.offset, node.size));
+    case Kind::Int:
+      return fmt::format("{}", node.integer);
+    case Kind::Float:
+      return fmt::format("{}", node.real);
+    default:
+      return fmt::format("({})", kind_name(node.kind));
+  }
+}
+
+}  // namespace attentive::pickle

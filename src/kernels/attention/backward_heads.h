@@ -1,0 +1,166 @@
+#pragma once
+
+// The heads of a backward pass: what is packed of their queries, and where dQ is added up.
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/attention/passes.h"
+#include "kernels/gemm/operands.h"
+#include "kernels/gemm/scratch.h"
+
+namespace attentive::kernels::cpu {
+
+// Tile sizes, and the parts into which the keys of a head are dealt, depend on the shape of the head alone: its
+// gradients have the same bits whatever else the call has.
+struct BackwardTiles {
+  bool narrow;  // a window that is bounded on both sides
+  int64_t keys, queries;
+};
+
+inline BackwardTiles backward_tiles(const CpuArguments& call) {
+  const bool narrow = call.band.has_lo() && call.band.has_hi() && call.band.hi - call.band.lo < 512;
+  const int64_t tile = narrow ? 64 : 128;
+  return {narrow, tile, std::min(tile, round_up(call.L, 16))};
+}
+
+// Stored: the type of the tensors. T: that of the products' operands.
+template <class Stored, class T>
+class BackwardHeads {
+ public:
+  BackwardHeads(const CpuArguments& call, const BackwardTensors<Stored>& tensors)
+      : call_(call),
+        t_(tensors),
+        tiles_(backward_tiles(call)),
+        query_blocks_((call.L + tiles_.queries - 1) / tiles_.queries),
+        key_blocks_((call.S + tiles_.keys - 1) / tiles_.keys),
+        parts_(std::clamp<int64_t>((call.S + kPartKeys - 1) / kPartKeys, 1, kParts)),
+        queries_(query_blocks_ * tiles_.queries),
+        head_size_((inner<T>(call.D) + inner<T>(call.Dv) + call.D + call.Dv) * queries_) {}
+
+ protected:
+  static constexpr int64_t kParts = 16;      // of a head's keys, at most
+  static constexpr int64_t kPartKeys = 256;  // in a part, or more
+
+  // Memory for some heads of keys, in an arena of the calling thread, whose own tiles use another one. It holds for
+  // each query head what is packed of it, its statistics, and sums of dQ.
+  struct Room {
+    T* packed;
+    float *statistics, *sums;
+    int64_t slots;  // sums of dQ
+  };
+  Room room_for(int64_t heads, int64_t slots) const {
+    thread_local Scratch arena;
+    arena.reset();
+    const int64_t count = heads * call_.group;
+    return {arena.take<T>(count * head_size_), arena.take<float>(count * 3 * queries_),
+            arena.take<float>(count * slots * call_.D * queries_), slots};
+  }
+  // The query heads of one head of keys, and their place among those of the room.
+  struct Group {
+    const Room& room;
+    int64_t place, head;
+  };
+
+  // One query head and what every block of keys reads of it again, one panel per block of queries: Qᵀ and dOᵀ as rhs,
+  // then Q and dO as rhs.
+  struct Head {
+    int64_t b, hkv, h;
+    T* packed;
+    float* statistics;
+    float* sums;
+  };
+  Head head_of(const Group& group, int64_t g) const {
+    const int64_t at = group.place * call_.group + g, hkv = group.head % call_.Hkv;
+    return {group.head / call_.Hkv,
+            hkv,
+            hkv * call_.group + g,
+            group.room.packed + at * head_size_,
+            group.room.statistics + at * 3 * queries_,
+            group.room.sums + at * group.room.slots * call_.D * queries_};
+  }
+
+  // A panel's part of a head's packed memory: `rows` numbers per query lie before it.
+  Rhs<T> panel_at(const Head& head, int64_t before, int64_t panel, int64_t rows, int64_t cols) const {
+    return {head.packed + before * queries_ + panel * rows * cols, rows, cols, cols};
+  }
+  Rhs<T> q_transposed(const Head& head, int64_t panel) const {
+    return panel_at(head, 0, panel, inner<T>(call_.D), tiles_.queries);
+  }
+  Rhs<T> grad_transposed(const Head& head, int64_t panel) const {
+    return panel_at(head, inner<T>(call_.D), panel, inner<T>(call_.Dv), tiles_.queries);
+  }
+  Rhs<T> q_rows(const Head& head, int64_t panel) const {
+    return panel_at(head, inner<T>(call_.D) + inner<T>(call_.Dv), panel, tiles_.queries, call_.D);
+  }
+  Rhs<T> grad_rows(const Head& head, int64_t panel) const {
+    return panel_at(head, inner<T>(call_.D) + inner<T>(call_.Dv) + call_.D, panel, tiles_.queries, call_.Dv);
+  }
+  float* maximum(const Head& head, int64_t i) const { return head.statistics + i; }
+  float* log_total(const Head& head, int64_t i) const { return head.statistics + queries_ + i; }  // base 2
+  float* delta(const Head& head, int64_t i) const { return head.statistics + 2 * queries_ + i; }
+  // dQᵀ of a panel in one slot.
+  Matrix<float> grad_q_transposed(const Head& head, int64_t slot, int64_t panel) const {
+    return {head.sums + (slot * queries_ + panel * tiles_.queries) * call_.D, call_.D, tiles_.queries,
+            tiles_.queries};
+  }
+
+  void pack(const Head& head, int64_t panel) const {
+    const int64_t i0 = panel * tiles_.queries, rows = std::min(tiles_.queries, call_.L - i0);
+    const auto q = rows_of(t_.q, head.b, head.h, i0, rows, call_.D);
+    const auto grad = rows_of(t_.grad_output, head.b, head.h, i0, rows, call_.Dv);
+    pack_transposed(q, q_transposed(head, panel));
+    pack_transposed(grad, grad_transposed(head, panel));
+    pack_panel(q, q_rows(head, panel));
+    pack_panel(grad, grad_rows(head, panel));
+
+    const int64_t at = (head.b * call_.H + head.h) * call_.L + i0;
+    for (int64_t r = 0; r < tiles_.queries; ++r) {
+      *maximum(head, i0 + r) = r < rows ? t_.statistics.maximum[at + r] : 0.0f;
+      *log_total(head, i0 + r) = r < rows ? t_.statistics.log_total[at + r] * kLog2e : kInfinity;
+      *delta(head, i0 + r) = 0.0f;
+      if (r >= rows) continue;
+      // δ = rowsum(dO ∘ O)
+      const float dot = elementwise().dot(t_.output.at(head.b, head.h, i0 + r), grad.row(r), call_.Dv);
+      *delta(head, i0 + r) = dot - (t_.grad_logsumexp ? t_.grad_logsumexp[at + r] : 0.0f);
+      if (t_.sink_terms) {
+        // The sink's value is zero, and its weight as any other's.
+        t_.sink_terms[at + r] = -sink_weight(call_, head.b, head.h, t_.statistics.maximum[at + r],
+                                             t_.statistics.log_total[at + r]) *
+                                *delta(head, i0 + r);
+      }
+    }
+  }
+
+  // Products of bfloat16 read whole panels: what is beyond the rows is zero.
+  void pack_panel(const Matrix<const Stored>& rows, const Rhs<T>& to) const {
+    if (kIsBf16<T> && rows.rows < to.rows)
+      std::memset(to.data, 0, static_cast<size_t>(to.rows * to.cols) * sizeof(T));
+    products().pack_rows(rows, to);
+  }
+
+  void add_slot(const Head& head, int64_t slot, int64_t panel) const {
+    elementwise().add(grad_q_transposed(head, slot, panel).data, grad_q_transposed(head, 0, panel).data,
+                      call_.D * tiles_.queries);
+  }
+
+  // The sums of slot 0, as rows in the type of the output.
+  void write_grad_q(const Head& head, int64_t panel) const {
+    Scratch& scratch = Scratch::of_this_thread();
+    scratch.reset();
+    const int64_t wide = tiles_.queries, i0 = panel * wide;
+    const auto rows = scratch.matrix<float>(wide, call_.D);
+    products().transpose(grad_q_transposed(head, 0, panel), rows);
+    for (int64_t i = i0; i < std::min(i0 + wide, call_.L); ++i)
+      elementwise().convert(rows.row(i - i0), t_.grad_q.at(head.b, head.h, i), call_.D);
+  }
+
+  const CpuArguments& call_;
+  const BackwardTensors<Stored>& t_;
+  const BackwardTiles tiles_;
+  const int64_t query_blocks_, key_blocks_, parts_;
+  const int64_t queries_;    // rounded up to whole panels
+  const int64_t head_size_;  // numbers packed per query head
+};
+
+}  // namespace attentive::kernels::cpu

@@ -1,0 +1,79 @@
+#include "kernels/pytorch/aten_internals.h"
+
+#include <algorithm>
+#include <limits>
+
+#include <ATen/ops/_flash_attention_forward.h>
+#include <ATen/ops/_scaled_dot_product_efficient_attention.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
+#include <ATen/ops/zeros.h>
+
+#include "core/kept_tensors.h"
+
+namespace attentive::kernels::aten {
+namespace {
+
+constexpr std::array kTypes = {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf};
+
+// A zero that is added to every score.
+const at::Tensor& zero_of(at::ScalarType type) {
+  static const auto zeros = [] {
+    const KeptTensors kept;
+    std::array<at::Tensor, 4> made;
+    std::transform(kTypes.begin(), kTypes.end(), made.begin(), [](at::ScalarType one) {
+      return at::zeros({1, 1, 1, 1}, one);
+    });
+    return made;
+  }();
+  return zeros[static_cast<size_t>(std::find(kTypes.begin(), kTypes.end(), type) - kTypes.begin())];
+}
+
+}  // namespace
+
+FusedResult flash_cpu(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal,
+                      const std::optional<at::Tensor>& mask, std::optional<double> scale) {
+  // Without a mask, the kernel drops the last keys of a row where all of them, fewer than a vector, score NaN.
+  // With one, its maximum of the row becomes NaN.
+  const auto [output, logsumexp] = at::_scaled_dot_product_flash_attention_for_cpu(
+      q, k, v, /*dropout_p=*/0.0, causal, mask ? *mask : zero_of(q.scalar_type()), scale);
+  return {output, logsumexp};
+}
+
+std::array<at::Tensor, 3> flash_cpu_backward(const at::Tensor& grad_output, const at::Tensor& q,
+                                             const at::Tensor& k, const at::Tensor& v,
+                                             const FusedResult& result, bool causal,
+                                             const std::optional<at::Tensor>& mask,
+                                             std::optional<double> scale) {
+  const auto [grad_q, grad_k, grad_v] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
+      grad_output, q, k, v, result.output, result.logsumexp, /*dropout_p=*/0.0, causal, mask, scale);
+  return {grad_q, grad_k, grad_v};
+}
+
+FusedResult flash_cuda(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal,
+                       int64_t window_left, int64_t window_right, double dropout_p,
+                       std::optional<double> scale, const std::optional<at::Tensor>& alibi_slopes) {
+  const auto bound = [](int64_t value) { return value < 0 ? std::nullopt : std::optional<int64_t>(value); };
+  const auto result = at::_flash_attention_forward(
+      q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), /*cum_seq_q=*/std::optional<at::Tensor>(),
+      /*cum_seq_k=*/std::optional<at::Tensor>(), q.size(2), k.size(2), dropout_p, causal,
+      /*return_debug_mask=*/false, scale, bound(window_left), bound(window_right),
+      /*seqused_k=*/std::optional<at::Tensor>(), alibi_slopes);
+  // The kernel marks a row without keys by +inf.
+  const auto logsumexp = std::get<1>(result);
+  return {std::get<0>(result).transpose(1, 2),
+          logsumexp.masked_fill(logsumexp.eq(std::numeric_limits<double>::infinity()),
+                                -std::numeric_limits<double>::infinity())};
+}
+
+FusedResult efficient_cuda(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal,
+                           double dropout_p, std::optional<double> scale, bool logsumexp) {
+  const auto result = at::_scaled_dot_product_efficient_attention(q, k, v, /*attn_bias=*/std::nullopt,
+                                                                  logsumexp, dropout_p, causal, scale);
+  // The statistics are padded to a multiple of the kernel's block of rows.
+  auto lse = std::get<1>(result);
+  if (logsumexp) lse = lse.slice(2, 0, q.size(2));
+  return {std::get<0>(result), lse};
+}
+
+}  // namespace attentive::kernels::aten

@@ -1,0 +1,8 @@
+#include <attentive/models.h>
+
+#include <ATen/ops/zeros.h>
+
+int main() {
+  attentive::GPT model(attentive::GPTOptions(7, 4, 8, 2, 1));
+  return model->forward(at::zeros({1, 4}, at::kLong)).size(2) == 7 ? 0 : 1;
+}

@@ -1,0 +1,12 @@
+#include <attentive/tokenizers.h>
+
+#include <c10/util/Exception.h>
+
+int main() {
+  try {
+    attentive::PretrainedTokenizer::parse("{}");
+  } catch (const c10::Error&) {
+    return 0;
+  }
+  return 1;
+}

@@ -1,0 +1,119 @@
+// Every way to cut a file, and every way to change one byte of it.
+#include <fstream>
+
+#include <catch2/catch_test_macros.hpp>
+#include <nlohmann/json.hpp>
+
+#include <attentive/files/torch_file.h>
+
+#include "files/file_value_truth.h"
+#include "support/source_folder.h"
+#include "support/temporary_folder.h"
+
+using namespace attentive;
+using nlohmann::json;
+
+namespace {
+
+std::string python_file(const std::string& name) {
+  std::ifstream in(test::source_folder() + "/tests/files/data/torch/" + name + ".pt", std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+void write(const std::filesystem::path& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+FileValue parse(const std::string& bytes) {
+  return parse_torch(bytes.data(), bytes.size());
+}
+
+// What is read, or null after a refusal. Any other exception leaves, and fails the test.
+template <class Read>
+json read_or_refuse(const Read& read) {
+  try {
+    return test::truth_of(read());
+  } catch (const TorchFileError& error) {
+    const std::string message = error.what_without_backtrace();
+    CHECK(message.size() > std::string("load_torch: x: ").size());
+    return nullptr;
+  }
+}
+
+struct Counts {
+  size_t refused = 0, same = 0, other = 0;
+};
+
+// Each byte of a file, set to each of the other 255 values.
+Counts change_every_byte(const std::string& bytes) {
+  const auto truth = test::truth_of(parse(bytes));
+  Counts counts;
+  auto changed = bytes;
+  for (size_t at = 0; at < bytes.size(); ++at) {
+    for (int flip = 1; flip < 256; ++flip) {
+      changed[at] = static_cast<char>(bytes[at] ^ flip);
+      const auto got = read_or_refuse([&] { return parse(changed); });
+      ++(got.is_null() ? counts.refused : got == truth ? counts.same : counts.other);
+    }
+    changed[at] = bytes[at];
+  }
+  return counts;
+}
+
+}  // namespace
+
+TEST_CASE("a torch.save file that was cut is refused wherever that was", "[torch_file][damage]") {
+  const TemporaryFolder folder;
+  for (const std::string name :
+       {"tied", "legacy_tied", "plain_values_protocol4", "legacy_checkpoint_model"}) {
+    INFO(name);
+    const auto bytes = python_file(name);
+    REQUIRE_FALSE(read_or_refuse([&] { return parse(bytes); }).is_null());
+    size_t refused = 0;
+    for (size_t size = 0; size < bytes.size(); ++size) {
+      const auto part = std::make_unique<std::string>(bytes, 0, size);  // so that a sanitizer sees its end
+      refused += read_or_refuse([&] { return parse(*part); }).is_null();
+      if (name.find("tied") == std::string::npos) continue;
+      write(folder / "cut.pt", *part);
+      refused += read_or_refuse([&] { return load_torch(folder / "cut.pt"); }).is_null();
+      refused += read_or_refuse([&] { return load_torch(folder / "cut.pt", {.map = true}); }).is_null();
+    }
+    CHECK(refused == bytes.size() * (name.find("tied") == std::string::npos ? 1 : 3));
+  }
+}
+
+TEST_CASE("a changed byte of a zip file is noticed or changes nothing", "[torch_file][damage]") {
+  const auto counts = change_every_byte(python_file("tied"));
+  CHECK(counts.other == 0);
+  CHECK(counts.refused > 0);
+  CHECK(counts.same > 0);  // dates, padding
+}
+
+// That format has no checksums: numbers, names and sizes may come out differently.
+TEST_CASE("a changed byte of a file in the old format never does more than change values",
+          "[torch_file][damage]") {
+  const auto counts = change_every_byte(python_file("legacy_tied"));
+  CHECK(counts.refused > 0);
+  CHECK(counts.other > 0);
+}
+
+TEST_CASE("a changed byte does no more harm in a mapped file", "[torch_file][damage]") {
+  const TemporaryFolder folder;
+  for (const std::string name : {"tied", "legacy_tied"}) {
+    const auto bytes = python_file(name);
+    const auto truth = test::truth_of(parse(bytes));
+    for (const bool checksums : {true, false}) {
+      size_t other = 0;
+      auto changed = bytes;
+      for (size_t at = 0; at < bytes.size(); ++at) {
+        changed[at] = static_cast<char>(~bytes[at]);
+        write(folder / "changed.pt", changed);
+        const auto got = read_or_refuse(
+            [&] { return load_torch(folder / "changed.pt", {.map = true, .checksums = checksums}); });
+        other += !got.is_null() && got != truth;
+        changed[at] = bytes[at];
+      }
+      CHECK((other > 0) == (name == "legacy_tied" || !checksums));
+    }
+  }
+}
