@@ -24,11 +24,9 @@ bool is_folder(const std::filesystem::path& path);
 // Whether there is a file or folder, links followed.
 bool is_there(const std::filesystem::path& path);
 
-
 /// The bytes of a regular file, at most `most` of them. A folder, pipe, socket or device is refused: opening
 /// or reading one may wait for ever. Throws std::system_error with the path.
 std::string read_file(const std::filesystem::path& path, size_t most = std::numeric_limits<size_t>::max());
-
 
 /// A file that appears at `path` complete or not at all. Bytes go to a temporary file in the same folder;
 /// `commit` syncs it, renames it over `path` and syncs the folder. Without `commit` the temporary file is

@@ -61,7 +61,6 @@ std::string replace_bad_utf8(std::string text) {
   }
 }
 
-
 std::string to_hex(std::string_view bytes) {
   constexpr const char* digits = "0123456789abcdef";
   std::string hex;
@@ -88,7 +87,6 @@ std::string from_hex(const char* who, std::string_view hex) {
     bytes += static_cast<char>(digit(hex[i]) * 16 + digit(hex[i + 1]));
   return bytes;
 }
-
 
 bool matches(std::string_view pattern, std::string_view text) {
   size_t p = 0, t = 0, star = std::string_view::npos, resume = 0;

@@ -1,6 +1,6 @@
 #pragma once
 
-// Bytes as hexadecimal text, for JSON strings, which cannot hold invalid UTF-8.
+// Text that comes from files or goes into them: UTF-8, hexadecimal digits, patterns, XML.
 
 #include <cstddef>
 #include <string>
@@ -19,16 +19,14 @@ bool is_utf8(std::string_view text);
 /// for each other bad byte.
 std::string replace_bad_utf8(std::string text);
 
-
+// Bytes as hexadecimal text, for JSON strings, which cannot hold invalid UTF-8.
 std::string to_hex(std::string_view bytes);
 // Throws c10::ValueError prefixed with `who` unless `hex` is an even number of lower-case hexadecimal digits.
 std::string from_hex(const char* who, std::string_view hex);
 
-
 /// Whether a text fits a pattern, in which `*` stands for any run of characters.
 bool matches(std::string_view pattern, std::string_view text);
 bool matches_any(const std::vector<std::string>& patterns, std::string_view text);
-
 
 /// A text as the content of an XML element or of an attribute in double quotes: markup is escaped, control
 /// characters become the pictures that Unicode has for them (U+2400 and on), and U+FFFD stands for bytes that

@@ -66,7 +66,6 @@ void check_probability(std::string_view who, std::string_view name, double p) {
   TORCH_CHECK_VALUE(p >= 0.0 && p <= 1.0, who, ": expected ", name, " in [0, 1], got ", p);
 }
 
-
 void fail_reserving(std::string_view who, std::string_view what, std::string_view reason) {
   const auto line = reason.substr(0, reason.find('\n'));
   C10_THROW_ERROR(OutOfMemoryError,

@@ -44,7 +44,6 @@ void check_floating(std::string_view who, std::string_view name, const at::Tenso
 /// Throws c10::ValueError unless 0 <= p <= 1 (NaN included).
 void check_probability(std::string_view who, std::string_view name, double p);
 
-
 // The name of an enumerator, given the names in the order of declaration; "unknown" beyond the last one.
 template <class Enum, size_t N>
 std::string_view enum_name(Enum value, const std::string_view (&names)[N]) {

@@ -13,7 +13,6 @@ inline bool has_tangent(const at::Tensor& x) {
   return x.defined() && x._fw_grad(/*level=*/0).defined();
 }
 
-
 /// Whether autocast is on for a device. It knows the CPU and CUDA alone, and throws for others.
 inline bool is_autocast(at::Device device) {
   return (device.is_cpu() || device.is_cuda()) && at::autocast::is_autocast_enabled(device.type());

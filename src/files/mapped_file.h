@@ -24,7 +24,6 @@ class MappedFile {
   uint64_t size_;
 };
 
-
 /// A contiguous tensor over the bytes of a mapping at `offset`, which keeps the mapping alive. The bytes lie
 /// inside the mapping and are aligned for `dtype`.
 at::Tensor mapped_tensor(const std::shared_ptr<MappedFile>& mapping, uint64_t offset, at::IntArrayRef sizes,

@@ -26,7 +26,6 @@ std::vector<StateEntry> state_entries(const FileValue& value);
 /// stands for one.
 FileValue without_tensors(const FileValue& value);
 
-
 /// Why the numbers of a tensor cannot be read (nested, sparse, quantized, without data); empty if they can.
 std::string refuse_source(const at::Tensor& got);
 

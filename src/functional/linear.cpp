@@ -77,7 +77,6 @@ at::Tensor widened_sum_of_rows(const at::Tensor& a, const at::Tensor& b) {
   return sum.to(a.scalar_type());
 }
 
-
 bool widens_products(const at::Tensor& x) {
   return x.is_cpu() && x.scalar_type() == at::kBFloat16 && !at::autocast::is_autocast_enabled(at::kCPU) &&
          !kernels::cpu::has_gemm_bf16();

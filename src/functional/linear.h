@@ -13,7 +13,6 @@ at::Tensor widened_product(const at::Tensor& x, const at::Tensor& right, const a
 // The sum over rows: a^T b, rounded, of a (rows, M) and b (rows, N).
 at::Tensor widened_sum_of_rows(const at::Tensor& a, const at::Tensor& b);
 
-
 // x W^T + b. By the fused at::linear, equal to Python's bit for bit, which C++ `nn::Linear::forward` is not
 // on 3-D input. A few rows without gradients are multiplied here (kernels/gemm/few_linear.h), equal to within
 // rounding. bfloat16 on a CPU where LibTorch has no product for it (widens_products) is computed in float32

@@ -12,7 +12,6 @@
 #include <ATen/ops/ones.h>
 #include <fmt/format.h>
 
-
 namespace attentive {
 namespace {
 

@@ -28,7 +28,6 @@ std::string queries_without_keys(const kernels::Problem& problem);
 // not look so, nor does a term of cross-attention unless the call is causal.
 std::string reversed_mask(const Mask& mask, const AttentionOptions& options, const kernels::Problem& problem);
 
-
 // The tensor with size 1 in every dimension that repeats the same memory: it broadcasts to what it was.
 inline at::Tensor without_repeats(at::Tensor x) {
   for (int64_t d = 0; d < x.dim(); ++d) {

@@ -11,7 +11,6 @@ namespace attentive {
 /// Throws std::system_error.
 std::map<std::string, std::string> side_files_of(const std::filesystem::path& folder);
 
-
 /// A folder that appears at `path` complete or not at all: files are written to a temporary folder beside it,
 /// which `commit` puts in its place. Every member throws std::system_error.
 class FolderWriter {

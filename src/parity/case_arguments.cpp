@@ -7,7 +7,6 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-
 namespace attentive {
 
 struct CaseArguments::Values {

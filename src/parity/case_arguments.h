@@ -69,7 +69,6 @@ class CaseInputs {
   std::map<std::string, at::Tensor> leaves_;
 };
 
-
 /// Throws CaseError `<name>: <reason>`.
 [[noreturn]] inline void fail_case(const std::string& name, const std::string& reason) {
   throw CaseError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, fmt::format("{}: {}", name, reason));

@@ -36,7 +36,6 @@ const std::string* Vocabulary::token_of(int64_t id) const {
   return found == tokens_.end() ? nullptr : found->second;
 }
 
-
 WordLevelModel::WordLevelModel(const JsonView& json) : Model(json.at("vocab")) {
   json.only({"type", "unk_token", "vocab"});
   unknown_ = json.at("unk_token").string();
@@ -46,7 +45,6 @@ void WordLevelModel::encode(std::string_view piece, std::vector<int64_t>& ids) c
   const auto id = vocabulary().id_of(piece);
   ids.push_back(id ? *id : unknown_id(unknown_));
 }
-
 
 WordPieceModel::WordPieceModel(const JsonView& json) : Model(json.at("vocab")) {
   json.only({"type", "unk_token", "continuing_subword_prefix", "max_input_chars_per_word", "vocab"});

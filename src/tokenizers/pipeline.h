@@ -52,7 +52,6 @@ class Pipeline {
   std::unordered_map<int64_t, std::string> bytes_;  // of tokens that stand for bytes
 };
 
-
 /// Throws Refusal, with what can be done instead, if the document is a SentencePiece model: Unigram, or BPE
 /// over characters with spaces written as U+2581.
 void refuse_sentence_piece(const JsonView& document);

@@ -14,7 +14,6 @@ namespace attentive::tokenizers {
 /// options but (?i:...).
 std::string to_pcre2(std::string_view pattern);
 
-
 /// A compiled regular expression, as the file has it (tokenizers/regex.h). Threads may share one.
 class Regex {
  public:

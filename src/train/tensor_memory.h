@@ -1,7 +1,7 @@
 #pragma once
 
-// Dense tensors as a row of numbers in the order in which they lie in memory, as kernels walk them that know
-// no strides.
+// Tensors as bytes, and dense ones as a row of numbers in the order in which they lie in memory, as kernels walk
+// them that know no strides.
 
 #include <cstdint>
 #include <string>
@@ -22,7 +22,6 @@ inline std::string bytes_of(const at::Tensor& tensor) {
 inline at::Tensor to_tensor(std::string bytes) {
   return at::from_blob(bytes.data(), {static_cast<int64_t>(bytes.size())}, at::kByte).clone();
 }
-
 
 // Its elements from `begin` to `end`: a view.
 inline at::Tensor stretch_of(const at::Tensor& dense, int64_t begin, int64_t end) {

@@ -15,7 +15,6 @@ namespace attentive::viz {
 /// c10::ValueError, prefixed by `who`, if there is no such item.
 RecordedAttention batch_item(const char* who, const RecordedAttention& call, int64_t batch);
 
-
 /// Throws c10::ValueError, prefixed by `who`, unless the parts of a view fit together and its weights are
 /// finite and not negative.
 void check_view(const char* who, const AttentionView& view);

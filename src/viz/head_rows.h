@@ -46,7 +46,6 @@ std::vector<int32_t> top_keys(const HeadRows& rows, int64_t count);
 std::vector<uint8_t> thumbnail(const HeadRows& rows, const std::vector<float>& maxima, int64_t height,
                                int64_t width);
 
-
 /// What `head_statistics` returns, of a head that was checked.
 HeadStatistics statistics_of(const HeadRows& rows, int64_t key_origin);
 

@@ -53,7 +53,6 @@ class PageData {
   nlohmann::ordered_json page_;
 };
 
-
 /// The texts of src/viz/page: the template with its three markers, all style sheets, all scripts.
 extern const char* const kPageTemplate;
 extern const char* const kPageStyle;

@@ -46,7 +46,6 @@ struct NamedGlobal {
 /// The global of this name. Throws Refusal, naming it, for any that is not read here.
 NamedGlobal find_global(std::string_view module, std::string_view name);
 
-
 /// Refuses what cannot become a FileValue: a container that contains itself, containers nested deeper than
 /// `max_depth`, more values than `max_values` or longer strings than `max_pickle_bytes` (each mention of a
 /// shared value counts), keys that cannot be hashed or that come twice, and a storage, class or function as a

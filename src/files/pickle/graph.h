@@ -164,7 +164,6 @@ class Graph {
   ChunkedArray<TensorSpec> tensors;
 };
 
-
 /// Whether the keys of a dict, or the items of a set, can be hashed in Python and are distinct.
 class Keys {
  public:
@@ -184,7 +183,6 @@ class Keys {
   Graph& graph_;
   const PickleInput& input_;
 };
-
 
 /// The value of a graph that was checked; `tensors` are those of the graph, in its order.
 FileValue build_value(const Graph& graph, const PickleInput& input, Ref root,

@@ -2,8 +2,6 @@
 
 // Opcodes of pickle protocols 2 to 5 (CPython, Lib/pickletools.py), those that are read or written here.
 
-
-
 namespace attentive::pickle::op {
 
 enum Opcode : unsigned char {

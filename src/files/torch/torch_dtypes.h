@@ -20,7 +20,6 @@ const TorchDtype* find_torch_dtype(std::string_view name);
 const TorchDtype* find_torch_dtype(at::ScalarType dtype);
 const TorchDtype* find_torch_storage(std::string_view storage);
 
-
 /// True if every byte is 0 or 1: any other one is no bool in C++.
 bool are_bools(const void* data, size_t size);
 

@@ -67,7 +67,6 @@ class TorchTensors {
   uint64_t bytes_ = 0;
 };
 
-
 /// The two formats of `torch.save`. Both throw Refusal.
 
 /// A zip archive: <root>/data.pkl, <root>/data/<key> a storage, <root>/version, <root>/byteorder, and records
