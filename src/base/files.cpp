@@ -6,13 +6,12 @@
 #include <cerrno>
 #include <climits>
 #include <cstdio>
-#include <memory>
-#include <system_error>
-
 #include <dirent.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <memory>
 #include <sys/stat.h>
+#include <system_error>
 #include <unistd.h>
 
 namespace attentive {

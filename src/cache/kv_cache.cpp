@@ -10,9 +10,9 @@
 
 #include <attentive/cache/kv_cache.h>
 
-#include "core/modes.h"
 #include "core/check.h"
 #include "core/kept_tensors.h"
+#include "core/modes.h"
 
 namespace attentive {
 namespace {
@@ -118,8 +118,9 @@ void KVCache::check_new(int64_t layer, const at::Tensor& k, const at::Tensor& v)
   TORCH_CHECK_VALUE(k.device() == device && v.device() == device, kKVCache, ": expected k and v on ", device,
                     ", got ", k.device(), " and ", v.device());
   TORCH_CHECK_TYPE(
-      takes(options_.dtype, k.scalar_type(), device) && takes(options_.dtype, v.scalar_type(), device), kKVCache,
-      ": expected k and v of dtype ", options_.dtype, ", got ", k.scalar_type(), " and ", v.scalar_type());
+      takes(options_.dtype, k.scalar_type(), device) && takes(options_.dtype, v.scalar_type(), device),
+      kKVCache, ": expected k and v of dtype ", options_.dtype, ", got ", k.scalar_type(), " and ",
+      v.scalar_type());
   TORCH_CHECK_VALUE(
       !(at::GradMode::is_enabled() && (k.requires_grad() || v.requires_grad())), kKVCache,
       ": expected at::NoGradGuard around a cached forward pass, got keys that require gradients");
@@ -183,7 +184,8 @@ void KVCache::reorder(const at::Tensor& rows) {
   };
   // All memory is taken before the first number moves, so that a refusal leaves the cache as it is.
   if (index.size(0) == options_.batch) {
-    auto chosen = reserving(kKVCache, "a layer", [&] { return at::empty_like(held(layers_[0], layers_[0].k)); });
+    auto chosen =
+        reserving(kKVCache, "a layer", [&] { return at::empty_like(held(layers_[0], layers_[0].k)); });
     for (auto& layer : layers_) {
       for (const auto* tensor : {&layer.k, &layer.v}) {
         at::index_select_out(chosen, held(layer, *tensor), 0, place);

@@ -6,10 +6,10 @@
 #include <ATen/ops/stack.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "functional/attention_part.h"
+
 namespace attentive::distributed {
 namespace {
-
-constexpr const char* kContextAttention = "context_attention";
 
 using c10d_internals::Collectives;
 using torch::autograd::AutogradContext;
@@ -51,7 +51,9 @@ class ExchangeRows : public torch::autograd::Function<ExchangeRows> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    return {exchanged(kept_in(context)->messages, gradients[0]), at::Tensor()};
+    return first_derivative_of_parts(gradients, [&]() -> variable_list {
+      return {exchanged(kept_in(context)->messages, gradients[0]), at::Tensor()};
+    });
   }
 };
 
@@ -65,7 +67,12 @@ class GatherRows : public torch::autograd::Function<GatherRows> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    const auto parts = exchanged(kept_in(context)->messages, gradients[0]);
+    return first_derivative_of_parts(gradients, [&] { return sum_of_parts(context, gradients[0]); });
+  }
+
+ private:
+  static variable_list sum_of_parts(AutogradContext* context, const at::Tensor& gradient) {
+    const auto parts = exchanged(kept_in(context)->messages, gradient);
     auto sum = parts[0].clone();
     for (int64_t rank = 1; rank < parts.size(0); ++rank) sum.add_(parts[rank]);
     return {sum.to(context->saved_data["dtype"].toScalarType()), at::Tensor()};

@@ -11,6 +11,8 @@
 /// pass included.
 namespace attentive::distributed {
 
+inline constexpr const char* kContextAttention = "context_attention";
+
 /// What one call sends, its backward pass included. A tag of its own keeps it apart from what another call sends, should processes make
 /// their backward passes in another order: with other sizes, Gloo would end the receiver by a signal.
 struct Messages {

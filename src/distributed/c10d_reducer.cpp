@@ -72,9 +72,9 @@ Reducer::Reducer(std::vector<at::Tensor> parameters, const std::vector<std::stri
   state_->reducer->register_comm_hook(std::make_unique<Mean>(
       parameters[0].is_cuda() ? state_->backends->nccl : state_->backends->gloo, state_->under_way));
 
-  // c10d would put the parameters into buckets anew after the first backward pass, in the order in which gradients came. Gloo's sum
-  // over more than two processes depends on the place in a bucket: a run that goes on would sum otherwise than one that never
-  // stopped. So they get their places now, for good.
+  // Parameters get their places in the buckets now, for good. c10d notes the order in which gradients come until its buckets have
+  // been built anew from it, once; and as Gloo's sum over more than two processes depends on the place in a bucket, a run that goes
+  // on would sum otherwise than one that never stopped.
   state_->reducer->push_rebuilt_params_for_all_indices();
   state_->reducer->rebuild_buckets();
 

@@ -12,8 +12,7 @@
 #include <attentive/distributed/peer_error.h>
 
 #include "distributed/device_choice.h"
-#include "distributed/exit_at_once.h"
-#include "distributed/sigpipe_block.h"
+#include "distributed/process_effects.h"
 
 namespace attentive::distributed {
 namespace {
@@ -55,7 +54,9 @@ bool is_of_messages(const std::string& message) {
 
 // The bytes of a tensor, so that every dtype travels.
 at::Tensor bytes_of(const at::Tensor& tensor) {
-  return tensor.detach().resolve_conj().resolve_neg().contiguous().reshape({-1}).view(at::kByte);
+  const auto dense = tensor.detach().resolve_conj().resolve_neg().contiguous();
+  // One number is contiguous whatever its stride, which a view of its bytes is not.
+  return dense.as_strided({dense.numel()}, {1}).view(at::kByte);
 }
 
 // Why there is no connection to the store, and what to do.

@@ -11,19 +11,18 @@
 #include <attentive/distributed/context_attention.h>
 
 #include "core/check.h"
+#include "distributed/autograd_collectives.h"
 #include "distributed/connection.h"
 #include "distributed/ring_attention.h"
 #include "distributed/same_call.h"
-#include "distributed/autograd_collectives.h"
 #include "distributed/zigzag.h"
 #include "functional/attention_part.h"
 
 namespace attentive {
 namespace {
 
-constexpr const char* kContextAttention = "context_attention";
-
 using distributed::Connection;
+using distributed::kContextAttention;
 
 // One call, the tensors of this process in the dtype of the call.
 struct ContextCall {
@@ -64,8 +63,9 @@ void check_cut(const char* who, int64_t length, int64_t parts, const char* what)
 void check_method(const ContextCall& call, const AttentionExtras& extras, ContextMethod method) {
   check_cut(kContextAttention, call.q.size(2), 2, "the tokens of a process");
   const auto& device = call.connection->device();
-  TORCH_CHECK_VALUE(call.connection->takes(call.q.device()), kContextAttention, ": expected tensors on the CPU",
-                    device.is_cpu() ? "" : " or on " + device.str(), ", got them on ", call.q.device());
+  TORCH_CHECK_VALUE(call.connection->takes(call.q.device()), kContextAttention,
+                    ": expected tensors on the CPU", device.is_cpu() ? "" : " or on " + device.str(),
+                    ", got them on ", call.q.device());
   TORCH_CHECK_VALUE(extras.weights == Weights::None, kContextAttention,
                     ": expected no request for weights: no process has all of them");
   TORCH_CHECK_VALUE(!call.whole.has_aten_dropout(), kContextAttention,

@@ -20,7 +20,8 @@ using distributed::ModelParts;
 
 // What all processes have alike by now.
 void check_devices(const Connection& connection, const ModelParts& parts) {
-  TORCH_CHECK_VALUE(!parts.trainable.empty(), kDataParallel, ": no parameter of the model requires a gradient");
+  TORCH_CHECK_VALUE(!parts.trainable.empty(), kDataParallel,
+                    ": no parameter of the model requires a gradient");
   const auto& device = connection.device();
   for (const auto& tensor : parts.state) {
     TORCH_CHECK_VALUE(connection.takes(tensor.device()), kDataParallel, ": expected a model on the CPU",

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "distributed/exit_at_once.h"
+#include "distributed/process_effects.h"
 
 namespace attentive::distributed {
 namespace {

@@ -11,7 +11,7 @@
 #include "core/check.h"
 #include "distributed/connection.h"
 #include "distributed/device_choice.h"
-#include "distributed/exit_at_once.h"
+#include "distributed/process_effects.h"
 #include "distributed/same_call.h"
 
 namespace attentive {

@@ -10,7 +10,7 @@
 
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
-#include "distributed/exit_at_once.h"
+#include "distributed/process_effects.h"
 
 namespace attentive::c10d_internals {
 namespace {

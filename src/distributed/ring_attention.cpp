@@ -177,9 +177,16 @@ class RingAttention : public torch::autograd::Function<RingAttention> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& of_results) {
-    const at::NoGradGuard no_grad;
     const auto ring = c10::static_intrusive_pointer_cast<Ring>(context->saved_data["ring"].toCapsule());
     const auto saved = context->get_saved_variables();
+    return first_derivative_of_parts({saved[0], saved[1], saved[2], of_results[0], of_results[1]},
+                                     [&] { return gradients_of(ring, saved, of_results); });
+  }
+
+ private:
+  static variable_list gradients_of(const c10::intrusive_ptr<Ring>& ring, const variable_list& saved,
+                                    const variable_list& of_results) {
+    const at::NoGradGuard no_grad;
     const auto &q = saved[0], &k = saved[1], &v = saved[2], &output = saved[3], &logsumexp = saved[4];
     auto of_q = at::zeros_like(q);
     const KeysAndValues own{k, v};

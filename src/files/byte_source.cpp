@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "files/zip/crc32.h"
 #include "base/refusal.h"
+#include "files/zip/crc32.h"
 
 namespace attentive {
 

@@ -8,9 +8,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "files/byte_source.h"
 #include "base/refusal.h"
 #include "base/strings.h"
+#include "files/byte_source.h"
 
 namespace attentive {
 namespace {

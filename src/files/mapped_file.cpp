@@ -2,11 +2,11 @@
 
 #include <cerrno>
 #include <cstring>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <ATen/ops/empty.h>
 #include <c10/core/Storage.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "base/refusal.h"
 

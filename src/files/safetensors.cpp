@@ -13,11 +13,11 @@
 #include <attentive/files/safetensors.h>
 
 #include "base/files.h"
+#include "base/refusal.h"
+#include "base/strings.h"
 #include "files/byte_source.h"
 #include "files/mapped_file.h"
-#include "base/refusal.h"
 #include "files/safetensors_header.h"
-#include "base/strings.h"
 
 static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian");
 
@@ -44,7 +44,8 @@ at::Tensor make_tensor(const std::string& who, const std::string& name, const Sa
   if (entry.dtype == at::kBool) {
     const bool valid = std::all_of(bytes, bytes + size, [](unsigned char byte) { return byte <= 1; });
     if (!valid)
-      fail_safetensors(who, fmt::format("tensor {}: dtype BOOL holds a byte other than 0 and 1", quoted_name(name)));
+      fail_safetensors(
+          who, fmt::format("tensor {}: dtype BOOL holds a byte other than 0 and 1", quoted_name(name)));
   }
   if (source.mapping && size > 0 && offset % c10::elementSize(entry.dtype) == 0) {
     return mapped_tensor(source.mapping, offset, entry.shape, entry.dtype);
@@ -57,14 +58,16 @@ at::Tensor make_tensor(const std::string& who, const std::string& name, const Sa
 SafetensorsFile parse_header(const std::string& who, const Source& source) {
   const auto size = source.size;
   uint64_t length = 0;
-  if (size < sizeof(length)) fail_safetensors(who, fmt::format("{} bytes are too few for a safetensors file", size));
+  if (size < sizeof(length))
+    fail_safetensors(who, fmt::format("{} bytes are too few for a safetensors file", size));
   std::memcpy(&length, source.data, sizeof(length));
   if (length > kMaxSafetensorsHeader) {
     fail_safetensors(who, fmt::format("a header of {} bytes is longer than the format's limit of {}", length,
-                          kMaxSafetensorsHeader));
+                                      kMaxSafetensorsHeader));
   }
   if (length > size - sizeof(length)) {
-    fail_safetensors(who, fmt::format("a header of {} bytes does not fit into a file of {} bytes", length, size));
+    fail_safetensors(who,
+                     fmt::format("a header of {} bytes does not fit into a file of {} bytes", length, size));
   }
   const auto* text = source.data + sizeof(length);
   SafetensorsHeader header;
@@ -125,8 +128,8 @@ std::string header_text(const std::string& who, const std::vector<const Item*>& 
   auto text = header.dump();
   text.append((8 - text.size() % 8) % 8, ' ');  // the data begin at a multiple of 8
   if (text.size() > kMaxSafetensorsHeader) {
-    fail_safetensors(who, fmt::format("a header of {} bytes is longer than the format's limit of {}", text.size(),
-                          kMaxSafetensorsHeader));
+    fail_safetensors(who, fmt::format("a header of {} bytes is longer than the format's limit of {}",
+                                      text.size(), kMaxSafetensorsHeader));
   }
   return text;
 }

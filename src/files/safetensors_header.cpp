@@ -7,9 +7,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "core/check.h"
 #include "base/refusal.h"
 #include "base/strings.h"
+#include "core/check.h"
 
 namespace attentive {
 namespace {
@@ -245,8 +245,8 @@ std::optional<uint64_t> byte_count(const SafetensorsEntry& entry) {
 
 // Every byte of the data must belong to exactly one tensor.
 std::optional<std::string> check_ranges(const SafetensorsHeader& header, uint64_t data_size) {
-  using Item = std::pair<const std::string, SafetensorsEntry>;
-  std::vector<const Item*> items;
+  using NamedEntry = std::pair<const std::string, SafetensorsEntry>;
+  std::vector<const NamedEntry*> items;
   for (const auto& item : header.entries) {
     const auto& [name, entry] = item;
     const auto bytes = byte_count(entry);
@@ -266,7 +266,7 @@ std::optional<std::string> check_ranges(const SafetensorsHeader& header, uint64_
     }
     items.push_back(&item);
   }
-  std::sort(items.begin(), items.end(), [](const Item* a, const Item* b) {
+  std::sort(items.begin(), items.end(), [](const NamedEntry* a, const NamedEntry* b) {
     return std::tie(a->second.begin, a->second.end) < std::tie(b->second.begin, b->second.end);
   });
   uint64_t covered = 0;

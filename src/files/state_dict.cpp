@@ -11,10 +11,10 @@
 #include <attentive/core/module_state.h>
 #include <attentive/files/state_dict.h>
 
+#include "base/strings.h"
 #include "core/check.h"
 #include "files/state_dict_file.h"
 #include "files/state_entries.h"
-#include "base/strings.h"
 
 namespace attentive {
 namespace {

@@ -106,7 +106,8 @@ bool converts(const at::Tensor& got, at::ScalarType type) {
 }  // namespace
 
 std::string refuse_source(const at::Tensor& got) {
-  if (layout_name(got) != "dense") return fmt::format("expected a dense tensor, got a {} one", layout_name(got));
+  if (layout_name(got) != "dense")
+    return fmt::format("expected a dense tensor, got a {} one", layout_name(got));
   if (got.is_quantized()) {
     return fmt::format("expected plain numbers, got a quantized tensor ({}); dequantize() it first",
                        c10::toString(got.scalar_type()));

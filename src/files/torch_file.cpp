@@ -8,8 +8,8 @@
 
 #include <attentive/files/torch_file.h>
 
-#include "files/byte_source.h"
 #include "base/refusal.h"
+#include "files/byte_source.h"
 #include "files/torch/torch_tensors.h"
 
 namespace attentive {

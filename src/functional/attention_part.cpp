@@ -2,8 +2,8 @@
 
 #include <optional>
 
-#include <ATen/core/grad_mode.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
@@ -15,6 +15,7 @@
 #include "functional/dispatch.h"
 #include "functional/problem_builder.h"
 #include "kernels/dropout_counter.h"
+#include "kernels/native_backward.h"
 
 namespace attentive {
 namespace {
@@ -88,7 +89,8 @@ class WideGradients : public torch::autograd::Function<WideGradients> {
  public:
   static variable_list forward(AutogradContext* context, const at::Tensor& q, const at::Tensor& k,
                                const at::Tensor& v, const std::optional<at::Tensor>& sinks,
-                               const std::optional<at::Tensor>& bias, const c10::intrusive_ptr<DispatchedProblem>& call) {
+                               const std::optional<at::Tensor>& bias,
+                               const c10::intrusive_ptr<DispatchedProblem>& call) {
     context->save_for_backward({q, k, v, sinks.value_or(at::Tensor()), bias.value_or(at::Tensor())});
     context->saved_data["call"] = c10::IValue::make_capsule(call);
     DispatchedProblem narrow = *call;
@@ -100,7 +102,16 @@ class WideGradients : public torch::autograd::Function<WideGradients> {
 
   static variable_list backward(AutogradContext* context, const variable_list& of_results) {
     const auto saved = context->get_saved_variables();
-    DispatchedProblem wide = *c10::static_intrusive_pointer_cast<DispatchedProblem>(context->saved_data["call"].toCapsule());
+    const auto call =
+        c10::static_intrusive_pointer_cast<DispatchedProblem>(context->saved_data["call"].toCapsule());
+    auto inputs = saved;
+    inputs.insert(inputs.end(), of_results.begin(), of_results.end());
+    return first_derivative_of_parts(inputs, [&] { return gradients_of(*call, saved, of_results); });
+  }
+
+ private:
+  static variable_list gradients_of(DispatchedProblem wide, const variable_list& saved,
+                                    const variable_list& of_results) {
     const auto dtype = saved[1].scalar_type();
     std::array<bool, kDifferentiable.size()> wanted{};
     for (size_t i = 0; i < wanted.size(); ++i) {
@@ -218,6 +229,14 @@ std::array<at::Tensor, 3> WholeAttention::part_gradients(const at::Tensor& q, co
 bool WholeAttention::hides(const PartPlace& place, int64_t queries, int64_t keys) const {
   const auto band = shifted(whole_.band, place.query - place.key, queries, keys);
   return band.key_hi(queries - 1, keys) == 0 || band.key_lo(0, keys) == keys;
+}
+
+std::vector<at::Tensor> first_derivative_of_parts(const std::vector<at::Tensor>& inputs,
+                                                  const std::function<std::vector<at::Tensor>()>& compute) {
+  return kernels::first_derivative(
+      "context_attention: a call over several processes has no second derivative; differentiate twice in one "
+      "process, through Backend::Reference",
+      inputs, compute);
 }
 
 }  // namespace attentive

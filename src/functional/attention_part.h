@@ -7,6 +7,7 @@
 #include <functional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <attentive/functional/attention.h>
 
@@ -66,5 +67,10 @@ class WholeAttention {
   Backend backend_;
   kernels::Problem whole_;  // q, k and v have shapes but no values
 };
+
+// The gradients that `compute` returns, in a backward pass of a call in parts. Under create_graph, whoever differentiates
+// them again gets c10::NotImplementedError, which names `context_attention` and the remedy.
+std::vector<at::Tensor> first_derivative_of_parts(const std::vector<at::Tensor>& inputs,
+                                                  const std::function<std::vector<at::Tensor>()>& compute);
 
 }  // namespace attentive

@@ -21,7 +21,8 @@ bool matches(const std::string& pattern, const std::string& path) {
 
 Recording::Recording(const torch::nn::Module* root, AttentionRecorderOptions options)
     : options_(std::move(options)), rooted_(root != nullptr) {
-  TORCH_CHECK_VALUE(options_.most_calls >= 0, kAttentionRecorder, ": expected most_calls >= 0, got ", options_.most_calls);
+  TORCH_CHECK_VALUE(options_.most_calls >= 0, kAttentionRecorder, ": expected most_calls >= 0, got ",
+                    options_.most_calls);
   if (root) name_modules(*root);
 }
 

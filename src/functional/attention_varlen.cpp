@@ -16,8 +16,9 @@ constexpr const char* kAttentionVarlen = "attention_varlen";
 // The ends of the sequences, checked, on the host.
 std::vector<int64_t> read_ends(const char* name, const at::Tensor& cu_seqlens, int64_t tokens) {
   check_defined(kAttentionVarlen, name, cu_seqlens);
-  TORCH_CHECK_TYPE(cu_seqlens.scalar_type() == at::kInt || cu_seqlens.scalar_type() == at::kLong, kAttentionVarlen,
-                   ": expected ", name, " of dtype Int or Long, got ", describe(cu_seqlens));
+  TORCH_CHECK_TYPE(cu_seqlens.scalar_type() == at::kInt || cu_seqlens.scalar_type() == at::kLong,
+                   kAttentionVarlen, ": expected ", name, " of dtype Int or Long, got ",
+                   describe(cu_seqlens));
   TORCH_CHECK_VALUE(cu_seqlens.dim() == 1 && cu_seqlens.size(0) >= 1, kAttentionVarlen, ": expected ", name,
                     " of shape (N + 1,), got ", shape_string(cu_seqlens.sizes()));
   TORCH_CHECK_VALUE(cu_seqlens.is_cpu(), kAttentionVarlen, ": expected ", name, " on the CPU, got it on ",
@@ -25,10 +26,11 @@ std::vector<int64_t> read_ends(const char* name, const at::Tensor& cu_seqlens, i
   const auto values = cu_seqlens.to(at::kLong).contiguous();
   std::vector<int64_t> ends(values.const_data_ptr<int64_t>(),
                             values.const_data_ptr<int64_t>() + values.numel());
-  TORCH_CHECK_VALUE(ends.front() == 0, kAttentionVarlen, ": expected ", name, " to start at 0, got ", ends.front());
+  TORCH_CHECK_VALUE(ends.front() == 0, kAttentionVarlen, ": expected ", name, " to start at 0, got ",
+                    ends.front());
   for (size_t n = 1; n < ends.size(); ++n) {
-    TORCH_CHECK_VALUE(ends[n] >= ends[n - 1], kAttentionVarlen, ": expected ", name, " never to decrease, got ",
-                      ends[n - 1], " before ", ends[n]);
+    TORCH_CHECK_VALUE(ends[n] >= ends[n - 1], kAttentionVarlen, ": expected ", name,
+                      " never to decrease, got ", ends[n - 1], " before ", ends[n]);
   }
   TORCH_CHECK_VALUE(ends.back() == tokens, kAttentionVarlen, ": expected ", name, " to end at ", tokens,
                     " (the packed tokens), got ", ends.back());
@@ -70,7 +72,8 @@ AttentionResult attention_varlen(const at::Tensor& q, const at::Tensor& k, const
 
   // Every sequence is a batch of one inside the same call; the whole call is validated once.
   const auto heads_first = [](const at::Tensor& x) { return x.transpose(0, 1).unsqueeze(0); };
-  const auto whole = normalize(kAttentionVarlen, heads_first(q), heads_first(k), heads_first(v), options, extras).problem;
+  const auto whole =
+      normalize(kAttentionVarlen, heads_first(q), heads_first(k), heads_first(v), options, extras).problem;
   std::optional<uint64_t> key;
   if (whole.has_dropout() && whole.dropout_p < 1.0 && whole.dropout_stream != DropoutStream::Aten) {
     key = kernels::draw_dropout_key(whole.generator);

@@ -63,7 +63,7 @@ at::Device device_of(const Mask& mask) {
 // A call of these sizes with this mask. Its q, k and v are one number each, in a dtype that autocast leaves
 // alone.
 Problem problem_of_mask(const char* who, const Mask& mask, const AttentionOptions& options, int64_t queries,
-                   int64_t keys) {
+                        int64_t keys) {
   TORCH_CHECK_VALUE(queries >= 0 && keys >= 0, who, ": expected queries >= 0 and keys >= 0, got ", queries,
                     " and ", keys);
   const auto device = device_of(mask);

@@ -11,8 +11,8 @@
 #include "core/modes.h"
 #include "kernels/native_cpu/backend.h"
 #include "kernels/native_cuda/backend.h"
-#include "kernels/reference/backend.h"
 #include "kernels/pytorch/backend.h"
+#include "kernels/reference/backend.h"
 
 namespace attentive {
 namespace {
@@ -40,9 +40,10 @@ Verdict yes(const Problem&) {
 
 // Fastest first; the reference expresses everything and ends each list.
 constexpr Candidate kReference = {Backend::Reference, "the composed definition, O(L S) memory",
-                              kernels::reference::verdict, always<kernels::reference::run>, yes};
-constexpr Candidate kTorch = {Backend::Torch, "PyTorch's fused kernel, O(L) memory", kernels::pytorch::verdict,
-                          kernels::pytorch::run, kernels::pytorch::verdict_after_all};
+                                  kernels::reference::verdict, always<kernels::reference::run>, yes};
+constexpr Candidate kTorch = {Backend::Torch, "PyTorch's fused kernel, O(L) memory",
+                              kernels::pytorch::verdict, kernels::pytorch::run,
+                              kernels::pytorch::verdict_after_all};
 constexpr std::array<Candidate, 3> kElsewhere = {{
     {Backend::Native, "this package's CPU kernel, O(L) memory", kernels::native_cpu::verdict,
      always<kernels::native_cpu::run>, yes},
@@ -125,7 +126,8 @@ Explanation explain_dispatch(Backend forced, const Problem& problem) {
   Explanation result;
   for (const auto& candidate : candidates(problem)) {
     const auto verdict = whole_verdict_of(candidate, problem);
-    result.candidates.push_back({candidate.backend, verdict.can, verdict.can ? candidate.what : verdict.reason});
+    result.candidates.push_back(
+        {candidate.backend, verdict.can, verdict.can ? candidate.what : verdict.reason});
   }
   result.chosen = choose("explain", forced, problem, [&](const Candidate& candidate) {
                     return whole_verdict_of(candidate, problem);

@@ -72,8 +72,8 @@ at::Tensor widened_sum_of_rows(const at::Tensor& a, const at::Tensor& b) {
   const at::NoGradGuard no_grad;
   auto sum = at::zeros({a.size(1), b.size(1)}, a.options().dtype(at::kFloat));
   WidenedRows left(a), right(b);
-  for_each_rows_block(a.size(0),
-                 [&](int64_t row, int64_t rows) { sum.addmm_(left.at(row, rows).t(), right.at(row, rows)); });
+  for_each_rows_block(
+      a.size(0), [&](int64_t row, int64_t rows) { sum.addmm_(left.at(row, rows).t(), right.at(row, rows)); });
   return sum.to(a.scalar_type());
 }
 

@@ -124,8 +124,8 @@ at::Tensor features(const LinearAttentionCall& call, const char* name, const at:
                         result.sizes().slice(0, 3) == x.sizes().slice(0, 3) && result.size(3) > 0,
                     kLinearAttention, ": expected feature_map to turn ", name, " ", shape_string(x.sizes()),
                     " into (B, H, T, F), got ", describe(result));
-  TORCH_CHECK_TYPE(result.scalar_type() == x.scalar_type(), kLinearAttention, ": expected feature_map to keep dtype ",
-                   x.scalar_type(), ", got ", result.scalar_type());
+  TORCH_CHECK_TYPE(result.scalar_type() == x.scalar_type(), kLinearAttention,
+                   ": expected feature_map to keep dtype ", x.scalar_type(), ", got ", result.scalar_type());
   return result;
 }
 

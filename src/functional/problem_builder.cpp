@@ -7,6 +7,7 @@
 #include <ATen/ops/bitwise_and.h>
 #include <ATen/ops/minimum.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/ScalarType.h>
 
 #include <attentive/core/guards.h>
 
@@ -116,8 +117,11 @@ void take_mask(const char* who, const Mask& mask, const at::Tensor& q, Problem& 
     const auto keep = mask_term(who, "mask", term, q, p);
     p.keep = p.keep.defined() ? at::bitwise_and(p.keep, keep) : keep;
   }
+  // Several biases are added with as many digits as q has, at least.
+  const bool several = mask.bias_terms().size() > 1;
   for (const auto& term : mask.bias_terms()) {
-    const auto bias = mask_term(who, "bias", term, q, p);
+    auto bias = mask_term(who, "bias", term, q, p);
+    if (several) bias = bias.to(c10::promoteTypes(bias.scalar_type(), q.scalar_type()));
     p.bias = p.bias.defined() ? p.bias + bias : bias;
   }
   for (const auto& term : mask.key_keep_terms()) {

@@ -54,8 +54,8 @@ Problem problem_of_record(const RecordedAttention& call) {
 // The call of one head alone, which reads the key head of its group.
 RecordedAttention only(const RecordedAttention& call, int64_t head) {
   check_defined(kRecordedAttention, "q", call.q);
-  TORCH_CHECK_VALUE(head >= 0 && head < call.heads(), kRecordedAttention, ": expected a head in [0, ", call.heads(),
-                    "), got ", head);
+  TORCH_CHECK_VALUE(head >= 0 && head < call.heads(), kRecordedAttention, ": expected a head in [0, ",
+                    call.heads(), "), got ", head);
   const auto of_head = [&](const at::Tensor& x, int64_t dim) {
     return x.defined() && x.size(dim) > 1 ? x.narrow(dim, head, 1) : x;
   };

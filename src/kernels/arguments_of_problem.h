@@ -19,7 +19,9 @@ struct MaskTensors {
   at::Tensor sinks;    // float (H), contiguous
 
   // As they came back from autograd.
-  static MaskTensors saved(const at::Tensor* first) { return {first[0], first[1], first[2], first[3], first[4]}; }
+  static MaskTensors saved(const at::Tensor* first) {
+    return {first[0], first[1], first[2], first[3], first[4]};
+  }
 };
 
 struct Arguments {

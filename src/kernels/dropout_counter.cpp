@@ -15,8 +15,8 @@ uint64_t draw_dropout_key(const std::optional<at::Generator>& generator) {
   return source->random64();
 }
 
-at::Tensor counter_keep_mask(uint64_t key, double p, int64_t batch_offset, int64_t batch, int64_t head_offset, int64_t heads,
-                             uint32_t row0, int64_t rows, int64_t col0, int64_t cols) {
+at::Tensor counter_keep_mask(uint64_t key, double p, int64_t batch_offset, int64_t batch, int64_t head_offset,
+                             int64_t heads, uint32_t row0, int64_t rows, int64_t col0, int64_t cols) {
   auto mask = at::empty({batch, heads, rows, cols}, at::kBool);
   const uint32_t threshold = keep_threshold(p);
   bool* out = mask.mutable_data_ptr<bool>();

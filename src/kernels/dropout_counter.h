@@ -29,7 +29,7 @@ uint64_t draw_dropout_key(const std::optional<at::Generator>& generator);
 
 // The part [row0, row0 + rows) x [col0, col0 + cols) of the keep mask of every (b, h), as bool (batch, heads,
 // rows, cols) on the CPU. The offsets are added to b and h; rows are those of Band::counter_row.
-at::Tensor counter_keep_mask(uint64_t key, double p, int64_t batch_offset, int64_t batch, int64_t head_offset, int64_t heads,
-                             uint32_t row0, int64_t rows, int64_t col0, int64_t cols);
+at::Tensor counter_keep_mask(uint64_t key, double p, int64_t batch_offset, int64_t batch, int64_t head_offset,
+                             int64_t heads, uint32_t row0, int64_t rows, int64_t col0, int64_t cols);
 
 }  // namespace attentive::kernels

@@ -1,6 +1,7 @@
 #include "kernels/native_backward.h"
 
 #include <algorithm>
+#include <string>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>
@@ -14,49 +15,27 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-Backend backend_in(AutogradContext* context) {
-  return static_cast<Backend>(context->saved_data["backend"].toInt());
-}
-
-void keep(AutogradContext* context, Backend backend) {
-  context->saved_data["backend"] = static_cast<int64_t>(backend);
-}
-
 // From the inputs of a backward pass to its gradients, which are known.
 class FirstDerivative : public torch::autograd::Function<FirstDerivative> {
  public:
-  static variable_list forward(AutogradContext* context, const at::TensorList& /*inputs*/, Backend backend,
-                               const variable_list* gradients) {
-    keep(context, backend);
+  static variable_list forward(AutogradContext* context, const at::TensorList& /*inputs*/,
+                               const std::string& refusal, const variable_list* gradients) {
+    context->saved_data["refusal"] = refusal;
     return *gradients;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& /*gradients*/) {
-    TORCH_CHECK_NOT_IMPLEMENTED(false, "attention: backend ", to_string(backend_in(context)),
-                                " has no second derivative; differentiate twice through Backend::Reference");
+    TORCH_CHECK_NOT_IMPLEMENTED(false, context->saved_data["refusal"].toStringRef());
   }
 };
 
-class DifferentiableOnce : public torch::autograd::Function<DifferentiableOnce> {
- public:
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, Backend backend) {
-    keep(context, backend);
-    return x.detach();
-  }
+std::string refusal_of(Backend backend) {
+  return "attention: backend " + std::string(to_string(backend)) +
+         " has no second derivative; differentiate twice through Backend::Reference";
+}
 
-  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    auto one = first_derivative(backend_in(context), gradients,
-                                [&] { return variable_list{gradients[0].detach()}; });
-    one.emplace_back();
-    return one;
-  }
-};
-
-}  // namespace
-
-std::vector<at::Tensor> first_derivative(Backend backend, const std::vector<at::Tensor>& inputs,
-                                         const std::function<std::vector<at::Tensor>()>& compute) {
-  if (!at::GradMode::is_enabled()) return compute();
+variable_list linked(const std::string& refusal, const variable_list& inputs,
+                     const std::function<variable_list()>& compute) {
   auto gradients = [&] {
     const at::NoGradGuard no_grad;
     return compute();
@@ -69,11 +48,38 @@ std::vector<at::Tensor> first_derivative(Backend backend, const std::vector<at::
     return found;
   };
   const auto known = defined(gradients), from = defined(inputs);
-  auto linked = FirstDerivative::apply(at::TensorList(from), backend, &known);
+  auto linked = FirstDerivative::apply(at::TensorList(from), refusal, &known);
   for (auto next = linked.begin(); auto& gradient : gradients) {
     if (gradient.defined()) gradient = std::move(*next++);
   }
   return gradients;
+}
+
+class DifferentiableOnce : public torch::autograd::Function<DifferentiableOnce> {
+ public:
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, Backend backend) {
+    context->saved_data["backend"] = static_cast<int64_t>(backend);
+    return x.detach();
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto backend = static_cast<Backend>(context->saved_data["backend"].toInt());
+    auto one = first_derivative(backend, gradients, [&] { return variable_list{gradients[0].detach()}; });
+    one.emplace_back();
+    return one;
+  }
+};
+
+}  // namespace
+
+std::vector<at::Tensor> first_derivative(Backend backend, const std::vector<at::Tensor>& inputs,
+                                         const std::function<std::vector<at::Tensor>()>& compute) {
+  return at::GradMode::is_enabled() ? linked(refusal_of(backend), inputs, compute) : compute();
+}
+
+std::vector<at::Tensor> first_derivative(const char* refusal, const std::vector<at::Tensor>& inputs,
+                                         const std::function<std::vector<at::Tensor>()>& compute) {
+  return at::GradMode::is_enabled() ? linked(refusal, inputs, compute) : compute();
 }
 
 at::Tensor differentiable_once(Backend backend, const at::Tensor& x) {

@@ -18,6 +18,10 @@ namespace attentive::kernels {
 std::vector<at::Tensor> first_derivative(Backend backend, const std::vector<at::Tensor>& inputs,
                                          const std::function<std::vector<at::Tensor>()>& compute);
 
+// The same with the error's text.
+std::vector<at::Tensor> first_derivative(const char* refusal, const std::vector<at::Tensor>& inputs,
+                                         const std::function<std::vector<at::Tensor>()>& compute);
+
 // The same numbers as an input of a kernel with a graph of its own, whose gradient then ends in that error.
 at::Tensor differentiable_once(Backend backend, const at::Tensor& x);
 

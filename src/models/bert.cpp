@@ -5,7 +5,7 @@
 
 #include <attentive/models/bert.h>
 
-#include "functional/feature_dropout.h"
+#include "functional/elementwise.h"
 #include "functional/linear.h"
 #include "modules/activate.h"
 #include "modules/checks.h"

@@ -5,13 +5,12 @@
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
-#include <memory>
-#include <system_error>
-#include <utility>
-
 #include <fcntl.h>
+#include <memory>
 #include <sys/stat.h>
+#include <system_error>
 #include <unistd.h>
+#include <utility>
 
 #include "base/files.h"
 

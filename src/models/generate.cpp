@@ -128,11 +128,12 @@ std::string_view to_string(GenerationEnd value) {
 std::vector<int64_t> detail::generate(const LanguageModelView& model, const std::vector<int64_t>& prompt,
                                       const GenerateOptions& options) {
   check(options.sampling);
-  TORCH_CHECK_VALUE(!prompt.empty(), kGenerate, ": expected a prompt of at least one token, got an empty one");
+  TORCH_CHECK_VALUE(!prompt.empty(), kGenerate,
+                    ": expected a prompt of at least one token, got an empty one");
   TORCH_CHECK_VALUE(options.max_new_tokens >= 0, kGenerate, ": expected max_new_tokens >= 0, got ",
                     options.max_new_tokens);
-  TORCH_CHECK_VALUE(model.context_length >= 0, kGenerate, ": expected a context_length >= 0 of the model, got ",
-                    model.context_length);
+  TORCH_CHECK_VALUE(model.context_length >= 0, kGenerate,
+                    ": expected a context_length >= 0 of the model, got ", model.context_length);
   const auto limit = static_cast<size_t>(model.context_length);
   TORCH_CHECK_VALUE(limit == 0 || prompt.size() <= limit || options.slide, kGenerate,
                     ": expected a prompt of at most context_length = ", limit, " tokens, got ", prompt.size(),

@@ -6,7 +6,7 @@
 #include <attentive/models/gpt.h>
 
 #include "core/check.h"
-#include "functional/feature_dropout.h"
+#include "functional/elementwise.h"
 #include "functional/linear.h"
 #include "models/decoder_only.h"
 #include "modules/checks.h"

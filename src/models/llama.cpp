@@ -170,8 +170,8 @@ std::unique_ptr<KVCache> LlamaImpl::make_cache(int64_t batch, int64_t capacity) 
   TORCH_CHECK_VALUE(capacity != 0 || options.context_length() > 0 || window_of_all(options) > 0, kName,
                     ": expected a capacity, because there is neither a context_length nor a window in every "
                     "layer");
-  return empty_cache(llama_sizes(options), *blocks->at<LlamaBlockImpl>(0).att, tok_emb->weight, batch, capacity,
-                     window_of_all(options));
+  return empty_cache(llama_sizes(options), *blocks->at<LlamaBlockImpl>(0).att, tok_emb->weight, batch,
+                     capacity, window_of_all(options));
 }
 
 }  // namespace attentive

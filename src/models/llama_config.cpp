@@ -236,9 +236,7 @@ void write_windows(std::string_view family, const LlamaOptions& options, FileVal
 void write_gemma(const LlamaOptions& options, FileValue::Dict& config) {
   const auto head_dim = options.head_dim() > 0 ? options.head_dim() : options.emb_dim() / options.num_heads();
   const auto scale = options.scale().value_or(std::pow(static_cast<double>(head_dim), -0.5));
-  const auto cap = [](const std::optional<double>& value) {
-    return value ? FileValue(*value) : FileValue();
-  };
+  const auto cap = [](const std::optional<double>& value) { return value ? FileValue(*value) : FileValue(); };
   set_field(config, "query_pre_attn_scalar", static_cast<int64_t>(std::llround(1.0 / (scale * scale))));
   set_field(config, "attn_logit_softcapping", cap(options.softcap()));
   set_field(config, "final_logit_softcapping", cap(options.logit_softcap()));

@@ -22,7 +22,7 @@ class ModelConfig {
   ModelConfig(std::string who, const FileValue& config, std::string path = {});
 
   const FileValue* find(std::string_view field) const;  ///< null if absent or null
-  bool is_null(std::string_view field) const;            ///< there, and null
+  bool is_null(std::string_view field) const;           ///< there, and null
 
   int64_t size(std::string_view field) const;  ///< required, in [1, 2^31)
   int64_t size(std::string_view field, int64_t fallback) const;

@@ -6,10 +6,10 @@
 
 #include <attentive/models/model_folder.h>
 
-#include "core/kept_tensors.h"
 #include "base/files.h"
-#include "files/json_value.h"
 #include "base/refusal.h"
+#include "core/kept_tensors.h"
+#include "files/json_value.h"
 #include "models/folder_writer.h"
 
 namespace attentive {
@@ -109,7 +109,7 @@ ModelFolder read_model_folder(const std::filesystem::path& path, const ModelFold
   const auto* type = folder.config.find("model_type");
   if (type == nullptr || !type->is<std::string>()) {
     fail_model_folder(config, fmt::format("field \"model_type\": expected a string, got {}",
-                             type == nullptr ? "none" : type->kind()));
+                                          type == nullptr ? "none" : type->kind()));
   }
   folder.family = type->as<std::string>();
   if (is_there(path / "tokenizer.json")) folder.tokenizer = path / "tokenizer.json";

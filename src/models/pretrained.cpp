@@ -192,9 +192,9 @@ void load_weights(const std::shared_ptr<torch::nn::Module>& module, ModelFolder&
   auto renamed = rename_from_python(table, wanted);
   drop_tied_head(parameters, renamed);
   const auto faults = faults_against(table, parameters, renamed);
-  TORCH_CHECK_VALUE(faults.empty(), kLoadPretrained, ": ", folder.path.string(), ": the weights do not fit the ",
-                    folder.family, " of config.json", foreign_names(folder.family, wanted), ":",
-                    faults.text());
+  TORCH_CHECK_VALUE(faults.empty(), kLoadPretrained, ": ", folder.path.string(),
+                    ": the weights do not fit the ", folder.family, " of config.json",
+                    foreign_names(folder.family, wanted), ":", faults.text());
 
   const auto dtype = options.dtype.value_or(dtype_of(renamed, folder.config));
   Installation installation(parameters, renamed, dtype, given, exclusive);

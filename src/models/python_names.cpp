@@ -7,8 +7,8 @@
 #include <attentive/models/python_names.h>
 
 #include "core/check.h"
-#include "models/rename_state.h"
 #include "models/name_rules.h"
+#include "models/rename_state.h"
 
 namespace attentive {
 namespace {

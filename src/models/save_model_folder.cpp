@@ -14,10 +14,10 @@
 #include <attentive/modules/print_options.h>
 
 #include "base/files.h"
-#include "files/json_value.h"
 #include "base/refusal.h"
-#include "files/torch/torch_dtypes.h"
 #include "base/strings.h"
+#include "files/json_value.h"
+#include "files/torch/torch_dtypes.h"
 #include "models/family_options.h"
 #include "models/folder_writer.h"
 #include "models/model_config.h"
@@ -40,7 +40,8 @@ void check_files(const std::filesystem::path& path, const SaveFolderOptions& opt
   for (const auto& [name, bytes] : options.files) {
     const bool plain = !name.empty() && name.front() != '.' && name.find('/') == std::string::npos;
     if (plain && name != "config.json" && !is_old_weights(name)) continue;
-    fail_to_save_folder(path, fmt::format("files: expected the name of a file beside config and weights, got \"{}\"", name));
+    fail_to_save_folder(
+        path, fmt::format("files: expected the name of a file beside config and weights, got \"{}\"", name));
   }
 }
 
@@ -64,13 +65,13 @@ std::string family_of(const std::filesystem::path& path, const SaveFolderOptions
   const auto possible = families_of_model(model);
   if (std::find(possible.begin(), possible.end(), family) == possible.end()) {
     fail_to_save_folder(path, fmt::format("expected one of the families {} for this model, got \"{}\"",
-                           fmt::join(possible, ", "), family));
+                                          fmt::join(possible, ", "), family));
   }
   return family;
 }
 
 FileValue::Dict base_config(const SaveFolderOptions& options, std::string_view family,
-                             const torch::nn::Module& model) {
+                            const torch::nn::Module& model) {
   auto config =
       options.config.is<FileValue::Dict>() ? options.config.as<FileValue::Dict>() : FileValue::Dict();
   set_field(config, "model_type", std::string(family));
@@ -87,8 +88,8 @@ void check_same(const std::filesystem::path& path, std::string_view family, cons
   const auto ours = detail::option_texts(model), theirs = detail::option_texts(read);
   for (size_t i = 0; i < ours.size(); ++i) {
     if (ours[i].text == theirs[i].text) continue;
-    fail_to_save_folder(path, fmt::format("a {} cannot have {}={}; config.json would say {}", family, ours[i].name,
-                           ours[i].text, theirs[i].text));
+    fail_to_save_folder(path, fmt::format("a {} cannot have {}={}; config.json would say {}", family,
+                                          ours[i].name, ours[i].text, theirs[i].text));
   }
 }
 

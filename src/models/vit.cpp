@@ -3,7 +3,7 @@
 
 #include <attentive/models/vit.h>
 
-#include "functional/feature_dropout.h"
+#include "functional/elementwise.h"
 #include "modules/checks.h"
 #include "modules/first_weights.h"
 #include "modules/projection.h"

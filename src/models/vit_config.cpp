@@ -47,7 +47,7 @@ void write_vit_options(const ViTOptions& options, FileValue::Dict& config) {
     set_field(config, field, std::move(value));
   };
   set("architectures", FileValue::List{{options.distillation_token() ? "DeiTForImageClassification"
-                                                                      : "ViTForImageClassification"}});
+                                                                     : "ViTForImageClassification"}});
   set("image_size", options.image_size());
   set("patch_size", options.patch_size());
   set("num_channels", options.channels());

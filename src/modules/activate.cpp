@@ -4,7 +4,7 @@
 #include <ATen/ops/relu.h>
 #include <ATen/ops/silu.h>
 
-#include "functional/gelu.h"
+#include "functional/elementwise.h"
 
 namespace attentive {
 

@@ -11,8 +11,8 @@
 #include <attentive/functional/heads.h>
 
 #include "core/check.h"
-#include "core/modes.h"
 #include "core/kept_tensors.h"
+#include "core/modes.h"
 #include "functional/linear.h"
 #include "modules/projection.h"
 

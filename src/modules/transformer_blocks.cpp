@@ -1,7 +1,7 @@
 #include <attentive/modules/transformer_blocks.h>
 
 #include "core/check.h"
-#include "functional/feature_dropout.h"
+#include "functional/elementwise.h"
 
 namespace attentive {
 namespace {

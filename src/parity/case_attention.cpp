@@ -1,8 +1,8 @@
 #include <attentive/modules/module.h>
 #include <attentive/parity/case_attention.h>
 
-#include "parity/case_compute.h"
 #include "parity/case_arguments.h"
+#include "parity/case_compute.h"
 
 namespace attentive {
 

@@ -10,9 +10,9 @@
 #include <attentive/parity/compare.h>
 #include <attentive/parity/draws.h>
 
+#include "parity/case_arguments.h"
 #include "parity/case_compare.h"
 #include "parity/case_compute.h"
-#include "parity/case_arguments.h"
 
 namespace attentive {
 namespace {

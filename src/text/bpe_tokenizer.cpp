@@ -140,7 +140,8 @@ std::vector<int64_t> byte_ids(std::string_view piece) {
 }  // namespace
 
 BpeTokenizer BpeTokenizer::train(std::string_view text, int64_t vocab_size) {
-  TORCH_CHECK_VALUE(!text.empty(), kBpeTokenizer, ": expected a text with at least one byte, got an empty one");
+  TORCH_CHECK_VALUE(!text.empty(), kBpeTokenizer,
+                    ": expected a text with at least one byte, got an empty one");
   TORCH_CHECK_VALUE(vocab_size >= kBytes && vocab_size <= std::numeric_limits<int32_t>::max(), kBpeTokenizer,
                     ": expected vocab_size of at least 256 (the bytes), got ", vocab_size);
   std::map<std::string_view, int64_t> pieces;
@@ -162,10 +163,12 @@ BpeTokenizer::BpeTokenizer(std::vector<Merge> merges) : merges_(std::move(merges
   for (int64_t byte = 0; byte < kBytes; ++byte) bytes_.emplace_back(1, static_cast<char>(byte));
   for (const auto& [left, right] : merges_) {
     const auto id = vocab_size();
-    TORCH_CHECK_VALUE(std::min(left, right) >= 0 && std::max(left, right) < id, kBpeTokenizer, ": expected merge ",
-                      id - kBytes, " to join two tokens below ", id, ", got (", left, ", ", right, ")");
+    TORCH_CHECK_VALUE(std::min(left, right) >= 0 && std::max(left, right) < id, kBpeTokenizer,
+                      ": expected merge ", id - kBytes, " to join two tokens below ", id, ", got (", left,
+                      ", ", right, ")");
     const bool fresh = ranks_.emplace(key_of(left, right), id).second;
-    TORCH_CHECK_VALUE(fresh, kBpeTokenizer, ": expected distinct merges, got (", left, ", ", right, ") twice");
+    TORCH_CHECK_VALUE(fresh, kBpeTokenizer, ": expected distinct merges, got (", left, ", ", right,
+                      ") twice");
     bytes_.push_back(bytes_[static_cast<size_t>(left)] + bytes_[static_cast<size_t>(right)]);
     TORCH_CHECK_VALUE(bytes_.back().size() <= kLongestPiece, kBpeTokenizer, ": expected tokens of at most ",
                       kLongestPiece, " bytes, got ", bytes_.back().size(), " for merge ", id - kBytes);
@@ -199,8 +202,8 @@ void BpeTokenizer::encode_piece(std::string_view piece, std::vector<int64_t>& ou
 }
 
 std::string_view BpeTokenizer::bytes(int64_t id) const {
-  TORCH_CHECK_VALUE(id >= 0 && id < vocab_size(), kBpeTokenizer, ": expected ids in [0, ", vocab_size(), "), got ",
-                    id);
+  TORCH_CHECK_VALUE(id >= 0 && id < vocab_size(), kBpeTokenizer, ": expected ids in [0, ", vocab_size(),
+                    "), got ", id);
   return bytes_[static_cast<size_t>(id)];
 }
 

@@ -44,7 +44,8 @@ std::string printable(std::string_view piece) {
 }  // namespace
 
 CharTokenizer CharTokenizer::train(std::string_view text) {
-  TORCH_CHECK_VALUE(!text.empty(), kCharTokenizer, ": expected a text with at least one character, got an empty one");
+  TORCH_CHECK_VALUE(!text.empty(), kCharTokenizer,
+                    ": expected a text with at least one character, got an empty one");
   std::set<std::string, std::less<>> seen;
   for_each_character(text, [&](std::string_view piece, size_t) {
     if (!seen.contains(piece)) seen.emplace(piece);
@@ -58,7 +59,8 @@ CharTokenizer::CharTokenizer(std::vector<std::string> characters) : characters_(
     TORCH_CHECK_VALUE(!piece.empty() && character(piece, 0).size() == piece.size(), kCharTokenizer,
                       ": expected single characters, got the bytes \"", to_hex(piece), "\"");
     const bool fresh = ids_.emplace(piece, static_cast<int64_t>(ids_.size())).second;
-    TORCH_CHECK_VALUE(fresh, kCharTokenizer, ": expected distinct characters, got ", printable(piece), " twice");
+    TORCH_CHECK_VALUE(fresh, kCharTokenizer, ": expected distinct characters, got ", printable(piece),
+                      " twice");
   }
 }
 
@@ -71,16 +73,16 @@ std::vector<int64_t> CharTokenizer::encode(std::string_view text) const {
   ids.reserve(text.size());
   for_each_character(text, [&](std::string_view piece, size_t at) {
     const auto found = ids_.find(piece);
-    TORCH_CHECK_VALUE(found != ids_.end(), kCharTokenizer, ": expected characters of its vocabulary of ", vocab_size(),
-                      ", got ", printable(piece), " at byte ", at);
+    TORCH_CHECK_VALUE(found != ids_.end(), kCharTokenizer, ": expected characters of its vocabulary of ",
+                      vocab_size(), ", got ", printable(piece), " at byte ", at);
     ids.push_back(found->second);
   });
   return ids;
 }
 
 std::string_view CharTokenizer::bytes(int64_t id) const {
-  TORCH_CHECK_VALUE(id >= 0 && id < vocab_size(), kCharTokenizer, ": expected ids in [0, ", vocab_size(), "), got ",
-                    id);
+  TORCH_CHECK_VALUE(id >= 0 && id < vocab_size(), kCharTokenizer, ": expected ids in [0, ", vocab_size(),
+                    "), got ", id);
   return characters_[static_cast<size_t>(id)];
 }
 

@@ -51,8 +51,8 @@ std::string piece_regex() {
                            "!-/:-@\\[-`{-~\u0100-\u0108\u010e-\u011f\u0121"}) {
     regex += fmt::format("{}[{}]{{1,{}}}|[{}]{{1,{}}}|", space, kind, longest - 1, kind, longest);
   }
-  return regex + fmt::format("[{0}]{{{2}}}(?={1}.)|[{0}]{{1,{3}}}(?={1}[^{0}])|[{0}]{{1,{4}}}", white,
-                             space, longest - 1, longest - 2, longest);
+  return regex + fmt::format("[{0}]{{{2}}}(?={1}.)|[{0}]{{1,{3}}}(?={1}[^{0}])|[{0}]{{1,{4}}}", white, space,
+                             longest - 1, longest - 2, longest);
 }
 
 }  // namespace

@@ -7,8 +7,8 @@
 #include <attentive/text/char_tokenizer.h>
 #include <attentive/text/tokenizer.h>
 
-#include "base/strings.h"
 #include "base/files.h"
+#include "base/strings.h"
 
 namespace attentive {
 namespace {
@@ -19,14 +19,16 @@ constexpr const char* kParseTokenizer = "parse_tokenizer";
 
 const nlohmann::json& member(const nlohmann::json& object, const char* key) {
   const auto found = object.find(key);
-  TORCH_CHECK_VALUE(found != object.end() && found->is_array(), kParseTokenizer, ": expected an array \"", key, "\"");
+  TORCH_CHECK_VALUE(found != object.end() && found->is_array(), kParseTokenizer, ": expected an array \"",
+                    key, "\"");
   return *found;
 }
 
 CharTokenizer parse_characters(const nlohmann::json& object) {
   std::vector<std::string> characters;
   for (const auto& item : member(object, "characters")) {
-    TORCH_CHECK_VALUE(item.is_string(), kParseTokenizer, ": expected characters as strings, got ", item.dump());
+    TORCH_CHECK_VALUE(item.is_string(), kParseTokenizer, ": expected characters as strings, got ",
+                      item.dump());
     characters.push_back(from_hex(kParseTokenizer, item.get_ref<const std::string&>()));
   }
   return CharTokenizer(std::move(characters));

@@ -5,9 +5,9 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "tokenizers/models.h"
 #include "tokenizers/normalizer.h"
 #include "tokenizers/pieces.h"
-#include "tokenizers/models.h"
 
 namespace attentive::tokenizers {
 

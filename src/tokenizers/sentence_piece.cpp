@@ -1,6 +1,5 @@
-#include "tokenizers/pipeline.h"
-
 #include "base/refusal.h"
+#include "tokenizers/pipeline.h"
 
 namespace attentive::tokenizers {
 namespace {

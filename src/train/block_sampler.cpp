@@ -20,10 +20,11 @@ constexpr const char* kBlockSampler = "BlockSampler";
 BlockSampler::BlockSampler(at::Tensor tokens, BlockSamplerOptions options)
     : options_(options), generator_(at::detail::createCPUGenerator(options.seed)) {
   check_defined(kBlockSampler, "tokens", tokens);
-  TORCH_CHECK_VALUE(options.block > 0 && options.batch > 0, kBlockSampler, ": expected block > 0 and batch > 0, got ",
-                    options.block, " and ", options.batch);
-  TORCH_CHECK_VALUE(options.world_size > 0 && options.rank >= 0 && options.rank < options.world_size, kBlockSampler,
-                    ": expected 0 <= rank < world_size, got rank ", options.rank, " of ", options.world_size);
+  TORCH_CHECK_VALUE(options.block > 0 && options.batch > 0, kBlockSampler,
+                    ": expected block > 0 and batch > 0, got ", options.block, " and ", options.batch);
+  TORCH_CHECK_VALUE(options.world_size > 0 && options.rank >= 0 && options.rank < options.world_size,
+                    kBlockSampler, ": expected 0 <= rank < world_size, got rank ", options.rank, " of ",
+                    options.world_size);
   TORCH_CHECK_VALUE(options.batch % options.world_size == 0, kBlockSampler,
                     ": expected batch to be a multiple of world_size, got ", options.batch, " and ",
                     options.world_size);
@@ -32,8 +33,8 @@ BlockSampler::BlockSampler(at::Tensor tokens, BlockSamplerOptions options)
   TORCH_CHECK_VALUE(
       tokens.dim() == 1 && at::isIntegralType(tokens.scalar_type(), /*includeBool=*/false) && tokens.is_cpu(),
       kBlockSampler, ": expected tokens as integers of shape (N,) on the CPU, got ", describe(tokens));
-  TORCH_CHECK_VALUE(tokens.size(0) > options.block, kBlockSampler, ": expected more than block = ", options.block,
-                    " tokens, got ", tokens.size(0));
+  TORCH_CHECK_VALUE(tokens.size(0) > options.block, kBlockSampler,
+                    ": expected more than block = ", options.block, " tokens, got ", tokens.size(0));
   windows_ = tokens.unfold(0, options.block + 1, 1);
 }
 

@@ -25,7 +25,8 @@ constexpr const char* kManifest = "manifest.json";
 constexpr const char* kLatest = "latest";
 constexpr int64_t kFormat = 1;
 
-[[noreturn]] void fail_checkpoint(const char* who, const std::filesystem::path& path, const std::string& reason) {
+[[noreturn]] void fail_checkpoint(const char* who, const std::filesystem::path& path,
+                                  const std::string& reason) {
   throw CheckpointError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)},
                         fmt::format("{}: {}: {}", who, path.string(), reason));
 }
@@ -107,7 +108,8 @@ std::filesystem::path resolve(const std::filesystem::path& path) {
   auto name = read_file(path / kLatest);
   while (!name.empty() && name.back() == '\n') name.pop_back();
   if (!parse_name(name)) fail_checkpoint(kLoad, path / kLatest, "expected the name of a checkpoint");
-  if (!is_folder(path / name)) fail_checkpoint(kLoad, path / name, "no such folder, though \"latest\" names it");
+  if (!is_folder(path / name))
+    fail_checkpoint(kLoad, path / name, "no such folder, though \"latest\" names it");
   return path / name;
 }
 
@@ -131,9 +133,11 @@ nlohmann::json read_manifest(const std::filesystem::path& folder) {
                         manifest["format"].is_number_integer() && manifest.contains("step") &&
                         manifest["step"].is_number_unsigned() && manifest.contains("files") &&
                         lists_files(manifest["files"]);
-  if (!complete || dump(manifest) != text) fail_checkpoint(kLoad, path, "damaged: not a manifest that was written here");
+  if (!complete || dump(manifest) != text)
+    fail_checkpoint(kLoad, path, "damaged: not a manifest that was written here");
   if (manifest["format"] != kFormat) {
-    fail_checkpoint(kLoad, path, fmt::format("expected format {}, got {}", kFormat, manifest["format"].dump()));
+    fail_checkpoint(kLoad, path,
+                    fmt::format("expected format {}, got {}", kFormat, manifest["format"].dump()));
   }
   // Its user may have renamed the folder; only a name that says a step can disagree.
   const auto name = parse_name(folder.filename().string());
@@ -145,7 +149,8 @@ nlohmann::json read_manifest(const std::filesystem::path& folder) {
 std::string read_verified(const std::filesystem::path& path, const nlohmann::json& expected) {
   const auto bytes = read_file(path);
   if (expected["size"] != bytes.size()) {
-    fail_checkpoint(kLoad, path, fmt::format("expected {} bytes, got {}", expected["size"].dump(), bytes.size()));
+    fail_checkpoint(kLoad, path,
+                    fmt::format("expected {} bytes, got {}", expected["size"].dump(), bytes.size()));
   }
   if (expected["sha256"] != sha256(bytes)) {
     fail_checkpoint(kLoad, path, "damaged: its SHA-256 differs from the manifest");
@@ -174,7 +179,8 @@ CheckpointFolder::CheckpointFolder(std::filesystem::path folder, int64_t rank) :
     make_folder(folder_);
     lock_ = std::make_unique<FolderLock>(folder_ / ".lock");
     if (!lock_->ours()) {
-      fail_checkpoint(kSave, folder_, lock_->holder() + " writes its checkpoints here, and may still be saving one");
+      fail_checkpoint(kSave, folder_,
+                      lock_->holder() + " writes its checkpoints here, and may still be saving one");
     }
     for (const auto& name : names_in(folder_)) {
       if (is_leftover(name)) remove_tree(folder_ / name);

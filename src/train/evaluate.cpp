@@ -9,8 +9,8 @@
 
 #include "core/check.h"
 #include "modules/evaluation_mode.h"
-#include "train/model_state.h"
 #include "train/agreement.h"
+#include "train/model_state.h"
 
 namespace attentive {
 namespace {
@@ -38,11 +38,11 @@ void check_evaluation(const BatchLoss& loss, const at::Tensor& tokens, const Eva
   check_defined(kEvaluate, "tokens", tokens);
   TORCH_CHECK_VALUE(tokens.dim() == 1 && tokens.size(0) >= 2, kEvaluate,
                     ": expected tokens of shape (N,) with N >= 2, got ", shape_string(tokens.sizes()));
-  TORCH_CHECK_TYPE(at::isIntegralType(tokens.scalar_type(), /*includeBool=*/false) && !tokens.is_meta(), kEvaluate,
-                   ": expected tokens as integers with data, got ", describe(tokens), " on ",
+  TORCH_CHECK_TYPE(at::isIntegralType(tokens.scalar_type(), /*includeBool=*/false) && !tokens.is_meta(),
+                   kEvaluate, ": expected tokens as integers with data, got ", describe(tokens), " on ",
                    tokens.device());
-  TORCH_CHECK_VALUE(options.block > 0 && options.batch > 0, kEvaluate, ": expected block > 0 and batch > 0, got ",
-                    options.block, " and ", options.batch);
+  TORCH_CHECK_VALUE(options.block > 0 && options.batch > 0, kEvaluate,
+                    ": expected block > 0 and batch > 0, got ", options.block, " and ", options.batch);
   TORCH_CHECK_VALUE(loss, kEvaluate, ": expected a loss function, got none");
 }
 

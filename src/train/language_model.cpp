@@ -8,8 +8,8 @@
 #include <attentive/train/language_model.h>
 
 #include "base/files.h"
-#include "files/json_value.h"
 #include "base/refusal.h"
+#include "files/json_value.h"
 #include "train/model_state.h"
 
 namespace attentive {
@@ -25,8 +25,9 @@ constexpr const char* kConfig = "config.json";
 using Documents = std::map<std::string, std::string>;
 
 void check_tokenizer(const Tokenizer& tokenizer, const AnyLanguageModel& model) {
-  TORCH_CHECK_VALUE(tokenizer.vocab_size() <= model.vocab_size(), kLanguageModel, ": expected a tokenizer of at most ",
-                    model.vocab_size(), " tokens, got ", tokenizer.vocab_size());
+  TORCH_CHECK_VALUE(tokenizer.vocab_size() <= model.vocab_size(), kLanguageModel,
+                    ": expected a tokenizer of at most ", model.vocab_size(), " tokens, got ",
+                    tokenizer.vocab_size());
 }
 
 std::vector<int64_t> parse_stop_tokens(const std::string& text) {
@@ -34,8 +35,8 @@ std::vector<int64_t> parse_stop_tokens(const std::string& text) {
   TORCH_CHECK_VALUE(list.is_array(), kLanguageModel, ": ", kStopTokens, ": expected a list of tokens");
   std::vector<int64_t> tokens;
   for (const auto& token : list) {
-    TORCH_CHECK_VALUE(token.is_number_unsigned(), kLanguageModel, ": ", kStopTokens, ": expected tokens, got ",
-                      token.dump());
+    TORCH_CHECK_VALUE(token.is_number_unsigned(), kLanguageModel, ": ", kStopTokens,
+                      ": expected tokens, got ", token.dump());
     tokens.push_back(token.get<int64_t>());
   }
   return tokens;

@@ -119,7 +119,8 @@ Trainer::Trainer(std::shared_ptr<torch::nn::Module> model, BatchLoss loss, at::T
   if (validation_.defined() && validation_.numel() == 0) validation_.reset();
   TORCH_CHECK_VALUE(!validation_.defined() || (validation_.dim() == 1 && validation_.size(0) >= 2 &&
                                                at::isIntegralType(validation_.scalar_type(), false)),
-                    kTrainer, ": expected a validation text of at least 2 tokens, integers of shape (N,), got ",
+                    kTrainer,
+                    ": expected a validation text of at least 2 tokens, integers of shape (N,), got ",
                     describe(validation_));
   training_hash_ = hash_of(training_);
   validation_hash_ = hash_of(validation_);

@@ -92,7 +92,8 @@ std::vector<std::string> Trainer::restore(const Checkpoint& checkpoint) {
     const auto sampler_state = to_tensor(from_hex(kTrainerName, sampler.at("generator").get<std::string>()));
     sampler_.check(position, sampler_state);
     const auto fresh_seed = derived_seed(options_.seed, static_cast<uint64_t>(checkpoint.step));
-    auto dropout = read_generator_states(kTrainerName, state.at("generators"), *group_, options_.device, fresh_seed);
+    auto dropout =
+        read_generator_states(kTrainerName, state.at("generators"), *group_, options_.device, fresh_seed);
     remarks.insert(remarks.end(), dropout.remarks.begin(), dropout.remarks.end());
     check_model_state(kTrainerName, *model_, checkpoint.model);
     optimizer_->check_state(checkpoint.optimizer);

@@ -29,9 +29,9 @@ std::vector<at::Tensor> attention_rollout(const std::vector<RecordedAttention>& 
   for (const auto& call : calls) {
     const auto item = viz::batch_item(kAttentionRollout, call, batch);
     const auto tokens = product.defined() ? product.size(0) : item.q.size(2);
-    TORCH_CHECK_VALUE(tokens > 0 && item.q.size(2) == tokens && item.k.size(2) == tokens, kAttentionRollout, ": ",
-                      call.path, ": expected self-attention over ", tokens, " tokens, got ", item.q.size(2),
-                      " queries and ", item.k.size(2), " keys");
+    TORCH_CHECK_VALUE(tokens > 0 && item.q.size(2) == tokens && item.k.size(2) == tokens, kAttentionRollout,
+                      ": ", call.path, ": expected self-attention over ", tokens, " tokens, got ",
+                      item.q.size(2), " queries and ", item.k.size(2), " keys");
     const auto layer = passed_on(item);
     product = product.defined() ? at::matmul(layer, product) : layer;
     rollouts.push_back(product[0].to(at::kFloat).contiguous());

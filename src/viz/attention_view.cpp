@@ -19,8 +19,8 @@ constexpr const char* kAttentionView = "attention_view";
 
 void check_heads(const RecordedAttention& call, const std::vector<int64_t>& heads) {
   for (const auto head : heads) {
-    TORCH_CHECK_VALUE(head >= 0 && head < call.heads(), kAttentionView, ": ", call.path, ": expected a head in [0, ",
-                      call.heads(), "), got ", head);
+    TORCH_CHECK_VALUE(head >= 0 && head < call.heads(), kAttentionView, ": ", call.path,
+                      ": expected a head in [0, ", call.heads(), "), got ", head);
   }
 }
 
@@ -58,8 +58,8 @@ void take_tokens(const RecordedAttention& call, const ViewOptions& options, Atte
   const auto queries = call.q.size(2), keys = call.k.size(2);
   const auto check = [&](const char* name, const std::vector<std::string>& texts, int64_t wanted,
                          const char* what) {
-    TORCH_CHECK_VALUE(texts.empty() || std::ssize(texts) == wanted, kAttentionView, ": ", call.path, ": expected ",
-                      name, " for ", wanted, " ", what, ", got ", texts.size());
+    TORCH_CHECK_VALUE(texts.empty() || std::ssize(texts) == wanted, kAttentionView, ": ", call.path,
+                      ": expected ", name, " for ", wanted, " ", what, ", got ", texts.size());
   };
   if (!options.key_tokens.empty()) {
     check("key_tokens", options.key_tokens, keys, "keys");
@@ -90,9 +90,9 @@ std::string heading(const RecordedAttention& call) {
 AttentionView attention_view(const RecordedAttention& call, const ViewOptions& options) {
   const KeptTensors normal;
   const auto item = viz::batch_item(kAttentionView, call, options.batch);
-  TORCH_CHECK_VALUE(item.q.size(1) > 0 && item.q.size(2) > 0 && item.k.size(2) > 0, kAttentionView, ": ", call.path,
-                    ": expected at least one head, query and key, got q ", describe(call.q), " and k ",
-                    describe(call.k));
+  TORCH_CHECK_VALUE(item.q.size(1) > 0 && item.q.size(2) > 0 && item.k.size(2) > 0, kAttentionView, ": ",
+                    call.path, ": expected at least one head, query and key, got q ", describe(call.q),
+                    " and k ", describe(call.k));
   check_heads(item, options.heads);
   check_heads(item, options.neurons);
   AttentionView view{.path = heading(call), .linear = call.linear, .batch = options.batch};

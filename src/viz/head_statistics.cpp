@@ -1,5 +1,3 @@
-#include "viz/head_rows.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -10,6 +8,7 @@
 #include <attentive/viz/head_statistics.h>
 
 #include "viz/checked_view.h"
+#include "viz/head_rows.h"
 
 namespace attentive {
 

@@ -82,8 +82,8 @@ Elements elements(const viz::PageData& data, const std::vector<AttentionView>& v
       fmt::format("{}: expected a page of at most {} bytes, but {} heads need about {:.0f} even in steps of "
                   "1/{}; about {:.0f} "
                   "of these heads fit, or all of them with {:.0f} % of their tokens",
-                  kWriteHtml, max_bytes, data.heads(), once + of_head * heads, levels, std::floor(room / of_head),
-                  std::floor(100 * std::sqrt(room / (of_head * heads)))));
+                  kWriteHtml, max_bytes, data.heads(), once + of_head * heads, levels,
+                  std::floor(room / of_head), std::floor(100 * std::sqrt(room / (of_head * heads)))));
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
-#include "base/strings.h"
-
 #include <catch2/catch_test_macros.hpp>
+
+#include "base/strings.h"
 
 using namespace attentive;
 

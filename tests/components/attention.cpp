@@ -1,6 +1,6 @@
-#include <attentive/attention.h>
-
 #include <ATen/ops/rand.h>
+
+#include <attentive/attention.h>
 
 int main() {
   const auto x = at::rand({2, 5, 8});

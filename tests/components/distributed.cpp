@@ -1,6 +1,6 @@
-#include <attentive/distributed.h>
-
 #include <torch/nn/modules/linear.h>
+
+#include <attentive/distributed.h>
 
 int main() {
   torch::nn::Linear layer(3, 2);

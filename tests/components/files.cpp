@@ -1,6 +1,6 @@
-#include <attentive/files.h>
-
 #include <torch/nn/modules/linear.h>
+
+#include <attentive/files.h>
 
 int main() {
   torch::nn::Linear layer(3, 2);

@@ -1,6 +1,6 @@
-#include <attentive/models.h>
-
 #include <ATen/ops/zeros.h>
+
+#include <attentive/models.h>
 
 int main() {
   attentive::GPT model(attentive::GPTOptions(7, 4, 8, 2, 1));

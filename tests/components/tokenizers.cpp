@@ -1,6 +1,6 @@
-#include <attentive/tokenizers.h>
-
 #include <c10/util/Exception.h>
+
+#include <attentive/tokenizers.h>
 
 int main() {
   try {

@@ -1,8 +1,7 @@
-#include <attentive/viz.h>
-
 #include <ATen/ops/rand.h>
 
 #include <attentive/modules/multi_head_attention.h>
+#include <attentive/viz.h>
 
 int main() {
   attentive::MultiHeadAttention mha(8, 8, 6, 0.0, 2);

@@ -229,6 +229,11 @@ void check_sums(const std::shared_ptr<Group>& group) {
       rank == 0 ? at::zeros({6}, at::kDouble) : at::imag(at::zeros({6}, at::kComplexDouble).conj());
   part.copy_(numbers + rank);
   check(part, numbers, "negated view");
+  // Of one number: as it lies, it is contiguous.
+  const auto single =
+      rank == 0 ? at::zeros({1}, at::kDouble) : at::imag(at::zeros({1}, at::kComplexDouble).conj());
+  single.fill_(4.0 + static_cast<double>(rank));
+  check(single, at::full({1}, 4.0, at::kDouble), "negated view of one number");
 
   const auto refused = [&](const char* text, const at::Tensor& tensor) {
     try {
@@ -246,8 +251,11 @@ void check_sums(const std::shared_ptr<Group>& group) {
           at::ones({2}).expand({3, 2}));
   refused("whose elements do not share memory", at::ones({8}).unfold(0, 4, 1));
 
-  const auto gathered = group->gather(at::imag(at::full({2}, c10::complex<double>(1, 2)).conj()));
-  for (const auto& other : gathered) expect(at::equal(other, at::full({2}, -2.0, at::kDouble)), "gathered");
+  for (const int64_t count : {1, 2}) {
+    const auto gathered = group->gather(at::imag(at::full({count}, c10::complex<double>(1, 2)).conj()));
+    for (const auto& other : gathered)
+      expect(at::equal(other, at::full({count}, -2.0, at::kDouble)), "gathered");
+  }
 }
 
 namespace {

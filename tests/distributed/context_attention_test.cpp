@@ -43,6 +43,12 @@ TEST_CASE("what cannot be computed over several processes is refused by all",
   check_scenario("refused", "", 2);
 }
 
+TEST_CASE("a second derivative over several processes ends in one error", "[distributed][context][errors]") {
+  for (const std::string method : {"gather", "heads", "ring"}) {
+    check_scenario("twice", method, method == "heads" ? 4 : 3);
+  }
+}
+
 TEST_CASE("backward passes in different orders end in one line on every process",
           "[distributed][context][errors]") {
   for (const auto& [method, size] : {std::pair{"gather", 2}, {"heads", 2}, {"ring", 2}, {"ring", 3}}) {

@@ -354,6 +354,38 @@ void check_refused(const std::shared_ptr<Group>& group) {
   context_attention(x, x, x, group, {}, {}, ContextMethod::Ring);
 }
 
+// Gradients that are computed with a graph are the same, and whoever differentiates them again is told so.
+void check_twice(const std::shared_ptr<Group>& group, const std::string& method) {
+  for (const auto type : {at::kFloat, at::kDouble, at::kBFloat16}) {
+    const auto whole = whole_tensors(type, group->device());
+    Tensors own = whole;
+    for (auto* x : {&own.q, &own.k, &own.v}) *x = zigzag_shard(x->detach(), *group, 2).requires_grad_();
+    const auto y =
+        context_attention(own.q, own.k, own.v, group, {.causal = Causal::BottomRight}, {}, method_of(method));
+    const std::vector<at::Tensor> leaves = {own.q, own.k, own.v};
+    const auto loss = y.output.square().sum();
+    const auto plain = torch::autograd::grad({loss}, leaves, {}, /*retain_graph=*/true);
+    const auto linked = torch::autograd::grad({loss}, leaves, {}, true, /*create_graph=*/true);
+    for (size_t i = 0; i < leaves.size(); ++i) {
+      if (!at::equal(plain[i], linked[i])) throw std::runtime_error("wrong: another first derivative");
+      // The queries of a process stay there, and the dtypes that are summed as they are need no other gradient.
+      const bool local = method == "gather" && i == 0 && type != at::kBFloat16;
+      try {
+        torch::autograd::grad({linked[i].square().sum()}, {leaves[i]}, {}, /*retain_graph=*/true);
+      } catch (const c10::NotImplementedError& error) {
+        const std::string text = error.what_without_backtrace();
+        if (text.starts_with(
+                local ? "attention: backend "
+                      : "context_attention: a call over several processes has no second derivative") &&
+            text.ends_with("through Backend::Reference"))
+          continue;
+        throw std::runtime_error("wrong: " + text);
+      }
+      if (!local) throw std::runtime_error("wrong: differentiated twice");
+    }
+  }
+}
+
 }  // namespace
 
 void context_scenario(const std::shared_ptr<Group>& group, const std::string& what,
@@ -361,6 +393,7 @@ void context_scenario(const std::shared_ptr<Group>& group, const std::string& wh
   if (what == "same") return check_same(group, detail);
   if (what == "gpt") return check_gpt(group, detail);
   if (what == "refused") return check_refused(group);
+  if (what == "twice") return check_twice(group, detail);
   if (what == "memory") return compare_memory(group, detail);
   if (what != "for_ever") throw std::runtime_error("no scenario " + what);
   const auto x = at::rand({1, 2, 512, 16}).to(group->device());

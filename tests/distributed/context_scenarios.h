@@ -13,6 +13,7 @@ namespace attentive::test {
 ///   memory "METHOD T"   prints the most memory of a pass over T tokens, alone and with the others
 ///   refused       what all processes refuse
 ///   for_ever      ring attention until somebody is missing
-void context_scenario(const std::shared_ptr<Group>& group, const std::string& what, const std::string& detail);
+void context_scenario(const std::shared_ptr<Group>& group, const std::string& what,
+                      const std::string& detail);
 
 }  // namespace attentive::test

@@ -164,8 +164,10 @@ void ForeignServer::serve(Manner manner) {
   constexpr size_t kBegin = 6, kSize = 4;
   for (int tick = 0; !over_; ++tick) {
     pollfd door{taken_.socket(), POLLIN, 0};
-    if (::poll(&door, 1, kTick) == 1)
+    if (::poll(&door, 1, kTick) == 1) {
       guests.push_back({::accept4(taken_.socket(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK), "", 0});
+      ++guests_;
+    }
     for (auto& guest : guests) {
       char bytes[256];
       const auto count = ::recv(guest.socket, bytes, sizeof bytes, 0);

@@ -85,12 +85,15 @@ class ForeignServer {
   ForeignServer& operator=(const ForeignServer&) = delete;
   ~ForeignServer();
   uint16_t port() const { return taken_.port(); }
+  /// How many connections it has accepted.
+  int64_t guests() const { return guests_; }
 
  private:
   void serve(Manner manner);
 
   TakenPort taken_;
   std::atomic<bool> over_{false};
+  std::atomic<int64_t> guests_{0};
   std::thread thread_;
 };
 

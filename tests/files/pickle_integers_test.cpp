@@ -1,6 +1,6 @@
-#include "files/pickle/input.h"
-
 #include <catch2/catch_test_macros.hpp>
+
+#include "files/pickle/input.h"
 
 using namespace attentive;
 

@@ -1,6 +1,5 @@
 // Pickles opcode by opcode, without a file around them.
 
-#include "files/pickle/input.h"
 #include "files/pickle/pickle.h"
 
 #include <string>
@@ -8,9 +7,10 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
-#include "files/pickle/graph.h"
-#include "files/pickle/checks.h"
 #include "base/refusal.h"
+#include "files/pickle/checks.h"
+#include "files/pickle/graph.h"
+#include "files/pickle/input.h"
 
 using namespace attentive;
 using namespace std::string_literals;

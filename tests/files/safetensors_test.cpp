@@ -18,8 +18,8 @@
 
 #include <attentive/files/safetensors.h>
 
-#include "files/mapped_file.h"
 #include "base/refusal.h"
+#include "files/mapped_file.h"
 #include "support/source_folder.h"
 #include "support/temporary_folder.h"
 

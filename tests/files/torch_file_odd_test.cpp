@@ -4,8 +4,8 @@
 
 #include <attentive/files/torch_file.h>
 
-#include "files/hostile_torch_file.h"
 #include "files/file_value_truth.h"
+#include "files/hostile_torch_file.h"
 
 using namespace attentive;
 using namespace attentive::test;

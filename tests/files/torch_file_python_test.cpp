@@ -9,8 +9,8 @@
 
 #include <attentive/files/torch_file.h>
 
-#include "files/torch/torch_dtypes.h"
 #include "files/file_value_truth.h"
+#include "files/torch/torch_dtypes.h"
 #include "support/source_folder.h"
 
 using namespace attentive;

@@ -83,25 +83,25 @@ FileValue nested(int depth) {
 
 TEST_CASE("plain values are saved and loaded", "[torch_file]") {
   const FileValue value = Dict{{{"none", FileValue()},
-                                 {"yes", true},
-                                 {"no", false},
-                                 {"text", "größe \xF0\x9F\x98\x80 \""},
-                                 {"empty", ""},
-                                 {"lr", 3e-4},
-                                 {"infinite", -std::numeric_limits<double>::infinity()},
-                                 {"complex", std::complex<double>(1, -2)},
-                                 {"bytes", FileValue::Bytes{std::string("\0\x7F\x80\xFF", 4)}},
-                                 {"no bytes", FileValue::Bytes{}},
-                                 {"large", FileValue::Integer{"-1180591620717411303424"}},
-                                 {"dtype", at::kBFloat16},
-                                 {"device", c10::Device("cuda:1")},
-                                 {"some device", c10::Device("mps")},
-                                 {"layout", at::kStrided},
-                                 {"set", FileValue::Set{{1, "a"}}},
-                                 {"tuple", FileValue::Tuple{{1, 2, 3, 4}}},
-                                 {"empty list", List{}},
-                                 {"ordered", Dict{{{"b", 1}, {"a", 2}}, true}},
-                                 {3, FileValue::Tuple{{List{{Dict{}}}}}}}};
+                                {"yes", true},
+                                {"no", false},
+                                {"text", "größe \xF0\x9F\x98\x80 \""},
+                                {"empty", ""},
+                                {"lr", 3e-4},
+                                {"infinite", -std::numeric_limits<double>::infinity()},
+                                {"complex", std::complex<double>(1, -2)},
+                                {"bytes", FileValue::Bytes{std::string("\0\x7F\x80\xFF", 4)}},
+                                {"no bytes", FileValue::Bytes{}},
+                                {"large", FileValue::Integer{"-1180591620717411303424"}},
+                                {"dtype", at::kBFloat16},
+                                {"device", c10::Device("cuda:1")},
+                                {"some device", c10::Device("mps")},
+                                {"layout", at::kStrided},
+                                {"set", FileValue::Set{{1, "a"}}},
+                                {"tuple", FileValue::Tuple{{1, 2, 3, 4}}},
+                                {"empty list", List{}},
+                                {"ordered", Dict{{{"b", 1}, {"a", 2}}, true}},
+                                {3, FileValue::Tuple{{List{{Dict{}}}}}}}};
   const auto got = again(value);
   CHECK(got.kind() == "dict");
   CHECK(got.at("none").is<FileValue::None>());
@@ -184,22 +184,21 @@ TEST_CASE("strides, offsets and flags of a tensor are kept", "[torch_file]") {
 TEST_CASE("an integer tensor cannot require a gradient, in either direction", "[torch_file][errors]") {
   CHECK_THAT(save_error(FileValue::Parameter{at::ones({1}, at::kLong), true}),
              ContainsSubstring("a parameter of dtype Long cannot require a gradient"));
-  CHECK_FALSE(again(FileValue::Parameter{at::ones({1}, at::kLong), false})
-                  .as<FileValue::Parameter>()
-                  .requires_grad);
+  CHECK_FALSE(
+      again(FileValue::Parameter{at::ones({1}, at::kLong), false}).as<FileValue::Parameter>().requires_grad);
 }
 
 TEST_CASE("what was shared is shared", "[torch_file]") {
   const auto base = at::arange(24, at::kFloat);
   const FileValue::Parameter tied{at::ones({2, 2}), true};
   const FileValue value = Dict{{{"view", base.view({4, 6})},
-                                 {"row", base.slice(0, 6, 12)},
-                                 {"again", base},
-                                 {"same", base},
-                                 {"other", base.clone()},
-                                 {"encoder", tied},
-                                 {"decoder", tied},
-                                 {"frozen", FileValue::Parameter{tied.data, false}}}};
+                                {"row", base.slice(0, 6, 12)},
+                                {"again", base},
+                                {"same", base},
+                                {"other", base.clone()},
+                                {"encoder", tied},
+                                {"decoder", tied},
+                                {"frozen", FileValue::Parameter{tied.data, false}}}};
   for (const bool map : {false, true}) {
     const auto got = again(value, {.map = map});
     const auto* storage = tensor(got, "view").storage().unsafeGetStorageImpl();

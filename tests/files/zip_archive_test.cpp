@@ -9,8 +9,8 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include "base/files.h"
-#include "files/zip/crc32.h"
 #include "base/refusal.h"
+#include "files/zip/crc32.h"
 #include "files/zip/zip_format.h"
 #include "files/zip/zip_writer.h"
 #include "support/temporary_folder.h"

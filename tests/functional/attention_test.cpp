@@ -206,6 +206,19 @@ TEST_CASE("ranks 2, 3 and 5 are the 4-D call without or with more leading sizes"
   CHECK_CLOSE(attention(five(call.q), five(call.k), five(call.v)), five(want));
 }
 
+TEST_CASE("several biases are added in the wider dtype", "[attention][mask]") {
+  const auto type = GENERATE(at::kDouble, at::kFloat);
+  const auto narrow = type == at::kDouble ? at::kFloat : at::kBFloat16;
+  const auto backend = GENERATE(Backend::Auto, Backend::Reference);
+  at::manual_seed(2);
+  const auto q = at::randn({1, 2, 4, 8}, type), k = at::randn({1, 2, 5, 8}, type);
+  const auto one = at::randn({4, 5}).to(narrow), other = (at::randn({4, 5}) * 100).to(narrow);
+  const auto got = attention(q, k, k, {.backend = backend}, {.mask = Mask::bias(one) & Mask::bias(other)});
+  const auto want =
+      attention(q, k, k, {.backend = backend}, {.mask = Mask::bias(one.to(type) + other.to(type))});
+  CHECK(bit_equal(got.output, want.output));
+}
+
 TEST_CASE("a query without keys gives zeros and no NaN, forward and backward", "[attention][empty]") {
   auto call = random_call();
   auto keep = at::ones({5, 7}, at::kBool);

@@ -3,13 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <string>
 #include <vector>
 
 #include <ATen/ops/arange.h>
-#include <ATen/ops/full_like.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
@@ -21,11 +19,9 @@
 
 #include <attentive/functional/explain.h>
 
-#include "support/cells.h"
 #include "support/compare.h"
 #include "support/errors.h"
 #include "support/extreme_cases.h"
-#include "support/naive_attention.h"
 
 using namespace attentive;
 using namespace attentive::test;
@@ -158,6 +154,22 @@ TEST_CASE("sinks that are not finite, or huge", "[extremes][sinks]") {
   CHECK(of_sinks[3].item<double>() == 0.0);
 }
 
+TEST_CASE("a sink of NaN has no gradient where no query sees a key", "[extremes][sinks]") {
+  const auto backend = GENERATE(Backend::Reference, Backend::Native);
+  const auto q = at::randn({1, 2, 3, 8}).requires_grad_(true), k = at::randn({1, 2, 4, 8});
+  const auto sinks = at::tensor({kNaN, 0.5}).to(at::kFloat).requires_grad_(true);
+  AttentionExtras extras;
+  extras.mask = Mask::key_lengths(at::tensor({0}, at::kLong));
+  extras.sinks = sinks;
+  OptionCall call{.q = q, .k = k, .v = k, .options = {}, .extras = extras};
+  if (!takes(backend, call)) SKIP("no native kernel on this CPU");
+  const auto result = attention(q, k, k, {.backend = backend}, extras);
+  const auto gradients = torch::autograd::grad({result.output.sum()}, {q, sinks});
+  CHECK(result.output.eq(0).all().item<bool>());
+  CHECK(gradients[0].eq(0).all().item<bool>());
+  CHECK(gradients[1].eq(0).all().item<bool>());
+}
+
 TEST_CASE("the gradient of a huge sink's logsumexp is one", "[extremes][sinks]") {
   const auto backend = GENERATE(Backend::Reference, Backend::Native);
   auto call = cast(random_call(5), at::kFloat);
@@ -221,151 +233,4 @@ TEST_CASE("values up to the largest number over the number of keys", "[extremes]
   const auto got = run_on(as_float, Backend::Native);
   const auto want = run_on(cast(as_float, at::kDouble), Backend::Reference);
   CHECK(difference(got.result.output, want.result.output, {1e-5, 0.0}) == "");
-}
-
-namespace {
-
-struct Place {
-  std::string name;
-  std::function<void(NaiveCall&)> put;
-  bool every_size = false;  // with every number of keys; the others with a few
-};
-
-// Where NaN and Inf may stand. Hidden ones reach nothing; the others reach what the definition says.
-const std::vector<Place>& places() {
-  const auto last = [](at::Tensor& x) { return x.select(2, x.size(2) - 1); };
-  const auto bias = [](NaiveCall& c) {
-    if (!c.bias.defined()) c.bias = at::zeros({c.q.size(2), c.k.size(2)}, at::kDouble);
-    return c.bias;
-  };
-  const auto first_keys = [](NaiveCall& c) {  // all but the last key
-    c.keep = at::arange(c.k.size(2)).lt(c.k.size(2) - 1).expand({c.q.size(2), c.k.size(2)});
-  };
-  static const std::vector<Place> all = {
-      {"a query of NaN", [](NaiveCall& c) { c.q.select(2, 1).fill_(kNaN); }, true},
-      {"one number of a query is NaN", [](NaiveCall& c) { c.q.select(2, 1).select(2, 3).fill_(kNaN); }},
-      {"a query of inf", [](NaiveCall& c) { c.q.select(2, 0).fill_(kInfinity); }},
-      {"the last key of NaN", [=](NaiveCall& c) { last(c.k).fill_(kNaN); }, true},
-      {"one number of the first key is NaN", [](NaiveCall& c) { c.k.select(2, 0).select(2, 2).fill_(kNaN); }},
-      {"the last key of inf", [=](NaiveCall& c) { last(c.k).fill_(kInfinity); }, true},
-      {"the last key of -inf", [=](NaiveCall& c) { last(c.k).fill_(-kInfinity); }},
-      {"all keys of inf", [](NaiveCall& c) { c.k.fill_(kInfinity); }},
-      {"all keys of -inf", [](NaiveCall& c) { c.k.fill_(-kInfinity); }},
-      {"a value of NaN", [=](NaiveCall& c) { last(c.v).select(2, 1).fill_(kNaN); }},
-      {"a value of inf", [=](NaiveCall& c) { last(c.v).fill_(kInfinity); }},
-      {"a bias of inf", [=](NaiveCall& c) { bias(c).select(0, 1).select(0, 0).fill_(kInfinity); }, true},
-      {"a bias of NaN", [=](NaiveCall& c) { bias(c).select(0, 0).select(0, c.k.size(2) - 1).fill_(kNaN); }},
-      {"a key of NaN under the causal mask",
-       [=](NaiveCall& c) {
-         last(c.k).fill_(kNaN);
-         c.options.causal = Causal::BottomRight;
-       }},
-      {"a query of NaN under the causal mask",
-       [](NaiveCall& c) {
-         c.q.select(2, 0).fill_(kNaN);
-         c.options.causal = Causal::TopLeft;
-       }},
-      {"a hidden key of NaN",
-       [=](NaiveCall& c) {
-         last(c.k).fill_(kNaN);
-         first_keys(c);
-       }},
-      {"a hidden value of inf",
-       [=](NaiveCall& c) {
-         last(c.v).fill_(kInfinity);
-         first_keys(c);
-       }},
-      {"a visible key of NaN beside a hidden one",
-       [=](NaiveCall& c) {
-         c.k.select(2, 0).fill_(kNaN);
-         first_keys(c);
-       }},
-      {"slopes of NaN",
-       [](NaiveCall& c) {
-         c.slopes = at::tensor({kNaN, 0.5}, at::kDouble);
-       }},
-      {"sinks of NaN and inf",
-       [](NaiveCall& c) {
-         c.sinks = at::tensor({kNaN, kInfinity}, at::kDouble);
-       }},
-  };
-  return all;
-}
-
-NaiveCall finite_call(int64_t S) {
-  at::manual_seed(static_cast<uint64_t>(S));
-  return {.q = at::rand({1, 2, 3, 8}, at::kDouble),
-          .k = at::rand({1, 2, S, 8}, at::kDouble),
-          .v = at::rand({1, 2, S, 8}, at::kDouble)};
-}
-
-// Checks the kind (finite, NaN, inf) of every number, where the definition leaves no choice, and finite ones.
-void check_kind(const at::Tensor& got, const at::Tensor& skipped, const at::Tensor& multiplied,
-                double allowed) {
-  REQUIRE(got.sizes() == skipped.sizes());
-  const auto x = got.detach().to(at::kCPU, at::kDouble);
-  const auto same = [](const at::Tensor& a, const at::Tensor& b) {
-    return a.isfinite()
-        .logical_and(b.isfinite())
-        .logical_or(a.eq(b))
-        .logical_or(a.isnan().logical_and(b.isnan()));
-  };
-  const auto decided = same(skipped, multiplied);
-  CHECK(same(x, skipped).logical_or(decided.logical_not()).all().item<bool>());
-  const auto finite = decided.logical_and(skipped.isfinite());
-  CHECK(difference(x.masked_select(finite), skipped.masked_select(finite), {0.0, allowed}) == "");
-}
-
-}  // namespace
-
-TEST_CASE(
-    "NaN and Inf mean what they mean to the definition, for every number of keys, or are refused by name",
-    "[extremes][nan]") {
-  const auto cell = GENERATE(from_range(cells()));
-  for (int64_t S = 1; S <= 70; ++S) {
-    for (const auto& place : places()) {
-      if (!place.every_size && S != 1 && S != 5 && S != 16 && S != 33 && S != 70) continue;
-      auto call = finite_call(S);
-      place.put(call);
-      INFO(cell << ", S " << S << ", " << place.name);
-      const auto given = [&](const at::Tensor& x) { return x.defined() ? x.to(cell.device, cell.type) : x; };
-      for (auto* x : {&call.q, &call.k, &call.v, &call.slopes, &call.sinks, &call.bias}) *x = given(*x);
-      call.options.backend = cell.backend;
-      AttentionExtras extras;
-      if (call.keep.defined()) extras.mask &= Mask::keep(call.keep.to(cell.device));
-      if (call.bias.defined()) extras.mask &= Mask::bias(call.bias);
-      extras.alibi_slopes = call.slopes;
-      extras.sinks = call.sinks;
-      // Torch has no gradient of it, and Auto is to take Torch.
-      extras.logsumexp = cell.backend == Backend::Reference || cell.backend == Backend::Native;
-      std::vector<at::Tensor> leaves;
-      for (const auto& x : {call.q, call.k, call.v}) leaves.push_back(x.detach().requires_grad_(true));
-      if (!cell.refusal(leaves[0], leaves[1], leaves[2], call.options, extras).empty()) continue;
-      const auto result = attention(leaves[0], leaves[1], leaves[2], call.options, extras);
-      const auto direction = at::full_like(result.output, 0.5);
-      const auto gradients = torch::autograd::grad({result.output}, leaves, {direction});
-      NaiveDirections directions;
-      directions.output = direction;
-      const auto skipped = naive_attention(call, directions),
-                 multiplied = naive_attention(call, directions, HiddenPairs::Multiplied);
-      const auto &one = skipped.gradients, &other = multiplied.gradients;
-      const auto forward = tolerance_of(cell.type), backward = tolerance_of(cell.type, /*gradient=*/true);
-      const auto& y = skipped.forward;
-      check_kind(result.output, y.output, multiplied.forward.output,
-                 forward.allowed(largest_magnitude(y.output)));
-      if (result.logsumexp.defined()) {
-        check_kind(result.logsumexp, y.logsumexp, multiplied.forward.logsumexp,
-                   forward.allowed(largest_magnitude(y.logsumexp)));
-      }
-      // Gradients are judged against the largest of the call, and by the terms that cancel in it.
-      double largest = 0.0, terms = 0.0;
-      for (const auto& x : {one.q, one.k, one.v}) largest = std::max(largest, largest_magnitude(x));
-      for (const auto& x : {skipped.terms.q, skipped.terms.k, skipped.terms.v})
-        terms = std::max(terms, largest_magnitude(x));
-      const double allowed = backward.allowed(largest) + 2 * unit_of(cell.type) * terms;
-      check_kind(gradients[0], one.q, other.q, allowed);
-      check_kind(gradients[1], one.k, other.k, allowed);
-      check_kind(gradients[2], one.v, other.v, allowed);
-    }
-  }
 }

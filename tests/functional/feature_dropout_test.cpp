@@ -1,5 +1,3 @@
-#include "functional/feature_dropout.h"
-
 #include <cmath>
 
 #include <ATen/Parallel.h>
@@ -13,6 +11,7 @@
 
 #include <attentive/core/guards.h>
 
+#include "functional/elementwise.h"
 #include "kernels/dropout_counter.h"
 #include "support/compare.h"
 

@@ -20,8 +20,7 @@
 #include <attentive/modules/feed_forward.h>
 #include <attentive/modules/multi_head_attention.h>
 
-#include "functional/feature_dropout.h"
-#include "functional/gelu.h"
+#include "functional/elementwise.h"
 #include "support/compare.h"
 #include "support/errors.h"
 

@@ -128,6 +128,7 @@ TEST_CASE("a softcap leaves no gradient to hidden scores that are not numbers", 
   call.k = at::randn({1, 1, 5, 7}, at::kDouble).to(type);
   call.v = at::randn({1, 1, 5, 7}, at::kDouble).to(type);
   call.options = {.causal = Causal::TopLeft, .softcap = 30.0, .backend = Backend::Reference};
-  call.q[0][0][1][3] = std::numeric_limits<double>::infinity();  // by the zero of a key that no query sees: NaN
+  call.q[0][0][1][3] =
+      std::numeric_limits<double>::infinity();  // by the zero of a key that no query sees: NaN
   CHECK(at::isfinite(call.with_gradients()[0]).all().item<bool>());
 }

@@ -17,8 +17,7 @@
 #include <attentive/functional/linear_attention.h>
 #include <attentive/models/generate.h>
 
-#include "functional/feature_dropout.h"
-#include "functional/gelu.h"
+#include "functional/elementwise.h"
 #include "functional/linear.h"
 #include "support/compare.h"
 

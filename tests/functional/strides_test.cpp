@@ -11,12 +11,15 @@
 #include <ATen/ops/imag.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/view_as_complex.h>
 #include <ATen/ops/zeros_like.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/generators/catch_generators_range.hpp>
 #include <torch/csrc/autograd/autograd.h>
+
+#include <attentive/functional/linear_attention.h>
 
 #include "support/cells.h"
 #include "support/option_cases.h"
@@ -148,4 +151,73 @@ TEST_CASE("a call of any strides is as if its tensors were contiguous", "[stride
       }
     }
   }
+}
+
+namespace {
+
+using Attention = std::function<at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&)>;
+
+// Output and gradients of q, k and v; the output of no graph.
+Results run(const Attention& attend, const std::vector<at::Tensor>& qkv, const at::Tensor& direction) {
+  std::vector<at::Tensor> leaves;
+  for (const auto& x : qkv) leaves.push_back(x.detach().requires_grad_(true));
+  const auto y = attend(leaves[0], leaves[1], leaves[2]);
+  auto results = torch::autograd::grad({y}, leaves, {direction});
+  results.push_back(y.detach());
+  const at::NoGradGuard no_grad;
+  results.push_back(attend(qkv[0], qkv[1], qkv[2]));
+  return results;
+}
+
+void check_every_layout(const Attention& attend, at::ScalarType type) {
+  constexpr int64_t B = 2, H = 2, T = 5, D = 8;
+  for (const auto& layout : layouts()) {
+    for (size_t role = 0; role < 4; ++role) {
+      INFO(c10::toString(type) << ", " << layout.name << " of number " << role << " of q, k, v, direction");
+      at::manual_seed(7);
+      std::vector<at::Tensor> given;
+      for (size_t n = 0; n < 4; ++n)
+        given.push_back(n == role ? layout.make(B, H, T, D, type) : numbers({B, H, T, D}, type));
+      auto flat = given;
+      flat[role] = dense(given[role]);
+      const auto got = run(attend, {given[0], given[1], given[2]}, given[3]),
+                 want = run(attend, {flat[0], flat[1], flat[2]}, flat[3]);
+      double largest = 0.0;
+      for (size_t n = 0; n < 3; ++n) largest = std::max(largest, largest_magnitude(want[n]));
+      const double allowed = tolerance_of(type, /*gradient=*/true).allowed(largest);
+      for (size_t n = 0; n < want.size(); ++n)
+        CHECK(difference(got[n], want[n], n < 3 ? Tolerance{0.0, allowed} : tolerance_of(type)) == "");
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("packed and linear attention of any strides are as if their tensors were contiguous", "[strides]") {
+  const auto type = GENERATE(from_range(kAllTypes));
+  check_every_layout(
+      [](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+        const auto packed = [](const at::Tensor& x) { return x[0].transpose(0, 1); };
+        const auto ends = at::tensor({0, 2, 5}, at::kLong);
+        const auto y = attention_varlen(packed(q), packed(k), packed(v), ends, ends).output;
+        return y.transpose(0, 1).unsqueeze(0).expand({2, 2, 5, 8});
+      },
+      type);
+  check_every_layout(
+      [](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+        LinearAttentionCall call;
+        call.causal = Causal::BottomRight;
+        return linear_attention(q, k, v, call);
+      },
+      type);
+}
+
+TEST_CASE("windows over a series are queries like any others", "[strides]") {
+  const auto backend = GENERATE(Backend::Auto, Backend::Torch);
+  const auto type = GENERATE(from_range(kAllTypes));
+  at::manual_seed(0);
+  const auto q = numbers({12}, type).unfold(0, 8, 1);  // (5, 8)
+  const auto k = numbers({20, 8}, type), v = numbers({20, 8}, type);
+  const auto want = attention(q.contiguous(), k, v, {.backend = backend});
+  CHECK(bit_equal(attention(q, k, v, {.backend = backend}), want));
 }

@@ -18,11 +18,11 @@
 
 #include <attentive/files/torch_file.h>
 
-#include "files/hostile_torch_file.h"
 #include "files/file_value_truth.h"
+#include "files/hostile_torch_file.h"
 
-using attentive::TorchFileError;
 using attentive::FileValue;
+using attentive::TorchFileError;
 
 namespace {
 

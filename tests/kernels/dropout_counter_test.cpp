@@ -15,7 +15,7 @@
 
 #include <attentive/functional/explain.h>
 
-#include "functional/feature_dropout.h"
+#include "functional/elementwise.h"
 #include "functional/problem_builder.h"
 #include "kernels/emulated_softmax.h"
 #include "kernels/native_cuda/backend.h"

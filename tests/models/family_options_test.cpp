@@ -25,10 +25,10 @@ ModelFolder described(const std::string& family, std::vector<std::pair<FileValue
 }
 
 const std::vector<std::pair<FileValue, FileValue>> kDecoder{{"vocab_size", 31},
-                                                              {"hidden_size", 24},
-                                                              {"intermediate_size", 40},
-                                                              {"num_hidden_layers", 3},
-                                                              {"num_attention_heads", 4}};
+                                                            {"hidden_size", 24},
+                                                            {"intermediate_size", 40},
+                                                            {"num_hidden_layers", 3},
+                                                            {"num_attention_heads", 4}};
 
 ModelFolder decoder(const std::string& family, std::vector<std::pair<FileValue, FileValue>> more = {}) {
   auto fields = kDecoder;
@@ -83,9 +83,9 @@ TEST_CASE("config.json decides the options", "[pretrained]") {
   CHECK(gemma3.rotary().base() == 1e6);
   CHECK(gemma3.window_rotary()->base() == 1e4);
   CHECK_FALSE(gemma3.softcap());
-  const auto old = llama_options(decoder(
-      "llama",
-      {{"rope_theta", 5e5}, {"rope_scaling", FileValue::Dict{{{"type", "linear"}, {"factor", 4}}}}}));
+  const auto old = llama_options(
+      decoder("llama",
+              {{"rope_theta", 5e5}, {"rope_scaling", FileValue::Dict{{{"type", "linear"}, {"factor", 4}}}}}));
   CHECK(old.rotary().base() == 5e5);
   CHECK(old.rotary().scaling() == RotaryScaling::Linear);
   CHECK(old.rotary().factor() == 4);
@@ -136,8 +136,8 @@ TEST_CASE("a field that is missing, mistyped or not supported is refused by name
   refused("llama", "rope_parameters", rope({{"rope_type", "default"}, {"partial_rotary_factor", 0.5}}),
           "got 0.5");
   refused("qwen3", "layer_types", FileValue::List{{"full_attention"}}, "expected 3 kinds");
-  refused("gemma2", "layer_types",
-          FileValue::List{{"full_attention", "chunked_attention", "full_attention"}}, "for layer 1");
+  refused("gemma2", "layer_types", FileValue::List{{"full_attention", "chunked_attention", "full_attention"}},
+          "for layer 1");
   refused("gemma3_text", "use_bidirectional_attention", true, "expected false");
   refused("gpt2", "activation_function", "relu", "expected \"gelu_new\" or \"gelu_pytorch_tanh\"");
   refused("gpt2", "n_inner", 65, "expected 64, got 65");

@@ -9,7 +9,7 @@
 
 #include <attentive/modules/feed_forward.h>
 
-#include "functional/gelu.h"
+#include "functional/elementwise.h"
 #include "support/compare.h"
 #include "support/errors.h"
 #include "support/module_suite.h"

@@ -1,13 +1,13 @@
 // The program of every foreign project: one masked call of attention, checked by number.
 
-#include <attentive/core/mask.h>
-#include <attentive/functional/attention.h>
+#include <cstdio>
 
 #include <ATen/ops/ones.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
-#include <cstdio>
+#include <attentive/core/mask.h>
+#include <attentive/functional/attention.h>
 
 int main() {
   const at::Tensor q = at::zeros({1, 2});  // equal scores: the mean of the visible values

@@ -156,7 +156,8 @@ class Naive {
     if (nan || std::isinf(largest)) {  // inf - inf, or 0 / 0
       std::fill(r.weight.begin(), r.weight.end(), std::nan(""));
       r.sink_weight = std::nan("");
-      r.logsumexp = nan ? std::nan("") : largest;
+      const bool either = largest == kInfinity && hidden_ == HiddenPairs::Multiplied;
+      r.logsumexp = nan && !either ? std::nan("") : largest;
       return r;
     }
     double total = std::exp(sink - largest);

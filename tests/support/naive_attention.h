@@ -45,7 +45,8 @@ struct NaiveResults {
 //   Skipped     a pair that is hidden or dropped, or whose score is -inf, takes part in nothing
 //   Multiplied  it takes part with a weight of 0, as one whose weight underflows in float32 does. Keys that no
 //               query of their head sees are not read, but their gradients are sums of such products.
-// Beside a sink of +inf, a row whose scores hold NaN or +inf is 0 to the first and NaN to the second.
+// Beside a sink of +inf, a row whose scores hold NaN or +inf is 0 to the first and NaN to the second. The logsumexp of a row
+// that holds NaN and +inf is NaN to the first and +inf to the second.
 // Where the two give numbers of another kind (finite, NaN, +inf, -inf), the definition allows both.
 enum class HiddenPairs { Skipped, Multiplied };
 

@@ -20,11 +20,11 @@
 #include <attentive/train/loss_curve.h>
 #include <attentive/train/training_log.h>
 
+#include "base/files.h"
 #include "support/compare.h"
 #include "support/errors.h"
 #include "support/special_files.h"
 #include "support/temporary_folder.h"
-#include "base/files.h"
 
 using namespace attentive;
 using attentive::test::value_error;

@@ -14,8 +14,8 @@
 
 #include "support/compare.h"
 #include "support/errors.h"
-#include "train/generator_state.h"
 #include "train/agreement.h"
+#include "train/generator_state.h"
 #include "train/train_support.h"
 
 using namespace attentive;

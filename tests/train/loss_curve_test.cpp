@@ -4,8 +4,8 @@
 
 #include <attentive/train/loss_curve.h>
 
-#include "support/temporary_folder.h"
 #include "base/files.h"
+#include "support/temporary_folder.h"
 
 using namespace attentive;
 

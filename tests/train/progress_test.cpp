@@ -10,8 +10,8 @@
 
 #include <attentive/train/progress.h>
 
-#include "support/temporary_folder.h"
 #include "base/files.h"
+#include "support/temporary_folder.h"
 
 using namespace attentive;
 

@@ -5,9 +5,9 @@
 
 #include <attentive/train/training_log.h>
 
+#include "base/files.h"
 #include "support/errors.h"
 #include "support/temporary_folder.h"
-#include "base/files.h"
 
 using namespace attentive;
 

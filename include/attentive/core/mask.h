@@ -26,6 +26,7 @@ struct MaskView {
 ///   key_keep           (B, S)
 ///   key_lengths        (B); key j of sequence b may be seen while j < key_lengths[b]
 ///
+/// Several biases are added with the wider of their dtypes and q's.
 /// A bias entry of -inf hides its pair as a false `keep` does: the score is never read.
 ///
 /// Throws c10::TypeError for a dtype that does not fit the term and c10::ValueError for a wrong rank.

@@ -49,7 +49,7 @@ class Group final : public TrainingGroup, public std::enable_shared_from_this<Gr
   /// TORCHELASTIC_RESTART_COUNT. Any other launcher may set the same variables. Without RANK and WORLD_SIZE, and with
   /// WORLD_SIZE=1, the group is this process alone and its calls do nothing: one program serves both.
   ///
-  /// What SIGPIPE does is the program's own affair: its threads keep it from connections that another process closes, here and in
+  /// SIGPIPE stays the program's own affair: the group's threads keep it from connections that another process closes, here and in
   /// the calls of the group alone, so that a write of the program to a stream that nobody reads does what it does in one process.
   /// On CUDA, with several processes, the device becomes the current one of this thread, so that at::kCUDA means it.
   /// Throws c10::ValueError for variables that are missing, cannot be read or contradict each other, for a device that is not

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include <attentive/files/state_dict.h>
 #include <attentive/files/file_value.h>
+#include <attentive/files/state_dict.h>
 
 namespace attentive {
 
@@ -15,7 +15,7 @@ namespace attentive {
 struct ModelFolder {
   std::filesystem::path path;
   std::string family;               ///< `model_type` of config.json: "gpt2", "llama", "bert", ...
-  FileValue config;                ///< config.json, a dict
+  FileValue config;                 ///< config.json, a dict
   StateDict weights;                ///< under Python's names
   std::filesystem::path tokenizer;  ///< tokenizer.json; empty if there is none
   /// The tokens that end a text: `eos_token_id` of generation_config.json or, if that has none, of

@@ -186,6 +186,6 @@ class Keys {
 
 /// The value of a graph that was checked; `tensors` are those of the graph, in its order.
 FileValue build_value(const Graph& graph, const PickleInput& input, Ref root,
-                       const std::vector<at::Tensor>& tensors);
+                      const std::vector<at::Tensor>& tensors);
 
 }  // namespace attentive::pickle

@@ -8,10 +8,10 @@
 
 #include <fmt/format.h>
 
+#include "base/refusal.h"
 #include "files/pickle/calls.h"
 #include "files/pickle/graph.h"
 #include "files/pickle/input.h"
-#include "base/refusal.h"
 
 namespace attentive::pickle {
 

@@ -1,11 +1,10 @@
-#include "files/pickle/graph.h"
-
 #include <string>
 
 #include "base/refusal.h"
-#include "files/pickle/input.h"
 #include "files/pickle/calls.h"
 #include "files/pickle/checks.h"
+#include "files/pickle/graph.h"
+#include "files/pickle/input.h"
 #include "files/torch/torch_dtypes.h"
 
 namespace attentive::pickle {
@@ -282,7 +281,7 @@ class Builder {
 }  // namespace
 
 FileValue build_value(const Graph& graph, const PickleInput& input, Ref root,
-                       const std::vector<at::Tensor>& tensors) {
+                      const std::vector<at::Tensor>& tensors) {
   return Builder(graph, input, tensors).run(root);
 }
 

@@ -2,11 +2,11 @@
 #include <string_view>
 #include <vector>
 
+#include "base/refusal.h"
+#include "files/pickle/checks.h"
+#include "files/pickle/graph.h"
 #include "files/pickle/input.h"
 #include "files/pickle/pickle.h"
-#include "files/pickle/graph.h"
-#include "files/pickle/checks.h"
-#include "base/refusal.h"
 #include "files/torch/torch_tensors.h"
 
 namespace attentive {

@@ -8,11 +8,11 @@
 #include <attentive/files/torch_file.h>
 
 #include "base/files.h"
+#include "base/refusal.h"
+#include "files/pickle/checks.h"
 #include "files/pickle/input.h"
 #include "files/pickle/pickle.h"
-#include "files/pickle/checks.h"
 #include "files/pickle/writer.h"
-#include "base/refusal.h"
 #include "files/zip/zip_writer.h"
 
 namespace attentive {

@@ -8,9 +8,9 @@
 #include <c10/core/Storage.h>
 #include <c10/core/TensorImpl.h>
 
+#include "base/refusal.h"
 #include "files/torch/torch_dtypes.h"
 #include "files/zip/crc32.h"
-#include "base/refusal.h"
 
 namespace attentive {
 namespace {

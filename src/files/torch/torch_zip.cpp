@@ -4,13 +4,13 @@
 #include <string>
 #include <vector>
 
-#include "files/zip/crc32.h"
+#include "base/refusal.h"
+#include "files/pickle/checks.h"
+#include "files/pickle/graph.h"
 #include "files/pickle/input.h"
 #include "files/pickle/pickle.h"
-#include "files/pickle/graph.h"
-#include "files/pickle/checks.h"
-#include "base/refusal.h"
 #include "files/torch/torch_tensors.h"
+#include "files/zip/crc32.h"
 #include "files/zip/zip_archive.h"
 
 namespace attentive {
@@ -76,7 +76,7 @@ void check_sums(const ByteSource& source, const ZipArchive& archive) {
 
 // Adds the archive's storages and assigns every mention to one.
 void add_zip_storages(const ZipArchive& archive, const pickle::Graph& graph, const pickle::PickleInput& input,
-                  TorchTensors& tensors) {
+                      TorchTensors& tensors) {
   std::vector<bool> mentioned(archive.records().size());
   std::vector<uint32_t> numbers(archive.records().size());  // of records; then of their storages
   std::vector<uint32_t> record_of(graph.storages.size());

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "kernels/attention/rows.h"
 #include "kernels/arguments.h"
+#include "kernels/attention/rows.h"
 #include "kernels/simd/elementwise.h"
 
 namespace attentive::kernels::cpu {
@@ -62,8 +62,8 @@ struct CpuArguments : KernelArguments {
                     int64_t stride) const {
     for (int64_t block = from / 128; block * 128 < to; ++block) {
       elementwise().dropout_bits(dropout_key, threshold, static_cast<uint32_t>(b + batch_offset),
-                                 static_cast<uint32_t>(h + head_offset), band.counter_row(i), static_cast<uint32_t>(block),
-                                 out, stride);
+                                 static_cast<uint32_t>(h + head_offset), band.counter_row(i),
+                                 static_cast<uint32_t>(block), out, stride);
       out += 8 * stride;
     }
   }

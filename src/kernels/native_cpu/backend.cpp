@@ -13,9 +13,9 @@
 #include <torch/csrc/autograd/function.h>
 
 #include "core/check.h"
+#include "kernels/arguments_of_problem.h"
 #include "kernels/attention/passes.h"
 #include "kernels/gemm/gemm.h"
-#include "kernels/arguments_of_problem.h"
 #include "kernels/native_backward.h"
 
 namespace attentive::kernels::native_cpu {
@@ -26,7 +26,7 @@ using cpu::CpuArguments;
 
 // What outlives the forward pass for the backward one.
 struct SavedForBackward : torch::CustomClassHolder {
-  Arguments arguments;  // without terms once autograd keeps them
+  Arguments arguments;   // without terms once autograd keeps them
   VersionWatch changes;  // of the results
 };
 
@@ -138,8 +138,8 @@ struct Gradients {
   at::Tensor sink_terms;  // (B, H, L), or undefined: not wanted
 };
 
-Gradients compute_gradients(const CpuArguments& call, const Inputs& in, const Computed& out, const Incoming& incoming,
-                            bool want_sink_terms) {
+Gradients compute_gradients(const CpuArguments& call, const Inputs& in, const Computed& out,
+                            const Incoming& incoming, bool want_sink_terms) {
   Gradients result{gradient_of(in.q), gradient_of(in.k), gradient_of(in.v), {}};
   if (want_sink_terms)
     result.sink_terms = at::empty({call.B, call.H, call.L}, in.q.options().dtype(at::kFloat));
@@ -214,7 +214,8 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
     const Inputs in{saved[0], saved[1], saved[2]};
     Computed out{saved[3], {}, saved[4]};
     const auto masks = MaskTensors::saved(&saved[5]);
-    const auto kept = c10::static_intrusive_pointer_cast<SavedForBackward>(context->saved_data["kept"].toCapsule());
+    const auto kept =
+        c10::static_intrusive_pointer_cast<SavedForBackward>(context->saved_data["kept"].toCapsule());
     const auto call = make_call(kept->arguments.scalars, masks, in.q.scalar_type());
     if (kept->changes.any())
       out.output = compute(call, in, /*want_logsumexp=*/false, /*want_statistics=*/true).output;

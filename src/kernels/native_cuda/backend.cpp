@@ -9,8 +9,8 @@
 #include <torch/csrc/autograd/function.h>
 
 #include "core/check.h"
-#include "kernels/grouped_products.h"
 #include "kernels/arguments_of_problem.h"
+#include "kernels/grouped_products.h"
 #include "kernels/native_backward.h"
 #include "kernels/reference/visibility.h"
 
@@ -20,7 +20,7 @@ namespace {
 // What the row kernels need of a problem.
 struct SavedForBackward : torch::CustomClassHolder {
   const SoftmaxKernels* kernels = nullptr;
-  Arguments arguments;           // without terms once autograd keeps them
+  Arguments arguments;       // without terms once autograd keeps them
   at::DimVector bias_sizes;  // before it was expanded
   bool clean = false;
 };
@@ -92,7 +92,8 @@ class MaskedSoftmax : public torch::autograd::Function<MaskedSoftmax> {
   static torch::autograd::variable_list gradients_of(torch::autograd::AutogradContext* context,
                                                      const torch::autograd::variable_list& saved,
                                                      const torch::autograd::variable_list& gradients) {
-    const auto kept = c10::static_intrusive_pointer_cast<SavedForBackward>(context->saved_data["kept"].toCapsule());
+    const auto kept =
+        c10::static_intrusive_pointer_cast<SavedForBackward>(context->saved_data["kept"].toCapsule());
     const auto masks = MaskTensors::saved(&saved[2]);
     const auto call = kernel_arguments(kept->arguments.scalars, masks);
     // Inputs are counted without those that are not there.
@@ -152,7 +153,8 @@ AttentionResult run_with(const SoftmaxKernels& kernels, const Problem& problem) 
   }
   const auto scores = unstack_groups(
       at::matmul(stack_groups(problem.q, problem.kv_heads()), k.transpose(2, 3)), problem.heads());
-  auto results = MaskedSoftmax::apply(scores.contiguous(), as_optional(problem.bias), as_optional(problem.sinks), kept);
+  auto results =
+      MaskedSoftmax::apply(scores.contiguous(), as_optional(problem.bias), as_optional(problem.sinks), kept);
   AttentionResult result;
   result.output =
       unstack_groups(at::matmul(stack_groups(results[0], problem.kv_heads()), v), problem.heads());

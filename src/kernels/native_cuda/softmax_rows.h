@@ -6,8 +6,8 @@
 #include <cmath>
 #include <cstdint>
 
-#include "kernels/native_cuda/block.h"
 #include "kernels/arguments.h"
+#include "kernels/native_cuda/block.h"
 #include "kernels/philox.h"
 #include "kernels/softmax_end.h"
 
@@ -45,7 +45,8 @@ struct Logit {
 };
 
 template <class T>
-ATTENTIVE_HOST_DEVICE Logit logit_at(const KernelArguments& call, const Row& row, const T* scores, int64_t j) {
+ATTENTIVE_HOST_DEVICE Logit logit_at(const KernelArguments& call, const Row& row, const T* scores,
+                                     int64_t j) {
   Logit result{false, -INFINITY, 0.0f};
   if (j < row.begin || j >= row.end) return result;
   if (call.keep && !*call.keep.at(row.b, row.h, row.i, j)) return result;

@@ -12,9 +12,9 @@
 
 #include "core/check.h"
 #include "kernels/native_backward.h"
-#include "kernels/reference/visibility.h"
 #include "kernels/pytorch/aten_internals.h"
 #include "kernels/pytorch/backend.h"
+#include "kernels/reference/visibility.h"
 
 namespace attentive::kernels::pytorch {
 namespace {

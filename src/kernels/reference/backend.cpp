@@ -115,7 +115,10 @@ AttentionResult dense(const Problem& problem, const Rectangle& part) {
     auto sinks = problem.sinks.to(type).view({1, problem.heads(), 1, 1});
     absorbed = sinks.detach().eq(kInfinity);
     sinks = sinks.masked_fill(absorbed, 0.0);  // inf - inf would be NaN
-    scores = at::cat({scores, sinks.expand({problem.batch(), problem.heads(), part.rows, 1})}, 3);
+    sinks = sinks.expand({problem.batch(), problem.heads(), part.rows, 1});
+    // A sink of NaN has no gradient either where no key is seen.
+    if (empty.defined()) sinks = sinks.masked_fill(empty, 0.0);
+    scores = at::cat({scores, sinks}, 3);
   }
 
   AttentionResult result;

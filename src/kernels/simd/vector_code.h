@@ -7,8 +7,8 @@
 namespace attentive::kernels::cpu {
 
 struct ElementwiseFunctions;  // simd/elementwise.h
-struct ProductFunctions;     // gemm/products.h
-struct RowFunctions;         // attention/rows.h
+struct ProductFunctions;      // gemm/products.h
+struct RowFunctions;          // attention/rows.h
 
 struct VectorCode {
   const char* name;

@@ -1,8 +1,8 @@
 // The consumer's own Torch program, without attentive.
 
-#include <ATen/Context.h>
-
 #include <cstdio>
+
+#include <ATen/Context.h>
 
 extern "C" int launch_add_one(float* x);
 

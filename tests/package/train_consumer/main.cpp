@@ -32,9 +32,11 @@ attentive::Checkpoint train(const std::string& folder_path, int64_t steps) {
   how.warmup = 5;
 
   attentive::GPT model(options);
-  attentive::Trainer trainer(model.ptr(), attentive::language_model_loss(model), tokens.training, tokens.validation, how);
+  attentive::Trainer trainer(model.ptr(), attentive::language_model_loss(model), tokens.training,
+                             tokens.validation, how);
   attentive::CheckpointFolder folder(folder_path);
-  if (!attentive::list_checkpoints(folder_path).empty()) trainer.restore(attentive::load_checkpoint(folder_path));
+  if (!attentive::list_checkpoints(folder_path).empty())
+    trainer.restore(attentive::load_checkpoint(folder_path));
   attentive::Trainer::RunOptions run;
   run.documents = attentive::language_model_documents(model, tokenizer);
   trainer.run(folder, run);
@@ -60,7 +62,8 @@ int main() {
     }
   }
   auto language = attentive::load_language_model(base + "/parts");
-  const auto ids = attentive::generate(language.model, language.tokenizer->encode("the "), {.max_new_tokens = 10});
+  const auto ids =
+      attentive::generate(language.model, language.tokenizer->encode("the "), {.max_new_tokens = 10});
   std::printf("resumed bit for bit; the %s\n", language.tokenizer->decode(ids).c_str());
   return std::system(("rm -r " + base).c_str());
 }

@@ -1,11 +1,18 @@
-#include "distributed/sigpipe_block.h"
+#include "distributed/process_effects.h"
 
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
 #include <ctime>
+#include <iostream>
+#include <mutex>
 #include <pthread.h>
 #include <unistd.h>
 
 namespace attentive::distributed {
 namespace {
+
+std::atomic<bool> exit_at_once_allowed{true};
 
 sigset_t sigpipe() {
   sigset_t signals;
@@ -30,6 +37,24 @@ SigpipeBlock::~SigpipeBlock() {
   while (::sigtimedwait(&signals, &cause, &now) == SIGPIPE) sent |= cause.si_pid != ::getpid();
   ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
   if (sent) ::kill(::getpid(), SIGPIPE);
+}
+
+void allow_exit_at_once(bool allowed) {
+  exit_at_once_allowed = allowed;
+}
+
+void exit_at_once() {
+  if (!exit_at_once_allowed) return;
+  static std::once_flag once;
+  std::call_once(once, [] {
+    ::on_exit(
+        [](int status, void*) {
+          std::cout.flush();
+          std::fflush(nullptr);
+          std::_Exit(status);
+        },
+        nullptr);
+  });
 }
 
 }  // namespace attentive::distributed

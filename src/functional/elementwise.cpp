@@ -1,4 +1,4 @@
-#include "functional/feature_dropout.h"
+#include "functional/elementwise.h"
 
 #include <algorithm>
 #include <array>
@@ -9,6 +9,8 @@
 #include <ATen/ops/dropout.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/gelu_backward.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <attentive/core/guards.h>
@@ -26,6 +28,7 @@ using torch::autograd::variable_list;
 
 constexpr int64_t kBlock = 128, kLanes = 16;
 constexpr int64_t kDropoutGrain = 128;  // blocks
+constexpr int64_t kGeluGrain = 1 << 14;
 
 using Bits = std::array<uint16_t, kBlock / kLanes>;
 
@@ -100,6 +103,34 @@ class FeatureDropout : public torch::autograd::Function<FeatureDropout> {
   }
 };
 
+class Gelu : public torch::autograd::Function<Gelu> {
+ public:
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x) {
+    ctx->save_for_backward({x});
+    auto y = at::empty_like(x);
+    const auto* from = x.const_data_ptr<float>();
+    auto* to = y.mutable_data_ptr<float>();
+    at::parallel_for(0, x.numel(), kGeluGrain, [&](int64_t begin, int64_t end) {
+      kernels::cpu::elementwise().gelu(from + begin, to + begin, end - begin);
+    });
+    return y;
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    const auto x = ctx->get_saved_variables()[0];
+    // A second derivative needs an operation that autograd sees.
+    if (at::GradMode::is_enabled()) return {at::gelu_backward(grads[0], x, "tanh")};
+    const auto grad = grads[0].resolve_neg().contiguous();
+    auto out = at::empty_like(x);
+    const auto *at_x = x.const_data_ptr<float>(), *at_grad = grad.const_data_ptr<float>();
+    auto* to = out.mutable_data_ptr<float>();
+    at::parallel_for(0, x.numel(), kGeluGrain, [&](int64_t begin, int64_t end) {
+      kernels::cpu::elementwise().gelu_gradient(at_x + begin, at_grad + begin, to + begin, end - begin);
+    });
+    return {out};
+  }
+};
+
 // Whether the Counter stream decides.
 bool counted(const at::Tensor& x, double p) {
   return x.is_cpu() && at::isFloatingType(x.scalar_type()) && p > 0 && p < 1 &&
@@ -120,6 +151,10 @@ at::Tensor add_dropped(const at::Tensor& residual, const at::Tensor& x, double p
     return FeatureDropout::apply(x, std::optional(residual), p);
   }
   return residual + drop_features(x, p, training);
+}
+
+at::Tensor gelu_tanh(const at::Tensor& x) {
+  return is_plain(x) ? Gelu::apply(x) : at::gelu(x, "tanh");
 }
 
 }  // namespace attentive
