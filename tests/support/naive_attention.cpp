@@ -247,8 +247,10 @@ class Naive {
       const double of_product = of_score * factor_of_product;
       const double product_extent = extent * std::abs(factor_of_product);
       const double *q = data(q_) + query * D, *k = data(k_) + (keys + j) * D;
+      const bool idle = kept[j] == 0.0 && of_product == 0.0 && !lax;  // a dropped pair, whatever its key is
       for (int64_t d = 0; d < D; ++d) {
-        if (read(j)) both(g.q, terms.q, query * D + d, of_product * k[d], product_extent * std::abs(k[d]));
+        if (read(j) && !idle)
+          both(g.q, terms.q, query * D + d, of_product * k[d], product_extent * std::abs(k[d]));
         both(g.k, terms.k, (keys + j) * D + d, of_product * q[d], product_extent * std::abs(q[d]));
       }
     }
