@@ -1,5 +1,5 @@
-// Numbers behind a mask that are finite, but so large that a product with them overflows: memory that nobody
-// has written yet may hold them.
+// Numbers behind a mask: finite ones so large that a product with them overflows, as memory that nobody has written yet
+// may hold them, and values of NaN or Inf beside a query without keys.
 
 #include <array>
 #include <limits>
@@ -9,8 +9,10 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/generators/catch_generators_range.hpp>
@@ -18,6 +20,7 @@
 
 #include <attentive/functional/explain.h>
 
+#include "support/cells.h"
 #include "support/compare.h"
 
 using namespace attentive;
@@ -131,4 +134,74 @@ TEST_CASE("a softcap leaves no gradient to hidden scores that are not numbers", 
   call.q[0][0][1][3] =
       std::numeric_limits<double>::infinity();  // by the zero of a key that no query sees: NaN
   CHECK(at::isfinite(call.with_gradients()[0]).all().item<bool>());
+}
+
+TEST_CASE("a query without keys is zero beside values that are not finite", "[hidden_numbers]") {
+  const auto cell = GENERATE(from_range(cells()));
+  const int64_t L = GENERATE(5, 70);
+  const double value =
+      GENERATE(std::numeric_limits<double>::quiet_NaN(), -std::numeric_limits<double>::infinity());
+  INFO(cell << ", L " << L << ", a value of " << value);
+  at::manual_seed(4);
+  const auto draw = [&](int64_t rows) {
+    return at::randn({1, 2, rows, 8}, at::kDouble).to(cell.device, cell.type);
+  };
+  const auto q = draw(L).requires_grad_(true), k = draw(L - 2), v = draw(L - 2);
+  v.select(2, 1).fill_(value);
+  const AttentionOptions options{.causal = Causal::BottomRight,
+                                 .backend = cell.backend};  // two queries see no key
+  if (!cell.refusal(q, k, v, options).empty()) return;
+  const auto y = attention(q, k, v, options);
+  CHECK(y.slice(2, 0, 2).eq(0).all().item<bool>());
+  CHECK_FALSE(y.slice(2, 3).isfinite().all().item<bool>());
+  const auto gradient = torch::autograd::grad({y}, {q}, {at::ones_like(y)})[0];
+  CHECK(gradient.slice(2, 0, 2).eq(0).all().item<bool>());
+  const at::NoGradGuard no_grad;
+  CHECK(bit_equal(attention(q, k, v, options).slice(2, 0, 2), y.detach().slice(2, 0, 2)));
+}
+
+TEST_CASE("a hidden key reaches no query, whatever another query holds", "[hidden_numbers]") {
+  const auto cell = GENERATE(from_range(cells()));
+  const int64_t L = GENERATE(2, 5, 40);
+  const double value =
+      GENERATE(std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity());
+  const std::string kind = GENERATE("keep", "bias", "lengths");
+  INFO(cell << ", L " << L << ", " << kind << ", " << value);
+  at::manual_seed(5);
+  const auto draw = [&](int64_t heads, int64_t rows) {
+    return at::randn({1, heads, rows, 8}, at::kDouble).to(cell.device, cell.type);
+  };
+  auto q = draw(4, L), k = draw(2, 20), v = draw(2, 20);
+  q.select(2, 1).fill_(value);
+  auto keep = at::ones({1, 20}, at::kBool).to(cell.device);
+  keep.select(1, 19).fill_(false);
+  AttentionExtras extras;
+  if (kind == "keep") extras.mask = Mask::keep(keep);
+  if (kind == "bias")
+    extras.mask = Mask::bias(at::zeros({1, 20}, keep.device())
+                                 .to(cell.type)
+                                 .masked_fill(keep.logical_not(), -std::numeric_limits<double>::infinity()));
+  if (kind == "lengths") extras.mask = Mask::key_lengths(at::tensor({19}, at::kLong).to(cell.device));
+  const AttentionOptions options{.backend = cell.backend};
+  if (!cell.refusal(q, k, v, options, extras).empty()) return;
+  const auto run = [&] {
+    std::vector<at::Tensor> leaves;
+    for (const auto& x : {q, k, v}) leaves.push_back(x.detach().requires_grad_(true));
+    const auto y = attention(leaves[0], leaves[1], leaves[2], options, extras).output;
+    auto results = torch::autograd::grad({y}, leaves, {at::ones_like(y)});
+    results.push_back(y.detach());
+    const at::NoGradGuard no_grad;
+    results.push_back(attention(q, k, v, options, extras).output);
+    return results;
+  };
+  const auto clean = run();
+  k.select(2, 19).fill_(value);
+  v.select(2, 19).fill_(-value);
+  if (!cell.refusal(q, k, v, options, extras).empty()) return;
+  const auto poisoned = run();
+  for (size_t n = 0; n < clean.size(); ++n) {
+    INFO("gradients of q, k, v, output with and without a graph: " << n);
+    CHECK(bit_equal(clean[n].isfinite(), poisoned[n].isfinite()));
+    CHECK(bit_equal(clean[n].nan_to_num(), poisoned[n].nan_to_num()));
+  }
 }

@@ -43,6 +43,9 @@ struct CpuArguments : KernelArguments {
     if (keep && !*keep.at(b, h, i, j)) return false;
     return !bias || *bias.at(b, h, i, j) != -kInfinity;
   }
+  bool sees(int64_t b, int64_t h, int64_t i, int64_t j) const {
+    return j >= key_lo(i) && j < key_hi(b, i) && unmasked(b, h, i, j);
+  }
   bool sees_a_key(int64_t b, int64_t h, int64_t i) const {
     const int64_t hi = key_hi(b, i);
     for (int64_t j = key_lo(i); j < hi; ++j) {

@@ -96,7 +96,7 @@ class FewQueries {
       // O = O + P V
       auto v = rows_of(t_.v, b, hkv, from, cols, call_.Dv);
       if (hide) {
-        for (int64_t c = 0; c < cols; ++c) copy_value(v.row(c), scores, c, values.row(c));
+        for (int64_t c = 0; c < cols; ++c) copy_value(v.row(c), b, hkv, from + c, values.row(c));
         v = values.part(0, cols);
       }
       rows_code().few_outputs(scores, v, state.output);
@@ -105,10 +105,11 @@ class FewQueries {
 
   int64_t head_of(int64_t hkv, int64_t r) const { return hkv * call_.group + r / call_.L; }
 
-  // A value as it is, or zero if no row gives it any weight.
-  void copy_value(const T* value, const Matrix<float>& weights, int64_t c, T* out) const {
+  // The value of key j as it is, or zero if no row sees the key. Its weights do not tell: those of a row with a score of NaN
+  // are NaN, whether it sees the key or not.
+  void copy_value(const T* value, int64_t b, int64_t hkv, int64_t j, T* out) const {
     bool seen = false;
-    for (int64_t r = 0; r < rows_ && !seen; ++r) seen = weights.row(r)[c] != 0.0f;
+    for (int64_t r = 0; r < rows_ && !seen; ++r) seen = call_.sees(b, head_of(hkv, r), r % call_.L, j);
     if (seen) {
       std::memcpy(out, value, static_cast<size_t>(call_.Dv) * sizeof(T));
     } else {

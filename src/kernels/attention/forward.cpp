@@ -215,7 +215,7 @@ class Forward {
   // Whether any of the rows may see key j.
   bool column_seen(int64_t b, int64_t h, int64_t i0, int64_t rows, int64_t j) const {
     for (int64_t i = i0; i < i0 + rows; ++i) {
-      if (j >= call_.key_lo(i) && j < call_.key_hi(b, i) && call_.unmasked(b, h, i, j)) return true;
+      if (call_.sees(b, h, i, j)) return true;
     }
     return false;
   }

@@ -2,6 +2,8 @@
 
 // The passes over tiles, each of them in the source of its name.
 
+#include <algorithm>
+
 #include "kernels/attention/call.h"
 #include "kernels/softmax_end.h"
 
@@ -31,7 +33,13 @@ struct ForwardTensors {
   void write_row(const CpuArguments& call, int64_t b, int64_t h, int64_t i, float maximum, float total,
                  const float* sums) const {
     const RowEnd end = end_of_row(call, b, h, i, maximum, total);
-    elementwise().store_scaled(sums, end.factor * call.survivor_scale, output.at(b, h, i), call.Dv);
+    T* const row = output.at(b, h, i);
+    // The sums hold 0 times every value of their tile, and so NaN if a value is not finite.
+    if (end.factor == 0.0f) {
+      std::fill_n(row, call.Dv, T{0});
+    } else {
+      elementwise().store_scaled(sums, end.factor * call.survivor_scale, row, call.Dv);
+    }
     const int64_t index = (b * call.H + h) * call.L + i;
     if (logsumexp) logsumexp[index] = end.logsumexp();
     if (statistics.maximum) statistics.maximum[index] = end.maximum;

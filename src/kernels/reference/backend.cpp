@@ -135,8 +135,9 @@ AttentionResult dense(const Problem& problem, const Rectangle& part) {
   const auto dropped = problem.has_dropout() ? drop(problem, part, weights) : weights;
   if (problem.weights == Weights::Clean) result.weights = weights.to(problem.q.scalar_type());
   if (problem.weights == Weights::Dropped) result.weights = dropped.to(problem.q.scalar_type());
-  result.output = unstack_groups(at::matmul(stack_groups(dropped, problem.kv_heads()), v), problem.heads())
-                      .to(problem.q.scalar_type());
+  auto output = unstack_groups(at::matmul(stack_groups(dropped, problem.kv_heads()), v), problem.heads());
+  if (empty.defined()) output = output.masked_fill(empty, 0.0);  // 0 times a value of NaN is NaN
+  result.output = output.to(problem.q.scalar_type());
   return result;
 }
 
