@@ -27,16 +27,28 @@ struct RowEnd {
 // `sink`: -inf if there is none; it has no value, only a weight. NaN among the scores is NaN in `total`.
 ATTENTIVE_HOST_DEVICE RowEnd end_of_row(float largest, float total, float sink, float maximum) {
   // The limit of a growing sink, where inf - inf would be NaN.
-  if (sink == INFINITY) return {0.0f, INFINITY, 1.0f, INFINITY, total == 0.0f ? 0.0f : maximum};
+  if (sink == INFINITY)
+    return {.factor = 0.0f,
+            .top = INFINITY,
+            .total = 1.0f,
+            .above = INFINITY,
+            .maximum = total == 0.0f ? 0.0f : maximum};
   if (total == 0.0f) {
-    if (sink == -INFINITY) return {NAN, -INFINITY, 1.0f, NAN, NAN};  // 0 / 0
-    return {sink - sink, sink, 1.0f, sink, 0.0f};                    // 0, or NaN of a NaN
+    if (sink == -INFINITY)
+      return {.factor = NAN, .top = -INFINITY, .total = 1.0f, .above = NAN, .maximum = NAN};  // 0 / 0
+    return {.factor = sink - sink,
+            .top = sink,
+            .total = 1.0f,
+            .above = sink,
+            .maximum = 0.0f};  // 0, or NaN of a NaN
   }
-  if (largest == INFINITY) return {NAN, INFINITY, 1.0f, NAN, maximum};  // inf - inf
-  if (sink == -INFINITY) return {1.0f / total, largest, total, 0.0f, maximum};
+  if (largest == INFINITY)
+    return {.factor = NAN, .top = INFINITY, .total = 1.0f, .above = NAN, .maximum = maximum};  // inf - inf
+  if (sink == -INFINITY)
+    return {.factor = 1.0f / total, .top = largest, .total = total, .above = 0.0f, .maximum = maximum};
   const float top = sink > largest ? sink : largest, shrink = expf(largest - top);
   total = total * shrink + expf(sink - top);
-  return {shrink / total, top, total, top - largest, maximum};
+  return {.factor = shrink / total, .top = top, .total = total, .above = top - largest, .maximum = maximum};
 }
 
 // The weight of a sink beside a row that ended so; `largest` belongs to its `maximum`.

@@ -156,7 +156,7 @@ void multiply_pairs(const Matrix<const bf16_t>& lhs, const Rhs<const bf16_t>& rh
   multiply_by_blocks<StepBf16>(lhs, rhs, out, accumulate, {});
 }
 #else
-constexpr decltype(Entry<void(const Matrix<const bf16_t>&, const Rhs<const bf16_t>&, const Matrix<float>&,
+constexpr decltype(Pointer<void(const Matrix<const bf16_t>&, const Rhs<const bf16_t>&, const Matrix<float>&,
                               bool, const Reach&)>::function) multiply_pairs = nullptr;
 #endif
 

@@ -45,17 +45,4 @@ struct Rhs {
   ATTENTIVE_ALWAYS_INLINE operator Rhs<const T>() const { return {data, rows, cols, stride}; }
 };
 
-// An entry of a table of functions that stands for several types of arguments: an overloaded set of pointers.
-template <class Function>
-struct Entry;
-template <class Result, class... Arguments>
-struct Entry<Result(Arguments...)> {
-  Result (*function)(Arguments...);
-  ATTENTIVE_ALWAYS_INLINE Result operator()(Arguments... arguments) const { return function(arguments...); }
-};
-template <class... Functions>
-struct Overloaded : Entry<Functions>... {
-  using Entry<Functions>::operator()...;
-};
-
 }  // namespace attentive::kernels::cpu

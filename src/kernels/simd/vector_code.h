@@ -1,10 +1,25 @@
 #pragma once
 
-// The vector code of the native kernel: one table of plain functions per room, compiled once per instruction set
-// and chosen at run time. A unit that is compiled for a wide set includes nothing with inline code of other
+// The vector code of the native kernel: one table of plain functions per room, filled in once per instruction set by
+// native_cpu/simd_<set>.cpp and chosen at run time. A unit that is compiled for a wide set includes nothing with inline code of other
 // headers, which a program on another CPU might then run.
 
+#include "kernels/simd/matrix.h"
+
 namespace attentive::kernels::cpu {
+
+// A member of such a table that stands for several types of arguments: an overloaded set of pointers.
+template <class Function>
+struct Pointer;
+template <class Result, class... Arguments>
+struct Pointer<Result(Arguments...)> {
+  Result (*function)(Arguments...);
+  ATTENTIVE_ALWAYS_INLINE Result operator()(Arguments... arguments) const { return function(arguments...); }
+};
+template <class... Functions>
+struct Overloaded : Pointer<Functions>... {
+  using Pointer<Functions>::operator()...;
+};
 
 struct ElementwiseFunctions;  // simd/elementwise.h
 struct ProductFunctions;      // gemm/products.h
