@@ -244,6 +244,11 @@ constexpr uint32_t kMostHeapKiB = 256 * 1024;
 constexpr size_t kFirstStack = 32 * 1024;
 constexpr size_t kMostStack = 16 * 1024 * 1024;
 
+}  // namespace
+
+// A member of Regex::Compiled has one of these types, so they have linkage.
+namespace pcre2 {
+
 template <auto Free>
 struct FreeBy {
   template <class T>
@@ -257,6 +262,12 @@ using CompileContext = std::unique_ptr<pcre2_compile_context, FreeBy<pcre2_compi
 using MatchContext = std::unique_ptr<pcre2_match_context, FreeBy<pcre2_match_context_free>>;
 using MatchData = std::unique_ptr<pcre2_match_data, FreeBy<pcre2_match_data_free>>;
 using Stack = std::unique_ptr<pcre2_jit_stack, FreeBy<pcre2_jit_stack_free>>;
+
+}  // namespace pcre2
+
+namespace {
+
+using namespace pcre2;
 
 std::string message_of(int error) {
   PCRE2_UCHAR text[256];

@@ -67,4 +67,21 @@ for compiler in COMPILERS:
         assert check(compiler, unset)[0].returncode == 0
         done, _ = check(compiler, unset, GENERATED, "--optimised")
         assert done.returncode == 1 and "-Wmaybe-uninitialized" in done.stdout, done
+# A batch belongs to the folders of the sources that it includes.
+with tempfile.TemporaryDirectory() as folder:
+    tree = Path(folder).resolve()
+    (tree / "one").mkdir()
+    (tree / "two").mkdir()
+    (tree / "build").mkdir()
+    (tree / "one/clean.cpp").write_text("int g() { return 1; }\n")
+    (tree / "two/unused.cpp").write_text("int h() { int never_used = 1; return 0; }\n")
+    for name, source in (("first.cxx", "one/clean.cpp"), ("second.cxx", "two/unused.cpp")):
+        (tree / "build" / name).write_text(f'#include "{tree / source}"\n')
+    (tree / "build/compile_commands.json").write_text(json.dumps([
+        {"directory": str(tree / "build"), "file": str(tree / "build" / name), "command": f"{COMPILERS[0]} -Wall -o {name}.o -c {name}"}
+        for name in ("first.cxx", "second.cxx")]))
+    for wanted, said in (("one", "0 with warnings"), ("two", "1 with warnings")):
+        done = subprocess.run([f"{ROOT}/tools/check_warnings", "--database", str(tree / "build/compile_commands.json"), str(tree / wanted)],
+                              text=True, capture_output=True)
+        assert "1 sources parsed" in done.stdout and said in done.stdout, (wanted, done)
 print("check_warnings: all as expected")
