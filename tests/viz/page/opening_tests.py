@@ -128,10 +128,10 @@ def test_damaged_weights_are_named(session):
 def test_pages_of_another_version_are_refused(session):
     path = session.folder / "version.html"
     path.write_text(
-        session.page("one").read_text(encoding="utf-8").replace('{"version": 1,', '{"version": 2,'), encoding="utf-8"
+        session.page("one").read_text(encoding="utf-8").replace('{"version": 2,', '{"version": 3,'), encoding="utf-8"
     )
     session.browser.open(path)
-    assert "version 2; its scripts read version 1" in session.browser.texts(".error")[0]
+    assert "version 3; its scripts read version 2" in session.browser.texts(".error")[0]
     session.browser.complaints()
 
 
