@@ -137,7 +137,7 @@ TEST_CASE("the largest weights are named beyond their steps, whatever the mask a
     const auto head = static_cast<int64_t>(place);
     const auto order =
         std::get<1>(view.weights[head].masked_fill(visible[head].bitwise_not(), -1.0).sort(1, true));
-    for (const auto* page : {&whole, &coarse}) {
+    for (const auto* page : std::vector<const Page*>{&whole, &coarse}) {
       const auto top = page->top(0, place);
       for (int64_t i = 0; i < 20; ++i) {
         for (size_t n = 0; n < 8; ++n)
