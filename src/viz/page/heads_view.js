@@ -91,13 +91,15 @@
   // Heads lie a little apart, so that equal lines of two are both seen.
   const shiftOf = (n, count) => (count > 1 ? (n / (count - 1) - 0.5) * Math.min(12, 3 * (count - 1)) : 0);
 
-  // Lines with an end between top and bottom (what only passes by would hide them), as [x1, y1, x2, y2, strength, …].
-  function placed(flat, frame, top, bottom, shift) {
+  // Lines whose query lies between top and bottom, or those of one token with an end there, as [x1, y1, x2, y2, strength, …]: what
+  // comes from elsewhere would hide them.
+  function placed(flat, frame, side, top, bottom, shift) {
     const out = [];
     for (let n = 0; n < flat.length; n += 3) {
       const y1 = frame.head + (flat[n] + 0.5) * frame.row - top + shift;
       const y2 = frame.head + (flat[n + 1] + 0.5) * frame.row - top + shift;
-      if ((y1 < 0 || y1 > bottom) && (y2 < 0 || y2 > bottom)) continue;
+      const seen = [y1, y2].map((y) => y >= 0 && y <= bottom);
+      if (!seen[0] && !(side && seen[1])) continue;
       out.push(frame.left, y1, frame.right, y2, Math.min(flat[n + 2], 1));
     }
     return out;
@@ -112,7 +114,7 @@
     heads.forEach((head, n) => {
       if (only && only !== head && heads.includes(only)) return;
       const shift = shiftOf(n, heads.length);
-      surface.curves(placed(lines[n].flat, frame, top, surface.height, shift), view.headColour(head));
+      surface.curves(placed(lines[n].flat, frame, side, top, surface.height, shift), view.headColour(head));
     });
     drawLabels(surface, frame, layer, top);
     drawHeader(surface, frame);
@@ -127,7 +129,7 @@
     note.textContent = `${view.counted(drawn, "line")}${rest}. Point at a token for all of its lines, click to keep them.${several}`;
   }
 
-  const stageWidth = () => Math.min(node.clientWidth, wide);
+  const stageWidth = () => Math.min(scroller.clientWidth, wide);
 
   // Tall views end where the drawing would stop being one: what is on the screen is exported, and a screen more on either side.
   function exported() {
