@@ -84,8 +84,7 @@ std::string PageData::weights(size_t view, size_t place, int levels) const {
   std::vector<std::vector<uint8_t>> parts{steps, byte_planes(maxima)};
   if (views_[view].logsumexp.defined()) {
     const auto logsumexp = views_[view].logsumexp.select(0, static_cast<int64_t>(place)).contiguous();
-    parts.push_back(
-        byte_planes({logsumexp.const_data_ptr<float>(), static_cast<size_t>(logsumexp.numel())}));
+    parts.push_back(byte_planes({logsumexp.const_data_ptr<float>(), static_cast<size_t>(logsumexp.numel())}));
   }
   parts.push_back(top_places(head.rows, spans, steps, top));
   return base91(deflated(parts));
@@ -161,8 +160,9 @@ int64_t PageData::tokens_index(const std::vector<std::string>& tokens) {
 
 size_t PageData::hidden_index(const HeadRows& rows, const std::vector<Span>& spans) {
   const auto holes = holes_of(rows, spans);
-  const ordered_json json{{"spans", base64_of(spans)},
-                          {"holes", holes.empty() ? ordered_json() : ordered_json(base64(deflated({holes})))}};
+  const ordered_json json{
+      {"spans", base64_of(spans)},
+      {"holes", holes.empty() ? ordered_json() : ordered_json(base64(deflated({holes})))}};
   const auto [place, fresh] = hidden_.emplace(json.dump(), hidden_.size());
   if (fresh) page_["hidden"].push_back(json);
   return place->second;
