@@ -83,9 +83,12 @@
     return known.flats.map((flat, n) => ({ flat, left: n === 0 ? known.left : 0 }));
   };
 
-  // What the reader has not set follows from the length of the text: fewer lines where there are more tokens, and weights from twice
+  // What the reader has not set follows from the length of the text: fewer lines where there are more tokens or heads, and weights from twice
   // what equal ones would be.
-  view.linesOfEach = () => view.state.per || view.clamp(Math.round(512 / view.layer().queries), 1, view.everyLine - 1);
+  view.linesOfEach = () => {
+    const largest = view.chosenHeads().length > 1 ? 6 : view.everyLine - 1;
+    return view.state.per || view.clamp(Math.round(512 / view.layer().queries), 1, largest);
+  };
   view.leastWeight = () => view.state.min ?? Math.min(0.05, Number((2 / view.layer().keys).toPrecision(2)));
 
   view.linesOfQuery = (head, query, min) => {
