@@ -45,7 +45,6 @@ void take_numbers(const RecordedAttention& call, AttentionView& view) {
   // Threads meet once a call, not in each small step of each head: where they have to wait for a processor, that is
   // most of the time.
   at::parallel_for(0, heads, 1, [&](int64_t begin, int64_t end) {
-    const KeptTensors normal;  // the modes of a thread are its own
     for (auto place = begin; place < end; ++place) {
       const auto head = view.heads[static_cast<size_t>(place)];
       view.weights[place].copy_(call.weights(head)[0]);
