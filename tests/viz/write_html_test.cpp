@@ -125,9 +125,10 @@ TEST_CASE("the largest weights are named in their exact order", "[viz]") {
 
 TEST_CASE("the largest weights are named beyond their steps, whatever the mask and the steps", "[viz]") {
   at::manual_seed(11);
-  // Steps of 1/7 make of most weights equals; 300 keys make places of two bytes.
+  // Steps of 1/7 make of most weights equals; those of the second head are equal in any, and their places take two bytes.
   const auto visible = at::rand({2, 20, 300}).gt(0.3);
   AttentionView view{.path = "p", .weights = at::rand({2, 20, 300}), .visible = visible, .heads = {0, 1}};
+  view.weights[1].mul_(1e-4).add_(0.5);
   view.weights.masked_fill_(visible.bitwise_not(), 0.0);
   const auto whole = page_of({view});
   auto coarse = whole;
@@ -135,8 +136,8 @@ TEST_CASE("the largest weights are named beyond their steps, whatever the mask a
     coarse = page_of({view}, {.max_bytes = most});
   for (const size_t place : {0, 1}) {
     const auto head = static_cast<int64_t>(place);
-    const auto order =
-        std::get<1>(view.weights[head].masked_fill(visible[head].bitwise_not(), -1.0).sort(1, true));
+    const auto order = std::get<1>(
+        view.weights[head].masked_fill(visible[head].bitwise_not(), -1.0).sort(/*stable=*/true, 1, true));
     for (const auto* page : std::vector<const Page*>{&whole, &coarse}) {
       const auto top = page->top(0, place);
       for (int64_t i = 0; i < 20; ++i) {
