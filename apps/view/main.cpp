@@ -61,7 +61,7 @@ void declare(CLI::App& app, Settings& s) {
   app.add_option("--neurons", s.neurons, "Keep q and k of a head, to see their products: trf_blocks.0.att.3")
       ->delimiter(',');
   app.add_option("--batch", s.batch, "Which item of the case's batch")->needs(of_case)->capture_default_str();
-  app.add_option("--title", s.title, "The page's heading");
+  app.add_option("--title", s.title, "The page's heading [the model's name and the text's first words]");
   app.add_option("--megabytes", s.megabytes,
                  "The page is not larger; its steps of the weights are, if need be")
       ->check(CLI::PositiveNumber)

@@ -9,6 +9,7 @@
 
 #include <attentive/functional/attention_recorder.h>
 #include <attentive/parity/case_attention.h>
+#include <attentive/viz/page_title.h>
 
 #include "image.h"
 #include "network.h"
@@ -29,6 +30,11 @@ std::set<std::string> paths_of(const std::vector<RecordedAttention>& calls) {
   std::set<std::string> paths;
   for (const auto& call : calls) paths.insert(call.path);
   return paths;
+}
+
+// The last part of a path, however it is written: "gpt2/" and "." have one too.
+std::string last_name(const std::filesystem::path& path) {
+  return std::filesystem::weakly_canonical(path).filename().string();
 }
 
 // How a token is named: its own bytes, or its number where no tokenizer has it.
@@ -55,7 +61,10 @@ Source text_source(const std::filesystem::path& model, const TextInput& input, c
   const at::NoGradGuard no_grad;
   const AttentionRecorder recorder(*network.module, {.layers = layers});
   network.forward(at::tensor(ids).unsqueeze(0));
-  Source source{.calls = recorder.calls(), .chosen = paths_of(recorder.calls()), .title = model.string()};
+  const auto text = input.ids.empty() ? input.text : network.tokenizer ? network.tokenizer->decode(ids) : "";
+  Source source{.calls = recorder.calls(),
+                .chosen = paths_of(recorder.calls()),
+                .title = page_title(last_name(model), text)};
   for (const auto id : ids) source.tokens.push_back(name_of(network, id));
   return source;
 }
@@ -74,12 +83,12 @@ Source image_source(const std::filesystem::path& model, const std::filesystem::p
   return {.calls = all.calls(),
           .chosen = paths_of(chosen.calls()),
           .image = PatchImage{.rows = side, .columns = side, .first = first, .pixels = shown_pixels(pixels)},
-          .title = fmt::format("{}: {}", model.string(), image.string())};
+          .title = fmt::format("{}: {}", last_name(model), last_name(image))};
 }
 
 Source case_source(const std::filesystem::path& path, const std::string& layers) {
   const auto test_case = read_case(path);
-  Source source{.calls = case_attention(test_case, {.layers = layers}), .title = path.string()};
+  Source source{.calls = case_attention(test_case, {.layers = layers}), .title = last_name(path)};
   for (auto& call : source.calls) {
     if (call.path.empty()) call.path = test_case.module;
   }

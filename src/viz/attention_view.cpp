@@ -1,6 +1,7 @@
 #include <map>
 #include <numeric>
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
 #include <fmt/format.h>
@@ -41,11 +42,15 @@ void take_numbers(const RecordedAttention& call, AttentionView& view) {
   const auto heads = std::ssize(view.heads), queries = call.q.size(2), keys = call.k.size(2);
   view.weights = at::empty({heads, queries, keys}, at::kFloat);
   if (!call.linear) view.logsumexp = at::empty({heads, queries}, at::kFloat);
-  for (int64_t place = 0; place < heads; ++place) {
-    const auto head = view.heads[static_cast<size_t>(place)];
-    view.weights[place].copy_(call.weights(head)[0]);
-    if (!call.linear) view.logsumexp[place].copy_(call.logsumexp(head)[0]);
-  }
+  // Threads meet once a call, not in each small step of each head: where they have to wait for a processor, that is
+  // most of the time.
+  at::parallel_for(0, heads, 1, [&](int64_t begin, int64_t end) {
+    for (auto place = begin; place < end; ++place) {
+      const auto head = view.heads[static_cast<size_t>(place)];
+      view.weights[place].copy_(call.weights(head)[0]);
+      if (!call.linear) view.logsumexp[place].copy_(call.logsumexp(head)[0]);
+    }
+  });
   const auto visible = call.visible()[0];
   // What is the same for every head is kept once.
   view.visible = visible.stride(0) == 0 || call.heads() == 1

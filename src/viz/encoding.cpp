@@ -4,10 +4,13 @@
 #include <cmath>
 #include <limits>
 #include <new>
-#include <string_view>
+#include <utility>
 #include <zlib.h>
 
 #include <ATen/TensorOperators.h>
+#include <fmt/format.h>
+
+#include "base/strings.h"
 
 namespace attentive::viz {
 namespace {
@@ -18,18 +21,47 @@ void append(std::vector<uint8_t>& bytes, uint32_t value, int size) {
   for (int i = 0; i < size; ++i) bytes.push_back(static_cast<uint8_t>(value >> (8 * i)));
 }
 
-struct Deflater {
+class Deflater {
+ public:
   Deflater() {
     // The other reasons to fail are a wrong argument and another version of the library.
-    if (deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, -MAX_WBITS, /*memLevel=*/9,
+    if (deflateInit2(&stream_, Z_DEFAULT_COMPRESSION, Z_DEFLATED, -MAX_WBITS, /*memLevel=*/9,
                      Z_DEFAULT_STRATEGY) != Z_OK)
       throw std::bad_alloc();
   }
-  ~Deflater() { deflateEnd(&stream); }
+  ~Deflater() { deflateEnd(&stream_); }
   Deflater(const Deflater&) = delete;
   Deflater& operator=(const Deflater&) = delete;
 
-  z_stream stream{};
+  // Ends a block after the bytes, or the stream with `last`.
+  void add(std::span<const uint8_t> bytes, bool last) {
+    stream_.next_in = const_cast<Bytef*>(bytes.data());  // zlib reads it only
+    auto left = bytes.size();
+    for (;;) {
+      if (stream_.avail_in == 0) {
+        stream_.avail_in = static_cast<uInt>(std::min<size_t>(left, std::numeric_limits<uInt>::max()));
+        left -= stream_.avail_in;
+      }
+      if (used_ == out_.size()) out_.resize(2 * out_.size());
+      const auto room = std::min<size_t>(out_.size() - used_, std::numeric_limits<uInt>::max());
+      stream_.next_out = out_.data() + used_;
+      stream_.avail_out = static_cast<uInt>(room);
+      deflate(&stream_, left > 0 ? Z_NO_FLUSH : last ? Z_FINISH : Z_BLOCK);
+      used_ += room - stream_.avail_out;
+      // Room that is left over says that zlib had nothing more to write.
+      if (left == 0 && stream_.avail_in == 0 && stream_.avail_out > 0) return;
+    }
+  }
+
+  std::vector<uint8_t> take() {
+    out_.resize(used_);
+    return std::move(out_);
+  }
+
+ private:
+  z_stream stream_{};
+  std::vector<uint8_t> out_ = std::vector<uint8_t>(1 << 16);
+  size_t used_ = 0;
 };
 
 constexpr uint32_t kHeaders = 54;
@@ -70,27 +102,50 @@ std::string base64_of(const at::Tensor& tensor) {
   return base64({reinterpret_cast<const uint8_t*>(whole.const_data_ptr<float>()), whole.nbytes()});
 }
 
-std::vector<uint8_t> deflated(std::span<const uint8_t> bytes) {
-  Deflater deflater;
-  auto& stream = deflater.stream;
-  std::vector<uint8_t> out(1 << 16);
-  size_t used = 0, left = bytes.size();
-  stream.next_in = const_cast<Bytef*>(bytes.data());  // zlib reads it only
-  int status = Z_OK;
-  while (status != Z_STREAM_END) {
-    if (stream.avail_in == 0) {
-      stream.avail_in = static_cast<uInt>(std::min<size_t>(left, std::numeric_limits<uInt>::max()));
-      left -= stream.avail_in;
-    }
-    if (used == out.size()) out.resize(2 * out.size());
-    const auto room = std::min<size_t>(out.size() - used, std::numeric_limits<uInt>::max());
-    stream.next_out = out.data() + used;
-    stream.avail_out = static_cast<uInt>(room);
-    status = deflate(&stream, left == 0 ? Z_FINISH : Z_NO_FLUSH);
-    used += room - stream.avail_out;
+std::string base91(std::span<const uint8_t> bytes) {
+  const auto character = [](uint32_t value) { return static_cast<char>(value + (value < 27 ? 33 : 34)); };
+  std::string text;
+  text.reserve(bytes.size() * 16 / 13 + 2);
+  uint32_t bits = 0;
+  int count = 0;
+  const auto pair = [&] {
+    const auto value = bits & 0x1FFFU;
+    text += character(value % 91);
+    text += character(value / 91);
+  };
+  for (const auto byte : bytes) {
+    bits |= static_cast<uint32_t>(byte) << count;
+    count += 8;
+    if (count < 13) continue;
+    pair();
+    bits >>= 13;
+    count -= 13;
   }
-  out.resize(used);
-  return out;
+  if (count > 6) {
+    pair();
+  } else if (count > 0) {
+    text += character(bits);
+  }
+  return text;
+}
+
+std::vector<uint8_t> deflated(const std::vector<std::vector<uint8_t>>& parts) {
+  Deflater deflater;
+  for (const auto& part : parts) deflater.add(part, &part == &parts.back());
+  return deflater.take();
+}
+
+std::string with_lone_bytes(std::string_view token) {
+  std::string shown;
+  while (!token.empty()) {
+    const auto good = utf8_prefix(token);
+    shown += token.substr(0, good);
+    token.remove_prefix(good);
+    if (token.empty()) break;
+    shown += fmt::format("‹{:02X}›", static_cast<uint8_t>(token.front()));
+    token.remove_prefix(1);
+  }
+  return shown;
 }
 
 std::string picture_uri(const at::Tensor& pixels) {

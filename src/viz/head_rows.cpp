@@ -1,6 +1,7 @@
 #include "viz/head_rows.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace attentive::viz {
@@ -83,17 +84,62 @@ std::vector<int32_t> top_keys(const HeadRows& rows, int64_t count) {
   return top;
 }
 
-std::vector<uint8_t> thumbnail(const HeadRows& rows, const std::vector<float>& maxima, int64_t height,
-                               int64_t width) {
-  std::vector<uint8_t> cells(static_cast<size_t>(height * width), 0);
+std::vector<uint8_t> top_places(const HeadRows& rows, const std::vector<Span>& spans,
+                                const std::vector<uint8_t>& steps, const std::vector<int32_t>& top) {
+  std::vector<uint8_t> bytes;
+  const auto count = top.size() / static_cast<size_t>(rows.queries);
+  int64_t first = 0;  // of the row's steps
+  for (int64_t i = 0; i < rows.queries; ++i) {
+    const auto span = spans[static_cast<size_t>(i)];
+    const auto of = [&](int32_t key) { return steps[static_cast<size_t>(first + key - span.begin)]; };
+    const std::span named(top.data() + static_cast<size_t>(i) * count, count);
+    for (size_t n = 0; n < count && named[n] >= 0; ++n) {
+      const auto key = named[n];
+      uint32_t place = 0;
+      for (auto j = span.begin; j < key; ++j) place += of(j) == of(key) && rows.sees(i, j) ? 1U : 0U;
+      for (size_t before = 0; before < n; ++before)
+        place -= of(named[before]) == of(key) && named[before] < key ? 1U : 0U;
+      for (; place > 127; place >>= 7) bytes.push_back(static_cast<uint8_t>(place | 128U));
+      bytes.push_back(static_cast<uint8_t>(place));
+    }
+    first += span.end - span.begin;
+  }
+  return bytes;
+}
+
+std::vector<uint8_t> byte_planes(std::span<const float> numbers) {
+  std::vector<uint8_t> bytes;
+  bytes.reserve(numbers.size_bytes());
+  for (int shift = 24; shift >= 0; shift -= 8) {
+    for (const auto number : numbers)
+      bytes.push_back(static_cast<uint8_t>(std::bit_cast<uint32_t>(number) >> shift));
+  }
+  return bytes;
+}
+
+std::vector<uint8_t> thumbnail(const HeadRows& rows, const std::vector<Span>& spans,
+                               const std::vector<float>& maxima, int64_t height, int64_t width) {
+  std::vector<uint8_t> cells;
+  cells.reserve(static_cast<size_t>(height * width));
+  std::vector<uint8_t> line;
   for (int64_t y = 0; y < height; ++y) {
+    line.assign(static_cast<size_t>(width), 0);
+    std::vector<bool> reached(static_cast<size_t>(width), false);
     for (int64_t i = y * rows.queries / height; i < (y + 1) * rows.queries / height; ++i) {
-      const float largest = maxima[static_cast<size_t>(i)];
+      const auto largest = maxima[static_cast<size_t>(i)];
+      const auto span = spans[static_cast<size_t>(i)];
       for (int64_t x = 0; x < width; ++x) {
-        auto& cell = cells[static_cast<size_t>(y * width + x)];
-        for (int64_t j = x * rows.keys / width; j < (x + 1) * rows.keys / width; ++j)
-          cell = std::max(cell, steps(rows.weight(i, j), largest, 255));
+        const auto begin = std::max<int64_t>(span.begin, x * rows.keys / width);
+        const auto end = std::min<int64_t>(span.end, (x + 1) * rows.keys / width);
+        if (begin >= end) continue;
+        const auto* row = rows.weights + i * rows.keys;
+        auto& cell = line[static_cast<size_t>(x)];
+        cell = std::max(cell, steps(*std::max_element(row + begin, row + end), largest, 255));
+        reached[static_cast<size_t>(x)] = true;
       }
+    }
+    for (size_t x = 0; x < line.size(); ++x) {
+      if (reached[x]) cells.push_back(line[x]);
     }
   }
   return cells;

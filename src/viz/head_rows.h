@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include <attentive/viz/head_statistics.h>
@@ -41,10 +42,21 @@ std::vector<uint8_t> quantised(const HeadRows& rows, const std::vector<Span>& sp
 /// first; -1 where a row sees fewer.
 std::vector<int32_t> top_keys(const HeadRows& rows, int64_t count);
 
+/// For each of `top_keys` its place among the visible keys of as many steps that are not named before it in
+/// its row, in the order of the keys: with the steps, that is which key it is. Seven bits a byte, the lowest
+/// first, the top bit set where more follow; nothing for -1. Most places are 0, as steps most often tell
+/// weights apart. `steps` is what `quantised` returns.
+std::vector<uint8_t> top_places(const HeadRows& rows, const std::vector<Span>& spans,
+                                const std::vector<uint8_t>& steps, const std::vector<int32_t>& top);
+
+/// The numbers byte by byte: the highest byte of each, then the next, as bytes of one kind resemble each
+/// other.
+std::vector<uint8_t> byte_planes(std::span<const float> numbers);
+
 /// The head in small: height x width cells, which divide queries and keys evenly. Each is the largest weight
-/// / largest of its row in it, times 255.
-std::vector<uint8_t> thumbnail(const HeadRows& rows, const std::vector<float>& maxima, int64_t height,
-                               int64_t width);
+/// / largest of its row in it, times 255. Cells of which no query's span reaches a key are left out.
+std::vector<uint8_t> thumbnail(const HeadRows& rows, const std::vector<Span>& spans,
+                               const std::vector<float>& maxima, int64_t height, int64_t width);
 
 /// What `head_statistics` returns, of a head that was checked.
 HeadStatistics statistics_of(const HeadRows& rows, int64_t key_origin);

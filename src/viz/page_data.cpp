@@ -1,7 +1,6 @@
 #include "viz/page_data.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "viz/encoding.h"
 #include "viz/head_rows.h"
@@ -17,24 +16,6 @@ ordered_json number_or_null(const std::optional<double>& number) {
   return number ? ordered_json(*number) : ordered_json();
 }
 
-// -1 becomes the largest number of the type.
-template <class Number>
-std::string base64_as(const std::vector<int32_t>& numbers) {
-  std::vector<Number> narrow;
-  narrow.reserve(numbers.size());
-  for (const auto number : numbers) narrow.push_back(static_cast<Number>(number));
-  return base64_of(narrow);
-}
-
-void add_top(const HeadRows& rows, ordered_json& json) {
-  const auto count = std::min(kTop, rows.keys);
-  const auto top = top_keys(rows, count);
-  const bool narrow = rows.keys <= std::numeric_limits<uint16_t>::max();
-  json["top"] = narrow ? base64_as<uint16_t>(top) : base64_as<uint32_t>(top);
-  json["top_count"] = count;
-  json["top_bytes"] = narrow ? 2 : 4;
-}
-
 void add_statistics(const HeadRows& rows, int64_t key_origin, ordered_json& json) {
   const auto statistics = statistics_of(rows, key_origin);
   json["entropy"] = number_or_null(statistics.entropy);
@@ -45,9 +26,10 @@ void add_statistics(const HeadRows& rows, int64_t key_origin, ordered_json& json
   json["sink"] = number_or_null(statistics.sink);
 }
 
-void add_thumbnail(const HeadRows& rows, const std::vector<float>& maxima, ordered_json& json) {
+void add_thumbnail(const HeadRows& rows, const std::vector<Span>& spans, const std::vector<float>& maxima,
+                   ordered_json& json) {
   const auto height = std::min(kThumb, rows.queries), width = std::min(kThumb, rows.keys);
-  json["thumb"] = base64(thumbnail(rows, maxima, height, width));
+  json["thumb"] = base64(thumbnail(rows, spans, maxima, height, width));
   json["thumb_size"] = height;
   json["thumb_columns"] = width;
 }
@@ -65,7 +47,7 @@ ordered_json neurons_json(const std::vector<HeadNeurons>& neurons) {
 
 PageData::PageData(const std::vector<AttentionView>& views, const std::string& title, const std::string& note)
     : views_(views) {
-  page_["version"] = 1;
+  page_["version"] = 2;
   page_["title"] = title;
   if (!note.empty()) page_["note"] = note;
   page_["tokens"] = ordered_json::array();
@@ -97,8 +79,15 @@ std::string PageData::json(int levels) const {
 
 std::string PageData::weights(size_t view, size_t place, int levels) const {
   const HeadMemory head(views_[view], static_cast<int64_t>(place));
-  const auto& [spans, maxima] = shapes_[view][place];
-  return base64(deflated(quantised(head.rows, spans, maxima, levels)));
+  const auto& [spans, maxima, top] = shapes_[view][place];
+  const auto steps = quantised(head.rows, spans, maxima, levels);
+  std::vector<std::vector<uint8_t>> parts{steps, byte_planes(maxima)};
+  if (views_[view].logsumexp.defined()) {
+    const auto logsumexp = views_[view].logsumexp.select(0, static_cast<int64_t>(place)).contiguous();
+    parts.push_back(byte_planes({logsumexp.const_data_ptr<float>(), static_cast<size_t>(logsumexp.numel())}));
+  }
+  parts.push_back(top_places(head.rows, spans, steps, top));
+  return base91(deflated(parts));
 }
 
 size_t PageData::heads() const {
@@ -128,18 +117,16 @@ ordered_json PageData::view_json(const AttentionView& view) {
 
 ordered_json PageData::head_json(const AttentionView& view, size_t place) {
   const HeadMemory head(view, static_cast<int64_t>(place));
-  const auto& [spans, maxima] =
-      shapes_.back().emplace_back(HeadShape{spans_of(head.rows), row_maxima(head.rows)});
+  const auto top_count = std::min(kTop, head.rows.keys);
+  const auto& [spans, maxima, top] = shapes_.back().emplace_back(
+      HeadShape{spans_of(head.rows), row_maxima(head.rows), top_keys(head.rows, top_count)});
   ordered_json json;
   json["head"] = view.heads[place];
   json["hidden"] = hidden_index(head.rows, spans);
-  json["row_max"] = base64_of(maxima);
-  json["logsumexp"] = view.logsumexp.defined()
-                          ? ordered_json(base64_of(view.logsumexp.select(0, static_cast<int64_t>(place))))
-                          : ordered_json();
-  add_top(head.rows, json);
+  json["logsumexp"] = view.logsumexp.defined();
+  json["top_count"] = top_count;
   add_statistics(head.rows, view.key_origin, json);
-  add_thumbnail(head.rows, maxima, json);
+  add_thumbnail(head.rows, spans, maxima, json);
   head_bytes_ += json.dump().size() + 1;  // and a comma
   return json;
 }
@@ -163,14 +150,19 @@ ordered_json PageData::image_json(const PatchImage& image) {
 int64_t PageData::tokens_index(const std::vector<std::string>& tokens) {
   if (tokens.empty()) return -1;
   const auto [place, fresh] = token_lists_.emplace(tokens, std::ssize(page_["tokens"]));
-  if (fresh) page_["tokens"].push_back(tokens);
+  if (fresh) {
+    auto shown = ordered_json::array();
+    for (const auto& token : tokens) shown.push_back(with_lone_bytes(token));
+    page_["tokens"].push_back(std::move(shown));
+  }
   return place->second;
 }
 
 size_t PageData::hidden_index(const HeadRows& rows, const std::vector<Span>& spans) {
   const auto holes = holes_of(rows, spans);
-  const ordered_json json{{"spans", base64_of(spans)},
-                          {"holes", holes.empty() ? ordered_json() : ordered_json(base64(deflated(holes)))}};
+  const ordered_json json{
+      {"spans", base64_of(spans)},
+      {"holes", holes.empty() ? ordered_json() : ordered_json(base64(deflated({holes})))}};
   const auto [place, fresh] = hidden_.emplace(json.dump(), hidden_.size());
   if (fresh) page_["hidden"].push_back(json);
   return place->second;

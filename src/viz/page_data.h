@@ -23,7 +23,8 @@ class PageData {
   /// ASCII is not guaranteed, but that no `<` occurs: nothing in it can end a script element.
   std::string json(int levels) const;
 
-  /// The weights of one head at a number of levels: quantised, deflated, base64.
+  /// The numbers of one head at a number of levels, deflated, base 91: the quantised weights, the bytes of the
+  /// rows' maxima and of logsumexp if there is one, the places of the largest weights.
   std::string weights(size_t view, size_t place, int levels) const;
 
   /// Of all views together.
@@ -42,6 +43,7 @@ class PageData {
   struct HeadShape {
     std::vector<Span> spans;
     std::vector<float> maxima;
+    std::vector<int32_t> top;
   };
 
   const std::vector<AttentionView>& views_;

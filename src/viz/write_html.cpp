@@ -4,7 +4,9 @@
 
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <attentive/viz/page_title.h>
 #include <attentive/viz/write_html.h>
 
 #include "base/files.h"
@@ -36,6 +38,14 @@ Template page_template() {
   const auto place = page.find(marker);
   TORCH_INTERNAL_ASSERT(place != std::string::npos, "the page lacks ", std::string(marker));
   return {page.substr(0, place), page.substr(place + marker.size())};
+}
+
+// The tokens as a text: those of a vocabulary of words have no spaces of their own.
+std::string text_of(const AttentionView& view) {
+  const auto& tokens = view.key_tokens;
+  const bool spaced = std::any_of(tokens.begin(), tokens.end(),
+                                  [](const auto& token) { return token.find(' ') != std::string::npos; });
+  return fmt::format("{}", fmt::join(tokens, spaced ? "" : " "));
 }
 
 // The elements that hold the data at some number of levels. `full` says that it stopped beyond `most` bytes.
@@ -97,7 +107,8 @@ HtmlPage write_html(const std::filesystem::path& path, const std::vector<Attenti
   TORCH_CHECK_VALUE(options.max_bytes > static_cast<int64_t>(size_around), kWriteHtml,
                     ": expected max_bytes above ", size_around, ", what a page without data takes, got ",
                     options.max_bytes);
-  const viz::PageData data(views, options.title, options.note);
+  const auto title = options.title.empty() ? page_title("", text_of(views.front())) : options.title;
+  const viz::PageData data(views, title, options.note);
   const auto most = static_cast<size_t>(options.max_bytes) - size_around;
   Elements made;
   int levels = 0;

@@ -11,6 +11,7 @@
 #include "base/files.h"
 #include "base/strings.h"
 #include "viz/checked_view.h"
+#include "viz/encoding.h"
 
 namespace attentive {
 namespace {
@@ -42,8 +43,9 @@ std::string shade(int step) {
 }
 
 std::string label(const std::vector<std::string>& tokens, int64_t place) {
-  return tokens.empty() ? fmt::format("{}", place)
-                        : shortened(tokens[static_cast<size_t>(place)], kMostCharacters);
+  return tokens.empty()
+             ? fmt::format("{}", place)
+             : shortened(viz::with_lone_bytes(tokens[static_cast<size_t>(place)]), kMostCharacters);
 }
 
 // At most the width of a text, in units of its font's size: more for characters beyond ASCII.

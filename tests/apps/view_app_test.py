@@ -44,6 +44,7 @@ class ViewTest(unittest.TestCase):
             with self.subTest(name):
                 said, data = self.shown("--model", MODELS / name, "--ids", "1,5,7,2")
                 self.assertEqual(data["tokens"], [["1", "5", "7", "2"]])
+                self.assertEqual(data["title"], name)  # ids say no words
                 self.assertEqual(data["views"][0]["path"], first)
                 heads = sum(len(each["heads"]) for each in data["views"])
                 self.assertRegex(said, rf"page\.html: {len(data['views'])} layers, {heads} heads, 4 x 4 tokens, 0\.\d MB, in steps of 1/255\n$")
@@ -73,6 +74,9 @@ class ViewTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         _, data = self.shown("--model", self.folder / "run", "--text", "the cat")
         self.assertEqual("".join(data["tokens"][0]), "the cat")
+        self.assertEqual(data["title"], "run: the cat")
+        _, data = self.shown("--model", f"{self.folder}/run/", "--text", "the cat", "--title", "Own")
+        self.assertEqual(data["title"], "Own")
         self.assertEqual(len(data["views"]), 2)
         done = view("--out", self.page, "--model", self.folder / "run", "--text", "the cat sat on the mat. " * 5)
         self.assertEqual(done.returncode, 1)
@@ -82,6 +86,7 @@ class ViewTest(unittest.TestCase):
         _, data = self.shown("--case", CASES / "notebooks/MultiHeadAttention-notebook.safetensors", "--batch", 1)
         (layer,) = data["views"]
         self.assertEqual((layer["path"], layer["batch"], layer["queries"], len(layer["heads"])), ("MultiHeadAttention", 1, 6, 2))
+        self.assertEqual(data["title"], "MultiHeadAttention-notebook.safetensors")
         _, data = self.shown("--case", CASES / "encoders/bert-hidden.safetensors", "--layers", "blocks.1")
         self.assertEqual([layer["path"] for layer in data["views"]], ["blocks.1.att"])
         _, data = self.shown("--case", CASES / "encoders/albert-hidden.safetensors")  # one block, run several times

@@ -1,10 +1,14 @@
 #include "viz/page_reader.h"
 
+#include <algorithm>
+#include <bit>
 #include <fstream>
 #include <iterator>
 #include <stdexcept>
 #include <zlib.h>
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
@@ -18,6 +22,17 @@ int digit(char c) {
   if (c == '+') return 62;
   if (c == '/') return 63;
   throw std::runtime_error("not a digit of base64");
+}
+
+std::vector<float> floats_of(const std::vector<uint8_t>& planes) {
+  const auto count = planes.size() / 4;
+  std::vector<float> numbers;
+  for (size_t n = 0; n < count; ++n) {
+    uint32_t bits = 0;
+    for (size_t plane = 0; plane < 4; ++plane) bits = bits << 8 | planes[plane * count + n];
+    numbers.push_back(std::bit_cast<float>(bits));
+  }
+  return numbers;
 }
 
 }  // namespace
@@ -35,6 +50,29 @@ std::vector<uint8_t> decoded_base64(std::string_view text) {
     count -= 8;
     bytes.push_back(static_cast<uint8_t>(bits >> count));
   }
+  return bytes;
+}
+
+std::vector<uint8_t> decoded_base91(std::string_view text) {
+  std::string alphabet;
+  for (char c = '!'; c <= '|'; ++c) {
+    if (c != '<') alphabet += c;
+  }
+  const auto digit = [&](char c) {
+    const auto place = alphabet.find(c);
+    if (place == std::string::npos) throw std::runtime_error("not a digit of base 91");
+    return place;
+  };
+  std::vector<bool> bits;
+  for (size_t i = 0; i < text.size(); i += 2) {
+    const bool whole = i + 1 < text.size();
+    const auto value = digit(text[i]) + (whole ? 91 * digit(text[i + 1]) : 0);
+    if (value >= (whole ? 8192 : 64)) throw std::runtime_error("more bits than base 91 holds");
+    for (int bit = 0; bit < (whole ? 13 : 6); ++bit) bits.push_back((value >> bit & 1) != 0);
+  }
+  std::vector<uint8_t> bytes(bits.size() / 8, 0);
+  for (size_t bit = 0; bit < 8 * bytes.size(); ++bit)
+    bytes[bit / 8] = static_cast<uint8_t>(bytes[bit / 8] | (bits[bit] ? 1U << bit % 8 : 0U));
   return bytes;
 }
 
@@ -77,9 +115,69 @@ const nlohmann::json& Page::head(size_t view, size_t place) const {
   return data.at("views").at(view).at("heads").at(place);
 }
 
+Page::Parts Page::parts(size_t view, size_t place) const {
+  const auto all = inflated(
+      decoded_base91(element(fmt::format("w-{}-{}", view, head(view, place).at("head").get<int>()))));
+  const auto& hidden = data.at("hidden").at(head(view, place).at("hidden").get<size_t>());
+  const auto spans = numbers_of<int32_t>(hidden.at("spans"));
+  size_t next = 0, cells = 0;
+  for (size_t i = 0; i < spans.size(); i += 2) cells += static_cast<size_t>(spans[i + 1] - spans[i]);
+  const auto take = [&](size_t count) {
+    if (next + count > all.size()) throw std::runtime_error("fewer bytes than a head has");
+    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(next);
+    next += count;
+    return std::vector<uint8_t>(begin, begin + static_cast<std::ptrdiff_t>(count));
+  };
+  Parts parts{.steps = take(cells), .maxima = take(2 * spans.size()), .logsumexp = {}, .places = {}};
+  if (head(view, place).at("logsumexp").get<bool>()) parts.logsumexp = take(2 * spans.size());
+  parts.places = take(all.size() - next);
+  return parts;
+}
+
 std::vector<uint8_t> Page::bytes(size_t view, size_t place) const {
-  return inflated(
-      decoded_base64(element(fmt::format("w-{}-{}", view, head(view, place).at("head").get<int>()))));
+  return parts(view, place).steps;
+}
+
+std::vector<float> Page::row_maxima(size_t view, size_t place) const {
+  return floats_of(parts(view, place).maxima);
+}
+
+std::vector<float> Page::logsumexp(size_t view, size_t place) const {
+  return floats_of(parts(view, place).logsumexp);
+}
+
+std::vector<std::vector<int32_t>> Page::top(size_t view, size_t place) const {
+  const auto seen = visible(view, place);
+  const auto steps = weights(view, place) / at::tensor(row_maxima(view, place)).to(at::kDouble).unsqueeze(1);
+  const auto count = head(view, place).at("top_count").get<size_t>();
+  const auto places = parts(view, place).places;
+  auto byte = places.begin();
+  const auto number = [&] {
+    size_t value = 0;
+    for (int shift = 0;; shift += 7) {
+      if (byte == places.end()) throw std::runtime_error("fewer places than rows have");
+      value |= static_cast<size_t>(*byte & 127) << shift;
+      if (*byte++ < 128) return value;
+    }
+  };
+  std::vector<std::vector<int32_t>> top;
+  for (int64_t i = 0; i < seen.size(0); ++i) {
+    std::vector<int32_t> left;
+    for (int32_t j = 0; j < seen.size(1); ++j) {
+      if (seen[i][j].item<bool>()) left.push_back(j);
+    }
+    const auto row = steps[i].nan_to_num();
+    const auto* values = row.const_data_ptr<double>();
+    std::stable_sort(left.begin(), left.end(), [&](int32_t a, int32_t b) { return values[a] > values[b]; });
+    auto& keys = top.emplace_back();
+    while (keys.size() < count && !left.empty()) {
+      const auto chosen = left.begin() + static_cast<std::ptrdiff_t>(number());
+      keys.push_back(*chosen);
+      left.erase(chosen);
+    }
+  }
+  if (byte != places.end()) throw std::runtime_error("more places than rows have");
+  return top;
 }
 
 at::Tensor Page::visible(size_t view, size_t place) const {
@@ -103,7 +201,7 @@ at::Tensor Page::weights(size_t view, size_t place) const {
   const auto seen = visible(view, place);
   const auto spans =
       numbers_of<int32_t>(data.at("hidden").at(head(view, place).at("hidden").get<size_t>()).at("spans"));
-  const auto largest = numbers_of<float>(head(view, place).at("row_max"));
+  const auto largest = row_maxima(view, place);
   const auto packed = bytes(view, place);
   auto weights = at::zeros(seen.sizes(), at::kDouble);
   auto* cells = weights.mutable_data_ptr<double>();

@@ -12,6 +12,8 @@
 namespace attentive::test {
 
 std::vector<uint8_t> decoded_base64(std::string_view text);
+/// 13 bits in two characters; written independently of `viz::base91`.
+std::vector<uint8_t> decoded_base91(std::string_view text);
 std::vector<uint8_t> inflated(const std::vector<uint8_t>& bytes);
 
 /// The numbers of a type that base64 holds.
@@ -36,11 +38,21 @@ class Page {
   /// The quantised weights of a head, before and after the steps are counted: (L, S), float64, 0 where
   /// hidden.
   std::vector<uint8_t> bytes(size_t view, size_t place) const;
+  std::vector<float> row_maxima(size_t view, size_t place) const;
+  std::vector<float> logsumexp(size_t view, size_t place) const;  ///< empty: none
+  /// The keys of largest weight of each row, the largest first.
+  std::vector<std::vector<int32_t>> top(size_t view, size_t place) const;
   at::Tensor weights(size_t view, size_t place) const;
   at::Tensor visible(size_t view, size_t place) const;  ///< bool (L, S)
 
   std::string text;
   nlohmann::json data;
+
+ private:
+  struct Parts {
+    std::vector<uint8_t> steps, maxima, logsumexp, places;
+  };
+  Parts parts(size_t view, size_t place) const;
 };
 
 }  // namespace attentive::test

@@ -72,7 +72,7 @@ TEST_CASE("steps become larger before a page is refused, and the refusal says wh
   const auto smaller = page_of({view}, {.max_bytes = bytes - 4000});
   CHECK(smaller.data.at("levels") == 127);
   check_head(smaller, view, 0, 2);
-  const auto smallest = page_of({view}, {.max_bytes = bytes - 18000});
+  const auto smallest = page_of({view}, {.max_bytes = bytes - 15000});
   CHECK(smallest.data.at("levels") == 31);
   const auto message = error_of<PageTooLarge>([&] { page_of({view}, {.max_bytes = bytes - 40000}); });
   INFO(message);

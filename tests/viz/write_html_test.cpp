@@ -26,7 +26,7 @@ namespace {
 
 void check_page(const std::vector<AttentionView>& views) {
   const auto page = page_of(views);
-  CHECK(page.data.at("version") == 1);
+  CHECK(page.data.at("version") == 2);
   for (size_t number = 0; number < views.size(); ++number) {
     const auto& view = views[number];
     const auto& json = page.data.at("views").at(number);
@@ -116,14 +116,36 @@ TEST_CASE("the largest weights are named in their exact order", "[viz]") {
   const auto page =
       page_of({AttentionView{.path = "p", .weights = weights, .visible = visible, .heads = {0}}});
   CHECK(page.head(0, 0).at("top_count") == 5);
-  CHECK(page.head(0, 0).at("top_bytes") == 2);
-  CHECK(numbers_of<uint16_t>(page.head(0, 0).at("top")) ==
-        std::vector<uint16_t>{1, 0, 3, 4, 2, 0, 4, 3, 0xFFFF, 0xFFFF});
+  CHECK(page.top(0, 0) == std::vector<std::vector<int32_t>>{{1, 0, 3, 4, 2}, {0, 4, 3}});
 
   const auto wide =
       page_of({AttentionView{.path = "p", .weights = at::full({1, 1, 66000}, 0.5F), .heads = {0}}});
-  CHECK(wide.head(0, 0).at("top_bytes") == 4);
-  CHECK(numbers_of<uint32_t>(wide.head(0, 0).at("top")) == std::vector<uint32_t>{0, 1, 2, 3, 4, 5, 6, 7});
+  CHECK(wide.top(0, 0) == std::vector<std::vector<int32_t>>{{0, 1, 2, 3, 4, 5, 6, 7}});
+}
+
+TEST_CASE("the largest weights are named beyond their steps, whatever the mask and the steps", "[viz]") {
+  at::manual_seed(11);
+  // Steps of 1/7 make of most weights equals; those of the second head are equal in any, and their places take two bytes.
+  const auto visible = at::rand({2, 20, 300}).gt(0.3);
+  AttentionView view{.path = "p", .weights = at::rand({2, 20, 300}), .visible = visible, .heads = {0, 1}};
+  view.weights[1].mul_(1e-4).add_(0.5);
+  view.weights.masked_fill_(visible.bitwise_not(), 0.0);
+  const auto whole = page_of({view});
+  auto coarse = whole;
+  for (auto most = std::ssize(whole.text); coarse.data.at("levels") != 7; most -= 300)
+    coarse = page_of({view}, {.max_bytes = most});
+  for (const size_t place : {0, 1}) {
+    const auto head = static_cast<int64_t>(place);
+    const auto order = std::get<1>(
+        view.weights[head].masked_fill(visible[head].bitwise_not(), -1.0).sort(/*stable=*/true, 1, true));
+    for (const auto* page : std::vector<const Page*>{&whole, &coarse}) {
+      const auto top = page->top(0, place);
+      for (int64_t i = 0; i < 20; ++i) {
+        for (size_t n = 0; n < 8; ++n)
+          CHECK(top[static_cast<size_t>(i)][n] == order[i][static_cast<int64_t>(n)].item<int64_t>());
+      }
+    }
+  }
 }
 
 TEST_CASE("a page holds the statistics of its heads, null where there are none", "[viz]") {
@@ -167,6 +189,27 @@ TEST_CASE("a thumbnail is the largest weight of each of its cells", "[viz]") {
   CHECK(small.head(0, 0).at("thumb_columns") == 3);
 }
 
+TEST_CASE("a thumbnail leaves out what no query's span reaches", "[viz]") {
+  const auto visible = at::ones({70, 33}, at::kBool).tril();
+  const auto weights = at::rand({1, 70, 33}).masked_fill(visible.bitwise_not(), 0.0);
+  const auto page = page_of(
+      {AttentionView{.path = "p", .weights = weights, .visible = visible.unsqueeze(0), .heads = {0}}});
+  const auto cells = decoded_base64(page.head(0, 0).at("thumb").get<std::string>());
+  const auto shares = weights[0] / std::get<0>(weights[0].max(1, true));
+  size_t next = 0;
+  for (int64_t y = 0; y < 32; ++y) {
+    for (int64_t x = 0; x < 32; ++x) {
+      const auto part = [&](const at::Tensor& of) {
+        return of.slice(0, y * 70 / 32, (y + 1) * 70 / 32).slice(1, x * 33 / 32, (x + 1) * 33 / 32);
+      };
+      if (!part(visible).any().item<bool>()) continue;
+      REQUIRE(next < cells.size());
+      CHECK(cells[next++] == std::lround(255 * part(shares).max().item<double>()));
+    }
+  }
+  CHECK(next == cells.size());
+}
+
 TEST_CASE("any text can be a token, and none ends the page's data", "[viz]") {
   std::vector<std::string> tokens = {"</script><script>alert(1)</script>",
                                      "<!--",
@@ -191,13 +234,25 @@ TEST_CASE("any text can be a token, and none ends the page's data", "[viz]") {
   CHECK(page.element("attentive-data").find('<') == std::string::npos);
   REQUIRE(page.data.at("tokens").size() == 1);  // one list for queries and keys of both
   CHECK(page.data.at("views").at(1).at("key_tokens") == 0);
-  tokens[5] = "a�b�";
-  tokens[6] = "���";
+  tokens[5] = "a‹FF›b‹C3›";  // bytes that are not part of a character
+  tokens[6] = "‹ED›‹A0›‹80›";
   CHECK(page.data.at("tokens").at(0).get<std::vector<std::string>>() == tokens);
 
   const auto none = page_of({AttentionView{.path = "p", .weights = at::full({1, 1, 1}, 1.0F), .heads = {0}}});
   CHECK(none.data.at("views").at(0).at("query_tokens") == -1);
   CHECK_FALSE(none.data.contains("note"));
+}
+
+TEST_CASE("a page without a title has its text's first words", "[viz]") {
+  const auto title = [](const std::vector<std::string>& tokens, const HtmlOptions& options = {}) {
+    const AttentionView view{
+        .path = "p", .weights = at::full({1, 2, 2}, 0.5F), .heads = {0}, .key_tokens = tokens};
+    return page_of({view}, options).data.at("title").get<std::string>();
+  };
+  CHECK(title({"The", " cat"}) == "The cat");
+  CHECK(title({"[CLS]", "cat"}) == "[CLS] cat");
+  CHECK(title({}) == "Attention");
+  CHECK(title({"The", " cat"}, {.title = "Own"}) == "Own");
 }
 
 TEST_CASE("an image is embedded once, as a picture that a browser shows", "[viz]") {

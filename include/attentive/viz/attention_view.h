@@ -69,7 +69,7 @@ struct ViewOptions {
 /// Throws c10::ValueError for a head or a batch item that the call does not have, for a head that is named
 /// twice, for texts or patches that are not as many as tokens, and for a call without queries or keys. A
 /// weight that is NaN, infinite or negative is refused with its head and query: no picture shows it. Memory:
-/// O(H L S) numbers, and the same of one head for its computation.
+/// O(H L S) numbers, and those of one head for each thread that computes one.
 ///
 ///   attentive::AttentionRecorder recorder(*model);
 ///   model->forward(ids);

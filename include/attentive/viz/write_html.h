@@ -14,7 +14,8 @@ namespace attentive {
 
 /// Options of `write_html`.
 struct HtmlOptions {
-  std::string title = "Attention";
+  /// The page's heading. Empty: the first words of the first view's text, or "Attention" (`page_title`).
+  std::string title = {};
   std::string note = {};           ///< a sentence below the title
   int64_t max_bytes = 15'000'000;  ///< the page is not larger
   /// Called before a head is compressed: in steps of 1/`levels`, as number `head` of `heads`, from 1. If the
@@ -41,8 +42,8 @@ class PageTooLarge : public c10::ValueError {
 /// grid, as lines between tokens, as a matrix and, for images, over the patches.
 ///
 /// Hidden keys are stored as hidden and take no room beyond their row's span. Statistics, ranks and logsumexp
-/// are computed before the weights are quantised. Bytes of a text that are not UTF-8 become U+FFFD. The file
-/// appears whole or not at all. Throws c10::ValueError without a view, for a view whose parts do not fit
+/// are computed before the weights are quantised. Bytes of a token that are not UTF-8, as of a character that
+/// is several tokens, are shown as ‹F0›; in other texts they become U+FFFD. The file appears whole or not at all. Throws c10::ValueError without a view, for a view whose parts do not fit
 /// together (what came is named), and if the file cannot be written; PageTooLarge if the page does not fit
 /// even with 7 levels. Memory: a few times the page.
 ///

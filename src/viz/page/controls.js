@@ -15,13 +15,13 @@
     return { id, node: field(label, chosen), refresh: () => (chosen.value = view.state[name]) };
   };
 
-  view.sliderControl = (id, label, name, { min, max, step }) => {
+  view.sliderControl = (id, label, name, { min, max, step, value = () => view.state[name], text = view.number }) => {
     const shown = element("output", {});
     const input = element("input", { type: "range", min, max, step, "data-state": name });
     input.addEventListener("input", () => view.set({ [name]: Number(input.value) }));
     const refresh = () => {
-      input.value = view.state[name];
-      shown.textContent = view.number(view.state[name]);
+      input.value = value();
+      shown.textContent = text(value());
     };
     return { id, node: element("div", { class: "field" }, field(label, input), shown), refresh };
   };
@@ -67,7 +67,8 @@
     const everyHead = () => ({ heads: view.layer().heads.map((_, n) => n) });
     function rebuild(layer) {
       const chip = (head, n) =>
-        element("button", { type: "button", "aria-label": head.name, onclick: () => toggleHead(n, view.shownView().many) },
+        element("button", { type: "button", "aria-label": head.name, onclick: () => toggleHead(n, view.shownView().many),
+          onpointerenter: () => view.showAlone(head), onpointerleave: () => view.showAlone(null) },
           element("i", {}), String(head.number));
       group.replaceChildren(...layer.heads.map(chip));
       drawn = layer;
@@ -103,7 +104,9 @@
     return [
       layerControl(),
       headsControl(),
-      view.sliderControl("min", "Weights from", "min", { min: 0, max: 0.5, step: 0.005 }),
+      view.sliderControl("per", "Lines of a query", "per",
+        { min: 1, max: view.everyLine, step: 1, value: view.linesOfEach, text: (n) => (n < view.everyLine ? String(n) : "all") }),
+      view.sliderControl("min", "Weights from", "min", { min: 0, max: 0.5, step: 0.001, value: view.leastWeight }),
       view.selectControl("sort", "Order by", "sort", sorts),
       view.selectControl("scale", "Colours", "scale", scales),
       view.buttonsControl("zoom", "Zoom", [["−", "Zoom out", () => view.zoomMap(1 / 1.5)], ["+", "Zoom in", () => view.zoomMap(1.5)],

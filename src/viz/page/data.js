@@ -40,7 +40,7 @@
 
   view.readData = () => {
     const raw = JSON.parse(document.getElementById("attentive-data").textContent);
-    if (raw.version !== 1) throw new Error(`this page holds data of version ${raw.version}; its scripts read version 1`);
+    if (raw.version !== 2) throw new Error(`this page holds data of version ${raw.version}; its scripts read version 2`);
     const data = { title: raw.title || "Attention", note: raw.note || "", levels: raw.levels, tokens: raw.tokens, views: raw.views };
     data.mask = sharedMasks(raw.hidden);
     data.layers = raw.views.map((each, n) => new Layer(each, n, data));

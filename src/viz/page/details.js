@@ -96,8 +96,10 @@
       const rollout = shownRollout();
       note.hidden = rollout !== null;
       if (rollout) return tables.replaceChildren(rolloutTable(layer, rollout));
-      tables.replaceChildren(...heads.filter((head) => head.ready).map((head) => topTable(head, query)));
-      const step = number(Math.max(...heads.map((head) => head.step(query))));
+      const ready = heads.filter((head) => head.ready);
+      tables.replaceChildren(...ready.map((head) => topTable(head, query)));
+      if (ready.length === 0) return (note.textContent = "");
+      const step = number(Math.max(...ready.map((head) => head.step(query))));
       note.textContent = `Weights of this query are shown in steps of ${step}: each is within half a step of the tensor’s.`;
     }
     function refresh() {

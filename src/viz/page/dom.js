@@ -20,6 +20,9 @@
   // A token inside other text: its direction does not reach what stands beside it.
   view.isolated = (text) => view.element("bdi", {}, text);
 
+  // A dotted name that breaks after its dots alone, as long as its parts fit.
+  view.breakable = (name) => name.split(/(?<=\.)/).flatMap((part, n) => (n ? [view.element("wbr"), part] : [part]));
+
   // Four significant digits unless told, without a tail of zeros.
   view.number = (value, digits = 4) => {
     if (value === null || value === undefined) return "–";

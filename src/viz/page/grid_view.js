@@ -37,8 +37,51 @@
 
   const list = element("div", { class: "grid" });
   const note = element("p", { class: "note" });
-  const node = element("div", { class: "gridview" }, list, note);
+  const text = element("div", { class: "texts" });
+  const node = element("div", { class: "gridview" }, text, list, note);
   let drawn = "";
+
+  // What the model read: the lists of tokens, the queries' own where they are not the keys' last ones.
+  const mostShown = 5000; // tokens
+  function readLists() {
+    const lists = new Map();
+    for (const { raw } of view.data.layers) {
+      const [queries, keys] = [view.data.tokens[raw.query_tokens], view.data.tokens[raw.key_tokens]];
+      const tail = queries && keys && queries.every((token, n) => token === keys[keys.length - queries.length + n]);
+      if (queries && !tail) lists.set(queries, "Queries");
+      if (keys) lists.set(keys, lists.size ? "Keys" : "Text");
+    }
+    return [...lists];
+  }
+  function readText([tokens, name], _, lists) {
+    const apart = !tokens.some((token) => token.includes(" ")); // numbers, or words of a vocabulary without spaces
+    const parts = tokens.slice(0, mostShown).map((token, n) => element("span", { title: `${n}` }, view.readable(token)));
+    if (tokens.length > mostShown) parts.push(` … and ${view.count(tokens.length - mostShown)} more`);
+    const label = lists.length > 1 ? name : "Text";
+    return element("section", { class: "read", role: "region", "aria-label": `${label}, ${view.counted(tokens.length, "token")}`, tabindex: 0 },
+      lists.length > 1 ? element("h2", {}, name) : null, element("p", { class: apart ? "apart" : null, dir: "auto" }, parts));
+  }
+
+  // Tiles fill the width: beside their layer's name if a row of them fits there, otherwise below it.
+  const [gap, least, most] = [8, 48, 200];
+  const inLine = (room, size) => Math.max(1, Math.floor((room + gap) / (size + gap)));
+  function fit(width) {
+    const sorted = view.state.sort !== "layer";
+    const heads = sorted ? view.data.heads.length : Math.max(...view.data.layers.map((layer) => layer.heads.length));
+    const names = Math.max(...view.data.layers.map((layer) => view.textWidth(layer.name, 13)));
+    const name = Math.ceil(view.clamp(names + 12, 40, 150));
+    const beside = !sorted && (width >= 700 || inLine(width - name - gap, least) >= heads);
+    const room = beside ? width - name - gap : width;
+    const lines = Math.ceil(heads / inLine(room, sorted ? 84 : least));
+    const line = Math.ceil(heads / lines);
+    const size = Math.min(most, Math.floor((room - gap * (line - 1)) / line));
+    return { beside, name, line, size };
+  }
+  function layOut(width) {
+    const { beside, name, line, size } = fit(width);
+    list.classList.toggle("beside", beside);
+    for (const [property, value] of [["--cell", `${size}px`], ["--line", line], ["--name", `${name}px`]]) list.style.setProperty(property, value);
+  }
 
   function tile(head, sorted) {
     const canvas = head.thumb();
@@ -52,10 +95,11 @@
   function rebuild() {
     const sorted = view.state.sort !== "layer";
     list.classList.toggle("sorted", sorted);
+    text.replaceChildren(...readLists().map(readText));
     if (sorted) return list.replaceChildren(element("div", { class: "row" }, ordered().map((head) => tile(head, true))));
     const row = (layer) =>
       element("div", { class: "row", role: "group", "aria-label": layer.name },
-        element("div", { class: "path", title: layer.name }, element("span", {}, layer.name)),
+        element("div", { class: "path", title: layer.name }, view.breakable(layer.name)),
         layer.heads.map((head) => tile(head, false)));
     list.replaceChildren(...view.data.layers.map(row));
   }
@@ -83,7 +127,25 @@
   const roving = view.roving(list, () => ({ ArrowLeft: -1, ArrowRight: 1 }));
 
   // For SVG: tiles of 64 pixels, with the same texts.
-  const cell = 64;
+  const [cell, mostLines] = [64, 8];
+  function textLines(width) {
+    const lines = [];
+    for (const [tokens] of readLists()) {
+      const words = tokens.slice(0, mostShown).map((token) => token.replace(/\s+/g, " ")).join(tokens.some((token) => token.includes(" ")) ? "" : " ");
+      let line = "";
+      for (const word of words.trim().split(" ").map(view.visible)) {
+        const longer = line ? `${line} ${word}` : word;
+        if (line && view.textWidth(longer, 12) > width) lines.push(line);
+        line = line && view.textWidth(longer, 12) > width ? word : longer;
+      }
+      lines.push(line);
+    }
+    return lines.length > mostLines ? [...lines.slice(0, mostLines - 1), `${lines[mostLines - 1]} …`] : lines;
+  }
+  const textHeight = (width) => {
+    const lines = textLines(width - 32).length;
+    return lines ? 18 * lines + 14 : 0;
+  };
   function place(head, n) {
     if (view.state.sort === "layer") {
       const row = head.layer.index;
@@ -103,19 +165,24 @@
         roving.settle();
         drawn = name;
       }
+      layOut(list.clientWidth - 6);
       note.textContent = `${view.counted(view.data.heads.length, "head")} in ${view.counted(view.data.layers.length, "layer")}. ` +
         "A tile shows the largest weight in each part of the map, as a share of its query’s largest.";
     },
     extent() {
       const corners = ordered().map(place);
-      return { width: Math.max(...corners.map(({ x }) => x)) + cell + 16, height: Math.max(...corners.map(({ y }) => y)) + cell + 30 };
+      const width = Math.max(360, ...corners.map(({ x }) => x + cell + 16));
+      return { width, height: Math.max(...corners.map(({ y }) => y)) + cell + 30 + textHeight(width) };
     },
     drawOn(surface) {
       const theme = view.theme();
+      const above = textHeight(surface.width);
+      textLines(surface.width - 32).forEach((line, n) =>
+        surface.text(16, 20 + 18 * n, line, { size: 12, fill: theme.ink, room: surface.width - 32 }));
       if (view.state.sort === "layer") view.data.layers.forEach((layer, row) =>
-        surface.text(138, 16 + row * (cell + 30) + cell / 2, layer.name, { size: 12, fill: theme.soft, align: "right", room: 122 }));
+        surface.text(138, above + 16 + row * (cell + 30) + cell / 2, layer.name, { size: 12, fill: theme.soft, align: "right", room: 122 }));
       ordered().forEach((head, n) => {
-        const { x, y } = place(head, n);
+        const { x, y } = { x: place(head, n).x, y: above + place(head, n).y };
         const { thumb_columns: columns, thumb_size: rows } = head.raw;
         surface.hatch(x, y, cell, cell);
         surface.image(head.thumb(), [0, 0, columns, rows], [x, y, cell, cell]);

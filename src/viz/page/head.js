@@ -19,23 +19,15 @@
 
   view.Head = class {
     constructor(raw, layer, index, mask) {
-      Object.assign(this, { raw, layer, index, mask, number: raw.head, weights: null });
+      Object.assign(this, { raw, layer, index, mask, number: raw.head, weights: null, rowMax: null, logsumexp: null });
     }
 
     get name() {
       return `head ${this.number}`;
     }
-    get rowMax() {
-      return (this._rowMax ||= view.numbers(this.raw.row_max, "Float32"));
-    }
-    get logsumexp() {
-      return (this._logsumexp ||= this.raw.logsumexp ? view.numbers(this.raw.logsumexp, "Float32") : null);
-    }
-    get top() {
-      return (this._top ||= view.numbers(this.raw.top, this.raw.top_bytes === 2 ? "Uint16" : "Uint32"));
-    }
+    // Null until the weights are read.
     get largest() {
-      return (this._largest ||= this.rowMax.reduce((most, each) => (each > most ? each : most), 0));
+      return (this._largest ??= this.rowMax ? this.rowMax.reduce((most, each) => (each > most ? each : most), 0) : null);
     }
     get ready() {
       return this.weights !== null;
@@ -47,7 +39,9 @@
       this._thumbs ||= new Map(); // by theme
       if (!this._thumbs.has(view.theme())) {
         const parts = this.mask.hiddenParts(this.layer.keys, rows, columns);
-        const values = view.bytes(thumb).map((value, n) => (parts[n] ? 0 : Math.max(value, 1)));
+        const reached = view.bytes(thumb);
+        let next = 0;
+        const values = parts.map((hidden) => (hidden ? 0 : Math.max(reached[next++], 1)));
         this._thumbs.set(view.theme(), view.pixels(values, columns, rows, 0));
       }
       return this._thumbs.get(view.theme());
@@ -62,8 +56,23 @@
     async decode() {
       await this.mask.load();
       const text = document.getElementById(`w-${this.layer.index}-${this.number}`).textContent;
-      this.weights = await view.inflate(text, this.mask.cells);
+      this.take(await view.inflate(text, view.bytes91));
       keep(this);
+    }
+
+    // The weights' steps, the largest weight of each row, logsumexp if there is one, and the places of the largest weights.
+    take(bytes) {
+      const { cells } = this.mask;
+      const floats = 4 * this.layer.queries;
+      const rest = cells + floats * (this.raw.logsumexp ? 2 : 1);
+      if (bytes.length < rest) throw new Error(`expected at least ${rest} bytes of weights, found ${bytes.length}`);
+      const places = view.varints(bytes.subarray(rest));
+      const starts = [0]; // of the places of a row
+      for (let i = 0; i < this.layer.queries; i++) starts.push(starts[i] + Math.min(this.raw.top_count, this.mask.seen(i)));
+      if (places.length !== starts.at(-1)) throw new Error(`expected ${starts.at(-1)} places, found ${places.length}`);
+      this.rowMax = view.floatsOfPlanes(bytes.subarray(cells, cells + floats));
+      this.logsumexp = this.raw.logsumexp ? view.floatsOfPlanes(bytes.subarray(cells + floats, rest)) : null;
+      Object.assign(this, { places, starts, listed: null, weights: bytes.slice(0, cells) });
     }
 
     // Whole steps of a cell's weight, or -1 if the key is hidden.
@@ -87,11 +96,20 @@
       return { below, value: Math.log((below ? 0.5 : steps) * this.step(i)) + this.logsumexp[i] };
     }
 
-    // The keys of largest weight, in order: exact.
+    // The keys of largest weight, in order, exact: of those with as many steps, the places say which comes next.
     topKeys(i) {
-      const width = this.raw.top_count;
-      const none = this.raw.top_bytes === 2 ? 0xffff : 0xffffffff;
-      return Array.from(this.top.subarray(i * width, (i + 1) * width)).filter((key) => key !== none);
+      if (!this.ready) return [];
+      if (this.listed && this.listed.query === i) return this.listed.keys;
+      const span = 2 ** 31;
+      const sorted = [];
+      for (let j = this.mask.first[i]; j < this.mask.end[i]; j++) {
+        const steps = this.steps(i, j);
+        if (steps >= 0) sorted.push((255 - steps) * span + j);
+      }
+      const rest = Array.from(Float64Array.from(sorted).sort());
+      const keys = this.places.slice(this.starts[i], this.starts[i + 1]).map((place) => rest.splice(place, 1)[0] % span);
+      this.listed = { query: i, keys };
+      return keys;
     }
 
     // { rank, exact, of }: exact among the keys of topKeys, otherwise by the quantised weights, of which many are equal.

@@ -39,11 +39,19 @@
     return key === null ? null : { key };
   }
 
-  function linesFor(head, side) {
-    const { min } = view.state;
-    if (!side) return view.strongLines(head, min);
-    return side.query !== undefined ? view.linesOfQuery(head, side.query, min) : view.linesOfKey(head, side.key, min);
+  function linesFor(heads, side) {
+    const min = view.leastWeight();
+    if (!side) return view.strongLines(heads, min, view.linesOfEach());
+    return heads.map((head) =>
+      side.query !== undefined ? view.linesOfQuery(head, side.query, min) : view.linesOfKey(head, side.key, min));
   }
+
+  // The head under the pointer among the buttons: its lines are drawn without the others'.
+  let only = null;
+  view.showAlone = (head) => {
+    only = head;
+    view.redraw();
+  };
 
   function drawTints(surface, frame, heads, lines, side, top) {
     const toKeys = side.query !== undefined;
@@ -83,13 +91,15 @@
   // Heads lie a little apart, so that equal lines of two are both seen.
   const shiftOf = (n, count) => (count > 1 ? (n / (count - 1) - 0.5) * Math.min(12, 3 * (count - 1)) : 0);
 
-  // Lines with an end between top and bottom, as [x1, y1, x2, y2, strength, …].
-  function placed(flat, frame, top, bottom, shift) {
+  // Lines whose query lies between top and bottom, or those of one token with an end there, as [x1, y1, x2, y2, strength, …]: what
+  // comes from elsewhere would hide them.
+  function placed(flat, frame, side, top, bottom, shift) {
     const out = [];
     for (let n = 0; n < flat.length; n += 3) {
       const y1 = frame.head + (flat[n] + 0.5) * frame.row - top + shift;
       const y2 = frame.head + (flat[n + 1] + 0.5) * frame.row - top + shift;
-      if (Math.max(y1, y2) < 0 || Math.min(y1, y2) > bottom) continue;
+      const seen = [y1, y2].map((y) => y >= 0 && y <= bottom);
+      if (!seen[0] && !(side && seen[1])) continue;
       out.push(frame.left, y1, frame.right, y2, Math.min(flat[n + 2], 1));
     }
     return out;
@@ -99,11 +109,12 @@
     const layer = view.layer();
     const heads = view.chosenHeads().filter((head) => head.ready);
     const side = alone();
-    const lines = heads.map((head) => linesFor(head, side));
+    const lines = linesFor(heads, side);
     if (side) drawTints(surface, frame, heads, lines, side, top);
     heads.forEach((head, n) => {
+      if (only && only !== head && heads.includes(only)) return;
       const shift = shiftOf(n, heads.length);
-      surface.curves(placed(lines[n].flat, frame, top, surface.height, shift), view.headColour(head));
+      surface.curves(placed(lines[n].flat, frame, side, top, surface.height, shift), view.headColour(head));
     });
     drawLabels(surface, frame, layer, top);
     drawHeader(surface, frame);
@@ -113,11 +124,12 @@
   function explain(lines) {
     const left = lines.reduce((sum, each) => sum + each.left, 0);
     const drawn = lines.reduce((sum, each) => sum + each.flat.length / 3, 0);
-    const rest = left ? `; ${view.count(left)} weaker ones are left out until a token is chosen` : "";
-    note.textContent = `${view.counted(drawn, "line")}${rest}. Point at a token for its lines alone, click to keep them.`;
+    const rest = left ? `, the strongest of each query; ${view.count(left)} weaker ones are left out` : "";
+    const several = lines.length > 1 ? " Point at a head’s number for its lines alone." : "";
+    note.textContent = `${view.counted(drawn, "line")}${rest}. Point at a token for all of its lines, click to keep them.${several}`;
   }
 
-  const stageWidth = () => Math.min(node.clientWidth, wide);
+  const stageWidth = () => Math.min(scroller.clientWidth, wide);
 
   // Tall views end where the drawing would stop being one: what is on the screen is exported, and a screen more on either side.
   function exported() {
@@ -129,7 +141,7 @@
 
   view.views = view.views || [];
   view.views.push({
-    id: "heads", title: "Lines", node, stage, many: true, aside: true, controls: ["layer", "heads", "min"],
+    id: "heads", title: "Lines", node, stage, many: true, aside: true, controls: ["layer", "heads", "per", "min"],
     offered: () => true,
     needs: () => view.chosenHeads(),
     refresh() {

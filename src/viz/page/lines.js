@@ -1,15 +1,15 @@
-// Which lines the head view draws: all strong ones of a head, or those of one query or key.
+// Which lines the head view draws: the strongest of each query, or all of one query or key.
 (() => {
   "use strict";
   const view = window.attentiveView;
-  const most = 6000; // lines of a head that are drawn at once; the strongest are kept
+  const most = 6000; // lines that are drawn at once; the strongest are kept
   const buckets = 256;
-  const cache = new WeakMap();
+  let known = {}; // the lines that were asked for last
 
-  // Calls visit(i, j, weight) for every weight of at least `min` that a query gives to a key it sees.
-  function eachWeight(head, min, visit) {
+  // Calls visit(i, j, weight) for every weight of at least `min` that a query from `first` to before `end` gives to a key it sees.
+  function eachWeight(head, min, visit, first = 0, end = head.layer.queries) {
     const { mask, weights } = head;
-    for (let i = 0; i < head.layer.queries; i++) {
+    for (let i = first; i < end; i++) {
       const step = head.step(i);
       if (!(step > 0)) continue;
       const least = Math.max(1, Math.ceil(min / step - 1e-6));
@@ -32,27 +32,64 @@
     return 0;
   }
 
-  function collect(head, min) {
-    const counts = new Uint32Array(buckets);
-    eachWeight(head, min, (i, j, weight) => counts[bucketOf(weight)]++);
-    const lowest = lowestBucket(counts);
-    const flat = [];
-    let left = 0;
-    eachWeight(head, min, (i, j, weight) => {
-      if (bucketOf(weight) >= lowest && flat.length < 3 * most) flat.push(i, j, weight);
-      else left++;
-    });
-    return { flat, left };
+  // The strongest weights of a query over all heads: [head, key, weight, …], the weakest first, `per` at most.
+  function strongestOf(heads, query, min, per) {
+    const best = [];
+    let seen = 0;
+    heads.forEach((head, n) => eachWeight(head, min, (_, key, weight) => {
+      seen++;
+      if (best.length === per && weight <= best[0][2]) return;
+      if (best.length === per) best.shift();
+      let at = best.length;
+      while (at > 0 && best[at - 1][2] > weight) at--;
+      best.splice(at, 0, [n, key, weight]);
+    }, query, query + 1));
+    return { best, left: seen - best.length };
   }
 
-  // { flat: [query, key, weight, …], left: how many were not drawn }.
-  view.strongLines = (head, min) => {
-    const known = cache.get(head);
-    if (known && known.min === min) return known.lines;
-    const lines = collect(head, min);
-    cache.set(head, { min, lines });
-    return lines;
+  // Calls visit(head, i, j, weight) for the lines that are wanted; returns how many were not.
+  function eachWanted(heads, min, per, visit) {
+    let left = 0;
+    if (per >= view.everyLine) heads.forEach((head, n) => eachWeight(head, min, (i, j, weight) => visit(n, i, j, weight)));
+    else for (let i = 0; i < heads[0].layer.queries; i++) {
+      const found = strongestOf(heads, i, min, per);
+      left += found.left;
+      for (const [n, j, weight] of found.best) visit(n, i, j, weight);
+    }
+    return left;
+  }
+
+  function collect(heads, min, per) {
+    const counts = new Uint32Array(buckets);
+    eachWanted(heads, min, per, (n, i, j, weight) => counts[bucketOf(weight)]++);
+    const lowest = lowestBucket(counts);
+    const flats = heads.map(() => []);
+    let drawn = 0;
+    let weak = 0;
+    const left = eachWanted(heads, min, per, (n, i, j, weight) => {
+      if (bucketOf(weight) < lowest || drawn >= most) return weak++;
+      flats[n].push(i, j, weight);
+      return drawn++;
+    });
+    return { flats, left: left + weak };
+  }
+
+  // For each head { flat: [query, key, weight, …], left }: the `per` strongest lines of each query over all the heads together.
+  // `left` is how many were not drawn; it stands in the first head.
+  view.strongLines = (heads, min, per) => {
+    if (heads.length === 0) return [];
+    const name = [...heads.map((head) => `${head.layer.index}.${head.index}`), min, per].join();
+    if (known.name !== name) known = { name, ...collect(heads, min, per) };
+    return known.flats.map((flat, n) => ({ flat, left: n === 0 ? known.left : 0 }));
   };
+
+  // What the reader has not set follows from the length of the text: fewer lines where there are more tokens or heads, and weights from twice
+  // what equal ones would be.
+  view.linesOfEach = () => {
+    const largest = view.chosenHeads().length > 1 ? 6 : view.everyLine - 1;
+    return view.state.per || view.clamp(Math.round(512 / view.layer().queries), 1, largest);
+  };
+  view.leastWeight = () => view.state.min ?? Math.min(0.05, Number((2 / view.layer().keys).toPrecision(2)));
 
   view.linesOfQuery = (head, query, min) => {
     const flat = [];

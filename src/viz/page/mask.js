@@ -26,7 +26,11 @@
     }
 
     async load() {
-      if (this.rawHoles && !this.holes) this.holes = await view.inflate(this.rawHoles, Math.ceil(this.cells / 8));
+      if (!this.rawHoles || this.holes) return;
+      const holes = await view.inflate(this.rawHoles, view.bytes);
+      const size = Math.ceil(this.cells / 8);
+      if (holes.length !== size) throw new Error(`expected ${size} bytes of hidden keys, found ${holes.length}`);
+      this.holes = holes;
     }
 
     // Where the weight of a cell lies, or -1 if it is hidden. Bit n of the holes is bit n % 8, from the lowest, of byte n / 8.
@@ -39,7 +43,7 @@
     // For each cell of a map of rows × columns parts: 1 if no query of the part sees a key of it.
     hiddenParts(keys, rows, columns) {
       if (this.parts) return this.parts;
-      const cut = (n, parts, count) => Math.ceil((n * count) / parts);
+      const cut = (n, parts, count) => Math.floor((n * count) / parts);
       const queries = this.first.length;
       const parts = Uint8Array.from({ length: rows * columns }, (_, n) => {
         const [y, x] = [Math.floor(n / columns), n % columns];

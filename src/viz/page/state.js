@@ -4,9 +4,10 @@
   const view = window.attentiveView;
 
   const first = {
-    tab: "", layer: 0, head: 0, heads: [0], query: null, key: null, min: 0.05, sort: "layer", scale: "row", at: null,
+    tab: "", layer: 0, head: 0, heads: [0], query: null, key: null, min: null, per: 0, sort: "layer", scale: "row", at: null,
     theme: "auto", picture: "head", blend: 0.7, features: "order", column: "layer", down: 0, keys: 1,
   };
+  view.everyLine = 17; // lines of a query: this many and more are all of them
   const choices = {
     sort: ["layer", "entropy", "distance", "previous", "first"], scale: ["row", "head"], theme: ["auto", "light", "dark"],
     picture: ["head", "rollout"], features: ["order", "size"], down: [0, 1], keys: [0, 1],
@@ -23,7 +24,7 @@
     return values.includes(undefined) ? undefined : values;
   };
   const readers = {
-    layer: index, head: index, query: index, key: index, min: number, blend: number, down: number, keys: number,
+    layer: index, head: index, query: index, key: index, min: number, per: index, blend: number, down: number, keys: number,
     heads: (text) => list(text, index), at: (text) => list(text, number),
   };
 
@@ -55,7 +56,8 @@
     if (state.heads.length === 0) state.heads = [state.head];
     if (state.query !== null && state.query >= layer.queries) state.query = null;
     if (state.key !== null && state.key >= layer.keys) state.key = null;
-    state.min = view.clamp(state.min, 0, 1);
+    if (state.min !== null) state.min = view.clamp(state.min, 0, 1);
+    state.per = Math.min(state.per, view.everyLine);
     state.blend = view.clamp(state.blend, 0, 1);
     if (state.at && (state.at.length !== 3 || !(state.at[2] > 0))) state.at = null;
     for (const [name, allowed] of Object.entries(choices)) if (!allowed.includes(state[name])) state[name] = first[name];

@@ -114,7 +114,7 @@
   };
 
   // Width and opacity of a line.
-  view.lineLook = (strength) => [0.6 + 3.4 * strength, 0.16 + 0.84 * strength];
+  view.lineLook = (strength) => [0.8 + 3.2 * strength, 0.3 + 0.7 * Math.sqrt(strength)];
 
   let ruler = null;
   const measured = new Map(); // by font, room and text: the same labels come at every frame

@@ -20,6 +20,13 @@
       .replace(joiner, byNumber);
   };
 
+  // A token inside running text: spaces and line breaks stay what they are.
+  view.readable = (token) => {
+    if (token === "") return view.visible(token);
+    const part = (text) => (text === " " || text === "" ? text : text === "\n" ? "⏎\n" : view.visible(text));
+    return token.split(/( |\n)/).map(part).join("");
+  };
+
   // The tokens of one side of a view; positions stand in where there are none.
   view.Tokens = class {
     constructor(list, count, noun) {

@@ -1,5 +1,7 @@
 """Pointer and keyboard do what the page says."""
 
+import numpy
+
 from browser import Keys
 
 
@@ -283,3 +285,80 @@ def test_hover_on_patches(session):
     assert browser.readout()["Key"].startswith("37 "), browser.readout()
     browser.at(".imageview canvas", box[0] / 2 + 5, box[1] / 2 + 5, click=True)
     assert browser.state("query") == 37
+
+
+def strongest(page, heads, per, least):
+    """{(head, query, key)} of the weights that the page shows: the strongest of each query over the heads."""
+    shown = numpy.stack([page.heads[0][n].quantised()[1] for n in heads])
+    wanted = set()
+    for query in range(shown.shape[1]):
+        weights = shown[:, query]
+        order = numpy.argsort(-weights, axis=None, kind="stable")[:per]
+        for place in order:
+            n, key = numpy.unravel_index(place, weights.shape)
+            if weights[n, key] >= least:
+                wanted.add((heads[n], query, int(key)))
+    return wanted
+
+
+def test_lines_of_all_heads_are_the_strongest_of_each_query(session):
+    browser, page = session.browser, session.made("lines")
+    every = list(range(12))
+    browser.open(session.page("lines"), "tab=heads&heads=" + "_".join(map(str, every)))
+    drawn = """const heads = attentiveView.chosenHeads();
+const lines = attentiveView.strongLines(heads, attentiveView.leastWeight(), attentiveView.linesOfEach());
+return lines.flatMap(({ flat }, n) => Array.from({ length: flat.length / 3 }, (_, k) => [heads[n].number, flat[3 * k], flat[3 * k + 1]]))"""
+    assert browser.js("return [attentiveView.linesOfEach(), attentiveView.leastWeight()]") == [2, 0.0078]
+    for per in (None, 1, 5):
+        if per:
+            browser.set(per=per)
+        found = {tuple(each) for each in browser.js(drawn)}
+        expected = strongest(page, every, per or 2, 0.0078)
+        # Equal weights may change places.
+        assert len(found) == len(expected) == lines_drawn(browser) and len(found & expected) > 0.97 * len(expected), per
+    browser.set(per=1, min=0.3)
+    fewer = lines_drawn(browser)
+    browser.set(min=0.97)
+    assert 0 < lines_drawn(browser) < fewer <= 256
+    browser.set(per=17, min=0.3)
+    assert lines_drawn(browser) > fewer
+    assert len(set(browser.js("return attentiveView.layer().heads.map(attentiveView.headColour)"))) == 12
+
+
+def test_lines_begin_at_a_query_that_is_seen(session):
+    browser = session.browser
+    browser.open(session.page("lines"), "tab=heads&heads=0_1_2_3_4_5_6_7_8_9_10_11")
+    watch = """const { curves } = attentiveView.CanvasSurface.prototype; window.starts = []; window.colours = new Set();
+attentiveView.CanvasSurface.prototype.curves = function (flat, colour) {
+  for (let n = 0; n < flat.length; n += 5) { window.starts.push(flat[n + 1]); window.colours.add(colour); }
+  return curves.call(this, flat, colour);
+};"""
+    browser.js(watch)
+    browser.js("document.querySelector('.scroller').scrollTop = 900")
+    browser.settle()
+    height = browser.js("return document.querySelector('.lines canvas').clientHeight")
+    starts = browser.js("return window.starts")
+    assert starts and all(0 <= y <= height for y in starts)
+    assert browser.js("return window.colours.size") > 4
+    colour = browser.js("return [...window.colours][2]")
+    head = browser.js("return attentiveView.layer().heads.map(attentiveView.headColour)").index(colour)
+    browser.js("window.colours.clear()")
+    browser.at(f".chips button:nth-child({head + 1})", 10, 10)
+    assert browser.js("return [...window.colours]") == [colour], "the lines of the head that is pointed at"
+    assert browser.js("const s = document.querySelector('.scroller'); return s.scrollWidth - s.clientWidth") <= 0
+
+
+def test_the_threshold_is_the_reader_s(session):
+    browser = session.browser
+    browser.open(session.page("lines"), "tab=heads&heads=0")
+    move = """const input = document.querySelector(`input[data-state=${arguments[0]}]`); input.value = arguments[1];
+input.dispatchEvent(new Event('input', { bubbles: true }))"""
+    before = lines_drawn(browser)
+    browser.js(move, "per", 1)
+    browser.settle()
+    assert browser.state("per") == 1 and lines_drawn(browser) < before
+    browser.js(move, "min", 0.5)
+    browser.settle()
+    assert browser.state("min") == 0.5 and "weaker ones are left out" not in browser.texts(".lines .note")[0]
+    outputs = browser.js("return Array.from(document.querySelectorAll('.field output'), (each) => each.offsetParent && each.textContent).filter(Boolean)")
+    assert outputs == ["1", "0.5"], outputs

@@ -128,10 +128,10 @@ def test_damaged_weights_are_named(session):
 def test_pages_of_another_version_are_refused(session):
     path = session.folder / "version.html"
     path.write_text(
-        session.page("one").read_text(encoding="utf-8").replace('{"version": 1,', '{"version": 2,'), encoding="utf-8"
+        session.page("one").read_text(encoding="utf-8").replace('{"version": 2,', '{"version": 3,'), encoding="utf-8"
     )
     session.browser.open(path)
-    assert "version 2; its scripts read version 1" in session.browser.texts(".error")[0]
+    assert "version 3; its scripts read version 2" in session.browser.texts(".error")[0]
     session.browser.complaints()
 
 
@@ -139,3 +139,89 @@ def test_sentence_is_on_both_sides(session):
     session.browser.open(session.page("small"), "tab=heads&query=5")
     keys = session.browser.texts(".top tbody bdi")
     assert keys and set(keys) <= {token.replace(" ", "·") for token in SENTENCE}, keys
+
+
+def test_the_overview_shows_the_text(session):
+    browser = session.browser
+    browser.open(session.page("small"))
+    assert browser.texts(".read p") == ["".join(SENTENCE)] and browser.texts(".read span") == SENTENCE
+    browser.open(session.page("cross"))
+    assert browser.texts(".read h2") == ["Queries", "Keys"]
+    assert browser.texts(".read p") == ["".join(SENTENCE[:5]), "Das Tier ging nicht über die Straße."]
+    browser.open(session.page("odd"))
+    shown = browser.texts(".read span")
+    assert shown[ODD.index("\n")] == "⏎\n" and shown[ODD.index(" ")] == " " and shown[ODD.index("</script>")] == "</script>"
+    browser.open(session.page("named"))
+    gaps = browser.js(
+        """const box = (each) => each.getBoundingClientRect(); const all = Array.from(document.querySelectorAll('.read span'));
+return all.slice(1).map((each, n) => box(each).left - box(all[n]).right)"""
+    )
+    assert min(gaps) > 2, "tokens without spaces stand apart"
+    browser.open(session.page("vit"), "tab=grid")
+    assert browser.all(".read") == [], "patches are no text"
+
+
+BOXES = "return Array.from(document.querySelectorAll(arguments[0]), (each) => { const b = each.getBoundingClientRect(); return [b.left, b.right, b.top, b.bottom]; })"
+
+
+def test_no_head_is_cut_on_a_narrow_screen(session):
+    browser = session.browser
+    try:
+        for width in (400, 640, 1000):
+            browser.resize(width, 860)
+            for name in ("small", "lines", "deep", "named", "cross"):
+                for sort in ("layer", "entropy"):
+                    browser.open(session.page(name), f"tab=grid&sort={sort}")
+                    for selector in (".grid canvas", ".grid button span", ".grid .path"):
+                        boxes = browser.js(BOXES, selector)
+                        assert all(0 <= left and right <= width for left, right, _, _ in boxes), (width, name, sort, selector)
+                    tiles = browser.js(BOXES, ".grid button")
+                    labels = browser.js(BOXES, ".grid button span")
+                    for tile, label in zip(tiles, labels):
+                        assert label[3] <= tile[3] + 1, (width, name, "a label leaves its tile")
+                    text = "return Array.from(document.querySelectorAll('.grid button span')).every((each) => each.scrollWidth <= each.clientWidth)"
+                    assert browser.js(text), (width, name, sort, "a label is wider than its tile")
+                    rows = "const g = document.querySelector('.grid'); return g.scrollWidth - g.clientWidth"
+                    assert browser.js(rows) <= 0, (width, name, sort)
+    finally:
+        browser.resize(1280, 860)
+
+
+def test_tiles_grow_with_the_window(session):
+    browser = session.browser
+    sides = []
+    try:
+        browser.open(session.page("small"), "tab=grid")
+        for width in (700, 1000, 1280, 1600):
+            browser.resize(width, 860)
+            browser.settle()
+            box = browser.js(BOXES, ".grid canvas")[0]
+            assert abs((box[1] - box[0]) - (box[3] - box[2])) < 0.01, "a tile is square"
+            sides.append(box[1] - box[0])
+            last = max(right for _, right, _, _ in browser.js(BOXES, ".grid canvas"))
+            assert last > 0.9 * width, (width, last, "the row fills the window")
+    finally:
+        browser.resize(1280, 860)
+    assert sides == sorted(set(sides)) and sides[-1] > 150, sides
+
+
+def test_names_of_layers_break_between_their_parts(session):
+    browser = session.browser
+    parts = """const lines = [];
+for (const path of document.querySelectorAll('.grid .path')) {
+  for (const text of path.childNodes) {
+    if (text.nodeType !== Node.TEXT_NODE) continue;
+    const range = document.createRange(); range.selectNodeContents(text);
+    lines.push([text.data, new Set(Array.from(range.getClientRects(), (each) => Math.round(each.top))).size]);
+  }
+}
+return lines"""
+    try:
+        for width in (400, 1280):
+            browser.resize(width, 860)
+            browser.open(session.page("named"), "tab=grid")
+            found = browser.js(parts)
+            assert len(found) == 12 and all(count == 1 for _, count in found), (width, found)
+            assert browser.texts(".grid .path")[0] == "model.decoder.blocks.9.cross_attention.inner"
+    finally:
+        browser.resize(1280, 860)

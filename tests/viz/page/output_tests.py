@@ -55,6 +55,14 @@ def test_exported_map_and_lines_hold_the_tokens(session):
     assert {"</script>", "&amp;", "]]>", "👩‍👩‍👧", "␀"} <= set(labels(root)), labels(root)
 
 
+def test_exported_overview_holds_the_text(session):
+    browser = session.browser
+    browser.open(session.page("small"))
+    _, root = exported(browser)
+    assert " ".join(labels(root)[:2]).startswith("".join(SENTENCE)[:40]), labels(root)[:3]
+    assert {"trf_blocks.0.att", "trf_blocks.3.att"} <= set(labels(root))
+
+
 def test_exported_map_holds_the_weights(session):
     browser = session.browser
     browser.open(session.page("small"), "tab=map&layer=1&head=3")

@@ -22,6 +22,33 @@ def base64_of(array):
     return base64.b64encode(array if isinstance(array, bytes) else numpy.ascontiguousarray(array).tobytes()).decode()
 
 
+def base91_of(data):
+    """13 bits in two characters, the lower of 91 first and the lowest bit first; a rest of at most 6 bits is one character."""
+    number, text = int.from_bytes(data, "little"), []
+    alphabet = [chr(code) for code in range(33, 125) if chr(code) != "<"]
+    bits = 8 * len(data)
+    for start in range(0, bits, 13 * 4096):  # of a slice of the number, as shifts of all of it take long
+        part = number >> start & ((1 << 13 * 4096) - 1)
+        for left in range(min(13 * 4096, bits - start), 0, -13):
+            text += [alphabet[(part & 8191) % 91]] + ([alphabet[(part & 8191) // 91]] if left > 6 else [])
+            part >>= 13
+    return "".join(text)
+
+
+def planes(numbers):
+    """The highest bytes of all numbers, then the next ones."""
+    return numbers.astype(">f4").view(numpy.uint8).reshape(-1, 4).T.tobytes()
+
+
+def varint(value):
+    return bytes([value]) if value < 128 else bytes([value & 127 | 128]) + varint(value >> 7)
+
+
+def packed(data):
+    packer = zlib.compressobj(6, zlib.DEFLATED, -15)
+    return base91_of(packer.compress(bytes(data)) + packer.flush())
+
+
 def deflate(data):
     packer = zlib.compressobj(6, zlib.DEFLATED, -15)
     return base64_of(packer.compress(bytes(data)) + packer.flush())
@@ -49,6 +76,17 @@ class Head:
         count = min(MOST_TOP, self.weights.shape[1])
         order = numpy.argsort(numpy.where(self.keep, -self.weights, numpy.inf), axis=1, kind="stable")[:, :count]
         return numpy.where(numpy.take_along_axis(self.keep, order, axis=1), order, -1)
+
+
+def places_of(steps, keep, top):
+    """For each key of `top` its place among the keys of its row that are left, the largest steps first, then the lower key."""
+    out = b""
+    for row, seen, named in zip(steps.astype(int), keep, top):
+        left = sorted(numpy.flatnonzero(seen), key=lambda key: (-row[key], key))
+        for key in named[named >= 0]:
+            out += varint(left.index(key))
+            left.remove(key)
+    return out
 
 
 def spans_of(keep):
@@ -84,10 +122,15 @@ def thumb_of(head):
     scale = numpy.where(head.row_max > 0, head.row_max, 1)[:, None]
     shares = head.weights / scale
     rows, columns = (min(THUMB, size) for size in shares.shape)
-    starts = [-(-numpy.arange(part) * size // part) for part, size in zip((rows, columns), shares.shape)]
-    cells = numpy.maximum.reduceat(numpy.maximum.reduceat(shares, starts[0], axis=0), starts[1], axis=1)
+    starts = [numpy.arange(part) * size // part for part, size in zip((rows, columns), shares.shape)]
+
+    def largest(of):
+        return numpy.maximum.reduceat(numpy.maximum.reduceat(of, starts[0], axis=0), starts[1], axis=1)
+
+    column = numpy.arange(shares.shape[1])
+    reached = largest(((column >= head.spans[:, :1]) & (column < head.spans[:, 1:])).astype(int)) > 0
     return {
-        "thumb": base64_of(numpy.rint(cells * 255).astype(numpy.uint8)),
+        "thumb": base64_of(numpy.rint(largest(shares)[reached] * 255).astype(numpy.uint8)),
         "thumb_size": rows,
         "thumb_columns": columns,
     }
@@ -138,27 +181,23 @@ class Page:
     def _head(self, view, head):
         hidden, inside = self._hidden(head)
         steps, _ = head.quantised(self.levels)
-        self.elements.append(
-            f'<script type="text/plain" id="w-{view}-{head.number}">{deflate(steps[inside].tobytes())}</script>'
-        )
-        small = head.weights.shape[1] < 0xFFFF
         top = head.top()
-        logsumexp = None if head.logsumexp is None else base64_of(head.logsumexp.astype("<f4"))
+        data = steps[inside].tobytes() + planes(head.row_max)
+        data += b"" if head.logsumexp is None else planes(head.logsumexp)
+        data += places_of(steps, head.keep, top)
+        self.elements.append(f'<script type="text/plain" id="w-{view}-{head.number}">{packed(data)}</script>')
         return {
             "head": head.number,
             "hidden": hidden,
-            "row_max": base64_of(head.row_max.astype("<f4")),
-            "logsumexp": logsumexp,
-            "top": base64_of(top.astype("<u2" if small else "<u4")),
+            "logsumexp": head.logsumexp is not None,
             "top_count": top.shape[1],
-            "top_bytes": 2 if small else 4,
             **head.statistics,
             **thumb_of(head),
         }
 
     def data(self):
         raw = {
-            "version": 1,
+            "version": 2,
             "title": self.title,
             "tokens": self.tokens,
             "hidden": self.hidden,

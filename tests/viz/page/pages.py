@@ -94,6 +94,21 @@ def deep():
     return model("Twenty-four layers", 24, 16, SENTENCE, causal(14))
 
 
+def lines():
+    return model("Twelve heads of 256 tokens", 1, 12, words(256), causal(256))
+
+
+def named():
+    draw = numpy.random.default_rng(12)
+    page = Page("Long names, tokens without spaces")
+    index = page.add_tokens(["[CLS]", "a", "cat", "##s", "[SEP]"])
+    everything = numpy.ones((5, 5), dtype=bool)
+    for layer in (9, 10):
+        heads = [head_of(n, scores_of(draw, 5, 5, "wide"), everything) for n in range(12)]
+        page.add_view(f"model.decoder.blocks.{layer}.cross_attention.inner", heads, index, index)
+    return page
+
+
 def huge():
     draw = numpy.random.default_rng(3)
     page = Page("4,096 tokens, one head")
@@ -236,7 +251,7 @@ def coarse():
 
 PAGES = {
     make.__name__: make
-    for make in (one, small, long, deep, huge, window, holes, full, cross, decode, vit, neurons, rtl, odd, coarse)
+    for make in (one, small, long, lines, named, deep, huge, window, holes, full, cross, decode, vit, neurons, rtl, odd, coarse)
 }
 
 
