@@ -105,6 +105,29 @@ TEST_CASE("what is saved loads again", "[save_model_folder]") {
   check_round_trip(drawn(ViT(ViTOptions(vit).distillation_token(true).hidden_dim(20))), "deit");
 }
 
+TEST_CASE("a Gemma without windows keeps the number that Python's class needs", "[save_model_folder]") {
+  const TemporaryFolder folder;
+  const auto gemma =
+      LlamaOptions(kLlama).unit_offset(true).norm_after(true).scaled_embedding(true).tied(true).activation(
+          Activation::GeluTanh);
+  for (const auto& options : {gemma, LlamaOptions(gemma).qk_norm(true)}) {
+    const auto model = drawn(Llama(options));
+    const auto written = [&](const SaveFolderOptions& how) {
+      save_model_folder(folder / "model", *model, how);
+      const auto read = read_model_folder(folder / "model");
+      CHECK(load_pretrained<Llama>(read)->options.windows().empty());
+      return read.config.at("sliding_window");
+    };
+    CHECK(written({}).as<int64_t>() == 4096);
+    const FileValue::Dict before{{{"sliding_window", 5}}};
+    CHECK(written({.config = before}).as<int64_t>() == 5);
+  }
+  // Other families say that there is none.
+  const auto qwen = drawn(Llama(LlamaOptions(kLlama).qkv_bias(true)));
+  save_model_folder(folder / "qwen", *qwen, {.config = FileValue::Dict{{{"sliding_window", 5}}}});
+  CHECK(read_model_folder(folder / "qwen").config.at("sliding_window").is<FileValue::None>());
+}
+
 TEST_CASE("a model of the book gets the biases that GPT-2 has", "[save_model_folder]") {
   const auto model = drawn(GPT(GPTOptions(11, 8, 12, 3, 2).bias(false)));
   auto again = check_round_trip(model, "gpt2");
