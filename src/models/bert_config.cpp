@@ -12,7 +12,7 @@ BertOptions read_bert_options(const std::string& who, std::string_view family, c
   const bool albert = family == "albert", roberta = family == "roberta";
   BertOptions options(config.size("vocab_size"), config.size("max_position_embeddings", 512),
                       config.size("hidden_size"), config.size("num_attention_heads"),
-                      config.size("num_hidden_layers"));
+                      config.layers("num_hidden_layers"));
   options.token_types(config.size("type_vocab_size", 2))
       .hidden_dim(config.size("intermediate_size"))
       .activation(config.activation("hidden_act", albert ? "gelu_new" : "gelu"))

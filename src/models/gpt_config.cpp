@@ -9,7 +9,7 @@ GPTOptions read_gpt_options(const std::string& who, const FileValue& config_,
   check_common_fields(config);
   const auto emb_dim = config.size("n_embd");
   GPTOptions options(config.size("vocab_size"), config.size("n_positions", 1024), emb_dim,
-                     config.size("n_head"), config.size("n_layer"));
+                     config.size("n_head"), config.layers("n_layer"));
   config.must_be("n_inner", 4 * emb_dim);
   if (config.activation("activation_function", "gelu_new") != Activation::GeluTanh) {
     config.refuse("activation_function", "\"gelu_new\" or \"gelu_pytorch_tanh\"");

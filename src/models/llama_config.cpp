@@ -161,7 +161,7 @@ LlamaOptions read_llama_options(const std::string& who, std::string_view family,
   check_common_fields(config);
   const auto heads = config.size("num_attention_heads");
   LlamaOptions options(config.size("vocab_size"), config.size("hidden_size"), heads,
-                       config.size("num_hidden_layers"));
+                       config.layers("num_hidden_layers"));
   const bool null_heads = config.is_null("num_key_value_heads");
   const bool biases = family != "mistral" && family != "qwen2" && config.flag("attention_bias", false);
   options.hidden_dim(config.size("intermediate_size"))

@@ -61,6 +61,12 @@ int64_t ModelConfig::size(std::string_view field, int64_t fallback) const {
   return find(field) == nullptr ? fallback : size(field);
 }
 
+int64_t ModelConfig::layers(std::string_view field) const {
+  const auto count = size(field);
+  if (count > (int64_t{1} << 20)) refuse(field, "at most 2^20 layers");
+  return count;
+}
+
 int64_t ModelConfig::integer(std::string_view field, int64_t fallback) const {
   const auto* value = find(field);
   if (value == nullptr) return fallback;

@@ -26,6 +26,7 @@ class ModelConfig {
 
   int64_t size(std::string_view field) const;  ///< required, in [1, 2^31)
   int64_t size(std::string_view field, int64_t fallback) const;
+  int64_t layers(std::string_view field) const;  ///< required, in [1, 2^20], as models have them
   int64_t integer(std::string_view field, int64_t fallback) const;
   std::optional<double> number(std::string_view field) const;
   double number(std::string_view field, double fallback) const;

@@ -16,6 +16,7 @@
 #include "files/mapped_file.h"
 #include "files/state_entries.h"
 #include "files/torch/torch_dtypes.h"
+#include "models/config_demands.h"
 #include "models/family_options.h"
 #include "models/model_config.h"
 #include "models/name_rules.h"
@@ -89,6 +90,10 @@ std::string foreign_names(std::string_view family, const StateDict& weights) {
   const auto theirs = families_of_names(weights);
   if (theirs.empty() || std::find(theirs.begin(), theirs.end(), family) != theirs.end()) return {};
   return fmt::format(", but have the names of {}", fmt::join(theirs, ", "));
+}
+
+std::string_view how_to_ignore(const NameFaults& faults) {
+  return faults.unexpected.empty() ? "" : "\nPretrainedOptions::ignore leaves out weights by their names";
 }
 
 at::ScalarType dtype_of(const RenamedState& renamed, const FileValue& config) {
@@ -194,7 +199,7 @@ void load_weights(const std::shared_ptr<torch::nn::Module>& module, ModelFolder&
   const auto faults = faults_against(table, parameters, renamed);
   TORCH_CHECK_VALUE(faults.empty(), kLoadPretrained, ": ", folder.path.string(),
                     ": the weights do not fit the ", folder.family, " of config.json",
-                    foreign_names(folder.family, wanted), ":", faults.text());
+                    foreign_names(folder.family, wanted), ":", faults.text(), how_to_ignore(faults));
 
   const auto dtype = options.dtype.value_or(dtype_of(renamed, folder.config));
   Installation installation(parameters, renamed, dtype, given, exclusive);
@@ -220,7 +225,8 @@ std::string_view model_of(const char* who, const ModelFolder& folder) {
   return family->model;
 }
 
-// "<who>: <folder>/config.json", for a folder of a family that the model reads.
+// "<who>: <folder>/config.json", for a folder of a family that the model reads, of no more layers than it can
+// have: options may hold something for each layer.
 std::string prefix_of(const char* who, std::string_view model, const ModelFolder& folder) {
   const auto path = folder.path.string();
   TORCH_CHECK_VALUE(folder.config.is<FileValue::Dict>(), who, ": ", path, ": expected a config, got a ",
@@ -228,7 +234,12 @@ std::string prefix_of(const char* who, std::string_view model, const ModelFolder
   const auto reader = model_of(who, folder);
   TORCH_CHECK_VALUE(reader == model, who, ": ", path, ": expected a folder that attentive::", model,
                     " reads, got a ", folder.family, ", which attentive::", reader, " reads");
-  return fmt::format("{}: {}/config.json", who, path);
+  const auto prefix = fmt::format("{}: {}/config.json", who, path);
+  if (folder.family != "albert") {  // whose layers share their weights
+    const auto* layers = folder.family == "gpt2" ? "n_layer" : "num_hidden_layers";
+    check_layers(ModelConfig(prefix, folder.config), layers, folder.weights);
+  }
+  return prefix;
 }
 
 bool has_weight(const NameTable& table, const StateDict& weights, std::string_view ours) {
@@ -251,18 +262,10 @@ BertParts parts_of(const ModelFolder& folder, const std::string& who) {
   return {!masked, masked || both};
 }
 
-// A config.json that speaks of a million layers would have them built before their weights are missed.
-void check_layers(const ModelFolder& folder, int64_t layers) {
-  const auto count = static_cast<int64_t>(folder.weights.size());
-  TORCH_CHECK_VALUE(layers <= count, "load_pretrained: ", folder.path.string(), ": expected the weights of ",
-                    layers, " layers, got ", count, " tensors");
-}
-
 template <class Model, class Options>
 Model load(ModelFolder&& folder, const Options& options, const PretrainedOptions& pretrained) {
-  bool shared = false;
-  if constexpr (std::is_same_v<Options, BertOptions>) shared = options.shared_layers();
-  check_layers(folder, shared ? 1 : options.num_layers());
+  const auto who = fmt::format("{}: {}/config.json", kLoadPretrained, folder.path.string());
+  check_demands(who, demands_of(options), folder.weights);
   const KeptTensors kept;  // parameters that can be trained, also under InferenceMode
   Model model(nullptr);
   {

@@ -33,7 +33,7 @@ ViTOptions read_vit_options(const std::string& who, std::string_view family, con
                      config.size("num_channels", 3), classes(config));
   return options.emb_dim(config.size("hidden_size"))
       .num_heads(config.size("num_attention_heads"))
-      .num_layers(config.size("num_hidden_layers"))
+      .num_layers(config.layers("num_hidden_layers"))
       .hidden_dim(config.size("intermediate_size"))
       .activation(config.activation("hidden_act", "gelu"))
       .eps(config.number("layer_norm_eps", 1e-12))
