@@ -97,15 +97,15 @@ void GPTImpl::set_context(std::shared_ptr<AttentionContext> context) {
   for (const auto& block : *trf_blocks) block->as<TransformerBlockImpl>()->att->context = context_;
 }
 
-at::Tensor GPTImpl::forward(const at::Tensor& ids) {
-  return run(ids, nullptr);
+at::Tensor GPTImpl::forward(const at::Tensor& ids, Logits which) {
+  return run(ids, nullptr, which);
 }
 
-at::Tensor GPTImpl::forward_cached(const at::Tensor& ids, KVCache& cache) {
-  return run(ids, &cache);
+at::Tensor GPTImpl::forward_cached(const at::Tensor& ids, KVCache& cache, Logits which) {
+  return run(ids, &cache, which);
 }
 
-at::Tensor GPTImpl::run(const at::Tensor& ids, KVCache* cache) {
+at::Tensor GPTImpl::run(const at::Tensor& ids, KVCache* cache, Logits which) {
   const auto first = check_ids(gpt_sizes(options), ids, cache);
   auto x = at::embedding(tok_emb->weight, ids);
   if (pos_emb) {
@@ -117,6 +117,7 @@ at::Tensor GPTImpl::run(const at::Tensor& ids, KVCache* cache) {
     auto& block = trf_blocks->at<TransformerBlockImpl>(static_cast<size_t>(i));
     x = cache ? block.forward_cached(x, *cache, i) : block.forward(x);
   }
+  x = tokens_with_logits(x, which);
   return attentive::linear(final_norm->forward(x), options.tied() ? tok_emb->weight : out_head->weight);
 }
 
