@@ -38,9 +38,11 @@ int64_t numbers_in(const StateDict& weights) {
 
 std::vector<Demand> demands_of(const GPTOptions& options) {
   const Demand::Factor width{"n_embd", options.emb_dim()}, layers{"n_layer", options.num_layers()};
+  const auto inner = options.hidden_dim() > 0 ? Demand::Factor{"n_inner", options.hidden_dim()} : width;
   return {{{{"vocab_size", options.vocab_size()}, width}},
           {{{"n_positions", options.context_length()}, width}},
-          {{layers, width, width}}};
+          {{layers, width, width}},
+          {{layers, width, inner}}};
 }
 
 std::vector<Demand> demands_of(const LlamaOptions& options) {
@@ -70,6 +72,7 @@ std::vector<Demand> demands_of(const BertOptions& options) {
   if (factored) demands.push_back({{embedded, width}});
   demands.push_back({{layers, width, width}});
   demands.push_back({{layers, width, {"intermediate_size", options.hidden_dim()}}});
+  if (options.head() != BertHead::None) demands.push_back({{{"num_labels", options.num_labels()}, width}});
   return demands;
 }
 

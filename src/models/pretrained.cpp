@@ -250,16 +250,38 @@ bool has_weight(const NameTable& table, const StateDict& weights, std::string_vi
   });
 }
 
-BertParts parts_of(const ModelFolder& folder, const std::string& who) {
+// The first class of `architectures`; empty if that is absent.
+std::string architecture_of(const ModelFolder& folder, const std::string& who) {
+  const auto classes = ModelConfig(who, folder.config).words("architectures");
+  return classes.empty() ? std::string() : classes[0];
+}
+
+// Whether the model has a classifier, with such a class in Python or none named: unless it is to be ignored.
+bool has_classifier(const ModelFolder& folder, const PretrainedOptions& options, bool named, bool unnamed) {
+  for (const auto& [name, tensor] : folder.weights) {
+    if (!name.starts_with("classifier.")) continue;
+    return (named || unnamed) && !matches_any(options.ignore, name);
+  }
+  return named && !matches_any(options.ignore, "classifier.weight");
+}
+
+BertParts parts_of(const ModelFolder& folder, const std::string& who, const PretrainedOptions& options) {
+  const auto name = architecture_of(folder, who);
+  const bool texts = name.ends_with("ForSequenceClassification"),
+             tokens = name.ends_with("ForTokenClassification"), masked = name.ends_with("ForMaskedLM");
+  BertParts parts{!masked && !tokens && !(texts && folder.family == "roberta"),
+                  masked || name.ends_with("ForPreTraining")};
+  bool pools = parts.pooler;
   if (!folder.weights.empty()) {
     const NameTable table(find_family(folder.family)->rules);
-    return {has_weight(table, folder.weights, "pooler.weight"),
-            has_weight(table, folder.weights, "mlm_dense.weight")};
+    parts.pooler = has_weight(table, folder.weights, "pooler.weight");
+    parts.masked_lm = has_weight(table, folder.weights, "mlm_dense.weight");
+    pools = parts.pooler || has_weight(table, folder.weights, "classifier_out.weight");
   }
-  const auto classes = ModelConfig(who, folder.config).words("architectures");
-  const bool masked = !classes.empty() && classes[0].ends_with("ForMaskedLM");
-  const bool both = !classes.empty() && classes[0].ends_with("ForPreTraining");
-  return {!masked, masked || both};
+  if (has_classifier(folder, options, texts || tokens, name.empty())) {
+    parts.head = texts || (!tokens && pools) ? BertHead::Sequence : BertHead::Tokens;
+  }
+  return parts;
 }
 
 template <class Model, class Options>
@@ -294,12 +316,17 @@ LlamaOptions llama_options(const ModelFolder& folder, const PretrainedOptions& o
 
 BertOptions bert_options(const ModelFolder& folder, const PretrainedOptions& options) {
   const auto who = prefix_of("bert_options", BertImpl::kName, folder);
-  return read_bert_options(who, folder.family, folder.config, parts_of(folder, who), options);
+  return read_bert_options(who, folder.family, folder.config, parts_of(folder, who, options), options);
 }
 
 ViTOptions vit_options(const ModelFolder& folder, const PretrainedOptions& options) {
-  return read_vit_options(prefix_of("vit_options", ViTImpl::kName, folder), folder.family, folder.config,
-                          options);
+  const auto who = prefix_of("vit_options", ViTImpl::kName, folder);
+  const auto name = architecture_of(folder, who);
+  const bool base = name == "ViTModel" || name == "DeiTModel";
+  const bool described = folder.weights.empty();
+  const bool classifier =
+      has_classifier(folder, options, described ? !base : name.ends_with("ForImageClassification"), !base);
+  return read_vit_options(who, folder.family, folder.config, classifier, options);
 }
 
 template <>

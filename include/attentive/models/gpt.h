@@ -53,9 +53,13 @@ struct GPTOptions {
             rotary) = RotaryPositionsOptions(0);  ///< the model sets its head_dim
   TORCH_ARG(int64_t, window) = 0;  ///< tokens that a query attends to, including its own; 0: all earlier ones
   TORCH_ARG(GPTInit, init) = GPTInit::Book;
+  TORCH_ARG(int64_t, hidden_dim) = 0;  ///< features inside the feed-forward layer; 0: 4 * emb_dim
+  TORCH_ARG(Activation, activation) = Activation::GeluTanh;  ///< of the feed-forward layer
+  TORCH_ARG(double, eps) = 1e-5;                             ///< of the norms
 
   ATTENTIVE_OPTIONS(vocab_size_, context_length_, emb_dim_, num_heads_, num_layers_, num_kv_heads_, dropout_,
-                    qkv_bias_, bias_, tied_, positions_, rotary_, window_, init_);
+                    qkv_bias_, bias_, tied_, positions_, rotary_, window_, init_, hidden_dim_, activation_,
+                    eps_);
 };
 
 /// A decoder-only transformer language model with pre-norm blocks: the book's `GPTModel`.
