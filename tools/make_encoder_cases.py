@@ -53,6 +53,11 @@ ALBERT_NAMES = (
     (SHARED + r"ffn_output\.(\w+)", r"blocks.0.ff.layers.2.\1"),
     *norm(SHARED + "full_layer_layer_norm", "blocks.0.norm2"),
 )
+LABELS = (
+    (r"classifier\.dense\.(\w+)", r"classifier_dense.\1"),
+    (r"classifier\.out_proj\.(\w+)", r"classifier_out.\1"),
+    (r"classifier\.(\w+)", r"classifier.\1"),
+)
 VIT_LAYER = r".*layers\.(\d+)\."
 VIT_NAMES = (
     (r".*cls_token", "cls_token"),
@@ -65,7 +70,7 @@ VIT_NAMES = (
     *norm(VIT_LAYER + "layernorm_after", OURS + "norm2"),
     (VIT_LAYER + r"mlp\.fc1\.(\w+)", OURS + r"mlp.layers.0.\2"),
     (VIT_LAYER + r"mlp\.fc2\.(\w+)", OURS + r"mlp.layers.2.\2"),
-    *norm(r".*\.layernorm", "norm"),
+    *norm(r"(?:.*\.)?layernorm", "norm"),
     (r"classifier\.(\w+)", r"head.\1"),
 )
 
@@ -131,7 +136,8 @@ def text(padded):
 
 def bert_family(folder, stem, config, classes, options, table, typed=True):
     """Hidden states, with and without padding; the pooled one; logits; the other dtypes."""
-    base, masked_lm = classes
+    base, masked_lm, texts, tokens = classes
+    heads = {"logits": masked_lm, "sequence": texts, "tokens": tokens}
 
     def case(name, result="hidden", padded=False, types=False, dtype=torch.float32):
         ids, token_types, real = text(padded)
@@ -140,31 +146,40 @@ def bert_family(folder, stem, config, classes, options, table, typed=True):
             inputs["attention_mask"] = theirs["attention_mask"] = real
         if types and typed:
             inputs["token_types"] = theirs["token_type_ids"] = token_types
-        logits = result == "logits"
-        model = (masked_lm if logits else base)(config)
-        part = {"hidden": "last_hidden_state", "pooled": "pooler_output", "logits": "logits"}[result]
+        model = heads.get(result, base)(config)
+        part = {"hidden": "last_hidden_state", "pooled": "pooler_output"}.get(result, "logits")
 
         def run(module, _):
             return getattr(module(**theirs), part)
 
-        settings = {**OUR_SIZES, **options, "masked_lm": logits, "pooler": not logits}
-        write(folder, f"{stem}-{name}", "attentive.Bert", settings, model, table, inputs, run, dtype, {"result": result})
+        pooler = result in ("hidden", "pooled") or (result == "sequence" and stem != "roberta")
+        settings = {**OUR_SIZES, **options, "masked_lm": result == "logits", "pooler": pooler}
+        if result in ("sequence", "tokens"):
+            settings.update(head=result, num_labels=3, head_dropout=0.1)
+            result = "labels"
+        write(folder, f"{stem}-{name}", "attentive.Bert", settings, model, (*table, *LABELS), inputs, run, dtype, {"result": result})
 
     case("hidden")
     case("types", types=True)
     case("padding", padded=True, types=True)
     case("pooled", result="pooled", padded=True)
     case("logits", result="logits", padded=True, types=True)
+    case("sequence-labels", result="sequence", padded=True)
+    case("token-labels", result="tokens", padded=True)
     case("fp64", result="logits", padded=True, dtype=torch.float64)
     case("bf16", padded=True, types=True, dtype=torch.bfloat16)
+
+
+def classes_of(name):
+    return [getattr(transformers, name + kind) for kind in ("Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification")]
 
 
 def bert_cases(folder):
     bert_family(
         folder,
         "bert",
-        transformers.BertConfig(**THEIR_SIZES, pad_token_id=PAD),
-        (transformers.BertModel, transformers.BertForMaskedLM),
+        transformers.BertConfig(**THEIR_SIZES, pad_token_id=PAD, num_labels=3),
+        classes_of("Bert"),
         {"frozen_id": PAD},
         BERT_NAMES,
     )
@@ -173,8 +188,8 @@ def bert_cases(folder):
     bert_family(
         folder,
         "roberta",
-        transformers.RobertaConfig(**{**THEIR_SIZES, "max_position_embeddings": positions}, type_vocab_size=1, pad_token_id=PAD),
-        (transformers.RobertaModel, transformers.RobertaForMaskedLM),
+        transformers.RobertaConfig(**{**THEIR_SIZES, "max_position_embeddings": positions}, type_vocab_size=1, pad_token_id=PAD, num_labels=3),
+        classes_of("Roberta"),
         {"padding_id": PAD, "token_types": 1, "context_length": positions},
         BERT_NAMES,
         typed=False,
@@ -182,8 +197,8 @@ def bert_cases(folder):
     bert_family(
         folder,
         "albert",
-        transformers.AlbertConfig(**{**THEIR_SIZES, "hidden_act": "gelu_new"}, embedding_size=5, pad_token_id=PAD),
-        (transformers.AlbertModel, transformers.AlbertForMaskedLM),
+        transformers.AlbertConfig(**{**THEIR_SIZES, "hidden_act": "gelu_new"}, embedding_size=5, pad_token_id=PAD, num_labels=3),
+        classes_of("Albert"),
         {"frozen_id": PAD, "embedding_dim": 5, "shared_layers": True, "activation": "gelu_tanh"},
         ALBERT_NAMES,
     )
@@ -215,21 +230,38 @@ def vit_cases(folder):
         "dropout": 0.1,
     }
 
-    def case(stem, kind, dtype=torch.float32, act="gelu", eps=1e-3):
+    def case(stem, kind, dtype=torch.float32, act="gelu", eps=1e-3, base=False, bias=True):
         configs = {"vit": transformers.ViTConfig, "deit": transformers.DeiTConfig}
         classes = {"vit": transformers.ViTForImageClassification, "deit": transformers.DeiTForImageClassification}
-        model = classes[kind](configs[kind](**theirs, hidden_act=act, layer_norm_eps=eps))
-        activation = {"gelu": "gelu", "gelu_new": "gelu_tanh", "relu": "relu", "silu": "silu"}[act]
+        config = configs[kind](**theirs, hidden_act=act, layer_norm_eps=eps, qkv_bias=bias)
+        bases = {"vit": transformers.ViTModel, "deit": transformers.DeiTModel}
+        model = bases[kind](config, add_pooling_layer=False) if base else classes[kind](config)
+        activation = {"gelu_new": "gelu_tanh"}.get(act, act)
         options = {**ours, "activation": activation, "eps": eps, "distillation_token": kind == "deit"}
+        call = {}
+        if not bias:
+            options["qkv_bias"] = False
+        if base:
+            options["num_classes"] = 0
+            call = {"result": "hidden"}
         images = normal(9, 2, 3, 6, 6, dtype=dtype)
-        write(folder, f"{kind}-{stem}", "attentive.ViT", options, model, VIT_NAMES, {"images": images}, lambda m, its: m(its["images"]).logits, dtype)
+
+        def run(module, its):
+            out = module(its["images"])
+            return out.last_hidden_state if base else out.logits
+
+        write(folder, f"{kind}-{stem}", "attentive.ViT", options, model, VIT_NAMES, {"images": images}, run, dtype, call)
 
     for kind in ("vit", "deit"):
         case("gelu", kind)
         case("relu-eps", kind, act="relu", eps=1e-12)
         case("gelu_tanh", kind, act="gelu_new")
+        case("hidden", kind, base=True)
         case("fp64", kind, dtype=torch.float64)
         case("bf16", kind, dtype=torch.bfloat16)
+    case("no-qkv-bias", "vit", bias=False)
+    case("quick_gelu", "vit", act="quick_gelu")
+    case("relu2", "vit", act="relu2")
 
 
 if __name__ == "__main__":

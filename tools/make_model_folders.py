@@ -35,6 +35,7 @@ DECODER = dict(vocab_size=31, hidden_size=24, intermediate_size=40, num_hidden_l
 ENCODER = dict(vocab_size=29, hidden_size=24, intermediate_size=40, num_hidden_layers=3, num_attention_heads=4, max_position_embeddings=24)
 IMAGES = dict(hidden_size=24, intermediate_size=40, num_hidden_layers=3, num_attention_heads=4, image_size=8, patch_size=4, num_channels=2,
               num_labels=5)
+LABELLED = dict(ENCODER, num_labels=5)
 LLAMA3 = {"rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 16}
 WINDOWS = ["sliding_attention", "full_attention", "sliding_attention"]
@@ -66,12 +67,24 @@ MODELS = {
     "albert_base": (hf.AlbertModel, hf.AlbertConfig, dict(ENCODER, embedding_size=10)),
     "vit": (hf.ViTForImageClassification, hf.ViTConfig, IMAGES),
     "deit": (hf.DeiTForImageClassification, hf.DeiTConfig, IMAGES),
+    "gpt2_other": (hf.GPT2LMHeadModel, hf.GPT2Config, dict(GPT2, n_inner=40, layer_norm_epsilon=1e-3, activation_function="relu")),
+    "llama_relu2": (hf.LlamaForCausalLM, hf.LlamaConfig, dict(GROUPED, hidden_act="relu2")),
+    "vit_base": (hf.ViTModel, hf.ViTConfig, dict(IMAGES, qkv_bias=False)),
+    "deit_base": (hf.DeiTModel, hf.DeiTConfig, dict(IMAGES, hidden_act="quick_gelu")),
+    "bert_texts": (hf.BertForSequenceClassification, hf.BertConfig, LABELLED),
+    "bert_tokens": (hf.BertForTokenClassification, hf.BertConfig, dict(LABELLED, classifier_dropout=0.2)),
+    "roberta_texts": (hf.RobertaForSequenceClassification, hf.RobertaConfig, dict(LABELLED, type_vocab_size=1)),
+    "roberta_tokens": (hf.RobertaForTokenClassification, hf.RobertaConfig, dict(LABELLED, type_vocab_size=1)),
+    "albert_texts": (hf.AlbertForSequenceClassification, hf.AlbertConfig, dict(LABELLED, embedding_size=10)),
+    "albert_tokens": (hf.AlbertForTokenClassification, hf.AlbertConfig, dict(LABELLED, embedding_size=10)),
 }
 
 
 def built(name, **changes):
     kind, config, settings = MODELS[name]
-    return kind(config(**{**settings, **changes}))
+    # A pooler that nothing here has.
+    parts = {"add_pooling_layer": False} if kind in (hf.ViTModel, hf.DeiTModel) else {}
+    return kind(config(**{**settings, **changes}), **parts)
 
 
 def drawn(settings, rng):
@@ -79,7 +92,8 @@ def drawn(settings, rng):
     heads, layers = rng.choice((2, 3, 4)), rng.randint(1, 4)
     size = heads * rng.choice((4, 6, 8))
     if "n_embd" in settings:
-        return dict(n_head=heads, n_embd=size, n_layer=layers, vocab_size=rng.randint(20, 60), n_positions=rng.randint(16, 40))
+        inner = {"n_inner": rng.randint(5, 48)} if "n_inner" in settings else {}
+        return dict(n_head=heads, n_embd=size, n_layer=layers, **inner, vocab_size=rng.randint(20, 60), n_positions=rng.randint(16, 40))
     changes = dict(num_attention_heads=heads, hidden_size=size, num_hidden_layers=layers, intermediate_size=rng.randint(5, 48))
     choices = {
         "vocab_size": lambda: rng.randint(20, 60),
@@ -100,7 +114,7 @@ def drawn(settings, rng):
     if "attention_dropout" in settings:
         changes["rms_norm_eps"] = rng.choice((1e-6, 1e-5, 1e-3))
     else:
-        changes.update(layer_norm_eps=rng.choice((1e-12, 1e-6, 1e-3)), hidden_act=rng.choice(("gelu", "gelu_new", "relu", "silu")))
+        changes.update(layer_norm_eps=rng.choice((1e-12, 1e-6, 1e-3)), hidden_act=rng.choice(("gelu", "gelu_new", "relu", "silu", "quick_gelu", "relu2")))
     return changes
 
 
@@ -122,7 +136,10 @@ def numbers(model):
     generator = torch.Generator().manual_seed(5)
     if kind in ("vit", "deit"):
         images = torch.randn(2, model.config.num_channels, 8, 8, generator=generator)
-        return {"input.images": images, "output.logits": model(pixel_values=images).logits}
+        out = model(pixel_values=images)
+        if hasattr(out, "logits"):
+            return {"input.images": images, "output.logits": out.logits}
+        return {"input.images": images, "output.hidden": out.last_hidden_state}
     ids = torch.randint(3, model.config.vocab_size, (2, 14), generator=generator)
     if kind not in ("bert", "roberta", "albert"):
         return {"input.ids": ids, "output.logits": model(ids).logits}
@@ -133,7 +150,8 @@ def numbers(model):
     out = model(input_ids=ids, token_type_ids=types, attention_mask=keep.long(), output_hidden_states=True)
     result = {"input.ids": ids, "input.types": types, "input.lengths": lengths}
     if hasattr(out, "logits"):
-        return {**result, "output.logits": out.logits, "output.hidden": out.hidden_states[-1]}
+        kind = "logits" if type(model).__name__.endswith("ForMaskedLM") else "labels"
+        return {**result, f"output.{kind}": out.logits, "output.hidden": out.hidden_states[-1]}
     return {**result, "output.hidden": out.last_hidden_state, "output.pooled": out.pooler_output}
 
 
@@ -185,6 +203,10 @@ def old_names(folder):
 def class_for(name):
     if name.endswith("_base"):
         return hf.AutoModel
+    if name.endswith("_texts"):
+        return hf.AutoModelForSequenceClassification
+    if name.endswith("_tokens"):
+        return hf.AutoModelForTokenClassification
     if name in ("vit", "deit"):
         return hf.AutoModelForImageClassification
     return hf.AutoModelForMaskedLM if name in ("bert", "roberta", "albert") else hf.AutoModelForCausalLM
@@ -199,14 +221,18 @@ def difference(model, given):
         out = model(input_ids=given["input.ids"], token_type_ids=given["input.types"], attention_mask=keep.long())
     else:
         out = model(given["input.ids"])
-    if "output.logits" in given:
-        return (out.logits - given["output.logits"]).abs().max().item()
+    logits = given.get("output.logits", given.get("output.labels"))
+    if logits is not None:
+        return (out.logits - logits).abs().max().item()
+    if "input.images" in given:
+        return (out.last_hidden_state - given["output.hidden"]).abs().max().item()
     return max((out.last_hidden_state - given["output.hidden"]).abs().max(), (out.pooler_output - given["output.pooled"]).abs().max()).item()
 
 
 def check(written, saved):
     for name in sorted(os.listdir(saved)):
-        model, report = class_for(name).from_pretrained(f"{saved}/{name}", dtype="auto", output_loading_info=True)
+        parts = {"add_pooling_layer": False} if name in ("vit_base", "deit_base") else {}
+        model, report = class_for(name).from_pretrained(f"{saved}/{name}", dtype="auto", output_loading_info=True, **parts)
         with torch.no_grad():
             number = difference(model.eval(), load_file(f"{written}/{name}/expected.safetensors"))
         missing = sorted(report["missing_keys"])

@@ -39,12 +39,12 @@ int64_t AnyLanguageModel::context_length() const {
 }
 
 // A copy of a holder shares its model, and its arrow is not const.
-at::Tensor AnyLanguageModel::forward(const at::Tensor& ids) const {
-  return visit([&](auto model) { return model->forward(ids); });
+at::Tensor AnyLanguageModel::forward(const at::Tensor& ids, Logits which) const {
+  return visit([&](auto model) { return detail::forward_with(*model, ids, which); });
 }
 
-at::Tensor AnyLanguageModel::forward_cached(const at::Tensor& ids, KVCache& cache) const {
-  return visit([&](auto model) { return model->forward_cached(ids, cache); });
+at::Tensor AnyLanguageModel::forward_cached(const at::Tensor& ids, KVCache& cache, Logits which) const {
+  return visit([&](auto model) { return detail::forward_cached_with(*model, ids, cache, which); });
 }
 
 at::Tensor AnyLanguageModel::loss(const at::Tensor& ids, const at::Tensor& targets) const {

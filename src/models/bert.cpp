@@ -66,6 +66,10 @@ at::Tensor positions_after(int64_t padding_id, const at::Tensor& ids) {
 
 }  // namespace
 
+std::string_view to_string(BertHead value) {
+  return enum_name(value, {"none", "sequence", "tokens"});
+}
+
 BertImpl::BertImpl(BertOptions options_) : options(std::move(options_)) {
   build();
 }
@@ -83,6 +87,13 @@ void BertImpl::check_options() const {
   check_index("frozen_id", options.frozen_id(), options.vocab_size());
   check_eps(kName, options.eps());
   check_probability(kName, "dropout", options.dropout());
+  check_probability(kName, "head_dropout", options.head_dropout());
+  if (options.head() == BertHead::None) return;
+  check_positive(kName, "num_labels", options.num_labels());
+  TORCH_CHECK_VALUE(!options.masked_lm(), kName, ": expected masked_lm or head = ", to_string(options.head()),
+                    ", got both");
+  TORCH_CHECK_VALUE(options.head() != BertHead::Sequence || options.pooler() || options.padding_id(), kName,
+                    ": expected a pooler for head = sequence, got none");
 }
 
 void BertImpl::reset() {
@@ -105,6 +116,14 @@ void BertImpl::reset() {
     mlm_norm = register_module("mlm_norm", layer_norm(options, features));
     mlm_bias = register_parameter("mlm_bias", at::zeros({options.vocab_size()}));
   }
+  if (options.head() == BertHead::None) return;
+  const bool own_layer = options.head() == BertHead::Sequence && options.padding_id();
+  if (own_layer) {
+    classifier_dense =
+        register_module("classifier_dense", linear_layer(options.emb_dim(), options.emb_dim()));
+  }
+  classifier = register_module(own_layer ? "classifier_out" : "classifier",
+                               linear_layer(options.emb_dim(), options.num_labels()));
 }
 
 at::Tensor BertImpl::embed(const at::Tensor& ids, const at::Tensor& token_types) {
@@ -149,6 +168,26 @@ at::Tensor BertImpl::masked_lm_logits(const at::Tensor& hidden) {
   const auto activation = options.padding_id() ? Activation::Gelu : options.activation();
   const auto x = mlm_norm->forward(activate(activation, project(mlm_dense, hidden)));
   return attentive::linear(x, tok_emb->weight, mlm_bias);
+}
+
+at::Tensor BertImpl::label_logits(const BertOutput& output) {
+  TORCH_CHECK_VALUE(options.head() != BertHead::None, kName,
+                    ": expected the option head for logits of labels, got a model without a classifier");
+  const auto& weight = classifier->weight;
+  const auto dropped = [&](const at::Tensor& x) {
+    return drop_features(x, options.head_dropout(), is_training());
+  };
+  if (options.head() == BertHead::Sequence && !options.padding_id()) {
+    check_sequence(kName, "pooled", output.pooled, options.emb_dim(), weight);
+    return project(classifier, dropped(output.pooled));
+  }
+  check_sequence(kName, "hidden", output.hidden, options.emb_dim(), weight);
+  if (options.head() == BertHead::Tokens) return project(classifier, dropped(output.hidden));
+  TORCH_CHECK_VALUE(output.hidden.dim() == 3 && output.hidden.size(1) > 0, kName,
+                    ": expected hidden of shape (B, T, ", options.emb_dim(), "), got ",
+                    shape_string(output.hidden.sizes()));
+  const auto first = dropped(output.hidden.select(1, 0));
+  return project(classifier, dropped(project(classifier_dense, first).tanh()));
 }
 
 }  // namespace attentive

@@ -2,6 +2,13 @@
 #include "models/model_config.h"
 
 namespace attentive {
+namespace {
+
+const char* head_dropout_field(std::string_view family) {
+  return family == "albert" ? "classifier_dropout_prob" : "classifier_dropout";
+}
+
+}  // namespace
 
 BertOptions read_bert_options(const std::string& who, std::string_view family, const FileValue& config_,
                               const BertParts& parts, const PretrainedOptions& pretrained) {
@@ -12,7 +19,7 @@ BertOptions read_bert_options(const std::string& who, std::string_view family, c
   const bool albert = family == "albert", roberta = family == "roberta";
   BertOptions options(config.size("vocab_size"), config.size("max_position_embeddings", 512),
                       config.size("hidden_size"), config.size("num_attention_heads"),
-                      config.size("num_hidden_layers"));
+                      config.layers("num_hidden_layers"));
   options.token_types(config.size("type_vocab_size", 2))
       .hidden_dim(config.size("intermediate_size"))
       .activation(config.activation("hidden_act", albert ? "gelu_new" : "gelu"))
@@ -20,7 +27,13 @@ BertOptions read_bert_options(const std::string& who, std::string_view family, c
       .dropout(config.dropout({"hidden_dropout_prob", "attention_probs_dropout_prob"}, albert ? 0.0 : 0.1,
                               pretrained.dropout))
       .pooler(parts.pooler)
-      .masked_lm(parts.masked_lm);
+      .masked_lm(parts.masked_lm)
+      .head(parts.head);
+  if (parts.head != BertHead::None) {
+    const auto usual = albert ? 0.1 : config.number("hidden_dropout_prob", 0.1);
+    options.num_labels(read_labels(config))
+        .head_dropout(pretrained.dropout.value_or(config.number(head_dropout_field(family), usual)));
+  }
   if (parts.masked_lm) config.must_be("tie_word_embeddings", true);
   if (roberta) {
     if (config.is_null("pad_token_id")) config.refuse("pad_token_id", "a token, from which positions count");
@@ -41,7 +54,15 @@ void write_bert_options(std::string_view family, const BertOptions& options, Fil
     set_field(config, field, std::move(value));
   };
   const std::string name = family == "albert" ? "Albert" : family == "roberta" ? "Roberta" : "Bert";
-  set("architectures", FileValue::List{{name + (options.masked_lm() ? "ForMaskedLM" : "Model")}});
+  const auto* kind = options.masked_lm()                    ? "ForMaskedLM"
+                     : options.head() == BertHead::Sequence ? "ForSequenceClassification"
+                     : options.head() == BertHead::Tokens   ? "ForTokenClassification"
+                                                            : "Model";
+  set("architectures", FileValue::List{{name + kind}});
+  if (options.head() != BertHead::None) {
+    set(head_dropout_field(family), options.head_dropout());
+    write_labels(config, options.num_labels());
+  }
   set("vocab_size", options.vocab_size());
   set("max_position_embeddings", options.context_length());
   set("hidden_size", options.emb_dim());

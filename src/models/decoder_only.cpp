@@ -17,6 +17,10 @@ int64_t check_ids(const DecoderSizes& sizes, const at::Tensor& ids, const KVCach
   return first;
 }
 
+at::Tensor tokens_with_logits(const at::Tensor& x, Logits which) {
+  return which == Logits::Last && x.size(1) > 1 ? x.narrow(1, x.size(1) - 1, 1) : x;
+}
+
 at::Tensor next_token_loss(const DecoderSizes& sizes, const at::Tensor& ids, const at::Tensor& targets,
                            const std::function<at::Tensor()>& logits) {
   check_defined(sizes.who, "ids", ids);

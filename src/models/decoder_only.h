@@ -8,6 +8,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <attentive/cache/kv_cache.h>
+#include <attentive/models/logits.h>
 #include <attentive/modules/transformer_attention.h>
 
 namespace attentive {
@@ -20,6 +21,9 @@ struct DecoderSizes {
 // Throws unless ids are integers (B, T) inside the vocabulary that end within the context, and a cache has
 // the model's number of layers. Returns the position of the first of them.
 int64_t check_ids(const DecoderSizes& sizes, const at::Tensor& ids, const KVCache* cache);
+
+// The rows of x (B, T, features) that the head multiplies.
+at::Tensor tokens_with_logits(const at::Tensor& x, Logits which);
 
 // The mean cross-entropy of `logits()` (B, T, vocab_size) and targets (B, T), checked before it is called.
 at::Tensor next_token_loss(const DecoderSizes& sizes, const at::Tensor& ids, const at::Tensor& targets,

@@ -66,12 +66,15 @@ constexpr NameRule kBertHead[] = {
     {"cls.predictions.transform.LayerNorm.{gamma,beta}", "mlm_norm.{scale,shift}", kHead | kAlias},
     {"cls.predictions.bias", "mlm_bias", kHead},
     {"cls.predictions.decoder.{weight,bias}", "{tok_emb.weight,mlm_bias}", kHead | kCopy},
+    {"classifier.{weight,bias}", "classifier.{weight,bias}", kHead},
 };
 constexpr NameRule kRobertaHead[] = {
     {"lm_head.dense.{weight,bias}", "mlm_dense.{weight,bias}", kHead},
     {"lm_head.layer_norm.{weight,bias}", "mlm_norm.{scale,shift}", kHead},
     {"lm_head.bias", "mlm_bias", kHead},
     {"lm_head.decoder.{weight,bias}", "{tok_emb.weight,mlm_bias}", kHead | kCopy},
+    {"classifier.{weight,bias}", "classifier.{weight,bias}", kHead},
+    {"classifier.{dense,out_proj}.{weight,bias}", "{classifier_dense,classifier_out}.{weight,bias}", kHead},
 };
 constexpr NameRule kAlbertLayers[] = {
     {"encoder.embedding_hidden_mapping_in.{weight,bias}", "emb_proj.{weight,bias}"},
@@ -87,6 +90,7 @@ constexpr NameRule kAlbertLayers[] = {
     {"predictions.LayerNorm.{weight,bias}", "mlm_norm.{scale,shift}", kHead},
     {"predictions.bias", "mlm_bias", kHead},
     {"predictions.decoder.{weight,bias}", "{tok_emb.weight,mlm_bias}", kHead | kCopy},
+    {"classifier.{weight,bias}", "classifier.{weight,bias}", kHead},
 };
 
 // transformers 5 builds its modules with the names of the aliases and saves the older names.

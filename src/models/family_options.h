@@ -13,6 +13,7 @@ namespace attentive {
 /// Whether there are these parts of a Bert.
 struct BertParts {
   bool pooler = true, masked_lm = false;
+  BertHead head = BertHead::None;
 };
 
 GPTOptions read_gpt_options(const std::string& who, const FileValue& config,
@@ -22,7 +23,7 @@ LlamaOptions read_llama_options(const std::string& who, std::string_view family,
 BertOptions read_bert_options(const std::string& who, std::string_view family, const FileValue& config,
                               const BertParts& parts, const PretrainedOptions& options);
 ViTOptions read_vit_options(const std::string& who, std::string_view family, const FileValue& config,
-                            const PretrainedOptions& options);
+                            bool classifier, const PretrainedOptions& options);
 
 void write_gpt_options(const GPTOptions& options, FileValue::Dict& config);
 void write_llama_options(std::string_view family, const LlamaOptions& options, FileValue::Dict& config);

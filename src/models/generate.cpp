@@ -32,8 +32,10 @@ void check(const SamplingOptions& options) {
 // Logits after the last token. The cache, if any, holds what came before `fed`.
 class Decoder {
  public:
-  Decoder(const LanguageModelView& model, std::unique_ptr<KVCache> cache)
-      : model_(model), cache_(std::move(cache)) {
+  Decoder(const LanguageModelView& model, std::unique_ptr<KVCache> cache, int64_t chunk)
+      : model_(model),
+        cache_(std::move(cache)),
+        chunk_(chunk == 0 ? std::numeric_limits<size_t>::max() : static_cast<size_t>(chunk)) {
     const auto parameters = model.module.parameters();
     if (!parameters.empty()) device_ = parameters[0].device();
   }
@@ -45,7 +47,7 @@ class Decoder {
       const auto room = cache_->room();
       TORCH_CHECK_VALUE(room > 0, kGenerate, ": expected a cache with room for ", context.size(),
                         " tokens, got one that is full after ", fed_);
-      const auto tokens = std::min(context.size() - fed_, static_cast<size_t>(room));
+      const auto tokens = std::min({context.size() - fed_, static_cast<size_t>(room), chunk_});
       logits = last(model_.forward_cached(to_ids(context, fed_, tokens), *cache_), tokens);
       fed_ += tokens;
     }
@@ -61,8 +63,9 @@ class Decoder {
   at::Tensor to_ids(const std::vector<int64_t>& context, size_t begin, size_t count) const {
     return at::tensor(at::ArrayRef<int64_t>(context).slice(begin, count), at::kLong).unsqueeze(0).to(device_);
   }
-  static at::Tensor last(const at::Tensor& logits, size_t tokens) {
+  at::Tensor last(const at::Tensor& logits, size_t passed) const {
     check_defined(kGenerate, "logits", logits);
+    const auto tokens = model_.last_logits ? 1 : passed;
     TORCH_CHECK_VALUE(
         logits.dim() == 3 && logits.size(0) == 1 && logits.size(1) == static_cast<int64_t>(tokens), kGenerate,
         ": expected logits of shape (1, ", tokens, ", vocab_size) from the model, got ",
@@ -72,6 +75,7 @@ class Decoder {
 
   const LanguageModelView& model_;
   std::unique_ptr<KVCache> cache_;
+  size_t chunk_;
   at::Device device_ = at::kCPU;
   size_t fed_ = 0;
 };
@@ -132,6 +136,8 @@ std::vector<int64_t> detail::generate(const LanguageModelView& model, const std:
                     ": expected a prompt of at least one token, got an empty one");
   TORCH_CHECK_VALUE(options.max_new_tokens >= 0, kGenerate, ": expected max_new_tokens >= 0, got ",
                     options.max_new_tokens);
+  TORCH_CHECK_VALUE(options.prefill_chunk >= 0, kGenerate, ": expected prefill_chunk >= 0, got ",
+                    options.prefill_chunk);
   TORCH_CHECK_VALUE(model.context_length >= 0, kGenerate,
                     ": expected a context_length >= 0 of the model, got ", model.context_length);
   const auto limit = static_cast<size_t>(model.context_length);
@@ -141,7 +147,7 @@ std::vector<int64_t> detail::generate(const LanguageModelView& model, const std:
   const EvaluationMode evaluation(model.module);
   const at::NoGradGuard no_grad;
   const auto capacity = capacity_of(prompt.size(), options.max_new_tokens, limit);
-  Decoder decode(model, options.use_cache ? model.make_cache(capacity) : nullptr);
+  Decoder decode(model, options.use_cache ? model.make_cache(capacity) : nullptr, options.prefill_chunk);
   auto context = prompt;
   const auto keep_end = [&](size_t tokens) {
     context.erase(context.begin(), context.end() - static_cast<std::ptrdiff_t>(tokens));

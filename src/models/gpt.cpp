@@ -27,7 +27,12 @@ TransformerBlockOptions block_options(const GPTOptions& options) {
   if (options.window() > 0) {
     attention.attention({.causal = Causal::BottomRight, .window = {options.window() - 1, 0}});
   }
-  return TransformerBlockOptions(attention).dropout(options.dropout()).bias(options.bias());
+  return TransformerBlockOptions(attention)
+      .hidden_dim(options.hidden_dim())
+      .dropout(options.dropout())
+      .bias(options.bias())
+      .activation(options.activation())
+      .eps(options.eps());
 }
 
 DecoderSizes gpt_sizes(const GPTOptions& options) {
@@ -54,6 +59,8 @@ void GPTImpl::reset() {
   check_count(kName, "num_layers", options.num_layers());
   check_heads(kName, "emb_dim", options.emb_dim(), options.num_heads());
   check_probability(kName, "dropout", options.dropout());
+  check_eps(kName, options.eps());
+  if (options.hidden_dim() != 0) check_positive(kName, "hidden_dim", options.hidden_dim());
   const bool rotary = options.positions() == GPTPositions::Rotary;
   TORCH_CHECK_VALUE(options.context_length() > 0 || (rotary && options.context_length() == 0), kName,
                     ": expected context_length > 0, or 0 with rotary positions, got ",
@@ -68,8 +75,8 @@ void GPTImpl::reset() {
   trf_blocks = register_module("trf_blocks", torch::nn::ModuleList());
   for (int64_t i = 0; i < options.num_layers(); ++i)
     trf_blocks->push_back(TransformerBlock(block_options(options)));
-  final_norm =
-      register_module("final_norm", LayerNorm(LayerNormOptions(options.emb_dim()).bias(options.bias())));
+  final_norm = register_module(
+      "final_norm", LayerNorm(LayerNormOptions(options.emb_dim()).bias(options.bias()).eps(options.eps())));
   if (!options.tied()) {
     out_head =
         register_module("out_head", linear_layer(options.emb_dim(), options.vocab_size(), /*bias=*/false));
@@ -97,15 +104,15 @@ void GPTImpl::set_context(std::shared_ptr<AttentionContext> context) {
   for (const auto& block : *trf_blocks) block->as<TransformerBlockImpl>()->att->context = context_;
 }
 
-at::Tensor GPTImpl::forward(const at::Tensor& ids) {
-  return run(ids, nullptr);
+at::Tensor GPTImpl::forward(const at::Tensor& ids, Logits which) {
+  return run(ids, nullptr, which);
 }
 
-at::Tensor GPTImpl::forward_cached(const at::Tensor& ids, KVCache& cache) {
-  return run(ids, &cache);
+at::Tensor GPTImpl::forward_cached(const at::Tensor& ids, KVCache& cache, Logits which) {
+  return run(ids, &cache, which);
 }
 
-at::Tensor GPTImpl::run(const at::Tensor& ids, KVCache* cache) {
+at::Tensor GPTImpl::run(const at::Tensor& ids, KVCache* cache, Logits which) {
   const auto first = check_ids(gpt_sizes(options), ids, cache);
   auto x = at::embedding(tok_emb->weight, ids);
   if (pos_emb) {
@@ -117,6 +124,7 @@ at::Tensor GPTImpl::run(const at::Tensor& ids, KVCache* cache) {
     auto& block = trf_blocks->at<TransformerBlockImpl>(static_cast<size_t>(i));
     x = cache ? block.forward_cached(x, *cache, i) : block.forward(x);
   }
+  x = tokens_with_logits(x, which);
   return attentive::linear(final_norm->forward(x), options.tied() ? tok_emb->weight : out_head->weight);
 }
 

@@ -9,15 +9,14 @@ GPTOptions read_gpt_options(const std::string& who, const FileValue& config_,
   check_common_fields(config);
   const auto emb_dim = config.size("n_embd");
   GPTOptions options(config.size("vocab_size"), config.size("n_positions", 1024), emb_dim,
-                     config.size("n_head"), config.size("n_layer"));
-  config.must_be("n_inner", 4 * emb_dim);
-  if (config.activation("activation_function", "gelu_new") != Activation::GeluTanh) {
-    config.refuse("activation_function", "\"gelu_new\" or \"gelu_pytorch_tanh\"");
-  }
-  if (config.number("layer_norm_epsilon", 1e-5) != 1e-5) config.refuse("layer_norm_epsilon", "1e-05");
+                     config.size("n_head"), config.layers("n_layer"));
   config.must_be("scale_attn_weights", true);
   config.must_be("scale_attn_by_inverse_layer_idx", false);
+  const auto inner = config.size("n_inner", 4 * emb_dim);
   return options.qkv_bias(true)
+      .hidden_dim(inner == 4 * emb_dim ? 0 : inner)
+      .activation(config.activation("activation_function", "gelu_new"))
+      .eps(config.number("layer_norm_epsilon", 1e-5))
       .tied(config.flag("tie_word_embeddings", true))
       .dropout(config.dropout({"resid_pdrop", "embd_pdrop", "attn_pdrop"}, 0.1, pretrained.dropout));
 }
@@ -29,9 +28,12 @@ void write_gpt_options(const GPTOptions& options, FileValue::Dict& config) {
   set_field(config, "n_embd", options.emb_dim());
   set_field(config, "n_head", options.num_heads());
   set_field(config, "n_layer", options.num_layers());
-  set_field(config, "n_inner", {});
-  set_field(config, "activation_function", "gelu_new");
-  set_field(config, "layer_norm_epsilon", 1e-5);
+  const bool usual = options.hidden_dim() == 0 || options.hidden_dim() == 4 * options.emb_dim();
+  set_field(config, "n_inner", usual ? FileValue() : FileValue(options.hidden_dim()));
+  const bool gpt2 = options.activation() == Activation::GeluTanh;
+  set_field(config, "activation_function",
+            std::string(gpt2 ? "gelu_new" : activation_word(options.activation())));
+  set_field(config, "layer_norm_epsilon", options.eps());
   set_field(config, "tie_word_embeddings", options.tied());
   for (const auto* field : {"resid_pdrop", "embd_pdrop", "attn_pdrop"}) {
     set_field(config, field, options.dropout());

@@ -137,15 +137,15 @@ void LlamaImpl::reset() {
   }
 }
 
-at::Tensor LlamaImpl::forward(const at::Tensor& ids, const Mask& mask) {
-  return run(ids, nullptr, mask);
+at::Tensor LlamaImpl::forward(const at::Tensor& ids, const Mask& mask, Logits which) {
+  return run(ids, nullptr, mask, which);
 }
 
-at::Tensor LlamaImpl::forward_cached(const at::Tensor& ids, KVCache& cache, const Mask& mask) {
-  return run(ids, &cache, mask);
+at::Tensor LlamaImpl::forward_cached(const at::Tensor& ids, KVCache& cache, const Mask& mask, Logits which) {
+  return run(ids, &cache, mask, which);
 }
 
-at::Tensor LlamaImpl::run(const at::Tensor& ids, KVCache* cache, const Mask& mask) {
+at::Tensor LlamaImpl::run(const at::Tensor& ids, KVCache* cache, const Mask& mask, Logits which) {
   check_ids(llama_sizes(options), ids, cache);
   auto x = at::embedding(tok_emb->weight, ids);
   if (options.scaled_embedding()) {  // by a number of x's dtype, as Gemma was trained
@@ -156,6 +156,7 @@ at::Tensor LlamaImpl::run(const at::Tensor& ids, KVCache* cache, const Mask& mas
     auto& block = blocks->at<LlamaBlockImpl>(static_cast<size_t>(i));
     x = cache ? block.forward_cached(x, *cache, i, mask) : block.forward(x, mask);
   }
+  x = tokens_with_logits(x, which);
   const auto logits =
       attentive::linear(final_norm->forward(x), options.tied() ? tok_emb->weight : out_head->weight);
   if (!options.logit_softcap()) return logits;

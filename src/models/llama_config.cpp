@@ -35,6 +35,8 @@ int64_t default_context(std::string_view family) {
   return family == "gemma2" ? 8192 : 131072;
 }
 
+constexpr int64_t kDefaultWindow = 4096;
+
 // One rotation. Old files have rope_theta beside the scaling, new ones inside it.
 RotaryPositionsOptions read_rotary(const std::optional<ModelConfig>& scaling, double theta, int64_t context) {
   auto rotary = RotaryPositionsOptions(0).pairing(RotaryPairing::Halves).base(theta);
@@ -127,7 +129,7 @@ void read_windows(const ModelConfig& config, std::string_view family, LlamaOptio
     }
     return;
   }
-  const auto window = config.size("sliding_window", 4096);
+  const auto window = config.size("sliding_window", kDefaultWindow);
   std::vector<int64_t> windows;
   for (const bool has_window : sliding) windows.push_back(has_window ? window : 0);
   if (any) options.windows(std::move(windows));
@@ -146,8 +148,9 @@ void read_gemma(const ModelConfig& config, std::string_view family, LlamaOptions
       .qk_norm(!two)
       .activation(config.activation("hidden_activation", "gelu_pytorch_tanh"))
       .scale(std::pow(config.number("query_pre_attn_scalar", 256.0), -0.5))
-      .softcap(softcap("attn_logit_softcapping", 50.0))
       .logit_softcap(softcap("final_logit_softcapping", 30.0));
+  // Python's Gemma 3 keeps the field and does not use it.
+  if (two) options.softcap(softcap("attn_logit_softcapping", 50.0));
 }
 
 }  // namespace
@@ -158,7 +161,7 @@ LlamaOptions read_llama_options(const std::string& who, std::string_view family,
   check_common_fields(config);
   const auto heads = config.size("num_attention_heads");
   LlamaOptions options(config.size("vocab_size"), config.size("hidden_size"), heads,
-                       config.size("num_hidden_layers"));
+                       config.layers("num_hidden_layers"));
   const bool null_heads = config.is_null("num_key_value_heads");
   const bool biases = family != "mistral" && family != "qwen2" && config.flag("attention_bias", false);
   options.hidden_dim(config.size("intermediate_size"))
@@ -230,15 +233,22 @@ void write_windows(std::string_view family, const LlamaOptions& options, FileVal
     set_field(config, "layer_types", types);
   }
   if (is_qwen(family)) set_field(config, "use_sliding_window", widest > 0);
-  set_field(config, "sliding_window", widest > 0 ? FileValue(widest) : FileValue());
+  if (widest > 0) {
+    set_field(config, "sliding_window", widest);
+  } else if (!is_gemma(family)) {
+    set_field(config, "sliding_window", FileValue());
+  } else if (const FileValue before(config);  // Python's Gemma cannot run without a number
+             ModelConfig("save_model_folder", before).find("sliding_window") == nullptr) {
+    set_field(config, "sliding_window", kDefaultWindow);
+  }
 }
 
-void write_gemma(const LlamaOptions& options, FileValue::Dict& config) {
+void write_gemma(std::string_view family, const LlamaOptions& options, FileValue::Dict& config) {
   const auto head_dim = options.head_dim() > 0 ? options.head_dim() : options.emb_dim() / options.num_heads();
   const auto scale = options.scale().value_or(std::pow(static_cast<double>(head_dim), -0.5));
   const auto cap = [](const std::optional<double>& value) { return value ? FileValue(*value) : FileValue(); };
   set_field(config, "query_pre_attn_scalar", static_cast<int64_t>(std::llround(1.0 / (scale * scale))));
-  set_field(config, "attn_logit_softcapping", cap(options.softcap()));
+  if (family == "gemma2") set_field(config, "attn_logit_softcapping", cap(options.softcap()));
   set_field(config, "final_logit_softcapping", cap(options.logit_softcap()));
 }
 
@@ -273,7 +283,7 @@ void write_llama_options(std::string_view family, const LlamaOptions& options, F
   set("attention_dropout", options.dropout());
   if (family != "mistral" && family != "qwen2") set("attention_bias", options.qkv_bias());
   if (family == "llama") set("mlp_bias", options.ff_bias());
-  if (is_gemma(family)) write_gemma(options, config);
+  if (is_gemma(family)) write_gemma(family, options, config);
   write_windows(family, options, config);
   write_rotations(family, options, config);
 }

@@ -12,10 +12,16 @@ namespace attentive {
 namespace {
 
 constexpr std::pair<std::string_view, Activation> kActivations[] = {
-    {"gelu", Activation::Gelu},         {"gelu_python", Activation::Gelu},
-    {"gelu_new", Activation::GeluTanh}, {"gelu_pytorch_tanh", Activation::GeluTanh},
-    {"silu", Activation::Silu},         {"swish", Activation::Silu},
-    {"relu", Activation::Relu},         {"gelu_python_tanh", Activation::GeluTanh},
+    {"gelu", Activation::Gelu},
+    {"gelu_python", Activation::Gelu},
+    {"gelu_new", Activation::GeluTanh},
+    {"gelu_pytorch_tanh", Activation::GeluTanh},
+    {"silu", Activation::Silu},
+    {"swish", Activation::Silu},
+    {"relu", Activation::Relu},
+    {"gelu_python_tanh", Activation::GeluTanh},
+    {"quick_gelu", Activation::QuickGelu},
+    {"relu2", Activation::Relu2},
 };
 
 std::string text_of(const FileValue* value) {
@@ -59,6 +65,12 @@ int64_t ModelConfig::size(std::string_view field) const {
 
 int64_t ModelConfig::size(std::string_view field, int64_t fallback) const {
   return find(field) == nullptr ? fallback : size(field);
+}
+
+int64_t ModelConfig::layers(std::string_view field) const {
+  const auto count = size(field);
+  if (count > (int64_t{1} << 20)) refuse(field, "at most 2^20 layers");
+  return count;
 }
 
 int64_t ModelConfig::integer(std::string_view field, int64_t fallback) const {
@@ -163,9 +175,34 @@ std::string_view activation_word(Activation value) {
       return "gelu";
     case Activation::Silu:
       return "silu";
+    case Activation::QuickGelu:
+      return "quick_gelu";
+    case Activation::Relu2:
+      return "relu2";
     default:
       return "relu";
   }
+}
+
+int64_t read_labels(const ModelConfig& config) {
+  const auto* labels = config.find("id2label");
+  if (labels == nullptr) return config.size("num_labels", 2);
+  if (!labels->is<FileValue::Dict>()) config.refuse("id2label", "an object");
+  return static_cast<int64_t>(labels->as<FileValue::Dict>().items.size());
+}
+
+void write_labels(FileValue::Dict& config, int64_t count) {
+  const FileValue before(config);
+  const ModelConfig old("save_model_folder", before);
+  if (old.find("id2label") != nullptr && read_labels(old) == count) return;
+  FileValue::Dict names, numbers;
+  for (int64_t i = 0; i < count; ++i) {
+    const auto name = "LABEL_" + std::to_string(i);
+    set_field(names, std::to_string(i), name);
+    set_field(numbers, name, i);
+  }
+  set_field(config, "id2label", names);
+  set_field(config, "label2id", numbers);
 }
 
 void set_field(FileValue::Dict& config, std::string_view field, FileValue value) {

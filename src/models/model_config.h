@@ -26,6 +26,7 @@ class ModelConfig {
 
   int64_t size(std::string_view field) const;  ///< required, in [1, 2^31)
   int64_t size(std::string_view field, int64_t fallback) const;
+  int64_t layers(std::string_view field) const;  ///< required, in [1, 2^20], as models have them
   int64_t integer(std::string_view field, int64_t fallback) const;
   std::optional<double> number(std::string_view field) const;
   double number(std::string_view field, double fallback) const;
@@ -56,6 +57,11 @@ void check_common_fields(const ModelConfig& config);
 
 /// The name of an activation in config.json.
 std::string_view activation_word(Activation value);
+
+/// How many labels a classifier has: those of id2label, or num_labels.
+int64_t read_labels(const ModelConfig& config);
+/// Writes so many labels. Their names are kept if there are as many.
+void write_labels(FileValue::Dict& config, int64_t count);
 
 /// Sets a field of a dict.
 void set_field(FileValue::Dict& config, std::string_view field, FileValue value);

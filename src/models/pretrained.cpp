@@ -16,6 +16,7 @@
 #include "files/mapped_file.h"
 #include "files/state_entries.h"
 #include "files/torch/torch_dtypes.h"
+#include "models/config_demands.h"
 #include "models/family_options.h"
 #include "models/model_config.h"
 #include "models/name_rules.h"
@@ -89,6 +90,10 @@ std::string foreign_names(std::string_view family, const StateDict& weights) {
   const auto theirs = families_of_names(weights);
   if (theirs.empty() || std::find(theirs.begin(), theirs.end(), family) != theirs.end()) return {};
   return fmt::format(", but have the names of {}", fmt::join(theirs, ", "));
+}
+
+std::string_view how_to_ignore(const NameFaults& faults) {
+  return faults.unexpected.empty() ? "" : "\nPretrainedOptions::ignore leaves out weights by their names";
 }
 
 at::ScalarType dtype_of(const RenamedState& renamed, const FileValue& config) {
@@ -194,7 +199,7 @@ void load_weights(const std::shared_ptr<torch::nn::Module>& module, ModelFolder&
   const auto faults = faults_against(table, parameters, renamed);
   TORCH_CHECK_VALUE(faults.empty(), kLoadPretrained, ": ", folder.path.string(),
                     ": the weights do not fit the ", folder.family, " of config.json",
-                    foreign_names(folder.family, wanted), ":", faults.text());
+                    foreign_names(folder.family, wanted), ":", faults.text(), how_to_ignore(faults));
 
   const auto dtype = options.dtype.value_or(dtype_of(renamed, folder.config));
   Installation installation(parameters, renamed, dtype, given, exclusive);
@@ -220,7 +225,8 @@ std::string_view model_of(const char* who, const ModelFolder& folder) {
   return family->model;
 }
 
-// "<who>: <folder>/config.json", for a folder of a family that the model reads.
+// "<who>: <folder>/config.json", for a folder of a family that the model reads, of no more layers than it can
+// have: options may hold something for each layer.
 std::string prefix_of(const char* who, std::string_view model, const ModelFolder& folder) {
   const auto path = folder.path.string();
   TORCH_CHECK_VALUE(folder.config.is<FileValue::Dict>(), who, ": ", path, ": expected a config, got a ",
@@ -228,7 +234,12 @@ std::string prefix_of(const char* who, std::string_view model, const ModelFolder
   const auto reader = model_of(who, folder);
   TORCH_CHECK_VALUE(reader == model, who, ": ", path, ": expected a folder that attentive::", model,
                     " reads, got a ", folder.family, ", which attentive::", reader, " reads");
-  return fmt::format("{}: {}/config.json", who, path);
+  const auto prefix = fmt::format("{}: {}/config.json", who, path);
+  if (folder.family != "albert") {  // whose layers share their weights
+    const auto* layers = folder.family == "gpt2" ? "n_layer" : "num_hidden_layers";
+    check_layers(ModelConfig(prefix, folder.config), layers, folder.weights);
+  }
+  return prefix;
 }
 
 bool has_weight(const NameTable& table, const StateDict& weights, std::string_view ours) {
@@ -239,30 +250,44 @@ bool has_weight(const NameTable& table, const StateDict& weights, std::string_vi
   });
 }
 
-BertParts parts_of(const ModelFolder& folder, const std::string& who) {
-  if (!folder.weights.empty()) {
-    const NameTable table(find_family(folder.family)->rules);
-    return {has_weight(table, folder.weights, "pooler.weight"),
-            has_weight(table, folder.weights, "mlm_dense.weight")};
-  }
+// The first class of `architectures`; empty if that is absent.
+std::string architecture_of(const ModelFolder& folder, const std::string& who) {
   const auto classes = ModelConfig(who, folder.config).words("architectures");
-  const bool masked = !classes.empty() && classes[0].ends_with("ForMaskedLM");
-  const bool both = !classes.empty() && classes[0].ends_with("ForPreTraining");
-  return {!masked, masked || both};
+  return classes.empty() ? std::string() : classes[0];
 }
 
-// A config.json that speaks of a million layers would have them built before their weights are missed.
-void check_layers(const ModelFolder& folder, int64_t layers) {
-  const auto count = static_cast<int64_t>(folder.weights.size());
-  TORCH_CHECK_VALUE(layers <= count, "load_pretrained: ", folder.path.string(), ": expected the weights of ",
-                    layers, " layers, got ", count, " tensors");
+// Whether the model has a classifier, with such a class in Python or none named: unless it is to be ignored.
+bool has_classifier(const ModelFolder& folder, const PretrainedOptions& options, bool named, bool unnamed) {
+  for (const auto& [name, tensor] : folder.weights) {
+    if (!name.starts_with("classifier.")) continue;
+    return (named || unnamed) && !matches_any(options.ignore, name);
+  }
+  return named && !matches_any(options.ignore, "classifier.weight");
+}
+
+BertParts parts_of(const ModelFolder& folder, const std::string& who, const PretrainedOptions& options) {
+  const auto name = architecture_of(folder, who);
+  const bool texts = name.ends_with("ForSequenceClassification"),
+             tokens = name.ends_with("ForTokenClassification"), masked = name.ends_with("ForMaskedLM");
+  BertParts parts{!masked && !tokens && !(texts && folder.family == "roberta"),
+                  masked || name.ends_with("ForPreTraining")};
+  bool pools = parts.pooler;
+  if (!folder.weights.empty()) {
+    const NameTable table(find_family(folder.family)->rules);
+    parts.pooler = has_weight(table, folder.weights, "pooler.weight");
+    parts.masked_lm = has_weight(table, folder.weights, "mlm_dense.weight");
+    pools = parts.pooler || has_weight(table, folder.weights, "classifier_out.weight");
+  }
+  if (has_classifier(folder, options, texts || tokens, name.empty())) {
+    parts.head = texts || (!tokens && pools) ? BertHead::Sequence : BertHead::Tokens;
+  }
+  return parts;
 }
 
 template <class Model, class Options>
 Model load(ModelFolder&& folder, const Options& options, const PretrainedOptions& pretrained) {
-  bool shared = false;
-  if constexpr (std::is_same_v<Options, BertOptions>) shared = options.shared_layers();
-  check_layers(folder, shared ? 1 : options.num_layers());
+  const auto who = fmt::format("{}: {}/config.json", kLoadPretrained, folder.path.string());
+  check_demands(who, demands_of(options), folder.weights);
   const KeptTensors kept;  // parameters that can be trained, also under InferenceMode
   Model model(nullptr);
   {
@@ -291,12 +316,17 @@ LlamaOptions llama_options(const ModelFolder& folder, const PretrainedOptions& o
 
 BertOptions bert_options(const ModelFolder& folder, const PretrainedOptions& options) {
   const auto who = prefix_of("bert_options", BertImpl::kName, folder);
-  return read_bert_options(who, folder.family, folder.config, parts_of(folder, who), options);
+  return read_bert_options(who, folder.family, folder.config, parts_of(folder, who, options), options);
 }
 
 ViTOptions vit_options(const ModelFolder& folder, const PretrainedOptions& options) {
-  return read_vit_options(prefix_of("vit_options", ViTImpl::kName, folder), folder.family, folder.config,
-                          options);
+  const auto who = prefix_of("vit_options", ViTImpl::kName, folder);
+  const auto name = architecture_of(folder, who);
+  const bool base = name == "ViTModel" || name == "DeiTModel";
+  const bool described = folder.weights.empty();
+  const bool classifier =
+      has_classifier(folder, options, described ? !base : name.ends_with("ForImageClassification"), !base);
+  return read_vit_options(who, folder.family, folder.config, classifier, options);
 }
 
 template <>

@@ -114,6 +114,7 @@ const std::string kReader = "save_model_folder: config.json";
 // Options with everything said that a default implies, and without what no config says.
 GPTOptions plain(GPTOptions options) {
   if (options.num_kv_heads() == 0) options.num_kv_heads(options.num_heads());
+  if (options.hidden_dim() == 0) options.hidden_dim(4 * options.emb_dim());
   return options.qkv_bias(true).bias(true).init(GPTInit::Book).rotary(RotaryPositionsOptions(0));
 }
 
@@ -150,6 +151,7 @@ LlamaOptions plain(LlamaOptions options) {
 BertOptions plain(BertOptions options) {
   if (options.hidden_dim() == 0) options.hidden_dim(4 * options.emb_dim());
   if (options.padding_id()) options.frozen_id(std::nullopt);  // implied
+  if (options.head() == BertHead::None) options.num_labels(0).head_dropout(0);
   return options;
 }
 
@@ -208,9 +210,10 @@ void save_model_folder(const std::filesystem::path& path, const BertImpl& model,
   const auto family = family_of(path, options, BertImpl::kName, natural);
   auto config = base_config(options, family, model);
   write_bert_options(family, its, config);
-  const BertParts parts{its.pooler(), its.masked_lm()};
+  const BertParts parts{its.pooler(), its.masked_lm(), its.head()};
+  const bool prefix = its.masked_lm() || its.head() != BertHead::None;
   check_same(path, family, plain(its), plain(read_bert_options(kReader, family, config, parts, {})));
-  write(path, config, to_python_names(family, state_dict(model), {.prefix = its.masked_lm()}), options);
+  write(path, config, to_python_names(family, state_dict(model), {.prefix = prefix}), options);
 }
 
 void save_model_folder(const std::filesystem::path& path, const ViTImpl& model,
@@ -219,8 +222,10 @@ void save_model_folder(const std::filesystem::path& path, const ViTImpl& model,
   const auto family = family_of(path, options, ViTImpl::kName, its.distillation_token() ? "deit" : "vit");
   auto config = base_config(options, family, model);
   write_vit_options(its, config);
-  check_same(path, family, plain(its), plain(read_vit_options(kReader, family, config, {})));
-  write(path, config, to_python_names(family, state_dict(model), {.channels = its.channels()}), options);
+  const bool classifier = its.num_classes() > 0;
+  check_same(path, family, plain(its), plain(read_vit_options(kReader, family, config, classifier, {})));
+  const PythonNamesOptions names{.prefix = classifier, .channels = its.channels()};
+  write(path, config, to_python_names(family, state_dict(model), names), options);
 }
 
 }  // namespace attentive

@@ -32,10 +32,10 @@ void ViTBlockImpl::reset() {
   auto hidden = FeedForwardOptions(options.emb_dim()).activation(options.activation());
   if (options.hidden_dim() != 0) hidden.hidden_dim(options.hidden_dim());
   norm1 = register_module("norm1", LayerNorm(norm));
-  attn = register_module(
-      "attn",
-      FusedSelfAttention(
-          FusedSelfAttentionOptions(options.emb_dim(), options.num_heads()).dropout(options.dropout())));
+  attn = register_module("attn",
+                         FusedSelfAttention(FusedSelfAttentionOptions(options.emb_dim(), options.num_heads())
+                                                .dropout(options.dropout())
+                                                .qkv_bias(options.qkv_bias())));
   norm2 = register_module("norm2", LayerNorm(norm));
   mlp = register_module("mlp", FeedForward(hidden));
 }
@@ -58,7 +58,7 @@ void ViTImpl::reset() {
   check_positive(kName, "image_size", options.image_size());
   check_positive(kName, "patch_size", options.patch_size());
   check_positive(kName, "channels", options.channels());
-  check_positive(kName, "num_classes", options.num_classes());
+  if (options.num_classes() != 0) check_positive(kName, "num_classes", options.num_classes());
   check_positive(kName, "emb_dim", options.emb_dim());
   check_count(kName, "num_layers", options.num_layers());
   check_heads(kName, "emb_dim", options.emb_dim(), options.num_heads());
@@ -80,6 +80,7 @@ void ViTImpl::reset() {
   blocks = register_module("blocks", torch::nn::ModuleList());
   for (int64_t i = 0; i < options.num_layers(); ++i) blocks->push_back(ViTBlock(options));
   norm = register_module("norm", LayerNorm(LayerNormOptions(options.emb_dim()).eps(options.eps())));
+  if (options.num_classes() == 0) return;
   head = register_module("head", linear_layer(options.emb_dim(), options.num_classes()));
 }
 
@@ -100,12 +101,21 @@ at::Tensor ViTImpl::embed(const at::Tensor& images) {
   return drop_features(at::cat(tokens, 1) + pos_embed, options.dropout(), is_training());
 }
 
-at::Tensor ViTImpl::forward(const at::Tensor& images) {
+at::Tensor ViTImpl::encode(const at::Tensor& images) {
   auto x = embed(images);
   for (int64_t i = 0; i < options.num_layers(); ++i) {
     x = blocks->at<ViTBlockImpl>(static_cast<size_t>(i)).forward(x);
   }
-  return project(head, norm->forward(x.select(1, 0)));
+  return x;
+}
+
+at::Tensor ViTImpl::forward(const at::Tensor& images) {
+  const auto x = norm->forward(encode(images).select(1, 0));
+  return head.is_empty() ? x : project(head, x);
+}
+
+at::Tensor ViTImpl::hidden(const at::Tensor& images) {
+  return norm->forward(encode(images));
 }
 
 at::Tensor image_patches(const at::Tensor& images, int64_t patch) {

@@ -1,4 +1,5 @@
 #include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/functional.h>
 
 #include <attentive/modules/feed_forward.h>
 
@@ -26,6 +27,11 @@ void push_activation(torch::nn::Sequential& layers, Activation activation) {
     case Activation::Relu:
       layers->push_back(torch::nn::ReLU());
       return;
+    case Activation::QuickGelu:
+    case Activation::Relu2:  // of which LibTorch has no module
+      layers->push_back(
+          torch::nn::Functional([activation](const at::Tensor& x) { return activate(activation, x); }));
+      return;
   }
   TORCH_CHECK_VALUE(false, FeedForwardImpl::kName, ": expected a known activation, got ",
                     static_cast<int>(activation));
@@ -34,7 +40,7 @@ void push_activation(torch::nn::Sequential& layers, Activation activation) {
 }  // namespace
 
 std::string_view to_string(Activation value) {
-  return enum_name(value, {"gelu_tanh", "gelu", "silu", "relu"});
+  return enum_name(value, {"gelu_tanh", "gelu", "silu", "relu", "quick_gelu", "relu2"});
 }
 
 FeedForwardImpl::FeedForwardImpl(FeedForwardOptions options_) : options(options_) {

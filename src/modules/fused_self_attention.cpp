@@ -20,7 +20,8 @@ void FusedSelfAttentionImpl::reset() {
   check_heads(kName, "embed_dim", options.embed_dim(), options.num_heads());
   check_attention_options(kName, options);
 
-  qkv = register_module("qkv", linear_layer(options.embed_dim(), 3 * options.embed_dim()));
+  qkv =
+      register_module("qkv", linear_layer(options.embed_dim(), 3 * options.embed_dim(), options.qkv_bias()));
   proj = register_module("proj", linear_layer(options.embed_dim(), options.embed_dim()));
 }
 

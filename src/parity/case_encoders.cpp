@@ -23,11 +23,12 @@ CaseRunner bert(const CaseArguments& options, Backend backend) {
   const auto forward = [model, backend](const CaseInputs& inputs, const CaseArguments& call,
                                         Weights) mutable -> CaseOutput {
     const BackendGuard guard(backend);  // preferred: the options name no backend
-    const auto result = call.choice("result", "hidden", {"hidden", "pooled", "logits"});
+    const auto result = call.choice("result", "hidden", {"hidden", "pooled", "logits", "labels"});
     const auto padding = inputs.optional("attention_mask");
     const auto output = model->forward(inputs.required("ids"), inputs.optional("token_types"),
                                        padding.defined() ? Mask::key_keep(padding) : Mask());
     if (result == "hidden") return {output.hidden};
+    if (result == "labels") return {model->label_logits(output)};
     return {result == "pooled" ? output.pooled : model->masked_lm_logits(output.hidden)};
   };
   return {model.ptr(), forward};
@@ -35,10 +36,12 @@ CaseRunner bert(const CaseArguments& options, Backend backend) {
 
 CaseRunner vit(const CaseArguments& options, Backend backend) {
   ViT model(read_options(options, no_vit(), ViTImpl::kName));
-  const auto forward = [model, backend](const CaseInputs& inputs, const CaseArguments&,
+  const auto forward = [model, backend](const CaseInputs& inputs, const CaseArguments& call,
                                         Weights) mutable -> CaseOutput {
     const BackendGuard guard(backend);
-    return {model->forward(inputs.required("images"))};
+    const auto& images = inputs.required("images");
+    const bool hidden = call.choice("result", "logits", {"logits", "hidden"}) == "hidden";
+    return {hidden ? model->hidden(images) : model->forward(images)};
   };
   return {model.ptr(), forward};
 }
@@ -53,7 +56,7 @@ std::vector<CaseModule> encoder_case_modules() {
        false,
        bert,
        {"result"}},
-      {"attentive.ViT", option_names(no_vit()), {"images"}, false, vit},
+      {"attentive.ViT", option_names(no_vit()), {"images"}, false, vit, {"result"}},
   };
 }
 

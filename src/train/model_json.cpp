@@ -10,8 +10,12 @@ namespace {
 
 // Members that earlier versions neither wrote nor know: written where they differ from the defaults, which
 // hold where they are absent.
-constexpr const char* kLater[] = {"rotary_low_freq_factor", "rotary_high_freq_factor",
-                                  "rotary_original_context"};
+constexpr const char* kLater[] = {"rotary_low_freq_factor",
+                                  "rotary_high_freq_factor",
+                                  "rotary_original_context",
+                                  "hidden_dim",
+                                  "activation",
+                                  "eps"};
 
 bool is_llama(const nlohmann::json& object) {
   const auto model = object.find("model");

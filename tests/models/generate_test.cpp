@@ -20,11 +20,14 @@
 
 #include "support/cells.h"
 #include "support/errors.h"
+#include "support/peak_memory.h"
 
 using namespace attentive;
 using attentive::test::kAllBackends;
 using attentive::test::kAllTypes;
+using attentive::test::peak_memory;
 using attentive::test::value_error;
+using attentive::test::why_no_peak_memory;
 using Catch::Matchers::WithinAbs;
 
 namespace {
@@ -97,6 +100,17 @@ TEST_CASE("generate runs any model with a cached forward pass", "[generate]") {
   CHECK(ended(model, {1, 2}, {.max_new_tokens = 4, .use_cache = false}) == Result({3, 4, 5, 6}, "length"));
   CHECK(model.steps.size() == 4);
   CHECK(model.is_training());
+  // A prompt in pieces.
+  const auto steps = [&](size_t tokens, int64_t chunk) {
+    model.steps.clear();
+    const std::vector<int64_t> prompt(tokens, 1);
+    CHECK(ended(model, prompt, {.max_new_tokens = 2, .prefill_chunk = chunk}) == Result({2, 3}, "length"));
+    return model.steps;
+  };
+  CHECK(steps(5, 2) == std::vector<int64_t>{2, 2, 1, 1});
+  CHECK(steps(4, 2) == std::vector<int64_t>{2, 2, 1});
+  CHECK(steps(1030, GenerateOptions().prefill_chunk) == std::vector<int64_t>{512, 512, 6, 1});
+  CHECK(steps(1030, 0) == std::vector<int64_t>{1030, 1});
   // A cache is no larger than the context.
   CounterImpl small(5);
   CHECK(ended(small, {1, 2, 3}, {.max_new_tokens = 90}) == Result({4, 5, 6}, "context full"));
@@ -116,6 +130,46 @@ TEST_CASE("generate runs any model with a cached forward pass", "[generate]") {
   CounterImpl negative(-1);
   CHECK(value_error([&] { generate(negative, {1}); }) ==
         "generate: expected a context_length >= 0 of the model, got -1");
+}
+
+TEST_CASE("generate asks a model that can choose for the logits of one token", "[generate]") {
+  struct Choosing : CounterImpl {
+    using CounterImpl::CounterImpl;
+    at::Tensor chosen(const at::Tensor& logits, Logits which) {
+      asked.push_back(to_string(which));
+      return which == Logits::Last ? logits.narrow(1, logits.size(1) - 1, 1) : logits;
+    }
+    at::Tensor forward(const at::Tensor& ids, Logits which = Logits::All) {
+      return chosen(CounterImpl::forward(ids), which);
+    }
+    at::Tensor forward_cached(const at::Tensor& ids, KVCache& cache, Logits which = Logits::All) {
+      return chosen(CounterImpl::forward_cached(ids, cache), which);
+    }
+    std::vector<std::string_view> asked;
+  };
+  for (const bool use_cache : {true, false}) {
+    Choosing model(0);
+    CHECK(ended(model, {1, 2, 3}, {.max_new_tokens = 2, .use_cache = use_cache}).first ==
+          std::vector<int64_t>{4, 5});
+    CHECK(model.asked == std::vector<std::string_view>{"last", "last"});
+  }
+}
+
+TEST_CASE("generate takes the memory of one token's logits", "[generate][memory]") {
+  if (const auto why = why_no_peak_memory()) SKIP(*why);
+  constexpr int64_t kWords = 50'000, kTokens = 400;
+  at::manual_seed(3);
+  GPT gpt(GPTOptions(kWords, kTokens, 8, 2, 1));
+  Llama llama(LlamaOptions(kWords, 8, 2, 1).context_length(kTokens));
+  const std::vector<int64_t> prompt(kTokens, 1);
+  for (const bool use_cache : {true, false}) {
+    const auto of = [&](auto& model) {
+      return peak_memory([&] { generate(*model, prompt, {.max_new_tokens = 1, .use_cache = use_cache}); });
+    };
+    constexpr size_t all = kTokens * kWords * sizeof(float);
+    CHECK(of(gpt) < all / 4);
+    CHECK(of(llama) < all / 4);
+  }
 }
 
 TEST_CASE("generate stops at a stop token and says why it ended", "[generate]") {
@@ -152,6 +206,8 @@ TEST_CASE("generate gives a Llama's tokens with and without the cache", "[genera
     const auto ids = generate(*model, {1, 2, 3, 4, 5, 6, 7, 8}, cached);
     CHECK(ids.size() == 40);
     CHECK(ids == generate(*model, {1, 2, 3, 4, 5, 6, 7, 8}, plain));
+    cached.prefill_chunk = 3;
+    CHECK(ids == generate(*model, {1, 2, 3, 4, 5, 6, 7, 8}, cached));
   }
 }
 
@@ -260,4 +316,6 @@ TEST_CASE("generate stops at the context, slides if asked to, and streams", "[ge
   CHECK(value_error([&] { return generate(*model, {13}); }) == "GPT: expected ids in [0, 13), got 13");
   CHECK(value_error([&] { return generate(*model, {1}, {.max_new_tokens = -1}); }) ==
         "generate: expected max_new_tokens >= 0, got -1");
+  CHECK(value_error([&] { return generate(*model, {1}, {.prefill_chunk = -1}); }) ==
+        "generate: expected prefill_chunk >= 0, got -1");
 }

@@ -1,6 +1,10 @@
 #include <ATen/ops/arange.h>
+#include <ATen/ops/embedding.h>
+#include <ATen/ops/layer_norm.h>
+#include <ATen/ops/linear.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/relu.h>
 #include <catch2/catch_test_macros.hpp>
 
 #include <attentive/files/safetensors.h>
@@ -169,4 +173,27 @@ TEST_CASE("GPT refuses ids and options without meaning, by name", "[gpt]") {
   CHECK(value_error([] { return GPT(GPTOptions(0, 8, 12, 3, 2)); }) == "GPT: expected vocab_size > 0, got 0");
   CHECK(value_error([] { return GPT(book().num_kv_heads(2)); }) ==
         "TransformerAttention: expected num_kv_heads to divide num_heads = 3, got 2");
+}
+
+TEST_CASE("a GPT of other sizes computes what its parts do", "[gpt]") {
+  const double eps = 0.25;
+  auto model = seeded(GPTOptions(11, 8, 12, 3, 1).hidden_dim(20).activation(Activation::Relu).eps(eps));
+  const auto ids = example_ids();
+  const auto norm = [&](const LayerNorm& its, const at::Tensor& x) {
+    return at::layer_norm(x, {12}, its->scale, its->shift, eps);
+  };
+  const auto x = at::embedding(model->tok_emb->weight, ids) + model->pos_emb->weight.narrow(0, 0, 7);
+  auto& block = model->trf_blocks->at<TransformerBlockImpl>(0);
+  const auto linear = [&](size_t layer, const at::Tensor& in) {
+    const auto& its = *block.ff->layers->ptr<torch::nn::LinearImpl>(layer);
+    return at::linear(in, its.weight, its.bias);
+  };
+  CHECK(block.ff->options.hidden_dim() == 20);
+  const auto attended = x + block.att->forward(norm(block.norm1, x));
+  const auto y = attended + linear(2, at::relu(linear(0, norm(block.norm2, attended))));
+  const auto logits = at::linear(norm(model->final_norm, y), model->out_head->weight);
+  CHECK_WITHIN(model->forward(ids), logits, {1e-5, 2e-6});
+  CHECK(value_error([] { GPT(book().hidden_dim(-1)); }) == "GPT: expected hidden_dim > 0, got -1");
+  CHECK(value_error([] { GPT(book().eps(-1)); }) ==
+        "GPT: expected eps to be finite and not negative, got -1");
 }

@@ -39,6 +39,10 @@ inline double difference_from_python(Llama& model, const StateDict& expected) {
 }
 
 inline double difference_from_python(ViT& model, const StateDict& expected) {
+  if (expected.contains("output.hidden")) {
+    const auto hidden = model->hidden(expected.at("input.images"));
+    return (hidden - expected.at("output.hidden")).abs().max().item<double>();
+  }
   return (model->forward(expected.at("input.images")) - expected.at("output.logits"))
       .abs()
       .max()
@@ -61,6 +65,14 @@ inline double difference_from_python(Bert& model, const StateDict& expected) {
   compare(out.hidden, expected.at("output.hidden"));
   if (expected.contains("output.logits")) {
     compare(model->masked_lm_logits(out.hidden), expected.at("output.logits"));
+  }
+  if (expected.contains("output.labels")) {
+    const auto labels = model->label_logits(out);
+    const auto& want = expected.at("output.labels");
+    if (want.dim() == 3)
+      compare(labels, want);
+    else
+      largest = std::max(largest, (labels - want).abs().max().item<double>());
   }
   if (expected.contains("output.pooled")) {
     const auto pooled = (out.pooled - expected.at("output.pooled")).abs().max().item<double>();

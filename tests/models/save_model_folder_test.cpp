@@ -100,9 +100,47 @@ TEST_CASE("what is saved loads again", "[save_model_folder]") {
   check_round_trip(drawn(Bert(BertOptions(bert).masked_lm(true).frozen_id(0))), "bert");
   check_round_trip(drawn(Bert(BertOptions(bert).padding_id(1).masked_lm(true).pooler(false))), "roberta");
   check_round_trip(drawn(Bert(BertOptions(bert).shared_layers(true).embedding_dim(6))), "albert");
+  for (const auto activation : {Activation::QuickGelu, Activation::Relu2}) {
+    check_round_trip(drawn(Bert(BertOptions(bert).activation(activation))), "bert");
+  }
+  const auto labels = BertOptions(bert).num_labels(5).head_dropout(0.3);
+  for (const auto head : {BertHead::Sequence, BertHead::Tokens}) {
+    const auto one = BertOptions(labels).head(head);
+    check_round_trip(drawn(Bert(one)), "bert");
+    check_round_trip(drawn(Bert(BertOptions(one).padding_id(1).pooler(false))), "roberta");
+    check_round_trip(drawn(Bert(BertOptions(one).shared_layers(true).embedding_dim(6))), "albert");
+  }
+  check_round_trip(drawn(GPT(GPTOptions(11, 8, 12, 3, 2).qkv_bias(true).hidden_dim(20).eps(1e-3))), "gpt2");
+  check_round_trip(drawn(GPT(GPTOptions(11, 8, 12, 3, 2).qkv_bias(true).activation(Activation::Relu))),
+                   "gpt2");
   const auto vit = ViTOptions(8, 4, 2, 5).emb_dim(12).num_heads(3).num_layers(2).activation(Activation::Gelu);
   check_round_trip(drawn(ViT(vit)), "vit");
   check_round_trip(drawn(ViT(ViTOptions(vit).distillation_token(true).hidden_dim(20))), "deit");
+  check_round_trip(drawn(ViT(ViTOptions(vit).num_classes(0).qkv_bias(false))), "vit");
+  check_round_trip(drawn(ViT(ViTOptions(vit).num_classes(0).distillation_token(true))), "deit");
+}
+
+TEST_CASE("a Gemma without windows keeps the number that Python's class needs", "[save_model_folder]") {
+  const TemporaryFolder folder;
+  const auto gemma =
+      LlamaOptions(kLlama).unit_offset(true).norm_after(true).scaled_embedding(true).tied(true).activation(
+          Activation::GeluTanh);
+  for (const auto& options : {gemma, LlamaOptions(gemma).qk_norm(true)}) {
+    const auto model = drawn(Llama(options));
+    const auto written = [&](const SaveFolderOptions& how) {
+      save_model_folder(folder / "model", *model, how);
+      const auto read = read_model_folder(folder / "model");
+      CHECK(load_pretrained<Llama>(read)->options.windows().empty());
+      return read.config.at("sliding_window");
+    };
+    CHECK(written({}).as<int64_t>() == 4096);
+    const FileValue::Dict before{{{"sliding_window", 5}}};
+    CHECK(written({.config = before}).as<int64_t>() == 5);
+  }
+  // Other families say that there is none.
+  const auto qwen = drawn(Llama(LlamaOptions(kLlama).qkv_bias(true)));
+  save_model_folder(folder / "qwen", *qwen, {.config = FileValue::Dict{{{"sliding_window", 5}}}});
+  CHECK(read_model_folder(folder / "qwen").config.at("sliding_window").is<FileValue::None>());
 }
 
 TEST_CASE("a model of the book gets the biases that GPT-2 has", "[save_model_folder]") {
@@ -209,7 +247,7 @@ TEST_CASE("Python loads what is saved, with the same outputs", "[save_model_fold
   const auto written = folder / "written", saved = folder / "saved";
   make_model_folders("'" + written.string() + "'");
   const auto names = names_in(written);
-  CHECK(names.size() == 17);
+  CHECK(names.size() == 27);
   for (const auto& name : names) {
     INFO(name);
     const auto family = read_model_folder(written / name, {.weights = false}).family;

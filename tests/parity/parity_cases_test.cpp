@@ -36,7 +36,7 @@ void check_all(at::Device device) {
       FAIL_CHECK(error.what_without_backtrace());
     }
   }
-  REQUIRE(paths.size() >= 665);
+  REQUIRE(paths.size() >= 676);
   for (const auto& name : known) {
     INFO(name);
     CHECK(passed[name] >= 5);

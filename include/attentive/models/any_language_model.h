@@ -43,10 +43,10 @@ class AnyLanguageModel {
   int64_t vocab_size() const;
   int64_t context_length() const;  ///< 0: no limit
 
-  /// ids (B, T) -> logits (B, T, vocab_size)
-  at::Tensor forward(const at::Tensor& ids) const;
+  /// ids (B, T) -> logits (B, T, vocab_size), or (B, 1, vocab_size) with `Logits::Last`
+  at::Tensor forward(const at::Tensor& ids, Logits which = Logits::All) const;
   /// The same for tokens that follow those in the cache; ids holds only the new tokens.
-  at::Tensor forward_cached(const at::Tensor& ids, KVCache& cache) const;
+  at::Tensor forward_cached(const at::Tensor& ids, KVCache& cache, Logits which = Logits::All) const;
   /// The mean cross-entropy of predicting `targets` (B, T), in nats per token.
   at::Tensor loss(const at::Tensor& ids, const at::Tensor& targets) const;
   std::unique_ptr<KVCache> make_cache(int64_t batch = 1, int64_t capacity = 0) const;

@@ -2,6 +2,7 @@
 
 #include <concepts>
 #include <optional>
+#include <string_view>
 
 #include <torch/nn/modules/container/modulelist.h>
 #include <torch/nn/modules/embedding.h>
@@ -12,6 +13,13 @@
 #include <attentive/modules/transformer_blocks.h>
 
 namespace attentive {
+
+/// What a `Bert` classifies.
+///   None      nothing
+///   Sequence  whole texts
+///   Tokens    each token
+enum class BertHead { None, Sequence, Tokens };
+std::string_view to_string(BertHead value);
 
 /// Options of `Bert`.
 struct BertOptions {
@@ -47,10 +55,14 @@ struct BertOptions {
   TORCH_ARG(bool, pooler) = true;    ///< whether `pooled` exists
   /// Whether there is a head that predicts tokens; its decoder is tok_emb.
   TORCH_ARG(bool, masked_lm) = false;
+  /// Whether there is a classifier. Sequence needs the pooler, except with padding_id (RoBERTa).
+  TORCH_ARG(BertHead, head) = BertHead::None;
+  TORCH_ARG(int64_t, num_labels) = 2;     ///< of the classifier
+  TORCH_ARG(double, head_dropout) = 0.0;  ///< of what the classifier sees
 
   ATTENTIVE_OPTIONS(vocab_size_, context_length_, emb_dim_, num_heads_, num_layers_, token_types_,
                     hidden_dim_, embedding_dim_, shared_layers_, padding_id_, frozen_id_, activation_, eps_,
-                    dropout_, pooler_, masked_lm_);
+                    dropout_, pooler_, masked_lm_, head_, num_labels_, head_dropout_);
 };
 
 /// What `Bert` returns.
@@ -64,7 +76,8 @@ struct BertOutput {
 ///   ids (B, T), token_types (B, T) int64 or int32 -> BertOutput
 ///
 /// Parameters tok_emb, pos_emb, type_emb, emb_norm, emb_proj (with embedding_dim), blocks.N.{att, ff, norm1,
-/// norm2} (post-norm, one block if shared_layers), pooler; with masked_lm also mlm_dense, mlm_norm, mlm_bias.
+/// norm2} (post-norm, one block if shared_layers), pooler; with masked_lm also mlm_dense, mlm_norm, mlm_bias;
+/// with a head also classifier or, for Sequence with padding_id, classifier_dense and classifier_out.
 /// The first weights are PyTorch's defaults. A token that `mask` hides is computed like any other, but no
 /// token attends to it. Throws c10::ValueError for ids or types outside their tables (checked on the host, so
 /// that on CUDA the call waits for the device), for more tokens than positions, and for none.
@@ -92,6 +105,11 @@ class BertImpl : public Module<BertImpl> {
   /// Logits (B, T, vocab_size) of the masked-language-model head for `hidden` (B, T, emb_dim). Throws
   /// c10::ValueError without `masked_lm`.
   at::Tensor masked_lm_logits(const at::Tensor& hidden);
+  /// Logits of the classifier for what `forward` returned: (B, num_labels) with BertHead::Sequence, (B, T,
+  /// num_labels) with BertHead::Tokens. Throws c10::ValueError without `head`.
+  ///
+  ///   auto logits = model->label_logits(model->forward(ids));
+  at::Tensor label_logits(const BertOutput& output);
 
   BertOptions options;
   torch::nn::Embedding tok_emb{nullptr}, pos_emb{nullptr}, type_emb{nullptr};
@@ -102,6 +120,8 @@ class BertImpl : public Module<BertImpl> {
   torch::nn::Linear mlm_dense{nullptr};
   LayerNorm mlm_norm{nullptr};
   at::Tensor mlm_bias;  ///< (vocab_size)
+  /// classifier_dense: only for Sequence with padding_id, where `classifier` is named classifier_out.
+  torch::nn::Linear classifier_dense{nullptr}, classifier{nullptr};
 
  private:
   void check_options() const;

@@ -12,7 +12,9 @@
 #include <torch/nn/module.h>
 
 #include <attentive/cache/kv_cache.h>
+#include <attentive/core/mask.h>
 #include <attentive/models/gpt.h>
+#include <attentive/models/logits.h>
 
 namespace attentive {
 
@@ -47,6 +49,9 @@ struct GenerateOptions {
   /// continues.
   bool slide = false;
   bool use_cache = true;  ///< false: recompute the whole context for every token; the tokens are the same
+  /// The most tokens of the prompt in one pass through the model: the memory of its activations grows with
+  /// them. 0: all of them.
+  int64_t prefill_chunk = 512;
   /// Called with every new token, a stop token included; false ends the generation.
   std::function<bool(int64_t)> on_token = {};
   /// Tokens that end the generation. The one that came is the last token of the result.
@@ -64,8 +69,10 @@ struct GenerateOptions {
 ///     int64_t context_length();  // or options.context_length(); 0: no limit
 ///   };
 ///
+/// A model whose `forward` and `forward_cached` take a `Logits` as their last argument is asked for the logits
+/// (1, 1, vocabulary) of the last token alone.
 /// ids are int64, on the device of the first parameter. A prompt reaches `forward_cached` in pieces of at
-/// most `KVCache::room()` tokens. The model checks the ids.
+/// most `KVCache::room()` and `GenerateOptions::prefill_chunk` tokens. The model checks the ids.
 template <class Model>
 concept CausalLanguageModel = std::derived_from<Model, torch::nn::Module> &&
     requires(Model& model, const at::Tensor& ids, KVCache& cache) {
@@ -82,10 +89,42 @@ concept CausalLanguageModel = std::derived_from<Model, torch::nn::Module> &&
 
 namespace detail {
 
+template <class Model>
+concept ChoosesLogits = requires(Model& model, const at::Tensor& ids, KVCache& cache) {
+  model.forward(ids, Logits::Last);
+  model.forward_cached(ids, cache, Logits::Last);
+};
+template <class Model>
+concept ChoosesLogitsAfterMask = requires(Model& model, const at::Tensor& ids, KVCache& cache) {
+  model.forward(ids, Mask(), Logits::Last);
+  model.forward_cached(ids, cache, Mask(), Logits::Last);
+};
+
+template <class Model>
+at::Tensor forward_with(Model& model, const at::Tensor& ids, Logits which) {
+  if constexpr (ChoosesLogits<Model>)
+    return model.forward(ids, which);
+  else if constexpr (ChoosesLogitsAfterMask<Model>)
+    return model.forward(ids, Mask(), which);
+  else
+    return model.forward(ids);
+}
+
+template <class Model>
+at::Tensor forward_cached_with(Model& model, const at::Tensor& ids, KVCache& cache, Logits which) {
+  if constexpr (ChoosesLogits<Model>)
+    return model.forward_cached(ids, cache, which);
+  else if constexpr (ChoosesLogitsAfterMask<Model>)
+    return model.forward_cached(ids, cache, Mask(), which);
+  else
+    return model.forward_cached(ids, cache);
+}
+
 /// A CausalLanguageModel without its type.
 struct LanguageModelView {
   torch::nn::Module& module;
   int64_t context_length;
+  bool last_logits;  ///< whether the functions give the logits of the last token alone
   std::function<at::Tensor(const at::Tensor&)> forward;
   std::function<at::Tensor(const at::Tensor&, KVCache&)> forward_cached;
   std::function<std::unique_ptr<KVCache>(int64_t capacity)> make_cache;
@@ -113,15 +152,20 @@ int64_t context_length_of(Model& model) {
 ///
 /// Throws c10::ValueError for an empty prompt, an id outside the vocabulary, or a prompt that does not fit
 /// the context (with `slide`, the end of the prompt is used).
-/// Memory: a cache for the prompt and max_new_tokens, at most for the context, and one forward pass.
+/// Memory: a cache for the prompt and max_new_tokens, at most for the context, one forward pass of at most
+/// prefill_chunk tokens, and the logits of one token (of as many as the pass has, if the model cannot choose).
 ///
 ///   auto ids = attentive::generate(*model, tokenizer.encode("ROMEO:"), {.max_new_tokens = 200, .seed = 1});
 template <CausalLanguageModel Model>
 std::vector<int64_t> generate(Model& model, const std::vector<int64_t>& prompt,
                               const GenerateOptions& options = {}) {
   return detail::generate(
-      {model, detail::context_length_of(model), [&](const at::Tensor& ids) { return model.forward(ids); },
-       [&](const at::Tensor& ids, KVCache& cache) { return model.forward_cached(ids, cache); },
+      {model, detail::context_length_of(model),
+       detail::ChoosesLogits<Model> || detail::ChoosesLogitsAfterMask<Model>,
+       [&](const at::Tensor& ids) { return detail::forward_with(model, ids, Logits::Last); },
+       [&](const at::Tensor& ids, KVCache& cache) {
+         return detail::forward_cached_with(model, ids, cache, Logits::Last);
+       },
        [&](int64_t capacity) { return model.make_cache(int64_t{1}, capacity); }},
       prompt, options);
 }

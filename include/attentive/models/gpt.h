@@ -8,6 +8,7 @@
 #include <torch/nn/modules/linear.h>
 
 #include <attentive/cache/kv_cache.h>
+#include <attentive/models/logits.h>
 #include <attentive/modules/layer_norm.h>
 #include <attentive/modules/module.h>
 #include <attentive/modules/positions.h>
@@ -52,14 +53,18 @@ struct GPTOptions {
             rotary) = RotaryPositionsOptions(0);  ///< the model sets its head_dim
   TORCH_ARG(int64_t, window) = 0;  ///< tokens that a query attends to, including its own; 0: all earlier ones
   TORCH_ARG(GPTInit, init) = GPTInit::Book;
+  TORCH_ARG(int64_t, hidden_dim) = 0;  ///< features inside the feed-forward layer; 0: 4 * emb_dim
+  TORCH_ARG(Activation, activation) = Activation::GeluTanh;  ///< of the feed-forward layer
+  TORCH_ARG(double, eps) = 1e-5;                             ///< of the norms
 
   ATTENTIVE_OPTIONS(vocab_size_, context_length_, emb_dim_, num_heads_, num_layers_, num_kv_heads_, dropout_,
-                    qkv_bias_, bias_, tied_, positions_, rotary_, window_, init_);
+                    qkv_bias_, bias_, tied_, positions_, rotary_, window_, init_, hidden_dim_, activation_,
+                    eps_);
 };
 
 /// A decoder-only transformer language model with pre-norm blocks: the book's `GPTModel`.
 ///
-///   ids (B, T) int64 or int32 -> logits (B, T, vocab_size)
+///   ids (B, T) int64 or int32 -> logits (B, T, vocab_size), or (B, 1, vocab_size) with `Logits::Last`
 ///
 /// Parameters tok_emb, pos_emb, trf_blocks.N.{att.{W_query, W_key, W_value, out_proj}, ff.layers.{0, 2},
 /// norm1, norm2}, final_norm, out_head, with the names and random draws of the book's class. With `tied`
@@ -67,7 +72,8 @@ struct GPTOptions {
 /// `clone()`, `to()` or loading.
 /// Throws c10::ValueError for more tokens than context_length, or for an id outside the vocabulary (checked
 /// on the host, so that on CUDA the call waits for the device).
-/// Memory: O(B T (num_layers emb_dim + vocab_size)).
+/// Memory: O(B T (num_layers emb_dim + vocab_size)); with `Logits::Last`, O(B (T num_layers emb_dim +
+/// vocab_size)).
 /// Source: "Build a Large Language Model (From Scratch)", chapter 4.
 ///
 ///   attentive::GPT model(attentive::GPTOptions(50257, 1024, 768, 12, 12).dropout(0.1));
@@ -93,9 +99,9 @@ class GPTImpl : public Module<GPTImpl> {
   /// context_length are of the whole sequence; `forward_cached` is refused.
   void set_context(std::shared_ptr<AttentionContext> context);
 
-  at::Tensor forward(const at::Tensor& ids);
+  at::Tensor forward(const at::Tensor& ids, Logits which = Logits::All);
   /// The same for tokens that follow those in the cache; ids holds only the new tokens.
-  at::Tensor forward_cached(const at::Tensor& ids, KVCache& cache);
+  at::Tensor forward_cached(const at::Tensor& ids, KVCache& cache, Logits which = Logits::All);
   /// The mean cross-entropy of predicting `targets` (B, T), in nats per token.
   at::Tensor loss(const at::Tensor& ids, const at::Tensor& targets);
 
@@ -112,7 +118,9 @@ class GPTImpl : public Module<GPTImpl> {
   torch::nn::Linear out_head{nullptr};  ///< empty if tied
 
  private:
-  at::Tensor run(const at::Tensor& ids, KVCache* cache);
+  FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(Logits::All)})
+
+  at::Tensor run(const at::Tensor& ids, KVCache* cache, Logits which);
 
   std::shared_ptr<AttentionContext> context_;
 };

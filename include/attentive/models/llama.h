@@ -10,6 +10,7 @@
 #include <torch/nn/modules/linear.h>
 
 #include <attentive/cache/kv_cache.h>
+#include <attentive/models/logits.h>
 #include <attentive/modules/feed_forward.h>
 #include <attentive/modules/module.h>
 #include <attentive/modules/rms_norm.h>
@@ -96,13 +97,14 @@ using LlamaBlock = ModuleHolder<LlamaBlockImpl>;
 
 /// A decoder-only language model of the Llama family: Llama 2 and 3, Mistral, Qwen 2 and 3, Gemma 2 and 3.
 ///
-///   ids (B, T) int64 or int32 -> logits (B, T, vocab_size)
+///   ids (B, T) int64 or int32 -> logits (B, T, vocab_size), or (B, 1, vocab_size) with `Logits::Last`
 ///
 /// Parameters tok_emb, blocks.N.{att.{W_query, W_key, W_value, out_proj, q_norm, k_norm}, ff.{layers.0 (up),
 /// layers.2 (down), gate}, norm1, norm2, after1, after2}, final_norm, out_head (absent if `tied`).
 /// Throws c10::ValueError for more tokens than context_length, or for an id outside the vocabulary (checked
 /// on the host, so that on CUDA the call waits for the device).
-/// Memory: O(B T (num_layers emb_dim + vocab_size)).
+/// Memory: O(B T (num_layers emb_dim + vocab_size)); with `Logits::Last`, O(B (T num_layers emb_dim +
+/// vocab_size)).
 /// Source: Touvron et al. 2023, "LLaMA"; Jiang et al. 2023, "Mistral 7B"; Gemma Team 2024 and 2025.
 ///
 ///   attentive::Llama model(attentive::LlamaOptions(32000, 768, 12, 12).hidden_dim(2048).num_kv_heads(4));
@@ -123,10 +125,11 @@ class LlamaImpl : public Module<LlamaImpl> {
   void reset() override;
 
   /// `mask` covers keys, as padding does (`Mask::key_lengths`).
-  at::Tensor forward(const at::Tensor& ids, const Mask& mask = {});
+  at::Tensor forward(const at::Tensor& ids, const Mask& mask = {}, Logits which = Logits::All);
   /// The same for tokens that follow those in the cache; ids holds only the new tokens, `mask` covers every
   /// key, cached ones included.
-  at::Tensor forward_cached(const at::Tensor& ids, KVCache& cache, const Mask& mask = {});
+  at::Tensor forward_cached(const at::Tensor& ids, KVCache& cache, const Mask& mask = {},
+                            Logits which = Logits::All);
   /// The mean cross-entropy of predicting `targets` (B, T), in nats per token.
   at::Tensor loss(const at::Tensor& ids, const at::Tensor& targets);
 
@@ -142,9 +145,9 @@ class LlamaImpl : public Module<LlamaImpl> {
   torch::nn::Linear out_head{nullptr};  ///< empty if tied
 
  private:
-  FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(Mask())})
+  FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(Mask())}, {2, torch::nn::AnyValue(Logits::All)})
 
-  at::Tensor run(const at::Tensor& ids, KVCache* cache, const Mask& mask);
+  at::Tensor run(const at::Tensor& ids, KVCache* cache, const Mask& mask, Logits which);
 };
 using Llama = ModuleHolder<LlamaImpl>;
 

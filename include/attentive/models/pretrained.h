@@ -31,7 +31,8 @@ struct PretrainedOptions {
 /// class has in `transformers` 5. A field that changes the numbers is read or refused: other activations,
 /// rotary scalings ("linear" and "llama3" are read), kinds of positions, and so on; docs/real_models.md lists
 /// them. `bert_options` also looks at the names of the weights (at `architectures` if they were not read), for
-/// whether there are a pooler and a masked-language-model head.
+/// whether there are a pooler, a masked-language-model head and a classifier, and `vit_options` for whether
+/// there is a classifier; `PretrainedOptions::ignore` with "classifier.*" leaves that out.
 ///
 /// Throws c10::ValueError for a folder of another family, naming the model that reads it, and for a field that
 /// is missing, of a wrong type or refused: `llama_options: <path>/config.json: field "...": expected ..., got
@@ -59,7 +60,8 @@ concept Pretrained = std::same_as<Model, GPT> || std::same_as<Model, Llama> || s
 /// may be replaced by `save_model_folder` meanwhile. Queries, keys and values (adjacent in memory here),
 /// GPT-2's transposed matrices, and converted tensors are copied.
 ///
-/// Throws c10::ValueError as the functions above do, and one that lists all weights that are missing, unknown
+/// Throws c10::ValueError as the functions above do, for a config.json that asks for more layers or numbers than
+/// the folder's weights hold (before anything is allocated), and one that lists all weights that are missing, unknown
 /// or of another shape, at most ten of each kind.
 /// Memory: the parameters; in all, each tensor once.
 ///

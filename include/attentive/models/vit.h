@@ -20,7 +20,7 @@ struct ViTOptions {
   TORCH_ARG(int64_t, image_size);  ///< height and width in pixels
   TORCH_ARG(int64_t, patch_size);  ///< height and width of a patch; divides image_size
   TORCH_ARG(int64_t, channels);
-  TORCH_ARG(int64_t, num_classes);
+  TORCH_ARG(int64_t, num_classes);   ///< 0: no classifier
   TORCH_ARG(int64_t, emb_dim) = 64;  ///< features of a patch; num_heads divides it
   TORCH_ARG(int64_t, num_heads) = 4;
   TORCH_ARG(int64_t, num_layers) = 4;
@@ -30,9 +30,10 @@ struct ViTOptions {
   TORCH_ARG(double, eps) = 1e-5;                             ///< of the norms; pretrained models have 1e-12
   /// Whether a second learned token follows the class token (DeiT).
   TORCH_ARG(bool, distillation_token) = false;
+  TORCH_ARG(bool, qkv_bias) = true;  ///< of the projections to queries, keys and values
 
   ATTENTIVE_OPTIONS(image_size_, patch_size_, channels_, num_classes_, emb_dim_, num_heads_, num_layers_,
-                    dropout_, hidden_dim_, activation_, eps_, distillation_token_);
+                    dropout_, hidden_dim_, activation_, eps_, distillation_token_, qkv_bias_);
 };
 
 /// One pre-norm encoder block of a `ViT`: `FusedSelfAttention` and `FeedForward`.
@@ -64,6 +65,9 @@ using ViTBlock = ModuleHolder<ViTBlockImpl>;
 ///
 ///   images (B, channels, image_size, image_size), dtype and device of the parameters -> (B, num_classes)
 ///
+/// Without a classifier (num_classes 0) the result is what one would get, (B, emb_dim): the class token's
+/// hidden state after the last norm.
+///
 /// Parameters cls_token (1, 1, emb_dim), pos_embed (1, patches + 1, emb_dim), patch_embed, blocks.N.{norm1,
 /// attn.{qkv, proj}, norm2, mlp}, norm, head. With distillation_token also dist_token (1, 1, emb_dim), and
 /// pos_embed has patches + 2 rows: of the class token, the distillation token, the patches. The pixels of a
@@ -88,6 +92,9 @@ class ViTImpl : public Module<ViTImpl> {
 
   void reset() override;
   at::Tensor forward(const at::Tensor& images);
+  /// The hidden states of all tokens after the last norm, (B, patches + 1 or 2, emb_dim): the class token, the
+  /// distillation token if there is one, the patches.
+  at::Tensor hidden(const at::Tensor& images);
 
   int64_t num_patches() const;
 
@@ -96,10 +103,11 @@ class ViTImpl : public Module<ViTImpl> {
   torch::nn::Linear patch_embed{nullptr};
   torch::nn::ModuleList blocks{nullptr};
   LayerNorm norm{nullptr};
-  torch::nn::Linear head{nullptr};
+  torch::nn::Linear head{nullptr};  ///< empty without classes
 
  private:
   at::Tensor embed(const at::Tensor& images);
+  at::Tensor encode(const at::Tensor& images);
 };
 using ViT = ModuleHolder<ViTImpl>;
 

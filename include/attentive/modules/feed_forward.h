@@ -15,7 +15,9 @@ namespace attentive {
 ///   Gelu      GELU with erf (BERT, vision transformers)
 ///   Silu      x * sigmoid(x) (Llama)
 ///   Relu      max(x, 0) (the 2017 paper)
-enum class Activation { GeluTanh, Gelu, Silu, Relu };
+///   QuickGelu x * sigmoid(1.702 x) (CLIP)
+///   Relu2     max(x, 0)^2 (Nemotron)
+enum class Activation { GeluTanh, Gelu, Silu, Relu, QuickGelu, Relu2 };
 std::string_view to_string(Activation value);
 
 /// Options of `FeedForward`.

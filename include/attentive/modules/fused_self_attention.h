@@ -23,16 +23,17 @@ struct FusedSelfAttentionOptions {
   TORCH_ARG(double, dropout) = 0.0;  ///< probability of dropping an attention weight in training
   /// How the heads attend. Its `dropout_p` must stay 0: `dropout` applies, in training only.
   TORCH_ARG(AttentionOptions, attention) = {};
+  TORCH_ARG(bool, qkv_bias) = true;
 
-  ATTENTIVE_OPTIONS(embed_dim_, num_heads_, dropout_, attention_);
+  ATTENTIVE_OPTIONS(embed_dim_, num_heads_, dropout_, attention_, qkv_bias_);
 };
 
 /// Multi-head self-attention with a single projection for queries, keys and values.
 ///
 ///   x (B, T, embed_dim) or (T, embed_dim) -> the same shape, dtype and device of the parameters
 ///
-/// Parameters qkv (3 * embed_dim rows, packed as [3][head][head_dim]) and proj, both with biases: names and
-/// random draws of the document. Queries, keys and values are views of the packed projection; nothing is
+/// Parameters qkv (3 * embed_dim rows, packed as [3][head][head_dim]) and proj, both with biases unless
+/// qkv_bias is false: names and random draws of the document. Queries, keys and values are views of the packed projection; nothing is
 /// copied. A query that a mask leaves without keys yields the bias of proj. Throws c10::ValueError if x has
 /// another shape, c10::TypeError for another dtype. Memory: O(B T embed_dim) for the packed projection with a
 /// fused backend, O(B H T T) more with the reference. Source: the self-attention document,
