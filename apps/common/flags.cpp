@@ -46,15 +46,16 @@ CLI::Validator whole_number(int64_t least, int64_t most) {
 }
 
 CLI::Validator number(double least, double most, Ends ends) {
-  const auto range = fmt::format("{}{} to {}{}", ends == Ends::WithoutLeast ? "above " : "", least,
-                                 ends == Ends::WithoutMost ? "below " : "", most);
-  return validator(range, (ends == Ends::WithoutLeast ? "a number " : "a number from ") + range,
-                   [=](const std::string& text) {
-                     const auto value = parse<double>(text);
-                     if (!value || std::isnan(*value)) return false;
-                     return (ends == Ends::WithoutLeast ? *value > least : *value >= least) &&
-                            (ends == Ends::WithoutMost ? *value < most : *value <= most);
-                   });
+  const auto range =
+      ends == Ends::WithoutLeast
+          ? fmt::format("above {}, at most {}", least, most)
+          : fmt::format("from {} to {}{}", least, ends == Ends::WithoutMost ? "below " : "", most);
+  return validator(range, "a number " + range, [=](const std::string& text) {
+    const auto value = parse<double>(text);
+    if (!value || std::isnan(*value)) return false;
+    return (ends == Ends::WithoutLeast ? *value > least : *value >= least) &&
+           (ends == Ends::WithoutMost ? *value < most : *value <= most);
+  });
 }
 
 CLI::Validator seed_number() {

@@ -40,7 +40,8 @@ void declare(CLI::App& app, Settings& s) {
       "--init-from", s.init_from,
       "Fine-tune the model of a folder, with its tokenizer: one that Python wrote (GPT-2, Llama, Mistral, "
       "Qwen 2 or 3, Gemma 2 or 3), or a run of this program");
-  app.add_option("--preset", s.preset, "Start from [shakespeare-small]:" + names);
+  app.add_option("--preset", s.preset, "Start from [shakespeare-small]:" + names)
+      ->check(CLI::IsMember(presets()));
   apps::add_device(app, s.device, "Where to compute; cuda under torchrun: each process on a GPU of its own");
   apps::add_threads(app, s.threads);
   app.add_option("--timeout", s.timeout, "Seconds that one process waits for another before the run ends")
@@ -205,6 +206,13 @@ void train(const std::string& program, Settings settings) {
                   group);
   std::vector<std::string> remarks;
   if (start.checkpoint) remarks = trainer.restore(*start.checkpoint);
+  if (trainer.options().autocast == at::kHalf) {
+    remarks.emplace_back(
+        "float16 without loss scaling: small gradients become 0 on their way back; bfloat16 keeps them");
+  }
+  if (trainer.steps_done() >= trainer.options().steps) {
+    remarks.push_back(fmt::format("nothing is left to do of {} updates", trainer.options().steps));
+  }
 
   Trainer::RunOptions run;
   run.documents = language_model_documents(start.language);
