@@ -116,8 +116,8 @@ class GenerateTest(unittest.TestCase):
         self.tokenizer(folder, {"type": "BPE", "dropout": None, "vocab": ends, "merges": [], "unk_token": "[UNK]", "end_of_word_suffix": "</w>",
                                 "continuing_subword_prefix": None, "fuse_unk": False, "byte_fallback": False, "ignore_merges": False},
                        {"type": "BPEDecoder", "suffix": "</w>"})
-        for made, text in self.texts(folder, "x", [15]):
-            whole = "".join(spelled[number] for number in [15, *made]).removesuffix("</w>").replace("</w>", " ")
+        for made, text in self.texts(folder, "y", [16]):
+            whole = "".join(spelled[number] for number in [16, *made]).removesuffix("</w>").replace("</w>", " ")
             self.assertEqual(text, whole + "\n")
 
     def test_characters_of_several_tokens_are_written_whole(self):
