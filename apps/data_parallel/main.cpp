@@ -16,6 +16,7 @@
 #include <attentive/models/gpt.h>
 #include <attentive/train/adamw.h>
 
+#include "common/flags.h"
 #include "common/run_main.h"
 
 namespace {
@@ -66,8 +67,12 @@ int run(int64_t steps, int64_t batch) {
 int main(int argc, char** argv) {
   CLI::App app("Trains a small GPT in as many processes as torchrun starts.", "attentive-data-parallel");
   int64_t steps = 100, batch = 32;
-  app.add_option("--steps", steps, "Optimizer steps")->capture_default_str()->check(CLI::PositiveNumber);
-  app.add_option("--batch", batch, "Rows of a batch")->capture_default_str()->check(CLI::PositiveNumber);
+  app.add_option("--steps", steps, "Optimizer steps")
+      ->capture_default_str()
+      ->check(apps::whole_number(1, apps::kMostSteps));
+  app.add_option("--batch", batch, "Rows of a batch")
+      ->capture_default_str()
+      ->check(apps::whole_number(1, apps::kMostRows));
   return apps::run_main(app, argc, argv, [&] {
     try {
       return run(steps, batch);

@@ -2,6 +2,8 @@
 
 #include <iostream>
 #include <iterator>
+#include <limits>
+#include <memory>
 #include <optional>
 #include <unistd.h>
 
@@ -9,7 +11,10 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <attentive/text/streaming_decoder.h>
+
 #include "common/device.h"
+#include "common/flags.h"
 #include "common/language.h"
 #include "common/run_main.h"
 
@@ -37,22 +42,27 @@ void declare(CLI::App& app, Settings& s) {
   app.add_option("--ids", s.ids,
                  "Tokens to continue, as numbers: 1,15043,590; the new ones are written likewise")
       ->delimiter(',')
+      ->check(apps::whole_number(0, std::numeric_limits<int32_t>::max()))
       ->excludes(prompt);
-  app.add_option("--tokens", s.generate.max_new_tokens, "New tokens")->capture_default_str();
+  app.add_option("--tokens", s.generate.max_new_tokens, "New tokens")
+      ->check(apps::whole_number(0, apps::kMostTokens))
+      ->capture_default_str();
   app.add_option("--temperature", s.generate.sampling.temperature, "0: always the most likely token")
+      ->check(apps::number(0, 1e6))
       ->capture_default_str();
   app.add_option("--top-k", s.generate.sampling.top_k, "Only the k most likely tokens; 0: all")
+      ->check(apps::whole_number(0, apps::kMostTokens))
       ->capture_default_str();
   app.add_option("--top-p", s.generate.sampling.top_p,
                  "Only the most likely tokens of this probability together")
+      ->check(apps::number(0, 1, apps::Ends::WithoutLeast))
       ->capture_default_str();
-  app.add_option("--seed", s.generate.seed)->capture_default_str();
+  app.add_option("--seed", s.generate.seed)->check(apps::seed_number())->capture_default_str();
   app.add_flag("--slide", s.generate.slide,
                "At the end of the context forget its older half; otherwise stop");
   app.add_flag("--no-cache", s.no_cache, "Compute every token anew: the same text, slowly");
-  app.add_option("--device", s.device)->check(CLI::IsMember({"auto", "cpu", "cuda"}))->capture_default_str();
-  app.add_option("--threads", s.threads, "CPU threads; 0: as many as there are cores")
-      ->check(CLI::NonNegativeNumber);
+  apps::add_device(app, s.device);
+  apps::add_threads(app, s.threads);
 }
 
 std::string prompt_of(const Settings& s) {
@@ -63,6 +73,7 @@ std::string prompt_of(const Settings& s) {
 }
 
 void write(std::string_view text) {
+  if (text.empty()) return;
   fmt::print("{}", text);
   apps::flush_output();
 }
@@ -72,14 +83,11 @@ void run(Settings s) {
   const auto language = apps::load_language(s.model, apps::choose_device(s.device));
   s.generate.use_cache = !s.no_cache;
   s.generate.stop_tokens = language.stop_tokens;
+  std::unique_ptr<StreamingDecoder> decoder;  // none: numbers are written
   const char* separator = "";
   s.generate.on_token = [&](int64_t id) {
-    if (!s.ids.empty()) {
-      write(fmt::format("{}{}", separator, id));
-      separator = ",";
-    } else if (!language.tokenizer->is_special(id)) {
-      write(language.tokenizer->bytes(id));
-    }
+    write(decoder ? decoder->push(id) : fmt::format("{}{}", separator, id));
+    separator = ",";
     return true;
   };
   bool full = false;
@@ -90,10 +98,12 @@ void run(Settings s) {
     TORCH_CHECK_VALUE(language.tokenizer, "no tokenizer for --prompt: ", language.why_no_tokenizer,
                       "; --ids takes the prompt as ids");
     ids = language.tokenizer->encode_with_special_tokens(prompt);
+    decoder = language.tokenizer->streaming_decoder(/*skip_special_tokens=*/true);
+    decoder->follow(ids);
     write(prompt);
   }
   const auto made = generate(language.model, ids, s.generate).size();
-  write("\n");
+  write((decoder ? decoder->finish() : "") + "\n");
   if (full) {
     apps::print_error(
         fmt::format("attentive-generate: stopped after {} of {} tokens: the model's context of {} is full; "

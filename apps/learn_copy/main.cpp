@@ -16,6 +16,7 @@
 
 #include <attentive/modules/multi_head_attention.h>
 
+#include "common/flags.h"
 #include "common/run_main.h"
 
 namespace {
@@ -132,8 +133,12 @@ int main(int argc, char** argv) {
   int64_t steps = 300;
   uint64_t seed = 1;
   std::string device = "auto";
-  app.add_option("--steps", steps, "Optimizer steps")->capture_default_str()->check(CLI::PositiveNumber);
-  app.add_option("--seed", seed, "Seed of weights and data")->capture_default_str();
-  app.add_option("--device", device)->capture_default_str()->check(CLI::IsMember({"auto", "cpu", "cuda"}));
+  app.add_option("--steps", steps, "Optimizer steps")
+      ->capture_default_str()
+      ->check(apps::whole_number(1, apps::kMostSteps));
+  app.add_option("--seed", seed, "Seed of weights and data")
+      ->capture_default_str()
+      ->check(apps::seed_number());
+  apps::add_device(app, device);
   return apps::run_main(app, argc, argv, [&] { return run(steps, seed, device); }, {.failed = 2});
 }

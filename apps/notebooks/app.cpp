@@ -13,6 +13,7 @@
 
 #include <attentive/version.h>
 
+#include "common/flags.h"
 #include "common/run_main.h"
 #include "support/page_report.h"
 #include "support/terminal_report.h"
@@ -85,9 +86,7 @@ int run_app(int argc, char** argv, const std::string& name, const std::vector<Do
       "Exit status: 0 if every number agrees, 1 if one does not, 2 on bad usage.",
       name);
   Settings settings;
-  app.add_option("--device", settings.device, "where to compute: auto takes CUDA if there is any")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
-      ->capture_default_str();
+  apps::add_device(app, settings.device, "where to compute: auto takes CUDA if there is any");
   app.add_flag("--full", settings.view.full, "print every number beside the notebook's own");
   app.add_option("--cell", settings.view.only, "show only this row, in full, such as 25, 4c or 001-25");
   app.add_flag("--source", settings.view.source, "print the C++ code of each cell that is shown");

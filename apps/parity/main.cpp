@@ -11,6 +11,7 @@
 
 #include <attentive/parity/case.h>
 
+#include "common/flags.h"
 #include "common/run_main.h"
 #include "report.h"
 
@@ -57,11 +58,11 @@ int main(int argc, char** argv) {
                                                               {"torch", attentive::Backend::Torch},
                                                               {"native", attentive::Backend::Native}};
   app.add_option("CASE", paths, "safetensors files that hold a case")->required();
-  app.add_option("--atol", settings.atol, "absolute tolerance, in place of the dtype's own");
-  app.add_option("--rtol", settings.rtol, "relative tolerance, in place of the dtype's own");
-  app.add_option("--device", device, "where to run: auto takes CUDA if there is any")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
-      ->capture_default_str();
+  app.add_option("--atol", settings.atol, "absolute tolerance, in place of the dtype's own")
+      ->check(apps::number(0, 1e300));
+  app.add_option("--rtol", settings.rtol, "relative tolerance, in place of the dtype's own")
+      ->check(apps::number(0, 1e300));
+  apps::add_device(app, device, "where to run: auto takes CUDA if there is any");
   app.add_option("--backend", backend, "what computes; all but auto are forced")
       ->check(CLI::IsMember(backends))
       ->capture_default_str();

@@ -15,6 +15,7 @@
 #include <attentive/train/trainer.h>
 
 #include "common/device.h"
+#include "common/flags.h"
 #include "common/run_main.h"
 #include "hints.h"
 #include "join_group.h"
@@ -39,45 +40,72 @@ void declare(CLI::App& app, Settings& s) {
       "--init-from", s.init_from,
       "Fine-tune the model of a folder, with its tokenizer: one that Python wrote (GPT-2, Llama, Mistral, "
       "Qwen 2 or 3, Gemma 2 or 3), or a run of this program");
-  app.add_option("--preset", s.preset, "Start from [shakespeare-small]:" + names);
-  app.add_option("--device", s.device,
-                 "Where to compute; cuda under torchrun: each process on a GPU of its own")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
-      ->capture_default_str();
-  app.add_option("--threads", s.threads, "CPU threads; 0: as many as there are cores")
-      ->check(CLI::NonNegativeNumber);
+  app.add_option("--preset", s.preset, "Start from [shakespeare-small]:" + names)
+      ->check(CLI::IsMember(presets()));
+  apps::add_device(app, s.device, "Where to compute; cuda under torchrun: each process on a GPU of its own");
+  apps::add_threads(app, s.threads);
   app.add_option("--timeout", s.timeout, "Seconds that one process waits for another before the run ends")
-      ->check(CLI::Range(1, 24 * 3600))
+      ->check(apps::whole_number(1, int64_t{24} * 3600))
       ->capture_default_str();
-  app.add_option("--seed", s.seed, "Of first weights, batches and dropout [1337]");
+  app.add_option("--seed", s.seed, "Of first weights, batches and dropout [1337]")
+      ->check(apps::seed_number());
   app.add_option("--tokenizer", s.tokenizer, "char, or bpe: byte pairs learned from the text [char]")
       ->check(CLI::IsMember({"char", "bpe"}));
-  app.add_option("--vocab", s.vocab, "Tokens of bpe, at least 256 [512]");
+  app.add_option("--vocab", s.vocab, "Tokens of bpe, at least 256 [512]")
+      ->check(apps::whole_number(256, 1'000'000));
 
-  app.add_option("--layers", s.layers)->group("Model");
-  app.add_option("--heads", s.heads)->group("Model");
-  app.add_option("--kv-heads", s.kv_heads, "Grouped queries; 0: --heads")->group("Model");
-  app.add_option("--width", s.width, "Features of a token")->group("Model");
-  app.add_option("--block", s.block, "Tokens of context")->group("Model");
-  app.add_option("--window", s.window, "Tokens that a token sees; 0: all before it")->group("Model");
-  app.add_option("--dropout", s.dropout)->group("Model");
+  app.add_option("--layers", s.layers)->check(apps::whole_number(1, apps::kMostLayers))->group("Model");
+  app.add_option("--heads", s.heads)->check(apps::whole_number(1, apps::kMostHeads))->group("Model");
+  app.add_option("--kv-heads", s.kv_heads, "Grouped queries; 0: --heads")
+      ->check(apps::whole_number(0, apps::kMostHeads))
+      ->group("Model");
+  app.add_option("--width", s.width, "Features of a token")
+      ->check(apps::whole_number(1, apps::kMostWidth))
+      ->group("Model");
+  app.add_option("--block", s.block, "Tokens of context")
+      ->check(apps::whole_number(1, apps::kMostContext))
+      ->group("Model");
+  app.add_option("--window", s.window, "Tokens that a token sees; 0: all before it")
+      ->check(apps::whole_number(0, apps::kMostContext))
+      ->group("Model");
+  app.add_option("--dropout", s.dropout)->check(apps::number(0, 1))->group("Model");
   app.add_option("--positions", s.positions)->check(CLI::IsMember({"learned", "rotary"}))->group("Model");
-  app.add_option("--bias", s.bias, "Biases in projections and norms, true or false")->group("Model");
-  app.add_option("--tied", s.tied, "Whether the head shares the embedding's weight")->group("Model");
+  app.add_option("--bias", s.bias, "Biases in projections and norms, true or false")
+      ->check(apps::true_or_false())
+      ->group("Model");
+  app.add_option("--tied", s.tied, "Whether the head shares the embedding's weight")
+      ->check(apps::true_or_false())
+      ->group("Model");
 
-  app.add_option("--steps", s.steps, "Updates in all")->group("Training");
-  app.add_option("--batch", s.batch, "Rows a forward pass, of all processes together")->group("Training");
+  app.add_option("--steps", s.steps, "Updates in all")
+      ->check(apps::whole_number(1, apps::kMostSteps))
+      ->group("Training");
+  app.add_option("--batch", s.batch, "Rows a forward pass, of all processes together")
+      ->check(apps::whole_number(1, apps::kMostRows))
+      ->group("Training");
   app.add_option("--accumulate", s.accumulate, "Forward passes an update, of all processes together")
+      ->check(apps::whole_number(1, apps::kMostRows))
       ->group("Training");
-  app.add_option("--lr", s.lr, "Highest learning rate")->group("Training");
-  app.add_option("--min-lr", s.min_lr, "Last learning rate")->group("Training");
-  app.add_option("--warmup", s.warmup, "Updates until --lr is reached")->group("Training");
+  app.add_option("--lr", s.lr, "Highest learning rate")
+      ->check(apps::number(0, apps::kHighestRate))
+      ->group("Training");
+  app.add_option("--min-lr", s.min_lr, "Last learning rate")
+      ->check(apps::number(0, apps::kHighestRate))
+      ->group("Training");
+  app.add_option("--warmup", s.warmup, "Updates until --lr is reached")
+      ->check(apps::whole_number(0, apps::kMostSteps))
+      ->group("Training");
   app.add_option("--decay-steps", s.decay_steps, "Update at which --min-lr is reached; 0: --steps")
+      ->check(apps::whole_number(0, apps::kMostSteps))
       ->group("Training");
-  app.add_option("--beta1", s.beta1)->group("Training");
-  app.add_option("--beta2", s.beta2)->group("Training");
-  app.add_option("--weight-decay", s.weight_decay, "Of matrices")->group("Training");
-  app.add_option("--clip", s.clip, "Largest norm of the gradients; 0: no limit")->group("Training");
+  app.add_option("--beta1", s.beta1)->check(apps::number(0, 1, apps::Ends::WithoutMost))->group("Training");
+  app.add_option("--beta2", s.beta2)->check(apps::number(0, 1, apps::Ends::WithoutMost))->group("Training");
+  app.add_option("--weight-decay", s.weight_decay, "Of matrices")
+      ->check(apps::number(0, apps::kHighestRate))
+      ->group("Training");
+  app.add_option("--clip", s.clip, "Largest norm of the gradients; 0: no limit")
+      ->check(apps::number(0, 1e30))
+      ->group("Training");
   app.add_option("--autocast", s.autocast, "Precision of the forward pass")
       ->check(CLI::IsMember({"none", "bfloat16", "float16"}))
       ->group("Training");
@@ -87,19 +115,27 @@ void declare(CLI::App& app, Settings& s) {
          "Each process keeps the moments of its share of the parameters alone")
       ->group("Training");
 
-  app.add_option("--evaluate-every", s.evaluate_every, "Updates; 0: at the end")->group("Output");
-  app.add_option("--save-every", s.save_every, "Updates; 0: at the end")->group("Output");
-  app.add_option("--keep", s.keep, "Checkpoints that stay; 0: all")->group("Output");
-  app.add_option("--log-every", s.log_every, "Updates between two rows of the log")->group("Output");
+  app.add_option("--evaluate-every", s.evaluate_every, "Updates; 0: at the end")
+      ->check(apps::whole_number(0, apps::kMostSteps))
+      ->group("Output");
+  app.add_option("--save-every", s.save_every, "Updates; 0: at the end")
+      ->check(apps::whole_number(0, apps::kMostSteps))
+      ->group("Output");
+  app.add_option("--keep", s.keep, "Checkpoints that stay; 0: all")
+      ->check(apps::whole_number(0, apps::kMostSteps))
+      ->group("Output");
+  app.add_option("--log-every", s.log_every, "Updates between two rows of the log")
+      ->check(apps::whole_number(1, apps::kMostSteps))
+      ->group("Output");
   auto* every = app.add_option("--sample-every", s.sample_every,
                                "Updates between two texts in samples.txt and on the screen; 0: none")
-                    ->check(CLI::NonNegativeNumber)
+                    ->check(apps::whole_number(0, apps::kMostSteps))
                     ->group("Output");
   app.add_option("--sample-prompt", s.sample_prompt, "What those texts continue [the first word of --text]")
       ->needs(every)
       ->group("Output");
   app.add_option("--sample-tokens", s.sample_tokens, "New tokens of each [100]")
-      ->check(CLI::PositiveNumber)
+      ->check(apps::whole_number(1, apps::kMostTokens))
       ->needs(every)
       ->group("Output");
   app.add_option("--log-format", s.log_format)
@@ -170,6 +206,13 @@ void train(const std::string& program, Settings settings) {
                   group);
   std::vector<std::string> remarks;
   if (start.checkpoint) remarks = trainer.restore(*start.checkpoint);
+  if (trainer.options().autocast == at::kHalf) {
+    remarks.emplace_back(
+        "float16 without loss scaling: small gradients become 0 on their way back; bfloat16 keeps them");
+  }
+  if (trainer.steps_done() >= trainer.options().steps) {
+    remarks.push_back(fmt::format("nothing is left to do of {} updates", trainer.options().steps));
+  }
 
   Trainer::RunOptions run;
   run.documents = language_model_documents(start.language);

@@ -1,6 +1,7 @@
 #include "settings.h"
 
 #include <algorithm>
+#include <unistd.h>
 
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
@@ -92,6 +93,33 @@ Traits traits_of(const attentive::LlamaOptions& model) {
           .tied = model.tied()};
 }
 
+attentive::TrainerOptions checked(attentive::TrainerOptions trainer) {
+  TORCH_CHECK_VALUE(trainer.min_learning_rate <= trainer.learning_rate, "--lr: expected at least --min-lr, ",
+                    fmt::format("{}, got {}", trainer.min_learning_rate, trainer.learning_rate));
+  return trainer;
+}
+
+// What this machine could not hold is said at once, not by an allocation that fails in the middle: the weights in
+// float32, without gradients and moments, and one number for each feature of a batch's tokens.
+void check_memory(const attentive::GPTOptions& model, int64_t batch) {
+  const auto memory =
+      static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
+  const auto check = [&](const char* flags, const char* what, double numbers) {
+    constexpr double kGiB = 1 << 30;
+    const auto bytes = numbers * sizeof(float);
+    TORCH_CHECK_VALUE(bytes <= memory, flags, ": expected ", what,
+                      fmt::format(" of at most {:.1f} GiB, the memory of this machine, got {:.1f} GiB",
+                                  memory / kGiB, bytes / kGiB));
+  };
+  const auto width = static_cast<double>(model.emb_dim()),
+             tokens = static_cast<double>(model.context_length());
+  // At least: queries, output and two layers of 4 times the width; fewer key heads make keys and values smaller.
+  check("--layers and --width", "weights", 10 * width * width * static_cast<double>(model.num_layers()));
+  check("--block and --width", "an embedding of positions",
+        model.positions() == attentive::GPTPositions::Learned ? tokens * width : 0);
+  check("--batch, --block and --width", "a batch", static_cast<double>(batch) * tokens * width);
+}
+
 }  // namespace
 
 std::map<std::string, std::string> presets() {
@@ -124,6 +152,13 @@ Plan plan_of(const Settings& s) {
   apply(trainer, s);
   take(plan.tokenizer, s.tokenizer);
   take(plan.vocab, s.vocab);
+  const auto width = plan.model.emb_dim(), heads = plan.model.num_heads();
+  TORCH_CHECK_VALUE(width % heads == 0, "--heads: expected a divisor of --width, ", width, ", got ", heads);
+  const auto kv_heads = plan.model.num_kv_heads();
+  TORCH_CHECK_VALUE(kv_heads == 0 || heads % kv_heads == 0,
+                    "--kv-heads: expected 0 or a divisor of --heads, ", heads, ", got ", kv_heads);
+  checked(trainer);
+  check_memory(plan.model, trainer.batch);
   return plan;
 }
 
@@ -144,12 +179,12 @@ attentive::TrainerOptions finetuning(const attentive::AnyLanguageModel& model, c
   apply(options, s);
   TORCH_CHECK_VALUE(context == 0 || options.block <= context, "expected --block of at most ", context,
                     ", the context of ", s.init_from, ", got ", options.block);
-  return options;
+  return checked(options);
 }
 
 attentive::TrainerOptions resumed(attentive::TrainerOptions options, const Settings& settings) {
   apply(options, settings);
-  return options;
+  return checked(options);
 }
 
 void check_same_model(const attentive::AnyLanguageModel& model, const Settings& settings,

@@ -1,6 +1,7 @@
 // attentive-view: writes the attention of a model on a text or an image, or of a parity case, as one HTML
 // page.
 
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include <attentive/viz/write_html.h>
 #include <attentive/viz/write_svg.h>
 
+#include "common/flags.h"
 #include "common/run_main.h"
 #include "pictures.h"
 #include "progress.h"
@@ -39,6 +41,7 @@ void declare(CLI::App& app, Settings& s) {
   auto* text = app.add_option("--text", s.text.text, "The text that the model reads")->needs(model);
   auto* ids = app.add_option("--ids", s.text.ids, "The text as tokens, as numbers: 1,15043,590")
                   ->delimiter(',')
+                  ->check(apps::whole_number(0, std::numeric_limits<int32_t>::max()))
                   ->needs(model);
   auto* image =
       app.add_option(
@@ -56,15 +59,18 @@ void declare(CLI::App& app, Settings& s) {
       ->capture_default_str();
   app.add_option("--heads", s.heads, "Which heads: 0,3-5 [all]");
   app.add_option("--tokens", s.text.most_tokens, "Only the first tokens of the text; 0: all")
-      ->check(CLI::NonNegativeNumber)
+      ->check(apps::whole_number(0, apps::kMostTokens))
       ->capture_default_str();
   app.add_option("--neurons", s.neurons, "Keep q and k of a head, to see their products: trf_blocks.0.att.3")
       ->delimiter(',');
-  app.add_option("--batch", s.batch, "Which item of the case's batch")->needs(of_case)->capture_default_str();
+  app.add_option("--batch", s.batch, "Which item of the case's batch")
+      ->check(apps::whole_number(0, std::numeric_limits<int32_t>::max()))
+      ->needs(of_case)
+      ->capture_default_str();
   app.add_option("--title", s.title, "The page's heading [the model's name and the text's first words]");
   app.add_option("--megabytes", s.megabytes,
                  "The page is not larger; its steps of the weights are, if need be")
-      ->check(CLI::PositiveNumber)
+      ->check(apps::number(0, 1e6, apps::Ends::WithoutLeast))
       ->capture_default_str();
 }
 

@@ -17,6 +17,7 @@
 #include <attentive/train/schedule.h>
 
 #include "common/device.h"
+#include "common/flags.h"
 #include "common/run_main.h"
 
 namespace {
@@ -40,21 +41,25 @@ struct Settings {
 void declare(CLI::App& app, Settings& s) {
   app.add_option("--data", s.data, "File of tools/export_digits.py")->required();
   app.add_option("--save", s.save, "Write the trained model as a folder that Python and attentive-view load");
-  app.add_option("--epochs", s.epochs)->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--batch", s.batch)->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--lr", s.learning_rate)->capture_default_str();
+  app.add_option("--epochs", s.epochs)->check(apps::whole_number(1, 1'000'000'000))->capture_default_str();
+  app.add_option("--batch", s.batch)->check(apps::whole_number(1, apps::kMostRows))->capture_default_str();
+  app.add_option("--lr", s.learning_rate)->check(apps::number(0, apps::kHighestRate))->capture_default_str();
   app.add_option("--test-share", s.test_share, "Images that are only looked at in the end")
-      ->check(CLI::Range(0.01, 0.9))
+      ->check(apps::number(0.01, 0.9))
       ->capture_default_str();
   app.add_option("--seed", s.seed, "Of the split, the first weights, the batches and dropout")
+      ->check(apps::seed_number())
       ->capture_default_str();
-  app.add_option("--threads", s.threads, "CPU threads; 0: as many as there are cores")
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--device", s.device)->check(CLI::IsMember({"auto", "cpu", "cuda"}))->capture_default_str();
-  app.add_option("--layers", s.num_layers)->capture_default_str();
-  app.add_option("--heads", s.num_heads)->capture_default_str();
-  app.add_option("--width", s.emb_dim)->capture_default_str();
-  app.add_option("--dropout", s.dropout)->capture_default_str();
+  apps::add_threads(app, s.threads);
+  apps::add_device(app, s.device);
+  app.add_option("--layers", s.num_layers)
+      ->check(apps::whole_number(1, apps::kMostLayers))
+      ->capture_default_str();
+  app.add_option("--heads", s.num_heads)
+      ->check(apps::whole_number(1, apps::kMostHeads))
+      ->capture_default_str();
+  app.add_option("--width", s.emb_dim)->check(apps::whole_number(1, apps::kMostWidth))->capture_default_str();
+  app.add_option("--dropout", s.dropout)->check(apps::number(0, 1))->capture_default_str();
 }
 
 struct Digits {

@@ -4,4 +4,5 @@
 
 #include <attentive/text/bpe_tokenizer.h>
 #include <attentive/text/char_tokenizer.h>
+#include <attentive/text/streaming_decoder.h>
 #include <attentive/text/tokenizer.h>

@@ -61,6 +61,16 @@ std::string replace_bad_utf8(std::string text) {
   }
 }
 
+size_t unfinished_utf8(std::string_view text) {
+  for (size_t size = 1; size <= std::min<size_t>(text.size(), 3); ++size) {
+    const auto end = text.substr(text.size() - size);
+    const auto first = static_cast<unsigned char>(end[0]);
+    if ((first & 0xC0) == 0x80) continue;  // not the first byte of a character
+    return first >= 0xC2 && first <= 0xF4 && bad_part(end) == size ? size : 0;
+  }
+  return 0;
+}
+
 std::string to_hex(std::string_view bytes) {
   constexpr const char* digits = "0123456789abcdef";
   std::string hex;

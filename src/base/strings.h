@@ -19,6 +19,9 @@ bool is_utf8(std::string_view text);
 /// for each other bad byte.
 std::string replace_bad_utf8(std::string text);
 
+/// Bytes at the end of `text` that begin a character which further bytes may complete: 0 to 3.
+size_t unfinished_utf8(std::string_view text);
+
 // Bytes as hexadecimal text, for JSON strings, which cannot hold invalid UTF-8.
 std::string to_hex(std::string_view bytes);
 // Throws c10::ValueError prefixed with `who` unless `hex` is an even number of lower-case hexadecimal digits.

@@ -124,11 +124,15 @@ const std::string& Pipeline::token_of(int64_t id) const {
   return *token;
 }
 
+const std::string* Pipeline::token_to_decode(int64_t id, bool skip_special_tokens) const {
+  const auto& token = token_of(id);
+  return skip_special_tokens && added_.is_special(token) ? nullptr : &token;
+}
+
 std::string Pipeline::decode(std::span<const int64_t> ids, bool skip_special_tokens) const {
   std::vector<std::string> tokens;
   for (const auto id : ids) {
-    const auto& token = token_of(id);
-    if (!skip_special_tokens || !added_.is_special(token)) tokens.push_back(token);
+    if (const auto* token = token_to_decode(id, skip_special_tokens)) tokens.push_back(*token);
   }
   decoder_.apply(tokens);
   std::string text;

@@ -30,6 +30,10 @@ class Pipeline {
   /// The ids of one text, neither shortened nor filled, without special tokens.
   std::vector<int64_t> encode_whole(std::string_view text) const;
   std::string decode(std::span<const int64_t> ids, bool skip_special_tokens) const;
+  /// The same for tokens that come one at a time: `token_to_decode` is what it is fed with.
+  std::unique_ptr<DecoderStream> decoder_stream() const { return decoder_.stream(/*whole=*/false); }
+  /// Null for a token that is left out.
+  const std::string* token_to_decode(int64_t id, bool skip_special_tokens) const;
 
   int64_t vocab_size() const;
   std::string_view bytes(int64_t id) const;

@@ -3,6 +3,7 @@
 
 #include <c10/util/Exception.h>
 
+#include <attentive/text/streaming_decoder.h>
 #include <attentive/tokenizers/pretrained_tokenizer.h>
 
 #include "base/files.h"
@@ -46,6 +47,37 @@ auto load_by(const char* who, const std::filesystem::path& path, Parse parse) {
     TORCH_CHECK_VALUE(false, who, ": ", file.string(), ": ", error.what_without_backtrace());
   }
 }
+
+class PipelineDecoder final : public StreamingDecoder {
+ public:
+  PipelineDecoder(std::shared_ptr<const tokenizers::Pipeline> pipeline, bool skip_special_tokens)
+      : pipeline_(std::move(pipeline)), stream_(pipeline_->decoder_stream()), skips_(skip_special_tokens) {}
+
+ private:
+  std::string next_text(int64_t id) override {
+    const auto* token = named([&] { return pipeline_->token_to_decode(id, skips_); });
+    return token ? joined([&](auto& parts) { stream_->push(*token, parts); }) : std::string();
+  }
+  std::string last_text() override {
+    return joined([&](auto& parts) { stream_->finish(parts); });
+  }
+  std::string whole_text(std::span<const int64_t> ids) const override {
+    return named([&] { return pipeline_->decode(ids, skips_); });
+  }
+
+  template <class Decode>
+  static std::string joined(Decode decode) {
+    std::vector<std::string> parts;
+    decode(parts);
+    std::string text;
+    for (const auto& part : parts) text += part;
+    return text;
+  }
+
+  std::shared_ptr<const tokenizers::Pipeline> pipeline_;
+  std::unique_ptr<tokenizers::DecoderStream> stream_;
+  bool skips_;
+};
 
 // Ours states "type", Hugging Face's a "model".
 bool is_pretrained(std::string_view json) {
@@ -104,6 +136,11 @@ std::string PretrainedTokenizer::decode(std::span<const int64_t> ids) const {
 
 std::string PretrainedTokenizer::decode(std::span<const int64_t> ids, bool skip_special_tokens) const {
   return named([&] { return parts_->pipeline.decode(ids, skip_special_tokens); });
+}
+
+std::unique_ptr<StreamingDecoder> PretrainedTokenizer::streaming_decoder(bool skip_special_tokens) const {
+  return std::make_unique<PipelineDecoder>(
+      std::shared_ptr<const tokenizers::Pipeline>(parts_, &parts_->pipeline), skip_special_tokens);
 }
 
 std::optional<int64_t> PretrainedTokenizer::token_to_id(std::string_view token) const {

@@ -6,6 +6,7 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
+#include <attentive/text/streaming_decoder.h>
 #include <attentive/train/text_samples.h>
 
 #include "base/files.h"
@@ -52,10 +53,12 @@ std::string sample_text(const LanguageModel& language, const TextSampleOptions& 
                       .slide = true,
                       .stop_tokens = language.stop_tokens};
   const auto& tokenizer = *language.tokenizer;
+  const auto prompt = tokenizer.encode_with_special_tokens(options.prompt);
+  const auto decoder = tokenizer.streaming_decoder(/*skip_special_tokens=*/true);
+  decoder->follow(prompt);
   auto text = options.prompt;
-  for (const auto id : generate(language.model, tokenizer.encode_with_special_tokens(text), how)) {
-    if (!tokenizer.is_special(id)) text += tokenizer.bytes(id);
-  }
+  for (const auto id : generate(language.model, prompt, how)) text += decoder->push(id);
+  text += decoder->finish();
   return replace_bad_utf8(std::move(text));
 }
 

@@ -180,6 +180,7 @@ Trainer::Update Trainer::update(const std::function<bool()>& stop) {
   optimizer_->step();
   optimizer_->zero_grad();
   ++steps_done_;
+  restored_.clear();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   row.tokens_per_second =
       static_cast<double>(options_.block * options_.batch * options_.accumulate) / seconds.count();
@@ -198,7 +199,11 @@ std::optional<double> Trainer::validate() {
 
 bool Trainer::run(CheckpointFolder& folder, const RunOptions& run_options) {
   const bool first = group_->rank() == 0;
+  if (nothing_left(folder)) return true;
   TrainingLog log(folder.path() / run_options.log, steps_done_, group_->rank());
+  if (run_options.on_note) {
+    for (const auto& remark : log.remarks()) run_options.on_note("note: " + remark);
+  }
   int64_t saved = -1;
   const auto save = [&] {
     if (saved == steps_done_) return;

@@ -1,6 +1,7 @@
 // What of a trainer goes into a checkpoint, and back.
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/full.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -107,7 +108,23 @@ std::vector<std::string> Trainer::restore(const Checkpoint& checkpoint) {
     TORCH_CHECK_VALUE(false, kTrainerName, ": state.json: ", error.what());
   }
   steps_done_ = checkpoint.step;
+  restored_ = text;
   return remarks;
+}
+
+// All steps are done, and the folder has the checkpoint that says so. Only rank 0 sees the folder.
+bool Trainer::nothing_left(const CheckpointFolder& folder) const {
+  if (steps_done_ < options_.steps || restored_.empty()) return false;
+  bool saved = false;
+  if (folder.writes()) {
+    try {
+      const auto documents = load_checkpoint_documents(folder.path());
+      const auto latest = documents.find(kState);
+      saved = latest != documents.end() && latest->second == restored_;
+    } catch (const CheckpointError&) {  // none, or none that can be read: save one
+    }
+  }
+  return group_->gather(at::full({1}, saved, at::kByte))[0].item<bool>();
 }
 
 }  // namespace attentive

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cmath>
@@ -14,6 +15,7 @@
 #include <attentive/train/training_log.h>
 
 #include "base/files.h"
+#include "base/strings.h"
 
 namespace attentive {
 namespace {
@@ -48,17 +50,27 @@ std::optional<LogRow> parse_json(const std::string& line) {
   const auto object = nlohmann::json::parse(line, nullptr, false);
   if (!object.is_object() || !object.contains("step") || !object["step"].is_number_integer())
     return std::nullopt;
-  const auto number = [&](const char* key) -> std::optional<double> {
+  LogRow row{.step = object["step"].get<int64_t>()};
+  // Null is what `json_number` writes for NaN and infinities.
+  const auto read = [&](const char* key, auto& number) {
     const auto found = object.find(key);
-    if (found == object.end() || !found->is_number()) return std::nullopt;
-    return found->get<double>();
+    if (found == object.end() || !(found->is_number() || found->is_null())) return false;
+    if (found->is_number()) number = found->template get<double>();
+    return true;
   };
-  return LogRow{object["step"].get<int64_t>(),
-                number("loss").value_or(NAN),
-                number("validation_loss"),
-                number("learning_rate").value_or(NAN),
-                number("gradient_norm").value_or(NAN),
-                number("tokens_per_second").value_or(NAN)};
+  row.loss = row.learning_rate = row.gradient_norm = row.tokens_per_second = NAN;
+  const bool whole = read("loss", row.loss) && read("validation_loss", row.validation_loss) &&
+                     read("learning_rate", row.learning_rate) && read("gradient_norm", row.gradient_norm) &&
+                     read("tokens_per_second", row.tokens_per_second);
+  return whole ? std::optional(row) : std::nullopt;
+}
+
+// A whole cell as a number; none for anything else, such as a cell that somebody edited.
+template <class Number>
+bool read_cell(const std::string& cell, Number& number) {
+  const auto* end = cell.data() + cell.size();
+  const auto [stop, error] = std::from_chars(cell.data(), end, number);
+  return error == std::errc() && stop == end;
 }
 
 std::optional<LogRow> parse_csv(const std::string& line) {
@@ -71,38 +83,64 @@ std::optional<LogRow> parse_csv(const std::string& line) {
     }
   }
   LogRow row;
-  if (cells.size() != 6 || cells[5].empty()) return std::nullopt;
-  const auto* end = cells[0].data() + cells[0].size();
-  const auto step = std::from_chars(cells[0].data(), end, row.step);
-  if (step.ec != std::errc() || step.ptr != end) return std::nullopt;
-  const auto number = [](const std::string& text) { return std::strtod(text.c_str(), nullptr); };
-  row.loss = number(cells[1]);
-  if (!cells[2].empty()) row.validation_loss = number(cells[2]);
-  row.learning_rate = number(cells[3]);
-  row.gradient_norm = number(cells[4]);
-  row.tokens_per_second = number(cells[5]);
+  if (cells.size() != 6 || !read_cell(cells[0], row.step) || !read_cell(cells[1], row.loss) ||
+      !read_cell(cells[3], row.learning_rate) || !read_cell(cells[4], row.gradient_norm) ||
+      !read_cell(cells[5], row.tokens_per_second)) {
+    return std::nullopt;
+  }
+  if (!cells[2].empty() && !read_cell(cells[2], row.validation_loss.emplace())) return std::nullopt;
   return row;
+}
+
+// A line for a screen: not long, and nothing that a terminal obeys.
+std::string visible(std::string line) {
+  constexpr size_t kLongest = 60;
+  for (char& c : line) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < ' ' || byte == 127) c = '?';
+  }
+  return replace_bad_utf8(shortened(line, kLongest));
 }
 
 [[noreturn]] void fail_training_log(const std::filesystem::path& path, const std::string& reason) {
   TORCH_CHECK_VALUE(false, kTrainingLog, ": ", path.string(), ": ", reason);
 }
 
-std::vector<LogRow> rows_of(const char* who, const std::filesystem::path& path) {
+// A log as it was found.
+struct FoundLog {
   std::string text;
+  std::vector<LogRow> rows;
+  std::vector<std::string> damaged;  // which lines are no rows, and why
+};
+
+FoundLog read_found_log(const char* who, const std::filesystem::path& path) {
+  FoundLog found;
   try {
-    text = read_file(path);
+    found.text = read_file(path);
   } catch (const std::system_error& error) {
     TORCH_CHECK_VALUE(false, who, ": ", error.what());
   }
+  const auto& text = found.text;
   const bool json = is_json(path);
-  std::vector<LogRow> rows;
-  // A line without its newline was cut off by a kill: its last number may have lost digits.
-  for (size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
-    const auto line = text.substr(begin, end - begin);
-    if (const auto row = json ? parse_json(line) : parse_csv(line)) rows.push_back(*row);
+  size_t number = 0;
+  for (size_t begin = 0; begin < text.size();) {
+    const auto end = std::min(text.find('\n', begin), text.size());
+    auto line = text.substr(begin, end - begin);
+    // A line without its newline was cut off by a kill: its last number may have lost digits.
+    const bool whole = end < text.size();
+    begin = end + 1;
+    ++number;
+    if (line.ends_with('\r')) line.pop_back();  // of an editor
+    if (whole && (line.empty() || (number == 1 && line == kHeader))) continue;
+    const auto row = !whole ? std::nullopt : json ? parse_json(line) : parse_csv(line);
+    if (row) {
+      found.rows.push_back(*row);
+    } else {
+      found.damaged.push_back(fmt::format("line {}, which {}: {}", number,
+                                          whole ? "is no row of a log" : "has no end", visible(line)));
+    }
   }
-  return rows;
+  return found;
 }
 
 }  // namespace
@@ -111,13 +149,19 @@ TrainingLog::TrainingLog(std::filesystem::path path, int64_t from_step, int64_t 
     : path_(std::move(path)), writes_(rank == 0) {
   if (!writes_) return;
   struct stat info {};
-  if (::stat(path_.c_str(), &info) == 0) {
-    rows_ = rows_of(kTrainingLog, path_);
+  FoundLog found;
+  const bool is_there = ::stat(path_.c_str(), &info) == 0;
+  if (is_there) {
+    found = read_found_log(kTrainingLog, path_);
+    rows_ = std::move(found.rows);
     std::erase_if(rows_, [&](const LogRow& row) { return row.step > from_step; });
+    for (const auto& line : found.damaged)
+      remarks_.push_back(fmt::format("{}: dropped {}", path_.string(), line));
   }
   const bool json = is_json(path_);
   std::string text = json ? "" : std::string(kHeader) + '\n';
   for (const auto& row : rows_) text += to_line(row, json);
+  if (is_there && text == found.text) return;
   try {
     write_file(path_, text);
   } catch (const std::system_error& error) {
@@ -141,7 +185,7 @@ void TrainingLog::add(const LogRow& row) {
 }
 
 std::vector<LogRow> read_log(const std::filesystem::path& path) {
-  return rows_of("read_log", path);
+  return read_found_log("read_log", path).rows;
 }
 
 }  // namespace attentive

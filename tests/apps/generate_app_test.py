@@ -79,6 +79,64 @@ class GenerateTest(unittest.TestCase):
         self.assertEqual(len(done.stdout.split(",")), 14)  # the last one is drawn from 16
         self.assertEqual(done.stderr, "attentive-generate: stopped after 14 of 40 tokens: the model's context of 16 is full; --slide goes on\n")
 
+    def tokenizer(self, folder, model, decoder, pre_tokenizer={"type": "WhitespaceSplit"}):
+        (folder / "tokenizer.json").write_text(json.dumps({
+            "version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None, "post_processor": None,
+            "pre_tokenizer": pre_tokenizer, "decoder": decoder, "model": model}))
+
+    def texts(self, folder, prompt, ids):
+        """Numbers and texts of the same tokens, of several seeds."""
+        for seed in range(6):
+            same = ["--model", folder, "--tokens", 14, "--temperature", 6, "--slide", "--seed", seed]
+            made = self.ids(*same, "--ids", ",".join(map(str, ids)))
+            done = generate(*same, "--prompt", prompt)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            yield made, done.stdout
+
+    def test_pieces_of_words_are_joined_and_words_are_spaced(self):
+        folder = self.copy("llama")
+        self.without_end(folder)
+        words = ["[UNK]", "the", "cat", "##s", "##ing", "sat", ".", "##ed", "log", "a", "on", "##er", "dog", "mat", "##ly", "x", "##y"]
+        vocabulary = {word: number for number, word in enumerate(words)}
+        self.tokenizer(folder, {"type": "WordPiece", "vocab": vocabulary, "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+                                "max_input_chars_per_word": 100}, {"type": "WordPiece", "prefix": "##", "cleanup": True})
+        joined = 0
+        for made, text in self.texts(folder, "the  cats", [1, 2, 3]):  # the prompt stays as it was given
+            rest = "".join(words[number].removeprefix("##") if words[number].startswith("##") else " " + words[number] for number in made)
+            self.assertEqual(text, "the  cats" + rest.replace(" .", ".") + "\n")
+            joined += rest.count(" ") < len(made)
+        self.assertGreater(joined, 3)
+
+        self.tokenizer(folder, {"type": "WordLevel", "vocab": vocabulary, "unk_token": "[UNK]"}, None)
+        for made, text in self.texts(folder, "the cat", [1, 2]):
+            self.assertEqual(text, "the cat" + "".join(" " + words[number] for number in made) + "\n")
+
+        ends = {word.replace("##", "") + ("</w>" if number % 3 else ""): number for number, word in enumerate(words)}
+        spelled = {number: word for word, number in ends.items()}
+        self.tokenizer(folder, {"type": "BPE", "dropout": None, "vocab": ends, "merges": [], "unk_token": "[UNK]", "end_of_word_suffix": "</w>",
+                                "continuing_subword_prefix": None, "fuse_unk": False, "byte_fallback": False, "ignore_merges": False},
+                       {"type": "BPEDecoder", "suffix": "</w>"})
+        for made, text in self.texts(folder, "y", [16]):
+            whole = "".join(spelled[number] for number in [16, *made]).removesuffix("</w>").replace("</w>", " ")
+            self.assertEqual(text, whole + "\n")
+
+    def test_characters_of_several_tokens_are_written_whole(self):
+        folder = self.copy("llama")
+        self.without_end(folder)
+        # C3, A9, F0, 9F, 98, 80, E6, BC and A2 beside letters
+        visible = ["Ã", "©", "ð", "Ł", "ĺ", "Ģ", "æ", "¼", "¢", "a", "b", "Ġ", "c", "Ã©", "ðŁĺĢ", "æ¼", "Ċ"]
+        data = [b"\xc3", b"\xa9", b"\xf0", b"\x9f", b"\x98", b"\x80", b"\xe6", b"\xbc", b"\xa2", b"a", b"b", b" ", b"c",
+                b"\xc3\xa9", b"\xf0\x9f\x98\x80", b"\xe6\xbc", b"\n"]
+        byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+        self.tokenizer(folder, {"type": "BPE", "dropout": None, "vocab": {token: number for number, token in enumerate(visible)}, "merges": [],
+                                "unk_token": None, "end_of_word_suffix": None, "continuing_subword_prefix": None, "fuse_unk": False,
+                                "byte_fallback": False, "ignore_merges": False}, byte_level, byte_level)
+        halves = 0
+        for made, text in self.texts(folder, "a", [9]):
+            self.assertEqual(text, "a" + b"".join(data[number] for number in made).decode(errors="replace") + "\n")
+            halves += "\ufffd" in text
+        self.assertGreater(halves, 0)
+
     def test_what_cannot_be_used_is_named(self):
         missing = self.copy("gpt2")
         (missing / "model.safetensors").unlink()

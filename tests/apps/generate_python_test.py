@@ -15,6 +15,7 @@ import unittest
 import tokenizers
 import torch
 import transformers
+from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 ROOT, GENERATE = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
 FAMILIES = ("gpt2", "llama", "llama_biases", "llama3", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text")
@@ -76,6 +77,33 @@ class GenerateTest(unittest.TestCase):
         expected = trained.decode([token for token in made if token != 0], skip_special_tokens=True)
         text = generate("--model", self.folder, "--prompt", prompt, "--tokens", "20")
         self.assertEqual(text.decode(errors="replace"), prompt + expected + "\n")
+
+    def test_a_tokenizer_without_bytes_gives_pythons_text(self):
+        text = "the cat sat on the mat and the dog sat on the log while birds sang in the tall trees " * 20
+        word_piece = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]"))
+        word_piece.normalizer, word_piece.pre_tokenizer, word_piece.decoder = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer(), decoders.WordPiece()
+        word_piece.train_from_iterator([text], trainers.WordPieceTrainer(vocab_size=60, special_tokens=["[PAD]", "[UNK]"], show_progress=False))
+        words = tokenizers.Tokenizer(models.WordLevel(unk_token="[UNK]"))
+        words.pre_tokenizer = pre_tokenizers.Whitespace()
+        words.train_from_iterator([text], trainers.WordLevelTrainer(vocab_size=40, special_tokens=["[UNK]"], show_progress=False))
+        suffixed = tokenizers.Tokenizer(models.BPE(unk_token="[UNK]", end_of_word_suffix="</w>"))
+        suffixed.pre_tokenizer, suffixed.decoder = pre_tokenizers.Whitespace(), decoders.BPEDecoder(suffix="</w>")
+        suffixed.train_from_iterator([text], trainers.BpeTrainer(vocab_size=60, special_tokens=["[UNK]"], end_of_word_suffix="</w>", show_progress=False))
+        for name, trained in (("word_piece", word_piece), ("words", words), ("suffixed", suffixed)):
+            for seed in range(4):
+                with self.subTest(tokenizer=name, seed=seed):
+                    folder = self.folder / f"{name}{seed}"
+                    torch.manual_seed(seed)
+                    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(
+                        vocab_size=trained.get_vocab_size(), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+                        max_position_embeddings=64, eos_token_id=None, bos_token_id=None, pad_token_id=None, initializer_range=0.2)).eval()
+                    model.save_pretrained(folder)
+                    trained.save(str(folder / "tokenizer.json"))
+                    prompt = "the cat sat"
+                    ids = trained.encode(prompt).ids
+                    made = generate("--model", folder, "--ids", ",".join(map(str, ids)), "--tokens", "20").decode()
+                    whole = trained.decode([*ids, *map(int, made.split(","))], skip_special_tokens=True)
+                    self.assertEqual(generate("--model", folder, "--prompt", prompt, "--tokens", "20").decode(), whole + "\n")
 
 
 if __name__ == "__main__":

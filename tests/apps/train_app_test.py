@@ -236,6 +236,71 @@ class TrainApp(unittest.TestCase):
                 self.assertNotIn(b"ETA", path.read_bytes(), path)
         self.assertEqual((self.run_folder / ".lock").read_bytes(), b"")
 
+    # What a run says of itself, and what it leaves alone
+
+    def files(self):
+        """The files of the run, their bytes and when they were written; the lock is taken by every process."""
+        return {str(path.relative_to(self.run_folder)): (path.read_bytes(), path.stat().st_mtime_ns)
+                for path in self.run_folder.rglob("*") if path.is_file() and path.name != ".lock"}
+
+    def test_resuming_a_finished_run_changes_no_file(self):
+        self.assertEqual(self.train(steps=20, save_every=10, sample_every=10, log_every=5).returncode, 0)
+        before = self.files()
+        for more in ([], ["--log-format=jsonl"], ["--sample-every=1"], ["--save-every=1", "--keep=1"]):
+            with self.subTest(more=more):
+                done = subprocess.run(self.command("--resume", *more), capture_output=True, text=True)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(done.stderr.count("note: nothing is left to do of 20 updates\n"), 1)
+                self.assertEqual(self.files(), before)
+
+    def test_a_damaged_log_loses_only_its_damaged_lines(self):
+        for kind, edit in (("csv", lambda line: line.replace(",", ";", 1)), ("jsonl", lambda line: line.replace(":", "", 1))):
+            with self.subTest(kind=kind):
+                self.run_folder = self.folder / kind
+                flags = dict(out=kind, steps=60, save_every=30, log_every=5, decay_steps=100, log_format=kind)
+                self.assertEqual(self.train(**flags).returncode, 0)
+                log = self.run_folder / f"log.{kind}"
+                whole = log.read_text().splitlines(keepends=True)
+                second, last = whole[2], whole[-1]
+                damaged = [*whole[:2], edit(second), *whole[3:-1], "\n", last[:-9]]
+                log.write_text("".join(damaged))
+                done = self.train("--resume", **{**flags, "steps": 90})
+                self.assertEqual(done.returncode, 0, done.stderr)
+                note = f"note: {log}: dropped line "
+                self.assertIn(f"{note}3, which is no row of a log: {edit(second)[:40]}", done.stderr)
+                self.assertIn(f"{note}{len(damaged)}, which has no end: {last[:40]}", done.stderr)
+                self.assertEqual(done.stderr.count("dropped line"), 2)
+                after = log.read_text().splitlines(keepends=True)
+                kept = [*whole[:2], *whole[3:-1]]
+                self.assertEqual(after[: len(kept)], kept)
+                self.assertEqual(len(after), len(kept) + 6)
+
+    def test_float16_without_loss_scaling_is_said_once(self):
+        for kind, count in (("float16", 1), ("bfloat16", 0), ("none", 0)):
+            with self.subTest(autocast=kind):
+                done = self.train(autocast=kind, steps=3, out=kind)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(done.stderr.count("note: float16 without loss scaling: "), count)
+                self.assertEqual(done.stderr.count("float16 without"), count)
+
+    def test_settings_that_contradict_each_other_or_fit_no_machine_are_refused_by_their_flags(self):
+        for words, flags in (
+            ("--lr: expected at least --min-lr, 0.0001, got 1e-300\n", {"lr": 1e-300}),
+            ("--lr: expected at least --min-lr, 0.5, got 0.001\n", {"min_lr": 0.5}),
+            ("--heads: expected a divisor of --width, 8, got 3\n", {"heads": 3}),
+            ("--kv-heads: expected 0 or a divisor of --heads, 4, got 3\n", {"heads": 4, "kv_heads": 3}),
+            ("--layers and --width: expected weights of at most ", {"width": 65536, "layers": 1024}),
+            ("--batch, --block and --width: expected a batch of at most ", {"width": 512, "block": 1 << 20, "batch": 1 << 20, "positions": "rotary"}),
+        ):
+            with self.subTest(flags=flags):
+                done = self.train(**flags)
+                self.assertEqual(done.returncode, 1)
+                self.assertTrue(done.stderr.startswith("attentive-train: " + words), done.stderr)
+                self.assertFalse((self.run_folder / "latest").exists())
+        self.assertEqual(self.train(steps=2, lr=0.01).returncode, 0)
+        done = self.train("--resume", steps=2, lr=1e-5)
+        self.assertIn("--lr: expected at least --min-lr, 0.0001, got 1e-05\n", done.stderr)
+
     # Commands to paste
 
     def hint(self, text, words):

@@ -8,7 +8,9 @@
 #include <torch/nn/modules/container/sequential.h>
 
 #include <attentive/attentive.h>
+#include <attentive/text/bpe_tokenizer.h>
 #include <attentive/text/char_tokenizer.h>
+#include <attentive/text/streaming_decoder.h>
 #include <attentive/train/adamw.h>
 #include <attentive/train/autocast.h>
 #include <attentive/train/language_model.h>
@@ -82,6 +84,14 @@ EXAMPLE(trainer) {
   std::cout << "after " << language.step << " updates, "
             << generate(language.model, language.tokenizer->encode("the "), {.max_new_tokens = 9}).size()
             << " more letters\n";
+}
+
+EXAMPLE(streamed_text) {
+  const BpeTokenizer tokenizer({});  // one token a byte: two for é, three for 漢
+  const auto decoder = tokenizer.streaming_decoder(/*skip_special_tokens=*/true);
+  std::string parts;
+  for (const auto id : tokenizer.encode("né漢!")) parts += '[' + decoder->push(id) + ']';
+  std::cout << parts << decoder->finish() << "\n";
 }
 
 constexpr const char* kLetters = "the cat sat on the mat. ";

@@ -1,5 +1,6 @@
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/rand.h>
@@ -7,6 +8,7 @@
 
 #include <attentive/text/bpe_tokenizer.h>
 #include <attentive/text/char_tokenizer.h>
+#include <attentive/text/streaming_decoder.h>
 #include <attentive/train/text_samples.h>
 #include <attentive/train/trainer.h>
 
@@ -108,6 +110,40 @@ TEST_CASE("Half a character is shown as U+FFFD", "[text_samples]") {
   const auto text = sample_text(language, {.prompt = "a", .tokens = 60, .sampling = {.temperature = 5}});
   CHECK(is_utf8(text));
   CHECK(text.find("\uFFFD") != std::string::npos);
+}
+
+TEST_CASE("A text is what the tokenizer's decoder makes of its tokens", "[text_samples]") {
+  // Words with a space in front of each but the first, as decoders of words write them.
+  struct Words final : Tokenizer {
+    struct Decoder final : StreamingDecoder {
+      std::string next_text(int64_t id) override {
+        return (std::exchange(first, false) ? "w" : " w") + std::to_string(id);
+      }
+      std::string last_text() override { return "."; }
+      std::string whole_text(std::span<const int64_t> ids) const override {
+        Decoder alone;
+        std::string text;
+        for (const auto id : ids) text += alone.next_text(id);
+        return text + alone.last_text();
+      }
+      bool first = true;
+    };
+    int64_t vocab_size() const override { return 7; }
+    std::vector<int64_t> encode(std::string_view text) const override {
+      return {static_cast<int64_t>(text.size())};
+    }
+    std::string_view bytes(int64_t) const override { return "?"; }
+    std::string to_json() const override { return "{}"; }
+    std::unique_ptr<StreamingDecoder> streaming_decoder(bool) const override {
+      return std::make_unique<Decoder>();
+    }
+  };
+  auto language = small_language();
+  language.model = GPT(GPTOptions(7, 8, 12, 3, 1));
+  language.tokenizer = std::make_unique<Words>();
+  const auto text = sample_text(language, {.prompt = "one", .tokens = 3});
+  CHECK(matches("one w* w* w*.", text));
+  CHECK(text.size() == 13);
 }
 
 TEST_CASE("A prompt that cannot be used is refused", "[text_samples]") {

@@ -1,5 +1,6 @@
 // A whole run in a group: one set of files, one end. The processes of these tests are threads.
 
+#include <algorithm>
 #include <filesystem>
 
 #include <catch2/catch_test_macros.hpp>
@@ -91,6 +92,25 @@ TEST_CASE("A group writes the files of one process, and every rank reports the s
       CHECK(row.gradient_norm == expected[i].gradient_norm);
       CHECK(row.validation_loss == expected[i].validation_loss);
     }
+  }
+}
+
+TEST_CASE("A group that resumes a finished run writes nothing", "[training_group]") {
+  const TemporaryFolder together;
+  std::vector<std::string> before;
+  for (const bool resumes : {false, true}) {
+    const auto models = models_of_ranks(2);
+    const auto errors = run_threads(2, [&](const std::shared_ptr<TrainingGroup>& group) {
+      const auto trainer = trainer_of(models[static_cast<size_t>(group->rank())], group);
+      CheckpointFolder folder(together.path(), group->rank());
+      if (resumes) trainer->restore(load_checkpoint(together.path()));
+      CHECK(trainer->run(folder, {.log = resumes ? "again.csv" : "log.csv"}));
+    });
+    CHECK(errors == kNone);
+    auto names = names_in(together.path());
+    std::ranges::sort(names);
+    if (resumes) CHECK(names == before);
+    before = names;
   }
 }
 

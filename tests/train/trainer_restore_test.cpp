@@ -1,12 +1,17 @@
 // A trainer takes up a checkpoint whole or stays where it is.
 
+#include <algorithm>
+#include <fstream>
+
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/full.h>
 #include <catch2/catch_test_macros.hpp>
 
 #include <attentive/train/trainer.h>
 
+#include "base/files.h"
 #include "support/errors.h"
+#include "support/temporary_folder.h"
 #include "train/train_support.h"
 
 using namespace attentive;
@@ -89,4 +94,48 @@ TEST_CASE("Trainer is as it was after a checkpoint that does not fit in any of i
         "BlockSampler: expected the state of a CPU generator, got other bytes");
   CHECK(refused(with("cpu", nonsense)) == "Trainer: expected the state of a CPU generator, got other bytes");
   CHECK(other.trainer.restore(saved).empty());
+}
+
+TEST_CASE("A finished run that is resumed writes nothing", "[trainer]") {
+  const TemporaryFolder folder, other;
+  auto options = small();
+  Run run(options);
+  {
+    CheckpointFolder files(folder.path());
+    CHECK(run.trainer.run(files, {}));
+  }
+  const auto names = [&] {
+    auto all = names_in(folder.path());
+    std::ranges::sort(all);
+    return all;
+  };
+  const auto before = names();
+  const auto notes_of = [&](Trainer& trainer, const TemporaryFolder& where) {
+    std::vector<std::string> notes;
+    CheckpointFolder files(where.path());
+    CHECK(trainer.run(files,
+                      {.log = "log.jsonl", .on_note = [&](const auto& note) { notes.push_back(note); }}));
+    return notes.size();
+  };
+  Run resumed(options);
+  resumed.trainer.restore(load_checkpoint(folder.path()));
+  CHECK(notes_of(resumed.trainer, folder) == 0);
+  CHECK(names() == before);
+  // A folder that lacks this state gets it.
+  CHECK(notes_of(resumed.trainer, other) == 1);
+  CHECK(load_checkpoint(other.path()).step == 30);
+  // So does one of which the trainer was restored before the last updates.
+  options.decay_steps = 30;
+  options.steps = 31;
+  Run longer(options);
+  longer.trainer.restore(load_checkpoint(folder.path()));
+  longer.trainer.step();
+  CHECK(notes_of(longer.trainer, folder) == 1);
+  CHECK(load_checkpoint(folder.path()).step == 31);
+  // Damage is no state.
+  Run damaged(options);
+  damaged.trainer.restore(load_checkpoint(folder.path()));
+  std::ofstream(folder / "latest") << "none";
+  CHECK(notes_of(damaged.trainer, folder) == 1);
+  CHECK(load_checkpoint(folder.path()).step == 31);
 }

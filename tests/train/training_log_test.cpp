@@ -64,6 +64,77 @@ TEST_CASE("A resumed TrainingLog drops the steps that are done again and a torn 
   }
 }
 
+TEST_CASE("A damaged line of a log is dropped alone, and said", "[training_log]") {
+  const TemporaryFolder folder;
+  const auto path = folder / "log.csv", json = folder / "log.jsonl";
+  for (const auto& file : {path, json}) {
+    TrainingLog log(file, 0);
+    CHECK(log.remarks().empty());
+    for (int64_t step = 1; step <= 4; ++step) log.add(row(step));
+  }
+  const auto dropped = [](const std::filesystem::path& file, const std::string& line) {
+    return file.string() + ": dropped line " + line;
+  };
+  // Each is no row in one cell; steps 1 to 4 stay.
+  const auto lines = read_file(path);
+  for (const std::string bad :
+       {"5,0.2,,0.001,0.7", "5,0.2,,0.001,0.7,", "5,0.2,,0.001,0.7,1,1", "5,x,,0.001,0.7,1",
+        "5,0.2,x,0.001,0.7,1", "5,0.2,,0.001x,0.7,1", "5,0.2,,0.001,,1", "5,0.2,,0.001,0.7,1x",
+        "5.5,0.2,,0.001,0.7,1", ",0.2,,0.001,0.7,1", "what"}) {
+    std::ofstream(path, std::ios::trunc) << lines << bad << "\n";
+    const TrainingLog log(path, 9);
+    CHECK(log.rows().size() == 4);
+    CHECK(log.remarks() == std::vector{dropped(path, "6, which is no row of a log: " + bad)});
+    CHECK(read_file(path) == lines);
+  }
+  std::ofstream(path, std::ios::trunc)
+      << "loss\n"
+      << lines.substr(lines.find('\n') + 1) << "\r\n5,0.2,,0.001,\x1b[2J\xFF";
+  CHECK(TrainingLog(path, 9).remarks() ==
+        std::vector{dropped(path, "1, which is no row of a log: loss"),
+                    dropped(path, "7, which has no end: 5,0.2,,0.001,?[2J\uFFFD")});
+  CHECK(read_file(path) == lines);
+
+  const auto objects = read_file(json);
+  for (
+      const std::string bad :
+      {R"({"step": 5})",
+       R"({"step": 5, "loss": "x", "validation_loss": null, "learning_rate": 1, "gradient_norm": 1, "tokens_per_second": 1})",
+       R"({"step": 5.5, "loss": 1, "validation_loss": null, "learning_rate": 1, "gradient_norm": 1, "tokens_per_second": 1})",
+       R"({"step": 5, "loss": 1, "validation_loss": "x", "learning_rate": 1, "gradient_norm": 1, "tokens_per_second": 1})"}) {
+    std::ofstream(json, std::ios::trunc) << objects << bad << "\n";
+    const TrainingLog log(json, 9);
+    CHECK(log.rows().size() == 4);
+    REQUIRE(log.remarks().size() == 1);
+    CHECK(log.remarks()[0].starts_with(dropped(json, "5, which is no row of a log: {\"step\": 5")));
+    CHECK(log.remarks()[0].size() < 120 + json.string().size());
+    CHECK(read_file(json) == objects);
+  }
+}
+
+TEST_CASE("Numbers that are not finite stay in a log", "[training_log]") {
+  const TemporaryFolder folder;
+  for (const char* name : {"log.csv", "log.jsonl"}) {
+    TrainingLog(folder / name, 0)
+        .add({.step = 1, .loss = NAN, .learning_rate = 1, .gradient_norm = INFINITY});
+    const TrainingLog log(folder / name, 1);
+    CHECK(log.remarks().empty());
+    REQUIRE(log.rows().size() == 1);
+    CHECK(std::isnan(log.rows()[0].loss));
+  }
+}
+
+TEST_CASE("A log that is as it should be is not written", "[training_log]") {
+  const TemporaryFolder folder;
+  const auto path = folder / "log.csv";
+  TrainingLog(path, 0).add(row(1));
+  std::filesystem::last_write_time(path, std::filesystem::file_time_type{});
+  CHECK(TrainingLog(path, 1).rows().size() == 1);
+  CHECK(std::filesystem::last_write_time(path) == std::filesystem::file_time_type{});
+  CHECK(TrainingLog(path, 0).rows().empty());
+  CHECK(std::filesystem::last_write_time(path) != std::filesystem::file_time_type{});
+}
+
 TEST_CASE("TrainingLog writes for process 0 alone and names a path that it cannot use", "[training_log]") {
   const TemporaryFolder folder;
   TrainingLog(folder / "other.csv", 0, /*rank=*/1).add(row(1));

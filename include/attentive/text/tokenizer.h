@@ -10,6 +10,8 @@
 
 namespace attentive {
 
+class StreamingDecoder;
+
 /// Converts text to token ids and back. Text is a string of arbitrary bytes, which may include invalid UTF-8
 /// and NULs, unless a tokenizer says otherwise.
 ///
@@ -44,6 +46,11 @@ class Tokenizer {
 
   /// The text of a sequence of tokens. Throws c10::ValueError for an id outside the vocabulary.
   virtual std::string decode(std::span<const int64_t> ids) const;
+
+  /// Decodes tokens that come one at a time (text/streaming_decoder.h); the tokenizer outlives it.
+  /// skip_special_tokens: leave out tokens that are no text. A tokenizer whose `decode` is not the bytes of its
+  /// tokens one after the other overrides this, too.
+  virtual std::unique_ptr<StreamingDecoder> streaming_decoder(bool skip_special_tokens) const;
 };
 
 /// Reads what `CharTokenizer::to_json` or `BpeTokenizer::to_json` wrote. Throws c10::ValueError saying what

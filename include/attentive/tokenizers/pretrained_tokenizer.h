@@ -70,6 +70,9 @@ class PretrainedTokenizer final : public Tokenizer {
   /// Throws c10::ValueError for an id without a token, which Python leaves out.
   std::string decode(std::span<const int64_t> ids) const override;
   std::string decode(std::span<const int64_t> ids, bool skip_special_tokens) const;
+  /// The same text for ids that come one at a time. The decoder shares the tokenizer's memory and may outlive
+  /// it.
+  std::unique_ptr<StreamingDecoder> streaming_decoder(bool skip_special_tokens) const override;
 
   /// The id of a token as the file writes it, added ones included.
   std::optional<int64_t> token_to_id(std::string_view token) const;

@@ -16,9 +16,9 @@ struct TextSampleOptions {
   uint64_t seed = 0;
 };
 
-/// What a language model makes of a prompt, prompt included, without special tokens. Bytes of half a character
-/// are U+FFFD, as in Python's `decode`. The older half of a full
-/// context is dropped. The model's mode and the default generators are left as they were: a training run that
+/// What a language model makes of a prompt: the prompt as it is, and behind it the text that the tokenizer's
+/// decoder makes of the new tokens, without special ones. Bytes of half a character are U+FFFD, as in Python's
+/// `decode`. The older half of a full context is dropped. The model's mode and the default generators are left as they were: a training run that
 /// asks for samples goes on with the same bits.
 /// Throws c10::ValueError without a tokenizer, for a prompt that it cannot spell or that is empty, and for
 /// invalid options.

@@ -38,8 +38,10 @@ struct TrainerOptions {
   double beta2 = 0.99;
   double weight_decay = 0.1;
   double clip = 1.0;  ///< largest joint norm of the gradients; 0: no limit
-  std::optional<at::ScalarType> autocast = std::nullopt;  ///< bfloat16 or float16 for the forward pass
-  uint64_t seed = 1337;                                   ///< of the sampler
+  /// bfloat16 or float16 for the forward pass. Losses are not scaled: in float16, gradients of activations below
+  /// 6e-8 become 0.
+  std::optional<at::ScalarType> autocast = std::nullopt;
+  uint64_t seed = 1337;  ///< of the sampler
   at::Device device = at::kCPU;
   int64_t evaluate_every = 250;  ///< updates between two evaluations; 0: only at the end
   int64_t save_every = 500;      ///< updates between two checkpoints; 0: only at the end
@@ -124,7 +126,8 @@ class Trainer {
     std::function<bool()> stop = {};                       ///< true: save and return
   };
   /// Trains until `options.steps` or until `stop` returns true; evaluates, logs, draws the loss curve and
-  /// saves as the options say, and saves at the end. Returns true if all steps are done.
+  /// saves as the options say, and saves at the end. Returns true if all steps are done. If they were when the
+  /// latest checkpoint of the folder was restored, it writes nothing.
   ///
   /// Collective. In a group, `stop` is asked on every rank during every update, and if it is true on any of
   /// them, all stop after that update. Rank 0 writes; `on_note` is called there, `on_step` everywhere. An
@@ -141,6 +144,7 @@ class Trainer {
   };
   Checkpoint make_checkpoint(std::map<std::string, std::string> documents, bool wanted) const;
   Update update(const std::function<bool()>& stop);
+  bool nothing_left(const CheckpointFolder& folder) const;
   std::pair<at::Tensor, at::Tensor> next_rows();
   at::Tensor forward();
 
@@ -154,6 +158,7 @@ class Trainer {
   std::unique_ptr<GradientAverage> gradients_;
   std::unique_ptr<AdamWBase> optimizer_;
   int64_t steps_done_ = 0;
+  std::string restored_;  // state.json of the checkpoint that was restored; empty after an update
 };
 
 }  // namespace attentive

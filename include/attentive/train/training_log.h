@@ -28,21 +28,26 @@ struct LogRow {
 class TrainingLog {
  public:
   /// Opens the file and keeps the rows up to `from_step`: later rows belong to steps that a resumed run
-  /// repeats. Throws c10::ValueError if the file cannot be read or written.
+  /// repeats. A line that is no row, because it was torn or edited, is dropped alone, and `remarks` tells. A
+  /// file that is already as it should be is not written. Throws c10::ValueError if the file cannot be read or
+  /// written.
   TrainingLog(std::filesystem::path path, int64_t from_step, int64_t rank = 0);
 
   /// Throws c10::ValueError if the row cannot be written.
   void add(const LogRow& row);
   /// All rows, including those of earlier runs, which come first.
   const std::vector<LogRow>& rows() const { return rows_; }
+  /// What was dropped of the file as it was found: a sentence for each line, with its number and its text.
+  const std::vector<std::string>& remarks() const { return remarks_; }
 
  private:
   std::filesystem::path path_;
   bool writes_;
   std::vector<LogRow> rows_;
+  std::vector<std::string> remarks_;
 };
 
-/// Reads a log; incomplete lines are skipped. Throws c10::ValueError if the file cannot be read.
+/// Reads a log; lines that are no rows are skipped, and so is one without its end. Throws c10::ValueError if the file cannot be read.
 std::vector<LogRow> read_log(const std::filesystem::path& path);
 
 }  // namespace attentive
