@@ -124,6 +124,15 @@ TEST_CASE("A finished run that is resumed writes nothing", "[trainer]") {
   // A folder that lacks this state gets it.
   CHECK(notes_of(resumed.trainer, other) == 1);
   CHECK(load_checkpoint(other.path()).step == 30);
+  // So does one that has another state.
+  auto shorter = options;
+  shorter.decay_steps = 30;
+  shorter.steps = 20;
+  Run earlier(shorter);
+  const TemporaryFolder behind;
+  CHECK(notes_of(earlier.trainer, behind) > 0);
+  CHECK(notes_of(resumed.trainer, behind) == 1);
+  CHECK(load_checkpoint(behind.path()).step == 30);
   // So does one of which the trainer was restored before the last updates.
   options.decay_steps = 30;
   options.steps = 31;
