@@ -173,8 +173,9 @@ TEST_CASE("Deeper options, enumerations and absent ones are printed too", "[prin
   CHECK(
       printed(GPT(GPTOptions(7, 8, 8, 2, 1).init(GPTInit::Gpt2))) ==
       "attentive::GPT(vocab_size=7, context_length=8, emb_dim=8, num_heads=2, num_layers=1, num_kv_heads=0, "
-      "dropout=0, qkv_bias=false, bias=true, tied=false, positions=learned, rotary={}, window=0, init=gpt2, hidden_dim=0, "
-        "activation=gelu_tanh, eps=1e-05)");
+      "dropout=0, qkv_bias=false, bias=true, tied=false, positions=learned, rotary={}, window=0, init=gpt2, "
+      "hidden_dim=0, "
+      "activation=gelu_tanh, eps=1e-05)");
   CHECK(printed(RotaryPositions(RotaryPositionsOptions(4).pairing(RotaryPairing::Halves))) ==
         "attentive::RotaryPositions(head_dim=4, base=10000, pairing=halves, scaling=none, factor=1, "
         "low_freq_factor=1, high_freq_factor=4, original_context=8192)");
