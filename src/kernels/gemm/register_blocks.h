@@ -157,7 +157,7 @@ void multiply_pairs(const Matrix<const bf16_t>& lhs, const Rhs<const bf16_t>& rh
 }
 #else
 constexpr decltype(Pointer<void(const Matrix<const bf16_t>&, const Rhs<const bf16_t>&, const Matrix<float>&,
-                              bool, const Reach&)>::function) multiply_pairs = nullptr;
+                                bool, const Reach&)>::function) multiply_pairs = nullptr;
 #endif
 
 ATTENTIVE_SIMD_END
