@@ -53,16 +53,31 @@ function(attentive_share_header target)
   target_precompile_headers(${target} REUSE_FROM attentive_header)
 endfunction()
 
-# attentive_component(<name>): the target attentive_<name> is the component attentive::<name>, and links what the table says.
+# attentive_component(<name> SOURCES <source>... [HEADERS <header>...]): the component attentive::<name> with its public
+# headers, named from include/attentive/ on. It links what the table says. Without a header no consumer links it by name.
 function(attentive_component name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "HEADERS;SOURCES")
   set(target attentive_${name})
+  add_library(${target})
+  target_sources(${target} PRIVATE ${arg_SOURCES})
+  if(arg_HEADERS)
+    add_library(attentive::${name} ALIAS ${target})
+    list(TRANSFORM arg_HEADERS PREPEND "${PROJECT_SOURCE_DIR}/include/attentive/")
+    target_sources(${target} PUBLIC FILE_SET HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}/include" FILES ${arg_HEADERS})
+  endif()
   foreach(needed IN LISTS attentive_${name}_needs)
     target_link_libraries(${target} PUBLIC attentive_${needed})
   endforeach()
+  if(name STREQUAL "attention" OR name STREQUAL "base")
+    target_link_libraries(${target} PUBLIC attentive::torch)
+  endif()
   if(name IN_LIST attentive_over_base)
     target_link_libraries(${target} PUBLIC attentive_base)
   endif()
-  if(ATTENTIVE_UNITY) # a batch parses the headers once for eight sources, and needs no precompiled one
+  if(NOT name STREQUAL "attention")
+    attentive_use_headers(${target} nlohmann_json::nlohmann_json)
+  endif()
+  if(ATTENTIVE_UNITY) # a batch parses the headers once for all its sources, and needs no precompiled one
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
   elseif(NOT name STREQUAL "base")
     attentive_share_header(${target})

@@ -54,10 +54,11 @@ TransformerAttentionOptions attention_options(const LlamaOptions& options, int64
 }
 
 FeedForward feed_forward(const LlamaOptions& options) {
-  auto its = FeedForwardOptions(options.emb_dim()).bias(options.ff_bias()).gated(true);
-  its.activation(options.activation());
-  if (options.hidden_dim() != 0) its.hidden_dim(options.hidden_dim());
-  return FeedForward(its);
+  return FeedForward(FeedForwardOptions(options.emb_dim())
+                         .hidden_dim(options.hidden_dim())
+                         .bias(options.ff_bias())
+                         .activation(options.activation())
+                         .gated(true));
 }
 
 DecoderSizes llama_sizes(const LlamaOptions& options) {

@@ -225,9 +225,10 @@ std::string_view model_of(const char* who, const ModelFolder& folder) {
   return family->model;
 }
 
-// "<who>: <folder>/config.json", for a folder of a family that the model reads, of no more layers than it can
-// have: options may hold something for each layer.
-std::string prefix_of(const char* who, std::string_view model, const ModelFolder& folder) {
+// Refuses a folder of a family that the model does not read, and a config of more layers than the folder has
+// weights for, as options may hold something for each layer. Returns how errors about the config begin:
+// "<who>: <folder>/config.json".
+std::string check_folder(const char* who, std::string_view model, const ModelFolder& folder) {
   const auto path = folder.path.string();
   TORCH_CHECK_VALUE(folder.config.is<FileValue::Dict>(), who, ": ", path, ": expected a config, got a ",
                     folder.config.kind());
@@ -306,21 +307,21 @@ std::string pretrained_model(const ModelFolder& folder) {
 }
 
 GPTOptions gpt_options(const ModelFolder& folder, const PretrainedOptions& options) {
-  return read_gpt_options(prefix_of("gpt_options", GPTImpl::kName, folder), folder.config, options);
+  return read_gpt_options(check_folder("gpt_options", GPTImpl::kName, folder), folder.config, options);
 }
 
 LlamaOptions llama_options(const ModelFolder& folder, const PretrainedOptions& options) {
-  return read_llama_options(prefix_of("llama_options", LlamaImpl::kName, folder), folder.family,
+  return read_llama_options(check_folder("llama_options", LlamaImpl::kName, folder), folder.family,
                             folder.config, options);
 }
 
 BertOptions bert_options(const ModelFolder& folder, const PretrainedOptions& options) {
-  const auto who = prefix_of("bert_options", BertImpl::kName, folder);
+  const auto who = check_folder("bert_options", BertImpl::kName, folder);
   return read_bert_options(who, folder.family, folder.config, parts_of(folder, who, options), options);
 }
 
 ViTOptions vit_options(const ModelFolder& folder, const PretrainedOptions& options) {
-  const auto who = prefix_of("vit_options", ViTImpl::kName, folder);
+  const auto who = check_folder("vit_options", ViTImpl::kName, folder);
   const auto name = architecture_of(folder, who);
   const bool base = name == "ViTModel" || name == "DeiTModel";
   const bool described = folder.weights.empty();

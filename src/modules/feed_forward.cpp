@@ -49,6 +49,7 @@ FeedForwardImpl::FeedForwardImpl(FeedForwardOptions options_) : options(options_
 
 void FeedForwardImpl::reset() {
   check_positive(kName, "emb_dim", options.emb_dim());
+  if (options.hidden_dim() == 0) options.hidden_dim(4 * options.emb_dim());
   check_positive(kName, "hidden_dim", options.hidden_dim());
   const auto linear = [&](int64_t from, int64_t to) { return linear_layer(from, to, options.bias()); };
   layers = register_module("layers", torch::nn::Sequential());

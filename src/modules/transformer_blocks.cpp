@@ -16,10 +16,11 @@ at::Tensor residual(const TransformerBlockOptions& options, bool training, const
 
 FeedForward feed_forward(const TransformerBlockOptions& options) {
   const auto dim = options.attention().emb_dim();
-  auto its =
-      FeedForwardOptions(dim).bias(options.bias()).activation(options.activation()).gated(options.gated());
-  if (options.hidden_dim() != 0) its.hidden_dim(options.hidden_dim());
-  return FeedForward(its);
+  return FeedForward(FeedForwardOptions(dim)
+                         .hidden_dim(options.hidden_dim())
+                         .bias(options.bias())
+                         .activation(options.activation())
+                         .gated(options.gated()));
 }
 
 LayerNorm layer_norm(const TransformerBlockOptions& options) {

@@ -24,9 +24,7 @@ class BytesDecoder final : public StreamingDecoder {
 
  private:
   std::string next_text(int64_t id) override {
-    const auto bytes = tokenizer_.bytes(id);
-    if (skips_ && tokenizer_.is_special(id)) return {};
-    held_ += bytes;
+    held_ += shown_bytes(id);
     const auto certain = held_.size() - unfinished_utf8(held_);
     auto text = held_.substr(0, certain);
     held_.erase(0, certain);
@@ -37,11 +35,14 @@ class BytesDecoder final : public StreamingDecoder {
 
   std::string whole_text(std::span<const int64_t> ids) const override {
     std::string text;
-    for (const auto id : ids) {
-      const auto bytes = tokenizer_.bytes(id);
-      if (!skips_ || !tokenizer_.is_special(id)) text += bytes;
-    }
+    for (const auto id : ids) text += shown_bytes(id);
     return text;
+  }
+
+  // Throws for an id without meaning, be it special or not.
+  std::string_view shown_bytes(int64_t id) const {
+    const auto bytes = tokenizer_.bytes(id);
+    return skips_ && tokenizer_.is_special(id) ? std::string_view() : bytes;
   }
 
   const Tokenizer& tokenizer_;

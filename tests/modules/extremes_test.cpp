@@ -60,7 +60,7 @@ std::vector<Probe<int64_t>> sizes() {
           {"LayerNorm", [](int64_t n) { LayerNorm{n}; }},
           {"RMSNorm", [](int64_t n) { RMSNorm{n}; }},
           {"FeedForward", [](int64_t n) { FeedForward{n}; }},
-          {"FeedForward", [](int64_t n) { FeedForward(FeedForwardOptions(4).hidden_dim(n)); }},
+          {"FeedForward", [](int64_t n) { FeedForward(FeedForwardOptions(4).hidden_dim(n == 0 ? -1 : n)); }},
           {"LearnedPositions", [](int64_t n) { LearnedPositions(n, 4); }},
           {"LearnedPositions", [](int64_t n) { LearnedPositions(4, n); }},
           {"TransformerAttention", [](int64_t n) { TransformerAttention(n, 2); }},

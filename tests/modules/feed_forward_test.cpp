@@ -29,8 +29,9 @@ TEST_CASE("FeedForward is linear, GELU by tanh, linear", "[feed_forward]") {
   CHECK(value_error([&] {
           return ff->forward(at::randn({2, 3, 5}));
         }) == "FeedForward: expected x of shape (B, T, 6) or (T, 6), got (2, 3, 5)");
-  CHECK(value_error([] { return FeedForward(FeedForwardOptions(6).hidden_dim(0)); }) ==
-        "FeedForward: expected hidden_dim > 0, got 0");
+  CHECK(FeedForward(FeedForwardOptions(6).hidden_dim(0))->options.hidden_dim() == 24);
+  CHECK(value_error([] { return FeedForward(FeedForwardOptions(6).hidden_dim(-1)); }) ==
+        "FeedForward: expected hidden_dim > 0, got -1");
 }
 
 TEST_CASE("FeedForward is a torch::nn citizen", "[feed_forward]") {
