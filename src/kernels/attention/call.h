@@ -1,6 +1,6 @@
 #pragma once
 
-// The arguments of a call, with the queries that the loops over tiles ask.
+// The arguments of a call, with the bounds and mask tests that the loops over tiles need.
 
 #include <algorithm>
 #include <limits>

@@ -32,8 +32,8 @@ struct Matrix {
 };
 
 /// The right-hand side of a product. A float matrix can be used directly. Products of bfloat16 take two
-/// numbers of the inner dimension at a time, so their rhs is packed in pairs of rows: number (r, c) is data[r
-/// / 2 * 2 * stride + 2 * c + r % 2]. A block begins at an even row.
+/// numbers of the inner dimension at a time, so their rhs is packed in pairs of rows: number (r, c) is
+/// data[r / 2 * 2 * stride + 2 * c + r % 2]. A block begins at an even row.
 template <class T>
 struct Rhs {
   static constexpr int64_t kPair = sizeof(T) == 2 ? 2 : 1;
