@@ -1,6 +1,7 @@
 #pragma once
 
-/// Everything of `attentive::attention` in one include. Programs that build often include what they use.
+/// Includes every public header of `attentive::attention`. A program that is rebuilt often compiles faster if
+/// it includes only what it uses.
 
 #include <attentive/cache/kv_cache.h>
 #include <attentive/compat/layer_norm.h>

@@ -30,7 +30,7 @@ int64_t checked_chunk(int64_t window, int64_t chunk) {
   return chunk;
 }
 
-// window - 1 + chunk
+// Returns window - 1 + chunk, checked for overflow.
 int64_t ring_slots(int64_t window, int64_t chunk) {
   const auto most = checked_chunk(window, chunk);
   int64_t slots = 0;
@@ -39,7 +39,7 @@ int64_t ring_slots(int64_t window, int64_t chunk) {
   return slots;
 }
 
-// Bytes of keys and values, which may be more than any machine has.
+// Returns the bytes of all keys and values, checked for overflow.
 int64_t checked_bytes(const KVCacheOptions& options, int64_t batch, int64_t slots) {
   int64_t bytes = 2 * static_cast<int64_t>(c10::elementSize(options.dtype));
   bool fits = true;
@@ -51,8 +51,9 @@ int64_t checked_bytes(const KVCacheOptions& options, int64_t batch, int64_t slot
   return bytes;
 }
 
-// Whether a cache of dtype `kept` may take numbers of dtype `given`. Under autocast, attention casts what it
-// reads: a cache may do so for it, or hold the numbers exactly until then.
+// Whether a cache of dtype `kept` may take numbers of dtype `given`. Under autocast, attention casts its
+// inputs: the cache may already hold the cast numbers, or hold the given ones exactly until attention casts
+// them.
 bool takes(at::ScalarType kept, at::ScalarType given, at::Device device) {
   const auto read = autocast_type(given, device);
   if (kept == given || kept == read) return true;
@@ -97,8 +98,8 @@ int64_t KVCache::position(int64_t layer) const {
 }
 
 int64_t KVCache::stored(int64_t layer) const {
-  const auto& its = checked_layer(layer);
-  return its.end - its.begin;
+  const auto& held = checked_layer(layer);
+  return held.end - held.begin;
 }
 
 size_t KVCache::bytes() const {
@@ -106,7 +107,7 @@ size_t KVCache::bytes() const {
 }
 
 void KVCache::check_new(int64_t layer, const at::Tensor& k, const at::Tensor& v) const {
-  const auto& its = checked_layer(layer);
+  const auto& current = checked_layer(layer);
   check_defined(kKVCache, "k", k);
   check_defined(kKVCache, "v", v);
   TORCH_CHECK_VALUE(k.dim() == 4 && k.size(0) == options_.batch && k.size(1) == options_.num_kv_heads &&
@@ -126,14 +127,14 @@ void KVCache::check_new(int64_t layer, const at::Tensor& k, const at::Tensor& v)
       ": expected at::NoGradGuard around a cached forward pass, got keys that require gradients");
   if (layer == 0) {
     const bool level = std::all_of(layers_.begin(), layers_.end(),
-                                   [&](const Layer& other) { return other.position == its.position; });
+                                   [&](const Layer& other) { return other.position == current.position; });
     TORCH_CHECK_VALUE(level, kKVCache,
                       ": expected the other layers before layer 0 again: the last forward pass did "
                       "not reach them all; reset() starts over");
   } else {
     const auto& before = layers_[static_cast<size_t>(layer) - 1];
-    TORCH_CHECK_VALUE(its.position + k.size(2) == before.position, kKVCache, ": expected layer ", layer,
-                      " to append the ", before.position - its.position, " tokens that layer ", layer - 1,
+    TORCH_CHECK_VALUE(current.position + k.size(2) == before.position, kKVCache, ": expected layer ", layer,
+                      " to append the ", before.position - current.position, " tokens that layer ", layer - 1,
                       " appended, got ", k.size(2));
   }
 }
@@ -141,14 +142,16 @@ void KVCache::check_new(int64_t layer, const at::Tensor& k, const at::Tensor& v)
 std::pair<at::Tensor, at::Tensor> KVCache::append(int64_t layer, const at::Tensor& k, const at::Tensor& v) {
   check_new(layer, k, v);
   const at::NoGradGuard no_grad;
-  auto& its = layers_[static_cast<size_t>(layer)];
+  auto& current = layers_[static_cast<size_t>(layer)];
   const auto tokens = k.size(2);
-  make_room(its, tokens);
-  its.k.narrow(2, its.end, tokens).copy_(k);
-  its.v.narrow(2, its.end, tokens).copy_(v);
-  its.end += tokens;
-  its.position += tokens;
-  return {its.k.narrow(2, its.begin, its.end - its.begin), its.v.narrow(2, its.begin, its.end - its.begin)};
+  make_room(current, tokens);
+  current.k.narrow(2, current.end, tokens).copy_(k);
+  current.v.narrow(2, current.end, tokens).copy_(v);
+  current.end += tokens;
+  current.position += tokens;
+  const auto stored_tokens = current.end - current.begin;
+  return {current.k.narrow(2, current.begin, stored_tokens),
+          current.v.narrow(2, current.begin, stored_tokens)};
 }
 
 void KVCache::reset() {
@@ -182,7 +185,7 @@ void KVCache::reorder(const at::Tensor& rows) {
   const auto held = [](const Layer& layer, const at::Tensor& tensor) {
     return tensor.narrow(2, layer.begin, layer.end - layer.begin);
   };
-  // All memory is taken before the first number moves, so that a refusal leaves the cache as it is.
+  // All memory is allocated before the first number moves, so that a failure leaves the cache unchanged.
   if (index.size(0) == options_.batch) {
     auto chosen =
         reserving(kKVCache, "a layer", [&] { return at::empty_like(held(layers_[0], layers_[0].k)); });
@@ -243,10 +246,10 @@ void RingKVCache::make_room(Layer& layer, int64_t tokens) {
   const auto kept = layer.end - layer.begin;
   const auto source = [&](const at::Tensor& tensor) {
     const auto held = tensor.narrow(2, layer.begin, kept);
-    // Where the two ranges overlap, a copy in place would read what it has written.
+    // If the two ranges overlap, a copy in place would read numbers that it has already overwritten.
     return layer.begin >= kept ? held : held.clone();
   };
-  // Both before the first number moves: there may be no memory for a clone.
+  // Both sources are made before the first number moves, because allocating a clone may fail.
   const auto k = source(layer.k), v = source(layer.v);
   layer.k.narrow(2, 0, kept).copy_(k);
   layer.v.narrow(2, 0, kept).copy_(v);

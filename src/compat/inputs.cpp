@@ -13,37 +13,38 @@
 namespace attentive::compat {
 namespace {
 
-void check_mask_type(const char* who, const char* name, const at::Tensor& mask) {
-  check_defined(who, name, mask);
-  TORCH_CHECK_TYPE(mask.scalar_type() == at::kBool || at::isFloatingType(mask.scalar_type()), who,
+void check_mask_type(const char* caller, const char* name, const at::Tensor& mask) {
+  check_defined(caller, name, mask);
+  TORCH_CHECK_TYPE(mask.scalar_type() == at::kBool || at::isFloatingType(mask.scalar_type()), caller,
                    ": expected ", name, " to be bool (true hides) or floating (added to the scores), got ",
                    mask.scalar_type());
 }
 
-// The appended keys get 0 or false: visible and without a bias, whichever kind of mask it is.
+// Extends the mask by 0 or false for the appended keys, which in either kind of mask makes them visible
+// without a bias.
 at::Tensor pad_keys(const at::Tensor& mask, int64_t appended) {
   return appended == 0 ? mask : at::constant_pad_nd(mask, {0, appended}, 0);
 }
 
 }  // namespace
 
-void check_input(const char* who, const char* name, const at::Tensor& x, int64_t rank, int64_t features,
+void check_input(const char* caller, const char* name, const at::Tensor& x, int64_t rank, int64_t features,
                  const at::Tensor& parameter) {
-  check_defined(who, name, x);
-  TORCH_CHECK_VALUE(x.dim() == rank, who, ": expected ", name, " of rank ", rank, ", got shape ",
+  check_defined(caller, name, x);
+  TORCH_CHECK_VALUE(x.dim() == rank, caller, ": expected ", name, " of rank ", rank, ", got shape ",
                     shape_string(x.sizes()));
-  TORCH_CHECK_VALUE(x.size(-1) == features, who, ": expected ", name, " of ", features,
+  TORCH_CHECK_VALUE(x.size(-1) == features, caller, ": expected ", name, " of ", features,
                     " features, got shape ", shape_string(x.sizes()));
-  check_device(who, name, x, parameter);
-  TORCH_CHECK_TYPE(is_autocast(x.device()) || x.scalar_type() == parameter.scalar_type(), who, ": expected ",
-                   name, " of dtype ", parameter.scalar_type(), " like the parameters, got ",
+  check_device(caller, name, x, parameter);
+  TORCH_CHECK_TYPE(is_autocast(x.device()) || x.scalar_type() == parameter.scalar_type(), caller,
+                   ": expected ", name, " of dtype ", parameter.scalar_type(), " like the parameters, got ",
                    x.scalar_type());
 }
 
-void check_sequences(const char* who, const char* name, const at::Tensor& x, int64_t features,
+void check_sequences(const char* caller, const char* name, const at::Tensor& x, int64_t features,
                      bool batch_first) {
-  check_defined(who, name, x);
-  TORCH_CHECK_VALUE(x.dim() == 2 || x.dim() == 3, who, ": expected ", name, " of shape ",
+  check_defined(caller, name, x);
+  TORCH_CHECK_VALUE(x.dim() == 2 || x.dim() == 3, caller, ": expected ", name, " of shape ",
                     batch_first ? "(N, T, " : "(T, N, ", features, ") or (T, ", features, "), got ",
                     shape_string(x.sizes()));
 }
@@ -54,37 +55,40 @@ MaskSizes mask_sizes(const at::Tensor& query, const at::Tensor& key, int64_t hea
   return {batched ? query.size(1 - tokens) : 1, heads, query.size(tokens), key.size(tokens), batched};
 }
 
-void check_attention_mask(const char* who, const char* name, const at::Tensor& mask, const MaskSizes& sizes) {
+void check_attention_mask(const char* caller, const char* name, const at::Tensor& mask,
+                          const MaskSizes& sizes) {
   if (!mask.defined()) return;
-  check_mask_type(who, name, mask);
+  check_mask_type(caller, name, mask);
   const at::DimVector flat = {sizes.queries, sizes.keys};
   const at::DimVector full = {sizes.batch * sizes.heads, sizes.queries, sizes.keys};
-  TORCH_CHECK_VALUE(mask.sizes() == flat || mask.sizes() == full, who, ": expected ", name, " of shape ",
+  TORCH_CHECK_VALUE(mask.sizes() == flat || mask.sizes() == full, caller, ": expected ", name, " of shape ",
                     shape_string(flat), " (L, S) or ", shape_string(full),
                     sizes.batched ? " (N * num_heads, L, S)" : " (num_heads, L, S)", ", got ",
                     shape_string(mask.sizes()));
 }
 
-void check_padding_mask(const char* who, const char* name, const at::Tensor& mask, const MaskSizes& sizes) {
+void check_padding_mask(const char* caller, const char* name, const at::Tensor& mask,
+                        const MaskSizes& sizes) {
   if (!mask.defined()) return;
-  check_mask_type(who, name, mask);
+  check_mask_type(caller, name, mask);
   at::DimVector expected = {sizes.keys};
   if (sizes.batched) expected = {sizes.batch, sizes.keys};
-  TORCH_CHECK_VALUE(mask.sizes() == expected, who, ": expected ", name, " of shape ", shape_string(expected),
-                    sizes.batched ? " (N, S)" : " (S)", ", got ", shape_string(mask.sizes()));
+  TORCH_CHECK_VALUE(mask.sizes() == expected, caller, ": expected ", name, " of shape ",
+                    shape_string(expected), sizes.batched ? " (N, S)" : " (S)", ", got ",
+                    shape_string(mask.sizes()));
 }
 
-void check_masks(const char* who, const CallMasks& masks, const MaskSizes& sizes) {
-  check_attention_mask(who, masks.mask_name, masks.mask, sizes);
-  check_padding_mask(who, masks.padding_name, masks.padding, sizes);
-  TORCH_CHECK_VALUE(!masks.is_causal || masks.mask.defined(), who, ": expected a ", masks.mask_name, " with ",
-                    masks.hint_name, ", which is a hint about it, got none");
+void check_masks(const char* caller, const CallMasks& masks, const MaskSizes& sizes) {
+  check_attention_mask(caller, masks.mask_name, masks.mask, sizes);
+  check_padding_mask(caller, masks.padding_name, masks.padding, sizes);
+  TORCH_CHECK_VALUE(!masks.is_causal || masks.mask.defined(), caller, ": expected a ", masks.mask_name,
+                    " with ", masks.hint_name, ", which is a hint about it, got none");
 }
 
 bool is_causal_mask(const at::Tensor& mask, std::optional<bool> given, int64_t tokens) {
   if (given) return *given;
   if (!mask.defined() || mask.is_meta() || mask.sizes() != at::IntArrayRef({tokens, tokens})) return false;
-  const auto hidden = -std::numeric_limits<double>::infinity();  // as a bool: true
+  const auto hidden = -std::numeric_limits<double>::infinity();  // true if the mask is bool
   return at::equal(mask, at::full({tokens, tokens}, hidden, mask.options().requires_grad(false)).triu(1));
 }
 

@@ -81,8 +81,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> MultiheadAttentionImpl::project_i
     return {attentive::linear(query, q_proj_weight, bias(0)), attentive::linear(key, k_proj_weight, bias(1)),
             attentive::linear(value, v_proj_weight, bias(2))};
   }
-  // The weights are packed, so that inputs which are the same tensor need only one product. Identity decides,
-  // not equal content.
+  // With packed weights, inputs that are the same tensor need only one product. The tensors are compared by
+  // identity, not by content.
   if (!key.is_same(value)) {
     const auto weight = [&](int64_t n) { return part(in_proj_weight, n * features, features); };
     return {attentive::linear(query, weight(0), bias(0)), attentive::linear(key, weight(1), bias(1)),
@@ -137,7 +137,7 @@ std::tuple<at::Tensor, at::Tensor> MultiheadAttentionImpl::forward(
         attention_mask(attn_mask, sizes, appended) & padding_mask(key_padding_mask, sizes, appended);
   }
 
-  // Any of the three layouts as (N, H, T, d), without a copy.
+  // Returns x, in any of the three layouts, as a view (N, H, T, d).
   const auto by_head = [&](const at::Tensor& x) {
     const auto split = x.unflatten(-1, {heads, features / heads});
     if (!batched) return split.transpose(0, 1).unsqueeze(0);

@@ -17,13 +17,13 @@ at::Tensor activate(const Activation& activation, const at::Tensor& x) {
 
 }  // namespace
 
-void check_layer_options(const char* who, const TransformerLayerOptions& options) {
-  check_positive(who, "d_model", options.d_model());
-  check_heads(who, "d_model", options.d_model(), options.nhead(), "nhead");
-  check_positive(who, "dim_feedforward", options.dim_feedforward());
-  check_probability(who, "dropout", options.dropout());
+void check_layer_options(const char* caller, const TransformerLayerOptions& options) {
+  check_positive(caller, "d_model", options.d_model());
+  check_heads(caller, "d_model", options.d_model(), options.nhead(), "nhead");
+  check_positive(caller, "dim_feedforward", options.dim_feedforward());
+  check_probability(caller, "dropout", options.dropout());
   const auto* function = std::get_if<std::function<at::Tensor(const at::Tensor&)>>(&options.activation());
-  TORCH_CHECK_VALUE(!function || *function, who,
+  TORCH_CHECK_VALUE(!function || *function, caller,
                     ": expected activation to be callable, got an empty function");
 }
 
@@ -38,34 +38,35 @@ LayerNormOptions norm_options(const TransformerLayerOptions& options) {
   return LayerNormOptions(options.d_model()).eps(options.layer_norm_eps()).bias(options.bias());
 }
 
-void check_encoder_call(const char* who, const TransformerLayerOptions& options, const at::Tensor& parameter,
-                        const at::Tensor& src, const CallMasks& masks) {
-  check_sequences(who, "src", src, options.d_model(), options.batch_first());
-  check_input(who, "src", src, src.dim(), options.d_model(), parameter);
-  check_masks(who, masks, mask_sizes(src, src, options.nhead(), options.batch_first()));
+void check_encoder_call(const char* caller, const TransformerLayerOptions& options,
+                        const at::Tensor& parameter, const at::Tensor& src, const CallMasks& masks) {
+  check_sequences(caller, "src", src, options.d_model(), options.batch_first());
+  check_input(caller, "src", src, src.dim(), options.d_model(), parameter);
+  check_masks(caller, masks, mask_sizes(src, src, options.nhead(), options.batch_first()));
 }
 
-void check_decoder_call(const char* who, const TransformerLayerOptions& options, const at::Tensor& parameter,
-                        const at::Tensor& tgt, const char* memory_name, const at::Tensor& memory,
-                        const CallMasks& masks, const CallMasks& memory_masks) {
-  check_sequences(who, "tgt", tgt, options.d_model(), options.batch_first());
-  check_input(who, "tgt", tgt, tgt.dim(), options.d_model(), parameter);
-  check_input(who, memory_name, memory, tgt.dim(), options.d_model(), parameter);
-  const auto own = mask_sizes(tgt, tgt, options.nhead(), options.batch_first());
+void check_decoder_call(const char* caller, const TransformerLayerOptions& options,
+                        const at::Tensor& parameter, const at::Tensor& tgt, const char* memory_name,
+                        const at::Tensor& memory, const CallMasks& masks, const CallMasks& memory_masks) {
+  check_sequences(caller, "tgt", tgt, options.d_model(), options.batch_first());
+  check_input(caller, "tgt", tgt, tgt.dim(), options.d_model(), parameter);
+  check_input(caller, memory_name, memory, tgt.dim(), options.d_model(), parameter);
+  const auto tgt_sizes = mask_sizes(tgt, tgt, options.nhead(), options.batch_first());
   const int64_t batch_dim = options.batch_first() ? 0 : 1;
-  TORCH_CHECK_VALUE(!own.batched || memory.size(batch_dim) == own.batch, who, ": expected ", memory_name,
-                    " of batch ", own.batch, " like tgt, got ", shape_string(memory.sizes()));
-  check_masks(who, masks, own);
-  check_masks(who, memory_masks, mask_sizes(tgt, memory, options.nhead(), options.batch_first()));
+  TORCH_CHECK_VALUE(!tgt_sizes.batched || memory.size(batch_dim) == tgt_sizes.batch, caller, ": expected ",
+                    memory_name, " of batch ", tgt_sizes.batch, " like tgt, got ",
+                    shape_string(memory.sizes()));
+  check_masks(caller, masks, tgt_sizes);
+  check_masks(caller, memory_masks, mask_sizes(tgt, memory, options.nhead(), options.batch_first()));
 }
 
 int64_t tokens_of(const at::Tensor& x, const TransformerLayerOptions& options) {
   return x.size(x.dim() == 3 && options.batch_first() ? 1 : 0);
 }
 
-void check_last_norm(const char* who, const TransformerLayerOptions& options,
+void check_last_norm(const char* caller, const TransformerLayerOptions& options,
                      const std::optional<LayerNormOptions>& norm) {
-  TORCH_CHECK_VALUE(!norm || norm->features() == options.d_model(), who,
+  TORCH_CHECK_VALUE(!norm || norm->features() == options.d_model(), caller,
                     ": expected a norm of d_model = ", options.d_model(), " features, got ",
                     norm ? norm->features() : 0);
 }

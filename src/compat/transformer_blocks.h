@@ -1,6 +1,6 @@
 #pragma once
 
-// What the transformer layers and the stacks of them share.
+// Functions shared by the transformer layers and their stacks.
 
 #include <functional>
 
@@ -16,27 +16,28 @@
 
 namespace attentive::compat {
 
-void check_layer_options(const char* who, const TransformerLayerOptions& options);
+void check_layer_options(const char* caller, const TransformerLayerOptions& options);
 MultiheadAttentionOptions attention_options(const TransformerLayerOptions& options);
 LayerNormOptions norm_options(const TransformerLayerOptions& options);
 
-// Throws unless `src` and its masks fit a layer of these options; `parameter` is one of its weights.
-void check_encoder_call(const char* who, const TransformerLayerOptions& options, const at::Tensor& parameter,
-                        const at::Tensor& src, const CallMasks& masks);
+/// Throws unless `src` and its masks fit a layer of these options; `parameter` is one of its weights.
+void check_encoder_call(const char* caller, const TransformerLayerOptions& options,
+                        const at::Tensor& parameter, const at::Tensor& src, const CallMasks& masks);
 
-// The same for a decoder; `memory_name` is what the caller calls the sequence that `tgt` attends to.
-void check_decoder_call(const char* who, const TransformerLayerOptions& options, const at::Tensor& parameter,
-                        const at::Tensor& tgt, const char* memory_name, const at::Tensor& memory,
-                        const CallMasks& masks, const CallMasks& memory_masks);
+/// Throws unless `tgt`, the memory and their masks fit a decoder layer of these options. `memory_name` is the
+/// memory's name in the caller's signature.
+void check_decoder_call(const char* caller, const TransformerLayerOptions& options,
+                        const at::Tensor& parameter, const at::Tensor& tgt, const char* memory_name,
+                        const at::Tensor& memory, const CallMasks& masks, const CallMasks& memory_masks);
 
-// The length of a sequence: (T, E), or (N, T, E) or (T, N, E) by batch_first.
+/// The length of a sequence: (T, E), or (N, T, E) or (T, N, E) by batch_first.
 int64_t tokens_of(const at::Tensor& x, const TransformerLayerOptions& options);
 
-// Throws unless a norm after layers of these options has their features.
-void check_last_norm(const char* who, const TransformerLayerOptions& options,
+/// Throws unless a norm after layers of these options has their features.
+void check_last_norm(const char* caller, const TransformerLayerOptions& options,
                      const std::optional<LayerNormOptions>& norm);
 
-// Deep copies of a layer, as Python's: weights, what of them is trained, and the mode.
+/// Deep copies of a layer, as in Python: with its weights, their requires_grad, and its training mode.
 template <class Layer>
 torch::nn::ModuleList copies_of(const Layer& layer, int64_t count) {
   torch::nn::ModuleList copies;
@@ -50,17 +51,17 @@ torch::nn::ModuleList copies_of(const Layer& layer, int64_t count) {
   return copies;
 }
 
-// Dropout of an attention's output (N, T, E) or (T, N, E). Python's batch-first output is a transposed
-// (T, N, E), and random numbers are drawn in memory order: only this layout drops the same elements for a
-// seed.
+/// Dropout of an attention output (N, T, E) or (T, N, E). Python's batch-first output is a transposed (T, N,
+/// E), and random numbers are drawn in memory order, so only this memory layout drops the same elements for a
+/// seed.
 at::Tensor drop_attention(const TransformerLayerOptions& options, torch::nn::Dropout& dropout,
                           const at::Tensor& output);
 
-// linear2(dropout(activation(linear1(x))))
+/// linear2(dropout(activation(linear1(x))))
 at::Tensor feed_forward(const TransformerLayerOptions& options, const at::Tensor& x,
                         torch::nn::Linear& linear1, torch::nn::Dropout& dropout, torch::nn::Linear& linear2);
 
-// x + block(norm(x)) if norm_first, else norm(x + block(x)).
+/// x + block(norm(x)) if norm_first, else norm(x + block(x)).
 at::Tensor residual(bool norm_first, const at::Tensor& x, LayerNorm& norm,
                     const std::function<at::Tensor(const at::Tensor&)>& block);
 

@@ -4,7 +4,8 @@
 
 namespace attentive {
 
-// Each step maps both the number so far and the word one to one: texts of one length that differ in one word never meet.
+// Each step is injective both in the digest so far and in the word, so two texts of equal length that differ
+// in a single word never have the same digest.
 uint64_t digest_of(std::string_view bytes) {
   constexpr uint64_t kOdd = 0x9e3779b97f4a7c15;
   uint64_t digest = bytes.size();

@@ -5,7 +5,8 @@
 
 namespace attentive {
 
-// A number that tells texts apart, the same on every machine of one byte order. It is quick, and withstands chance, not malice.
+/// A fast 64-bit hash of a text, equal on all machines of one byte order. It is not cryptographic: it
+/// protects against accidental collisions, not deliberate ones.
 uint64_t digest_of(std::string_view bytes);
 
 }  // namespace attentive

@@ -9,12 +9,12 @@
 namespace attentive {
 namespace {
 
-// Bool as it is; integers by "non-zero". Floating numbers are refused: they could also mean "added to the
-// scores".
-at::Tensor as_bool(std::string_view who, const at::Tensor& mask) {
-  check_defined(who, "mask", mask);
+// Returns a bool mask unchanged and converts integers by "non-zero". Floating numbers are refused, because
+// they could also mean "added to the scores".
+at::Tensor as_bool(std::string_view caller, const at::Tensor& mask) {
+  check_defined(caller, "mask", mask);
   if (mask.scalar_type() == at::kBool) return mask;
-  TORCH_CHECK_TYPE(at::isIntegralType(mask.scalar_type(), /*includeBool=*/false), who,
+  TORCH_CHECK_TYPE(at::isIntegralType(mask.scalar_type(), /*includeBool=*/false), caller,
                    ": expected a bool or integer tensor (non-zero: true), got ", describe(mask),
                    "; for numbers that are added to the scores use Mask::bias");
   const KeptTensors kept;  // a mask may be made under c10::InferenceMode and used in training

@@ -7,19 +7,19 @@
 
 namespace attentive {
 
-/// Whether forward-mode differentiation follows this tensor. Code that reads its numbers alone would drop
-/// what it carries.
+/// Whether x has a tangent of forward-mode differentiation, which code that only reads the numbers of x would
+/// lose.
 inline bool has_tangent(const at::Tensor& x) {
   return x.defined() && x._fw_grad(/*level=*/0).defined();
 }
 
-/// Whether autocast is on for a device. It knows the CPU and CUDA alone, and throws for others.
+/// Whether autocast is enabled for a device. Only the CPU and CUDA are asked, because LibTorch throws for
+/// other devices.
 inline bool is_autocast(at::Device device) {
   return (device.is_cpu() || device.is_cuda()) && at::autocast::is_autocast_enabled(device.type());
 }
 
-/// The dtype to which autocast casts numbers of `type`; float64 it leaves alone, as it does everything where
-/// it is off.
+/// The dtype to which autocast casts numbers of `type`: `type` itself for float64, or if autocast is off.
 inline at::ScalarType autocast_type(at::ScalarType type, at::Device device) {
   const bool cast = at::isFloatingType(type) && type != at::kDouble && is_autocast(device);
   return cast ? at::autocast::get_autocast_dtype(device.type()) : type;

@@ -9,10 +9,10 @@
 namespace attentive {
 namespace {
 
-// Gives a rank-4 (or, for logsumexp, rank-3) result the leading sizes of the caller's q.
+// Restores the leading sizes of the caller's q in a rank-4 result (rank 3 for logsumexp).
 at::Tensor restore(const at::Tensor& tensor, const at::DimVector& leading, int64_t trailing) {
   if (!tensor.defined() || leading.size() == 2) return tensor;
-  std::vector<int64_t> sizes(leading.begin(), leading.end());  // g++ 12 warns of what a SmallVector copies
+  std::vector<int64_t> sizes(leading.begin(), leading.end());  // g++ 12 warns about copies of a SmallVector
   for (int64_t d = tensor.dim() - trailing; d < tensor.dim(); ++d) sizes.push_back(tensor.size(d));
   return tensor.reshape(sizes);
 }

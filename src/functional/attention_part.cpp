@@ -24,13 +24,13 @@ using kernels::Problem;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// A tensor of the whole sequence's shape in the memory of one element.
+// A tensor with the shape of the whole sequence and the memory of one element.
 at::Tensor shape_only(const at::Tensor& part, int64_t parts) {
   return at::empty({1}, part.options())
       .expand({part.size(0), part.size(1), part.size(2) * parts, part.size(3)});
 }
 
-// The values of a tensor in a word. Those of a large one are not fetched from a GPU.
+// A text with a digest of the values of a tensor; empty for a large tensor on a GPU, which is not fetched.
 std::string values_of(const at::Tensor& x) {
   constexpr size_t kMostFetched = 1 << 20;
   auto once = x.detach();
@@ -43,27 +43,28 @@ std::string values_of(const at::Tensor& x) {
                      digest_of({static_cast<const char*>(here.const_data_ptr()), here.nbytes()}));
 }
 
-// A dimension of size 1 stands for every index.
+// Slices a term, except along a dimension of size 1, which broadcasts.
 at::Tensor slice(const at::Tensor& term, int64_t dim, int64_t begin, int64_t length) {
   return !term.defined() || term.size(dim) == 1 ? term : term.narrow(dim, begin, length);
 }
 
-// A problem and where it runs.
+// A problem and the backend that runs it.
 struct DispatchedProblem : torch::CustomClassHolder {
-  const char* who = nullptr;
+  const char* caller = nullptr;
   Backend backend = Backend::Auto;
   Problem problem;
 
-  AttentionResult run() const { return dispatch(who, backend, problem); }
+  AttentionResult run() const { return dispatch(caller, backend, problem); }
 };
 
 constexpr std::array kDifferentiable = {&Problem::q, &Problem::k, &Problem::v, &Problem::sinks,
                                         &Problem::bias};
 
-// The gradients of a call's differentiable tensors that are marked as wanted; the others stay undefined.
+// Recomputes a call and returns the gradients of its differentiable tensors that are marked as wanted; the
+// others stay undefined.
 std::array<at::Tensor, kDifferentiable.size()> recomputed_gradients(
     DispatchedProblem call, const std::array<bool, kDifferentiable.size()>& wanted,
-    const WholeAttention::ResultGradients& of_results) {
+    const WholeAttention::ResultGradients& result_gradients) {
   const at::AutoGradMode enabled(true);
   variable_list leaves;
   for (size_t i = 0; i < kDifferentiable.size(); ++i) {
@@ -73,8 +74,9 @@ std::array<at::Tensor, kDifferentiable.size()> recomputed_gradients(
     if (wanted[i]) leaves.push_back(tensor.requires_grad_());
   }
   const auto result = call.run();
-  const auto [of_output, of_logsumexp] = of_results({result.output.detach(), {}, result.logsumexp.detach()});
-  auto found = torch::autograd::grad({result.output, result.logsumexp}, leaves, {of_output, of_logsumexp},
+  const auto [grad_output, grad_logsumexp] =
+      result_gradients({result.output.detach(), {}, result.logsumexp.detach()});
+  auto found = torch::autograd::grad({result.output, result.logsumexp}, leaves, {grad_output, grad_logsumexp},
                                      /*retain_graph=*/std::nullopt, /*create_graph=*/false,
                                      /*allow_unused=*/true);
   std::array<at::Tensor, kDifferentiable.size()> gradients;
@@ -84,7 +86,8 @@ std::array<at::Tensor, kDifferentiable.size()> recomputed_gradients(
   return gradients;
 }
 
-// Computes in q's dtype, and for the gradients once more in the wider one of k and v.
+// Computes the results in the dtype of q, and in the backward pass recomputes the call in the wider dtype of
+// k and v.
 class WideGradients : public torch::autograd::Function<WideGradients> {
  public:
   static variable_list forward(AutogradContext* context, const at::Tensor& q, const at::Tensor& k,
@@ -100,18 +103,18 @@ class WideGradients : public torch::autograd::Function<WideGradients> {
     return {result.output, result.logsumexp};
   }
 
-  static variable_list backward(AutogradContext* context, const variable_list& of_results) {
+  static variable_list backward(AutogradContext* context, const variable_list& result_gradients) {
     const auto saved = context->get_saved_variables();
     const auto call =
         c10::static_intrusive_pointer_cast<DispatchedProblem>(context->saved_data["call"].toCapsule());
     auto inputs = saved;
-    inputs.insert(inputs.end(), of_results.begin(), of_results.end());
-    return first_derivative_of_parts(inputs, [&] { return gradients_of(*call, saved, of_results); });
+    inputs.insert(inputs.end(), result_gradients.begin(), result_gradients.end());
+    return first_derivative_of_parts(inputs, [&] { return gradients_of(*call, saved, result_gradients); });
   }
 
  private:
   static variable_list gradients_of(DispatchedProblem wide, const variable_list& saved,
-                                    const variable_list& of_results) {
+                                    const variable_list& result_gradients) {
     const auto dtype = saved[1].scalar_type();
     std::array<bool, kDifferentiable.size()> wanted{};
     for (size_t i = 0; i < wanted.size(); ++i) {
@@ -120,7 +123,8 @@ class WideGradients : public torch::autograd::Function<WideGradients> {
     }
     wide.problem.q = saved[0].to(dtype);
     auto gradients = recomputed_gradients(wide, wanted, [&](const AttentionResult&) {
-      return std::pair(of_results[0].defined() ? of_results[0].to(dtype) : at::Tensor(), of_results[1]);
+      return std::pair(result_gradients[0].defined() ? result_gradients[0].to(dtype) : at::Tensor(),
+                       result_gradients[1]);
     });
     if (gradients[0].defined()) gradients[0] = gradients[0].to(saved[0].scalar_type());
     variable_list all(gradients.begin(), gradients.end());
@@ -131,18 +135,20 @@ class WideGradients : public torch::autograd::Function<WideGradients> {
 
 }  // namespace
 
-WholeAttention::WholeAttention(const char* who, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                               const AttentionOptions& options, const AttentionExtras& extras, int64_t parts)
-    : who_(who), backend_(options.backend) {
+WholeAttention::WholeAttention(const char* caller, const at::Tensor& q, const at::Tensor& k,
+                               const at::Tensor& v, const AttentionOptions& options,
+                               const AttentionExtras& extras, int64_t parts)
+    : caller_(caller), backend_(options.backend) {
   for (const auto& [name, x] : {std::pair{"q", q}, std::pair{"k", k}, std::pair{"v", v}}) {
-    check_floating(who, name, x);
-    TORCH_CHECK_VALUE(x.dim() == 4, who, ": expected ", name, " of shape (B, heads, tokens, features), got ",
-                      shape_string(x.sizes()));
+    check_floating(caller, name, x);
+    TORCH_CHECK_VALUE(x.dim() == 4, caller, ": expected ", name,
+                      " of shape (B, heads, tokens, features), got ", shape_string(x.sizes()));
   }
-  TORCH_CHECK_VALUE(q.size(2) == k.size(2), who, ": expected q and k of the same tokens, got ", q.size(2),
+  TORCH_CHECK_VALUE(q.size(2) == k.size(2), caller, ": expected q and k of the same tokens, got ", q.size(2),
                     " and ", k.size(2));
-  whole_ = normalize(who, shape_only(q, parts), shape_only(k, parts), shape_only(v, parts), options, extras)
-               .problem;
+  whole_ =
+      normalize(caller, shape_only(q, parts), shape_only(k, parts), shape_only(v, parts), options, extras)
+          .problem;
   whole_.logsumexp = true;
 }
 
@@ -197,16 +203,17 @@ AttentionResult WholeAttention::part(const at::Tensor& q, const at::Tensor& k, c
                                      const PartPlace& place, bool with_sinks) const {
   auto problem = problem_of(q, k, v, place);
   if (!with_sinks) problem.sinks.reset();
-  return dispatch(who_, backend_, problem);
+  return dispatch(caller_, backend_, problem);
 }
 
 AttentionResult WholeAttention::part_with_wide_gradients(const at::Tensor& q, const at::Tensor& wide_k,
                                                          const at::Tensor& wide_v,
                                                          const PartPlace& place) const {
   auto call = c10::make_intrusive<DispatchedProblem>();
-  call->who = who_;
+  call->caller = caller_;
   call->problem = problem_of(q, wide_k, wide_v, place);
-  // Where one process computes the call: no kernel has a gradient for a bias, and none is asked for within a function of autograd.
+  // Kernels refuse a bias that needs a gradient. Inside an autograd function gradients are off and they would
+  // accept it, so the reference is chosen here.
   const bool composed = backend_ == Backend::Auto && kernels::requires_gradient(call->problem.bias);
   call->backend = composed ? Backend::Reference : backend_;
   const auto results = WideGradients::apply(q, wide_k, wide_v, as_optional(call->problem.sinks),
@@ -216,13 +223,13 @@ AttentionResult WholeAttention::part_with_wide_gradients(const at::Tensor& q, co
 
 std::array<at::Tensor, 3> WholeAttention::part_gradients(const at::Tensor& q, const at::Tensor& k,
                                                          const at::Tensor& v, const PartPlace& place,
-                                                         const ResultGradients& of_results) const {
+                                                         const ResultGradients& result_gradients) const {
   DispatchedProblem call;
-  call.who = who_;
+  call.caller = caller_;
   call.backend = backend_;
   call.problem = problem_of(q, k, v, place);
   call.problem.sinks.reset();
-  auto gradients = recomputed_gradients(std::move(call), {true, true, true, false, false}, of_results);
+  auto gradients = recomputed_gradients(std::move(call), {true, true, true, false, false}, result_gradients);
   return {gradients[0], gradients[1], gradients[2]};
 }
 

@@ -50,7 +50,7 @@ std::optional<std::string> Recording::path_of(const torch::nn::Module* caller) c
   return path;
 }
 
-// The pattern names the path, or a module that it lies in.
+// Whether the pattern matches the path or the path of a module that contains it.
 bool Recording::chosen(const std::string& path) const {
   for (auto end = path.find('.'); end != std::string::npos; end = path.find('.', end + 1)) {
     if (matches(options_.layers, path.substr(0, end))) return true;

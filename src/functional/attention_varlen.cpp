@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kAttentionVarlen = "attention_varlen";
 
-// The ends of the sequences, checked, on the host.
+// Checks the cumulative lengths and returns the ends of the sequences.
 std::vector<int64_t> read_ends(const char* name, const at::Tensor& cu_seqlens, int64_t tokens) {
   check_defined(kAttentionVarlen, name, cu_seqlens);
   TORCH_CHECK_TYPE(cu_seqlens.scalar_type() == at::kInt || cu_seqlens.scalar_type() == at::kLong,
@@ -64,13 +64,14 @@ AttentionResult attention_varlen(const at::Tensor& q, const at::Tensor& k, const
   TORCH_CHECK_VALUE(ends_q.size() == ends_k.size(), kAttentionVarlen,
                     ": expected as many sequences in cu_seqlens_q and cu_seqlens_k, got ", ends_q.size() - 1,
                     " and ", ends_k.size() - 1);
-  // No sequence is computed as one without tokens, whose empty results have a graph.
+  // A call without any sequence is computed as one with a single empty sequence, so that its empty results
+  // have a graph.
   const bool none = ends_q.size() == 1;
   for (auto* ends : {&ends_q, &ends_k}) {
     if (none) ends->push_back(0);
   }
 
-  // Every sequence is a batch of one inside the same call; the whole call is validated once.
+  // The whole call is validated once; then each sequence is computed as a batch of one.
   const auto heads_first = [](const at::Tensor& x) { return x.transpose(0, 1).unsqueeze(0); };
   const auto whole =
       normalize(kAttentionVarlen, heads_first(q), heads_first(k), heads_first(v), options, extras).problem;

@@ -21,8 +21,8 @@ namespace {
 using kernels::Problem;
 using kernels::reference::Rectangle;
 
-// The leading sizes of a q that the terms fit, if there is one; otherwise the problem builder names what does
-// not fit.
+// The leading sizes of a q that fits all terms, if there is one; otherwise the problem builder reports the
+// term that does not fit.
 at::DimVector leading_sizes(const Mask& mask) {
   int64_t rank = 4;
   bool rank_3 = false;
@@ -42,7 +42,7 @@ at::DimVector leading_sizes(const Mask& mask) {
     }
     if (term.dim() == 3 && term.size(0) != 1) sizes[0] = term.size(0);
   });
-  // Terms of keys know the batch as one size.
+  // Terms of keys have a single dimension for the whole batch.
   const auto batch = [&] { return c10::multiply_integers(sizes.begin(), sizes.end() - 1); };
   for (const auto& terms : {mask.key_keep_terms(), mask.key_length_terms()}) {
     for (const auto& term : terms) {
@@ -60,14 +60,14 @@ at::Device device_of(const Mask& mask) {
   return at::kCPU;
 }
 
-// A call of these sizes with this mask. Its q, k and v are one number each, in a dtype that autocast leaves
-// alone.
-Problem problem_of_mask(const char* who, const Mask& mask, const AttentionOptions& options, int64_t queries,
-                        int64_t keys) {
-  TORCH_CHECK_VALUE(queries >= 0 && keys >= 0, who, ": expected queries >= 0 and keys >= 0, got ", queries,
+// A problem of these sizes with this mask. Its q, k and v are expanded from one number, in a dtype that
+// autocast does not change.
+Problem problem_of_mask(const char* caller, const Mask& mask, const AttentionOptions& options,
+                        int64_t queries, int64_t keys) {
+  TORCH_CHECK_VALUE(queries >= 0 && keys >= 0, caller, ": expected queries >= 0 and keys >= 0, got ", queries,
                     " and ", keys);
   const auto device = device_of(mask);
-  TORCH_CHECK_VALUE(!device.is_meta(), who, ": expected a mask with numbers, got one on meta");
+  TORCH_CHECK_VALUE(!device.is_meta(), caller, ": expected a mask with numbers, got one on meta");
   const auto leading = leading_sizes(mask);
   const auto one = at::zeros({1}, at::TensorOptions().dtype(at::kDouble).device(device));
   const auto tensor = [&](int64_t rows) {
@@ -76,24 +76,25 @@ Problem problem_of_mask(const char* who, const Mask& mask, const AttentionOption
     sizes.push_back(1);
     return one.expand(sizes);
   };
-  auto problem = normalize(who, tensor(queries), tensor(keys), tensor(keys), options, {.mask = mask}).problem;
+  auto problem =
+      normalize(caller, tensor(queries), tensor(keys), tensor(keys), options, {.mask = mask}).problem;
   if (problem.keep.defined()) problem.keep = without_repeats(problem.keep);
   if (problem.bias.defined()) problem.bias = without_repeats(problem.bias);
   return problem;
 }
 
-// One batch item and head of a tensor that broadcasts to all of them.
+// Selects the batch item and head of the view from a tensor that broadcasts to all of them.
 at::Tensor item_of(const at::Tensor& x, const MaskView& view) {
   return x.select(0, x.size(0) == 1 ? 0 : view.batch).select(0, x.size(1) == 1 ? 0 : view.head);
 }
 
-// Bool, broadcasts to (B, H, rows, cols).
+// The visible pairs: bool, broadcasts to (B, H, rows, cols).
 at::Tensor visible_in(const Problem& problem, const Rectangle& part) {
   const auto visible = kernels::reference::visible_pairs(problem, part);
   return visible.defined() ? visible : at::ones({1, 1, 1, 1}, problem.q.options().dtype(at::kBool));
 }
 
-// Floating, broadcasts to (B, H, rows, cols): what is added to the scores of visible pairs.
+// The bias of visible pairs, 0 for hidden ones: floating, broadcasts to (B, H, rows, cols).
 at::Tensor added_in(const Problem& problem, const Rectangle& part) {
   if (!problem.bias.defined()) return at::zeros({1, 1, 1, 1}, problem.q.options());
   return kernels::reference::cut(problem.bias, part)
@@ -120,7 +121,7 @@ struct Run {
   int64_t end() const { return first + count; }
 };
 
-// All of 0 .. size - 1, or its beginning and its end.
+// The indices to print: all of 0 .. size - 1, or the first and the last of them.
 std::vector<Run> runs_of(int64_t size, int64_t most) {
   if (size <= most) return {{0, size}};
   return {{0, most - most / 2}, {size - most / 2, most / 2}};
@@ -145,7 +146,7 @@ std::string grid(const Problem& problem, const MaskView& view) {
   return text + left_out(rows, "queries") + left_out(cols, "keys");
 }
 
-// From the least to the largest number of the bias that is neither 0 nor hides.
+// A text with the smallest and the largest bias, without 0 and -inf.
 std::string range_of_bias(const Problem& problem, const MaskView& view) {
   if (!problem.bias.defined()) return "";
   const auto bias = item_of(problem.bias, view);
@@ -157,7 +158,7 @@ std::string range_of_bias(const Problem& problem, const MaskView& view) {
                           : fmt::format(", + with a bias from {:g} to {:g}", least, largest);
 }
 
-// How many batch items and heads see other keys than the one of the view, or with other biases.
+// A text with the number of batch items and heads whose visible keys or biases differ from those of the view.
 std::string differing_items(const Problem& problem, const MaskView& view) {
   auto differ = at::zeros({problem.batch(), problem.heads()}, problem.q.options().dtype(at::kBool));
   for_each_block(problem, [&](const Rectangle& part) {
@@ -169,15 +170,16 @@ std::string differing_items(const Problem& problem, const MaskView& view) {
   return fmt::format("{} of the other {} batch items and heads differ\n", count, differ.numel() - 1);
 }
 
-std::string described(const char* who, const Mask& mask, const AttentionOptions& options, int64_t queries,
+std::string described(const char* caller, const Mask& mask, const AttentionOptions& options, int64_t queries,
                       int64_t keys, const MaskView& view) {
   const KeptTensors kept;
-  const auto problem = problem_of_mask(who, mask, options, queries, keys);
-  TORCH_CHECK_VALUE(view.batch >= 0 && view.batch < problem.batch(), who, ": expected a batch item in [0, ",
-                    problem.batch(), "), got ", view.batch);
-  TORCH_CHECK_VALUE(view.head >= 0 && view.head < problem.heads(), who, ": expected a head in [0, ",
+  const auto problem = problem_of_mask(caller, mask, options, queries, keys);
+  TORCH_CHECK_VALUE(view.batch >= 0 && view.batch < problem.batch(), caller,
+                    ": expected a batch item in [0, ", problem.batch(), "), got ", view.batch);
+  TORCH_CHECK_VALUE(view.head >= 0 && view.head < problem.heads(), caller, ": expected a head in [0, ",
                     problem.heads(), "), got ", view.head);
-  TORCH_CHECK_VALUE(view.most >= 2, who, ": expected to print most >= 2 rows and columns, got ", view.most);
+  TORCH_CHECK_VALUE(view.most >= 2, caller, ": expected to print most >= 2 rows and columns, got ",
+                    view.most);
   std::string text = fmt::format("{} queries (down), {} keys (across)", queries, keys);
   if (problem.batch() > 1) text += fmt::format(", batch item {} of {}", view.batch, problem.batch());
   if (problem.heads() > 1) text += fmt::format(", head {} of {}", view.head, problem.heads());

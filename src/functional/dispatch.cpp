@@ -26,10 +26,10 @@ struct Candidate {
   const char* what;
   Verdict (*verdict)(const Problem&);
   Outcome (*run)(const Problem&);
-  Verdict (*verdict_after_all)(const Problem&);  // that of `run`, where `verdict` says yes
+  Verdict (*verdict_after_all)(const Problem&);  // verdict of `run` if `verdict` says yes
 };
 
-// A backend whose first verdict holds.
+// Runs a backend whose first verdict is final.
 template <AttentionResult (*kRun)(const Problem&)>
 Outcome always(const Problem& problem) {
   return {kRun(problem), {}};
@@ -38,7 +38,7 @@ Verdict yes(const Problem&) {
   return {};
 }
 
-// Fastest first; the reference expresses everything and ends each list.
+// The fastest backend comes first; the reference, which can express every problem, ends each list.
 constexpr Candidate kReference = {Backend::Reference, "the composed definition, O(L S) memory",
                                   kernels::reference::verdict, always<kernels::reference::run>, yes};
 constexpr Candidate kTorch = {Backend::Torch, "PyTorch's fused kernel, O(L) memory",
@@ -76,13 +76,13 @@ Verdict verdict_of(const Candidate& candidate, const Problem& problem) {
   return candidate.verdict(problem);
 }
 
-// What run() would say, too.
+// The verdict that includes the one of run().
 Verdict whole_verdict_of(const Candidate& candidate, const Problem& problem) {
   const auto verdict = verdict_of(candidate, problem);
   return verdict.can ? candidate.verdict_after_all(problem) : verdict;
 }
 
-// Runs the problem if the backend takes it.
+// Runs the problem if the backend accepts it.
 Outcome attempt(const Candidate& candidate, const Problem& problem) {
   const auto verdict = verdict_of(candidate, problem);
   return verdict.can ? candidate.run(problem) : Outcome{{}, verdict};
@@ -110,8 +110,8 @@ const Candidate& choose(const char* who, Backend forced, const Problem& problem,
 }  // namespace
 
 AttentionResult dispatch(const char* who, Backend forced, const Problem& problem) {
-  // Inputs were cast when the call was normalized; inside, accumulations keep the precision they were written
-  // with.
+  // Inputs were cast when the call was normalized. Autocast is off here, so that accumulations keep the
+  // precision they were written with.
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   AttentionResult result;
   choose(who, forced, problem, [&](const Candidate& candidate) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// The one place that knows which backends exist and which is chosen.
+// The only place that knows which backends exist and which one a call uses.
 
 #include <attentive/functional/explain.h>
 
@@ -8,10 +8,10 @@
 
 namespace attentive {
 
-// Runs the problem on the forced, preferred or fastest backend that can express it.
+/// Runs the problem on the forced, preferred or fastest backend that can express it.
 AttentionResult dispatch(const char* who, Backend forced, const kernels::Problem& problem);
 
-// What `dispatch` would do.
+/// Explains what `dispatch` would do.
 Explanation explain_dispatch(Backend forced, const kernels::Problem& problem);
 
 }  // namespace attentive

@@ -32,8 +32,8 @@ constexpr int64_t kGeluGrain = 1 << 14;
 
 using Bits = std::array<uint16_t, kBlock / kLanes>;
 
-// use(n, bits, count) for every block of up to 128 numbers from n on; bit i % 16 of bits[i / 16] tells
-// whether number n + i survives. In parallel.
+// Calls use(n, bits, count) in parallel for every block of up to 128 numbers from n on; bit i % 16 of bits[i
+// / 16] is set if number n + i survives.
 template <class Use>
 void for_each_block(int64_t numel, uint64_t key, double p, const Use& use) {
   const auto threshold = kernels::keep_threshold(p);
@@ -64,7 +64,7 @@ at::Tensor times_mask(const at::Tensor& x, uint64_t key, double p) {
   return x * keep_mask(x.sizes(), key, p).to(x.scalar_type()).mul_(kernels::survivor_scale(p));
 }
 
-// x where it survives, scaled, plus `residual` if there is one: contiguous float32.
+// Drops and scales the numbers of x and adds `residual` if there is one; both are contiguous float32.
 at::Tensor dropped(const at::Tensor& x, const float* residual, uint64_t key, double p) {
   auto y = at::empty_like(x);
   const auto* from = x.const_data_ptr<float>();
@@ -93,7 +93,7 @@ class FeatureDropout : public torch::autograd::Function<FeatureDropout> {
     const auto key = static_cast<uint64_t>(ctx->saved_data["key"].toInt());
     const auto p = ctx->saved_data["p"].toDouble();
     variable_list out(3);
-    // A second derivative needs an operation that autograd sees.
+    // A second derivative needs operations that autograd records.
     if (ctx->needs_input_grad(0)) {
       out[0] = at::GradMode::is_enabled() ? times_mask(grads[0], key, p)
                                           : dropped(grads[0].resolve_neg().contiguous(), nullptr, key, p);
@@ -118,7 +118,7 @@ class Gelu : public torch::autograd::Function<Gelu> {
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const auto x = ctx->get_saved_variables()[0];
-    // A second derivative needs an operation that autograd sees.
+    // A second derivative needs operations that autograd records.
     if (at::GradMode::is_enabled()) return {at::gelu_backward(grads[0], x, "tanh")};
     const auto grad = grads[0].resolve_neg().contiguous();
     auto out = at::empty_like(x);
@@ -131,7 +131,7 @@ class Gelu : public torch::autograd::Function<Gelu> {
   }
 };
 
-// Whether the Counter stream decides.
+// Whether the Counter stream decides which numbers survive.
 bool counted(const at::Tensor& x, double p) {
   return x.is_cpu() && at::isFloatingType(x.scalar_type()) && p > 0 && p < 1 &&
          DropoutStreamGuard::current() != DropoutStream::Aten;

@@ -21,10 +21,11 @@
 namespace attentive {
 namespace {
 
-// Bounds the memory of what is widened. Blocks that fit the caches are slower: threads wait at the end of each.
+// The number of rows widened at a time, which bounds the memory. Blocks that fit in the caches are slower,
+// because threads wait at the end of each.
 constexpr int64_t kRows = 8192;
 
-// Rows of a bfloat16 matrix, widened into the same memory block after block.
+// Widens blocks of rows of a bfloat16 matrix, one after the other, into the same memory.
 class WidenedRows {
  public:
   explicit WidenedRows(const at::Tensor& matrix)
@@ -84,7 +85,7 @@ bool widens_products(const at::Tensor& x) {
 
 namespace {
 
-// The same by operations that autograd records: derivatives of any order, forward-mode ones too.
+// Computes the product by operations that autograd records, for derivatives of any order and forward mode.
 at::Tensor composed_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   const auto wide_bias = bias.defined() ? bias.to(at::kFloat) : bias;
   return at::linear(x.to(at::kFloat), weight.to(at::kFloat), wide_bias).to(x.scalar_type());
@@ -111,7 +112,8 @@ class WidenedLinear : public torch::autograd::Function<WidenedLinear> {
   }
 };
 
-// Whether autograd's first derivative is all that may be asked of these tensors.
+// Whether x is a dense tensor without a forward-mode tangent and not a subclass, so that WidenedLinear may
+// compute with it.
 bool is_ordinary(const at::Tensor& x) {
   return !x.defined() || (x.layout() == at::kStrided && !has_tangent(x) && !at::isTensorSubclassLike(x));
 }

@@ -25,17 +25,19 @@ namespace {
 
 constexpr const char* kLinearAttention = "linear_attention";
 
-// elu(x) + 1, written so that a very negative x keeps its digits: exp(x) in place of expm1(x) + 1. threshold
-// is relu, but with a meta kernel; its gradient at 0 is 0, so all of ours there comes from exp.
+// elu(x) + 1, written so that a very negative x keeps its digits: exp(x) instead of expm1(x) + 1.
+// at::threshold is relu with a meta kernel; its gradient at 0 is 0, so the gradient of this function there
+// comes from exp alone.
 at::Tensor elu_plus_one(const at::Tensor& x) {
   const auto positive = at::threshold(x, 0, 0);
   return positive + at::exp(x - positive);
 }
 
-// The causal sums over n queries aligned with n keys; query i sees keys 0 .. i and what `initial` holds.
+// The causal sums over n queries aligned with n keys; query i sees keys 0 .. i and the earlier keys summed in
+// `initial`.
 //   q (B, Hkv, G, n, F), k (B, Hkv, n, F), v (B, Hkv, n, E), initial (B, Hkv, F, E) -> (B, Hkv, G, n, E)
-// Only the inputs are saved: the backward walks the chunks twice, once from the front with the sums of keys
-// times values, once from the back with the sums of queries times gradients.
+// Only the inputs are saved. The backward pass visits the chunks twice: from the front with the sums of keys
+// times values, and from the back with the sums of queries times gradients.
 class CausalSums : public torch::autograd::Function<CausalSums> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& q,
@@ -46,7 +48,7 @@ class CausalSums : public torch::autograd::Function<CausalSums> {
     return composed(q, k, v, initial, chunk);
   }
 
-  // The same as operations that autograd sees; forward-mode differentiation goes through these.
+  // Computes the sums by operations that autograd records, for forward-mode differentiation.
   static at::Tensor composed(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                              const at::Tensor& initial, int64_t chunk) {
     std::vector<at::Tensor> outputs;
@@ -96,17 +98,17 @@ class CausalSums : public torch::autograd::Function<CausalSums> {
   static at::Tensor cut(const at::Tensor& x, int64_t start, int64_t chunk) {
     return x.slice(2, start, start + chunk);
   }
-  // The chunk's queries of a group below each other: (B, Hkv, G * c, F).
+  // The queries of a chunk, with the query heads of a group stacked as rows: (B, Hkv, G * c, F).
   static at::Tensor rows(const at::Tensor& x, int64_t start, int64_t chunk) {
     return x.slice(3, start, start + chunk).flatten(2, 3);
   }
-  // (B, Hkv, G * c, c) with zeros where a key comes after its query.
+  // Sets the scores (B, Hkv, G * c, c) of keys after their query to zero.
   static at::Tensor past(const at::Tensor& scores, int64_t groups) {
     return at::tril(scores.unflatten(2, {groups, scores.size(3)})).flatten(2, 3);
   }
 };
 
-// Bool (B or 1, 1, S, 1), true: a real key. Undefined if every key is.
+// The real keys: bool (B or 1, 1, S, 1), or undefined if every key is real.
 at::Tensor visible_keys(const kernels::Problem& problem) {
   at::Tensor real = problem.key_keep;
   if (problem.key_lengths.defined()) {
@@ -129,7 +131,7 @@ at::Tensor features(const LinearAttentionCall& call, const char* name, const at:
   return result;
 }
 
-// Numerators and, in the last column, denominators: (B, Hkv, G, L, Dv + 1).
+// The numerators and, in the last column, the denominators: (B, Hkv, G, L, Dv + 1).
 at::Tensor sums(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int64_t chunk_size,
                 const kernels::Band& band) {
   const int64_t queries = q.size(3), keys = k.size(2), groups = q.size(2);
@@ -141,8 +143,8 @@ at::Tensor sums(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, i
   };
   if (!band.has_hi()) return read(q, state_of(k, v));
 
-  // A square of `aligned` queries and keys; before it keys that all see (hi > 0) or queries that see none
-  // (hi < 0), after it queries that see every key.
+  // `aligned` queries and keys form a causal square. Before it there are keys that all queries see (hi > 0)
+  // or queries that see no key (hi < 0); after it there are queries that see every key.
   const int64_t before = std::max<int64_t>(band.hi, 0);
   const int64_t without = std::min(std::max<int64_t>(-band.hi, 0), queries);
   const int64_t aligned = std::min(queries - without, keys - before);
@@ -164,9 +166,9 @@ at::Tensor sums(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, i
 
 }  // namespace
 
-void check_linear_attention_call(const char* who, const LinearAttentionCall& call) {
-  TORCH_CHECK_VALUE(call.chunk_size > 0, who, ": expected chunk_size > 0, got ", call.chunk_size);
-  TORCH_CHECK_VALUE(std::isfinite(call.eps) && call.eps >= 0.0, who,
+void check_linear_attention_call(const char* caller, const LinearAttentionCall& call) {
+  TORCH_CHECK_VALUE(call.chunk_size > 0, caller, ": expected chunk_size > 0, got ", call.chunk_size);
+  TORCH_CHECK_VALUE(std::isfinite(call.eps) && call.eps >= 0.0, caller,
                     ": expected eps to be finite and not negative, got ", call.eps);
 }
 
@@ -182,11 +184,11 @@ at::Tensor linear_attention(const at::Tensor& q, const at::Tensor& k, const at::
   extras.mask = mask;
   const auto normalized = normalize(kLinearAttention, q, k, v, {.causal = call.causal}, extras);
   const auto& problem = normalized.problem;
-  // Under autocast q, k and v are of its dtype now; the sums over all keys keep their digits.
+  // Under autocast, q, k and v have its dtype by now; the sums over all keys are computed in full precision.
   const c10::impl::ExcludeDispatchKeyGuard full_precision(c10::autocast_dispatch_keyset);
   const auto type = problem.q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 
-  // Keys that no query sees are cut off or zeroed before anything reads them.
+  // Keys that no query sees are removed or set to zero before anything reads them.
   const int64_t seen =
       problem.queries() == 0 ? 0 : problem.band.key_hi(problem.queries() - 1, problem.keys());
   auto keys = problem.k.slice(2, 0, seen).to(type);

@@ -19,7 +19,7 @@ using kernels::Problem;
 using kernels::reference::Rectangle;
 using kernels::reference::visible_pairs;
 
-// A term that says the same of every query, such as padding.
+// Whether a term is equal for every query, as padding is.
 bool of_keys(const at::Tensor& term) {
   return !term.defined() || term.size(2) == 1;
 }
@@ -28,7 +28,7 @@ at::TensorOptions on_device(const Problem& problem, at::ScalarType type) {
   return problem.q.options().dtype(type);
 }
 
-// Bool (B or 1, H or 1, S): what the terms of keys alone let a query see.
+// The keys that the terms of keys alone let a query see: bool (B or 1, H or 1, S).
 at::Tensor real_keys(Problem problem) {
   problem.band = {};
   if (!of_keys(problem.keep)) problem.keep.reset();
@@ -38,10 +38,10 @@ at::Tensor real_keys(Problem problem) {
   return real.squeeze(2).expand({real.size(0), real.size(1), problem.keys()});
 }
 
-// Bool (B or 1, H or 1, L): whether the query sees any key.
+// Whether each query sees any key: bool (B or 1, H or 1, L).
 at::Tensor sees_any(const Problem& problem) {
   if (of_keys(problem.keep) && of_keys(problem.bias)) {
-    // Query i sees those of the keys [lo, hi) that are real: the difference of two counts.
+    // Query i sees the real keys in [lo, hi), whose number is the difference of two cumulative counts.
     const auto count = at::constant_pad_nd(real_keys(problem).to(at::kLong).cumsum(2), {1, 0});
     const auto i = at::arange(problem.queries(), on_device(problem, at::kLong));
     const auto lo = (i + problem.band.lo).clamp_(0, problem.keys());
@@ -54,7 +54,7 @@ at::Tensor sees_any(const Problem& problem) {
   return at::cat(blocks, 2);
 }
 
-// Whether each of these queries (bool, as `sees_any`) is aligned with a key that is padding.
+// Whether all these queries (bool, in the shape of `sees_any`) are aligned with keys that are padding.
 bool are_padding(const Problem& problem, const at::Tensor& queries) {
   if (problem.keys() == 0) return false;
   const auto position = at::arange(problem.queries(), on_device(problem, at::kLong)) + problem.band.origin;
@@ -63,7 +63,7 @@ bool are_padding(const Problem& problem, const at::Tensor& queries) {
   return queries.bitwise_and(padding.bitwise_and(position.ge(0)).bitwise_not()).any().item<bool>() == false;
 }
 
-// Each term of pairs as bool (N, L, S), true: visible.
+// The terms of pairs, each as bool (N, L, S), true: visible.
 std::vector<at::Tensor> pair_terms(const Mask& mask, const Problem& problem) {
   std::vector<at::Tensor> terms;
   const auto add = [&](const at::Tensor& given, bool bias) {
@@ -81,7 +81,7 @@ bool some(const at::Tensor& pairs) {
   return pairs.any().item<bool>();
 }
 
-// The pairs of the triangle j - i >= diagonal whose keys some query sees, and no others.
+// Whether the visible pairs are exactly those with j - i >= diagonal whose key some query sees.
 bool is_upper_triangle(const at::Tensor& visible, int64_t diagonal) {
   const auto triangle = visible.any(-2, /*keepdim=*/true).expand_as(visible).triu(diagonal);
   return !some(visible.ne(triangle));
@@ -91,7 +91,7 @@ std::string reversed_term(const at::Tensor& visible, const AttentionOptions& opt
   const int64_t L = visible.size(1), S = visible.size(2);
   const bool causal = options.causal != Causal::None;
   const int64_t diagonal = options.causal == Causal::TopLeft ? 0 : S - L;
-  if (!causal && L != S) return "";  // of cross-attention, nobody knows an order
+  if (!causal && L != S) return "";  // cross-attention has no known order
   const bool depends_on_query = some(visible.ne(visible.narrow(1, 0, 1)));
   if (!depends_on_query || !some(visible.triu(diagonal + 1))) return "";
   if (causal) {
@@ -121,7 +121,7 @@ std::string queries_without_keys(const Problem& given) {
   const auto blind = sees_any(problem).bitwise_not();
   const auto places = blind.nonzero();
   if (places.size(0) == 0) return "";
-  // A dimension that the mask does not have is counted for the batch, but not for the heads.
+  // If the mask lacks the dimension, queries are counted for every batch item, but only once for all heads.
   const int64_t items = problem.batch(), heads = blind.size(1);
   const int64_t repeats = blind.size(0) == 1 ? items : 1;
   std::string first = fmt::format("query {}", places[0][2].item<int64_t>());

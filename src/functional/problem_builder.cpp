@@ -19,40 +19,41 @@ namespace {
 using kernels::Band;
 using kernels::Problem;
 
-void check_tensors(const char* who, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
-  check_floating(who, "q", q);
-  check_floating(who, "k", k);
-  check_floating(who, "v", v);
-  TORCH_CHECK_TYPE(k.scalar_type() == q.scalar_type() && v.scalar_type() == q.scalar_type(), who,
+void check_tensors(const char* caller, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  check_floating(caller, "q", q);
+  check_floating(caller, "k", k);
+  check_floating(caller, "v", v);
+  TORCH_CHECK_TYPE(k.scalar_type() == q.scalar_type() && v.scalar_type() == q.scalar_type(), caller,
                    ": expected q, k and v of one dtype, got q ", q.scalar_type(), ", k ", k.scalar_type(),
                    ", v ", v.scalar_type());
-  TORCH_CHECK_VALUE(k.device() == q.device() && v.device() == q.device(), who,
+  TORCH_CHECK_VALUE(k.device() == q.device() && v.device() == q.device(), caller,
                     ": expected q, k and v on one device, got q on ", q.device(), ", k on ", k.device(),
                     ", v on ", v.device());
-  TORCH_CHECK_VALUE(q.dim() >= 2, who, ": expected q of shape (L, D), (B, L, D) or (B, H, L, D), got ",
+  TORCH_CHECK_VALUE(q.dim() >= 2, caller, ": expected q of shape (L, D), (B, L, D) or (B, H, L, D), got ",
                     shape_string(q.sizes()));
-  TORCH_CHECK_VALUE(k.dim() == q.dim() && v.dim() == q.dim(), who, ": expected k and v of the rank of q, ",
+  TORCH_CHECK_VALUE(k.dim() == q.dim() && v.dim() == q.dim(), caller, ": expected k and v of the rank of q, ",
                     q.dim(), ", got k ", shape_string(k.sizes()), ", v ", shape_string(v.sizes()));
-  TORCH_CHECK_VALUE(q.size(-1) > 0, who, ": expected head_dim > 0, got q of shape ", shape_string(q.sizes()));
-  TORCH_CHECK_VALUE(k.size(-1) == q.size(-1), who, ": expected k of head_dim ", q.size(-1),
+  TORCH_CHECK_VALUE(q.size(-1) > 0, caller, ": expected head_dim > 0, got q of shape ",
+                    shape_string(q.sizes()));
+  TORCH_CHECK_VALUE(k.size(-1) == q.size(-1), caller, ": expected k of head_dim ", q.size(-1),
                     " like q, got k of shape ", shape_string(k.sizes()));
-  TORCH_CHECK_VALUE(v.size(-2) == k.size(-2), who, ": expected v of ", k.size(-2),
+  TORCH_CHECK_VALUE(v.size(-2) == k.size(-2), caller, ": expected v of ", k.size(-2),
                     " rows like k, got v of shape ", shape_string(v.sizes()));
   // The head dimension (rank 4 and more) may differ between q and k by a factor; everything before it must
   // agree.
   const int64_t heads_dim = q.dim() >= 4 ? q.dim() - 3 : q.dim() - 2;
   for (int64_t d = 0; d < heads_dim; ++d) {
-    TORCH_CHECK_VALUE(k.size(d) == q.size(d) && v.size(d) == q.size(d), who,
+    TORCH_CHECK_VALUE(k.size(d) == q.size(d) && v.size(d) == q.size(d), caller,
                       ": expected equal batch sizes, got q ", shape_string(q.sizes()), ", k ",
                       shape_string(k.sizes()), ", v ", shape_string(v.sizes()));
   }
   if (q.dim() >= 4) {
-    TORCH_CHECK_VALUE(k.size(-3) == v.size(-3), who, ": expected k and v of as many heads, got k ",
+    TORCH_CHECK_VALUE(k.size(-3) == v.size(-3), caller, ": expected k and v of as many heads, got k ",
                       shape_string(k.sizes()), ", v ", shape_string(v.sizes()));
-    TORCH_CHECK_VALUE(k.size(-3) > 0 ? q.size(-3) % k.size(-3) == 0 : q.size(-3) == 0, who,
+    TORCH_CHECK_VALUE(k.size(-3) > 0 ? q.size(-3) % k.size(-3) == 0 : q.size(-3) == 0, caller,
                       ": expected the heads of q to be a multiple of the heads of k, got ", q.size(-3),
                       " and ", k.size(-3));
-    TORCH_CHECK_VALUE(q.size(-3) > 0, who, ": expected at least one head, got q of shape ",
+    TORCH_CHECK_VALUE(q.size(-3) > 0, caller, ": expected at least one head, got q of shape ",
                       shape_string(q.sizes()));
   }
 }
@@ -75,18 +76,18 @@ at::Tensor as_rank_4(const at::Tensor& x) {
   return x.reshape({batch, x.size(-3), x.size(-2), x.size(-1)});
 }
 
-// A (…, L, S) mask term in rank 4. `q_dim` is the rank the caller used.
-at::Tensor mask_term(const char* who, const char* name, const at::Tensor& term, const at::Tensor& q,
+// Converts a (…, L, S) mask term to rank 4. `q` is the caller's q, before its conversion to rank 4.
+at::Tensor mask_term(const char* caller, const char* name, const at::Tensor& term, const at::Tensor& q,
                      const Problem& p) {
-  TORCH_CHECK_VALUE(term.device() == q.device(), who, ": expected ", name, " on ", q.device(),
+  TORCH_CHECK_VALUE(term.device() == q.device(), caller, ": expected ", name, " on ", q.device(),
                     " like q, got it on ", term.device());
-  TORCH_CHECK_VALUE(!(term.dim() == 3 && q.dim() == 4), who, ": a ", name, " of shape ",
+  TORCH_CHECK_VALUE(!(term.dim() == 3 && q.dim() == 4), caller, ": a ", name, " of shape ",
                     shape_string(term.sizes()),
                     " with a 4-D q could be per batch or per head; say Mask::per_batch or Mask::per_head");
-  TORCH_CHECK_VALUE(term.dim() == 2 || term.dim() == q.dim() || (term.dim() == 4 && q.dim() <= 4), who,
+  TORCH_CHECK_VALUE(term.dim() == 2 || term.dim() == q.dim() || (term.dim() == 4 && q.dim() <= 4), caller,
                     ": expected ", name, " of shape (L, S) or of rank ", q.dim(), ", got ",
                     shape_string(term.sizes()));
-  // Leading sizes must broadcast to those of q as the caller gave it.
+  // Leading sizes must broadcast to those of the caller's q.
   auto result = term;
   if (term.dim() == 2) {
     result = term.unsqueeze(0).unsqueeze(0);
@@ -95,7 +96,7 @@ at::Tensor mask_term(const char* who, const char* name, const at::Tensor& term, 
   } else if (term.dim() > 4) {
     at::DimVector sizes(q.sizes().slice(0, q.dim() - 2));
     for (int64_t d = 0; d < q.dim() - 2; ++d) {
-      TORCH_CHECK_VALUE(term.size(d) == 1 || term.size(d) == sizes[d], who, ": expected ", name,
+      TORCH_CHECK_VALUE(term.size(d) == 1 || term.size(d) == sizes[d], caller, ": expected ", name,
                         " to broadcast to the leading sizes of q ", shape_string(q.sizes()), ", got ",
                         shape_string(term.sizes()));
     }
@@ -106,36 +107,36 @@ at::Tensor mask_term(const char* who, const char* name, const at::Tensor& term, 
   const std::array<int64_t, 4> target = {p.batch(), p.heads(), p.queries(), p.keys()};
   for (size_t d = 0; d < target.size(); ++d) {
     const auto size = result.size(static_cast<int64_t>(d));
-    TORCH_CHECK_VALUE(size == 1 || size == target[d], who, ": expected ", name, " to broadcast to ",
+    TORCH_CHECK_VALUE(size == 1 || size == target[d], caller, ": expected ", name, " to broadcast to ",
                       shape_string(target), " (B, H, L, S), got ", shape_string(term.sizes()));
   }
   return result;
 }
 
-void take_mask(const char* who, const Mask& mask, const at::Tensor& q, Problem& p) {
+void take_mask(const char* caller, const Mask& mask, const at::Tensor& q, Problem& p) {
   for (const auto& term : mask.keep_terms()) {
-    const auto keep = mask_term(who, "mask", term, q, p);
+    const auto keep = mask_term(caller, "mask", term, q, p);
     p.keep = p.keep.defined() ? at::bitwise_and(p.keep, keep) : keep;
   }
-  // Several biases are added with as many digits as q has, at least.
+  // Several biases are added in the precision of q or a wider one.
   const bool several = mask.bias_terms().size() > 1;
   for (const auto& term : mask.bias_terms()) {
-    auto bias = mask_term(who, "bias", term, q, p);
+    auto bias = mask_term(caller, "bias", term, q, p);
     if (several) bias = bias.to(c10::promoteTypes(bias.scalar_type(), q.scalar_type()));
     p.bias = p.bias.defined() ? p.bias + bias : bias;
   }
   for (const auto& term : mask.key_keep_terms()) {
-    TORCH_CHECK_VALUE(term.device() == q.device(), who, ": expected key_keep on ", q.device(),
+    TORCH_CHECK_VALUE(term.device() == q.device(), caller, ": expected key_keep on ", q.device(),
                       " like q, got it on ", term.device());
-    TORCH_CHECK_VALUE(term.size(0) == p.batch() && term.size(1) == p.keys(), who,
+    TORCH_CHECK_VALUE(term.size(0) == p.batch() && term.size(1) == p.keys(), caller,
                       ": expected key_keep of shape (", p.batch(), ", ", p.keys(), ") (B, S), got ",
                       shape_string(term.sizes()));
     p.key_keep = p.key_keep.defined() ? at::bitwise_and(p.key_keep, term) : term;
   }
   for (const auto& term : mask.key_length_terms()) {
-    TORCH_CHECK_VALUE(term.is_cpu() || term.device() == q.device(), who, ": expected key_lengths on cpu",
+    TORCH_CHECK_VALUE(term.is_cpu() || term.device() == q.device(), caller, ": expected key_lengths on cpu",
                       q.is_cpu() ? "" : " or on " + q.device().str(), ", got it on ", term.device());
-    TORCH_CHECK_VALUE(term.size(0) == p.batch(), who, ": expected key_lengths of shape (", p.batch(),
+    TORCH_CHECK_VALUE(term.size(0) == p.batch(), caller, ": expected key_lengths of shape (", p.batch(),
                       ",) (B), got ", shape_string(term.sizes()));
     const auto wide = term.to(at::kLong);
     // Only numbers that are already on the host are read: a check must not wait for a GPU.
@@ -143,7 +144,7 @@ void take_mask(const char* who, const Mask& mask, const at::Tensor& q, Problem& 
       const auto low = wide.min().item<int64_t>();
       const auto high = wide.max().item<int64_t>();
       const auto bad = low < 0 ? low : high;
-      TORCH_CHECK_VALUE(low >= 0 && high <= p.keys(), who, ": expected key_lengths in [0, ", p.keys(),
+      TORCH_CHECK_VALUE(low >= 0 && high <= p.keys(), caller, ": expected key_lengths in [0, ", p.keys(),
                         "], got ",
                         term.scalar_type() == at::kUInt64 ? std::to_string(static_cast<uint64_t>(bad))
                                                           : std::to_string(bad));
@@ -153,41 +154,41 @@ void take_mask(const char* who, const Mask& mask, const at::Tensor& q, Problem& 
   }
 }
 
-void take_extras(const char* who, const AttentionOptions& options, const AttentionExtras& extras,
+void take_extras(const char* caller, const AttentionOptions& options, const AttentionExtras& extras,
                  Problem& p) {
   if (extras.alibi_slopes.defined()) {
     const auto& slopes = extras.alibi_slopes;
-    check_floating(who, "alibi_slopes", slopes);
-    TORCH_CHECK_VALUE(slopes.device() == p.q.device(), who, ": expected alibi_slopes on ", p.q.device(),
+    check_floating(caller, "alibi_slopes", slopes);
+    TORCH_CHECK_VALUE(slopes.device() == p.q.device(), caller, ": expected alibi_slopes on ", p.q.device(),
                       " like q, got them on ", slopes.device());
     const bool per_head = slopes.dim() == 1 && slopes.size(0) == p.heads();
     const bool per_batch = slopes.dim() == 2 && slopes.size(0) == p.batch() && slopes.size(1) == p.heads();
-    TORCH_CHECK_VALUE(per_head || per_batch, who, ": expected alibi_slopes of shape (", p.heads(),
+    TORCH_CHECK_VALUE(per_head || per_batch, caller, ": expected alibi_slopes of shape (", p.heads(),
                       ",) (H) or (", p.batch(), ", ", p.heads(), ") (B, H), got ",
                       shape_string(slopes.sizes()));
     p.alibi_slopes = per_head ? slopes.unsqueeze(0) : slopes;
   }
   if (extras.sinks.defined()) {
-    check_floating(who, "sinks", extras.sinks);
-    TORCH_CHECK_VALUE(extras.sinks.device() == p.q.device(), who, ": expected sinks on ", p.q.device(),
+    check_floating(caller, "sinks", extras.sinks);
+    TORCH_CHECK_VALUE(extras.sinks.device() == p.q.device(), caller, ": expected sinks on ", p.q.device(),
                       " like q, got them on ", extras.sinks.device());
-    TORCH_CHECK_VALUE(extras.sinks.dim() == 1 && extras.sinks.size(0) == p.heads(), who,
+    TORCH_CHECK_VALUE(extras.sinks.dim() == 1 && extras.sinks.size(0) == p.heads(), caller,
                       ": expected sinks of shape (", p.heads(), ",) (H), got ",
                       shape_string(extras.sinks.sizes()));
-    TORCH_CHECK_VALUE(!options.softmax_plus_one, who, ": expected sinks or softmax_plus_one, got both");
+    TORCH_CHECK_VALUE(!options.softmax_plus_one, caller, ": expected sinks or softmax_plus_one, got both");
     p.sinks = extras.sinks;
   }
   if (extras.generator) {
-    check_defined(who, "generator", *extras.generator);
+    check_defined(caller, "generator", *extras.generator);
     TORCH_CHECK_VALUE(
-        extras.generator->device().is_cpu(), who,
+        extras.generator->device().is_cpu(), caller,
         ": expected a CPU generator (the Counter stream is the same on every device), got one on ",
         extras.generator->device());
     p.generator = extras.generator;
   }
 }
 
-// A bound that hides nothing is none: a single query that is aligned with the last key sees every key.
+// Removes bounds that hide nothing, such as that of a single query aligned with the last key.
 Band without_idle_bounds(Band band, int64_t queries, int64_t keys) {
   if (queries - 1 + band.lo <= 0) band.lo = -Band::kUnbounded;
   if (band.hi >= keys - 1) band.hi = Band::kUnbounded;
@@ -196,24 +197,24 @@ Band without_idle_bounds(Band band, int64_t queries, int64_t keys) {
 
 }  // namespace
 
-void check_options(const char* who, const AttentionOptions& options) {
+void check_options(const char* caller, const AttentionOptions& options) {
   if (options.scale) {
-    TORCH_CHECK_VALUE(std::isfinite(*options.scale) && *options.scale != 0.0, who,
+    TORCH_CHECK_VALUE(std::isfinite(*options.scale) && *options.scale != 0.0, caller,
                       ": expected scale to be finite and not 0, got ", *options.scale);
   }
   if (options.softcap) {
-    TORCH_CHECK_VALUE(std::isfinite(*options.softcap) && *options.softcap > 0.0, who,
+    TORCH_CHECK_VALUE(std::isfinite(*options.softcap) && *options.softcap > 0.0, caller,
                       ": expected softcap to be positive and finite, got ", *options.softcap);
   }
-  TORCH_CHECK_VALUE(options.window.left >= -1 && options.window.right >= -1, who,
+  TORCH_CHECK_VALUE(options.window.left >= -1 && options.window.right >= -1, caller,
                     ": expected window bounds of -1 (none) or more, got left ", options.window.left,
                     ", right ", options.window.right);
-  check_probability(who, "dropout_p", options.dropout_p);
+  check_probability(caller, "dropout_p", options.dropout_p);
 }
 
 Band band_of(const AttentionOptions& options, int64_t queries, int64_t keys) {
   Band band{.origin = keys - queries};
-  const int64_t longest = queries + keys;  // so that no sum overflows
+  const int64_t longest = queries + keys;  // limits the window so that no sum overflows
   if (options.causal == Causal::BottomRight) band.hi = band.origin;
   if (options.causal == Causal::TopLeft) band.hi = 0;
   if (options.window.left >= 0) band.lo = band.origin - std::min(options.window.left, longest);
@@ -222,28 +223,28 @@ Band band_of(const AttentionOptions& options, int64_t queries, int64_t keys) {
   return without_idle_bounds(band, queries, keys);
 }
 
-Band shifted(Band band, int64_t by, int64_t queries, int64_t keys) {
-  if (band.has_lo()) band.lo += by;
-  if (band.has_hi()) band.hi += by;
-  band.origin += by;
+Band shifted(Band band, int64_t offset, int64_t queries, int64_t keys) {
+  if (band.has_lo()) band.lo += offset;
+  if (band.has_hi()) band.hi += offset;
+  band.origin += offset;
   return without_idle_bounds(band, queries, keys);
 }
 
-void check_module_options(const char* who, const AttentionOptions& options, int64_t context_length) {
-  check_options(who, options);
-  TORCH_CHECK_VALUE(options.dropout_p == 0.0, who,
+void check_module_options(const char* caller, const AttentionOptions& options, int64_t context_length) {
+  check_options(caller, options);
+  TORCH_CHECK_VALUE(options.dropout_p == 0.0, caller,
                     ": expected attention().dropout_p to stay 0 (set dropout; training mode decides), got ",
                     options.dropout_p);
-  TORCH_CHECK_VALUE(context_length >= 0, who, ": expected context_length >= 0 (0: no limit), got ",
+  TORCH_CHECK_VALUE(context_length >= 0, caller, ": expected context_length >= 0 (0: no limit), got ",
                     context_length);
 }
 
-NormalizedCall normalize(const char* who, const at::Tensor& given_q, const at::Tensor& given_k,
+NormalizedCall normalize(const char* caller, const at::Tensor& given_q, const at::Tensor& given_k,
                          const at::Tensor& given_v, const AttentionOptions& options,
                          const AttentionExtras& extras) {
   const auto q = autocast(given_q), k = autocast(given_k), v = autocast(given_v);
-  check_tensors(who, q, k, v);
-  check_options(who, options);
+  check_tensors(caller, q, k, v);
+  check_options(caller, options);
   NormalizedCall call;
   call.leading = at::DimVector(q.sizes().slice(0, q.dim() - 2));
   Problem& p = call.problem;
@@ -258,10 +259,10 @@ NormalizedCall normalize(const char* who, const at::Tensor& given_q, const at::T
       options.dropout_stream == DropoutStream::Any ? DropoutStreamGuard::current() : options.dropout_stream;
   p.weights = extras.weights;
   p.logsumexp = extras.logsumexp;
-  take_mask(who, extras.mask, q, p);
-  take_extras(who, options, extras, p);
+  take_mask(caller, extras.mask, q, p);
+  take_extras(caller, options, extras, p);
   if (options.softmax_plus_one) p.sinks = at::zeros({p.heads()}, p.q.options());
-  // A pending change of sign is applied here, before anything reads memory.
+  // Pending sign changes are applied here, before anything reads memory.
   for (const auto tensor : kernels::kTensors) {
     if ((p.*tensor).defined() && (p.*tensor).is_neg()) p.*tensor = (p.*tensor).resolve_neg();
   }

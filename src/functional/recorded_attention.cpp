@@ -24,13 +24,14 @@ constexpr const char* kRecordedAttention = "RecordedAttention";
 namespace reference = kernels::reference;
 using kernels::Problem;
 
-// What is computed now is a normal tensor of full precision, whatever mode the caller is in.
+// Makes results normal tensors of full precision, whatever mode the caller is in.
 class Computing {
   KeptTensors kept_;
   c10::impl::ExcludeDispatchKeyGuard no_autocast_{c10::autocast_dispatch_keyset};
 };
 
-// The recorded call in the type of its results. There are no values: the weights do not depend on them.
+// The recorded call as a problem in the dtype of its results. Its values are empty, since the weights do not
+// depend on them.
 Problem problem_of_record(const RecordedAttention& call) {
   check_defined(kRecordedAttention, "q", call.q);
   check_defined(kRecordedAttention, "k", call.k);
@@ -51,7 +52,7 @@ Problem problem_of_record(const RecordedAttention& call) {
   return problem;
 }
 
-// The call of one head alone, which reads the key head of its group.
+// The call of one query head alone, with the key head of its group.
 RecordedAttention only(const RecordedAttention& call, int64_t head) {
   check_defined(kRecordedAttention, "q", call.q);
   TORCH_CHECK_VALUE(head >= 0 && head < call.heads(), kRecordedAttention, ": expected a head in [0, ",
@@ -69,7 +70,7 @@ RecordedAttention only(const RecordedAttention& call, int64_t head) {
   return one;
 }
 
-// Bool, broadcasts to (B, H, L, S); undefined if every pair is visible.
+// The visible pairs: bool, broadcasts to (B, H, L, S); undefined if every pair is visible.
 at::Tensor visible_pairs(const Problem& problem) {
   return reference::visible_pairs(problem, {0, problem.queries(), 0, problem.keys()});
 }

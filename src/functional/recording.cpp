@@ -24,7 +24,7 @@ void drop_closed(Listeners& all) {
   if (all.recordings.empty()) listeners = nullptr;
 }
 
-// Copies are normal tensors without history or tangent, whatever mode the call runs in.
+// Makes copies normal tensors without history or tangent, whatever mode the call runs in.
 class Copying {
   KeptTensors kept_;
   c10::AutoFwGradMode no_tangents_{false};
@@ -34,7 +34,7 @@ at::Tensor copy(const at::Tensor& x) {
   return x.defined() ? x.clone(at::MemoryFormat::Contiguous) : x;
 }
 
-// A term of a mask keeps the sizes it was given: what is repeated is copied once.
+// Copies a term of a mask with size 1 in every dimension that repeats the same memory.
 at::Tensor copy_once(const at::Tensor& term) {
   return term.defined() ? copy(without_repeats(term)) : term;
 }
@@ -50,7 +50,7 @@ RecordedAttention copy_masks(const kernels::Problem& problem) {
   return call;
 }
 
-// Offers one copy to all recorders, made when the first of them wants it.
+// Offers a call to all recorders. They share one copy, which is made when the first of them wants it.
 void show(const torch::nn::Module* caller, const std::function<RecordedAttention()>& make) {
   drop_closed(*listeners);
   if (!listeners) return;
@@ -75,7 +75,7 @@ void listen(std::shared_ptr<Recording> recording) {
 
 void forget(const std::shared_ptr<Recording>& recording) {
   recording->close();
-  // On another thread than the recorder's, that thread drops it at its next call.
+  // If this is not the recorder's thread, that thread drops the recording at its next call.
   if (listeners) drop_closed(*listeners);
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// How the functions of this floor show their calls to the recorders of their thread.
+// The attention functions show their calls to the recorders of their thread by these functions.
 
 #include <functional>
 #include <memory>
@@ -17,12 +17,13 @@
 
 namespace attentive::recording {
 
-// What a recorder and its thread share. The recorder may be destroyed on another thread, hence the mutex.
+/// State shared by a recorder and its thread. The recorder may be destroyed on another thread, hence the
+/// mutex.
 class Recording {
  public:
   Recording(const torch::nn::Module* root, AttentionRecorderOptions options);
 
-  // Keeps what `copy` returns if the call is one of the root's and is chosen.
+  /// Keeps the result of `copy` if the call belongs to a module of the root and is selected by the options.
   void take(const torch::nn::Module* caller, const std::function<const RecordedAttention&()>& copy);
   void close();
   bool open();
@@ -34,12 +35,12 @@ class Recording {
  private:
   struct Name {
     std::string path;
-    // A module that was destroyed may have left its address to another one. Not set for a root that no
-    // shared_ptr owns.
+    /// Detects a destroyed module, whose address another module may have now. Not set for a root that no
+    /// shared_ptr owns.
     std::optional<std::weak_ptr<const torch::nn::Module>> module;
   };
   void name_modules(const torch::nn::Module& root);
-  // None for a module of another model.
+  /// The path under which a call is recorded; none for a module of another model.
   std::optional<std::string> path_of(const torch::nn::Module* caller) const;
   bool chosen(const std::string& path) const;
 
@@ -52,11 +53,11 @@ class Recording {
   std::vector<RecordedAttention> calls_;
 };
 
-// Shows the calls of this thread to `recording`, until `forget` or until it is closed.
+/// Show the calls of this thread to `recording`, until `forget` or until it is closed.
 void listen(std::shared_ptr<Recording> recording);
 void forget(const std::shared_ptr<Recording>& recording);
 
-// The recorders of a thread; null where there is none, which is all that a call looks at then.
+/// The recorders of a thread, or null if it has none; a call that is not recorded only tests this pointer.
 struct Listeners;
 extern constinit thread_local Listeners* listeners;
 
@@ -64,10 +65,11 @@ inline bool wanted() {
   return listeners != nullptr;
 }
 
-// Shows a call that has run to this thread's recorders. `caller` may be null.
+/// Shows a finished call to this thread's recorders. `caller` may be null.
 void attention(const torch::nn::Module* caller, const kernels::Problem& problem,
                const AttentionOptions& options, std::optional<int64_t> sequence = std::nullopt);
-// Likewise, with the features of all queries and of the keys that some query sees, which come first.
+/// Shows a finished call of linear attention. `query_features` has all queries; `key_features` has the keys
+/// up to the last one that a query may see.
 void linear_attention(const torch::nn::Module* caller, const kernels::Problem& problem,
                       const LinearAttentionCall& call, const at::Tensor& query_features,
                       const at::Tensor& key_features);

@@ -1,6 +1,7 @@
 #pragma once
 
-// A problem as our own kernels read it, on the CPU and on CUDA: numbers, and the tensors beside q, k and v.
+// The form of a problem that this package's own kernels read, on the CPU and on CUDA: its numbers, and its
+// tensors other than q, k and v.
 
 #include "kernels/band.h"
 
@@ -10,15 +11,15 @@ struct Scalars {
   int64_t B = 0, H = 0, Hkv = 0, L = 0, S = 0, D = 0, Dv = 0;
   Band band;
   float scale = 1.0f;
-  float softcap = 0.0f;  // 0: none
+  float softcap = 0.0f;  ///< 0: none
   bool dropout = false;
   uint64_t dropout_key = 0;
-  uint32_t threshold = 65536;  // 16 random bits below it survive
+  uint32_t threshold = 65536;  ///< a weight survives if its 16 random bits are below it
   float survivor_scale = 1.0f;
   int64_t batch_offset = 0, head_offset = 0;
 };
 
-// A tensor of rank 4 or less; a broadcast dimension has stride 0.
+/// A view of a tensor of rank 4 or less; a broadcast dimension has stride 0.
 template <class T>
 struct Strided {
   T* data = nullptr;
@@ -30,13 +31,13 @@ struct Strided {
   ATTENTIVE_HOST_DEVICE explicit operator bool() const { return data != nullptr; }
 };
 
-// Null pointers: no such term. Who makes a call keeps its tensors.
+/// Null means that the term is absent. The caller keeps the tensors alive.
 struct KernelArguments : Scalars {
-  Strided<const bool> keep = {};         // (B, H, L, S)
-  Strided<const float> bias = {};        // (B, H, L, S)
-  const int64_t* key_lengths = nullptr;  // (B)
-  Strided<const float> slopes = {};      // ALiBi: (B, H)
-  const float* sinks = nullptr;          // (H)
+  Strided<const bool> keep = {};         ///< (B, H, L, S)
+  Strided<const float> bias = {};        ///< (B, H, L, S)
+  const int64_t* key_lengths = nullptr;  ///< (B)
+  Strided<const float> slopes = {};      ///< ALiBi: (B, H)
+  const float* sinks = nullptr;          ///< (H)
 };
 
 }  // namespace attentive::kernels

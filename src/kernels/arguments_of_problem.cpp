@@ -11,11 +11,12 @@
 namespace attentive::kernels {
 namespace {
 
-// `read` is what the kernel reads of the caller's tensor: made for it, or that tensor's own memory.
-at::Tensor apart(const at::Tensor& read, const at::Tensor& given, bool for_backward) {
+// Clones `read` if it shares the memory of the caller's tensor and the backward pass will read it again.
+at::Tensor unshared(const at::Tensor& read, const at::Tensor& given, bool for_backward) {
   return for_backward && read.is_alias_of(given) ? read.clone() : read;
 }
 
+// Clones an inference tensor, which has no version counter that autograd could check in the backward pass.
 at::Tensor watchable(const at::Tensor& read, bool for_backward) {
   return for_backward && read.is_inference() ? read.clone() : read;
 }
@@ -23,7 +24,7 @@ at::Tensor watchable(const at::Tensor& read, bool for_backward) {
 at::Tensor keep_of(const Problem& p, bool for_backward) {
   if (!p.key_keep.defined()) return p.keep.defined() ? watchable(p.keep, for_backward) : p.keep;
   const auto keys = p.key_keep.view({p.batch(), 1, 1, p.keys()});
-  return p.keep.defined() ? at::bitwise_and(p.keep, keys) : apart(keys, p.key_keep, for_backward);
+  return p.keep.defined() ? at::bitwise_and(p.keep, keys) : unshared(keys, p.key_keep, for_backward);
 }
 
 Scalars scalars_of(const Problem& p, uint64_t dropout_key) {
@@ -49,11 +50,12 @@ MaskTensors mask_tensors_of(const Problem& p, bool for_backward) {
   if (p.bias.defined()) masks.bias = watchable(p.bias.detach().to(at::kFloat), for_backward).expand(pairs);
   if (p.alibi_slopes.defined()) {
     const auto slopes = p.alibi_slopes.detach().to(at::kFloat);
-    masks.slopes = apart(slopes, p.alibi_slopes, for_backward).expand({p.batch(), p.heads()});
+    masks.slopes = unshared(slopes, p.alibi_slopes, for_backward).expand({p.batch(), p.heads()});
   }
-  if (p.key_lengths.defined()) masks.lengths = apart(p.key_lengths.contiguous(), p.key_lengths, for_backward);
+  if (p.key_lengths.defined())
+    masks.lengths = unshared(p.key_lengths.contiguous(), p.key_lengths, for_backward);
   if (p.sinks.defined())
-    masks.sinks = apart(p.sinks.detach().to(at::kFloat).contiguous(), p.sinks, for_backward);
+    masks.sinks = unshared(p.sinks.detach().to(at::kFloat).contiguous(), p.sinks, for_backward);
   return masks;
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// Which keys a query may see by position: causality and windows as one pair of bounds, which every backend
+// The keys that a query may see by position: causality and windows as one pair of bounds, which every backend
 // reads.
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace attentive::kernels {
 
-// Query i may see the keys i + lo … i + hi. Its position among the keys is i + origin, that of the key which it is
-// aligned with; ALiBi's distances and the indices of Counter dropout count from there.
+/// Query i may see the keys i + lo … i + hi. It is aligned with key i + origin: ALiBi's distances and the
+/// indices of Counter dropout count from that position.
 struct Band {
-  static constexpr int64_t kUnbounded = int64_t{1} << 60;  // added to any index, it does not overflow
+  static constexpr int64_t kUnbounded = int64_t{1} << 60;  ///< added to any index, it does not overflow
 
   int64_t lo = -kUnbounded, hi = kUnbounded;
   int64_t origin = 0;
@@ -21,13 +21,13 @@ struct Band {
   ATTENTIVE_HOST_DEVICE bool has_hi() const { return hi != kUnbounded; }
   bool unbounded() const { return !has_lo() && !has_hi(); }
   ATTENTIVE_HOST_DEVICE int64_t position(int64_t i) const { return i + origin; }
-  // The row of Counter dropout, so that a query draws the same bits in any part of its sequence. Modulo 2^32: a query
-  // before the first key has a row of its own.
+  /// The row index of Counter dropout: the position, so that a query draws the same bits in any part of its
+  /// sequence. It is taken modulo 2^32, so that queries before the first key also have distinct rows.
   ATTENTIVE_HOST_DEVICE uint32_t counter_row(int64_t i) const { return static_cast<uint32_t>(position(i)); }
-  // No more than causality, aligned at either end.
+  /// Whether the band is exactly a causal mask, with either alignment.
   bool only_causal() const { return !has_lo() && (hi == 0 || hi == origin); }
 
-  // Of S keys, query i may see [key_lo, key_hi); of L queries, [query_lo, query_hi) may see key j.
+  /// Query i may see the keys [key_lo, key_hi) of S; the queries [query_lo, query_hi) of L may see key j.
   ATTENTIVE_HOST_DEVICE int64_t key_lo(int64_t i, int64_t S) const { return clamped(i + lo, S); }
   ATTENTIVE_HOST_DEVICE int64_t key_hi(int64_t i, int64_t S) const { return clamped(i + hi + 1, S); }
   ATTENTIVE_HOST_DEVICE int64_t query_lo(int64_t j, int64_t L) const { return clamped(j - hi, L); }

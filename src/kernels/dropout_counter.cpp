@@ -25,7 +25,7 @@ at::Tensor counter_keep_mask(uint64_t key, double p, int64_t batch_offset, int64
       const int64_t b = row / (heads * rows) + batch_offset, h = row / rows % heads + head_offset;
       const uint32_t i = row0 + static_cast<uint32_t>(row % rows);
       bool* line = out + row * cols;
-      // Whole blocks of 128 columns; one Philox call serves 8 columns that lie 16 apart.
+      // The loop runs over whole blocks of 128 columns: one Philox call decides 8 columns at distances of 16.
       for (int64_t block = col0 / 128; block * 128 < col0 + cols; ++block) {
         for (int64_t lane = 0; lane < 16; ++lane) {
           const auto words = dropout_words(key, b, h, i, block * 128 + lane);

@@ -1,6 +1,7 @@
 #pragma once
 
-// What a function needs that the CPU and the GPU run alike. It is always inlined: units of vector code may include it.
+// The attributes of a function that both the CPU and the GPU run. It is always inlined, so that vector code
+// may include it.
 
 #if defined(__CUDACC__)
 #define ATTENTIVE_HOST_DEVICE __host__ __device__ __forceinline__
@@ -10,8 +11,8 @@
 
 namespace attentive::kernels {
 
-// The product itself: nvcc would make it part of a fused sum, where passes that must come to the same number
-// may not.
+/// A rounded product. nvcc could fuse it with a following sum in one pass and not in another, but the passes
+/// must compute the same bits.
 ATTENTIVE_HOST_DEVICE float product(float a, float b) {
 #if defined(__CUDA_ARCH__)
   return __fmul_rn(a, b);

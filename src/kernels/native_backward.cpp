@@ -15,7 +15,8 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// From the inputs of a backward pass to its gradients, which are known.
+// A graph node from the inputs of a backward pass to its gradients, which are already computed; its own
+// backward pass throws.
 class FirstDerivative : public torch::autograd::Function<FirstDerivative> {
  public:
   static variable_list forward(AutogradContext* context, const at::TensorList& /*inputs*/,
@@ -40,7 +41,7 @@ variable_list linked(const std::string& refusal, const variable_list& inputs,
     const at::NoGradGuard no_grad;
     return compute();
   }();
-  // A custom function takes and returns no undefined tensor.
+  // A custom function can neither take nor return an undefined tensor.
   const auto defined = [](const variable_list& some) {
     variable_list found;
     std::copy_if(some.begin(), some.end(), std::back_inserter(found),
@@ -87,7 +88,7 @@ at::Tensor differentiable_once(Backend backend, const at::Tensor& x) {
 }
 
 void VersionWatch::watch(const at::Tensor& result) {
-  // The counter is shared with every view of the result, whatever becomes of the tensor.
+  // Views share the version counter, and the copy here outlives the tensor.
   const auto& version = result.unsafeGetTensorImpl()->version_counter();
   seen_.emplace_back(version, version.current_version());
 }

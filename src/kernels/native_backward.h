@@ -1,6 +1,6 @@
 #pragma once
 
-// What the backward passes of fused kernels share, on the CPU and on CUDA.
+// Helpers shared by the backward passes of fused kernels, on the CPU and on CUDA.
 
 #include <functional>
 #include <utility>
@@ -12,22 +12,23 @@
 
 namespace attentive::kernels {
 
-// The gradients that `compute` returns. No fused kernel has a second derivative: under create_graph, whoever
-// differentiates them again gets an error that names the backend. `inputs` are the tensors that they depend on; on
-// both sides some may be undefined.
+/// Returns the gradients that `compute` returns. No fused kernel has a second derivative: under create_graph,
+/// differentiating the gradients again throws an error that names the backend. `inputs` are the tensors on
+/// which the gradients depend. Inputs and gradients may be undefined.
 std::vector<at::Tensor> first_derivative(Backend backend, const std::vector<at::Tensor>& inputs,
                                          const std::function<std::vector<at::Tensor>()>& compute);
 
-// The same with the error's text.
+/// Overload with the text of the error.
 std::vector<at::Tensor> first_derivative(const char* refusal, const std::vector<at::Tensor>& inputs,
                                          const std::function<std::vector<at::Tensor>()>& compute);
 
-// The same numbers as an input of a kernel with a graph of its own, whose gradient then ends in that error.
+/// Returns x as an input for a kernel that builds its own graph; differentiating the gradient of x again
+/// throws the error above.
 at::Tensor differentiable_once(Backend backend, const at::Tensor& x);
 
-// Tells whether results were changed in place since they were computed. Autograd raises for a result that its
-// function saved and the caller changed (`y += x`); a function that saves the result's memory under a version
-// of its own (variable_data) and asks here can compute it anew.
+/// Detects results that were changed in place after they were computed. Autograd raises an error if a
+/// function saved its result and the caller then changed it (`y += x`). A function that instead saves
+/// variable_data(), which has a separate version counter, can ask this class and recompute a changed result.
 class VersionWatch {
  public:
   void watch(const at::Tensor& result);

@@ -1,10 +1,11 @@
 #pragma once
 
-// The Counter dropout stream: which weights survive is a pure function of a 64-bit key and of (b, h, i, j), where i is
-// the position of the query (Band::counter_row) and j that of the key.
+// The Counter dropout stream: whether a weight survives is a pure function of a 64-bit key and of (b, h, i,
+// j), where i is the position of the query (Band::counter_row) and j that of the key.
 //
-// Philox4x32 (Salmon et al. 2011) with 7 rounds (the fewest that pass BigCrush). One call decides 8 weights of one
-// row, 16 columns apart, so that a vector of 16 lanes covers 128 neighbouring columns without a shuffle:
+// Philox4x32 (Salmon et al. 2011) with 7 rounds (the fewest that pass BigCrush). One call decides 8 weights
+// of one row, 16 columns apart, so that a vector of 16 lanes covers 128 neighbouring columns without a
+// shuffle:
 //   counter = ((j / 128) * 16 + j % 16, i, h, b),  key = (low, high) word of the key
 //   half    = (j / 16) % 8;  word = half / 2
 //   bits    = the low 16 bits of the word for an even half, the high 16 bits for an odd one
@@ -22,7 +23,7 @@ inline constexpr uint32_t kPhiloxM1 = 0xCD9E8D57u;
 inline constexpr uint32_t kPhiloxW0 = 0x9E3779B9u;
 inline constexpr uint32_t kPhiloxW1 = 0xBB67AE85u;
 
-// A counter; after `philox`, the random bits of eight weights.
+/// A counter; after `philox`, the random bits of eight weights.
 struct PhiloxWords {
   uint32_t of[4];
   ATTENTIVE_HOST_DEVICE bool survives(int half, uint32_t threshold) const {
@@ -43,7 +44,7 @@ ATTENTIVE_HOST_DEVICE PhiloxWords philox(PhiloxWords c, uint64_t key) {
   return c;
 }
 
-// The bits of weight (b, h, i, j) and of those that share its call.
+/// The bits of weight (b, h, i, j) and of the seven weights decided by the same Philox call.
 ATTENTIVE_HOST_DEVICE PhiloxWords dropout_words(uint64_t key, int64_t b, int64_t h, uint32_t i, int64_t j) {
   return philox({{static_cast<uint32_t>((j / 128) * 16 + j % 16), i, static_cast<uint32_t>(h),
                   static_cast<uint32_t>(b)}},

@@ -1,6 +1,6 @@
 #pragma once
 
-// One attention call after validation: what every backend receives. All shapes are 4-D here.
+// One attention call after validation, in the form that every backend receives. All shapes are 4-D.
 
 #include <array>
 #include <optional>
@@ -18,27 +18,27 @@
 namespace attentive::kernels {
 
 struct Problem {
-  at::Tensor q;  // (B, H, L, D), any strides
-  at::Tensor k;  // (B, Hkv, S, D), any strides; H % Hkv == 0
-  at::Tensor v;  // (B, Hkv, S, Dv), any strides
+  at::Tensor q;  ///< (B, H, L, D), any strides
+  at::Tensor k;  ///< (B, Hkv, S, D), any strides; H % Hkv == 0
+  at::Tensor v;  ///< (B, Hkv, S, Dv), any strides
 
-  // Masks; an undefined tensor means "no such term".
-  at::Tensor keep;          // bool, rank 4, broadcasts to (B, H, L, S); true: may attend
-  at::Tensor bias;          // floating, rank 4, broadcasts to (B, H, L, S); -inf hides the pair
-  at::Tensor key_keep;      // bool (B, S)
-  at::Tensor key_lengths;   // int64 (B); keys j >= key_lengths[b] are hidden
-  at::Tensor alibi_slopes;  // floating (B, H) or (1, H)
-  at::Tensor sinks;         // floating (H)
+  /// Masks; an undefined tensor means "no such term".
+  at::Tensor keep;          ///< bool, rank 4, broadcasts to (B, H, L, S); true: may attend
+  at::Tensor bias;          ///< floating, rank 4, broadcasts to (B, H, L, S); -inf hides the pair
+  at::Tensor key_keep;      ///< bool (B, S)
+  at::Tensor key_lengths;   ///< int64 (B); keys j >= key_lengths[b] are hidden
+  at::Tensor alibi_slopes;  ///< floating (B, H) or (1, H)
+  at::Tensor sinks;         ///< floating (H)
 
-  std::optional<double> scale;  // not set: scores are divided by sqrt(D)
+  std::optional<double> scale;  ///< not set: scores are divided by sqrt(D)
   Band band;
   std::optional<double> softcap;
 
-  double dropout_p = 0.0;  // in [0, 1]
+  double dropout_p = 0.0;  ///< in [0, 1]
   DropoutStream dropout_stream = DropoutStream::Any;
-  std::optional<at::Generator> generator;  // a CPU generator; not set: the default one
-  // Key of the Counter stream when it is fixed from outside (several problems that share one draw); the offsets are
-  // then added to b and h. Not set: the backend draws it with `draw_dropout_key`.
+  std::optional<at::Generator> generator;  ///< a CPU generator; not set: the default one
+  /// Key of the Counter stream if several problems share one draw; the offsets are then added to b and h. If
+  /// not set, the backend draws it with `draw_dropout_key`.
   std::optional<uint64_t> dropout_key;
   int64_t batch_offset = 0, head_offset = 0;
 
@@ -61,18 +61,18 @@ struct Problem {
   }
 };
 
-// Whether autograd records what is computed from x.
+/// Whether autograd records operations on x.
 inline bool requires_gradient(const at::Tensor& x) {
   return x.defined() && x.requires_grad() && at::GradMode::is_enabled();
 }
 
-// Every tensor of a problem.
+/// Every tensor of a problem.
 inline constexpr std::array kTensors = {
     &Problem::q,    &Problem::k,        &Problem::v,           &Problem::keep,
     &Problem::bias, &Problem::key_keep, &Problem::key_lengths, &Problem::alibi_slopes,
     &Problem::sinks};
 
-// Whether a backend can express a call exactly; the reason says why not.
+/// Whether a backend can express a call exactly; the reason says why not.
 struct Verdict {
   bool can = true;
   std::string reason;
@@ -80,7 +80,8 @@ struct Verdict {
   static Verdict no(std::string why) { return {false, std::move(why)}; }
 };
 
-// A result, or why there is none after all: some kernels tell only by what they computed.
+/// A result, or the reason for having none: some kernels find out only from their output that they cannot
+/// compute a call.
 struct Outcome {
   AttentionResult result;
   Verdict verdict;

@@ -1,7 +1,7 @@
 #pragma once
 
-// How a row's softmax ends once the largest logit and the total beside it are known, sinks and extremes
-// included: one rule for the CPU kernel and for the CUDA one.
+// The last step of a row's softmax, from its largest logit and its total, with sinks and extreme values: one
+// rule for the CPU kernel and the CUDA kernel.
 
 #include <cmath>
 
@@ -9,24 +9,25 @@
 
 namespace attentive::kernels {
 
-// Logits are natural. For the backward pass a row is known by its maximum and the logarithm of its total,
-// apart: beside a large maximum their sum, the logsumexp, has no digits left for the total. As it stands: a
-// row that sees no key.
+/// The final statistics of a row; logits are natural. The backward pass needs the maximum and the logarithm
+/// of the total separately: in their sum, the logsumexp, a large maximum would swallow the digits of the
+/// total. The defaults describe a row that sees no key.
 struct RowEnd {
-  float factor = 0.0f;     // of exp(x - largest): the weight
-  float top = -INFINITY;   // largest logit, the sink's included
-  float total = 1.0f;      // of exp(x - top)
-  float above = INFINITY;  // from the largest logit of the keys up to `top`
-  float maximum = 0.0f;    // largest logit of the keys, as the caller keeps it
+  float factor = 0.0f;     ///< weight = factor * exp(x - largest)
+  float top = -INFINITY;   ///< largest logit, sink included
+  float total = 1.0f;      ///< sum of exp(x - top)
+  float above = INFINITY;  ///< top minus the largest logit of the keys
+  float maximum = 0.0f;    ///< largest logit of the keys, in the units of the caller
 
   ATTENTIVE_HOST_DEVICE float logsumexp() const { return top + logf(total); }
   ATTENTIVE_HOST_DEVICE float log_total() const { return above + logf(total); }
 };
 
-// `largest` is -inf and `total` 0 where every score is -inf. `maximum`: `largest` as the caller keeps it.
-// `sink`: -inf if there is none; it has no value, only a weight. NaN among the scores is NaN in `total`.
+/// `largest` is the natural largest logit and `total` the sum of exp(x - largest); they are -inf and 0 if
+/// every score is -inf. `maximum` is `largest` in the units of the caller. `sink` is -inf if there is none.
+/// If a score is NaN, so is `total`.
 ATTENTIVE_HOST_DEVICE RowEnd end_of_row(float largest, float total, float sink, float maximum) {
-  // The limit of a growing sink, where inf - inf would be NaN.
+  // Returns the limit for a growing sink, since the formula below would compute inf - inf.
   if (sink == INFINITY)
     return {.factor = 0.0f,
             .top = INFINITY,
@@ -40,7 +41,7 @@ ATTENTIVE_HOST_DEVICE RowEnd end_of_row(float largest, float total, float sink, 
             .top = sink,
             .total = 1.0f,
             .above = sink,
-            .maximum = 0.0f};  // 0, or NaN of a NaN
+            .maximum = 0.0f};  // the factor is 0, or NaN for a sink of NaN
   }
   if (largest == INFINITY)
     return {.factor = NAN, .top = INFINITY, .total = 1.0f, .above = NAN, .maximum = maximum};  // inf - inf
@@ -51,7 +52,7 @@ ATTENTIVE_HOST_DEVICE RowEnd end_of_row(float largest, float total, float sink, 
   return {.factor = shrink / total, .top = top, .total = total, .above = top - largest, .maximum = maximum};
 }
 
-// The weight of a sink beside a row that ended so; `largest` belongs to its `maximum`.
+/// The weight of a sink in a row with this log_total; `largest` is the natural logit of its `maximum`.
 ATTENTIVE_HOST_DEVICE float sink_weight(float sink, float largest, float log_total) {
   return log_total == INFINITY ? 0.0f : expf(sink - largest - log_total);
 }

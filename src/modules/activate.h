@@ -6,7 +6,7 @@
 
 namespace attentive {
 
-// The activation of each number.
+/// Applies the activation to each number.
 at::Tensor activate(Activation activation, const at::Tensor& x);
 
 }  // namespace attentive

@@ -1,6 +1,6 @@
 #pragma once
 
-// The attention of a module, in one line each: the check of its options, and the call.
+// The parts of a module that concern attention(): the check of its options, and the call.
 
 #include <utility>
 
@@ -12,20 +12,20 @@
 
 namespace attentive {
 
-// Throws c10::ValueError, prefixed with `who`, for options that no call of attention() takes.
+/// Throws c10::ValueError, whose message begins with `caller`, for options that attention() would refuse.
 template <class Options>
-void check_attention_options(const char* who, const Options& options) {
-  if constexpr (requires { options.dropout(); }) check_probability(who, "dropout", options.dropout());
+void check_attention_options(const char* caller, const Options& options) {
+  if constexpr (requires { options.dropout(); }) check_probability(caller, "dropout", options.dropout());
   int64_t context_length = 0;
   if constexpr (requires { options.context_length(); }) context_length = options.context_length();
-  check_module_options(who, options.attention(), context_length);
+  check_module_options(caller, options.attention(), context_length);
   if constexpr (requires { options.sinks(); }) {
-    TORCH_CHECK_VALUE(!options.sinks() || !options.attention().softmax_plus_one, who,
+    TORCH_CHECK_VALUE(!options.sinks() || !options.attention().softmax_plus_one, caller,
                       ": expected sinks or attention().softmax_plus_one, got both");
   }
 }
 
-// The probability with which a module drops now: 0 outside training.
+/// The current dropout probability of a module: 0 outside training.
 template <class Module>
 double dropout_now(const Module& module) {
   if constexpr (requires { module.options.dropout(); }) {
@@ -35,8 +35,8 @@ double dropout_now(const Module& module) {
   }
 }
 
-// Output and weights of attention() with a module's options, its dropout, and its slopes and sinks if it has
-// them.
+/// Output and weights of attention() with a module's options, its dropout, and its slopes and sinks if it has
+/// them.
 template <class Module>
 std::pair<at::Tensor, at::Tensor> attend(const Module& module, const at::Tensor& q, const at::Tensor& k,
                                          const at::Tensor& v, const Mask& mask, Weights which) {

@@ -13,24 +13,24 @@
 namespace attentive::convert {
 namespace {
 
-// A state dict that is read key by key and knows which keys remain unread.
+// Reads a state dict key by key and remembers which keys have been read.
 class Source {
  public:
-  Source(const char* who, const StateDict& state) : who_(who), state_(state) {
-    TORCH_CHECK_VALUE(!state.empty(), who_, ": expected a state dict, got an empty one");
+  Source(const char* caller, const StateDict& state) : caller_(caller), state_(state) {
+    TORCH_CHECK_VALUE(!state.empty(), caller_, ": expected a state dict, got an empty one");
     const auto& first = *state.begin();
     for (const auto& [key, tensor] : state) {
-      TORCH_CHECK_VALUE(tensor.defined(), who_, ": expected a tensor at ", key, ", got an undefined one");
+      TORCH_CHECK_VALUE(tensor.defined(), caller_, ": expected a tensor at ", key, ", got an undefined one");
       TORCH_CHECK_VALUE(is_mask(key) || is_mask(first.first) ||
                             (tensor.scalar_type() == first.second.scalar_type() &&
                              tensor.device() == first.second.device()),
-                        who_, ": expected tensors of one dtype and device, got ", first.first, " ",
+                        caller_, ": expected tensors of one dtype and device, got ", first.first, " ",
                         first.second.scalar_type(), " on ", first.second.device(), " and ", key, " ",
                         tensor.scalar_type(), " on ", tensor.device());
     }
   }
 
-  const char* who() const { return who_; }
+  const char* caller() const { return caller_; }
   bool has(const std::string& key) const { return state_.count(key) > 0; }
 
   // The tensor of a key, detached; undefined if the key is absent.
@@ -42,7 +42,7 @@ class Source {
   }
 
   at::Tensor need(const std::string& key) {
-    TORCH_CHECK_VALUE(has(key), who_, ": missing key ", key);
+    TORCH_CHECK_VALUE(has(key), caller_, ": missing key ", key);
     return optional(key);
   }
 
@@ -54,28 +54,28 @@ class Source {
 
   void finish() const {
     for (const auto& [key, tensor] : state_) {
-      TORCH_CHECK_VALUE(used_.count(key) > 0, who_, ": unexpected key ", key);
+      TORCH_CHECK_VALUE(used_.count(key) > 0, caller_, ": unexpected key ", key);
     }
   }
 
  private:
-  // Python's causal mask is float32 whatever the weights are.
+  // Python's causal mask is float32 whatever the dtype of the weights.
   static bool is_mask(const std::string& key) {
     return key == "mask" || (key.size() > 5 && key.compare(key.size() - 5, 5, ".mask") == 0);
   }
 
   at::Tensor check(const std::string& key, const at::Tensor& tensor, at::IntArrayRef sizes) const {
-    TORCH_CHECK_VALUE(!tensor.defined() || tensor.sizes() == sizes, who_, ": expected ", key, " of shape ",
+    TORCH_CHECK_VALUE(!tensor.defined() || tensor.sizes() == sizes, caller_, ": expected ", key, " of shape ",
                       shape_string(sizes), ", got ", shape_string(tensor.sizes()));
     return tensor;
   }
 
-  const char* who_;
+  const char* caller_;
   const StateDict& state_;
   std::set<std::string> used_;
 };
 
-// A linear layer's weight (out, in) and its bias (out), undefined if it has none.
+// A linear layer's weight (out, in) and its bias (out), which is undefined if there is none.
 struct Linear {
   at::Tensor weight, bias;
 };
@@ -106,20 +106,21 @@ void fill_biases(std::array<Linear, 3>& layers) {
   }
 }
 
-void drop_biases(const char* who, const char* option, std::array<Linear, 3>& layers) {
+void drop_biases(const char* caller, const char* option, std::array<Linear, 3>& layers) {
   for (size_t n = 0; n < layers.size(); ++n) {
-    TORCH_CHECK_VALUE(is_zero(layers[n].bias), who, ": expected the bias of ", kProjections[n],
+    TORCH_CHECK_VALUE(is_zero(layers[n].bias), caller, ": expected the bias of ", kProjections[n],
                       " to be zero, because ", option, " = false leaves it out");
     layers[n].bias = at::Tensor();
   }
 }
 
-// W_query, W_key and W_value under a prefix. Keys and values may have `kv_rows` rows; -1: as many as queries.
+// Reads W_query, W_key and W_value under a prefix. Keys and values have `kv_rows` rows; -1: as many as
+// queries.
 std::array<Linear, 3> read_projections(Source& source, const std::string& prefix, int64_t kv_rows = -1) {
   std::array<Linear, 3> result;
   const auto query = source.need(prefix + "W_query.weight");
-  TORCH_CHECK_VALUE(query.dim() == 2, source.who(), ": expected ", prefix, "W_query.weight of rank 2, got ",
-                    shape_string(query.sizes()));
+  TORCH_CHECK_VALUE(query.dim() == 2, source.caller(), ": expected ", prefix,
+                    "W_query.weight of rank 2, got ", shape_string(query.sizes()));
   const bool biased = source.has(prefix + "W_query.bias");
   for (size_t n = 0; n < 3; ++n) {
     const int64_t rows = n == 0 || kv_rows < 0 ? query.size(0) : kv_rows;
@@ -163,7 +164,7 @@ StateDict write_multi_head(Heads heads) {
   return state;
 }
 
-// The rows of several layers, concatenated; their biases too, if there are any.
+// Concatenates the rows of several layers, and their biases if there are any.
 Linear stack(const std::vector<Linear>& layers) {
   std::vector<at::Tensor> weights, biases;
   for (const auto& layer : layers) {
@@ -184,16 +185,16 @@ std::array<Linear, 3> split_packed(const Linear& packed) {
   return {rows(packed, 0, 3), rows(packed, 1, 3), rows(packed, 2, 3)};
 }
 
-void check_square(const char* who, const Heads& heads) {
-  TORCH_CHECK_VALUE(heads.inputs() == heads.outputs(), who,
+void check_square(const char* caller, const Heads& heads) {
+  TORCH_CHECK_VALUE(heads.inputs() == heads.outputs(), caller,
                     ": expected d_in = d_out, which the target's packed projection needs, got d_in ",
                     heads.inputs(), ", d_out ", heads.outputs());
-  TORCH_CHECK_VALUE(!heads.sinks.defined(), who, ": unexpected key sinks, which the target does not have");
+  TORCH_CHECK_VALUE(!heads.sinks.defined(), caller, ": unexpected key sinks, which the target does not have");
 }
 
-void check_groups(const char* who, int64_t num_heads, int64_t num_kv_heads) {
-  check_positive(who, "num_heads", num_heads);
-  check_heads(who, "num_heads", num_heads, num_kv_heads, "num_kv_heads");
+void check_groups(const char* caller, int64_t num_heads, int64_t num_kv_heads) {
+  check_positive(caller, "num_heads", num_heads);
+  check_heads(caller, "num_heads", num_heads, num_kv_heads, "num_kv_heads");
 }
 
 }  // namespace
@@ -207,14 +208,14 @@ StateDict wrapper_to_multi_head(const StateDict& state) {
     const auto head = read_projections(source, prefix);
     for (size_t p = 0; p < 3; ++p) {
       parts[p].push_back(head[p]);
-      const auto &first = parts[0].front(), &mine = head[p];
+      const auto &first = parts[0].front(), &current = head[p];
       TORCH_CHECK_VALUE(
-          mine.weight.sizes() == first.weight.sizes() && mine.bias.defined() == first.bias.defined(),
-          source.who(), ": expected every head to look like head 0, ", shape_string(first.weight.sizes()),
-          ", got head ", n, " with ", shape_string(mine.weight.sizes()));
+          current.weight.sizes() == first.weight.sizes() && current.bias.defined() == first.bias.defined(),
+          source.caller(), ": expected every head to look like head 0, ", shape_string(first.weight.sizes()),
+          ", got head ", n, " with ", shape_string(current.weight.sizes()));
     }
-    const auto own = source.optional(prefix + "mask");
-    if (n == 0) mask = own;
+    const auto head_mask = source.optional(prefix + "mask");
+    if (n == 0) mask = head_mask;
   }
   source.finish();
   Heads heads;
@@ -228,11 +229,11 @@ StateDict multi_head_to_wrapper(const StateDict& state, int64_t num_heads) {
   Source source("multi_head_to_wrapper", state);
   const auto projections = read_projections(source, "");
   const auto& weight = projections[0].weight;
-  check_heads(source.who(), "d_out", weight.size(0), num_heads);
+  check_heads(source.caller(), "d_out", weight.size(0), num_heads);
   const auto out = source.optional("out_proj.weight", {weight.size(0), weight.size(0)});
-  TORCH_CHECK_VALUE(!out.defined() || out.equal(at::eye(out.size(0), out.options())), source.who(),
+  TORCH_CHECK_VALUE(!out.defined() || out.equal(at::eye(out.size(0), out.options())), source.caller(),
                     ": expected out_proj.weight to be the identity, because the wrapper has no out_proj");
-  TORCH_CHECK_VALUE(is_zero(source.optional("out_proj.bias")), source.who(),
+  TORCH_CHECK_VALUE(is_zero(source.optional("out_proj.bias")), source.caller(),
                     ": expected out_proj.bias to be zero, because the wrapper has no out_proj");
   const auto mask = source.optional("mask");
   source.finish();
@@ -248,7 +249,7 @@ StateDict multi_head_to_wrapper(const StateDict& state, int64_t num_heads) {
 StateDict fused_to_multi_head(const StateDict& state, bool qkv_bias) {
   Source source("fused_to_multi_head", state);
   const auto out = source.need("proj.weight");
-  TORCH_CHECK_VALUE(out.dim() == 2, source.who(), ": expected proj.weight of rank 2, got ",
+  TORCH_CHECK_VALUE(out.dim() == 2, source.caller(), ": expected proj.weight of rank 2, got ",
                     shape_string(out.sizes()));
   const int64_t features = out.size(0);
   Heads heads;
@@ -259,14 +260,14 @@ StateDict fused_to_multi_head(const StateDict& state, bool qkv_bias) {
   if (qkv_bias)
     fill_biases(heads.qkv);
   else
-    drop_biases(source.who(), "qkv_bias", heads.qkv);
+    drop_biases(source.caller(), "qkv_bias", heads.qkv);
   return write_multi_head(heads);
 }
 
 StateDict multi_head_to_fused(const StateDict& state) {
   Source source("multi_head_to_fused", state);
   auto heads = read_multi_head(source);
-  check_square(source.who(), heads);
+  check_square(source.caller(), heads);
   fill_biases(heads.qkv);
   if (!heads.out.bias.defined()) heads.out.bias = zeros_like_rows(heads.out.weight);
   StateDict result;
@@ -278,10 +279,10 @@ StateDict multi_head_to_fused(const StateDict& state) {
 StateDict torch_to_multi_head(const StateDict& state, bool qkv_bias) {
   Source source("torch_to_multi_head", state);
   TORCH_CHECK_VALUE(
-      !source.has("bias_k") && !source.has("bias_v"), source.who(),
+      !source.has("bias_k") && !source.has("bias_v"), source.caller(),
       ": unexpected key bias_k or bias_v (add_bias_kv), which MultiHeadAttention does not have");
   const auto out = source.need("out_proj.weight");
-  TORCH_CHECK_VALUE(out.dim() == 2, source.who(), ": expected out_proj.weight of rank 2, got ",
+  TORCH_CHECK_VALUE(out.dim() == 2, source.caller(), ": expected out_proj.weight of rank 2, got ",
                     shape_string(out.sizes()));
   const int64_t features = out.size(0);
   Heads heads;
@@ -290,8 +291,8 @@ StateDict torch_to_multi_head(const StateDict& state, bool qkv_bias) {
   if (source.has("in_proj_weight") || !source.has("q_proj_weight")) {
     packed.weight = source.need("in_proj_weight", {3 * features, features});
   } else {
-    // PyTorch writes these for another kdim or vdim, whose shapes are refused here; other tools write them
-    // always.
+    // PyTorch writes separate weights only for another kdim or vdim, whose shapes are refused here; other
+    // tools always do.
     const at::DimVector square = {features, features};
     packed.weight = at::cat({source.need("q_proj_weight", square), source.need("k_proj_weight", square),
                              source.need("v_proj_weight", square)});
@@ -302,20 +303,20 @@ StateDict torch_to_multi_head(const StateDict& state, bool qkv_bias) {
   if (qkv_bias)
     fill_biases(heads.qkv);
   else
-    drop_biases(source.who(), "qkv_bias", heads.qkv);
+    drop_biases(source.caller(), "qkv_bias", heads.qkv);
   return write_multi_head(heads);
 }
 
 StateDict multi_head_to_torch(const StateDict& state, bool bias) {
   Source source("multi_head_to_torch", state);
   auto heads = read_multi_head(source);
-  check_square(source.who(), heads);
+  check_square(source.caller(), heads);
   if (bias) {
     fill_biases(heads.qkv);
     if (!heads.out.bias.defined()) heads.out.bias = zeros_like_rows(heads.out.weight);
   } else {
-    drop_biases(source.who(), "bias", heads.qkv);
-    TORCH_CHECK_VALUE(is_zero(heads.out.bias), source.who(),
+    drop_biases(source.caller(), "bias", heads.qkv);
+    TORCH_CHECK_VALUE(is_zero(heads.out.bias), source.caller(),
                       ": expected out_proj.bias to be zero, because bias = false leaves it out");
     heads.out.bias = at::Tensor();
   }
@@ -329,9 +330,9 @@ StateDict multi_head_to_torch(const StateDict& state, bool bias) {
 
 StateDict multi_head_to_grouped(const StateDict& state, int64_t num_heads, int64_t num_kv_heads) {
   Source source("multi_head_to_grouped", state);
-  check_groups(source.who(), num_heads, num_kv_heads);
+  check_groups(source.caller(), num_heads, num_kv_heads);
   auto heads = read_multi_head(source);
-  check_heads(source.who(), "d_out", heads.outputs(), num_heads);
+  check_heads(source.caller(), "d_out", heads.outputs(), num_heads);
   const auto pool = [&](const at::Tensor& x) {
     if (!x.defined()) return x;
     return x.unflatten(0, {num_kv_heads, num_heads / num_kv_heads, x.size(0) / num_heads})
@@ -350,9 +351,9 @@ StateDict multi_head_to_grouped(const StateDict& state, int64_t num_heads, int64
 
 StateDict grouped_to_multi_head(const StateDict& state, int64_t num_heads, int64_t num_kv_heads) {
   Source source("grouped_to_multi_head", state);
-  check_groups(source.who(), num_heads, num_kv_heads);
+  check_groups(source.caller(), num_heads, num_kv_heads);
   const auto query = source.need("W_query.weight");
-  check_heads(source.who(), "d_out", query.dim() == 2 ? query.size(0) : 0, num_heads);
+  check_heads(source.caller(), "d_out", query.dim() == 2 ? query.size(0) : 0, num_heads);
   auto heads = read_multi_head(source, query.size(0) / num_heads * num_kv_heads);
   const auto repeat = [&](const at::Tensor& x) {
     if (!x.defined()) return x;

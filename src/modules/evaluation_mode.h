@@ -4,7 +4,7 @@
 
 namespace attentive {
 
-// A module in evaluation mode for the lifetime of this object.
+/// Keeps a module in evaluation mode for the lifetime of this object.
 class EvaluationMode {
  public:
   explicit EvaluationMode(torch::nn::Module& module) : module_(module), training_(module.is_training()) {

@@ -12,7 +12,8 @@
 namespace attentive {
 namespace {
 
-// The module stands in `layers` to be printed and to give the layers the numbers of the book's class.
+// Adds the activation to `layers`. Its `forward` is not called: it is there to be printed, and so that the
+// layers have the indices of the book's class.
 void push_activation(torch::nn::Sequential& layers, Activation activation) {
   switch (activation) {
     case Activation::GeluTanh:
@@ -28,7 +29,7 @@ void push_activation(torch::nn::Sequential& layers, Activation activation) {
       layers->push_back(torch::nn::ReLU());
       return;
     case Activation::QuickGelu:
-    case Activation::Relu2:  // of which LibTorch has no module
+    case Activation::Relu2:  // LibTorch has no modules for these
       layers->push_back(
           torch::nn::Functional([activation](const at::Tensor& x) { return activate(activation, x); }));
       return;

@@ -10,7 +10,8 @@ namespace {
 
 thread_local int guards = 0;
 
-// LibTorch's layers draw in their constructors: a tiny one is built, then gets its real size.
+// LibTorch's layers draw weights in their constructors, so a tiny layer is built and then given its real
+// size.
 template <class Layer, class Options>
 Layer without_values(const Options& tiny, const Options& wanted, at::IntArrayRef weight) {
   const RandomStateGuard random;

@@ -1,6 +1,6 @@
 #pragma once
 
-// Layers and parameters with PyTorch's first weights; within `NoFirstWeights`, without values.
+// Layers and parameters with PyTorch's initial weights, or with undefined values within `NoFirstWeights`.
 
 #include <cstdint>
 
@@ -12,13 +12,13 @@
 
 namespace attentive {
 
-// Whether first weights are drawn on this thread now.
+/// Whether this thread currently draws initial weights.
 bool draws_first_weights();
 
 torch::nn::Linear linear_layer(const torch::nn::LinearOptions& options);
 torch::nn::Linear linear_layer(int64_t in_features, int64_t out_features, bool bias = true);
 torch::nn::Embedding embedding_layer(int64_t rows, int64_t features);
-// Standard normal numbers.
+/// A parameter drawn from the standard normal distribution.
 at::Tensor normal_parameter(at::IntArrayRef sizes);
 
 }  // namespace attentive

@@ -39,7 +39,7 @@ std::pair<at::Tensor, at::Tensor> MultiHeadSelfAttentionImpl::forward_with_weigh
   };
   const auto [y, weights] =
       project_out(W_o, attend(*this, heads(W_q), heads(W_k), heads(W_v), mask, which), x);
-  // Drawn after the dropout of the weights, from the same generator: the order of the notebook.
+  // This dropout draws after that of the weights, from the same generator, as in the notebook.
   return {at::dropout(y, options.dropout(), is_training()), weights};
 }
 

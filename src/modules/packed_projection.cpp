@@ -36,7 +36,7 @@ bool adjacent(const QkvLayers& layers) {
          (!biases || (follows(q->bias, k->bias) && follows(k->bias, v->bias)));
 }
 
-// The three tensors as one view of their memory, (rows, ...).
+// One view of the memory of three adjacent tensors: (rows, ...).
 at::Tensor joined(const at::Tensor& first, int64_t rows) {
   auto sizes = first.sizes().vec();
   sizes[0] = rows;
@@ -54,7 +54,7 @@ class PackedProjection : public torch::autograd::Function<PackedProjection> {
     ctx->save_for_backward({x, wq, wk, wv});
     ctx->saved_data["head_dim"] = head_dim;
     ctx->saved_data["biases"] = bq.has_value();
-    (void)bk, (void)bv;  // adjacent to bq
+    (void)bk, (void)bv;  // they are adjacent to bq and read through it
     const auto y = attentive::linear(x, joined(wq, all), bq ? joined(*bq, all) : at::Tensor());
     const auto heads = y.unflatten(2, {all / head_dim, head_dim}).transpose(1, 2);
     return heads.unsafe_split_with_sizes({rows[0] / head_dim, rows[1] / head_dim, rows[2] / head_dim}, 1);
@@ -103,12 +103,13 @@ class PackedProjection : public torch::autograd::Function<PackedProjection> {
   }
 };
 
-// PackedProjection has no forward-mode derivative; three separate projections have one.
+// Whether forward-mode differentiation is in use, which PackedProjection does not support but three separate
+// projections do.
 bool differentiated_forward(const QkvLayers& layers, const at::Tensor& x) {
-  const auto of = [](const torch::nn::Linear& layer) {
+  const auto layer_has_tangent = [](const torch::nn::Linear& layer) {
     return has_tangent(layer->weight) || has_tangent(layer->bias);
   };
-  return has_tangent(x) || std::any_of(layers.begin(), layers.end(), of);
+  return has_tangent(x) || std::any_of(layers.begin(), layers.end(), layer_has_tangent);
 }
 
 }  // namespace
@@ -142,7 +143,7 @@ void make_adjacent(const QkvLayers& layers, bool values) {
 std::array<at::Tensor, 3> project_qkv(const QkvLayers& layers, const at::Tensor& x, int64_t head_dim) {
   const auto& [q, k, v] = layers;
   if (!x.is_meta() && !is_autocast(x.device()) && !differentiated_forward(layers, x) && adjacent(layers)) {
-    // autograd takes an absent tensor, but not an undefined one, as an argument without a gradient.
+    // A custom function accepts an absent optional tensor, but not an undefined tensor.
     const auto bias = [](const torch::nn::Linear& layer) { return as_optional(layer->bias); };
     const auto heads =
         PackedProjection::apply(x, q->weight, k->weight, v->weight, bias(q), bias(k), bias(v), head_dim);

@@ -21,26 +21,27 @@ namespace {
 
 constexpr int64_t kMostPositions = int64_t{1} << 53;  // the integers that float64 represents exactly
 
-// A rotary table starts at position 0 up to this length; beyond it, it holds the positions of the call and
-// the next kAhead.
+// A rotary table for positions up to kFromZero starts at position 0; beyond them, it holds the positions of
+// the call and the next kAhead.
 constexpr int64_t kFromZero = int64_t{1} << 16, kAhead = int64_t{1} << 12;
 
 // Throws unless first and length are not negative and every position is exact in float64.
-void check_positions(const char* who, int64_t first, int64_t length) {
-  TORCH_CHECK_VALUE(first >= 0, who, ": expected a first position >= 0, got ", first);
-  TORCH_CHECK_VALUE(length >= 0, who, ": expected length >= 0, got ", length);
-  TORCH_CHECK_VALUE(length <= kMostPositions && first <= kMostPositions - length, who,
+void check_positions(const char* caller, int64_t first, int64_t length) {
+  TORCH_CHECK_VALUE(first >= 0, caller, ": expected a first position >= 0, got ", first);
+  TORCH_CHECK_VALUE(length >= 0, caller, ": expected length >= 0, got ", length);
+  TORCH_CHECK_VALUE(length <= kMostPositions && first <= kMostPositions - length, caller,
                     ": expected positions of at most 2^53, got ", length, " from ", first);
 }
 
-// (length, dim / 2): position times base^(-2 i / dim).
-at::Tensor angle_table(const char* who, int64_t length, int64_t dim, double base, int64_t first) {
-  check_positions(who, first, length);
+// The angles (length, dim / 2): position times base^(-2 i / dim).
+at::Tensor angle_table(const char* caller, int64_t length, int64_t dim, double base, int64_t first) {
+  check_positions(caller, first, length);
   const auto features = static_cast<double>(dim);
   const double steepest = base < 1 ? std::exp(-std::log(base) * (features - 2) / features) : 1.0;
-  TORCH_CHECK_VALUE(std::isfinite(steepest * static_cast<double>(first + length)) && std::isfinite(base), who,
-                    ": expected a base with finite angles, got ", base, " at position ", first + length);
-  return reserving(who, "angles of " + std::to_string(length) + " positions", [&] {
+  TORCH_CHECK_VALUE(std::isfinite(steepest * static_cast<double>(first + length)) && std::isfinite(base),
+                    caller, ": expected a base with finite angles, got ", base, " at position ",
+                    first + length);
+  return reserving(caller, "angles of " + std::to_string(length) + " positions", [&] {
     const auto type = at::TensorOptions(at::kDouble);
     const auto pair = at::arange(dim / 2, type);
     const auto frequency = pair.mul(-2.0 / features * std::log(base)).exp();
@@ -48,12 +49,12 @@ at::Tensor angle_table(const char* who, int64_t length, int64_t dim, double base
   });
 }
 
-void check_even(const char* who, const char* name, int64_t dim) {
-  TORCH_CHECK_VALUE(dim > 0 && dim % 2 == 0, who, ": expected an even ", name, " > 0, got ", dim);
+void check_even(const char* caller, const char* name, int64_t dim) {
+  TORCH_CHECK_VALUE(dim > 0 && dim % 2 == 0, caller, ": expected an even ", name, " > 0, got ", dim);
 }
 
-void check_base(const char* who, double base) {
-  TORCH_CHECK_VALUE(std::isfinite(base) && base > 0, who, ": expected base > 0, got ", base);
+void check_base(const char* caller, double base) {
+  TORCH_CHECK_VALUE(std::isfinite(base) && base > 0, caller, ": expected base > 0, got ", base);
 }
 
 double scaled_base(const RotaryPositionsOptions& options) {
@@ -62,15 +63,15 @@ double scaled_base(const RotaryPositionsOptions& options) {
   return options.base() * std::pow(options.factor(), dim / (dim - 2));
 }
 
-void check_llama3(const char* who, const RotaryPositionsOptions& options) {
+void check_llama3(const char* caller, const RotaryPositionsOptions& options) {
   const auto low = options.low_freq_factor(), high = options.high_freq_factor();
-  TORCH_CHECK_VALUE(std::isfinite(high) && low > 0 && low < high, who,
+  TORCH_CHECK_VALUE(std::isfinite(high) && low > 0 && low < high, caller,
                     ": expected 0 < low_freq_factor < high_freq_factor, got ", low, " and ", high);
-  TORCH_CHECK_VALUE(std::isfinite(options.original_context()) && options.original_context() > 0, who,
+  TORCH_CHECK_VALUE(std::isfinite(options.original_context()) && options.original_context() > 0, caller,
                     ": expected original_context > 0, got ", options.original_context());
 }
 
-// What multiplies the angles of each pair (head_dim / 2).
+// The factors (head_dim / 2) for the angles of each pair.
 at::Tensor llama3_factors(const RotaryPositionsOptions& options) {
   const auto dim = static_cast<double>(options.head_dim());
   const auto pair = at::arange(options.head_dim() / 2, at::TensorOptions(at::kDouble));
@@ -82,20 +83,21 @@ at::Tensor llama3_factors(const RotaryPositionsOptions& options) {
   return kept + (1.0 - kept) / options.factor();
 }
 
-// Tokens (B, T, dim) or (T, dim).
-void check_tokens(const char* who, const at::Tensor& x, int64_t dim) {
-  check_floating(who, "x", x);
-  TORCH_CHECK_VALUE((x.dim() == 2 || x.dim() == 3) && x.size(-1) == dim, who, ": expected x of shape (B, T, ",
-                    dim, ") or (T, ", dim, "), got ", shape_string(x.sizes()));
+// Throws unless x is (B, T, dim) or (T, dim).
+void check_tokens(const char* caller, const at::Tensor& x, int64_t dim) {
+  check_floating(caller, "x", x);
+  TORCH_CHECK_VALUE((x.dim() == 2 || x.dim() == 3) && x.size(-1) == dim, caller,
+                    ": expected x of shape (B, T, ", dim, ") or (T, ", dim, "), got ",
+                    shape_string(x.sizes()));
 }
 
 }  // namespace
 
 at::Tensor sinusoidal_positions(int64_t length, int64_t dim, double base, int64_t first) {
-  constexpr const char* who = "sinusoidal_positions";
-  check_even(who, "dim", dim);
-  check_base(who, base);
-  const auto angles = angle_table(who, length, dim, base, first);
+  constexpr const char* caller = "sinusoidal_positions";
+  check_even(caller, "dim", dim);
+  check_base(caller, base);
+  const auto angles = angle_table(caller, length, dim, base, first);
   return at::stack({angles.sin(), angles.cos()}, 2).flatten(1).to(at::kFloat);
 }
 
@@ -175,7 +177,7 @@ void RotaryPositionsImpl::tabulate(int64_t first, int64_t length, const at::Tens
       cos_.scalar_type() == like.scalar_type()) {
     return;
   }
-  // A growing cache needs one more position at a time, so more are computed at once.
+  // A growing cache needs one more position per step, so more than needed are computed at once.
   const bool from_zero = last <= kFromZero;
   const KeptTensors kept;
   const auto table =

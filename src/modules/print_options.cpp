@@ -26,17 +26,17 @@ std::string text_of(const std::vector<int64_t>& values) {
 std::string text_of(const std::vector<OptionText>& options, const std::vector<OptionText>& defaults) {
   std::string text;
   for (size_t n = 0; n < options.size(); ++n) {
-    const auto& its = options[n];
-    const bool plain = its.nested ? its.text == "{}" : its.text == defaults[n].text;
-    if (!plain) text += fmt::format("{}{}={}", text.empty() ? "" : ", ", its.name, its.text);
+    const auto& option = options[n];
+    const bool plain = option.nested ? option.text == "{}" : option.text == defaults[n].text;
+    if (!plain) text += fmt::format("{}{}={}", text.empty() ? "" : ", ", option.name, option.text);
   }
   return '{' + text + '}';
 }
 
 void print_options(std::ostream& stream, const char* name, const std::vector<OptionText>& options) {
   std::string text = fmt::format("attentive::{}(", name);
-  for (const auto& its : options)
-    text += fmt::format("{}{}={}", &its == options.data() ? "" : ", ", its.name, its.text);
+  for (const auto& option : options)
+    text += fmt::format("{}{}={}", &option == options.data() ? "" : ", ", option.name, option.text);
   stream << text << ')';
 }
 

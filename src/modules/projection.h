@@ -1,6 +1,6 @@
 #pragma once
 
-// From tokens to heads and back.
+// Projections from tokens to heads and back.
 
 #include <cstdint>
 #include <utility>
@@ -10,21 +10,21 @@
 
 namespace attentive {
 
-// x W^T + b (functional/linear.h).
+/// x W^T + b (functional/linear.h).
 at::Tensor project(const torch::nn::Linear& layer, const at::Tensor& x);
 
-// (T, features) -> (1, T, features); (B, T, features) unchanged.
+/// (T, features) -> (1, T, features); (B, T, features) unchanged.
 at::Tensor batched(const at::Tensor& x);
 
-// A module's results, without the batch dimension if its input x has none.
+/// A module's results, without the batch dimension if its input x has none.
 std::pair<at::Tensor, at::Tensor> unbatched_like(const at::Tensor& x, const at::Tensor& output,
                                                  const at::Tensor& weights);
 
-// x (B, T, features) or (T, features), projected -> (B, num_heads, T, head_dim).
+/// Projects x (B, T, features) or (T, features) to (B, num_heads, T, head_dim).
 at::Tensor project_heads(const torch::nn::Linear& layer, const at::Tensor& x, int64_t num_heads);
 
-// A module's results: what it attended to (context (B, H, T, head_dim) and weights), merged and projected,
-// without the batch dimension if its input x has none.
+/// A module's results from its attended context (B, H, T, head_dim) and weights: the context is merged and
+/// projected, and the batch dimension is removed if the module's input x has none.
 std::pair<at::Tensor, at::Tensor> project_out(const torch::nn::Linear& layer,
                                               const std::pair<at::Tensor, at::Tensor>& attended,
                                               const at::Tensor& x);

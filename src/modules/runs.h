@@ -1,6 +1,6 @@
 #pragma once
 
-// Positions of tokens of which some are in other places.
+// Positions of the tokens of a sequence that is split over processes.
 
 #include <cstdint>
 #include <vector>
@@ -11,7 +11,8 @@
 
 namespace attentive {
 
-// `at_position(x, p)` for tokens (…, T, features) of which the first has position p; with a context, for each run of its tokens.
+/// Calls at_position(x, p) for tokens x (…, T, features) of which the first has position p; with a context,
+/// once for each run of its tokens.
 template <class AtPosition>
 at::Tensor by_runs(const AttentionContext* context, const at::Tensor& x, int64_t first,
                    const AtPosition& at_position) {

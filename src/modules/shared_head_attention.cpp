@@ -43,7 +43,7 @@ std::pair<at::Tensor, at::Tensor> SharedHeadAttentionImpl::forward_with_weights(
   TORCH_CHECK_VALUE(values_.size(-2) == keys_.size(-2), kName, ": expected as many values as keys, got ",
                     values_.size(-2), " and ", keys_.size(-2));
 
-  // Split first: one small layer projects every head.
+  // The heads are split before the projection, because one small layer projects every head.
   const auto heads = [&](const torch::nn::Linear& layer, const at::Tensor& x) {
     return project(layer, batched(x).unflatten(2, {options.heads(), -1})).transpose(1, 2);
   };

@@ -11,7 +11,8 @@
 namespace attentive {
 namespace {
 
-// A cache that forgets must not forget a key that a query may see; later keys do not exist yet.
+// Throws unless the cache keeps every key that a query may see. With a cache, attention must also be causal,
+// since later keys do not exist yet.
 void check_cache(const AttentionOptions& options, const KVCache& cache) {
   TORCH_CHECK_VALUE(options.causal == Causal::BottomRight, TransformerAttentionImpl::kName,
                     ": expected bottom-right causal attention with a cache, got ", to_string(options.causal));
@@ -105,7 +106,8 @@ at::Tensor TransformerAttentionImpl::forward(const at::Tensor& x, const Mask& ma
 at::Tensor TransformerAttentionImpl::forward_cached(const at::Tensor& x, KVCache& cache, int64_t layer,
                                                     const Mask& mask) {
   check_cache(options.attention(), cache);
-  TORCH_CHECK_VALUE(!context, kName, ": expected no cache for a sequence in several places (context is set)");
+  TORCH_CHECK_VALUE(!context, kName,
+                    ": expected no cache for a sequence split over processes (context is set)");
   TORCH_CHECK_VALUE(layer >= 0 && layer < cache.options().layers, kName,
                     ": expected a layer of the cache in [0, ", cache.options().layers, "), got ", layer);
   return run(x, &cache, layer, mask);

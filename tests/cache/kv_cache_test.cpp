@@ -24,7 +24,7 @@ KVCacheOptions small(int64_t layers = 2) {
   return {.layers = layers, .batch = 2, .num_kv_heads = 3, .head_dim = 4};
 }
 
-// Keys of tokens first .. first + count - 1: each number says its token, sequence and layer.
+// Keys of tokens first .. first + count - 1; each number encodes its token, sequence and layer.
 at::Tensor tokens(int64_t first, int64_t count, int64_t layer = 0, int64_t batch = 2) {
   const auto token = at::arange(first, first + count).view({1, 1, count, 1});
   const auto sequence = at::arange(batch).view({batch, 1, 1, 1});
@@ -162,7 +162,7 @@ TEST_CASE("KVCache refuses misuse by name", "[kv_cache]") {
         "KVCache: expected k and v on cpu, got meta and meta");
   CHECK(append(0, good.clone().requires_grad_(true), good)
             .starts_with("KVCache: expected at::NoGradGuard around a cached forward pass"));
-  // A pass that skips a layer, visits one twice, or brings another number of tokens.
+  // A pass must not skip a layer, visit one twice, or append a different number of tokens.
   CHECK(append(1, good, good) ==
         "KVCache: expected layer 1 to append the 0 tokens that layer 0 appended, got 2");
   CHECK(append(0, good, good) == "no error");
@@ -174,7 +174,7 @@ TEST_CASE("KVCache refuses misuse by name", "[kv_cache]") {
         }) == "KVCache: expected reorder between two forward passes, got it inside one");
   CHECK(value_error([&] { return cache.truncate(0), 0; }) ==
         "KVCache: expected truncate between two forward passes, got it inside one");
-  // A reset in the middle of a pass does not let the next layer go on with it.
+  // After a reset in the middle of a pass, the next layer cannot continue that pass.
   cache.reset();
   CHECK(append(1, good, good) ==
         "KVCache: expected layer 1 to append the 0 tokens that layer 0 appended, got 2");
@@ -191,7 +191,7 @@ TEST_CASE("KVCache refuses misuse by name", "[kv_cache]") {
 
 TEST_CASE("KVCache is as it was after an error", "[kv_cache]") {
   for (const bool ring : {false, true}) {
-    // So many slots that a larger batch fits into no address space; nothing touches them.
+    // There are so many slots that a larger batch fits into no address space; the memory is never touched.
     std::unique_ptr<KVCache> cache = std::make_unique<DenseKVCache>(small(), 1 << 20);
     if (ring) cache = std::make_unique<RingKVCache>(small(), 4, 1 << 20);
     put(*cache, 0, 2);
@@ -281,13 +281,13 @@ TEST_CASE("KVCache under autocast takes its dtype, or holds it exactly", "[kv_ca
     return cache.append(0, k, k).first.clone();
   };
   const auto low = numbers.to(at::kBFloat16);
-  // Without autocast another dtype is a mistake.
+  // Without autocast, another dtype is an error.
   for (const auto& [kept, given] : {std::pair{at::kFloat, at::kBFloat16}, {at::kBFloat16, at::kFloat}})
     CHECK_THROWS_AS(append(kept, numbers.to(given)), c10::TypeError);
   at::autocast::set_autocast_enabled(at::kCPU, true);
   at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
   const auto exact = append(at::kFloat, low), cast = append(at::kBFloat16, numbers);
-  // Neither autocast's dtype nor wide enough for it.
+  // float16 is neither autocast's dtype nor wide enough for it.
   const auto refused = test::type_error([&] { append(at::kHalf, low); });
   const auto narrowed = test::type_error([&] { append(at::kHalf, numbers); });
   at::autocast::set_autocast_enabled(at::kCPU, false);

@@ -1,4 +1,4 @@
-// Every case that real PyTorch wrote for torch.nn.MultiheadAttention, run through ours.
+// Runs every case that PyTorch wrote for torch.nn.MultiheadAttention.
 
 #include <catch2/catch_test_macros.hpp>
 

@@ -122,10 +122,10 @@ TEST_CASE("MultiheadAttention: bool masks hide where they are true", "[compat][m
   const auto alone = x.slice(1, 0, 2);
   CHECK_CLOSE(first,
               output(module->forward(alone, alone, alone, {}, true, causal.slice(0, 0, 2).slice(1, 0, 2))));
-  // The same mask for every head and item, written out.
+  // One mask gives the same result as its copies for every head and item.
   CHECK_CLOSE(output(module->forward(x, x, x, {}, true, causal)),
               output(module->forward(x, x, x, {}, true, causal.expand({4, 4, 4}))));
-  // What C++ torch::nn::MultiheadAttention does with it: 0 and 1 added to the scores.
+  // C++ torch::nn::MultiheadAttention would add the 0 and 1 of the mask to the scores.
   CHECK_FALSE(difference(output(module->forward(x, x, x, {}, true, causal)),
                          output(module->forward(x, x, x, {}, true, causal.to(at::kFloat))))
                   .empty());
@@ -156,7 +156,7 @@ TEST_CASE("MultiheadAttention: is_causal is Python's hint", "[compat][multihead_
                        const at::Tensor& padding = {}) {
     return output(module->forward(x, memory, memory, padding, need_weights, mask, true, is_causal));
   };
-  // Without weights the flag replaces the mask; with weights or padding the mask decides.
+  // Without weights, the flag replaces the mask; with weights or padding, the mask decides.
   CHECK_CLOSE(run(false, nothing, true), run(false, top_left, false));
   CHECK_CLOSE(run(true, nothing, true), run(true, nothing, false));
   CHECK_CLOSE(run(false, nothing, true, bools({1, 4})), run(false, nothing, false));

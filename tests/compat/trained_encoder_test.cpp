@@ -1,5 +1,5 @@
-// Trained weights of torch.nn.TransformerEncoder: those of the wheel `sceptr`, read from its torch.save files and compared
-// layer by layer with what Python computes of real receptors.
+// Tests trained weights of torch.nn.TransformerEncoder, those of the wheel `sceptr`: they are read from its
+// torch.save files, and the outputs for real receptors are compared layer by layer with those of Python.
 
 #include <filesystem>
 #include <vector>
@@ -24,7 +24,7 @@ using compat::TransformerEncoder;
 
 namespace {
 
-// What begins with a prefix, without it.
+// The entries whose names begin with a prefix, under their names without it.
 StateDict part_of(const StateDict& state, const std::string& prefix) {
   StateDict part;
   for (const auto& [name, tensor] : state) {
@@ -53,7 +53,7 @@ struct Trained {
 
   const at::Tensor& number(const std::string& name) const { return python.tensors.at(name); }
 
-  // What the encoder gets: wider variants project the embeddings first.
+  // The input of the encoder; wider variants project the embeddings first.
   at::Tensor input() const {
     const auto projection = weights.find("_self_attention_stack._initial_projector.weight");
     const auto& embeddings = number("input.embeddings");
@@ -73,7 +73,7 @@ struct Trained {
     return all;
   }
 
-  // What differs from Python, layer by layer; empty if nothing does.
+  // Describes the differences from Python, layer by layer; empty if there are none.
   std::string differences() {
     std::string text;
     const auto got = outputs();
@@ -89,7 +89,7 @@ struct Trained {
   TransformerEncoder encoder{nullptr};
 };
 
-// The file of every variant, or of those named.
+// The files that Python writes for every variant, or for those named.
 std::vector<std::filesystem::path> written_by_python(const TemporaryFolder& folder,
                                                      const std::string& variants = {}) {
   run_python("tools/trained_encoders.py", "'" + folder.path().string() + "' " + variants + " 2> /dev/null");

@@ -80,31 +80,32 @@ TEST_CASE("TransformerDecoder: every layer attends to the same memory", "[compat
 }
 
 TEST_CASE("TransformerDecoder names every mistake", "[compat][transformer]") {
-  const std::string who = "compat::TransformerDecoder: ";
+  const std::string caller = "compat::TransformerDecoder: ";
   CHECK(value_error([] { TransformerDecoder(TransformerDecoderOptions(small(), -1)); }) ==
-        who + "expected num_layers in [1, 1048576], got -1");
+        caller + "expected num_layers in [1, 1048576], got -1");
   CHECK(value_error([] { TransformerDecoder(TransformerDecoderLayer(small()), 2, compat::LayerNorm(5)); }) ==
-        who + "expected a norm of d_model = 6 features, got 5");
+        caller + "expected a norm of d_model = 6 features, got 5");
   TransformerDecoder decoder(two());
   const auto x = at::randn({2, 3, 6}), memory = at::randn({2, 5, 6});
   CHECK(value_error([&] { decoder->forward(x, memory.slice(0, 0, 1)); }) ==
-        who + "expected memory of batch 2 like tgt, got (1, 5, 6)");
+        caller + "expected memory of batch 2 like tgt, got (1, 5, 6)");
   CHECK(value_error([&] {
           decoder->forward(x, memory, at::full({3, 5}, false));
         }) ==
-        who + "expected tgt_mask of shape (3, 3) (L, S) or (4, 3, 3) (N * num_heads, L, S), got (3, 5)");
+        caller + "expected tgt_mask of shape (3, 3) (L, S) or (4, 3, 3) (N * num_heads, L, S), got (3, 5)");
   CHECK(value_error([&] {
           decoder->forward(x, memory, {}, at::full({3, 3}, false));
         }) ==
-        who + "expected memory_mask of shape (3, 5) (L, S) or (4, 3, 5) (N * num_heads, L, S), got (3, 3)");
+        caller +
+            "expected memory_mask of shape (3, 5) (L, S) or (4, 3, 5) (N * num_heads, L, S), got (3, 3)");
   CHECK(value_error([&] {
           decoder->forward(x, memory, {}, {}, at::full({2, 5}, false));
-        }) == who + "expected tgt_key_padding_mask of shape (2, 3) (N, S), got (2, 5)");
+        }) == caller + "expected tgt_key_padding_mask of shape (2, 3) (N, S), got (2, 5)");
   CHECK(value_error([&] {
           decoder->forward(x, memory, {}, {}, {}, at::full({2, 3}, false));
-        }) == who + "expected memory_key_padding_mask of shape (2, 5) (N, S), got (2, 3)");
+        }) == caller + "expected memory_key_padding_mask of shape (2, 5) (N, S), got (2, 3)");
   CHECK(value_error([&] { decoder->forward(x, memory, {}, {}, {}, {}, true); }) ==
-        who + "expected a tgt_mask with tgt_is_causal, which is a hint about it, got none");
+        caller + "expected a tgt_mask with tgt_is_causal, which is a hint about it, got none");
   CHECK(value_error([&] { decoder->forward(x, memory, {}, {}, {}, {}, std::nullopt, true); }) ==
-        who + "expected a memory_mask with memory_is_causal, which is a hint about it, got none");
+        caller + "expected a memory_mask with memory_is_causal, which is a hint about it, got none");
 }

@@ -135,33 +135,33 @@ TEST_CASE("TransformerEncoder computes padded tokens in evaluation too", "[compa
   padding[1][2].fill_(true);
   const at::NoGradGuard no_grad;
   const auto y = encoder->forward(x, {}, padding);
-  // Python's nested tensors would give the norm's bias.
+  // Python's nested tensors would return the norm's bias here.
   CHECK_FALSE(bit_equal(y[1][2], encoder->norm->bias));
   CHECK_CLOSE(y[1].slice(0, 0, 2), encoder->forward(x[1].slice(0, 0, 2)));
   CHECK_CLOSE(y[0], encoder->forward(x[0]));
 }
 
 TEST_CASE("TransformerEncoder names every mistake", "[compat][transformer]") {
-  const std::string who = "compat::TransformerEncoder: ";
+  const std::string caller = "compat::TransformerEncoder: ";
   CHECK(value_error([] { TransformerEncoder(TransformerEncoderOptions(small(), 0)); }) ==
-        who + "expected num_layers in [1, 1048576], got 0");
+        caller + "expected num_layers in [1, 1048576], got 0");
   CHECK(value_error([] { TransformerEncoder(TransformerEncoderLayer(small()), 2, compat::LayerNorm(5)); }) ==
-        who + "expected a norm of d_model = 6 features, got 5");
+        caller + "expected a norm of d_model = 6 features, got 5");
   CHECK(value_error([] {
           TransformerEncoder(TransformerEncoderOptions(small().nhead(4), 1));
         }).starts_with("compat::TransformerEncoderLayer: expected nhead to divide"));
   TransformerEncoder encoder(two());
   const auto x = at::randn({2, 3, 6});
   CHECK(value_error([&] { encoder->forward(x[0][0]); }) ==
-        who + "expected src of shape (N, T, 6) or (T, 6), got (6,)");
+        caller + "expected src of shape (N, T, 6) or (T, 6), got (6,)");
   CHECK(type_error([&] { encoder->forward(x.to(at::kDouble)); }) ==
-        who + "expected src of dtype Float like the parameters, got Double");
+        caller + "expected src of dtype Float like the parameters, got Double");
   CHECK(value_error([&] {
           encoder->forward(x, at::full({2, 2}, false));
-        }) == who + "expected mask of shape (3, 3) (L, S) or (4, 3, 3) (N * num_heads, L, S), got (2, 2)");
+        }) == caller + "expected mask of shape (3, 3) (L, S) or (4, 3, 3) (N * num_heads, L, S), got (2, 2)");
   CHECK(value_error([&] {
           encoder->forward(x, {}, at::full({3, 2}, false));
-        }) == who + "expected src_key_padding_mask of shape (2, 3) (N, S), got (3, 2)");
+        }) == caller + "expected src_key_padding_mask of shape (2, 3) (N, S), got (3, 2)");
   CHECK(value_error([&] { encoder->forward(x, {}, {}, true); }) ==
-        who + "expected a mask with is_causal, which is a hint about it, got none");
+        caller + "expected a mask with is_causal, which is a hint about it, got none");
 }

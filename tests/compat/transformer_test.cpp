@@ -84,34 +84,35 @@ TEST_CASE("Transformer's causal mask is -inf above the diagonal", "[compat][tran
 }
 
 TEST_CASE("Transformer names every mistake", "[compat][transformer]") {
-  const std::string who = "compat::Transformer: ";
+  const std::string caller = "compat::Transformer: ";
   CHECK(value_error([] { Transformer(small().num_decoder_layers(0)); }) ==
         "compat::TransformerDecoder: expected num_layers in [1, 1048576], got 0");
   Transformer model(small());
   const auto src = at::randn({2, 5, 6}), tgt = at::randn({2, 3, 6});
   CHECK(value_error([&] { model->forward(src.slice(0, 0, 1), tgt); }) ==
-        who + "expected src of batch 2 like tgt, got (1, 5, 6)");
+        caller + "expected src of batch 2 like tgt, got (1, 5, 6)");
   CHECK(value_error([&] { model->forward(src[0], tgt); }) ==
-        who + "expected src of rank 3, got shape (5, 6)");
+        caller + "expected src of rank 3, got shape (5, 6)");
   CHECK(value_error([&] { model->forward(src, tgt.slice(2, 0, 5)); }) ==
-        who + "expected tgt of 6 features, got shape (2, 3, 5)");
+        caller + "expected tgt of 6 features, got shape (2, 3, 5)");
   const auto bad = at::full({3, 4}, false);
-  CHECK(value_error([&] { model->forward(src, tgt, bad); }).starts_with(who + "expected src_mask of shape"));
+  CHECK(
+      value_error([&] { model->forward(src, tgt, bad); }).starts_with(caller + "expected src_mask of shape"));
   CHECK(value_error([&] {
           model->forward(src, tgt, {}, bad);
-        }).starts_with(who + "expected tgt_mask of shape"));
+        }).starts_with(caller + "expected tgt_mask of shape"));
   CHECK(value_error([&] {
           model->forward(src, tgt, {}, {}, bad);
-        }).starts_with(who + "expected memory_mask of shape"));
+        }).starts_with(caller + "expected memory_mask of shape"));
   CHECK(value_error([&] {
           model->forward(src, tgt, {}, {}, {}, bad);
-        }).starts_with(who + "expected src_key_padding_mask of shape"));
+        }).starts_with(caller + "expected src_key_padding_mask of shape"));
   CHECK(value_error([&] {
           model->forward(src, tgt, {}, {}, {}, {}, bad);
-        }).starts_with(who + "expected tgt_key_padding_mask of shape"));
+        }).starts_with(caller + "expected tgt_key_padding_mask of shape"));
   CHECK(value_error([&] {
           model->forward(src, tgt, {}, {}, {}, {}, {}, bad);
-        }).starts_with(who + "expected memory_key_padding_mask of shape"));
+        }).starts_with(caller + "expected memory_key_padding_mask of shape"));
   CHECK(value_error([&] { model->forward(src, tgt, {}, {}, {}, {}, {}, {}, true); }) ==
-        who + "expected a src_mask with src_is_causal, which is a hint about it, got none");
+        caller + "expected a src_mask with src_is_causal, which is a hint about it, got none");
 }

@@ -43,7 +43,7 @@ TEST_CASE("guards are of one thread", "[guard]") {
   std::thread([&] {
     other_backend = BackendGuard::current();
     other_stream = DropoutStreamGuard::current();
-    const BackendGuard own(Backend::Torch);
+    const BackendGuard thread_guard(Backend::Torch);
   }).join();
   CHECK(other_backend == Backend::Auto);
   CHECK(other_stream == DropoutStream::Any);

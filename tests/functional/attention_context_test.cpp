@@ -22,7 +22,7 @@ at::Tensor swapped(const at::Tensor& x, int64_t dim) {
   return at::cat({x.narrow(dim, half, half), x.narrow(dim, 0, half)}, dim);
 }
 
-// The whole sequence in one place, its second half first.
+// A context that holds the whole sequence in one process, with its second half first.
 class Swapped final : public AttentionContext {
  public:
   int64_t size() const override { return size_; }

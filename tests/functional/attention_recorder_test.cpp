@@ -49,13 +49,13 @@ void check_same(const OptionResult& got, const OptionResult& want) {
   REQUIRE(got.gradients.size() == want.gradients.size());
   for (size_t n = 0; n < want.gradients.size(); ++n) CHECK(same(got.gradients[n], want.gradients[n]));
   if (want.refused) return;
-  // The graph names the backend.
+  // The name of the graph node shows which backend ran.
   const auto& node = want.result.output.grad_fn();
   CHECK((got.result.output.grad_fn() ? got.result.output.grad_fn()->name() : "") ==
         (node ? node->name() : ""));
 }
 
-// Its memory is its own, and no larger than its numbers.
+// Whether a copy has separate memory that is no larger than its numbers.
 bool compact(const at::Tensor& copy) {
   return copy.storage().nbytes() == copy.nbytes() && !copy.requires_grad() && !copy.is_inference();
 }
@@ -75,7 +75,7 @@ TEST_CASE("a recorder changes no backend and no bit, forward or backward", "[rec
       const auto want = run_on(call, backend);
       const AttentionRecorder recorder;
       const auto got = run_on(call, backend);
-      CHECK(recorder.calls().size() == (want.refused ? 0 : 2));  // with a graph and without
+      CHECK(recorder.calls().size() == (want.refused ? 0 : 2));  // one with a graph, one without
       check_same(got, want);
     }
   }
@@ -91,7 +91,7 @@ TEST_CASE("a recorder draws nothing", "[recorder]") {
     AttentionRecorder recorder;
     at::manual_seed(4);
     CHECK(bit_equal(attention(x, x, x, options), want));
-    // The weights are those before dropout.
+    // The recorded weights are those before dropout.
     CHECK_CLOSE(recorder.calls().at(0).weights().sum(-1), at::ones({2, 3, 5}));
     CHECK(recorder.calls()[0].options.dropout_p == 0.5);
     CHECK(bit_equal(at::rand({3}), next));
@@ -243,7 +243,7 @@ TEST_CASE("a recorder may end on another thread, or after its own", "[recorder]"
     run(x);
     here.reset();
   }).join();
-  run(x);  // this thread notices now
+  run(x);  // this thread now drops the recording
   CHECK_FALSE(recording::wanted());
   CHECK(there->calls().size() == 1);
   there.reset();
@@ -279,7 +279,7 @@ TEST_CASE("under InferenceMode copies are normal tensors", "[recorder]") {
   for (const auto& copy : {call.q, call.k, call.key_keep, recorder.calls().at(1).q, recorder.calls().at(1).k})
     CHECK(compact(copy));
   CHECK_CLOSE(call.weights().squeeze(1), want);
-  call.q.clone().requires_grad_(true).mul(call.k).sum().backward();  // may take part in training
+  call.q.clone().requires_grad_(true).mul(call.k).sum().backward();  // copies can take part in training
 }
 
 TEST_CASE("under autocast what the backend read is recorded", "[recorder]") {

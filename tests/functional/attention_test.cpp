@@ -49,7 +49,7 @@ NaiveCall random_call(const Shapes& s = {}) {
   return call;
 }
 
-AttentionResult ours(const NaiveCall& call, Mask mask = {}) {
+AttentionResult result_of(const NaiveCall& call, Mask mask = {}) {
   AttentionExtras extras;
   if (call.keep.defined()) mask &= Mask::keep(call.keep);
   if (call.bias.defined()) mask &= Mask::bias(call.bias);
@@ -65,7 +65,7 @@ AttentionResult ours(const NaiveCall& call, Mask mask = {}) {
 
 void check_equal(const NaiveCall& call, const Mask& mask = {}) {
   const auto want = naive_attention(call);
-  const auto got = ours(call, mask);
+  const auto got = result_of(call, mask);
   CHECK_CLOSE(got.output, want.output);
   CHECK_CLOSE(got.weights, want.weights);
   CHECK_CLOSE(got.logsumexp, want.logsumexp);
@@ -149,7 +149,7 @@ TEST_CASE("causal alignments with more queries than keys leave empty rows", "[at
   call.options.causal = GENERATE(Causal::BottomRight, Causal::TopLeft);
   check_equal(call);
   if (call.options.causal == Causal::BottomRight) {
-    CHECK(ours(call).output.slice(2, 0, 3).eq(0).all().item<bool>());
+    CHECK(result_of(call).output.slice(2, 0, 3).eq(0).all().item<bool>());
   }
 }
 
@@ -159,10 +159,10 @@ TEST_CASE("key masks and lengths", "[attention][mask]") {
   call.keep = at::arange(7).view({1, 1, 1, 7}).lt(lengths.view({2, 1, 1, 1}));
   const auto want = naive_attention(call);
   call.keep.reset();
-  CHECK_CLOSE(ours(call, Mask::key_lengths(lengths)).output, want.output);
+  CHECK_CLOSE(result_of(call, Mask::key_lengths(lengths)).output, want.output);
   const auto keys = at::arange(7).lt(lengths.unsqueeze(1));
-  CHECK_CLOSE(ours(call, Mask::key_keep(keys)).output, want.output);
-  CHECK_CLOSE(ours(call, Mask::key_keep(keys.to(at::kLong))).output, want.output);
+  CHECK_CLOSE(result_of(call, Mask::key_keep(keys)).output, want.output);
+  CHECK_CLOSE(result_of(call, Mask::key_keep(keys.to(at::kLong))).output, want.output);
 }
 
 TEST_CASE("terms of a mask combine", "[attention][mask]") {
@@ -177,14 +177,14 @@ TEST_CASE("terms of a mask combine", "[attention][mask]") {
   call.bias.reset();
   const auto mask = Mask(a) & Mask::hide(b.bitwise_not()) & Mask::bias(c) & Mask::bias(d) &
                     Mask::key_lengths(lengths) & Mask::key_lengths(shorter);
-  CHECK_CLOSE(ours(call, mask).output, want.output);
+  CHECK_CLOSE(result_of(call, mask).output, want.output);
 }
 
 TEST_CASE("rank-3 masks say what their first dimension is", "[attention][mask][errors]") {
   auto call = random_call({.B = 4});  // as many batches as heads: guessing would go wrong silently
   const auto mask = at::rand({4, 5, 7}).gt(0.4);
   CHECK(test::value_error([&] {
-          return ours(call, mask);
+          return result_of(call, mask);
         }).find("could be per batch or per head; say Mask::per_batch or Mask::per_head") !=
         std::string::npos);
   call.keep = mask.unsqueeze(1);
@@ -192,8 +192,8 @@ TEST_CASE("rank-3 masks say what their first dimension is", "[attention][mask][e
   call.keep = mask.unsqueeze(0);
   const auto per_head = naive_attention(call).output;
   call.keep.reset();
-  CHECK_CLOSE(ours(call, Mask::per_batch(mask)).output, per_batch);
-  CHECK_CLOSE(ours(call, Mask::per_head(mask)).output, per_head);
+  CHECK_CLOSE(result_of(call, Mask::per_batch(mask)).output, per_batch);
+  CHECK_CLOSE(result_of(call, Mask::per_head(mask)).output, per_head);
 }
 
 TEST_CASE("ranks 2, 3 and 5 are the 4-D call without or with more leading sizes", "[attention]") {
@@ -229,7 +229,7 @@ TEST_CASE("a query without keys gives zeros and no NaN, forward and backward", "
   const bool with_sink = GENERATE(false, true);
   call.options.softmax_plus_one = with_sink;
   for (auto* x : {&call.q, &call.k, &call.v}) x->requires_grad_(true);
-  const auto got = ours(call, mask);
+  const auto got = result_of(call, mask);
   CHECK(got.output.select(2, 2).eq(0).all().item<bool>());
   CHECK(got.weights.select(2, 2).eq(0).all().item<bool>());
   CHECK(got.logsumexp.select(2, 2).eq(-kInf).all().item<bool>());
@@ -251,11 +251,11 @@ TEST_CASE("keys that no query sees may hold NaN or Inf", "[attention][nan]") {
   const double poison = GENERATE(kNaN, kInf, -kInf);
   auto call = random_call();
   const auto lengths = at::full({2}, 4, at::kLong);
-  const auto clean = ours(call, Mask::key_lengths(lengths));
+  const auto clean = result_of(call, Mask::key_lengths(lengths));
   call.k.slice(2, 4).fill_(poison);
   call.v.slice(2, 4).fill_(poison);
   for (auto* x : {&call.q, &call.k, &call.v}) x->requires_grad_(true);
-  const auto got = ours(call, Mask::key_lengths(lengths));
+  const auto got = result_of(call, Mask::key_lengths(lengths));
   CHECK(bit_equal(got.output, clean.output));
   got.output.sum().backward();
   CHECK(call.q.grad().isfinite().all().item<bool>());
@@ -266,16 +266,16 @@ TEST_CASE("keys that no query sees may hold NaN or Inf", "[attention][nan]") {
 TEST_CASE("a non-finite key enters no masked score", "[attention][nan]") {
   auto call = random_call({.L = 7, .S = 7});
   call.options.causal = Causal::BottomRight;
-  const auto clean = ours(call).output;
+  const auto clean = result_of(call).output;
   call.k.select(2, 6).fill_(kNaN);  // only the last query may see it
-  CHECK(bit_equal(ours(call).output.slice(2, 0, 6), clean.slice(2, 0, 6)));
+  CHECK(bit_equal(result_of(call).output.slice(2, 0, 6), clean.slice(2, 0, 6)));
 }
 
 TEST_CASE("empty sizes give empty or zero results", "[attention][empty]") {
   const auto run = [](Shapes s) {
     auto call = random_call(s);
     for (auto* x : {&call.q, &call.k, &call.v}) x->requires_grad_(true);
-    const auto got = ours(call);
+    const auto got = result_of(call);
     CHECK(got.output.sizes() == at::IntArrayRef({s.B, s.H, s.L, s.Dv}));
     CHECK(got.output.eq(0).all().item<bool>());
     got.output.sum().backward();
@@ -314,7 +314,7 @@ TEST_CASE("a call without keys is one whose only key is hidden", "[attention][em
     const auto logsumexp = result.logsumexp.masked_fill(result.logsumexp.isinf(), 0.0);
     auto gradients = torch::autograd::grad({result.output.sum() + logsumexp.sum()}, leaves, {},
                                            /*retain_graph=*/true, false, /*allow_unused=*/true);
-    // Also where nothing was taken out of the sum: -inf is a constant.
+    // The gradient is also right if no -inf is removed from the sum, since -inf is a constant.
     const auto direct = torch::autograd::grad({result.logsumexp}, {leaves[3]},
                                               {at::ones_like(result.logsumexp)}, false, false, true);
     gradients.push_back(direct[0]);
@@ -344,8 +344,8 @@ TEST_CASE("a last {} is no mask, and an undefined generator is refused", "[atten
                   attention_varlen(packed, packed, packed, ends, ends).output));
 
   const AttentionExtras undefined{.generator = at::Generator()};
-  const auto refused = [](const char* who) {
-    return std::string(who) + ": expected generator to be a CPU generator, got an undefined one";
+  const auto refused = [](const char* caller) {
+    return std::string(caller) + ": expected generator to be a CPU generator, got an undefined one";
   };
   using test::value_error;
   CHECK(value_error([&] { attention(q, q, q, {.dropout_p = 0.5}, undefined); }) == refused("attention"));
@@ -396,8 +396,8 @@ TEST_CASE("gradients equal central differences for every option", "[attention][g
       c.sinks = x[4];
       c.slopes = x[5];
     }
-    const auto result = ours(c);
-    // Weights and finite log-sum-exps take part, so that their gradients are checked as well.
+    const auto result = result_of(c);
+    // Weights and finite logsumexps are part of the result, so that their gradients are checked as well.
     const auto lse = result.logsumexp.masked_fill(result.logsumexp.isinf(), 0.0);
     return at::cat({result.output, result.weights, lse.unsqueeze(3)}, 3);
   };
@@ -430,7 +430,7 @@ TEST_CASE("counter dropout is a function of key and positions alone", "[attentio
   at::manual_seed(99);
   const auto key = kernels::draw_dropout_key(std::nullopt);
   at::manual_seed(99);
-  const auto got = ours(call);
+  const auto got = result_of(call);
   call.survivors = at::zeros({2, 4, 9, 150}, at::kBool);
   auto survivors = call.survivors.accessor<bool, 4>();
   for (int64_t b = 0; b < 2; ++b)
@@ -458,7 +458,7 @@ TEST_CASE("windowed and whole counter dropout agree", "[attention][dropout]") {
   at::manual_seed(3);
   const auto blocks = attention(call.q, call.k, call.v, call.options);
   at::manual_seed(3);
-  CHECK_CLOSE(ours(call).output, blocks);  // weights are asked for: the whole matrix
+  CHECK_CLOSE(result_of(call).output, blocks);  // weights are requested, so the whole matrix is computed
 }
 
 TEST_CASE("the aten stream draws what softmax and nn::Dropout draw", "[attention][dropout]") {
@@ -486,9 +486,9 @@ TEST_CASE("dropout of 0 and 1 draws nothing", "[attention][dropout]") {
   at::manual_seed(1);
   const auto expected = at::rand({3});
   at::manual_seed(1);
-  ours(call);
+  result_of(call);
   call.options.dropout_p = 1.0;
-  CHECK(ours(call).output.eq(0).all().item<bool>());
+  CHECK(result_of(call).output.eq(0).all().item<bool>());
   CHECK(bit_equal(at::rand({3}), expected));
 }
 

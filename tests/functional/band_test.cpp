@@ -1,4 +1,4 @@
-// The bounds that causality and windows become, against their definition pair by pair.
+// Compares the bounds of causality and windows with their definition, pair by pair.
 
 #include <cstdint>
 #include <limits>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
 
-// As docs/conventions.md defines it: query i is aligned with key i + S - L; TopLeft with key i.
+// The definition in docs/conventions.md: query i is aligned with key i + S - L, or with key i for TopLeft.
 bool may_see(const AttentionOptions& options, int64_t L, int64_t S, int64_t i, int64_t j) {
   const int64_t aligned = i + S - L;
   if (options.causal == Causal::BottomRight && j > aligned) return false;
@@ -47,7 +47,7 @@ TEST_CASE("a band sees the pairs that causality and window allow", "[band][short
         wrong +=
             band.key_lo(i, S) < 0 || band.key_lo(i, S) > S || band.key_hi(i, S) < 0 || band.key_hi(i, S) > S;
       }
-      // A bound is there exactly if it hides a pair.
+      // The band has a bound exactly if that bound hides a pair.
       wrong += L > 0 && S > 0 && (band.has_lo() != (hidden_left > 0) || band.has_hi() != (hidden_right > 0));
       unbounded += band.unbounded();
     }

@@ -1,5 +1,6 @@
-// A tensor beside q, k and v may be changed in place between a forward pass and its backward pass. The
-// gradient is then that of what the forward pass saw, or autograd raises; it is never another one.
+// A tensor other than q, k and v may be changed in place between a forward pass and its backward pass. The
+// gradient is then that of the values that the forward pass read, or autograd raises an error; it is never a
+// different one.
 
 #include <array>
 #include <functional>
@@ -32,10 +33,10 @@ namespace {
 constexpr int64_t kKeys = 40;
 constexpr std::array kBackends = {Backend::Reference, Backend::Torch, Backend::Native, Backend::Auto};
 
-// One tensor of a call: how it is made, handed over and changed.
+// One tensor of a call, with functions that make it, pass it to the call and change it.
 struct Given {
   std::string name;
-  bool pairs;  // (…, L, S): too large to copy
+  bool pairs;  // (…, L, S): a mask of pairs, which is too large to copy
   std::function<at::Tensor(int64_t)> make;
   std::function<AttentionExtras(const at::Tensor&)> extras;
   std::function<void(at::Tensor&)> change;
@@ -122,7 +123,7 @@ struct Call {
     return false;
   }
 
-  // What flows to q, k and v if `before_backward` runs between the passes.
+  // The gradients of q, k and v if `before_backward` runs between the passes.
   std::vector<at::Tensor> gradients(Backend backend, const AttentionExtras& extras,
                                     const std::function<void()>& before_backward) const {
     const auto y = attention(q, k, v, {.backend = backend}, extras).output;
@@ -143,7 +144,7 @@ void check_equal(const std::vector<at::Tensor>& got, const std::vector<at::Tenso
 
 TEST_CASE("a mask changed before the backward pass raises or has no influence", "[changed_mask]") {
   const auto backend = GENERATE(from_range(kBackends));
-  const int64_t queries = GENERATE(2, 40);  // the way of few queries, and tiles
+  const int64_t queries = GENERATE(2, 40);  // the pass for few queries, and the tiled pass
   for (const auto& given : givens()) {
     INFO(given.name << ", backend " << to_string(backend) << ", queries " << queries);
     at::manual_seed(5);
@@ -154,7 +155,7 @@ TEST_CASE("a mask changed before the backward pass raises or has no influence", 
     const auto chosen = explain(call.q, call.k, call.v, {.backend = backend}, extras).chosen;
     const auto want = call.gradients(backend, extras, [] {});
     const auto change = [&] { given.change(tensor); };
-    const bool combined = given.name == "keep beside key_keep";  // a tensor of its own
+    const bool combined = given.name == "keep beside key_keep";  // the combined term is a new tensor
     if (chosen == Backend::Native && given.pairs && !combined) {
       CHECK_THAT(error_of<c10::Error>([&] { call.gradients(backend, extras, change); }),
                  ContainsSubstring("modified by an inplace operation"));
@@ -184,7 +185,7 @@ TEST_CASE("masks made under InferenceMode serve in training", "[changed_mask]") 
     const auto plain = given.extras(tensor.clone());
     const auto want = call.gradients(backend, plain, [] {});
     check_equal(call.gradients(backend, extras, [] {}), want);
-    // Its changes have no version that autograd could compare.
+    // An inference tensor has no version by which autograd could detect a change.
     check_equal(call.gradients(backend, extras,
                                [&] {
                                  const c10::InferenceMode inference;

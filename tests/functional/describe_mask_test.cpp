@@ -26,7 +26,7 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// The grid that belongs to weights (L, S) of the reference: a visible key has a weight.
+// The expected grid for weights (L, S) of the reference, in which a visible key has a non-zero weight.
 std::string grid_of(const at::Tensor& weights) {
   std::string text;
   for (int64_t i = 0; i < weights.size(0); ++i) {
@@ -106,7 +106,7 @@ TEST_CASE("the grid shows what attention sees", "[describe_mask]") {
   for (const auto& mask : masks()) {
     const auto weights =
         attention(q, k, k, options, AttentionExtras{.mask = mask, .weights = Weights::Clean}).weights;
-    // Without a term of its own for them, a mask is described for one batch item or head.
+    // A mask without a batch or head dimension is described for one batch item or head.
     const int64_t items = mask.empty() || mask.describe(4, 6).find("batch item") == std::string::npos ? 1 : 2;
     const int64_t heads = mask.describe(4, 6).find(", head") == std::string::npos ? 1 : 3;
     for (int64_t b = 0; b < items; ++b) {
@@ -128,7 +128,7 @@ TEST_CASE("a bias has a sign of its own, with its range", "[describe_mask]") {
         "x may attend, . may not, + with a bias from -2 to 1\n");
   CHECK_THAT(Mask::bias(at::tensor({0.25f, 0.0f}).view({1, 2})).describe(1, 2),
              ContainsSubstring("+ with a bias of 0.25\n"));
-  // A bias of a hidden pair is not added to anything.
+  // The bias of a hidden pair has no effect and is not shown.
   CHECK_THAT((Mask::bias(bias) & Mask::key_lengths(at::tensor({1}))).describe(2, 3),
              ContainsSubstring("+ . .\nx . .\n"));
 }
@@ -149,7 +149,7 @@ TEST_CASE("one batch item and head is shown, and it is said whether others diffe
         "x x\n"
         "x may attend, . may not\n"
         "5 of the other 5 batch items and heads differ\n");
-  // Equal ones, and a bias that differs in nothing but a hidden pair.
+  // Items that are equal, or whose biases differ only at a hidden pair, do not count as different.
   auto bias = at::zeros({2, 1, 1, 3});
   bias[1][0][0][2] = 7.0f;
   CHECK_THAT((Mask::bias(bias) & Mask::key_lengths(at::tensor({2, 2}))).describe(1, 3),

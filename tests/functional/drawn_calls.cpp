@@ -1,9 +1,11 @@
-// Random calls of attention(), forward and backward, against scalar loops in float64: tools/drawn_calls.
+// Compares random calls of attention(), forward and backward, with scalar loops in float64
+// (tools/drawn_calls).
 //
 //   drawn_calls --calls 10000 --seed 1            exit status 1 if a call failed
-//   drawn_calls --calls 1 --seed 1 --first 4711   that call of the run alone
+//   drawn_calls --calls 1 --seed 1 --first 4711   only that call of the run
 //
-// A call that fails is printed as a program. A backend that is asked for by name may refuse, by name.
+// A call that fails is printed as a program. A backend that the call names may refuse it with an error that
+// names the backend.
 
 #include <algorithm>
 #include <array>
@@ -65,7 +67,7 @@ class Draw {
   int64_t below(int64_t n) { return static_cast<int64_t>(random_() % static_cast<uint64_t>(n)); }
   bool one_in(int64_t n) { return below(n) == 0; }
   template <class T>
-  T of(std::initializer_list<T> values) {
+  T one_of(std::initializer_list<T> values) {
     return *(values.begin() + below(static_cast<int64_t>(values.size())));
   }
 
@@ -117,7 +119,7 @@ std::string list(at::IntArrayRef sizes) {
   return fmt::format("{{{}}}", fmt::join(sizes.begin(), sizes.end(), ", "));
 }
 
-// Tensors and the program that makes them, side by side.
+// Makes tensors and records the program that makes them.
 class Program {
  public:
   explicit Program(Draw& draw) : draw_(draw) {}
@@ -140,19 +142,19 @@ class Program {
                      number(share)));
     return at::rand(sizes).lt(share);
   }
-  // A few places get a number that is not finite.
+  // Sets a few places to a number that is not finite.
   void poison(at::Tensor& x, const std::string& name, bool zeros = false) {
     if (x.numel() == 0) return;
-    const int64_t places = draw_.of<int64_t>({1, 1, 2, 7});
+    const int64_t places = draw_.one_of<int64_t>({1, 1, 2, 7});
     const double value =
-        zeros ? draw_.of({0.0, -0.0, -kInfinity}) : draw_.of({std::nan(""), kInfinity, -kInfinity});
+        zeros ? draw_.one_of({0.0, -0.0, -kInfinity}) : draw_.one_of({std::nan(""), kInfinity, -kInfinity});
     for (int64_t n = 0; n < places; ++n) {
       const int64_t place = draw_.below(x.numel());
       line(fmt::format("{}.view(-1)[{}].fill_({});", name, place, number(value)));
       x.view(-1)[place].fill_(value);
     }
   }
-  // A tensor (B, H, T, D) of a drawn layout, perhaps with numbers that are not finite.
+  // Makes a tensor (B, H, T, D) with a random memory layout and possibly with numbers that are not finite.
   at::Tensor laid_out(const std::string& name, int64_t B, int64_t H, int64_t T, int64_t D,
                       at::ScalarType type, double factor, bool poisoned) {
     at::Tensor x;
@@ -175,7 +177,7 @@ class Program {
       return x;
     }
     switch (draw_.below(17)) {
-      case 0:  // as a projection gives it
+      case 0:  // the layout of a projection
         made({B, T, H, D});
         then(".transpose(1, 2)", x.transpose(1, 2));
         break;
@@ -228,7 +230,7 @@ class Program {
       case 13:
         strided(1, T * D, D, 1);
         break;
-      case 14:  // features in turned order of overlapping rows
+      case 14:  // overlapping rows with permuted features
         strided(T + D, 2, 1, T);
         break;
       case 15: {  // a pending change of sign, stride 2
@@ -256,24 +258,24 @@ class Program {
 
 enum class Mode { Gradients, NoGrad, Inference, Autocast };
 
-// One drawn call: its tensors as given, what they mean in four dimensions, and its program.
+// One random call: its tensors as given, the equivalent rank-4 call, and its program.
 struct Call {
   at::Tensor q, k, v;  // as given
   AttentionOptions options;
   AttentionExtras extras;
   std::vector<at::Tensor> biases;
   std::vector<std::string> bias_names;
-  NaiveCall meaning;  // all in (B, H, L, D); tensors of what the backend reads
+  NaiveCall meaning;  // rank 4; the numbers that the backend reads
   Mode mode = Mode::Gradients;
   at::ScalarType type = at::kFloat, autocast = at::kBFloat16;
-  at::ScalarType computed = at::kFloat;  // what the backend reads
+  at::ScalarType computed = at::kFloat;  // dtype that the backend reads
   bool with_generator = false;
   uint64_t seed = 0;
   bool strided_directions = false;
   std::string text;
 };
 
-// A bool or floating mask's sizes that broadcast to (B, H, L, S), or (L, S).
+// Draws sizes of a bool or floating mask, which are (L, S) or broadcast to (B, H, L, S).
 std::vector<int64_t> mask_sizes(Draw& draw, int64_t B, int64_t H, int64_t L, int64_t S, bool pairs_only) {
   if (pairs_only || draw.one_in(3)) return {L, S};
   return {draw.one_in(2) ? 1 : B, draw.one_in(2) ? 1 : H, draw.one_in(4) ? 1 : L, S};
@@ -283,31 +285,34 @@ Call draw_call(Draw& draw) {
   Call call;
   Program program(draw);
   call.type =
-      draw.of({at::kDouble, at::kDouble, at::kFloat, at::kFloat, at::kHalf, at::kHalf, at::kBFloat16});
-  call.mode = draw.of({Mode::Gradients, Mode::Gradients, Mode::Gradients, Mode::Gradients, Mode::NoGrad,
-                       Mode::Inference, Mode::Autocast});
-  call.autocast = draw.of({at::kBFloat16, at::kHalf});
+      draw.one_of({at::kDouble, at::kDouble, at::kFloat, at::kFloat, at::kHalf, at::kHalf, at::kBFloat16});
+  call.mode = draw.one_of({Mode::Gradients, Mode::Gradients, Mode::Gradients, Mode::Gradients, Mode::NoGrad,
+                           Mode::Inference, Mode::Autocast});
+  call.autocast = draw.one_of({at::kBFloat16, at::kHalf});
   call.computed = call.mode == Mode::Autocast && call.type != at::kDouble ? call.autocast : call.type;
   call.seed = static_cast<uint64_t>(draw.below(1 << 30));
   // Shapes.
-  const int64_t rank = draw.of<int64_t>({4, 4, 4, 4, 4, 4, 3, 2, 5});
+  const int64_t rank = draw.one_of<int64_t>({4, 4, 4, 4, 4, 4, 3, 2, 5});
   const auto size = [&](std::initializer_list<int64_t> usual) {
-    return draw.one_in(30) ? 0 : draw.one_in(8) ? 1 : draw.one_in(8) ? 1 + draw.below(140) : draw.of(usual);
+    return draw.one_in(30)  ? 0
+           : draw.one_in(8) ? 1
+           : draw.one_in(8) ? 1 + draw.below(140)
+                            : draw.one_of(usual);
   };
-  const int64_t B = rank < 3 ? 1 : draw.one_in(40) ? 0 : draw.of<int64_t>({1, 1, 2, 3});
-  const int64_t Hkv = rank < 4 ? 1 : draw.of<int64_t>({1, 1, 2, 3});
-  const int64_t H = rank < 4 ? 1 : Hkv * draw.of<int64_t>({1, 1, 2, 3});
+  const int64_t B = rank < 3 ? 1 : draw.one_in(40) ? 0 : draw.one_of<int64_t>({1, 1, 2, 3});
+  const int64_t Hkv = rank < 4 ? 1 : draw.one_of<int64_t>({1, 1, 2, 3});
+  const int64_t H = rank < 4 ? 1 : Hkv * draw.one_of<int64_t>({1, 1, 2, 3});
   const int64_t L = size({2, 3, 5, 7, 8, 16, 17, 31, 33, 40}),
                 S = draw.one_in(3) ? L : size({2, 3, 5, 8, 15, 16, 17, 31, 33, 47, 64, 70});
-  const int64_t D = draw.of<int64_t>({1, 2, 3, 7, 8, 8, 16, 16, 17, 32, 40, 64, 65}),
-                Dv = draw.one_in(6) ? draw.of<int64_t>({1, 3, 8, 16, 24, 33}) : D;
-  // Half of the calls leave the options that PyTorch's kernels lack.
+  const int64_t D = draw.one_of<int64_t>({1, 2, 3, 7, 8, 8, 16, 16, 17, 32, 40, 64, 65}),
+                Dv = draw.one_in(6) ? draw.one_of<int64_t>({1, 3, 8, 16, 24, 33}) : D;
+  // Half of the calls do without the options that PyTorch's kernels lack.
   const bool plain = draw.one_in(2);
   const auto rare = [&](int64_t n) { return !plain && draw.one_in(n); };
   // Special numbers.
   const bool poisoned = draw.one_in(6);
   const auto poison_here = [&] { return poisoned && draw.one_in(3); };
-  const double factor = draw.of({1.0, 1.0, 1.0, 0.01, 3.0});
+  const double factor = draw.one_of({1.0, 1.0, 1.0, 0.01, 3.0});
   auto q = program.laid_out("q", B, H, L, D, call.type, factor, poison_here());
   auto k = program.laid_out("k", B, Hkv, S, D, call.type, 1.0, poison_here());
   auto v = program.laid_out("v", B, Hkv, S, Dv, call.type, 1.0, poison_here());
@@ -315,17 +320,17 @@ Call draw_call(Draw& draw) {
   auto& options = call.options;
   std::string said;
   if (draw.one_in(4)) {
-    options.scale = draw.of({0.5, 0.1, -0.3, 1.0, -0.125});
+    options.scale = draw.one_of({0.5, 0.1, -0.3, 1.0, -0.125});
     said += fmt::format(".scale = {}, ", number(*options.scale));
   }
-  options.causal = draw.of({Causal::None, Causal::None, Causal::BottomRight, Causal::TopLeft});
+  options.causal = draw.one_of({Causal::None, Causal::None, Causal::BottomRight, Causal::TopLeft});
   said += fmt::format(".causal = {}, ", name_of(options.causal));
   if (rare(3)) {
-    options.window = {draw.of<int64_t>({-1, 0, 2, 9, 50}), draw.of<int64_t>({-1, 0, 1, 6, 70})};
+    options.window = {draw.one_of<int64_t>({-1, 0, 2, 9, 50}), draw.one_of<int64_t>({-1, 0, 1, 6, 70})};
     said += fmt::format(".window = {{{}, {}}}, ", options.window.left, options.window.right);
   }
   if (rare(4)) {
-    options.softcap = draw.of({0.5, 2.0, 30.0});
+    options.softcap = draw.one_of({0.5, 2.0, 30.0});
     said += fmt::format(".softcap = {}, ", number(*options.softcap));
   }
   const bool sinks = rare(4);
@@ -334,22 +339,22 @@ Call draw_call(Draw& draw) {
     said += ".softmax_plus_one = true, ";
   }
   if (rare(4)) {
-    options.dropout_p = draw.of({0.1, 0.5, 0.97, 1.0});
-    options.dropout_stream = draw.of({DropoutStream::Any, DropoutStream::Aten, DropoutStream::Counter});
+    options.dropout_p = draw.one_of({0.1, 0.5, 0.97, 1.0});
+    options.dropout_stream = draw.one_of({DropoutStream::Any, DropoutStream::Aten, DropoutStream::Counter});
     said += fmt::format(".dropout_p = {}, .dropout_stream = {}, ", number(options.dropout_p),
                         name_of(options.dropout_stream));
     call.with_generator = draw.one_in(3);
   }
-  options.backend = draw.of({Backend::Auto, Backend::Auto, Backend::Reference, Backend::Torch, Backend::Torch,
-                             Backend::Native, Backend::Native});
+  options.backend = draw.one_of({Backend::Auto, Backend::Auto, Backend::Reference, Backend::Torch,
+                                 Backend::Torch, Backend::Native, Backend::Native});
   said += fmt::format(".backend = {}", name_of(options.backend));
-  // Masks. What they mean together is (B, H, L, S).
+  // Masks: `keep` and `bias` are their combined meaning, (B, H, L, S).
   auto keep = at::ones({B, H, L, S}, at::kBool);
   auto bias = at::zeros({B, H, L, S}, at::kDouble);
   bool biased = false;
   auto& mask = call.extras.mask;
   program.line("Mask mask;");
-  const int64_t terms = draw.of<int64_t>({0, 0, 1, 1, 1, 2, 3});
+  const int64_t terms = draw.one_of<int64_t>({0, 0, 1, 1, 1, 2, 3});
   for (int64_t n = 0; n < terms; ++n) {
     const auto name = fmt::format("term{}", n);
     switch (draw.below(rank < 3 || rank > 4 ? 3 : 5)) {
@@ -357,7 +362,7 @@ Call draw_call(Draw& draw) {
       case 1: {
         const auto sizes = mask_sizes(draw, B, H, L, S, rank != 4);
         if (draw.one_in(2)) {
-          auto t = program.bits(name, sizes, draw.of({0.8, 0.5, 0.1}));
+          auto t = program.bits(name, sizes, draw.one_of({0.8, 0.5, 0.1}));
           const bool wide = draw.one_in(3);
           if (wide) {
             program.line(fmt::format("{0} = {0}.to(at::kInt) * 3;", name));
@@ -372,7 +377,7 @@ Call draw_call(Draw& draw) {
           }
           keep = keep.logical_and(t.ne(0));
         } else {
-          const auto t = program.bits(name, sizes, draw.of({0.2, 0.5}));
+          const auto t = program.bits(name, sizes, draw.one_of({0.2, 0.5}));
           program.line(fmt::format("mask &= Mask::hide({});", name));
           mask &= Mask::hide(t);
           keep = keep.logical_and(t.logical_not());
@@ -381,7 +386,7 @@ Call draw_call(Draw& draw) {
       }
       case 2: {
         const auto sizes = mask_sizes(draw, B, H, L, S, rank != 4);
-        const auto type = draw.one_in(5) ? draw.of({at::kDouble, at::kFloat}) : call.computed;
+        const auto type = draw.one_in(5) ? draw.one_of({at::kDouble, at::kFloat}) : call.computed;
         auto t = program.normal(name, sizes, type);
         if (draw.one_in(3)) program.poison(t, name, /*zeros=*/true);
         if (poison_here()) program.poison(t, name);
@@ -407,16 +412,16 @@ Call draw_call(Draw& draw) {
       default: {
         std::vector<int64_t> lengths;
         for (int64_t b = 0; b < B; ++b) lengths.push_back(draw.below(S + 1));
-        const auto type = draw.of({at::kLong, at::kInt});
+        const auto type = draw.one_of({at::kLong, at::kInt});
         const auto t = at::tensor(lengths, at::kLong).to(type);
         program.line(fmt::format("auto {} = at::tensor(std::vector<int64_t>{}).to({});", name, list(lengths),
                                  type == at::kLong ? "at::kLong" : "at::kInt"));
         program.line(fmt::format("mask &= Mask::key_lengths({});", name));
         mask &= Mask::key_lengths(t);
         keep = keep.logical_and(at::arange(S).view({1, 1, 1, S}).lt(t.view({B, 1, 1, 1})));
-        if (draw.one_in(2)) {  // numbers beyond the lengths that reach nothing
+        if (draw.one_in(2)) {  // hidden numbers beyond the lengths, which must have no effect
           const double most = call.type == at::kDouble ? 1e308 : call.type == at::kHalf ? 6e4 : 3e38;
-          const double value = draw.of({std::nan(""), kInfinity, most, -most});
+          const double value = draw.one_of({std::nan(""), kInfinity, most, -most});
           const bool in_keys = draw.one_in(2);
           auto& x = in_keys ? k : v;
           program.line(fmt::format("{0} = {0}.clone(at::MemoryFormat::Contiguous);", in_keys ? "k" : "v"));
@@ -430,7 +435,7 @@ Call draw_call(Draw& draw) {
       }
     }
   }
-  // The caller's ranks.
+  // The tensors get the rank that the caller passes.
   const auto ranked = [&](at::Tensor& x, const char* name) {
     const auto become = [&](const std::string& code, const at::Tensor& value) {
       program.line(fmt::format("{0} = {0}{1};", name, code));
@@ -452,7 +457,7 @@ Call draw_call(Draw& draw) {
   }
   call.q = q, call.k = k, call.v = v;
   if (rare(4)) {
-    const auto type = draw.of({call.computed, at::kFloat});
+    const auto type = draw.one_of({call.computed, at::kFloat});
     auto t = draw.one_in(3) && rank != 5 ? program.normal("slopes", {B, H}, type, 0.2)
                                          : program.normal("slopes", {H}, type, 0.2);
     if (poison_here()) program.poison(t, "slopes");
@@ -460,7 +465,7 @@ Call draw_call(Draw& draw) {
     call.meaning.slopes = t;
   }
   if (sinks) {
-    auto t = program.normal("sinks", {H}, draw.of({call.computed, at::kFloat}));
+    auto t = program.normal("sinks", {H}, draw.one_of({call.computed, at::kFloat}));
     if (poison_here()) program.poison(t, "sinks");
     if (differentiates && draw.one_in(2)) {
       program.line("sinks.requires_grad_(true);");
@@ -469,12 +474,12 @@ Call draw_call(Draw& draw) {
     call.extras.sinks = t;
     call.meaning.sinks = t;
   }
-  if (rare(4)) call.extras.weights = draw.of({Weights::Clean, Weights::Dropped});
+  if (rare(4)) call.extras.weights = draw.one_of({Weights::Clean, Weights::Dropped});
   call.extras.logsumexp = rare(2) || draw.one_in(12);
   call.meaning.keep = keep;
   if (biased) call.meaning.bias = bias;
   call.strided_directions = draw.one_in(2);
-  // What the call says.
+  // The arguments of the call, as text.
   std::string with = ".mask = mask";
   if (call.extras.alibi_slopes.defined()) with += ", .alibi_slopes = slopes";
   if (call.extras.sinks.defined()) with += ", .sinks = sinks";
@@ -504,7 +509,7 @@ Call draw_call(Draw& draw) {
   return call;
 }
 
-// For the lifetime of this object.
+// Enables autocast for the lifetime of this object.
 class Autocast {
  public:
   Autocast(bool on, at::ScalarType type) : on_(on), previous_(at::autocast::get_autocast_dtype(at::kCPU)) {
@@ -526,7 +531,7 @@ class Autocast {
   at::ScalarType previous_;
 };
 
-// What dropout leaves, by the stream's definition; counter_keep_mask has tests of its own.
+// The weights that dropout keeps, by the definition of the stream; counter_keep_mask has separate tests.
 at::Tensor survivors(const Call& call) {
   const double p = call.options.dropout_p;
   if (p == 0.0 || p == 1.0) return {};
@@ -541,7 +546,8 @@ at::Tensor survivors(const Call& call) {
   return kernels::counter_keep_mask(key, p, 0, B, 0, H, static_cast<uint32_t>(S - L), L, 0, S);
 }
 
-// A direction of the result's shape, of strides that follow from its size, and its program.
+// Makes a direction in the shape of the result, with strides that depend on its size, and appends its
+// program.
 at::Tensor direction_of(const at::Tensor& result, const std::string& name, bool strided, std::string& text) {
   const auto drawn = at::randn(result.sizes(), at::kDouble).to(result.scalar_type());
   text += fmt::format("  auto of_{} = at::randn({}, at::kDouble).to({});\n", name, list(result.sizes()),
@@ -551,7 +557,7 @@ at::Tensor direction_of(const at::Tensor& result, const std::string& name, bool 
   std::string code;
   at::Tensor x;
   switch (result.numel() % 4) {
-    case 0:  // as of sum()
+    case 0:  // like the gradient of sum()
       code = fmt::format(".select(-1, 0).select(-1, 0).unsqueeze(-1).unsqueeze(-1).expand({})",
                          list(result.sizes()));
       x = drawn.select(-1, 0).select(-1, 0).unsqueeze(-1).unsqueeze(-1).expand(result.sizes());
@@ -589,8 +595,9 @@ class Failure : public std::exception {
   std::string text_;
 };
 
-// Where `strict` and `lax` are of one kind, `got` must be as well, and near it: within `allowed`, and where terms
-// cancel, within some units in the last place of their absolute sum.
+// Checks that `got` is of the same kind (finite, NaN, inf) wherever `strict` and `lax` agree on it, and that
+// finite numbers differ by at most `allowed` plus, for terms that cancel, some units in the last place of
+// their absolute sum.
 void compare(const std::string& what, const at::Tensor& got, const at::Tensor& strict, const at::Tensor& lax,
              const at::Tensor& terms, double allowed, at::ScalarType computed) {
   if (got.sizes() != strict.sizes())
@@ -658,7 +665,7 @@ void check_call(Call& call, std::map<std::string, int64_t>& counts) {
   NaiveDirections directions;
   std::vector<at::Tensor> outputs, along;
   at::manual_seed(call.seed + 1);
-  // In four dimensions, or three without a last one.
+  // Converts x to rank 4, or to rank 3 if it has no last dimension.
   const auto four = [&](const at::Tensor& x, std::optional<int64_t> last) {
     std::vector<int64_t> sizes = {meaning.q.size(0), meaning.q.size(1), meaning.q.size(2)};
     if (last) sizes.push_back(*last);
@@ -702,7 +709,7 @@ void check_call(Call& call, std::map<std::string, int64_t>& counts) {
     gradients = torch::autograd::grad(outputs, leaves, along, {}, false, /*allow_unused=*/true);
   }
 
-  // The meaning, of what autocast leaves.
+  // The meaning of the call, for tensors rounded as autocast rounds them.
   for (auto* x : {&meaning.q, &meaning.k, &meaning.v}) *x = x->detach().to(call.computed);
   meaning.survivors = survivors(call);
   const auto strict = naive_attention(meaning, directions),
@@ -723,8 +730,8 @@ void check_call(Call& call, std::map<std::string, int64_t>& counts) {
   check("logsumexp", result.logsumexp, statistics, lax.forward.logsumexp, strict.logsumexp_terms);
   if (outputs.empty()) return;
   ++counts["differentiated"];
-  // A gradient by its leaf's name, as the leaf's shape.
-  const auto of = [&](const NaiveGradients& g, size_t n) {
+  // The gradient that belongs to leaf n, in the shape of the leaf.
+  const auto gradient_of = [&](const NaiveGradients& g, size_t n) {
     const auto& name = names[n];
     if (name.starts_with("term")) return g.bias.sum_to_size(leaves[n].sizes());
     const auto& one = name == "q" ? g.q : name == "k" ? g.k : name == "v" ? g.v : g.sinks;
@@ -732,12 +739,12 @@ void check_call(Call& call, std::map<std::string, int64_t>& counts) {
   };
   double largest = 0.0;
   for (size_t n = 0; n < leaves.size(); ++n)
-    largest = std::max(largest, largest_magnitude(of(strict.gradients, n)));
+    largest = std::max(largest, largest_magnitude(gradient_of(strict.gradients, n)));
   for (size_t n = 0; n < leaves.size(); ++n) {
     const auto got = gradients[n].defined() ? gradients[n] : at::zeros_like(leaves[n]);
     const auto type = unit_of(got.scalar_type()) > unit_of(call.computed) ? got.scalar_type() : call.computed;
-    compare("gradient of " + names[n], got, of(strict.gradients, n), of(lax.gradients, n),
-            of(strict.terms, n), tolerance_of(type, true).allowed(largest), type);
+    compare("gradient of " + names[n], got, gradient_of(strict.gradients, n), gradient_of(lax.gradients, n),
+            gradient_of(strict.terms, n), tolerance_of(type, true).allowed(largest), type);
   }
 }
 

@@ -1,5 +1,5 @@
-// Numbers at the ends of float32. The native kernel means what the definition means, NaN included, or refuses
-// by name.
+// Numbers at the ends of float32. The native kernel returns what the definition returns, NaN included, or
+// refuses the call with a reason.
 
 #include <algorithm>
 #include <cmath>
@@ -48,7 +48,7 @@ bool takes(Backend backend, const OptionCall& call) {
   return false;
 }
 
-// Forward and backward against the definition in the same dtype.
+// Compares forward and backward with the definition in the same dtype.
 void check_same(const OptionCall& exact, at::ScalarType type) {
   const auto call = cast(exact, type);
   if (!takes(Backend::Native, call)) SKIP("no native kernel for " << c10::toString(type) << " on this CPU");
@@ -63,7 +63,7 @@ void check_same(const OptionCall& exact, at::ScalarType type) {
   }
 }
 
-// Without gradients few queries take another path, and weights are given.
+// Compares a call without gradients, for which few queries take another path and weights are returned.
 void check_same_weights(const OptionCall& exact, at::ScalarType type) {
   const at::NoGradGuard no_grad;
   auto call = cast(exact, type);
@@ -106,7 +106,7 @@ TEST_CASE("a bias of float64 beyond float32 means what it means to the definitio
   CHECK(want.result.output.select(2, 1).isnan().all().item<bool>() == (value > 0));
 }
 
-// A sink of +inf takes all: the limit of a growing sink, where inf - inf would be NaN.
+// A sink of +inf absorbs all weight, which is the limit of a growing sink; inf - inf would be NaN.
 TEST_CASE("sinks that are not finite, or huge", "[extremes][sinks]") {
   const auto type = GENERATE(at::kDouble, at::kFloat, at::kBFloat16);
   const auto backend = GENERATE(Backend::Reference, Backend::Native);
@@ -144,7 +144,7 @@ TEST_CASE("sinks that are not finite, or huge", "[extremes][sinks]") {
   CHECK(head(result.output, 3).eq(0).all().item<bool>());
   CHECK(lse(3).eq(call.extras.sinks[3].item<double>()).all().item<bool>());
 
-  // A query without keys is zero with any sink, and none of these has a gradient but NaN.
+  // A query without keys is zero with any sink, and of these sinks only NaN has a gradient.
   CHECK(result.output.select(2, 1).eq(0).all().item<bool>());
   CHECK(result.logsumexp.select(2, 1).eq(-kInfinity).all().item<bool>());
   const auto of_sinks = gradients[3].to(at::kDouble);
@@ -192,7 +192,7 @@ TEST_CASE("scales and softcaps as far as float32 has room for them", "[extremes]
   }
   SECTION("scale") {
     call.options.scale = value;
-    // Scores of a few units.
+    // The scores become numbers of a few units.
     call.q = call.q * std::sqrt(1.0 / value);
     call.k = call.k * std::sqrt(1.0 / value);
     check_same(call, at::kFloat);
@@ -222,7 +222,7 @@ TEST_CASE("scales and softcaps beyond are refused by name", "[extremes][errors]"
         "attention: backend native cannot express this call: it needs a scale between 1e-30 and 1e30");
 }
 
-// The sums of values are divided at the end, in the native kernel as in PyTorch's: they need room.
+// The native kernel, like PyTorch's, divides sums of values at the end, so the sums must not overflow.
 TEST_CASE("values up to the largest number over the number of keys", "[extremes]") {
   const int64_t L = GENERATE(3, 70);
   auto call = random_call(L);

@@ -21,7 +21,7 @@ namespace {
 
 constexpr double kP = 0.3;
 
-// Number by number, from the definition of the stream.
+// The mask computed number by number from the definition of the stream.
 at::Tensor expected_mask(at::IntArrayRef sizes, uint64_t key) {
   auto mask = at::ones(sizes);
   auto* out = mask.mutable_data_ptr<float>();
@@ -53,7 +53,7 @@ TEST_CASE("drop_features keeps what the Counter stream keeps, in every dtype and
     CHECK(at::equal(drop_features(x, kP, true), x * mask));
     (void)next_key(3);
     CHECK_WITHIN(add_dropped(residual, x, kP, true), residual + x * mask,
-                 {1e-6, 1e-6});  // one rounding or two
+                 {1e-6, 1e-6});  // one rounding instead of two
     for (const auto type : {at::kDouble, at::kBFloat16}) {
       (void)next_key(3);
       CHECK(at::equal(drop_features(x.to(type), kP, true).ne(0), mask.ne(0)));
@@ -62,7 +62,7 @@ TEST_CASE("drop_features keeps what the Counter stream keeps, in every dtype and
       const auto turned = x.t().contiguous().t();
       (void)next_key(3);
       CHECK_WITHIN(add_dropped(residual, turned, kP, true), residual + x * mask,
-                   {1e-6, 1e-6});  // one rounding or two
+                   {1e-6, 1e-6});  // one rounding instead of two
     }
   }
 }

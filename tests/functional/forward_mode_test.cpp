@@ -1,4 +1,5 @@
-// Forward-mode differentiation: a backend carries the tangents of every tensor of a call or refuses the call.
+// Forward-mode differentiation: a backend propagates the tangents of all tensors of a call or refuses the
+// call.
 
 #include <functional>
 #include <vector>
@@ -32,7 +33,7 @@ namespace {
 
 using Function = std::function<at::Tensor(const at::Tensor&)>;
 
-// A level of forward-mode differentiation while it lives.
+// Enters a level of forward-mode differentiation for its lifetime.
 class Level {
  public:
   Level() : id_(torch::autograd::ForwardADLevel::get_next_idx()) {}
@@ -51,7 +52,7 @@ class Level {
   uint64_t id_;
 };
 
-// The tangent of f at x along the direction, against central differences of f in float64.
+// Compares the tangent of f at x along a random direction with central differences of f in float64.
 void check_tangent(const Function& f, const at::Tensor& x, const Function& exact) {
   at::manual_seed(12);
   const auto direction = at::randn(x.sizes(), x.options());
@@ -90,7 +91,7 @@ struct Call {
     extras.sinks = sinks;
     return attention(q, k, v, options, extras).output;
   }
-  // The call with one tensor in place of its own, all in that one's dtype.
+  // Returns the call with one of its tensors replaced by x, and all tensors in the dtype of x.
   Call with(at::Tensor Call::*member, const at::Tensor& x) const {
     Call result = *this;
     for (auto other : members()) result.*other = (result.*other).to(x.scalar_type());

@@ -1,5 +1,5 @@
-// Numbers behind a mask: finite ones so large that a product with them overflows, as memory that nobody has written yet
-// may hold them, and values of NaN or Inf beside a query without keys.
+// Tests of hidden numbers: finite ones so large that a product with them overflows, as uninitialised memory
+// may hold, and values of NaN or Inf in a call with a query without keys.
 
 #include <array>
 #include <limits>
@@ -84,7 +84,7 @@ TEST_CASE("huge numbers in keys and values that nobody sees reach nothing", "[hi
   const bool by_position = GENERATE(false, true);
   auto call = random_call(type, backend, queries);
   if (by_position) {
-    call.options.causal = Causal::TopLeft;  // the keys beyond the last query
+    call.options.causal = Causal::TopLeft;  // hides the keys beyond the last query
   } else {
     call.mask = Mask::key_lengths(at::tensor({36, 36}, at::kLong));
   }
@@ -99,7 +99,7 @@ TEST_CASE("huge numbers in keys and values that nobody sees reach nothing", "[hi
     x = x.clone();
     x.slice(2, 36).fill_(sign * largest(type));
     if (huge.taken()) CHECK_WITHIN(huge.output(), want, {4e-3, 1e-6});
-    // A backend may take the forward pass alone.
+    // A backend may accept the forward pass but not gradients.
     for (auto* leaf : {&huge.q, &huge.k, &huge.v}) *leaf = leaf->detach().requires_grad_(true);
     if (!huge.taken()) continue;
     const auto got = huge.with_gradients();
@@ -132,7 +132,7 @@ TEST_CASE("a softcap leaves no gradient to hidden scores that are not numbers", 
   call.v = at::randn({1, 1, 5, 7}, at::kDouble).to(type);
   call.options = {.causal = Causal::TopLeft, .softcap = 30.0, .backend = Backend::Reference};
   call.q[0][0][1][3] =
-      std::numeric_limits<double>::infinity();  // by the zero of a key that no query sees: NaN
+      std::numeric_limits<double>::infinity();  // times the zero that replaces an unseen key: NaN
   CHECK(at::isfinite(call.with_gradients()[0]).all().item<bool>());
 }
 

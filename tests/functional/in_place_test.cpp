@@ -1,4 +1,4 @@
-// `y += x` on a result that autograd follows.
+// Tests `y += x` on a result that autograd tracks.
 
 #include <array>
 #include <vector>
@@ -45,7 +45,7 @@ TEST_CASE("a result takes a change in place and the gradient is right", "[in_pla
   asked.backend = Backend::Auto;
   if (!takes(backend, x, asked)) return;
   INFO("backend " << to_string(backend) << ", dtype " << c10::toString(type) << ", rank " << sizes.size());
-  // The second pass over the same graph sees the same change.
+  // The second backward pass over the same graph sees the same change.
   const auto gradients = [&](const at::Tensor& y) {
     const auto loss = y.square().sum();
     const auto first = torch::autograd::grad({loss}, {x}, {}, /*retain_graph=*/true)[0];
@@ -94,7 +94,7 @@ TEST_CASE("dropout, grouped heads and masks live through a change in place", "[i
       y = y * q.detach();
     }
     auto loss = y.square().sum();
-    // The reference's log-sum-exp is ATen's, which autograd keeps: only its reading is defined.
+    // Only reading the reference's logsumexp is defined, since autograd may have saved it.
     if (statistics.defined()) {
       if (in_place && backend != Backend::Reference) {
         statistics *= 2;

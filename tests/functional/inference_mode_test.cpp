@@ -1,5 +1,5 @@
-// Under InferenceMode tensors have no version: every backend in every dtype gives the bits that it gives without
-// a graph, of tensors that were made inside and outside.
+// Tensors have no version under InferenceMode. Every backend must give, in every dtype, the bits that it
+// gives without a graph, for tensors made inside and outside of the mode.
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>

@@ -1,6 +1,6 @@
-// What must hold for attention() on every backend, whatever the numbers: against float64 within the error
-// that low-precision arithmetic makes anyway, between calls that mean the same, at sizes beyond 16 bits, and
-// for every bad input. The backend is forced, and explain() has to agree that it is the one that runs.
+// Invariants of attention() on every backend, for any numbers: the error against float64 is within that of
+// low-precision arithmetic, equivalent calls agree, sizes beyond 16 bits work, and bad input is refused. The
+// backend is forced, and explain() must name it as the one that runs.
 
 #include <array>
 #include <cmath>
@@ -45,7 +45,7 @@ struct Tensors {
   at::Tensor q, k, v;
 };
 
-// True if the backend takes the call; then explain() names it for the forced call.
+// Returns whether the backend accepts the call, and checks that explain() then names it for the forced call.
 bool takes(Backend backend, const Tensors& x, AttentionOptions options = {},
            const AttentionExtras& extras = {}) {
   options.backend = Backend::Auto;
@@ -69,24 +69,24 @@ Tensors random_tensors(int64_t B, int64_t H, int64_t L, int64_t S, int64_t D,
           at::randn({B, H, S, D}, at::kDouble).to(type)};
 }
 
-// One random call, and what its options and mask say together.
+// One random call, and the combined meaning of its options and mask.
 struct Fuzzed {
   Tensors x;
   AttentionOptions options;
   Mask mask;
-  at::Tensor visible;  // bool (B or 1, H or 1, L, S), the same in one tensor
-  at::Tensor bias;     // what is added to the scores, or undefined
+  at::Tensor visible;  // bool (B or 1, H or 1, L, S), all masks combined
+  at::Tensor bias;     // sum of all biases, or undefined
   at::Tensor direction;
 };
 
-// The same numbers behind other strides.
+// Returns a tensor with the same numbers and another memory layout.
 at::Tensor laid_out(const at::Tensor& x, int64_t layout) {
   switch (layout) {
-    case 1:  // as a projection gives it: heads inside tokens
+    case 1:  // the layout of a projection: heads inside tokens
       return x.transpose(1, 2).contiguous().transpose(1, 2);
     case 2:  // strided last dimension
       return x.transpose(2, 3).contiguous().transpose(2, 3);
-    case 3:  // every second row of something longer
+    case 3:  // every second row of a longer tensor
       return at::stack({x, at::full_like(x, kNaN)}, 3).flatten(2, 3).slice(2, 0, 2 * x.size(2), 2);
     default:
       return x;
@@ -95,7 +95,9 @@ at::Tensor laid_out(const at::Tensor& x, int64_t layout) {
 
 Fuzzed fuzzed(int seed, at::ScalarType type) {
   std::mt19937 random(static_cast<unsigned>(seed));
-  const auto pick = [&](std::initializer_list<int64_t> of) { return *(of.begin() + random() % of.size()); };
+  const auto pick = [&](std::initializer_list<int64_t> choices) {
+    return *(choices.begin() + random() % choices.size());
+  };
   const int64_t B = pick({1, 1, 2}), Hkv = pick({1, 2}), H = Hkv * pick({1, 2});
   const int64_t L = 1 + random() % 300, S = random() % 2 ? L : 1 + random() % 300;
   const int64_t D = pick({1, 3, 59, 64, 111, 128, 256});
@@ -105,7 +107,7 @@ Fuzzed fuzzed(int seed, at::ScalarType type) {
     return laid_out(at::randn({B, heads, rows, D}, at::kDouble).to(type), pick({0, 1, 2, 3}));
   };
   f.x = {draw(H, L), draw(Hkv, S), draw(Hkv, S)};
-  if (random() % 4 == 0) {  // one key head for all, by stride 0
+  if (random() % 4 == 0) {  // one key head for all query heads, by stride 0
     f.x.k = f.x.k.slice(1, 0, 1).expand({B, Hkv, S, D});
     f.x.v = f.x.v.slice(1, 0, 1).expand({B, Hkv, S, D});
   }
@@ -156,7 +158,7 @@ Results differentiate(const Fuzzed& f, const std::function<at::Tensor(const Tens
   return results;
 }
 
-// The textbook in one dtype: every step rounds to it, as plain PyTorch would.
+// Attention composed of plain operations in one dtype, in which every step is rounded, as in a textbook.
 Results composed(const Fuzzed& f, at::ScalarType type) {
   return differentiate(
       f,
@@ -165,7 +167,8 @@ Results composed(const Fuzzed& f, at::ScalarType type) {
         const auto k = x.k.repeat_interleave(group, 1), v = x.v.repeat_interleave(group, 1);
         auto scores = at::matmul(x.q, k.transpose(2, 3)) / std::sqrt(static_cast<double>(x.q.size(3)));
         if (f.bias.defined()) scores = scores + f.bias.to(type);
-        // The lowest finite number, then zero: rows without keys are not NaN, others keep their softmax.
+        // Hidden scores get the lowest finite number and their weights become zero, so that rows without keys
+        // are not NaN and others keep their softmax.
         const auto hidden = f.visible.bitwise_not();
         const double lowest = type == at::kHalf ? -65504.0 : -1e38;
         return at::matmul(at::softmax(scores.masked_fill(hidden, lowest), -1).masked_fill(hidden, 0.0), v);
@@ -179,8 +182,8 @@ double error(const at::Tensor& got, const at::Tensor& want) {
 
 }  // namespace
 
-// Invariant 1. Allowed: twice the error of the textbook in the same dtype, three times for gradients, and two
-// units in the last place of the largest number, which also stands for a textbook that happens to be exact.
+// Invariant 1. The allowed error is twice that of the textbook in the same dtype, three times for gradients,
+// plus two units in the last place of the largest number, in case the textbook happens to be exact.
 TEST_CASE("every backend errs at most twice as much as the textbook in its dtype", "[invariants][fuzz]") {
   const auto type = GENERATE(from_range(kTypes));
   std::map<Backend, int> ran;
@@ -202,7 +205,7 @@ TEST_CASE("every backend errs at most twice as much as the textbook in its dtype
         largest = std::max(largest, want[n].abs().max().item<double>());
       for (size_t n = 0; n < want.size(); ++n) {
         INFO("output, gradients of q, k, v: " << n);
-        if (type == at::kDouble) {  // nothing is wider: the oracle errs as much
+        if (type == at::kDouble) {  // there is no wider dtype, so the oracle has errors of the same size
           CHECK(difference(got[n], want[n], tolerance_of(type, n > 0)) == "");
           continue;
         }
@@ -280,7 +283,7 @@ TEST_CASE("the order of keys does not matter, that of queries carries over", "[i
               want.index_select(2, rows));
 }
 
-// Invariant 6, of the function: a few new queries over all keys are the last rows of the whole.
+// Invariant 6, for the function: a few new queries over all keys give the last rows of the whole call.
 TEST_CASE("decoding step by step equals the whole sequence", "[invariants]") {
   const auto backend = GENERATE(from_range(kBackends));
   const int64_t step = GENERATE(1, 3, 7);
@@ -313,15 +316,15 @@ TEST_CASE("options that mean the same give the same", "[invariants]") {
   };
   const auto causal = AttentionOptions{.causal = Causal::BottomRight};
   if (!takes(backend, x, causal)) SKIP("backend refuses");
-  // A window longer than the sequence bounds nothing; one to the left of oneself is causality.
+  // A window longer than the sequence hides nothing, and a window that ends at the query itself is causality.
   same(x, {.causal = Causal::BottomRight, .window = {90, 0}}, x, causal);
   same(x, {.window = {90, 0}}, x, causal);
   same(x, {.window = {200, 300}}, x, {});
-  // Grouped heads are repeated heads.
+  // Grouped heads equal repeated heads.
   const Tensors grouped{x.q, x.k.slice(1, 0, 2), x.v.slice(1, 0, 2)};
   const Tensors repeated{x.q, grouped.k.repeat_interleave(2, 1), grouped.v.repeat_interleave(2, 1)};
   same(grouped, causal, repeated, causal);
-  // The ways to say causal, length and nothing.
+  // Different ways to express causality, lengths and no mask are equivalent.
   const auto i = at::arange(70).view({70, 1}), j = at::arange(90).view({1, 90});
   same(x, causal, x, {}, {}, Mask::keep(j.le(i + 20)));
   same(x, {.causal = Causal::TopLeft}, x, {}, {}, Mask::hide(j.gt(i)));
@@ -331,7 +334,7 @@ TEST_CASE("options that mean the same give the same", "[invariants]") {
   same(x, {.scale = 0.5}, {x.q * 2, x.k, x.v}, {.scale = 0.25});
 }
 
-// Invariant 8: what lies between the rows in memory is never read into a result.
+// Invariant 8: the gaps between rows in memory never affect a result.
 TEST_CASE("NaN between the rows of the inputs changes no bit", "[invariants][nan]") {
   const auto backend = GENERATE(from_range(kBackends));
   const int64_t L = GENERATE(5, 61, 130);
@@ -354,7 +357,7 @@ TEST_CASE("NaN between the rows of the inputs changes no bit", "[invariants][nan
   CHECK(bit_equal(on(backend, poisoned, options), on(backend, spread(0.0), options)));
 }
 
-// Our own products do not depend on where a row lies, so that batching changes nothing.
+// This package's own products do not depend on the position of a row, so that batching changes nothing.
 TEST_CASE("the native kernel gives equal items equal bits, wherever they stand", "[invariants]") {
   const int64_t L = GENERATE(1, 5, 61, 130);
   const auto type = GENERATE(at::kFloat, at::kBFloat16);
@@ -413,9 +416,10 @@ TEST_CASE("a row without keys is zero and so is its gradient on every backend", 
   CHECK(gradient.isfinite().all().item<bool>());
 }
 
-// Bad input 4: forums' stand-ins for -inf. A row of nothing else is the mean of all values, and each value
-// gets its share of the gradient. PyTorch's fused kernel gives each the whole; that backend refuses to
-// differentiate, and ours keeps maximum and total apart.
+// Bad input 4: large negative numbers that are often used instead of -inf. A row with only such biases is the
+// mean of all values, and each value gets its share of the gradient. PyTorch's fused kernel would give each
+// value the whole gradient, so that backend refuses to differentiate; the native kernel stores maximum and
+// total separately.
 TEST_CASE("a row of a huge negative bias is the mean on every backend", "[invariants][empty]") {
   const auto backend = GENERATE(from_range(kBackends));
   const auto type = GENERATE(at::kFloat, at::kBFloat16);
@@ -423,10 +427,10 @@ TEST_CASE("a row of a huge negative bias is the mean on every backend", "[invari
   const bool causal = GENERATE(false, true);
   at::manual_seed(8);
   auto x = random_tensors(1, 2, 50, 50, 8, type);
-  x.q = at::zeros_like(x.q);  // so that no score is left beside 1e4 either
+  x.q = at::zeros_like(x.q);  // so that a bias of -1e4 swallows no score
   const AttentionOptions options{.causal = causal ? Causal::BottomRight : Causal::None};
   auto bias = at::zeros({50, 50}).to(type);
-  // The last row, or one that only causality makes a row of nothing else.
+  // The row has only such biases: the last row, or a row whose other keys causality hides.
   const int64_t row = causal ? 20 : 49;
   bias[row].slice(0, 0, row + 1).fill_(huge);
   AttentionExtras extras;
@@ -445,6 +449,6 @@ TEST_CASE("a row of a huge negative bias is the mean on every backend", "[invari
   const auto gradient = torch::autograd::grad({y.select(2, row).to(at::kFloat).sum()}, {x.v})[0];
   const auto share = at::full({1, 2, row + 1, 8}, 1.0 / static_cast<double>(row + 1));
   CHECK(difference(gradient.slice(2, 0, row + 1), share, tolerance_of(type, true)) == "");
-  // What Auto takes is therefore right as well.
+  // Auto must therefore not choose PyTorch's kernel.
   CHECK(explain(x.q, x.k, x.v, options, extras).chosen != Backend::Torch);
 }

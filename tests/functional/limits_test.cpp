@@ -39,7 +39,7 @@ bool takes(Backend backend, const at::Tensor& q, const at::Tensor& k, const Atte
   return false;
 }
 
-// softmax(q k^T / sqrt(d)) v in float64, for the rows of q given by `rows` and what they may see.
+// softmax(q k^T / sqrt(d)) v in float64, for the rows of q given by `rows` and the keys visible to them.
 at::Tensor rows_by_definition(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                               const at::Tensor& rows, const at::Tensor& visible) {
   const auto wide = [](const at::Tensor& x) { return x.detach().to(at::kDouble); };
@@ -52,7 +52,7 @@ at::Tensor rows_by_definition(const at::Tensor& q, const at::Tensor& k, const at
 
 }  // namespace
 
-// Bad input 10. Few queries: every backend, forward and backward.
+// Bad input 10, with few queries, on every backend, forward and backward.
 TEST_CASE("65,537 keys with a mask, causal, equal the definition", "[limits]") {
   const auto backend = GENERATE(from_range(kBackends));
   at::manual_seed(1);
@@ -87,8 +87,8 @@ TEST_CASE("65,537 keys with a mask, causal, equal the definition", "[limits]") {
     CHECK(difference(got[n], want[n], tolerance_of(at::kFloat, true)) == "");
 }
 
-// Bad input 10. As many queries: rows at both ends and around 65,536. The reference would hold 4.3e9 scores;
-// under a window it does not. A mask per pair would hold as many, so this one is per key.
+// Bad input 10, with as many queries as keys: rows at both ends and around 65,536 are checked. The reference
+// would hold 4.3e9 scores, except under a window. A mask of pairs would be as large, so this mask is per key.
 TEST_CASE("65,537 queries and keys, causal, masked or windowed", "[limits]") {
   at::manual_seed(2);
   const auto q = at::randn({1, 1, kLong, 4}), k = at::randn({1, 1, kLong, 4}),
@@ -136,7 +136,8 @@ TEST_CASE("more than 65,536 items or heads", "[limits]") {
   for (size_t n = 0; n < 3; ++n) CHECK(difference(got[n], exact[n], tolerance_of(at::kFloat, true)) == "");
 }
 
-// Bad input 11. 4.3 GB of output in bfloat16, so it runs only where it is named: functional_test "[.large]".
+// Bad input 11. The output takes 4.3 GB in bfloat16, so the test runs only on request: functional_test
+// "[.large]".
 TEST_CASE("an output of more than 2^31 numbers", "[.large]") {
   const auto backend = GENERATE(Backend::Torch, Backend::Native);
   const int64_t L = (int64_t{1} << 25) + 3;
@@ -165,7 +166,7 @@ TEST_CASE("masks and extras of another dtype", "[limits][errors]") {
     CHECK(bit_equal(attention(x, x, x, {}, Mask::keep(at::ones({5, 5}).tril().to(kind))),
                     attention(x, x, x, {}, Mask::keep(at::ones({5, 5}, at::kBool).tril()))));
   }
-  // A bias of another precision than q keeps its meaning.
+  // A bias whose precision differs from that of q keeps its meaning.
   const auto bias = at::randn({5, 5});
   for (const auto backend : kBackends) {
     AttentionExtras extras;
@@ -218,7 +219,7 @@ TEST_CASE("a gradient reaches a bias that alone asks for one", "[limits]") {
       at::matmul(at::softmax(scores.masked_fill(hidden, -std::numeric_limits<double>::infinity()), -1), x);
   CHECK(difference(got, torch::autograd::grad({want}, {bias}, {direction})[0],
                    tolerance_of(at::kDouble, true)) == "");
-  // A kernel that would forget it refuses, in float32 as well.
+  // A kernel without a gradient for the bias refuses the call, in float32 as well.
   AttentionExtras extras;
   extras.mask = Mask::bias(at::zeros({6, 6}).requires_grad_(true));
   const auto single = x.to(at::kFloat);
@@ -227,7 +228,7 @@ TEST_CASE("a gradient reaches a bias that alone asks for one", "[limits]") {
   CHECK(attention(single, single, single, {}, extras).output.requires_grad());
 }
 
-// Bad input 19: numbers at the edge of what is allowed.
+// Bad input 19: numbers at the limits of the allowed range.
 TEST_CASE("extreme options are exact or refused", "[limits][errors]") {
   at::manual_seed(7);
   const auto x = at::randn({1, 2, 6, 4});
@@ -239,7 +240,7 @@ TEST_CASE("extreme options are exact or refused", "[limits][errors]") {
   CHECK(refusal({.softcap = nan}) == "attention: expected softcap to be positive and finite, got nan");
   CHECK(refusal({.window = {0, -5}}) ==
         "attention: expected window bounds of -1 (none) or more, got left 0, right -5");
-  // A window of the token itself returns the values, one longer than any sequence nothing special.
+  // A window of only the token itself returns the values; one longer than any sequence has no effect.
   constexpr auto most = std::numeric_limits<int64_t>::max();
   for (const auto backend : kBackends) {
     INFO("backend " << to_string(backend));

@@ -43,7 +43,8 @@ at::Tensor sentence() {
                 {.05f, .80f, .55f}});
 }
 
-// The quadratic definition: every pair's weight, written out. (B, H, L, D), (B, H, S, D), (B, H, S, Dv).
+// The quadratic definition, which computes the weight of every pair. q (B, H, L, D), k (B, H, S, D), v (B, H,
+// S, Dv).
 at::Tensor quadratic(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, Causal causal,
                      const at::Tensor& keep = {}, double eps = 0.0) {
   const int64_t L = q.size(2), S = k.size(2);
@@ -136,7 +137,7 @@ TEST_CASE("linear_attention: time and memory are linear in the tokens", "[linear
     const auto y = linear_attention(q, k, v, {.causal = Causal::BottomRight});
     y.sum().backward();
     if (last) {
-      // The last causal row sees every key, as each row does without the flag.
+      // The last row of a causal call sees every key, as each row of a non-causal call does.
       const at::NoGradGuard no_grad;
       *last = (y - linear_attention(q, k, v)).select(2, tokens - 1).abs().max();
       CHECK(k.grad().isfinite().all().item<bool>());
@@ -154,7 +155,7 @@ TEST_CASE("linear_attention: time and memory are linear in the tokens", "[linear
 
 TEST_CASE("linear_attention: a user's feature map", "[linear_attention]") {
   const auto q = doubles({1, 2, 4, 3}), k = doubles({1, 2, 4, 3}), v = doubles({1, 2, 4, 2});
-  // The second order expansion of exp: 1 + q.k + (q.k)^2 / 2 as a product of features.
+  // The second-order expansion of exp, 1 + q.k + (q.k)^2 / 2, as a product of features.
   const LinearAttentionCall taylor{
       .causal = Causal::BottomRight, .feature_map = [](const at::Tensor& x) {
         const auto squares = (x.unsqueeze(-1) * x.unsqueeze(-2)).flatten(-2);
@@ -165,7 +166,7 @@ TEST_CASE("linear_attention: a user's feature map", "[linear_attention]") {
   CHECK_CLOSE(linear_attention(q, k, v, taylor), at::matmul(weights, v) / weights.sum(3, true));
   CHECK_CLOSE(linear_attention(q, k, v, {.eps = 0.5}), quadratic(q, k, v, Causal::None, {}, 0.5));
 
-  // Features that are all zero leave nothing to divide by.
+  // Features that are all zero make the denominator zero.
   const LinearAttentionCall zero{.feature_map = [](const at::Tensor& x) { return at::relu(x); }};
   auto negative = at::full({1, 1, 2, 3}, -1.0).requires_grad_(true);
   const auto y = linear_attention(negative, at::ones({1, 1, 2, 3}), at::ones({1, 1, 2, 3}), zero);
@@ -199,7 +200,7 @@ TEST_CASE("linear_attention: hidden keys", "[linear_attention]") {
         bad_v.grad().masked_select(keep.logical_not().unsqueeze(1).unsqueeze(3)).abs().sum().item<double>() ==
         0.0);
   }
-  // Top-left with more keys than queries: the last keys are seen by none.
+  // With the top-left alignment and more keys than queries, no query sees the last keys.
   const auto tail = k.clone();
   tail.slice(2, 3).fill_(kNaN);
   const auto short_q = q.slice(2, 0, 3);
@@ -237,7 +238,7 @@ TEST_CASE("linear_attention under autocast computes from its dtype and returns i
   const auto type = GENERATE(at::kFloat, at::kDouble);
   const auto q = at::randn({2, 2, 9, 4}, type), k = at::randn({2, 2, 9, 4}, type),
              v = at::randn({2, 2, 9, 4}, type);
-  // As attention() does, float64 is left alone.
+  // As in attention(), autocast does not change float64.
   const auto cast = [&](const at::Tensor& x) { return type == at::kDouble ? x : x.to(at::kBFloat16); };
   const auto want = linear_attention(cast(q), cast(k), cast(v));
   at::autocast::set_autocast_enabled(at::kCPU, true);

@@ -1,5 +1,5 @@
-// Products of the projections. CTest runs it a second time with ATEN_CPU_CAPABILITY=avx2, where bfloat16 is
-// multiplied in float32.
+// Tests of the products of projections. CTest runs them a second time with ATEN_CPU_CAPABILITY=avx2, with
+// which bfloat16 is multiplied in float32.
 
 #include "functional/linear.h"
 
@@ -32,7 +32,8 @@ at::Tensor exact_linear(const at::Tensor& x, const at::Tensor& weight, const at:
   return at::linear(x.to(at::kDouble), weight.to(at::kDouble), bias.to(at::kDouble));
 }
 
-// Half a unit in the last place of bfloat16, for numbers of this size: a result that was rounded once.
+// Half a unit in the last place of bfloat16 for the largest number of x: the error of a result that was
+// rounded once.
 double rounding(const at::Tensor& x) {
   return x.abs().max().item<double>() / 256.0;
 }
@@ -41,8 +42,8 @@ double error(const at::Tensor& got, const at::Tensor& want) {
   return (got.to(at::kDouble) - want).abs().max().item<double>();
 }
 
-// Whether a sum of so many products is rounded to bfloat16 once. Where LibTorch multiplies on 64-bit ARM, oneDNN
-// stores partial sums of more than 512 products in bfloat16; what is promised there is PyTorch's result.
+// Whether a sum of so many products is rounded to bfloat16 once. If LibTorch multiplies on 64-bit ARM, oneDNN
+// stores partial sums of more than 512 products in bfloat16; there the result must equal PyTorch's.
 bool rounds_once([[maybe_unused]] const at::Tensor& x, [[maybe_unused]] int64_t products) {
 #ifdef __aarch64__
   return widens_products(x) || products <= 512;
@@ -61,7 +62,7 @@ TEST_CASE("linear: bfloat16 equals doubles up to its rounding", "[linear][short]
   const auto want = exact_linear(x, weight, bias);
   const auto got = attentive::linear(x, weight, bias);
   CHECK(got.scalar_type() == kBf16);
-  // LibTorch rounds once more where it adds the bias.
+  // LibTorch rounds once more when it adds the bias.
   CHECK(error(got, want) <= (widens_products(x) ? 1.0 : 2.0) * rounding(want));
   CHECK(error(attentive::linear(x, weight), want - bias.to(at::kDouble)) <= rounding(want));
   const at::NoGradGuard no_grad;
@@ -88,10 +89,10 @@ TEST_CASE("linear: gradients of bfloat16 have its dtype and value", "[linear][sh
   if (rounds_once(x, rows)) {
     check(weight, g.t().mm(x.detach().to(at::kDouble)));
   } else {
-    const auto ours = weight.grad().clone();
+    const auto got = weight.grad().clone();
     weight.mutable_grad().reset();
     at::linear(x, weight, bias).backward(grad);
-    CHECK(bit_equal(ours, weight.grad()));
+    CHECK(bit_equal(got, weight.grad()));
   }
 }
 

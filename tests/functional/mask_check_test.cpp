@@ -1,4 +1,4 @@
-// What explain() says of a call's mask.
+// Tests of explain()'s notes on the mask of a call.
 
 #include <cmath>
 #include <limits>
@@ -46,7 +46,7 @@ at::Tensor minus_infinity_where(const at::Tensor& hidden) {
   return at::zeros(hidden.sizes()).masked_fill(hidden, -std::numeric_limits<float>::infinity());
 }
 
-// Keys 0 .. n - 1 or the last n of 5, of one batch item each.
+// A padding mask for 5 keys: the first n keys of each batch item are real, or the last n with `left`.
 at::Tensor padding(const std::vector<int64_t>& lengths, bool left) {
   const auto n = at::tensor(lengths).unsqueeze(1), j = at::arange(5);
   return left ? j.ge(5 - n) : j.lt(n);
@@ -62,7 +62,8 @@ TEST_CASE("explain counts the queries that see no key", "[explain][mask_check]")
         std::vector<std::string>{
             "1 of 30 queries of all batch items and heads see no key, the first is query 3 of "
             "batch item 1, head 2; their weights and output are 0"});
-  // Of a mask that is the same for all heads, queries are counted once; for all batch items, once an item.
+  // With a mask that is equal for all heads, queries are counted once per batch item, also if it is equal for
+  // all batch items.
   CHECK(notes_of(Mask::key_lengths(at::tensor({5, 0}))) ==
         std::vector<std::string>{
             "5 of 10 queries of all batch items see no key, the first is query 0 of batch item 1; "
@@ -104,7 +105,7 @@ TEST_CASE("explain's count is that of the rows without weights", "[explain][mask
       wrong += begin != "none";
       continue;
     }
-    // Heads that happen to agree may be counted one by one or once.
+    // Heads that happen to be equal may be counted separately or once.
     const auto all = std::to_string(count) + " of " + std::to_string(2 * 3 * L) + " ";
     const auto once = std::to_string(count / 3) + " of " + std::to_string(2 * L) + " ";
     wrong += !(begin.starts_with(all) || (same_heads && begin.starts_with(once)));
@@ -135,12 +136,12 @@ TEST_CASE("explain recognizes a mask that is reversed for the causal order", "[e
   CHECK(looks_reversed(pairs().triu(0), kTopLeft));
   CHECK(looks_reversed(Mask::bias(minus_infinity_where(pairs().tril(0)))));
   CHECK(looks_reversed(later.expand({2, 3, 5, 5})));
-  // Beside padding, and with padding in it.
+  // The mask is combined with padding, or includes it.
   CHECK(looks_reversed(Mask::key_lengths(at::tensor({5, 2})) & Mask(later)));
   const auto real = padding({5, 3}, /*left=*/false).view({2, 1, 1, 5});
   CHECK(looks_reversed(later.bitwise_and(real)));
   CHECK(looks_reversed(later.bitwise_and(real), kCausal));
-  // More or fewer queries than keys: the diagonal is that of the alignment.
+  // With more or fewer queries than keys, the diagonal depends on the alignment.
   CHECK(looks_reversed(pairs(3, 5).triu(3), kCausal, 3, 5));
   CHECK(looks_reversed(pairs(3, 5).triu(2), kCausal, 3, 5));
   CHECK_FALSE(looks_reversed(pairs(3, 5).triu(1), kCausal, 3, 5));
@@ -167,7 +168,7 @@ TEST_CASE("explain takes no other mask for a reversed one", "[explain][mask_chec
   CHECK_FALSE(looks_reversed(pairs().tril(0), options));
   CHECK_FALSE(looks_reversed(pairs().tril(-1), options));
   CHECK_FALSE(looks_reversed(at::eye(5).to(at::kBool), options));
-  // Padding on either side, of keys, and of queries and keys, down to a single token.
+  // Padding on either side, of keys alone or of queries and keys, down to a single token.
   for (int64_t n = 0; n <= 5; ++n) {
     for (const bool left : {false, true}) {
       INFO(n << (left ? " tokens on the right" : " tokens on the left"));

@@ -1,5 +1,5 @@
-// A view may hold its numbers with a pending change of sign (the imaginary part of a conjugate does): code
-// that reads memory must apply it.
+// A view may have a pending change of sign, such as the imaginary part of a conjugate. Code that reads memory
+// must apply it.
 
 #include <array>
 #include <vector>
@@ -28,7 +28,7 @@ namespace {
 
 constexpr std::array kBackends = {Backend::Reference, Backend::Torch, Backend::Native, Backend::Auto};
 
-// x, as the pending negation of another tensor.
+// Returns x as the pending negation of another tensor.
 at::Tensor pending(const at::Tensor& x) {
   const auto result = at::_neg_view(-x);
   REQUIRE(result.is_neg());
@@ -46,7 +46,8 @@ struct Call {
     result.sinks = sinks;
     return result;
   }
-  // Output and gradients of q, k and v, along a direction that may be pending itself.
+  // Returns the output and the gradients of q, k and v, along a direction that may have a pending sign as
+  // well.
   std::vector<at::Tensor> run(Backend backend, bool pending_direction) const {
     std::vector<at::Tensor> leaves;
     for (const auto& x : {q, k, v}) leaves.push_back(x.detach().requires_grad_(true));

@@ -40,7 +40,7 @@ OptionCall on_meta(const OptionCall& call) {
   return result;
 }
 
-// Compares a backend in one dtype with the float64 reference of the same (rounded) inputs.
+// Compares a backend in one dtype with the float64 reference for the same (rounded) inputs.
 void check_cell(const OptionCall& exact, at::ScalarType type, Backend backend) {
   const auto call = cast(exact, type);
   if (!registered(call, backend)) return;

@@ -1,5 +1,6 @@
-// docs/options.md holds a table of every option on every backend. This test makes the table from what the
-// backends answer, and compares; ATTENTIVE_UPDATE_DOCS=1 writes it. It is the same on every processor.
+// docs/options.md contains a table of every option on every backend. This test makes the table from the
+// verdicts of the backends and compares it; ATTENTIVE_UPDATE_DOCS=1 writes it. The table is equal on every
+// processor.
 
 #include <algorithm>
 #include <array>
@@ -30,7 +31,7 @@ const std::array kTypes = {Type{at::kDouble, "float64"}, Type{at::kFloat, "float
                            Type{at::kBFloat16, "bfloat16"}, Type{at::kHalf, "float16"}};
 const std::string kBegin = "<!-- table begin -->\n", kEnd = "<!-- table end -->\n";
 
-// A backend and the dtypes that it takes when no option is set.
+// A backend and the dtypes that it accepts without options.
 struct Column {
   Backend backend;
   std::vector<Type> taken;
@@ -48,8 +49,8 @@ std::vector<Column> columns() {
   return all;
 }
 
-// "yes", "float32, bfloat16" or "no: reason" for one option on one backend. The reason is the answer at a
-// dtype that the backend takes, so that it speaks of the option.
+// "yes", "float32, bfloat16" or "no: reason" for one option on one backend. The reason is taken at a dtype
+// that the backend accepts, so that it concerns the option.
 std::string cell(const OptionCall& call, const Column& column) {
   std::vector<std::string> types;
   std::string reason;
@@ -82,7 +83,7 @@ std::vector<Row> rows_of(const std::vector<Column>& all) {
   return rows;
 }
 
-// The rows as a table, with the reasons numbered below it.
+// Writes the rows as a table, with numbered reasons below it.
 std::string to_text(const std::vector<Column>& all, const std::vector<Row>& rows) {
   std::string text = "| option |", line = "|---|", notes;
   for (const auto& column : all) {

@@ -1,5 +1,6 @@
-// Where float32 runs out of digits: sums over many keys, and scores so large that a softmax has to be taken
-// from its maximum. The numbers are chosen so that the scores are exact, and only the rest can err.
+// Tests where float32 runs out of digits: sums over many keys, and scores so large that the softmax must
+// subtract their maximum. The numbers are chosen so that the scores are exact and only the other steps have
+// errors.
 
 #include <algorithm>
 #include <cmath>
@@ -33,7 +34,7 @@ using namespace attentive::test;
 
 namespace {
 
-constexpr double kUlp = 1.2e-7;     // of 1 in float32
+constexpr double kUlp = 1.2e-7;     // unit in the last place of 1 in float32
 constexpr double kFlushed = 1e-34;  // sums of numbers that may be flushed to zero
 
 bool takes(Backend backend, const OptionCall& call) {
@@ -51,14 +52,15 @@ double largest(const at::Tensor& x) {
   return x.detach().abs().max().item<double>();
 }
 
-// What the native kernel promises of its sums, by plain additions of ATen: one partial sum for each block of 128 keys, in which
-// key follows key, and one sum of those. MKL's order, and so the textbook's error, depends on the CPU; this does not.
+// The native kernel's order of summation by plain ATen additions: one partial sum per block of 128 keys, in
+// the order of the keys, and then the sum of these. Unlike the order of MKL, and therefore the textbook's
+// error, it does not depend on the CPU.
 at::Tensor sums_by_blocks(const OptionCall& call) {
   constexpr int64_t kBlock = 128;
   const int64_t S = call.k.size(2), blocks = (S + kBlock - 1) / kBlock, missing = blocks * kBlock - S;
   const auto scores = at::matmul(call.q, call.k.transpose(2, 3)) / 8.0;
   const auto weights = (scores - scores.amax(3, true)).exp();
-  // A feature of ones makes the sum of the weights.
+  // An additional feature of ones yields the sum of the weights.
   const auto values = at::cat({call.v, at::ones_like(call.v.slice(3, 0, 1))}, 3);
   const auto w = at::constant_pad_nd(weights, {0, missing}).unflatten(3, {blocks, kBlock}).unsqueeze(5);
   const auto v = at::constant_pad_nd(values, {0, 0, 0, missing}).unflatten(2, {blocks, kBlock}).unsqueeze(2);
@@ -71,8 +73,8 @@ at::Tensor sums_by_blocks(const OptionCall& call) {
 
 }  // namespace
 
-// Invariant 1 at its hardest: equal weights, where the textbook's own sums err least. The native kernel is held to its own order
-// of additions as well.
+// Invariant 1 in its hardest case: equal weights, for which the textbook's sums have the smallest errors. The
+// native kernel is also compared with its own order of additions.
 TEST_CASE("sums over many keys err at most twice as much as the textbook", "[precision]") {
   const auto backend = GENERATE(Backend::Reference, Backend::Torch, Backend::Native);
   const int64_t S = GENERATE(100, 300, 1000, 4000), L = GENERATE(8, 16, 40);
@@ -148,7 +150,7 @@ TEST_CASE("rows of weights sum to one however large the scores are", "[precision
 
 TEST_CASE("weights keep their digits however large the scores are", "[precision][weights]") {
   const auto type = GENERATE(at::kFloat, at::kBFloat16);
-  // A bfloat16 weight has three digits; they are lost at larger scores.
+  // A bfloat16 weight has three digits, which are lost for larger scores.
   const double base = type == at::kFloat ? GENERATE(100.0, 10'000.0) : 1e6;
   const bool negative = GENERATE(false, true);
   const int64_t L = GENERATE(3, 70);
@@ -216,8 +218,9 @@ TEST_CASE("a sink's gradient keeps its digits however large the scores are", "[p
         3 * error(gradient(at::kFloat, Backend::Reference), want) + 4 * kUlp * largest(want));
 }
 
-// Scores that are not exact either. The textbook's softmax backward cancels exactly where one weight is all;
-// the kernel takes dO · O from dO · v, and two units in the last place of that are left, times the key.
+// These scores are not exact. If one weight is nearly 1, the textbook's softmax backward cancels exactly,
+// whereas the kernel subtracts dO · O from dO · v, which leaves an error of two units in the last place,
+// multiplied by the key.
 TEST_CASE("gradients of huge random scores are as exact as dO · O", "[precision]") {
   const double size = GENERATE(1.0, 10.0, 100.0);
   const int64_t L = GENERATE(8, 64);
@@ -233,7 +236,7 @@ TEST_CASE("gradients of huge random scores are as exact as dO · O", "[precision
   for (size_t n = 0; n < 3; ++n) {
     INFO("gradient of "
          << "qkv"[n] << ", numbers of " << size << ", L " << L);
-    const auto& factor = n == 0 ? exact.k : exact.q;  // of a score's gradient, beside the scale of 0.5
+    const auto& factor = n == 0 ? exact.k : exact.q;  // multiplies a score's gradient, with the scale 0.5
     const double left = n == 2 ? 0.0 : 2 * kUlp * largest(exact.v) * 0.5 * largest(factor);
     CHECK(error(got.gradients[n], want.gradients[n]) <=
           3 * error(plain.gradients[n], want.gradients[n]) + 2 * kUlp * largest(want.gradients[n]) + left);

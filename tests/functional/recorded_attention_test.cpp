@@ -37,7 +37,7 @@ RecordedAttention record(const OptionCall& call) {
   return recorder.calls().at(0);
 }
 
-// What the definition says of the same rounded numbers, in float64.
+// The results of the definition in float64, for the same rounded numbers.
 AttentionResult definition_of(const OptionCall& call) {
   auto exact = cast(call, at::kDouble);
   exact.options.backend = Backend::Reference;
@@ -65,7 +65,7 @@ void check_recorded(const OptionCall& given, at::ScalarType type) {
   const auto call = cast(given, type);
   const auto got = record(call);
   const auto want = definition_of(call);
-  // Half types too are computed in float32.
+  // Half types are computed in float32.
   const auto precision = type == at::kDouble ? at::kDouble : at::kFloat;
   CHECK(got.weights().scalar_type() == precision);
   CHECK(difference(got.weights(), want.weights, tolerance_of(precision)) == "");

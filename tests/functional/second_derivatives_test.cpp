@@ -1,4 +1,4 @@
-// Second derivatives: the reference has them, and every other backend says by name that it has none.
+// Second derivatives: the reference has them, and every other backend throws an error that names it.
 
 #include <string>
 #include <vector>
@@ -91,7 +91,7 @@ TEST_CASE("a second derivative of any other backend ends in an error that names 
     return attention_varlen(rows(q), rows(k), rows(v), ends(L), ends(L + 3), options).output.square().sum();
   };
   const std::vector<at::Tensor> leaves = {q, k, v};
-  // The first derivative, and its graph, are given.
+  // The first derivative and its graph are available.
   const auto first = grad({loss()}, leaves, {}, true, /*create_graph=*/true), plain = grad({loss()}, leaves);
   for (size_t n = 0; n < leaves.size(); ++n) {
     CHECK(bit_equal(first[n], plain[n]));
@@ -107,7 +107,7 @@ TEST_CASE("a second derivative of any other backend ends in an error that names 
       }
     }
   }
-  // A gradient is a number like any other where nobody asks how it changes.
+  // A gradient that is not differentiated again can be used normally.
   CHECK(first[0].detach().sum().isfinite().item<bool>());
 }
 

@@ -1,5 +1,5 @@
-// Strides change where numbers lie, and nothing else: a call is as if its tensors were contiguous, on every
-// backend in every dtype, forward and backward, also where rows, heads or items share memory.
+// Strides affect only the memory layout: a call gives the results of contiguous tensors, on every backend, in
+// every dtype, forward and backward, even if rows, heads or items share memory.
 
 #include <algorithm>
 #include <functional>
@@ -31,7 +31,7 @@ namespace {
 
 struct Layout {
   std::string name;
-  // A tensor (B, H, T, D) of random numbers.
+  // Makes a tensor (B, H, T, D) of random numbers.
   std::function<at::Tensor(int64_t B, int64_t H, int64_t T, int64_t D, at::ScalarType type)> make;
 };
 
@@ -45,13 +45,14 @@ at::Tensor strided(int64_t B, int64_t H, int64_t T, int64_t D, std::array<int64_
   return numbers({last + 4}, type).as_strided({B, H, T, D}, by, /*storage_offset=*/3);
 }
 
-// A sign that is still to change: the imaginary part of a conjugate. There is no such number in bfloat16.
+// A tensor with a pending sign change: the imaginary part of a conjugate. There is no complex type for
+// bfloat16.
 at::Tensor pending(int64_t B, int64_t H, int64_t T, int64_t D, at::ScalarType type) {
   if (type == at::kBFloat16) return numbers({B, H, T, D}, type);
   return at::imag(at::conj(at::view_as_complex(numbers({B, H, T, D, 2}, type))));
 }
 
-// Arguments in every line: B, H, T, D and the dtype.
+// Defines a layout by an expression of B, H, T, D and the dtype.
 #define LAYOUT(expression) \
   [](int64_t B, int64_t H, int64_t T, int64_t D, at::ScalarType type) -> at::Tensor { return expression; }
 const std::vector<Layout>& layouts() {
@@ -80,7 +81,7 @@ const std::vector<Layout>& layouts() {
 #undef LAYOUT
 
 using Results =
-    std::vector<at::Tensor>;  // output and gradients of q, k and v; the output and logsumexp of no graph
+    std::vector<at::Tensor>;  // output and gradients of q, k and v; output and logsumexp without a graph
 
 struct Given {
   at::Tensor q, k, v, direction;
@@ -111,7 +112,8 @@ at::Tensor dense(const at::Tensor& x) {
 
 TEST_CASE("a call of any strides is as if its tensors were contiguous", "[strides]") {
   const auto cell = GENERATE(from_range(cells()));
-  // No more rows than features, and more; the first is what decides how PyTorch lays out an output.
+  // There are fewer rows than features, or more; the comparison of the two decides the memory layout of an
+  // output of PyTorch.
   const auto [L, S] = GENERATE(std::pair<int64_t, int64_t>{5, 7}, std::pair<int64_t, int64_t>{12, 20});
   constexpr int64_t B = 2, H = 2, D = 8;
   for (const auto& layout : layouts()) {
@@ -134,13 +136,13 @@ TEST_CASE("a call of any strides is as if its tensors were contiguous", "[stride
       for (auto* x : {&flat.q, &flat.k, &flat.v, &flat.direction}) *x = dense(*x);
       if (masked) flat.extras.mask = Mask::bias(dense(given.extras.mask.bias_terms().front()));
       if (!cell.refusal(flat.q, flat.k, flat.v, flat.options, flat.extras).empty()) continue;
-      // Strides alone are no reason to refuse a call, but a backend may.
+      // The options allow the call on every backend; only PyTorch may refuse it because of its strides.
       if (!cell.refusal(given.q, given.k, given.v, given.options, given.extras).empty()) {
         CHECK(cell.backend == Backend::Torch);
         continue;
       }
       const auto got = run(given), want = run(flat);
-      double largest = 0.0;  // the parity rule: gradients are judged against the largest of the call
+      double largest = 0.0;  // as in attentive::parity, the tolerance is relative to the largest gradient
       for (size_t n = 1; n < 4; ++n) largest = std::max(largest, largest_magnitude(want[n]));
       const double allowed = tolerance_of(cell.type, /*gradient=*/true).allowed(largest);
       for (size_t n = 0; n < want.size(); ++n) {
@@ -157,7 +159,7 @@ namespace {
 
 using Attention = std::function<at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&)>;
 
-// Output and gradients of q, k and v; the output of no graph.
+// Returns the output and gradients of q, k and v, and the output without a graph.
 Results run(const Attention& attend, const std::vector<at::Tensor>& qkv, const at::Tensor& direction) {
   std::vector<at::Tensor> leaves;
   for (const auto& x : qkv) leaves.push_back(x.detach().requires_grad_(true));

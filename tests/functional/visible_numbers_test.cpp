@@ -1,5 +1,5 @@
-// NaN, Inf and scores that overflow where nothing hides them: every backend returns what the definition
-// returns, or refuses.
+// Tests of visible NaN, Inf and overflowing scores: every backend returns what the definition returns, or
+// refuses the call.
 
 #include <cmath>
 #include <cstdint>
@@ -59,8 +59,8 @@ struct Call {
     }
     return {backend, false, "absent"};
   }
-  // Whether the backend takes the call with gradients: before LibTorch 2.11 PyTorch's kernel has wrong ones for
-  // head_dim 1 in half precision.
+  // Whether the backend accepts the call with gradients. Before LibTorch 2.11, PyTorch's kernel computes
+  // wrong ones for head_dim 1 in half precision.
   bool differentiable(Backend backend) const {
     const auto leaf = [](const at::Tensor& x) { return x.detach().requires_grad_(true); };
     AttentionExtras without = extras();
@@ -70,14 +70,14 @@ struct Call {
     }
     return false;
   }
-  // Output and logsumexp.
+  // Returns the output and the logsumexp.
   std::vector<at::Tensor> results(Backend backend) const {
     auto asked = options;
     asked.backend = backend;
     const auto result = attention(q, k, v, asked, extras());
     return {result.output, result.logsumexp};
   }
-  // Output and gradients of q, k and v.
+  // Returns the output and the gradients of q, k and v.
   std::vector<at::Tensor> gradients(Backend backend) const {
     auto asked = options;
     asked.backend = backend;
@@ -92,7 +92,7 @@ struct Call {
   }
 };
 
-// Where one has a number and the other has none, or "".
+// Describes the first place at which only one of the two is finite, or "".
 std::string other_numbers(const std::vector<at::Tensor>& got, const std::vector<at::Tensor>& want) {
   for (size_t n = 0; n < want.size(); ++n) {
     const auto finite = at::isfinite(got[n]);
@@ -110,7 +110,7 @@ class Draws {
 
   int64_t below(int64_t n) { return std::uniform_int_distribution<int64_t>(0, n - 1)(bits_); }
   bool one_in(int64_t n) { return below(n) == 0; }
-  // One of these at a random place, or in a random row.
+  // Puts one of these values at a random place or into a random row.
   void place(const at::Tensor& x, const std::vector<double>& values) {
     const double value = values[static_cast<size_t>(below(static_cast<int64_t>(values.size())))];
     auto rows = x.view({-1, x.size(-1)});
@@ -118,7 +118,7 @@ class Draws {
     one_in(2) ? row.fill_(value) : row[below(row.size(0))].fill_(value);
   }
 
-  // In float64, with NaN or Inf in some of q, k, v and a bias.
+  // A random float64 call, with NaN or Inf in some of q, k, v and a bias.
   Call call() {
     const int64_t keys = one_in(8) ? 500 + below(40) : 1 + below(70),
                   queries = one_in(2) ? 1 + below(5) : keys, dim = 1 + below(12), group = 1 + below(2);
@@ -136,7 +136,7 @@ class Draws {
     if (one_in(2)) place(call.q, {kNaN, kInfinity, -kInfinity});
     if (one_in(2)) place(call.k, {kNaN, kInfinity, -kInfinity});
     if (one_in(8)) call.q.select(2, below(queries)).fill_(kNaN);
-    // A hidden value that is not finite may reach other queries, in some backends.
+    // In some backends, a hidden value that is not finite may reach other queries.
     if (!causal && !call.bias.defined()) {
       if (one_in(4)) place(call.v, {kNaN});
       if (one_in(4)) place(call.direction, {kNaN});
@@ -168,7 +168,7 @@ TEST_CASE("NaN and Inf that nothing hides are seen by every backend", "[visible_
         continue;
       }
       CHECK(other_numbers(call.results(backend), oracle) == "");
-      // Native leaves out products with weights of 0, which the definition makes NaN of an Inf.
+      // Native skips products with weights of 0, whereas in the definition 0 times Inf is NaN.
       if (backend == Backend::Auto && call.candidate(Backend::Native).available) continue;
       if (backend == Backend::Torch && !call.differentiable(backend)) {
         CHECK(call.q.element_size() == 2);
@@ -230,7 +230,7 @@ TEST_CASE("Backend::Torch names numbers that it would lose", "[visible_numbers][
   CHECK(message == "attention: backend torch cannot express this call: " + call.candidate(backend).reason);
   const auto want = call.results(Backend::Reference), got = call.results(Backend::Auto);
   CHECK(other_numbers(got, want) == "");
-  const BackendGuard guard(backend);  // a preference is no order
+  const BackendGuard guard(backend);  // a preference, which does not force the backend
   CHECK(other_numbers(call.results(Backend::Auto), want) == "");
 }
 
@@ -257,10 +257,11 @@ namespace {
 struct Place {
   std::string name;
   std::function<void(NaiveCall&)> put;
-  bool every_size = false;  // with every number of keys; the others with a few
+  bool every_size = false;  // tested with every number of keys; the others with a few
 };
 
-// Where NaN and Inf may stand. Hidden ones reach nothing; the others reach what the definition says.
+// The places where NaN and Inf may be. Hidden ones have no effect; the others affect what the definition
+// says.
 const std::vector<Place>& places() {
   const auto last = [](at::Tensor& x) { return x.select(2, x.size(2) - 1); };
   const auto bias = [](NaiveCall& c) {
@@ -328,7 +329,8 @@ NaiveCall finite_call(int64_t S) {
           .v = at::rand({1, 2, S, 8}, at::kDouble)};
 }
 
-// Checks the kind (finite, NaN, inf) of every number, where the definition leaves no choice, and finite ones.
+// Checks the kind (finite, NaN, inf) of every number for which the definition leaves no choice, and the
+// values of finite ones.
 void check_kind(const at::Tensor& got, const at::Tensor& skipped, const at::Tensor& multiplied,
                 double allowed) {
   REQUIRE(got.sizes() == skipped.sizes());
@@ -365,7 +367,7 @@ TEST_CASE(
       if (call.bias.defined()) extras.mask &= Mask::bias(call.bias);
       extras.alibi_slopes = call.slopes;
       extras.sinks = call.sinks;
-      // Torch has no gradient of it, and Auto is to take Torch.
+      // Torch has no gradient of the logsumexp, and Auto should be able to choose Torch.
       extras.logsumexp = cell.backend == Backend::Reference || cell.backend == Backend::Native;
       std::vector<at::Tensor> leaves;
       for (const auto& x : {call.q, call.k, call.v}) leaves.push_back(x.detach().requires_grad_(true));
@@ -386,7 +388,8 @@ TEST_CASE(
         check_kind(result.logsumexp, y.logsumexp, multiplied.forward.logsumexp,
                    forward.allowed(largest_magnitude(y.logsumexp)));
       }
-      // Gradients are judged against the largest of the call, and by the terms that cancel in it.
+      // The tolerance of gradients is relative to the largest gradient of the call and to the terms that
+      // cancel in it.
       double largest = 0.0, terms = 0.0;
       for (const auto& x : {one.q, one.k, one.v}) largest = std::max(largest, largest_magnitude(x));
       for (const auto& x : {skipped.terms.q, skipped.terms.k, skipped.terms.v})

@@ -1,6 +1,6 @@
 // attention() on a GPU against the float64 reference on the CPU. The row kernels themselves are tested
-// without a GPU in masked_softmax_test.cpp; what is left for the device is the launch, the choice and the
-// streams.
+// without a GPU in masked_softmax_test.cpp; only the launch, the choice of a backend and the streams need a
+// device.
 
 #include <limits>
 
@@ -46,7 +46,7 @@ OptionCall on_cuda(const OptionCall& call) {
 void check_on_cuda(const OptionCall& exact, at::ScalarType type, Backend backend) {
   INFO("dtype " << c10::toString(type) << ", backend " << to_string(backend));
   const auto call = cast(exact, type);
-  // Only the Counter stream draws the same on every device.
+  // Only the Counter stream draws equal numbers on every device.
   if (call.options.dropout_p > 0 && call.options.dropout_stream != DropoutStream::Counter) return;
   const auto got = run_on(on_cuda(call), backend);
   if (got.refused) {
@@ -133,8 +133,8 @@ TEST_CASE("on CUDA NaN behind a mask reaches nothing", "[cuda_attention][cuda][n
 
 TEST_CASE("on CUDA a call takes PyTorch's kernel, then ours, then the reference", "[cuda_attention][cuda]") {
   if (!at::hasCUDA()) SKIP("no CUDA device");
-  const bool ours = kernels::native_cuda::device_kernels() != nullptr;
-  const auto fallback = ours ? Backend::Native : Backend::Reference;
+  const bool has_cuda_kernels = kernels::native_cuda::device_kernels() != nullptr;
+  const auto fallback = has_cuda_kernels ? Backend::Native : Backend::Reference;
   const auto plain = on_cuda(cast(kernel_arguments(64, 64), at::kBFloat16));
   CHECK(chosen(plain) == Backend::Torch);
   auto windowed = plain;
@@ -154,7 +154,7 @@ TEST_CASE("on CUDA a call takes PyTorch's kernel, then ours, then the reference"
   CHECK(chosen(on_cuda(cast(kernel_arguments(64, 64), at::kDouble))) == Backend::Reference);
 }
 
-// The refusals depend on no device.
+// The refusals do not depend on a device.
 TEST_CASE("the fused softmax says what it does not take", "[cuda_attention]") {
   const auto reason = [](const OptionCall& call) {
     return kernels::native_cuda::verdict(

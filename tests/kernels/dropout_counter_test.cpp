@@ -1,5 +1,5 @@
-// The Counter stream's mean, on every implementation of it: 16 bits decide, so what survives is a multiple of
-// 1 / 65536, and the scale of the survivors belongs to that share.
+// Tests of the Counter stream's mean, for every implementation: 16 bits decide, so the share of survivors is
+// a multiple of 1 / 65536, and their scale must be the inverse of that share.
 
 #include "kernels/dropout_counter.h"
 
@@ -27,12 +27,12 @@ using namespace attentive::test;
 
 namespace {
 
-// The survivors' factor for which the mean over all 65536 values of the bits is 1.
+// The factor of survivors for which the mean over all 65536 values of the bits is 1.
 double exact_scale(double p) {
   return 65536.0 / kernels::keep_threshold(p);
 }
 
-// Which of the weights survive the next draw.
+// Returns which weights survive the next draw.
 at::Tensor survivors_of(uint64_t seed, double p, int64_t heads, int64_t L, int64_t S) {
   at::manual_seed(seed);
   const auto key = kernels::draw_dropout_key(std::nullopt);
@@ -64,7 +64,7 @@ TEST_CASE("counter dropout: survivors are scaled by the share that survives", "[
   const double p = GENERATE(1e-6, 0.1, 0.3, 0.99, 0.999, 1.0 - 1e-9);
   const int64_t L = GENERATE(5, 300), S = 200;
   INFO("p " << p << ", L " << L);
-  // Equal weights, and values that are unit vectors: the output is the matrix of dropped weights.
+  // With equal weights and values that are unit vectors, the output is the matrix of dropped weights.
   const auto q = at::zeros({1, 2, L, 4}), k = at::zeros({1, 2, S, 4});
   const auto v = at::eye(S).expand({1, 2, S, S});
   AttentionOptions options{.dropout_p = p, .dropout_stream = DropoutStream::Counter};
@@ -162,7 +162,7 @@ TEST_CASE("counter dropout: the last queries of a sequence draw what they draw i
   if (!takes(Backend::Native, cast(whole, at::kFloat))) return;
   check(Backend::Native, false);
 
-  // Without gradients, few queries take a path of their own.
+  // Without gradients, few queries take a separate path.
   const at::NoGradGuard no_grad;
   auto options = whole.options;
   options.backend = Backend::Native;

@@ -1,7 +1,8 @@
 #pragma once
 
-// The thread block of src/kernels/native_cuda on the CPU: every thread of a phase in turn, and every shared number
-// watched. A number that one thread writes and another one reads or writes in the same phase is a race.
+// The thread block of src/kernels/native_cuda on the CPU: the threads of a phase run in turn, and every
+// access to a shared number is checked. A number that one thread writes and another one reads or writes in
+// the same phase is a race.
 
 #include <array>
 #include <stdexcept>
@@ -29,7 +30,7 @@ class EmulatedBlock {
 
   int size() const { return size_; }
 
-  // The order of threads inside a phase means nothing; tests run both.
+  /// The order of threads inside a phase must not matter; tests run both directions.
   template <class F>
   void phase(const F& f) {
     ++phase_;
@@ -61,7 +62,7 @@ class EmulatedBlock {
   static constexpr int kSeveral = -1;
   struct Cell {
     float value = 0.0f;
-    long written = 0, read = 0;  // phases
+    long written = 0, read = 0;  ///< the phases of the last accesses
     int writer = 0, reader = 0;
   };
 

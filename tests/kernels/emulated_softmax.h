@@ -1,6 +1,6 @@
 #pragma once
 
-// The row kernels of the fused masked softmax, run block by block and thread by thread on the CPU: the very
+// The row kernels of the fused masked softmax, run block by block and thread by thread on the CPU, from the
 // source that the GPU runs.
 
 #include <c10/util/BFloat16.h>
@@ -11,7 +11,7 @@
 
 namespace attentive::test {
 
-// row(T{}, block, index) for every row of elements of type T.
+/// Calls row(T{}, block, index) for every row of elements of type T.
 template <class Row>
 void for_each_row(const kernels::KernelArguments& call, kernels::native_cuda::Element type, const Row& row) {
   const auto all = [&](auto number) {

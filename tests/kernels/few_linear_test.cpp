@@ -79,8 +79,8 @@ TEST_CASE("few rows: bfloat16 is multiplied in float32 where the library has no 
           "[few_linear][short]") {
   const at::NoGradGuard no_grad;
   const int64_t rows = GENERATE(1, 6);
-  const auto of = [](at::IntArrayRef sizes) { return at::randn(sizes).to(at::kBFloat16); };
-  const auto x = of({rows, 300}), weight = of({65, 300}), bias = of({65});
+  const auto randn_bf16 = [](at::IntArrayRef sizes) { return at::randn(sizes).to(at::kBFloat16); };
+  const auto x = randn_bf16({rows, 300}), weight = randn_bf16({65, 300}), bias = randn_bf16({65});
   const auto got = few_linear(x, weight, bias);
   REQUIRE(got.defined() != has_gemm_bf16());
   if (!got.defined()) return;
@@ -102,7 +102,7 @@ TEST_CASE("few rows: leaves to the library what it cannot do as well", "[few_lin
   CHECK_FALSE(few_linear(x.to(at::kMeta), weight.to(at::kMeta), {}).defined());
   CHECK_FALSE(few_linear(at::randn({64, 16}).t(), weight, bias).defined());
   CHECK_FALSE(few_linear(x, weight.t(), bias).defined());
-  CHECK_FALSE(few_linear(at::randn({16, 32}), weight, bias).defined());  // at::linear names the fault
+  CHECK_FALSE(few_linear(at::randn({16, 32}), weight, bias).defined());  // at::linear reports the error
   CHECK_FALSE(few_linear(x, weight, at::randn({1})).defined());
   CHECK_FALSE(few_linear(at::randn({0, 64}), weight, bias).defined());
   CHECK_FALSE(few_linear(x, at::randn({0, 64}), {}).defined());

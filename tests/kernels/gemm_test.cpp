@@ -1,5 +1,5 @@
-// Products of small matrices against sums of doubles, by whatever code this CPU takes (ctest runs it once per
-// instruction set).
+// Compares products of small matrices with sums of doubles, by the code selected for this CPU (ctest runs it
+// once per instruction set).
 
 #include "kernels/gemm/gemm.h"
 
@@ -20,7 +20,7 @@ namespace {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-// Eighths of small integers: exact in bfloat16.
+// Returns eighths of small integers, which are exact in bfloat16.
 float number(int64_t seed) {
   return static_cast<float>((seed * 7919 + 31) % 33 - 16) / 8.0F;
 }
@@ -50,7 +50,7 @@ TEMPLATE_TEST_CASE("small products: every size, and not a number beyond it", "[g
   const bool accumulate = GENERATE(false, true);
   const int64_t lda = k + 6, ldb = n + 3, ldc = n + 5;
 
-  // What lies between the rows is NaN, which no sum may meet.
+  // The gaps between rows hold NaN, which no sum may include.
   std::vector<Element> a(static_cast<size_t>(m * lda), TestType::element(kNan));
   std::vector<Element> b(static_cast<size_t>(k * ldb), TestType::element(kNan));
   std::vector<float> c(static_cast<size_t>(m * ldc), -7.0F);
@@ -90,7 +90,7 @@ TEST_CASE("causal products: what is wanted is right, and what is out of reach is
   const int64_t m = GENERATE(1, 5, 24, 32), columns = GENERATE(-3, 0, 1, 20, 64),
                 inner = GENERATE(-3, 1, 40, 130);
   const int64_t n = 64, k = 200;
-  // Columns and numbers that no row reaches are NaN on the right, and zero on the left from each row's end on.
+  // Parts of the rhs that no row reaches are NaN, and each row of the lhs is zero from its end on.
   std::vector<float> a(static_cast<size_t>(m * k)), b(static_cast<size_t>(k * n)),
       c(static_cast<size_t>(m * n), -7.0F);
   for (int64_t i = 0; i < m; ++i) {

@@ -1,4 +1,4 @@
-// The row kernels of the fused masked softmax, run block by block and thread by thread on the CPU: the very
+// The row kernels of the fused masked softmax, run block by block and thread by thread on the CPU, from the
 // source that the GPU runs.
 
 #include <functional>
@@ -39,7 +39,7 @@ struct Outcome {
   std::vector<at::Tensor> gradients;
 };
 
-// Forward and backward of the call, weights and logsumexp among the outputs.
+// Runs the call forward and backward; weights and logsumexp are among the outputs.
 Outcome run(const OptionCall& call, bool emulated) {
   at::manual_seed(17);
   const auto problem = normalize("attention", call.q, call.k, call.v, call.options, call.extras).problem;
@@ -131,7 +131,7 @@ TEST_CASE("masked softmax: awkward sizes, alone and with everything at once", "[
   compare(call, at::kFloat);
 }
 
-// In float32 against the definition in float64; the scores are exact.
+// Compares float32 with the definition in float64; the scores are exact.
 TEST_CASE("masked softmax: weights and gradients keep their digits however large the scores are",
           "[masked_softmax][precision]") {
   const double base = GENERATE(1.0, 100.0, 10'000.0);
@@ -193,7 +193,7 @@ TEST_CASE("masked softmax: hidden keys may hold NaN, and NaN in sight is seen", 
 
 TEST_CASE("masked softmax: a mask changed before the backward pass raises or has no influence",
           "[masked_softmax][changed_mask]") {
-  const bool inference = GENERATE(false, true);  // masks that InferenceMode made have no version
+  const bool inference = GENERATE(false, true);  // masks made under InferenceMode have no version
   const auto make = [&](const auto& draw) {
     const c10::InferenceMode mode(inference);
     return at::Tensor(draw());

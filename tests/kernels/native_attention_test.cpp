@@ -1,5 +1,5 @@
-// The native CPU kernel against the float64 reference: shapes that fill several tiles, odd ones, every
-// option, strides, hidden numbers, threads. The backend is forced, so a fallback would be an error.
+// Compares the native CPU kernel with the float64 reference: shapes that fill several tiles, odd shapes,
+// every option, strides, hidden numbers, threads. The backend is forced, so a fallback would be an error.
 
 #include <array>
 #include <atomic>
@@ -59,8 +59,8 @@ OptionCall random_call(const Shapes& s, uint64_t seed = 3) {
   return call;
 }
 
-// Products of bfloat16 round the weights, each by at most 2^-9 of itself: an output may be off by that share of the mean of |v|, which is
-// more than the rounding of the output where values of both signs cancel.
+// Products of bfloat16 round each weight by at most 2^-9 of itself, so an output may be wrong by that share
+// of the mean of |v|. That is more than the rounding of the output if values of both signs cancel.
 Tolerance output_tolerance(const OptionCall& call, at::ScalarType type) {
   auto tolerance = tolerance_of(type);
   if (type != at::kBFloat16 || !kernels::cpu::has_gemm_bf16()) return tolerance;
@@ -71,8 +71,8 @@ Tolerance output_tolerance(const OptionCall& call, at::ScalarType type) {
   return tolerance;
 }
 
-// Forward and backward in `type` on the native kernel against the float64 reference of the same rounded
-// numbers.
+// Compares forward and backward in `type` on the native kernel with the float64 reference for the same
+// rounded numbers.
 void check(const OptionCall& exact, at::ScalarType type) {
   const auto call = cast(exact, type);
   auto options = call.options;
@@ -97,7 +97,7 @@ void check(const OptionCall& exact, at::ScalarType type) {
   }
 }
 
-// A call whose heads and items can be taken out of it.
+// A call from which single heads and batch items can be extracted.
 struct Company {
   OptionCall call;
   at::Tensor grad_output;
@@ -122,7 +122,8 @@ Company part_of(const Company& whole, int64_t item, int64_t items, int64_t kv_he
   return part;
 }
 
-// Output, logsumexp, weights, the gradients of q, k and v and, last, of the sinks (or an undefined tensor).
+// Returns output, logsumexp, weights, the gradients of q, k and v and, last, that of the sinks (or an
+// undefined tensor).
 std::vector<at::Tensor> results_of(Company company, int threads) {
   at::set_num_threads(threads);
   auto& [call, grad_output, lengths] = company;
@@ -151,7 +152,7 @@ Company random_company(std::mt19937& random, Shapes shapes, at::ScalarType type)
   company.grad_output = at::randn({shapes.B, shapes.H, shapes.L, shapes.Dv}).to(type);
   if (pick(2)) call.options.causal = Causal::BottomRight;
   switch (pick(4)) {
-    case 0:  // narrow: a block's keys lie in neighbouring parts
+    case 0:  // narrow window: a query's keys lie in neighbouring parts
       call.options.window = {pick(200), pick(100)};
       break;
     case 1:
@@ -212,7 +213,7 @@ TEST_CASE("native: weights by a second pass equal the reference's", "[native][we
   const auto want = run(cast(call, at::kDouble), Backend::Reference);
   CHECK(difference(got.weights, want.weights, tolerance_of(type)) == "");
   CHECK(difference(got.output, want.output, tolerance_of(type)) == "");
-  // Rounding apart, what the reference holds at exactly zero is hidden or dropped.
+  // A weight that is exactly zero in the reference is hidden or dropped, and must be zero here.
   CHECK_FALSE(got.weights.ne(0).logical_and(want.weights.eq(0)).any().item<bool>());
 }
 
@@ -226,10 +227,12 @@ TEST_CASE("native: weights that need a gradient are refused by name", "[native][
 
 namespace {
 
-// Of up to `most` queries; keys as many, or up to eight times that.
+// Checks a random call with up to `most` queries, and as many keys or up to eight times as many.
 void check_fuzzed(int seed, int64_t most) {
   std::mt19937 random(static_cast<unsigned>(seed));
-  const auto pick = [&](std::initializer_list<int64_t> of) { return *(of.begin() + random() % of.size()); };
+  const auto pick = [&](std::initializer_list<int64_t> choices) {
+    return *(choices.begin() + random() % choices.size());
+  };
   Shapes s;
   s.B = pick({1, 1, 2});
   s.H = 4;
@@ -274,9 +277,9 @@ TEST_CASE("native: packed and permuted inputs need no copy and give the same bit
   const auto packed = attention(parts[0], parts[1], parts[2], options);
   CHECK(bit_equal(packed,
                   attention(parts[0].contiguous(), parts[1].contiguous(), parts[2].contiguous(), options)));
-  // The output lies as (B, L, H, D): merging the heads is a view.
+  // The memory layout of the output is (B, L, H, D), so that merging the heads is a view.
   CHECK(packed.transpose(1, 2).is_contiguous());
-  // Expanded keys, a strided last dimension.
+  // The keys are expanded, and their last dimension is strided.
   const auto one = at::randn({1, 1, 40, 16});
   const auto spread = one.expand({2, 4, 40, 16});
   CHECK(bit_equal(attention(parts[0], spread, spread, options),
@@ -372,7 +375,7 @@ TEST_CASE("native: hidden keys may hold NaN or Inf in every kind of mask", "[nat
   const int64_t L = GENERATE(5, 120), D = GENERATE(24, 64);
   at::manual_seed(6);
   auto q = at::randn({2, 2, L, D}).to(type), k = at::randn({2, 2, 200, D}).to(type);
-  auto v = at::randn({2, 2, 200, D + 1}).to(type).slice(3, 0, D);  // rows apart: they are copied
+  auto v = at::randn({2, 2, 200, D + 1}).to(type).slice(3, 0, D);  // rows with gaps, which are copied
   AttentionOptions options{.backend = Backend::Native};
   Mask mask;
   auto hidden = at::rand({200}).gt(0.6);
@@ -423,12 +426,12 @@ TEST_CASE("native: hidden keys may hold NaN or Inf in every kind of mask", "[nat
 TEST_CASE("native: NaN in sight reaches the output", "[native][nan][short]") {
   const auto type = GENERATE(at::kFloat, at::kBFloat16);
   const int64_t L = GENERATE(5, 200);
-  const auto make = [&](const char* who) {
+  const auto make = [&](const char* tensor) {
     at::manual_seed(8);
     auto q = at::randn({1, 2, L, 16}), k = at::randn({1, 2, L, 16}), v = at::randn({1, 2, L, 16});
-    if (*who == 'q') q.select(2, 3).fill_(kNaN);
-    if (*who == 'k') k.select(2, 3).fill_(kNaN);
-    if (*who == 'v') v.select(2, 3).fill_(kNaN);
+    if (*tensor == 'q') q.select(2, 3).fill_(kNaN);
+    if (*tensor == 'k') k.select(2, 3).fill_(kNaN);
+    if (*tensor == 'v') v.select(2, 3).fill_(kNaN);
     return attention(q.to(type), k.to(type), v.to(type),
                      {.causal = Causal::BottomRight, .backend = Backend::Native})
         .isnan();
@@ -437,7 +440,8 @@ TEST_CASE("native: NaN in sight reaches the output", "[native][nan][short]") {
   const auto three = at::arange(L).eq(3).view({1, 1, L, 1}).expand({1, 2, L, 16});
   CHECK(at::equal(make("q"), three));  // a whole row of scores is NaN
   CHECK(at::equal(make("k"), from_three));
-  // Rows that do not see it may be NaN as well: for a key that others see, 0 * NaN is NaN.
+  // Rows that do not see the key may be NaN as well: if other rows see it, its value is multiplied by 0, and
+  // 0 * NaN is NaN.
   CHECK(make("v").masked_select(from_three).all().item<bool>());
 }
 
@@ -459,7 +463,7 @@ TEST_CASE("native: the same bits for any number of threads", "[native][threads]"
   };
   const auto q = draw({1, 4, 300, 32}), k = draw({1, 2, 1500, 32}), v = draw({1, 2, 1500, 32});
   const AttentionOptions options{.causal = Causal::BottomRight, .dropout_p = 0.2, .backend = cell.backend};
-  // Auto comes here as well.
+  // Auto may choose the native kernel as well.
   if (!cell.device.is_cpu() || !cell.refusal(q, k, v, options).empty()) return;
   if (explain(q, k, v, options).chosen != Backend::Native) return;
   INFO(cell);
@@ -542,7 +546,8 @@ TEST_CASE("native: two threads really run", "[native][threads]") {
       ids.insert(std::this_thread::get_id());
     }
     ++arrived;
-    // Both items are in flight at once, or this would wait for ever: give up after a while instead.
+    // Both items must be in flight at once. If they are not, this loop gives up after a while instead of
+    // waiting forever.
     for (int turn = 0; turn < 5000 && arrived < 2; ++turn)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
   });
@@ -582,12 +587,12 @@ TEST_CASE("native: ALiBi slopes of every batch item", "[native]") {
 TEST_CASE("native: a bfloat16 result is the nearest number to the exact one", "[native][short]") {
   const int64_t L = GENERATE(2, 40);
   at::manual_seed(22);
-  // Two equal keys: the exact result is the mean of two values.
+  // With two equal keys, the exact result is the mean of two values.
   const auto q = at::zeros({1, 1, L, 16}, at::kBFloat16), k = at::zeros({1, 1, 2, 16}, at::kBFloat16);
   const auto v = at::randn({1, 1, 2, 200}).to(at::kBFloat16);
   const auto got = attention(q, k, v, {.backend = Backend::Native}).to(at::kDouble);
   const auto want = v.to(at::kDouble).mean(2, /*keepdim=*/true);
-  const double half_step = std::ldexp(1.0, -8);  // of a significand of 8 bits, as a share of the number
+  const double half_step = std::ldexp(1.0, -8);  // half a unit of an 8-bit significand
   CHECK((got - want).abs().le(want.abs() * (half_step * 1.001)).all().item<bool>());
 }
 
@@ -612,8 +617,8 @@ TEST_CASE("native: the processor's products of bfloat16 count subnormal inputs a
   const auto want = run(Backend::Reference, k), uniform = run(Backend::Native, at::zeros_like(k));
   CHECK(difference(uniform, want, {0.1, 0.1}) != "");
   CHECK(bit_equal(run(Backend::Native, k), uniform));
-#if !defined(__aarch64__)  // where products of float32 do so too
-  // Widened to float32 they are what they are.
+#if !defined(__aarch64__)  // on ARM, products of float32 flush such inputs too
+  // Widened to float32, such inputs keep their values.
   const kernels::cpu::Selection widened{kernels::cpu::selection().code, kernels::cpu::Bf16Product::Widened};
   const kernels::cpu::SelectionGuard guard(widened);
   CHECK(difference(run(Backend::Native, k), want, tolerance_of(at::kBFloat16)) == "");
@@ -624,11 +629,12 @@ TEST_CASE("native: few queries over several parts of the keys", "[native][decode
   const auto type = GENERATE(at::kFloat, at::kBFloat16);
   const int64_t L = GENERATE(1, 5);
   const std::string option = GENERATE("plain", "window and dropout", "sinks", "first part hidden");
-  // A number of keys that no block divides, and widths that go in pairs of vectors or not.
+  // The number of keys is not a multiple of any block, and the widths are or are not multiples of a pair of
+  // vectors.
   const auto [D, Dv] = GENERATE(std::pair<int64_t, int64_t>{24, 20}, std::pair<int64_t, int64_t>{64, 64});
   INFO(option << ", dtype " << c10::toString(type) << ", L " << L << ", D " << D);
   auto call = random_call({.B = 2, .H = 4, .Hkv = 2, .L = L, .S = 2603, .D = D, .Dv = Dv});
-  // Every part has a maximum of its own, so that combining them must rescale.
+  // Every part has a different maximum, so that combining the parts must rescale them.
   call.k.slice(2, 0, 1024).mul_(0.5);
   call.k.slice(2, 2048).mul_(1.5);
   call.options.causal = Causal::BottomRight;
@@ -648,7 +654,7 @@ TEST_CASE("native: gradients of the sinks equal the reference's", "[native][shor
   const auto gradient = [&](Backend backend) {
     const auto result = attention(q, k, v, {.causal = Causal::BottomRight, .backend = backend},
                                   {.sinks = sinks, .logsumexp = true});
-    // The first ten queries have no key: their logsumexp is -inf, a constant.
+    // The first ten queries have no key, and their logsumexp of -inf is a constant.
     return torch::autograd::grad({result.output.square().sum() + result.logsumexp.slice(2, 10).sin().sum()},
                                  {sinks})[0];
   };
@@ -673,8 +679,8 @@ double error_of(const at::Tensor& got, const at::Tensor& want) {
   return (got.to(at::kDouble) - want).abs().max().item<double>();
 }
 
-// What float32 makes of a call: the reference's errors, in the worst of the orders in which the features of a dot product may be
-// summed. One order alone may be lucky.
+// The errors of the reference in float32, for the worst of several orders of summation of the features of a
+// dot product. A single order may be exact by chance.
 struct Float32Errors {
   double output = 0.0;
   std::array<double, 3> gradients{};
@@ -713,8 +719,8 @@ TEST_CASE("native: large and tiny scores are as exact as float32 allows", "[nati
   CHECK(error_of(got.result.output, want.result.output) <= 2 * allowed.output + 2e-6);
   for (size_t n = 0; n < 3; ++n) {
     CHECK(got.gradients[n].isfinite().all().item<bool>());
-    // Where one weight is all, what rounding leaves of dO · v - dO · O is multiplied by a key or a query; dO
-    // has a length of 4, as 16 normal numbers have, and the scale is 1 / 4.
+    // If one weight is nearly 1, the rounding error of dO · v - dO · O is multiplied by a key or a query. dO
+    // has a length of about 4, as 16 normal numbers have, and the scale is 1 / 4.
     const double factor = n == 2 ? 0.0 : 4 * 0.25 * largest(n == 0 ? call.k : call.q);
     CHECK(error_of(got.gradients[n], want.gradients[n]) <=
           3 * allowed.gradients[n] + 2.4e-7 * (largest(want.gradients[n]) + largest(call.v) * factor));

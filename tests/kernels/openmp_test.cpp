@@ -21,7 +21,7 @@ using namespace attentive::test;
 
 namespace {
 
-// The threads of this process that run or wait.
+// The number of threads of this process, running or waiting.
 int threads_of_process() {
   std::ifstream in("/proc/self/status");
   for (std::string line; std::getline(in, line);) {
@@ -30,7 +30,7 @@ int threads_of_process() {
   throw std::runtime_error("no Threads in /proc/self/status");
 }
 
-// Threads that take part in a loop of ours.
+// The number of threads that take part in a parallel loop of this package.
 size_t threads_of_loop() {
   std::set<std::thread::id> threads;
   std::mutex mutex;
@@ -53,12 +53,12 @@ void run_libtorch() {
 }  // namespace
 
 TEST_CASE("openmp: one runtime serves LibTorch and this package", "[openmp]") {
-  const auto own = openmp_calls_of(""), of_libtorch = openmp_calls_of("libtorch_cpu.so");
-  REQUIRE(own.contains("omp_get_max_threads"));
-  REQUIRE(of_libtorch.contains("GOMP_parallel"));
-  const auto runtime = own.at("omp_get_max_threads");
+  const auto program_calls = openmp_calls_of(""), libtorch_calls = openmp_calls_of("libtorch_cpu.so");
+  REQUIRE(program_calls.contains("omp_get_max_threads"));
+  REQUIRE(libtorch_calls.contains("GOMP_parallel"));
+  const auto runtime = program_calls.at("omp_get_max_threads");
   INFO("omp_get_max_threads is that of " << runtime);
-  for (const auto& calls : {own, of_libtorch}) {
+  for (const auto& calls : {program_calls, libtorch_calls}) {
     for (const auto& [function, file] : calls) {
       INFO(function << " is that of " << (file.empty() ? "none" : file));
       CHECK(file == runtime);
@@ -67,8 +67,8 @@ TEST_CASE("openmp: one runtime serves LibTorch and this package", "[openmp]") {
   auto loaded = loaded_openmp_runtimes();
   CHECK(loaded.erase(runtime) == 1);
 #if defined(__clang__)
-  // LLVM's runtime answers GNU's functions too. LibTorch's libgomp is loaded, as LibTorch names it, but nothing
-  // is called in it.
+  // LLVM's runtime also provides GNU's functions. LibTorch's libgomp is loaded as a dependency of LibTorch,
+  // but none of its functions are called.
   CHECK(std::filesystem::path(runtime).filename().string().starts_with("libomp"));
   CHECK(loaded.size() <= 1);
 #else
@@ -76,11 +76,11 @@ TEST_CASE("openmp: one runtime serves LibTorch and this package", "[openmp]") {
 #endif
 }
 
-// Counts threads, so it needs a process of its own: no test before it may have started some.
+// This test counts threads, so it needs a separate process in which no earlier test has started any.
 TEST_CASE("openmp: one thread stays one, and four are four for LibTorch and this package together",
           "[.][fresh_process]") {
   at::set_num_threads(1);
-  (at::rand({2}).requires_grad_() * 2).sum().backward();  // what autograd starts by itself is not counted
+  (at::rand({2}).requires_grad_() * 2).sum().backward();  // threads that autograd starts are not counted
   const auto before = threads_of_process();
   run_attention();
   CHECK(threads_of_process() == before);

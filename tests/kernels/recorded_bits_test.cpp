@@ -1,7 +1,7 @@
-// The bits of the native CPU kernel against recorded ones, for every table of vector code that this CPU runs: a
-// change that means to leave the arithmetic alone changes none of them. Compilers fuse products and sums
-// differently, so each has a record of its own (recorded_bits.json). A change of the arithmetic writes a new one:
-// ATTENTIVE_RECORD_BITS=1 kernels_test "[recorded]", once per compiler.
+// Compares the bits of the native CPU kernel with recorded ones, for every table of vector code that this CPU
+// can run: a change that should not affect the arithmetic must not change any. Compilers fuse products and
+// sums differently, so each has a separate record (recorded_bits.json). After a change of the arithmetic,
+// write a new record: ATTENTIVE_RECORD_BITS=1 kernels_test "[recorded]", once per compiler.
 
 #include <cstdlib>
 #include <cstring>
@@ -35,7 +35,8 @@ constexpr int kRelease = __GNUC__;
 
 const auto kPath = test::source_folder() + "/tests/kernels/recorded_bits.json";
 
-// Numbers of 24 random bits in [-1.5, 1.5), the same everywhere; LibTorch's generators depend on the CPU.
+// Numbers of 24 random bits in [-1.5, 1.5), equal on all machines, whereas LibTorch's generators depend on
+// the CPU.
 at::Tensor numbers(at::IntArrayRef sizes, at::ScalarType type, uint64_t seed) {
   auto x = at::empty(sizes, at::kFloat);
   uint64_t state = seed * 0x9E3779B97F4A7C15u + 1;
@@ -47,7 +48,7 @@ at::Tensor numbers(at::IntArrayRef sizes, at::ScalarType type, uint64_t seed) {
   return x.to(type);
 }
 
-// FNV-1a over the bytes, in the order of the indices.
+// Adds a tensor to a hash: FNV-1a over its bytes, in the order of its indices.
 void add_to(uint64_t* hash, const at::Tensor& x) {
   if (!x.defined()) return;
   const auto flat = x.detach().contiguous();
@@ -60,30 +61,32 @@ struct Case {
   int64_t B = 1, H = 2, Hkv = 2, L = 70, S = 70, D = 16, Dv = 16;
   AttentionOptions options = {};
   const char* terms = "";           // letters: see extras_of
-  Weights weights = Weights::None;  // then nothing is differentiated
+  Weights weights = Weights::None;  // unless None, no gradients are computed
   bool gradients = true;
 };
 
-// k: keep mask, b: bias with some -inf, c: column mask, l: lengths, a: ALiBi, s: sinks.
-AttentionExtras extras_of(const Case& of) {
-  const auto has = [&](char term) { return std::strchr(of.terms, term) != nullptr; };
+// Makes the extras named by the letters of `terms`: k keep mask, b bias with some -inf, c column mask, l
+// lengths, a ALiBi, s sinks.
+AttentionExtras extras_of(const Case& test_case) {
+  const auto has = [&](char term) { return std::strchr(test_case.terms, term) != nullptr; };
   AttentionExtras extras;
   if (has('k')) {
-    const auto keep = numbers({of.H, of.S, of.L}, at::kFloat, 11).gt(-0.7);
+    const auto keep = numbers({test_case.H, test_case.S, test_case.L}, at::kFloat, 11).gt(-0.7);
     extras.mask = Mask::per_head(keep.transpose(1, 2));  // its columns are L apart
   }
   if (has('b')) {
-    const auto bias = numbers({of.L, of.S}, at::kFloat, 12);
+    const auto bias = numbers({test_case.L, test_case.S}, at::kFloat, 12);
     extras.mask = Mask::bias(bias.masked_fill(bias.lt(-1.2), -std::numeric_limits<double>::infinity()));
   }
-  if (has('c')) extras.mask = Mask::key_keep(numbers({of.B, of.S}, at::kFloat, 13).gt(-0.9));
+  if (has('c')) extras.mask = Mask::key_keep(numbers({test_case.B, test_case.S}, at::kFloat, 13).gt(-0.9));
   if (has('l')) {
-    auto lengths = at::empty({of.B}, at::kLong);
-    for (int64_t b = 0; b < of.B; ++b) lengths.mutable_data_ptr<int64_t>()[b] = of.S - 7 - 20 * b;
+    auto lengths = at::empty({test_case.B}, at::kLong);
+    for (int64_t b = 0; b < test_case.B; ++b)
+      lengths.mutable_data_ptr<int64_t>()[b] = test_case.S - 7 - 20 * b;
     extras.mask = Mask::key_lengths(lengths);
   }
-  if (has('a')) extras.alibi_slopes = numbers({of.H}, at::kFloat, 14).abs() * 0.1;
-  if (has('s')) extras.sinks = numbers({of.H}, at::kFloat, 15) * 2;
+  if (has('a')) extras.alibi_slopes = numbers({test_case.H}, at::kFloat, 14).abs() * 0.1;
+  if (has('s')) extras.sinks = numbers({test_case.H}, at::kFloat, 15) * 2;
   return extras;
 }
 
@@ -208,16 +211,16 @@ std::vector<Case> cases() {
   };
 }
 
-std::string bits_of(const Case& of, at::ScalarType type) {
-  const auto q = numbers({of.B, of.L, of.H, of.D}, type, 1).transpose(1, 2),
-             k = numbers({of.B, of.Hkv, of.S, of.D}, type, 2),
-             v = numbers({of.B, of.S, of.Hkv, of.Dv}, type, 3).transpose(1, 2);
-  auto options = of.options;
+std::string bits_of(const Case& test_case, at::ScalarType type) {
+  const auto q = numbers({test_case.B, test_case.L, test_case.H, test_case.D}, type, 1).transpose(1, 2),
+             k = numbers({test_case.B, test_case.Hkv, test_case.S, test_case.D}, type, 2),
+             v = numbers({test_case.B, test_case.S, test_case.Hkv, test_case.Dv}, type, 3).transpose(1, 2);
+  auto options = test_case.options;
   options.backend = Backend::Native;
-  auto extras = extras_of(of);
+  auto extras = extras_of(test_case);
   extras.logsumexp = true;
-  extras.weights = of.weights;
-  const bool differentiate = of.gradients && of.weights == Weights::None;
+  extras.weights = test_case.weights;
+  const bool differentiate = test_case.gradients && test_case.weights == Weights::None;
   at::manual_seed(17);
   std::vector<at::Tensor> leaves = {q, k, v};
   if (extras.sinks.defined()) leaves.push_back(extras.sinks);

@@ -19,8 +19,8 @@ using namespace attentive::test;
 
 namespace {
 
-// Processors of this architecture by what they have, and what each gets under ATEN_CPU_CAPABILITY unset,
-// "avx512", "avx2", "default". (The tables of another architecture are not compiled.)
+// A processor of this architecture, its features, and the code that it gets with ATEN_CPU_CAPABILITY unset,
+// "avx512", "avx2" and "default". (The tables of other architectures are not compiled.)
 struct Processor {
   std::string name;
   CpuFeatures features;
@@ -68,7 +68,8 @@ std::vector<Processor> processors() {
 #endif
 }
 
-// What this CPU lacks of another; empty if it can stand in for it. The pairs need no speed here.
+// Returns a feature of another CPU that this CPU lacks; empty if this CPU can run the same code. `fast_pairs`
+// does not matter.
 std::string lacking(const CpuFeatures& wanted) {
   const auto& here = this_cpu();
   if (wanted.avx2 && !here.avx2) return "AVX2";

@@ -1,5 +1,5 @@
-// The vector code of width 16 without AVX-512's intrinsics, which any CPU runs: so the wide algorithms are
-// tested where there is no AVX-512, emulators included. ATTENTIVE_TEST_KERNELS=wide runs all tests on it.
+// The vector code of width 16 without AVX-512 intrinsics, which any CPU can run, so that the wide algorithms
+// are also tested on CPUs without AVX-512 and on emulators. ATTENTIVE_TEST_KERNELS=wide runs all tests on it.
 
 #include "kernels/simd_wide.h"
 

@@ -4,7 +4,7 @@
 
 namespace attentive::kernels::cpu::wide {
 
-// The vector code of width 16 without AVX-512's intrinsics.
+/// The vector code of width 16 without AVX-512's intrinsics.
 const VectorCode* code();
 
 }  // namespace attentive::kernels::cpu::wide

@@ -19,7 +19,8 @@ using namespace attentive;
 
 namespace {
 
-// A module's state with every number drawn anew: fresh biases of zero would hide a mistake.
+// Returns a module's state with random numbers everywhere, because initial biases of zero would hide an
+// error.
 template <class Holder>
 StateDict randomized(Holder& module) {
   const at::NoGradGuard no_grad;
@@ -54,7 +55,7 @@ TEST_CASE("convert: wrapper and stacked heads", "[convert]") {
     CHECK_CLOSE(mha->forward(x), wrapper->forward(x));
     check_equal(convert::multi_head_to_wrapper(stacked, 3), state);
   }
-  // Python's mask buffers travel along.
+  // Python's mask buffers are converted as well.
   MultiHeadAttentionWrapper wrapper(6, 4, 5, 0.0, 2);
   const auto python = state_dict(*wrapper, {.causal_mask_buffers = true});
   const auto stacked = convert::wrapper_to_multi_head(python);
@@ -124,10 +125,10 @@ TEST_CASE("convert: MultiHeadAttention and GroupedQueryAttention", "[convert]") 
   load_state_dict(*mha, written_out);
   const auto x = input();
   CHECK_CLOSE(mha->forward(x), gqa->forward(x));
-  // Equal heads in a group: the mean gives them back.
+  // If the heads of a group are equal, their mean equals each of them.
   check_equal(convert::multi_head_to_grouped(written_out, 8, 2), state);
 
-  // Different heads: a group's key head is their mean, row by row.
+  // If they differ, the key head of the group is their mean, row by row.
   const auto other = randomized(mha);
   const auto pooled = convert::multi_head_to_grouped(other, 8, 2);
   CHECK(pooled.at("W_key.weight").sizes() == at::IntArrayRef({4, 6}));

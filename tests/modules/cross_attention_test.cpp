@@ -40,7 +40,8 @@ TEST_CASE("CrossAttention equals PyTorch on CUDA", "[cross_attention][cuda]") {
 }
 
 TEST_CASE("CrossAttention looks from two words at four others", "[cross_attention]") {
-  // With identity projections: words 1 and 2 of the sentence ask, words 3 to 6 answer.
+  // With identity projections, words 1 and 2 of the sentence are the queries, and words 3 to 6 are keys and
+  // values.
   CrossAttention module(3, 3, 3, 0.0, 1);
   {
     const at::NoGradGuard no_grad;
@@ -63,7 +64,7 @@ TEST_CASE("CrossAttention takes queries from x, keys and values from memory", "[
   auto other = memory.clone();
   other.select(1, 6).add_(1.0);
   CHECK((module->forward(x, other) - y).abs().amax(-1).gt(1e-4).all().item<bool>());
-  // Hidden tokens of memory count for nothing, even where they hold NaN.
+  // Hidden tokens of memory have no effect, even if they hold NaN.
   other.slice(1, 3).fill_(NAN);
   const auto lengths = at::tensor({3, 3}, at::kLong);
   CHECK_CLOSE(module->forward(x, other, Mask::key_lengths(lengths)),

@@ -1,4 +1,4 @@
-// Dropout of every class that has it: by statistics, on every device and for every stream.
+// Tests the statistics of dropout in every class that has it, on every device and for every stream.
 
 #include <cmath>
 #include <functional>
@@ -34,7 +34,7 @@ struct Dropper {
 };
 
 template <class Holder>
-Dropper of(const char* name, Holder module) {
+Dropper case_of(const char* name, Holder module) {
   return {name, module.ptr(), [module](const at::Tensor& x, Weights which) mutable {
             return module->forward_with_weights(x, Mask(), which).second;
           }};
@@ -43,11 +43,11 @@ Dropper of(const char* name, Holder module) {
 std::vector<Dropper> droppers() {
   auto cross = CrossAttention(8, 8, 8, kP, 2);
   auto sdpa = ScaledDotProductAttention(kP);
-  return {of("CausalAttention", CausalAttention(8, 8, 0, kP)),
-          of("MultiHeadAttentionWrapper", MultiHeadAttentionWrapper(8, 8, 0, kP, 2)),
-          of("MultiHeadAttention", MultiHeadAttention(8, 8, 0, kP, 2)),
-          of("MultiHeadSelfAttention", MultiHeadSelfAttention(8, 2, kP)),
-          of("FusedSelfAttention", FusedSelfAttention(FusedSelfAttentionOptions(8, 2).dropout(kP))),
+  return {case_of("CausalAttention", CausalAttention(8, 8, 0, kP)),
+          case_of("MultiHeadAttentionWrapper", MultiHeadAttentionWrapper(8, 8, 0, kP, 2)),
+          case_of("MultiHeadAttention", MultiHeadAttention(8, 8, 0, kP, 2)),
+          case_of("MultiHeadSelfAttention", MultiHeadSelfAttention(8, 2, kP)),
+          case_of("FusedSelfAttention", FusedSelfAttention(FusedSelfAttentionOptions(8, 2).dropout(kP))),
           {"CrossAttention", cross.ptr(),
            [cross](const at::Tensor& x, Weights which) mutable {
              return cross->forward_with_weights(x, x, Mask(), which).second;
@@ -71,7 +71,8 @@ void check_statistics(const at::Device& device) {
       const auto clean = dropper.weights(x, Weights::Dropped).detach();
       CHECK(bit_equal(clean, dropper.weights(x, Weights::Clean).detach()));
       const auto survivors = dropped.ne(0);
-      // What survives is scaled; the share that does is a binomial count, five standard deviations wide.
+      // Survivors are scaled. Their number is binomial and must be within five standard deviations of its
+      // mean.
       const double kept = stream == DropoutStream::Aten ? 1 - kP : kernels::keep_threshold(kP) / 65536.0;
       CHECK_WITHIN(dropped * kept, clean * survivors, {1e-6, 0.0});
       const double count = clean.ne(0).sum().item<double>();

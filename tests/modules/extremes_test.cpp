@@ -1,5 +1,5 @@
-// Every module with sizes and tensors that have no meaning: the error carries the module's name. What a user
-// meets must never be a message from inside the library.
+// Tests every module with meaningless sizes and tensors: the error begins with the module's name and is never
+// a message from inside a library.
 
 #include "support/extremes.h"
 
@@ -22,7 +22,7 @@ using namespace attentive::test;
 
 namespace {
 
-// One size of a constructor; the others are small.
+// The sizes of every constructor, each with small numbers for the other sizes.
 std::vector<Probe<int64_t>> sizes() {
   using Grouped = GroupedQueryAttention;
   using Block = TransformerBlockOptions;

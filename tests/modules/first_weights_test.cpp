@@ -1,4 +1,4 @@
-// Modules built without first weights.
+// Tests of modules built without initial weights.
 
 #include <cstdint>
 #include <fstream>
@@ -106,7 +106,7 @@ TEST_CASE("A model without first weights equals the one whose weights it is give
   load_state_dict(*given, state_dict(*drawn));
   const auto ids = at::arange(6).view({1, 6});
   CHECK(bit_equal(given->forward(ids), Llama(drawn)->forward(ids)));
-  // The layers' own options, which printing and saving read.
+  // The options of the layers, which printing and saving read, are those of the real sizes.
   CHECK(given->out_head->options.out_features() == 11);
   CHECK(given->tok_emb->options.num_embeddings() == 11);
   CHECK(bit_equal(Llama(std::dynamic_pointer_cast<LlamaImpl>(given->clone()))->forward(ids),

@@ -47,7 +47,7 @@ TEST_CASE("FusedSelfAttention equals PyTorch at the size of a vision transformer
   CHECK_CLOSE(y.select(1, 0).slice(-1, 0, 8), golden["output_head"]);
   CHECK_WITHIN(y.to(at::kDouble).sum(), golden["output_sum"], {0.0, 0.05});
   CHECK_WITHIN(y.to(at::kDouble).abs().sum(), golden["output_abs_sum"], {1e-6, 0.0});
-  // One batch item's weights: all of them are 39 MB.
+  // Only one batch item's weights are requested, since all of them take 39 MB.
   const auto weights = module->forward_with_weights(x.slice(0, 0, 1)).second;
   CHECK(weights.sizes() == at::IntArrayRef({1, 8, 196, 196}));
   CHECK_CLOSE(weights.select(2, 0).slice(-1, 0, 8), golden["weights_head"].slice(0, 0, 1));

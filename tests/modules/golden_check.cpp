@@ -30,7 +30,8 @@ at::Tensor loss_of(const Golden& golden, const at::Tensor& output) {
   return (output * golden["grad_output"].to(output.device())).sum();
 }
 
-// Large parameters are stored as their first rows and columns only.
+// Returns the part of a tensor that the golden file stores: of large parameters only the first rows and
+// columns.
 at::Tensor stored_part(const at::Tensor& tensor, const at::Tensor& stored) {
   auto part = tensor;
   for (int64_t d = 0; d < stored.dim(); ++d) part = part.slice(d, 0, stored.size(d));
@@ -49,23 +50,24 @@ void check_parameters(const Golden& golden, torch::nn::Module& module) {
   }
 }
 
-void check_numbers(const Golden& golden, const GoldenModule& how, torch::nn::Module& module,
+void check_numbers(const Golden& golden, const GoldenModule& golden_module, torch::nn::Module& module,
                    const at::Device& device) {
   Mask mask;
   if (golden.has("mask")) mask = Mask::keep(golden["mask"].ne(0).to(device));
   Inputs inputs;
-  for (const auto& name : how.inputs)
+  for (const auto& name : golden_module.inputs)
     inputs.push_back(golden["input." + name].to(device).detach().clone().requires_grad_(true));
 
   module.zero_grad();
-  const auto output = how.call(module, inputs, mask, Weights::None).first;
+  const auto output = golden_module.call(module, inputs, mask, Weights::None).first;
   CHECK_CLOSE(output, golden["output"]);
   loss_of(golden, output).backward();
   const auto tolerance = tolerance_of(at::kFloat, /*gradient=*/true);
   const auto parameters = module.named_parameters();
   for (const auto& name : golden.names("grad.input.")) {
     INFO("gradient of input " << name);
-    const auto index = std::find(how.inputs.begin(), how.inputs.end(), name) - how.inputs.begin();
+    const auto index = std::find(golden_module.inputs.begin(), golden_module.inputs.end(), name) -
+                       golden_module.inputs.begin();
     CHECK(difference(inputs.at(static_cast<size_t>(index)).grad(), golden["grad.input." + name], tolerance) ==
           "");
   }
@@ -75,30 +77,30 @@ void check_numbers(const Golden& golden, const GoldenModule& how, torch::nn::Mod
     CHECK(difference(stored_part(parameters[name].grad(), want), want, tolerance) == "");
   }
 
-  const auto [same, weights] = how.call(module, inputs, mask, Weights::Clean);
+  const auto [same, weights] = golden_module.call(module, inputs, mask, Weights::Clean);
   CHECK_CLOSE(same, golden["output"]);
   CHECK_CLOSE(weights, golden["weights"]);
 }
 
 }  // namespace
 
-void check_golden(const std::string& name, const GoldenModule& how, const at::Device& device) {
+void check_golden(const std::string& name, const GoldenModule& golden_module, const at::Device& device) {
   INFO("golden " << name << " on " << device);
   const Golden golden(name);
   at::manual_seed(golden.seed());
-  draw_inputs(golden, how);
-  const auto module = how.make();
+  draw_inputs(golden, golden_module);
+  const auto module = golden_module.make();
   check_parameters(golden, *module);
   module->eval();
   module->to(device);
   for (const auto backend : {Backend::Auto, Backend::Reference}) {
     INFO("backend " << to_string(backend));
     const BackendGuard guard(backend);
-    check_numbers(golden, how, *module, device);
+    check_numbers(golden, golden_module, *module, device);
   }
 }
 
-void check_training(const std::string& name, const GoldenModule& how) {
+void check_training(const std::string& name, const GoldenModule& golden_module) {
   const auto stream = dropout_stream_of_this_cpu();
   INFO("golden " << name << ", CPU dropout stream " << stream);
   REQUIRE(stream != "unknown");
@@ -107,14 +109,14 @@ void check_training(const std::string& name, const GoldenModule& how) {
   for (const auto which : {Weights::Dropped, Weights::None}) {
     at::manual_seed(golden.seed());
     Inputs inputs;
-    draw_inputs(golden, how);
-    for (const auto& input : how.inputs) inputs.push_back(golden["input." + input]);
-    const auto module = how.make();
+    draw_inputs(golden, golden_module);
+    for (const auto& input : golden_module.inputs) inputs.push_back(golden["input." + input]);
+    const auto module = golden_module.make();
     module->train();
-    const auto [output, weights] = how.call(*module, inputs, {}, which);
+    const auto [output, weights] = golden_module.call(*module, inputs, {}, which);
     const auto& want = golden[stream + ".output"];
     CHECK_CLOSE(stored_part(output, want), want);
-    // The stored part may be small; the sum sees every dropped number.
+    // The stored part may be small, but the sum depends on every dropped number.
     CHECK_WITHIN(output.to(at::kDouble).sum(), golden[stream + ".output_sum"], {0.0, 1e-4});
     if (which == Weights::Dropped) CHECK_CLOSE(weights, golden[stream + ".weights"]);
   }

@@ -1,6 +1,7 @@
 #pragma once
 
-// The comparisons that every notebook class passes: what PyTorch computed, and what PyTorch drew.
+// Comparisons that every notebook class must pass: with numbers that PyTorch computed and with numbers that
+// it drew.
 
 #include <functional>
 #include <memory>
@@ -18,10 +19,11 @@ namespace attentive::test {
 
 using Inputs = std::vector<at::Tensor>;
 
-// How to build and call one class. `call` binds `Weights` to forward_with_weights.
+/// Functions that build and call one class. `call` passes its `Weights` to forward_with_weights.
 struct GoldenModule {
   std::vector<std::string> inputs = {"x"};
-  bool draws_inputs = false;  // normally distributed, right after the seed, before the module
+  /// Whether inputs are drawn from a normal distribution, after the seed and before the module.
+  bool draws_inputs = false;
   std::function<std::shared_ptr<torch::nn::Module>()> make;
   std::function<std::pair<at::Tensor, at::Tensor>(torch::nn::Module&, const Inputs&, const Mask&, Weights)>
       call;
@@ -34,21 +36,21 @@ auto bind_one_input() {
   };
 }
 
-// Weights drawn from the golden's seed (where it holds them whole), then output, weights and gradients in
-// eval mode, by the reference and by the backend that is chosen.
-void check_golden(const std::string& name, const GoldenModule& module, const at::Device& device);
+/// Checks the weights drawn from the golden's seed (if the golden holds them completely), then output,
+/// attention weights and gradients in evaluation mode, by the reference and by the chosen backend.
+void check_golden(const std::string& name, const GoldenModule& golden_module, const at::Device& device);
 
-// Built, then run in train mode after one seed, with the notebook's dropout stream. CPU only: CUDA draws
-// others.
-void check_training(const std::string& name, const GoldenModule& module);
+/// Builds a module and runs it in training mode after one seed, with the notebook's dropout stream. CPU only,
+/// since CUDA draws other numbers.
+void check_training(const std::string& name, const GoldenModule& golden_module);
 
-// The first CUDA device, or a visible SKIP.
+/// The first CUDA device, or a visible SKIP.
 at::Device cuda_or_skip();
 
-at::Tensor sentence();  // (6, 3): "Your journey starts with one step"
-at::Tensor batch();     // (2, 6, 3): the sentence twice
+at::Tensor sentence();  ///< (6, 3): "Your journey starts with one step"
+at::Tensor batch();     ///< (2, 6, 3): the sentence twice
 
-// |got - printed| <= half a unit of the fourth decimal, and what float32 may differ.
+/// Whether |got - printed| is at most half a unit of the fourth decimal plus the tolerance of float32.
 bool as_printed(const at::Tensor& got, const at::Tensor& printed);
 
 }  // namespace attentive::test

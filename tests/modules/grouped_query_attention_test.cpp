@@ -78,7 +78,7 @@ TEST_CASE("GroupedQueryAttention: a group shares its key and value head", "[grou
   const auto x = at::randn({2, 5, 6});
   GroupedQueryAttention gqa(small().out_bias(true));
   gqa->eval();
-  // The same with every key head written out once per query head.
+  // A multi-head module in which every key head is copied once per query head gives the same result.
   MultiHeadAttention mha(6, 8, 5, 0.0, 4, /*qkv_bias=*/true);
   const at::NoGradGuard no_grad;
   const auto repeat = [](const at::Tensor& rows) {

@@ -1,4 +1,4 @@
-// What must hold between the classes and inside each, whatever the weights.
+// Invariants between the classes and within each, for any weights.
 
 #include <cmath>
 #include <functional>
@@ -29,25 +29,25 @@ struct Case {
 };
 
 template <class Holder>
-Case of(const char* name, Holder module, bool causal) {
+Case case_of(const char* name, Holder module, bool causal) {
   module->eval();
   return {name, causal, [module](const at::Tensor& x) mutable {
             return module->forward_with_weights(x, Mask(), Weights::Clean);
           }};
 }
 
-// Every self-attention class from 6 features to some.
+// Every self-attention class, with 6 input features.
 std::vector<Case> classes() {
   at::manual_seed(8);
   auto shared = SharedHeadAttention(6, 2);
-  return {of("SelfAttentionV1", SelfAttentionV1(6, 4), false),
-          of("SelfAttentionV2", SelfAttentionV2(6, 4), false),
-          of("MatrixSelfAttention", MatrixSelfAttention(6, 4), false),
-          of("CausalAttention", CausalAttention(6, 4, 9, 0.1), true),
-          of("MultiHeadAttentionWrapper", MultiHeadAttentionWrapper(6, 4, 9, 0.1, 2), true),
-          of("MultiHeadAttention", MultiHeadAttention(6, 4, 9, 0.1, 2), true),
-          of("MultiHeadSelfAttention", MultiHeadSelfAttention(6, 2, 0.1), false),
-          of("FusedSelfAttention", FusedSelfAttention(6, 2), false),
+  return {case_of("SelfAttentionV1", SelfAttentionV1(6, 4), false),
+          case_of("SelfAttentionV2", SelfAttentionV2(6, 4), false),
+          case_of("MatrixSelfAttention", MatrixSelfAttention(6, 4), false),
+          case_of("CausalAttention", CausalAttention(6, 4, 9, 0.1), true),
+          case_of("MultiHeadAttentionWrapper", MultiHeadAttentionWrapper(6, 4, 9, 0.1, 2), true),
+          case_of("MultiHeadAttention", MultiHeadAttention(6, 4, 9, 0.1, 2), true),
+          case_of("MultiHeadSelfAttention", MultiHeadSelfAttention(6, 2, 0.1), false),
+          case_of("FusedSelfAttention", FusedSelfAttention(6, 2), false),
           {"SharedHeadAttention", false,
            [shared](const at::Tensor& x) mutable { return shared->forward_with_weights(x, x, x); }}};
 }
@@ -60,7 +60,8 @@ TEST_CASE("Weights are rows that sum to 1, and equal batch items give equal resu
     INFO(c.name);
     const auto [y, weights] = c.run(at::stack({one, one}));
     CHECK_CLOSE(weights.sum(-1), at::ones(weights.sizes().slice(0, static_cast<size_t>(weights.dim() - 1))));
-    // Not bit for bit: the projections are the library's products, which may round a row by its place.
+    // The results need not be equal bit for bit: LibTorch's products in the projections may round a row
+    // differently at another position.
     CHECK_CLOSE(y[0], y[1]);
     CHECK_CLOSE(weights[0], weights[1]);
   }
@@ -91,7 +92,7 @@ TEST_CASE("Without a causal mask the order of the tokens does not matter", "[inv
     INFO(c.name);
     CHECK_CLOSE(c.run(x.index_select(1, order)).first, c.run(x).first.index_select(1, order));
   }
-  // Keys together with values; the queries stay.
+  // Keys are permuted together with values, and queries stay in place.
   CrossAttention cross(6, 6, 4, 0.0, 2);
   CHECK_CLOSE(cross->forward(x, x.index_select(1, order)), cross->forward(x, x));
 }

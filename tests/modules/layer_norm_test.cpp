@@ -39,7 +39,7 @@ TEST_CASE("LayerNorm is a torch::nn citizen", "[layer_norm]") {
     suite.input_shape = {2, 5, 6};
     suite.keys = bias ? std::vector<std::string>{"scale", "shift"} : std::vector<std::string>{"scale"};
     suite.has_dropout = false;
-    suite.meta = false;  // LibTorch has no layer norm there
+    suite.meta = false;  // LibTorch has no layer norm for meta tensors
     suite.run();
   }
 }

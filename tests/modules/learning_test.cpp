@@ -1,4 +1,5 @@
-// Training works: a task that no model without attention can do, learned in a few hundred steps.
+// Tests that training works: a task that no model without attention can solve is learned in a few hundred
+// steps.
 
 #include <cstring>
 #include <vector>
@@ -23,7 +24,7 @@ namespace {
 
 constexpr int64_t kTokens = 8, kWords = 8, kWidth = 32, kBatch = 64;
 
-// Sequences of random words of which one is marked; the answer, due at the last token, is the marked word.
+// Sequences of random words of which one is marked. The expected answer at the last token is the marked word.
 struct CopyBatch {
   at::Tensor words, mark, is_marked;
 
@@ -78,7 +79,7 @@ Lesson learn(uint64_t seed, int64_t steps, const at::Device& device) {
   const CopyBatch unseen(device);
   lesson.accuracy =
       model->forward(unseen).argmax(-1).eq(unseen.answer()).to(at::kDouble).mean().item<double>();
-  // How much the last token looks at the marked one, by the head that looks most.
+  // The weight of the marked token for the last token, in the head in which it is largest.
   const auto weights =
       model->attention->forward_with_weights(model->embed(unseen)).second.select(2, kTokens - 1);
   lesson.weight_on_mark = (weights * unseen.is_marked.unsqueeze(1)).sum(-1).mean(0).max().item<double>();

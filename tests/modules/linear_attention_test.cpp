@@ -30,10 +30,10 @@ TEST_CASE("LinearAttention projects as MultiHeadAttention does", "[linear_attent
   const auto expected = softmax->named_parameters();
   for (const auto& item : linear->named_parameters()) CHECK(bit_equal(item.value(), expected[item.key()]));
   const auto x = at::randn({2, 5, 6});
-  // The first token sees itself alone, whatever turns scores into weights.
+  // The first token sees only itself, with any function from scores to weights.
   CHECK_CLOSE(linear->forward(x).select(1, 0), softmax->forward(x).select(1, 0));
   CHECK_CLOSE(linear->forward(x[1]), linear->forward(x)[1]);
-  // Every token, by the function.
+  // All tokens are compared with the function.
   const auto heads = [&](torch::nn::Linear& layer) { return split_heads(layer->forward(x), 2); };
   const auto context = linear_attention(heads(linear->W_query), heads(linear->W_key), heads(linear->W_value),
                                         linear->options.attention());

@@ -16,11 +16,11 @@ TEST_CASE("a matrix is drawn with the very draws of Python's function", "[matrix
     at::manual_seed(123);
     return draw();
   };
-  const auto ours = [&](MatrixInit init) { return seeded([=] { return draw_matrix(3, 2, init); }); };
-  CHECK(bit_equal(ours(MatrixInit::Uniform), seeded([] { return at::rand({3, 2}); })));
-  CHECK(bit_equal(ours(MatrixInit::Normal), seeded([] { return at::randn({3, 2}); })));
+  const auto drawn = [&](MatrixInit init) { return seeded([=] { return draw_matrix(3, 2, init); }); };
+  CHECK(bit_equal(drawn(MatrixInit::Uniform), seeded([] { return at::rand({3, 2}); })));
+  CHECK(bit_equal(drawn(MatrixInit::Normal), seeded([] { return at::randn({3, 2}); })));
   const double bound = 1 / std::sqrt(3.0);
-  CHECK(bit_equal(ours(MatrixInit::KaimingUniform), seeded([=] {
+  CHECK(bit_equal(drawn(MatrixInit::KaimingUniform), seeded([=] {
                     return at::empty({3, 2}).uniform_(-bound, bound);
                   })));
 }

@@ -1,4 +1,4 @@
-// What every module and its holder have from their base, shown on one that is nothing else.
+// Tests of the features that every module and its holder inherit, on a module that has no others.
 
 #include <sstream>
 

@@ -59,7 +59,7 @@ TEST_CASE("MultiHeadAttention takes fewer tokens than its context", "[multi_head
   MultiHeadAttention module(3, 4, /*context_length=*/6, 0.0, 2),
       unlimited(3, 4, /*context_length=*/0, 0.0, 2);
   const auto x = at::randn({2, 6, 3});
-  // Causal: what comes later changes nothing before.
+  // The module is causal, so later tokens do not change earlier outputs.
   CHECK_CLOSE(module->forward(x.slice(1, 0, 4)), module->forward(x).slice(1, 0, 4));
   CHECK(unlimited->forward(at::randn({2, 40, 3})).size(1) == 40);
 }

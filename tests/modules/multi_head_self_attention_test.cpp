@@ -61,7 +61,7 @@ TEST_CASE("MultiHeadSelfAttention drops weights first, then the output, with one
   const auto [y, weights] = module->forward(x);
   const auto next = at::rand({4});
 
-  // By hand, with two nn::Dropout.
+  // The expected result is composed by hand with two nn::Dropout.
   at::manual_seed(3);
   torch::nn::Dropout drop(0.5);
   module->eval();

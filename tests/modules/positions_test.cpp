@@ -71,7 +71,7 @@ TEST_CASE("LearnedPositions refuses another dtype than its parameters'", "[posit
   positions->to(at::kBFloat16);
   CHECK(type_error([&] { positions->forward(x); }) ==
         "LearnedPositions: expected x of dtype BFloat16 like the parameters, got Float");
-  at::autocast::set_autocast_enabled(at::kCPU, true);  // which casts by its own rules
+  at::autocast::set_autocast_enabled(at::kCPU, true);  // its own rules then decide the dtype
   const auto y = positions->forward(x);
   at::autocast::set_autocast_enabled(at::kCPU, false);
   at::autocast::clear_cache();
@@ -105,7 +105,7 @@ TEST_CASE("RotaryPositions turns each pair by its angle", "[positions]") {
       }
     }
   }
-  // Ntk: the slowest pair slows down by exactly the factor, the fastest stays.
+  // With Ntk, the slowest pair slows down by exactly the factor, and the fastest does not change.
   RotaryPositions plain(Options(6)), ntk(Options(6).scaling(RotaryScaling::Ntk).factor(factor));
   const auto ratio = plain->angles(2)[1] / ntk->angles(2)[1];
   CHECK(std::abs(ratio[0].item<double>() - 1.0) < 1e-12);
@@ -132,7 +132,7 @@ TEST_CASE("Llama3 scaling slows down the pairs that turn seldom within the origi
     slowed += turns < 1.5;
     kept += turns > 3.0;
   }
-  CHECK((slowed > 0 && kept > 0 && slowed + kept < 6));  // every branch was seen
+  CHECK((slowed > 0 && kept > 0 && slowed + kept < 6));  // every branch was taken
   CHECK(bit_equal(scaled->angles(3, 7)[2], scaled->angles(10)[9]));
   CHECK(value_error([&] { RotaryPositions(RotaryPositionsOptions(options).high_freq_factor(1.5)); }) ==
         "RotaryPositions: expected 0 < low_freq_factor < high_freq_factor, got 1.5 and 1.5");
@@ -144,8 +144,8 @@ TEST_CASE("Rotated queries and keys know their distance alone", "[positions]") {
   for (const auto pairing : {RotaryPairing::Interleaved, RotaryPairing::Halves}) {
     RotaryPositions rotary(RotaryPositionsOptions(8).pairing(pairing));
     const auto q = at::randn({1, 1, 8}, at::kDouble), k = at::randn({1, 1, 8}, at::kDouble);
-    const auto product = [&](int64_t at, int64_t of) {
-      return (rotary->forward(q, at) * rotary->forward(k, of)).sum().item<double>();
+    const auto product = [&](int64_t q_position, int64_t k_position) {
+      return (rotary->forward(q, q_position) * rotary->forward(k, k_position)).sum().item<double>();
     };
     CHECK(std::abs(product(3, 1) - product(1003, 1001)) < 1e-10);
     CHECK(std::abs(product(3, 1) - product(4, 1)) > 1e-6);
@@ -194,7 +194,7 @@ TEST_CASE("A sequence of rotary positions goes on without end", "[positions]") {
     return at::stack({a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()}, -1)
         .flatten(-2);
   };
-  // Back and forth between near and far, and over the ends of the tables that are kept.
+  // The positions alternate between near and far and cross the ends of the cached tables.
   constexpr int64_t kFar = (int64_t{1} << 53) - 3;
   for (const int64_t first :
        std::initializer_list<int64_t>{0, 5, 65533, 65534, 65536, 69632, 69633, 69634, 2, 131069,
@@ -241,7 +241,7 @@ TEST_CASE("Positions refuse by name what has no angle or no memory", "[positions
             return SinusoidalPositions(SinusoidalPositionsOptions(6).base(base));
           }).starts_with("SinusoidalPositions: expected base > 0, got "));
   }
-  // Angles that overflow would be NaN.
+  // Angles that overflow would become NaN.
   const auto steep = std::numeric_limits<double>::denorm_min();
   CHECK(value_error([&] {
           return sinusoidal_positions(2, 128, steep);

@@ -1,4 +1,4 @@
-// What modules print: their name and every option.
+// Tests of the printed form of modules: their name and every option.
 
 #include <filesystem>
 #include <fstream>
@@ -20,7 +20,7 @@ using namespace attentive;
 
 namespace {
 
-// The module's own line, without its children.
+// Returns the line of the module itself, without its children.
 template <class Holder>
 std::string printed(const Holder& module) {
   std::ostringstream out;
@@ -35,7 +35,7 @@ std::vector<std::string> names_of(const Options& options) {
   return names;
 }
 
-// "name=" of the options outside braces, in order.
+// Returns the names of the options outside braces, in order.
 std::vector<std::string> printed_names(const std::string& text) {
   std::vector<std::string> names;
   int depth = 0;
@@ -118,11 +118,11 @@ TEST_CASE("Every option that a header declares is listed, in order", "[print_opt
       std::ifstream file(entry.path());
       const std::string text{std::istreambuf_iterator<char>(file), {}};
       for (auto at = text.find("\nstruct "); at != text.npos; at = text.find("\nstruct ", at + 1)) {
-        const auto its = text.substr(at + 8, text.find("\n};", at) - at);
-        const auto options = matches(its, declared);
+        const auto body = text.substr(at + 8, text.find("\n};", at) - at);
+        const auto options = matches(body, declared);
         if (options.empty()) continue;  // plain members, never printed
-        INFO(entry.path() << ": " << its.substr(0, its.find(' ')));
-        const auto lists = matches(its, list);
+        INFO(entry.path() << ": " << body.substr(0, body.find(' ')));
+        const auto lists = matches(body, list);
         REQUIRE(lists.size() == 1);
         CHECK(matches(lists[0], std::regex(R"((\w+)_(?:,|$))")) == options);
         ++seen;

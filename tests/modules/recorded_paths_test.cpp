@@ -1,5 +1,5 @@
-// Under which paths an AttentionRecorder finds the calls of every class, and what becomes of a call when
-// modules come, go or throw.
+// Tests of the paths under which an AttentionRecorder records the calls of every class, and of calls whose
+// modules are added, destroyed or throw.
 
 #include <filesystem>
 #include <fstream>
@@ -31,7 +31,7 @@ using Outputs = std::pair<at::Tensor, at::Tensor>;
 struct Class {
   std::string name;  // kName
   std::shared_ptr<torch::nn::Module> module;
-  // Output, and weights (of one head without its dimension) where the class returns them.
+  // Returns the output, and the weights if the class returns them (without the head dimension for one head).
   std::function<Outputs()> run;
   Paths paths = {"it"};
 };
@@ -54,7 +54,7 @@ std::set<std::string> names_in_headers() {
   return names;
 }
 
-// They attend by other classes of the list, whose paths they only prefix, or not at all.
+// Classes that call attention only through other classes of the list, or not at all.
 const std::set<std::string> kOthers = {"FeedForward",
                                        "LayerNorm",
                                        "LearnedPositions",
@@ -134,7 +134,7 @@ Paths paths_of(const AttentionRecorder& recorder) {
   return paths;
 }
 
-// A user's module, which names itself to `attention`, and two of this package's.
+// A user's module that passes itself to `attention` as the caller, with two modules of this package.
 struct Chain : torch::nn::Module {
   Chain() {
     first = register_module("first", SelfAttentionV2(4, 4));
@@ -186,7 +186,7 @@ TEST_CASE("a module that is its own root has an empty path", "[recorder]") {
   const AttentionRecorder recorder(*module);
   module->forward(at::randn({5, 6}));
   CHECK(paths_of(recorder) == Paths{""});
-  // On the stack no shared_ptr owns it.
+  // A module on the stack is not owned by a shared_ptr.
   Chain chain;
   const AttentionRecorder of_chain(chain);
   chain.forward(at::randn({3, 4}));

@@ -38,7 +38,7 @@ TEST_CASE("RMSNorm is a torch::nn citizen", "[rms_norm]") {
   suite.input_shape = {2, 5, 6};
   suite.keys = {"weight"};
   suite.has_dropout = false;
-  suite.meta = false;  // LibTorch has no RMS norm there
+  suite.meta = false;  // LibTorch has no RMS norm for meta tensors
   suite.run();
 }
 
@@ -52,7 +52,7 @@ TEST_CASE("RMSNorm refuses another dtype than its parameters'", "[rms_norm]") {
   norm->to(at::kBFloat16);
   CHECK(type_error([&] { norm->forward(x); }) ==
         "RMSNorm: expected x of dtype BFloat16 like the parameters, got Float");
-  at::autocast::set_autocast_enabled(at::kCPU, true);  // which casts by its own rules
+  at::autocast::set_autocast_enabled(at::kCPU, true);  // its own rules then decide the dtype
   const auto y = norm->forward(x);
   at::autocast::set_autocast_enabled(at::kCPU, false);
   at::autocast::clear_cache();

@@ -92,7 +92,7 @@ TEST_CASE("ScaledDotProductAttention names what is wrong", "[scaled_dot_product_
   CHECK(value_error([] {
           ScaledDotProductAttention bad(ScaledDotProductAttentionOptions().attention({.scale = 0.0}));
         }) == "ScaledDotProductAttention: expected scale to be finite and not 0, got 0");
-  // Tensors go to attention() as they are, and its messages come back.
+  // Tensors are passed to attention() unchanged, and its messages are returned.
   ScaledDotProductAttention module;
   const auto x = at::randn({2, 5, 4});
   CHECK(value_error([&] {

@@ -43,7 +43,7 @@ TEST_CASE("SelfAttentionV1 equals PyTorch on CUDA", "[self_attention_v1][cuda]")
 }
 
 TEST_CASE("SelfAttentionV1 computes the worked numbers of the Q/K/V tutorial", "[self_attention_v1]") {
-  // Explicit weights, three tokens, and scores that are not scaled.
+  // The weights are explicit, there are three tokens, and scores are not scaled.
   const auto x = table({{1, 0, 1, 0}, {0, 2, 0, 2}, {1, 1, 1, 1}});
   const auto attend = [&](std::optional<double> scale) {
     SelfAttentionV1 module(SelfAttentionV1Options(4, 3).attention({.scale = scale}));

@@ -52,7 +52,7 @@ TEST_CASE("SelfAttentionV2 masks like the notebook's cells 29 to 33", "[self_att
                               {.2175f, .1983f, .1984f, .1888f, .1971f, 0},
                               {.1935f, .1663f, .1666f, .1542f, .1666f, .1529f}});
   CHECK(as_printed(weights, printed));
-  // Zeroing after the softmax and dividing by the row's sum is the same thing.
+  // Setting weights to zero after the softmax and dividing by the row's sum is equivalent.
   const auto zeroed = plain->forward_with_weights(sentence()).second.tril();
   CHECK_CLOSE(zeroed / zeroed.sum(-1, /*keepdim=*/true), weights);
 }

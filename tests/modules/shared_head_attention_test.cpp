@@ -41,7 +41,7 @@ TEST_CASE("SharedHeadAttention takes values, keys, query in this order", "[share
   const auto [y, weights] = module->forward_with_weights(values, keys, query);
   CHECK(y.sizes() == query.sizes());
   CHECK(weights.sizes() == at::IntArrayRef({2, 2, 4, 6}));
-  // The output is linear in the values (less the bias of fc_out); the weights do not know them.
+  // The output is linear in the values (except for the bias of fc_out); the weights do not depend on them.
   const auto [doubled, same] = module->forward_with_weights(2 * values, keys, query);
   CHECK(bit_equal(same, weights));
   CHECK_CLOSE(doubled - module->fc_out->bias, 2 * (y - module->fc_out->bias));

@@ -29,7 +29,7 @@ bool packed(const TransformerAttention& m) {
          q + m->W_query->weight.nbytes() + m->W_key->weight.nbytes() == m->W_value->weight.const_data_ptr();
 }
 
-// Gives the weights memory of their own, so that three products are used.
+// Gives each weight separate memory, so that three products are used.
 void unpack(TransformerAttention& m) {
   const at::NoGradGuard no_grad;
   for (auto* layer : {&m->W_query, &m->W_key, &m->W_value}) {
@@ -44,12 +44,12 @@ TEST_CASE("TransformerAttention draws and computes as MultiHeadAttention", "[tra
   at::manual_seed(123);
   MultiHeadAttention notebook(6, 6, 5, 0.0, 2, /*qkv_bias=*/true);
   at::manual_seed(123);
-  TransformerAttention ours(Options(6, 2).context_length(5).qkv_bias(true));
+  TransformerAttention transformer(Options(6, 2).context_length(5).qkv_bias(true));
   for (const auto& item : notebook->named_parameters()) {
-    CHECK(bit_equal(item.value(), ours->named_parameters()[item.key()]));
+    CHECK(bit_equal(item.value(), transformer->named_parameters()[item.key()]));
   }
   const auto x = at::randn({2, 5, 6});
-  CHECK_WITHIN(ours->forward(x), notebook->forward(x), {1e-5, 2e-6});
+  CHECK_WITHIN(transformer->forward(x), notebook->forward(x), {1e-5, 2e-6});
 }
 
 TEST_CASE("TransformerAttention is a torch::nn citizen", "[transformer_attention]") {
@@ -70,7 +70,7 @@ TEST_CASE("Normalized queries and keys and a gate are what their formulas say", 
   TransformerAttention plain(Options(12, 3).qkv_bias(true));
   at::manual_seed(5);
   TransformerAttention both(Options(12, 3).qkv_bias(true).qk_norm(true).output_gate(true));
-  // The draws of what both have are the same; the gate comes last.
+  // Parameters that both modules have are drawn equally, because the gate is drawn last.
   for (const auto& item : plain->named_parameters())
     CHECK(bit_equal(item.value(), both->named_parameters()[item.key()]));
   {
@@ -104,7 +104,7 @@ TEST_CASE("TransformerAttention with a gate and norms is a torch::nn citizen", "
   suite.keys = {"W_query.weight", "W_key.weight",  "W_value.weight", "out_proj.weight",
                 "out_proj.bias",  "q_norm.weight", "k_norm.weight",  "W_gate.weight"};
   suite.has_dropout = false;
-  suite.meta = false;  // LibTorch has no RMS norm there
+  suite.meta = false;  // LibTorch has no RMS norm for meta tensors
   suite.run();
 }
 
@@ -145,13 +145,13 @@ TEST_CASE("The joint projection has second derivatives and one-sided gradients",
   leaves.push_back(x);
   CHECK(test::gradcheck_leaves(
             [&] {
-              const at::AutoGradMode grad(true);  // also while differences are taken
+              const at::AutoGradMode grad(true);  // also while finite differences are computed
               const auto y = m->forward(x).square().sum();
               const auto grads = torch::autograd::grad({y}, {x, m->W_key->weight}, {}, true, true);
               return grads[0].square().sum() + grads[1].square().sum();
             },
             leaves) == "");
-  // Frozen weights, and an input without gradient.
+  // Some weights are frozen, and the input needs no gradient.
   m->W_key->weight.requires_grad_(false);
   m->zero_grad();
   m->forward(x.detach()).sum().backward();

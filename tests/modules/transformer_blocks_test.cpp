@@ -62,13 +62,13 @@ TEST_CASE("TransformerBlock adds its sublayers to the residual stream", "[transf
 TEST_CASE("A decoder-only block is causal, an encoder block sees both directions", "[transformer_blocks]") {
   const auto x = at::randn({1, 5, 6});
   auto changed = x.clone();
-  changed[0][3].normal_();  // not a shift by a constant: the layer norm would take it out again
+  changed[0][3].normal_();  // not a constant shift, which the layer norm would remove
   TransformerBlock decoder(Options(6, 2));
   CHECK(bit_equal(decoder->forward(changed).narrow(1, 0, 3), decoder->forward(x).narrow(1, 0, 3)));
   auto encoder = encoder_block(Options(6, 2));
   for (int64_t t = 0; t < 5; ++t)
     CHECK_FALSE(bit_equal(encoder->forward(changed)[0][t], encoder->forward(x)[0][t]));
-  // Padding that is masked changes nothing.
+  // Masked padding does not change the result.
   const auto padding = Mask::key_lengths(at::tensor({3}));
   CHECK(bit_equal(encoder->forward(changed, padding).narrow(1, 0, 3),
                   encoder->forward(x, padding).narrow(1, 0, 3)));
@@ -102,7 +102,7 @@ TEST_CASE("DecoderBlock attends to itself, then to the memory", "[transformer_bl
   const auto h = x + block->att->forward(block->norm1->forward(x));
   const auto g = h + block->cross->forward(block->norm2->forward(h), memory);
   CHECK_CLOSE(block->forward(x, memory), g + block->ff->forward(block->norm3->forward(g)));
-  // Causal in x, and blind for masked memory.
+  // The block is causal in x and does not depend on masked memory.
   auto changed = x.clone();
   changed.narrow(1, 2, 2) += 1;
   CHECK(

@@ -1,4 +1,4 @@
-// What LibTorch itself does to a port: the naive number and ours, side by side.
+// Pitfalls of LibTorch for a port of the notebooks: each test shows the naive result next to this package's.
 
 #include <cmath>
 
@@ -23,7 +23,7 @@ using namespace attentive::test;
 
 namespace {
 
-// The notebook's causal module as one would write it down, with its mask as a bool buffer.
+// The notebook's causal module in a naive translation, with its mask as a bool buffer.
 struct NaiveCausalImpl : torch::nn::Cloneable<NaiveCausalImpl> {
   NaiveCausalImpl() { reset(); }
   void reset() override {
@@ -81,11 +81,11 @@ TEST_CASE("masked_fill takes bool masks only; Mask takes integers too", "[traps]
 
 TEST_CASE("torch::nn::MultiheadAttention adds a bool mask as 0 and 1", "[traps]") {
   at::manual_seed(2);
-  torch::nn::MultiheadAttention theirs(torch::nn::MultiheadAttentionOptions(8, 2));
-  theirs->eval();
+  torch::nn::MultiheadAttention libtorch(torch::nn::MultiheadAttentionOptions(8, 2));
+  libtorch->eval();
   const auto x = at::randn({5, 1, 8});  // (T, B, C)
   const auto hidden = at::ones({5, 5}, at::kBool).triu(1);
-  const auto lost = std::get<1>(theirs->forward(x, x, x, /*key_padding_mask=*/{}, true, hidden));
+  const auto lost = std::get<1>(libtorch->forward(x, x, x, /*key_padding_mask=*/{}, true, hidden));
   CHECK(sees_future(lost[0]));
 
   MultiHeadAttention causal(8, 8, 5, 0.0, 2);
@@ -95,11 +95,11 @@ TEST_CASE("torch::nn::MultiheadAttention adds a bool mask as 0 and 1", "[traps]"
 }
 
 TEST_CASE("torch::nn::MultiheadAttention makes NaN of a sequence that is all padding", "[traps]") {
-  torch::nn::MultiheadAttention theirs(torch::nn::MultiheadAttentionOptions(8, 2));
+  torch::nn::MultiheadAttention libtorch(torch::nn::MultiheadAttentionOptions(8, 2));
   const auto x = at::randn({5, 2, 8});
   auto padding = at::zeros({2, 5}, at::kBool);
   padding[1].fill_(true);
-  CHECK(std::get<0>(theirs->forward(x, x, x, padding)).isnan().any().item<bool>());
+  CHECK(std::get<0>(libtorch->forward(x, x, x, padding)).isnan().any().item<bool>());
   FusedSelfAttention module(8, 2);
   const auto mask = Mask::key_keep(padding.bitwise_not());
   const auto y = module->forward(x.transpose(0, 1), mask);
@@ -109,13 +109,13 @@ TEST_CASE("torch::nn::MultiheadAttention makes NaN of a sequence that is all pad
 
 TEST_CASE("is_causal of PyTorch is aligned top-left", "[traps]") {
   const auto q = at::randn({1, 1, 2, 4}), k = at::randn({1, 1, 5, 4});
-  const auto theirs = at::scaled_dot_product_attention(q, k, k, {}, 0.0, /*is_causal=*/true);
-  CHECK_CLOSE(theirs[0][0][0], k[0][0][0]);  // the first of two new queries sees the first key only
+  const auto libtorch = at::scaled_dot_product_attention(q, k, k, {}, 0.0, /*is_causal=*/true);
+  CHECK_CLOSE(libtorch[0][0][0], k[0][0][0]);  // the first of two new queries sees the first key only
   const auto weights =
       attention(q, k, k, {.causal = Causal::BottomRight}, AttentionExtras{.weights = Weights::Clean}).weights;
   CHECK(weights[0][0][0].gt(0).sum().item<int64_t>() == 4);
   CHECK(weights[0][0][1].gt(0).sum().item<int64_t>() == 5);
-  CHECK_CLOSE(attention(q, k, k, {.causal = Causal::TopLeft}), theirs);
+  CHECK_CLOSE(attention(q, k, k, {.causal = Causal::TopLeft}), libtorch);
 }
 
 TEST_CASE("clone() of a plain Cloneable consumes random numbers", "[traps]") {
@@ -128,12 +128,12 @@ TEST_CASE("clone() of a plain Cloneable consumes random numbers", "[traps]") {
   const auto undisturbed = at::rand({3});
   NaiveCausal naive;
   CHECK_FALSE(bit_equal(next_after_clone(*naive), undisturbed));
-  MultiHeadAttentionWrapper ours(3, 2, 6, 0.0, 2);
-  CHECK(bit_equal(next_after_clone(*ours), undisturbed));
+  MultiHeadAttentionWrapper wrapper(3, 2, 6, 0.0, 2);
+  CHECK(bit_equal(next_after_clone(*wrapper), undisturbed));
 }
 
 TEST_CASE("C++ Linear is not Python's on three dimensions; the modules' projections are", "[traps]") {
-  // With one token the softmax is 1, and what is left are the projections.
+  // With one token the softmax is 1, so only the projections remain.
   at::manual_seed(0);
   FusedSelfAttention module(768);
   const auto x = at::randn({64, 1, 768});

@@ -1,4 +1,4 @@
-// Where a line-by-line port of the notebooks goes wrong: the naive number and ours, side by side.
+// Pitfalls of a line-by-line port of the notebooks: each test shows the naive result next to this package's.
 
 #include <cmath>
 #include <limits>
@@ -30,7 +30,8 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-AttentionResult ours(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask) {
+AttentionResult package_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                  const Mask& mask) {
   return attention(q, k, v, {}, AttentionExtras{.mask = mask, .weights = Weights::Clean});
 }
 
@@ -47,20 +48,20 @@ TEST_CASE("Trap 1: expand reads a per-item mask as per-head, and padding as pair
   auto mask = at::ones({2, 3, 3}, at::kBool);
   mask[1].slice(-1, 1).fill_(false);
   const auto wrong = naive(q, q, q, mask.expand({2, 2, 3, 3})).weights;
-  CHECK(wrong[0][1][0][0].item<float>() == 1.0f);  // item 0, head 1: hidden, and nobody asked for it
-  CHECK(value_error([&] { ours(q, q, q, mask); }) ==
+  CHECK(wrong[0][1][0][0].item<float>() == 1.0f);  // item 0, head 1: hidden by mistake
+  CHECK(value_error([&] { package_attention(q, q, q, mask); }) ==
         "attention: a mask of shape (2, 3, 3) with a 4-D q could be per batch or per head; say "
         "Mask::per_batch or Mask::per_head");
-  const auto right = ours(q, q, q, Mask::per_batch(mask)).weights;
+  const auto right = package_attention(q, q, q, Mask::per_batch(mask)).weights;
   CHECK_CLOSE(right, naive(q, q, q, mask.unsqueeze(1)).weights);
   CHECK(right[0][1][0][0].item<float>() < 1.0f);
 
-  // B == T == 3: a padding mask (B, T) is taken for (T, T).
+  // With B == T == 3, a padding mask (B, T) is mistaken for (T, T).
   const auto x = at::randn({3, 2, 3, 4});
   const auto padding = at::tensor({1, 1, 1, 1, 1, 0, 1, 0, 0}, at::kLong).view({3, 3}).to(at::kBool);
   const auto taken_for_pairs = naive(x, x, x, padding).weights;
-  const auto keys = ours(x, x, x, Mask::key_keep(padding)).weights;
-  CHECK(taken_for_pairs[0][0][2][1].item<float>() == 0.0f);  // item 0 has no padding at all
+  const auto keys = package_attention(x, x, x, Mask::key_keep(padding)).weights;
+  CHECK(taken_for_pairs[0][0][2][1].item<float>() == 0.0f);  // although item 0 has no padding
   CHECK(keys[0][0][2][1].item<float>() > 0.0f);
   CHECK_CLOSE(keys, naive(x, x, x, padding.view({3, 1, 1, 3})).weights);
 }
@@ -69,12 +70,13 @@ TEST_CASE("Trap 2: mask == 0 reads an additive mask inside out", "[traps]") {
   const auto x = sentence();
   const auto additive = at::full({6, 6}, -kInfinity).triu(1);
   const auto inverted = naive(x, x, x, additive).weights;
-  CHECK(inverted[0][0].item<float>() == 0.0f);  // itself: hidden
-  CHECK(inverted[0][1].item<float>() > 0.0f);   // the future: seen
+  CHECK(inverted[0][0].item<float>() == 0.0f);  // the token itself is hidden
+  CHECK(inverted[0][1].item<float>() > 0.0f);   // later tokens are visible
   CHECK(std::isnan(inverted[5][0].item<float>()));
-  CHECK_THAT(type_error([&] { ours(x, x, x, additive); }),
+  CHECK_THAT(type_error([&] { package_attention(x, x, x, additive); }),
              ContainsSubstring("Mask::keep") && ContainsSubstring("Mask::bias"));
-  CHECK_CLOSE(ours(x, x, x, Mask::bias(additive)).weights, naive(x, x, x, at::ones({6, 6}).tril()).weights);
+  CHECK_CLOSE(package_attention(x, x, x, Mask::bias(additive)).weights,
+              naive(x, x, x, at::ones({6, 6}).tril()).weights);
 }
 
 TEST_CASE("Trap 3: the returned weights are those after dropout", "[traps]") {
@@ -95,7 +97,7 @@ TEST_CASE("Trap 4: a query without keys is NaN, and its gradient stays NaN", "[t
   const auto x = at::randn({4, 4});
   CHECK(naive(x, x, x, keep).output[1].isnan().all().item<bool>());
   CHECK(grad([&](const at::Tensor& y) { return naive(y, y, y, keep).output; }).isnan().any().item<bool>());
-  // Cleaning up after the softmax mends the output; with an added mask the gradient stays NaN.
+  // Replacing NaN after the softmax repairs the output, but with an added mask the gradient is still NaN.
   const auto added = at::zeros({4, 4}).masked_fill(keep.bitwise_not(), -kInfinity);
   const auto patched = [&](const at::Tensor& y) {
     return at::softmax(y.matmul(y.t()) / 2.0 + added, -1).nan_to_num(0.0).matmul(y);
@@ -104,11 +106,11 @@ TEST_CASE("Trap 4: a query without keys is NaN, and its gradient stays NaN", "[t
   CHECK(grad(patched).isnan().any().item<bool>());
 
   CHECK(attention(x, x, x, {}, keep)[1].eq(0).all().item<bool>());
-  CHECK(ours(x, x, x, keep).weights[1].eq(0).all().item<bool>());
+  CHECK(package_attention(x, x, x, keep).weights[1].eq(0).all().item<bool>());
   CHECK(
       grad([&](const at::Tensor& y) { return attention(y, y, y, {}, keep); }).isfinite().all().item<bool>());
 
-  // In a module such a query yields the bias of the output projection, with weights and without.
+  // In a module, such a query yields the bias of the output projection, with and without returned weights.
   MultiHeadAttention module(MultiHeadAttentionOptions(4, 4, 0, 0.0, 2).attention({}));
   const auto mask = Mask::keep(keep);
   CHECK_CLOSE(module->forward(x, mask)[1], module->out_proj->bias);
@@ -134,12 +136,12 @@ TEST_CASE("Trap 6: .T turns all dimensions, so batches fail or come out wrong", 
     return at::stack(rows);
   };
   const auto with_T = [&](const at::Tensor& x) {
-    const auto keys = x.matmul(module->W_key).permute({2, 1, 0});  // what .T is in three dimensions
+    const auto keys = x.matmul(module->W_key).permute({2, 1, 0});  // the meaning of .T in three dimensions
     return at::softmax(x.matmul(module->W_query).matmul(keys) / std::sqrt(3.0), -1)
         .matmul(x.matmul(module->W_value));
   };
   CHECK_THROWS(with_T(batch()));
-  const auto cube = at::randn({3, 3, 3});  // B == T == d_out is taken, and wrong
+  const auto cube = at::randn({3, 3, 3});  // B == T == d_out is accepted, and the result is wrong
   CHECK(differs(with_T(cube), by_item(cube)));
   CHECK_CLOSE(module->forward(cube), by_item(cube));
   CHECK_CLOSE(module->forward(batch()), by_item(batch()));
@@ -191,7 +193,8 @@ TEST_CASE("Trap 11: the dropout tables depend on the build", "[traps]") {
   CHECK(differs(golden["default"], golden["intel_mkl"]));
   const auto stream = dropout_stream_of_this_cpu();
   CHECK((stream == "default" || stream == "intel_mkl"));
-  // Ours in the notebook's stream: all weights are 1/6, so the weights are the table over 6.
+  // This package draws the notebook's stream: all weights are 1/6, so the dropped weights are the table
+  // divided by 6.
   ScaledDotProductAttention module(0.5);
   const DropoutStreamGuard guard(DropoutStream::Aten);
   at::manual_seed(golden.seed());
@@ -218,7 +221,7 @@ TEST_CASE("Trap 13: C++ members are made in the order of their declaration", "[t
   const KeyFirst shifted;
   CHECK(same_draw(shifted.W_key->weight, golden["state.W_query.weight"]));
   CHECK(differs(shifted.W_query->weight, golden["state.W_query.weight"]));
-  // A default-made Linear that is replaced later draws twice.
+  // A Linear that is default-constructed and replaced later draws twice.
   at::manual_seed(golden.seed());
   torch::nn::Linear twice(3, 2);
   twice = torch::nn::Linear(torch::nn::LinearOptions(3, 2).bias(false));
@@ -243,8 +246,8 @@ TEST_CASE("Trap 14: the tutorial does not scale, and prints outputs of hand-roun
 
 TEST_CASE("Trap 15: the blog's multi-head attention attends over heads and ignores its mask", "[traps]") {
   const auto literal = [](SharedHeadAttention& m, const at::Tensor& x, int64_t heads) {
-    // The published forward with its view moved before the projection, without which it only runs for heads
-    // = 1.
+    // The published forward, with its view moved before the projection, because it otherwise runs only for
+    // heads = 1.
     const auto split = [&](torch::nn::Linear& layer) { return layer->forward(x.unflatten(-1, {heads, -1})); };
     const auto q = split(m->queries), k = split(m->keys), v = split(m->values);
     return m->fc_out->forward(naive(q, k, v).output.flatten(-2));
@@ -259,7 +262,8 @@ TEST_CASE("Trap 15: the blog's multi-head attention attends over heads and ignor
     const auto x = golden["input.x"];
     CHECK_CLOSE(literal(module, x, heads), golden["output"]);
     CHECK(differs(module->forward(x, x, x), golden["output"]));
-    // No token sees another: the literal class does not notice a change of the others, ours does.
+    // In the literal class no token sees another, so a change of other tokens has no effect; in this
+    // package's class it has.
     auto changed = x.clone();
     changed.slice(1, 1).add_(1.0);
     CHECK_CLOSE(literal(module, changed, heads).select(1, 0), golden["output"].select(1, 0));
@@ -286,7 +290,7 @@ TEST_CASE("Trap 16: the packed projection is [3][head][head_dim]", "[traps]") {
   CHECK_CLOSE(attend(by_part[0], by_part[1], by_part[2]), golden["output"]);
   CHECK(differs(attend(by_head[0], by_head[1], by_head[2]), golden["output"]));
   CHECK_CLOSE(module->forward(x), golden["output"]);
-  // 12 features in 8 heads: the document's class fails in a reshape of its forward.
+  // With 12 features in 8 heads, the document's class fails in a reshape of its forward.
   CHECK(value_error([] { FusedSelfAttention bad(12); }) ==
         "FusedSelfAttention: expected num_heads to divide embed_dim = 12, got 8");
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-// Every place that computes attention: a backend, Auto among them, in a dtype on a device.
+// All combinations of a backend (Auto included), a dtype and a device that compute attention.
 
 #include <array>
 #include <ostream>
@@ -18,7 +18,7 @@ struct Cell {
   at::ScalarType type;
   at::Device device;
 
-  // Why the backend cannot compute the call; empty if it can. Auto takes every call.
+  /// Returns why the backend cannot compute the call; empty if it can. Auto can compute every call.
   std::string refusal(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                       AttentionOptions options = {}, const AttentionExtras& extras = {}) const;
 };
@@ -29,7 +29,7 @@ inline constexpr std::array kAllBackends = {Backend::Auto, Backend::Reference, B
                                             Backend::Native};
 inline constexpr std::array kAllTypes = {at::kDouble, at::kFloat, at::kHalf, at::kBFloat16};
 
-// All of them, for GENERATE(from_range(cells())).
+/// All cells, for GENERATE(from_range(cells())).
 const std::vector<Cell>& cells();
 
 }  // namespace attentive::test

@@ -1,6 +1,7 @@
 #pragma once
 
-// What a test compares by: the numeric comparison of attentive::parity as checks, tables and devices.
+// Helpers for comparisons in tests: the numeric comparison of attentive::parity as checks, tables, and
+// devices.
 
 #include <vector>
 
@@ -11,13 +12,13 @@
 
 namespace attentive::test {
 
-// Rows of numbers as a float32 tensor.
+/// Makes a float32 tensor from rows of numbers.
 at::Tensor table(const std::vector<std::vector<float>>& rows);
 
-// Devices present: the CPU, and CUDA where there is one.
+/// The available devices: the CPU, and CUDA if present.
 std::vector<at::Device> devices();
 
-// The distance of 1 to the next number of a dtype.
+/// The distance from 1 to the next larger number of a dtype.
 double unit_of(at::ScalarType type);
 
 }  // namespace attentive::test

@@ -5,7 +5,7 @@
 
 namespace attentive::test {
 
-/// `torch.set_default_dtype` for the lifetime of this object.
+/// Sets the default dtype, as `torch.set_default_dtype` does, for the lifetime of this object.
 class DefaultDtype {
  public:
   explicit DefaultDtype(c10::ScalarType type) : previous_(c10::get_default_dtype()) {

@@ -7,8 +7,8 @@
 
 namespace attentive::test {
 
-// The message of the error that `call` ends in, without a backtrace, or words that say it was another one or
-// none.
+/// Returns the message of the `Error` that `call` throws, without a backtrace, or a text that says that it
+/// threw another error or none.
 template <class Error>
 std::string error_of(const std::function<void()>& call) {
   try {

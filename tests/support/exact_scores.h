@@ -1,7 +1,7 @@
 #pragma once
 
-// Calls whose scores are large and exact in float32, so that nothing but the softmax and the products after
-// it can err.
+// Calls whose scores are large and exact in float32, so that only the softmax and the products after it can
+// have errors.
 
 #include <functional>
 #include <vector>
@@ -10,8 +10,8 @@
 
 namespace attentive::test {
 
-// Scores of `base` (a square of a number that bfloat16 holds) or -`base`, and small integers beside it. Heads
-// 4 over 2, float64.
+/// A float64 call with scores of `base` or -`base` plus small integers, with 4 query heads over 2 key heads.
+/// `base` is the square of a number that bfloat16 represents.
 OptionCall exact_scores(double base, int64_t L, int64_t S, bool negative = false);
 
 struct ExactVariant {
@@ -19,7 +19,7 @@ struct ExactVariant {
   std::function<void(OptionCall&)> apply;
 };
 
-// Options that leave the scores of such a call exact.
+/// Options with which the scores of such a call are still exact.
 const std::vector<ExactVariant>& exact_variants();
 
 }  // namespace attentive::test

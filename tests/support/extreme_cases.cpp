@@ -28,7 +28,7 @@ OptionCall random_call(int64_t L, int64_t S = kKeys) {
   return call;
 }
 
-// `first` for some keys of `rows`, `second` for others, 0 for the rest.
+// A call with a bias of `first` for some keys, `second` for others, and 0 for the rest.
 OptionCall with_biases(int64_t L, double first, double second, bool one_row) {
   auto call = random_call(L);
   auto bias = at::zeros({L, kKeys}, at::kDouble);
@@ -55,7 +55,7 @@ OptionCall with_sinks(int64_t L, double sink) {
   return call;
 }
 
-// Query 1's scores of the keys `huge` overflow, to +inf or to -inf.
+// A call in which query 1's scores for the keys `huge` overflow, to +inf or to -inf.
 OptionCall with_overflow(int64_t L, const at::Tensor& huge, double sign) {
   auto call = random_call(L, huge.size(0));
   call.q.select(3, 0).zero_();

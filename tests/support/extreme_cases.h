@@ -16,10 +16,11 @@ struct ExtremeCase {
   OptionCall call;
 };
 
-// Of L queries; heads 4 over 2, logsumexp wanted, float64 tensors whose numbers bfloat16 holds or rounds.
+/// Calls with L queries, 4 query heads over 2 key heads, float64 tensors whose numbers also fit in bfloat16
+/// (possibly rounded), and the logsumexp requested.
 std::vector<ExtremeCase> extreme_cases(int64_t L);
 
-// As difference() in the tolerance of `type`, but NaN equals NaN.
+/// Like difference() with the tolerance of `type`, but NaN equals NaN.
 std::string difference_beside_nan(const at::Tensor& got, const at::Tensor& want, at::ScalarType type,
                                   bool gradient = false);
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// Calls with arguments that have no meaning, and whether the error carries the public name.
+// Calls with meaningless arguments, to check that the error begins with the public name.
 
 #include <cstdint>
 #include <functional>
@@ -15,7 +15,7 @@
 
 namespace attentive::test {
 
-/// Counts and sizes that nothing has; the largest ones are beyond every address space.
+/// Counts and sizes that cannot occur; the largest ones exceed every address space.
 constexpr std::initializer_list<int64_t> kSizesWithoutMeaning = {0,
                                                                  -1,
                                                                  std::numeric_limits<int64_t>::min(),
@@ -26,11 +26,12 @@ constexpr std::initializer_list<int64_t> kSizesWithoutMeaning = {0,
 
 template <class Argument>
 struct Probe {
-  std::string name;  // what the message must begin with, before the colon; "A|B": A, or its part B
+  std::string name;  ///< the name before the first colon of the message; "A|B": A, or its part B
   std::function<void(const Argument&)> call;
 };
 
-/// The message of a ValueError, TypeError or OutOfMemoryError; other words for other errors and none.
+/// Returns the message of a ValueError, TypeError or OutOfMemoryError, or another text for any other error
+/// and for none.
 template <class Argument>
 std::string message_of(const Probe<Argument>& probe, const Argument& argument) {
   try {

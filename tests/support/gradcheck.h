@@ -8,13 +8,14 @@
 
 namespace attentive::test {
 
-// Compares autograd's gradient of sum(f(inputs) * random) with central differences in float64 (eps 1e-6, atol
-// 1e-5, rtol 1e-3). `f` may return several tensors' sum; every input must be float64. Empty if they agree.
+/// Compares autograd's gradient of sum(f(inputs) * random) with central differences in float64 (eps 1e-6,
+/// atol 1e-5, rtol 1e-3). `f` may return several tensors' sum; every input must be float64. Empty if they
+/// agree.
 std::string gradcheck(const std::function<at::Tensor(const std::vector<at::Tensor>&)>& f,
                       std::vector<at::Tensor> inputs);
 
-// The same for a function of tensors that it reads by itself, such as a module's parameters: `leaves` are
-// perturbed in place and put back.
+/// Overload for a function that reads its tensors itself, such as a module's parameters: `leaves` are
+/// perturbed in place and restored.
 std::string gradcheck_leaves(const std::function<at::Tensor()>& f, const std::vector<at::Tensor>& leaves);
 
 }  // namespace attentive::test

@@ -1,6 +1,6 @@
-// What every test program begins with. ATEN_CPU_CAPABILITY may ask for instructions that this CPU lacks;
-// PyTorch believes it, and the first vectorised operation would be the last. Such a run is skipped as a
-// whole, and says so.
+// The main function of every test program. ATEN_CPU_CAPABILITY may ask for instructions that this CPU lacks;
+// PyTorch does not check that, and its first vectorised operation would crash. Such a run is skipped as a
+// whole, with a message.
 
 #include <cstdlib>
 #include <iostream>
@@ -12,7 +12,7 @@
 
 namespace {
 
-constexpr int kSkipped = 4;  // as Catch2 ends when it has skipped every test; known to ctest
+constexpr int kSkipped = 4;  // the exit status of Catch2 if all tests were skipped; ctest knows it
 
 const char* lacking() {
   const char* variable = std::getenv("ATEN_CPU_CAPABILITY");

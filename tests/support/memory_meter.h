@@ -1,6 +1,6 @@
 #pragma once
 
-// Counts the bytes that tensors take on the CPU, so that a test can state how memory grows.
+// Counts the bytes of CPU tensors, so that a test can check how memory grows.
 
 #include <algorithm>
 #include <atomic>
@@ -11,11 +11,11 @@
 
 namespace attentive::test {
 
-// While it lives, the allocator reports every CPU tensor's bytes of this thread (and of a backward it
-// starts).
+/// For its lifetime, the allocator reports the bytes of every CPU tensor of this thread, and of the backward
+/// passes that this thread starts.
 class MemoryMeter {
  public:
-  // Highest number of bytes held at one time beyond what was held at the beginning.
+  /// The largest number of bytes held at one time, beyond those held at the beginning.
   int64_t peak() const { return counter_->peak; }
 
  private:

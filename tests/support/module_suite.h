@@ -1,6 +1,6 @@
 #pragma once
 
-// What every module of this package must do, whatever it computes: one call per module test.
+// Requirements on every module of this package, whatever it computes. Each module test runs them by one call.
 
 #include <functional>
 #include <initializer_list>
@@ -34,20 +34,20 @@ template <class Holder>
 struct ModuleSuite {
   std::function<Holder()> make;
   std::vector<int64_t> input_shape;
-  std::vector<std::string> keys;  // state-dict names in registration order
+  std::vector<std::string> keys;  ///< state-dict names in registration order
   std::function<at::Tensor(Holder&, const at::Tensor&)> call = [](auto& m,
                                                                   const at::Tensor& x) -> at::Tensor {
     if constexpr (requires { at::Tensor(m->forward(x)); })
       return m->forward(x);
     else
-      return {};  // several inputs or results: the test sets `call`
+      return {};  // with several inputs or results, the test sets `call`
   };
-  // The parameters that are members of the module itself, not of a Linear child.
+  /// The parameters that are members of the module itself, not of a Linear child.
   std::function<std::vector<at::Tensor*>(Holder&)> own_parameters;
-  bool sequential = true;  // takes one tensor, returns one tensor
+  bool sequential = true;  ///< takes one tensor, returns one tensor
   bool has_dropout = true;
-  bool unbatched = false;  // takes (T, C) as well as (B, T, C)
-  bool meta = true;        // false for layer norms: ATen computes them on meta tensors from Python only
+  bool unbatched = false;  ///< takes (T, C) as well as (B, T, C)
+  bool meta = true;        ///< false for layer norms: ATen computes them on meta tensors from Python only
 
   void run() {
     names();
@@ -164,7 +164,8 @@ struct ModuleSuite {
     CHECK(gradcheck_leaves([&] { return call(module, x); }, leaves) == "");
   }
 
-  // `y += …` on what a module returns: the gradients are those of `y + …`, whatever its backward pass reads.
+  /// Checks that `y += …` on a module's result gives the gradients of `y + …`, whatever its backward pass
+  /// reads.
   void result_changes_in_place() {
     Holder module = make();
     module->eval();
@@ -193,7 +194,8 @@ struct ModuleSuite {
     }
   }
 
-  // On every backend in every dtype, of an input made inside and of one made outside, with and without a graph before.
+  /// Checks inference mode on every backend and in every dtype, for inputs made inside and outside of it,
+  /// with and without a graph built before.
   void inference_mode() {
     for (const auto backend : kAllBackends) {
       const BackendGuard guard(backend);
@@ -215,7 +217,7 @@ struct ModuleSuite {
     }
   }
 
-  // Whatever a module keeps from a call under InferenceMode must serve a training step.
+  /// Checks that state which a module keeps from a call under InferenceMode can be used in a training step.
   void inference_then_training() {
     Holder module = make();
     {

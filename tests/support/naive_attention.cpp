@@ -12,7 +12,7 @@ namespace attentive::test {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-// Below it, a weight or a product with it may be 0 in float32.
+// A weight below this number, or a product with one, may be 0 in float32.
 constexpr double kMayUnderflow = 1e-30;
 
 at::Tensor as_double(const at::Tensor& tensor, at::IntArrayRef sizes) {
@@ -30,7 +30,7 @@ double survivor_factor(const AttentionOptions& options) {
   return 65536 / std::max(1.0, std::round((1 - options.dropout_p) * 65536));
 }
 
-// One query's scores and weights.
+// The scores and weights of one query.
 struct Row {
   std::vector<double> score, slope_of_cap, weight;
   std::vector<bool> seen;
@@ -82,7 +82,7 @@ class Naive {
   }
 
  private:
-  // The query heads of one key head, which share what is unseen.
+  // Computes the query heads of one key head, which share the set of unseen keys.
   void group(int64_t b, int64_t head) {
     const int64_t size = H / Hkv;
     std::vector<Row> rows;
@@ -145,8 +145,8 @@ class Naive {
     double sink = -kInfinity;
     if (sinks_.defined()) sink = data(sinks_)[h];
     if (options_.softmax_plus_one) sink = 0.0;
-    const bool undefined = nan || largest == kInfinity;                             // whatever the sink is
-    if (sink == kInfinity && !(undefined && hidden_ == HiddenPairs::Multiplied)) {  // it takes all
+    const bool undefined = nan || largest == kInfinity;                             // for any sink
+    if (sink == kInfinity && !(undefined && hidden_ == HiddenPairs::Multiplied)) {  // it absorbs all weight
       r.absorbed = true;
       r.logsumexp = kInfinity;
       return r;
@@ -170,13 +170,13 @@ class Naive {
     return r;
   }
 
-  // Whether dropout of 1 leaves a query's scores without a gradient, but for that of a logsumexp that is finite.
+  // Whether a dropout of 1 leaves a query's scores without a gradient, except that of a finite logsumexp.
   bool cut(const Row& r) const {
     return options_.dropout_p == 1.0 && !of_clean_.defined() &&
            (!of_logsumexp_.defined() || !std::isfinite(r.logsumexp));
   }
 
-  // Adds what a row makes to every result.
+  // Adds a row's contribution to every result.
   void use(const Row& r, int64_t b, int64_t h, int64_t i, int64_t head, const std::vector<bool>& seen) {
     const int64_t query = (b * H + h) * L + i, keys = (b * Hkv + head) * S;
     const auto &g = results_.gradients, &terms = results_.terms;
@@ -196,7 +196,7 @@ class Naive {
     std::vector<double> weight(S, 0.0), kept(S, 1.0), of_weight(S, 0.0);
     std::vector<bool> part(S, false);
     const auto read = [&](int64_t j) { return seen[j] || std::isnan(r.weight[j]); };
-    double mean = 0.0, mean_terms = 0.0;  // of the weights' gradients, under the weights
+    double mean = 0.0, mean_terms = 0.0;  // means of the weights' gradients, weighted by the weights
     std::vector<double> of_weight_terms(S, 0.0);
     for (int64_t j = 0; j < S; ++j) {
       const int64_t place = query * S + j;
@@ -207,7 +207,7 @@ class Naive {
       if (lax && (!r.seen[j] || r.weight[j] < kMayUnderflow) && !std::isnan(r.weight[j])) weight[j] = 0.0;
       if (survivors_.defined()) kept[j] = data(survivors_)[place];
       kept[j] *= factor;
-      const bool dropped = kept[j] == 0.0 && !lax;  // whatever the weight and the value are
+      const bool dropped = kept[j] == 0.0 && !lax;  // even if the weight or the value is not finite
       const double w = dropped ? 0.0 : weight[j] * kept[j];
       add(results_.forward.weights)[place] = weight[j];
       add(results_.dropped_weights)[place] = w;
@@ -215,7 +215,7 @@ class Naive {
       double product = 0.0, product_terms = 0.0;
       for (int64_t d = 0; d < Dv && !dropped; ++d) {
         const double of_output = direction(of_output_, query * Dv + d);
-        if (!read(j)) {  // of a key that nobody sees, only the gradient may be read as 0 times NaN
+        if (!read(j)) {  // for a key that no query sees, only the gradient may become 0 times NaN
           add(g.v)[(keys + j) * Dv + d] += w * of_output;
           continue;
         }
@@ -247,7 +247,8 @@ class Naive {
       const double of_product = of_score * factor_of_product;
       const double product_extent = extent * std::abs(factor_of_product);
       const double *q = data(q_) + query * D, *k = data(k_) + (keys + j) * D;
-      const bool idle = kept[j] == 0.0 && of_product == 0.0 && !lax;  // a dropped pair, whatever its key is
+      const bool idle =
+          kept[j] == 0.0 && of_product == 0.0 && !lax;  // a dropped pair, even if its key is not finite
       for (int64_t d = 0; d < D; ++d) {
         if (read(j) && !idle)
           both(g.q, terms.q, query * D + d, of_product * k[d], product_extent * std::abs(k[d]));

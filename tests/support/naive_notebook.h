@@ -12,7 +12,7 @@ struct Naive {
   at::Tensor output, weights;
 };
 
-// The notebooks' attention as they write it; `keep` zero hides.
+/// Attention as the notebooks write it; a zero in `keep` hides the pair.
 inline Naive naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                    const at::Tensor& keep = {}) {
   auto scores = q.matmul(k.transpose(-2, -1)) / std::sqrt(static_cast<double>(q.size(-1)));

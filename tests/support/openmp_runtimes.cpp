@@ -11,7 +11,7 @@ namespace {
 
 using Visit = std::function<void(const dl_phdr_info&, const std::string& name)>;
 
-// The program, without a name, and then every loaded library by the name of its file.
+// Visits the program, with an empty name, and then every loaded library with the name of its file.
 void for_each_library(const Visit& visit) {
   const auto call = [](dl_phdr_info* info, size_t, void* data) {
     const auto name = std::filesystem::path(info->dlpi_name).filename().string();
@@ -21,7 +21,7 @@ void for_each_library(const Visit& visit) {
   dl_iterate_phdr(call, const_cast<Visit*>(&visit));
 }
 
-// The parts of a library that the loader reads.
+// The tables of a library that the dynamic loader reads.
 struct DynamicPart {
   const ElfW(Sym) * symbols = nullptr;
   const char* names = nullptr;
@@ -34,7 +34,7 @@ DynamicPart dynamic_part(const dl_phdr_info& info) {
     if (info.dlpi_phdr[i].p_type != PT_DYNAMIC) continue;
     const auto* entry = reinterpret_cast<const ElfW(Dyn)*>(info.dlpi_addr + info.dlpi_phdr[i].p_vaddr);
     for (; entry->d_tag != DT_NULL; ++entry) {
-      const auto address = entry->d_un.d_ptr;  // glibc has added where the library lies
+      const auto address = entry->d_un.d_ptr;  // glibc has already added the library's load address
       if (entry->d_tag == DT_SYMTAB) part.symbols = reinterpret_cast<const ElfW(Sym)*>(address);
       if (entry->d_tag == DT_STRTAB) part.names = reinterpret_cast<const char*>(address);
       if (entry->d_tag == DT_GNU_HASH) part.hash = reinterpret_cast<const uint32_t*>(address);
@@ -72,7 +72,7 @@ std::map<std::string, std::string> openmp_calls_of(const std::string& library) {
     found = true;
     const auto part = dynamic_part(info);
     if (!part.symbols || !part.names || !part.hash) return;
-    // The symbols that a library defines come last; the table of hashes begins with the number of the others.
+    // Undefined symbols come first; entry 1 of the hash table is the index of the first defined one.
     for (uint32_t i = 1; i < part.hash[1]; ++i) {
       const std::string function = part.names + part.symbols[i].st_name;
       if (is_openmp(function)) answers[function] = file_of(dlsym(RTLD_DEFAULT, function.c_str()));

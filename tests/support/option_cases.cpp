@@ -23,7 +23,7 @@ at::Tensor numbers(at::IntArrayRef sizes) {
   return at::randn(sizes, at::kDouble);
 }
 
-// A mask of q's and k's present sizes, so that options that change them combine with it.
+// A mask for the current sizes of q and k, so that it combines with options that change these sizes.
 at::Tensor pairs(const OptionCall& c, bool per_head) {
   return at::rand({per_head ? c.q.size(0) : 1, per_head ? c.q.size(1) : 1, c.q.size(2), c.k.size(2)}).gt(0.3);
 }
@@ -45,7 +45,7 @@ OptionCall plain_call() {
 }
 
 const std::vector<OptionCase>& option_cases() {
-  // Options that change shapes come first: the others are made for the shapes they find.
+  // Options that change shapes come first, because the others make tensors for the current shapes.
   static const std::vector<OptionCase> cases = {
       {"grouped heads (4 over 2)", "kv",
        [](OptionCall& c) {
@@ -177,7 +177,7 @@ OptionResult run_on(const OptionCall& call, Backend backend) {
   if (call.bias_gradient) leaves.push_back(call.extras.mask.bias_terms().front());
   std::vector<at::Tensor> outputs = {outcome.result.output}, directions = {direction};
   if (outcome.result.logsumexp.defined() && outcome.result.logsumexp.requires_grad()) {
-    // Rows without keys hold -inf: a constant.
+    // Rows without keys hold -inf, a constant without a gradient.
     const auto& statistics = outcome.result.logsumexp;
     outputs.push_back(statistics.masked_fill(statistics.eq(-std::numeric_limits<double>::infinity()), 0.0));
     at::manual_seed(31);
@@ -197,7 +197,7 @@ void check_result(const OptionResult& got, const OptionResult& want, at::ScalarT
     CHECK(difference(result->logsumexp, want.result.logsumexp, forward) == "");
   }
   REQUIRE(got.gradients.size() == want.gradients.size());
-  double largest = 0.0;  // the parity rule: gradients are judged against the largest of the call
+  double largest = 0.0;  // as in attentive::parity, the tolerance is relative to the largest gradient
   for (const auto& gradient : want.gradients) {
     if (gradient.defined() && gradient.numel() > 0)
       largest = std::max(largest, gradient.abs().max().item<double>());

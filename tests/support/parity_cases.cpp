@@ -9,7 +9,7 @@
 
 namespace attentive::test {
 
-// Not std::filesystem: libtorch exports directory iterators of an older libstdc++.
+// std::filesystem is avoided here, because libtorch exports directory iterators of an older libstdc++.
 std::vector<std::string> case_files(const std::string& pattern) {
   glob_t found{};
   ::glob((source_folder() + "/tests/parity/" + pattern).c_str(), 0, nullptr, &found);

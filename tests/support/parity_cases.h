@@ -9,17 +9,18 @@
 
 namespace attentive::test {
 
-// Files that match a pattern below tests/parity, sorted.
+/// Returns the files below tests/parity that match a pattern, sorted.
 std::vector<std::string> case_files(const std::string& pattern);
 
-// The tensors of a report that did not pass, a line each; empty if all did.
+/// Describes the tensors of a report that did not pass, one line each; empty if all passed.
 std::string differences(const CaseReport& report);
 
-// Runs the cases of a pattern on the CPU: each passes, and there are at least so many.
+/// Runs the cases of a pattern on the CPU and checks that each passes and that there are at least `least` of
+/// them.
 void check_cases(const std::string& pattern, size_t least);
 
-// Runs cases of dropout, each recorded once for either of PyTorch's two CPU streams: those of this machine's
-// pass, the others are skipped.
+/// Runs cases of dropout. Each is recorded for both of PyTorch's CPU streams; those of this machine's stream
+/// must pass, the others are skipped.
 void check_dropout_cases(const std::string& pattern);
 
 }  // namespace attentive::test

@@ -8,7 +8,7 @@
 namespace attentive::test {
 namespace {
 
-// A line such as "VmHWM:     1234 kB" of /proc/self/status.
+// Returns the bytes of a line such as "VmHWM:     1234 kB" of /proc/self/status.
 size_t status_bytes(const std::string& key) {
   std::ifstream in("/proc/self/status");
   for (std::string line; std::getline(in, line);) {
@@ -38,7 +38,7 @@ std::optional<std::string> why_no_peak_memory() {
 }
 
 size_t peak_memory(const std::function<void()>& call) {
-  ::malloc_trim(0);  // what the heap keeps for later could serve the call unseen
+  ::malloc_trim(0);  // freed memory that the heap keeps could serve the call unnoticed
   if (!forget_peak()) throw std::runtime_error("/proc/self/clear_refs cannot be written");
   const auto before = status_bytes("VmRSS");
   call();

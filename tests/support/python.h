@@ -1,6 +1,7 @@
 #pragma once
 
-// The Python that tests run programs with. A test program that includes this defines ATTENTIVE_PYTHON, the one found by CMake.
+// The Python interpreter for tests that run programs. A test program that includes this header defines
+// ATTENTIVE_PYTHON, the interpreter found by CMake.
 
 #include <cstdlib>
 #include <string>
@@ -12,7 +13,7 @@
 
 namespace attentive::test {
 
-// The one that the environment names, else CMake's.
+/// The interpreter that the environment variable ATTENTIVE_PYTHON names, else CMake's.
 inline std::string python() {
   const char* named = std::getenv("ATTENTIVE_PYTHON");
   return named ? named : ATTENTIVE_PYTHON;
@@ -22,7 +23,8 @@ inline bool python_has(const std::string& modules) {
   return std::system(("'" + python() + "' -c 'import " + modules + "' > /dev/null 2>&1").c_str()) == 0;
 }
 
-// What a program of this repository prints, run with tools/ and bench/ on its path, in `folder` if one is given.
+/// Runs a program of this repository with tools/ and bench/ on its path, in `folder` if given, and returns
+/// its output.
 inline std::string run_python(const std::string& program, const std::string& arguments = {},
                               const std::string& folder = {}) {
   const std::string root = source_folder();

@@ -7,7 +7,7 @@
 
 namespace attentive::test {
 
-// What a command prints on standard output. Throws std::runtime_error unless it ends with status 0.
+/// Runs a command and returns its standard output. Throws std::runtime_error unless it exits with status 0.
 inline std::string run_in_shell(const std::string& command) {
   FILE* const pipe = ::popen(command.c_str(), "r");
   if (!pipe) throw std::runtime_error("cannot run " + command);

@@ -4,8 +4,8 @@
 
 namespace attentive::test {
 
-/// The checkout that the tests read data from: that of the build, or what the environment variable
-/// ATTENTIVE_SOURCE_DIR names where the programs run on another machine.
+/// The checkout from which tests read data: that of the build, or the one named by the environment variable
+/// ATTENTIVE_SOURCE_DIR if the programs run on another machine.
 std::string source_folder();
 
 }  // namespace attentive::test

@@ -1,6 +1,6 @@
 #pragma once
 
-// What may lie where a file is expected, and makes a careless reader wait for ever.
+// Special files that may be found in place of a regular file, and that make a careless reader wait forever.
 
 #include <cstring>
 #include <filesystem>
@@ -21,7 +21,8 @@ inline void make_pipe(const std::filesystem::path& path) {
   REQUIRE(::mkfifo(path.c_str(), 0666) == 0);
 }
 
-/// A pipe without a writer, a socket, a folder, a link to the pipe, and an endless device.
+/// Makes a pipe without a writer, a socket, a folder and a link to the pipe, and returns them with an endless
+/// device.
 inline std::vector<std::filesystem::path> special_files(const TemporaryFolder& folder) {
   make_pipe(folder / "pipe");
   REQUIRE(::mkdir((folder / "folder").c_str(), 0777) == 0);

@@ -18,8 +18,8 @@ class TemporaryFolder {
     path_ = pattern;
   }
   ~TemporaryFolder() {
-    // Not std::filesystem::remove_all: libtorch_cpu.so exports one of an older libstdc++, which crashes when
-    // it meets the directory iterators of this one.
+    // std::filesystem::remove_all is avoided here: libtorch_cpu.so exports that of an older libstdc++, which
+    // crashes with the directory iterators of the current one.
     ::nftw(
         path_.c_str(), [](const char* path, const struct stat*, int, struct FTW*) { return ::remove(path); },
         16, FTW_DEPTH | FTW_PHYS);

@@ -13,12 +13,12 @@
 namespace attentive::test {
 namespace {
 
-// Where the threads of a group meet.
+// A barrier at which the threads of a group exchange tensors.
 class Meeting {
  public:
   explicit Meeting(int64_t size) : brought_(static_cast<size_t>(size)) {}
 
-  // Everybody's tensors, when everybody has brought one.
+  // Returns the tensors of all threads, after each has contributed one.
   std::vector<at::Tensor> exchange(int64_t rank, const at::Tensor& tensor) {
     std::unique_lock lock(mutex_);
     brought_[static_cast<size_t>(rank)] = tensor.detach().clone();
@@ -31,7 +31,7 @@ class Meeting {
     }
     changed_.wait(lock, [&] { return round_ != round || missing_ >= 0; });
     TORCH_CHECK(round_ != round, "rank ", missing_, " is missing");
-    // The next round cannot end, and replace these, before this thread has come to it.
+    // The next round, which replaces these tensors, cannot end before this thread has joined it.
     auto result = taken_;
     lock.unlock();
     for (const auto& other : result) {
@@ -53,7 +53,7 @@ class Meeting {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<at::Tensor> brought_, taken_;
-  int64_t missing_ = -1;  // the first that left
+  int64_t missing_ = -1;  // the rank of the first thread that left
   size_t present_ = 0;
   int64_t round_ = 0;
 };

@@ -43,8 +43,8 @@ class KVCache {
   /// Appends the T newest tokens of a layer and returns all keys and values that its queries may need: views
   /// of shape (B, Hkv, S, d), oldest first, the new tokens last. They are valid until the next call that
   /// changes the cache. Throws c10::ValueError or c10::TypeError for another shape, dtype (but see above) or
-  /// device, for a layer out of turn, for keys that require gradients, and if there is no room (with the name
-  /// of the subclass).
+  /// device, for a layer out of order, for keys that require gradients, and if there is no room (with the
+  /// name of the subclass).
   std::pair<at::Tensor, at::Tensor> append(int64_t layer, const at::Tensor& k, const at::Tensor& v);
 
   /// The position of the token that this layer will append next, which is the number of tokens it has seen.
@@ -55,8 +55,8 @@ class KVCache {
   /// The largest number of tokens that one `append` can take now.
   virtual int64_t room() const = 0;
 
-  /// Drops all tokens; with `batch`, the cache then holds that many sequences. Throws c10::ValueError unless
-  /// batch > 0, and c10::OutOfMemoryError. Memory: the old and the new batch until the call returns.
+  /// Drops all tokens; with `batch`, the cache holds that many sequences afterwards. Throws c10::ValueError
+  /// unless batch > 0, and c10::OutOfMemoryError. Memory: the old and the new batch until the call returns.
   void reset();
   void reset(int64_t batch);
   /// Sequence i continues the former sequence rows[i], for beam search or for one prompt copied to many
@@ -89,7 +89,7 @@ class KVCache {
   const std::vector<Layer>& layers() const { return layers_; }
 
  private:
-  // Memory for every layer, nothing in it.
+  // Allocates every layer, without tokens.
   std::vector<Layer> empty_layers(int64_t batch) const;
   const Layer& checked_layer(int64_t layer) const;
   void check_new(int64_t layer, const at::Tensor& k, const at::Tensor& v) const;

@@ -73,7 +73,7 @@ class MultiheadAttentionImpl : public Module<MultiheadAttentionImpl> {
   explicit MultiheadAttentionImpl(MultiheadAttentionOptions options);
 
   void reset() override;
-  /// Draws what Python draws: Xavier weights, biases of zero.
+  /// Draws the initial weights that Python draws: Xavier weights, and biases of zero.
   void reset_parameters();
 
   std::tuple<at::Tensor, at::Tensor> forward(const at::Tensor& query, const at::Tensor& key,

@@ -12,7 +12,7 @@
 
 namespace attentive::compat {
 
-/// Options of `Transformer`: the arguments of Python's constructor, those of its layers in `layer`.
+/// Options of `Transformer`: the arguments of Python's constructor; `layer` holds those of its layers.
 ///
 ///   TransformerOptions(TransformerLayerOptions(512, 8).batch_first(true)).num_encoder_layers(3)
 struct TransformerOptions {
@@ -20,7 +20,7 @@ struct TransformerOptions {
   explicit TransformerOptions(TransformerLayerOptions layer) : layer_(std::move(layer)) {}
 
   TORCH_ARG(TransformerLayerOptions,
-            layer);  ///< of every layer, and the features, eps and bias of both norms
+            layer);  ///< options of every layer; both final norms take their features, eps and bias from it
   TORCH_ARG(int64_t, num_encoder_layers) = 6;
   TORCH_ARG(int64_t, num_decoder_layers) = 6;
 
@@ -34,13 +34,13 @@ struct TransformerOptions {
 ///   -> the shape of tgt
 ///   src_mask (S, S), tgt_mask (T, T), memory_mask (T, S), or N * nhead of them: bool, **true hides**;
 ///   floating: added to the scores. src_key_padding_mask (N, S), tgt_key_padding_mask (N, T),
-///   memory_key_padding_mask (N, S), or without N if unbatched: the same readings. src_is_causal,
+///   memory_key_padding_mask (N, S), or without N if unbatched: read in the same way. src_is_causal,
 ///   tgt_is_causal, memory_is_causal: the hints of `TransformerEncoder` and `TransformerDecoder`
 ///
 /// Parameters encoder.* and decoder.*; the initial weights for a seed are Python's, which draws every matrix
 /// again (`xavier_uniform_`), so that the layers differ. For Python's custom_encoder and custom_decoder, call
-/// the two parts one after the other. Throws c10::ValueError or c10::TypeError by name. Memory: that of both
-/// parts. Source: Vaswani et al. 2017, "Attention Is All You Need"; PyTorch 2.11.
+/// the two parts one after the other. Throws c10::ValueError or c10::TypeError that names the bad argument.
+/// Memory: that of both parts. Source: Vaswani et al. 2017, "Attention Is All You Need"; PyTorch 2.11.
 ///
 ///   attentive::compat::Transformer model(512, 8);
 ///   auto causal = attentive::compat::TransformerImpl::generate_square_subsequent_mask(tgt.size(0));

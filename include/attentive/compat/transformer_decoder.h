@@ -17,9 +17,9 @@ struct TransformerDecoderOptions {
   TransformerDecoderOptions(TransformerLayerOptions layer, int64_t num_layers)
       : layer_(std::move(layer)), num_layers_(num_layers) {}
 
-  TORCH_ARG(TransformerLayerOptions, layer);  ///< of every layer
+  TORCH_ARG(TransformerLayerOptions, layer);  ///< options of every layer
   TORCH_ARG(int64_t, num_layers);
-  TORCH_ARG(std::optional<LayerNormOptions>, norm) = std::nullopt;  ///< the norm after the last layer; none
+  TORCH_ARG(std::optional<LayerNormOptions>, norm) = std::nullopt;  ///< norm after the last layer (optional)
 
   ATTENTIVE_OPTIONS(layer_, num_layers_, norm_);
 };
@@ -30,12 +30,13 @@ struct TransformerDecoderOptions {
 ///   tgt (T, N, E), memory (S, N, E); (N, T, E), (N, S, E) with batch_first; (T, E), (S, E) unbatched
 ///   -> the shape of tgt
 ///   masks: those of `TransformerDecoderLayer`
-///   tgt_is_causal  whether `tgt_mask` is the causal one; not given: found out, as in Python, by comparing (on
-///                  CUDA the call waits for the device)
+///   tgt_is_causal  whether `tgt_mask` is the causal mask; not given: decided, as in Python, by comparing the
+///                  two (on CUDA the call then waits for the device)
 ///
 /// Parameters layers.N.* and norm.*. All layers start with the same weights, as in Python: those of the given
-/// layer, or of one layer that is drawn. Throws c10::ValueError or c10::TypeError by name. Memory: that of one
-/// layer, with autograd times num_layers. Source: Vaswani et al. 2017; PyTorch 2.11.
+/// layer, or of one layer drawn for all of them. Throws c10::ValueError or c10::TypeError that names the bad
+/// argument. Memory: that of one layer, with autograd times num_layers. Source: Vaswani et al. 2017; PyTorch
+/// 2.11.
 ///
 ///   attentive::compat::TransformerDecoderLayer layer(512, 8);
 ///   attentive::compat::TransformerDecoder decoder(layer, 6);

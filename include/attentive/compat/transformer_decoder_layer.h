@@ -20,13 +20,13 @@ using TransformerDecoderLayerOptions = TransformerLayerOptions;
 ///   -> the shape of tgt
 ///   tgt_mask (T, T) or (N * nhead, T, T), memory_mask (T, S) or (N * nhead, T, S): bool, **true hides**;
 ///   floating: added to the scores. tgt_key_padding_mask (N, T), memory_key_padding_mask (N, S), or without N
-///   if unbatched: the same readings. tgt_is_causal, memory_is_causal: the hint of `MultiheadAttention`; each
-///   needs its mask
+///   if unbatched: read in the same way. tgt_is_causal, memory_is_causal: the hint of `MultiheadAttention`;
+///   each needs its mask
 ///
 /// Parameters, names and initial weights for a seed are Python's: self_attn.*, multihead_attn.*, linear1.*,
 /// linear2.*, norm1.*, norm2.*, norm3.*. A query without keys gets the attention's output bias where Python
-/// may give NaN. Throws c10::ValueError or c10::TypeError by name. Memory: that of two calls of `attention`
-/// plus O(N T dim_feedforward). Source: Vaswani et al. 2017; PyTorch 2.11.
+/// may give NaN. Throws c10::ValueError or c10::TypeError that names the bad argument. Memory: that of two
+/// calls of `attention` plus O(N T dim_feedforward). Source: Vaswani et al. 2017; PyTorch 2.11.
 ///
 ///   attentive::compat::TransformerDecoderLayer layer(
 ///       attentive::compat::TransformerLayerOptions(512, 8).batch_first(true));

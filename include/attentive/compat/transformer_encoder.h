@@ -17,9 +17,9 @@ struct TransformerEncoderOptions {
   TransformerEncoderOptions(TransformerLayerOptions layer, int64_t num_layers)
       : layer_(std::move(layer)), num_layers_(num_layers) {}
 
-  TORCH_ARG(TransformerLayerOptions, layer);  ///< of every layer
+  TORCH_ARG(TransformerLayerOptions, layer);  ///< options of every layer
   TORCH_ARG(int64_t, num_layers);
-  TORCH_ARG(std::optional<LayerNormOptions>, norm) = std::nullopt;  ///< the norm after the last layer; none
+  TORCH_ARG(std::optional<LayerNormOptions>, norm) = std::nullopt;  ///< norm after the last layer (optional)
 
   ATTENTIVE_OPTIONS(layer_, num_layers_, norm_);
 };
@@ -28,15 +28,15 @@ struct TransformerEncoderOptions {
 ///
 ///   src (T, N, E); (N, T, E) with batch_first; (T, E) unbatched -> the same shape
 ///   mask                  (T, T) or (N * nhead, T, T): bool, **true hides**; floating: added to the scores
-///   src_key_padding_mask  (N, T), or (T) unbatched: the same readings
-///   is_causal             whether `mask` is the causal one; not given: found out, as in Python, by comparing
-///                         (on CUDA the call waits for the device)
+///   src_key_padding_mask  (N, T), or (T) unbatched: read in the same way
+///   is_causal             whether `mask` is the causal mask; not given: decided, as in Python, by comparing
+///                         the two (on CUDA the call then waits for the device)
 ///
 /// Parameters layers.N.* and norm.*. All layers start with the same weights, as in Python: those of the given
-/// layer, or of one layer that is drawn. Python's `enable_nested_tensor` is not here: in evaluation it may
-/// return zeros (after the norm, its bias) for padded tokens, where this class returns what the layers
-/// compute. Throws c10::ValueError or c10::TypeError by name. Memory: that of one layer, with autograd times
-/// num_layers. Source: Vaswani et al. 2017; PyTorch 2.11.
+/// layer, or of one layer drawn for all of them. There is no `enable_nested_tensor`, with which Python may
+/// return zeros (after the norm, its bias) for padded tokens in evaluation; this class returns what the
+/// layers compute. Throws c10::ValueError or c10::TypeError that names the bad argument. Memory: that of one
+/// layer, with autograd times num_layers. Source: Vaswani et al. 2017; PyTorch 2.11.
 ///
 ///   attentive::compat::TransformerEncoderLayer layer(
 ///       attentive::compat::TransformerLayerOptions(512, 8).batch_first(true));

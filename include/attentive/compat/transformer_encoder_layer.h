@@ -18,15 +18,15 @@ using TransformerEncoderLayerOptions = TransformerLayerOptions;
 ///
 ///   src (T, N, E); (N, T, E) with batch_first; (T, E) unbatched -> the same shape
 ///   src_mask              (T, T) or (N * nhead, T, T): bool, **true hides**; floating: added to the scores
-///   src_key_padding_mask  (N, T), or (T) unbatched: the same readings
+///   src_key_padding_mask  (N, T), or (T) unbatched: read in the same way
 ///   is_causal             the hint of `MultiheadAttention`; needs src_mask
 ///
 /// Parameters, names and initial weights for a seed are Python's: self_attn.in_proj_weight,
-/// self_attn.in_proj_bias, self_attn.out_proj.*, linear1.*, linear2.*, norm1.*, norm2.*. What C++
-/// `torch::nn::TransformerEncoderLayer` lacks is here: batch_first, norm_first, layer_norm_eps, bias,
-/// unbatched input, and a bool mask that hides. A query without keys gets the attention's output bias where
-/// Python may give NaN. Throws c10::ValueError or c10::TypeError by name. Memory: that of `attention` plus
-/// O(N T dim_feedforward). Source: Vaswani et al. 2017; PyTorch 2.11.
+/// self_attn.in_proj_bias, self_attn.out_proj.*, linear1.*, linear2.*, norm1.*, norm2.*. Unlike C++
+/// `torch::nn::TransformerEncoderLayer`, it has batch_first, norm_first, layer_norm_eps, bias, unbatched
+/// input, and a bool mask that hides. A query without keys gets the attention's output bias where Python may
+/// give NaN. Throws c10::ValueError or c10::TypeError that names the bad argument. Memory: that of
+/// `attention` plus O(N T dim_feedforward). Source: Vaswani et al. 2017; PyTorch 2.11.
 ///
 ///   attentive::compat::TransformerEncoderLayer layer(
 ///       attentive::compat::TransformerLayerOptions(512, 8).batch_first(true));

@@ -8,11 +8,11 @@
 
 namespace attentive {
 
-/// What `Mask::describe` prints of a mask.
+/// Selects the part of a mask that `Mask::describe` prints.
 struct MaskView {
   int64_t batch = 0;  ///< the batch item
   int64_t head = 0;   ///< the query head
-  int64_t most = 20;  ///< how many rows, and how many columns, are printed; of more, the first and the last
+  int64_t most = 20;  ///< at most this many rows and columns are printed: the first and the last ones
 };
 
 /// A typed attention mask: it says what its numbers mean, so that nothing has to be guessed.
@@ -30,8 +30,9 @@ struct MaskView {
 /// A bias entry of -inf hides its pair as a false `keep` does: the score is never read.
 ///
 /// Throws c10::TypeError for a dtype that does not fit the term and c10::ValueError for a wrong rank.
-/// Memory: a mask holds references to the given tensors. What the backward pass reads again is either copied
-/// (lengths, key_keep) or watched by autograd, which raises an error if it was changed in between.
+/// Memory: a mask holds references to the given tensors. Tensors that the backward pass reads again are
+/// either copied (lengths, key_keep) or watched by autograd, which raises an error if they were changed in
+/// between.
 ///
 ///   Mask mask = Mask::key_lengths(lengths) & Mask::bias(relative_position_bias);
 class Mask {
@@ -66,11 +67,11 @@ class Mask {
   bool empty() const;
 
   /// The mask as a grid: a row per query, a column per key, 'x' where the query may attend to the key, '+'
-  /// where it may and a bias is added, '.' where it may not. Below it stands what the grid does not show: the
-  /// rows and columns left out, queries without any key, and whether other batch items or heads differ.
-  /// The sizes of the batch and the heads are those of the terms. Throws c10::ValueError for sizes below 0, for
-  /// terms that do not fit them, and for a batch item or head that the mask does not have.
-  /// Memory: O(most * most) for what is printed; terms of pairs are read in blocks.
+  /// where it may and a bias is added, '.' where it may not. Lines below the grid say what it does not show:
+  /// the rows and columns left out, queries without any key, and whether other batch items or heads differ.
+  /// The sizes of the batch and the heads are those of the terms. Throws c10::ValueError for sizes below 0,
+  /// for terms that do not fit them, and for a batch item or head that the mask does not have.
+  /// Memory: O(most * most) for the printed cells; masks of pairs are read in blocks.
   /// `describe_mask` also draws what the options of a call hide.
   ///
   ///   std::cout << mask.describe(/*queries=*/4, /*keys=*/6);

@@ -22,14 +22,14 @@ class CausalMaskBuffer {
   virtual int64_t context_length() const = 0;
 };
 
-/// A module some of whose parameters share one piece of memory, so that one product computes with all of
-/// them. Code that replaces the memory of parameters uses this interface.
+/// A module in which several parameters share one block of memory, so that a single matrix product uses all
+/// of them. Code that replaces the memory of parameters uses this interface.
 class PackedParameters {
  public:
   virtual ~PackedParameters() = default;
   /// The names of these parameters within the module, such as "W_query.weight".
   virtual std::vector<std::string> packed_parameters() const = 0;
-  /// Copies these parameters into one piece of memory, if they have one dtype and device. They stay the same
+  /// Copies these parameters into one block of memory, if they have one dtype and device. They stay the same
   /// tensors.
   virtual void pack() = 0;
 };

@@ -33,7 +33,7 @@ namespace attentive {
 
 namespace detail {
 
-// Takes the first name off "d_in_, d_out_".
+// Removes the first name from "d_in_, d_out_" and returns it without its trailing underscore.
 constexpr std::string_view next_name(std::string_view& names) {
   const auto comma = names.find(',');
   auto name = names.substr(0, comma);

@@ -7,7 +7,7 @@
 
 namespace attentive {
 
-/// Which keys a query may see because of its position. With L queries and S keys, counted from 0:
+/// Selects the keys that a query may see by its position. With L queries and S keys, counted from 0:
 ///   BottomRight  query i sees keys 0 .. i + S - L   (the last query sees every key, as a cache needs)
 ///   TopLeft      query i sees keys 0 .. i           (what PyTorch's `is_causal` means when L != S)
 enum class Causal { None, BottomRight, TopLeft };
@@ -42,25 +42,27 @@ struct Window {
   bool bounded() const { return left >= 0 || right >= 0; }
 };
 
-/// Which random stream decides what dropout drops. The stream is part of a call's meaning.
+/// Selects the random stream that decides which weights dropout removes. The stream is part of a call's
+/// meaning.
 ///   Any      the backend's own stream: the same seed, backend and device give the same result; the fastest
 ///   Aten     exactly the bits of softmax followed by `nn::Dropout` on the generator, as the notebooks' seeds
 ///            require
-///   Counter  Philox keyed by one 64-bit draw from the (CPU) generator: the bit of a weight is a pure function of
-///            that key, b, h, the query's position i + S - L and the key's position j, the same for every backend,
-///            tile size, thread count and device, and for the last queries of a sequence alone as in all of it
+///   Counter  Philox keyed by one 64-bit draw from the (CPU) generator: the bit of a weight is a pure function
+///            of that key, b, h, the query's position i + S - L and the key's position j. It is equal for every
+///            backend, tile size, thread count and device, and for a call with only the last queries of a
+///            sequence
 enum class DropoutStream { Any, Aten, Counter };
 
-/// Which implementation computes the result. A backend may be faster than `Reference`, but it computes the
-/// same thing.
+/// Selects the implementation that computes the result. A backend may be faster than `Reference`, but it
+/// computes the same thing.
 ///   Auto       the fastest backend that can express the call exactly
 ///   Reference  the definition, composed of ATen operations
 ///   Torch      PyTorch's fused kernels
 ///   Native     this package's own kernels
 enum class Backend { Auto, Reference, Torch, Native };
 
-/// Which attention weights a call returns: `Clean` are the rows of the softmax, `Dropped` the same rows after
-/// dropout.
+/// Selects the attention weights that a call returns: `Clean` are the rows of the softmax, `Dropped` the same
+/// rows after dropout.
 enum class Weights { None, Clean, Dropped };
 
 /// The options of an attention call: everything that is not a tensor, so that a module can store it.

@@ -4,7 +4,7 @@
 
 namespace attentive {
 
-/// What `attention` returns; a member that was not requested is undefined.
+/// The results of `attention`; a member that was not requested is undefined.
 struct AttentionResult {
   at::Tensor output;     ///< (..., L, Dv), dtype of q
   at::Tensor weights;    ///< (..., L, S), dtype of q

@@ -30,7 +30,8 @@ struct AttentionExtras {
   std::optional<at::Generator> generator = std::nullopt;
   Weights weights = Weights::None;
   bool logsumexp = false;
-  /// The module that makes the call, which `AttentionRecorder` names the call after. It changes no result.
+  /// The module that makes the call: `AttentionRecorder` names the call after it. It does not change any
+  /// result.
   const torch::nn::Module* caller = nullptr;
 };
 
@@ -64,21 +65,21 @@ struct AttentionExtras {
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                      const AttentionOptions& options = {}, const Mask& mask = {});
 
-/// The same with the optional tensors, and with weights and logsumexp on request. Returning the weights takes
-/// O(B H L S) memory.
+/// Overload with the optional tensors, which also returns weights and logsumexp on request. Returning the
+/// weights takes O(B H L S) memory.
 ///
 ///   auto [y, w, lse] = attentive::attention(q, k, v, {}, {.mask = mask, .weights = Weights::Clean});
 AttentionResult attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                           const AttentionOptions& options, const AttentionExtras& extras);
 
 namespace detail {
-/// A type without values: a list of them can only be `{}`.
+/// A type without values, so that an initializer list of it can only be `{}`.
 struct Nothing {
   Nothing() = delete;
 };
 }  // namespace detail
 
-/// The same without a mask, for a last argument `{}`, which would otherwise fit both functions above.
+/// Overload for a last argument `{}`, meaning no mask, which would otherwise match both functions above.
 ///
 ///   auto y = attentive::attention(q, k, v, {.causal = Causal::BottomRight}, {});
 inline at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
@@ -94,7 +95,7 @@ inline at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::
 /// The cumulative lengths start at 0, never decrease, and end at Tq and Tk: sequence n owns the rows
 /// cu_seqlens[n] .. cu_seqlens[n + 1] - 1. Causal masks, windows and ALiBi count within a sequence.
 ///
-/// `extras.mask` must be empty, and weights cannot be requested: neither has a shape here.
+/// `extras.mask` must be empty, and weights cannot be requested: neither has a shape for packed sequences.
 /// Throws c10::ValueError or c10::TypeError as `attention` does.
 ///
 ///   auto y = attentive::attention_varlen(q, k, v, ends, ends, {.causal = Causal::BottomRight}).output;

@@ -7,26 +7,27 @@
 
 namespace attentive {
 
-/// A sequence of which only some tokens are here; the others are in other processes. A module that has one
-/// asks it for attention and for the positions of its tokens, and does the rest, token by token, as ever.
+/// A sequence that is split over processes, of which this process holds some tokens. A module with a context
+/// takes attention and the positions of its tokens from it; everything else that it computes is per token.
 ///
-/// `attentive::ContextParallel` of the component `distributed` is one.
+/// `attentive::ContextParallel` of the component `distributed` implements it.
 class AttentionContext {
  public:
-  /// Tokens that follow one another in the sequence.
+  /// Consecutive tokens of the sequence.
   struct Run {
-    int64_t first = 0;  ///< position of the first of them in the whole sequence
+    int64_t first = 0;  ///< position of the first token in the whole sequence
     int64_t length = 0;
   };
 
   virtual ~AttentionContext() = default;
-  /// Into how many parts of equal length the sequence is cut.
+  /// The number of parts of equal length into which the sequence is split.
   virtual int64_t size() const = 0;
-  /// Where in the whole sequence the tokens are that are here, in their order. `tokens` is their number.
+  /// The positions in the whole sequence of this process's tokens, in their local order. `tokens` is their
+  /// number.
   virtual std::vector<Run> runs(int64_t tokens) const = 0;
-  /// attention() over the whole sequence, for the queries that are here.
-  /// q (B, H, tokens, D), k (B, Hkv, tokens, D), v (B, Hkv, tokens, Dv): of the tokens that are here. Options,
-  /// masks, slopes and sinks are those of the whole sequence, the same in all processes.
+  /// Computes attention() over the whole sequence for this process's queries. q (B, H, tokens, D), k (B, Hkv,
+  /// tokens, D) and v (B, Hkv, tokens, Dv) belong to this process's tokens. Options, masks, slopes and sinks
+  /// are those of the whole sequence and equal in all processes.
   virtual AttentionResult attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                     const AttentionOptions& options, const AttentionExtras& extras) = 0;
 };

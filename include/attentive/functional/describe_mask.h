@@ -8,9 +8,9 @@
 
 namespace attentive {
 
-/// The keys that a call with these options and this mask lets each query see, as a grid; of the options,
-/// `causal` and `window` count. It is what every backend computes with. The form and the errors are those of
-/// `Mask::describe`, and so is the memory.
+/// Draws, as a grid, the keys that each query may see in a call with these options and this mask. Only the
+/// options `causal` and `window` have an effect. Every backend computes with the visibility that is drawn.
+/// Format, errors and memory are those of `Mask::describe`.
 ///
 ///   std::cout << attentive::describe_mask({}, {.causal = Causal::BottomRight}, /*queries=*/2, /*keys=*/4);
 std::string describe_mask(const Mask& mask, const AttentionOptions& options, int64_t queries, int64_t keys,

@@ -43,7 +43,7 @@ struct LinearAttentionCall {
 /// Shapes, grouped heads, dtypes (under autocast, its dtype) and causal alignments are those of `attention`;
 /// there is neither a scale nor dropout. `mask` may hide keys (`Mask::key_keep`, `Mask::key_lengths`). A mask
 /// that hides or biases single pairs is refused, because no sum in linear time can express it. `caller` is
-/// the module that makes the call, which `AttentionRecorder` names it after. A query whose denominator is
+/// the module that makes the call: `AttentionRecorder` names the call after it. A query whose denominator is
 /// zero, such as one that may see no key, gets zero output and zero gradients. A key hidden from every query
 /// may hold NaN.
 ///
@@ -58,7 +58,8 @@ at::Tensor linear_attention(const at::Tensor& q, const at::Tensor& k, const at::
                             const LinearAttentionCall& call = {}, const Mask& mask = {},
                             const torch::nn::Module* caller = nullptr);
 
-/// Checks the numbers of a call (chunk_size > 0, eps finite and not negative); `who` prefixes the error.
-void check_linear_attention_call(const char* who, const LinearAttentionCall& call);
+/// Checks the numbers of a call (chunk_size > 0, eps finite and not negative); `caller` begins the error
+/// message.
+void check_linear_attention_call(const char* caller, const LinearAttentionCall& call);
 
 }  // namespace attentive

@@ -10,7 +10,7 @@
 
 namespace attentive {
 
-/// What is between the linear layers of a `FeedForward`.
+/// The activation between the linear layers of a `FeedForward`.
 ///   GeluTanh  GELU in its tanh approximation (GPT-2, Gemma)
 ///   Gelu      GELU with erf (BERT, vision transformers)
 ///   Silu      x * sigmoid(x) (Llama)
@@ -28,8 +28,8 @@ struct FeedForwardOptions {
   TORCH_ARG(int64_t, hidden_dim) = 0;  ///< features between the layers; 0: 4 * emb_dim, which the module says
   TORCH_ARG(bool, bias) = true;
   TORCH_ARG(Activation, activation) = Activation::GeluTanh;
-  /// Whether a third layer, `gate`, multiplies: layers.2(activation(gate(x)) * layers.0(x)). With Silu this is
-  /// SwiGLU.
+  /// Whether a third layer, `gate`, multiplies: layers.2(activation(gate(x)) * layers.0(x)). With Silu this
+  /// is SwiGLU.
   TORCH_ARG(bool, gated) = false;
 
   ATTENTIVE_OPTIONS(emb_dim_, hidden_dim_, bias_, activation_, gated_);

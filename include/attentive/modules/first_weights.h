@@ -3,9 +3,9 @@
 namespace attentive {
 
 /// While an object of this class lives, modules of this package that the same thread builds draw no first
-/// weights: their parameters have the right shapes, undefined values, and no random number is drawn. For
-/// models whose weights are loaded next: drawing those of a large model takes longer than reading them, and
-/// memory that nobody writes to is not occupied.
+/// weights: their parameters have the right shapes, undefined values, and no random number is drawn. Use it
+/// for a model whose weights are loaded next: drawing the weights of a large model takes longer than reading
+/// them, and memory that is never written takes no physical memory.
 ///
 ///   std::optional<attentive::NoFirstWeights> guard(std::in_place);
 ///   attentive::Llama model(options);

@@ -33,11 +33,11 @@ struct FusedSelfAttentionOptions {
 ///   x (B, T, embed_dim) or (T, embed_dim) -> the same shape, dtype and device of the parameters
 ///
 /// Parameters qkv (3 * embed_dim rows, packed as [3][head][head_dim]) and proj, both with biases unless
-/// qkv_bias is false: names and random draws of the document. Queries, keys and values are views of the packed projection; nothing is
-/// copied. A query that a mask leaves without keys yields the bias of proj. Throws c10::ValueError if x has
-/// another shape, c10::TypeError for another dtype. Memory: O(B T embed_dim) for the packed projection with a
-/// fused backend, O(B H T T) more with the reference. Source: the self-attention document,
-/// `SelfAttention(embed_dim, num_heads)`.
+/// qkv_bias is false: names and random draws of the document. Queries, keys and values are views of the
+/// packed projection; nothing is copied. A query that a mask leaves without keys yields the bias of proj.
+/// Throws c10::ValueError if x has another shape, c10::TypeError for another dtype. Memory: O(B T embed_dim)
+/// for the packed projection with a fused backend, O(B H T T) more with the reference. Source: the
+/// self-attention document, `SelfAttention(embed_dim, num_heads)`.
 ///
 ///   attentive::FusedSelfAttention attention(768);  // 8 heads
 ///   auto y = attention->forward(patches);          // (32, 196, 768)

@@ -51,8 +51,8 @@ struct GroupedQueryAttentionOptions {
 /// Parameters W_key, W_value (num_kv_heads * head_dim, d_in), W_query (d_out, d_in), out_proj, drawn in this
 /// order: names and draws of the book's bonus class; with the option `sinks` also `sinks` (num_heads). Query
 /// head h reads key head h / (num_heads / num_kv_heads); no key is repeated in memory. A query without keys
-/// yields zero, or the bias of out_proj. Throws c10::ValueError or c10::TypeError by name. Memory: as
-/// `MultiHeadAttention`, with keys and values num_heads / num_kv_heads times smaller.
+/// yields zero, or the bias of out_proj. Throws c10::ValueError or c10::TypeError that names the bad
+/// argument. Memory: as `MultiHeadAttention`, with keys and values num_heads / num_kv_heads times smaller.
 /// Source: Ainslie et al. 2023, "GQA"; "Build a Large Language Model (From Scratch)", chapter 4, bonus.
 ///
 ///   attentive::GroupedQueryAttention gqa(768, 768, /*context_length=*/1024, /*dropout=*/0.0,

@@ -32,7 +32,7 @@ struct LinearAttentionOptions {
 ///
 /// Parameters W_query, W_key, W_value, out_proj, drawn in this order: a state dict of `MultiHeadAttention`
 /// loads. `mask` may hide keys (`Mask::key_keep`, `Mask::key_lengths`). There are no weights to return or to
-/// drop. Throws c10::ValueError or c10::TypeError by name. Memory: O(B T d_out).
+/// drop. Throws c10::ValueError or c10::TypeError that names the bad argument. Memory: O(B T d_out).
 /// Source: Katharopoulos et al. 2020, "Transformers are RNNs".
 ///
 ///   attentive::LinearAttention attention(768, 768, /*num_heads=*/12);

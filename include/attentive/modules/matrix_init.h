@@ -18,7 +18,7 @@ enum class MatrixInit { Uniform, Normal, KaimingUniform };
 
 std::string_view to_string(MatrixInit value);
 
-/// Draws such a matrix on the CPU in the default dtype, as Python does. Both sizes are positive.
+/// Draws a (d_in, d_out) matrix on the CPU in the default dtype, as Python does. Both sizes are positive.
 ///
 ///   auto W = attentive::draw_matrix(3, 2, attentive::MatrixInit::Uniform);
 at::Tensor draw_matrix(int64_t d_in, int64_t d_out, MatrixInit init);

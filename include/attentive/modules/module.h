@@ -31,7 +31,7 @@ class RandomStateGuard {
 
 namespace detail {
 
-/// Runs a module's `reset`. If memory is refused, the c10::OutOfMemoryError names the module.
+/// Runs a module's `reset`. If memory cannot be allocated, the c10::OutOfMemoryError names the module.
 void build_module(const char* name, const std::function<void()>& reset);
 
 /// Throws c10::ValueError that names the holder as empty.
@@ -53,7 +53,7 @@ class Module : public torch::nn::Cloneable<Derived> {
   std::shared_ptr<torch::nn::Module> clone(
       const std::optional<at::Device>& device = std::nullopt) const override {
     const NoFirstWeights no_weights;
-    const RandomStateGuard guard;  // for layers of a derived class that draw all the same
+    const RandomStateGuard guard;  // for layers of a derived class that draw weights nevertheless
     return torch::nn::Cloneable<Derived>::clone(device);
   }
 
@@ -64,7 +64,7 @@ class Module : public torch::nn::Cloneable<Derived> {
   }
 
  protected:
-  /// What a constructor calls instead of `reset()`.
+  /// Runs `reset()`; constructors call it instead of `reset()`, so that an error names the module.
   void build() {
     detail::build_module(Derived::kName, [this] { this->reset(); });
   }
@@ -81,7 +81,8 @@ class ModuleHolder : public torch::nn::ModuleHolder<Contained> {
  public:
   using Impl = Contained;
 
-  // Not inherited: g++ would name this line for a caller's mistake, not the caller's.
+  // These constructors are not inherited, because g++ would report a caller's mistake at the line that
+  // inherits them.
   ModuleHolder() = default;
   ModuleHolder(std::nullptr_t) : Base(nullptr) {}                               // NOLINT
   ModuleHolder(std::shared_ptr<Contained> module) : Base(std::move(module)) {}  // NOLINT

@@ -53,8 +53,8 @@ class MultiHeadSelfAttentionImpl : public Module<MultiHeadSelfAttentionImpl> {
   /// Output and, as the notebook returns them, the weights *after* dropout: in training their rows do not sum
   /// to 1.
   std::pair<at::Tensor, at::Tensor> forward(const at::Tensor& x, const Mask& mask = {});
-  /// The same with the softmax rows as weights, or any others; `Weights::None` leaves them undefined and lets
-  /// a fused backend run.
+  /// Like `forward`, with a choice of weights: the softmax rows by default; `Weights::None` leaves them
+  /// undefined and allows a fused backend.
   std::pair<at::Tensor, at::Tensor> forward_with_weights(const at::Tensor& x, const Mask& mask = {},
                                                          Weights which = Weights::Clean);
 

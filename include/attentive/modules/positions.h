@@ -15,9 +15,10 @@ namespace attentive {
 ///   table[p][2 i]     = sin(p / base^(2 i / dim))
 ///   table[p][2 i + 1] = cos(p / base^(2 i / dim))
 ///
-/// Angles are computed in float64. Throws c10::ValueError unless dim is even and positive, base > 0, first
-/// and length are not negative, no position is beyond 2^53 and every angle is finite. Source: Vaswani et al.
-/// 2017, "Attention Is All You Need", section 3.5.
+/// Angles are computed in float64.
+/// Throws c10::ValueError unless dim is even and positive, base > 0, first and length are not negative, no
+/// position is beyond 2^53 and every angle is finite. Source: Vaswani et al. 2017, "Attention Is All You
+/// Need", section 3.5.
 ///
 ///   auto table = attentive::sinusoidal_positions(1024, 512);
 at::Tensor sinusoidal_positions(int64_t length, int64_t dim, double base = 10000.0, int64_t first = 0);
@@ -70,8 +71,8 @@ struct LearnedPositionsOptions {
 ///   x (B, T, dim) or (T, dim) -> the same shape; token t has position first + t < context_length
 ///
 /// Parameter weight (context_length, dim): name and random draw of `torch.nn.Embedding`.
-/// Throws c10::ValueError for a position outside [0, context_length) and, outside autocast, c10::TypeError for
-/// another dtype than that of weight.
+/// Throws c10::ValueError for a position outside [0, context_length) and, outside autocast, c10::TypeError
+/// for another dtype than that of weight.
 ///
 ///   attentive::LearnedPositions positions(1024, 768);
 ///   auto y = positions->forward(embeddings, cache.position());
@@ -93,13 +94,13 @@ class LearnedPositionsImpl : public Module<LearnedPositionsImpl> {
 };
 using LearnedPositions = ModuleHolder<LearnedPositionsImpl>;
 
-/// Which features of a head are rotated together.
+/// Selects the pairs of features of a head that are rotated together.
 ///   Interleaved  2 i and 2 i + 1         (the paper; GPT-J)
 ///   Halves       i and i + head_dim / 2  (GPT-NeoX, Llama in Hugging Face)
 enum class RotaryPairing { Interleaved, Halves };
 std::string_view to_string(RotaryPairing value);
 
-/// How positions beyond the trained length are mapped into it.
+/// Selects how positions beyond the trained length are mapped into it.
 ///   None    angle = p * base^(-2 i / head_dim)
 ///   Linear  p becomes p / factor (position interpolation)
 ///   Ntk     base becomes base * factor^(head_dim / (head_dim - 2)): the slowest rotation slows down by
@@ -118,10 +119,10 @@ struct RotaryPositionsOptions {
   TORCH_ARG(double, base) = 10000.0;
   TORCH_ARG(RotaryPairing, pairing) = RotaryPairing::Interleaved;
   TORCH_ARG(RotaryScaling, scaling) = RotaryScaling::None;
-  TORCH_ARG(double, factor) = 1.0;             ///< of the scaling, at least 1
-  TORCH_ARG(double, low_freq_factor) = 1.0;    ///< of Llama3
-  TORCH_ARG(double, high_freq_factor) = 4.0;   ///< of Llama3, above low_freq_factor
-  TORCH_ARG(double, original_context) = 8192;  ///< of Llama3: the trained length in positions
+  TORCH_ARG(double, factor) = 1.0;             ///< factor of the scaling, at least 1
+  TORCH_ARG(double, low_freq_factor) = 1.0;    ///< for Llama3
+  TORCH_ARG(double, high_freq_factor) = 4.0;   ///< for Llama3, above low_freq_factor
+  TORCH_ARG(double, original_context) = 8192;  ///< for Llama3: the trained length in positions
 
   ATTENTIVE_OPTIONS(head_dim_, base_, pairing_, scaling_, factor_, low_freq_factor_, high_freq_factor_,
                     original_context_);
@@ -134,10 +135,10 @@ struct RotaryPositionsOptions {
 ///
 /// It has no parameters. The angles are computed in float64 and cached: those from 0 to twice the farthest
 /// position seen or, beyond 65,536, those of the call and the next 4,096, so that a sequence has no maximum
-/// length. Two threads must not call one module at the same time. Throws c10::ValueError for another
-/// head_dim, a position beyond 2^53 or invalid options. Memory: head_dim numbers per cached position. Source:
-/// Su et al. 2021, "RoFormer"; Chen et al. 2023, "Extending Context Window ... via Positional Interpolation";
-/// Grattafiori et al. 2024, "The Llama 3 Herd of Models".
+/// length. Two threads must not call one module at the same time.
+/// Throws c10::ValueError for another head_dim, a position beyond 2^53 or invalid options. Memory: head_dim
+/// numbers per cached position. Source: Su et al. 2021, "RoFormer"; Chen et al. 2023, "Extending Context
+/// Window ... via Positional Interpolation"; Grattafiori et al. 2024, "The Llama 3 Herd of Models".
 ///
 ///   attentive::RotaryPositions rotary(64);
 ///   q = rotary->forward(q, cache.position());

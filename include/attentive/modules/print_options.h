@@ -14,8 +14,8 @@
 
 #include <attentive/core/option_list.h>
 
-/// How modules print their options: all of them by name, in the order of declaration. Options within options
-/// follow in braces, where those that have their defaults are left out.
+/// Modules print all their options by name, in the order of declaration. Nested options follow in braces,
+/// without those that have their default values.
 ///
 ///   attentive::CausalAttention(d_in=3, d_out=2, context_length=6, dropout=0.1, qkv_bias=false,
 ///                              attention={causal=bottom-right})
@@ -24,21 +24,21 @@ namespace attentive::detail {
 struct OptionText {
   std::string_view name;
   std::string text;
-  bool nested;  // in braces
+  bool nested;  ///< printed in braces
 };
 
 std::string text_of(bool value);
 std::string text_of(int64_t value);
 std::string text_of(double value);
 std::string text_of(const std::vector<int64_t>& values);
-/// "{name=text, ...}" of the options whose text is not that of `defaults`.
+/// Returns "{name=text, ...}" for the options whose text differs from that in `defaults`.
 std::string text_of(const std::vector<OptionText>& options, const std::vector<OptionText>& defaults);
 void print_options(std::ostream& stream, const char* name, const std::vector<OptionText>& options);
 
 template <ListsOptions Options>
 std::vector<OptionText> option_texts(const Options& options);
 
-/// Options without anything set; required sizes are 0.
+/// Default options, with 0 for the sizes that the constructor requires.
 template <class Options>
 Options unset() {
   if constexpr (std::is_default_constructible_v<Options>) {

@@ -47,8 +47,8 @@ class ScaledDotProductAttentionImpl : public Module<ScaledDotProductAttentionImp
   /// to 1.
   std::pair<at::Tensor, at::Tensor> forward(const at::Tensor& Q, const at::Tensor& K, const at::Tensor& V,
                                             const Mask& mask = {});
-  /// The same with the softmax rows as weights, or any others; `Weights::None` leaves them undefined and lets
-  /// a fused backend run.
+  /// Like `forward`, with a choice of weights: the softmax rows by default; `Weights::None` leaves them
+  /// undefined and allows a fused backend.
   std::pair<at::Tensor, at::Tensor> forward_with_weights(const at::Tensor& Q, const at::Tensor& K,
                                                          const at::Tensor& V, const Mask& mask = {},
                                                          Weights which = Weights::Clean);

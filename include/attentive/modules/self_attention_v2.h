@@ -68,8 +68,8 @@ using SelfAttentionV2 = ModuleHolder<SelfAttentionV2Impl>;
 ///   attentive::copy_weights(*v1, *v2);
 void copy_weights(const SelfAttentionV1Impl& from, SelfAttentionV2Impl& to);
 
-/// The same in the other direction. Throws c10::ValueError if d_in or d_out differ, or if `from` has biases,
-/// which `to` cannot hold.
+/// Copies the projections in the other direction. Throws c10::ValueError if d_in or d_out differ, or if
+/// `from` has biases, which `to` cannot hold.
 void copy_weights(const SelfAttentionV2Impl& from, SelfAttentionV1Impl& to);
 
 }  // namespace attentive

@@ -36,7 +36,7 @@ struct TransformerAttentionOptions {
   TORCH_ARG(std::optional<RotaryPositionsOptions>, rotary) = std::nullopt;
   /// Whether queries and keys of every head are normalized (`RMSNorm` over head_dim) before the rotation.
   TORCH_ARG(bool, qk_norm) = false;
-  TORCH_ARG(RMSNormOptions, head_norm) = RMSNormOptions(0);  ///< of qk_norm; the module sets its features
+  TORCH_ARG(RMSNormOptions, head_norm) = RMSNormOptions(0);  ///< for qk_norm; the module sets its features
   /// Whether sigmoid(W_gate x) multiplies the heads' output elementwise before out_proj.
   TORCH_ARG(bool, output_gate) = false;
   /// How the heads attend. Its `dropout_p` must stay 0: `dropout` applies, in training only.
@@ -77,9 +77,9 @@ class TransformerAttentionImpl : public Module<TransformerAttentionImpl>, public
   void to(at::Device device, bool non_blocking = false) override;
 
   at::Tensor forward(const at::Tensor& x, const Mask& mask = {});
-  /// The same for tokens that follow those in the cache: x holds only the new tokens; `mask` covers every
-  /// key, cached ones included. Requires bottom-right causal attention and, with a `RingKVCache`, a window no
-  /// larger than the cache's.
+  /// Like `forward`, for tokens that follow those in the cache: x holds only the new tokens; `mask` covers
+  /// every key, cached ones included. Requires bottom-right causal attention and, with a `RingKVCache`, a
+  /// window no larger than the cache's.
   at::Tensor forward_cached(const at::Tensor& x, KVCache& cache, int64_t layer, const Mask& mask = {});
 
   /// The weights of W_query, W_key and W_value, and their biases.
@@ -98,7 +98,7 @@ class TransformerAttentionImpl : public Module<TransformerAttentionImpl>, public
   RotaryPositions rotary{nullptr};
   RMSNorm q_norm{nullptr}, k_norm{nullptr};
   torch::nn::Linear W_gate{nullptr};
-  /// If set, x holds those tokens of a longer sequence that are here, `mask` is of the whole sequence, and a
+  /// If set, x holds this process's tokens of a longer sequence, `mask` covers the whole sequence, and a
   /// cache is refused.
   std::shared_ptr<AttentionContext> context;
 

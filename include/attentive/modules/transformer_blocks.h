@@ -22,9 +22,9 @@ struct TransformerBlockOptions {
   TORCH_ARG(bool, bias) = true;        ///< biases of the feed-forward layer and the norms
   TORCH_ARG(bool, norm_first) = true;  ///< x + f(norm(x)); false: norm(x + f(x)), as in the 2017 paper
   TORCH_ARG(int64_t, memory_dim) = 0;  ///< features of a `DecoderBlock`'s memory; 0: emb_dim
-  TORCH_ARG(Activation, activation) = Activation::GeluTanh;  ///< of the feed-forward layer
-  TORCH_ARG(bool, gated) = false;                            ///< whether that layer has a gate (SwiGLU)
-  TORCH_ARG(double, eps) = 1e-5;                             ///< of the norms
+  TORCH_ARG(Activation, activation) = Activation::GeluTanh;  ///< activation of the feed-forward layer
+  TORCH_ARG(bool, gated) = false;                            ///< whether the feed-forward layer has a gate
+  TORCH_ARG(double, eps) = 1e-5;                             ///< eps of the norms
 
   ATTENTIVE_OPTIONS(attention_, hidden_dim_, dropout_, bias_, norm_first_, memory_dim_, activation_, gated_,
                     eps_);
@@ -50,7 +50,7 @@ class TransformerBlockImpl : public Module<TransformerBlockImpl> {
   void reset() override;
 
   at::Tensor forward(const at::Tensor& x, const Mask& mask = {});
-  /// The same for tokens that follow those in the cache.
+  /// Like `forward`, for tokens that follow those in the cache.
   at::Tensor forward_cached(const at::Tensor& x, KVCache& cache, int64_t layer, const Mask& mask = {});
 
   TransformerBlockOptions options;
@@ -76,7 +76,8 @@ TransformerBlock encoder_block(TransformerBlockOptions options);
 ///
 /// Queries come from x; keys and values of `cross` come from memory. Children att, cross, ff, norm1, norm2,
 /// norm3. `mask` is for the self-attention, `memory_mask` for the cross-attention (the source's padding).
-/// Throws the errors of its children. Source: Vaswani et al. 2017, section 3.1.
+/// Throws the errors of its children.
+/// Source: Vaswani et al. 2017, section 3.1.
 ///
 ///   attentive::DecoderBlock block(attentive::TransformerBlockOptions(512, 8));
 ///   auto y = block->forward(x, memory, {}, Mask::key_lengths(source_lengths));

@@ -1,5 +1,6 @@
-// dQ, dK and dV. The weights are recomputed from the statistics of the forward pass, m and ln ℓ of each query, in
-// transposed tiles: a row is a key, so that m, ℓ and δ are vectors along it, and no row has to be reduced.
+// dQ, dK and dV. The weights are recomputed from the statistics of the forward pass, m and ln ℓ of each
+// query, in transposed tiles: a row is a key, so that m, ℓ and δ are vectors along it, and no row has to be
+// reduced.
 //
 //   δ = rowsum(dO ∘ O)                        once per query
 //   for each block of keys:
@@ -21,9 +22,9 @@
 namespace attentive::kernels::cpu {
 namespace {
 
-constexpr int64_t kPackedBytes = int64_t{32} << 20;
-constexpr int64_t kItems = 16;  // parts of work that are wanted at least
-constexpr int64_t kStrip = 32;  // keys per strip of a tile on the diagonal
+constexpr int64_t kPackedBytes = int64_t{32} << 20;  // limit on the memory of heads packed at a time
+constexpr int64_t kItems = 16;                       // the fewest items of work that threads should share
+constexpr int64_t kStrip = 32;                       // keys per strip of a tile on the diagonal
 
 template <class Stored, class T>
 class Backward : BackwardHeads<Stored, T> {
@@ -56,8 +57,8 @@ class Backward : BackwardHeads<Stored, T> {
   }
 
  private:
-  // A head is one thread's from the first step to the last: what it packs stays in its cache, and no step waits
-  // for another head. The parts are added up as they come, in the order of `share`, which gives the same bits.
+  // One thread computes a whole key head, so that packed operands stay in its cache and no step waits for
+  // another head. The parts are added in the same order as in `share`, which gives the same bits.
   void whole(int64_t kv_head) const {
     const Room room = room_for(1, std::min<int64_t>(parts_, 2));
     const Group group{room, 0, kv_head};
@@ -72,7 +73,8 @@ class Backward : BackwardHeads<Stored, T> {
     }
   }
 
-  // `count` heads of keys from `first` on: all threads pack them, then take their parts, then add these up.
+  // All threads share `count` key heads from `first` on: they pack them, then compute their parts, then add
+  // the parts.
   void share(const Room& room, int64_t first, int64_t count, bool parallel) const {
     const int64_t panels = call_.group * query_blocks_;
     const auto head_at = [&](int64_t item) {
@@ -99,20 +101,20 @@ class Backward : BackwardHeads<Stored, T> {
   struct Keys {
     int64_t j0, count;
     Matrix<const T> k, v;
-    bool finite;  // all its keys
+    bool finite;  // whether all keys of the block are finite
   };
-  // What a thread computes with. Rows of the matrices are keys of the block.
+  // The buffers of one thread. The rows of the matrices are keys of the block.
   struct Workspace {
-    Matrix<float> scores, products;  // Sᵀ and dPᵀ; for float, then Pᵀ and dSᵀ
+    Matrix<float> scores, products;  // Sᵀ and dPᵀ; for float, overwritten by Pᵀ and dSᵀ
     Matrix<T> weights, gradients;    // Pᵀ and dSᵀ
     Rhs<T> gradient_pairs;           // bfloat16: dSᵀ as an rhs
     Matrix<float> grad_k, grad_v;
     T *k_copy, *v_copy;
     Matrix<T> k_transposed;
-    Matrix<T> cleaned;      // the same without the keys that are hidden and not finite
-    Matrix<uint16_t> drop;  // per group of 16 keys and query of the panel
-    Matrix<uint8_t> keep;   // per key and query of the panel
-    Matrix<float> bias;     // the same
+    Matrix<T> cleaned;      // Kᵀ with zeros for keys that are hidden and not finite
+    Matrix<uint16_t> drop;  // a row per group of 16 keys, a column per query of the panel
+    Matrix<uint8_t> keep;   // a row per key, a column per query of the panel
+    Matrix<float> bias;     // likewise
   };
 
   Workspace workspace() const {
@@ -120,7 +122,7 @@ class Backward : BackwardHeads<Stored, T> {
     scratch.reset();
     const int64_t keys = tiles_.keys, queries = tiles_.queries;
     const int64_t stride =
-        queries + 16;  // not a power of two: rows would fall on the same lines of the cache
+        queries + 16;  // not a power of two, for which rows would share the same cache sets
     Workspace work{};
     work.scores = scratch.matrix<float>(keys, queries, stride);
     work.products = scratch.matrix<float>(keys, queries, stride);
@@ -149,8 +151,8 @@ class Backward : BackwardHeads<Stored, T> {
     int64_t first, end;
     bool has(int64_t x) const { return x >= first && x < end; }
   };
-  // The blocks of keys of one part: every parts_-th, so that under a causal mask all parts are about as much work.
-  // In a narrow window they are neighbours, so that a query's keys lie in one part or two.
+  // The blocks of keys of one part: every parts_-th block, so that under a causal mask all parts are about
+  // the same work. In a narrow window they are consecutive, so that a query's keys lie in one part or two.
   struct Blocks {
     int64_t first, end, step;
   };
@@ -158,7 +160,8 @@ class Backward : BackwardHeads<Stored, T> {
     if (!tiles_.narrow) return {part, key_blocks_, parts_};
     return {key_blocks_ * part / parts_, key_blocks_ * (part + 1) / parts_, 1};
   }
-  // The queries that may see a key of the block. Later blocks begin and end at later queries, or at the same.
+  // The queries that may see a key of the block. For a later block, this range begins and ends at later
+  // queries or at the same ones.
   Range queries_of(int64_t b, int64_t block) const {
     const int64_t j0 = block * tiles_.keys, last = std::min(j0 + tiles_.keys, call_.S);
     const int64_t seen = call_.key_lengths ? std::min(last, call_.key_lengths[b]) : last;
@@ -166,7 +169,7 @@ class Backward : BackwardHeads<Stored, T> {
     const Range queries{call_.query_lo(j0), std::min(call_.query_hi(b, seen - 1), call_.L)};
     return queries.first < queries.end ? queries : Range{0, 0};
   }
-  // Their panels.
+  // The panels that contain these queries.
   Range panels_of(int64_t b, int64_t block) const {
     const Range queries = queries_of(b, block);
     return {queries.first / tiles_.queries, (queries.end + tiles_.queries - 1) / tiles_.queries};
@@ -179,15 +182,15 @@ class Backward : BackwardHeads<Stored, T> {
     return false;
   }
 
-  // When the sums of a part are added to those of part 0, in slot 0: panel by panel as soon as no later block of
-  // the part reaches it, while it is in the cache; or when all parts are there.
+  // Says when the sums of a part are added to those of part 0, in slot 0. Now: each panel as soon as no later
+  // block of the part reaches it, while it is in the cache. Later: after all parts are complete.
   enum class AddUp { Now, Later };
 
-  // All blocks of keys of one part, for every query head of the group.
+  // Computes all blocks of keys of one part, for every query head of the group.
   void accumulate(const Group& group, int64_t part, int64_t slot, AddUp add_up) const {
     const Workspace work = workspace();
     const Head any = head_of(group, 0);
-    int64_t cleared = 0;  // panels before it have sums
+    int64_t cleared = 0;  // the sums of panels before it are initialised
     if (part == 0) {
       cleared = query_blocks_;
       for (int64_t g = 0; g < call_.group; ++g)
@@ -219,7 +222,7 @@ class Backward : BackwardHeads<Stored, T> {
     }
   }
 
-  // Begins a block of keys: K and V as lhs, Kᵀ, and no gradient yet.
+  // Starts a block of keys: makes K and V an lhs, transposes K, and sets the gradients to zero.
   Keys keys_of(const Head& head, int64_t block, const Workspace& work) const {
     const int64_t j0 = block * tiles_.keys, count = std::min(tiles_.keys, call_.S - j0);
     const auto k = rows_of(t_.k, head.b, head.hkv, j0, count, call_.D);
@@ -239,7 +242,7 @@ class Backward : BackwardHeads<Stored, T> {
     int64_t panel, r0, keys, from, to;
   };
 
-  // The queries [from, to) of one panel.
+  // Adds the queries [from, to) of one panel to the gradients of a block of keys.
   void add_panel(const Head& head, const Keys& keys, const Workspace& work, int64_t slot, int64_t panel,
                  int64_t from, int64_t to) const {
     const int64_t p0 = panel * tiles_.queries, j0 = keys.j0, last = j0 + keys.count - 1;
@@ -271,7 +274,8 @@ class Backward : BackwardHeads<Stored, T> {
     const int64_t wide = std::min(round_up(count, 16), tiles_.queries - offset);
     const auto of_panel = [&](const Rhs<T>& x) { return x.block(0, x.rows, offset, wide); };
 
-    // Each key is seen by queries that begin and end at most one after those of the key before it.
+    // The range of queries that see a key begins and ends at most one query later than that of the key before
+    // it.
     const int64_t j = keys.j0 + tile.r0, first = call_.query_lo(j + n - 1) - (n - 1) - tile.from,
                   last = call_.query_hi(head.b, j) - tile.from;
     const Reach seen{.columns = last, .first_column = first}, weighed{.inner = last, .first_inner = first};
@@ -286,7 +290,7 @@ class Backward : BackwardHeads<Stored, T> {
     take_gradients(head, keys, work, tile, offset, wide);
 
     // dV = dV + Pᵀ dO and dK = dK + dSᵀ Q
-    const int64_t queries = kIsBf16<T> ? wide : count;  // pairs: what is beyond `count` is zero on both sides
+    const int64_t queries = kIsBf16<T> ? wide : count;  // beyond `count`, both factors are zero
     const auto rows_of = [&](const Rhs<T>& x) { return x.block(offset, queries, 0, x.cols); };
     gemm(work.weights.block(0, n, 0, queries), rows_of(grad_rows(head, tile.panel)),
          work.grad_v.part(tile.r0, n), Sums::Continue, weighed);
@@ -301,7 +305,7 @@ class Backward : BackwardHeads<Stored, T> {
          {.inner_of_column = 1 - first});
   }
 
-  // From scores and products to Pᵀ and dSᵀ.
+  // Turns scores and products into Pᵀ and dSᵀ.
   void take_gradients(const Head& head, const Keys& keys, const Workspace& work, const Tile& tile,
                       int64_t offset, int64_t wide) const {
     GradientRow row{.scores = nullptr, .products = nullptr};
@@ -332,7 +336,7 @@ class Backward : BackwardHeads<Stored, T> {
     }
   }
 
-  // dSᵀ as an rhs over the tile's keys.
+  // Returns dSᵀ as an rhs whose rows are the tile's keys.
   Rhs<const T> as_rhs_of_keys(const Workspace& work, int64_t keys, int64_t wide) const {
     const auto gradients = work.gradients.block(0, keys, 0, wide);
     if constexpr (kIsBf16<T>) {
@@ -344,7 +348,7 @@ class Backward : BackwardHeads<Stored, T> {
     }
   }
 
-  // A hidden key may hold NaN, and 0 * NaN is NaN: such columns of the transposed keys are zero here.
+  // Returns Kᵀ with zeros for hidden keys that are not finite, since 0 * NaN is NaN.
   Matrix<T> clean_keys(const Keys& keys, const Workspace& work, int64_t r0, int64_t count,
                        int64_t queries) const {
     for (int64_t r = 0; r < inner<T>(count); ++r) {
@@ -360,8 +364,8 @@ class Backward : BackwardHeads<Stored, T> {
     return work.cleaned.block(0, call_.D, 0, inner<T>(count));
   }
 
-  // A part of a mask or bias with rows and columns exchanged, for the queries [from, end) of the panel that begins at
-  // p0; false if all of it is zero.
+  // Transposes a part of a mask or bias, for the queries [from, end) of the panel that begins at p0. Returns
+  // false if all of it is zero.
   template <class Given, class Number>
   bool transpose_pairs(const kernels::Strided<Given>& given, const Head& head, const Keys& keys,
                        const Matrix<Number>& to, int64_t p0, int64_t from, int64_t end) const {

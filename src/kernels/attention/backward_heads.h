@@ -1,6 +1,6 @@
 #pragma once
 
-// The heads of a backward pass: what is packed of their queries, and where dQ is added up.
+// The heads of a backward pass: their packed queries, and the sums of dQ.
 
 #include <algorithm>
 #include <cstring>
@@ -11,10 +11,10 @@
 
 namespace attentive::kernels::cpu {
 
-// Tile sizes, and the parts into which the keys of a head are dealt, depend on the shape of the head alone: its
-// gradients have the same bits whatever else the call has.
+/// Tile sizes, and the parts into which the keys of a head are dealt, depend only on the shape of the head,
+/// so that its gradients have the same bits whatever else the call contains.
 struct BackwardTiles {
-  bool narrow;  // a window that is bounded on both sides
+  bool narrow;  ///< a window that is bounded on both sides
   int64_t keys, queries;
 };
 
@@ -24,7 +24,7 @@ inline BackwardTiles backward_tiles(const CpuArguments& call) {
   return {narrow, tile, std::min(tile, round_up(call.L, 16))};
 }
 
-// Stored: the type of the tensors. T: that of the products' operands.
+/// Stored is the element type of the tensors, T that of the operands of products.
 template <class Stored, class T>
 class BackwardHeads {
  public:
@@ -39,15 +39,16 @@ class BackwardHeads {
         head_size_((inner<T>(call.D) + inner<T>(call.Dv) + call.D + call.Dv) * queries_) {}
 
  protected:
-  static constexpr int64_t kParts = 16;      // of a head's keys, at most
-  static constexpr int64_t kPartKeys = 256;  // in a part, or more
+  static constexpr int64_t kParts = 16;      ///< the most parts of a head's keys
+  static constexpr int64_t kPartKeys = 256;  ///< a head has one part per so many keys, up to kParts
 
-  // Memory for some heads of keys, in an arena of the calling thread, whose own tiles use another one. It holds for
-  // each query head what is packed of it, its statistics, and sums of dQ.
+  /// Memory for some key heads. For each of their query heads it holds the packed operands, the statistics,
+  /// and sums of dQ. It is in a separate arena of the calling thread, because that thread's tiles reuse the
+  /// usual one.
   struct Room {
     T* packed;
     float *statistics, *sums;
-    int64_t slots;  // sums of dQ
+    int64_t slots;  ///< sums of dQ per query head
   };
   Room room_for(int64_t heads, int64_t slots) const {
     thread_local Scratch arena;
@@ -56,14 +57,14 @@ class BackwardHeads {
     return {arena.take<T>(count * head_size_), arena.take<float>(count * 3 * queries_),
             arena.take<float>(count * slots * call_.D * queries_), slots};
   }
-  // The query heads of one head of keys, and their place among those of the room.
+  /// One key head, and its index among the key heads of the room.
   struct Group {
     const Room& room;
     int64_t place, head;
   };
 
-  // One query head and what every block of keys reads of it again, one panel per block of queries: Qᵀ and dOᵀ as rhs,
-  // then Q and dO as rhs.
+  /// One query head. `packed` holds the operands that every block of keys reads, in one panel per block of
+  /// queries: Qᵀ and dOᵀ as rhs, then Q and dO as rhs.
   struct Head {
     int64_t b, hkv, h;
     T* packed;
@@ -80,7 +81,7 @@ class BackwardHeads {
             group.room.sums + at * group.room.slots * call_.D * queries_};
   }
 
-  // A panel's part of a head's packed memory: `rows` numbers per query lie before it.
+  /// One panel of one packed operand. `before` is how many numbers per query the operands before it take.
   Rhs<T> panel_at(const Head& head, int64_t before, int64_t panel, int64_t rows, int64_t cols) const {
     return {head.packed + before * queries_ + panel * rows * cols, rows, cols, cols};
   }
@@ -99,7 +100,7 @@ class BackwardHeads {
   float* maximum(const Head& head, int64_t i) const { return head.statistics + i; }
   float* log_total(const Head& head, int64_t i) const { return head.statistics + queries_ + i; }  // base 2
   float* delta(const Head& head, int64_t i) const { return head.statistics + 2 * queries_ + i; }
-  // dQᵀ of a panel in one slot.
+  /// The sum of dQᵀ for a panel, in one slot.
   Matrix<float> grad_q_transposed(const Head& head, int64_t slot, int64_t panel) const {
     return {head.sums + (slot * queries_ + panel * tiles_.queries) * call_.D, call_.D, tiles_.queries,
             tiles_.queries};
@@ -124,7 +125,7 @@ class BackwardHeads {
       const float dot = elementwise().dot(t_.output.at(head.b, head.h, i0 + r), grad.row(r), call_.Dv);
       *delta(head, i0 + r) = dot - (t_.grad_logsumexp ? t_.grad_logsumexp[at + r] : 0.0f);
       if (t_.sink_terms) {
-        // The sink's value is zero, and its weight as any other's.
+        // The gradient of a sink is that of a key with value zero, for which dP is 0.
         t_.sink_terms[at + r] = -sink_weight(call_, head.b, head.h, t_.statistics.maximum[at + r],
                                              t_.statistics.log_total[at + r]) *
                                 *delta(head, i0 + r);
@@ -132,7 +133,7 @@ class BackwardHeads {
     }
   }
 
-  // Products of bfloat16 read whole panels: what is beyond the rows is zero.
+  /// Products of bfloat16 read whole panels, so the rows beyond the last query are zero.
   void pack_panel(const Matrix<const Stored>& rows, const Rhs<T>& to) const {
     if (kIsBf16<T> && rows.rows < to.rows)
       std::memset(to.data, 0, static_cast<size_t>(to.rows * to.cols) * sizeof(T));
@@ -144,7 +145,7 @@ class BackwardHeads {
                       call_.D * tiles_.queries);
   }
 
-  // The sums of slot 0, as rows in the type of the output.
+  /// Transposes the sums of slot 0 and writes them to the gradient of q.
   void write_grad_q(const Head& head, int64_t panel) const {
     Scratch& scratch = Scratch::of_this_thread();
     scratch.reset();
@@ -159,8 +160,8 @@ class BackwardHeads {
   const BackwardTensors<Stored>& t_;
   const BackwardTiles tiles_;
   const int64_t query_blocks_, key_blocks_, parts_;
-  const int64_t queries_;    // rounded up to whole panels
-  const int64_t head_size_;  // numbers packed per query head
+  const int64_t queries_;    ///< rounded up to whole panels
+  const int64_t head_size_;  ///< numbers packed per query head
 };
 
 }  // namespace attentive::kernels::cpu

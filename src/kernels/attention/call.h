@@ -1,6 +1,6 @@
 #pragma once
 
-// A call as the loops over tiles see it.
+// The arguments of a call, with the bounds and mask tests that the loops over tiles need.
 
 #include <algorithm>
 #include <limits>
@@ -17,28 +17,28 @@ inline int64_t round_up(int64_t x, int64_t to) {
   return (x + to - 1) / to * to;
 }
 
-// `count` rows of a tensor, of `width` contiguous numbers each.
+/// A view of `count` rows of a tensor, with `width` contiguous numbers each.
 template <class T>
 Matrix<T> rows_of(const Strided<T>& x, int64_t b, int64_t h, int64_t row, int64_t count, int64_t width) {
   return {x.at(b, h, row), count, width, x.row};
 }
 
 struct CpuArguments : KernelArguments {
-  int64_t group = 1;  // query heads that share a head of keys
+  int64_t group = 1;  ///< query heads per key head
   bool is_bf16 = false;
 
   int64_t kv_head(int64_t h) const { return h / group; }
-  // Whether work on so many numbers for each pair of a query and a key is worth a second thread: to wake one
-  // costs more than little work.
+  /// Whether a call with this many multiplications per pair of query and key is worth several threads: for
+  /// less work, waking a thread costs more than it saves.
   bool worth_sharing(int64_t numbers) const { return B * H * L * S * numbers > (int64_t{1} << 18); }
 
-  // Keys [lo, hi) that query i of batch item b may see by position and length.
+  /// Keys [lo, hi) that query i of batch item b may see by position and length.
   int64_t key_lo(int64_t i) const { return band.key_lo(i, S); }
   int64_t key_hi(int64_t b, int64_t i) const {
     const int64_t hi = band.key_hi(i, S);
     return key_lengths ? std::clamp<int64_t>(key_lengths[b], 0, hi) : hi;
   }
-  // Whether no mask hides key j from query i.
+  /// Whether no mask hides key j from query i.
   bool unmasked(int64_t b, int64_t h, int64_t i, int64_t j) const {
     if (keep && !*keep.at(b, h, i, j)) return false;
     return !bias || *bias.at(b, h, i, j) != -kInfinity;
@@ -53,14 +53,14 @@ struct CpuArguments : KernelArguments {
     }
     return false;
   }
-  // Queries [lo, hi) that may see key j.
+  /// Queries [lo, hi) that may see key j.
   int64_t query_lo(int64_t j) const { return band.query_lo(j, L); }
   int64_t query_hi(int64_t b, int64_t j) const {
     return key_lengths && j >= key_lengths[b] ? 0 : band.query_hi(j, L);
   }
   ScoreRule rule_of(int64_t b, int64_t h) const { return {scale, softcap, slopes ? *slopes.at(b, h) : 0.0f}; }
-  // Dropout bits of query i for blocks of 128 keys that cover [from, to): group g of 16 keys, counted from the
-  // first block, lies at out[g * stride].
+  /// Writes the dropout bits of query i for the blocks of 128 keys that cover [from, to). out[g * stride]
+  /// gets group g of 16 keys, counted from the start of the first block.
   void dropout_bits(int64_t b, int64_t h, int64_t i, int64_t from, int64_t to, uint16_t* out,
                     int64_t stride) const {
     for (int64_t block = from / 128; block * 128 < to; ++block) {

@@ -1,5 +1,5 @@
-// Attention of few queries (decoding). The query heads of a group are the rows of one pass through their keys, which
-// are read where the caller has them. A long cache is split into parts that threads share:
+// Attention of few queries (decoding). The query heads of a group share one pass through their keys, which
+// are read directly from the caller's tensors. A long cache is split into parts that threads share:
 //
 //   for each part of 1,024 keys, in chunks of 256:
 //     S  = Q Kᵀ
@@ -50,14 +50,14 @@ class FewQueries {
   }
 
  private:
-  // O, m and ℓ of a part's rows. Row r is query r % L of the group's query head r / L.
+  // O, m and ℓ of the rows of one part. Row r is query r % L of the group's query head r / L.
   struct State {
     Matrix<float> output;
     float *maximum, *total;
   };
 
-  // A hidden value that is not finite spoils the sums, since 0 * NaN is NaN. That is rare, and is only looked
-  // for where the sums are spoilt.
+  // A hidden value that is not finite makes the sums NaN, since 0 * NaN is NaN. That is rare, so values are
+  // checked only if a sum is not finite.
   void compute(int64_t head, int64_t part, const State& state) const {
     attend(head, part, state, /*hide=*/false);
     if (!elementwise().all_finite(state.output)) attend(head, part, state, /*hide=*/true);
@@ -85,7 +85,7 @@ class FewQueries {
       const auto scores = all_scores.block(0, rows_, 0, cols);
       // S = Q Kᵀ
       rows_code().few_scores(q, rows_of(t_.k, b, hkv, from, cols, call_.D), scores);
-      // P = exp(scale · (S − m′)), and m, ℓ and O follow
+      // P = exp(scale · (S − m′)); then m, ℓ and O are updated
       for (int64_t r = 0; r < rows_; ++r) {
         SoftmaxRow row{
             .scores = scores.row(r), .cols = cols, .maximum = state.maximum[r], .sum = state.total[r]};
@@ -105,8 +105,8 @@ class FewQueries {
 
   int64_t head_of(int64_t hkv, int64_t r) const { return hkv * call_.group + r / call_.L; }
 
-  // The value of key j as it is, or zero if no row sees the key. Its weights do not tell: those of a row with a score of NaN
-  // are NaN, whether it sees the key or not.
+  // Copies the value of key j, or zeros if no row sees the key. The weights cannot decide that: all weights
+  // of a row with a NaN score are NaN, even those of hidden keys.
   void copy_value(const T* value, int64_t b, int64_t hkv, int64_t j, T* out) const {
     bool seen = false;
     for (int64_t r = 0; r < rows_ && !seen; ++r) seen = call_.sees(b, head_of(hkv, r), r % call_.L, j);
@@ -117,7 +117,7 @@ class FewQueries {
     }
   }
 
-  // One row of all parts.
+  // Combines one row of all parts and writes it.
   template <class StateOf>
   void combine(int64_t head, int64_t r, int64_t parts, const StateOf& state) const {
     const int64_t b = head / call_.Hkv, h = head_of(head % call_.Hkv, r);

@@ -1,6 +1,6 @@
 #pragma once
 
-// Products of few queries with many keys and values, which come from memory.
+// Products of few queries with many keys and values, which are not in the cache.
 
 #include "kernels/gemm/register_blocks.h"
 #include "kernels/simd/bfloat16.h"
@@ -9,7 +9,7 @@
 
 ATTENTIVE_SIMD_BEGIN
 
-// The scores of a block, from its sums. Those of keys beyond `keys` are not written.
+/// Reduces the sums of a block to its scores and writes those of the first `keys` keys.
 template <int kRows>
 inline void store_scores(const Vec (&total)[kSums], int64_t keys, const Matrix<float>& scores) {
   constexpr int kKeys = kSums / kRows;
@@ -19,7 +19,8 @@ inline void store_scores(const Vec (&total)[kSums], int64_t keys, const Matrix<f
   for (int r = 0; r < kRows; ++r) std::memcpy(scores.row(r), out + r * kKeys, bytes);
 }
 
-// What one instruction multiplies: a vector of numbers, widened, or of pairs of bf16, which are always whole.
+/// Loads the operand of one instruction: up to n numbers, widened to float32, or one whole vector of bf16
+/// pairs.
 template <class Step, class T>
 inline Vec load_step(const T* p, int64_t n) {
   if constexpr (Step::kNumbers == 1) return load_part(p, n);
@@ -28,8 +29,8 @@ inline Vec load_step(const T* p, int64_t n) {
   return v;
 }
 
-// kRows queries by kSums / kRows keys at a time: each key row is read once for all of them. Fewer keys may be left.
-// kAsk: whether these rows come from memory. Step: of register_blocks.h.
+/// Scores of kRows queries for kSums / kRows keys (or the fewer keys that are left), with one read of each
+/// key row. kAsk: whether to prefetch the next rows. Step is defined in register_blocks.h.
 template <class Step, int kRows, bool kAsk, class T>
 inline void score_block(const Matrix<const typename Step::Element>& q, const Matrix<const T>& k,
                         const Matrix<float>& scores) {
@@ -67,7 +68,8 @@ inline void score_rows(const Matrix<const typename Step::Element>& q, const Matr
     score_block<Step, kRows, kAsk>(q, k.part(j, k.rows - j), scores.block(0, kRows, j, k.rows - j));
 }
 
-// work(n, r) for the rows by fours, then twos and ones; r is the first, n a Sequence of their number.
+/// Calls work(Sequence<n>, r) for groups of n rows from row r on: n is 4 as often as possible, then 2, then
+/// 1.
 template <class Work>
 inline void for_groups_of_rows(int64_t rows, const Work& work) {
   int64_t r = 0;
@@ -77,7 +79,8 @@ inline void for_groups_of_rows(int64_t rows, const Work& work) {
 }
 
 #if ATTENTIVE_SIMD_HAS_PAIRS
-// For bf16 keys, by products of pairs: the queries are rounded to bf16. Their number of columns is a multiple of 32.
+/// Scores for bf16 keys by products of pairs; the queries are rounded to bf16. The number of columns is a
+/// multiple of 32.
 void few_scores_of_pairs(const Matrix<const float>& q, const Matrix<const bf16_t>& k,
                          const Matrix<float>& scores) {
   for_groups_of_rows(q.rows, [&]<int kRows>(Sequence<kRows>, int64_t first) {
@@ -91,8 +94,8 @@ void few_scores_of_pairs(const Matrix<const float>& q, const Matrix<const bf16_t
   });
 }
 
-// 64 columns of out += weights * values, keys in pairs; the weights are rounded to bf16 as they are in the products of
-// many queries. `pairs`: of each row's weights, `pairs_stride` apart.
+/// Adds weights * values to 64 columns of `out`, two keys at a time. `pairs` holds the weights of two keys
+/// per element, `pairs_stride` elements per row, rounded to bf16 as in the products of many queries.
 template <int kRows>
 inline void output_block_of_pairs(const uint32_t* pairs, int64_t pairs_stride, const Matrix<const bf16_t>& v,
                                   const Matrix<float>& out) {
@@ -149,7 +152,7 @@ void few_outputs_of_pairs(const Matrix<const float>& weights, const Matrix<const
 }
 #endif
 
-// Blocks of keys that stay in the first cache while the groups of rows pass over them.
+/// The size of a block of keys that stays in the L1 cache while all groups of rows read it.
 constexpr int64_t kBlockBytes = 16384;
 
 template <class T>
@@ -172,7 +175,7 @@ void few_scores(const Matrix<const float>& q, const Matrix<const T>& k, const Ma
   }
 }
 
-// Vectors of an output row that are summed at a time.
+/// The number of vectors of an output row that are summed at a time.
 constexpr int kOutputVectors = kSums / 4;
 
 template <int kRows, int kVectors, class T>
@@ -223,8 +226,9 @@ void few_outputs(const Matrix<const float>& weights, const Matrix<const T>& v, c
     if (v.cols % 64 == 0 && v.rows <= 256) return few_outputs_of_pairs(weights, v, out);
   }
 #endif
-  // Each block of keys is summed by itself: rounding errors grow with its size and the number of blocks. Where
-  // few columns are summed at a time, a short block keeps what they fetch early a whole block ahead.
+  // Each block of keys is summed separately, so that rounding errors grow with the size of a block and the
+  // number of blocks rather than their product. Narrow instruction sets sum few columns at a time; for them
+  // the block is short, so that the prefetch distance exceeds a block.
   constexpr int64_t kBlock = ATTENTIVE_SIMD_IS_AVX512 ? 128 : 16;
   for (int64_t j = 0; j < v.rows; j += kBlock) {
     const auto values = v.part(j, v.rows - j < kBlock ? v.rows - j : kBlock);

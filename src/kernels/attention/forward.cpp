@@ -22,21 +22,21 @@
 namespace attentive::kernels::cpu {
 namespace {
 
-// Sizes of tiles depend on shapes alone, never on the number of threads. Strips have the rows that two registers of
-// the matrix unit hold, or a multiple of the register blocks' rows.
+// Sizes of tiles depend on shapes alone, never on the number of threads. A strip has as many rows as two
+// registers of the matrix unit, or a multiple of the rows of a register block.
 template <class T>
 constexpr int64_t kStripRows = kIsBf16<T> ? 32 : 24;
 
 constexpr int64_t kCols = 1024;  // keys of a tile
-constexpr int64_t kFirst = 32;   // a strip begins at a multiple of what the matrix unit takes at once
+constexpr int64_t kFirst = 32;   // the keys of a strip begin at a multiple of the matrix unit's inner size
 
-// Of the keys that are packed before their queries run: much more would leave the second cache in between. Two
-// heads at least, so that threads wait for each other once for both.
+// Limit on the memory of keys that are packed before their queries run, so that they are still in the L2
+// cache when they are read. At least two heads are packed at a time, which halves the number of barriers.
 template <class T>
 constexpr int64_t kPackedBytes = int64_t{kIsBf16<T> ? 3 : 1} << 20;
 constexpr int64_t kHeadsAtLeast = 2;
 
-// Stored: the type of the tensors. T: that of the products' operands.
+// Stored is the element type of the tensors, T that of the operands of products.
 template <class Stored, class T>
 class Forward {
   static constexpr int64_t kStrip = kStripRows<T>, kRows = kIsBf16<T> ? 128 : 120;
@@ -54,7 +54,8 @@ class Forward {
         std::min(heads, std::max(kPackedBytes<T> / std::max<int64_t>(bytes, 1), kHeadsAtLeast));
     const bool parallel = call_.worth_sharing(call_.D + call_.Dv);
 
-    // The packed keys belong to the calling thread, whose own tiles use another arena.
+    // The packed keys are in a separate arena of the calling thread, because that thread's tiles reuse the
+    // usual one.
     thread_local Scratch shared;
     shared.reset();
     T* packed = shared.take<T>(at_once * keys_.head_size());
@@ -68,7 +69,8 @@ class Forward {
         const int64_t n = item / keys_.blocks(), head = first + n;
         keys_.pack(head / call_.Hkv, head % call_.Hkv, item % keys_.blocks(), head_at(n));
       });
-      // Heads one after the other, long rows first: what is left at the end is small.
+      // The heads run one after the other, each with its longest rows first, so that the last items are small
+      // and threads finish together.
       for_each_item(count * call_.group * row_blocks, parallel, [&](int64_t item) {
         const int64_t n = item / (call_.group * row_blocks), head = first + n;
         const int64_t hkv = head % call_.Hkv, h = hkv * call_.group + item / row_blocks % call_.group;
@@ -78,7 +80,7 @@ class Forward {
   }
 
  private:
-  // Which queries of which head: i0 is the first of at most kRows.
+  // A block of queries of one head: at most kRows, starting at i0.
   struct Place {
     int64_t b, h, hkv, i0;
     Head head;
@@ -89,7 +91,7 @@ class Forward {
     float *maximum, *total;
     Matrix<float> output;
   };
-  // What a strip computes with.
+  // The buffers of a strip.
   struct Workspace {
     Matrix<float> scores;
     Matrix<T> weights;  // the scores themselves, for float
@@ -99,7 +101,7 @@ class Forward {
   };
 
   Workspace workspace(Scratch& scratch) const {
-    // Not a power of two: rows would fall on the same lines of the cache.
+    // The stride is not a power of two, for which rows would share the same cache sets.
     const int64_t width = std::min(kCols, keys_.keys()) + 16;
     const auto scores = scratch.matrix<float>(kStrip, width);
     Matrix<T> weights{};
@@ -128,7 +130,7 @@ class Forward {
         b,  h,    call_.kv_head(h),
         i0, head, lhs_of(rows_of(t_.q, b, h, i0, rows, call_.D), scratch.take<T>(kRows * inner<T>(call_.D)))};
     const int64_t end = call_.key_hi(b, i0 + rows - 1);
-    // From the first key that is seen: a narrow window then falls into one tile.
+    // Tiles begin at the first visible key, so that a narrow window lies in one tile.
     for (int64_t from = call_.key_lo(i0) / Keys::kPanel * Keys::kPanel; from < end; from += kCols) {
       const int64_t to = std::min(end, from + kCols);
       for (int64_t r = 0; r < rows; r += kStrip) {
@@ -148,7 +150,7 @@ class Forward {
     if (from >= to) return;
     const int64_t i0 = at.i0 + r0, cols = to - from, wide = round_up(cols, 16);
     if (call_.keep && !any_kept(at.b, at.h, i0, rows, from, cols)) return;
-    // Each row begins and ends at most one key after the row before it.
+    // The visible keys of a row begin and end at most one key later than those of the row before it.
     const int64_t first = call_.key_lo(i0 + rows - 1) - (rows - 1) - from;
     const int64_t reach = call_.key_hi(at.b, i0) - from;
 
@@ -161,7 +163,7 @@ class Forward {
       c += k.cols;
     }
 
-    // P = exp(scale · (S − m′)), and m, ℓ and O follow
+    // P = exp(scale · (S − m′)); then m, ℓ and O are updated
     for (int64_t r = 0; r < rows; ++r) {
       SoftmaxRow& row = work.rows[r];
       work.terms.set(row, r, at.b, at.h, i0 + r, from, cols);
@@ -180,7 +182,8 @@ class Forward {
          running.output.part(r0, rows), Sums::Continue, {.inner = reach, .first_inner = first});
   }
 
-  // V of these keys. Those that none of the rows sees and that are not finite are zero in it, since 0 * NaN is NaN.
+  // Returns V of these keys, with zeros for values that are not finite and that none of the rows sees, since
+  // 0 * NaN is NaN.
   Rhs<const T> values_of(const Place& at, int64_t i0, int64_t rows, int64_t from, int64_t cols,
                          T* buffer) const {
     const uint8_t* const finite = at.head.finite + from;
@@ -190,7 +193,7 @@ class Forward {
       any_hidden = false;
       for (int64_t c = 0; c < cols && !any_hidden; ++c) any_hidden = hidden(c);
     }
-    // The pair of an odd last column is read as well, at weight 0.
+    // With an odd number of keys, bfloat16 also reads the next value, with weight 0.
     if (inner<T>(cols) != cols && from + cols < call_.S) any_hidden |= !finite[cols];
     if (!any_hidden && keys_.has_values()) return keys_.values(at.head, from, cols);
     if constexpr (std::is_same_v<T, Stored>) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// A row of dO Vᵀ becomes one of dS.
+// Turns a row of dPᵀ = V dOᵀ into a row of dSᵀ.
 
 #include "kernels/attention/logits.h"
 #include "kernels/simd/bfloat16.h"
@@ -18,7 +18,7 @@ inline void store_gradient(const GradientRow& row, int64_t c, Vec weight, Vec gr
   }
 }
 
-// Kinds: a plain row has neither softcap nor slope nor bias.
+/// One vector of columns. kPlain: no softcap, slope or bias. kEdge: some columns may be hidden.
 template <bool kHalf, bool kDrop, bool kPlain, bool kEdge>
 inline void gradient_at(const GradientRow& row, int64_t c) {
   Vec x = load<Vec>(row.scores + c);
@@ -28,7 +28,7 @@ inline void gradient_at(const GradientRow& row, int64_t c) {
     x = logits(row.rule, x, distance, row.bias ? row.bias + c : nullptr, row.hi - c, &capped);
   }
   const float unit = kPlain ? row.rule.scale * kLog2e : kLog2e;
-  // A weight is at most 1; rounding of very large scores must not make it more.
+  // A weight is at most 1, and rounding of very large scores must not make it larger.
   const Vec t = (x - load<Vec>(row.maximum + c)) * unit - load<Vec>(row.log_total + c);
   Vec weight = exp2<kHalf>(t > all(0.0f) ? all(0.0f) : t);
   Vec gradient = load<Vec>(row.products + c);

@@ -1,14 +1,15 @@
 #pragma once
 
-// From raw scores to logits, and which of them are visible: what the softmax and its gradient share.
+// Converts raw scores to logits and decides which columns are visible, for the softmax and its gradient.
 
 #include "kernels/attention/rows.h"
 #include "kernels/simd/math.h"
 
 ATTENTIVE_SIMD_BEGIN
 
-// Raw scores to natural logits, rounded step by step: the backward pass takes the maximum of the forward pass
-// from them, so both must come to the same bits. `capped` receives tanh(x / softcap) for the backward pass.
+/// Converts raw scores to natural logits. Every step is rounded, because the backward pass subtracts the
+/// maximum of the forward pass, so both passes must compute the same bits. `capped` receives tanh(x /
+/// softcap) for the backward pass.
 inline Vec logits(const ScoreRule& rule, Vec raw, Vec distance, const float* bias, int64_t n, Vec* capped) {
   Vec x = product(raw, rule.scale);
   if (rule.softcap != 0.0f) {
@@ -22,7 +23,7 @@ inline Vec logits(const ScoreRule& rule, Vec raw, Vec distance, const float* bia
   return x;
 }
 
-// Of a SoftmaxRow or a GradientRow, from column c on.
+/// Visibility of one vector of columns of a SoftmaxRow or GradientRow, starting at column c.
 template <class Row>
 inline Int visible(const Row& row, int64_t c) {
   const Int at = lanes() + static_cast<int32_t>(c);

@@ -7,13 +7,13 @@
 
 namespace attentive::kernels::cpu {
 
-// Keys are packed transposed, as rhs (D, width) in panels. Values are packed as an rhs (keys, Dv): in pairs for
-// bfloat16, and contiguous for floats that are not, or that are widened.
+/// Keys are packed transposed, in panels that are an rhs (D, width). Values are packed as an rhs (keys, Dv):
+/// bfloat16 in pairs of rows; float32 only if its rows are not contiguous or were widened from bfloat16.
 template <class Stored, class T>
 class PackedKeys {
  public:
-  static constexpr int64_t kPanel = 64;    // keys of a panel
-  static constexpr int64_t kBlock = 1024;  // keys that are packed at a time
+  static constexpr int64_t kPanel = 64;    ///< keys per panel
+  static constexpr int64_t kBlock = 1024;  ///< keys that are packed at a time
 
   PackedKeys(const CpuArguments& call, const ForwardTensors<Stored>& tensors, bool one_strip)
       : call_(call),
@@ -22,7 +22,7 @@ class PackedKeys {
         keys_(round_up(call.S, width_)),
         has_values_(kIsBf16<Stored> || (tensors.v.row != call.Dv && !one_strip)) {}
 
-  // What is packed of one head, and for each of its values whether it is finite.
+  /// The packed memory of one head, and for each value row whether it is finite.
   struct Head {
     T* packed;
     uint8_t* finite;
@@ -48,13 +48,13 @@ class PackedKeys {
     }
   }
 
-  // Keys from j on as an rhs (D, n): those of j's panel, at most `n`.
+  /// The keys from j to the end of j's panel, at most `n`, as an rhs (D, keys).
   Rhs<const T> keys_from(const Head& head, int64_t j, int64_t n) const {
     const int64_t in_panel = j % width_;
     const Rhs<const T> all = panel(head, j - in_panel);
     return all.block(0, all.rows, in_panel, std::min(width_ - in_panel, n));
   }
-  // The packed values of `count` keys from key j (an even number, for bfloat16) on.
+  /// The packed values of `count` keys from key j (an even number, for bfloat16) on.
   Rhs<T> values(const Head& head, int64_t j, int64_t count) const {
     return {head.packed + keys_ * inner<T>(call_.D) + j * call_.Dv, count, call_.Dv, call_.Dv};
   }

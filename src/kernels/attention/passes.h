@@ -1,6 +1,6 @@
 #pragma once
 
-// The passes over tiles, each of them in the source of its name.
+// The passes over tiles. Each is defined in the source of the same name.
 
 #include <algorithm>
 
@@ -9,32 +9,34 @@
 
 namespace attentive::kernels::cpu {
 
-// What the backward pass has to know of each row of the forward pass, (B, H, L) each.
+/// The statistics of each row that the backward pass needs from the forward pass, (B, H, L) each.
 struct RowStatistics {
-  float* maximum = nullptr;    // as ScoreRule keeps scores; 0 for a row without keys
-  float* log_total = nullptr;  // natural logarithm; +inf for a row without keys
+  float* maximum = nullptr;    ///< in the units of ScoreRule; 0 for a row without keys
+  float* log_total = nullptr;  ///< natural logarithm; +inf for a row without keys
 };
 
-// `maximum` and `total` as SoftmaxRow leaves them. Dropout's scale is not in the factor.
+/// Ends a row from the final `maximum` and `sum` of its SoftmaxRow. The factor does not include dropout's
+/// scale.
 RowEnd end_of_row(const CpuArguments& call, int64_t b, int64_t h, int64_t i, float maximum, float total);
 
-// The weight of head h's sink in a row of these statistics.
+/// The weight of head h's sink in a row with these statistics.
 float sink_weight(const CpuArguments& call, int64_t b, int64_t h, float maximum, float log_total);
 
-// Where the forward pass reads and writes; strides in numbers, last dimension contiguous.
+/// The tensors that the forward pass reads and writes. Strides count elements; the last dimension is
+/// contiguous.
 template <class T>
 struct ForwardTensors {
   Strided<const T> q, k, v;
   Strided<T> output;
-  float* logsumexp;          // (B, H, L), natural logarithm; null: not wanted
-  RowStatistics statistics;  // for the backward pass; null pointers: not wanted
+  float* logsumexp;          ///< (B, H, L), natural logarithm; null: not wanted
+  RowStatistics statistics;  ///< for the backward pass; null pointers: not wanted
 
-  // Ends row i: O / ℓ, or zeros for a row without keys, and what else is wanted of the row.
+  /// Writes row i of the output, O / ℓ or zeros for a row without keys, and the statistics that are wanted.
   void write_row(const CpuArguments& call, int64_t b, int64_t h, int64_t i, float maximum, float total,
                  const float* sums) const {
     const RowEnd end = end_of_row(call, b, h, i, maximum, total);
     T* const row = output.at(b, h, i);
-    // The sums hold 0 times every value of their tile, and so NaN if a value is not finite.
+    // The sums include 0 times every hidden value of their tile, which is NaN if that value is not finite.
     if (end.factor == 0.0f) {
       std::fill_n(row, call.Dv, T{0});
     } else {
@@ -47,40 +49,41 @@ struct ForwardTensors {
   }
 };
 
-// Tiled attention with a running softmax. Keys are packed head by head into a buffer of bounded size.
+/// Tiled attention with a running softmax. Keys are packed head by head into a buffer of bounded size.
 template <class T>
 void forward(const CpuArguments& call, const ForwardTensors<T>& tensors);
 
-// At most 16 queries: the query heads of a group are rows over one pass through the keys, which are split
-// into parts. It gives no statistics: its scores are summed in another order than those that the backward
-// pass recomputes, and a weight must not depend on that.
+/// Attention of at most 16 queries: one pass through the keys computes all query heads of a group, and
+/// threads share parts of the keys. It writes no statistics, because it sums scores in another order than the
+/// backward pass, which would then recompute slightly different weights.
 template <class T>
 void few_queries(const CpuArguments& call, const ForwardTensors<T>& tensors);
 
-// Where the backward pass reads and writes; every element of the gradients is written.
+/// The tensors that the backward pass reads and writes. It writes every element of the gradients.
 template <class T>
 struct BackwardTensors {
   Strided<const T> q, k, v, output, grad_output;
-  RowStatistics statistics;     // of the forward pass
-  const float* grad_logsumexp;  // (B, H, L) or null
+  RowStatistics statistics;     ///< statistics that the forward pass wrote
+  const float* grad_logsumexp;  ///< (B, H, L) or null
   Strided<T> grad_q, grad_k, grad_v;
-  float* sink_terms;  // (B, H, L), written: what each row adds to its head's gradient of the sink; or null
+  /// (B, H, L), written: the contribution of each row to the gradient of its head's sink. May be null.
+  float* sink_terms;
 };
 
-// Recomputes the weights tile by tile, transposed: rows are keys, so that the row statistics of the forward
-// pass are one vector, and no row has to be reduced. Sums are float32.
+/// Recomputes the weights in transposed tiles, whose rows are keys: the statistics of the queries are then
+/// vectors along a row, and no row has to be reduced. Sums are float32.
 template <class T>
 void backward(const CpuArguments& call, const BackwardTensors<T>& tensors);
 
 template <class T>
 struct WeightsTensors {
   Strided<const T> q, k;
-  T* weights;    // (B, H, L, S), written; contiguous
-  bool dropped;  // after dropout
+  T* weights;    ///< (B, H, L, S), written; contiguous
+  bool dropped;  ///< whether dropout is applied
 };
 
-// The softmax rows, for those who ask for the weights. Each row is divided by its own total, not by the
-// forward pass's logsumexp: that has the precision of the largest score, a row of weights that of 1.
+/// Computes the weights of a call that requests them. Each row is divided by its own total instead of using
+/// the forward pass's logsumexp, whose rounding error grows with the largest score.
 template <class T>
 void weights(const CpuArguments& call, const WeightsTensors<T>& tensors);
 

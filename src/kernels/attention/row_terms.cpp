@@ -3,7 +3,7 @@
 namespace attentive::kernels::cpu {
 namespace {
 
-// One row of a mask or bias as contiguous numbers: the row itself, or a copy in `buffer`.
+// Returns one row of a mask or bias as contiguous numbers: the row itself, or a copy in `buffer`.
 template <class To, class From>
 const To* contiguous_row(const kernels::Strided<From>& from, int64_t b, int64_t h, int64_t i, int64_t j,
                          int64_t n, To* buffer) {

@@ -1,76 +1,78 @@
 #pragma once
 
-// Vector code for the rows of a tile, and what such a row is.
+// Vector code for the rows of a tile, and the description of such a row.
 
 #include "kernels/simd/matrix.h"
 #include "kernels/simd/vector_code.h"
 
 namespace attentive::kernels::cpu {
 
-// What happens to a row of raw scores q·k before the exponential.
+/// The transformation of raw scores q·k before the exponential.
 struct ScoreRule {
   float scale = 1.0f;
-  float softcap = 0.0f;  // 0: none
-  float slope = 0.0f;    // ALiBi
-  // Nothing but a positive scale.
+  float softcap = 0.0f;  ///< 0: none
+  float slope = 0.0f;    ///< ALiBi
+  /// Whether the rule is only a positive scale.
   ATTENTIVE_ALWAYS_INLINE bool plain() const { return softcap == 0.0f && slope == 0.0f && scale > 0.0f; }
-  // A row's scores and their maximum are kept as q·k if the rule is plain and there is no bias, else as
-  // natural logits. Natural, because a bias or a slope near the largest number has no base-2 logit.
+  /// The factor from the units in which a row's scores and maximum are kept to natural logits. They are kept
+  /// as q·k if the rule is plain and there is no bias, else as natural logits: in base 2, a bias or slope
+  /// near the largest float would overflow.
   ATTENTIVE_ALWAYS_INLINE float to_natural(bool has_bias) const {
     return plain() && !has_bias ? scale : 1.0f;
   }
   ATTENTIVE_ALWAYS_INLINE float to_base_2(bool has_bias) const { return to_natural(has_bias) * kLog2e; }
 };
 
-// One row (a query) of a tile of scores. Columns [lo, hi) are visible by position; the others get weight 0
-// unread. `scores` and `weights16` have room for whole vectors (16 numbers).
+/// One row (a query) of a tile of scores. Columns [lo, hi) are visible by position; the scores of the others
+/// are not read, and their weights are 0. `scores` and `weights16` are padded to whole vectors (16 numbers).
 struct SoftmaxRow {
-  float* scores;                // in: raw scores; out: weights in place, if `weights16` is null
-  bf16_t* weights16 = nullptr;  // out: weights as bf16
-  int64_t cols = 0;             // columns to write
+  float* scores;                ///< in: raw scores; out: weights in place, if `weights16` is null
+  bf16_t* weights16 = nullptr;  ///< out: weights as bf16
+  int64_t cols = 0;             ///< columns to write
   int64_t lo = 0, hi = 0;
   ScoreRule rule = {};
-  const float* bias = nullptr;     // -inf hides
-  float distance = 0.0f;           // ALiBi: distance of the query's aligned key to column 0
-  const uint8_t* keep = nullptr;   // 0 hides
-  const uint16_t* drop = nullptr;  // one bit per column (set: survives), 16 columns per element
-  float maximum = 0.0f;  // in and out: running maximum, as ScoreRule keeps scores; -inf before the first key
-  float sum = 0.0f;      // in and out: running sum
-  float rescale = 1.0f;  // out: factor of everything accumulated before
-  float peak = 0.0f;     // largest of this tile, for the second pass
+  const float* bias = nullptr;     ///< -inf hides
+  float distance = 0.0f;           ///< ALiBi: distance of the query's aligned key to column 0
+  const uint8_t* keep = nullptr;   ///< 0 hides
+  const uint16_t* drop = nullptr;  ///< one bit per column (set: survives), 16 columns per element
+  float maximum = 0.0f;  ///< in and out: running maximum in ScoreRule's units; -inf before the first key
+  float sum = 0.0f;      ///< in and out: running sum
+  float rescale = 1.0f;  ///< out: factor for everything accumulated before
+  float peak = 0.0f;     ///< largest score of this tile, for the second pass
 };
 
-// One row (a key) of a transposed tile in the backward pass; lanes run over queries.
+/// One row (a key) of a transposed tile in the backward pass; lanes run over queries.
 struct GradientRow {
-  float* scores;    // in: raw scores; out: weights after dropout, times 1 / (1 - p), if `weights16` is null
-  float* products;  // in: dO · v; out: gradient of q·k, if `gradients16` is null
-  bf16_t* weights16 = nullptr;  // out: the same as bf16
-  bf16_t* gradients16 = nullptr;
-  int64_t cols = 0;        // a multiple of 16, as the rows are
-  int64_t lo = 0, hi = 0;  // queries that see this key by position
+  float* scores;    ///< in: raw scores; out: weights after dropout, times 1 / (1 - p), if `weights16` is null
+  float* products;  ///< in: dO · v; out: gradient of q·k, if `gradients16` is null
+  bf16_t* weights16 = nullptr;    ///< out: the weights as bf16
+  bf16_t* gradients16 = nullptr;  ///< out: the gradient as bf16
+  int64_t cols = 0;               ///< a multiple of 16; rows are padded to it
+  int64_t lo = 0, hi = 0;         ///< queries that see this key by position
   ScoreRule rule = {};
   const float* bias = nullptr;
-  float distance = 0.0f;  // ALiBi: aligned key of column 0's query minus this key
+  float distance = 0.0f;  ///< ALiBi: position of column 0's query minus this key
   const uint8_t* keep = nullptr;
-  const uint16_t* drop = nullptr;  // per query, the group of 16 keys that holds this one
+  const uint16_t* drop = nullptr;  ///< per query, the group of 16 keys that holds this one
   int drop_bit = 0;
   float survivor_scale = 1.0f;
-  // Per query. A weight is 2^(score - maximum - log_total), the difference in base 2.
-  const float* maximum = nullptr;    // as in SoftmaxRow
-  const float* log_total = nullptr;  // base 2; +inf for a query without keys
+  /// The next three have one number per query. A weight is 2^((score - maximum) * to_base_2 - log_total).
+  const float* maximum = nullptr;    ///< as in SoftmaxRow
+  const float* log_total = nullptr;  ///< base 2; +inf for a query without keys
   const float* delta = nullptr;
 };
 
 struct RowFunctions {
-  // Two passes over all rows, so that the next row's work begins while one waits for its maximum.
+  /// Makes two passes over all rows, so that the CPU can start on the next row while it waits for a row's
+  /// maximum.
   void (*softmax_rows)(SoftmaxRow* rows, int64_t count);
   void (*gradient_row)(const GradientRow&);
 
-  // Few queries over many keys: scores = q * k^T
+  /// scores = q * k^T for few queries and many keys.
   Overloaded<void(const Matrix<const float>& q, const Matrix<const float>& k, const Matrix<float>& scores),
              void(const Matrix<const float>& q, const Matrix<const bf16_t>& k, const Matrix<float>& scores)>
       few_scores;
-  // out += weights * v
+  /// out += weights * v for few rows of weights.
   Overloaded<void(const Matrix<const float>& weights, const Matrix<const float>& v, const Matrix<float>& out),
              void(const Matrix<const float>& weights, const Matrix<const bf16_t>& v,
                   const Matrix<float>& out)>

@@ -1,5 +1,5 @@
-// Compiled without fused products: a rounded maximum, taken from an exact one, would leave a difference as
-// large as its last digit.
+// This source is compiled without fused multiply-add: subtracting a rounded maximum from an unrounded one
+// would leave a difference as large as its last digit.
 
 #include "kernels/attention/passes.h"
 

@@ -1,13 +1,14 @@
 #pragma once
 
-// A row of scores becomes a row of weights.
+// Turns a row of scores into a row of weights.
 
 #include "kernels/attention/logits.h"
 #include "kernels/simd/bfloat16.h"
 
 ATTENTIVE_SIMD_BEGIN
 
-// Turns raw scores into those that ScoreRule keeps, and -inf at hidden columns. Returns the largest.
+/// Sets hidden columns to -inf and returns the largest visible score, for a plain rule, which keeps raw
+/// scores.
 inline float prepare_plain(const SoftmaxRow& row, int64_t first) {
   Vec top = all(kMinusInfinity), other = top;
   const auto edge = [&](int64_t c) {
@@ -72,10 +73,11 @@ inline void store_weight(const SoftmaxRow& row, int64_t column, Vec weight) {
   }
 }
 
-// Weights of the columns [first, hi), rounded up to whole vectors; returns their sum before dropout.
+/// Writes the weights of the columns [first, hi), rounded up to whole vectors, and returns their sum before
+/// dropout.
 template <bool kHalf, bool kDrop>
 float weigh(const SoftmaxRow& row, int64_t first, int64_t hi, float shift, float unit) {
-  // In registers: what is stored in the loop might be the row itself, for all the compiler knows.
+  // Local copies stay in registers: the compiler must assume that the stores in the loop may change `row`.
   float* const scores = row.scores;
   bf16_t* const weights16 = row.weights16;
   const uint16_t* const drop = row.drop;
@@ -112,12 +114,12 @@ inline void zero_weights(const SoftmaxRow& row, int64_t from, int64_t to) {
   }
 }
 
-// The largest logit that a row sees, -inf if it sees none; prepares the scores for `weigh`.
+/// Prepares the scores for `weigh` and returns the largest visible one, or -inf if there is none.
 inline float peak_of(const SoftmaxRow& row) {
   if (row.hi <= row.lo) return kMinusInfinity;
   const float peak = prepare(row, row.lo / kWidth * kWidth);
   if (peak != kMinusInfinity) return peak;
-  // NaN does not compare, and must not vanish.
+  // The maximum ignores NaN, so a row whose visible scores are all NaN or -inf is searched for one.
   for (int64_t c = row.lo; c < row.hi; ++c) {
     if (row.scores[c] != row.scores[c]) return row.scores[c];
   }
@@ -128,8 +130,8 @@ inline void weigh_row(SoftmaxRow& row) {
   row.rescale = 1.0f;
   if (row.peak == kMinusInfinity) return zero_weights(row, 0, row.cols);
   const int64_t first = row.lo / kWidth * kWidth;
-  // A plain row is kept in units of q·k: the difference to the maximum is taken before the scale, so it is
-  // exactly 0 for the largest score, however large that is. (Fused, raw * factor - maximum is not.)
+  // A plain row is kept in units of q·k: the maximum is subtracted before scaling, so that the difference is
+  // exactly 0 for the largest score, however large it is. (A fused raw * factor - maximum is not.)
   const float unit = row.rule.to_base_2(row.bias != nullptr);
   const float previous = row.maximum;
   if (!(previous > row.peak)) row.maximum = row.peak;
@@ -142,7 +144,8 @@ inline void weigh_row(SoftmaxRow& row) {
   const auto weigh_part = row.weights16 ? (row.drop ? weigh<true, true> : weigh<true, false>)
                                         : (row.drop ? weigh<false, true> : weigh<false, false>);
   row.sum *= row.rescale;
-  // Parts of a long row are summed by themselves: rounding errors grow with their size and their number.
+  // Parts of a long row are summed separately, so that rounding errors grow with their size and number rather
+  // than with the length of the row.
   constexpr int64_t kPart = 1024;
   for (int64_t c = first; c < row.hi; c += kPart)
     row.sum += weigh_part(row, c, c + kPart < row.hi ? c + kPart : row.hi, row.maximum, unit);

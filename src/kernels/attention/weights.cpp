@@ -8,7 +8,7 @@ namespace {
 
 constexpr int64_t kRows = 64;
 constexpr int64_t kCols = 256;
-constexpr int64_t kScores = int64_t{1} << 20;  // that a thread holds, if a single row is not longer
+constexpr int64_t kScores = int64_t{1} << 20;  // the most scores that a thread holds, unless one row has more
 
 template <class T>
 class WeightsPass {
@@ -61,7 +61,7 @@ class WeightsPass {
   const CpuArguments& call_;
   const WeightsTensors<T>& t_;
   const int64_t wide_;  // keys of a row, rounded up to whole vectors
-  const int64_t rows_;  // per block
+  const int64_t rows_;  // rows per block
 };
 
 }  // namespace

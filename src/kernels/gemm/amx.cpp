@@ -1,5 +1,5 @@
-// No header of a library with inline code here: this unit is compiled for instructions that the CPU at hand
-// may lack.
+// This source must not include library headers with inline code, because it is compiled for instructions that
+// the running CPU may lack.
 #include "kernels/gemm/amx.h"
 
 // Clang called these macros __AMXBF16__ and __AMXTILE__ up to release 14.
@@ -11,11 +11,11 @@
 namespace attentive::kernels::cpu {
 namespace {
 
-// Registers of 16 rows by 64 bytes: sums in 0 – 3 (two of rows by two of columns), the lhs in 4 and 5, the
-// rhs in 6 and 7.
+// The tile registers have 16 rows of 64 bytes. Registers 0 to 3 hold sums (two blocks of rows by two of
+// columns), 4 and 5 the lhs, 6 and 7 the rhs.
 constexpr int64_t kSide = 16;       // rows of a register, and columns of sums
-constexpr int64_t kInner = 32;      // bf16 numbers of a row
-constexpr int64_t kFloatBytes = 4;  // of a sum, and of a pair of bf16
+constexpr int64_t kInner = 32;      // bf16 numbers per row
+constexpr int64_t kFloatBytes = 4;  // size of a sum, and of a pair of bf16
 
 // Rows and columns that the registers hold; 0: not used.
 struct Shape {
@@ -26,8 +26,8 @@ struct Shape {
 
 thread_local Shape configured;
 
-// GCC's intrinsics hide from the compiler which memory they read (releases 11 to 13 at least): without this
-// it may drop what was written for them.
+// GCC's tile intrinsics (releases 11 to 13 at least) do not tell the compiler which memory they read. Without
+// this barrier it may remove the stores before them.
 inline void written_for_tiles() {
   __asm__ volatile("" ::: "memory");
 }
@@ -54,7 +54,7 @@ void configure(const Shape& shape) {
   configured = shape;
 }
 
-// What remains of the inner dimension after whole registers, with zeros up to a whole one.
+// The rest of the inner dimension after whole registers, padded with zeros to a whole register.
 struct Tail {
   int64_t size = 0;
   const bf16_t* left = nullptr;  // rows of kInner

@@ -9,7 +9,7 @@ namespace attentive::kernels::cpu {
 void amx_multiply(const Matrix<const bf16_t>& lhs, const Rhs<const bf16_t>& rhs, const Matrix<float>& out,
                   bool accumulate);
 
-// Gives the unit back, if a product of this thread took it.
+/// Releases the matrix unit if a product of this thread configured it.
 void amx_done();
 
 }  // namespace attentive::kernels::cpu

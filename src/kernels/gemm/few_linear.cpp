@@ -16,9 +16,10 @@ namespace attentive::kernels::cpu {
 namespace {
 
 constexpr int64_t kRows = 16;
-// A weight that stays in a core's caches (256 KiB) is worth turning for a tile product, from so many rows on.
+// From kRowsOfTile rows on, transposing a weight that fits in a core's caches (256 KiB) for a tile product
+// pays off.
 constexpr int64_t kWeightsOfTile = int64_t{1} << 16, kRowsOfTile = 5;
-constexpr int64_t kWeightsOfThread = int64_t{1} << 16;  // what a thread is worth waking for
+constexpr int64_t kWeightsOfThread = int64_t{1} << 16;  // the least work for which waking a thread pays off
 
 using Floats = Matrix<const float>;
 
@@ -46,7 +47,8 @@ void multiply(const Floats& x, const at::Tensor& weight, const Matrix<float>& ou
   });
 }
 
-// The dtypes that are multiplied here: bfloat16 where the library would multiply number by number.
+// The dtypes that are multiplied here. bfloat16 is one of them only if the CPU lacks a fast product for it,
+// since LibTorch would then multiply number by number.
 bool takes(at::ScalarType type) {
   return type == at::kFloat || (type == at::kBFloat16 && !has_gemm_bf16());
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-// x W^T of a few rows. The weight comes from memory, and every number of it is fetched once.
+// x W^T for a few rows of x. The weight is not in the cache, and each of its numbers is read once.
 
 #include "kernels/simd/bfloat16.h"
 #include "kernels/simd/matrix.h"
@@ -8,24 +8,27 @@
 
 ATTENTIVE_SIMD_BEGIN
 
-// The most rows of a block, and its weights: their sums, the weights' vectors and one of x fill the registers.
+/// The largest number of rows of x per block, and of weight rows: their sums, the vectors of the weight and
+/// one vector of x fill the registers.
 constexpr int kLinearRows = ATTENTIVE_SIMD_IS_AVX512 || ATTENTIVE_SIMD_IS_NEON ? 4 : 3;
 constexpr int kLinearOutputs = 4;
 
-// What a block of the product reads and writes: some features of x and of the weight, whose rows have the same stride.
+/// The operands of one block of the product: some features of x and of the weight, whose rows have the same
+/// stride.
 template <class T>
 struct LinearBlock {
   const float* x;
   const T* weight;
   int64_t stride, features;
-  int64_t outputs;  // as many weights exist
-  int64_t ahead;    // the distance, in numbers, of the weights to be fetched meanwhile
+  int64_t outputs;  ///< rows of the weight from this one on
+  int64_t ahead;    ///< distance, in numbers, to the weights that are prefetched
   float* out;
   int64_t out_stride;
   bool accumulate;
 };
 
-// kRows rows by kLinearOutputs weights. Of the weights ahead, group `group` of `groups` fetches its share.
+/// Computes kRows rows of x by kLinearOutputs weight rows. Each of the `groups` groups of rows prefetches its
+/// share of the weights ahead.
 template <int kRows, class T>
 void linear_block(const LinearBlock<T>& b, int64_t group, int64_t groups) {
   constexpr int kTotals = (ATTENTIVE_SIMD_IS_AVX512 ? kLinearRows : kRows) * kLinearOutputs;
@@ -65,8 +68,8 @@ template <class T, int... kRows>
 void multiply_few_rows_by(Sequence<kRows...>, const Matrix<const float>& x, const Matrix<const T>& weight,
                           const Matrix<float>& out) {
   static constexpr decltype(&linear_block<1, T>) blocks[] = {linear_block<kRows + 1, T>...};
-  constexpr int64_t kNumbers = 6144;  // of x, 24 KiB: they stay in the first cache while all weights pass
-  constexpr int64_t kAhead = 8192;    // bytes
+  constexpr int64_t kNumbers = 6144;  // 24 KiB of x, which stay in the L1 cache while all weights are read
+  constexpr int64_t kAhead = 8192;    // prefetch distance in bytes
   const int64_t rows = x.rows, features = x.cols, outputs = weight.rows;
   const int64_t groups = (rows + kLinearRows - 1) / kLinearRows;
   const int64_t parts = (features * rows + kNumbers - 1) / kNumbers;

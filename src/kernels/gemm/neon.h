@@ -11,7 +11,7 @@ ATTENTIVE_SIMD_BEGIN
 
 struct StepF32;
 
-// Adds products of one number of each row, which `lane` picks out of left[i], and a row of the rhs.
+/// Adds to sums[i] the product of number `lane` of left[i] and a row of the rhs.
 template <int lane, int kRows, int kVectors, class Get>
 inline __attribute__((always_inline)) void add_products(const float32x4_t (&left)[kRows], const float* b,
                                                         const Get& get, Vec (&sums)[kRows][kVectors]) {
@@ -24,7 +24,7 @@ inline __attribute__((always_inline)) void add_products(const float32x4_t (&left
   }
 }
 
-// sums[i][j] = the products of the lhs's row i and the rhs's vector j of columns.
+/// Computes sums[i][j], the product of row i of the lhs and vector j of columns of the rhs.
 template <int kRows, int kVectors, class Get>
 inline __attribute__((always_inline)) void multiply_neon(const StepF32&, int64_t k, const float* a,
                                                          int64_t lda, const float* b, int64_t ldb,
@@ -52,14 +52,14 @@ inline __attribute__((always_inline)) void multiply_neon(const StepF32&, int64_t
 }
 
 #if ATTENTIVE_SIMD_IS_NEON_BF16
-// bfmmla multiplies a tile of two rows by four numbers with one of four numbers by two columns.
+/// The instruction bfmmla multiplies a 2 x 4 tile by a 4 x 2 tile.
 struct StepBf16 {
   using Element = bf16_t;
-  static constexpr int kNumbers = 2;  // the rhs is packed in pairs of rows
+  static constexpr int kNumbers = 2;  ///< the rhs is packed in pairs of rows
   static constexpr int kRows = 8, kVectors = 2;
 };
 
-// kCount (4, or the last 2) numbers of two rows of the lhs; zeros take the place of missing ones.
+/// Loads kCount numbers (4, or the last 2 and two zeros) of two rows of the lhs.
 template <int kCount>
 inline bfloat16x8_t left_tile(const bf16_t* first, const bf16_t* second) {
   uint64_t rows[2] = {};
@@ -68,7 +68,8 @@ inline bfloat16x8_t left_tile(const bf16_t* first, const bf16_t* second) {
   return vreinterpretq_bf16_u64(vcombine_u64(vcreate_u64(rows[0]), vcreate_u64(rows[1])));
 }
 
-// One step of the inner dimension: kCount numbers from a and from b on.
+/// One step of the inner dimension: kCount numbers of each row of the lhs, starting at a, and as many rows of
+/// the rhs, starting at b.
 template <int kCount, int kRows, int kVectors, int kTiles, class Get>
 inline __attribute__((always_inline)) void multiply_tiles(const bf16_t* a, int64_t lda, const bf16_t* b,
                                                           int64_t ldb, const Get& get,
@@ -94,7 +95,7 @@ inline __attribute__((always_inline)) void multiply_tiles(const bf16_t* a, int64
   }
 }
 
-// The same as above. Of an odd number of rows the last one is multiplied twice.
+/// Overload for bfloat16. The last of an odd number of rows is multiplied twice.
 template <int kRows, int kVectors, class Get>
 inline __attribute__((always_inline)) void multiply_neon(const StepBf16&, int64_t k, const bf16_t* a,
                                                          int64_t lda, const bf16_t* b, int64_t ldb,

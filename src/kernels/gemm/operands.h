@@ -1,7 +1,7 @@
 #pragma once
 
-// Operands of products from rows of a tensor. The tensor's type (Stored) and that of the operands (T) are the same,
-// or bfloat16 is widened to float32 on the way.
+// Makes operands of products from rows of a tensor. The element type of the tensor (Stored) is that of the
+// operands (T), or bfloat16 is widened to float32.
 
 #include <cstring>
 #include <type_traits>
@@ -14,27 +14,27 @@ namespace attentive::kernels::cpu {
 template <class T>
 inline constexpr bool kIsBf16 = std::is_same_v<T, bf16_t>;
 
-// Inner dimension as the products want it: bfloat16 multiplies pairs.
+/// The inner dimension of a product, which is even for bfloat16 because it multiplies pairs.
 template <class T>
 int64_t inner(int64_t k) {
   return kIsBf16<T> ? (k + 1) / 2 * 2 : k;
 }
 
-// A matrix of floats as an rhs.
+/// Views a float matrix as an rhs.
 inline Rhs<const float> as_rhs(const Matrix<const float>& x) {
   return {x.data, x.rows, x.cols, x.stride};
 }
 
-// The transposed rows as a contiguous rhs; its columns that have no row become zero.
+/// Transposes the rows into a contiguous rhs; columns beyond the last row become zero.
 template <class T, class Stored>
 void pack_transposed(const Matrix<const Stored>& rows, const Rhs<T>& to) {
   if (rows.rows < to.cols) std::memset(to.data, 0, static_cast<size_t>(to.rows * to.stride) * sizeof(T));
   products().pack_transposed(rows, to);
 }
 
-// An lhs of these rows. bfloat16 rows serve where they are if their number of columns is even, and get a zero at the
-// end otherwise. Of float rows that are not contiguous, each would be a page of its own in the inner loop: they are
-// copied into `buffer`.
+/// Returns these rows as an lhs. bfloat16 rows are used in place if their number of columns is even;
+/// otherwise they are copied into `buffer` with a zero at the end. Float rows that are not contiguous are
+/// copied as well, because each would touch a different page in the inner loop.
 template <class T, class Stored>
 Matrix<const T> lhs_of(const Matrix<const Stored>& rows, T* buffer) {
   if constexpr (std::is_same_v<T, Stored>) {
@@ -52,7 +52,8 @@ Matrix<const T> lhs_of(const Matrix<const Stored>& rows, T* buffer) {
   return copy;
 }
 
-// These rows as an rhs; those that `hide(r)` names become zero. Float rows serve where they are unless one is hidden.
+/// Returns these rows as an rhs, with zeros in the rows for which `hide(r)` is true. Float rows are used in
+/// place unless one is hidden.
 template <class T, class Hide>
 Rhs<const T> rhs_of(const Matrix<const T>& rows, bool any_hidden, const Hide& hide, T* buffer) {
   if (!any_hidden && !kIsBf16<T>) return {rows.data, rows.rows, rows.cols, rows.stride};

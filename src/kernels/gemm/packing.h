@@ -1,6 +1,6 @@
 #pragma once
 
-// Rearranging matrices into the operands of products.
+// Packs matrices into the operands of products.
 
 #include "kernels/simd/bfloat16.h"
 #include "kernels/simd/matrix.h"
@@ -8,8 +8,8 @@
 
 ATTENTIVE_SIMD_BEGIN
 
-// A square of kSquare by kSquare items of 32 bits, be it floats or pairs of bf16 at any address; rows are `row` and
-// `out_row` bytes apart.
+// Transposes kSquare by kSquare items of 32 bits: floats, or pairs of bf16 at any alignment. `row` and
+// `out_row` are the strides in bytes.
 #if ATTENTIVE_SIMD_IS_AVX512
 constexpr int kSquare = 16;
 inline void transpose_square(const char* from, int64_t row, char* to, int64_t out_row) {
@@ -87,7 +87,7 @@ inline void transpose_square(const char* from, int64_t row, char* to, int64_t ou
 }
 #endif
 
-// The same of 16 by 16 items.
+/// Transposes 16 by 16 items of 32 bits.
 inline void transpose_block(const void* src, int64_t row, void* dst, int64_t out_row) {
   const char* const from = static_cast<const char*>(src);
   char* const to = static_cast<char*>(dst);
@@ -112,17 +112,17 @@ inline int64_t up_to_16(int64_t n) {
   return n < 16 ? n : 16;
 }
 
-// By blocks of 16 by 16, in float32.
+/// Transposes blocks of 16 by 16, which are widened to float32.
 template <class To>
 void transpose(const Matrix<const bf16_t>& from, const Matrix<To>& to) {
-  alignas(64) float wide[16 * 16], turned[16 * 16];
+  alignas(64) float wide[16 * 16], transposed[16 * 16];
   for (int64_t r = 0; r < from.rows; r += 16) {
     const int64_t high = up_to_16(from.rows - r);
     for (int64_t c = 0; c < from.cols; c += 16) {
       const int64_t width = up_to_16(from.cols - c);
       for (int64_t i = 0; i < high; ++i) convert(from.row(r + i) + c, wide + i * 16, width);
-      transpose({wide, high, width, 16}, {turned, width, high, 16});
-      for (int64_t i = 0; i < width; ++i) convert(turned + i * 16, to.row(c + i) + r, high);
+      transpose({wide, high, width, 16}, {transposed, width, high, 16});
+      for (int64_t i = 0; i < width; ++i) convert(transposed + i * 16, to.row(c + i) + r, high);
     }
   }
 }
@@ -132,7 +132,7 @@ void pack_transposed(const Matrix<const From>& from, const Rhs<float>& to) {
   transpose(from, Matrix<float>{to.data, from.cols, from.rows, to.stride});
 }
 
-// Whole blocks of 16 rows by 32 columns are transpositions of 32-bit pairs.
+/// Packs pairs of columns. Whole blocks of 16 rows by 32 columns are transposed as 32-bit pairs.
 void pack_transposed(const Matrix<const bf16_t>& from, const Rhs<bf16_t>& to) {
   const int64_t whole_rows = from.rows / 16 * 16, whole_cols = from.cols / 32 * 32;
   for (int64_t r = 0; r < whole_rows; r += 16) {
@@ -148,7 +148,7 @@ void pack_transposed(const Matrix<const bf16_t>& from, const Rhs<bf16_t>& to) {
   }
 }
 
-// x - x is 0 for every finite number and NaN for the others.
+/// Returns whether all numbers are finite: x - x is 0 for finite numbers and NaN for others.
 template <class T>
 bool pack_rows(const Matrix<const T>& from, const Rhs<float>& to) {
   Vec total = all(0.0f);
@@ -164,9 +164,10 @@ bool pack_rows(const Matrix<const T>& from, const Rhs<float>& to) {
   return sum(total) == 0.0f;
 }
 
-constexpr uint16_t kNotFinite = 0x7f80;  // the exponent of NaN and Inf in bf16
+constexpr uint16_t kNotFinite = 0x7f80;  ///< the exponent of NaN and Inf in bf16
 
-// Two rows as pairs, as far as whole vectors go; returns how many columns that are.
+// Interleaves two rows and returns the number of columns done, a multiple of the vector width. Clears
+// `finite` if one of their numbers is not finite.
 #if ATTENTIVE_SIMD_IS_AVX512
 inline int64_t interleave(const bf16_t* a, const bf16_t* b, bf16_t* out, int64_t cols, bool* finite) {
   const __m512i magnitude = _mm512_set1_epi16(0x7fff);

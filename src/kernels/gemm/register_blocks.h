@@ -1,6 +1,6 @@
 #pragma once
 
-// Products of small matrices, by blocks whose sums stay in registers.
+// Products of small matrices in blocks whose sums stay in registers.
 
 #include "kernels/gemm/neon.h"
 #include "kernels/gemm/products.h"
@@ -9,14 +9,14 @@
 
 ATTENTIVE_SIMD_BEGIN
 
-// Rows of the rhs that stay in the nearest cache while every row of the lhs meets
-// them. Each such part is summed by itself, so that rounding errors grow with this number, not with k.
+/// The number of rows of the rhs that stay in the L1 cache while all rows of the lhs are multiplied with
+/// them. Each such part is summed separately, so that rounding errors grow with this number and not with k.
 constexpr int64_t kBlockInner = 128;
 
-constexpr bool kManyRegisters = ATTENTIVE_SIMD_IS_AVX512;  // 32 of them, else 16
+constexpr bool kManyRegisters = ATTENTIVE_SIMD_IS_AVX512;  ///< 32 vector registers, else 16
 
-// One step of the inner dimension in float32. The block: sums, one row of the rhs and one number
-// of the lhs fill the registers.
+/// One step of the inner dimension in float32. The sums of a block, one row of the rhs and one number of the
+/// lhs fill the registers.
 struct StepF32 {
   using Element = float;
   static constexpr int kNumbers = 1, kRows = ATTENTIVE_SIMD_IS_NEON ? 8 : 6,
@@ -26,7 +26,7 @@ struct StepF32 {
 };
 
 #if ATTENTIVE_SIMD_HAS_PAIRS
-// One step in bfloat16: a pair of numbers, in 32 bits.
+/// One step of the inner dimension in bfloat16: a pair of numbers in 32 bits.
 struct StepBf16 {
   using Element = bf16_t;
   static constexpr int kNumbers = 2, kRows = 6, kVectors = 4;
@@ -41,12 +41,13 @@ struct StepBf16 {
 };
 #endif
 
-// One block of the output. kPart: one vector, of which only the first `out.cols` numbers are there.
+/// Computes one block of the output. With kPart, it is one vector wide and only the first `out.cols` columns
+/// exist.
 template <class Step, int kRows, int kVectors, bool kAdd, bool kPart>
 void multiply_block(const Matrix<const typename Step::Element>& lhs,
                     const Rhs<const typename Step::Element>& rhs, const Matrix<float>& out) {
   static_assert(!kPart || kVectors == 1);
-  // In registers: what is stored might be the views themselves, for all the compiler knows.
+  // Local copies stay in registers: the compiler must assume that the stores may change the views.
   const auto *const a = lhs.data, *const b = rhs.data;
   float* const c = out.data;
   const int64_t k = lhs.cols, lhs_stride = lhs.stride, rhs_stride = rhs.stride, out_stride = out.stride,
@@ -92,12 +93,12 @@ void multiply_block(const Matrix<const typename Step::Element>& lhs,
   }
 }
 
-// The block functions of 1 to kRows rows by 1 to kVectors vectors; index 0: a part of one.
+/// The block functions for 1 to kRows rows and 1 to kVectors vectors; index 0 is for part of a vector.
 template <class Step, bool kAdd>
 struct Blocks {
   using Function = decltype(&multiply_block<Step, 1, 1, false, false>);
   struct Row {
-    Function of[Step::kVectors + 1];
+    Function by_vectors[Step::kVectors + 1];
   };
   struct Table {
     Row rows[Step::kRows];
@@ -130,14 +131,15 @@ void multiply_by_blocks(const Matrix<const typename Step::Element>& lhs,
       const int64_t inner = k_end - p < kBlockInner ? k_end - p : kBlockInner;
       const bool add = accumulate || p > 0;
       for (int64_t i = first, rows; i < end; i += rows) {
-        // Two blocks at the end share what is left: few rows do not keep the multipliers busy.
+        // The last two blocks share the remaining rows evenly, since a block of few rows does not keep the
+        // multipliers busy.
         const int64_t left = end - i;
         rows = left >= 2 * Step::kRows ? Step::kRows : left > Step::kRows ? (left + 1) / 2 : left;
         const int64_t reached = reach.inner + i + rows - 1 - p, begun = reach.first_inner + i - p;
         const int64_t stop = reached < inner ? reached : inner, start = begun > 0 ? begun : 0;
         if (add && stop <= start) continue;
-        const auto block = add ? Blocks<Step, true>::table.rows[rows - 1].of[vectors]
-                               : Blocks<Step, false>::table.rows[rows - 1].of[vectors];
+        const auto block = add ? Blocks<Step, true>::table.rows[rows - 1].by_vectors[vectors]
+                               : Blocks<Step, false>::table.rows[rows - 1].by_vectors[vectors];
         block(lhs.block(i, rows, p + start, stop - start), rhs.block(p + start, stop - start, j, columns),
               out.block(i, rows, j, columns));
       }

@@ -1,6 +1,7 @@
 #pragma once
 
-// Memory of a thread that outlives the call, so that large buffers are not mapped and faulted in every time.
+// Memory that a thread keeps between calls, so that large buffers are not mapped and faulted in by every
+// call.
 
 #include <cstddef>
 #include <cstdint>
@@ -11,8 +12,7 @@
 
 namespace attentive::kernels::cpu {
 
-// Hands out aligned pieces of one thread's buffers until the next `reset`. What it hands out is not
-// initialised.
+/// Hands out aligned, uninitialised pieces of one thread's buffers, which are valid until the next `reset`.
 class Scratch {
  public:
   static Scratch& of_this_thread() {
@@ -34,7 +34,7 @@ class Scratch {
     const auto address = reinterpret_cast<uintptr_t>(buffer.data.get());
     return reinterpret_cast<T*>((address + kAlignment - 1) / kAlignment * kAlignment);
   }
-  // Rows `stride` numbers apart; contiguous without it.
+  /// Takes a matrix whose rows are `stride` numbers apart; without a stride it is contiguous.
   template <class T>
   Matrix<T> matrix(int64_t rows, int64_t cols, int64_t stride = 0) {
     stride = stride == 0 ? cols : stride;
@@ -47,8 +47,8 @@ class Scratch {
     std::unique_ptr<std::byte[]> data;
     size_t size = 0;
   };
-  // One buffer per place in the order of `take` calls, so that a call with other sizes rarely allocates
-  // again.
+  /// There is one buffer per `take` since the last `reset`, so that a call with other sizes rarely allocates
+  /// again.
   std::vector<Buffer> buffers_;
   size_t used_ = 0;
 };

@@ -24,10 +24,10 @@ namespace {
 using cpu::bf16_t;
 using cpu::CpuArguments;
 
-// What outlives the forward pass for the backward one.
+// State that the forward pass keeps for the backward pass.
 struct SavedForBackward : torch::CustomClassHolder {
-  Arguments arguments;   // without terms once autograd keeps them
-  VersionWatch changes;  // of the results
+  Arguments arguments;   // its masks move to autograd in the forward pass
+  VersionWatch changes;  // detects changes of the output
 };
 
 CpuArguments make_call(const Scalars& scalars, const MaskTensors& masks, at::ScalarType type) {
@@ -44,33 +44,34 @@ Strided<T> write(const at::Tensor& x) {
   return {static_cast<T*>(x.mutable_data_ptr()), x.stride(0), x.stride(1), x.stride(2)};
 }
 
-// q, k, v or an incoming gradient with rows that read() can take.
+// Makes the rows of q, k, v or an incoming gradient contiguous, as read() requires.
 at::Tensor with_unit_stride(const at::Tensor& x) {
   return x.stride(-1) == 1 || x.size(-1) == 1 ? x : x.contiguous();
 }
 
-// (B, H, L, D) that lies as (B, L, H, D): merging the heads afterwards is a view. It is no view itself, so
-// that what autograd makes of it may be changed in place.
+// Allocates (B, H, L, D) in the memory layout (B, L, H, D), so that merging the heads afterwards is a view.
+// The tensor is not itself a view, because autograd would forbid changing a view in place.
 at::Tensor heads_inside(const at::Tensor& like, int64_t heads, int64_t rows, int64_t dim) {
   return at::empty_strided({like.size(0), heads, rows, dim}, {rows * heads * dim, dim, heads * dim, 1},
                            like.options());
 }
 
-// A gradient that lies as its tensor does, where that has no gaps: a leaf keeps it without a copy.
+// Allocates a gradient with the strides of its tensor if that has no gaps, so that a leaf can keep it without
+// a copy.
 at::Tensor gradient_of(const at::Tensor& x) {
   const auto gradient = at::empty_like(x);
   return gradient.stride(3) == 1 || x.size(3) == 1 ? gradient
                                                    : heads_inside(x, x.size(1), x.size(2), x.size(3));
 }
 
-// work(T{}) for the type of the call's tensors.
+// Calls work(T{}) for the element type of the call's tensors.
 template <class Work>
 void for_type(const CpuArguments& call, const Work& work) {
   call.is_bf16 ? work(bf16_t{}) : work(float{});
 }
 
-// Few queries read K and V once, in parts that threads share. From nine rows on the tiles are faster, unless
-// the keys are many or read by several heads.
+// Whether the pass for few queries is faster, which reads K and V once, in parts that threads share. From
+// nine queries on, the tiled pass is faster unless there are many keys or several query heads share them.
 bool has_few_queries(const CpuArguments& call) {
   const bool few = call.L <= 8 || (call.L <= 16 && (call.group > 1 || call.S > 1024));
   return few && call.L * call.group <= 64;
@@ -128,14 +129,14 @@ at::Tensor compute_weights(CpuArguments call, const Inputs& in, bool dropped) {
   return weights;
 }
 
-// What the backward pass gets: gradients of the results, which may be undefined for the logsumexp.
+// The incoming gradients of the results; that of the logsumexp may be undefined.
 struct Incoming {
   at::Tensor output, logsumexp;
 };
 
 struct Gradients {
   at::Tensor q, k, v;
-  at::Tensor sink_terms;  // (B, H, L), or undefined: not wanted
+  at::Tensor sink_terms;  // (B, H, L); undefined if not wanted
 };
 
 Gradients compute_gradients(const CpuArguments& call, const Inputs& in, const Computed& out,
@@ -163,8 +164,8 @@ Gradients compute_gradients(const CpuArguments& call, const Inputs& in, const Co
   return result;
 }
 
-// (B, H, L) -> (H). LibTorch's sum over two dimensions takes a head's terms in an order that depends on the other
-// heads and on the number of threads.
+// Sums (B, H, L) to (H) in a fixed order. LibTorch's sum over two dimensions would take a head's terms in an
+// order that depends on the other heads and on the number of threads.
 at::Tensor sum_by_head(const at::Tensor& terms) {
   const int64_t batch = terms.size(0), heads = terms.size(1), rows = terms.size(2);
   const auto sums = at::empty({heads}, terms.options());
@@ -183,7 +184,8 @@ at::Tensor sum_by_head(const at::Tensor& terms) {
 
 class NativeAttention : public torch::autograd::Function<NativeAttention> {
  public:
-  // The sinks are named for their gradient; their numbers are in the plan.
+  // `sinks` is an input so that autograd computes its gradient; the kernel reads its numbers from
+  // kept->arguments.
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context,
                                                 const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                                 const std::optional<at::Tensor>& sinks,
@@ -194,7 +196,7 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
     kept->changes.watch(output);
     context->save_for_backward(kept->arguments.with_masks({q, k, v, output.variable_data(), statistics}));
     context->saved_data["kept"] = c10::IValue::make_capsule(kept);
-    context->saved_data["sinks"] = sinks;  // for their place in the graph, whatever becomes of their numbers
+    context->saved_data["sinks"] = sinks;  // for their place in the graph, even if their numbers change
     return {output, logsumexp};
   }
 
@@ -236,7 +238,7 @@ bool differentiates(const Problem& problem) {
          requires_gradient(problem.sinks);
 }
 
-// Whether float32 has room for it, for its inverse and for its products.
+// Whether float32 can represent the factor, its inverse and products with it.
 bool is_moderate(const std::optional<double>& factor) {
   return !factor || (std::abs(*factor) >= 1e-30 && std::abs(*factor) <= 1e30);
 }

@@ -1,7 +1,7 @@
 #pragma once
 
-// Backend::Native on the CPU: this package's own kernel. Tiled online softmax forward, recomputing backward, memory
-// O(T).
+// Backend::Native on the CPU: this package's own kernel, with a tiled online softmax in the forward pass and
+// recomputed weights in the backward pass. Memory: O(T).
 
 #include "kernels/problem.h"
 

@@ -1,7 +1,8 @@
 #pragma once
 
-// All vector code of the native kernel, as tables. Included by one unit per instruction set, which defines what
-// simd/width.h explains, and ATTENTIVE_SIMD_SET: the compiler's macro for the set, which is 1 where it compiles for it.
+// All vector code of the native kernel, as tables. One source per instruction set includes this header. It
+// defines the macros that simd/width.h explains, and ATTENTIVE_SIMD_SET: the compiler's macro for the set,
+// which is 1 if the compiler targets it.
 
 #include "kernels/simd/vector_code.h"
 

@@ -17,12 +17,12 @@
 namespace attentive::kernels::native_cuda {
 namespace {
 
-// What the row kernels need of a problem.
+// State that the forward pass keeps for the backward pass.
 struct SavedForBackward : torch::CustomClassHolder {
   const SoftmaxKernels* kernels = nullptr;
-  Arguments arguments;       // without terms once autograd keeps them
-  at::DimVector bias_sizes;  // before it was expanded
-  bool clean = false;
+  Arguments arguments;       // its masks move to autograd in the forward pass
+  at::DimVector bias_sizes;  // sizes of the bias before it was expanded
+  bool clean = false;        // whether the clean weights are wanted
 };
 
 bool differentiates(const Problem& p) {
@@ -49,8 +49,8 @@ at::Tensor contiguous(const at::Tensor& x) {
   return x.defined() ? x.resolve_neg().contiguous() : x;
 }
 
-// Scores -> weights after dropout, logsumexp, and the clean weights where they are asked for. Bias and sinks
-// are named for their gradients; their numbers are in the plan.
+// Scores -> weights after dropout, logsumexp, and the clean weights if they are wanted. Bias and sinks are
+// inputs so that autograd computes their gradients; the kernels read their numbers from kept->arguments.
 class MaskedSoftmax : public torch::autograd::Function<MaskedSoftmax> {
  public:
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context,
@@ -58,12 +58,12 @@ class MaskedSoftmax : public torch::autograd::Function<MaskedSoftmax> {
                                                 const std::optional<at::Tensor>& bias,
                                                 const std::optional<at::Tensor>& sinks,
                                                 const c10::intrusive_ptr<SavedForBackward>& kept) {
-    context->set_materialize_grads(false);  // no zeros in place of weights that got no gradient
+    context->set_materialize_grads(false);  // results without a gradient get an undefined one, not zeros
     const auto call = kernel_arguments(kept->arguments.scalars, kept->arguments.masks);
     const auto scalars = scores.options().dtype(at::kFloat);
     const auto dropped = at::empty_like(scores), logsumexp = at::empty({call.B, call.H, call.L}, scalars),
                statistics = at::empty({call.B, call.H, call.L, 2}, scalars);
-    at::Tensor clean;  // apart from `dropped` only where something is
+    at::Tensor clean;  // a separate tensor only with dropout
     if (kept->clean && call.dropout) clean = at::empty_like(scores);
     const c10::DeviceGuard guard(scores.device());
     kept->kernels->forward(
@@ -71,7 +71,7 @@ class MaskedSoftmax : public torch::autograd::Function<MaskedSoftmax> {
         {in(scores), out(clean), out(dropped), out<float>(logsumexp), out<float>(statistics)});
     context->save_for_backward(kept->arguments.with_masks({scores, statistics}));
     context->saved_data["kept"] = c10::IValue::make_capsule(kept);
-    context->saved_data["bias"] = bias;  // for their place in the graph, whatever becomes of their numbers
+    context->saved_data["bias"] = bias;  // for their place in the graph, even if their numbers change
     context->saved_data["sinks"] = sinks;
     torch::autograd::variable_list results = {dropped, logsumexp};
     if (kept->clean) results.push_back(call.dropout ? clean : dropped.clone());
@@ -96,7 +96,7 @@ class MaskedSoftmax : public torch::autograd::Function<MaskedSoftmax> {
         c10::static_intrusive_pointer_cast<SavedForBackward>(context->saved_data["kept"].toCapsule());
     const auto masks = MaskTensors::saved(&saved[2]);
     const auto call = kernel_arguments(kept->arguments.scalars, masks);
-    // Inputs are counted without those that are not there.
+    // needs_input_grad does not count absent inputs.
     const bool wants_bias = masks.bias.defined() && context->needs_input_grad(1);
     const bool wants_sinks = masks.sinks.defined() && context->needs_input_grad(masks.bias.defined() ? 2 : 1);
     const auto &scores = saved[0], &statistics = saved[1];

@@ -5,12 +5,12 @@
 
 namespace attentive::kernels::native_cuda {
 
-// Backend::Native on CUDA: two matrix products around the fused masked softmax. Every option, O(L S) memory,
-// one pass over the scores each way.
+/// Backend::Native on CUDA: two matrix products around the fused masked softmax. It supports every option,
+/// takes O(L S) memory, and makes one pass over the scores forward and one backward.
 Verdict verdict(const Problem& problem);
 AttentionResult run(const Problem& problem);
 
-// The same with given kernels, on the device of the tensors.
+/// Runs with the given kernels, on the device of the tensors.
 AttentionResult run_with(const SoftmaxKernels& kernels, const Problem& problem);
 
 }  // namespace attentive::kernels::native_cuda

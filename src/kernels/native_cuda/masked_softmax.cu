@@ -1,4 +1,4 @@
-// The row kernels on the GPU: one thread block a row.
+// The row kernels on the GPU, with one thread block per row.
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kMostThreads = 1024;
 
-// What block.h asks for, by the hardware's own means.
+// The interface of block.h by means of the GPU.
 class DeviceBlock {
  public:
   __device__ explicit DeviceBlock(float* shared) : shared_(shared) {}

@@ -1,9 +1,9 @@
 #pragma once
 
-// Runs the row kernels over all rows of a tensor of scores. The device's implementation is in
-// masked_softmax.cu, where the build has one; the tests bring another that runs block by block on the CPU.
+// Runs the row kernels over all rows of a tensor of scores. The implementation for GPUs, in builds that have
+// one, is masked_softmax.cu; the tests use another one that runs block by block on the CPU.
 //
-// nvcc reads this header, and ATen's would take it half a minute.
+// It does not include ATen, whose headers would cost nvcc half a minute.
 
 #include <cstdint>
 
@@ -13,21 +13,21 @@ namespace attentive::kernels::native_cuda {
 
 enum class Element { Float32, BFloat16, Float16 };
 
-// Rows of such elements, on the current device.
+/// The functions that run the row kernels for rows of such elements, on the current device.
 struct SoftmaxKernels {
   void (*forward)(const KernelArguments& call, Element type, const ForwardRows& rows);
   void (*backward)(const KernelArguments& call, Element type, const BackwardRows& rows);
 };
 
-// Null in a build without CUDA code.
+/// Null in a build without CUDA code.
 const SoftmaxKernels* device_kernels();
 
-// Threads of a block for rows of S columns: shapes alone decide.
+/// The number of threads of a block for rows of S columns; it depends on the shape alone.
 constexpr int threads_for(int64_t S) {
   return S <= 512 ? 64 : S <= 4096 ? 256 : 1024;
 }
 
-// One block a row, on `stream` (a cudaStream_t). Returns the launch's error, a cudaError_t.
+/// Launches one block per row on `stream`, a cudaStream_t. Returns the error of the launch, a cudaError_t.
 int launch_forward(const KernelArguments& call, Element type, const ForwardRows& rows, void* stream);
 int launch_backward(const KernelArguments& call, Element type, const BackwardRows& rows, void* stream);
 

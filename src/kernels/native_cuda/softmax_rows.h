@@ -1,7 +1,8 @@
 #pragma once
 
-// The masked softmax of one row of scores, forward and backward, for one thread block. One pass over the
-// scores each way: a thread keeps its columns in registers (up to kKept of them; longer rows are read again).
+// The masked softmax of one row of scores, forward and backward, for one thread block. Each direction takes
+// one pass over the scores: a thread keeps up to kKept of its columns in registers and reads any further ones
+// again.
 
 #include <cmath>
 #include <cstdint>
@@ -13,15 +14,15 @@
 
 namespace attentive::kernels::native_cuda {
 
-// A thread takes the eight columns of a row that one Philox call decides (dropout_counter.h), 16 apart, in
-// one step: the 16 threads of a neighbourhood cover 128 columns. It keeps what it knows of the columns of its
-// first steps.
+/// In one step, a thread takes the eight columns of a row that one Philox call decides (philox.h), at
+/// distances of 16, so that 16 consecutive threads cover 128 columns. It keeps the columns of its first
+/// steps.
 constexpr int kLanes = 16, kStep = 8, kKeptSteps = 2, kKept = kKeptSteps * kStep;
 
-// Which row a block works on.
+/// The row that a block works on.
 struct Row {
   int64_t b, h, i;
-  int64_t begin, end;  // keys that it may see by position and length
+  int64_t begin, end;  ///< keys that it may see by position and length
   float slope;
 };
 
@@ -38,7 +39,7 @@ ATTENTIVE_HOST_DEVICE Row row_at(const KernelArguments& call, int64_t index) {
   return row;
 }
 
-// The logit of a raw score, or a hidden one. `capped` receives tanh(x / softcap) for the backward pass.
+/// The logit of a raw score, and whether it is visible. `capped` is tanh(x / softcap), for the backward pass.
 struct Logit {
   bool visible;
   float x, capped;
@@ -67,11 +68,12 @@ ATTENTIVE_HOST_DEVICE Logit logit_at(const KernelArguments& call, const Row& row
   return result;
 }
 
-// Of which of its columns a thread draws the dropout.
+/// Selects the columns for which a thread draws dropout.
 enum class Draws { None, BeyondKept, All };
 
-// column(j, slot, factor) for every column j of thread t. `slot` is where the thread keeps the column, a constant once
-// this is unrolled; -1: nowhere. `factor` is what dropout multiplies its weight by, where that is drawn.
+/// Calls column(j, slot, factor) for every column j of thread t. `slot` is the index at which the thread
+/// keeps the column, a constant after unrolling, or -1 if it does not. `factor` is the factor of dropout for
+/// the weight, where dropout is drawn.
 template <Draws kDraws, class Column>
 ATTENTIVE_HOST_DEVICE void for_each_column(const KernelArguments& call, const Row& row, int t, int size,
                                            const Column& column) {
@@ -99,12 +101,12 @@ ATTENTIVE_HOST_DEVICE void for_each_column(const KernelArguments& call, const Ro
   for (; first < call.S; first += stride) step(first, -1);
 }
 
-// Contiguous tensors (B, H, L, S) of T.
+/// The tensors of the forward pass, contiguous, (B, H, L, S) of T unless stated otherwise.
 struct ForwardRows {
   const void* scores = nullptr;
-  void *clean = nullptr, *dropped = nullptr;  // either may be null
-  float* logsumexp = nullptr;                 // (B, H, L); -inf for a row without keys
-  float* statistics = nullptr;                // (B, H, L, 2): a row's maximum and log_total as in RowEnd
+  void *clean = nullptr, *dropped = nullptr;  ///< either may be null
+  float* logsumexp = nullptr;                 ///< (B, H, L); -inf for a row without keys
+  float* statistics = nullptr;                ///< (B, H, L, 2): a row's maximum and log_total as in RowEnd
 };
 
 template <class T, class Pointer>
@@ -120,7 +122,7 @@ ATTENTIVE_HOST_DEVICE void forward_row(Block& block, const KernelArguments& call
   T *const clean = row_of<T>(rows.clean, index, call.S), *const dropped =
                                                              row_of<T>(rows.dropped, index, call.S);
   typename Block::template PerThread<float, kKept> kept;
-  typename Block::template PerThread<float, 1> maximum, own, total, seen;
+  typename Block::template PerThread<float, 1> maximum, thread_maximum, total, seen;
   block.phase([&](int t) {
     float top = -INFINITY, sum = 0.0f, any = 0.0f;
     for_each_column<Draws::None>(call, row, t, block.size(), [&](int64_t j, int slot, float) {
@@ -128,7 +130,7 @@ ATTENTIVE_HOST_DEVICE void forward_row(Block& block, const KernelArguments& call
       if (slot >= 0) kept(t)[slot] = logit.x;
       if (!logit.visible) return;
       any = 1.0f;
-      if (logit.x == -INFINITY) return;  // weighs nothing, and -inf - -inf would be NaN
+      if (logit.x == -INFINITY) return;  // its weight is 0, and -inf - -inf would be NaN
       const float smaller = expf(-fabsf(logit.x - top));
       if (logit.x > top) {
         sum = sum * smaller + 1.0f;
@@ -137,7 +139,7 @@ ATTENTIVE_HOST_DEVICE void forward_row(Block& block, const KernelArguments& call
         sum += smaller;  // NaN stays NaN
       }
     });
-    maximum(t)[0] = own(t)[0] = top;
+    maximum(t)[0] = thread_maximum(t)[0] = top;
     total(t)[0] = sum;
     seen(t)[0] = any;
   });
@@ -146,7 +148,7 @@ ATTENTIVE_HOST_DEVICE void forward_row(Block& block, const KernelArguments& call
   block.phase([&](int t) {
     // A thread without visible columns adds nothing; -inf - -inf would be NaN.
     if (total(t)[0] == 0.0f) return;
-    if (own(t)[0] != maximum(t)[0]) total(t)[0] *= expf(own(t)[0] - maximum(t)[0]);
+    if (thread_maximum(t)[0] != maximum(t)[0]) total(t)[0] *= expf(thread_maximum(t)[0] - maximum(t)[0]);
   });
   reduce(block, total, Sum{});
   block.phase([&](int t) {
@@ -167,22 +169,22 @@ ATTENTIVE_HOST_DEVICE void forward_row(Block& block, const KernelArguments& call
   });
 }
 
-// The same; all but the first two and the gradients of the scores may be null.
+/// The tensors of the backward pass, likewise. All except scores, statistics and grad_scores may be null.
 struct BackwardRows {
   const void* scores = nullptr;
   const float* statistics = nullptr;
   const void *grad_clean = nullptr, *grad_dropped = nullptr;
   const float* grad_logsumexp = nullptr;
   void* grad_scores = nullptr;
-  float* grad_logits = nullptr;  // float: the gradients of the bias
-  float* sink_terms = nullptr;   // (B, H, L): what each row adds to the gradient of its sink
+  float* grad_logits = nullptr;  ///< gradients of the bias, always in float
+  float* sink_terms = nullptr;   ///< (B, H, L): contribution of each row to the gradient of its sink
 };
 
 template <class T, class Block>
 ATTENTIVE_HOST_DEVICE void backward_row(Block& block, const KernelArguments& call, const BackwardRows& rows,
                                         int64_t index) {
   struct Pair {
-    float weight, gradient, slope;  // slope: of the logit, by the scaled score
+    float weight, gradient, slope;  // slope: derivative of the logit by the scaled score
   };
   const Row row = row_at(call, index);
   const float maximum = rows.statistics[2 * index], log_total = rows.statistics[2 * index + 1];
@@ -216,7 +218,7 @@ ATTENTIVE_HOST_DEVICE void backward_row(Block& block, const KernelArguments& cal
   reduce(block, dot, Sum{});
   block.phase([&](int t) {
     const float inflow = dot(t)[0] - grad_logsumexp;
-    // The sink's value is zero, and its weight as any other's.
+    // The gradient of a sink is that of a key with value zero, for which the incoming gradient is 0.
     if (t == 0 && rows.sink_terms)
       rows.sink_terms[index] = -sink_weight(call.sinks[row.h], maximum, log_total) * inflow;
     for_each_column<Draws::BeyondKept>(call, row, t, block.size(), [&](int64_t j, int slot, float factor) {

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::array kTypes = {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf};
 
-// A zero that is added to every score.
+// A mask that adds zero to every score.
 const at::Tensor& zero_of(at::ScalarType type) {
   static const auto zeros = [] {
     const KeptTensors kept;
@@ -33,8 +33,8 @@ const at::Tensor& zero_of(at::ScalarType type) {
 
 FusedResult flash_cpu(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal,
                       const std::optional<at::Tensor>& mask, std::optional<double> scale) {
-  // Without a mask, the kernel drops the last keys of a row where all of them, fewer than a vector, score NaN.
-  // With one, its maximum of the row becomes NaN.
+  // Without a mask, the kernel ignores NaN scores in the partial vector of keys at the end of a row if that
+  // vector holds nothing else. With a mask, the maximum of such a row becomes NaN.
   const auto [output, logsumexp] = at::_scaled_dot_product_flash_attention_for_cpu(
       q, k, v, /*dropout_p=*/0.0, causal, mask ? *mask : zero_of(q.scalar_type()), scale);
   return {output, logsumexp};
@@ -59,7 +59,7 @@ FusedResult flash_cuda(const at::Tensor& q, const at::Tensor& k, const at::Tenso
       /*cum_seq_k=*/std::optional<at::Tensor>(), q.size(2), k.size(2), dropout_p, causal,
       /*return_debug_mask=*/false, scale, bound(window_left), bound(window_right),
       /*seqused_k=*/std::optional<at::Tensor>(), alibi_slopes);
-  // The kernel marks a row without keys by +inf.
+  // The kernel returns +inf for a row without keys.
   const auto logsumexp = std::get<1>(result);
   return {std::get<0>(result).transpose(1, 2),
           logsumexp.masked_fill(logsumexp.eq(std::numeric_limits<double>::infinity()),

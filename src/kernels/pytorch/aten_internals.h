@@ -1,7 +1,7 @@
 #pragma once
 
-// The fused attention kernels, which are ATen entries outside the documented API. They stand in this one
-// file, so that a new LibTorch release is one place to look (tools/check_internals.py).
+// The fused attention kernels, which are ATen functions outside the documented API. All uses are in this one
+// file, the only place to check for a new LibTorch release (tools/check_internals.py).
 
 #include <array>
 #include <cstdint>
@@ -12,29 +12,31 @@
 namespace attentive::kernels::aten {
 
 struct FusedResult {
-  at::Tensor output;     // (B, H, L, Dv)
-  at::Tensor logsumexp;  // (B, H, L)
+  at::Tensor output;     ///< (B, H, L, Dv)
+  at::Tensor logsumexp;  ///< (B, H, L)
 };
 
-// q, k, v (B, H, L|S, D) with as many heads and last stride 1. `causal` is top-left. `mask`: added to the
-// scores, dtype of q, (B|1, H|1, L, S). The output may be finite where a score is NaN or +inf; the logsumexp
-// of such a row is not.
+/// q, k, v (B, H, L|S, D) have the same number of heads and last stride 1. `causal` is aligned top-left.
+/// `mask` (B|1, H|1, L, S), of the dtype of q, is added to the scores. The output may be finite where a score
+/// is NaN or +inf; the logsumexp of such a row is not.
 FusedResult flash_cpu(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal,
                       const std::optional<at::Tensor>& mask, std::optional<double> scale);
 
-// Gradients of q, k and v from that call's results.
+/// The gradients of q, k and v, from the result of `flash_cpu`.
 std::array<at::Tensor, 3> flash_cpu_backward(const at::Tensor& grad_output, const at::Tensor& q,
                                              const at::Tensor& k, const at::Tensor& v,
                                              const FusedResult& result, bool causal,
                                              const std::optional<at::Tensor>& mask,
                                              std::optional<double> scale);
 
-// CUDA, half types. Causal and window bounds (-1: none) are aligned bottom-right; H may be a multiple of Hkv.
+/// FlashAttention on CUDA, for half types. Causal and window bounds (-1: none) are aligned bottom-right; H
+/// may be a multiple of Hkv.
 FusedResult flash_cuda(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal,
                        int64_t window_left, int64_t window_right, double dropout_p,
                        std::optional<double> scale, const std::optional<at::Tensor>& alibi_slopes);
 
-// CUDA, also float32. `causal` is top-left; as many heads for q, k and v.
+/// Memory-efficient attention on CUDA, also for float32. `causal` is aligned top-left; q, k and v have the
+/// same number of heads.
 FusedResult efficient_cuda(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal,
                            double dropout_p, std::optional<double> scale, bool logsumexp);
 

@@ -63,13 +63,14 @@ class FlashCpu : public torch::autograd::Function<FlashCpu> {
     const auto kept = c10::static_intrusive_pointer_cast<Kept>(context->saved_data["kept"].toCapsule());
     auto result = aten::FusedResult{saved[4], saved[5]};
     if (kept->changes.any()) result = aten::flash_cpu(q, k, v, kept->causal, mask, kept->scale);
-    const auto of = aten::flash_cpu_backward(gradients[0], q, k, v, result, kept->causal, mask, kept->scale);
-    return {of[0], of[1], of[2], at::Tensor(), at::Tensor(), at::Tensor()};
+    const auto grads =
+        aten::flash_cpu_backward(gradients[0], q, k, v, result, kept->causal, mask, kept->scale);
+    return {grads[0], grads[1], grads[2], at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 
-// The kernel under autograd. ATen's own graph keeps the output for the backward pass and raises if the caller changes
-// it in place; here it is then computed anew. The logsumexp carries no gradient.
+// The kernel under autograd. ATen's own graph saves the output for the backward pass and raises an error if
+// the caller changes it in place; this one then recomputes it. The logsumexp has no gradient.
 aten::FusedResult flash_cpu_in_graph(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                      bool causal, const std::optional<at::Tensor>& mask,
                                      std::optional<double> scale) {
@@ -77,7 +78,7 @@ aten::FusedResult flash_cpu_in_graph(const at::Tensor& q, const at::Tensor& k, c
   return {results[0], results[1]};
 }
 
-// The kernel's own flag is aligned top-left.
+// Whether the kernel's causal flag, which is aligned top-left, expresses the problem.
 bool causal_by_flag(const Problem& problem) {
   return problem.band.hi == 0 && !problem.has_mask();
 }
@@ -86,7 +87,7 @@ bool masked(const Problem& problem) {
   return problem.has_mask() || (problem.band.has_hi() && !causal_by_flag(problem));
 }
 
-// An additive mask (B|1, H|1, L, S) of q's dtype that means what the problem's terms mean together.
+// Combines all mask terms of the problem into one additive mask (B|1, H|1, L, S) of q's dtype.
 at::Tensor combined_mask(const Problem& problem) {
   const auto visible = reference::visible_pairs(problem, {0, problem.queries(), 0, problem.keys()});
   const auto added =
@@ -95,11 +96,11 @@ at::Tensor combined_mask(const Problem& problem) {
   return mask.expand({mask.size(0), mask.size(1), problem.queries(), problem.keys()});
 }
 
-// The largest |x|; NaN or Inf if x holds one.
+// Returns the largest |x|, or NaN or Inf if x holds one.
 double magnitude(const at::Tensor& x) {
-  // In the order of memory it is one pass without a copy; (B, H, T, d) often lies as (B, T, H, d).
-  const auto turned = x.detach().transpose(1, 2);
-  const auto [low, high] = at::aminmax(turned.is_contiguous() ? turned : x.detach());
+  // Reading in memory order takes one pass and no copy; (B, H, T, d) is often laid out as (B, T, H, d).
+  const auto by_token = x.detach().transpose(1, 2);
+  const auto [low, high] = at::aminmax(by_token.is_contiguous() ? by_token : x.detach());
   const double a = std::abs(low.item<double>()), b = std::abs(high.item<double>());
   return std::isnan(a) ? a : std::max(a, b);
 }
@@ -109,22 +110,23 @@ double largest_of(const Problem& problem) {
                                                 : std::numeric_limits<float>::max();
 }
 
-// Whether every score is finite, before and after the scale and whatever finite bias is added. NaN answers
-// false.
+// Whether every score is certain to be finite, before and after scaling and with any finite bias added. False
+// if an input is NaN.
 bool scores_stay_finite(const Problem& problem) {
   const double epsilon = problem.q.scalar_type() == at::kDouble ? std::numeric_limits<double>::epsilon()
                                                                 : std::numeric_limits<float>::epsilon();
   const auto dim = static_cast<double>(problem.head_dim());
   const double scale = std::max(1.0, std::abs(problem.scale.value_or(1.0)));
-  // The quarter is for rounding. Beside a bias, scores must be so small that the largest one rounds them away.
+  // The quarter is a margin for rounding. With a bias, scores must be so small that adding them to the
+  // largest float does not change it.
   const double room = problem.bias.defined() ? epsilon / 4 : 0.25;
   return magnitude(problem.q) * magnitude(problem.k) <= largest_of(problem) * room / (dim * scale);
 }
 
-// The kernel adds -inf to the scores it should not read and multiplies hidden values by weights of 0, so
-// everything that a hidden key or value enters before must be finite: every score, every value, and in a
-// backward pass every product of a value with an incoming gradient. That one is not known yet; it may be as
-// large as the values.
+// Whether hidden keys and values are certain not to reach a result. The kernel adds -inf to hidden scores and
+// multiplies hidden values by weights of 0, so every score, every value and, in a backward pass, every
+// product of a value with the incoming gradient must be finite. The incoming gradient is not known yet and is
+// assumed to be at most as large as the values.
 bool products_stay_finite(const Problem& problem) {
   const double largest = largest_of(problem);
   const auto dim = static_cast<double>(problem.head_dim());
@@ -135,7 +137,7 @@ bool products_stay_finite(const Problem& problem) {
 template <class T>
 bool looks_lost_as(const at::Tensor& sums, bool has_rows_without_keys) {
   const T* const sum = sums.const_data_ptr<T>();
-  int64_t odd = 0;  // counted, not looked for: no branch within the loop
+  int64_t odd = 0;  // counting instead of returning early keeps branches out of the loop
   for (int64_t n = 0; n < sums.numel(); ++n) {
     odd += static_cast<int64_t>(!(std::abs(sum[n]) <= std::numeric_limits<T>::max()));
     odd += static_cast<int64_t>(sum[n] == T(0) && !has_rows_without_keys);
@@ -143,21 +145,21 @@ bool looks_lost_as(const at::Tensor& sums, bool has_rows_without_keys) {
   return odd > 0;
 }
 
-// Whether a row may hold a score of NaN or Inf, by its logsumexp. The kernel leaves 0 where it adds up nothing:
-// for a row without keys, or one of -inf alone.
+// Whether a logsumexp shows that its row may hold a score of NaN or Inf. The kernel returns 0 for a row whose
+// scores are all -inf, and for a row without keys.
 bool looks_lost(const at::Tensor& logsumexp, bool has_rows_without_keys) {
   const auto sums = logsumexp.is_non_overlapping_and_dense() ? logsumexp : logsumexp.contiguous();
   return sums.scalar_type() == at::kDouble ? looks_lost_as<double>(sums, has_rows_without_keys)
                                            : looks_lost_as<float>(sums, has_rows_without_keys);
 }
 
-// k or v as the kernel's matrix products take them: no row overlaps the next one.
+// Returns k or v with strides that the kernel's matrix products accept: contiguous rows that do not overlap.
 at::Tensor with_rows(const at::Tensor& x) {
   return x.stride(3) == 1 && (x.size(2) == 1 || x.stride(2) >= x.size(3)) ? x : x.contiguous();
 }
 
-// q likewise. The kernel allocates its output by at::empty_like(q) and writes rows without gaps, so rows must be
-// innermost in what is inferred from the strides of q.
+// Returns q likewise. The kernel allocates its output by at::empty_like(q) and writes contiguous rows, so the
+// last dimension must be innermost in the memory layout that empty_like infers from the strides of q.
 at::Tensor with_innermost_rows(const at::Tensor& q) {
   for (int64_t d = 0; d < 3; ++d) {
     if (q.size(d) != 1 && q.stride(d) < q.size(3)) return q.contiguous();
@@ -205,10 +207,10 @@ Outcome run_cpu(const Problem& problem) {
   const bool causal = causal_by_flag(problem);
   const auto kernel = needs_gradient(problem) ? flash_cpu_in_graph : aten::flash_cpu;
   const auto k = with_rows(problem.k), v = with_rows(problem.v);
-  const auto call = [&](const at::Tensor& q, const std::optional<at::Tensor>& its_mask) {
-    return kernel(with_innermost_rows(q), k, v, causal, its_mask, problem.scale);
+  const auto call = [&](const at::Tensor& q, const std::optional<at::Tensor>& call_mask) {
+    return kernel(with_innermost_rows(q), k, v, causal, call_mask, problem.scale);
   };
-  // The kernel reports 0 for a row without keys.
+  // The kernel returns 0 for a row without keys, which must become -inf.
   const auto statistics = [&](const at::Tensor& logsumexp) {
     if (!masked(problem)) return logsumexp;
     const auto visible = reference::visible_pairs(problem, {0, problem.queries(), 0, problem.keys()});
@@ -216,7 +218,7 @@ Outcome run_cpu(const Problem& problem) {
   };
   bool any_lost = false;
   const int64_t group = problem.heads() / problem.kv_heads();
-  // Grouped heads without repeated keys: one call for the g-th query head of every group.
+  // One call computes the g-th query head of every group, so that no key is repeated.
   const auto heads_of = [&](const at::Tensor& x, int64_t g) {
     return x.size(1) == 1 || group == 1 ? x : x.unflatten(1, {problem.kv_heads(), group}).select(2, g);
   };
@@ -227,7 +229,7 @@ Outcome run_cpu(const Problem& problem) {
     logsumexps.push_back(fused.logsumexp);
     any_lost = any_lost || looks_lost(fused.logsumexp, masked(problem));
   }
-  // Where something is masked, the verdict knew the scores: a bias did it.
+  // If something is masked, verdict_cpu() has already checked the scores, so the cause is the bias.
   if (any_lost && (masked(problem) || !scores_stay_finite(problem))) {
     return {{},
             Verdict::no("q, k or bias holds NaN or Inf, or scores overflow, and its CPU kernel may make "

@@ -9,7 +9,8 @@ bool is_half(const Problem& problem) {
   return problem.q.scalar_type() == at::kHalf || problem.q.scalar_type() == at::kBFloat16;
 }
 
-// FlashAttention-2: half types, bottom-right causal and windows, grouped heads.
+// The verdict for FlashAttention-2, which has half types, bottom-right causal masks and windows, and grouped
+// heads.
 Verdict flash_verdict(const Problem& problem) {
   if (!is_half(problem)) return Verdict::no("its FlashAttention kernel accepts only float16 and bfloat16");
   if (problem.head_dim() > 256 || problem.head_dim() % 8 != 0) {
@@ -30,7 +31,7 @@ Verdict flash_verdict(const Problem& problem) {
   return {};
 }
 
-// The memory-efficient kernel: float32 too, top-left causal only.
+// The verdict for the memory-efficient kernel, which also has float32, but only top-left causal masks.
 Verdict efficient_verdict(const Problem& problem) {
   if (problem.q.scalar_type() == at::kDouble) return Verdict::no("its CUDA kernels do not accept float64");
   if ((!problem.band.unbounded() && !problem.band.only_causal()) || problem.alibi_slopes.defined()) {

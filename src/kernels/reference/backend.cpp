@@ -32,16 +32,17 @@ at::ScalarType accumulate_type(const Problem& problem) {
   return problem.q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
 
-// `hidden`: pairs whose scores are replaced later; may be undefined.
+// Scores after scale, softcap, bias and ALiBi. `hidden` marks the pairs whose scores are replaced later; it
+// may be undefined.
 at::Tensor biased_scores(const Problem& problem, const Rectangle& part, const at::Tensor& q,
                          const at::Tensor& k, const at::Tensor& hidden) {
   auto scores =
       unstack_groups(at::matmul(stack_groups(q, problem.kv_heads()), k.transpose(2, 3)), problem.heads());
-  // A division, as the notebooks write it: multiplying by the reciprocal differs in the last bit.
+  // Divides, as the notebooks do, because multiplying by the reciprocal differs in the last bit.
   scores =
       problem.scale ? scores * *problem.scale : scores / std::sqrt(static_cast<double>(problem.head_dim()));
   if (problem.softcap) {
-    // The gradient of tanh is NaN where its argument is, even if nothing reads the result.
+    // The gradient of tanh is NaN for an argument of NaN, even if nothing reads the result.
     if (hidden.defined()) scores = scores.masked_fill(hidden, 0.0);
     scores = *problem.softcap * at::tanh(scores / *problem.softcap);
   }
@@ -63,7 +64,7 @@ at::Tensor drop(const Problem& problem, const Rectangle& part, const at::Tensor&
   if (p == 1.0) return at::zeros_like(weights);
   if (problem.dropout_stream == DropoutStream::Aten) {
     if (!weights.device().is_cpu()) return at::dropout(weights, p, /*train=*/true);
-    // What nn::Dropout draws: one bernoulli over the whole tensor, row by row.
+    // Draws as nn::Dropout does: one bernoulli_ over the whole tensor in row-major order.
     const auto noise = at::empty_like(weights, weights.options(), at::MemoryFormat::Contiguous)
                            .bernoulli_(1 - p, problem.generator);
     return weights * noise.div_(1 - p);
@@ -75,8 +76,8 @@ at::Tensor drop(const Problem& problem, const Rectangle& part, const at::Tensor&
   return weights * keep.to(weights.device()) * survivor_scale(p);
 }
 
-// As at::logsumexp, but its gradient knows maximum and total apart: beside a large maximum their sum has no
-// digits left for the total.
+// Like at::logsumexp, but the gradient is computed from the maximum and the total separately: at::logsumexp's
+// uses their sum, in which a large maximum swallows the digits of the total.
 at::Tensor logsumexp(const at::Tensor& scores) {
   if (scores.size(3) == 0) return at::logsumexp(scores, 3);
   auto top = scores.detach().amax(3, /*keepdim=*/true);
@@ -84,7 +85,7 @@ at::Tensor logsumexp(const at::Tensor& scores) {
   return (scores - top).exp().sum(3).log() + top.squeeze(3);
 }
 
-// Attention of the rectangle's queries over its keys.
+// Computes attention of the rectangle's queries over its keys.
 AttentionResult dense(const Problem& problem, const Rectangle& part) {
   const auto type = accumulate_type(problem);
   const auto q = problem.q.slice(2, part.row0, part.row0 + part.rows).to(type);
@@ -92,7 +93,7 @@ AttentionResult dense(const Problem& problem, const Rectangle& part) {
   auto v = problem.v.slice(2, part.col0, part.col0 + part.cols).to(type);
 
   auto visible = visible_pairs(problem, part);
-  // Without keys every query is one without any.
+  // If the rectangle has no keys, no query sees one.
   if (!visible.defined() && part.cols == 0)
     visible = at::zeros({1, 1, part.rows, 0}, problem.q.options().dtype(at::kBool));
   if (visible.defined()) {
@@ -104,26 +105,26 @@ AttentionResult dense(const Problem& problem, const Rectangle& part) {
   auto scores = biased_scores(problem, part, q, k, hidden);
   at::Tensor empty;  // queries without any key
   if (visible.defined()) {
-    // Selected, never added to: whatever a hidden score holds is not read. An empty row is made finite before
-    // the softmax, or its gradient would be NaN.
+    // Hidden scores are replaced rather than added to, so that NaN or Inf in them has no effect. A row
+    // without keys is made finite before the softmax, because its gradient would otherwise be NaN.
     scores = scores.masked_fill(hidden, kMinusInfinity);
     empty = visible.any(3, /*keepdim=*/true).bitwise_not();
     scores = scores.masked_fill(empty, 0.0);
   }
-  at::Tensor absorbed;  // heads with a sink of +inf, which takes all
+  at::Tensor absorbed;  // heads with a sink of +inf, which leaves no weight to the keys
   if (problem.sinks.defined()) {
     auto sinks = problem.sinks.to(type).view({1, problem.heads(), 1, 1});
     absorbed = sinks.detach().eq(kInfinity);
     sinks = sinks.masked_fill(absorbed, 0.0);  // inf - inf would be NaN
     sinks = sinks.expand({problem.batch(), problem.heads(), part.rows, 1});
-    // A sink of NaN has no gradient either where no key is seen.
+    // In a row without keys, even a sink of NaN gets no gradient.
     if (empty.defined()) sinks = sinks.masked_fill(empty, 0.0);
     scores = at::cat({scores, sinks}, 3);
   }
 
   AttentionResult result;
   if (problem.logsumexp) {
-    // at::logsumexp and amax have no meta kernel; any sum has its shape and its graph.
+    // at::logsumexp and amax have no meta kernel, and a sum has the same shape and a graph.
     result.logsumexp = scores.is_meta() ? scores.sum(3) : logsumexp(scores);
     if (absorbed.defined()) result.logsumexp = result.logsumexp.masked_fill(absorbed.squeeze(3), kInfinity);
     if (empty.defined()) result.logsumexp = result.logsumexp.masked_fill(empty.squeeze(3), kMinusInfinity);
@@ -141,7 +142,8 @@ AttentionResult dense(const Problem& problem, const Rectangle& part) {
   return result;
 }
 
-// With a window bounded on both sides every block of rows sees few keys: O(L W) in place of O(L S).
+// With a window that is bounded on both sides, computes blocks of queries over the keys that they see: O(L W)
+// instead of O(L S).
 AttentionResult windowed(const Problem& problem) {
   constexpr int64_t kMinimumRows = 64;
   const auto& band = problem.band;
@@ -159,7 +161,8 @@ AttentionResult windowed(const Problem& problem) {
 }
 
 bool worth_windowing(const Problem& problem) {
-  // The Aten stream draws one number per score of the whole matrix, and weights are the whole matrix.
+  // The Aten stream draws one number per score of the whole matrix, and requested weights are the whole
+  // matrix.
   const bool whole_matrix = problem.weights != Weights::None ||
                             (problem.has_dropout() && problem.dropout_stream == DropoutStream::Aten);
   return problem.band.has_lo() && problem.band.has_hi() && !whole_matrix && problem.queries() > 128;

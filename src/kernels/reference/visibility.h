@@ -1,6 +1,6 @@
 #pragma once
 
-// Which (query, key) pairs may attend, for a rectangle of the score matrix.
+// The pairs (query, key) that may attend, for a rectangle of the score matrix.
 
 #include <string_view>
 
@@ -8,22 +8,22 @@
 
 namespace attentive::kernels::reference {
 
-// Rows row0 .. row0 + rows - 1 and columns col0 .. col0 + cols - 1 of the (L, S) score matrix.
+/// Rows row0 .. row0 + rows - 1 and columns col0 .. col0 + cols - 1 of the (L, S) score matrix.
 struct Rectangle {
   int64_t row0, rows, col0, cols;
 };
 
-// Bool, rank 4, broadcasts to (B, H, rows, cols), true: may attend. Undefined if every pair may.
+/// Bool, rank 4, broadcasts to (B, H, rows, cols), true: may attend. Undefined if every pair may.
 at::Tensor visible_pairs(const Problem& problem, const Rectangle& part);
 
-// `tensor` of rank 4 that broadcasts to (B, H, L, S), cut to the rectangle.
+/// Cuts `tensor`, of rank 4 and broadcastable to (B, H, L, S), to the rectangle.
 at::Tensor cut(const at::Tensor& tensor, const Rectangle& part);
 
-// True if some query may see nothing but keys with a finite bias below -1000, which many programs write for
-// -inf. A backward pass that knows a row of weights by its log-sum-exp has no digits left for them there:
-// beside -1e9 every weight of such a row comes out as 1. Never false where it matters; true too often where
-// another mask or causality stands beside the bias. One pass over the bias, head_dim times less than the
-// attention.
+/// Whether some query may see only keys with a finite bias below -1000, which many programs write instead of
+/// -inf. A backward pass that recomputes weights from the logsumexp has no digits left for them: with -1e9,
+/// every weight of such a row becomes 1. The function misses no such query, but may return true unnecessarily
+/// if another mask or causality hides those keys. It takes one pass over the bias, which is head_dim times
+/// less work than the attention.
 bool has_huge_negative_rows(const Problem& problem);
 inline constexpr std::string_view kHugeNegativeRows =
     "it loses the gradients of rows whose bias is finite but below -1000; hide keys with -inf or Mask::hide";

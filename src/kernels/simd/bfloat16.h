@@ -1,6 +1,6 @@
 #pragma once
 
-// Vectors from bfloat16 and back.
+// Conversion of vectors from and to bfloat16.
 
 #include "kernels/simd/matrix.h"
 #include "kernels/simd/vector.h"
@@ -14,14 +14,14 @@ inline Vec widen(Half h) {
   return (Vec)(__builtin_convertvector(h, Uint) << 16);
 #endif
 }
-// Round to nearest, ties to even; a NaN stays one.
+/// Rounds to nearest, ties to even; NaN stays NaN.
 inline Half narrow(Vec x) {
   const Uint bits = (Uint)x;
   const Uint rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
   const Uint nan = (bits >> 16) | 0x40u;
   return __builtin_convertvector((x == x) ? rounded : nan, Half);
 }
-// The same by one instruction where there is one; numbers below the smallest normal one may become 0.
+/// Does the same by one instruction where it exists; numbers below the smallest normal one may become 0.
 inline Half narrow_fast(Vec x) {
 #if ATTENTIVE_SIMD_IS_AVX512 && defined(__AVX512BF16__)
   return (Half)_mm512_cvtneps_pbh((__m512)x);

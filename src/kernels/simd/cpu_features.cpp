@@ -11,7 +11,8 @@
 namespace attentive::kernels::cpu {
 namespace {
 
-// Whether the CPU and the operating system have the matrix unit; asks the system for it.
+// Whether the CPU and the operating system support the matrix unit. It asks the system for permission to use
+// it.
 bool has_amx() {
 #if defined(__x86_64__) && defined(__linux__)
   unsigned a = 0, b = 0, c = 0, d = 0;
@@ -26,7 +27,7 @@ bool has_amx() {
 }
 
 #if defined(__aarch64__) && defined(__linux__)
-constexpr unsigned long kHwcap2Bf16 = 1UL << 14;  // as the kernel's <asm/hwcap.h> has it
+constexpr unsigned long kHwcap2Bf16 = 1UL << 14;  // as in the kernel's <asm/hwcap.h>
 #endif
 
 CpuFeatures detect() {

@@ -2,21 +2,21 @@
 
 namespace attentive::kernels::cpu {
 
-// Instruction sets that a CPU and its operating system run.
+/// The instruction sets that a CPU and its operating system support.
 struct CpuFeatures {
-  bool avx2 = false;         // with FMA
-  bool avx512 = false;       // F, BW, DQ, VL, with FMA
-  bool avx512_bf16 = false;  // the same and its products of bfloat16
-  // Such a product takes no longer than one of float32 of half the numbers: Zen 4 and 5. Intel's cores take
-  // several cycles: on Sapphire Rapids it runs at half float32's rate.
+  bool avx2 = false;         ///< with FMA
+  bool avx512 = false;       ///< F, BW, DQ, VL, with FMA
+  bool avx512_bf16 = false;  ///< avx512 and its products of bfloat16
+  /// Whether an instruction that multiplies pairs of bfloat16 takes no longer than one of float32, as on Zen
+  /// 4 and 5. Intel's cores take several cycles: on Sapphire Rapids such products run at half float32's rate.
   bool fast_pairs = false;
-  bool neon = false;       // every 64-bit ARM
-  bool neon_bf16 = false;  // the same and its products of bfloat16 (bfmmla)
-  bool amx = false;        // with bfloat16 tiles, and the system lets this process use them
+  bool neon = false;       ///< every 64-bit ARM
+  bool neon_bf16 = false;  ///< neon and its products of bfloat16 (bfmmla)
+  bool amx = false;        ///< with bfloat16 tiles, and permission of the system to use them
 };
 
-// This CPU's, whatever ATEN_CPU_CAPABILITY asks for: that variable may name a set that the CPU lacks, and
-// PyTorch believes it.
+/// The features of this CPU, without regard to ATEN_CPU_CAPABILITY: that variable may name a set that the CPU
+/// lacks, which PyTorch does not check.
 const CpuFeatures& this_cpu();
 
 }  // namespace attentive::kernels::cpu

@@ -7,7 +7,7 @@
 
 ATTENTIVE_SIMD_BEGIN
 
-// High and low words of products of 32 bits.
+/// The high and low 32 bits of each product.
 inline void multiply(Uint a, uint32_t m, Uint& high, Uint& low) {
 #if ATTENTIVE_SIMD_IS_AVX512
   const __m512i factor = _mm512_set1_epi64(m);
@@ -38,7 +38,7 @@ inline Uint exclusive_or(Uint a, Uint b, uint32_t c) {
 #endif
 }
 
-// One bit per lane: x < limit. Both are below 2^31.
+/// Sets the bit of each lane with x < limit. Both are below 2^31.
 inline uint32_t bits_below(Uint x, Uint limit) {
 #if ATTENTIVE_SIMD_IS_AVX512
   return _mm512_cmplt_epu32_mask((__m512i)x, (__m512i)limit);

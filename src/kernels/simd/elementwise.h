@@ -1,6 +1,6 @@
 #pragma once
 
-// Functions of single numbers, of rows of them, and random bits.
+// Vector code for elementwise functions, for rows of numbers, and for random bits.
 
 #include "kernels/simd/matrix.h"
 #include "kernels/simd/vector_code.h"
@@ -8,11 +8,11 @@
 namespace attentive::kernels::cpu {
 
 struct ElementwiseFunctions {
-  // Between float32 and bfloat16, rounded to nearest.
+  /// Between float32 and bfloat16, rounded to nearest.
   Overloaded<void(const float* from, bf16_t* to, int64_t n), void(const bf16_t* from, float* to, int64_t n),
              void(const float* from, float* to, int64_t n)>
       convert;
-  // to = x * factor; they may be the same
+  /// to = x * factor; `x` and `to` may be the same row.
   Overloaded<void(const float* x, float factor, float* to, int64_t n),
              void(const float* x, float factor, bf16_t* to, int64_t n)>
       store_scaled;
@@ -22,14 +22,15 @@ struct ElementwiseFunctions {
       dot;
   Overloaded<bool(const Matrix<const float>&), bool(const Matrix<const bf16_t>&)> all_finite;
 
-  // GELU (tanh form) and the gradient of its argument.
+  /// GELU in its tanh form, and the gradient of its argument.
   void (*gelu)(const float* x, float* y, int64_t n);
   void (*gelu_gradient)(const float* x, const float* dy, float* dx, int64_t n);
 
-  // y = x * factor where bit i % 16 of bits[i / 16] is set, else 0
+  /// y = x * factor where bit i % 16 of bits[i / 16] is set, else 0
   void (*scale_survivors)(const float* x, const uint16_t* bits, float factor, float* y, int64_t n);
 
-  // Dropout bits of row i (Band::counter_row) for 128 keys: out[g * stride] holds keys 16 g … 16 g + 15 of block `block`.
+  /// Writes the dropout bits of row i (Band::counter_row) for the 128 keys of block `block`: out[g * stride]
+  /// gets keys 16 g … 16 g + 15.
   void (*dropout_bits)(uint64_t key, uint32_t threshold, uint32_t b, uint32_t h, uint32_t i, uint32_t block,
                        uint16_t* out, int64_t stride);
 };

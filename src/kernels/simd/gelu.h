@@ -7,13 +7,13 @@
 ATTENTIVE_SIMD_BEGIN
 
 constexpr float kGeluCubic = 0.044715f;
-constexpr float kTwoSqrt2OverPi = 1.5957691216057308f;  // 2 sqrt(2 / pi)
+constexpr float kTwoSqrt2OverPi = 1.5957691216057308f;  ///< 2 sqrt(2 / pi)
 
-// 1 / (1 + e) with e = exp(-2 u) and u = sqrt(2 / pi) (x + 0.044715 x^3): GELU is x times this. `x2` is
-// x * x. One minus the result is e times it, which does not cancel.
+/// 1 / (1 + e) with e = exp(-2 u) and u = sqrt(2 / pi) (x + 0.044715 x^3): GELU is x times this. `x2` is the
+/// square of x. 1 - result equals e * result, which does not cancel.
 inline Vec gelu_sigmoid(Vec x, Vec x2, Vec* e) {
   const Vec t = x * (x2 * (-kTwoSqrt2OverPi * kLog2e * kGeluCubic) - kTwoSqrt2OverPi * kLog2e);
-  const Int gone = t > all(125.0f);  // beyond it the reciprocal leaves the normal numbers
+  const Int gone = t > all(125.0f);  // beyond this, the reciprocal is not a normal number
   *e = exp2(select(gone, all(0.0f), t));
   return select(gone, all(0.0f), reciprocal(1.0f + *e));
 }

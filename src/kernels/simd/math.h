@@ -7,10 +7,10 @@
 
 ATTENTIVE_SIMD_BEGIN
 
-// 2^t for t <= 0 or so: round to the nearest integer, a polynomial on [-0.5, 0.5], scale by the exponent. The
-// polynomials are the minimax ones of degree 5 and 3 for the relative error, which swings between its extremes:
-// 8e-8, or 8e-5 where the result is rounded to bfloat16. Below the smallest normal number
-// it is 0, under FlushTiny; NaN stays NaN.
+/// 2^t for t up to about 0: t is rounded to an integer, a polynomial takes the rest in [-0.5, 0.5], and the
+/// integer scales the result. The polynomials are minimax in the relative error: degree 5 with an error of
+/// 8e-8, or degree 3 with 8e-5 if the result is rounded to bfloat16. Results below the smallest normal number
+/// are 0, given FlushTiny; NaN stays NaN.
 template <bool kHalf = false>
 inline Vec exp2(Vec t) {
   const auto polynomial = [](Vec f) {
@@ -33,8 +33,8 @@ inline Vec exp2(Vec t) {
   const __mmask16 normal = _mm512_cmp_ps_mask((__m512)t, (__m512)all(-126.0f), _CMP_NLT_UQ);
   return (Vec)_mm512_maskz_scalef_ps(normal, (__m512)polynomial(t - (Vec)r), r);
 #else
-  // Added to t, this number leaves the rounded t in the lowest bits of the sum, with the bias of an exponent.
-  // At -127 the exponent is that of 0.
+  // Adding this number to t leaves the rounded t, plus the bias of an exponent, in the lowest bits of the
+  // sum. For -127 the biased exponent is 0, so the result is 0.
   const Vec magic = all(12582912.0f + 127.0f);
   const Vec floored = larger_or_nan(all(-127.0f), t);
   const Vec sum = floored + magic;
@@ -46,21 +46,21 @@ inline Vec magnitude(Vec x) {
   return (Vec)((Int)x & 0x7fffffff);
 }
 
-// 1 / x for normal numbers, to the last bit or two.
+/// 1 / x for normal numbers, accurate to one or two units in the last place.
 inline Vec reciprocal(Vec x) {
 #if ATTENTIVE_SIMD_IS_AVX512
-  const Vec guess = (Vec)_mm512_rcp14_ps((__m512)x);  // 14 bits; a step of Newton's doubles them
+  const Vec guess = (Vec)_mm512_rcp14_ps((__m512)x);  // 14 bits, which a Newton step doubles
   return guess * (2.0f - x * guess);
 #else
   return 1.0f / x;
 #endif
 }
 
-// tanh by 2^(2 x log2 e): accurate to a few ulp of 1, which is what the scores need.
+/// tanh by 2^(2 x log2 e): accurate to a few ulp of 1, which is what the scores need.
 inline Vec tanh(Vec x) {
   const Vec a = magnitude(x);
   const Vec e = exp2(a * (-2.0f * kLog2e));
-  // For small arguments the quotient cancels; the series does not.
+  // For small arguments the numerator of the quotient would cancel, so a series is used.
   const Vec x2 = x * x;
   const Vec series = x * (1.0f + x2 * (-1.0f / 3.0f + x2 * (2.0f / 15.0f + x2 * (-17.0f / 315.0f))));
   const Vec quotient = (1.0f - e) * reciprocal(1.0f + e);
@@ -68,11 +68,11 @@ inline Vec tanh(Vec x) {
   return a < all(0.15f) ? series : (Vec)((Int)quotient | sign);
 }
 
-// The product itself, not as part of a fused sum.
+/// A rounded product, which the compiler cannot fuse with a following sum.
 inline Vec product(Vec x, float factor) {
   Vec result = x * factor;
 #if ATTENTIVE_SIMD_WIDTH == 16 && !ATTENTIVE_SIMD_IS_AVX512
-  __asm__("" : "+m"(result));  // no register is so wide
+  __asm__("" : "+m"(result));  // no register is wide enough
 #elif defined(__x86_64__)
   __asm__("" : "+v"(result));
 #elif defined(__aarch64__)

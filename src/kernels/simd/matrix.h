@@ -1,7 +1,8 @@
 #pragma once
 
-// Views of the numbers that vector code reads and writes: plain pointers, sizes and strides. Their functions are
-// always inlined: a copy of one, compiled for a wide instruction set, must not serve a caller of any other.
+// Views of the numbers that vector code reads and writes: plain pointers, sizes and strides. Their functions
+// are always inlined, because the linker could otherwise use a copy compiled for a wide instruction set in
+// code for a narrower one.
 
 #include <cstdint>
 
@@ -9,18 +10,18 @@
 
 namespace attentive::kernels::cpu {
 
-using bf16_t = uint16_t;  // the upper half of a float
+using bf16_t = uint16_t;  ///< the upper half of a float
 
 constexpr float kLog2e = 1.44269504088896340736f;
 
-// A matrix of contiguous rows; `stride` numbers lie between the beginnings of two rows.
+/// A matrix with contiguous rows, whose beginnings are `stride` numbers apart.
 template <class T>
 struct Matrix {
   T* data = nullptr;
   int64_t rows = 0, cols = 0, stride = 0;
 
   ATTENTIVE_ALWAYS_INLINE T* row(int64_t r) const { return data + r * stride; }
-  // `count` rows from row r on.
+  /// `count` rows from row r on.
   ATTENTIVE_ALWAYS_INLINE Matrix part(int64_t r, int64_t count) const {
     return {row(r), count, cols, stride};
   }
@@ -30,9 +31,9 @@ struct Matrix {
   ATTENTIVE_ALWAYS_INLINE operator Matrix<const T>() const { return {data, rows, cols, stride}; }
 };
 
-// The rhs of a product. A matrix of floats is one as it is. Products of bfloat16 take two numbers of the inner
-// dimension at a time, so their rhs is packed in pairs of rows: number (r, c) is data[r / 2 * 2 * stride + 2 * c +
-// r % 2]. A block begins at an even row.
+/// The right-hand side of a product. A float matrix can be used directly. Products of bfloat16 take two
+/// numbers of the inner dimension at a time, so their rhs is packed in pairs of rows: number (r, c) is
+/// data[r / 2 * 2 * stride + 2 * c + r % 2]. A block begins at an even row.
 template <class T>
 struct Rhs {
   static constexpr int64_t kPair = sizeof(T) == 2 ? 2 : 1;

@@ -1,6 +1,6 @@
 #pragma once
 
-// Rows of numbers: conversions and small vector algebra.
+// Functions of rows of numbers: conversion, scaling, addition, dot products.
 
 #include "kernels/simd/bfloat16.h"
 #include "kernels/simd/matrix.h"
@@ -29,7 +29,7 @@ float dot(const T* a, const T* b, int64_t n) {
   return sum(total);
 }
 
-// x - x is 0 for every finite number and NaN for the others.
+/// x - x is 0 for finite numbers and NaN for others.
 template <class T>
 bool all_finite(const Matrix<const T>& x) {
   Vec total = all(0.0f);
@@ -43,7 +43,7 @@ bool all_finite(const Matrix<const T>& x) {
   return sum(total) == 0.0f;
 }
 
-// x * factor where bit i % 16 of bits[i / 16] is set, else 0.
+/// x * factor where bit i % 16 of bits[i / 16] is set, else 0.
 inline void scale_survivors(const float* x, const uint16_t* bits, float factor, float* y, int64_t n) {
   for (int64_t i = 0; i < n; i += kWidth) {
     const uint32_t lanes_kept = static_cast<uint32_t>(bits[i / 16]) >> (i % 16);

@@ -1,6 +1,6 @@
 #pragma once
 
-// Which vector code and which products a CPU gets.
+// Chooses the vector code and the bfloat16 products for a CPU.
 
 #include <string_view>
 
@@ -10,9 +10,9 @@
 namespace attentive::kernels::cpu {
 
 enum class Bf16Product {
-  Widened,     // operands are widened to float32, which is exact, and multiplied as such
-  Pairs,       // vdpbf16ps, or ARM's bfmmla
-  MatrixUnit,  // AMX
+  Widened,     ///< operands are widened to float32, which is exact, and multiplied in float32
+  Pairs,       ///< vdpbf16ps, or ARM's bfmmla
+  MatrixUnit,  ///< AMX
 };
 
 struct Selection {
@@ -20,15 +20,16 @@ struct Selection {
   Bf16Product bf16;
 };
 
-// `limit` as ATEN_CPU_CAPABILITY has it, which limits PyTorch's own kernels to an instruction set: it limits
-// these too ("avx512": without bfloat16 instructions and matrix unit). It never makes them wider than the
-// CPU.
+/// Chooses the code for a CPU. `limit` is the value of ATEN_CPU_CAPABILITY, which limits PyTorch's kernels to
+/// an instruction set and therefore limits these too ("avx512" excludes bfloat16 instructions and the matrix
+/// unit). It cannot enable a set that the CPU lacks.
 Selection select(const CpuFeatures& cpu, std::string_view limit);
 
-// What this process uses: that of this CPU and of the variable, unless a test forces another.
+/// The selection that this process uses: that of this CPU and ATEN_CPU_CAPABILITY, unless a test forces
+/// another.
 const Selection& selection();
 
-// For tests: forces a selection that this CPU can run, for all threads, until the end of the scope.
+/// For tests: forces a selection that this CPU can run, for all threads, until the end of the scope.
 class SelectionGuard {
  public:
   explicit SelectionGuard(const Selection& selection);

@@ -1,13 +1,13 @@
 #pragma once
 
-// What products of few rows share: vectors of sums become numbers at the end of a block, and what comes from
-// memory is asked for early.
+// Helpers shared by the products of few rows: reducing vectors of sums to numbers at the end of a block, and
+// prefetching.
 
 #include "kernels/simd/vector.h"
 
 ATTENTIVE_SIMD_BEGIN
 
-// Sums of a block that stay in registers, beside the vectors they are made of.
+/// The number of sums of a block that fit in registers together with the operands.
 constexpr int kSums = ATTENTIVE_SIMD_IS_AVX512 || ATTENTIVE_SIMD_IS_NEON ? 16 : 8;
 
 // out[i] is the sum of v[i], added up in the same order for every i.
@@ -54,22 +54,23 @@ inline void sums(const Vec (&v)[kCount], float* out) {
 }
 #endif
 
-// Numbers of a line of the cache, which is fetched as a whole.
+/// The number of elements of a cache line, which is fetched as a whole.
 template <class T>
 constexpr int64_t kLine = 64 / sizeof(T);
 
-// Asks for a line early, into the first cache: AMD's Zen 5 reads slower with prefetches into the second one than with none.
+/// Prefetches a line into the L1 cache: on AMD's Zen 5, prefetching into L2 is slower than no prefetching.
 inline void prefetch(const void* p) {
   __builtin_prefetch(p, 0, 3);
 }
 
-// What comes after the rows at hand: a page holds few rows, and the hardware's own prefetching ends with the page.
+/// Prefetches rows beyond the current ones: a page holds few rows, and the hardware prefetcher stops at the
+/// end of a page.
 inline void prefetch_beyond(const void* p) {
   constexpr int64_t kAhead = 8192;
   prefetch(static_cast<const char*>(p) + kAhead);
 }
 
-// The numbers 0 … n - 1 as template arguments. (<utility> would bring inline code of the library.)
+/// The numbers 0 … n - 1 as template arguments. (<utility> would bring inline code of the library.)
 template <int... kNumbers>
 struct Sequence {};
 template <int n, int... kNumbers>

@@ -50,7 +50,7 @@ inline Vec lanes_as_floats() {
 inline Vec select(Int condition, Vec yes, Vec no) {
   return condition ? yes : no;
 }
-// The larger one; a NaN among `x` does not count.
+/// The larger number of each lane; a NaN in `x` is ignored.
 inline Vec larger(Vec x, Vec top) {
 #if ATTENTIVE_SIMD_IS_AVX512
   return (Vec)_mm512_max_ps((__m512)x, (__m512)top);  // the second operand if either is NaN
@@ -62,7 +62,7 @@ inline Vec larger(Vec x, Vec top) {
   return x > top ? x : top;
 #endif
 }
-// The larger one; NaN if `y` is.
+/// The larger number of each lane; NaN if `y` is NaN.
 inline Vec larger_or_nan(Vec x, Vec y) {
 #if ATTENTIVE_SIMD_IS_NEON
   return (Vec)vmaxq_f32((float32x4_t)x, (float32x4_t)y);
@@ -70,7 +70,7 @@ inline Vec larger_or_nan(Vec x, Vec y) {
   return larger(x, y);
 #endif
 }
-// `v` where the bit of the lane is set, else 0.
+/// Selects `v` in the lanes whose bit is set, else 0.
 inline Vec where_bits(uint32_t bits, Vec v) {
 #if ATTENTIVE_SIMD_IS_AVX512
   return (Vec)_mm512_maskz_mov_ps(static_cast<__mmask16>(bits), (__m512)v);
@@ -119,7 +119,8 @@ inline float largest(Vec v) {
 }
 #endif
 
-// Parts of a vector at the end of a row go through a buffer, so that no byte beyond the row is touched.
+/// The partial vector at the end of a row is copied byte by byte, so that no byte beyond the row is read or
+/// written.
 inline Vec load_part(const float* p, int64_t n, float fill = 0.0f) {
   if (n >= kWidth) return load<Vec>(p);
   Vec v = all(fill);

@@ -1,14 +1,15 @@
 #pragma once
 
-// The vector code of the native kernel: one table of plain functions per room, filled in once per instruction set by
-// native_cpu/simd_<set>.cpp and chosen at run time. A unit that is compiled for a wide set includes nothing with inline code of other
-// headers, which a program on another CPU might then run.
+// The vector code of the native kernel: tables of plain functions, one for each of simd/, gemm/ and
+// attention/, which native_cpu/simd_<set>.cpp fills in for one instruction set and of which one set is chosen
+// at run time. A source that is compiled for a wide set must not include headers with inline code: the linker
+// could keep its copy of an inline function, which then runs on a CPU without that set.
 
 #include "kernels/simd/matrix.h"
 
 namespace attentive::kernels::cpu {
 
-// A member of such a table that stands for several types of arguments: an overloaded set of pointers.
+/// A set of function pointers, overloaded by the types of their arguments, as a member of such a table.
 template <class Function>
 struct Pointer;
 template <class Result, class... Arguments>
@@ -21,22 +22,22 @@ struct Overloaded : Pointer<Functions>... {
   using Pointer<Functions>::operator()...;
 };
 
-struct ElementwiseFunctions;  // simd/elementwise.h
-struct ProductFunctions;      // gemm/products.h
-struct RowFunctions;          // attention/rows.h
+struct ElementwiseFunctions;  ///< simd/elementwise.h
+struct ProductFunctions;      ///< gemm/products.h
+struct RowFunctions;          ///< attention/rows.h
 
 struct VectorCode {
   const char* name;
-  int width;  // floats of a vector
+  int width;  ///< floats per vector
   const ElementwiseFunctions* elementwise;
   const ProductFunctions* products;
   const RowFunctions* rows;
 };
 
-// The code that selection.h chose.
+/// The code that selection.h chose.
 const VectorCode& vector_code();
 
-// That of each set; null where the compiler or the platform has no such instructions.
+/// The code of each set, or null if the compiler or the platform lacks its instructions.
 namespace avx512_bf16 {
 const VectorCode* code();
 }

@@ -1,11 +1,11 @@
 #pragma once
 
-// What a unit of vector code is compiled for. The unit defines both macros before it includes anything; without
-// them (an editor that parses a header alone) it is the portable set. The code uses the compilers' vector
-// extensions (GCC and Clang), so that one source serves every width.
+// The instruction set of a source of vector code. The source defines both macros before it includes anything;
+// without them (an editor that parses a header alone) the portable set is used. The code uses the compilers'
+// vector extensions (GCC and Clang), so that one source serves every width.
 
 #ifndef ATTENTIVE_SIMD_WIDTH
-#define ATTENTIVE_SIMD_WIDTH 4  // floats of a vector
+#define ATTENTIVE_SIMD_WIDTH 4  // floats per vector
 #define ATTENTIVE_SIMD_NAMESPACE portable
 #endif
 
@@ -40,7 +40,8 @@
 #include <arm_neon.h>
 #endif
 
-// Around the code of every header: internal to the unit, and of the set's name.
+// These macros surround the code of every header: the namespaces bear the name of the set, and the innermost
+// one is internal to the source.
 #define ATTENTIVE_SIMD_BEGIN           \
   namespace attentive::kernels::cpu {  \
   namespace ATTENTIVE_SIMD_NAMESPACE { \

@@ -119,7 +119,8 @@ def entry(kind, options, seed, *inputs, names=("x",), mask=None, weighted=True, 
 
 
 def training(kind, options, seed, *inputs, keep=lambda tensor: tensor):
-    """The same in train mode: built and run after one seed, once for each stream of the CPU's dropout."""
+    """The numbers of one class in training mode: built and run after one seed, once for each stream of the CPU's
+    dropout."""
     result = {"seed": seed}
     for stream in STREAMS:
         with emulated_dropout(stream):
