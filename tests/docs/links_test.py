@@ -69,7 +69,8 @@ def main():
     root = pathlib.Path(sys.argv[1]).resolve()
     pages = [*root.glob("*.md"), *root.glob("docs/**/*.md"), *root.glob("apps/*/README.md"),
              *root.glob("exercises/**/README.md"), root / "bench/README.md", root / "tests/parity/README.md",
-             root / "tests/viz/page/README.md", root / "tools/mutants/README.md"]
+             root / "tests/viz/page/README.md", root / "tools/README.md",
+             root / "tools/mutants/README.md"]
     problems = [problem for page in sorted(pages) for problem in broken_links(root, page)]
     index = (root / "docs/reference.md").read_text()
     for header in sorted((root / "include/attentive").rglob("*.h")):
