@@ -6,7 +6,7 @@
 namespace attentive {
 namespace {
 
-// x and what a sublayer adds to it, with the norm before the sublayer or after the sum.
+// The sum of x and a sublayer's output, with the norm before the sublayer or after the sum.
 template <class Sublayer>
 at::Tensor residual(const TransformerBlockOptions& options, bool training, const at::Tensor& x,
                     LayerNorm& norm, Sublayer sublayer) {
@@ -59,9 +59,9 @@ at::Tensor TransformerBlockImpl::forward_cached(const at::Tensor& x, KVCache& ca
 
 TransformerBlock encoder_block(TransformerBlockOptions options) {
   auto attention = options.attention();
-  auto how = attention.attention();
-  how.causal = Causal::None;
-  options.attention(attention.attention(how));
+  auto call_options = attention.attention();
+  call_options.causal = Causal::None;
+  options.attention(attention.attention(call_options));
   return TransformerBlock(std::move(options));
 }
 
@@ -71,12 +71,12 @@ DecoderBlockImpl::DecoderBlockImpl(TransformerBlockOptions options_) : options(s
 
 void DecoderBlockImpl::reset() {
   check_probability(kName, "dropout", options.dropout());
-  const auto& its = options.attention();
-  att = register_module("att", TransformerAttention(its));
-  const auto memory_dim = options.memory_dim() == 0 ? its.emb_dim() : options.memory_dim();
-  cross = register_module(
-      "cross", CrossAttention(CrossAttentionOptions(its.emb_dim(), memory_dim, its.emb_dim(), its.dropout(),
-                                                    its.num_heads(), its.qkv_bias())));
+  const auto& attention = options.attention();
+  att = register_module("att", TransformerAttention(attention));
+  const auto memory_dim = options.memory_dim() == 0 ? attention.emb_dim() : options.memory_dim();
+  cross = register_module("cross", CrossAttention(CrossAttentionOptions(
+                                       attention.emb_dim(), memory_dim, attention.emb_dim(),
+                                       attention.dropout(), attention.num_heads(), attention.qkv_bias())));
   ff = register_module("ff", feed_forward(options));
   norm1 = register_module("norm1", layer_norm(options));
   norm2 = register_module("norm2", layer_norm(options));
