@@ -20,8 +20,9 @@ struct Start {
 // The folder of a run's fine-tuned model, for Python.
 std::filesystem::path python_folder(const Settings& settings);
 
-// The settings of a start that torchrun has made after a failure: as with --resume if rank 0 sees a checkpoint
-// in --out, and without what only a new run takes. One call of the group; null: this process is alone.
+// Adjusts the settings if torchrun has restarted the job after a failure: resumes if rank 0 sees a checkpoint
+// in --out, and ignores the settings that only a new run accepts. One call of the group; null: a single
+// process.
 Settings after_failure(Settings settings, attentive::TrainingGroup* group);
 
 // Throws c10::ValueError in every process if some have --resume and others do not. One call of the group.
