@@ -30,14 +30,14 @@ void expect(bool truth, const std::string& what) {
   if (!truth) throw std::runtime_error("wrong: " + what);
 }
 
-// The last process of a group makes other calls than the rest.
+// Lets the last process of a group make other calls than the rest.
 struct Differing {
   std::shared_ptr<Group> group;
 
   int64_t last() const { return group->size() - 1; }
   bool other() const { return group->rank() == last(); }
 
-  // The message names the last rank by {}.
+  // In the text, {} stands for the last rank.
   void refused(const std::string& text, const std::function<void()>& call) const {
     const auto expected = fmt::format(fmt::runtime(text), last());
     bool thrown = false;
@@ -125,7 +125,7 @@ void check_calls_that_differ(const std::shared_ptr<Group>& group) {
   parallel.backward(loss());
 
   torch::nn::Linear wide(3, 2);
-  wide->options.bias(!other);  // what it prints
+  wide->options.bias(!other);  // changes what the module prints
   refused("rank 0 has the model: bias=true, rank {} has the model: bias=false",
           [&] { DataParallel(*wide, group); });
 }
@@ -177,7 +177,7 @@ void check_context_calls_that_differ(const std::shared_ptr<Group>& group) {
       attend(x, {}, {});
     }
   });
-  // The same numbers in another memory are the same call.
+  // Equal values in other memory make the same call.
   attend(x, {}, {.alibi_slopes = other ? at::linspace(0.1, 0.5, heads).clone() : slopes});
 }
 
@@ -229,7 +229,7 @@ void check_sums(const std::shared_ptr<Group>& group) {
       rank == 0 ? at::zeros({6}, at::kDouble) : at::imag(at::zeros({6}, at::kComplexDouble).conj());
   part.copy_(numbers + rank);
   check(part, numbers, "negated view");
-  // Of one number: as it lies, it is contiguous.
+  // A tensor with one element counts as contiguous, whatever its stride.
   const auto single =
       rank == 0 ? at::zeros({1}, at::kDouble) : at::imag(at::zeros({1}, at::kComplexDouble).conj());
   single.fill_(4.0 + static_cast<double>(rank));
@@ -278,7 +278,7 @@ struct Layers : torch::nn::Module {
     return layers[0]->forward(y.to(at::kFloat)).pow(2).mean();
   }
   std::vector<torch::nn::Linear> layers;
-  bool backwards;  // used in another order than that of registration
+  bool backwards;  // used in another order than the registration
 };
 
 }  // namespace
@@ -293,7 +293,7 @@ void check_same_gradients(const std::shared_ptr<Group>& group) {
       std::vector<at::Tensor> first;
       for (int step = 0; step < 6; ++step) {
         model.zero_grad(/*set_to_none=*/step % 2 == 0);
-        if (step == 3) {  // two halves are the whole
+        if (step == 3) {  // two halves give the gradients of the whole
           parallel.backward(model.loss(x) / 2, /*last=*/false);
           parallel.backward(model.loss(x) / 2);
         } else {

@@ -15,7 +15,7 @@ using namespace attentive::test;
 
 namespace {
 
-// Everything that the holder does equals what the model does.
+// Checks that every function of the holder returns what the model's function returns.
 template <class Model>
 void check_holds(Model model, std::string_view name) {
   model->eval();

@@ -47,7 +47,7 @@ TEST_CASE("GPT-2's fused projection means x W + b with columns query, key, value
   GPT model(small(true));
   const auto theirs = to_gpt2(*model);
   const auto x = at::randn({5, 12});
-  // Hugging Face's Conv1D: addmm(bias, x, weight), then a split into query, key and value.
+  // Computes as Hugging Face's Conv1D: addmm(bias, x, weight), then a split into query, key and value.
   const auto fused = at::addmm(theirs.at("transformer.h.0.attn.c_attn.bias"), x,
                                theirs.at("transformer.h.0.attn.c_attn.weight"));
   const auto& att = model->trf_blocks->at<TransformerBlockImpl>(0).att;

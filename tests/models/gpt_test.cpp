@@ -81,7 +81,7 @@ TEST_CASE("GPT's clone is whole and independent, tied weights included", "[gpt]"
     CHECK(bit_equal(at::randn({3}), expected));
     const auto ids = example_ids();
     CHECK(bit_equal(copy->forward(ids), model->forward(ids)));
-    // Training the copy moves the copy alone; with tied weights the head moves with the embedding.
+    // Training the copy changes only the copy; with tied weights, the head changes with the embedding.
     copy->loss(ids, ids).backward();
     {
       const at::NoGradGuard no_grad;

@@ -19,7 +19,7 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-// There and back; the names in between.
+// Converts names to Python's and back, and returns the state in between.
 StateDict check_inverse(const std::string& family, const torch::nn::Module& model,
                         const PythonNamesOptions& options = {}) {
   INFO(family);

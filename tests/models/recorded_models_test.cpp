@@ -44,7 +44,7 @@ std::vector<at::Tensor> gradients_of(const GPT& model) {
 
 TEST_CASE("every layer of a GPT is recorded, and nothing of it changes", "[recorder]") {
   const auto ids = tokens(9);
-  // With dropout, so that a drawn number too many would be seen.
+  // With dropout, so that an additional draw would be noticed.
   auto plain = make(options().dropout(0.2)), recorded = make(options().dropout(0.2));
   at::manual_seed(3);
   const auto want = plain->loss(ids, ids);
@@ -116,7 +116,7 @@ TEST_CASE("with a cache, each step records the keys of that time", "[recorder]")
     auto cache = model->make_cache(2);
     model->forward_cached(ids.slice(1, 0, 5), *cache);
     for (int64_t n = 5; n < 8; ++n) model->forward_cached(ids.slice(1, n, n + 1), *cache);
-    cache->reset();  // and what it held is gone
+    cache->reset();  // and its contents are discarded
     model->forward_cached(ids.slice(1, 3, 8), *cache);
 
     REQUIRE(recorder.calls().size() == 5 * 3);

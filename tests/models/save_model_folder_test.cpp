@@ -24,7 +24,7 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-// Every parameter drawn: first weights of one and zero would hide a mistake.
+// Draws every parameter, because initial weights of one and zero would hide a mistake.
 template <class Model>
 Model drawn(Model model) {
   const at::NoGradGuard no_grad;
@@ -137,7 +137,7 @@ TEST_CASE("a Gemma without windows keeps the number that Python's class needs", 
     const FileValue::Dict before{{{"sliding_window", 5}}};
     CHECK(written({.config = before}).as<int64_t>() == 5);
   }
-  // Other families say that there is none.
+  // Configs of other families state that there is none.
   const auto qwen = drawn(Llama(LlamaOptions(kLlama).qkv_bias(true)));
   save_model_folder(folder / "qwen", *qwen, {.config = FileValue::Dict{{{"sliding_window", 5}}}});
   CHECK(read_model_folder(folder / "qwen").config.at("sliding_window").is<FileValue::None>());

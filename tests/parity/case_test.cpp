@@ -41,7 +41,7 @@ TEST_CASE("a case passes and every tensor of it is compared", "[case]") {
         5 + 1 + 1 + 5);  // drawn weights, output, gradient of x, gradients of the weights
   CHECK(row_of(report, "init.out_proj.bias").tolerance == 0.0);
   CHECK(row_of(report, "expected.output").shape == std::vector<int64_t>{2, 6, 2});
-  // The largest gradient of the case sets the tolerance of all of them.
+  // The largest gradient of the case determines the tolerance of all of its gradients.
   double largest = 0.0;
   const auto file = load_safetensors(kMha);
   for (const auto& [name, tensor] : file.tensors) {
@@ -289,7 +289,7 @@ TEST_CASE("NaN of PyTorch passes for a query without keys, where ours is zero", 
   CHECK_THAT(row_of(report, "expected.output").note,
              ContainsSubstring("1 row without keys: NaN in PyTorch, zero here"));
   CHECK_THAT(row_of(report, "expected.weights").note, ContainsSubstring("1 row without keys"));
-  // The same NaN beside a mask that leaves every query a key stays a difference.
+  // NaN is still a difference if every query has a key.
   const auto full = changed(kCases + "notebooks/ScaledDotProductAttention-mask_empty_row.safetensors",
                             [](auto& f) { f.tensors["input.mask"].fill_(true); });
   CHECK(different(full).size() == 2);

@@ -97,7 +97,7 @@ TEST_CASE("AdamW clips the joint norm of the gradients", "[adamw]") {
   for (const auto& item : model.named_parameters()) {
     CHECK_WITHIN(item.value(), twin.named_parameters()[item.key()], {1e-6, 1e-7});
   }
-  // A norm below the limit changes nothing, and one step's scale is not the next one's.
+  // A norm below the limit changes nothing, and the scale of one step does not affect the next one.
   auto third = make();
   AdamW loose(third, {.learning_rate = 0.1});
   third.loss(input(0)).backward();

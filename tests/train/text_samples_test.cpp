@@ -32,7 +32,7 @@ LanguageModel small_language() {
           .tokenizer = std::make_unique<CharTokenizer>(tokenizer)};
 }
 
-// The checkpoint after a few steps; `each` is called after every one.
+// Trains for a few steps and returns the checkpoint; `each` is called after every step.
 template <class Each>
 Checkpoint trained(Each each) {
   const auto language = small_language();
@@ -54,7 +54,7 @@ std::string text_of(const std::filesystem::path& path) {
   return text.str();
 }
 
-// Characters, of which some mark something and are no text.
+// A tokenizer of characters, some of which are special tokens without a text.
 class Marked final : public Tokenizer {
  public:
   int64_t vocab_size() const override { return letters_.vocab_size(); }
@@ -113,7 +113,7 @@ TEST_CASE("Half a character is shown as U+FFFD", "[text_samples]") {
 }
 
 TEST_CASE("A text is what the tokenizer's decoder makes of its tokens", "[text_samples]") {
-  // Words with a space in front of each but the first, as decoders of words write them.
+  // Words with a space in front of each except the first, as decoders of words write them.
   struct Words final : Tokenizer {
     struct Decoder final : StreamingDecoder {
       std::string next_text(int64_t id) override {

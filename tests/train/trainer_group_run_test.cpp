@@ -1,4 +1,4 @@
-// A whole run in a group: one set of files, one end. The processes of these tests are threads.
+// A whole run in a group: one set of files, one end. The processes are simulated by threads.
 
 #include <algorithm>
 #include <filesystem>
@@ -39,8 +39,8 @@ std::unique_ptr<Trainer> trainer_of(const std::shared_ptr<test::Bigram>& model,
                                    options, group);
 }
 
-// Trains with two processes, from a checkpoint if there is one, and returns the state after `steps`. The
-// remarks of both are the same.
+// Trains with two processes, from a checkpoint if there is one, and returns the state after `steps`. Both
+// must return the same remarks.
 Checkpoint two_until(int64_t steps, const Checkpoint* from, std::vector<std::string>* remarks) {
   const auto models = models_of_ranks(2);
   std::vector<Checkpoint> states(2);
@@ -200,7 +200,7 @@ TEST_CASE("A run whose optimizer is in shares is the same run, and goes on in an
           "[training_group][sharded_adamw]") {
   auto options = test::small();
   options.accumulate = 6;
-  // Trains with so many processes, from a checkpoint if there is one, and returns the state after `steps`.
+  // Trains with `size` processes, from a checkpoint if there is one, and returns the state after `steps`.
   const auto until = [&](int64_t size, bool sharded, int64_t steps, const Checkpoint* from) {
     const auto models = models_of_ranks(size);
     std::vector<Checkpoint> states(static_cast<size_t>(size));
