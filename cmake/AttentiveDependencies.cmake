@@ -50,8 +50,8 @@ if(_missing)
   message(FATAL_ERROR " attentive: missing ${_missing}; apt-get install ${_apt}${_hint}, or clone them with -DATTENTIVE_FETCH_DEPS=ON")
 endif()
 
-# Only the headers of a library, and only for `target` itself: unlike target_link_libraries(... PRIVATE ...), nothing of
-# it reaches the link interface of a static library.
+# Uses only the headers of a library, and only for `target` itself. Unlike target_link_libraries(... PRIVATE
+# ...), it adds nothing to the link interface of a static library.
 function(attentive_use_headers target)
   foreach(library IN LISTS ARGN)
     target_include_directories(${target} SYSTEM PRIVATE

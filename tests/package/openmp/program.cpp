@@ -1,4 +1,4 @@
-// Loads one OpenMP runtime, that of the LibTorch beside it, and both obey one setting.
+// The program loads a single OpenMP runtime, that of the LibTorch next to it, and one setting affects both.
 
 #include <cstdio>
 #include <filesystem>

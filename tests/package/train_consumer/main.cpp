@@ -1,4 +1,4 @@
-// A program of somebody else's that trains a GPT on a text of its own, stops, resumes, and writes.
+// A user's program that trains a GPT on its text, stops, resumes, and generates.
 
 #include <cstdio>
 #include <cstdlib>
@@ -53,7 +53,7 @@ int main() {
   const auto whole = train(base + "/whole", 30);
   at::manual_seed(1);
   train(base + "/parts", 12);
-  at::manual_seed(99);  // the checkpoint knows better
+  at::manual_seed(99);  // the checkpoint's generator state takes precedence
   const auto resumed = train(base + "/parts", 30);
   for (const auto& [key, tensor] : whole.model) {
     if (!at::equal(tensor, resumed.model.at(key))) {
