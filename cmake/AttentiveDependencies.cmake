@@ -1,5 +1,5 @@
-# fmt and nlohmann_json are private to the library, CLI11 to the apps, Catch2 to the tests. Each is found on the machine;
-# with ATTENTIVE_FETCH_DEPS=ON a missing one is cloned at a pinned commit.
+# fmt and nlohmann_json are private to the library, CLI11 to the apps, Catch2 to the tests. Each is searched
+# for on the machine; with ATTENTIVE_FETCH_DEPS=ON, a missing one is cloned at a pinned commit.
 
 include(FetchContent)
 

@@ -19,7 +19,7 @@ struct Backends {
   Backends& operator=(const Backends&) = delete;
   ~Backends();
 
-  c10d::Backend& of(const at::Tensor& tensor) const { return tensor.is_cuda() ? *nccl : *gloo; }
+  c10d::Backend& backend_for(const at::Tensor& tensor) const { return tensor.is_cuda() ? *nccl : *gloo; }
 
   /// Waits until a call on `tensor` has finished; throws its error.
   void wait(c10d::Work& work, const at::Tensor& tensor) const;

@@ -143,20 +143,20 @@ void Collectives::broadcast(at::Tensor tensor, int64_t root) {
   std::vector<at::Tensor> tensors{std::move(tensor)};
   c10d::BroadcastOptions options;
   options.rootRank = root;
-  backends_->wait(*backends_->of(tensors[0]).broadcast(tensors, options), tensors[0]);
+  backends_->wait(*backends_->backend_for(tensors[0]).broadcast(tensors, options), tensors[0]);
 }
 
 std::vector<at::Tensor> Collectives::gather(at::Tensor tensor) {
   std::vector<std::vector<at::Tensor>> all(1);
   for (int64_t i = 0; i < backends_->options.size; ++i) all[0].push_back(at::empty_like(tensor));
   std::vector<at::Tensor> sent{std::move(tensor)};
-  backends_->wait(*backends_->of(sent[0]).allgather(all, sent), sent[0]);
+  backends_->wait(*backends_->backend_for(sent[0]).allgather(all, sent), sent[0]);
   return all[0];
 }
 
 void Collectives::sum(at::Tensor tensor) {
   std::vector<at::Tensor> tensors{std::move(tensor)};
-  backends_->wait(*backends_->of(tensors[0]).allreduce(tensors), tensors[0]);
+  backends_->wait(*backends_->backend_for(tensors[0]).allreduce(tensors), tensors[0]);
 }
 
 struct Exchange::State {
@@ -172,7 +172,7 @@ Exchange Collectives::exchange(at::Tensor sent, int64_t to, at::Tensor received,
   state.backends = backends_;
   state.sent = {std::move(sent)};
   state.received = {std::move(received)};
-  auto& backend = backends_->of(state.sent[0]);
+  auto& backend = backends_->backend_for(state.sent[0]);
   const auto send = [&] { return backend.send(state.sent, static_cast<int>(to), tag); };
   const auto receive = [&] { return backend.recv(state.received, static_cast<int>(from), tag); };
   if (state.sent[0].is_cuda()) {

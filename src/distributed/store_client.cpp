@@ -73,14 +73,15 @@ StoreClient::StoreClient(std::string host, uint16_t port, Deadline end)
       socket_ = LimitedSocket(host_, port_, end_);
       greet();
       return;
-    } catch (const StoreError& error) {  // who serves the store may come yet
+    } catch (const StoreError& error) {  // the serving process may still come
       if (error.fault() == Fault::Foreign || Clock::now() + kPause + kAttempt >= end_) throw;
     }
     std::this_thread::sleep_for(kPause);
   }
 }
 
-// c10d's client begins with the same two messages. The answer to the second one, which repeats its number, proves that it is a store.
+// Sends the same two messages with which c10d's client begins. The answer to the second one repeats its
+// number, which proves that the server is a store.
 void StoreClient::greet() {
   const auto nonce = static_cast<uint32_t>(::getpid());
   (Request(Kind::Validate) << kMagic).send(*this);

@@ -24,7 +24,7 @@ void append(std::vector<uint8_t>& bytes, uint32_t value, int size) {
 class Deflater {
  public:
   Deflater() {
-    // A failure means lack of memory; the other reasons, a wrong argument and a mismatched library, are excluded.
+    // A failure means lack of memory: the arguments are right, and the library matches its header.
     if (deflateInit2(&stream_, Z_DEFAULT_COMPRESSION, Z_DEFLATED, -MAX_WBITS, /*memLevel=*/9,
                      Z_DEFAULT_STRATEGY) != Z_OK)
       throw std::bad_alloc();

@@ -42,7 +42,7 @@ std::vector<uint8_t> quantised(const HeadRows& rows, const std::vector<Span>& sp
 /// the lower key comes first. Rows with fewer visible keys are filled with -1.
 std::vector<int32_t> top_keys(const HeadRows& rows, int64_t count);
 
-/// Tells apart the `top_keys` that have the same quantised weight: for each of them, its index among the
+/// Distinguishes the `top_keys` that have the same quantised weight: for each of them, its index among the
 /// row's visible keys with the same number of steps, in the order of the keys, not counting keys listed
 /// before it. With the steps, this identifies the key. Each index is a variable-length integer: seven bits a
 /// byte, lowest first, with the top bit set if more bytes follow; nothing is stored for -1. Most indices are

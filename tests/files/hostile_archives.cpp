@@ -69,8 +69,8 @@ void end_record(HostileArchives& cases) {
   changed("bytes behind the directory", kElsewhere, [](ZipFile& f) { f.extra_end = "between"; });
 }
 
-// The reason for refusing an archive in which one record's offset is wrong: the gap or overlap that the reader,
-// in the order of the file, meets first.
+// The reason for refusing an archive in which one record's offset is wrong: the gap or overlap that the
+// reader, in the order of the file, meets first.
 std::string reason_beyond_the_file(std::string_view which) {
   if (which == "data.pkl") return "its first record does not begin at its first byte";
   if (which == "byteorder") return "after record \"data.pkl\" belong to nothing";

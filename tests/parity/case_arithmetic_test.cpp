@@ -62,7 +62,8 @@ TEST_CASE("a case without gradients runs where they are switched off", "[case]")
   }
 }
 
-// The native kernel returns weights only if no gradients are needed; with gradients, the same call is refused.
+// The native kernel returns weights only if no gradients are needed, so it refuses the same call with
+// gradients.
 TEST_CASE("a case without gradients reaches the native kernel's weights", "[case]") {
   for (const auto& path : {kNoGrads, kHalfNoGrads}) {
     INFO(path);

@@ -13,8 +13,8 @@ struct Tally {
   /// The comparison that used the largest share of its tolerance.
   double closest = 0;
   std::string closest_at;
-  std::vector<std::string> own;  ///< cells without expected numbers
-  std::string error;             ///< why the walk ended early
+  std::vector<std::string> without_expected;  ///< cells without expected numbers
+  std::string error;                          ///< why the walk ended early
 
   bool passed() const { return differing == 0 && error.empty(); }
   bool empty() const { return cells == 0 && error.empty(); }

@@ -132,7 +132,7 @@ void Walkthrough::run(const Cell& cell, bool showing) {
 void Walkthrough::finish(const Cell& cell) {
   check_complete();
   ++tally_.cells;
-  if (!entry_) tally_.own.push_back(cell.id);
+  if (!entry_) tally_.without_expected.push_back(cell.id);
   shown_.insert(cell.id);
 }
 

@@ -92,8 +92,8 @@ class ViTImpl : public Module<ViTImpl> {
 
   void reset() override;
   at::Tensor forward(const at::Tensor& images);
-  /// The hidden states of all tokens after the last norm, (B, patches + 1 or 2, emb_dim): the class token, the
-  /// distillation token if there is one, the patches.
+  /// The hidden states of all tokens after the last norm, (B, patches + 1 or 2, emb_dim): the class token,
+  /// the distillation token if there is one, the patches.
   at::Tensor hidden(const at::Tensor& images);
 
   int64_t num_patches() const;

@@ -18,7 +18,7 @@ namespace attentive {
 /// Source: DecodeStream of https://huggingface.co/docs/tokenizers
 ///
 ///   auto decoder = tokenizer.streaming_decoder(/*skip_special_tokens=*/true);
-///   decoder->follow(prompt);  // its text stands there already
+///   decoder->follow(prompt);  // its text has been output already
 ///   generate(model, prompt, {.on_token = [&](int64_t id) { return bool(std::cout << decoder->push(id)); }});
 ///   std::cout << decoder->finish();
 class StreamingDecoder {

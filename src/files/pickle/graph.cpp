@@ -150,7 +150,7 @@ struct Keys::Comparable {
 
   auto operator<=>(const Comparable&) const = default;
 
-  static Comparable of(double value) {
+  static Comparable of_number(double value) {
     constexpr double kBeyond = 9223372036854775808.0;
     if (value == std::trunc(value) && value >= -kBeyond && value < kBeyond) {
       return {kInteger, static_cast<int64_t>(value)};
@@ -170,10 +170,10 @@ Keys::Comparable Keys::comparable(Ref scalar) const {
     case Kind::Int:
       return {kInteger, node.integer};
     case Kind::Float:
-      return Comparable::of(node.real);
+      return Comparable::of_number(node.real);
     case Kind::Complex: {
       const auto real = graph_[node.size].real, imaginary = graph_[static_cast<Ref>(node.index)].real;
-      if (imaginary == 0) return Comparable::of(real);
+      if (imaginary == 0) return Comparable::of_number(real);
       return {kComplex, std::bit_cast<int64_t>(real), std::bit_cast<int64_t>(imaginary)};
     }
     case Kind::LongInt:
