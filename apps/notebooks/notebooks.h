@@ -6,7 +6,7 @@
 
 namespace notebooks {
 
-// One function per document, which contains all of its cells and worked examples, in order.
+/// One function per document, which contains all of its cells and worked examples, in order.
 void toy_self_attention(Walkthrough& nb);       // 000
 void chapter_3(Walkthrough& nb);                // 001
 void query_key_value_numbers(Walkthrough& nb);  // 002

@@ -22,10 +22,10 @@ std::string replace_bad_utf8(std::string text);
 /// The number of bytes at the end of `text`, 0 to 3, that begin a character which further bytes may complete.
 size_t unfinished_utf8(std::string_view text);
 
-// Bytes as hexadecimal text, for JSON strings, which cannot hold invalid UTF-8.
+/// Bytes as hexadecimal text, for JSON strings, which cannot hold invalid UTF-8.
 std::string to_hex(std::string_view bytes);
-// Throws c10::ValueError prefixed with `caller` unless `hex` is an even number of lower-case hexadecimal
-// digits.
+/// Throws c10::ValueError prefixed with `caller` unless `hex` is an even number of lower-case hexadecimal
+/// digits.
 std::string from_hex(const char* caller, std::string_view hex);
 
 /// Whether a text matches a pattern, in which `*` stands for any run of characters.

@@ -60,7 +60,7 @@ class OptionWriter {
   std::string prefix_;
 };
 
-// Throws c10::ValueError, prefixed with `caller`, that names a member which is missing or does not fit.
+/// Throws c10::ValueError, prefixed with `caller`, that names a member which is missing or does not fit.
 class OptionReader {
  public:
   OptionReader(const char* caller, const nlohmann::json& object, std::string prefix = {})
@@ -117,8 +117,8 @@ class OptionReader {
     return *found;
   }
 
-  // Finds an enumerator by name: enumerators count from 0, and `to_string` returns "unknown" behind the last
-  // one.
+  /// Finds an enumerator by name: enumerators count from 0, and `to_string` returns "unknown" behind the last
+  /// one.
   template <class Enum>
   Enum choice(const std::string& key) const {
     const auto text = member(key, "a string", &nlohmann::json::is_string).template get<std::string>();
@@ -133,7 +133,7 @@ class OptionReader {
   std::string prefix_;
 };
 
-// Writes all options as a JSON object.
+/// Writes all options as a JSON object.
 template <ListsOptions Options>
 nlohmann::json option_object(const Options& options) {
   nlohmann::json object;
@@ -141,7 +141,7 @@ nlohmann::json option_object(const Options& options) {
   return object;
 }
 
-// Parses a text that must hold a JSON object.
+/// Parses a text that must hold a JSON object.
 inline nlohmann::json parse_option_object(const char* caller, const std::string& text) {
   auto object = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   TORCH_CHECK_VALUE(object.is_object(), caller, ": expected a JSON object");

@@ -27,7 +27,7 @@ namespace attentive {
 
 enum NameFlags : unsigned {
   kTransposed = 1,  // Python stores matrices as (in, out)
-  // Python has a convolution's weight (out, channels, side, side), we have (out, channels * side * side).
+  /// Python has a convolution's weight (out, channels, side, side), we have (out, channels * side * side).
   kFlattened = 2,
   kHead = 4,   // never behind the family's prefix
   kAlias = 8,  // a name from other versions of transformers; read, never written
@@ -63,7 +63,7 @@ struct NamePair {
   std::string python_name, our_name;
   unsigned flags = 0;
   size_t part = 0, parts = 1;
-  // True: our tensor joins several of Python's; false with parts > 1: Python's is split into several of ours.
+  /// True: our tensor joins several of Python's; false with parts > 1: Python's splits into several of ours.
   bool joined = false;
 };
 

@@ -15,7 +15,7 @@ inline at::Tensor generator_state(at::Generator generator) {
   return generator.get_state();
 }
 
-// Throws unless this generator accepts `state`.
+/// Throws unless this generator accepts `state`.
 inline void check_generator_state(const char* caller, const at::Generator& generator,
                                   const at::Tensor& state) {
   const auto expected = generator_state(generator);

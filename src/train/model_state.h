@@ -10,8 +10,8 @@
 
 namespace attentive {
 
-// Throws unless the weights of a checkpoint fit strictly. Unlike load_state_dict, it does not convert dtypes,
-// because a checkpoint belongs to this very model.
+/// Throws unless the weights of a checkpoint fit strictly. Unlike load_state_dict, does not convert dtypes,
+/// because a checkpoint belongs to this very model.
 inline void check_model_state(const char* caller, const torch::nn::Module& model, const StateDict& saved) {
   for (const auto& [name, parameter] : state_dict(model)) {
     const auto found = saved.find(name);
@@ -23,7 +23,7 @@ inline void check_model_state(const char* caller, const torch::nn::Module& model
   check_state_dict(model, saved);
 }
 
-// Throws unless a user's loss function returned a single number.
+/// Throws unless a user's loss function returned a single number.
 inline void check_loss(const char* caller, const at::Tensor& loss) {
   TORCH_CHECK_VALUE(loss.defined() && !loss.is_meta() && loss.numel() == 1, caller,
                     ": expected a loss function that returns one number, got ", describe(loss));

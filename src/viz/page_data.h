@@ -39,7 +39,7 @@ class PageData {
   int64_t tokens_index(const std::vector<std::string>& tokens);
   size_t hidden_index(const HeadRows& rows, const std::vector<Span>& spans);
 
-  // The data of a head's weights that do not depend on the number of levels.
+  /// The data of a head's weights that do not depend on the number of levels.
   struct HeadShape {
     std::vector<Span> spans;
     std::vector<float> maxima;

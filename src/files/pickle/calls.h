@@ -37,7 +37,7 @@ class Calls {
   Ref parameter(Ref arguments);
   Ref tensor_with_attributes(Ref arguments);
 
-  // pickle_tensors.cpp
+  // Defined in values.cpp:
   Ref tensor(Ref arguments, size_t count);
   Ref tensor_of_dtype(Ref arguments, size_t count);
   TensorSpec geometry(Ref arguments) const;

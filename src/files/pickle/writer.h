@@ -46,7 +46,6 @@ class Writer {
   void put_device(c10::Device device);
   void put_dtype(at::ScalarType dtype);
 
-  // pickle_writer_tensors.cpp
   void put_tensor(const at::Tensor& tensor);
   void put_parameter(const FileValue::Parameter& parameter);
   void put_storage(const at::Tensor& tensor, std::string_view type, at::ScalarType dtype);
