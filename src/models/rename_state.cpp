@@ -217,7 +217,7 @@ NameFaults faults_of(const NameTable& table, const RenamedState& renamed) {
     }
     layer = layered(plain).layer;
     std::vector<std::string> known;
-    for (const auto& pair : table.pairs()) known.push_back(table.their_name(pair, layer, renamed.prefixed));
+    for (const auto& pair : table.pairs()) known.push_back(table.name_in_file(pair, layer, renamed.prefixed));
     const auto nearest = nearest_name(name, known);
     faults.unexpected.push_back({name, nearest == name ? ": it is there twice, under several names"
                                        : nearest.empty()
