@@ -61,23 +61,23 @@ void check_calls_that_differ(const std::shared_ptr<Group>& group) {
   const Differing differing{group};
   const bool other = differing.other();
   const auto both = at::zeros({2, 3}), three = at::zeros({3}), none = at::zeros({0});
-  const auto mine = [&](const at::Tensor& rest, const at::Tensor& last) { return other ? last : rest; };
+  const auto choose = [&](const at::Tensor& rest, const at::Tensor& last) { return other ? last : rest; };
   const auto refused = [&](const std::string& text, const auto& call) { differing.refused(text, call); };
 
   refused("Group::gather: the tensors differ: rank 0 has Float (2, 3), rank {} has Float (3,)",
-          [&] { group->gather(mine(both, three)); });
+          [&] { group->gather(choose(both, three)); });
   refused("rank 0 has Float (3,), rank {} has Double (3,)",
-          [&] { group->gather(mine(three, three.to(at::kDouble))); });
-  refused("rank 0 has Float (0,), rank {} has Float (3,)", [&] { group->gather(mine(none, three)); });
+          [&] { group->gather(choose(three, three.to(at::kDouble))); });
+  refused("rank 0 has Float (0,), rank {} has Float (3,)", [&] { group->gather(choose(none, three)); });
   refused("Group::sum: the tensors differ: rank 0 has Float (2, 3), rank {} has Float (3,)",
-          [&] { group->sum(mine(both, three)); });
+          [&] { group->sum(choose(both, three)); });
   refused("rank 0 has Float (3,), rank {} has Int (3,)",
-          [&] { group->sum(mine(three, three.to(at::kInt))); });
-  refused("rank 0 has Float (3,), rank {} has Float (0,)", [&] { group->sum(mine(three, none)); });
+          [&] { group->sum(choose(three, three.to(at::kInt))); });
+  refused("rank 0 has Float (3,), rank {} has Float (0,)", [&] { group->sum(choose(three, none)); });
   refused(
       "Group::broadcast: the tensors and roots differ: rank 0 has Float (2, 3) of root 0, rank {} has Float "
       "(3,) of root 0",
-      [&] { group->broadcast(mine(both, three), 0); });
+      [&] { group->broadcast(choose(both, three), 0); });
   refused("rank 0 has Float (3,) of root 0, rank {} has Float (3,) of root 1",
           [&] { group->broadcast(three, other ? 1 : 0); });
   refused("the calls differ: rank 0 calls Group::barrier, rank {} calls Group::sum", [&] {
@@ -88,9 +88,9 @@ void check_calls_that_differ(const std::shared_ptr<Group>& group) {
     }
   });
   refused("on rank {}: expected a dense tensor on the CPU, got an undefined one",
-          [&] { group->gather(mine(three, at::Tensor())); });
+          [&] { group->gather(choose(three, at::Tensor())); });
   refused("on rank {}: expected Double, Float, Half, BFloat16, Long, Int, Char or Byte, got Short",
-          [&] { group->sum(mine(three, three.to(at::kShort))); });
+          [&] { group->sum(choose(three, three.to(at::kShort))); });
 
   torch::nn::Linear model(3, 2), second(3, 2);
   DataParallel parallel(*model, group), parallel_of_second(*second, group);
@@ -196,10 +196,10 @@ void make_passes_in_other_orders(const std::shared_ptr<Group>& group, const std:
 
 void check_sums(const std::shared_ptr<Group>& group) {
   const int64_t size = group->size(), rank = group->rank();
-  const auto check = [&](const at::Tensor& own, const at::Tensor& of_rank_0, const std::string& what) {
+  const auto check = [&](const at::Tensor& summed, const at::Tensor& of_rank_0, const std::string& what) {
     // of_rank_0 (n) + rank, summed: n W + W (W - 1) / 2
-    group->sum(own);
-    expect(at::equal(own, (of_rank_0 * size + size * (size - 1) / 2).to(own.scalar_type())), what);
+    group->sum(summed);
+    expect(at::equal(summed, (of_rank_0 * size + size * (size - 1) / 2).to(summed.scalar_type())), what);
   };
   const auto numbers = at::arange(6, at::kDouble);
   for (const auto dtype :

@@ -169,9 +169,9 @@ struct Comparison {
 
   Results here(const Tensors& whole, const Call& call) const {
     const auto shard = [&](const at::Tensor& x) { return zigzag_shard(x, *group, 2); };
-    const Tensors own{shard(whole.q), shard(whole.k), shard(whole.v), shard(whole.of_output),
-                      shard(whole.of_logsumexp)};
-    auto results = run(own, call, [&](const auto& q, const auto& k, const auto& v) {
+    const Tensors shards{shard(whole.q), shard(whole.k), shard(whole.v), shard(whole.of_output),
+                         shard(whole.of_logsumexp)};
+    auto results = run(shards, call, [&](const auto& q, const auto& k, const auto& v) {
       at::manual_seed(7 + group->rank());  // only rank 0's seed matters for dropout
       return context_attention(q, k, v, group, call.options, call.extras, method);
     });
@@ -218,9 +218,9 @@ struct Comparison {
     call.options.dropout_stream = DropoutStream::Counter;
     const auto truth = alone(exact, call);
     for (size_t i = 0; i < got.size(); ++i) {
-      const auto ours = largest_error(got[i], truth[i]), alone = largest_error(want[i], truth[i]);
-      if (!(ours <= 1.5 * alone))
-        return fmt::format("{}: {} is {} off, one process {}; ", option.name, kNames[i], ours, alone);
+      const auto error = largest_error(got[i], truth[i]), alone = largest_error(want[i], truth[i]);
+      if (!(error <= 1.5 * alone))
+        return fmt::format("{}: {} is {} off, one process {}; ", option.name, kNames[i], error, alone);
     }
     return "";
   }
@@ -359,11 +359,12 @@ void check_refused(const std::shared_ptr<Group>& group) {
 void check_twice(const std::shared_ptr<Group>& group, const std::string& method) {
   for (const auto type : {at::kFloat, at::kDouble, at::kBFloat16}) {
     const auto whole = whole_tensors(type, group->device());
-    Tensors own = whole;
-    for (auto* x : {&own.q, &own.k, &own.v}) *x = zigzag_shard(x->detach(), *group, 2).requires_grad_();
-    const auto y =
-        context_attention(own.q, own.k, own.v, group, {.causal = Causal::BottomRight}, {}, method_of(method));
-    const std::vector<at::Tensor> leaves = {own.q, own.k, own.v};
+    Tensors shards = whole;
+    for (auto* x : {&shards.q, &shards.k, &shards.v})
+      *x = zigzag_shard(x->detach(), *group, 2).requires_grad_();
+    const auto y = context_attention(shards.q, shards.k, shards.v, group, {.causal = Causal::BottomRight}, {},
+                                     method_of(method));
+    const std::vector<at::Tensor> leaves = {shards.q, shards.k, shards.v};
     const auto loss = y.output.square().sum();
     const auto plain = torch::autograd::grad({loss}, leaves, {}, /*retain_graph=*/true);
     const auto linked = torch::autograd::grad({loss}, leaves, {}, true, /*create_graph=*/true);

@@ -135,19 +135,19 @@ TEST_CASE("a group leaves SIGPIPE to the program", "[distributed][faults]") {
 }
 
 TEST_CASE("GroupOptions::exit_at_once: who ends without the handlers of exit", "[distributed][faults]") {
-  for (const std::string how : {"at once", "whole"}) {
+  for (const std::string exit_kind : {"at once", "whole"}) {
     Processes processes;
     const auto port = attentive::test::free_port();
     for (int64_t rank = 0; rank < 3; ++rank) {
       auto variables = attentive::test::place(rank, 3, port);
-      variables.emplace_back("ATTENTIVE_TEST_EXIT", how);
+      variables.emplace_back("ATTENTIVE_TEST_EXIT", exit_kind);
       processes.start({attentive::test::worker(), "leave"}, variables);
     }
     const auto all = processes.finish();
     for (const size_t rank : {0U, 2U}) {
-      INFO(how << ", rank " << rank << ": " << all[rank].out);
+      INFO(exit_kind << ", rank " << rank << ": " << all[rank].out);
       CHECK(all[rank].status == 1);
-      CHECK((all[rank].out.find("handler of exit") != std::string::npos) == (how == "whole"));
+      CHECK((all[rank].out.find("handler of exit") != std::string::npos) == (exit_kind == "whole"));
     }
     CHECK_THAT(all[1].out, ContainsSubstring("handler of exit"));  // it has ended normally
   }

@@ -95,29 +95,29 @@ struct How {
   int64_t thrower = -1;  // the rank that throws in its third step
 };
 
-int train(const std::shared_ptr<Group>& group, const How& how) {
+int train(const std::shared_ptr<Group>& group, const How& training) {
   at::manual_seed(7 + group->rank());  // only rank 0's parameters matter
-  Network network(6, how.frozen);
+  Network network(6, training.frozen);
   network.to(group->device());
   DataParallel parallel(network, group, {.bucket_bytes = 300, .first_bucket_bytes = 200});
   attentive::AdamW optimizer(network);
-  const int64_t size = group->size(), own = how.parts / size;
-  for (int64_t step = 0; step < how.steps; ++step) {
+  const int64_t size = group->size(), parts_per_process = training.parts / size;
+  for (int64_t step = 0; step < training.steps; ++step) {
     at::manual_seed(100 + step);
-    const auto batch = at::rand({how.parts, 5, 6}).to(group->device());
+    const auto batch = at::rand({training.parts, 5, 6}).to(group->device());
     auto total = at::zeros({size}, group->device());
     optimizer.zero_grad();
-    for (int64_t part = 0; part < own; ++part) {
-      const auto loss = loss_of(network, batch[group->rank() * own + part]);
-      parallel.backward(loss / own, part + 1 == own);
+    for (int64_t part = 0; part < parts_per_process; ++part) {
+      const auto loss = loss_of(network, batch[group->rank() * parts_per_process + part]);
+      parallel.backward(loss / parts_per_process, part + 1 == parts_per_process);
       total[group->rank()] += loss.detach();
     }
     optimizer.step();
     group->sum(total);
-    if (how.steps <= 100) std::printf("loss %a\n", total.sum().item<double>());
+    if (training.steps <= 100) std::printf("loss %a\n", total.sum().item<double>());
     if (step == 0) std::printf("started\n");
     std::fflush(stdout);
-    if (step == 2 && how.thrower == group->rank()) throw std::runtime_error("the data are gone");
+    if (step == 2 && training.thrower == group->rank()) throw std::runtime_error("the data are gone");
   }
   for (const auto& parameter : network.parameters()) print_bits(parameter);
   const auto statistics = parallel.statistics();

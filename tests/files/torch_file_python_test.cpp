@@ -65,14 +65,14 @@ void check_reads(const std::string& name, const json& want) {
 }
 
 template <class Call>
-void check_refuses(const Call& call, const std::string& who, const json& words) {
+void check_refuses(const Call& call, const std::string& caller, const json& words) {
   try {
     call();
     FAIL_CHECK("no error");
   } catch (const TorchFileError& error) {
     const std::string message = error.what_without_backtrace();
     INFO(message);
-    CHECK(message.starts_with(who));
+    CHECK(message.starts_with(caller));
     for (const std::string word : words) CHECK(message.find(word) != std::string::npos);
   }
 }

@@ -20,9 +20,9 @@ namespace {
 constexpr int64_t kHuge = (int64_t{1} << 31) - 1;
 
 template <class Model, class Options>
-ModelFolder folder_of(const Options& options, const SaveFolderOptions& how = {}) {
+ModelFolder folder_of(const Options& options, const SaveFolderOptions& save_options = {}) {
   const TemporaryFolder folder;
-  save_model_folder(folder / "model", *Model(options), how);
+  save_model_folder(folder / "model", *Model(options), save_options);
   return read_model_folder(folder / "model", {.map = false});
 }
 

@@ -163,12 +163,12 @@ TEST_CASE("generate takes the memory of one token's logits", "[generate][memory]
   Llama llama(LlamaOptions(kWords, 8, 2, 1).context_length(kTokens));
   const std::vector<int64_t> prompt(kTokens, 1);
   for (const bool use_cache : {true, false}) {
-    const auto of = [&](auto& model) {
+    const auto memory_of = [&](auto& model) {
       return peak_memory([&] { generate(*model, prompt, {.max_new_tokens = 1, .use_cache = use_cache}); });
     };
     constexpr size_t all = kTokens * kWords * sizeof(float);
-    CHECK(of(gpt) < all / 4);
-    CHECK(of(llama) < all / 4);
+    CHECK(memory_of(gpt) < all / 4);
+    CHECK(memory_of(llama) < all / 4);
   }
 }
 

@@ -77,8 +77,8 @@ TEST_CASE("a language model stands in a Sequential of one argument", "[logits]")
   const auto ids = at::randint(kWords, {2, 5}, at::kLong);
   for (const auto& model : models()) {
     CAPTURE(model.name());
-    model.visit([&](const auto& its) {
-      CHECK(bit_equal(torch::nn::Sequential(its)->forward(ids), model.forward(ids)));
+    model.visit([&](const auto& holder) {
+      CHECK(bit_equal(torch::nn::Sequential(holder)->forward(ids), model.forward(ids)));
     });
   }
 }

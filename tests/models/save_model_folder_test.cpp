@@ -43,11 +43,11 @@ Model check_round_trip(const Model& model, const std::string& family, const Save
   const auto read = read_model_folder(folder / "saved");
   CHECK(read.family == family);
   auto again = load_pretrained<Model>(folder / "saved");
-  const auto ours = state_dict(*model), theirs = state_dict(*again);
-  for (const auto& [name, tensor] : ours) {
+  const auto saved = state_dict(*model), loaded = state_dict(*again);
+  for (const auto& [name, tensor] : saved) {
     INFO(name);
-    REQUIRE(theirs.contains(name));
-    CHECK(theirs.at(name).equal(tensor));
+    REQUIRE(loaded.contains(name));
+    CHECK(loaded.at(name).equal(tensor));
   }
   return again;
 }
@@ -127,8 +127,8 @@ TEST_CASE("a Gemma without windows keeps the number that Python's class needs", 
           Activation::GeluTanh);
   for (const auto& options : {gemma, LlamaOptions(gemma).qk_norm(true)}) {
     const auto model = drawn(Llama(options));
-    const auto written = [&](const SaveFolderOptions& how) {
-      save_model_folder(folder / "model", *model, how);
+    const auto written = [&](const SaveFolderOptions& save_options) {
+      save_model_folder(folder / "model", *model, save_options);
       const auto read = read_model_folder(folder / "model");
       CHECK(load_pretrained<Llama>(read)->options.windows().empty());
       return read.config.at("sliding_window");

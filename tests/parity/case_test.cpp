@@ -277,8 +277,8 @@ TEST_CASE("a forced backend that cannot express the call is an error", "[case]")
   CHECK(run_case(read_case(kMha), {.backend = Backend::Reference}).passed());
   const auto dropped = read_case(kCases + "dropout/MultiHeadAttention-notebook-default.safetensors");
   const auto other = read_case(kCases + "dropout/MultiHeadAttention-notebook-intel_mkl.safetensors");
-  const auto& own = run_case(dropped).skipped.empty() ? dropped : other;
-  CHECK_THAT(refusal([&] { run_case(own, {.backend = Backend::Native}); }),
+  const auto& runnable = run_case(dropped).skipped.empty() ? dropped : other;
+  CHECK_THAT(refusal([&] { run_case(runnable, {.backend = Backend::Native}); }),
              ContainsSubstring("MultiHeadAttention-notebook"));
 }
 

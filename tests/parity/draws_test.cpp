@@ -47,8 +47,8 @@ namespace {
 constexpr DrawKernels kSame{}, kOther{.uniform = false, .normal = false};
 
 // Whether `got`, drawn on a machine whose kernels round differently, may correspond to `want`.
-bool may_be(float got, float want, Drawn how) {
-  return same_draw(at::full({16}, got), at::full({16}, want), how, kOther);
+bool may_be(float got, float want, Drawn distribution) {
+  return same_draw(at::full({16}, got), at::full({16}, want), distribution, kOther);
 }
 
 }  // namespace
@@ -75,11 +75,11 @@ TEST_CASE("asking for the kernels draws nothing from the default generator", "[d
 TEST_CASE("the same kernels must draw the same bits", "[draws]") {
   const auto want = at::full({16}, 0.5f);
   const auto next = at::full({16}, std::nextafter(0.5f, 1.0f));
-  for (const auto how : {Drawn::Uniform, Drawn::Normal}) {
-    CHECK(same_draw(want, want.clone(), how, kSame));
-    CHECK_FALSE(same_draw(next, want, how, kSame));
-    CHECK(draw_rule(how, kSame).find("bit for bit") != std::string::npos);
-    CHECK(draw_rule(how, kOther).find("bit for bit") == std::string::npos);
+  for (const auto distribution : {Drawn::Uniform, Drawn::Normal}) {
+    CHECK(same_draw(want, want.clone(), distribution, kSame));
+    CHECK_FALSE(same_draw(next, want, distribution, kSame));
+    CHECK(draw_rule(distribution, kSame).find("bit for bit") != std::string::npos);
+    CHECK(draw_rule(distribution, kOther).find("bit for bit") == std::string::npos);
   }
   CHECK_FALSE(same_draw(next, want, Drawn::Uniform, {.uniform = true, .normal = false}));
   CHECK_FALSE(same_draw(next, want, Drawn::Normal, {.uniform = false, .normal = true}));

@@ -92,15 +92,16 @@ TEST_CASE("Texts while training change no bit of it", "[text_samples]") {
 TEST_CASE("A text depends on the model, the prompt and the seed, and shows no special tokens",
           "[text_samples]") {
   auto language = small_language();
-  const TextSampleOptions how{.prompt = "sat", .tokens = 30, .seed = 7};
-  const auto plain = sample_text(language, how);
-  CHECK(sample_text(language, how) == plain);
+  const TextSampleOptions sampling{.prompt = "sat", .tokens = 30, .seed = 7};
+  const auto plain = sample_text(language, sampling);
+  CHECK(sample_text(language, sampling) == plain);
   CHECK(sample_text(language, {.prompt = "sat", .tokens = 30, .seed = 8}) != plain);
   language.tokenizer = std::make_unique<Marked>();
-  CHECK(sample_text(language, how).find(std::string(language.tokenizer->bytes(0))) == std::string::npos);
+  CHECK(sample_text(language, sampling).find(std::string(language.tokenizer->bytes(0))) == std::string::npos);
   language = small_language();
   for (int64_t id = 0; id < language.tokenizer->vocab_size(); ++id) language.stop_tokens.push_back(id);
-  CHECK(sample_text(language, how) == plain.substr(0, how.prompt.size() + 1));  // the stop token is the last
+  CHECK(sample_text(language, sampling) ==
+        plain.substr(0, sampling.prompt.size() + 1));  // the stop token is the last
 }
 
 TEST_CASE("Half a character is shown as U+FFFD", "[text_samples]") {

@@ -119,8 +119,8 @@ TEST_CASE("Processes that share passes agree in every bit and learn what one doe
     check_close(histories[0], one);
     CHECK(histories[0].losses[0] == one.losses[0]);  // equal parameters, and passes in the same order
     for (size_t pass = 0; pass < one.rows.size(); ++pass) {
-      const auto& own = histories[pass % static_cast<size_t>(size)].rows;
-      CHECK(bit_equal(own.at(pass / static_cast<size_t>(size)), one.rows[pass]));
+      const auto& rows = histories[pass % static_cast<size_t>(size)].rows;
+      CHECK(bit_equal(rows.at(pass / static_cast<size_t>(size)), one.rows[pass]));
     }
   }
 }

@@ -200,8 +200,8 @@ TEST_CASE("a thumbnail leaves out what no query's span reaches", "[viz]") {
   size_t next = 0;
   for (int64_t y = 0; y < 32; ++y) {
     for (int64_t x = 0; x < 32; ++x) {
-      const auto part = [&](const at::Tensor& of) {
-        return of.slice(0, y * 70 / 32, (y + 1) * 70 / 32).slice(1, x * 33 / 32, (x + 1) * 33 / 32);
+      const auto part = [&](const at::Tensor& map) {
+        return map.slice(0, y * 70 / 32, (y + 1) * 70 / 32).slice(1, x * 33 / 32, (x + 1) * 33 / 32);
       };
       if (!part(visible).any().item<bool>()) continue;
       REQUIRE(next < cells.size());
