@@ -244,7 +244,7 @@ def magnitude(value):
 
 
 def margin_of(name, value, largest_gradient):
-    """The allowed difference of PyTorch on another processor: float32 as in parity cases, gradients relative to the largest."""
+    """The allowed difference of another processor's PyTorch: float32 as in parity cases, gradients relative to the largest."""
     if not value.is_floating_point():
         return {"rtol": 0.0, "atol": 0.0}
     if value.dtype in (torch.float16, torch.bfloat16):
