@@ -268,8 +268,8 @@ void chapter_3(Walkthrough& nb) {
     sa_v1->to(nb.device());
     nb.check("sa_v1(inputs)", sa_v1->forward(inputs));
     nb.say(
-        "Row 2 is the context vector of 001-24. A batch works too: keys are turned by transpose(-2, -1), "
-        "not by .T, which turns all axes.");
+        "Row 2 is the context vector of 001-24. A batch works too: keys are transposed by transpose(-2, -1), "
+        "not by .T, which reverses all axes.");
   });
 
   // A variant that the notebook keeps in a string. Its matrices are drawn from a normal distribution.

@@ -39,7 +39,7 @@ constexpr DtypeName kSafetensorsDtypes[] = {
     {"BOOL", at::kBool},
 };
 
-// LibTorch supports tensors of at most this rank; the limit also keeps a hostile header small.
+// Tensors of higher rank are refused, which keeps the memory for a hostile header small.
 constexpr size_t kMaxRank = 64;
 
 // Reads the header event by event. It knows at each point what may follow, so excessive nesting is refused at
