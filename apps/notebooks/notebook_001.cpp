@@ -141,7 +141,7 @@ void chapter_3(Walkthrough& nb) {
     nb.check("attn_scores", attn_scores);
   });
 
-  // The same table as a product: the inputs times their transpose, one matrix product in place of 36 dot
+  // One product gives this table: the inputs times their transpose, one matrix product in place of 36 dot
   // products.
   nb.cell("001-10", "All scores by one matrix product", [&] {
     attn_scores = torch::matmul(inputs, inputs.t());

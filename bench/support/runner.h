@@ -38,7 +38,7 @@ struct Check {
   bool passed() const { return error <= allowed; }  // NaN does not pass
 };
 
-/// The same computation done in several ways. The first contender is this package, and every ratio is
+/// One computation done in several ways. The first contender is this package, and every ratio is
 /// relative to it.
 struct Case {
   std::string suite;

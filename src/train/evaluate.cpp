@@ -69,7 +69,7 @@ double evaluate(torch::nn::Module& module, const BatchLoss& loss, const at::Tens
   const auto rank = static_cast<size_t>(group->rank()), size = static_cast<size_t>(group->size());
   const auto targets = tokens.size(0) - 1;
   const auto batches = batches_of(targets, options);
-  // The same number of places in every process; the last ones may stay unused.
+  // Every process has the same number of places, so the last ones may stay unused.
   auto local_means = at::zeros({static_cast<int64_t>((batches.size() + size - 1) / size)}, at::kDouble);
   for (size_t i = rank; i < batches.size(); i += size) {
     local_means.mutable_data_ptr<double>()[i / size] =

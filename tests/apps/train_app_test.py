@@ -236,7 +236,7 @@ class TrainApp(unittest.TestCase):
                 self.assertNotIn(b"ETA", path.read_bytes(), path)
         self.assertEqual((self.run_folder / ".lock").read_bytes(), b"")
 
-    # What a run prints, and the files that it does not change
+    # The output of a run, and the files that it does not change
 
     def files(self):
         """The files of the run, with their bytes and times of change; without the lock, which every process takes."""

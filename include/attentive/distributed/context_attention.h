@@ -67,7 +67,7 @@ AttentionResult context_attention(const at::Tensor& q, const at::Tensor& k, cons
                                   const AttentionExtras& extras = {},
                                   ContextMethod method = ContextMethod::Gather);
 
-/// Makes the modules of a model use context_attention() (`Module::set_context`).
+/// Makes the modules of a model use context_attention() (`GPT::set_context`).
 ///
 ///   model->set_context(std::make_shared<ContextParallel>(group));
 ///   auto loss = model->loss(zigzag_shard(ids, *group, 1), zigzag_shard(targets, *group, 1));

@@ -82,6 +82,7 @@ struct BertOutput {
 /// The initial weights are PyTorch's defaults. A token that `mask` hides is processed like any other, but no
 /// token attends to it. Throws c10::ValueError for ids or types outside their tables (checked on the host, so
 /// that on CUDA the call waits for the device), for more tokens than positions, and for empty sequences.
+/// Memory: O(B T num_layers emb_dim). Source: Devlin et al. 2019, "BERT"; Liu et al. 2019, "RoBERTa"; Lan et
 /// al. 2020, "ALBERT".
 ///
 ///   attentive::Bert model(attentive::BertOptions(30522, 512, 768, 12, 12));

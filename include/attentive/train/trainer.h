@@ -85,7 +85,6 @@ TrainerOptions parse_trainer_options(const std::string& json);
 ///
 /// Dropout needs different bits on every rank: the constructor seeds the default generators of rank r > 0
 /// from their current seed and r. The generators of rank 0 are unchanged.
-/// their current seed and r. Those of rank 0 stay.
 class Trainer {
  public:
   /// tokens: (N) integers on the CPU; the validation text may be undefined or empty, which means none. The

@@ -19,9 +19,9 @@ struct LogRow {
 };
 
 /// A log file of a run: JSON lines if its name ends in ".jsonl", otherwise CSV with a header.
+///
 /// Every row is written immediately, so a killed run leaves at most its last line incomplete. Only process 0
 /// of a group writes; in the others, there is no file.
-/// of a group writes; the others have no file.
 ///
 ///   attentive::TrainingLog log("run/log.csv", /*from_step=*/0);
 ///   log.add({.step = 1, .loss = 4.2});

@@ -148,7 +148,7 @@ ask(no_headers FAIL LINE "has no C\\+\\+ headers; install the wheel of PyPI: pyt
     ARGS "-DTorch_DIR=${WORK}/headless/torch/share/cmake/Torch")
 ask(no_library FAIL LINE "has no lib/libtorch_cpu.so; [^\n]*: python3 -m pip install torch=="
     ARGS "-DTorch_DIR=${WORK}/static/torch/share/cmake/Torch")
-# What each wheel of PyPI loads beside itself.
+# The further wheels that each wheel of PyPI loads.
 foreach(pair IN ITEMS "2.7.0|-cu12==12.6" "2.7.1|-cu12==12.6" "2.8.0|-cu12==12.8" "2.10.0|-cu12==12.8"
                       "2.11.0|==13.0" "2.14.1|==13.0" "2.15.0|==13.2")
   string(REGEX MATCH "^([^|]+)\\|(.*)$" _ "${pair}")
