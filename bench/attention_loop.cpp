@@ -1,5 +1,5 @@
 // Repeats one call of `attention`, or of the chapter-3 module, for a while, so that a profiler sees nothing
-// else: bench/breakdown.py.
+// else. Used by bench/breakdown.py.
 //
 //   attention_loop --tokens 4096 --dtype bf16 --seconds 5
 //   attention_loop --module --batch 8 --tokens 1024 --backward --dropout 0.1
@@ -38,7 +38,7 @@ at::ScalarType type_of(const Settings& s) {
   return s.dtype == "bf16" ? at::kBFloat16 : at::kFloat;
 }
 
-// `leaves` receives what gradients flow to.
+// `leaves` receives the tensors that get gradients.
 Call attention_call(const Settings& s, std::vector<at::Tensor>* leaves) {
   using namespace attentive;
   const int64_t keys = s.keys > 0 ? s.keys : s.tokens, kv_heads = s.kv_heads > 0 ? s.kv_heads : s.heads;
@@ -87,7 +87,7 @@ int run(const Settings& s) {
     if (!s.backward) continue;
     output.backward(grad_output);
     for (auto& x : leaves)
-      x.mutable_grad() = at::Tensor();  // adding to the last call's is not part of this one
+      x.mutable_grad() = at::Tensor();  // accumulating onto the previous gradients is not part of this call
   }
   std::printf("%ld calls, %.6f s a call\n", calls, (end - start) / static_cast<double>(calls));
   return 0;

@@ -1,4 +1,4 @@
-"""attentive-bench as its users see it: attentive_bench_test.py PROGRAM"""
+"""Tests attentive-bench as users run it: attentive_bench_test.py PROGRAM"""
 
 import json
 import os
@@ -32,7 +32,7 @@ def check_report(text, data):
     assert machine["cpu"] == processor() and machine["isa"] and machine["capability"] and machine["libtorch"], machine
     assert peaks["threads"] == 1, peaks
     for limit in ("fp32_flops", "bf16_flops", "read_bytes_per_second"):
-        assert 0 < peaks[limit] < 1e12, f"no core does that: {peaks}"  # a loop that the compiler left out
+        assert 0 < peaks[limit] < 1e12, f"no core does that: {peaks}"  # the compiler must not have removed a loop
     first, *_ = text.splitlines()
     for part in (machine["cpu"], machine["isa"], f"LibTorch {machine['libtorch']}", "1 threads"):
         assert part in first, f"{part!r} is not in {first!r}"
@@ -43,7 +43,7 @@ def check_report(text, data):
 with tempfile.TemporaryDirectory() as folder:
     check_report(*report(folder))
 
-    # A CPU without products of bfloat16, or this one as if it were such a CPU.
+    # A CPU without bfloat16 products, or this CPU restricted to the same instructions.
     if platform.machine() == "x86_64":
         text, data = report(folder, ATEN_CPU_CAPABILITY="avx2", ONEDNN_MAX_CPU_ISA="AVX2", MKL_ENABLE_INSTRUCTIONS="AVX2")
         check_report(text, data)
@@ -53,14 +53,14 @@ with tempfile.TemporaryDirectory() as folder:
     else:
         print(f"SKIPPED: as on a CPU without bfloat16: {platform.machine()} is not limited by these variables")
 
-# What it does is said before it is done.
+# Each step is announced before it begins.
 with subprocess.Popen([PROGRAM, *ONE_CASE], text=True, stdout=subprocess.PIPE) as program:
     assert processor() in program.stdout.readline()
     assert "limits" in program.stdout.readline()
     assert program.poll() is None, "the first lines came with the last ones"
     program.kill()
 
-# The suites for a GPU, tried on the CPU: every result is checked, and a kernel that is not there is said, not timed.
+# The GPU suites, run on the CPU: every result is checked, and a missing kernel is reported, not timed.
 with tempfile.TemporaryDirectory() as folder:
     path = Path(folder) / "gpu.json"
     done = run("--suite", "gpu-grid", "gpu-options", "gpu-decode", "--tokens", "24", "--head-dim", "8", "--dtype", "fp32",

@@ -18,7 +18,7 @@ from gpt_peer import PRESETS, Run
 
 
 class Loss(nn.Module):
-    """The loss as a forward pass, as DistributedDataParallel wants it."""
+    """The loss as a forward pass, which DistributedDataParallel needs."""
 
     def __init__(self, model):
         super().__init__()
@@ -29,7 +29,7 @@ class Loss(nn.Module):
 
 
 class OwnBatches:
-    """Of every `size` batches of a sampler, the one of this rank."""
+    """Takes this rank's batch out of every `size` batches of a sampler."""
 
     def __init__(self, sampler, rank, size):
         self.sampler, self.rank, self.size = sampler, rank, size
@@ -52,7 +52,7 @@ def main():
     run.p = {**run.p, "steps": args.steps}
     run.loss_of = DistributedDataParallel(Loss(run.model), gradient_as_bucket_view=True)
     run.sampler = OwnBatches(run.sampler, rank, size)
-    torch.manual_seed(args.seed + rank)  # dropout of its own
+    torch.manual_seed(args.seed + rank)  # separate dropout for each rank
     if rank == 0:
         print("step,loss,seconds")
     for step in range(1, args.steps + 1):

@@ -1,4 +1,4 @@
-// One new query against a long cache: 32 query heads on 8 key heads, head_dim 128.
+// One new query against a long cache, with 32 query heads, 8 key heads and head_dim 128.
 
 #include <ATen/ATen.h>
 #include <c10/core/ScalarType.h>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kHeads = 32, kKeyHeads = 8, kDim = 128;
 
-// Query heads of one group as rows of one query: ATen then reads each key once a group.
+// Stacks the query heads of a group as rows of one head, so that ATen reads each key once per group.
 at::Tensor stacked(const Qkv& x) {
   const auto rows = x.q.view({1, kKeyHeads, kHeads / kKeyHeads, kDim});
   return at::scaled_dot_product_attention(rows, x.k, x.v).view({1, kHeads, 1, kDim});

@@ -1,4 +1,4 @@
-// Forward and backward with dropout on the weights, where PyTorch leaves its fused kernel.
+// Forward and backward with dropout on the weights, for which PyTorch does not use its fused kernel.
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>

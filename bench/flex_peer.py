@@ -25,7 +25,7 @@ from machine import describe
 
 HEADS, DOCUMENTS, WINDOW, SOFTCAP = 16, 8, 256, 30.0
 TYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
-ALLOWED = {"bf16": 3e-2, "fp32": 5e-3}  # its products in float32 may be TF32's
+ALLOWED = {"bf16": 3e-2, "fp32": 5e-3}  # float32 products may use TF32
 
 
 def causal(b, h, q, k):
@@ -34,7 +34,7 @@ def causal(b, h, q, k):
 
 @dataclass
 class Variant:
-    """What hides pairs, what changes scores, and the same for single operations."""
+    """The mask, the change of scores, and the same options for single operations."""
 
     name: str
     visible: object = causal
@@ -90,7 +90,7 @@ def flex(variant, tokens, device):
     def run(q, k, v):
         if variant.sinks is None:
             return compiled(q, k, v, score_mod=variant.score, block_mask=block)
-        # A sink takes its share of every row's sum.
+        # A sink takes a share of each row's sum.
         out, logsumexp = compiled(q, k, v, score_mod=variant.score, block_mask=block, return_lse=True)
         return out * torch.sigmoid(logsumexp - variant.sinks[:, None]).unsqueeze(-1).to(out.dtype)
 
@@ -189,8 +189,8 @@ def main():
     about["device"] = torch.cuda.get_device_name() if args.device == "cuda" else "cpu"
     print(", ".join(f"{name} {value}" for name, value in about.items()), flush=True)
     rows = []
-    torch._dynamo.config.recompile_limit = 1000  # every case is a compile of its own
-    # What the comparison is about comes first: half precision, the largest T.
+    torch._dynamo.config.recompile_limit = 1000  # every case is compiled
+    # The most relevant cases come first: half precision, the largest T.
     cases = [(dtype, dim, tokens, backward, index) for dtype in args.dtype for tokens in sorted(args.tokens, reverse=True)
              for dim in args.head_dim for backward in (False, True) for index in range(len(variants(DOCUMENTS, "cpu")))]
     for dtype, dim, tokens, backward, index in cases:
@@ -204,7 +204,7 @@ def main():
             try:
                 with torch.set_grad_enabled(backward):
                     row = measure(variant, dtype, tokens, dim, backward, args)
-            except Exception as error:  # a case that it cannot compile or that does not fit is a finding, not an end
+            except Exception as error:  # a case that fails to compile or does not fit is a result, not the end
                 row = {"skipped": f"{type(error).__name__}: {str(error).strip().splitlines()[0][:120] if str(error).strip() else ''}"}
         rows.append({"case": name, "dtype": dtype, **row})
         if "skipped" in row:

@@ -1,9 +1,9 @@
-// Continues prompts with a model folder as bench/transformers_peer.py asks, and tells how long that took.
+// Continues prompts with a model folder on request of bench/transformers_peer.py, and reports the time.
 //
 //   bench/transformers_peer.py --against build/release/bench/folder_decode_bench
 //
-// Reads prompts from standard input, one a line as numbers; answers each with the milliseconds from the first new token to
-// the last, and the new tokens.
+// Reads prompts from standard input, one per line, as numbers. Answers each with the milliseconds from the
+// first new token to the last, followed by the new tokens.
 
 #include <chrono>
 #include <cstdio>

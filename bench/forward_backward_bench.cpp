@@ -1,4 +1,4 @@
-// The attention function alone, forward and backward.
+// Only the attention function, forward and backward.
 
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/randn_like.h>

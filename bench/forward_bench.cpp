@@ -1,4 +1,4 @@
-// The attention function alone, forward.
+// Only the attention function, forward.
 
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>

@@ -1,11 +1,11 @@
-// Time of a token that a GPT or a Llama writes with its cache, against plainly reading what it must read: the weights
-// and the keys and values so far.
+// The time of a token that a GPT or a Llama generates with its cache, compared with plainly reading the
+// memory that it must read: the weights and all keys and values so far.
 //
 //   build/release/bench/gpt_decode_bench [--preset gpt2|small|large|llama] [--threads N]
 //
-// Both take turns in one run. gpt2: 12 layers, 12 heads, width 768, 50257 tokens; small and large: the
-// presets of attentive-train with a context of 1025 tokens; llama: a Llama of gpt2's layers, heads and width
-// with gates of 2048 features and 32000 tokens. Weights are random: they decide nothing about time.
+// Both alternate in one run. gpt2: 12 layers, 12 heads, width 768, 50257 tokens; small and large: the presets
+// of attentive-train with a context of 1025 tokens; llama: a Llama with gpt2's layers, heads and width, gates
+// of 2048 features and 32000 tokens. Weights are random, as they do not affect the time.
 
 #include <algorithm>
 #include <chrono>
@@ -32,7 +32,7 @@ namespace {
 
 using namespace attentive;
 
-constexpr int64_t kTokens = 1024;  // in the cache when the timed token comes
+constexpr int64_t kTokens = 1024;  // in the cache before the timed token
 constexpr int kTurns = 30;
 
 constexpr int64_t kContext = kTokens + 1;
@@ -55,11 +55,12 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// What a token reads: of the tables, one row; a tied embedding is read whole, by the head.
+// The memory that one token reads: one row of each table, but all of a tied embedding, which the head reads.
 template <CausalLanguageModel Model>
 std::vector<at::Tensor> read_by(Model& model, const KVCache& cache) {
-  const auto& its = cache.options();
-  std::vector<at::Tensor> read{at::ones({2 * its.layers * kTokens * its.num_kv_heads * its.head_dim})};
+  const auto& options = cache.options();
+  std::vector<at::Tensor> read{
+      at::ones({2 * options.layers * kTokens * options.num_kv_heads * options.head_dim})};
   for (const auto& item : model.named_parameters()) {
     const bool table =
         item.key().starts_with("pos_emb") || (item.key().starts_with("tok_emb") && !model.options.tied());

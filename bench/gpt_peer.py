@@ -116,7 +116,7 @@ class GPT(nn.Module):
 
 
 class Sampler:
-    """Random blocks: torch.randint on a generator of its own."""
+    """Draws random blocks by torch.randint with a separate generator."""
 
     def __init__(self, tokens, block, batch, seed):
         self.windows = tokens.unfold(0, block + 1, 1)
@@ -224,12 +224,12 @@ def take_turns(args, run):
     pairs = []
     for turn in range(args.turns):
         pairs.append((ours(args.burst), timed(run, args.burst)))
-        time.sleep(0.02)  # the other one's idle threads go to sleep
+        time.sleep(0.02)  # lets the other program's idle threads go to sleep
         if args.verbose:
             print(f"turn {turn + 1:3} ours {1e3 * pairs[-1][0][0]:8.2f} ms peer {1e3 * pairs[-1][1][0]:8.2f} ms",
                   flush=True)
     program.stdin.close()
-    # On a machine that others use too, the processor's own clock says more than the wall's.
+    # On a shared machine, processor time is more reliable than wall time.
     for i, clock in enumerate(["wall", "processor"]):
         a, b = (statistics.median(pair[side][i] for pair in pairs) for side in (0, 1))
         ratio = statistics.median(x[i] / y[i] for x, y in pairs)

@@ -1,5 +1,4 @@
-// Trains the model of a preset a few steps at a time, as bench/gpt_peer.py asks, and tells how long they
-// took.
+// Trains the model of a preset a few steps at a time on request of bench/gpt_peer.py, and reports the time.
 //
 //   bench/gpt_peer.py --text FILE --against build/release/bench/gpt_step_bench
 //

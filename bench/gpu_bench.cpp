@@ -1,4 +1,5 @@
-// Attention on a GPU, over lengths, head sizes and options, against each of PyTorch's kernels and single operations.
+// Attention on a GPU for several lengths, head sizes and options, compared with each of PyTorch's kernels and
+// with a composition of single operations.
 
 #include <algorithm>
 
@@ -23,7 +24,7 @@ using attentive::Backend;
 using attentive::Causal;
 
 constexpr int64_t kHeads = 16;
-constexpr int64_t kKeyHeads = 4;  // of decoding
+constexpr int64_t kKeyHeads = 4;  // in the decoding cases
 constexpr int64_t kWindow = 256, kDocuments = 8;
 constexpr double kSoftcap = 30.0, kDropout = 0.1;
 
@@ -36,7 +37,7 @@ std::string to_string(Kernel kernel) {
                                        : "torch cuDNN";
 }
 
-/// PyTorch's function takes this kernel or refuses the call.
+/// Forces PyTorch's function to use one kernel or to refuse the call.
 class OnlyKernel {
  public:
   explicit OnlyKernel(Kernel kernel) {
@@ -62,33 +63,33 @@ class OnlyKernel {
 
 using Forward = std::function<at::Tensor(const Qkv&)>;
 
-/// One thing to compute, told to this package, to single operations and to PyTorch's function.
+/// One computation, expressed for this package, for single operations and for PyTorch's function.
 struct Task {
   std::string name;
   double flops = 0;
-  std::function<at::Tensor(const Qkv&, Backend)> ours;
+  std::function<at::Tensor(const Qkv&, Backend)> package;
   Composition composition = {};
-  bool causal_alone = false;  ///< nothing but the causal order, and dropout
-  std::string chosen = {};    ///< the backend that Auto takes
+  bool causal_alone = false;  ///< no options except the causal order and dropout
+  std::string chosen = {};    ///< the backend that Auto chooses
 };
 
 Task task_of(std::string name, const Qkv& x, double flops, const AttentionOptions& options,
              const Composition& composition, const AttentionExtras& extras = {}) {
-  const auto ours = [=](const Qkv& in, Backend backend) {
+  const auto package = [=](const Qkv& in, Backend backend) {
     auto forced = options;
     forced.backend = backend;
     return attentive::attention(in.q, in.k, in.v, forced, extras).output;
   };
   return {std::move(name),
           flops,
-          ours,
+          package,
           composition,
           false,
           std::string(attentive::to_string(attentive::explain(x.q, x.k, x.v, options, extras).chosen))};
 }
 
-/// Single operations in float32, a head at a time: one head's scores fit where all do not. Output and, with an output
-/// gradient, the gradients.
+/// Single operations in float32, one head at a time, because the scores of all heads do not fit in memory.
+/// Returns the output and, given an output gradient, the gradients.
 Tensors expected(const Qkv& x, const Composition& composition, const at::Tensor& grad) {
   const auto heads = x.q.size(1), group = heads / x.k.size(1);
   std::vector<Tensors> results;
@@ -97,13 +98,14 @@ Tensors expected(const Qkv& x, const Composition& composition, const at::Tensor&
       return t.detach().narrow(1, head, 1).to(at::kFloat).requires_grad_(grad.defined());
     };
     const Qkv one{part(x.q, h), part(x.k, h / group), part(x.v, h / group)};
-    Composition own = composition;
-    if (own.bias.defined()) own.bias = own.bias.narrow(1, h, 1);
-    if (own.sinks.defined()) own.sinks = own.sinks.narrow(0, h, 1);
+    Composition head_composition = composition;
+    if (head_composition.bias.defined()) head_composition.bias = head_composition.bias.narrow(1, h, 1);
+    if (head_composition.sinks.defined()) head_composition.sinks = head_composition.sinks.narrow(0, h, 1);
     if (!grad.defined()) {
-      results.push_back({composed(one, own)});
+      results.push_back({composed(one, head_composition)});
     } else {
-      results.push_back(with_backward(one, part(grad, h).detach(), [&] { return composed(one, own); })());
+      results.push_back(
+          with_backward(one, part(grad, h).detach(), [&] { return composed(one, head_composition); })());
     }
   }
   Tensors whole;
@@ -119,7 +121,7 @@ double allowed(at::ScalarType type) {
   return type == at::kBFloat16 ? 3e-2 : 1e-3;
 }
 
-/// What PyTorch's function needs as a mask; undefined where a mask does not say it.
+/// The mask that PyTorch's function needs; undefined if no mask can express the options.
 at::Tensor peer_mask(const Composition& composition, at::ScalarType type) {
   if (composition.softcap > 0 || composition.sinks.defined() || !composition.hidden.defined()) return {};
   if (!composition.bias.defined()) return composition.hidden.logical_not();
@@ -156,7 +158,7 @@ void run(Runner& runner, Case c, const Task& task, const Qkv& x, bool gradients)
     }
   };
   const auto by = [&](Backend backend) {
-    return [ours = task.ours, backend](const Qkv& in) { return ours(in, backend); };
+    return [package = task.package, backend](const Qkv& in) { return package(in, backend); };
   };
   add(task.chosen.empty() ? "attentive" : fmt::format("attentive ({})", task.chosen), by(Backend::Auto),
       MayRefuse::Never);
@@ -164,12 +166,12 @@ void run(Runner& runner, Case c, const Task& task, const Qkv& x, bool gradients)
   for (const auto& [name, forward] : peers(task, type)) add(name, forward, MayRefuse::Always);
   add(
       "composed", [c = task.composition](const Qkv& in) { return composed(in, c); }, MayRefuse::ForMemory);
-  const auto ours = c.contenders[0].run;
+  const auto package = c.contenders[0].run;
   if (task.composition.dropout_p > 0) {
     c.check = [=, p = task.composition.dropout_p] { return same_drops(x, grad, p); };
   } else {
     c.check = [=, composition = task.composition] {
-      return Check{"composed in float32, head by head", difference(ours(), expected(x, composition, grad)),
+      return Check{"composed in float32, head by head", difference(package(), expected(x, composition, grad)),
                    allowed(type)};
     };
   }
@@ -185,13 +187,13 @@ Task causal_task(const Qkv& x, const Shape& shape, double dropout_p) {
   return task;
 }
 
-/// Packed documents of one length: a query sees its own document up to itself.
+/// Packed documents of equal length: a query sees its own document up to itself.
 Task documents_task(const Qkv& x, const Shape& shape) {
   const auto length = shape.T / kDocuments, used = length * kDocuments;
   const auto ends = at::arange(0, used + 1, length, at::kLong);
   const auto document = at::arange(shape.T, x.q.options().dtype(at::kLong)).div(length, "floor");
   const auto apart = document.unsqueeze(1) != document.unsqueeze(0);
-  const auto ours = [=](const Qkv& in, Backend backend) {
+  const auto package = [=](const Qkv& in, Backend backend) {
     const auto packed = [](const at::Tensor& t) { return t.squeeze(0).transpose(0, 1); };
     AttentionOptions options{.causal = Causal::BottomRight};
     options.backend = backend;
@@ -201,7 +203,7 @@ Task documents_task(const Qkv& x, const Shape& shape) {
   };
   return {"documents",
           kDocuments * attention_flops({shape.B, shape.H, length, shape.D}, true),
-          ours,
+          package,
           {.hidden = apart.logical_or_(hidden_by(shape.T, {}, x.q.device()))}};
 }
 
@@ -244,8 +246,8 @@ std::vector<std::function<Task(const Qkv&, const Shape&)>> option_tasks() {
 }
 
 template <class Numbers>
-std::vector<int64_t> chosen(const std::vector<int64_t>& asked, const Numbers& own) {
-  return asked.empty() ? std::vector<int64_t>(std::begin(own), std::end(own)) : asked;
+std::vector<int64_t> chosen(const std::vector<int64_t>& asked, const Numbers& defaults) {
+  return asked.empty() ? std::vector<int64_t>(std::begin(defaults), std::end(defaults)) : asked;
 }
 
 using MakeTask = std::function<Task(const Qkv&, const Shape&)>;
@@ -304,8 +306,8 @@ void gpu_decode_suite(Runner& runner) {
         };
         c.contenders = {
             {fmt::format("attentive ({})", task.chosen),
-             [=] { return Tensors{task.ours(x, Backend::Auto)}; }},
-            {"attentive, Native forced", [=] { return Tensors{task.ours(x, Backend::Native)}; },
+             [=] { return Tensors{task.package(x, Backend::Auto)}; }},
+            {"attentive, Native forced", [=] { return Tensors{task.package(x, Backend::Native)}; },
              MayRefuse::Always},
             {"torch flash enable_gqa",
              [=] {
@@ -317,9 +319,9 @@ void gpu_decode_suite(Runner& runner) {
              MayRefuse::ForMemory},
             {"composed", [=] { return Tensors{composed(repeated(x), Composition{})}; },
              MayRefuse::ForMemory}};
-        const auto ours = c.contenders[0].run;
+        const auto package = c.contenders[0].run;
         c.check = [=] {
-          return Check{"composed in float32, head by head", difference(ours(), expected(x, {}, {})),
+          return Check{"composed in float32, head by head", difference(package(), expected(x, {}, {})),
                        allowed(type)};
         };
         runner.run(c);

@@ -75,7 +75,7 @@ at::Tensor composed(const Qkv& inputs, const Composition& composition) {
   if (composition.bias.defined()) scores = scores + composition.bias.to(scores.scalar_type());
   if (composition.hidden.defined())
     scores = scores.masked_fill(composition.hidden, -std::numeric_limits<double>::infinity());
-  if (plain) scores = scores / divisor;  // the notebook masks first
+  if (plain) scores = scores / divisor;  // the notebook masks before it scales
   if (composition.sinks.defined()) {
     const auto sinks = composition.sinks.to(scores.scalar_type()).view({1, -1, 1, 1});
     scores = at::cat({scores, sinks.expand({scores.size(0), -1, scores.size(2), 1})}, -1);

@@ -1,4 +1,5 @@
-// A state dict and a model of 500 MB from files that the system holds in memory, against a plain read of their bytes.
+// Loads a state dict and a model of 500 MB from files in the page cache, compared with a plain read of their
+// bytes.
 
 #include <cerrno>
 #include <cstdint>
@@ -25,9 +26,9 @@
 namespace bench {
 namespace {
 
-constexpr int64_t kTensors = 60, kRows = 2048, kColumns = 1024;  // of 8 MiB
+constexpr int64_t kTensors = 60, kRows = 2048, kColumns = 1024;  // tensors of 8 MiB
 
-// Removed with the last contender.
+// A file that is removed with the last contender.
 class File {
  public:
   File() : path_((std::filesystem::temp_directory_path() / "attentive-bench-XXXXXX").string()) {
@@ -45,7 +46,7 @@ class File {
   std::string path_;
 };
 
-// The whole file in memory that is allocated for it.
+// Reads the whole file into newly allocated memory.
 at::Tensor read_plainly(const std::string& path) {
   const auto size = static_cast<int64_t>(std::filesystem::file_size(path));
   auto bytes = at::empty({size}, at::kByte);
@@ -58,7 +59,7 @@ at::Tensor read_plainly(const std::string& path) {
   return bytes;
 }
 
-// A Llama-like model of 500 MB as a folder, which is removed with the last contender.
+// A folder with a Llama-like model of 500 MB, which is removed with the last contender.
 class Folder {
  public:
   Folder() : path_((std::filesystem::temp_directory_path() / "attentive-bench-XXXXXX").string()) {
@@ -120,10 +121,10 @@ void file_case(Runner& runner) {
     return Tensors{value.at("layer0").as<at::Tensor>()};
   };
   c.check = [&state, file] {
-    Tensors ours, saved;
-    for (const auto& [name, tensor] : attentive::read_state_dict(file->path())) ours.push_back(tensor);
+    Tensors loaded, saved;
+    for (const auto& [name, tensor] : attentive::read_state_dict(file->path())) loaded.push_back(tensor);
     for (const auto& [name, tensor] : state) saved.push_back(tensor);
-    return Check{"the tensors that were saved", difference(ours, saved), 0.0};
+    return Check{"the tensors that were saved", difference(loaded, saved), 0.0};
   };
   c.contenders = {{"attentive", [=] { return load(false); }},
                   {"attentive, mapped", [=] { return load(true); }},

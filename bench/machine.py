@@ -1,10 +1,10 @@
-"""What a measurement has to name to be read later; for the programs beside it."""
+"""The properties of the machine that every measurement must record; used by the programs in this folder."""
 
 import platform
 
 
 def processor():
-    """As /proc/cpuinfo names it; ARM gives numbers only."""
+    """The processor's name in /proc/cpuinfo; ARM gives numbers only."""
     entries = {}
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:

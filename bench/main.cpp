@@ -1,4 +1,5 @@
-// attentive-bench: times this package against PyTorch's own ways in one process, after checking each result.
+// attentive-bench: times this package against PyTorch's ways to compute the same, in one process, after
+// checking each result.
 
 #include <algorithm>
 #include <string>
@@ -77,7 +78,8 @@ int main(int argc, char** argv) {
     const bool gpu_suites_alone = std::ranges::all_of(bench::kSuites, [&](const auto& suite) {
       return suite.meant == bench::Meant::Gpu || !is_chosen(suite, wanted, settings.device);
     });
-    const bool device_peaks = settings.device.is_cuda() || gpu_suites_alone;  // also where these are tried
+    // Also for trying these suites on the CPU.
+    const bool device_peaks = settings.device.is_cuda() || gpu_suites_alone;
     bench::Runner runner(settings, device_peaks
                                        ? bench::measure_device_peaks(settings.device, bench::print_limit)
                                        : bench::measure_peaks(settings.threads, bench::print_limit));
@@ -87,7 +89,7 @@ int main(int argc, char** argv) {
       if (name != "growth") bench::print_columns(name);
       suite.run(runner);
       if (!json.empty())
-        bench::write_json(json, machine, runner);  // a run that is cut short keeps its suites
+        bench::write_json(json, machine, runner);  // an interrupted run keeps its finished suites
     }
     if (runner.rows().empty() && runner.growth().empty()) {
       apps::print_error(

@@ -1,4 +1,4 @@
-// The chapter-3 module, forward and training step, against the ways to write it with PyTorch.
+// The chapter-3 module, forward and training step, compared with several ways to write it with PyTorch.
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -20,7 +20,7 @@ double linear_flops() {
   return 4 * 2.0 * kBatch * kTokens * kWidth * kWidth;
 }
 
-// Output, and the gradients of x and of every weight.
+// A training step: returns the output, and the gradients of x and of every weight.
 std::function<Tensors()> step(std::function<at::Tensor(const at::Tensor&)> forward, at::Tensor x,
                               std::vector<at::Tensor> parameters, at::Tensor grad) {
   parameters.insert(parameters.begin(), x);
@@ -51,11 +51,11 @@ void add(Runner& runner, at::ScalarType type, bool training, double dropout) {
              (training ? kWithBackward : 1) * attention_flops({kBatch, kHeads, kTokens, 64}, true)};
   if (!runner.wants(c)) return;
   at::manual_seed(1);
-  attentive::MultiHeadAttention ours(kWidth, kWidth, kTokens, dropout, kHeads);
+  attentive::MultiHeadAttention module(kWidth, kWidth, kTokens, dropout, kHeads);
   const auto device = runner.settings().device;
-  ours->to(device, type);
-  ours->train(training);
-  const PeerModules peers(ours, kTokens, training ? dropout : 0.0);
+  module->to(device, type);
+  module->train(training);
+  const PeerModules peers(module, kTokens, training ? dropout : 0.0);
   const auto x = at::randn({kBatch, kTokens, kWidth}).to(device, type).requires_grad_(training);
   const auto grad = at::randn({kBatch, kTokens, kWidth}).to(device, type);
   const auto way = [&](const std::string& name, std::function<at::Tensor(const at::Tensor&)> forward,
@@ -70,7 +70,7 @@ void add(Runner& runner, at::ScalarType type, bool training, double dropout) {
     }
   };
   way(
-      "attentive", [ours](const at::Tensor& in) mutable { return ours->forward(in); }, peers.weights);
+      "attentive", [module](const at::Tensor& in) mutable { return module->forward(in); }, peers.weights);
   way(
       "chapter-3 code", [peers](const at::Tensor& in) { return peers.notebook(in); }, peers.weights);
   way(

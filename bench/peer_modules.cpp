@@ -9,13 +9,13 @@
 
 namespace bench {
 
-PeerModules::PeerModules(const attentive::MultiHeadAttention& ours, int64_t context_length, double dropout)
-    : weights({ours->W_query->weight, ours->W_key->weight, ours->W_value->weight, ours->out_proj->weight,
-               ours->out_proj->bias}),
-      num_heads_(ours->options.num_heads()),
+PeerModules::PeerModules(const attentive::MultiHeadAttention& module, int64_t context_length, double dropout)
+    : weights({module->W_query->weight, module->W_key->weight, module->W_value->weight,
+               module->out_proj->weight, module->out_proj->bias}),
+      num_heads_(module->options.num_heads()),
       dropout_(dropout),
       hidden_(hidden_by(context_length, {}, weights[0].device())),
-      library_(torch::nn::MultiheadAttentionOptions(ours->options.d_out(), num_heads_).dropout(dropout)) {
+      library_(torch::nn::MultiheadAttentionOptions(module->options.d_out(), num_heads_).dropout(dropout)) {
   const at::NoGradGuard no_grad;
   library_->to(weights[0].device(), weights[0].scalar_type());
   library_->train(dropout > 0);

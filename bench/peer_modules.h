@@ -9,12 +9,12 @@
 
 namespace bench {
 
-/// The chapter-3 module as a user of PyTorch writes it, on the weights of ours: by single operations, on
-/// PyTorch's fused function, and by `torch::nn::MultiheadAttention`.
+/// The chapter-3 module as PyTorch's users write it, with the weights of an attentive module: by single
+/// operations, with PyTorch's fused function, and as `torch::nn::MultiheadAttention`.
 class PeerModules {
  public:
   /// Dropout on the attention weights is applied whenever `dropout` is positive.
-  PeerModules(const attentive::MultiHeadAttention& ours, int64_t context_length, double dropout);
+  PeerModules(const attentive::MultiHeadAttention& module, int64_t context_length, double dropout);
 
   at::Tensor notebook(const at::Tensor& x) const;
   at::Tensor fused(const at::Tensor& x) const;

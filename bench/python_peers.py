@@ -26,7 +26,7 @@ BATCH, TOKENS, WIDTH, HEADS = 8, 1024, 768, 12
 HEAD_DIM = WIDTH // HEADS
 
 
-# The nine ways of the comparison that accompanies chapter 3, as functions of one set of weights.
+# The nine ways compared in the material of chapter 3, as functions of one set of weights.
 
 
 @dataclass
@@ -145,7 +145,7 @@ NINE = {
 }
 
 
-# Other runtimes. Each returns a function of nothing that computes the task, or raises with the reason why not.
+# Other runtimes. Each returns a function without arguments that computes the task, or raises with the reason.
 
 
 class Chapter3(torch.nn.Module):
@@ -267,7 +267,7 @@ class Report:
                     raise RuntimeError("--without")
                 run = candidates[name]()
                 got = run()
-            except Exception as error:  # whatever a foreign runtime throws is the reason why it is skipped
+            except Exception as error:  # any exception of a foreign runtime is the reason for skipping it
                 skipped[name] = f"{type(error).__name__}: {str(error).strip().splitlines()[0][:140]}"
                 continue
             reference = got if reference is None else reference
@@ -295,7 +295,7 @@ class Report:
         self.save()
 
     def save(self):
-        """After every case, so that a run that is cut short has kept what it measured."""
+        """Saves after every case, so that an interrupted run keeps its results."""
         if not self.arguments.json:
             return
         partial = Path(f"{self.arguments.json}.part")

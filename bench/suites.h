@@ -19,12 +19,12 @@ void load_suite(Runner& runner);
 void growth_suite(Runner& runner);
 void threads_suite(Runner& runner);
 
-// The suites for a GPU, in gpu_bench.cpp.
+// The GPU suites, in gpu_bench.cpp.
 void gpu_grid_suite(Runner& runner);
 void gpu_options_suite(Runner& runner);
 void gpu_decode_suite(Runner& runner);
 
-/// Where a suite is meant to run: the others must be named.
+/// The device on which a suite runs by default; on another one, it runs only if it is named.
 enum class Meant { Cpu, Gpu, Both };
 
 struct Suite {

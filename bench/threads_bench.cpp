@@ -1,4 +1,4 @@
-// One thread against all of them, and that the number of threads changes no bit.
+// Compares one thread with all threads, and checks that their number does not change the bits of a result.
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -26,10 +26,10 @@ void add(Runner& runner, const Shape& shape, at::ScalarType type, bool gradients
   if (!runner.wants(c)) return;
   const auto x = make_qkv(shape, type, gradients);
   const auto grad = at::randn_like(x.q);
-  const auto ours = [=] {
+  const auto package = [=] {
     return attentive::attention(x.q, x.k, x.v, {.causal = attentive::Causal::BottomRight});
   };
-  const auto theirs = [=] { return sdpa(x, true); };
+  const auto peer = [=] { return sdpa(x, true); };
   const auto task = [&](std::function<at::Tensor()> forward) -> std::function<Tensors()> {
     if (gradients) return with_backward(x, grad, std::move(forward));
     return [forward = std::move(forward)] { return Tensors{forward()}; };
@@ -42,11 +42,11 @@ void add(Runner& runner, const Shape& shape, at::ScalarType type, bool gradients
   };
   for (const int threads : {all, 1}) {
     c.contenders.push_back(
-        {fmt::format("attentive, {} threads", threads), with_threads(threads, task(ours))});
+        {fmt::format("attentive, {} threads", threads), with_threads(threads, task(package))});
   }
   for (const int threads : {all, 1}) {
     c.contenders.push_back(
-        {fmt::format("torch sdpa, {} threads", threads), with_threads(threads, task(theirs))});
+        {fmt::format("torch sdpa, {} threads", threads), with_threads(threads, task(peer))});
   }
   const auto many = c.contenders[0].run, one = c.contenders[1].run;
   c.check = [=] { return Check{"one thread, bit by bit", equal(many(), one()) ? 0.0 : 1.0, 0.0}; };

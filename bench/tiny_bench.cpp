@@ -1,4 +1,4 @@
-// The cost of a call: a small module on a few tokens, one thread, inference.
+// The overhead of a call: a small module on a few tokens, one thread, inference.
 
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
@@ -21,9 +21,9 @@ void tiny_suite(Runner& runner) {
       Case c{"tiny", fmt::format("d{} h{} T={}, 1 thread", width, heads, T), "fp32"};
       if (!runner.wants(c)) continue;
       at::manual_seed(1);
-      attentive::MultiHeadAttention ours(width, width, 16, 0.0, heads);
-      ours->eval();
-      const PeerModules peers(ours, 16, 0.0);
+      attentive::MultiHeadAttention module(width, width, 16, 0.0, heads);
+      module->eval();
+      const PeerModules peers(module, 16, 0.0);
       const auto x = at::randn({1, T, width});
       const auto way = [&](const char* name, std::function<at::Tensor()> forward) {
         c.contenders.push_back({name, [forward = std::move(forward)] {
@@ -31,7 +31,7 @@ void tiny_suite(Runner& runner) {
                                   return Tensors{forward()};
                                 }});
       };
-      way("attentive", [=]() mutable { return ours->forward(x); });
+      way("attentive", [=]() mutable { return module->forward(x); });
       way("chapter-3 code", [=] { return peers.notebook(x); });
       way("linear + torch sdpa", [=] { return peers.fused(x); });
       way("nn::MultiheadAttention", [=] { return peers.library(x); });

@@ -29,7 +29,7 @@ MODELS = {
 
 
 class Clock:
-    """A streamer of `generate`: when each new token came."""
+    """A streamer for `generate` that records when each new token came."""
 
     def __init__(self):
         self.times = []
@@ -43,7 +43,7 @@ class Clock:
 
 @torch.no_grad()
 def by_generate(model, prompt, tokens):
-    clock = Clock()  # the prompt is put, too
+    clock = Clock()  # put() is called for the prompt, too
     made = model.generate(torch.tensor([prompt]), attention_mask=torch.ones(1, len(prompt), dtype=torch.long), do_sample=False,
                           max_new_tokens=tokens, min_new_tokens=tokens, pad_token_id=0, streamer=clock)
     return 1e3 * (clock.times[-1] - clock.times[1]), made[0, len(prompt):].tolist()
@@ -62,11 +62,11 @@ def by_loop(model, prompt, tokens):
 
 
 def plain_read(model, tokens):
-    """A function that reads, for every token after the first, as many bytes as the weights that a token takes part in."""
+    """A function that reads, for each token after the first, as many bytes as the weights used for a token."""
     numbers = sum(parameter.numel() for parameter in model.parameters())
     embedding, head = model.get_input_embeddings().weight, model.get_output_embeddings().weight
     if embedding.data_ptr() != head.data_ptr():
-        numbers -= embedding.numel()  # one row of it is read
+        numbers -= embedding.numel()  # only one row of it is read
     weights = torch.ones(numbers)
 
     def read():
@@ -90,7 +90,7 @@ def take_turns(ways, turns):
     for _ in range(turns):
         for name, way in ways.items():
             times[name].append(way()[0])
-            time.sleep(0.3)  # its idle threads go to sleep
+            time.sleep(0.3)  # lets its idle threads go to sleep
     return times
 
 

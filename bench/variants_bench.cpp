@@ -1,4 +1,4 @@
-// Softcap and ALiBi, which PyTorch expresses by single operations or by a floating T x T mask.
+// Softcap and ALiBi; in PyTorch, these need single operations or a floating-point T x T mask.
 
 #include <limits>
 
@@ -33,14 +33,14 @@ void softcap(Runner& runner, const Shape& shape, at::ScalarType type, bool gradi
   if (!runner.wants(c)) return;
   const auto x = make_qkv(shape, type, gradients);
   const auto grad = at::randn_like(x.q);
-  const auto ours = [=] { return attentive::attention(x.q, x.k, x.v, options); };
-  const auto theirs = [=] { return composed_softcap(x); };
+  const auto package = [=] { return attentive::attention(x.q, x.k, x.v, options); };
+  const auto peer = [=] { return composed_softcap(x); };
   if (gradients) {
-    c.contenders = {{"attentive", with_backward(x, grad, ours)},
-                    {"composed", with_backward(x, grad, theirs)}};
+    c.contenders = {{"attentive", with_backward(x, grad, package)},
+                    {"composed", with_backward(x, grad, peer)}};
   } else {
-    c.contenders = {{"attentive", [=] { return Tensors{ours()}; }},
-                    {"composed", [=] { return Tensors{theirs()}; }}};
+    c.contenders = {{"attentive", [=] { return Tensors{package()}; }},
+                    {"composed", [=] { return Tensors{peer()}; }}};
   }
   runner.run(c);
 }
@@ -53,26 +53,27 @@ void alibi(Runner& runner, const Shape& shape, at::ScalarType type, bool gradien
   const auto grad = at::randn_like(x.q);
   const auto slopes = attentive::alibi_slopes(shape.H);
   const auto mask = alibi_mask(slopes, shape.T, type);
-  const auto ours = [=] {
+  const auto package = [=] {
     return attentive::attention(x.q, x.k, x.v, {.causal = attentive::Causal::BottomRight},
                                 attentive::AttentionExtras{.alibi_slopes = slopes})
         .output;
   };
-  const auto theirs = [=] { return at::scaled_dot_product_attention(x.q, x.k, x.v, mask); };
-  if (type == at::kBFloat16) {  // the peer rounds its mask to bf16, by up to 2 at a distance of 1000
+  const auto peer = [=] { return at::scaled_dot_product_attention(x.q, x.k, x.v, mask); };
+  // The peer rounds its mask to bf16, with errors of up to 2 at a distance of 1000.
+  if (type == at::kBFloat16) {
     c.check = [=] {
       const auto exact =
           at::scaled_dot_product_attention(x.q.to(at::kFloat), x.k.to(at::kFloat), x.v.to(at::kFloat),
                                            alibi_mask(slopes, shape.T, at::kFloat));
-      return Check{"torch sdpa + mask in fp32", difference({ours()}, {exact}), 3e-2};
+      return Check{"torch sdpa + mask in fp32", difference({package()}, {exact}), 3e-2};
     };
   }
   if (gradients) {
-    c.contenders = {{"attentive", with_backward(x, grad, ours)},
-                    {"torch sdpa + mask", with_backward(x, grad, theirs)}};
+    c.contenders = {{"attentive", with_backward(x, grad, package)},
+                    {"torch sdpa + mask", with_backward(x, grad, peer)}};
   } else {
-    c.contenders = {{"attentive", [=] { return Tensors{ours()}; }},
-                    {"torch sdpa + mask", [=] { return Tensors{theirs()}; }}};
+    c.contenders = {{"attentive", [=] { return Tensors{package()}; }},
+                    {"torch sdpa + mask", [=] { return Tensors{peer()}; }}};
   }
   runner.run(c);
 }

@@ -1,4 +1,4 @@
-// A causal sliding window. PyTorch's function takes it as a T x T mask, which skips nothing.
+// A causal sliding window. PyTorch's function takes it as a T x T mask, with which it skips no work.
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -19,14 +19,14 @@ at::Tensor band(int64_t tokens, int64_t width) {
   return hidden_by(tokens, width, at::kCPU).logical_not_();
 }
 
-// A window looks back only so far, so the first tokens of a long sequence are a short sequence.
+// The first tokens of a long sequence do not depend on later ones, so they can be checked on a short
+// sequence.
 Check check_start(const Qkv& x, int64_t width) {
   const int64_t tokens = 4 * width;
   const auto start = [&](const at::Tensor& t) { return t.narrow(2, 0, tokens); };
-  const auto ours = start(attentive::attention(x.q, x.k, x.v, window_of(width)));
-  const auto theirs =
-      at::scaled_dot_product_attention(start(x.q), start(x.k), start(x.v), band(tokens, width));
-  return {"torch sdpa + mask on the start", difference({ours}, {theirs}), 1e-4};
+  const auto package = start(attentive::attention(x.q, x.k, x.v, window_of(width)));
+  const auto peer = at::scaled_dot_product_attention(start(x.q), start(x.k), start(x.v), band(tokens, width));
+  return {"torch sdpa + mask on the start", difference({package}, {peer}), 1e-4};
 }
 
 void against_mask(Runner& runner, int64_t T, int64_t width, at::ScalarType type) {
@@ -43,7 +43,8 @@ void against_mask(Runner& runner, int64_t T, int64_t width, at::ScalarType type)
   runner.run(c);
 }
 
-// Time must grow with T: the same window on ever longer sequences, without a peer that could keep up.
+// Shows that the time is linear in T: the same window on ever longer sequences, for which no peer is
+// feasible.
 void growing(Runner& runner, int64_t T, int64_t width) {
   const Shape shape{1, 12, T, 64};
   Case c{"window", fmt::format("W={} T={}", width, token_count(T)), "fp32", Limit::Fp32,

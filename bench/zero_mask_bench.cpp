@@ -1,6 +1,5 @@
-// Backend::Torch on the CPU gives PyTorch's kernel a zero to add to every score and looks at the logsumexp of
-// every row (docs/options.md): its time beside that of the kernel without either, in turns, on one thread, in CPU
-// time.
+// Backend::Torch on the CPU passes PyTorch's kernel a mask of zeros and checks the logsumexp of every row
+// (docs/options.md). Measures this against the kernel alone, alternating, on one thread, in CPU time.
 //
 //   zero_mask_bench
 
@@ -56,7 +55,7 @@ void measure(at::ScalarType type, const Shape& shape) {
   int64_t lost = 0;
   const auto plain = [&] { at::_scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, shape.causal); };
   const auto zero = at::zeros({1, 1, 1, 1}, type);
-  const auto ours = [&] {
+  const auto masked = [&] {
     const auto [output, sums] =
         at::_scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, shape.causal, zero);
     lost += type == at::kDouble ? odd_numbers<double>(sums) : odd_numbers<float>(sums);
@@ -66,7 +65,7 @@ void measure(at::ScalarType type, const Shape& shape) {
   std::vector<double> times, ratios;
   for (int n = 0; n < pairs; ++n) {
     const bool first = n % 2 == 0;
-    const double a = first ? time_of(plain) : time_of(ours), b = first ? time_of(ours) : time_of(plain);
+    const double a = first ? time_of(plain) : time_of(masked), b = first ? time_of(masked) : time_of(plain);
     times.push_back(first ? a : b);
     ratios.push_back(first ? b / a : a / b);
   }

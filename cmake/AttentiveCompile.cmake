@@ -1,4 +1,4 @@
-# Compile settings of our own targets. All of them are PRIVATE: nothing here reaches a consumer.
+# Compile settings of this project's targets. All of them are PRIVATE, so none reaches a consumer.
 
 include(AttentiveCompilerCache)
 include(AttentiveOpenMP)
@@ -8,14 +8,15 @@ include(AttentiveWarnings)
 find_program(ATTENTIVE_LLD NAMES ld.lld ld.lld-14 DOC "Links our own targets faster")
 mark_as_advanced(ATTENTIVE_LLD)
 
-# Every target of this project goes through here.
+# Every target of this project is configured by this function.
 function(attentive_configure target)
   attentive_warnings(${target})
   attentive_sanitizers(${target})
-  attentive_openmp(${target}) # all of them: a precompiled header is only valid under the same flags
-  # A precompiled header with timestamps differs from build to build, and nothing that uses it would be in the compiler cache.
+  attentive_openmp(${target})  # for all targets, because a precompiled header requires equal flags
+  # A precompiled header with timestamps differs between builds, so the compiler cache would miss everything
+  # that uses it.
   target_compile_options(${target} PRIVATE "$<$<COMPILE_LANG_AND_ID:CXX,Clang>:SHELL:-Xclang -fno-pch-timestamp>")
-  # A cross compiler looks for a linker of its own target's name.
+  # A cross compiler looks for a linker named after its own target.
   if(PROJECT_IS_TOP_LEVEL AND ATTENTIVE_LLD AND NOT CMAKE_CROSSCOMPILING)
     target_link_options(${target} PRIVATE -fuse-ld=lld)
   endif()
@@ -28,13 +29,13 @@ function(attentive_library target)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src)
   set_target_properties(${target} PROPERTIES
     POSITION_INDEPENDENT_CODE ON
-    DEFINE_SYMBOL "" # whoever shares the precompiled header needs the same definitions, shared libraries and static ones
+    DEFINE_SYMBOL ""  # targets that share the precompiled header need equal definitions, whether their libraries are shared or static
     VERSION ${PROJECT_VERSION}
     SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
   attentive_configure(${target})
 endfunction()
 
-# The precompiled header that all our targets share. It is only valid under the same flags.
+# The precompiled header shared by all targets of this project. It is only valid with equal flags.
 function(attentive_define_header)
   set(stub "${PROJECT_BINARY_DIR}/attentive_header.cpp")
   file(CONFIGURE OUTPUT "${stub}" CONTENT "// Gives the precompiled header a target.\n")

@@ -1,12 +1,12 @@
-# Which components are built: ATTENTIVE_COMPONENTS, and a switch ATTENTIVE_BUILD_<NAME> for each but attention.
-# attentive_choose_components sets ATTENTIVE_BUILT_COMPONENTS, ATTENTIVE_<NAME> for each, and ATTENTIVE_WITH_USUAL: whether
-# attentive::attentive can stand for its four.
+# Chooses the components to build by ATTENTIVE_COMPONENTS, and by a switch ATTENTIVE_BUILD_<NAME> for each of
+# them except attention. attentive_choose_components sets ATTENTIVE_BUILT_COMPONENTS, ATTENTIVE_<NAME> for
+# each, and ATTENTIVE_WITH_USUAL: whether attentive::attentive can stand for its four components.
 
 include("${CMAKE_CURRENT_LIST_DIR}/AttentiveSwitch.cmake")
 include("${CMAKE_CURRENT_LIST_DIR}/attentive_component_table.cmake")
 include("${CMAKE_CURRENT_LIST_DIR}/attentive_component_libraries.cmake")
 
-# What is missing without a component.
+# The features that are missing without a component.
 set(_attentive_files "safetensors and torch.save files")
 set(_attentive_models "whole models")
 set(_attentive_text "tokenizers of our own")
@@ -15,7 +15,7 @@ set(_attentive_train "training loop, checkpoints and schedules")
 set(_attentive_viz "pictures of attention")
 set(_attentive_distributed "training in several processes")
 set(_attentive_parity "comparison with Python")
-# And what AUTO makes depend on the machine.
+# The libraries that decide about a component under AUTO.
 set(_attentive_tokenizers_libraries "PCRE2 and utf8proc")
 set(_attentive_viz_libraries "zlib")
 set(_attentive_distributed_libraries "a LibTorch from 2.11 on with c10d and Gloo")

@@ -1,5 +1,5 @@
-# ATTENTIVE_CUDA: whether the library holds CUDA C++ of its own. Sets ATTENTIVE_CUDA_CODE, and enables the language CUDA
-# only then, for this project's folders.
+# ATTENTIVE_CUDA: whether the library contains CUDA C++. Sets ATTENTIVE_CUDA_CODE, and only then enables the
+# language CUDA, for this project's folders.
 
 include("${CMAKE_CURRENT_LIST_DIR}/AttentiveSwitch.cmake")
 
@@ -10,7 +10,7 @@ find_program(ATTENTIVE_NVCC nvcc HINTS "${CMAKE_CUDA_COMPILER}" ENV CUDACXX ENV 
              PATHS /usr/local/cuda PATH_SUFFIXES bin DOC "The CUDA compiler")
 mark_as_advanced(ATTENTIVE_NVCC)
 
-# attentive_cuda_lack(<out>): what keeps CUDA code out, with its fix; empty if nothing does.
+# attentive_cuda_lack(<out>): what prevents CUDA code, with the fix; empty if nothing does.
 function(attentive_cuda_lack out)
   get_target_property(half attentive::torch ATTENTIVE_HALF)
   get_target_property(cudart attentive::torch ATTENTIVE_CUDART)
@@ -54,13 +54,13 @@ if(ATTENTIVE_CUDA_CODE)
   message(STATUS "attentive: CUDA code for sm_80 and sm_90, by nvcc ${_cuda_release}")
 endif()
 
-# attentive_enable_cuda(): a macro, because a language belongs to the folder that enables it.
+# attentive_enable_cuda(): a macro, because a language is enabled for the calling folder.
 macro(attentive_enable_cuda)
   if(NOT CMAKE_CUDA_COMPILER)
     set(CMAKE_CUDA_COMPILER "${ATTENTIVE_NVCC}" CACHE FILEPATH "The CUDA compiler")
   endif()
   if(NOT CMAKE_CUDA_ARCHITECTURES)
-    # CMake 3.25 would try its compiler with a default that nvcc 13 no longer knows.
+    # CMake 3.25 would test the compiler with a default architecture that nvcc 13 does not support.
     set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 90-virtual)
   endif()
   if(PROJECT_IS_TOP_LEVEL AND ATTENTIVE_CCACHE AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
@@ -69,9 +69,9 @@ macro(attentive_enable_cuda)
   enable_language(CUDA)
 endmacro()
 
-# attentive_cuda_sources(<target> HOST <source>… DEVICE <source>…): adds CUDA sources, and C++ ones that call the runtime.
-# The former are compiled apart: neither the warnings nor the precompiled header of the C++ sources mean anything to nvcc.
-# The runtime is the one of LibTorch.
+# attentive_cuda_sources(<target> HOST <source>… DEVICE <source>…): adds CUDA sources (DEVICE), and C++
+# sources that call the runtime (HOST). CUDA sources are compiled separately, because nvcc understands neither
+# the warnings nor the precompiled header of the C++ sources. The runtime is LibTorch's.
 function(attentive_cuda_sources target)
   cmake_parse_arguments(ARG "" "" "HOST;DEVICE" ${ARGN})
   add_library(${target}_cuda OBJECT ${ARG_DEVICE})
@@ -83,9 +83,9 @@ function(attentive_cuda_sources target)
     CUDA_RUNTIME_LIBRARY None POSITION_INDEPENDENT_CODE ON)
   target_sources(${target} PRIVATE ${ARG_HOST} $<TARGET_OBJECTS:${target}_cuda>)
   foreach(folder IN LISTS CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES)
-    # As a flag of these sources alone: the others then are compiled as in a build without CUDA code.
+    # A flag of these sources only, so that the others are compiled as in a build without CUDA code.
     set_property(SOURCE ${ARG_HOST} APPEND PROPERTY COMPILE_OPTIONS "-isystem${folder}")
   endforeach()
-  # C++ links the result: who uses the library needs no CUDA compiler.
+  # C++ links the result, so users of the library need no CUDA compiler.
   set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX CUDA_RUNTIME_LIBRARY None)
 endfunction()

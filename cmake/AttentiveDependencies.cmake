@@ -1,5 +1,5 @@
-# fmt and nlohmann_json are private to the library, CLI11 to the apps, Catch2 to the tests. Each is found on the machine;
-# with ATTENTIVE_FETCH_DEPS=ON a missing one is cloned at a pinned commit.
+# fmt and nlohmann_json are private to the library, CLI11 to the apps, Catch2 to the tests. Each is searched
+# for on the machine; with ATTENTIVE_FETCH_DEPS=ON, a missing one is cloned at a pinned commit.
 
 include(FetchContent)
 
@@ -50,8 +50,8 @@ if(_missing)
   message(FATAL_ERROR " attentive: missing ${_missing}; apt-get install ${_apt}${_hint}, or clone them with -DATTENTIVE_FETCH_DEPS=ON")
 endif()
 
-# Only the headers of a library, and only for `target` itself: unlike target_link_libraries(... PRIVATE ...), nothing of
-# it reaches the link interface of a static library.
+# Uses only the headers of a library, and only for `target` itself. Unlike target_link_libraries(... PRIVATE
+# ...), it adds nothing to the link interface of a static library.
 function(attentive_use_headers target)
   foreach(library IN LISTS ARGN)
     target_include_directories(${target} SYSTEM PRIVATE

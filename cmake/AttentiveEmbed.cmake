@@ -1,5 +1,5 @@
-# attentive_embed(<target> <namespace> <name> <file>…): the texts of the files, one after the other, become the string
-# <namespace>::<name> of the target, so that an installed program needs no file beside it.
+# attentive_embed(<target> <namespace> <name> <file>…): concatenates the texts of the files to the string
+# <namespace>::<name> of the target, so that an installed program needs no additional files.
 
 set(ATTENTIVE_EMBED_SCRIPT "${CMAKE_CURRENT_LIST_DIR}/embed_text.cmake")
 
@@ -15,5 +15,5 @@ function(attentive_embed target namespace name)
     VERBATIM)
   target_sources(${target} PRIVATE "${output}")
   set_source_files_properties("${output}" PROPERTIES SKIP_PRECOMPILE_HEADERS ON
-    COMPILE_OPTIONS -Wno-overlength-strings) # 90 kB in one literal
+    COMPILE_OPTIONS -Wno-overlength-strings)  # 90 kB in one literal
 endfunction()

@@ -1,13 +1,14 @@
-# Install rules and the exported package: find_package(attentive CONFIG) gives attentive::attention and, where they were built,
-# attentive::attentive and the other components. CMake's own components: library (what a consumer needs), apps.
+# Install rules and the exported package: find_package(attentive CONFIG) defines attentive::attention and, if
+# they were built, attentive::attentive and the other components. CMake's install components: library (what a
+# consumer needs), apps.
 
 include(CMakePackageConfigHelpers)
 set(ATTENTIVE_CMAKE_FOLDER "${CMAKE_CURRENT_LIST_DIR}")
 
 if(ATTENTIVE_INSTALL)
   include(GNUInstallDirs)
-  # Installed programs and shared libraries find each other from where they lie, and LibTorch in the folder that they were
-  # linked from. A user's own values are kept.
+  # Installed programs and shared libraries find each other relative to their own folder, and LibTorch in the
+  # folder with which they were linked. Values set by the user are kept.
   if(NOT DEFINED CMAKE_INSTALL_RPATH)
     file(RELATIVE_PATH _from_programs "${CMAKE_INSTALL_FULL_BINDIR}" "${CMAKE_INSTALL_FULL_LIBDIR}")
     set(CMAKE_INSTALL_RPATH "$ORIGIN/${_from_programs}")
@@ -17,8 +18,8 @@ if(ATTENTIVE_INSTALL)
   endif()
 endif()
 
-# attentive_install_package(): every component that was built, each with a file of targets of its own: who asks for one component
-# needs only what that one needs.
+# attentive_install_package(): installs every component that was built, each with its own file of targets, so
+# that a consumer of one component needs only its dependencies.
 function(attentive_install_package)
   attentive_install_files(attentive_attention)
   foreach(name IN LISTS ATTENTIVE_BUILT_COMPONENTS)
@@ -32,7 +33,8 @@ function(attentive_install_package)
   endif()
 endfunction()
 
-# attentive_install_files(<library>): the package's config file, made for this library, and what it includes.
+# attentive_install_files(<library>): installs the package's config file, made for this library, and the files
+# that it includes.
 function(attentive_install_files library)
   set(package "${CMAKE_INSTALL_LIBDIR}/cmake/attentive")
   get_target_property(type ${library} TYPE)
@@ -51,7 +53,8 @@ function(attentive_install_files library)
     DESTINATION "${CMAKE_INSTALL_DATAROOTDIR}/doc/attentive" COMPONENT library)
 endfunction()
 
-# attentive_install_targets(<file> <target>…): libraries, their headers, and the file that defines them.
+# attentive_install_targets(<file> <target>…): installs libraries, their headers, and the file that defines
+# them.
 function(attentive_install_targets file)
   set(headers "")
   foreach(target IN LISTS ARGN)
@@ -68,15 +71,17 @@ function(attentive_install_targets file)
   install(EXPORT ${file} NAMESPACE attentive:: DESTINATION "${CMAKE_INSTALL_LIBDIR}/cmake/attentive" COMPONENT library)
 endfunction()
 
-# attentive_install_app(<target>): an executable; left out if it was not built, so that building the library is enough.
+# attentive_install_app(<target>): installs an executable if it was built, so that building only the library
+# is enough.
 function(attentive_install_app target)
   if(ATTENTIVE_INSTALL)
     install(TARGETS ${target} RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT apps OPTIONAL)
   endif()
 endfunction()
 
-# attentive_write_config(<file> <library's type> <whether it holds CUDA code>): the package's config file, which records what
-# the library was built with. Another LibTorch has another ABI; what a library calls or loads, a consumer's LibTorch must have:
+# attentive_write_config(<file> <library's type> <whether it has CUDA code>): writes the package's config
+# file, which records the properties of the library's LibTorch. Another LibTorch has another ABI, and a
+# consumer's LibTorch must have everything that the library calls or loads:
 #   runtime   libc10_cuda and the CUDA runtime: a static library's CUDA code calls them
 #   whole     all of LibTorch with CUDA: a shared library loads what it was linked with
 function(attentive_write_config file type cuda_code)

@@ -1,5 +1,6 @@
-# ATTENTIVE_NCCL: whether attentive::distributed communicates between GPUs, with LibTorch's c10d over NCCL. Sets ATTENTIVE_NCCL_CODE,
-# and ATTENTIVE_NCCL_FOLDERS: where the headers of NCCL and CUDA are that c10d's header of NCCL includes.
+# ATTENTIVE_NCCL: whether attentive::distributed communicates between GPUs, with LibTorch's c10d over NCCL.
+# Sets ATTENTIVE_NCCL_CODE, and ATTENTIVE_NCCL_FOLDERS, the folders of the NCCL and CUDA headers that c10d's
+# NCCL header includes.
 
 include("${CMAKE_CURRENT_LIST_DIR}/AttentiveSwitch.cmake")
 
@@ -9,7 +10,8 @@ set_property(CACHE ATTENTIVE_NCCL PROPERTY STRINGS AUTO ON OFF)
 set(ATTENTIVE_NCCL_INCLUDE "" CACHE PATH "The folder of nccl.h, if it is neither beside LibTorch nor in a CUDA toolkit")
 mark_as_advanced(ATTENTIVE_NCCL_INCLUDE)
 
-# attentive_define_in(<header> <name> <out>): the number that a header gives a macro; empty without one.
+# attentive_define_in(<header> <name> <out>): the number that a header defines as a macro; empty if there is
+# none.
 function(attentive_define_in header name out)
   set(${out} "" PARENT_SCOPE)
   if(EXISTS "${header}")
@@ -19,8 +21,8 @@ function(attentive_define_in header name out)
   endif()
 endfunction()
 
-# The major.minor of the NCCL that a wheel of LibTorch was built with, by its own metadata. Empty for another LibTorch: then a group of
-# several processes compares the two when it is joined.
+# The major.minor version of the NCCL with which a wheel of LibTorch was built, from the wheel's metadata.
+# Empty for any other LibTorch; a group of several processes then compares the versions when it is joined.
 function(attentive_nccl_of_torch prefix out)
   set(${out} "" PARENT_SCOPE)
   file(GLOB metadata "${prefix}/../torch-*.dist-info/METADATA")
@@ -32,7 +34,8 @@ function(attentive_nccl_of_torch prefix out)
   endforeach()
 endfunction()
 
-# attentive_nccl_lack(<out> <folders>): what keeps NCCL out, with its fix; empty if nothing does. Folders: those of the headers.
+# attentive_nccl_lack(<out> <folders>): what prevents NCCL, with the fix; empty if nothing does. folders:
+# those of the headers.
 function(attentive_nccl_lack out folders_out)
   get_target_property(half attentive::torch ATTENTIVE_HALF)
   get_target_property(cudart attentive::torch ATTENTIVE_CUDART)
@@ -51,8 +54,8 @@ function(attentive_nccl_lack out folders_out)
     return()
   endif()
 
-  # The wheels beside LibTorch first, whose versions fit; then a toolkit of the same CUDA. PyPI's wheels of CUDA 13 lack crt/, of which
-  # the wheel of Triton, which comes with that of LibTorch, has a copy.
+  # First the wheels next to LibTorch, whose versions fit; then a toolkit with the same CUDA version. PyPI's
+  # wheels of CUDA 13 lack crt/, of which the wheel of Triton, a dependency of LibTorch's wheel, has a copy.
   string(REGEX REPLACE "^.*libcudart\\.so\\.([0-9]+).*$" "\\1" cuda "${cudart}")
   get_filename_component(packages "${prefix}/.." REALPATH)
   file(GLOB wheels "${packages}/nvidia/*/include")
@@ -91,7 +94,7 @@ function(attentive_nccl_lack out folders_out)
   attentive_define_in("${of_nccl}/nccl.h" NCCL_MINOR minor)
   attentive_nccl_of_torch("${prefix}" wanted)
   if(wanted AND NOT wanted STREQUAL "${major}.${minor}")
-    # c10d's objects hold structures of NCCL, whose sizes differ between releases.
+    # c10d's objects contain structs of NCCL, whose sizes differ between releases.
     set(${out} "LibTorch was built with NCCL ${wanted}, ${of_nccl}/nccl.h is of ${major}.${minor}; name the folder of another with -DATTENTIVE_NCCL_INCLUDE=<folder>" PARENT_SCOPE)
     return()
   endif()
@@ -113,11 +116,11 @@ if(ATTENTIVE_NCCL_CODE)
   message(STATUS "attentive: NCCL between GPUs, by ${_nccl_folder}/nccl.h")
 endif()
 
-# attentive_nccl_source(<source>): how the one source that includes c10d's header of NCCL is compiled.
+# attentive_nccl_source(<source>): compile settings of the one source that includes c10d's NCCL header.
 function(attentive_nccl_source source)
   set(options "")
   foreach(folder IN LISTS ATTENTIVE_NCCL_FOLDERS)
-    if(NOT folder MATCHES "^/usr(/local)?/include$") # the compiler looks there anyway, and in its own order
+    if(NOT folder MATCHES "^/usr(/local)?/include$")  # the compiler searches there anyway, in its own order
       list(APPEND options "-isystem${folder}")
     endif()
   endforeach()

@@ -1,4 +1,4 @@
-# OpenMP for our own targets: at::parallel_for is a serial loop in a source compiled without it.
+# OpenMP for this project's targets: at::parallel_for is a serial loop in a source compiled without it.
 
 include("${CMAKE_CURRENT_LIST_DIR}/attentive_openmp_target.cmake")
 

@@ -1,4 +1,4 @@
-# Sanitizers of our own targets: -DATTENTIVE_SANITIZE=address,undefined.
+# Sanitizers for this project's targets: -DATTENTIVE_SANITIZE=address,undefined.
 
 set(ATTENTIVE_SANITIZE "" CACHE STRING "Sanitizers for our own targets, for example address,undefined")
 

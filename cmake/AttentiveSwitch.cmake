@@ -1,12 +1,14 @@
-# Options that are AUTO, ON or OFF: what they ask for is in the build if nothing keeps it out (AUTO), or that is an error (ON).
+# Options with the values AUTO, ON and OFF. AUTO includes a feature if nothing prevents it; ON makes its
+# absence an error.
 
 include_guard(GLOBAL)
 
-# attentive_switch_wanted(<option> <what is missing without it> <out>): whether to look for it at all.
+# attentive_switch_wanted(<option> <what is missing without it> <out>): whether to look for the feature at
+# all.
 function(attentive_switch_wanted option what out)
   set(${out} OFF PARENT_SCOPE)
   if(NOT ${option} MATCHES "^(AUTO|ON|OFF)$")
-    # The leading blank of a message keeps CMake from breaking the line.
+    # A message that begins with a space is not wrapped by CMake.
     message(FATAL_ERROR " attentive: ${option} is \"${${option}}\"; say AUTO, ON or OFF")
   elseif(${option} STREQUAL "OFF")
     message(STATUS "attentive: no ${what}: ${option}=OFF")
@@ -15,7 +17,8 @@ function(attentive_switch_wanted option what out)
   endif()
 endfunction()
 
-# attentive_switch_settle(<option> <what is missing without it> <lack> <out>): ON if nothing keeps it out. lack: what does, with its fix.
+# attentive_switch_settle(<option> <what is missing without it> <lack> <out>): ON if nothing prevents the
+# feature. lack: what prevents it, with the fix; empty if nothing does.
 function(attentive_switch_settle option what lack out)
   set(${out} OFF PARENT_SCOPE)
   if(NOT lack)

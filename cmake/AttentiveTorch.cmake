@@ -1,5 +1,5 @@
-# LibTorch provider: defines attentive::torch and prints in one line which Torch it is and why.
-# Order: an existing target `torch`; Torch_DIR, Torch_ROOT, CMAKE_PREFIX_PATH; the Torch of python3; a pinned wheel,
+# LibTorch provider: defines attentive::torch and prints, in one line, which Torch it is and why. Order: an
+# existing target `torch`; Torch_DIR, Torch_ROOT, CMAKE_PREFIX_PATH; the Torch of python3; a pinned wheel,
 # installed with pip into a per-user cache.
 
 include("${CMAKE_CURRENT_LIST_DIR}/attentive_torch_target.cmake")
@@ -16,7 +16,8 @@ set_property(CACHE ATTENTIVE_INSTALL_TORCH PROPERTY STRINGS AUTO ON OFF)
 if(NOT TARGET attentive::torch)
   attentive_torch_find(_torch)
   if(TARGET torch AND NOT _torch_PREFIX)
-    # Not a library file (built in this very tree, or a wrapper): its owner knows what it needs.
+    # Not a library file (it is built in the same tree, or is a wrapper): the target itself knows what it
+    # needs.
     add_library(attentive::torch INTERFACE IMPORTED GLOBAL)
     target_link_libraries(attentive::torch INTERFACE torch)
     set(_torch_VERSION "${Torch_VERSION}")
@@ -57,7 +58,7 @@ if(NOT TARGET attentive::torch)
       attentive_torch_half(_torch "${_torch_PREFIX}")
     endif()
     if(_torch_PROBLEM)
-      # The leading blank keeps CMake from breaking the line.
+      # A message that begins with a space is not wrapped by CMake.
       message(FATAL_ERROR " attentive: ${_torch_PROBLEM}")
     endif()
 

@@ -2,10 +2,10 @@
 
 include_guard(GLOBAL)
 
-# Whether an install may run: never by surprise inside somebody else's build.
+# Whether an install may run. It must not surprise users in the middle of another project's build.
 function(attentive_torch_may_install out)
   set(may ${PROJECT_IS_TOP_LEVEL})
-  # Debian, RPM, conda, Nix, Spack, vcpkg and Conan builds.
+  # Set in builds of Debian, RPM, conda, Nix, Spack, vcpkg and Conan packages.
   foreach(mark IN ITEMS DEB_BUILD_ARCH RPM_BUILD_ROOT CONDA_BUILD NIX_BUILD_TOP SPACK_ENV_PATH)
     if(DEFINED ENV{${mark}})
       set(may FALSE)
@@ -20,7 +20,7 @@ function(attentive_torch_may_install out)
   set(${out} ${may} PARENT_SCOPE)
 endfunction()
 
-# attentive_torch_install(<out>): <out>_PREFIX and <out>_ORIGIN, or <out>_PROBLEM with the fix.
+# attentive_torch_install(<out>): sets <out>_PREFIX and <out>_ORIGIN, or <out>_PROBLEM with the fix.
 function(attentive_torch_install out)
   set(${out}_PREFIX "" PARENT_SCOPE)
   set(${out}_ORIGIN "the per-user cache" PARENT_SCOPE)
@@ -46,7 +46,7 @@ function(attentive_torch_install out)
   set(python_version ${CMAKE_MATCH_2})
   set(foreign "")
   if(CMAKE_CROSSCOMPILING)
-    foreach(policy IN ITEMS manylinux_2_28 manylinux_2_25 manylinux2014) # torch itself and the wheels beside it
+    foreach(policy IN ITEMS manylinux_2_28 manylinux_2_25 manylinux2014)  # for torch itself and the wheels next to it
       list(APPEND foreign --platform ${policy}_${CMAKE_SYSTEM_PROCESSOR})
     endforeach()
     list(APPEND foreign --implementation cp --abi ${tag} --python-version ${python_version})
@@ -76,7 +76,7 @@ function(attentive_torch_install out)
     return()
   endif()
 
-  # One install at a time; the folder gets its name only when it is complete.
+  # Only one install runs at a time, and the folder gets its final name when it is complete.
   file(MAKE_DIRECTORY "${cache}")
   file(LOCK "${folder}.lock" GUARD FUNCTION TIMEOUT 0 RESULT_VARIABLE busy)
   if(NOT busy EQUAL 0)
@@ -98,10 +98,11 @@ function(attentive_torch_install out)
   endif()
 
   set(partial "${folder}.partial")
-  file(REMOVE_RECURSE "${partial}") # left by an interrupted run: nobody else holds the lock
+  file(REMOVE_RECURSE "${partial}")  # left by an interrupted run; no other process holds the lock
   file(MAKE_DIRECTORY "${partial}/tmp")
   message(STATUS "attentive: installing LibTorch ${version}, ${kind} set (${size}), into ${folder}")
-  # pip moves from TMPDIR: on the same file system that is a rename. PIP_USER would contradict --target.
+  # pip moves files from TMPDIR: on the same file system, that is a rename. PIP_USER would contradict
+  # --target.
   execute_process(
     COMMAND "${CMAKE_COMMAND}" -E env "TMPDIR=${partial}/tmp" PIP_USER=0 PIP_REQUIRE_VIRTUALENV=0 PYTHONUNBUFFERED=1
             ${pip} install --target "${partial}" --only-binary :all: --no-compile --no-cache-dir --no-input
@@ -124,7 +125,7 @@ function(attentive_torch_install out)
   file(RENAME "${partial}" "${folder}")
 endfunction()
 
-# full where a GPU driver answers, else cpu, unless ATTENTIVE_TORCH says.
+# full if a GPU driver answers, otherwise cpu, unless ATTENTIVE_TORCH is set.
 function(attentive_torch_kind out)
   set(kind cpu)
   if(ATTENTIVE_TORCH STREQUAL "cuda")
@@ -138,7 +139,8 @@ function(attentive_torch_kind out)
   set(${out} ${kind} PARENT_SCOPE)
 endfunction()
 
-# The command that runs pip: python's own, else that of a virtual environment made for it; empty if neither works.
+# The command that runs pip: python's own, or that of a virtual environment made for it; empty if neither
+# works.
 function(attentive_torch_pip python cache out)
   set(${out} "" PARENT_SCOPE)
   execute_process(COMMAND "${python}" -m pip --version OUTPUT_QUIET ERROR_QUIET RESULT_VARIABLE status)
@@ -152,7 +154,7 @@ function(attentive_torch_pip python cache out)
   endif()
 endfunction()
 
-# What pip's complaint means, in one line with the fix.
+# Explains pip's error in one line, with the fix.
 function(attentive_torch_pip_problem errors version python_version cache out)
   if(errors MATCHES "NewConnectionError|Connection|Temporary failure|timed out|ProxyError|SSLError|Max retries")
     set(problem "pip cannot reach its package index; check the network and pip's settings (python3 -m pip config list), or name a LibTorch with -DTorch_DIR=<torch>/share/cmake/Torch")

@@ -1,10 +1,10 @@
-# Warnings of our own targets.
+# Warnings for this project's targets.
 
 option(ATTENTIVE_WERROR "Treat warnings as errors" OFF)
 
 function(attentive_warnings target)
   target_compile_options(${target} PRIVATE
     -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
-    -Wno-unknown-pragmas # torch's headers carry MSVC pragmas
+    -Wno-unknown-pragmas  # torch's headers contain MSVC pragmas
     $<$<BOOL:${ATTENTIVE_WERROR}>:-Werror>)
 endfunction()

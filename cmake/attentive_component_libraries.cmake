@@ -1,11 +1,11 @@
-# Defines the libraries of components that have some of their own: attentive::pcre2 and attentive::utf8proc of
-# attentive::tokenizers, attentive::zlib of attentive::viz; attentive::distributed needs parts of LibTorch. Used by this build (AttentiveComponents.cmake) and, installed as it
-# stands, by the package's config file.
+# Defines the libraries that single components need: attentive::pcre2 and attentive::utf8proc for
+# attentive::tokenizers, attentive::zlib for attentive::viz, and parts of LibTorch for attentive::distributed.
+# Used by this build (AttentiveComponents.cmake) and, installed unchanged, by the package's config file.
 
 include_guard(GLOBAL)
 
-# attentive_component_libraries(<component> <out>): defines the targets; <out> says what is missing, and which Debian package
-# holds it. Empty if all is there, or nothing is needed.
+# attentive_component_libraries(<component> <out>): defines the targets. <out> says what is missing, and which
+# Debian package contains it; empty if nothing is missing.
 function(attentive_component_libraries component out)
   set(lack "")
   if(component STREQUAL "tokenizers")
@@ -22,12 +22,13 @@ function(attentive_component_libraries component out)
   set(${out} "${lack}" PARENT_SCOPE)
 endfunction()
 
-# What attentive::distributed needs of LibTorch: c10d's headers, Gloo, and the c10d of this release or a later one.
+# The parts of LibTorch that attentive::distributed needs: c10d's headers, Gloo, and c10d of this release or a
+# later one.
 function(attentive_component_torch out)
   set(${out} "" PARENT_SCOPE)
   get_target_property(version attentive::torch ATTENTIVE_VERSION)
   get_target_property(prefix attentive::torch ATTENTIVE_PREFIX)
-  if(NOT prefix) # a project's own target torch, of the version that the package was built with
+  if(NOT prefix)  # a project's own target torch, with the version that the package was built with
     return()
   endif()
   set(other "name another LibTorch with -DTorch_DIR=<torch>/share/cmake/Torch")
@@ -47,7 +48,7 @@ function(attentive_component_torch out)
   endif()
 endfunction()
 
-# What a static attentive::distributed with NCCL needs beyond that: the whole LibTorch.
+# The further need of a static attentive::distributed with NCCL: the whole LibTorch.
 function(attentive_component_nccl out)
   set(${out} "" PARENT_SCOPE)
   get_target_property(prefix attentive::torch ATTENTIVE_PREFIX)

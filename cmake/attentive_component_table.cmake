@@ -1,5 +1,5 @@
-# The components of the package, each before those that use it, and what each links of the others. One table for the build, for
-# the installed package's config file, and for the pages (tools/check_components.py).
+# The components of the package, each before those that use it, with the components that each links. The same
+# table serves the build, the installed package's config file, and the pages (tools/check_components.py).
 
 include_guard(GLOBAL)
 
@@ -13,12 +13,12 @@ set(attentive_train_needs models text)
 set(attentive_viz_needs attention)
 set(attentive_distributed_needs train)
 set(attentive_parity_needs models)
-# Those that link attentive_base, which is no component: what reads files or writes text.
+# Components that link attentive_base, which is not a component: those that read files or write text.
 set(attentive_over_base files text viz)
-# What attentive::attentive stands for.
+# The components that attentive::attentive links.
 set(attentive_usual_components attention files models text)
 
-# attentive_with_needs(<out> <name>…): these components and everything that they need, in the table's order.
+# attentive_with_needs(<out> <name>…): these components and all that they need, in the table's order.
 function(attentive_with_needs out)
   set(wanted ${ARGN})
   set(open ${ARGN})

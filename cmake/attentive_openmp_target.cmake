@@ -1,15 +1,16 @@
-# Defines attentive::openmp: what a program links for OpenMP code of this package, so that the process loads one runtime.
-# Used by this build (AttentiveOpenMP.cmake) and, installed as it stands, by the package's config file.
+# Defines attentive::openmp, the OpenMP runtime that a program with this package's OpenMP code links, so that
+# the process loads only one. Used by this build (AttentiveOpenMP.cmake) and, installed unchanged, by the
+# package's config file.
 
 include_guard(GLOBAL)
 
-# After attentive::torch.
+# Call it after attentive::torch is defined.
 function(attentive_openmp_define)
   if(TARGET attentive::openmp)
     return()
   endif()
   add_library(attentive::openmp INTERFACE IMPORTED GLOBAL)
-  get_target_property(prefix attentive::torch ATTENTIVE_PREFIX) # none where it is a target of the surrounding project
+  get_target_property(prefix attentive::torch ATTENTIVE_PREFIX)  # empty if it is a target of the surrounding project
   set(runtime "")
   if(prefix AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     attentive_openmp_renamed("${prefix}" runtime)
@@ -17,19 +18,20 @@ function(attentive_openmp_define)
   if(runtime)
     attentive_openmp_stub("${runtime}" stub)
     cmake_path(GET runtime PARENT_PATH folder)
-    # As an option of the linker: for a library CMake would let the program look in the stub's folder.
+    # As a linker option: for a library, CMake would add the stub's folder to the program's RPATH.
     target_link_libraries(attentive::openmp INTERFACE "-Wl,\"${stub}\"" "-Wl,-rpath,\"${folder}\"")
   else()
-    # By flag, not by OpenMP::OpenMP_CXX, which names the compiler's libgomp by its path: LibTorch's wheel brings a libgomp of
-    # the same name, one process can only use one of the two, and CMake warns of that for every program. The one of LibTorch
-    # is found first, which is right. As a library item the flag also reaches who links our static library. With clang,
-    # LLVM's runtime answers LibTorch's calls as well: it knows GNU's functions, and comes first.
+    # By flag, not by OpenMP::OpenMP_CXX, which names the compiler's libgomp by its path. LibTorch's wheel
+    # contains a libgomp of the same name; a process can use only one of the two, and CMake warns of that for
+    # every program. With the flag, LibTorch's libgomp is found first, which is right. As a library item, the
+    # flag also reaches programs that link the static library. With clang, LLVM's runtime also serves
+    # LibTorch's calls: it implements GNU's functions and is found first.
     target_link_libraries(attentive::openmp INTERFACE -fopenmp)
   endif()
 endfunction()
 
-# The libgomp that LibTorch loads, if its file has another name than the compiler's: some wheels carry a checksum in it. The
-# loader would take the compiler's for a second library.
+# The libgomp that LibTorch loads, if its file name differs from the compiler's: in some wheels it contains a
+# checksum. Otherwise the loader would load the compiler's libgomp as a second library.
 function(attentive_openmp_renamed prefix out)
   set(runtime "")
   execute_process(COMMAND ldd "${prefix}/lib/libtorch_cpu.so" OUTPUT_VARIABLE text ERROR_QUIET)
@@ -41,8 +43,8 @@ function(attentive_openmp_renamed prefix out)
   set(${out} "${runtime}" PARENT_SCOPE)
 endfunction()
 
-# A library without code that has the name and the functions of `runtime`. To link the file itself would not do: it still
-# calls itself libgomp.so.1, and that name is what the linker writes into a program.
+# Makes a library without code that has the name and the functions of `runtime`. Linking the file itself would
+# not work: its SONAME is still libgomp.so.1, which the linker would write into the program.
 function(attentive_openmp_stub runtime out)
   cmake_path(GET runtime FILENAME name)
   set(folder "${CMAKE_BINARY_DIR}/attentive_openmp")

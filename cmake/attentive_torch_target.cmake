@@ -1,17 +1,18 @@
-# Finds a LibTorch on disk, judges it, and defines attentive::torch from its files.
-# Used by this build (AttentiveTorch.cmake) and, installed as it stands, by the package's config file.
+# Finds a LibTorch on disk, checks it, and defines attentive::torch from its files. Used by this build
+# (AttentiveTorch.cmake) and, installed unchanged, by the package's config file.
 #
-# find_package(Torch) is deliberately not called. It would define torch, torch_cuda, torch::cudart and more in the
-# caller's project, probe or enable CUDA there, and fail on machines without a toolkit. This way a project that finds
-# Torch itself, before or after us, gets exactly what it would get without us.
+# find_package(Torch) is deliberately not called. It would define torch, torch_cuda, torch::cudart and more in
+# the caller's project, probe or enable CUDA there, and fail on machines without a toolkit. Without it, a
+# project that finds Torch itself, before or after this package, gets exactly what it would get without this
+# package.
 
 include_guard(GLOBAL)
 
 set_property(GLOBAL PROPERTY ATTENTIVE_TORCH_FIRST 2.7.0)   # oldest supported
 set_property(GLOBAL PROPERTY ATTENTIVE_TORCH_LAST 2.15)     # newest supported major.minor
-set_property(GLOBAL PROPERTY ATTENTIVE_TORCH_USUAL 2.11.0)  # installed where none is found, and named in advice
+set_property(GLOBAL PROPERTY ATTENTIVE_TORCH_USUAL 2.11.0)  # installed if none is found, and named in advice
 
-# attentive_torch_find(<out>): looks at, in this order, an existing target `torch`, Torch_DIR, Torch_ROOT,
+# attentive_torch_find(<out>): looks, in this order, at an existing target `torch`, Torch_DIR, Torch_ROOT,
 # CMAKE_PREFIX_PATH and the Torch of python3.
 #   <out>_PREFIX   its directory (holding include/ and lib/), empty if there is none
 #   <out>_ORIGIN   who named it, in words
@@ -69,12 +70,12 @@ function(attentive_torch_find out)
 
   set(${out}_EXPLICIT FALSE PARENT_SCOPE)
   attentive_find_python(python)
-  if(python AND NOT CMAKE_CROSSCOMPILING) # that Torch is for this machine
+  if(python AND NOT CMAKE_CROSSCOMPILING)  # python3's Torch is for the build machine
     execute_process(
       COMMAND "${python}" -c "import importlib.util as u, os
 s = u.find_spec('torch')
 print(os.path.dirname(s.origin) if s and s.origin else '')"
-      WORKING_DIRECTORY / # a folder named torch in the current one would be taken for the package
+      WORKING_DIRECTORY /  # otherwise a folder named torch in the current one would be taken for the package
       OUTPUT_VARIABLE prefix OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
     if(prefix)
       get_filename_component(prefix "${prefix}" REALPATH)
@@ -84,7 +85,8 @@ print(os.path.dirname(s.origin) if s and s.origin else '')"
   endif()
 endfunction()
 
-# The python3 of the first configure run: kept, so that a later run from another shell does not change LibTorch.
+# The python3 of the first configure run. It is kept, so that a later run from another shell does not change
+# LibTorch.
 function(attentive_find_python out)
   if(ATTENTIVE_PYTHON AND NOT EXISTS "${ATTENTIVE_PYTHON}")
     unset(ATTENTIVE_PYTHON CACHE)
@@ -98,7 +100,7 @@ function(attentive_find_python out)
   endif()
 endfunction()
 
-# The library file of an imported target, empty if it has none.
+# The library file of an imported target; empty if it has none.
 function(attentive_torch_location target out)
   set(${out} "" PARENT_SCOPE)
   get_target_property(configurations ${target} IMPORTED_CONFIGURATIONS)
@@ -116,15 +118,15 @@ function(attentive_torch_location target out)
   endforeach()
 endfunction()
 
-# attentive_torch_missing(<library> <out> [<folder>]): shared libraries that the loader does not find for `library`.
-# With a folder, those of NVIDIA must come from there: a CUDA toolkit on the machine may hold other versions. Of another
-# architecture's library the loader finds nothing missing.
+# attentive_torch_missing(<library> <out> [<folder>]): the shared libraries that the loader does not find for
+# `library`. With a folder, NVIDIA's libraries must come from there, because a CUDA toolkit on the machine may
+# have other versions. For a library of another architecture, the loader reports nothing as missing.
 function(attentive_torch_missing library out)
   set(folder "${ARGN}")
   set(missing "")
   set(environment "")
   if(folder)
-    set(environment --unset=LD_LIBRARY_PATH) # it goes before the library's own paths
+    set(environment --unset=LD_LIBRARY_PATH)  # it would take precedence over the library's own paths
   endif()
   execute_process(COMMAND "${CMAKE_COMMAND}" -E env ${environment} ldd "${library}" OUTPUT_VARIABLE text ERROR_QUIET)
   string(REGEX MATCHALL "[^\n\t ]+ => [^\n]+" lines "${text}")
@@ -145,7 +147,8 @@ function(attentive_torch_missing library out)
   set(${out} "${missing}" PARENT_SCOPE)
 endfunction()
 
-# attentive_torch_read(<out> <prefix>): <out>_VERSION, and <out>_PROBLEM: what keeps it from being used, with the fix.
+# attentive_torch_read(<out> <prefix>): sets <out>_VERSION, and <out>_PROBLEM to the reason why it cannot be
+# used, with the fix.
 function(attentive_torch_read out prefix)
   get_property(first GLOBAL PROPERTY ATTENTIVE_TORCH_FIRST)
   get_property(usual GLOBAL PROPERTY ATTENTIVE_TORCH_USUAL)
@@ -179,7 +182,8 @@ function(attentive_torch_read out prefix)
   set(${out}_PROBLEM "${problem}" PARENT_SCOPE)
 endfunction()
 
-# The wheels beside torch itself that libtorch_cpu.so loads: those of the CUDA that PyPI's wheel of this version is built for.
+# The wheels, besides torch itself, that libtorch_cpu.so loads: those of the CUDA version for which PyPI's
+# wheel of this version is built.
 function(attentive_torch_cpu_packages version out)
   if(version VERSION_LESS 2.8)
     set(suffix "-cu12==12.6.*")
@@ -193,7 +197,8 @@ function(attentive_torch_cpu_packages version out)
   set(${out} "nvidia-cuda-runtime${suffix}" "nvidia-cuda-cupti${suffix}" PARENT_SCOPE)
 endfunction()
 
-# attentive_torch_half(<out> <prefix>): whether the whole Torch is linked or its CPU half. ATTENTIVE_TORCH may ask.
+# attentive_torch_half(<out> <prefix>): whether to link the whole Torch or its CPU half. ATTENTIVE_TORCH may
+# force one.
 #   <out>_HALF full or cpu, <out>_WHY in words, <out>_PROBLEM if ATTENTIVE_TORCH asks for what is not there
 function(attentive_torch_half out prefix)
   set(wish auto)
@@ -247,7 +252,7 @@ function(attentive_torch_half out prefix)
   set(${out}_PROBLEM "${problem}" PARENT_SCOPE)
 endfunction()
 
-# The CUDA runtime that the LibTorch under `prefix` loads; empty without one.
+# The CUDA runtime that the LibTorch under `prefix` loads; empty if there is none.
 function(attentive_torch_cudart prefix out)
   set(path "")
   if(EXISTS "${prefix}/lib/libc10_cuda.so")
@@ -260,9 +265,9 @@ function(attentive_torch_cudart prefix out)
   set(${out} "${path}" PARENT_SCOPE)
 endfunction()
 
-# attentive_torch_fits(<out> <prefix> <half> <why> <needs> <cuda>): whether a program that links this LibTorch can use an
-# attentive that needs, of CUDA, nothing, runtime or whole (see AttentiveInstall.cmake), its own CUDA code being of major
-# version <cuda>.
+# attentive_torch_fits(<out> <prefix> <half> <why> <needs> <cuda>): whether a program that links this LibTorch
+# can use an attentive whose CUDA needs are <needs> (nothing, runtime or whole; see AttentiveInstall.cmake)
+# and whose own CUDA code has the major version <cuda>.
 #   <out>_BESIDE  what must be linked beside LibTorch's half, <out>_PROBLEM why it does not fit, with the fix
 function(attentive_torch_fits out prefix half why needs cuda)
   set(${out}_BESIDE "" PARENT_SCOPE)
@@ -276,7 +281,7 @@ function(attentive_torch_fits out prefix half why needs cuda)
   elseif(needs STREQUAL "whole" AND NOT (half STREQUAL "full" AND EXISTS "${prefix}/lib/libtorch_cuda.so"))
     set(problem "this shared attentive loads the whole LibTorch with CUDA, but of the one at ${prefix} only the CPU half would be linked (${why}); name a whole one with -DTorch_DIR=<torch>/share/cmake/Torch, or rebuild attentive with -DATTENTIVE_TORCH=cpu")
   elseif(needs STREQUAL "runtime" AND half STREQUAL "cpu")
-    # The code is linked and never runs: this half of LibTorch knows no CUDA device.
+    # The code is linked but never runs, because this half of LibTorch has no CUDA devices.
     set(${out}_BESIDE "${prefix}/lib/libc10_cuda.so;${cudart}" PARENT_SCOPE)
   endif()
   set(${out}_PROBLEM "${problem}" PARENT_SCOPE)
@@ -293,12 +298,13 @@ function(attentive_torch_define prefix half)
     "${prefix}/include" "${prefix}/include/torch/csrc/api/include")
   target_link_libraries(attentive::torch INTERFACE "${lib}/libtorch_cpu.so" "${lib}/libc10.so")
 
-  # Nothing calls into these by name: they register themselves when loaded, so --as-needed must not drop them.
+  # These libraries register themselves when loaded. No symbol in them is used, so --as-needed must not drop
+  # them.
   set(registering libtorch_cpu.so)
   if(half STREQUAL "full")
     target_link_libraries(attentive::torch INTERFACE "${lib}/libtorch.so")
     if(EXISTS "${lib}/libtorch_cuda.so")
-      # CUDA code in attentive calls the runtime itself; it must be the one that LibTorch loads.
+      # CUDA code in attentive calls the runtime itself, which must be the one that LibTorch loads.
       target_link_libraries(attentive::torch INTERFACE "${lib}/libc10_cuda.so" ${cudart})
       list(APPEND registering libtorch_cuda.so)
     endif()
@@ -308,8 +314,8 @@ function(attentive_torch_define prefix half)
       "-Wl,--push-state,--no-as-needed,\"${lib}/${name}\" -Wl,--pop-state")
   endforeach()
 
-  # The linker must resolve libtorch_cuda.so's own needs from the wheels beside it. Without this, ld takes an older
-  # libnccl of an installed CUDA toolkit and reports undefined NCCL symbols.
+  # The linker must resolve libtorch_cuda.so's dependencies from the wheels next to it. Otherwise, ld takes an
+  # older libnccl of an installed CUDA toolkit and reports undefined NCCL symbols.
   if(half STREQUAL "full")
     file(GLOB folders "${prefix}/../nvidia/*/lib")
     foreach(folder IN LISTS folders)
@@ -321,7 +327,7 @@ function(attentive_torch_define prefix half)
   cmake_language(DEFER DIRECTORY "${CMAKE_SOURCE_DIR}" CALL attentive_torch_check_one)
 endfunction()
 
-# Runs at the end of the configuration: a project that found another Torch after us would load two.
+# Runs at the end of the configuration: a project that found another Torch after this package would load two.
 function(attentive_torch_check_one)
   if(TARGET torch)
     attentive_torch_location(torch library)

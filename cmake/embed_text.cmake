@@ -1,4 +1,4 @@
-# Writes the texts of the files INPUTS (separated by |) as the C++ string NAMESPACE::NAME into OUTPUT.
+# Writes the texts of the files INPUTS (separated by |) to OUTPUT as the C++ string NAMESPACE::NAME.
 string(REPLACE "|" ";" inputs "${INPUTS}")
 set(literals "")
 foreach(input IN LISTS inputs)

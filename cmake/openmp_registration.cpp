@@ -1,7 +1,8 @@
-// Linked into the programs of this project that LLVM's OpenMP runtime serves. That runtime keeps the file
-// /dev/shm/__KMP_REGISTERED_LIB_<process>_<user> from its first use to the end of the process. A process that is killed leaves
-// it, and one that is killed between the file's creation and its first byte leaves it empty: the next process of that number
-// would map it and end by SIGBUS. A file with contents is left alone: the runtime sees by itself that its writer is gone.
+// Linked into this project's programs that use LLVM's OpenMP runtime. That runtime keeps the file
+// /dev/shm/__KMP_REGISTERED_LIB_<process>_<user> from its first use to the end of the process. A killed
+// process leaves the file behind, and it is empty if the process was killed between its creation and the
+// first write; the next process with that number would map it and end by SIGBUS. A file with contents is left
+// alone, because the runtime itself notices that its writer has ended.
 
 #include <filesystem>
 #include <string>
@@ -17,6 +18,6 @@ bool remove_empty_registration() {
   return std::filesystem::file_size(file, none) == 0 && std::filesystem::remove(file, none);
 }
 
-[[maybe_unused]] const bool removed = remove_empty_registration();  // before main
+[[maybe_unused]] const bool removed = remove_empty_registration();  // runs before main
 
 }  // namespace

@@ -1,4 +1,4 @@
-"""Calls as the recorder meets them, brought into the form of a case: the arguments by a case's names, padded, cast."""
+"""Converts recorded calls to the form of a case: renames the arguments to a case's names, pads, casts."""
 
 import contextlib
 import inspect
@@ -11,7 +11,7 @@ FUNCTION_CASES = {"scaled_dot_product_attention": ("Q", "K", "V"), SDPA_NAME: SD
 
 
 def autocast_in_force():
-    """The devices under autocast, each with its dtype."""
+    """The devices for which autocast is enabled, each with its dtype."""
     return tuple((d, torch.get_autocast_dtype(d)) for d in ("cpu", "cuda") if torch.is_autocast_enabled(d))
 
 
@@ -24,7 +24,7 @@ def under(autocast):
 
 
 def cast_first(prepare, autocast):
-    """What `prepare` prepares, its inputs but masks cast as autocast would cast them for a product."""
+    """Wraps `prepare`: casts its floating-point inputs, except masks, as autocast would cast them for a product."""
     dtypes = dict(autocast)
 
     def cast(name, x):
@@ -44,7 +44,7 @@ def cast_first(prepare, autocast):
 
 
 def padded(module, inputs, named):
-    """The arguments, with a nested `src` (as torch.nn.TransformerEncoder makes them) as padding and its mask."""
+    """The arguments, with a nested `src` (from torch.nn.TransformerEncoder) converted to padding and its mask."""
     src = inputs[0] if inputs else named.get("src")
     if type(module) is not torch.nn.TransformerEncoderLayer or not src.is_nested:
         return inputs, named
@@ -55,7 +55,7 @@ def padded(module, inputs, named):
 
 
 def by_position(function, name, inputs, named):
-    """A marked function's arguments under the names that its case has for them, in their order."""
+    """A marked function's positional arguments by the names of its case, in their order."""
     signature, positions = inspect.signature(function), FUNCTION_CASES[name]
     given = signature.bind(*inputs, **named).arguments
     case_names = dict(zip(signature.parameters, positions))
@@ -69,7 +69,7 @@ def by_position(function, name, inputs, named):
 
 
 def eager(function, inputs, named):
-    """A Hugging Face eager_attention_forward as scaled_dot_product_attention, if it computes that."""
+    """Converts a call of a Hugging Face eager_attention_forward to scaled_dot_product_attention, if they agree."""
     bound = inspect.signature(function).bind(*inputs, **named)
     given = {**bound.arguments, **bound.arguments.get("kwargs", {})}
     module, query, key, mask = (given.get(name) for name in ("module", "query", "key", "attention_mask"))
@@ -92,7 +92,7 @@ def eager(function, inputs, named):
     with torch.no_grad():
         got, want = call(**exact)[0], SDPA(**exact)
     error = (got - want).abs().max()
-    # Some models take the softmax in float32 whatever the dtype, hence more than float64's own rounding.
+    # Some models compute the softmax in float32 whatever the dtype is, so allow more than float64's rounding.
     if not error <= 2e-5 * want.abs().max():
         raise ValueError(f"{function.__module__}.{function.__name__} is off scaled_dot_product_attention by {error:.1e}")
     if module.training and given.get("dropout"):

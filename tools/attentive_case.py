@@ -40,7 +40,7 @@ MHA_NAME = "torch.nn.MultiheadAttention"
 ENCODER_NAME = "torch.nn.TransformerEncoderLayer"
 DECODER_NAME = "torch.nn.TransformerDecoderLayer"
 
-# The built-in function has no Python signature to read.
+# The built-in function has no Python signature to inspect.
 SDPA_ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
 
 _DTYPES = {
@@ -58,7 +58,7 @@ _DTYPES = {
 
 
 class RandomForward(ValueError):
-    """The forward drew random numbers although no forward_seed was given, so it could not be repeated."""
+    """Raised if the forward drew random numbers without a forward_seed, so that it could not be repeated."""
 
 
 def write_case(
@@ -162,7 +162,7 @@ def dropout_path():
 
 
 def options_of(module, name=None):
-    """The constructor's keyword arguments of an attention module, read back from its parameters and attributes."""
+    """The constructor's keyword arguments of an attention module, recovered from its parameters and attributes."""
     name = name or _name_of(module)
     reader = _READERS.get(_kind(module, name))
     if reader is None:
@@ -174,7 +174,7 @@ def options_of(module, name=None):
 
 
 def save_safetensors(path, tensors, metadata):
-    """Writes a safetensors file through a temporary neighbour, so that a reader never sees half a file."""
+    """Writes a safetensors file through a temporary file next to it, so that no reader sees an incomplete file."""
     if sys.byteorder != "little":
         raise RuntimeError("save_safetensors: expected a little-endian machine, got a big-endian one")
     # Widest elements first keeps every tensor aligned to its element size without padding between tensors.
@@ -202,7 +202,7 @@ def save_safetensors(path, tensors, metadata):
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(struct.pack("<Q", len(text)) + text + b"".join(body))
-        os.chmod(temporary, 0o644)  # mkstemp gives 0600
+        os.chmod(temporary, 0o644)  # mkstemp creates it with 0600
         os.replace(temporary, path)
     except BaseException:
         os.unlink(temporary)
@@ -220,7 +220,7 @@ class _Run:
             self.leaves = {}
             for key, value in tensors.items():
                 if key not in absent:
-                    # A mask says where to look. It gets a gradient only if the caller's own tensor requires one.
+                    # A mask only selects; it gets a gradient only if the caller's own tensor requires one.
                     wants_grad = value.requires_grad or not key.endswith("mask")
                     self.leaves[key] = _leaf(value, dtype, grads and wants_grad)
             arguments = {key: self.leaves[absent.get(key, key)] for key in tensors}
@@ -263,7 +263,8 @@ class _Run:
 
 
 def _detached(module, dtype):
-    """Copies of the parameters that want a gradient, and the module as a function that reads only copies.
+    """Copies the parameters that need a gradient, and returns them with a function that runs the module on copies
+    only.
 
     The program's own tensors, its hooks on them and its hooks on the module's parts take no part: a hook may count or
     collect, and the call is repeated only for the case.
@@ -299,13 +300,13 @@ def _without_hooks(module):
 
 
 def _autocast_dtype(tensors):
-    """What autocast makes of products on the device of the call's tensors, or None where it is off."""
+    """The dtype to which autocast casts products on the device of the call's tensors; None if it is disabled."""
     device = _autocast_device(tensors)
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
 
 
 def _as_autocast(tensors, dtype):
-    # Without the cache of cast weights, which belongs to the program.
+    # Disables the cache of cast weights, which belongs to the program.
     return torch.autocast(_autocast_device(tensors), dtype=dtype, enabled=dtype is not None, cache_enabled=False)
 
 
@@ -324,8 +325,8 @@ def _leaf(value, dtype, wants_grad):
 
 
 def _fixed_normal(shape):
-    # A private generator: the caller's random stream must not move, and two runs must give the same bytes.
-    # Steps of 1/32 below 4 are exact in every dtype, so that a half-precision case holds the same loss.
+    # A separate generator, because the caller's random stream must not change, and two runs must give the
+    # same bytes. Steps of 1/32 below 4 are exact in every dtype, so a half-precision case has the same loss.
     generator = torch.Generator().manual_seed(0)
     drawn = torch.randn(shape, generator=generator, dtype=torch.float64)
     return (drawn * 32).round().clamp(-127, 127) / 32
@@ -385,7 +386,7 @@ def _json(values, what):
 
 def _check_init_seed(module, options, state, init_seed):
     arguments = {key: value for key, value in options.items() if value is not None}
-    arguments.pop("activation", None)  # it draws nothing, and its name may be ours
+    arguments.pop("activation", None)  # it draws nothing, and the case may use another name for it
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(init_seed)
         fresh = type(module)(**arguments).state_dict()
@@ -398,7 +399,7 @@ def _check_init_seed(module, options, state, init_seed):
 
 
 def _kind(module, name):
-    # Two names stand for more than one class; their parameters tell them apart.
+    # Two names are used by more than one class each; the parameters distinguish the classes.
     if name == "MultiHeadAttention":
         return "MultiHeadAttention.shared" if hasattr(module, "fc_out") else name
     if name == "SelfAttention":

@@ -33,7 +33,7 @@ from attentive_adapt import FUNCTION_CASES, autocast_in_force, by_position, cast
 from attentive_case import DECODER_NAME, ENCODER_NAME, MHA_NAME, SDPA_NAME, RandomForward, write_case
 from attentive_watch import Watch
 
-# Active dropout cannot be repeated from the middle of a program's random stream; its case gets this seed instead.
+# Active dropout cannot be repeated from the middle of a program's random stream, so its case gets this seed.
 FORWARD_SEED = 0
 
 NOTEBOOK_CLASSES = frozenset(
@@ -59,7 +59,7 @@ _running = None  # the Recording, if any
 
 
 class Recording:
-    """What a recording wrote and what it had to leave out, with the reason."""
+    """The cases that a recording wrote, and those that it left out, with the reasons."""
 
     def __init__(self, folder, limit, names):
         self.folder = pathlib.Path(folder)
@@ -71,7 +71,7 @@ class Recording:
         self._names = names
         self._seen = collections.Counter()
         self._failed = set()
-        self._keep_alive = {}  # an id is unique only as long as its object lives
+        self._keep_alive = {}  # an id is unique only during its object's lifetime
         self._lock = threading.RLock()
         self._watch = Watch(self)
 
@@ -114,16 +114,16 @@ class Recording:
         return function if module is None else module
 
     def _record_function(self, function, name, inputs, named, prepare):
-        """A function that stands for a case. Under autocast only its products are cast: a case of the cast inputs."""
+        """Records a function. Under autocast only its products are cast, so the case has the cast inputs."""
         autocast = autocast_in_force()
         if autocast:
             prepare = cast_first(prepare, autocast)
         return self._record(self._owner(function), name, inputs, named, prepare, autocast=())
 
     def _record(self, owner, name, inputs, named, prepare, autocast=None):
-        """Writes the call unless enough like it are written; false if it cannot be written."""
+        """Writes the call unless enough similar ones are written; returns false if it cannot be written."""
         if torch._C._current_graph_task_id() != -1:
-            return True  # a checkpointed forward, computed again inside a backward: it was seen before
+            return True  # a checkpointed forward, recomputed in a backward pass; it was recorded before
         mode = getattr(owner, "training", None), torch.is_grad_enabled(), *autocast_in_force()
         shapes = tuple(tuple(x.shape) if not x.is_nested else x.dim() for x in _tensors(inputs, named))
         key = (id(owner), name, mode, shapes)
@@ -136,7 +136,7 @@ class Recording:
             where = self._watch.path()
             try:
                 self._write(where, name, prepare, inputs, named, autocast_in_force() if autocast is None else autocast)
-            except Exception as error:  # a program must never fail because it is being watched
+            except Exception as error:  # recording must never make the program fail
                 self._failed.add(key)
                 self.skipped.append((f"{where} {name}".strip(), f"{type(error).__name__}: {error}"))
                 return False
@@ -178,7 +178,7 @@ _ADVICE = (
 
 
 def as_case(name):
-    """Marks a function as the attention `name`, so that recordings write its calls. Its results stay what they are.
+    """Marks a function as the attention `name`, so that recordings write its calls. Its results do not change.
 
     attend = attentive_record.as_case("scaled_dot_product_attention")(attend)
     """
@@ -201,7 +201,7 @@ def as_case(name):
 
 
 def _in_a_thread(work):
-    # There none of the program's modes, saved-tensor hooks, autocast or inference mode applies.
+    # None of the program's modes, saved-tensor hooks, autocast or inference mode applies in that thread.
     raised = []
 
     def run():
@@ -271,6 +271,6 @@ def main():
 
 
 if __name__ == "__main__":
-    # A script that imports attentive_record must find this very module.
+    # A script that imports attentive_record must get this same module.
     sys.modules["attentive_record"] = sys.modules["__main__"]
     main()

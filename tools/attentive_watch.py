@@ -1,4 +1,4 @@
-"""Shows a recorder the module calls and attention functions of a running program.
+"""Reports the module calls and attention functions of a running program to a recorder.
 
 Names are replaced (Module.__call__, scaled_dot_product_attention, softmax) and nothing takes part in PyTorch's dispatch:
 beside a TorchFunctionMode or a forward hook PyTorch leaves its fused encoder, and the program computes other numbers.
@@ -18,13 +18,13 @@ import torch
 from attentive_case import SDPA
 
 _PRODUCTS = frozenset({"matmul", "bmm", "baddbmm", "einsum", "mm"})
-_OURS = frozenset({__name__, "attentive_adapt", "attentive_case"})  # they call what they replaced
+_OURS = frozenset({__name__, "attentive_adapt", "attentive_case"})  # they call the replaced functions
 _EAGER = "eager_attention_forward"
 _EAGER_ARGUMENTS = ["module", "query", "key", "value", "attention_mask"]
 
 
 class Watch:
-    """While it is entered, `recorder` hears of every call.
+    """A context manager; while it is active, `recorder` is told of every call.
 
     recorder.module_called(module, inputs, named)              -> whether the call was recognised
     recorder.function_called(function, kind, inputs, named)    -> whether it was; kind is "sdpa" or "eager"
@@ -40,7 +40,7 @@ class Watch:
         self._modules_seen = 0
 
     def look_away(self):
-        """In this thread nothing is reported from now on."""
+        """Stops reporting calls of this thread."""
         self._here.inside = 1
 
     def module(self):
@@ -48,7 +48,7 @@ class Watch:
         return self._here.stack[-1].module if self._here.stack else None
 
     def path(self):
-        """That module's name in the outermost active one, such as "encoder.layers.0.self_attn"."""
+        """That module's path in the outermost active module, such as "encoder.layers.0.self_attn"."""
         stack = self._here.stack
         if not stack:
             return ""
@@ -63,7 +63,7 @@ class Watch:
             unnamed.append(type(call.module).__name__)
 
     def call(self, recognised, run):
-        """Runs a function; what it calls is reported unless `recognised` says that it was recognised itself."""
+        """Runs a function; the calls that it makes are reported unless it was itself `recognised`."""
         if self._blind():
             return run()
         self._here.inside = 1
@@ -94,7 +94,7 @@ class Watch:
         else:
             torch.Tensor.softmax = self._tensor_softmax
         _replace_everywhere([(new, old) for old, new in self._replaced])
-        self._recorder = None  # a name that kept one of ours only passes the call on
+        self._recorder = None  # a replaced function that is still referenced only passes the call on
 
     def _blind(self):
         return self._recorder is None or torch.compiler.is_compiling() or self._here.inside
@@ -111,7 +111,7 @@ class Watch:
             if self._blind():
                 return original(module, *inputs, **named)
             if not self._here.stack:
-                self._find_eager()  # by now the model's source is loaded
+                self._find_eager()  # the model's source file has been imported by now
             self._here.stack.append(_Call(module))
             try:
                 return self.call(
@@ -176,7 +176,7 @@ class Watch:
 class _Thread(threading.local):
     def __init__(self):
         self.stack = []  # of _Call
-        self.inside = 0  # a recognised call
+        self.inside = 0  # depth of recognised calls
 
 
 class _Call:
@@ -187,7 +187,7 @@ class _Call:
 
 
 def _replace_everywhere(pairs):
-    """Every loaded module's names for the first of a pair become names for the second."""
+    """For each pair, makes the names of all loaded modules for the first function refer to the second."""
     wanted = {id(old): (old, new) for old, new in pairs}
     for module in list(sys.modules.values()):
         if not isinstance(module, types.ModuleType) or module.__name__ in _OURS:
@@ -199,7 +199,7 @@ def _replace_everywhere(pairs):
 
 
 def _known_to_script(watched, original):
-    # torch.jit.script compiles a builtin by its identity; ours stands for the same one.
+    # torch.jit.script recognises a builtin by its identity; the replacement counts as the same one.
     table = torch.jit._builtins
     operator = table._find_builtin(original)
     if operator is not None:
@@ -208,7 +208,7 @@ def _known_to_script(watched, original):
 
 
 def _product_after(frame):
-    """The nearest function around `frame` in which a matrix product follows, or None; two of the program's own at most."""
+    """The nearest calling function in which a matrix product follows, within two of the program's own; or None."""
     own = 0
     while frame is not None and own < 2:
         module = frame.f_globals.get("__name__", "")

@@ -1,4 +1,4 @@
-"""What the generators of torch.nn's layers and stacks share: values, masks, dropout streams and the writing of a case."""
+"""Functions that the generators of layers and stacks share: values, masks, dropout streams, writing a case."""
 
 import contextlib
 import math
@@ -12,18 +12,18 @@ from case_support import emulated_dropout, normal
 ENCODER = torch.nn.TransformerEncoderLayer
 DECODER = torch.nn.TransformerDecoderLayer
 SMALL = {"d_model": 4, "nhead": 2, "dim_feedforward": 5, "dropout": 0.0}
-# Activations that a case names and whose names Python's constructors do not know.
+# Activations that a case names, but that Python's constructors accept only as functions.
 FUNCTIONS = {"silu": F.silu, "tanh": torch.tanh}
 
 
 def with_function(options):
-    """The arguments of a constructor: the activation as the function that a case names."""
+    """The arguments of a constructor, with the activation's name replaced by its function."""
     activation = options.get("activation", "relu")
     return {**options, "activation": FUNCTIONS.get(activation, activation)}
 
 
 def built_layer(kind, options, seed, dtype, value_seed=None):
-    """The layer PyTorch draws after `seed`; with value_seed its zero biases and unit norms get other values."""
+    """The layer that PyTorch draws after `seed`; with value_seed, zero biases and unit norms get other values."""
     torch.manual_seed(seed)
     module = kind(**with_function(options))
     if value_seed is not None:
@@ -32,7 +32,7 @@ def built_layer(kind, options, seed, dtype, value_seed=None):
 
 
 def move_values(module, first_seed, chosen=lambda key: True):
-    """Other numbers in the chosen parameters."""
+    """Changes the values of the chosen parameters."""
     with torch.no_grad():
         for index, (key, parameter) in enumerate(module.named_parameters()):
             if chosen(key):
@@ -40,7 +40,7 @@ def move_values(module, first_seed, chosen=lambda key: True):
 
 
 def bool_mask(seed, *shape):
-    """true hides; the first key of every row stays visible."""
+    """A mask in which true hides; the first key of every row stays visible."""
     hidden = normal(seed, *shape) > 0.3
     hidden[..., 0] = False
     return hidden
@@ -55,7 +55,7 @@ def causal(size):
 
 
 def composed_sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False):
-    # PyTorch's own kernel draws its dropout where Python cannot replace it.
+    # PyTorch's own kernel draws its dropout in C++, where Python cannot replace it.
     scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
     if is_causal:
         scores = scores.masked_fill(causal(query.shape[-2]), -math.inf)
@@ -76,7 +76,7 @@ def stream(path):
 
 
 def write_layer_case(folders, stem, module, inputs, options, fresh=False, call=None, train=True, grads=True):
-    """One case in the first folder; where dropout is drawn, one for each stream in the second."""
+    """Writes a case to the first folder or, if dropout is drawn, one case per stream to the second."""
     plain, with_dropout = folders
     if options["dropout"] > 0 and train:
         for path in ("default", "intel_mkl"):

@@ -1,4 +1,4 @@
-"""What the generators of whole models share: our names, weights and the writing of a case."""
+"""Functions that the generators of whole models share: this package's names, weights, writing a case."""
 
 import json
 import re
@@ -20,7 +20,7 @@ def renamed(name, table):
 
 
 def as_ours(tensors, table):
-    """Tensors under our names. Those of "name:q", "name:k" and "name:v" are joined; a patch's pixels become one row."""
+    """Renames tensors to this package's names; joins "name:q", "name:k" and "name:v"; flattens a patch's pixels."""
     ours, parts = {}, {}
     for name, tensor in tensors.items():
         key = renamed(name, table)
@@ -36,7 +36,7 @@ def as_ours(tensors, table):
 
 
 def randomize(model, scale, norm_of=lambda name, values: values / 4 + 1):
-    """Weights, biases and norms that no default hides: matrices of scale(name), norms of norm_of(name, values)."""
+    """Draws weights, biases and norms that differ from the defaults: matrices of scale(name), norms of norm_of(name, values)."""
     with torch.no_grad():
         for index, (name, parameter) in enumerate(model.named_parameters()):
             values = normal(1000 + index, *parameter.shape)

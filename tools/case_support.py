@@ -1,5 +1,5 @@
-"""What the case generators share: the command line, a fresh folder, values that do not move the random stream, masks,
-dropout emulation."""
+"""Functions that the case generators share: the command line, a fresh folder, values that do not affect the random
+stream, masks, dropout emulation."""
 
 import argparse
 import contextlib
@@ -12,7 +12,7 @@ PARITY_FOLDER = pathlib.Path(__file__).resolve().parent.parent / "tests" / "pari
 
 
 class Folder:
-    """A folder of cases that holds exactly what the generator wrote in this run."""
+    """A folder of cases that holds exactly the files that the generator wrote in this run."""
 
     def __init__(self, root, name, limit_bytes):
         self.path = pathlib.Path(root) / name
@@ -39,7 +39,7 @@ class Folder:
 
 
 def run_generator(description, limits, *generators):
-    """The command line of a generator: each of `generators` gets the folders that `limits` names, with the most bytes of a case."""
+    """Runs a generator's command line: each of `generators` gets the folders in `limits`, with the largest case size."""
     names = " and ".join(f"{name}/" for name in limits)
     parser = argparse.ArgumentParser(description=description.splitlines()[0])
     parser.add_argument("--out", default=PARITY_FOLDER, help=f"the folder that holds {names}")
@@ -59,7 +59,7 @@ _first_seed = 0
 
 
 def random_stream(seed):
-    """A generator of its own; --seed of the command line gives all of them other numbers."""
+    """A separate random generator; --seed on the command line changes the numbers of all of them."""
     return torch.Generator().manual_seed(_first_seed + seed)
 
 
@@ -69,7 +69,7 @@ def normal(seed, *shape, dtype=torch.float32):
 
 
 def hiding_mask(kind, seed, shape, causal, dtype):
-    """true (or -inf) hides; the first key of every row stays visible."""
+    """A mask in which true (or -inf) hides; the first key of every row stays visible."""
     if kind == "none":
         return None
     hidden = normal(seed, *shape) > 0.5
@@ -94,7 +94,7 @@ def emulated_dropout(path):
         if not training or p == 0.0:
             return input
         if p == 1.0:
-            return input * torch.zeros_like(input)  # PyTorch draws nothing here
+            return input * torch.zeros_like(input)  # PyTorch draws nothing in this case
         keep = _kept_default(input, p) if path == "default" else _kept_mkl(input.shape, p)
         return input * keep.to(input.dtype).div(1 - p)
 
@@ -107,7 +107,7 @@ def emulated_dropout(path):
 
 
 def _kept_default(input, p):
-    keep = torch.empty_like(input, dtype=torch.float64)  # with the strides of a transposed input
+    keep = torch.empty_like(input, dtype=torch.float64)  # keeps the strides of a transposed input
     order = sorted(range(input.dim()), key=lambda d: -keep.stride(d))
     keep.permute(order).copy_(torch.rand([input.shape[d] for d in order], dtype=torch.float64))
     return keep < 1 - p
@@ -125,8 +125,8 @@ def _kept_mkl(shape, p):
 
 
 def _draw_32_bits():
-    # No tensor function returns a single 32-bit draw whole: read it as the upper half of a 64-bit one, go back, and
-    # take the step of one draw.
+    # No tensor function returns a single 32-bit draw: read it as the upper half of a 64-bit draw, restore the
+    # state, and advance by one draw.
     before = torch.get_rng_state()
     pair = int(torch.empty((), dtype=torch.int64).random_(-(2**63), None))
     torch.set_rng_state(before)

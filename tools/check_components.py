@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that the pages list the components as the build does.
+"""Checks that the pages list the same components as the build.
 
     tools/check_components.py [ROOT]        prints a line per difference; exit status 1 if there is any
     tools/check_components.py --self-test   breaks each rule in a made-up tree and wants it reported
@@ -20,7 +20,7 @@ ROW = re.compile(r"^\| `(\w+)` \| ((?:`\w+/`(?:, )?)+) \| ([^|]+) \| ([^|]+) \|$
 
 
 def built(root):
-    """The components of the build with what each links, in its order."""
+    """The components of the build with the components that each links, in the build's order."""
     text = (root / TABLE).read_text(encoding="utf-8")
     names = re.search(r"set\(attentive_components ([\w ]+)\)", text)[1].split()
     needs = dict(re.findall(r'set\(attentive_(\w+)_needs (?:""|([\w ]+))\)', text))
@@ -28,7 +28,7 @@ def built(root):
 
 
 def faults_in(root):
-    """Every difference, as text, and how many components there are."""
+    """All differences, as text, and the number of components."""
     components = built(root)
     faults = []
     rows = {name: (folders, links, switch) for name, folders, links, switch
@@ -57,7 +57,7 @@ def faults_in(root):
 
 
 def self_test():
-    """A tree that is right, then one wrong thing at a time."""
+    """Tests a correct tree, then one fault at a time."""
     right = {
         TABLE: "set(attentive_components attention files)\nset(attentive_attention_needs \"\")\nset(attentive_files_needs attention)\n",
         ARCHITECTURE: "| `attention` | `core/` | LibTorch | always built |\n"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import tree_check
 
-# What each folder may include beside itself. Everybody may include core.
+# The folders that each folder may include besides itself. All may include core.
 MAY_USE = {
     "base": [],
     "core": [],
@@ -33,7 +33,8 @@ MAY_USE = {
 }
 # The header of a component includes the folder of its name, but this one:
 ATTENTION = {"attention.h": {"core", "functional", "cache", "modules", "compat"}}
-# What each room of src/kernels may include beside itself and the files that stand in no room, which use no room.
+# The rooms that each room of src/kernels may include, besides itself and the files outside of all rooms
+# (which may include none).
 ROOMS = {
     "simd": [],
     "gemm": ["simd"],
@@ -44,7 +45,7 @@ ROOMS = {
     "native_cuda": ["reference"],
 }
 TOP = ("apps", "bench", "tests", "exercises")  # the top floor: any public header
-SHARED = Path("apps/common")  # what every main() shares, those of bench/ too
+SHARED = Path("apps/common")  # shared by every main(), also in bench/
 PRIVATE_DEPENDENCIES = ("fmt/", "nlohmann/", "CLI/", "catch2/", "pcre2.h", "utf8proc.h", "zlib.h")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 PAGE = "docs/architecture.md"
@@ -52,7 +53,7 @@ SUFFIXES = (".h", ".cpp", ".cu", ".cuh")
 
 
 def floor_of(path):
-    """The floor folder of a path below the root, or None for what stands above all floors or below them."""
+    """The floor folder of a path below the root; None for paths above or below all floors."""
     parts = path.parts
     if parts[0] in TOP:
         return parts[0]
@@ -66,7 +67,7 @@ def room_of(path):
 
 
 def room_fault(path, target):
-    """Why a file of src/kernels must not include another one, or None."""
+    """The reason why a file of src/kernels must not include another one; None if it may."""
     here, there = room_of(path), room_of(target)
     if there is None or here == there:
         return None
@@ -78,10 +79,10 @@ def room_fault(path, target):
 
 
 def target_of(root, path, quoted, name):
-    """The file of this project that an include names, relative to the root, or None for a foreign header."""
+    """The file of this project that an include names, relative to the root; None for a foreign header."""
     places = [root / "include" / name]
     if quoted:
-        # Its own folder and those above it (an app's sources include from the app's folder), then src/.
+        # Searches its own folder and the parents (an app's sources include from the app's folder), then src/.
         places = [root / folder / name for folder in path.parents][:-1] + [root / "src" / name, *places]
         if path.parts[0] == "bench":
             places.append(root / SHARED.parent / name)
@@ -96,7 +97,7 @@ def target_of(root, path, quoted, name):
 
 
 def fault_of(root, path, quoted, name):
-    """Why this include is wrong, or None."""
+    """The reason why this include is wrong; None if it is right."""
     public = path.parts[0] == "include"
     if name == "torch/torch.h":
         return "includes all of Torch: name the granular headers"
@@ -145,7 +146,7 @@ def source_files(root):
 
 
 def faults_in(root):
-    """Every wrong include under `root`, as text, and how many files were read."""
+    """All wrong includes under `root`, as text, and the number of files."""
     faults, count = [], 0
     for path in source_files(root):
         count += 1
@@ -159,7 +160,7 @@ def faults_in(root):
 
 
 def folder_faults(root, floors):
-    """Folders that the list of floors, the page's table and the tree do not all have."""
+    """Folders that are not in all of the list of floors, the page's table and the tree."""
     page = (root / PAGE).read_text(encoding="utf-8")
     rows = [line.split("|")[2] for line in page.splitlines() if re.match(r"\| \d \|", line)]
     on_page = {name.removeprefix("src/") for row in rows for name in re.findall(r"`([\w/]+)/`", row)} - set(TOP)
@@ -170,7 +171,7 @@ def folder_faults(root, floors):
 
 
 def self_test():
-    """One wrong include, then one wrong floor at a time in a tree that is right."""
+    """Tests one wrong include at a time, then one wrong floor at a time, in a correct tree."""
     right = {
         "include/attentive/version.h": "",
         "include/attentive/attentive.h": "#include <attentive/attention.h>\n#include <attentive/files.h>\n",

@@ -38,8 +38,9 @@ ALLOWED = (
     "tests/modules/extremes_test.cpp",
     "tests/train/adamw_test.cpp",
 )
-# What counts as internal. Documented although they look internal: the custom functions of torch::autograd, the
-# dispatcher's guards (c10::impl), and the generators of the CPU, whose only names are at::detail's.
+# The entries that count as internal. Some look internal but are documented: the custom functions of
+# torch::autograd, the dispatcher's guards (c10::impl), and the CPU generators, whose only names are in
+# at::detail.
 INTERNALS = {
     "an operator whose name begins with an underscore": re.compile(r"\b(?:at|torch)::_[a-z]\w*"),
     "the header of such an operator": re.compile(r"#\s*include\s*<ATen/ops/_"),
@@ -60,7 +61,7 @@ def entries_in(line):
 
 
 def faults_in(root):
-    """Every internal in a file that is not named, as text, and how many files were read."""
+    """All internals in files that are not listed, as text, and the number of files."""
     faults, count = [], 0
     for path in source_files(root):
         count += 1
@@ -72,13 +73,13 @@ def faults_in(root):
 
 
 def idle(root):
-    """Files that are named, but use nothing internal or are gone."""
+    """Listed files that use nothing internal or do not exist."""
     return [name for name in ALLOWED if name.endswith(".cpp") and not (
         (root / name).is_file() and any(map(entries_in, (root / name).read_text(encoding="utf-8").splitlines())))]
 
 
 def self_test():
-    """One internal entry at a time in a tree that is right."""
+    """Tests one internal entry at a time in a correct tree."""
     right = "#include <torch/csrc/autograd/custom_function.h>\n#include <ATen/ops/softmax.h>\n" \
             "// at::native::cpublas is used elsewhere\nconst char* text = \"at::_softmax\";\n" \
             "auto y = at::softmax(x, -1); auto g = at::detail::createCPUGenerator(1); torch::autograd::grad({y}, {x});\n" \

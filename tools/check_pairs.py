@@ -20,12 +20,12 @@ KINDS = {"source": "src/{}.cpp", "test": "tests/{}_test.cpp"}
 
 
 def missing(root, concept):
-    """What a concept such as core/mask lacks: source, test."""
+    """The files that a concept such as core/mask lacks: source, test."""
     return {kind for kind, path in KINDS.items() if not (root / path.format(concept)).is_file()}
 
 
 def faults_in(root):
-    """Every file that is missing and every exception that is not one, as text, and how many headers were looked at."""
+    """All missing files and all false exceptions, as text, and the number of headers."""
     concepts = [str(path.relative_to(root / HEADERS).with_suffix("")) for path in sorted((root / HEADERS).glob("*/*.h"))]
     rows = {concept: set(lacks.split(", ")) for concept, lacks, _ in ROW.findall((root / PAGE).read_text(encoding="utf-8"))}
     faults = [f"{PAGE}: {concept}.h is not there" for concept in sorted(rows.keys() - set(concepts))]
@@ -38,9 +38,9 @@ def faults_in(root):
 
 
 def self_test():
-    """A tree that is right, then one wrong thing at a time."""
+    """Tests a correct tree, then one fault at a time."""
     right = {
-        "include/attentive/attentive.h": "",  # belongs to no folder
+        "include/attentive/attentive.h": "",  # not in a folder
         "include/attentive/core/mask.h": "",
         "include/attentive/core/result.h": "",
         "src/core/mask.cpp": "",

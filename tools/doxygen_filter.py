@@ -21,7 +21,7 @@ def filtered(lines):
         code = bool(text) and len(blanks) >= 3
         if code and not was_code and not was_empty:
             yield start
-        # After a line of code the paragraph begins anew.
+        # After a code block, a new paragraph begins.
         if text and not code and was_code and not was_empty:
             yield start
         yield f"{start}    {blanks}{text}" if code else line

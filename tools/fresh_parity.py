@@ -29,7 +29,7 @@ from make_torch_cases import mha_sample, sdpa_sample
 
 TOOLS = pathlib.Path(__file__).resolve().parent
 
-# Float16 has no place here: some of its products are not implemented on every CPU that PyTorch supports.
+# Float16 is left out, because some CPUs that PyTorch supports do not implement all of its products.
 DTYPES = (torch.float32,) * 4 + (torch.float64, torch.bfloat16)
 
 RECORDED_PROGRAM = """
@@ -63,7 +63,7 @@ RECORDED_CALLS = 10
 
 
 class Draw:
-    """Random sizes and values of one case."""
+    """Draws random sizes and values for one case."""
 
     def __init__(self, rng):
         self.rng = rng
@@ -79,7 +79,7 @@ class Draw:
         return normal(self._next, *shape, dtype=self.dtype)
 
     def mask(self, *shape):
-        """What may be seen, as bool, integer or 0/1 numbers; the first key always."""
+        """A mask of visible keys, as bool, integer or 0/1 numbers; the first key is always visible."""
         self._next += 1
         keep = normal(self._next, *shape) > -0.5
         keep[..., 0] = True
@@ -92,8 +92,8 @@ def single_head(kind, names):
         if kind is notebook.SelfAttention_v2:
             options["qkv_bias"] = draw.rng.random() < 0.5
         shape = (draw.batch, draw.tokens, draw.d_in) if draw.rng.random() < 0.5 else (draw.tokens, draw.d_in)
-        # Matrices of U[0, 1) or N(0, 1) make scores in the hundreds of standard normal inputs; there the rounding of
-        # a score is more than any tolerance, in both implementations. Inputs of this size keep scores near one.
+        # With standard normal inputs, matrices of U[0, 1) or N(0, 1) give scores in the hundreds, whose
+        # rounding exceeds every tolerance in both implementations. Inputs of this size keep scores near one.
         return options, (draw.tensor(*shape) / draw.d_in**0.5 / draw.head_dim**0.25,)
 
     return kind, case
@@ -170,7 +170,7 @@ def write_notebook_cases(folder, count, rng):
             options, inputs = case(draw)
             torch.manual_seed(draw.seed)
             module = kind(**options).to(draw.dtype)
-            # Dropout as in training where the class has any, else the plain call.
+            # Uses dropout in training mode if the class has it, otherwise a plain call.
             train = options.get("dropout", 0.0) > 0 and rng.random() < 0.5 and dropout_path() != "unknown"
             write_case(
                 folder / f"{kind.__name__}-{index}.safetensors",
@@ -200,7 +200,7 @@ def write_function_cases(folder, count, rng):
         name, module, inputs, options, init_seed, call, train = mha_sample(rng.randrange(10**6), rng)
         settings = {"options": options, "init_seed": init_seed, "call": call, "train": train, "grads": grads}
         write_case(folder / f"{index}-{name}.safetensors", module, **settings, **inputs)
-        for _ in range(2):  # an encoder and a decoder, on the average
+        for _ in range(2):  # on average, one encoder and one decoder
             name, module, inputs, settings = layer_sample(rng.randrange(10**6), rng)
             write_case(folder / f"{index}-{name}.safetensors", module, **settings, **inputs)
 
@@ -218,7 +218,7 @@ class Parity:
         return done.returncode, done.stdout + done.stderr
 
     def expect(self, what, status, phrase, *arguments):
-        """Prints the line that matters; counts a problem if the status or the words are others."""
+        """Prints the relevant line; counts a problem if the status or the text differs from the expected one."""
         code, text = self.run(*arguments)
         line = next((line.strip() for line in text.splitlines() if phrase in line), None)
         good = code == status and line is not None
@@ -248,7 +248,7 @@ def tensors_of(path):
 
 
 def provoke(parity, folder, good):
-    """Every way in which a case can be wrong, made from one that passed."""
+    """Provokes every fault that a case can have, starting from a case that passed."""
     target = folder / "provoked.safetensors"
 
     def changed(what, status, phrase, edit):

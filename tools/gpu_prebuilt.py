@@ -16,12 +16,13 @@ from pathlib import Path
 MANIFEST = "prebuilt.json"
 MOST_BYTES = 60 * 2**20
 SYSTEM = ("/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/")
-# What a machine has on which Python's PyTorch runs: the C and C++ libraries, and OpenMP's, which LibTorch brings.
+# Libraries that every machine with PyTorch has: the C and C++ libraries, and OpenMP's, which LibTorch
+# contains.
 EVERYWHERE = re.compile(r"(ld-linux-x86-64|libc|libm|libdl|libpthread|librt|libutil|libstdc\+\+|libgcc_s|libgomp)\.so\b")
 
 
 class Fault(Exception):
-    """What keeps a prebuilt folder from being made or used, as one sentence."""
+    """The reason why a prebuilt folder cannot be made or used, as one sentence."""
 
 
 def torch_of_python():
@@ -58,7 +59,7 @@ def read_manifest(folder):
 
 
 def check_torch(manifest, torch):
-    """The C++ ABI differs between minor releases."""
+    """Compares versions, because the C++ ABI differs between minor releases."""
     have, want = torch_version(torch).split(".")[:2], manifest["torch"].split(".")[:2]
     if have != want:
         raise Fault(f"expected a LibTorch {'.'.join(want)} as the programs were built with, got {'.'.join(have)} in {torch}")
@@ -99,7 +100,7 @@ def pack(build, folder, programs, manifest, torch):
 
 
 def strangers(program, folder, torch):
-    """The libraries that a program finds neither in the folder nor in LibTorch nor on every machine, or not at all."""
+    """The libraries that a program loads from elsewhere than the folder, LibTorch or every machine, or cannot find."""
     ours = [os.path.realpath(path) for path in (folder, torch.parent)]
     found = []
     for name, path in linked(program, folder, torch):

@@ -4,7 +4,7 @@ import os
 import socket
 
 GROUP = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
-# The environment of a process that is in no group, whatever started this program.
+# An environment without a group, whatever has started this program.
 ALONE = {name: value for name, value in os.environ.items() if name not in GROUP and not name.startswith("TORCHELASTIC")}
 
 

@@ -39,7 +39,7 @@ def layer_sample(index, rng):
     inputs, call = {}, {}
 
     def masks(offset, prefix, length):
-        """Of `tokens` queries over `length` keys: the one of pairs, the one of keys, the hint, each or none."""
+        """Masks for `tokens` queries and `length` keys: pair mask, key mask and causal hint, each possibly absent."""
         form = rng.choice(("none", "bool", "float"))
         causal = form != "none" and length == tokens and rng.random() < 0.4
         shape = (tokens, length)
@@ -63,12 +63,12 @@ def layer_sample(index, rng):
         masks(6, "memory_", keys)
     own_values = rng.random() < 0.7
     module = built_layer(KINDS[kind], options, index, dtype, value_seed=1000 * index if own_values else None)
-    # The constructor takes a function where the case has its name, so that only these two can be drawn again.
+    # The constructor takes a function, but the case has its name, so only these two can be drawn again.
     seeded = not own_values and options["activation"] in ("relu", "gelu")
     settings = {"options": options, "call": call, "train": train, "grads": grads}
     settings["init_seed"] = index if seeded else None
     if dtype == torch.bfloat16:
-        settings["expected_dtype"] = torch.float64  # PyTorch's own sums over a width of one are worth no comparison
+        settings["expected_dtype"] = torch.float64  # for a width of one, PyTorch's sums are too inexact
     return f"{kind}-{index:03d}-{dtype_name}", module, inputs, settings
 
 
@@ -91,7 +91,7 @@ def layer_named(folder):
         module = built_layer(kind, options, seed, inputs[0].dtype, value_seed=1000 * seed)
         write_case(folder.file(what), module, *inputs, **settings)
 
-    # Options read back from the layer; without gradients and in eval PyTorch takes its fused encoder layer.
+    # Options recovered from the layer. Without gradients and in eval, PyTorch uses its fused encoder layer.
     write("encoder-options_read", x)
     write("encoder-fused", x, train=False, grads=False)
     write("encoder-fused-padding", x, src_key_padding_mask=padding, train=False, grads=False)

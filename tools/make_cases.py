@@ -51,7 +51,7 @@ def in_all_dtypes(folder, what, kind, options, inputs, seed, **settings):
 
 
 def plain_classes(folder):
-    """v1, v2 and the quoted matrix class: one head, no mask, two-dimensional in the notebook."""
+    """The classes v1, v2 and the quoted matrix class: one head, no mask, two-dimensional in the notebook."""
     for kind, seed, names in (
         (notebook.SelfAttention_v1, 123, ("d_in", "d_out")),
         (notebook.SelfAttention_v2, 789, ("d_in", "d_out")),
@@ -61,7 +61,7 @@ def plain_classes(folder):
         def sizes(width, head, names=names):
             return dict(zip(names, (width, head)))
 
-        # The notebook's own call; plain sum as the loss, as the printed gradients use it.
+        # The notebook's call, with a plain sum as the loss, as for the printed gradients.
         write_module(folder, "notebook", kind, sizes(3, 2), SENTENCE, seed=seed, grad_output=None)
         write_module(folder, "weighted_loss", kind, sizes(3, 2), SENTENCE, seed=seed)
         write_module(folder, "batched", kind, sizes(3, 2), BATCH, seed=seed)
@@ -166,7 +166,8 @@ def toy_multi_head(folder):
     for suffix, dtype in DTYPES.items():
         write(f"padding_{suffix}", x.to(dtype), padding.bool(), dtype=dtype)
 
-    # The order of the notebook: one seed, then the input, then the module; so no init_seed describes the weights.
+    # The notebook's order is one seed, then the input, then the module, so no init_seed describes the
+    # weights.
     torch.manual_seed(42)
     first = torch.randn(2, 4, 8)
     module = kind(**options)
@@ -217,13 +218,13 @@ def shared_heads(folder):
     write("one_head", values, keys, query, options={"embed_size": 8, "heads": 1})
     write("heads_of_width_one", values[..., :4], keys[..., :4], query[..., :4], options={"embed_size": 4, "heads": 4})
     write("one_query", values, keys, query[:, :1])
-    # A head of three: the blog's float32 root is not the root of 3.
+    # A head of width three: the blog's float32 root differs from the root of 3.
     three = [t[..., :6].double() for t in (values, keys, query)]
     write("heads_of_width_three-fp64", *three, options={"embed_size": 6, "heads": 2}, dtype=torch.float64)
     for suffix, dtype in DTYPES.items():
         write(suffix, values.to(dtype), keys.to(dtype), query.to(dtype), keep.bool(), dtype=dtype)
 
-    # Input first, then the module, after one seed.
+    # The input is drawn before the module, after one seed.
     torch.manual_seed(3)
     drawn = torch.randn(2, 6, 8), torch.randn(2, 6, 8), torch.randn(2, 4, 8)
     module = kind(**options)
@@ -297,7 +298,7 @@ def dropout_cases(folder):
 
 
 def fused_dropout(folder, what, stream, inputs, settings):
-    """SDPA draws inside C++, out of reach of the emulation: the case comes from its definition, then is compared."""
+    """SDPA draws its dropout in C++, so the case is computed by the definition, then compared with SDPA."""
 
     def definition(query, key, value, attn_mask=None, dropout_p=0.0):
         hidden = None if attn_mask is None else ~attn_mask

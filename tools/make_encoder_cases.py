@@ -64,7 +64,7 @@ VIT_NAMES = (
     (r".*distillation_token", "dist_token"),
     (r".*position_embeddings", "pos_embed"),
     (r".*patch_embeddings\.projection\.(\w+)", r"patch_embed.\1"),
-    (VIT_LAYER + r"attention\.([qkv])_proj\.(\w+)", OURS + r"attn.qkv.\3:\2"),  # three parts of one layer
+    (VIT_LAYER + r"attention\.([qkv])_proj\.(\w+)", OURS + r"attn.qkv.\3:\2"),  # q, k and v are parts of one layer
     (VIT_LAYER + r"attention\.o_proj\.(\w+)", OURS + r"attn.proj.\2"),
     *norm(VIT_LAYER + "layernorm_before", OURS + "norm1"),
     *norm(VIT_LAYER + "layernorm_after", OURS + "norm2"),
@@ -84,7 +84,7 @@ def write(folder, stem, name, options, model, table, inputs, run, dtype=torch.fl
     Half types have smaller matrices: three layers would amplify the rounding of the first by more than the tolerance of one.
     """
     wide = dtype != torch.float32
-    # The eager form computes its softmax in float32, even of float64.
+    # The eager implementation computes its softmax in float32, even for float64.
     model.set_attn_implementation("sdpa" if wide else "eager")
     scale = 1 / 12 if dtype == torch.bfloat16 else 1 / 3
     randomize(model, lambda _: scale)
@@ -122,7 +122,7 @@ TOKENS = 7
 
 
 def text(padded):
-    """Ids, types and which tokens are real. Padding stands at the end, and in the middle of the other item."""
+    """Ids, types, and which tokens are real. One item has padding at the end, the other in the middle."""
     generator = random_stream(3)
     ids = torch.randint(2, THEIR_SIZES["vocab_size"], (2, TOKENS), generator=generator)
     types = torch.randint(0, 2, (2, TOKENS), generator=generator)
@@ -183,7 +183,7 @@ def bert_cases(folder):
         {"frozen_id": PAD},
         BERT_NAMES,
     )
-    # The smallest table of positions: those of all tokens begin at PAD + 1.
+    # The smallest possible table of positions, because positions begin at PAD + 1.
     positions = TOKENS + PAD + 1
     bert_family(
         folder,

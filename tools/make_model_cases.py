@@ -20,8 +20,8 @@ from case_support import normal, random_stream, run_generator
 
 
 class _Doubling:
-    """The module torch as a modeling file sees it: what that file computes in float32 whatever the dtype is, norms,
-    angles and softmax, becomes float64."""
+    """Replaces the module torch in a modeling file: what that file always computes in float32 (norms, angles and
+    softmax) becomes float64."""
 
     float32 = float = torch.float64
 
@@ -48,7 +48,7 @@ def doubled(config):
 
 
 def draw_weights(model, unit_offset, gentle):
-    """Gentle: small matrices, and very small norms after Gemma's sublayers, through which rounding grows less."""
+    """Draws small matrices, and very small norms after Gemma's sublayers, so that rounding errors grow less."""
 
     def norm(name, values):
         if gentle and unit_offset and "post_" in name:
@@ -74,7 +74,7 @@ def build(auto_class, config, dtype=torch.float32, unit_offset=False):
 
 
 def check_own_error(path, model, run, dtype, seed, gradients):
-    """A case on which PyTorch itself comes near the tolerance, 3 % of the largest gradient, would judge nobody."""
+    """Refuses a case for which PyTorch's own error is near the tolerance, 3 % of the largest gradient."""
     narrow = copy.deepcopy(model).to(dtype)
     own = torch.autograd.grad((run(narrow) * seed).sum(), list(narrow.parameters()), allow_unused=True)
     pairs = [(a, b) for a, b in zip(own, gradients) if b is not None]
@@ -172,7 +172,7 @@ def example_ids(seed=1):
 
 
 def example_padding():
-    """A hole, and an end shorter than the window: every query sees a key."""
+    """Padding in the middle, and an end shorter than the window: every query sees a key."""
     keep = torch.ones(2, TOKENS, dtype=torch.bool)
     keep[0, 5] = False
     keep[1, TOKENS - 2 :] = False
@@ -186,7 +186,7 @@ def stepwise(model, ids):
 
 
 def decoder_family(folder, stem, config, options, table=LLAMA_NAMES, unit_offset=False, float64=False):
-    """Without and with padding, with the cache, and in the other dtypes."""
+    """Cases without and with padding, with the cache, and in the other dtypes."""
     ids, keep = example_ids(), example_padding()
     options = {**OUR_SIZES, "rotary_pairing": "halves", **options}
 
@@ -229,7 +229,7 @@ def decoder_cases(folder):
     ours = {"rotary_base": 500.0, "rotary_scaling": "linear", "rotary_factor": 2.0}
     decoder_family(folder, "qwen3", config, {**ours, "qk_norm": True, "windows": [0, WINDOW, WINDOW]})
 
-    # The caps are small, so that they bend the numbers.
+    # The caps are small, so that they affect the results.
     theirs = {**THEIR_SIZES, "tie_word_embeddings": True, "query_pre_attn_scalar": 5}
     caps = {"attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0}
     kinds = ["sliding_attention", "full_attention", "sliding_attention"]

@@ -82,13 +82,13 @@ MODELS = {
 
 def built(name, **changes):
     kind, config, settings = MODELS[name]
-    # A pooler that nothing here has.
+    # A pooler that no model here has.
     parts = {"add_pooling_layer": False} if kind in (hf.ViTModel, hf.DeiTModel) else {}
     return kind(config(**{**settings, **changes}), **parts)
 
 
 def drawn(settings, rng):
-    """Other values for the settings that a family has."""
+    """Draws other values for the settings that a family has."""
     heads, layers = rng.choice((2, 3, 4)), rng.randint(1, 4)
     size = heads * rng.choice((4, 6, 8))
     if "n_embd" in settings:
@@ -119,7 +119,7 @@ def drawn(settings, rng):
 
 
 def randomized(model, seed):
-    """The model with weights that are all drawn."""
+    """Draws all weights of the model."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -131,7 +131,7 @@ def randomized(model, seed):
 
 
 def numbers(model):
-    """Inputs and outputs."""
+    """Computes example inputs and outputs."""
     kind = model.config.model_type
     generator = torch.Generator().manual_seed(5)
     if kind in ("vit", "deit"):
@@ -162,7 +162,7 @@ def save(model, folder, **options):
 
 
 def old_names(folder):
-    """The same folder as older versions wrote it: rope_theta beside rope_scaling, torch_dtype, buffers among the weights."""
+    """Rewrites a folder as older versions wrote it: rope_theta beside rope_scaling, torch_dtype, buffers in the weights."""
     path = Path(folder) / "config.json"
     config = json.loads(path.read_text())
     rotary = config.pop("rope_parameters", None)
@@ -189,7 +189,7 @@ def old_names(folder):
         state["cls.seq_relationship.weight"] = torch.ones(2, 24)
         for name in [name for name in state if "LayerNorm" in name]:
             state[name.replace(".weight", ".gamma").replace(".bias", ".beta")] = state.pop(name)
-    if config["model_type"] == "vit":  # the names of version 5's modules
+    if config["model_type"] == "vit":  # the module names of version 5
         for name in [name for name in state if ".encoder.layer." in name]:
             new = name.replace("encoder.layer.", "layers.")
             for old, now in (("attention.attention.query", "attention.q_proj"), ("attention.attention.key", "attention.k_proj"),

@@ -15,7 +15,7 @@ LAYERS = {"encoder": ENCODER, "decoder": DECODER}
 
 
 def built(kind, options):
-    """What PyTorch draws after seed 7: a stack of one layer's copies, or a whole Transformer."""
+    """Builds what PyTorch draws after seed 7: a stack of copies of one layer, or a whole Transformer."""
     torch.manual_seed(7)
     if kind == "transformer":
         return torch.nn.Transformer(**with_function(options))
@@ -25,7 +25,7 @@ def built(kind, options):
         bias, eps = options.get("bias", True), options.get("layer_norm_eps", 1e-5)
         arguments["norm"] = torch.nn.LayerNorm(options["d_model"], eps=eps, bias=bias)
     if kind == "encoder":
-        arguments["enable_nested_tensor"] = False  # check_nested_tensors says what it changes
+        arguments["enable_nested_tensor"] = False  # check_nested_tensors shows what it changes
     return STACKS[kind](LAYERS[kind](**with_function(layer)), **arguments)
 
 
@@ -33,7 +33,7 @@ def write(folders, stem, kind, inputs, fresh=False, call=None, train=True, grads
     options = {**SMALL, **options}
     module = built(kind, options)
     if not fresh:
-        move_values(module, 100)  # all of them, so that the layers of a stack differ and no bias is zero
+        move_values(module, 100)  # all parameters, so that the layers of a stack differ and no bias is zero
     module = module.to(next(iter(inputs.values())).dtype)
     write_layer_case(folders, stem, module, inputs, options, fresh, call, train, grads)
 
@@ -61,7 +61,7 @@ def encoder_cases(*folders):
     encoder("additive_causal_found", **first, masks={"mask": additive})
     encoder("causal_said", masks={"mask": causal(3)}, call={"is_causal": True})
     encoder("causal_denied", masks={"mask": causal(3)}, call={"is_causal": False})
-    # What Python does with a hint that is wrong: it believes it.
+    # Python trusts a wrong hint.
     encoder("wrong_hint", masks={"mask": bool_mask(4, 3, 3)}, call={"is_causal": True})
     both = {"mask": causal(3), "src_key_padding_mask": bool_mask(8, 2, 3)}
     encoder("causal_and_padding", masks=both)
@@ -137,7 +137,7 @@ def transformer_cases(*folders):
 
 
 def check_nested_tensors(*_):
-    """What enable_nested_tensor does in evaluation (docs/porting.md): padded tokens become zero, others stay."""
+    """Checks the effect of enable_nested_tensor in evaluation (docs/porting.md): only padded tokens change, to zero."""
     options = {**SMALL, "batch_first": True, "num_layers": 2, "norm": True}
     module = built("encoder", options).eval()
     move_values(module, 100)

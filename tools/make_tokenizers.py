@@ -19,11 +19,11 @@ from pathlib import Path
 import tokenizers
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-# Public facts: the regular expressions of two families, as their tokenizer.json states them.
+# The regular expressions of two families, as published in their tokenizer.json.
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 QWEN = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
 
-# Ranges of letters; the third member counts as a mark behind a letter.
+# Ranges of letters; the third element counts as a mark after a letter.
 SCRIPTS = {
     "latin": ("abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", ""),
     "european": ("abcdeghilmnoprstuvzßàáâäåæçèéêëìíîïñòóôöøùúûüýÿāčďęěğıłńňőřśşšťůźžƒſ", "ÀÉÖÜİŞŁŽÇØÆ", ""),
@@ -54,7 +54,7 @@ ADDED = ["<|endoftext|>", "<|begin_of_text|>", "<|eot_id|>", "<think>", "</think
 
 
 class Words:
-    """Words and strings, by a generator of their own."""
+    """Draws words and strings from a separate generator."""
 
     def __init__(self, seed):
         self.random = random.Random(seed)
@@ -96,7 +96,7 @@ class Words:
         return text
 
     def strings(self, count):
-        """Short and long ones, and first those that are nothing or hardly anything."""
+        """Short and long strings, beginning with empty and nearly empty ones."""
         edge = ["", " ", "  ", "a", "\n", "\u0301", "<|endoftext|>", " <mask> ", "[MASK]", "a" * 120, " " * 40 + "x", "\u00e9" * 30]
         sizes = [1, 2, 3, 3, 4, 5, 6, 8, 10]
         return (edge + [self.text(self.random.choice(sizes)) for _ in range(count)])[:count]
@@ -185,7 +185,7 @@ def bert_limited(tokenizer):
 
 
 def words():
-    """What the others lack: words that end in </w>, unknown characters, all sorts of added tokens."""
+    """The remaining features: words that end in </w>, unknown characters, all kinds of added tokens."""
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>", end_of_word_suffix="</w>", continuing_subword_prefix="", fuse_unk=True))
     tokenizer.normalizer = normalizers.Sequence([normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase(), normalizers.NFKC()])
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
@@ -224,14 +224,14 @@ def train(kind):
     if after:
         after(tokenizer)
     document = json.loads(tokenizer.to_str())
-    if kind == "gpt2":  # as its file was written before types and pairs were
+    if kind == "gpt2":  # as its file was written before it had types and pairs
         del document["model"]["type"]
         document["model"].update(continuing_subword_prefix="", end_of_word_suffix="", merges=[" ".join(pair) for pair in document["model"]["merges"]])
     return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
 
 
 def record(tokenizer, strings):
-    """What Python makes of strings: ids without and with special tokens, a pair with the string before, and back to text."""
+    """Python's results for strings: ids without and with special tokens, a pair with the previous string, decoded text."""
     results, before = [], "b [SEP] c"
     for text in strings:
         ids = tokenizer.encode(text, add_special_tokens=False).ids
@@ -244,7 +244,7 @@ def record(tokenizer, strings):
 
 
 def variants():
-    """Normalizers and pre-tokenizers, each by itself: a model of single characters, which differ where a piece ends, shows all."""
+    """Each normalizer and pre-tokenizer by itself; a model of single characters that marks the ends of pieces shows it."""
     strings = Words(2).strings(45)
     plain = [normalizers.NFC(), normalizers.NFD(), normalizers.NFKC(), normalizers.NFKD(), normalizers.Lowercase(), normalizers.StripAccents(),
              normalizers.Strip(), normalizers.Strip(left=False), normalizers.Strip(right=False), normalizers.BertNormalizer(),
@@ -286,10 +286,10 @@ def own(bpe, char):
     def ids(kind, text):
         try:
             return python[kind].encode(text).ids
-        except Exception as error:  # noqa: BLE001 the wheel has no class of its own
+        except Exception as error:  # noqa: BLE001 the wheel has no exception class of its own
             if "WordLevel" not in str(error):
                 raise
-            return None  # a character that the vocabulary lacks
+            return None  # a character that is not in the vocabulary
 
     return {**{kind: json.loads((folder / "own.json").read_text()) for kind, folder in folders.items()},
             "texts": [{"text": text, **{kind: ids(kind, text) for kind in folders}} for text in strings]}

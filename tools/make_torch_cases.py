@@ -28,7 +28,7 @@ sdpa = torch.nn.functional.scaled_dot_product_attention
 
 
 def mha_module(options, seed, dtype, own_biases):
-    """The module PyTorch draws after `seed`; with own_biases the zero biases get values, or they would test nothing."""
+    """The module that PyTorch draws after `seed`; with own_biases, the zero biases get values that the test can detect."""
     torch.manual_seed(seed)
     module = torch.nn.MultiheadAttention(**{key: value for key, value in options.items() if value is not None})
     if own_biases:
@@ -82,7 +82,8 @@ def mha_sample(index, rng):
         call["need_weights"] = rng.random() < 0.4
     if call.get("need_weights", True) and rng.random() < 0.5:
         call["average_attn_weights"] = False
-    # PyTorch drops the mask for its causal flag when no weights are wanted; with an added key the two then disagree.
+    # If no weights are requested, PyTorch replaces the mask by its causal flag; with an added key, the two
+    # disagree.
     causal = rng.random() < 0.2 and not ((extra_key or zero_key) and not call.get("need_weights", True))
     kind = rng.choice(("none", "bool", "float", "float")) if not causal else rng.choice(("bool", "float"))
     per_head = rng.random() < 0.4 and not causal
@@ -114,7 +115,7 @@ def mha_random(folder):
 
 
 def mha_named(folder):
-    """Combinations with a story: queries without keys, shared and mixed inputs, hints, the published defaults."""
+    """Special combinations: queries without keys, shared and mixed inputs, hints, the published defaults."""
     options = {"embed_dim": 4, "num_heads": 2, "batch_first": True}
     x, memory = normal(1, 2, 3, 4), normal(2, 2, 5, 4)
     all_padded = torch.tensor([[True, True, True], [False, True, False]])
@@ -131,7 +132,7 @@ def mha_named(folder):
         path = folder.file(f"mha-{what}")
         write_case(path, module, *inputs, options=options, init_seed=None if own_biases else seed, **settings)
 
-    # PyTorch answers NaN here when weights are wanted, and the output bias when they are not.
+    # PyTorch returns NaN if weights are requested, and the output bias if they are not.
     for what, call in (("weights", {}), ("heads", {"average_attn_weights": False}), ("fused", {"need_weights": False})):
         write(f"all_keys_padded-{what}", x, x, x, key_padding_mask=all_padded, call=call)
         write(f"empty_row-{what}", x, x, x, attn_mask=empty_row, call=call)
@@ -163,7 +164,7 @@ def mha_named(folder):
     write("nulls_are_defaults", x, x, x, options=explicit, call={"need_weights": True, "average_attn_weights": True})
     bias = normal(9, 3, 3).requires_grad_()
     write("mask_gradient", x, x, x, attn_mask=bias)
-    # Without gradients another kernel gives the weights, and PyTorch may take its fused module.
+    # Without gradients, another kernel computes the weights, and PyTorch may use its fused module.
     per_head = {"average_attn_weights": False}
     for what, call in (("averaged", {}), ("heads", per_head), ("fused", {"need_weights": False})):
         for suffix, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
@@ -254,7 +255,7 @@ def sdpa_named(folder):
     write("empty_everything", q, k, v, attn_mask=torch.zeros(3, 5, dtype=torch.bool))
     write("mask_gradient-2d", q, k, v, attn_mask=normal(5, 3, 5).requires_grad_())
     write("mask_gradient-4d", q, k, v, attn_mask=normal(6, 2, 1, 3, 5).requires_grad_())
-    # In float64: at this size float32 rounds the scores themselves by more than the tolerance.
+    # In float64, because at this size the rounding of float32 scores exceeds the tolerance.
     write("large_scores-fp64", *(10 * t.double() for t in (q, k)), v.double())
     write("gqa-causal", normal(7, 2, 4, 3, 4), k, v, is_causal=True, enable_gqa=True)
     write("mqa-masked", normal(8, 2, 4, 3, 4), k[:, :1], v[:, :1], attn_mask=keep.logical_not(), enable_gqa=True)
@@ -270,7 +271,7 @@ def sdpa_named(folder):
 
 
 def autocast_named(folder):
-    """Each tensor keeps the dtype that the call met it in, and a float32 mask is rounded like the rest."""
+    """Each tensor keeps the dtype that the call received, and a float32 mask is rounded like the other tensors."""
     module = mha_module({"embed_dim": 4, "num_heads": 2, "batch_first": True}, 5, torch.float32, own_biases=True)
     x, memory, mask = normal(1, 2, 3, 4), normal(2, 2, 5, 4), 2 * normal(11, 3, 5)
     padding = torch.tensor([[False, False, True], [False, False, False]])

@@ -24,8 +24,8 @@ FOLDER = pathlib.Path(__file__).resolve().parents[1] / "tests" / "io" / "data" /
 
 
 class Numbered(str):
-    """str() of a storage's address in the old format, by its number in the file: the bytes must not depend on where the
-    memory lay."""
+    """Numbers the storages in the old format in place of their addresses, so that the bytes do not depend on where the
+    memory was allocated."""
 
     numbers = {}
 
@@ -46,7 +46,7 @@ def save_legacy(value, path, **options):
 
 
 def save_zip(value, path, **options):
-    # By path: the folder inside the archive is then named like the file.
+    # By path, so that the folder inside the archive is named like the file.
     torch.save(value, str(path), **options)
 
 
@@ -113,7 +113,7 @@ def python_reads(path):
 
 
 def differences(folder):
-    """What the committed files say otherwise than this PyTorch does."""
+    """The differences between the committed files and what this PyTorch does."""
     with tempfile.TemporaryDirectory() as fresh:
         fresh = pathlib.Path(fresh)
         names = write_all(fresh)

@@ -165,7 +165,7 @@ class MultiHeadSelfAttention(nn.Module):
 
 
 def float32_root(width):
-    """The blog's divisor, in float64 too: 8.9e-8 off the root of 6."""
+    """The blog's divisor, also in float64: it differs from the root of 6 by 8.9e-8."""
     return torch.sqrt(torch.tensor(width, dtype=torch.float32))
 
 

@@ -76,7 +76,7 @@ def raises(kind, text, call):
 
 
 def check_bytes(folder):
-    """Every dtype, scalars, empty and strided tensors survive; a failed write leaves nothing behind."""
+    """Every dtype, scalars, empty and strided tensors are restored; a failed write leaves no file."""
     whole = torch.arange(-3, 9)
     written = {str(dtype)[6:]: whole.to(dtype).reshape(3, 4) for dtype in (torch.float64, torch.float32, torch.int64)}
     written |= {str(dtype)[6:]: whole.to(dtype) for dtype in (torch.int32, torch.int16, torch.int8, torch.float16)}
@@ -98,7 +98,7 @@ def check_bytes(folder):
 
 
 def check_module_case(folder):
-    """The tensors of a case are the module's, the gradients those of autograd, and the caller's world stands still."""
+    """The tensors of a case are the module's, the gradients are autograd's, and the caller's state is unchanged."""
     torch.manual_seed(5)
     module = notebook.MultiHeadAttention(**MHA_OPTIONS)
     x = torch.rand(2, 5, 3)
@@ -150,7 +150,7 @@ def check_module_case(folder):
 
 
 def check_dropout_case(folder):
-    """Active dropout needs a seed, gives the same bytes for it, and the file says which stream it drew."""
+    """Active dropout needs a seed, gives the same bytes for it, and the file names the stream that it drew from."""
     module = notebook.CausalAttention(3, 2, 6, 0.5)
     x = torch.rand(2, 6, 3)
     raises(RandomForward, "forward_seed", lambda: write_case(folder / "d.safetensors", module, x))
@@ -165,7 +165,7 @@ def check_dropout_case(folder):
     torch.manual_seed(9)
     with emulated_dropout(dropout_path()):
         assert torch.equal(module(x), parse(first)[1]["expected.output"])
-    # What Dropout(0.5) makes of ones(6, 6) after seed 123: the chapter-3 table, and the one of MKL on Intel.
+    # The result of Dropout(0.5) on ones(6, 6) after seed 123: the chapter-3 table, and MKL's on Intel.
     tables = {
         "default": "220220 000202 222202 022002 020202 022220",
         "intel_mkl": "222222 020000 002020 220002 200002 020000",
@@ -208,7 +208,7 @@ def check_torch_names(folder):
 
 
 def check_options(_):
-    """Constructor arguments read back from every class are those it was built with."""
+    """Constructor arguments recovered from every class equal those with which it was built."""
     causal = {"d_in": 3, "d_out": 2, "context_length": 5, "dropout": 0.25, "qkv_bias": True}
     built = [
         (notebook.SelfAttention_v1, {"d_in": 3, "d_out": 2}),
@@ -244,7 +244,7 @@ def magnitude(value):
 
 
 def margin_of(name, value, largest_gradient):
-    """How far another processor's PyTorch may be off: float32 by the rule of the parity cases, gradients against the largest of the case."""
+    """The allowed difference of another processor's PyTorch: float32 as in parity cases, gradients relative to the largest."""
     if not value.is_floating_point():
         return {"rtol": 0.0, "atol": 0.0}
     if value.dtype in (torch.float16, torch.bfloat16):
@@ -254,7 +254,7 @@ def margin_of(name, value, largest_gradient):
 
 
 def check_generators(folder):
-    """The committed cases parse; each generator writes the same bytes twice, and the committed numbers."""
+    """The committed cases parse; each generator writes the same bytes twice, and the same numbers as committed."""
     committed = sorted(PARITY_FOLDER.rglob("*.safetensors"))
     assert len(committed) > 500
     for path in committed:

@@ -1,4 +1,4 @@
-"""The values that make_torch_files.py saves. No random numbers: every number of a file is its own."""
+"""The values that make_torch_files.py saves. There are no random numbers, and each number occurs in one file only."""
 
 import argparse
 import collections
@@ -16,7 +16,7 @@ BITS = "bits8 bits16 bits1x8 bits2x4 bits4x2".split()
 
 
 def numbered(module):
-    """The same module with 0, 1, 2, … in its floating parameters and buffers."""
+    """Sets a module's floating-point parameters and buffers to 0, 1, 2, …"""
     count = 0
     with torch.no_grad():
         for tensor in [*module.parameters(), *module.buffers()]:
@@ -54,7 +54,7 @@ def parameters():
     weight = torch.nn.Parameter(torch.arange(6.0).reshape(2, 3))
     frozen = torch.nn.Parameter(torch.arange(3.0), requires_grad=False)
     noted = torch.nn.Parameter(torch.arange(2.0))
-    noted.decay = False  # saved as state beside the data
+    noted.decay = False  # saved as state in addition to the data
     leaf = torch.arange(4.0, requires_grad=True)
     attributed = torch.arange(5.0)
     attributed.note = "saved as state, too"
@@ -97,7 +97,7 @@ def dtypes():
 
 
 def new_dtype_names():
-    """Those that PyTorch saves as untyped storages beside their dtype."""
+    """Tensors of dtypes that PyTorch saves as untyped storages together with the dtype."""
     return SMALL_FLOATS + BITS + "complex32 uint16 uint32 uint64".split()
 
 
@@ -106,12 +106,12 @@ def new_dtypes():
 
 
 def four_bits():
-    """The dtype that came with PyTorch 2.8, apart from the others: an older LibTorch has none of its name."""
+    """The dtype added in PyTorch 2.8, separate because an older LibTorch does not have it."""
     return {"dtype": torch.float4_e2m1fn_x2} | of_bytes(["float4_e2m1fn_x2"])
 
 
 def extremes():
-    """Floating numbers that only bits can tell apart."""
+    """Floating-point values that differ only in their bits."""
     values = torch.tensor([math.nan, math.inf, -math.inf, -0.0, 5e-324, 1e-45])
     quiet = torch.tensor([0x7FC00001, -0x3FFFFF], dtype=torch.int32).view(torch.float32)  # NaNs with a payload
     return {"float32": values.float(), "float64": values.double(), "bfloat16": values.bfloat16(), "nan": quiet}
@@ -139,13 +139,13 @@ def shapes():
 
 
 def lazy():
-    """Views that conjugate or negate when they are read."""
+    """Views with pending conjugation or negation."""
     numbers, others = torch.tensor([1 + 2j, 3 - 4j]), torch.tensor([5 + 6j, 7 - 8j])
     return {"numbers": numbers, "conjugated": numbers.conj(), "negated": others.conj().imag, "plain": others.real}
 
 
 def repeated():
-    """Containers that are met twice, and more of them than a byte can number."""
+    """Containers that occur twice, and more of them than a byte can count."""
     shared = ["shared", {"key": (1, 2)}]
     return {"first": shared, "second": shared, "thrice": [shared, shared[1]], "many": [f"{i}" for i in range(300)],
             "long": list(range(1001)), "keys": dict.fromkeys(range(1001))}
@@ -173,7 +173,7 @@ class Scripted(torch.nn.Module):
         return x
 
 
-# Without a source, so that the old format, which saves sources, has none to save.
+# Has no source text, because the old format would save it.
 Opaque = type("Opaque", (torch.nn.Module,), {"__module__": __name__})
 
 
@@ -188,7 +188,7 @@ class Subclass(torch.Tensor):
 
 
 def refused():
-    """What a file may not hold here, and words that the refusal names it by."""
+    """Values that are refused, and words that the refusal must contain."""
     points = collections.namedtuple("points", "x")
     points.__module__ = "elsewhere"
     wide = torch.quantize_per_tensor(torch.ones(2), 0.5, 1, torch.qint32)

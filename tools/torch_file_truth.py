@@ -1,4 +1,4 @@
-"""What a value of a `torch.save` file is, as JSON that a test in another language can compare with.
+"""Describes a value of a `torch.save` file as JSON, for comparison by a test in another language.
 
 None, bool, int of 64 bits, str and list are JSON's own. Everything else is an object of one key that names the kind:
 `dict` and `ordered_dict` (pairs), `tuple`, `size`, `set`, `frozenset`, `int` (decimal digits), `float` and `complex`
@@ -17,7 +17,7 @@ def float_bits(number):
 
 
 def contiguous_bytes(tensor):
-    """The values in row-major order, little-endian, with conjugation and negation carried out."""
+    """The values in row-major order, little-endian, with conjugation and negation resolved."""
     tensor = tensor.detach().resolve_conj().resolve_neg()
     if tensor.storage_offset() or tensor.untyped_storage().nbytes() != tensor.numel() * tensor.itemsize:
         tensor = tensor.contiguous().clone(memory_format=torch.contiguous_format)
@@ -27,7 +27,7 @@ def contiguous_bytes(tensor):
 
 
 class Truth:
-    """Describes one file. Tensors and storages are numbered in the order in which they are met."""
+    """Describes one file. Tensors and storages are numbered in the order in which they occur."""
 
     def __init__(self):
         self.objects = {}

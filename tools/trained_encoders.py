@@ -20,8 +20,8 @@ from libtcrlm.tokeniser.token_indices import DefaultTokenIndex
 
 from attentive_case import options_of, save_safetensors
 
-# Receptors from the literature, against influenza's GILGFVFTL, cytomegalovirus's NLVPMVATV and Epstein-Barr's GLCTLVAML; one
-# with both chains, one without a chain, so that the texts differ in length.
+# Receptors from the literature, for influenza's GILGFVFTL, cytomegalovirus's NLVPMVATV and Epstein-Barr's
+# GLCTLVAML; one has both chains, one lacks a chain, so the texts differ in length.
 RECEPTORS = pandas.DataFrame(
     [
         ("TRAV27*01", "CAGAGSQGNLIF", "TRBV19*01", "CASSIRSSYEQYF"),
@@ -35,7 +35,7 @@ RECEPTORS = pandas.DataFrame(
 
 
 def tokens_of(model):
-    """One row of indices per token; receptors that the variant cannot take, for want of its chain, are left out."""
+    """One row of indices per token; receptors without the chain that the variant needs are left out."""
     rows = []
     for receptor in schema.generate_tcr_series(RECEPTORS.assign(TRAJ=None, TRBJ=None)):
         try:
@@ -46,7 +46,7 @@ def tokens_of(model):
 
 
 def encoder_in(bert):
-    """The nn.TransformerEncoder of a model, and the beginning of its names."""
+    """The nn.TransformerEncoder of a model, and the prefix of its names."""
     (found,) = [(part, name) for name, part in bert.named_modules() if isinstance(part, torch.nn.TransformerEncoder)]
     return found
 

@@ -1,17 +1,17 @@
-"""What the checks of the source tree (check_*.py) share: their command line, and writing a made-up tree."""
+"""Functions that the checks of the source tree (check_*.py) share: the command line, and making a test tree."""
 
 import sys
 from pathlib import Path
 
 
 def write(root, path, text):
-    """Writes a file of a made-up tree with the folders above it."""
+    """Writes a file of a test tree, with its parent folders."""
     (root / path).parent.mkdir(parents=True, exist_ok=True)
     (root / path).write_text(text, encoding="utf-8")
 
 
 def report_self_test(what, missed):
-    """Prints what a self-test missed; its exit status."""
+    """Prints the faults that a self-test missed; returns its exit status."""
     for line in missed:
         print(line)
     print(f"self-test: {what}, {len(missed)} missed")

@@ -6,8 +6,8 @@
 
 namespace apps {
 
-/// The device of --device: "cpu", "cuda", or "auto" for CUDA if there is any. Throws c10::ValueError for "cuda"
-/// without a CUDA device.
+/// The device for --device: "cpu", "cuda", or "auto" for CUDA if there is a device. Throws c10::ValueError
+/// for "cuda" without a CUDA device.
 c10::Device choose_device(const std::string& name);
 
 }  // namespace apps

@@ -15,7 +15,8 @@
 namespace apps {
 namespace {
 
-// None for what is no number or too large for its type. CLI11 would read 010 as octal, so that is none either.
+// Parses a number; nothing if the text is not a number or too large for the type. A leading zero is refused,
+// because CLI11 would read 010 as octal.
 template <class Number>
 std::optional<Number> parse(std::string_view text) {
   const bool octal = text.size() > 1 && text[0] == '0' && std::is_integral_v<Number>;
@@ -25,7 +26,7 @@ std::optional<Number> parse(std::string_view text) {
   return value;
 }
 
-// A check that accepts some texts, and says of all others what it expected.
+// A check that accepts some texts, and reports for all others what was expected.
 template <class Accepts>
 CLI::Validator validator(const std::string& description, std::string expected, Accepts accepts) {
   return CLI::Validator(

@@ -6,11 +6,11 @@
 
 namespace apps {
 
-/// Reads the tokenizers of this package and, where the program was built with the component tokenizers, those
-/// of Python's models.
+/// Reads this package's tokenizers and, if the program was built with the component tokenizers, those of
+/// Python's models.
 attentive::TokenizerReader tokenizer_reader();
 
-/// `attentive::load_language_model` with that reader.
+/// Calls `attentive::load_language_model` with that reader.
 attentive::LanguageModel load_language(const std::filesystem::path& path, at::Device device = at::kCPU,
                                        const attentive::PretrainedOptions& pretrained = {});
 

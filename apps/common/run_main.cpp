@@ -23,10 +23,10 @@ namespace {
 constexpr int kOutputLost = 1;
 constexpr int kReaderGone = 128 + SIGPIPE;
 
-// A closed standard stream would give its number to the next file that is opened, and its text to that file.
+// The next opened file would get the number of a closed standard stream, and receive the output meant for it.
 void fill_closed_streams() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
-    // For reading alone: writing to it still fails.
+    // Opened for reading only, so that writing still fails.
     if (::fcntl(stream, F_GETFD) < 0 && errno == EBADF) (void)!::open("/dev/null", O_RDONLY);
   }
 }
@@ -35,7 +35,7 @@ int parse_and_work(CLI::App& app, int argc, char** argv, const std::function<int
                    const ExitStatuses& statuses) {
   try {
     app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {  // --help and --version are ones too
+  } catch (const CLI::ParseError& error) {  // includes --help and --version
     std::ostringstream out, err;
     const int status = app.exit(error, out, err) == 0 ? 0 : statuses.usage;
     std::fputs(err.str().c_str(), stderr);
@@ -69,7 +69,7 @@ int run_main(CLI::App& app, int argc, char** argv, const std::function<int()>& w
                        "Print the versions of this program and of LibTorch and exit");
   std::optional<int> status;
   std::string message;
-  int reason = 0;  // why standard output could not be written, where it is known
+  int reason = 0;  // why standard output could not be written, if known
   try {
     status = parse_and_work(app, argc, argv, work, statuses);
   } catch (const c10::Error& error) {

@@ -1,4 +1,4 @@
-// attentive-convert: a model as a folder that Python's transformers loads, tokenizer included.
+// attentive-convert: writes a model as a folder that Python's transformers loads, including its tokenizer.
 
 #include <filesystem>
 #include <map>
@@ -40,7 +40,7 @@ void declare(CLI::App& app, Settings& s) {
       "--family", s.family,
       "model_type of the new folder, where several describe the model: llama, mistral, ... [that of "
       "<in>, or gpt2 for a run]");
-  app.add_option("--dtype", s.dtype, "Of the weights [as they are]")
+  app.add_option("--dtype", s.dtype, "Dtype of the weights [unchanged]")
       ->check(CLI::IsMember({"float32", "bfloat16", "float16", "float64"}));
   app.add_flag("--no-tokenizer", s.no_tokenizer, "Write the model alone");
   app.add_flag("--force", s.force, "Replace a model that is in <out>; other files there stay");
@@ -63,9 +63,9 @@ void check_paths(const Settings& s) {
 
 template <class Model>
 void rewrite(ModelFolder&& folder, const Settings& s) {
-  const SaveFolderOptions how{
+  const SaveFolderOptions save_options{
       .family = s.family, .config = folder.config, .tokenizer = s.no_tokenizer ? fs::path() : folder.path};
-  save_model_folder(s.out, *load_pretrained<Model>(std::move(folder), {.dtype = dtype_of(s)}), how);
+  save_model_folder(s.out, *load_pretrained<Model>(std::move(folder), {.dtype = dtype_of(s)}), save_options);
 }
 
 void convert_python(const Settings& s) {

@@ -24,7 +24,7 @@ namespace {
 constexpr int64_t kWords = 16;
 constexpr int64_t kTokens = 24;
 
-// Rows that count upwards from a random word by a random step.
+// Rows that count upwards from a random word in steps of a random size.
 at::Tensor sequences(int64_t count) {
   const auto step = at::randint(1, 4, {count, 1}, at::kLong);
   return (at::randint(kWords, {count, 1}, at::kLong) + step * at::arange(kTokens)).remainder(kWords);
@@ -38,16 +38,17 @@ at::Tensor loss_of(attentive::GPT& model, const at::Tensor& rows) {
 
 int run(int64_t steps, int64_t batch) {
   const auto group = attentive::Group::join();
-  const int64_t rank = group->rank(), size = group->size(), own = batch / size;
-  TORCH_CHECK_VALUE(own * size == batch, "--batch ", batch, " cannot be shared evenly by ", size,
+  const int64_t rank = group->rank(), size = group->size(), rows = batch / size;
+  TORCH_CHECK_VALUE(rows * size == batch, "--batch ", batch, " cannot be shared evenly by ", size,
                     " processes");
   attentive::GPT model(attentive::GPTOptions(kWords, kTokens, 32, 2, 2).tied(true));
   attentive::DataParallel parallel(*model, group);
   attentive::AdamW optimizer(*model, {.learning_rate = 3e-3});
 
   for (int64_t step = 0; step <= steps; ++step) {
-    at::manual_seed(static_cast<uint64_t>(step));  // the same batch in all processes; each takes its rows
-    const auto loss = loss_of(model, sequences(batch).narrow(0, rank * own, own));
+    // All processes draw the same batch and use their rows of it.
+    at::manual_seed(static_cast<uint64_t>(step));
+    const auto loss = loss_of(model, sequences(batch).narrow(0, rank * rows, rows));
     optimizer.zero_grad();
     parallel.backward(loss);
     optimizer.step();
@@ -77,7 +78,7 @@ int main(int argc, char** argv) {
     try {
       return run(steps, batch);
     } catch (const std::exception& error) {
-      attentive::report_failure(error);  // the other processes quote it
+      attentive::report_failure(error);  // quoted by the other processes
       throw;
     }
   });

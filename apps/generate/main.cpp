@@ -1,4 +1,4 @@
-// attentive-generate: continues a prompt with a model that attentive-train trained or Python wrote.
+// attentive-generate: continues a prompt with a model from attentive-train or from Python.
 
 #include <iostream>
 #include <iterator>
@@ -83,7 +83,7 @@ void run(Settings s) {
   const auto language = apps::load_language(s.model, apps::choose_device(s.device));
   s.generate.use_cache = !s.no_cache;
   s.generate.stop_tokens = language.stop_tokens;
-  std::unique_ptr<StreamingDecoder> decoder;  // none: numbers are written
+  std::unique_ptr<StreamingDecoder> decoder;  // null: ids are printed
   const char* separator = "";
   s.generate.on_token = [&](int64_t id) {
     write(decoder ? decoder->push(id) : fmt::format("{}{}", separator, id));

@@ -26,7 +26,7 @@ constexpr int64_t kWords = 8;  // shown as the letters a to h
 constexpr int64_t kWidth = 32;
 constexpr int64_t kHeads = 2;
 
-// Rows of random words, one of them marked. The question comes at the end of a row: which word was marked?
+// Rows of random words, one of which is marked. The question at the end of a row: which word was marked?
 struct Questions {
   at::Tensor words;   // (B, T)
   at::Tensor mark;    // (B): position of the marked word
@@ -53,7 +53,7 @@ struct ModelImpl : torch::nn::Module {
     head = register_module("head", torch::nn::Linear(kWidth, kWords));
   }
 
-  // (B, kWords) logits, and what the last token looks at: (B, kHeads, T).
+  // Returns logits (B, kWords), and the weights of the last token (B, kHeads, T).
   std::pair<at::Tensor, at::Tensor> forward(const Questions& questions) {
     const auto x = word->forward(questions.words) + marker->forward(questions.marked);
     const auto [context, weights] = attention->forward_with_weights(x);
@@ -86,7 +86,7 @@ double accuracy(Model& model, const at::Device& device) {
   return said.eq(questions.answer).to(at::kDouble).mean().item<double>();
 }
 
-// One row of words with the mark, and under each word the weight that each head gives it.
+// Prints one row of words with the mark, and below each word the weight that each head gives it.
 void show(Model& model, const at::Device& device) {
   const auto question = ask(1, device);
   const auto [logits, weights] = model->forward(question);

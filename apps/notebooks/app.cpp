@@ -33,7 +33,7 @@ bool passed(const Tally& tally) {
   return tally.passed();
 }
 
-// Every row of the data file has its place in a document.
+// Checks that every row of the data file occurs in a document.
 Tally missing_rows(const Expected& expected, const Walkthrough& walkthrough) {
   Tally tally;
   tally.document = "missing";

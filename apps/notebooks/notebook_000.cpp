@@ -34,8 +34,8 @@ void toy_self_attention(Walkthrough& nb) {
            nb.device().str());
   });
 
-  // The softmax of the scaled scores, then the mean of the values under these weights. The class returns
-  // both.
+  // The softmax of the scaled scores gives weights; the output is the mean of the values under these weights.
+  // The class returns both.
   nb.cell("000-2", "Class ScaledDotProductAttention", [&] {
     const Tensor tokens = six_tokens().to(nb.device());
     attentive::ScaledDotProductAttention sdpa(/*dropout=*/0.0);
@@ -63,12 +63,12 @@ void toy_self_attention(Walkthrough& nb) {
     nb.check("0..11 of shape (1,2,6) in 3 heads", heads);
   });
 
-  // The way back puts the slices side by side again; nothing is lost and nothing changes its place.
+  // Merging puts the slices next to each other again; no number is lost or reordered.
   nb.cell("000-3b", "Merge heads: back to (B,T,d_model)", [&] {
     nb.check("split and merged", attentive::merge_heads(attentive::split_heads(x, /*num_heads=*/3)));
   });
 
-  // To a product of matrices, 2 sequences of 4 heads are a batch of 8.
+  // For a matrix product, 2 sequences of 4 heads are a batch of 8.
   nb.cell("000-3c", "Heads folded into the batch", [&] {
     nb.say("attentive::attention takes (B, H, T, D) as it is; the notebook folds the heads into the batch.");
     const Tensor q = attentive::split_heads(torch::zeros({2, 5, 128}), /*num_heads=*/4);
@@ -119,8 +119,8 @@ void toy_self_attention(Walkthrough& nb) {
     nb.check("sum of x", x.sum(torch::kDouble));
   });
 
-  // The projections are drawn after the input, one after the other. One number more or less before them, and
-  // all of these would be others.
+  // The projections are drawn after the input, one after the other. One more draw before them would change
+  // all of their numbers.
   nb.cell("000-4b", "The weights of the four projections", [&] {
     const auto show = [&](const std::string& name, const torch::nn::Linear& linear) {
       nb.check("first two of " + name, linear->weight[0].slice(0, 0, 2));

@@ -55,7 +55,7 @@ void chapter_3(Walkthrough& nb) {
   const auto words = six_words();
   Tensor inputs, attn_scores_2, attn_weights_2, context_vec_2, attn_scores, attn_weights;
 
-  // The notebook prints the PyTorch that it ran on. A seed draws the same numbers in every release that this
+  // The notebook prints its version of PyTorch. A seed draws the same numbers in every release that this
   // package supports.
   nb.cell("001-01", "The version of PyTorch", [&] {
     nb.check_shape("version", {TORCH_VERSION_MAJOR, TORCH_VERSION_MINOR, TORCH_VERSION_PATCH});
@@ -117,7 +117,7 @@ void chapter_3(Walkthrough& nb) {
     nb.check("sum", attn_weights_2.sum());
   });
 
-  // Both on the same scores: for small ones they agree.
+  // For small scores, both versions agree.
   nb.cell("C-19", "Naive and stable softmax", [&] {
     nb.check("naive", softmax_naive(attn_scores_2));
     nb.check("stable", torch::softmax(attn_scores_2, 0));
@@ -141,14 +141,15 @@ void chapter_3(Walkthrough& nb) {
     nb.check("attn_scores", attn_scores);
   });
 
-  // The same table is the inputs times their transpose: one product of matrices in place of 36 dot products.
+  // One product gives this table: the inputs times their transpose, one matrix product in place of 36 dot
+  // products.
   nb.cell("001-10", "All scores by one matrix product", [&] {
     attn_scores = torch::matmul(inputs, inputs.t());
     nb.check("attn_scores", attn_scores);
     nb.picture("attn_scores", attn_scores, {.queries = words, .keys = words});
   });
 
-  // A softmax of each row turns scores into weights. Row i says where token i looks.
+  // A softmax over each row turns scores into weights. Row i shows which tokens token i attends to.
   nb.cell("001-11", "All attention weights", [&] {
     attn_weights = torch::softmax(attn_scores, -1);  // dim 0 would make the columns sum to one
     nb.check("attn_weights", attn_weights);
@@ -165,7 +166,7 @@ void chapter_3(Walkthrough& nb) {
   nb.cell("001-13", "All context vectors",
           [&] { nb.check("all_context_vecs", torch::matmul(attn_weights, inputs)); });
 
-  // The same in one call: every token is query, key and value, and nothing is scaled.
+  // Self-attention in one call: every token is query, key and value, and nothing is scaled.
   nb.cell("C-2", "Self-attention without weights, not scaled",
           [&] { nb.check("output", attention(inputs, inputs, inputs, {.scale = 1.0})); });
 
@@ -233,8 +234,8 @@ void chapter_3(Walkthrough& nb) {
   nb.cell("001-20", "One score of the projected tokens",
           [&] { nb.check("attn_score_22", torch::dot(query_2, keys[1])); });
 
-  // For a matrix, .T is the transpose. On a batch it would turn all axes, so that code for batches names the
-  // two that it means.
+  // For a matrix, .T is the transpose. On a batch it would reverse all axes, so code for batches names the
+  // two axes.
   nb.cell("001-21", "The same score by .T (stale output)",
           [&] { nb.check("attn_score_22", torch::dot(query_2, keys[1])); });
 
@@ -267,8 +268,8 @@ void chapter_3(Walkthrough& nb) {
     sa_v1->to(nb.device());
     nb.check("sa_v1(inputs)", sa_v1->forward(inputs));
     nb.say(
-        "Row 2 is the context vector of 001-24. A batch works too: keys are turned by transpose(-2, -1), "
-        "not by .T, which turns all axes.");
+        "Row 2 is the context vector of 001-24. A batch works too: keys are transposed by transpose(-2, -1), "
+        "not by .T, which reverses all axes.");
   });
 
   // A variant that the notebook keeps in a string. Its matrices are drawn from a normal distribution.
@@ -279,8 +280,8 @@ void chapter_3(Walkthrough& nb) {
     nb.check("SelfAttention(3, 2)(inputs)", sa->forward(inputs));
   });
 
-  // The same class with Linear layers in place of bare matrices. Their first weights are others, and so are
-  // the outputs.
+  // This version has Linear layers in place of bare matrices. Their initial weights differ, and so do the
+  // outputs.
   nb.cell("001-27", "Class SelfAttention_v2", [&] {
     nb.say(
         "The notebook says that Linear draws Xavier weights; it draws kaiming_uniform(a = sqrt(5)), that is "
@@ -348,7 +349,7 @@ void chapter_3(Walkthrough& nb) {
     nb.picture("attn_weights", attn_weights, {.queries = words, .keys = words, .visible = masked.isfinite()});
   });
 
-  // The same in one call: the causal mask is an option of attention().
+  // Causal weights in one call: the causal mask is an option of attention().
   nb.cell("C-4", "Causal weights", [&] {
     const auto result =
         attention(queries, keys, values, {.causal = Causal::BottomRight}, {.weights = Weights::Clean});
@@ -387,7 +388,7 @@ void chapter_3(Walkthrough& nb) {
     nb.check("mean with rescaling", (numbers * kept / (1 - p)).mean());
   });
 
-  // Holes appear at random, and the weights that stay are doubled. A row sums to one on average only.
+  // Zeros appear at random, and the remaining weights are doubled. A row sums to one only on average.
   nb.cell("001-36", "Dropout on the causal weights", [&] {
     torch::manual_seed(123);
     torch::nn::Dropout dropout(0.5);
@@ -422,8 +423,8 @@ void chapter_3(Walkthrough& nb) {
     check_training<attentive::CausalAttention>(nb, batch, d_in, d_out, context_length, 0.5);
   });
 
-  // Several heads can look for different things. The wrapper runs two modules of the kind of 001-38 and puts
-  // their outputs side by side, which doubles the width.
+  // Several heads can look for different things. The wrapper runs two modules like the one in 001-38 and
+  // concatenates their outputs, which doubles the width.
   nb.cell("001-39", "Class MultiHeadAttentionWrapper", [&] {
     torch::manual_seed(123);
     attentive::MultiHeadAttentionWrapper mha(d_in, d_out, context_length, /*dropout=*/0.0, /*num_heads=*/2);
@@ -437,7 +438,7 @@ void chapter_3(Walkthrough& nb) {
     check_training<attentive::MultiHeadAttentionWrapper>(nb, batch, d_in, d_out, context_length, 0.5, 2);
   });
 
-  // What the chapter has been heading for: all heads in one module.
+  // The goal of the chapter: all heads in one module.
   nb.cell("001-40", "Class MultiHeadAttention", [&] {
     nb.say(
         "One matrix for all heads, split by a view: half the matrix products of the wrapper. The heads' "
@@ -469,7 +470,7 @@ void chapter_3(Walkthrough& nb) {
     nb.check_shape("shape of a", a.sizes());
   });
 
-  // The product of 001-41 again: a transposed copy is not needed, only a view with two axes exchanged.
+  // The product of 001-41 again. No transposed copy is needed, only a view with two axes exchanged.
   nb.cell("C-24", "Batched product over the last two axes",
           [&] { nb.check("a @ a.transpose(2, 3)", torch::matmul(a, a.transpose(2, 3))); });
 

@@ -76,7 +76,7 @@ void query_key_value_numbers(Walkthrough& nb) {
     nb.picture("attn_scores_softmax", rounded, {.queries = names, .keys = names});
   });
 
-  // What each key contributes to each query: axes (key, query, feature).
+  // The contribution of each key to each query, with axes (key, query, feature).
   const auto per_key = [&](const Tensor& w) { return values.unsqueeze(1) * w.t().unsqueeze(2); };
 
   // Each value times the weight that each query gives to its key, before anything is added up.
@@ -89,7 +89,7 @@ void query_key_value_numbers(Walkthrough& nb) {
     nb.check("outputs", per_key(rounded).sum(0));
   });
 
-  // The same without rounding, in one call. The tutorial does not scale its scores, so the call says scale 1.
+  // The exact outputs in one call. The tutorial does not scale its scores, so the call sets scale 1.
   nb.cell("002-10", "Outputs of the exact weights", [&] {
     const auto [output, clean, logsumexp] =
         attention(queries, keys, values, {.scale = 1.0}, {.weights = Weights::Clean});
@@ -141,7 +141,7 @@ void query_key_value_numbers(Walkthrough& nb) {
     nb.check("output", cross.output);
   });
 
-  // Several heads attend side by side, each with projections of its own, and W^O mixes what they found.
+  // Several heads attend in parallel, each with its own projections, and W^O mixes their outputs.
   nb.cell("002-15", "Multi-head attention: several heads, then W^O",
           [&] { nb.say("Run them with attentive-notebook-001 --cell 39 and --cell 40."); });
 }

@@ -17,8 +17,8 @@ using attentive::Mask;
 using attentive::Weights;
 using torch::Tensor;
 
-// What the published code computes once it runs: it never turns (B, T, H, d) into (B, H, T, d), so the
-// heads of one token attend to each other and no token sees another one. For comparison only.
+// Computes what the published code does when it runs: it never transposes (B, T, H, d) to (B, H, T, d), so
+// the heads of one token attend to each other, and no token sees another one. For comparison only.
 attentive::AttentionResult as_published(attentive::SharedHeadAttention& blog, const Tensor& x,
                                         int64_t heads) {
   const Tensor split = x.view({x.size(0), x.size(1), heads, -1});  // (B, T, H, d)

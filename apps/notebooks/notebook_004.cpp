@@ -75,7 +75,7 @@ void fused_self_attention(Walkthrough& nb) {
     nb.picture("weights of sequence 0", weights[0]);
   });
 
-  // The result is cut into q, k and v, and each of these into heads, by reshaping alone.
+  // The result is split into q, k and v, and each of these into heads, only by reshaping.
   nb.cell("004-4", "Reshaping inside the forward", [&] {
     // (B, N, 3 C) -> (B, N, 3, H, d) -> (3, B, H, N, d): views, nothing is copied
     const Tensor packed = small->qkv(x).view({2, 5, 3, 4, 4}).permute({2, 0, 3, 1, 4});
@@ -113,12 +113,12 @@ void fused_self_attention(Walkthrough& nb) {
            static_cast<double>(weights.numel()) * 4 / 1e6);
   });
 
-  // Each head works on a slice of the features. The outputs stand side by side, and W^O mixes them.
+  // Each head works on a slice of the features. The outputs are concatenated, and W^O mixes them.
   nb.cell("004-6", "Several heads, concatenated, then W^O",
           [&] { nb.say("Run them with attentive-notebook-001 --cell 39 and --cell 40."); });
 
-  // Products over all pairs of tokens grow with the square of their number, projections do not. At 196 tokens
-  // the projections still cost more.
+  // The cost of products over all pairs of tokens grows with the square of their number; that of projections
+  // grows linearly. At 196 tokens, the projections still cost more.
   nb.cell("004-7", "Cost O(N^2 d)", [&] {
     // A product of (m, k) and (k, n) takes 2 m k n operations.
     const double batch = 32, length = 196, width = 768;
@@ -130,11 +130,11 @@ void fused_self_attention(Walkthrough& nb) {
     nb.say("Only the first two grow with the square of the number of tokens.");
   });
 
-  // Three ways out: the same numbers in less memory, a view of the neighbours alone, or no softmax.
+  // Three remedies: the same result in less memory, attention to neighbours only, or no softmax.
   nb.cell("004-8", "Remedies: flash, window, linear",
           [&] { nb.say("Flash, window and linear attention of the same six tokens:"); });
 
-  // The same numbers from a kernel that never holds all the weights.
+  // A kernel that never stores all the weights computes the same numbers.
   nb.cell("C-11", "Flash attention: the same numbers as C-1",
           [&] { nb.check("output", attention(tokens, tokens, tokens, {.backend = Backend::Torch})); });
 
@@ -174,7 +174,7 @@ void fused_self_attention(Walkthrough& nb) {
            attentive::to_string(attentive::explain(tokens, tokens, tokens).chosen));
   });
 
-  // What a transformer needs beside self-attention. Two of the three follow.
+  // Other parts of a transformer. Two of the three follow.
   nb.cell("004-10", "Related: cross-attention, positional encoding, layer normalization",
           [&] { nb.say("Cross-attention: attentive-notebook-002 --cell 14. The other two:"); });
 

@@ -6,14 +6,14 @@
 
 namespace notebooks {
 
-// One function per document; each holds every cell and worked example of it, in order.
+/// One function per document, which contains all of its cells and worked examples, in order.
 void toy_self_attention(Walkthrough& nb);       // 000
 void chapter_3(Walkthrough& nb);                // 001
 void query_key_value_numbers(Walkthrough& nb);  // 002
 void blog_multi_head(Walkthrough& nb);          // 003
 void fused_self_attention(Walkthrough& nb);     // 004
 
-/// All of them, in order.
+/// All documents, in order.
 std::vector<Document> documents();
 
 }  // namespace notebooks

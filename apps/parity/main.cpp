@@ -1,5 +1,5 @@
-// attentive-parity: runs Python modules' cases on the C++ modules of the same names and compares every
-// number.
+// attentive-parity: runs cases of Python modules on the C++ modules with the same names and compares all
+// numbers.
 
 #include <map>
 #include <string>

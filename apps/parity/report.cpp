@@ -89,7 +89,7 @@ std::string to_json(const std::vector<Outcome>& outcomes) {
     }
     cases.push_back(std::move(item));
   }
-  // A path or a message may hold bytes that are no UTF-8.
+  // A path or a message may hold bytes that are not UTF-8.
   return nlohmann::ordered_json{{"cases", cases}, {"summary", summary(outcomes)}}.dump(
       2, ' ', false, nlohmann::json::error_handler_t::replace);
 }

@@ -5,7 +5,7 @@
 
 #include <attentive/parity/case.h>
 
-/// What became of one file: a report, or the reason why there is none.
+/// The result for one file: a report, or the reason why there is none.
 struct Outcome {
   std::string path;
   attentive::CaseReport report = {};
@@ -14,11 +14,12 @@ struct Outcome {
   const char* status() const;  // "passed", "different", "skipped" or "unusable"
 };
 
-/// The table of one case.
+/// Formats the table of one case.
 std::string to_text(const Outcome& outcome);
 
-/// "3 cases: 2 passed, 1 different, 0 skipped, 0 unusable"
+/// Counts outcomes: "3 cases: 2 passed, 1 different, 0 skipped, 0 unusable".
 std::string summary(const std::vector<Outcome>& outcomes);
 
-/// The same as one JSON document; numbers that JSON lacks become the strings "nan" and "inf".
+/// Writes all outcomes as one JSON document; NaN and infinities, which JSON lacks, become the strings "nan"
+/// and "inf".
 std::string to_json(const std::vector<Outcome>& outcomes);

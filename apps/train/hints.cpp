@@ -12,14 +12,15 @@
 
 namespace {
 
-constexpr std::string_view kPlain = "%+,-./:=@_";  // and letters and digits: what a shell leaves alone
+// With letters and digits, the characters that a shell does not interpret.
+constexpr std::string_view kPlain = "%+,-./:=@_";
 constexpr size_t kPrompt = 12;
 
 bool is_word(unsigned char c) {
   return c > ' ' && c != 127;
 }
 
-// As one word of a shell.
+// Quotes a text as one word of a shell command.
 std::string quoted(const std::string& text) {
   const auto plain = [](unsigned char c) {
     return (c < 128 && std::isalnum(c) != 0) || kPlain.find(static_cast<char>(c)) != kPlain.npos;
@@ -30,7 +31,8 @@ std::string quoted(const std::string& text) {
   return result + '\'';
 }
 
-// The first word of the text, so that the tokenizer knows it, or its beginning, in whole characters.
+// The first word of the text (which the tokenizer can spell), or the beginning of the word, in whole
+// characters.
 std::string first_word(const std::string& text, size_t longest) {
   const auto begin = std::ranges::find_if(text, is_word);
   const auto end = std::find_if_not(begin, text.end(), is_word);
@@ -52,7 +54,7 @@ std::string first_prompt(const std::string& text, int64_t context) {
 std::string generate_command(const std::string& program, const std::string& run, const std::string& text,
                              int64_t context) {
   const auto path = std::filesystem::path(program).replace_filename("attentive-generate");
-  // A name alone was found in PATH, and so will its neighbour be.
+  // A name without a folder was found in PATH, so its neighbour will be, too.
   if (path.has_parent_path() && ::access(path.c_str(), X_OK) != 0) return {};
   const auto prompt = first_prompt(text, context);
   return quoted(path.string()) + " --model " + quoted(run) +

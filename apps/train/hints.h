@@ -5,14 +5,14 @@
 
 struct Settings;
 
-/// The first word of a text, at most `context` bytes of it (0: no limit), and never many: a prompt.
+/// A short prompt: the first word of a text, at most `context` bytes of it (0: no limit).
 std::string first_prompt(const std::string& text, int64_t context);
 
-// Commands that can be pasted into the shell from which this program was called as `program`.
+// Commands for pasting into the shell from which this program was called as `program`.
 
-/// attentive-generate from this program's own folder, with a prompt of at most `context` bytes from the text;
-/// empty if that program is not there.
+/// The command for attentive-generate in this program's folder, with a prompt of at most `context` bytes from
+/// the text; empty if that program does not exist.
 std::string generate_command(const std::string& program, const std::string& run, const std::string& text,
                              int64_t context);
-/// This program again, with what a checkpoint does not say.
+/// The command that resumes a run, with the settings that a checkpoint does not store.
 std::string resume_command(const std::string& program, const Settings& settings);

@@ -1,5 +1,5 @@
-// attentive-train: trains a small GPT on a text, or goes on with a model that Python trained, with checkpoints that
-// survive anything.
+// attentive-train: trains a small GPT on a text, or fine-tunes a model from Python, with checkpoints that
+// survive a crash at any moment.
 
 #include <chrono>
 #include <cstdio>
@@ -47,7 +47,7 @@ void declare(CLI::App& app, Settings& s) {
   app.add_option("--timeout", s.timeout, "Seconds that one process waits for another before the run ends")
       ->check(apps::whole_number(1, int64_t{24} * 3600))
       ->capture_default_str();
-  app.add_option("--seed", s.seed, "Of first weights, batches and dropout [1337]")
+  app.add_option("--seed", s.seed, "Seed of initial weights, batches and dropout [1337]")
       ->check(apps::seed_number());
   app.add_option("--tokenizer", s.tokenizer, "char, or bpe: byte pairs learned from the text [char]")
       ->check(CLI::IsMember({"char", "bpe"}));
@@ -100,7 +100,7 @@ void declare(CLI::App& app, Settings& s) {
       ->group("Training");
   app.add_option("--beta1", s.beta1)->check(apps::number(0, 1, apps::Ends::WithoutMost))->group("Training");
   app.add_option("--beta2", s.beta2)->check(apps::number(0, 1, apps::Ends::WithoutMost))->group("Training");
-  app.add_option("--weight-decay", s.weight_decay, "Of matrices")
+  app.add_option("--weight-decay", s.weight_decay, "Weight decay of matrices")
       ->check(apps::number(0, apps::kHighestRate))
       ->group("Training");
   app.add_option("--clip", s.clip, "Largest norm of the gradients; 0: no limit")
@@ -109,7 +109,7 @@ void declare(CLI::App& app, Settings& s) {
   app.add_option("--autocast", s.autocast, "Precision of the forward pass")
       ->check(CLI::IsMember({"none", "bfloat16", "float16"}))
       ->group("Training");
-  // As a flag of an optional, it would be false where it is not given.
+  // A function, because a flag bound to an optional would be set to false if it is absent.
   app.add_flag_function(
          "--shard-optimizer", [&](int64_t count) { s.shard_optimizer = count > 0; },
          "Each process keeps the moments of its share of the parameters alone")
@@ -131,7 +131,8 @@ void declare(CLI::App& app, Settings& s) {
                                "Updates between two texts in samples.txt and on the screen; 0: none")
                     ->check(apps::whole_number(0, apps::kMostSteps))
                     ->group("Output");
-  app.add_option("--sample-prompt", s.sample_prompt, "What those texts continue [the first word of --text]")
+  app.add_option("--sample-prompt", s.sample_prompt,
+                 "The text that samples continue [the first word of --text]")
       ->needs(every)
       ->group("Output");
   app.add_option("--sample-tokens", s.sample_tokens, "New tokens of each [100]")
@@ -150,7 +151,7 @@ int64_t count_parameters(const torch::nn::Module& model) {
   return count;
 }
 
-// What the run says before its first step.
+// Prints the summary before the first step.
 void greet(Progress& progress, const Start& start, const TokenizedText& tokens, const Trainer& trainer,
            int64_t processes, const std::vector<std::string>& remarks) {
   const auto& language = start.language;
@@ -163,7 +164,7 @@ void greet(Progress& progress, const Start& start, const TokenizedText& tokens, 
   for (const auto& remark : remarks) progress.note("note: " + remark);
 }
 
-// The end of a run that did all its steps.
+// Prints the summary of a run that did all its steps.
 void finish(Progress& progress, const std::string& program, const Settings& settings, const Start& start,
             const std::string& text, std::optional<double> validation) {
   progress.note(validation
@@ -179,7 +180,7 @@ void finish(Progress& progress, const std::string& program, const Settings& sett
   if (!next.empty()) progress.note("try: " + next);
 }
 
-// Where a process says what it does: rank 0 of a group speaks for all.
+// The stream for progress messages: only rank 0 of a group prints them.
 using Stream = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
 Stream silence() {
   return {std::fopen("/dev/null", "w"), &std::fclose};

@@ -10,7 +10,7 @@
 
 namespace {
 
-// What a model writes may hold bytes that a terminal obeys.
+// Replaces control characters: a model's text may hold bytes that a terminal obeys.
 std::string harmless(std::string text) {
   for (char& c : text) {
     const auto byte = static_cast<unsigned char>(c);

@@ -8,10 +8,12 @@
 struct Settings;
 struct Start;
 
-// Texts that a model writes while it learns, into samples.txt and on the screen. They change no bit of the run.
+// Writes texts that the model generates during training to samples.txt and to the screen. Sampling does not
+// affect the run.
 class Samples {
  public:
-  // Throws c10::ValueError for a prompt that the model cannot use, before any step. `start` outlives this.
+  // Throws c10::ValueError, before any step, for a prompt that the model cannot use. `start` must outlive
+  // this object.
   Samples(const Settings& settings, const Start& start, const std::string& text, int64_t from_step);
 
   void after(int64_t step, attentive::Progress& progress);

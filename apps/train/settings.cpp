@@ -55,7 +55,7 @@ void apply(attentive::GPTOptions& model, const Settings& s) {
   }
 }
 
-// Options of a model that flags name; none where the model has no single value.
+// The model options that flags set; nothing where a model has no single value.
 struct Traits {
   int64_t layers, heads, kv_heads, width;
   std::optional<int64_t> window;
@@ -99,8 +99,8 @@ attentive::TrainerOptions checked(attentive::TrainerOptions trainer) {
   return trainer;
 }
 
-// What this machine could not hold is said at once, not by an allocation that fails in the middle: the weights in
-// float32, without gradients and moments, and one number for each feature of a batch's tokens.
+// Refuses models that this machine cannot hold, before an allocation fails during the run. Counts the weights
+// in float32, without gradients and moments, and one number for each feature of a batch's tokens.
 void check_memory(const attentive::GPTOptions& model, int64_t batch) {
   const auto memory =
       static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
@@ -113,7 +113,7 @@ void check_memory(const attentive::GPTOptions& model, int64_t batch) {
   };
   const auto width = static_cast<double>(model.emb_dim()),
              tokens = static_cast<double>(model.context_length());
-  // At least: queries, output and two layers of 4 times the width; fewer key heads make keys and values smaller.
+  // A lower bound: queries, output and two layers of 4 times the width; keys and values may be smaller.
   check("--layers and --width", "weights", 10 * width * width * static_cast<double>(model.num_layers()));
   check("--block and --width", "an embedding of positions",
         model.positions() == attentive::GPTPositions::Learned ? tokens * width : 0);
@@ -131,7 +131,7 @@ std::map<std::string, std::string> presets() {
 
 Plan plan_of(const Settings& s) {
   Plan plan;
-  // The published settings of nanoGPT for a text of one megabyte: a small one for a CPU, a larger one.
+  // nanoGPT's published settings for a text of one megabyte: a small one for a CPU, and a larger one.
   auto& trainer = plan.trainer;
   plan.model = attentive::GPTOptions(1, 64, 128, 4, 4);
   const auto preset = s.preset.value_or("shakespeare-small");
@@ -189,7 +189,7 @@ attentive::TrainerOptions resumed(attentive::TrainerOptions options, const Setti
 
 void check_same_model(const attentive::AnyLanguageModel& model, const Settings& settings,
                       const std::string& source) {
-  const auto has = model.visit([](const auto& its) { return traits_of(its->options); });
+  const auto has = model.visit([](const auto& holder) { return traits_of(holder->options); });
   const auto same = [&](const char* name, const auto& was, const auto& given) {
     TORCH_CHECK_VALUE(!given || was == *given, "expected ", name, ' ', fmt::format("{}", was), " as in ",
                       source, ", got ", fmt::format("{}", given.value_or(was)));

@@ -7,13 +7,13 @@
 #include <attentive/models/any_language_model.h>
 #include <attentive/train/trainer.h>
 
-// What the command line of attentive-train says. A setting that was not given comes from the preset, or from
-// the checkpoint of a run that goes on.
+// The command line of attentive-train. A setting that was not given comes from the preset, or from the
+// checkpoint of a resumed run.
 struct Settings {
   std::string text;
   std::string out = "run";
   bool resume = false;
-  std::string init_from;  // empty: train from nothing
+  std::string init_from;  // empty: train a new model
   std::optional<std::string> preset;
   std::string device = "auto";
   std::optional<std::string> tokenizer;
@@ -33,10 +33,10 @@ struct Settings {
   int64_t sample_tokens = 100;
   std::string log_format = "csv";
   int threads = 0;
-  int64_t timeout = 60;  // seconds, of a group
+  int64_t timeout = 60;  // in seconds, for calls of the group
 };
 
-// What a run from nothing consists of, settled.
+// The complete settings of a new run.
 struct Plan {
   attentive::GPTOptions model{1, 1, 1, 1, 1};
   attentive::TrainerOptions trainer;
@@ -44,20 +44,20 @@ struct Plan {
   int64_t vocab = 512;
 };
 
-// The names of the presets, for the help text.
+// The names and descriptions of the presets, for the help text.
 std::map<std::string, std::string> presets();
 
-// The preset with what was given on top. Throws c10::ValueError for a name that is not known.
+// The preset, overridden by the given settings. Throws c10::ValueError for an unknown preset.
 Plan plan_of(const Settings& settings);
 
-// How a model that is there already learns on: the preset finetune with what was given on top. Throws
-// c10::ValueError for another preset, and for rows that are longer than the model's context.
+// The training options for an existing model: the preset finetune, overridden by the given settings. Throws
+// c10::ValueError for another preset, and for rows longer than the model's context.
 attentive::TrainerOptions finetuning(const attentive::AnyLanguageModel& model, const Settings& settings);
 
-// The options of a checkpoint with what was given on top.
+// The options of a checkpoint, overridden by the given settings.
 attentive::TrainerOptions resumed(attentive::TrainerOptions options, const Settings& settings);
 
-// Throws c10::ValueError if a setting of the model was given and differs from what `source`, as in "the
-// checkpoint", has.
+// Throws c10::ValueError if a given setting of the model differs from the model of `source`, for instance
+// "the checkpoint".
 void check_same_model(const attentive::AnyLanguageModel& model, const Settings& settings,
                       const std::string& source);

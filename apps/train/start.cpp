@@ -72,7 +72,7 @@ std::filesystem::path python_folder(const Settings& settings) {
 }
 
 Settings after_failure(Settings settings, attentive::TrainingGroup* group) {
-  // The folder of another rank may not be there yet.
+  // Only rank 0 looks: the folder may not exist for other ranks yet.
   bool has_run = (!group || group->rank() == 0) && !list_checkpoints(settings.out).empty();
   if (group) has_run = group->gather(at::full({1}, has_run, at::kByte))[0].item<bool>();
   if (!has_run) return settings;

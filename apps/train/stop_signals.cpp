@@ -8,11 +8,11 @@
 namespace {
 
 std::atomic<bool> requested{false};
-std::string announcement;  // whole before the handler is there
+std::string announcement;  // complete before the handler is installed
 
 extern "C" void on_signal(int signal) {
   requested = true;
-  if (signal != SIGINT && signal != SIGTERM) return;  // nobody is left to read, or to ask twice
+  if (signal != SIGINT && signal != SIGTERM) return;  // nobody can read the message or press Ctrl-C again
   std::signal(SIGINT, SIG_DFL);
   std::signal(SIGTERM, SIG_DFL);
   const int before = errno;
@@ -23,10 +23,10 @@ extern "C" void on_signal(int signal) {
 }  // namespace
 
 void install_stop_signals(const std::string& message) {
-  // On a terminal in place of the progress line, behind which ^C stands.
+  // On a terminal, replaces the progress line, to which the terminal has added ^C.
   if (!message.empty()) announcement = (::isatty(STDERR_FILENO) == 1 ? "\r\033[K" : "") + message + '\n';
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) {
-    // What was ignored, as nohup does, stays so.
+    // A signal that was ignored, for instance by nohup, stays ignored.
     if (std::signal(signal, on_signal) == SIG_IGN) std::signal(signal, SIG_IGN);
   }
 }

@@ -2,12 +2,12 @@
 
 #include <string>
 
-/// From now on these ask the run to save and end, which stop_requested() tells, where they were not ignored
-/// before: Ctrl-C (SIGINT) and SIGTERM, a closed terminal (SIGHUP), and progress that nobody reads any more
-/// (SIGPIPE).
+/// From now on, these signals make stop_requested() return true, so that the run saves and ends: Ctrl-C
+/// (SIGINT), SIGTERM, a closed terminal (SIGHUP), and a closed reader of the progress (SIGPIPE). Signals that
+/// were ignored before stay ignored.
 ///
-/// The first Ctrl-C or SIGTERM prints `message` (nothing if it is empty) on standard error at once, for a
-/// step and a save take their time; the second one kills as usual.
+/// The first Ctrl-C or SIGTERM immediately prints `message`, if not empty, on standard error, because a step
+/// and a save take time; the second one kills the program as usual.
 void install_stop_signals(const std::string& message);
 
 bool stop_requested();

@@ -98,8 +98,8 @@ void write_page(const Settings& s, const Source& source, const std::vector<Atten
       return write_html(s.html, views,
                         {.title = title,
                          .max_bytes = static_cast<int64_t>(s.megabytes * 1e6),
-                         .on_head = [&](int levels, int64_t head, int64_t of) {
-                           progress.say(fmt::format("head {} of {}, in steps of 1/{}", head, of, levels));
+                         .on_head = [&](int levels, int64_t head, int64_t count) {
+                           progress.say(fmt::format("head {} of {}, in steps of 1/{}", head, count, levels));
                          }});
     }();
     fmt::print("{}: {}, {}, {} x {} tokens, {:.1f} MB, in steps of 1/{}\n", s.html,

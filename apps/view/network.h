@@ -14,7 +14,7 @@
 #include <attentive/models/vit.h>
 #include <attentive/text/tokenizer.h>
 
-// A model of a run of attentive-train or of a folder that Python wrote, whatever its class, on the CPU and in
+// A model of any class, from a run of attentive-train or from a folder that Python wrote, on the CPU and in
 // evaluation mode.
 struct Network {
   std::shared_ptr<torch::nn::Module> module;
@@ -25,10 +25,10 @@ struct Network {
   std::unique_ptr<attentive::Tokenizer> tokenizer;  // null: a text must be given as ids
   std::string why_no_tokenizer;
 
-  // A text's ids, with the tokens that the model expects around it. Throws c10::ValueError without a
-  // tokenizer; `option` is how the text was given.
+  // Converts a text to ids, with the tokens that the model expects around it. Throws c10::ValueError without
+  // a tokenizer; `option` is the flag that gave the text.
   std::vector<int64_t> encode(std::string_view text, std::string_view option) const;
 };
 
-// Throws c10::ValueError for what cannot be read.
+// Loads a model. Throws c10::ValueError if it cannot be read.
 Network load_network(const std::filesystem::path& path);

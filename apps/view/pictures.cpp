@@ -29,7 +29,7 @@ void check_size(const Source& source, const Selection& selection) {
                     fmt::format("{:.1f}", gib), " GiB; --layers, --heads and --tokens choose fewer");
 }
 
-// The heads of this call whose neurons are kept.
+// The heads of this call whose queries and keys are kept.
 std::vector<int64_t> neurons_of(const RecordedAttention& call, const Selection& selection) {
   std::vector<int64_t> heads;
   for (const auto& one : selection.neurons) {

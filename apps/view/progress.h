@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-// A line on a terminal that says what is being done, and vanishes with this object.
+// A line on a terminal that shows the current activity. The destructor erases it.
 class Progress {
  public:
   Progress() = default;

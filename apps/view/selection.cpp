@@ -8,7 +8,7 @@
 
 namespace {
 
-constexpr int64_t kLargest = 100'000;  // a head: so that a range stays short
+constexpr int64_t kLargest = 100'000;  // limits heads, so that a range stays short
 
 std::optional<int64_t> number_of(std::string_view text) {
   int64_t number = 0;

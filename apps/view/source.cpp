@@ -32,12 +32,12 @@ std::set<std::string> paths_of(const std::vector<RecordedAttention>& calls) {
   return paths;
 }
 
-// The last part of a path, however it is written: "gpt2/" and "." have one too.
+// The last component of a path, also for "gpt2/" and ".".
 std::string last_name(const std::filesystem::path& path) {
   return std::filesystem::weakly_canonical(path).filename().string();
 }
 
-// How a token is named: its own bytes, or its number where no tokenizer has it.
+// The name of a token: its bytes, or its number if the tokenizer does not have it.
 std::string name_of(const Network& network, int64_t id) {
   if (!network.tokenizer || id >= network.tokenizer->vocab_size()) return std::to_string(id);
   try {

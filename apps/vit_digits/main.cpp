@@ -47,7 +47,7 @@ void declare(CLI::App& app, Settings& s) {
   app.add_option("--test-share", s.test_share, "Images that are only looked at in the end")
       ->check(apps::number(0.01, 0.9))
       ->capture_default_str();
-  app.add_option("--seed", s.seed, "Of the split, the first weights, the batches and dropout")
+  app.add_option("--seed", s.seed, "Seed of the split, the initial weights, the batches and dropout")
       ->check(apps::seed_number())
       ->capture_default_str();
   apps::add_threads(app, s.threads);
@@ -90,7 +90,7 @@ Digits select(const Digits& digits, const at::Tensor& rows, at::Device device) {
   return {digits.images.index_select(0, rows).to(device), digits.labels.index_select(0, rows).to(device)};
 }
 
-// Each image moved by -1, 0 or 1 pixels in both directions: digits do not sit in the same place.
+// Shifts each image by -1, 0 or 1 pixels in both directions, as augmentation.
 at::Tensor shifted(const at::Tensor& images, at::Generator generator) {
   const auto padded = at::constant_pad_nd(images, {1, 1, 1, 1});
   const auto side = images.size(2);

@@ -4,7 +4,7 @@
 
 namespace bench {
 
-/// Waits until the device has done what it was given. Nothing to do on the CPU.
+/// Waits until the device has finished its queued work. Does nothing on the CPU.
 void finish(at::Device device);
 
 }  // namespace bench

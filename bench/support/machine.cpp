@@ -16,7 +16,7 @@
 namespace bench {
 namespace {
 
-/// The first entry of that name; empty without one.
+/// The first entry with this name; empty if there is none.
 std::string cpuinfo(const std::string& key) {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {
@@ -31,7 +31,7 @@ std::string processor() {
   if (const auto name = cpuinfo("model name"); !name.empty()) return name;
   utsname system{};
   const std::string architecture = uname(&system) == 0 ? system.machine : "unknown architecture";
-  const auto implementer = cpuinfo("CPU implementer"), part = cpuinfo("CPU part");  // ARM has only numbers
+  const auto implementer = cpuinfo("CPU implementer"), part = cpuinfo("CPU part");  // ARM gives numbers only
   if (implementer.empty()) return architecture;
   return fmt::format("{}, CPU implementer {}, part {}", architecture, implementer, part);
 }

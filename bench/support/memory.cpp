@@ -19,8 +19,8 @@ double status_bytes(const std::string& key) {
 
 double peak_growth(const std::function<void()>& work) {
   malloc_trim(0);
-  if (std::ofstream reset("/proc/self/clear_refs"); !(reset << "5" << std::flush))
-    return -1;  // VmHWM := VmRSS
+  // Writing 5 resets the peak, VmHWM, to VmRSS.
+  if (std::ofstream reset("/proc/self/clear_refs"); !(reset << "5" << std::flush)) return -1;
   const double before = status_bytes("VmRSS:");
   work();
   const double highest = status_bytes("VmHWM:");

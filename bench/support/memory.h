@@ -4,8 +4,8 @@
 
 namespace bench {
 
-/// Bytes by which the process's resident memory grew at its highest while `work` ran; -1 where the kernel
-/// does not say. Freed memory is given back first, so that reused memory counts too.
+/// The peak increase of the process's resident memory, in bytes, while `work` runs; -1 if the kernel does not
+/// report it. Freed memory is returned to the system first, so that reused memory counts too.
 double peak_growth(const std::function<void()>& work);
 
 }  // namespace bench

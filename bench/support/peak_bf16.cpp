@@ -1,5 +1,5 @@
-// bfloat16's limit: the matrix unit's registers where there is one, else the fastest product that LibTorch
-// has.
+// The limit of bfloat16 products: the registers of the matrix unit if there is one, otherwise the fastest
+// product that LibTorch has.
 
 #include <vector>
 
@@ -18,8 +18,8 @@ namespace {
 
 constexpr int64_t kTileM = 128, kTileN = 128, kTileK = 512;
 
-// The tile product that PyTorch builds on, and this package where it has none of its own; operands in cache.
-// ATen's undocumented brgemm stands in this one place of the benchmark.
+// The tile product on which PyTorch builds, and this package where it lacks one; operands are in cache. This
+// is the only place in the benchmark that uses ATen's undocumented brgemm.
 void tile_products(int64_t repeats) {
   const std::vector<c10::BFloat16> a(kTileM * kTileK, c10::BFloat16(1.0F)),
       b(kTileK * kTileN, c10::BFloat16(1.0F));
@@ -31,7 +31,7 @@ void tile_products(int64_t repeats) {
   at::native::cpublas::brgemm_release();
 }
 
-// oneDNN throws where the CPU lacks such a product.
+// oneDNN throws if the CPU lacks such a product.
 bool has_tile_products() {
   try {
     tile_products(1);

@@ -1,4 +1,4 @@
-// float32's limit: a loop of fused multiply-adds in registers.
+// The float32 limit: a loop of fused multiply-adds in registers.
 
 #include <array>
 
@@ -16,13 +16,13 @@ namespace bench {
 namespace {
 
 #if defined(__x86_64__)
-// A number that the compiler does not know: clang finds that x * 0.999 + 0.001 keeps 1 and drops the loop.
+// Hides a number from the compiler: clang finds that x * 0.999 + 0.001 keeps 1 and removes the loop.
 inline float unknown(float x) {
   __asm__ volatile("" : "+x"(x));
   return x;
 }
 
-// Independent chains, more than latency x ports, so that only the multipliers bound the loop.
+// More independent chains than latency x ports, so that only the multipliers limit the loop.
 __attribute__((target("avx512f"))) float fma_avx512(int64_t steps) {
   std::array<__m512, 24> sums;
   for (auto& sum : sums) sum = _mm512_set1_ps(1.0F);

@@ -1,4 +1,4 @@
-// The limit of reading memory: a plain sum.
+// The limit of reading memory, measured by a plain sum.
 
 #include <array>
 #include <vector>

@@ -7,48 +7,50 @@
 
 namespace bench {
 
-/// One thing that this machine cannot exceed.
+/// A limit that this machine cannot exceed.
 struct Peak {
   double rate = 0;     ///< flop/s or bytes/s
-  std::string method;  ///< how it was reached
-  /// The rate right now, over about so many seconds. Not set where the limit was not found by a loop.
+  std::string method;  ///< how it was measured
+  /// Measures the current rate for about the given number of seconds. Not set if the limit was not measured
+  /// by a loop.
   std::function<double(double seconds)> probe = {};
-  bool borrowed = false;  ///< float32's limit, as nothing of this type is faster
+  bool borrowed = false;  ///< float32's limit, because no product of this type is faster
 };
 
 enum class Limit { None, Fp32, Bf16, Read };
 
-/// What this machine can do with `threads` threads and the instruction sets in use.
+/// The limits of this machine with `threads` threads and the instruction sets in use.
 struct Peaks {
   int threads = 0;
   Peak fp32;
   Peak bf16;  ///< products with float32 accumulation
   Peak read;  ///< from memory
 
-  /// Nullptr for Limit::None.
+  /// Returns nullptr for Limit::None.
   const Peak* of(Limit limit) const;
-  /// A probe has reached `rate`: a limit is the most that was ever measured, on a machine that others disturb.
+  /// Records that a probe reached `rate`: on a disturbed machine, a limit is the highest rate ever measured.
   void raise(Limit limit, double rate);
 };
 
-/// Takes a few seconds on any machine; `say` gets each limit in words as soon as it is known.
+/// Measures all limits, in a few seconds; `say` receives each limit as text when it is known.
 Peaks measure_peaks(int threads, const std::function<void(const std::string&)>& say);
-/// The same of a GPU: PyTorch's large products and sums. On the CPU, for trying it.
+/// Measures the limits of a GPU by PyTorch's large products and sums. Also runs on the CPU, for testing.
 Peaks measure_device_peaks(at::Device device, const std::function<void(const std::string&)>& say);
 
-/// Rate of `limit` right now, over about `seconds`; 0 where no loop tells. What a busy machine takes from a
-/// timed case, it takes from this too.
+/// Measures the current rate of `limit` for about `seconds`; 0 if there is no loop for it. Other load on the
+/// machine slows this down as it slows down a timed case.
 double probe(const Peaks& peaks, Limit limit, double seconds);
 
 Peak fp32_peak(int threads);
-/// Where no product of bfloat16 is faster than float32's limit, that limit: numbers may be widened.
+/// If no bfloat16 product is faster than float32's limit, returns that limit, because numbers may be widened.
 Peak bf16_peak(int threads, const Peak& fp32);
 Peak read_peak();
 
 void say_peak(const std::function<void(const std::string&)>& say, const char* name, const char* unit,
               const Peak& peak);
 
-/// Reads every byte of a buffer with all threads; the sum keeps the compiler from leaving it out.
+/// Reads every byte of a buffer with all threads; the returned sum prevents the compiler from removing the
+/// loop.
 double read_all(const float* data, long count);
 
 }  // namespace bench

@@ -1,9 +1,9 @@
-// The loop behind the bfloat16 limit of a CPU with a matrix unit. No header with inline code of a library
-// here: this unit is compiled for instructions that the CPU at hand may lack.
+// The loop for the bfloat16 limit of a CPU with a matrix unit. It includes no header with inline library
+// code, because this unit is compiled for instructions that the CPU may lack.
 
 #include "support/peaks_amx.h"
 
-// Clang called these macros __AMXBF16__ and __AMXTILE__ up to release 14.
+// Up to release 14, clang called these macros __AMXBF16__ and __AMXTILE__.
 #if (defined(__AMX_BF16__) || defined(__AMXBF16__)) && defined(__linux__)
 
 #include <cpuid.h>
@@ -31,7 +31,7 @@ void amx_loop(long steps) {
     uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
     uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
   } config;
-  __asm__ volatile("" : : "r"(&config) : "memory");  // GCC's intrinsic hides which bytes it reads
+  __asm__ volatile("" : : "r"(&config) : "memory");  // GCC's intrinsic does not declare which bytes it reads
   _tile_loadconfig(&config);
   _tile_zero(0);
   _tile_zero(1);

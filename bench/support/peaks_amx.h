@@ -2,10 +2,10 @@
 
 namespace bench {
 
-/// Flops of one step of `amx_loop`; 0 where there is no matrix unit.
+/// Flops of one step of `amx_loop`; 0 if there is no matrix unit.
 double amx_flops_a_step();
 
-/// Products of registers of the matrix unit alone: nothing is loaded or stored.
+/// Multiplies registers of the matrix unit only, without loads or stores.
 void amx_loop(long steps);
 
 }  // namespace bench

@@ -1,4 +1,5 @@
-// The limits of a GPU, as PyTorch's own products and sums reach them: nothing of ours is faster than cuBLAS.
+// The limits of a GPU as PyTorch's own products and sums reach them, because this package has nothing faster
+// than cuBLAS.
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -11,7 +12,7 @@
 namespace bench {
 namespace {
 
-// One kind of work on numbers of a size, which are made anew when the size changes.
+// One kind of work on tensors of a given size, which are made again when the size changes.
 class Work {
  public:
   Work(at::Device device, std::function<at::Tensor(int64_t)> make,
@@ -23,7 +24,7 @@ class Work {
       numbers_ = at::Tensor();
       numbers_ = make_(size);
       size_ = size;
-      run_(numbers_);  // chooses and loads the kernel
+      run_(numbers_);  // selects and loads the kernel
     }
     finish(device_);
     const Timer timer;

@@ -14,7 +14,7 @@ Rate measure_rate(const Effort& effort, const std::function<double(int64_t)>& wo
   };
   int64_t size = effort.smallest;
   double best = run(size);
-  if (spent + best <= effort.budget) best = run(size);  // the first run made code and touched memory
+  if (spent + best <= effort.budget) best = run(size);  // the first run includes compilation and page faults
   while (2 * size <= effort.largest) {
     const double expected = best * work(2 * size) / work(size);
     if (spent + expected > effort.budget / 2) break;

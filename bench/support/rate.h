@@ -5,12 +5,12 @@
 
 namespace bench {
 
-/// How far a measurement may go.
+/// Limits the time of a measurement.
 struct Effort {
   int64_t smallest = 1;
   int64_t largest = 1;  ///< sizes double from the smallest up to this one
-  int runs = 8;         ///< of the size that was chosen
-  double budget = 1.0;  ///< seconds; exceeded only where one run of the smallest size takes longer
+  int runs = 8;         ///< number of runs at the chosen size
+  double budget = 1.0;  ///< seconds; exceeded only if a single run of the smallest size takes longer
 };
 
 struct Rate {
@@ -18,9 +18,9 @@ struct Rate {
   int64_t size = 0;  ///< the size at which it was reached
 };
 
-/// Work a second at the largest size that the budget allows, the best of several runs: a limit is what was
-/// reached once. A size is tried only if the one before lets expect that it leaves half of the budget.
-/// `work` is the work of one run of a size, `seconds` runs it and tells how long it took.
+/// The best rate of several runs at the largest size that the budget allows; the best, because a limit is
+/// what was reached once. A size is tried only if the previous one suggests that it needs at most half of the
+/// budget. `work` returns the work of one run of a size; `seconds` runs it and returns the time.
 Rate measure_rate(const Effort& effort, const std::function<double(int64_t)>& work,
                   const std::function<double(int64_t)>& seconds);
 

@@ -16,10 +16,10 @@ double cube(int64_t n) {
   return 2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
 }
 
-/// A machine with a clock of its own: nothing here waits.
+/// A simulated machine with its own clock, so that nothing waits.
 struct Machine {
   double flops;          ///< a second
-  double first_run = 0;  ///< seconds that the first run takes beside
+  double first_run = 0;  ///< additional seconds of the first run
   double clock = 0;
   std::vector<int64_t> sizes = {};
 

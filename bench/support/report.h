@@ -7,17 +7,17 @@
 
 namespace bench {
 
-/// Machine, threads and the device; the limits follow as they are measured.
+/// Prints machine, threads and device. The limits are printed as they are measured.
 void print_head(const Machine& machine, const Settings& settings);
 void print_limit(const std::string& limit);
 void print_columns(const std::string& suite);
 void print_row(const Row& row);
 void print_growth(const std::vector<GrowthPoint>& points);
 
-/// Everything that was measured, with machine and peaks.
+/// Writes all measurements, with machine and peaks.
 void write_json(const std::string& path, const Machine& machine, const Runner& runner);
 
-/// Time and memory against T, one curve a series.
+/// Draws time and memory against T, one curve per series.
 void write_plot(const std::string& path, const Machine& machine, const Runner& runner);
 
 }  // namespace bench

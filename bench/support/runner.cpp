@@ -40,14 +40,14 @@ std::string to_string(Limit limit) {
   return "";
 }
 
-double difference(const Tensors& ours, const Tensors& reference) {
-  if (ours.size() != reference.size()) throw std::runtime_error("the contenders return different things");
+double difference(const Tensors& result, const Tensors& reference) {
+  if (result.size() != reference.size()) throw std::runtime_error("the contenders return different things");
   double worst = 0;
-  for (std::size_t i = 0; i < ours.size(); ++i) {
-    if (ours[i].sizes() != reference[i].sizes()) throw std::runtime_error("the contenders' shapes differ");
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    if (result[i].sizes() != reference[i].sizes()) throw std::runtime_error("the contenders' shapes differ");
     const auto expected = reference[i].detach().to(at::kFloat);
     const double largest = expected.abs().max().item<double>();
-    const double off = (ours[i].detach().to(at::kFloat) - expected).abs().max().item<double>();
+    const double off = (result[i].detach().to(at::kFloat) - expected).abs().max().item<double>();
     const double error = off / std::max(largest, 1e-12);
     if (!(error <= worst)) worst = error;  // keeps a NaN
   }
@@ -125,8 +125,8 @@ std::vector<Timing> Runner::time(const Case& the_case) {
       const auto i = (step + static_cast<std::size_t>(round)) % count;
       seconds[i].push_back(sample(the_case.contenders[i], calls[i]));
     }
-    const double ours = seconds[0].back() * calls[0];
-    limits.push_back(probe(peaks_, the_case.limit, std::clamp(ours, shortest, kLongestProbe)));
+    const double first_seconds = seconds[0].back() * calls[0];
+    limits.push_back(probe(peaks_, the_case.limit, std::clamp(first_seconds, shortest, kLongestProbe)));
     peaks_.raise(the_case.limit, limits.back());
   }
   std::vector<Timing> timings(count);

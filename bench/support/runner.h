@@ -14,22 +14,22 @@ namespace bench {
 
 using Tensors = std::vector<at::Tensor>;
 
-/// Whether a contender may be left out of a case, for which the row then gives its reason.
+/// Whether a contender may fail in a case; the row then gives the reason.
 enum class MayRefuse { Never, ForMemory, Always };
 
-/// One way to compute a case. What it returns is compared; a timed call includes freeing it.
+/// One way to compute a case. Its results are compared; a timed call includes freeing them.
 struct Contender {
   std::string name;
   std::function<Tensors()> run;
   MayRefuse may_refuse = MayRefuse::Never;
 };
 
-/// A contender that could not do the case.
+/// The reason why a contender could not compute the case.
 struct Refusal {
   std::string contender, why;
 };
 
-/// How far a result lies from the reference: largest difference over the reference's largest value.
+/// The error of a result: the largest difference divided by the reference's largest value.
 struct Check {
   std::string against;
   double error = 0;
@@ -38,7 +38,8 @@ struct Check {
   bool passed() const { return error <= allowed; }  // NaN does not pass
 };
 
-/// The same work done in several ways. The first contender is ours; every ratio is to it.
+/// One computation done in several ways. The first contender is this package, and every ratio is
+/// relative to it.
 struct Case {
   std::string suite;
   std::string name;
@@ -46,17 +47,18 @@ struct Case {
   Limit limit = Limit::None;
   double work = 0;  ///< exact flops of the task, or bytes that must be read (Limit::Read)
   std::vector<Contender> contenders = {};
-  /// Compares ours with a reference before anything is timed; not set: with the second contender.
+  /// Compares the first contender with a reference before anything is timed. If not set, compares it with the
+  /// second contender.
   std::function<Check()> check = {};
-  double allowed = 0;  ///< for the default check; 0: by dtype
+  double allowed = 0;  ///< for the default check; 0: chosen by dtype
 };
 
 struct Timing {
   std::string contender;
   Spread seconds;
-  Spread ratio;                    ///< contender / ours, of the same round
-  double fraction = 0;             ///< of the limit, as known when the row was timed; 0: no limit
-  double fraction_same_round = 0;  ///< of the limit measured beside it in every round; 0: not measured
+  Spread ratio;                    ///< contender / first contender, in the same round
+  double fraction = 0;             ///< of the limit known when the row was timed; 0: no limit
+  double fraction_same_round = 0;  ///< of the limit measured in each round; 0: not measured
   int rounds = 0;
   int calls = 0;  ///< a sample is the mean of this many calls
 };
@@ -81,26 +83,26 @@ struct GrowthPoint {
 
 struct Settings {
   int threads = 2;
-  double budget = 3.0;              ///< seconds of timing a case
+  double budget = 3.0;              ///< seconds of timing per case
   std::vector<std::string> dtypes;  ///< empty: all
-  std::vector<std::string> cases;   ///< parts of names, any of them; empty: all
+  std::vector<std::string> cases;   ///< parts of names, of which one must match; empty: all
   at::Device device = at::kCPU;
-  std::vector<int64_t> tokens;     ///< of the suites for a GPU; empty: their own
-  std::vector<int64_t> head_dims;  ///< likewise
+  std::vector<int64_t> tokens;     ///< for the GPU suites; empty: their defaults
+  std::vector<int64_t> head_dims;  ///< for the GPU suites; empty: their defaults
   bool quiet = false;
 };
 
-/// Checks and times cases, prints each as soon as it is known, and keeps the rows.
+/// Checks and times cases, prints each result immediately, and keeps the rows.
 class Runner {
  public:
   Runner(Settings settings, Peaks peaks);
 
-  /// Throws std::runtime_error, and times nothing, if the result is wrong.
+  /// Throws std::runtime_error, without timing anything, if the result is wrong.
   void run(Case the_case);
   void add(GrowthPoint point);
 
   bool wants(at::ScalarType type) const;
-  /// Ask before the inputs are made: they may be large.
+  /// Whether the case is selected. Call it before making the inputs, which may be large.
   bool wants(const Case& the_case) const;
   const Settings& settings() const { return settings_; }
   const Peaks& peaks() const { return peaks_; }
@@ -118,10 +120,11 @@ class Runner {
   std::vector<GrowthPoint> growth_;
 };
 
-/// Error of `ours` against `reference`, worst over the tensors. Throws if their numbers or shapes differ.
-double difference(const Tensors& ours, const Tensors& reference);
+/// The error of `result` relative to `reference`, the largest over the tensors. Throws if their numbers or
+/// shapes differ.
+double difference(const Tensors& result, const Tensors& reference);
 
-/// `work` done in `seconds` as a share of the limit; 0 without one.
+/// The share of the limit that `work` in `seconds` reaches; 0 without a limit.
 double fraction_of(const Peak* limit, double work, double seconds);
 
 std::string to_string(Limit limit);

@@ -10,7 +10,8 @@ namespace bench {
 namespace {
 
 constexpr double kWidth = 460, kHeight = 330, kLeft = 62, kTop = 66, kGap = 84, kLegendLine = 20;
-// Distinct for colour-blind readers too (Okabe and Ito); the marks tell the series apart without colour.
+// Colours that colour-blind readers can distinguish (Okabe and Ito); marks distinguish the series without
+// colour.
 constexpr std::array<const char*, 6> kColours = {"#0072b2", "#d55e00", "#009e73",
                                                  "#cc79a7", "#a17c00", "#000000"};
 

@@ -11,7 +11,7 @@ struct Series {
   std::vector<std::pair<double, double>> points;
 };
 
-/// One diagram with a logarithmic scale on both axes; values that are not positive are left out.
+/// One diagram with logarithmic scales on both axes; values that are not positive are left out.
 struct Panel {
   std::string title;
   std::string x_label;
@@ -19,8 +19,8 @@ struct Panel {
   std::vector<Series> series;
 };
 
-/// The panels side by side under one heading, with one legend: a series has the colour and the mark of its
-/// place, so the panels list the same series.
+/// Draws the panels next to each other under one heading, with one legend. Colour and mark depend on the
+/// index of a series, so all panels must list the same series.
 std::string to_svg(const std::string& heading, const std::vector<Panel>& panels);
 
 }  // namespace bench

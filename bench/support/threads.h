@@ -4,7 +4,7 @@
 
 namespace bench {
 
-/// ATen's number of threads for the lifetime of this object.
+/// Sets ATen's number of threads during its lifetime.
 class ThreadCount {
  public:
   explicit ThreadCount(int threads) : previous_(at::get_num_threads()) { at::set_num_threads(threads); }

@@ -4,7 +4,7 @@
 
 namespace bench {
 
-/// Seconds since it was made.
+/// Counts the seconds since its construction.
 class Timer {
  public:
   double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }

@@ -1,5 +1,5 @@
-# Compiles for 64-bit ARM with Debian's cross compiler; programs run by qemu-user. tools/setup_aarch64.sh installs both, and
-# unpacks the libraries for arm64 into the folder named below.
+# Compiles for 64-bit ARM with Debian's cross compiler; qemu-user runs the programs. tools/setup_aarch64.sh
+# installs both, and unpacks the libraries for arm64 into the folder named below.
 
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)

@@ -5,8 +5,8 @@
 
 namespace exercises {
 
-/// Gives `v2` the numbers of `v1`'s three matrices, so that both compute the same of the same tokens. `v1`
-/// stays as it is, and later changes of one module do not reach the other.
+/// Copies the values of `v1`'s three matrices to `v2`, so that both compute the same outputs from the same
+/// tokens. `v1` is unchanged, and later changes of one module do not affect the other.
 void copy_projections(const attentive::SelfAttentionV1Impl& v1, attentive::SelfAttentionV2Impl& v2);
 
 }  // namespace exercises

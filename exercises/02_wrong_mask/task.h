@@ -4,8 +4,8 @@
 
 namespace exercises {
 
-/// What a language model may see in training: of T tokens, each sees itself and the tokens before it, if they
-/// are of the same document and are not padding.
+/// The mask of a language model in training: each of T tokens sees itself and the tokens before it, provided
+/// that they belong to the same document and are not padding.
 ///
 ///   lengths (B)    how many tokens of each sequence are real
 ///   documents (T)  the number of the document that each token belongs to

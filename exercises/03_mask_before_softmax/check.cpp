@@ -10,7 +10,7 @@
 namespace exercises {
 namespace {
 
-// With the unit matrix as keys, the rows of q are the scores.
+// With the identity matrix as keys, the rows of q are the scores.
 at::Tensor expected_of(const at::Tensor& scores) {
   const auto eye = at::eye(scores.size(0));
   const attentive::AttentionOptions options{
@@ -30,7 +30,7 @@ void check(const at::Tensor& scores) {
 
 void check_extremes() {
   auto scores = at::randn({4, 4});
-  scores[0][3] = 200.0f;  // of a key that query 0 may not see
+  scores[0][3] = 200.0f;  // the score of a key that query 0 may not see
   want_close(causal_weights(scores), expected_of(scores), 3,
              "a large score of a hidden key reaches the weights (its exponential is far above all others)");
   scores[0][0] = -1e12f;

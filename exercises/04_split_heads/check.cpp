@@ -29,5 +29,5 @@ EXERCISE(4) {
   exercises::check(at::rand({1, 5, 6}), 3);
   exercises::check(at::rand({3, 4, 4}), 1);
   exercises::check(at::rand({2, 6, 6}), 6);
-  exercises::check(at::rand({2, 8, 5}).transpose(1, 2), 4);  // features that do not lie side by side
+  exercises::check(at::rand({2, 8, 5}).transpose(1, 2), 4);  // features that are not contiguous
 }

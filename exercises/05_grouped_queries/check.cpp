@@ -18,7 +18,7 @@ std::string where_of(int64_t heads, int64_t kv_heads) {
   return with("heads", heads) + ", " + with("kv_heads", kv_heads);
 }
 
-// The numbers of one projection, against the library's conversion of a whole module.
+// Compares the values of one projection with the library's conversion of a whole module.
 void check_numbers(int64_t heads, int64_t kv_heads) {
   const attentive::MultiHeadAttention mha(kIn, heads * kHeadDim, 0, 0.0, heads);
   const auto state = attentive::state_dict(*mha);
@@ -32,7 +32,7 @@ void check_numbers(int64_t heads, int64_t kv_heads) {
   }
 }
 
-// If the heads of a group are equal, their mean is the same head, and both modules compute the same.
+// If the heads of a group are equal, their mean equals each of them, and both modules give the same outputs.
 void check_outputs(int64_t heads, int64_t kv_heads) {
   attentive::MultiHeadAttention mha(kIn, heads * kHeadDim, 0, 0.0, heads);
   attentive::GroupedQueryAttention gqa(

@@ -11,14 +11,14 @@ namespace exercises {
 namespace {
 
 struct Sequence {
-  at::Tensor q, k, v, y;  // y: what attention over the whole sequence gives
+  at::Tensor q, k, v, y;  // y: the output of attention over the whole sequence
 
   explicit Sequence(int64_t T, int64_t heads)
       : q(at::randn({2, heads, T, 4})), k(at::randn({2, heads, T, 4})), v(at::randn({2, heads, T, 4})) {
     y = attentive::attention(q, k, v, {.causal = attentive::Causal::BottomRight});
   }
 
-  // The next `count` tokens through the cache, compared with the same rows of the whole.
+  // Passes the next `count` tokens through the cache and compares the result with the same rows of the whole.
   void advance(Cache& cache, int64_t first, int64_t count, int hint, const std::string& what) const {
     const auto part = [&](const at::Tensor& x) { return x.narrow(2, first, count); };
     const auto got = step(cache, part(q), part(k), part(v));

@@ -10,8 +10,8 @@ struct Cache {
   at::Tensor v = {};
 };
 
-/// Causal attention of new tokens: q, k, v (B, H, new, d) -> (B, H, new, d). Each new token sees all tokens so
-/// far, and of the new ones itself and those before it. Afterwards the cache holds the new ones, too.
+/// Causal attention of new tokens: q, k, v (B, H, new, d) -> (B, H, new, d). Each new token sees all earlier
+/// tokens, itself, and the new tokens before it. Afterwards, the cache also holds the new tokens.
 at::Tensor step(Cache& cache, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v);
 
 }  // namespace exercises

@@ -19,7 +19,7 @@ void check_shape() {
   want(bias.sizes() == at::IntArrayRef({2, 3, 5}), 1, "the bias does not have the shape (H, L, S)");
 }
 
-// One head with slope 0.5 and three tokens, by hand.
+// One head with slope 0.5 and three tokens, with values computed by hand.
 void check_numbers() {
   const auto bias = alibi_bias(at::tensor({0.5f}), 3, 3)[0];
   const auto expected = at::tensor({0.0f, -0.5f, -1.0f, -0.5f, 0.0f, -0.5f, -1.0f, -0.5f, 0.0f}).view({3, 3});
@@ -27,7 +27,7 @@ void check_numbers() {
   want_close(bias, expected, 2, "a key ahead is not as far away as one behind");
 }
 
-// Against the library's own ALiBi.
+// Compares with the library's ALiBi.
 void check(int64_t heads, int64_t L, int64_t S, bool causal) {
   const auto q = at::randn({1, heads, L, 4}), k = at::randn({1, heads, S, 4}),
              v = at::randn({1, heads, S, 4});

@@ -41,7 +41,7 @@ void check_ends() {
              "p = 1 does not drop every weight");
 }
 
-// The draws themselves: 40,000 of them, whose share is within six standard deviations of p.
+// Checks the draws: of 40,000, the share that is dropped is within six standard deviations of p.
 void check_draws(double p) {
   const auto weights = at::ones({200, 200});
   const auto dropped = drop_weights(weights, p, true).eq(0).to(at::kDouble);

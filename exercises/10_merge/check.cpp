@@ -17,13 +17,13 @@ using attentive::AttentionResult;
 struct Call {
   at::Tensor q, k, v;
 
-  // float64, and scores of about this size.
+  // Inputs in float64, with scores of about the given size.
   explicit Call(double size)
       : q(at::randn({2, 2, 3, 4}, at::kDouble) * size),
         k(at::randn({2, 2, 8, 4}, at::kDouble)),
         v(at::randn({2, 2, 8, 4}, at::kDouble)) {}
 
-  // Attention over `count` keys from `first` on, of which sequence 1 sees those below `length`.
+  // Attention over `count` keys beginning with `first`, of which sequence 1 sees those below `length`.
   AttentionResult part(int64_t first, int64_t count, int64_t length = 8) const {
     const auto seen = std::min(std::max<int64_t>(length - first, 0), count);
     const auto mask = attentive::Mask::key_lengths(at::tensor({count, seen}));

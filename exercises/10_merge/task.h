@@ -4,7 +4,7 @@
 
 namespace exercises {
 
-/// Attention over two sets of keys at once, from attention over each of them by the same queries.
+/// Computes attention over two sets of keys from attention over each set by the same queries.
 ///
 ///   output (B, H, L, d) and logsumexp (B, H, L), of a, of b and of the result; `weights` is not used
 ///

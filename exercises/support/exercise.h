@@ -1,6 +1,6 @@
 #pragma once
 
-// What the checks of the exercises are written with.
+// Functions with which the checks of the exercises are written.
 
 #include <optional>
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace exercises {
 
-/// Why an exercise is not solved yet: what was found, and the hint of its README that helps next.
+/// Why an exercise is not solved yet: the finding, and the number of the hint in its README that helps next.
 struct NotYet {
   int hint;
   std::string found;
@@ -21,19 +21,19 @@ struct Exercise {
   void (*check)();
 };
 
-/// Those that are linked into the program, by number.
+/// The exercises that are linked into the program, by number.
 std::vector<Exercise>& all();
 bool add(int number, void (*check)());
 
-/// Runs the check. An error that the exercise's code ends in is found, too.
+/// Runs the check. An exception from the exercise's code also counts as a finding.
 std::optional<NotYet> run(const Exercise& exercise);
 
-/// Ends a check unless `holds`.
+/// Ends a check with hint `hint` unless `holds`.
 void want(bool holds, int hint, const std::string& otherwise);
 /// Ends a check unless both tensors are equal, up to the rounding of their dtype.
 void want_close(const at::Tensor& got, const at::Tensor& expected, int hint, const std::string& what);
 
-/// "T = 3"
+/// Names a size in a message: "T = 3".
 std::string with(const std::string& name, int64_t size);
 
 }  // namespace exercises

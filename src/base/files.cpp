@@ -128,7 +128,8 @@ std::string read_file(const std::filesystem::path& path, size_t most) {
   std::string text(std::min(file.size(), most), '\0');
   size_t at = 0;
   while (at < most) {
-    // One byte more than the file had when it was opened tells that it ends there.
+    // Space for one more byte than the file had when it was opened: reading it proves that the file did not
+    // grow.
     if (at == text.size()) text.resize(std::min(most, at + 4096));
     const auto got = ::read(file.descriptor(), text.data() + at, text.size() - at);
     if (got < 0 && errno == EINTR) continue;
@@ -150,9 +151,9 @@ std::filesystem::path folder_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
 }
 
-// Renaming onto a symbolic link would replace the link, not the file it stands for, which need not exist yet.
+// A rename onto a symbolic link would replace the link instead of its target, which need not exist yet.
 std::filesystem::path resolve(std::filesystem::path path) {
-  for (int links = 0; links < 40; ++links) {  // as many as Linux follows
+  for (int links = 0; links < 40; ++links) {  // as many links as Linux follows
     struct stat info {};
     if (::lstat(path.c_str(), &info) != 0 || !S_ISLNK(info.st_mode)) return path;
     std::array<char, PATH_MAX> target{};

@@ -1,7 +1,7 @@
 #pragma once
 
-// File operations of folders. Not std::filesystem's directory iterators: libtorch_cpu.so exports
-// those of an older libstdc++, and a program that uses its own ones crashes.
+// File operations on folders. They do not use std::filesystem's directory iterators: libtorch_cpu.so exports
+// the iterators of an older libstdc++, and a program that picks those up crashes.
 
 #include <cstddef>
 #include <filesystem>
@@ -12,16 +12,16 @@
 
 namespace attentive {
 
-// The names in a folder, sorted, without "." and "..". Throws std::system_error.
+/// The names in a folder, sorted, without "." and "..". Throws std::system_error.
 std::vector<std::string> names_in(const std::filesystem::path& folder);
-// Removes a folder and everything in it. What cannot be removed stays: it is only clean-up.
+/// Removes a folder and everything in it. Errors are ignored, because callers only clean up.
 void remove_tree(const std::filesystem::path& folder);
-// Throws std::system_error.
+/// Throws std::system_error.
 void write_file(const std::filesystem::path& path, std::string_view text);
 void sync_folder(const std::filesystem::path& folder);
 void make_folder(const std::filesystem::path& folder);
 bool is_folder(const std::filesystem::path& path);
-// Whether there is a file or folder, links followed.
+/// Whether a file or folder exists at `path`; links are followed.
 bool is_there(const std::filesystem::path& path);
 
 /// The bytes of a regular file, at most `most` of them. A folder, pipe, socket or device is refused: opening

@@ -5,7 +5,7 @@
 namespace attentive {
 namespace {
 
-// DEL and the C1 control characters, which JSON may leave as they are and terminals obey.
+// Escapes DEL and the C1 control characters: JSON may leave them unescaped, and terminals obey them.
 std::string without_controls(std::string_view text) {
   std::string result;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -30,7 +30,7 @@ std::string quoted_name(std::string_view name) {
   const bool whole = name.size() <= kLongest;
   size_t cut = whole ? name.size() : kLongest;
   while (!whole && cut > 0 && (static_cast<unsigned char>(name[cut]) & 0xC0) == 0x80)
-    --cut;  // not inside a character
+    --cut;  // never cut inside a character
   const auto quoted =
       nlohmann::json(name.substr(0, cut)).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   return without_controls(quoted) + (whole ? "" : "...");

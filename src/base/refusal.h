@@ -9,8 +9,8 @@
 
 namespace attentive {
 
-/// Why a file is refused. What reads a part of a file throws it; the public function that was called catches
-/// it and throws its own error, with its name and the path before the reason.
+/// Why a file is refused. Code that reads part of a file throws a Refusal; the public function that was
+/// called catches it and throws its own error: its name and the path, followed by this reason.
 class Refusal : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -21,7 +21,7 @@ template <class... Arguments>
   throw Refusal(fmt::format(format, std::forward<Arguments>(arguments)...));
 }
 
-/// A name out of a file, in quotes and escaped as in JSON; a long one is cut, so that a message stays
+/// A name from a file, in quotes and escaped as in JSON. A long name is cut, so that a message stays
 /// readable.
 std::string quoted_name(std::string_view name);
 

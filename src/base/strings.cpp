@@ -7,11 +7,11 @@
 namespace attentive {
 namespace {
 
-// Bytes at the start of ill-formed `text` that U+FFFD replaces.
+// The number of bytes at the start of ill-formed `text` that one U+FFFD replaces.
 size_t bad_part(std::string_view text) {
   for (size_t size = std::min<size_t>(text.size(), 3); size > 1; --size) {
-    // The start of a character: some rest makes it one. The second byte alone decides, and 0x80, 0x90, 0xA0
-    // fit between them whatever third and fourth bytes may be.
+    // A prefix begins a character if some continuation completes it. Only the second byte's range depends on
+    // the first, so 0x80, 0x90 and 0xA0 cover all cases; the third and fourth bytes may be any continuation.
     for (const char* rest : {"\x80", "\x80\x80"}) {
       if (is_utf8(std::string(text.substr(0, size)) + rest)) return size;
     }
@@ -30,8 +30,8 @@ size_t utf8_prefix(std::string_view text) {
     if (lead < 0x80) continue;
     const size_t tail = lead >= 0xF0 ? 3 : lead >= 0xE0 ? 2 : 1;
     if (lead < 0xC2 || lead > 0xF4 || text.size() - i < tail) return start;
-    // Only the byte after the lead has a range of its own; it rules out overlong forms, surrogates and >
-    // U+10FFFF.
+    // Only the byte after the lead byte has a restricted range. The restriction rules out overlong forms,
+    // surrogates and characters above U+10FFFF.
     const unsigned low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
     const unsigned high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
     if (byte(i) < low || byte(i) > high) return start;
@@ -65,7 +65,7 @@ size_t unfinished_utf8(std::string_view text) {
   for (size_t size = 1; size <= std::min<size_t>(text.size(), 3); ++size) {
     const auto end = text.substr(text.size() - size);
     const auto first = static_cast<unsigned char>(end[0]);
-    if ((first & 0xC0) == 0x80) continue;  // not the first byte of a character
+    if ((first & 0xC0) == 0x80) continue;  // a continuation byte
     return first >= 0xC2 && first <= 0xF4 && bad_part(end) == size ? size : 0;
   }
   return 0;
@@ -82,15 +82,15 @@ std::string to_hex(std::string_view bytes) {
   return hex;
 }
 
-std::string from_hex(const char* who, std::string_view hex) {
+std::string from_hex(const char* caller, std::string_view hex) {
   const auto digit = [&](char c) -> int {
     if (c >= '0' && c <= '9') return c - '0';
-    TORCH_CHECK_VALUE(c >= 'a' && c <= 'f', who, ": expected lower-case hexadecimal digits, got \"", hex,
+    TORCH_CHECK_VALUE(c >= 'a' && c <= 'f', caller, ": expected lower-case hexadecimal digits, got \"", hex,
                       "\"");
     return c - 'a' + 10;
   };
-  TORCH_CHECK_VALUE(hex.size() % 2 == 0, who, ": expected an even number of hexadecimal digits, got \"", hex,
-                    "\"");
+  TORCH_CHECK_VALUE(hex.size() % 2 == 0, caller, ": expected an even number of hexadecimal digits, got \"",
+                    hex, "\"");
   std::string bytes;
   bytes.reserve(hex.size() / 2);
   for (size_t i = 0; i < hex.size(); i += 2)
@@ -125,7 +125,7 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 
-// The bytes of the first character, which are 1 if it is not UTF-8, and whether it is.
+// The length in bytes of the first character, and whether it is UTF-8. A byte that is not UTF-8 has length 1.
 struct Character {
   size_t size;
   bool valid;

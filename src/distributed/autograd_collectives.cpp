@@ -24,7 +24,7 @@ c10::intrusive_ptr<Kept> kept_in(AutogradContext* context) {
   return c10::static_intrusive_pointer_cast<Kept>(context->saved_data["kept"].toCapsule());
 }
 
-// In round n everybody sends to the rank n places on: no process waits for one that waits for it.
+// In round n every process sends to the rank n places further on, so no two processes wait for each other.
 at::Tensor exchanged(const Messages& messages, const at::Tensor& given) {
   auto& connection = *messages.connection;
   const at::NoGradGuard no_grad;

@@ -7,31 +7,33 @@
 
 #include "distributed/connection.h"
 
-/// The calls of attention over a sequence in parts, with gradients. All processes make them in the same order, that of the backward
-/// pass included.
+/// Differentiable collective calls for attention over a distributed sequence. All processes make them in the
+/// same order, and so are their backward passes.
 namespace attentive::distributed {
 
 inline constexpr const char* kContextAttention = "context_attention";
 
-/// What one call sends, its backward pass included. A tag of its own keeps it apart from what another call sends, should processes make
-/// their backward passes in another order: with other sizes, Gloo would end the receiver by a signal.
+/// Identifies the messages of one attention call and of its backward pass. Each call has its own tag, so that
+/// its messages cannot be taken for those of another call if the processes run their backward passes in
+/// different orders; with Gloo, a message of unexpected size would end the receiver by a signal.
 struct Messages {
   std::shared_ptr<Connection> connection;
   int tag = 0;
 };
 
-/// rows (W, n), one for each process -> (W, n), one from each process. Its gradient goes the other way.
+/// rows (W, n), one for each process -> (W, n), one from each process. The gradient is exchanged in the
+/// reverse direction.
 at::Tensor exchange_rows(const Messages& messages, const at::Tensor& rows);
 
-/// row (n) -> (W, n) in `dtype`, the rows of all processes. The gradient is the sum over the processes in that dtype, in the
-/// order of their ranks, rounded once.
+/// row (n) -> (W, n) in `dtype`: the rows of all processes. The gradient is the sum over the processes in
+/// that dtype, added in the order of the ranks and rounded once.
 at::Tensor gather_rows(const Messages& messages, const at::Tensor& row, at::ScalarType dtype);
 
-/// Sends to the next rank and receives from the one before, while the caller goes on.
+/// Sends a tensor to the next rank and receives one from the previous rank, while the caller continues.
 class RingStep {
  public:
   RingStep(const Messages& messages, const at::Tensor& sent);
-  /// What was received: of the shape and dtype of what was sent.
+  /// Waits for the received tensor, which has the shape and dtype of the sent one.
   at::Tensor wait();
 
  private:

@@ -4,10 +4,11 @@
 
 namespace attentive::c10d_internals {
 
-// NCCL's own wait() lets the device's next work wait, and returns; or it blocks, but then it aborts NCCL where something has gone wrong,
-// which can last for ever, and knows nothing of a process that has told the group why it ends. So this thread looks.
+// NCCL's own wait() either returns at once and only makes later work on the device wait, or it blocks. When
+// it blocks, it aborts NCCL after a failure, which may never return, and it does not notice that another
+// process has told the group why it ends. So this thread polls instead.
 void wait_for_device(c10d::Work& work, const Collectives::Options& options) {
-  constexpr int64_t kBusyLooks = 2000;  // most calls end sooner than a sleep would
+  constexpr int64_t kBusyLooks = 2000;  // most calls finish sooner than a sleep would
   constexpr std::chrono::microseconds kPause{50};
   const auto end = std::chrono::steady_clock::now() + options.timeout;
   for (int64_t looks = 0; !work.isCompleted(); ++looks) {
@@ -17,15 +18,15 @@ void wait_for_device(c10d::Work& work, const Collectives::Options& options) {
     if (looks >= kBusyLooks) std::this_thread::sleep_for(kPause);
   }
   if (const auto error = work.exception()) std::rethrow_exception(error);
-  work.synchronize();  // gives back the memory that c10d has kept for the call
+  work.synchronize();  // releases the memory that c10d has kept for the call
 }
 
 Backends::~Backends() {
   if (!nccl) return;
   try {
-    nccl->shutdown();  // the destructor of a backend would abort what the device still sends
+    nccl->shutdown();  // otherwise the destructor of a backend would abort what the device still sends
   } catch (const std::exception&) {
-    static_cast<void>(nccl.release());  // this process leaves in any case, and nothing is destroyed
+    static_cast<void>(nccl.release());  // this process ends in any case; nothing is destroyed
   }
 }
 

@@ -19,14 +19,14 @@ struct Backends {
   Backends& operator=(const Backends&) = delete;
   ~Backends();
 
-  c10d::Backend& of(const at::Tensor& tensor) const { return tensor.is_cuda() ? *nccl : *gloo; }
+  c10d::Backend& backend_for(const at::Tensor& tensor) const { return tensor.is_cuda() ? *nccl : *gloo; }
 
-  /// Until a call on a tensor has done its work; throws its error.
+  /// Waits until a call on `tensor` has finished; throws its error.
   void wait(c10d::Work& work, const at::Tensor& tensor) const;
 };
 
-/// Until a call over NCCL has done its work on the device. Throws its error, and c10::Error if it is given up or takes longer than the
-/// timeout.
+/// Waits until a call over NCCL has finished on the device. Throws the call's error, and c10::Error if it is
+/// given up or takes longer than the timeout.
 void wait_for_device(c10d::Work& work, const Collectives::Options& options);
 
 }  // namespace attentive::c10d_internals

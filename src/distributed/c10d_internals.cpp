@@ -27,7 +27,7 @@ milliseconds until(distributed::Deadline end) {
   return std::chrono::ceil<milliseconds>(end - std::chrono::steady_clock::now());
 }
 
-// A connection to the store for the backends, by which their processes find each other.
+// Gives the backends access to the store, through which their processes find each other.
 class ClientStore final : public c10d::Store {
  public:
   ClientStore(std::shared_ptr<StoreClient> client, milliseconds timeout)
@@ -64,7 +64,8 @@ class ClientStore final : public c10d::Store {
   std::shared_ptr<StoreClient> client_;
 };
 
-// The store's own connection to itself is c10d's: it goes to this machine, wherever MASTER_ADDR leads.
+// The serving process connects to its own store by c10d's client: that connection goes to this machine,
+// whatever MASTER_ADDR resolves to.
 c10::intrusive_ptr<c10d::Store> served_at(uint16_t port, distributed::Deadline end) {
   c10d::TCPStoreOptions options;
   options.port = port;
@@ -77,7 +78,7 @@ c10::intrusive_ptr<c10d::Store> served_at(uint16_t port, distributed::Deadline e
 }  // namespace
 
 struct KeyStore::Store {
-  c10::intrusive_ptr<c10d::Store> served;  // goes last
+  c10::intrusive_ptr<c10d::Store> served;  // destroyed last
   std::shared_ptr<StoreClient> client;
   std::string prefix;
 };
@@ -142,25 +143,25 @@ void Collectives::broadcast(at::Tensor tensor, int64_t root) {
   std::vector<at::Tensor> tensors{std::move(tensor)};
   c10d::BroadcastOptions options;
   options.rootRank = root;
-  backends_->wait(*backends_->of(tensors[0]).broadcast(tensors, options), tensors[0]);
+  backends_->wait(*backends_->backend_for(tensors[0]).broadcast(tensors, options), tensors[0]);
 }
 
 std::vector<at::Tensor> Collectives::gather(at::Tensor tensor) {
   std::vector<std::vector<at::Tensor>> all(1);
   for (int64_t i = 0; i < backends_->options.size; ++i) all[0].push_back(at::empty_like(tensor));
-  std::vector<at::Tensor> own{std::move(tensor)};
-  backends_->wait(*backends_->of(own[0]).allgather(all, own), own[0]);
+  std::vector<at::Tensor> sent{std::move(tensor)};
+  backends_->wait(*backends_->backend_for(sent[0]).allgather(all, sent), sent[0]);
   return all[0];
 }
 
 void Collectives::sum(at::Tensor tensor) {
   std::vector<at::Tensor> tensors{std::move(tensor)};
-  backends_->wait(*backends_->of(tensors[0]).allreduce(tensors), tensors[0]);
+  backends_->wait(*backends_->backend_for(tensors[0]).allreduce(tensors), tensors[0]);
 }
 
 struct Exchange::State {
   std::shared_ptr<Backends> backends;
-  std::vector<at::Tensor> sent, received;  // c10d takes lists of one, which must live until then
+  std::vector<at::Tensor> sent, received;  // c10d takes lists; they must live until the calls are over
   std::vector<c10::intrusive_ptr<c10d::Work>> works;
 };
 
@@ -171,12 +172,12 @@ Exchange Collectives::exchange(at::Tensor sent, int64_t to, at::Tensor received,
   state.backends = backends_;
   state.sent = {std::move(sent)};
   state.received = {std::move(received)};
-  auto& backend = backends_->of(state.sent[0]);
+  auto& backend = backends_->backend_for(state.sent[0]);
   const auto send = [&] { return backend.send(state.sent, static_cast<int>(to), tag); };
   const auto receive = [&] { return backend.recv(state.received, static_cast<int>(from), tag); };
   if (state.sent[0].is_cuda()) {
-    // A message over NCCL waits on the device for its receiver, and what comes after it waits too: all processes would send, and none
-    // would come to receive. In one group, both go at the same time.
+    // Over NCCL, a send occupies the device until its receiver is there, and later calls wait behind it: if
+    // all processes sent first, none would reach its receive. Coalesced, both run at the same time.
     backend.startCoalescing();
     send();
     receive();

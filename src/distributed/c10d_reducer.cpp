@@ -19,9 +19,10 @@ struct BucketUnderWay {
 
 namespace {
 
-// Averages the buckets. Without it, c10d's Reducer would multiply a gradient by 1 / W where it is new, and divide it by W where it was
-// set to zero in place: other bits for three processes. And over NCCL it would keep the futures alone, which are ready as soon as a
-// call is on its way to the device, and do not know that it fails there.
+// Averages the buckets in place of c10d's default, for two reasons. The default multiplies a gradient by 1 /
+// W if it is new, but divides it by W if it was zeroed in place, which gives different bits for three
+// processes. And over NCCL it keeps only futures, which are complete as soon as a call has been queued on the
+// device and do not report that it fails there.
 class Mean final : public c10d::CppCommHookInterface<c10::intrusive_ptr<c10d::Backend>> {
  public:
   Mean(c10::intrusive_ptr<c10d::Backend> backend, std::shared_ptr<std::vector<BucketUnderWay>> under_way)
@@ -44,7 +45,7 @@ struct Reducer::State {
   std::vector<at::Tensor> parameters;
   std::shared_ptr<c10d::Reducer> reducer;
   std::shared_ptr<c10d::Logger> logger;
-  std::unordered_map<const torch::autograd::Node*, size_t> accumulators;  // which parameter each belongs to
+  std::unordered_map<const torch::autograd::Node*, size_t> accumulators;  // to the parameters' indices
   std::shared_ptr<Backends> backends;
   std::shared_ptr<std::vector<BucketUnderWay>> under_way = std::make_shared<std::vector<BucketUnderWay>>();
 };
@@ -52,7 +53,7 @@ struct Reducer::State {
 Reducer::Reducer(std::vector<at::Tensor> parameters, const std::vector<std::string>& names,
                  const Collectives& collectives, int64_t bucket_bytes, int64_t first_bucket_bytes)
     : state_(std::make_shared<State>()) {
-  // The last parameters have their gradients first.
+  // The backward pass computes the gradients of the last parameters first.
   std::reverse(parameters.begin(), parameters.end());
   std::unordered_map<size_t, std::string> names_by_index;
   for (size_t i = 0; i < names.size(); ++i) names_by_index[names.size() - 1 - i] = names[i];
@@ -72,9 +73,9 @@ Reducer::Reducer(std::vector<at::Tensor> parameters, const std::vector<std::stri
   state_->reducer->register_comm_hook(std::make_unique<Mean>(
       parameters[0].is_cuda() ? state_->backends->nccl : state_->backends->gloo, state_->under_way));
 
-  // Parameters get their places in the buckets now, for good. c10d notes the order in which gradients come until its buckets have
-  // been built anew from it, once; and as Gloo's sum over more than two processes depends on the place in a bucket, a run that goes
-  // on would sum otherwise than one that never stopped.
+  // Fixes the parameters' places in the buckets now. Otherwise c10d records the order in which gradients
+  // arrive and rebuilds its buckets from it once; as Gloo's sum over more than two processes depends on the
+  // place in a bucket, a resumed run would then sum differently from an uninterrupted one.
   state_->reducer->push_rebuilt_params_for_all_indices();
   state_->reducer->rebuild_buckets();
 
@@ -91,11 +92,11 @@ std::vector<bool> Reducer::reached_by(const at::Tensor& loss) const {
   std::vector<const torch::autograd::Node*> open;
   const auto visit = [&](const torch::autograd::Node* node) {
     if (node == nullptr || !seen.insert(node).second) return;
-    const auto own = state_->accumulators.find(node);
-    if (own == state_->accumulators.end()) {
+    const auto accumulator = state_->accumulators.find(node);
+    if (accumulator == state_->accumulators.end()) {
       open.push_back(node);
     } else {
-      reached[own->second] = true;
+      reached[accumulator->second] = true;
     }
   };
   visit(torch::autograd::impl::gradient_edge(loss).function.get());

@@ -25,7 +25,8 @@ std::atomic<int64_t> joins{0};
 std::mutex current_mutex;
 std::weak_ptr<Connection> current;
 
-// torchrun's agent serves one store for all its restarts, and a process may join again after it has left.
+// The prefix distinguishes joins: torchrun's agent serves one store for all its restarts, and a process may
+// join again after it has left.
 StoreAddress address_of(const Environment& environment) {
   return {environment.master_address, environment.master_port,
           fmt::format("attentive/{}/{}/{}/", environment.restarts,
@@ -46,20 +47,21 @@ double seconds(std::chrono::milliseconds time) {
   return static_cast<double>(time.count()) / 1000;
 }
 
-// Whether an error is one of a message that has not come. Gloo closes its connections when the time is over in one process.
+// Whether an error means that a message has not arrived. When one process times out, Gloo closes its
+// connections, and the others report that.
 bool is_of_messages(const std::string& message) {
   return is_timeout(message) || message.find("onnection closed by peer") != std::string::npos ||
          message.find("onnection reset by peer") != std::string::npos;
 }
 
-// The bytes of a tensor, so that every dtype travels.
+// A tensor's bytes, so that tensors of every dtype can be sent.
 at::Tensor bytes_of(const at::Tensor& tensor) {
   const auto dense = tensor.detach().resolve_conj().resolve_neg().contiguous();
-  // One number is contiguous whatever its stride, which a view of its bytes is not.
+  // A single element counts as contiguous whatever its stride, but view(dtype) insists on stride 1.
   return dense.as_strided({dense.numel()}, {1}).view(at::kByte);
 }
 
-// Why there is no connection to the store, and what to do.
+// Why the store cannot be reached, and what to do.
 std::string complaint(const Environment& environment, std::chrono::milliseconds timeout,
                       const StoreError& error) {
   if (environment.serves())
@@ -88,7 +90,7 @@ std::unique_ptr<KeyStore> open_store(const Environment& environment, std::chrono
     return std::make_unique<KeyStore>(address_of(environment), environment.serves(), end);
   } catch (const StoreError& error) {
     reason = complaint(environment, timeout, error);
-  } catch (const std::exception& error) {  // of c10d, where this process serves
+  } catch (const std::exception& error) {  // thrown by c10d if this process serves the store
     reason = first_line(error);
     TORCH_CHECK(
         false, "Group::join: rank 0 cannot serve the store at ", environment.store(), ": ",
@@ -111,7 +113,7 @@ Connection::Connection(const Environment& environment, const at::Device& device,
     : environment_(environment), device_(device) {
   TORCH_CHECK_VALUE(current_connection() == nullptr,
                     "Group::join: this process is in a group already; use that one");
-  const SigpipeBlock block;  // for the threads that c10d starts, too
+  const SigpipeBlock block;  // c10d's threads inherit it
   const auto end = std::chrono::steady_clock::now() + timeout;
   ++joins;
   store_ = open_store(environment_, timeout, end);
@@ -181,35 +183,35 @@ std::vector<std::string> Connection::await_members(std::chrono::milliseconds tim
 
 Connection::~Connection() {
   const SigpipeBlock block;
-  roll_call_.reset();  // says that this process leaves, while its connections are open
+  roll_call_.reset();  // tells the others that this process leaves, while its connections are still open
   collectives_.reset();
   store_.reset();
 }
 
-void Connection::call(const char* who, const std::function<void(Collectives&)>& work) {
+void Connection::call(const char* caller, const std::function<void(Collectives&)>& work) {
   const SigpipeBlock block;
-  if (const auto verdict = roll_call_->known()) blame(who, *verdict);
+  if (const auto verdict = roll_call_->known()) blame(caller, *verdict);
   roll_call_->begin_call();
   try {
     work(*collectives_);
   } catch (const std::exception& error) {
     const auto verdict = roll_call_->ask(first_line(error));
-    if (verdict.rank != environment_.rank) blame(who, verdict);
+    if (verdict.rank != environment_.rank) blame(caller, verdict);
     abandon();
     if (!is_of_messages(first_line(error))) throw;
     throw PeerError(fmt::format("{}: no process is missing, but what this call waits for has not come: the "
                                 "processes make calls or backward "
                                 "passes in different orders, or GroupOptions::timeout is too short",
-                                who),
+                                caller),
                     -1);
   }
 }
 
-std::vector<at::Tensor> Connection::gather(const char* who, const at::Tensor& tensor) {
+std::vector<at::Tensor> Connection::gather(const char* caller, const at::Tensor& tensor) {
   if (tensor.numel() == 0)
     return std::vector<at::Tensor>(static_cast<size_t>(environment_.size), tensor.detach().clone());
   std::vector<at::Tensor> all;
-  call(who, [&](Collectives& collectives) {
+  call(caller, [&](Collectives& collectives) {
     for (const auto& bytes : collectives.gather(bytes_of(tensor))) {
       all.push_back(bytes.view(tensor.scalar_type()).view(tensor.sizes()));
     }
@@ -217,21 +219,21 @@ std::vector<at::Tensor> Connection::gather(const char* who, const at::Tensor& te
   return all;
 }
 
-void Connection::broadcast(const char* who, const at::Tensor& tensor, int64_t root) {
+void Connection::broadcast(const char* caller, const at::Tensor& tensor, int64_t root) {
   if (tensor.numel() == 0) return;
   const at::NoGradGuard no_grad;
   const auto bytes = bytes_of(tensor);
-  call(who, [&](Collectives& collectives) { collectives.broadcast(bytes, root); });
+  call(caller, [&](Collectives& collectives) { collectives.broadcast(bytes, root); });
   const auto received = bytes.view(tensor.scalar_type()).view(tensor.sizes());
   if (environment_.rank != root && !received.is_alias_of(tensor)) tensor.detach().copy_(received);
 }
 
-std::vector<std::string> Connection::gather_texts(const char* who, std::string text,
+std::vector<std::string> Connection::gather_texts(const char* caller, std::string text,
                                                   const std::vector<int64_t>& lengths) {
   const auto longest = *std::max_element(lengths.begin(), lengths.end());
   text.resize(static_cast<size_t>(longest));
   std::vector<std::string> texts;
-  for (const auto& bytes : gather(who, at::from_blob(text.data(), {longest}, at::kByte))) {
+  for (const auto& bytes : gather(caller, at::from_blob(text.data(), {longest}, at::kByte))) {
     texts.emplace_back(static_cast<const char*>(bytes.const_data_ptr()),
                        static_cast<size_t>(lengths[texts.size()]));
   }
@@ -244,9 +246,9 @@ void Connection::fail(const std::string& reason) {
   abandon();
 }
 
-void Connection::blame(const char* who, const Blame& verdict) {
+void Connection::blame(const char* caller, const Blame& verdict) {
   abandon();
-  throw PeerError(fmt::format("{}: {}", who, verdict.line), verdict.rank);
+  throw PeerError(fmt::format("{}: {}", caller, verdict.line), verdict.rank);
 }
 
 void Connection::abandon() {
@@ -268,7 +270,7 @@ void set_current_connection(const std::shared_ptr<Connection>& connection) {
 
 void keep_for_report(std::shared_ptr<Connection> connection) {
   exit_at_once();
-  // Never destroyed: its threads may wait for processes that do not come.
+  // Leaked on purpose: its threads may still wait for processes that are missing.
   static_cast<void>(new std::shared_ptr<Connection>(std::move(connection)));
 }
 

@@ -17,44 +17,46 @@
 
 namespace attentive::distributed {
 
-/// One process's part in a group of several: its place, the store, the collectives and what is known of the others.
+/// One process's membership in a group of several: its rank, the store, the collectives and the failure
+/// detector.
 class Connection {
  public:
-  /// Meets the other processes. `device` is the one that choose_device has found.
+  /// Meets the other processes. `device` is the result of choose_device.
   Connection(const Environment& environment, const at::Device& device, std::chrono::milliseconds timeout);
-  /// Of a process alone: no calls.
+  /// For a single process: its calls communicate nothing.
   Connection(const Environment& environment, const at::Device& device)
       : environment_(environment), device_(device) {}
   ~Connection();
 
   const Environment& environment() const { return environment_; }
   const at::Device& device() const { return device_; }
-  /// Whether calls take tensors on this device: the CPU or the group's.
+  /// Whether calls accept tensors on this device: the CPU or the group's device.
   bool takes(const at::Device& device) const { return device.is_cpu() || device == device_; }
   const c10d_internals::Collectives& collectives() const { return *collectives_; }
 
-  /// Runs one call that all processes make. If it fails because another process is missing, throws PeerError; any other error is
-  /// rethrown, and ends the group: the others learn the reason. `who` is the name of the public function.
-  void call(const char* who, const std::function<void(c10d_internals::Collectives&)>& work);
-  std::vector<at::Tensor> gather(const char* who, const at::Tensor& tensor);
-  void broadcast(const char* who, const at::Tensor& tensor, int64_t root);
-  /// A text of each process, whose lengths all know.
-  std::vector<std::string> gather_texts(const char* who, std::string text,
+  /// Runs one call that all processes make. If it fails because another process is missing, throws PeerError.
+  /// Any other error is rethrown and ends the group, and the others learn the reason. `caller` is the name of
+  /// the public function.
+  void call(const char* caller, const std::function<void(c10d_internals::Collectives&)>& work);
+  std::vector<at::Tensor> gather(const char* caller, const at::Tensor& tensor);
+  void broadcast(const char* caller, const at::Tensor& tensor, int64_t root);
+  /// Gathers a text from each process. All processes know the lengths of all the texts.
+  std::vector<std::string> gather_texts(const char* caller, std::string text,
                                         const std::vector<int64_t>& lengths);
 
-  /// Counts the models that train in the group, in the same order in all processes.
+  /// Numbers the models that are trained in the group, equally in all processes.
   int64_t next_model() { return ++models_; }
 
-  /// A tag for the messages of the next call that sends some, the same in all processes.
+  /// A new tag for the messages of the next call, the same in all processes.
   int next_tag() { return tag_ = (tag_ + 1) & 0x3fffffff; }
 
-  /// Ends the group because of this process.
+  /// Ends the group, blaming this process.
   void fail(const std::string& reason);
 
  private:
   void meet(std::chrono::milliseconds timeout, Deadline end);
   std::vector<std::string> await_members(std::chrono::milliseconds timeout, Deadline end);
-  [[noreturn]] void blame(const char* who, const Blame& verdict);
+  [[noreturn]] void blame(const char* caller, const Blame& verdict);
   void abandon();
 
   Environment environment_;
@@ -66,10 +68,11 @@ class Connection {
   std::unique_ptr<RollCall> roll_call_;
 };
 
-/// The connection of this process, in use or left behind by an exception; or none.
+/// This process's connection, in use or kept by keep_for_report; null if there is none.
 std::shared_ptr<Connection> current_connection();
 void set_current_connection(const std::shared_ptr<Connection>& connection);
-/// Keeps the connection of a group that an exception destroys, so that the others do not see it close before they know why.
+/// Keeps the connection of a group that an exception destroys, so that it is not closed before the other
+/// processes learn the reason.
 void keep_for_report(std::shared_ptr<Connection> connection);
 
 /// The first line of an error, without a backtrace.

@@ -24,22 +24,22 @@ namespace {
 using distributed::Connection;
 using distributed::kContextAttention;
 
-// One call, the tensors of this process in the dtype of the call.
+// The state of one call; the tensors are this process's parts in the dtype of the call.
 struct ContextCall {
   std::shared_ptr<Connection> connection;
   WholeAttention whole;
   at::Tensor q, k, v;
-  int tag = 0;  // of its messages
+  int tag = 0;  // identifies its messages
 
   int64_t rank() const { return connection->environment().rank; }
   int64_t size() const { return connection->environment().size; }
   distributed::Messages messages() const { return {connection, tag}; }
-  // float64 stays; every other dtype is added up in float32.
+  // The dtype of sums: float64 for float64, float32 for every other dtype.
   at::ScalarType sum_dtype() const { return whole.dtype() == at::kDouble ? at::kDouble : at::kFloat; }
   bool needs_gradient() const {
     return at::GradMode::is_enabled() && (q.requires_grad() || k.requires_grad() || v.requires_grad());
   }
-  // What of the backward pass decides which messages it sends.
+  // Summarizes which gradients are needed: that decides which messages the backward pass sends.
   std::string gradients() const {
     if (!at::GradMode::is_enabled()) return "none";
     return fmt::format("q {}, k {}, v {}, sinks {}, bias {}", q.requires_grad(), k.requires_grad(),
@@ -48,16 +48,16 @@ struct ContextCall {
   }
 };
 
-int64_t checked_dim(const char* who, const at::Tensor& x, int64_t dim) {
-  TORCH_CHECK_VALUE(x.defined(), who, ": expected a tensor, got an undefined one");
-  TORCH_CHECK_VALUE(dim >= -x.dim() && dim < x.dim(), who, ": expected a dimension of a tensor of rank ",
+int64_t checked_dim(const char* caller, const at::Tensor& x, int64_t dim) {
+  TORCH_CHECK_VALUE(x.defined(), caller, ": expected a tensor, got an undefined one");
+  TORCH_CHECK_VALUE(dim >= -x.dim() && dim < x.dim(), caller, ": expected a dimension of a tensor of rank ",
                     x.dim(), ", got ", dim);
   return dim < 0 ? dim + x.dim() : dim;
 }
 
-void check_cut(const char* who, int64_t length, int64_t parts, const char* what) {
-  TORCH_CHECK_VALUE(length % parts == 0, who, ": expected ", what, " to be a multiple of ", parts, ", got ",
-                    length);
+void check_cut(const char* caller, int64_t length, int64_t parts, const char* what) {
+  TORCH_CHECK_VALUE(length % parts == 0, caller, ": expected ", what, " to be a multiple of ", parts,
+                    ", got ", length);
 }
 
 void check_method(const ContextCall& call, const AttentionExtras& extras, ContextMethod method) {
@@ -87,14 +87,14 @@ void check_method(const ContextCall& call, const AttentionExtras& extras, Contex
   }
 }
 
-// What must be the same in all processes.
+// Describes what must be the same in all processes.
 std::string text_of(const ContextCall& call, const AttentionExtras& extras, ContextMethod method) {
   return fmt::format("method: {}\ndevice: {}\n{}logsumexp: {}\ngradients: {}\n", to_string(method),
                      c10::DeviceTypeName(call.q.device().type(), /*lower_case=*/true), call.whole.text(),
                      extras.logsumexp, call.gradients());
 }
 
-// Every process draws, so that their generators stay alike, and takes what rank 0 has drawn.
+// Every process draws a key, so that the generators stay in step, and then all use rank 0's key.
 void agree_on_dropout(ContextCall& call) {
   if (!call.whole.has_dropout()) return;
   auto key = at::tensor({static_cast<int64_t>(call.whole.draw_dropout_key())}, at::kLong);
@@ -108,8 +108,8 @@ at::Tensor flat(std::initializer_list<at::Tensor> tensors) {
   return at::cat(pieces);
 }
 
-// The whole sequence of a tensor like `part`, (B, heads, tokens, features), which is in the columns from `begin` on of each
-// rank's row.
+// Extracts one tensor from the rows of all ranks and reassembles its whole sequence. `sizes` are those of one
+// part, (B, heads, tokens, features); in each row its elements begin at column `begin`.
 at::Tensor sequence_in(const at::Tensor& rows, int64_t begin, at::IntArrayRef sizes) {
   std::vector<at::Tensor> parts;
   for (int64_t rank = 0; rank < rows.size(0); ++rank)
@@ -135,7 +135,8 @@ AttentionResult by_gather(const ContextCall& call) {
   return {at::cat(outputs, 2), {}, at::cat(logsumexps, 2)};
 }
 
-// (W, n) by process: some of the heads of q, k and v -> the same of the whole sequence, and back.
+// Exchanges token parts for heads: (W, n) rows that hold some heads of each process's q, k and v -> rows that
+// hold those heads for the whole sequence, and back.
 at::Tensor heads_by_process(const at::Tensor& x, int64_t size) {
   const int64_t heads = x.size(1) / size;
   return x.unflatten(1, {size, heads}).transpose(0, 1).reshape({size, -1});
@@ -178,7 +179,7 @@ AttentionResult by_ring(const ContextCall& call) {
   auto result = distributed::ring_attention(call.messages(), call.whole, call.q.to(dtype), call.k.to(dtype),
                                             call.v.to(dtype));
   if (call.whole.sinks().defined()) {
-    // A sink is one more logit, without a value.
+    // A sink acts as one more logit without a value.
     const auto without = result.logsumexp;
     result.logsumexp = at::logaddexp(without, call.whole.sinks().to(dtype).view({1, -1, 1}));
     result.output = result.output * (without - result.logsumexp).exp().unsqueeze(3);

@@ -18,7 +18,7 @@ constexpr const char* kBackward = "DataParallel::backward";
 using distributed::Connection;
 using distributed::ModelParts;
 
-// What all processes have alike by now.
+// Checks properties that are already known to be equal in all processes, so that all of them throw or none.
 void check_devices(const Connection& connection, const ModelParts& parts) {
   TORCH_CHECK_VALUE(!parts.trainable.empty(), kDataParallel,
                     ": no parameter of the model requires a gradient");
@@ -51,10 +51,11 @@ struct DataParallel::State {
   Connection* connection = nullptr;
   ModelParts parts;
   std::unique_ptr<c10d_internals::Reducer> reducer;
-  int64_t number = 0;  // among those of the group
+  int64_t number = 0;  // its number among the models of the group
   uint64_t collectives = 0;
 
-  // A parameter without a gradient would leave its bucket unsent, and the others waiting for it.
+  // Without this check, a parameter that gets no gradient would leave its bucket unsent, and the other
+  // processes would wait for it.
   void check_used(const at::Tensor& loss) const {
     const auto reached = reducer->reached_by(loss);
     for (size_t i = 0; i < reached.size(); ++i) {

@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kOnCpu = ", or work on the CPU (GroupOptions::device = at::kCPU)";
 
-// The address of a device, behind the last slash of its place.
+// The address of a device: the text after the last slash of its place.
 std::string address_in(const std::string& place) {
   return place.substr(place.rfind('/') + 1);
 }
@@ -48,7 +48,7 @@ at::Device choose_device(const at::Device& wanted, const Environment& environmen
 
 std::string place_of(const at::Device& device) {
   if (device.is_cpu()) return "cpu";
-  std::string boot = "?";  // the same in all containers of a machine, unlike its name
+  std::string boot = "?";  // the same in all containers of a machine, unlike the host name
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
   return "cuda/" + boot + "/" + c10d_internals::nccl()->address(device);
 }

@@ -8,26 +8,28 @@
 
 #include "distributed/environment.h"
 
-/// On which device a process of a group works. What this machine has is an argument, so that every refusal can be tested on any machine.
+/// Decides on which device a process of a group works. The devices of this machine are an argument, so that
+/// every refusal can be tested on any machine.
 namespace attentive::distributed {
 
-/// What there is to choose from.
+/// The devices of this machine, as far as choose_device needs to know them.
 struct Devices {
   int64_t seen = 0;       ///< CUDA devices that LibTorch sees
-  std::string nccl_lack;  ///< why there is no communication between them, in words; empty if there is
+  std::string nccl_lack;  ///< why they cannot communicate, in words; empty if they can
 };
 Devices devices_here();
 
-/// `wanted`, with the index LOCAL_RANK if it has none. Throws c10::ValueError, whose line names the variable, the rank and what to do, for
-/// a device that is not there, and for several processes on CUDA without NCCL.
+/// Returns `wanted`, with the index LOCAL_RANK if it has none. Throws c10::ValueError for a device that does
+/// not exist, and for several processes on CUDA without NCCL. The message is one line that names the
+/// variable, the rank and what to do.
 at::Device choose_device(const at::Device& wanted, const Environment& environment, const Devices& devices);
 
-/// What tells the device apart from all others, of other machines too, in one word: "cpu", or "cuda/", the boot of the machine and the
-/// device's address in it.
+/// Identifies a device among those of all machines, in one word: "cpu", or "cuda/" followed by the boot id of
+/// the machine and the address of the device in it.
 std::string place_of(const at::Device& device);
 
-/// Throws c10::ValueError unless all processes work on the CPU, or each on a CUDA device of its own. places: by rank, as place_of says;
-/// members: "rank 2 (host node7, process 4711)".
+/// Throws c10::ValueError unless all processes work on the CPU, or each on a CUDA device of its own. places:
+/// the results of place_of, by rank; members: descriptions such as "rank 2 (host node7, process 4711)".
 void check_places(const std::vector<std::string>& places, const std::vector<std::string>& members);
 
 }  // namespace attentive::distributed

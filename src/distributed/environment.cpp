@@ -28,7 +28,7 @@ int64_t number(const char* name, const char* text, int64_t least, int64_t most) 
   return value;
 }
 
-// A variable that must be there, because others are.
+// Reads a variable that is required because another one, `given`, is set.
 const char* required(const char* name, const char* given) {
   const char* text = text_of(name);
   TORCH_CHECK_VALUE(text != nullptr, "Group::join: ", given, " is set, but ", name, " is not; ", kRemedy,

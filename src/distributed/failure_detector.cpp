@@ -14,12 +14,12 @@ using c10d_internals::KeyStore;
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-constexpr milliseconds kAnswer{500};        // a living process answers within this time
-constexpr milliseconds kHeard{400};         // the verdict reaches a living process within this time
-constexpr milliseconds kLeave{5000};        // who serves the store waits for the others to leave, at most
-constexpr milliseconds kClosing{20};        // the store sees within this time who has gone
-constexpr milliseconds kPause{5};           // between two looks into the store
-constexpr milliseconds kLong{3600 * 1000};  // the thread that answers waits without end, in pieces
+constexpr milliseconds kAnswer{500};  // a living process answers within this time
+constexpr milliseconds kHeard{400};   // the verdict reaches a living process within this time
+constexpr milliseconds kLeave{5000};  // the serving process waits at most this long for the others to leave
+constexpr milliseconds kClosing{20};  // the store notices within this time that a connection was closed
+constexpr milliseconds kPause{5};     // between two queries of the store
+constexpr milliseconds kLong{3600 * 1000};  // the answering thread waits forever, in pieces of this length
 
 std::string key(const char* what, int64_t rank) {
   return fmt::format("{}/{}", what, rank);
@@ -37,14 +37,15 @@ Blame unpacked(const std::string& text) {
 }  // namespace
 
 bool is_timeout(const std::string& message) {
+  // "imed", because Gloo writes both "timed out" and "Timed out".
   return message.find("imed out") != std::string::npos ||  // Gloo's words, and ours over NCCL
-         message.find("timing out") != std::string::npos;  // those of c10d's own calls over NCCL
+         message.find("timing out") != std::string::npos;  // c10d's own calls over NCCL
 }
 
-// What the object shares with its threads, which may outlive it in a call that does not return.
+// The state shared with the threads, which may outlive the object if a call does not return.
 struct RollCall::State {
   Place place;
-  KeyStore store;  // of the thread that calls the object
+  KeyStore store;  // for the thread that calls the object
   std::atomic<int64_t> calls{0};
   std::atomic<bool> over{false};
   std::future<void> answering;
@@ -52,7 +53,7 @@ struct RollCall::State {
   std::optional<Blame> verdict;
 
   State(Place given, Deadline end) : place(std::move(given)), store(place.store, false, end) {
-    store.set_limit(kLong);  // each call is in a thread that may be left behind
+    store.set_limit(kLong);  // each call runs in a thread that may be left behind
   }
 
   std::optional<Blame> known() const {
@@ -65,30 +66,31 @@ struct RollCall::State {
     if (!verdict) verdict = news;
   }
 
-  // The life of the thread that answers: it sleeps until this process is called, answers and waits for the verdict.
-  void answer(KeyStore& own) {
-    while (!own.wait(key("wake", place.rank), kLong)) {
+  // The body of the thread that answers: sleeps until this process is asked, answers, and waits for the
+  // verdict.
+  void answer(KeyStore& thread_store) {
+    while (!thread_store.wait(key("wake", place.rank), kLong)) {
     }
     if (over) return;
-    own.set(key("here", place.rank), std::to_string(calls.load()));
-    if (!own.wait("verdict", 2 * kAnswer)) return;
-    learn(unpacked(*own.find("verdict")));
-    own.set(key("heard", place.rank), "");
+    thread_store.set(key("here", place.rank), std::to_string(calls.load()));
+    if (!thread_store.wait("verdict", 2 * kAnswer)) return;
+    learn(unpacked(*thread_store.find("verdict")));
+    thread_store.set(key("heard", place.rank), "");
   }
 
   void wake_all() {
     for (int64_t rank = 0; rank < place.size; ++rank) store.set(key("wake", rank), "");
   }
 
-  // The one verdict of the group: this one, or the one that was there before.
-  Blame settle(const Blame& own) {
-    const auto settled = unpacked(store.set_first("verdict", packed(own)));
+  // Publishes `proposal` as the group's verdict unless there is one already; returns the verdict.
+  Blame settle(const Blame& proposal) {
+    const auto settled = unpacked(store.set_first("verdict", packed(proposal)));
     learn(settled);
     wake_all();
     return settled;
   }
 
-  // The store goes with this process: the living must have read the verdict before.
+  // This process's end ends the store, so the living processes must have read the verdict before.
   void wait_until_heard(int64_t blamed) {
     const auto end = Clock::now() + kHeard;
     for (int64_t rank = 0; rank < place.size; ++rank) {
@@ -99,7 +101,8 @@ struct RollCall::State {
     }
   }
 
-  // What is wrong with a process that has answered, not answered or left; nothing if it is as far as this one.
+  // The reason why another process counts as missing; nothing if it has made as many calls as this one.
+  // `waited`: it has had time to answer. `late`: the failed call has timed out.
   std::optional<std::string> fault(int64_t rank, bool waited, bool late) {
     if (store.find(key("left", rank)))
       return "has left the group: its Group was destroyed while this one was in use";
@@ -116,7 +119,7 @@ struct RollCall::State {
   Blame find_missing(const std::string& message) {
     const bool late = is_timeout(message);
     if (const auto settled = store.find("verdict")) return unpacked(*settled);
-    std::this_thread::sleep_for(kClosing);  // c10d's server warns of messages to who has gone just now
+    std::this_thread::sleep_for(kClosing);  // c10d's server warns of messages to a process just closing
     wake_all();
     const auto end = Clock::now() + kAnswer;
     bool waited = false;
@@ -146,7 +149,7 @@ RollCall::RollCall(Place place, Deadline end) : state_(std::make_shared<State>(s
   std::thread([state = state_, store, done = std::move(done)]() mutable {
     try {
       state->answer(*store);
-    } catch (const std::exception&) {  // the store is gone: whoever asks finds out himself
+    } catch (const std::exception&) {  // the store is gone; callers of ask() notice that themselves
     }
     store.reset();
     done.set_value_at_thread_exit();
@@ -159,7 +162,7 @@ RollCall::~RollCall() {
   within_limit(
       [state = state_]() -> Blame {
         auto& place = state->place;
-        state->store.set(key("wake", place.rank), "");  // ends the thread that answers
+        state->store.set(key("wake", place.rank), "");  // ends the answering thread
         state->store.set(key("left", place.rank), "");
         const auto end = Clock::now() + kLeave;
         for (int64_t rank = 0; place.serves && rank < place.size; ++rank) {
@@ -203,13 +206,14 @@ void RollCall::blame_self(const std::string& reason) {
   if (known()) return;
   const auto& place = state_->place;
   within_limit(
-      [state = state_, own = Blame{place.rank, place.members[place.rank] + " failed: " + reason}] {
-        return state->settle(own);
+      [state = state_, blame = Blame{place.rank, place.members[place.rank] + " failed: " + reason}] {
+        return state->settle(blame);
       },
       kAnswer);
 }
 
-// The work uses the store, whose calls never return if its process is stopped: it runs in a thread that may be left behind.
+// Runs `work` in a thread that may be left behind: it calls the store, whose calls never return if the
+// serving process is stopped.
 Blame RollCall::within_limit(std::function<Blame()> work, milliseconds limit) {
   std::promise<Blame> promise;
   auto result = promise.get_future();
@@ -221,21 +225,21 @@ Blame RollCall::within_limit(std::function<Blame()> work, milliseconds limit) {
     }
   }).detach();
   const auto& place = state_->place;
-  const char* how = "does not answer";
+  const char* symptom = "does not answer";
   try {
     if (result.wait_for(limit) == std::future_status::ready) return result.get();
   } catch (const std::exception&) {
-    how = "is gone";
+    symptom = "is gone";
   }
-  if (const auto verdict = known()) return *verdict;  // it came here before the store went
+  if (const auto verdict = known()) return *verdict;  // the verdict arrived before the store disappeared
   Blame verdict{place.serves ? place.rank : 0, ""};
   if (place.serves) {
     verdict.line = fmt::format("{} cannot reach its own store", place.members[0]);
   } else if (!place.agent_serves) {
     verdict.line =
-        fmt::format("{} is gone or stopped: its store at {} {}", place.members[0], place.store_name, how);
+        fmt::format("{} is gone or stopped: its store at {} {}", place.members[0], place.store_name, symptom);
   } else {
-    verdict = {-1, fmt::format("torchrun's store at {} {}", place.store_name, how)};
+    verdict = {-1, fmt::format("torchrun's store at {} {}", place.store_name, symptom)};
   }
   state_->learn(verdict);
   return verdict;

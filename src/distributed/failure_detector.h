@@ -17,18 +17,20 @@ namespace attentive::distributed {
 
 /// Why a group has ended.
 struct Blame {
-  int64_t rank = -1;  ///< who is to blame; -1 if nobody is known
+  int64_t rank = -1;  ///< the process to blame; -1 if it is unknown
   std::string line;   ///< "rank 2 (host node7, process 4711) is gone: …"
 };
 
-/// Whether the error of a call says that its time was over.
+/// Whether the message of a failed call reports a timeout.
 bool is_timeout(const std::string& message);
 
-/// Finds out, through the store, which process is missing when a call has failed, because the error of the call does not say.
+/// Determines, through the store, which process is missing after a call has failed, because the error of the
+/// call does not say.
 ///
-/// Each process has a thread that answers for it, even while the process waits in a call. Who is dead or stopped does not
-/// answer. The first process that finds or is a reason sets the group's one verdict, and everybody's thread reads it; so it
-/// is known to all even if the store goes with rank 0.
+/// Each process has a thread that answers for it, even while the process waits in a call; a dead or stopped
+/// process does not answer. The first process that finds a cause, or is one, publishes the group's only
+/// verdict. Everybody's thread reads the verdict, so all processes know it even if the store disappears with
+/// rank 0.
 class RollCall {
  public:
   struct Place {
@@ -36,26 +38,27 @@ class RollCall {
     int64_t rank = 0;
     int64_t size = 1;
     bool serves = false;               ///< this process serves the store
-    bool agent_serves = false;         ///< torchrun does; otherwise, rank 0
+    bool agent_serves = false;         ///< torchrun serves it; if neither does, rank 0 does
     std::string store_name;            ///< in errors
     std::vector<std::string> members;  ///< "rank 2 (host node7, process 4711)"
   };
 
   /// Connects to the store until `end`.
   RollCall(Place place, Deadline end);
-  /// Tells the others that this process has left, if there is no verdict.
+  /// Tells the other processes that this one has left, unless there is a verdict.
   ~RollCall();
 
   /// Counts the calls that this process has begun.
   void begin_call();
-  /// The verdict, if it has come here already. Costs no communication.
+  /// The verdict, if it has reached this process already. Causes no communication.
   std::optional<Blame> known() const;
-  /// The verdict after a call has failed with `message`. If nobody is missing, it blames this process. A process that is there is
-  /// missing if the call has timed out and that process has begun fewer calls.
+  /// Returns the verdict after a call has failed with `message`. Blames this process if no other one is
+  /// missing. After a timeout, a process that answers still counts as missing if it has begun fewer calls
+  /// than this one.
   Blame ask(const std::string& message);
-  /// Waits until the others know the verdict, if this process serves the store and is about to end.
+  /// If this process serves the store and is about to end, waits until the others know the verdict.
   void spread();
-  /// Ends the group because of this process, unless it has ended already.
+  /// Ends the group, blaming this process, unless the group has ended already.
   void blame_self(const std::string& reason);
 
  private:

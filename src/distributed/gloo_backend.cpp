@@ -1,4 +1,4 @@
-// The one source that includes c10d's header of Gloo, by means of gloo_declarations/.
+// The only source that includes c10d's Gloo header, which needs gloo_declarations/.
 
 #include "distributed/gloo_backend.h"
 

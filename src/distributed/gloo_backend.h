@@ -8,8 +8,8 @@
 
 namespace attentive::c10d_internals {
 
-/// LibTorch's backend over Gloo, connected to all other processes. The device is the one that GLOO_SOCKET_IFNAME names, or that
-/// of this machine's host name.
+/// LibTorch's Gloo backend, connected to all other processes. It uses the network interface that
+/// GLOO_SOCKET_IFNAME names, or the one that this machine's host name resolves to.
 c10::intrusive_ptr<c10d::Backend> gloo_backend(const c10::intrusive_ptr<c10d::Store>& store, int64_t rank,
                                                int64_t size, std::chrono::milliseconds timeout);
 

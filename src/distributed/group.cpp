@@ -17,28 +17,29 @@
 namespace attentive {
 namespace {
 
-// Checks a tensor, and says what must be the same in all processes.
-std::string checked(const char* who, const Group& group, const at::Tensor& tensor) {
+// Checks a tensor and returns a description of what must be the same in all processes.
+std::string checked(const char* caller, const Group& group, const at::Tensor& tensor) {
   const auto device = group.device();
   const std::string where = device.is_cpu() ? "" : " or on " + device.str();
   TORCH_CHECK_VALUE(
       tensor.defined() && tensor.layout() == at::kStrided && !tensor.is_quantized() && !tensor.is_nested(),
-      who, ": expected a dense tensor on the CPU", where, ", got ",
+      caller, ": expected a dense tensor on the CPU", where, ", got ",
       tensor.defined() ? tensor.toString() : "an undefined one");
-  TORCH_CHECK_VALUE(tensor.is_cpu() || tensor.device() == device, who, ": expected a dense tensor on the CPU",
-                    where, ", got one on ", tensor.device());
+  TORCH_CHECK_VALUE(tensor.is_cpu() || tensor.device() == device, caller,
+                    ": expected a dense tensor on the CPU", where, ", got one on ", tensor.device());
   return fmt::format("{} {}{}", c10::toString(tensor.scalar_type()), shape_string(tensor.sizes()),
                      tensor.is_cpu() ? "" : " on the group's device");
 }
 
-// Dimensions nest in the memory of every view by slices, transposes and reshapes.
+// Whether no two elements share memory. Exact for every view made by slices, transposes and reshapes, as its
+// dimensions nest in memory.
 bool elements_are_apart(const at::Tensor& tensor) {
   std::vector<std::pair<int64_t, int64_t>> dims;
   for (int64_t i = 0; i < tensor.dim(); ++i) {
     if (tensor.size(i) > 1) dims.emplace_back(tensor.stride(i), tensor.size(i));
   }
   std::sort(dims.begin(), dims.end());
-  int64_t last = 0;  // the place of the last element of the dimensions so far
+  int64_t last = 0;  // the offset of the last element of the dimensions so far
   return std::all_of(dims.begin(), dims.end(), [&](const auto& dim) {
     const auto [stride, size] = dim;
     const bool apart = stride > last;
@@ -47,19 +48,19 @@ bool elements_are_apart(const at::Tensor& tensor) {
   });
 }
 
-std::string checked_to_overwrite(const char* who, const Group& group, const at::Tensor& tensor) {
-  auto text = checked(who, group, tensor);
-  TORCH_CHECK_VALUE(elements_are_apart(tensor), who,
+std::string checked_to_overwrite(const char* caller, const Group& group, const at::Tensor& tensor) {
+  auto text = checked(caller, group, tensor);
+  TORCH_CHECK_VALUE(elements_are_apart(tensor), caller,
                     ": expected a tensor whose elements do not share memory, got shape ",
                     shape_string(tensor.sizes()), " with strides ", shape_string(tensor.strides()));
   return text;
 }
 
-// The dtypes in which Gloo and NCCL add.
-void check_sum_dtype(const char* who, at::ScalarType dtype) {
+// Only the dtypes that both Gloo and NCCL can add are allowed.
+void check_sum_dtype(const char* caller, at::ScalarType dtype) {
   constexpr std::array kAdded = {at::kDouble, at::kFloat, at::kHalf, at::kBFloat16,
                                  at::kLong,   at::kInt,   at::kChar, at::kByte};
-  TORCH_CHECK_VALUE(std::find(kAdded.begin(), kAdded.end(), dtype) != kAdded.end(), who,
+  TORCH_CHECK_VALUE(std::find(kAdded.begin(), kAdded.end(), dtype) != kAdded.end(), caller,
                     ": expected Double, Float, Half, BFloat16, Long, Int, Char or Byte, got ",
                     c10::toString(dtype));
 }
@@ -75,7 +76,7 @@ std::shared_ptr<Group> Group::join(const GroupOptions& options) {
                     options.timeout.count(), " ms");
   distributed::allow_exit_at_once(options.exit_at_once);
   const auto environment = distributed::read_environment();
-  // Nothing asks for CUDA in a group on the CPU.
+  // A group on the CPU must not initialise CUDA.
   const auto device = distributed::choose_device(
       options.device, environment,
       options.device.is_cpu() ? distributed::Devices{} : distributed::devices_here());

@@ -52,7 +52,8 @@ std::vector<Address> look_up(const std::string& host, uint16_t port) {
   return all;
 }
 
-// A server of names that does not answer holds getaddrinfo for longer than the deadline: the thread is then left behind.
+// getaddrinfo can block for longer than the deadline if a name server does not answer; its thread is then
+// left behind.
 std::vector<Address> addresses_of(const std::string& host, uint16_t port, Deadline end) {
   std::packaged_task<std::vector<Address>()> task([host, port] { return look_up(host, port); });
   auto found = task.get_future();
@@ -80,7 +81,7 @@ LimitedSocket::LimitedSocket(const std::string& host, uint16_t port, Deadline en
     if (::connect(attempt.descriptor_, reinterpret_cast<const sockaddr*>(&address.bytes), address.size) !=
         0) {
       error = errno;
-      // One address that swallows what is sent to it leaves time for the others.
+      // Each address gets a share of the time, so that one that drops packets leaves time for the others.
       const auto now = Clock::now();
       const auto share = now + (end - now) / static_cast<int64_t>(addresses.size() - i);
       if (error == EINPROGRESS) {
@@ -93,7 +94,7 @@ LimitedSocket::LimitedSocket(const std::string& host, uint16_t port, Deadline en
       }
     }
     if (error != 0) continue;
-    const int on = 1;  // requests are short, and their answers are waited for
+    const int on = 1;  // requests are short and wait for their answers
     ::setsockopt(attempt.descriptor_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     *this = std::move(attempt);
     return;

@@ -11,15 +11,15 @@ namespace attentive::distributed {
 
 using Deadline = std::chrono::steady_clock::time_point;
 
-/// Why a connection is of no use.
+/// Why a connection has failed.
 enum class Fault {
-  Unreachable,  ///< nobody listens there, or the host is not known
+  Unreachable,  ///< nobody listens there, or the host name cannot be resolved
   Closed,       ///< the other end has closed it
   Silent,       ///< the other end has not answered in time
-  Foreign,      ///< the other end has answered what a store does not
+  Foreign,      ///< the other end does not answer as a store does
 };
 
-/// An error of a connection to the store; of the class that c10d's own stores throw.
+/// An error of a connection to the store. It derives from the class that c10d's own stores throw.
 class StoreError final : public c10::DistNetworkError {
  public:
   StoreError(Fault fault, const std::string& line) : c10::DistNetworkError(line), fault_(fault) {}
@@ -29,7 +29,8 @@ class StoreError final : public c10::DistNetworkError {
   Fault fault_;
 };
 
-/// A TCP connection whose calls end in time, whatever is at the other end. It raises no SIGPIPE. Throws StoreError.
+/// A TCP connection whose calls end by their deadline, whatever the other end does. It raises no SIGPIPE.
+/// Throws StoreError.
 class LimitedSocket {
  public:
   LimitedSocket() = default;
@@ -41,7 +42,7 @@ class LimitedSocket {
 
   void send(const std::string& bytes, Deadline end);
   void receive(void* bytes, size_t size, Deadline end);
-  /// Waits until something can be received; false if nothing came.
+  /// Waits until data can be received; false if none arrived by `end`.
   bool readable(Deadline end) const;
 
  private:

@@ -8,15 +8,15 @@
 
 namespace attentive::distributed {
 
-/// A model as data parallel training sees it.
+/// The parts of a model that matter for data parallel training.
 struct ModelParts {
   std::vector<at::Tensor> state;      ///< every parameter and buffer, shared ones once
   std::vector<at::Tensor> trainable;  ///< parameters that require a gradient, shared ones once
-  std::vector<std::string> names;     ///< of `trainable`
-  std::string text;  ///< a line for each name and option: what must be the same in all processes
+  std::vector<std::string> names;     ///< the names of `trainable`
+  std::string text;  ///< one line for each name and option; must be the same in all processes
 };
 
-/// `device`: that of the group. The text says which tensors are on the CPU, on it, or elsewhere.
+/// device: the group's device. The text records which tensors are on the CPU, on that device, or elsewhere.
 ModelParts model_parts(const torch::nn::Module& model, const at::Device& device);
 
 }  // namespace attentive::distributed

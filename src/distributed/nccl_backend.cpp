@@ -1,4 +1,4 @@
-// The one source that includes c10d's header of NCCL, and with it those of CUDA.
+// The only source that includes c10d's NCCL header, and through it CUDA's headers.
 
 #include "distributed/nccl_backend.h"
 
@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kPause{10};
 
-// A variable of the environment for as long as this lives.
+// Sets an environment variable during its lifetime.
 class Variable {
  public:
   Variable(const char* name, const char* value) : name_(name) {
@@ -39,13 +39,14 @@ std::string release(uint64_t major, uint64_t minor) {
 
 class CompiledNccl final : public Nccl {
  public:
-  // c10d's options hold a structure of NCCL: in the memory that this code allocates, LibTorch writes what its own NCCL defines.
+  // The versions must agree: c10d's options contain a struct of NCCL that this code allocates with the layout
+  // of the headers it was compiled with, but that LibTorch fills with the layout of its own NCCL.
   std::string lack() const override {
-    const uint64_t theirs = torch::cuda::nccl::version();
-    const auto ours = release(NCCL_MAJOR, NCCL_MINOR),
-               of_torch = release(theirs >> 32, theirs >> 16 & 0xffff);
-    if (ours == of_torch) return "";
-    return "this build has the headers of NCCL " + ours + ", LibTorch was built with NCCL " + of_torch +
+    const uint64_t version = torch::cuda::nccl::version();
+    const auto headers = release(NCCL_MAJOR, NCCL_MINOR),
+               of_torch = release(version >> 32, version >> 16 & 0xffff);
+    if (headers == of_torch) return "";
+    return "this build has the headers of NCCL " + headers + ", LibTorch was built with NCCL " + of_torch +
            "; configure it with the folder of those, -DATTENTIVE_NCCL_INCLUDE=<folder>";
   }
 
@@ -62,7 +63,7 @@ class CompiledNccl final : public Nccl {
     try {
       await_all(backend, options);
     } catch (const std::exception&) {
-      // Its destructor would abort NCCL, which can last for ever, and end the process if it does.
+      // The backend's destructor would abort NCCL, which may block for ever, and which then ends the process.
       distributed::exit_at_once();
       static_cast<void>(backend.release());
       throw;
@@ -73,20 +74,21 @@ class CompiledNccl final : public Nccl {
  private:
   static c10::intrusive_ptr<c10d::Backend> made(const c10::intrusive_ptr<c10d::Store>& store,
                                                 const Collectives::Options& options) {
-    // By default, c10d watches the calls in a thread that ends the process by a signal when one is late or fails. With this variable,
-    // which it reads once for each backend, there is no such thread: who waits for a call finds that out, and can say which process
-    // is missing.
+    // By default, c10d watches calls in a thread that ends the process by a signal when a call is late or
+    // fails. This variable, read once for each backend, disables that thread; the waiting thread then detects
+    // the failure and can say which process is missing.
     const Variable waiting("TORCH_NCCL_BLOCKING_WAIT", "1");
     auto settings = c10d::ProcessGroupNCCL::Options::create();
     settings->timeout = options.timeout;
-    // c10d knows these for the first backend of a process alone; a group may be joined, left and joined again.
+    // c10d fills these in only for the first backend of a process, but a process may join a group several
+    // times.
     for (int64_t rank = 0; rank < options.size; ++rank) settings->global_ranks_in_group.push_back(rank);
     return c10::make_intrusive<c10d::ProcessGroupNCCL>(store, static_cast<int>(options.rank),
                                                        static_cast<int>(options.size), std::move(settings));
   }
 
-  // At once, and not in the first call: what keeps the processes apart is an error of Group::join. NCCL itself waits without end for a
-  // process that is stopped, so it waits in a thread that may be left behind.
+  // Connects at once, not in the first call, so that what prevents a connection is an error of Group::join.
+  // NCCL waits without limit for a stopped process, so this runs in a thread that may be left behind.
   static void await_all(const c10::intrusive_ptr<c10d::Backend>& backend,
                         const Collectives::Options& options) {
     std::packaged_task<void()> connect(

@@ -18,12 +18,13 @@ namespace attentive::c10d_internals {
 class Nccl {
  public:
   virtual ~Nccl() = default;
-  /// What keeps it from being used, in words; empty if nothing does.
+  /// The reason why NCCL cannot be used, in words; empty if it can.
   virtual std::string lack() const = 0;
-  /// Where a device is in its machine, such as "0000:1B:00.0".
+  /// The address of a device within its machine, such as "0000:1B:00.0".
   virtual std::string address(const at::Device& device) const = 0;
-  /// LibTorch's backend over NCCL, connected to all other processes, which call this at the same time. The group's device becomes the
-  /// current one of this thread. Throws c10::Error, also if they have not connected within the timeout.
+  /// LibTorch's NCCL backend, connected to all other processes, which call this at the same time. The group's
+  /// device becomes the current one of this thread. Throws c10::Error, also if they have not connected within
+  /// the timeout.
   virtual c10::intrusive_ptr<c10d::Backend> connect(const c10::intrusive_ptr<c10d::Store>& store,
                                                     const Collectives::Options& options) const = 0;
 };

@@ -1,4 +1,4 @@
-// In the place of nccl_backend.cpp in a build without NCCL (cmake/AttentiveNccl.cmake).
+// Replaces nccl_backend.cpp in a build without NCCL (cmake/AttentiveNccl.cmake).
 
 #include "distributed/nccl_backend.h"
 

@@ -11,7 +11,7 @@
 namespace attentive {
 namespace {
 
-// What torchrun shows of a process that has failed.
+// Writes the file from which torchrun shows why a process has failed.
 void write_error_file(const std::string& message) {
   const char* path = std::getenv("TORCHELASTIC_ERROR_FILE");
   if (path == nullptr || *path == '\0') return;
@@ -28,7 +28,7 @@ void report_failure(const std::exception& error) noexcept {
     const auto message = distributed::first_line(error);
     write_error_file(message);
     if (const auto connection = distributed::current_connection()) connection->fail(message);
-  } catch (const std::exception&) {  // the failure itself is what the program goes on to print
+  } catch (const std::exception&) {  // the program goes on to print the failure itself
   }
 }
 

@@ -33,7 +33,7 @@ SigpipeBlock::~SigpipeBlock() {
   const auto signals = sigpipe();
   const timespec now{};
   siginfo_t cause{};
-  bool sent = false;  // by another process, and not by a write of this thread
+  bool sent = false;  // sent by another process, not raised by a write of this thread
   while (::sigtimedwait(&signals, &cause, &now) == SIGPIPE) sent |= cause.si_pid != ::getpid();
   ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
   if (sent) ::kill(::getpid(), SIGPIPE);

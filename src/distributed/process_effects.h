@@ -1,13 +1,14 @@
 #pragma once
 
-// What a group does to the process that it runs in: SIGPIPE, and the end.
+// The effects of a group on the process that it runs in: on SIGPIPE, and on how the process ends.
 
 #include <csignal>
 
 namespace attentive::distributed {
 
-/// Keeps SIGPIPE from this thread, and from threads that it starts, while this lives: a connection that another process has closed fails
-/// with an error and raises no signal. What the program's own streams raise elsewhere, and what other processes send, is not lost.
+/// Blocks SIGPIPE in this thread, and in threads that it starts, during its lifetime: a write to a connection
+/// that another process has closed fails with an error and raises no signal. A SIGPIPE from elsewhere in the
+/// program or from another process is not lost.
 class SigpipeBlock {
  public:
   SigpipeBlock();
@@ -19,11 +20,12 @@ class SigpipeBlock {
   sigset_t before_{};
 };
 
-/// From now on, the end of this process waits for no thread: `exit` flushes the streams, runs the handlers that were registered
-/// after this call, and ends the process with its status. For a group that has failed: its threads still wait for processes that do
-/// not come, and would use what the destructors of global objects destroy. Does nothing where the program does not want it.
+/// From now on, this process ends without waiting for any thread: `exit` flushes the streams, runs the
+/// handlers that were registered after this call, and ends the process with its status. Called when a group
+/// has failed: its threads may still wait for missing processes, and use what the destructors of global
+/// objects would destroy. Does nothing if the program has disabled it (allow_exit_at_once).
 void exit_at_once();
-/// Whether it does.
+/// Whether exit_at_once has an effect (GroupOptions::exit_at_once).
 void allow_exit_at_once(bool allowed);
 
 }  // namespace attentive::distributed

@@ -25,7 +25,8 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// The forward pass, in the letters of the paper. Keys and values K, V of all ranks come by, each time those of the rank before:
+// The forward pass, in the notation of the paper. In each step, the keys and values K, V of the next lower
+// rank arrive:
 //
 //   O = 0, LSE = -inf
 //   for each rank's K, V:
@@ -34,11 +35,13 @@ using torch::autograd::variable_list;
 //     O    = O exp(LSE - LSE") + O' exp(LSE' - LSE")
 //     LSE  = LSE"
 //
-// The backward pass runs the ring once more. With P' = exp(LSE' - LSE), the share of these keys, the gradients of O' and LSE' are
-// P' dO and P' (dO . (O' - O) + dLSE); they lead to dQ, which stays, and to dK and dV, which travel one step behind their K, V
-// and come home after the last step.
+// The backward pass runs the ring once more. With P' = exp(LSE' - LSE), the share of these keys, the
+// gradients of O' and LSE' are P' dO and P' (dO . (O' - O) + dLSE). They give dQ, which stays in this
+// process, and dK and dV, which travel one step behind their K, V and return to their owner after the last
+// step.
 //
-// K, V and dK, dV travel in slices, each while it is computed with: beyond the K, V at hand there is one slice under way.
+// K, V and dK, dV travel in slices, each while it is used in a computation: besides the K, V of the current
+// step, at most one slice is in transit.
 
 struct Ring : torch::CustomClassHolder {
   Messages messages;
@@ -51,12 +54,13 @@ struct Ring : torch::CustomClassHolder {
   int64_t size() const { return messages.connection->environment().size; }
 };
 
-// Some heads of some keys of one half; the rows are counted from the half's first.
+// Some heads of some keys in one half of a part; rows are counted from the beginning of that half.
 struct Slice {
   int64_t half, row, rows, head, heads;
 };
 
-// [0, all) in at most `most` parts of one length, the last one maybe shorter: the beginning and length of each.
+// Splits [0, all) into at most `most` parts of equal length (the last may be shorter), each as (beginning,
+// length).
 std::vector<std::pair<int64_t, int64_t>> parts_of(int64_t all, int64_t most) {
   const int64_t length = (all + most - 1) / most;
   std::vector<std::pair<int64_t, int64_t>> parts;
@@ -66,9 +70,9 @@ std::vector<std::pair<int64_t, int64_t>> parts_of(int64_t all, int64_t most) {
 }
 
 std::vector<Slice> slices_of(const at::Tensor& k) {
-  // Enough that a slice is small beside the whole, few enough for all threads to have a head.
+  // Enough groups to make a slice small compared with the whole, few enough to leave each thread a head.
   constexpr int64_t kHeadGroups = 4, kRowGroups = 4;
-  constexpr int64_t kFewestRows = 16;  // fewer keys are not worth a message
+  constexpr int64_t kFewestRows = 16;  // fewer keys than this are not worth a message
   const int64_t rows_of_half = k.size(2) / 2;
   const auto of_rows = parts_of(rows_of_half, std::clamp<int64_t>(rows_of_half / kFewestRows, 1, kRowGroups));
   const auto of_heads = parts_of(k.size(1), kHeadGroups);
@@ -81,11 +85,11 @@ std::vector<Slice> slices_of(const at::Tensor& k) {
   return slices;
 }
 
-// Keys and values, or their gradients; a slice of them is one message.
+// Keys and values, or their gradients. One slice of them is sent as one message.
 struct KeysAndValues {
   at::Tensor k, v;
 
-  KeysAndValues of(const Slice& slice) const {
+  KeysAndValues cut_to(const Slice& slice) const {
     const auto cut = [&](const at::Tensor& x) {
       return half_of(x, slice.half, 2).narrow(1, slice.head, slice.heads).narrow(2, slice.row, slice.rows);
     };
@@ -98,26 +102,27 @@ struct KeysAndValues {
   }
 };
 
-// exp(x - y), and 0 where x is -inf, whatever y is: a factor for rows of features.
+// exp(x - y), or 0 where x is -inf whatever y is, as a factor for rows of features.
 at::Tensor share(const at::Tensor& x, const at::Tensor& y, at::ScalarType dtype) {
   const auto shares = (x - y).exp().masked_fill(x == -std::numeric_limits<double>::infinity(), 0.0);
   return shares.to(dtype).unsqueeze(3);
 }
 
-// A slice of the keys and values of rank `owner`, beside our queries q.
+// Pairs the queries of this process with one slice of the keys and values of rank `owner`.
 struct Visit {
   const Ring& ring;
   const at::Tensor& q;
-  size_t index;  // of the slice
+  size_t index;  // the slice's index
   Slice slice;
-  KeysAndValues their;
+  KeysAndValues kv;
   int64_t owner;
 
-  // Those of our queries, or of what belongs to them, that are in one half and have the slice's heads.
-  at::Tensor ours(const at::Tensor& x, int64_t half) const {
+  // Narrows x, this process's queries or a tensor with the same rows, to one half and to the query heads that
+  // read this slice.
+  at::Tensor query_rows(const at::Tensor& x, int64_t half) const {
     return half_of(x, half, 2).narrow(1, slice.head * group(), slice.heads * group());
   }
-  // Calls `work` with each half of our queries that sees something of the slice, and the place of the two.
+  // Calls `work` for each half of the queries that may see a key of the slice, with the position of the two.
   void for_each_half(const std::function<void(int64_t, const PartPlace&)>& work) const {
     const int64_t chunk = q.size(2) / 2;
     const auto chunks = chunks_of(ring.rank(), ring.size());
@@ -132,19 +137,20 @@ struct Visit {
   int64_t group() const { return q.size(1) / ring.kv_heads; }
 };
 
-// Visits every slice of every rank, its own first. What is at hand is under way to the next rank meanwhile.
-void for_each_visit(const Ring& ring, const at::Tensor& q, const KeysAndValues& own,
+// Visits every slice of every rank, starting with this process's own. While a slice is visited, it is also
+// sent to the next rank.
+void for_each_visit(const Ring& ring, const at::Tensor& q, const KeysAndValues& local,
                     const std::function<void(const Visit&)>& work) {
-  const auto slices = slices_of(own.k);
+  const auto slices = slices_of(local.k);
   std::vector<at::Tensor> at_hand(slices.size());
   for (int64_t step = 0; step < ring.size(); ++step) {
     const int64_t owner = (ring.rank() + ring.size() - step) % ring.size();
     for (size_t i = 0; i < slices.size(); ++i) {
-      const auto mine = own.of(slices[i]);
-      const auto message = step == 0 ? mine.message() : std::exchange(at_hand[i], at::Tensor());
+      const auto local_slice = local.cut_to(slices[i]);
+      const auto message = step == 0 ? local_slice.message() : std::exchange(at_hand[i], at::Tensor());
       std::optional<RingStep> next;
       if (step + 1 < ring.size()) next.emplace(ring.messages, message);
-      work({ring, q, i, slices[i], mine.from(message), owner});
+      work({ring, q, i, slices[i], local_slice.from(message), owner});
       if (next) at_hand[i] = next->wait();
     }
   }
@@ -157,14 +163,14 @@ class RingAttention : public torch::autograd::Function<RingAttention> {
     const at::NoGradGuard no_grad;
     const int64_t length = q.size(2);
     auto output = at::zeros({q.size(0), q.size(1), length, v.size(3)}, q.options());
-    // In float64: the shares of the parts are differences of it.
+    // Uses float64, because the weights of the parts come from differences of logsumexps.
     auto logsumexp = at::full({q.size(0), q.size(1), length}, -std::numeric_limits<double>::infinity(),
                               q.options().dtype(at::kDouble));
     for_each_visit(*ring, q, {k, v}, [&](const Visit& visit) {
       visit.for_each_half([&](int64_t half, const PartPlace& place) {
-        const auto part = ring->whole.part(visit.ours(q, half), visit.their.k, visit.their.v, place,
+        const auto part = ring->whole.part(visit.query_rows(q, half), visit.kv.k, visit.kv.v, place,
                                            /*with_sinks=*/false);
-        auto sum = visit.ours(output, half), old = visit.ours(logsumexp, half);
+        auto sum = visit.query_rows(output, half), old = visit.query_rows(logsumexp, half);
         const auto both = at::logaddexp(old, part.logsumexp);
         sum.mul_(share(old, both, q.scalar_type()));
         sum.add_(part.output * share(part.logsumexp, both, q.scalar_type()));
@@ -176,58 +182,58 @@ class RingAttention : public torch::autograd::Function<RingAttention> {
     return {output, logsumexp.to(q.scalar_type())};
   }
 
-  static variable_list backward(AutogradContext* context, const variable_list& of_results) {
+  static variable_list backward(AutogradContext* context, const variable_list& grad_results) {
     const auto ring = c10::static_intrusive_pointer_cast<Ring>(context->saved_data["ring"].toCapsule());
     const auto saved = context->get_saved_variables();
-    return first_derivative_of_parts({saved[0], saved[1], saved[2], of_results[0], of_results[1]},
-                                     [&] { return gradients_of(ring, saved, of_results); });
+    return first_derivative_of_parts({saved[0], saved[1], saved[2], grad_results[0], grad_results[1]},
+                                     [&] { return gradients_of(ring, saved, grad_results); });
   }
 
  private:
   static variable_list gradients_of(const c10::intrusive_ptr<Ring>& ring, const variable_list& saved,
-                                    const variable_list& of_results) {
+                                    const variable_list& grad_results) {
     const at::NoGradGuard no_grad;
     const auto &q = saved[0], &k = saved[1], &v = saved[2], &output = saved[3], &logsumexp = saved[4];
-    auto of_q = at::zeros_like(q);
-    const KeysAndValues own{k, v};
+    auto grad_q = at::zeros_like(q);
+    const KeysAndValues local{k, v};
     const auto slices = slices_of(k);
-    // dK and dV of the slices at hand, summed over the ranks that they have passed.
+    // dK and dV of the current slices, summed over the ranks that they have passed.
     std::vector<at::Tensor> travelling(slices.size());
-    for_each_visit(*ring, q, own, [&](const Visit& visit) {
+    for_each_visit(*ring, q, local, [&](const Visit& visit) {
       auto& sum = travelling[visit.index];
       std::optional<RingStep> arriving;
       if (sum.defined()) arriving.emplace(ring->messages, sum);
       const auto arrived = [&] {
         if (arriving) sum = arriving->wait();
         arriving.reset();
-        if (!sum.defined()) sum = at::zeros({visit.their.k.numel() + visit.their.v.numel()}, k.options());
-        return visit.their.from(sum);
+        if (!sum.defined()) sum = at::zeros({visit.kv.k.numel() + visit.kv.v.numel()}, k.options());
+        return visit.kv.from(sum);
       };
       visit.for_each_half([&](int64_t half, const PartPlace& place) {
-        const auto of_part = [&](const AttentionResult& part) {
-          const auto of_output = visit.ours(of_results[0], half);
-          const auto weight = share(part.logsumexp, visit.ours(logsumexp, half), q.scalar_type());
-          const auto difference = ((part.output - visit.ours(output, half)) * of_output).sum(3);
-          return std::pair(of_output * weight,
-                           weight.squeeze(3) * (difference + visit.ours(of_results[1], half)));
+        const auto part_grads = [&](const AttentionResult& part) {
+          const auto grad_output = visit.query_rows(grad_results[0], half);
+          const auto weight = share(part.logsumexp, visit.query_rows(logsumexp, half), q.scalar_type());
+          const auto difference = ((part.output - visit.query_rows(output, half)) * grad_output).sum(3);
+          return std::pair(grad_output * weight,
+                           weight.squeeze(3) * (difference + visit.query_rows(grad_results[1], half)));
         };
-        const auto of =
-            ring->whole.part_gradients(visit.ours(q, half), visit.their.k, visit.their.v, place, of_part);
-        visit.ours(of_q, half).add_(of[0]);
-        const auto of_their = arrived();
-        of_their.k.add_(of[1]);
-        of_their.v.add_(of[2]);
+        const auto grads =
+            ring->whole.part_gradients(visit.query_rows(q, half), visit.kv.k, visit.kv.v, place, part_grads);
+        visit.query_rows(grad_q, half).add_(grads[0]);
+        const auto grad_kv = arrived();
+        grad_kv.k.add_(grads[1]);
+        grad_kv.v.add_(grads[2]);
       });
       arrived();
     });
     const KeysAndValues home{at::empty(k.sizes(), k.options()), at::empty(v.sizes(), v.options())};
     for (size_t i = 0; i < travelling.size(); ++i) {
-      const auto of_ours = home.of(slices[i]);
-      const auto arrived = of_ours.from(RingStep(ring->messages, std::exchange(travelling[i], {})).wait());
-      of_ours.k.copy_(arrived.k);
-      of_ours.v.copy_(arrived.v);
+      const auto target = home.cut_to(slices[i]);
+      const auto arrived = target.from(RingStep(ring->messages, std::exchange(travelling[i], {})).wait());
+      target.k.copy_(arrived.k);
+      target.v.copy_(arrived.v);
     }
-    return {of_q, home.k, home.v, at::Tensor()};
+    return {grad_q, home.k, home.v, at::Tensor()};
   }
 };
 

@@ -7,8 +7,8 @@
 
 namespace attentive::distributed {
 
-/// Output and logsumexp of this process's queries by ring attention, sinks left out, in float32 or float64; q, k and v are its
-/// parts, of that dtype.
+/// Output and logsumexp of this process's queries by ring attention, without sinks. q, k and v are this
+/// process's parts, in float32 or float64; the results have that dtype.
 AttentionResult ring_attention(const Messages& messages, const WholeAttention& whole, const at::Tensor& q,
                                const at::Tensor& k, const at::Tensor& v);
 

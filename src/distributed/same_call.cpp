@@ -16,50 +16,50 @@
 namespace attentive::distributed {
 namespace {
 
-// What a process says of its call.
+// Describes one process's call to the others.
 struct CallText {
-  std::string who;
-  std::string refusal;    // the message, if the arguments are refused
-  std::string arguments;  // otherwise
+  std::string caller;
+  std::string refusal;    // the message, if the arguments were refused
+  std::string arguments;  // set if they were not
 
-  std::string packed() const { return fmt::format("{}\n{}\n{}", who, refusal, arguments); }
+  std::string packed() const { return fmt::format("{}\n{}\n{}", caller, refusal, arguments); }
   static CallText unpacked(const std::string& text) {
     const auto first = text.find('\n'), second = text.find('\n', first + 1);
     return {text.substr(0, first), text.substr(first + 1, second - first - 1), text.substr(second + 1)};
   }
 };
 
-// The message of a refusal without the name of the function, which the caller's message begins with.
-std::string_view without_name(std::string_view message, const std::string& who) {
-  if (message.starts_with(who + ": ")) message.remove_prefix(who.size() + 2);
+// Removes the name of the function from a refusal's message, because the caller prepends it again.
+std::string_view without_name(std::string_view message, const std::string& caller) {
+  if (message.starts_with(caller + ": ")) message.remove_prefix(caller.size() + 2);
   return message;
 }
 
-// All processes throw, as all see the same calls.
-[[noreturn]] void refuse(const char* who, const char* things, const std::vector<CallText>& calls) {
+// Throws in all processes, because all of them see the same calls.
+[[noreturn]] void refuse(const char* caller, const char* things, const std::vector<CallText>& calls) {
   std::vector<std::string> arguments;
   for (size_t rank = 0; rank < calls.size(); ++rank) {
-    TORCH_CHECK_VALUE(calls[rank].who == calls[0].who, who, ": the calls differ: rank 0 calls ", calls[0].who,
-                      ", rank ", rank, " calls ", calls[rank].who);
+    TORCH_CHECK_VALUE(calls[rank].caller == calls[0].caller, caller, ": the calls differ: rank 0 calls ",
+                      calls[0].caller, ", rank ", rank, " calls ", calls[rank].caller);
     arguments.push_back(calls[rank].arguments);
   }
   for (size_t rank = 0; rank < calls.size(); ++rank) {
-    TORCH_CHECK_VALUE(calls[rank].refusal.empty(), who, ": on rank ", rank, ": ",
-                      without_name(calls[rank].refusal, calls[rank].who));
+    TORCH_CHECK_VALUE(calls[rank].refusal.empty(), caller, ": on rank ", rank, ": ",
+                      without_name(calls[rank].refusal, calls[rank].caller));
   }
-  TORCH_CHECK_VALUE(false, who, ": the ", things,
+  TORCH_CHECK_VALUE(false, caller, ": the ", things,
                     " differ: ", first_difference(arguments).value_or("somewhere"));
 }
 
 }  // namespace
 
-void begin_call(Connection& connection, const char* who, const char* things,
+void begin_call(Connection& connection, const char* caller, const char* things,
                 const std::function<std::string()>& arguments) {
   if (connection.environment().alone()) {
     static_cast<void>(arguments());
     return;
   }
-  CallText call{who, {}, {}};
+  CallText call{caller, {}, {}};
   std::exception_ptr refusal;
   try {
     call.arguments = arguments();
@@ -68,19 +68,19 @@ void begin_call(Connection& connection, const char* who, const char* things,
     call.refusal = first_line(error);
   }
   const auto text = call.packed();
-  const auto own =
+  const auto digest =
       at::tensor({static_cast<int64_t>(text.size()), static_cast<int64_t>(digest_of(text))}, at::kLong);
-  const auto all = connection.gather(who, own);
-  if (std::all_of(all.begin(), all.end(), [&](const auto& other) { return at::equal(other, own); })) {
+  const auto all = connection.gather(caller, digest);
+  if (std::all_of(all.begin(), all.end(), [&](const auto& other) { return at::equal(other, digest); })) {
     if (refusal) std::rethrow_exception(refusal);
     return;
   }
   std::vector<int64_t> lengths;
   for (const auto& other : all) lengths.push_back(other[0].item<int64_t>());
   std::vector<CallText> calls;
-  for (const auto& other : connection.gather_texts(who, text, lengths))
+  for (const auto& other : connection.gather_texts(caller, text, lengths))
     calls.push_back(CallText::unpacked(other));
-  refuse(who, things, calls);
+  refuse(caller, things, calls);
 }
 
 }  // namespace attentive::distributed

@@ -12,8 +12,8 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-// The messages of c10d's TCPStore. torchrun's may be of another release than LibTorch: the numbers stay from release to release, and new
-// kinds get new ones.
+// The request codes of c10d's TCPStore. torchrun's server may belong to another release than LibTorch; codes
+// keep their numbers between releases, and new requests get new numbers.
 enum class Kind : uint8_t {
   Validate = 0,
   Set = 1,
@@ -31,12 +31,12 @@ enum class Checked : uint8_t { Ready = 0, NotReady = 1 };
 enum class Waited : uint8_t { Over = 0, Canceled = 1 };
 constexpr uint32_t kMagic = 0x3C85F7CE;
 
-constexpr milliseconds kAttempt{
-    200};  // that an attempt to connect has at least: a shorter one would say nothing
+// The least time for an attempt to connect; a shorter one would prove nothing.
+constexpr milliseconds kAttempt{200};
 constexpr milliseconds kPause{50};  // between two attempts to connect
-constexpr milliseconds kGrace{
-    300};  // for the last calls at a deadline, such as one that finds out who has come
-constexpr uint64_t kLongest = 64ULL << 20;  // bytes of a value: a store of a job holds no longer ones
+// Reserved for the last calls at a deadline, such as the one that finds out which processes have come.
+constexpr milliseconds kGrace{300};
+constexpr uint64_t kLongest = 64ULL << 20;  // the most bytes of a value that a job's store may hold
 
 }  // namespace
 
@@ -73,14 +73,15 @@ StoreClient::StoreClient(std::string host, uint16_t port, Deadline end)
       socket_ = LimitedSocket(host_, port_, end_);
       greet();
       return;
-    } catch (const StoreError& error) {  // who serves the store may come yet
+    } catch (const StoreError& error) {  // the serving process may still come
       if (error.fault() == Fault::Foreign || Clock::now() + kPause + kAttempt >= end_) throw;
     }
     std::this_thread::sleep_for(kPause);
   }
 }
 
-// c10d's client begins with the same two messages. The answer to the second one, which repeats its number, proves that it is a store.
+// Sends the same two messages with which c10d's client begins. The answer to the second one repeats its
+// number, which proves that the server is a store.
 void StoreClient::greet() {
   const auto nonce = static_cast<uint32_t>(::getpid());
   (Request(Kind::Validate) << kMagic).send(*this);

@@ -49,7 +49,7 @@ void ByteSource::read(uint64_t offset, void* to, size_t size) const {
 }
 
 uint32_t ByteSource::read_and_sum(uint64_t offset, void* to, size_t size) const {
-  constexpr size_t kChunk = size_t{256} << 10;  // a fraction of a second-level cache
+  constexpr size_t kChunk = size_t{256} << 10;  // a fraction of the second-level cache
   uint32_t sum = 0;
   auto* bytes = static_cast<char*>(to);
   for (size_t done = 0; done < size; done += kChunk) {

@@ -9,22 +9,23 @@ namespace attentive {
 /// The bytes of a file that is open for reading, or of memory. Every member throws Refusal.
 class ByteSource {
  public:
-  /// A regular file. What is read is what the file holds at that moment; one that became shorter is refused.
+  /// Opens a regular file. Each read returns the file's content at that moment; a read beyond its end is
+  /// refused.
   explicit ByteSource(const std::filesystem::path& path);
-  /// Memory, which must outlive this.
+  /// Uses memory, which must outlive this object.
   ByteSource(const void* data, size_t size) : data_(static_cast<const char*>(data)), size_(size) {}
   ~ByteSource();
   ByteSource(const ByteSource&) = delete;
   ByteSource& operator=(const ByteSource&) = delete;
 
   uint64_t size() const { return size_; }
-  /// Of the file, or -1.
+  /// The descriptor of the open file, or -1 for memory.
   int descriptor() const { return descriptor_; }
 
-  /// Copies bytes, all of which must lie inside.
+  /// Copies bytes; [offset, offset + size) must lie inside the source.
   void read(uint64_t offset, void* to, size_t size) const;
 
-  /// The same, and the CRC-32 of the bytes, which are summed up while they are in the cache.
+  /// Copies bytes as `read` does and returns their CRC-32, which is computed while they are in the cache.
   uint32_t read_and_sum(uint64_t offset, void* to, size_t size) const;
 
  private:

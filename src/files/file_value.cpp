@@ -9,7 +9,7 @@
 namespace attentive {
 
 std::string_view FileValue::kind_name(size_t alternative) {
-  // In the order of Variant.
+  // In the order of Variant's alternatives.
   static constexpr std::array<std::string_view, std::variant_size_v<Variant>> kNames = {"None",
                                                                                         "bool",
                                                                                         "int",

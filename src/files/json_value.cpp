@@ -15,7 +15,7 @@
 namespace attentive {
 namespace {
 
-constexpr uint64_t kLongest = 100'000'000;  // bytes, as a safetensors header
+constexpr uint64_t kLongest = 100'000'000;  // bytes; the limit of a safetensors header
 constexpr int kMaxDepth = 16;
 
 std::string read_json_text(const std::filesystem::path& path, std::string_view what) {
@@ -28,7 +28,7 @@ std::string read_json_text(const std::filesystem::path& path, std::string_view w
   return text;
 }
 
-// A parsed JSON object hides a key that comes twice, so the events are watched.
+// Watches the parser's events, because a parsed object no longer shows that a key occurred twice.
 nlohmann::json parse_strictly(const std::string& text, std::string_view what) {
   if (!is_utf8(text)) refuse("the {} is not UTF-8", what);
   std::vector<std::set<std::string>> keys;

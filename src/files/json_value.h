@@ -8,15 +8,15 @@
 
 namespace attentive {
 
-/// The content of a JSON file: null, bool, int64_t, double, string, list and dict. `what` names it in
-/// messages: "index". Refused with the reason: a file of more than 100,000,000 bytes, one that is not UTF-8
-/// or not JSON, an object that holds a key twice, nesting deeper than 16. Throws Refusal.
+/// Reads a JSON file: null, bool, int64_t, double, string, list or dict. `what` names the file in messages,
+/// for instance "index". Throws Refusal with the reason for a file of more than 100,000,000 bytes, one that
+/// is not UTF-8 or not JSON, an object that holds a key twice, and nesting deeper than 16.
 FileValue read_json(const std::filesystem::path& path, std::string_view what);
 
-/// The same for the text itself.
+/// Parses a JSON text as `read_json` parses a file.
 FileValue parse_json(const std::string& text, std::string_view what);
 
-/// The text of such a value, indented; a number that is not finite is refused. Throws Refusal.
+/// Writes such a value as indented JSON text. Throws Refusal for a number that is not finite.
 std::string json_text(const FileValue& value);
 
 }  // namespace attentive

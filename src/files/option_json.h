@@ -1,8 +1,8 @@
 #pragma once
 
-// Options as one flat JSON object: enums by their names, lists as arrays, an absent option as null, the
-// options within an option `rotary` as `rotary_base` and so on, or as an object of their own if they may be
-// absent.
+// Converts options to and from one flat JSON object. Enums are written by name, lists as arrays, and an
+// absent option as null. The members of a nested option `rotary` are written as `rotary_base` and so on, or
+// as a nested object if the option may be absent.
 
 #include <optional>
 #include <string>
@@ -48,7 +48,7 @@ class OptionWriter {
  private:
   template <class Value>
   static void write(nlohmann::json& target, const std::optional<Value>& value) {
-    if (!value) return;  // a new member is null
+    if (!value) return;  // leaves the newly created member null
     if constexpr (ListsOptions<const Value>) {
       each_option(*value, OptionWriter(target));
     } else {
@@ -60,17 +60,17 @@ class OptionWriter {
   std::string prefix_;
 };
 
-// Throws c10::ValueError, prefixed with `who`, that names a member which is missing or does not fit.
+/// Throws c10::ValueError, prefixed with `caller`, that names a member which is missing or does not fit.
 class OptionReader {
  public:
-  OptionReader(const char* who, const nlohmann::json& object, std::string prefix = {})
-      : who_(who), object_(object), prefix_(std::move(prefix)) {}
+  OptionReader(const char* caller, const nlohmann::json& object, std::string prefix = {})
+      : caller_(caller), object_(object), prefix_(std::move(prefix)) {}
 
   template <class Value>
   void operator()(std::string_view name, Value& value) const {
     const auto key = prefix_ + std::string(name);
     if constexpr (ListsOptions<Value>) {
-      each_option(value, OptionReader(who_, object_, key + '_'));
+      each_option(value, OptionReader(caller_, object_, key + '_'));
     } else if constexpr (std::is_enum_v<Value>) {
       value = choice<Value>(key);
     } else if constexpr (is_optional<Value>) {
@@ -80,7 +80,7 @@ class OptionReader {
       for (const auto& item : member(key, "a list", &nlohmann::json::is_array)) {
         nlohmann::json one;
         one[key] = item;
-        OptionReader(who_, one)(key, value.emplace_back());
+        OptionReader(caller_, one)(key, value.emplace_back());
       }
     } else if constexpr (std::is_same_v<Value, bool>) {
       value = member(key, "true or false", &nlohmann::json::is_boolean).template get<bool>();
@@ -102,37 +102,38 @@ class OptionReader {
     if (found != object_.end() && found->is_null()) return;
     if constexpr (ListsOptions<Value>) {
       each_option(value.emplace(0),
-                  OptionReader(who_, member(key, "an object or null", &nlohmann::json::is_object)));
+                  OptionReader(caller_, member(key, "an object or null", &nlohmann::json::is_object)));
     } else {
-      OptionReader(who_, object_)(key, value.emplace());
+      OptionReader(caller_, object_)(key, value.emplace());
     }
   }
 
   const nlohmann::json& member(const std::string& key, const char* kind,
                                bool (nlohmann::json::*fits)() const noexcept) const {
     const auto found = object_.find(key);
-    TORCH_CHECK_VALUE(found != object_.end(), who_, ": expected a member \"", key, '"');
-    TORCH_CHECK_VALUE(((*found).*fits)(), who_, ": expected \"", key, "\" to be ", kind, ", got ",
+    TORCH_CHECK_VALUE(found != object_.end(), caller_, ": expected a member \"", key, '"');
+    TORCH_CHECK_VALUE(((*found).*fits)(), caller_, ": expected \"", key, "\" to be ", kind, ", got ",
                       found->dump());
     return *found;
   }
 
-  // The enumerator of that name: they count from 0, and `to_string` knows where they end.
+  /// Finds an enumerator by name: enumerators count from 0, and `to_string` returns "unknown" behind the last
+  /// one.
   template <class Enum>
   Enum choice(const std::string& key) const {
     const auto text = member(key, "a string", &nlohmann::json::is_string).template get<std::string>();
     for (int n = 0; to_string(static_cast<Enum>(n)) != "unknown"; ++n) {
       if (text == to_string(static_cast<Enum>(n))) return static_cast<Enum>(n);
     }
-    TORCH_CHECK_VALUE(false, who_, ": expected a known \"", key, "\", got \"", text, '"');
+    TORCH_CHECK_VALUE(false, caller_, ": expected a known \"", key, "\", got \"", text, '"');
   }
 
-  const char* who_;
+  const char* caller_;
   const nlohmann::json& object_;
   std::string prefix_;
 };
 
-// All options as a JSON object.
+/// Writes all options as a JSON object.
 template <ListsOptions Options>
 nlohmann::json option_object(const Options& options) {
   nlohmann::json object;
@@ -140,10 +141,10 @@ nlohmann::json option_object(const Options& options) {
   return object;
 }
 
-// The JSON object in a text.
-inline nlohmann::json parse_option_object(const char* who, const std::string& text) {
+/// Parses a text that must hold a JSON object.
+inline nlohmann::json parse_option_object(const char* caller, const std::string& text) {
   auto object = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  TORCH_CHECK_VALUE(object.is_object(), who, ": expected a JSON object");
+  TORCH_CHECK_VALUE(object.is_object(), caller, ": expected a JSON object");
   return object;
 }
 

@@ -24,19 +24,19 @@ static_assert(std::endian::native == std::endian::little, "safetensors files are
 namespace attentive {
 namespace {
 
-[[noreturn]] void fail_safetensors(const std::string& who, const std::string& reason) {
+[[noreturn]] void fail_safetensors(const std::string& caller, const std::string& reason) {
   throw SafetensorsError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)},
-                         fmt::format("{}: {}", who, reason));
+                         fmt::format("{}: {}", caller, reason));
 }
 
-// A file in memory; `mapping` is set if tensors may refer to it.
+// A file's bytes in memory; `mapping` is set if tensors may refer to it.
 struct Source {
   const char* data;
   size_t size;
   std::shared_ptr<MappedFile> mapping = {};
 };
 
-at::Tensor make_tensor(const std::string& who, const std::string& name, const SafetensorsEntry& entry,
+at::Tensor make_tensor(const std::string& caller, const std::string& name, const SafetensorsEntry& entry,
                        const Source& source, uint64_t data_begin) {
   const auto size = entry.end - entry.begin;
   const auto offset = data_begin + entry.begin;
@@ -45,7 +45,7 @@ at::Tensor make_tensor(const std::string& who, const std::string& name, const Sa
     const bool valid = std::all_of(bytes, bytes + size, [](unsigned char byte) { return byte <= 1; });
     if (!valid)
       fail_safetensors(
-          who, fmt::format("tensor {}: dtype BOOL holds a byte other than 0 and 1", quoted_name(name)));
+          caller, fmt::format("tensor {}: dtype BOOL holds a byte other than 0 and 1", quoted_name(name)));
   }
   if (source.mapping && size > 0 && offset % c10::elementSize(entry.dtype) == 0) {
     return mapped_tensor(source.mapping, offset, entry.shape, entry.dtype);
@@ -55,43 +55,43 @@ at::Tensor make_tensor(const std::string& who, const std::string& name, const Sa
   return tensor;
 }
 
-SafetensorsFile parse_header(const std::string& who, const Source& source) {
+SafetensorsFile parse_header(const std::string& caller, const Source& source) {
   const auto size = source.size;
   uint64_t length = 0;
   if (size < sizeof(length))
-    fail_safetensors(who, fmt::format("{} bytes are too few for a safetensors file", size));
+    fail_safetensors(caller, fmt::format("{} bytes are too few for a safetensors file", size));
   std::memcpy(&length, source.data, sizeof(length));
   if (length > kMaxSafetensorsHeader) {
-    fail_safetensors(who, fmt::format("a header of {} bytes is longer than the format's limit of {}", length,
-                                      kMaxSafetensorsHeader));
+    fail_safetensors(caller, fmt::format("a header of {} bytes is longer than the format's limit of {}",
+                                         length, kMaxSafetensorsHeader));
   }
   if (length > size - sizeof(length)) {
-    fail_safetensors(who,
+    fail_safetensors(caller,
                      fmt::format("a header of {} bytes does not fit into a file of {} bytes", length, size));
   }
   const auto* text = source.data + sizeof(length);
   SafetensorsHeader header;
   const auto reason =
       parse_safetensors_header({text, static_cast<size_t>(length)}, size - sizeof(length) - length, header);
-  if (reason) fail_safetensors(who, *reason);
+  if (reason) fail_safetensors(caller, *reason);
 
   SafetensorsFile file;
   file.metadata = std::move(header.metadata);
   for (const auto& [name, entry] : header.entries) {
     file.tensors.emplace_hint(file.tensors.end(), name,
-                              make_tensor(who, name, entry, source, sizeof(length) + length));
+                              make_tensor(caller, name, entry, source, sizeof(length) + length));
   }
   return file;
 }
 
 using Item = std::pair<const std::string, at::Tensor>;
 
-// Everything that can be refused is refused before a byte is written.
-void check_savable(const std::string& who, const Item& item) {
+// Checks everything that can be refused, before a byte is written.
+void check_savable(const std::string& caller, const Item& item) {
   const auto& name = item.first;
   const auto& tensor = item.second;
   const auto refuse = [&](std::string_view reason) {
-    fail_safetensors(who, fmt::format("tensor {} {}", quoted_name(name), reason));
+    fail_safetensors(caller, fmt::format("tensor {} {}", quoted_name(name), reason));
   };
   if (!is_utf8(name)) refuse("has a name that is not UTF-8");
   if (name == "__metadata__") refuse("has a reserved name");
@@ -103,14 +103,14 @@ void check_savable(const std::string& who, const Item& item) {
   }
 }
 
-std::string header_text(const std::string& who, const std::vector<const Item*>& items,
+std::string header_text(const std::string& caller, const std::vector<const Item*>& items,
                         const std::map<std::string, std::string>& metadata) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   if (!metadata.empty()) {
     auto& strings = header["__metadata__"] = nlohmann::ordered_json::object();
     for (const auto& [key, value] : metadata) {
       if (!is_utf8(key) || !is_utf8(value))
-        fail_safetensors(who, fmt::format("metadata {} is not UTF-8", quoted_name(key)));
+        fail_safetensors(caller, fmt::format("metadata {} is not UTF-8", quoted_name(key)));
       strings[key] = value;
     }
   }
@@ -128,8 +128,8 @@ std::string header_text(const std::string& who, const std::vector<const Item*>& 
   auto text = header.dump();
   text.append((8 - text.size() % 8) % 8, ' ');  // the data begin at a multiple of 8
   if (text.size() > kMaxSafetensorsHeader) {
-    fail_safetensors(who, fmt::format("a header of {} bytes is longer than the format's limit of {}",
-                                      text.size(), kMaxSafetensorsHeader));
+    fail_safetensors(caller, fmt::format("a header of {} bytes is longer than the format's limit of {}",
+                                         text.size(), kMaxSafetensorsHeader));
   }
   return text;
 }
@@ -137,14 +137,14 @@ std::string header_text(const std::string& who, const std::vector<const Item*>& 
 }  // namespace
 
 SafetensorsFile load_safetensors(const std::filesystem::path& path, const SafetensorsOptions& options) {
-  const auto who = fmt::format("load_safetensors: {}", path.string());
+  const auto caller = fmt::format("load_safetensors: {}", path.string());
   try {
     const ByteSource file(path);
-    if (file.size() == 0) return parse_header(who, {nullptr, 0});
+    if (file.size() == 0) return parse_header(caller, {nullptr, 0});
     const auto mapping = std::make_shared<MappedFile>(file.descriptor(), file.size());
-    return parse_header(who, {mapping->data(), file.size(), options.map ? mapping : nullptr});
+    return parse_header(caller, {mapping->data(), file.size(), options.map ? mapping : nullptr});
   } catch (const Refusal& refusal) {
-    fail_safetensors(who, refusal.what());
+    fail_safetensors(caller, refusal.what());
   }
 }
 
@@ -154,30 +154,30 @@ SafetensorsFile parse_safetensors(const void* data, size_t size) {
 
 void save_safetensors(const std::filesystem::path& path, const std::map<std::string, at::Tensor>& tensors,
                       const std::map<std::string, std::string>& metadata) {
-  const auto who = fmt::format("save_safetensors: {}", path.string());
+  const auto caller = fmt::format("save_safetensors: {}", path.string());
   std::vector<const Item*> items;
   for (const auto& item : tensors) {
-    check_savable(who, item);
+    check_savable(caller, item);
     items.push_back(&item);
   }
   const auto rank = [](const Item* item) { return safetensors_rank(item->second.scalar_type()); };
   std::sort(items.begin(), items.end(), [&](const Item* a, const Item* b) {
     return rank(a) != rank(b) ? rank(a) < rank(b) : a->first < b->first;
   });
-  const auto text = header_text(who, items, metadata);
+  const auto text = header_text(caller, items, metadata);
   const uint64_t length = text.size();
   try {
     AtomicFile file(path);
     file.write(&length, sizeof(length));
     file.write(text.data(), text.size());
     for (const auto* item : items) {
-      // Conjugation and negation may be pending flags; the bytes must be the values.
+      // Conjugation and negation may be pending flags; the file needs the resolved values.
       const auto data = item->second.detach().to(at::kCPU).resolve_conj().resolve_neg().contiguous();
       file.write(data.const_data_ptr(), data.nbytes());
     }
     file.commit();
   } catch (const std::system_error& error) {
-    fail_safetensors(who, error.what());
+    fail_safetensors(caller, error.what());
   }
 }
 

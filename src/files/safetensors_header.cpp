@@ -19,7 +19,7 @@ struct DtypeName {
   at::ScalarType dtype;
 };
 
-// In file order. The format's own writer sorts the same way.
+// In the order of tensors in a file, which is also that of the format's own writer.
 constexpr DtypeName kSafetensorsDtypes[] = {
     {"U64", at::kUInt64},
     {"I64", at::kLong},
@@ -39,11 +39,11 @@ constexpr DtypeName kSafetensorsDtypes[] = {
     {"BOOL", at::kBool},
 };
 
-// A tensor of higher rank is no tensor of ours; the limit keeps a hostile header small.
+// Tensors of higher rank are refused, which keeps the memory for a hostile header small.
 constexpr size_t kMaxRank = 64;
 
-// Reads the header event by event: it knows at each point what may come, so a value that nests too deep is
-// refused at its opening bracket, and a key that comes twice is seen, which a parsed JSON object would hide.
+// Reads the header event by event. It knows at each point what may follow, so excessive nesting is refused at
+// the opening bracket; and it sees a duplicate key, which a parsed JSON object would hide.
 class HeaderReader : public nlohmann::json::json_sax_t {
  public:
   explicit HeaderReader(SafetensorsHeader& header) : header_(header) {}
@@ -220,15 +220,15 @@ class HeaderReader : public nlohmann::json::json_sax_t {
   State state_ = State::Start;
   bool in_metadata_ = false;
   bool has_metadata_ = false;
-  std::string name_;  // of the tensor
-  std::string key_;   // inside the tensor's entry or inside __metadata__
+  std::string name_;  // the current tensor's name
+  std::string key_;   // the current key inside the tensor's entry or inside __metadata__
   SafetensorsEntry* entry_ = nullptr;
   Seen seen_;
   std::vector<uint64_t> offsets_;
 };
 
-// Bytes of a tensor; nothing on overflow. Sizes of 0 do not excuse the others: strides are computed from all
-// of them.
+// The number of bytes of a tensor; nothing on overflow. Another size that is 0 does not excuse an overflow,
+// because strides are computed from all sizes.
 std::optional<uint64_t> byte_count(const SafetensorsEntry& entry) {
   uint64_t bytes = c10::elementSize(entry.dtype);
   bool empty = false;
@@ -243,7 +243,7 @@ std::optional<uint64_t> byte_count(const SafetensorsEntry& entry) {
   return empty ? 0 : bytes;
 }
 
-// Every byte of the data must belong to exactly one tensor.
+// Checks that every byte of the data belongs to exactly one tensor.
 std::optional<std::string> check_ranges(const SafetensorsHeader& header, uint64_t data_size) {
   using NamedEntry = std::pair<const std::string, SafetensorsEntry>;
   std::vector<const NamedEntry*> items;
@@ -301,7 +301,8 @@ int safetensors_rank(at::ScalarType dtype) {
 
 std::optional<std::string> parse_safetensors_header(std::string_view text, uint64_t data_size,
                                                     SafetensorsHeader& header) {
-  // The parser would skip a byte order mark and stop at a NUL byte; neither is JSON.
+  // Without this check, the parser would skip a byte order mark and stop at a NUL byte, neither of which is
+  // JSON.
   if (text.empty() || text.front() != '{') return "the header does not begin with '{'";
   if (text.find('\0') != std::string_view::npos) return "the header holds a NUL byte";
   if (!is_utf8(text)) return "the header is not UTF-8";

@@ -26,10 +26,10 @@ struct SafetensorsHeader {
 
 inline constexpr uint64_t kMaxSafetensorsHeader = 100'000'000;
 
-/// Name of a dtype in the format, or empty if the format lacks it.
+/// The name of a dtype in the format; empty if the format lacks it.
 std::string_view safetensors_dtype(at::ScalarType dtype);
 
-/// Order of the dtypes in a file: descending item size, so that every tensor is aligned.
+/// The position of a dtype in a file: descending item size, so that every tensor is aligned.
 int safetensors_rank(at::ScalarType dtype);
 
 /// Parses the JSON text of a header and checks it against `data_size`, the number of bytes after it.

@@ -27,7 +27,7 @@ StateDict tensors_of(const torch::nn::Module& module) {
   return result;
 }
 
-// Keys of the causal masks that the Python class keeps as buffers, with their sides (0: any).
+// The keys of the causal masks that the Python classes keep as buffers, with the masks' side length (0: any).
 std::map<std::string, int64_t> causal_masks_of(const torch::nn::Module& module) {
   std::map<std::string, int64_t> result;
   const auto add = [&](const std::string& prefix, const torch::nn::Module& part) {
@@ -35,7 +35,8 @@ std::map<std::string, int64_t> causal_masks_of(const torch::nn::Module& module) 
       result.emplace(prefix + "mask", owner->context_length());
     }
   };
-  // The module itself apart: listing it would ask for a shared_ptr to it, which a caller need not have.
+  // named_modules() cannot include the module itself: it would need a shared_ptr to it, which a caller need
+  // not have.
   add("", module);
   for (const auto& item : module.named_modules("", /*include_self=*/false))
     add(item.key() + ".", *item.value());
@@ -46,7 +47,7 @@ at::Tensor causal_mask(int64_t side) {
   return at::ones({side, side}, at::kFloat).triu(1);
 }
 
-// Why `mask` is not the causal mask of this side; empty if it is.
+// The reason why `mask` is not the causal mask of this side length; empty if it is.
 std::string refuse_mask(const at::Tensor& mask, int64_t side) {
   if (const auto reason = refuse_source(mask); !reason.empty()) return reason;
   const bool square = mask.dim() == 2 && mask.size(0) == mask.size(1);
@@ -63,13 +64,13 @@ std::string refuse_mask(const at::Tensor& mask, int64_t side) {
   return {};
 }
 
-// Hugging Face's GPT-2 has a name that no module here has.
+// Recognises Hugging Face's GPT-2 by a name that no module of this package uses.
 bool names_gpt2(const std::vector<std::string>& keys) {
   return std::any_of(keys.begin(), keys.end(),
                      [](const std::string& key) { return matches("*h.*.attn.c_attn.weight", key); });
 }
 
-// What a caller can do whose keys differ from the module's by a prefix alone.
+// Advice for the case that only a prefix distinguishes the dict's keys from the module's.
 std::string prefix_hint(const StateDict& state, const StateDict& targets) {
   const auto prefix = wrapper_prefix(state);
   const bool fits = !prefix.empty() && std::any_of(state.begin(), state.end(), [&](const auto& item) {
@@ -82,7 +83,7 @@ std::string prefix_hint(const StateDict& state, const StateDict& targets) {
       prefix);
 }
 
-// What a load will copy, and what does not fit.
+// The copies that a load will make, and the tensors that do not fit.
 struct LoadPlan {
   LoadStateReport report;
   std::vector<std::pair<at::Tensor, at::Tensor>> copies;  // target, source
@@ -150,10 +151,10 @@ void check_state_dict(const torch::nn::Module& module, const StateDict& state) {
 LoadStateReport load_state_dict(torch::nn::Module& module, const StateDict& state,
                                 const LoadStateOptions& options) {
   auto [report, copies] = plan_load(module, state, options);
-  // A module that was made under InferenceMode can be written only there; other modules do not mind.
+  // Parameters made under InferenceMode can only be written under it; others may be written under it too.
   const c10::InferenceMode writable;
-  // A source may be another parameter of this very module (two keys swapped): read all of those before
-  // writing any.
+  // A source may be another parameter of the same module (two keys swapped), so all such sources are cloned
+  // before anything is written.
   std::set<const c10::StorageImpl*> written;
   for (const auto& [target, source] : copies) written.insert(target.storage().unsafeGetStorageImpl());
   for (auto& [target, source] : copies) {

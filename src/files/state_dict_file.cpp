@@ -27,7 +27,7 @@ bool is_index(const std::filesystem::path& path) {
          name.compare(name.size() - kIndexEnding.size(), std::string::npos, kIndexEnding) == 0;
 }
 
-// The one file of a folder that holds a model's state dict, or the index of several.
+// Finds the one file of a folder that holds a model's state dict, or the index of a sharded one.
 std::filesystem::path find_in(const std::filesystem::path& folder) {
   std::string found;
   std::filesystem::path result;
@@ -52,7 +52,7 @@ std::string list_of(const std::vector<StateEntry>& entries) {
   return entries.size() > kMost ? text + fmt::format(", and {} more", entries.size() - kMost) : text;
 }
 
-// The entry that was named, or that can be meant.
+// The entry that the caller named, or the only plausible one.
 const StateEntry& choose(const std::filesystem::path& path, const std::vector<StateEntry>& entries,
                          const std::string& wanted, const FileValue& value) {
   const auto find = [&](std::string_view name) {
@@ -112,7 +112,7 @@ StateDictFile read_safetensors_state(const std::filesystem::path& path, const Re
 
 enum class Format { Torch, Safetensors, Unknown };
 
-// By the first bytes: a safetensors file begins with the length of its header, which begins with a brace.
+// Looks at the first bytes: a safetensors file begins with the length of its header, followed by a brace.
 Format format_of(const std::filesystem::path& path) {
   try {
     const ByteSource source(path);
@@ -183,11 +183,11 @@ StateDict read_state_dict(const std::filesystem::path& path, const ReadStateOpti
 namespace {
 
 struct Index {
-  std::map<std::string, std::string> shard_of;  // by tensor
+  std::map<std::string, std::string> shard_of;  // by tensor name
   FileValue::Dict metadata;
 };
 
-// Beside the index, and nowhere else.
+// Only plain names are accepted, so that shards are in the folder of the index.
 bool is_plain_name(const std::string& name) {
   return !name.empty() && name != "." && name != ".." &&
          name.find_first_of(std::string_view("/\\\0", 3)) == std::string::npos;
@@ -226,7 +226,7 @@ Index read_index(const std::filesystem::path& path) {
   return index;
 }
 
-// A shard's tensors, each of which the index must list for it.
+// Adds the tensors of a shard, each of which the index must list for this shard.
 void take_shard(const std::filesystem::path& path, const std::string& name, const Index& index,
                 const ReadStateOptions& options, StateDict& state) {
   const auto shard = read_state_file(path.parent_path() / name, options);

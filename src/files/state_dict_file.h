@@ -8,13 +8,13 @@
 
 namespace attentive {
 
-/// What DataParallel and torch.compile put before every key, or empty.
+/// The prefix that DataParallel or torch.compile put before every key; empty if there is none.
 std::string wrapper_prefix(const StateDict& state);
 
-/// A state dict from one file, which is no index.
+/// Reads a state dict from one file that is not an index.
 StateDictFile read_state_file(const std::filesystem::path& path, const ReadStateOptions& options);
 
-/// The state dict of the shards that an index beside them lists.
+/// Reads a state dict from the shards listed by an index in the same folder.
 StateDictFile read_sharded_state(const std::filesystem::path& index, const ReadStateOptions& options);
 
 /// Throws c10::ValueError: "read_state_dict: <path>: <reason>".

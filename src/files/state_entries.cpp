@@ -21,7 +21,7 @@ const std::vector<FileValue>* items_of(const FileValue& value) {
 
 class Search {
  public:
-  // Whether there is a tensor in `value`. It is reached by `path`, or by no path if that is null.
+  // Whether `value` holds a tensor. `path` leads to it, or is null if no path of string keys does.
   bool run(const FileValue& value, const std::string* path) {
     if (is_tensor(value)) return true;
     if (value.is<FileValue::Dict>()) return run_dict(value, path);
@@ -37,7 +37,7 @@ class Search {
  private:
   bool run_dict(const FileValue& value, const std::string* path) {
     bool named = path != nullptr, direct = false, nested = false;
-    const auto place = found.size();  // an entry comes before those in it
+    const auto place = found.size();  // an entry comes before the entries inside it
     for (const auto& [key, item] : value.as<FileValue::Dict>().items) {
       const bool text = key.is<std::string>();
       named = named && text;
@@ -92,7 +92,7 @@ FileValue without_tensors(const FileValue& value) {
 
 namespace {
 
-// Some dtypes are mere bits to the library: it stores them and converts none.
+// Whether LibTorch can convert between the dtypes. Some dtypes are only stored, never converted.
 bool converts(const at::Tensor& got, at::ScalarType type) {
   if (got.scalar_type() == type) return true;
   try {

@@ -13,27 +13,28 @@
 namespace attentive {
 
 /// A dict of a `torch.save` file that is a state dict: its keys are strings, it holds tensors, and no
-/// container in it holds any.
+/// container in it holds further tensors.
 struct StateEntry {
   std::string path;  ///< keys separated by '/'; "" for the whole value
   const FileValue* dict;
 };
 
-/// All of them that dicts with string keys lead to, in the order of the file.
+/// All state dicts that can be reached through dicts with string keys, in the order of the file.
 std::vector<StateEntry> state_entries(const FileValue& value);
 
-/// The value without its tensors: entries of dicts that are tensors are left out, in lists and tuples None
-/// stands for one.
+/// Copies the value without its tensors: dict entries that are tensors are omitted; in lists and tuples, None
+/// replaces each tensor.
 FileValue without_tensors(const FileValue& value);
 
-/// Why the numbers of a tensor cannot be read (nested, sparse, quantized, without data); empty if they can.
+/// The reason why a tensor's values cannot be read (nested, sparse, quantized, without data); empty if they
+/// can.
 std::string refuse_source(const at::Tensor& got);
 
-/// Why `got` cannot be copied into `want`; empty if it can. What is copied may be cast and moved, but not
-/// broadcast or made dense.
+/// The reason why `got` cannot be copied into `want`; empty if it can. A copy may convert the dtype or the
+/// device, but does not broadcast or densify.
 std::string refuse_tensor(const at::Tensor& got, const at::Tensor& want);
 
-/// Throws what a strict `load_state_dict` would throw, and changes nothing.
+/// Throws the error that a strict `load_state_dict` would throw, but changes nothing.
 void check_state_dict(const torch::nn::Module& module, const StateDict& state);
 
 }  // namespace attentive

@@ -15,15 +15,16 @@
 namespace attentive {
 namespace {
 
-[[noreturn]] void fail_torch_file(const std::string& who, std::string_view reason) {
+[[noreturn]] void fail_torch_file(const std::string& caller, std::string_view reason) {
   throw TorchFileError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)},
-                       fmt::format("{}: {}", who, reason));
+                       fmt::format("{}: {}", caller, reason));
 }
 
-void check(const char* who, const TorchFileLimits& limits) {
-  constexpr int64_t kMost = std::numeric_limits<uint32_t>::max();  // what the description's numbers can count
+void check(const char* caller, const TorchFileLimits& limits) {
+  // The description's counters are 32 bits wide.
+  constexpr int64_t kMost = std::numeric_limits<uint32_t>::max();
   const auto expect = [&](const char* name, int64_t value, int64_t most) {
-    TORCH_CHECK_VALUE(value >= 1 && value <= most, who, ": expected limits.", name, " from 1 to ", most,
+    TORCH_CHECK_VALUE(value >= 1 && value <= most, caller, ": expected limits.", name, " from 1 to ", most,
                       ", got ", value);
   };
   expect("max_pickle_bytes", static_cast<int64_t>(limits.max_pickle_bytes), kMost);
@@ -32,7 +33,7 @@ void check(const char* who, const TorchFileLimits& limits) {
   expect("max_values", limits.max_values, kMost);
 }
 
-// A tar archive, which PyTorch 0.1 wrote, has this word at this place.
+// Recognises a tar archive, as PyTorch 0.1 wrote, by its magic word.
 bool is_tar(const ByteSource& source) {
   constexpr uint64_t kPlace = 257;
   std::array<char, 5> word{};
@@ -52,13 +53,13 @@ FileValue read(const ByteSource& source, const TorchFileOptions& options) {
 }
 
 template <class Read>
-FileValue reporting(const std::string& who, Read run) {
+FileValue reporting(const std::string& caller, Read run) {
   try {
     return run();
   } catch (const Refusal& refusal) {
-    fail_torch_file(who, refusal.what());
+    fail_torch_file(caller, refusal.what());
   } catch (const std::bad_alloc&) {
-    fail_torch_file(who, "there is no memory for its description");
+    fail_torch_file(caller, "there is no memory for its description");
   }
 }
 

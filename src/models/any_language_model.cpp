@@ -38,7 +38,7 @@ int64_t AnyLanguageModel::context_length() const {
   return visit([](const auto& model) { return model->options.context_length(); });
 }
 
-// A copy of a holder shares its model, and its arrow is not const.
+// The functions are const, but operator-> of a holder is not; a copy of the holder shares the model.
 at::Tensor AnyLanguageModel::forward(const at::Tensor& ids, Logits which) const {
   return visit([&](auto model) { return detail::forward_with(*model, ids, which); });
 }
@@ -57,12 +57,12 @@ std::unique_ptr<KVCache> AnyLanguageModel::make_cache(int64_t batch, int64_t cap
 
 std::vector<int64_t> generate(const AnyLanguageModel& model, const std::vector<int64_t>& prompt,
                               const GenerateOptions& options) {
-  return model.visit([&](auto its) { return generate(*its, prompt, options); });
+  return model.visit([&](auto holder) { return generate(*holder, prompt, options); });
 }
 
 void save_model_folder(const std::filesystem::path& path, const AnyLanguageModel& model,
                        const SaveFolderOptions& options) {
-  model.visit([&](const auto& its) { save_model_folder(path, *its, options); });
+  model.visit([&](const auto& holder) { save_model_folder(path, *holder, options); });
 }
 
 }  // namespace attentive

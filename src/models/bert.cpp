@@ -35,7 +35,7 @@ int64_t embedding_dim(const BertOptions& options) {
   return options.embedding_dim() == 0 ? options.emb_dim() : options.embedding_dim();
 }
 
-// ATen's padding_idx: the row that gets no gradient; -1: every row does.
+// Returns ATen's padding_idx: the row that gets no gradient, or -1 if there is none.
 int64_t frozen_row(const std::optional<int64_t>& row) {
   return row.value_or(-1);
 }
@@ -58,7 +58,7 @@ void check_index(const char* name, const std::optional<int64_t>& index, int64_t 
                     " in [0, ", rows, "), got ", index.value_or(0));
 }
 
-// RoBERTa's, of (B, T) tokens.
+// RoBERTa's positions of (B, T) tokens.
 at::Tensor positions_after(int64_t padding_id, const at::Tensor& ids) {
   const auto real = ids.ne(padding_id);
   return at::cumsum(real, 1) * real + padding_id;
@@ -137,7 +137,7 @@ at::Tensor BertImpl::embed(const at::Tensor& ids, const at::Tensor& token_types)
                       shape_string(ids.sizes()), " like ids, got ", shape_string(token_types.sizes()));
     check_indices(kName, "token_types", token_types, options.token_types());
   }
-  // The sums in Python's order.
+  // Adds the embeddings in the same order as Python.
   const auto tokens = at::embedding(tok_emb->weight, ids, frozen_row(frozen_token(options)));
   const auto typed = tokens + (token_types.defined() ? at::embedding(type_emb->weight, token_types)
                                                      : type_emb->weight.select(0, 0));

@@ -10,9 +10,9 @@ const char* head_dropout_field(std::string_view family) {
 
 }  // namespace
 
-BertOptions read_bert_options(const std::string& who, std::string_view family, const FileValue& config_,
+BertOptions read_bert_options(const std::string& caller, std::string_view family, const FileValue& config_,
                               const BertParts& parts, const PretrainedOptions& pretrained) {
-  const ModelConfig config(who, config_);
+  const ModelConfig config(caller, config_);
   check_common_fields(config);
   config.must_be("is_decoder", false);
   config.must_be("position_embedding_type", "absolute");

@@ -19,7 +19,7 @@ int64_t product(const Demand& demand) {
   return numbers;
 }
 
-// Numbers in memory or in a file: an expanded tensor has more elements than that.
+// The number of elements that are really stored; an expanded tensor has more elements than memory.
 int64_t numbers_in(const at::Tensor& tensor) {
   if (!tensor.defined() || !tensor.has_storage()) return 0;
   const auto stored = tensor.storage().nbytes() / tensor.element_size();
@@ -87,7 +87,7 @@ std::vector<Demand> demands_of(const ViTOptions& options) {
           {{layers, width, {"intermediate_size", options.hidden_dim()}}}};
 }
 
-void check_demands(const std::string& who, const std::vector<Demand>& demands, const StateDict& weights) {
+void check_demands(const std::string& caller, const std::vector<Demand>& demands, const StateDict& weights) {
   const auto held = numbers_in(weights);
   for (const auto& demand : demands) {
     if (product(demand) <= held) continue;
@@ -101,7 +101,7 @@ void check_demands(const std::string& who, const std::vector<Demand>& demands, c
         ValueError,
         fmt::format("{}: fields {}: expected at most the {} numbers of the folder's {} tensors, "
                     "got {}",
-                    who, fmt::join(fields, " * "), held, weights.size(), fmt::join(values, " * ")));
+                    caller, fmt::join(fields, " * "), held, weights.size(), fmt::join(values, " * ")));
   }
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// What a config.json asks for, against what the folder's weights hold: before anything is built of it.
+// Compares the sizes in a config.json with the folder's weights, before anything is built from them.
 
 #include <cstdint>
 #include <string>
@@ -14,7 +14,7 @@
 
 namespace attentive {
 
-/// Numbers that a model needs at least for some of its matrices: the product of fields of config.json.
+/// A lower bound of a model's parameters, as a product of fields of config.json.
 struct Demand {
   struct Factor {
     std::string_view field;
@@ -28,11 +28,11 @@ std::vector<Demand> demands_of(const LlamaOptions& options);
 std::vector<Demand> demands_of(const BertOptions& options);
 std::vector<Demand> demands_of(const ViTOptions& options);
 
-/// Throws c10::ValueError "<who>: fields ...: expected ..., got ..." for a demand of more numbers than all
-/// tensors hold together. Products that overflow are larger than anything.
-void check_demands(const std::string& who, const std::vector<Demand>& demands, const StateDict& weights);
+/// Throws c10::ValueError "<caller>: fields ...: expected ..., got ..." if a demand exceeds the number of
+/// elements in all tensors together. A product that overflows exceeds every number.
+void check_demands(const std::string& caller, const std::vector<Demand>& demands, const StateDict& weights);
 
-/// Refuses a number of layers larger than that of the tensors, if weights were read.
+/// Throws if the number of layers exceeds the number of tensors, provided that weights were read.
 void check_layers(const ModelConfig& config, std::string_view field, const StateDict& weights);
 
 }  // namespace attentive

@@ -8,12 +8,12 @@
 namespace attentive {
 
 int64_t check_ids(const DecoderSizes& sizes, const at::Tensor& ids, const KVCache* cache) {
-  TORCH_CHECK_VALUE(!cache || cache->options().layers == sizes.num_layers, sizes.who,
+  TORCH_CHECK_VALUE(!cache || cache->options().layers == sizes.num_layers, sizes.caller,
                     ": expected a cache of ", sizes.num_layers, " layers, got ", cache->options().layers);
-  check_tokens(sizes.who, "ids", ids);
+  check_tokens(sizes.caller, "ids", ids);
   const auto first = cache ? cache->position() : 0;
-  check_context(sizes.who, first + ids.size(1), sizes.context_length);
-  check_indices(sizes.who, "ids", ids, sizes.vocab_size);
+  check_context(sizes.caller, first + ids.size(1), sizes.context_length);
+  check_indices(sizes.caller, "ids", ids, sizes.vocab_size);
   return first;
 }
 
@@ -23,27 +23,27 @@ at::Tensor tokens_with_logits(const at::Tensor& x, Logits which) {
 
 at::Tensor next_token_loss(const DecoderSizes& sizes, const at::Tensor& ids, const at::Tensor& targets,
                            const std::function<at::Tensor()>& logits) {
-  check_defined(sizes.who, "ids", ids);
-  check_defined(sizes.who, "targets", targets);
-  TORCH_CHECK_VALUE(targets.sizes() == ids.sizes(), sizes.who, ": expected targets of shape ",
+  check_defined(sizes.caller, "ids", ids);
+  check_defined(sizes.caller, "targets", targets);
+  TORCH_CHECK_VALUE(targets.sizes() == ids.sizes(), sizes.caller, ": expected targets of shape ",
                     shape_string(ids.sizes()), ", got ", shape_string(targets.sizes()));
-  TORCH_CHECK_VALUE(at::isIntegralType(targets.scalar_type(), /*includeBool=*/false), sizes.who,
+  TORCH_CHECK_VALUE(at::isIntegralType(targets.scalar_type(), /*includeBool=*/false), sizes.caller,
                     ": expected targets as integers, got ", describe(targets));
-  check_indices(sizes.who, "targets", targets, sizes.vocab_size);
+  check_indices(sizes.caller, "targets", targets, sizes.vocab_size);
   return at::cross_entropy_loss(logits().flatten(0, 1), targets.flatten().to(at::kLong));
 }
 
 std::unique_ptr<KVCache> empty_cache(const DecoderSizes& sizes, const TransformerAttentionImpl& attention,
                                      const at::Tensor& weight, int64_t batch, int64_t capacity,
                                      int64_t window) {
-  const KVCacheOptions its{sizes.num_layers,
-                           batch,
-                           attention.num_kv_heads(),
-                           attention.head_dim(),
-                           autocast_type(weight.scalar_type(), weight.device()),
-                           weight.device()};
-  if (window > 0 && sizes.context_length == 0) return std::make_unique<RingKVCache>(its, window);
-  return std::make_unique<DenseKVCache>(its, capacity == 0 ? sizes.context_length : capacity);
+  const KVCacheOptions options{sizes.num_layers,
+                               batch,
+                               attention.num_kv_heads(),
+                               attention.head_dim(),
+                               autocast_type(weight.scalar_type(), weight.device()),
+                               weight.device()};
+  if (window > 0 && sizes.context_length == 0) return std::make_unique<RingKVCache>(options, window);
+  return std::make_unique<DenseKVCache>(options, capacity == 0 ? sizes.context_length : capacity);
 }
 
 }  // namespace attentive

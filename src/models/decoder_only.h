@@ -1,6 +1,6 @@
 #pragma once
 
-// What decoder-only language models have in common. Every error begins with `who`.
+// Functions that decoder-only language models share. Every error begins with `caller`.
 
 #include <functional>
 #include <memory>
@@ -14,24 +14,26 @@
 namespace attentive {
 
 struct DecoderSizes {
-  const char* who;
+  const char* caller;
   int64_t vocab_size, num_layers, context_length;  // context_length 0: no limit
 };
 
-// Throws unless ids are integers (B, T) inside the vocabulary that end within the context, and a cache has
-// the model's number of layers. Returns the position of the first of them.
+/// Throws unless ids are integers (B, T) inside the vocabulary that end within the context, and the cache, if
+/// any, has the model's number of layers. Returns the position of the first token.
 int64_t check_ids(const DecoderSizes& sizes, const at::Tensor& ids, const KVCache* cache);
 
-// The rows of x (B, T, features) that the head multiplies.
+/// Selects the rows of x (B, T, features) for which logits are requested.
 at::Tensor tokens_with_logits(const at::Tensor& x, Logits which);
 
-// The mean cross-entropy of `logits()` (B, T, vocab_size) and targets (B, T), checked before it is called.
+/// The mean cross-entropy of `logits()` (B, T, vocab_size) and targets (B, T). Ids and targets are checked
+/// before `logits` is called.
 at::Tensor next_token_loss(const DecoderSizes& sizes, const at::Tensor& ids, const at::Tensor& targets,
                            const std::function<at::Tensor()>& logits);
 
-// An empty cache for layers like `attention`, on the device of `weight` and in its dtype (under autocast,
-// autocast's): a ring if every layer has a window (the largest has `window` tokens, 0: not every one has) and
-// there is no limit; otherwise a dense one for `capacity` tokens, or context_length if that is 0.
+/// An empty cache for layers like `attention`, on the device of `weight` and in its dtype (under autocast,
+/// autocast's dtype). It is a ring if `window` > 0 and there is no limit of the context; otherwise a dense
+/// cache for `capacity` tokens, or for context_length if that is 0. window: the largest window if every layer
+/// has one, otherwise 0.
 std::unique_ptr<KVCache> empty_cache(const DecoderSizes& sizes, const TransformerAttentionImpl& attention,
                                      const at::Tensor& weight, int64_t batch, int64_t capacity,
                                      int64_t window);

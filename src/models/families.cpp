@@ -1,4 +1,4 @@
-// Every family: the class that reads it, and its names.
+// All families: the class that reads each one, and its tensors' names.
 
 #include <algorithm>
 #include <array>
@@ -93,7 +93,7 @@ constexpr NameRule kAlbertLayers[] = {
     {"classifier.{weight,bias}", "classifier.{weight,bias}", kHead},
 };
 
-// transformers 5 builds its modules with the names of the aliases and saves the older names.
+// Version 5 of transformers uses the names of the aliases for its modules, but still saves the older names.
 constexpr NameRule kViT[] = {
     {"embeddings.{cls_token,distillation_token,position_embeddings}", "{cls_token,dist_token,pos_embed}"},
     {"embeddings.patch_embeddings.projection.{weight,bias}", "patch_embed.{weight,bias}", kFlattened},
@@ -167,7 +167,7 @@ std::vector<std::string_view> families_of_names(const StateDict& state) {
     const auto known = [&](const auto& item) {
       std::optional<int64_t> layer;
       const auto plain = table.without_prefix(item.first);
-      return table.is_ignored(plain) || !table.of_theirs(plain, layer).empty();
+      return table.is_ignored(plain) || !table.of_python_name(plain, layer).empty();
     };
     if (std::all_of(state.begin(), state.end(), known)) found.push_back(family.name);
   }

@@ -1,7 +1,6 @@
 #pragma once
 
-// The options of each family from config.json, and the fields of config.json from the options. `who` goes
-// before the errors.
+// Converts each family's config.json to options and back. Errors begin with `caller`.
 
 #include <string>
 #include <string_view>
@@ -10,19 +9,19 @@
 
 namespace attentive {
 
-/// Whether there are these parts of a Bert.
+/// The optional parts that a Bert has.
 struct BertParts {
   bool pooler = true, masked_lm = false;
   BertHead head = BertHead::None;
 };
 
-GPTOptions read_gpt_options(const std::string& who, const FileValue& config,
+GPTOptions read_gpt_options(const std::string& caller, const FileValue& config,
                             const PretrainedOptions& options);
-LlamaOptions read_llama_options(const std::string& who, std::string_view family, const FileValue& config,
+LlamaOptions read_llama_options(const std::string& caller, std::string_view family, const FileValue& config,
                                 const PretrainedOptions& options);
-BertOptions read_bert_options(const std::string& who, std::string_view family, const FileValue& config,
+BertOptions read_bert_options(const std::string& caller, std::string_view family, const FileValue& config,
                               const BertParts& parts, const PretrainedOptions& options);
-ViTOptions read_vit_options(const std::string& who, std::string_view family, const FileValue& config,
+ViTOptions read_vit_options(const std::string& caller, std::string_view family, const FileValue& config,
                             bool classifier, const PretrainedOptions& options);
 
 void write_gpt_options(const GPTOptions& options, FileValue::Dict& config);

@@ -21,7 +21,8 @@ namespace {
   throw std::system_error(errno, std::generic_category(), what);
 }
 
-// Absolute, without links, so that the link itself is not replaced. The last name need not exist.
+// Makes the path absolute and resolves links, so that a rename does not replace a link. The last component
+// need not exist.
 std::filesystem::path resolve(const std::filesystem::path& path) {
   const std::unique_ptr<char, decltype(&std::free)> real(::realpath(path.c_str(), nullptr), &std::free);
   if (real) return real.get();
@@ -29,13 +30,13 @@ std::filesystem::path resolve(const std::filesystem::path& path) {
   return plain.has_parent_path() ? plain : std::filesystem::path(".") / plain;
 }
 
-// A link that leads nowhere is one, too.
+// Also true for a dangling link.
 bool has_entry(const std::filesystem::path& path) {
   struct stat info {};
   return ::lstat(path.c_str(), &info) == 0;
 }
 
-// A folder has no second name; a link to one may have.
+// Folders, unlike files and links to folders, cannot be hard-linked.
 bool is_real_folder(const std::filesystem::path& path) {
   struct stat info {};
   return ::lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
@@ -65,7 +66,8 @@ FolderWriter::~FolderWriter() {
 void FolderWriter::keep_others(bool (*is_old)(std::string_view name)) {
   for (const auto& name : names_in(target_)) {
     const auto old = target_ / name, kept = temporary_ / name;
-    if (is_old(name) || has_entry(kept) || is_real_folder(old)) continue;  // folders move after the exchange
+    // Folders are moved after the exchange.
+    if (is_old(name) || has_entry(kept) || is_real_folder(old)) continue;
     if (::link(old.c_str(), kept.c_str()) != 0) fail_to_write_folder("cannot keep " + old.string());
   }
 }
@@ -87,7 +89,7 @@ void FolderWriter::commit(bool (*is_old)(std::string_view name)) {
   for (const auto& name : names_in(temporary_)) {
     if (!is_real_folder(temporary_ / name)) continue;
     if (::rename((temporary_ / name).c_str(), (target_ / name).c_str()) != 0) {
-      const auto left = std::exchange(temporary_, {});  // not removed: it holds what could not be moved
+      const auto left = std::exchange(temporary_, {});  // kept: it holds the folders that could not be moved
       fail_to_write_folder("written, but cannot move " + (left / name).string() + " into it");
     }
   }

@@ -7,12 +7,12 @@
 
 namespace attentive {
 
-/// What a folder holds beside config.json and weights that Python needs to run the model: the bytes by name.
-/// Throws std::system_error.
+/// Reads the files of a folder, other than config.json and weights, that Python needs to run the model: bytes
+/// by name. Throws std::system_error.
 std::map<std::string, std::string> side_files_of(const std::filesystem::path& folder);
 
-/// A folder that appears at `path` complete or not at all: files are written to a temporary folder beside it,
-/// which `commit` puts in its place. Every member throws std::system_error.
+/// Writes a folder that appears at `path` complete or not at all: files are written to a temporary folder
+/// next to it, and `commit` exchanges the two. Every member throws std::system_error.
 class FolderWriter {
  public:
   explicit FolderWriter(const std::filesystem::path& path);
@@ -20,9 +20,10 @@ class FolderWriter {
   FolderWriter(const FolderWriter&) = delete;
   FolderWriter& operator=(const FolderWriter&) = delete;
 
-  /// Where a new file goes.
+  /// The path at which to write a new file.
   std::filesystem::path operator/(std::string_view name) const { return temporary_ / name; }
-  /// Keeps what the old folder holds, except files that are new and those for which `is_old` is true.
+  /// Replaces the old folder. Its files are kept unless a new file has the same name or `is_old` returns
+  /// true.
   void commit(bool (*is_old)(std::string_view name));
 
  private:

@@ -21,15 +21,15 @@ using detail::LanguageModelView;
 constexpr const char* kGenerate = "generate";
 
 void check(const SamplingOptions& options) {
-  constexpr const char* who = "sample_token";
-  TORCH_CHECK_VALUE(std::isfinite(options.temperature) && options.temperature >= 0, who,
+  constexpr const char* caller = "sample_token";
+  TORCH_CHECK_VALUE(std::isfinite(options.temperature) && options.temperature >= 0, caller,
                     ": expected temperature >= 0, got ", options.temperature);
-  TORCH_CHECK_VALUE(options.top_k >= 0, who, ": expected top_k >= 0, got ", options.top_k);
-  TORCH_CHECK_VALUE(options.top_p > 0 && options.top_p <= 1, who, ": expected top_p in (0, 1], got ",
+  TORCH_CHECK_VALUE(options.top_k >= 0, caller, ": expected top_k >= 0, got ", options.top_k);
+  TORCH_CHECK_VALUE(options.top_p > 0 && options.top_p <= 1, caller, ": expected top_p in (0, 1], got ",
                     options.top_p);
 }
 
-// Logits after the last token. The cache, if any, holds what came before `fed`.
+// Computes the logits after the last token. A cache, if there is one, holds the first `fed_` tokens.
 class Decoder {
  public:
   Decoder(const LanguageModelView& model, std::unique_ptr<KVCache> cache, int64_t chunk)
@@ -80,9 +80,10 @@ class Decoder {
   size_t fed_ = 0;
 };
 
-// Tokens that the cache of a generation may hold: the prompt and the new ones, but no more than the context.
+// The number of tokens that a generation's cache must hold: the prompt and the new ones, but no more than the
+// context.
 int64_t capacity_of(size_t prompt, int64_t new_tokens, size_t limit) {
-  int64_t capacity = 0;  // more than any memory holds if it overflows
+  int64_t capacity = 0;  // on overflow, more than any memory holds
   if (__builtin_add_overflow(prompt, new_tokens, &capacity)) capacity = std::numeric_limits<int64_t>::max();
   return limit == 0 ? capacity : std::min(capacity, static_cast<int64_t>(limit));
 }
@@ -90,23 +91,24 @@ int64_t capacity_of(size_t prompt, int64_t new_tokens, size_t limit) {
 }  // namespace
 
 int64_t sample_token(const at::Tensor& logits, const SamplingOptions& options, at::Generator generator) {
-  constexpr const char* who = "sample_token";
+  constexpr const char* caller = "sample_token";
   check(options);
-  if (options.temperature > 0) check_defined(who, "generator", generator);
-  check_floating(who, "logits", logits);
-  TORCH_CHECK_VALUE(!logits.is_meta(), who, ": expected logits with data, got a tensor on the meta device");
-  TORCH_CHECK_VALUE(logits.dim() == 1 && logits.size(0) > 0, who,
+  if (options.temperature > 0) check_defined(caller, "generator", generator);
+  check_floating(caller, "logits", logits);
+  TORCH_CHECK_VALUE(!logits.is_meta(), caller,
+                    ": expected logits with data, got a tensor on the meta device");
+  TORCH_CHECK_VALUE(logits.dim() == 1 && logits.size(0) > 0, caller,
                     ": expected logits of shape (vocab_size,), got ", shape_string(logits.sizes()));
   const auto values = logits.detach().to(at::kCPU, at::kDouble).resolve_neg().contiguous();
   const auto* score = values.const_data_ptr<double>();
   const auto count = static_cast<size_t>(values.size(0));
   std::vector<int64_t> order(count);
   std::iota(order.begin(), order.end(), 0);
-  // Ties by id, so that the order is the same everywhere.
+  // Equal logits are ordered by id, so that the order is the same everywhere.
   const auto before = [&](int64_t a, int64_t b) {
     return score[a] != score[b] ? score[a] > score[b] : a < b;
   };
-  TORCH_CHECK_VALUE(std::none_of(score, score + count, [](double s) { return std::isnan(s); }), who,
+  TORCH_CHECK_VALUE(std::none_of(score, score + count, [](double s) { return std::isnan(s); }), caller,
                     ": expected logits without NaN");
   if (options.temperature == 0) return *std::min_element(order.begin(), order.end(), before);
 
@@ -114,7 +116,7 @@ int64_t sample_token(const at::Tensor& logits, const SamplingOptions& options, a
   std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(kept), order.end(), before);
   order.resize(kept);
   const double top = score[order[0]];
-  TORCH_CHECK_VALUE(std::isfinite(top), who, ": expected logits with a finite maximum, got ", top);
+  TORCH_CHECK_VALUE(std::isfinite(top), caller, ": expected logits with a finite maximum, got ", top);
   std::vector<double> sums;
   double sum = 0;
   for (const auto id : order) sums.push_back(sum += std::exp((score[id] - top) / options.temperature));

@@ -3,9 +3,9 @@
 
 namespace attentive {
 
-GPTOptions read_gpt_options(const std::string& who, const FileValue& config_,
+GPTOptions read_gpt_options(const std::string& caller, const FileValue& config_,
                             const PretrainedOptions& pretrained) {
-  const ModelConfig config(who, config_);
+  const ModelConfig config(caller, config_);
   check_common_fields(config);
   const auto emb_dim = config.size("n_embd");
   GPTOptions options(config.size("vocab_size"), config.size("n_positions", 1024), emb_dim,

@@ -14,13 +14,13 @@
 namespace attentive {
 namespace {
 
-// Of a layer; 0: none.
+// The window of a layer; 0: none.
 int64_t window_of(const LlamaOptions& options, int64_t layer) {
   const auto index = static_cast<size_t>(layer);
   return index < options.windows().size() ? options.windows()[index] : 0;
 }
 
-// The largest window if every layer has one, else 0.
+// The largest window if every layer has one, otherwise 0.
 int64_t window_of_all(const LlamaOptions& options) {
   int64_t largest = 0;
   for (int64_t i = 0; i < options.num_layers(); ++i) {
@@ -37,9 +37,10 @@ RMSNormOptions norm_options(const LlamaOptions& options) {
 
 TransformerAttentionOptions attention_options(const LlamaOptions& options, int64_t layer) {
   const auto window = window_of(options, layer);
-  AttentionOptions how{.scale = options.scale(), .causal = Causal::BottomRight, .softcap = options.softcap()};
-  if (window > 0) how.window = {window - 1, 0};
-  const bool other = window > 0 && options.window_rotary().has_value();
+  AttentionOptions call_options{
+      .scale = options.scale(), .causal = Causal::BottomRight, .softcap = options.softcap()};
+  if (window > 0) call_options.window = {window - 1, 0};
+  const bool rotates_differently = window > 0 && options.window_rotary().has_value();
   return TransformerAttentionOptions(options.emb_dim(), options.num_heads())
       .num_kv_heads(options.num_kv_heads())
       .head_dim(options.head_dim())
@@ -47,10 +48,10 @@ TransformerAttentionOptions attention_options(const LlamaOptions& options, int64
       .dropout(options.dropout())
       .qkv_bias(options.qkv_bias())
       .out_bias(options.out_bias())
-      .rotary(other ? *options.window_rotary() : options.rotary())
+      .rotary(rotates_differently ? *options.window_rotary() : options.rotary())
       .qk_norm(options.qk_norm())
       .head_norm(norm_options(options))
-      .attention(how);
+      .attention(call_options);
 }
 
 FeedForward feed_forward(const LlamaOptions& options) {
@@ -65,23 +66,23 @@ DecoderSizes llama_sizes(const LlamaOptions& options) {
   return {LlamaImpl::kName, options.vocab_size(), options.num_layers(), options.context_length()};
 }
 
-void check_options(const char* who, const LlamaOptions& options) {
-  check_positive(who, "vocab_size", options.vocab_size());
-  check_positive(who, "emb_dim", options.emb_dim());
-  check_count(who, "num_layers", options.num_layers());
-  check_count(who, "num_heads", options.num_heads());
-  if (options.head_dim() == 0) check_heads(who, "emb_dim", options.emb_dim(), options.num_heads());
-  TORCH_CHECK_VALUE(options.context_length() >= 0, who, ": expected context_length >= 0, got ",
+void check_options(const char* caller, const LlamaOptions& options) {
+  check_positive(caller, "vocab_size", options.vocab_size());
+  check_positive(caller, "emb_dim", options.emb_dim());
+  check_count(caller, "num_layers", options.num_layers());
+  check_count(caller, "num_heads", options.num_heads());
+  if (options.head_dim() == 0) check_heads(caller, "emb_dim", options.emb_dim(), options.num_heads());
+  TORCH_CHECK_VALUE(options.context_length() >= 0, caller, ": expected context_length >= 0, got ",
                     options.context_length());
-  check_probability(who, "dropout", options.dropout());
-  check_eps(who, options.eps());
+  check_probability(caller, "dropout", options.dropout());
+  check_eps(caller, options.eps());
   const auto cap = options.logit_softcap().value_or(1.0);
-  TORCH_CHECK_VALUE(std::isfinite(cap) && cap > 0, who, ": expected logit_softcap > 0, got ", cap);
-  TORCH_CHECK_VALUE(options.windows().size() <= static_cast<size_t>(options.num_layers()), who,
+  TORCH_CHECK_VALUE(std::isfinite(cap) && cap > 0, caller, ": expected logit_softcap > 0, got ", cap);
+  TORCH_CHECK_VALUE(options.windows().size() <= static_cast<size_t>(options.num_layers()), caller,
                     ": expected windows for at most num_layers = ", options.num_layers(), " layers, got ",
                     options.windows().size());
   for (const auto window : options.windows())
-    TORCH_CHECK_VALUE(window >= 0, who, ": expected windows >= 0, got ", window);
+    TORCH_CHECK_VALUE(window >= 0, caller, ": expected windows >= 0, got ", window);
 }
 
 }  // namespace
@@ -149,7 +150,7 @@ at::Tensor LlamaImpl::forward_cached(const at::Tensor& ids, KVCache& cache, cons
 at::Tensor LlamaImpl::run(const at::Tensor& ids, KVCache* cache, const Mask& mask, Logits which) {
   check_ids(llama_sizes(options), ids, cache);
   auto x = at::embedding(tok_emb->weight, ids);
-  if (options.scaled_embedding()) {  // by a number of x's dtype, as Gemma was trained
+  if (options.scaled_embedding()) {  // the factor is rounded to x's dtype, as in Gemma's training
     const auto root = std::sqrt(static_cast<double>(options.emb_dim()));
     x = x * at::scalar_tensor(root, at::TensorOptions(x.scalar_type()));
   }

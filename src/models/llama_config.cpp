@@ -17,7 +17,7 @@ bool is_qwen(std::string_view family) {
   return family == "qwen2" || family == "qwen3";
 }
 
-// Where the classes of transformers have a default for a field that may be absent.
+// The next three functions return the defaults of transformers' classes for fields that may be absent.
 int64_t default_kv_heads(std::string_view family, int64_t heads) {
   if (family == "mistral") return 8;
   if (is_qwen(family)) return 32;
@@ -37,7 +37,7 @@ int64_t default_context(std::string_view family) {
 
 constexpr int64_t kDefaultWindow = 4096;
 
-// One rotation. Old files have rope_theta beside the scaling, new ones inside it.
+// Reads one rotation. Old files have rope_theta next to the scaling, new ones inside it.
 RotaryPositionsOptions read_rotary(const std::optional<ModelConfig>& scaling, double theta, int64_t context) {
   auto rotary = RotaryPositionsOptions(0).pairing(RotaryPairing::Halves).base(theta);
   if (!scaling) return rotary;
@@ -62,8 +62,8 @@ RotaryPositionsOptions read_rotary(const std::optional<ModelConfig>& scaling, do
       .original_context(scaling->number("original_max_position_embeddings", static_cast<double>(context)));
 }
 
-// Python: rope_scaling of old files goes before rope_parameters of new ones, which may hold one rotation for
-// each kind of layer.
+// As in Python, rope_scaling (old files) takes precedence over rope_parameters (new files), which may hold a
+// rotation for each kind of layer.
 void read_rotations(const ModelConfig& config, std::string_view family, LlamaOptions& options) {
   if (config.number("partial_rotary_factor", 1.0) != 1.0) {
     config.refuse("partial_rotary_factor", "1, the rotation of all features");
@@ -83,7 +83,7 @@ void read_rotations(const ModelConfig& config, std::string_view family, LlamaOpt
   options.window_rotary(read_rotary(sliding, local, context));
 }
 
-// Which layers have a window: layer_types, or the family's rule if that is absent.
+// Whether each layer has a window, from layer_types or, if that is absent, from the family's rule.
 std::vector<bool> sliding_layers(const ModelConfig& config, std::string_view family, int64_t layers) {
   std::vector<bool> sliding(static_cast<size_t>(layers), family == "mistral");
   const auto types = config.words("layer_types");
@@ -149,15 +149,15 @@ void read_gemma(const ModelConfig& config, std::string_view family, LlamaOptions
       .activation(config.activation("hidden_activation", "gelu_pytorch_tanh"))
       .scale(std::pow(config.number("query_pre_attn_scalar", 256.0), -0.5))
       .logit_softcap(softcap("final_logit_softcapping", 30.0));
-  // Python's Gemma 3 keeps the field and does not use it.
+  // Python's Gemma 3 has this field but does not use it.
   if (two) options.softcap(softcap("attn_logit_softcapping", 50.0));
 }
 
 }  // namespace
 
-LlamaOptions read_llama_options(const std::string& who, std::string_view family, const FileValue& config_,
+LlamaOptions read_llama_options(const std::string& caller, std::string_view family, const FileValue& config_,
                                 const PretrainedOptions& pretrained) {
-  const ModelConfig config(who, config_);
+  const ModelConfig config(caller, config_);
   check_common_fields(config);
   const auto heads = config.size("num_attention_heads");
   LlamaOptions options(config.size("vocab_size"), config.size("hidden_size"), heads,
@@ -202,7 +202,7 @@ FileValue::Dict rope_parameters(const RotaryPositionsOptions& rotary) {
   return dict;
 }
 
-// For versions 4 and 5 of transformers.
+// Writes the fields that versions 4 and 5 of transformers read.
 void write_rotations(std::string_view family, const LlamaOptions& options, FileValue::Dict& config) {
   const auto full = rope_parameters(options.rotary());
   const bool scaled = options.rotary().scaling() != RotaryScaling::None;

@@ -35,8 +35,8 @@ std::string text_of(const FileValue* value) {
 
 }  // namespace
 
-ModelConfig::ModelConfig(std::string who, const FileValue& config, std::string path)
-    : who_(std::move(who)), config_(&config), path_(std::move(path)) {}
+ModelConfig::ModelConfig(std::string caller, const FileValue& config, std::string path)
+    : caller_(std::move(caller)), config_(&config), path_(std::move(path)) {}
 
 const FileValue* ModelConfig::find(std::string_view field) const {
   const auto* value = config_->find(field);
@@ -49,7 +49,7 @@ bool ModelConfig::is_null(std::string_view field) const {
 }
 
 void ModelConfig::refuse(std::string_view field, std::string_view expected) const {
-  C10_THROW_ERROR(ValueError, fmt::format("{}: field \"{}{}\": expected {}, got {}", who_, path_, field,
+  C10_THROW_ERROR(ValueError, fmt::format("{}: field \"{}{}\": expected {}, got {}", caller_, path_, field,
                                           expected, text_of(config_->find(field))));
 }
 
@@ -122,7 +122,7 @@ std::optional<ModelConfig> ModelConfig::object(std::string_view field) const {
   const auto* value = find(field);
   if (value == nullptr) return std::nullopt;
   if (!value->is<FileValue::Dict>()) refuse(field, "an object");
-  return ModelConfig(who_, *value, path_ + std::string(field) + '.');
+  return ModelConfig(caller_, *value, path_ + std::string(field) + '.');
 }
 
 Activation ModelConfig::activation(std::string_view field, std::string_view fallback) const {

@@ -99,7 +99,7 @@ std::map<std::string, std::string> read_side_files(const std::filesystem::path& 
 }
 
 ModelFolder read_model_folder(const std::filesystem::path& path, const ModelFolderOptions& options) {
-  const KeptTensors kept;  // a model takes the tensors
+  const KeptTensors kept;  // a model may take the tensors
   if (!is_folder(path)) fail_model_folder(path, "expected a folder, got none");
   const auto config = path / "config.json";
   if (!is_there(config)) fail_model_folder(path, "expected config.json, got none");

@@ -20,7 +20,8 @@ std::vector<std::string> split(std::string_view text, char separator) {
   return parts;
 }
 
-// The texts that the first group between these two characters stands for, or the text itself.
+// Expands the first group between `open` and `close` into its alternatives; returns the text itself if there
+// is no group.
 std::vector<std::string> expand_group(const std::string& text, char open, char close) {
   const auto begin = text.find(open);
   if (begin == std::string::npos) return {text};
@@ -45,20 +46,22 @@ std::vector<std::string> expand_braces(const std::string& text) {
 }
 
 void add_pairs(const NameRule& rule, std::vector<NamePair>& pairs) {
-  const auto theirs = expand_braces(std::string(rule.theirs)), ours = expand_braces(std::string(rule.ours));
-  TORCH_INTERNAL_ASSERT(theirs.size() == ours.size(), rule.theirs);
-  for (size_t i = 0; i < theirs.size(); ++i) {
-    const auto their_parts = expand_group(theirs[i], '[', ']'), our_parts = expand_group(ours[i], '[', ']');
-    const auto parts = std::max(their_parts.size(), our_parts.size());
+  const auto python_names = expand_braces(std::string(rule.python_name)),
+             our_names = expand_braces(std::string(rule.our_name));
+  TORCH_INTERNAL_ASSERT(python_names.size() == our_names.size(), rule.python_name);
+  for (size_t i = 0; i < python_names.size(); ++i) {
+    const auto python_parts = expand_group(python_names[i], '[', ']'),
+               our_parts = expand_group(our_names[i], '[', ']');
+    const auto parts = std::max(python_parts.size(), our_parts.size());
     for (size_t part = 0; part < parts; ++part) {
-      pairs.push_back({their_parts[std::min(part, their_parts.size() - 1)],
+      pairs.push_back({python_parts[std::min(part, python_parts.size() - 1)],
                        our_parts[std::min(part, our_parts.size() - 1)], rule.flags, part, parts,
-                       their_parts.size() > 1});
+                       python_parts.size() > 1});
     }
   }
 }
 
-// A layer's number as Python writes it.
+// Parses a layer number in the form that Python writes.
 std::optional<int64_t> number_of(std::string_view text) {
   int64_t value = 0;
   const auto* end = text.data() + text.size();
@@ -93,8 +96,8 @@ NameTable::NameTable(const NameRules& rules) : rules_(&rules) {
   }
   for (size_t i = 0; i < pairs_.size(); ++i) {
     const auto& pair = pairs_[i];
-    theirs_.emplace(pair.theirs, i);
-    if ((pair.flags & (kAlias | kCopy)) == 0) ours_.emplace(pair.ours, i);
+    by_python_name_.emplace(pair.python_name, i);
+    if ((pair.flags & (kAlias | kCopy)) == 0) by_our_name_.emplace(pair.our_name, i);
   }
   for (const auto& name : rules.ignored) {
     for (auto& one : expand_braces(std::string(name))) ignored_.insert(std::move(one));
@@ -115,26 +118,28 @@ std::vector<const NamePair*> NameTable::find(const Index& index, std::string_vie
   return found;
 }
 
-std::vector<const NamePair*> NameTable::of_theirs(std::string_view plain,
-                                                  std::optional<int64_t>& layer) const {
-  return find(theirs_, plain, layer);
+std::vector<const NamePair*> NameTable::of_python_name(std::string_view plain,
+                                                       std::optional<int64_t>& layer) const {
+  return find(by_python_name_, plain, layer);
 }
 
-std::vector<const NamePair*> NameTable::of_ours(std::string_view name, std::optional<int64_t>& layer) const {
-  return find(ours_, name, layer);
+std::vector<const NamePair*> NameTable::of_our_name(std::string_view name,
+                                                    std::optional<int64_t>& layer) const {
+  return find(by_our_name_, name, layer);
 }
 
 bool NameTable::is_ignored(std::string_view plain) const {
   return ignored_.contains(plain) || ignored_.contains(layered(plain).pattern);
 }
 
-std::string NameTable::without_prefix(std::string_view theirs) const {
-  return std::string(theirs.starts_with(rules_->prefix) ? theirs.substr(rules_->prefix.size()) : theirs);
+std::string NameTable::without_prefix(std::string_view python_name) const {
+  return std::string(python_name.starts_with(rules_->prefix) ? python_name.substr(rules_->prefix.size())
+                                                             : python_name);
 }
 
-std::string NameTable::their_name(const NamePair& pair, std::optional<int64_t> layer, bool prefixed) const {
+std::string NameTable::name_in_file(const NamePair& pair, std::optional<int64_t> layer, bool prefixed) const {
   const bool head = (pair.flags & kHead) != 0;
-  return std::string(prefixed && !head ? rules_->prefix : "") + with_layer(pair.theirs, layer);
+  return std::string(prefixed && !head ? rules_->prefix : "") + with_layer(pair.python_name, layer);
 }
 
 }  // namespace attentive

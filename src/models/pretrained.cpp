@@ -27,7 +27,7 @@ namespace {
 constexpr const char* kLoadPretrained = "load_pretrained";
 constexpr std::string_view kHeadName = "out_head.weight", kEmbeddingName = "tok_emb.weight";
 
-// A head that a tied model does not have: the embedding's numbers once more.
+// Drops the head of a tied model, after checking that it equals the embedding.
 void drop_tied_head(const StateDict& parameters, RenamedState& renamed) {
   const auto head = renamed.tensors.find(std::string(kHeadName));
   const auto embedding = renamed.tensors.find(std::string(kEmbeddingName));
@@ -35,26 +35,26 @@ void drop_tied_head(const StateDict& parameters, RenamedState& renamed) {
       parameters.contains(std::string(kHeadName))) {
     return;
   }
-  const auto &ours = head->second.value, &tied = embedding->second.value;
-  if (ours.sizes() != tied.sizes() || !at::equal(ours, tied)) {
+  const auto &head_value = head->second.value, &tied = embedding->second.value;
+  if (head_value.sizes() != tied.sizes() || !at::equal(head_value, tied)) {
     renamed.misshapen.push_back(
-        {head->second.theirs[0],
+        {head->second.python_names[0],
          fmt::format(": expected the numbers of {} (tie_word_embeddings), got other ones",
-                     embedding->second.theirs[0])});
+                     embedding->second.python_names[0])});
   }
   renamed.tensors.erase(head);
 }
 
-std::vector<std::string> their_names(const NameTable& table, const std::string& ours, bool prefixed) {
+std::vector<std::string> names_in_file(const NameTable& table, const std::string& our_name, bool prefixed) {
   std::optional<int64_t> layer;
   std::vector<std::string> names;
-  for (const auto* pair : table.of_ours(ours, layer)) {
-    names.push_back(table.their_name(*pair, layer, prefixed));
+  for (const auto* pair : table.of_our_name(our_name, layer)) {
+    names.push_back(table.name_in_file(*pair, layer, prefixed));
   }
   return names;
 }
 
-// Whether a missing tensor's names, or parts of it, are listed already.
+// Whether one of these names is already reported, as missing or because of its shape.
 bool is_listed(const NameTable& table, const std::vector<std::string>& names, const RenamedState& renamed) {
   std::set<std::string> listed(renamed.missing.begin(), renamed.missing.end());
   for (const auto& line : renamed.misshapen) listed.insert(table.without_prefix(line.name));
@@ -62,20 +62,20 @@ bool is_listed(const NameTable& table, const std::vector<std::string>& names, co
                      [&](const std::string& name) { return listed.contains(table.without_prefix(name)); });
 }
 
-// Everything that does not fit, before anything changes.
+// Collects everything that does not fit, before anything is changed.
 NameFaults faults_against(const NameTable& table, const StateDict& parameters, const RenamedState& renamed) {
   auto faults = faults_of(table, renamed);
-  for (const auto& [ours, tensor] : renamed.tensors) {
-    const auto target = parameters.find(ours);
+  for (const auto& [our_name, tensor] : renamed.tensors) {
+    const auto target = parameters.find(our_name);
     if (target == parameters.end()) {
-      faults.unexpected.push_back({tensor.theirs[0], fmt::format(": the model has no {}", ours)});
+      faults.unexpected.push_back({tensor.python_names[0], fmt::format(": the model has no {}", our_name)});
     } else if (const auto reason = refuse_tensor(tensor.value, target->second); !reason.empty()) {
-      faults.misshapen.push_back({tensor.theirs[0], fmt::format(", here {}: {}", ours, reason)});
+      faults.misshapen.push_back({tensor.python_names[0], fmt::format(", here {}: {}", our_name, reason)});
     }
   }
-  for (const auto& [ours, parameter] : parameters) {
-    if (renamed.tensors.contains(ours)) continue;
-    const auto names = their_names(table, ours, renamed.prefixed);
+  for (const auto& [our_name, parameter] : parameters) {
+    if (renamed.tensors.contains(our_name)) continue;
+    const auto names = names_in_file(table, our_name, renamed.prefixed);
     if (is_listed(table, names, renamed)) continue;
     const auto nearest = names.empty() ? "" : nearest_name(names[0], renamed.unexpected);
     faults.missing.push_back(
@@ -85,11 +85,12 @@ NameFaults faults_against(const NameTable& table, const StateDict& parameters, c
   return faults;
 }
 
-// For the files of two models in one folder: whose names these are, if they are not the family's.
+// A hint for a folder with the files of two models: the families whose names these are, if `family` is not
+// one of them.
 std::string foreign_names(std::string_view family, const StateDict& weights) {
-  const auto theirs = families_of_names(weights);
-  if (theirs.empty() || std::find(theirs.begin(), theirs.end(), family) != theirs.end()) return {};
-  return fmt::format(", but have the names of {}", fmt::join(theirs, ", "));
+  const auto matching = families_of_names(weights);
+  if (matching.empty() || std::find(matching.begin(), matching.end(), family) != matching.end()) return {};
+  return fmt::format(", but have the names of {}", fmt::join(matching, ", "));
 }
 
 std::string_view how_to_ignore(const NameFaults& faults) {
@@ -113,20 +114,20 @@ at::ScalarType dtype_of(const RenamedState& renamed, const FileValue& config) {
   return at::kFloat;
 }
 
-// Puts tensors into parameters.
+// Assigns tensors to parameters.
 class Installation {
  public:
   Installation(const StateDict& parameters, RenamedState& renamed, at::ScalarType dtype,
                const StateDict& given, const std::map<std::string, bool>& exclusive)
       : parameters_(parameters), renamed_(renamed), dtype_(dtype), given_(given), exclusive_(exclusive) {}
 
-  // The parameter takes the tensor itself, or a copy.
+  // Assigns the tensor itself if the parameter may own it, otherwise a copy.
   void put(const std::string& name) {
     auto& tensor = renamed_.tensors.at(name);
     const auto& value = tensor.value;
-    const bool ours =
-        tensor.fresh || (tensor.whole && exclusive_.at(tensor.theirs[0]) && !value.is_inference());
-    if (ours && value.scalar_type() == dtype_ && value.is_contiguous()) {
+    const bool may_take =
+        tensor.fresh || (tensor.whole && exclusive_.at(tensor.python_names[0]) && !value.is_inference());
+    if (may_take && value.scalar_type() == dtype_ && value.is_contiguous()) {
       set(name, value);
       return;
     }
@@ -136,7 +137,7 @@ class Installation {
     give_back(tensor);
   }
 
-  // The same for parameters that are packed next.
+  // Assigns a tensor temporarily; packing the parameter copies it.
   void put_for_now(const std::string& name) { set(name, renamed_.tensors.at(name).value.to(dtype_)); }
   void give_back(const std::string& name) { give_back(renamed_.tensors.at(name)); }
 
@@ -147,8 +148,8 @@ class Installation {
   }
 
   void give_back(const RenamedState::Tensor& tensor) {
-    for (const auto& theirs : tensor.theirs) {
-      if (exclusive_.at(theirs)) give_back_pages(given_.at(theirs));
+    for (const auto& python_name : tensor.python_names) {
+      if (exclusive_.at(python_name)) give_back_pages(given_.at(python_name));
     }
   }
 
@@ -161,7 +162,7 @@ class Installation {
 
 struct PackedModule {
   PackedParameters* module = nullptr;
-  std::vector<std::string> names;  // of its packed parameters within the model
+  std::vector<std::string> names;  // full names of its packed parameters in the model
 };
 
 std::vector<PackedModule> packed_modules(const torch::nn::Module& model) {
@@ -218,46 +219,47 @@ void load_weights(const std::shared_ptr<torch::nn::Module>& module, ModelFolder&
 
 namespace {
 
-std::string_view model_of(const char* who, const ModelFolder& folder) {
+std::string_view model_of(const char* caller, const ModelFolder& folder) {
   const auto* family = find_family(folder.family);
-  TORCH_CHECK_VALUE(family != nullptr, who, ": ", folder.path.string(), ": expected one of the families ",
+  TORCH_CHECK_VALUE(family != nullptr, caller, ": ", folder.path.string(), ": expected one of the families ",
                     known_families(), "; got \"", folder.family, '"');
   return family->model;
 }
 
 // Refuses a folder of a family that the model does not read, and a config of more layers than the folder has
 // weights for, as options may hold something for each layer. Returns how errors about the config begin:
-// "<who>: <folder>/config.json".
-std::string check_folder(const char* who, std::string_view model, const ModelFolder& folder) {
+// "<caller>: <folder>/config.json".
+std::string check_folder(const char* caller, std::string_view model, const ModelFolder& folder) {
   const auto path = folder.path.string();
-  TORCH_CHECK_VALUE(folder.config.is<FileValue::Dict>(), who, ": ", path, ": expected a config, got a ",
+  TORCH_CHECK_VALUE(folder.config.is<FileValue::Dict>(), caller, ": ", path, ": expected a config, got a ",
                     folder.config.kind());
-  const auto reader = model_of(who, folder);
-  TORCH_CHECK_VALUE(reader == model, who, ": ", path, ": expected a folder that attentive::", model,
+  const auto reader = model_of(caller, folder);
+  TORCH_CHECK_VALUE(reader == model, caller, ": ", path, ": expected a folder that attentive::", model,
                     " reads, got a ", folder.family, ", which attentive::", reader, " reads");
-  const auto prefix = fmt::format("{}: {}/config.json", who, path);
-  if (folder.family != "albert") {  // whose layers share their weights
+  const auto prefix = fmt::format("{}: {}/config.json", caller, path);
+  if (folder.family != "albert") {  // ALBERT's layers share their weights
     const auto* layers = folder.family == "gpt2" ? "n_layer" : "num_hidden_layers";
     check_layers(ModelConfig(prefix, folder.config), layers, folder.weights);
   }
   return prefix;
 }
 
-bool has_weight(const NameTable& table, const StateDict& weights, std::string_view ours) {
+bool has_weight(const NameTable& table, const StateDict& weights, std::string_view our_name) {
   return std::any_of(weights.begin(), weights.end(), [&](const auto& item) {
     std::optional<int64_t> layer;
-    const auto pairs = table.of_theirs(table.without_prefix(item.first), layer);
-    return !pairs.empty() && pairs.front()->ours == ours;
+    const auto pairs = table.of_python_name(table.without_prefix(item.first), layer);
+    return !pairs.empty() && pairs.front()->our_name == our_name;
   });
 }
 
-// The first class of `architectures`; empty if that is absent.
-std::string architecture_of(const ModelFolder& folder, const std::string& who) {
-  const auto classes = ModelConfig(who, folder.config).words("architectures");
+// The first class listed in `architectures`; empty if the field is absent.
+std::string architecture_of(const ModelFolder& folder, const std::string& caller) {
+  const auto classes = ModelConfig(caller, folder.config).words("architectures");
   return classes.empty() ? std::string() : classes[0];
 }
 
-// Whether the model has a classifier, with such a class in Python or none named: unless it is to be ignored.
+// Whether the model has a classifier: `named` if config.json names a Python class with one, `unnamed` if it
+// names none. Ignored weights do not count.
 bool has_classifier(const ModelFolder& folder, const PretrainedOptions& options, bool named, bool unnamed) {
   for (const auto& [name, tensor] : folder.weights) {
     if (!name.starts_with("classifier.")) continue;
@@ -266,8 +268,8 @@ bool has_classifier(const ModelFolder& folder, const PretrainedOptions& options,
   return named && !matches_any(options.ignore, "classifier.weight");
 }
 
-BertParts parts_of(const ModelFolder& folder, const std::string& who, const PretrainedOptions& options) {
-  const auto name = architecture_of(folder, who);
+BertParts parts_of(const ModelFolder& folder, const std::string& caller, const PretrainedOptions& options) {
+  const auto name = architecture_of(folder, caller);
   const bool texts = name.ends_with("ForSequenceClassification"),
              tokens = name.ends_with("ForTokenClassification"), masked = name.ends_with("ForMaskedLM");
   BertParts parts{!masked && !tokens && !(texts && folder.family == "roberta"),
@@ -287,9 +289,9 @@ BertParts parts_of(const ModelFolder& folder, const std::string& who, const Pret
 
 template <class Model, class Options>
 Model load(ModelFolder&& folder, const Options& options, const PretrainedOptions& pretrained) {
-  const auto who = fmt::format("{}: {}/config.json", kLoadPretrained, folder.path.string());
-  check_demands(who, demands_of(options), folder.weights);
-  const KeptTensors kept;  // parameters that can be trained, also under InferenceMode
+  const auto caller = fmt::format("{}: {}/config.json", kLoadPretrained, folder.path.string());
+  check_demands(caller, demands_of(options), folder.weights);
+  const KeptTensors kept;  // parameters must be trainable, even if this runs under InferenceMode
   Model model(nullptr);
   {
     const NoFirstWeights guard;
@@ -316,18 +318,18 @@ LlamaOptions llama_options(const ModelFolder& folder, const PretrainedOptions& o
 }
 
 BertOptions bert_options(const ModelFolder& folder, const PretrainedOptions& options) {
-  const auto who = check_folder("bert_options", BertImpl::kName, folder);
-  return read_bert_options(who, folder.family, folder.config, parts_of(folder, who, options), options);
+  const auto caller = check_folder("bert_options", BertImpl::kName, folder);
+  return read_bert_options(caller, folder.family, folder.config, parts_of(folder, caller, options), options);
 }
 
 ViTOptions vit_options(const ModelFolder& folder, const PretrainedOptions& options) {
-  const auto who = check_folder("vit_options", ViTImpl::kName, folder);
-  const auto name = architecture_of(folder, who);
+  const auto caller = check_folder("vit_options", ViTImpl::kName, folder);
+  const auto name = architecture_of(folder, caller);
   const bool base = name == "ViTModel" || name == "DeiTModel";
   const bool described = folder.weights.empty();
   const bool classifier =
       has_classifier(folder, options, described ? !base : name.ends_with("ForImageClassification"), !base);
-  return read_vit_options(who, folder.family, folder.config, classifier, options);
+  return read_vit_options(caller, folder.family, folder.config, classifier, options);
 }
 
 template <>

@@ -18,7 +18,7 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   constexpr size_t kLongest = 200;
   a = a.substr(0, kLongest);
   b = b.substr(0, kLongest);
-  std::vector<size_t> row(b.size() + 1);  // the distances of a's first i characters to b's first j
+  std::vector<size_t> row(b.size() + 1);  // distances between a's first i characters and b's first j
   std::iota(row.begin(), row.end(), size_t{0});
   for (size_t i = 1; i <= a.size(); ++i) {
     size_t diagonal = row[0];
@@ -62,7 +62,7 @@ std::string NameFaults::text() const {
 
 namespace {
 
-// Reads tensor after tensor, then what consists of several of them.
+// Renames tensors one by one, and finally joins those that are parts of one of ours.
 class Renaming {
  public:
   explicit Renaming(const NameTable& table) : table_(table) {}
@@ -71,12 +71,12 @@ class Renaming {
     const auto plain = table_.without_prefix(name);
     result_.prefixed = result_.prefixed || plain.size() != name.size();
     std::optional<int64_t> layer;
-    const auto pairs = table_.of_theirs(plain, layer);
+    const auto pairs = table_.of_python_name(plain, layer);
     if (pairs.empty()) {
       if (!table_.is_ignored(plain)) result_.unexpected.push_back(name);
       return;
     }
-    const auto value = turned(name, tensor, pairs.front()->flags);
+    const auto value = in_our_layout(name, tensor, pairs.front()->flags);
     if (!value) return;
     for (const auto* pair : pairs) place(name, *value, *pair, layer, value->is_same(tensor));
   }
@@ -90,15 +90,15 @@ class Renaming {
  private:
   struct Part {
     at::Tensor value;
-    std::string theirs;
+    std::string python_name;
   };
   struct Copy {
-    std::string ours;
+    std::string our_name;
     Part part;
   };
 
-  // The tensor as it is here; nothing if its rank is wrong.
-  std::optional<at::Tensor> turned(const std::string& name, const at::Tensor& tensor, unsigned flags) {
+  // Converts a tensor to this package's layout; nothing if its rank is wrong.
+  std::optional<at::Tensor> in_our_layout(const std::string& name, const at::Tensor& tensor, unsigned flags) {
     TORCH_CHECK_VALUE(tensor.defined(), "from_python_names: expected ", name,
                       " to be a tensor, got an undefined one");
     if (const auto reason = refuse_source(tensor); !reason.empty()) {
@@ -113,36 +113,38 @@ class Renaming {
     return std::nullopt;
   }
 
-  void place(const std::string& theirs, const at::Tensor& value, const NamePair& pair,
+  void place(const std::string& python_name, const at::Tensor& value, const NamePair& pair,
              std::optional<int64_t> layer, bool whole) {
-    const auto ours = with_layer(pair.ours, layer);
+    const auto our_name = with_layer(pair.our_name, layer);
     if ((pair.flags & kCopy) != 0) {
-      copies_.push_back({ours, {value, theirs}});
+      copies_.push_back({our_name, {value, python_name}});
     } else if (pair.joined) {
-      auto& parts = joined_[ours];
+      auto& parts = joined_[our_name];
       parts.resize(pair.parts);
       if (parts[pair.part].value.defined()) {
-        result_.unexpected.push_back(theirs);
+        result_.unexpected.push_back(python_name);
       } else {
-        parts[pair.part] = {value, theirs};
+        parts[pair.part] = {value, python_name};
       }
     } else if (pair.parts == 1) {
-      put(ours, {value, {theirs}, whole, false});
+      put(our_name, {value, {python_name}, whole, false});
     } else if (value.size(0) % static_cast<int64_t>(pair.parts) == 0) {
       const auto rows = value.size(0) / static_cast<int64_t>(pair.parts);
-      put(ours, {value.narrow(0, static_cast<int64_t>(pair.part) * rows, rows), {theirs}, false, false});
+      put(our_name,
+          {value.narrow(0, static_cast<int64_t>(pair.part) * rows, rows), {python_name}, false, false});
     } else if (pair.part == 0) {
       result_.misshapen.push_back(
-          {theirs, fmt::format(": expected a size that {} divides, got {}", pair.parts, value.size(0))});
+          {python_name, fmt::format(": expected a size that {} divides, got {}", pair.parts, value.size(0))});
     }
   }
 
-  void put(const std::string& ours, RenamedState::Tensor tensor) {
-    const auto [place, fresh] = result_.tensors.emplace(ours, tensor);
-    if (!fresh && tensor.theirs != place->second.theirs) result_.unexpected.push_back(tensor.theirs.front());
+  void put(const std::string& our_name, RenamedState::Tensor tensor) {
+    const auto [place, fresh] = result_.tensors.emplace(our_name, tensor);
+    if (!fresh && tensor.python_names != place->second.python_names)
+      result_.unexpected.push_back(tensor.python_names.front());
   }
 
-  void join(const std::string& ours, const std::vector<Part>& parts) {
+  void join(const std::string& our_name, const std::vector<Part>& parts) {
     RenamedState::Tensor whole;
     whole.whole = false;
     whole.fresh = true;
@@ -150,33 +152,33 @@ class Renaming {
     for (const auto& part : parts) {
       if (part.value.defined()) {
         values.push_back(part.value);
-        whole.theirs.push_back(part.theirs);
+        whole.python_names.push_back(part.python_name);
       }
     }
-    if (values.size() < parts.size()) return add_missing(ours, parts);
+    if (values.size() < parts.size()) return add_missing(our_name, parts);
     const auto& first = values.front();
     for (size_t i = 1; i < values.size(); ++i) {
       if (values[i].sizes() == first.sizes() && values[i].scalar_type() == first.scalar_type()) continue;
       result_.misshapen.push_back(
-          {whole.theirs[i], fmt::format(": expected a {}, as {}, got a {}", describe(first), whole.theirs[0],
-                                        describe(values[i]))});
+          {whole.python_names[i], fmt::format(": expected a {}, as {}, got a {}", describe(first),
+                                              whole.python_names[0], describe(values[i]))});
       return;
     }
     if (first.dim() > 0) whole.value = at::cat(values);
-    put(ours, std::move(whole));
+    put(our_name, std::move(whole));
   }
 
-  void add_missing(const std::string& ours, const std::vector<Part>& parts) {
+  void add_missing(const std::string& our_name, const std::vector<Part>& parts) {
     std::optional<int64_t> layer;
-    for (const auto* pair : table_.of_ours(ours, layer)) {
-      if (!parts[pair->part].value.defined()) result_.missing.push_back(with_layer(pair->theirs, layer));
+    for (const auto* pair : table_.of_our_name(our_name, layer)) {
+      if (!parts[pair->part].value.defined()) result_.missing.push_back(with_layer(pair->python_name, layer));
     }
   }
 
   void compare(Copy& copy) {
-    const auto found = result_.tensors.find(copy.ours);
+    const auto found = result_.tensors.find(copy.our_name);
     if (found == result_.tensors.end()) {
-      put(copy.ours, {copy.part.value, {copy.part.theirs}, true, false});
+      put(copy.our_name, {copy.part.value, {copy.part.python_name}, true, false});
       return;
     }
     const auto& original = found->second;
@@ -184,7 +186,8 @@ class Renaming {
       return;
     }
     result_.misshapen.push_back(
-        {copy.part.theirs, fmt::format(": expected the numbers of {}, got other ones", original.theirs[0])});
+        {copy.part.python_name,
+         fmt::format(": expected the numbers of {}, got other ones", original.python_names[0])});
   }
 
   const NameTable& table_;
@@ -208,13 +211,13 @@ NameFaults faults_of(const NameTable& table, const RenamedState& renamed) {
   for (const auto& name : renamed.unexpected) {
     const auto plain = table.without_prefix(name);
     std::optional<int64_t> layer;
-    if (!table.of_theirs(plain, layer).empty()) {
+    if (!table.of_python_name(plain, layer).empty()) {
       faults.unexpected.push_back({name, ": it is there twice, under several names"});
       continue;
     }
     layer = layered(plain).layer;
     std::vector<std::string> known;
-    for (const auto& pair : table.pairs()) known.push_back(table.their_name(pair, layer, renamed.prefixed));
+    for (const auto& pair : table.pairs()) known.push_back(table.name_in_file(pair, layer, renamed.prefixed));
     const auto nearest = nearest_name(name, known);
     faults.unexpected.push_back({name, nearest == name ? ": it is there twice, under several names"
                                        : nearest.empty()

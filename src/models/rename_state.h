@@ -1,6 +1,6 @@
 #pragma once
 
-// What does not fit when a state dict changes its names, as one message of bounded length.
+// Collects the faults found when a state dict is renamed, as one message of bounded length.
 
 #include <string>
 #include <string_view>
@@ -8,10 +8,11 @@
 
 namespace attentive {
 
-/// The fewest characters to insert, delete or replace that make `a` of `b`; each is cut after 200 characters.
+/// The least number of insertions, deletions and replacements that turn `b` into `a`. Both are cut after 200
+/// characters.
 size_t edit_distance(std::string_view a, std::string_view b);
 
-/// The nearest of `names`; empty if none differs in at most a third of its characters.
+/// The nearest of `names`; empty if each differs in more than a third of its characters.
 std::string nearest_name(std::string_view name, const std::vector<std::string>& names);
 
 struct NameFaults {
@@ -21,7 +22,7 @@ struct NameFaults {
   std::vector<Line> missing, unexpected, misshapen;
 
   bool empty() const { return missing.empty() && unexpected.empty() && misshapen.empty(); }
-  /// A line per name, at most ten of each kind, then how many more there are.
+  /// One line per name, at most ten of each kind, followed by the number of the remaining ones.
   std::string text() const;
 };
 

@@ -81,15 +81,15 @@ FileValue::Dict base_config(const SaveFolderOptions& options, std::string_view f
   return config;
 }
 
-// What Python would make of config.json must be this model.
+// Checks that config.json, read as Python reads it, describes this very model.
 template <class Options>
 void check_same(const std::filesystem::path& path, std::string_view family, const Options& model,
                 const Options& read) {
-  const auto ours = detail::option_texts(model), theirs = detail::option_texts(read);
-  for (size_t i = 0; i < ours.size(); ++i) {
-    if (ours[i].text == theirs[i].text) continue;
+  const auto wanted = detail::option_texts(model), saved = detail::option_texts(read);
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    if (wanted[i].text == saved[i].text) continue;
     fail_to_save_folder(path, fmt::format("a {} cannot have {}={}; config.json would say {}", family,
-                                          ours[i].name, ours[i].text, theirs[i].text));
+                                          wanted[i].name, wanted[i].text, saved[i].text));
   }
 }
 
@@ -111,7 +111,8 @@ void write(const std::filesystem::path& path, const FileValue::Dict& config, con
 
 const std::string kReader = "save_model_folder: config.json";
 
-// Options with everything said that a default implies, and without what no config says.
+// The plain() functions bring options into one form: implied defaults are filled in, and options that
+// config.json does not record are reset.
 GPTOptions plain(GPTOptions options) {
   if (options.num_kv_heads() == 0) options.num_kv_heads(options.num_heads());
   if (options.hidden_dim() == 0) options.hidden_dim(4 * options.emb_dim());
@@ -150,7 +151,7 @@ LlamaOptions plain(LlamaOptions options) {
 
 BertOptions plain(BertOptions options) {
   if (options.hidden_dim() == 0) options.hidden_dim(4 * options.emb_dim());
-  if (options.padding_id()) options.frozen_id(std::nullopt);  // implied
+  if (options.padding_id()) options.frozen_id(std::nullopt);  // implied by padding_id
   if (options.head() == BertHead::None) options.num_labels(0).head_dropout(0);
   return options;
 }
@@ -167,7 +168,7 @@ std::string_view natural_family(const LlamaOptions& options) {
   return has_windows(options) ? "mistral" : "llama";
 }
 
-// GPT-2 has a bias beside every matrix and norm.
+// Adds zero biases, because GPT-2 has a bias for every matrix and norm.
 void add_zero_biases(StateDict& weights) {
   StateDict zeros;
   for (const auto& [name, tensor] : weights) {
@@ -205,26 +206,31 @@ void save_model_folder(const std::filesystem::path& path, const LlamaImpl& model
 
 void save_model_folder(const std::filesystem::path& path, const BertImpl& model,
                        const SaveFolderOptions& options) {
-  const auto& its = model.options;
-  const auto* natural = its.shared_layers() ? "albert" : its.padding_id() ? "roberta" : "bert";
+  const auto& model_options = model.options;
+  const auto* natural = model_options.shared_layers() ? "albert"
+                        : model_options.padding_id()  ? "roberta"
+                                                      : "bert";
   const auto family = family_of(path, options, BertImpl::kName, natural);
   auto config = base_config(options, family, model);
-  write_bert_options(family, its, config);
-  const BertParts parts{its.pooler(), its.masked_lm(), its.head()};
-  const bool prefix = its.masked_lm() || its.head() != BertHead::None;
-  check_same(path, family, plain(its), plain(read_bert_options(kReader, family, config, parts, {})));
+  write_bert_options(family, model_options, config);
+  const BertParts parts{model_options.pooler(), model_options.masked_lm(), model_options.head()};
+  const bool prefix = model_options.masked_lm() || model_options.head() != BertHead::None;
+  check_same(path, family, plain(model_options),
+             plain(read_bert_options(kReader, family, config, parts, {})));
   write(path, config, to_python_names(family, state_dict(model), {.prefix = prefix}), options);
 }
 
 void save_model_folder(const std::filesystem::path& path, const ViTImpl& model,
                        const SaveFolderOptions& options) {
-  const auto& its = model.options;
-  const auto family = family_of(path, options, ViTImpl::kName, its.distillation_token() ? "deit" : "vit");
+  const auto& model_options = model.options;
+  const auto family =
+      family_of(path, options, ViTImpl::kName, model_options.distillation_token() ? "deit" : "vit");
   auto config = base_config(options, family, model);
-  write_vit_options(its, config);
-  const bool classifier = its.num_classes() > 0;
-  check_same(path, family, plain(its), plain(read_vit_options(kReader, family, config, classifier, {})));
-  const PythonNamesOptions names{.prefix = classifier, .channels = its.channels()};
+  write_vit_options(model_options, config);
+  const bool classifier = model_options.num_classes() > 0;
+  check_same(path, family, plain(model_options),
+             plain(read_vit_options(kReader, family, config, classifier, {})));
+  const PythonNamesOptions names{.prefix = classifier, .channels = model_options.channels()};
   write(path, config, to_python_names(family, state_dict(model), names), options);
 }
 

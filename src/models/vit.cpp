@@ -11,7 +11,7 @@
 namespace attentive {
 namespace {
 
-// Numbers of a patch: channels * patch_size^2.
+// Values in one patch: channels * patch_size^2.
 int64_t pixels_of(const ViTOptions& options) {
   int64_t pixels = 0;
   const bool fits = !__builtin_mul_overflow(options.patch_size(), options.patch_size(), &pixels) &&
@@ -120,11 +120,11 @@ at::Tensor ViTImpl::hidden(const at::Tensor& images) {
 }
 
 at::Tensor image_patches(const at::Tensor& images, int64_t patch) {
-  constexpr const char* who = "image_patches";
-  check_defined(who, "images", images);
-  TORCH_CHECK_VALUE(images.dim() == 4, who, ": expected images of shape (B, C, H, W), got ",
+  constexpr const char* caller = "image_patches";
+  check_defined(caller, "images", images);
+  TORCH_CHECK_VALUE(images.dim() == 4, caller, ": expected images of shape (B, C, H, W), got ",
                     shape_string(images.sizes()));
-  TORCH_CHECK_VALUE(patch > 0 && images.size(2) % patch == 0 && images.size(3) % patch == 0, who,
+  TORCH_CHECK_VALUE(patch > 0 && images.size(2) % patch == 0 && images.size(3) % patch == 0, caller,
                     ": expected patch to divide ", images.size(2), " and ", images.size(3), ", got ", patch);
   const auto rows = images.size(2) / patch, columns = images.size(3) / patch;
   return images.reshape({images.size(0), images.size(1), rows, patch, columns, patch})

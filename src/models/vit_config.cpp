@@ -4,7 +4,7 @@
 namespace attentive {
 namespace {
 
-// A number, or a list of two equal ones.
+// Reads a number, or a list of two equal ones.
 int64_t side(const ModelConfig& config, std::string_view field, int64_t fallback) {
   const auto* value = config.find(field);
   if (value == nullptr || !value->is<FileValue::List>()) return config.size(field, fallback);
@@ -17,9 +17,9 @@ int64_t side(const ModelConfig& config, std::string_view field, int64_t fallback
 
 }  // namespace
 
-ViTOptions read_vit_options(const std::string& who, std::string_view family, const FileValue& config_,
+ViTOptions read_vit_options(const std::string& caller, std::string_view family, const FileValue& config_,
                             bool classifier, const PretrainedOptions& pretrained) {
-  const ModelConfig config(who, config_);
+  const ModelConfig config(caller, config_);
   check_common_fields(config);
   ViTOptions options(side(config, "image_size", 224), side(config, "patch_size", 16),
                      config.size("num_channels", 3), classifier ? read_labels(config) : 0);

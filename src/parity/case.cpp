@@ -17,7 +17,7 @@ std::optional<std::string> find(const std::map<std::string, std::string>& metada
   return found->second;
 }
 
-// A seed as Python's manual_seed takes it: negative numbers count down from 2^64.
+// Reads a seed as Python's manual_seed does: negative numbers count down from 2^64.
 std::optional<uint64_t> find_seed(const Case& result, const std::string& key) {
   const auto text = find(result.metadata, key);
   if (!text) return std::nullopt;
@@ -31,7 +31,7 @@ std::optional<uint64_t> find_seed(const Case& result, const std::string& key) {
   return negative ? 0 - value : value;
 }
 
-// True unless the file says otherwise.
+// True unless the file says false.
 bool find_flag(const Case& result, const std::string& key) {
   const auto text = find(result.metadata, key).value_or("true");
   if (text != "true" && text != "false") {
@@ -51,7 +51,7 @@ std::optional<at::ScalarType> find_autocast(const Case& result) {
   return *text == "float16" ? at::kHalf : at::kBFloat16;
 }
 
-// Sorts a tensor into the part of the case that its name belongs to.
+// Stores a tensor in the part of the case that its name selects.
 void place(Case& result, const std::string& name, const at::Tensor& tensor) {
   const auto under = [&](std::string_view prefix, std::map<std::string, at::Tensor>& part) {
     if (name.size() <= prefix.size() || name.compare(0, prefix.size(), prefix) != 0) return false;

@@ -16,7 +16,7 @@ struct CaseArguments::Values {
 CaseArguments::CaseArguments(std::string case_name, std::string what, const std::string& json)
     : case_name_(std::move(case_name)), what_(std::move(what)), values_(std::make_unique<Values>()) {
   std::set<std::string> seen;
-  std::string repeated;  // the parser itself would keep the last value without a word
+  std::string repeated;  // a repeated key, of which the parser would silently keep the last value
   const auto watch = [&](int depth, nlohmann::json::parse_event_t event, const nlohmann::json& parsed) {
     if (event == nlohmann::json::parse_event_t::key && depth == 1) {
       const auto& key = parsed.get_ref<const std::string&>();
@@ -51,7 +51,7 @@ std::string CaseArguments::json() const {
 
 void CaseArguments::wrong_type(std::string_view name, std::string_view expected) const {
   const auto& value = values_->json.at(std::string(name));
-  // A structured value is only named: printing it would recurse as deep as it nests.
+  // Only names a structured value: printing it would recurse as deep as it nests.
   fail_case(case_name_,
             fmt::format("expected {} {} to be {}, got {}", what_, name, expected,
                         value.is_structured() ? "a JSON " + std::string(value.type_name()) : value.dump()));

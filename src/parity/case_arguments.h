@@ -19,14 +19,14 @@ namespace attentive {
 /// default. Every getter throws CaseError naming the argument if its value has another type.
 class CaseArguments {
  public:
-  /// `what` stands in messages: "option" or "call argument".
+  /// `what` describes an argument in messages: "option" or "call argument".
   CaseArguments(std::string case_name, std::string what, const std::string& json);
   ~CaseArguments();
   CaseArguments(CaseArguments&&) noexcept;
 
   std::vector<std::string> names() const;
   bool has(std::string_view name) const;
-  /// The object as text.
+  /// The object as JSON text.
   std::string json() const;
 
   int64_t integer(std::string_view name) const;
@@ -36,7 +36,7 @@ class CaseArguments {
   std::optional<double> optional_number(std::string_view name) const;
   std::optional<int64_t> optional_integer(std::string_view name) const;
   bool boolean(std::string_view name, bool otherwise) const;
-  /// One of `known`; else throws CaseError naming them.
+  /// Returns an argument that must be one of `known`; otherwise throws CaseError naming them.
   std::string choice(std::string_view name, std::string_view otherwise,
                      const std::vector<std::string_view>& known) const;
 
@@ -51,7 +51,7 @@ class CaseArguments {
   std::unique_ptr<Values> values_;
 };
 
-/// The tensor arguments of a call. Floating ones are leaves in the dtype of the arithmetic.
+/// The tensor arguments of a call. Floating-point ones are autograd leaves in the dtype of the arithmetic.
 class CaseInputs {
  public:
   CaseInputs(std::string case_name, std::map<std::string, at::Tensor> leaves)

@@ -42,13 +42,14 @@ at::Tensor replace_empty_rows(const at::Tensor& want, const at::Tensor& empty, c
 
 std::string whose_error(const ExactDistances& exact, at::ScalarType dtype, bool gradient, double scale) {
   if (!std::isfinite(exact.ours) || !std::isfinite(exact.expected)) return {};
-  const bool theirs = exact.expected >= exact.ours;
-  const double low = theirs ? exact.ours : exact.expected, high = theirs ? exact.expected : exact.ours;
+  const bool torch_is_worse = exact.expected >= exact.ours;
+  const double low = torch_is_worse ? exact.ours : exact.expected,
+               high = torch_is_worse ? exact.expected : exact.ours;
   if (high > 100 * tolerance_of(dtype, gradient).allowed(scale))
-    return fmt::format("{} off our float64 by more than rounding", theirs ? "PyTorch is" : "ours is");
-  if (low == 0.0) return fmt::format("the error is {}", theirs ? "PyTorch's" : "ours");
-  return fmt::format("{} error is {:.{}f} times {}", theirs ? "PyTorch's" : "our", high / low,
-                     high < 1e3 * low ? 1 : 0, theirs ? "ours" : "PyTorch's");
+    return fmt::format("{} off our float64 by more than rounding", torch_is_worse ? "PyTorch is" : "ours is");
+  if (low == 0.0) return fmt::format("the error is {}", torch_is_worse ? "PyTorch's" : "ours");
+  return fmt::format("{} error is {:.{}f} times {}", torch_is_worse ? "PyTorch's" : "our", high / low,
+                     high < 1e3 * low ? 1 : 0, torch_is_worse ? "ours" : "PyTorch's");
 }
 
 }  // namespace attentive

@@ -10,7 +10,7 @@ namespace attentive {
 TensorComparison compare_tensors(std::string name, const at::Tensor& got, const at::Tensor& want,
                                  double tolerance);
 
-/// Replaces the NaN that `want` holds for queries without keys by what our conventions say.
+/// Replaces the NaN in `want` for queries without keys by this package's convention.
 ///   want        (..., L, X)
 ///   empty       (..., L) bool, true: the query has no key
 ///   convention  broadcasts to want
@@ -18,9 +18,9 @@ TensorComparison compare_tensors(std::string name, const at::Tensor& got, const 
 at::Tensor replace_empty_rows(const at::Tensor& want, const at::Tensor& empty, const at::Tensor& convention,
                               int64_t& rows);
 
-/// Says which side is further from float64 arithmetic, and by which factor; `scale` is max|want| over the
+/// Describes which side is further from float64 arithmetic, and by which factor. scale: max|want| over the
 /// tensors that share a tolerance. A difference of more than a hundred tolerances of `dtype` is not rounding:
-/// the two sides may mean different things, and the float64 run then means what this package does.
+/// the two sides may compute different things, and the float64 run computes what this package means.
 std::string whose_error(const ExactDistances& exact, at::ScalarType dtype, bool gradient, double scale);
 
 }  // namespace attentive

@@ -19,7 +19,7 @@ bool is_mask(const std::string& input) {
   return input.size() >= 4 && input.compare(input.size() - 4, 4, "mask") == 0;
 }
 
-// Python's torch.autocast; without a type, autocast switched off.
+// Works like Python's torch.autocast; without a dtype, disables autocast.
 class AutocastGuard {
  public:
   AutocastGuard(at::DeviceType device, std::optional<at::ScalarType> type)
@@ -64,7 +64,7 @@ CaseRunner build(const CasePlan& plan, const CaseArithmetic& arithmetic, bool tr
   return runner;
 }
 
-// Leaves on the device, in the dtype of the arithmetic; a mask keeps its own, as PyTorch takes it.
+// Makes autograd leaves on the device, in the dtype of the arithmetic. A mask keeps its dtype, as in PyTorch.
 std::map<std::string, at::Tensor> make_leaves(const Case& test_case, const CaseArithmetic& arithmetic) {
   std::map<std::string, at::Tensor> leaves;
   for (const auto& [name, tensor] : test_case.inputs) {
@@ -122,7 +122,7 @@ std::map<std::string, at::Tensor> differentiate(const Case& test_case, const at:
   return gradients;
 }
 
-// A run that draws nothing; `look` sees the module (null for a function) before its call.
+// Runs a case without dropout. `look` is called with the module (null for a function) before the call.
 CaseOutput run_clean(const CasePlan& plan, const CaseArithmetic& arithmetic, Weights which,
                      const std::function<void(const torch::nn::Module*)>& look) {
   CaseResults unused;

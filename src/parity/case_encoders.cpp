@@ -1,4 +1,4 @@
-// Encoder models by this package's names and options.
+// Encoder models, with this package's names and options.
 
 #include <attentive/core/guards.h>
 #include <attentive/models/bert.h>
@@ -22,7 +22,7 @@ CaseRunner bert(const CaseArguments& options, Backend backend) {
   Bert model(read_options(options, no_bert(), BertImpl::kName));
   const auto forward = [model, backend](const CaseInputs& inputs, const CaseArguments& call,
                                         Weights) mutable -> CaseOutput {
-    const BackendGuard guard(backend);  // preferred: the options name no backend
+    const BackendGuard guard(backend);  // only preferred, because the options have no backend
     const auto result = call.choice("result", "hidden", {"hidden", "pooled", "logits", "labels"});
     const auto padding = inputs.optional("attention_mask");
     const auto output = model->forward(inputs.required("ids"), inputs.optional("token_types"),

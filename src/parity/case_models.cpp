@@ -1,4 +1,4 @@
-// Whole models by this package's names: their options are ours, as JSON.
+// Whole models, with this package's names and options (as JSON).
 
 #include <vector>
 
@@ -23,7 +23,7 @@ Mask padding(const CaseInputs& inputs) {
   return mask.defined() ? Mask::key_keep(mask) : Mask();
 }
 
-// `prefill` tokens at once, then one at a time.
+// Computes logits with a cache: `prefill` tokens at once, then one at a time.
 at::Tensor cached_logits(LlamaImpl& model, const at::Tensor& ids, int64_t prefill) {
   const auto cache = model.make_cache(ids.size(0), ids.size(1));
   std::vector<at::Tensor> logits;
@@ -39,7 +39,7 @@ CaseRunner llama(const CaseArguments& options, Backend backend) {
   Llama model(read_options(options, llama_defaults(), LlamaImpl::kName));
   const auto forward = [model, backend](const CaseInputs& inputs, const CaseArguments& call,
                                         Weights) mutable -> CaseOutput {
-    const BackendGuard guard(backend);  // preferred: the options name no backend
+    const BackendGuard guard(backend);  // only preferred, because the options have no backend
     const auto& ids = inputs.required("ids");
     const auto prefill = call.optional_integer("prefill");
     if (!prefill) return {model->forward(ids, padding(inputs))};

@@ -45,7 +45,7 @@ const CaseModule& find_case_module(const Case& test_case, const CaseArguments& o
     if (candidate.name != test_case.module) continue;
     const auto known = static_cast<size_t>(std::count_if(
         given.begin(), given.end(), [&](const auto& name) { return knows(candidate.options, name); }));
-    // The class that knows most of the options is meant; its first unknown one is then named below.
+    // Chooses the class that knows most of the options; its first unknown option is reported below.
     if (!found || known > best) {
       found = &candidate;
       best = known;

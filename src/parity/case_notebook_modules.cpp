@@ -1,4 +1,4 @@
-// The notebooks' classes by their Python names.
+// The notebooks' classes, with their Python names.
 
 #include <cmath>
 #include <utility>
@@ -20,13 +20,14 @@
 namespace attentive {
 namespace {
 
-// Masks of the notebook classes mean, in any dtype: zero hides.
+// In the notebook classes, zero hides, whatever the mask's dtype is.
 Mask mask_of(const CaseInputs& inputs) {
   const auto mask = inputs.optional("mask");
   return mask.defined() ? Mask::keep(mask.ne(0)) : Mask();
 }
 
-// The blog divides by torch.sqrt(torch.tensor(d_k, dtype=torch.float32)): a float32 root, in float64 as well.
+// The blog divides by torch.sqrt(torch.tensor(d_k, dtype=torch.float32)), so the root is rounded to float32
+// in float64 arithmetic as well.
 double blog_scale(int64_t head_dim) {
   return 1.0 / static_cast<double>(std::sqrt(static_cast<float>(head_dim)));
 }
@@ -37,8 +38,8 @@ Options forced(Options options, Backend backend) {
   return options;
 }
 
-// A module whose Python forward returns the output alone: `plain` runs that forward, `weighted` the one with
-// weights.
+// Makes a runner for a module whose Python forward returns only the output: `plain` runs that forward,
+// `weighted` the variant with weights.
 template <class Holder, class Plain, class Weighted>
 CaseRunner output_only(Holder module, std::string output_bias, Plain plain, Weighted weighted) {
   const auto forward = [=](const CaseInputs& inputs, const CaseArguments&,
@@ -50,7 +51,7 @@ CaseRunner output_only(Holder module, std::string output_bias, Plain plain, Weig
   return {module.ptr(), forward, std::move(output_bias)};
 }
 
-// The same with one input, x.
+// Makes such a runner for a module with one input, x.
 template <class Holder>
 CaseRunner one_input(Holder module, std::string output_bias = {}) {
   return output_only(
@@ -155,7 +156,7 @@ CaseRunner multi_head_self_attention(const CaseArguments& options, Backend backe
   return {module.ptr(), forward};
 }
 
-// The function of the multi-head blog: Q, K, V with any leading sizes.
+// The function of the multi-head blog, for Q, K, V with any leading dimensions.
 CaseRunner blog_attention(const CaseArguments&, Backend backend) {
   const auto forward = [backend](const CaseInputs& inputs, const CaseArguments&,
                                  Weights which) -> CaseOutput {

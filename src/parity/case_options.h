@@ -1,6 +1,6 @@
 #pragma once
 
-// A struct with ATTENTIVE_OPTIONS as the options of a case, as option_json.h writes them.
+// Reads a struct with ATTENTIVE_OPTIONS from the options of a case, in the format of option_json.h.
 
 #include <string_view>
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace attentive {
 
-/// The names of all options. They live as long as the program.
+/// The names of all options. They are valid until the program ends.
 template <ListsOptions Options>
 std::vector<std::string_view> option_names(const Options& options) {
   static const auto object = option_object(options);
@@ -20,16 +20,16 @@ std::vector<std::string_view> option_names(const Options& options) {
   return names;
 }
 
-/// The options of a case; those that are absent or null keep their values. Throws c10::ValueError, prefixed
-/// with `who`, that names an option of another type.
+/// Reads the options of a case; those that are absent or null keep their values. Throws c10::ValueError,
+/// prefixed with `caller`, that names an option of another type.
 template <ListsOptions Options>
-Options read_options(const CaseArguments& arguments, Options options, const char* who) {
+Options read_options(const CaseArguments& arguments, Options options, const char* caller) {
   auto object = option_object(options);
   const auto given = nlohmann::json::parse(arguments.json());
   for (const auto& item : given.items()) {
     if (!item.value().is_null()) object[item.key()] = item.value();
   }
-  each_option(options, OptionReader(who, object));
+  each_option(options, OptionReader(caller, object));
   return options;
 }
 

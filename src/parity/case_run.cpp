@@ -21,41 +21,42 @@ std::string why_skipped(const Case& test_case, const CaseSettings& settings) {
   if (test_case.dropout_path.empty()) return {};
   if (!settings.device.is_cpu())
     return "its dropout was drawn on the CPU, and another device draws another stream";
-  const auto ours = dropout_stream_of_this_cpu();
-  if (ours == test_case.dropout_path) return {};
+  const auto stream = dropout_stream_of_this_cpu();
+  if (stream == test_case.dropout_path) return {};
   return fmt::format("its dropout was drawn from PyTorch's stream \"{}\", and this machine draws \"{}\"",
-                     test_case.dropout_path, ours);
+                     test_case.dropout_path, stream);
 }
 
-// One compared tensor: ours, PyTorch's with our convention in place of its NaN, and what sets its tolerance.
+// One compared tensor: this package's result, and PyTorch's with its NaN replaced by this package's
+// convention.
 struct Compared {
   std::string name;
   at::Tensor got, want;
-  double scale;  // max|want|, of gradients over all of them
+  double scale;  // max|want|; for gradients, over all of them
   bool gradient = false;
   std::string note = {};
 };
 
-// Weights drawn from the seed must be the file's.
+// Compares weights drawn from the seed with those in the file.
 void compare_initial(const Case& test_case, const CaseResults& results, CaseReport& report) {
   for (const auto& [key, fresh] : results.initial) {
     const auto want = test_case.state.find(key);
-    if (want == test_case.state.end()) continue;  // load_state_dict names it
-    const auto ours = fresh.to(want->second.scalar_type());
-    auto row = compare_tensors("init." + key, ours, want->second, 0.0);
+    if (want == test_case.state.end()) continue;  // load_state_dict reports it
+    const auto got = fresh.to(want->second.scalar_type());
+    auto row = compare_tensors("init." + key, got, want->second, 0.0);
     const bool normal = std::find(results.normal.begin(), results.normal.end(), key) != results.normal.end();
-    const auto how = normal ? Drawn::Normal : Drawn::Uniform;
-    if (!row.passed && same_draw(fresh, want->second, how)) {
+    const auto distribution = normal ? Drawn::Normal : Drawn::Uniform;
+    if (!row.passed && same_draw(fresh, want->second, distribution)) {
       row.passed = true;
-      row.note = draw_rule(how);
+      row.note = draw_rule(distribution);
     }
     report.tensors.push_back(std::move(row));
   }
 }
 
-// Which queries have no key, for each row of `want`, from our clean weights (..., S): a row of weights sums
-// to one, or is zero. Weights by head beside rows that stand for all heads: a row is empty if no head has a
-// key.
+// Finds the queries without a key, for each row of `want`, from this package's clean weights (..., S): a row
+// of weights sums to one, or is zero. If the weights are by head and the rows stand for all heads, a row is
+// empty if no head has a key.
 at::Tensor empty_rows(const at::Tensor& clean_weights, int64_t want_rank, bool sequence_first) {
   auto empty = clean_weights.eq(0).all(-1);
   while (empty.dim() > want_rank - 1) empty = empty.all(-2);
@@ -66,8 +67,8 @@ bool holds_nan(const at::Tensor& tensor) {
   return tensor.defined() && tensor.isnan().any().item<bool>();
 }
 
-// One of `expected.*`; `empty` and `convention` say where PyTorch's NaN is allowed and what ours must be
-// there.
+// Prepares the comparison of one of `expected.*`; `empty` tells where PyTorch's NaN is allowed, and
+// `convention` is what this package must give there.
 Compared expected(const std::string& name, const at::Tensor& got, at::Tensor want, const at::Tensor& empty,
                   const at::Tensor& convention) {
   int64_t rows = 0;
@@ -124,13 +125,13 @@ TensorComparison compare(const Compared& pair, const CaseSettings& settings, at:
   return row;
 }
 
-// Says of each row how far both sides are from float64, and of those that differ whose error it is.
+// Adds to each row how far both sides are from float64, and to those that differ which side's error it is.
 void add_exact(const CasePlan& plan, const std::vector<Compared>& pairs, at::Device device, size_t first,
                CaseReport& report) {
   CaseResults exact;
   try {
     exact = compute_case(plan, {.dtype = at::kDouble, .backend = Backend::Reference, .device = device});
-  } catch (const c10::Error& error) {  // the verdict must not hang on this run
+  } catch (const c10::Error& error) {  // a failure of this run must not change the verdict
     report.tensors[first].note += fmt::format(" float64: {}", error.what_without_backtrace());
     return;
   }
@@ -184,7 +185,7 @@ CaseReport run_case(const Case& test_case, const CaseSettings& settings) {
   } catch (const CaseError&) {
     throw;
   } catch (const c10::Error& error) {
-    // A module that refuses its arguments says why; the case's name is what is missing.
+    // A module that refuses its arguments gives a reason, but does not know the case's name.
     fail_case(test_case.name, error.what_without_backtrace());
   }
   return report;

@@ -1,4 +1,4 @@
-// PyTorch's transformer layers by their Python names.
+// PyTorch's transformer layers, with their Python names.
 
 #include <ATen/ops/silu.h>
 #include <ATen/ops/tanh.h>
@@ -12,7 +12,7 @@
 namespace attentive {
 namespace {
 
-// "relu" and "gelu" are Python's own names; the others stand for the functions of torch.nn.functional.
+// "relu" and "gelu" are Python's names; the other names stand for functions of torch.nn.functional.
 compat::Activation activation(const CaseArguments& options) {
   const auto name = options.choice("activation", "relu", {"relu", "gelu", "silu", "tanh"});
   if (name == "gelu") return torch::kGELU;
@@ -25,7 +25,7 @@ CaseRunner encoder_layer(const CaseArguments& options, Backend backend) {
   compat::TransformerEncoderLayer layer(torch_layer_options(options));
   const auto forward = [layer, backend](const CaseInputs& inputs, const CaseArguments& call,
                                         Weights) mutable -> CaseOutput {
-    const BackendGuard guard(backend);  // preferred: the layer has PyTorch's options only
+    const BackendGuard guard(backend);  // only preferred, because the layer has PyTorch's options
     return {layer->forward(inputs.required("src"), torch_mask(inputs, "src_mask"),
                            torch_mask(inputs, "src_key_padding_mask"), call.boolean("is_causal", false))};
   };

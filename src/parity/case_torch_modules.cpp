@@ -1,4 +1,4 @@
-// PyTorch's own attention by its Python names: PyTorch's conventions for masks, alignment and shapes hold
+// PyTorch's own attention, with its Python names. Masks, alignment and shapes follow PyTorch's conventions
 // here.
 
 #include <algorithm>
@@ -24,14 +24,14 @@ at::Tensor torch_mask(const CaseInputs& inputs, const std::string& name) {
 
 namespace {
 
-// A mask with fewer dimensions than q stands for the last ones, as everywhere in PyTorch.
+// A mask with fewer dimensions than q covers the last ones, as everywhere in PyTorch.
 Mask mask_like(at::Tensor mask, int64_t rank) {
   if (!mask.defined()) return {};
   while (mask.dim() < rank) mask = mask.unsqueeze(0);
   return mask.scalar_type() == at::kBool ? Mask::keep(mask) : Mask::bias(mask);
 }
 
-// Gives q, k and v the same leading sizes, as PyTorch's matmul does.
+// Broadcasts the leading dimensions of q, k and v, as PyTorch's matmul does.
 void broadcast_leading(at::Tensor& q, at::Tensor& k, at::Tensor& v) {
   const auto leading = [](const at::Tensor& x) {
     return x.sizes().slice(0, static_cast<size_t>(x.dim() - 2));
@@ -60,11 +60,11 @@ CaseOutput run_sdpa(const CaseInputs& inputs, const CaseArguments& call, Weights
   options.dropout_p = call.number("dropout_p", 0.0);
   options.scale = call.optional_number("scale");
   if (options.scale == 0.0) {
-    // PyTorch takes a scale of 0 (uniform weights), `attention` refuses it as a likely mistake.
+    // PyTorch accepts a scale of 0 (uniform weights), but `attention` refuses it as a likely mistake.
     q = q * 0;
     options.scale = 1.0;
   }
-  // With grouped heads the third last dimension is the head: three dimensions are (H, L, D), not (B, L, D).
+  // With grouped heads, the third dimension from the end is the head: rank 3 means (H, L, D), not (B, L, D).
   const bool grouped = call.boolean("enable_gqa", false);
   const bool unbatched = grouped && q.dim() == 3;
   if (unbatched) {
@@ -100,14 +100,14 @@ CaseRunner multihead_attention(const CaseArguments& options, Backend backend) {
   compat::MultiheadAttention module(settings);
   const auto forward = [module, backend](const CaseInputs& inputs, const CaseArguments& call,
                                          Weights which) mutable -> CaseOutput {
-    // The module has PyTorch's options only, so its backend can be preferred, but not forced.
+    // The module has PyTorch's options only, so a backend can be preferred, but not forced.
     const BackendGuard guard(backend);
     const auto& query = inputs.required("query");
     const auto or_query = [&](const char* name) {
       const auto tensor = inputs.optional(name);
       return tensor.defined() ? tensor : query;
     };
-    const bool clean = which == Weights::Clean;  // every head apart, to see which queries have keys
+    const bool clean = which == Weights::Clean;  // by head, to see which queries have keys
     const auto [output, weights] = module->forward(
         query, or_query("key"), or_query("value"), torch_mask(inputs, "key_padding_mask"),
         clean || call.boolean("need_weights", true), torch_mask(inputs, "attn_mask"),
@@ -134,7 +134,7 @@ std::vector<CaseModule> torch_case_modules() {
       {"torch.nn.functional.scaled_dot_product_attention",
        {},
        {"query", "key", "value", "attn_mask"},
-       true,  // an eager function in its place may return them
+       true,  // an eager function in its place may return weights
        sdpa,
        {"dropout_p", "is_causal", "scale", "enable_gqa"}},
   };

@@ -1,5 +1,5 @@
-// PyTorch's stacks of transformer layers by their Python names. The options of the first two are those of
-// their layers, num_layers, and whether a norm of the layers' features, eps and bias follows.
+// PyTorch's stacks of transformer layers, with their Python names. The options of the first two are those of
+// their layers, num_layers, and whether a final norm follows, with its eps and bias.
 
 #include <attentive/compat/transformer.h>
 #include <attentive/core/guards.h>
@@ -26,7 +26,7 @@ CaseRunner encoder(const CaseArguments& options, Backend backend) {
                                        .norm(last_norm(options, layer)));
   const auto forward = [stack, backend](const CaseInputs& inputs, const CaseArguments& call,
                                         Weights) mutable -> CaseOutput {
-    const BackendGuard guard(backend);  // preferred: the layers have PyTorch's options only
+    const BackendGuard guard(backend);  // only preferred, because the layers have PyTorch's options
     return {stack->forward(inputs.required("src"), torch_mask(inputs, "mask"),
                            torch_mask(inputs, "src_key_padding_mask"), hint(call, "is_causal"))};
   };

@@ -19,7 +19,7 @@ at::Tensor as_double(const at::Tensor& tensor) {
   return tensor.detach().to(at::kCPU, at::kDouble);
 }
 
-// Bit patterns of float32, mapped so that neighbouring numbers are neighbouring integers (and -0 is 0).
+// Maps the bit patterns of float32 so that neighbouring values are neighbouring integers (and -0 is 0).
 at::Tensor ordinals(const at::Tensor& tensor) {
   const auto bits = tensor.detach().to(at::kCPU, at::kFloat).contiguous().view(at::kInt).to(at::kLong);
   return at::where(bits.lt(0), int64_t{std::numeric_limits<int32_t>::min()} - bits, bits);
@@ -41,7 +41,7 @@ Tolerance tolerance_of(at::ScalarType dtype, bool gradient) {
 }
 
 Tolerance printed_tolerance(int decimals) {
-  // Some printed numbers are within 1e-7 of where their last digit would change.
+  // Some printed numbers are within 1e-7 of a rounding boundary of their last digit.
   return {0.0, 0.5 * std::pow(10.0, -decimals) + 2e-6};
 }
 
@@ -54,12 +54,13 @@ double largest_magnitude(const at::Tensor& values) {
 Distance distance_of(const at::Tensor& got, const at::Tensor& want) {
   if (got.sizes() != want.sizes()) return {.largest = std::numeric_limits<double>::infinity()};
   if (want.numel() == 0) return {};
-  const auto ours = as_double(got).reshape(-1);
-  const auto theirs = as_double(want).reshape(-1);
-  // Equal infinities have a difference of NaN; argmax() finds every other NaN.
-  const auto apart = (ours - theirs).abs_().masked_fill_(ours.eq(theirs), 0.0);
+  const auto got_values = as_double(got).reshape(-1);
+  const auto want_values = as_double(want).reshape(-1);
+  // The difference of equal infinities is NaN and must count as 0; argmax() finds every other NaN.
+  const auto apart = (got_values - want_values).abs_().masked_fill_(got_values.eq(want_values), 0.0);
   const auto place = apart.argmax().item<int64_t>();
-  return {apart[place].item<double>(), place, ours[place].item<double>(), theirs[place].item<double>()};
+  return {apart[place].item<double>(), place, got_values[place].item<double>(),
+          want_values[place].item<double>()};
 }
 
 std::string difference(const at::Tensor& got, const at::Tensor& want, Tolerance tolerance) {

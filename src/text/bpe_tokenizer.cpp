@@ -33,16 +33,16 @@ Kind kind_of(unsigned char c) {
   return Kind::Sign;
 }
 
-// The end of the piece that starts at `begin`.
+// The end of the piece that begins at `begin`.
 size_t piece_end(std::string_view text, size_t begin) {
   const auto kind = [&](size_t i) { return kind_of(static_cast<unsigned char>(text[i])); };
   size_t at = begin;
-  // One space belongs to the word after it.
+  // One space belongs to the following word.
   if (text[at] == ' ' && at + 1 < text.size() && kind(at + 1) != Kind::Space) ++at;
   const auto run = kind(at);
   size_t end = at + 1;
   while (end < text.size() && kind(end) == run && end - begin < kLongestPiece) ++end;
-  // A run of spaces leaves its last one to the word after it.
+  // A run of spaces leaves its last one to the following word.
   if (run == Kind::Space && end < text.size() && text[end - 1] == ' ' && end - begin > 1) --end;
   return end;
 }
@@ -56,13 +56,14 @@ void for_each_piece(std::string_view text, Visit visit) {
   }
 }
 
-// A distinct piece of the training text.
+// A distinct piece of the training text, with its current tokens.
 struct Word {
   std::vector<int64_t> ids;
   int64_t count = 0;
 };
 
-// How often each pair of neighbours occurs and in which words, kept up to date through the merges.
+// Counts how often each pair of neighbours occurs and in which words; kept up to date while tokens are
+// merged.
 class PairCounts {
  public:
   explicit PairCounts(std::vector<Word> words) : words_(std::move(words)) {
@@ -70,7 +71,7 @@ class PairCounts {
     for (const auto& [pair, count] : counts_) heap_.emplace(count, pair);
   }
 
-  // The most frequent pair, the smaller one if several are; false if none occurs twice.
+  // Finds the most frequent pair, the smallest one among equals; false if no pair occurs twice.
   bool best(BpeTokenizer::Merge& pair) {
     while (!heap_.empty()) {
       const auto [count, candidate] = heap_.top();
@@ -78,7 +79,7 @@ class PairCounts {
         pair = candidate;
         return count >= 2;
       }
-      heap_.pop();  // an old count; the current one has its own entry
+      heap_.pop();  // an outdated count; the current one has its own entry
     }
     return false;
   }
@@ -181,7 +182,7 @@ int64_t BpeTokenizer::vocab_size() const {
 
 std::vector<int64_t> BpeTokenizer::encode(std::string_view text) const {
   std::vector<int64_t> ids;
-  std::unordered_map<std::string_view, std::vector<int64_t>> known;  // a text repeats its words
+  std::unordered_map<std::string_view, std::vector<int64_t>> known;  // texts repeat their words
   for_each_piece(text, [&](std::string_view piece) {
     auto [entry, fresh] = known.try_emplace(piece);
     if (fresh) encode_piece(piece, entry->second);
@@ -190,7 +191,7 @@ std::vector<int64_t> BpeTokenizer::encode(std::string_view text) const {
   return ids;
 }
 
-// The oldest token is joined first.
+// Joins the pair whose token was learned first.
 void BpeTokenizer::encode_piece(std::string_view piece, std::vector<int64_t>& out) const {
   auto ids = byte_ids(piece);
   merge_neighbours(ids, [&](int64_t left, int64_t right) -> std::optional<NeighbourMerge<int64_t>> {

@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kCharTokenizer = "CharTokenizer";
 
-// Bytes that the first byte of a UTF-8 sequence promises; 1 for a byte that cannot start one.
+// The length of a UTF-8 sequence according to its first byte; 1 for a byte that cannot begin one.
 size_t promised(unsigned char first) {
   if (first >= 0xc2 && first < 0xe0) return 2;
   if (first >= 0xe0 && first < 0xf0) return 3;
@@ -20,7 +20,7 @@ size_t promised(unsigned char first) {
   return 1;
 }
 
-// The character that starts at `at`: a whole UTF-8 sequence or one stray byte.
+// The character that begins at `at`: a whole UTF-8 sequence or one stray byte.
 std::string_view character(std::string_view text, size_t at) {
   const auto size = promised(static_cast<unsigned char>(text[at]));
   if (size > 1 && at + size <= text.size() && is_utf8(text.substr(at, size))) return text.substr(at, size);

@@ -11,23 +11,23 @@
 
 namespace attentive {
 
-/// The token that two neighbours become; merges of a lower rank are done first.
+/// The token that replaces two neighbours. Merges of a lower rank are done first.
 template <std::signed_integral Token>
 struct NeighbourMerge {
   int64_t rank;
   Token token;
 };
 
-/// Byte-pair encoding: joins the two neighbours whose merge has the lowest rank, the leftmost ones first, until
-/// no merge applies. `merge_of(left, right)` is an optional `NeighbourMerge`. Tokens are not negative.
-/// O(n log n).
+/// Byte-pair encoding: repeatedly joins the two neighbours whose merge has the lowest rank (the leftmost pair
+/// among equals) until no merge applies. `merge_of(left, right)` returns an optional `NeighbourMerge`. Tokens
+/// are not negative. O(n log n).
 template <std::signed_integral Token, class MergeOf>
 void merge_neighbours(std::vector<Token>& tokens, const MergeOf& merge_of) {
-  // The tokens form a linked list; the heap holds candidates, some of them out of date. A token that was joined
-  // to its left neighbour is -1.
+  // The tokens form a linked list; the heap holds candidates, some of which are outdated. A token that was
+  // joined to its left neighbour is replaced by -1.
   const size_t size = tokens.size();
   std::vector<size_t> next(size), previous(size);
-  using Join = std::tuple<int64_t, size_t, Token>;  // rank, place of the left token, what it becomes
+  using Join = std::tuple<int64_t, size_t, Token>;  // rank, index of the left token, resulting token
   std::priority_queue<Join, std::vector<Join>, std::greater<>> joins;
   const auto offer = [&](size_t left, size_t right) {
     if (const auto merge = merge_of(tokens[left], tokens[right]))
@@ -35,7 +35,7 @@ void merge_neighbours(std::vector<Token>& tokens, const MergeOf& merge_of) {
   };
   for (size_t i = 0; i < size; ++i) {
     next[i] = i + 1;
-    previous[i] = i - 1;  // of the first: never read
+    previous[i] = i - 1;  // the first element's value is never read
     if (i + 1 < size) offer(i, i + 1);
   }
   while (!joins.empty()) {

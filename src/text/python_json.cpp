@@ -1,4 +1,4 @@
-// Tokenizers of this package as Hugging Face's tokenizer.json.
+// Converts this package's tokenizers to Hugging Face's tokenizer.json.
 
 #include <map>
 
@@ -39,9 +39,10 @@ std::string visible(std::string_view bytes) {
   return text;
 }
 
-// How BpeTokenizer cuts a text, said of bytes that are visible characters already, so that a piece's length is
-// counted in bytes here as there. At most one space goes before a run of letters, digits or signs; a run of
-// white space leaves its last space to the word after it, also where the run is longer than a piece.
+// The regular expression by which BpeTokenizer splits a text. It is applied after bytes have become visible
+// characters, so that lengths count bytes here as well. At most one space precedes a run of letters, digits
+// or signs; a run of white space leaves its last space to the following word, even if the run is longer than
+// a piece.
 std::string piece_regex() {
   constexpr auto longest = BpeTokenizer::kLongestPiece;
   constexpr const char* space = "\u0120";
@@ -87,7 +88,8 @@ std::string CharTokenizer::to_python_json() const {
                       ", belongs to no character, which Python's texts consist of");
     vocabulary[piece] = id;
   }
-  // A character that the vocabulary lacks is an error here and, without a token of this name, in Python.
+  // A character that is not in the vocabulary is an error here, and also in Python if this token is not in
+  // the vocabulary.
   const json model{{"type", "WordLevel"}, {"vocab", vocabulary}, {"unk_token", "<unk>"}};
   return document(split(".|\\n"), json::object({{"type", "Fuse"}}), model).dump();
 }

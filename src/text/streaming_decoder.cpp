@@ -16,7 +16,7 @@ bool continues_character(char c) {
   return (static_cast<unsigned char>(c) & 0xC0) == 0x80;
 }
 
-// The bytes of the tokens as they are; those of a character come together.
+// Returns the tokens' bytes unchanged, except that a character's bytes are returned together.
 class BytesDecoder final : public StreamingDecoder {
  public:
   BytesDecoder(const Tokenizer& tokenizer, bool skip_special_tokens)
@@ -55,7 +55,7 @@ class BytesDecoder final : public StreamingDecoder {
 void StreamingDecoder::follow(std::span<const int64_t> ids) {
   TORCH_CHECK_VALUE(state_ == State::Fresh, kStreamingDecoder,
                     ": expected follow before any other call, got it after one");
-  seen_ = whole_text(ids);  // throws for an id without meaning before anything changes
+  seen_ = whole_text(ids);  // throws for an invalid id before anything changes
   size_t certain = 0;
   for (const auto id : ids) certain += next_text(id).size();
   seen_.erase(0, certain);
@@ -77,8 +77,8 @@ std::string StreamingDecoder::finish() {
   return unseen(last_text());
 }
 
-// Without what stands there already. Where the two differ, as half a character from the one that it became,
-// the text is new from that character on.
+// Removes the text that was output already. If the two differ (for instance where half a character has become
+// a whole one), the text is new from that character on.
 std::string StreamingDecoder::unseen(std::string text) {
   const auto [here, there] = std::ranges::mismatch(text, seen_);
   auto common = static_cast<size_t>(here - text.begin());

@@ -13,8 +13,8 @@
 namespace attentive {
 namespace {
 
-// The JSON forms: {"type": "char", "characters": ["61", "c3a9", ...]} with each character as hexadecimal
-// bytes, and {"type": "bpe", "merges": [[104, 101], ...]}.
+// The JSON formats are {"type": "char", "characters": ["61", "c3a9", ...]}, with each character as
+// hexadecimal bytes, and {"type": "bpe", "merges": [[104, 101], ...]}.
 constexpr const char* kParseTokenizer = "parse_tokenizer";
 
 const nlohmann::json& member(const nlohmann::json& object, const char* key) {

@@ -9,7 +9,7 @@ constexpr char32_t kCharacters = 0x100 + 68;
 
 struct Table {
   std::array<char32_t, 256> of_byte;
-  std::array<int, kCharacters> byte_of;  // -1: stands for none
+  std::array<int, kCharacters> byte_of;  // -1: no byte
 };
 
 constexpr Table make_table() {

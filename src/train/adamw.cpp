@@ -32,17 +32,17 @@ DecayGroups decay_groups(const torch::nn::Module& module) {
   return groups;
 }
 
-AdamWBase::AdamWBase(const char* who, const torch::nn::Module& module, AdamWOptions options_)
-    : options(options_), who_(who) {
+AdamWBase::AdamWBase(const char* caller, const torch::nn::Module& module, AdamWOptions options_)
+    : options(options_), caller_(caller) {
   check_options();
   const KeptTensors kept;
   const auto add = [&](const std::vector<std::string>& names, const std::vector<at::Tensor>& tensors,
                        bool decays) {
     for (size_t i = 0; i < names.size(); ++i) {
       const auto& tensor = tensors[i];
-      TORCH_CHECK_TYPE(tensor.layout() == at::kStrided && at::isFloatingType(tensor.scalar_type()), who_,
+      TORCH_CHECK_TYPE(tensor.layout() == at::kStrided && at::isFloatingType(tensor.scalar_type()), caller_,
                        ": expected dense floating parameters, got \"", names[i], "\", a ", describe(tensor));
-      TORCH_CHECK_TYPE(tensor.is_non_overlapping_and_dense(), who_, ": expected dense parameters, got \"",
+      TORCH_CHECK_TYPE(tensor.is_non_overlapping_and_dense(), caller_, ": expected dense parameters, got \"",
                        names[i], "\", a ", describe(tensor), " with strides ", shape_string(tensor.strides()),
                        ", a part of a larger tensor");
       const auto like = at::zeros({}, tensor.options().requires_grad(false)).expand(tensor.sizes());
@@ -52,7 +52,7 @@ AdamWBase::AdamWBase(const char* who, const torch::nn::Module& module, AdamWOpti
   const auto found = decay_groups(module);
   add(found.decayed_names, found.decayed, true);
   add(found.plain_names, found.plain, false);
-  TORCH_CHECK_VALUE(!parameters_.empty(), who_, ": expected a module with trainable parameters, got none");
+  TORCH_CHECK_VALUE(!parameters_.empty(), caller_, ": expected a module with trainable parameters, got none");
   step_ = at::zeros({}, parameters_[0].like.options().dtype(at::kFloat));
 }
 
@@ -64,7 +64,7 @@ std::vector<AdamWBase::Stretch> AdamWBase::whole_parameters() const {
 
 void AdamWBase::keep(const std::vector<Stretch>& stretches) {
   const KeptTensors kept;
-  reserving(who_, "its state", [&] {
+  reserving(caller_, "its state", [&] {
     for (const auto& stretch : stretches) {
       const auto part = part_of(parameters_[stretch.parameter].tensor, stretch);
       pieces_.push_back({stretch, at::zeros_like(part, at::MemoryFormat::Preserve),
@@ -80,13 +80,14 @@ at::Tensor AdamWBase::part_of(const at::Tensor& tensor, const Stretch& stretch) 
 
 void AdamWBase::check_options() const {
   const auto at_least_zero = [&](const char* name, double value) {
-    TORCH_CHECK_VALUE(std::isfinite(value) && value >= 0.0, who_, ": expected ", name, " >= 0, got ", value);
+    TORCH_CHECK_VALUE(std::isfinite(value) && value >= 0.0, caller_, ": expected ", name, " >= 0, got ",
+                      value);
   };
   at_least_zero("learning_rate", options.learning_rate);
   at_least_zero("eps", options.eps);
   at_least_zero("weight_decay", options.weight_decay);
   TORCH_CHECK_VALUE(
-      options.beta1 >= 0.0 && options.beta1 < 1.0 && options.beta2 >= 0.0 && options.beta2 < 1.0, who_,
+      options.beta1 >= 0.0 && options.beta1 < 1.0 && options.beta2 >= 0.0 && options.beta2 < 1.0, caller_,
       ": expected beta1 and beta2 in [0, 1), got ", options.beta1, " and ", options.beta2);
 }
 
@@ -95,9 +96,9 @@ void AdamWBase::zero_grad() {
 }
 
 at::Tensor AdamWBase::clip(double max_norm) {
-  TORCH_CHECK_VALUE(max_norm >= 0.0, who_, ": expected max_norm >= 0, got ", max_norm);
+  TORCH_CHECK_VALUE(max_norm >= 0.0, caller_, ": expected max_norm >= 0, got ", max_norm);
   check_gradients();
-  const KeptTensors kept;  // the next step may be taken in another mode
+  const KeptTensors kept;  // the next step may run under another mode (InferenceMode)
   std::vector<at::Tensor> gradients;
   for (const auto& parameter : parameters_) {
     if (parameter.tensor.grad().defined()) gradients.push_back(parameter.tensor.grad().resolve_neg());
@@ -113,25 +114,25 @@ void AdamWBase::check_gradients() const {
   for (const auto& parameter : parameters_) check_gradient(parameter);
 }
 
-// What the kernel refuses is refused by name, before the first parameter moves.
+// Refuses, by name and before any parameter changes, everything that the fused kernel would refuse.
 void AdamWBase::check_gradient(const Parameter& built) const {
   const auto& [name, parameter, decays, like, strides] = built;
   TORCH_CHECK_VALUE(parameter.scalar_type() == like.scalar_type() && parameter.device() == like.device(),
-                    who_, ": expected \"", name, "\" as ", like.scalar_type(), " on ", like.device(),
+                    caller_, ": expected \"", name, "\" as ", like.scalar_type(), " on ", like.device(),
                     " as when it was built, got ", parameter.scalar_type(), " on ", parameter.device(),
                     "; build it after to(device, dtype)");
   TORCH_CHECK_VALUE(parameter.sizes() == like.sizes() && parameter.strides() == at::IntArrayRef(strides),
-                    who_, ": expected \"", name, "\" of shape ", shape_string(like.sizes()), " and strides ",
-                    shape_string(strides), " as when it was built, got ", shape_string(parameter.sizes()),
-                    " and ", shape_string(parameter.strides()));
+                    caller_, ": expected \"", name, "\" of shape ", shape_string(like.sizes()),
+                    " and strides ", shape_string(strides), " as when it was built, got ",
+                    shape_string(parameter.sizes()), " and ", shape_string(parameter.strides()));
   const auto& gradient = parameter.grad();
   if (!gradient.defined()) return;
-  TORCH_CHECK_VALUE(gradient.layout() == at::kStrided, who_, ": expected a dense gradient of \"", name,
+  TORCH_CHECK_VALUE(gradient.layout() == at::kStrided, caller_, ": expected a dense gradient of \"", name,
                     "\", got a sparse one");
   TORCH_CHECK_VALUE(gradient.sizes() == parameter.sizes() && gradient.device() == parameter.device() &&
                         gradient.scalar_type() == parameter.scalar_type(),
-                    who_, ": expected a gradient of \"", name, "\" like the parameter, ", describe(parameter),
-                    ", got ", describe(gradient));
+                    caller_, ": expected a gradient of \"", name, "\" like the parameter, ",
+                    describe(parameter), ", got ", describe(gradient));
 }
 
 void AdamWBase::step() {
@@ -170,31 +171,32 @@ StateDict AdamWBase::state_if(bool wanted) const {
   if (!wanted) return {};
   StateDict state{{"step", step_}};
   for (const auto& piece : pieces_) {
-    for (const auto& [prefix, of] : kMoments) state[prefix + parameters_[piece.parameter].name] = piece.*of;
+    for (const auto& [prefix, member] : kMoments)
+      state[prefix + parameters_[piece.parameter].name] = piece.*member;
   }
   return state;
 }
 
 void AdamWBase::check_state(const StateDict& saved) const {
-  StateDict own{{"step", step_}};
+  StateDict expected{{"step", step_}};
   for (const auto& parameter : parameters_) {
-    for (const auto& moment : kMoments) own[moment.prefix + parameter.name] = parameter.like;
+    for (const auto& moment : kMoments) expected[moment.prefix + parameter.name] = parameter.like;
   }
-  for (const auto& [name, tensor] : own) {
+  for (const auto& [name, tensor] : expected) {
     const auto found = saved.find(name);
-    TORCH_CHECK_VALUE(found != saved.end(), who_, ": expected the state \"", name, "\", got none");
-    TORCH_CHECK_VALUE(found->second.defined(), who_, ": expected \"", name,
+    TORCH_CHECK_VALUE(found != saved.end(), caller_, ": expected the state \"", name, "\", got none");
+    TORCH_CHECK_VALUE(found->second.defined(), caller_, ": expected \"", name,
                       "\" to be a tensor, got an undefined one");
     const auto reason = refuse_tensor(found->second, tensor);
-    TORCH_CHECK_VALUE(reason.empty(), who_, ": \"", name, "\": ", reason);
-    TORCH_CHECK_VALUE(found->second.scalar_type() == tensor.scalar_type(), who_, ": expected \"", name,
+    TORCH_CHECK_VALUE(reason.empty(), caller_, ": \"", name, "\": ", reason);
+    TORCH_CHECK_VALUE(found->second.scalar_type() == tensor.scalar_type(), caller_, ": expected \"", name,
                       "\" of dtype ", tensor.scalar_type(), ", got ", found->second.scalar_type());
   }
   for (const auto& item : saved) {
-    TORCH_CHECK_VALUE(own.contains(item.first), who_, ": expected no state \"", item.first, "\"");
+    TORCH_CHECK_VALUE(expected.contains(item.first), caller_, ": expected no state \"", item.first, "\"");
   }
   const auto steps = saved.at("step").item<float>();
-  TORCH_CHECK_VALUE(std::isfinite(steps) && steps >= 0, who_, ": expected step >= 0, got ", steps);
+  TORCH_CHECK_VALUE(std::isfinite(steps) && steps >= 0, caller_, ": expected step >= 0, got ", steps);
 }
 
 void AdamWBase::load_state(const StateDict& saved) {
@@ -203,8 +205,9 @@ void AdamWBase::load_state(const StateDict& saved) {
   step_.copy_(saved.at("step"));
   for (const auto& piece : pieces_) {
     const auto& parameter = parameters_[piece.parameter];
-    for (const auto& [prefix, of] : kMoments) {
-      (piece.*of).copy_(part_of(with_strides(saved.at(prefix + parameter.name), parameter.strides), piece));
+    for (const auto& [prefix, member] : kMoments) {
+      (piece.*member)
+          .copy_(part_of(with_strides(saved.at(prefix + parameter.name), parameter.strides), piece));
     }
   }
 }

@@ -26,7 +26,7 @@ std::vector<std::string> gather_texts(TrainingGroup& group, std::string text) {
   return texts;
 }
 
-// A line without the white space and the comma of JSON around it.
+// Removes JSON's white space and commas at the ends of a line.
 std::string trimmed(const std::string& line) {
   const auto begin = line.find_first_not_of(' ');
   if (begin == std::string::npos) return {};
@@ -35,19 +35,19 @@ std::string trimmed(const std::string& line) {
 
 }  // namespace
 
-void check_agreement(const char* who, TrainingGroup& group, const std::vector<Agreed>& texts) {
-  std::string own;
-  for (const auto& agreed : texts) own += sha256(agreed.text);
+void check_agreement(const char* caller, TrainingGroup& group, const std::vector<Agreed>& texts) {
+  std::string digest;
+  for (const auto& agreed : texts) digest += sha256(agreed.text);
   std::vector<std::string> all;
-  for (const auto& digests : group.gather(to_tensor(own))) all.push_back(bytes_of(digests));
-  const auto digits = own.size() / texts.size();
+  for (const auto& digests : group.gather(to_tensor(digest))) all.push_back(bytes_of(digests));
+  const auto digits = digest.size() / texts.size();
   for (size_t rank = 1; rank < all.size(); ++rank) {
     for (size_t i = 0; i < texts.size(); ++i) {
       if (all[0].compare(i * digits, digits, all[rank], i * digits, digits) == 0) continue;
-      // All processes have come here, so all of them gather.
+      // All processes reach this point, so this collective call is safe.
       const auto quoted =
           texts[i].quoted ? first_difference(gather_texts(group, texts[i].text)) : std::nullopt;
-      TORCH_CHECK_VALUE(false, who, ": expected the same ", texts[i].name, " in every process, but ",
+      TORCH_CHECK_VALUE(false, caller, ": expected the same ", texts[i].name, " in every process, but ",
                         quoted.value_or(fmt::format("those of rank {} differ from those of rank 0", rank)));
     }
   }
@@ -88,7 +88,7 @@ std::string printed_options(const torch::nn::Module& model) {
     }
   };
   add("the model", model);
-  // Without itself: a model that no shared_ptr holds is none of its modules.
+  // Excludes the module itself, because named_modules() would need a shared_ptr that holds it.
   for (const auto& item : model.named_modules("", /*include_self=*/false)) add(item.key(), *item.value());
   return lines;
 }

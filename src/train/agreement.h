@@ -12,24 +12,24 @@
 
 namespace attentive {
 
-// What must be the same in every process.
+/// A text that must be the same in every process.
 struct Agreed {
-  std::string name;  // for the message
+  std::string name;  // for messages
   std::string text;
   bool quoted = false;  // whether the message quotes the first line that differs
 };
 
-// Collective. Throws c10::ValueError in every process unless each of these texts is the same in all of them.
-void check_agreement(const char* who, TrainingGroup& group, const std::vector<Agreed>& texts);
+/// Collective. Throws c10::ValueError in every process unless each of these texts is the same in all of them.
+void check_agreement(const char* caller, TrainingGroup& group, const std::vector<Agreed>& texts);
 
-// The first line in which a text differs from the first one, in words: "rank 0 has width 8, rank 2 has width 16"; nothing
-// if all are alike.
+/// Describes the first line in which a text differs from the first text: "rank 0 has width 8, rank 2 has
+/// width 16"; nothing if all texts are equal.
 std::optional<std::string> first_difference(const std::vector<std::string>& texts);
 
-// The options of every module of a model, as it prints them, a line each.
+/// The options of every module of a model as it prints them, one line for each module.
 std::string printed_options(const torch::nn::Module& model);
 
-// The group of a process that trains alone: nothing is sent.
+/// A group of one process, which trains alone and sends nothing.
 class OneProcess final : public TrainingGroup {
  public:
   int64_t rank() const override { return 0; }
@@ -46,7 +46,7 @@ class OneProcess final : public TrainingGroup {
   };
 };
 
-// The group that a caller gave, or that of one process.
+/// Returns the caller's group, or a group of one process if it is null.
 inline std::shared_ptr<TrainingGroup> group_or_alone(std::shared_ptr<TrainingGroup> group) {
   return group ? std::move(group) : std::make_shared<OneProcess>();
 }

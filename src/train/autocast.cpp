@@ -20,7 +20,7 @@ Autocast::Autocast(at::DeviceType device, std::optional<at::ScalarType> type)
 
 Autocast::~Autocast() {
   if (!active_) return;
-  // The outermost scope forgets the cast weights: the optimizer is about to change them.
+  // The outermost scope drops the cached casts of weights, because the optimizer is about to change them.
   if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
   at::autocast::set_autocast_enabled(device_, was_enabled_);
   at::autocast::set_autocast_dtype(device_, previous_);

@@ -44,8 +44,10 @@ at::Tensor BlockSampler::draw() {
 }
 
 std::pair<at::Tensor, at::Tensor> BlockSampler::next() {
-  const auto own = options_.batch / options_.world_size;
-  const auto rows = windows_.index_select(0, draw().narrow(0, options_.rank * own, own)).to(at::kLong);
+  const auto rows_per_process = options_.batch / options_.world_size;
+  const auto rows =
+      windows_.index_select(0, draw().narrow(0, options_.rank * rows_per_process, rows_per_process))
+          .to(at::kLong);
   return {rows.narrow(1, 0, options_.block), rows.narrow(1, 1, options_.block)};
 }
 

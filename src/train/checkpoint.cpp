@@ -25,13 +25,13 @@ constexpr const char* kManifest = "manifest.json";
 constexpr const char* kLatest = "latest";
 constexpr int64_t kFormat = 1;
 
-[[noreturn]] void fail_checkpoint(const char* who, const std::filesystem::path& path,
+[[noreturn]] void fail_checkpoint(const char* caller, const std::filesystem::path& path,
                                   const std::string& reason) {
   throw CheckpointError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)},
-                        fmt::format("{}: {}: {}", who, path.string(), reason));
+                        fmt::format("{}: {}: {}", caller, path.string(), reason));
 }
 
-// "step-00002000", or "step-00002000-2" for the second one of that step.
+// The name of a checkpoint: "step-00002000", or "step-00002000-2" for the second one of that step.
 struct Name {
   int64_t step;
   int64_t copy;
@@ -51,7 +51,7 @@ std::optional<Name> parse_name(const std::string& text) {
   if (result.ec == std::errc() && result.ptr != end && *result.ptr == '-') {
     result = std::from_chars(result.ptr + 1, end, name.copy);
   }
-  // Only names that save() writes: no sign, no missing digits.
+  // Accepts only names in the form that save() writes: no sign, no missing digits.
   if (result.ec != std::errc() || result.ptr != end || to_string(name) != text) return std::nullopt;
   return name;
 }
@@ -93,14 +93,15 @@ bool is_plain_name(const std::string& name) {
   return !name.empty() && name.front() != '.' && name.find('/') == std::string::npos && name != kManifest;
 }
 
-// The checkpoint that `path` means: itself, or what its `latest` names.
+// The checkpoint at `path`: the folder itself, or the one that its `latest` names.
 std::filesystem::path resolve(const std::filesystem::path& path) {
   if (!is_folder(path)) fail_checkpoint(kLoad, path, "no such folder");
   const auto names = names_in(path);
   const auto has = [&](const char* name) { return std::binary_search(names.begin(), names.end(), name); };
   if (has(kManifest)) return path;
   if (!has(kLatest)) {
-    // A process killed between the rename of its first checkpoint and the writing of "latest".
+    // `latest` is missing if a process was killed between the rename of its first checkpoint and the writing
+    // of "latest".
     const auto checkpoints = checkpoint_names(path);
     if (!checkpoints.empty()) return path / to_string(checkpoints.back());
     fail_checkpoint(kLoad, path, "neither a checkpoint (manifest.json) nor a folder of checkpoints (latest)");
@@ -124,7 +125,7 @@ bool lists_files(const nlohmann::json& files) {
   return true;
 }
 
-// The manifest, of which every byte counts: a changed one is seen.
+// Reads the manifest. Any changed byte in it is detected.
 nlohmann::json read_manifest(const std::filesystem::path& folder) {
   const auto path = folder / kManifest;
   const auto text = read_file(path);
@@ -139,7 +140,7 @@ nlohmann::json read_manifest(const std::filesystem::path& folder) {
     fail_checkpoint(kLoad, path,
                     fmt::format("expected format {}, got {}", kFormat, manifest["format"].dump()));
   }
-  // Its user may have renamed the folder; only a name that says a step can disagree.
+  // The user may have renamed the folder; only a name that states another step is refused.
   const auto name = parse_name(folder.filename().string());
   if (name && manifest["step"] != name->step)
     fail_checkpoint(kLoad, path, "damaged: its step is not that of the folder");
@@ -159,15 +160,15 @@ std::string read_verified(const std::filesystem::path& path, const nlohmann::jso
 }
 
 template <class Read>
-auto reporting(const char* who, const std::filesystem::path& path, Read read) {
+auto reporting(const char* caller, const std::filesystem::path& path, Read read) {
   try {
     return read();
   } catch (const std::system_error& error) {
-    fail_checkpoint(who, path, error.what());
+    fail_checkpoint(caller, path, error.what());
   } catch (const SafetensorsError& error) {
-    fail_checkpoint(who, path, error.what_without_backtrace());
+    fail_checkpoint(caller, path, error.what_without_backtrace());
   } catch (const nlohmann::json::exception& error) {
-    fail_checkpoint(who, path, error.what());
+    fail_checkpoint(caller, path, error.what());
   }
 }
 
@@ -178,7 +179,7 @@ CheckpointFolder::CheckpointFolder(std::filesystem::path folder, int64_t rank) :
   reporting(kSave, folder_, [&] {
     make_folder(folder_);
     lock_ = std::make_unique<FolderLock>(folder_ / ".lock");
-    if (!lock_->ours()) {
+    if (!lock_->held()) {
       fail_checkpoint(kSave, folder_,
                       lock_->holder() + " writes its checkpoints here, and may still be saving one");
     }
@@ -219,7 +220,7 @@ std::filesystem::path CheckpointFolder::save(const Checkpoint& checkpoint, int64
 
     auto names = checkpoint_names(folder_);
     std::erase(names, name);
-    // By a rename first: a checkpoint is never seen half removed.
+    // Renames it first, so that a partly removed checkpoint is never visible.
     for (size_t i = 0; keep > 0 && i + static_cast<size_t>(keep) <= names.size(); ++i) {
       const auto removing = folder_ / (".removing-" + to_string(names[i]));
       if (::rename((folder_ / to_string(names[i])).c_str(), removing.c_str()) == 0) remove_tree(removing);

@@ -19,7 +19,7 @@ std::string kind_of(at::Device device) {
   return c10::DeviceTypeName(device.type(), /*lower_case=*/true);
 }
 
-// The state for a kind of device; a program without groups wrote "cuda:0" for "cuda". Null if there is none.
+// The state for a kind of device, or null; versions without groups wrote "cuda:0" for "cuda".
 const nlohmann::json* find_state(const nlohmann::json& saved, const std::string& kind) {
   for (const auto& [name, state] : saved.items()) {
     if (name == kind || name.starts_with(kind + ':')) return &state;
@@ -47,8 +47,8 @@ std::map<std::string, at::Generator> dropout_generators(at::Device device) {
 }
 
 uint64_t derived_seed(uint64_t seed, uint64_t n) {
-  // Steps of an odd constant, then shifts and products that are bijections: the finish of SplitMix64. The
-  // CPU's generator takes the low half alone, so every bit of the input must reach it.
+  // The output function of SplitMix64: steps of an odd constant, then shifts and products that are
+  // bijections. The CPU's generator uses only the low half, so every input bit must affect it.
   uint64_t z = seed + (n + 1) * 0x9e3779b97f4a7c15ull;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
@@ -64,13 +64,13 @@ void seed_by_rank(at::Device device, int64_t rank) {
 
 nlohmann::json gather_generator_states(TrainingGroup& group, at::Device device) {
   const auto generators = dropout_generators(device);
-  std::vector<at::Tensor> own;
-  for (const auto& [kind, generator] : generators) own.push_back(generator_state(generator));
+  std::vector<at::Tensor> local_states;
+  for (const auto& [kind, generator] : generators) local_states.push_back(generator_state(generator));
   auto ranks = nlohmann::json::array();
-  for (const auto& states : group.gather(at::cat(own))) {
+  for (const auto& states : group.gather(at::cat(local_states))) {
     nlohmann::json rank;
     int64_t begin = 0;
-    auto like = own.begin();
+    auto like = local_states.begin();
     for (const auto& [kind, generator] : generators) {
       const auto size = (like++)->numel();
       rank[kind] = to_hex(bytes_of(states.narrow(0, begin, size)));
@@ -81,8 +81,8 @@ nlohmann::json gather_generator_states(TrainingGroup& group, at::Device device) 
   return ranks;
 }
 
-DropoutRestore read_generator_states(const char* who, const nlohmann::json& saved, const TrainingGroup& group,
-                                     at::Device device, uint64_t fresh_seed) {
+DropoutRestore read_generator_states(const char* caller, const nlohmann::json& saved,
+                                     const TrainingGroup& group, at::Device device, uint64_t fresh_seed) {
   const auto ranks = saved.is_array() ? saved : nlohmann::json::array({saved});
   const auto rank = static_cast<size_t>(group.rank());
   DropoutRestore restore;
@@ -95,8 +95,8 @@ DropoutRestore read_generator_states(const char* who, const nlohmann::json& save
     if (rank >= ranks.size()) {
       restore.seeds.emplace_back(generator, derived_seed(fresh_seed, rank));
     } else if (const auto* state = find_state(ranks[rank], kind)) {
-      restore.states.emplace_back(generator, to_tensor(from_hex(who, state->get<std::string>())));
-      check_generator_state(who, generator, restore.states.back().second);
+      restore.states.emplace_back(generator, to_tensor(from_hex(caller, state->get<std::string>())));
+      check_generator_state(caller, generator, restore.states.back().second);
     } else {
       restore.remarks.push_back("the checkpoint has no generator state for " + kind +
                                 ": dropout starts over there");

@@ -21,7 +21,7 @@ struct Batch {
   int64_t begin, rows, width;
 };
 
-// Every target once, in order: batches of whole blocks, then the rest as one shorter row.
+// Batches that cover every target once, in order: whole blocks, then the rest as one shorter row.
 std::vector<Batch> batches_of(int64_t targets, const EvaluateOptions& options) {
   std::vector<Batch> batches;
   int64_t at = 0;
@@ -69,12 +69,13 @@ double evaluate(torch::nn::Module& module, const BatchLoss& loss, const at::Tens
   const auto rank = static_cast<size_t>(group->rank()), size = static_cast<size_t>(group->size());
   const auto targets = tokens.size(0) - 1;
   const auto batches = batches_of(targets, options);
-  // As many places in every process; those of the last ones may stay empty.
-  auto own = at::zeros({static_cast<int64_t>((batches.size() + size - 1) / size)}, at::kDouble);
+  // Every process has the same number of places, so the last ones may stay unused.
+  auto local_means = at::zeros({static_cast<int64_t>((batches.size() + size - 1) / size)}, at::kDouble);
   for (size_t i = rank; i < batches.size(); i += size) {
-    own.mutable_data_ptr<double>()[i / size] = mean_of_batch(loss, tokens, batches[i], options.device);
+    local_means.mutable_data_ptr<double>()[i / size] =
+        mean_of_batch(loss, tokens, batches[i], options.device);
   }
-  const auto means = group->gather(own);
+  const auto means = group->gather(local_means);
   double sum = 0.0;
   for (size_t i = 0; i < batches.size(); ++i) {
     const auto mean = means[i % size].const_data_ptr<double>()[i / size];

@@ -21,21 +21,22 @@ bool lives(pid_t process) {
 FolderLock::FolderLock(const std::filesystem::path& file)
     : file_(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
   if (file_ < 0) throw std::system_error(errno, std::generic_category(), "cannot create .lock");
-  ours_ = ::flock(file_, LOCK_EX | LOCK_NB) == 0;
-  if (!ours_ && errno != EWOULDBLOCK) {
+  held_ = ::flock(file_, LOCK_EX | LOCK_NB) == 0;
+  if (!held_ && errno != EWOULDBLOCK) {
     const int reason = errno;
     ::close(file_);
     throw std::system_error(reason, std::generic_category(), "cannot lock it");
   }
-  if (!ours_) return;
-  // The lock holds without the number: what a full disk refuses is only missing from a message.
+  if (!held_) return;
+  // Writing the number may fail, for instance on a full disk; the lock is valid without it, and only a
+  // message lacks it.
   const auto number = std::to_string(::getpid()) + '\n';
   (void)!::ftruncate(file_, 0);
   (void)!::pwrite(file_, number.data(), number.size(), 0);
 }
 
 FolderLock::~FolderLock() {
-  if (ours_) (void)!::ftruncate(file_, 0);
+  if (held_) (void)!::ftruncate(file_, 0);
   ::close(file_);
 }
 

@@ -5,24 +5,25 @@
 
 namespace attentive {
 
-// Keeps other processes out of a folder while it lives; that of a killed process is gone with it. Its file
-// holds the number of the process, for those who find it locked.
+/// Locks a folder against other processes during its lifetime; the system releases the lock of a killed
+/// process. The lock file holds the process number, for the message in another process.
 class FolderLock {
  public:
-  // Tries to lock. Throws std::system_error if the file cannot be made or locked at all.
+  /// Tries to lock. Throws std::system_error if the file cannot be created, or cannot be locked for another
+  /// reason than a held lock.
   explicit FolderLock(const std::filesystem::path& file);
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
 
-  // False if somebody else has it.
-  bool ours() const { return ours_; }
-  // "process 1234", or "another process" where its number is not known.
+  /// False if another process holds the lock.
+  bool held() const { return held_; }
+  /// Describes the holder: "process 1234", or "another process" if its number is unknown.
   std::string holder() const;
 
  private:
   int file_;
-  bool ours_ = false;
+  bool held_ = false;
 };
 
 }  // namespace attentive

@@ -15,19 +15,20 @@ inline at::Tensor generator_state(at::Generator generator) {
   return generator.get_state();
 }
 
-// Throws unless `state` can be given to this generator.
-inline void check_generator_state(const char* who, const at::Generator& generator, const at::Tensor& state) {
+/// Throws unless this generator accepts `state`.
+inline void check_generator_state(const char* caller, const at::Generator& generator,
+                                  const at::Tensor& state) {
   const auto expected = generator_state(generator);
   const auto* kind = generator.device().is_cpu() ? "CPU" : "CUDA";
   const auto like = [&](const at::Tensor& x) {
     return x.defined() && x.sizes() == expected.sizes() && x.scalar_type() == at::kByte && x.is_cpu();
   };
-  TORCH_CHECK_VALUE(like(state), who, ": expected the state of a ", kind, " generator (", expected.numel(),
+  TORCH_CHECK_VALUE(like(state), caller, ": expected the state of a ", kind, " generator (", expected.numel(),
                     " bytes), got ", describe(state));
   try {
     generator.clone().set_state(state.contiguous());
   } catch (const c10::Error&) {
-    TORCH_CHECK_VALUE(false, who, ": expected the state of a ", kind, " generator, got other bytes");
+    TORCH_CHECK_VALUE(false, caller, ": expected the state of a ", kind, " generator, got other bytes");
   }
 }
 

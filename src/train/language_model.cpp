@@ -19,7 +19,8 @@ constexpr const char* kLanguageModel = "LanguageModel";
 constexpr const char* kModel = "model.json";
 constexpr const char* kTokenizer = "tokenizer.json";
 constexpr const char* kStopTokens = "stop_tokens.json";
-constexpr std::string_view kPython = "python-";  // so that Python takes no checkpoint for a model's folder
+// So that Python does not take a checkpoint for a model folder.
+constexpr std::string_view kPython = "python-";
 constexpr const char* kConfig = "config.json";
 
 using Documents = std::map<std::string, std::string>;
@@ -69,7 +70,7 @@ LanguageModel from_checkpoint(const std::filesystem::path& path, const LanguageM
   return language;
 }
 
-// What Python must not guess: its defaults are tokens of other models.
+// Fields that must be set to null: otherwise Python would use its defaults, which are tokens of other models.
 FileValue config_without_tokens() {
   FileValue::Dict config;
   for (const auto* field : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
@@ -89,7 +90,7 @@ std::string tokenizer_config(const AnyLanguageModel& model) {
 
 Documents language_model_documents(const AnyLanguageModel& model, const Tokenizer& tokenizer) {
   check_tokenizer(tokenizer, model);
-  const auto json = model.visit([](const auto& its) { return to_json(its->options); });
+  const auto json = model.visit([](const auto& holder) { return to_json(holder->options); });
   return {{kModel, json}, {kTokenizer, tokenizer.to_json() + '\n'}};
 }
 
@@ -98,7 +99,7 @@ Documents language_model_documents(const LanguageModel& language) {
                     ": expected a tokenizer, got none: ", language.why_no_tokenizer);
   auto documents = language_model_documents(language.model, *language.tokenizer);
   if (language.python_files.empty()) return documents;
-  documents[kTokenizer] = language.tokenizer->to_json();  // byte for byte, also after a resume
+  documents[kTokenizer] = language.tokenizer->to_json();  // unchanged, byte for byte, after a resume
   if (!language.stop_tokens.empty()) {
     documents[kStopTokens] = nlohmann::json(language.stop_tokens).dump() + '\n';
   }

@@ -20,7 +20,7 @@ struct Point {
   double step, loss;
 };
 
-// A round distance between at most about six ticks: 1, 2 or 5 times a power of ten.
+// A round distance for at most about six ticks: 1, 2 or 5 times a power of ten.
 double tick_distance(double span) {
   const double rough = span / 6;
   const double power = std::pow(10.0, std::floor(std::log10(rough)));
@@ -40,7 +40,7 @@ class Axes {
         high_ = std::max(high_, p.loss);
       }
     }
-    if (low_ > high_) low_ = 0, high_ = 1;  // no points at all
+    if (low_ > high_) low_ = 0, high_ = 1;  // no points
     if (high_ - low_ < 1e-6) low_ -= 0.5, high_ += 0.5;
   }
 
@@ -71,7 +71,7 @@ class Axes {
   double last_ = 1, low_ = INFINITY, high_ = -INFINITY;
 };
 
-// Few enough points for a picture: each stands for a run of rows, by their mean.
+// Reduces the number of points for a picture: each remaining point is the mean of a run of rows.
 std::vector<Point> thinned(const std::vector<Point>& points) {
   const size_t group = (points.size() + kMostPoints - 1) / kMostPoints;
   if (group <= 1) return points;

@@ -1,4 +1,4 @@
-// The options of a language model as "model.json".
+// Converts the options of a language model to "model.json" and back.
 
 #include <attentive/modules/first_weights.h>
 #include <attentive/train/language_model.h>
@@ -8,8 +8,8 @@
 namespace attentive {
 namespace {
 
-// Members that earlier versions neither wrote nor know: written where they differ from the defaults, which
-// hold where they are absent.
+// Members that earlier versions do not know. They are written only if they differ from the defaults, and have
+// the defaults if they are absent.
 constexpr const char* kLater[] = {"rotary_low_freq_factor",
                                   "rotary_high_freq_factor",
                                   "rotary_original_context",
@@ -30,7 +30,7 @@ std::string to_json(const GPTOptions& options) {
   for (const auto* name : kLater) {
     if (object[name] == defaults[name]) object.erase(name);
   }
-  object.erase("rotary_head_dim");  // the model sets it
+  object.erase("rotary_head_dim");  // set by the model
   return object.dump(1) + '\n';
 }
 
@@ -51,12 +51,12 @@ std::string to_json(const LlamaOptions& options) {
 }
 
 LlamaOptions parse_llama_options(const std::string& json) {
-  constexpr const char* who = "LlamaOptions";
-  const auto object = parse_option_object(who, json);
-  TORCH_CHECK_VALUE(is_llama(object), who, ": expected a member \"model\" with the value \"",
+  constexpr const char* caller = "LlamaOptions";
+  const auto object = parse_option_object(caller, json);
+  TORCH_CHECK_VALUE(is_llama(object), caller, ": expected a member \"model\" with the value \"",
                     LlamaImpl::kName, '"');
   LlamaOptions options(1, 1, 1, 1);
-  each_option(options, OptionReader(who, object));
+  each_option(options, OptionReader(caller, object));
   return options;
 }
 

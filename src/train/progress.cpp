@@ -15,11 +15,11 @@ namespace {
 constexpr int64_t kLongestBar = 20;
 constexpr int64_t kShortestBar = 4;
 constexpr int64_t kUsualColumns = 80;
-constexpr int64_t kSpareColumns =
-    3;  // for ^C, and the last one: some terminals wrap as soon as it is written
+// Leaves room for ^C, and keeps the last column free, because some terminals wrap as soon as it is written.
+constexpr int64_t kSpareColumns = 3;
 constexpr auto kRedraw = std::chrono::milliseconds(100);
 
-// "0:47", "12:05" or "3:07:09".
+// Formats a duration: "0:47", "12:05" or "3:07:09".
 std::string clock_time(double seconds) {
   if (!std::isfinite(seconds) || seconds < 0) return "-";
   const auto whole = static_cast<int64_t>(std::min(seconds, 1e9));
@@ -27,8 +27,8 @@ std::string clock_time(double seconds) {
   return fmt::format("{}:{:02}", whole / 60, whole % 60);
 }
 
-// Asked for anew at each draw, because a window changes its size. Some terminals, such as new
-// pseudo-terminals, say 0.
+// The width is queried at each draw, because a window may be resized. Some terminals, such as new
+// pseudo-terminals, report 0.
 int64_t columns_of(std::FILE* stream) {
   winsize size{};
   const bool known = ::ioctl(::fileno(stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
@@ -42,7 +42,7 @@ std::string draw_bar(double part, int64_t length) {
          std::string(static_cast<size_t>(length - filled), '-') + ']';
 }
 
-// A part of the line. Where they do not all fit, the one of the highest rank goes first.
+// A part of the line. If the parts do not all fit, the one with the highest rank is dropped first.
 struct Word {
   int rank;
   std::string text;

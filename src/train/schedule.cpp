@@ -8,10 +8,10 @@
 namespace attentive {
 
 double CosineSchedule::at(int64_t step) const {
-  constexpr const char* who = "CosineSchedule";
-  TORCH_CHECK_VALUE(std::isfinite(peak) && floor >= 0.0 && floor <= peak, who,
+  constexpr const char* caller = "CosineSchedule";
+  TORCH_CHECK_VALUE(std::isfinite(peak) && floor >= 0.0 && floor <= peak, caller,
                     ": expected 0 <= floor <= peak, got floor = ", floor, ", peak = ", peak);
-  TORCH_CHECK_VALUE(warmup >= 0 && total >= 0, who, ": expected warmup >= 0 and total >= 0, got ", warmup,
+  TORCH_CHECK_VALUE(warmup >= 0 && total >= 0, caller, ": expected warmup >= 0 and total >= 0, got ", warmup,
                     " and ", total);
   if (step < warmup) return peak * static_cast<double>(step + 1) / static_cast<double>(warmup + 1);
   if (step >= total) return floor;

@@ -59,7 +59,7 @@ std::string sha256(std::string_view bytes) {
   const auto* data = reinterpret_cast<const unsigned char*>(bytes.data());
   size_t left = bytes.size();
   for (; left >= 64; left -= 64, data += 64) add_block(state, data);
-  // The rest, a one bit, zeros, and the length in bits: one or two blocks.
+  // The final one or two blocks: the remaining bytes, a one bit, zeros, and the length in bits.
   std::array<unsigned char, 128> tail{};
   std::memcpy(tail.data(), data, left);
   tail[left] = 0x80;

@@ -18,13 +18,14 @@ namespace attentive {
 namespace {
 
 constexpr const char* kShardedAdamW = "ShardedAdamW";
-// A share ends at a multiple of so many elements from the start of a parameter: whole vectors of the fused
-// kernel in every dtype, so that it treats each element as in the whole parameter.
+// Shares end at multiples of this many elements from the start of a parameter. These are whole vectors of the
+// fused kernel in every dtype, so the kernel treats each element as it does in the whole parameter.
 constexpr int64_t kCut = 64;
-// A process sends so much at a time: what is received must not take the memory that the shares save.
+// The most bytes that a process sends at a time, so that received data do not use up the memory saved by
+// sharing.
 constexpr int64_t kBytesAtATime = int64_t{4} << 20;
 
-// Where a parameter of `size` elements is cut for a cut that is wanted after `wanted` of them.
+// The allowed cut nearest to `wanted` elements in a parameter of `size` elements.
 int64_t nearest_cut(int64_t wanted, int64_t size) {
   if (wanted <= 0) return 0;
   if (wanted >= size) return size;
@@ -32,11 +33,11 @@ int64_t nearest_cut(int64_t wanted, int64_t size) {
   return wanted - before <= after - wanted ? before : after;
 }
 
-// Visits what a share has of its elements `from` to `to`: which of its stretches, which elements of that, and
-// their place after `from`.
+// Visits the part of a share between its elements `from` and `to`: calls `visit` with the index of each
+// stretch, the range of its elements, and their offset from `from`.
 template <class Stretches, class Visit>
 void each_part(const Stretches& share, int64_t from, int64_t to, Visit visit) {
-  int64_t first = 0;  // the first element of the stretch in its share
+  int64_t first = 0;  // index in the share of the stretch's first element
   for (size_t i = 0; i < share.size(); ++i) {
     const auto elements = share[i].end - share[i].begin;
     const auto begin = std::max<int64_t>(from - first, 0), end = std::min(to - first, elements);
@@ -60,7 +61,7 @@ ShardedAdamW::ShardedAdamW(const torch::nn::Module& module, std::shared_ptr<Trai
   for (const auto& parameter : parameters_) dtypes.insert(parameter.like.scalar_type());
   for (const auto dtype : dtypes) {
     shares_.push_back(shares_of(dtype));
-    keep(shares_.back().of[static_cast<size_t>(group_->rank())]);
+    keep(shares_.back().by_rank[static_cast<size_t>(group_->rank())]);
   }
 }
 
@@ -87,14 +88,15 @@ ShardedAdamW::Shares ShardedAdamW::shares_of(at::ScalarType dtype) const {
   Shares shares{dtype, {}, 0};
   const auto size = group_->size();
   for (int64_t rank = 0; rank < size; ++rank) {
-    auto& share = shares.of.emplace_back();
-    int64_t first = 0, elements = 0;  // the first element of the parameter among all; those of the share
+    auto& share = shares.by_rank.emplace_back();
+    int64_t first = 0;     // the index of the parameter's first element among those of all members
+    int64_t elements = 0;  // the number of elements in the share
     for (const auto i : members) {
-      const auto own = parameters_[i].like.numel();
-      const auto begin = nearest_cut(total * rank / size - first, own);
-      const auto end = nearest_cut(total * (rank + 1) / size - first, own);
+      const auto numel = parameters_[i].like.numel();
+      const auto begin = nearest_cut(total * rank / size - first, numel);
+      const auto end = nearest_cut(total * (rank + 1) / size - first, numel);
       if (begin < end) share.push_back({i, begin, end});
-      first += own;
+      first += numel;
       elements += end - begin;
     }
     shares.longest = std::max(shares.longest, elements);
@@ -102,42 +104,43 @@ ShardedAdamW::Shares ShardedAdamW::shares_of(at::ScalarType dtype) const {
   return shares;
 }
 
-// Collective. Sends `own`, a row of numbers for each piece of this process, and writes what all have sent
-// into tensors with the shapes, strides and dtypes of the parameters; into none, if there are none.
-void ShardedAdamW::exchange(const std::vector<at::Tensor>& own, const std::vector<at::Tensor>& into) const {
+// Collective. Sends `local`, one row of values for each piece of this process, and writes the values of all
+// processes into `into`, tensors with the shapes, strides and dtypes of the parameters. If `into` is empty,
+// only takes part in the exchange.
+void ShardedAdamW::exchange(const std::vector<at::Tensor>& local, const std::vector<at::Tensor>& into) const {
   const at::NoGradGuard no_grad;
-  size_t piece = 0;  // the first one of the dtype
+  size_t piece = 0;  // index of the first piece of this dtype
   for (const auto& shares : shares_) {
-    const auto& own_share = shares.of[static_cast<size_t>(group_->rank())];
+    const auto& local_share = shares.by_rank[static_cast<size_t>(group_->rank())];
     const auto at_a_time = kBytesAtATime / static_cast<int64_t>(c10::elementSize(shares.dtype));
     for (int64_t from = 0; from < shares.longest; from += at_a_time) {
       const auto to = std::min(from + at_a_time, shares.longest);
       const auto sent = at::zeros({to - from}, parameters_[0].like.options().dtype(shares.dtype));
-      each_part(own_share, from, to, [&](size_t i, int64_t begin, int64_t end, int64_t place) {
-        sent.narrow(0, place, end - begin).copy_(own[piece + i].slice(0, begin, end));
+      each_part(local_share, from, to, [&](size_t i, int64_t begin, int64_t end, int64_t place) {
+        sent.narrow(0, place, end - begin).copy_(local[piece + i].slice(0, begin, end));
       });
       const auto received = group_->gather(sent);
       for (size_t rank = 0; rank < received.size() && !into.empty(); ++rank) {
-        const auto& share = shares.of[rank];
+        const auto& share = shares.by_rank[rank];
         each_part(share, from, to, [&](size_t i, int64_t begin, int64_t end, int64_t place) {
           stretch_of(into[share[i].parameter], share[i].begin + begin, share[i].begin + end)
               .copy_(received[rank].narrow(0, place, end - begin));
         });
       }
     }
-    piece += own_share.size();
+    piece += local_share.size();
   }
 }
 
 void ShardedAdamW::step() {
   AdamWBase::step();
   if (shares_.empty()) return;
-  std::vector<at::Tensor> own, tensors;
+  std::vector<at::Tensor> local, tensors;
   for (const auto& piece : pieces_) {
-    own.push_back(stretch_of(parameters_[piece.parameter].tensor.detach(), piece.begin, piece.end));
+    local.push_back(stretch_of(parameters_[piece.parameter].tensor.detach(), piece.begin, piece.end));
   }
   for (const auto& parameter : parameters_) tensors.push_back(parameter.tensor);
-  exchange(own, tensors);
+  exchange(local, tensors);
 }
 
 StateDict ShardedAdamW::state_if(bool wanted) const {
@@ -145,9 +148,9 @@ StateDict ShardedAdamW::state_if(bool wanted) const {
   const KeptTensors kept;
   StateDict state;
   if (wanted) state["step"] = step_.clone();
-  for (const auto& [prefix, of] : kMoments) {
-    std::vector<at::Tensor> own, whole;
-    for (const auto& piece : pieces_) own.push_back(stretch_of(piece.*of, 0, piece.end - piece.begin));
+  for (const auto& [prefix, member] : kMoments) {
+    std::vector<at::Tensor> local, whole;
+    for (const auto& piece : pieces_) local.push_back(stretch_of(piece.*member, 0, piece.end - piece.begin));
     for (size_t i = 0; i < parameters_.size() && wanted; ++i) {
       const auto& parameter = parameters_[i];
       whole.push_back(reserving(kShardedAdamW, "a copy of its state", [&] {
@@ -155,7 +158,7 @@ StateDict ShardedAdamW::state_if(bool wanted) const {
       }));
       state[prefix + parameter.name] = whole.back();
     }
-    exchange(own, whole);
+    exchange(local, whole);
   }
   return state;
 }

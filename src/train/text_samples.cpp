@@ -18,7 +18,7 @@ namespace {
 constexpr const char* kTextSamples = "TextSamples";
 constexpr std::string_view kHead = "step ", kIndent = "    ";
 
-// The step of a heading; none for a line of a text.
+// The step in a heading; nothing for a line of a sample.
 std::optional<int64_t> step_of(std::string_view line) {
   if (!line.starts_with(kHead)) return std::nullopt;
   int64_t step = 0;
@@ -27,7 +27,7 @@ std::optional<int64_t> step_of(std::string_view line) {
   return result.ec == std::errc() && result.ptr == end ? std::optional(step) : std::nullopt;
 }
 
-// The beginning of a file, up to the first text that is later than `last`.
+// The beginning of a file, up to the first sample whose step is later than `last`.
 std::string up_to(std::string content, int64_t last) {
   for (size_t at = 0; at < content.size();) {
     const auto end = std::min(content.find('\n', at), content.size());
@@ -47,17 +47,17 @@ std::string up_to(std::string content, int64_t last) {
 std::string sample_text(const LanguageModel& language, const TextSampleOptions& options) {
   TORCH_CHECK_VALUE(language.tokenizer,
                     "sample_text: expected a tokenizer, got none: ", language.why_no_tokenizer);
-  GenerateOptions how{.max_new_tokens = options.tokens,
-                      .sampling = options.sampling,
-                      .seed = options.seed,
-                      .slide = true,
-                      .stop_tokens = language.stop_tokens};
+  GenerateOptions generation{.max_new_tokens = options.tokens,
+                             .sampling = options.sampling,
+                             .seed = options.seed,
+                             .slide = true,
+                             .stop_tokens = language.stop_tokens};
   const auto& tokenizer = *language.tokenizer;
   const auto prompt = tokenizer.encode_with_special_tokens(options.prompt);
   const auto decoder = tokenizer.streaming_decoder(/*skip_special_tokens=*/true);
   decoder->follow(prompt);
   auto text = options.prompt;
-  for (const auto id : generate(language.model, prompt, how)) text += decoder->push(id);
+  for (const auto id : generate(language.model, prompt, generation)) text += decoder->push(id);
   text += decoder->finish();
   return replace_bad_utf8(std::move(text));
 }

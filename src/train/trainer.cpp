@@ -48,7 +48,7 @@ void check(const TrainerOptions& options) {
   not_negative("save_every", static_cast<double>(options.save_every));
   not_negative("keep", static_cast<double>(options.keep));
   positive("log_every", options.log_every);
-  (void)schedule_of(options).at(0);  // throws for rates without meaning
+  (void)schedule_of(options).at(0);  // throws for invalid rates
 }
 
 std::string hash_of(const at::Tensor& tokens) {
@@ -59,7 +59,7 @@ bool due(int64_t step, int64_t every) {
   return every > 0 && step % every == 0;
 }
 
-// Whether processes share the passes of an update; otherwise they share the rows of every pass.
+// Whether processes share the passes of an update; otherwise they share the rows of each pass.
 bool shares_passes(const TrainerOptions& options, const TrainingGroup& group) {
   return options.accumulate % group.size() == 0;
 }
@@ -83,13 +83,13 @@ std::unique_ptr<AdamWBase> make_optimizer(const torch::nn::Module& model, const 
   return std::make_unique<AdamW>(model, adamw);
 }
 
-// What one process tells the others of an update: the losses of its passes, and whether it wants to stop.
+// One process's report on an update for the others: the losses of its passes, and whether it wants to stop.
 at::Tensor report(const std::vector<at::Tensor>& losses, bool stop) {
   auto numbers = at::cat(losses).to(at::kCPU, at::kDouble);
   return at::cat({numbers, at::full({1}, stop ? 1.0 : 0.0, at::kDouble)});
 }
 
-// The mean loss of all passes, summed in their order and dtype as one process does it.
+// The mean loss of all passes, summed in the same order and dtype as in a single process.
 double mean_loss(const std::vector<at::Tensor>& reports, at::ScalarType dtype) {
   const auto passes = reports[0].numel() - 1;
   const auto parts = static_cast<double>(passes * static_cast<int64_t>(reports.size()));
@@ -136,7 +136,8 @@ Trainer::Trainer(std::shared_ptr<torch::nn::Module> model, BatchLoss loss, at::T
 
 std::pair<at::Tensor, at::Tensor> Trainer::next_rows() {
   if (!shares_passes(options_, *group_)) return sampler_.next();
-  // Every process passes over the rows of the others, so all samplers are at the same place after an update.
+  // Every process skips the batches of the others, so that all samplers have the same position after an
+  // update.
   sampler_.skip(group_->rank());
   auto rows = sampler_.next();
   sampler_.skip(group_->size() - 1 - group_->rank());
@@ -212,8 +213,8 @@ bool Trainer::run(CheckpointFolder& folder, const RunOptions& run_options) {
     saved = steps_done_;
   };
   const auto asked = [&] { return run_options.stop && run_options.stop(); };
-  // A process alone may stop between two updates. In a group, the request travels with the losses of an
-  // update.
+  // A single process may stop between two updates. In a group, the request is sent along with the losses of
+  // an update.
   const bool alone = group_->size() == 1;
   bool stop = false;
   while (steps_done_ < options_.steps && !stop && !(alone && asked())) {

@@ -17,7 +17,7 @@ std::string to_json(const TrainerOptions& options) {
 
 TrainerOptions parse_trainer_options(const std::string& json) {
   auto object = parse_option_object(kTrainerOptions, json);
-  object.emplace("shard_optimizer", false);  // a checkpoint from before this option lacks it
+  object.emplace("shard_optimizer", false);  // missing in checkpoints that are older than this option
   TrainerOptions options;
   each_option(options, OptionReader(kTrainerOptions, object));
   const auto autocast = object.value("autocast", nlohmann::json());

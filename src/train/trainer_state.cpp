@@ -1,4 +1,4 @@
-// What of a trainer goes into a checkpoint, and back.
+// Converts a trainer's state to a checkpoint and back.
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/full.h>
@@ -27,7 +27,7 @@ const std::string& document(const Checkpoint& checkpoint, const char* name) {
   return found->second;
 }
 
-// Options that a resumed run may change: they do not decide what is learned.
+// Options that a resumed run may change, because they do not affect the parameters.
 bool may_change(const std::string& name) {
   return name == "steps" || name == "evaluate_every" || name == "save_every" || name == "keep" ||
          name == "log_every" || name == "shard_optimizer";
@@ -35,14 +35,14 @@ bool may_change(const std::string& name) {
 
 void check_same_options(const TrainerOptions& options, const std::string& saved_json) {
   (void)parse_trainer_options(saved_json);
-  const auto saved = nlohmann::json::parse(saved_json), own = nlohmann::json::parse(to_json(options));
-  for (const auto& [name, value] : own.items()) {
+  const auto saved = nlohmann::json::parse(saved_json), current = nlohmann::json::parse(to_json(options));
+  for (const auto& [name, value] : current.items()) {
     TORCH_CHECK_VALUE(may_change(name) || saved.at(name) == value, kTrainerName, ": expected ", name, " = ",
                       saved.at(name).dump(), " as in the checkpoint, got ", value.dump());
   }
 }
 
-// What differs and is no reason to refuse.
+// Remarks on differences that are no reason to refuse the checkpoint.
 std::vector<std::string> remarks_on(const nlohmann::json& state, const std::string& validation_hash) {
   std::vector<std::string> remarks;
   if (state.at("text").at("validation") != validation_hash) {
@@ -63,7 +63,7 @@ Checkpoint Trainer::checkpoint(std::map<std::string, std::string> documents) con
   return make_checkpoint(std::move(documents), /*wanted=*/true);
 }
 
-// Where it is not wanted, this process takes part in gathering the moments and keeps none.
+// If `wanted` is false, this process only takes part in gathering the moments.
 Checkpoint Trainer::make_checkpoint(std::map<std::string, std::string> documents, bool wanted) const {
   const nlohmann::json state{
       {"step", steps_done_},
@@ -87,7 +87,7 @@ std::vector<std::string> Trainer::restore(const Checkpoint& checkpoint) {
     TORCH_CHECK_VALUE(state.at("text").at("training") == training_hash_, kTrainerName,
                       ": expected the training text of the checkpoint, got another one");
     remarks = remarks_on(state, validation_hash_);
-    // Everything is checked before anything moves.
+    // Everything is checked before anything changes.
     const auto& sampler = state.at("sampler");
     const auto position = sampler.at("position").get<int64_t>();
     const auto sampler_state = to_tensor(from_hex(kTrainerName, sampler.at("generator").get<std::string>()));
@@ -112,7 +112,7 @@ std::vector<std::string> Trainer::restore(const Checkpoint& checkpoint) {
   return remarks;
 }
 
-// All steps are done, and the folder has the checkpoint that says so. Only rank 0 sees the folder.
+// Whether all steps are done and the folder has the final checkpoint. Only rank 0 sees the folder.
 bool Trainer::nothing_left(const CheckpointFolder& folder) const {
   if (steps_done_ < options_.steps || restored_.empty()) return false;
   bool saved = false;
@@ -121,7 +121,7 @@ bool Trainer::nothing_left(const CheckpointFolder& folder) const {
       const auto documents = load_checkpoint_documents(folder.path());
       const auto latest = documents.find(kState);
       saved = latest != documents.end() && latest->second == restored_;
-    } catch (const CheckpointError&) {  // none, or none that can be read: save one
+    } catch (const CheckpointError&) {  // there is no readable checkpoint: save one
     }
   }
   return group_->gather(at::full({1}, saved, at::kByte))[0].item<bool>();

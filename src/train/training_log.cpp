@@ -27,7 +27,7 @@ bool is_json(const std::filesystem::path& path) {
   return path.extension() == ".jsonl";
 }
 
-// The shortest text that reads back as the same number; JSON has none for NaN and infinities.
+// The shortest text that reads back as the same number; null for NaN and infinities, which JSON lacks.
 std::string json_number(double value) {
   return std::isfinite(value) ? fmt::format("{}", value) : "null";
 }
@@ -51,7 +51,7 @@ std::optional<LogRow> parse_json(const std::string& line) {
   if (!object.is_object() || !object.contains("step") || !object["step"].is_number_integer())
     return std::nullopt;
   LogRow row{.step = object["step"].get<int64_t>()};
-  // Null is what `json_number` writes for NaN and infinities.
+  // `json_number` writes null for NaN and infinities.
   const auto read = [&](const char* key, auto& number) {
     const auto found = object.find(key);
     if (found == object.end() || !(found->is_number() || found->is_null())) return false;
@@ -65,7 +65,7 @@ std::optional<LogRow> parse_json(const std::string& line) {
   return whole ? std::optional(row) : std::nullopt;
 }
 
-// A whole cell as a number; none for anything else, such as a cell that somebody edited.
+// Parses a whole cell as a number; nothing if it is anything else, for instance because it was edited.
 template <class Number>
 bool read_cell(const std::string& cell, Number& number) {
   const auto* end = cell.data() + cell.size();
@@ -92,7 +92,7 @@ std::optional<LogRow> parse_csv(const std::string& line) {
   return row;
 }
 
-// A line for a screen: not long, and nothing that a terminal obeys.
+// Makes a line fit for a terminal: shortened, and without control characters.
 std::string visible(std::string line) {
   constexpr size_t kLongest = 60;
   for (char& c : line) {
@@ -106,19 +106,19 @@ std::string visible(std::string line) {
   TORCH_CHECK_VALUE(false, kTrainingLog, ": ", path.string(), ": ", reason);
 }
 
-// A log as it was found.
+// A log as it was found when the file was opened.
 struct FoundLog {
   std::string text;
   std::vector<LogRow> rows;
-  std::vector<std::string> damaged;  // which lines are no rows, and why
+  std::vector<std::string> damaged;  // the lines that are not rows, and why
 };
 
-FoundLog read_found_log(const char* who, const std::filesystem::path& path) {
+FoundLog read_found_log(const char* caller, const std::filesystem::path& path) {
   FoundLog found;
   try {
     found.text = read_file(path);
   } catch (const std::system_error& error) {
-    TORCH_CHECK_VALUE(false, who, ": ", error.what());
+    TORCH_CHECK_VALUE(false, caller, ": ", error.what());
   }
   const auto& text = found.text;
   const bool json = is_json(path);
@@ -126,11 +126,11 @@ FoundLog read_found_log(const char* who, const std::filesystem::path& path) {
   for (size_t begin = 0; begin < text.size();) {
     const auto end = std::min(text.find('\n', begin), text.size());
     auto line = text.substr(begin, end - begin);
-    // A line without its newline was cut off by a kill: its last number may have lost digits.
+    // A line without a newline was cut off when the run was killed; its last number may lack digits.
     const bool whole = end < text.size();
     begin = end + 1;
     ++number;
-    if (line.ends_with('\r')) line.pop_back();  // of an editor
+    if (line.ends_with('\r')) line.pop_back();  // added by an editor
     if (whole && (line.empty() || (number == 1 && line == kHeader))) continue;
     const auto row = !whole ? std::nullopt : json ? parse_json(line) : parse_csv(line);
     if (row) {
@@ -173,7 +173,7 @@ void TrainingLog::add(const LogRow& row) {
   rows_.push_back(row);
   if (!writes_) return;
   const auto line = to_line(row, is_json(path_));
-  // Without O_NONBLOCK, a pipe in the file's place would wait for a reader.
+  // Without O_NONBLOCK, opening a pipe with this name would wait for a reader.
   const int file = ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
   if (file < 0) fail_training_log(path_, "cannot open: " + std::generic_category().message(errno));
   const auto written = ::write(file, line.data(), line.size());

@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kAttentionRollout = "attention_rollout";
 
-// What a layer with a residual branch passes on: rows that sum to 1, (T, T).
+// The contribution of a layer with a residual branch: a matrix (T, T) whose rows sum to 1.
 at::Tensor passed_on(const RecordedAttention& call) {
   const auto mean = call.weights()[0].mean(0).to(at::kCPU, at::kDouble);
   const auto mixed = (mean + at::eye(mean.size(0), mean.options())) / 2;
@@ -25,7 +25,7 @@ at::Tensor passed_on(const RecordedAttention& call) {
 std::vector<at::Tensor> attention_rollout(const std::vector<RecordedAttention>& calls, int64_t batch) {
   const KeptTensors normal;
   std::vector<at::Tensor> rollouts;
-  at::Tensor product;  // of the layers up to this one
+  at::Tensor product;  // of the layers so far
   for (const auto& call : calls) {
     const auto item = viz::batch_item(kAttentionRollout, call, batch);
     const auto tokens = product.defined() ? product.size(0) : item.q.size(2);

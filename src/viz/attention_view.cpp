@@ -29,8 +29,8 @@ at::Tensor shown(const at::Tensor& tensor) {
   return tensor.to(at::kCPU, at::kFloat).contiguous();
 }
 
-// Queries, windows and ALiBi count from the bottom-right diagonal, where the cache's newest key is the last
-// query's own.
+// Queries, windows and ALiBi count from the bottom-right diagonal, which pairs the last query with the last
+// key.
 int64_t origin_of(const RecordedAttention& call) {
   const auto& options = call.options;
   const bool aligned =
@@ -42,8 +42,8 @@ void take_numbers(const RecordedAttention& call, AttentionView& view) {
   const auto heads = std::ssize(view.heads), queries = call.q.size(2), keys = call.k.size(2);
   view.weights = at::empty({heads, queries, keys}, at::kFloat);
   if (!call.linear) view.logsumexp = at::empty({heads, queries}, at::kFloat);
-  // Threads meet once a call, not in each small step of each head: where they have to wait for a processor, that is
-  // most of the time.
+  // Runs in parallel over heads, so that threads synchronise once per call; synchronising in each small step
+  // of a head would take most of the time on a busy machine.
   at::parallel_for(0, heads, 1, [&](int64_t begin, int64_t end) {
     for (auto place = begin; place < end; ++place) {
       const auto head = view.heads[static_cast<size_t>(place)];
@@ -52,7 +52,7 @@ void take_numbers(const RecordedAttention& call, AttentionView& view) {
     }
   });
   const auto visible = call.visible()[0];
-  // What is the same for every head is kept once.
+  // A mask that is the same for every head is stored once.
   view.visible = visible.stride(0) == 0 || call.heads() == 1
                      ? visible.narrow(0, 0, 1)
                      : visible.index_select(0, at::tensor(view.heads, visible.options().dtype(at::kLong)));

@@ -12,14 +12,14 @@
 
 namespace attentive::viz {
 
-RecordedAttention batch_item(const char* who, const RecordedAttention& call, int64_t batch) {
+RecordedAttention batch_item(const char* caller, const RecordedAttention& call, int64_t batch) {
   for (const auto& [name, tensor] : {std::pair("q", call.q), std::pair("k", call.k)}) {
-    check_defined(who, name, tensor);
-    TORCH_CHECK_VALUE(tensor.dim() == 4, who, ": ", call.path, ": expected ", name, " of rank 4, got ",
+    check_defined(caller, name, tensor);
+    TORCH_CHECK_VALUE(tensor.dim() == 4, caller, ": ", call.path, ": expected ", name, " of rank 4, got ",
                       describe(tensor));
   }
   const auto batches = call.q.size(0);
-  TORCH_CHECK_VALUE(batch >= 0 && batch < batches, who, ": ", call.path, ": expected a batch item in [0, ",
+  TORCH_CHECK_VALUE(batch >= 0 && batch < batches, caller, ": ", call.path, ": expected a batch item in [0, ",
                     batches, "), got ", batch);
   auto item = call;
   for (auto* part :
@@ -33,23 +33,23 @@ namespace {
 
 class Checks {
  public:
-  Checks(const char* who, const AttentionView& view) : who_(who), view_(view) {
+  Checks(const char* caller, const AttentionView& view) : caller_(caller), view_(view) {
     check_tensor("weights", view.weights, at::kFloat, {});
-    TORCH_CHECK_VALUE(view.weights.dim() == 3 && view.weights.numel() > 0, who, ": ", view.path,
+    TORCH_CHECK_VALUE(view.weights.dim() == 3 && view.weights.numel() > 0, caller, ": ", view.path,
                       ": expected weights of shape (heads, queries, keys), none of them 0, got ",
                       shape_string(view.weights.sizes()));
     heads_ = view.weights.size(0), queries_ = view.weights.size(1), keys_ = view.weights.size(2);
-    TORCH_CHECK_VALUE(keys_ <= INT32_MAX && queries_ <= INT32_MAX, who, ": ", view.path,
+    TORCH_CHECK_VALUE(keys_ <= INT32_MAX && queries_ <= INT32_MAX, caller, ": ", view.path,
                       ": expected fewer than 2^31 tokens, got ", shape_string(view.weights.sizes()));
   }
 
   void heads() const {
     const auto& heads = view_.heads;
-    TORCH_CHECK_VALUE(std::ssize(heads) == heads_, who_, ": ", view_.path, ": expected the numbers of ",
+    TORCH_CHECK_VALUE(std::ssize(heads) == heads_, caller_, ": ", view_.path, ": expected the numbers of ",
                       heads_, " heads, got ", heads.size());
     for (auto head = heads.begin(); head != heads.end(); ++head) {
-      TORCH_CHECK_VALUE(*head >= 0 && std::find(heads.begin(), head, *head) == head, who_, ": ", view_.path,
-                        ": expected heads that are named once, got ", at::IntArrayRef(heads));
+      TORCH_CHECK_VALUE(*head >= 0 && std::find(heads.begin(), head, *head) == head, caller_, ": ",
+                        view_.path, ": expected heads that are named once, got ", at::IntArrayRef(heads));
     }
   }
 
@@ -58,18 +58,18 @@ class Checks {
     const auto& visible = view_.visible;
     TORCH_CHECK_VALUE(visible.scalar_type() == at::kBool && visible.is_cpu() &&
                           at::is_expandable_to(visible.sizes(), view_.weights.sizes()),
-                      who_, ": ", view_.path, ": expected a bool visible on the CPU that broadcasts to ",
+                      caller_, ": ", view_.path, ": expected a bool visible on the CPU that broadcasts to ",
                       shape_string(view_.weights.sizes()), ", got ", describe(visible));
   }
 
   void numbers() const {
-    const auto [low, high] = at::aminmax(view_.weights);  // one pass; a NaN is in both
+    const auto [low, high] = at::aminmax(view_.weights);  // one pass; if there is a NaN, both are NaN
     if (low.item<float>() >= 0 && std::isfinite(high.item<float>())) return;
     const auto wrong = at::isfinite(view_.weights).logical_and_(view_.weights.ge(0)).logical_not_();
     const auto place = wrong.nonzero()[0];
     const auto head = place[0].item<int64_t>(), query = place[1].item<int64_t>(),
                key = place[2].item<int64_t>();
-    TORCH_CHECK_VALUE(false, who_, ": ", view_.path, ", head ", view_.heads[static_cast<size_t>(head)],
+    TORCH_CHECK_VALUE(false, caller_, ": ", view_.path, ", head ", view_.heads[static_cast<size_t>(head)],
                       ": expected finite weights that are not negative, got ",
                       view_.weights[head][query][key].item<float>(), " of query ", query, " for key ", key);
   }
@@ -84,9 +84,9 @@ class Checks {
     if (view_.rollout.defined()) check_tensor("rollout", view_.rollout, at::kFloat, {keys_});
     for (const auto& neurons : view_.neurons) {
       TORCH_CHECK_VALUE(std::find(view_.heads.begin(), view_.heads.end(), neurons.head) != view_.heads.end(),
-                        who_, ": ", view_.path,
+                        caller_, ": ", view_.path,
                         ": expected neurons of a head that is shown, got those of head ", neurons.head);
-      check_defined(who_, "neurons.q", neurons.q);
+      check_defined(caller_, "neurons.q", neurons.q);
       const auto features = neurons.q.dim() == 2 ? neurons.q.size(1) : 0;
       check_tensor("neurons.q", neurons.q, at::kFloat, {queries_, features});
       check_tensor("neurons.k", neurons.k, at::kFloat, {keys_, features});
@@ -98,45 +98,45 @@ class Checks {
     const auto& image = *view_.image;
     const bool fits = image.rows > 0 && image.columns > 0 && image.first >= 0 && image.rows <= keys_ &&
                       image.columns <= keys_ && image.rows * image.columns + image.first == keys_;
-    TORCH_CHECK_VALUE(fits, who_, ": ", view_.path, ": expected ", keys_, " tokens, got an image of ",
+    TORCH_CHECK_VALUE(fits, caller_, ": ", view_.path, ": expected ", keys_, " tokens, got an image of ",
                       image.rows, " x ", image.columns, " patches and ", image.first, " before them");
     const auto& pixels = image.pixels;
     if (!pixels.defined()) return;
     TORCH_CHECK_VALUE(
         pixels.dim() == 3 && (pixels.size(0) == 1 || pixels.size(0) == 3) && pixels.numel() > 0 &&
             pixels.is_floating_point() && pixels.is_cpu(),
-        who_, ": ", view_.path,
+        caller_, ": ", view_.path,
         ": expected pixels as floating numbers of shape (1 or 3, height, width) on the CPU, got ",
         describe(pixels));
-    TORCH_CHECK_VALUE(pixels.ge(0).logical_and_(pixels.le(1)).all().item<bool>(), who_, ": ", view_.path,
+    TORCH_CHECK_VALUE(pixels.ge(0).logical_and_(pixels.le(1)).all().item<bool>(), caller_, ": ", view_.path,
                       ": expected pixels from 0 to 1");
   }
 
  private:
-  // No sizes: any shape.
+  // If `sizes` is empty, any shape is accepted.
   void check_tensor(const char* name, const at::Tensor& tensor, at::ScalarType type,
                     at::IntArrayRef sizes) const {
-    check_defined(who_, name, tensor);
+    check_defined(caller_, name, tensor);
     TORCH_CHECK_VALUE(
-        tensor.scalar_type() == type && tensor.is_cpu() && (sizes.empty() || tensor.sizes() == sizes), who_,
-        ": ", view_.path, ": expected ", name, " as float32 on the CPU",
+        tensor.scalar_type() == type && tensor.is_cpu() && (sizes.empty() || tensor.sizes() == sizes),
+        caller_, ": ", view_.path, ": expected ", name, " as float32 on the CPU",
         sizes.empty() ? std::string() : " of shape " + shape_string(sizes), ", got ", describe(tensor));
   }
 
   void check_count(const char* name, size_t given, int64_t wanted, const char* what) const {
-    TORCH_CHECK_VALUE(given == 0 || static_cast<int64_t>(given) == wanted, who_, ": ", view_.path,
+    TORCH_CHECK_VALUE(given == 0 || static_cast<int64_t>(given) == wanted, caller_, ": ", view_.path,
                       ": expected ", name, " for ", wanted, " ", what, ", got ", given);
   }
 
-  const char* who_;
+  const char* caller_;
   const AttentionView& view_;
   int64_t heads_ = 0, queries_ = 0, keys_ = 0;
 };
 
 }  // namespace
 
-void check_view(const char* who, const AttentionView& view) {
-  const Checks checks(who, view);
+void check_view(const char* caller, const AttentionView& view) {
+  const Checks checks(caller, view);
   checks.heads();
   checks.visible();
   checks.numbers();

@@ -11,16 +11,15 @@
 
 namespace attentive::viz {
 
-/// One batch item of a call as a call of its own; its tensors refer to those of `call`. Throws
-/// c10::ValueError, prefixed by `who`, if there is no such item.
-RecordedAttention batch_item(const char* who, const RecordedAttention& call, int64_t batch);
+/// Extracts one batch item of a call as a separate call, whose tensors are views of the tensors of `call`.
+/// Throws c10::ValueError, prefixed by `caller`, if there is no such item.
+RecordedAttention batch_item(const char* caller, const RecordedAttention& call, int64_t batch);
 
-/// Throws c10::ValueError, prefixed by `who`, unless the parts of a view fit together and its weights are
+/// Throws c10::ValueError, prefixed by `caller`, unless the parts of a view fit together and its weights are
 /// finite and not negative.
-void check_view(const char* who, const AttentionView& view);
+void check_view(const char* caller, const AttentionView& view);
 
-/// One head of a view that was checked, by its place in `view.heads`; holds the memory to which `rows`
-/// points.
+/// One head of a checked view, by its index in `view.heads`; owns the memory that `rows` points to.
 struct HeadMemory {
   HeadMemory(const AttentionView& view, int64_t place);
 

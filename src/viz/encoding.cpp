@@ -24,7 +24,7 @@ void append(std::vector<uint8_t>& bytes, uint32_t value, int size) {
 class Deflater {
  public:
   Deflater() {
-    // The other reasons to fail are a wrong argument and another version of the library.
+    // A failure means lack of memory: the arguments are right, and the library matches its header.
     if (deflateInit2(&stream_, Z_DEFAULT_COMPRESSION, Z_DEFLATED, -MAX_WBITS, /*memLevel=*/9,
                      Z_DEFAULT_STRATEGY) != Z_OK)
       throw std::bad_alloc();
@@ -33,9 +33,9 @@ class Deflater {
   Deflater(const Deflater&) = delete;
   Deflater& operator=(const Deflater&) = delete;
 
-  // Ends a block after the bytes, or the stream with `last`.
+  // Appends bytes and ends a block or, with `last`, the stream.
   void add(std::span<const uint8_t> bytes, bool last) {
-    stream_.next_in = const_cast<Bytef*>(bytes.data());  // zlib reads it only
+    stream_.next_in = const_cast<Bytef*>(bytes.data());  // zlib only reads it
     auto left = bytes.size();
     for (;;) {
       if (stream_.avail_in == 0) {
@@ -48,7 +48,7 @@ class Deflater {
       stream_.avail_out = static_cast<uInt>(room);
       deflate(&stream_, left > 0 ? Z_NO_FLUSH : last ? Z_FINISH : Z_BLOCK);
       used_ += room - stream_.avail_out;
-      // Room that is left over says that zlib had nothing more to write.
+      // Unused output space means that zlib has nothing more to write.
       if (left == 0 && stream_.avail_in == 0 && stream_.avail_out > 0) return;
     }
   }
@@ -66,17 +66,17 @@ class Deflater {
 
 constexpr uint32_t kHeaders = 54;
 
-// A BITMAPFILEHEADER and a BITMAPINFOHEADER.
+// Writes a BITMAPFILEHEADER and a BITMAPINFOHEADER.
 std::vector<uint8_t> bmp_headers(uint32_t width, uint32_t height, uint32_t size) {
   std::vector<uint8_t> bytes{'B', 'M'};
   append(bytes, kHeaders + size, 4);
   append(bytes, 0, 4);
   append(bytes, kHeaders, 4);
-  append(bytes, 40, 4);  // bytes of the second header
+  append(bytes, 40, 4);  // size of the second header
   append(bytes, width, 4);
   append(bytes, height, 4);
   append(bytes, 1, 2);   // planes
-  append(bytes, 24, 2);  // bits of a pixel
+  append(bytes, 24, 2);  // bits per pixel
   append(bytes, 0, 4);   // not compressed
   append(bytes, size, 4);
   for (int i = 0; i < 4; ++i) append(bytes, 0, 4);  // resolution, palette
@@ -155,7 +155,7 @@ std::string picture_uri(const at::Tensor& pixels) {
   auto bytes = bmp_headers(static_cast<uint32_t>(width), static_cast<uint32_t>(height),
                            static_cast<uint32_t>(row * height));
   const auto* plane = levels.const_data_ptr<uint8_t>();
-  for (int64_t y = height - 1; y >= 0; --y) {  // the lowest row first
+  for (int64_t y = height - 1; y >= 0; --y) {  // bottom row first
     for (int64_t x = 0; x < width; ++x) {
       for (const int64_t channel : {2, 1, 0}) bytes.push_back(plane[(channel * height + y) * width + x]);
     }

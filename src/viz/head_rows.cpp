@@ -7,7 +7,7 @@
 namespace attentive::viz {
 namespace {
 
-// The weight in steps of the row's largest one.
+// A weight in steps of the row's largest weight / levels.
 uint8_t steps(float weight, float largest, int levels) {
   if (!(largest > 0)) return 0;
   return static_cast<uint8_t>(
@@ -88,17 +88,18 @@ std::vector<uint8_t> top_places(const HeadRows& rows, const std::vector<Span>& s
                                 const std::vector<uint8_t>& steps, const std::vector<int32_t>& top) {
   std::vector<uint8_t> bytes;
   const auto count = top.size() / static_cast<size_t>(rows.queries);
-  int64_t first = 0;  // of the row's steps
+  int64_t first = 0;  // index of the row's first value in `steps`
   for (int64_t i = 0; i < rows.queries; ++i) {
     const auto span = spans[static_cast<size_t>(i)];
-    const auto of = [&](int32_t key) { return steps[static_cast<size_t>(first + key - span.begin)]; };
+    const auto steps_of = [&](int32_t key) { return steps[static_cast<size_t>(first + key - span.begin)]; };
     const std::span named(top.data() + static_cast<size_t>(i) * count, count);
     for (size_t n = 0; n < count && named[n] >= 0; ++n) {
       const auto key = named[n];
       uint32_t place = 0;
-      for (auto j = span.begin; j < key; ++j) place += of(j) == of(key) && rows.sees(i, j) ? 1U : 0U;
+      for (auto j = span.begin; j < key; ++j)
+        place += steps_of(j) == steps_of(key) && rows.sees(i, j) ? 1U : 0U;
       for (size_t before = 0; before < n; ++before)
-        place -= of(named[before]) == of(key) && named[before] < key ? 1U : 0U;
+        place -= steps_of(named[before]) == steps_of(key) && named[before] < key ? 1U : 0U;
       for (; place > 127; place >>= 7) bytes.push_back(static_cast<uint8_t>(place | 128U));
       bytes.push_back(static_cast<uint8_t>(place));
     }

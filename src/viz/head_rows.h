@@ -8,10 +8,10 @@
 
 namespace attentive::viz {
 
-/// The weights of one head as plain memory: a row of keys for each query, and which of them the query sees.
+/// The weights of one head as plain memory: a row of keys for each query, and which keys the query sees.
 struct HeadRows {
   const float* weights;  // (queries, keys), contiguous
-  const bool* visible;   // the same; null: all are visible
+  const bool* visible;   // of the same shape; null: all are visible
   int64_t queries;
   int64_t keys;
 
@@ -19,46 +19,48 @@ struct HeadRows {
   float weight(int64_t query, int64_t key) const { return weights[query * keys + key]; }
 };
 
-/// The keys that a query sees lie in [begin, end); both are 0 if there is none.
+/// A range [begin, end) that contains all keys which a query sees; both are 0 if there are none.
 struct Span {
   int32_t begin;
   int32_t end;
 };
 std::vector<Span> spans_of(const HeadRows& rows);
 
-/// A bit for each key of each span, one row after the other, the lowest bit of a byte first: 1 where the key
-/// is hidden although it lies in the span. Empty if there is no such key.
+/// One bit for each key in each span, row by row, beginning with the lowest bit of a byte: 1 if the key is
+/// hidden although it is in the span. Empty if there is no such key.
 std::vector<uint8_t> holes_of(const HeadRows& rows, const std::vector<Span>& spans);
 
 /// The largest weight of each row.
 std::vector<float> row_maxima(const HeadRows& rows);
 
-/// A byte for each key of each span, one row after the other: round(weight / largest of the row * levels), 0
-/// for a hidden key.
+/// One byte for each key in each span, row by row: round(weight / row's largest weight * levels), and 0 for a
+/// hidden key.
 std::vector<uint8_t> quantised(const HeadRows& rows, const std::vector<Span>& spans,
                                const std::vector<float>& maxima, int levels);
 
-/// For each row the `count` visible keys of largest weight, the largest first, of equal ones the lower key
-/// first; -1 where a row sees fewer.
+/// For each row, the `count` visible keys with the largest weights, in descending order; of equal weights,
+/// the lower key comes first. Rows with fewer visible keys are filled with -1.
 std::vector<int32_t> top_keys(const HeadRows& rows, int64_t count);
 
-/// For each of `top_keys` its place among the visible keys of as many steps that are not named before it in
-/// its row, in the order of the keys: with the steps, that is which key it is. Seven bits a byte, the lowest
-/// first, the top bit set where more follow; nothing for -1. Most places are 0, as steps most often tell
-/// weights apart. `steps` is what `quantised` returns.
+/// Distinguishes the `top_keys` that have the same quantised weight: for each of them, its index among the
+/// row's visible keys with the same number of steps, in the order of the keys, not counting keys listed
+/// before it. With the steps, this identifies the key. Each index is a variable-length integer: seven bits a
+/// byte, lowest first, with the top bit set if more bytes follow; nothing is stored for -1. Most indices are
+/// 0, because most weights differ in steps. steps: the result of `quantised`.
 std::vector<uint8_t> top_places(const HeadRows& rows, const std::vector<Span>& spans,
                                 const std::vector<uint8_t>& steps, const std::vector<int32_t>& top);
 
-/// The numbers byte by byte: the highest byte of each, then the next, as bytes of one kind resemble each
-/// other.
+/// Reorders the bytes of numbers: first the highest byte of every number, then the next ones, because bytes
+/// of the same significance resemble each other and compress better.
 std::vector<uint8_t> byte_planes(std::span<const float> numbers);
 
-/// The head in small: height x width cells, which divide queries and keys evenly. Each is the largest weight
-/// / largest of its row in it, times 255. Cells of which no query's span reaches a key are left out.
+/// Draws the head as a small picture of height x width cells, which divide queries and keys evenly. A cell's
+/// value is the largest of its weights / largest weight of the row, times 255. Cells in which no query's span
+/// contains a key are left out.
 std::vector<uint8_t> thumbnail(const HeadRows& rows, const std::vector<Span>& spans,
                                const std::vector<float>& maxima, int64_t height, int64_t width);
 
-/// What `head_statistics` returns, of a head that was checked.
+/// Computes the `head_statistics` of a head that has been checked.
 HeadStatistics statistics_of(const HeadRows& rows, int64_t key_origin);
 
 }  // namespace attentive::viz

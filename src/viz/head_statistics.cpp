@@ -36,7 +36,7 @@ class Mean {
   int64_t count_ = 0;
 };
 
-// The sums of one row over the keys that its query sees.
+// Sums over the keys that one query sees.
 struct Row {
   double entropy = 0, distance = 0, weights = 0;
   int64_t seen = 0;
@@ -78,7 +78,7 @@ HeadStatistics statistics_of(const HeadRows& rows, int64_t key_origin) {
                             .first = first.value(),
                             .sink = sink.value()};
   if (statistics.sink)
-    statistics.sink = std::max(0.0, *statistics.sink);  // rounding may make the sum exceed 1
+    statistics.sink = std::max(0.0, *statistics.sink);  // by rounding, the sum may exceed 1
   return statistics;
 }
 

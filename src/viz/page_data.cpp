@@ -52,7 +52,7 @@ PageData::PageData(const std::vector<AttentionView>& views, const std::string& t
   if (!note.empty()) page_["note"] = note;
   page_["tokens"] = ordered_json::array();
   page_["hidden"] = ordered_json::array();
-  page_["levels"] = 0;  // until `json`
+  page_["levels"] = 0;  // set by `json`
   auto list = ordered_json::array();
   for (const auto& view : views_) {
     shapes_.emplace_back();
@@ -69,7 +69,7 @@ std::string PageData::json(int levels) const {
   safe.reserve(text.size());
   for (const char c : text) {
     if (c == '<') {
-      safe += "\\u003c";  // it stands in strings only
+      safe += "\\u003c";  // `<` occurs in strings only
     } else {
       safe += c;
     }
@@ -127,7 +127,7 @@ ordered_json PageData::head_json(const AttentionView& view, size_t place) {
   json["top_count"] = top_count;
   add_statistics(head.rows, view.key_origin, json);
   add_thumbnail(head.rows, spans, maxima, json);
-  head_bytes_ += json.dump().size() + 1;  // and a comma
+  head_bytes_ += json.dump().size() + 1;  // with a comma
   return json;
 }
 
@@ -135,7 +135,7 @@ ordered_json PageData::image_json(const PatchImage& image) {
   ordered_json json{
       {"rows", image.rows}, {"columns", image.columns}, {"first", image.first}, {"pixels", nullptr}};
   if (!image.pixels.defined()) return json;
-  // Most often all layers show one picture, which is then embedded once.
+  // All layers usually show the same picture, which is embedded only once.
   const auto known = std::find_if(pictures_.begin(), pictures_.end(),
                                   [&](const auto& picture) { return picture.first.is_same(image.pixels); });
   if (known != pictures_.end()) {

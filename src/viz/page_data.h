@@ -14,22 +14,22 @@
 
 namespace attentive::viz {
 
-/// What a page knows of its views, as JSON; all but the weights of each head. The views were checked and must
-/// outlive it.
+/// The data of a page as JSON, except for the weights of each head. The views must have been checked and must
+/// outlive this object.
 class PageData {
  public:
   PageData(const std::vector<AttentionView>& views, const std::string& title, const std::string& note);
 
-  /// ASCII is not guaranteed, but that no `<` occurs: nothing in it can end a script element.
+  /// May contain non-ASCII characters, but no `<`, so that nothing in it can end a script element.
   std::string json(int levels) const;
 
-  /// The numbers of one head at a number of levels, deflated, base 91: the quantised weights, the bytes of the
-  /// rows' maxima and of logsumexp if there is one, the places of the largest weights.
+  /// The weights of one head at a number of levels, deflated and in base 91: the quantised weights, the bytes
+  /// of the rows' maxima and, if present, of logsumexp, and the indices from `top_places`.
   std::string weights(size_t view, size_t place, int levels) const;
 
-  /// Of all views together.
+  /// The number of heads in all views together.
   size_t heads() const;
-  /// Bytes of the JSON that belong to heads; the rest is there once.
+  /// The bytes of the JSON that belong to single heads; the rest occurs once.
   size_t head_bytes() const { return head_bytes_; }
 
  private:
@@ -39,7 +39,7 @@ class PageData {
   int64_t tokens_index(const std::vector<std::string>& tokens);
   size_t hidden_index(const HeadRows& rows, const std::vector<Span>& spans);
 
-  // What the weights of a head need at any number of levels.
+  /// The data of a head's weights that do not depend on the number of levels.
   struct HeadShape {
     std::vector<Span> spans;
     std::vector<float> maxima;
@@ -47,10 +47,10 @@ class PageData {
   };
 
   const std::vector<AttentionView>& views_;
-  std::vector<std::vector<HeadShape>> shapes_;  // of the heads of each view written so far
+  std::vector<std::vector<HeadShape>> shapes_;  // by view and place, as far as written
   std::map<std::vector<std::string>, int64_t> token_lists_;
-  std::map<std::string, size_t> hidden_;                 // by what was written of it
-  std::vector<std::pair<at::Tensor, size_t>> pictures_;  // and the first view that shows each
+  std::map<std::string, size_t> hidden_;                 // by the JSON text of the mask
+  std::vector<std::pair<at::Tensor, size_t>> pictures_;  // with the first view that shows each picture
   size_t head_bytes_ = 0;
   nlohmann::ordered_json page_;
 };

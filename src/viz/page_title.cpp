@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t kMostOfTitle = 48;  // characters
 
-// The words with one space between two.
+// Joins the words of a text with single spaces.
 std::string joined_words(std::string_view text) {
   constexpr std::string_view kSpaces = " \t\r\n\v\f";
   std::string words;

@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char* kWriteHtml = "write_html";
 
-// The text around what is embedded.
+// The parts of the template around the embedded data.
 struct Template {
   std::string before_data, after_data;
 };
@@ -40,7 +40,7 @@ Template page_template() {
   return {page.substr(0, place), page.substr(place + marker.size())};
 }
 
-// The tokens as a text: those of a vocabulary of words have no spaces of their own.
+// Joins the tokens to a text. If no token contains a space (a vocabulary of words), spaces are inserted.
 std::string text_of(const AttentionView& view) {
   const auto& tokens = view.key_tokens;
   const bool spaced = std::any_of(tokens.begin(), tokens.end(),
@@ -48,10 +48,11 @@ std::string text_of(const AttentionView& view) {
   return fmt::format("{}", fmt::join(tokens, spaced ? "" : " "));
 }
 
-// The elements that hold the data at some number of levels. `full` says that it stopped beyond `most` bytes.
+// The elements that hold the data at some number of levels. `full` means that writing stopped beyond `most`
+// bytes.
 struct Elements {
   std::string text;
-  size_t heads = 0;  // that are in it
+  size_t heads = 0;  // the number of heads in it
   bool full = false;
 };
 
@@ -77,8 +78,8 @@ Elements elements(const viz::PageData& data, const std::vector<AttentionView>& v
   return made;
 }
 
-// Says how large the page would be, and what would fit, judged by the heads that were written until it was
-// full.
+// Throws with the estimated size of the page and the number of heads or tokens that would fit, extrapolated
+// from the heads written before the page was full.
 [[noreturn]] void refuse(const Elements& made, const viz::PageData& data, size_t around, int levels,
                          int64_t max_bytes) {
   const auto json = static_cast<double>(data.json(levels).size());

@@ -27,8 +27,8 @@ struct Colour {
   double red, green, blue;
 };
 
-// From nearly white to dark blue in even steps of lightness, so that grey print and every kind of colour
-// vision keep the order.
+// From nearly white to dark blue in even steps of lightness, so that the order is visible in grey print and
+// with colour blindness.
 std::string shade(int step) {
   constexpr std::array<Colour, 5> stops = {
       {{247, 251, 255}, {198, 219, 239}, {107, 174, 214}, {33, 113, 181}, {8, 48, 107}}};
@@ -48,21 +48,21 @@ std::string label(const std::vector<std::string>& tokens, int64_t place) {
              : shortened(viz::with_lone_bytes(tokens[static_cast<size_t>(place)]), kMostCharacters);
 }
 
-// At most the width of a text, in units of its font's size: more for characters beyond ASCII.
+// An upper bound of a text's width, in units of the font size; characters beyond ASCII count more.
 double width_of(const std::string& text) {
   double width = 0;
   for (const char c : text) width += static_cast<signed char>(c) >= 0 ? 0.65 : 0.5;
   return width;
 }
 
-// The room for the longest label.
+// The space for the longest label.
 double room_of_labels(const std::vector<std::string>& tokens, int64_t count, double font) {
   double most = 0;
   for (int64_t place = 0; place < count; ++place) most = std::max(most, width_of(label(tokens, place)));
   return std::clamp(font * most + kEdge + 6, 24.0, 160.0);
 }
 
-// One head as a drawing; all of its cells of one shade are one path.
+// Draws one head; all cells of the same shade form one path.
 class Drawing {
  public:
   Drawing(const AttentionView& view, int64_t place, std::string title)
@@ -99,7 +99,7 @@ class Drawing {
         width, height, font_, xml_text(title_), kEdge, kTitleSize);
   }
 
-  // Which path a cell belongs to; the last one is that of hidden cells.
+  // The index of a cell's path; the last path holds the hidden cells.
   size_t path_of(int64_t query, int64_t key) const {
     if (!rows_.sees(query, key)) return kShades;
     if (!(largest_ > 0)) return 0;
@@ -107,8 +107,8 @@ class Drawing {
     return static_cast<size_t>(std::lround(share * (kShades - 1)));
   }
 
-  // A run of cells. Hidden ones are not scaled with the group of the others, so that their hatching keeps its
-  // distances.
+  // A horizontal run of cells. Runs of hidden cells are in absolute coordinates, because scaling them with
+  // the other cells would also scale the hatching.
   std::string run(int64_t query, int64_t key, int64_t end, bool hidden) const {
     if (!hidden) return fmt::format("M{} {}h{}v1h-{}z", key, query, end - key, end - key);
     const double width = cell_ * static_cast<double>(end - key);
@@ -166,7 +166,7 @@ class Drawing {
     return false;
   }
 
-  // What the darkest shade means, and what hatching does.
+  // The legend of the darkest shade and of the hatching.
   std::string scale() const {
     const double y = bottom_ + 16;
     std::string out = "<g font-size=\"11\" fill=\"#222222\">\n";

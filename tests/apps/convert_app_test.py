@@ -1,4 +1,4 @@
-"""attentive-convert: runs and folders become folders that Python loads.
+"""attentive-convert converts runs and folders to folders that Python loads.
 
     python3 convert_app_test.py <source folder> <attentive-train> <attentive-generate> <attentive-convert>
 """

@@ -1,4 +1,4 @@
-"""attentive-train with a model that is there already, and texts that it writes while it trains.
+"""Tests attentive-train with an existing model, and texts that it samples during training.
 
     python3 finetune_app_test.py <source folder> <attentive-train> <attentive-generate>
 """
@@ -74,7 +74,7 @@ class FineTuning(unittest.TestCase):
                 self.assertEqual(json.loads((made / "model/tokenizer.json").read_text())["model"]["type"], "WordLevel")
                 self.assertEqual((made / "model/generation_config.json").read_bytes(), (folder / "generation_config.json").read_bytes())
                 self.assertEqual(self.greedy(made), self.greedy(made / "model"))
-                self.assertNotEqual(self.greedy(made), self.greedy(folder))  # it learned something
+                self.assertNotEqual(self.greedy(made), self.greedy(folder))  # the model has learned something
                 done = run(GENERATE, "--model", made, "--prompt", "the", "--tokens", "3")
                 self.assertEqual((done.returncode, done.stdout[:3]), (0, "the"), done.stderr)
 
@@ -96,7 +96,7 @@ class FineTuning(unittest.TestCase):
     def test_a_run_can_be_the_beginning_of_another(self):
         self.trained(out="first", layers=1, heads=1, width=8)
         said = self.trained("--init-from", self.folder / "first", out="second", steps=1)
-        self.assertFalse((self.folder / "second/model").exists())  # no folder of Python's, none for Python
+        self.assertFalse((self.folder / "second/model").exists())  # a run without a Python folder writes none
         self.assertIn("done: validation loss", said)
         self.refused("expected --dropout 0 as in " + str(self.folder / "first"), "--init-from", self.folder / "first", out="third", dropout=0.1)
 

@@ -1,4 +1,4 @@
-"""Numbers that no flag takes: every program refuses them at once, by the flag's name and its limits.
+"""Every program immediately refuses invalid numbers, naming the flag and its limits.
 
     python3 flags_test.py <program> ...
 """
@@ -26,7 +26,7 @@ class Flags(unittest.TestCase):
         self.assertTrue(done.stderr.startswith(words), f"{arguments}: {done.stderr}")
 
     def test_every_flag_that_takes_a_number_refuses_what_is_none(self):
-        """Those that --help lists: a flag that is added later is tested, too."""
+        """Tests all flags that --help lists, so that a flag added later is tested, too."""
         found = 0
         for name in PROGRAMS:
             for flag, kind in re.findall(r"^ *(?:-\w,)?(--[\w-]+) (INT|UINT|FLOAT)\b", run(name, "--help").stdout, re.M):

@@ -101,7 +101,7 @@ class GenerateTest(unittest.TestCase):
         self.tokenizer(folder, {"type": "WordPiece", "vocab": vocabulary, "unk_token": "[UNK]", "continuing_subword_prefix": "##",
                                 "max_input_chars_per_word": 100}, {"type": "WordPiece", "prefix": "##", "cleanup": True})
         joined = 0
-        for made, text in self.texts(folder, "the  cats", [1, 2, 3]):  # the prompt stays as it was given
+        for made, text in self.texts(folder, "the  cats", [1, 2, 3]):  # the prompt is unchanged
             rest = "".join(words[number].removeprefix("##") if words[number].startswith("##") else " " + words[number] for number in made)
             self.assertEqual(text, "the  cats" + rest.replace(" .", ".") + "\n")
             joined += rest.count(" ") < len(made)
@@ -123,7 +123,7 @@ class GenerateTest(unittest.TestCase):
     def test_characters_of_several_tokens_are_written_whole(self):
         folder = self.copy("llama")
         self.without_end(folder)
-        # C3, A9, F0, 9F, 98, 80, E6, BC and A2 beside letters
+        # C3, A9, F0, 9F, 98, 80, E6, BC and A2 as tokens among letters
         visible = ["Ã", "©", "ð", "Ł", "ĺ", "Ģ", "æ", "¼", "¢", "a", "b", "Ġ", "c", "Ã©", "ðŁĺĢ", "æ¼", "Ċ"]
         data = [b"\xc3", b"\xa9", b"\xf0", b"\x9f", b"\x98", b"\x80", b"\xe6", b"\xbc", b"\xa2", b"a", b"b", b" ", b"c",
                 b"\xc3\xa9", b"\xf0\x9f\x98\x80", b"\xe6\xbc", b"\n"]

@@ -19,7 +19,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 ROOT, GENERATE = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
 FAMILIES = ("gpt2", "llama", "llama_biases", "llama3", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text")
-MARGIN = 1e-4  # two logits this near may come out in either order
+MARGIN = 1e-4  # two logits this close may come out in either order
 
 
 def generate(*arguments):
@@ -28,7 +28,7 @@ def generate(*arguments):
 
 
 def greedy(model, prompt, tokens):
-    """Python's tokens, up to the first that hardly beats the next one."""
+    """Python's tokens, up to the first whose lead over the next one is too small."""
     with torch.no_grad():
         made = model.generate(torch.tensor([prompt]), attention_mask=torch.ones(1, len(prompt), dtype=torch.long), do_sample=False,
                               max_new_tokens=tokens, pad_token_id=0, return_dict_in_generate=True, output_scores=True)

@@ -18,7 +18,7 @@ import xml.etree.ElementTree
 FOLDER, OWN_CELL, SOURCE = (pathlib.Path(argument).resolve() for argument in sys.argv[1:4])
 DOCUMENTS = ("000", "001", "002", "003", "004")
 DATA = json.loads((SOURCE / "expected.json").read_text())
-EMPTY = {"meta", "img"}  # elements without an end
+EMPTY = {"meta", "img"}  # elements without an end tag
 PICTURES = sys.argv[4] == "ON"
 
 
@@ -36,7 +36,7 @@ class Element:
         return "".join(part if isinstance(part, str) else part.text() for part in self.parts)
 
     def all(self, name, **wanted):
-        """The elements of that name below this one, in order; cls="x" asks for a class."""
+        """The elements with that name below this one, in order; cls="x" selects a class."""
         for part in self.parts:
             if isinstance(part, str):
                 continue
@@ -52,7 +52,7 @@ class Element:
 
 
 class Page(html.parser.HTMLParser):
-    """Reads a page, and refuses one whose elements do not nest."""
+    """Parses a page; elements that are not properly nested are an error."""
 
     def __init__(self, path):
         super().__init__(convert_charrefs=True)
@@ -177,7 +177,7 @@ class NotebookPages(unittest.TestCase):
         self.assertGreater(shown, 1500)
 
     def check_expected(self, check, texts):
-        """The texts are the expected numbers, on one of the two dropout streams."""
+        """Checks that the texts are the expected numbers, on one of the two dropout streams."""
         values = check["values"]
         lists = list(values.values()) if isinstance(values, dict) else [values]
         self.assertIn(len(texts), {len(numbers) for numbers in lists})
@@ -186,7 +186,7 @@ class NotebookPages(unittest.TestCase):
         self.assertTrue(any(close), texts)
 
     def check_printed(self, row, name, ours, theirs, verdict):
-        """What --full prints for a check begins with what the page shows."""
+        """Checks that the output of --full for a check begins with the texts on the page."""
         at_row = self.printed[self.printed.index(f"\n{row}  ") + 1 :]
         at_row = at_row[: at_row.index("\n\n")]
         begin = re.search(rf"\n  {re.escape(name)}(?: +C\+\+ | \([\d,]*\): )", at_row)

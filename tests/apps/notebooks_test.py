@@ -1,4 +1,4 @@
-"""The notebook apps as a user meets them: python3 notebooks_test.py <folder of the apps> <their source folder>"""
+"""Tests the notebook apps as a user runs them: python3 notebooks_test.py <folder of the apps> <their source folder>"""
 
 import json
 import math
@@ -18,7 +18,7 @@ WRONG = [
     ("000", "000-4c", "y[0,0,:4]", 1, -0.102541),  # recorded to more digits
     ("001", "001-25", "sa_v1(inputs)", 3, 0.8212),  # printed table: its last digit
     ("001", "001-35", "dropout(example)", 7, 1),  # dropout, on either stream
-    ("001", "001-32", "masked", 1, 0.0),  # -inf is a number like others
+    ("001", "001-32", "masked", 1, 0.0),  # -inf counts as a number
     ("002", "002-6", "attn_scores_softmax", 3, 6.0347e-06),  # significant digits
     ("002", "002-9", "outputs", 2, 1.6),
     ("003", "003-4", "output with a mask", 0, -0.0971),
@@ -29,7 +29,7 @@ WRONG = [
 
 def run(app, *arguments):
     command = [str(FOLDER / app), "--device", "cpu", *arguments]
-    # From another folder: the apps carry their expected numbers with them.
+    # Runs from another folder, because the apps contain their expected numbers.
     done = subprocess.run(command, capture_output=True, text=True, cwd=tempfile.gettempdir())
     return done.returncode, done.stdout, done.stderr
 
@@ -152,7 +152,7 @@ class Notebooks(unittest.TestCase):
         self.assertNotIn("C++", out)
 
     def test_source_of_every_row(self):
-        """The code of each row is what its cell in the notebook's source holds, and the comment above it."""
+        """The code of each row is that of its cell in the notebook's source, with the comment above it."""
         rows = set()
         call = r'^((?:  //[^\n]*\n)*)  nb\.cell\("{}",\s+"(?:[^"\\]|\\.)*",\s+\[&\] {{( [^\n]* |\n.*?\n  )}}\);$'
         for document in ("000", "001", "002", "003", "004"):

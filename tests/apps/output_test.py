@@ -1,4 +1,5 @@
-"""Output that cannot be written: every program says so in one line and ends with 1. A reader that goes away is no error.
+"""If output cannot be written, every program says so in one line and exits with status 1. A closed reader is not an
+error.
 
     python3 output_test.py <source folder> <program> ...
 """
@@ -52,7 +53,7 @@ class Output(unittest.TestCase):
                            stderr=subprocess.DEVNULL)
         digits = cls.folder / "digits.safetensors"
         safetensors(digits, {"images": ([100, 8, 8], bytes(6400)), "labels": ([100], bytes(100))})
-        # What prints something, and standard input for it.
+        # Commands that print something, with their standard input.
         cls.work = {
             "attentive-convert": [[str(cls.folder / "run"), str(cls.folder / "converted"), "--force"]],
             "attentive-generate": [["--model", str(cls.folder / "run"), "--prompt", "to", "--tokens", "4"]],
@@ -81,7 +82,7 @@ class Output(unittest.TestCase):
         # LLVM's OpenMP runtime maps a file of this name, and an empty one cannot be read.
         leave_and_run = ': > "/dev/shm/__KMP_REGISTERED_LIB_$$_$(id -u)" && exec "$@"'
         for name in PROGRAMS.keys() & self.work.keys():
-            arguments = self.work[name][-1]  # computes something: until then no program needs the runtime
+            arguments = self.work[name][-1]  # computes something, because no program needs the runtime before
             with self.subTest(program=name, arguments=arguments):
                 done = subprocess.run(["sh", "-c", leave_and_run, "sh", PROGRAMS[name], *arguments], input="1\n", text=True,
                                       capture_output=True)
@@ -111,7 +112,7 @@ class Output(unittest.TestCase):
         for name, arguments in self.commands():
             long = name == "attentive-bench" or name.startswith("attentive-notebook-")
             if arguments == ["--version"] or (long and arguments != ["--help"]):
-                continue  # a pipe more of the same
+                continue  # one more pipe of the same kind
             for ignored in (False, True):
                 with self.subTest(name=name, arguments=arguments, ignored=ignored):
                     reading, writing = os.pipe()
@@ -119,11 +120,11 @@ class Output(unittest.TestCase):
                     done = self.run_program(name, arguments, stdout=writing, restore_signals=not ignored,
                                             preexec_fn=ignore_broken_pipes if ignored else None)
                     os.close(writing)
-                    # By the signal, or with the status that a shell gives it.
+                    # Ended by the signal, or with the status that a shell reports for it.
                     self.assertEqual((done.returncode, done.stderr), (128 + signal.SIGPIPE if ignored else -signal.SIGPIPE, ""))
 
     def test_a_verdict_is_kept(self):
-        """1 for a difference, 2 for what cannot be used: also where nothing can be written."""
+        """The status stays 1 for a difference and 2 for unusable input, even if nothing can be written."""
         if "attentive-parity" not in PROGRAMS:
             self.skipTest("attentive-parity is not built")
         with open("/dev/full", "w") as full:

@@ -1,4 +1,4 @@
-"""A notebook with cells that expected.json does not know: python3 own_cell_test.py <own_cell> <own_cell.cpp>"""
+"""Tests a notebook with cells that are not in expected.json: python3 own_cell_test.py <own_cell> <own_cell.cpp>"""
 
 import pathlib
 import re

@@ -1,4 +1,4 @@
-"""attentive-train and attentive-generate as a user at a terminal meets them.
+"""Tests attentive-train and attentive-generate as a user runs them at a terminal.
 
     python3 train_app_test.py <attentive-train> <attentive-generate>
 """
@@ -25,7 +25,7 @@ CTRL_C = b"\x03"
 
 
 class Terminal:
-    """A program on a terminal of its own, with its keyboard and its screen."""
+    """Runs a program on its own terminal, with keyboard and screen."""
 
     def __init__(self, command, columns):
         self.text, self.ended = "", False
@@ -38,10 +38,10 @@ class Terminal:
         fcntl.ioctl(self.end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
 
     def read(self):
-        """Some more of the screen; False at the end."""
+        """Reads more of the screen; returns False at the end."""
         try:
             data = os.read(self.end, 65536)
-        except OSError:  # what Linux says when the program has gone
+        except OSError:  # Linux reports this when the program has ended
             return False
         self.text += data.decode()
         return bool(data)
@@ -55,13 +55,13 @@ class Terminal:
         os.write(self.end, key)
 
     def wait(self):
-        """Reads to the end; the exit status, or minus the signal."""
+        """Reads to the end; returns the exit status, or the negative signal number."""
         while self.read():
             pass
         return self.close()
 
     def close(self):
-        """The window goes away; the exit status."""
+        """Closes the window; returns the exit status."""
         os.close(self.end)
         self.ended = True
         return os.waitstatus_to_exitcode(os.waitpid(self.process, 0)[1])
@@ -72,7 +72,7 @@ class Terminal:
             self.close()
 
     def draws(self):
-        """Every state of the progress line."""
+        """All states of the progress line."""
         plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\^C", "", self.text)
         return [line for line in re.split(r"[\r\n]+", plain) if re.match(r" *\d+%", line)]
 
@@ -97,7 +97,7 @@ class TrainApp(unittest.TestCase):
         return terminal
 
     def start(self, command, **options):
-        """A run without a terminal, in its steps."""
+        """Starts a run without a terminal that prints its steps."""
         process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **options)
         self.addCleanup(process.kill)
         self.addCleanup(process.stderr.close)
@@ -136,7 +136,7 @@ class TrainApp(unittest.TestCase):
         terminal.wait_for("tok/s")
         terminal.resize(30)
         before = len(terminal.text)
-        terminal.text += "\n"  # what is drawn from here on is drawn for 30 columns, but for one that was on its way
+        terminal.text += "\n"  # later lines are drawn for 30 columns, except possibly the next one
         while terminal.text[before:].count("\x1b[K") < 5:
             terminal.read()
         terminal.press(CTRL_C)
@@ -160,7 +160,7 @@ class TrainApp(unittest.TestCase):
         self.assertRegex(terminal.text, r"stopped after step \d+; go on with: ")
 
     def test_a_second_ctrl_c_kills(self):
-        # Steps of seconds, so that the second one comes before the first is over.
+        # Each step takes seconds, so that the second one comes before the first is over.
         big = {"layers": 4, "heads": 4, "width": 256, "block": 256, "batch": 32, "steps": 10}
         self.text.write_text("to be or not to be, that is the question\n" * 200)
         for attempt in range(5):
@@ -192,7 +192,7 @@ class TrainApp(unittest.TestCase):
                 process = self.start(self.command(steps=1000000, out=f"run{number}"))
                 if "hangup" in how:
                     process.send_signal(signal.SIGHUP)
-                    process.send_signal(signal.SIGHUP)  # a shell and the kernel send one each
+                    process.send_signal(signal.SIGHUP)  # the shell and the kernel each send one
                     process.stderr.read()
                 process.stderr.close()  # `| tee log` ends at the same Ctrl-C
                 if "Ctrl-C" in how:
@@ -207,7 +207,7 @@ class TrainApp(unittest.TestCase):
         self.assertTrue((self.run_folder / self.latest() / "manifest.json").exists())
 
     def test_signals_that_were_ignored_stay_so(self):
-        """As nohup and the background jobs of a shell want it."""
+        """Signals ignored by nohup or by a shell for background jobs stay ignored."""
         for ignored in (signal.SIGHUP, signal.SIGINT):
             with self.subTest(signal=ignored.name):
                 out = f"run{ignored.name}"
@@ -236,10 +236,10 @@ class TrainApp(unittest.TestCase):
                 self.assertNotIn(b"ETA", path.read_bytes(), path)
         self.assertEqual((self.run_folder / ".lock").read_bytes(), b"")
 
-    # What a run says of itself, and what it leaves alone
+    # The output of a run, and the files that it does not change
 
     def files(self):
-        """The files of the run, their bytes and when they were written; the lock is taken by every process."""
+        """The files of the run, with their bytes and times of change; without the lock, which every process takes."""
         return {str(path.relative_to(self.run_folder)): (path.read_bytes(), path.stat().st_mtime_ns)
                 for path in self.run_folder.rglob("*") if path.is_file() and path.name != ".lock"}
 
@@ -307,7 +307,7 @@ class TrainApp(unittest.TestCase):
         return re.search(words + r"(.*)", text)[1].rstrip("\r")
 
     def test_the_command_at_the_end_can_be_pasted(self):
-        """Whatever the program was called as, into the shell that called it."""
+        """The command works whatever name the program was called by, in the shell that called it."""
         programs = self.folder / "my programs"
         programs.mkdir()
         for program in (TRAIN, GENERATE):
@@ -329,7 +329,7 @@ class TrainApp(unittest.TestCase):
                 self.assertTrue(made.stdout.startswith("to"), made.stdout)
 
     def test_the_prompt_of_that_command_is_known_to_the_model(self):
-        """The first word of the text, however odd; no longer than the context."""
+        """The prompt is the first word of the text, however unusual, but no longer than the context."""
         for number, (text, block, prompt) in enumerate((
             ("\n\n  it's `odd` $HOME " * 10, 16, "it's"),
             ("Donaudampfschifffahrtsgesellschaft " * 10, 16, "Donaudampfsc"),

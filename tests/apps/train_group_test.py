@@ -36,7 +36,7 @@ class TrainGroup(unittest.TestCase):
         return [TRAIN, "--text", self.text, "--out", self.folder / out, *others, *flags]
 
     def start(self, size, out, *flags, restarts=0, last=()):
-        """The processes by rank, with pipes for both outputs. out: a folder for all, or one for each; last: more flags of the last."""
+        """Starts the processes, with pipes for both outputs. out: one folder for all, or one for each; last: flags for the last."""
         outs = [out] * size if isinstance(out, str) else out
         processes = []
         for rank, (folder, environment) in enumerate(zip(outs, environments(size))):
@@ -47,7 +47,7 @@ class TrainGroup(unittest.TestCase):
         return processes
 
     def finish(self, processes):
-        """The outputs by rank, of processes that all end well."""
+        """Waits for the processes, which must all succeed; returns their outputs by rank."""
         outputs = [process.communicate() for process in processes]
         self.assertEqual([process.returncode for process in processes], [0] * len(processes), outputs)
         return outputs
@@ -63,7 +63,7 @@ class TrainGroup(unittest.TestCase):
         return [(step / f"{name}.safetensors").read_bytes() for name in ("model", "optimizer")]
 
     def back_to(self, step, out, copy):
-        """A copy of a run as it was when it had saved a step."""
+        """A copy of a run in the state after it saved a certain step."""
         shutil.copytree(self.folder / out, self.folder / copy)
         saved = sorted(path for path in (self.folder / copy).iterdir() if path.is_dir())
         for path in saved:
@@ -103,7 +103,7 @@ class TrainGroup(unittest.TestCase):
         self.assertEqual(len(self.log("two")), 20)
         names = [sorted(path.name for path in (self.folder / out).rglob("*")) for out in ("one", "two")]
         self.assertEqual(names[0], names[1])
-        # Rank 0 speaks.
+        # Only rank 0 prints.
         self.assertIn("2 processes of 1 threads", outputs[0][1])
         self.assertIn("done: ", outputs[0][1])
         self.assertEqual(outputs[1], ("", ""))
@@ -214,7 +214,7 @@ class TrainGroup(unittest.TestCase):
 
     @unittest.skipUnless(DISTRIBUTED, NO_GROUP)
     def test_every_other_rank_prints_one_line_when_rank_0_dies(self):
-        """Before and while it joins, in steps, evaluations and saves."""
+        """Rank 0 dies before and while it joins, in steps, evaluations and saves."""
         busy = ("--steps=1000000", "--accumulate=12", "--evaluate-every=1", "--save-every=1", "--keep=2", "--log-every=1", "--timeout=5")
         for run, (size, steps) in enumerate([(2, None), (4, None), (2, 1), (3, 2), (4, 3), (2, 5), (3, 7), (4, 9)]):
             with self.subTest(size=size, steps=steps):

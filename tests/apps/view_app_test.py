@@ -1,4 +1,4 @@
-"""attentive-view: pages and pictures of folders, runs, images and parity cases; what cannot be shown is named.
+"""Tests attentive-view: pages and pictures of folders, runs, images and parity cases, and clear errors.
 
     python3 view_app_test.py <source folder> <attentive-view> <attentive-train>
 """
@@ -44,7 +44,7 @@ class ViewTest(unittest.TestCase):
             with self.subTest(name):
                 said, data = self.shown("--model", MODELS / name, "--ids", "1,5,7,2")
                 self.assertEqual(data["tokens"], [["1", "5", "7", "2"]])
-                self.assertEqual(data["title"], name)  # ids say no words
+                self.assertEqual(data["title"], name)  # ids contain no words
                 self.assertEqual(data["views"][0]["path"], first)
                 heads = sum(len(each["heads"]) for each in data["views"])
                 self.assertRegex(said, rf"page\.html: {len(data['views'])} layers, {heads} heads, 4 x 4 tokens, 0\.\d MB, in steps of 1/255\n$")
@@ -124,7 +124,7 @@ class ViewTest(unittest.TestCase):
         shown = data["views"][0]["image"]
         self.assertEqual((shown["rows"], shown["columns"], shown["first"]), (2, 2, 1))
         self.assertTrue(base64.b64decode(shown["pixels"].removeprefix("data:image/bmp;base64,")).startswith(b"BM"))
-        # The rollout counts all layers, those that are not shown too.
+        # The rollout includes all layers, also those that are not shown.
         model.set_attn_implementation("eager")
         with torch.no_grad():
             layers = model.vit(image, output_attentions=True).attentions

@@ -1,4 +1,4 @@
-// Saving must leave the old file whole, whatever happens: tested through save_safetensors, as users meet it.
+// Saving must leave the old file intact, whatever happens; tested through save_safetensors, as users call it.
 
 #include <chrono>
 #include <csignal>
@@ -40,7 +40,7 @@ int64_t first(const std::filesystem::path& path) {
   return load_safetensors(path).tensors.at("x").flatten()[0].item<int64_t>();
 }
 
-// The largest file this process may write, until the end of the scope: a full disk that a test can have.
+// Limits the size of files that this process may write, until the end of the scope, to simulate a full disk.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
@@ -137,7 +137,7 @@ TEST_CASE("a symbolic link to a file that is not there yet is followed", "[atomi
   CHECK(first(folder / "b/real") == 7);
   CHECK(fs::is_symlink(folder / "third"));
   CHECK(first(folder / "b/absolute") == 8);
-  // To a folder that is not there: the link stays, and nothing appears beside it.
+  // The target folder does not exist: the link stays, and nothing appears next to it.
   fs::create_symlink("none/real", folder / "astray");
   CHECK_THROWS_MATCHES(
       save_safetensors(folder / "astray", {}), SafetensorsError,
@@ -189,7 +189,7 @@ TEST_CASE("killed at any moment, a save leaves a file that loads", "[atomic_file
     }
     ::close(started[1]);
     char byte = 1;
-    REQUIRE(::read(started[0], &byte, 1) == 1);  // it saves, and LibTorch's start is behind it
+    REQUIRE(::read(started[0], &byte, 1) == 1);  // it is saving, and LibTorch has started
     ::close(started[0]);
     std::this_thread::sleep_for(std::chrono::microseconds(1371 * round));
     ::kill(child, SIGKILL);

@@ -20,9 +20,9 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 
 
 def torch_names(header, folders, directories, known):
-    """The headers of LibTorch that one of ours includes, itself or by others of ours."""
+    """The headers of LibTorch that one of our headers includes, directly or through our other headers."""
     if header not in known:
-        known[header] = set()  # for headers that include each other
+        known[header] = set()  # headers may include each other
         for name in INCLUDE.findall(header.read_text(encoding="utf-8")):
             ours = next((folder / name for folder in folders if (folder / name).is_file()), None)
             if ours:
@@ -33,7 +33,7 @@ def torch_names(header, folders, directories, known):
 
 
 def worth_precompiling(read):
-    """Sets of files, the smaller ones first, that are read again and again; `read` holds the set of each header."""
+    """Sets of files, smaller ones first, that are read repeatedly; `read` holds the set of each header."""
     chosen = []
     for files in sorted(set(read), key=len):
         known = max((len(other) for other in chosen if other < files), default=0)
@@ -43,7 +43,7 @@ def worth_precompiling(read):
 
 
 def faults(root, compiler, directories, precompile_options):
-    """What the compiler says about each header of the tree: nothing about one that compiles alone."""
+    """The compiler's errors for each header of the tree; headers that compile alone have none."""
     def run(options, *names, folder=root / "include"):
         command = [compiler, "-std=c++20", "-Wall", "-Wextra", "-Wno-unused-function", "-Wno-psabi", f"-I{folder}",
                    *(f"-isystem{directory}" for directory in directories), *options]
@@ -51,7 +51,7 @@ def faults(root, compiler, directories, precompile_options):
         return subprocess.run(command, input=source, capture_output=True, text=True)
 
     def files_of(name):
-        """Every file of LibTorch that one of its headers reads."""
+        """All files of LibTorch that one of its headers reads."""
         said = run(["-M", "-x", "c++", "-"], name).stdout.split()
         return {file for file in said if file.startswith(tuple(directories))}
 
@@ -76,13 +76,13 @@ def faults(root, compiler, directories, precompile_options):
             precompiled[chosen] = maker.submit(precompile, Path(made, f"{number}.h"), wanted)
 
         def errors_of(header):
-            """What the compiler says. Nothing is generated: parsing is what may fail."""
+            """The compiler's errors. No code is generated, because only parsing can fail."""
             within = max((chosen for chosen in precompiled if chosen <= read[header]), key=len, default=None)
             first = ["-include", str(precompiled[within].result())] if within else []
             place = places[header]
             return run([*first, "-fsyntax-only", "-x", "c++", "-"], header.relative_to(place), folder=place).stderr
 
-        in_turn = sorted(places, key=lambda header: len(read[header]))  # as the precompiled headers are made
+        in_turn = sorted(places, key=lambda header: len(read[header]))  # in the order of the precompiled headers
         said = dict(zip(in_turn, pool.map(errors_of, in_turn)))
     return {header.relative_to(root).as_posix(): said[header] for header in places}
 
@@ -95,7 +95,7 @@ RIGHT = {
     "src/kernels/simd/row.h": '#include "kernels/simd/lane.h"\ninline int row() { return lane(); }\n',
     "src/kernels/simd/lane.h": "inline int lane() { return 0; }\n",
 }
-WRONG = {  # and a part of what the compiler says
+WRONG = {  # each with a part of the compiler's error
     "include/attentive/no_tensor.h": ("inline at::Tensor f(at::Tensor x) { return x; }\n", "at::Tensor"),
     "include/attentive/part.h": ("#include <c10/core/Device.h>\ninline at::Tensor f(at::Tensor x) { return x; }\n", "Tensor"),
     "include/attentive/no_part.h": ('#include "attentive/none.h"\ninline c10::Device f(c10::Device x) { return x; }\n', "c10"),

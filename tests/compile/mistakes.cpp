@@ -1,5 +1,5 @@
-// Mistakes that the compiler sees. mistakes_test.py wants one error for every line that is marked so: traced
-// back to that line, and naming the fix. Every other line is right.
+// Mistakes that the compiler detects. mistakes_test.py expects an error for every line marked as a mistake
+// that is traced to that line and names the fix. Every other line is correct.
 
 #include <attentive/functional/attention.h>
 #include <attentive/models/gpt.h>
@@ -19,7 +19,7 @@ void sizes() {
   ViTBlock block(64, 4);                            // mistake
 }
 
-// What was meant.
+// The correct forms.
 void right(const at::Tensor& x) {
   AttentionOptions stored{.causal = Causal::BottomRight};
   attention(x, x, x, {.causal = Causal::TopLeft});

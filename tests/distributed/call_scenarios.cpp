@@ -30,14 +30,14 @@ void expect(bool truth, const std::string& what) {
   if (!truth) throw std::runtime_error("wrong: " + what);
 }
 
-// The last process of a group makes other calls than the rest.
+// Lets the last process of a group make other calls than the rest.
 struct Differing {
   std::shared_ptr<Group> group;
 
   int64_t last() const { return group->size() - 1; }
   bool other() const { return group->rank() == last(); }
 
-  // The message names the last rank by {}.
+  // In the text, {} stands for the last rank.
   void refused(const std::string& text, const std::function<void()>& call) const {
     const auto expected = fmt::format(fmt::runtime(text), last());
     bool thrown = false;
@@ -61,23 +61,23 @@ void check_calls_that_differ(const std::shared_ptr<Group>& group) {
   const Differing differing{group};
   const bool other = differing.other();
   const auto both = at::zeros({2, 3}), three = at::zeros({3}), none = at::zeros({0});
-  const auto mine = [&](const at::Tensor& rest, const at::Tensor& last) { return other ? last : rest; };
+  const auto choose = [&](const at::Tensor& rest, const at::Tensor& last) { return other ? last : rest; };
   const auto refused = [&](const std::string& text, const auto& call) { differing.refused(text, call); };
 
   refused("Group::gather: the tensors differ: rank 0 has Float (2, 3), rank {} has Float (3,)",
-          [&] { group->gather(mine(both, three)); });
+          [&] { group->gather(choose(both, three)); });
   refused("rank 0 has Float (3,), rank {} has Double (3,)",
-          [&] { group->gather(mine(three, three.to(at::kDouble))); });
-  refused("rank 0 has Float (0,), rank {} has Float (3,)", [&] { group->gather(mine(none, three)); });
+          [&] { group->gather(choose(three, three.to(at::kDouble))); });
+  refused("rank 0 has Float (0,), rank {} has Float (3,)", [&] { group->gather(choose(none, three)); });
   refused("Group::sum: the tensors differ: rank 0 has Float (2, 3), rank {} has Float (3,)",
-          [&] { group->sum(mine(both, three)); });
+          [&] { group->sum(choose(both, three)); });
   refused("rank 0 has Float (3,), rank {} has Int (3,)",
-          [&] { group->sum(mine(three, three.to(at::kInt))); });
-  refused("rank 0 has Float (3,), rank {} has Float (0,)", [&] { group->sum(mine(three, none)); });
+          [&] { group->sum(choose(three, three.to(at::kInt))); });
+  refused("rank 0 has Float (3,), rank {} has Float (0,)", [&] { group->sum(choose(three, none)); });
   refused(
       "Group::broadcast: the tensors and roots differ: rank 0 has Float (2, 3) of root 0, rank {} has Float "
       "(3,) of root 0",
-      [&] { group->broadcast(mine(both, three), 0); });
+      [&] { group->broadcast(choose(both, three), 0); });
   refused("rank 0 has Float (3,) of root 0, rank {} has Float (3,) of root 1",
           [&] { group->broadcast(three, other ? 1 : 0); });
   refused("the calls differ: rank 0 calls Group::barrier, rank {} calls Group::sum", [&] {
@@ -88,9 +88,9 @@ void check_calls_that_differ(const std::shared_ptr<Group>& group) {
     }
   });
   refused("on rank {}: expected a dense tensor on the CPU, got an undefined one",
-          [&] { group->gather(mine(three, at::Tensor())); });
+          [&] { group->gather(choose(three, at::Tensor())); });
   refused("on rank {}: expected Double, Float, Half, BFloat16, Long, Int, Char or Byte, got Short",
-          [&] { group->sum(mine(three, three.to(at::kShort))); });
+          [&] { group->sum(choose(three, three.to(at::kShort))); });
 
   torch::nn::Linear model(3, 2), second(3, 2);
   DataParallel parallel(*model, group), parallel_of_second(*second, group);
@@ -125,7 +125,7 @@ void check_calls_that_differ(const std::shared_ptr<Group>& group) {
   parallel.backward(loss());
 
   torch::nn::Linear wide(3, 2);
-  wide->options.bias(!other);  // what it prints
+  wide->options.bias(!other);  // changes what the module prints
   refused("rank 0 has the model: bias=true, rank {} has the model: bias=false",
           [&] { DataParallel(*wide, group); });
 }
@@ -177,7 +177,7 @@ void check_context_calls_that_differ(const std::shared_ptr<Group>& group) {
       attend(x, {}, {});
     }
   });
-  // The same numbers in another memory are the same call.
+  // Equal values in other memory make the same call.
   attend(x, {}, {.alibi_slopes = other ? at::linspace(0.1, 0.5, heads).clone() : slopes});
 }
 
@@ -196,10 +196,10 @@ void make_passes_in_other_orders(const std::shared_ptr<Group>& group, const std:
 
 void check_sums(const std::shared_ptr<Group>& group) {
   const int64_t size = group->size(), rank = group->rank();
-  const auto check = [&](const at::Tensor& own, const at::Tensor& of_rank_0, const std::string& what) {
+  const auto check = [&](const at::Tensor& summed, const at::Tensor& of_rank_0, const std::string& what) {
     // of_rank_0 (n) + rank, summed: n W + W (W - 1) / 2
-    group->sum(own);
-    expect(at::equal(own, (of_rank_0 * size + size * (size - 1) / 2).to(own.scalar_type())), what);
+    group->sum(summed);
+    expect(at::equal(summed, (of_rank_0 * size + size * (size - 1) / 2).to(summed.scalar_type())), what);
   };
   const auto numbers = at::arange(6, at::kDouble);
   for (const auto dtype :
@@ -229,7 +229,7 @@ void check_sums(const std::shared_ptr<Group>& group) {
       rank == 0 ? at::zeros({6}, at::kDouble) : at::imag(at::zeros({6}, at::kComplexDouble).conj());
   part.copy_(numbers + rank);
   check(part, numbers, "negated view");
-  // Of one number: as it lies, it is contiguous.
+  // A tensor with one element counts as contiguous, whatever its stride.
   const auto single =
       rank == 0 ? at::zeros({1}, at::kDouble) : at::imag(at::zeros({1}, at::kComplexDouble).conj());
   single.fill_(4.0 + static_cast<double>(rank));
@@ -278,7 +278,7 @@ struct Layers : torch::nn::Module {
     return layers[0]->forward(y.to(at::kFloat)).pow(2).mean();
   }
   std::vector<torch::nn::Linear> layers;
-  bool backwards;  // used in another order than that of registration
+  bool backwards;  // used in another order than the registration
 };
 
 }  // namespace
@@ -293,7 +293,7 @@ void check_same_gradients(const std::shared_ptr<Group>& group) {
       std::vector<at::Tensor> first;
       for (int step = 0; step < 6; ++step) {
         model.zero_grad(/*set_to_none=*/step % 2 == 0);
-        if (step == 3) {  // two halves are the whole
+        if (step == 3) {  // two halves give the gradients of the whole
           parallel.backward(model.loss(x) / 2, /*last=*/false);
           parallel.backward(model.loss(x) / 2);
         } else {

@@ -23,7 +23,7 @@ void check_scenario(const std::string& what, const std::string& method, int64_t 
 TEST_CASE("attention over several processes equals one process's", "[distributed][context]") {
   for (const int64_t size : {2, 3, 4}) {
     for (const std::string method : {"gather", "heads", "ring"}) {
-      if (size == 3 && method == "heads") continue;  // its 8 heads are no multiple of 3
+      if (size == 3 && method == "heads") continue;  // 3 processes cannot share its 8 heads evenly
       check_scenario("same", method, size);
     }
   }
@@ -32,7 +32,7 @@ TEST_CASE("attention over several processes equals one process's", "[distributed
 TEST_CASE("a GPT over several processes has one process's loss and gradients", "[distributed][context]") {
   for (const int64_t size : {2, 3, 4}) {
     for (const std::string method : {"gather", "heads", "ring"}) {
-      if (size == 3 && method == "heads") continue;  // its 4 heads are no multiple of 3
+      if (size == 3 && method == "heads") continue;  // 3 processes cannot share its 4 heads evenly
       check_scenario("gpt", method, size);
     }
   }

@@ -33,10 +33,10 @@ constexpr uint64_t kSeed = 41;
 struct Call {
   AttentionOptions options;
   AttentionExtras extras;
-  at::Tensor bias;  // if it gets a gradient
+  at::Tensor bias;  // defined if it gets a gradient
   at::Device device = at::kCPU;
 
-  // Drawn on the CPU, so that all processes have the same.
+  // Tensors are drawn on the CPU, so that all processes have the same values.
   at::Tensor here(const at::Tensor& drawn) const { return drawn.to(device); }
 };
 
@@ -126,7 +126,7 @@ Results run(
     const std::function<AttentionResult(const at::Tensor&, const at::Tensor&, const at::Tensor&)>& attend) {
   std::vector<at::Tensor> leaves;
   for (const auto& x : {t.q, t.k, t.v}) leaves.push_back(x.detach().requires_grad_());
-  at::manual_seed(7);  // of dropout
+  at::manual_seed(7);  // seeds dropout
   const auto result = attend(leaves[0], leaves[1], leaves[2]);
   for (const auto& x : {call.extras.sinks, call.bias}) {
     if (x.defined()) leaves.push_back(x);
@@ -152,7 +152,7 @@ Call call_of(const Option& option, at::ScalarType type, const at::Device& device
   Call call;
   call.device = device;
   option.apply(call);
-  // What one process draws on CUDA depends on the backend, unless it is told the stream.
+  // On CUDA, the default stream of one process depends on the backend, so the stream is set explicitly.
   if (device.is_cuda()) call.options.dropout_stream = DropoutStream::Counter;
   call.extras.logsumexp = true;
   if (type != at::kDouble) return call;
@@ -169,10 +169,10 @@ struct Comparison {
 
   Results here(const Tensors& whole, const Call& call) const {
     const auto shard = [&](const at::Tensor& x) { return zigzag_shard(x, *group, 2); };
-    const Tensors own{shard(whole.q), shard(whole.k), shard(whole.v), shard(whole.of_output),
-                      shard(whole.of_logsumexp)};
-    auto results = run(own, call, [&](const auto& q, const auto& k, const auto& v) {
-      at::manual_seed(7 + group->rank());  // rank 0's dropout counts
+    const Tensors shards{shard(whole.q), shard(whole.k), shard(whole.v), shard(whole.of_output),
+                         shard(whole.of_logsumexp)};
+    auto results = run(shards, call, [&](const auto& q, const auto& k, const auto& v) {
+      at::manual_seed(7 + group->rank());  // only rank 0's seed matters for dropout
       return context_attention(q, k, v, group, call.options, call.extras, method);
     });
     for (size_t i = 0; i < 5; ++i) results[i] = zigzag_gather(results[i], *group, 2);
@@ -186,8 +186,9 @@ struct Comparison {
     });
   }
 
-  // float64 is computed by LibTorch's products, whose bits depend on the number of rows; and where a window begins, tiles of keys
-  // begin at the first query of a block. On CUDA, kernels depend on the sizes.
+  // LibTorch's products compute float64, and their bits depend on the number of rows. With a window, tiles of
+  // keys begin at the first query of a block, which depends on the part. On CUDA, kernels depend on the
+  // sizes.
   bool equal_bits(const Call& call, size_t i) const {
     if (method == ContextMethod::Ring || i > 4 || call.device.is_cuda()) return false;
     return method == ContextMethod::Heads || (i < 2 && type == at::kFloat && call.options.window.left < 0);
@@ -209,7 +210,7 @@ struct Comparison {
     return "";
   }
 
-  // At most half as much again as one process's error.
+  // Allows 1.5 times the error of one process.
   std::string check_rounded(const Option& option, const Results& got, const Results& want) const {
     auto exact = whole_tensors(at::kBFloat16, group->device());
     for (auto* x : {&exact.q, &exact.k, &exact.v, &exact.of_output}) *x = x->to(at::kDouble);
@@ -217,9 +218,9 @@ struct Comparison {
     call.options.dropout_stream = DropoutStream::Counter;
     const auto truth = alone(exact, call);
     for (size_t i = 0; i < got.size(); ++i) {
-      const auto ours = largest_error(got[i], truth[i]), alone = largest_error(want[i], truth[i]);
-      if (!(ours <= 1.5 * alone))
-        return fmt::format("{}: {} is {} off, one process {}; ", option.name, kNames[i], ours, alone);
+      const auto error = largest_error(got[i], truth[i]), alone = largest_error(want[i], truth[i]);
+      if (!(error <= 1.5 * alone))
+        return fmt::format("{}: {} is {} off, one process {}; ", option.name, kNames[i], error, alone);
     }
     return "";
   }
@@ -235,7 +236,7 @@ ContextMethod method_of(const std::string& name) {
 void check_same(const std::shared_ptr<Group>& group, const std::string& method) {
   std::string wrong;
   for (const auto type : {at::kFloat, at::kDouble, at::kBFloat16}) {
-    if (group->size() == 3 && type != at::kFloat) continue;  // 2 and 4 processes compute in the others
+    if (group->size() == 3 && type != at::kFloat) continue;  // 2 and 4 processes test the other dtypes
     const Comparison comparison{group, method_of(method), type};
     for (const auto& option : options()) {
       const auto found = comparison.check(option);
@@ -246,7 +247,7 @@ void check_same(const std::shared_ptr<Group>& group, const std::string& method) 
   std::printf("%d options\n", static_cast<int>(options().size()));
 }
 
-// Losses and gradients of a model over its part of each sequence are those of the whole.
+// Checks that the losses and gradients of a model over parts of each sequence equal those of the whole.
 void check_gpt(const std::shared_ptr<Group>& group, const std::string& method) {
   for (const auto positions : {GPTPositions::Learned, GPTPositions::Rotary}) {
     at::manual_seed(kSeed);
@@ -282,8 +283,8 @@ void check_gpt(const std::shared_ptr<Group>& group, const std::string& method) {
   }
 }
 
-// Forward and backward over T tokens: the most memory of tensors beyond the inputs, of one process with the whole sequence and of each of
-// several with its part.
+// Runs forward and backward over T tokens and prints the most tensor memory beyond the inputs: of one process
+// with the whole sequence, and of each of several processes with its part.
 void compare_memory(const std::shared_ptr<Group>& group, const std::string& detail) {
   const auto space = detail.find(' ');
   const auto method = method_of(detail.substr(0, space));
@@ -308,7 +309,7 @@ void compare_memory(const std::shared_ptr<Group>& group, const std::string& deta
   std::printf("alone %.1f MiB, here %.1f MiB\n", alone, several);
 }
 
-// Each is refused by all, before anything is sent: the next call works.
+// Every call is refused by all processes before anything is sent, so the next call works.
 void check_refused(const std::shared_ptr<Group>& group) {
   const auto x = at::rand({1, 3, 8, 4});
   const auto says = [&](const char* text, const std::function<void()>& call) {
@@ -354,21 +355,22 @@ void check_refused(const std::shared_ptr<Group>& group) {
   context_attention(x, x, x, group, {}, {}, ContextMethod::Ring);
 }
 
-// Gradients that are computed with a graph are the same, and whoever differentiates them again is told so.
+// Gradients that are computed with a graph are the same; differentiating them again gives a clear error.
 void check_twice(const std::shared_ptr<Group>& group, const std::string& method) {
   for (const auto type : {at::kFloat, at::kDouble, at::kBFloat16}) {
     const auto whole = whole_tensors(type, group->device());
-    Tensors own = whole;
-    for (auto* x : {&own.q, &own.k, &own.v}) *x = zigzag_shard(x->detach(), *group, 2).requires_grad_();
-    const auto y =
-        context_attention(own.q, own.k, own.v, group, {.causal = Causal::BottomRight}, {}, method_of(method));
-    const std::vector<at::Tensor> leaves = {own.q, own.k, own.v};
+    Tensors shards = whole;
+    for (auto* x : {&shards.q, &shards.k, &shards.v})
+      *x = zigzag_shard(x->detach(), *group, 2).requires_grad_();
+    const auto y = context_attention(shards.q, shards.k, shards.v, group, {.causal = Causal::BottomRight}, {},
+                                     method_of(method));
+    const std::vector<at::Tensor> leaves = {shards.q, shards.k, shards.v};
     const auto loss = y.output.square().sum();
     const auto plain = torch::autograd::grad({loss}, leaves, {}, /*retain_graph=*/true);
     const auto linked = torch::autograd::grad({loss}, leaves, {}, true, /*create_graph=*/true);
     for (size_t i = 0; i < leaves.size(); ++i) {
       if (!at::equal(plain[i], linked[i])) throw std::runtime_error("wrong: another first derivative");
-      // The queries of a process stay there, and the dtypes that are summed as they are need no other gradient.
+      // The gradient of q stays in its process, and dtypes that are not widened for sums give the same bits.
       const bool local = method == "gather" && i == 0 && type != at::kBFloat16;
       try {
         torch::autograd::grad({linked[i].square().sum()}, {leaves[i]}, {}, /*retain_graph=*/true);

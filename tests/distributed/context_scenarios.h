@@ -7,7 +7,8 @@
 
 namespace attentive::test {
 
-/// What a process of the tests of context_attention does; throws std::runtime_error that says what is wrong.
+/// The scenarios of a process in the tests of context_attention; throws std::runtime_error with the reason of
+/// a failure.
 ///   same METHOD   every option against one process, forward and backward
 ///   gpt METHOD    a GPT's loss and gradients against one process
 ///   memory "METHOD T"   prints the most memory of a pass over T tokens, alone and with the others

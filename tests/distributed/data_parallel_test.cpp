@@ -56,7 +56,7 @@ TEST_CASE("DataParallel: the first backward pass and every later one give the sa
 }
 
 TEST_CASE("DataParallel sends each bucket once a step, while the backward pass runs", "[distributed]") {
-  // Without accumulation, and with two parts a process, of which the first sends nothing.
+  // Without accumulation, and with two parts per process, of which the first sends nothing.
   for (const int64_t size : {2, 3}) {
     for (const int64_t parts : {size, 2 * size}) {
       const auto all = run_workers({"train", std::to_string(parts)}, size);
@@ -80,7 +80,7 @@ TEST_CASE("ShardedAdamW equals AdamW over processes, to the bit", "[distributed]
     const auto plain = run_workers({"optimize", "plain"}, size);
     const auto expected = numbers_in(plain[0].out);
     INFO(plain[0].out);
-    // 6 parameters, 2 of them shared; two moments of 4, and their step.
+    // 6 parameters, 2 of them shared; two moments for each of 4, and the step.
     REQUIRE(std::count(expected.begin(), expected.end(), '\n') == 6 + 8 + 1);
     for (const auto& ended : run_workers({"optimize", "sharded"}, size)) {
       INFO(ended.out);

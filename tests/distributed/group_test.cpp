@@ -22,7 +22,7 @@ using Catch::Matchers::MessageMatches;
 
 namespace {
 
-// One worker that joins in an environment, and fails with a line.
+// Starts one worker that joins with these variables and returns the line with which it fails.
 std::string failure_of(const Processes::Variables& variables) {
   Processes processes;
   processes.start({attentive::test::worker(), "join", "3"}, variables);

@@ -1,4 +1,4 @@
-// Group::join and the store: what stands at its address, who serves it, and who hears of its end.
+// Group::join and the store: what answers at its address, who serves it, and who learns of its end.
 
 #include <chrono>
 #include <csignal>
@@ -29,7 +29,8 @@ Processes::Variables under_an_agent(int64_t rank, int64_t size, uint16_t port) {
 
 }  // namespace
 
-// How long is the contract's: the timeout and 1 s. A hang ends at the limit of Processes.
+// The limit on the duration is the documented one: the timeout and 1 s. A hang ends at the limit of
+// Processes.
 TEST_CASE("Group::join ends, and says what stands in the place of the store", "[distributed][errors]") {
   struct Case {
     Manner manner;
@@ -61,7 +62,8 @@ TEST_CASE("Group::join ends, and says what stands in the place of the store", "[
                                ContainsSubstring(line));
     CHECK(all[i].lines() == 1);
   }
-  // Nobody waits for a store where something else has answered; who is sent away tries again.
+  // No process waits for a store after something else has answered; a process whose connection is refused
+  // tries again.
   if (manner == Manner::Babbles) CHECK(server.guests() == size - 1);
   if (manner == Manner::Resets) CHECK(server.guests() > size - 1);
 }
@@ -106,7 +108,7 @@ TEST_CASE("Group::join: rank 0 goes while the others wait for the last", "[distr
   Processes processes;
   for (int64_t rank = 0; rank < 3; ++rank)
     processes.start({attentive::test::worker(), "join", "60"}, attentive::test::place(rank, 4, port));
-  // Ranks 1 and 2 have come, and wait for rank 3, when their names are in the store.
+  // Once the names of ranks 1 and 2 are in the store, both have joined and wait for rank 3.
   attentive::c10d_internals::KeyStore store({"127.0.0.1", port, "attentive/0/0/1/"}, false,
                                             std::chrono::steady_clock::now() + std::chrono::seconds(60));
   for (const char* key : {"member/1", "member/2"}) REQUIRE(store.wait(key, std::chrono::seconds(60)));
@@ -133,20 +135,20 @@ TEST_CASE("a group leaves SIGPIPE to the program", "[distributed][faults]") {
 }
 
 TEST_CASE("GroupOptions::exit_at_once: who ends without the handlers of exit", "[distributed][faults]") {
-  for (const std::string how : {"at once", "whole"}) {
+  for (const std::string exit_kind : {"at once", "whole"}) {
     Processes processes;
     const auto port = attentive::test::free_port();
     for (int64_t rank = 0; rank < 3; ++rank) {
       auto variables = attentive::test::place(rank, 3, port);
-      variables.emplace_back("ATTENTIVE_TEST_EXIT", how);
+      variables.emplace_back("ATTENTIVE_TEST_EXIT", exit_kind);
       processes.start({attentive::test::worker(), "leave"}, variables);
     }
     const auto all = processes.finish();
     for (const size_t rank : {0U, 2U}) {
-      INFO(how << ", rank " << rank << ": " << all[rank].out);
+      INFO(exit_kind << ", rank " << rank << ": " << all[rank].out);
       CHECK(all[rank].status == 1);
-      CHECK((all[rank].out.find("handler of exit") != std::string::npos) == (how == "whole"));
+      CHECK((all[rank].out.find("handler of exit") != std::string::npos) == (exit_kind == "whole"));
     }
-    CHECK_THAT(all[1].out, ContainsSubstring("handler of exit"));  // it has left in peace
+    CHECK_THAT(all[1].out, ContainsSubstring("handler of exit"));  // it has ended normally
   }
 }

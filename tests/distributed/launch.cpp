@@ -160,7 +160,7 @@ void ForeignServer::serve(Manner manner) {
     size_t answered;
   };
   std::vector<Guest> guests;
-  // A client's first words are a number of 4 bytes behind 1, and 4 bytes behind 1 more, which a store repeats.
+  // A client begins with a byte and a 4-byte number, followed by a byte and 4 bytes that a store repeats.
   constexpr size_t kBegin = 6, kSize = 4;
   for (int tick = 0; !over_; ++tick) {
     pollfd door{taken_.socket(), POLLIN, 0};

@@ -14,15 +14,15 @@ namespace attentive::test {
 
 /// How a process ended.
 struct Ended {
-  int status = -1;  ///< of exit; -1 if a signal ended it
-  int signal = 0;   ///< that ended it; 0 if none did
+  int status = -1;  ///< the exit status; -1 if a signal ended it
+  int signal = 0;   ///< the signal that ended it; 0 if none did
   std::string out;  ///< standard output and standard error
   int64_t lines() const { return std::count(out.begin(), out.end(), '\n'); }
   std::chrono::steady_clock::time_point when;
 };
 
-/// Real processes of one program, each with its own environment. Whatever happens, none is left behind: the destructor kills
-/// and reaps those that still run.
+/// Runs real processes of one program, each with its own environment. None is left behind: the destructor
+/// kills and reaps those that still run.
 class Processes {
  public:
   using Variables = std::vector<std::pair<std::string, std::string>>;
@@ -32,12 +32,14 @@ class Processes {
   Processes& operator=(const Processes&) = delete;
   ~Processes();
 
-  /// Starts one. A variable whose text is empty is unset.
+  /// Starts a process. A variable whose text is empty is unset.
   void start(const std::vector<std::string>& command, const Variables& variables);
-  /// Waits until the output of a process holds a text; false if it ends, or the time limit comes, before.
+  /// Waits until a process's output contains a text; false if it ends, or if the time limit is reached,
+  /// before.
   bool wait_for_text(size_t process, const std::string& text);
   void send_signal(size_t process, int signal) const;
-  /// Waits for the processes but those in `except`, which it then kills. At the time limit, kills all and throws.
+  /// Waits for all processes except those in `except`, which it then kills. At the time limit, kills all and
+  /// throws.
   std::vector<Ended> finish(const std::vector<size_t>& except = {});
 
  private:
@@ -47,7 +49,7 @@ class Processes {
     bool running = true;
     Ended ended;
   };
-  void look();  // reads what has been written, and reaps who has ended
+  void look();  // reads pending output, and reaps ended processes
   bool late() const { return std::chrono::steady_clock::now() > limit_; }
 
   std::vector<Process> processes_;
@@ -69,16 +71,16 @@ class TakenPort {
   uint16_t port_ = 0;
 };
 
-/// A server that is no store of a group.
+/// A server that is not a group's store.
 class ForeignServer {
  public:
   enum class Manner {
-    Silent,       ///< accepts and says nothing
-    Drips,        ///< answers a byte a second
+    Silent,       ///< accepts and sends nothing
+    Drips,        ///< answers one byte per second
     Resets,       ///< resets each connection
-    Babbles,      ///< answers as a server of web pages does
-    StopsMidway,  ///< answers the first message as a store does, and nothing more
-    GoesMidway,   ///< the same, and closes the connection
+    Babbles,      ///< answers like a web server
+    StopsMidway,  ///< answers the first message like a store, and nothing more
+    GoesMidway,   ///< answers the first message like a store, and closes the connection
   };
   explicit ForeignServer(Manner manner) : thread_([this, manner] { serve(manner); }) {}
   ForeignServer(const ForeignServer&) = delete;
@@ -97,16 +99,17 @@ class ForeignServer {
   std::thread thread_;
 };
 
-/// A port that was free a moment ago.
+/// Returns a port that was free a moment ago.
 uint16_t free_port();
 
 /// The environment that torchrun would give to a process, all of them on this machine.
 Processes::Variables place(int64_t rank, int64_t size, uint16_t port);
 
-/// The program distributed_worker, beside this one.
+/// The path of the program distributed_worker, in the same folder as this one.
 std::string worker();
 
-/// Starts the worker program `size` times, and ends them. device: "cpu", or "cuda", where each process takes a GPU of its own.
+/// Runs the worker program `size` times and waits for the end. device: "cpu", or "cuda" with one GPU per
+/// process.
 std::vector<Ended> run_workers(const std::vector<std::string>& arguments, int64_t size,
                                const std::string& device = "cpu");
 /// Starts the worker program `size` times.
@@ -116,7 +119,7 @@ void start_workers(Processes& processes, const std::vector<std::string>& argumen
 /// The lines of a worker's output that are losses and parameters.
 std::string numbers_in(const std::string& out);
 
-/// Skips the test unless two processes can work on two GPUs here, and says why.
+/// Skips the test, with the reason, unless two processes can use two GPUs here.
 void need_two_gpus();
 
 }  // namespace attentive::test

@@ -25,7 +25,7 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-// The survivors have ended by themselves, each with one line of an error that names the rank.
+// Checks that the survivors have ended by themselves, each with one error line that names the rank.
 void check_survivors(const std::vector<Ended>& all, size_t victim, Clock::time_point since,
                      std::chrono::seconds limit) {
   for (size_t rank = 0; rank < all.size(); ++rank) {
@@ -33,8 +33,9 @@ void check_survivors(const std::vector<Ended>& all, size_t victim, Clock::time_p
     INFO("rank " << rank << ": " << all[rank].out);
     CHECK(all[rank].signal == 0);
     CHECK(all[rank].status == 1);
-    CHECK(all[rank].when - since <= limit);  // what the contract says
-    // "started", and the error; c10d's server of the store, in rank 0, may say something when another process goes.
+    CHECK(all[rank].when - since <= limit);  // the documented limit
+    // "started", and the error; in rank 0, c10d's server of the store may print something when another
+    // process ends.
     if (victim == 0 || rank != 0) CHECK(all[rank].lines() == 2);
     const std::regex line("error: [^\n]*: rank " + std::to_string(victim) + " \\([^\n]*\n");
     const std::string out = all[rank].out;

@@ -10,14 +10,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-# A definition of ours would replace that of LibTorch, which was compiled with Gloo's real headers.
+# Our own definition would replace that of LibTorch, which was compiled with Gloo's real headers.
 FOREIGN = re.compile(r"^(?:(?:vtable|typeinfo|typeinfo name|VTT) for )?(?:gloo::|c10d::ProcessGroupGloo::GlooStore)")
 ON_CUDA = re.compile(r"^(?:c10d::ProcessGroupNCCL::|c10::cuda::|at::cuda::|torch::cuda::nccl::|cuda[A-Z]|nccl[A-Z])")
 INCLUDE = re.compile(r"#\s*include\s*<(?:torch/csrc|gloo|ATen/cuda|c10/cuda|nccl|cuda)|c10d::")
 
 
 def names(nm, library, which):
-    """The names that a library defines, or calls elsewhere."""
+    """The names that a library defines, or refers to."""
     table = subprocess.run([nm, "-C", f"--{which}-only", library], check=True, capture_output=True, text=True).stdout
     return {match[1] for match in re.finditer(r"^(?:[0-9a-f]+)? +[A-Za-z] (.+)$", table, re.M)}
 

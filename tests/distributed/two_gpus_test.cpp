@@ -1,4 +1,4 @@
-// What needs two processes with a GPU each; skipped elsewhere. tools/gpu_check runs it.
+// Tests that need two processes with a GPU each; skipped elsewhere. tools/gpu_check runs them.
 
 #include <chrono>
 #include <csignal>
@@ -72,7 +72,8 @@ TEST_CASE("on two GPUs: a killed process ends the other within the timeout", "[d
     const auto survivor = processes.finish()[1 - victim];
     INFO(survivor.out);
     CHECK(survivor.status == 1);
-    CHECK(survivor.when - since <= std::chrono::seconds(15 + 4));  // the worker's timeout and the roll call
+    // The worker's timeout, and the search for the missing process.
+    CHECK(survivor.when - since <= std::chrono::seconds(15 + 4));
     CHECK_THAT(survivor.out, ContainsSubstring(": rank " + std::to_string(victim) + " (host "));
   }
 }

@@ -14,7 +14,7 @@ using Catch::Matchers::MessageMatches;
 
 namespace {
 
-// A call on a device that is done after some looks.
+// A call on a device that completes after some queries.
 class Call final : public c10d::Work {
  public:
   explicit Call(int64_t looks, std::exception_ptr error = nullptr) : looks_(looks) {

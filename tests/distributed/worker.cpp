@@ -37,7 +37,7 @@ void expect(bool truth, const char* what) {
   if (!truth) throw std::runtime_error(std::string("wrong: ") + what);
 }
 
-// Two layers, a buffer, a shared weight and, if asked, one that is frozen.
+// A network with two layers, a buffer, a shared weight and optionally a frozen one.
 struct Network : torch::nn::Module {
   explicit Network(int64_t width = 6, bool frozen = false) {
     first = register_module("first", torch::nn::Linear(width, 8));
@@ -86,38 +86,38 @@ void print_bits(const at::Tensor& tensor) {
   std::printf("\n");
 }
 
-// Prints the losses and the parameters' bits after some steps: of all ranks together, the same numbers as of one process that
-// accumulates.
+// Prints the losses and the parameters' bits after some steps. All ranks together give the same numbers as
+// one process that accumulates.
 struct How {
   int64_t steps = 3;
-  int64_t parts = 4;     // of the batch of each step, over all processes
-  bool frozen = false;   // one parameter
-  int64_t thrower = -1;  // who throws in its third step
+  int64_t parts = 4;     // parts of each step's batch, over all processes
+  bool frozen = false;   // freezes one parameter
+  int64_t thrower = -1;  // the rank that throws in its third step
 };
 
-int train(const std::shared_ptr<Group>& group, const How& how) {
-  at::manual_seed(7 + group->rank());  // rank 0's parameters count
-  Network network(6, how.frozen);
+int train(const std::shared_ptr<Group>& group, const How& training) {
+  at::manual_seed(7 + group->rank());  // only rank 0's parameters matter
+  Network network(6, training.frozen);
   network.to(group->device());
   DataParallel parallel(network, group, {.bucket_bytes = 300, .first_bucket_bytes = 200});
   attentive::AdamW optimizer(network);
-  const int64_t size = group->size(), own = how.parts / size;
-  for (int64_t step = 0; step < how.steps; ++step) {
+  const int64_t size = group->size(), parts_per_process = training.parts / size;
+  for (int64_t step = 0; step < training.steps; ++step) {
     at::manual_seed(100 + step);
-    const auto batch = at::rand({how.parts, 5, 6}).to(group->device());
+    const auto batch = at::rand({training.parts, 5, 6}).to(group->device());
     auto total = at::zeros({size}, group->device());
     optimizer.zero_grad();
-    for (int64_t part = 0; part < own; ++part) {
-      const auto loss = loss_of(network, batch[group->rank() * own + part]);
-      parallel.backward(loss / own, part + 1 == own);
+    for (int64_t part = 0; part < parts_per_process; ++part) {
+      const auto loss = loss_of(network, batch[group->rank() * parts_per_process + part]);
+      parallel.backward(loss / parts_per_process, part + 1 == parts_per_process);
       total[group->rank()] += loss.detach();
     }
     optimizer.step();
     group->sum(total);
-    if (how.steps <= 100) std::printf("loss %a\n", total.sum().item<double>());
+    if (training.steps <= 100) std::printf("loss %a\n", total.sum().item<double>());
     if (step == 0) std::printf("started\n");
     std::fflush(stdout);
-    if (step == 2 && how.thrower == group->rank()) throw std::runtime_error("the data are gone");
+    if (step == 2 && training.thrower == group->rank()) throw std::runtime_error("the data are gone");
   }
   for (const auto& parameter : network.parameters()) print_bits(parameter);
   const auto statistics = parallel.statistics();
@@ -131,7 +131,7 @@ int train(const std::shared_ptr<Group>& group, const How& how) {
 
 // Prints the bits of the parameters and moments after some steps.
 int optimize(const std::shared_ptr<Group>& group, const std::string& optimizer_name) {
-  at::manual_seed(7 + group->rank());  // rank 0's parameters count
+  at::manual_seed(7 + group->rank());  // only rank 0's parameters matter
   Network network(40);
   network.to(group->device());
   DataParallel parallel(network, group);
@@ -152,7 +152,7 @@ int optimize(const std::shared_ptr<Group>& group, const std::string& optimizer_n
   return 0;
 }
 
-// The gradients of a batch in parts are the mean of those of the parts.
+// The gradients of a batch in parts are the mean of the parts' gradients.
 int mean(const std::shared_ptr<Group>& group) {
   at::manual_seed(3 + group->rank());
   Network network;
@@ -174,7 +174,7 @@ int mean(const std::shared_ptr<Group>& group) {
   return 0;
 }
 
-// A parameter that the loss does not reach, on rank 1 only, from a step on.
+// From step `from` on, the loss of rank 1 does not reach one parameter.
 int unused(const std::shared_ptr<Group>& group, int64_t from) {
   Network network;
   DataParallel parallel(network, group);
@@ -188,7 +188,7 @@ int unused(const std::shared_ptr<Group>& group, int64_t from) {
   return 0;
 }
 
-// Rank 0 computes a part of its batch before the last one, rank 1 does not: nothing may be sent for it.
+// Rank 0 has one part of its batch before the last one, rank 1 has none; nothing may be sent for that part.
 int first_part_alone(const std::shared_ptr<Group>& group) {
   Network network;
   DataParallel parallel(network, group);
@@ -213,13 +213,13 @@ int differ(const std::shared_ptr<Group>& group, const std::string& what) {
   return 0;
 }
 
-// The tensors of this process are on the device that the test names.
+// Tensors of this process are on the device that the test requests.
 at::Device device_of_test() {
   const char* name = std::getenv("ATTENTIVE_TEST_DEVICE");
   return at::Device(name != nullptr ? name : "cpu");
 }
 
-// "at once" or "whole", in a test that looks at the end of this process.
+// Returns "at once" or "whole" in a test of how this process ends.
 std::string exit_of_test() {
   const char* name = std::getenv("ATTENTIVE_TEST_EXIT");
   return name != nullptr ? name : "";
@@ -235,7 +235,7 @@ int check_calls(const std::shared_ptr<Group>& group, const std::string& what) {
 
 int work(const std::string& what, const std::string& detail, const std::string& method) {
   const auto device = device_of_test();
-  const int64_t to_find_out = device.is_cuda() ? 15 : 3;  // CUDA itself takes seconds to begin
+  const int64_t to_find_out = device.is_cuda() ? 15 : 3;  // CUDA takes seconds to start
   const int64_t seconds = what == "join"             ? std::stoll(detail)
                           : what == "train_for_ever" ? to_find_out
                           : what == "other_orders"   ? 2

@@ -52,7 +52,7 @@ std::string output_here(const Example& example) {
   std::cout.flags(flags);
   std::cout.precision(precision);
   std::cout.rdbuf(before);
-  // Whether a NaN carries a sign depends on the processor.
+  // Whether a NaN has a sign depends on the processor.
   return std::regex_replace(text.str(), std::regex("-nan"), "nan");
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// The code that the pages show. An example is one function, whose body stands on a page as it is here, and
-// below it what it prints. On the page a line `<!-- example: name -->` comes before the block.
+// The code that the pages show. An example is one function; the page shows its body unchanged, followed by
+// its output. On the page, a line `<!-- example: name -->` precedes the block.
 
 #include <iostream>
 #include <string>
@@ -16,7 +16,7 @@ struct Example {
   void (*run)();
 };
 
-// All of them, file by file.
+// All examples, file by file.
 std::vector<Example>& examples();
 
 inline bool add_example(const char* name, const char* file, void (*before)(), void (*run)()) {
@@ -24,14 +24,14 @@ inline bool add_example(const char* name, const char* file, void (*before)(), vo
   return true;
 }
 
-// The body as the page shows it. Throws std::runtime_error if the file has no such function.
+// The body of an example as the page shows it. Throws std::runtime_error if the file has no such function.
 std::string code_of(const Example& example);
 
-// What it prints, with four decimals, in a temporary folder of its own; an error that it ends with is printed
-// too.
+// The output of an example, with four decimals, in a temporary folder of its own. An error that ends it is
+// printed, too.
 std::string output_of(const Example& example);
 
-// The same in the current folder.
+// The output of an example in the current folder.
 std::string output_here(const Example& example);
 
 }  // namespace attentive::test

@@ -4,7 +4,7 @@
 
 namespace attentive::test {
 
-// Makes a folder the current one for its lifetime.
+// Makes a folder the current one during its lifetime.
 class InFolder {
  public:
   explicit InFolder(const std::filesystem::path& folder) : before_(std::filesystem::current_path()) {

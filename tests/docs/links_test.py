@@ -11,7 +11,7 @@ import urllib.parse
 
 
 def without_code(text):
-    """The page without fenced blocks and code spans: what stands there is no link."""
+    """The page without fenced blocks and code spans, which contain no links."""
     text = re.sub(r"^ *```.*?^ *```", "", text, flags=re.M | re.S)
     return re.sub(r"`[^`\n]*`", "`code`", text)
 
@@ -49,11 +49,11 @@ def broken_links(root, page):
 
 
 def missing_in_index(root):
-    """Pages that docs/README.md, the index, does not lead to, by themselves or with their folder."""
+    """Pages that the index, docs/README.md, does not link to, either directly or by their folder."""
     docs = root / "docs"
     targets = {(docs / link.partition("#")[0]).resolve() for link in links_of((docs / "README.md").read_text())}
     for page in sorted(docs.rglob("*.md")):
-        own = page in (docs / "README.md", docs / "api.md")  # api.md is the first page of what Doxygen makes
+        own = page in (docs / "README.md", docs / "api.md")  # api.md is the first page of Doxygen's output
         if not own and page not in targets and (page.parent == docs or page.parent not in targets):
             yield f"docs/README.md does not lead to {page.relative_to(root)}"
 

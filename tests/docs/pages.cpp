@@ -15,7 +15,7 @@ namespace {
 
 const std::string kRoot = source_folder() + "/";
 
-// Not by std::filesystem: see TemporaryFolder.
+// Does not use std::filesystem: see TemporaryFolder.
 void add_pages(const std::string& folder, std::vector<std::string>& paths) {
   DIR* const entries = ::opendir((kRoot + folder).c_str());
   if (!entries) throw std::runtime_error("no folder " + folder);
@@ -36,7 +36,7 @@ bool is_fence(const std::string& line) {
   return without_indentation(line).starts_with("```");
 }
 
-// The lines of a block whose fence is at `at`; `at` becomes the line behind its closing fence.
+// Returns the lines of a block whose fence is at `at`; sets `at` to the line behind its closing fence.
 std::string take_fenced(const std::vector<std::string>& lines, size_t& at) {
   std::string text;
   for (++at; at < lines.size() && !is_fence(lines[at]); ++at) text += lines[at] + "\n";

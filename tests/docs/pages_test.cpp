@@ -1,5 +1,5 @@
-// The pages show code that was compiled and run, and what it prints. ATTENTIVE_UPDATE_DOCS=1 writes the
-// blocks of the pages, also behind a marker that has none yet.
+// The code and output on the pages are those of compiled and executed programs. ATTENTIVE_UPDATE_DOCS=1
+// updates the blocks of the pages, and fills markers without a block.
 
 #include "docs/pages.h"
 
@@ -22,12 +22,11 @@ namespace {
 
 const std::string kRoot = source_folder() + "/";
 
-// Files that pages show whole and that are programs: what runs them here. Python's are run by
-// python_test.cpp.
+// Programs that pages show completely, with the test that runs each. python_test.cpp runs those in Python.
 const std::map<std::string, std::string> kPrograms = {
     {"tests/package/first_program/main.cpp", ATTENTIVE_FIRST_PROGRAM}};
 
-// How commands that pages show begin, and what runs them.
+// The beginnings of commands that pages show, with the test that runs each.
 const std::map<std::string, std::string> kCommands = {
     {"tools/run", "the notebooks' tests: tests/apps/CMakeLists.txt"},
     {"tools/test", ".ci/run"},
@@ -80,8 +79,8 @@ std::string language_of(const std::string& path) {
   return "cpp";
 }
 
-// What a block with a marker has to be, or an error in words. Output that is as good as the shown one is
-// kept.
+// The correct content of a block with a marker, or an error in words. The shown output is kept if the printed
+// one agrees with it.
 Block right_block(const Block& shown) {
   Block right = shown;
   std::string printed;
@@ -113,7 +112,7 @@ bool is_known_command(const std::string& line) {
   return false;
 }
 
-// Each command of a `sh` block: not a comment, and not the rest of the line above.
+// The commands of a `sh` block, without comments and continuation lines.
 std::vector<std::string> commands_of(const std::string& code) {
   std::vector<std::string> commands;
   bool goes_on = false;
@@ -133,7 +132,7 @@ TEST_CASE("pages show the code that is compiled here, and what it prints", "[doc
     std::string page = read_page_file(kRoot + path);
     const std::string written = page;
     auto blocks = blocks_of(page);
-    // From the end: what is written does not move the blocks before it.
+    // From the end, so that a replacement does not move the blocks before it.
     for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) {
       if (block->kind.empty()) continue;
       INFO(path << ", " << block->kind << ": " << block->name);

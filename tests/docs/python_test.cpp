@@ -1,5 +1,4 @@
-// Python's half of the pages: its programs run where there is a Python with PyTorch, and what they write is
-// read here.
+// The Python programs on the pages run if there is a Python with PyTorch, and their files are read here.
 
 #include "support/python.h"
 
@@ -19,12 +18,12 @@ namespace {
 
 const std::string kRoot = source_folder() + "/";
 
-// What a program of tests/docs/python prints, run in a folder as README says.
+// Runs a program of tests/docs/python in a folder, as README says, and returns its output.
 std::string run_in(const std::string& folder, const std::string& name) {
   return run_python("tests/docs/python/" + name, "", folder);
 }
 
-// What README and the guide show below a Python block.
+// The output that README or the guide shows below a Python block.
 std::string shown_below(const std::string& page, const std::string& name) {
   for (const auto& block : blocks_of(read_page_file(kRoot + page))) {
     if (block.name == name) return block.output;
@@ -49,7 +48,7 @@ TEST_CASE("Python saves, C++ loads, trains and saves, Python loads, as README sh
   {
     const InFolder here(folder.path());
     auto from_python = example("from_python");
-    from_python.before = nullptr;  // gpt.pt is Python's, not one that C++ wrote in its place
+    from_python.before = nullptr;  // gpt.pt is Python's file, so C++ must not replace it
     CHECK(same_output(shown_below(page, "from_python"), output_here(from_python)));
   }
   CHECK(same_output(shown_below(page, programs + "load_gpt.py"), run_in(folder.path(), "load_gpt.py")));

@@ -23,7 +23,8 @@ EXAMPLE(explain_call) {
   std::cout << explain(q, k, v, {.causal = Causal::BottomRight, .dropout_p = 0.1});
 }
 
-// What Python's half writes, where there is no Python: the same seed draws the same weights.
+// Writes the file that Python's half writes, on machines without Python: the same seed draws the same
+// weights.
 static void write_gpt() {
   at::manual_seed(123);
   const GPT model(GPTOptions(27, 16, 32, 4, 2));

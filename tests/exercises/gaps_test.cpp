@@ -1,4 +1,4 @@
-// What the exercises say as long as nobody has solved them.
+// The messages of the exercises before anybody has solved them.
 
 #include <fstream>
 #include <map>
@@ -41,7 +41,7 @@ std::string text_of(const std::string& file) {
   return text.str();
 }
 
-// The numbers of the hints on the page of an exercise, which the index leads to.
+// The numbers of the hints on the page of an exercise, which is linked from the index.
 std::vector<int> hints_of(int number) {
   const auto index = text_of("README.md");
   const std::regex link("\\((" + std::string(number < 10 ? "0" : "") + std::to_string(number) +

@@ -9,7 +9,7 @@ using namespace attentive;
 
 namespace {
 
-// By the definition: one bit after another.
+// Computes the CRC-32 by its definition, bit by bit.
 uint32_t crc_by_bits(uint32_t before, const std::string& bytes) {
   uint32_t state = ~before;
   for (const unsigned char byte : bytes) {

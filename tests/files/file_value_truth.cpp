@@ -144,11 +144,11 @@ json without_python_kinds(const json& truth) {
     for (const auto& item : truth) result.push_back(without_python_kinds(item));
     return result;
   }
-  const std::map<std::string_view, const char*> ours = {
+  const std::map<std::string_view, const char*> merged = {
       {"size", "tuple"}, {"bytearray", "bytes"}, {"frozenset", "set"}};
   for (const auto& [kind, value] : truth.items()) {
-    const auto known = ours.find(kind);
-    result[known == ours.end() ? kind : known->second] = without_python_kinds(value);
+    const auto known = merged.find(kind);
+    result[known == merged.end() ? kind : known->second] = without_python_kinds(value);
   }
   return result;
 }

@@ -69,7 +69,8 @@ void end_record(HostileArchives& cases) {
   changed("bytes behind the directory", kElsewhere, [](ZipFile& f) { f.extra_end = "between"; });
 }
 
-// Where a record cannot be whose neighbours are where they were: in the order of the file.
+// The reason for refusing an archive in which one record's offset is wrong: the gap or overlap that the
+// reader, in the order of the file, meets first.
 std::string reason_beyond_the_file(std::string_view which) {
   if (which == "data.pkl") return "its first record does not begin at its first byte";
   if (which == "byteorder") return "after record \"data.pkl\" belong to nothing";
@@ -130,7 +131,7 @@ void headers(HostileArchives& cases, const std::string& which) {
 
 void descriptors(HostileArchives& cases, const std::string& which) {
   const auto record = "record \"" + which + "\"";
-  // Where the local header leaves it all to a descriptor: these bytes.
+  // The local header leaves CRC-32 and sizes to a descriptor with these bytes.
   const auto add = [&](const char* name, const std::string& reason,
                        const std::function<std::string(const ZipEntry&)>& descriptor) {
     cases.entry(which + " whose descriptor " + name, which,
@@ -162,13 +163,13 @@ void headers(HostileArchives& cases) {
     headers(cases, which);
     descriptors(cases, which);
   }
-  const auto longer = [&](size_t length, const char* reason) {  // of the first entry
+  const auto longer = [&](size_t length, const char* reason) {  // of the first entry's header
     auto bytes = good_archive().bytes();
     bytes.replace(length, 2, "\xff\xff");
     cases.add("a local header that is longer than the file: " + std::to_string(length), bytes, {reason});
   };
-  longer(26, "record \"data.pkl\": its local header differs");  // its name
-  longer(28, "record \"data.pkl\" overlaps the next one");      // its extra field
+  longer(26, "record \"data.pkl\": its local header differs");  // through its name
+  longer(28, "record \"data.pkl\" overlaps the next one");      // through its extra field
   auto unneeded = good_archive();
   unneeded.entries.push_back({.name = "archive/.data/serialization_id", .data = "1", .crc = 1});
   cases.add("a record that is not needed, with another checksum", unneeded,
@@ -184,7 +185,7 @@ void overlaps(HostileArchives& cases) {
                   f.entries.back().offset = good_archive().bytes().find("archive/data/0") - 30;
                 },
                 {"overlaps the next one"});
-  // An entry that lies within the data of another.
+  // An entry that lies inside the data of another one.
   cases.changed("an entry within another",
                 [](ZipFile& f) {
                   const auto inner = ZipFile{{{.name = "archive/data/1", .data = six_floats()}}}.bytes();

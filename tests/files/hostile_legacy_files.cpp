@@ -1,6 +1,6 @@
 #include "files/hostile_torch_file.h"
 
-// The format before PyTorch 1.6 around a good pickle.
+// Files in the format before PyTorch 1.6 that are wrong around a valid pickle.
 
 namespace attentive::test {
 namespace {
@@ -170,8 +170,8 @@ void views(Files& cases) {
       {"a view of 6 at 3 leaves its storage of 6"});
 }
 
-// A storage of bytes, and a view of them, which torch.save does not write: how many elements fit would depend
-// on the dtype.
+// A view of a storage of bytes, which torch.save does not write: the number of elements would depend on the
+// dtype.
 void untyped_views(Files& cases) {
   const auto add = [&](const char* name, const char* dtype, int64_t offset, int64_t begin, int64_t count,
                        int64_t size) {

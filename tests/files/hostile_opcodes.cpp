@@ -1,6 +1,6 @@
 #include "files/hostile_torch_file.h"
 
-// Opcodes that torch.save does not write, or where it does not write them.
+// Opcodes that torch.save never writes, or not in this place.
 
 namespace attentive::test {
 namespace {
@@ -11,7 +11,7 @@ std::string hex_of(char byte) {
   return std::string("0x") + kDigits[value >> 4] + kDigits[value & 15];
 }
 
-// Why an opcode that makes no value by itself is refused on an empty stack, with STOP behind it.
+// The reason for refusing an opcode that makes no value by itself, on an empty stack and followed by STOP.
 std::string reason_alone(const HostilePickles& cases, char opcode) {
   const auto is_one_of = [&](std::string_view opcodes) {
     return opcodes.find(opcode) != std::string_view::npos;
@@ -19,16 +19,16 @@ std::string reason_alone(const HostilePickles& cases, char opcode) {
   if (is_one_of("(.")) return "expected one value at its end, got 0";
   if (is_one_of("QRabs\x85\x86\x87\x93\x94")) return "it takes more from its stack than is there";
   if (is_one_of("etu\x90\x91")) return "it takes up to a mark that is not there";
-  if (opcode == 'h') return "memo entry 46 does not exist";  // STOP is 46
+  if (opcode == 'h') return "memo entry 46 does not exist";  // STOP is byte 46
   if (opcode == 'q') return "memo entry 46 follows entry 0";
-  // In the old format, the bytes of the next pickle are taken for the argument.
+  // In the old format, the bytes of the next pickle are read as the argument.
   if (is_one_of("BCGJKMTUXcjr\x8a\x8b\x8c\x8d\x8e\x95\x96")) {
     return cases.either("its pickle is truncated", "its pickle");
   }
   return "opcode " + hex_of(opcode) + " is not read here";
 }
 
-// Each opcode alone: on an empty stack, without its argument, or unknown.
+// Each opcode by itself: on an empty stack, without its argument, or unknown.
 void single_opcodes(HostilePickles& cases) {
   constexpr std::string_view kValues = "N]})\x88\x89\x8f";  // complete values by themselves
   for (int opcode = 0; opcode < 256; ++opcode) {
@@ -39,8 +39,8 @@ void single_opcodes(HostilePickles& cases) {
   }
 }
 
-// What takes everything back to a MARK, without one; what takes fixed numbers of values, with a MARK among
-// them.
+// Opcodes that need a MARK, without one; and opcodes that take a fixed number of values, with a MARK among
+// these.
 void marks(HostilePickles& cases) {
   for (const char* opcode : {"t", "e", "u", "\x90", "\x91"}) {
     cases.add(std::string("no MARK for ") + opcode, cases.pickle(4).raw("]N").raw(opcode),

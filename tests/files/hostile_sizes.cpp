@@ -1,6 +1,6 @@
 #include "files/hostile_torch_file.h"
 
-// Files that want to cost more than they weigh: claims, depth, numbers of things, repetition.
+// Files that try to cost more than their size: false claims, depth, numbers of objects, repetition.
 
 namespace attentive::test {
 namespace {
@@ -40,7 +40,7 @@ void depth(HostilePickles& cases) {
   cases.add("101 tuples", cases.pickle().raw("N").raw(times(101, "\x85")), {kDepth});
   cases.add("101 lists", cases.pickle().raw(times(101, "]")).raw(times(100, "a")), {kDepth});
   cases.add("101 dicts", cases.pickle().raw(pairs(101)), {kDepth});
-  // Each list is put into the one before while it is empty, so that no single step is deep.
+  // Each list is appended to the previous one while it is empty, so that no single step is deep.
   std::string outside("(]q\0", 4);
   for (uint64_t i = 0; i < 200; ++i) outside += "h" + little(i, 1) + "]q" + little(i + 1, 1) + "a";
   cases.add("lists that are filled from the outside", cases.pickle().raw(outside).raw("t"), {kDepth});
@@ -67,7 +67,7 @@ void numbers(HostilePickles& cases) {
             {"an integer of 1000000 bytes exceeds the limit"});
 }
 
-// Each level names the one below ten times. All of them stay on the stack.
+// Each level refers to the level below ten times. All of them stay on the stack.
 std::string levels(uint64_t count, std::string_view begin, std::string_view end, bool keys = false,
                    std::string bytes = "NNN\x87") {
   bytes += std::string("q\0", 2);

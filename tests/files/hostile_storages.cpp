@@ -1,6 +1,6 @@
 #include "files/hostile_torch_file.h"
 
-// Storages that are not there or are not what they are said to be, and persistent ids of anything else.
+// Storages that are missing or differ from their description, and persistent ids of other things.
 
 namespace attentive::test {
 namespace {

@@ -1,6 +1,6 @@
 #include "files/hostile_torch_file.h"
 
-// Tensors that would read what is not theirs, and rebuild functions with other arguments.
+// Tensors that would read outside of their storage, and rebuild functions with wrong arguments.
 
 namespace attentive::test {
 namespace {
@@ -60,7 +60,7 @@ void geometry(HostilePickles& cases) {
       {"a tensor of dtype bool requires a gradient"});
 }
 
-// A tensor whose arguments, between the function and the hooks, are these.
+// A tensor with these arguments between the function and the hooks.
 Pickle rebuilt(const Pickle& arguments, const char* function = "_rebuild_tensor_v2") {
   auto pickle =
       Pickle(2, arguments.format()).global("torch._utils", function).raw("(").raw(arguments.bytes());

@@ -97,7 +97,7 @@ bool names_a_storage(std::string_view pickle) {
   return pickle.find("Storage\n") != std::string_view::npos;
 }
 
-// How many elements the six floats are in a storage of the class that a pickle names first.
+// The number of elements if the six floats are in a storage of the class that a pickle names first.
 int64_t count_of_storage(std::string_view pickle) {
   const auto end = pickle.find("Storage\n");
   const auto name = pickle.substr(0, end);
@@ -124,7 +124,7 @@ LegacyFile legacy_of(std::string pickle) {
 }
 
 std::string file_of(Format format, std::string pickle) {
-  // A storage that nothing mentions would be a fault of its own.
+  // A storage that is never mentioned would be an error of its own.
   const bool mentioned = pickle.find("Storage") != std::string::npos;
   if (format == Format::Zip) {
     auto file = archive_of(std::move(pickle));
@@ -143,20 +143,20 @@ std::string deflated_zeros(uint64_t size) {
   std::string bytes;
   uint64_t bits = 0;
   int count = 0;
-  const auto put = [&](uint64_t value, int width) {  // the lowest bit first
+  const auto put = [&](uint64_t value, int width) {  // beginning with the lowest bit
     bits |= value << count;
     for (count += width; count >= 8; count -= 8, bits >>= 8) bytes += static_cast<char>(bits & 0xff);
   };
-  put(1, 1), put(1, 2);  // the last block, with the fixed codes
-  put(0x0c, 8);          // a zero: code 0x30, the highest bit first
+  put(1, 1), put(1, 2);  // the last block, with fixed codes
+  put(0x0c, 8);          // a zero byte: code 0x30, highest bit first
   uint64_t made = 1;
   for (; made + 258 <= size; made += 258) {
     put(0xa3, 8);  // length 258: code 0xc5
-    put(0, 5);     // one byte back
+    put(0, 5);     // distance of one byte
   }
   for (; made < size; ++made) put(0x0c, 8);
-  put(0, 7);  // the end
-  put(0, 7);  // the rest of the last byte
+  put(0, 7);  // the end of the block
+  put(0, 7);  // padding to a whole byte
   return bytes;
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// What no honest writer writes: pickles opcode by opcode, zip archives in which every field can say something
-// else than the truth, and the format before PyTorch 1.6. Nothing is checked here.
+// Builds files that no honest program writes: pickles opcode by opcode, zip archives in which every field may
+// be false, and files in the format before PyTorch 1.6. Nothing is checked here.
 
 #include <cstdint>
 #include <functional>
@@ -13,12 +13,12 @@
 
 namespace attentive::test {
 
-/// The low `bytes` bytes of an integer, little-endian.
+/// The lowest `bytes` bytes of an integer, little-endian.
 std::string little(uint64_t value, size_t bytes);
 
 std::string times(size_t count, std::string_view bytes);
 
-/// A file format that holds the same pickles.
+/// The file formats, which hold the same pickles.
 enum class Format { Zip, Legacy };
 
 struct StorageOf {
@@ -39,13 +39,13 @@ struct TensorOf {
 
 class Pickle {
  public:
-  /// Begins with PROTO, unless `protocol` is negative.
+  /// Begins with the opcode PROTO, unless `protocol` is negative.
   explicit Pickle(int protocol = 2, Format format = Format::Zip);
 
   Pickle& raw(std::string_view bytes);
-  /// An opcode with an argument of `width` bytes.
+  /// Appends an opcode with an argument of `width` bytes.
   Pickle& op(char opcode, uint64_t argument, size_t width);
-  /// An opcode, a length of `width` bytes that need not be true, and bytes.
+  /// Appends an opcode, a length of `width` bytes that may be false, and bytes.
   Pickle& counted(char opcode, size_t width, uint64_t length, std::string_view bytes);
 
   Pickle& integer(int64_t value);
@@ -54,20 +54,20 @@ class Pickle {
   Pickle& global(std::string_view module, std::string_view name);
   Pickle& put(uint8_t number) { return op('q', number, 1); }
   Pickle& get(uint8_t number) { return op('h', number, 1); }
-  /// A tuple of these integers.
+  /// Appends a tuple of integers.
   Pickle& tuple(const std::vector<int64_t>& values);
-  /// REDUCE with the `count` (1 to 3) topmost values as arguments.
+  /// Appends REDUCE with the `count` (1 to 3) topmost values as arguments.
   Pickle& call(int count);
 
-  /// The persistent id of a storage, without the opcode that loads it.
+  /// Appends the persistent id of a storage, without the opcode that loads it.
   Pickle& storage_id(const StorageOf& storage);
   Pickle& storage(const StorageOf& storage) { return storage_id(storage).raw("Q"); }
-  /// `_rebuild_tensor_v2` and its arguments, and REDUCE.
+  /// Appends `_rebuild_tensor_v2`, its arguments, and REDUCE.
   Pickle& tensor(const TensorOf& tensor = {});
-  /// The empty OrderedDict of backward hooks that ends the arguments.
+  /// Appends the empty OrderedDict of backward hooks that ends the arguments.
   Pickle& hooks() { return global("collections", "OrderedDict").raw(")R"); }
 
-  /// The bytes with STOP behind them.
+  /// The bytes, followed by STOP.
   std::string stop() const { return bytes_ + "."; }
   const std::string& bytes() const { return bytes_; }
   Format format() const { return format_; }
@@ -77,7 +77,7 @@ class Pickle {
   std::string bytes_;
 };
 
-/// What is not given is the truth.
+/// Fields that are not set have their true values.
 struct ZipEntry {
   std::string name;
   std::string data;
@@ -85,11 +85,11 @@ struct ZipEntry {
   uint16_t method = 0;
   std::optional<uint32_t> crc = {};
   std::optional<uint64_t> size = {};    ///< unpacked
-  std::optional<uint64_t> packed = {};  ///< as it lies in the file
+  std::optional<uint64_t> packed = {};  ///< the size in the file
   std::optional<uint64_t> offset = {};  ///< of the local header
-  std::string extra = {};               ///< in the directory
+  std::string extra = {};               ///< in the central directory
   uint16_t disk = 0;
-  /// What the local header says; what is not given is what the directory says.
+  /// Fields of the local header; those that are not set equal the central directory's.
   std::optional<std::string> local_name = {};
   std::optional<uint16_t> local_flags = {};
   std::optional<uint16_t> local_method = {};
@@ -104,8 +104,8 @@ struct ZipEntry {
 
 struct ZipFile {
   std::vector<ZipEntry> entries;
-  std::string prefix = {};     ///< before the first entry; the offsets count it
-  std::string unseen = {};     ///< before everything; the offsets do not count it
+  std::string prefix = {};     ///< before the first entry; included in the offsets
+  std::string unseen = {};     ///< before everything; not included in the offsets
   std::string between = {};    ///< between the entries and the directory
   std::string extra_end = {};  ///< between the directory and the end record, such as zip64 records
   std::string comment = {};
@@ -116,20 +116,20 @@ struct ZipFile {
 
   ZipEntry& entry(std::string_view name);
   std::string bytes() const;
-  /// Where the directory lies.
+  /// The offset of the central directory.
   uint64_t directory() const;
 };
 
 uint32_t crc32_of(std::string_view bytes);
 
-/// Whether a pickle names the class of a storage: then the files below hold one.
+/// Whether a pickle names the class of a storage; the following functions then add a storage to the file.
 bool names_a_storage(std::string_view pickle);
-/// The archive that torch.save would have made of this pickle, and of a storage "0" of six floats 0 … 5.
+/// The archive that torch.save would write for this pickle, with a storage "0" of six floats 0 … 5.
 ZipFile archive_of(std::string pickle);
 /// The bytes of those floats.
 std::string six_floats();
 
-/// A zip64 end record and its locator; what is not given is the truth about `file`.
+/// A zip64 end record and its locator; fields that are not set have the true values for `file`.
 struct Zip64End {
   std::optional<uint64_t> count = {}, count_here = {}, directory_size = {}, directory_offset = {},
                           record_size = {}, record_offset = {};
@@ -137,10 +137,10 @@ struct Zip64End {
   std::string locator_signature = "PK\x06\x07";
   uint32_t disks = 1;
 };
-/// The same file with zip64 records at its end, as torch.save writes it.
+/// Adds zip64 records to the end of a file, as torch.save writes them.
 ZipFile with_zip64(ZipFile file, const Zip64End& end = {});
 
-/// The format before PyTorch 1.6: five pickles, then for each key a count and the bytes.
+/// A file in the format before PyTorch 1.6: five pickles, then for each key a count and the bytes.
 struct LegacyFile {
   std::string magic = {}, protocol = {}, system = {}, object = {}, keys = {};
   struct Storage {
@@ -153,32 +153,33 @@ struct LegacyFile {
 };
 LegacyFile legacy_of(std::string pickle);
 
-/// The pickle in either format, with the storage if the pickle mentions one.
+/// The pickle in a file of either format, with the storage if the pickle mentions one.
 std::string file_of(Format format, std::string pickle);
 
-/// A raw deflate stream of zeros, a thousandth of their size.
+/// A raw deflate stream of zeros, about a thousandth of their size.
 std::string deflated_zeros(uint64_t size);
 
-/// A file and what its refusal has to say, in any case of letters.
+/// A file, and the words that its refusal must contain, ignoring case.
 struct HostileFile {
   std::string name;
   std::string bytes;
   std::vector<std::string> words;
 };
 
-/// Cases for one format, and how to add to them.
+/// A list of cases for one format.
 class HostilePickles {
  public:
   explicit HostilePickles(Format format) : format_(format) {}
 
   Pickle pickle(int protocol = 2) const { return Pickle(protocol, format_); }
-  /// The first in a zip file, the second in the old format, where another pickle follows.
+  /// Returns the first text for a zip file, and the second one for the old format, in which another pickle
+  /// follows.
   std::string either(std::string zip, std::string legacy) const {
     return format_ == Format::Zip ? std::move(zip) : std::move(legacy);
   }
-  /// The pickle with STOP, in a file that is otherwise good.
+  /// Adds a pickle, followed by STOP, in an otherwise valid file.
   void add(std::string name, const Pickle& pickle, std::vector<std::string> words);
-  /// The same pickle as it is.
+  /// Adds a pickle without appending STOP.
   void add_whole(std::string name, const Pickle& pickle, std::vector<std::string> words);
   std::vector<HostileFile> take() { return std::move(files_); }
 
@@ -187,16 +188,16 @@ class HostilePickles {
   std::vector<HostileFile> files_;
 };
 
-/// A good archive of one tensor.
+/// A valid archive with one tensor.
 ZipFile good_archive();
 
-/// Archives, and how to change the good one.
+/// A list of archives, made by changes to the valid one.
 class HostileArchives {
  public:
   void add(std::string name, const std::string& bytes, std::vector<std::string> words);
   void add(std::string name, const ZipFile& file, std::vector<std::string> words);
   void changed(std::string name, const std::function<void(ZipFile&)>& change, std::vector<std::string> words);
-  /// A change to one entry, named without the root.
+  /// Adds a case with a change to one entry, which is named without the root.
   void entry(std::string name, const std::string& which, const std::function<void(ZipEntry&)>& change,
              std::vector<std::string> words);
   std::vector<HostileFile> take() { return std::move(files_); }
@@ -205,7 +206,7 @@ class HostileArchives {
   std::vector<HostileFile> files_;
 };
 
-/// The begin of a tuple that is just below the default limit of values.
+/// The beginning of a tuple that stays just below the default limit of values.
 Pickle nine_million_values(Pickle pickle);
 
 std::vector<HostileFile> hostile_opcodes(Format format);
@@ -219,7 +220,7 @@ std::vector<HostileFile> hostile_archives();
 std::vector<HostileFile> hostile_records();
 std::vector<HostileFile> hostile_legacy_files();
 
-/// All of them, group by group: some are large.
+/// All files in groups, because some are large.
 struct HostileGroup {
   std::string name;
   std::function<std::vector<HostileFile>()> files;

@@ -1,7 +1,6 @@
 #include "files/hostile_torch_file.h"
 
-// Containers that hold themselves, keys that are none, and calls of what may be called with what may not be
-// given.
+// Containers that contain themselves, keys that cannot be hashed, and allowed functions with wrong arguments.
 
 namespace attentive::test {
 namespace {

@@ -1,6 +1,6 @@
 #include "files/hostile_torch_file.h"
 
-// Zip64 records and fields that disagree with the others, or that claim more than there is.
+// Zip64 records and fields that contradict other fields, or that claim more than the file holds.
 
 namespace attentive::test {
 namespace {

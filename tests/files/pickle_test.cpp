@@ -1,4 +1,4 @@
-// Pickles opcode by opcode, without a file around them.
+// Tests pickles opcode by opcode, without a file around them.
 
 #include "files/pickle/pickle.h"
 
@@ -38,7 +38,7 @@ std::string refusal_of(const std::string& bytes, const TorchFileLimits& limits =
   }
 }
 
-// The value that is left after these opcodes.
+// Reads opcodes and returns the value that they leave.
 FileValue value_of(const std::string& opcodes) {
   return unpickle(kProto + opcodes + '.');
 }
@@ -79,7 +79,7 @@ TEST_CASE("numbers of a pickle", "[pickle]") {
   CHECK(value_of("\x8A\x01\xFF"s).as<int64_t>() == -1);
   CHECK(value_of("\x8A\x08"s + std::string(7, '\0') + '\x80').as<int64_t>() == INT64_MIN);
   CHECK(value_of("\x8B\x02\x00\x00\x00\x00\x01"s).as<int64_t>() == 256);
-  // Nine bytes of a number that eight could hold, and one of them more.
+  // Nine bytes for a number that eight could hold, and then a value that needs all nine.
   CHECK(value_of("\x8A\x09"s + std::string(8, '\xFF') + '\xFF').as<int64_t>() == -1);
   CHECK(value_of("\x8A\x09"s + std::string(8, '\xFF') + '\0').as<FileValue::Integer>().digits ==
         "18446744073709551615");
@@ -172,7 +172,8 @@ TEST_CASE("a list grows in pieces, whatever comes between", "[pickle]") {
 
 TEST_CASE("the memo gives what was put, and nothing else", "[pickle][errors]") {
   CHECK(value_of("K\x05\x94K\x06\x94h\0\x87"s).as<FileValue::Tuple>().items[2].as<int64_t>() == 5);
-  CHECK(value_of("K\x05q\1h\1\x86"s).as<FileValue::Tuple>().items[1].as<int64_t>() == 5);  // numbered from 1
+  // Memo indices from 1.
+  CHECK(value_of("K\x05q\1h\1\x86"s).as<FileValue::Tuple>().items[1].as<int64_t>() == 5);
   CHECK(value_of("K\x05r\0\0\0\0j\0\0\0\0\x86"s).as<FileValue::Tuple>().items[1].as<int64_t>() == 5);
   CHECK_THAT(refused("h\0"s), ContainsSubstring("memo entry 0 does not exist"));
   CHECK_THAT(refused("K\x05q\1h\0"s), ContainsSubstring("memo entry 0 does not exist"));
@@ -243,7 +244,7 @@ TEST_CASE("only what is on the list is called", "[pickle][errors]") {
              ContainsSubstring("arguments that are None"));
   CHECK_THAT(refused(global("collections", "OrderedDict") + "NNN\x87R"), ContainsSubstring("of 3 arguments"));
   CHECK_THAT(refused(global("torch", "Tensor") + ")R"), ContainsSubstring("not a function here"));
-  // NEWOBJ, which torch.save does not write for what is on the list.
+  // NEWOBJ, which torch.save does not write for these classes.
   CHECK_THAT(refused(global("collections", "OrderedDict") + ")\x81"), ContainsSubstring("opcode 0x81"));
   CHECK_THAT(refused(global("collections", "OrderedDict")),
              ContainsSubstring("a class or function as a value"));
@@ -283,7 +284,7 @@ TEST_CASE("a container that contains itself is refused", "[pickle][errors]") {
                      "a"s),
              ContainsSubstring("contains itself"));
   CHECK_THAT(refused("}q\0K\1h\0s"s), ContainsSubstring("a dict that contains itself"));
-  // Twice is not within itself.
+  // A list that occurs twice does not contain itself.
   CHECK(refused("]q\0h\0\x86"s) == "accepted: tuple");
 }
 
@@ -293,14 +294,14 @@ TEST_CASE("containers nest to a depth", "[pickle][errors]") {
   CHECK_THAT(refused(nested(101)), ContainsSubstring("more than 100 deep (max_depth)"));
   CHECK_THAT(refused(repeat(500'000, "]") + repeat(499'999, "a")), ContainsSubstring("(max_depth)"));
   CHECK_THAT(refused("N" + repeat(500'000, "\x85")), ContainsSubstring("(max_depth)"));
-  // A shared value counts at its deepest place.
+  // A shared value counts at its greatest depth.
   const auto shared = "](" + nested(60) + "q\0"s + repeat(40, "]") + "h\0"s + repeat(40, "a") + "e";
   CHECK_THAT(refused(shared), ContainsSubstring("(max_depth)"));
   CHECK(refused(shared, {.max_depth = 101}) == "accepted: list");
 }
 
 TEST_CASE("values and strings that are shared count every time", "[pickle][errors]") {
-  // Each level holds the one below ten times.
+  // Each level holds the level below ten times.
   std::string bomb = "]";
   for (char level = 0; level < 9; ++level) bomb += "q"s + level + "](" + repeat(10, "h"s + level) + "e";
   CHECK_THAT(refused("(" + bomb + "t"), ContainsSubstring("more than 10000000 values (max_values)"));
@@ -322,7 +323,7 @@ TEST_CASE("the memory of a description has a limit", "[pickle][errors]") {
              ContainsSubstring("takes more than 100000 bytes of memory"));
   CHECK_THAT(refused("X\xA0\x86\1\0"s + std::string(100'000, 'x'), limits),
              ContainsSubstring("the limit of 100000 bytes"));
-  // A few opcodes that copy a long list again and again.
+  // A few opcodes that repeatedly copy a long list.
   const auto list = "](" + repeat(5'000, "K\1") + "eq\0"s;
   CHECK_THAT(refused(list + repeat(10, global("builtins", "set") + "h\0\x85R"s), limits),
              ContainsSubstring("takes more than 100000 bytes of memory"));

@@ -42,7 +42,7 @@ void write_bytes(const std::filesystem::path& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
-// A file with this header, as given, and this many zero bytes of data.
+// A file with this header, unchanged, and this many zero bytes of data.
 std::string file_bytes(const std::string& header, size_t data_size = 0) {
   const uint64_t length = header.size();
   std::string bytes(sizeof(length), '\0');
@@ -171,7 +171,7 @@ TEST_CASE("a file cut at any byte is refused", "[safetensors][errors]") {
   const auto bytes = read_bytes(kFixture);
   for (size_t size = 0; size < bytes.size(); ++size) {
     INFO("cut to " << size << " bytes");
-    // A copy of just this size, so that the address sanitizer sees a read beyond it.
+    // A copy of exactly this size lets the address sanitizer detect reads beyond it.
     const std::vector<char> cut(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(size));
     CHECK_THROWS_AS(parse_safetensors(cut.data(), cut.size()), SafetensorsError);
   }
@@ -367,7 +367,7 @@ TEST_CASE("names with quotes, newlines and NUL survive", "[safetensors]") {
 
 namespace {
 
-// A file whose data begin at an odd or a whole multiple of 8 bytes.
+// A file whose data begin at a multiple of 8 bytes or not, depending on `padding`.
 std::string two_tensors(size_t padding) {
   std::string header = R"({"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},"b":{"dtype":"BOOL",)"
                        R"("shape":[3],"data_offsets":[24,27]}})";
@@ -383,7 +383,7 @@ std::string two_tensors(size_t padding) {
 
 TEST_CASE("mapped tensors are the file's, and writing to them leaves it as it is", "[safetensors][mapped]") {
   const TemporaryFolder folder;
-  for (const size_t padding : {0, 1}) {  // aligned and not
+  for (const size_t padding : {0, 1}) {  // aligned and not aligned
     const auto bytes = two_tensors(padding);
     write_bytes(folder / "f", bytes);
     auto tensors = load_safetensors(folder / "f", {.map = true}).tensors;
@@ -395,7 +395,7 @@ TEST_CASE("mapped tensors are the file's, and writing to them leaves it as it is
     CHECK(a.equal(at::arange(2, 8, at::kFloat).view({2, 3})));
     CHECK(read_bytes(folder / "f") == bytes);
     CHECK(load_safetensors(folder / "f", {.map = true}).tensors.at("a").equal(a - 1));
-    // Replaced by a rename: the old file lives as long as its tensors.
+    // The rename replaces the file; the old file lives as long as its tensors.
     attentive::save_safetensors(folder / "f", {{"a", a * 10}});
     CHECK(a.equal(at::arange(2, 8, at::kFloat).view({2, 3})));
   }
@@ -426,7 +426,7 @@ TEST_CASE("pages of a mapped tensor are given back, those of its neighbours are 
   CHECK(tensors.at("a").equal(-numbers[0]));
   CHECK(tensors.at("c").equal(-numbers[2]));
   const auto& b = tensors.at("b");
-  CHECK(b[2500].item<float>() == numbers[1][2500].item<float>());  // the file's number again
-  attentive::give_back_pages(numbers);                             // owned: nothing happens
+  CHECK(b[2500].item<float>() == numbers[1][2500].item<float>());  // read from the file again
+  attentive::give_back_pages(numbers);                             // owned memory is not affected
   CHECK(numbers[2][4999].item<float>() == 14999);
 }

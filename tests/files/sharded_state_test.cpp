@@ -124,7 +124,7 @@ TEST_CASE("every tensor is in the shard that the index lists it in", "[sharded_s
   shards.write_index(index.dump());
   CHECK_THAT(refusal_of(shards),
              ContainsSubstring(names("shard \"{1}\" lacks \"d\", which the index lists in it")));
-  // In both.
+  // One tensor in both shards.
   shards.write_index(index_of(shards.first, shards.second).dump());
   shards.save(shards.second, {{"a", at::arange(3)}, {"c", at::arange(5)}});
   CHECK_THAT(refusal_of(shards),

@@ -1,4 +1,4 @@
-// A pipe, socket, device or folder where a file is expected is refused at once.
+// A pipe, socket, device or folder in place of a file is refused immediately.
 
 #include "support/special_files.h"
 

@@ -33,7 +33,7 @@ MultiHeadAttention make(int64_t context_length = 4) {
   return MultiHeadAttention(3, 2, context_length, 0.0, 2);
 }
 
-// What the files in tests/files/data hold.
+// The contents of the files in tests/files/data.
 StateDict python_state() {
   const auto numbers = [](double first, at::IntArrayRef shape) {
     return (at::arange(6, at::kFloat) + first).slice(0, 0, c10::multiply_integers(shape)).view(shape);
@@ -269,7 +269,7 @@ TEST_CASE("which entry of a checkpoint is its state dict", "[state_dict]") {
   CHECK(entry_of(Dict{{{"model", state}, {"state_dict", state}}}) == "refused");
   CHECK(entry_of(Dict{{{"net", state}}}) == "refused");
   CHECK(entry_of(Dict{{{"model", Dict{{{"state_dict", state}}}}}}) == "refused");
-  // Plain values beside the tensors are no harm; tensors further in are.
+  // Plain values next to the tensors are accepted; tensors nested further are not.
   CHECK(entry_of(Dict{{{"w", at::ones({2})}, {"version", Dict{{{"a", 1}}}}}}).empty());
   CHECK(entry_of(Dict{{{"w", at::ones({2})}, {"model", state}}}) == "model");
   CHECK(entry_of(Dict{{{"w", at::ones({2})}, {"list", FileValue::List{{at::ones({2})}}}}}) == "refused");

@@ -1,4 +1,4 @@
-// What may be loaded into a module, and that nothing changes if something may not.
+// Which tensors may be loaded into a module, and that nothing changes if one of them may not.
 
 #include <algorithm>
 #include <map>
@@ -39,7 +39,7 @@ StateDict snapshot(const MultiHeadAttention& module) {
   return state;
 }
 
-// Other numbers than any fresh module has.
+// Values that no new module has.
 StateDict ones() {
   auto state = snapshot(make());
   for (auto& [key, tensor] : state) tensor.fill_(1);
@@ -77,13 +77,14 @@ TEST_CASE("a tensor that cannot be copied is refused before anything changes", "
     bad["expected dtype Float, got Float4_e2m1fn_x2"] = at::empty({2, 2}, four_bits->dtype);
   }
   for (const auto& [reason, tensor] : bad) {
-    // After W_key in the order of the names, so that a load that is not checked first has changed something.
+    // Comes after W_key in the order of names, so that an unchecked load would already have changed
+    // something.
     StateDict state = ones();
     state["out_proj.weight"] = tensor;
     CHECK_THAT(value_error([&] { load_state_dict(*module, state); }),
                ContainsSubstring("nothing was changed:\nmisshapen out_proj.weight: " + reason));
     check_equal(snapshot(module), before);
-    // A bad mask is none either.
+    // A bad mask changes nothing either.
     state = ones();
     state["mask"] = tensor;
     CHECK_THAT(value_error([&] { load_state_dict(*module, state); }),
@@ -154,12 +155,12 @@ TEST_CASE("names of Hugging Face's GPT-2 are told from others, and long lists ar
   CHECK_THAT(message, ContainsSubstring("\nunexpected transformer.h.0.attn.c_attn.bias\n"));
   CHECK(message.ends_with("\n... and 26 more unexpected"));
   CHECK(std::count(message.begin(), message.end(), '\n') == 5 + 10 + 1);
-  // The report itself stays whole.
+  // The report is not abridged.
   const auto report = load_state_dict(*module, state, {.strict = false});
   CHECK(report.unexpected.size() == 36);
   const auto text = report.to_string();
   CHECK(std::count(text.begin(), text.end(), '\n') == 36 + 5 - 1);
-  // Without GPT-2's names there is no hint.
+  // Without GPT-2's names, there is no hint.
   CHECK_THAT(value_error([&] {
                load_state_dict(*module, {{"h.0.attn.weight", at::zeros({1})}});
              }),

@@ -1,4 +1,4 @@
-// Every way to cut a file, and every way to change one byte of it.
+// Cuts a file at every position, and changes every single byte of it.
 #include <fstream>
 
 #include <catch2/catch_test_macros.hpp>
@@ -28,7 +28,8 @@ FileValue parse(const std::string& bytes) {
   return parse_torch(bytes.data(), bytes.size());
 }
 
-// What is read, or null after a refusal. Any other exception leaves, and fails the test.
+// The value that is read, or null after a refusal. Any other exception leaves the function and fails the
+// test.
 template <class Read>
 json read_or_refuse(const Read& read) {
   try {
@@ -44,7 +45,7 @@ struct Counts {
   size_t refused = 0, same = 0, other = 0;
 };
 
-// Each byte of a file, set to each of the other 255 values.
+// Sets each byte of a file to each of the other 255 values.
 Counts change_every_byte(const std::string& bytes) {
   const auto truth = test::truth_of(parse(bytes));
   Counts counts;
@@ -71,7 +72,7 @@ TEST_CASE("a torch.save file that was cut is refused wherever that was", "[torch
     REQUIRE_FALSE(read_or_refuse([&] { return parse(bytes); }).is_null());
     size_t refused = 0;
     for (size_t size = 0; size < bytes.size(); ++size) {
-      const auto part = std::make_unique<std::string>(bytes, 0, size);  // so that a sanitizer sees its end
+      const auto part = std::make_unique<std::string>(bytes, 0, size);  // lets a sanitizer see its end
       refused += read_or_refuse([&] { return parse(*part); }).is_null();
       if (name.find("tied") == std::string::npos) continue;
       write(folder / "cut.pt", *part);
@@ -89,7 +90,7 @@ TEST_CASE("a changed byte of a zip file is noticed or changes nothing", "[torch_
   CHECK(counts.same > 0);  // dates, padding
 }
 
-// That format has no checksums: numbers, names and sizes may come out differently.
+// The old format has no checksums, so changed numbers, names and sizes may be read.
 TEST_CASE("a changed byte of a file in the old format never does more than change values",
           "[torch_file][damage]") {
   const auto counts = change_every_byte(python_file("legacy_tied"));

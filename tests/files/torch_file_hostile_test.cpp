@@ -1,5 +1,5 @@
-// Every file of hostile_*.cpp is refused with a message that says what is wrong, owned, mapped and from
-// memory, and costs no more than it may.
+// Every file of hostile_*.cpp is refused with a message that states the fault, for owned and mapped tensors
+// and from memory, and within the memory limit.
 #include <algorithm>
 #include <cctype>
 #include <fstream>
@@ -22,7 +22,8 @@ std::string lower(std::string text) {
   return text;
 }
 
-// No control characters, also not the C1 ones, which some terminals obey: U+0080 to U+009F.
+// Whether a text has no control characters, including the C1 ones (U+0080 to U+009F), which some terminals
+// obey.
 bool printable(const std::string& text) {
   for (size_t i = 1; i < text.size(); ++i) {
     const auto byte = static_cast<unsigned char>(text[i]);
@@ -58,7 +59,7 @@ std::vector<Way> ways_to_read(const std::string& path, const std::string& bytes)
           {"from memory", [&bytes] { parse_torch(bytes.data(), bytes.size()); }, "parse_torch: "}};
 }
 
-// What is wrong with a checksum alone is no fault where none is checked.
+// Whether the file is accepted when checksums are not checked, because only a checksum is wrong.
 bool is_read(const HostileFile& file, const Way& way) {
   const bool sum = std::any_of(file.words.begin(), file.words.end(),
                                [](const auto& word) { return word.find("CRC-32") != std::string::npos; });
@@ -72,7 +73,7 @@ void check_message(const HostileFile& file, const Way& way, const std::string& m
   CHECK(message.size() > way.prefix.size() + 10);
   CHECK(message.size() < way.prefix.size() + 500);
   CHECK(printable(message));
-  CHECK(message.find("its pickle, byte") == message.rfind("its pickle, byte"));  // said once
+  CHECK(message.find("its pickle, byte") == message.rfind("its pickle, byte"));  // stated once
   REQUIRE_FALSE(file.words.empty());
   for (const auto& word : file.words) {
     INFO("expected: " << word);
@@ -80,8 +81,8 @@ void check_message(const HostileFile& file, const Way& way, const std::string& m
   }
 }
 
-// What the call says, and that it takes less than 64 MiB above the file's size: by what it touches and by
-// what it asks for. Where memory cannot be measured, only what it says.
+// Returns the refusal's message, and checks that the call needs less than 64 MiB above the file's size, both
+// in touched and in requested memory. If memory cannot be measured, only returns the message.
 std::string refusal_within_memory(const HostileFile& file, const Way& way) {
   static const auto unmeasured = why_no_peak_memory();
   if (unmeasured) return refusal(way.read);
@@ -93,7 +94,7 @@ std::string refusal_within_memory(const HostileFile& file, const Way& way) {
   return message;
 }
 
-// The groups of this name; at least so many files.
+// Checks all groups with this name, which must have at least `at_least` files.
 void check_refused(const std::string& kind, size_t at_least) {
   const TemporaryFolder folder;
   const auto path = (folder / "file.pt").string();

@@ -25,7 +25,8 @@ std::string outcome(const std::string& bytes, const TorchFileLimits& limits) {
   }
 }
 
-// Both formats: read at `limit`, refused one below with a message that names the limit.
+// Checks in both formats that the file is read at `limit`, and refused one below with a message that names
+// the limit.
 template <class Number>
 void check_limit(Number TorchFileLimits::*limit, Number enough, const std::string& name,
                  const std::function<Pickle(Format)>& pickle) {
@@ -56,7 +57,7 @@ TEST_CASE("each limit of a torch.save file holds at its value and is named", "[t
               [](Format format) { return Pickle(2, format).raw("]}K\1K\2\x85s").raw("a"); });
   check_limit(&TorchFileLimits::max_values, int64_t{101}, "max_values",
               [](Format format) { return Pickle(2, format).raw("(").raw(times(100, "N")).raw("t"); });
-  // What is mentioned twice counts twice: five lists of a list of three.
+  // A value that is mentioned twice counts twice: five lists of a list of three.
   check_limit(&TorchFileLimits::max_values, int64_t{21}, "max_values", [](Format format) {
     return Pickle(2, format).raw(std::string("](](NNNeq\0h\0h\0h\0h\0e", 19));
   });

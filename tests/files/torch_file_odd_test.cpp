@@ -1,4 +1,5 @@
-// What this version of torch.save does not write, but an older one did, or what looks hostile and is not.
+// Files that this version of torch.save does not write but that are valid: older files, and files that look
+// hostile.
 #include <catch2/catch_test_macros.hpp>
 #include <nlohmann/json.hpp>
 
@@ -22,7 +23,7 @@ FileValue read(const Pickle& pickle) {
   return parse(file_of(pickle.format(), pickle.stop()));
 }
 
-// Both formats give this.
+// Checks that files in both formats give this value.
 void check_reads(const std::function<Pickle(Pickle)>& make, const json& want) {
   for (const auto format : {Format::Zip, Format::Legacy}) {
     CHECK(truth_of(read(make(Pickle(2, format)))) == want);
@@ -47,7 +48,7 @@ TEST_CASE("the files that the hostile ones are made of are read", "[torch_file][
   auto wide = with_zip64(good_archive());
   wide.count = 0xffff, wide.directory_size = wide.directory_offset = 0xffffffff;
   check(wide.bytes());
-  for (const size_t width : {4, 8}) {  // data descriptors with sizes of 32 and of 64 bits
+  for (const size_t width : {4, 8}) {  // data descriptors with 32-bit and 64-bit sizes
     auto described = good_archive();
     for (auto& entry : described.entries) {
       entry.flags = 8, entry.local_crc = 0, entry.local_size = entry.local_packed = 0;
@@ -91,7 +92,7 @@ TEST_CASE("an OrderedDict of a list of pairs", "[torch_file][odd]") {
       want);
 }
 
-// Python's containers are references.
+// In Python, containers hold references.
 TEST_CASE("a list that grows after it was put somewhere grows there", "[torch_file][odd]") {
   const json one = json::array({1});
   const json want = tuple(json::array({one, json::array({one}), one, tuple(json::array({one}))}));
@@ -147,7 +148,7 @@ TEST_CASE("a view of a storage begins where it says", "[torch_file][odd]") {
   Pickle beyond(2, Format::Legacy), nothing(2, Format::Legacy);
   view(beyond, 2, {2});
   CHECK_THROWS_AS(read(beyond), TorchFileError);
-  view(nothing, INT64_MAX, {0});  // Python gives an empty tensor
+  view(nothing, INT64_MAX, {0});  // Python returns an empty tensor
   CHECK(read(nothing).as<at::Tensor>().numel() == 0);
 }
 
@@ -163,8 +164,8 @@ TEST_CASE("an empty tensor may say any offset, and one of stride 0 any size", "[
   }
 }
 
-// So many that keys which are compared with each other would take minutes, and with multiples that would fall
-// into one bucket of a hash table.
+// So many keys that comparing them pairwise would take minutes, and multiples that would collide in a simple
+// hash table.
 TEST_CASE("a dict of two hundred thousand keys is read", "[torch_file][odd]") {
   for (const int64_t step : {1, 65'537, 107'897, 218'971, 172'933}) {
     Pickle pickle;

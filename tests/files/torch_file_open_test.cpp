@@ -1,5 +1,5 @@
-// What is no regular file, or cannot be opened, is refused without waiting for bytes that never come or never
-// end.
+// A path that is not a regular file, or that cannot be opened, is refused without waiting for bytes that
+// never come or never end.
 #include <fstream>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -29,7 +29,7 @@ void check_refused(const std::filesystem::path& path, const std::string& reason)
   }
 }
 
-// Another user, as long as this lives; root may open everything.
+// Switches to another user during its lifetime, because root may open everything.
 class Nobody {
  public:
   Nobody() : changed_(::geteuid() == 0 && ::seteuid(65534) == 0) {}

@@ -1,4 +1,4 @@
-// Every file that tools/make_torch_files.py let Python write is what Python says it is.
+// Compares every file that tools/make_torch_files.py had Python write with Python's own description of it.
 #include <algorithm>
 #include <dirent.h>
 #include <fstream>
@@ -20,7 +20,8 @@ namespace {
 
 const std::string kFolder = test::source_folder() + "/tests/files/data/torch/";
 
-// The names of all files, without the ending. Not by std::filesystem: see TemporaryFolder.
+// The names of all files with this ending, without the ending. Does not use std::filesystem: see
+// TemporaryFolder.
 std::vector<std::string> names_ending(const std::string& ending) {
   std::vector<std::string> names;
   DIR* folder = ::opendir(kFolder.c_str());
@@ -49,7 +50,7 @@ FileValue parse(const std::string& name) {
   return parse_torch(bytes.data(), bytes.size());
 }
 
-// One difference at a time is enough to see what is wrong.
+// Returns only the first difference, which is enough to find a fault.
 std::string first_difference(const json& got, const json& want) {
   const auto patch = json::diff(want, got);
   return patch.empty() ? "" : patch[0].dump(-1, ' ', false, json::error_handler_t::replace);
@@ -64,14 +65,14 @@ void check_reads(const std::string& name, const json& want) {
 }
 
 template <class Call>
-void check_refuses(const Call& call, const std::string& who, const json& words) {
+void check_refuses(const Call& call, const std::string& caller, const json& words) {
   try {
     call();
     FAIL_CHECK("no error");
   } catch (const TorchFileError& error) {
     const std::string message = error.what_without_backtrace();
     INFO(message);
-    CHECK(message.starts_with(who));
+    CHECK(message.starts_with(caller));
     for (const std::string word : words) CHECK(message.find(word) != std::string::npos);
   }
 }

@@ -42,7 +42,7 @@ void write_bytes(const std::filesystem::path& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
-// A value after it was saved and loaded again.
+// Saves a value and loads it again.
 FileValue again(const FileValue& value, const TorchFileOptions& options = {}) {
   const TemporaryFolder folder;
   save_torch(folder / "file.pt", value);
@@ -53,7 +53,7 @@ at::Tensor tensor(const FileValue& value, std::string_view key) {
   return value.at(key).as<at::Tensor>();
 }
 
-// Dtype, geometry and all bytes of the storage.
+// Compares dtype, geometry and all bytes of the storage.
 bool same(const at::Tensor& a, const at::Tensor& b) {
   return a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() && a.strides() == b.strides() &&
          a.storage_offset() == b.storage_offset() && a.requires_grad() == b.requires_grad() &&
@@ -317,7 +317,7 @@ TEST_CASE("an error of saving leaves the earlier file, and names its path", "[to
   CHECK(load_torch(folder / "file.pt").as<int64_t>() == 1);
   CHECK_THAT(message_of([&] { save_torch(folder / "none" / "file.pt", 1); }),
              ContainsSubstring("save_torch: " + (folder / "none" / "file.pt").string() + ": "));
-  // Onto the file that is loaded.
+  // Saves onto the file from which it was loaded.
   const auto mapped = load_torch(kData + "plain_dict.pt");
   write_bytes(folder / "state.pt", read_bytes(kData + "plain_dict.pt"));
   const auto state = load_torch(folder / "state.pt", {.map = true});
@@ -354,7 +354,7 @@ TEST_CASE("mapped tensors are mapped, owned ones are owned", "[torch_file]") {
 }
 
 TEST_CASE("what lies unaligned in a file is copied", "[torch_file]") {
-  // The storages of the old format lie where they come.
+  // In the old format, storages are not aligned.
   for (const auto& [key, value] : load_torch(kData + "legacy.pt", {.map = true}).as<Dict>().items) {
     INFO(key.as<std::string>());
     const auto address = reinterpret_cast<uintptr_t>(value.as<at::Tensor>().const_data_ptr());

@@ -22,7 +22,7 @@ namespace {
 
 constexpr uint64_t kLimit = 1 << 20;
 
-// root/first "0123456789", root/second empty, root/b/third 300 bytes.
+// An archive with root/first "0123456789", an empty root/second, and root/b/third with 300 bytes.
 std::string archive_bytes() {
   const TemporaryFolder folder;
   AtomicFile file(folder / "archive");
@@ -41,7 +41,7 @@ void set(std::string& bytes, size_t offset, T value) {
   std::memcpy(bytes.data() + offset, &value, sizeof(value));
 }
 
-// Where parts of the archive above are, from what its end says.
+// The offsets of parts of the archive above, computed from its end.
 struct Places {
   explicit Places(const std::string& bytes)
       : end(bytes.size() - zip::kEndSize),
@@ -74,7 +74,7 @@ std::string refusal_of(const std::string& bytes, uint64_t limit = kLimit) {
   return "accepted";
 }
 
-// The refusal of the archive after a change.
+// Changes the archive and returns the refusal.
 std::string refusal_after(const std::function<void(std::string&, const Places&)>& change) {
   auto bytes = archive_bytes();
   const Places places(bytes);
@@ -144,7 +144,7 @@ TEST_CASE("the two end records agree", "[zip_archive][errors]") {
         set<uint32_t>(b, p.end + 16, static_cast<uint32_t>(p.central - 1));
       },
       "does not end where the end record begins");
-  // What the 32-bit record leaves to the zip64 one is taken from there.
+  // Fields that the 32-bit record leaves open are read from the zip64 record.
   CHECK(refusal_after([](auto& b, auto& p) {
           set<uint16_t>(b, p.end + 8, 0xFFFF), set<uint16_t>(b, p.end + 10, 0xFFFF);
           set<uint32_t>(b, p.end + 12, 0xFFFFFFFF), set<uint32_t>(b, p.end + 16, 0xFFFFFFFF);
@@ -196,7 +196,7 @@ TEST_CASE("records lie one after another", "[zip_archive][errors]") {
   refused([](auto& b,
              auto& p) { set<uint32_t>(b, p.entries[0] + 20, 9), set<uint32_t>(b, p.entries[0] + 24, 9); },
           "are not a data descriptor");
-  // Without its flag, a descriptor belongs to nothing.
+  // Without the flag, the descriptor belongs to no record.
   refused(
       [](auto& b, auto& p) {
         set<uint16_t>(b, p.entries[0] + 8, 0x0800), set<uint16_t>(b, p.headers[0] + 6, 0x0800);
@@ -226,7 +226,7 @@ TEST_CASE("a local header and a descriptor say what the central directory says",
 }
 
 TEST_CASE("sizes may stand in zip64 fields", "[zip_archive]") {
-  // One record "r/a" of 3 bytes, all whose sizes stand in zip64 fields.
+  // One record "r/a" of 3 bytes, all of whose sizes are in zip64 fields.
   const auto u = [](uint64_t value, size_t bytes) {
     return std::string(reinterpret_cast<const char*>(&value), bytes);
   };

@@ -1,5 +1,5 @@
-// Any bytes at all: parse_safetensors returns a file or throws SafetensorsError, and what it accepts survives
-// a save.
+// For arbitrary bytes, parse_safetensors returns a file or throws SafetensorsError, and a file that it
+// accepts can be saved and read again.
 //
 //   build/fuzz/tests/safetensors_fuzz -max_total_time=600 -dict=tests/fuzz/safetensors.dict corpus
 //   tests/fuzz/corpus
@@ -25,7 +25,7 @@ bool equal(const at::Tensor& left, const at::Tensor& right) {
           std::memcmp(left.const_data_ptr(), right.const_data_ptr(), left.nbytes()) == 0);
 }
 
-// Saving costs a file; only some inputs pay for it.
+// Saving is expensive, so only some inputs are saved.
 bool save_this_one(const uint8_t* data, size_t size) {
   unsigned sum = 0;
   for (size_t i = 0; i < size; ++i) sum = sum * 31 + data[i];

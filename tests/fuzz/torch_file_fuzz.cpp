@@ -1,9 +1,9 @@
-// Any bytes at all: parse_torch returns a value or throws TorchFileError; tensors lie within their storages,
-// storages within the file, and what is accepted survives a save.
+// For arbitrary bytes, parse_torch returns a value or throws TorchFileError; tensors lie within their
+// storages and storages within the file; and an accepted value can be saved and read again.
 //
-// The first byte says where the rest goes. 0: it is the file. 1: it is the pickle of a zip archive with the
-// right checksum, beside two storages. 2: it is the object of a file in the format before PyTorch 1.6, with
-// the same two storages.
+// The first byte selects how the rest is used. 0: as the file. 1: as the pickle of a zip archive with the
+// right checksum and two storages. 2: as the object of a file in the format before PyTorch 1.6, with the same
+// two storages.
 //
 //   build/fuzz/tests/torch_file_fuzz -max_total_time=600 -dict=tests/fuzz/torch_file.dict corpus
 //   tests/fuzz/torch_file_corpus
@@ -55,7 +55,7 @@ std::string file_of(const uint8_t* data, size_t size) {
   return data[0] == 1 ? in_zip(rest) : data[0] == 2 ? in_old_format(rest) : rest;
 }
 
-// Reads every byte of every storage and every element of every tensor once.
+// Reads every byte of every storage, and every element of every tensor, once.
 class Walk {
  public:
   void value(const FileValue& value) {
@@ -102,7 +102,7 @@ class Walk {
   volatile uint64_t sum_ = 0;
 };
 
-// A file costs more than the rest: only some inputs pay for it.
+// A file is expensive, so only some inputs are saved.
 bool save_this_one(const std::string& file) {
   unsigned sum = 0;
   for (const char byte : file) sum = sum * 31 + static_cast<unsigned char>(byte);
@@ -119,7 +119,8 @@ void save_and_map(const FileValue& value, const std::string& file) {
   try {
     attentive::save_torch(path, value);
   } catch (const TorchFileError& error) {
-    // Such an integer is read, but Python's torch.load would not read it again.
+    // Such an integer can be read here, but Python's torch.load could not read it again, so it cannot be
+    // saved.
     if (std::string(error.what()).find("an integer of at most 255 bytes") == std::string::npos) throw;
     return;
   }

@@ -15,7 +15,7 @@ using namespace attentive::test;
 
 namespace {
 
-// Everything that the holder does equals what the model does.
+// Checks that every function of the holder returns what the model's function returns.
 template <class Model>
 void check_holds(Model model, std::string_view name) {
   model->eval();
@@ -29,11 +29,11 @@ void check_holds(Model model, std::string_view name) {
   CHECK(bit_equal(any.forward(ids), model->forward(ids)));
   CHECK(bit_equal(any.loss(ids, targets), model->loss(ids, targets)));
   const at::NoGradGuard no_grad;  // a cache is not for training
-  const auto ours = any.make_cache(1, 8), its = model->make_cache(1, 8);
-  CHECK(bit_equal(any.forward_cached(ids, *ours), model->forward_cached(ids, *its)));
-  CHECK(ours->position() == 6);
-  const GenerateOptions how{.max_new_tokens = 5, .seed = 3};
-  CHECK(generate(any, {1, 2}, how) == generate(*model, {1, 2}, how));
+  const auto any_cache = any.make_cache(1, 8), model_cache = model->make_cache(1, 8);
+  CHECK(bit_equal(any.forward_cached(ids, *any_cache), model->forward_cached(ids, *model_cache)));
+  CHECK(any_cache->position() == 6);
+  const GenerateOptions generation{.max_new_tokens = 5, .seed = 3};
+  CHECK(generate(any, {1, 2}, generation) == generate(*model, {1, 2}, generation));
   CHECK(any.visit([](const auto& held) { return held->parameters().size(); }) == model->parameters().size());
 }
 
@@ -61,7 +61,7 @@ TEST_CASE("AnyLanguageModel loads what a folder says, and saves it", "[any_langu
   }
   const auto dropped =
       AnyLanguageModel::load_pretrained(read_model_folder(kModelData / "gpt2"), {.dropout = 0.3});
-  CHECK(dropped.visit([](const auto& its) { return its->options.dropout(); }) == 0.3);
+  CHECK(dropped.visit([](const auto& holder) { return holder->options.dropout(); }) == 0.3);
   auto folder = read_model_folder(kModelData / "gpt2");
   folder.family = "bert";
   CHECK(value_error([&] { AnyLanguageModel::load_pretrained(std::move(folder)); }) ==

@@ -67,7 +67,7 @@ TEST_CASE("Bert's parameters are those that its options need", "[bert]") {
   CHECK(keys.size() == 6 + 2 * 16 + 2 + 4);
   CHECK(keys_of(seeded(bert().pooler(false).masked_lm(false))).size() == 5 + 2 * 16);
   CHECK(keys_of(seeded(albert())).size() == 6 + 2 + 16 + 2 + 4);
-  // ALBERT has its projection even where the two sizes are equal.
+  // ALBERT has its projection even if the two sizes are equal.
   CHECK(seeded(bert().embedding_dim(8))->named_parameters().contains("emb_proj.weight"));
 }
 
@@ -127,7 +127,7 @@ TEST_CASE("Bert: a token that a mask hides reaches no other", "[bert]") {
   CHECK(bit_equal(a.hidden[0].slice(0, 0, 4), b.hidden[0].slice(0, 0, 4)));
   CHECK(bit_equal(a.pooled, b.pooled));
   CHECK_FALSE(bit_equal(model->forward(ids).hidden, model->forward(changed).hidden));
-  // A shorter item alone gives the same numbers; every token sees those after it.
+  // A shorter item gives the same numbers alone, although every token sees the tokens after it.
   const auto alone = model->forward(ids.slice(0, 0, 1).slice(1, 0, 3)).hidden;
   CHECK_CLOSE(a.hidden.slice(0, 0, 1).slice(1, 0, 3), alone);
   const auto shorter = model->forward(ids.slice(1, 0, 3)).hidden;
@@ -139,11 +139,11 @@ TEST_CASE("Bert: positions after padding count real tokens alone", "[bert]") {
   const auto ids = at::tensor({5, 6, 7, 5, 1, 6}).view({2, 3});
   const auto keep = ids.ne(1);
   const auto hidden = model->forward(ids, {}, Mask::key_keep(keep)).hidden;
-  // Item 1 is "5 6" with a hole: its real tokens have positions 2 and 3, as without the hole.
+  // Item 1 is "5 6" with padding between; its real tokens have the positions 2 and 3, as without the padding.
   const auto whole = model->forward(at::tensor({5, 6}).view({1, 2})).hidden[0];
   CHECK_CLOSE(hidden[1][0], whole[0]);
   CHECK_CLOSE(hidden[1][2], whole[1]);
-  // The table ends at row 8: seven real tokens, and any amount of padding, fit.
+  // The table ends at row 8: seven real tokens fit, with any amount of padding.
   CHECK(model->forward(at::ones({1, 20}, at::kLong)).hidden.size(1) == 20);
   model->forward(at::zeros({1, 7}, at::kInt));
   CHECK(value_error([&] {
@@ -164,7 +164,7 @@ TEST_CASE("Bert: a frozen token's row starts at zero and gets no gradient from b
   CHECK(row_gradients(bert()) == std::pair(true, true));
   CHECK(row_gradients(bert().frozen_id(1)) == std::pair(false, true));
   CHECK(row_gradients(roberta()) == std::pair(false, false));
-  // The head uses the row as well, and trains it.
+  // The head uses this row as well, and trains it.
   auto model = seeded(bert().frozen_id(1));
   model->masked_lm_logits(model->forward(at::tensor({5, 1}).view({1, 2})).hidden).sum().backward();
   CHECK(model->tok_emb->weight.grad()[1].abs().sum().item<float>() > 0);
@@ -267,7 +267,7 @@ TEST_CASE("Bert's classifier needs its parts", "[bert][errors]") {
   CHECK(value_error([&] {
           roberta->label_logits({out.hidden[0], {}});
         }) == "Bert: expected hidden of shape (B, T, 8), got (5, 8)");
-  // In training, what a classifier sees is dropped.
+  // In training, dropout applies to the classifier's input.
   for (const auto& options : {BertOptions(base), BertOptions(base).head(BertHead::Tokens),
                               BertOptions(base).padding_id(1).pooler(false)}) {
     auto model = seeded(BertOptions(options).head_dropout(1));

@@ -20,9 +20,9 @@ namespace {
 constexpr int64_t kHuge = (int64_t{1} << 31) - 1;
 
 template <class Model, class Options>
-ModelFolder folder_of(const Options& options, const SaveFolderOptions& how = {}) {
+ModelFolder folder_of(const Options& options, const SaveFolderOptions& save_options = {}) {
   const TemporaryFolder folder;
-  save_model_folder(folder / "model", *Model(options), how);
+  save_model_folder(folder / "model", *Model(options), save_options);
   return read_model_folder(folder / "model", {.map = false});
 }
 
@@ -31,7 +31,7 @@ std::string refusal(const ModelFolder& folder, std::string_view field, int64_t v
   return value_error([&] { load_pretrained<Model>(with(folder, field, value)); });
 }
 
-// That each field is refused by name, whatever else the error says.
+// Checks that each field is refused by name, whatever else the error says.
 template <class Model>
 void check_refused(const ModelFolder& folder, std::initializer_list<const char*> fields) {
   for (const auto* field : fields) {
@@ -39,7 +39,8 @@ void check_refused(const ModelFolder& folder, std::initializer_list<const char*>
     const auto message = refusal<Model>(folder, field, kHuge);
     CHECK_THAT(message, ContainsSubstring("/config.json: field"));
     CHECK_THAT(message, ContainsSubstring(field));
-    const bool divided = std::string_view(field) == "image_size";  // by a patch_size of 4
+    // Image_size must be divisible by a patch_size of 4.
+    const bool divided = std::string_view(field) == "image_size";
     CHECK_THAT(message, ContainsSubstring(divided ? "536870911" : "2147483647"));
     CHECK_THAT(message, ContainsSubstring("tensors"));
   }
@@ -87,7 +88,7 @@ TEST_CASE("a config that asks for more than the folder holds is refused by its f
         folder_of<ViT>(ViTOptions(vit).distillation_token(distilled)),
         {"num_hidden_layers", "hidden_size", "intermediate_size", "image_size", "num_channels"});
   }
-  // The patches of an image of this side fill no memory, but one patch does.
+  // The number of patches of such an image is harmless, but one patch alone is too large.
   auto large = with(folder_of<ViT>(vit), "image_size", kHuge);
   CHECK_THAT(refusal<ViT>(large, "patch_size", kHuge),
              ContainsSubstring("num_channels * patch_size * patch_size"));
@@ -106,7 +107,7 @@ TEST_CASE("a refused config says what it asks for and what the folder holds", "[
       "llama_options: " + path +
           ": field \"num_hidden_layers\": expected at most as many layers as the folder has tensors, 21, got "
           "22");
-  // Of a folder without weights, nothing is built.
+  // If the folder has no weights, nothing is built from it.
   const auto described = read_model_folder(kModelData / "llama", {.weights = false});
   CHECK(value_error([&] { llama_options(with(described, "num_hidden_layers", kHuge)); }) ==
         "llama_options: " + path +

@@ -1,4 +1,4 @@
-// Models and generation with arguments that have no meaning: the error carries a public name.
+// Models and generation with invalid arguments: the error begins with a public name.
 
 #include "support/extremes.h"
 
@@ -47,7 +47,7 @@ ViTOptions images() {
 }  // namespace
 
 TEST_CASE("GPT and its cache refuse sizes without meaning or memory by name", "[gpt][extremes]") {
-  // Not zero, which means the default.
+  // Avoids 0, which means the default.
   const auto given = [](int64_t n) { return n == 0 ? -1 : n; };
   const std::vector<Probe<int64_t>> probes = {
       {"GPT", [](int64_t n) { GPT(small().vocab_size(n)); }},

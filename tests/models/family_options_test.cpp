@@ -83,7 +83,7 @@ TEST_CASE("config.json decides the options", "[pretrained]") {
   CHECK(gemma3.rotary().base() == 1e6);
   CHECK(gemma3.window_rotary()->base() == 1e4);
   CHECK_FALSE(gemma3.softcap());
-  // Python's Gemma 3 ignores it.
+  // Python's Gemma 3 ignores this field.
   CHECK_FALSE(llama_options(decoder("gemma3_text", {{"attn_logit_softcapping", 2.0}})).softcap());
   const auto old = llama_options(
       decoder("llama",

@@ -27,13 +27,13 @@ TEST_CASE("GPT-2's names hold the same model", "[gpt2_names]") {
   for (const bool tied : {true, false}) {
     at::manual_seed(4);
     GPT model(small(tied));
-    const auto theirs = to_gpt2(*model);
-    CHECK(theirs.size() == 2 + 2 * 12 + 2 + 1);
-    CHECK(theirs.at("transformer.h.1.attn.c_attn.weight").sizes() == at::IntArrayRef({12, 36}));
-    CHECK(theirs.at("transformer.h.0.mlp.c_fc.weight").sizes() == at::IntArrayRef({12, 48}));
-    CHECK(theirs.contains("lm_head.weight"));
+    const auto gpt2 = to_gpt2(*model);
+    CHECK(gpt2.size() == 2 + 2 * 12 + 2 + 1);
+    CHECK(gpt2.at("transformer.h.1.attn.c_attn.weight").sizes() == at::IntArrayRef({12, 36}));
+    CHECK(gpt2.at("transformer.h.0.mlp.c_fc.weight").sizes() == at::IntArrayRef({12, 48}));
+    CHECK(gpt2.contains("lm_head.weight"));
     GPT other(small(tied));
-    load_state_dict(*other, from_gpt2(theirs, other->options));
+    load_state_dict(*other, from_gpt2(gpt2, other->options));
     for (const auto& item : model->named_parameters()) {
       CHECK(bit_equal(item.value(), other->named_parameters()[item.key()]));
     }
@@ -45,11 +45,11 @@ TEST_CASE("GPT-2's names hold the same model", "[gpt2_names]") {
 TEST_CASE("GPT-2's fused projection means x W + b with columns query, key, value", "[gpt2_names]") {
   at::manual_seed(4);
   GPT model(small(true));
-  const auto theirs = to_gpt2(*model);
+  const auto gpt2 = to_gpt2(*model);
   const auto x = at::randn({5, 12});
-  // Hugging Face's Conv1D: addmm(bias, x, weight), then a split into query, key and value.
-  const auto fused = at::addmm(theirs.at("transformer.h.0.attn.c_attn.bias"), x,
-                               theirs.at("transformer.h.0.attn.c_attn.weight"));
+  // Computes as Hugging Face's Conv1D: addmm(bias, x, weight), then a split into query, key and value.
+  const auto fused = at::addmm(gpt2.at("transformer.h.0.attn.c_attn.bias"), x,
+                               gpt2.at("transformer.h.0.attn.c_attn.weight"));
   const auto& att = model->trf_blocks->at<TransformerBlockImpl>(0).att;
   const auto expected = at::cat({at::linear(x, att->W_query->weight, att->W_query->bias),
                                  at::linear(x, att->W_key->weight, att->W_key->bias),

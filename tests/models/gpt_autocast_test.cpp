@@ -1,4 +1,4 @@
-// Under autocast a model with a cache computes what it computes without one.
+// Under autocast, a model computes the same with and without a cache.
 
 #include <algorithm>
 
@@ -65,7 +65,7 @@ TEST_CASE("A cached GPT under autocast gives the logits of the whole text", "[gp
     for (const auto& [name, options] : cases()) {
       INFO(name << ", " << c10::toString(type));
       auto model = make(options);
-      const auto wide = model->make_cache();  // outside autocast: the model's own dtype
+      const auto wide = model->make_cache();  // outside autocast: the model's dtype
       const CpuAutocast autocast(type);
       const auto narrow = model->make_cache();
       CHECK(wide->options().dtype == at::kFloat);
@@ -75,7 +75,7 @@ TEST_CASE("A cached GPT under autocast gives the logits of the whole text", "[gp
       const auto whole = model->forward(ids);
       CHECK(whole.scalar_type() == type);
       for (const auto& cache : {wide.get(), narrow.get()}) {
-        // The same products of the same numbers.
+        // Both compute the same products of the same numbers.
         CHECK(bit_equal(model->forward_cached(ids, *cache), whole));
         cache->reset();
         for (int64_t at = 0; at < tokens; ++at) {
@@ -94,7 +94,8 @@ TEST_CASE("generate under autocast gives the same tokens with and without its ca
       INFO(name << ", " << c10::toString(type));
       auto model = make(options);
       {
-        // Logits far apart, so that rounding by the shape of a product does not choose the token.
+        // Widely separated logits, so that rounding that depends on a product's shape does not change the
+        // token.
         const at::NoGradGuard no_grad;
         (options.tied() ? model->tok_emb->weight : model->out_head->weight).mul_(8);
       }

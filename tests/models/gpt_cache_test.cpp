@@ -45,7 +45,7 @@ TEST_CASE("A cached GPT gives the logits of the whole text at every step", "[gpt
       const auto ids = at::randint(13, {2, 33}, at::kLong).to(device);
       const auto whole = model->forward(ids);
       const auto cache = model->make_cache(2);
-      // Prefill in chunks of several sizes (a ring takes at most its window at once), then token by token.
+      // Prefills in chunks of several sizes (a ring accepts at most its window at once), then token by token.
       int64_t at = 0;
       for (const int64_t wanted : {5, 1, 3, 4}) {
         const auto tokens = std::min(wanted, cache->room());

@@ -81,7 +81,7 @@ TEST_CASE("GPT's clone is whole and independent, tied weights included", "[gpt]"
     CHECK(bit_equal(at::randn({3}), expected));
     const auto ids = example_ids();
     CHECK(bit_equal(copy->forward(ids), model->forward(ids)));
-    // Training the copy moves the copy alone; with tied weights the head moves with the embedding.
+    // Training the copy changes only the copy; with tied weights, the head changes with the embedding.
     copy->loss(ids, ids).backward();
     {
       const at::NoGradGuard no_grad;
@@ -179,14 +179,14 @@ TEST_CASE("a GPT of other sizes computes what its parts do", "[gpt]") {
   const double eps = 0.25;
   auto model = seeded(GPTOptions(11, 8, 12, 3, 1).hidden_dim(20).activation(Activation::Relu).eps(eps));
   const auto ids = example_ids();
-  const auto norm = [&](const LayerNorm& its, const at::Tensor& x) {
-    return at::layer_norm(x, {12}, its->scale, its->shift, eps);
+  const auto norm = [&](const LayerNorm& layer_norm, const at::Tensor& x) {
+    return at::layer_norm(x, {12}, layer_norm->scale, layer_norm->shift, eps);
   };
   const auto x = at::embedding(model->tok_emb->weight, ids) + model->pos_emb->weight.narrow(0, 0, 7);
   auto& block = model->trf_blocks->at<TransformerBlockImpl>(0);
   const auto linear = [&](size_t layer, const at::Tensor& in) {
-    const auto& its = *block.ff->layers->ptr<torch::nn::LinearImpl>(layer);
-    return at::linear(in, its.weight, its.bias);
+    const auto& projection = *block.ff->layers->ptr<torch::nn::LinearImpl>(layer);
+    return at::linear(in, projection.weight, projection.bias);
   };
   CHECK(block.ff->options.hidden_dim() == 20);
   const auto attended = x + block.att->forward(norm(block.norm1, x));

@@ -25,7 +25,7 @@ LlamaOptions plain() {
   return LlamaOptions(11, 12, 4, 3).hidden_dim(10).num_kv_heads(2).head_dim(6).context_length(40);
 }
 
-// Everything that Gemma 2 and 3 have.
+// All options that Gemma 2 and 3 use.
 LlamaOptions gemma() {
   const auto turned = RotaryPositionsOptions(0).base(50).pairing(RotaryPairing::Halves);
   return plain()
@@ -54,7 +54,7 @@ at::Tensor example_ids() {
   return at::arange(14).view({2, 7}).mul(5).remainder(11);
 }
 
-// Norms and biases get numbers that are not their first ones.
+// Norms and biases get values that differ from their initial ones.
 Llama seeded(const LlamaOptions& options) {
   at::manual_seed(123);
   Llama model(options);
@@ -181,7 +181,7 @@ TEST_CASE("Llama's layers see as far as their windows", "[llama]") {
   };
   CHECK(reach({2, 3, 4}) == 1 + 2 + 3);
   CHECK(reach({1, 1, 1}) == 0);
-  CHECK(reach({2, 3}) == 16);  // the last layer has none
+  CHECK(reach({2, 3}) == 16);  // the last layer has no window
   CHECK(reach({2, 0, 4}) == 16);
   CHECK(reach({}) == 16);
 }
@@ -200,7 +200,7 @@ TEST_CASE("Llama's clone is whole and independent, tied weights included", "[lla
     CHECK(bit_equal(model->forward(ids), seeded(options)->forward(ids)));
     CHECK_FALSE(bit_equal(copy->forward(ids), model->forward(ids)));
   }
-  // A block alone keeps its layer, which decides its window.
+  // A separate block keeps its layer, which determines its window.
   LlamaBlock block(gemma(), 2);
   LlamaBlock same(std::dynamic_pointer_cast<LlamaBlockImpl>(block->clone()));
   CHECK(same->att->options.attention().window.left == 2);

@@ -49,7 +49,7 @@ TEST_CASE("the logits of the last token are those of all tokens", "[logits]") {
       const auto cache = model.make_cache(2, 41), other = model.make_cache(2, 41);
       CHECK_WITHIN(model.forward_cached(ids, *cache, Logits::Last), all, {1e-5, 2e-6});
       model.forward_cached(ids, *other);
-      // Nothing else differs: the next token sees the same.
+      // The cache is not affected: the next token gets the same result.
       const auto next = at::randint(kWords, {2, 1}, at::kLong);
       CHECK(bit_equal(model.forward_cached(next, *cache), model.forward_cached(next, *other)));
     }
@@ -77,8 +77,8 @@ TEST_CASE("a language model stands in a Sequential of one argument", "[logits]")
   const auto ids = at::randint(kWords, {2, 5}, at::kLong);
   for (const auto& model : models()) {
     CAPTURE(model.name());
-    model.visit([&](const auto& its) {
-      CHECK(bit_equal(torch::nn::Sequential(its)->forward(ids), model.forward(ids)));
+    model.visit([&](const auto& holder) {
+      CHECK(bit_equal(torch::nn::Sequential(holder)->forward(ids), model.forward(ids)));
     });
   }
 }

@@ -16,7 +16,7 @@ namespace attentive::test {
 
 inline const std::filesystem::path kModelData = source_folder() + "/tests/models/data";
 
-// A folder with another value of a field of config.json.
+// Changes the value of one field of config.json.
 inline ModelFolder with(ModelFolder folder, std::string_view field, FileValue value) {
   auto config = folder.config.as<FileValue::Dict>();
   set_field(config, field, std::move(value));
@@ -24,12 +24,12 @@ inline ModelFolder with(ModelFolder folder, std::string_view field, FileValue va
   return folder;
 }
 
-// What tools/make_model_folders.py prints.
+// The output of tools/make_model_folders.py.
 inline std::string make_model_folders(const std::string& arguments) {
   return run_python("tools/make_model_folders.py", arguments + " 2> /dev/null");
 }
 
-// The largest difference of a model's outputs from those that its folder expects.
+// The largest difference between a model's outputs and those stored with its folder.
 inline double difference_from_python(GPT& model, const StateDict& expected) {
   return (model->forward(expected.at("input.ids")) - expected.at("output.logits")).abs().max().item<double>();
 }
@@ -49,7 +49,7 @@ inline double difference_from_python(ViT& model, const StateDict& expected) {
       .item<double>();
 }
 
-// Positions behind a text's length are left out: they are computed from hidden tokens.
+// Positions beyond a text's length are left out, because they are computed from hidden tokens.
 inline double difference_from_python(Bert& model, const StateDict& expected) {
   const auto& lengths = expected.at("input.lengths");
   const auto out =

@@ -131,8 +131,8 @@ TEST_CASE("models of one folder share nothing", "[pretrained]") {
   CHECK(second->tok_emb->weight.equal(before));
   CHECK(folder.weights.at("model.embed_tokens.weight").equal(before));
   CHECK(load_pretrained<Llama>(kModelData / "llama")
-            ->tok_emb->weight.equal(before));  // nor do the files change
-  // A tensor that something else holds is not taken.
+            ->tok_emb->weight.equal(before));  // the files do not change either
+  // A tensor that something else refers to is copied.
   auto taken = llama_folder();
   const auto held = taken.weights.at("model.embed_tokens.weight");
   const auto third = load_pretrained<Llama>(std::move(taken));
@@ -169,7 +169,7 @@ TEST_CASE("the dtype is the weights', or that of the options", "[pretrained]") {
   const auto widened = load_pretrained<Llama>(std::as_const(half), {.dtype = at::kDouble});
   CHECK(widened->final_norm->weight.scalar_type() == at::kDouble);
   CHECK(widened->final_norm->weight.equal(bf16->final_norm->weight.to(at::kDouble)));
-  // Of several dtypes, that of config.json.
+  // If the weights have several dtypes, config.json decides.
   half.weights.at("lm_head.weight") = half.weights.at("lm_head.weight").to(at::kFloat);
   CHECK(load_pretrained<Llama>(std::as_const(half))->out_head->weight.scalar_type() == at::kFloat);
   const auto named = with(half, "dtype", "bfloat16");
@@ -221,14 +221,14 @@ TEST_CASE("a classifier is read if Python's class has one and it is not ignored"
   CHECK(bert_options(texts).head() == BertHead::Sequence);
   CHECK(bert_options(texts).num_labels() == 5);
   CHECK(bert_options(tokens).head() == BertHead::Tokens);
-  // Without the name of Python's class, the weights tell.
+  // Without the name of a Python class, the weights decide.
   const auto unnamed = [](const ModelFolder& folder) {
     return bert_options(with(folder, "architectures", FileValue())).head();
   };
   CHECK(unnamed(texts) == BertHead::Sequence);
   CHECK(unnamed(tokens) == BertHead::Tokens);
   CHECK(unnamed(roberta) == BertHead::Sequence);
-  // Without weights, its name.
+  // Without weights, the name of the class decides.
   for (const auto& folder : {texts, tokens, roberta}) {
     auto described = folder;
     described.weights.clear();
@@ -288,7 +288,7 @@ TEST_CASE("mapped weights take memory when they are used, once", "[pretrained][m
     save_model_folder(folder / "model", *model);
   }
   const auto qkv =
-      size_t{4} * 3 * 512 * 512 * sizeof(float);  // copied; their pages in the file are given back
+      size_t{4} * 3 * 512 * 512 * sizeof(float);  // copied; their pages of the mapping are released
   const auto loaded = peak_memory([&] { load_pretrained<Llama>(folder / "model"); });
   CHECK(loaded < 3 * qkv);
   const auto used = peak_memory([&] {

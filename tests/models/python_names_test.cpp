@@ -19,20 +19,20 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-// There and back; the names in between.
+// Converts names to Python's and back, and returns the state in between.
 StateDict check_inverse(const std::string& family, const torch::nn::Module& model,
                         const PythonNamesOptions& options = {}) {
   INFO(family);
-  const auto ours = state_dict(model);
-  const auto theirs = to_python_names(family, ours, options);
-  const auto again = from_python_names(family, theirs);
-  CHECK(again.size() == ours.size());
-  for (const auto& [name, tensor] : ours) {
+  const auto state = state_dict(model);
+  const auto python_state = to_python_names(family, state, options);
+  const auto again = from_python_names(family, python_state);
+  CHECK(again.size() == state.size());
+  for (const auto& [name, tensor] : state) {
     INFO(name);
     REQUIRE(again.contains(name));
     CHECK(again.at(name).equal(tensor));
   }
-  return theirs;
+  return python_state;
 }
 
 }  // namespace
@@ -44,9 +44,9 @@ TEST_CASE("names change there and back", "[python_names]") {
   const auto plain = LlamaOptions(11, 12, 2, 3).num_kv_heads(1);
   for (const auto* family : {"llama", "mistral", "qwen2", "qwen3"}) {
     const Llama llama(LlamaOptions(plain).qkv_bias(true).out_bias(true).ff_bias(true).qk_norm(true));
-    const auto theirs = check_inverse(family, *llama);
-    CHECK(theirs.contains("model.layers.2.self_attn.o_proj.bias"));
-    CHECK(theirs.contains("lm_head.weight"));
+    const auto python_state = check_inverse(family, *llama);
+    CHECK(python_state.contains("model.layers.2.self_attn.o_proj.bias"));
+    CHECK(python_state.contains("lm_head.weight"));
   }
   for (const auto* family : {"gemma2", "gemma3_text"}) {
     const Llama gemma(LlamaOptions(plain).norm_after(true).qk_norm(true).tied(true));

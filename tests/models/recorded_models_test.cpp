@@ -44,7 +44,7 @@ std::vector<at::Tensor> gradients_of(const GPT& model) {
 
 TEST_CASE("every layer of a GPT is recorded, and nothing of it changes", "[recorder]") {
   const auto ids = tokens(9);
-  // With dropout, so that a drawn number too many would be seen.
+  // With dropout, so that an additional draw would be noticed.
   auto plain = make(options().dropout(0.2)), recorded = make(options().dropout(0.2));
   at::manual_seed(3);
   const auto want = plain->loss(ids, ids);
@@ -104,8 +104,8 @@ TEST_CASE("layers of a GPT are chosen", "[recorder]") {
 }
 
 TEST_CASE("with a cache, each step records the keys of that time", "[recorder]") {
-  for (const auto& how : {options().positions(GPTPositions::Rotary).num_kv_heads(2), options()}) {
-    auto model = make(how);
+  for (const auto& model_options : {options().positions(GPTPositions::Rotary).num_kv_heads(2), options()}) {
+    auto model = make(model_options);
     model->eval();
     const auto ids = tokens(8);
     const at::NoGradGuard no_gradients;
@@ -116,7 +116,7 @@ TEST_CASE("with a cache, each step records the keys of that time", "[recorder]")
     auto cache = model->make_cache(2);
     model->forward_cached(ids.slice(1, 0, 5), *cache);
     for (int64_t n = 5; n < 8; ++n) model->forward_cached(ids.slice(1, n, n + 1), *cache);
-    cache->reset();  // and what it held is gone
+    cache->reset();  // and its contents are discarded
     model->forward_cached(ids.slice(1, 3, 8), *cache);
 
     REQUIRE(recorder.calls().size() == 5 * 3);
@@ -125,7 +125,7 @@ TEST_CASE("with a cache, each step records the keys of that time", "[recorder]")
       CHECK_CLOSE(recorder.calls()[layer].weights(), want.slice(2, 0, 5).slice(3, 0, 5));
       for (int64_t n = 5; n < 8; ++n) {
         const auto& call = recorder.calls()[3 * static_cast<size_t>(n - 4) + layer];
-        CHECK(call.k.sizes() == at::IntArrayRef({2, how.num_kv_heads() == 0 ? 4 : 2, n + 1, 6}));
+        CHECK(call.k.sizes() == at::IntArrayRef({2, model_options.num_kv_heads() == 0 ? 4 : 2, n + 1, 6}));
         CHECK(call.k.storage().nbytes() == call.k.nbytes());
         CHECK_CLOSE(call.weights(), want.slice(2, n, n + 1).slice(3, 0, n + 1));
       }

@@ -24,7 +24,7 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-// Every parameter drawn: first weights of one and zero would hide a mistake.
+// Draws every parameter, because initial weights of one and zero would hide a mistake.
 template <class Model>
 Model drawn(Model model) {
   const at::NoGradGuard no_grad;
@@ -43,11 +43,11 @@ Model check_round_trip(const Model& model, const std::string& family, const Save
   const auto read = read_model_folder(folder / "saved");
   CHECK(read.family == family);
   auto again = load_pretrained<Model>(folder / "saved");
-  const auto ours = state_dict(*model), theirs = state_dict(*again);
-  for (const auto& [name, tensor] : ours) {
+  const auto saved = state_dict(*model), loaded = state_dict(*again);
+  for (const auto& [name, tensor] : saved) {
     INFO(name);
-    REQUIRE(theirs.contains(name));
-    CHECK(theirs.at(name).equal(tensor));
+    REQUIRE(loaded.contains(name));
+    CHECK(loaded.at(name).equal(tensor));
   }
   return again;
 }
@@ -127,8 +127,8 @@ TEST_CASE("a Gemma without windows keeps the number that Python's class needs", 
           Activation::GeluTanh);
   for (const auto& options : {gemma, LlamaOptions(gemma).qk_norm(true)}) {
     const auto model = drawn(Llama(options));
-    const auto written = [&](const SaveFolderOptions& how) {
-      save_model_folder(folder / "model", *model, how);
+    const auto written = [&](const SaveFolderOptions& save_options) {
+      save_model_folder(folder / "model", *model, save_options);
       const auto read = read_model_folder(folder / "model");
       CHECK(load_pretrained<Llama>(read)->options.windows().empty());
       return read.config.at("sliding_window");
@@ -137,7 +137,7 @@ TEST_CASE("a Gemma without windows keeps the number that Python's class needs", 
     const FileValue::Dict before{{{"sliding_window", 5}}};
     CHECK(written({.config = before}).as<int64_t>() == 5);
   }
-  // Other families say that there is none.
+  // Configs of other families state that there is none.
   const auto qwen = drawn(Llama(LlamaOptions(kLlama).qkv_bias(true)));
   save_model_folder(folder / "qwen", *qwen, {.config = FileValue::Dict{{{"sliding_window", 5}}}});
   CHECK(read_model_folder(folder / "qwen").config.at("sliding_window").is<FileValue::None>());

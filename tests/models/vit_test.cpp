@@ -29,7 +29,7 @@ TEST_CASE("image_patches cuts row by row, a patch channel by channel", "[vit]") 
   CHECK(patches.sizes() == at::IntArrayRef({1, 4, 8}));
   CHECK(bit_equal(patches[0][1], test::table({{2, 3, 6, 7, 18, 19, 22, 23}})[0]));
   CHECK(bit_equal(patches[0][2], test::table({{8, 9, 12, 13, 24, 25, 28, 29}})[0]));
-  // The patch embedding is the usual convolution with stride = kernel.
+  // The patch embedding equals a convolution whose stride is its kernel size.
   const auto weight = at::randn({3, 2, 2, 2});
   const auto convolved = at::conv2d(images, weight, {}, 2).flatten(2).transpose(1, 2);
   CHECK_WITHIN(at::linear(patches, weight.flatten(1)), convolved, {1e-5, 1e-5});

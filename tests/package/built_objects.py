@@ -14,8 +14,8 @@ from pathlib import Path
 
 
 def same_words(words, folder):
-    """The words of a command that decide about its object: without the output and the list of dependencies, and with
-    a name for the build folder that every build folder has."""
+    """The words of a command that determine its object: without the output and the list of dependencies, and with one
+    common name for the build folder."""
     kept = []
     words = iter(words)
     for word in words:
@@ -27,7 +27,7 @@ def same_words(words, folder):
 
 
 def built_object(build, here, command):
-    """The object that the other build made by this command, or None."""
+    """The object that the other build made with this command, or None."""
     wanted = same_words(command, here)
     for entry in json.loads(Path(build, "compile_commands.json").read_text(encoding="utf-8")):
         if entry["file"].replace(build, "BUILD") == wanted[-1]:

@@ -1,4 +1,4 @@
-"""built_objects.py takes an object from the other build where the command is the same, and compiles wherever it is not."""
+"""built_objects.py takes an object from the other build if the command is the same, and compiles otherwise."""
 
 import json
 import subprocess
@@ -13,7 +13,7 @@ for word; do [ "$last" = -o ] && echo compiled > "$word"; last=$word; done
 
 
 def made(changed=(), launched=False, *, object_there=True):
-    """What stands in the object after a command in which some words are others."""
+    """The content of the object after a command in which some words are replaced."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder).resolve()
         build, here = root / "build", root / "build/package/parent/attentive"

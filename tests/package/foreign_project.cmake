@@ -1,6 +1,7 @@
 # Configures, builds and runs one foreign project from nothing:
 #   cmake -DSOURCE=… -DBINARY=… -DPROGRAMS=…;… [-DTARGETS=…;…] [-DARGUMENTS=…;…] [-DINSTALL=<prefix>] -P foreign_project.cmake
-# It builds TARGETS, or all of the project without them; it installs, where INSTALL is given, all that the project installs.
+# It builds TARGETS, or the whole project if there are none. If INSTALL is given, it also installs everything
+# that the project installs.
 
 file(REMOVE_RECURSE "${BINARY}")
 

@@ -1,4 +1,4 @@
-# What an installed package holds, and where its libraries look for others:
+# Checks the files of an installed package, and where its libraries look for others:
 #   cmake -DPREFIX=… -DSHARED=ON|OFF -DTORCH=<LibTorch of the build> -DLIBRARIES=attentive;… -P installed.cmake
 
 file(GLOB_RECURSE files RELATIVE "${PREFIX}" "${PREFIX}/*")

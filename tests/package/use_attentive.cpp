@@ -1,4 +1,4 @@
-// The program of every foreign project: one masked call of attention, checked by number.
+// The program of each foreign project: one masked call of attention, whose numbers are checked.
 
 #include <cstdio>
 

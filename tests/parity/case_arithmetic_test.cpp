@@ -1,4 +1,4 @@
-// Under which arithmetic a case runs: gradients off, autocast, masks of another dtype.
+// The arithmetic in which a case runs: gradients off, autocast, masks of another dtype.
 
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/eye.h>
@@ -27,7 +27,7 @@ namespace {
 const std::string kNoGrads = kCases + "notebooks/scaled_dot_product_attention-no_grads.safetensors";
 const std::string kHalfNoGrads = kCases + "notebooks/scaled_dot_product_attention-no_grads-bf16.safetensors";
 
-// Why the native kernel does not run here at all; empty: it does.
+// Why the native kernel does not run here; empty if it does.
 std::string native_refuses(at::ScalarType dtype) {
   const auto x = at::ones({2, 4}, dtype);
   try {
@@ -38,7 +38,7 @@ std::string native_refuses(at::ScalarType dtype) {
   }
 }
 
-// Two keys whose scores are what a float32 mask adds: 256.5 and 256. In bfloat16 both are 256.
+// Two keys whose scores are determined by a float32 mask: 256.5 and 256. In bfloat16, both are 256.
 SafetensorsFile masked_by_float(at::ScalarType dtype, std::vector<double> output) {
   SafetensorsFile file;
   file.metadata = {{"module", "torch.nn.functional.scaled_dot_product_attention"}};
@@ -62,7 +62,8 @@ TEST_CASE("a case without gradients runs where they are switched off", "[case]")
   }
 }
 
-// The native kernel gives weights only there, so that the same call with gradients is refused.
+// The native kernel returns weights only if no gradients are needed, so it refuses the same call with
+// gradients.
 TEST_CASE("a case without gradients reaches the native kernel's weights", "[case]") {
   for (const auto& path : {kNoGrads, kHalfNoGrads}) {
     INFO(path);
@@ -122,7 +123,7 @@ TEST_CASE("the caller's autocast neither reaches a case nor is changed by one", 
 }
 
 TEST_CASE("a float32 mask beside bfloat16 queries keeps its digits", "[case]") {
-  // PyTorch adds it as it is: the weights are sigmoid(0.5) and the rest.
+  // PyTorch adds the mask unrounded: the weights are sigmoid(0.5) and the rest.
   const auto report = run_case(make_case(masked_by_float(at::kBFloat16, {0.62246, 0.37754}), "case"));
   CHECK(report.passed());
   CHECK(report.dtype == at::kBFloat16);

@@ -1,4 +1,4 @@
-// Whose error a difference is: the distances of both sides to float64 arithmetic.
+// Determines which side's error a difference is, by the distances of both sides to float64 arithmetic.
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -53,7 +53,7 @@ TEST_CASE("every tensor of a case that differs has its distances, gradients too"
 }
 
 TEST_CASE("an error of ours is called ours", "[case][exact]") {
-  // What float64 makes of the case's numbers, and tolerances that no float32 result keeps.
+  // The float64 results for the case's inputs, with tolerances that no float32 result meets.
   const auto report =
       changed(kSdpa,
               [](SafetensorsFile& f) {

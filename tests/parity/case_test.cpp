@@ -41,7 +41,7 @@ TEST_CASE("a case passes and every tensor of it is compared", "[case]") {
         5 + 1 + 1 + 5);  // drawn weights, output, gradient of x, gradients of the weights
   CHECK(row_of(report, "init.out_proj.bias").tolerance == 0.0);
   CHECK(row_of(report, "expected.output").shape == std::vector<int64_t>{2, 6, 2});
-  // The largest gradient of the case sets the tolerance of all of them.
+  // The largest gradient of the case determines the tolerance of all of its gradients.
   double largest = 0.0;
   const auto file = load_safetensors(kMha);
   for (const auto& [name, tensor] : file.tensors) {
@@ -277,8 +277,8 @@ TEST_CASE("a forced backend that cannot express the call is an error", "[case]")
   CHECK(run_case(read_case(kMha), {.backend = Backend::Reference}).passed());
   const auto dropped = read_case(kCases + "dropout/MultiHeadAttention-notebook-default.safetensors");
   const auto other = read_case(kCases + "dropout/MultiHeadAttention-notebook-intel_mkl.safetensors");
-  const auto& own = run_case(dropped).skipped.empty() ? dropped : other;
-  CHECK_THAT(refusal([&] { run_case(own, {.backend = Backend::Native}); }),
+  const auto& runnable = run_case(dropped).skipped.empty() ? dropped : other;
+  CHECK_THAT(refusal([&] { run_case(runnable, {.backend = Backend::Native}); }),
              ContainsSubstring("MultiHeadAttention-notebook"));
 }
 
@@ -289,7 +289,7 @@ TEST_CASE("NaN of PyTorch passes for a query without keys, where ours is zero", 
   CHECK_THAT(row_of(report, "expected.output").note,
              ContainsSubstring("1 row without keys: NaN in PyTorch, zero here"));
   CHECK_THAT(row_of(report, "expected.weights").note, ContainsSubstring("1 row without keys"));
-  // The same NaN beside a mask that leaves every query a key stays a difference.
+  // NaN is still a difference if every query has a key.
   const auto full = changed(kCases + "notebooks/ScaledDotProductAttention-mask_empty_row.safetensors",
                             [](auto& f) { f.tensors["input.mask"].fill_(true); });
   CHECK(different(full).size() == 2);

@@ -59,7 +59,7 @@ TEST_CASE("a transformer layer's options mean what Python's do", "[case][layers]
       const auto set = [key = name, value = other](auto& f) { set_option(f, key, value); };
       CHECK_FALSE(changed(path, set).passed());
     }
-    // Python's default.
+    // null selects Python's default.
     CHECK(changed(path, [](auto& f) { set_option(f, "activation", "null"); }).passed());
   }
 }

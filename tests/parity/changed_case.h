@@ -21,7 +21,7 @@ inline std::string refusal(const std::function<void()>& call) {
   return error_of<CaseError>(call);
 }
 
-// Runs a case after a change; returns why it was refused.
+// Runs a case after a change and returns why it was refused.
 template <class Change>
 std::string refused(const std::string& path, const Change& change) {
   return refusal([&] {

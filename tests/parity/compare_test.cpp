@@ -71,12 +71,12 @@ TEST_CASE("a difference is one line", "[compare]") {
   CHECK(difference(at::tensor({1.0f, 2.5f}), want, {0.0, 0.25}) ==
         "element 1 is 2.5, expected 2: difference 0.5, allowed 0.25");
   CHECK(difference(at::tensor({1.0f, 2.5f}), want, {0.25, 0.0}) == "");
-  // 0.625 is more than a quarter of what is wanted, and less than a quarter of what was got.
+  // 0.625 is more than a quarter of the wanted value, and less than a quarter of the computed one.
   CHECK_FALSE(difference(at::tensor({1.0f, 2.625f}), want, {0.25, 0.0}).empty());
   CHECK(difference({}, {}) == "");
   CHECK(difference(want, {}) == "one side is undefined");
   CHECK(difference({}, want) == "one side is undefined");
-  // Without a tolerance, that of the first one's dtype.
+  // If no tolerance is given, that of the first tensor's dtype applies.
   CHECK(difference(at::full({1}, 1.001, at::kHalf), at::full({1}, 1.0)) == "");
   CHECK_FALSE(difference(at::full({1}, 1.001), at::full({1}, 1.0)).empty());
 }

@@ -17,7 +17,7 @@
 
 using namespace attentive;
 
-// Said aloud, because it decides what the other tests compared.
+// Printed, because it determines what the other tests could compare.
 TEST_CASE("Rules of this machine", "[draws]") {
   WARN(draw_rule(Drawn::Uniform));
   WARN(draw_rule(Drawn::Normal));
@@ -46,9 +46,9 @@ namespace {
 
 constexpr DrawKernels kSame{}, kOther{.uniform = false, .normal = false};
 
-// Whether `got`, drawn where the kernels round differently, may be `want`.
-bool may_be(float got, float want, Drawn how) {
-  return same_draw(at::full({16}, got), at::full({16}, want), how, kOther);
+// Whether `got`, drawn on a machine whose kernels round differently, may correspond to `want`.
+bool may_be(float got, float want, Drawn distribution) {
+  return same_draw(at::full({16}, got), at::full({16}, want), distribution, kOther);
 }
 
 }  // namespace
@@ -75,11 +75,11 @@ TEST_CASE("asking for the kernels draws nothing from the default generator", "[d
 TEST_CASE("the same kernels must draw the same bits", "[draws]") {
   const auto want = at::full({16}, 0.5f);
   const auto next = at::full({16}, std::nextafter(0.5f, 1.0f));
-  for (const auto how : {Drawn::Uniform, Drawn::Normal}) {
-    CHECK(same_draw(want, want.clone(), how, kSame));
-    CHECK_FALSE(same_draw(next, want, how, kSame));
-    CHECK(draw_rule(how, kSame).find("bit for bit") != std::string::npos);
-    CHECK(draw_rule(how, kOther).find("bit for bit") == std::string::npos);
+  for (const auto distribution : {Drawn::Uniform, Drawn::Normal}) {
+    CHECK(same_draw(want, want.clone(), distribution, kSame));
+    CHECK_FALSE(same_draw(next, want, distribution, kSame));
+    CHECK(draw_rule(distribution, kSame).find("bit for bit") != std::string::npos);
+    CHECK(draw_rule(distribution, kOther).find("bit for bit") == std::string::npos);
   }
   CHECK_FALSE(same_draw(next, want, Drawn::Uniform, {.uniform = true, .normal = false}));
   CHECK_FALSE(same_draw(next, want, Drawn::Normal, {.uniform = false, .normal = true}));
@@ -113,7 +113,7 @@ TEST_CASE("fewer than 16 normal draws have the same bits from any kernels", "[dr
 
 TEST_CASE("what ATen's scalar kernels draw on x86 is what its vector kernels draw, rounded otherwise",
           "[draws]") {
-  // uniform_(-1/3, 1/3) and normal_(0, 1) of one seed, where the two differ: AVX2, then SSE4.2
+  // uniform_(-1/3, 1/3) and normal_(0, 1) with one seed for which the kernels differ: AVX2, then SSE4.2.
   const auto uniform = at::tensor({0.244347975f, 0.124737784f, -0.122392021f});
   const auto uniform_scalar = at::tensor({0.24434796f, 0.124737769f, -0.122392029f});
   CHECK(same_draw(uniform_scalar, uniform, Drawn::Uniform, kOther));

@@ -1,4 +1,4 @@
-// The executable attentive-parity as a user meets it: exit status and what it prints.
+// Tests the executable attentive-parity as a user runs it: its exit status and its output.
 
 #include <array>
 #include <cmath>
@@ -43,7 +43,7 @@ const std::string kMha = kSource + "/tests/parity/notebooks/MultiHeadAttention-n
 const std::string kSdpa =
     kSource + "/tests/parity/notebooks/scaled_dot_product_attention-weighted_loss.safetensors";
 
-// A copy of the case with a wrong number.
+// A copy of the case with one wrong value.
 std::string wrong(const TemporaryFolder& folder, double error = 1.0) {
   auto file = attentive::load_safetensors(kMha);
   file.tensors["expected.output"] += error;

@@ -17,7 +17,7 @@ TEST_CASE("BpeTokenizer learns the most frequent pairs, the smaller one first", 
   CHECK(tokenizer.bytes(258) == " abc");
   // Equal counts: (a,b) before (b,c) before (c,d).
   CHECK(BpeTokenizer::train("abcd\nabcd", 257).merges() == std::vector<BpeTokenizer::Merge>{{'a', 'b'}});
-  // Nothing occurs twice any more: the vocabulary stays smaller than asked for.
+  // No pair occurs twice any more, so the vocabulary stays smaller than requested.
   CHECK(BpeTokenizer::train("abc", 300).vocab_size() == 256);
 }
 
@@ -58,7 +58,7 @@ TEST_CASE("BpeTokenizer refuses what has no meaning, by name", "[bpe_tokenizer]"
         }) == "BpeTokenizer: expected distinct merges, got (1, 2) twice");
   CHECK(value_error([] { return BpeTokenizer({}).bytes(256); }) ==
         "BpeTokenizer: expected ids in [0, 256), got 256");
-  // Each merge doubles the token: a small file must not ask for 2^60 bytes.
+  // Each merge doubles the token: a small file must not cause an allocation of 2^60 bytes.
   std::vector<BpeTokenizer::Merge> doubling{{'a', 'a'}};
   for (int64_t id = 256; id < 316; ++id) doubling.emplace_back(id, id);
   CHECK(value_error([&] { return BpeTokenizer(doubling); }) ==

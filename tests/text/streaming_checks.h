@@ -1,6 +1,6 @@
 #pragma once
 
-// Compares tokens that come one at a time with all of them at once.
+// Compares tokens that are decoded one at a time with tokens decoded together.
 
 #include <algorithm>
 #include <random>
@@ -18,7 +18,7 @@ inline std::vector<int64_t> drawn(const std::vector<int64_t>& vocabulary, size_t
   return ids;
 }
 
-// What each call returns for the ids of a text; the last one is that of `finish`.
+// The texts that the calls return for a text's ids; the last one comes from `finish`.
 inline std::vector<std::string> streamed(const Tokenizer& tokenizer, const std::vector<int64_t>& ids,
                                          bool skip_special_tokens = false) {
   std::vector<std::string> parts;
@@ -37,7 +37,7 @@ inline std::string joined(const std::vector<std::string>& parts) {
   return text;
 }
 
-// `whole` without the characters that it begins with as `seen` does.
+// `whole` without the leading characters that it shares with `seen`.
 inline std::string beyond(const std::string& seen, const std::string& whole) {
   auto common = static_cast<size_t>(std::ranges::mismatch(whole, seen).in1 - whole.begin());
   const auto continues = [&] { return (static_cast<unsigned char>(whole[common]) & 0xC0) == 0x80; };
@@ -45,8 +45,8 @@ inline std::string beyond(const std::string& seen, const std::string& whole) {
   return whole.substr(common);
 }
 
-// What differs from `decode`, for the ids alone and behind each beginning of themselves; empty if nothing
-// does. decode(ids): the whole text.
+// Describes where streaming differs from `decode`, for the ids alone and after each prefix of the ids as
+// context; empty if it never does. decode(ids): the whole text.
 template <class Decode>
 std::string streaming_difference(const Tokenizer& tokenizer, const std::vector<int64_t>& ids,
                                  bool skip_special_tokens, Decode decode) {

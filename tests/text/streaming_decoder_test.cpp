@@ -38,7 +38,7 @@ TEST_CASE("A character comes when it is whole, what is none when that is known",
   CHECK(streamed(tokenizer, "\xE6\xBC") == std::vector<std::string>{"", "", "\xE6\xBC"});
   CHECK(streamed(tokenizer, "\xE6\xBC!") == std::vector<std::string>{"", "", "\xE6\xBC!", ""});
   CHECK(streamed(tokenizer, "\xE6\xC3\xA9") == std::vector<std::string>{"", "\xE6", "\xC3\xA9", ""});
-  // Bytes that begin nothing: tails, overlong forms, surrogates, beyond U+10FFFF.
+  // Bytes that begin no character: continuation bytes, overlong forms, surrogates, values beyond U+10FFFF.
   CHECK(streamed(tokenizer, "\x80\xC0\xFF") == std::vector<std::string>{"\x80", "\xC0", "\xFF", ""});
   CHECK(streamed(tokenizer, "\xED\xA0") == std::vector<std::string>{"", "\xED\xA0", ""});
   CHECK(streamed(tokenizer, "\xF4\x90") == std::vector<std::string>{"", "\xF4\x90", ""});
@@ -46,7 +46,7 @@ TEST_CASE("A character comes when it is whole, what is none when that is known",
 }
 
 TEST_CASE("What the end of a text can begin is a part of a character alone", "[streaming_decoder]") {
-  // By definition: some bytes behind it, and none of its own, end a character.
+  // By definition: some bytes, appended to these, complete a character.
   const auto can_begin = [](std::string_view part) {
     for (int first = 0x80; first < 0xC0; ++first) {
       for (const char* rest : {"", "\x80", "\x80\x80"}) {
@@ -75,7 +75,7 @@ TEST_CASE("Text that stands there already is not returned again", "[streaming_de
   const BpeTokenizer tokenizer({});
   auto decoder = tokenizer.streaming_decoder(false);
   decoder->follow(Ids{'a', 0xE6, 0xBC});
-  CHECK(decoder->push(0xA2) == "\xA2");  // E6 BC was written with the prompt
+  CHECK(decoder->push(0xA2) == "\xA2");  // E6 BC was output with the prompt
   CHECK(decoder->push('b') == "b");
   CHECK(decoder->finish().empty());
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-// Texts that every tokenizer must give back byte for byte.
+// Texts that every tokenizer must restore byte for byte.
 
 #include <random>
 #include <string>

@@ -16,7 +16,7 @@ RIGHT = {
     "other.cpp": '#include "generic.h"\nint six() { return twice(3); }\n',
     "own.cpp": "#include <vector>\ntemplate <class T>\nbool same(T x) { return x == x + 0; }\nbool f() { return same(1); }\n",
 }
-# A source or a header, what stands in it, and the warning.
+# A source or a header, its content, and the warning.
 WRONG = {
     "unused": ("clean3.cpp", CLEAN.replace("NAME", "clean3") + "void f() { int never_used = 1; }\n", "-Wunused-variable"),
     "compared": ("clean4.cpp", "#include <vector>\n" + COMPARES.replace("T", "int"), "-Wsign-compare"),
@@ -62,7 +62,7 @@ for compiler in COMPILERS:
         assert done.returncode == 1 and said in done.stdout and file in done.stdout, (compiler, name, done)
     done, _ = check(compiler, None, "int f() { int never_used = 1; return 0; }\n")
     assert done.returncode == 1 and "generated.cpp" in done.stdout and "never_used" in done.stdout, (compiler, done)
-    if "clang" not in compiler:  # only the optimiser sees this one
+    if "clang" not in compiler:  # only the optimiser detects this one
         unset = {"clean0.cpp": "int g(int);\nint f(bool b) { int x; if (b) x = g(1); return g(2) ? x : 0; }\n"}
         assert check(compiler, unset)[0].returncode == 0
         done, _ = check(compiler, unset, GENERATED, "--optimised")

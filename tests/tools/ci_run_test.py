@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(sys.argv[1])
 CLOSING = "100% tests passed, 0 tests failed out of 46"
-# Each stage, and what it runs: the words that its line in the log begins with.
+# Each stage, with the commands that it runs: the words with which their lines in the log begin.
 RUNS = {
     "packages": "setup.sh",
     "tests with LibTorch 2.7.0, built from nothing": "test -D",

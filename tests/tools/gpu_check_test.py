@@ -47,7 +47,7 @@ with tempfile.TemporaryDirectory() as folder:
                  "| build | not run: not configured | – |", "| notebooks | not run: not built | – |"):
         assert part in text, f"{part!r} is not in\n{text}"
 
-    # Everything built, every program absent: each step fails by itself and the others still run.
+    # A complete build without programs: each step fails by itself, and the others still run.
     script(folder / "cmake", "exit 0\n")
     (folder / "build").mkdir(exist_ok=True)
     done = run(folder, *options)
@@ -56,7 +56,7 @@ with tempfile.TemporaryDirectory() as folder:
     assert text.count("**failed** (status 127)") >= 12 and "not run" not in text, text
     assert "| distributed: [cuda], two GPUs | skipped: needs two GPUs, this machine has 1 | – |" in text, text
 
-    # Two GPUs: without NCCL a skip, with it a step.
+    # With two GPUs, the step runs if there is NCCL, and is skipped otherwise.
     script(folder / "nvidia-smi", "echo 'A card, 1 MiB, 1.0, 9.0'; echo 'A card, 1 MiB, 1.0, 9.0'\n")
     for said, outcome in (("LibTorch of a test", "skipped: the programs are built without NCCL"),
                           ("no training in several processes: it is old", "skipped: the component distributed is not built"),
@@ -66,7 +66,7 @@ with tempfile.TemporaryDirectory() as folder:
         assert f"| distributed: [cuda], two GPUs | {outcome} |" in report.read_text(), (said, report.read_text())
     script(folder / "cmake", "exit 0\n")
 
-    # A folder of programs made here, and run elsewhere.
+    # A folder of programs that is made here and run elsewhere.
     sys.path.insert(0, str(ROOT / "tools"))
     sys.dont_write_bytecode = True
     import gpu_prebuilt
@@ -99,7 +99,8 @@ with tempfile.TemporaryDirectory() as folder:
     assert sorted(path.name for path in packed.rglob("*") if path.is_file()) == [
         "libattentive.so.0", "prebuilt.json", "some_test"], size
     assert gpu_prebuilt.strangers(packed / "tests/some_test", packed, torch) == []
-    # A library of the system that not every machine has travels with the programs; until it does, it is a stranger.
+    # A system library that not every machine has is packed with the programs; without it, the check reports
+    # it.
     everywhere, gpu_prebuilt.EVERYWHERE = gpu_prebuilt.EVERYWHERE, re.compile("ld-linux")
     assert [name.split()[0] for name in gpu_prebuilt.strangers(packed / "tests/some_test", packed, torch)] == ["libc.so.6"]
     gpu_prebuilt.pack(built, packed, ["tests/some_test"], {"torch": "2.11.0"}, torch)
@@ -124,7 +125,7 @@ with tempfile.TemporaryDirectory() as folder:
         assert part in text, f"{part!r} is not in\n{text}"
     assert "configure" not in text and done.returncode == 1, text
 
-    # A program that never ends is stopped, with what it started, and what no time is left for is said.
+    # A program that never ends is stopped, with its children, and the steps left without time are reported.
     script(packed / "apps/attentive-notebooks", 'echo begun; /bin/sleep 600 & wait\n')
     start = time.monotonic()
     done = run(folder, *prebuilt, str(packed), "--minutes", "0.05")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(sys.argv[1])
 QUIET = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}
-# An index that refuses the connection at once, and none at all.
+# An index that refuses connections immediately, and no index at all.
 UNREACHABLE = {"PIP_CONFIG_FILE": os.devnull, "PIP_INDEX_URL": "http://127.0.0.1:9/", "PIP_RETRIES": "1", "no_proxy": "127.0.0.1"}
 NONE = {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1"}
 CTEST = '#!/bin/sh\necho "ctest $* with $ATTENTIVE_PYTHON"\nfor log; do :; done\necho "$RESULT" > "$log"\n'
@@ -69,7 +69,7 @@ def check_installed(tree):
     assert status == 0 and "-L ^python$ --no-tests=error" in out and out.rstrip().endswith(f"with {path}"), (status, out, errors)
     status, _, errors = run(tree, "python_tests", NONE, RESULT="1/1 Test #1: fresh_parity ...***Skipped")
     assert status == 1 and "yet these were skipped" in errors, (status, errors)
-    # An install that was cut off is made again.
+    # An interrupted install is repeated.
     (Path(path).parent.parent / "complete").unlink()
     status, out, errors = run(tree, "python_env", NONE)
     assert status == 0 and out.strip() == path and "installing" in errors, (status, out, errors)

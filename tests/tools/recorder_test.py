@@ -57,7 +57,7 @@ def padded_batch():
 
 
 def check_fused_encoder(folder):
-    """PyTorch's fused encoder stays on: the same bits, zeros in the padded rows; its nested layers become cases."""
+    """PyTorch's fused encoder stays in use: the same bits, zeros in the padded rows; its nested layers become cases."""
     model = encoder().eval()
     x, padding = padded_batch()
     for mode in (torch.no_grad, torch.inference_mode):
@@ -81,7 +81,7 @@ def check_fused_encoder(folder):
 
 
 def train(model, watch, autocast=False, checkpointed=False):
-    """Two steps with everything that could notice a repeated call; returns all that they left behind."""
+    """Runs two steps with everything that could notice a repeated call; returns all results."""
     model = copy.deepcopy(model).train()
     optimizer = torch.optim.Adam(model.parameters(), 0.01)
     x, padding = padded_batch()
@@ -107,7 +107,7 @@ def train(model, watch, autocast=False, checkpointed=False):
 
 
 def check_training(folder):
-    """A training step with dropout, hooks, autocast and checkpoints: the same bits, and each hook as often."""
+    """A training step with dropout, hooks, autocast and checkpoints gives the same bits and as many hook calls."""
     model = encoder(dropout=0.1)
     for index, settings in enumerate(({}, {"autocast": True}, {"checkpointed": True})):
         recording = attentive_record.record(folder / str(index), limit=1)
@@ -135,7 +135,7 @@ class Block(torch.nn.Module):
 
 
 def check_paths(folder):
-    """A case says in its name and metadata which module it comes from; the limit counts for each of them."""
+    """A case's name and metadata say which module it comes from; the limit applies to each module."""
     model = torch.nn.Sequential()
     model.blocks = torch.nn.Sequential(*(Block() for _ in range(4)))
     x = torch.randn(2, 5, 8)
@@ -232,7 +232,8 @@ def check_eager(folder):
     assert source.eager_attention_forward is original
     run_parity(recording)
 
-    # Autocast rounds no mask here, as it does for the fused function: a row of the lowest numbers stays a mean.
+    # Unlike for the fused function, autocast does not round masks here: a row of the lowest numbers stays a
+    # mean.
     mask[0, 0, 1] = torch.finfo(torch.float32).min
     with attentive_record.record(folder / "autocast") as recording, torch.autocast("cpu", torch.bfloat16):
         model["plain"](q, k.bfloat16(), mask)
@@ -269,7 +270,7 @@ class Renamed(notebook.SelfAttention_v2):
 
 
 def check_unrecognised(folder):
-    """What looks like attention is named, with the way to record it; what does not is left alone."""
+    """Possible attention is reported, with the way to record it; everything else is ignored."""
     x = torch.randn(2, 4, 6)
     with attentive_record.record(folder) as recording:
         for _ in range(3):
@@ -308,7 +309,7 @@ def check_unrecognised(folder):
 
 
 def check_calls(folder):
-    """Every attention call becomes a case, nested ones once; a failed one leaves those inside it their chance."""
+    """Every attention call becomes a case, nested ones once; if one fails, those inside it are still recorded."""
     torch.manual_seed(1)
     module = notebook.MultiHeadAttentionWrapper(3, 2, 6, 0.5, 2)
     x = torch.rand(2, 6, 3, requires_grad=True)
@@ -357,7 +358,7 @@ def check_calls(folder):
 
 
 def check_compiled(folder):
-    """torch.jit.script and torch.compile work while recording, with the same bits; what they hide is said."""
+    """torch.jit.script and torch.compile work while recording, with the same bits; hidden calls are reported."""
     source = folder / "scripted_by_a_test.py"  # torch.jit.script reads source files
     source.write_text("import torch\n\n\ndef f(x):\n    w = torch.softmax(x @ x.t(), -1)\n    "
                       "return w @ torch.nn.functional.scaled_dot_product_attention(x, x, x) + x.softmax(0)\n")

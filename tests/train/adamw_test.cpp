@@ -49,13 +49,13 @@ at::Tensor input(int64_t step) {
 TEST_CASE("AdamW equals torch::optim::AdamW with decay on the matrices alone", "[adamw][cuda]") {
   for (const auto& device : test::devices()) {
     INFO("device " << device);
-    auto ours = make();
-    auto theirs = make();
-    ours.to(device);
-    theirs.to(device);
-    AdamW optimizer(ours,
+    auto model = make();
+    auto twin = make();
+    model.to(device);
+    twin.to(device);
+    AdamW optimizer(model,
                     {.learning_rate = 0.05, .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-6, .weight_decay = 0.3});
-    const auto groups = decay_groups(theirs);
+    const auto groups = decay_groups(twin);
     CHECK(groups.decayed_names == std::vector<std::string>{"first.weight", "second.weight"});
     CHECK(groups.plain_names == std::vector<std::string>{"first.bias", "second.bias"});
     const auto options = [](double decay) {
@@ -66,15 +66,15 @@ TEST_CASE("AdamW equals torch::optim::AdamW with decay on the matrices alone", "
                                    torch::optim::OptimizerParamGroup(groups.plain, options(0.0))});
     for (int64_t step = 0; step < 8; ++step) {
       optimizer.zero_grad();
-      ours.loss(input(step).to(device)).backward();
+      model.loss(input(step).to(device)).backward();
       optimizer.step();
       reference.zero_grad();
-      theirs.loss(input(step).to(device)).backward();
+      twin.loss(input(step).to(device)).backward();
       reference.step();
     }
     CHECK(optimizer.steps() == 8);
-    for (const auto& item : ours.named_parameters()) {
-      CHECK_WITHIN(item.value(), theirs.named_parameters()[item.key()], {1e-12, 1e-12});
+    for (const auto& item : model.named_parameters()) {
+      CHECK_WITHIN(item.value(), twin.named_parameters()[item.key()], {1e-12, 1e-12});
     }
   }
 }
@@ -97,7 +97,7 @@ TEST_CASE("AdamW clips the joint norm of the gradients", "[adamw]") {
   for (const auto& item : model.named_parameters()) {
     CHECK_WITHIN(item.value(), twin.named_parameters()[item.key()], {1e-6, 1e-7});
   }
-  // A norm below the limit changes nothing, and one step's scale is not the next one's.
+  // A norm below the limit changes nothing, and the scale of one step does not affect the next one.
   auto third = make();
   AdamW loose(third, {.learning_rate = 0.1});
   third.loss(input(0)).backward();

@@ -17,7 +17,7 @@ TEST_CASE("BlockSampler draws the rows of torch.randint with the same seed", "[b
   BlockSampler sampler(at::arange(100), {.block = 8, .batch = 4, .seed = 1337});
   const std::vector<std::vector<int64_t>> starts{{83, 37, 52, 56}, {11, 33, 75, 82}};
   for (const auto& expected : starts) {
-    at::rand({17});  // the default generator has no say
+    at::rand({17});  // the default generator is not used
     const auto [x, y] = sampler.next();
     CHECK(x.sizes() == at::IntArrayRef({4, 8}));
     for (int64_t row = 0; row < 4; ++row) {

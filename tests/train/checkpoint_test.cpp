@@ -72,7 +72,7 @@ TEST_CASE("CheckpointFolder keeps the newest and saves a step again beside the f
   CHECK(folder.save(example(20), 2) == root / "step-00000020-2");
   CHECK(latest(root.path()) == "step-00000020-2\n");
   CHECK(load_checkpoint(root.path()).step == 20);
-  // Going back to an older step: the newest file wins over the higher number.
+  // When a run returns to an older step, the newest file counts, not the highest number.
   folder.save(example(7), 1);
   CHECK(list_checkpoints(root.path()) == std::vector<std::filesystem::path>{root / "step-00000007"});
   for (const int64_t step : {8, 9}) folder.save(example(step), 0);
@@ -130,7 +130,7 @@ TEST_CASE("load_checkpoint says what is wrong", "[checkpoint]") {
   std::ofstream(root / "latest", std::ios::trunc) << "../elsewhere\n";
   CHECK(message(root.path()) ==
         "load_checkpoint: " + (root / "latest").string() + ": expected the name of a checkpoint");
-  // Killed between the rename of the first checkpoint and "latest".
+  // As if killed between the rename of the first checkpoint and the writing of "latest".
   ::unlink((root / "latest").c_str());
   write_file(path / "state.json", "{\"a\": 1}\n");
   CHECK(load_checkpoint(root.path()).step == 1);
@@ -154,7 +154,7 @@ TEST_CASE("CheckpointFolder is for one process and cleans up after a killed one"
                 " writes its checkpoints here, and may still be saving one");
     };
     refused(fmt::format("process {}", ::getpid()));
-    // Taken, but its number not written yet: that of a killed process, or none.
+    // The folder is locked, but the process number is missing or that of a killed process.
     for (const char* unknown : {"4194305\n", "0\n", "-1\n", "", "x"}) {
       std::ofstream(root / ".lock", std::ios::trunc) << unknown;
       refused("another process");
@@ -173,8 +173,8 @@ TEST_CASE("CheckpointFolder is for one process and cleans up after a killed one"
 TEST_CASE("A save that the disk refuses leaves the earlier checkpoint", "[checkpoint]") {
   const TemporaryFolder root;
   CheckpointFolder(root.path()).save(example(1));
-  // In a child, for the limit cannot be raised again: files may have at most so many bytes, as on a full
-  // disk.
+  // In a child process, because the limit cannot be raised again: files may have at most this many bytes,
+  // which simulates a full disk.
   for (const rlim_t limit : {0, 20, 50, 100, 200, 300}) {
     const pid_t child = ::fork();
     if (child == 0) {
@@ -262,7 +262,7 @@ TEST_CASE("A pipe or device in the place of a file is refused at once", "[checkp
             return load_checkpoint(root).step;
           }).ends_with("not a regular file: " + file.string() + ": Invalid argument"));
     CHECK((value_error([&] { return load_checkpoint_documents(root).size(); }) == "no error") ==
-          (file == path / "model.safetensors"));  // which the documents alone do not need
+          (file == path / "model.safetensors"));  // not needed for the documents
     std::filesystem::rename(temporary / "kept", file);
   }
 }

@@ -1,5 +1,5 @@
-// Every rank of a group has a dropout of its own, which a checkpoint holds. The default generators belong to
-// the whole process, so these tests play one rank at a time.
+// Every rank of a group has separate dropout, which a checkpoint stores. The default generators belong to the
+// whole process, so these tests simulate one rank at a time.
 
 #include "train/dropout_generators.h"
 
@@ -24,7 +24,7 @@ using attentive::test::squares;
 
 namespace {
 
-// One process of a group in which the others do the same as this one, but for the states of their generators.
+// One process of a group whose other processes do the same, except that their generators have other states.
 class OneOf : public TrainingGroup {
  public:
   OneOf(int64_t rank, int64_t size) : rank_(rank), size_(size) {}
@@ -96,7 +96,7 @@ TEST_CASE("Ranks after the first drop other numbers than one process", "[trainin
     seeds.insert(default_seed());
   }
   CHECK(seeds.size() == 3);
-  CHECK(seeds.contains(3));  // that of the model, untouched
+  CHECK(seeds.contains(3));  // the model's seed, unchanged
 }
 
 TEST_CASE("A checkpoint holds the generators of every rank, and each takes its own", "[training_group]") {
@@ -114,7 +114,7 @@ TEST_CASE("A checkpoint holds the generators of every rank, and each takes its o
     CHECK(bit_equal(default_state(), state));
     second.step_until(9);
     CHECK(bit_equal(second.model->table, first.model->table));
-    // The other rank takes what the other one had.
+    // The other rank restores the other state.
     RankRun other(1 - rank, 2);
     other.trainer.restore(saved);
     CHECK(bit_equal(default_state(), OneOf::state_of_other(1 - rank)));
@@ -138,7 +138,7 @@ TEST_CASE("A rank that a checkpoint does not have is seeded anew", "[training_gr
     seeds.insert(default_seed());
   }
   CHECK(seeds.size() == 3);
-  // One that it has goes on.
+  // A rank that the checkpoint has continues.
   RankRun alone(0, 1);
   CHECK(alone.trainer.restore(early) == remark("one process"));
   CHECK(default_seed() == 3);
@@ -160,7 +160,7 @@ TEST_CASE("A checkpoint of one process from before there were groups goes on", "
   CHECK(second.trainer.restore(saved).empty());
   for (int i = 4; i < 9; ++i) second.trainer.step();
   CHECK(test::equal(second.trainer.checkpoint(), whole.trainer.checkpoint()));
-  // Another number there is no reason to refuse either.
+  // A different number of processes is no reason to refuse, either.
   state["world_size"] = 4;
   saved.documents["state.json"] = state.dump(1) + '\n';
   CHECK(second.trainer.restore(saved).empty());

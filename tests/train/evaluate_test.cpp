@@ -45,7 +45,7 @@ TEST_CASE("evaluate does not depend on the batch and refuses a text without targ
 }
 
 TEST_CASE("evaluate in a group returns the bits of one process", "[evaluate][training_group]") {
-  // 1 to 13 batches, the last of which may be shorter: some ranks have fewer than others, or none.
+  // 1 to 13 batches, of which the last may be shorter: some ranks have fewer than others, or none.
   for (const int64_t count : {2, 7, 40, 63}) {
     auto model = test::make_bigram();
     const auto tokens = test::squares(count);

@@ -1,4 +1,4 @@
-// A model that Python saved learns on, stops, resumes without its folder, and goes back to Python's layout.
+// Fine-tunes a model that Python saved, stops, resumes without its folder, and writes it in Python's layout.
 
 #include <filesystem>
 
@@ -23,7 +23,7 @@ namespace {
 const std::filesystem::path kModels = test::source_folder() + "/tests/models/data";
 constexpr const char* kText = "the cat sat on the mat. the dog sat on the log. ";  // 15 characters
 
-// A copy of a committed folder, with a tokenizer that needs no component.
+// Copies a committed folder and adds a tokenizer that needs no component.
 void copy_folder(const std::string& name, const std::filesystem::path& to) {
   make_folder(to);
   for (const auto& file : names_in(kModels / name)) {
@@ -33,7 +33,7 @@ void copy_folder(const std::string& name, const std::filesystem::path& to) {
   write_file(to / "special_tokens_map.json", "{\"eos_token\": \"x\"}");
 }
 
-// As a tokenizer.json of Python's: it keeps the text that it was read from, and shortens what it encodes.
+// Behaves like a Python tokenizer.json: keeps the text from which it was read, and truncates what it encodes.
 class Verbatim final : public Tokenizer {
  public:
   explicit Verbatim(std::string_view json) : json_(json), letters_(parse_tokenizer(json)) {}
@@ -94,7 +94,7 @@ TEST_CASE("A model of a Python folder learns, and resumes without the folder, bi
     remove_tree(root / "python");
     const auto checkpoint = load_checkpoint(root / "run");
     CHECK_FALSE(
-        checkpoint.documents.contains("config.json"));  // or Python would take it for a model's folder
+        checkpoint.documents.contains("config.json"));  // otherwise Python would take it for a model folder
     const auto language = parse_language_documents(checkpoint.documents, read_verbatim);
     auto trainer = trainer_of(language);
     trainer.restore(checkpoint);

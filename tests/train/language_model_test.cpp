@@ -60,7 +60,7 @@ TEST_CASE("load_language_model refuses a checkpoint that does not fit itself, by
   for (const char* name : {"model.json", "tokenizer.json"}) {
     CHECK(has(refused([&](Checkpoint& c) { c.documents.erase(name); }), name));
   }
-  // A key too few, one too many, another shape, another dtype, another configuration.
+  // A missing key, an additional one, another shape, another dtype, another configuration.
   CHECK(has(refused([](Checkpoint& c) { c.model.erase("final_norm.scale"); }), "final_norm.scale"));
   CHECK(has(refused([](Checkpoint& c) { c.model["extra"] = at::zeros({1}); }), "extra"));
   CHECK(
@@ -111,7 +111,7 @@ TEST_CASE("GPTOptions survive JSON and name what is wrong in it", "[language_mod
                            .dropout(0.25)
                            .bias(false);
   CHECK(to_json(parse_gpt_options(to_json(options))) == to_json(options));
-  CHECK(to_json(options) == kModelJson);  // what checkpoints hold, those of earlier versions too
+  CHECK(to_json(options) == kModelJson);  // the format of all checkpoints, also of earlier versions
   const auto scaled = GPTOptions(options).rotary(RotaryPositionsOptions(2)
                                                      .scaling(RotaryScaling::Llama3)
                                                      .factor(8)
@@ -168,7 +168,7 @@ TEST_CASE("read_text and tokenize take any bytes and refuse none, by name", "[la
         "read_text: " + (root / "empty").string() + ": expected a text, got an empty file");
   CHECK(value_error([&] { return read_text(root.path()); }) ==
         "read_text: not a regular file: " + root.path().string() + ": Is a directory");
-  // NULs, half a character of UTF-8, a byte that never occurs in it.
+  // NULs, a truncated UTF-8 character, and a byte that never occurs in UTF-8.
   const std::string odd("a\0b\xe2\x82 \xff\xff\0", 9);
   const auto text = read_text(put("odd", odd));
   CHECK(text == odd);

@@ -17,7 +17,7 @@ using namespace attentive;
 
 namespace {
 
-// A pseudo-terminal: what is written to its stream can be read from its other end.
+// A pseudo-terminal: text written to its stream can be read from its other end.
 class Terminal {
  public:
   Terminal() : end_(::posix_openpt(O_RDWR | O_NOCTTY)) {
@@ -118,6 +118,6 @@ TEST_CASE("Progress stays narrower than its terminal, also when that changes", "
     CHECK(drawn(columns).size() <= static_cast<size_t>(std::max(columns - 3, 0)));  // "^C" must fit too
   }
   CHECK(drawn(80).size() > 70);
-  CHECK(drawn(0).size() > 70);  // a terminal that does not know its width has 80
+  CHECK(drawn(0).size() > 70);  // if the width is unknown, 80 columns are assumed
   CHECK(drawn(0).size() <= 77);
 }

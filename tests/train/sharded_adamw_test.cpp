@@ -1,4 +1,4 @@
-// Moments in shares: the bits of AdamW in any number of processes, which are threads here.
+// Sharded moments give the same bits as AdamW for any number of processes, which are simulated by threads.
 
 #include <algorithm>
 #include <memory>
@@ -35,8 +35,8 @@ namespace {
 
 constexpr AdamWOptions kOptions{.learning_rate = 0.03, .beta1 = 0.8, .beta2 = 0.95, .weight_decay = 0.2};
 
-// Sizes that no share ends at, a parameter that is not contiguous, one without elements, a second name, one
-// that is frozen and one that gets no gradient.
+// A model whose sizes match no boundary of shares, with a parameter that is not contiguous, one without
+// elements, one with a second name, a frozen one and one that gets no gradient.
 struct Model : torch::nn::Module {
   explicit Model(at::ScalarType dtype) {
     at::manual_seed(5);
@@ -53,14 +53,14 @@ struct Model : torch::nn::Module {
   at::Tensor first, again, bias, turned, none, frozen, unused, scale;
 };
 
-// Float32 and bfloat16 in one model.
+// Float32 and bfloat16 parameters in one model.
 struct Mixed : Model {
   Mixed() : Model(at::kFloat) {
     for (auto* parameter : {&bias, &turned}) parameter->set_data(parameter->detach().to(at::kBFloat16));
   }
 };
 
-// Gives the parameters but `unused` the gradients of a step, which are the same in every process.
+// Sets the gradients of one step, equal in every process, on all parameters except `unused`.
 void set_gradients(Model& model, int64_t step) {
   const at::NoGradGuard no_grad;
   double phase = static_cast<double>(step);
@@ -79,7 +79,7 @@ bool operator==(const Result& a, const Result& b) {
   return a.norms == b.norms && equal_tensors(a.parameters, b.parameters) && equal_tensors(a.state, b.state);
 }
 
-// Steps `from` to `to`, with clipping if there is a limit.
+// Runs the steps `from` to `to`, with clipping if there is a limit.
 Result train(AdamWBase& optimizer, Model& model, int64_t from, int64_t to, double limit = -1) {
   Result result;
   for (int64_t step = from; step < to; ++step) {
@@ -103,7 +103,7 @@ std::unique_ptr<Model> of_dtype() {
 std::unique_ptr<Model> mixed() {
   return std::make_unique<Mixed>();
 }
-// One for each process; made here because first weights come from a generator of the whole program.
+// One model for each process; made in this thread, because initial weights come from a global generator.
 std::vector<std::unique_ptr<Model>> models_of(int64_t size, Make make) {
   std::vector<std::unique_ptr<Model>> models;
   for (int64_t rank = 0; rank < size; ++rank) models.push_back(make());
@@ -114,7 +114,7 @@ std::vector<std::string> none_failed(int64_t size) {
   return std::vector<std::string>(static_cast<size_t>(size), "no error");
 }
 
-// The results by rank of steps `from` to `to`, after those of an earlier optimizer if there are any.
+// The results, by rank, of the steps `from` to `to`, continued from an earlier optimizer if there is one.
 std::vector<Result> train_together(int64_t size, Make make, int64_t from, int64_t to, double limit = -1,
                                    const Result* earlier = nullptr) {
   const auto models = models_of(size, make);
@@ -131,7 +131,7 @@ std::vector<Result> train_together(int64_t size, Make make, int64_t from, int64_
   return results;
 }
 
-// A group that remembers what was sent in it.
+// A group that records what is sent in it.
 class Watched : public TrainingGroup {
  public:
   explicit Watched(std::shared_ptr<TrainingGroup> group) : group_(std::move(group)) {}
@@ -284,8 +284,8 @@ TEST_CASE("A step of ShardedAdamW sends the longest share once for each dtype", 
     return sent[0];
   };
   using Sent = std::vector<std::pair<at::ScalarType, int64_t>>;
-  // 3,649 elements: first 1,961, turned 1,363, unused 187, bias 131, scale 7. Half of them, 1,824, lies
-  // between 1,792 and 1,856; the smaller one is taken.
+  // 3,649 elements: first 1,961, turned 1,363, unused 187, bias 131, scale 7. Half of them, 1,824, is between
+  // the allowed cuts 1,792 and 1,856, of which the smaller one is used.
   CHECK(sent_by(2, models_of(2, of_dtype<at::kDouble>)) == Sent{{at::kDouble, 3649 - 1792}});
   // float32: first 1,961, unused 187, scale 7, cut at 1,088; bfloat16: turned 1,363, bias 131, cut at 768.
   CHECK(sent_by(2, models_of(2, mixed)) == Sent{{at::kFloat, 1088}, {at::kBFloat16, 768}});

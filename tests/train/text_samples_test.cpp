@@ -32,7 +32,7 @@ LanguageModel small_language() {
           .tokenizer = std::make_unique<CharTokenizer>(tokenizer)};
 }
 
-// The checkpoint after a few steps; `each` is called after every one.
+// Trains for a few steps and returns the checkpoint; `each` is called after every step.
 template <class Each>
 Checkpoint trained(Each each) {
   const auto language = small_language();
@@ -54,7 +54,7 @@ std::string text_of(const std::filesystem::path& path) {
   return text.str();
 }
 
-// Characters, of which some mark something and are no text.
+// A tokenizer of characters, some of which are special tokens without a text.
 class Marked final : public Tokenizer {
  public:
   int64_t vocab_size() const override { return letters_.vocab_size(); }
@@ -92,15 +92,16 @@ TEST_CASE("Texts while training change no bit of it", "[text_samples]") {
 TEST_CASE("A text depends on the model, the prompt and the seed, and shows no special tokens",
           "[text_samples]") {
   auto language = small_language();
-  const TextSampleOptions how{.prompt = "sat", .tokens = 30, .seed = 7};
-  const auto plain = sample_text(language, how);
-  CHECK(sample_text(language, how) == plain);
+  const TextSampleOptions sampling{.prompt = "sat", .tokens = 30, .seed = 7};
+  const auto plain = sample_text(language, sampling);
+  CHECK(sample_text(language, sampling) == plain);
   CHECK(sample_text(language, {.prompt = "sat", .tokens = 30, .seed = 8}) != plain);
   language.tokenizer = std::make_unique<Marked>();
-  CHECK(sample_text(language, how).find(std::string(language.tokenizer->bytes(0))) == std::string::npos);
+  CHECK(sample_text(language, sampling).find(std::string(language.tokenizer->bytes(0))) == std::string::npos);
   language = small_language();
   for (int64_t id = 0; id < language.tokenizer->vocab_size(); ++id) language.stop_tokens.push_back(id);
-  CHECK(sample_text(language, how) == plain.substr(0, how.prompt.size() + 1));  // the stop token is the last
+  CHECK(sample_text(language, sampling) ==
+        plain.substr(0, sampling.prompt.size() + 1));  // the stop token is the last
 }
 
 TEST_CASE("Half a character is shown as U+FFFD", "[text_samples]") {
@@ -113,7 +114,7 @@ TEST_CASE("Half a character is shown as U+FFFD", "[text_samples]") {
 }
 
 TEST_CASE("A text is what the tokenizer's decoder makes of its tokens", "[text_samples]") {
-  // Words with a space in front of each but the first, as decoders of words write them.
+  // Words with a space in front of each except the first, as decoders of words write them.
   struct Words final : Tokenizer {
     struct Decoder final : StreamingDecoder {
       std::string next_text(int64_t id) override {

@@ -39,8 +39,8 @@ inline BatchLoss loss_of(const std::shared_ptr<Bigram>& model) {
   return [model](const at::Tensor& x, const at::Tensor& y) { return model->loss(x, y); };
 }
 
-// Models for the threads of a group, without dropout. They are made here because first weights come from a
-// generator of the whole process, and each has weights of its own: rank 0's must reach the others.
+// One model for each thread of a group, without dropout. They are made in one thread, because initial weights
+// come from a global generator. All have different weights, so rank 0's must reach the others.
 inline std::vector<std::shared_ptr<Bigram>> models_of_ranks(int64_t count) {
   std::vector<std::shared_ptr<Bigram>> models;
   for (int64_t rank = 0; rank < count; ++rank) {
@@ -50,7 +50,7 @@ inline std::vector<std::shared_ptr<Bigram>> models_of_ranks(int64_t count) {
   return models;
 }
 
-// 0, 1, 4, 2, 2, 4, 1, ...: the squares modulo 7
+// The squares modulo 7: 0, 1, 4, 2, 2, 4, 1, ...
 inline at::Tensor squares(int64_t count) {
   const auto i = at::arange(count);
   return (i * i).remainder(7);
@@ -77,7 +77,7 @@ struct Run {
   Trainer trainer;
 };
 
-// With tensors of its own: those of a trainer's checkpoint change when it goes on.
+// Copies the tensors, because those of a trainer's checkpoint change when training continues.
 inline Checkpoint copy_of(Checkpoint checkpoint) {
   for (auto* state : {&checkpoint.model, &checkpoint.optimizer}) {
     for (auto& [name, tensor] : *state) tensor = tensor.clone();
@@ -93,7 +93,7 @@ inline bool equal_tensors(const StateDict& x, const StateDict& y) {
   return true;
 }
 
-// Of the same step, with the same bits learned; the documents may differ.
+// Whether both are of the same step and have bit-identical tensors; the documents may differ.
 inline bool equally_trained(const Checkpoint& a, const Checkpoint& b) {
   return a.step == b.step && equal_tensors(a.model, b.model) && equal_tensors(a.optimizer, b.optimizer);
 }

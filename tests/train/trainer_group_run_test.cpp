@@ -1,4 +1,4 @@
-// A whole run in a group: one set of files, one end. The processes of these tests are threads.
+// A whole run in a group: one set of files, one end. The processes are simulated by threads.
 
 #include <algorithm>
 #include <filesystem>
@@ -39,8 +39,8 @@ std::unique_ptr<Trainer> trainer_of(const std::shared_ptr<test::Bigram>& model,
                                    options, group);
 }
 
-// Trains with two processes, from a checkpoint if there is one, and returns the state after `steps`. The
-// remarks of both are the same.
+// Trains with two processes, from a checkpoint if there is one, and returns the state after `steps`. Both
+// must return the same remarks.
 Checkpoint two_until(int64_t steps, const Checkpoint* from, std::vector<std::string>* remarks) {
   const auto models = models_of_ranks(2);
   std::vector<Checkpoint> states(2);
@@ -115,7 +115,7 @@ TEST_CASE("A group that resumes a finished run writes nothing", "[training_group
 }
 
 TEST_CASE("A stop that one rank asks for ends the run on all after the same step", "[training_group]") {
-  for (const int64_t who : {0, 1, 2}) {
+  for (const int64_t stopper : {0, 1, 2}) {
     const TemporaryFolder root;
     auto options = test::small();
     options.accumulate = 3;
@@ -127,7 +127,7 @@ TEST_CASE("A stop that one rank asks for ends the run on all after the same step
       const auto trainer = trainer_of(models[rank], group, options);
       int64_t asked = 0;
       Trainer::RunOptions run;
-      run.stop = [&] { return ++asked == 7 && group->rank() == who; };
+      run.stop = [&] { return ++asked == 7 && group->rank() == stopper; };
       if (trainer->run(folder, run)) throw std::runtime_error("all steps");
       steps[rank] = trainer->steps_done();
     });
@@ -184,13 +184,13 @@ TEST_CASE("An error of rank 0 while it saves ends the others", "[training_group]
   const auto models = models_of_ranks(2);
   const auto errors = run_threads(2, [&](const std::shared_ptr<TrainingGroup>& group) {
     CheckpointFolder folder(run, group->rank());
-    Trainer::RunOptions how;
-    how.on_step = [&](const LogRow& row) {
+    Trainer::RunOptions run_options;
+    run_options.on_step = [&](const LogRow& row) {
       if (group->rank() != 0 || row.step != 10) return;
       std::filesystem::rename(run, root / "away");
       write_file(run, "in its place");
     };
-    trainer_of(models[static_cast<size_t>(group->rank())], group, options)->run(folder, how);
+    trainer_of(models[static_cast<size_t>(group->rank())], group, options)->run(folder, run_options);
   });
   CHECK(errors[0].starts_with("CheckpointFolder: " + run.string() + ": "));
   CHECK(errors[1] == "rank 0 is missing");
@@ -200,15 +200,15 @@ TEST_CASE("A run whose optimizer is in shares is the same run, and goes on in an
           "[training_group][sharded_adamw]") {
   auto options = test::small();
   options.accumulate = 6;
-  // Trains with so many processes, from a checkpoint if there is one, and returns the state after `steps`.
+  // Trains with `size` processes, from a checkpoint if there is one, and returns the state after `steps`.
   const auto until = [&](int64_t size, bool sharded, int64_t steps, const Checkpoint* from) {
     const auto models = models_of_ranks(size);
     std::vector<Checkpoint> states(static_cast<size_t>(size));
-    auto own = options;
-    own.shard_optimizer = sharded;
+    auto group_options = options;
+    group_options.shard_optimizer = sharded;
     const auto errors = run_threads(size, [&](const std::shared_ptr<TrainingGroup>& group) {
       const auto rank = static_cast<size_t>(group->rank());
-      const auto trainer = trainer_of(models[rank], group, own);
+      const auto trainer = trainer_of(models[rank], group, group_options);
       if (from) trainer->restore(*from);
       while (trainer->steps_done() < steps) trainer->step();
       states[rank] = trainer->checkpoint();

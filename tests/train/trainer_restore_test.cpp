@@ -1,4 +1,4 @@
-// A trainer takes up a checkpoint whole or stays where it is.
+// A trainer restores a checkpoint completely or not at all.
 
 #include <algorithm>
 #include <fstream>
@@ -35,7 +35,7 @@ TEST_CASE("Trainer refuses a checkpoint of another run, by name", "[trainer]") {
   changed.seed = 8;
   CHECK(refused(saved, changed) == "Trainer: expected seed = 1337 as in the checkpoint, got 8");
   changed = small();
-  changed.steps = 60;  // without a fixed length of the cosine, more steps mean other learning rates
+  changed.steps = 60;  // without decay_steps, more steps change the learning rates
   CHECK(refused(saved, changed) == "Trainer: expected decay_steps = 30 as in the checkpoint, got 60");
   changed.decay_steps = 30;
   CHECK(refused(saved, changed) == "no error");
@@ -77,7 +77,7 @@ TEST_CASE("Trainer is as it was after a checkpoint that does not fit in any of i
   damaged.optimizer["exp_avg.table"] = damaged.optimizer.at("exp_avg.table").to(at::kMeta);
   CHECK(refused(damaged) ==
         "AdamW: \"exp_avg.table\": expected a tensor with data, got one on the meta device");
-  // The states of the sampler's generator and of dropout's.
+  // The states of the sampler's generator and of the dropout generators.
   const auto& text = saved.documents.at("state.json");
   const auto with = [&](const std::string& key, const std::string& hex) {
     auto changed = saved;
@@ -121,10 +121,10 @@ TEST_CASE("A finished run that is resumed writes nothing", "[trainer]") {
   resumed.trainer.restore(load_checkpoint(folder.path()));
   CHECK(notes_of(resumed.trainer, folder) == 0);
   CHECK(names() == before);
-  // A folder that lacks this state gets it.
+  // A folder without this state gets a checkpoint of it.
   CHECK(notes_of(resumed.trainer, other) == 1);
   CHECK(load_checkpoint(other.path()).step == 30);
-  // So does one that has another state.
+  // So does a folder whose latest checkpoint has another state.
   auto shorter = options;
   shorter.decay_steps = 30;
   shorter.steps = 20;
@@ -133,7 +133,7 @@ TEST_CASE("A finished run that is resumed writes nothing", "[trainer]") {
   CHECK(notes_of(earlier.trainer, behind) > 0);
   CHECK(notes_of(resumed.trainer, behind) == 1);
   CHECK(load_checkpoint(behind.path()).step == 30);
-  // So does one of which the trainer was restored before the last updates.
+  // So does a folder from which the trainer was restored before the latest updates.
   options.decay_steps = 30;
   options.steps = 31;
   Run longer(options);
@@ -141,7 +141,7 @@ TEST_CASE("A finished run that is resumed writes nothing", "[trainer]") {
   longer.trainer.step();
   CHECK(notes_of(longer.trainer, folder) == 1);
   CHECK(load_checkpoint(folder.path()).step == 31);
-  // Damage is no state.
+  // A damaged checkpoint does not count.
   Run damaged(options);
   damaged.trainer.restore(load_checkpoint(folder.path()));
   std::ofstream(folder / "latest") << "none";

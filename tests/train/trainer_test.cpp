@@ -34,7 +34,7 @@ TEST_CASE("Trainer learns a sequence that the last token decides", "[trainer]") 
   CHECK(row.step == 300);
   CHECK(row.gradient_norm > 0);
   CHECK(row.tokens_per_second > 0);
-  // After 1 and after 2 and 4 the squares modulo 7 go on in two ways each: entropy well above zero remains.
+  // After 1, 2 and 4, the squares modulo 7 have two possible successors each, so the loss cannot reach zero.
   CHECK(*run.trainer.validate() < before / 2);
 }
 
@@ -55,7 +55,7 @@ TEST_CASE("Trainer goes on from a checkpoint bit for bit", "[trainer]") {
   CHECK(equal(second.trainer.checkpoint(), whole.trainer.checkpoint()));
 }
 
-// Scatters of a GPU add in any order, so its numbers need not be the same bits.
+// On a GPU, scatter operations add in any order, so its results need not be bit-identical.
 TEST_CASE("Trainer on each device trains as on the CPU, and goes on from a checkpoint with its dropout",
           "[trainer][cuda]") {
   const auto parameters_after = [](const at::Device& device, double dropout, int64_t saved_at) {
@@ -116,7 +116,8 @@ TEST_CASE("Trainer::run evaluates, logs, draws, saves, stops and goes on", "[tra
   {
     Run run;
     CheckpointFolder folder(root.path());
-    run.trainer.restore(load_checkpoint(root / "step-00000010"));  // an older one: its log goes back too
+    // An older one; the log returns to that step, too.
+    run.trainer.restore(load_checkpoint(root / "step-00000010"));
     std::vector<std::string> notes;
     Trainer::RunOptions options;
     options.on_note = [&](const std::string& note) { notes.push_back(note); };
@@ -183,7 +184,7 @@ TEST_CASE("Trainer made under InferenceMode trains outside it", "[trainer]") {
   }();
   Run run;
   const auto train = [](Trainer& trainer) {
-    at::manual_seed(5);  // of the dropout
+    at::manual_seed(5);  // seeds dropout
     std::vector<double> losses;
     for (int n = 0; n < 3; ++n) {
       trainer.step();

@@ -1,4 +1,4 @@
-// A trainer in a group learns what one process learns. The processes of these tests are threads.
+// A trainer in a group learns the same as a single process. The processes are simulated by threads.
 
 #include <ATen/ops/cat.h>
 #include <catch2/catch_test_macros.hpp>
@@ -20,11 +20,11 @@ namespace {
 
 using Models = std::vector<std::shared_ptr<test::Bigram>>;
 
-// What a process saw and learned.
+// The inputs of one process, and its results.
 struct History {
   std::vector<double> losses = {}, norms = {}, validations = {};
   std::vector<at::Tensor> rows = {};  // the inputs of its forward passes in training, (rows, block)
-  int64_t evaluated = 0;              // forward passes in evaluation
+  int64_t evaluated = 0;              // number of forward passes in evaluation
   at::Tensor table = {}, bias = {};
 };
 
@@ -56,7 +56,7 @@ History learn(const std::shared_ptr<test::Bigram>& model, const TrainerOptions& 
   return history;
 }
 
-// The histories by rank.
+// Trains in a group and returns the histories by rank.
 std::vector<History> learn_together(int64_t size, const TrainerOptions& options, int64_t steps) {
   const auto models = models_of_ranks(size);
   std::vector<History> histories(static_cast<size_t>(size));
@@ -83,7 +83,7 @@ void check_close(const History& history, const History& one) {
   CHECK_WITHIN(history.table, one.table, {1e-4, 1e-5});
 }
 
-// The messages of processes that each make a trainer and do a step.
+// Lets each process make a trainer and do a step; returns the error messages.
 std::vector<std::string> step_errors(int64_t size,
                                      const std::function<void(TrainerOptions&, int64_t)>& change,
                                      int64_t tokens_of_rank_1 = 200) {
@@ -106,7 +106,7 @@ TEST_CASE("Two processes learn the bits of one that accumulates two passes", "[t
   CHECK(two[1] == one);
   CHECK(one.evaluated == two[0].evaluated + two[1].evaluated);
   CHECK(two[1].evaluated > 0);
-  CHECK(one.losses.front() > one.losses.back());  // there was something to learn
+  CHECK(one.losses.front() > one.losses.back());  // the model has learned something
   CHECK_FALSE(learn(models_of_ranks(1)[0], sized(4, 1), 20) == one);
 }
 
@@ -119,8 +119,8 @@ TEST_CASE("Processes that share passes agree in every bit and learn what one doe
     check_close(histories[0], one);
     CHECK(histories[0].losses[0] == one.losses[0]);  // equal parameters, and passes in the same order
     for (size_t pass = 0; pass < one.rows.size(); ++pass) {
-      const auto& own = histories[pass % static_cast<size_t>(size)].rows;
-      CHECK(bit_equal(own.at(pass / static_cast<size_t>(size)), one.rows[pass]));
+      const auto& rows = histories[pass % static_cast<size_t>(size)].rows;
+      CHECK(bit_equal(rows.at(pass / static_cast<size_t>(size)), one.rows[pass]));
     }
   }
 }

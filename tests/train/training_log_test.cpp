@@ -75,7 +75,7 @@ TEST_CASE("A damaged line of a log is dropped alone, and said", "[training_log]"
   const auto dropped = [](const std::filesystem::path& file, const std::string& line) {
     return file.string() + ": dropped line " + line;
   };
-  // Each is no row in one cell; steps 1 to 4 stay.
+  // Each line is invalid in one cell; steps 1 to 4 stay.
   const auto lines = read_file(path);
   for (const std::string bad :
        {"5,0.2,,0.001,0.7", "5,0.2,,0.001,0.7,", "5,0.2,,0.001,0.7,1,1", "5,x,,0.001,0.7,1",

@@ -16,7 +16,7 @@ using namespace attentive::test;
 
 namespace {
 
-// By plain loops: what reaches the first token, layer by layer from the last one down.
+// Computes the rollout by plain loops, from the last layer down.
 std::vector<double> looped(const std::vector<RecordedAttention>& calls, size_t layers, int64_t batch) {
   const auto tokens = static_cast<size_t>(calls[0].q.size(2));
   std::vector<double> reach(tokens, 0.0);
@@ -62,7 +62,7 @@ TEST_CASE("the rollout of every layer equals plain loops", "[viz]") {
   const auto views =
       attention_views(recorder, {.heads = {0}, .batch = 1, .image = PatchImage{.rows = 2, .columns = 2}});
   for (size_t i = 0; i < 3; ++i)
-    CHECK(views[i].rollout.equal(rollouts[i]));  // of all heads, whichever are shown
+    CHECK(views[i].rollout.equal(rollouts[i]));  // over all heads, whichever are shown
   CHECK_FALSE(attention_views(recorder).at(0).rollout.defined());
 }
 

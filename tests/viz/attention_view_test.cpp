@@ -19,7 +19,7 @@ using namespace attentive::test;
 
 namespace {
 
-// Two batch items, four heads of which two share a key head, three queries at the end of five keys.
+// Two batch items; four heads, of which pairs share a key head; three queries at the end of five keys.
 RecordedAttention grouped(at::ScalarType type = at::kFloat) {
   at::manual_seed(1);
   return recorded(at::randn({2, 4, 3, 8}).to(type), at::randn({2, 2, 5, 8}).to(type),
@@ -41,7 +41,7 @@ TEST_CASE("a view holds the weights, hidden keys and logsumexp of its batch item
       CHECK_CLOSE(view.weights, call.weights()[batch].to(at::kFloat));
       CHECK_CLOSE(view.logsumexp, call.logsumexp()[batch].to(at::kFloat));
       CHECK(view.visible.expand({4, 3, 5}).equal(call.visible()[batch]));
-      CHECK(view.visible.size(0) == 1);  // kept once for all heads
+      CHECK(view.visible.size(0) == 1);  // stored once for all heads
       CHECK(view.key_origin == 2);
     }
   }

@@ -28,7 +28,7 @@ bool close(std::optional<double> got, std::optional<double> want) {
   return std::abs(*got - *want) <= 1e-12 * std::max(1.0, std::abs(*want));
 }
 
-// Each number by its definition, one loop after the other.
+// Computes each number by its definition, in separate loops.
 HeadStatistics by_loops(const AttentionView& view, int64_t head) {
   const auto weights = view.weights[head].to(at::kDouble);
   const auto visible = view.visible.expand(view.weights.sizes())[head];
@@ -84,7 +84,7 @@ TEST_CASE("every statistic equals plain loops", "[viz]") {
   for (const auto& [queries, keys] : {std::pair(7, 7), std::pair(4, 9), std::pair(9, 4), std::pair(1, 1)}) {
     for (const int64_t origin : {0, keys - queries, 2}) {
       auto visible = at::rand({3, queries, keys}).gt(0.4);
-      visible[1] = false;  // a head whose queries see nothing
+      visible[1] = false;  // a head whose queries see no key
       auto weights =
           at::softmax(2 * at::randn({3, queries, keys}), 2).masked_fill(visible.bitwise_not(), 0.0);
       weights[2] /= 2;  // as with a sink
@@ -112,7 +112,7 @@ TEST_CASE("heads of which the answer is known", "[viz]") {
   CHECK(uniform.entropy_share == 1.0);
   CHECK(uniform.first == 0.125);
   CHECK(uniform.sink == 0.0);
-  // Each query looks at the token before it; the first one at itself.
+  // Each query attends to the preceding token, and the first one to itself.
   auto shifted = at::zeros({1, 5, 5});
   shifted[0].slice(0, 1).slice(1, 0, 4).copy_(at::eye(4));
   shifted[0][0][0] = 1;

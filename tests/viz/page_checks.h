@@ -1,6 +1,6 @@
 #pragma once
 
-// Pages written and checked against their views.
+// Writes pages and compares them with their views.
 
 #include <vector>
 
@@ -13,7 +13,8 @@ namespace attentive::test {
 // Writes a page and reads it back.
 Page page_of(const std::vector<AttentionView>& views, const HtmlOptions& options = {});
 
-// Every weight within half a step, hidden keys hidden, and exact numbers beside them.
+// Checks that every weight is within half a step, that hidden keys are hidden, and that the other numbers are
+// exact.
 void check_head(const Page& page, const AttentionView& view, size_t number, size_t place);
 
 }  // namespace attentive::test

@@ -12,11 +12,11 @@
 namespace attentive::test {
 
 std::vector<uint8_t> decoded_base64(std::string_view text);
-/// 13 bits in two characters; written independently of `viz::base91`.
+/// Decodes 13 bits from two characters; written independently of `viz::base91`.
 std::vector<uint8_t> decoded_base91(std::string_view text);
 std::vector<uint8_t> inflated(const std::vector<uint8_t>& bytes);
 
-/// The numbers of a type that base64 holds.
+/// Decodes base64 to numbers of a type.
 template <class Number>
 std::vector<Number> numbers_of(const std::string& text) {
   const auto bytes = decoded_base64(text);
@@ -25,22 +25,22 @@ std::vector<Number> numbers_of(const std::string& text) {
   return numbers;
 }
 
-/// A page of `write_html`, read as its scripts read it: elements by id, JSON, base64, raw DEFLATE by zlib.
+/// A page of `write_html`, read in the way its scripts read it: elements by id, JSON, base64, raw DEFLATE by
+/// zlib.
 class Page {
  public:
   explicit Page(const std::filesystem::path& path);
 
   /// The text between the tags of the element with this id. Throws std::runtime_error unless there is exactly
-  /// one.
+  /// one such element.
   std::string element(const std::string& id) const;
   const nlohmann::json& head(size_t view, size_t place) const;
 
-  /// The quantised weights of a head, before and after the steps are counted: (L, S), float64, 0 where
-  /// hidden.
+  /// The quantised weights of a head, in steps and multiplied out: (L, S), float64, 0 if hidden.
   std::vector<uint8_t> bytes(size_t view, size_t place) const;
   std::vector<float> row_maxima(size_t view, size_t place) const;
   std::vector<float> logsumexp(size_t view, size_t place) const;  ///< empty: none
-  /// The keys of largest weight of each row, the largest first.
+  /// For each row, the keys with the largest weights, the largest first.
   std::vector<std::vector<int32_t>> top(size_t view, size_t place) const;
   at::Tensor weights(size_t view, size_t place) const;
   at::Tensor visible(size_t view, size_t place) const;  ///< bool (L, S)

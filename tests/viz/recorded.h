@@ -1,6 +1,6 @@
 #pragma once
 
-// Calls to look at.
+// Recorded calls for the tests.
 
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
@@ -10,7 +10,7 @@
 
 namespace attentive::test {
 
-// What a recorder kept of one call of `attention`.
+// Records one call of `attention`.
 inline RecordedAttention recorded(const at::Tensor& q, const at::Tensor& k,
                                   const AttentionOptions& options = {}, const Mask& mask = {}) {
   AttentionRecorder recorder;

@@ -1,4 +1,4 @@
-// How large a page may be, and what is refused.
+// The maximum size of a page, and the inputs that are refused.
 
 #include <cmath>
 
@@ -25,7 +25,7 @@ using namespace attentive::test;
 
 namespace {
 
-// Peaked or flat weights of 12 layers of 12 heads over 512 tokens, causal.
+// Peaked or flat causal weights of 12 layers of 12 heads over 512 tokens.
 std::vector<AttentionView> large_views(double sharpness) {
   at::manual_seed(5);
   const auto visible = at::ones({1, 512, 512}, at::kBool).tril();
@@ -44,7 +44,7 @@ std::vector<AttentionView> large_views(double sharpness) {
   return views;
 }
 
-// What a page takes without data.
+// The size of a page without data.
 int64_t bytes_around() {
   const AttentionView view{.path = "p", .weights = at::full({1, 1, 1}, 1.0F), .heads = {0}};
   const auto message = value_error([&] { page_of({view}, {.max_bytes = 1}); });

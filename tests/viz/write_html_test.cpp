@@ -109,7 +109,7 @@ TEST_CASE("a row without keys has the span 0 to 0", "[viz]") {
 }
 
 TEST_CASE("the largest weights are named in their exact order", "[viz]") {
-  // The last two of the first row are equal; a byte cannot tell the first two apart.
+  // The last two weights of the first row are equal; one byte cannot distinguish the first two.
   const auto weights =
       at::tensor({0.4F, 0.4001F, 0.0F, 0.1F, 0.1F, 0.9F, 0.0F, 0.0F, 0.0F, 0.1F}).view({1, 2, 5});
   const auto visible = at::tensor({1, 1, 1, 1, 1, 1, 0, 0, 1, 1}).view({1, 2, 5}).to(at::kBool);
@@ -125,7 +125,8 @@ TEST_CASE("the largest weights are named in their exact order", "[viz]") {
 
 TEST_CASE("the largest weights are named beyond their steps, whatever the mask and the steps", "[viz]") {
   at::manual_seed(11);
-  // Steps of 1/7 make of most weights equals; those of the second head are equal in any, and their places take two bytes.
+  // With steps of 1/7, most weights become equal. Those of the second head are equal with any steps, and
+  // their places need two bytes.
   const auto visible = at::rand({2, 20, 300}).gt(0.3);
   AttentionView view{.path = "p", .weights = at::rand({2, 20, 300}), .visible = visible, .heads = {0, 1}};
   view.weights[1].mul_(1e-4).add_(0.5);
@@ -199,8 +200,8 @@ TEST_CASE("a thumbnail leaves out what no query's span reaches", "[viz]") {
   size_t next = 0;
   for (int64_t y = 0; y < 32; ++y) {
     for (int64_t x = 0; x < 32; ++x) {
-      const auto part = [&](const at::Tensor& of) {
-        return of.slice(0, y * 70 / 32, (y + 1) * 70 / 32).slice(1, x * 33 / 32, (x + 1) * 33 / 32);
+      const auto part = [&](const at::Tensor& map) {
+        return map.slice(0, y * 70 / 32, (y + 1) * 70 / 32).slice(1, x * 33 / 32, (x + 1) * 33 / 32);
       };
       if (!part(visible).any().item<bool>()) continue;
       REQUIRE(next < cells.size());
@@ -232,7 +233,7 @@ TEST_CASE("any text can be a token, and none ends the page's data", "[viz]") {
   CHECK(page.data.at("note") == "</script>");
   CHECK(page.data.at("views").at(0).at("path") == "</script>");
   CHECK(page.element("attentive-data").find('<') == std::string::npos);
-  REQUIRE(page.data.at("tokens").size() == 1);  // one list for queries and keys of both
+  REQUIRE(page.data.at("tokens").size() == 1);  // one list for the queries and keys of both views
   CHECK(page.data.at("views").at(1).at("key_tokens") == 0);
   tokens[5] = "a‹FF›b‹C3›";  // bytes that are not part of a character
   tokens[6] = "‹ED›‹A0›‹80›";
@@ -281,7 +282,7 @@ TEST_CASE("an image is embedded once, as a picture that a browser shows", "[viz]
   CHECK(bytes[2] == bytes.size());
   CHECK(bytes[18] == 3);  // width
   CHECK(bytes[22] == 2);  // height
-  // The lower row first, three bytes a pixel, each row filled up to twelve.
+  // The lower row comes first, three bytes per pixel, each row padded to twelve.
   const std::vector<uint8_t> rows(bytes.begin() + 54, bytes.end());
   CHECK(rows == std::vector<uint8_t>{0,   0,   0,   64,  64,  64,  255, 255, 255, 0, 0, 0,
                                      255, 255, 255, 128, 128, 128, 0,   0,   0,   0, 0, 0});

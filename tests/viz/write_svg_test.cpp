@@ -18,8 +18,8 @@ using namespace attentive::test;
 
 namespace {
 
-// What Python's XML parser (expat) makes of a picture: the texts of its labels, one a line. Throws unless it
-// is well-formed.
+// Parses a picture with Python's XML parser (expat) and returns the texts of its labels, one per line. Throws
+// unless it is well-formed.
 std::string parsed(const std::string& svg) {
   const TemporaryFolder folder;
   std::ofstream(folder / "a.svg", std::ios::binary) << svg;
@@ -62,7 +62,7 @@ TEST_CASE("hidden keys are hatched, and visible ones of weight 0 are not", "[viz
       .path = "by hand", .weights = at::tensor({1.0F, 0.0F, 0.5F, 0.5F}).view({1, 2, 2}), .heads = {4}};
   const auto all = to_svg(view);
   CHECK(count(all, "class=\"hidden\"") == 0);
-  CHECK(count(all, ">hidden<") == 0);  // the scale explains what is there
+  CHECK(count(all, ">hidden<") == 0);  // the legend lists only what occurs
   view.visible = at::tensor({1, 0, 1, 1}).view({1, 2, 2}).to(at::kBool);
   const auto masked = to_svg(view);
   // One cell, of column 1 and row 0; cells are 24 wide.

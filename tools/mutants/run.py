@@ -34,11 +34,11 @@ def load():
     doubled = {n for n in names if names.count(n) > 1}
     if doubled:
         sys.exit(f"mutants: names given twice: {sorted(doubled)}")
-    return sorted(mutants, key=lambda m: (m["target"], m["file"]))  # neighbours leave the rest of the build alone
+    return sorted(mutants, key=lambda m: (m["target"], m["file"]))  # adjacent mutants then rebuild little
 
 
 def problem(mutant, tree):
-    """Why a mutant cannot be made in these sources; empty if it can."""
+    """The reason why a mutant cannot be applied to these sources; empty if it can."""
     path = tree / mutant["file"]
     if not path.is_file():
         return f"{mutant['name']}: there is no {mutant['file']}"
@@ -47,7 +47,7 @@ def problem(mutant, tree):
 
 
 def changed_since(commit, mutants):
-    """The mutants whose file or own entry is not the commit's."""
+    """The mutants whose file or entry differs from the commit's."""
     def git(*words):
         return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
     files = git("diff", "--name-only", commit)

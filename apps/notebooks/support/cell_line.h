@@ -9,8 +9,8 @@
 
 namespace notebooks {
 
-/// A cell in one line: how many of its numbers were compared, how far one of them lies from the expected one
-/// at most, and the checks that differ.
+/// Summarises a cell in one line: how many of its numbers were compared, the largest difference, and the
+/// checks that differ.
 struct CellLine {
   struct Differing {
     Check check;
@@ -18,17 +18,17 @@ struct CellLine {
     Comparison comparison;
   };
 
-  size_t numbers = 0;  ///< that were compared
-  double largest = 0;  ///< difference of any of them
+  size_t numbers = 0;  ///< how many numbers were compared
+  double largest = 0;  ///< the largest difference
   bool shown = false;  ///< values were shown, not compared
   bool stopped = false;
   std::vector<Differing> differing;
 
   void add(const Check& check, const std::vector<double>& got, const Comparison& comparison);
 
-  /// The largest difference; empty where nothing was compared.
+  /// The largest difference; empty if nothing was compared.
   std::string difference() const;
-  /// "ok", "DIFFERS", "STOPPED", "shown" (values, none compared) or "text".
+  /// Returns "ok", "DIFFERS", "STOPPED", "shown" (values, none compared) or "text".
   std::string_view verdict() const;
 };
 

@@ -13,8 +13,8 @@ namespace {
 
 constexpr auto kNone = std::string_view::npos;
 
-// Where the next block of braces begins and ends, without its braces; those in texts and comments do not
-// count.
+// The beginning and end of the next block's content, without its braces. Braces in strings and comments do
+// not count.
 std::pair<size_t, size_t> find_block(std::string_view text, size_t at) {
   int depth = 0;
   size_t begin = kNone;
@@ -41,7 +41,7 @@ size_t indentation(std::string_view line) {
   return std::min(line.find_first_not_of(' '), line.size());
 }
 
-// The comment lines that end right above `text` ends, each without its indentation.
+// The comment lines directly above the end of `text`, without their indentation.
 std::string comment_above(std::string_view text) {
   std::string result;
   auto lines = lines_of(text.substr(0, text.rfind('\n') + 1));
@@ -53,14 +53,13 @@ std::string comment_above(std::string_view text) {
   return result;
 }
 
-// The lines between the braces of a block, without the indentation that they share, which is that of the
-// first.
+// The lines between the braces of a block, without their common indentation, which is that of the first line.
 std::string block_text(std::string_view block) {
   std::string result;
   size_t indent = 0;
   for (const auto line : lines_of(block)) {
     if (result.empty()) indent = indentation(line);
-    if (result.empty() && indent == line.size()) continue;  // behind the opening brace
+    if (result.empty() && indent == line.size()) continue;  // the rest of the line with the opening brace
     result += fmt::format("{}\n", line.substr(std::min(indent, indentation(line))));
   }
   return result.erase(result.find_last_not_of(" \n") + 1) + "\n";

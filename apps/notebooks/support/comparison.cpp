@@ -22,7 +22,7 @@ Comparison compare_numbers(const Check& check, const std::vector<double>& got) {
     const double distance = difference(got[place], check.values[place]);
     const double allowed = check.allowed(check.values[place]);
     result.largest = std::max(result.largest, distance);
-    const double used = distance == 0 ? 0 : distance / allowed;  // infinite where nothing is allowed
+    const double used = distance == 0 ? 0 : distance / allowed;  // infinite if nothing is allowed
     if (used > closest) {
       closest = used;
       result = {distance, result.largest, allowed, place,

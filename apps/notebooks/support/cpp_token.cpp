@@ -21,7 +21,7 @@ size_t end_of_text(std::string_view code) {
   return std::min(at + 1, code.size());
 }
 
-// With separators, a fraction and an exponent: 10'000, 6., 1e-5.
+// Numbers may have separators, a fraction and an exponent: 10'000, 6., 1e-5.
 size_t end_of_number(std::string_view code) {
   size_t at = 1;
   for (; at < code.size(); ++at) {

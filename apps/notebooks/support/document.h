@@ -7,15 +7,15 @@ namespace notebooks {
 
 class Walkthrough;
 
-/// Where a document comes from, and what it is about. Terminals do not show it, pages do.
+/// The source of a document, and its subject. Pages show it, terminals do not.
 struct Origin {
-  std::string title = {};         ///< as its author gave it
-  std::string place = {};         ///< where it stands: "notebook X of Y"
-  std::string author = {};        ///< empty: not named
-  std::string introduction = {};  ///< a few sentences of our own
+  std::string title = {};         ///< as given by its author
+  std::string place = {};         ///< its location: "notebook X of Y"
+  std::string author = {};        ///< empty: unknown
+  std::string introduction = {};  ///< a few sentences about it
 };
 
-/// What an app can walk through.
+/// A document that an app can walk through.
 struct Document {
   std::string id;  ///< such as "001"
   std::string title;

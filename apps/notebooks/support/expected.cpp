@@ -21,7 +21,7 @@ namespace {
 
 using nlohmann::json;
 
-// JSON has no infinities: "-inf" and "nan" are strings there.
+// JSON has no infinities, so the file has the strings "-inf" and "nan".
 double number(const json& value) {
   if (value.is_number()) return value.get<double>();
   const auto text = value.get<std::string>();

@@ -8,17 +8,17 @@
 
 namespace notebooks {
 
-/// The numbers that a document prints for one value, and how exactly they are known.
+/// The expected numbers of one value, and how exactly they are known.
 struct Check {
   std::string name;
-  std::vector<int64_t> shape;  ///< empty: one number
-  std::vector<double> values;  ///< row by row, for this machine's dropout stream where there are two
-  /// Only where dropout decides: what a machine with the other stream shows.
+  std::vector<int64_t> shape;  ///< empty: a single number
+  std::vector<double> values;  ///< row by row; for this machine's dropout stream if there are two
+  /// The values on a machine with the other dropout stream; only set if they depend on dropout.
   std::optional<std::vector<double>> other_stream;
-  bool printed = false;  ///< stands in the document; otherwise computed with PyTorch from the same seeds
-  bool compare = true;   ///< false: a stale output, shown only
+  bool printed = false;  ///< printed in the document; otherwise computed with PyTorch from the same seeds
+  bool compare = true;   ///< false: a stale output, which is shown only
 
-  /// How far from `want` a number may lie.
+  /// The allowed distance of a number from `want`.
   double allowed(double want) const;
 
   std::optional<int> printed_decimals;
@@ -37,16 +37,16 @@ struct Entry {
   const Check& check(std::string_view name) const;
 };
 
-/// The data file: every number the documents print, by document.
+/// The data file: all numbers that the documents print, by document.
 class Expected {
  public:
-  /// `text` is the JSON of expected.json. Throws std::runtime_error if it is something else.
+  /// Parses the JSON of expected.json. Throws std::runtime_error for any other text.
   static Expected parse(const std::string& text);
-  /// The file at `path`; without one, the copy that was compiled in.
+  /// Loads the file at `path`; if the path is empty, the copy that was compiled in.
   static Expected load(const std::string& path);
 
   const std::vector<Entry>& entries() const { return entries_; }
-  /// nullptr for a row that the data file does not have.
+  /// Returns nullptr for a row that is not in the data file.
   const Entry* find(std::string_view id) const;
 
  private:

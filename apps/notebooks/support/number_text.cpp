@@ -11,7 +11,7 @@
 namespace notebooks {
 namespace {
 
-// All whole: shown without decimals, as shapes and counts are.
+// Whether all numbers are whole; these are shown without decimals, as shapes and counts are.
 bool whole(const std::vector<double>& numbers) {
   return std::all_of(numbers.begin(), numbers.end(),
                      [](double x) { return x == std::floor(x) || std::isnan(x); });
@@ -19,7 +19,7 @@ bool whole(const std::vector<double>& numbers) {
 
 std::string to_text(const Check& check, double number, bool decimals) {
   if (std::isnan(number)) return "nan";  // without its sign
-  if (number == 0) number = 0;           // likewise
+  if (number == 0) number = 0;           // drops the sign of -0
   if (check.significant_digits) return fmt::format("{:.{}e}", number, *check.significant_digits - 1);
   return fmt::format("{:.{}f}", number, decimals ? check.printed_decimals.value_or(6) : 0);
 }

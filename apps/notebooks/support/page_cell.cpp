@@ -13,7 +13,7 @@
 namespace notebooks {
 namespace {
 
-constexpr size_t kNumbersOfLine = 4;  // more stand in a table of their own
+constexpr size_t kNumbersOfLine = 4;  // larger checks get a table of their own
 
 bool fits_a_line(const Check& check, size_t numbers) {
   return check.shape.size() < 2 && numbers <= kNumbersOfLine;
@@ -35,7 +35,7 @@ std::string named(const Check& check) {
   return fmt::format("<code>{}</code>", escaped(check.name));
 }
 
-// A table or two below a line that names them.
+// One or two tables with a caption.
 std::string figure(const Check& check, std::string_view verdict, std::string_view tables) {
   return fmt::format(
       "<figure class=\"check\">\n<figcaption>{} <span class=\"shape\">({})</span> {}</figcaption>\n"
@@ -69,17 +69,19 @@ void PageCell::remark(const std::string& text) {
 
 void PageCell::check(const Check& check, const std::vector<double>& got, const Comparison& comparison) {
   line_.add(check, got, comparison);
-  const auto [ours, theirs] = texts_of(check, got);
+  const auto [got_texts, expected_texts] = texts_of(check, got);
   const auto verdict = verdict_html(check, comparison);
   const std::string source(source_text(check));
   if (fits_a_line(check, got.size())) {
-    lines_.push_back({named(check), inline_text(check, ours), inline_text(check, theirs), source, verdict});
+    lines_.push_back(
+        {named(check), inline_text(check, got_texts), inline_text(check, expected_texts), source, verdict});
     return;
   }
   const auto marked =
       comparison.verdict == Verdict::Different ? std::optional(comparison.place) : std::nullopt;
-  add_block(figure(check, verdict,
-                   table_html(check, ours, "C++", marked) + table_html(check, theirs, source, marked)));
+  add_block(figure(
+      check, verdict,
+      table_html(check, got_texts, "C++", marked) + table_html(check, expected_texts, source, marked)));
 }
 
 void PageCell::other_stream(const Check& check, bool explain) {

@@ -8,14 +8,14 @@
 
 namespace notebooks {
 
-/// One cell of a page: its concept, its code, and what it showed, in order.
+/// One cell of a page: its concept, its code and its output, in order.
 class PageCell {
  public:
   explicit PageCell(CellHeading heading) : heading_(std::move(heading)) {}
 
   const CellHeading& heading() const { return heading_; }
 
-  /// The comment above the cell as prose, its code below it. Throws what cell_source() throws.
+  /// Adds the comment above the cell as prose, and its code. Throws the errors of cell_source().
   void source();
   void remark(const std::string& text);
   void check(const Check& check, const std::vector<double>& got, const Comparison& comparison);
@@ -24,9 +24,9 @@ class PageCell {
   void picture(const Picture& picture);
   void end(bool stopped);
 
-  /// The cell as a section of HTML, for after end().
+  /// The cell as a section of HTML; call after end().
   std::string html() const;
-  /// Its verdict as HTML.
+  /// The cell's verdict as HTML.
   std::string verdict() const;
   bool failed() const { return line_.stopped || !line_.differing.empty(); }
 
@@ -36,8 +36,8 @@ class PageCell {
   CellHeading heading_;
   CellLine line_;
   std::string prose_, code_, results_;
-  std::vector<std::vector<std::string>>
-      lines_;  ///< few numbers each; those that follow each other share a table
+  /// Checks with few numbers; successive ones share a table.
+  std::vector<std::vector<std::string>> lines_;
 };
 
 }  // namespace notebooks

@@ -49,7 +49,7 @@ std::string summary_html(const std::vector<Tally>& tallies) {
       paragraph("conclusion", conclusion(tallies)), lines_html("summary", tally_heads(), rows), remarks);
 }
 
-// A whole page. `body` is HTML.
+// Makes a whole page. `body` is HTML.
 std::string page_html(std::string_view title, std::string_view body, std::string_view made_with) {
   return fmt::format(
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"

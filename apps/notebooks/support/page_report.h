@@ -10,14 +10,14 @@
 
 namespace notebooks {
 
-/// Pages of HTML: notebook-001.html and so on, and index.html, which lists those of this walk. Each is one
-/// file that needs no network: code, numbers, pictures and style are in it.
+/// Writes HTML pages: notebook-001.html and so on, and index.html, which lists the pages of this walk. Each
+/// is one file that needs no network and contains code, numbers, pictures and style.
 ///
-/// A page is written when its document ends, whole or not at all, in place of an earlier one. What cannot be
-/// written throws std::system_error.
+/// A page is written when its document ends, complete or not at all, and replaces an earlier one. Throws
+/// std::system_error if a file cannot be written.
 class PageReport : public Report {
  public:
-  /// Makes the folder if need be. `made_with` is what the pages say about the program, such as its version.
+  /// Makes the folder if necessary. `made_with` describes the program on the pages, for instance its version.
   PageReport(std::filesystem::path folder, std::string made_with);
 
   void begin_document(const Document& document) override;
@@ -41,9 +41,9 @@ class PageReport : public Report {
   std::filesystem::path folder_;
   std::string made_with_;
 
-  Document document_ = {};        ///< that is walked
-  std::optional<PageCell> cell_;  ///< that runs
-  std::string contents_, cells_;  ///< of the document so far
+  Document document_ = {};        ///< the current document
+  std::optional<PageCell> cell_;  ///< the current cell
+  std::string contents_, cells_;  ///< of the current document so far
 
   std::string listed_;  ///< the documents so far, for the index
 };

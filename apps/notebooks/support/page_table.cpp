@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kMostRows = 64, kMostColumns = 32;
 
-// The numbers of a check as rows, the last axis across.
+// The numbers of a check as rows along the last axis.
 struct Grid {
   const Check& check;
   size_t columns, rows, shown_columns, shown_rows, matrix_rows;

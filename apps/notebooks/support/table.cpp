@@ -11,10 +11,10 @@ namespace notebooks {
 namespace {
 
 constexpr size_t kMostRows = 12;
-constexpr size_t kTableWidth = 54;  // two of them stand side by side
+constexpr size_t kTableWidth = 54;  // two tables fit next to each other
 constexpr size_t kLineWidth = 80;
 
-// A table as lines of equal width: the last axis across, all others down, cut where it is long or wide.
+// A table as lines of equal width: the last axis runs across, all others down; a long or wide table is cut.
 struct Table {
   std::vector<std::string> lines;
   size_t width = 0;  // columns on the screen
@@ -71,10 +71,10 @@ void print_remark(const std::string& text) {
 void print_check(const Check& check, const std::vector<double>& got, const Comparison& comparison) {
   const std::string_view source = source_text(check);
   const std::string verdict = verdict_text(check, comparison);
-  const auto [ours, theirs] = texts_of(check, got);
+  const auto [got_texts, expected_texts] = texts_of(check, got);
 
   if (check.shape.size() < 2) {
-    const std::string left = inline_text(check, ours), right = inline_text(check, theirs);
+    const std::string left = inline_text(check, got_texts), right = inline_text(check, expected_texts);
     const std::string line = fmt::format("  {:<28} C++ {}  {} {}", check.name, left, source, right);
     if (line.size() + verdict.size() < 2 * kTableWidth) {
       fmt::print("{}  {}\n", line, verdict);
@@ -82,8 +82,9 @@ void print_check(const Check& check, const std::vector<double>& got, const Compa
     }
   }
   fmt::print("  {} ({}): {}\n", check.name, shape_text(check), verdict);
-  const size_t cell_width = std::max(widest(ours), widest(theirs));
-  const Table left = to_table(check, ours, cell_width), right = to_table(check, theirs, cell_width);
+  const size_t cell_width = std::max(widest(got_texts), widest(expected_texts));
+  const Table left = to_table(check, got_texts, cell_width),
+              right = to_table(check, expected_texts, cell_width);
   fmt::print("    {:<{}}   {}\n", "C++", left.width, source);
   for (size_t row = 0; row < left.lines.size(); ++row) {
     fmt::print("    {} | {}\n", left.lines[row], right.lines[row]);

@@ -8,21 +8,22 @@
 
 namespace notebooks {
 
-// Parts of what a terminal shows.
+// The parts of the terminal's output.
 
 void print_heading(const std::string& document, const std::string& title);
-/// The C++ code of a cell.
+/// Prints the C++ code of a cell.
 void print_source(const std::string& text);
-/// An indented paragraph.
+/// Prints an indented paragraph.
 void print_remark(const std::string& text);
-/// The C++ numbers and the expected ones side by side, the largest difference and the verdict.
+/// Prints the C++ numbers next to the expected ones, the largest difference and the verdict.
 void print_check(const Check& check, const std::vector<double>& got, const Comparison& comparison);
-/// Numbers beside which nothing stands.
+/// Prints numbers without expected ones.
 void print_value(const std::string& name, const std::vector<int64_t>& shape,
                  const std::vector<double>& numbers);
-/// Below a check that dropout has touched: what other machines show. `explain`: say why they do.
+/// Prints the values of other machines below a check that depends on dropout. `explain`: give the reason,
+/// too.
 void print_other_stream(const Check& check, bool explain);
-/// One line per document.
+/// Prints one line per document.
 void print_summary(const std::vector<Tally>& tallies);
 
 }  // namespace notebooks

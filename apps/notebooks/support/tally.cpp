@@ -23,7 +23,7 @@ std::vector<std::string> columns_of(const Tally& tally) {
 
 std::vector<std::string> remarks_of(const Tally& tally) {
   std::vector<std::string> remarks;
-  for (const auto& id : tally.own) {
+  for (const auto& id : tally.without_expected) {
     remarks.push_back(fmt::format("{} has no expected numbers: shown, not compared", id));
   }
   if (!tally.error.empty()) remarks.push_back(tally.error);

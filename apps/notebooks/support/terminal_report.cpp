@@ -12,13 +12,13 @@ namespace {
 constexpr size_t kTitleWidth = 44;
 constexpr const char kLineFormat[] = "{:<7} {:<44} {:>7} {:>9}{}\n";
 
-// At most `width` characters, with a mark where some are missing.
+// Cuts a text to `width` characters, with a mark at the cut.
 std::string cut(const std::string& text, size_t width) {
   const auto fitting = fmt::format("{:.{}}", text, width);
   return fitting == text ? text : fmt::format("{:.{}}…", text, width - 1);
 }
 
-// --list: titles, and the code where it is asked for.
+// Implements --list: titles, and the code if requested.
 class ListReport : public Report {
  public:
   explicit ListReport(bool source) : source_(source) {}
@@ -33,7 +33,7 @@ class ListReport : public Report {
   bool source_;
 };
 
-// A line for each cell, and below it the checks that differ.
+// Prints a line for each cell, and below it the checks that differ.
 class LineReport : public Report {
  public:
   void begin_document(const Document& document) override {
@@ -73,7 +73,7 @@ class LineReport : public Report {
   CellLine line_;
 };
 
-// Every number beside the expected one.
+// Prints every number beside the expected one.
 class TableReport : public Report {
  public:
   explicit TableReport(bool source) : source_(source) {}

@@ -7,7 +7,8 @@
 
 namespace notebooks {
 
-/// Standard output: a line a cell, or, as `view` says, every number beside the expected one, or titles alone.
+/// Writes to standard output, depending on `view`: one line per cell, every number beside the expected one,
+/// or titles only.
 std::unique_ptr<Report> terminal_report(const View& view);
 
 }  // namespace notebooks

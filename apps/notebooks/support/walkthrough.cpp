@@ -46,7 +46,7 @@ Tally Walkthrough::walk(const Document& document) {
   tally_ = {};
   tally_.document = document.id;
   document.cells(*this);
-  earlier_.clear();  // no row that is shown needs them
+  earlier_.clear();  // no shown row needs them
   if (begun_) tell([&](Report& report) { report.end_document(tally_); });
   return tally_;
 }
@@ -100,7 +100,7 @@ const Entry& Walkthrough::entry() const {
       fmt::format("the expected numbers have no entry {}; show() prints a value without one", id_));
 }
 
-// Every expected value was computed.
+// Checks that every expected value was computed.
 void Walkthrough::check_complete() const {
   if (!entry_) return;
   for (const auto& check : entry_->checks) {
@@ -123,7 +123,7 @@ void Walkthrough::run(const Cell& cell, bool showing) {
   } catch (const c10::Error& error) {
     tally_.error = fmt::format("stopped at {}: {}", id_, error.what_without_backtrace());
   } catch (const std::exception& error) {
-    if (std::ferror(stdout) != 0) throw;  // nobody would read it
+    if (std::ferror(stdout) != 0) throw;  // the output cannot be read any more
     tally_.error = fmt::format("stopped at {}: {}", id_, error.what());
   }
   if (showing_) tell([&](Report& report) { report.end_cell(/*stopped=*/!tally_.error.empty()); });
@@ -132,7 +132,7 @@ void Walkthrough::run(const Cell& cell, bool showing) {
 void Walkthrough::finish(const Cell& cell) {
   check_complete();
   ++tally_.cells;
-  if (!entry_) tally_.own.push_back(cell.id);
+  if (!entry_) tally_.without_expected.push_back(cell.id);
   shown_.insert(cell.id);
 }
 

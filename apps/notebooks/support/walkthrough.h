@@ -20,10 +20,10 @@
 
 namespace notebooks {
 
-/// Walks through the cells of a document and tells the reports each C++ value and the expected one.
+/// Walks through the cells of a document and passes each C++ value and the expected one to the reports.
 ///
-/// A cell uses what earlier cells left behind, so showing one cell still runs those before it, silently. A
-/// cell that the expected numbers lack is somebody's own: it shows values and compares none.
+/// A cell uses the variables of earlier cells, so showing one cell also runs those before it, silently. A
+/// cell that is not in the data file was added by the user: it shows values and compares none.
 class Walkthrough {
  public:
   using Reports = std::vector<std::unique_ptr<Report>>;
@@ -35,47 +35,47 @@ class Walkthrough {
 
   /// Walks through the cells of `document`. An exception in a cell ends the document, not the program.
   Tally walk(const Document& document);
-  /// Tells the reports what came of all documents.
+  /// Passes the results of all documents to the reports.
   void summarise(const std::vector<Tally>& tallies);
 
-  /// One row of the document that is walked, such as "001-25". Its code runs at once if the row is asked for,
-  /// and otherwise when a later one is, so what it captures by reference must live as long as the document's
-  /// function.
+  /// One row of the current document, such as "001-25". Its code runs at once if the row was requested, and
+  /// otherwise when a later one is. Anything that it captures by reference must therefore live as long as the
+  /// document's function.
   void cell(const std::string& id, const std::string& title, std::function<void()> code);
 
-  /// True if the row `id` is asked for. Row 4 includes 4a, 4b, …
+  /// Whether the row `id` was requested. Row 4 includes 4a, 4b, …
   bool wanted(std::string_view id) const;
   /// The rows that were shown, in all documents.
   const std::set<std::string>& shown() const { return shown_; }
 
-  // Inside of a cell:
+  // The following functions are for use inside a cell.
 
-  /// Compares a value with the expected one of that name in this cell.
+  /// Compares a value with the expected one of this name in the current cell.
   void check(std::string_view name, const at::Tensor& got) { compare(name, got, /*random=*/false); }
   void check(std::string_view name, double got);
   void check_shape(std::string_view name, at::IntArrayRef got);
-  /// The same for what dropout has touched. A GPU draws other numbers: they are shown there, not compared.
+  /// Compares a value that depends on dropout. On a GPU, which draws other numbers, the value is only shown.
   void check_random(std::string_view name, const at::Tensor& got) { compare(name, got, /*random=*/true); }
-  /// Shows a value of which nothing is expected.
+  /// Shows a value without an expected one.
   void show(std::string_view name, const at::Tensor& value);
   void show(std::string_view name, double value);
 
-  /// A line of explanation.
+  /// Adds a line of explanation.
   template <class... Arguments>
   void say(fmt::format_string<Arguments...> text, Arguments&&... arguments) {
     if (showing_) remark(fmt::format(text, std::forward<Arguments>(arguments)...));
   }
 
-  /// Draws numbers of shape (S), (L, S) or (H, L, S), none of the visible ones negative, where pages are
-  /// written; otherwise nothing happens.
+  /// Draws numbers of shape (S), (L, S) or (H, L, S), of which no visible one is negative. Does nothing
+  /// unless pages are written.
   ///
   ///   nb.picture("weights", weights, {.queries = words, .keys = words, .visible = mask});
   void picture(std::string_view name, const at::Tensor& values, PictureOptions options = {});
 
-  /// False while a cell runs only because a later one is asked for.
+  /// False while a cell runs only because a later one was requested.
   bool showing() const { return showing_; }
 
-  /// Names of the rows and the mask that the data file gives for this cell.
+  /// The names of the rows, and the mask, that the data file gives for this cell.
   const std::vector<std::string>& labels() const { return entry().labels; }
   const std::vector<bool>& mask() const { return entry().mask; }
 
@@ -103,17 +103,17 @@ class Walkthrough {
   Reports reports_;
   std::set<std::string> shown_;
 
-  // Of the document that is walked.
+  // State of the current document.
   const Document* document_ = nullptr;
-  bool begun_ = false;         ///< the reports know of it
-  std::vector<Cell> earlier_;  ///< rows that nobody asked for, to run before one that is asked for
+  bool begun_ = false;         ///< whether the reports know of it
+  std::vector<Cell> earlier_;  ///< rows that were not requested, to run before one that is
   Tally tally_;
 
-  // Of the cell that runs.
+  // State of the current cell.
   std::string id_;
-  const Entry* entry_ = nullptr;  ///< what is expected of it, or nullptr: somebody's own cell
+  const Entry* entry_ = nullptr;  ///< its expected values; nullptr for a user's own cell
   bool showing_ = false;
-  std::set<std::string, std::less<>> made_;  ///< its checks
+  std::set<std::string, std::less<>> made_;  ///< names of its checks
   bool explained_dropout_ = false;
 };
 

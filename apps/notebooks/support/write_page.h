@@ -5,11 +5,10 @@
 
 namespace notebooks {
 
-/// Makes a folder, and those above it, unless it is there. Throws std::system_error if it cannot be made or
-/// written to.
+/// Makes a folder and its parents if necessary. Throws std::system_error if it cannot be made or written to.
 void make_page_folder(const std::filesystem::path& folder);
 
-/// Writes a file that appears at `path` whole or not at all. Throws std::system_error.
+/// Writes a file that appears at `path` complete or not at all. Throws std::system_error.
 void write_page(const std::filesystem::path& path, std::string_view text);
 
 }  // namespace notebooks

@@ -8,9 +8,10 @@
 
 namespace attentive {
 
-/// A call of a Group in which another process is missing. `what()` is one line that names the process and the reason, such as
-/// "Group::barrier: rank 2 (host node7, process 4711) is gone or stopped: it has not answered for 500 ms". The group is of no use any more:
-/// every later call throws the same. Leave the program with a non-zero status, so that torchrun can start all of it again.
+/// Thrown by a call of a Group if another process is missing. `what()` is one line that names the process and
+/// the reason, such as "Group::barrier: rank 2 (host node7, process 4711) is gone or stopped: it has not
+/// answered for 500 ms". The group is unusable from then on: every later call throws the same error. End the
+/// program with a non-zero status, so that torchrun can restart all processes.
 class PeerError : public c10::Error {
  public:
   PeerError(const std::string& line, int64_t rank) : c10::Error(line), rank_(rank) {}
@@ -21,7 +22,7 @@ class PeerError : public c10::Error {
   int64_t rank_;
 };
 
-/// Tells the others why this process ends: for the `catch` of main().
+/// Tells the other processes why this one ends. Call it in the `catch` of main().
 ///
 ///   int main() {
 ///     try {
@@ -33,9 +34,10 @@ class PeerError : public c10::Error {
 ///     }
 ///   }
 ///
-/// The other processes of the group, whose calls fail now, quote the first line of the message in their PeerError. Where
-/// torchrun wants to know (TORCHELASTIC_ERROR_FILE), the message is written there, and torchrun shows it. Both are left out
-/// where they are impossible: this function throws nothing. It takes at most about 1 s.
+/// The other processes of the group, whose calls now fail, quote the first line of the message in their
+/// PeerError. If torchrun asks for a report (TORCHELASTIC_ERROR_FILE), the message is written to that file,
+/// and torchrun shows it. Anything that is impossible is skipped; this function never throws. It takes at
+/// most about 1 s.
 void report_failure(const std::exception& error) noexcept;
 
 }  // namespace attentive

@@ -18,8 +18,9 @@
 
 namespace attentive {
 
-/// A value of a `torch.save` or JSON file: None, bool, int64_t, double, std::complex<double>, std::string (UTF-8), a
-/// tensor, dtype, device or layout, or one of the structs below. Copies share tensors and nothing else.
+/// A value of a `torch.save` or JSON file: None, bool, int64_t, double, std::complex<double>, std::string
+/// (UTF-8), a tensor, dtype, device or layout, or one of the structs below. Copies share tensors and nothing
+/// else.
 ///
 ///   FileValue value = FileValue::Dict{{{"epoch", 3}, {"model", FileValue::Dict{{{"weight", weight}}}}}};
 ///   value.at("epoch").as<int64_t>();             // 3
@@ -44,8 +45,8 @@ class FileValue {
   struct Integer {
     std::string digits;
   };
-  /// Keys and values in the file's order. Keys are distinct; they are None, numbers, strings, bytes, or
-  /// tuples of those.
+  /// Keys and values in the file's order. Keys are distinct; each is None, a number, a string, bytes, or a
+  /// tuple of these.
   struct Dict {
     std::vector<std::pair<FileValue, FileValue>> items;
     bool ordered = false;  ///< a collections.OrderedDict
@@ -58,7 +59,7 @@ class FileValue {
 
   FileValue() = default;  ///< None
   FileValue(None) {}
-  // Templates, so that no implicit conversion yields a number: no pointer becomes a bool and no size a float.
+  // Templates prevent implicit conversions to a number: no pointer becomes a bool, and no size a double.
   template <std::same_as<bool> T>
   FileValue(T value) : value_(value) {}
   template <std::signed_integral T>
@@ -103,7 +104,7 @@ class FileValue {
 
   /// The value under a string key of a dict, or null. Throws c10::ValueError if this is not a dict.
   const FileValue* find(std::string_view key) const;
-  /// The same, but throws c10::ValueError naming the key if it is absent.
+  /// Returns the value under a string key. Throws c10::ValueError naming the key if it is absent.
   const FileValue& at(std::string_view key) const;
 
  private:

@@ -50,7 +50,8 @@ struct SafetensorsOptions {
 ///   auto weight = file.tensors.at("W_query.weight");
 SafetensorsFile load_safetensors(const std::filesystem::path& path, const SafetensorsOptions& options = {});
 
-/// The same for a file that is already in memory. `data` is only read, and no tensor refers to it afterwards.
+/// Reads a safetensors file that is already in memory. `data` is only read, and no tensor refers to it
+/// afterwards.
 ///
 ///   auto file = attentive::parse_safetensors(bytes.data(), bytes.size());
 SafetensorsFile parse_safetensors(const void* data, size_t size);

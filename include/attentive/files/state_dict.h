@@ -22,7 +22,7 @@ struct LoadStateOptions {
   std::vector<std::string> ignore = {};
 };
 
-/// What did not fit when a state dict was loaded; each list is sorted.
+/// Lists what did not fit when a state dict was loaded. Each list is sorted.
 struct LoadStateReport {
   std::vector<std::string> missing;     ///< in the module, not in the dict
   std::vector<std::string> unexpected;  ///< in the dict, not in the module
@@ -69,15 +69,15 @@ struct StateDictOptions {
 StateDict state_dict(const torch::nn::Module& module, const StateDictOptions& options = {});
 
 struct ReadStateOptions {
-  /// The path of the state dict within the file, keys separated by '/': "ema/model". If empty, it is searched
-  /// for.
+  /// The path of the state dict within the file, keys separated by '/': "ema/model". If empty, the state dict
+  /// is searched for.
   std::string entry = {};
   /// `map`: whether tensors refer to a mapping of the file, in either format. The other members are for
   /// `torch.save` files.
   TorchFileOptions file = {};
 };
 
-/// A state dict as read from a file, and what else the file holds.
+/// A state dict as read from a file, with the other contents of the file.
 struct StateDictFile {
   StateDict state;
   /// Where the state dict was found: "" for the whole file, otherwise a path such as "model" or "ema/model".
@@ -110,13 +110,13 @@ struct StateDictFile {
 ///   auto epoch = file.values.at("epoch").as<int64_t>();
 StateDictFile read_state_dict_file(const std::filesystem::path& path, const ReadStateOptions& options = {});
 
-/// The state dict alone.
+/// Reads only the state dict of a file.
 ///
 ///   auto state = attentive::read_state_dict("weights.pt");  // torch.save(module.state_dict(), "weights.pt")
 StateDict read_state_dict(const std::filesystem::path& path, const ReadStateOptions& options = {});
 
-/// The same tensors, with `prefix` removed from every key. Throws c10::ValueError naming a key that does not
-/// begin with `prefix`.
+/// Copies a state dict with `prefix` removed from every key; tensors are shared. Throws c10::ValueError
+/// naming a key that does not begin with `prefix`.
 StateDict without_prefix(const StateDict& state, std::string_view prefix);
 
 }  // namespace attentive

@@ -13,18 +13,18 @@
 
 namespace attentive {
 
-/// A `torch.save` file that is malformed, that exceeds a limit, that holds something this package does not
-/// read, or that could not be opened or written. The message reads `<function>: <path>: <reason>`, or
-/// `<function>: <reason>` for data in memory.
+/// A `torch.save` file that is malformed, exceeds a limit, holds something this package does not read, or
+/// could not be opened or written. The message reads `<function>: <path>: <reason>`, or `<function>:
+/// <reason>` for data in memory.
 class TorchFileError : public c10::ValueError {
  public:
   using c10::ValueError::ValueError;
 };
 
-/// What reading a file may cost. A file beyond a limit is refused before anything of that size is allocated,
-/// and the error names the limit.
+/// Limits on the cost of reading a file. A file beyond a limit is refused before anything of that size is
+/// allocated, and the error names the limit.
 struct TorchFileLimits {
-  /// All storages together.
+  /// The bytes of all storages together.
   uint64_t max_tensor_bytes = uint64_t{1} << 40;
   /// The pickled description, without tensor data. The limit applies to each of three quantities: its bytes
   /// in the file, the memory it takes while it is read, and the bytes of all resulting strings together.
@@ -69,7 +69,7 @@ struct TorchFileOptions {
 ///   auto epoch = value.at("epoch").as<int64_t>();
 FileValue load_torch(const std::filesystem::path& path, const TorchFileOptions& options = {});
 
-/// The same for a file that is already in memory. `data` is only read, and no tensor refers to it afterwards.
+/// Reads a file that is already in memory. `data` is only read, and no tensor refers to it afterwards.
 FileValue parse_torch(const void* data, size_t size, const TorchFileOptions& options = {});
 
 /// Writes a file that Python's `torch.load(weights_only=True)` reads, all or nothing as `save_safetensors`
@@ -88,7 +88,7 @@ FileValue parse_torch(const void* data, size_t size, const TorchFileOptions& opt
 ///   attentive::save_torch("checkpoint.pt", attentive::FileValue::Dict{{{"epoch", 3}, {"lr", 0.1}}});
 void save_torch(const std::filesystem::path& path, const FileValue& value);
 
-/// The same for a state dict: an OrderedDict of tensors, detached, in the order of the map.
+/// Writes a state dict: an OrderedDict of detached tensors, in the order of the map.
 ///
 ///   attentive::save_torch("model.pt", attentive::state_dict(*model));
 void save_torch(const std::filesystem::path& path, const std::map<std::string, at::Tensor>& state);

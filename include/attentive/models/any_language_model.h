@@ -20,32 +20,32 @@
 
 namespace attentive {
 
-/// A decoder-only language model whose class is known only when the program runs: a `GPT` or a `Llama`.
+/// A decoder-only language model, a `GPT` or a `Llama`, whose class is known only at run time.
 ///
-/// Copies share the model. The functions are those of the model, whose errors they throw.
+/// Copies share the model. Member functions call the model's functions and throw their errors.
 ///
 ///   auto model = attentive::AnyLanguageModel::load_pretrained(attentive::read_model_folder("gpt2"));
 ///   auto logits = model.forward(ids);
 class AnyLanguageModel {
  public:
-  /// Throws c10::ValueError for an empty holder.
+  /// Holds a model. Throws c10::ValueError for an empty holder.
   AnyLanguageModel(GPT model);
   AnyLanguageModel(Llama model);
 
-  /// The model that a folder of Python's `transformers` describes, as `attentive::load_pretrained` builds it.
-  /// Throws its errors, and c10::ValueError for a model that does not continue texts.
+  /// Loads the model that a folder of Python's `transformers` describes, as `attentive::load_pretrained`
+  /// does. Throws its errors, and c10::ValueError for a model that is not a language model of this kind.
   static AnyLanguageModel load_pretrained(ModelFolder&& folder, const PretrainedOptions& options = {});
 
   torch::nn::Module& module() const { return *ptr(); }
   std::shared_ptr<torch::nn::Module> ptr() const;
-  /// "GPT" or "Llama".
+  /// The name of the class: "GPT" or "Llama".
   std::string_view name() const;
   int64_t vocab_size() const;
   int64_t context_length() const;  ///< 0: no limit
 
   /// ids (B, T) -> logits (B, T, vocab_size), or (B, 1, vocab_size) with `Logits::Last`
   at::Tensor forward(const at::Tensor& ids, Logits which = Logits::All) const;
-  /// The same for tokens that follow those in the cache; ids holds only the new tokens.
+  /// Processes tokens that follow those in the cache; ids holds only the new tokens, and so do the logits.
   at::Tensor forward_cached(const at::Tensor& ids, KVCache& cache, Logits which = Logits::All) const;
   /// The mean cross-entropy of predicting `targets` (B, T), in nats per token.
   at::Tensor loss(const at::Tensor& ids, const at::Tensor& targets) const;
@@ -61,7 +61,7 @@ class AnyLanguageModel {
   std::variant<GPT, Llama> model_;
 };
 
-/// `attentive::generate` and `save_model_folder` for the model inside.
+/// Calls `attentive::generate` or `save_model_folder` with the model inside.
 std::vector<int64_t> generate(const AnyLanguageModel& model, const std::vector<int64_t>& prompt,
                               const GenerateOptions& options = {});
 void save_model_folder(const std::filesystem::path& path, const AnyLanguageModel& model,

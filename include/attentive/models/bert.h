@@ -14,7 +14,7 @@
 
 namespace attentive {
 
-/// What a `Bert` classifies.
+/// Selects what a `Bert` classifies.
 ///   None      nothing
 ///   Sequence  whole texts
 ///   Tokens    each token
@@ -33,42 +33,43 @@ struct BertOptions {
 
   TORCH_ARG(int64_t, vocab_size);
   TORCH_ARG(int64_t, context_length);  ///< rows of pos_emb
-  TORCH_ARG(int64_t, emb_dim);         ///< features of a token; num_heads divides it
+  TORCH_ARG(int64_t, emb_dim);         ///< features of a token; a multiple of num_heads
   TORCH_ARG(int64_t, num_heads);
   TORCH_ARG(int64_t, num_layers);
   TORCH_ARG(int64_t, token_types) = 2;  ///< rows of type_emb
   TORCH_ARG(int64_t, hidden_dim) = 0;   ///< features inside the feed-forward layer; 0: 4 * emb_dim
-  /// Features of the embeddings, which emb_proj maps to emb_dim (ALBERT); 0: emb_dim, without emb_proj.
+  /// Features of the embeddings, which emb_proj projects to emb_dim (ALBERT); 0: emb_dim, without emb_proj.
   TORCH_ARG(int64_t, embedding_dim) = 0;
-  /// Whether all layers are one block, run num_layers times (ALBERT).
+  /// Whether all layers share one block, which is run num_layers times (ALBERT).
   TORCH_ARG(bool, shared_layers) = false;
-  /// RoBERTa: a token's position is the number of tokens up to it that are not padding_id, plus padding_id;
-  /// padding has the position padding_id. The rows of padding_id in tok_emb and pos_emb get no gradient, and
-  /// the head has exact GELU.
+  /// RoBERTa's positions: a token has the position (number of tokens up to it that are not padding_id) +
+  /// padding_id, and padding has the position padding_id. The rows of padding_id in tok_emb and pos_emb get
+  /// no gradient, and the head uses exact GELU.
   TORCH_ARG(std::optional<int64_t>, padding_id) = std::nullopt;
-  /// A token whose row of tok_emb is zero at first and gets no gradient from being looked up: Python's
-  /// padding_idx, which BERT and ALBERT set to their padding token. padding_id implies it.
+  /// A token whose row of tok_emb is initially zero and gets no gradient from look-ups: Python's padding_idx,
+  /// which BERT and ALBERT set to their padding token. padding_id implies it.
   TORCH_ARG(std::optional<int64_t>, frozen_id) = std::nullopt;
-  TORCH_ARG(Activation, activation) = Activation::Gelu;  ///< of the feed-forward layers and the head
-  TORCH_ARG(double, eps) = 1e-12;                        ///< of the norms
-  TORCH_ARG(double, dropout) = 0.0;  ///< of embeddings, attention weights and residual branches
-  TORCH_ARG(bool, pooler) = true;    ///< whether `pooled` exists
-  /// Whether there is a head that predicts tokens; its decoder is tok_emb.
+  TORCH_ARG(Activation, activation) = Activation::Gelu;  ///< in the feed-forward layers and the head
+  TORCH_ARG(double, eps) = 1e-12;                        ///< added to the variance in the norms
+  TORCH_ARG(double, dropout) = 0.0;  ///< probability for embeddings, attention weights and residual branches
+  TORCH_ARG(bool, pooler) = true;    ///< whether `pooled` is computed
+  /// Whether there is a head that predicts tokens; its decoder shares the weight of tok_emb.
   TORCH_ARG(bool, masked_lm) = false;
   /// Whether there is a classifier. Sequence needs the pooler, except with padding_id (RoBERTa).
   TORCH_ARG(BertHead, head) = BertHead::None;
-  TORCH_ARG(int64_t, num_labels) = 2;     ///< of the classifier
-  TORCH_ARG(double, head_dropout) = 0.0;  ///< of what the classifier sees
+  TORCH_ARG(int64_t, num_labels) = 2;     ///< classes of the classifier
+  TORCH_ARG(double, head_dropout) = 0.0;  ///< probability for the classifier's input
 
   ATTENTIVE_OPTIONS(vocab_size_, context_length_, emb_dim_, num_heads_, num_layers_, token_types_,
                     hidden_dim_, embedding_dim_, shared_layers_, padding_id_, frozen_id_, activation_, eps_,
                     dropout_, pooler_, masked_lm_, head_, num_labels_, head_dropout_);
 };
 
-/// What `Bert` returns.
+/// The result of `Bert`.
 struct BertOutput {
   at::Tensor hidden;  ///< (B, T, emb_dim), after the last block
-  at::Tensor pooled;  ///< (B, emb_dim): tanh of a linear layer of the first token; undefined without `pooler`
+  /// (B, emb_dim): tanh of a linear layer of the first token's state; undefined without `pooler`.
+  at::Tensor pooled;
 };
 
 /// An encoder of the BERT family: BERT, RoBERTa, ALBERT.
@@ -78,9 +79,9 @@ struct BertOutput {
 /// Parameters tok_emb, pos_emb, type_emb, emb_norm, emb_proj (with embedding_dim), blocks.N.{att, ff, norm1,
 /// norm2} (post-norm, one block if shared_layers), pooler; with masked_lm also mlm_dense, mlm_norm, mlm_bias;
 /// with a head also classifier or, for Sequence with padding_id, classifier_dense and classifier_out.
-/// The first weights are PyTorch's defaults. A token that `mask` hides is computed like any other, but no
+/// The initial weights are PyTorch's defaults. A token that `mask` hides is processed like any other, but no
 /// token attends to it. Throws c10::ValueError for ids or types outside their tables (checked on the host, so
-/// that on CUDA the call waits for the device), for more tokens than positions, and for none.
+/// that on CUDA the call waits for the device), for more tokens than positions, and for empty sequences.
 /// Memory: O(B T num_layers emb_dim). Source: Devlin et al. 2019, "BERT"; Liu et al. 2019, "RoBERTa"; Lan et
 /// al. 2020, "ALBERT".
 ///
@@ -90,7 +91,7 @@ class BertImpl : public Module<BertImpl> {
  public:
   static constexpr const char* kName = "Bert";
   explicit BertImpl(BertOptions options);
-  /// Never compiles: its message says where the sizes belong.
+  /// Never compiles; its message says where the sizes belong.
   template <class... Others>
   explicit BertImpl(std::integral auto, Others&&...) : BertImpl(BertOptions(0, 0, 0, 0, 0)) {
     static_assert(sizeof...(Others) > sizeof...(Others),
@@ -100,13 +101,13 @@ class BertImpl : public Module<BertImpl> {
 
   void reset() override;
 
-  /// Without token_types all are 0. `mask` hides padding: `Mask::key_lengths(lengths)`.
+  /// If token_types is undefined, all types are 0. `mask` hides padding: `Mask::key_lengths(lengths)`.
   BertOutput forward(const at::Tensor& ids, const at::Tensor& token_types = {}, const Mask& mask = {});
   /// Logits (B, T, vocab_size) of the masked-language-model head for `hidden` (B, T, emb_dim). Throws
   /// c10::ValueError without `masked_lm`.
   at::Tensor masked_lm_logits(const at::Tensor& hidden);
-  /// Logits of the classifier for what `forward` returned: (B, num_labels) with BertHead::Sequence, (B, T,
-  /// num_labels) with BertHead::Tokens. Throws c10::ValueError without `head`.
+  /// Logits of the classifier, computed from a result of `forward`: (B, num_labels) with BertHead::Sequence,
+  /// (B, T, num_labels) with BertHead::Tokens. Throws c10::ValueError without `head`.
   ///
   ///   auto logits = model->label_logits(model->forward(ids));
   at::Tensor label_logits(const BertOutput& output);

@@ -22,21 +22,22 @@ namespace attentive {
 struct SamplingOptions {
   double temperature = 1.0;  ///< divides the logits; 0: always the most likely token
   int64_t top_k = 0;         ///< draw only from the k most likely tokens; 0: all
-  double top_p = 1.0;        ///< draw only from the most likely tokens whose probabilities add up to this
+  /// Draw only from the smallest set of most likely tokens with at least this total probability.
+  double top_p = 1.0;
 };
 
 /// Draws a token from logits (vocab_size). It takes one draw from the CPU generator (none at temperature 0)
 /// and computes in float64, so the same logits and seed give the same token on every device.
-/// Throws c10::ValueError for logits of another rank or without a finite maximum, for an undefined generator
-/// (except at temperature 0), and for invalid options.
+/// Throws c10::ValueError if the logits are not of rank 1 or have no finite maximum, for an undefined
+/// generator (except at temperature 0), and for invalid options.
 ///
 ///   auto id = attentive::sample_token(logits[0][-1], {.temperature = 0.8, .top_k = 50}, generator);
 int64_t sample_token(const at::Tensor& logits, const SamplingOptions& options, at::Generator generator);
 
-/// Why a generation ended; the first reason that holds.
+/// The reason why a generation ended; if several apply, the first in this order.
 ///   StopToken    the last token is one of `stop_tokens`
 ///   OnToken      `on_token` returned false
-///   Length       there are max_new_tokens
+/// max_new_tokens have been generated
 ///   ContextFull  the context is full, and `slide` is not set
 enum class GenerationEnd { StopToken, OnToken, Length, ContextFull };
 std::string_view to_string(GenerationEnd value);
@@ -45,22 +46,22 @@ struct GenerateOptions {
   int64_t max_new_tokens = 100;
   SamplingOptions sampling = {};
   uint64_t seed = 0;
-  /// What happens at context_length tokens: false stops; true drops the older half of the context and
-  /// continues.
+  /// The behaviour when the context holds context_length tokens: false stops; true drops the older half of
+  /// the context and continues.
   bool slide = false;
   bool use_cache = true;  ///< false: recompute the whole context for every token; the tokens are the same
-  /// The most tokens of the prompt in one pass through the model: the memory of its activations grows with
-  /// them. 0: all of them.
+  /// The most tokens of the prompt in one forward pass; the memory of its activations grows with this number.
+  /// 0: no limit.
   int64_t prefill_chunk = 512;
-  /// Called with every new token, a stop token included; false ends the generation.
+  /// Called with every new token, a stop token included; returning false ends the generation.
   std::function<bool(int64_t)> on_token = {};
-  /// Tokens that end the generation. The one that came is the last token of the result.
+  /// Tokens that end the generation. A generated stop token is the last token of the result.
   std::vector<int64_t> stop_tokens = {};
   /// Called once, after the last token, with the reason for the end.
   std::function<void(GenerationEnd)> on_end = {};
 };
 
-/// What `generate` needs of a model; `GPT` and `Llama` have it.
+/// The members that `generate` needs of a model; `GPT` and `Llama` have them.
 ///
 ///   class MyModelImpl : public torch::nn::Module {
 ///     at::Tensor forward(const at::Tensor& ids);                         // (1, T) -> logits (1, T, vocabulary)
@@ -69,10 +70,10 @@ struct GenerateOptions {
 ///     int64_t context_length();  // or options.context_length(); 0: no limit
 ///   };
 ///
-/// A model whose `forward` and `forward_cached` take a `Logits` as their last argument is asked for the logits
-/// (1, 1, vocabulary) of the last token alone.
-/// ids are int64, on the device of the first parameter. A prompt reaches `forward_cached` in pieces of at
-/// most `KVCache::room()` and `GenerateOptions::prefill_chunk` tokens. The model checks the ids.
+/// If `forward` and `forward_cached` accept a `Logits` as their last argument, only the last token's logits
+/// (1, 1, vocabulary) are requested.
+/// ids are int64, on the device of the first parameter. A prompt is passed to `forward_cached` in pieces of
+/// at most `KVCache::room()` and `GenerateOptions::prefill_chunk` tokens. The model checks the ids.
 template <class Model>
 concept CausalLanguageModel = std::derived_from<Model, torch::nn::Module> &&
     requires(Model& model, const at::Tensor& ids, KVCache& cache) {
@@ -120,11 +121,11 @@ at::Tensor forward_cached_with(Model& model, const at::Tensor& ids, KVCache& cac
     return model.forward_cached(ids, cache);
 }
 
-/// A CausalLanguageModel without its type.
+/// A type-erased CausalLanguageModel.
 struct LanguageModelView {
   torch::nn::Module& module;
   int64_t context_length;
-  bool last_logits;  ///< whether the functions give the logits of the last token alone
+  bool last_logits;  ///< whether the functions return the logits of the last token only
   std::function<at::Tensor(const at::Tensor&)> forward;
   std::function<at::Tensor(const at::Tensor&, KVCache&)> forward_cached;
   std::function<std::unique_ptr<KVCache>(int64_t capacity)> make_cache;
@@ -146,14 +147,15 @@ int64_t context_length_of(Model& model) {
 
 /// Continues a prompt and returns the new tokens. The model runs in evaluation mode.
 ///
-/// There may be fewer than max_new_tokens of them: without `slide`, at most context_length - prompt.size() +
-/// 1 (the last one is drawn from a full context); and `on_token` or a stop token may end the generation.
-/// `on_end` tells which it was.
+/// The result may be shorter than max_new_tokens: without `slide`, it has at most context_length -
+/// prompt.size() + 1 tokens (the last one is drawn from a full context), and `on_token` or a stop token may
+/// end the generation. `on_end` is told the reason.
 ///
 /// Throws c10::ValueError for an empty prompt, an id outside the vocabulary, or a prompt that does not fit
 /// the context (with `slide`, the end of the prompt is used).
-/// Memory: a cache for the prompt and max_new_tokens, at most for the context, one forward pass of at most
-/// prefill_chunk tokens, and the logits of one token (of as many as the pass has, if the model cannot choose).
+/// Memory: a cache for the prompt and max_new_tokens, but for no more than the context; one forward pass of
+/// at most prefill_chunk tokens; and the logits of one token (or of all tokens of the pass, if the model does
+/// not accept a `Logits`).
 ///
 ///   auto ids = attentive::generate(*model, tokenizer.encode("ROMEO:"), {.max_new_tokens = 200, .seed = 1});
 template <CausalLanguageModel Model>

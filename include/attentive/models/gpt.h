@@ -40,11 +40,11 @@ struct GPTOptions {
 
   TORCH_ARG(int64_t, vocab_size);
   TORCH_ARG(int64_t, context_length);  ///< maximum number of tokens; 0 (only with Rotary): no limit
-  TORCH_ARG(int64_t, emb_dim);         ///< features of a token; num_heads divides it
+  TORCH_ARG(int64_t, emb_dim);         ///< features of a token; a multiple of num_heads
   TORCH_ARG(int64_t, num_heads);
   TORCH_ARG(int64_t, num_layers);
-  TORCH_ARG(int64_t, num_kv_heads) = 0;  ///< key and value heads, which divide num_heads; 0: num_heads
-  TORCH_ARG(double, dropout) = 0.0;      ///< of embeddings, attention weights and residual branches
+  TORCH_ARG(int64_t, num_kv_heads) = 0;  ///< key and value heads; divides num_heads; 0: num_heads
+  TORCH_ARG(double, dropout) = 0.0;  ///< probability for embeddings, attention weights and residual branches
   TORCH_ARG(bool, qkv_bias) = false;
   TORCH_ARG(bool, bias) = true;   ///< biases of the other projections and the norms; the head has none
   TORCH_ARG(bool, tied) = false;  ///< whether the head uses the weight of tok_emb
@@ -55,7 +55,7 @@ struct GPTOptions {
   TORCH_ARG(GPTInit, init) = GPTInit::Book;
   TORCH_ARG(int64_t, hidden_dim) = 0;  ///< features inside the feed-forward layer; 0: 4 * emb_dim
   TORCH_ARG(Activation, activation) = Activation::GeluTanh;  ///< of the feed-forward layer
-  TORCH_ARG(double, eps) = 1e-5;                             ///< of the norms
+  TORCH_ARG(double, eps) = 1e-5;                             ///< added to the variance in the norms
 
   ATTENTIVE_OPTIONS(vocab_size_, context_length_, emb_dim_, num_heads_, num_layers_, num_kv_heads_, dropout_,
                     qkv_bias_, bias_, tied_, positions_, rotary_, window_, init_, hidden_dim_, activation_,
@@ -82,7 +82,7 @@ class GPTImpl : public Module<GPTImpl> {
  public:
   static constexpr const char* kName = "GPT";
   explicit GPTImpl(GPTOptions options);
-  /// Never compiles: its message says where the sizes belong.
+  /// Never compiles; its message says where the sizes belong.
   template <class... Others>
   explicit GPTImpl(std::integral auto, Others&&...) : GPTImpl(GPTOptions(0, 0, 0, 0, 0)) {
     static_assert(
@@ -92,15 +92,15 @@ class GPTImpl : public Module<GPTImpl> {
   }
 
   void reset() override;
-  /// Draws the weights of `GPTInit::Gpt2` if that is the option.
+  /// Draws the weights again as `GPTInit::Gpt2` specifies, if that option is set.
   void reset_parameters();
 
-  /// ids hold those tokens of a longer sequence that are here, from now on; nullptr ends that. Positions, attention and
-  /// context_length are of the whole sequence; `forward_cached` is refused.
+  /// From now on, ids hold this process's part of a longer sequence; nullptr ends that. Positions, attention
+  /// and context_length refer to the whole sequence; `forward_cached` is refused.
   void set_context(std::shared_ptr<AttentionContext> context);
 
   at::Tensor forward(const at::Tensor& ids, Logits which = Logits::All);
-  /// The same for tokens that follow those in the cache; ids holds only the new tokens.
+  /// Processes tokens that follow those in the cache; ids holds only the new tokens, and so do the logits.
   at::Tensor forward_cached(const at::Tensor& ids, KVCache& cache, Logits which = Logits::All);
   /// The mean cross-entropy of predicting `targets` (B, T), in nats per token.
   at::Tensor loss(const at::Tensor& ids, const at::Tensor& targets);

@@ -14,7 +14,7 @@ namespace attentive {
 ///   wte, wpe, ln_f, lm_head
 ///   h.N.{ln_1, attn.c_proj, ln_2, mlp.c_fc, mlp.c_proj}
 ///
-/// The projections are transposed, because GPT-2 stores them as (in, out), and c_attn is split in three;
+/// The projections are transposed, because GPT-2 stores them as (in, out), and c_attn is split into three;
 /// values do not change. The buffers attn.bias and attn.masked_bias are ignored. A missing lm_head means that
 /// it is tied to wte. With `options.tied()`, an lm_head that differs from wte is refused.
 ///
@@ -25,9 +25,9 @@ namespace attentive {
 ///   attentive::load_state_dict(*model, attentive::from_gpt2(state, model->options));
 StateDict from_gpt2(const StateDict& state, const GPTOptions& options);
 
-/// The inverse of `from_gpt2`: the weights of a model under GPT-2's names, each prefixed with "transformer.",
-/// lm_head included. Throws c10::ValueError for a model that GPT-2's names cannot describe: one with rotary
-/// positions, grouped queries or a window. Memory: the transposed projections.
+/// Converts a model's weights to GPT-2's names, the inverse of `from_gpt2`. Names get the prefix
+/// "transformer.", and lm_head is included. Throws c10::ValueError for a model that GPT-2's names cannot
+/// describe: one with rotary positions, grouped queries or a window. Memory: the transposed projections.
 ///
 ///   attentive::save_safetensors("model.safetensors", attentive::to_gpt2(*model));
 StateDict to_gpt2(const GPTImpl& model);

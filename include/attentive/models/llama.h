@@ -18,40 +18,41 @@
 
 namespace attentive {
 
-/// Options of `Llama`: the family's members differ in these alone.
+/// Options of `Llama`. The members of the family differ only in these.
 struct LlamaOptions {
   LlamaOptions(int64_t vocab_size, int64_t emb_dim, int64_t num_heads, int64_t num_layers)
       : vocab_size_(vocab_size), emb_dim_(emb_dim), num_heads_(num_heads), num_layers_(num_layers) {}
 
   TORCH_ARG(int64_t, vocab_size);
-  TORCH_ARG(int64_t, emb_dim);  ///< features of a token; num_heads divides it unless head_dim is set
+  TORCH_ARG(int64_t, emb_dim);  ///< features of a token; a multiple of num_heads unless head_dim is set
   TORCH_ARG(int64_t, num_heads);
   TORCH_ARG(int64_t, num_layers);
   TORCH_ARG(int64_t, context_length) = 0;  ///< maximum number of tokens; 0: no limit
   TORCH_ARG(int64_t, num_kv_heads) = 0;    ///< divides num_heads; 0: num_heads
   TORCH_ARG(int64_t, head_dim) = 0;        ///< features of a head; 0: emb_dim / num_heads
   TORCH_ARG(int64_t, hidden_dim) = 0;      ///< features inside the feed-forward layer; 0: 4 * emb_dim
-  TORCH_ARG(Activation, activation) = Activation::Silu;  ///< of the gate
+  TORCH_ARG(Activation, activation) = Activation::Silu;  ///< in the gate
   TORCH_ARG(bool, qkv_bias) = false;                     ///< Qwen2
-  TORCH_ARG(bool, out_bias) = false;                     ///< of the attention's output
-  TORCH_ARG(bool, ff_bias) = false;                      ///< of the feed-forward layers
+  TORCH_ARG(bool, out_bias) = false;                     ///< on the attention's output projection
+  TORCH_ARG(bool, ff_bias) = false;                      ///< on the feed-forward layers
   TORCH_ARG(bool, qk_norm) = false;                      ///< Qwen3, Gemma 3
   TORCH_ARG(bool, tied) = false;                         ///< whether the head uses the weight of tok_emb
-  TORCH_ARG(double, eps) = 1e-6;                         ///< of every norm
-  TORCH_ARG(bool, unit_offset) = false;                  ///< whether the norms' factor is 1 + weight (Gemma)
+  TORCH_ARG(double, eps) = 1e-6;                         ///< added to the mean square in the norms
+  TORCH_ARG(bool, unit_offset) = false;                  ///< whether norms multiply by 1 + weight (Gemma)
   /// Whether each sublayer's output is normalized as well, before it is added (Gemma 2 and 3).
   TORCH_ARG(bool, norm_after) = false;
   TORCH_ARG(bool, scaled_embedding) = false;  ///< whether embeddings are multiplied by sqrt(emb_dim) (Gemma)
-  TORCH_ARG(std::optional<double>, scale) = std::nullopt;    ///< of the scores; not set: 1 / sqrt(head_dim)
-  TORCH_ARG(std::optional<double>, softcap) = std::nullopt;  ///< of the scores (Gemma 2)
-  TORCH_ARG(std::optional<double>, logit_softcap) = std::nullopt;  ///< of the logits (Gemma 2)
-  TORCH_ARG(double, dropout) = 0.0;                                ///< of attention weights, in training
+  TORCH_ARG(std::optional<double>,
+            scale) = std::nullopt;                           ///< scores' factor; not set: 1 / sqrt(head_dim)
+  TORCH_ARG(std::optional<double>, softcap) = std::nullopt;  ///< cap of the scores (Gemma 2)
+  TORCH_ARG(std::optional<double>, logit_softcap) = std::nullopt;  ///< cap of the logits (Gemma 2)
+  TORCH_ARG(double, dropout) = 0.0;                                ///< probability for attention weights
   TORCH_ARG(RotaryPositionsOptions,
             rotary) = RotaryPositionsOptions(0).pairing(RotaryPairing::Halves);  ///< the model sets head_dim
-  /// windows()[i]: the tokens that a query of layer i attends to, its own included; 0: all earlier ones.
-  /// Layers beyond the end of the list have no window.
+  /// windows()[i] is the number of tokens that a query of layer i attends to, its own included; 0: all
+  /// earlier ones. Layers beyond the end of the list have no window.
   TORCH_ARG(std::vector<int64_t>, windows) = {};
-  /// The rotation in layers with a window, where it differs (Gemma 3).
+  /// The rotation of layers with a window, if it differs from `rotary` (Gemma 3).
   TORCH_ARG(std::optional<RotaryPositionsOptions>, window_rotary) = std::nullopt;
 
   ATTENTIVE_OPTIONS(vocab_size_, emb_dim_, num_heads_, num_layers_, context_length_, num_kv_heads_, head_dim_,
@@ -73,12 +74,12 @@ struct LlamaOptions {
 class LlamaBlockImpl : public Module<LlamaBlockImpl> {
  public:
   static constexpr const char* kName = "LlamaBlock";
-  /// `layer` in [0, num_layers) chooses the window and the rotation.
+  /// `layer`, in [0, num_layers), determines the window and the rotation.
   explicit LlamaBlockImpl(LlamaOptions options, int64_t layer = 0);
 
   void reset() override;
   at::Tensor forward(const at::Tensor& x, const Mask& mask = {});
-  /// The same for tokens that follow those in layer `layer` of the cache.
+  /// Processes tokens that follow those in layer `layer` of the cache.
   at::Tensor forward_cached(const at::Tensor& x, KVCache& cache, int64_t layer, const Mask& mask = {});
 
   LlamaOptions options;
@@ -113,7 +114,7 @@ class LlamaImpl : public Module<LlamaImpl> {
  public:
   static constexpr const char* kName = "Llama";
   explicit LlamaImpl(LlamaOptions options);
-  /// Never compiles: its message says where the sizes belong.
+  /// Never compiles; its message says where the sizes belong.
   template <class... Others>
   explicit LlamaImpl(std::integral auto, Others&&...) : LlamaImpl(LlamaOptions(0, 0, 0, 0)) {
     static_assert(
@@ -124,10 +125,10 @@ class LlamaImpl : public Module<LlamaImpl> {
 
   void reset() override;
 
-  /// `mask` covers keys, as padding does (`Mask::key_lengths`).
+  /// `mask` hides keys, for instance padding (`Mask::key_lengths`).
   at::Tensor forward(const at::Tensor& ids, const Mask& mask = {}, Logits which = Logits::All);
-  /// The same for tokens that follow those in the cache; ids holds only the new tokens, `mask` covers every
-  /// key, cached ones included.
+  /// Processes tokens that follow those in the cache; ids holds only the new tokens. `mask` covers every key,
+  /// cached ones included.
   at::Tensor forward_cached(const at::Tensor& ids, KVCache& cache, const Mask& mask = {},
                             Logits which = Logits::All);
   /// The mean cross-entropy of predicting `targets` (B, T), in nats per token.
@@ -135,7 +136,7 @@ class LlamaImpl : public Module<LlamaImpl> {
 
   /// An empty cache that fits this model, its device and its dtype (under autocast, autocast's dtype): a
   /// `RingKVCache` if every layer has a window and there is no context_length, otherwise a `DenseKVCache`.
-  /// `capacity` 0 means context_length; for a dense cache one of them must be set.
+  /// `capacity` 0 means context_length; a dense cache needs one of the two.
   std::unique_ptr<KVCache> make_cache(int64_t batch = 1, int64_t capacity = 0) const;
 
   LlamaOptions options;

@@ -21,16 +21,16 @@ struct ViTOptions {
   TORCH_ARG(int64_t, patch_size);  ///< height and width of a patch; divides image_size
   TORCH_ARG(int64_t, channels);
   TORCH_ARG(int64_t, num_classes);   ///< 0: no classifier
-  TORCH_ARG(int64_t, emb_dim) = 64;  ///< features of a patch; num_heads divides it
+  TORCH_ARG(int64_t, emb_dim) = 64;  ///< features of a patch; a multiple of num_heads
   TORCH_ARG(int64_t, num_heads) = 4;
   TORCH_ARG(int64_t, num_layers) = 4;
-  TORCH_ARG(double, dropout) = 0.0;    ///< of embeddings, attention weights and residual branches
+  TORCH_ARG(double, dropout) = 0.0;  ///< probability for embeddings, attention weights and residual branches
   TORCH_ARG(int64_t, hidden_dim) = 0;  ///< features inside the feed-forward layer; 0: 4 * emb_dim
-  TORCH_ARG(Activation, activation) = Activation::GeluTanh;  ///< pretrained models have Gelu
-  TORCH_ARG(double, eps) = 1e-5;                             ///< of the norms; pretrained models have 1e-12
+  TORCH_ARG(Activation, activation) = Activation::GeluTanh;  ///< pretrained models use Gelu
+  TORCH_ARG(double, eps) = 1e-5;  ///< added to the variance in the norms; pretrained models use 1e-12
   /// Whether a second learned token follows the class token (DeiT).
   TORCH_ARG(bool, distillation_token) = false;
-  TORCH_ARG(bool, qkv_bias) = true;  ///< of the projections to queries, keys and values
+  TORCH_ARG(bool, qkv_bias) = true;  ///< on the projections to queries, keys and values
 
   ATTENTIVE_OPTIONS(image_size_, patch_size_, channels_, num_classes_, emb_dim_, num_heads_, num_layers_,
                     dropout_, hidden_dim_, activation_, eps_, distillation_token_, qkv_bias_);
@@ -41,7 +41,7 @@ class ViTBlockImpl : public Module<ViTBlockImpl> {
  public:
   static constexpr const char* kName = "ViTBlock";
   explicit ViTBlockImpl(ViTOptions options);
-  /// Never compiles: its message says where the sizes belong.
+  /// Never compiles; its message says where the sizes belong.
   template <class... Others>
   explicit ViTBlockImpl(std::integral auto, Others&&...) : ViTBlockImpl(ViTOptions(0, 0, 0, 0)) {
     static_assert(sizeof...(Others) > sizeof...(Others),
@@ -65,13 +65,13 @@ using ViTBlock = ModuleHolder<ViTBlockImpl>;
 ///
 ///   images (B, channels, image_size, image_size), dtype and device of the parameters -> (B, num_classes)
 ///
-/// Without a classifier (num_classes 0) the result is what one would get, (B, emb_dim): the class token's
-/// hidden state after the last norm.
+/// Without a classifier (num_classes 0), the result is its input, (B, emb_dim): the class token's hidden
+/// state after the last norm.
 ///
 /// Parameters cls_token (1, 1, emb_dim), pos_embed (1, patches + 1, emb_dim), patch_embed, blocks.N.{norm1,
 /// attn.{qkv, proj}, norm2, mlp}, norm, head. With distillation_token also dist_token (1, 1, emb_dim), and
-/// pos_embed has patches + 2 rows: of the class token, the distillation token, the patches. The pixels of a
-/// patch are in channel-major, then row-major order. Throws c10::ValueError for images of another shape.
+/// pos_embed has patches + 2 rows: for the class token, the distillation token and the patches. The pixels of
+/// a patch are in channel-major, then row-major order. Throws c10::ValueError for images of another shape.
 /// Memory: O(B (patches + 1) emb_dim num_layers). Source: Dosovitskiy et al. 2021, "An Image is Worth 16x16
 /// Words"; Touvron et al. 2021, "Training data-efficient image transformers".
 ///
@@ -81,7 +81,7 @@ class ViTImpl : public Module<ViTImpl> {
  public:
   static constexpr const char* kName = "ViT";
   explicit ViTImpl(ViTOptions options);
-  /// Never compiles: its message says where the sizes belong.
+  /// Never compiles; its message says where the sizes belong.
   template <class... Others>
   explicit ViTImpl(std::integral auto, Others&&...) : ViTImpl(ViTOptions(0, 0, 0, 0)) {
     static_assert(
@@ -92,8 +92,8 @@ class ViTImpl : public Module<ViTImpl> {
 
   void reset() override;
   at::Tensor forward(const at::Tensor& images);
-  /// The hidden states of all tokens after the last norm, (B, patches + 1 or 2, emb_dim): the class token, the
-  /// distillation token if there is one, the patches.
+  /// The hidden states of all tokens after the last norm, (B, patches + 1 or 2, emb_dim): the class token,
+  /// the distillation token if there is one, the patches.
   at::Tensor hidden(const at::Tensor& images);
 
   int64_t num_patches() const;

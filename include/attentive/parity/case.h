@@ -16,8 +16,8 @@
 
 namespace attentive {
 
-/// A parity case that cannot be run: a bad file, an unknown module, option or input, or a missing tensor.
-/// The message reads `<case>: <reason>`.
+/// Thrown for a parity case that cannot be run: a bad file, an unknown module, option or input, or a missing
+/// tensor. The message reads `<case>: <reason>`.
 class CaseError : public c10::ValueError {
  public:
   using c10::ValueError::ValueError;
@@ -41,7 +41,7 @@ class CaseError : public c10::ValueError {
 ///   grad.input.<argument>, grad.state.<key>
 ///   input.grad_output        weighs the output in the loss
 struct Case {
-  std::string name;  ///< the file's path, or what the messages should call the case
+  std::string name;                             ///< the file's path, or another name for messages
   std::map<std::string, std::string> metadata;  ///< as in the file
   std::string module;
   std::string options = "{}";
@@ -51,12 +51,12 @@ struct Case {
   std::optional<at::ScalarType> autocast;  ///< the call runs under autocast of this dtype
   std::optional<uint64_t> init_seed;
   std::optional<uint64_t> forward_seed;
-  std::string dropout_path;  ///< CPU stream from which dropout was drawn: "default", "intel_mkl" or ""
+  std::string dropout_path;  ///< the CPU random stream of the dropout masks: "default", "intel_mkl" or ""
   std::map<std::string, at::Tensor> state;   ///< by state-dict key
   std::map<std::string, at::Tensor> inputs;  ///< by argument name, without grad_output
   at::Tensor grad_output;                    ///< undefined: the loss is the plain sum
   at::Tensor expected_output;
-  at::Tensor expected_weights;  ///< undefined where the class returns none
+  at::Tensor expected_weights;  ///< undefined if the class returns none
   std::map<std::string, at::Tensor> input_gradients;
   std::map<std::string, at::Tensor> state_gradients;
 };
@@ -67,7 +67,7 @@ struct Case {
 ///   auto report = attentive::run_case(attentive::read_case("mha.safetensors"));
 Case read_case(const std::filesystem::path& path);
 
-/// The same for a file that is already in memory; `name` appears in messages.
+/// Makes a case from a file that is already in memory; `name` appears in messages.
 Case make_case(SafetensorsFile file, std::string name);
 
 struct CaseSettings {
@@ -75,8 +75,8 @@ struct CaseSettings {
   std::optional<double> atol = std::nullopt;
   std::optional<double> rtol = std::nullopt;
   at::Device device = at::kCPU;
-  /// A backend other than `Auto` is forced, so that a call which it cannot express is an error. In the
-  /// modules of `torch.nn`, which have no such option, it is only preferred.
+  /// The backend to use. One other than `Auto` is forced, so that a call which it cannot express is an error;
+  /// in the modules of `torch.nn`, which have no such option, it is only preferred.
   Backend backend = Backend::Auto;
 };
 
@@ -91,10 +91,10 @@ struct TensorComparison {
   /// The name in the file, such as "grad.input.x", or "init.<key>" for weights drawn from `init_seed`.
   std::string name;
   std::vector<int64_t> shape;
-  double difference = 0.0;  ///< NaN or infinite if a number is, or if the shapes differ
+  double difference = 0.0;  ///< NaN or infinite if a value is, or if the shapes differ
   double tolerance = 0.0;
   bool passed = false;
-  std::string note;  ///< what a reader should know, such as a shape that differs, or whose error it is
+  std::string note;  ///< remarks for the reader, such as a shape that differs, or which side's error it is
   /// The distances of this tensor, if any tensor of the case differs.
   std::optional<ExactDistances> exact = std::nullopt;
 };
@@ -105,7 +105,8 @@ struct CaseReport {
   at::ScalarType dtype = at::kFloat;  ///< of the arithmetic; under autocast, of the matrix products
   bool autocast = false;
   std::vector<TensorComparison> tensors;
-  /// Why this machine cannot repeat the case (its dropout comes from another random stream); empty if it ran.
+  /// The reason why this machine cannot repeat the case (its dropout uses another random stream); empty if it
+  /// ran.
   std::string skipped;
 
   bool passed() const;
@@ -116,16 +117,17 @@ struct CaseReport {
 /// Arithmetic runs in the dtype of `state.*`, or of the inputs if there is no state, or under autocast of the
 /// case's dtype; a floating-point mask may have another dtype. The default tolerances are those of
 /// `tolerance_of`; for gradients, max|want| is taken over all gradients of the case. Weights drawn from a
-/// seed must agree as `same_draw` says. NaN never passes, with one exception: where `expected` holds NaN for
-/// a query without keys, ours must be zero weights and zero context. The default CPU generator is left
-/// unchanged.
+/// seed must agree as `same_draw` requires. NaN never passes, with one exception: if `expected` holds NaN for
+/// a query without keys, this package must give zero weights and a zero context. The default CPU generator is
+/// left unchanged.
 ///
-/// If a tensor differs and the arithmetic is narrower than float64, the case runs once more in float64 on the
-/// reference backend; `exact` and `note` then say whose error it is. The verdict does not change.
+/// If a tensor differs and the arithmetic is narrower than float64, the case is also run in float64 on the
+/// reference backend; `exact` and `note` then say which side has the larger error. The verdict does not
+/// change.
 ///
-/// Throws CaseError with the reason if the case cannot be run, which includes a module that refuses its
+/// Throws CaseError with the reason if the case cannot be run, for instance because the module refuses its
 /// arguments.
-/// Memory: two copies of the case's tensors, and what the module needs with autograd enabled.
+/// Memory: two copies of the case's tensors, and whatever the module needs with autograd enabled.
 ///
 ///   if (!attentive::run_case(attentive::read_case(path)).passed()) return 1;
 CaseReport run_case(const Case& test_case, const CaseSettings& settings = {});

@@ -7,9 +7,10 @@
 
 namespace attentive {
 
-/// The attention calls of a case: builds its C++ module with the file's weights and records what the call
-/// does, without dropout and gradients. Their paths are those inside the module, "" for the module itself; of
-/// a case without a module (a function), "call 0" and on. The default CPU generator is left unchanged.
+/// Returns the attention calls of a case: builds its C++ module with the file's weights and records its
+/// calls, without dropout and gradients. Paths are those inside the module, "" for the module itself; for a
+/// case without a module (a function), they are "call 0", "call 1" and so on. The default CPU generator is
+/// left unchanged.
 ///
 /// Throws CaseError with the reason if the case cannot be run or the recorder refuses `options`.
 /// Memory: two copies of the case's tensors, and what the recorder keeps.

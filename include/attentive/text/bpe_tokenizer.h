@@ -9,10 +9,10 @@ namespace attentive {
 
 /// Byte-level byte-pair encoding: tokens 0-255 are the bytes, and every further token joins two earlier ones.
 ///
-/// Text is first cut into pieces that no token crosses: runs of letters (bytes above 127 count as letters),
+/// Text is first split into pieces that no token crosses: runs of letters (bytes above 127 count as letters),
 /// of digits, or of other characters, each with at most one space in front of it, and runs of white space. No
-/// piece is longer than 1,024 bytes. Any sequence of bytes round-trips.
-/// Encoding a piece of length n costs O(n log n).
+/// piece is longer than 1,024 bytes. Any sequence of bytes round-trips. Encoding a piece of length n costs
+/// O(n log n).
 /// Memory: O(vocabulary).
 /// Source: Sennrich et al. 2016, "Neural Machine Translation of Rare Words with Subword Units"; the byte
 /// level as in GPT-2.
@@ -22,7 +22,7 @@ namespace attentive {
 class BpeTokenizer final : public Tokenizer {
  public:
   using Merge = std::pair<int64_t, int64_t>;
-  static constexpr size_t kLongestPiece = 1024;  ///< bytes of a piece, and so of a token
+  static constexpr size_t kLongestPiece = 1024;  ///< the most bytes of a piece, and so of a token
 
   /// Learns merges of the most frequent adjacent pairs (in a tie, the smaller pair of ids) until the
   /// vocabulary is full or no pair occurs twice. Throws c10::ValueError if the text is empty or vocab_size <
@@ -36,7 +36,7 @@ class BpeTokenizer final : public Tokenizer {
   std::vector<int64_t> encode(std::string_view text) const override;
   std::string_view bytes(int64_t id) const override;
   std::string to_json() const override;
-  /// A BPE model with ByteLevel characters; Python's ids of a text are those of `encode`. Throws
+  /// A BPE model with ByteLevel characters; Python gives a text the same ids as `encode`. Throws
   /// c10::ValueError if two tokens stand for the same bytes.
   std::string to_python_json() const override;
 

@@ -6,10 +6,11 @@
 
 namespace attentive {
 
-/// One token per character: the distinct characters of a text, in the order of their code points.
+/// A tokenizer with one token per character: the distinct characters of a text, in the order of their code
+/// points.
 ///
-/// A character is a well-formed UTF-8 sequence. A byte that belongs to none is a token of its own, so that
-/// any text round-trips. On valid UTF-8 the ids equal those of Python's `sorted(set(text))`.
+/// A character is a well-formed UTF-8 sequence. A byte outside of such sequences is a token of its own, so
+/// that any text round-trips. On valid UTF-8 the ids equal those of Python's `sorted(set(text))`.
 /// Memory: O(distinct characters).
 ///
 ///   auto tokenizer = attentive::CharTokenizer::train("hello");
@@ -25,8 +26,8 @@ class CharTokenizer final : public Tokenizer {
   std::vector<int64_t> encode(std::string_view text) const override;
   std::string_view bytes(int64_t id) const override;
   std::string to_json() const override;
-  /// A WordLevel model; Python's ids of a text are those of `encode`, and a character that the vocabulary
-  /// lacks is an error there, too. Throws c10::ValueError for a token that is a byte of no character.
+  /// A WordLevel model; Python gives a text the same ids as `encode`, and also reports an error for a
+  /// character that is not in the vocabulary. Throws c10::ValueError if a token is a stray byte.
   std::string to_python_json() const override;
 
  private:

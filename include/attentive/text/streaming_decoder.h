@@ -6,34 +6,34 @@
 
 namespace attentive {
 
-/// The text of tokens that come one at a time, as from `generate`: each call returns what no later token can
-/// change any more.
+/// Decodes tokens that come one at a time, as from `generate`. Each call returns the text that later tokens
+/// can no longer change.
 ///
-/// All texts returned, joined, are what the tokenizer's `decode` makes of all ids. A character whose bytes
-/// come in several tokens is returned when it is whole; what follows a word, such as the space that BPE's
-/// "</w>" stands for, when the next token decides it. A call costs O(bytes of the token), however long the
-/// text is.
-/// Memory: O(bytes of a token). The decoders of a `tokenizer.json` that are a Sequence in which another one
-/// than Fuse comes after ByteLevel or Fuse work on the whole text: there, O(text), which `finish` returns.
+/// All returned texts, joined, equal the tokenizer's `decode` of all ids. A character whose bytes come in
+/// several tokens is returned once it is complete. Text that depends on the next token, such as the space for
+/// BPE's "</w>", is returned with that token. A call costs O(bytes of the token), however long the text is.
+/// Memory: O(bytes of a token). There is one exception: if the decoder of a `tokenizer.json` is a Sequence in
+/// which a decoder other than Fuse follows ByteLevel or Fuse, it needs the whole text; then memory is
+/// O(text), and `finish` returns the text.
 /// Source: DecodeStream of https://huggingface.co/docs/tokenizers
 ///
 ///   auto decoder = tokenizer.streaming_decoder(/*skip_special_tokens=*/true);
-///   decoder->follow(prompt);  // its text stands there already
+///   decoder->follow(prompt);  // its text has been output already
 ///   generate(model, prompt, {.on_token = [&](int64_t id) { return bool(std::cout << decoder->push(id)); }});
 ///   std::cout << decoder->finish();
 class StreamingDecoder {
  public:
   virtual ~StreamingDecoder() = default;
 
-  /// The tokens before the first `push`, whose text is there already: they decide how the next ones are
-  /// spelled, such as with a space in front. What is returned afterwards is `decode` of all ids without
-  /// what it has in common with `decode(ids)` at its start.
+  /// Sets the tokens that precede the first `push` and whose text has been output already: they influence how
+  /// later tokens are spelled, for instance with a space in front. The texts returned afterwards, joined, are
+  /// `decode` of all ids without the prefix that it shares with `decode(ids)`.
   /// Throws c10::ValueError for an id outside the vocabulary, and after a `push`, `follow` or `finish`.
   void follow(std::span<const int64_t> ids);
-  /// The text that has become certain; often none. Throws c10::ValueError for an id outside the vocabulary,
-  /// which changes nothing, and after `finish`.
+  /// Adds a token and returns the text that has become final, often none. Throws c10::ValueError for an id
+  /// outside the vocabulary, which changes nothing, and after `finish`.
   std::string push(int64_t id);
-  /// The rest: nothing comes any more. Throws c10::ValueError if it was called before.
+  /// Ends the text and returns the rest. Throws c10::ValueError if it was called before.
   std::string finish();
 
  protected:
@@ -42,17 +42,18 @@ class StreamingDecoder {
   StreamingDecoder& operator=(const StreamingDecoder&) = default;
 
  private:
-  /// What `push` and `finish` return, without `follow`.
+  /// Implements `push` and `finish` in the absence of `follow`.
   virtual std::string next_text(int64_t id) = 0;
   virtual std::string last_text() = 0;
-  /// The whole text of some tokens.
+  /// Decodes some tokens as one text.
   virtual std::string whole_text(std::span<const int64_t> ids) const = 0;
 
   std::string unseen(std::string text);
 
   enum class State { Fresh, Open, Finished };
   State state_ = State::Fresh;
-  std::string seen_;  // stands there already, and has yet to come
+  // Text of followed tokens that was output already and that the decoder is still to repeat.
+  std::string seen_;
 };
 
 }  // namespace attentive

@@ -13,7 +13,7 @@
 
 namespace attentive {
 
-/// The parameters of a module in two groups: matrices (rank 2 and higher), which weight decay shrinks, and
+/// The parameters of a module in two groups: matrices (rank 2 and higher), to which weight decay applies, and
 /// all others (biases, norms). A parameter with two names (tied weights) is listed once, under its first
 /// name; parameters that do not require gradients are left out.
 struct DecayGroups {
@@ -29,78 +29,79 @@ struct AdamWOptions {
   double beta1 = 0.9;
   double beta2 = 0.99;
   double eps = 1e-8;
-  double weight_decay = 0.1;  ///< of the matrices only
+  double weight_decay = 0.1;  ///< applies to matrices only
 };
 
-/// What `AdamW` and `ShardedAdamW` have in common: all but which moments are kept in this process.
+/// The common base of `AdamW` and `ShardedAdamW`, which differ in the moments that this process keeps.
 class AdamWBase {
  public:
   virtual ~AdamWBase() = default;
 
-  /// Drops the gradients.
+  /// Resets the gradients to undefined.
   void zero_grad();
-  /// Makes the next `step` use gradients scaled to a joint 2-norm of at most max_norm (0: no limit) and
-  /// returns the norm of the gradients as they are. The scaling happens in that step, not here. Throws
+  /// Makes the next `step` scale the gradients so that their joint 2-norm is at most max_norm (0: no limit),
+  /// and returns the norm of the unscaled gradients. The scaling happens in that step, not here. Throws
   /// c10::ValueError for a negative or NaN max_norm, and for a gradient that `step` would refuse.
   at::Tensor clip(double max_norm);
-  /// One update with `options.learning_rate`. Throws c10::ValueError, before any parameter changes, for a
-  /// sparse gradient, for a gradient that does not match its parameter, and for a parameter whose dtype,
+  /// Does one update with `options.learning_rate`. Throws c10::ValueError, before any parameter changes, for
+  /// a sparse gradient, for a gradient that does not match its parameter, and for a parameter whose dtype,
   /// device, shape or strides have changed since construction.
   virtual void step();
 
   /// The moments by name ("exp_avg.<parameter>", "exp_avg_sq.<parameter>") and "step", sharing memory with
-  /// the optimizer. wanted: false where a process only takes part in the call; it gets an empty state.
+  /// the optimizer. wanted: false if this process only takes part in the collective call; it then gets an
+  /// empty state.
   StateDict state(bool wanted = true) const;
-  /// Copies such a state back. Throws c10::ValueError naming what is missing, unexpected or misshapen, and
-  /// then changes nothing.
+  /// Copies a state back that `state` returned. Throws c10::ValueError naming what is missing, unexpected or
+  /// misshapen, and then changes nothing.
   void load_state(const StateDict& state);
-  /// Throws what `load_state` would throw.
+  /// Throws the errors that `load_state` would throw.
   void check_state(const StateDict& state) const;
 
   int64_t steps() const;
   AdamWOptions options;
 
  protected:
-  // A parameter as it was when the optimizer was built.
+  // A parameter, with its properties when the optimizer was built.
   struct Parameter {
     std::string name;
     at::Tensor tensor;
     bool decays;
-    at::Tensor like;  // of its shape, dtype and device, without its numbers
+    at::Tensor like;  // has its shape, dtype and device, but no values
     std::vector<int64_t> strides;
   };
-  // Some elements of a parameter, in the order in which they lie in memory.
+  // Some elements of a parameter, in memory order.
   struct Stretch {
     size_t parameter;
     int64_t begin, end;
   };
-  // A stretch that this process updates, and its moments. Those of a whole parameter have its shape.
+  // A stretch that this process updates, with its moments. The moments of a whole parameter have its shape.
   struct Piece : Stretch {
     at::Tensor exp_avg, exp_avg_sq;
   };
   struct Moment {
     const char* prefix;
-    at::Tensor Piece::*of;
+    at::Tensor Piece::*member;
   };
   static constexpr std::array<Moment, 2> kMoments{
       {{"exp_avg.", &Piece::exp_avg}, {"exp_avg_sq.", &Piece::exp_avg_sq}}};
 
-  AdamWBase(const char* who, const torch::nn::Module& module, AdamWOptions options);
+  AdamWBase(const char* caller, const torch::nn::Module& module, AdamWOptions options);
   AdamWBase(const AdamWBase&) = default;
   AdamWBase(AdamWBase&&) = default;
   AdamWBase& operator=(const AdamWBase&) = default;
   AdamWBase& operator=(AdamWBase&&) = default;
 
   virtual StateDict state_if(bool wanted) const;
-  // Every parameter as one stretch.
+  // One stretch for each parameter.
   std::vector<Stretch> whole_parameters() const;
-  // Makes the moments of these stretches, which are then the pieces of this process.
+  // Makes the moments of these stretches, which become pieces of this process.
   void keep(const std::vector<Stretch>& stretches);
-  // The part of a tensor with the parameter's shape and strides; itself if the stretch is all of it.
+  // The part of a tensor with the parameter's shape and strides; the tensor itself if the stretch covers it.
   static at::Tensor part_of(const at::Tensor& tensor, const Stretch& stretch);
 
-  const char* who_;
-  std::vector<Parameter> parameters_;  // those that decay come first
+  const char* caller_;
+  std::vector<Parameter> parameters_;  // decaying ones first
   std::vector<Piece> pieces_;
   at::Tensor step_;
 
@@ -110,14 +111,15 @@ class AdamWBase {
   void check_gradient(const Parameter& parameter) const;
   void update(bool decays);
 
-  at::Tensor scale_;  // what the next step divides the gradients by; undefined: nothing
+  // Set by clip() and used by the next step(), which divides the gradients by it; undefined: 1.
+  at::Tensor scale_;
 };
 
-/// AdamW (decoupled weight decay) over a module's parameters, using PyTorch's fused CPU and CUDA kernels.
+/// AdamW (decoupled weight decay) for a module's parameters, using PyTorch's fused CPU and CUDA kernels.
 ///
 /// A parameter without a gradient is left unchanged, including its moments, as in PyTorch; all parameters
 /// share one step count. Construct the optimizer after `to(device, dtype)`.
-/// Memory: two tensors of each parameter's shape and dtype; `ShardedAdamW` shares them out over processes.
+/// Memory: two tensors of each parameter's shape and dtype; `ShardedAdamW` distributes them over processes.
 /// Source: Loshchilov and Hutter 2019, "Decoupled Weight Decay Regularization", algorithm 2.
 ///
 ///   attentive::AdamW optimizer(*model, {.learning_rate = 3e-4});
@@ -126,7 +128,8 @@ class AdamWBase {
 class AdamW : public AdamWBase {
  public:
   /// Throws c10::ValueError for a module without trainable parameters or for an invalid option, and
-  /// c10::TypeError for parameters that are not floating-point, or not dense: a part of a larger tensor.
+  /// c10::TypeError for parameters that are not floating-point, or not dense (such as a part of a larger
+  /// tensor).
   explicit AdamW(const torch::nn::Module& module, AdamWOptions options = {});
 };
 

@@ -4,8 +4,8 @@
 
 namespace attentive {
 
-/// Runs this thread's matrix products in a lower precision for the guard's lifetime, as Python's
-/// `torch.autocast` does. Without a type (nullopt) it changes nothing.
+/// Runs this thread's matrix products in a lower precision during the guard's lifetime, as Python's
+/// `torch.autocast` does. Without a type (nullopt), it changes nothing.
 ///
 ///   {
 ///     attentive::Autocast autocast(at::kCPU, at::kBFloat16);

@@ -15,14 +15,14 @@ namespace attentive {
 
 class FolderLock;
 
-/// A checkpoint that is damaged, missing or could not be written. The message reads
-/// `<function>: <path>: <reason>`.
+/// Thrown for a checkpoint that is damaged, missing or could not be written. The message reads `<function>:
+/// <path>: <reason>`.
 class CheckpointError : public c10::ValueError {
  public:
   using c10::ValueError::ValueError;
 };
 
-/// Everything that a run needs to continue from a step.
+/// Everything that a run needs to continue from a certain step.
 struct Checkpoint {
   int64_t step = 0;
   StateDict model = {};
@@ -44,7 +44,7 @@ struct Checkpoint {
 /// the folder.
 class CheckpointFolder {
  public:
-  /// Creates the folder if necessary, locks it, and removes what a killed process left half-written.
+  /// Creates the folder if necessary, locks it, and removes files that a killed process left incomplete.
   /// Throws CheckpointError if the folder cannot be written, or if another process, which the message names,
   /// writes checkpoints into it.
   explicit CheckpointFolder(std::filesystem::path folder, int64_t rank = 0);
@@ -53,8 +53,8 @@ class CheckpointFolder {
   CheckpointFolder& operator=(const CheckpointFolder&) = delete;
 
   /// Writes a checkpoint, makes it the latest, and removes the oldest ones beyond `keep` (0 keeps all).
-  /// Returns its path, which is empty in a process that does not write. After an error the earlier
-  /// checkpoints are unchanged.
+  /// Returns its path, which is empty in a process that does not write. After an error, earlier checkpoints
+  /// are unchanged.
   /// Throws CheckpointError with the reason if it cannot be written. Memory: at most one copied tensor.
   std::filesystem::path save(const Checkpoint& checkpoint, int64_t keep = 0);
 
@@ -81,7 +81,7 @@ std::vector<std::filesystem::path> list_checkpoints(const std::filesystem::path&
 ///   attentive::load_state_dict(*model, checkpoint.model);
 Checkpoint load_checkpoint(const std::filesystem::path& path);
 
-/// Reads only the documents of a checkpoint: enough to build the model and the tokenizer.
+/// Reads only the documents of a checkpoint, which suffice to build the model and the tokenizer.
 std::map<std::string, std::string> load_checkpoint_documents(const std::filesystem::path& path);
 
 }  // namespace attentive

@@ -8,8 +8,8 @@
 
 namespace attentive {
 
-/// The loss of a run by step as an SVG picture: the training loss as a line, the validation loss as a line
-/// with dots. The picture is self-contained and readable on light and dark backgrounds.
+/// Draws the losses of a run by step as an SVG picture: the training loss as a line, the validation loss as a
+/// line with dots. The picture is self-contained and readable on light and dark backgrounds.
 /// Rows whose loss is not finite are left out.
 /// Memory: the text, with at most about 1,000 points per line.
 ///

@@ -11,11 +11,11 @@
 
 namespace attentive {
 
-/// Shows the progress of a run: one live line with a bar on a terminal, otherwise a plain line from time to
-/// time.
+/// Shows the progress of a run: on a terminal as one live line with a bar, otherwise as a plain line from
+/// time to time.
 ///
 /// The live line is always narrower than the terminal, whose width is queried for each draw; if it is
-/// unknown, 80 columns are assumed. A stream that cannot be written to is not an error.
+/// unknown, 80 columns are assumed. Failing writes to the stream are ignored.
 ///
 ///   attentive::Progress progress(stderr, /*total=*/2000);
 ///   progress.show(row);   // after every step; draws at most ten times a second
@@ -30,12 +30,12 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   void show(const LogRow& row);
-  /// A line of its own, above the bar.
+  /// Writes a separate line above the bar.
   void note(const std::string& text);
 
-  /// What `show` draws, in at most `columns` columns: " 40% [########------------] 800/2000 loss 2.0125 val
-  /// 2.0500 20513 tok/s ETA 0:47". If there is too little room, the bar is shortened, then left out, then the
-  /// speed, the time left, the losses and the steps.
+  /// The text that `show` draws, in at most `columns` columns: " 40% [########------------] 800/2000 loss
+  /// 2.0125 val 2.0500 20513 tok/s ETA 0:47". If the space is too small, the bar is shortened, then left out,
+  /// then the speed, the remaining time, the losses and the steps.
   static std::string format(const LogRow& row, int64_t total, double seconds_left, bool bar,
                             int64_t columns = std::numeric_limits<int64_t>::max());
 

@@ -4,7 +4,7 @@
 
 namespace attentive {
 
-/// The learning rate by step: a linear warm-up to `peak`, then half a cosine down to `floor`.
+/// The learning rate by step: a linear warm-up to `peak`, followed by half a cosine down to `floor`.
 ///
 ///   step < warmup:  peak * (step + 1) / (warmup + 1)
 ///   step >= total:  floor

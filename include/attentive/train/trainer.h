@@ -21,10 +21,10 @@
 
 namespace attentive {
 
-/// How a model is trained. The defaults are nanoGPT's small setting for a CPU.
+/// Options of a training run. The defaults are nanoGPT's small setting for a CPU.
 ///
-/// The same options are the same run in any number of processes: an update learns from `accumulate` forward
-/// passes of `batch` rows in all.
+/// A run depends on its options, not on the number of processes: an update always uses `accumulate` forward
+/// passes of `batch` rows in total.
 struct TrainerOptions {
   int64_t steps = 2000;    ///< total number of updates
   int64_t block = 64;      ///< tokens per row
@@ -32,23 +32,23 @@ struct TrainerOptions {
   int64_t accumulate = 1;  ///< forward passes per update
   double learning_rate = 1e-3;
   double min_learning_rate = 1e-4;
-  int64_t warmup = 100;     ///< updates until the learning rate is reached
+  int64_t warmup = 100;     ///< updates until the full learning rate is reached
   int64_t decay_steps = 0;  ///< update at which the cosine schedule ends; 0: `steps`
   double beta1 = 0.9;
   double beta2 = 0.99;
   double weight_decay = 0.1;
-  double clip = 1.0;  ///< largest joint norm of the gradients; 0: no limit
-  /// bfloat16 or float16 for the forward pass. Losses are not scaled: in float16, gradients of activations below
-  /// 6e-8 become 0.
+  double clip = 1.0;  ///< maximum joint norm of the gradients; 0: no limit
+  /// The dtype of the forward pass: bfloat16 or float16. Losses are not scaled, so that in float16, gradients
+  /// of activations below 6e-8 become 0.
   std::optional<at::ScalarType> autocast = std::nullopt;
-  uint64_t seed = 1337;  ///< of the sampler
+  uint64_t seed = 1337;  ///< seeds the sampler
   at::Device device = at::kCPU;
   int64_t evaluate_every = 250;  ///< updates between two evaluations; 0: only at the end
   int64_t save_every = 500;      ///< updates between two checkpoints; 0: only at the end
   int64_t keep = 2;              ///< number of checkpoints kept; 0: all
   int64_t log_every = 10;        ///< updates between two rows of the log
-  /// Whether each process keeps the moments of AdamW of its share of the parameters alone, as `ShardedAdamW`
-  /// does. The run is the same in every bit.
+  /// Whether each process keeps AdamW's moments only for its share of the parameters, as `ShardedAdamW` does.
+  /// The run has the same bits either way.
   bool shard_optimizer = false;
 
   // The options that a checkpoint stores; it also stores autocast, by name.
@@ -59,15 +59,15 @@ struct TrainerOptions {
 
 /// The options as JSON, without the device, stored in a checkpoint as "trainer.json".
 std::string to_json(const TrainerOptions& options);
-/// Reads them back. Throws c10::ValueError naming a member that is missing or has another type.
+/// Parses the options. Throws c10::ValueError naming a member that is missing or has another type.
 TrainerOptions parse_trainer_options(const std::string& json);
 
 /// Trains a language model on a token stream. A run can be interrupted anywhere and continues bit for bit.
 ///
 /// `loss` maps a batch (x, y), both (batch, block) int64 on `options.device`, to its mean loss. Dropout draws
-/// from the default generators, whose states a checkpoint holds; the sampler draws batches from a generator
-/// of its own. On the CPU, with the same number of threads, N + M updates equal N updates, a checkpoint, and
-/// M updates of another process, in every bit.
+/// from the default generators, whose states are part of a checkpoint; the sampler has its own generator. On
+/// the CPU, with the same number of threads, N + M updates give the same bits as N updates, a checkpoint, and
+/// M updates in another process.
 ///
 ///   attentive::Trainer trainer(model.ptr(), loss_of_batch, train_tokens, validation_tokens, {.steps = 500});
 ///   attentive::CheckpointFolder folder("run");
@@ -77,62 +77,64 @@ TrainerOptions parse_trainer_options(const std::string& json);
 /// calls; those marked "collective" wait for each other. If W divides `accumulate`, rank r computes the
 /// passes r, r + W, … of every update; otherwise, if W divides `batch`, it computes batch / W rows of each
 /// pass. The loss must be a mean over rows. Gradients are averaged. All ranks report the same losses and
-/// norms, and stop, or throw for a loss that is not finite, after the same update.
+/// norms, and after the same update they stop, or throw for a loss that is not finite.
 ///
-/// Without dropout, two processes with `accumulate` = 2 learn and report the bits of one process. In larger
-/// groups the sum of the gradients is rounded in another order; their parameters are still equal in every bit
-/// to each other's.
+/// Without dropout, two processes with `accumulate` = 2 compute and report the same bits as one process. In
+/// larger groups, the sum of the gradients is rounded in another order; the parameters are still
+/// bit-identical in all processes of the group.
 ///
-/// Dropout needs other bits on every rank: the constructor seeds the default generators of rank r > 0 from
-/// their current seed and r. Those of rank 0 stay.
+/// Dropout needs different bits on every rank: the constructor seeds the default generators of rank r > 0
+/// from their current seed and r. The generators of rank 0 are unchanged.
 class Trainer {
  public:
   /// tokens: (N) integers on the CPU; the validation text may be undefined or empty, which means none. The
-  /// model must already be on `options.device`. Throws c10::ValueError for texts that are too short and for
-  /// invalid options, also if neither accumulate nor batch is a multiple of the number of processes.
-  /// group: the processes that train together; null for this one alone.
+  /// model must already be on `options.device`.
+  /// group: the processes that train together; null: this process alone.
   ///
+  /// Throws c10::ValueError for texts that are too short and for invalid options, also if the number of
+  /// processes divides neither accumulate nor batch.
   /// Collective: the parameters and buffers of rank 0 are copied to the others. Throws c10::ValueError in all
   /// processes if their options or tokens differ, or the options that the modules of their models print.
   Trainer(std::shared_ptr<torch::nn::Module> model, BatchLoss loss, at::Tensor training,
           at::Tensor validation, TrainerOptions options = {}, std::shared_ptr<TrainingGroup> group = nullptr);
 
-  /// One update; collective. Throws c10::ValueError, before any parameter changes, if the loss is not finite.
+  /// Does one update; collective. Throws c10::ValueError, before any parameter changes, if the loss is not
+  /// finite.
   LogRow step();
-  /// The mean loss over the whole validation text; nullopt if there is none. Collective.
+  /// The mean loss over the whole validation text; nullopt if there is no such text. Collective.
   std::optional<double> validate();
-  /// The number of updates done so far, including those of earlier processes.
+  /// The number of updates done so far, including those before the latest resume.
   int64_t steps_done() const { return steps_done_; }
 
-  /// Everything needed to continue, with the caller's documents in addition to its own "state.json" and
-  /// "trainer.json". Collective: it holds the generators' states and the moments of every process, and is the
-  /// same in all.
+  /// Everything needed to continue: the caller's documents in addition to the trainer's "state.json" and
+  /// "trainer.json". Collective: the checkpoint holds the generator states and the moments of every process,
+  /// and is the same in all processes.
   Checkpoint checkpoint(std::map<std::string, std::string> documents = {}) const;
   /// Returns to the state in which a checkpoint was made. Throws c10::ValueError if the model, an option that
   /// affects the result, or the text differs from the checkpoint's, and then changes nothing. Returns
   /// remarks, such as a different number of threads.
   ///
   /// Collective: throws in all processes if their checkpoints differ. A checkpoint may come from another
-  /// number of processes: then a remark says that dropout goes on with other bits. Ranks that it does not
-  /// have are seeded from `options.seed`, its step and their rank.
+  /// number of processes; a remark then says that dropout continues with other bits. Ranks that the
+  /// checkpoint does not have are seeded from `options.seed`, its step and their rank.
   std::vector<std::string> restore(const Checkpoint& checkpoint);
 
   struct RunOptions {
-    std::map<std::string, std::string> documents = {};     ///< for every checkpoint
+    std::map<std::string, std::string> documents = {};     ///< added to every checkpoint
     std::string log = "log.csv";                           ///< in the folder; ".jsonl" writes JSON lines
-    std::string title = {};                                ///< of the loss picture, loss.svg
-    std::function<void(const LogRow&)> on_step = {};       ///< after every update
-    std::function<void(const std::string&)> on_note = {};  ///< told what was saved, and where
-    std::function<bool()> stop = {};                       ///< true: save and return
+    std::string title = {};                                ///< of the picture of losses, loss.svg
+    std::function<void(const LogRow&)> on_step = {};       ///< called after every update
+    std::function<void(const std::string&)> on_note = {};  ///< called with what was saved, and where
+    std::function<bool()> stop = {};                       ///< returning true saves and ends the run
   };
-  /// Trains until `options.steps` or until `stop` returns true; evaluates, logs, draws the loss curve and
-  /// saves as the options say, and saves at the end. Returns true if all steps are done. If they were when the
-  /// latest checkpoint of the folder was restored, it writes nothing.
+  /// Trains until `options.steps` or until `stop` returns true. Evaluates, logs, draws the loss curve and
+  /// saves as the options say, and always saves at the end. Returns true if all steps are done. If they were
+  /// already done when the folder's latest checkpoint was restored, writes nothing.
   ///
-  /// Collective. In a group, `stop` is asked on every rank during every update, and if it is true on any of
-  /// them, all stop after that update. Rank 0 writes; `on_note` is called there, `on_step` everywhere. An
-  /// error on rank 0, as of a full disk, is thrown there alone: the others learn of it from the group when it
-  /// ends.
+  /// Collective. In a group, `stop` is called on every rank during every update, and if it returns true on
+  /// any rank, all stop after that update. Rank 0 writes files and calls `on_note`; every rank calls
+  /// `on_step`. An error on rank 0, such as a full disk, is thrown only there; the others learn of it from
+  /// the group when rank 0 ends.
   bool run(CheckpointFolder& folder, const RunOptions& run_options);
 
   const TrainerOptions& options() const { return options_; }
@@ -140,7 +142,7 @@ class Trainer {
  private:
   struct Update {
     LogRow row = {};
-    bool stop = false;  // somebody asked for it
+    bool stop = false;  // whether any process requested it
   };
   Checkpoint make_checkpoint(std::map<std::string, std::string> documents, bool wanted) const;
   Update update(const std::function<bool()>& stop);
@@ -151,14 +153,14 @@ class Trainer {
   std::shared_ptr<torch::nn::Module> model_;
   BatchLoss loss_;
   at::Tensor training_, validation_;
-  std::string training_hash_, validation_hash_;  // a checkpoint says which texts it learned from
+  std::string training_hash_, validation_hash_;  // stored in checkpoints to identify the texts
   TrainerOptions options_;
   std::shared_ptr<TrainingGroup> group_;
   BlockSampler sampler_;
   std::unique_ptr<GradientAverage> gradients_;
   std::unique_ptr<AdamWBase> optimizer_;
   int64_t steps_done_ = 0;
-  std::string restored_;  // state.json of the checkpoint that was restored; empty after an update
+  std::string restored_;  // state.json of the restored checkpoint; empty after an update
 };
 
 }  // namespace attentive

@@ -101,7 +101,7 @@ Ref Calls::call(Ref global, Ref arguments) {
   }
 }
 
-// Python 2 wrote the items as a list of pairs.
+// Python 2's pickles give the items as a list of pairs.
 Ref Calls::ordered_dict(Ref pairs) {
   expect(pairs, Kind::List, "the argument of OrderedDict");
   const auto dict = graph_.add_container(Kind::OrderedDict);
@@ -125,7 +125,7 @@ Ref Calls::bytearray(Ref arguments, size_t count) {
   return bytes;
 }
 
-// Protocol 2 has no bytes: each is written as the character of its number, in UTF-8.
+// Protocol 2 has no bytes: each byte is written as the character with its code, in UTF-8.
 Ref Calls::encode(Ref characters, Ref encoding) {
   expect(characters, Kind::Text, "bytes");
   expect(encoding, Kind::Text, "an encoding");
@@ -168,7 +168,7 @@ Ref Calls::parameter(Ref arguments) {
   return graph_.add({.kind = Kind::Parameter, .detail = requires_grad, .index = data});
 }
 
-// A tensor or parameter with attributes of its own, which are dropped.
+// Restores a tensor or parameter and drops its additional attributes.
 Ref Calls::tensor_with_attributes(Ref arguments) {
   const auto function = graph_.item(arguments, 0), type = graph_.item(arguments, 1);
   expect(function, Kind::Global, "what rebuilds a tensor");

@@ -10,20 +10,20 @@
 namespace attentive::pickle {
 
 struct CallOptions {
-  /// How many items the description of a storage has: 5 in a zip archive, 6 before PyTorch 1.6, 0 where there
-  /// are no storages.
+  /// The number of items that describe a storage: 5 in a zip archive, 6 in the format before PyTorch 1.6, 0
+  /// if the pickle may not have storages.
   size_t storage_items = 0;
   int64_t max_tensors = 0;
 };
 
-/// What the classes and functions of a pickle make of their arguments. Throws Refusal for arguments that
-/// `torch.save` would not have written. Whether a tensor fits into its storage is not known yet.
+/// Evaluates the classes and functions that a pickle calls. Throws Refusal for arguments that `torch.save`
+/// would not have written. Does not check that a tensor fits into its storage.
 class Calls {
  public:
   Calls(Graph& graph, const PickleInput& input, const CallOptions& options)
       : graph_(graph), input_(input), options_(options) {}
 
-  /// `arguments` is a tuple.
+  /// Calls `global`; `arguments` is a tuple.
   Ref call(Ref global, Ref arguments);
   /// The storage that a persistent id describes.
   Ref storage(Ref id);
@@ -37,7 +37,7 @@ class Calls {
   Ref parameter(Ref arguments);
   Ref tensor_with_attributes(Ref arguments);
 
-  // pickle_tensors.cpp
+  // Defined in values.cpp:
   Ref tensor(Ref arguments, size_t count);
   Ref tensor_of_dtype(Ref arguments, size_t count);
   TensorSpec geometry(Ref arguments) const;

@@ -44,11 +44,11 @@ constexpr Known kKnown[] = {
 
 struct Refused {
   std::string_view module;
-  std::string_view beginning;  // of the name
+  std::string_view beginning;  // how the name begins
   std::string_view what;
 };
 
-// What is known by another function, such as a dtype that LibTorch has, is not looked up here.
+// Only consulted for names that are not recognised above; explains why they are refused.
 constexpr Refused kRefused[] = {
     {"torch._utils", "_rebuild_qtensor", "a quantized tensor"},
     {"torch", "q", "a quantized dtype"},
@@ -86,7 +86,7 @@ NamedGlobal find_global(std::string_view module, std::string_view name) {
 
 namespace {
 
-// A container on the way from the root to the value that is being looked at.
+// A container on the path from the root to the current value.
 struct CheckFrame {
   Ref container;
   Graph::Items items;
@@ -117,7 +117,7 @@ class Check {
   }
 
  private:
-  // A leaf counts at once, a container when all in it was counted.
+  // A leaf is counted at once; a container is counted when all its items have been.
   void visit(Ref ref, CheckFrame& parent) {
     const auto& node = graph_[ref];
     if (!graph_.is_container(ref)) return count(parent, 1, text_of(node), 0);
@@ -163,7 +163,7 @@ class Check {
       case Kind::Latin1:
         return node.size;
       case Kind::LongInt:
-        return uint64_t{3} * node.size;  // decimals
+        return uint64_t{3} * node.size;  // at most 3 decimal digits for each byte
       case Kind::Storage:
         refuse("it holds a storage that is not part of a tensor");
       case Kind::Global:

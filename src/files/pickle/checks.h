@@ -12,7 +12,7 @@
 
 namespace attentive::pickle {
 
-/// What a class or function of a pickle stands for. Nothing is looked up: the name is compared with a list.
+/// The known classes and functions of pickles. None is imported: names are compared with a list.
 enum class Global : uint8_t {
   OrderedDict,
   Counter,
@@ -40,16 +40,16 @@ enum class Global : uint8_t {
 
 struct NamedGlobal {
   Global global;
-  at::ScalarType dtype = at::kByte;  ///< of a typed storage or a dtype
+  at::ScalarType dtype = at::kByte;  ///< the dtype of a typed storage, or the dtype itself
 };
 
-/// The global of this name. Throws Refusal, naming it, for any that is not read here.
+/// Finds a global by name. Throws Refusal, naming the global, if this package does not read it.
 NamedGlobal find_global(std::string_view module, std::string_view name);
 
 /// Refuses what cannot become a FileValue: a container that contains itself, containers nested deeper than
 /// `max_depth`, more values than `max_values` or longer strings than `max_pickle_bytes` (each mention of a
-/// shared value counts), keys that cannot be hashed or that come twice, and a storage, class or function as a
-/// value. Costs time and memory by what the graph holds, not by what it would become.
+/// shared value counts), keys that cannot be hashed or that occur twice, and a storage, class or function as
+/// a value. Time and memory are proportional to the graph, not to the expanded value.
 void check_values(Graph& graph, const PickleInput& input, Ref root, const TorchFileLimits& limits);
 
 }  // namespace attentive::pickle

@@ -10,7 +10,7 @@
 
 namespace attentive {
 
-/// How much memory the description of a file may take while it is read.
+/// Counts the memory that the description of a file takes while it is read, against a limit.
 class MemoryBudget {
  public:
   explicit MemoryBudget(uint64_t limit) : limit_(limit) {}
@@ -28,7 +28,7 @@ class MemoryBudget {
   uint64_t used_ = 0;
 };
 
-/// A part of the budget, for as long as this lives.
+/// Reserves a part of the budget during its lifetime.
 class BudgetShare {
  public:
   BudgetShare(MemoryBudget& budget, uint64_t bytes) : budget_(budget), bytes_(bytes) { budget.charge(bytes); }
@@ -41,9 +41,9 @@ class BudgetShare {
   uint64_t bytes_;
 };
 
-/// A growing array of plain values, of which each counts against a budget from when it is added until it is
-/// removed. It lies in chunks, so that it never has to be copied to grow: then the old and the new one would
-/// both take memory that nobody counted.
+/// A growing array of trivial values, each of which counts against a budget while it is in the array. It is
+/// stored in chunks and never copied to grow: a copy would need memory for the old and the new array, which
+/// nobody counts.
 template <class T>
 class ChunkedArray {
   static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>);
@@ -70,7 +70,8 @@ class ChunkedArray {
   void shrink(size_t size) {
     budget_.release((size_ - size) * sizeof(T));
     size_ = size;
-    const auto spare = size_ / kChunk + 2;  // one, for an array that grows and shrinks around its end
+    // One spare chunk, for an array that grows and shrinks around its end.
+    const auto spare = size_ / kChunk + 2;
     if (chunks_.size() > spare) chunks_.resize(spare);
   }
 

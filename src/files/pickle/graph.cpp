@@ -12,7 +12,8 @@
 namespace attentive::pickle {
 namespace {
 
-// The numbers of nodes that exist from the start: most numbers in a file are among them.
+// The indices of nodes that exist from the beginning: None, False, True and the small integers, which are the
+// most frequent values.
 constexpr Ref kNone = 0;
 constexpr Ref kFalse = 1;
 constexpr Ref kFirstInt = 3;
@@ -117,7 +118,7 @@ void Graph::append(Ref to, Ref item) {
 
 Ref Graph::copy_container(Kind kind, Ref from) {
   const auto copy = add_container(kind);
-  // The pieces of `from` alone: while they are copied, `copy` may come to lie behind them.
+  // Copies each piece before it is appended, because append() adds pieces to the same array.
   for (auto i = container(from).first; i != kNoRef; i = pieces_[i].next) {
     const auto piece = pieces_[i];
     append(copy, pool_, piece.begin, piece.count);
@@ -140,7 +141,7 @@ bool is_scalar(Kind kind) {
 
 }  // namespace
 
-// A key that is no tuple. Python takes True, 1 and 1.0 for the same one.
+// A key that is not a tuple, in a form in which True, 1 and 1.0 are equal, as in Python.
 struct Keys::Comparable {
   int order = kNothing;
   int64_t number = 0;
@@ -149,7 +150,7 @@ struct Keys::Comparable {
 
   auto operator<=>(const Comparable&) const = default;
 
-  static Comparable of(double value) {
+  static Comparable of_number(double value) {
     constexpr double kBeyond = 9223372036854775808.0;
     if (value == std::trunc(value) && value >= -kBeyond && value < kBeyond) {
       return {kInteger, static_cast<int64_t>(value)};
@@ -169,10 +170,10 @@ Keys::Comparable Keys::comparable(Ref scalar) const {
     case Kind::Int:
       return {kInteger, node.integer};
     case Kind::Float:
-      return Comparable::of(node.real);
+      return Comparable::of_number(node.real);
     case Kind::Complex: {
       const auto real = graph_[node.size].real, imaginary = graph_[static_cast<Ref>(node.index)].real;
-      if (imaginary == 0) return Comparable::of(real);
+      if (imaginary == 0) return Comparable::of_number(real);
       return {kComplex, std::bit_cast<int64_t>(real), std::bit_cast<int64_t>(imaginary)};
     }
     case Kind::LongInt:

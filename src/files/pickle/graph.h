@@ -29,7 +29,7 @@ enum class Kind : uint8_t {
   Complex,
   Text,
   Bytes,
-  Latin1,  ///< bytes, each written as the character of its number
+  Latin1,  ///< bytes, each written as the character with its code
   List,
   Tuple,
   Set,
@@ -44,31 +44,31 @@ enum class Kind : uint8_t {
   Global,
 };
 
-/// With its article, for messages.
+/// The name of a kind with its article, for messages.
 std::string_view kind_name(Kind kind);
 
 struct Node {
   Kind kind = Kind::None;
-  uint8_t detail =
-      0;  ///< a bool, a dtype (of a storage class, too), a device type, a parameter's requires_grad
+  /// A bool, a dtype (also a storage class's), a device type, or a parameter's requires_grad.
+  uint8_t detail = 0;
   uint32_t size = 0;  ///< bytes of a text; items of a container (two each in a dict); a complex's real part
   union {
     int64_t integer;  ///< an int; a device's index
     double real;
-    uint64_t offset;  ///< of a text's bytes in the pickle
-    uint64_t index;   ///< of a container, storage, tensor or global; of a parameter's tensor node
+    uint64_t offset;  ///< the offset of a text's bytes in the pickle
+    uint64_t index;   ///< the index of a container, storage, tensor or global; the tensor node of a parameter
   };
 };
 static_assert(sizeof(Node) == 16);
 
-/// The items of a container as a chain of pieces, and what its check found out.
+/// The items of a container as a linked list of pieces, with the results of its check.
 struct Container {
   uint32_t first = kNoRef;
   uint32_t last = kNoRef;
-  uint64_t text = 0;    ///< bytes of all strings in it
-  uint32_t values = 0;  ///< values in it, itself included; 0: not checked yet
-  uint16_t depth = 0;   ///< containers in it, one within another
-  bool open = false;    ///< being checked: who meets it again has met a cycle
+  uint64_t text = 0;    ///< the bytes of all strings in it
+  uint32_t values = 0;  ///< the number of values in it, itself included; 0: not checked yet
+  uint16_t depth = 0;   ///< how deeply containers are nested in it
+  bool open = false;    ///< being checked; meeting it again means a cycle
 };
 
 struct Piece {
@@ -77,7 +77,7 @@ struct Piece {
   uint32_t next = kNoRef;
 };
 
-/// A storage as one mention of it describes it. A view (only before PyTorch 1.6) is part of it.
+/// A storage as one mention describes it. A view (only before PyTorch 1.6) is a part of a storage.
 struct StorageMention {
   Ref key = 0;
   Ref view_key = kNoRef;
@@ -89,7 +89,7 @@ struct StorageMention {
 };
 
 struct TensorSpec {
-  uint32_t storage = 0;  ///< its mention
+  uint32_t storage = 0;  ///< the index of the storage's mention
   Ref sizes = 0;
   Ref strides = 0;
   at::ScalarType dtype = at::kFloat;
@@ -99,8 +99,8 @@ struct TensorSpec {
   int64_t offset = 0;
 };
 
-/// What a pickle builds. Values are shared as the pickle shares them; nothing is copied from it: texts stay
-/// where they are.
+/// The values that a pickle builds. Shared values stay shared, and texts stay in the pickle: nothing is
+/// copied.
 class Graph {
  public:
   explicit Graph(MemoryBudget& budget);
@@ -111,11 +111,11 @@ class Graph {
   Ref add_float(double value);
   Ref add_text(Kind kind, uint64_t offset, uint64_t size);
   Ref add_container(Kind kind);
-  /// A container of `count` values of an array, from `first` on.
+  /// Adds a container of `count` values of an array, beginning with value `first`.
   Ref add_container(Kind kind, const ChunkedArray<Ref>& from, size_t first, size_t count);
   void append(Ref container, const ChunkedArray<Ref>& from, size_t first, size_t count);
   void append(Ref container, Ref item);
-  /// A container of the items of another one.
+  /// Adds a container with the items of another one.
   Ref copy_container(Kind kind, Ref from);
 
   MemoryBudget& budget() { return budget_; }
@@ -125,14 +125,14 @@ class Graph {
   bool is_container(Ref ref) const;
   Container& container(Ref ref) { return containers_[nodes_[ref].index]; }
   const Container& container(Ref ref) const { return containers_[nodes_[ref].index]; }
-  /// An item of a tuple, which is always one piece.
+  /// An item of a tuple; a tuple is always one piece.
   Ref item(Ref tuple, size_t i) const { return pool_[pieces_[container(tuple).first].begin + i]; }
 
-  /// Walks over a container's items.
+  /// Iterates over the items of a container.
   class Items {
    public:
     Items(const Graph& graph, uint32_t first_piece) : graph_(&graph), piece_(first_piece) {}
-    /// False at the end.
+    /// Returns false after the last item.
     bool next(Ref& item) {
       if (piece_ == kNoRef) return false;
       const auto& piece = graph_->pieces_[piece_];
@@ -149,7 +149,7 @@ class Graph {
     uint32_t piece_;
     uint32_t used_ = 0;
   };
-  Items items(Ref of) const { return {*this, container(of).first}; }
+  Items items(Ref node) const { return {*this, container(node).first}; }
   Items no_items() const { return {*this, kNoRef}; }
 
  private:
@@ -164,12 +164,12 @@ class Graph {
   ChunkedArray<TensorSpec> tensors;
 };
 
-/// Whether the keys of a dict, or the items of a set, can be hashed in Python and are distinct.
+/// Checks that the keys of a dict, or the items of a set, can be hashed in Python and are distinct.
 class Keys {
  public:
   Keys(Graph& graph, const PickleInput& input) : graph_(graph), input_(input) {}
 
-  /// Throws Refusal. Other containers have no keys.
+  /// Throws Refusal. Accepts any other kind of container, as those have no keys.
   void check(Ref container) const;
 
  private:
@@ -184,7 +184,7 @@ class Keys {
   const PickleInput& input_;
 };
 
-/// The value of a graph that was checked; `tensors` are those of the graph, in its order.
+/// Builds the value of a checked graph. `tensors` are the graph's tensors, in its order.
 FileValue build_value(const Graph& graph, const PickleInput& input, Ref root,
                       const std::vector<at::Tensor>& tensors);
 

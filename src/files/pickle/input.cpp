@@ -8,8 +8,8 @@
 
 namespace attentive::pickle {
 
-// For all that may ever be taken, once: it takes address space, and memory where bytes are read to. To grow
-// as they are taken, it would have to be copied.
+// Reserves space once for all bytes that may ever be taken. Only address space is used until bytes are read;
+// an array that grew instead would have to be copied.
 void PickleInput::reserve() {
   if (bytes_) return;
   bytes_.reset(static_cast<char*>(std::malloc(std::max<uint64_t>(std::min(size_, limit_), 1))));
@@ -61,9 +61,9 @@ namespace attentive {
 namespace {
 
 constexpr uint32_t kBase = 1'000'000'000;
-constexpr size_t kDigits = 9;  // of kBase
+constexpr size_t kDigits = 9;  // decimal digits of kBase
 
-// Two's complement: the bytes of -n from those of n.
+// Negates a number in two's complement.
 void negate(std::string& bytes) {
   unsigned carry = 1;
   for (auto& byte : bytes) {
@@ -117,7 +117,7 @@ std::string bytes_of(std::string_view decimal, size_t max_bytes) {
     }
     if (carry > 0) bytes += static_cast<char>(carry);
   }
-  bytes += '\0';  // for the sign
+  bytes += '\0';  // room for the sign bit
   if (negative) negate(bytes);
   while (bytes.size() > 1) {
     const auto below = static_cast<unsigned char>(bytes[bytes.size() - 2]);

@@ -10,20 +10,21 @@
 
 namespace attentive::pickle {
 
-/// Bytes of a file that are read as pickles, one after another. They come into memory as they are taken, and
-/// stay there.
+/// A range of a file's bytes that holds one or more pickles. Bytes are read into memory as they are taken,
+/// and stay there.
 class PickleInput {
  public:
-  /// The bytes [begin, end) of `source`, which must outlive this; more than `limit` of them are never taken.
+  /// Uses the bytes [begin, end) of `source`, which must outlive this object. At most `limit` of them may be
+  /// taken.
   PickleInput(const ByteSource& source, uint64_t begin, uint64_t end, uint64_t limit)
       : source_(source), begin_(begin), size_(end - begin), limit_(limit) {}
 
-  /// Takes all of them into memory and returns their CRC-32.
+  /// Reads all of them into memory and returns their CRC-32.
   uint32_t load_all();
 
-  /// The next bytes, until the next call. Throws Refusal where there are not as many.
+  /// Takes `count` bytes; the pointer is valid until the next call. Throws Refusal if there are fewer.
   const char* take(uint64_t count);
-  /// The bytes up to a line feed, which is passed over, at most `longest`.
+  /// Takes the bytes up to a line feed, at most `longest`, and skips the line feed.
   std::string_view take_line(uint64_t longest);
 
   uint64_t position() const { return position_; }
@@ -48,12 +49,12 @@ class PickleInput {
 
 namespace attentive {
 
-/// The decimal digits, with a minus sign if need be, of an integer in two's complement, its lowest byte
-/// first.
+/// The decimal digits, with a minus sign for negative numbers, of a two's complement integer in little-endian
+/// order.
 std::string decimal_of(std::string_view bytes);
 
-/// The shortest such bytes of decimal digits with an optional minus sign; empty if the text is none, or if
-/// it has more than `max_bytes`.
+/// The shortest two's complement, little-endian, of a decimal text with an optional minus sign. Empty if the
+/// text is not a number or needs more than `max_bytes`.
 std::string bytes_of(std::string_view decimal, size_t max_bytes);
 
 }  // namespace attentive

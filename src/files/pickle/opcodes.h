@@ -1,6 +1,6 @@
 #pragma once
 
-// Opcodes of pickle protocols 2 to 5 (CPython, Lib/pickletools.py), those that are read or written here.
+// The opcodes of pickle protocols 2 to 5 (CPython, Lib/pickletools.py) that are read or written here.
 
 namespace attentive::pickle::op {
 

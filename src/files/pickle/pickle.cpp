@@ -19,7 +19,7 @@ constexpr uint64_t kLongestName = 200;
 
 }  // namespace
 
-// Says where in the pickle the refusal of a call is.
+// Adds the position in the pickle to the refusal of a call.
 template <class Call>
 auto Unpickler::located(Call run) {
   try {
@@ -94,7 +94,7 @@ void Unpickler::get(uint64_t index) {
   push(memo_[index]);
 }
 
-// Picklers number from 0 on, old ones from 1 on.
+// Memo indices count from 0 in current picklers and from 1 in old ones.
 void Unpickler::put(uint64_t index) {
   if (index > memo_.size() + (memo_.empty() ? 1 : 0))
     fail("memo entry {} follows entry {}", index, memo_.size());
@@ -123,7 +123,7 @@ bool Unpickler::call(unsigned char opcode) {
       if (!graph_.is(top(), Kind::OrderedDict) || !graph_.is_dict(state)) {
         fail("a state for a value that is {}", kind_name(graph_[top()].kind));
       }
-      return true;  // attributes of the OrderedDict, such as _metadata
+      return true;  // ignored attributes of an OrderedDict, such as _metadata
     }
     case op::BinPersId: {
       const auto id = pop();
@@ -165,7 +165,7 @@ Ref Unpickler::pop() {
   return value;
 }
 
-// Where the values above the last mark begin.
+// Removes the last mark and returns the index of the first value above it.
 size_t Unpickler::pop_mark() {
   if (marks_.empty()) fail("it takes up to a mark that is not there");
   const auto mark = marks_.back();
@@ -175,7 +175,7 @@ size_t Unpickler::pop_mark() {
 
 namespace {
 
-constexpr uint64_t kLongestInteger = 1024;  // bytes; making decimals of one costs their square
+constexpr uint64_t kLongestInteger = 1024;  // bytes; the time to convert one to decimal grows with the square
 
 }  // namespace
 
@@ -201,11 +201,11 @@ bool Unpickler::push_number(unsigned char opcode) {
       push_long(number<uint8_t>());
       return true;
     case op::Long4:
-      push_long(number<uint32_t>());  // signed; a negative one is beyond the limit
+      push_long(number<uint32_t>());  // signed; a negative length exceeds the limit
       return true;
     case op::BinFloat: {
       auto bytes = number<std::array<char, 8>>();
-      std::reverse(bytes.begin(), bytes.end());  // big-endian
+      std::reverse(bytes.begin(), bytes.end());  // stored as big-endian
       push(graph_.add_float(std::bit_cast<double>(bytes)));
       return true;
     }
@@ -219,7 +219,7 @@ void Unpickler::push_long(uint64_t size) {
   const auto begin = input_.position();
   const auto* bytes = reinterpret_cast<const unsigned char*>(input_.take(size));
   const unsigned char sign = size > 0 && (bytes[size - 1] & 0x80) ? 0xFF : 0;
-  // A byte that only repeats the sign of the one below says nothing.
+  // Drops each high byte that only repeats the sign of the byte below it.
   while (size > 8 && bytes[size - 1] == sign && ((bytes[size - 2] ^ sign) & 0x80) == 0) --size;
   if (size > 8) return push(graph_.add_text(Kind::LongInt, begin, size));
   int64_t value = sign ? -1 : 0;
@@ -311,7 +311,7 @@ bool Unpickler::build_container(unsigned char opcode) {
   }
 }
 
-// Takes the values from `first` on from the stack and puts them into the container below them.
+// Moves the values from index `first` on from the stack into the container below them.
 void Unpickler::extend(size_t first, std::initializer_list<Kind> kinds) {
   const auto floor = marks_.empty() ? 0 : marks_.back();
   if (first > stack_.size() || first <= floor) fail("it takes more from its stack than is there");

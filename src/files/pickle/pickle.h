@@ -15,16 +15,17 @@
 
 namespace attentive::pickle {
 
-/// Reads one pickle into a graph: protocols 2 to 5 and the opcodes that CPython's pickler writes for the
-/// values of `Kind`. Nothing is executed or looked up, and nothing recurses.
+/// Reads one pickle into a graph: protocols 2 to 5, and the opcodes that CPython's pickler writes for the
+/// values of `Kind`. Executes and imports nothing, and does not recurse.
 ///
-/// Throws Refusal, with the byte, for anything else: an opcode or a global that is not read here, a stack or
-/// memo that holds less than is asked for, a string that is not UTF-8, an integer of more than 1024 bytes.
+/// Throws Refusal, with the byte's position, for anything else: an opcode or a global that is not read here,
+/// a stack or memo with fewer values than an opcode needs, a string that is not UTF-8, an integer of more
+/// than 1024 bytes.
 class Unpickler {
  public:
   Unpickler(PickleInput& input, Graph& graph, const CallOptions& options);
 
-  /// The value of the pickle that begins where the input is; ends behind it.
+  /// Reads the pickle at the current position of the input, and moves the position behind it.
   Ref load();
 
  private:
@@ -67,7 +68,7 @@ class Unpickler {
   ChunkedArray<Ref> stack_;
   ChunkedArray<uint32_t> marks_;
   ChunkedArray<Ref> memo_;
-  uint64_t at_ = 0;  // the current opcode's byte
+  uint64_t at_ = 0;  // the position of the current opcode
 };
 
 }  // namespace attentive::pickle

@@ -14,8 +14,8 @@ constexpr uint32_t kMaxRank = 64;
 
 }  // namespace
 
-// ("storage", class, key, location, numel), and before PyTorch 1.6 also None or (key, offset, numel) of a
-// view. The location is where it was saved from; everything comes to the CPU.
+// A storage's persistent id: ("storage", class, key, location, numel); before PyTorch 1.6 followed by None or
+// by the (key, offset, numel) of a view. The location, the device it was saved from, is ignored.
 Ref Calls::storage(Ref id) {
   if (options_.storage_items == 0) refuse("a tensor where none is allowed");
   expect(id, Kind::Tuple, "a persistent id");
@@ -90,7 +90,7 @@ TensorSpec Calls::geometry(Ref arguments) const {
   return spec;
 }
 
-// (…, requires_grad, hooks[, metadata]), or in files of old the geometry alone.
+// Further arguments: (…, requires_grad, hooks[, metadata]); very old files have the geometry only.
 Ref Calls::tensor(Ref arguments, size_t count) {
   auto spec = geometry(arguments);
   const auto& storage = graph_.storages[spec.storage];
@@ -104,7 +104,7 @@ Ref Calls::tensor(Ref arguments, size_t count) {
   return add_tensor(spec);
 }
 
-// (…, requires_grad, hooks, dtype[, metadata])
+// Further arguments: (…, requires_grad, hooks, dtype[, metadata]).
 Ref Calls::tensor_of_dtype(Ref arguments, size_t count) {
   auto spec = geometry(arguments);
   spec.requires_grad = boolean(graph_.item(arguments, 4), "requires_grad of a tensor");
@@ -137,13 +137,13 @@ void Calls::check_gradient(at::ScalarType dtype, bool requires_grad) const {
   }
 }
 
-// torch.save writes none of a tensor's hooks.
+// The hooks must be empty, because torch.save writes none.
 void Calls::check_hooks(Ref hooks) const {
   if (graph_.is(hooks, Kind::None)) return;
   if (!graph_.is_dict(hooks) || graph_[hooks].size != 0) refuse("a tensor with backward hooks");
 }
 
-// Whether the numbers are to be read conjugated or negated.
+// Reads the flags for pending conjugation and negation.
 void Calls::set_metadata(Ref dict, TensorSpec& spec) const {
   if (graph_.is(dict, Kind::None)) return;
   expect(dict, Kind::Dict, "the metadata of a tensor");
@@ -167,13 +167,13 @@ std::string from_latin1(std::string_view text) {
   std::string bytes;
   for (size_t i = 0; i < text.size(); ++i) {
     const auto lead = static_cast<unsigned char>(text[i]);
-    // Above U+007F, two bytes: 110000xx 10xxxxxx.
+    // A character above U+007F has two bytes: 110000xx 10xxxxxx.
     bytes.push_back(lead < 0x80 ? text[i] : static_cast<char>((lead << 6) | (text[++i] & 0x3F)));
   }
   return bytes;
 }
 
-// A container whose items are being made.
+// A container whose items are being built.
 struct BuildFrame {
   Graph::Items items;
   std::vector<FileValue> made;

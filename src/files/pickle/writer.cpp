@@ -16,7 +16,7 @@ constexpr int kProtocol = 2;
 constexpr int kMaxDepth = 1000;
 constexpr size_t kLongestWrittenInteger = 255;  // bytes; torch.load reads no longer ones
 
-// The shortest two's complement.
+// The shortest two's complement of an integer.
 std::string bytes_of_integer(int64_t value) {
   std::string bytes(reinterpret_cast<const char*>(&value), sizeof(value));
   const char sign = value < 0 ? '\xFF' : '\0';
@@ -26,7 +26,7 @@ std::string bytes_of_integer(int64_t value) {
   return bytes;
 }
 
-// Each byte as the character of its number, in UTF-8.
+// Writes each byte as the character with its code, in UTF-8.
 std::string to_latin1(std::string_view bytes) {
   std::string text;
   for (const char byte : bytes) {
@@ -193,7 +193,7 @@ void Writer::put_long(std::string_view bytes) {
 
 void Writer::put_float(double value) {
   auto bytes = std::bit_cast<std::array<char, sizeof(double)>>(value);
-  std::reverse(bytes.begin(), bytes.end());  // big-endian
+  std::reverse(bytes.begin(), bytes.end());  // stored as big-endian
   op(op::BinFloat);
   out_.append(bytes.data(), bytes.size());
 }
@@ -235,7 +235,7 @@ void Writer::global(std::string_view module, std::string_view name) {
   remember(line);
 }
 
-// A text that comes often is written once.
+// Writes a frequent text once and then refers to it by the memo.
 void Writer::common_text(const std::string& text) {
   if (get(text)) return;
   put_text(text);
@@ -269,7 +269,7 @@ void Writer::remember(const std::string& key) {
 
 namespace {
 
-// A tensor, or the parameter made of it, in the memo.
+// The memo key of a tensor, or of the parameter made from it.
 std::string memo_key(const char* kind, const at::Tensor& tensor) {
   return fmt::format("{} {}", kind, fmt::ptr(tensor.unsafeGetTensorImpl()));
 }
@@ -300,7 +300,7 @@ void Writer::put_tensor(const at::Tensor& tensor) {
   put_sizes(tensor.sizes());
   put_sizes(tensor.strides());
   put_bool(tensor.requires_grad());
-  put_dict({.items = {}, .ordered = true});  // hooks
+  put_dict({.items = {}, .ordered = true});  // no hooks
   if (untyped) put_dtype(tensor.scalar_type());
   put_metadata(tensor);
   op(op::Tuple);
@@ -354,7 +354,7 @@ void Writer::put_sizes(at::IntArrayRef sizes) {
   put_tuple(std::vector<FileValue>(sizes.begin(), sizes.end()));
 }
 
-// Whether the numbers are to be read conjugated or negated.
+// Writes the flags for pending conjugation and negation.
 void Writer::put_metadata(const at::Tensor& tensor) {
   FileValue::Dict metadata;
   if (tensor.is_conj()) metadata.items.emplace_back("conj", true);

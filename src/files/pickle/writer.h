@@ -18,12 +18,12 @@
 
 namespace attentive::pickle {
 
-/// Writes a value as `torch.save` does: pickle protocol 2, tensors over storages with keys "0", "1", … in the
-/// order in which they are met. Throws Refusal, naming the place in the value, for a tensor or a number that
-/// has no form there, and for containers nested deeper than 1000.
+/// Writes a value as `torch.save` does: pickle protocol 2, tensors over storages that are numbered "0", "1",
+/// … in the order in which they occur. Throws Refusal, naming the path of the value, for a tensor or number
+/// that cannot be represented, and for containers nested deeper than 1000.
 class Writer {
  public:
-  /// The pickle of a value. Once.
+  /// Writes the pickle of a value. May be called once.
   std::string write(const FileValue& value);
 
   /// The storages that the pickle refers to, by key.
@@ -46,7 +46,6 @@ class Writer {
   void put_device(c10::Device device);
   void put_dtype(at::ScalarType dtype);
 
-  // pickle_writer_tensors.cpp
   void put_tensor(const at::Tensor& tensor);
   void put_parameter(const FileValue::Parameter& parameter);
   void put_storage(const at::Tensor& tensor, std::string_view type, at::ScalarType dtype);
@@ -70,7 +69,7 @@ class Writer {
   }
 
   std::string out_;
-  std::string place_;  // the keys and indices on the way to the current value
+  std::string place_;  // the keys and indices that lead to the current value
   int depth_ = 0;
   std::unordered_map<std::string, uint32_t> memo_;
   std::unordered_map<const c10::StorageImpl*, std::pair<size_t, at::ScalarType>> keys_;

@@ -7,20 +7,20 @@
 
 namespace attentive {
 
-/// A dtype as `torch.save` writes it.
+/// How `torch.save` writes a dtype.
 struct TorchDtype {
-  std::string_view name;  ///< in module torch: "float32"
+  std::string_view name;  ///< its name in module torch: "float32"
   at::ScalarType dtype;
   std::string_view storage;  ///< its storage class in module torch; empty: its storages are untyped
-  bool tensors = true;       ///< false: a name alone, of which PyTorch makes no tensor with data
+  bool tensors = true;       ///< false: PyTorch has the dtype's name but makes no tensors with data of it
 };
 
-/// Null if there is none (quantized ones have none here).
+/// Returns null if there is no such dtype; quantized dtypes are not in the list.
 const TorchDtype* find_torch_dtype(std::string_view name);
 const TorchDtype* find_torch_dtype(at::ScalarType dtype);
 const TorchDtype* find_torch_storage(std::string_view storage);
 
-/// True if every byte is 0 or 1: any other one is no bool in C++.
+/// Whether every byte is 0 or 1. Any other byte is not a valid bool in C++.
 bool are_bools(const void* data, size_t size);
 
 }  // namespace attentive

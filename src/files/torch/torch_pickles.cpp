@@ -54,7 +54,7 @@ void check_machine(PickleInput& input, MemoryBudget& budget) {
   refuse("its byte order is not stated");
 }
 
-// The keys of its storages in the order in which they follow, as texts of `input`.
+// Reads the keys of the storages, as texts of `input`, in the order in which the storages follow.
 std::vector<std::string_view> read_keys(PickleInput& input, MemoryBudget& budget, size_t storages) {
   Graph graph(budget);
   const auto list = pickle::Unpickler(input, graph, {}).load();
@@ -70,7 +70,7 @@ std::vector<std::string_view> read_keys(PickleInput& input, MemoryBudget& budget
   return keys;
 }
 
-// Mentions of storages, found by their key.
+// Finds mentions of storages by key.
 class Mentions {
  public:
   Mentions(const Graph& graph, const PickleInput& input) : graph_(graph), input_(input) {
@@ -79,7 +79,7 @@ class Mentions {
               [&](uint32_t a, uint32_t b) { return std::pair(key_of(a), a) < std::pair(key_of(b), b); });
   }
 
-  /// In the order of the pickle.
+  /// The mentions of a key, in the order of the pickle.
   std::pair<const uint32_t*, const uint32_t*> find(std::string_view key) const {
     const auto* begin = by_key_.data();
     const auto* end = begin + by_key_.size();
@@ -98,7 +98,7 @@ class Mentions {
   std::vector<uint32_t> by_key_;
 };
 
-// Adds the storages that follow the pickles.
+// Adds the storages, which follow the pickles.
 void add_storages(const ByteSource& source, const Graph& graph, const PickleInput& input,
                   const std::vector<std::string_view>& keys, TorchTensors& tensors) {
   const Mentions mentions(graph, input);

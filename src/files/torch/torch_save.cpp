@@ -23,8 +23,8 @@ namespace {
                        fmt::format("save_torch: {}: {}", path.string(), reason));
 }
 
-// What the reader would refuse is not written: keys that come twice or that cannot be hashed, text that is
-// not UTF-8.
+// Runs the reader's checks, so that nothing is written that it would refuse: duplicate or unhashable keys,
+// text that is not UTF-8.
 void check_pickle(const std::string& pickle) {
   constexpr uint64_t kMost = std::numeric_limits<uint32_t>::max();
   const TorchFileLimits limits{
@@ -39,7 +39,7 @@ void check_pickle(const std::string& pickle) {
   check_values(graph, input, root, limits);
 }
 
-// The bytes of a storage, on the CPU.
+// A storage's bytes, copied to the CPU if necessary.
 at::Tensor bytes_of(const c10::Storage& storage) {
   const auto options = at::TensorOptions().dtype(at::kByte).device(storage.device());
   const auto size = static_cast<int64_t>(storage.nbytes());

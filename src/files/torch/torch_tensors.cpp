@@ -15,7 +15,7 @@
 namespace attentive {
 namespace {
 
-// Where the last element of a tensor lies, in elements from its first one; nothing if that overflows.
+// The offset of a tensor's last element from its first one, in elements; nothing if it overflows.
 std::optional<int64_t> reach(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides) {
   int64_t last = 0;
   for (size_t i = 0; i < sizes.size(); ++i) {
@@ -28,8 +28,8 @@ std::optional<int64_t> reach(const std::vector<int64_t>& sizes, const std::vecto
   return last;
 }
 
-// Bytes that the elements would take one after another, sizes of 0 apart; nothing if that overflows. (Strides
-// of zero allow more elements than a storage has.)
+// The bytes of the elements if they were contiguous, with sizes of 0 left out; nothing if that overflows.
+// (With strides of 0, a tensor may have more elements than its storage.)
 std::optional<int64_t> dense_bytes(const std::vector<int64_t>& sizes, int64_t item) {
   int64_t bytes = item;
   for (const auto size : sizes) {
@@ -42,8 +42,8 @@ bool is_empty(const std::vector<int64_t>& sizes) {
   return std::find(sizes.begin(), sizes.end(), 0) != sizes.end();
 }
 
-// Fresh memory comes page by page, and each page costs a fault: with large ones, reading a file into it takes
-// half the time. Only a wish; the system may refuse it.
+// Asks for large pages. New memory causes one page fault per page, and with large pages reading a file takes
+// half as long. The system may refuse.
 void prefer_large_pages(void* data, uint64_t size) {
   constexpr uintptr_t kLarge = uintptr_t{2} << 20;
   const auto begin = (reinterpret_cast<uintptr_t>(data) + kLarge - 1) / kLarge * kLarge;
@@ -80,7 +80,7 @@ void TorchTensors::assign(size_t index, uint32_t number) {
     refuse("storage {} is said to have {} elements of {} bytes, but has {} bytes", quoted_name(stored.name),
            mention.numel, item, stored.size);
   }
-  // An empty one may be that of tensors of any dtype.
+  // An empty storage may serve tensors of any dtype.
   if (stored.size == 0) return;
   if (stored.dtype && *stored.dtype != mention.dtype) {
     refuse("storage {} is said to be of dtype {} and of dtype {}", quoted_name(stored.name),
@@ -97,8 +97,8 @@ std::vector<int64_t> TorchTensors::numbers(pickle::Ref tuple) const {
   return values;
 }
 
-// The part of its storage that a tensor may use, in elements of the tensor's own dtype. Those are also what a
-// view counts in: there are none of untyped storages, and a typed one has the dtype of its tensors.
+// The part of its storage that a tensor may use, in elements of the tensor's dtype. A view counts in the same
+// elements: only typed storages have views, and they have the dtype of their tensors.
 TorchTensors::Room TorchTensors::room_of(const pickle::TensorSpec& spec) const {
   const auto& mention = graph_.storages[spec.storage];
   const auto& stored = stored_[storage_of_[spec.storage]];
@@ -167,7 +167,7 @@ at::Tensor TorchTensors::make(const pickle::TensorSpec& spec) const {
   const auto& storage = stored_[storage_of_[spec.storage]].storage;
   const auto sizes = numbers(spec.sizes);
   const auto room = room_of(spec);
-  // Where nothing lies, any offset is right; but an address is made of it.
+  // An empty tensor may have any offset; one beyond the storage must not become an address.
   const auto offset = is_empty(sizes) && spec.offset > room.count ? 0 : room.begin + spec.offset;
   auto tensor = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(storage),
                                                          c10::DispatchKeySet(c10::DispatchKey::CPU),

@@ -16,20 +16,21 @@
 
 namespace attentive {
 
-/// The storages of a file, and the tensors that a pickle describes over them.
-///
-/// First every storage that the file holds is added, and every mention of one is assigned to it; then every
-/// tensor is checked against the bytes that its storage really has; only then is memory allocated, and the
-/// bytes are read. Every member throws Refusal.
+/// Loads the storages of a file and the tensors that a pickle describes over them. Works in stages: every
+/// storage of the file is added, and every mention is assigned to one; then every tensor is checked against
+/// the true size of its storage; only then is memory allocated and are bytes read. Every member throws
+/// Refusal.
 class TorchTensors {
  public:
   TorchTensors(const ByteSource& source, const pickle::Graph& graph, const TorchFileOptions& options);
 
-  /// A storage is `size` bytes at `offset` of the file; `crc` is theirs if the file tells it.
+  /// Adds a storage of `size` bytes at `offset` of the file. `crc` is the CRC-32 of the bytes, if the file
+  /// has it.
   uint32_t add(std::string_view name, uint64_t offset, uint64_t size, std::optional<uint32_t> crc);
-  /// The graph's mention of this number means this storage.
+  /// Assigns the graph's mention with this number to a storage.
   void assign(size_t mention, uint32_t storage);
-  /// The tensors in the order of the graph. Storages are read in the order in which they were added.
+  /// Reads the storages, in the order in which they were added, and returns the tensors in the order of the
+  /// graph.
   std::vector<at::Tensor> load();
 
  private:
@@ -38,7 +39,7 @@ class TorchTensors {
     uint64_t offset = 0;
     uint64_t size = 0;
     std::optional<uint32_t> crc;
-    std::optional<at::ScalarType> dtype = std::nullopt;  // what its mentions say
+    std::optional<at::ScalarType> dtype = std::nullopt;  // as given by its mentions
     uint64_t alignment = 1;
     bool holds_bools = false;
     c10::Storage storage = {};
@@ -67,14 +68,15 @@ class TorchTensors {
   uint64_t bytes_ = 0;
 };
 
-/// The two formats of `torch.save`. Both throw Refusal.
+/// Readers of the two formats of `torch.save`. Both throw Refusal.
 
-/// A zip archive: <root>/data.pkl, <root>/data/<key> a storage, <root>/version, <root>/byteorder, and records
-/// that are not needed here.
+/// Reads a zip archive: <root>/data.pkl, a storage in each <root>/data/<key>, <root>/version,
+/// <root>/byteorder, and records that are ignored.
 FileValue read_torch_zip(const ByteSource& source, const TorchFileOptions& options);
 
-/// Before PyTorch 1.6, five pickles: a magic number, a protocol version, facts about the machine, the value
-/// and the keys of its storages; then for each key the number of elements and the elements.
+/// Reads the format before PyTorch 1.6: five pickles (a magic number, a protocol version, facts about the
+/// machine, the value, and the keys of its storages), then for each key the number of elements and the
+/// elements.
 FileValue read_torch_pickles(const ByteSource& source, const TorchFileOptions& options);
 
 }  // namespace attentive

@@ -22,7 +22,7 @@ bool is_storage(const ZipRecord& record) {
   return record.name.substr(0, kStorages.size()) == kStorages;
 }
 
-// A short text record, or nothing if there is none.
+// A short text record; nothing if there is none.
 std::optional<std::string> read_record_text(const ZipArchive& archive, std::string_view name) {
   constexpr uint64_t kLongest = 64;
   const auto* record = archive.find(name);
@@ -34,7 +34,7 @@ std::optional<std::string> read_record_text(const ZipArchive& archive, std::stri
 }
 
 void check_version(const ZipArchive& archive) {
-  constexpr int kOldest = 1, kNewest = 10;  // those that PyTorch 2.11 reads
+  constexpr int kOldest = 1, kNewest = 10;  // the versions that PyTorch 2.11 reads
   const auto text = read_record_text(archive, "version");
   if (!text) refuse("a zip archive without a record \"version\": not written by torch.save");
   int version = 0;
@@ -58,7 +58,7 @@ void check_kind(const ZipArchive& archive) {
   }
 }
 
-// Records that are not needed, but that belong to the file: damage to them is damage to it.
+// Checks records that are not needed, too: damage to one of them is damage to the file.
 void check_sums(const ByteSource& source, const ZipArchive& archive) {
   std::vector<char> buffer(size_t{64} << 10);
   for (const auto& record : archive.records()) {
@@ -74,11 +74,11 @@ void check_sums(const ByteSource& source, const ZipArchive& archive) {
   }
 }
 
-// Adds the archive's storages and assigns every mention to one.
+// Adds the archive's storages and assigns every mention to one of them.
 void add_zip_storages(const ZipArchive& archive, const pickle::Graph& graph, const pickle::PickleInput& input,
                       TorchTensors& tensors) {
   std::vector<bool> mentioned(archive.records().size());
-  std::vector<uint32_t> numbers(archive.records().size());  // of records; then of their storages
+  std::vector<uint32_t> numbers(archive.records().size());  // the number of each record's storage
   std::vector<uint32_t> record_of(graph.storages.size());
   for (size_t i = 0; i < graph.storages.size(); ++i) {
     const auto& node = graph[graph.storages[i].key];

@@ -13,8 +13,8 @@
 namespace attentive {
 namespace {
 
-// A polynomial over GF(2) modulo P is held reflected: bit 31 - i is the coefficient of x^i. The state of the
-// computation is that of the message so far; a CRC-32 is the state inverted, before and after.
+// Polynomials over GF(2) modulo P are stored reflected: bit 31 - i is the coefficient of x^i. The state is
+// the remainder of the message so far; a CRC-32 is the state inverted at the beginning and at the end.
 constexpr uint32_t kPolynomial = 0xEDB88320;
 
 constexpr uint32_t times_x(uint32_t value) {
@@ -24,7 +24,7 @@ constexpr uint32_t times_x(uint32_t value) {
 constexpr size_t kSlices = 16;
 using Tables = std::array<std::array<uint32_t, 256>, kSlices>;
 
-// tables[k][b]: what byte b does to the state when k more bytes follow it.
+// tables[k][b]: how byte b changes the state when k more bytes follow it.
 constexpr Tables make_tables() {
   Tables tables{};
   for (uint32_t byte = 0; byte < 256; ++byte) {
@@ -43,7 +43,7 @@ constexpr Tables make_tables() {
 
 constexpr Tables kTables = make_tables();
 
-// Sixteen bytes a step, each by a table of its own.
+// Processes sixteen bytes per step, each with a table of its own.
 uint32_t update_by_tables(uint32_t state, const unsigned char* data, size_t size) {
   static_assert(std::endian::native == std::endian::little);
   for (; size >= kSlices; data += kSlices, size -= kSlices) {
@@ -61,16 +61,16 @@ uint32_t update_by_tables(uint32_t state, const unsigned char* data, size_t size
 
 #if defined(__x86_64__)
 
-// A carry-less product of two reflected 64-bit polynomials a and b, read as a reflected 128-bit one, is
-// a * b * x. So x^(n - 1) mod P in the upper half of a 64-bit word multiplies by x^n.
+// The carry-less product of two reflected 64-bit polynomials a and b, read as a reflected 128-bit one, is a *
+// b * x. Therefore x^(n - 1) mod P in the upper half of a 64-bit word multiplies by x^n.
 constexpr long long power_of_x(int n) {
   uint32_t value = 0x80000000;
   for (int i = 1; i < n; ++i) value = times_x(value);
   return static_cast<long long>(static_cast<uint64_t>(value) << 32);
 }
 
-// Moves a block of 128 bits to where `kDistance` bits more follow it. Its first 8 bytes, the low half, have
-// the higher powers.
+// fold() moves a block of 128 bits to the position `kDistance` bits later. The first 8 bytes of a block, its
+// low half, have the higher powers.
 #define ATTENTIVE_TARGET __attribute__((target("pclmul,sse4.1")))
 
 template <int kDistance>
@@ -85,8 +85,8 @@ ATTENTIVE_TARGET inline __m128i load(const unsigned char* data) {
   return _mm_loadu_si128(reinterpret_cast<const __m128i*>(data));
 }
 
-// Four blocks side by side. Their sum, each moved to the end of the message, is congruent to it: so the
-// message may be replaced by the four blocks, from a state of zero.
+// Keeps four interleaved blocks. The sum of the blocks, each moved to the end of the message, is congruent to
+// the message, so they may replace it if the state is set to zero.
 ATTENTIVE_TARGET uint32_t update_by_pclmul(uint32_t state, const unsigned char* data, size_t size) {
   constexpr size_t kStep = 64;
   if (size < 4 * kStep) return update_by_tables(state, data, size);
@@ -120,7 +120,7 @@ std::vector<Crc32Method> find_methods() {
   return methods;
 }
 
-// ATEN_CPU_CAPABILITY=default keeps every loop of this package to what each processor has.
+// ATEN_CPU_CAPABILITY=default restricts every kernel of this package to the baseline instruction set.
 bool limited() {
   const char* const limit = std::getenv("ATEN_CPU_CAPABILITY");
   return limit != nullptr && std::string_view(limit) == "default";

@@ -18,7 +18,7 @@ struct Directory {
   uint64_t offset = 0;
 };
 
-// A 16- or 32-bit field of the end record says what the zip64 one says, or that it is there.
+// A 16- or 32-bit field of the end record must equal the zip64 field, or be all ones, which refers to it.
 template <class T>
 void check_field(T narrow, uint64_t wide) {
   if (narrow != wide && narrow != static_cast<T>(-1)) {
@@ -26,7 +26,7 @@ void check_field(T narrow, uint64_t wide) {
   }
 }
 
-// The zip64 end record and its locator, which lie right before the end record.
+// Reads the zip64 end record and its locator, which directly precede the end record.
 Directory find_directory64(const ByteSource& source, uint64_t locator, const Directory& narrow) {
   std::array<char, zip::kEnd64Size + zip::kLocator64Size> bytes;
   if (locator < zip::kEnd64Size) refuse("a zip archive without room for its zip64 end");
@@ -81,7 +81,7 @@ Directory find_directory(const ByteSource& source) {
   return found;
 }
 
-// Replaces sizes and offset that are said to stand in the zip64 extra field by what stands there.
+// Replaces sizes and offset that are marked as "in the zip64 extra field" by the values there.
 void resolve64(std::string_view extra, std::initializer_list<uint64_t*> fields, std::string_view name) {
   if (!extra.empty() && extra.size() < 4) refuse("record {} has a broken extra field", quoted_name(name));
   if (std::none_of(fields.begin(), fields.end(), [](const uint64_t* f) { return *f == zip::kIn64Wide; }))
@@ -104,7 +104,7 @@ void resolve64(std::string_view extra, std::initializer_list<uint64_t*> fields, 
   refuse("record {} lacks its zip64 field", quoted_name(name));
 }
 
-// The names are never used as paths; but one that looks like a way out was not written by torch.save.
+// Names are never used as paths, but torch.save writes none that leads out of the root folder.
 bool is_plain_path(std::string_view name) {
   if (!is_utf8(name) || name.find_first_of(std::string_view("\\\0", 2)) != std::string_view::npos)
     return false;
@@ -242,7 +242,7 @@ void ZipArchive::check_local_header(const ZipRecord& record, uint64_t next, ZipR
     source_.read(record.header + header.size(), field.data(), field.size());
     resolve64(field, {&size, &stored}, record.name);
   }
-  // Where a descriptor follows, the header may leave to it what was not known yet.
+  // If a descriptor follows the data, the header may have 0 for fields that were not known yet.
   const auto agrees = [&](uint64_t got, uint64_t want) { return got == want || (described && got == 0); };
   if (!agrees(little<uint32_t>(fields + 14), record.crc) || !agrees(stored, record.size) ||
       !agrees(size, record.size)) {

@@ -10,9 +10,9 @@
 
 namespace attentive {
 
-/// A file inside a zip archive, stored as it is.
+/// A file inside a zip archive, stored without compression.
 struct ZipRecord {
-  std::string_view name;  ///< below the archive's root
+  std::string_view name;  ///< the path below the archive's root
   uint64_t offset = 0;    ///< of its bytes in the archive
   uint64_t size = 0;
   uint64_t header = 0;  ///< offset of its local header
@@ -20,28 +20,28 @@ struct ZipRecord {
   uint16_t flags = 0;
 };
 
-/// The directory of a zip archive as `torch.save` writes it, read strictly: every byte of the file belongs to
-/// exactly one thing, and what is said twice is said equally.
+/// Reads the directory of a zip archive in the form that `torch.save` writes, strictly: every byte of the
+/// file belongs to exactly one structure, and repeated fields must agree.
 ///
-/// There is one end of the central directory, at the end of the file and without a comment; zip64 where the
-/// file says so; one disk. The records lie one after another from the first byte to the central directory;
-/// they are stored, not compressed or encrypted; each local header, and the descriptor after the data where
-/// there is one, says what the central directory says. All names are UTF-8, distinct and below one root
-/// folder. Anything else is a Refusal. The records' bytes are not read.
+/// The end of the central directory is unique, at the end of the file and without a comment; zip64 structures
+/// exist where fields refer to them; the archive has one disk. The records fill the file from the first byte
+/// to the central directory; they are stored, not compressed or encrypted. Each local header, and the
+/// descriptor after the data if there is one, agrees with the central directory. All names are UTF-8,
+/// distinct, and below one root folder. Throws Refusal for anything else. The records' bytes are not read.
 class ZipArchive {
  public:
   /// `source` must outlive this. A central directory beyond `max_directory` bytes is refused.
   ZipArchive(const ByteSource& source, uint64_t max_directory);
 
   std::string_view root() const { return root_; }
-  /// As they lie in the file.
+  /// The records, in the order of the file.
   const std::vector<ZipRecord>& records() const { return records_; }
-  /// The record of this name, or null.
+  /// Finds a record by name; null if there is none.
   const ZipRecord* find(std::string_view name) const;
 
-  /// Copies a record; with `check` its CRC-32 must be right.
+  /// Copies a record. With `check`, its CRC-32 must be right.
   void read(const ZipRecord& record, void* to, bool check = true) const;
-  /// Refuses a record whose bytes, which lie at `data`, have another CRC-32.
+  /// Refuses the record unless `sum`, the CRC-32 of its bytes, is the one that the archive states.
   void check_sum(const ZipRecord& record, uint32_t sum) const;
 
  private:

@@ -29,9 +29,9 @@ inline constexpr uint64_t kDescriptor64Size = 24;
 inline constexpr uint16_t kHasDescriptor = 0x0008;
 inline constexpr uint16_t kUtf8 = 0x0800;
 inline constexpr uint16_t kStored = 0;
-inline constexpr uint16_t kZip64 = 0x0001;  // extra field
+inline constexpr uint16_t kZip64 = 0x0001;  // id of the extra field
 
-inline constexpr uint16_t kIn64 = 0xFFFF;  // the value stands in a zip64 structure
+inline constexpr uint16_t kIn64 = 0xFFFF;  // means that the value is in a zip64 structure
 inline constexpr uint32_t kIn64Wide = 0xFFFFFFFF;
 
 template <class T>

@@ -14,7 +14,7 @@ constexpr uint64_t kAlignment = 64;
 constexpr uint16_t kVersionMade = 0x031E;
 constexpr uint16_t kVersionOfZip64 = 45;
 
-// Fields, little-endian, one after another.
+// Appends fields, in little-endian order.
 class Fields {
  public:
   Fields& u16(uint64_t value) { return add<uint16_t>(value); }
@@ -45,7 +45,7 @@ uint64_t narrowed(uint64_t value) {
   return std::min<uint64_t>(value, zip::kIn64Wide);
 }
 
-// The zip64 extra field of what does not fit into 32 bits; empty if all does.
+// The zip64 extra field for numbers that do not fit into 32 bits; empty if all of them fit.
 std::string extra64(uint64_t size, uint64_t stored, uint64_t header) {
   Fields content;
   if (needs64(size)) content.u64(size).u64(stored);
@@ -54,12 +54,12 @@ std::string extra64(uint64_t size, uint64_t stored, uint64_t header) {
   return Fields().u16(zip::kZip64).u16(content.bytes().size()).text(content.bytes()).bytes();
 }
 
-// An empty record has no descriptor.
+// A record without data has no descriptor.
 uint16_t flags_of(uint64_t size) {
   return size > 0 ? zip::kUtf8 | zip::kHasDescriptor : zip::kUtf8;
 }
 
-// A field of no meaning which is as long as the data's alignment wants.
+// An extra field without meaning whose length aligns the data.
 std::string padding(uint64_t position) {
   constexpr uint64_t kHead = 4;
   const auto length = (kAlignment - (position + kHead) % kAlignment) % kAlignment;
@@ -84,7 +84,7 @@ void ZipWriter::write(std::string_view name, const void* data, uint64_t size) {
           .u16(flags_of(size))
           .u16(zip::kStored)
           .u32(0)  // no time
-          .u32(0)  // CRC-32 and sizes follow the data
+          .u32(0)  // the descriptor after the data has CRC-32 and sizes
           .u32(0)
           .u32(0)
           .u16(record.name.size())
@@ -92,7 +92,7 @@ void ZipWriter::write(std::string_view name, const void* data, uint64_t size) {
           .text(record.name)
           .text(extra)
           .bytes());
-  constexpr uint64_t kChunk = uint64_t{256} << 10;  // summed up and written while it is in the cache
+  constexpr uint64_t kChunk = uint64_t{256} << 10;  // hashed and written while it is in the cache
   for (uint64_t done = 0; done < size; done += kChunk) {
     const auto now = std::min(kChunk, size - done);
     const auto* bytes = static_cast<const char*>(data) + done;

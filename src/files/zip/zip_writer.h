@@ -10,20 +10,20 @@
 
 namespace attentive {
 
-/// Writes a zip archive as `torch.save` lays it out: stored records below one root folder, each record's data
-/// at a multiple of 64 bytes, CRC-32 and sizes in a descriptor behind them, zip64 where a number needs it and
-/// at the end always. Every member throws std::system_error.
+/// Writes a zip archive in the layout of `torch.save`: stored records below one root folder; each record's
+/// data at a multiple of 64 bytes, followed by a descriptor with CRC-32 and sizes; zip64 fields where a
+/// number needs them; always a zip64 end record. Every member throws std::system_error.
 class ZipWriter {
  public:
-  /// Writes into `file`, which must outlive this, from its beginning on.
+  /// Writes into `file`, which must outlive this object, from its beginning.
   ZipWriter(AtomicFile& file, std::string root) : file_(file), root_(std::move(root)) {}
 
   void write(std::string_view name, const void* data, uint64_t size);
   void write(std::string_view name, std::string_view text) { write(name, text.data(), text.size()); }
-  /// The central directory. Nothing may be written afterwards.
+  /// Writes the central directory. Nothing may be written afterwards.
   void finish();
 
-  /// Of the names and data so far: equal archives have equal ones.
+  /// A digest of the names and data so far: equal archives have equal digests.
   std::string identity() const;
 
  private:

@@ -1,8 +1,9 @@
-// Base64, base 91, little-endian arrays and raw DEFLATE: how numbers lie in the page.
+// Decodes the formats in which numbers are embedded in the page: base 64, base 91, little-endian arrays, raw
+// DEFLATE.
 (() => {
   "use strict";
   const view = window.attentiveView;
-  const slice = 1 << 18; // characters decoded at a time; a multiple of 4 and of 16
+  const slice = 1 << 18;  // characters decoded at a time; a multiple of 4 and of 16
 
   function decodePart(text, from, to, out, at) {
     const part = atob(text.slice(from, to));
@@ -22,7 +23,8 @@
     return out;
   };
 
-  // numbers("…", "Float32"): the DataView reader of that name, whatever the byte order of the machine.
+  // numbers("…", "Float32") decodes with the DataView reader of that type, whatever the machine's byte order
+  // is.
   view.numbers = (text, kind) => {
     const bytes = view.bytes(text);
     const arrays = { Float32: Float32Array, Int32: Int32Array, Uint16: Uint16Array, Uint32: Uint32Array };
@@ -32,8 +34,8 @@
     return out;
   };
 
-  // 13 bits in two characters, the lower of 91 first and the lowest bit first: 16 characters are 13 bytes. A single one at the end
-  // holds 6 bits.
+  // Two characters hold 13 bits, the lower digit in base 91 first, beginning with the lowest bit, so 16
+  // characters are 13 bytes. A single character at the end holds 6 bits.
   const digitOf = (code) => code - (code < 60 ? 33 : 34);
   view.bytes91 = (text) => {
     const pairs = text.length >> 1;
@@ -48,7 +50,7 @@
     return out;
   };
 
-  // Floats of which the highest bytes come first, then the next ones.
+  // Floats stored as byte planes: first the highest byte of all floats, then the next ones.
   view.floatsOfPlanes = (bytes) => {
     const count = bytes.length / 4;
     const words = new Uint32Array(count);
@@ -56,7 +58,7 @@
     return new Float32Array(words.buffer);
   };
 
-  // Numbers of seven bits a byte, the lowest first; the top bit is set where more follow.
+  // Variable-length integers: seven bits a byte, lowest first; the top bit is set if more bytes follow.
   view.varints = (bytes) => {
     const out = [];
     let [value, factor] = [0, 1];
@@ -75,11 +77,11 @@
     await writer.close();
   }
 
-  // The bytes of raw DEFLATE that `decode` reads from a text.
+  // Inflates the raw DEFLATE bytes that `decode` reads from a text.
   view.inflate = async (text, decode) => {
     const stream = new DecompressionStream("deflate-raw");
     const writing = feed(text, decode, stream.writable.getWriter());
-    writing.catch(() => {}); // the reader below meets the same error
+    writing.catch(() => {});  // the reader below reports the same error
     const reader = stream.readable.getReader();
     const parts = [];
     let total = 0;

@@ -1,5 +1,5 @@
-// Colours: of weights, of heads and of signed numbers. They differ in lightness first, so that they survive colour blindness
-// and grey print; the light and the dark theme each have their own.
+// Colours of weights, of heads and of signed numbers. They differ mainly in lightness, so that they work with
+// colour blindness and in grey print. The light and the dark theme have separate colours.
 (() => {
   "use strict";
   const view = window.attentiveView;
@@ -7,7 +7,8 @@
   const gamma = (x) => (x <= 0.0031308 ? 12.92 * x : 1.055 * x ** (1 / 2.4) - 0.055);
   const byte = (x) => Math.round(255 * gamma(view.clamp(x, 0, 1)));
 
-  // The sRGB bytes of a colour in OKLCH (Björn Ottosson's space of even lightness): lightness 0..1, chroma, hue in degrees.
+  // Converts OKLCH (Björn Ottosson's perceptually uniform colour space) to sRGB bytes: lightness 0..1,
+  // chroma, hue in degrees.
   function fromOklch(lightness, chroma, hue) {
     const a = chroma * Math.cos((hue * Math.PI) / 180);
     const b = chroma * Math.sin((hue * Math.PI) / 180);
@@ -22,12 +23,12 @@
   }
   const css = ([r, g, b]) => `rgb(${r},${g},${b})`;
 
-  // Lightness, chroma, hue at 0, 1/3, 2/3 and 1; lightness runs one way.
+  // Lightness, chroma and hue at 0, 1/3, 2/3 and 1; lightness is monotonic.
   const weightStops = {
     light: [[0.985, 0.012, 110], [0.8, 0.1, 165], [0.54, 0.1, 235], [0.25, 0.1, 285]],
     dark: [[0.2, 0.03, 285], [0.43, 0.11, 275], [0.68, 0.12, 190], [0.95, 0.15, 105]],
   };
-  // The second eight lie between the hues of the first and are darker.
+  // The second eight hues lie between the first eight and are darker.
   const headHues = [258, 62, 162, 345, 205, 100, 305, 28, 282, 82, 184, 8, 232, 130, 325, 48];
   const headLightness = {
     light: [0.5, 0.58, 0.52, 0.5, 0.56, 0.56, 0.44, 0.46, 0.35, 0.43, 0.38, 0.36, 0.38, 0.4, 0.34, 0.35],
@@ -72,7 +73,7 @@
   // The colour of a share 0..1 of the scale.
   view.weightColour = (share) => css(view.theme().ramp.subarray(...[0, 3].map((n) => n + 3 * Math.round(255 * view.clamp(share, 0, 1)))));
 
-  // Blue below zero, orange above, paler the smaller: share is -1..1.
+  // Blue below zero, orange above, paler near zero; share is -1..1.
   view.signedColour = (share) => {
     const size = Math.min(Math.abs(share), 1);
     const pale = view.isDark() && !printing ? [0.24, 0.01] : [0.97, 0.005];
@@ -81,7 +82,7 @@
     return css(fromOklch(mix[0], mix[1], share < 0 ? 255 : 60));
   };
 
-  // Bytes 0..255 as pixels of a canvas; `hidden` (a byte value or null) stays transparent.
+  // Draws bytes 0..255 as pixels of a canvas; the value `hidden` (a byte or null) is transparent.
   view.pixels = (bytes, columns, rows, hidden = null) => {
     const canvas = document.createElement("canvas");
     [canvas.width, canvas.height] = [columns, rows];

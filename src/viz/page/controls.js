@@ -1,4 +1,5 @@
-// The bar above the picture: layer, heads, and what belongs to one view. Each control is { id, node, refresh }.
+// The bar above the picture: layer, heads, and the controls of a single view. Each control is { id, node,
+// refresh }.
 (() => {
   "use strict";
   const view = window.attentiveView;
@@ -8,7 +9,7 @@
     return element("label", { class: "field" }, element("span", {}, label), input);
   }
 
-  // A list whose options are [value, text].
+  // A select element whose options are [value, text].
   view.selectControl = (id, label, name, options) => {
     const chosen = element("select", { "data-state": name, onchange: () => view.set({ [name]: chosen.value }) });
     for (const [value, text] of options) chosen.append(element("option", { value }, text));
@@ -32,7 +33,7 @@
     return { id: "layer", node: field("Layer", list), refresh: () => (list.value = view.state.layer) };
   }
 
-  // Arrow keys move among the buttons of a group, of which Tab reaches one.
+  // Arrow keys move within a group of buttons, of which Tab reaches only one.
   view.roving = (group, steps = () => ({ ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 })) => {
     const buttons = () => Array.from(group.querySelectorAll("button:not([hidden])"));
     const enter = (one) => buttons().forEach((each) => (each.tabIndex = each === one ? 0 : -1));
@@ -57,7 +58,7 @@
     view.set({ heads: next.length ? next : [n], head: next.includes(n) ? n : (next[0] ?? n) });
   }
 
-  // The heads of the layer: several can be chosen in a view with `many`, one in the others.
+  // The heads of the layer: several can be chosen in a view with `many`, only one in the others.
   function headsControl() {
     const group = element("div", { class: "chips", role: "group", "aria-label": "Heads" });
     const all = element("button", { type: "button", class: "plain", onclick: () => view.set(everyHead()) }, "all");

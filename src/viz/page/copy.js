@@ -1,9 +1,10 @@
-// Text to the clipboard, and files to the reader's disk.
+// Copies text to the clipboard, and saves files.
 (() => {
   "use strict";
   const view = window.attentiveView;
 
-  // Pages from disk are no secure context in every browser; a selected text area can be copied in all of them.
+  // In some browsers, pages from disk are not a secure context; there, text can be copied from a selected
+  // text area.
   function copyBySelection(text) {
     const area = view.element("textarea", { class: "unseen", "aria-hidden": "true" });
     const focused = document.activeElement;

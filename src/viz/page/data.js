@@ -1,15 +1,15 @@
-// What the page embeds, as layers with heads.
+// Reads the data embedded in the page into layers with heads.
 (() => {
   "use strict";
   const view = window.attentiveView;
 
-  // Row and column from 0, as the patches have no words.
+  // Patches are named by row and column, from 0, because they have no words.
   function patchNames({ rows, columns, first }) {
     const before = Array.from({ length: first }, (_, n) => (first === 1 ? "class" : `token ${n}`));
     return before.concat(Array.from({ length: rows * columns }, (_, n) => `${Math.floor(n / columns)},${n % columns}`));
   }
 
-  // A picture that several layers show stands in the first of them, to which the others point by number.
+  // A picture that several layers show is stored in the first of them; the others refer to it by number.
   const pixelsOf = ({ pixels }, views) => (typeof pixels === "number" ? views[pixels].image.pixels : pixels);
 
   class Layer {
@@ -32,7 +32,7 @@
     }
   }
 
-  // Heads share masks; one is decoded when the first head needs it.
+  // Heads share masks; a mask is decoded when the first head needs it.
   function sharedMasks(hidden) {
     const masks = [];
     return (index, queries) => (masks[index] ||= new view.Mask(hidden[index], queries));

@@ -1,5 +1,5 @@
-// Beside the picture: the numbers of the cell that is pointed at, and the top keys of the query as tables. Whoever does not
-// see the picture reads it here.
+// The panel next to the picture: the numbers of the cell under the pointer, and the top keys of the query as
+// tables. It also serves readers who cannot see the picture.
 (() => {
   "use strict";
   const view = window.attentiveView;
@@ -14,7 +14,7 @@
     if (weight === null) return "hidden";
     return weight === 0 ? zeroText(head, i) : `${number(weight)} ± ${number(head.step(i) / 2, 2)}`;
   };
-  // A weight of no whole step is only known to be below half of one.
+  // A weight of 0 steps is only known to be less than half a step.
   const zeroText = (head, i) => (head.step(i) > 0 ? `< ${number(head.step(i) / 2, 2)}` : "0");
   view.scoreText = (score) => (score === null ? "–" : (score.below ? "< " : "") + number(score.value));
   view.rankText = ({ rank, exact, of }) => `${exact ? "" : "about "}${view.count(rank)} of ${view.count(of)}`;
@@ -54,7 +54,7 @@
     return element("td", {}, tokens.list ? [element("small", {}, String(key)), " ", isolated(tokens.at(key))] : String(key));
   }
 
-  // The keys of largest rollout, in place of the head's.
+  // A table of the keys with the largest rollout, shown in place of the head's keys.
   function rolloutTable(layer, rollout) {
     const keys = Array.from(rollout, (_, key) => key).sort((a, b) => rollout[b] - rollout[a]).slice(0, 8);
     const row = (key) => element("tr", {}, keyCell(layer.keyTokens, key), element("td", {}, number(rollout[key])));
@@ -72,7 +72,8 @@
     return element("table", { class: "top" }, title, element("thead", {}, element("tr", {}, header)), element("tbody", {}, rows));
   }
 
-  // The query whose top keys are listed: where none is chosen, the class token of an image, otherwise the last one, which sees most.
+  // The query whose top keys are listed. If none is chosen: the class token of an image, otherwise the last
+  // query, which sees most keys.
   view.listedQuery = () => view.point().query ?? view.state.query ?? (view.shownView().id === "image" ? 0 : view.layer().queries - 1);
 
   view.makeDetails = () => {
@@ -82,7 +83,7 @@
     const note = element("p", { class: "note" });
     let listed = "";
     let resting = 0;
-    // Under a moving pointer the tables wait until it rests: a dozen of them cost more than the picture.
+    // While the pointer moves, the tables are not updated: a dozen of them take longer than the picture.
     function refreshTables(layer, heads, query) {
       const name = [layer.index, query, view.theme().dark, shownRollout() !== null, ...heads.map((head) => [head.index, head.ready])].join();
       clearTimeout(resting);
@@ -111,7 +112,7 @@
     return { node: element("div", {}, cell, heading, tables, note), refresh };
   };
 
-  // What a screen reader hears of a cell.
+  // The text that a screen reader speaks for a cell.
   view.spokenCell = (head, i, j) => {
     const { queryTokens, keyTokens } = head.layer;
     const names = `${queryTokens.named(i)}, ${keyTokens.named(j)}`;

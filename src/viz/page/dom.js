@@ -1,4 +1,4 @@
-// Elements, numbers as text, and the line that tells a screen reader what happened.
+// Creates elements, formats numbers, and announces changes to screen readers.
 (() => {
   "use strict";
   const view = (window.attentiveView = window.attentiveView || {});
@@ -9,7 +9,7 @@
     else node.setAttribute(name, value === true ? "" : value);
   }
 
-  // element("button", { type: "button", onclick: f }, "text", child): children that are null are left out.
+  // element("button", { type: "button", onclick: f }, "text", child): children that are null are skipped.
   view.element = (name, attributes = {}, ...children) => {
     const node = document.createElement(name);
     for (const [key, value] of Object.entries(attributes)) setAttribute(node, key, value);
@@ -17,13 +17,13 @@
     return node;
   };
 
-  // A token inside other text: its direction does not reach what stands beside it.
+  // A token inside other text, isolated so that its writing direction does not affect its neighbours.
   view.isolated = (text) => view.element("bdi", {}, text);
 
-  // A dotted name that breaks after its dots alone, as long as its parts fit.
+  // A dotted name that may break only after its dots.
   view.breakable = (name) => name.split(/(?<=\.)/).flatMap((part, n) => (n ? [view.element("wbr"), part] : [part]));
 
-  // Four significant digits unless told, without a tail of zeros.
+  // Four significant digits by default, without trailing zeros.
   view.number = (value, digits = 4) => {
     if (value === null || value === undefined) return "–";
     if (!Number.isFinite(value)) return Number.isNaN(value) ? "not a number" : value > 0 ? "∞" : "−∞";
@@ -46,7 +46,7 @@
 
   view.clamp = (value, low, high) => Math.min(Math.max(value, low), Math.max(low, high));
 
-  // Calls `task` before the next frame, once however often it is asked for.
+  // Calls `task` before the next frame, once, however often it is requested.
   view.onceAFrame = (task) => {
     let asked = false;
     return () => {
@@ -59,6 +59,6 @@
     };
   };
 
-  // Lets the browser draw and hear its user between two slices of a long computation.
+  // Lets the browser draw and handle input between two slices of a long computation.
   view.pause = () => new Promise((resolve) => setTimeout(resolve, 0));
 })();

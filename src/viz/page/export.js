@@ -1,11 +1,12 @@
-// The view shown as an SVG document: a file for the reader, and what a printer gets in place of the canvas.
+// Draws the current view as an SVG document, for a file and for printing in place of the canvas. All scripts
+// of the page share the global object attentiveView, because modules do not load from disk.
 (() => {
   "use strict";
   const view = window.attentiveView;
 
   const fileName = (text) => text.replace(/[^\p{L}\p{N}._-]+/gu, "-").replace(/^-+|-+$/g, "") || "attention";
 
-  // A view gives its extent, { width, height }, and draws itself on a surface of that size.
+  // A view states its extent, { width, height }, and draws itself on a surface of that size.
   view.svgOf = (shown) => {
     const { width, height } = shown.extent();
     const surface = new view.SvgSurface(width, height, `${view.data.title}: ${shown.caption()}`);

@@ -1,4 +1,4 @@
-// The grid: every head of every layer as a small map; a click opens it.
+// The grid: every head of every layer as a small map; a click opens the head.
 (() => {
   "use strict";
   const view = window.attentiveView;
@@ -11,7 +11,7 @@
     first: { title: "weight of the first token", of: (raw) => raw.first, unit: "" },
   };
 
-  // From the largest; heads without the number come last.
+  // Heads in descending order; heads without the number come last.
   function ordered() {
     const heads = [...view.data.heads];
     const measure = measures[view.state.sort];
@@ -41,8 +41,9 @@
   const node = element("div", { class: "gridview" }, text, list, note);
   let drawn = "";
 
-  // What the model read: the lists of tokens, the queries' own where they are not the keys' last ones.
-  const mostShown = 5000; // tokens
+  // The token lists to show as text. The queries' own list is shown only if it is not the tail of the keys'
+  // list.
+  const mostShown = 5000;  // tokens shown
   function readLists() {
     const lists = new Map();
     for (const { raw } of view.data.layers) {
@@ -54,7 +55,8 @@
     return [...lists];
   }
   function readText([tokens, name], _, lists) {
-    const apart = !tokens.some((token) => token.includes(" ")); // numbers, or words of a vocabulary without spaces
+    // Numbers, or words of a vocabulary without spaces.
+    const apart = !tokens.some((token) => token.includes(" "));
     const parts = tokens.slice(0, mostShown).map((token, n) => element("span", { title: `${n}` }, view.readable(token)));
     if (tokens.length > mostShown) parts.push(` … and ${view.count(tokens.length - mostShown)} more`);
     const label = lists.length > 1 ? name : "Text";
@@ -62,7 +64,7 @@
       lists.length > 1 ? element("h2", {}, name) : null, element("p", { class: apart ? "apart" : null, dir: "auto" }, parts));
   }
 
-  // Tiles fill the width: beside their layer's name if a row of them fits there, otherwise below it.
+  // Tiles fill the width: next to their layer's name if a row of them fits there, otherwise below it.
   const [gap, least, most] = [8, 48, 200];
   const inLine = (room, size) => Math.max(1, Math.floor((room + gap) / (size + gap)));
   function fit(width) {
@@ -91,7 +93,8 @@
       canvas, element("span", {}, ...text));
   }
 
-  // A row a layer, with its path before it; or one flow of tiles with their place written below.
+  // One row for each layer, headed by its path; or, if sorted, one sequence of tiles with their numbers
+  // below.
   function rebuild() {
     const sorted = view.state.sort !== "layer";
     list.classList.toggle("sorted", sorted);
@@ -104,7 +107,7 @@
     list.replaceChildren(...view.data.layers.map(row));
   }
 
-  // The button above or below: the nearest one of the next line of tiles.
+  // The button above or below: the nearest one in the adjacent line of tiles.
   function vertical(from, down) {
     const box = from.getBoundingClientRect();
     let best = null;
@@ -126,7 +129,7 @@
   });
   const roving = view.roving(list, () => ({ ArrowLeft: -1, ArrowRight: 1 }));
 
-  // For SVG: tiles of 64 pixels, with the same texts.
+  // The layout of the SVG version: tiles of 64 pixels with the same texts.
   const [cell, mostLines] = [64, 8];
   function textLines(width) {
     const lines = [];

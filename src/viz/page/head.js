@@ -1,9 +1,9 @@
-// One head: its weights, decoded when they are first asked for, and what can be said about a cell.
+// One head: its weights, which are decoded when first needed, and the properties of its cells.
 (() => {
   "use strict";
   const view = window.attentiveView;
-  const most = 256 * 2 ** 20; // bytes of decoded weights that are kept
-  const kept = new Set(); // heads with decoded weights, the one read last at the end
+  const most = 256 * 2 ** 20;  // maximum bytes of decoded weights that are kept
+  const kept = new Set();  // heads with decoded weights, the most recently read one at the end
 
   function keep(head) {
     kept.add(head);
@@ -33,10 +33,10 @@
       return this.weights !== null;
     }
 
-    // The small map as a picture with see-through cells where every key is hidden by its span.
+    // The small map as a picture; cells that no span reaches are transparent.
     thumb() {
       const { thumb, thumb_size: rows, thumb_columns: columns } = this.raw;
-      this._thumbs ||= new Map(); // by theme
+      this._thumbs ||= new Map();  // by theme
       if (!this._thumbs.has(view.theme())) {
         const parts = this.mask.hiddenParts(this.layer.keys, rows, columns);
         const reached = view.bytes(thumb);
@@ -47,7 +47,7 @@
       return this._thumbs.get(view.theme());
     }
 
-    // Reads the weights once, however often it is asked for; `problem` says why it could not.
+    // Reads the weights once, however often it is called; `problem` holds the reason for a failure.
     load() {
       this.loading ||= this.decode().catch((error) => (this.problem = error.message)).finally(() => (this.loading = null));
       return this.loading;
@@ -60,14 +60,15 @@
       keep(this);
     }
 
-    // The weights' steps, the largest weight of each row, logsumexp if there is one, and the places of the largest weights.
+    // Unpacks the quantised weights, the largest weight of each row, logsumexp if present, and the places of
+    // the largest weights.
     take(bytes) {
       const { cells } = this.mask;
       const floats = 4 * this.layer.queries;
       const rest = cells + floats * (this.raw.logsumexp ? 2 : 1);
       if (bytes.length < rest) throw new Error(`expected at least ${rest} bytes of weights, found ${bytes.length}`);
       const places = view.varints(bytes.subarray(rest));
-      const starts = [0]; // of the places of a row
+      const starts = [0];  // where the places of each row begin
       for (let i = 0; i < this.layer.queries; i++) starts.push(starts[i] + Math.min(this.raw.top_count, this.mask.seen(i)));
       if (places.length !== starts.at(-1)) throw new Error(`expected ${starts.at(-1)} places, found ${places.length}`);
       this.rowMax = view.floatsOfPlanes(bytes.subarray(cells, cells + floats));
@@ -75,7 +76,7 @@
       Object.assign(this, { places, starts, listed: null, weights: bytes.slice(0, cells) });
     }
 
-    // Whole steps of a cell's weight, or -1 if the key is hidden.
+    // The weight of a cell in steps, or -1 if the key is hidden.
     steps(i, j) {
       const place = this.mask.place(i, j);
       return place < 0 ? -1 : this.weights[place];
@@ -88,7 +89,8 @@
       return steps < 0 ? null : steps * this.step(i);
     }
 
-    // Log weight + logsumexp; the score of a weight below half a step is only known to be below that one's.
+    // Log weight + logsumexp. If the weight is below half a step, the score of half a step is returned as an
+    // upper bound.
     score(i, j) {
       const steps = this.steps(i, j);
       if (steps < 0 || !this.logsumexp) return null;
@@ -96,7 +98,8 @@
       return { below, value: Math.log((below ? 0.5 : steps) * this.step(i)) + this.logsumexp[i] };
     }
 
-    // The keys of largest weight, in order, exact: of those with as many steps, the places say which comes next.
+    // The keys with the largest weights, in exact order: for keys with equal steps, the places say which
+    // comes next.
     topKeys(i) {
       if (!this.ready) return [];
       if (this.listed && this.listed.query === i) return this.listed.keys;
@@ -112,7 +115,8 @@
       return keys;
     }
 
-    // { rank, exact, of }: exact among the keys of topKeys, otherwise by the quantised weights, of which many are equal.
+    // Returns { rank, exact, of }. The rank is exact for the topKeys; otherwise it comes from quantised
+    // weights, many of which are equal.
     rank(i, j) {
       const own = this.steps(i, j);
       if (own < 0) return null;

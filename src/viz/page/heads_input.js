@@ -1,9 +1,9 @@
-// Pointer and keys of the head view.
+// Pointer and keyboard input of the head view.
 (() => {
   "use strict";
   const view = window.attentiveView;
   const stage = view.views.find((each) => each.id === "heads").stage;
-  let side = "query"; // the column in which Up and Down move
+  let side = "query";  // the column in which Up and Down move
 
   function pointed(event) {
     const box = stage.getBoundingClientRect();

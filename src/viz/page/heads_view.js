@@ -1,9 +1,9 @@
-// The head view: queries on the left, keys on the right, a line for each weight.
+// The head view: queries on the left, keys on the right, and a line for each weight.
 (() => {
   "use strict";
   const view = window.attentiveView;
   const { element } = view;
-  const wide = 900; // pixels; wider stages leave the rest white
+  const wide = 900;  // maximum width in pixels; the rest of a wider stage stays white
 
   const stage = element("canvas", { tabindex: 0, role: "application", "aria-roledescription": "attention lines" });
   const filler = element("div", { class: "filler" }, stage);
@@ -23,7 +23,8 @@
     return view.clamp(tokens.room + 14, 60, 0.34 * width);
   }
 
-  // Where things lie in a picture of this width: label columns end at left and begin at right.
+  // The layout of a picture of this width: the left label column ends at `left`, and the right one begins at
+  // `right`.
   function frameFor(layer, width) {
     const row = rowHeight(layer);
     const left = labelRoom(layer.queryTokens, width);
@@ -31,7 +32,7 @@
     return { row, left, right, width, head: 30, height: 30 + row * Math.max(layer.queries, layer.keys) + 8 };
   }
 
-  // The side whose lines are drawn alone, if any: { query } or { key }.
+  // The token whose lines alone are drawn, if any: { query } or { key }.
   function alone() {
     const { query, key } = view.point();
     if (query !== null) return { query };
@@ -46,7 +47,7 @@
       side.query !== undefined ? view.linesOfQuery(head, side.query, min) : view.linesOfKey(head, side.key, min));
   }
 
-  // The head under the pointer among the buttons: its lines are drawn without the others'.
+  // The head whose button is under the pointer; only its lines are drawn.
   let only = null;
   view.showAlone = (head) => {
     only = head;
@@ -88,11 +89,11 @@
     surface.text(frame.right + 7, 12, "Keys", { size: 12, fill: theme.soft });
   }
 
-  // Heads lie a little apart, so that equal lines of two are both seen.
+  // The lines of different heads are slightly offset, so that equal lines are visible.
   const shiftOf = (n, count) => (count > 1 ? (n / (count - 1) - 0.5) * Math.min(12, 3 * (count - 1)) : 0);
 
-  // Lines whose query lies between top and bottom, or those of one token with an end there, as [x1, y1, x2, y2, strength, …]: what
-  // comes from elsewhere would hide them.
+  // Positions of the lines to draw, as [x1, y1, x2, y2, strength, …]: those whose query is between top and
+  // bottom or, for one token, those with an end there. Lines from elsewhere would cover them.
   function placed(flat, frame, side, top, bottom, shift) {
     const out = [];
     for (let n = 0; n < flat.length; n += 3) {
@@ -131,7 +132,8 @@
 
   const stageWidth = () => Math.min(scroller.clientWidth, wide);
 
-  // Tall views end where the drawing would stop being one: what is on the screen is exported, and a screen more on either side.
+  // Very tall views are not exported completely, because the drawing would become too large; only the visible
+  // part is.
   function exported() {
     const layer = view.layer();
     const frame = frameFor(layer, Math.max(stageWidth(), 320));

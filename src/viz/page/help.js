@@ -1,4 +1,4 @@
-// The keys, in a dialog that can also switch the single ones off.
+// The dialog that lists the keys; single-letter keys can be switched off there.
 (() => {
   "use strict";
   const view = window.attentiveView;

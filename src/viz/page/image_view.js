@@ -1,4 +1,5 @@
-// Images: what a query, the class token unless a patch is chosen, takes from the patches, over the picture.
+// The image view: how much a query (the class token, unless a patch is chosen) takes from each patch, drawn
+// over the picture.
 (() => {
   "use strict";
   const view = window.attentiveView;
@@ -11,7 +12,7 @@
   const node = element("div", { class: "imageview" }, box, note, strip);
   const roving = view.roving(strip);
 
-  const pictures = new Map(); // by address
+  const pictures = new Map();  // by address
   function pictureOf(layer) {
     const address = layer.image.pixels;
     if (!address) return null;
@@ -28,7 +29,7 @@
   const shownQuery = () => view.point().query ?? 0;
   const rolling = (layer) => view.state.picture === "rollout" && layer.rollout !== null;
 
-  // The share of each patch, before any scale.
+  // The weight of each patch, before it is scaled.
   function patchWeights(layer, head, query) {
     const { rows, columns, first } = layer.image;
     const rollout = head === null ? layer.rollout : null;
@@ -119,7 +120,7 @@
     rollout: () => (rolling(view.layer()) ? view.layer().rollout : null),
     refresh() {
       const layer = view.layer();
-      note.textContent = explain(layer); // first, as it takes its height from the picture
+      note.textContent = explain(layer);  // first, because it reduces the height left for the picture
       refreshStrip(layer);
       frame = frameFor(layer, box.clientWidth, box.clientHeight);
       paint(new view.CanvasSurface(stage, box.clientWidth, frame.height + 2), frame);

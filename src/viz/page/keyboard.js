@@ -1,4 +1,4 @@
-// Keys that work everywhere in the page.
+// Keys that work everywhere on the page.
 (() => {
   "use strict";
   const view = window.attentiveView;

@@ -1,12 +1,13 @@
-// Which lines the head view draws: the strongest of each query, or all of one query or key.
+// Selects the lines that the head view draws: the strongest of each query, or all of one query or key.
 (() => {
   "use strict";
   const view = window.attentiveView;
-  const most = 6000; // lines that are drawn at once; the strongest are kept
+  const most = 6000;  // lines drawn at once; the strongest are kept
   const buckets = 256;
-  let known = {}; // the lines that were asked for last
+  let known = {};  // the most recent result
 
-  // Calls visit(i, j, weight) for every weight of at least `min` that a query from `first` to before `end` gives to a key it sees.
+  // Calls visit(i, j, weight) for every weight of at least `min` that a query in [first, end) gives to a key
+  // it sees.
   function eachWeight(head, min, visit, first = 0, end = head.layer.queries) {
     const { mask, weights } = head;
     for (let i = first; i < end; i++) {
@@ -22,7 +23,7 @@
   }
   const bucketOf = (weight) => Math.min(buckets - 1, Math.floor(weight * buckets));
 
-  // The lowest bucket of weights that is drawn, so that no more than `most` lines are.
+  // The lowest bucket of weights to draw, so that no more than `most` lines are drawn.
   function lowestBucket(counts) {
     let total = 0;
     for (let n = buckets - 1; n >= 0; n--) {
@@ -32,7 +33,7 @@
     return 0;
   }
 
-  // The strongest weights of a query over all heads: [head, key, weight, …], the weakest first, `per` at most.
+  // The strongest weights of a query over all heads, at most `per`, as [head, key, weight, …], weakest first.
   function strongestOf(heads, query, min, per) {
     const best = [];
     let seen = 0;
@@ -47,7 +48,7 @@
     return { best, left: seen - best.length };
   }
 
-  // Calls visit(head, i, j, weight) for the lines that are wanted; returns how many were not.
+  // Calls visit(head, i, j, weight) for the requested lines; returns how many were left out.
   function eachWanted(heads, min, per, visit) {
     let left = 0;
     if (per >= view.everyLine) heads.forEach((head, n) => eachWeight(head, min, (i, j, weight) => visit(n, i, j, weight)));
@@ -74,8 +75,9 @@
     return { flats, left: left + weak };
   }
 
-  // For each head { flat: [query, key, weight, …], left }: the `per` strongest lines of each query over all the heads together.
-  // `left` is how many were not drawn; it stands in the first head.
+  // Returns { flat: [query, key, weight, …], left } for each head: the `per` strongest lines of each query
+  // over all heads together. `left`, the number of lines that were not drawn, is set in the first head and 0
+  // in the others.
   view.strongLines = (heads, min, per) => {
     if (heads.length === 0) return [];
     const name = [...heads.map((head) => `${head.layer.index}.${head.index}`), min, per].join();
@@ -83,8 +85,8 @@
     return known.flats.map((flat, n) => ({ flat, left: n === 0 ? known.left : 0 }));
   };
 
-  // What the reader has not set follows from the length of the text: fewer lines where there are more tokens or heads, and weights from twice
-  // what equal ones would be.
+  // Defaults that depend on the length of the text: fewer lines if there are more tokens or heads, and only
+  // weights of at least twice the mean.
   view.linesOfEach = () => {
     const largest = view.chosenHeads().length > 1 ? 6 : view.everyLine - 1;
     return view.state.per || view.clamp(Math.round(512 / view.layer().queries), 1, largest);

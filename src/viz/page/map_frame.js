@@ -1,10 +1,10 @@
-// Where the cells of the map lie on the screen: gutters for labels, zoom and pan.
+// Computes where the cells of the map are on the screen: gutters for labels, zoom and pan.
 (() => {
   "use strict";
   const view = window.attentiveView;
-  const largest = 64; // pixels of a cell at most
+  const largest = 64;  // maximum pixels of a cell
 
-  // The width of the longest label, of some hundred where there are thousands.
+  // The width of the longest label. Sampled: at most about 600 labels are measured.
   const widths = new WeakMap();
   function widest(tokens) {
     if (!widths.has(tokens)) {
@@ -17,7 +17,7 @@
   }
   const gutter = (tokens, most) => Math.min(Math.max(widest(tokens) + 14, 34), most);
 
-  // Cells of a whole map are square, unless it is so long that one side would vanish.
+  // The cells of a whole map are square, unless the map is so elongated that one side would vanish.
   function fit(layer, width, height) {
     const [sx, sy] = [Math.min(width / layer.keys, largest), Math.min(height / layer.queries, largest)];
     const size = Math.min(sx, sy);
@@ -26,7 +26,7 @@
     return long ? { sx: Math.min(sx, most), sy: Math.min(sy, most) } : { sx: size, sy: size };
   }
 
-  // How far a view of `room` pixels can be moved over `count` cells of `size`.
+  // Limits the first visible cell when `room` pixels show part of `count` cells of `size` pixels.
   const settle = (from, count, size, room) => view.clamp(from, 0, Math.max(0, count - room / size));
 
   view.mapFrame = (layer, width, height) => {
@@ -40,11 +40,11 @@
     [x, y] = [settle(x, layer.keys, sx, roomX), settle(y, layer.queries, sy, roomY)];
     const usedX = Math.min(roomX, layer.keys * sx);
     const usedY = Math.min(roomY, layer.queries * sy);
-    const upright = widest(layer.keyTokens) > sx - 8; // key labels do not fit beside each other
+    const upright = widest(layer.keyTokens) > sx - 8;  // horizontal key labels would overlap
     return { layer, width, height, left, top, sx, sy, x, y, zoom, usedX, usedY, upright };
   };
 
-  // The cell at a point of the canvas, or null beside the map.
+  // The cell at a point of the canvas; null outside the map.
   view.cellAt = (frame, px, py) => {
     if (px < frame.left || py < frame.top || px >= frame.left + frame.usedX || py >= frame.top + frame.usedY) return null;
     const key = Math.floor(frame.x + (px - frame.left) / frame.sx);
@@ -52,7 +52,7 @@
     return key < frame.layer.keys && query < frame.layer.queries ? { query, key } : null;
   };
 
-  // Zooms by `factor` about a point of the canvas, whose cell stays under it.
+  // Zooms by `factor` around a point of the canvas; the cell at that point stays there.
   view.zoomedAt = (frame, factor, px, py) => {
     const zoom = frame.zoom * factor;
     if (zoom <= 1.0001) return null;
@@ -62,7 +62,7 @@
     return at.map((value) => Math.round(value * 1000) / 1000);
   };
 
-  // The part that is moved by (dx, dy) pixels.
+  // Moves the visible part by (dx, dy) pixels.
   view.movedBy = (frame, dx, dy) => {
     const { layer } = frame;
     const x = settle(frame.x - dx / frame.sx, layer.keys, frame.sx, frame.width - frame.left - 1);
@@ -70,13 +70,13 @@
     return [Math.round(x * 1000) / 1000, Math.round(y * 1000) / 1000, Math.round(frame.zoom * 1000) / 1000];
   };
 
-  // The part moved just so far that a cell is in it.
+  // Moves the visible part just far enough to show a cell.
   view.showingCell = (frame, query, key) => {
     const dx = Math.max(0, frame.x - key) * frame.sx - Math.max(0, key + 1 - frame.x - frame.usedX / frame.sx) * frame.sx;
     const dy = Math.max(0, frame.y - query) * frame.sy - Math.max(0, query + 1 - frame.y - frame.usedY / frame.sy) * frame.sy;
     return dx === 0 && dy === 0 ? view.state.at : view.movedBy(frame, dx, dy);
   };
 
-  // The first and the last but one of the cells that are seen along an axis.
+  // The cells that are visible along an axis, as [first, end).
   view.seenCells = (from, size, used, count) => [Math.floor(from), Math.min(count, Math.ceil(from + used / size))];
 })();

@@ -1,11 +1,11 @@
-// Pointer, wheel, fingers and keys of the map.
+// Pointer, wheel, touch and keyboard input of the map.
 (() => {
   "use strict";
   const view = window.attentiveView;
   const stage = view.views.find((each) => each.id === "map").stage;
   const frame = () => view.mapFrameShown();
-  const pointers = new Map(); // those that are down, by number
-  let moved = false; // since the first of them went down
+  const pointers = new Map();  // pointers that are down, by id
+  let moved = false;  // whether any has moved since the first went down
 
   function inStage(event) {
     const box = stage.getBoundingClientRect();
@@ -59,7 +59,7 @@
     view.set({ at: view.zoomedAt(frame(), factor, ...inStage(event)) });
   }, { passive: false });
 
-  // About the chosen cell if it is seen, otherwise about the middle.
+  // Zooms around the chosen cell if it is visible, otherwise around the centre.
   view.zoomMap = (factor) => {
     const { left, top, usedX, usedY, x, y, sx, sy } = frame();
     const { query, key } = view.state;

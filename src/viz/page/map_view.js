@@ -1,4 +1,5 @@
-// The map: one head as a matrix, a row a query and a column a key. Hidden cells are hatched, which no weight is.
+// The map: one head as a matrix, with a row for each query and a column for each key. Hidden cells are
+// hatched; no weight is.
 (() => {
   "use strict";
   const view = window.attentiveView;
@@ -9,7 +10,7 @@
   const legend = element("div", { class: "legend" });
   const node = element("div", { class: "mapview" }, box, legend);
 
-  // 1, 2 or 5 times a power of ten: the distance of position labels that are `room` pixels apart.
+  // The step between position labels that need `room` pixels each: 1, 2 or 5 times a power of ten.
   function tickStep(size, room) {
     const least = room / size;
     const power = 10 ** Math.floor(Math.log10(Math.max(least, 1)));
@@ -34,7 +35,7 @@
     if (chosen !== null) label(chosen, true);
   }
 
-  // Labels stand upright over their columns, or lie where there is room for them.
+  // Labels are vertical above their columns, or horizontal if the columns are wide enough.
   function drawColumns(surface, frame, chosen) {
     const { layer } = frame;
     const theme = view.theme();
@@ -73,7 +74,7 @@
       const seenX = view.seenCells(frame.x, frame.sx, frame.usedX, layer.keys);
       view.drawTiles(surface, pyramid, level, origin, seenX, view.seenCells(frame.y, frame.sy, frame.usedY, layer.queries));
     } else {
-      const picture = head.thumb(); // until the weights are read
+      const picture = head.thumb();  // shown until the weights are read
       const place = [origin.left, origin.top, layer.keys * frame.sx, layer.queries * frame.sy];
       surface.image(picture, [0, 0, picture.width, picture.height], place);
     }

@@ -1,9 +1,9 @@
-// Which keys a query sees: one span a row, and single keys hidden inside it.
+// The keys that each query sees: one span per row, and single hidden keys inside it.
 (() => {
   "use strict";
   const view = window.attentiveView;
 
-  // Whether the spans of some query of rows first..end reach a key of columns from..to.
+  // Whether the span of some query in rows [first, end) contains a key in columns [from, to).
   const reaches = (mask, first, end, from, to) => {
     for (let i = first; i < end; i++) if (mask.first[i] < to && mask.end[i] > from && mask.end[i] > mask.first[i]) return true;
     return false;
@@ -14,7 +14,8 @@
       const spans = view.numbers(raw.spans, "Int32");
       this.first = new Int32Array(queries);
       this.end = new Int32Array(queries);
-      this.offset = new Float64Array(queries + 1); // where the weights of a row begin; the last one is their number
+      // Where the weights of a row begin; the last entry is their number.
+      this.offset = new Float64Array(queries + 1);
       for (let i = 0; i < queries; i++) {
         this.first[i] = spans[2 * i];
         this.end[i] = Math.max(spans[2 * i], spans[2 * i + 1]);
@@ -33,14 +34,16 @@
       this.holes = holes;
     }
 
-    // Where the weight of a cell lies, or -1 if it is hidden. Bit n of the holes is bit n % 8, from the lowest, of byte n / 8.
+    // The index of a cell's weight, or -1 if the cell is hidden. Bit n of the holes is bit n % 8, counted
+    // from the lowest, of byte n / 8.
     place(i, j) {
       if (j < this.first[i] || j >= this.end[i]) return -1;
       const n = this.offset[i] + j - this.first[i];
       return this.holes && (this.holes[Math.floor(n / 8)] >> (n % 8)) & 1 ? -1 : n;
     }
 
-    // For each cell of a map of rows × columns parts: 1 if no query of the part sees a key of it.
+    // For each cell of a map divided into rows × columns parts: 1 if no query of the part sees one of its
+    // keys.
     hiddenParts(keys, rows, columns) {
       if (this.parts) return this.parts;
       const cut = (n, parts, count) => Math.floor((n * count) / parts);
@@ -53,7 +56,7 @@
       return (this.parts = parts);
     }
 
-    // How many keys a query sees.
+    // The number of keys that a query sees.
     seen(i) {
       let count = this.end[i] - this.first[i];
       if (this.holes) for (let j = this.first[i]; j < this.end[i]; j++) if (this.place(i, j) < 0) count--;

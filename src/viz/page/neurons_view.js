@@ -1,4 +1,4 @@
-// Features: how the score of a pair is made, q times k of every feature.
+// The features view: how the score of a pair is computed, as q times k for each feature.
 (() => {
   "use strict";
   const view = window.attentiveView;
@@ -15,12 +15,12 @@
   const titles = ["Feature", "q", "k", "q·k"].map((text) => element("th", { scope: "col" }, text));
   const table = element("table", { class: "features" }, element("caption", {}, "Features of the pair"),
     element("thead", {}, element("tr", {}, titles)), body);
-  let feature = null; // under the pointer, or chosen with the arrow keys
+  let feature = null;  // under the pointer, or chosen with the arrow keys
   for (const [name, list] of Object.entries(chosen)) list.addEventListener("change", () => view.set({ [name]: Number(list.value) }));
 
   const embedded = (layer, head) => layer.neurons.find((each) => each.head === head.number) || layer.neurons[0];
 
-  // The numbers of the pair that is shown: { q, k, scale, order, query, key, head }.
+  // The data of the pair that is shown: { q, k, scale, order, query, key, head }.
   function shownPair() {
     const layer = view.layer();
     const raw = embedded(layer, view.head());

@@ -1,10 +1,10 @@
-// Numbers: a row a head; columns sort, and the table can be copied.
+// The numbers view: a row for each head; columns can be sorted, and the table can be copied.
 (() => {
   "use strict";
   const view = window.attentiveView;
   const { element, number } = view;
 
-  // A sum of weights that misses 1 by rounding is no sink.
+  // A sum of weights that differs from 1 only by rounding is not a sink.
   const roundedText = (value) => (value !== null && Math.abs(value) < 1e-6 ? "0" : number(value));
   const columns = [
     { id: "layer", title: "Layer", of: (head) => head.layer.index, text: (head) => head.layer.name },
@@ -18,7 +18,7 @@
     { id: "sink", title: "Sink", help: "share that no key takes: 1 less the sum of the weights" },
   ].map((column) => ({ of: (head) => head.raw[column.id], text: (head) => roundedText(head.raw[column.id]), ...column }));
 
-  // Empty ones come last in either direction.
+  // Empty values come last in either order.
   function ordered() {
     const column = columns.find((each) => each.id === view.state.column);
     const sign = view.state.down ? -1 : 1;
@@ -63,7 +63,7 @@
     return element("tr", {}, cells);
   }
 
-  // Full precision goes to the clipboard; an undefined number stays empty.
+  // The clipboard gets full precision; undefined numbers stay empty.
   const asText = () => {
     const lines = [columns.map((column) => column.title)];
     const field = (column, head) => (column.id === "layer" ? column.text(head) : (column.of(head) ?? ""));

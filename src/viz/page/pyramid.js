@@ -1,11 +1,12 @@
-// One head's map at halved sizes: a cell of the next level is the largest of four, so that no strong weight vanishes when the map
-// is small. Values are 0 for hidden, otherwise 1..255 for the colour.
+// The map of one head at repeatedly halved sizes. A cell of the next level is the largest of four, so that no
+// strong weight vanishes when the map is small. Values are 0 for hidden cells, otherwise 1..255 for the
+// colour.
 (() => {
   "use strict";
   const view = window.attentiveView;
   const budget = 12; // milliseconds of work between two pauses
 
-  // Colour values of row i from key `from` to `to`, written to out[at…].
+  // Writes the colour values of row i, keys [from, to), to out[at…].
   function writeRow(pyramid, i, from, to, out, at) {
     const { mask, weights } = pyramid.head;
     const look = pyramid.look(i);
@@ -39,7 +40,7 @@
       Object.assign(this, { head, scale, levels: [null], sizes: [[queries, keys]], ready: false });
     }
 
-    // The colour value of each number of steps in a row.
+    // The colour value for each number of steps in row i.
     look(i) {
       const { levels } = view.data;
       const share = this.scale === "row" ? 1 : this.head.largest > 0 ? this.head.rowMax[i] / this.head.largest : 0;
@@ -62,7 +63,8 @@
       }
     }
 
-    // Level 1 straight from the weights, row pairs at a time; the others from the one before. Level 0 is never stored.
+    // Level 1 is computed directly from the weights, a pair of rows at a time; each further level from the
+    // previous one. Level 0 is never stored.
     async build() {
       while (Math.max(...this.sizes.at(-1)) > 1) {
         const level = this.levels.length;
@@ -86,7 +88,7 @@
       this.ready = true;
     }
 
-    // The values of rows y.. and columns x.. of a level.
+    // Copies a part of a level: `height` rows from y, `width` columns from x.
     part(level, x, y, width, height) {
       const out = new Uint8Array(width * height);
       const columns = this.sizes[level][1];

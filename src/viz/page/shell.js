@@ -1,4 +1,4 @@
-// The page around the views: title, tabs, controls, details, messages.
+// The page around the views: title, tabs, controls, details and messages.
 (() => {
   "use strict";
   const view = window.attentiveView;
@@ -13,7 +13,8 @@
     return named(view.state.tab) || named(view.firstTab());
   };
 
-  // What a page shows at first: the picture of an image model, all heads if there are several, the lines of a short text, a map.
+  // The view that a page opens with: the picture of an image model, otherwise the grid if there are several
+  // heads, the lines of a short text, or the map.
   view.firstTab = () => {
     if (view.offeredViews().some((each) => each.id === "image")) return "image";
     if (view.data.heads.length > 1) return "grid";
@@ -82,7 +83,7 @@
     parts.theme.value = view.state.theme;
   }
 
-  // Weights are read when a view first needs them; it draws what it has until then.
+  // Weights are read when a view first needs them; until then it draws what is available.
   function loadFor(shown) {
     const broken = shown.needs().find((head) => head.problem);
     const missing = shown.needs().filter((head) => !head.ready && !head.problem);

@@ -1,4 +1,5 @@
-// What the reader has chosen. It stands in the address after '#', so that a bookmark or a reload brings it back.
+// The reader's choices. They are stored in the address after '#', so that a bookmark or a reload restores
+// them.
 (() => {
   "use strict";
   const view = window.attentiveView;
@@ -7,7 +8,7 @@
     tab: "", layer: 0, head: 0, heads: [0], query: null, key: null, min: null, per: 0, sort: "layer", scale: "row", at: null,
     theme: "auto", picture: "head", blend: 0.7, features: "order", column: "layer", down: 0, keys: 1,
   };
-  view.everyLine = 17; // lines of a query: this many and more are all of them
+  view.everyLine = 17;  // from this many lines per query on, all are drawn
   const choices = {
     sort: ["layer", "entropy", "distance", "previous", "first"], scale: ["row", "head"], theme: ["auto", "light", "dark"],
     picture: ["head", "rollout"], features: ["order", "size"], down: [0, 1], keys: [0, 1],
@@ -15,7 +16,7 @@
   };
   const listeners = [];
   view.state = { ...first, heads: [0] };
-  view.hover = null; // the cell under the pointer: { query, key }, either may be null
+  view.hover = null;  // the cell under the pointer: { query, key }, each possibly null
 
   const number = (text) => (text !== "" && Number.isFinite(Number(text)) ? Number(text) : undefined);
   const index = (text) => (/^\d{1,9}$/.test(text) ? Number(text) : undefined);
@@ -38,7 +39,7 @@
     written = performance.now();
   }
 
-  // Browsers allow some two hundred changes of the address in half a minute, fewer than a drag makes.
+  // Browsers limit changes of the address to about two hundred in half a minute, fewer than a drag makes.
   let waiting = 0;
   let written = -Infinity;
   function write() {
@@ -46,7 +47,7 @@
     waiting = setTimeout(writeNow, Math.max(0, written + 200 - performance.now()));
   }
 
-  // Whatever an address or a click asks for becomes something that is there.
+  // Replaces invalid values, from an address or a click, by valid ones.
   function settle(state) {
     const layers = view.data.layers;
     state.layer = view.clamp(state.layer, 0, layers.length - 1);
@@ -98,10 +99,10 @@
   view.head = () => view.layer().heads[view.state.head];
   view.chosenHeads = () => view.state.heads.map((n) => view.layer().heads[n]);
 
-  // The cell that is talked about: under the pointer, otherwise the chosen one.
+  // The cell that is described: the one under the pointer, otherwise the chosen one.
   view.point = () => view.hover || { query: view.state.query, key: view.state.key };
 
-  // Another layer keeps the choice of heads, of a cell and of the part shown where it has them.
+  // Changes the layer and keeps the choice of heads, cell and visible part if the new layer has them.
   view.toLayer = (layer) => {
     const from = view.layer();
     const to = view.data.layers[view.clamp(layer, 0, view.data.layers.length - 1)];

@@ -1,4 +1,5 @@
-// What views draw on: a canvas here, an SVG in surface_svg.js. Both offer rect, frame, hatch, text, curve, image and clipped.
+// The surface on which views draw: a canvas here, an SVG in surface_svg.js. Both offer rect, frame, hatch,
+// text, curve, image and clipped.
 (() => {
   "use strict";
   const view = window.attentiveView;
@@ -29,7 +30,7 @@
   }
 
   view.CanvasSurface = class {
-    // Makes the canvas as sharp as the screen and empties it.
+    // Sets the canvas to the screen's resolution and clears it.
     constructor(canvas, width, height) {
       const ratio = window.devicePixelRatio || 1;
       const [w, h] = [Math.max(1, Math.round(width * ratio)), Math.max(1, Math.round(height * ratio))];
@@ -62,7 +63,7 @@
       this.pen.fillRect(x, y, width, height);
     }
 
-    // align: left, right or center; turn in degrees about (x, y), where the middle of the line lies.
+    // align: left, right or center. turn: degrees of rotation about (x, y), the middle of the line.
     text(x, y, text, { size = 13, fill, align = "left", bold = false, turn = 0, room = Infinity }) {
       const pen = this.pen;
       pen.font = `${bold ? 600 : 400} ${size}px ${family}`;
@@ -78,7 +79,8 @@
       pen.restore();
     }
 
-    // Lines from left to right of one colour: [x1, y1, x2, y2, strength 0..1] one after the other, in 12 steps of strength.
+    // Draws lines from left to right in one colour: [x1, y1, x2, y2, strength 0..1, …], in 12 steps of
+    // strength.
     curves(flat, colour) {
       const groups = Array.from({ length: 12 }, () => new Path2D());
       for (let n = 0; n < flat.length; n += 5) {
@@ -95,7 +97,7 @@
       this.pen.globalAlpha = 1;
     }
 
-    // A canvas or a picture, cut from (sx, sy, sw, sh) of it; single pixels stay single unless `smooth`.
+    // Draws the part (sx, sy, sw, sh) of a canvas or picture; pixels stay sharp unless `smooth`.
     image(source, from, to, { alpha = 1, smooth = false } = {}) {
       this.pen.imageSmoothingEnabled = smooth;
       this.pen.globalAlpha = alpha;
@@ -113,13 +115,13 @@
     }
   };
 
-  // Width and opacity of a line.
+  // The width and opacity of a line.
   view.lineLook = (strength) => [0.8 + 3.2 * strength, 0.3 + 0.7 * Math.sqrt(strength)];
 
   let ruler = null;
-  const measured = new Map(); // by font, room and text: the same labels come at every frame
+  const measured = new Map();  // by font, room and text, because every frame draws the same labels
 
-  // The text, cut with … where it is wider than `room` pixels.
+  // The text, cut and ended with … if it is wider than `room` pixels.
   view.shorten = (text, room, pen) => {
     if (room === Infinity) return view.isolate(text);
     const name = `${pen.font}|${Math.round(room)}|${text}`;
@@ -128,7 +130,8 @@
     return measured.get(name);
   };
 
-  // Text of a script from right to left takes its own direction, as <bdi> gives it; canvases and SVG know the marks for that.
+  // Isolates text of right-to-left scripts, as <bdi> does, by Unicode's marks, which canvases and SVG
+  // support.
   view.isolate = (text) => (/[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/.test(text) ? `\u2068${text}\u2069` : text);
 
   function cut(text, room, pen) {

@@ -1,4 +1,4 @@
-// The surface of surface.js as an SVG document: for export and for print.
+// Implements the surface of surface.js as an SVG document, for export and for print.
 (() => {
   "use strict";
   const view = window.attentiveView;
@@ -21,10 +21,10 @@
     return made;
   }
 
-  // XML has no place for these, not even escaped.
+  // XML does not allow these characters, not even escaped.
   const withoutControls = (text) => text.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g, "\ufffd");
 
-  let hatches = 0; // each document's pattern has its own name: several may stand in one page
+  let hatches = 0;  // each document's pattern has its own id, because a page may contain several
   view.SvgSurface = class {
     constructor(width, height, title) {
       Object.assign(this, { width, height, hatchId: `hatch${++hatches}`, clips: 0 });

@@ -1,11 +1,11 @@
-// Tiles of 256 × 256 values of a pyramid as pictures, kept while they are likely to be drawn again.
+// Tiles of 256 × 256 values of a pyramid as pictures, cached while they are likely to be drawn again.
 (() => {
   "use strict";
   const view = window.attentiveView;
   const side = 256;
-  const most = 160; // tiles that are kept: 40 MB
+  const most = 160;  // cached tiles: 40 MB
   const kept = new Map();
-  const pyramids = []; // of the last heads shown, the newest at the end
+  const pyramids = [];  // of the heads shown last, the newest at the end
 
   function tile(pyramid, level, column, row) {
     const name = `${pyramid.id}/${view.theme().dark}/${level}/${column}/${row}`;
@@ -24,7 +24,7 @@
     return made;
   }
 
-  // The pyramid of a head, started if it is not there; view.redraw follows when it is ready.
+  // The pyramid of a head; it is started if it does not exist, and view.redraw is called when it is ready.
   view.pyramidOf = (head, scale) => {
     const known = pyramids.find((each) => each.head === head && each.scale === scale);
     if (known) return known;
@@ -36,13 +36,14 @@
     return made;
   };
 
-  // The finest level of which a value covers at least a pixel, so that none is skipped.
+  // The finest level at which a value covers at least a pixel, so that no value is skipped.
   view.levelFor = (pyramid, cellSize, ratio) => {
     const level = Math.max(0, Math.ceil(Math.log2(1 / (cellSize * ratio)) - 1e-9));
     return Math.min(level, pyramid.sizes.length - 1);
   };
 
-  // Draws cells x0..x1, y0..y1 of the map; a cell of level 0 is sx by sy pixels, and (left, top) is where cell (0, 0) begins.
+  // Draws the cells x0..x1, y0..y1 of the map; a cell of level 0 is sx by sy pixels, and cell (0, 0) begins
+  // at (left, top).
   view.drawTiles = (surface, pyramid, level, { left, top, sx, sy }, [x0, x1], [y0, y1]) => {
     const span = side * 2 ** level;
     const [rows, columns] = pyramid.sizes[0];

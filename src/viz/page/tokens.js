@@ -1,11 +1,13 @@
-// Tokens as text that can be seen: a character without a picture of its own gets one.
+// Makes tokens visible: characters that are invisible are replaced by visible ones.
 (() => {
   "use strict";
   const view = window.attentiveView;
 
-  // Reordering marks, invisible spaces and C1 controls: shown by number, as they would change what stands beside them.
+  // Reordering marks, invisible spaces and C1 controls. They are shown by number, because they would change
+  // the text around them.
   const unseen = /[\u0080-\u009f\u00a0\u00ad\u061c\u180e\u200b\u200c\u200e\u200f\u2028-\u202f\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
-  const joiner = /(?<![\p{Extended_Pictographic}\ufe0f\u{1f3fb}-\u{1f3ff}])\u200d|\u200d$/gu; // outside an emoji that it joins
+  // Not within an emoji that it joins.
+  const joiner = /(?<![\p{Extended_Pictographic}\ufe0f\u{1f3fb}-\u{1f3ff}])\u200d|\u200d$/gu;
   const byNumber = (character) => "‹" + character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0") + "›";
 
   view.visible = (token) => {
@@ -20,14 +22,14 @@
       .replace(joiner, byNumber);
   };
 
-  // A token inside running text: spaces and line breaks stay what they are.
+  // A token inside running text: spaces and line breaks are kept.
   view.readable = (token) => {
     if (token === "") return view.visible(token);
     const part = (text) => (text === " " || text === "" ? text : text === "\n" ? "⏎\n" : view.visible(text));
     return token.split(/( |\n)/).map(part).join("");
   };
 
-  // The tokens of one side of a view; positions stand in where there are none.
+  // The tokens of one side of a view, or positions if there are no tokens.
   view.Tokens = class {
     constructor(list, count, noun) {
       this.list = list ? list.map(view.visible) : null;
@@ -39,7 +41,7 @@
       return this.list && position < this.list.length ? this.list[position] : String(position);
     }
 
-    // "key 3 · cat": the position alone if there is no token.
+    // "key 3 · cat", or only the position if there is no token.
     named(position) {
       return this.list ? `${this.noun} ${position} · ${this.at(position)}` : `${this.noun} ${position}`;
     }

@@ -43,7 +43,7 @@ def every_dtype():
 
 
 def attention_state():
-    """The state of a chapter-3 MultiHeadAttention(3, 2, 4, 0.0, 2): every number is its own."""
+    """The state of a chapter-3 MultiHeadAttention(3, 2, 4, 0.0, 2), in which every number is different."""
     shapes = {"W_query.weight": (2, 3), "W_key.weight": (2, 3), "W_value.weight": (2, 3)}
     shapes.update({"out_proj.weight": (2, 2), "out_proj.bias": (2,)})
     state = OrderedDict(mask=torch.ones(4, 4).triu(1))
@@ -68,7 +68,7 @@ def check_equal(got, want, place=""):
 
 
 def check_saved():
-    """What tests/files/torch_file_test.cpp saves; the old and the new way to find storages must agree, too."""
+    """Checks the file that tests/files/torch_file_test.cpp saves; the old and the new access to storages must agree, too."""
     os.environ["TORCH_SERIALIZATION_DEBUG"] = "1"
     base = torch.arange(12.0).view(3, 4)
     weight = torch.nn.Parameter(torch.arange(4.0, dtype=torch.float64))

@@ -1,4 +1,4 @@
-// A program of somebody else's that trains in two processes. Started alone, it starts both itself, as torchrun would.
+// A user's program that trains in two processes. Started alone, it starts both itself, as torchrun would.
 
 #include <cstdio>
 #include <cstdlib>

@@ -1,5 +1,5 @@
-# Provokes the errors of the configuration one by one, with LibTorch folders and a python3 made for it, and checks that
-# each ends in one line that names its fix.
+# Provokes the errors of the configuration one by one, with LibTorch folders and a python3 made for this
+# purpose, and checks that each one is reported as expected.
 #   cmake -DATTENTIVE_SOURCE=… -DWORK=… -DGENERATOR=… -DMAKE_PROGRAM=… -DCOMPILER=… -DPREFIX=<an installed attentive>
 #         -P provoke.cmake
 
@@ -77,7 +77,8 @@ file(CHMOD "${WORK}/nvcc_broken" PERMISSIONS OWNER_READ OWNER_EXECUTE)
 
 # --- how it is asked -------------------------------------------------------------------------------------------------
 
-# ask(<name> [FAIL] LINE <regex> [ENV …] [ARGS …]): configures, and wants one line "attentive: …" that matches.
+# ask(<name> [FAIL] LINE <regex> [ENV …] [ARGS …]): configures, and requires one
+# matching line "attentive: …".
 function(ask name)
   cmake_parse_arguments(PARSE_ARGV 1 ARG "FAIL" "LINE;ASK" "ENV;ARGS")
   if(NOT ARG_ASK)
@@ -147,7 +148,7 @@ ask(no_headers FAIL LINE "has no C\\+\\+ headers; install the wheel of PyPI: pyt
     ARGS "-DTorch_DIR=${WORK}/headless/torch/share/cmake/Torch")
 ask(no_library FAIL LINE "has no lib/libtorch_cpu.so; [^\n]*: python3 -m pip install torch=="
     ARGS "-DTorch_DIR=${WORK}/static/torch/share/cmake/Torch")
-# What each wheel of PyPI loads beside itself.
+# The further wheels that each wheel of PyPI loads.
 foreach(pair IN ITEMS "2.7.0|-cu12==12.6" "2.7.1|-cu12==12.6" "2.8.0|-cu12==12.8" "2.10.0|-cu12==12.8"
                       "2.11.0|==13.0" "2.14.1|==13.0" "2.15.0|==13.2")
   string(REGEX MATCH "^([^|]+)\\|(.*)$" _ "${pair}")
@@ -340,7 +341,8 @@ ask(package_other_torch FAIL ASK package
 
 # --- what the installed package records of its build -----------------------------------------------------------------
 
-# recorded(<name> <library's type> <CUDA code> <LibTorch of the build> [ARGS …]): packages by the names of their folders.
+# recorded(<name> <library's type> <CUDA code> <LibTorch of the build> [ARGS …]): packages
+# are named by their folders.
 function(recorded name type cuda_code torch)
   ask(${name} ASK record LINE "from Torch_DIR"
       ARGS "-DTorch_DIR=${WORK}/${torch}/torch/share/cmake/Torch" "-DRECORD=${WORK}/${name}" -DTYPE=${type}_LIBRARY
@@ -376,7 +378,8 @@ ask(static_without_code_beside_python ASK package LINE "python3: [^\n]*/good/tor
 consumer(static_without_code good LINE "2\\.11\\.0 \\(full: a CPU build")
 consumer(static_without_code half LINE "2\\.11\\.0 \\(cpu: NVIDIA libraries incomplete")
 
-# A static library with the component tokenizers: only who asks for it needs its libraries, and a shared one needs none.
+# A static library with the component tokenizers: only a consumer that requests the component needs its libraries;
+# a shared library needs none.
 recorded(static_with_tokenizers STATIC OFF good ARGS -DBUILT=tokenizers)
 consumer(static_with_tokenizers good LINE "2\\.11\\.0 \\(full: a CPU build")
 consumer(static_with_tokenizers good FAIL LINE "the component tokenizers of attentive: there is no pcre2; apt-get install libpcre2-dev"

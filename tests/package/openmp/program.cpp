@@ -1,4 +1,4 @@
-// Loads one OpenMP runtime, that of the LibTorch beside it, and both obey one setting.
+// The program loads a single OpenMP runtime, that of the LibTorch next to it, and one setting affects both.
 
 #include <cstdio>
 #include <filesystem>
@@ -16,12 +16,12 @@ int main() {
   threads = omp_get_num_threads();
   const int of_torch = threads_of_torch();
 
-  bool own = false;
+  bool is_own = false;
   const auto loaded = attentive::test::loaded_openmp_runtimes();
   for (const auto& file : loaded) {
     std::printf("loaded %s\n", file.c_str());
-    own = std::filesystem::path(file).filename() == "libgomp-0123abcd.so.1";
+    is_own = std::filesystem::path(file).filename() == "libgomp-0123abcd.so.1";
   }
   std::printf("threads: %d here, %d in LibTorch\n", threads, of_torch);
-  return loaded.size() == 1 && own && threads == 3 && of_torch == 3 ? 0 : 1;
+  return loaded.size() == 1 && is_own && threads == 3 && of_torch == 3 ? 0 : 1;
 }

@@ -1,4 +1,4 @@
-// Stands in for LibTorch: says how many threads it would use.
+// Stands in for LibTorch: reports how many threads it would use.
 
 #include <omp.h>
 

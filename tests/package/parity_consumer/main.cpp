@@ -1,4 +1,4 @@
-// A program of somebody else's that runs a case and sees a wrong number in it.
+// A user's program that runs a case and detects a wrong number in it.
 
 #include <cstdio>
 

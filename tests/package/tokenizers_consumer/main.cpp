@@ -1,4 +1,4 @@
-// A program of somebody else's that reads text with a Python model's tokenizer.
+// A user's program that tokenizes text with a Python model's tokenizer.
 
 #include <cstdio>
 #include <string>

@@ -1,4 +1,4 @@
-// A program of somebody else's that trains a GPT on a text of its own, stops, resumes, and writes.
+// A user's program that trains a GPT on its text, stops, resumes, and generates.
 
 #include <cstdio>
 #include <cstdlib>
@@ -25,15 +25,15 @@ attentive::Checkpoint train(const std::string& folder_path, int64_t steps) {
   const auto tokenizer = attentive::CharTokenizer::train(text());
   const auto tokens = attentive::tokenize(text(), tokenizer);
   const auto options = attentive::GPTOptions(tokenizer.vocab_size(), 16, 32, 2, 2).dropout(0.1).tied(true);
-  attentive::TrainerOptions how;
-  how.steps = steps;
-  how.decay_steps = 30;
-  how.block = 16;
-  how.warmup = 5;
+  attentive::TrainerOptions training;
+  training.steps = steps;
+  training.decay_steps = 30;
+  training.block = 16;
+  training.warmup = 5;
 
   attentive::GPT model(options);
   attentive::Trainer trainer(model.ptr(), attentive::language_model_loss(model), tokens.training,
-                             tokens.validation, how);
+                             tokens.validation, training);
   attentive::CheckpointFolder folder(folder_path);
   if (!attentive::list_checkpoints(folder_path).empty())
     trainer.restore(attentive::load_checkpoint(folder_path));
@@ -53,7 +53,7 @@ int main() {
   const auto whole = train(base + "/whole", 30);
   at::manual_seed(1);
   train(base + "/parts", 12);
-  at::manual_seed(99);  // the checkpoint knows better
+  at::manual_seed(99);  // the checkpoint's generator state takes precedence
   const auto resumed = train(base + "/parts", 30);
   for (const auto& [key, tensor] : whole.model) {
     if (!at::equal(tensor, resumed.model.at(key))) {

@@ -1,4 +1,4 @@
-// A program of somebody else's that shows the attention of a model.
+// A user's program that shows the attention of a model.
 
 #include <cstdio>
 

@@ -1,4 +1,4 @@
-"""A headless Chromium without a network, and what the tests ask of a page in it."""
+"""A headless Chromium without a network, with the operations that the tests need."""
 
 import importlib.util
 import json
@@ -29,7 +29,7 @@ PATIENCE = 60  # seconds after which a page that does not become ready is an err
 
 
 def axe_source():
-    """The text of axe.min.js from a package of PyPI that carries it, or None."""
+    """The text of axe.min.js from a PyPI package that contains it, or None."""
     for package in ("axe_playwright_python", "axe_core_python"):
         spec = importlib.util.find_spec(package)
         for found in Path(spec.origin).parent.rglob("axe.min.js") if spec and spec.origin else ():
@@ -52,7 +52,7 @@ class Browser:
             "--force-device-scale-factor=1",
         ]
         if hasattr(os, "geteuid") and os.geteuid() == 0:
-            flags.append("--no-sandbox")  # Chromium refuses root otherwise
+            flags.append("--no-sandbox")  # Chromium refuses to run as root otherwise
         for flag in flags:
             options.add_argument(flag)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
@@ -91,7 +91,7 @@ class Browser:
         return self.driver.execute_script(text, *arguments)
 
     def settle(self):
-        """Waits until the weights in question are read and two frames are drawn."""
+        """Waits until the current weights are read and two frames are drawn."""
         self.until(
             lambda: self.js(
                 "return !document.querySelector('.busy') || document.querySelector('.busy').textContent === ''"
@@ -132,12 +132,12 @@ class Browser:
         )
 
     def press(self, *keys):
-        """Keys to whatever has the focus."""
+        """Sends keys to the focused element."""
         ActionChains(self.driver, duration=0).send_keys(*keys).perform()
         self.settle()
 
     def at(self, selector, x, y, click=False):
-        """The pointer to (x, y) from the upper left corner of an element."""
+        """Moves the pointer to (x, y) from the upper left corner of an element."""
         box = self.js(
             "const b = document.querySelector(arguments[0]).getBoundingClientRect(); return [b.x, b.y]", selector
         )
@@ -171,7 +171,7 @@ class Browser:
         return path.name, text
 
     def axe(self, source):
-        """What axe-core finds wrong, a line each."""
+        """The problems that axe-core finds, one per line."""
         self.js(source)
         found = self.driver.execute_async_script("axe.run(document).then(arguments[0])")
         return [
@@ -181,5 +181,5 @@ class Browser:
 
 
 def number(text):
-    """The number that a text of the page begins with; its minus is U+2212."""
+    """The number with which a text of the page begins; its minus sign is U+2212."""
     return float(text.replace("\u2212", "-").split(" ")[0])

@@ -1,4 +1,4 @@
-"""Pointer and keyboard do what the page says."""
+"""Pointer and keyboard work as the page says."""
 
 import numpy
 

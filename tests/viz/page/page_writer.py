@@ -23,11 +23,11 @@ def base64_of(array):
 
 
 def base91_of(data):
-    """13 bits in two characters, the lower of 91 first and the lowest bit first; a rest of at most 6 bits is one character."""
+    """Encodes 13 bits in two characters, lower digit and lowest bit first; a rest of up to 6 bits is one character."""
     number, text = int.from_bytes(data, "little"), []
     alphabet = [chr(code) for code in range(33, 125) if chr(code) != "<"]
     bits = 8 * len(data)
-    for start in range(0, bits, 13 * 4096):  # of a slice of the number, as shifts of all of it take long
+    for start in range(0, bits, 13 * 4096):  # in slices, because shifting the whole number is slow
         part = number >> start & ((1 << 13 * 4096) - 1)
         for left in range(min(13 * 4096, bits - start), 0, -13):
             text += [alphabet[(part & 8191) % 91]] + ([alphabet[(part & 8191) // 91]] if left > 6 else [])
@@ -36,7 +36,7 @@ def base91_of(data):
 
 
 def planes(numbers):
-    """The highest bytes of all numbers, then the next ones."""
+    """The highest bytes of all numbers, then the next ones, and so on."""
     return numbers.astype(">f4").view(numpy.uint8).reshape(-1, 4).T.tobytes()
 
 
@@ -55,7 +55,7 @@ def deflate(data):
 
 
 class Head:
-    """Weights (L, S) and which keys each query may see (L, S); logsumexp (L) or None. `statistics` are what the page has to show."""
+    """Weights (L, S) and visible keys (L, S); logsumexp (L) or None. `statistics`: the numbers that the page must show."""
 
     def __init__(self, number, weights, keep, logsumexp=None, origin=0):
         self.number, self.keep, self.origin = number, keep, origin
@@ -66,20 +66,20 @@ class Head:
         self.statistics = statistics_of(self.weights, keep, origin)
 
     def quantised(self, levels=LEVELS):
-        """The bytes that the page holds, and the weights that it shows for them."""
+        """The bytes on the page, and the weights that it shows for them."""
         scale = numpy.where(self.row_max > 0, self.row_max, 1)[:, None]
         steps = numpy.rint(self.weights.astype(numpy.float64) / scale * levels).astype(numpy.uint8)
         return steps, steps * (self.row_max[:, None].astype(numpy.float64) / levels)
 
     def top(self):
-        """(L, K) keys by falling weight, the lower key first among equals; -1 where a query sees fewer."""
+        """(L, K) keys in descending order of weight, the lower key first among equals; -1 if a row sees fewer."""
         count = min(MOST_TOP, self.weights.shape[1])
         order = numpy.argsort(numpy.where(self.keep, -self.weights, numpy.inf), axis=1, kind="stable")[:, :count]
         return numpy.where(numpy.take_along_axis(self.keep, order, axis=1), order, -1)
 
 
 def places_of(steps, keep, top):
-    """For each key of `top` its place among the keys of its row that are left, the largest steps first, then the lower key."""
+    """For each key of `top`, its index among the row's remaining keys, ordered by descending steps, then by key."""
     out = b""
     for row, seen, named in zip(steps.astype(int), keep, top):
         left = sorted(numpy.flatnonzero(seen), key=lambda key: (-row[key], key))

@@ -34,7 +34,7 @@ def causal(size):
 
 
 def scores_of(draw, queries, keys, pattern, origin=0):
-    """Scores of a head that looks like one of a language model."""
+    """Scores of a head that resembles a language model's."""
     i = numpy.arange(queries)[:, None] + origin
     j = numpy.arange(keys)[None]
     noise = draw.standard_normal((queries, keys), dtype=numpy.float32)
@@ -241,7 +241,7 @@ def odd():
 
 
 def coarse():
-    """A page that had to save room: 15 levels."""
+    """A page that had to reduce its size: 15 levels."""
     draw = numpy.random.default_rng(11)
     page = Page("Fifteen levels", levels=15)
     index = page.add_tokens(SENTENCE)

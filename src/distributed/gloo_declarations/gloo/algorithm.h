@@ -1,3 +1,4 @@
-// LibTorch's wheel holds Gloo, but not its headers. c10d's header of its Gloo backend includes five of them; of what they
-// declare, this library never calls anything, and LibTorch's header needs the names below only. Used by gloo_backend.cpp alone.
+// LibTorch's wheel contains Gloo, but not its headers. The header of c10d's Gloo backend includes five of
+// them. This library calls nothing that they declare, and LibTorch's header needs only the names below. Only
+// gloo_backend.cpp uses these files.
 #pragma once

@@ -1,4 +1,4 @@
-// See gloo/algorithm.h: the connections of one process to the others.
+// See gloo/algorithm.h. The connections of one process to the others.
 #pragma once
 
 #include <chrono>

@@ -1,2 +1,2 @@
-// See gloo/algorithm.h: a header that LibTorch's includes and of which nothing is needed.
+// See gloo/algorithm.h. A header that LibTorch's header includes, and from which it needs nothing.
 #pragma once

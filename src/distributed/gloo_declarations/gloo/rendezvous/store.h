@@ -1,5 +1,6 @@
-// See gloo/algorithm.h: the store through which the processes find each other. LibTorch's adapter overrides these functions;
-// this library never makes one, and no object file of it may define the adapter's table of virtual functions.
+// See gloo/algorithm.h. The store through which the processes find each other. LibTorch's adapter overrides
+// these functions; this library never creates one, and none of its object files may define the adapter's
+// virtual table.
 #pragma once
 
 #include <chrono>

@@ -1,11 +1,11 @@
-// See gloo/algorithm.h: names that LibTorch's header holds pointers to.
+// See gloo/algorithm.h. LibTorch's header holds pointers to these classes.
 #pragma once
 
 namespace gloo::transport {
 
 class Device;
 
-/// Complete, because LibTorch's header owns some by std::unique_ptr.
+/// Defined, not only declared, because LibTorch's header owns some by std::unique_ptr.
 class UnboundBuffer {
  public:
   virtual ~UnboundBuffer();
