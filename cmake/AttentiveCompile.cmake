@@ -79,7 +79,7 @@ function(attentive_component name)
     attentive_use_headers(${target} nlohmann_json::nlohmann_json)
   endif()
   if(ATTENTIVE_UNITY) # a batch parses the headers once for all its sources, and needs no precompiled one
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
   elseif(NOT name STREQUAL "base")
     attentive_share_header(${target})
   endif()

@@ -35,7 +35,7 @@ using Bits = std::array<uint16_t, kBlock / kLanes>;
 // Calls use(n, bits, count) in parallel for every block of up to 128 numbers from n on; bit i % 16 of bits[i
 // / 16] is set if number n + i survives.
 template <class Use>
-void for_each_block(int64_t numel, uint64_t key, double p, const Use& use) {
+void for_each_drawn_block(int64_t numel, uint64_t key, double p, const Use& use) {
   const auto threshold = kernels::keep_threshold(p);
   const auto draw = kernels::cpu::elementwise().dropout_bits;
   at::parallel_for(0, (numel + kBlock - 1) / kBlock, kDropoutGrain, [&](int64_t begin, int64_t end) {
@@ -54,7 +54,7 @@ inline bool survives(const uint16_t* bits, int64_t i) {
 at::Tensor keep_mask(at::IntArrayRef sizes, uint64_t key, double p) {
   auto mask = at::empty(sizes, at::kBool);
   auto* out = mask.mutable_data_ptr<bool>();
-  for_each_block(mask.numel(), key, p, [&](int64_t n, const Bits& bits, int64_t count) {
+  for_each_drawn_block(mask.numel(), key, p, [&](int64_t n, const Bits& bits, int64_t count) {
     for (int64_t i = 0; i < count; ++i) out[n + i] = survives(bits.data(), i);
   });
   return mask;
@@ -71,7 +71,7 @@ at::Tensor dropped(const at::Tensor& x, const float* residual, uint64_t key, dou
   auto* to = y.mutable_data_ptr<float>();
   const auto scale = static_cast<float>(kernels::survivor_scale(p));
   const auto& functions = kernels::cpu::elementwise();
-  for_each_block(x.numel(), key, p, [&](int64_t n, const Bits& bits, int64_t count) {
+  for_each_drawn_block(x.numel(), key, p, [&](int64_t n, const Bits& bits, int64_t count) {
     functions.scale_survivors(from + n, bits.data(), scale, to + n, count);
     if (residual != nullptr) functions.add(residual + n, to + n, count);
   });
