@@ -62,10 +62,12 @@ def byte_pairs(special):
 
 
 def sentence_pieces(**options):
+    """Trained on European letters alone, so that a small vocabulary holds them."""
     out = io.BytesIO()
-    settings = {"vocab_size": 420, "character_coverage": 0.9, "num_threads": 1, "minloglevel": 2, "hard_vocab_limit": False,
+    european = [" ".join("".join(c if c < "\u0250" and c.isprintable() else " " for c in text).split()) for text in texts()]
+    settings = {"vocab_size": 420, "character_coverage": 0.99, "num_threads": 1, "minloglevel": 2, "hard_vocab_limit": False,
                 "normalization_rule_name": "identity", "input_sentence_size": 0, "shuffle_input_sentence": False, **options}
-    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(texts()), model_writer=out, **settings)
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(filter(None, european)), model_writer=out, **settings)
     return out.getvalue()
 
 
@@ -86,16 +88,22 @@ def bert(folder):
 
 
 def bert_settings(folder):
-    """White space and equal lines in the vocabulary; tokens that a list adds, one of them special."""
-    words = word_pieces()
-    words[200] += " \u00a0"
-    words[210] = words[220]
-    write(folder, "vocab.txt", "\r\n".join(words))
+    """Tokens that a list adds, one of them special; one that the vocabulary has is not normalized."""
+    write(folder, "vocab.txt", "\r\n".join(word_pieces()))
     write(folder, "tokenizer_config.json", {
         "tokenizer_class": "BertTokenizerFast", "do_lower_case": False, "strip_accents": True, "tokenize_chinese_chars": False,
         "additional_special_tokens": ["<r>"], "model_max_length": 512, "chat_template": "{{ x }}"})
     write(folder, "special_tokens_map.json", {"cls_token": "[CLS]", "mask_token": {**MARK, "content": "[MASK]"}, "unk_token": "[UNK]"})
-    write(folder, "added_tokens.json", {"<r>": 499, "Übung": 500})
+    write(folder, "added_tokens.json", {"<r>": 500, "Übung": 501, "er": 77})
+
+
+def bert_lines(folder):
+    """A vocabulary with white space, empty lines and equal lines."""
+    words = word_pieces()
+    words[200] += " \u00a0"
+    words[210] = words[220]
+    write(folder, "config.json", {"model_type": "bert"})
+    write(folder, "vocab.txt", "\n".join([*words, "", "\u3000", words[100], ""]))
 
 
 def bert_names(folder):
@@ -240,7 +248,7 @@ def camembert(folder):
     write(folder, "sentencepiece.bpe.model", sentence_pieces(model_type="unigram"))
 
 
-KINDS = [bert, bert_settings, bert_names, gpt2, gpt2_settings, roberta, roberta_prefix, qwen2, llama, llama_legacy, llama_plain, mistral,
+KINDS = [bert, bert_lines, bert_settings, bert_names, gpt2, gpt2_settings, roberta, roberta_prefix, qwen2, llama, llama_legacy, llama_plain, mistral,
          backend_unigram, gemma, t5, t5_extra, albert, albert_cased, xlm_roberta, xlm_roberta_settings, camembert]
 
 

@@ -20,8 +20,9 @@ using Json = nlohmann::json;
 
 namespace {
 
-const std::vector<std::string> kWordsAndBytes = {"bert",          "bert_settings", "bert_names",     "gpt2",
-                                                 "gpt2_settings", "roberta",       "roberta_prefix", "qwen2"};
+const std::vector<std::string> kWordsAndBytes = {"bert",       "bert_lines",     "bert_settings",
+                                                 "bert_names", "gpt2",           "gpt2_settings",
+                                                 "roberta",    "roberta_prefix", "qwen2"};
 const std::vector<std::string> kSentencePieces = {
     "llama",    "llama_legacy", "llama_plain",  "mistral",     "backend_unigram",      "gemma",    "t5",
     "t5_extra", "albert",       "albert_cased", "xlm_roberta", "xlm_roberta_settings", "camembert"};
@@ -41,11 +42,20 @@ std::string difference(const Json& ours, const Json& theirs) {
   return "another part";
 }
 
+// A file's scores are float32. Python's copy of a tokenizer reads them from JSON, off by the last bit of a double.
+Json rounded(Json document) {
+  auto& model = document["model"];
+  if (model["type"] != "Unigram") return document;
+  for (auto& entry : model["vocab"]) entry[1] = entry[1].get<float>();
+  return document;
+}
+
 void check_documents(const std::vector<std::string>& kinds) {
   for (const auto& kind : kinds) {
     CAPTURE(kind);
     const auto document = Json::parse(tokenizers::convert_folder(folder_of(kind)));
-    CHECK(difference(document, read_json(folder_of(kind) / "expected.json")["document"]) == "");
+    const auto expected = read_json(folder_of(kind) / "expected.json")["document"];
+    CHECK(difference(rounded(document), rounded(expected)) == "");
   }
 }
 
