@@ -181,9 +181,9 @@ TEST_CASE("A folder that does not say how its vocabulary is read is refused in o
   CHECK(refused({{"config.json", kBert}}) ==
         "expected tokenizer.json, vocab.txt, vocab.json and merges.txt, or a SentencePiece model; got none");
   CHECK(refused({{"vocab.txt", kWords}}) ==
-        "expected tokenizer_class in tokenizer_config.json or model_type in config.json, which say how a "
-        "vocabulary is read, got neither" +
-            kInPython);
+        "expected tokenizer.model, which TokenizersBackend reads (neither tokenizer_config.json nor "
+        "config.json "
+        "names a class or a model), or tokenizer.json; got other vocabularies: vocab.txt");
   CHECK(refused({{"vocab.txt", kWords}, {"config.json", R"({"model_type": "albert"})"}}) ==
         "expected spiece.model, which AlbertTokenizer reads (model_type \"albert\" of config.json), or "
         "tokenizer.json; got other vocabularies: vocab.txt");

@@ -32,6 +32,10 @@ TEST_CASE("The stated class reads a folder, else that of its model type", "[toke
   CHECK(of_type("llama") == "TokenizersBackend, model_type \"llama\" of config.json");
   CHECK(of_type("mistral") == "TokenizersBackend, model_type \"mistral\" of config.json");
   CHECK(of_type("gemma3_text") == "GemmaTokenizer, model_type \"gemma3_text\" of config.json");
+  CHECK(chosen("{}", "{}") ==
+        "TokenizersBackend, neither tokenizer_config.json nor config.json names a class or a model");
+  CHECK(chosen(R"({"tokenizer_class": "ElectraTokenizerFast"})", "{}") ==
+        "BertTokenizer, tokenizer_class of tokenizer_config.json");
   CHECK(chosen(R"({"tokenizer_class": "BertTokenizerFast"})", R"({"model_type": "albert"})") ==
         "BertTokenizer, tokenizer_class of tokenizer_config.json");
   CHECK(chosen("{}", R"({"model_type": "albert", "tokenizer_class": "BertTokenizer"})") ==
@@ -67,9 +71,6 @@ TEST_CASE("What no class here reads is refused by name", "[tokenizer_class]") {
         "auto_map of tokenizer_config.json names Python code of the folder's own, \"tokenization.Own\", "
         "which is "
         "not run here");
-  CHECK(chosen("{}", "{}") ==
-        "expected tokenizer_class in tokenizer_config.json or model_type in config.json, which say how a "
-        "vocabulary is read, got neither");
   CHECK(of_type("bert blip") ==
         "the tokenizer class of model_type \"bert blip\" of config.json is not known here");
   CHECK(chosen(R"({"tokenizer_class": 1})", "{}") == "tokenizer_class: expected a string, got 1");

@@ -70,9 +70,19 @@ constexpr std::string_view kWrongForUnread = " qwen3_5 qwen3_5_moe qwen3_5_moe_t
 // Model types without a class of their own: without a stated one they are read as TokenizersBackend.
 constexpr std::string_view kWithoutClass = " llama ";
 // Other names that Python has for some of these classes.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kOtherNames{{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 14> kOtherNames{{
+    {"ConvBertTokenizer", "BertTokenizer"},
+    {"DistilBertTokenizer", "BertTokenizer"},
+    {"ElectraTokenizer", "BertTokenizer"},
+    {"LayoutLMTokenizer", "BertTokenizer"},
     {"MobileBertTokenizer", "BertTokenizer"},
     {"SqueezeBertTokenizer", "BertTokenizer"},
+    {"BartTokenizer", "RobertaTokenizer"},
+    {"LEDTokenizer", "RobertaTokenizer"},
+    {"LongformerTokenizer", "RobertaTokenizer"},
+    {"MvpTokenizer", "RobertaTokenizer"},
+    {"Phi3Tokenizer", "LlamaTokenizer"},
+    {"BloomTokenizer", "TokenizersBackend"},
     {"PreTrainedTokenizerFast", "TokenizersBackend"},
     {"PreTrainedTokenizer", "TokenizersBackend"},
 }};
@@ -150,9 +160,8 @@ ChosenClass choose_tokenizer_class(const JsonView& tokenizer_config, const JsonV
   }
   if (own) return of_type(*own);
   if (model_type.empty()) {
-    refuse(
-        "expected tokenizer_class in tokenizer_config.json or model_type in config.json, which say how a "
-        "vocabulary is read, got neither");
+    return {TokenizerClass::Backend,
+            "neither tokenizer_config.json nor config.json names a class or a model"};
   }
   if (lists(kWithoutClass, model_type)) return of_type(facts_of(TokenizerClass::Backend));
   refuse("the tokenizer class of model_type {} of config.json is not known here", quoted_name(model_type));
