@@ -4,14 +4,16 @@
     tools/make_tokenizer_folders.py FOLDER                  writes the folders that tests/tokenizers/data/folders holds
     tools/make_tokenizer_folders.py --record N SEED FOLDER OUT
                                                             N fresh strings, and what AutoTokenizer makes of them with FOLDER
+    tools/make_tokenizer_folders.py --draw N SEED OUT       N folders with drawn settings, OUT/0 and on
 
-Each gets a file expected.json: the document of its fast tokenizer, strings and their ids. Needs the wheels `transformers` 5.23.0,
+Each gets a file expected.json: the document of its fast tokenizer, strings and their ids; a drawn one the document alone, or the error. Needs the wheels `transformers` 5.23.0,
 `tokenizers`, `sentencepiece` and `protobuf` of tools/python_requirements.txt.
 """
 
 import io
 import json
 import os
+import random
 import sys
 from pathlib import Path
 
@@ -252,6 +254,77 @@ KINDS = [bert, bert_lines, bert_settings, bert_names, gpt2, gpt2_settings, rober
          backend_unigram, gemma, t5, t5_extra, albert, albert_cased, xlm_roberta, xlm_roberta_settings, camembert]
 
 
+class Draw:
+    """Settings by chance, of the kinds that files hold."""
+
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+
+    def some(self, choices, share=0.4):
+        return {key: make() for key, make in choices.items() if self.random.random() < share}
+
+    def content(self):
+        return self.random.choice(["<s>", "</s>", "<unk>", "<pad>", "<mask>", "[CLS]", "[SEP]", "[MASK]", "[UNK]", "<a>", "<b>", "<c>", "er", "a", "Tag",
+                                   "<|endoftext|>", "<|im_end|>", "\u2581a", "<extra_id_1>"])
+
+    def flag(self):
+        return self.random.random() < 0.5
+
+    def object(self, **members):
+        return {"content": self.content(), **self.some({name: self.flag for name in ("lstrip", "rstrip", "single_word", "normalized")}, 0.7), **members}
+
+    def token(self):
+        return self.random.choice([self.content, self.content, lambda: {"__type": "AddedToken", **self.object(special=self.flag())}])()
+
+    def tokens(self):
+        return [self.token() for _ in range(self.random.randrange(4))]
+
+    def names(self, make):
+        return {f"{name}_token": make for name in ("bos", "eos", "unk", "sep", "pad", "cls", "mask", "image", "z")}
+
+    def ids(self, size):
+        return {self.random.choice([self.random.randrange(6), size + n, self.random.randrange(size)]): None for n in range(self.random.randrange(1, 5))}
+
+    def config(self, size):
+        flags = ("add_bos_token", "add_eos_token", "add_prefix_space", "do_lower_case", "keep_accents", "legacy", "strip_accents",
+                 "tokenize_chinese_chars", "trim_offsets")
+        config = {**self.some({name: self.flag for name in flags}), **self.some(self.names(self.token), 0.2),
+                  **self.some({"additional_special_tokens": self.tokens, "extra_special_tokens": self.random.choice([self.tokens, self.tokens, lambda: {
+                      "b_extra": self.token(), "a_extra": self.token()}])}, 0.3)}
+        if self.random.random() < 0.4:
+            tokens = {token["content"]: token for token in (self.object(special=self.flag()) for _ in range(4))}
+            config["added_tokens_decoder"] = {str(n): token for n, token in zip(self.ids(size), tokens.values())}
+        entries = list(config.items())
+        self.random.shuffle(entries)
+        return dict(entries)
+
+    def map(self):
+        return {**self.some(self.names(self.random.choice([self.content, self.object])), 0.3), **self.some({"additional_special_tokens": lambda: [
+            self.content() for _ in range(2)]}, 0.3)}
+
+    def added(self, size):
+        return {f"{self.content()}{'' if self.flag() else n}": n for n in self.ids(size)}
+
+
+def draw_folder(draw, sources, folder):
+    kind = draw.random.choice(KINDS)
+    source = sources / kind.__name__
+    folder.mkdir(parents=True)
+    for file in source.iterdir():
+        if file.name not in ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "expected.json"):
+            (folder / file.name).write_bytes(file.read_bytes())
+    stated = json.loads((source / "tokenizer_config.json").read_text()).get("tokenizer_class") if (source / "tokenizer_config.json").exists() else None
+    config = {**draw.config(500), **({"tokenizer_class": stated} if stated else {})}
+    for name, content in (("tokenizer_config.json", config), ("special_tokens_map.json", draw.map()), ("added_tokens.json", draw.added(500))):
+        if name == "tokenizer_config.json" or draw.random.random() < 0.4:
+            write(folder, name, content)
+    try:
+        facts = {"document": json.loads(AutoTokenizer.from_pretrained(folder).backend_tokenizer.to_str())}
+    except BaseException as error:  # also the panics of the Rust library
+        facts = {"error": str(error)[:300]}
+    write(folder, "expected.json", {"kind": kind.__name__, **facts})
+
+
 def expected(folder, strings):
     tokenizer = AutoTokenizer.from_pretrained(folder)
     fast = tokenizer.backend_tokenizer
@@ -266,6 +339,11 @@ def main(arguments):
     if len(arguments) == 5 and arguments[0] == "--record":
         count, seed, folder, out = arguments[1:]
         Path(out).write_text(json.dumps(expected(folder, Words(int(seed)).strings(int(count))), ensure_ascii=False))
+        return 0
+    if len(arguments) == 4 and arguments[0] == "--draw":
+        draw, sources = Draw(int(arguments[2])), Path(__file__).resolve().parent.parent / "tests/tokenizers/data/folders"
+        for n in range(int(arguments[1])):
+            draw_folder(draw, sources, Path(arguments[3]) / str(n))
         return 0
     if len(arguments) != 1:
         print(__doc__, file=sys.stderr)

@@ -1,12 +1,13 @@
 // Folders as models are published, without a tokenizer.json, against what AutoTokenizer made of them.
 
-#include <fstream>
+#include <cstdlib>
 
 #include <catch2/catch_test_macros.hpp>
 
 #include <attentive/tokenizers/pretrained_tokenizer.h>
 
 #include "base/files.h"
+#include "base/refusal.h"
 #include "support/errors.h"
 #include "support/python.h"
 #include "support/temporary_folder.h"
@@ -144,6 +145,32 @@ TEST_CASE("AutoTokenizer gives equal ids with the tokenizer.json that a folder g
   }
 }
 
+TEST_CASE("Folders with drawn settings become the documents that Python makes", "[.python]") {
+  NEEDS_PYTHON("tokenizers, transformers, sentencepiece, google.protobuf");
+  const char* const stated = std::getenv("ATTENTIVE_TOKENIZER_SEED");
+  const TemporaryFolder out;
+  run_python("tools/make_tokenizer_folders.py", std::string("--draw 400 ") + (stated ? stated : "5") + " '" +
+                                                    out.path().string() + "' 2> /dev/null");
+  size_t equal = 0, refused_by_both = 0;
+  for (int n = 0; n < 400; ++n) {
+    const auto folder = out / std::to_string(n);
+    const auto expected = read_json(folder / "expected.json");
+    CAPTURE(n, expected["kind"], read_file(folder / "tokenizer_config.json"));
+    try {
+      const auto document = Json::parse(tokenizers::convert_folder(folder));
+      CAPTURE(expected.value("error", ""));
+      CHECK(difference(rounded(document),
+                       rounded(expected.value("document", Json{{"model", {{"type", ""}}}}))) == "");
+      ++equal;
+    } catch (const Refusal& refusal) {
+      CAPTURE(refusal.what());
+      CHECK(expected.contains("error"));
+      ++refused_by_both;
+    }
+  }
+  WARN(equal << " equal documents, " << refused_by_both << " refused by both");
+}
+
 TEST_CASE("A tokenizer.json counts more than other files", "[published_folders]") {
   const TemporaryFolder folder;
   fill(folder, {{"config.json", kBert}, {"vocab.txt", kWords}, {"tokenizer.json", small_document().dump()}});
@@ -219,9 +246,16 @@ TEST_CASE("Settings that a document cannot hold are refused", "[published_folder
   CHECK(with(R"({"do_lower_case": 1})") ==
         "tokenizer_config.json.do_lower_case: expected true or false, got 1");
   CHECK(with("") == "tokenizer_config.json: expected an object, got an empty file");
+  CHECK(refused({{"spiece.model", read_file(folder_of("albert") / "spiece.model")},
+                 {"config.json", R"({"model_type": "albert"})"},
+                 {"tokenizer_config.json", R"({"cls_token": "<c>"})"}}) ==
+        "expected \"<c>\" in the vocabulary as cls_token");
   CHECK(with("[]") == "tokenizer_config.json: the document: expected an object, got an array of 0");
   CHECK(with(R"({"added_tokens_decoder": {"1": {"content": "a"}, "01": {"content": "b"}}})") ==
         "tokenizer_config.json: added_tokens_decoder: expected each id once, got an object");
+  CHECK(with(R"({"added_tokens_decoder": {"1": {"content": "a"}, "2": {"content": "a"}}})") ==
+        "tokenizer_config.json: added_tokens_decoder.2.content: expected a token that has no other id, got "
+        "\"a\"");
   CHECK(with(R"({"added_tokens_decoder": {"x": {"content": "a"}}})") ==
         "tokenizer_config.json: added_tokens_decoder: expected ids as members, got an object");
   std::string many;

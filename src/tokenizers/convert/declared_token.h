@@ -45,6 +45,8 @@ class AddedTokenList {
   void add(const std::vector<DeclaredToken>& tokens);
   /// The id of a token, added or of the vocabulary. Throws Refusal if there is none.
   int64_t id_of(std::string_view token) const;
+  /// Whether the vocabulary itself has a token.
+  bool is_own(std::string_view token) const { return vocabulary_.contains(token); }
   /// The document's "added_tokens".
   nlohmann::json json() const;
 

@@ -72,6 +72,10 @@ nlohmann::json post_processor_of(TokenizerClass kind, const Draft& draft, const 
       return template_part({{"$A", 0}, {"</s>", 0}}, {{"$A", 0}, {"</s>", 0}, {"$B", 0}, {"</s>", 0}},
                            {{"</s>", id("eos_token")}});
     case TokenizerClass::Albert:
+      for (const char* key : {"cls_token", "sep_token"}) {  // it takes their ids before any token is added
+        if (!added.is_own(text(key)))
+          refuse("expected {} in the vocabulary as {}", quoted_name(text(key)), key);
+      }
       if (settings.states("add_bos_token") || settings.states("add_eos_token")) break;
       return enclosing_template("[CLS]", id("cls_token"), "[SEP]", id("sep_token"), 1, 1);
     case TokenizerClass::XlmRoberta:

@@ -149,7 +149,11 @@ void TokenizerSettings::read_config(const KeyOrder& order, NamedTokens& late) {
   if (!states("added_tokens_decoder")) return;
   const auto added = config.at("added_tokens_decoder");
   if (!added.raw().is_object()) added.expected("an object of ids and tokens");
+  std::set<std::string> contents;  // of two equal ones Python takes the one that stands last in the file
   for (const auto& [id, token] : added.raw().items()) {
+    if (!contents.insert(added.at(id).at("content").string()).second) {
+      added.at(id).at("content").expected("a token that has no other id");
+    }
     if (!added_.emplace(id_of_text(id, added), parse_token_object(added.at(id))).second) {
       added.expected("each id once");
     }
