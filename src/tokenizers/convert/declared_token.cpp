@@ -1,28 +1,26 @@
 #include "tokenizers/convert/declared_token.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "base/refusal.h"
 
 namespace attentive::tokenizers {
 namespace {
 
-bool is_normalized(const DeclaredToken& token) {
-  return token.normalized.value_or(!token.special);
-}
-
-// What Python compares: a token that leaves a member open equals one that states it.
-DeclaredToken completed(DeclaredToken token) {
-  token.normalized = is_normalized(token);
-  token.is_text = false;
-  return token;
-}
-
 bool stated_flag(const JsonView& json, std::string_view key) {
   return json.has(key) && json.at(key).boolean();
 }
 
 }  // namespace
+
+bool DeclaredToken::operator==(const DeclaredToken& other) const {
+  const auto facts = [](const DeclaredToken& token) {
+    return std::tuple(std::string_view(token.content), token.single_word, token.lstrip, token.rstrip,
+                      token.is_normalized(), token.special, token.is_text);
+  };
+  return facts(*this) == facts(other);
+}
 
 DeclaredToken text_token(std::string content) {
   DeclaredToken token;
@@ -71,7 +69,7 @@ void AddedTokenList::add(const std::vector<DeclaredToken>& tokens) {
     const auto known = find(declared.content);
     const auto id = known ? *known : next++;
     ids_.insert_or_assign(declared.content, id);
-    tokens_.insert_or_assign(id, completed(declared));
+    tokens_.insert_or_assign(id, declared);
   }
 }
 
@@ -95,7 +93,7 @@ nlohmann::json AddedTokenList::json() const {
                     {"single_word", token.single_word},
                     {"lstrip", token.lstrip},
                     {"rstrip", token.rstrip},
-                    {"normalized", *token.normalized},
+                    {"normalized", token.is_normalized()},
                     {"special", token.special}});
   }
   return list;

@@ -22,7 +22,10 @@ struct DeclaredToken {
   bool special = false;
   bool is_text = false;  // a string in the file
 
-  bool operator==(const DeclaredToken&) const = default;
+  /// As Python compares: a token that leaves a member open equals one that states it, and no text equals an
+  /// object.
+  bool operator==(const DeclaredToken& other) const;
+  bool is_normalized() const { return normalized.value_or(!special); }
 };
 
 /// A mere text, which Python makes a special token.
