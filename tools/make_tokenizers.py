@@ -19,6 +19,8 @@ from pathlib import Path
 import tokenizers
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
+import sentence_tokenizers
+
 # Public facts: the regular expressions of two families, as their tokenizer.json states them.
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 QWEN = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
@@ -212,7 +214,7 @@ KINDS = {
     "gpt2": (gpt2, None), "llama3": (llama3, llama3_after), "qwen": (qwen, qwen_after), "roberta": (roberta, roberta_after),
     "bert_uncased": (lambda: word_piece(900, True), bert_template), "bert_cased": (lambda: word_piece(900, False), bert_processing),
     "bert_limited": (lambda: word_piece(600, True), bert_limited), "words": (words, words_after),
-    "word_level": (word_level, None),
+    "word_level": (word_level, None), **sentence_tokenizers.kinds(Words(1).strings(400)),
 }
 
 
@@ -227,6 +229,8 @@ def train(kind):
     if kind == "gpt2":  # as its file was written before types and pairs were
         del document["model"]["type"]
         document["model"].update(continuing_subword_prefix="", end_of_word_suffix="", merges=[" ".join(pair) for pair in document["model"]["merges"]])
+    if kind in sentence_tokenizers.WITH_BYTES:
+        sentence_tokenizers.with_bytes(document)
     return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -258,8 +262,11 @@ def variants():
             *[pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in
               (r"\w+", r"\W+", r"\d{2,}", r"\D", r"[\s\d]+", r"\S+", r"(?<=a)b?", r"\p{Han}+", r"[^\p{Lu}\p{M}]+", r"(?i:a|s|k)+", r"(?>a+)\p{Ll}?",
                r"[\x{61}-\u0065]++", r"\.|\x41", r"a*", r".\v?")]]
-    parts = [(n, None) for n in plain] + [(None, c) for c in cuts]
-    alphabet = sorted({c for n in plain for text in strings for c in n.normalize_str(text) + text})
+    return spelled_variants(strings, [(n, None) for n in plain] + [(None, c) for c in cuts])
+
+
+def spelled_variants(strings, parts, more=""):
+    alphabet = sorted({c for n, _ in parts if n for text in strings for c in n.normalize_str(text) + text + more})
     tokens = ["<unk>"] + [c + end for c in alphabet for end in ("", "|")]
     base = Tokenizer(models.BPE({token: i for i, token in enumerate(tokens)}, [], unk_token="<unk>", end_of_word_suffix="|"))
     results = []
@@ -312,6 +319,10 @@ def main(arguments):
             (folder / f"{kind}.json").write_text(train(kind) + "\n", encoding="utf-8")
             write(folder / f"{kind}.expected.json", record(Tokenizer.from_file(str(folder / f"{kind}.json")), Words(3).strings(90)))
         write(folder / "variants.json", variants())
+        strings = Words(5).strings(40)
+        write(folder / "sentence_variants.json", spelled_variants(strings, sentence_tokenizers.variant_parts(strings), "_" + sentence_tokenizers.SIGN))
+        write(folder / "models.json", sentence_tokenizers.model_cases())
+        write(folder / "decoders.json", sentence_tokenizers.decoder_cases())
     else:
         sys.exit(__doc__)
 

@@ -95,6 +95,18 @@ bool is_other(char32_t c) {
   return kind == UTF8PROC_CATEGORY_CC || kind == UTF8PROC_CATEGORY_CF || kind == UTF8PROC_CATEGORY_CO;
 }
 
+size_t grapheme_end(std::string_view text, size_t at) {
+  auto before = static_cast<utf8proc_int32_t>(next_char(text, at));
+  for (utf8proc_int32_t state = 0; at < text.size();) {
+    size_t end = at;
+    const auto next = static_cast<utf8proc_int32_t>(next_char(text, end));
+    if (utf8proc_grapheme_break_stateful(before, next, &state)) return at;
+    before = next;
+    at = end;
+  }
+  return at;
+}
+
 std::string lower_case(std::string_view text) {
   std::string lower;
   lower.reserve(text.size());

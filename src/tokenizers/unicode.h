@@ -52,6 +52,10 @@ bool is_nonspacing_mark(char32_t c);
 /// Control, format and private use.
 bool is_other(char32_t c);
 
+/// Where the grapheme cluster that begins at byte `at` ends: what a reader takes for one character, such as a
+/// letter with its accents. Of Unicode's rules, the one for Indic conjuncts (15.1) is not there.
+size_t grapheme_end(std::string_view text, size_t at);
+
 /// Each character's own lower case, without regard to its neighbours.
 std::string lower_case(std::string_view text);
 
