@@ -53,7 +53,7 @@ class AddedTokens {
 
  private:
   void add(const JsonView& json, const Normalizer& normalizer);
-  void extract(std::string_view text, const TextSet& set, std::vector<Piece>& out) const;
+  void extract(const Piece& piece, const TextSet& set, std::vector<Piece>& out) const;
 
   std::unordered_map<int64_t, AddedToken> tokens_;
   std::unordered_map<std::string, int64_t, HashText, std::equal_to<>> ids_;

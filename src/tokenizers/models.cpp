@@ -41,9 +41,18 @@ WordLevelModel::WordLevelModel(const JsonView& json) : Model(json.at("vocab")) {
   unknown_ = json.at("unk_token").string();
 }
 
-void WordLevelModel::encode(std::string_view piece, std::vector<int64_t>& ids) const {
+namespace {
+
+// A token that spells the whole piece. Only the first 4 GiB of a piece are counted, which a text with offsets has.
+Token whole_piece(int64_t id, std::string_view piece) {
+  return {id, 0, static_cast<uint32_t>(piece.size())};
+}
+
+}  // namespace
+
+void WordLevelModel::encode(std::string_view piece, std::vector<Token>& tokens) const {
   const auto id = vocabulary().id_of(piece);
-  ids.push_back(id ? *id : unknown_id(unknown_));
+  tokens.push_back(whole_piece(id ? *id : unknown_id(unknown_), piece));
 }
 
 WordPieceModel::WordPieceModel(const JsonView& json) : Model(json.at("vocab")) {
@@ -53,7 +62,7 @@ WordPieceModel::WordPieceModel(const JsonView& json) : Model(json.at("vocab")) {
   most_characters_ = json.at("max_input_chars_per_word").integer();
 }
 
-bool WordPieceModel::spell(std::string_view word, std::vector<int64_t>& ids) const {
+bool WordPieceModel::spell(std::string_view word, std::vector<Token>& tokens) const {
   std::string token;
   for (size_t begin = 0; begin < word.size();) {
     token = begin > 0 ? prefix_ : "";
@@ -67,18 +76,19 @@ bool WordPieceModel::spell(std::string_view word, std::vector<int64_t>& ids) con
       token.pop_back();
     }
     if (!id) return false;
-    ids.push_back(*id);
-    begin += token.size() - affix;
+    const size_t end = begin + token.size() - affix;
+    tokens.push_back({*id, static_cast<uint32_t>(begin), static_cast<uint32_t>(end)});
+    begin = end;
   }
   return true;
 }
 
-void WordPieceModel::encode(std::string_view word, std::vector<int64_t>& ids) const {
-  const size_t before = ids.size();
+void WordPieceModel::encode(std::string_view word, std::vector<Token>& tokens) const {
+  const size_t before = tokens.size();
   const auto characters = std::count_if(word.begin(), word.end(), begins_character);
-  if (characters <= most_characters_ && spell(word, ids)) return;
-  ids.resize(before);
-  ids.push_back(unknown_id(unknown_));
+  if (characters <= most_characters_ && spell(word, tokens)) return;
+  tokens.resize(before);
+  tokens.push_back(whole_piece(unknown_id(unknown_), word));
 }
 
 namespace {
@@ -152,12 +162,13 @@ void BpeModel::add_merge(const JsonView& merges, size_t index, std::string_view 
 }
 
 // The tokens of single characters. One that the vocabulary lacks is the unknown token, or is left out if
-// there is none.
-std::vector<int32_t> BpeModel::characters(std::string_view piece) const {
-  std::vector<int32_t> symbols;
+// there is none: what follows moves to its place, as in Python.
+std::vector<Token> BpeModel::characters(std::string_view piece) const {
+  std::vector<Token> symbols;
   symbols.reserve(piece.size());
   std::string affixed;
   bool unknown_before = false;
+  uint32_t end = 0;
   for (size_t at = 0; at < piece.size();) {
     const size_t begin = at;
     (void)next_char(piece, at);
@@ -168,29 +179,42 @@ std::vector<int32_t> BpeModel::characters(std::string_view piece) const {
       character = affixed;
     }
     const auto id = vocabulary().id_of(character);
-    if (id) {
-      symbols.push_back(static_cast<int32_t>(*id));
-    } else if (unknown_ && !(unknown_before && fuse_unknown_)) {
-      symbols.push_back(static_cast<int32_t>(unknown_id(*unknown_)));
+    if (id || unknown_) {
+      const auto size = static_cast<uint32_t>(at - begin);
+      if (!id && unknown_before && fuse_unknown_) {
+        symbols.back().end += size;
+      } else {
+        symbols.push_back({id ? *id : unknown_id(*unknown_), end, end + size});
+      }
+      end += size;
     }
     unknown_before = !id && unknown_;
   }
   return symbols;
 }
 
-void BpeModel::encode(std::string_view piece, std::vector<int64_t>& ids) const {
+void BpeModel::encode(std::string_view piece, std::vector<Token>& tokens) const {
   if (ignore_merges_) {
     if (const auto id = vocabulary().id_of(piece)) {
-      ids.push_back(*id);
+      tokens.push_back(whole_piece(*id, piece));
       return;
     }
   }
-  auto symbols = characters(piece);
-  merge_neighbours(symbols, [&](int32_t left, int32_t right) -> std::optional<Merge> {
+  const auto symbols = characters(piece);
+  std::vector<int32_t> ids;
+  ids.reserve(symbols.size());
+  for (const auto& symbol : symbols) ids.push_back(static_cast<int32_t>(symbol.id));
+  join_neighbours(ids, [&](int32_t left, int32_t right) -> std::optional<Merge> {
     const auto found = merges_.find(key_of(left, right));
     return found == merges_.end() ? std::nullopt : std::optional(found->second);
   });
-  ids.insert(ids.end(), symbols.begin(), symbols.end());
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] < 0) {
+      tokens.back().end = symbols[i].end;
+    } else {
+      tokens.push_back({ids[i], symbols[i].begin, symbols[i].end});
+    }
+  }
 }
 
 namespace {

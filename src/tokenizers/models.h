@@ -47,6 +47,14 @@ class Vocabulary {
   size_t longest_ = 0;
 };
 
+/// A token, and the bytes [begin, end) of the piece that it spells.
+struct Token {
+  int64_t id;
+  uint32_t begin, end;
+
+  bool operator==(const Token&) const = default;
+};
+
 /// Spells a piece of text with the tokens of a vocabulary.
 class Model {
  public:
@@ -54,9 +62,9 @@ class Model {
   virtual ~Model() = default;
 
   const Vocabulary& vocabulary() const { return vocabulary_; }
-  /// Appends the ids of a piece that is not empty. Throws Refusal if it needs an unknown token that the
+  /// Appends the tokens of a piece that is not empty. Throws Refusal if it needs an unknown token that the
   /// vocabulary lacks.
-  virtual void encode(std::string_view piece, std::vector<int64_t>& ids) const = 0;
+  virtual void encode(std::string_view piece, std::vector<Token>& tokens) const = 0;
 
  protected:
   /// Throws Refusal if the vocabulary lacks the token.
@@ -71,7 +79,7 @@ class WordLevelModel final : public Model {
  public:
   explicit WordLevelModel(const JsonView& json);
 
-  void encode(std::string_view piece, std::vector<int64_t>& ids) const override;
+  void encode(std::string_view piece, std::vector<Token>& tokens) const override;
 
  private:
   std::string unknown_;
@@ -84,10 +92,10 @@ class WordPieceModel final : public Model {
  public:
   explicit WordPieceModel(const JsonView& json);
 
-  void encode(std::string_view piece, std::vector<int64_t>& ids) const override;
+  void encode(std::string_view piece, std::vector<Token>& tokens) const override;
 
  private:
-  bool spell(std::string_view word, std::vector<int64_t>& ids) const;
+  bool spell(std::string_view word, std::vector<Token>& tokens) const;
 
   std::string unknown_, prefix_;
   int64_t most_characters_;
@@ -98,7 +106,7 @@ class BpeModel final : public Model {
  public:
   explicit BpeModel(const JsonView& json);
 
-  void encode(std::string_view piece, std::vector<int64_t>& ids) const override;
+  void encode(std::string_view piece, std::vector<Token>& tokens) const override;
 
  private:
   using Merge = NeighbourMerge<int32_t>;
@@ -106,7 +114,7 @@ class BpeModel final : public Model {
   void add_merge(const JsonView& merges, size_t index, std::string_view left, std::string_view right,
                  uint32_t rank);
   void parse_merges(const JsonView& merges);
-  std::vector<int32_t> characters(std::string_view piece) const;
+  std::vector<Token> characters(std::string_view piece) const;
 
   std::unordered_map<uint64_t, Merge> merges_;
   std::optional<std::string> unknown_;

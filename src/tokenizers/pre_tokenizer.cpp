@@ -71,13 +71,13 @@ FindMatches parse_pattern(const JsonView& json) {
 PreTokenizer parse_byte_level(const JsonView& json) {
   json.only({"type", "add_prefix_space", "trim_offsets", "use_regex"});
   const bool prefix = json.at("add_prefix_space").boolean();
-  (void)json.at("trim_offsets").boolean();  // of offsets, which are not computed
+  (void)json.at("trim_offsets").boolean();  // of the post-processor that may have the same name
   const bool cuts = !json.has("use_regex") || json.at("use_regex").boolean();
   const auto find = matches_of(Regex(kByteLevelPattern));
   return [=](Pieces& pieces) {
     if (prefix) {
-      pieces.change_text([&](std::string_view text, std::vector<Piece>& out) {
-        out.push_back({text.starts_with(' ') ? text : pieces.keep(' ' + std::string(text))});
+      pieces.change_text([&](const Piece& piece, std::vector<Piece>& out) {
+        out.push_back(piece.text.starts_with(' ') ? piece : prepended(piece, " ", pieces));
       });
     }
     if (cuts) cut(pieces, find, /*invert=*/false, Behavior::Isolated);
