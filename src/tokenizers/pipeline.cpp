@@ -7,6 +7,7 @@
 #include "base/strings.h"
 #include "tokenizers/byte_level.h"
 #include "tokenizers/character_places.h"
+#include "tokenizers/metaspace.h"
 
 namespace attentive::tokenizers {
 namespace {
@@ -66,6 +67,8 @@ Pipeline::Pipeline(const JsonView& document)
       added_(part(document, "added_tokens"), model_->vocabulary(), normalizer_),
       post_processor_(part(document, "post_processor")),
       decoder_(parse_decoder(part(document, "decoder"))) {
+  const auto cuts = part(document, "pre_tokenizer");
+  needs_origins_ = signs_beginning_only(cuts) && (normalizer_ || cuts.type() == "Sequence");
   if (const auto json = document.find("truncation")) limits_.truncation.emplace(*json, post_processor_);
   if (const auto json = document.find("padding")) limits_.padding.emplace(*json);
   if (!decoder_.byte_level) return;
@@ -97,7 +100,7 @@ std::vector<int64_t> Pipeline::encode_whole(std::string_view text) const {
 SpelledText Pipeline::spell(std::string_view text, Detail detail, const Truncation* truncation,
                             size_t sequence, Workspace& workspace) const {
   const bool offsets = detail == Detail::Offsets;
-  cut_into_pieces(text, offsets, workspace.pieces);
+  cut_into_pieces(text, offsets || needs_origins_, workspace.pieces);
   Speller speller(workspace.words);
   std::span<const Piece> wanted = workspace.pieces.list;
   // Python stops when it has enough, which decides which of two texts is the longer one.

@@ -70,6 +70,7 @@ class Pipeline {
   PostProcessor post_processor_;
   Decoder decoder_;
   LengthLimits limits_;
+  bool needs_origins_ = false;                      // to cut a text
   std::unordered_map<int64_t, std::string> bytes_;  // of tokens that stand for bytes
 };
 

@@ -19,8 +19,9 @@ using Spans = std::vector<TextSpan>;
 
 namespace {
 
-const std::vector<std::string> kKinds = {"gpt2",       "llama3",       "qwen",  "roberta",   "bert_uncased",
-                                         "bert_cased", "bert_limited", "words", "word_level"};
+const std::vector<std::string> kKinds = {"gpt2",       "llama3",       "qwen",  "roberta",    "bert_uncased",
+                                         "bert_cased", "bert_limited", "words", "word_level", "llama2",
+                                         "mistral",    "gemma",        "t5",    "albert",     "xlm_roberta"};
 
 Spans spans_of(const Json& places) {
   Spans spans;
