@@ -59,8 +59,8 @@ class Pipeline {
 
  private:
   void cut_into_pieces(std::string_view text, bool with_origins, Pieces& pieces) const;
-  SpelledText spell(std::string_view text, Detail detail, const Truncation* truncation, size_t sequence,
-                    Workspace& workspace) const;
+  /// All tokens of a text, or enough of them for a truncation.
+  SpelledText spell(std::string_view text, Detail detail, const Truncation* stop, Workspace& workspace) const;
   std::string_view token_of(int64_t id) const;
 
   std::unique_ptr<const Model> model_;
