@@ -114,6 +114,7 @@ TEST_CASE("SentencePiece models become the document that Python makes", "[publis
 
 TEST_CASE("Folders without a tokenizer.json give Python's ids", "[published_folders]") {
   check_ids(kWordsAndBytes);
+  check_ids(kSentencePieces);
 }
 
 TEST_CASE("A converted tokenizer is what its document says", "[published_folders]") {

@@ -7,7 +7,7 @@
 namespace attentive::tokenizers {
 namespace {
 
-constexpr const char* kSpace = "\u2581";
+constexpr const char* kMetaspace = "\u2581";
 
 std::string to_base64(std::string_view bytes) {
   constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -57,7 +57,7 @@ nlohmann::json replace_part(const char* from, const char* to) {
 
 nlohmann::json metaspace_part(const char* prepend_scheme, bool split) {
   return {
-      {"type", "Metaspace"}, {"replacement", kSpace}, {"prepend_scheme", prepend_scheme}, {"split", split}};
+      {"type", "Metaspace"}, {"replacement", kMetaspace}, {"prepend_scheme", prepend_scheme}, {"split", split}};
 }
 
 nlohmann::json precompiled_part(std::string_view charsmap) {

@@ -10,7 +10,7 @@ namespace attentive::tokenizers {
 namespace {
 
 constexpr size_t kMostPieces = size_t{1} << 22;
-constexpr size_t kLongestPiece = 512;  // bytes: the merges of a token cost the square of them
+constexpr size_t kLongestPieceText = 512;  // bytes: the merges of a token cost the square of them
 
 // How the value of a field is written.
 enum class Wire : uint8_t { Number = 0, EightBytes = 1, Text = 2, FourBytes = 5 };
@@ -111,8 +111,8 @@ SentencePiece parse_sentence_piece(std::string_view message, size_t offset) {
   for (WireField field; reader.next(field);) {
     if (field.number == 1) {
       piece.text = wire_text(field, "pieces.piece");
-      if (piece.text.size() > kLongestPiece) {
-        refuse("pieces.piece: expected at most {} bytes, got {} at offset {}", kLongestPiece,
+      if (piece.text.size() > kLongestPieceText) {
+        refuse("pieces.piece: expected at most {} bytes, got {} at offset {}", kLongestPieceText,
                piece.text.size(), field.at);
       }
     } else if (field.number == 2) {
