@@ -2,8 +2,8 @@
 """Makes small folders as models are published, without a tokenizer.json, and records what AutoTokenizer makes of them.
 
     tools/make_tokenizer_folders.py FOLDER                  writes the folders that tests/tokenizers/data/folders holds
-    tools/make_tokenizer_folders.py --record N SEED FOLDER OUT
-                                                            N fresh strings, and what AutoTokenizer makes of them with FOLDER
+    tools/make_tokenizer_folders.py --reload FOLDER         compares what AutoTokenizer makes of the folders in FOLDER with their expected.json;
+                                                            prints those whose ids differ
     tools/make_tokenizer_folders.py --draw N SEED OUT       N folders with drawn settings, OUT/0 and on
 
 Each gets a file expected.json: the document of its fast tokenizer, strings and their ids; a drawn one the document alone, or the error. Needs the wheels `transformers` 5.23.0,
@@ -336,9 +336,12 @@ def expected(folder, strings):
 
 
 def main(arguments):
-    if len(arguments) == 5 and arguments[0] == "--record":
-        count, seed, folder, out = arguments[1:]
-        Path(out).write_text(json.dumps(expected(folder, Words(int(seed)).strings(int(count))), ensure_ascii=False))
+    if len(arguments) == 2 and arguments[0] == "--reload":
+        for folder in sorted(Path(arguments[1]).iterdir()):
+            before = json.loads((folder / "expected.json").read_text())["strings"]
+            if expected(folder, [entry["text"] for entry in before])["strings"] != before:
+                print(f"{folder.name} differs")
+        print("compared")
         return 0
     if len(arguments) == 4 and arguments[0] == "--draw":
         draw, sources = Draw(int(arguments[2])), Path(__file__).resolve().parent.parent / "tests/tokenizers/data/folders"
