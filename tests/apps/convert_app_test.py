@@ -78,6 +78,27 @@ class Convert(unittest.TestCase):
                 self.assertEqual(json.loads((out / "config.json").read_text())["dtype"], "bfloat16")
                 self.assertEqual((out / "generation_config.json").read_bytes(), (MODELS / name / "generation_config.json").read_bytes())
 
+    def test_a_vocabulary_becomes_a_tokenizer_json(self):
+        published = ROOT / "tests/tokenizers/data/folders/gpt2"
+        source = self.folder / "published"
+        shutil.copytree(MODELS / "gpt2", source)
+        for name in ("vocab.json", "merges.txt"):
+            shutil.copy(published / name, source)
+        done = run(CONVERT, source, self.out)
+        if "component" in done.stderr or "has no tokenizer.json" in done.stderr:
+            self.skipTest("built without the component that reads Python's tokenizers")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertTrue(done.stdout.endswith(" tensors, tokenizer.json\n"), done.stdout)
+        document = json.loads((published / "expected.json").read_text())["document"]
+        self.assertEqual(json.loads((self.out / "tokenizer.json").read_text()), document)
+        self.assertEqual((self.out / "merges.txt").read_bytes(), (published / "merges.txt").read_bytes())
+
+        (source / "merges.txt").unlink()
+        done = run(CONVERT, source, self.folder / "without")
+        self.assertIn("attentive-convert: no tokenizer.json: load_any_tokenizer: ", done.stderr)
+        self.assertIn("expected merges.txt beside vocab.json, got no such file", done.stderr)
+        self.assertTrue(done.stdout.endswith(" tensors, no tokenizer.json\n"), done.stdout)
+
     def test_another_family_is_written_where_it_describes_the_model(self):
         self.refused("expected one of the families gpt2 for this model, got \"llama\"", MODELS / "gpt2", self.out, "--family", "llama")
         self.refused("expected one of the families gpt2 for this model, got \"llama\"", self.run_of(), self.out, "--family", "llama")

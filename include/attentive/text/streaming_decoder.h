@@ -11,10 +11,11 @@ namespace attentive {
 ///
 /// All returned texts, joined, equal the tokenizer's `decode` of all ids. A character whose bytes come in
 /// several tokens is returned once it is complete. Text that depends on the next token, such as the space for
-/// BPE's "</w>", is returned with that token. A call costs O(bytes of the token), however long the text is.
-/// Memory: O(bytes of a token). There is one exception: if the decoder of a `tokenizer.json` is a Sequence in
-/// which a decoder other than Fuse follows ByteLevel or Fuse, it needs the whole text; then memory is
-/// O(text), and `finish` returns the text.
+/// BPE's "</w>", is returned with that token. A run of tokens that spell bytes, such as "<0xE2>", is returned
+/// when it ends or can no longer become UTF-8. A call costs O(bytes of the token), however long the text is.
+/// Memory: O(bytes of a token, or of a run of bytes). There is one exception: if the decoder of a
+/// `tokenizer.json` is a Sequence in which ByteLevel, WordPiece or a Replace of a regular expression follows
+/// ByteLevel or Fuse, it needs the whole text; then memory is O(text), and `finish` returns the text.
 /// Source: DecodeStream of https://huggingface.co/docs/tokenizers
 ///
 ///   auto decoder = tokenizer.streaming_decoder(/*skip_special_tokens=*/true);
