@@ -30,6 +30,7 @@ bool is_single_word(std::string_view text, size_t begin, size_t end) {
 }  // namespace
 
 void TextSet::add(std::string_view text, int64_t id) {
+  if (!text.empty()) first_bytes_[static_cast<unsigned char>(text[0])] = true;
   size_t node = 0;
   for (const char c : text) {
     const auto [entry, fresh] = nodes_[node].next.try_emplace(c, nodes_.size());
@@ -100,6 +101,10 @@ void AddedTokens::extract(const Piece& piece, const TextSet& set, std::vector<Pi
     out.back().added_id = id;
   };
   for (size_t at = 0; !set.empty() && at < text.size();) {
+    if (!set.may_begin_with(text[at])) {
+      ++at;
+      continue;
+    }
     const auto [id, size] = set.longest_at(text.substr(at));
     if (size == 0) {
       ++at;

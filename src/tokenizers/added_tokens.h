@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <map>
 #include <string>
 #include <unordered_map>
@@ -28,6 +29,8 @@ class TextSet {
  public:
   void add(std::string_view text, int64_t id);
   bool empty() const { return nodes_.size() == 1; }
+  /// False for a byte that none of them begins with.
+  bool may_begin_with(char byte) const { return first_bytes_[static_cast<unsigned char>(byte)]; }
   /// The longest member at the start of `text`: its id and size; size 0 if there is none.
   std::pair<int64_t, size_t> longest_at(std::string_view text) const;
 
@@ -37,6 +40,7 @@ class TextSet {
     int64_t id = -1;
   };
   std::vector<Node> nodes_{1};
+  std::array<bool, 256> first_bytes_{};
 };
 
 /// The file's "added_tokens". Their ids must be those that Python would give them: of a token of the model

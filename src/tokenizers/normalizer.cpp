@@ -1,5 +1,7 @@
 #include "tokenizers/normalizer.h"
 
+#include <algorithm>
+
 #include "tokenizers/sentence_normalizers.h"
 #include "tokenizers/unicode.h"
 
@@ -103,6 +105,13 @@ Piece to_lower(const Piece& piece, Pieces& pieces) {
   return rewrite.done();
 }
 
+// Whether cleaning a text removes nothing, and all else that BERT's normalizer does leaves each byte at its place.
+bool keeps_its_bytes(std::string_view text) {
+  return is_ascii(text) && std::none_of(text.begin(), text.end(), [](char c) {
+           return (c < ' ' && c != '\t' && c != '\n' && c != '\r') || c == 0x7F;
+         });
+}
+
 Normalizer parse_bert(const JsonView& json) {
   json.only({"type", "clean_text", "handle_chinese_chars", "strip_accents", "lowercase"});
   const bool cleans = json.at("clean_text").boolean();
@@ -112,6 +121,14 @@ Normalizer parse_bert(const JsonView& json) {
   const bool strips = stated ? stated->boolean() : lowers;
   return [=](const Piece& given, Pieces& pieces) {
     Piece piece = given;
+    if (keeps_its_bytes(piece.text)) {
+      std::string text = lowers ? lower_case(piece.text) : std::string(piece.text);
+      if (cleans)
+        std::replace_if(
+            text.begin(), text.end(), [](char c) { return c < ' '; }, ' ');
+      piece.text = pieces.keep(std::move(text));
+      return piece;
+    }
     if (cleans) piece = clean(piece, pieces);
     if (chinese) piece = space_chinese(piece, pieces);
     if (strips)

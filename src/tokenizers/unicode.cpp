@@ -1,6 +1,7 @@
 #include "tokenizers/unicode.h"
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
 #include <utf8proc.h>
 #include <utility>
@@ -115,11 +116,12 @@ void append_utf8(std::string& text, char32_t c) {
 }
 
 bool is_space(char32_t c) {
-  return (c >= '\t' && c <= '\r') || c == 0x85 ||
-         between(category(c), UTF8PROC_CATEGORY_ZS, UTF8PROC_CATEGORY_ZP);
+  if (c < 0x80) return c == ' ' || (c >= '\t' && c <= '\r');
+  return c == 0x85 || between(category(c), UTF8PROC_CATEGORY_ZS, UTF8PROC_CATEGORY_ZP);
 }
 
 bool is_word(char32_t c) {
+  if (c < 0x80) return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
   const auto kind = category(c);
   if (between(kind, UTF8PROC_CATEGORY_LU, UTF8PROC_CATEGORY_NL) || kind == UTF8PROC_CATEGORY_PC) return true;
   // Letters in circles and squares are symbols that count as alphabetic.
@@ -128,6 +130,7 @@ bool is_word(char32_t c) {
 }
 
 bool is_numeric(char32_t c) {
+  if (c < 0x80) return c >= '0' && c <= '9';
   return between(category(c), UTF8PROC_CATEGORY_ND, UTF8PROC_CATEGORY_NO);
 }
 
@@ -164,7 +167,14 @@ size_t grapheme_end(std::string_view text, size_t at) {
 }
 
 bool is_ascii(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+  constexpr uint64_t kHighBits = 0x8080808080808080;
+  size_t at = 0;
+  for (uint64_t bytes = 0; at + 8 <= text.size(); at += 8) {
+    std::memcpy(&bytes, text.data() + at, 8);
+    if (bytes & kHighBits) return false;
+  }
+  return std::all_of(text.begin() + static_cast<ptrdiff_t>(at), text.end(),
+                     [](char c) { return static_cast<unsigned char>(c) < 0x80; });
 }
 
 char32_t lower_case(char32_t c) {

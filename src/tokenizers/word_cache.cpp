@@ -9,7 +9,7 @@ constexpr size_t kLongestWord = 256;     // bytes; longer ones are rare, and rep
 constexpr size_t kMostSlots = 1 << 17;   // 3 MiB
 constexpr size_t kMostBytes = 1 << 22;   // of words
 constexpr size_t kMostTokens = 1 << 19;  // 8 MiB
-constexpr size_t kMostSteps = 16;        // a text cannot make a search longer than this
+constexpr size_t kMostProbes = 16;       // a text cannot make a search longer than this
 
 // Mixes eight bytes at a time.
 uint64_t hash_of(std::string_view word) {
@@ -33,7 +33,7 @@ uint64_t hash_of(std::string_view word) {
 
 WordCache::Slot* WordCache::find(std::string_view word, uint64_t hash) {
   const size_t mask = slots_.size() - 1;
-  for (size_t step = 0; step < kMostSteps; ++step) {
+  for (size_t step = 0; step < kMostProbes; ++step) {
     auto& slot = slots_[(hash + step) & mask];
     if (slot.hash == 0) return &slot;
     if (slot.hash == hash && std::string_view(words_).substr(slot.word, slot.word_size) == word) return &slot;

@@ -96,3 +96,10 @@ TEST_CASE("What is stripped leaves the rest where it is", "[pieces]") {
   CHECK(piece.text == "a");
   CHECK(origins_of_piece(piece) == Origins{{4, 5}});
 }
+
+TEST_CASE("A letter of which two come shares its place with them", "[pieces]") {
+  Pieces pieces;
+  const auto lower = normalized(R"({"type": "Lowercase"})", given("\u0130A", pieces), pieces);
+  CHECK(lower.text == "i\u0307a");
+  CHECK(origins_of_piece(lower) == Origins{{0, 2}, {0, 2}, {0, 2}, {2, 3}});
+}

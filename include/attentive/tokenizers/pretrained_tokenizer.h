@@ -47,7 +47,7 @@ struct VocabOptions {
 struct EncodeOptions {
   /// Whether to add the tokens that the post-processor adds, such as [CLS] and [SEP].
   bool add_special_tokens = true;
-  /// Whether to find out where tokens come from, which costs about as much again as the ids.
+  /// Whether to find out where tokens come from, which costs time and memory besides the ids.
   bool offsets = true;
 };
 
@@ -148,7 +148,8 @@ class PretrainedTokenizer final : public Tokenizer {
   std::vector<int64_t> encode_with_special_tokens(std::string_view text) const override;
 
   /// Python's `encode(text)`: ids and all that goes with them. Errors as `encode`. A text with offsets has less than
-  /// 4 GiB. Memory besides the result: 12 bytes a byte of the text while it is encoded, 8 if it is ASCII.
+  /// 4 GiB. Memory besides the result, while it is encoded: 12 bytes for each byte of the text, and 8 for
+  /// each byte of each version that a normalizer or ByteLevel makes of it.
   ///
   ///   const auto encoding = tokenizer.encode_text("Hello world");
   ///   encoding.offsets[1];  // {5, 11}: " world" in GPT-2
