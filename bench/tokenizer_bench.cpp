@@ -1,0 +1,110 @@
+// Encodes a text with a tokenizer as bench/tokenizer_peer.py asks, and tells how long that took.
+//
+//   bench/tokenizer_peer.py --against build/release/bench/tokenizer_bench
+//
+// The parts of TEXT end with a NUL each. Reads lines from standard input: "time" is answered with the milliseconds
+// of encoding all parts on one thread, "ids FILE" writes the number of ids of each part and the ids, as 32-bit
+// integers. With --load, only prints the milliseconds of loading the tokenizer and the kilobytes that it added to
+// the resident memory, and then the most there ever were.
+
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <ATen/Parallel.h>
+#include <CLI/CLI.hpp>
+
+#include <attentive/tokenizers/pretrained_tokenizer.h>
+
+#include "common/run_main.h"
+
+namespace {
+
+using attentive::PretrainedTokenizer;
+using Clock = std::chrono::steady_clock;
+
+double milliseconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+}
+
+// A line of /proc/self/status, such as "VmRSS", in kilobytes.
+long status_kilobytes(const std::string& name) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with(name + ":")) return std::stol(line.substr(name.size() + 1));
+  }
+  return 0;
+}
+
+void load_only(const std::string& path) {
+  const auto before = status_kilobytes("VmRSS");
+  const auto begin = Clock::now();
+  const auto tokenizer = PretrainedTokenizer::load(path);
+  const auto took = milliseconds_since(begin);
+  std::printf("%.1f %ld %ld\n", took, status_kilobytes("VmRSS") - before, status_kilobytes("VmHWM") - before);
+}
+
+std::vector<std::string_view> parts_of(std::string_view text) {
+  std::vector<std::string_view> parts;
+  for (size_t end = text.find('\0'); end != text.npos; end = text.find('\0')) {
+    parts.push_back(text.substr(0, end));
+    text.remove_prefix(end + 1);
+  }
+  return parts;
+}
+
+void write_ids(const PretrainedTokenizer& tokenizer, const std::vector<std::string_view>& parts,
+               const std::string& path) {
+  std::vector<int32_t> numbers;
+  for (const auto part : parts) {
+    const auto ids = tokenizer.encode(part);
+    numbers.push_back(static_cast<int32_t>(ids.size()));
+    numbers.insert(numbers.end(), ids.begin(), ids.end());
+  }
+  std::ofstream file(path, std::ios::binary);
+  file.write(reinterpret_cast<const char*>(numbers.data()),
+             static_cast<std::streamsize>(numbers.size() * sizeof(int32_t)));
+}
+
+void answer_commands(const PretrainedTokenizer& tokenizer, const std::vector<std::string_view>& parts) {
+  for (std::string line; std::getline(std::cin, line);) {
+    if (line.starts_with("ids ")) {
+      write_ids(tokenizer, parts, line.substr(4));
+      std::printf("written\n");
+    } else {
+      size_t count = 0;
+      const auto begin = Clock::now();
+      for (const auto part : parts) count += tokenizer.encode(part).size();
+      std::printf("%.3f %zu\n", milliseconds_since(begin), count);
+    }
+    apps::flush_output();
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Encodes the parts of a text when a line on standard input says so.", "tokenizer_bench");
+  std::string tokenizer, text;
+  bool load = false;
+  app.add_option("TOKENIZER", tokenizer, "a tokenizer.json, or its folder")->required();
+  app.add_option("TEXT", text, "parts with a NUL behind each");
+  app.add_flag("--load", load, "print what loading costs");
+  return apps::run_main(app, argc, argv, [&] {
+    at::set_num_threads(1);
+    if (load) {
+      load_only(tokenizer);
+    } else {
+      std::ifstream file(text, std::ios::binary);
+      const std::string all{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+      answer_commands(PretrainedTokenizer::load(tokenizer), parts_of(all));
+    }
+    return 0;
+  });
+}
