@@ -386,7 +386,7 @@ def self_test(driver, folder):
     """Ours gets another file than Python: each difference must be found, and its example be small."""
     report, trained, missed = Report(), Trained(1), 0
     changes = {
-        "merges": lambda d: d["model"]["merges"].insert(0, d["model"]["merges"].pop(5)),
+        "merges": lambda d: d["model"]["merges"].reverse(),
         "added": lambda d: d["added_tokens"][-1].update(lstrip=True),
         "decoder": lambda d: d.update(decoder=None),
         "nothing": lambda d: None,
