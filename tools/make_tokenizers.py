@@ -3,6 +3,8 @@
 
     tools/make_tokenizers.py FOLDER                             writes the files that tests/tokenizers/data holds
     tools/make_tokenizers.py --record N SEED TOKENIZER... OUT   N fresh strings, and what each tokenizer.json makes of them
+    tools/make_tokenizers.py --encodings N SEED TOKENIZER... OUT  offsets, masks, pairs, truncation, padding and batches of N fresh strings
+    tools/make_tokenizers.py --variants N SEED OUT              what each normalizer and pre-tokenizer, by itself, makes of N fresh strings
     tools/make_tokenizers.py --own BPE CHAR OUT                 what Python makes of strings with tokenizers of attentive-train. BPE and CHAR are
                                                                 folders with own.json, as a checkpoint holds it, and tokenizer.json, as
                                                                 attentive-convert writes it
@@ -18,6 +20,8 @@ from pathlib import Path
 
 import tokenizers
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+import sentence_tokenizers
 
 # Public facts: the regular expressions of two families, as their tokenizer.json states them.
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
@@ -212,7 +216,7 @@ KINDS = {
     "gpt2": (gpt2, None), "llama3": (llama3, llama3_after), "qwen": (qwen, qwen_after), "roberta": (roberta, roberta_after),
     "bert_uncased": (lambda: word_piece(900, True), bert_template), "bert_cased": (lambda: word_piece(900, False), bert_processing),
     "bert_limited": (lambda: word_piece(600, True), bert_limited), "words": (words, words_after),
-    "word_level": (word_level, None),
+    "word_level": (word_level, None), **sentence_tokenizers.kinds(Words(1).strings(400)),
 }
 
 
@@ -227,6 +231,8 @@ def train(kind):
     if kind == "gpt2":  # as its file was written before types and pairs were
         del document["model"]["type"]
         document["model"].update(continuing_subword_prefix="", end_of_word_suffix="", merges=[" ".join(pair) for pair in document["model"]["merges"]])
+    if kind in sentence_tokenizers.WITH_BYTES:
+        sentence_tokenizers.with_bytes(document)
     return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -243,9 +249,109 @@ def record(tokenizer, strings):
     return results
 
 
-def variants():
-    """Normalizers and pre-tokenizers, each by itself: a model of single characters, which differ where a piece ends, shows all."""
-    strings = Words(2).strings(45)
+def encoded(encoding):
+    """All of an Encoding that attentive has; masks as digits, and what is the same for all tokens is left out."""
+    whole = {"ids": encoding.ids, "offsets": [place for span in encoding.offsets for place in span]}
+    if any(encoding.type_ids):
+        whole["types"] = encoding.type_ids
+    if not all(encoding.attention_mask):
+        whole["attention"] = "".join(map(str, encoding.attention_mask))
+    if any(encoding.special_tokens_mask):
+        whole["special"] = "".join(map(str, encoding.special_tokens_mask))
+    return whole
+
+
+def limited(tokenizer, draw):
+    """Sets truncation and padding by chance, and says which."""
+    truncation = padding = None
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    if draw.random() < 0.7:
+        least = tokenizer.num_special_tokens_to_add(True)
+        truncation = {"max_length": least + draw.choice([0, 1, 2, 3, 4, 5, 6, 8, 11, 16, 40]),
+                      "strategy": draw.choice(["longest_first", "longest_first", "only_first", "only_second"]), "direction": draw.choice(["left", "right"])}
+        tokenizer.enable_truncation(**truncation)
+    if draw.random() < 0.7:
+        padding = {"direction": draw.choice(["left", "right"]), "pad_id": draw.randrange(5), "pad_type_id": draw.randrange(3), "pad_token": "<pad>",
+                   "length": draw.choice([None, None, 0, 1, 10, 20]), "pad_to_multiple_of": draw.choice([None, None, 4, 8])}
+        tokenizer.enable_padding(**padding)
+    return {"truncation": truncation, "padding": padding}
+
+
+def encodings(tokenizer, strings, seed):
+    """Whole encodings: of single texts and pairs, as the file has it and with other limits, and of batches. Null where Python has an error."""
+    draw, results = random.Random(seed), []
+    file = tokenizer.to_str()
+
+    def result(encode):
+        try:
+            return encode()
+        except Exception as error:  # noqa: BLE001 the wheel has no class of its own
+            if "Truncation error" not in str(error):
+                raise
+            return None
+
+    for place, text in enumerate(strings):
+        case = {"text": text, "special": draw.random() < 0.8}
+        if draw.random() < 0.5:
+            case["pair"] = draw.choice(strings)[:30]
+        if place % 3:
+            case["limits"] = limited(tokenizer, draw)
+        case["encoding"] = result(lambda: encoded(tokenizer.encode(case["text"], case.get("pair"), add_special_tokens=case["special"])))
+        results.append(case)
+        tokenizer = Tokenizer.from_str(file)
+    for place in range(0, min(len(strings), 40), 8):
+        texts = strings[place:place + 6]
+        case = {"texts": texts, "special": draw.random() < 0.8}
+        if draw.random() < 0.4:
+            case["pairs"] = [draw.choice(strings)[:20] for _ in texts]
+        if place:
+            case["limits"] = limited(tokenizer, draw)
+        inputs = list(zip(texts, case["pairs"])) if "pairs" in case else texts
+        case["encodings"] = result(lambda: [encoded(one) for one in tokenizer.encode_batch(inputs, add_special_tokens=case["special"])])
+        results.append(case)
+        tokenizer = Tokenizer.from_str(file)
+    return results
+
+
+def trimmed(tokenizer):
+    """Post-processors that take white space out of offsets, alone and in a row, of whole texts and of their ends."""
+    cls, sep = ("<|endoftext|>", 0), ("a", tokenizer.token_to_id("a"))
+    tokens = [cls, sep]
+    steps = {"level": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+             "no_prefix": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
+             "roberta": {"type": "RobertaProcessing", "sep": sep, "cls": cls, "trim_offsets": True, "add_prefix_space": True},
+             "whole": {"type": "RobertaProcessing", "sep": sep, "cls": cls, "trim_offsets": False, "add_prefix_space": True},
+             "bert": {"type": "BertProcessing", "sep": sep, "cls": cls},
+             "template": json.loads(processors.TemplateProcessing(single="<|endoftext|> $A a", pair="$B:1 a $A $A:2", special_tokens=tokens).__getstate__())}
+    rows = [["level"], ["no_prefix"], ["roberta"], ["level", "level"], ["roberta", "level"], ["whole", "level"], ["bert", "level"], ["bert", "no_prefix"],
+            ["level", "bert"], ["template", "level"], ["level", "template"]]
+    strings = ["a b", " a  b ", "  a", "\u3000a\u00a0 b  ", " ", "  ", "a\n\n b", "a \u00e9 \U0001f600", "  don't  go "]
+    results = []
+    for row in rows:
+        for prefix in (False, True):
+            tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
+            document = json.loads(tokenizer.to_str())
+            document["post_processor"] = {"type": "Sequence", "processors": [steps[name] for name in row]}
+            one = Tokenizer.from_str(json.dumps(document))
+            texts = []
+            for place, text in enumerate(strings):
+                special, pair = bool(place % 3), strings[place - 1] if place % 2 else None
+                case = {"text": text, "special": special, **({"pair": pair} if pair else {})}
+                if place % 4 == 3:
+                    one.enable_truncation(one.num_special_tokens_to_add(True) + 2, direction="left")
+                    case["limits"] = {"truncation": {"max_length": one.num_special_tokens_to_add(True) + 2, "strategy": "longest_first",
+                                                     "direction": "left"}, "padding": None}
+                case["encoding"] = encoded(one.encode(text, pair, add_special_tokens=special))
+                one.no_truncation()
+                texts.append(case)
+            results.append({"pre_tokenizer": document["pre_tokenizer"], "post_processor": document["post_processor"], "texts": texts})
+    return results
+
+
+def variants(strings, kept):
+    """Normalizers and pre-tokenizers, each by itself: a model of single characters, which differ where a piece ends, shows all. Offsets of
+    the first `kept` strings."""
     plain = [normalizers.NFC(), normalizers.NFD(), normalizers.NFKC(), normalizers.NFKD(), normalizers.Lowercase(), normalizers.StripAccents(),
              normalizers.Strip(), normalizers.Strip(left=False), normalizers.Strip(right=False), normalizers.BertNormalizer(),
              normalizers.BertNormalizer(lowercase=False), normalizers.BertNormalizer(clean_text=False, strip_accents=False),
@@ -258,8 +364,11 @@ def variants():
             *[pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in
               (r"\w+", r"\W+", r"\d{2,}", r"\D", r"[\s\d]+", r"\S+", r"(?<=a)b?", r"\p{Han}+", r"[^\p{Lu}\p{M}]+", r"(?i:a|s|k)+", r"(?>a+)\p{Ll}?",
                r"[\x{61}-\u0065]++", r"\.|\x41", r"a*", r".\v?")]]
-    parts = [(n, None) for n in plain] + [(None, c) for c in cuts]
-    alphabet = sorted({c for n in plain for text in strings for c in n.normalize_str(text) + text})
+    return spelled_variants(strings, kept, [(n, None) for n in plain] + [(None, c) for c in cuts])
+
+
+def spelled_variants(strings, kept, parts, more=""):
+    alphabet = sorted({c for n, _ in parts if n for text in strings for c in n.normalize_str(text) + text + more})
     tokens = ["<unk>"] + [c + end for c in alphabet for end in ("", "|")]
     base = Tokenizer(models.BPE({token: i for i, token in enumerate(tokens)}, [], unk_token="<unk>", end_of_word_suffix="|"))
     results = []
@@ -270,8 +379,11 @@ def variants():
         if pre_tokenizer:
             tokenizer.pre_tokenizer = pre_tokenizer
         document = json.loads(tokenizer.to_str())
+        encodings = [tokenizer.encode(text) for text in strings]
+        few = kept if normalizer else kept // 3
         results.append({"normalizer": document["normalizer"], "pre_tokenizer": document["pre_tokenizer"],
-                        "ids": [tokenizer.encode(text).ids for text in strings]})
+                        "ids": [encoding.ids for encoding in encodings],
+                        "offsets": [[place for span in encoding.offsets for place in span] for encoding in encodings[:few]]})
     return {"base": json.loads(base.to_str()), "strings": strings, "variants": results}
 
 
@@ -303,6 +415,11 @@ def main(arguments):
     if arguments[:1] == ["--record"] and len(arguments) >= 5:
         strings = Words(int(arguments[2])).strings(int(arguments[1]))
         write(arguments[-1], [record(Tokenizer.from_file(path), strings) for path in arguments[3:-1]])
+    elif arguments[:1] == ["--encodings"] and len(arguments) >= 5:
+        count, seed = int(arguments[1]), int(arguments[2])
+        write(arguments[-1], [encodings(Tokenizer.from_file(path), Words(seed).strings(count), seed) for path in arguments[3:-1]])
+    elif arguments[:1] == ["--variants"] and len(arguments) == 4:
+        write(arguments[3], variants(Words(int(arguments[2])).strings(int(arguments[1])), int(arguments[1])))
     elif arguments[:1] == ["--own"] and len(arguments) == 4:
         write(arguments[3], own(*arguments[1:3]))
     elif len(arguments) == 1 and not arguments[0].startswith("-"):
@@ -311,7 +428,13 @@ def main(arguments):
         for kind in KINDS:
             (folder / f"{kind}.json").write_text(train(kind) + "\n", encoding="utf-8")
             write(folder / f"{kind}.expected.json", record(Tokenizer.from_file(str(folder / f"{kind}.json")), Words(3).strings(90)))
-        write(folder / "variants.json", variants())
+            write(folder / f"{kind}.encodings.json", encodings(Tokenizer.from_file(str(folder / f"{kind}.json")), Words(5).strings(45), 5))
+        write(folder / "trimmed.json", trimmed(Tokenizer.from_file(str(folder / "gpt2.json"))))
+        write(folder / "variants.json", variants(Words(2).strings(45), 18))
+        strings = Words(5).strings(40)
+        write(folder / "sentence_variants.json", spelled_variants(strings, 18, sentence_tokenizers.variant_parts(strings), "_" + sentence_tokenizers.SIGN))
+        write(folder / "models.json", sentence_tokenizers.model_cases())
+        write(folder / "decoders.json", sentence_tokenizers.decoder_cases())
     else:
         sys.exit(__doc__)
 

@@ -19,12 +19,11 @@ struct NeighbourMerge {
 };
 
 /// Byte-pair encoding: joins the two neighbours whose merge has the lowest rank, the leftmost ones first, until
-/// no merge applies. `merge_of(left, right)` is an optional `NeighbourMerge`. Tokens are not negative.
-/// O(n log n).
+/// no merge applies. `merge_of(left, right)` is an optional `NeighbourMerge`. Tokens are not negative; one that was
+/// joined to its left neighbour is -1 afterwards. O(n log n).
 template <std::signed_integral Token, class MergeOf>
-void merge_neighbours(std::vector<Token>& tokens, const MergeOf& merge_of) {
-  // The tokens form a linked list; the heap holds candidates, some of them out of date. A token that was joined
-  // to its left neighbour is -1.
+void join_neighbours(std::vector<Token>& tokens, const MergeOf& merge_of) {
+  // The tokens form a linked list; the heap holds candidates, some of them out of date.
   const size_t size = tokens.size();
   std::vector<size_t> next(size), previous(size);
   using Join = std::tuple<int64_t, size_t, Token>;  // rank, place of the left token, what it becomes
@@ -54,6 +53,12 @@ void merge_neighbours(std::vector<Token>& tokens, const MergeOf& merge_of) {
     }
     if (left > 0) offer(previous[left], left);
   }
+}
+
+/// The same, without the tokens that were joined to their left neighbours.
+template <std::signed_integral Token, class MergeOf>
+void merge_neighbours(std::vector<Token>& tokens, const MergeOf& merge_of) {
+  join_neighbours(tokens, merge_of);
   std::erase(tokens, Token{-1});
 }
 

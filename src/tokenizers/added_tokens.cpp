@@ -78,7 +78,7 @@ void AddedTokens::add(const JsonView& json, const Normalizer& normalizer) {
   token.rstrip = json.at("rstrip").boolean();
   token.normalized = json.at("normalized").boolean();
   token.special = json.at("special").boolean();
-  token.decoded = token.normalized && normalizer ? normalizer(token.content) : token.content;
+  token.decoded = token.normalized ? normalized_text(normalizer, token.content) : token.content;
   if (token.decoded.empty() || token.decoded.size() > kLongest) {
     json.at("content").expected("a text of which the normalizer leaves something");
   }
@@ -89,12 +89,15 @@ void AddedTokens::add(const JsonView& json, const Normalizer& normalizer) {
   largest_id_ = std::max(largest_id_, id);
 }
 
-// A match that is no single word is passed over as a whole, and white space that one token took to its right
-// may be taken once more by the next one: as Python does.
-void AddedTokens::extract(std::string_view text, const TextSet& set, std::vector<Piece>& out) const {
+// As Python does: a match that is no single word is passed over as a whole. A token that strips to its left takes no
+// white space that the one before it has taken; one that begins with white space may take it once more.
+void AddedTokens::extract(const Piece& piece, const TextSet& set, std::vector<Piece>& out) const {
+  const auto text = piece.text;
   size_t done = 0;
   const auto emit = [&](size_t begin, size_t end, int64_t id) {
-    if (begin < end) out.push_back({text.substr(begin, end - begin), id});
+    if (begin >= end) return;
+    out.push_back(piece.part(begin, end - begin));
+    out.back().added_id = id;
   };
   for (size_t at = 0; !set.empty() && at < text.size();) {
     const auto [id, size] = set.longest_at(text.substr(at));
@@ -106,7 +109,7 @@ void AddedTokens::extract(std::string_view text, const TextSet& set, std::vector
     size_t begin = at, end = at + size;
     at = end;
     if (token.single_word && !is_single_word(text, begin, end)) continue;
-    if (token.lstrip) begin = space_before(text, begin);
+    if (token.lstrip) begin = std::max(space_before(text, begin), done);
     if (token.rstrip) end = space_after(text, end);
     emit(done, begin, -1);
     emit(begin, end, id);
@@ -116,9 +119,9 @@ void AddedTokens::extract(std::string_view text, const TextSet& set, std::vector
 }
 
 void AddedTokens::extract(Pieces& pieces, const Normalizer& normalizer) const {
-  pieces.change_text([&](std::string_view text, std::vector<Piece>& out) { extract(text, plain_, out); });
-  pieces.change_text([&](std::string_view text, std::vector<Piece>& out) {
-    extract(normalizer ? pieces.keep(normalizer(text)) : text, normalized_, out);
+  pieces.change_text([&](const Piece& piece, std::vector<Piece>& out) { extract(piece, plain_, out); });
+  pieces.change_text([&](const Piece& piece, std::vector<Piece>& out) {
+    extract(normalizer ? normalizer(piece, pieces) : piece, normalized_, out);
   });
 }
 

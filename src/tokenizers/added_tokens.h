@@ -11,6 +11,11 @@
 
 namespace attentive::tokenizers {
 
+struct HashText {
+  using is_transparent = void;
+  size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
+};
+
 /// A token beside the model's own, which is found in a text before anything else.
 struct AddedToken {
   std::string content;
@@ -53,7 +58,7 @@ class AddedTokens {
 
  private:
   void add(const JsonView& json, const Normalizer& normalizer);
-  void extract(std::string_view text, const TextSet& set, std::vector<Piece>& out) const;
+  void extract(const Piece& piece, const TextSet& set, std::vector<Piece>& out) const;
 
   std::unordered_map<int64_t, AddedToken> tokens_;
   std::unordered_map<std::string, int64_t, HashText, std::equal_to<>> ids_;

@@ -17,13 +17,31 @@ std::optional<std::string> from_visible(std::string_view token) {
 
 void make_visible(Pieces& pieces) {
   size_t size = 0;
-  for (const auto& piece : pieces.list) size += piece.added_id < 0 ? piece.text.size() : 0;
+  bool tracked = false;
+  for (const auto& piece : pieces.list) {
+    if (piece.added_id >= 0) continue;
+    size += piece.text.size();
+    tracked = tracked || piece.origins;
+  }
+  // Every byte takes at most two: what is reserved never moves.
   std::string& all = pieces.texts.emplace_back();
-  all.reserve(2 * size);  // so that it never moves: every byte takes at most two
-  pieces.change_text([&](std::string_view text, std::vector<Piece>& out) {
+  all.reserve(2 * size);
+  auto& origins = pieces.origins.emplace_back();
+  if (tracked) origins.reserve(2 * size);
+  pieces.change_text([&](const Piece& piece, std::vector<Piece>& out) {
     const size_t begin = all.size();
-    to_visible(text, all);
-    out.push_back({std::string_view(all).substr(begin)});
+    to_visible(piece.text, all);
+    Piece visible = piece;
+    visible.text = std::string_view(all).substr(begin);
+    if (piece.origins) {
+      visible.origins = origins.data() + origins.size();
+      size_t byte = 0;
+      for (size_t at = 0; at < visible.text.size(); ++at) {
+        if (at > 0 && begins_character(visible.text[at])) ++byte;
+        origins.push_back(piece.origins[byte]);
+      }
+    }
+    out.push_back(visible);
   });
 }
 

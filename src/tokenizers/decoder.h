@@ -23,6 +23,9 @@ struct Decoder {
   std::function<void(std::vector<std::string>&)> apply;
   /// whole: each token comes out in one piece, because a further decoder needs it so.
   std::function<std::unique_ptr<DecoderStream>(bool whole)> stream;
+  /// At work on a single token, which comes in parts of whole characters. Null where only the token's end
+  /// shows what becomes of it.
+  std::function<std::unique_ptr<DecoderStream>()> stream_of_one;
   bool byte_level = false;  // tokens stand for bytes
   bool joins = false;       // makes one token of all
   bool only_joins = false;  // and changes nothing

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/refusal.h"
+#include "tokenizers/unicode.h"
 
 namespace attentive::tokenizers {
 namespace {
@@ -78,6 +79,12 @@ std::vector<JsonView> JsonView::items() const {
 const std::string& JsonView::string() const {
   if (!value_.is_string()) expected("a string");
   return value_.get_ref<const std::string&>();
+}
+
+const std::string& JsonView::character() const {
+  const bool one = value_.is_string() && std::ranges::count_if(string(), begins_character) == 1;
+  if (!one) expected("one character");
+  return string();
 }
 
 bool JsonView::boolean() const {

@@ -36,6 +36,8 @@ class JsonView {
 
   std::vector<JsonView> items() const;
   const std::string& string() const;
+  /// A string of one character.
+  const std::string& character() const;
   bool boolean() const;
   int64_t integer(int64_t least = 0, int64_t most = std::numeric_limits<int32_t>::max()) const;
   /// An object's member "type".

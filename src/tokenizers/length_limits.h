@@ -4,48 +4,60 @@
 #include <optional>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include <attentive/tokenizers/pretrained_tokenizer.h>
 
 #include "tokenizers/json_view.h"
 #include "tokenizers/post_processor.h"
+#include "tokenizers/spelled_text.h"
 
 namespace attentive::tokenizers {
 
-/// The file's "truncation": how many tokens at most, special ones included, and where the rest is taken from.
+/// How many tokens at most, special ones included, and where the rest is taken from.
 class Truncation {
  public:
-  enum class From { LongestFirst, OnlyFirst, OnlySecond };
-
+  /// The file's "truncation".
   Truncation(const JsonView& json, const PostProcessor& post_processor);
+  Truncation(const TruncationOptions& options, const PostProcessor& post_processor);
+
+  /// As a file states it.
+  nlohmann::json to_json() const;
 
   /// How many tokens of a sequence can matter; none if all of them do.
   std::optional<size_t> enough(size_t sequence) const;
-  bool keeps_end() const { return keeps_end_; }
-  /// Shortens one sequence, or two, such that `added` more tokens fit. Throws Refusal where the file names
+  bool keeps_end() const { return options_.side == TextSide::Left; }
+  /// Shortens one sequence, or two, such that `added` more tokens fit. Throws Refusal where the strategy names
   /// the second of one, or a sequence that is too short.
-  void apply(std::vector<std::vector<int64_t>>& sequences, int64_t added) const;
+  void apply(std::vector<SpelledText>& sequences, int64_t added) const;
 
  private:
-  void shorten_both(std::vector<int64_t>& first, std::vector<int64_t>& second, size_t most) const;
-  void shorten(std::vector<int64_t>& ids, size_t size) const;
+  void shorten_both(SpelledText& first, SpelledText& second, size_t most) const;
+  void shorten(SpelledText& text, size_t size) const;
 
-  size_t most_ = 0;
-  From from_ = From::LongestFirst;
-  bool keeps_end_ = false;  // drops tokens from the start
+  TruncationOptions options_;
 };
 
-/// The file's "padding": up to a length, and to a multiple of another.
+/// Fills up to a length, and to a multiple of another.
 class Padding {
  public:
+  /// The file's "padding".
   explicit Padding(const JsonView& json);
+  explicit Padding(const PaddingOptions& options);
 
-  void apply(Encoding& encoding) const;
+  nlohmann::json to_json() const;
+
+  /// Of texts that become one batch, of which the longest has so many tokens.
+  void apply(Encoding& encoding, size_t longest, Detail detail) const;
 
  private:
-  size_t length_ = 0;  // 0: that of the longest text of a batch; ours are of one
-  size_t multiple_ = 1;
-  bool before_ = false;
-  int64_t id_ = 0, type_id_ = 0;
+  PaddingOptions options_;
+};
+
+/// What a file, or the caller, says of the lengths of encodings.
+struct LengthLimits {
+  std::optional<Truncation> truncation;
+  std::optional<Padding> padding;
 };
 
 }  // namespace attentive::tokenizers

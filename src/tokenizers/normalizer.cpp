@@ -1,19 +1,24 @@
 #include "tokenizers/normalizer.h"
 
+#include "tokenizers/sentence_normalizers.h"
 #include "tokenizers/unicode.h"
 
 namespace attentive::tokenizers {
 namespace {
 
+// The piece without the characters that `keep` refuses.
 template <class Keep>
-std::string keep_if(std::string_view text, Keep keep) {
-  std::string kept;
-  kept.reserve(text.size());
-  for (size_t at = 0; at < text.size();) {
+Piece keep_if(const Piece& piece, Pieces& pieces, Keep keep) {
+  Rewrite rewrite(piece, pieces);
+  for (size_t at = 0; at < piece.text.size();) {
     const size_t begin = at;
-    if (keep(next_char(text, at))) kept += text.substr(begin, at - begin);
+    if (keep(next_char(piece.text, at))) {
+      rewrite.keep(at - begin);
+    } else {
+      rewrite.skip(1);
+    }
   }
-  return kept;
+  return rewrite.done();
 }
 
 // The blocks that BERT calls Chinese.
@@ -24,42 +29,78 @@ bool is_chinese(char32_t c) {
 }
 
 // Without control characters, and with plain spaces.
-std::string clean(std::string_view text) {
-  std::string cleaned;
-  cleaned.reserve(text.size());
-  for (size_t at = 0; at < text.size();) {
+Piece clean(const Piece& piece, Pieces& pieces) {
+  Rewrite rewrite(piece, pieces);
+  for (size_t at = 0; at < piece.text.size();) {
     const size_t begin = at;
-    const char32_t c = next_char(text, at);
+    const char32_t c = next_char(piece.text, at);
     const bool line_end = c == '\t' || c == '\n' || c == '\r';
-    if (c == 0 || c == 0xFFFD || (is_other(c) && !line_end)) continue;
-    cleaned += is_space(c) ? " " : text.substr(begin, at - begin);
+    if (c == 0 || c == 0xFFFD || (is_other(c) && !line_end)) {
+      rewrite.skip(1);
+    } else if (is_space(c)) {
+      rewrite.put(' ', 0);
+    } else {
+      rewrite.keep(at - begin);
+    }
   }
-  return cleaned;
+  return rewrite.done();
 }
 
-std::string space_chinese(std::string_view text) {
-  std::string spaced;
-  spaced.reserve(text.size());
-  for (size_t at = 0; at < text.size();) {
+Piece space_chinese(const Piece& piece, Pieces& pieces) {
+  Rewrite rewrite(piece, pieces);
+  for (size_t at = 0; at < piece.text.size();) {
     const size_t begin = at;
-    const bool chinese = is_chinese(next_char(text, at));
-    if (chinese) spaced += ' ';
-    spaced += text.substr(begin, at - begin);
-    if (chinese) spaced += ' ';
+    const char32_t c = next_char(piece.text, at);
+    if (is_chinese(c)) {
+      rewrite.put(' ', 0);
+      rewrite.put(c, 1);
+      rewrite.put(' ', 1);
+    } else {
+      rewrite.keep(at - begin);
+    }
   }
-  return spaced;
+  return rewrite.done();
 }
 
-std::string strip(std::string_view text, bool left, bool right) {
-  while (left && !text.empty()) {
+Piece strip(Piece piece, bool left, bool right) {
+  while (left && !piece.text.empty()) {
     size_t at = 0;
-    if (!is_space(next_char(text, at))) break;
-    text.remove_prefix(at);
+    if (!is_space(next_char(piece.text, at))) break;
+    piece.text.remove_prefix(at);
+    if (piece.origins) piece.origins += at;
   }
-  while (right && !text.empty() && is_space(previous_char(text, text.size()))) {
-    text = text.substr(0, previous_start(text, text.size()));
+  while (right && !piece.text.empty() && is_space(previous_char(piece.text, piece.text.size()))) {
+    piece.text = piece.text.substr(0, previous_start(piece.text, piece.text.size()));
   }
-  return std::string(text);
+  return piece;
+}
+
+Piece to_form(const Piece& piece, Pieces& pieces, NormalForm form) {
+  if (is_ascii(piece.text)) return piece;
+  Piece normal = piece;
+  if (!piece.origins) {
+    normal.text = pieces.keep(normalize(piece.text, form));
+    return normal;
+  }
+  Rewrite rewrite(piece, pieces);
+  for (const auto& [c, change] : normalize_by_character(piece.text, form)) rewrite.put(c, change);
+  return rewrite.done();
+}
+
+Piece to_lower(const Piece& piece, Pieces& pieces) {
+  if (is_ascii(piece.text)) {
+    // A letter stays at its place.
+    Piece lower = piece;
+    lower.text = pieces.keep(lower_case(piece.text));
+    return lower;
+  }
+  Rewrite rewrite(piece, pieces);
+  for (size_t at = 0; at < piece.text.size();) {
+    const char32_t c = next_char(piece.text, at);
+    rewrite.put(lower_case(c), 0);
+    if (c == kDottedI) rewrite.put(kDotAbove, 1);
+  }
+  return rewrite.done();
 }
 
 Normalizer parse_bert(const JsonView& json) {
@@ -69,14 +110,15 @@ Normalizer parse_bert(const JsonView& json) {
   const bool lowers = json.at("lowercase").boolean();
   const auto stated = json.find("strip_accents");
   const bool strips = stated ? stated->boolean() : lowers;
-  return [=](std::string_view given) {
-    std::string text(given);
-    if (cleans) text = clean(text);
-    if (chinese) text = space_chinese(text);
+  return [=](const Piece& given, Pieces& pieces) {
+    Piece piece = given;
+    if (cleans) piece = clean(piece, pieces);
+    if (chinese) piece = space_chinese(piece, pieces);
     if (strips)
-      text = keep_if(normalize(text, NormalForm::D), [](char32_t c) { return !is_nonspacing_mark(c); });
-    if (lowers) text = lower_case(text);
-    return text;
+      piece = keep_if(to_form(piece, pieces, NormalForm::D), pieces,
+                      [](char32_t c) { return !is_nonspacing_mark(c); });
+    if (lowers) piece = to_lower(piece, pieces);
+    return piece;
   };
 }
 
@@ -87,17 +129,17 @@ Normalizer parse_normalizer_sequence(const JsonView& json) {
     if (item.is_null()) item.expected("a normalizer");
     all.push_back(parse_normalizer(item));
   }
-  return [all](std::string_view given) {
-    std::string text(given);
-    for (const auto& one : all) text = one(text);
-    return text;
+  return [all](const Piece& given, Pieces& pieces) {
+    Piece piece = given;
+    for (const auto& one : all) piece = one(piece, pieces);
+    return piece;
   };
 }
 
 Normalizer parse_strip(const JsonView& json) {
   json.only({"type", "strip_left", "strip_right"});
   const bool left = json.at("strip_left").boolean(), right = json.at("strip_right").boolean();
-  return [=](std::string_view text) { return strip(text, left, right); };
+  return [=](const Piece& piece, Pieces&) { return strip(piece, left, right); };
 }
 
 }  // namespace
@@ -108,22 +150,35 @@ Normalizer parse_normalizer(const JsonView& json) {
   if (type == "BertNormalizer") return parse_bert(json);
   if (type == "Sequence") return parse_normalizer_sequence(json);
   if (type == "Strip") return parse_strip(json);
+  if (type == "Precompiled") return parse_precompiled(json);
+  if (type == "Prepend") return parse_prepend(json);
+  if (type == "Replace") return parse_replace(json);
   const auto plain = [&](Normalizer normalizer) {
     json.only({"type"});
     return normalizer;
   };
   const auto to = [&](NormalForm form) {
-    return plain([form](std::string_view text) { return normalize(text, form); });
+    return plain([form](const Piece& piece, Pieces& pieces) { return to_form(piece, pieces, form); });
   };
   if (type == "NFC") return to(NormalForm::C);
   if (type == "NFD") return to(NormalForm::D);
   if (type == "NFKC") return to(NormalForm::KC);
   if (type == "NFKD") return to(NormalForm::KD);
-  if (type == "Lowercase") return plain(lower_case);
+  if (type == "Lowercase") return plain(to_lower);
+  if (type == "Nmt") return plain(normalize_nmt);
+  if (type == "ByteLevel") return plain(normalize_byte_level);
   if (type == "StripAccents") {
-    return plain([](std::string_view text) { return keep_if(text, [](char32_t c) { return !is_mark(c); }); });
+    return plain([](const Piece& piece, Pieces& pieces) {
+      return keep_if(piece, pieces, [](char32_t c) { return !is_mark(c); });
+    });
   }
   json.unsupported("the normalizer " + type);
+}
+
+std::string normalized_text(const Normalizer& normalizer, std::string_view text) {
+  if (!normalizer) return std::string(text);
+  Pieces pieces;
+  return std::string(normalizer(Piece{text}, pieces).text);
 }
 
 }  // namespace attentive::tokenizers

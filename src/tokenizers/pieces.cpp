@@ -66,12 +66,86 @@ void apply(Behavior behavior, std::vector<Span>& spans) {
 
 }  // namespace
 
+std::vector<Origin> origins_of(std::string_view text) {
+  std::vector<Origin> origins;
+  origins.reserve(text.size());
+  for (size_t at = 0; at < text.size();) {
+    const size_t begin = at;
+    (void)next_char(text, at);
+    origins.insert(origins.end(), at - begin, {static_cast<uint32_t>(begin), static_cast<uint32_t>(at)});
+  }
+  return origins;
+}
+
+const Origin* Pieces::keep(std::vector<Origin> all) {
+  all.reserve(1);  // so that the origins of an empty text are not null
+  return origins.emplace_back(std::move(all)).data();
+}
+
+Rewrite::Rewrite(const Piece& piece, Pieces& pieces) : piece_(piece), pieces_(pieces) {
+  text_.reserve(piece.text.size());
+  if (piece.origins) origins_.reserve(piece.text.size());
+}
+
+void Rewrite::skip(size_t characters) {
+  for (; characters > 0 && at_ < piece_.text.size(); --characters) (void)next_char(piece_.text, at_);
+}
+
+void Rewrite::put(char32_t character, ptrdiff_t change) {
+  const size_t before = text_.size();
+  if (character < 0x80) {
+    text_ += static_cast<char>(character);
+  } else {
+    append_utf8(text_, character);
+  }
+  if (piece_.origins) {
+    // A file can ask for more characters than there are: what follows the last one comes from there, too.
+    const bool inserted = change > 0 || at_ == piece_.text.size();
+    const Origin start{piece_.begin, piece_.begin};
+    const Origin origin = !inserted ? piece_.origins[at_] : at_ == 0 ? start : piece_.origins[at_ - 1];
+    origins_.insert(origins_.end(), text_.size() - before, origin);
+  }
+  if (change <= 0) skip(static_cast<size_t>(1 - change));
+}
+
+void Rewrite::keep(size_t bytes) {
+  text_ += piece_.text.substr(at_, bytes);
+  if (piece_.origins) origins_.insert(origins_.end(), piece_.origins + at_, piece_.origins + at_ + bytes);
+  at_ += bytes;
+}
+
+Piece Rewrite::done() {
+  Piece piece = piece_;
+  piece.text = pieces_.keep(std::move(text_));
+  if (piece.origins) piece.origins = pieces_.keep(std::move(origins_));
+  return piece;
+}
+
+Piece prepended(const Piece& piece, std::string_view text, Pieces& pieces) {
+  if (piece.text.empty() || text.empty()) return piece;
+  Rewrite rewrite(piece, pieces);
+  for (size_t at = 0; at < text.size();) {
+    const ptrdiff_t change = at > 0 ? 1 : 0;
+    rewrite.put(next_char(text, at), change);
+  }
+  size_t first = 0;
+  rewrite.put(next_char(piece.text, first), 1);
+  rewrite.keep(piece.text.size() - first);
+  return rewrite.done();
+}
+
+Origin origin_of(const Piece& piece, uint32_t begin, uint32_t end) {
+  if (begin == end) return {piece.begin + begin, piece.begin + end};
+  if (end > piece.text.size()) return {begin, end};
+  return {piece.origins[begin].begin, piece.origins[end - 1].end};
+}
+
 void cut(Pieces& pieces, const FindMatches& find, bool invert, Behavior behavior) {
-  pieces.change_text([&](std::string_view text, std::vector<Piece>& out) {
-    auto spans = spans_of(text, find, invert);
+  pieces.change_text([&](const Piece& piece, std::vector<Piece>& out) {
+    auto spans = spans_of(piece.text, find, invert);
     apply(behavior, spans);
     for (const auto& span : spans) {
-      if (span.begin != span.end) out.push_back({text.substr(span.begin, span.end - span.begin)});
+      if (span.begin != span.end) out.push_back(piece.part(span.begin, span.end - span.begin));
     }
   });
 }

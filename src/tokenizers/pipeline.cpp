@@ -1,10 +1,12 @@
 #include "tokenizers/pipeline.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "base/refusal.h"
 #include "base/strings.h"
 #include "tokenizers/byte_level.h"
+#include "tokenizers/character_places.h"
 
 namespace attentive::tokenizers {
 namespace {
@@ -21,50 +23,38 @@ std::unique_ptr<const Model> checked_model(const JsonView& document) {
                  "post_processor", "decoder", "model"});
   if (document.has("version") && document.at("version").raw() != "1.0")
     document.at("version").expected("\"1.0\"");
-  refuse_sentence_piece(document);
   return parse_model(document.at("model"));
 }
 
-// Spells pieces one after the other; a text repeats its words.
+constexpr size_t kLongestWithOffsets = std::numeric_limits<uint32_t>::max();
+
+// The tokens of a piece, valid until the next call.
 class Speller {
  public:
-  explicit Speller(const Model& model) : model_(model) {}
+  explicit Speller(WordCache& words) : words_(words) {}
 
-  void spell(const Piece& piece, std::vector<int64_t>& ids) {
-    if (piece.added_id >= 0) return ids.push_back(piece.added_id);
-    const auto [entry, fresh] = known_.try_emplace(piece.text);
-    if (fresh) model_.encode(piece.text, entry->second);
-    ids.insert(ids.end(), entry->second.begin(), entry->second.end());
+  std::span<const Token> spell(const Piece& piece) {
+    if (piece.added_id < 0) return words_.spell(piece.text);
+    added_ = {piece.added_id, 0, static_cast<uint32_t>(piece.text.size())};
+    return {&added_, 1};
   }
 
  private:
-  const Model& model_;
-  std::unordered_map<std::string_view, std::vector<int64_t>> known_;
+  WordCache& words_;
+  Token added_{};
 };
 
-// The ids of all pieces, or of so many from the start that they are `enough`.
-std::vector<int64_t> spell_from_start(const Model& model, const Pieces& pieces,
-                                      std::optional<size_t> enough) {
-  Speller speller(model);
-  std::vector<int64_t> ids;
-  for (const auto& piece : pieces.list) {
-    speller.spell(piece, ids);
-    if (enough && piece.added_id < 0 && ids.size() >= *enough) break;
+// The pieces from the first one, or from the last one, that are spelled until the tokens are `enough`.
+std::span<const Piece> enough_pieces(Speller& speller, std::span<const Piece> pieces, size_t enough,
+                                     bool from_end) {
+  size_t count = 0, tokens = 0;
+  while (count < pieces.size()) {
+    const auto& piece = from_end ? pieces[pieces.size() - 1 - count] : pieces[count];
+    ++count;
+    tokens += speller.spell(piece).size();
+    if (piece.added_id < 0 && tokens >= enough) break;
   }
-  return ids;
-}
-
-std::vector<int64_t> spell_from_end(const Model& model, const Pieces& pieces, std::optional<size_t> enough) {
-  Speller speller(model);
-  std::vector<int64_t> reversed;
-  for (auto piece = pieces.list.rbegin(); piece != pieces.list.rend(); ++piece) {
-    const auto before = static_cast<std::ptrdiff_t>(reversed.size());
-    speller.spell(*piece, reversed);
-    std::reverse(reversed.begin() + before, reversed.end());
-    if (enough && piece->added_id < 0 && reversed.size() >= *enough) break;
-  }
-  std::reverse(reversed.begin(), reversed.end());
-  return reversed;
+  return from_end ? pieces.last(count) : pieces.first(count);
 }
 
 }  // namespace
@@ -76,63 +66,93 @@ Pipeline::Pipeline(const JsonView& document)
       added_(part(document, "added_tokens"), model_->vocabulary(), normalizer_),
       post_processor_(part(document, "post_processor")),
       decoder_(parse_decoder(part(document, "decoder"))) {
-  if (const auto json = document.find("truncation")) truncation_.emplace(*json, post_processor_);
-  if (const auto json = document.find("padding")) padding_.emplace(*json);
+  if (const auto json = document.find("truncation")) limits_.truncation.emplace(*json, post_processor_);
+  if (const auto json = document.find("padding")) limits_.padding.emplace(*json);
   if (!decoder_.byte_level) return;
-  model_->vocabulary().for_each([&](const std::string& token, int64_t id) {
+  model_->vocabulary().for_each([&](std::string_view token, int64_t id) {
     if (auto bytes = from_visible(token)) bytes_.emplace(id, std::move(*bytes));
   });
 }
 
-Pieces Pipeline::pieces_of(std::string_view text) const {
+void Pipeline::cut_into_pieces(std::string_view text, bool with_origins, Pieces& pieces) const {
   const auto good = utf8_prefix(text);
   if (good != text.size()) refuse("expected text in UTF-8, got a bad byte at offset {}", good);
-  Pieces pieces;
-  if (!text.empty()) pieces.list.push_back({text});
+  pieces.clear();
+  Piece whole{text};
+  if (with_origins) {
+    if (text.size() > kLongestWithOffsets)
+      refuse("expected a text of at most {} bytes, got {}", kLongestWithOffsets, text.size());
+    whole.origins = pieces.keep(origins_of(text));
+  }
+  if (!text.empty()) pieces.list.push_back(whole);
   added_.extract(pieces, normalizer_);
   if (pre_tokenizer_) pre_tokenizer_(pieces);
-  return pieces;
 }
 
 std::vector<int64_t> Pipeline::encode_whole(std::string_view text) const {
-  return spell_from_start(*model_, pieces_of(text), std::nullopt);
+  auto own = workspace();
+  return spell(text, Detail::Ids, nullptr, 0, own).ids;
 }
 
-std::vector<int64_t> Pipeline::spell(std::string_view text, size_t sequence) const {
-  const auto pieces = pieces_of(text);
+SpelledText Pipeline::spell(std::string_view text, Detail detail, const Truncation* truncation,
+                            size_t sequence, Workspace& workspace) const {
+  const bool offsets = detail == Detail::Offsets;
+  cut_into_pieces(text, offsets, workspace.pieces);
+  Speller speller(workspace.words);
+  std::span<const Piece> wanted = workspace.pieces.list;
   // Python stops when it has enough, which decides which of two texts is the longer one.
-  const auto enough = truncation_ ? truncation_->enough(sequence) : std::nullopt;
-  return truncation_ && truncation_->keeps_end() ? spell_from_end(*model_, pieces, enough)
-                                                 : spell_from_start(*model_, pieces, enough);
+  const auto enough = truncation ? truncation->enough(sequence) : std::nullopt;
+  if (enough) wanted = enough_pieces(speller, wanted, *enough, truncation->keeps_end());
+
+  SpelledText spelled;
+  if (!offsets) {
+    for (const auto& piece : wanted) {
+      for (const auto& token : speller.spell(piece)) spelled.ids.push_back(token.id);
+    }
+    return spelled;
+  }
+  const CharacterPlaces places(text);
+  for (const auto& piece : wanted) {
+    if (piece.text.size() > kLongestWithOffsets)
+      refuse("expected pieces of at most {} bytes, got {}", kLongestWithOffsets, piece.text.size());
+    for (const auto& token : speller.spell(piece)) {
+      spelled.ids.push_back(token.id);
+      spelled.offsets.push_back(places.characters(origin_of(piece, token.begin, token.end)));
+      if (!post_processor_.trims()) continue;
+      const auto written = piece.added_id < 0 ? model_->vocabulary().token_of(token.id) : std::nullopt;
+      spelled.blanks.push_back(blanks_of(written.value_or(piece.text)));
+    }
+  }
+  return spelled;
 }
 
-Encoding Pipeline::encode(const std::vector<std::string_view>& texts, bool add_special_tokens) const {
-  std::vector<std::vector<int64_t>> sequences;
-  for (const auto text : texts) sequences.push_back(spell(text, sequences.size()));
-  if (truncation_)
-    truncation_->apply(sequences, add_special_tokens ? post_processor_.added(texts.size()) : 0);
-  auto encoding = post_processor_.apply(sequences, add_special_tokens);
-  if (padding_) padding_->apply(encoding);
-  return encoding;
+Encoding Pipeline::encode(std::span<const std::string_view> texts, bool add_special_tokens, Detail detail,
+                          const std::optional<Truncation>& truncation, Workspace& workspace) const {
+  std::vector<SpelledText> sequences;
+  for (const auto text : texts)
+    sequences.push_back(
+        spell(text, detail, truncation ? &*truncation : nullptr, sequences.size(), workspace));
+  if (truncation) truncation->apply(sequences, add_special_tokens ? post_processor_.added(texts.size()) : 0);
+  return post_processor_.apply(std::move(sequences), add_special_tokens, detail);
 }
 
 // What the decoder gets for an id.
-const std::string& Pipeline::token_of(int64_t id) const {
+std::string_view Pipeline::token_of(int64_t id) const {
   if (const auto* added = added_.find(id)) return added->decoded;
-  const auto* token = model_->vocabulary().token_of(id);
+  const auto token = model_->vocabulary().token_of(id);
   if (!token) refuse("expected ids of its vocabulary of {}, got {}", vocab_size(), id);
   return *token;
 }
 
-const std::string* Pipeline::token_to_decode(int64_t id, bool skip_special_tokens) const {
-  const auto& token = token_of(id);
-  return skip_special_tokens && added_.is_special(token) ? nullptr : &token;
+std::optional<std::string_view> Pipeline::token_to_decode(int64_t id, bool skip_special_tokens) const {
+  const auto token = token_of(id);
+  return skip_special_tokens && added_.is_special(token) ? std::nullopt : std::optional(token);
 }
 
 std::string Pipeline::decode(std::span<const int64_t> ids, bool skip_special_tokens) const {
   std::vector<std::string> tokens;
   for (const auto id : ids) {
-    if (const auto* token = token_to_decode(id, skip_special_tokens)) tokens.push_back(*token);
+    if (const auto token = token_to_decode(id, skip_special_tokens)) tokens.emplace_back(*token);
   }
   decoder_.apply(tokens);
   std::string text;

@@ -18,22 +18,39 @@
 #include "tokenizers/normalizer.h"
 #include "tokenizers/post_processor.h"
 #include "tokenizers/pre_tokenizer.h"
+#include "tokenizers/word_cache.h"
 
 namespace attentive::tokenizers {
+
+/// What a thread keeps from one text to the next.
+struct Workspace {
+  explicit Workspace(const Model& model) : words(model) {}
+
+  Pieces pieces;
+  WordCache words;
+};
 
 /// All parts of a `tokenizer.json`, in the order in which a text goes through them. Errors are Refusals.
 class Pipeline {
  public:
   explicit Pipeline(const JsonView& document);
 
-  Encoding encode(const std::vector<std::string_view>& texts, bool add_special_tokens) const;
+  /// What the file says of lengths.
+  const LengthLimits& limits() const { return limits_; }
+  const PostProcessor& post_processor() const { return post_processor_; }
+
+  Workspace workspace() const { return Workspace(*model_); }
+
+  /// One text, or two, without padding.
+  Encoding encode(std::span<const std::string_view> texts, bool add_special_tokens, Detail detail,
+                  const std::optional<Truncation>& truncation, Workspace& workspace) const;
   /// The ids of one text, neither shortened nor filled, without special tokens.
   std::vector<int64_t> encode_whole(std::string_view text) const;
   std::string decode(std::span<const int64_t> ids, bool skip_special_tokens) const;
   /// The same for tokens that come one at a time: `token_to_decode` is what it is fed with.
   std::unique_ptr<DecoderStream> decoder_stream() const { return decoder_.stream(/*whole=*/false); }
-  /// Null for a token that is left out.
-  const std::string* token_to_decode(int64_t id, bool skip_special_tokens) const;
+  /// None for a token that is left out.
+  std::optional<std::string_view> token_to_decode(int64_t id, bool skip_special_tokens) const;
 
   int64_t vocab_size() const;
   std::string_view bytes(int64_t id) const;
@@ -41,9 +58,10 @@ class Pipeline {
   bool is_special(int64_t id) const;
 
  private:
-  Pieces pieces_of(std::string_view text) const;
-  std::vector<int64_t> spell(std::string_view text, size_t sequence) const;
-  const std::string& token_of(int64_t id) const;
+  void cut_into_pieces(std::string_view text, bool with_origins, Pieces& pieces) const;
+  SpelledText spell(std::string_view text, Detail detail, const Truncation* truncation, size_t sequence,
+                    Workspace& workspace) const;
+  std::string_view token_of(int64_t id) const;
 
   std::unique_ptr<const Model> model_;
   Normalizer normalizer_;
@@ -51,13 +69,8 @@ class Pipeline {
   AddedTokens added_;
   PostProcessor post_processor_;
   Decoder decoder_;
-  std::optional<Truncation> truncation_;
-  std::optional<Padding> padding_;
+  LengthLimits limits_;
   std::unordered_map<int64_t, std::string> bytes_;  // of tokens that stand for bytes
 };
-
-/// Throws Refusal, with what can be done instead, if the document is a SentencePiece model: Unigram, or BPE
-/// over characters with spaces written as U+2581.
-void refuse_sentence_piece(const JsonView& document);
 
 }  // namespace attentive::tokenizers

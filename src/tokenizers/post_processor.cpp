@@ -1,5 +1,9 @@
 #include "tokenizers/post_processor.h"
 
+#include <algorithm>
+
+#include "tokenizers/unicode.h"
+
 namespace attentive::tokenizers {
 namespace {
 
@@ -55,7 +59,10 @@ PostProcessor::PostProcessor(const JsonView& json) : PostProcessor() {
 
 void PostProcessor::parse(const JsonView& json) {
   const auto& type = json.type();
-  if (type == "ByteLevel") return json.only({"type", "add_prefix_space", "trim_offsets", "use_regex"});
+  if (type == "ByteLevel") {
+    json.only({"type", "add_prefix_space", "trim_offsets", "use_regex"});
+    return parse_trim(json);
+  }
   if (type == "BertProcessing") return parse_bert(json, /*roberta=*/false);
   if (type == "RobertaProcessing") return parse_bert(json, /*roberta=*/true);
   if (type == "TemplateProcessing") return parse_templates(json);
@@ -63,10 +70,16 @@ void PostProcessor::parse(const JsonView& json) {
   json.unsupported("the post-processor " + type);
 }
 
+void PostProcessor::parse_trim(const JsonView& json) {
+  const bool prefix_space = json.at("add_prefix_space").boolean();
+  if (json.at("trim_offsets").boolean()) trims_.push_back({prefix_space, behind_a_special_});
+}
+
 // [CLS] A [SEP] B [SEP]; RoBERTa sets another separator before B, and knows one type only.
 void PostProcessor::parse_bert(const JsonView& json, bool roberta) {
   if (roberta) {
     json.only({"type", "sep", "cls", "trim_offsets", "add_prefix_space"});
+    parse_trim(json);
   } else {
     json.only({"type", "sep", "cls"});
   }
@@ -77,6 +90,7 @@ void PostProcessor::parse_bert(const JsonView& json, bool roberta) {
   if (roberta) pair_.push_back(token(sep, 0));
   pair_.push_back(sequence(1, second));
   pair_.push_back(token(sep, second));
+  behind_a_special_ = {true, roberta};
 }
 
 void PostProcessor::parse_templates(const JsonView& json) {
@@ -112,15 +126,57 @@ int64_t PostProcessor::added(size_t sequences) const {
   return static_cast<int64_t>(count);
 }
 
-Encoding PostProcessor::apply(const std::vector<std::vector<int64_t>>& sequences,
-                              bool add_special_tokens) const {
+Blanks blanks_of(std::string_view token) {
+  const auto is_blank = [](char32_t c) { return c == 0x120 || is_space(c); };  // Ġ
+  Blanks blanks;
+  for (size_t at = 0; at < token.size() && is_blank(next_char(token, at));) ++blanks.leading;
+  for (size_t end = token.size(); end > 0 && is_blank(previous_char(token, end)); ++blanks.trailing)
+    end = previous_start(token, end);
+  return blanks;
+}
+
+namespace {
+
+void trim(SpelledText& text, bool prefix_space, bool behind_a_special) {
+  for (size_t i = 0; i < text.offsets.size(); ++i) {
+    auto& [begin, end] = text.offsets[i];
+    int64_t leading = text.blanks[i].leading;
+    const int64_t trailing = text.blanks[i].trailing;
+    const bool first = (i == 0 && !behind_a_special) || begin == 0;
+    if (first && prefix_space && leading == 1) leading = 0;
+    if (leading > 0) begin = std::min(begin + leading, end);
+    if (trailing > 0 && end >= trailing) end = std::max(end - trailing, begin);
+  }
+}
+
+template <class Value>
+void append(std::vector<Value>& all, const std::vector<Value>& more) {
+  all.insert(all.end(), more.begin(), more.end());
+}
+
+}  // namespace
+
+Encoding PostProcessor::apply(std::vector<SpelledText> sequences, bool add_special_tokens,
+                              Detail detail) const {
+  for (const auto& [prefix_space, behind] : trims_) {
+    for (size_t i = 0; i < sequences.size() && detail == Detail::Offsets; ++i)
+      trim(sequences[i], prefix_space, behind[i] && add_special_tokens);
+  }
   Encoding whole;
   for (const auto& piece : sequences.size() == 1 ? single_ : pair_) {
-    if (piece.sequence < 0 && !add_special_tokens) continue;
-    const auto& ids = piece.sequence < 0 ? piece.ids : sequences[static_cast<size_t>(piece.sequence)];
-    whole.ids.insert(whole.ids.end(), ids.begin(), ids.end());
-    whole.type_ids.resize(whole.ids.size(), piece.type_id);
+    const bool special = piece.sequence < 0;
+    if (special && !add_special_tokens) continue;
+    auto* const text = special ? nullptr : &sequences[static_cast<size_t>(piece.sequence)];
+    append(whole.ids, text ? text->ids : piece.ids);
+    if (detail == Detail::Ids) continue;
+    const auto size = whole.ids.size();
+    whole.type_ids.resize(size, piece.type_id);
+    whole.special_tokens_mask.resize(size, special ? 1 : 0);
+    if (detail != Detail::Offsets) continue;
+    if (text) append(whole.offsets, text->offsets);
+    whole.offsets.resize(size);
   }
+  if (detail != Detail::Ids) whole.attention_mask.assign(whole.ids.size(), 1);
   return whole;
 }
 

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <array>
+#include <string_view>
 #include <vector>
 
 #include <attentive/tokenizers/pretrained_tokenizer.h>
 
 #include "tokenizers/json_view.h"
+#include "tokenizers/spelled_text.h"
 
 namespace attentive::tokenizers {
 
@@ -13,6 +16,16 @@ struct TemplatePiece {
   int sequence = -1;         // 0, 1, or -1: special tokens
   std::vector<int64_t> ids;  // of special tokens
   int64_t type_id = 0;
+};
+
+/// The white space at the ends of a token as its vocabulary writes it.
+Blanks blanks_of(std::string_view token);
+
+/// A step that takes white space out of the offsets of tokens.
+struct Trim {
+  bool prefix_space;  // the first token's single blank was put there by the pre-tokenizer
+  std::array<bool, 2>
+      behind_a_special;  // whether a special token stands before the first or the second text by then
 };
 
 /// What the file's "post_processor" makes of one sequence, and of a pair. The default, of a file without one,
@@ -24,18 +37,23 @@ class PostProcessor {
 
   /// How many tokens it adds to one sequence, or to two.
   int64_t added(size_t sequences) const;
-  /// The ids of one sequence, or of two, as one.
-  Encoding apply(const std::vector<std::vector<int64_t>>& sequences, bool add_special_tokens) const;
+  /// Whether it needs to know the white space at the ends of tokens.
+  bool trims() const { return !trims_.empty(); }
+  /// One sequence, or two, as one; its offsets are trimmed.
+  Encoding apply(std::vector<SpelledText> sequences, bool add_special_tokens, Detail detail) const;
 
  private:
   using Template = std::vector<TemplatePiece>;
 
   void parse(const JsonView& json);
+  void parse_trim(const JsonView& json);
   void parse_bert(const JsonView& json, bool roberta);
   void parse_templates(const JsonView& json);
   void parse_sequence(const JsonView& json);
 
   Template single_, pair_;
+  std::vector<Trim> trims_;
+  std::array<bool, 2> behind_a_special_{};
 };
 
 }  // namespace attentive::tokenizers

@@ -2,6 +2,8 @@
 
 #include "base/refusal.h"
 #include "tokenizers/byte_level.h"
+#include "tokenizers/metaspace.h"
+#include "tokenizers/pattern.h"
 #include "tokenizers/regex.h"
 #include "tokenizers/unicode.h"
 
@@ -10,20 +12,6 @@ namespace {
 
 constexpr std::string_view kByteLevelPattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-
-FindMatches matches_of(Regex regex) {
-  return [regex = std::move(regex)](std::string_view text, const VisitMatch& visit) {
-    regex.find_all(text, visit);
-  };
-}
-
-FindMatches matches_of_text(std::string wanted) {
-  return [wanted = std::move(wanted)](std::string_view text, const VisitMatch& visit) {
-    for (size_t at = text.find(wanted); at != text.npos; at = text.find(wanted, at + wanted.size())) {
-      visit(at, at + wanted.size());
-    }
-  };
-}
 
 // A run of word characters, or of characters that are neither words nor spaces.
 void words_and_signs(std::string_view text, const VisitMatch& visit) {
@@ -52,32 +40,16 @@ Behavior parse_behavior(const JsonView& json) {
   json.unsupported("the behavior " + name);
 }
 
-FindMatches parse_pattern(const JsonView& json) {
-  json.only({"Regex", "String"});
-  if (json.has("Regex") == json.has("String")) json.expected("one of Regex and String");
-  if (json.has("Regex")) {
-    const auto pattern = json.at("Regex");
-    try {
-      return matches_of(Regex(pattern.string()));
-    } catch (const Refusal& refusal) {
-      refuse("{}: {}", pattern.path(), refusal.what());
-    }
-  }
-  const auto wanted = json.at("String");
-  if (wanted.string().empty()) wanted.unsupported("an empty string");
-  return matches_of_text(wanted.string());
-}
-
 PreTokenizer parse_byte_level(const JsonView& json) {
   json.only({"type", "add_prefix_space", "trim_offsets", "use_regex"});
   const bool prefix = json.at("add_prefix_space").boolean();
-  (void)json.at("trim_offsets").boolean();  // of offsets, which are not computed
+  (void)json.at("trim_offsets").boolean();  // of the post-processor that may have the same name
   const bool cuts = !json.has("use_regex") || json.at("use_regex").boolean();
   const auto find = matches_of(Regex(kByteLevelPattern));
   return [=](Pieces& pieces) {
     if (prefix) {
-      pieces.change_text([&](std::string_view text, std::vector<Piece>& out) {
-        out.push_back({text.starts_with(' ') ? text : pieces.keep(' ' + std::string(text))});
+      pieces.change_text([&](const Piece& piece, std::vector<Piece>& out) {
+        out.push_back(piece.text.starts_with(' ') ? piece : prepended(piece, " ", pieces));
       });
     }
     if (cuts) cut(pieces, find, /*invert=*/false, Behavior::Isolated);
@@ -105,6 +77,30 @@ PreTokenizer parse_punctuation(const JsonView& json) {
   return [=](Pieces& pieces) { cut(pieces, each_char(is_punctuation), false, behavior); };
 }
 
+PreTokenizer parse_char_delimiter(const JsonView& json) {
+  json.only({"type", "delimiter"});
+  return [find = matches_of_text(json.at("delimiter").character())](Pieces& pieces) {
+    cut(pieces, find, /*invert=*/false, Behavior::Removed);
+  };
+}
+
+PreTokenizer parse_fixed_length(const JsonView& json) {
+  json.only({"type", "length"});
+  const auto length = json.has("length") ? json.at("length").integer(1) : 5;
+  const FindMatches find = [=](std::string_view text, const VisitMatch& visit) {
+    size_t begin = 0;
+    int64_t count = 0;
+    for (size_t at = 0; at < text.size();) {
+      (void)next_char(text, at);
+      if (++count < length && at < text.size()) continue;
+      visit(begin, at);
+      begin = at;
+      count = 0;
+    }
+  };
+  return [=](Pieces& pieces) { cut(pieces, find, /*invert=*/false, Behavior::Isolated); };
+}
+
 PreTokenizer parse_pre_tokenizer_sequence(const JsonView& json) {
   json.only({"type", "pretokenizers"});
   std::vector<PreTokenizer> all;
@@ -127,6 +123,9 @@ PreTokenizer parse_pre_tokenizer(const JsonView& json) {
   if (type == "Digits") return parse_digits(json);
   if (type == "Punctuation") return parse_punctuation(json);
   if (type == "Sequence") return parse_pre_tokenizer_sequence(json);
+  if (type == "Metaspace") return parse_metaspace(json);
+  if (type == "CharDelimiterSplit") return parse_char_delimiter(json);
+  if (type == "FixedLength") return parse_fixed_length(json);
   const auto plain = [&](PreTokenizer pre_tokenizer) {
     json.only({"type"});
     return pre_tokenizer;

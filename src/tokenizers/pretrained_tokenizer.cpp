@@ -1,6 +1,9 @@
+#include <algorithm>
 #include <array>
+#include <span>
 #include <system_error>
 
+#include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 
 #include <attentive/text/streaming_decoder.h>
@@ -8,10 +11,13 @@
 
 #include "base/files.h"
 #include "base/refusal.h"
+#include "tokenizers/batch.h"
 #include "tokenizers/pipeline.h"
 
 namespace attentive {
 namespace {
+
+using tokenizers::Detail;
 
 constexpr const char* kPretrainedTokenizer = "PretrainedTokenizer";
 constexpr size_t kLargestFile = size_t{1} << 29;
@@ -55,8 +61,8 @@ class PipelineDecoder final : public StreamingDecoder {
 
  private:
   std::string next_text(int64_t id) override {
-    const auto* token = named([&] { return pipeline_->token_to_decode(id, skips_); });
-    return token ? joined([&](auto& parts) { stream_->push(*token, parts); }) : std::string();
+    const auto token = named([&] { return pipeline_->token_to_decode(id, skips_); });
+    return token ? joined([&](auto& parts) { stream_->push(std::string(*token), parts); }) : std::string();
   }
   std::string last_text() override {
     return joined([&](auto& parts) { stream_->finish(parts); });
@@ -92,13 +98,23 @@ struct PretrainedTokenizer::Parts {
   tokenizers::Pipeline pipeline;
 };
 
-PretrainedTokenizer::PretrainedTokenizer(std::shared_ptr<const Parts> parts) : parts_(std::move(parts)) {}
+// Those of the file, until a caller sets others.
+struct PretrainedTokenizer::Limits {
+  tokenizers::LengthLimits lengths;
+  bool truncation_is_new = false, padding_is_new = false;
+};
+
+PretrainedTokenizer::PretrainedTokenizer(std::shared_ptr<const Parts> parts,
+                                         std::shared_ptr<const Limits> limits)
+    : parts_(std::move(parts)), limits_(std::move(limits)) {}
 
 PretrainedTokenizer PretrainedTokenizer::parse(std::string_view json) {
   return named([&] {
     const auto document = tokenizers::parse_json(json);
     tokenizers::Pipeline pipeline{tokenizers::JsonView(document)};
-    return PretrainedTokenizer(std::make_shared<const Parts>(Parts{std::string(json), std::move(pipeline)}));
+    auto limits = std::make_shared<const Limits>(Limits{pipeline.limits()});
+    return PretrainedTokenizer(std::make_shared<const Parts>(Parts{std::string(json), std::move(pipeline)}),
+                               std::move(limits));
   });
 }
 
@@ -110,8 +126,58 @@ int64_t PretrainedTokenizer::vocab_size() const {
   return parts_->pipeline.vocab_size();
 }
 
+namespace {
+
+// Pads encodings that become one batch.
+void pad(const tokenizers::LengthLimits& limits, std::span<Encoding> batch, Detail detail) {
+  if (!limits.padding) return;
+  size_t longest = 0;
+  for (const auto& encoding : batch) longest = std::max(longest, encoding.ids.size());
+  for (auto& encoding : batch) limits.padding->apply(encoding, longest, detail);
+}
+
+Detail detail_of(bool offsets) {
+  return offsets ? Detail::Offsets : Detail::Masks;
+}
+
+std::vector<int64_t> ids_of(const tokenizers::Pipeline& pipeline, const tokenizers::LengthLimits& limits,
+                            std::string_view text, bool add_special_tokens) {
+  return named([&] {
+    auto workspace = pipeline.workspace();
+    auto encoding =
+        pipeline.encode({&text, 1}, add_special_tokens, Detail::Ids, limits.truncation, workspace);
+    pad(limits, {&encoding, 1}, Detail::Ids);
+    return std::move(encoding.ids);
+  });
+}
+
+// `texts_of(i)` are the one text, or the two, of encoding i.
+template <class TextsOf>
+std::vector<Encoding> encode_many(const tokenizers::Pipeline& pipeline,
+                                  const tokenizers::LengthLimits& limits, size_t count,
+                                  const BatchOptions& options, const TextsOf& texts_of) {
+  return named([&] {
+    if (options.threads < 0) refuse("threads: expected 0 or more, got {}", options.threads);
+    const auto most = options.threads > 0 ? options.threads : at::get_num_threads();
+    const auto threads = std::min(static_cast<size_t>(most), std::max<size_t>(count, 1));
+    const auto detail = detail_of(options.offsets);
+    std::vector<std::optional<tokenizers::Workspace>> workspaces(threads);
+    std::vector<Encoding> batch(count);
+    tokenizers::for_each_text(count, threads, [&](size_t thread, size_t i) {
+      auto& workspace = workspaces[thread];
+      if (!workspace) workspace.emplace(pipeline.workspace());
+      batch[i] =
+          pipeline.encode(texts_of(i), options.add_special_tokens, detail, limits.truncation, *workspace);
+    });
+    pad(limits, batch, detail);
+    return batch;
+  });
+}
+
+}  // namespace
+
 std::vector<int64_t> PretrainedTokenizer::encode(std::string_view text) const {
-  return named([&] { return parts_->pipeline.encode({text}, /*add_special_tokens=*/false).ids; });
+  return ids_of(parts_->pipeline, limits_->lengths, text, /*add_special_tokens=*/false);
 }
 
 std::vector<int64_t> PretrainedTokenizer::encode_whole(std::string_view text) const {
@@ -119,11 +185,62 @@ std::vector<int64_t> PretrainedTokenizer::encode_whole(std::string_view text) co
 }
 
 std::vector<int64_t> PretrainedTokenizer::encode_with_special_tokens(std::string_view text) const {
-  return named([&] { return parts_->pipeline.encode({text}, /*add_special_tokens=*/true).ids; });
+  return ids_of(parts_->pipeline, limits_->lengths, text, /*add_special_tokens=*/true);
 }
 
-Encoding PretrainedTokenizer::encode_pair(std::string_view first, std::string_view second) const {
-  return named([&] { return parts_->pipeline.encode({first, second}, /*add_special_tokens=*/true); });
+Encoding PretrainedTokenizer::encode_texts(std::span<const std::string_view> texts,
+                                           const EncodeOptions& options) const {
+  return named([&] {
+    const auto detail = detail_of(options.offsets);
+    auto workspace = parts_->pipeline.workspace();
+    auto encoding = parts_->pipeline.encode(texts, options.add_special_tokens, detail,
+                                            limits_->lengths.truncation, workspace);
+    pad(limits_->lengths, {&encoding, 1}, detail);
+    return encoding;
+  });
+}
+
+Encoding PretrainedTokenizer::encode_text(std::string_view text, const EncodeOptions& options) const {
+  return encode_texts({&text, 1}, options);
+}
+
+Encoding PretrainedTokenizer::encode_pair(std::string_view first, std::string_view second,
+                                          const EncodeOptions& options) const {
+  return encode_texts(std::array{first, second}, options);
+}
+
+std::vector<Encoding> PretrainedTokenizer::encode_batch(const std::vector<std::string>& texts,
+                                                        const BatchOptions& options) const {
+  return encode_many(parts_->pipeline, limits_->lengths, texts.size(), options,
+                     [&](size_t i) { return std::array<std::string_view, 1>{texts[i]}; });
+}
+
+std::vector<Encoding> PretrainedTokenizer::encode_pair_batch(
+    const std::vector<std::pair<std::string, std::string>>& pairs, const BatchOptions& options) const {
+  return encode_many(parts_->pipeline, limits_->lengths, pairs.size(), options, [&](size_t i) {
+    return std::array<std::string_view, 2>{pairs[i].first, pairs[i].second};
+  });
+}
+
+PretrainedTokenizer PretrainedTokenizer::with_truncation(
+    const std::optional<TruncationOptions>& options) const {
+  return named([&] {
+    auto limits = *limits_;
+    limits.lengths.truncation.reset();
+    if (options) limits.lengths.truncation.emplace(*options, parts_->pipeline.post_processor());
+    limits.truncation_is_new = true;
+    return PretrainedTokenizer(parts_, std::make_shared<const Limits>(std::move(limits)));
+  });
+}
+
+PretrainedTokenizer PretrainedTokenizer::with_padding(const std::optional<PaddingOptions>& options) const {
+  return named([&] {
+    auto limits = *limits_;
+    limits.lengths.padding.reset();
+    if (options) limits.lengths.padding.emplace(*options);
+    limits.padding_is_new = true;
+    return PretrainedTokenizer(parts_, std::make_shared<const Limits>(std::move(limits)));
+  });
 }
 
 std::string_view PretrainedTokenizer::bytes(int64_t id) const {
@@ -152,7 +269,14 @@ bool PretrainedTokenizer::is_special(int64_t id) const {
 }
 
 std::string PretrainedTokenizer::to_json() const {
-  return parts_->text;
+  if (!limits_->truncation_is_new && !limits_->padding_is_new) return parts_->text;
+  auto document = nlohmann::json::parse(parts_->text);
+  const auto state = [&](const char* key, bool is_new, const auto& limit) {
+    if (is_new) document[key] = limit ? limit->to_json() : nlohmann::json();
+  };
+  state("truncation", limits_->truncation_is_new, limits_->lengths.truncation);
+  state("padding", limits_->padding_is_new, limits_->lengths.padding);
+  return document.dump();
 }
 
 std::unique_ptr<Tokenizer> parse_any_tokenizer(std::string_view json) {

@@ -1,6 +1,7 @@
 #include "tokenizers/unicode.h"
 
 #include <algorithm>
+#include <optional>
 #include <utf8proc.h>
 #include <utility>
 #include <vector>
@@ -18,26 +19,55 @@ bool between(utf8proc_category_t c, utf8proc_category_t first, utf8proc_category
   return c >= first && c <= last;
 }
 
-// Canonical decomposition of one character, appended.
-void decompose(char32_t c, utf8proc_option_t options, std::vector<utf8proc_int32_t>& out) {
+using Characters = std::vector<utf8proc_int32_t>;
+
+bool is_composed(NormalForm form) {
+  return form == NormalForm::C || form == NormalForm::KC;
+}
+
+utf8proc_option_t decomposition(NormalForm form) {
+  const bool compatible = form == NormalForm::KC || form == NormalForm::KD;
+  return static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE |
+                                        (compatible ? UTF8PROC_COMPAT : 0));
+}
+
+// Composes in place what is decomposed and in order.
+void compose(Characters& characters) {
+  const auto count =
+      utf8proc_normalize_utf32(characters.data(), static_cast<utf8proc_ssize_t>(characters.size()),
+                               static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+  characters.resize(static_cast<size_t>(count));
+}
+
+// Visits the parts of one character.
+template <class Visit>
+void decompose(char32_t c, utf8proc_option_t options, Visit visit) {
   utf8proc_int32_t parts[32];  // the longest decomposition is one of 18
   int last_boundclass = 0;
   const auto count =
       utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c), parts, 32, options, &last_boundclass);
   if (count < 0 || count > 32) refuse("U+{:04X} does not decompose", static_cast<uint32_t>(c));
-  out.insert(out.end(), parts, parts + count);
+  for (utf8proc_ssize_t i = 0; i < count; ++i) visit(parts[i]);
+}
+
+int mark_class(utf8proc_int32_t c) {
+  return utf8proc_get_property(c)->combining_class;
+}
+int mark_class(const NewCharacter& c) {
+  return mark_class(static_cast<utf8proc_int32_t>(c.character));
 }
 
 // Sorts each run of marks by its class. utf8proc's own sort is quadratic in the length of a run.
-void order_marks(std::vector<utf8proc_int32_t>& text) {
-  const auto mark_class = [&](size_t i) { return utf8proc_get_property(text[i])->combining_class; };
+template <class Character>
+void order_marks(std::vector<Character>& text) {
   std::vector<std::pair<int, size_t>> order;
-  std::vector<utf8proc_int32_t> sorted;
+  std::vector<Character> sorted;
   for (size_t begin = 0; begin < text.size(); ++begin) {
-    if (mark_class(begin) == 0) continue;
+    if (mark_class(text[begin]) == 0) continue;
     order.clear();
     size_t end = begin;
-    for (; end < text.size() && mark_class(end) != 0; ++end) order.emplace_back(mark_class(end), end);
+    for (; end < text.size() && mark_class(text[end]) != 0; ++end)
+      order.emplace_back(mark_class(text[end]), end);
     std::sort(order.begin(), order.end());
     sorted.clear();
     for (const auto& [ignored, place] : order) sorted.push_back(text[place]);
@@ -46,8 +76,34 @@ void order_marks(std::vector<utf8proc_int32_t>& text) {
   }
 }
 
-bool is_ascii(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+// What two characters compose to; none if they do not.
+std::optional<char32_t> composition(char32_t first, char32_t second) {
+  Characters both{static_cast<utf8proc_int32_t>(first), static_cast<utf8proc_int32_t>(second)};
+  compose(both);
+  return both.size() == 1 ? std::optional(static_cast<char32_t>(both[0])) : std::nullopt;
+}
+
+// Composes each starter with the marks behind it that no mark of the same class or a higher one keeps away.
+std::vector<NewCharacter> composed(const std::vector<NewCharacter>& text) {
+  std::vector<NewCharacter> out;
+  out.reserve(text.size());
+  std::optional<size_t> starter;
+  int last_class = -1;  // of what stands behind the starter
+  for (const auto& next : text) {
+    const int its_class = mark_class(next);
+    if (starter && last_class < its_class) {
+      auto& [character, change] = out[*starter];
+      if (const auto both = composition(character, next.character)) {
+        character = *both;
+        change += next.change - 1;
+        continue;
+      }
+    }
+    if (its_class == 0) starter = out.size();
+    last_class = its_class == 0 ? -1 : its_class;
+    out.push_back(next);
+  }
+  return out;
 }
 
 }  // namespace
@@ -95,37 +151,61 @@ bool is_other(char32_t c) {
   return kind == UTF8PROC_CATEGORY_CC || kind == UTF8PROC_CATEGORY_CF || kind == UTF8PROC_CATEGORY_CO;
 }
 
-std::string lower_case(std::string_view text) {
-  std::string lower;
-  lower.reserve(text.size());
-  for (size_t at = 0; at < text.size();) {
-    const char32_t c = next_char(text, at);
-    append_utf8(lower, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))));
-    if (c == 0x130) append_utf8(lower, 0x307);  // I with a dot: the only lower case of two characters
+size_t grapheme_end(std::string_view text, size_t at) {
+  auto before = static_cast<utf8proc_int32_t>(next_char(text, at));
+  for (utf8proc_int32_t state = 0; at < text.size();) {
+    size_t end = at;
+    const auto next = static_cast<utf8proc_int32_t>(next_char(text, end));
+    if (utf8proc_grapheme_break_stateful(before, next, &state)) return at;
+    before = next;
+    at = end;
   }
+  return at;
+}
+
+bool is_ascii(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+}
+
+char32_t lower_case(char32_t c) {
+  return static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c)));
+}
+
+std::string lower_case(std::string_view ascii) {
+  std::string lower(ascii);
+  for (auto& c : lower) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c);
   return lower;
 }
 
 std::string normalize(std::string_view text, NormalForm form) {
   if (is_ascii(text)) return std::string(text);
-  const bool compatible = form == NormalForm::KC || form == NormalForm::KD;
-  const bool composed = form == NormalForm::C || form == NormalForm::KC;
-  auto options = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE |
-                                                (compatible ? UTF8PROC_COMPAT : 0));
-  std::vector<utf8proc_int32_t> characters;
+  const auto options = decomposition(form);
+  Characters characters;
   characters.reserve(text.size());
-  for (size_t at = 0; at < text.size();) decompose(next_char(text, at), options, characters);
-  order_marks(characters);
-  if (composed) {
-    const auto count =
-        utf8proc_normalize_utf32(characters.data(), static_cast<utf8proc_ssize_t>(characters.size()),
-                                 static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
-    characters.resize(static_cast<size_t>(count));
+  for (size_t at = 0; at < text.size();) {
+    decompose(next_char(text, at), options, [&](utf8proc_int32_t c) { characters.push_back(c); });
   }
+  order_marks(characters);
+  if (is_composed(form)) compose(characters);
   std::string normal;
   normal.reserve(text.size());
   for (const auto c : characters) append_utf8(normal, static_cast<char32_t>(c));
   return normal;
+}
+
+std::vector<NewCharacter> normalize_by_character(std::string_view text, NormalForm form) {
+  const auto options = decomposition(form);
+  std::vector<NewCharacter> characters;
+  characters.reserve(text.size());
+  for (size_t at = 0; at < text.size();) {
+    ptrdiff_t change = 0;
+    decompose(next_char(text, at), options, [&](utf8proc_int32_t c) {
+      characters.push_back({static_cast<char32_t>(c), change});
+      change = 1;
+    });
+  }
+  order_marks(characters);
+  return is_composed(form) ? composed(characters) : characters;
 }
 
 }  // namespace attentive::tokenizers

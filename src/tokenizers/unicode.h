@@ -1,8 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace attentive::tokenizers {
 
@@ -52,12 +54,33 @@ bool is_nonspacing_mark(char32_t c);
 /// Control, format and private use.
 bool is_other(char32_t c);
 
-/// Each character's own lower case, without regard to its neighbours.
-std::string lower_case(std::string_view text);
+/// Where the grapheme cluster that begins at byte `at` ends: what a reader takes for one character, such as a
+/// letter with its accents. Of Unicode's rules, the one for Indic conjuncts (15.1) is not there.
+size_t grapheme_end(std::string_view text, size_t at);
+
+bool is_ascii(std::string_view text);
+
+/// I with a dot has the only lower case of two characters: i and a dot above.
+inline constexpr char32_t kDottedI = 0x130, kDotAbove = 0x307;
+
+/// A character's own lower case, without regard to its neighbours; of I with a dot the first character.
+char32_t lower_case(char32_t c);
+/// The lower case of a text that is ASCII.
+std::string lower_case(std::string_view ascii);
 
 enum class NormalForm { C, D, KC, KD };
 
 /// A text in one of Unicode's normal forms. O(n log n), however many marks follow one another.
 std::string normalize(std::string_view text, NormalForm form);
+
+/// A character, and what it does to the old ones at its place (tokenizers/pieces.h, Rewrite::put).
+struct NewCharacter {
+  char32_t character;
+  ptrdiff_t change;
+};
+
+/// The same normal form by its characters. The first character of a decomposition replaces the old one, the others
+/// are inserted, and marks take this along when they change places; a composition removes what it takes in.
+std::vector<NewCharacter> normalize_by_character(std::string_view text, NormalForm form);
 
 }  // namespace attentive::tokenizers

@@ -197,9 +197,9 @@ TEST_CASE("Truncation of the second text is refused where it cannot be", "[pretr
   document["truncation"]["max_length"] = 3;
   const auto tokenizer = PretrainedTokenizer::parse(document.dump());
   CHECK(value_error([&] { (void)tokenizer.encode("bbbb"); }) ==
-        "PretrainedTokenizer: the file truncates the second text only, and there is one");
+        "PretrainedTokenizer: the truncation is of the second text only, and there is one");
   CHECK(value_error([&] { (void)tokenizer.encode_pair("bbbb", "b"); }) ==
-        "PretrainedTokenizer: the text that the file truncates has 1 tokens, of which 2 are to go");
+        "PretrainedTokenizer: the text that is to be truncated has 1 tokens, of which 2 are to go");
   CHECK(tokenizer.encode_pair("b", "bbbb").ids == std::vector<int64_t>{2, 2, 2});
 }
 

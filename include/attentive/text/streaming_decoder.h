@@ -11,10 +11,11 @@ namespace attentive {
 ///
 /// All texts returned, joined, are what the tokenizer's `decode` makes of all ids. A character whose bytes
 /// come in several tokens is returned when it is whole; what follows a word, such as the space that BPE's
-/// "</w>" stands for, when the next token decides it. A call costs O(bytes of the token), however long the
-/// text is.
-/// Memory: O(bytes of a token). The decoders of a `tokenizer.json` that are a Sequence in which another one
-/// than Fuse comes after ByteLevel or Fuse work on the whole text: there, O(text), which `finish` returns.
+/// "</w>" stands for, when the next token decides it; a run of tokens that spell bytes, such as "<0xE2>", when
+/// it ends or cannot become UTF-8 any more. A call costs O(bytes of the token), however long the text is.
+/// Memory: O(bytes of a token, or of a run of bytes). The decoders of a `tokenizer.json` that are a Sequence in
+/// which ByteLevel, WordPiece or a Replace of a regular expression comes after ByteLevel or Fuse work on the
+/// whole text: there, O(text), which `finish` returns.
 /// Source: DecodeStream of https://huggingface.co/docs/tokenizers
 ///
 ///   auto decoder = tokenizer.streaming_decoder(/*skip_special_tokens=*/true);

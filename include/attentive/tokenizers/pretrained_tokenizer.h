@@ -3,20 +3,78 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <attentive/text/tokenizer.h>
+#include <attentive/tokenizers/text_span.h>
 
 namespace attentive {
 
-/// Token ids, and for each of them the segment that BERT calls its token type.
+/// What a text, or a pair, became. Each member has one value for each token; the names are Python's.
 struct Encoding {
   std::vector<int64_t> ids;
+  /// The segment that BERT calls the token type.
   std::vector<int64_t> type_ids;
+  /// The characters of the text that a token comes from, of a pair those of its own text; {0, 0} for tokens that
+  /// were added. `byte_spans` turns them into bytes. Empty if they were not asked for.
+  std::vector<TextSpan> offsets;
+  /// 0 for padding, 1 for all others.
+  std::vector<int64_t> attention_mask;
+  /// 1 for padding and for what the post-processor added, such as [CLS]; 0 for the tokens of the text.
+  std::vector<int64_t> special_tokens_mask;
 
   bool operator==(const Encoding&) const = default;
+};
+
+/// How `encode_text` and `encode_pair` encode.
+struct EncodeOptions {
+  /// Whether to add the tokens that the post-processor adds, such as [CLS] and [SEP].
+  bool add_special_tokens = true;
+  /// Whether to find out where tokens come from, which costs about as much again as the ids.
+  bool offsets = true;
+};
+
+/// How a batch is encoded.
+struct BatchOptions {
+  bool add_special_tokens = true;
+  bool offsets = true;
+  /// How many threads work at once, the caller's among them; 0: as many as LibTorch's operations use
+  /// (at::get_num_threads). The result does not depend on it.
+  int64_t threads = 0;
+};
+
+/// A side of a text, of which tokens are taken away or to which padding is added.
+enum class TextSide { Left, Right };
+
+/// Which text of a pair is shortened: the longer one, until both are equally long; or always the same one.
+enum class TruncationStrategy { LongestFirst, OnlyFirst, OnlySecond };
+
+/// How many tokens an encoding has at most: Python's `enable_truncation`. What is cut off is dropped: Python's
+/// `stride` and the overflowing parts that it gives have no counterpart.
+struct TruncationOptions {
+  /// With the special tokens, for which there must be room.
+  int64_t max_length = 512;
+  TruncationStrategy strategy = TruncationStrategy::LongestFirst;
+  /// Where tokens are taken away.
+  TextSide side = TextSide::Right;
+};
+
+/// How many tokens an encoding has at least: Python's `enable_padding`.
+struct PaddingOptions {
+  /// None: as many as the longest of a batch.
+  std::optional<int64_t> length;
+  /// The length is made a multiple of this one.
+  int64_t multiple_of = 1;
+  /// Where padding is added.
+  TextSide side = TextSide::Right;
+  int64_t id = 0;
+  int64_t type_id = 0;
+  /// How the file that `to_json` writes names the token; no encoding depends on it.
+  std::string token = "[PAD]";
 };
 
 /// The tokenizer of a Python model, from its folder's `tokenizer.json` (Hugging Face's format): byte-level
@@ -60,8 +118,36 @@ class PretrainedTokenizer final : public Tokenizer {
   std::vector<int64_t> encode_whole(std::string_view text) const override;
   /// Python's `encode(text).ids`: with the tokens that the post-processor adds, such as [CLS] and [SEP].
   std::vector<int64_t> encode_with_special_tokens(std::string_view text) const override;
-  /// Python's `encode(first, second)`, with special tokens.
-  Encoding encode_pair(std::string_view first, std::string_view second) const;
+
+  /// Python's `encode(text)`: ids and all that goes with them. Errors as `encode`. A text with offsets has less than
+  /// 4 GiB. Memory besides the result: 12 bytes a byte of the text while it is encoded, 8 if it is ASCII.
+  ///
+  ///   const auto encoding = tokenizer.encode_text("Hello world");
+  ///   encoding.offsets[1];  // {5, 11}: " world" in GPT-2
+  Encoding encode_text(std::string_view text, const EncodeOptions& options = {}) const;
+  /// Python's `encode(first, second)`.
+  Encoding encode_pair(std::string_view first, std::string_view second,
+                       const EncodeOptions& options = {}) const;
+  /// Python's `encode_batch`: what `encode_text` gives for each text, in order. Padding without a length is up to the
+  /// longest of them. Throws the error of the first text that has one, as `texts[17]: ...`; and for a number of
+  /// threads below 0.
+  ///
+  ///   const auto batch = tokenizer.with_padding(attentive::PaddingOptions{}).encode_batch({"short", "a longer one"});
+  std::vector<Encoding> encode_batch(const std::vector<std::string>& texts,
+                                     const BatchOptions& options = {}) const;
+  /// The same for pairs of texts.
+  std::vector<Encoding> encode_pair_batch(const std::vector<std::pair<std::string, std::string>>& pairs,
+                                          const BatchOptions& options = {}) const;
+
+  /// A tokenizer of the same parts, which share memory, with this truncation in place of the file's; none: without
+  /// one. Throws c10::ValueError that names the option if there is no room for the special tokens, or no such side
+  /// or strategy.
+  ///
+  ///   const auto limited = tokenizer.with_truncation(attentive::TruncationOptions{.max_length = 128});
+  PretrainedTokenizer with_truncation(const std::optional<TruncationOptions>& options) const;
+  /// The same for padding. Throws c10::ValueError that names the option for a length above 2^24, a multiple that is
+  /// not from 1 to 2^24, or an id or type below 0.
+  PretrainedTokenizer with_padding(const std::optional<PaddingOptions>& options) const;
 
   /// The bytes that a token of byte-level BPE stands for; otherwise the token as the vocabulary writes it,
   /// such as "##ing". Of an added token its content. Throws c10::ValueError for an id without a token.
@@ -79,7 +165,8 @@ class PretrainedTokenizer final : public Tokenizer {
   /// True for an added token that is marked special, such as [CLS].
   bool is_special(int64_t id) const override;
 
-  /// The text it was read from, unchanged. Unlike that of other tokenizers it may hold any UTF-8, and
+  /// The text it was read from, unchanged; with the truncation and the padding of `with_truncation` and
+  /// `with_padding` if there are any. Unlike that of other tokenizers it may hold any UTF-8, and
   /// `load_any_tokenizer` reads it.
   std::string to_json() const override;
   /// The same text.
@@ -87,9 +174,13 @@ class PretrainedTokenizer final : public Tokenizer {
 
  private:
   struct Parts;
-  explicit PretrainedTokenizer(std::shared_ptr<const Parts> parts);
+  struct Limits;
+  PretrainedTokenizer(std::shared_ptr<const Parts> parts, std::shared_ptr<const Limits> limits);
+
+  Encoding encode_texts(std::span<const std::string_view> texts, const EncodeOptions& options) const;
 
   std::shared_ptr<const Parts> parts_;
+  std::shared_ptr<const Limits> limits_;
 };
 
 /// Reads the text of a tokenizer of either format: Hugging Face's, or that of `save_tokenizer`; told apart by

@@ -1,0 +1,47 @@
+#include "tokenizers/pattern.h"
+
+#include <fmt/format.h>
+
+#include "base/refusal.h"
+
+namespace attentive::tokenizers {
+namespace {
+
+constexpr size_t kLongestPattern = 1024;  // a search may cost as much at each place of a text
+
+}  // namespace
+
+FindMatches matches_of(Regex regex) {
+  return [regex = std::move(regex)](std::string_view text, const VisitMatch& visit) {
+    regex.find_all(text, visit);
+  };
+}
+
+FindMatches matches_of_text(std::string wanted) {
+  return [wanted = std::move(wanted)](std::string_view text, const VisitMatch& visit) {
+    for (size_t at = text.find(wanted); at != text.npos; at = text.find(wanted, at + wanted.size())) {
+      visit(at, at + wanted.size());
+    }
+  };
+}
+
+FindMatches parse_pattern(const JsonView& json) {
+  json.only({"Regex", "String"});
+  if (json.has("Regex") == json.has("String")) json.expected("one of Regex and String");
+  if (json.has("Regex")) {
+    const auto pattern = json.at("Regex");
+    try {
+      return matches_of(Regex(pattern.string()));
+    } catch (const Refusal& refusal) {
+      refuse("{}: {}", pattern.path(), refusal.what());
+    }
+  }
+  const auto wanted = json.at("String");
+  if (wanted.string().empty()) wanted.unsupported("an empty string");
+  if (wanted.string().size() > kLongestPattern) {
+    wanted.expected(fmt::format("at most {} bytes", kLongestPattern));
+  }
+  return matches_of_text(wanted.string());
+}
+
+}  // namespace attentive::tokenizers

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tokenizers/models.h"
+
+namespace attentive::tokenizers {
+
+/// The tokens of words that were spelled before: a text repeats its words, and so do the texts of a batch. It
+/// forgets everything where it would grow beyond some 16 MB. One thread at a time.
+class WordCache {
+ public:
+  explicit WordCache(const Model& model) : model_(model), slots_(kFewestSlots) {}
+
+  /// What the model makes of a word, valid until the next call. Throws what the model throws.
+  std::span<const Token> spell(std::string_view word);
+
+ private:
+  struct Slot {
+    uint64_t hash = 0;  // 0: free
+    uint32_t word = 0, word_size = 0, tokens = 0, token_count = 0;
+  };
+  static constexpr size_t kFewestSlots = 64;
+
+  /// The slot of a word, or the free one that it would have; null if too many others have its place.
+  Slot* find(std::string_view word, uint64_t hash);
+  void grow();
+  void forget();
+
+  const Model& model_;
+  std::vector<Slot> slots_;  // a power of two of them, at most half of them used
+  size_t used_ = 0;
+  std::string words_;
+  std::vector<Token> tokens_;
+  std::vector<Token> fresh_;
+};
+
+}  // namespace attentive::tokenizers

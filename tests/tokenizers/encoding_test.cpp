@@ -1,0 +1,312 @@
+// Offsets, masks, truncation, padding and batches, against what Python recorded.
+
+#include <cstdlib>
+
+#include <catch2/catch_test_macros.hpp>
+
+#include <attentive/tokenizers/pretrained_tokenizer.h>
+
+#include "support/errors.h"
+#include "support/python.h"
+#include "support/temporary_folder.h"
+#include "tokenizers/small_tokenizer.h"
+
+using namespace attentive;
+using namespace attentive::test;
+using Ids = std::vector<int64_t>;
+using Json = nlohmann::json;
+using Spans = std::vector<TextSpan>;
+
+namespace {
+
+const std::vector<std::string> kKinds = {"gpt2",       "llama3",       "qwen",  "roberta",   "bert_uncased",
+                                         "bert_cased", "bert_limited", "words", "word_level"};
+
+Spans spans_of(const Json& places) {
+  Spans spans;
+  for (size_t i = 0; i < places.size(); i += 2) spans.push_back({places[i], places[i + 1]});
+  return spans;
+}
+
+// What all tokens have in common is not written.
+Ids values_of(const Json& record, const char* key, size_t count, int64_t common) {
+  if (!record.contains(key)) return Ids(count, common);
+  if (record[key].is_array()) return record[key];
+  Ids values;
+  for (const char digit : record[key].get<std::string>()) values.push_back(digit - '0');
+  return values;
+}
+
+Encoding encoding_of(const Json& record) {
+  Encoding encoding;
+  encoding.ids = record["ids"].get<Ids>();
+  const auto count = encoding.ids.size();
+  encoding.offsets = spans_of(record["offsets"]);
+  encoding.type_ids = values_of(record, "types", count, 0);
+  encoding.attention_mask = values_of(record, "attention", count, 1);
+  encoding.special_tokens_mask = values_of(record, "special", count, 0);
+  return encoding;
+}
+
+TextSide side_of(const Json& name) {
+  return name == "left" ? TextSide::Left : TextSide::Right;
+}
+
+PretrainedTokenizer with_limits(const PretrainedTokenizer& tokenizer, const Json& limits) {
+  std::optional<TruncationOptions> truncation;
+  if (const auto& json = limits["truncation"]; !json.is_null()) {
+    truncation.emplace();
+    truncation->max_length = json["max_length"];
+    truncation->side = side_of(json["direction"]);
+    truncation->strategy = json["strategy"] == "only_first"    ? TruncationStrategy::OnlyFirst
+                           : json["strategy"] == "only_second" ? TruncationStrategy::OnlySecond
+                                                               : TruncationStrategy::LongestFirst;
+  }
+  std::optional<PaddingOptions> padding;
+  if (const auto& json = limits["padding"]; !json.is_null()) {
+    padding.emplace();
+    padding->side = side_of(json["direction"]);
+    padding->id = json["pad_id"];
+    padding->type_id = json["pad_type_id"];
+    padding->token = json["pad_token"];
+    if (!json["length"].is_null()) padding->length = json["length"].get<int64_t>();
+    if (!json["pad_to_multiple_of"].is_null()) padding->multiple_of = json["pad_to_multiple_of"];
+  }
+  return tokenizer.with_truncation(truncation).with_padding(padding);
+}
+
+std::vector<Encoding> encoded_batch(const PretrainedTokenizer& tokenizer, const Json& record,
+                                    const BatchOptions& options) {
+  const auto texts = record["texts"].get<std::vector<std::string>>();
+  if (!record.contains("pairs")) return tokenizer.encode_batch(texts, options);
+  std::vector<std::pair<std::string, std::string>> pairs;
+  for (const auto& text : texts) pairs.emplace_back(text, record["pairs"][pairs.size()]);
+  return tokenizer.encode_pair_batch(pairs, options);
+}
+
+Encoding encoded_text(const PretrainedTokenizer& tokenizer, const Json& record,
+                      const EncodeOptions& options) {
+  const auto text = record["text"].get<std::string>();
+  if (!record.contains("pair")) return tokenizer.encode_text(text, options);
+  return tokenizer.encode_pair(text, record["pair"].get<std::string>(), options);
+}
+
+// Whether a call does what Python did; without offsets, all but the offsets.
+template <class Encode>
+bool agrees(const Json& expected, Encode encode) {
+  if (expected.is_null()) return value_error([&] { (void)encode(true); }).find("trunca") != std::string::npos;
+  std::vector<Encoding> wanted;
+  if (expected.is_array()) {
+    for (const auto& one : expected) wanted.push_back(encoding_of(one));
+  } else {
+    wanted.push_back(encoding_of(expected));
+  }
+  if (encode(true) != wanted) return false;
+  for (auto& one : wanted) one.offsets.clear();
+  return encode(false) == wanted;
+}
+
+size_t count_differences(const PretrainedTokenizer& of_file, const Json& records) {
+  size_t count = 0;
+  for (const auto& record : records) {
+    const auto tokenizer = record.contains("limits") ? with_limits(of_file, record["limits"]) : of_file;
+    const bool special = record["special"];
+    const bool same = record.contains("texts")
+                          ? agrees(record["encodings"],
+                                   [&](bool offsets) {
+                                     return encoded_batch(
+                                         tokenizer, record,
+                                         {.add_special_tokens = special, .offsets = offsets, .threads = 2});
+                                   })
+                          : agrees(record["encoding"], [&](bool offsets) {
+                              return std::vector{encoded_text(
+                                  tokenizer, record, {.add_special_tokens = special, .offsets = offsets})};
+                            });
+    if (!same && ++count <= 10) UNSCOPED_INFO(record.dump());
+  }
+  return count;
+}
+
+size_t count_variant_differences(const Json& data) {
+  size_t count = 0;
+  for (const auto& variant : data["variants"]) {
+    auto document = data["base"];
+    document["normalizer"] = variant["normalizer"];
+    document["pre_tokenizer"] = variant["pre_tokenizer"];
+    const auto tokenizer = PretrainedTokenizer::parse(document.dump());
+    for (size_t i = 0; i < variant["offsets"].size(); ++i) {
+      const auto encoding = tokenizer.encode_text(data["strings"][i].get<std::string>());
+      if (encoding.ids == variant["ids"][i].get<Ids>() && encoding.offsets == spans_of(variant["offsets"][i]))
+        continue;
+      if (++count <= 10)
+        UNSCOPED_INFO(variant["normalizer"].dump()
+                      << variant["pre_tokenizer"].dump() << " of " << data["strings"][i].dump());
+    }
+  }
+  return count;
+}
+
+std::string seed_of_tests() {
+  const char* const named = std::getenv("ATTENTIVE_TOKENIZER_SEED");
+  return named ? named : "4";
+}
+
+}  // namespace
+
+TEST_CASE("Offsets, masks, limits and batches equal what Python recorded", "[encoding]") {
+  for (const auto& kind : kKinds) {
+    CAPTURE(kind);
+    const auto records = read_json(tokenizer_data(kind + ".encodings.json"));
+    REQUIRE(records.size() == 50);
+    CHECK(count_differences(PretrainedTokenizer::load(tokenizer_data(kind + ".json")), records) == 0);
+  }
+}
+
+TEST_CASE("Offsets, masks, limits and batches equal Python's on 2,000 fresh strings", "[.python]") {
+  NEEDS_PYTHON("tokenizers");
+  const auto seed = seed_of_tests();
+  const TemporaryFolder folder;
+  for (const auto& kind : kKinds) {
+    CAPTURE(kind, seed);
+    const auto file = tokenizer_data(kind + ".json"), out = (folder / "records.json").string();
+    run_python("tools/make_tokenizers.py", "--encodings 2000 " + seed + " '" + file + "' '" + out + "'");
+    const auto records = read_json(out);
+    REQUIRE(records.at(0).size() == 2005);
+    CHECK(count_differences(PretrainedTokenizer::load(file), records[0]) == 0);
+  }
+}
+
+TEST_CASE("Offsets of each normalizer and pre-tokenizer equal what Python recorded", "[encoding]") {
+  const auto data = read_json(tokenizer_data("variants.json"));
+  CHECK(data["variants"][0]["offsets"].size() == 18);
+  CHECK(count_variant_differences(data) == 0);
+}
+
+TEST_CASE("Offsets of each normalizer and pre-tokenizer equal Python's on 400 fresh strings", "[.python]") {
+  NEEDS_PYTHON("tokenizers");
+  const TemporaryFolder folder;
+  const auto out = (folder / "variants.json").string();
+  run_python("tools/make_tokenizers.py", "--variants 400 " + seed_of_tests() + " '" + out + "'");
+  const auto data = read_json(out);
+  REQUIRE(data["variants"][0]["offsets"].size() == 400);
+  CHECK(count_variant_differences(data) == 0);
+}
+
+TEST_CASE("Post-processors trim offsets as Python's do", "[encoding]") {
+  const auto data = read_json(tokenizer_data("trimmed.json"));
+  REQUIRE(data.size() == 22);
+  auto document = read_json(tokenizer_data("gpt2.json"));
+  for (const auto& row : data) {
+    document["pre_tokenizer"] = row["pre_tokenizer"];
+    document["post_processor"] = row["post_processor"];
+    CAPTURE(row["pre_tokenizer"].dump(), row["post_processor"].dump());
+    CHECK(count_differences(PretrainedTokenizer::parse(document.dump()), row["texts"]) == 0);
+  }
+}
+
+TEST_CASE("An added token takes no white space that the one before it has", "[encoding]") {
+  const auto words = PretrainedTokenizer::load(tokenizer_data("words.json"));
+  const auto encoding = words.encode_text("<r>  <l>  <r>");
+  CHECK(encoding.ids.size() == 3);
+  CHECK(encoding.offsets == Spans{{0, 5}, {5, 8}, {8, 13}});
+}
+
+TEST_CASE("An encoding says where its tokens come from", "[encoding]") {
+  const auto gpt2 = PretrainedTokenizer::load(tokenizer_data("gpt2.json"));
+  const std::string text = "Über 😀!";
+  const auto encoding = gpt2.encode_text(text);
+  CHECK(encoding.ids == gpt2.encode(text));
+  std::string seen;
+  int64_t end = 0;
+  for (const auto& [begin, stop] : byte_spans(text, encoding.offsets)) {
+    CHECK(begin <= end);  // several tokens may spell one character
+    seen += text.substr(static_cast<size_t>(std::max(begin, end)),
+                        static_cast<size_t>(std::max(stop - std::max(begin, end), int64_t{0})));
+    end = stop;
+  }
+  CHECK(seen == text);
+  CHECK(encoding.attention_mask == Ids(encoding.ids.size(), 1));
+  CHECK(encoding.special_tokens_mask == Ids(encoding.ids.size(), 0));
+  CHECK(gpt2.encode_text("") == Encoding{});
+  CHECK(gpt2.encode_text(text, {.offsets = false}).offsets.empty());
+}
+
+TEST_CASE("Limits of the caller take the place of the file's", "[encoding]") {
+  const auto document = small_document();
+  const auto tokenizer = PretrainedTokenizer::parse(document.dump());
+  const std::string text(30, 'b');
+  CHECK(tokenizer.encode(text).size() == 20);
+  CHECK(tokenizer.with_truncation(std::nullopt).encode(text).size() == 30);
+  const auto shorter = tokenizer.with_truncation(TruncationOptions{.max_length = 4});
+  CHECK(shorter.encode(text).size() == 4);
+  CHECK(shorter.encode_whole(text).size() == 30);
+  CHECK(shorter.encode_with_special_tokens(text) == Ids{6, 2, 2, 2});
+  CHECK(tokenizer.encode(text).size() == 20);  // not changed by what was made from it
+  const auto longer = shorter.with_padding(PaddingOptions{.length = 5, .multiple_of = 4, .id = 3});
+  CHECK(longer.encode("b") == Ids{2, 3, 3, 3, 3, 3, 3, 3});
+  CHECK(longer.encode(text) == Ids{2, 2, 2, 2, 3, 3, 3, 3});
+  CHECK(longer.with_padding(std::nullopt).encode("b") == Ids{2});
+}
+
+TEST_CASE("Limits of the caller are written into the file", "[encoding]") {
+  const auto document = small_document();
+  const auto tokenizer = PretrainedTokenizer::parse(document.dump());
+  CHECK(tokenizer.to_json() == document.dump());
+  const auto limited =
+      tokenizer
+          .with_truncation(TruncationOptions{
+              .max_length = 6, .strategy = TruncationStrategy::OnlyFirst, .side = TextSide::Left})
+          .with_padding(PaddingOptions{
+              .length = 7, .multiple_of = 2, .side = TextSide::Left, .id = 1, .type_id = 2, .token = "a"});
+  auto expected = document;
+  expected["truncation"] = {
+      {"direction", "Left"}, {"max_length", 6}, {"strategy", "OnlyFirst"}, {"stride", 0}};
+  expected["padding"] = {{"strategy", {{"Fixed", 7}}}, {"direction", "Left"},
+                         {"pad_to_multiple_of", 2},    {"pad_id", 1},
+                         {"pad_type_id", 2},           {"pad_token", "a"}};
+  CHECK(Json::parse(limited.to_json()) == expected);
+  CHECK(limited.to_python_json() == limited.to_json());
+  const auto read = PretrainedTokenizer::parse(limited.to_json());
+  for (const auto* text : {"", "bab", "bbbbbbbbbb"})
+    CHECK(read.encode_text(text) == limited.encode_text(text));
+
+  const auto free = tokenizer.with_truncation(std::nullopt).with_padding(PaddingOptions{});
+  expected["truncation"] = nullptr;
+  expected["padding"] = {
+      {"strategy", "BatchLongest"}, {"direction", "Right"}, {"pad_to_multiple_of", nullptr}, {"pad_id", 0},
+      {"pad_type_id", 0},           {"pad_token", "[PAD]"}};
+  CHECK(Json::parse(free.to_json()) == expected);
+  // What is not replaced stays as the file has it.
+  expected["truncation"] = document["truncation"];
+  CHECK(Json::parse(tokenizer.with_padding(PaddingOptions{}).to_json()) == expected);
+}
+
+TEST_CASE("Limits that cannot be are refused by name", "[encoding]") {
+  const auto tokenizer = PretrainedTokenizer::parse(small_document().dump());
+  const auto truncation = [&](const TruncationOptions& options) {
+    return value_error([&] { (void)tokenizer.with_truncation(options); });
+  };
+  CHECK(truncation({.max_length = -1}) ==
+        "PretrainedTokenizer: truncation.max_length: expected an integer from 0 to 2147483647, got -1");
+  CHECK(truncation({.max_length = 0}) ==
+        "PretrainedTokenizer: truncation.max_length: expected room for the 1 special tokens, got 0");
+  CHECK(truncation({.strategy = static_cast<TruncationStrategy>(3)}) ==
+        "PretrainedTokenizer: truncation.strategy: expected a strategy, got 3");
+  CHECK(truncation({.side = static_cast<TextSide>(2)}) ==
+        "PretrainedTokenizer: truncation.side: expected a side, got 2");
+  const auto padding = [&](const PaddingOptions& options) {
+    return value_error([&] { (void)tokenizer.with_padding(options); });
+  };
+  CHECK(padding({.length = -1}) ==
+        "PretrainedTokenizer: padding.length: expected an integer from 0 to 16777216, got -1");
+  CHECK(padding({.length = (1 << 24) + 1}).ends_with("got 16777217"));
+  CHECK(padding({.multiple_of = 0}) ==
+        "PretrainedTokenizer: padding.multiple_of: expected an integer from 1 to 16777216, got 0");
+  CHECK(padding({.side = static_cast<TextSide>(-1)}) ==
+        "PretrainedTokenizer: padding.side: expected a side, got -1");
+  CHECK(padding({.id = -2}) ==
+        "PretrainedTokenizer: padding.id: expected an integer from 0 to 2147483647, got -2");
+  CHECK(padding({.type_id = -2}) ==
+        "PretrainedTokenizer: padding.type_id: expected an integer from 0 to 2147483647, got -2");
+  CHECK(padding({.token = "\xFF"}) == "PretrainedTokenizer: padding.token: expected text in UTF-8");
+}

@@ -1,0 +1,187 @@
+#include <limits>
+
+#include <catch2/catch_test_macros.hpp>
+
+#include "base/refusal.h"
+#include "tokenizers/models.h"
+#include "tokenizers/piece_trie.h"
+#include "tokenizers/small_tokenizer.h"
+
+using namespace attentive;
+using namespace attentive::test;
+using namespace attentive::tokenizers;
+using Json = nlohmann::json;
+
+namespace {
+
+std::vector<Token> spelled(const Model& model, std::string_view piece) {
+  std::vector<Token> tokens;
+  model.encode(piece, tokens);
+  return tokens;
+}
+
+std::unique_ptr<const Model> model_of(const Json& json) {
+  return parse_model(JsonView(json, "model"));
+}
+
+std::string model_refused(const Json& json) {
+  try {
+    (void)model_of(json);
+  } catch (const Refusal& refusal) {
+    return refusal.what();
+  }
+  return "no error";
+}
+
+std::string spelling_refused(const Model& model, std::string_view piece) {
+  try {
+    (void)spelled(model, piece);
+  } catch (const Refusal& refusal) {
+    return refusal.what();
+  }
+  return "no error";
+}
+
+Json small_unigram() {
+  return Json::parse(R"({"type": "Unigram", "unk_id": 0, "byte_fallback": false,
+    "vocab": [["<unk>", 0.0], ["a", -1.0], ["b", -2.5], ["ab", -3], ["▁a", -4.0]]})");
+}
+
+}  // namespace
+
+TEST_CASE("Models spell pieces as Python's do: ids and bytes, or an error", "[models]") {
+  size_t refused = 0, texts = 0;
+  for (const auto& one : read_json(tokenizer_data("models.json"))) {
+    CAPTURE(one["model"].dump(-1, ' ', true));
+    const auto model = model_of(one["model"]);
+    for (const auto& text : one["texts"]) {
+      CAPTURE(text["text"].dump());
+      ++texts;
+      const auto piece = text["text"].get<std::string>();
+      if (text["tokens"].is_string()) {
+        ++refused;
+        CHECK(spelling_refused(*model, piece) != "no error");
+        continue;
+      }
+      std::vector<Token> expected;
+      for (const auto& token : text["tokens"]) expected.push_back({token[0], token[1], token[2]});
+      CHECK(spelled(*model, piece) == expected);
+    }
+  }
+  CHECK(texts == 48 * 14);
+  CHECK(refused > 20);
+}
+
+TEST_CASE("Of two spellings with equal scores, the one that begins earlier stays", "[models]") {
+  auto json = small_unigram();
+  json["vocab"] = Json::parse(R"([["<unk>", 0], ["a", -1], ["aa", -2]])");
+  CHECK(spelled(*model_of(json), "aaa") == std::vector<Token>{{2, 0, 2}, {1, 2, 3}});
+}
+
+TEST_CASE("An unknown character needs an unknown token", "[models]") {
+  auto json = small_unigram();
+  json["unk_id"] = nullptr;
+  const auto model = model_of(json);
+  CHECK(spelled(*model, "ab").size() == 1);
+  CHECK(spelling_refused(*model, "az") == "the text needs an unknown token, and the model's unk_id is null");
+  json["vocab"] = Json::array();
+  CHECK(spelling_refused(*model_of(json), "a") ==
+        "the text needs an unknown token, and the model's unk_id is null");
+}
+
+TEST_CASE("Unigram models that are none are refused", "[models]") {
+  const auto with = [](const char* key, const Json& value) {
+    auto json = small_unigram();
+    json[key] = value;
+    return model_refused(json);
+  };
+  const auto with_piece = [](const Json& piece) {
+    auto json = small_unigram();
+    json["vocab"][1] = piece;
+    return model_refused(json);
+  };
+  CHECK(model_refused(small_unigram()) == "no error");
+  CHECK(with("vocab", "x") == "model.vocab: expected an array of pieces and their scores, got \"x\"");
+  CHECK(with("vocab", Json::array()) == "model.unk_id: expected null, as there is no piece, got 0");
+  CHECK(with("unk_id", 5) == "model.unk_id: expected an integer from 0 to 4, got 5");
+  CHECK(with("unk_id", -1) == "model.unk_id: expected an integer from 0 to 4, got -1");
+  CHECK(with("unk_id", "0") == "model.unk_id: expected an integer from 0 to 4, got \"0\"");
+  CHECK(with("byte_fallback", 1) == "model.byte_fallback: expected true or false, got 1");
+  CHECK(with("alpha", 0.1) == "model: the field \"alpha\" is not supported");
+  const std::string pair = "model.vocab[1]: expected a piece and its score, got ";
+  CHECK(with_piece("a") == pair + "\"a\"");
+  CHECK(with_piece({"a", 1, 2}) == pair + "an array of 3");
+  CHECK(with_piece({1, 1}) == pair + "an array of 2");
+  CHECK(with_piece({"a", "1"}) == pair + "an array of 2");
+  CHECK(with_piece({"a", nullptr}) == pair + "an array of 2");
+  CHECK(with_piece({"a", std::numeric_limits<double>::quiet_NaN()}) == pair + "an array of 2");
+  CHECK(with_piece({"a", -std::numeric_limits<double>::infinity()}) == pair + "an array of 2");
+  CHECK(with_piece({std::string(1025, 'a'), 1}) ==
+        "model.vocab[1]: expected a piece of at most 1024 bytes, got an array of 2");
+  CHECK(with_piece({std::string(1024, 'a'), 1}) == "no error");
+}
+
+TEST_CASE("Long pieces cost no more than long texts", "[models]") {
+  // Each of these takes hours if a step is quadratic.
+  const std::string known(1'000'000, 'a'), unknown(1'000'000, 'z');
+  auto json = small_unigram();
+  json["vocab"].push_back({std::string(16, 'a'), -1.0});
+  auto model = model_of(json);
+  CHECK(spelled(*model, known).size() == 62'500);
+  CHECK(spelled(*model, unknown) == std::vector<Token>{{0, 0, 1'000'000}});
+  json["byte_fallback"] = true;
+  json["vocab"].push_back({"<0x7A>", -1.0});
+  CHECK(spelled(*model_of(json), unknown).size() == 1'000'000);
+  const auto pairs = Json::parse(R"({"type": "BPE", "byte_fallback": true, "fuse_unk": true, "unk_token": "u",
+    "vocab": {"u": 0, "a": 1, "aa": 2, "aaaa": 3, "<0x7A>": 4}, "merges": [["a", "a"], ["aa", "aa"]]})");
+  CHECK(spelled(*model_of(pairs), known).size() == 250'000);
+  CHECK(spelled(*model_of(pairs), unknown).size() == 1'000'000);
+  CHECK(spelled(*model_of(pairs), std::string(1'000'000, 'y')) == std::vector<Token>{{0, 0, 1'000'000}});
+}
+
+TEST_CASE("A vocabulary finds tokens by text and by id, with gaps and without", "[models]") {
+  const auto json = Json::parse(R"({"b": 7, "a": 0, "": 3, "ab": 1073741824})");
+  const Vocabulary vocabulary{JsonView(json)};
+  CHECK(vocabulary.size() == 4);
+  CHECK(vocabulary.largest_id() == 1'073'741'824);
+  CHECK(vocabulary.longest() == 2);
+  for (const auto& [token, id] : json.items()) {
+    CHECK(vocabulary.id_of(token) == id.get<int64_t>());
+    CHECK(vocabulary.token_of(id) == token);
+  }
+  for (const int64_t id : {-1, 1, 2, 8, 1'073'741'825}) CHECK(vocabulary.token_of(id) == std::nullopt);
+  CHECK(vocabulary.id_of("c") == std::nullopt);
+
+  const Vocabulary list(std::vector<std::string_view>{"x", "y", "x"});
+  CHECK(list.size() == 3);
+  CHECK(list.largest_id() == 2);
+  CHECK(list.id_of("x") == 2);
+  CHECK(list.token_of(0) == "x");
+  CHECK(list.token_of(3) == std::nullopt);
+  CHECK(Vocabulary(std::vector<std::string_view>()).id_of("") == std::nullopt);
+  CHECK(Vocabulary(std::vector<std::string_view>()).largest_id() == -1);
+
+  std::vector<std::string> many;
+  for (int i = 0; i < 5000; ++i) many.push_back(std::to_string(i * 7));
+  const Vocabulary large(std::vector<std::string_view>(many.begin(), many.end()));
+  for (size_t i = 0; i < many.size(); ++i) CHECK(large.id_of(many[i]) == static_cast<int64_t>(i));
+}
+
+TEST_CASE("A trie finds each piece at the start of a text", "[models]") {
+  const PieceTrie trie({{"a", 0}, {"ab", 1}, {"abcd", 2}, {"b", 3}, {"", 4}, {"ab", 5}, {"\xFF\x80", 6}});
+  using Found = std::vector<std::pair<size_t, int32_t>>;
+  const auto found = [&](std::string_view text) {
+    Found all;
+    trie.for_each_prefix(text, [&](size_t size, int32_t id) { all.emplace_back(size, id); });
+    return all;
+  };
+  CHECK(found("abcde") == Found{{1, 0}, {2, 5}, {4, 2}});
+  CHECK(found("abc") == Found{{1, 0}, {2, 5}});
+  CHECK(found("bb") == Found{{1, 3}});
+  CHECK(found("\xFF\x80") == Found{{2, 6}});
+  CHECK(found("\xFF").empty());
+  CHECK(found("c").empty());
+  CHECK(found("").empty());
+  const PieceTrie empty({});
+  empty.for_each_prefix("a", [](size_t, int32_t) { FAIL(); });
+}
