@@ -146,9 +146,10 @@ class Python:
         plain = attempt(lambda: self.tokenizer.encode(text, add_special_tokens=False))
         special = attempt(lambda: self.tokenizer.encode(text))
         pair = attempt(lambda: self.tokenizer.encode(text, second))
-        told = {"plain": ids_of(plain), "special": ids_of(special), "plain offsets": offsets_of(plain), "special offsets": offsets_of(special),
-                "pair": pair if isinstance(pair, Refused) else [pair.ids, pair.type_ids], "pair offsets": offsets_of(pair),
-                "ids_text": self.texts(question["ids"])}
+        batch = attempt(lambda: self.tokenizer.encode_batch([text, second]))
+        told = {"plain": members_of(plain), "special": members_of(special), "pair": members_of(pair),
+                "batch": batch if isinstance(batch, Refused) else [members_of(one) for one in batch], "ids alone": ids_of(plain),
+                "special ids alone": ids_of(special), "ids_text": self.texts(question["ids"])}
         if not isinstance(special, Refused):
             told["text"] = self.texts(special.ids)
         return told
@@ -158,8 +159,11 @@ def ids_of(encoding):
     return encoding if isinstance(encoding, Refused) else encoding.ids
 
 
-def offsets_of(encoding):
-    return encoding if isinstance(encoding, Refused) else [list(pair) for pair in encoding.offsets]
+def members_of(encoding):
+    if isinstance(encoding, Refused):
+        return encoding
+    return {"ids": encoding.ids, "type_ids": encoding.type_ids, "offsets": [list(pair) for pair in encoding.offsets],
+            "attention_mask": encoding.attention_mask, "special_tokens_mask": encoding.special_tokens_mask}
 
 
 class Ours:
@@ -188,7 +192,7 @@ class Ours:
         except BrokenPipeError:
             line = ""
         if line:
-            return readable(json.loads(line), question)
+            return readable(json.loads(line))
         died = self.end()
         self.start()
         return {"crash": died}
@@ -201,55 +205,49 @@ class Ours:
             asked = "".join(json.dumps(question) + "\n" for question in left)
             done = subprocess.run(self.command, input=asked, capture_output=True, text=True, encoding="utf-8")
             told = [json.loads(line) for line in done.stdout.split("\n")[1:] if line]
-            answers += [readable(one, question) for one, question in zip(told, left)]
+            answers += [readable(one) for one in told]
             if len(told) < len(left):
                 answers.append({"crash": f"exit status {done.returncode}, {done.stderr.strip()[-300:]!r}"})
         return answers
 
 
-def readable(told, question):
-    """Refusals by class, and offsets in characters as Python counts them."""
-    told = {key: refusals(value) for key, value in told.items()}
-    for key in [key for key in told if key.endswith("offsets")]:
-        if isinstance(told[key], Refused):
-            continue
-        if key == "pair offsets":
-            types = told["pair sequences"]
-            places = [character_places(question["text"]), character_places(question["second"])]
-            told[key] = [[places[max(which, 0)].get(place, ("inside", place)) for place in pair] for which, pair in zip(types, told[key])]
-        else:
-            places = character_places(question["text"])
-            told[key] = [[places.get(place, ("inside", place)) for place in pair] for pair in told[key]]
-    return told
-
-
-def refusals(value):
+def readable(value):
+    """The answer with its refusals as such."""
     if isinstance(value, dict):
-        return Refused(value["refused"])
-    return [refusals(one) for one in value] if isinstance(value, list) and value and not isinstance(value[0], int) else value
-
-
-def character_places(text):
-    places, at = {0: 0}, 0
-    for i, character in enumerate(text):
-        at += len(character.encode())
-        places[at] = i + 1
-    return places
+        return Refused(value["refused"]) if "refused" in value else {key: readable(one) for key, one in value.items()}
+    return [readable(one) for one in value] if isinstance(value, list) and value and not isinstance(value[0], int) else value
 
 
 # --- Differences ----------------------------------------------------------------------------------------------------
 
 
+def member(answer, field):
+    """What an answer says of a field, such as "pair offsets"."""
+    if field in answer:
+        return answer[field]
+    which, _, name = field.partition(" ")
+    return answer[which][name]
+
+
+def told_of(answer, field):
+    return member(answer, field) if "crash" not in answer else answer["crash"]
+
+
 def different_fields(python, ours):
+    """The fields in which the answers differ; where ids differ, nothing that follows from them."""
     if "crash" in ours:
         return ["crash"]
-    fields = [key for key in ("plain", "special", "pair", "ids_text") if python[key] != ours[key]]
+    fields = []
     for key in ("plain", "special", "pair"):
-        if key not in fields and f"{key} offsets" in ours and python[f"{key} offsets"] != ours[f"{key} offsets"]:
-            fields.append(f"{key} offsets")
-    if "special" not in fields and python.get("text") != ours.get("text"):
-        fields.append("text")
-    return fields
+        if isinstance(python[key], Refused) or isinstance(ours[key], Refused):
+            fields += [key] * (python[key] != ours[key])
+        elif python[key]["ids"] != ours[key]["ids"]:
+            fields.append(f"{key} ids")
+        else:
+            fields += [f"{key} {name}" for name in python[key] if python[key][name] != ours[key][name]]
+    same = not any(field.startswith(("plain", "special")) for field in fields)
+    follows = ("ids alone", "special ids alone", *(["batch"] if not fields else []), *(["text"] if same else []))
+    return fields + [key for key in follows if python.get(key) != ours.get(key)] + ["ids_text"] * (python["ids_text"] != ours["ids_text"])
 
 
 class Comparison:
@@ -266,7 +264,7 @@ class Comparison:
         """The smallest question found in which the field still differs."""
         if field != "ids_text":
             question = self.first_that_differs(field, [{**question, "ids": []}], question)
-        if field != "pair" and field != "pair offsets":
+        if not field.startswith(("pair", "batch")):
             question = self.first_that_differs(field, [{**question, "second": ""}], question)
         if field == "ids_text":
             question = self.first_that_differs(field, [{**question, "text": ""}], question)
@@ -368,7 +366,7 @@ class Report:
         small = comparison.shrunk(question, field if field in found or not found else found[0])
         python, ours = comparison.both(small)
         print(f"    {field}: {ascii({key: value for key, value in small.items() if value})}")
-        print(f"      Python {ascii(python.get(field))}\n      ours   {ascii(ours.get(field))}", flush=True)
+        print(f"      Python {ascii(told_of(python, field))}\n      ours   {ascii(told_of(ours, field))}", flush=True)
 
     def end(self):
         if self.by_character:
@@ -403,11 +401,10 @@ def self_test(driver, folder):
         missed += not good
         print(f"{'ok ' if good else 'BAD'} {name}")
     comparison = Comparison(Python(document), Ours(driver, folder / "added.json"))
-    small = comparison.shrunk({"text": "Hello \t <|endoftext|> world \u0301 12", "second": "b", "ids": [1, 2]}, "special")
+    small = comparison.shrunk({"text": "Hello \t <|endoftext|> world \u0301 12", "second": "b", "ids": [1, 2]}, "special ids")
     broken = {"text": " <|endoftext|>", "second": "", "ids": []}
     checks = {f"shrunk to {small}": small in (broken, {**broken, "text": "\t<|endoftext|>"}),
               "crash": "crash" in different_fields({}, {"crash": "exit status 1"}),
-              "places": character_places("aé😀") == {0: 0, 1: 1, 3: 2, 7: 3},
               "U+1F923 is newer than Unicode 8, U+1F600 is not": report.newer[0x1F923] == 1 and report.newer[0x1F600] == 0,
               "seeds": Strings(5, comparison.python.tokenizer).questions(40) == Strings(5, comparison.python.tokenizer).questions(40),
               "refusals": Refused("a") == Refused("b") and Refused("a") != [1]}

@@ -54,18 +54,34 @@ json texts_of(const PretrainedTokenizer& tokenizer, const std::vector<int64_t>& 
   return texts;
 }
 
+json members_of(const Encoding& encoding) {
+  auto offsets = json::array();
+  for (const auto& [begin, end] : encoding.offsets) offsets.push_back({begin, end});
+  return {{"ids", encoding.ids},
+          {"type_ids", encoding.type_ids},
+          {"offsets", offsets},
+          {"attention_mask", encoding.attention_mask},
+          {"special_tokens_mask", encoding.special_tokens_mask}};
+}
+
 json answer(const PretrainedTokenizer& tokenizer, const json& question) {
   const auto text = question.at("text").get<std::string>();
   const auto second = question.at("second").get<std::string>();
   const auto ids = question.at("ids").get<std::vector<int64_t>>();
   json told;
-  told["plain"] = answer_of([&] { return tokenizer.encode(text); });
-  told["special"] = answer_of([&] { return tokenizer.encode_with_special_tokens(text); });
-  told["pair"] = answer_of([&] {
-    const auto pair = tokenizer.encode_pair(text, second);
-    return json{pair.ids, pair.type_ids};
+  told["plain"] =
+      answer_of([&] { return members_of(tokenizer.encode_text(text, {.add_special_tokens = false})); });
+  told["special"] = answer_of([&] { return members_of(tokenizer.encode_text(text)); });
+  told["pair"] = answer_of([&] { return members_of(tokenizer.encode_pair(text, second)); });
+  told["batch"] = answer_of([&] {
+    json members;
+    for (const auto& one : tokenizer.encode_batch({text, second}, {.threads = 1}))
+      members.push_back(members_of(one));
+    return members;
   });
-  if (told["special"].is_array()) told["text"] = texts_of(tokenizer, told["special"]);
+  told["ids alone"] = answer_of([&] { return tokenizer.encode(text); });
+  told["special ids alone"] = answer_of([&] { return tokenizer.encode_with_special_tokens(text); });
+  if (told["special ids alone"].is_array()) told["text"] = texts_of(tokenizer, told["special ids alone"]);
   told["ids_text"] = texts_of(tokenizer, ids);
   return told;
 }
