@@ -4,7 +4,7 @@
 //
 // The parts of TEXT end with a NUL each. Reads lines from standard input: "time" is answered with the milliseconds
 // of encoding all parts on one thread, "ids FILE" writes the number of ids of each part and the ids, as 32-bit
-// integers. With --load, only prints the milliseconds of loading the tokenizer and the kilobytes that it added to
+// integers. With --load in place of TEXT, only prints the milliseconds of loading the tokenizer and the kilobytes that it added to
 // the resident memory, and then the most there ever were.
 
 #include <chrono>
@@ -12,17 +12,13 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include <ATen/Parallel.h>
-#include <CLI/CLI.hpp>
+#include <c10/util/Exception.h>
 
 #include <attentive/tokenizers/pretrained_tokenizer.h>
-
-#include "common/run_main.h"
 
 namespace {
 
@@ -83,28 +79,29 @@ void answer_commands(const PretrainedTokenizer& tokenizer, const std::vector<std
       for (const auto part : parts) count += tokenizer.encode(part).size();
       std::printf("%.3f %zu\n", milliseconds_since(begin), count);
     }
-    apps::flush_output();
+    std::fflush(stdout);
   }
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Encodes the parts of a text when a line on standard input says so.", "tokenizer_bench");
-  std::string tokenizer, text;
-  bool load = false;
-  app.add_option("TOKENIZER", tokenizer, "a tokenizer.json, or its folder")->required();
-  app.add_option("TEXT", text, "parts with a NUL behind each");
-  app.add_flag("--load", load, "print what loading costs");
-  return apps::run_main(app, argc, argv, [&] {
-    at::set_num_threads(1);
-    if (load) {
+  if (argc != 3) {
+    std::cerr << "usage: tokenizer_bench TOKENIZER TEXT, or tokenizer_bench TOKENIZER --load\n";
+    return 2;
+  }
+  const std::string tokenizer = argv[1], text = argv[2];
+  try {
+    if (text == "--load") {
       load_only(tokenizer);
     } else {
       std::ifstream file(text, std::ios::binary);
       const std::string all{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
       answer_commands(PretrainedTokenizer::load(tokenizer), parts_of(all));
     }
-    return 0;
-  });
+  } catch (const c10::Error& error) {
+    std::cerr << "tokenizer_bench: " << error.what_without_backtrace() << "\n";
+    return 1;
+  }
+  return 0;
 }
