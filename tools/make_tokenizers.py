@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Trains small tokenizers of every kind that attentive::tokenizers reads, and records what Python's `tokenizers` makes of text.
 
-    tools/make_tokenizers.py FOLDER                             writes the files that tests/tokenizers/data holds
+    tools/make_tokenizers.py FOLDER                             writes the files that tests/tokenizers/data holds; a tokenizer that is there is kept,
+                                                                because training is not the same twice
     tools/make_tokenizers.py --record N SEED TOKENIZER... OUT   N fresh strings, and what each tokenizer.json makes of them
     tools/make_tokenizers.py --encodings N SEED TOKENIZER... OUT  offsets, masks, pairs, truncation, padding and batches of N fresh strings
     tools/make_tokenizers.py --variants N SEED OUT              what each normalizer and pre-tokenizer, by itself, makes of N fresh strings
@@ -426,7 +427,8 @@ def main(arguments):
         folder = Path(arguments[0])
         folder.mkdir(parents=True, exist_ok=True)
         for kind in KINDS:
-            (folder / f"{kind}.json").write_text(train(kind) + "\n", encoding="utf-8")
+            if not (folder / f"{kind}.json").exists():
+                (folder / f"{kind}.json").write_text(train(kind) + "\n", encoding="utf-8")
             write(folder / f"{kind}.expected.json", record(Tokenizer.from_file(str(folder / f"{kind}.json")), Words(3).strings(90)))
             write(folder / f"{kind}.encodings.json", encodings(Tokenizer.from_file(str(folder / f"{kind}.json")), Words(5).strings(45), 5))
         write(folder / "trimmed.json", trimmed(Tokenizer.from_file(str(folder / "gpt2.json"))))

@@ -191,6 +191,10 @@ def variant_parts(strings):
     return [(n, None) for n in plain] + [(None, c) for c in cuts]
 
 
+CHARACTERS = ["a", "b", "c", SIGN, "\u00e9", "\u6f22", "\U0001f600", "<unk>", "x", "<0x61>"]
+BYTES = sorted(set("".join([*CHARACTERS, "##", "</w>"]).encode()))
+
+
 def spelled(model, text):
     try:
         return [[token.id, *token.offsets] for token in model.tokenize(text)]
@@ -209,7 +213,7 @@ def pair_models(draw):
             left, right = draw.choice([t for t in tokens if not suffix or not t.endswith(suffix)]), draw.choice([t for t in tokens if t.startswith(prefix)])
             merges.append((left, right))
             tokens.append(left + right[len(prefix):])
-        tokens += [f"<0x{byte:02X}>" for byte in range(256) if number % 2 == 0 or draw.random() < 0.9]
+        tokens += [f"<0x{byte:02X}>" for byte in BYTES if number % 2 == 0 or draw.random() < 0.9]
         tokens = ["<unk>"] + list(dict.fromkeys(tokens))
         options = {"unk_token": draw.choice(["<unk>", "<unk>", None, "missing"]), "fuse_unk": draw.random() < 0.5, "byte_fallback": draw.random() < 0.7,
                    "ignore_merges": draw.random() < 0.3}
@@ -227,7 +231,7 @@ def scored_models(draw):
         pieces = ["<unk>", "", *alphabet]
         pieces += ["".join(draw.choice(alphabet) for _ in range(draw.randrange(1, 5))) for _ in range(draw.randrange(0, 14))]
         if draw.random() < 0.5:
-            pieces += [f"<0x{byte:02X}>" for byte in range(256) if number % 2 == 0 or draw.random() < 0.9]
+            pieces += [f"<0x{byte:02X}>" for byte in BYTES if number % 2 == 0 or draw.random() < 0.9]
         pieces = [piece for piece in pieces if draw.random() < 0.9]
         scores = draw.choice([lambda: -draw.randrange(0, 4), lambda: draw.uniform(-9, 0), lambda: draw.choice([-30.5, 2, 25.0])])
         unknown = draw.choice([None, 0, 0, draw.randrange(len(pieces))])
@@ -237,9 +241,8 @@ def scored_models(draw):
 def model_cases():
     """What models make of pieces: ids and bytes, or an error."""
     draw, cases = random.Random(5), []
-    characters = ["a", "b", "c", SIGN, "\u00e9", "\u6f22", "\U0001f600", "<unk>", "x", "<0x61>"]
     for model in [*pair_models(draw), *scored_models(draw)]:
-        texts = ["".join(draw.choice(characters) for _ in range(draw.choice([1, 2, 3, 5, 9, 14]))) for _ in range(14)]
+        texts = ["".join(draw.choice(CHARACTERS) for _ in range(draw.choice([1, 2, 3, 5, 9, 14]))) for _ in range(14)]
         document = json.loads(Tokenizer(model).to_str())["model"]
         cases.append({"model": document, "texts": [{"text": text, "tokens": spelled(model, text)} for text in texts]})
     return cases

@@ -167,15 +167,14 @@ void BpeModel::encode(std::string_view piece, std::vector<Token>& tokens) const 
   auto symbols = characters(piece);
   auto& ids = symbols.ids;
   join_neighbours(ids, [&](int32_t left, int32_t right) { return merges_.find(left, right); });
-  // Bytes of affixes count too, as in Python; no place lies beyond the piece.
-  const auto place = [&](size_t bytes) { return static_cast<uint32_t>(std::min(bytes, piece.size())); };
-  size_t end = 0;
+  // Bytes of affixes count too, as in Python, so that a place may lie beyond the piece.
+  uint32_t end = 0;
   for (size_t i = 0; i < ids.size();) {
-    const size_t begin = end;
+    const uint32_t begin = end;
     const auto id = ids[i];
     do end += symbols.sizes[i++];
     while (i < ids.size() && ids[i] < 0);
-    tokens.push_back({id, place(begin), place(end)});
+    tokens.push_back({id, begin, end});
   }
 }
 

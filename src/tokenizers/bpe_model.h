@@ -59,8 +59,8 @@ class BpeModel final : public Model {
 
   MergeTable merges_;
   std::optional<std::string> unknown_;
-  std::string prefix_, suffix_;     // of characters behind the first one, and of the last one
-  std::vector<int32_t> bytes_;      // empty without byte_fallback
+  std::string prefix_, suffix_;  // of characters behind the first one, and of the last one
+  std::vector<int32_t> bytes_;   // empty without byte_fallback
   bool fuse_unknown_ = false;
   bool ignore_merges_ = false;  // a piece that is a token needs no merges
 };

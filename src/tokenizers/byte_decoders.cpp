@@ -74,7 +74,7 @@ class ByteFallbackStream final : public DecoderStream {
 
  private:
   void push_byte(char byte, ByteTokens& out) {
-    if (bad_) return out.emplace_back(kBadByte);
+    if (bad_) return out.push_back(std::string(kBadByte));
     run_ += byte;
     character_ += byte;
     if (is_utf8(character_)) {

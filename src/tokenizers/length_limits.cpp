@@ -88,9 +88,10 @@ nlohmann::json Truncation::to_json() const {
           {"stride", 0}};
 }
 
-std::optional<size_t> Truncation::enough(size_t sequence) const {
-  const bool whole = options_.strategy == TruncationStrategy::OnlySecond && sequence == 0;
-  return whole ? std::nullopt : std::optional(static_cast<size_t>(options_.max_length));
+std::optional<size_t> Truncation::enough() const {
+  // Of the second text only: an error if there are more.
+  if (options_.strategy == TruncationStrategy::OnlySecond) return std::nullopt;
+  return static_cast<size_t>(options_.max_length);
 }
 
 void Truncation::shorten(SpelledText& text, size_t size) const {

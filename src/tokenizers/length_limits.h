@@ -24,8 +24,9 @@ class Truncation {
   /// As a file states it.
   nlohmann::json to_json() const;
 
-  /// How many tokens of a sequence can matter; none if all of them do.
-  std::optional<size_t> enough(size_t sequence) const;
+  /// How many tokens of a lone text can matter, none if it needs to know all. Of a pair all of them matter: they tell
+  /// which text is the longer one.
+  std::optional<size_t> enough() const;
   bool keeps_end() const { return options_.side == TextSide::Left; }
   /// Shortens one sequence, or two, such that `added` more tokens fit. Throws Refusal where the strategy names
   /// the second of one, or a sequence that is too short.

@@ -75,6 +75,13 @@ PreTokenizer parse_metaspace(const JsonView& json) {
   };
 }
 
+bool signs_beginning_only(const JsonView& pre_tokenizer) {
+  if (pre_tokenizer.is_null()) return false;
+  if (pre_tokenizer.type() == "Metaspace") return parse_rule(pre_tokenizer).prepends == Prepends::First;
+  return pre_tokenizer.type() == "Sequence" &&
+         std::ranges::any_of(pre_tokenizer.at("pretokenizers").items(), signs_beginning_only);
+}
+
 Decoder parse_metaspace_decoder(const JsonView& json) {
   const auto rule = parse_rule(json);
   return each_character([=](std::string token, bool first) {

@@ -9,6 +9,10 @@ namespace attentive::tokenizers {
 /// begin with one; words are cut before it.
 PreTokenizer parse_metaspace(const JsonView& json);
 
+/// Whether a file's "pre_tokenizer" puts a sign only where the given text begins: in text that was changed before,
+/// only origins tell which piece stands there.
+bool signs_beginning_only(const JsonView& pre_tokenizer);
+
 /// The way back.
 Decoder parse_metaspace_decoder(const JsonView& json);
 

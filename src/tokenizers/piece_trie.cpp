@@ -45,7 +45,8 @@ PieceTrie::PieceTrie(std::vector<NamedPiece> pieces) {
     }
   }
   nodes_.push_back({place(nodes_.size()), -1});  // where the last node's children end
-  for (uint32_t i = nodes_[0].first_child; i < nodes_[1].first_child; ++i) second_[static_cast<unsigned char>(labels_[i])] = i;
+  for (uint32_t i = nodes_[0].first_child; i < nodes_[1].first_child; ++i)
+    second_[static_cast<unsigned char>(labels_[i])] = i;
 }
 
 }  // namespace attentive::tokenizers

@@ -27,10 +27,12 @@ struct Piece {
   const Origin* origins = nullptr;  // one for each byte of text; null where nobody asks for offsets
   uint32_t begin = 0;               // where the piece begins in the given text
 
-  /// Its bytes [at, at + size), still to be cut.
+  /// Its bytes [at, at + size), still to be cut. Where origins are not known, it begins where it does if nothing
+  /// before it was changed.
   Piece part(size_t at, size_t size) const {
     const bool known = origins != nullptr && size > 0;
-    return {text.substr(at, size), -1, origins ? origins + at : nullptr, known ? origins[at].begin : begin};
+    return {text.substr(at, size), -1, origins ? origins + at : nullptr,
+            known ? origins[at].begin : begin + static_cast<uint32_t>(at)};
   }
 };
 

@@ -7,6 +7,7 @@
 #include "base/strings.h"
 #include "tokenizers/byte_level.h"
 #include "tokenizers/character_places.h"
+#include "tokenizers/metaspace.h"
 
 namespace attentive::tokenizers {
 namespace {
@@ -52,7 +53,7 @@ std::span<const Piece> enough_pieces(Speller& speller, std::span<const Piece> pi
     const auto& piece = from_end ? pieces[pieces.size() - 1 - count] : pieces[count];
     ++count;
     tokens += speller.spell(piece).size();
-    if (piece.added_id < 0 && tokens >= enough) break;
+    if (tokens >= enough) break;
   }
   return from_end ? pieces.last(count) : pieces.first(count);
 }
@@ -66,6 +67,8 @@ Pipeline::Pipeline(const JsonView& document)
       added_(part(document, "added_tokens"), model_->vocabulary(), normalizer_),
       post_processor_(part(document, "post_processor")),
       decoder_(parse_decoder(part(document, "decoder"))) {
+  const auto cuts = part(document, "pre_tokenizer");
+  needs_origins_ = signs_beginning_only(cuts) && (normalizer_ || cuts.type() == "Sequence");
   if (const auto json = document.find("truncation")) limits_.truncation.emplace(*json, post_processor_);
   if (const auto json = document.find("padding")) limits_.padding.emplace(*json);
   if (!decoder_.byte_level) return;
@@ -91,18 +94,17 @@ void Pipeline::cut_into_pieces(std::string_view text, bool with_origins, Pieces&
 
 std::vector<int64_t> Pipeline::encode_whole(std::string_view text) const {
   auto own = workspace();
-  return spell(text, Detail::Ids, nullptr, 0, own).ids;
+  return spell(text, Detail::Ids, nullptr, own).ids;
 }
 
-SpelledText Pipeline::spell(std::string_view text, Detail detail, const Truncation* truncation,
-                            size_t sequence, Workspace& workspace) const {
+SpelledText Pipeline::spell(std::string_view text, Detail detail, const Truncation* stop,
+                            Workspace& workspace) const {
   const bool offsets = detail == Detail::Offsets;
-  cut_into_pieces(text, offsets, workspace.pieces);
+  cut_into_pieces(text, offsets || needs_origins_, workspace.pieces);
   Speller speller(workspace.words);
   std::span<const Piece> wanted = workspace.pieces.list;
-  // Python stops when it has enough, which decides which of two texts is the longer one.
-  const auto enough = truncation ? truncation->enough(sequence) : std::nullopt;
-  if (enough) wanted = enough_pieces(speller, wanted, *enough, truncation->keeps_end());
+  if (const auto enough = stop ? stop->enough() : std::nullopt)
+    wanted = enough_pieces(speller, wanted, *enough, stop->keeps_end());
 
   SpelledText spelled;
   if (!offsets) {
@@ -128,10 +130,9 @@ SpelledText Pipeline::spell(std::string_view text, Detail detail, const Truncati
 
 Encoding Pipeline::encode(std::span<const std::string_view> texts, bool add_special_tokens, Detail detail,
                           const std::optional<Truncation>& truncation, Workspace& workspace) const {
+  const auto* const stop = truncation && texts.size() == 1 ? &*truncation : nullptr;
   std::vector<SpelledText> sequences;
-  for (const auto text : texts)
-    sequences.push_back(
-        spell(text, detail, truncation ? &*truncation : nullptr, sequences.size(), workspace));
+  for (const auto text : texts) sequences.push_back(spell(text, detail, stop, workspace));
   if (truncation) truncation->apply(sequences, add_special_tokens ? post_processor_.added(texts.size()) : 0);
   return post_processor_.apply(std::move(sequences), add_special_tokens, detail);
 }

@@ -59,8 +59,8 @@ class Pipeline {
 
  private:
   void cut_into_pieces(std::string_view text, bool with_origins, Pieces& pieces) const;
-  SpelledText spell(std::string_view text, Detail detail, const Truncation* truncation, size_t sequence,
-                    Workspace& workspace) const;
+  /// All tokens of a text, or enough of them for a truncation.
+  SpelledText spell(std::string_view text, Detail detail, const Truncation* stop, Workspace& workspace) const;
   std::string_view token_of(int64_t id) const;
 
   std::unique_ptr<const Model> model_;
@@ -70,6 +70,7 @@ class Pipeline {
   PostProcessor post_processor_;
   Decoder decoder_;
   LengthLimits limits_;
+  bool needs_origins_ = false;                      // to cut a text
   std::unordered_map<int64_t, std::string> bytes_;  // of tokens that stand for bytes
 };
 

@@ -32,7 +32,8 @@ class CharsmapWriter {
     flush_kept();
     const auto old_count = static_cast<std::ptrdiff_t>(count_characters(old_text));
     std::ptrdiff_t count = 0;
-    for (size_t at = 0; at < new_text.size(); ++count) put(next_char(new_text, at), count < old_count ? 0 : 1);
+    for (size_t at = 0; at < new_text.size(); ++count)
+      put(next_char(new_text, at), count < old_count ? 0 : 1);
     if (last_) {
       last_->change -= std::max<std::ptrdiff_t>(0, old_count - count);
     } else {
@@ -94,7 +95,9 @@ Piece normalize_by(const Charsmap& charsmap, const Piece& piece, Pieces& pieces)
     writer->replace(old_text, *new_text);
     return true;
   };
-  const auto is_ascii = [&](size_t at) { return at >= text.size() || static_cast<unsigned char>(text[at]) < 0x80; };
+  const auto is_ascii = [&](size_t at) {
+    return at >= text.size() || static_cast<unsigned char>(text[at]) < 0x80;
+  };
   for (size_t begin = 0; begin < text.size();) {
     // Two ASCII characters are two clusters, but for a line end.
     if (is_ascii(begin) && is_ascii(begin + 1) && text[begin] != '\r') {
@@ -117,7 +120,8 @@ Piece normalize_by(const Charsmap& charsmap, const Piece& piece, Pieces& pieces)
 }
 
 bool is_nmt_control(char32_t c) {
-  return (c >= 0x01 && c <= 0x08) || c == 0x0B || (c >= 0x0E && c <= 0x1F) || c == 0x7F || c == 0x8F || c == 0x9F;
+  return (c >= 0x01 && c <= 0x08) || c == 0x0B || (c >= 0x0E && c <= 0x1F) || c == 0x7F || c == 0x8F ||
+         c == 0x9F;
 }
 
 bool is_nmt_space(char32_t c) {
@@ -131,7 +135,8 @@ Normalizer parse_prepend(const JsonView& json) {
   json.only({"type", "prepend"});
   const auto stated = json.at("prepend");
   if (stated.string().empty()) stated.unsupported("an empty text");
-  return [text = stated.string()](const Piece& piece, Pieces& pieces) { return prepended(piece, text, pieces); };
+  return
+      [text = stated.string()](const Piece& piece, Pieces& pieces) { return prepended(piece, text, pieces); };
 }
 
 Normalizer parse_replace(const JsonView& json) {

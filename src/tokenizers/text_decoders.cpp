@@ -58,8 +58,8 @@ class StripOfOneStream final : public DecoderStream {
   }
 
   StripRule rule_;
-  int64_t at_start_;   // how many may still go
-  int64_t held_ = 0;   // how many go unless something follows
+  int64_t at_start_;  // how many may still go
+  int64_t held_ = 0;  // how many go unless something follows
 };
 
 }  // namespace

@@ -59,13 +59,12 @@ class ReplacingStream final : public DecoderStream {
 }  // namespace
 
 Decoder each_token(const DecodeToken& decode) {
-  return {
-      .apply =
-          [=](std::vector<std::string>& tokens) {
-            for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = decode(std::move(tokens[i]), i == 0);
-          },
-      .stream = [=](bool) { return std::make_unique<EachTokenStream>(decode, /*always_first=*/false); },
-      .stream_of_one = nullptr};
+  return {.apply =
+              [=](std::vector<std::string>& tokens) {
+                for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = decode(std::move(tokens[i]), i == 0);
+              },
+          .stream = [=](bool) { return std::make_unique<EachTokenStream>(decode, /*always_first=*/false); },
+          .stream_of_one = nullptr};
 }
 
 Decoder each_character(const DecodeToken& decode) {

@@ -43,9 +43,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
     const auto document = attentive::tokenizers::parse_json(input);
     const attentive::tokenizers::JsonView view(document);
-    if (!view.has("type") || view.raw()["type"] != "Unigram") return 0;  // the others leave unknown characters out
+    if (!view.has("type") || view.raw()["type"] != "Unigram")
+      return 0;  // the others leave unknown characters out
     const auto model = attentive::tokenizers::parse_model(view);
-    for (const char* piece : {"a", "ab", "\xE2\x96\x81" "a bab", "\xC3\xA9\xF0\x9F\x98\x80" "aaaaaaaa", "<unk>z<0x61>"}) {
+    for (const char* piece : {"a", "ab",
+                              "\xE2\x96\x81"
+                              "a bab",
+                              "\xC3\xA9\xF0\x9F\x98\x80"
+                              "aaaaaaaa",
+                              "<unk>z<0x61>"}) {
       spell(*model, piece);
     }
     std::string all;

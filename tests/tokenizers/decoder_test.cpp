@@ -1,9 +1,10 @@
+#include "tokenizers/decoder.h"
+
 #include <random>
 
 #include <catch2/catch_test_macros.hpp>
 
 #include "base/refusal.h"
-#include "tokenizers/decoder.h"
 #include "tokenizers/small_tokenizer.h"
 
 using namespace attentive;
@@ -77,7 +78,8 @@ TEST_CASE("Decoders make of tokens what Python's make, at once and one at a time
 
 TEST_CASE("Any tokens give the same text at once and one at a time", "[decoder]") {
   const auto all = read_json(tokenizer_data("decoders.json"));
-  const Strings pieces = {"▁", "a", "aa", "b", "H", " ", "", "<0xE2>", "<0x96>", "<0x81>", "<0x", "41>", "</w>", "é"};
+  const Strings pieces = {"▁",      "a",      "aa",     "b",   "H",   " ",    "",
+                          "<0xE2>", "<0x96>", "<0x81>", "<0x", "41>", "</w>", "é"};
   std::mt19937 draw(17);
   for (const auto& one : all) {
     CAPTURE(one["decoder"].dump());
@@ -108,7 +110,8 @@ TEST_CASE("Behind Fuse, only what a later decoder may still change is held", "[d
     return decoder_of({{"type", "Sequence"}, {"decoders", {{{"type", "Fuse"}}, Json::parse(decoder)}}});
   };
   const auto ends = after_fuse(R"({"type": "Strip", "content": "H", "start": 1, "stop": 2})");
-  CHECK(decoded_by_stream(ends, {"H", "Ha", "H", "HH", "b", "H"}) == Strings{"", "Ha", "", "H", "HHb", "", ""});
+  CHECK(decoded_by_stream(ends, {"H", "Ha", "H", "HH", "b", "H"}) ==
+        Strings{"", "Ha", "", "H", "HHb", "", ""});
   const auto replaced = after_fuse(R"({"type": "Replace", "pattern": {"String": "aab"}, "content": "-"})");
   CHECK(decoded_by_stream(replaced, {"a", "a", "a", "b", "a"}) == Strings{"", "", "a", "-", "", "a"});
   const auto spaces = after_fuse(R"({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "never"})");
@@ -155,14 +158,16 @@ TEST_CASE("Decoders that are none are refused", "[decoder]") {
   CHECK(replace({{"String", ""}}) == "decoder.pattern.String: an empty string is not supported");
   CHECK(replace({{"String", std::string(1025, 'a')}})
             .starts_with("decoder.pattern.String: expected at most 1024 bytes, got \"aaa"));
-  CHECK(replace({{"Regex", "(?R)"}}) == "decoder.pattern.Regex: (?R in a regular expression is not supported");
+  CHECK(replace({{"Regex", "(?R)"}}) ==
+        "decoder.pattern.Regex: (?R in a regular expression is not supported");
   CHECK(replace("a") == "decoder.pattern: expected an object, got \"a\"");
   const auto metaspace = [](const Json& more) {
     Json json = {{"type", "Metaspace"}, {"replacement", "▁"}};
     json.update(more);
     return decoder_refused(json);
   };
-  CHECK(metaspace({{"prepend_scheme", "last"}}) == "decoder.prepend_scheme: the scheme last is not supported");
+  CHECK(metaspace({{"prepend_scheme", "last"}}) ==
+        "decoder.prepend_scheme: the scheme last is not supported");
   CHECK(metaspace({{"add_prefix_space", false}}) ==
         "decoder.add_prefix_space: expected true unless prepend_scheme is \"never\", got false");
   CHECK(metaspace({{"add_prefix_space", false}, {"prepend_scheme", "never"}}) == "no error");

@@ -3,6 +3,7 @@
 #include <attentive/tokenizers/pretrained_tokenizer.h>
 
 #include "support/errors.h"
+#include "tokenizers/print_encoding.h"
 #include "tokenizers/small_tokenizer.h"
 
 using namespace attentive;
@@ -53,7 +54,7 @@ TEST_CASE("A batch of pairs is what the pairs are one by one", "[encoding_batch]
 
 TEST_CASE("Padding without a length is up to the longest text of the batch", "[encoding_batch]") {
   const auto tokenizer =
-      unlimited("gpt2").with_padding(PaddingOptions{.multiple_of = 4, .side = TextSide::Left});
+      unlimited("word_level").with_padding(PaddingOptions{.multiple_of = 4, .side = TextSide::Left});
   const std::vector<std::string> texts = {"", "a b c d e f", "a"};
   const auto batch = tokenizer.encode_batch(texts, {.threads = 2});
   REQUIRE(batch.size() == 3);

@@ -1,9 +1,10 @@
+#include "tokenizers/models.h"
+
 #include <limits>
 
 #include <catch2/catch_test_macros.hpp>
 
 #include "base/refusal.h"
-#include "tokenizers/models.h"
 #include "tokenizers/piece_trie.h"
 #include "tokenizers/small_tokenizer.h"
 
@@ -65,17 +66,17 @@ TEST_CASE("Models spell pieces as Python's do: ids and bytes, or an error", "[mo
       }
       std::vector<Token> expected;
       for (const auto& token : text["tokens"]) expected.push_back({token[0], token[1], token[2]});
-      CHECK(spelled(*model, piece) == expected);
+      CHECK((spelled(*model, piece) == expected));
     }
   }
   CHECK(texts == 48 * 14);
   CHECK(refused > 20);
 }
 
-TEST_CASE("Of two spellings with equal scores, the one that begins earlier stays", "[models]") {
+TEST_CASE("Of two spellings with equal scores, the one whose last token begins earlier stays", "[models]") {
   auto json = small_unigram();
   json["vocab"] = Json::parse(R"([["<unk>", 0], ["a", -1], ["aa", -2]])");
-  CHECK(spelled(*model_of(json), "aaa") == std::vector<Token>{{2, 0, 2}, {1, 2, 3}});
+  CHECK((spelled(*model_of(json), "aaa") == std::vector<Token>{{1, 0, 1}, {2, 1, 3}}));
 }
 
 TEST_CASE("An unknown character needs an unknown token", "[models]") {
@@ -128,7 +129,7 @@ TEST_CASE("Long pieces cost no more than long texts", "[models]") {
   json["vocab"].push_back({std::string(16, 'a'), -1.0});
   auto model = model_of(json);
   CHECK(spelled(*model, known).size() == 62'500);
-  CHECK(spelled(*model, unknown) == std::vector<Token>{{0, 0, 1'000'000}});
+  CHECK((spelled(*model, unknown) == std::vector<Token>{{0, 0, 1'000'000}}));
   json["byte_fallback"] = true;
   json["vocab"].push_back({"<0x7A>", -1.0});
   CHECK(spelled(*model_of(json), unknown).size() == 1'000'000);
@@ -136,7 +137,7 @@ TEST_CASE("Long pieces cost no more than long texts", "[models]") {
     "vocab": {"u": 0, "a": 1, "aa": 2, "aaaa": 3, "<0x7A>": 4}, "merges": [["a", "a"], ["aa", "aa"]]})");
   CHECK(spelled(*model_of(pairs), known).size() == 250'000);
   CHECK(spelled(*model_of(pairs), unknown).size() == 1'000'000);
-  CHECK(spelled(*model_of(pairs), std::string(1'000'000, 'y')) == std::vector<Token>{{0, 0, 1'000'000}});
+  CHECK((spelled(*model_of(pairs), std::string(1'000'000, 'y')) == std::vector<Token>{{0, 0, 1'000'000}}));
 }
 
 TEST_CASE("A vocabulary finds tokens by text and by id, with gaps and without", "[models]") {

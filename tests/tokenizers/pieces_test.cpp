@@ -3,6 +3,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include "tokenizers/normalizer.h"
+#include "tokenizers/print_encoding.h"
 
 using namespace attentive::tokenizers;
 using Origins = std::vector<Origin>;

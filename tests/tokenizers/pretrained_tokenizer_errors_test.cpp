@@ -52,32 +52,37 @@ TEST_CASE("What is no document is refused", "[pretrained_tokenizer]") {
   CHECK(refused_with("/model", nullptr) == "model: expected a field \"type\", got null");
 }
 
-TEST_CASE("A SentencePiece model is refused as one, with what can be done", "[pretrained_tokenizer]") {
-  const std::string unigram =
-      "model: a SentencePiece model (Unigram) is not supported; encode the text in Python, and pass its ids "
-      "instead";
-  const std::string bpe =
-      "model: a SentencePiece model (BPE with bytes as a fallback or U+2581 as its space) is not supported; "
-      "encode the "
-      "text in Python, and pass its ids instead";
-  CHECK(refused_with("/model/type", "Unigram") == unigram);
-  CHECK(refused_with("/model", Json::parse(R"({"vocab": [["a", 0.5]]})")) == unigram);
-  CHECK(refused_with("/model/byte_fallback", true) == bpe);
-  const Json metaspace = {
-      {"type", "Metaspace"}, {"replacement", "▁"}, {"prepend_scheme", "first"}, {"split", false}};
-  CHECK(refused_with("/pre_tokenizer", metaspace) == bpe);
-  CHECK(refused_with("/pre_tokenizer/pretokenizers/1", metaspace) == bpe);
-  CHECK(refused_with("/decoder", metaspace) == bpe);
-  CHECK(refused_with("/normalizer/normalizers/0", {{"type", "Prepend"}, {"prepend", "▁"}}) == bpe);
+TEST_CASE("Charsmaps, signs and lengths that are none are refused", "[pretrained_tokenizer]") {
+  const auto precompiled = [](const Json& charsmap) {
+    return refused_with("/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", charsmap}});
+  };
+  const std::string charsmap = "normalizer.precompiled_charsmap: expected ";
+  CHECK(precompiled(nullptr) == charsmap + "a string, got null");
+  CHECK(precompiled("") == charsmap + "a charsmap of 4 to 16777216 bytes, got 0");
+  CHECK(precompiled("AAA") == charsmap + "base64 of a multiple of four characters, got 3");
+  CHECK(precompiled("AAAA/w==") ==
+        charsmap + "a charsmap whose array has 4 to 0 bytes in units of four, got 4278190080");
+  CHECK(refused_with("/normalizer", {{"type", "Prepend"}, {"prepend", ""}}) ==
+        "normalizer.prepend: an empty text is not supported");
+  const auto metaspace = [](const Json& sign) {
+    return refused_with("/pre_tokenizer", {{"type", "Metaspace"}, {"replacement", sign}});
+  };
+  CHECK(metaspace("▁▁") == "pre_tokenizer.replacement: expected one character, got \"\\u2581\\u2581\"");
+  CHECK(metaspace("") == "pre_tokenizer.replacement: expected one character, got \"\"");
+  CHECK(metaspace("▁") == "no error");
+  CHECK(refused_with("/pre_tokenizer", {{"type", "FixedLength"}, {"length", 0}}) ==
+        "pre_tokenizer.length: expected an integer from 1 to 2147483647, got 0");
+  CHECK(refused_with("/pre_tokenizer", {{"type", "FixedLength"}}) == "no error");
+  CHECK(refused_with("/pre_tokenizer", {{"type", "CharDelimiterSplit"}, {"delimiter", "ab"}}) ==
+        "pre_tokenizer.delimiter: expected one character, got \"ab\"");
 }
 
 TEST_CASE("Kinds and values that are not supported are refused by name", "[pretrained_tokenizer]") {
   const auto kind = [](const std::string& place, const std::string& type) {
     return refused_with(place, {{"type", type}});
   };
-  CHECK(kind("/normalizer/normalizers/1", "Nmt") ==
-        "normalizer.normalizers[1]: the normalizer Nmt is not supported");
-  CHECK(kind("/normalizer", "Replace") == "normalizer: the normalizer Replace is not supported");
+  CHECK(kind("/normalizer/normalizers/1", "Other") ==
+        "normalizer.normalizers[1]: the normalizer Other is not supported");
   CHECK(kind("/pre_tokenizer", "UnicodeScripts") ==
         "pre_tokenizer: the pre-tokenizer UnicodeScripts is not supported");
   CHECK(kind("/post_processor/processors/1", "Other") ==
@@ -110,8 +115,7 @@ TEST_CASE("Fields of another type, or missing, are refused", "[pretrained_tokeni
   CHECK(refused_with("/pre_tokenizer/pretokenizers", "x") ==
         "pre_tokenizer.pretokenizers: expected an array, got \"x\"");
   CHECK(refused_with("/model/vocab", Json::array()) ==
-        "model: a SentencePiece model (Unigram) is not supported; encode the text in Python, and pass its "
-        "ids instead");
+        "model.vocab: expected an object of tokens and ids, got an array of 0");
   CHECK(refused_with("/model/vocab", "x") == "model.vocab: expected an object of tokens and ids, got \"x\"");
   CHECK(refused_with("/model/merges", 1) == "model.merges: expected an array, got 1");
   CHECK(refused_without("/model/merges") == "model: expected a field \"merges\", got an object");

@@ -3,6 +3,7 @@
 #include <attentive/tokenizers/text_span.h>
 
 #include "support/errors.h"
+#include "tokenizers/print_encoding.h"
 
 using namespace attentive;
 using namespace attentive::test;
