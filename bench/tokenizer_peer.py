@@ -66,7 +66,7 @@ def parts_of_sources(size):
                 continue
             parts.append(part)
             if len(parts) % 10 == 9:
-                parts.append(words.text(80))
+                parts.append(words.text(80).replace("\0", ""))
                 total += len(parts[-1].encode())
             total, part = total + len(part.encode()), ""
             if total >= size:
@@ -212,7 +212,7 @@ def main():
             text.write_bytes("".join(part + "\0" for part in parts).encode())
             print(f"{text.stat().st_size / 1e6:.1f} MB in {len(parts)} parts, {args.turns} turns\n")
             print("| kind | ours, MB/s | encode_batch | encode_batch_fast | ours against encode_batch | against encode_batch_fast |\n|---|--:|--:|--:|--:|--:|")
-            trained = Trained(1, text=parts, size=args.vocabulary)
+            trained = Trained(1, text=parts[::4], size=args.vocabulary)
             made = documents(None, folder) if args.real else ((name, trained, folder / f"{name}.json") for name in args.kinds)
             for name, document, path in made:
                 if not path.exists():

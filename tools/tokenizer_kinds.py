@@ -36,7 +36,7 @@ class Trained:
     def __init__(self, seed, text=None, size=None):
         """Trained on words of the seed, or on a text, then with as many tokens."""
         words = Words(seed)
-        self.text = text[::4] if text else [words.text(12) for _ in range(2000)]
+        self.text = text or [words.text(12) for _ in range(2000)]
         self.short = text[::10] if text else [words.text(3) for _ in range(6000)]
         self.size, self.letters = size, size and max(1000, size // 10)
 
