@@ -1,5 +1,7 @@
 #include "common/language.h"
 
+#include <c10/util/Exception.h>
+
 #ifdef ATTENTIVE_TOKENIZERS
 #include <attentive/tokenizers/pretrained_tokenizer.h>
 #endif
@@ -14,10 +16,27 @@ attentive::TokenizerReader tokenizer_reader() {
 #endif
 }
 
+attentive::FolderTokenizerReader folder_tokenizer_reader() {
+#ifdef ATTENTIVE_TOKENIZERS
+  return attentive::load_any_tokenizer;
+#else
+  return {};
+#endif
+}
+
+std::unique_ptr<attentive::Tokenizer> read_tokenizer_of(const attentive::ModelFolder& folder) {
+  if (!folder.tokenizer.empty()) return tokenizer_reader()(attentive::read_text(folder.tokenizer));
+  const auto read = folder_tokenizer_reader();
+  TORCH_CHECK_VALUE(read && !folder.vocabulary.empty(), folder.path.string(), " has no tokenizer.json");
+  return read(folder.path);
+}
+
 attentive::LanguageModel load_language(const std::filesystem::path& path, at::Device device,
                                        const attentive::PretrainedOptions& pretrained) {
-  return attentive::load_language_model(
-      path, {.device = device, .read_tokenizer = tokenizer_reader(), .pretrained = pretrained});
+  return attentive::load_language_model(path, {.device = device,
+                                               .read_tokenizer = tokenizer_reader(),
+                                               .read_folder_tokenizer = folder_tokenizer_reader(),
+                                               .pretrained = pretrained});
 }
 
 }  // namespace apps

@@ -1,7 +1,10 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 
+#include <attentive/models/model_folder.h>
+#include <attentive/text/tokenizer.h>
 #include <attentive/train/language_model.h>
 
 namespace apps {
@@ -10,7 +13,14 @@ namespace apps {
 /// of Python's models.
 attentive::TokenizerReader tokenizer_reader();
 
-/// `attentive::load_language_model` with that reader.
+/// Reads the vocabularies of Python's folders without a tokenizer.json; empty where the program was built without
+/// that component.
+attentive::FolderTokenizerReader folder_tokenizer_reader();
+
+/// The tokenizer of a Python folder. Throws c10::ValueError where there is none, or none that can be read.
+std::unique_ptr<attentive::Tokenizer> read_tokenizer_of(const attentive::ModelFolder& folder);
+
+/// `attentive::load_language_model` with these readers.
 attentive::LanguageModel load_language(const std::filesystem::path& path, at::Device device = at::kCPU,
                                        const attentive::PretrainedOptions& pretrained = {});
 

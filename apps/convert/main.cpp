@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 #include <c10/core/ScalarType.h>
+#include <c10/util/Exception.h>
 #include <fmt/format.h>
 
 #include <attentive/models/pretrained.h>
@@ -61,10 +62,26 @@ void check_paths(const Settings& s) {
                     ", which is there already; --force replaces the model in it");
 }
 
+// The tokenizer.json of a folder that has other files of a tokenizer. Where they cannot be read here they are
+// copied alone, and Python reads them.
+std::map<std::string, std::string> converted_tokenizer(const ModelFolder& folder) {
+  if (!folder.tokenizer.empty() || folder.vocabulary.empty()) return {};
+  try {
+    return {{"tokenizer.json", apps::read_tokenizer_of(folder)->to_python_json()}};
+  } catch (const c10::ValueError& error) {
+    apps::print_error(
+        fmt::format("attentive-convert: no tokenizer.json: {}", error.what_without_backtrace()));
+    return {};
+  }
+}
+
 template <class Model>
 void rewrite(ModelFolder&& folder, const Settings& s) {
-  const SaveFolderOptions how{
-      .family = s.family, .config = folder.config, .tokenizer = s.no_tokenizer ? fs::path() : folder.path};
+  SaveFolderOptions how{.family = s.family, .config = folder.config};
+  if (!s.no_tokenizer) {
+    how.tokenizer = folder.path;
+    how.files = converted_tokenizer(folder);
+  }
   save_model_folder(s.out, *load_pretrained<Model>(std::move(folder), {.dtype = dtype_of(s)}), how);
 }
 

@@ -18,14 +18,10 @@ void take_model(Network& network, Model model) {
 
 Network bert_network(ModelFolder&& folder) {
   Network network;
-  if (folder.tokenizer.empty()) {
-    network.why_no_tokenizer = folder.path.string() + " has no tokenizer.json";
-  } else {
-    try {
-      network.tokenizer = apps::tokenizer_reader()(read_text(folder.tokenizer));
-    } catch (const c10::ValueError& error) {
-      network.why_no_tokenizer = error.what_without_backtrace();
-    }
+  try {
+    network.tokenizer = apps::read_tokenizer_of(folder);
+  } catch (const c10::ValueError& error) {
+    network.why_no_tokenizer = error.what_without_backtrace();
   }
   const auto model = load_pretrained<Bert>(std::move(folder));
   network.context_length = model->options.context_length();

@@ -113,6 +113,10 @@ ModelFolder read_model_folder(const std::filesystem::path& path, const ModelFold
   }
   folder.family = type->as<std::string>();
   if (is_there(path / "tokenizer.json")) folder.tokenizer = path / "tokenizer.json";
+  for (const auto* name :
+       {"vocab.txt", "vocab.json", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model"}) {
+    if (folder.vocabulary.empty() && is_there(path / name)) folder.vocabulary = path / name;
+  }
   folder.stop_tokens = stop_tokens_in(path, folder.config);
   if (options.weights) {
     ReadStateOptions reading;

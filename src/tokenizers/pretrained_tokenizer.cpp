@@ -11,6 +11,8 @@
 
 #include "base/files.h"
 #include "base/refusal.h"
+#include "base/strings.h"
+#include "tokenizers/convert/folder_document.h"
 #include "tokenizers/batch.h"
 #include "tokenizers/pipeline.h"
 
@@ -32,26 +34,47 @@ auto named(Call call) {
   }
 }
 
-std::filesystem::path file_of(const std::filesystem::path& path) {
-  std::error_code ignored;
-  return std::filesystem::is_directory(path, ignored) ? path / "tokenizer.json" : path;
-}
-
-// Reads the file and hands its text to `parse`; every error carries `who` and the path.
-template <class Parse>
-auto load_by(const char* who, const std::filesystem::path& path, Parse parse) {
-  const auto file = file_of(path);
+// Hands what `read` returns to `parse`; every error carries `who` and the path.
+template <class Read, class Parse>
+auto load_by(const char* who, const std::filesystem::path& path, const Read& read, const Parse& parse) {
   std::string text;
   try {
-    text = read_file(file, kLargestFile);
+    text = read(path);
   } catch (const std::system_error& error) {
     TORCH_CHECK_VALUE(false, who, ": ", error.what());
+  } catch (const Refusal& refusal) {
+    TORCH_CHECK_VALUE(false, who, ": ", path.string(), ": ", refusal.what());
   }
   try {
     return parse(text);
   } catch (const c10::Error& error) {
-    TORCH_CHECK_VALUE(false, who, ": ", file.string(), ": ", error.what_without_backtrace());
+    TORCH_CHECK_VALUE(false, who, ": ", path.string(), ": ", error.what_without_backtrace());
   }
+}
+
+// A tokenizer.json, that of a folder, or what a folder without one says.
+template <class Parse>
+auto load_path(const char* who, const std::filesystem::path& path, const Parse& parse) {
+  const auto read = [](const std::filesystem::path& file) { return read_file(file, kLargestFile); };
+  if (!is_folder(path)) return load_by(who, path, read, parse);
+  if (is_there(path / "tokenizer.json")) return load_by(who, path / "tokenizer.json", read, parse);
+  return load_by(who, path, tokenizers::convert_folder, parse);
+}
+
+// The options as tokenizer_config.json states them.
+tokenizers::TokenizerSettings settings_of(const VocabOptions& options) {
+  nlohmann::json config{
+      {"do_lower_case", options.lower_case}, {"tokenize_chinese_chars", options.chinese_characters},
+      {"unk_token", options.unknown},        {"sep_token", options.separator},
+      {"pad_token", options.padding},        {"cls_token", options.classifier},
+      {"mask_token", options.mask}};
+  for (const auto& [key, value] : config.items()) {
+    if (value.is_string() && !is_utf8(value.get_ref<const std::string&>())) {
+      refuse("expected {} in UTF-8, got other bytes", key);
+    }
+  }
+  if (options.strip_accents) config["strip_accents"] = *options.strip_accents;
+  return tokenizers::TokenizerSettings({.tokenizer_config = config.dump()});
 }
 
 class PipelineDecoder final : public StreamingDecoder {
@@ -119,7 +142,15 @@ PretrainedTokenizer PretrainedTokenizer::parse(std::string_view json) {
 }
 
 PretrainedTokenizer PretrainedTokenizer::load(const std::filesystem::path& path) {
-  return load_by("PretrainedTokenizer::load", path, [](const std::string& text) { return parse(text); });
+  return load_path("PretrainedTokenizer::load", path, parse);
+}
+
+PretrainedTokenizer PretrainedTokenizer::from_vocab(const std::filesystem::path& path,
+                                                    const VocabOptions& options) {
+  const auto convert = [&](const std::filesystem::path& file) {
+    return tokenizers::convert_vocab_txt(file, settings_of(options));
+  };
+  return load_by("PretrainedTokenizer::from_vocab", path, convert, parse);
 }
 
 int64_t PretrainedTokenizer::vocab_size() const {
@@ -285,7 +316,7 @@ std::unique_ptr<Tokenizer> parse_any_tokenizer(std::string_view json) {
 }
 
 std::unique_ptr<Tokenizer> load_any_tokenizer(const std::filesystem::path& path) {
-  return load_by("load_any_tokenizer", path, parse_any_tokenizer);
+  return load_path("load_any_tokenizer", path, parse_any_tokenizer);
 }
 
 }  // namespace attentive

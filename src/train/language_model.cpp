@@ -42,21 +42,32 @@ std::vector<int64_t> parse_stop_tokens(const std::string& text) {
   return tokens;
 }
 
+// The tokenizer of a Python folder. Throws c10::ValueError with what is wrong with it.
+std::unique_ptr<Tokenizer> read_python_tokenizer(const std::filesystem::path& path,
+                                                 const std::map<std::string, std::string>& files,
+                                                 bool has_vocabulary, const LanguageModelOptions& options) {
+  if (const auto file = files.find(kTokenizer); file != files.end()) {
+    try {
+      return options.read_tokenizer(file->second);
+    } catch (const c10::ValueError& error) {
+      TORCH_CHECK_VALUE(false, (path / kTokenizer).string(), ": ", error.what_without_backtrace());
+    }
+  }
+  TORCH_CHECK_VALUE(has_vocabulary && options.read_folder_tokenizer, path.string(), " has no tokenizer.json");
+  return options.read_folder_tokenizer(path);
+}
+
 LanguageModel from_python(const std::filesystem::path& path, const LanguageModelOptions& options) {
   auto folder = read_model_folder(path);
   auto stop_tokens = folder.stop_tokens;
+  const bool has_vocabulary = !folder.vocabulary.empty();
   LanguageModel language{.model = AnyLanguageModel::load_pretrained(std::move(folder), options.pretrained),
                          .stop_tokens = std::move(stop_tokens),
                          .python_files = read_side_files(path)};
-  const auto tokenizer = language.python_files.find(kTokenizer);
-  if (tokenizer == language.python_files.end()) {
-    language.why_no_tokenizer = path.string() + " has no tokenizer.json";
-    return language;
-  }
   try {
-    language.tokenizer = options.read_tokenizer(tokenizer->second);
+    language.tokenizer = read_python_tokenizer(path, language.python_files, has_vocabulary, options);
   } catch (const c10::ValueError& error) {
-    language.why_no_tokenizer = (path / kTokenizer).string() + ": " + error.what_without_backtrace();
+    language.why_no_tokenizer = error.what_without_backtrace();
   }
   return language;
 }

@@ -18,6 +18,8 @@ struct ModelFolder {
   FileValue config;                 ///< config.json, a dict
   StateDict weights;                ///< under Python's names
   std::filesystem::path tokenizer;  ///< tokenizer.json; empty if there is none
+  /// The file of a vocabulary, such as vocab.txt or tokenizer.model; empty if there is none.
+  std::filesystem::path vocabulary;
   /// The tokens that end a text: `eos_token_id` of generation_config.json or, if that has none, of
   /// config.json.
   std::vector<int64_t> stop_tokens;

@@ -30,6 +30,19 @@ struct Encoding {
   bool operator==(const Encoding&) const = default;
 };
 
+/// How `PretrainedTokenizer::from_vocab` reads a `vocab.txt`: the arguments of Python's BertTokenizer.
+struct VocabOptions {
+  bool lower_case = true;
+  /// Whether accents are removed. Not set: where letters are made lower case.
+  std::optional<bool> strip_accents = std::nullopt;
+  bool chinese_characters = true;  ///< each of them is a word
+  std::string unknown = "[UNK]";
+  std::string separator = "[SEP]";
+  std::string padding = "[PAD]";
+  std::string classifier = "[CLS]";
+  std::string mask = "[MASK]";
+};
+
 /// How `encode_text` and `encode_pair` encode.
 struct EncodeOptions {
   /// Whether to add the tokens that the post-processor adds, such as [CLS] and [SEP].
@@ -105,9 +118,21 @@ class PretrainedTokenizer final : public Tokenizer {
   /// Reads the text of a `tokenizer.json`. Throws c10::ValueError that names the place in the file, such as
   /// `pre_tokenizer.pretokenizers[1].type`, what was expected and what came.
   static PretrainedTokenizer parse(std::string_view json);
-  /// Reads a `tokenizer.json`, or the one in a folder. Throws c10::ValueError with the path and what is
-  /// wrong.
+  /// Reads a `tokenizer.json`, or the one in a folder. A folder without one is read as AutoTokenizer of
+  /// transformers 5.23.0 reads it, by the class that its configuration names: `vocab.txt` (BertTokenizer),
+  /// `vocab.json` with `merges.txt` (GPT2Tokenizer, RobertaTokenizer, Qwen2Tokenizer), or a SentencePiece model
+  /// (LlamaTokenizer, GemmaTokenizer, T5Tokenizer, AlbertTokenizer, XLMRobertaTokenizer, CamembertTokenizer, and
+  /// TokenizersBackend, which Mistral has), each with tokenizer_config.json, special_tokens_map.json and
+  /// added_tokens.json where they are there (docs/decisions/0013-published-folders.md). `to_json` is then the
+  /// document that was made of them, which AutoTokenizer reads with equal ids.
+  /// Throws c10::ValueError with the path and what is wrong; for another class it names the line of Python that
+  /// writes a `tokenizer.json`. Memory: a few times the files while it reads.
   static PretrainedTokenizer load(const std::filesystem::path& path);
+  /// Reads a `vocab.txt`, a token a line, as Python's BertTokenizer does, whatever model it is of. Throws
+  /// c10::ValueError with the path and what is wrong.
+  ///
+  ///   auto tokenizer = attentive::PretrainedTokenizer::from_vocab("vocab.txt", {.lower_case = false});
+  static PretrainedTokenizer from_vocab(const std::filesystem::path& path, const VocabOptions& options = {});
 
   /// The largest id + 1, added tokens included. Not every id below must have a token.
   int64_t vocab_size() const override;
@@ -165,8 +190,8 @@ class PretrainedTokenizer final : public Tokenizer {
   /// True for an added token that is marked special, such as [CLS].
   bool is_special(int64_t id) const override;
 
-  /// The text it was read from, unchanged; with the truncation and the padding of `with_truncation` and
-  /// `with_padding` if there are any. Unlike that of other tokenizers it may hold any UTF-8, and
+  /// The text it was read from, unchanged, or what was made of a folder's other files; with the truncation and the
+  /// padding of `with_truncation` and `with_padding` if there are any. Unlike that of other tokenizers it may hold any UTF-8, and
   /// `load_any_tokenizer` reads it.
   std::string to_json() const override;
   /// The same text.
@@ -189,9 +214,8 @@ class PretrainedTokenizer final : public Tokenizer {
 ///   auto language = attentive::load_language_model("run", {.read_tokenizer = attentive::parse_any_tokenizer});
 std::unique_ptr<Tokenizer> parse_any_tokenizer(std::string_view json);
 
-/// Reads it from a file.
-/// The path may be a folder that holds `tokenizer.json`. Throws c10::ValueError with the path and what is
-/// wrong.
+/// Reads it from a file, or from a folder as `PretrainedTokenizer::load` does. Throws c10::ValueError with the
+/// path and what is wrong.
 ///
 ///   auto tokenizer = attentive::load_any_tokenizer("Qwen3-0.6B");
 std::unique_ptr<Tokenizer> load_any_tokenizer(const std::filesystem::path& path);

@@ -56,11 +56,17 @@ std::map<std::string, std::string> language_model_documents(const AnyLanguageMod
 /// Makes a tokenizer of the text of a `tokenizer.json`; throws c10::ValueError for one that it cannot read.
 using TokenizerReader = std::function<std::unique_ptr<Tokenizer>(std::string_view json)>;
 
+/// Makes one of the other files of a Python folder, where it has no `tokenizer.json`; throws c10::ValueError for
+/// files that it cannot read.
+using FolderTokenizerReader = std::function<std::unique_ptr<Tokenizer>(const std::filesystem::path& folder)>;
+
 struct LanguageModelOptions {
   at::Device device = at::kCPU;
   /// `parse_tokenizer` reads the tokenizers of this package; `parse_any_tokenizer` of the component
   /// attentive::tokenizers reads those of Python's models, too.
   TokenizerReader read_tokenizer = parse_tokenizer;
+  /// `load_any_tokenizer` of that component reads the vocabularies of Python's folders. Empty: they stay unread.
+  FolderTokenizerReader read_folder_tokenizer = {};
   PretrainedOptions pretrained = {};  ///< for a Python folder
 };
 
@@ -82,8 +88,8 @@ LanguageModel parse_language_documents(const std::map<std::string, std::string>&
                                        const TokenizerReader& read_tokenizer = parse_tokenizer);
 
 /// Writes a folder that Python's `AutoModelForCausalLM` and `AutoTokenizer` load (`save_model_folder`), with
-/// the side files that the model came with. A tokenizer of this package is written in Python's format
-/// (`Tokenizer::to_python_json`). `family` as in `SaveFolderOptions`.
+/// the side files that the model came with. The tokenizer is written as a `tokenizer.json`
+/// (`Tokenizer::to_python_json`), also where those files had none. `family` as in `SaveFolderOptions`.
 ///
 /// Throws c10::ValueError, with nothing changed, for a model or a tokenizer that Python cannot have.
 ///

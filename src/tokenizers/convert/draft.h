@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "tokenizers/convert/declared_token.h"
+#include "tokenizers/convert/tokenizer_settings.h"
+
+namespace attentive::tokenizers {
+
+/// The names of tokens, bos_token and so on, and the tokens that they stand for: those that a class has by
+/// default, and over them those of a folder's settings. In Python's order; std::nullopt is none.
+class NamedTokenTable {
+ public:
+  using Defaults = std::vector<std::pair<std::string, std::string>>;
+  NamedTokenTable(const Defaults& defaults, const TokenizerSettings& settings);
+
+  /// The text of a token. Throws Refusal where there is none.
+  const std::string& text(std::string_view key) const;
+  bool has(std::string_view key) const;
+  const std::vector<std::pair<std::string, std::optional<DeclaredToken>>>& all() const { return tokens_; }
+  std::optional<DeclaredToken>& at(std::string_view key);
+
+ private:
+  std::vector<std::pair<std::string, std::optional<DeclaredToken>>> tokens_;
+};
+
+/// A document as a class of tokenizers drafts it, before tokens are added.
+struct Draft {
+  explicit Draft(NamedTokenTable tokens) : named(std::move(tokens)) {}
+
+  nlohmann::json model, normalizer, pre_tokenizer, decoder;
+  NamedTokenTable named;
+  std::optional<std::vector<DeclaredToken>> extra;  // special tokens without a name
+};
+
+/// The ids of a model's tokens. The texts are those of `model`.
+std::unordered_map<std::string_view, int64_t> ids_of_model(const nlohmann::json& model);
+
+/// The tokens that a draft and a folder's settings add to the vocabulary, in the order in which Python's
+/// TokenizersBackend adds them.
+std::vector<DeclaredToken> tokens_to_add(const Draft& draft, const TokenizerSettings& settings);
+
+}  // namespace attentive::tokenizers

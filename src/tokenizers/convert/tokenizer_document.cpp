@@ -1,0 +1,186 @@
+#include "tokenizers/convert/tokenizer_document.h"
+
+#include "base/refusal.h"
+#include "tokenizers/convert/document_parts.h"
+#include "tokenizers/convert/draft.h"
+#include "tokenizers/convert/sentence_piece_draft.h"
+
+namespace attentive::tokenizers {
+namespace {
+
+// Published by Qwen: how it cuts a text into words.
+constexpr const char* kQwenWords =
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| "
+    "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|"
+    "\\s+(?!\\S)|\\s+";
+
+// Settings of Python's that change ids, or what is read, and that a document does not hold.
+void check_settings(const TokenizerSettings& settings) {
+  for (const char* key : {"split_special_tokens", "fix_mistral_regex"}) {
+    if (settings.flag(key, false)) refuse("tokenizer_config.json: {} is not supported", key);
+  }
+  for (const char* key :
+       {"vocab", "merges", "model_specific_special_tokens", "tokenizer_truncation", "tokenizer_padding"}) {
+    if (settings.states(key)) refuse("tokenizer_config.json: {} is not supported", key);
+  }
+}
+
+// The tokens around a text by add_bos_token and add_eos_token.
+nlohmann::json begin_end_template(const Draft& draft, const AddedTokenList& added,
+                                  const TokenizerSettings& settings) {
+  std::vector<TemplateEntry> single{{"$A", 0}}, second{{"$B", 1}};
+  std::vector<std::pair<std::string, int64_t>> tokens;
+  const auto take = [&](const char* flag, const char* key, bool front) {
+    if (!settings.flag(flag, false) || !draft.named.has(key)) return;
+    const auto& token = draft.named.text(key);
+    tokens.emplace_back(token, added.id_of(token));
+    single.emplace(front ? single.begin() : single.end(), token, 0);
+    second.emplace(front ? second.begin() : second.end(), token, 1);
+  };
+  take("add_bos_token", "bos_token", /*front=*/true);
+  take("add_eos_token", "eos_token", /*front=*/false);
+  auto pair = single;
+  pair.insert(pair.end(), second.begin(), second.end());
+  return template_part(single, pair, tokens);
+}
+
+// A and B, each between two tokens; `joint`: how often the second one stands between A and B.
+nlohmann::json enclosing_template(const std::string& first, int64_t first_id, const std::string& last,
+                                  int64_t last_id, int joint, int second_type) {
+  const std::vector<TemplateEntry> single{{first, 0}, {"$A", 0}, {last, 0}};
+  auto pair = single;
+  for (int n = 1; n < joint; ++n) pair.emplace_back(last, 0);
+  pair.emplace_back("$B", second_type);
+  pair.emplace_back(last, second_type);
+  return template_part(single, pair, {{first, first_id}, {last, last_id}});
+}
+
+nlohmann::json post_processor_of(TokenizerClass kind, const Draft& draft, const AddedTokenList& added,
+                                 const TokenizerSettings& settings) {
+  const auto text = [&](const char* key) { return draft.named.text(key); };
+  const auto id = [&](const char* key) { return added.id_of(draft.named.text(key)); };
+  switch (kind) {
+    case TokenizerClass::Bert:
+      return enclosing_template(text("cls_token"), id("cls_token"), text("sep_token"), id("sep_token"), 1, 1);
+    case TokenizerClass::Roberta:
+      return {{"type", "RobertaProcessing"},
+              {"sep", nlohmann::json::array({text("sep_token"), id("sep_token")})},
+              {"cls", nlohmann::json::array({text("cls_token"), id("cls_token")})},
+              {"trim_offsets", settings.flag("trim_offsets", true)},
+              {"add_prefix_space", settings.flag("add_prefix_space", false)}};
+    case TokenizerClass::T5:
+      return template_part({{"$A", 0}, {"</s>", 0}}, {{"$A", 0}, {"</s>", 0}, {"$B", 0}, {"</s>", 0}},
+                           {{"</s>", id("eos_token")}});
+    case TokenizerClass::Albert:
+      for (const char* key : {"cls_token", "sep_token"}) {  // it takes their ids before any token is added
+        if (!added.is_own(text(key)))
+          refuse("expected {} in the vocabulary as {}", quoted_name(text(key)), key);
+      }
+      if (settings.states("add_bos_token") || settings.states("add_eos_token")) break;
+      return enclosing_template("[CLS]", id("cls_token"), "[SEP]", id("sep_token"), 1, 1);
+    case TokenizerClass::XlmRoberta:
+    case TokenizerClass::Camembert:
+      return enclosing_template(text("bos_token"), id("bos_token"), text("eos_token"), id("eos_token"), 2, 0);
+    default:
+      break;
+  }
+  return begin_end_template(draft, added, settings);
+}
+
+nlohmann::json finished(TokenizerClass kind, Draft draft, const TokenizerSettings& settings) {
+  check_settings(settings);
+  const auto ids = ids_of_model(draft.model);
+  AddedTokenList added(draft.model["vocab"].size(), ids);
+  added.add(tokens_to_add(draft, settings));
+  if (kind == TokenizerClass::Qwen2) {  // it adds the names once more, and with them nothing else
+    std::vector<DeclaredToken> names;
+    for (const auto& [key, token] : draft.named.all()) {
+      if (token) names.push_back(text_token(token->content));
+    }
+    for (const auto& token : draft.extra.value_or(std::vector<DeclaredToken>())) {
+      names.push_back(text_token(token.content));
+    }
+    added.add(names);
+  }
+  auto post_processor = post_processor_of(kind, draft, added, settings);
+  return {{"version", "1.0"},
+          {"truncation", nullptr},
+          {"padding", nullptr},
+          {"added_tokens", added.json()},
+          {"normalizer", std::move(draft.normalizer)},
+          {"pre_tokenizer", std::move(draft.pre_tokenizer)},
+          {"post_processor", std::move(post_processor)},
+          {"decoder", std::move(draft.decoder)},
+          {"model", std::move(draft.model)}};
+}
+
+// Extra tokens where the class itself has none.
+void take_extra(Draft& draft, const TokenizerSettings& settings) {
+  draft.extra = settings.extra() ? settings.extra() : settings.additional();
+}
+
+nlohmann::json optional_flag(std::optional<bool> value) {
+  return value ? nlohmann::json(*value) : nlohmann::json();
+}
+
+}  // namespace
+
+nlohmann::json word_piece_document(nlohmann::json vocabulary, const TokenizerSettings& settings) {
+  Draft draft(NamedTokenTable({{"unk_token", "[UNK]"},
+                               {"sep_token", "[SEP]"},
+                               {"pad_token", "[PAD]"},
+                               {"cls_token", "[CLS]"},
+                               {"mask_token", "[MASK]"}},
+                              settings));
+  draft.model = {{"type", "WordPiece"},
+                 {"unk_token", draft.named.text("unk_token")},
+                 {"continuing_subword_prefix", "##"},
+                 {"max_input_chars_per_word", 100},
+                 {"vocab", std::move(vocabulary)}};
+  draft.normalizer = {{"type", "BertNormalizer"},
+                      {"clean_text", true},
+                      {"handle_chinese_chars", settings.flag("tokenize_chinese_chars", true)},
+                      {"strip_accents", optional_flag(settings.flag("strip_accents"))},
+                      {"lowercase", settings.flag("do_lower_case", true)}};
+  draft.pre_tokenizer = plain_part("BertPreTokenizer");
+  draft.decoder = {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}};
+  take_extra(draft, settings);
+  return finished(TokenizerClass::Bert, std::move(draft), settings);
+}
+
+nlohmann::json byte_level_document(TokenizerClass kind, nlohmann::json vocabulary, nlohmann::json merges,
+                                   const TokenizerSettings& settings) {
+  NamedTokenTable::Defaults defaults{{"unk_token", "<|endoftext|>"}, {"eos_token", "<|endoftext|>"}};
+  if (kind == TokenizerClass::Gpt2) {
+    defaults.emplace_back("bos_token", "<|endoftext|>");
+  } else if (kind == TokenizerClass::Qwen2) {
+    defaults.emplace_back("pad_token", "<|endoftext|>");
+  } else {
+    defaults = {{"bos_token", "<s>"},   {"eos_token", "</s>"},  {"sep_token", "</s>"},   {"cls_token", "<s>"},
+                {"unk_token", "<unk>"}, {"pad_token", "<pad>"}, {"mask_token", "<mask>"}};
+  }
+  Draft draft(NamedTokenTable(defaults, settings));
+  draft.model = bpe_part(std::move(vocabulary), std::move(merges));
+  draft.model["continuing_subword_prefix"] = "";
+  draft.model["end_of_word_suffix"] = "";
+  const bool prefix = settings.flag("add_prefix_space", false);
+  if (kind == TokenizerClass::Qwen2) {
+    draft.normalizer = plain_part("NFC");
+    const nlohmann::json split{
+        {"type", "Split"}, {"pattern", {{"Regex", kQwenWords}}}, {"behavior", "Isolated"}, {"invert", false}};
+    draft.pre_tokenizer = sequence_part(
+        "pretokenizers", nlohmann::json::array({split, byte_level_part(prefix, /*use_regex=*/false)}));
+  } else {
+    draft.pre_tokenizer = byte_level_part(prefix, /*use_regex=*/true);
+  }
+  draft.decoder = byte_level_part(/*add_prefix_space=*/true, /*use_regex=*/true);
+  take_extra(draft, settings);
+  return finished(kind, std::move(draft), settings);
+}
+
+nlohmann::json sentence_piece_document(TokenizerClass kind, const SentencePieceModel& model,
+                                       const TokenizerSettings& settings) {
+  return finished(kind, draft_sentence_piece(kind, model, settings), settings);
+}
+
+}  // namespace attentive::tokenizers

@@ -1,0 +1,245 @@
+#include "tokenizers/convert/tokenizer_settings.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/refusal.h"
+
+namespace attentive::tokenizers {
+namespace {
+
+constexpr const char* kConfig = "tokenizer_config.json";
+constexpr const char* kMap = "special_tokens_map.json";
+constexpr const char* kAdded = "added_tokens.json";
+constexpr const char* kAdditional = "additional_special_tokens";
+constexpr const char* kExtra = "extra_special_tokens";
+constexpr size_t kMostListed = 16384;  // tokens of a list: each is compared with those before it
+
+bool is_named(std::string_view key) {
+  const auto& keys = named_token_keys();
+  return std::find(keys.begin(), keys.end(), key) != keys.end();
+}
+
+nlohmann::json parse_settings(const std::string& text, const char* file) {
+  if (text.empty()) return nlohmann::json::object();
+  try {
+    auto document = parse_json(text);
+    if (!document.is_object()) JsonView(document).expected("an object");
+    return document;
+  } catch (const Refusal& refusal) {
+    refuse("{}: {}", file, refusal.what());
+  }
+}
+
+std::optional<std::vector<DeclaredToken>> parse_token_list(const JsonView& json) {
+  if (json.is_null()) return std::nullopt;
+  if (json.items().size() > kMostListed) json.expected(fmt::format("at most {} tokens", kMostListed));
+  std::vector<DeclaredToken> tokens;
+  for (const auto& item : json.items()) {
+    tokens.push_back(item.raw().is_object() ? parse_token_object(item) : parse_declared_token(item));
+  }
+  return tokens;
+}
+
+int64_t id_of_text(std::string_view text, const JsonView& json) {
+  int64_t id = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
+  if (error != std::errc() || end != text.data() + text.size() || id < 0) json.expected("ids as members");
+  return id;
+}
+
+// The member of that name, or a new one at the end.
+void set_token(TokenizerSettings::NamedTokens& tokens, const std::string& key, DeclaredToken token) {
+  const auto same =
+      std::find_if(tokens.begin(), tokens.end(), [&](const auto& entry) { return entry.first == key; });
+  if (same != tokens.end()) {
+    same->second = std::move(token);
+    return;
+  }
+  if (tokens.size() == kMostListed) refuse("expected at most {} named tokens", kMostListed);
+  tokens.emplace_back(key, std::move(token));
+}
+
+}  // namespace
+
+const std::vector<std::string>& named_token_keys() {
+  static const std::vector<std::string> keys{"bos_token", "eos_token", "unk_token", "sep_token",
+                                             "pad_token", "cls_token", "mask_token"};
+  return keys;
+}
+
+// The members of a document in the order of its text, which a parsed one has lost: added tokens that the
+// vocabulary lacks get their ids in this order.
+struct TokenizerSettings::KeyOrder {
+  std::vector<std::string> keys;
+  std::vector<std::string> extra;  // of the object "extra_special_tokens"
+
+  explicit KeyOrder(const std::string& text) {
+    if (text.empty()) return;
+    std::set<std::string, std::less<>> seen;
+    const auto note = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& value) {
+      if (event != nlohmann::json::parse_event_t::key || depth > 2) return true;
+      const auto& key = value.get_ref<const std::string&>();
+      if (depth == 1 && seen.insert(key).second) keys.push_back(key);
+      if (depth == 2 && keys.back() == kExtra) extra.push_back(key);
+      return true;
+    };
+    (void)nlohmann::json::parse(text, note, /*allow_exceptions=*/false);
+  }
+};
+
+TokenizerSettings::TokenizerSettings(const SettingTexts& texts)
+    : config_(parse_settings(texts.tokenizer_config, kConfig)) {
+  const auto within = [](const char* file, const auto& read) {
+    try {
+      read();
+    } catch (const Refusal& refusal) {
+      refuse("{}: {}", file, refusal.what());
+    }
+  };
+  NamedTokens late;
+  within(kConfig, [&] { read_config(KeyOrder(texts.tokenizer_config), late); });
+  if (!states("added_tokens_decoder")) {
+    const auto map = parse_settings(texts.special_tokens_map, kMap);
+    within(kMap, [&] { read_special_tokens_map(map, KeyOrder(texts.special_tokens_map).keys); });
+    const auto tokens = parse_settings(texts.added_tokens, kAdded);
+    within(kAdded, [&] { read_added_tokens(tokens); });
+  }
+  for (auto& [key, token] : late) set_token(of_this_model_, key, std::move(token));
+  take_added_for_named();
+}
+
+// Python calls the additional tokens extra ones where a file states no extra ones.
+// `late`: tokens of this model that it sets behind those of the other file.
+void TokenizerSettings::read_config(const KeyOrder& order, NamedTokens& late) {
+  const JsonView config(config_);
+  if (config.has("init_inputs") && !config.at("init_inputs").raw().empty()) {
+    config.at("init_inputs").unsupported("an argument without a name");
+  }
+  const bool has_extra =
+      config.has(kExtra) && !config.at(kExtra).is_null() && !config.at(kExtra).raw().empty();
+  const bool extra_is_object = config.has(kExtra) && config.at(kExtra).raw().is_object();
+  const char* extra_key = config.has(kAdditional) && !has_extra ? kAdditional : kExtra;
+  if (config.has(extra_key) && !(extra_key == kExtra && extra_is_object)) {
+    extra_ = parse_token_list(config.at(extra_key)).value_or(std::vector<DeclaredToken>());
+  }
+  if (config.has(kAdditional) && extra_key == kExtra) additional_ = parse_token_list(config.at(kAdditional));
+
+  for (const auto& token : extra_.value_or(std::vector<DeclaredToken>())) {
+    if (token.is_text) extra_texts_.insert(token.content);
+  }
+
+  for (const auto& key : order.keys) {
+    if (!config.has(key) || !key.ends_with("_token")) continue;
+    const auto value = config.at(key);
+    if (is_named(key)) {
+      named_[key] = value.is_null() ? Named{std::nullopt, false}
+                                    : Named{parse_declared_token(value), value.raw().is_string()};
+    } else if (value.raw().is_object()) {
+      set_token(of_this_model_, key, parse_declared_token(value));
+    } else if (value.raw().is_string()) {
+      set_token(late, key, text_token(value.string()));
+    }
+  }
+  if (extra_key == kExtra && extra_is_object) {
+    for (const auto& key : order.extra) {
+      set_token(late, key, parse_declared_token(config.at(kExtra).at(key)));
+    }
+  }
+  if (!states("added_tokens_decoder")) return;
+  const auto added = config.at("added_tokens_decoder");
+  if (!added.raw().is_object()) added.expected("an object of ids and tokens");
+  std::set<std::string> contents;  // of two equal ones Python takes the one that stands last in the file
+  for (const auto& [id, token] : added.raw().items()) {
+    if (!contents.insert(added.at(id).at("content").string()).second) {
+      added.at(id).at("content").expected("a token that has no other id");
+    }
+    if (!added_.emplace(id_of_text(id, added), parse_token_object(added.at(id))).second) {
+      added.expected("each id once");
+    }
+  }
+}
+
+// What this file states counts more than tokenizer_config.json.
+void TokenizerSettings::read_special_tokens_map(const nlohmann::json& map,
+                                                const std::vector<std::string>& keys) {
+  const JsonView view(map);
+  for (const auto& key : keys) {
+    const auto value = view.at(key);
+    if (key == kAdditional) {
+      additional_ = parse_token_list(value);
+    } else if (key == kExtra) {
+      auto tokens = extra_.value_or(std::vector<DeclaredToken>());
+      for (auto& token : parse_token_list(value).value_or(std::vector<DeclaredToken>())) {
+        token.special = true;
+        extra_texts_.insert(token.content);
+        if (std::find(tokens.begin(), tokens.end(), token) == tokens.end())
+          tokens.push_back(std::move(token));
+      }
+      extra_ = std::move(tokens);
+    } else if (key.ends_with("_token")) {
+      if (value.is_null()) {
+        if (is_named(key)) named_[key] = Named{std::nullopt, false};
+        continue;
+      }
+      auto token = value.raw().is_object() ? parse_token_object(value) : parse_declared_token(value);
+      token.special = true;
+      if (is_named(key)) {
+        named_[key] = Named{std::move(token)};
+      } else {
+        set_token(of_this_model_, key, std::move(token));
+      }
+    }
+  }
+}
+
+void TokenizerSettings::read_added_tokens(const nlohmann::json& tokens) {
+  const JsonView view(tokens);
+  std::set<std::string, std::less<>> special;
+  for (const auto& [key, named] : named_) {
+    if (named.token && named.was_text) special.insert(named.token->content);
+  }
+  for (const auto& [content, id] : tokens.items()) {
+    DeclaredToken token;
+    token.content = content;
+    token.special = special.contains(content) || extra_texts_.contains(content);
+    token.normalized = !token.special;
+    if (!added_.emplace(view.at(content).integer(), token).second) {
+      view.at(content).expected("an id that no other token has");
+    }
+  }
+}
+
+// A named token that is also an added one has the members that are stated there.
+void TokenizerSettings::take_added_for_named() {
+  std::map<std::string, const DeclaredToken*, std::less<>> by_content;
+  for (const auto& [id, token] : added_) by_content[token.content] = &token;
+  for (auto& [key, named] : named_) {
+    if (!named.token) continue;
+    if (const auto found = by_content.find(named.token->content); found != by_content.end()) {
+      named.token = *found->second;
+    }
+  }
+}
+
+std::optional<std::optional<DeclaredToken>> TokenizerSettings::named(std::string_view key) const {
+  const auto found = named_.find(key);
+  if (found == named_.end()) return std::nullopt;
+  return found->second.token;
+}
+
+std::optional<bool> TokenizerSettings::flag(std::string_view key) const {
+  const auto value = JsonView(config_, kConfig).find(key);
+  return value ? std::optional(value->boolean()) : std::nullopt;
+}
+
+bool TokenizerSettings::flag(std::string_view key, bool otherwise) const {
+  return flag(key).value_or(otherwise);
+}
+
+int64_t TokenizerSettings::integer(std::string_view key, int64_t otherwise) const {
+  const auto value = JsonView(config_, kConfig).find(key);
+  return value ? value->integer() : otherwise;
+}
+
+}  // namespace attentive::tokenizers

@@ -1,0 +1,265 @@
+// Folders as models are published, without a tokenizer.json, against what AutoTokenizer made of them.
+
+#include <cstdlib>
+
+#include <catch2/catch_test_macros.hpp>
+
+#include <attentive/tokenizers/pretrained_tokenizer.h>
+
+#include "base/files.h"
+#include "base/refusal.h"
+#include "support/errors.h"
+#include "support/python.h"
+#include "support/temporary_folder.h"
+#include "tokenizers/convert/folder_document.h"
+#include "tokenizers/small_tokenizer.h"
+
+using namespace attentive;
+using namespace attentive::test;
+using Ids = std::vector<int64_t>;
+using Json = nlohmann::json;
+
+namespace {
+
+const std::vector<std::string> kWordsAndBytes = {"bert",       "bert_lines",     "bert_settings",
+                                                 "bert_names", "gpt2",           "gpt2_settings",
+                                                 "roberta",    "roberta_prefix", "qwen2"};
+const std::vector<std::string> kSentencePieces = {
+    "llama",    "llama_legacy", "llama_plain",  "mistral",     "backend_unigram",      "gemma",    "t5",
+    "t5_extra", "albert",       "albert_cased", "xlm_roberta", "xlm_roberta_settings", "camembert"};
+
+std::filesystem::path folder_of(const std::string& kind) {
+  return tokenizer_data("folders/" + kind);
+}
+
+// The first part in which two documents differ.
+std::string difference(const Json& ours, const Json& theirs) {
+  if (ours == theirs) return "";
+  for (const auto& [part, value] : theirs.items()) {
+    if (ours.contains(part) && ours[part] == value) continue;
+    const auto changes = Json::diff(value, ours.value(part, Json()));
+    return part + ": " + changes.dump().substr(0, 500);
+  }
+  return "another part";
+}
+
+// A file's scores are float32. Python's copy of a tokenizer reads them from JSON, off by the last bit of a double.
+Json rounded(Json document) {
+  auto& model = document["model"];
+  if (model["type"] != "Unigram") return document;
+  for (auto& entry : model["vocab"]) entry[1] = entry[1].get<float>();
+  return document;
+}
+
+void check_documents(const std::vector<std::string>& kinds) {
+  for (const auto& kind : kinds) {
+    CAPTURE(kind);
+    const auto document = Json::parse(tokenizers::convert_folder(folder_of(kind)));
+    const auto expected = read_json(folder_of(kind) / "expected.json")["document"];
+    CHECK(difference(rounded(document), rounded(expected)) == "");
+  }
+}
+
+size_t count_wrong(const PretrainedTokenizer& tokenizer, const Json& records) {
+  size_t wrong = 0;
+  for (const auto& record : records) {
+    const auto text = record["text"].get<std::string>();
+    const bool same = Ids(record["ids"]) == tokenizer.encode(text) &&
+                      Ids(record["special"]) == tokenizer.encode_with_special_tokens(text) &&
+                      record["decoded"] == tokenizer.decode(Ids(record["special"]));
+    if (!same && ++wrong <= 5) UNSCOPED_INFO(record["text"].dump());
+  }
+  return wrong;
+}
+
+void check_ids(const std::vector<std::string>& kinds) {
+  for (const auto& kind : kinds) {
+    CAPTURE(kind);
+    const auto records = read_json(folder_of(kind) / "expected.json")["strings"];
+    REQUIRE(records.size() == 40);
+    CHECK(count_wrong(PretrainedTokenizer::load(folder_of(kind)), records) == 0);
+  }
+}
+
+// A folder with these files.
+void fill(const TemporaryFolder& folder, const std::map<std::string, std::string>& files) {
+  for (const auto& [name, text] : files) write_file(folder / name, text);
+}
+
+std::string refused(const std::map<std::string, std::string>& files) {
+  const TemporaryFolder folder;
+  fill(folder, files);
+  const auto said = value_error([&] { PretrainedTokenizer::load(folder.path()); });
+  const auto who = "PretrainedTokenizer::load: " + folder.path().string() + ": ";
+  return said.starts_with(who) ? said.substr(who.size()) : said;
+}
+
+const std::string kInPython =
+    "; in Python, transformers.AutoTokenizer.from_pretrained(folder).save_pretrained(folder) writes a "
+    "tokenizer.json";
+const std::string kWords = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n##b\nA\n\u4e2d\n";
+const std::string kBert = R"({"model_type": "bert"})";
+const std::string kGpt2 = R"({"model_type": "gpt2"})";
+
+}  // namespace
+
+TEST_CASE("vocab.txt, and vocab.json with merges.txt, become the document that Python makes",
+          "[published_folders]") {
+  check_documents(kWordsAndBytes);
+}
+
+TEST_CASE("SentencePiece models become the document that Python makes", "[published_folders]") {
+  check_documents(kSentencePieces);
+}
+
+TEST_CASE("Folders without a tokenizer.json give Python's ids", "[published_folders]") {
+  check_ids(kWordsAndBytes);
+  check_ids(kSentencePieces);
+}
+
+TEST_CASE("A converted tokenizer is what its document says", "[published_folders]") {
+  const auto tokenizer = PretrainedTokenizer::load(folder_of("bert_settings"));
+  const auto any = load_any_tokenizer(folder_of("bert_settings"));
+  CHECK(Json::parse(tokenizer.to_json()) ==
+        read_json(folder_of("bert_settings") / "expected.json")["document"]);
+  CHECK(any->to_python_json() == tokenizer.to_json());
+  const auto again = PretrainedTokenizer::parse(tokenizer.to_json());
+  CHECK(again.encode("\u00dcbung <r>") == tokenizer.encode("\u00dcbung <r>"));
+}
+
+TEST_CASE("AutoTokenizer gives equal ids with the tokenizer.json that a folder gets", "[.python]") {
+  NEEDS_PYTHON("tokenizers, transformers, sentencepiece, google.protobuf");
+  for (const auto& kinds : {kWordsAndBytes, kSentencePieces}) {
+    for (const auto& kind : kinds) {
+      CAPTURE(kind);
+      const TemporaryFolder folder;
+      for (const auto& name : names_in(folder_of(kind))) {
+        if (name != "expected.json") write_file(folder / name, read_file(folder_of(kind) / name));
+      }
+      write_file(folder / "tokenizer.json", tokenizers::convert_folder(folder.path()));
+      const auto out = (folder / "records").string();
+      run_python("tools/make_tokenizer_folders.py",
+                 "--record 40 3 '" + folder.path().string() + "' '" + out + "'");
+      const auto again = read_json(out), before = read_json(folder_of(kind) / "expected.json");
+      for (size_t i = 0; i < 40; ++i) CHECK(again["strings"][i] == before["strings"][i]);
+    }
+  }
+}
+
+TEST_CASE("Folders with drawn settings become the documents that Python makes", "[.python]") {
+  NEEDS_PYTHON("tokenizers, transformers, sentencepiece, google.protobuf");
+  const char* const stated = std::getenv("ATTENTIVE_TOKENIZER_SEED");
+  const TemporaryFolder out;
+  run_python("tools/make_tokenizer_folders.py", std::string("--draw 400 ") + (stated ? stated : "5") + " '" +
+                                                    out.path().string() + "' 2> /dev/null");
+  size_t equal = 0, refused_by_both = 0;
+  for (int n = 0; n < 400; ++n) {
+    const auto folder = out / std::to_string(n);
+    const auto expected = read_json(folder / "expected.json");
+    CAPTURE(n, expected["kind"], read_file(folder / "tokenizer_config.json"));
+    try {
+      const auto document = Json::parse(tokenizers::convert_folder(folder));
+      CAPTURE(expected.value("error", ""));
+      CHECK(difference(rounded(document),
+                       rounded(expected.value("document", Json{{"model", {{"type", ""}}}}))) == "");
+      ++equal;
+    } catch (const Refusal& refusal) {
+      CAPTURE(refusal.what());
+      CHECK(expected.contains("error"));
+      ++refused_by_both;
+    }
+  }
+  WARN(equal << " equal documents, " << refused_by_both << " refused by both");
+}
+
+TEST_CASE("A tokenizer.json counts more than other files", "[published_folders]") {
+  const TemporaryFolder folder;
+  fill(folder, {{"config.json", kBert}, {"vocab.txt", kWords}, {"tokenizer.json", small_document().dump()}});
+  CHECK(PretrainedTokenizer::load(folder.path()).to_json() == small_document().dump());
+}
+
+TEST_CASE("A vocabulary alone is read as BERT's, with what the caller says", "[published_folders]") {
+  const TemporaryFolder folder;
+  fill(folder, {{"vocab.txt", kWords}, {"other.txt", "<p>\n<u>\n<c>\n<s>\n<m>\na\n"}});
+  const auto ids = [&](const VocabOptions& options, const char* text, const char* file = "vocab.txt") {
+    return PretrainedTokenizer::from_vocab(folder / file, options).encode_with_special_tokens(text);
+  };
+  CHECK(ids({}, "AB [MASK]") == Ids{2, 5, 6, 4, 3});
+  CHECK(ids({.lower_case = false}, "A ab \u00e1") == Ids{2, 7, 5, 6, 1, 3});
+  CHECK(ids({.lower_case = false, .strip_accents = true}, "\u00e1") == Ids{2, 5, 3});
+  CHECK(ids({.strip_accents = false}, "\u00c1") == Ids{2, 1, 3});
+  CHECK(ids({}, "\u4e2d\u4e2d") == Ids{2, 8, 8, 3});
+  CHECK(ids({.chinese_characters = false}, "\u4e2d\u4e2d") == Ids{2, 1, 3});
+  const VocabOptions named{
+      .unknown = "<u>", .separator = "<s>", .padding = "<p>", .classifier = "<c>", .mask = "<m>"};
+  CHECK(ids(named, "a <m>x", "other.txt") == Ids{2, 5, 4, 1, 3});
+  CHECK(value_error([&] {
+          PretrainedTokenizer::from_vocab(folder / "none.txt");
+        }).starts_with("PretrainedTokenizer::from_vocab: "));
+  CHECK(value_error([&] {
+          ids({.mask = "\xff"}, "a");
+        }).ends_with("vocab.txt: expected mask_token in UTF-8, got other bytes"));
+  CHECK(value_error([&] {
+          ids({.separator = ""}, "a");
+        }).ends_with("vocab.txt: expected the token \"\", which the vocabulary lacks"));
+}
+
+TEST_CASE("A folder that does not say how its vocabulary is read is refused in one line",
+          "[published_folders]") {
+  CHECK(refused({{"config.json", kBert}}) ==
+        "expected tokenizer.json, vocab.txt, vocab.json and merges.txt, or a SentencePiece model; got none");
+  CHECK(refused({{"vocab.txt", kWords}}) ==
+        "expected tokenizer.model, which TokenizersBackend reads (neither tokenizer_config.json nor "
+        "config.json "
+        "names a class or a model), or tokenizer.json; got other vocabularies: vocab.txt");
+  CHECK(refused({{"vocab.txt", kWords}, {"config.json", R"({"model_type": "albert"})"}}) ==
+        "expected spiece.model, which AlbertTokenizer reads (model_type \"albert\" of config.json), or "
+        "tokenizer.json; got other vocabularies: vocab.txt");
+  CHECK(refused({{"vocab.json", "{}"}, {"config.json", kGpt2}}) ==
+        "vocab.json: the document: expected an object of tokens and ids, got an object");
+  CHECK(refused({{"vocab.json", R"({"a": 0})"}, {"config.json", kGpt2}}) ==
+        "expected merges.txt beside vocab.json, got no such file");
+  CHECK(refused({{"vocab.txt", kWords}, {"tokenizer.model", "x"}, {"config.json", kBert}}) ==
+        "expected one vocabulary, got both tokenizer.model and what BertTokenizer reads, vocab.txt" +
+            kInPython);
+  CHECK(refused({{"tekken.json", "{}"}, {"config.json", R"({"model_type": "mistral"})"}}) ==
+        "the vocabulary tekken.json is not read here" + kInPython);
+}
+
+TEST_CASE("Settings that a document cannot hold are refused", "[published_folders]") {
+  const auto with = [](const std::string& settings) {
+    return refused({{"vocab.txt", kWords}, {"config.json", kBert}, {"tokenizer_config.json", settings}});
+  };
+  CHECK(with("{}") == "no error");
+  CHECK(with(R"({"split_special_tokens": true})") ==
+        "tokenizer_config.json: split_special_tokens is not supported");
+  CHECK(with(R"({"fix_mistral_regex": true})") ==
+        "tokenizer_config.json: fix_mistral_regex is not supported");
+  CHECK(with(R"({"vocab": {}})") == "tokenizer_config.json: vocab is not supported");
+  CHECK(with(R"({"init_inputs": [1]})") ==
+        "tokenizer_config.json: init_inputs: an argument without a name is not supported");
+  CHECK(with(R"({"cls_token": null})") == "expected a token as cls_token, got none");
+  CHECK(with(R"({"cls_token": "a b"})") ==
+        "expected a token without spaces, colons and a dollar sign around a text, got \"a b\"");
+  CHECK(with(R"({"cls_token": {"content": "a"}})") ==
+        "tokenizer_config.json: cls_token: expected a token: a string, or an object with \"__type\": "
+        "\"AddedToken\", got an object");
+  CHECK(with(R"({"do_lower_case": 1})") ==
+        "tokenizer_config.json.do_lower_case: expected true or false, got 1");
+  CHECK(with("") == "tokenizer_config.json: expected an object, got an empty file");
+  CHECK(refused({{"spiece.model", read_file(folder_of("albert") / "spiece.model")},
+                 {"config.json", R"({"model_type": "albert"})"},
+                 {"tokenizer_config.json", R"({"cls_token": "<c>"})"}}) ==
+        "expected \"<c>\" in the vocabulary as cls_token");
+  CHECK(with("[]") == "tokenizer_config.json: the document: expected an object, got an array of 0");
+  CHECK(with(R"({"added_tokens_decoder": {"1": {"content": "a"}, "01": {"content": "b"}}})") ==
+        "tokenizer_config.json: added_tokens_decoder: expected each id once, got an object");
+  CHECK(with(R"({"added_tokens_decoder": {"1": {"content": "a"}, "2": {"content": "a"}}})") ==
+        "tokenizer_config.json: added_tokens_decoder.2.content: expected a token that has no other id, got "
+        "\"a\"");
+  CHECK(with(R"({"added_tokens_decoder": {"x": {"content": "a"}}})") ==
+        "tokenizer_config.json: added_tokens_decoder: expected ids as members, got an object");
+  std::string many;
+  for (int n = 0; n < 20'000; ++n) many += (n ? ",\"" : "\"") + std::to_string(n) + "_token\": \"a\"";
+  CHECK(with("{" + many + "}") == "tokenizer_config.json: expected at most 16384 named tokens");
+}
