@@ -91,14 +91,16 @@ struct PaddingOptions {
 };
 
 /// The tokenizer of a Python model, from its folder's `tokenizer.json` (Hugging Face's format): byte-level
-/// BPE as in GPT-2, RoBERTa, Llama 3 and Qwen, WordPiece as in BERT, and WordLevel.
+/// BPE as in GPT-2, RoBERTa, Llama 3 and Qwen, BPE with byte fallback as in Llama 2, Mistral and Gemma, Unigram
+/// as in T5, ALBERT, XLM-R and CamemBERT, WordPiece as in BERT, and WordLevel.
 ///
 /// Ids equal those of Python's `tokenizers`. Normalizers: NFC, NFD, NFKC, NFKD, Lowercase, StripAccents,
-/// Strip, BertNormalizer. Pre-tokenizers: ByteLevel, Split, Digits, Whitespace, WhitespaceSplit, Punctuation,
-/// BertPreTokenizer. Post-processors: ByteLevel, TemplateProcessing, BertProcessing, RobertaProcessing.
-/// Decoders: ByteLevel, WordPiece, BPEDecoder, Fuse. A Sequence of any of them. Whatever else a file asks for
-/// is refused by name; a SentencePiece model (Llama 2, Gemma, ALBERT) is refused as one. Truncation and
-/// padding that a file holds are applied, as Python applies them.
+/// Strip, BertNormalizer, Precompiled, Prepend, Replace, Nmt, ByteLevel. Pre-tokenizers: ByteLevel, Split,
+/// Digits, Whitespace, WhitespaceSplit, Punctuation, BertPreTokenizer, Metaspace, CharDelimiterSplit,
+/// FixedLength. Post-processors: ByteLevel, TemplateProcessing, BertProcessing, RobertaProcessing. Decoders:
+/// ByteLevel, WordPiece, BPEDecoder, Metaspace, Replace, ByteFallback, Strip, Fuse. A Sequence of any of them.
+/// Whatever else a file asks for is refused by name. Truncation and padding that a file holds are applied, as
+/// Python applies them.
 ///
 /// Categories and forms of characters are those of PCRE2 and utf8proc, Python's are of Unicode 8 to 17:
 /// characters that Unicode 9 or a later version added, and eight older ones, may be cut differently
@@ -106,7 +108,8 @@ struct PaddingOptions {
 ///
 /// Text must be UTF-8. `decode(encode(text)) == text` holds for byte-level BPE without a normalizer, a prefix
 /// space or added tokens that strip; WordPiece and normalizers forget letter case, accents or white space.
-/// Encoding a text of n bytes costs O(n log n). Objects are immutable: threads may share one; copies share
+/// Encoding a text of n bytes costs O(n log n), and with Unigram O(n L), where L are the bytes of the longest
+/// piece, at most 1,024. Objects are immutable: threads may share one; copies share
 /// memory.
 /// Memory: O(vocabulary), and the text of the file.
 /// Source: https://huggingface.co/docs/tokenizers
