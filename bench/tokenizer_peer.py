@@ -215,6 +215,8 @@ def main():
             trained = Trained(1, text=parts[::4], size=args.vocabulary)
             made = documents(None, folder) if args.real else ((name, trained, folder / f"{name}.json") for name in args.kinds)
             for name, document, path in made:
+                if args.real and args.kinds != TIMED and name not in args.kinds:
+                    continue
                 if not path.exists():
                     path.write_text(document if args.real else document_of(name, document), encoding="utf-8")
                 document = document if args.real else path.read_text(encoding="utf-8")
