@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Says where the time of one attention call goes, by sampling attention_loop with `perf record`.
 
-    bench/breakdown.py build/release/bench/attention_loop --json docs/measurements/breakdown.json
+    bench/breakdown.py build/release/bench/attention_loop --json bench/results/breakdown.json
     bench/breakdown.py build/release/bench/attention_loop --case "bf16 T=4k"
 
 Start-up is not sampled. Every sample is put into one part by the function it fell into; what is in no named part is

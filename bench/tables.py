@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Writes the figures of attentive-bench's JSON into a Markdown page.
 
-    python3 bench/tables.py docs/measurements/all.json docs/performance.md
+    python3 bench/tables.py bench/results/all.json docs/performance.md
 
 Everything between the lines `<!-- figures: SUITE -->` and `<!-- end -->` is replaced by that suite's table, so the text
 around the figures stays and the figures are never typed by hand. The tables of `breakdown` (bench/breakdown.py), `peers`
 (bench/python_peers.py) and `attempts` come from the files of these names beside the measurements; `breakdown-avx2` is the
-same kind of table from breakdown-avx2.json, and likewise `breakdown-avx512`. `avx2-module:module` is the table of the suite
-`module` from avx2-module.json, a run of its own. `cuda-flex` compares compiled FlexAttention (bench/flex_peer.py, cuda-flex.json)
+same kind of table from breakdown-avx2.json, and likewise `breakdown-avx512`. `avx2:module` is the table of the suite
+`module` from avx2.json, another run beside the measurements, and `avx2:machine` its machine. `avx2+avx2-few:short` is a
+short table for one processor: a few rows of several suites, chosen from these runs. `cuda-flex` compares compiled FlexAttention (bench/flex_peer.py, cuda-flex.json)
 with the measurements: both programs timed PyTorch's memory-efficient kernel, and the table gives the ratio of the ratios to it.
 """
 
@@ -26,6 +27,35 @@ def seconds(x):
 
 def percent(x):
     return f"{100 * x:.0f}" if x else "–"
+
+
+# The rows of the short table: suite, how the case is told, case, peer.
+SHORT = (
+    ("forward", "forward, causal, T = 1024", "causal B1 H12 T=1k D64", "torch sdpa"),
+    ("forward-backward", "forward and backward, causal, T = 1024", "causal B1 H12 T=1k D64", "torch sdpa"),
+    ("dropout", "the same with dropout 0.1", "fwd+bwd p=0.1 T=1k", "torch sdpa"),
+    ("window", "forward, window of 256, T = 4096", "W=256 T=4k", "torch sdpa + mask"),
+    ("decode", "one query, 32,768 keys, 32/8 heads", "32/8 heads, 32k keys", "torch sdpa, stacked heads"),
+    ("module", "chapter-3 module, forward", "forward", "chapter-3 code"),
+    ("module", "chapter-3 module, training step, dropout 0.1", "training step, dropout 0.1", "chapter-3 code"),
+    ("tiny", "chapter-3 module, one token, one thread", "d768 h12 T=1, 1 thread", "chapter-3 code"),
+)
+
+
+def short(runs):
+    """A few rows of every suite that these runs of one processor have; of a suite in two runs, those of the first."""
+    lines = ["| what | type | ours | peer | peer / ours (p10 – p90) | ours, % of limit |", "|---|---|--:|---|--:|--:|"]
+    for suite, told, case, contender in SHORT:
+        data = next((run for run in runs if any(row["suite"] == suite for row in run["rows"])), {"rows": []})
+        for row in data["rows"]:
+            ours, *peers = row["timings"]
+            peer = next((peer for peer in peers if peer["contender"] == contender), None)
+            if (row["suite"], row["case"]) == (suite, case) and peer:
+                ratio = peer["ratio_to_ours"]
+                lines.append(f"| {told} | {row['dtype']} | {seconds(ours['seconds']['median'])} | {contender} | "
+                             f"**{ratio['median']:.2f}** ({ratio['p10']:.2f} – {ratio['p90']:.2f}) | "
+                             f"{percent(ours['fraction_of_limit'])} |")
+    return lines
 
 
 def rows_of(data, suite):
@@ -145,10 +175,11 @@ def main():
             lines = flex(data, beside(suite))
         elif kind in BESIDE:
             lines = BESIDE[kind](beside(suite))
-        elif file:
-            lines = rows_of(beside(file), suite)
+        elif suite == "short":
+            lines = short([beside(name) for name in file.split("+")])
         else:
-            lines = machine(data) if suite == "machine" else growth(data) if suite == "growth" else rows_of(data, suite)
+            run = beside(file) if file else data
+            lines = machine(run) if suite == "machine" else growth(run) if suite == "growth" else rows_of(run, suite)
         if len(lines) == 2 and suite != "machine":
             sys.exit(f"tables: {sys.argv[1]} has no figures of {suite}")
         return f"<!-- figures: {marker} -->\n\n" + "\n".join(lines) + "\n\n<!-- end -->"

@@ -4,7 +4,7 @@
 # Arguments are further packages.
 set -eu
 
-packages="ca-certificates ccache clang-14 cmake g++ libcli11-dev libfmt-dev libomp-14-dev libpcre2-dev
+packages="ca-certificates ccache clang-14 clang-format-14 cmake g++ libcli11-dev libfmt-dev libomp-14-dev libpcre2-dev
 libutf8proc-dev lld-14 ninja-build nlohmann-json3-dev python3 python3-venv zlib1g-dev $*"
 
 say() { echo "setup: $*"; }

@@ -1,5 +1,7 @@
-"""Functions that the checks of the source tree (check_*.py) share: the command line, and making a test tree."""
+"""Functions that the checks of the source tree (check_*.py) share: the command line, and making a test tree, the
+list of a tree's files."""
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -8,6 +10,18 @@ def write(root, path, text):
     """Writes a file of a test tree, with its parent folders."""
     (root / path).parent.mkdir(parents=True, exist_ok=True)
     (root / path).write_text(text, encoding="utf-8")
+
+
+def files_of(root):
+    """The files of a tree, relative to it: those that git does not ignore; all where the tree is no git checkout."""
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=root, capture_output=True,
+                            text=True) if (root / ".git").exists() else None
+    if listed and listed.returncode == 0:
+        names = {Path(name) for name in listed.stdout.split("\0") if name}
+    else:
+        names = {path.relative_to(root) for path in root.rglob("*")}
+        names = {name for name in names if name.parts[0] not in ("build", ".git")}
+    return sorted(name for name in names if (root / name).is_file())
 
 
 def report_self_test(what, missed):

@@ -29,9 +29,8 @@ ViTBlockImpl::ViTBlockImpl(ViTOptions options_) : options(options_) {
 
 void ViTBlockImpl::reset() {
   const auto norm = LayerNormOptions(options.emb_dim()).eps(options.eps());
-  const auto hidden = FeedForwardOptions(options.emb_dim())
-                          .hidden_dim(options.hidden_dim())
-                          .activation(options.activation());
+  const auto hidden =
+      FeedForwardOptions(options.emb_dim()).hidden_dim(options.hidden_dim()).activation(options.activation());
   norm1 = register_module("norm1", LayerNorm(norm));
   attn = register_module("attn",
                          FusedSelfAttention(FusedSelfAttentionOptions(options.emb_dim(), options.num_heads())

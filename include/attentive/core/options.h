@@ -47,10 +47,10 @@ struct Window {
 ///   Any      the backend's own stream: the same seed, backend and device give the same result; the fastest
 ///   Aten     exactly the bits of softmax followed by `nn::Dropout` on the generator, as the notebooks' seeds
 ///            require
-///   Counter  Philox keyed by one 64-bit draw from the (CPU) generator: the bit of a weight is a pure function
-///            of that key, b, h, the query's position i + S - L and the key's position j. It is equal for every
-///            backend, tile size, thread count and device, and for a call with only the last queries of a
-///            sequence
+///   Counter  Philox keyed by one 64-bit draw from the (CPU) generator: the bit of a weight is a pure
+///            function of that key, b, h, the query's position i + S - L and the key's position j. It is
+///            equal for every backend, tile size, thread count and device, and for a call with only the last
+///            queries of a sequence
 enum class DropoutStream { Any, Aten, Counter };
 
 /// Selects the implementation that computes the result. A backend may be faster than `Reference`, but it

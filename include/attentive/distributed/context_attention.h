@@ -61,7 +61,8 @@ at::Tensor zigzag_gather(const at::Tensor& part, Group& group, int64_t dim);
 /// are not compared).
 /// Throws PeerError if another process is missing.
 ///
-///   auto y = context_attention(q, k, v, group, {.causal = Causal::BottomRight}, {}, ContextMethod::Ring).output;
+///   const AttentionOptions options{.causal = Causal::BottomRight};
+///   auto y = context_attention(q, k, v, group, options, {}, ContextMethod::Ring).output;
 AttentionResult context_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                   const std::shared_ptr<Group>& group, const AttentionOptions& options = {},
                                   const AttentionExtras& extras = {},

@@ -64,7 +64,7 @@ struct GenerateOptions {
 /// The members that `generate` needs of a model; `GPT` and `Llama` have them.
 ///
 ///   class MyModelImpl : public torch::nn::Module {
-///     at::Tensor forward(const at::Tensor& ids);                         // (1, T) -> logits (1, T, vocabulary)
+///     at::Tensor forward(const at::Tensor& ids);  // (1, T) -> logits (1, T, vocabulary)
 ///     at::Tensor forward_cached(const at::Tensor& ids, KVCache& cache);  // the same, after cached tokens
 ///     std::unique_ptr<KVCache> make_cache(int64_t batch, int64_t capacity);  // an empty one
 ///     int64_t context_length();  // or options.context_length(); 0: no limit

@@ -28,8 +28,8 @@ class CaseError : public c10::ValueError {
 ///
 /// Metadata, all strings; other metadata is kept and ignored:
 ///   module                   the Python name
-///   options, call            JSON objects with the keyword arguments of the constructor and of the call; null
-///                            means Python's default
+///   options, call            JSON objects with the keyword arguments of the constructor and of the call;
+///                            null means Python's default
 ///   train, grads             optional, "true" unless they are "false"
 ///   autocast                 optional, "bfloat16" or "float16"
 ///   init_seed, forward_seed  optional

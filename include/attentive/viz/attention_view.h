@@ -73,7 +73,8 @@ struct ViewOptions {
 ///
 ///   attentive::AttentionRecorder recorder(*model);
 ///   model->forward(ids);
-///   auto view = attentive::attention_view(recorder.calls().at(0), {.tokens = {"The", " cat"}, .heads = {3}});
+///   auto view = attentive::attention_view(recorder.calls().at(0),
+///                                        {.tokens = {"The", " cat"}, .heads = {3}});
 AttentionView attention_view(const RecordedAttention& call, const ViewOptions& options = {});
 
 /// The headings of several calls: their paths, "(root)" for the root. The sequences of `attention_varlen`,

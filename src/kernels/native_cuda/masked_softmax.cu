@@ -55,8 +55,9 @@ __global__ void __launch_bounds__(kMostThreads) backward_kernel(KernelArguments 
 }
 
 template <class Rows>
-int launch(void (*float32)(KernelArguments, Rows), void (*bfloat16)(KernelArguments, Rows), void (*float16)(KernelArguments, Rows),
-           const KernelArguments& call, Element type, const Rows& rows, void* stream) {
+int launch(void (*float32)(KernelArguments, Rows), void (*bfloat16)(KernelArguments, Rows),
+           void (*float16)(KernelArguments, Rows), const KernelArguments& call, Element type,
+           const Rows& rows, void* stream) {
   const auto kernel = type == Element::Float32 ? float32 : type == Element::BFloat16 ? bfloat16 : float16;
   const auto blocks = static_cast<unsigned>(least(call.B * call.H * call.L, INT32_MAX)),
              threads = static_cast<unsigned>(threads_for(call.S));
