@@ -18,7 +18,7 @@ RUNS = {
     "communication over NCCL, compiled": "check_nccl",
     "API reference": "cmake --build --preset dev --target docs",
     "tests on an emulated processor without AVX-512": "every_cpu --short",
-    "library and programs: warnings of g++ with LibTorch 2.11.0": "check_warnings -D",
+    "library, in the batches of a release build, and programs: warnings of g++ with LibTorch 2.11.0": "check_warnings --unity -D",
     "library in the batches of a release build: warnings of clang 19 with LibTorch 2.15.0": "check_warnings --unity --compiler clang++-19",
     "build with LibTorch 2.15.0": "cmake --preset dev -B build/newest",
     "parity cases with LibTorch 2.15.0": "attentive-parity tests/parity/notebooks/a.safetensors",
