@@ -85,3 +85,16 @@ TEST_CASE("A batch has the error of its first bad text", "[encoding_batch]") {
   CHECK(value_error([&] { (void)tokenizer.encode_batch({"a"}, {.threads = -1}); }) ==
         "PretrainedTokenizer: threads: expected 0 or more, got -1");
 }
+
+TEST_CASE("A batch of more words than are remembered is what its texts are one by one", "[encoding_batch]") {
+  const auto tokenizer = unlimited("gpt2");
+  std::vector<std::string> texts;
+  std::vector<Encoding> expected;
+  for (int text = 0, word = 100'000; text < 260; ++text) {
+    std::string all;
+    for (int i = 0; i < 300; ++i) all += " " + std::to_string(word++);
+    texts.push_back(all + ' ' + std::string(300, 'a'));  // a word that is not remembered, too
+    expected.push_back(tokenizer.encode_text(texts.back()));
+  }
+  CHECK((tokenizer.encode_batch(texts, {.threads = 1}) == expected));
+}
