@@ -129,10 +129,10 @@ BpeModel::Symbols BpeModel::characters(std::string_view piece) const {
   symbols.ids.reserve(piece.size());
   symbols.sizes.reserve(piece.size());
   std::string affixed;
-  std::optional<size_t> unknown;  // bytes of the one that waits
+  size_t unknown = 0;  // bytes of the one that waits; 0 if none does
   const auto end_unknown = [&] {
-    if (unknown) symbols.add(static_cast<int32_t>(unknown_id(*unknown_)), *unknown);
-    unknown.reset();
+    if (unknown > 0) symbols.add(static_cast<int32_t>(unknown_id(*unknown_)), unknown);
+    unknown = 0;
   };
   for (size_t at = 0; at < piece.size();) {
     const size_t begin = at;
@@ -149,8 +149,8 @@ BpeModel::Symbols BpeModel::characters(std::string_view piece) const {
       symbols.add(static_cast<int32_t>(*id), size);
     } else if (!spell_bytes(character, symbols) && unknown_) {
       (void)unknown_id(*unknown_);  // refuses at once
-      if (unknown && !fuse_unknown_) end_unknown();
-      unknown = unknown.value_or(0) + size;
+      if (unknown > 0 && !fuse_unknown_) end_unknown();
+      unknown += size;
     }
   }
   end_unknown();

@@ -74,7 +74,9 @@ tokenizers::TokenizerSettings settings_of(const VocabOptions& options) {
     }
   }
   if (options.strip_accents) config["strip_accents"] = *options.strip_accents;
-  return tokenizers::TokenizerSettings({.tokenizer_config = config.dump()});
+  tokenizers::SettingTexts texts;
+  texts.tokenizer_config = config.dump();
+  return tokenizers::TokenizerSettings(texts);
 }
 
 class PipelineDecoder final : public StreamingDecoder {
@@ -266,11 +268,11 @@ PretrainedTokenizer PretrainedTokenizer::with_truncation(
 
 PretrainedTokenizer PretrainedTokenizer::with_padding(const std::optional<PaddingOptions>& options) const {
   return named([&] {
-    auto limits = *limits_;
-    limits.lengths.padding.reset();
-    if (options) limits.lengths.padding.emplace(*options);
-    limits.padding_is_new = true;
-    return PretrainedTokenizer(parts_, std::make_shared<const Limits>(std::move(limits)));
+    const auto limits = std::make_shared<Limits>(*limits_);
+    limits->lengths.padding.reset();
+    if (options) limits->lengths.padding.emplace(*options);
+    limits->padding_is_new = true;
+    return PretrainedTokenizer(parts_, limits);
   });
 }
 
