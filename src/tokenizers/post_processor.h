@@ -14,7 +14,7 @@ namespace attentive::tokenizers {
 /// One part of a template: a sequence or special tokens.
 struct TemplatePiece {
   int sequence = -1;         // 0, 1, or -1: special tokens
-  std::vector<int64_t> ids;  // of special tokens
+  std::vector<int64_t> ids;  // the ids of the special tokens
   int64_t type_id = 0;
 };
 
@@ -24,9 +24,8 @@ Blanks blanks_of(std::string_view token);
 /// A step that excludes white space from the offsets of tokens.
 struct Trim {
   bool prefix_space;  // a single blank of the first token was inserted by the pre-tokenizer
-  std::array<bool, 2>
-      // Whether an earlier processor has put a special token before the first or the second text.
-      behind_a_special;
+  /// Whether an earlier processor has put a special token before the first or the second text.
+  std::array<bool, 2> behind_a_special;
 };
 
 /// The file's "post_processor", which adds special tokens to one sequence or a pair. The default, for a file

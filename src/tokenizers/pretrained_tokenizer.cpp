@@ -12,8 +12,8 @@
 #include "base/files.h"
 #include "base/refusal.h"
 #include "base/strings.h"
-#include "tokenizers/convert/folder_document.h"
 #include "tokenizers/batch.h"
+#include "tokenizers/convert/folder_document.h"
 #include "tokenizers/pipeline.h"
 
 namespace attentive {

@@ -53,7 +53,7 @@ class ReplacingStream final : public DecoderStream {
  private:
   std::string from_, to_;
   std::vector<size_t> shorter_;  // the longest proper border of each prefix
-  size_t held_ = 0;              // bytes
+  size_t held_ = 0;              // the number of bytes of from_ that are held back
 };
 
 }  // namespace

@@ -167,7 +167,8 @@ class PretrainedTokenizer final : public Tokenizer {
   /// pads to the longest encoding of the batch. Throws the error of the first text that has one, as
   /// `texts[17]: ...`, and c10::ValueError for a negative number of threads.
   ///
-  ///   const auto batch = tokenizer.with_padding(attentive::PaddingOptions{}).encode_batch({"short", "a longer one"});
+  ///   const auto padded = tokenizer.with_padding(attentive::PaddingOptions{});
+  ///   const auto batch = padded.encode_batch({"short", "a longer one"});
   std::vector<Encoding> encode_batch(const std::vector<std::string>& texts,
                                      const BatchOptions& options = {}) const;
   /// Encodes a batch of pairs of texts as `encode_batch` encodes texts.
@@ -223,7 +224,8 @@ class PretrainedTokenizer final : public Tokenizer {
 /// Reads the text of a tokenizer of either format, Hugging Face's or that of `save_tokenizer`; its content
 /// tells which. Throws c10::ValueError with the reason.
 ///
-///   auto language = attentive::load_language_model("run", {.read_tokenizer = attentive::parse_any_tokenizer});
+///   const attentive::LanguageModelOptions options{.read_tokenizer = attentive::parse_any_tokenizer};
+///   auto language = attentive::load_language_model("run", options);
 std::unique_ptr<Tokenizer> parse_any_tokenizer(std::string_view json);
 
 /// Reads a tokenizer of either format from a file, or from a folder as `PretrainedTokenizer::load` does.

@@ -56,8 +56,10 @@ nlohmann::json replace_part(const char* from, const char* to) {
 }
 
 nlohmann::json metaspace_part(const char* prepend_scheme, bool split) {
-  return {
-      {"type", "Metaspace"}, {"replacement", kMetaspace}, {"prepend_scheme", prepend_scheme}, {"split", split}};
+  return {{"type", "Metaspace"},
+          {"replacement", kMetaspace},
+          {"prepend_scheme", prepend_scheme},
+          {"split", split}};
 }
 
 nlohmann::json precompiled_part(std::string_view charsmap) {
