@@ -99,8 +99,8 @@ void Rewrite::put(char32_t character, ptrdiff_t change) {
     append_utf8(text_, character);
   }
   if (piece_.origins) {
-    // A charsmap can replace more characters than there are; a character behind the last one gets the origin
-    // of the last one.
+    // A file can lead to more replacements than the text has characters; a character written behind the
+    // last one gets the origin of the last one.
     const bool inserted = change > 0 || at_ == piece_.text.size();
     const Origin start{piece_.begin, piece_.begin};
     const Origin origin = !inserted ? piece_.origins[at_] : at_ == 0 ? start : piece_.origins[at_ - 1];

@@ -5,7 +5,7 @@
 
 namespace attentive::tokenizers {
 
-// The normalizers of SentencePiece's models.
+// These normalizers belong to the tokenizers of SentencePiece models.
 
 /// Prepend inserts a text before each text that is not empty.
 Normalizer parse_prepend(const JsonView& json);
