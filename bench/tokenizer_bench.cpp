@@ -2,10 +2,11 @@
 //
 //   bench/tokenizer_peer.py --against build/release/bench/tokenizer_bench
 //
-// The parts of TEXT end with a NUL each. Reads lines from standard input: "time" is answered with the milliseconds of
-// processor time that encoding all parts takes on one thread; "ids FILE" writes the number of ids of each part and
-// the ids, as 32-bit integers. With --load in place of TEXT, it only prints the milliseconds of loading the
-// tokenizer, the kilobytes that it added to the resident memory, and the most that it added while loading.
+// The parts of TEXT end with a NUL each. Reads lines from standard input: "time" is answered with the
+// milliseconds of processor time that encoding all parts takes on one thread; "ids FILE" writes the number of
+// ids of each part and the ids, as 32-bit integers. With --load in place of TEXT, it only prints the
+// milliseconds of loading the tokenizer, the kilobytes that it added to the resident memory, and the most
+// that it added while loading.
 
 #include <cstdio>
 #include <ctime>

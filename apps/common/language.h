@@ -13,8 +13,8 @@ namespace apps {
 /// Python's models.
 attentive::TokenizerReader tokenizer_reader();
 
-/// Reads the vocabularies of Python's folders without a tokenizer.json; empty where the program was built without
-/// that component.
+/// Reads the vocabularies of Python's folders without a tokenizer.json; empty if the program was built
+/// without the component tokenizers.
 attentive::FolderTokenizerReader folder_tokenizer_reader();
 
 /// The tokenizer of a Python folder. Throws c10::ValueError where there is none, or none that can be read.

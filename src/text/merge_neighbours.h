@@ -18,9 +18,9 @@ struct NeighbourMerge {
   Token token;
 };
 
-/// Byte-pair encoding: joins the two neighbours whose merge has the lowest rank, the leftmost ones first, until
-/// no merge applies. `merge_of(left, right)` is an optional `NeighbourMerge`. Tokens are not negative; one that was
-/// joined to its left neighbour is -1 afterwards. O(n log n).
+/// Byte-pair encoding: joins the two neighbours whose merge has the lowest rank, the leftmost ones first,
+/// until no merge applies. `merge_of(left, right)` is an optional `NeighbourMerge`. Tokens are not negative;
+/// a token that was joined to its left neighbour is -1 afterwards. O(n log n).
 template <std::signed_integral Token, class MergeOf>
 void join_neighbours(std::vector<Token>& tokens, const MergeOf& merge_of) {
   // The tokens form a linked list; the heap holds candidates, some of them out of date.
@@ -55,7 +55,7 @@ void join_neighbours(std::vector<Token>& tokens, const MergeOf& merge_of) {
   }
 }
 
-/// The same, without the tokens that were joined to their left neighbours.
+/// Joins as `join_neighbours` does, and removes the tokens that were joined to their left neighbours.
 template <std::signed_integral Token, class MergeOf>
 void merge_neighbours(std::vector<Token>& tokens, const MergeOf& merge_of) {
   join_neighbours(tokens, merge_of);

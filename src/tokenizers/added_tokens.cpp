@@ -8,9 +8,10 @@
 namespace attentive::tokenizers {
 namespace {
 
-constexpr size_t kLongest = 1024;  // bytes: a search costs as much at each place of a text
+constexpr size_t kLongest = 1024;  // in bytes; a search may read this many at each place of a text
 
-// Where the white space before `end` begins, and where that after `begin` ends.
+// The functions return where the white space before `end` begins, and where the white space after `begin`
+// ends.
 size_t space_before(std::string_view text, size_t end) {
   while (end > 0 && is_space(previous_char(text, end))) end = previous_start(text, end);
   return end;
@@ -90,8 +91,9 @@ void AddedTokens::add(const JsonView& json, const Normalizer& normalizer) {
   largest_id_ = std::max(largest_id_, id);
 }
 
-// As Python does: a match that is no single word is passed over as a whole. A token that strips to its left takes no
-// white space that the one before it has taken; one that begins with white space may take it once more.
+// These rules are Python's. A match that is not a single word, for a token that must be one, is skipped as a
+// whole. A token that strips to its left does not take white space that the previous token has taken, but a
+// token whose own text begins with white space may take it a second time.
 void AddedTokens::extract(const Piece& piece, const TextSet& set, std::vector<Piece>& out) const {
   const auto text = piece.text;
   size_t done = 0;

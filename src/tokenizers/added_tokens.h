@@ -17,21 +17,22 @@ struct HashText {
   size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
 };
 
-/// A token beside the model's own, which is found in a text before anything else.
+/// A token that is not part of the model's vocabulary proper and is found in a text before the model sees it.
 struct AddedToken {
   std::string content;
-  std::string decoded;  // what the decoder gets: normalized, if the token is matched so
+  std::string decoded;  // the text that the decoder gets: the normalized content if `normalized`
   bool single_word = false, lstrip = false, rstrip = false, normalized = false, special = false;
 };
 
-/// Texts, to be found in another one: the leftmost first, of those the longest.
+/// A set of texts that are searched for in another text: the leftmost match wins, and of those at one place
+/// the longest.
 class TextSet {
  public:
   void add(std::string_view text, int64_t id);
   bool empty() const { return nodes_.size() == 1; }
-  /// False for a byte that none of them begins with.
+  /// False for a byte with which no member begins.
   bool may_begin_with(char byte) const { return first_bytes_[static_cast<unsigned char>(byte)]; }
-  /// The longest member at the start of `text`: its id and size; size 0 if there is none.
+  /// The id and the size of the longest member with which `text` begins; size 0 if there is none.
   std::pair<int64_t, size_t> longest_at(std::string_view text) const;
 
  private:
@@ -43,17 +44,18 @@ class TextSet {
   std::array<bool, 256> first_bytes_{};
 };
 
-/// The file's "added_tokens". Their ids must be those that Python would give them: of a token of the model
-/// its own, of the others the ones that follow the model's, in the order of the file.
+/// The file's "added_tokens". Their ids must be those that Python would assign: a token of the model's
+/// vocabulary keeps its id there, and the others get the ids that follow the model's, in the order of the
+/// file.
 class AddedTokens {
  public:
   AddedTokens(const JsonView& json, const Vocabulary& model, const Normalizer& normalizer);
 
-  /// Cuts the added tokens out of a text, and normalizes the rest on the way: tokens that are matched as they
-  /// are come first, the normalized ones after.
+  /// Cuts the added tokens out of a text and normalizes the rest: tokens with `normalized` unset are searched
+  /// in the original text, the others afterwards in the normalized text.
   void extract(Pieces& pieces, const Normalizer& normalizer) const;
 
-  /// Null if the id is not an added token's.
+  /// Null if no added token has the id.
   const AddedToken* find(int64_t id) const;
   std::optional<int64_t> id_of(std::string_view content) const;
   int64_t largest_id() const { return largest_id_; }

@@ -13,7 +13,7 @@
 namespace attentive::tokenizers {
 namespace {
 
-// Texts that a thread takes at once: few enough that all threads end together.
+// The most texts that a thread takes at once: few enough that all threads finish at about the same time.
 constexpr size_t kMostAtOnce = 32;
 
 class TextQueue {
@@ -21,7 +21,8 @@ class TextQueue {
   TextQueue(size_t count, size_t threads, const std::function<void(size_t thread, size_t text)>& work)
       : count_(count), at_once_(std::clamp<size_t>(count / (8 * threads), 1, kMostAtOnce)), work_(work) {}
 
-  // Takes texts until there are none. Texts are taken in order: what stands before an error is taken, too.
+  // Takes texts in order until none is left. All texts before one that fails are therefore processed too, and
+  // the first error is known.
   void run(size_t thread) {
     for (;;) {
       const size_t begin = next_.fetch_add(at_once_), end = std::min(begin + at_once_, count_);
@@ -74,7 +75,7 @@ void for_each_text(size_t count, size_t threads,
     others.reserve(threads - 1);
     while (others.size() + 1 < threads)
       others.emplace_back([&, thread = others.size() + 1] { queue.run(thread); });
-  } catch (const std::system_error&) {  // the system has no more threads: those that run do the work
+  } catch (const std::system_error&) {  // the system refused a thread: those that run do the work
   }
   queue.run(0);
   for (auto& thread : others) thread.join();

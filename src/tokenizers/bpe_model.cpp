@@ -64,7 +64,7 @@ BpeModel::BpeModel(const JsonView& json) : Model(Vocabulary(json.at("vocab"))) {
   parse_merges(json.at("merges"));
 }
 
-// Either "a b" or ["a", "b"], but one form for all.
+// Each merge is written as "a b" or as ["a", "b"], and all merges of a file are written in the same form.
 void BpeModel::parse_merges(const JsonView& merges) {
   const auto& list = merges.raw();
   if (!list.is_array()) merges.expected("an array");
@@ -111,7 +111,7 @@ void BpeModel::Symbols::add(int32_t id, size_t size) {
   sizes.push_back(static_cast<uint32_t>(size));
 }
 
-// False if a byte has no token.
+// Adds the tokens of a character's bytes. Returns false, and adds nothing, if a byte has no token.
 bool BpeModel::spell_bytes(std::string_view character, Symbols& symbols) const {
   const auto id_of = [&](char byte) { return bytes_[static_cast<unsigned char>(byte)]; };
   if (bytes_.empty() || std::ranges::any_of(character, [&](char byte) { return id_of(byte) < 0; })) {
@@ -121,15 +121,16 @@ bool BpeModel::spell_bytes(std::string_view character, Symbols& symbols) const {
   return true;
 }
 
-// The tokens of single characters. One that the vocabulary lacks is spelled by its bytes or is the unknown
-// token, or is left out if there is neither. An unknown token waits for the next known character, or for the
-// end: bytes overtake it, as in Python.
+// Returns the tokens of single characters. A character that the vocabulary lacks is spelled by its bytes, or
+// becomes the unknown token, or is left out if there is neither. As in Python, an unknown token is written
+// only before the next known character or at the end, so that the tokens of bytes can precede an unknown
+// character that comes before them in the text.
 BpeModel::Symbols BpeModel::characters(std::string_view piece) const {
   Symbols symbols;
   symbols.ids.reserve(piece.size());
   symbols.sizes.reserve(piece.size());
   std::string affixed;
-  size_t unknown = 0;  // bytes of the one that waits; 0 if none does
+  size_t unknown = 0;  // bytes of the character that waits; 0 if none does
   const auto end_unknown = [&] {
     if (unknown > 0) symbols.add(static_cast<int32_t>(unknown_id(*unknown_)), unknown);
     unknown = 0;
@@ -148,9 +149,7 @@ BpeModel::Symbols BpeModel::characters(std::string_view piece) const {
       end_unknown();
       symbols.add(static_cast<int32_t>(*id), size);
     } else if (!spell_bytes(character, symbols) && unknown_) {
-      (void)unknown_id(*unknown_);  // refuses at once
-      if (unknown > 0 && !fuse_unknown_) end_unknown();
-      unknown += size;
+  size_t unknown = 0;  // bytes of the character that waits; 0 if none does
     }
   }
   end_unknown();
@@ -167,7 +166,7 @@ void BpeModel::encode(std::string_view piece, std::vector<Token>& tokens) const 
   auto symbols = characters(piece);
   auto& ids = symbols.ids;
   join_neighbours(ids, [&](int32_t left, int32_t right) { return merges_.find(left, right); });
-  // Bytes of affixes count too, as in Python, so that a place may lie beyond the piece.
+  // As in Python, the bytes of affixes are counted too, so that a place may lie beyond the end of the piece.
   uint32_t end = 0;
   for (size_t i = 0; i < ids.size();) {
     const uint32_t begin = end;

@@ -11,13 +11,13 @@
 
 namespace attentive::tokenizers {
 
-/// The merges of two tokens: a hash table that takes 16 to 32 bytes a merge.
+/// The merges of pairs of tokens: a hash table that takes 16 to 32 bytes per merge.
 class MergeTable {
  public:
   using Merge = NeighbourMerge<int32_t>;
 
   void reserve(size_t merges);
-  /// A pair that is there already gets the later merge.
+  /// Adds a merge; a pair that was added before gets the new one.
   void add(int32_t left, int32_t right, uint32_t rank, int32_t token);
   std::optional<Merge> find(int32_t left, int32_t right) const;
 
@@ -28,7 +28,7 @@ class MergeTable {
     int32_t token;
   };
 
-  /// Where the pair is, or would be.
+  /// The slot of the pair, or the free one in which it would be stored.
   size_t place_of(uint64_t pair) const;
 
   std::vector<Slot> slots_;
@@ -46,7 +46,7 @@ class BpeModel final : public Model {
  private:
   struct Symbols {
     std::vector<int32_t> ids;
-    std::vector<uint32_t> sizes;  // bytes of the piece
+    std::vector<uint32_t> sizes;  // the bytes of the piece that each token covers
 
     void add(int32_t id, size_t size);
   };
@@ -59,10 +59,10 @@ class BpeModel final : public Model {
 
   MergeTable merges_;
   std::optional<std::string> unknown_;
-  std::string prefix_, suffix_;  // of characters behind the first one, and of the last one
-  std::vector<int32_t> bytes_;   // empty without byte_fallback
+  std::string prefix_, suffix_;  // the affixes of characters after the first one, and of the last one
+  std::vector<int32_t> bytes_;   // the id of each byte's token; empty without byte_fallback
   bool fuse_unknown_ = false;
-  bool ignore_merges_ = false;  // a piece that is a token needs no merges
+  bool ignore_merges_ = false;  // whether a piece that is a token is taken without merging
 };
 
 }  // namespace attentive::tokenizers

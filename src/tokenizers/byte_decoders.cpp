@@ -11,7 +11,7 @@ namespace {
 
 using ByteTokens = std::vector<std::string>;
 
-// The bytes of a token; one that holds another character is text as it is.
+// Returns the bytes of a token. A token with a character that stands for no byte is returned unchanged.
 std::string bytes_of_token(std::string token) {
   auto bytes = from_visible(token);
   return bytes ? std::move(*bytes) : std::move(token);
@@ -34,10 +34,10 @@ class JoinBytesStream final : public DecoderStream {
   void finish(ByteTokens& out) override { out.push_back(replace_bad_utf8(std::move(held_))); }
 
  private:
-  std::string held_;  // of a character that is not whole yet
+  std::string held_;  // the bytes of a character that is not complete yet
 };
 
-// The byte of "<0x4F>", also of "<0x4f>" and, as in Python, of "<0x+F>".
+// Returns the byte of "<0x4F>", also written "<0x4f>"; as in Python, "<0x+F>" is a byte as well.
 std::optional<char> byte_of_token(std::string_view token) {
   if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return std::nullopt;
   int value = 0;
@@ -54,7 +54,7 @@ std::optional<char> byte_of_token(std::string_view token) {
 
 constexpr std::string_view kBadByte = "\xEF\xBF\xBD";
 
-// A run of bytes is certain when it ends; or, all of it, as soon as it cannot become UTF-8 any more.
+// The text of a run of bytes is known when the run ends, or as soon as the run can no longer become UTF-8.
 class ByteFallbackStream final : public DecoderStream {
  public:
   void push(std::string token, ByteTokens& out) override {
@@ -90,11 +90,12 @@ class ByteFallbackStream final : public DecoderStream {
     character_.clear();
   }
 
-  std::string run_, character_;  // the bytes so far, and those of their last character while it is not whole
+  std::string run_, character_;  // the bytes of the run, and those of its last, incomplete character
   bool bad_ = false;
 };
 
-// A single token is a byte only if it has exactly six bytes.
+// Decodes a single token that arrives in parts. It is a byte only if it has exactly six bytes, so six are
+// held back.
 class ByteFallbackOfOneStream final : public DecoderStream {
  public:
   void push(std::string part, ByteTokens& out) override {

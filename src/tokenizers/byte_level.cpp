@@ -23,7 +23,7 @@ void make_visible(Pieces& pieces) {
     size += piece.text.size();
     tracked = tracked || piece.origins;
   }
-  // Every byte takes at most two: what is reserved never moves.
+  // Every byte becomes at most two, so the reserved memory never moves and views into it stay valid.
   std::string& all = pieces.texts.emplace_back();
   all.reserve(2 * size);
   auto& origins = pieces.origins.emplace_back();

@@ -8,7 +8,8 @@
 
 namespace attentive::tokenizers {
 
-/// The bytes that the characters of a token stand for (`to_visible`); none if one of them stands for no byte.
+/// Returns the bytes that the characters of a token stand for (the inverse of `to_visible`); std::nullopt if
+/// a character stands for no byte.
 std::optional<std::string> from_visible(std::string_view token);
 
 /// Writes every piece of text as visible characters.

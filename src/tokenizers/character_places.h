@@ -10,13 +10,13 @@
 
 namespace attentive::tokenizers {
 
-/// Which character of a text each of its bytes belongs to.
+/// Maps each byte of a text to the index of its character.
 class CharacterPlaces {
  public:
-  /// A text in UTF-8 of less than 4 GiB. A text that is ASCII takes no memory, another 4 bytes a byte.
+  /// `text` is UTF-8 of less than 4 GiB. An ASCII text takes no memory, any other 4 bytes per byte.
   explicit CharacterPlaces(std::string_view text);
 
-  /// The characters of a range of bytes. A range outside the text is what it is in Python.
+  /// The characters of a range of bytes. A range outside the text gives the values that Python gives.
   TextSpan characters(Origin bytes) const;
 
  private:

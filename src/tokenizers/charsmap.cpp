@@ -7,10 +7,11 @@
 namespace attentive::tokenizers {
 namespace {
 
-constexpr size_t kMostBytes = size_t{1} << 24;  // that of the published models has a quarter of a megabyte
+constexpr size_t kMostBytes = size_t{1} << 24;  // those of the published models have a quarter of a megabyte
 
-// A unit of the double array. From a state s, the byte c leads to the unit s ^ c, if that one's label is c; its
-// offset leads on to the next state. A state in which a text ends has the text's value at its own place.
+// Each unit of the double array has a label and an offset. From a state s, the byte c leads to the unit s ^ c
+// if that unit's label is c; its place XOR its offset is the next state. If a text ends in a state, the unit
+// at the state's own index holds the text's value.
 constexpr uint32_t kValueMark = uint32_t{1} << 31;
 uint32_t label_of(uint32_t unit) {
   return unit & (kValueMark | 0xFF);
@@ -61,7 +62,7 @@ Charsmap::Charsmap(std::string_view bytes) {
 
 void Charsmap::check() const {
   if (!is_utf8(replacements_)) refuse("expected a charsmap whose replacements are UTF-8");
-  // A state may try every byte, so its whole block of 256 must be there.
+  // A lookup may try every byte from a state, so its whole block of 256 units must exist.
   const auto check_state = [&](size_t state) {
     if ((state | 0xFF) >= units_.size())
       refuse("expected a charsmap of {} units, got a step to unit {}", units_.size(), state);
@@ -69,7 +70,7 @@ void Charsmap::check() const {
   check_state(offset_of(units_[0]));
   for (uint32_t place = 0; place < units_.size(); ++place) {
     const auto unit = units_[place];
-    if (label_of(unit) == 0 || label_of(unit) > 0xFF) continue;  // no byte leads here
+    if (label_of(unit) == 0 || label_of(unit) > 0xFF) continue;  // no byte leads to this unit
     const uint32_t state = place ^ offset_of(unit);
     check_state(state);
     if (!ends_text(unit)) continue;

@@ -20,7 +20,8 @@ class UnchangedStream final : public DecoderStream {
   void push(std::string token, Tokens& out) override { out.push_back(std::move(token)); }
 };
 
-// For decoders behind one that makes a single token of all, where only the end shows what becomes of it.
+// Collects the whole text for decoders that follow one that joins all tokens and whose result depends on the
+// end of the text.
 class WholeTextStream final : public DecoderStream {
  public:
   explicit WholeTextStream(std::span<const Decoder> decoders) : decoders_(decoders.begin(), decoders.end()) {}
@@ -36,7 +37,7 @@ class WholeTextStream final : public DecoderStream {
   std::string text_;
 };
 
-// One stage after the other.
+// Passes tokens through several streams, one after the other.
 class StagesStream final : public DecoderStream {
  public:
   void add(std::unique_ptr<DecoderStream> stage) { stages_.push_back(std::move(stage)); }
@@ -65,7 +66,7 @@ class StagesStream final : public DecoderStream {
   std::vector<std::unique_ptr<DecoderStream>> stages_;
 };
 
-// Whether what comes before these decoders must give them each token in one piece.
+// Whether the stage before these decoders must write each token in one piece.
 bool need_whole_tokens(std::span<const Decoder> decoders, bool whole) {
   for (const auto& one : decoders) {
     if (!one.only_joins) return true;
@@ -74,7 +75,7 @@ bool need_whole_tokens(std::span<const Decoder> decoders, bool whole) {
   return whole;
 }
 
-// Decoders of a single token that comes in parts.
+// Adds the streams of decoders that get a single token in parts.
 void add_stages_of_one(std::span<const Decoder> decoders, StagesStream& stages) {
   for (; !decoders.empty(); decoders = decoders.subspan(1)) {
     if (!decoders[0].stream_of_one) return stages.add(std::make_unique<WholeTextStream>(decoders));

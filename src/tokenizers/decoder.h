@@ -9,8 +9,8 @@
 
 namespace attentive::tokenizers {
 
-/// A decoder at work on tokens that come one at a time. What it appends to `out` in the end, joined, is what
-/// `Decoder::apply` makes of all tokens.
+/// Decodes tokens that arrive one at a time. The texts that it appends to `out`, joined, equal the text that
+/// `Decoder::apply` makes of all tokens at once.
 class DecoderStream {
  public:
   virtual ~DecoderStream() = default;
@@ -21,14 +21,15 @@ class DecoderStream {
 /// Turns tokens into parts of a text, which are then joined.
 struct Decoder {
   std::function<void(std::vector<std::string>&)> apply;
-  /// whole: each token comes out in one piece, because a further decoder needs it so.
+  /// Creates a stream. `whole`: each token must be written in one piece, because a later decoder needs whole
+  /// tokens.
   std::function<std::unique_ptr<DecoderStream>(bool whole)> stream;
-  /// At work on a single token, which comes in parts of whole characters. Null where only the token's end
-  /// shows what becomes of it.
+  /// Creates a stream for a single token that arrives in parts of whole characters. Null if the result
+  /// depends on the token's end.
   std::function<std::unique_ptr<DecoderStream>()> stream_of_one;
   bool byte_level = false;  // tokens stand for bytes
-  bool joins = false;       // makes one token of all
-  bool only_joins = false;  // and changes nothing
+  bool joins = false;       // joins all tokens to one
+  bool only_joins = false;  // changes no text
 };
 
 /// Reads the file's "decoder". Null joins the tokens with spaces.

@@ -11,7 +11,7 @@ namespace {
 constexpr int kDeepest = 64;
 constexpr size_t kLongestShown = 60;
 
-// Whatever reads a document by recursion may follow it as deep as this.
+// Limits the nesting of a document, so that code that reads it by recursion cannot exhaust the stack.
 void check_depth(std::string_view text) {
   int depth = 0;
   bool quoted = false;

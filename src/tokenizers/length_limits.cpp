@@ -9,7 +9,7 @@
 namespace attentive::tokenizers {
 namespace {
 
-// A text is not padded to more than this: a file cannot ask for all memory.
+// The largest length of padding, so that a file cannot ask for all memory.
 constexpr int64_t kMostPadding = int64_t{1} << 24;
 
 TextSide parse_direction(const JsonView& json) {
@@ -38,7 +38,7 @@ int64_t special_tokens(const PostProcessor& post_processor) {
   return std::max(post_processor.added(1), post_processor.added(2));
 }
 
-// An option of the caller's, named as it stands in the struct.
+// Checks an option that the caller set; the error names it as it stands in the struct.
 void check_option(const char* name, int64_t value, int64_t least, int64_t most) {
   if (value < least || value > most)
     refuse("{}: expected an integer from {} to {}, got {}", name, least, most, value);
@@ -58,7 +58,7 @@ Truncation::Truncation(const JsonView& json, const PostProcessor& post_processor
   options_.max_length = json.at("max_length").integer();
   if (options_.max_length < added)
     json.at("max_length").expected(fmt::format("room for the {} special tokens", added));
-  (void)json.at("stride").integer();  // of what is cut off, which nobody asks for
+  (void)json.at("stride").integer();  // checked only: the overflow that it is for is dropped
   const auto strategy = json.at("strategy");
   if (strategy.string() == "OnlyFirst") {
     options_.strategy = TruncationStrategy::OnlyFirst;
@@ -89,7 +89,7 @@ nlohmann::json Truncation::to_json() const {
 }
 
 std::optional<size_t> Truncation::enough() const {
-  // Of the second text only: an error if there are more.
+  // OnlySecond throws for a lone text that is too long, so all its tokens must be counted.
   if (options_.strategy == TruncationStrategy::OnlySecond) return std::nullopt;
   return static_cast<size_t>(options_.max_length);
 }
@@ -104,7 +104,8 @@ void Truncation::shorten(SpelledText& text, size_t size) const {
   }
 }
 
-// The longer one first; if both are longer than half, to halves, of which the longer one gets the odd token.
+// Shortens the longer text first. If both are longer than half of `most`, both are shortened to half, and the
+// longer one gets the odd token.
 void Truncation::shorten_both(SpelledText& first, SpelledText& second, size_t most) const {
   const bool swapped = first.ids.size() > second.ids.size();
   size_t less = std::min(first.ids.size(), second.ids.size());

@@ -14,22 +14,22 @@
 
 namespace attentive::tokenizers {
 
-/// How many tokens at most, special ones included, and where the rest is taken from.
+/// Shortens encodings to a largest number of tokens, special ones included.
 class Truncation {
  public:
-  /// The file's "truncation".
+  /// Reads the file's "truncation".
   Truncation(const JsonView& json, const PostProcessor& post_processor);
   Truncation(const TruncationOptions& options, const PostProcessor& post_processor);
 
-  /// As a file states it.
+  /// Returns the options as a file states them.
   nlohmann::json to_json() const;
 
-  /// How many tokens of a lone text can matter, none if it needs to know all. Of a pair all of them matter: they tell
-  /// which text is the longer one.
+  /// The number of tokens of a lone text that can matter; std::nullopt if all must be known. For a pair all
+  /// of them matter, because they decide which text is the longer one.
   std::optional<size_t> enough() const;
   bool keeps_end() const { return options_.side == TextSide::Left; }
-  /// Shortens one sequence, or two, such that `added` more tokens fit. Throws Refusal where the strategy names
-  /// the second of one, or a sequence that is too short.
+  /// Shortens one sequence, or two, such that `added` more tokens fit. Throws Refusal if the strategy names
+  /// the second of one, or a sequence that is too short to lose that many tokens.
   void apply(std::vector<SpelledText>& sequences, int64_t added) const;
 
  private:
@@ -39,23 +39,23 @@ class Truncation {
   TruncationOptions options_;
 };
 
-/// Fills up to a length, and to a multiple of another.
+/// Pads encodings to a length that is rounded up to a multiple.
 class Padding {
  public:
-  /// The file's "padding".
+  /// Reads the file's "padding".
   explicit Padding(const JsonView& json);
   explicit Padding(const PaddingOptions& options);
 
   nlohmann::json to_json() const;
 
-  /// Of texts that become one batch, of which the longest has so many tokens.
+  /// Pads an encoding of a batch whose longest encoding has `longest` tokens.
   void apply(Encoding& encoding, size_t longest, Detail detail) const;
 
  private:
   PaddingOptions options_;
 };
 
-/// What a file, or the caller, says of the lengths of encodings.
+/// The limits of the lengths of encodings, which a file or the caller states.
 struct LengthLimits {
   std::optional<Truncation> truncation;
   std::optional<Padding> padding;

@@ -33,7 +33,7 @@ MetaspaceRule parse_rule(const JsonView& json) {
       scheme.unsupported("the scheme " + name);
     }
   }
-  // Older files state this one beside the scheme, which it must not contradict.
+  // Older files state add_prefix_space beside prepend_scheme, which it must not contradict.
   const auto prefix = json.find("add_prefix_space");
   if (prefix && !prefix->boolean() && rule.prepends != Prepends::Never) {
     prefix->expected("true unless prepend_scheme is \"never\"");

@@ -27,21 +27,23 @@ class Model {
   virtual ~Model() = default;
 
   const Vocabulary& vocabulary() const { return vocabulary_; }
-  /// Appends the tokens of a piece that is not empty. Throws Refusal if it needs an unknown token that the
-  /// vocabulary lacks.
+  /// Appends the tokens of `piece`, which must not be empty. Throws Refusal if it needs an unknown token that
+  /// the vocabulary lacks.
   virtual void encode(std::string_view piece, std::vector<Token>& tokens) const = 0;
 
  protected:
   /// Throws Refusal if the vocabulary lacks the token.
   int64_t unknown_id(std::string_view token) const;
-  /// The ids of "<0x00>" to "<0xFF>", which spell bytes; -1 for those that the vocabulary lacks.
+  /// The ids of "<0x00>" to "<0xFF>", the tokens that spell single bytes; -1 for those that the vocabulary
+  /// lacks.
   std::vector<int32_t> byte_ids() const;
 
  private:
   Vocabulary vocabulary_;
 };
 
-/// WordLevel: every piece is one token. A piece that the vocabulary lacks is the unknown token.
+/// The WordLevel model makes every piece one token; a piece that the vocabulary lacks becomes the unknown
+/// token.
 class WordLevelModel final : public Model {
  public:
   explicit WordLevelModel(const JsonView& json);
@@ -52,9 +54,9 @@ class WordLevelModel final : public Model {
   std::string unknown_;
 };
 
-/// WordPiece: takes the longest token that the rest of a word begins with, again and again; behind the first
-/// one, tokens carry a prefix such as "##". A word that cannot be spelled, or is too long, is the unknown
-/// token. A word of n bytes costs O(n L²), where L are the bytes of the longest token.
+/// The WordPiece model repeatedly takes the longest token with which the rest of a word begins; after the
+/// first one, tokens carry a prefix such as "##". A word that cannot be spelled, or is too long, becomes the
+/// unknown token. A word of n bytes costs O(n L²), where L is the number of bytes of the longest token.
 class WordPieceModel final : public Model {
  public:
   explicit WordPieceModel(const JsonView& json);
@@ -68,7 +70,7 @@ class WordPieceModel final : public Model {
   int64_t most_characters_;
 };
 
-/// Reads the file's "model". Old files do not state its type, which its members then tell.
+/// Reads the file's "model". In old files, which do not state its type, its members identify it.
 std::unique_ptr<const Model> parse_model(const JsonView& json);
 
 }  // namespace attentive::tokenizers

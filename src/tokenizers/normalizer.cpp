@@ -8,7 +8,7 @@
 namespace attentive::tokenizers {
 namespace {
 
-// The piece without the characters that `keep` refuses.
+// Returns the piece without the characters for which `keep` is false.
 template <class Keep>
 Piece keep_if(const Piece& piece, Pieces& pieces, Keep keep) {
   Rewrite rewrite(piece, pieces);
@@ -23,14 +23,14 @@ Piece keep_if(const Piece& piece, Pieces& pieces, Keep keep) {
   return rewrite.done();
 }
 
-// The blocks that BERT calls Chinese.
+// Whether a character lies in one of the blocks that BERT calls Chinese.
 bool is_chinese(char32_t c) {
   return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) || (c >= 0x20000 && c <= 0x2A6DF) ||
          (c >= 0x2A700 && c <= 0x2B73F) || (c >= 0x2B740 && c <= 0x2B81F) || (c >= 0x2B920 && c <= 0x2CEAF) ||
          (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
 }
 
-// Without control characters, and with plain spaces.
+// Returns the piece without control characters and with white space replaced by plain spaces.
 Piece clean(const Piece& piece, Pieces& pieces) {
   Rewrite rewrite(piece, pieces);
   for (size_t at = 0; at < piece.text.size();) {
@@ -91,7 +91,7 @@ Piece to_form(const Piece& piece, Pieces& pieces, NormalForm form) {
 
 Piece to_lower(const Piece& piece, Pieces& pieces) {
   if (is_ascii(piece.text)) {
-    // A letter stays at its place.
+    // Letter case of ASCII does not move a byte, so the origins stay valid.
     Piece lower = piece;
     lower.text = pieces.keep(lower_case(piece.text));
     return lower;
@@ -105,7 +105,7 @@ Piece to_lower(const Piece& piece, Pieces& pieces) {
   return rewrite.done();
 }
 
-// Whether cleaning a text removes nothing, and all else that BERT's normalizer does leaves each byte at its place.
+// Whether cleaning a text removes nothing and the other steps of BERT's normalizer move no byte.
 bool keeps_its_bytes(std::string_view text) {
   return is_ascii(text) && std::none_of(text.begin(), text.end(), [](char c) {
            return (c < ' ' && c != '\t' && c != '\n' && c != '\r') || c == 0x7F;

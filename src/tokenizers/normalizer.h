@@ -9,13 +9,14 @@
 
 namespace attentive::tokenizers {
 
-/// The next version of a piece, which may be the same one; new text lives in the pieces.
+/// Returns the normalized version of a piece, which may be the piece itself; new text is stored in the
+/// Pieces.
 using Normalizer = std::function<Piece(const Piece&, Pieces&)>;
 
-/// Reads the file's "normalizer", which may be null: then the result is empty.
+/// Reads the file's "normalizer"; the result is empty if it is null.
 Normalizer parse_normalizer(const JsonView& json);
 
-/// The text that a normalizer makes of another one; the same text if it is empty.
+/// Returns the normalized text, or the same text if the normalizer is empty.
 std::string normalized_text(const Normalizer& normalizer, std::string_view text);
 
 }  // namespace attentive::tokenizers

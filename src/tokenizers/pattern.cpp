@@ -7,7 +7,7 @@
 namespace attentive::tokenizers {
 namespace {
 
-constexpr size_t kLongestPattern = 1024;  // a search may cost as much at each place of a text
+constexpr size_t kLongestPattern = 1024;  // in bytes; a search may cost as much at each place of a text
 
 }  // namespace
 

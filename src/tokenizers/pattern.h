@@ -9,10 +9,10 @@
 namespace attentive::tokenizers {
 
 FindMatches matches_of(Regex regex);
-/// Of a text that is not empty.
+/// Finds the occurrences of `wanted`, which must not be empty.
 FindMatches matches_of_text(std::string wanted);
 
-/// What {"String": "▁"} or {"Regex": " {2,}"} finds.
+/// Reads a pattern such as {"String": "▁"} or {"Regex": " {2,}"}.
 FindMatches parse_pattern(const JsonView& json);
 
 }  // namespace attentive::tokenizers

@@ -5,7 +5,8 @@
 namespace attentive::tokenizers {
 namespace {
 
-// The pieces that a node's descendants spell: they begin alike, so they are neighbours in the sorted list.
+// The range of pieces that a node's descendants spell: they have a common beginning, so they are neighbours
+// in the sorted list.
 struct Range {
   uint32_t begin, end;
 };
@@ -24,12 +25,12 @@ PieceTrie::PieceTrie(std::vector<NamedPiece> pieces) {
   }
   pieces.resize(count);
 
-  // Level by level: the ranges of one level's nodes give those of the next one.
+  // The trie is built level by level: the ranges of one level's nodes give those of the next level.
   std::vector<Range> level{{0, place(count)}}, next;
   labels_.push_back(0);
   for (size_t depth = 0; !level.empty(); ++depth, level.swap(next)) {
     next.clear();
-    const size_t first = nodes_.size() + level.size();  // place of the next level's first node
+    const size_t first = nodes_.size() + level.size();  // index of the next level's first node
     for (const auto& range : level) {
       uint32_t i = range.begin;
       const bool ends = i < range.end && pieces[i].first.size() == depth;
@@ -44,7 +45,7 @@ PieceTrie::PieceTrie(std::vector<NamedPiece> pieces) {
       }
     }
   }
-  nodes_.push_back({place(nodes_.size()), -1});  // where the last node's children end
+  nodes_.push_back({place(nodes_.size()), -1});  // a sentinel: the end of the last node's children
   for (uint32_t i = nodes_[0].first_child; i < nodes_[1].first_child; ++i)
     second_[static_cast<unsigned char>(labels_[i])] = i;
 }

@@ -10,16 +10,16 @@
 
 namespace attentive::tokenizers {
 
-/// Finds every piece that a text begins with. Nodes stand in the order of their depth, so that the children of
-/// one follow one another: a node takes nine bytes.
+/// A trie that finds every piece with which a text begins. Nodes are stored by depth, so that the children of
+/// a node are contiguous and a node takes nine bytes.
 class PieceTrie {
  public:
   using NamedPiece = std::pair<std::string_view, int32_t>;
 
-  /// Of pieces that are equal, the one with the largest id counts; empty ones are left out.
+  /// Builds the trie. If pieces are equal, the one with the largest id counts; empty pieces are left out.
   explicit PieceTrie(std::vector<NamedPiece> pieces);
 
-  /// Visits (bytes, id) of each piece at the start of `text`, the shortest first.
+  /// Calls `visit(bytes, id)` for each piece at the start of `text`, the shortest first.
   template <class Visit>
   void for_each_prefix(std::string_view text, Visit visit) const {
     if (text.empty()) return;
@@ -37,7 +37,7 @@ class PieceTrie {
     int32_t id;  // -1: no piece ends here
   };
 
-  /// 0, which is the root, if there is none.
+  /// Returns the child that the byte leads to, or 0, which is the root, if there is none.
   uint32_t child(uint32_t node, char label) const {
     const uint32_t first = nodes_[node].first_child;
     const size_t count = nodes_[node + 1].first_child - first;
@@ -47,7 +47,7 @@ class PieceTrie {
   }
 
   std::vector<Node> nodes_;
-  std::vector<char> labels_;            // the byte that leads to a node
+  std::vector<char> labels_;            // the byte that leads to each node
   std::array<uint32_t, 256> second_{};  // the root's children
 };
 

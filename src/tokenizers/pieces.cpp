@@ -12,7 +12,7 @@ struct Span {
   bool match;
 };
 
-// The matches and what lies between them, in order: together the whole text.
+// Returns the matches and the spans between them, in order; together they are the whole text.
 std::vector<Span> spans_of(std::string_view text, const FindMatches& find, bool invert) {
   std::vector<Span> spans;
   size_t end_of_last = 0;
@@ -25,8 +25,8 @@ std::vector<Span> spans_of(std::string_view text, const FindMatches& find, bool 
   return spans;
 }
 
-// Joins a span with the one before it where `joins(span is a match, span before is a match)`; before the
-// first span stands no match.
+// Joins a span with the previous one if `joins(span is a match, previous span is a match)`. The first span
+// counts as preceded by a span that is not a match.
 template <class Joins>
 void join_pieces(std::vector<Span>& spans, Joins joins) {
   std::vector<Span> joined;
@@ -99,7 +99,8 @@ void Rewrite::put(char32_t character, ptrdiff_t change) {
     append_utf8(text_, character);
   }
   if (piece_.origins) {
-    // A file can ask for more characters than there are: what follows the last one comes from there, too.
+    // A file can lead to more replacements than the text has characters; a character written behind the
+    // last one gets the origin of the last one.
     const bool inserted = change > 0 || at_ == piece_.text.size();
     const Origin start{piece_.begin, piece_.begin};
     const Origin origin = !inserted ? piece_.origins[at_] : at_ == 0 ? start : piece_.origins[at_ - 1];

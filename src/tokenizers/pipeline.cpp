@@ -14,7 +14,7 @@ namespace {
 
 const nlohmann::json kNull;
 
-// A part that may be absent, which is as null.
+// Returns a part of the document; an absent part is read like null.
 JsonView part(const JsonView& document, const char* key) {
   return document.has(key) ? document.at(key) : JsonView(kNull, key);
 }
@@ -29,7 +29,7 @@ std::unique_ptr<const Model> checked_model(const JsonView& document) {
 
 constexpr size_t kLongestWithOffsets = std::numeric_limits<uint32_t>::max();
 
-// The tokens of a piece, valid until the next call.
+// Spells pieces; the returned tokens are valid until the next call.
 class Speller {
  public:
   explicit Speller(WordCache& words) : words_(words) {}
@@ -45,7 +45,7 @@ class Speller {
   Token added_{};
 };
 
-// The pieces from the first one, or from the last one, that are spelled until the tokens are `enough`.
+// Returns as many pieces, from the first one on or from the last one back, as are needed for `enough` tokens.
 std::span<const Piece> enough_pieces(Speller& speller, std::span<const Piece> pieces, size_t enough,
                                      bool from_end) {
   size_t count = 0, tokens = 0;
@@ -137,7 +137,7 @@ Encoding Pipeline::encode(std::span<const std::string_view> texts, bool add_spec
   return post_processor_.apply(std::move(sequences), add_special_tokens, detail);
 }
 
-// What the decoder gets for an id.
+// The text that the decoder gets for an id.
 std::string_view Pipeline::token_of(int64_t id) const {
   if (const auto* added = added_.find(id)) return added->decoded;
   const auto token = model_->vocabulary().token_of(id);

@@ -22,7 +22,7 @@
 
 namespace attentive::tokenizers {
 
-/// What a thread keeps from one text to the next.
+/// The memory that a thread reuses from one text to the next.
 struct Workspace {
   explicit Workspace(const Model& model) : words(model) {}
 
@@ -35,21 +35,21 @@ class Pipeline {
  public:
   explicit Pipeline(const JsonView& document);
 
-  /// What the file says of lengths.
+  /// The limits of lengths that the file states.
   const LengthLimits& limits() const { return limits_; }
   const PostProcessor& post_processor() const { return post_processor_; }
 
   Workspace workspace() const { return Workspace(*model_); }
 
-  /// One text, or two, without padding.
+  /// Encodes one text or a pair, without padding.
   Encoding encode(std::span<const std::string_view> texts, bool add_special_tokens, Detail detail,
                   const std::optional<Truncation>& truncation, Workspace& workspace) const;
-  /// The ids of one text, neither shortened nor filled, without special tokens.
+  /// Returns the ids of one text without special tokens, neither truncated nor padded.
   std::vector<int64_t> encode_whole(std::string_view text) const;
   std::string decode(std::span<const int64_t> ids, bool skip_special_tokens) const;
-  /// The same for tokens that come one at a time: `token_to_decode` is what it is fed with.
+  /// Returns the stream that decodes tokens one at a time; it is fed with the texts of `token_to_decode`.
   std::unique_ptr<DecoderStream> decoder_stream() const { return decoder_.stream(/*whole=*/false); }
-  /// None for a token that is left out.
+  /// The text of a token for the decoder, or std::nullopt for a token that is skipped.
   std::optional<std::string_view> token_to_decode(int64_t id, bool skip_special_tokens) const;
 
   int64_t vocab_size() const;
@@ -59,7 +59,7 @@ class Pipeline {
 
  private:
   void cut_into_pieces(std::string_view text, bool with_origins, Pieces& pieces) const;
-  /// All tokens of a text, or enough of them for a truncation.
+  /// Returns all tokens of a text, or, if `stop` is not null, at least as many as that truncation can keep.
   SpelledText spell(std::string_view text, Detail detail, const Truncation* stop, Workspace& workspace) const;
   std::string_view token_of(int64_t id) const;
 
@@ -70,8 +70,8 @@ class Pipeline {
   PostProcessor post_processor_;
   Decoder decoder_;
   LengthLimits limits_;
-  bool needs_origins_ = false;                      // to cut a text
-  std::unordered_map<int64_t, std::string> bytes_;  // of tokens that stand for bytes
+  bool needs_origins_ = false;                      // whether cutting a text needs origins
+  std::unordered_map<int64_t, std::string> bytes_;  // the bytes of ByteLevel tokens, by id
 };
 
 }  // namespace attentive::tokenizers

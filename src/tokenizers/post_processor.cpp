@@ -7,7 +7,7 @@
 namespace attentive::tokenizers {
 namespace {
 
-// ["[SEP]", 102]
+// Reads a token and its id, such as ["[SEP]", 102].
 int64_t parse_token(const JsonView& json) {
   if (json.items().size() != 2) json.expected("a token and its id");
   (void)json.item(0).string();
@@ -20,7 +20,7 @@ std::vector<int64_t> parse_ids(const JsonView& json) {
   return ids;
 }
 
-// {"Sequence": {"id": "A", "type_id": 0}} or {"SpecialToken": {"id": "[CLS]", "type_id": 0}}
+// Reads {"Sequence": {"id": "A", "type_id": 0}} or {"SpecialToken": {"id": "[CLS]", "type_id": 0}}.
 TemplatePiece parse_piece(const JsonView& json, const JsonView& special_tokens) {
   json.only({"Sequence", "SpecialToken"});
   if (json.has("Sequence") == json.has("SpecialToken")) json.expected("one of Sequence and SpecialToken");
@@ -75,7 +75,7 @@ void PostProcessor::parse_trim(const JsonView& json) {
   if (json.at("trim_offsets").boolean()) trims_.push_back({prefix_space, behind_a_special_});
 }
 
-// [CLS] A [SEP] B [SEP]; RoBERTa sets another separator before B, and knows one type only.
+// BERT's template is [CLS] A [SEP] B [SEP]; RoBERTa puts another separator before B and has one type only.
 void PostProcessor::parse_bert(const JsonView& json, bool roberta) {
   if (roberta) {
     json.only({"type", "sep", "cls", "trim_offsets", "add_prefix_space"});
@@ -108,7 +108,7 @@ void PostProcessor::parse_templates(const JsonView& json) {
   pair_ = parse_template(json.at("pair"), 2);
 }
 
-// Only one of them may add tokens: Python has no meaning for a second one either.
+// Only one processor of a sequence may add tokens: a second one has no useful meaning in Python either.
 void PostProcessor::parse_sequence(const JsonView& json) {
   json.only({"type", "processors"});
   bool adds = false;

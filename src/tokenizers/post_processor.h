@@ -11,35 +11,35 @@
 
 namespace attentive::tokenizers {
 
-/// One part of a template: a sequence, or special tokens.
+/// One part of a template: a sequence or special tokens.
 struct TemplatePiece {
   int sequence = -1;         // 0, 1, or -1: special tokens
-  std::vector<int64_t> ids;  // of special tokens
+  std::vector<int64_t> ids;  // the ids of the special tokens
   int64_t type_id = 0;
 };
 
-/// The white space at the ends of a token as its vocabulary writes it.
+/// Counts the white space at the ends of a token as its vocabulary writes it.
 Blanks blanks_of(std::string_view token);
 
-/// A step that takes white space out of the offsets of tokens.
+/// A step that excludes white space from the offsets of tokens.
 struct Trim {
-  bool prefix_space;  // the first token's single blank was put there by the pre-tokenizer
-  std::array<bool, 2>
-      behind_a_special;  // whether a special token stands before the first or the second text by then
+  bool prefix_space;  // a single blank of the first token was inserted by the pre-tokenizer
+  /// Whether an earlier processor has put a special token before the first or the second text.
+  std::array<bool, 2> behind_a_special;
 };
 
-/// What the file's "post_processor" makes of one sequence, and of a pair. The default, of a file without one,
-/// adds nothing.
+/// The file's "post_processor", which adds special tokens to one sequence or a pair. The default, for a file
+/// without one, adds nothing.
 class PostProcessor {
  public:
   PostProcessor();
   explicit PostProcessor(const JsonView& json);
 
-  /// How many tokens it adds to one sequence, or to two.
+  /// The number of tokens that it adds to one sequence or to two.
   int64_t added(size_t sequences) const;
-  /// Whether it needs to know the white space at the ends of tokens.
+  /// Whether it needs the counts of white space at the ends of tokens.
   bool trims() const { return !trims_.empty(); }
-  /// One sequence, or two, as one; its offsets are trimmed.
+  /// Joins one sequence, or two, to one encoding, and trims its offsets.
   Encoding apply(std::vector<SpelledText> sequences, bool add_special_tokens, Detail detail) const;
 
  private:

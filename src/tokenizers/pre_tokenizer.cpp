@@ -13,7 +13,7 @@ namespace {
 constexpr std::string_view kByteLevelPattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-// A run of word characters, or of characters that are neither words nor spaces.
+// Matches runs of word characters, and runs of characters that are neither word characters nor white space.
 void words_and_signs(std::string_view text, const VisitMatch& visit) {
   const auto kind = [](char32_t c) { return is_word(c) ? 1 : is_space(c) ? 0 : 2; };
   size_t begin = 0;
@@ -43,7 +43,7 @@ Behavior parse_behavior(const JsonView& json) {
 PreTokenizer parse_byte_level(const JsonView& json) {
   json.only({"type", "add_prefix_space", "trim_offsets", "use_regex"});
   const bool prefix = json.at("add_prefix_space").boolean();
-  (void)json.at("trim_offsets").boolean();  // of the post-processor that may have the same name
+  (void)json.at("trim_offsets").boolean();  // used only by the post-processor of the same name
   const bool cuts = !json.has("use_regex") || json.at("use_regex").boolean();
   const auto find = matches_of(Regex(kByteLevelPattern));
   return [=](Pieces& pieces) {

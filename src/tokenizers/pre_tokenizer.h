@@ -9,7 +9,7 @@ namespace attentive::tokenizers {
 
 using PreTokenizer = std::function<void(Pieces&)>;
 
-/// Reads the file's "pre_tokenizer", which may be null: then the result is empty.
+/// Reads the file's "pre_tokenizer"; the result is empty if it is null.
 PreTokenizer parse_pre_tokenizer(const JsonView& json);
 
 }  // namespace attentive::tokenizers

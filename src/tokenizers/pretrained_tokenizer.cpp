@@ -24,7 +24,7 @@ using tokenizers::Detail;
 constexpr const char* kPretrainedTokenizer = "PretrainedTokenizer";
 constexpr size_t kLargestFile = size_t{1} << 29;
 
-// The call's result; what a part refuses becomes an error of the public name.
+// Returns the call's result; a Refusal becomes a c10::ValueError.
 template <class Call>
 auto named(Call call) {
   try {
@@ -34,7 +34,7 @@ auto named(Call call) {
   }
 }
 
-// Hands what `read` returns to `parse`; every error carries `who` and the path.
+// Passes the text that `read` returns to `parse`; every error names `who` and the path.
 template <class Read, class Parse>
 auto load_by(const char* who, const std::filesystem::path& path, const Read& read, const Parse& parse) {
   std::string text;
@@ -52,7 +52,8 @@ auto load_by(const char* who, const std::filesystem::path& path, const Read& rea
   }
 }
 
-// A tokenizer.json, that of a folder, or what a folder without one says.
+// Reads a tokenizer.json file, the one of a folder, or the document made from the other files of a folder
+// without one.
 template <class Parse>
 auto load_path(const char* who, const std::filesystem::path& path, const Parse& parse) {
   const auto read = [](const std::filesystem::path& file) { return read_file(file, kLargestFile); };
@@ -61,7 +62,7 @@ auto load_path(const char* who, const std::filesystem::path& path, const Parse& 
   return load_by(who, path, tokenizers::convert_folder, parse);
 }
 
-// The options as tokenizer_config.json states them.
+// Returns the options as tokenizer_config.json states them.
 tokenizers::TokenizerSettings settings_of(const VocabOptions& options) {
   nlohmann::json config{
       {"do_lower_case", options.lower_case}, {"tokenize_chinese_chars", options.chinese_characters},
@@ -110,7 +111,7 @@ class PipelineDecoder final : public StreamingDecoder {
   bool skips_;
 };
 
-// Ours states "type", Hugging Face's a "model".
+// Hugging Face's format has a member "model"; that of `save_tokenizer` has "type" instead.
 bool is_pretrained(std::string_view json) {
   const auto document = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
   return document.is_object() && document.contains("model");
@@ -123,7 +124,7 @@ struct PretrainedTokenizer::Parts {
   tokenizers::Pipeline pipeline;
 };
 
-// Those of the file, until a caller sets others.
+// The limits of lengths: those of the file until a caller replaces them.
 struct PretrainedTokenizer::Limits {
   tokenizers::LengthLimits lengths;
   bool truncation_is_new = false, padding_is_new = false;
@@ -161,7 +162,7 @@ int64_t PretrainedTokenizer::vocab_size() const {
 
 namespace {
 
-// Pads encodings that become one batch.
+// Pads the encodings of a batch.
 void pad(const tokenizers::LengthLimits& limits, std::span<Encoding> batch, Detail detail) {
   if (!limits.padding) return;
   size_t longest = 0;
@@ -184,7 +185,7 @@ std::vector<int64_t> ids_of(const tokenizers::Pipeline& pipeline, const tokenize
   });
 }
 
-// `texts_of(i)` are the one text, or the two, of encoding i.
+// Encodes a batch; `texts_of(i)` returns the one text, or the two, of encoding i.
 template <class TextsOf>
 std::vector<Encoding> encode_many(const tokenizers::Pipeline& pipeline,
                                   const tokenizers::LengthLimits& limits, size_t count,

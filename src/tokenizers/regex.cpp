@@ -8,9 +8,9 @@
 namespace attentive::tokenizers {
 namespace {
 
-// Members of a class, each set by trying every character. PCRE2's own \s holds U+180E too, its \w all numbers
-// and no marks; Oniguruma's \w holds the fractions and superscripts of Latin-1, and letters in circles and
-// squares.
+// These members of character classes were each compared with Oniguruma for every character. PCRE2's own \s
+// also holds U+180E, and its \w holds all numbers but no marks; Oniguruma's \w also holds the fractions and
+// superscripts of Latin-1, and letters in circles and squares.
 constexpr std::string_view kSpace = R"(\p{Z}\t-\r\x{85})";
 constexpr std::string_view kWord =
     R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{B2}\x{B3}\x{B9}\x{BC}-\x{BE})"
@@ -75,7 +75,7 @@ class Translator {
     out_ += take_char();
   }
 
-  // Without regard to case, Oniguruma also matches one character with two that it folds to.
+  // In caseless matching, Oniguruma also matches one character with the two characters to which it folds.
   void literal(char c) {
     if (caseless_.empty() || !caseless_.back()) return;
     const bool folds = static_cast<unsigned char>(c) >= 0x80 ||
@@ -105,7 +105,8 @@ class Translator {
     out_ += '(';
   }
 
-  // {n}, {n,} or {n,m}; what follows it means another thing in each library.
+  // Translates {n}, {n,} or {n,m}; a character such as + after it has different meanings in the two
+  // libraries.
   void repeat() {
     const auto end = rest_.find('}');
     const auto inside = rest_.substr(1, end == rest_.npos ? rest_.npos : end - 1);
@@ -185,7 +186,7 @@ class Translator {
     }
   }
 
-  // A general category such as L or Lu, or a script such as Han.
+  // Translates a general category such as L or Lu, or a script such as Han.
   void property(char p) {
     if (!take("{")) unsupported("\\p without {}");
     std::string name;
@@ -199,7 +200,7 @@ class Translator {
     out_ += name.size() <= 2 ? "{" + name + "}" : "{sc:" + name + "}";
   }
 
-  // \xHH, \x{H...} or \uHHHH. Oniguruma's \xHH above 7F is a byte, not a character.
+  // Translates \xHH, \x{H...} or \uHHHH. Oniguruma's \xHH above 7F is a byte, not a character.
   void code_point(char kind) {
     std::string digits;
     if (kind == 'x' && take("{")) {
@@ -217,7 +218,7 @@ class Translator {
 
   std::string_view rest_;
   std::string out_;
-  std::vector<bool> caseless_;  // of each open group
+  std::vector<bool> caseless_;  // whether each open group ignores case
   char last_letter_ = 0;
 };
 
@@ -237,8 +238,8 @@ std::string to_pcre2(std::string_view pattern) {
 namespace attentive::tokenizers {
 namespace {
 
-// A run of white space costs the interpreter a step a byte; these let texts of some 100 MB through, and end a
-// pattern that tries every way to split a word after seconds.
+// A run of white space costs PCRE2's interpreter one step per byte. These limits admit texts of about 100 MB,
+// and stop a pattern that tries every way to split a word after seconds.
 constexpr uint32_t kMostSteps = 100'000'000;
 constexpr uint32_t kMostHeapKiB = 256 * 1024;
 constexpr size_t kFirstStack = 32 * 1024;
@@ -246,7 +247,7 @@ constexpr size_t kMostStack = 16 * 1024 * 1024;
 
 }  // namespace
 
-// A member of Regex::Compiled has one of these types, so they have linkage.
+// These types need linkage because Regex::Compiled has members of them.
 namespace pcre2 {
 
 template <auto Free>
@@ -275,7 +276,7 @@ std::string message_of(int error) {
   return reinterpret_cast<const char*>(text);
 }
 
-// Compiled code runs on a stack of its own, one a thread.
+// Machine code from PCRE2 runs on its own stack; each thread has one.
 pcre2_jit_stack* stack_of_this_thread(void*) {
   thread_local const Stack stack(pcre2_jit_stack_create(kFirstStack, kMostStack, nullptr));
   return stack.get();
@@ -291,7 +292,7 @@ struct Regex::Compiled {
   Code code;
   MatchContext context;
 
-  // The return code of one search.
+  // Searches once and returns PCRE2's return code.
   int search(std::string_view text, size_t from, pcre2_match_data* data) const {
     const auto run = [&](uint32_t options) {
       return pcre2_match(code.get(), bytes_of(text), text.size(), from, options | PCRE2_NO_UTF_CHECK, data,
@@ -313,7 +314,7 @@ Regex::Regex(std::string_view pattern) : pattern_(pattern) {
                                      &place, compile.get()));
   if (!compiled->code) refuse("the regular expression {} does not compile: {}", pattern, message_of(error));
   (void)pcre2_jit_compile(compiled->code.get(),
-                          PCRE2_JIT_COMPLETE);  // where there is a compiler for this CPU
+                          PCRE2_JIT_COMPLETE);  // without effect where PCRE2 has no compiler for the CPU
 
   compiled->context.reset(pcre2_match_context_create(nullptr));
   pcre2_set_match_limit(compiled->context.get(), kMostSteps);

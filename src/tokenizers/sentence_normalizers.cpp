@@ -17,17 +17,18 @@ size_t count_characters(std::string_view text) {
   return static_cast<size_t>(std::ranges::count_if(text, begins_character));
 }
 
-// Writes what a charsmap makes of a text. Python gives each new character the place of an old one, in order, and
-// leaves the rest to the last one; of a removed text, the character before it takes the place. Nothing takes that
-// of one at the start: all that follows moves there.
+// Writes a text that a charsmap replaces in parts, with Python's origins: the new characters replace the old
+// ones in order, and the last new character replaces all old ones that remain. Removed text is taken over by
+// the character before it. If text is removed at the start, no character takes it over, and all characters
+// that follow move there.
 class CharsmapWriter {
  public:
   CharsmapWriter(const Piece& piece, Pieces& pieces) : text_(piece.text), rewrite_(piece, pieces) {}
 
-  /// The text up to `end` stays as it is.
+  /// Leaves the text up to `end` unchanged.
   void keep(size_t end) { kept_ = end; }
 
-  /// The next text becomes another one.
+  /// Replaces the next text by another one.
   void replace(std::string_view old_text, std::string_view new_text) {
     flush_kept();
     const auto old_count = static_cast<std::ptrdiff_t>(count_characters(old_text));
@@ -62,7 +63,7 @@ class CharsmapWriter {
     if (last_) rewrite_.put(last_->character, last_->change);
     last_.reset();
   }
-  // All but the last character, which may get the place of what follows it.
+  // Writes the unchanged text except its last character, which may take over removed text that follows it.
   void flush_kept() {
     if (done_ == kept_) return;
     const size_t last = previous_start(text_, kept_);
@@ -77,15 +78,15 @@ class CharsmapWriter {
   std::string_view text_;
   Rewrite rewrite_;
   size_t done_ = 0, kept_ = 0;  // bytes of the old text
-  std::optional<Change> last_;  // of a character that is not written yet
-  bool moved_ = false;          // the new text does not stand where the old one did
+  std::optional<Change> last_;  // the character that is not written yet
+  bool moved_ = false;          // whether text was removed at the start, so that the rest moves there
 };
 
-// A grapheme cluster of at most five bytes is looked up as a whole, which finds what it begins with, and all of it
-// is replaced; else each character is.
+// A grapheme cluster of at most five bytes is looked up as a whole: if a text of the charsmap is a prefix of
+// it, the whole cluster is replaced. Otherwise its characters are looked up one by one.
 Piece normalize_by(const Charsmap& charsmap, const Piece& piece, Pieces& pieces) {
   const auto text = piece.text;
-  std::optional<CharsmapWriter> writer;  // once anything changes
+  std::optional<CharsmapWriter> writer;  // created at the first change
   const auto replaced = [&](size_t begin, size_t end) {
     const auto old_text = text.substr(begin, end - begin);
     const auto new_text = charsmap.find(old_text);
@@ -99,7 +100,7 @@ Piece normalize_by(const Charsmap& charsmap, const Piece& piece, Pieces& pieces)
     return at >= text.size() || static_cast<unsigned char>(text[at]) < 0x80;
   };
   for (size_t begin = 0; begin < text.size();) {
-    // Two ASCII characters are two clusters, but for a line end.
+    // Two ASCII characters are always two clusters, except "\r\n".
     if (is_ascii(begin) && is_ascii(begin + 1) && text[begin] != '\r') {
       if (charsmap.knows_ascii(text[begin])) (void)replaced(begin, begin + 1);
       ++begin;

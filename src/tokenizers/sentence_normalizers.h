@@ -5,21 +5,21 @@
 
 namespace attentive::tokenizers {
 
-// The normalizers of SentencePiece's models.
+// These normalizers belong to the tokenizers of SentencePiece models.
 
-/// Prepend: a text before each text that is not empty.
+/// Prepend inserts a text before each text that is not empty.
 Normalizer parse_prepend(const JsonView& json);
 
-/// Replace: each match of a pattern becomes a text.
+/// Replace replaces each match of a pattern by a text.
 Normalizer parse_replace(const JsonView& json);
 
-/// Precompiled: what a charsmap knows, by grapheme clusters and characters.
+/// Precompiled replaces grapheme clusters and characters according to a charsmap.
 Normalizer parse_precompiled(const JsonView& json);
 
-/// Nmt: without control characters, and with plain spaces.
+/// Nmt removes control characters and replaces white space by plain spaces.
 Piece normalize_nmt(const Piece& piece, Pieces& pieces);
 
-/// ByteLevel: the bytes of a text as visible characters.
+/// ByteLevel writes the bytes of a text as visible characters.
 Piece normalize_byte_level(const Piece& piece, Pieces& pieces);
 
 }  // namespace attentive::tokenizers

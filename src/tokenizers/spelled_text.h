@@ -8,21 +8,21 @@
 
 namespace attentive::tokenizers {
 
-/// How much of an Encoding is wanted.
+/// Selects the members of an Encoding that are computed.
 enum class Detail { Ids, Masks, Offsets };
 
-/// The characters of white space at the ends of a token, of which Ġ is one.
+/// The numbers of white space characters, among which Ġ counts, at the ends of a token.
 struct Blanks {
   uint32_t leading = 0, trailing = 0;
 };
 
-/// The tokens of one text, before special ones are added.
+/// The tokens of one text before special tokens are added.
 struct SpelledText {
   std::vector<int64_t> ids;
   std::vector<TextSpan> offsets;  // of each token, where they are wanted
   std::vector<Blanks> blanks;     // of each token, where the post-processor trims offsets
 
-  /// Leaves the tokens [begin, end).
+  /// Keeps only the tokens [begin, end).
   void keep(size_t begin, size_t end) {
     const auto shorten = [&](auto& values) {
       if (values.empty()) return;

@@ -13,7 +13,7 @@ struct StripRule {
   std::string character;
   int64_t start, stop;
 
-  // Each removes as many as it may and is there, and returns how many.
+  // Both functions remove the character at one end, at most `most` times, and return how often.
   int64_t from_start(std::string_view& text, int64_t most) const {
     int64_t count = 0;
     for (; count < most && text.starts_with(character); ++count) text.remove_prefix(character.size());
@@ -26,7 +26,8 @@ struct StripRule {
   }
 };
 
-// Only the end shows which of the last characters go: as many as may go are held.
+// Which of the last characters are removed is known only at the end of the token, so at most `stop` of them
+// are held back.
 class StripOfOneStream final : public DecoderStream {
  public:
   explicit StripOfOneStream(StripRule rule) : rule_(std::move(rule)), at_start_(rule_.start) {}
@@ -38,7 +39,7 @@ class StripOfOneStream final : public DecoderStream {
     at_start_ = 0;
     std::string_view kept = text;
     int64_t ends = rule_.from_end(kept, rule_.stop);
-    // What was held stands at the end still if the whole part may go.
+    // If the part consists of removable characters only, the held ones may still be at the end of the token.
     if (kept.empty()) {
       ends += held_;
       const int64_t certain = std::max<int64_t>(0, ends - rule_.stop);
@@ -58,8 +59,8 @@ class StripOfOneStream final : public DecoderStream {
   }
 
   StripRule rule_;
-  int64_t at_start_;  // how many may still go
-  int64_t held_ = 0;  // how many go unless something follows
+  int64_t at_start_;  // how many characters may still be removed at the start
+  int64_t held_ = 0;  // how many characters are held back, and removed unless text follows
 };
 
 }  // namespace
@@ -89,7 +90,7 @@ Decoder parse_replace_decoder(const JsonView& json) {
   return decoder;
 }
 
-// Python stops with an error where the two ends of a token meet; here nothing is left of it.
+// If the stripped ends of a token overlap, Python throws; here the token becomes empty.
 Decoder parse_strip_decoder(const JsonView& json) {
   json.only({"type", "content", "start", "stop"});
   const StripRule rule{json.at("content").character(), json.at("start").integer(), json.at("stop").integer()};

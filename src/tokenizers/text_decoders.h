@@ -4,10 +4,11 @@
 
 namespace attentive::tokenizers {
 
-/// Replace: each match of a pattern in a token becomes a text.
+/// The Replace decoder replaces each match of a pattern in a token by a text.
 Decoder parse_replace_decoder(const JsonView& json);
 
-/// Strip: at most `start` times a character goes from the start of each token, and `stop` times from its end.
+/// The Strip decoder removes a character at most `start` times from the start of each token, and at most
+/// `stop` times from its end.
 Decoder parse_strip_decoder(const JsonView& json);
 
 }  // namespace attentive::tokenizers

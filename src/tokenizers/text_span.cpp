@@ -11,7 +11,7 @@ std::vector<TextSpan> byte_spans(std::string_view text, const std::vector<TextSp
   const auto good = utf8_prefix(text);
   TORCH_CHECK_VALUE(good == text.size(), "byte_spans: expected text in UTF-8, got a bad byte at offset ",
                     good);
-  std::vector<size_t> starts;  // of the characters, and the end of the text; none for ASCII
+  std::vector<size_t> starts;  // the starts of the characters, and the end of the text; empty for ASCII
   if (!tokenizers::is_ascii(text)) {
     for (size_t at = 0; at < text.size(); ++at) {
       if (tokenizers::begins_character(text[at])) starts.push_back(at);

@@ -20,7 +20,7 @@ class EachTokenStream final : public DecoderStream {
   bool always_first_, first_ = true;
 };
 
-// Finds the text by the rule of Knuth, Morris and Pratt: what is held is always a beginning of it.
+// Finds the text by the algorithm of Knuth, Morris and Pratt; the held bytes are always a prefix of it.
 class ReplacingStream final : public DecoderStream {
  public:
   ReplacingStream(std::string from, std::string to)
@@ -52,8 +52,8 @@ class ReplacingStream final : public DecoderStream {
 
  private:
   std::string from_, to_;
-  std::vector<size_t> shorter_;  // of each beginning, the longest shorter one that it ends with
-  size_t held_ = 0;              // bytes
+  std::vector<size_t> shorter_;  // the longest proper border of each prefix
+  size_t held_ = 0;              // the number of bytes of from_ that are held back
 };
 
 }  // namespace

@@ -32,7 +32,7 @@ utf8proc_option_t decomposition(NormalForm form) {
                                         (compatible ? UTF8PROC_COMPAT : 0));
 }
 
-// Composes in place what is decomposed and in order.
+// Composes in place a text that is decomposed and whose marks are in order.
 void compose(Characters& characters) {
   const auto count =
       utf8proc_normalize_utf32(characters.data(), static_cast<utf8proc_ssize_t>(characters.size()),
@@ -40,10 +40,10 @@ void compose(Characters& characters) {
   characters.resize(static_cast<size_t>(count));
 }
 
-// Visits the parts of one character.
+// Calls `visit` for each part of a character's decomposition.
 template <class Visit>
 void decompose(char32_t c, utf8proc_option_t options, Visit visit) {
-  utf8proc_int32_t parts[32];  // the longest decomposition is one of 18
+  utf8proc_int32_t parts[32];  // the longest decomposition has 18 characters
   int last_boundclass = 0;
   const auto count =
       utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c), parts, 32, options, &last_boundclass);
@@ -58,7 +58,8 @@ int mark_class(const NewCharacter& c) {
   return mark_class(static_cast<utf8proc_int32_t>(c.character));
 }
 
-// Sorts each run of marks by its class. utf8proc's own sort is quadratic in the length of a run.
+// Sorts each run of marks by their combining classes. utf8proc's own sort is quadratic in the length of a
+// run.
 template <class Character>
 void order_marks(std::vector<Character>& text) {
   std::vector<std::pair<int, size_t>> order;
@@ -77,19 +78,20 @@ void order_marks(std::vector<Character>& text) {
   }
 }
 
-// What two characters compose to; none if they do not.
+// Returns the composition of two characters, or std::nullopt if they have none.
 std::optional<char32_t> composition(char32_t first, char32_t second) {
   Characters both{static_cast<utf8proc_int32_t>(first), static_cast<utf8proc_int32_t>(second)};
   compose(both);
   return both.size() == 1 ? std::optional(static_cast<char32_t>(both[0])) : std::nullopt;
 }
 
-// Composes each starter with the marks behind it that no mark of the same class or a higher one keeps away.
+// Composes each starter with the marks behind it, except marks that are blocked by one of the same or a
+// higher class between them.
 std::vector<NewCharacter> composed(const std::vector<NewCharacter>& text) {
   std::vector<NewCharacter> out;
   out.reserve(text.size());
   std::optional<size_t> starter;
-  int last_class = -1;  // of what stands behind the starter
+  int last_class = -1;  // the class of the last character after the starter
   for (const auto& next : text) {
     const int its_class = mark_class(next);
     if (starter && last_class < its_class) {
@@ -124,7 +126,7 @@ bool is_word(char32_t c) {
   if (c < 0x80) return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
   const auto kind = category(c);
   if (between(kind, UTF8PROC_CATEGORY_LU, UTF8PROC_CATEGORY_NL) || kind == UTF8PROC_CATEGORY_PC) return true;
-  // Letters in circles and squares are symbols that count as alphabetic.
+  // Letters in circles and squares are symbols, but count as alphabetic.
   return c == 0x200C || c == 0x200D || (c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) ||
          (c >= 0x1F150 && c <= 0x1F169) || (c >= 0x1F170 && c <= 0x1F189);
 }

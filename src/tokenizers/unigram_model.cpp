@@ -12,11 +12,11 @@
 namespace attentive::tokenizers {
 namespace {
 
-constexpr size_t kLongestPiece = 1024;  // bytes: a search costs as much at each place of a text
+constexpr size_t kLongestPiece = 1024;  // in bytes; a search may read this many at each place of a text
 constexpr double kUnknownPenalty = 10;
 constexpr uint32_t kUnreached = std::numeric_limits<uint32_t>::max();
 
-// [["<unk>", 0.0], ["▁the", -3.1]]
+// Reads pieces and their scores, such as [["<unk>", 0.0], ["▁the", -3.1]].
 Vocabulary parse_scored_pieces(const JsonView& json) {
   const auto& list = json.raw();
   if (!list.is_array()) json.expected("an array of pieces and their scores");
@@ -67,7 +67,7 @@ int64_t UnigramModel::unknown_or_refuse() const {
   return *unknown_;
 }
 
-// Of two ways with equal scores, the one that was found first stays.
+// If two ways have equal scores, the one that was found first stays.
 std::vector<UnigramModel::Arrival> UnigramModel::best_arrivals(std::string_view piece) const {
   std::vector<Arrival> best(piece.size() + 1, Arrival{0, kUnreached, 0});
   for (size_t at = 0; at < piece.size();) {
@@ -93,7 +93,7 @@ std::vector<UnigramModel::Arrival> UnigramModel::best_arrivals(std::string_view 
   return best;
 }
 
-// A run of unknown characters, unless it happens to be a piece.
+// Spells a run of unknown characters, whose text together may still be a piece.
 void UnigramModel::spell_unknown(std::string_view text, uint32_t begin, std::vector<Token>& tokens) const {
   const uint32_t end = begin + static_cast<uint32_t>(text.size());
   if (const auto id = vocabulary().id_of(text)) return tokens.push_back({*id, begin, end});
@@ -101,12 +101,12 @@ void UnigramModel::spell_unknown(std::string_view text, uint32_t begin, std::vec
   if (bytes_.empty() || std::ranges::any_of(text, [&](char byte) { return id_of(byte) < 0; })) {
     return tokens.push_back({unknown_or_refuse(), begin, end});
   }
-  for (const char byte : text) tokens.push_back({id_of(byte), begin, end});  // each stands for the whole run
+  for (const char byte : text) tokens.push_back({id_of(byte), begin, end});  // spans the whole run
 }
 
 void UnigramModel::encode(std::string_view piece, std::vector<Token>& tokens) const {
   const auto best = best_arrivals(piece);
-  std::vector<uint32_t> ends;  // of the tokens, the last one first; unknown neighbours are one
+  std::vector<uint32_t> ends;  // of the tokens, last first; unknown neighbours form one
   bool unknown_after = false;
   for (auto end = static_cast<uint32_t>(piece.size()); end > 0; end = best[end].begin) {
     const bool unknown = best[end].id == unknown_;

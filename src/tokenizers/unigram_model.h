@@ -10,11 +10,12 @@
 
 namespace attentive::tokenizers {
 
-/// Unigram: of all ways to spell a piece with the vocabulary, the one whose scores have the largest sum. A
-/// character that the vocabulary lacks is unknown and scores 10 less than the lowest piece; unknown neighbours
-/// become one token, or with `byte_fallback` the tokens of their bytes, such as "<0xE2>".
+/// The Unigram model chooses, among all ways to spell a piece with the vocabulary, the one with the largest
+/// sum of scores. A character that the vocabulary lacks is unknown and scores 10 less than the lowest piece.
+/// Unknown neighbours become one token, or with `byte_fallback` the tokens of their bytes, such as "<0xE2>".
 ///
-/// A piece of n bytes costs O(n L), where L are the bytes of the longest token, and 16 n bytes of memory.
+/// A piece of n bytes costs O(n L), where L is the number of bytes of the longest token, and 16 n bytes of
+/// memory.
 /// Source: Kudo 2018, https://arxiv.org/abs/1804.10959
 class UnigramModel final : public Model {
  public:
@@ -23,7 +24,7 @@ class UnigramModel final : public Model {
   void encode(std::string_view piece, std::vector<Token>& tokens) const override;
 
  private:
-  /// The best way to get to a place in a piece: the token that ends there.
+  /// The last token of the best way to spell a piece up to a place.
   struct Arrival {
     double score;
     uint32_t begin;
@@ -38,7 +39,7 @@ class UnigramModel final : public Model {
   std::vector<double> scores_;  // by id
   double unknown_score_ = 0;
   std::optional<int32_t> unknown_;
-  std::vector<int32_t> bytes_;  // empty without byte_fallback
+  std::vector<int32_t> bytes_;  // the id of each byte's token; empty without byte_fallback
 };
 
 }  // namespace attentive::tokenizers

@@ -24,7 +24,7 @@ Vocabulary::Vocabulary(const JsonView& json) {
   std::vector<NamedId> all;
   all.reserve(json.raw().size());
   for (const auto& [token, value] : json.raw().get_ref<const nlohmann::json::object_t&>()) {
-    // A view only where there is something to say: a vocabulary has 100,000 entries.
+    // A view is made only for an error, because a vocabulary may have 100,000 entries.
     const bool plain = value.is_number_unsigned() && value.get<uint64_t>() < (uint64_t{1} << 31);
     all.push_back({plain ? value.get<int64_t>() : json.at(token).integer(), token});
   }

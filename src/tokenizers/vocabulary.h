@@ -11,23 +11,23 @@
 
 namespace attentive::tokenizers {
 
-/// The tokens of a model and their ids. Tokens lie in one string, in the order of their ids: a vocabulary of
-/// 256,000 pieces takes some 10 MB.
+/// The tokens of a model and their ids. The tokens are stored in one string, sorted by id: a vocabulary of
+/// 256,000 pieces takes about 10 MB.
 class Vocabulary {
  public:
-  /// From an object of tokens and ids; each id has one token.
+  /// Reads an object of tokens and ids, in which each id must have one token.
   explicit Vocabulary(const JsonView& json);
-  /// From a list, in which ids are places. Of tokens that are equal, the last one has the token's id.
+  /// Takes a list, in which ids are indices. If tokens are equal, `id_of` returns the id of the last one.
   explicit Vocabulary(const std::vector<std::string_view>& tokens);
 
   size_t size() const { return begins_.size() - 1; }
   int64_t largest_id() const;                  // -1 if there is none
   size_t longest() const { return longest_; }  // bytes of the longest token
   std::optional<int64_t> id_of(std::string_view token) const;
-  /// None if no token has this id. The text lives as long as the vocabulary.
+  /// The token of an id, or std::nullopt. The text lives as long as the vocabulary.
   std::optional<std::string_view> token_of(int64_t id) const;
 
-  /// Visits every token and its id, in the order of ids.
+  /// Calls `visit(token, id)` for every token, sorted by id.
   template <class Visit>
   void for_each(Visit visit) const {
     for (size_t i = 0; i < size(); ++i) visit(text_at(i), id_at(i));
@@ -47,8 +47,8 @@ class Vocabulary {
 
   std::string text_;
   std::vector<uint32_t> begins_{0};
-  std::vector<int32_t> ids_;  // empty if ids are places
-  std::vector<Slot> slots_;   // a hash table: of a token, where it stands
+  std::vector<int32_t> ids_;  // empty if ids are indices
+  std::vector<Slot> slots_;   // a hash table of the indices of tokens
   size_t longest_ = 0;
 };
 

@@ -5,13 +5,13 @@
 namespace attentive::tokenizers {
 namespace {
 
-constexpr size_t kLongestWord = 256;     // bytes; longer ones are rare, and repeat even less
+constexpr size_t kLongestWord = 256;     // in bytes; longer words are rare and seldom repeated
 constexpr size_t kMostSlots = 1 << 17;   // 3 MiB
-constexpr size_t kMostBytes = 1 << 22;   // of words
+constexpr size_t kMostBytes = 1 << 22;   // the bytes of all words
 constexpr size_t kMostTokens = 1 << 19;  // 8 MiB
-constexpr size_t kMostProbes = 16;       // a text cannot make a search longer than this
+constexpr size_t kMostProbes = 16;       // bounds a search for any text
 
-// Mixes eight bytes at a time.
+// The hash mixes eight bytes at a time.
 uint64_t hash_of(std::string_view word) {
   uint64_t hash = word.size();
   const auto mix = [&](uint64_t bytes) {

@@ -11,13 +11,13 @@
 
 namespace attentive::tokenizers {
 
-/// The tokens of words that were spelled before: a text repeats its words, and so do the texts of a batch. It
-/// forgets everything where it would grow beyond some 16 MB. One thread at a time.
+/// A cache of the tokens of words: a text repeats its words, and so do the texts of a batch. The cache is
+/// cleared when it would grow beyond about 16 MB. Only one thread may use it at a time.
 class WordCache {
  public:
   explicit WordCache(const Model& model) : model_(model), slots_(kFewestSlots) {}
 
-  /// What the model makes of a word, valid until the next call. Throws what the model throws.
+  /// Returns the tokens of a word, valid until the next call. Throws what the model throws.
   std::span<const Token> spell(std::string_view word);
 
  private:
@@ -27,13 +27,13 @@ class WordCache {
   };
   static constexpr size_t kFewestSlots = 64;
 
-  /// The slot of a word, or the free one that it would have; null if too many others have its place.
+  /// Returns the slot of a word, or the free one for it; null if too many other words have the same place.
   Slot* find(std::string_view word, uint64_t hash);
   void grow();
   void forget();
 
   const Model& model_;
-  std::vector<Slot> slots_;  // a power of two of them, at most half of them used
+  std::vector<Slot> slots_;  // their number is a power of two; at most half of them are used
   size_t used_ = 0;
   std::string words_;
   std::vector<Token> tokens_;

@@ -10,7 +10,7 @@
 namespace attentive::tokenizers {
 namespace {
 
-// The spaces that a tokenizer of words put before English punctuation and contractions.
+// Removes the spaces that a tokenizer of words put before English punctuation and contractions.
 void clean_up(std::string& text) {
   static constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kRules = {
       {{" .", "."},
@@ -27,7 +27,8 @@ void clean_up(std::string& text) {
   for (const auto& [from, to] : kRules) replace_all(text, from, to);
 }
 
-// Behind a word is a space, but not behind the last token: the suffix of a token waits for the next one.
+// A space follows each word but not the last token, so the suffix of a token is held back until the next one
+// arrives.
 class SuffixStream final : public DecoderStream {
  public:
   SuffixStream(std::string suffix, bool whole) : suffix_(std::move(suffix)), whole_(whole) {}

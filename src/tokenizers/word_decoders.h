@@ -4,10 +4,10 @@
 
 namespace attentive::tokenizers {
 
-/// WordPiece: a space before each token that does not continue a word.
+/// The WordPiece decoder writes a space before each token that does not continue a word.
 Decoder parse_word_piece_decoder(const JsonView& json);
 
-/// BPEDecoder: a space behind each token that ends a word.
+/// The BPEDecoder writes a space after each token that ends a word.
 Decoder parse_bpe_decoder(const JsonView& json);
 
 }  // namespace attentive::tokenizers

@@ -14,17 +14,19 @@
 
 namespace attentive {
 
-/// What a text, or a pair, became. Each member has one value for each token; the names are Python's.
+/// The encoding of a text or of a pair of texts. Each member has one value for each token; the names are
+/// Python's.
 struct Encoding {
   std::vector<int64_t> ids;
-  /// The segment that BERT calls the token type.
+  /// The segment of each token, which BERT calls the token type.
   std::vector<int64_t> type_ids;
-  /// The characters of the text that a token comes from, of a pair those of its own text; {0, 0} for tokens that
-  /// were added. `byte_spans` turns them into bytes. Empty if they were not asked for.
+  /// The characters of the text that each token comes from; for a pair, they count in the token's own text.
+  /// {0, 0} for tokens that the post-processor or padding added. `byte_spans` turns them into bytes. Empty if
+  /// offsets were not asked for.
   std::vector<TextSpan> offsets;
   /// 0 for padding, 1 for all others.
   std::vector<int64_t> attention_mask;
-  /// 1 for padding and for what the post-processor added, such as [CLS]; 0 for the tokens of the text.
+  /// 1 for padding and for tokens that the post-processor added, such as [CLS]; 0 for the tokens of the text.
   std::vector<int64_t> special_tokens_mask;
 
   bool operator==(const Encoding&) const = default;
@@ -33,9 +35,9 @@ struct Encoding {
 /// How `PretrainedTokenizer::from_vocab` reads a `vocab.txt`: the arguments of Python's BertTokenizer.
 struct VocabOptions {
   bool lower_case = true;
-  /// Whether accents are removed. Not set: where letters are made lower case.
+  /// Whether accents are removed. If not set, they are removed exactly when letters are made lower case.
   std::optional<bool> strip_accents = std::nullopt;
-  bool chinese_characters = true;  ///< each of them is a word
+  bool chinese_characters = true;  ///< whether each Chinese character becomes a word
   std::string unknown = "[UNK]";
   std::string separator = "[SEP]";
   std::string padding = "[PAD]";
@@ -47,7 +49,7 @@ struct VocabOptions {
 struct EncodeOptions {
   /// Whether to add the tokens that the post-processor adds, such as [CLS] and [SEP].
   bool add_special_tokens = true;
-  /// Whether to find out where tokens come from, which costs time and memory besides the ids.
+  /// Whether to compute the offsets of tokens, which costs additional time and memory.
   bool offsets = true;
 };
 
@@ -55,62 +57,63 @@ struct EncodeOptions {
 struct BatchOptions {
   bool add_special_tokens = true;
   bool offsets = true;
-  /// How many threads work at once, the caller's among them; 0: as many as LibTorch's operations use
+  /// The number of threads that work at once, including the caller's; 0: as many as LibTorch's operations use
   /// (at::get_num_threads). The result does not depend on it.
   int64_t threads = 0;
 };
 
-/// A side of a text, of which tokens are taken away or to which padding is added.
+/// The side of a text on which tokens are removed or padding is added.
 enum class TextSide { Left, Right };
 
-/// Which text of a pair is shortened: the longer one, until both are equally long; or always the same one.
+/// Selects the text of a pair that is shortened: the longer one until both are equally long, or always the
+/// first or the second one.
 enum class TruncationStrategy { LongestFirst, OnlyFirst, OnlySecond };
 
-/// How many tokens an encoding has at most: Python's `enable_truncation`. What is cut off is dropped: Python's
-/// `stride` and the overflowing parts that it gives have no counterpart.
+/// The largest number of tokens of an encoding: Python's `enable_truncation`. Tokens that are cut off are
+/// dropped: Python's `stride` and its list of overflowing encodings have no counterpart.
 struct TruncationOptions {
-  /// With the special tokens, for which there must be room.
+  /// The largest number of tokens, including the special tokens, for which there must be room.
   int64_t max_length = 512;
   TruncationStrategy strategy = TruncationStrategy::LongestFirst;
-  /// Where tokens are taken away.
+  /// The side on which tokens are removed.
   TextSide side = TextSide::Right;
 };
 
-/// How many tokens an encoding has at least: Python's `enable_padding`.
+/// The smallest number of tokens of an encoding: Python's `enable_padding`.
 struct PaddingOptions {
-  /// None: as many as the longest of a batch.
+  /// The length to pad to. If not set, it is the length of the longest encoding of the batch.
   std::optional<int64_t> length;
-  /// The length is made a multiple of this one.
+  /// The length is rounded up to a multiple of this number.
   int64_t multiple_of = 1;
-  /// Where padding is added.
+  /// The side on which padding is added.
   TextSide side = TextSide::Right;
   int64_t id = 0;
   int64_t type_id = 0;
-  /// How the file that `to_json` writes names the token; no encoding depends on it.
+  /// The text of the padding token in the file that `to_json` writes; no encoding depends on it.
   std::string token = "[PAD]";
 };
 
-/// The tokenizer of a Python model, from its folder's `tokenizer.json` (Hugging Face's format): byte-level
-/// BPE as in GPT-2, RoBERTa, Llama 3 and Qwen, BPE with byte fallback as in Llama 2, Mistral and Gemma, Unigram
-/// as in T5, ALBERT, XLM-R and CamemBERT, WordPiece as in BERT, and WordLevel.
+/// The tokenizer of a Python model, read from its folder's `tokenizer.json` (Hugging Face's format) or from
+/// the vocabulary files of a folder without one, SentencePiece models included. These models load: byte-level
+/// BPE as in GPT-2, RoBERTa, Llama 3 and Qwen; BPE with byte fallback as in Llama 2, Mistral and Gemma;
+/// Unigram as in T5, ALBERT, XLM-R and CamemBERT; WordPiece as in BERT; and WordLevel.
 ///
-/// Ids equal those of Python's `tokenizers`. Normalizers: NFC, NFD, NFKC, NFKD, Lowercase, StripAccents,
-/// Strip, BertNormalizer, Precompiled, Prepend, Replace, Nmt, ByteLevel. Pre-tokenizers: ByteLevel, Split,
-/// Digits, Whitespace, WhitespaceSplit, Punctuation, BertPreTokenizer, Metaspace, CharDelimiterSplit,
-/// FixedLength. Post-processors: ByteLevel, TemplateProcessing, BertProcessing, RobertaProcessing. Decoders:
-/// ByteLevel, WordPiece, BPEDecoder, Metaspace, Replace, ByteFallback, Strip, Fuse. A Sequence of any of them.
-/// Whatever else a file asks for is refused by name. Truncation and padding that a file holds are applied, as
-/// Python applies them.
+/// Ids equal those of Python's `tokenizers`. These parts are supported, and a Sequence of any of them.
+/// Normalizers: NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, BertNormalizer, Precompiled, Prepend,
+/// Replace, Nmt, ByteLevel. Pre-tokenizers: ByteLevel, Split, Digits, Whitespace, WhitespaceSplit,
+/// Punctuation, BertPreTokenizer, Metaspace, CharDelimiterSplit, FixedLength. Post-processors: ByteLevel,
+/// TemplateProcessing, BertProcessing, RobertaProcessing. Decoders: ByteLevel, WordPiece, BPEDecoder,
+/// Metaspace, Replace, ByteFallback, Strip, Fuse. A file with any other part is refused with the part's name.
+/// Truncation and padding that a file states are applied, as in Python.
 ///
-/// Categories and forms of characters are those of PCRE2 and utf8proc, Python's are of Unicode 8 to 17:
-/// characters that Unicode 9 or a later version added, and eight older ones, may be cut differently
-/// (docs/decisions/0011-tokenizers.md).
+/// Categories and normal forms of characters are those of PCRE2 and utf8proc, whereas Python's come from
+/// Unicode 8 to 17. Text with characters that Unicode 9 or a later version added, or with one of eight older
+/// characters, may therefore be split differently (docs/decisions/0011-tokenizers.md).
 ///
 /// Text must be UTF-8. `decode(encode(text)) == text` holds for byte-level BPE without a normalizer, a prefix
-/// space or added tokens that strip; WordPiece and normalizers forget letter case, accents or white space.
-/// Encoding a text of n bytes costs O(n log n), and with Unigram O(n L), where L are the bytes of the longest
-/// piece, at most 1,024. Objects are immutable: threads may share one; copies share
-/// memory.
+/// space or added tokens that strip; WordPiece and normalizers lose letter case, accents or white space.
+/// Encoding a text of n bytes costs O(n log n), or O(n L) for Unigram, where L <= 1,024 is the number of
+/// bytes of the longest piece. Objects are immutable: threads may share one, and copies share memory.
 /// Memory: O(vocabulary), and the text of the file.
 /// Source: https://huggingface.co/docs/tokenizers
 ///
@@ -119,37 +122,40 @@ struct PaddingOptions {
 class PretrainedTokenizer final : public Tokenizer {
  public:
   /// Reads the text of a `tokenizer.json`. Throws c10::ValueError that names the place in the file, such as
-  /// `pre_tokenizer.pretokenizers[1].type`, what was expected and what came.
+  /// `pre_tokenizer.pretokenizers[1].type`, the expected value and the actual one.
   static PretrainedTokenizer parse(std::string_view json);
-  /// Reads a `tokenizer.json`, or the one in a folder. A folder without one is read as AutoTokenizer of
-  /// transformers 5.23.0 reads it, by the class that its configuration names: `vocab.txt` (BertTokenizer),
-  /// `vocab.json` with `merges.txt` (GPT2Tokenizer, RobertaTokenizer, Qwen2Tokenizer), or a SentencePiece model
-  /// (LlamaTokenizer, GemmaTokenizer, T5Tokenizer, AlbertTokenizer, XLMRobertaTokenizer, CamembertTokenizer, and
-  /// TokenizersBackend, which Mistral has), each with tokenizer_config.json, special_tokens_map.json and
-  /// added_tokens.json where they are there (docs/decisions/0013-published-folders.md). `to_json` is then the
-  /// document that was made of them, which AutoTokenizer reads with equal ids.
-  /// Throws c10::ValueError with the path and what is wrong; for another class it names the line of Python that
-  /// writes a `tokenizer.json`. Memory: a few times the files while it reads.
+  /// Reads a `tokenizer.json` file, or a folder. A folder without a `tokenizer.json` is read as AutoTokenizer
+  /// of transformers 5.23.0 reads it, by the class that its configuration names: from `vocab.txt`
+  /// (BertTokenizer), from `vocab.json` and `merges.txt` (GPT2Tokenizer, RobertaTokenizer, Qwen2Tokenizer),
+  /// or from a SentencePiece model (LlamaTokenizer, GemmaTokenizer, T5Tokenizer, AlbertTokenizer,
+  /// XLMRobertaTokenizer, CamembertTokenizer, and TokenizersBackend, which reads Mistral), together with
+  /// tokenizer_config.json, special_tokens_map.json and added_tokens.json where they exist
+  /// (docs/decisions/0013-published-folders.md). `to_json` then returns the document made from these files,
+  /// which AutoTokenizer reads with equal ids. Throws c10::ValueError with the path and the reason; for
+  /// another class, the error quotes the line of Python that writes a `tokenizer.json`. Memory while reading:
+  /// a few times the size of the files.
   static PretrainedTokenizer load(const std::filesystem::path& path);
-  /// Reads a `vocab.txt`, a token a line, as Python's BertTokenizer does, whatever model it is of. Throws
-  /// c10::ValueError with the path and what is wrong.
+  /// Reads a `vocab.txt` with one token per line, as Python's BertTokenizer does, without regard to the model
+  /// that it belongs to. Throws c10::ValueError with the path and the reason.
   ///
   ///   auto tokenizer = attentive::PretrainedTokenizer::from_vocab("vocab.txt", {.lower_case = false});
   static PretrainedTokenizer from_vocab(const std::filesystem::path& path, const VocabOptions& options = {});
 
-  /// The largest id + 1, added tokens included. Not every id below must have a token.
+  /// The largest id + 1, added tokens included. Smaller ids without a token may exist.
   int64_t vocab_size() const override;
   /// Python's `encode(text, add_special_tokens=False).ids`. Throws c10::ValueError for text that is not
-  /// UTF-8, with the offset of the first bad byte, and where Python refuses the text.
+  /// UTF-8, with the offset of the first bad byte, and for text that Python refuses.
   std::vector<int64_t> encode(std::string_view text) const override;
-  /// The same without the file's truncation and padding.
+  /// Encodes as `encode` does, but without the file's truncation and padding.
   std::vector<int64_t> encode_whole(std::string_view text) const override;
-  /// Python's `encode(text).ids`: with the tokens that the post-processor adds, such as [CLS] and [SEP].
+  /// Python's `encode(text).ids`, which includes the tokens that the post-processor adds, such as [CLS] and
+  /// [SEP].
   std::vector<int64_t> encode_with_special_tokens(std::string_view text) const override;
 
-  /// Python's `encode(text)`: ids and all that goes with them. Errors as `encode`. A text with offsets has less than
-  /// 4 GiB. Memory besides the result, while it is encoded: 12 bytes for each byte of the text, and 8 for
-  /// each byte of each version that a normalizer or ByteLevel makes of it.
+  /// Python's `encode(text)`: ids together with offsets, types and masks. Throws as `encode` does, and, if
+  /// offsets are wanted, for a text of 4 GiB or more. Memory besides the result, while it is encoded: 12
+  /// bytes for each byte of the text, and 8 for each byte of every intermediate text that a normalizer or
+  /// ByteLevel makes of it.
   ///
   ///   const auto encoding = tokenizer.encode_text("Hello world");
   ///   encoding.offsets[1];  // {5, 11}: " world" in GPT-2
@@ -157,48 +163,51 @@ class PretrainedTokenizer final : public Tokenizer {
   /// Python's `encode(first, second)`.
   Encoding encode_pair(std::string_view first, std::string_view second,
                        const EncodeOptions& options = {}) const;
-  /// Python's `encode_batch`: what `encode_text` gives for each text, in order. Padding without a length is up to the
-  /// longest of them. Throws the error of the first text that has one, as `texts[17]: ...`; and for a number of
-  /// threads below 0.
+  /// Python's `encode_batch`: the result of `encode_text` for each text, in order. Padding without a length
+  /// pads to the longest encoding of the batch. Throws the error of the first text that has one, as
+  /// `texts[17]: ...`, and c10::ValueError for a negative number of threads.
   ///
-  ///   const auto batch = tokenizer.with_padding(attentive::PaddingOptions{}).encode_batch({"short", "a longer one"});
+  ///   const auto padded = tokenizer.with_padding(attentive::PaddingOptions{});
+  ///   const auto batch = padded.encode_batch({"short", "a longer one"});
   std::vector<Encoding> encode_batch(const std::vector<std::string>& texts,
                                      const BatchOptions& options = {}) const;
-  /// The same for pairs of texts.
+  /// Encodes a batch of pairs of texts as `encode_batch` encodes texts.
   std::vector<Encoding> encode_pair_batch(const std::vector<std::pair<std::string, std::string>>& pairs,
                                           const BatchOptions& options = {}) const;
 
-  /// A tokenizer of the same parts, which share memory, with this truncation in place of the file's; none: without
-  /// one. Throws c10::ValueError that names the option if there is no room for the special tokens, or no such side
-  /// or strategy.
+  /// Returns a tokenizer that shares this one's memory and has this truncation in place of the file's, or
+  /// none for std::nullopt. Throws c10::ValueError that names the option if there is no room for the special
+  /// tokens, or if the side or the strategy is not one of the enumeration's values.
   ///
   ///   const auto limited = tokenizer.with_truncation(attentive::TruncationOptions{.max_length = 128});
   PretrainedTokenizer with_truncation(const std::optional<TruncationOptions>& options) const;
-  /// The same for padding. Throws c10::ValueError that names the option for a length above 2^24, a multiple that is
-  /// not from 1 to 2^24, or an id or type below 0.
+  /// Returns a tokenizer that has this padding in place of the file's, or none for std::nullopt. Throws
+  /// c10::ValueError that names the option for a length above 2^24, a multiple that is not from 1 to 2^24, or
+  /// a negative id or type.
   PretrainedTokenizer with_padding(const std::optional<PaddingOptions>& options) const;
 
-  /// The bytes that a token of byte-level BPE stands for; otherwise the token as the vocabulary writes it,
-  /// such as "##ing". Of an added token its content. Throws c10::ValueError for an id without a token.
+  /// The bytes that a token of byte-level BPE stands for; for other models the token as the vocabulary writes
+  /// it, such as "##ing", and for an added token its content. Throws c10::ValueError for an id without a
+  /// token.
   std::string_view bytes(int64_t id) const override;
-  /// Python's `decode(ids, skip_special_tokens=False)`: text, where bytes that are not UTF-8 became U+FFFD.
-  /// Throws c10::ValueError for an id without a token, which Python leaves out.
+  /// Python's `decode(ids, skip_special_tokens=False)`, in which bytes that are not UTF-8 become U+FFFD.
+  /// Throws c10::ValueError for an id without a token, whereas Python leaves it out.
   std::string decode(std::span<const int64_t> ids) const override;
   std::string decode(std::span<const int64_t> ids, bool skip_special_tokens) const;
-  /// The same text for ids that come one at a time. The decoder shares the tokenizer's memory and may outlive
-  /// it.
+  /// Decodes ids that arrive one at a time to the text that `decode` returns for all of them. The decoder
+  /// shares the tokenizer's memory and may outlive it.
   std::unique_ptr<StreamingDecoder> streaming_decoder(bool skip_special_tokens) const override;
 
-  /// The id of a token as the file writes it, added ones included.
+  /// The id of a token as the file writes it, added tokens included.
   std::optional<int64_t> token_to_id(std::string_view token) const;
   /// True for an added token that is marked special, such as [CLS].
   bool is_special(int64_t id) const override;
 
-  /// The text it was read from, unchanged, or what was made of a folder's other files; with the truncation and the
-  /// padding of `with_truncation` and `with_padding` if there are any. Unlike that of other tokenizers it may hold any UTF-8, and
-  /// `load_any_tokenizer` reads it.
+  /// The text that the tokenizer was read from, unchanged, or the document made from a folder's other files;
+  /// with the truncation and the padding of `with_truncation` and `with_padding` if they were called. Unlike
+  /// that of other tokenizers, the text may hold any UTF-8; `load_any_tokenizer` reads it.
   std::string to_json() const override;
-  /// The same text.
+  /// Returns `to_json()`, which is in Python's format already.
   std::string to_python_json() const override { return to_json(); }
 
  private:
@@ -212,14 +221,15 @@ class PretrainedTokenizer final : public Tokenizer {
   std::shared_ptr<const Limits> limits_;
 };
 
-/// Reads the text of a tokenizer of either format: Hugging Face's, or that of `save_tokenizer`; told apart by
-/// content. Throws c10::ValueError with what is wrong.
+/// Reads the text of a tokenizer of either format, Hugging Face's or that of `save_tokenizer`; its content
+/// tells which. Throws c10::ValueError with the reason.
 ///
-///   auto language = attentive::load_language_model("run", {.read_tokenizer = attentive::parse_any_tokenizer});
+///   const attentive::LanguageModelOptions options{.read_tokenizer = attentive::parse_any_tokenizer};
+///   auto language = attentive::load_language_model("run", options);
 std::unique_ptr<Tokenizer> parse_any_tokenizer(std::string_view json);
 
-/// Reads it from a file, or from a folder as `PretrainedTokenizer::load` does. Throws c10::ValueError with the
-/// path and what is wrong.
+/// Reads a tokenizer of either format from a file, or from a folder as `PretrainedTokenizer::load` does.
+/// Throws c10::ValueError with the path and the reason.
 ///
 ///   auto tokenizer = attentive::load_any_tokenizer("Qwen3-0.6B");
 std::unique_ptr<Tokenizer> load_any_tokenizer(const std::filesystem::path& path);

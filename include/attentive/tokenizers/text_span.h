@@ -13,10 +13,10 @@ struct TextSpan {
   bool operator==(const TextSpan&) const = default;
 };
 
-/// The bytes of spans that count characters of a text in UTF-8, in the same order; `text.substr(begin, end - begin)`
-/// is then what a span holds. Throws c10::ValueError for text that is not UTF-8, and for a span that does not lie in
-/// the text, with its place and the text's characters. O(n + spans), and 8 bytes for each character of a text that is
-/// not ASCII.
+/// Converts spans that count the characters of a text in UTF-8 into spans that count its bytes, in the same
+/// order; `text.substr(begin, end - begin)` is then the text of a span. Throws c10::ValueError for text that
+/// is not UTF-8, and for a span that does not lie in the text, with its index and the number of characters.
+/// Costs O(n + spans), and 8 bytes of memory for each character of a text that is not ASCII.
 ///
 ///   const auto encoding = tokenizer.encode_text("Änderung");
 ///   const auto bytes = attentive::byte_spans("Änderung", encoding.offsets);

@@ -50,14 +50,14 @@ std::unordered_map<std::string_view, int64_t> ids_of_model(const nlohmann::json&
     for (const auto& [token, id] : vocabulary.items()) ids.emplace(token, id.get<int64_t>());
     return ids;
   }
-  int64_t place = 0;  // of two equal tokens the last one counts
+  int64_t place = 0;  // if two tokens are equal, the last one counts
   for (const auto& entry : vocabulary) ids[entry[0].get_ref<const std::string&>()] = place++;
   return ids;
 }
 
 std::vector<DeclaredToken> tokens_to_add(const Draft& draft, const TokenizerSettings& settings) {
   std::vector<DeclaredToken> tokens;
-  std::map<std::string, std::vector<DeclaredToken>> offered;  // by content: none is offered twice
+  std::map<std::string, std::vector<DeclaredToken>> offered;  // by content; equal tokens are added once
   std::set<std::string_view> stated, names;
   for (const auto& [id, token] : settings.added()) {
     tokens.push_back(token);

@@ -15,14 +15,14 @@
 
 namespace attentive::tokenizers {
 
-/// The names of tokens, bos_token and so on, and the tokens that they stand for: those that a class has by
-/// default, and over them those of a folder's settings. In Python's order; std::nullopt is none.
+/// The named tokens, such as bos_token, in Python's order: a class's defaults, replaced by those of a
+/// folder's settings where these state them. std::nullopt means that there is no such token.
 class NamedTokenTable {
  public:
   using Defaults = std::vector<std::pair<std::string, std::string>>;
   NamedTokenTable(const Defaults& defaults, const TokenizerSettings& settings);
 
-  /// The text of a token. Throws Refusal where there is none.
+  /// Returns the text of a named token. Throws Refusal if there is none.
   const std::string& text(std::string_view key) const;
   bool has(std::string_view key) const;
   const std::vector<std::pair<std::string, std::optional<DeclaredToken>>>& all() const { return tokens_; }
@@ -32,7 +32,7 @@ class NamedTokenTable {
   std::vector<std::pair<std::string, std::optional<DeclaredToken>>> tokens_;
 };
 
-/// A document as a class of tokenizers drafts it, before tokens are added.
+/// The document that a class of tokenizers drafts, before tokens are added.
 struct Draft {
   explicit Draft(NamedTokenTable tokens) : named(std::move(tokens)) {}
 
@@ -41,11 +41,11 @@ struct Draft {
   std::optional<std::vector<DeclaredToken>> extra;  // special tokens without a name
 };
 
-/// The ids of a model's tokens. The texts are those of `model`.
+/// Returns the ids of a model's tokens. The keys are views into `model`.
 std::unordered_map<std::string_view, int64_t> ids_of_model(const nlohmann::json& model);
 
-/// The tokens that a draft and a folder's settings add to the vocabulary, in the order in which Python's
-/// TokenizersBackend adds them.
+/// Returns the tokens that a draft and a folder's settings add to the vocabulary, in the order in which
+/// Python's TokenizersBackend adds them.
 std::vector<DeclaredToken> tokens_to_add(const Draft& draft, const TokenizerSettings& settings);
 
 }  // namespace attentive::tokenizers

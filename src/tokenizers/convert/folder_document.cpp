@@ -11,14 +11,14 @@
 namespace attentive::tokenizers {
 namespace {
 
-// Published vocabularies have at most 20 MiB, settings 1 MiB.
+// These limits exceed the published files: their vocabularies have at most 20 MiB, their settings 1 MiB.
 constexpr size_t kLargestVocabulary = size_t{1} << 26;
 constexpr size_t kLargestSettings = size_t{1} << 24;
 constexpr const char* kInPython =
     "; in Python, transformers.AutoTokenizer.from_pretrained(folder).save_pretrained(folder) writes a "
     "tokenizer.json";
 
-// What reads a file adds its name to what is wrong with it.
+// Parses a file of the folder; errors are prefixed with the file's name.
 template <class Parse>
 auto read_as(const std::filesystem::path& folder, const char* name, const Parse& parse) {
   const auto text = read_file(folder / name, kLargestVocabulary);
@@ -56,7 +56,8 @@ std::string listed_vocabularies(const std::filesystem::path& folder) {
   return names.empty() ? "none" : names;
 }
 
-// A SentencePiece model has the name that its class gives it, or the most common one.
+// Returns the name of the vocabulary file. A SentencePiece model has the name that its class gives it, or the
+// most common one.
 std::string vocabulary_file(const std::filesystem::path& folder, const ChosenClass& chosen) {
   for (const char* other : {"tekken.json", "tiktoken.model"}) {
     if (is_there(folder / other)) refuse("the vocabulary {} is not read here{}", other, kInPython);

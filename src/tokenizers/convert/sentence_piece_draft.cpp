@@ -36,7 +36,7 @@ NamedTokenTable::Defaults default_tokens(TokenizerClass kind, const SentencePiec
     default:
       break;
   }
-  // The class of models without one of their own takes what the file states.
+  // TokenizersBackend, the class for models without one of their own, takes the tokens that the file states.
   NamedTokenTable::Defaults defaults;
   const auto add = [&](const char* key, int32_t id, const std::string& stated, const char* otherwise) {
     if (id >= 0) defaults.emplace_back(key, stated.empty() ? otherwise : stated);
@@ -57,7 +57,7 @@ void append_scored(nlohmann::json& list, const std::string& token, double score)
   list.push_back(nlohmann::json::array({token, score}));
 }
 
-// The tokens and their scores, behind `first` ones that take the place of as many.
+// Returns the tokens and their scores, where `first` stands in place of the first `skipped` tokens.
 nlohmann::json scored_pieces(const SentencePieceModel& model, size_t skipped, nlohmann::json first) {
   for (size_t id = skipped; id < model.pieces.size(); ++id) {
     append_scored(first, model.pieces[id].text, model.pieces[id].score);
@@ -65,7 +65,8 @@ nlohmann::json scored_pieces(const SentencePieceModel& model, size_t skipped, nl
   return first;
 }
 
-// Tokens that a class sets before those of the file, in ids that its models have used ever since.
+// Returns the tokens that a class puts before those of the file. Their ids are fixed, because published
+// models use them.
 nlohmann::json scored_list(std::initializer_list<std::pair<std::string, double>> tokens) {
   auto list = nlohmann::json::array();
   for (const auto& [token, score] : tokens) append_scored(list, token, score);
@@ -82,7 +83,7 @@ nlohmann::json unigram_part(nlohmann::json vocabulary, int64_t unknown_id, bool 
           {"byte_fallback", byte_fallback}};
 }
 
-// A file's control tokens are special, and what its user defined is added without being so.
+// Adds a file's control tokens as special tokens, and its user-defined ones as ordinary added tokens.
 std::vector<DeclaredToken> tokens_of_file(const SentencePieceModel& model) {
   std::vector<DeclaredToken> tokens;
   for (const auto& piece : model.pieces) {
@@ -129,7 +130,7 @@ void draft_gemma(Draft& draft, const SentencePieceModel& model) {
   draft.decoder = fallback_decoder(/*strips_first_space=*/false);
 }
 
-// Tokens of the file that the settings call otherwise at the same id.
+// Renames tokens of the file that have another name at the same id in the settings.
 void rename_pieces(nlohmann::json& vocabulary, const TokenizerSettings& settings) {
   std::map<int64_t, std::string> by_id;
   for (const auto& [token, id] : vocabulary.items()) by_id[id.get<int64_t>()] = token;
@@ -183,7 +184,7 @@ void draft_backend(Draft& draft, const SentencePieceModel& model, const Tokenize
                       : sequence_part("decoders", nlohmann::json::array({replace_part(kWordMark, " ")}));
 }
 
-// What the Unigram classes of encoders have in common.
+// Drafts the parts that the Unigram classes of encoders share.
 void draft_words(Draft& draft, const SentencePieceModel& model, bool prefix) {
   const char* const scheme = prefix ? "always" : "never";
   if (!model.charsmap.empty()) draft.normalizer = precompiled_part(model.charsmap);
@@ -250,7 +251,7 @@ void draft_camembert(Draft& draft, const SentencePieceModel& model, const Tokeni
   append_scored(vocabulary, named.text("mask_token"), 0.0);
   int64_t unknown_id = 0;
   while (vocabulary[static_cast<size_t>(unknown_id)][0] != unknown)
-    ++unknown_id;  // the fourth, at the latest
+    ++unknown_id;  // finds the fourth token at the latest
   draft.model = unigram_part(std::move(vocabulary), unknown_id, /*byte_fallback=*/false);
   draft_words(draft, model, settings.flag("add_prefix_space", true));
   auto& mask = *draft.named.at("mask_token");

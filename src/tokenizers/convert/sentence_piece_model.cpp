@@ -10,18 +10,18 @@ namespace attentive::tokenizers {
 namespace {
 
 constexpr size_t kMostPieces = size_t{1} << 22;
-constexpr size_t kLongestPieceText = 512;  // bytes: the merges of a token cost the square of them
+constexpr size_t kLongestPieceText = 512;  // in bytes; the merges of a token cost the square of its length
 
-// How the value of a field is written.
+// The encodings of a field's value.
 enum class Wire : uint8_t { Number = 0, EightBytes = 1, Text = 2, FourBytes = 5 };
 
-// A field of a message, and its value: a number, or the bytes of a text or of a message inside.
+// A field of a message and its value: a number, or the bytes of a text or of a nested message.
 struct WireField {
   uint64_t number = 0;
   Wire wire = Wire::Number;
   uint64_t value = 0;
   std::string_view bytes;
-  size_t at = 0;  // where it begins in the file
+  size_t at = 0;  // the offset of the field in the file
 };
 
 // Reads the fields of a message one after the other.
@@ -54,7 +54,7 @@ class WireReader {
     return true;
   }
 
-  // Where the bytes of the last text or message begin in the file.
+  // Returns the offset in the file of the bytes of the text or message that was read last.
   size_t offset_of(const WireField& field) const { return offset_ + at_ - field.bytes.size(); }
 
  private:

@@ -7,14 +7,14 @@
 
 namespace attentive::tokenizers {
 
-/// What a token of a SentencePiece model is, by the numbers that its files have for it.
+/// The kinds of tokens of a SentencePiece model, with the numbers that its files use.
 enum class PieceKind : uint8_t {
   Normal = 1,
   Unknown = 2,
-  Control = 3,  // such as <s>: no text is spelled with it
+  Control = 3,  // such as <s>; never used to spell text
   UserDefined = 4,
   Unused = 5,
-  Byte = 6,  // <0x0A>
+  Byte = 6,  // such as <0x0A>
 };
 
 struct SentencePiece {
@@ -23,19 +23,19 @@ struct SentencePiece {
   PieceKind kind = PieceKind::Normal;
 };
 
-/// The parts of a SentencePiece model (`tokenizer.model`, `spiece.model`) that say how it spells text. What a
-/// file does not state has the value that the format gives it.
+/// The parts of a SentencePiece model (`tokenizer.model`, `spiece.model`) that determine how it spells text.
+/// Members that a file does not state have the format's default values.
 struct SentencePieceModel {
-  std::vector<SentencePiece> pieces;  // by their ids
-  bool is_unigram = true;             // otherwise byte-pair encoding, whole words or characters
+  std::vector<SentencePiece> pieces;  // indexed by id
+  bool is_unigram = true;             // if false: byte-pair encoding, whole words or characters
   bool byte_fallback = false;
-  int32_t unknown_id = 0, begin_id = 1, end_id = 2;  // negative: there is none
+  int32_t unknown_id = 0, begin_id = 1, end_id = 2;  // negative if there is no such token
   std::string unknown = "<unk>", begin = "<s>", end = "</s>";
-  std::string charsmap;  // bytes: how characters are normalized before; empty if they are not
+  std::string charsmap;  // the bytes of the normalization; empty if there is none
 };
 
-/// Reads a model out of the bytes of its file, which is a message of protocol buffers (proto2). Fields that do not
-/// matter here are passed over. Throws Refusal with the offset if a length or a number reaches beyond its end,
+/// Reads a model from the bytes of its file, which is a message of protocol buffers (proto2). Unused fields
+/// are skipped. Throws Refusal with the offset if a length or a number reaches beyond the end of the file,
 /// for text that is not UTF-8, and for more than 4,194,304 tokens or a token of more than 512 bytes.
 /// Memory: O(bytes).
 /// Source: https://github.com/google/sentencepiece/blob/master/src/sentencepiece_model.proto

@@ -14,10 +14,10 @@ struct ClassFacts {
   TokenizerClass kind;
   const char* name;
   const char* file;
-  std::string_view model_types;  // with a space around each
+  std::string_view model_types;  // separated by spaces, with one at either end
 };
 
-// Facts of transformers 5.23.0: the class that it gives a model type.
+// The classes of transformers 5.23.0 with their files and the model types that they are for.
 constexpr std::array<ClassFacts, 11> kClasses{{
     {TokenizerClass::Bert, "BertTokenizer", "vocab.txt",
      " align bark bert blip bros chinese_clip convbert distilbert electra ernie flava git grounding-dino "
@@ -57,8 +57,9 @@ constexpr std::array<ClassFacts, 11> kClasses{{
     {TokenizerClass::Camembert, "CamembertTokenizer", "sentencepiece.bpe.model", " camembert "},
 }};
 
-// Model types whose published files state a wrong class, or code that is not needed: neither counts. First those
-// that TokenizersBackend reads, then those with another class, then those whose class is not read here.
+// The published files of these model types state a wrong class, or Python code that is not needed; both are
+// ignored. The first list is read as TokenizersBackend, the second by another class, and the third by classes
+// that are not supported here.
 constexpr std::string_view kWrongForBackend =
     " arctic camembertv2-base chatlm cohere_asr ernie4_5 ernie4_5_moe fuyu h2ovl_chat hyperclovax "
     "hyperclovax_vlm "
@@ -67,9 +68,9 @@ constexpr std::string_view kWrongForBackend =
     "step3_vl vipllava ";
 constexpr std::string_view kWrongForOther = " qwen2 hyperclovax_vision_v2 ";
 constexpr std::string_view kWrongForUnread = " qwen3_5 qwen3_5_moe qwen3_5_moe_text qwen4_exp siglip2 ";
-// Model types without a class of their own: without a stated one they are read as TokenizersBackend.
+// Model types without a class of their own are read as TokenizersBackend if the files state no class.
 constexpr std::string_view kWithoutClass = " llama ";
-// Other names that Python has for some of these classes.
+// Python has other names for some of these classes.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 14> kOtherNames{{
     {"ConvBertTokenizer", "BertTokenizer"},
     {"DistilBertTokenizer", "BertTokenizer"},
@@ -113,13 +114,13 @@ const ClassFacts* class_of_name(std::string name) {
   return found == kClasses.end() ? nullptr : &*found;
 }
 
-// A member that is a text; null and "" count as none, as in Python.
+// Returns a member that is a string; as in Python, null and "" count as absent.
 std::string stated_text(const JsonView& json, std::string_view key) {
   const auto value = json.find(key);
   return value ? value->string() : std::string();
 }
 
-// Python code beside the files, which AutoTokenizer runs where it is trusted.
+// Refuses a folder with Python code, which AutoTokenizer runs if the caller trusts it.
 void refuse_own_code(const JsonView& tokenizer_config) {
   const auto map = tokenizer_config.find("auto_map");
   if (!map) return;

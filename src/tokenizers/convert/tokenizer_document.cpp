@@ -8,13 +8,13 @@
 namespace attentive::tokenizers {
 namespace {
 
-// Published by Qwen: how it cuts a text into words.
+// The pattern by which Qwen's tokenizers cut a text into words.
 constexpr const char* kQwenWords =
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| "
     "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|"
     "\\s+(?!\\S)|\\s+";
 
-// Settings of Python's that change ids, or what is read, and that a document does not hold.
+// Refuses settings of Python that change ids or the files that are read, and that a document cannot hold.
 void check_settings(const TokenizerSettings& settings) {
   for (const char* key : {"split_special_tokens", "fix_mistral_regex"}) {
     if (settings.flag(key, false)) refuse("tokenizer_config.json: {} is not supported", key);
@@ -25,7 +25,7 @@ void check_settings(const TokenizerSettings& settings) {
   }
 }
 
-// The tokens around a text by add_bos_token and add_eos_token.
+// Makes the template for the tokens that add_bos_token and add_eos_token put around a text.
 nlohmann::json begin_end_template(const Draft& draft, const AddedTokenList& added,
                                   const TokenizerSettings& settings) {
   std::vector<TemplateEntry> single{{"$A", 0}}, second{{"$B", 1}};
@@ -44,7 +44,8 @@ nlohmann::json begin_end_template(const Draft& draft, const AddedTokenList& adde
   return template_part(single, pair, tokens);
 }
 
-// A and B, each between two tokens; `joint`: how often the second one stands between A and B.
+// Makes the template of A and B, each between two tokens; `joint` is the number of times that the second
+// token stands between A and B.
 nlohmann::json enclosing_template(const std::string& first, int64_t first_id, const std::string& last,
                                   int64_t last_id, int joint, int second_type) {
   const std::vector<TemplateEntry> single{{first, 0}, {"$A", 0}, {last, 0}};
@@ -72,7 +73,7 @@ nlohmann::json post_processor_of(TokenizerClass kind, const Draft& draft, const 
       return template_part({{"$A", 0}, {"</s>", 0}}, {{"$A", 0}, {"</s>", 0}, {"$B", 0}, {"</s>", 0}},
                            {{"</s>", id("eos_token")}});
     case TokenizerClass::Albert:
-      for (const char* key : {"cls_token", "sep_token"}) {  // it takes their ids before any token is added
+      for (const char* key : {"cls_token", "sep_token"}) {  // their ids precede added tokens
         if (!added.is_own(text(key)))
           refuse("expected {} in the vocabulary as {}", quoted_name(text(key)), key);
       }
@@ -92,7 +93,7 @@ nlohmann::json finished(TokenizerClass kind, Draft draft, const TokenizerSetting
   const auto ids = ids_of_model(draft.model);
   AddedTokenList added(draft.model["vocab"].size(), ids);
   added.add(tokens_to_add(draft, settings));
-  if (kind == TokenizerClass::Qwen2) {  // it adds the names once more, and with them nothing else
+  if (kind == TokenizerClass::Qwen2) {  // the class adds the named tokens again, as plain strings
     std::vector<DeclaredToken> names;
     for (const auto& [key, token] : draft.named.all()) {
       if (token) names.push_back(text_token(token->content));
@@ -114,7 +115,7 @@ nlohmann::json finished(TokenizerClass kind, Draft draft, const TokenizerSetting
           {"model", std::move(draft.model)}};
 }
 
-// Extra tokens where the class itself has none.
+// Takes the extra tokens of the settings, for classes that have none of their own.
 void take_extra(Draft& draft, const TokenizerSettings& settings) {
   draft.extra = settings.extra() ? settings.extra() : settings.additional();
 }

@@ -13,7 +13,7 @@ constexpr const char* kMap = "special_tokens_map.json";
 constexpr const char* kAdded = "added_tokens.json";
 constexpr const char* kAdditional = "additional_special_tokens";
 constexpr const char* kExtra = "extra_special_tokens";
-constexpr size_t kMostListed = 16384;  // tokens of a list: each is compared with those before it
+constexpr size_t kMostListed = 16384;  // the tokens of a list, which are compared pairwise
 
 bool is_named(std::string_view key) {
   const auto& keys = named_token_keys();
@@ -48,7 +48,7 @@ int64_t id_of_text(std::string_view text, const JsonView& json) {
   return id;
 }
 
-// The member of that name, or a new one at the end.
+// Sets the member of that name, or appends it.
 void set_token(TokenizerSettings::NamedTokens& tokens, const std::string& key, DeclaredToken token) {
   const auto same =
       std::find_if(tokens.begin(), tokens.end(), [&](const auto& entry) { return entry.first == key; });
@@ -68,11 +68,11 @@ const std::vector<std::string>& named_token_keys() {
   return keys;
 }
 
-// The members of a document in the order of its text, which a parsed one has lost: added tokens that the
+// The keys of a document in the order of its text, which a parsed document has lost. Added tokens that the
 // vocabulary lacks get their ids in this order.
 struct TokenizerSettings::KeyOrder {
   std::vector<std::string> keys;
-  std::vector<std::string> extra;  // of the object "extra_special_tokens"
+  std::vector<std::string> extra;  // the keys of the object "extra_special_tokens"
 
   explicit KeyOrder(const std::string& text) {
     if (text.empty()) return;
@@ -109,8 +109,8 @@ TokenizerSettings::TokenizerSettings(const SettingTexts& texts)
   take_added_for_named();
 }
 
-// Python calls the additional tokens extra ones where a file states no extra ones.
-// `late`: tokens of this model that it sets behind those of the other file.
+// As in Python, the additional tokens count as extra ones if a file states no extra ones. `late` receives the
+// tokens of this model that Python puts after those of the other file.
 void TokenizerSettings::read_config(const KeyOrder& order, NamedTokens& late) {
   const JsonView config(config_);
   if (config.has("init_inputs") && !config.at("init_inputs").raw().empty()) {
@@ -149,7 +149,7 @@ void TokenizerSettings::read_config(const KeyOrder& order, NamedTokens& late) {
   if (!states("added_tokens_decoder")) return;
   const auto added = config.at("added_tokens_decoder");
   if (!added.raw().is_object()) added.expected("an object of ids and tokens");
-  std::set<std::string> contents;  // of two equal ones Python takes the one that stands last in the file
+  std::set<std::string> contents;  // Python takes the last of two equal tokens; here they are refused
   for (const auto& [id, token] : added.raw().items()) {
     if (!contents.insert(added.at(id).at("content").string()).second) {
       added.at(id).at("content").expected("a token that has no other id");
@@ -160,7 +160,7 @@ void TokenizerSettings::read_config(const KeyOrder& order, NamedTokens& late) {
   }
 }
 
-// What this file states counts more than tokenizer_config.json.
+// Reads special_tokens_map.json, which takes precedence over tokenizer_config.json.
 void TokenizerSettings::read_special_tokens_map(const nlohmann::json& map,
                                                 const std::vector<std::string>& keys) {
   const JsonView view(map);
@@ -210,7 +210,7 @@ void TokenizerSettings::read_added_tokens(const nlohmann::json& tokens) {
   }
 }
 
-// A named token that is also an added one has the members that are stated there.
+// Replaces a named token by the added token of the same content, which states more members.
 void TokenizerSettings::take_added_for_named() {
   std::map<std::string, const DeclaredToken*, std::less<>> by_content;
   for (const auto& [id, token] : added_) by_content[token.content] = &token;

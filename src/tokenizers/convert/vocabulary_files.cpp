@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kMostLines = size_t{1} << 22;
 
-// Calls visit(line, number) for every line, without what ends it; what ends the last one may be missing.
+// Calls visit(line, number) for every line, without its line end; the last line may have none.
 template <class Visit>
 void for_each_line(std::string_view text, Visit visit) {
   const auto good = utf8_prefix(text);
