@@ -149,7 +149,9 @@ BpeModel::Symbols BpeModel::characters(std::string_view piece) const {
       end_unknown();
       symbols.add(static_cast<int32_t>(*id), size);
     } else if (!spell_bytes(character, symbols) && unknown_) {
-  size_t unknown = 0;  // bytes of the character that waits; 0 if none does
+      (void)unknown_id(*unknown_);  // throws if the vocabulary lacks the unknown token
+      if (unknown > 0 && !fuse_unknown_) end_unknown();
+      unknown += size;
     }
   }
   end_unknown();
