@@ -31,7 +31,8 @@ class WireReader {
 
   bool next(WireField& field) {
     if (at_ == message_.size()) return false;
-    field = {.at = offset_ + at_};
+    field = WireField();
+    field.at = offset_ + at_;
     const auto tag = number();
     const auto wire = tag & 7;
     field.number = tag >> 3;

@@ -84,7 +84,7 @@ struct TokenizerSettings::KeyOrder {
       if (depth == 2 && keys.back() == kExtra) extra.push_back(key);
       return true;
     };
-    (void)nlohmann::json::parse(text, note, /*allow_exceptions=*/false);
+    [[maybe_unused]] const auto document = nlohmann::json::parse(text, note, /*allow_exceptions=*/false);
   }
 };
 
