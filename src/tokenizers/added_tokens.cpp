@@ -10,8 +10,7 @@ namespace {
 
 constexpr size_t kLongest = 1024;  // in bytes; a search may read this many at each place of a text
 
-// The functions return where the white space before `end` begins, and where the white space after `begin`
-// ends.
+// These two functions find where the white space before `end` begins, and where that after `begin` ends.
 size_t space_before(std::string_view text, size_t end) {
   while (end > 0 && is_space(previous_char(text, end))) end = previous_start(text, end);
   return end;

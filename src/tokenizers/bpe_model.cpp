@@ -122,9 +122,9 @@ bool BpeModel::spell_bytes(std::string_view character, Symbols& symbols) const {
 }
 
 // Returns the tokens of single characters. A character that the vocabulary lacks is spelled by its bytes, or
-// becomes the unknown token, or is left out if there is neither. As in Python, an unknown token is written
-// only before the next known character or at the end, so that the tokens of bytes can precede an unknown
-// character that comes before them in the text.
+// becomes the unknown token, or is left out if there is neither. As in Python, an unknown token is held back
+// until the next character that is not spelled by bytes, or until the end, so that tokens of bytes can
+// precede an unknown character that comes before them in the text.
 BpeModel::Symbols BpeModel::characters(std::string_view piece) const {
   Symbols symbols;
   symbols.ids.reserve(piece.size());

@@ -33,7 +33,7 @@ inline size_t previous_start(std::string_view text, size_t end) {
   return end;
 }
 
-/// The character before byte `end` > 0 of well-formed UTF-8.
+/// Returns the character before byte `end` > 0 of well-formed UTF-8.
 inline char32_t previous_char(std::string_view text, size_t end) {
   size_t at = previous_start(text, end);
   return next_char(text, at);
