@@ -35,23 +35,42 @@ function(attentive_library target)
   attentive_configure(${target})
 endfunction()
 
-# The precompiled header shared by all targets of this project. It is only valid with equal flags.
-function(attentive_define_header)
-  set(stub "${PROJECT_BINARY_DIR}/attentive_header.cpp")
+# attentive_define_header(<target> <header>…): a precompiled header that targets with equal flags share. A build of
+# attentive::attention alone has no nlohmann_json.
+function(attentive_define_header target)
+  set(stub "${PROJECT_BINARY_DIR}/${target}.cpp")
   file(CONFIGURE OUTPUT "${stub}" CONTENT "// Gives the precompiled header a target.\n")
-  add_library(attentive_header OBJECT EXCLUDE_FROM_ALL "${stub}")
-  target_link_libraries(attentive_header PRIVATE attentive::torch)
-  target_compile_options(attentive_header PRIVATE -fPIC)
-  target_precompile_headers(attentive_header PRIVATE
+  add_library(${target} OBJECT EXCLUDE_FROM_ALL "${stub}")
+  target_link_libraries(${target} PRIVATE attentive::torch)
+  attentive_header_flags(${target})
+  set(json)
+  if(TARGET nlohmann_json::nlohmann_json)
+    set(json <nlohmann/json.hpp>)
+  endif()
+  target_precompile_headers(${target} PRIVATE
     <torch/nn/cloneable.h> <torch/nn/pimpl.h> <torch/nn/modules/common.h> <torch/nn/modules/container/any.h>
     <torch/nn/modules/container/sequential.h> <torch/nn/modules/linear.h> <ATen/ATen.h>
-    <string> <vector> <map> <optional>)
-  attentive_configure(attentive_header)
+    <array> <filesystem> <fstream> <functional> <map> <optional> <sstream> <string> <vector> <fmt/format.h>
+    ${json} ${ARGN})
+  attentive_configure(${target})
 endfunction()
 
-function(attentive_share_header target)
+function(attentive_header_flags target)
   target_compile_options(${target} PRIVATE -fPIC)
-  target_precompile_headers(${target} REUSE_FROM attentive_header)
+  attentive_use_headers(${target} fmt::fmt-header-only)
+  if(TARGET nlohmann_json::nlohmann_json)
+    attentive_use_headers(${target} nlohmann_json::nlohmann_json)
+  endif()
+endfunction()
+
+# attentive_share_header(<target> [<header>]): the target uses the library's precompiled header, or the one named.
+function(attentive_share_header target)
+  set(header attentive_header)
+  if(ARGC GREATER 1)
+    set(header ${ARGV1})
+  endif()
+  attentive_header_flags(${target})
+  target_precompile_headers(${target} REUSE_FROM ${header})
 endfunction()
 
 # attentive_component(<name> SOURCES <source>... [HEADERS <header>...]): the component attentive::<name> with its public

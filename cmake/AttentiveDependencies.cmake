@@ -27,8 +27,11 @@ endfunction()
 
 attentive_dependency(fmt 9 libfmt-dev https://github.com/fmtlib/fmt.git
   0c9fce2ffefecfdce794e1859584e25877b7b592 11.0.2)
-attentive_dependency(nlohmann_json 3.10 nlohmann-json3-dev https://github.com/nlohmann/json.git
-  9cca280a4d0ccf0c08f47a99aa71d1b0e52f8d03 3.11.3)
+# attentive::attention knows no JSON.
+if(NOT ATTENTIVE_COMPONENTS STREQUAL "attention" OR ATTENTIVE_BUILD_TESTS OR ATTENTIVE_BUILD_APPS OR ATTENTIVE_BUILD_BENCH)
+  attentive_dependency(nlohmann_json 3.10 nlohmann-json3-dev https://github.com/nlohmann/json.git
+    9cca280a4d0ccf0c08f47a99aa71d1b0e52f8d03 3.11.3)
+endif()
 if(ATTENTIVE_BUILD_APPS)
   attentive_dependency(CLI11 2.1 libcli11-dev https://github.com/CLIUtils/CLI11.git
     6c7b07a878ad834957b98d0f9ce1dbe0cb204fc9 2.4.2)

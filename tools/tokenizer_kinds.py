@@ -359,6 +359,11 @@ KINDS = {
     "openai_gpt": lambda t: assemble(t.words, normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer(), None, decoders.BPEDecoder(), ["<unk>"]),
     "words_fused": lambda t: assemble(t.words, normalizers.Sequence([normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase()]), pre_tokenizers.Sequence(
         [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Punctuation("isolated")]), None, decoders.BPEDecoder(), ["<unk>"], STRIPS, fuse_unk=True),
+    # Patterns that match nothing, between the characters.
+    "split_everywhere": byte_kind(splits(pre_tokenizers.Split("", "merged_with_previous"))),
+    "split_at_nothing": byte_kind(splits(pre_tokenizers.Split(Regex(r"x*"), "merged_with_next"), pre_tokenizers.Split(Regex(r"\s*"), "contiguous"))),
+    "replace_nothing": llama(normalizers.Sequence([normalizers.Replace("", "▁"), normalizers.Replace(Regex("a*"), "é")]), added=STRIPS),
+    "replace_nothing_decoder": llama(decoder=decoders.Sequence([decoders.Replace("", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Replace("", "-")])),
     # Parts that few published files name.
     "speech": speech,
     "nmt": unigram(normalizers.Sequence([normalizers.Nmt(), normalizers.NFKC()]), pre_tokenizers.Sequence([pre_tokenizers.UnicodeScripts(), pre_tokenizers.Metaspace()])),

@@ -82,7 +82,7 @@ Decoder parse_replace_decoder(const JsonView& json) {
     }
     return text.append(token, done);
   });
-  if (pattern.has("String")) {
+  if (pattern.has("String") && !pattern.at("String").string().empty()) {
     decoder.stream_of_one = [from = pattern.at("String").string(), content] {
       return replacing_stream(from, content);
     };

@@ -69,9 +69,9 @@ class Output(unittest.TestCase):
         }
 
     def commands(self):
+        """What each program prints; --version goes the way of --help."""
         for name in PROGRAMS:
             yield name, ["--help"]
-            yield name, ["--version"]
             for arguments in self.work.get(name, []):
                 yield name, arguments
 
@@ -111,9 +111,10 @@ class Output(unittest.TestCase):
     def test_a_reader_that_goes_away_is_no_error(self):
         for name, arguments in self.commands():
             long = name == "attentive-bench" or name.startswith("attentive-notebook-")
-            if arguments == ["--version"] or (long and arguments != ["--help"]):
+            if long and arguments != ["--help"]:
                 continue  # one more pipe of the same kind
-            for ignored in (False, True):
+            # main() sees to an ignored signal, whatever the arguments are.
+            for ignored in (False, True) if arguments == ["--help"] else (False,):
                 with self.subTest(name=name, arguments=arguments, ignored=ignored):
                     reading, writing = os.pipe()
                     os.close(reading)

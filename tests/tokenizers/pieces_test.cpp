@@ -3,9 +3,11 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include "tokenizers/normalizer.h"
+#include "tokenizers/pre_tokenizer.h"
 #include "tokenizers/print_encoding.h"
 
 using namespace attentive::tokenizers;
+using Json = nlohmann::json;
 using Origins = std::vector<Origin>;
 
 namespace {
@@ -27,6 +29,45 @@ Piece normalized(const char* json, const Piece& piece, Pieces& pieces) {
 }
 
 }  // namespace
+
+TEST_CASE("A pattern may match nothing, before, between and after the characters", "[pieces]") {
+  const auto split = [](const Json& pattern, const char* behavior, bool invert) {
+    const Json json = {{"type", "Split"}, {"pattern", pattern}, {"behavior", behavior}, {"invert", invert}};
+    Pieces pieces;
+    pieces.list = {given("aébbc", pieces)};
+    parse_pre_tokenizer(JsonView(json))(pieces);
+    std::vector<std::string> texts;
+    for (const auto& piece : pieces.list) texts.emplace_back(piece.text);
+    return texts;
+  };
+  using Texts = std::vector<std::string>;
+  const Json nothing = {{"String", ""}}, some = {{"Regex", "b*"}};
+  for (const auto* const behavior : {"Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"}) {
+    for (const bool invert : {false, true}) {
+      CAPTURE(behavior, invert);
+      CHECK(split(nothing, behavior, invert) == Texts{"a", "é", "b", "b", "c"});
+    }
+  }
+  CHECK(split(nothing, "Removed", false) == Texts{"a", "é", "b", "b", "c"});
+  CHECK(split(nothing, "Removed", true).empty());
+  // The words of Python's tokenizers.
+  CHECK(split(some, "Isolated", false) == Texts{"a", "é", "bb", "c"});
+  CHECK(split(some, "Removed", false) == Texts{"a", "é", "c"});
+  CHECK(split(some, "Removed", true) == Texts{"bb"});
+  CHECK(split(some, "MergedWithPrevious", false) == Texts{"a", "ébb", "c"});
+  CHECK(split(some, "MergedWithPrevious", true) == Texts{"a", "é", "bbc"});
+  CHECK(split(some, "MergedWithNext", false) == Texts{"a", "é", "bbc"});
+  CHECK(split(some, "MergedWithNext", true) == Texts{"a", "ébb", "c"});
+  CHECK(split(some, "Contiguous", true) == Texts{"a", "é", "bb", "c"});
+  Pieces pieces;
+  const auto replaced = [&](const char* text) {
+    return normalized(R"({"type": "Replace", "pattern": {"String": ""}, "content": "-"})",
+                      given(text, pieces), pieces);
+  };
+  CHECK(replaced("aéb").text == "-a-é-b-");
+  CHECK(origins_of_piece(replaced("aé")) == Origins{{0, 0}, {0, 1}, {0, 1}, {1, 3}, {1, 3}, {1, 3}});
+  CHECK(replaced("").text.empty());
+}
 
 TEST_CASE("A rewritten piece knows where its bytes come from", "[pieces]") {
   Pieces pieces;

@@ -93,8 +93,6 @@ TEST_CASE("Kinds and values that are not supported are refused by name", "[pretr
         "normalizer.normalizers[0]: the field \"x\" is not supported");
   CHECK(refused_with("/pre_tokenizer/pretokenizers/0/behavior", "Merged") ==
         "pre_tokenizer.pretokenizers[0].behavior: the behavior Merged is not supported");
-  CHECK(refused_with("/pre_tokenizer/pretokenizers/0/pattern", {{"String", ""}}) ==
-        "pre_tokenizer.pretokenizers[0].pattern.String: an empty string is not supported");
   CHECK(refused_with("/pre_tokenizer/pretokenizers/0/pattern", {{"Regex", "\\bx"}}) ==
         "pre_tokenizer.pretokenizers[0].pattern.Regex: \\b in a regular expression is not supported");
   CHECK(refused_with("/post_processor/processors/0", small_document()["post_processor"]["processors"][1]) ==
