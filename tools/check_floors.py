@@ -22,17 +22,19 @@ MAY_USE = {
     "cache": ["kernels", "functional"],
     "modules": ["functional", "cache"],
     "compat": ["functional", "cache", "modules"],
+    "notebooks": ["functional", "cache", "modules"],
     "files": ["base"],
-    "models": ["base", "files", "functional", "cache", "modules", "compat"],
-    "parity": ["base", "files", "functional", "cache", "modules", "compat", "models"],
+    "models": ["base", "files", "functional", "cache", "modules", "notebooks", "compat"],
+    "parity": ["base", "files", "functional", "cache", "modules", "notebooks", "compat", "models"],
     "text": ["base"],
     "tokenizers": ["base", "text"],
     "train": ["base", "files", "functional", "cache", "modules", "compat", "models", "text"],
     "viz": ["base", "functional"],
     "distributed": ["train", "functional"],
 }
-# The header of a component includes the folder of its name, but this one:
-ATTENTION = {"attention.h": {"core", "functional", "cache", "modules", "compat"}}
+# A header above the folders includes the folder of its name, but these:
+SEVERAL = {"attention.h": {"core", "functional", "cache", "modules", "notebooks", "compat"},
+           "notebooks.h": {"functional", "modules", "notebooks"}}
 # The rooms that each room of src/kernels may include, besides itself and the files outside of all rooms
 # (which may include none).
 ROOMS = {
@@ -127,7 +129,7 @@ def fault_of(root, path, quoted, name):
         below = target.name != "version.h" and path.name != "attentive.h"
         return "is below the header of a whole component" if below else None
     if here is None:
-        return None if there in ATTENTION.get(path.name, {path.stem}) else f"is not of the component of {there}/"
+        return None if there in SEVERAL.get(path.name, {path.stem}) else f"is not of the component of {there}/"
     if here == there:
         return None
     if here not in MAY_USE:

@@ -11,12 +11,12 @@
 
 #include <attentive/core/guards.h>
 #include <attentive/functional/attention.h>
-#include <attentive/modules/causal_attention.h>
-#include <attentive/modules/matrix_self_attention.h>
 #include <attentive/modules/multi_head_attention.h>
-#include <attentive/modules/multi_head_attention_wrapper.h>
-#include <attentive/modules/self_attention_v1.h>
-#include <attentive/modules/self_attention_v2.h>
+#include <attentive/notebooks/causal_attention.h>
+#include <attentive/notebooks/matrix_self_attention.h>
+#include <attentive/notebooks/multi_head_attention_wrapper.h>
+#include <attentive/notebooks/self_attention_v1.h>
+#include <attentive/notebooks/self_attention_v2.h>
 
 #include "notebooks.h"
 #include "support/six_tokens.h"

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <attentive/modules/self_attention_v1.h>
-#include <attentive/modules/self_attention_v2.h>
+#include <attentive/notebooks/self_attention_v1.h>
+#include <attentive/notebooks/self_attention_v2.h>
 
 namespace exercises {
 

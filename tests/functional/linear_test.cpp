@@ -14,7 +14,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <attentive/modules/multi_head_attention.h>
-#include <attentive/modules/multi_head_self_attention.h>
+#include <attentive/notebooks/multi_head_self_attention.h>
 #include <attentive/parity/compare.h>
 
 #include "kernels/gemm/gemm.h"

@@ -8,13 +8,13 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <attentive/core/guards.h>
-#include <attentive/modules/causal_attention.h>
 #include <attentive/modules/cross_attention.h>
-#include <attentive/modules/fused_self_attention.h>
 #include <attentive/modules/multi_head_attention.h>
-#include <attentive/modules/multi_head_attention_wrapper.h>
-#include <attentive/modules/multi_head_self_attention.h>
-#include <attentive/modules/scaled_dot_product_attention.h>
+#include <attentive/notebooks/causal_attention.h>
+#include <attentive/notebooks/fused_self_attention.h>
+#include <attentive/notebooks/multi_head_attention_wrapper.h>
+#include <attentive/notebooks/multi_head_self_attention.h>
+#include <attentive/notebooks/scaled_dot_product_attention.h>
 
 #include "kernels/dropout_counter.h"
 #include "modules/golden_check.h"

@@ -6,9 +6,9 @@
 #include <torch/nn/modules/linear.h>
 
 #include <attentive/modules/feed_forward.h>
-#include <attentive/modules/fused_self_attention.h>
 #include <attentive/modules/layer_norm.h>
 #include <attentive/modules/module.h>
+#include <attentive/notebooks/fused_self_attention.h>
 
 namespace attentive {
 

@@ -1,6 +1,6 @@
 #include <ATen/core/grad_mode.h>
 
-#include <attentive/modules/self_attention_v2.h>
+#include <attentive/notebooks/self_attention_v2.h>
 
 #include "modules/attend.h"
 #include "modules/checks.h"

@@ -1,6 +1,6 @@
 #include <ATen/ops/matmul.h>
 
-#include <attentive/modules/self_attention_v1.h>
+#include <attentive/notebooks/self_attention_v1.h>
 
 #include "modules/attend.h"
 #include "modules/checks.h"

@@ -1,7 +1,7 @@
 #include <ATen/ops/randn.h>
 #include <catch2/catch_test_macros.hpp>
 
-#include <attentive/modules/shared_head_attention.h>
+#include <attentive/notebooks/shared_head_attention.h>
 
 #include "modules/golden_check.h"
 #include "support/compare.h"

@@ -7,8 +7,8 @@
 
 #include <attentive/core/mask.h>
 #include <attentive/core/options.h>
-#include <attentive/modules/matrix_init.h>
 #include <attentive/modules/module.h>
+#include <attentive/notebooks/matrix_init.h>
 
 namespace attentive {
 

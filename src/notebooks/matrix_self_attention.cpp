@@ -1,6 +1,6 @@
 #include <ATen/ops/matmul.h>
 
-#include <attentive/modules/matrix_self_attention.h>
+#include <attentive/notebooks/matrix_self_attention.h>
 
 #include "modules/attend.h"
 #include "modules/checks.h"

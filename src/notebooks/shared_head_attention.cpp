@@ -1,4 +1,4 @@
-#include <attentive/modules/shared_head_attention.h>
+#include <attentive/notebooks/shared_head_attention.h>
 
 #include "modules/attend.h"
 #include "modules/checks.h"

@@ -8,8 +8,8 @@
 
 #include <attentive/core/mask.h>
 #include <attentive/core/options.h>
-#include <attentive/modules/causal_attention.h>
 #include <attentive/modules/module.h>
+#include <attentive/notebooks/causal_attention.h>
 
 namespace attentive {
 

@@ -4,7 +4,7 @@
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
 
-#include <attentive/modules/matrix_init.h>
+#include <attentive/notebooks/matrix_init.h>
 
 #include "core/check.h"
 #include "modules/first_weights.h"

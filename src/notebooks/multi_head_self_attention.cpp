@@ -1,6 +1,6 @@
 #include <ATen/ops/dropout.h>
 
-#include <attentive/modules/multi_head_self_attention.h>
+#include <attentive/notebooks/multi_head_self_attention.h>
 
 #include "modules/attend.h"
 #include "modules/checks.h"

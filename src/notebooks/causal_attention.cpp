@@ -1,4 +1,4 @@
-#include <attentive/modules/causal_attention.h>
+#include <attentive/notebooks/causal_attention.h>
 
 #include "modules/attend.h"
 #include "modules/checks.h"

@@ -1,4 +1,4 @@
-#include <attentive/modules/scaled_dot_product_attention.h>
+#include <attentive/notebooks/scaled_dot_product_attention.h>
 
 #include "modules/attend.h"
 

@@ -9,7 +9,7 @@
 #include <attentive/core/mask.h>
 #include <attentive/core/options.h>
 #include <attentive/modules/module.h>
-#include <attentive/modules/self_attention_v1.h>
+#include <attentive/notebooks/self_attention_v1.h>
 
 namespace attentive {
 

@@ -3,7 +3,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/stack.h>
 
-#include <attentive/modules/multi_head_attention_wrapper.h>
+#include <attentive/notebooks/multi_head_attention_wrapper.h>
 
 #include "modules/attend.h"
 #include "modules/checks.h"
