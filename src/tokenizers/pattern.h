@@ -9,7 +9,7 @@
 namespace attentive::tokenizers {
 
 FindMatches matches_of(Regex regex);
-/// Finds the occurrences of `wanted`; an empty one is found between all characters, and before and after them.
+/// Finds the occurrences of `wanted`. An empty one is found at both ends of every character.
 FindMatches matches_of_text(std::string wanted);
 
 /// Reads a pattern such as {"String": "▁"} or {"Regex": " {2,}"}.

@@ -130,8 +130,8 @@ class Translator {
     if (rest_.starts_with('+') || rest_.starts_with('?')) unsupported("a repetition after }");
   }
 
-  // What stands for characters: one of them, the members of a class without their brackets, a property, or the
-  // members that are left out.
+  // An item stands for one character, for the members of a class (without brackets), for those of a property, or
+  // for all characters but its members.
   enum class Means { Character, Members, Property, AllBut };
   struct Item {
     Means means;
@@ -151,7 +151,8 @@ class Translator {
     }
   };
 
-  // The characters that are in all of the unions, or all others. PCRE2 has no such classes: looking ahead says the same.
+  // A class holds the characters that are in all of its unions, or all others. PCRE2 has no such classes; a
+  // look ahead expresses them.
   struct CharClass {
     bool negated = false;
     std::vector<Union> unions;

@@ -11,8 +11,8 @@ constexpr size_t kMostBytes = 1 << 22;   // the bytes of all words
 constexpr size_t kMostTokens = 1 << 19;  // 8 MiB
 constexpr size_t kMostProbes = 16;       // bounds a search for any text
 
-// The hash mixes eight bytes at a time. A product carries upwards only: one round leaves the last of eight bytes out of
-// the bits that choose a slot, so the words "interXYZ" would share few of them.
+// The hash mixes eight bytes at a time. A product carries upwards only: after one round, the last of eight
+// bytes would not reach the bits that choose a slot, and the words "interXYZ" would share a few slots.
 uint64_t hash_of(std::string_view word) {
   uint64_t hash = word.size();
   const auto mix = [&](uint64_t bytes) {
