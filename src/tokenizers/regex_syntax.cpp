@@ -130,8 +130,8 @@ class Translator {
     if (rest_.starts_with('+') || rest_.starts_with('?')) unsupported("a repetition after }");
   }
 
-  // An item stands for one character, for the members of a class (without brackets), for those of a property, or
-  // for all characters but its members.
+  // An item stands for one character, for the members of a class (without brackets), for those of a
+  // property, or for all characters but its members.
   enum class Means { Character, Members, Property, AllBut };
   struct Item {
     Means means;
