@@ -81,14 +81,11 @@ std::vector<UnigramModel::Arrival> UnigramModel::best_arrivals(std::string_view 
       arrival.begin = static_cast<uint32_t>(begin);
       return true;
     };
-    bool known = false;
     trie_.for_each_prefix(piece.substr(begin), [&](size_t size, int32_t id) {
       if (arrive(begin + size, scores_[static_cast<size_t>(id)] + here)) best[begin + size].id = id;
-      known = known || begin + size == at;
     });
-    if (!known && arrive(at, unknown_score_ + here)) {
-      best[at].id = static_cast<int32_t>(unknown_or_refuse());
-    }
+    // Where a piece is this character, the unknown token cannot win: its score is less than that of any piece.
+    if (arrive(at, unknown_score_ + here)) best[at].id = static_cast<int32_t>(unknown_or_refuse());
   }
   return best;
 }

@@ -1,8 +1,14 @@
+#include <atomic>
+#include <chrono>
+#include <thread>
+
 #include <catch2/catch_test_macros.hpp>
 
 #include <attentive/tokenizers/pretrained_tokenizer.h>
 
+#include "base/refusal.h"
 #include "support/errors.h"
+#include "tokenizers/batch.h"
 #include "tokenizers/print_encoding.h"
 #include "tokenizers/small_tokenizer.h"
 
@@ -84,6 +90,26 @@ TEST_CASE("A batch has the error of its first bad text", "[encoding_batch]") {
   }
   CHECK(value_error([&] { (void)tokenizer.encode_batch({"a"}, {.threads = -1}); }) ==
         "PretrainedTokenizer: threads: expected 0 or more, got -1");
+}
+
+TEST_CASE("The error of the first text stays, whichever thread comes last", "[encoding_batch]") {
+  for (const size_t last : {0, 1}) {
+    CAPTURE(last);
+    std::atomic<bool> other_failed{false};
+    try {
+      tokenizers::for_each_text(2, 2, [&](size_t, size_t text) {
+        if (text == last) {
+          while (!other_failed) std::this_thread::yield();
+          std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the other one is reported by then
+        }
+        other_failed = true;
+        refuse("text {}", text);
+      });
+      FAIL("no error");
+    } catch (const Refusal& refusal) {
+      CHECK(std::string(refusal.what()) == "texts[0]: text 0");
+    }
+  }
 }
 
 TEST_CASE("A batch of more words than are remembered is what its texts are one by one", "[encoding_batch]") {

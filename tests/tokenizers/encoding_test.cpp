@@ -206,6 +206,25 @@ TEST_CASE("Post-processors trim offsets as Python's do", "[encoding]") {
   }
 }
 
+TEST_CASE("The first token keeps its prefix space, unless a special token stands before it", "[encoding]") {
+  const auto data = read_json(tokenizer_data("trimmed.json"));
+  auto document = read_json(tokenizer_data("gpt2.json"));
+  // Without the x, the first token begins where the text does not.
+  document["pre_tokenizer"] = {
+      {"type", "Sequence"},
+      {"pretokenizers",
+       {{{"type", "Split"}, {"pattern", {{"String", "x"}}}, {"behavior", "Removed"}, {"invert", false}},
+        data[0]["pre_tokenizer"]}}};
+  const auto offsets = [&](const Json& row) {
+    document["post_processor"] = row["post_processor"];
+    return PretrainedTokenizer::parse(document.dump()).encode_text("x b").offsets;
+  };
+  // The words of Python's tokenizers.
+  CHECK(offsets(data[0]) == Spans{{1, 1}, {2, 3}});
+  REQUIRE(data[12]["post_processor"]["processors"][0]["type"] == "BertProcessing");
+  CHECK(offsets(data[12]) == Spans{{0, 0}, {2, 2}, {2, 3}, {0, 0}});
+}
+
 TEST_CASE("An added token takes no white space that the one before it has", "[encoding]") {
   const auto words = PretrainedTokenizer::load(tokenizer_data("words.json"));
   const auto encoding = words.encode_text("<r>  <l>  <r>");

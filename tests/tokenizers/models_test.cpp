@@ -79,6 +79,14 @@ TEST_CASE("Of two spellings with equal scores, the one whose last token begins e
   CHECK((spelled(*model_of(json), "aaa") == std::vector<Token>{{1, 0, 1}, {2, 1, 3}}));
 }
 
+TEST_CASE("An unknown character costs ten more than the least likely piece", "[models]") {
+  auto json = small_unigram();
+  json["vocab"] = Json::parse(R"([["<unk>", 0], ["xy", -8], ["z", -8], ["yz", -1]])");
+  CHECK((spelled(*model_of(json), "xyz") == std::vector<Token>{{1, 0, 2}, {2, 2, 3}}));  // -16, not -18 - 1
+  json["vocab"] = Json::parse(R"([["<unk>", 0], ["xy", -8], ["z", -12], ["yz", 3]])");
+  CHECK((spelled(*model_of(json), "xyz") == std::vector<Token>{{0, 0, 1}, {3, 1, 3}}));  // -22 + 3, not -20
+}
+
 TEST_CASE("An unknown character needs an unknown token", "[models]") {
   auto json = small_unigram();
   json["unk_id"] = nullptr;

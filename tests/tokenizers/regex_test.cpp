@@ -55,6 +55,7 @@ TEST_CASE("Classes hold classes, and what is in two of them", "[regex]") {
   CHECK(matches(R"([\p{L}&&[^\p{Han}]]+)", "a中b文1") == Texts{"a", "b"});  // Kimi K2's
   CHECK(matches(R"([^\p{L}&&[^\p{Han}]]+)", "a中b文1") == Texts{"中", "文1"});
   CHECK(matches(R"([a-f&&c-z&&[^e]]+)", "abcdefg") == Texts{"cd", "f"});
+  CHECK(matches("[a[b-d&&c-e]]+", "abcde") == Texts{"a", "cd"});
   CHECK(matches(R"([\S]+)", "a b\u3000c") == Texts{"a", "b", "c"});
   CHECK(matches(R"([^\W\d]+)", "a1 _é") == Texts{"a", "_é"});
   CHECK(matches(R"([\D&&\w]+)", "a1-b") == Texts{"a", "b"});
@@ -65,6 +66,7 @@ TEST_CASE("Classes hold classes, and what is in two of them", "[regex]") {
   CHECK(matches("[^a[^\\n]]", "\na") == Texts{"\n"});
   CHECK(matches("[é-í]+", "èéêí") == Texts{"éêí"});
   CHECK(matches("[^:a:]+", ":b:") == Texts{"b"});
+  CHECK(matches("[:a:]+", "b:a") == Texts{":a"});  // no POSIX bracket
 }
 
 TEST_CASE("Syntax of which the two have different ideas is refused", "[regex]") {

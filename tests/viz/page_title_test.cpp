@@ -14,6 +14,8 @@ TEST_CASE("a title is the model's name and the text's first words", "[viz]") {
   REQUIRE(words.size() == 48);
   CHECK(page_title("", words) == words);
   CHECK(page_title("", words + "as too tired") == "The animal did not cross the street because it …");
+  CHECK(page_title("", "Two animals did not cross the street because of it") ==
+        "Two animals did not cross the street because …");
   const std::string umlaut = "ä";
   std::string longest, cut;
   for (int i = 0; i < 60; ++i) longest += umlaut;

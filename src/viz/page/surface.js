@@ -71,7 +71,10 @@
       pen.textAlign = align;
       pen.textBaseline = "middle";
       const shown = view.shorten(text, room, pen);
-      if (turn === 0) return pen.fillText(shown, x, y);
+      if (turn === 0) {
+        const half = align === "center" ? pen.measureText(shown).width / 2 : 0; // a centred text stays on the canvas
+        return pen.fillText(shown, Math.max(half, Math.min(x, this.width - half)), y);
+      }
       pen.save();
       pen.translate(x, y);
       pen.rotate((turn * Math.PI) / 180);
