@@ -4,8 +4,8 @@
     tools/check_prose.py [ROOT]        prints one line per fault; exit status 1 if there is any
     tools/check_prose.py --self-test   breaks each rule in a made-up tree and wants it reported
 
-Comments are those of the C++ and CUDA files in src, include, apps and bench. Lines with a URL and rows of tables may be
-longer. Pages are README.md, CONTRIBUTING.md and docs/**/*.md; there code, rows of tables, definitions of links, lines
+Comments are those of the C++ and CUDA files in src, include, apps, bench, tests and exercises. Lines with a URL and rows
+of tables may be longer. Pages are README.md, CONTRIBUTING.md and docs/**/*.md; there code, rows of tables, definitions of links, lines
 that a program writes (between the marks of bench/tables.py or of the options table), and lines that cannot be broken may
 be longer.
 """
@@ -19,7 +19,7 @@ import tree_check
 
 WIDTH = 110
 SUFFIXES = (".h", ".cpp", ".cu", ".cuh")
-TOPS = ("src", "include", "apps", "bench")
+TOPS = ("src", "include", "apps", "bench", "tests", "exercises")
 PAGES = ("README.md", "CONTRIBUTING.md")
 FIRST_WORDS = re.compile(r"(What|Of|Whose|The same|Those)\b")
 # A comment, or a literal in which // or /* begins no comment. The prefix of a number keeps its digit separators together.
@@ -122,7 +122,8 @@ def self_test():
                  f"\n// {long}\n", f"\n/* Two\n * {long} */\n", f"\nint a = 1;  // {long[:100]}\n", f"\n/// A row.\n/// {long}\n"]
     lines = [f"\n{long}{long}\n", f"\n- A point.\n  {long}\n", f"\n> {long}\n", f"\n```\n```\n{long}x\n",
              f"\nSee [it](https://example.org/{'x' * 100}) and more.\n", f"\n## {long}\n", f"\nText\n    {long}\n"]
-    broken = {path: comments for path in ("src/core/a.cpp", "include/attentive/core/a.h", "apps/a/main.cpp", "bench/a.cpp",
+    broken = {path: comments for path in ("src/core/a.cpp", "include/attentive/core/a.h", "apps/a/main.cpp", "bench/a.cpp", "tests/a_test.cpp",
+                                          "exercises/a.cpp",
                                           "src/kernels/native_cuda/a.cu", "src/kernels/native_cuda/a.cuh")}
     broken |= {path: lines for path in ("README.md", "CONTRIBUTING.md", "docs/page.md", "docs/decisions/0001-why.md")}
     missed = []
@@ -133,7 +134,7 @@ def self_test():
         def right(path):
             return page if path.endswith(".md") else source
 
-        write("tests/a_test.cpp", comments[0])
+        write("tools/a.cpp", comments[0])
         write("bench/README.md", lines[0])
         for path in broken:
             write(path, right(path))

@@ -33,12 +33,12 @@ std::string to_text(const Outcome& outcome) {
   const bool exact = std::any_of(report.tensors.begin(), report.tensors.end(),
                                  [](const auto& row) { return row.exact.has_value(); });
   text += fmt::format("  {:<{}}  {:<{}}  {:>10}  {:>9}{}\n", "tensor", names, "shape", shapes, "difference",
-                      "tolerance", exact ? "  ours-float64  expected-float64" : "");
+                      "tolerance", exact ? "  actual-float64  expected-float64" : "");
   for (const auto& row : report.tensors) {
     text += fmt::format("  {:<{}}  {:<{}}  {:>10.2e}  {:>9.2e}", row.name, names, shape(row), shapes,
                         row.difference, row.tolerance);
     if (row.exact) {
-      text += fmt::format("  {:>12.2e}  {:>16.2e}", row.exact->ours, row.exact->expected);
+      text += fmt::format("  {:>12.2e}  {:>16.2e}", row.exact->actual, row.exact->expected);
     } else if (exact) {
       text += fmt::format("  {:>12}  {:>16}", "-", "-");
     }
@@ -81,7 +81,7 @@ std::string to_json(const std::vector<Outcome>& outcomes) {
                         {"passed", row.passed},
                         {"note", row.note}});
         if (row.exact) {
-          rows.back()["ours_float64"] = number(row.exact->ours);
+          rows.back()["actual_float64"] = number(row.exact->actual);
           rows.back()["expected_float64"] = number(row.exact->expected);
         }
       }

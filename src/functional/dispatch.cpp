@@ -90,12 +90,12 @@ Outcome attempt(const Candidate& candidate, const Problem& problem) {
 
 // The backend of a call: the forced one, or the first that `accepts`, asked in the order of Auto.
 template <class Accepts>
-const Candidate& choose(const char* who, Backend forced, const Problem& problem, const Accepts& accepts) {
+const Candidate& choose(const char* caller, Backend forced, const Problem& problem, const Accepts& accepts) {
   if (forced != Backend::Auto) {
     const Candidate* candidate = find(forced, problem);
-    TORCH_CHECK_VALUE(candidate, who, ": backend ", to_string(forced), " is not part of this build");
+    TORCH_CHECK_VALUE(candidate, caller, ": backend ", to_string(forced), " is not part of this build");
     const Verdict verdict = accepts(*candidate);
-    TORCH_CHECK_VALUE(verdict.can, who, ": backend ", to_string(forced),
+    TORCH_CHECK_VALUE(verdict.can, caller, ": backend ", to_string(forced),
                       " cannot express this call: ", verdict.reason);
     return *candidate;
   }
@@ -109,12 +109,12 @@ const Candidate& choose(const char* who, Backend forced, const Problem& problem,
 
 }  // namespace
 
-AttentionResult dispatch(const char* who, Backend forced, const Problem& problem) {
+AttentionResult dispatch(const char* caller, Backend forced, const Problem& problem) {
   // Inputs were cast when the call was normalized. Autocast is off here, so that accumulations keep the
   // precision they were written with.
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   AttentionResult result;
-  choose(who, forced, problem, [&](const Candidate& candidate) {
+  choose(caller, forced, problem, [&](const Candidate& candidate) {
     auto outcome = attempt(candidate, problem);
     result = std::move(outcome.result);
     return outcome.verdict;

@@ -9,7 +9,7 @@
 namespace attentive {
 
 /// Runs the problem on the forced, preferred or fastest backend that can express it.
-AttentionResult dispatch(const char* who, Backend forced, const kernels::Problem& problem);
+AttentionResult dispatch(const char* caller, Backend forced, const kernels::Problem& problem);
 
 /// Explains what `dispatch` would do.
 Explanation explain_dispatch(Backend forced, const kernels::Problem& problem);

@@ -121,7 +121,7 @@ bool is_ordinary(const at::Tensor& x) {
 }  // namespace
 
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
-  const auto few = kernels::cpu::few_linear(x, weight, bias);
+  auto few = kernels::cpu::few_linear(x, weight, bias);
   if (few.defined()) return few;
   if (!widens_products(x)) return at::linear(x, weight, bias);
   const bool same =

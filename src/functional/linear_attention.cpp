@@ -121,7 +121,7 @@ at::Tensor visible_keys(const kernels::Problem& problem) {
 
 at::Tensor features(const LinearAttentionCall& call, const char* name, const at::Tensor& x) {
   if (!call.feature_map) return elu_plus_one(x);
-  const auto result = call.feature_map(x);
+  auto result = call.feature_map(x);
   TORCH_CHECK_VALUE(result.defined() && result.dim() == 4 &&
                         result.sizes().slice(0, 3) == x.sizes().slice(0, 3) && result.size(3) > 0,
                     kLinearAttention, ": expected feature_map to turn ", name, " ", shape_string(x.sizes()),

@@ -25,19 +25,19 @@ inline constexpr uint32_t kPhiloxW1 = 0xBB67AE85u;
 
 /// A counter; after `philox`, the random bits of eight weights.
 struct PhiloxWords {
-  uint32_t of[4];
+  uint32_t words[4];
   ATTENTIVE_HOST_DEVICE bool survives(int half, uint32_t threshold) const {
-    return ((of[half / 2] >> (16 * (half % 2))) & 0xFFFFu) < threshold;
+    return ((words[half / 2] >> (16 * (half % 2))) & 0xFFFFu) < threshold;
   }
 };
 
 ATTENTIVE_HOST_DEVICE PhiloxWords philox(PhiloxWords c, uint64_t key) {
   uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
   for (int round = 0; round < kPhiloxRounds; ++round) {
-    const uint64_t p0 = static_cast<uint64_t>(kPhiloxM0) * c.of[0];
-    const uint64_t p1 = static_cast<uint64_t>(kPhiloxM1) * c.of[2];
-    c = {{static_cast<uint32_t>(p1 >> 32) ^ c.of[1] ^ k0, static_cast<uint32_t>(p1),
-          static_cast<uint32_t>(p0 >> 32) ^ c.of[3] ^ k1, static_cast<uint32_t>(p0)}};
+    const uint64_t p0 = static_cast<uint64_t>(kPhiloxM0) * c.words[0];
+    const uint64_t p1 = static_cast<uint64_t>(kPhiloxM1) * c.words[2];
+    c = {{static_cast<uint32_t>(p1 >> 32) ^ c.words[1] ^ k0, static_cast<uint32_t>(p1),
+          static_cast<uint32_t>(p0 >> 32) ^ c.words[3] ^ k1, static_cast<uint32_t>(p0)}};
     k0 += kPhiloxW0;
     k1 += kPhiloxW1;
   }

@@ -41,10 +41,10 @@ at::Tensor replace_empty_rows(const at::Tensor& want, const at::Tensor& empty, c
 }
 
 std::string whose_error(const ExactDistances& exact, at::ScalarType dtype, bool gradient, double scale) {
-  if (!std::isfinite(exact.ours) || !std::isfinite(exact.expected)) return {};
-  const bool torch_is_worse = exact.expected >= exact.ours;
-  const double low = torch_is_worse ? exact.ours : exact.expected,
-               high = torch_is_worse ? exact.expected : exact.ours;
+  if (!std::isfinite(exact.actual) || !std::isfinite(exact.expected)) return {};
+  const bool torch_is_worse = exact.expected >= exact.actual;
+  const double low = torch_is_worse ? exact.actual : exact.expected,
+               high = torch_is_worse ? exact.expected : exact.actual;
   if (high > 100 * tolerance_of(dtype, gradient).allowed(scale))
     return fmt::format("{} off our float64 by more than rounding", torch_is_worse ? "PyTorch is" : "ours is");
   if (low == 0.0) return fmt::format("the error is {}", torch_is_worse ? "PyTorch's" : "ours");

@@ -61,9 +61,9 @@ AddedTokens::AddedTokens(const JsonView& json, const Vocabulary& model, const No
     if (content.empty() || content.size() > kLongest) {
       item.at("content").expected(fmt::format("1 to {} bytes", kLongest));
     }
-    const auto own = model.id_of(content);
-    const auto id = own ? *own : next_id++;
-    if (item.at("id").integer() != id || (!own && model.token_of(id))) {
+    const auto in_model = model.id_of(content);
+    const auto id = in_model ? *in_model : next_id++;
+    if (item.at("id").integer() != id || (!in_model && model.token_of(id))) {
       item.at("id").expected(fmt::format("the id that follows from the vocabulary, {}", id));
     }
     add(item, normalizer);

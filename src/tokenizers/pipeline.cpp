@@ -93,8 +93,8 @@ void Pipeline::cut_into_pieces(std::string_view text, bool with_origins, Pieces&
 }
 
 std::vector<int64_t> Pipeline::encode_whole(std::string_view text) const {
-  auto own = workspace();
-  return spell(text, Detail::Ids, nullptr, own).ids;
+  auto scratch = workspace();
+  return spell(text, Detail::Ids, nullptr, scratch).ids;
 }
 
 SpelledText Pipeline::spell(std::string_view text, Detail detail, const Truncation* stop,

@@ -34,32 +34,32 @@ auto named(Call call) {
   }
 }
 
-// Passes the text that `read` returns to `parse`; every error names `who` and the path.
+// Passes the text that `read` returns to `parse`; every error names `caller` and the path.
 template <class Read, class Parse>
-auto load_by(const char* who, const std::filesystem::path& path, const Read& read, const Parse& parse) {
+auto load_by(const char* caller, const std::filesystem::path& path, const Read& read, const Parse& parse) {
   std::string text;
   try {
     text = read(path);
   } catch (const std::system_error& error) {
-    TORCH_CHECK_VALUE(false, who, ": ", error.what());
+    TORCH_CHECK_VALUE(false, caller, ": ", error.what());
   } catch (const Refusal& refusal) {
-    TORCH_CHECK_VALUE(false, who, ": ", path.string(), ": ", refusal.what());
+    TORCH_CHECK_VALUE(false, caller, ": ", path.string(), ": ", refusal.what());
   }
   try {
     return parse(text);
   } catch (const c10::Error& error) {
-    TORCH_CHECK_VALUE(false, who, ": ", path.string(), ": ", error.what_without_backtrace());
+    TORCH_CHECK_VALUE(false, caller, ": ", path.string(), ": ", error.what_without_backtrace());
   }
 }
 
 // Reads a tokenizer.json file, the one of a folder, or the document made from the other files of a folder
 // without one.
 template <class Parse>
-auto load_path(const char* who, const std::filesystem::path& path, const Parse& parse) {
+auto load_path(const char* caller, const std::filesystem::path& path, const Parse& parse) {
   const auto read = [](const std::filesystem::path& file) { return read_file(file, kLargestFile); };
-  if (!is_folder(path)) return load_by(who, path, read, parse);
-  if (is_there(path / "tokenizer.json")) return load_by(who, path / "tokenizer.json", read, parse);
-  return load_by(who, path, tokenizers::convert_folder, parse);
+  if (!is_folder(path)) return load_by(caller, path, read, parse);
+  if (is_there(path / "tokenizer.json")) return load_by(caller, path / "tokenizer.json", read, parse);
+  return load_by(caller, path, tokenizers::convert_folder, parse);
 }
 
 // Returns the options as tokenizer_config.json states them.

@@ -84,7 +84,8 @@ std::vector<UnigramModel::Arrival> UnigramModel::best_arrivals(std::string_view 
     trie_.for_each_prefix(piece.substr(begin), [&](size_t size, int32_t id) {
       if (arrive(begin + size, scores_[static_cast<size_t>(id)] + here)) best[begin + size].id = id;
     });
-    // Where a piece is this character, the unknown token cannot win: its score is less than that of any piece.
+    // Where a piece is this character, the unknown token cannot win: its score is less than that of any
+    // piece.
     if (arrive(at, unknown_score_ + here)) best[at].id = static_cast<int32_t>(unknown_or_refuse());
   }
   return best;

@@ -157,7 +157,7 @@ EXAMPLE(wrapper_width) {
   const auto y = wrapper->forward(x);
   std::cout << "naive: d_out is 2, the output has " << y.size(2) << " features; the first key is "
             << wrapper->named_parameters().keys().front() << "\n";
-  // The same heads in one class: d_out counts all of them, and the projection becomes the identity.
+  // These heads in one class: d_out counts all of them, and the projection becomes the identity.
   MultiHeadAttention heads(3, 4, 6, 0.0, 2);
   load_state_dict(*heads, convert::wrapper_to_multi_head(state_dict(*wrapper)));
   std::cout << "ours:  wrapper " << y[0][5][3].item<float>() << ", converted "

@@ -250,7 +250,8 @@ TEST_CASE("the bytes of a file depend on its content alone", "[torch_file]") {
 }
 
 TEST_CASE("the bytes are those that PyTorch was seen to read", "[torch_file]") {
-  // tests/files/data/saved_by_attentive.pt: python tests/files/data/make_data.py --check reads it with torch.load.
+  // tests/files/data/saved_by_attentive.pt: python tests/files/data/make_data.py --check reads it with
+  // torch.load.
   const TemporaryFolder folder;
   const auto base = at::arange(12, at::kFloat).view({3, 4});
   const FileValue::Parameter weight{at::arange(4, at::kDouble), true};

@@ -447,7 +447,8 @@ TEST_CASE("counter dropout is a function of key and positions alone", "[attentio
 TEST_CASE("philox with the published key and counter", "[dropout]") {
   // Philox4x32-7 known answers of the Random123 distribution (kat_vectors).
   const auto words = kernels::philox({}, 0);
-  CHECK(std::to_array(words.of) == std::array<uint32_t, 4>{0x5f6fb709, 0x0d893f64, 0x4f121f81, 0x4f730a48});
+  CHECK(std::to_array(words.words) ==
+        std::array<uint32_t, 4>{0x5f6fb709, 0x0d893f64, 0x4f121f81, 0x4f730a48});
 }
 
 TEST_CASE("windowed and whole counter dropout agree", "[attention][dropout]") {

@@ -1,7 +1,8 @@
-// Any text at all: a model is read or refused, and what it spells are tokens of its vocabulary that follow one
-// another over the whole piece, but for the tokens of bytes, which share their place.
+// Any text at all: a model is read or refused, and what it spells are tokens of its vocabulary that follow
+// one another over the whole piece, but for the tokens of bytes, which share their place.
 //
-//   build/fuzz/tests/unigram_fuzz -max_total_time=600 -dict=tests/fuzz/unigram.dict corpus tests/fuzz/unigram_corpus
+//   cd tests/fuzz
+//   ../../build/fuzz/tests/unigram_fuzz -max_total_time=600 -dict=unigram.dict new unigram_corpus
 
 #include <algorithm>
 #include <cstdio>

@@ -43,7 +43,7 @@ struct NaiveResults {
 /// A weight of 0 times NaN or Inf is NaN to an implementation that multiplies it, and 0 to one that skips it.
 ///   Skipped     a pair that is hidden or dropped, or whose score is -inf, contributes nothing
 ///   Multiplied  it contributes with a weight of 0, as a pair does whose weight underflows in float32. Keys
-///               that no query of their head sees are not read, but their gradients are sums of such products.
+///               that no query of their head sees are not read, but their gradients sum such products.
 /// With a sink of +inf, a row whose scores hold NaN or +inf is 0 for Skipped and NaN for Multiplied. The
 /// logsumexp of a row that holds NaN and +inf is NaN for Skipped and +inf for Multiplied. If the two give
 /// numbers of different kinds (finite, NaN, +inf, -inf), the definition allows both.

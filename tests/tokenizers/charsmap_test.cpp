@@ -42,7 +42,8 @@ constexpr uint32_t to(uint32_t offset) {
   return offset << 10;
 }
 
-// "a" becomes x, "bc" becomes é. The root is state 1; 'a' leads to state 2, 'b' to state 4 and 'c' from it to 8.
+// "a" becomes x, "bc" becomes é. The root is state 1; 'a' leads to state 2, 'b' to state 4 and 'c' from it to
+// 8.
 const std::vector<std::pair<size_t, uint32_t>> kSmall = {
     {0, to(1)},
     {1 ^ 'a', 'a' | kEnds | to((1 ^ 'a') ^ 2)},

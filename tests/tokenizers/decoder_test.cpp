@@ -30,7 +30,7 @@ std::string decoded(const Decoder& decoder, Strings tokens) {
   return joined_parts(tokens);
 }
 
-// What each push, and then finish, returns.
+// Returns what each push, and then finish, returns.
 Strings decoded_by_stream(const Decoder& decoder, const Strings& tokens) {
   const auto stream = decoder.stream(/*whole=*/false);
   Strings all;
@@ -97,7 +97,8 @@ TEST_CASE("Llama's decoders give text as soon as it is certain", "[decoder]") {
   const auto llama = decoder_of(kLlama);
   CHECK(decoded_by_stream(llama, {"▁Hi", "▁", "a", "▁▁b"}) == Strings{"Hi", " ", "a", "  b", ""});
   CHECK(decoded_by_stream(llama, {"▁", "▁", "a"}) == Strings{"", " ", "a", ""});
-  // Bytes wait for the end of their run; a run that is no text is certain at once, and so is what follows in it.
+  // Bytes wait for the end of their run; a run that is no text is certain at once, and so is what follows in
+  // it.
   CHECK(decoded_by_stream(llama, {"<0xE2>", "<0x96>", "<0x81>", "a"}) == Strings{"", "", "", "▁a", ""});
   CHECK(decoded_by_stream(llama, {"<0x41>", "<0x42>"}) == Strings{"", "", "AB"});
   CHECK(decoded_by_stream(llama, {"<0x41>", "<0xFF>", "<0x42>", "a"}) == Strings{"", "��", "�", "a", ""});

@@ -30,7 +30,7 @@ Spans spans_of(const Json& places) {
   return spans;
 }
 
-// What all tokens have in common is not written.
+// Members that all tokens have in common are not written.
 Ids values_of(const Json& record, const char* key, size_t count, int64_t common) {
   if (!record.contains(key)) return Ids(count, common);
   if (record[key].is_array()) return record[key];
@@ -297,7 +297,7 @@ TEST_CASE("Limits of the caller are written into the file", "[encoding]") {
       {"strategy", "BatchLongest"}, {"direction", "Right"}, {"pad_to_multiple_of", nullptr}, {"pad_id", 0},
       {"pad_type_id", 0},           {"pad_token", "[PAD]"}};
   CHECK(Json::parse(free.to_json()) == expected);
-  // What is not replaced stays as the file has it.
+  // Limits that are not replaced stay as the file has them.
   expected["truncation"] = document["truncation"];
   CHECK(Json::parse(tokenizer.with_padding(PaddingOptions{}).to_json()) == expected);
 }

@@ -81,7 +81,7 @@ TEST_CASE("Tokens of each kind of tokenizer.json, one at a time, become the text
     const auto tokenizer = PretrainedTokenizer::load(tokenizer_data(std::string(kind) + ".json"));
     for (const auto& record : read_json(tokenizer_data(std::string(kind) + ".expected.json"))) {
       const Ids ids = record["special"];
-      // What Python recorded, not only what `decode` says.
+      // Compared with Python's record, not only with what `decode` says.
       CHECK(joined(streamed(tokenizer, ids, false)) == record["decoded"].get<std::string>());
       CHECK(joined(streamed(tokenizer, ids, true)) == record["skipped"].get<std::string>());
       CHECK(streaming_difference(tokenizer, ids) == "");

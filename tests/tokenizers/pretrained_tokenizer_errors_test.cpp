@@ -1,4 +1,4 @@
-// What a tokenizer.json may not hold. Every error names the place.
+// Faults of a tokenizer.json: every error names the place.
 
 #include <random>
 

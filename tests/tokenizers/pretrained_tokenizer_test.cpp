@@ -22,7 +22,7 @@ const std::vector<std::string> kKinds = {"gpt2",       "llama3",       "qwen",  
                                          "bert_cased", "bert_limited", "words", "word_level", "llama2",
                                          "mistral",    "gemma",        "t5",    "albert",     "xlm_roberta"};
 
-// What differs from Python's record of one text; empty if nothing does.
+// Returns the differences from Python's record of one text; empty if there is none.
 std::string difference(const PretrainedTokenizer& tokenizer, const nlohmann::json& record,
                        std::string_view before) {
   const auto text = record["text"].get<std::string>();

@@ -43,7 +43,8 @@ std::string difference(const Json& ours, const Json& theirs) {
   return "another part";
 }
 
-// A file's scores are float32. Python's copy of a tokenizer reads them from JSON, off by the last bit of a double.
+// A file's scores are float32. Python's copy of a tokenizer reads them from JSON, off by the last bit of a
+// double.
 Json rounded(Json document) {
   auto& model = document["model"];
   if (model["type"] != "Unigram") return document;
@@ -132,7 +133,8 @@ TEST_CASE("AutoTokenizer gives equal ids with the tokenizer.json that a folder g
   const TemporaryFolder out;
   for (const auto& kinds : {kWordsAndBytes, kSentencePieces}) {
     for (const auto& kind : kinds) {
-      // Python adds an extra token of special_tokens_map.json where there is a tokenizer.json, and only there.
+      // Python adds an extra token of special_tokens_map.json where there is a tokenizer.json, and only
+      // there.
       if (kind == "xlm_roberta_settings") continue;
       make_folder(out / kind);
       for (const auto& name : names_in(folder_of(kind))) {

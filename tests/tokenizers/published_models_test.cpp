@@ -1,5 +1,5 @@
-// Two models as they were published, from text to prediction, against Python. A long check that downloads 100 MB:
-// ATTENTIVE_PYTHON=$(tools/python_env) build/release/tests/tokenizers_test "[.published]"
+// Two models as they were published, from text to prediction, against Python. A long check that downloads 100
+// MB: ATTENTIVE_PYTHON=$(tools/python_env) build/release/tests/tokenizers_test "[.published]"
 
 #include <ATen/core/grad_mode.h>
 #include <catch2/catch_test_macros.hpp>

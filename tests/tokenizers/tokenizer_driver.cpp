@@ -2,8 +2,9 @@
 //
 //   tokenizer_driver TOKENIZER
 //
-// The first line on standard output tells whether the file or folder could be read. Then each line on standard
-// input, {"text": …, "second": …, "ids": […]}, is answered with one line; what was refused has its message there.
+// The first line on standard output tells whether the file or folder could be read. Then each line on
+// standard input, {"text": …, "second": …, "ids": […]}, is answered with one line; what was refused has its
+// message there.
 
 #include <iostream>
 #include <string>
@@ -28,7 +29,7 @@ json refusal(const c10::Error& error) {
   return {{"refused", error.what_without_backtrace()}};
 }
 
-// What the call returns, or how it was refused.
+// Returns the call's result, or how it was refused.
 template <class Call>
 json answer_of(Call call) {
   try {

@@ -13,8 +13,7 @@ namespace attentive {
 /// Options of `TransformerBlock` and `DecoderBlock`.
 struct TransformerBlockOptions {
   TransformerBlockOptions(int64_t emb_dim, int64_t num_heads) : attention_(emb_dim, num_heads) {}
-  explicit TransformerBlockOptions(TransformerAttentionOptions attention)
-      : attention_(std::move(attention)) {}
+  explicit TransformerBlockOptions(TransformerAttentionOptions attention) : attention_(attention) {}
 
   TORCH_ARG(TransformerAttentionOptions, attention);  ///< the self-attention, which also sets the sizes
   TORCH_ARG(int64_t, hidden_dim) = 0;  ///< features inside the feed-forward layer; 0: 4 * emb_dim

@@ -82,7 +82,7 @@ struct CaseSettings {
 
 /// How far the two sides of a comparison are from float64 arithmetic on the same numbers: max|side - exact|.
 struct ExactDistances {
-  double ours = 0.0;
+  double actual = 0.0;
   double expected = 0.0;
 };
 

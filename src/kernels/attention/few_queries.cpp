@@ -129,16 +129,16 @@ class FewQueries {
       maximum = -kInfinity;
       total = 0.0f;
       for (int64_t part = 0; part < parts; ++part) {
-        const State its = state(part);
-        if (its.total[r] != 0.0f && !(its.maximum[r] <= maximum)) maximum = its.maximum[r];
+        const State partial = state(part);
+        if (partial.total[r] != 0.0f && !(partial.maximum[r] <= maximum)) maximum = partial.maximum[r];
       }
       for (int64_t part = 0; part < parts; ++part) {
-        const State its = state(part);
-        if (its.total[r] == 0.0f) continue;
-        const float factor = std::exp2((its.maximum[r] - maximum) * unit);
-        total += its.total[r] * factor;
-        elementwise().store_scaled(its.output.row(r), factor, its.output.row(r), call_.Dv);
-        if (part > 0) elementwise().add(its.output.row(r), output, call_.Dv);
+        const State partial = state(part);
+        if (partial.total[r] == 0.0f) continue;
+        const float factor = std::exp2((partial.maximum[r] - maximum) * unit);
+        total += partial.total[r] * factor;
+        elementwise().store_scaled(partial.output.row(r), factor, partial.output.row(r), call_.Dv);
+        if (part > 0) elementwise().add(partial.output.row(r), output, call_.Dv);
       }
     }
     t_.write_row(call_, b, h, r % call_.L, maximum, total, output);

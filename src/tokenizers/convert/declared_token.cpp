@@ -75,8 +75,8 @@ void AddedTokenList::add(const std::vector<DeclaredToken>& tokens) {
 
 std::optional<int64_t> AddedTokenList::find(std::string_view token) const {
   if (const auto added = ids_.find(token); added != ids_.end()) return added->second;
-  const auto own = vocabulary_.find(token);
-  return own == vocabulary_.end() ? std::nullopt : std::optional(own->second);
+  const auto known = vocabulary_.find(token);
+  return known == vocabulary_.end() ? std::nullopt : std::optional(known->second);
 }
 
 int64_t AddedTokenList::id_of(std::string_view token) const {

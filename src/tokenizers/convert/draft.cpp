@@ -10,10 +10,10 @@ namespace attentive::tokenizers {
 
 NamedTokenTable::NamedTokenTable(const Defaults& defaults, const TokenizerSettings& settings) {
   for (const auto& key : named_token_keys()) {
-    const auto own =
+    const auto usual =
         std::find_if(defaults.begin(), defaults.end(), [&](const auto& entry) { return entry.first == key; });
     std::optional<DeclaredToken> token;
-    if (own != defaults.end()) token = text_token(own->second);
+    if (usual != defaults.end()) token = text_token(usual->second);
     if (const auto stated = settings.named(key)) token = *stated;
     tokens_.emplace_back(key, std::move(token));
   }

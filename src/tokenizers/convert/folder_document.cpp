@@ -62,15 +62,15 @@ std::string vocabulary_file(const std::filesystem::path& folder, const ChosenCla
   for (const char* other : {"tekken.json", "tiktoken.model"}) {
     if (is_there(folder / other)) refuse("the vocabulary {} is not read here{}", other, kInPython);
   }
-  const std::string own = vocabulary_file_of(chosen.kind);
+  const std::string vocabulary = vocabulary_file_of(chosen.kind);
   const std::string common = "tokenizer.model";
   if (is_there(folder / common)) {
-    if (own.ends_with(".model")) return common;
-    refuse("expected one vocabulary, got both {} and what {} reads, {}{}", common, name_of(chosen.kind), own,
-           kInPython);
+    if (vocabulary.ends_with(".model")) return common;
+    refuse("expected one vocabulary, got both {} and what {} reads, {}{}", common, name_of(chosen.kind),
+           vocabulary, kInPython);
   }
-  if (is_there(folder / own)) return own;
-  refuse("expected {}, which {} reads ({}), or tokenizer.json; got other vocabularies: {}", own,
+  if (is_there(folder / vocabulary)) return vocabulary;
+  refuse("expected {}, which {} reads ({}), or tokenizer.json; got other vocabularies: {}", vocabulary,
          name_of(chosen.kind), chosen.why, listed_vocabularies(folder));
 }
 

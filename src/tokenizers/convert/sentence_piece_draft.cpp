@@ -203,13 +203,13 @@ void draft_t5(Draft& draft, const SentencePieceModel& model, const TokenizerSett
   draft.model = unigram_part(std::move(vocabulary), 2, /*byte_fallback=*/false);
   draft_words(draft, model, /*prefix=*/true);
   auto& extra = *draft.extra;
-  const auto own = std::count_if(extra.begin(), extra.end(), [](const DeclaredToken& token) {
+  const auto in_model = std::count_if(extra.begin(), extra.end(), [](const DeclaredToken& token) {
     return token.content.find("<extra_id_") != token.content.npos;
   });
-  if (own == 0) {
+  if (in_model == 0) {
     for (int64_t n = 0; n < extra_ids; ++n) extra.push_back(text_token(name(n)));
-  } else if (extra_ids > 0 && own != extra_ids) {
-    refuse("extra_ids: expected the number of such tokens in the model, {}, got {}", own, extra_ids);
+  } else if (extra_ids > 0 && in_model != extra_ids) {
+    refuse("extra_ids: expected the number of such tokens in the model, {}, got {}", in_model, extra_ids);
   }
 }
 

@@ -141,9 +141,9 @@ void refuse_own_code(const JsonView& tokenizer_config) {
 
 ChosenClass choose_tokenizer_class(const JsonView& tokenizer_config, const JsonView& config) {
   const auto model_type = stated_text(config, "model_type");
-  const auto* const own = class_of_model_type(model_type);
+  const auto* const by_type = class_of_model_type(model_type);
   const bool states_wrong = lists(kWrongForBackend, model_type) || lists(kWrongForOther, model_type);
-  const bool is_own_only = states_wrong || (own && own->kind == TokenizerClass::Backend);
+  const bool is_by_type_only = states_wrong || (by_type && by_type->kind == TokenizerClass::Backend);
   if (!states_wrong) refuse_own_code(tokenizer_config);
   if (lists(kWrongForUnread, model_type)) {
     refuse("the tokenizer class of model_type {} of config.json is not read here", quoted_name(model_type));
@@ -154,12 +154,12 @@ ChosenClass choose_tokenizer_class(const JsonView& tokenizer_config, const JsonV
   auto stated = stated_text(tokenizer_config, "tokenizer_class");
   const char* const file = stated.empty() ? "config.json" : "tokenizer_config.json";
   if (stated.empty()) stated = stated_text(config, "tokenizer_class");
-  if (!stated.empty() && !is_own_only) {
+  if (!stated.empty() && !is_by_type_only) {
     const auto* const facts = class_of_name(stated);
     if (!facts) refuse("tokenizer_class {} of {} is not read here", quoted_name(stated), file);
     return {facts->kind, fmt::format("tokenizer_class of {}", file)};
   }
-  if (own) return of_type(*own);
+  if (by_type) return of_type(*by_type);
   if (model_type.empty()) {
     return {TokenizerClass::Backend,
             "neither tokenizer_config.json nor config.json names a class or a model"};
