@@ -111,6 +111,12 @@ TEST_CASE("A part begins where its first byte comes from", "[pieces]") {
   CHECK(origin_of(part, 1, 4) == Origin{1, 4});  // behind the end: as it is
 }
 
+TEST_CASE("A part of a piece without origins begins as many bytes after it", "[pieces]") {
+  const auto part = Piece{"aéb", -1, nullptr, 5}.part(1, 3);
+  CHECK(part.text == "éb");
+  CHECK(part.begin == 6);
+}
+
 TEST_CASE("Text before a piece comes from its first character", "[pieces]") {
   Pieces pieces;
   const auto piece = prepended(given("éb", pieces), "- ", pieces);

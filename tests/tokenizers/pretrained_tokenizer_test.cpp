@@ -113,6 +113,21 @@ TEST_CASE("Each normalizer and pre-tokenizer does what Python's does", "[pretrai
   }
 }
 
+TEST_CASE("The first word of a text is what begins where the text does, with and without offsets",
+          "[pretrained_tokenizer]") {
+  const auto tokenizer = PretrainedTokenizer::parse(R"({
+    "added_tokens": [], "post_processor": null, "decoder": null,
+    "normalizer": {"type": "Replace", "pattern": {"String": "x"}, "content": ""},
+    "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": false},
+    "model": {"type": "WordLevel", "vocab": {"<unk>": 0, "▁ab": 1, "ab": 2}, "unk_token": "<unk>"}})");
+  // The words of Python's tokenizers.
+  for (const auto& [text, id] : {std::pair{"ab", 1}, std::pair{"abxx", 1}, std::pair{"xxab", 2}}) {
+    CAPTURE(text);
+    CHECK(tokenizer.encode(text) == std::vector<int64_t>{id});
+    CHECK(tokenizer.encode_text(text).ids == std::vector<int64_t>{id});
+  }
+}
+
 TEST_CASE("Byte-level BPE gives any text back", "[pretrained_tokenizer]") {
   for (const auto* kind : {"gpt2", "llama3"}) {
     const auto tokenizer = PretrainedTokenizer::load(tokenizer_data(std::string(kind) + ".json"));

@@ -179,6 +179,25 @@ TEST_CASE("A tokenizer.json counts more than other files", "[published_folders]"
   CHECK(PretrainedTokenizer::load(folder.path()).to_json() == small_document().dump());
 }
 
+TEST_CASE("A named token is what added_tokens_decoder says of its text", "[published_folders]") {
+  for (const Json& mask :
+       {Json("[MASK]"), Json{{"content", "[MASK]"}, {"rstrip", true}, {"__type", "AddedToken"}}}) {
+    CAPTURE(mask.dump());
+    const TemporaryFolder folder;
+    const Json config = {
+        {"tokenizer_class", "BertTokenizer"},
+        {"mask_token", mask},
+        {"added_tokens_decoder", {{"4", {{"content", "[MASK]"}, {"lstrip", true}, {"special", true}}}}}};
+    fill(folder, {{"vocab.txt", kWords}, {"tokenizer_config.json", config.dump()}});
+    const auto document = Json::parse(PretrainedTokenizer::load(folder.path()).to_json());
+    for (const auto& token : document["added_tokens"]) {
+      if (token["content"] != "[MASK]") continue;
+      CHECK(token["lstrip"] == true);
+      CHECK(token["rstrip"] == false);
+    }
+  }
+}
+
 TEST_CASE("A vocabulary alone is read as BERT's, with what the caller says", "[published_folders]") {
   const TemporaryFolder folder;
   fill(folder, {{"vocab.txt", kWords}, {"other.txt", "<p>\n<u>\n<c>\n<s>\n<m>\na\n"}});
