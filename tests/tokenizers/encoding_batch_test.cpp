@@ -95,9 +95,12 @@ TEST_CASE("A batch has the error of its first bad text", "[encoding_batch]") {
 TEST_CASE("The error of the first text stays, whichever thread comes last", "[encoding_batch]") {
   for (const size_t last : {0, 1}) {
     CAPTURE(last);
+    std::atomic<int> started{0};
     std::atomic<bool> other_failed{false};
     try {
       tokenizers::for_each_text(2, 2, [&](size_t, size_t text) {
+        ++started;
+        while (started < 2) std::this_thread::yield();
         if (text == last) {
           while (!other_failed) std::this_thread::yield();
           std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the other one is reported by then

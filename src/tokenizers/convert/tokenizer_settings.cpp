@@ -106,7 +106,6 @@ TokenizerSettings::TokenizerSettings(const SettingTexts& texts)
     within(kAdded, [&] { read_added_tokens(tokens); });
   }
   for (auto& [key, token] : late) set_token(of_this_model_, key, std::move(token));
-  take_added_for_named();
 }
 
 // As in Python, the additional tokens count as extra ones if a file states no extra ones. `late` receives the
@@ -206,18 +205,6 @@ void TokenizerSettings::read_added_tokens(const nlohmann::json& tokens) {
     token.normalized = !token.special;
     if (!added_.emplace(view.at(content).integer(), token).second) {
       view.at(content).expected("an id that no other token has");
-    }
-  }
-}
-
-// Replaces a named token by the added token of the same content, which states more members.
-void TokenizerSettings::take_added_for_named() {
-  std::map<std::string, const DeclaredToken*, std::less<>> by_content;
-  for (const auto& [id, token] : added_) by_content[token.content] = &token;
-  for (auto& [key, named] : named_) {
-    if (!named.token) continue;
-    if (const auto found = by_content.find(named.token->content); found != by_content.end()) {
-      named.token = *found->second;
     }
   }
 }

@@ -52,7 +52,6 @@ class TokenizerSettings {
   void read_config(const KeyOrder& order, NamedTokens& late);
   void read_special_tokens_map(const nlohmann::json& map, const std::vector<std::string>& keys);
   void read_added_tokens(const nlohmann::json& tokens);
-  void take_added_for_named();
 
   // A named token, and whether it counted as a string when the added tokens were read: Python turns the
   // objects of tokenizer_config.json into tokens only after that.
