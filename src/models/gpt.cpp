@@ -11,7 +11,7 @@
 #include "models/decoder_only.h"
 #include "modules/checks.h"
 #include "modules/first_weights.h"
-#include "modules/runs.h"
+#include "modules/positions_of_parts.h"
 
 namespace attentive {
 namespace {

@@ -5,8 +5,8 @@
 #include "modules/checks.h"
 #include "modules/first_weights.h"
 #include "modules/packed_projection.h"
+#include "modules/positions_of_parts.h"
 #include "modules/projection.h"
-#include "modules/runs.h"
 
 namespace attentive {
 namespace {
