@@ -41,7 +41,7 @@ ROOMS = {
     "simd": [],
     "gemm": ["simd"],
     "attention": ["simd", "gemm"],
-    "native_cpu": ["simd", "gemm", "attention"],
+    "native_cpu": ["simd", "gemm", "attention", "reference"],
     "reference": [],
     "pytorch": ["reference"],
     "native_cuda": ["reference"],

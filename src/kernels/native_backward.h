@@ -12,9 +12,9 @@
 
 namespace attentive::kernels {
 
-/// Returns the gradients that `compute` returns. No fused kernel has a second derivative: under create_graph,
-/// differentiating the gradients again throws an error that names the backend. `inputs` are the tensors on
-/// which the gradients depend. Inputs and gradients may be undefined.
+/// Returns the gradients that `compute` returns, for a backend without second derivatives: under
+/// create_graph, differentiating the gradients again throws an error that names the backend. `inputs` are the
+/// tensors on which the gradients depend. Inputs and gradients may be undefined.
 std::vector<at::Tensor> first_derivative(Backend backend, const std::vector<at::Tensor>& inputs,
                                          const std::function<std::vector<at::Tensor>()>& compute);
 

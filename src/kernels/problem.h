@@ -72,6 +72,12 @@ inline constexpr std::array kTensors = {
     &Problem::bias, &Problem::key_keep, &Problem::key_lengths, &Problem::alibi_slopes,
     &Problem::sinks};
 
+/// The problem's options without its tensors.
+inline Problem without_tensors(Problem problem) {
+  for (const auto tensor : kTensors) problem.*tensor = at::Tensor();
+  return problem;
+}
+
 /// Whether a backend can express a call exactly; the reason says why not.
 struct Verdict {
   bool can = true;

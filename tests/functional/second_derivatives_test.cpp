@@ -1,12 +1,18 @@
-// Second derivatives: the reference has them, and every other backend throws an error that names it.
+// Second derivatives: the reference and the native CPU kernel have them; every other backend throws an error
+// that names it.
 
+#include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
+#include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/generators/catch_generators_range.hpp>
@@ -16,6 +22,7 @@
 #include "support/cells.h"
 #include "support/errors.h"
 #include "support/gradcheck.h"
+#include "support/option_cases.h"
 
 using namespace attentive;
 using namespace attentive::test;
@@ -32,7 +39,159 @@ std::string error_in(const std::function<void()>& call) {
   return error_of<c10::NotImplementedError>(call);
 }
 
+// Autocast of the CPU to bfloat16 for a scope.
+struct Autocast {
+  Autocast() { at::autocast::set_autocast_enabled(at::kCPU, true); }
+  ~Autocast() { at::autocast::set_autocast_enabled(at::kCPU, false); }
+  Autocast(const Autocast&) = delete;
+};
+
+struct Derivatives {
+  std::string refusal;
+  std::vector<at::Tensor> first, second;  // of q, k, v and the sinks
+};
+
+// Differentiates a call twice, with the same dropout bits on every backend.
+Derivatives derivatives_of(const OptionCall& call, Backend backend) {
+  auto options = call.options;
+  options.backend = backend;
+  auto extras = call.extras;
+  std::vector<at::Tensor> leaves = {call.q, call.k, call.v};
+  if (extras.sinks.defined()) {
+    extras.sinks = extras.sinks.detach().clone().requires_grad_(true);
+    leaves.push_back(extras.sinks);
+  }
+  AttentionResult result;
+  at::manual_seed(23);
+  try {
+    result = attention(call.q, call.k, call.v, options, extras);
+  } catch (const c10::ValueError& error) {
+    return {error.what_without_backtrace(), {}, {}};
+  }
+  auto loss = result.output.to(at::kDouble).square().sum();
+  if (result.logsumexp.defined()) {  // -inf in a row without keys
+    const auto logsumexp = result.logsumexp.to(at::kDouble);
+    loss = loss + logsumexp.masked_fill(logsumexp.isinf(), 0.0).square().sum();
+  }
+  Derivatives found{"", grad({loss}, leaves, {}, true, /*create_graph=*/true), {}};
+  auto total = at::zeros({}, at::kDouble);
+  for (const auto& first : found.first) total = total + first.to(at::kDouble).square().sum();
+  found.second = grad({total}, leaves, {}, /*retain_graph=*/true);
+  for (auto& first : found.first) first = first.detach();
+  return found;
+}
+
+// Compares tensors, relative to the largest number of all that are wanted.
+void check_near(const std::vector<at::Tensor>& got, const std::vector<at::Tensor>& want, double tolerance) {
+  double largest = 0.0;
+  for (const auto& x : want) largest = std::max(largest, x.abs().max().item<double>());
+  REQUIRE(got.size() == want.size());
+  for (size_t n = 0; n < want.size(); ++n) {
+    INFO("tensor " << n << " of q, k, v, sinks");
+    CHECK(difference(got[n].to(at::kDouble), want[n].to(at::kDouble), {0.0, tolerance * largest}) == "");
+  }
+}
+
+// Checks both derivatives of the native kernel against those of the definition in float64, and returns
+// whether it takes the call.
+bool check_derivatives(const OptionCall& exact, at::ScalarType type) {
+  const auto call = cast(exact, type);
+  const auto native = derivatives_of(call, Backend::Native);
+  if (!native.refusal.empty()) return false;
+  const auto want = derivatives_of(cast(call, at::kDouble), Backend::Reference);
+  const bool is_short = type == at::kBFloat16;
+  check_near(native.first, want.first, is_short ? 2e-2 : 2e-5);
+  check_near(native.second, want.second, is_short ? 4e-2 : 5e-5);
+  return true;
+}
+
 }  // namespace
+
+TEST_CASE("every option's gradient through the native kernel is differentiated again",
+          "[second_derivatives]") {
+  const auto type = GENERATE(at::kFloat, at::kBFloat16);
+  CHECK(check_derivatives(plain_call(), type));
+  size_t taken = 0;
+  for (const auto& option : option_cases()) {
+    INFO("option: " << option.name << ", dtype " << c10::toString(type));
+    auto call = plain_call();
+    option.apply(call);
+    taken += check_derivatives(call, type);
+  }
+  CHECK(taken >= option_cases().size() / 2);
+}
+
+TEST_CASE("every pair of options' gradient through the native kernel is differentiated again",
+          "[second_derivatives]") {
+  const auto& cases = option_cases();
+  for (size_t first = 0; first < cases.size(); ++first) {
+    for (size_t second = first + 1; second < cases.size(); ++second) {
+      if (cases[first].group == cases[second].group) continue;
+      INFO("options: " << cases[first].name << ", " << cases[second].name);
+      auto call = plain_call();
+      cases[first].apply(call);
+      cases[second].apply(call);
+      check_derivatives(call, at::kFloat);
+    }
+  }
+}
+
+TEST_CASE("the native kernel's own gradients do not depend on create_graph", "[second_derivatives]") {
+  at::manual_seed(2);
+  const auto draw = [] { return at::randn({1, 2, 40, 8}).requires_grad_(true); };
+  const auto q = draw(), k = draw(), v = draw();
+  const AttentionOptions options{.causal = Causal::BottomRight, .dropout_p = 0.2, .backend = Backend::Native};
+  const auto loss = [&] {
+    at::manual_seed(5);
+    return attention(q, k, v, options).square().sum();
+  };
+  const auto before = grad({loss()}, {q, k, v});
+  const auto with_graph = grad({loss()}, {q, k, v}, {}, true, /*create_graph=*/true);
+  const auto after = grad({loss()}, {q, k, v});
+  for (size_t n = 0; n < before.size(); ++n) {
+    CHECK(bit_equal(before[n], after[n]));
+    CHECK_FALSE(before[n].requires_grad());
+    CHECK(with_graph[n].allclose(before[n], 1e-4, 1e-5));
+  }
+}
+
+TEST_CASE("a gradient with a graph reads what the forward pass read", "[second_derivatives][errors]") {
+  at::manual_seed(2);
+  const auto q = at::randn({1, 2, 6, 8}).requires_grad_(true);
+  auto given = at::randn({2}).requires_grad_(true);
+  auto lengths = at::tensor({4}, at::kLong);
+  const auto attend = [&](const at::Tensor& sinks) {
+    return attention(q, q, q, {.backend = Backend::Native},
+                     {.mask = Mask::key_lengths(lengths), .sinks = sinks})
+        .output.square()
+        .sum();
+  };
+  const auto sinks = given * 1;
+  const auto want = grad({attend(sinks)}, {q})[0];
+  const auto refilled = attend(sinks);
+  lengths.fill_(6);
+  CHECK(grad({refilled}, {q}, {}, true, /*create_graph=*/true)[0].allclose(want, 1e-4, 1e-5));
+  lengths.fill_(4);
+  const auto changed = attend(sinks);
+  sinks.detach().add_(1);
+  CHECK(error_of<c10::Error>([&] {
+          grad({changed}, {q}, {}, true, /*create_graph=*/true);
+        }).find("attention: sinks were changed in place after the forward pass") == 0);
+  const auto nan = attend(at::full({2}, std::nan("")).requires_grad_(true));
+  CHECK_NOTHROW(grad({nan}, {q}, {}, true, /*create_graph=*/true));
+}
+
+TEST_CASE("a second derivative under autocast keeps the precision of the first", "[second_derivatives]") {
+  at::manual_seed(2);
+  const auto call = cast(plain_call(), at::kFloat);
+  const auto plain = derivatives_of(call, Backend::Native);
+  const Autocast autocast;
+  const auto loss = attention(call.q, call.k, call.v, {.backend = Backend::Native}).to(at::kDouble);
+  const auto first = grad({loss.square().sum()}, {call.q}, {}, true, /*create_graph=*/true)[0];
+  CHECK(first.scalar_type() == at::kFloat);
+  CHECK(first.allclose(plain.first[0], 2e-2, 2e-2));
+  CHECK(grad({first.square().sum()}, {call.q})[0].isfinite().all().item<bool>());
+}
 
 TEST_CASE("gradients of the reference are differentiated again", "[second_derivatives]") {
   const auto causal = GENERATE(Causal::None, Causal::BottomRight, Causal::TopLeft);
@@ -93,14 +252,21 @@ TEST_CASE("a second derivative of any other backend ends in an error that names 
   const std::vector<at::Tensor> leaves = {q, k, v};
   // The first derivative and its graph are available.
   const auto first = grad({loss()}, leaves, {}, true, /*create_graph=*/true), plain = grad({loss()}, leaves);
+  // The definition computes what the native CPU kernel would compute without a graph.
+  const bool is_native = chosen == Backend::Native && cell.device.is_cpu();
   for (size_t n = 0; n < leaves.size(); ++n) {
-    CHECK(bit_equal(first[n], plain[n]));
+    if (is_native) {
+      const double near = cell.type == at::kBFloat16 ? 5e-2 : 1e-4;
+      CHECK(first[n].allclose(plain[n], near, near));
+    } else {
+      CHECK(bit_equal(first[n], plain[n]));
+    }
     REQUIRE(first[n].requires_grad());
     for (const auto& x : leaves) {
       const auto twice = [&] {
         return grad({first[n].square().sum()}, {x}, {}, /*retain_graph=*/true, false, /*allow_unused=*/true);
       };
-      if (chosen == Backend::Reference) {
+      if (chosen == Backend::Reference || is_native) {
         CHECK_NOTHROW(twice());
       } else {
         CHECK(error_in(twice) == refusal(chosen));
@@ -111,16 +277,26 @@ TEST_CASE("a second derivative of any other backend ends in an error that names 
   CHECK(first[0].detach().sum().isfinite().item<bool>());
 }
 
-TEST_CASE("gradients of sinks and of the logsumexp have no second derivative",
-          "[second_derivatives][errors]") {
+TEST_CASE("gradients of sinks and of the logsumexp are differentiated again", "[second_derivatives]") {
   at::manual_seed(3);
   const auto q = at::randn({1, 2, 6, 8}), k = at::randn({1, 2, 6, 8});
-  const auto given = at::randn({2}).requires_grad_(true);
-  const auto sinks = given * 2;
-  const auto result = attention(q, k, k, {.backend = Backend::Native}, {.sinks = sinks, .logsumexp = true});
-  const auto loss = GENERATE(0, 1) == 0 ? result.logsumexp.sum() : result.output.square().sum();
-  const auto first = grad({loss}, {given}, {}, true, /*create_graph=*/true)[0];
-  CHECK(error_in([&] { grad({first.sum()}, {given}); }) == refusal(Backend::Native));
+  const bool of_logsumexp = GENERATE(false, true);
+  const auto second = [&](Backend backend, at::ScalarType type) {
+    const auto given = at::tensor({0.3, -0.2}, at::kDouble).to(type).requires_grad_(true);
+    const auto keys = k.to(type).requires_grad_(true);
+    const auto result =
+        attention(q.to(type), keys, keys, {.backend = backend}, {.sinks = given * 2, .logsumexp = true});
+    const auto loss = of_logsumexp ? result.logsumexp.square().sum() : result.output.square().sum();
+    const auto first = grad({loss}, {given, keys}, {}, true, /*create_graph=*/true);
+    return grad({first[0].square().sum() + first[1].square().sum()}, {given, keys});
+  };
+  const auto got = second(Backend::Native, at::kFloat), want = second(Backend::Reference, at::kDouble);
+  check_near(got, want, 1e-5);
+  // The logsumexp does not depend on the values.
+  const auto values = at::randn({1, 2, 6, 8}).requires_grad_(true), keys = k.clone().requires_grad_(true);
+  const auto only =
+      attention(q, keys, values, {.backend = Backend::Native}, {.logsumexp = true}).logsumexp.sum();
+  CHECK(grad({only}, {keys, values}, {}, true, /*create_graph=*/true)[1].eq(0).all().item<bool>());
 }
 
 TEST_CASE("a kernel with a graph of its own is differentiated once", "[second_derivatives][errors]") {

@@ -56,6 +56,10 @@ struct AttentionExtras {
 /// key masks may be refilled. If a pair mask (`Mask::keep`, `Mask::bias`) was changed in place, the backward
 /// pass raises autograd's version error.
 ///
+/// The reference and the native CPU kernel can be differentiated twice. Under `create_graph`, the native
+/// kernel's backward pass computes the gradients by the definition, so that they can be differentiated again:
+/// with O(B H L S) memory, and with other rounding than without `create_graph`.
+///
 /// Throws c10::ValueError or c10::TypeError naming the argument, what was expected and what was given.
 /// Memory: O(B H L S) with the reference (O(B H L W) with a window of W keys), O(B H L Dv) with a fused
 /// backend.

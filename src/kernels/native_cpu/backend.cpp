@@ -17,6 +17,7 @@
 #include "kernels/attention/passes.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/native_backward.h"
+#include "kernels/reference/gradients.h"
 
 namespace attentive::kernels::native_cpu {
 namespace {
@@ -27,6 +28,7 @@ using cpu::CpuArguments;
 // State that the forward pass keeps for the backward pass.
 struct SavedForBackward : torch::CustomClassHolder {
   Arguments arguments;   // its masks move to autograd in the forward pass
+  Problem options;       // without tensors
   VersionWatch changes;  // detects changes of the output
 };
 
@@ -203,21 +205,47 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& gradients) {
     const auto saved = context->get_saved_variables();
-    const auto sinks = context->saved_data["sinks"].toOptional<at::Tensor>().value_or(at::Tensor());
-    return first_derivative(Backend::Native,
-                            {saved[0], saved[1], saved[2], sinks, gradients[0], gradients[1]},
-                            [&] { return gradients_of(context, saved, gradients); });
+    return at::GradMode::is_enabled() ? gradients_with_graph(context, saved, gradients)
+                                      : gradients_of(context, saved, gradients);
   }
 
  private:
+  static c10::intrusive_ptr<SavedForBackward> kept_in(torch::autograd::AutogradContext* context) {
+    return c10::static_intrusive_pointer_cast<SavedForBackward>(context->saved_data["kept"].toCapsule());
+  }
+
+  // Under create_graph: the kernel records no graph, so the definition computes these gradients.
+  static torch::autograd::variable_list gradients_with_graph(
+      torch::autograd::AutogradContext* context, const torch::autograd::variable_list& saved,
+      const torch::autograd::variable_list& gradients) {
+    const auto masks = MaskTensors::saved(&saved[5]);
+    Problem problem = kept_in(context)->options;
+    problem.q = saved[0];
+    problem.k = saved[1];
+    problem.v = saved[2];
+    problem.keep = masks.keep;
+    problem.bias = masks.bias;
+    problem.alibi_slopes = masks.slopes;
+    problem.key_lengths = masks.lengths;
+    const auto sinks = context->saved_data["sinks"].toOptional<at::Tensor>().value_or(at::Tensor());
+    problem.sinks = requires_gradient(sinks) ? sinks : masks.sinks;
+    if (problem.sinks.defined()) {
+      TORCH_CHECK(
+          problem.sinks.detach().to(at::kFloat).allclose(masks.sinks, 0, 0, /*equal_nan=*/true),
+          "attention: sinks were changed in place after the forward pass; under create_graph, the backward "
+          "pass reads them again");
+    }
+    const auto [q, k, v, grad_sinks] = reference::gradients_with_graph(problem, gradients[0], gradients[1]);
+    return {q, k, v, grad_sinks, at::Tensor()};
+  }
+
   static torch::autograd::variable_list gradients_of(torch::autograd::AutogradContext* context,
                                                      const torch::autograd::variable_list& saved,
                                                      const torch::autograd::variable_list& gradients) {
     const Inputs in{saved[0], saved[1], saved[2]};
     Computed out{saved[3], {}, saved[4]};
     const auto masks = MaskTensors::saved(&saved[5]);
-    const auto kept =
-        c10::static_intrusive_pointer_cast<SavedForBackward>(context->saved_data["kept"].toCapsule());
+    const auto kept = kept_in(context);
     const auto call = make_call(kept->arguments.scalars, masks, in.q.scalar_type());
     if (kept->changes.any())
       out.output = compute(call, in, /*want_logsumexp=*/false, /*want_statistics=*/true).output;
@@ -268,7 +296,9 @@ Verdict verdict(const Problem& problem) {
 AttentionResult run(const Problem& problem) {
   const bool differentiated = differentiates(problem);
   const auto kept = c10::make_intrusive<SavedForBackward>();
-  kept->arguments = arguments_of(problem, dropout_key_of(problem), differentiated);
+  kept->options = without_tensors(problem);
+  kept->options.dropout_key = dropout_key_of(problem);
+  kept->arguments = arguments_of(problem, *kept->options.dropout_key, differentiated);
   const auto q = with_unit_stride(problem.q), k = with_unit_stride(problem.k),
              v = with_unit_stride(problem.v);
   AttentionResult result;

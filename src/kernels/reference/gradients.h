@@ -1,0 +1,22 @@
+#pragma once
+
+// Gradients that can be differentiated again, for backends whose own backward pass records no graph.
+
+#include <ATen/core/Tensor.h>
+
+#include "kernels/problem.h"
+
+namespace attentive::kernels::reference {
+
+/// Gradients of a problem's tensors; undefined for a tensor that requires none.
+struct Gradients {
+  at::Tensor q, k, v, sinks;
+};
+
+/// Computes the problem by the definition, and its gradients. Autograd records the computation, so they may
+/// be differentiated with respect to the tensors and to the incoming gradients, of which one may be
+/// undefined. A problem with dropout needs its key. Memory: O(L S).
+Gradients gradients_with_graph(Problem problem, const at::Tensor& grad_output,
+                               const at::Tensor& grad_logsumexp);
+
+}  // namespace attentive::kernels::reference
