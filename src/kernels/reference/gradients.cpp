@@ -2,7 +2,6 @@
 
 #include <array>
 
-#include <ATen/ops/zeros_like.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -24,26 +23,14 @@ Gradients gradients_with_graph(Problem problem, const at::Tensor& grad_output,
     wanted.push_back(x);
   }
   problem.weights = Weights::None;
-  problem.logsumexp = grad_logsumexp.defined();
+  problem.logsumexp = true;
   const auto computed = run(problem);
-
-  torch::autograd::variable_list results, incoming;
-  if (grad_output.defined()) {
-    results.push_back(computed.output);
-    incoming.push_back(grad_output);
-  }
-  if (grad_logsumexp.defined()) {
-    results.push_back(computed.logsumexp);
-    incoming.push_back(grad_logsumexp.to(computed.logsumexp.scalar_type()));
-  }
-  auto found = torch::autograd::grad(results, wanted, incoming, /*retain_graph=*/true, /*create_graph=*/true,
-                                     /*allow_unused=*/true);
+  const auto found = torch::autograd::grad({computed.output, computed.logsumexp}, wanted,
+                                           {grad_output, grad_logsumexp.to(computed.logsumexp.scalar_type())},
+                                           /*retain_graph=*/true, /*create_graph=*/true);
   std::array<at::Tensor, kInputs.size()> gradients;
   for (size_t i = 0, next = 0; i < kInputs.size(); ++i) {
-    const auto& x = problem.*kInputs[i];
-    if (!requires_gradient(x)) continue;
-    const auto& gradient = found[next++];
-    gradients[i] = gradient.defined() ? gradient : at::zeros_like(x);  // the logsumexp does not depend on v
+    if (requires_gradient(problem.*kInputs[i])) gradients[i] = found[next++];
   }
   return {gradients[0], gradients[1], gradients[2], gradients[3]};
 }

@@ -14,8 +14,8 @@ struct Gradients {
 };
 
 /// Computes the problem by the definition, and its gradients. Autograd records the computation, so they may
-/// be differentiated with respect to the tensors and to the incoming gradients, of which one may be
-/// undefined. A problem with dropout needs its key. Memory: O(L S).
+/// be differentiated with respect to the tensors and to the incoming gradients. A problem with dropout needs
+/// its key. Memory: O(L S).
 Gradients gradients_with_graph(Problem problem, const at::Tensor& grad_output,
                                const at::Tensor& grad_logsumexp);
 
