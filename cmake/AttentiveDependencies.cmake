@@ -32,7 +32,7 @@ if(NOT ATTENTIVE_COMPONENTS STREQUAL "attention" OR ATTENTIVE_BUILD_TESTS OR ATT
   attentive_dependency(nlohmann_json 3.10 nlohmann-json3-dev https://github.com/nlohmann/json.git
     9cca280a4d0ccf0c08f47a99aa71d1b0e52f8d03 3.11.3)
 endif()
-if(ATTENTIVE_BUILD_APPS)
+if(ATTENTIVE_BUILD_APPS OR ATTENTIVE_BUILD_BENCH)
   attentive_dependency(CLI11 2.1 libcli11-dev https://github.com/CLIUtils/CLI11.git
     6c7b07a878ad834957b98d0f9ce1dbe0cb204fc9 2.4.2)
 endif()
