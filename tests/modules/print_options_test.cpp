@@ -112,7 +112,7 @@ TEST_CASE("Every module prints all of its options by name", "[print_options]") {
 TEST_CASE("Every option that a header declares is listed, in order", "[print_options]") {
   const std::regex declared(R"(TORCH_ARG\([^;]*?,\s*(\w+)\))"), list(R"(ATTENTIVE_OPTIONS\(([^)]*)\))");
   size_t seen = 0;
-  for (const char* floor : {"modules", "compat", "models"}) {
+  for (const char* floor : {"notebooks", "modules", "compat", "models"}) {
     for (const auto& entry :
          std::filesystem::directory_iterator(test::source_folder() + "/include/attentive/" + floor)) {
       std::ifstream file(entry.path());

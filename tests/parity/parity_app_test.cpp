@@ -78,7 +78,7 @@ TEST_CASE("a difference ends with 1 and is named", "[parity_app]") {
 
 TEST_CASE("a difference says whose error it is", "[parity_app]") {
   const TemporaryFolder folder;
-  const std::string columns = "tolerance  ours-float64  expected-float64";
+  const std::string columns = "tolerance  actual-float64  expected-float64";
   const auto result = run(wrong(folder));
   INFO(result.text);
   CHECK_THAT(result.text, ContainsSubstring(columns));
@@ -91,11 +91,11 @@ TEST_CASE("a difference says whose error it is", "[parity_app]") {
   CHECK_THAT(run(kMha).text, !ContainsSubstring("float64"));
 
   const auto rows = nlohmann::json::parse(run("--json " + wrong(folder)).text)["cases"][0]["tensors"];
-  CHECK_FALSE(rows[0].contains("ours_float64"));
-  CHECK(rows[5]["ours_float64"].get<double>() < 1e-6);
+  CHECK_FALSE(rows[0].contains("actual_float64"));
+  CHECK(rows[5]["actual_float64"].get<double>() < 1e-6);
   CHECK(std::abs(rows[5]["expected_float64"].get<double>() - 1.0) < 1e-6);
   CHECK_FALSE(
-      nlohmann::json::parse(run("--json " + kMha).text)["cases"][0]["tensors"][5].contains("ours_float64"));
+      nlohmann::json::parse(run("--json " + kMha).text)["cases"][0]["tensors"][5].contains("actual_float64"));
 }
 
 TEST_CASE("a case of autocast is called one", "[parity_app]") {

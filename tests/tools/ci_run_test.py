@@ -16,6 +16,7 @@ RUNS = {
     "tests with LibTorch 2.7.0, built from nothing": "test -D",
     "tests that need Python's PyTorch": "python_tests",
     "communication over NCCL, compiled": "check_nccl",
+    "faults that clang-tidy finds": "check_tidy",
     "API reference": "cmake --build --preset dev --target docs",
     "tests on an emulated processor without AVX-512": "every_cpu --short",
     "library, in the batches of a release build, and programs: warnings of g++ with LibTorch 2.11.0": "check_warnings --unity -D",
@@ -37,8 +38,8 @@ def make_tree(tree, failing):
     script(tree / "bin/cmake", "")
     script(tree / "bin/ctest", "")
     script(tree / "tools/test", f"mkdir -p build/dev; echo '{CLOSING}' > build/dev/tests.log\n")
-    for tool in ("tools/setup.sh", "tools/setup_browser.sh", "tools/need_target", "tools/check_warnings", "tools/check_nccl", "tools/every_cpu",
-                 "tools/python_tests", "build/newest/apps/attentive-parity"):
+    for tool in ("tools/setup.sh", "tools/setup_browser.sh", "tools/need_target", "tools/check_warnings", "tools/check_nccl", "tools/check_tidy",
+                 "tools/every_cpu", "tools/python_tests", "build/newest/apps/attentive-parity"):
         script(tree / tool, "")
     (tree / "tests/parity/notebooks").mkdir(parents=True)
     for cases in ("torch", "layers", "stacks", "encoders", "models"):
