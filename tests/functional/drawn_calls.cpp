@@ -461,6 +461,10 @@ Call draw_call(Draw& draw) {
     auto t = draw.one_in(3) && rank != 5 ? program.normal("slopes", {B, H}, type, 0.2)
                                          : program.normal("slopes", {H}, type, 0.2);
     if (poison_here()) program.poison(t, "slopes");
+    if (differentiates && draw.one_in(2)) {
+      program.line("slopes.requires_grad_(true);");
+      t.requires_grad_(true);
+    }
     call.extras.alibi_slopes = t;
     call.meaning.slopes = t;
   }
@@ -700,6 +704,7 @@ void check_call(Call& call, std::map<std::string, int64_t>& counts) {
   leaf(call.k, "k");
   leaf(call.v, "v");
   for (size_t n = 0; n < call.biases.size(); ++n) leaf(call.biases[n], call.bias_names[n]);
+  leaf(call.extras.alibi_slopes, "slopes");
   leaf(call.extras.sinks, "sinks");
   std::vector<at::Tensor> gradients;
   if (!outputs.empty()) {
@@ -734,7 +739,12 @@ void check_call(Call& call, std::map<std::string, int64_t>& counts) {
   const auto gradient_of = [&](const NaiveGradients& g, size_t n) {
     const auto& name = names[n];
     if (name.starts_with("term")) return g.bias.sum_to_size(leaves[n].sizes());
-    const auto& one = name == "q" ? g.q : name == "k" ? g.k : name == "v" ? g.v : g.sinks;
+    if (name == "slopes" && leaves[n].dim() == 1) return g.slopes.sum(0);
+    const auto& one = name == "q"        ? g.q
+                      : name == "k"      ? g.k
+                      : name == "v"      ? g.v
+                      : name == "slopes" ? g.slopes
+                                         : g.sinks;
     return one.reshape(leaves[n].sizes());
   };
   double largest = 0.0;

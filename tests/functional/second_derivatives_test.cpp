@@ -48,7 +48,7 @@ struct Autocast {
 
 struct Derivatives {
   std::string refusal;
-  std::vector<at::Tensor> first, second;  // of q, k, v and the sinks
+  std::vector<at::Tensor> first, second;  // of q, k, v, a bias and slopes that are learned, and the sinks
 };
 
 // Differentiates a call twice, with the same dropout bits on every backend.
@@ -56,7 +56,7 @@ Derivatives derivatives_of(const OptionCall& call, Backend backend) {
   auto options = call.options;
   options.backend = backend;
   auto extras = call.extras;
-  std::vector<at::Tensor> leaves = {call.q, call.k, call.v};
+  std::vector<at::Tensor> leaves = leaves_of(call);
   if (extras.sinks.defined()) {
     extras.sinks = extras.sinks.detach().clone().requires_grad_(true);
     leaves.push_back(extras.sinks);
@@ -73,6 +73,7 @@ Derivatives derivatives_of(const OptionCall& call, Backend backend) {
     const auto logsumexp = result.logsumexp.to(at::kDouble);
     loss = loss + logsumexp.masked_fill(logsumexp.isinf(), 0.0).square().sum();
   }
+  if (result.weights.defined()) loss = loss + result.weights.to(at::kDouble).sin().sum();
   Derivatives found{"", grad({loss}, leaves, {}, true, /*create_graph=*/true), {}};
   auto total = at::zeros({}, at::kDouble);
   for (const auto& first : found.first) total = total + first.to(at::kDouble).square().sum();
@@ -87,7 +88,7 @@ void check_near(const std::vector<at::Tensor>& got, const std::vector<at::Tensor
   for (const auto& x : want) largest = std::max(largest, x.abs().max().item<double>());
   REQUIRE(got.size() == want.size());
   for (size_t n = 0; n < want.size(); ++n) {
-    INFO("tensor " << n << " of q, k, v, sinks");
+    INFO("tensor " << n << " of q, k, v, bias, slopes, sinks");
     CHECK(difference(got[n].to(at::kDouble), want[n].to(at::kDouble), {0.0, tolerance * largest}) == "");
   }
 }

@@ -18,6 +18,7 @@ namespace attentive::test {
 namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 at::Tensor numbers(at::IntArrayRef sizes) {
   return at::randn(sizes, at::kDouble);
@@ -88,6 +89,11 @@ const std::vector<OptionCase>& option_cases() {
        }},
       {"softcap", "softcap", [](OptionCall& c) { c.options.softcap = 1.5; }},
       {"ALiBi", "alibi", [](OptionCall& c) { c.extras.alibi_slopes = at::rand({4}, at::kDouble); }},
+      {"ALiBi with gradient", "alibi",
+       [](OptionCall& c) {
+         c.extras.alibi_slopes = at::rand({4}, at::kDouble);
+         c.slopes_gradient = true;
+       }},
       {"sinks", "sink", [](OptionCall& c) { c.extras.sinks = numbers({4}); }},
       {"softmax plus one", "sink", [](OptionCall& c) { c.options.softmax_plus_one = true; }},
       {"keep mask (L, S)", "keep", [](OptionCall& c) { c.extras.mask &= Mask(pairs(c, false)[0][0]); }},
@@ -118,6 +124,23 @@ const std::vector<OptionCase>& option_cases() {
          c.extras.mask &= Mask::bias(numbers({1, 4, c.q.size(2), c.k.size(2)}));
          c.bias_gradient = true;
        }},
+      {"bias (L, S) with gradient", "bias",
+       [](OptionCall& c) {
+         auto bias = numbers({c.q.size(2), c.k.size(2)});
+         bias.masked_fill_(at::rand(bias.sizes()).gt(0.9), -kInfinity);
+         c.extras.mask &= Mask::bias(bias);
+         c.bias_gradient = true;
+       }},
+      {"bias (B, 1, 1, S) with gradient", "bias",
+       [](OptionCall& c) {
+         c.extras.mask &= Mask::bias(numbers({c.q.size(0), 1, 1, c.k.size(2)}));
+         c.bias_gradient = true;
+       }},
+      {"bias (1, H, L, 1) with gradient", "bias",
+       [](OptionCall& c) {
+         c.extras.mask &= Mask::bias(numbers({1, 4, c.q.size(2), 1}));
+         c.bias_gradient = true;
+       }},
       {"dropout, any stream", "dropout", [](OptionCall& c) { dropout(c, DropoutStream::Any); }},
       {"dropout, Aten stream", "dropout", [](OptionCall& c) { dropout(c, DropoutStream::Aten); }},
       {"dropout, Counter stream", "dropout", [](OptionCall& c) { dropout(c, DropoutStream::Counter); }},
@@ -132,7 +155,9 @@ OptionCall cast(const OptionCall& call, at::ScalarType type) {
   OptionCall result = call;
   for (auto* x : {&result.q, &result.k, &result.v})
     *x = x->detach().to(type, false, /*copy=*/true).requires_grad_(true);
-  if (result.extras.alibi_slopes.defined()) result.extras.alibi_slopes = result.extras.alibi_slopes.to(type);
+  auto& slopes = result.extras.alibi_slopes;
+  if (slopes.defined())
+    slopes = slopes.detach().to(type, false, /*copy=*/true).requires_grad_(call.slopes_gradient);
   if (result.extras.sinks.defined()) result.extras.sinks = result.extras.sinks.to(type);
   const Mask& given = call.extras.mask;
   Mask mask;
@@ -144,6 +169,13 @@ OptionCall cast(const OptionCall& call, at::ScalarType type) {
   }
   result.extras.mask = mask;
   return result;
+}
+
+std::vector<at::Tensor> leaves_of(const OptionCall& call) {
+  std::vector<at::Tensor> leaves = {call.q, call.k, call.v};
+  if (call.bias_gradient) leaves.push_back(call.extras.mask.bias_terms().front());
+  if (call.slopes_gradient) leaves.push_back(call.extras.alibi_slopes);
+  return leaves;
 }
 
 OptionResult run_on(const OptionCall& call, Backend backend) {
@@ -169,21 +201,20 @@ OptionResult run_on(const OptionCall& call, Backend backend) {
     const at::NoGradGuard no_grad;
     outcome.inference = forward();
   }
-  // A fixed direction, drawn in float64 so that every dtype differentiates along the same one.
-  at::manual_seed(29);
-  const auto direction =
-      at::randn(outcome.result.output.sizes(), at::kDouble).to(outcome.result.output.options());
-  std::vector<at::Tensor> leaves = {call.q, call.k, call.v};
-  if (call.bias_gradient) leaves.push_back(call.extras.mask.bias_terms().front());
-  std::vector<at::Tensor> outputs = {outcome.result.output}, directions = {direction};
-  if (outcome.result.logsumexp.defined() && outcome.result.logsumexp.requires_grad()) {
+  // Fixed directions, drawn in float64 so that every dtype differentiates along the same ones.
+  std::vector<at::Tensor> outputs, directions;
+  const auto differentiate = [&](const at::Tensor& result, uint64_t seed) {
+    at::manual_seed(seed);
+    outputs.push_back(result);
+    directions.push_back(at::randn(result.sizes(), at::kDouble).to(result.options()));
+  };
+  differentiate(outcome.result.output, 29);
+  if (const auto& statistics = outcome.result.logsumexp; statistics.defined() && statistics.requires_grad()) {
     // Rows without keys hold -inf, a constant without a gradient.
-    const auto& statistics = outcome.result.logsumexp;
-    outputs.push_back(statistics.masked_fill(statistics.eq(-std::numeric_limits<double>::infinity()), 0.0));
-    at::manual_seed(31);
-    directions.push_back(at::randn(outputs.back().sizes(), at::kDouble).to(outputs.back().options()));
+    differentiate(statistics.masked_fill(statistics.eq(-kInfinity), 0.0), 31);
   }
-  outcome.gradients = torch::autograd::grad(outputs, leaves, directions, /*retain_graph=*/false,
+  if (outcome.result.weights.defined()) differentiate(outcome.result.weights, 37);
+  outcome.gradients = torch::autograd::grad(outputs, leaves_of(call), directions, /*retain_graph=*/false,
                                             /*create_graph=*/false, /*allow_unused=*/true);
   return outcome;
 }
@@ -203,7 +234,7 @@ void check_result(const OptionResult& got, const OptionResult& want, at::ScalarT
       largest = std::max(largest, gradient.abs().max().item<double>());
   }
   for (size_t n = 0; n < want.gradients.size(); ++n) {
-    INFO("gradient " << n << " of q, k, v, bias");
+    INFO("gradient " << n << " of q, k, v, bias, slopes");
     CHECK(difference(got.gradients[n], want.gradients[n], {0.0, backward.atol + backward.rtol * largest}) ==
           "");
   }

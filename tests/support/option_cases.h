@@ -16,7 +16,7 @@ struct OptionCall {
   at::Tensor q, k, v;
   AttentionOptions options;
   AttentionExtras extras;
-  bool bias_gradient = false;
+  bool bias_gradient = false, slopes_gradient = false;
 };
 
 struct OptionCase {
@@ -39,8 +39,12 @@ struct OptionResult {
   std::string reason;  ///< reason of the refusal
   AttentionResult result;
   AttentionResult inference;          ///< result without a graph, for which few queries take a separate path
-  std::vector<at::Tensor> gradients;  ///< of q, k, v (and the bias, if wanted); undefined if there is none
+  /// Gradients of q, k and v, then of the bias and the slopes if they are wanted; undefined if there is none.
+  std::vector<at::Tensor> gradients;
 };
+
+/// The tensors of a call that require a gradient, in the order of `OptionResult::gradients`.
+std::vector<at::Tensor> leaves_of(const OptionCall& call);
 
 /// Runs the call, forward and backward, on one backend under a fixed seed. Any error other than a backend's
 /// refusal is thrown.

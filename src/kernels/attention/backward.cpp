@@ -9,7 +9,7 @@
 //       Sᵀ  = K Qᵀ                            the same bits as in the forward pass
 //       Pᵀ  = exp(scale · (Sᵀ − m) − ln ℓ)    0 where a key is hidden
 //       dPᵀ = V dOᵀ                           times the dropout mask, which is drawn again
-//       dSᵀ = Pᵀ ∘ (dPᵀ − δ)
+//       dSᵀ = Pᵀ ∘ (dPᵀ − δ)              also added to the gradients of biases and slopes
 //       dV  = dV + Pᵀ dO                      P after dropout
 //       dK  = dK + dSᵀ Q
 //       dQᵀ = dQᵀ + Kᵀ dSᵀ
@@ -39,24 +39,42 @@ class Backward : BackwardHeads<Stored, T> {
  public:
   using Base::Base;
 
-  void run() {
+  // Key heads whose pairs have the same gradient take turns in adding to it, which fixes the order of the
+  // sum.
+  void run() const {
+    const int64_t items = call_.B, heads = call_.Hkv;
+    const auto& pairs = t_.logits.pairs;
+    const int64_t item_turns = pairs && pairs.b == 0 ? items : 1, head_turns = pairs && pairs.h == 0 ? heads : 1;
+    for (int64_t b = 0; b < item_turns; ++b) {
+      for (int64_t h = 0; h < head_turns; ++h)
+        run({b * heads + h, items / item_turns * (heads / head_turns), head_turns == 1 ? 1 : heads});
+    }
+  }
+
+ private:
+  // Key heads that are computed at the same time, as numbers b * Hkv + h.
+  struct Turn {
+    int64_t first, count, step;
+    int64_t head(int64_t n) const { return first + n * step; }
+  };
+
+  void run(const Turn& turn) const {
     const bool parallel = call_.worth_sharing(2 * (call_.D + call_.Dv));
-    const int64_t heads = call_.B * call_.Hkv, threads = parallel ? at::get_num_threads() : 1;
+    const int64_t heads = turn.count, threads = parallel ? at::get_num_threads() : 1;
     const int64_t bytes = call_.group * head_size_ * static_cast<int64_t>(sizeof(T));
     const int64_t at_work = std::min(heads, threads);
     const bool busy = parts_ == 1 || heads % threads == 0 || heads >= 4 * threads;
     if (busy && (at_work == 1 || at_work * bytes <= kPackedBytes)) {
-      for_each_item(heads, parallel, [&](int64_t head) { whole(head); });
+      for_each_item(heads, parallel, [&](int64_t n) { whole(turn.head(n)); });
       return;
     }
     const int64_t wanted = (std::max(kItems, 2 * threads) + parts_ - 1) / parts_;
     const int64_t at_once = std::clamp<int64_t>(std::min(kPackedBytes / bytes, wanted), 1, heads);
     const Room room = room_for(at_once, parts_);
     for (int64_t first = 0; first < heads; first += at_once)
-      share(room, first, std::min(at_once, heads - first), parallel);
+      share(room, turn, first, std::min(at_once, heads - first), parallel);
   }
 
- private:
   // One thread computes a whole key head, so that packed operands stay in its cache and no step waits for
   // another head. The parts are added in the same order as in `share`, which gives the same bits.
   void whole(int64_t kv_head) const {
@@ -73,18 +91,18 @@ class Backward : BackwardHeads<Stored, T> {
     }
   }
 
-  // All threads share `count` key heads from `first` on: they pack them, then compute their parts, then add
-  // the parts.
-  void share(const Room& room, int64_t first, int64_t count, bool parallel) const {
+  // All threads share `count` key heads of the turn from its head `first` on: they pack them, then compute
+  // their parts, then add the parts.
+  void share(const Room& room, const Turn& turn, int64_t first, int64_t count, bool parallel) const {
     const int64_t panels = call_.group * query_blocks_;
     const auto head_at = [&](int64_t item) {
       const int64_t place = item / panels;
-      return head_of({room, place, first + place}, item / query_blocks_ % call_.group);
+      return head_of({room, place, turn.head(first + place)}, item / query_blocks_ % call_.group);
     };
     for_each_item(count * panels, parallel, [&](int64_t item) { pack(head_at(item), item % query_blocks_); });
     for_each_item(count * parts_, parallel, [&](int64_t item) {
       const int64_t place = item / parts_, part = item % parts_;
-      accumulate({room, place, first + place}, part, part, AddUp::Later);
+      accumulate({room, place, turn.head(first + place)}, part, part, AddUp::Later);
       gemm_done();
     });
     for_each_item(count * panels, parallel, [&](int64_t item) {
@@ -115,6 +133,9 @@ class Backward : BackwardHeads<Stored, T> {
     Matrix<uint16_t> drop;  // a row per group of 16 keys, a column per query of the panel
     Matrix<uint8_t> keep;   // a row per key, a column per query of the panel
     Matrix<float> bias;     // likewise
+    Matrix<float> grad_weights;  // likewise
+    Matrix<float> logits;        // gradients of the logits, likewise
+    Matrix<float> rows;          // a row per query of the panel: pairs on their way to or from the caller
   };
 
   Workspace workspace() const {
@@ -143,9 +164,15 @@ class Backward : BackwardHeads<Stored, T> {
     work.cleaned = scratch.matrix<T>(call_.D, keys);
     work.drop = scratch.matrix<uint16_t>(call_.dropout ? keys / 16 + 16 : 0, queries);
     work.keep = scratch.matrix<uint8_t>(call_.keep ? keys : 0, queries);
-    work.bias = scratch.matrix<float>(call_.bias ? keys : 0, queries);
+    work.bias = scratch.matrix<float>(call_.bias ? keys : 0, queries, stride);
+    work.grad_weights = scratch.matrix<float>(t_.grad_weights ? keys : 0, queries, stride);
+    work.logits = scratch.matrix<float>(t_.logits.any_of_tiles() ? keys : 0, queries, stride);
+    work.rows = scratch.matrix<float>(has_pairs() ? queries : 0, keys, keys + 16);
     return work;
   }
+
+  // Whether pairs are read from or added to tensors of the caller.
+  bool has_pairs() const { return call_.bias || t_.grad_weights || t_.logits.pairs; }
 
   struct Range {
     int64_t first, end;
@@ -206,8 +233,10 @@ class Backward : BackwardHeads<Stored, T> {
       const int64_t complete = later.first < later.end ? later.first : query_blocks_;
       for (int64_t g = 0; g < call_.group; ++g) {
         const Head head = head_of(group, g);
+        begin_logits(head, keys, panels);
         for (int64_t panel = panels.first; panel < panels.end; ++panel) {
           const int64_t p0 = panel * tiles_.queries, from = std::max(p0, queries.first / 16 * 16);
+          begin_pairs(head, keys, {panel, panel + 1});
           const auto sums = grad_q_transposed(head, slot, panel);
           if (panel >= cleared) std::fill_n(sums.data, call_.D * tiles_.queries, 0.0f);
           add_panel(head, keys, work, slot, panel, from, std::min(queries.end, p0 + tiles_.queries));
@@ -246,8 +275,9 @@ class Backward : BackwardHeads<Stored, T> {
   void add_panel(const Head& head, const Keys& keys, const Workspace& work, int64_t slot, int64_t panel,
                  int64_t from, int64_t to) const {
     const int64_t p0 = panel * tiles_.queries, j0 = keys.j0, last = j0 + keys.count - 1;
-    if (call_.keep && !transpose_pairs(call_.keep, head, keys, work.keep, p0, from, to)) return;
-    if (call_.bias) transpose_pairs(call_.bias, head, keys, work.bias, p0, from, to);
+    if (call_.keep && !transpose_keep(head, keys, work.keep, p0, from, to)) return;
+    if (call_.bias) transpose_numbers(call_.bias, head, keys, work, work.bias, p0, from, to);
+    if (t_.grad_weights) transpose_numbers(t_.grad_weights, head, keys, work, work.grad_weights, p0, from, to);
     if (call_.dropout) {
       for (int64_t i = from; i < to; ++i)
         call_.dropout_bits(head.b, head.h, i, j0, last + 1, work.drop.data + i - p0, work.drop.stride);
@@ -288,6 +318,7 @@ class Backward : BackwardHeads<Stored, T> {
 
     // Pᵀ = exp(scale · (Sᵀ − m) − ln ℓ) and dSᵀ = Pᵀ ∘ (dPᵀ − δ)
     take_gradients(head, keys, work, tile, offset, wide);
+    if (t_.logits.any_of_tiles()) add_logits(head, keys, work, tile, offset);
 
     // dV = dV + Pᵀ dO and dK = dK + dSᵀ Q
     const int64_t queries = kIsBf16<T> ? wide : count;  // beyond `count`, both factors are zero
@@ -315,6 +346,7 @@ class Backward : BackwardHeads<Stored, T> {
     row.maximum = maximum(head, tile.from);
     row.log_total = log_total(head, tile.from);
     row.delta = delta(head, tile.from);
+    row.of_dropped = t_.of_dropped;
     for (int64_t r = 0; r < tile.keys; ++r) {
       const int64_t in_block = tile.r0 + r, j = keys.j0 + in_block;
       row.scores = work.scores.row(r);
@@ -328,6 +360,8 @@ class Backward : BackwardHeads<Stored, T> {
       row.distance = static_cast<float>(call_.band.position(tile.from) - j);
       if (call_.bias) row.bias = work.bias.row(in_block) + offset;
       if (call_.keep) row.keep = work.keep.row(in_block) + offset;
+      if (t_.grad_weights) row.grad_weights = work.grad_weights.row(in_block) + offset;
+      if (t_.logits.any_of_tiles()) row.logits = work.logits.row(in_block) + offset;
       if (call_.dropout) {
         row.drop = work.drop.row(j % 128 / 16 + (j / 128 - keys.j0 / 128) * 8) + offset;
         row.drop_bit = static_cast<int>(j % 16);
@@ -364,18 +398,78 @@ class Backward : BackwardHeads<Stored, T> {
     return work.cleaned.block(0, call_.D, 0, inner<T>(count));
   }
 
-  // Transposes a part of a mask or bias, for the queries [from, end) of the panel that begins at p0. Returns
-  // false if all of it is zero.
-  template <class Given, class Number>
-  bool transpose_pairs(const kernels::Strided<Given>& given, const Head& head, const Keys& keys,
-                       const Matrix<Number>& to, int64_t p0, int64_t from, int64_t end) const {
+  // Sets the sums of a block's logits to zero before a query head adds to them, and the pairs of the block
+  // that no panel reaches.
+  void begin_logits(const Head& head, const Keys& keys, const Range& panels) const {
+    const int64_t at = (head.b * call_.H + head.h) * call_.S + keys.j0;
+    if (t_.logits.by_key) std::fill_n(t_.logits.by_key + at, keys.count, 0.0f);
+    if (t_.logits.slopes) std::fill_n(t_.logits.slopes + at, keys.count, 0.0f);
+    begin_pairs(head, keys, {0, panels.first});
+    begin_pairs(head, keys, {panels.end, query_blocks_});
+  }
+
+  // Sets the gradients of the pairs of some panels to zero for the first head that adds to them.
+  void begin_pairs(const Head& head, const Keys& keys, const Range& panels) const {
+    const auto& pairs = t_.logits.pairs;
+    if (!pairs || (pairs.b == 0 && head.b > 0) || (pairs.h == 0 && head.h > 0)) return;
+    const int64_t end = std::min(panels.end * tiles_.queries, call_.L);
+    for (int64_t i = panels.first * tiles_.queries; i < end; ++i)
+      std::fill_n(pairs.at(head.b, head.h, i, keys.j0), keys.count, 0.0f);
+  }
+
+  // Adds the gradients of a tile's logits to their sums.
+  void add_logits(const Head& head, const Keys& keys, const Workspace& work, const Tile& tile,
+                  int64_t offset) const {
+    const int64_t count = tile.to - tile.from, j0 = keys.j0 + tile.r0;
+    const auto tile_logits = work.logits.block(tile.r0, tile.keys, offset, count);
+    const auto& [pairs, by_key, by_query, slopes] = t_.logits;
+    if (pairs) {
+      const auto rows = work.rows.block(0, count, 0, tile.keys);
+      products().transpose(tile_logits, rows);
+      for (int64_t i = 0; i < count; ++i)
+        elementwise().add(rows.row(i), pairs.at(head.b, head.h, tile.from + i, j0), tile.keys);
+    }
+    if (!by_key && !slopes) return;
+    const int64_t at = (head.b * call_.H + head.h) * call_.S + j0;
+    for (int64_t r = 0; r < tile.keys; ++r) {
+      const auto distance = static_cast<float>(call_.band.position(tile.from) - (j0 + r));
+      const LogitSums sums = rows_code().logit_sums(tile_logits.row(r), distance, count);
+      if (by_key) by_key[at + r] += sums.total;
+      if (slopes) slopes[at + r] -= sums.by_distance;
+    }
+  }
+
+  // Transposes a part of a bias or of the weights' gradient, for the queries [from, end) of the panel that
+  // begins at p0.
+  template <class Given>
+  void transpose_numbers(const kernels::Strided<const Given>& given, const Head& head, const Keys& keys,
+                         const Workspace& work, const Matrix<float>& to, int64_t p0, int64_t from,
+                         int64_t end) const {
+    const auto transposed = to.block(0, keys.count, from - p0, end - from);
+    if constexpr (std::is_same_v<Given, float>) {
+      if (given.col == 1) {
+        products().transpose(Matrix<const float>{given.at(head.b, head.h, from, keys.j0), end - from, keys.count, given.row},
+                             transposed);
+        return;
+      }
+    }
+    const auto rows = work.rows.block(0, end - from, 0, keys.count);
+    for (int64_t i = from; i < end; ++i)
+      widen_row(given.at(head.b, head.h, i, keys.j0), given.col, rows.row(i - from), keys.count);
+    products().transpose(rows, transposed);
+  }
+
+  // Transposes a part of the mask `keep`, for the queries [from, end) of the panel that begins at p0. Returns
+  // false if it hides all of them.
+  bool transpose_keep(const Head& head, const Keys& keys, const Matrix<uint8_t>& to, int64_t p0, int64_t from,
+                      int64_t end) const {
     bool any = false;
     for (int64_t i = from; i < end; ++i) {
-      const Given* const row = given.at(head.b, head.h, i, keys.j0);
+      const bool* const row = call_.keep.at(head.b, head.h, i, keys.j0);
       for (int64_t r = 0; r < keys.count; ++r) {
-        const Given number = row[r * given.col];
-        to.row(r)[i - p0] = number;
-        any |= number != 0;
+        const bool kept = row[r * call_.keep.col];
+        to.row(r)[i - p0] = kept;
+        any |= kept;
       }
     }
     return any;

@@ -121,16 +121,26 @@ class BackwardHeads {
       *log_total(head, i0 + r) = r < rows ? t_.statistics.log_total[at + r] * kLog2e : kInfinity;
       *delta(head, i0 + r) = 0.0f;
       if (r >= rows) continue;
-      // δ = rowsum(dO ∘ O)
-      const float dot = elementwise().dot(t_.output.at(head.b, head.h, i0 + r), grad.row(r), call_.Dv);
+      // δ = rowsum(dO ∘ O), and the row's part of rowsum(dW ∘ W)
+      float dot = elementwise().dot(t_.output.at(head.b, head.h, i0 + r), grad.row(r), call_.Dv);
+      if (t_.weight_dots) dot += t_.weight_dots[at + r];
       *delta(head, i0 + r) = dot - (t_.grad_logsumexp ? t_.grad_logsumexp[at + r] : 0.0f);
-      if (t_.sink_terms) {
-        // The gradient of a sink is that of a key with value zero, for which dP is 0.
-        t_.sink_terms[at + r] = -sink_weight(call_, head.b, head.h, t_.statistics.maximum[at + r],
-                                             t_.statistics.log_total[at + r]) *
-                                *delta(head, i0 + r);
-      }
+      if (t_.sink_terms || t_.logits.by_query) add_up_row(head, at + r, *delta(head, i0 + r));
     }
+  }
+
+  /// The sums over a row of gradients of logits that need no tile: the gradient of a sink is that of a key
+  /// with value zero, for which dP is 0, and the gradients of all logits of a row add up to that of the
+  /// logsumexp.
+  void add_up_row(const Head& head, int64_t at, float delta) const {
+    const float maximum = t_.statistics.maximum[at], log_total = t_.statistics.log_total[at];
+    const float sink_term = call_.sinks ? -sink_weight(call_, head.b, head.h, maximum, log_total) * delta : 0.0f;
+    if (t_.sink_terms) t_.sink_terms[at] = sink_term;
+    if (!t_.logits.by_query) return;
+    const bool has_no_weight = log_total == kInfinity;
+    const float grad_logsumexp = t_.grad_logsumexp ? t_.grad_logsumexp[at] : 0.0f;
+    // A row of NaN has gradients of NaN.
+    t_.logits.by_query[at] = has_no_weight ? 0.0f : grad_logsumexp - sink_term + 0.0f * delta;
   }
 
   /// Products of bfloat16 read whole panels, so the rows beyond the last query are zero.

@@ -7,76 +7,113 @@
 
 ATTENTIVE_SIMD_BEGIN
 
-template <bool kHalf>
-inline void store_gradient(const GradientRow& row, int64_t c, Vec weight, Vec gradient) {
-  if constexpr (kHalf) {
+/// The variants of the loop over a row.
+struct GradientKind {
+  bool half = false;    ///< weights and gradients are written as bfloat16
+  bool drop = false;    ///< dropout
+  bool plain = false;   ///< no softcap, slope or bias
+  bool logits = false;  ///< gradients of logits are written, or weights have incoming gradients
+};
+
+template <GradientKind kKind>
+inline void store_gradient(const GradientRow& row, int64_t c, Vec weight, Vec gradient, Vec of_logit) {
+  if constexpr (kKind.half) {
     store(row.weights16 + c, narrow_fast(weight));
     store(row.gradients16 + c, narrow_fast(gradient));
   } else {
     store(row.scores + c, weight);
     store(row.products + c, gradient);
   }
+  if constexpr (kKind.logits) {
+    if (row.logits) store(row.logits + c, of_logit);
+  }
 }
 
-/// One vector of columns. kPlain: no softcap, slope or bias. kEdge: some columns may be hidden.
-template <bool kHalf, bool kDrop, bool kPlain, bool kEdge>
+/// One vector of columns. kEdge: some columns may be hidden.
+template <GradientKind kKind, bool kEdge>
 inline void gradient_at(const GradientRow& row, int64_t c) {
   Vec x = load<Vec>(row.scores + c);
   Vec capped = all(0.0f);
-  if constexpr (!kPlain) {
+  if constexpr (!kKind.plain) {
     const Vec distance = row.distance + static_cast<float>(c) + lanes_as_floats();
     x = logits(row.rule, x, distance, row.bias ? row.bias + c : nullptr, row.hi - c, &capped);
   }
-  const float unit = kPlain ? row.rule.scale * kLog2e : kLog2e;
+  const float unit = kKind.plain ? row.rule.scale * kLog2e : kLog2e;
   // A weight is at most 1, and rounding of very large scores must not make it larger.
   const Vec t = (x - load<Vec>(row.maximum + c)) * unit - load<Vec>(row.log_total + c);
-  Vec weight = exp2<kHalf>(t > all(0.0f) ? all(0.0f) : t);
+  Vec weight = exp2<kKind.half>(t > all(0.0f) ? all(0.0f) : t);
   Vec gradient = load<Vec>(row.products + c);
+  Vec grad_weight = all(0.0f);
+  if constexpr (kKind.logits) {
+    if (row.grad_weights) grad_weight = load_part(row.grad_weights + c, row.hi - c);
+    if (row.of_dropped) gradient += grad_weight;
+  }
   Vec dropped = weight;
-  if constexpr (kDrop) {
+  if constexpr (kKind.drop) {
     const Half bits = load<Half>(row.drop + c);
     const Int survives = ((__builtin_convertvector(bits, Int) >> row.drop_bit) & 1) != 0;
     dropped = select(survives, weight * row.survivor_scale, all(0.0f));
     gradient = select(survives, gradient * row.survivor_scale, all(0.0f));
   }
+  if constexpr (kKind.logits) {
+    if (!row.of_dropped) gradient += grad_weight;
+  }
   gradient = weight * (gradient - load<Vec>(row.delta + c));
-  if (!kPlain && row.rule.softcap != 0.0f) gradient = gradient * (1.0f - capped * capped);
+  Vec of_logit = gradient;
+  if (!kKind.plain && row.rule.softcap != 0.0f) gradient = gradient * (1.0f - capped * capped);
   gradient = gradient * row.rule.scale;
   if constexpr (kEdge) {
     const Int seen = visible(row, c);
     dropped = select(seen, dropped, all(0.0f));
     gradient = select(seen, gradient, all(0.0f));
+    of_logit = select(seen, of_logit, all(0.0f));
   }
-  store_gradient<kHalf>(row, c, dropped, gradient);
+  store_gradient<kKind>(row, c, dropped, gradient, of_logit);
 }
 
-template <bool kHalf, bool kDrop, bool kPlain>
+template <GradientKind kKind>
 void gradient_columns(const GradientRow& row) {
   const bool masked = row.keep || row.bias;
+  const auto hide = [&](int64_t c) { store_gradient<kKind>(row, c, all(0.0f), all(0.0f), all(0.0f)); };
   int64_t c = 0;
-  for (; c < row.cols && c + kWidth <= row.lo; c += kWidth)
-    store_gradient<kHalf>(row, c, all(0.0f), all(0.0f));
-  for (; c < row.hi && (masked || c < row.lo); c += kWidth) gradient_at<kHalf, kDrop, kPlain, true>(row, c);
-  for (; c + kWidth <= row.hi; c += kWidth) gradient_at<kHalf, kDrop, kPlain, false>(row, c);
+  for (; c < row.cols && c + kWidth <= row.lo; c += kWidth) hide(c);
+  for (; c < row.hi && (masked || c < row.lo); c += kWidth) gradient_at<kKind, true>(row, c);
+  for (; c + kWidth <= row.hi; c += kWidth) gradient_at<kKind, false>(row, c);
   if (c < row.hi) {
-    gradient_at<kHalf, kDrop, kPlain, true>(row, c);
+    gradient_at<kKind, true>(row, c);
     c += kWidth;
   }
-  for (; c < row.cols; c += kWidth) store_gradient<kHalf>(row, c, all(0.0f), all(0.0f));
+  for (; c < row.cols; c += kWidth) hide(c);
 }
 
-template <bool kHalf>
+template <bool kHalf, bool kDrop>
 inline void gradient_row_as(const GradientRow& row) {
   const bool plain = row.rule.plain() && !row.bias;
-  if (row.drop) {
-    plain ? gradient_columns<kHalf, true, true>(row) : gradient_columns<kHalf, true, false>(row);
+  if (row.logits || row.grad_weights) {
+    plain ? gradient_columns<GradientKind{kHalf, kDrop, true, true}>(row)
+          : gradient_columns<GradientKind{kHalf, kDrop, false, true}>(row);
   } else {
-    plain ? gradient_columns<kHalf, false, true>(row) : gradient_columns<kHalf, false, false>(row);
+    plain ? gradient_columns<GradientKind{kHalf, kDrop, true, false}>(row)
+          : gradient_columns<GradientKind{kHalf, kDrop, false, false}>(row);
   }
 }
 
 void gradient_row(const GradientRow& row) {
-  row.weights16 ? gradient_row_as<true>(row) : gradient_row_as<false>(row);
+  if (row.weights16) {
+    row.drop ? gradient_row_as<true, true>(row) : gradient_row_as<true, false>(row);
+  } else {
+    row.drop ? gradient_row_as<false, true>(row) : gradient_row_as<false, false>(row);
+  }
+}
+
+LogitSums logit_sums(const float* gradients, float distance, int64_t count) {
+  Vec total = all(0.0f), by_distance = total;
+  for (int64_t c = 0; c < count; c += kWidth) {
+    const Vec gradient = load_part(gradients + c, count - c);
+    total += gradient;
+    by_distance += gradient * magnitude(distance + static_cast<float>(c) + lanes_as_floats());
+  }
+  return {sum(total), sum(by_distance)};
 }
 
 ATTENTIVE_SIMD_END

@@ -59,6 +59,18 @@ void forward(const CpuArguments& call, const ForwardTensors<T>& tensors);
 template <class T>
 void few_queries(const CpuArguments& call, const ForwardTensors<T>& tensors);
 
+/// Where the backward pass adds up the gradients of the logits, for what was added to them: biases and
+/// slopes. Every sum has one order, whatever the number of threads. All may be null.
+struct LogitGradients {
+  /// (B, H, L, S), written, rows contiguous; a stride of 0 sums over the items or heads.
+  Strided<float> pairs = {};
+  float* by_key = nullptr;    ///< (B, H, S), written: sums over the queries
+  float* by_query = nullptr;  ///< (B, H, L), written: sums over the keys
+  float* slopes = nullptr;    ///< (B, H, S), written: sums of -|distance| * gradient over the queries
+
+  bool any_of_tiles() const { return pairs || by_key || slopes; }
+};
+
 /// The tensors that the backward pass reads and writes. It writes every element of the gradients.
 template <class T>
 struct BackwardTensors {
@@ -68,6 +80,12 @@ struct BackwardTensors {
   Strided<T> grad_q, grad_k, grad_v;
   /// (B, H, L), written: the contribution of each row to the gradient of its head's sink. May be null.
   float* sink_terms;
+  LogitGradients logits = {};
+  /// (B, H, L, S): the incoming gradient of the weights; null: none.
+  Strided<const T> grad_weights = {};
+  bool of_dropped = false;  ///< whether it is that of the weights after dropout
+  /// (B, H, L) from `weight_dots`; null without grad_weights.
+  const float* weight_dots = nullptr;
 };
 
 /// Recomputes the weights in transposed tiles, whose rows are keys: the statistics of the queries are then
@@ -86,5 +104,19 @@ struct WeightsTensors {
 /// the forward pass's logsumexp, whose rounding error grows with the largest score.
 template <class T>
 void weights(const CpuArguments& call, const WeightsTensors<T>& tensors);
+
+/// T is the element type of q and k, Given that of the weights' gradient.
+template <class T, class Given>
+struct WeightDotsTensors {
+  Strided<const T> q, k;
+  Strided<const Given> grad_weights;  ///< (B, H, L, S)
+  float* dots;                        ///< (B, H, L), written
+  bool dropped;                       ///< whether it is the gradient of the weights after dropout
+};
+
+/// The dot product of each row of weights with its gradient, which the backward pass adds to δ. The weights
+/// are computed again, in float32.
+template <class T, class Given>
+void weight_dots(const CpuArguments& call, const WeightDotsTensors<T, Given>& tensors);
 
 }  // namespace attentive::kernels::cpu

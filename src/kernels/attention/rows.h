@@ -60,6 +60,15 @@ struct GradientRow {
   const float* maximum = nullptr;    ///< as in SoftmaxRow
   const float* log_total = nullptr;  ///< base 2; +inf for a query without keys
   const float* delta = nullptr;
+  float* logits = nullptr;              ///< out: gradient of the logits; null: not wanted
+  const float* grad_weights = nullptr;  ///< incoming gradient of the weights; null: none
+  bool of_dropped = false;              ///< whether grad_weights is that of the weights after dropout
+};
+
+/// Sums over the gradients of a row of logits: their sum, and that of their products with the magnitudes of
+/// their distances.
+struct LogitSums {
+  float total, by_distance;
 };
 
 struct RowFunctions {
@@ -67,6 +76,8 @@ struct RowFunctions {
   /// maximum.
   void (*softmax_rows)(SoftmaxRow* rows, int64_t count);
   void (*gradient_row)(const GradientRow&);
+  /// Sums of `count` gradients of logits; `distance` is that of the first.
+  LogitSums (*logit_sums)(const float* gradients, float distance, int64_t count);
 
   /// scores = q * k^T for few queries and many keys.
   Overloaded<void(const Matrix<const float>& q, const Matrix<const float>& k, const Matrix<float>& scores),

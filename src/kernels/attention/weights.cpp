@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "kernels/attention/passes.h"
 #include "kernels/attention/row_terms.h"
 #include "kernels/gemm/operands.h"
@@ -10,39 +12,44 @@ constexpr int64_t kRows = 64;
 constexpr int64_t kCols = 256;
 constexpr int64_t kScores = int64_t{1} << 20;  // the most scores that a thread holds, unless one row has more
 
-template <class T>
+// Computes rows of weights and passes each to `take(b, h, i, weights, factor)`, as numbers before the factor.
+template <class T, class Take>
 class WeightsPass {
  public:
-  WeightsPass(const CpuArguments& call, const WeightsTensors<T>& tensors)
+  WeightsPass(const CpuArguments& call, const Strided<const T>& q, const Strided<const T>& k, bool dropped,
+              Take take)
       : call_(call),
-        t_(tensors),
+        q_(q),
+        k_(k),
+        dropped_(dropped),
+        take_(std::move(take)),
         wide_(round_up(call.S, 16)),
         rows_(std::clamp<int64_t>(kScores / wide_, 1, std::min(kRows, call.L))) {}
 
-  void run() {
+  void run() const {
     const int64_t blocks = (call_.L + rows_ - 1) / rows_;
     const bool parallel = call_.worth_sharing(2 * call_.D);
     for_each_item(call_.B * call_.H * blocks, parallel, [&](int64_t item) {
       const int64_t head = item / blocks;
-      write(head / call_.H, head % call_.H, item % blocks * rows_);
+      compute(head / call_.H, head % call_.H, item % blocks * rows_);
       gemm_done();
     });
   }
 
  private:
-  void write(int64_t b, int64_t h, int64_t i0) const {
+  void compute(int64_t b, int64_t h, int64_t i0) const {
     Scratch& scratch = Scratch::of_this_thread();
     scratch.reset();
     const int64_t rows = std::min(rows_, call_.L - i0);
     const auto scores = scratch.matrix<float>(rows_, wide_);
     T* panel = scratch.take<T>(inner<T>(call_.D) * kCols);
-    const RowTerms terms(call_, scratch, 1, wide_, t_.dropped);
+    const RowTerms terms(call_, scratch, 1, wide_, dropped_);
     // S = Q Kᵀ
-    const auto q = lhs_of(rows_of(t_.q, b, h, i0, rows, call_.D), scratch.take<T>(rows_ * inner<T>(call_.D)));
+    const auto q = lhs_of(rows_of(q_, b, h, i0, rows, call_.D), scratch.take<T>(rows_ * inner<T>(call_.D)));
     for (int64_t from = 0; from < call_.S; from += kCols) {
       const int64_t cols = std::min(kCols, call_.S - from), wide = round_up(cols, 16);
       const Rhs<T> k{panel, inner<T>(call_.D), wide, wide};
-      pack_transposed(rows_of(t_.k, b, call_.kv_head(h), from, cols, call_.D), k);
+      pack_transposed(rows_of(k_, b, call_.kv_head(h), from, cols, call_.D), k);
       gemm(q, k, scores.block(0, rows, from, wide), Sums::Begin);
     }
     // P = exp(scale · (S − m)) / ℓ
@@ -52,14 +59,14 @@ class WeightsPass {
       terms.set(row, 0, b, h, i, 0, call_.S);
       rows_code().softmax_rows(&row, 1);
       const RowEnd end = end_of_row(call_, b, h, i, row.maximum, row.sum);
-      const float factor = end.factor * (row.drop ? call_.survivor_scale : 1.0f);
-      elementwise().store_scaled(row.scores, factor, t_.weights + ((b * call_.H + h) * call_.L + i) * call_.S,
-                                 call_.S);
+      take_(b, h, i, row.scores, end.factor * (row.drop ? call_.survivor_scale : 1.0f));
     }
   }
 
   const CpuArguments& call_;
-  const WeightsTensors<T>& t_;
+  const Strided<const T> q_, k_;
+  const bool dropped_;
+  const Take take_;
   const int64_t wide_;  // keys of a row, rounded up to whole vectors
   const int64_t rows_;  // rows per block
 };
@@ -68,10 +75,35 @@ class WeightsPass {
 
 template <class T>
 void weights(const CpuArguments& call, const WeightsTensors<T>& tensors) {
-  WeightsPass<T>(call, tensors).run();
+  const auto write = [&](int64_t b, int64_t h, int64_t i, const float* row, float factor) {
+    T* const to = tensors.weights + ((b * call.H + h) * call.L + i) * call.S;
+    elementwise().store_scaled(row, factor, to, call.S);
+  };
+  WeightsPass(call, tensors.q, tensors.k, tensors.dropped, write).run();
+}
+
+template <class T, class Given>
+void weight_dots(const CpuArguments& call, const WeightDotsTensors<T, Given>& tensors) {
+  const auto& given = tensors.grad_weights;
+  const auto multiply = [&](int64_t b, int64_t h, int64_t i, const float* row, float factor) {
+    // Parts of a row are added up separately, so that rounding errors grow with their size and number rather
+    // than with the length of the row.
+    constexpr int64_t kPart = 512;
+    float gradients[kPart], total = 0.0f;
+    for (int64_t from = 0; from < call.S; from += kPart) {
+      const int64_t count = std::min(kPart, call.S - from);
+      widen_row(given.at(b, h, i, from), given.col, gradients, count);
+      total += elementwise().dot(row + from, gradients, count);
+    }
+    tensors.dots[(b * call.H + h) * call.L + i] = factor == 0.0f ? 0.0f : total * factor;
+  };
+  WeightsPass(call, tensors.q, tensors.k, tensors.dropped, multiply).run();
 }
 
 template void weights<float>(const CpuArguments&, const WeightsTensors<float>&);
 template void weights<bf16_t>(const CpuArguments&, const WeightsTensors<bf16_t>&);
+template void weight_dots<float, float>(const CpuArguments&, const WeightDotsTensors<float, float>&);
+template void weight_dots<float, bf16_t>(const CpuArguments&, const WeightDotsTensors<float, bf16_t>&);
+template void weight_dots<bf16_t, bf16_t>(const CpuArguments&, const WeightDotsTensors<bf16_t, bf16_t>&);
 
 }  // namespace attentive::kernels::cpu

@@ -3,6 +3,7 @@
 // Makes operands of products from rows of a tensor. The element type of the tensor (Stored) is that of the
 // operands (T), or bfloat16 is widened to float32.
 
+#include <algorithm>
 #include <cstring>
 #include <type_traits>
 
@@ -18,6 +19,18 @@ inline constexpr bool kIsBf16 = std::is_same_v<T, bf16_t>;
 template <class T>
 int64_t inner(int64_t k) {
   return kIsBf16<T> ? (k + 1) / 2 * 2 : k;
+}
+
+/// Copies every `step`-th number of a row, from which float32 are made.
+template <class T>
+void widen_row(const T* from, int64_t step, float* to, int64_t count) {
+  if (step == 1) return elementwise().convert(from, to, count);
+  if (step == 0) {
+    elementwise().convert(from, to, 1);
+    std::fill_n(to, count, *to);
+    return;
+  }
+  for (int64_t c = 0; c < count; ++c) elementwise().convert(from + c * step, to + c, 1);
 }
 
 /// Views a float matrix as an rhs.

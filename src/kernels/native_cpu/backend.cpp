@@ -1,8 +1,11 @@
 #include "kernels/native_cpu/backend.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
-#include <numeric>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/empty.h>
@@ -49,6 +52,15 @@ Strided<T> write(const at::Tensor& x) {
 // Makes the rows of q, k, v or an incoming gradient contiguous, as read() requires.
 at::Tensor with_unit_stride(const at::Tensor& x) {
   return x.stride(-1) == 1 || x.size(-1) == 1 ? x : x.contiguous();
+}
+
+// Reads a tensor (B, H, L, S) of any strides; an undefined one has no data.
+template <class T>
+Strided<const T> read_pairs(const at::Tensor& x) {
+  if (!x.defined()) return {};
+  auto view = read<T>(x);
+  view.col = x.stride(3);
+  return view;
 }
 
 // Allocates (B, H, L, D) in the memory layout (B, L, H, D), so that merging the heads afterwards is a view.
@@ -131,21 +143,116 @@ at::Tensor compute_weights(CpuArguments call, const Inputs& in, bool dropped) {
   return weights;
 }
 
-// The incoming gradients of the results; that of the logsumexp may be undefined.
+// The incoming gradients of the results; those of the logsumexp and of the weights may be undefined.
 struct Incoming {
-  at::Tensor output, logsumexp;
+  at::Tensor output, logsumexp, weights;
+  bool of_dropped = false;  // whether the weights are those after dropout
+};
+
+// Which gradients are computed besides those of q, k and v. The sizes are those of the problem's bias and of
+// its slopes, and empty if their gradients are not wanted.
+struct Wanted {
+  bool sinks = false;
+  at::DimVector bias, slopes;
 };
 
 struct Gradients {
-  at::Tensor q, k, v;
-  at::Tensor sink_terms;  // (B, H, L); undefined if not wanted
+  at::Tensor q, k, v, sinks, bias, slopes;
 };
 
+// Adds up the terms (B, H, N) of rows or keys to `sizes`, which has as many dimensions and broadcasts to
+// (B, H, N). The order is fixed: LibTorch's sum over several dimensions would take a head's terms in an order
+// that depends on the other heads and on the number of threads.
+at::Tensor sum_in_order(const at::Tensor& terms, at::IntArrayRef sizes) {
+  const auto sums = at::zeros(sizes, terms.options());
+  std::vector<double> totals(static_cast<size_t>(sums.numel()), 0.0);
+  const int64_t items = terms.size(0), heads = terms.size(1), count = terms.size(2);
+  const int64_t step_b = sizes[0] == 1 ? 0 : sizes[1] * sizes[2], step_h = sizes[1] == 1 ? 0 : sizes[2],
+                step = sizes[2] == 1 ? 0 : 1;
+  const auto* term = terms.const_data_ptr<float>();
+  for (int64_t b = 0; b < items; ++b) {
+    for (int64_t h = 0; h < heads; ++h) {
+      for (int64_t n = 0; n < count; ++n)
+        totals[static_cast<size_t>(b * step_b + h * step_h + n * step)] += *term++;
+    }
+  }
+  std::copy(totals.begin(), totals.end(), sums.mutable_data_ptr<float>());
+  return sums;
+}
+
+// What the backward pass writes for the sinks, the bias and the slopes, and the sums of it.
+class TermGradients {
+ public:
+  TermGradients(const CpuArguments& call, const Wanted& wanted, const at::TensorOptions& floats)
+      : wanted_(wanted) {
+    const auto terms = [&](int64_t count) { return at::empty({call.B, call.H, count}, floats); };
+    if (wanted.sinks) sinks_ = terms(call.L);
+    if (!wanted.slopes.empty()) slopes_ = terms(call.S);
+    if (wanted.bias.empty()) return;
+    if (wanted.bias[3] == 1) {
+      by_query_ = terms(call.L);
+    } else if (wanted.bias[2] == 1) {
+      by_key_ = terms(call.S);
+    } else {
+      pairs_ = at::empty(wanted.bias, floats);
+    }
+  }
+
+  float* sinks() const { return optional_data(sinks_); }
+  cpu::LogitGradients logits() const {
+    cpu::LogitGradients result{.by_key = optional_data(by_key_),
+                               .by_query = optional_data(by_query_),
+                               .slopes = optional_data(slopes_)};
+    if (pairs_.defined()) {
+      result.pairs = write<float>(pairs_);
+      if (pairs_.size(0) == 1) result.pairs.b = 0;
+      if (pairs_.size(1) == 1) result.pairs.h = 0;
+    }
+    return result;
+  }
+
+  void finish(Gradients& gradients) const {
+    if (sinks_.defined()) gradients.sinks = sum_in_order(sinks_, {1, sinks_.size(1), 1}).view(-1);
+    if (slopes_.defined())
+      gradients.slopes = sum_in_order(slopes_, {wanted_.slopes[0], wanted_.slopes[1], 1}).squeeze(2);
+    if (pairs_.defined()) gradients.bias = pairs_;
+    if (by_key_.defined() || by_query_.defined()) {
+      const auto& sizes = wanted_.bias;
+      const auto& terms = by_key_.defined() ? by_key_ : by_query_;
+      gradients.bias = sum_in_order(terms, {sizes[0], sizes[1], sizes[2] * sizes[3]}).view(sizes);
+    }
+  }
+
+ private:
+  const Wanted& wanted_;
+  at::Tensor sinks_, slopes_, by_key_, by_query_, pairs_;
+};
+
+// The dot products of the rows of weights with their incoming gradients, (B, H, L).
+at::Tensor compute_weight_dots(CpuArguments call, const Inputs& in, const Incoming& incoming) {
+  const auto dots = at::empty({call.B, call.H, call.L}, in.q.options().dtype(at::kFloat));
+  for_type(call, [&](auto given) {
+    using Given = decltype(given);
+    const bool widened = call.is_bf16 && !cpu::has_gemm_bf16();
+    const auto q = widened ? in.q.to(at::kFloat) : in.q, k = widened ? in.k.to(at::kFloat) : in.k;
+    call.is_bf16 = call.is_bf16 && !widened;
+    for_type(call, [&](auto number) {
+      using T = decltype(number);
+      if constexpr (sizeof(T) >= sizeof(Given)) {
+        cpu::weight_dots(call, cpu::WeightDotsTensors<T, Given>{
+                                   read<T>(q), read<T>(k), read_pairs<Given>(incoming.weights),
+                                   dots.mutable_data_ptr<float>(), incoming.of_dropped});
+      }
+    });
+  });
+  return dots;
+}
+
 Gradients compute_gradients(const CpuArguments& call, const Inputs& in, const Computed& out,
-                            const Incoming& incoming, bool want_sink_terms) {
-  Gradients result{gradient_of(in.q), gradient_of(in.k), gradient_of(in.v), {}};
-  if (want_sink_terms)
-    result.sink_terms = at::empty({call.B, call.H, call.L}, in.q.options().dtype(at::kFloat));
+                            const Incoming& incoming, const Wanted& wanted) {
+  const TermGradients terms(call, wanted, in.q.options().dtype(at::kFloat));
+  Gradients result{gradient_of(in.q), gradient_of(in.k), gradient_of(in.v), {}, {}, {}};
+  const auto dots = incoming.weights.defined() ? compute_weight_dots(call, in, incoming) : at::Tensor();
   for_type(call, [&](auto number) {
     using T = decltype(number);
     cpu::backward(call,
@@ -161,109 +268,142 @@ Gradients compute_gradients(const CpuArguments& call, const Inputs& in, const Co
                                           .grad_q = write<T>(result.q),
                                           .grad_k = write<T>(result.k),
                                           .grad_v = write<T>(result.v),
-                                          .sink_terms = optional_data(result.sink_terms)});
+                                          .sink_terms = terms.sinks(),
+                                          .logits = terms.logits(),
+                                          .grad_weights = read_pairs<T>(incoming.weights),
+                                          .of_dropped = incoming.of_dropped,
+                                          .weight_dots = optional_data(dots)});
   });
+  terms.finish(result);
   return result;
-}
-
-// Sums (B, H, L) to (H) in a fixed order. LibTorch's sum over two dimensions would take a head's terms in an
-// order that depends on the other heads and on the number of threads.
-at::Tensor sum_by_head(const at::Tensor& terms) {
-  const int64_t batch = terms.size(0), heads = terms.size(1), rows = terms.size(2);
-  const auto sums = at::empty({heads}, terms.options());
-  const auto* const term = terms.const_data_ptr<float>();
-  auto* const sum = sums.mutable_data_ptr<float>();
-  for (int64_t h = 0; h < heads; ++h) {
-    double total = 0;
-    for (int64_t b = 0; b < batch; ++b) {
-      const auto* const row = term + (b * heads + h) * rows;
-      total = std::accumulate(row, row + rows, total);
-    }
-    sum[h] = static_cast<float>(total);
-  }
-  return sums;
 }
 
 class NativeAttention : public torch::autograd::Function<NativeAttention> {
  public:
-  // `sinks` is an input so that autograd computes its gradient; the kernel reads its numbers from
-  // kept->arguments.
+  // `sinks`, `bias` and `slopes` are inputs so that autograd computes their gradients; the kernel reads their
+  // numbers from kept->arguments. The results are the output, the logsumexp, and the weights if the options
+  // ask for them.
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context,
                                                 const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                                 const std::optional<at::Tensor>& sinks,
+                                                const std::optional<at::Tensor>& bias,
+                                                const std::optional<at::Tensor>& slopes,
                                                 const c10::intrusive_ptr<SavedForBackward>& kept) {
     const auto call = make_call(kept->arguments.scalars, kept->arguments.masks, q.scalar_type());
     const auto [output, logsumexp, statistics] =
         compute(call, {q, k, v}, /*want_logsumexp=*/true, /*want_statistics=*/true);
+    torch::autograd::variable_list results{output, logsumexp};
+    if (kept->options.weights != Weights::None)
+      results.push_back(compute_weights(call, {q, k, v}, kept->options.weights == Weights::Dropped));
     kept->changes.watch(output);
-    context->save_for_backward(kept->arguments.with_masks({q, k, v, output.variable_data(), statistics}));
+    auto saved = kept->arguments.with_masks({q, k, v, output.variable_data(), statistics});
+    saved.push_back(bias.value_or(at::Tensor()));
+    context->save_for_backward(std::move(saved));
+    context->set_materialize_grads(false);  // zeros of the weights' size would cost O(L S) memory
     context->saved_data["kept"] = c10::IValue::make_capsule(kept);
-    context->saved_data["sinks"] = sinks;  // for their place in the graph, even if their numbers change
-    return {output, logsumexp};
+    // For their place in the graph, even if their numbers change.
+    context->saved_data["sinks"] = sinks;
+    context->saved_data["slopes"] = slopes;
+    return results;
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& gradients) {
-    const auto saved = context->get_saved_variables();
-    return at::GradMode::is_enabled() ? gradients_with_graph(context, saved, gradients)
+    const Saved saved(context);
+    const bool any = std::any_of(gradients.begin(), gradients.end(), [](const auto& x) { return x.defined(); });
+    if (!any) return torch::autograd::variable_list(7);
+    return at::GradMode::is_enabled() ? gradients_with_graph(saved, gradients)
                                       : gradients_of(context, saved, gradients);
   }
 
  private:
-  static c10::intrusive_ptr<SavedForBackward> kept_in(torch::autograd::AutogradContext* context) {
-    return c10::static_intrusive_pointer_cast<SavedForBackward>(context->saved_data["kept"].toCapsule());
+  struct Saved {
+    explicit Saved(torch::autograd::AutogradContext* context)
+        : kept(c10::static_intrusive_pointer_cast<SavedForBackward>(context->saved_data["kept"].toCapsule())),
+          sinks(context->saved_data["sinks"].toOptional<at::Tensor>().value_or(at::Tensor())),
+          slopes(context->saved_data["slopes"].toOptional<at::Tensor>().value_or(at::Tensor())) {
+      const auto tensors = context->get_saved_variables();
+      in = {tensors[0], tensors[1], tensors[2]};
+      out = {tensors[3], {}, tensors[4]};
+      masks = MaskTensors::saved(&tensors[5]);
+      bias = tensors[10];
+    }
+
+    Inputs in;
+    Computed out;
+    MaskTensors masks;
+    at::Tensor bias;  // undefined unless it requires a gradient
+    c10::intrusive_ptr<SavedForBackward> kept;
+    at::Tensor sinks, slopes;  // as the caller gave them
+  };
+
+  // A small tensor that the definition reads again: the caller's, if autograd needs its place in the graph,
+  // which must still have the numbers of the forward pass.
+  static at::Tensor unchanged(const char* name, const at::Tensor& given, const at::Tensor& copy) {
+    if (!requires_gradient(given)) return copy;
+    TORCH_CHECK(given.detach().to(at::kFloat).expand_as(copy).allclose(copy, 0, 0, /*equal_nan=*/true),
+                "attention: ", name,
+                " were changed in place after the forward pass; under create_graph, the backward pass reads "
+                "them again");
+    return given;
   }
 
   // Under create_graph: the kernel records no graph, so the definition computes these gradients.
   static torch::autograd::variable_list gradients_with_graph(
-      torch::autograd::AutogradContext* context, const torch::autograd::variable_list& saved,
-      const torch::autograd::variable_list& gradients) {
-    const auto masks = MaskTensors::saved(&saved[5]);
-    Problem problem = kept_in(context)->options;
-    problem.q = saved[0];
-    problem.k = saved[1];
-    problem.v = saved[2];
-    problem.keep = masks.keep;
-    problem.bias = masks.bias;
-    problem.alibi_slopes = masks.slopes;
-    problem.key_lengths = masks.lengths;
-    const auto sinks = context->saved_data["sinks"].toOptional<at::Tensor>().value_or(at::Tensor());
-    problem.sinks = requires_gradient(sinks) ? sinks : masks.sinks;
-    if (problem.sinks.defined()) {
-      TORCH_CHECK(
-          problem.sinks.detach().to(at::kFloat).allclose(masks.sinks, 0, 0, /*equal_nan=*/true),
-          "attention: sinks were changed in place after the forward pass; under create_graph, the backward "
-          "pass reads them again");
-    }
-    const auto [q, k, v, grad_sinks] = reference::gradients_with_graph(problem, gradients[0], gradients[1]);
-    return {q, k, v, grad_sinks, at::Tensor()};
+      const Saved& saved, const torch::autograd::variable_list& gradients) {
+    Problem problem = saved.kept->options;
+    problem.q = saved.in.q;
+    problem.k = saved.in.k;
+    problem.v = saved.in.v;
+    problem.keep = saved.masks.keep;
+    problem.bias = requires_gradient(saved.bias) ? saved.bias : saved.masks.bias;
+    problem.alibi_slopes = unchanged("alibi_slopes", saved.slopes, saved.masks.slopes);
+    problem.key_lengths = saved.masks.lengths;
+    problem.sinks = unchanged("sinks", saved.sinks, saved.masks.sinks);
+    auto found = reference::gradients_with_graph(
+        problem, {gradients[0], gradients.size() > 2 ? gradients[2] : at::Tensor(), gradients[1]});
+    return {found.q, found.k, found.v, found.sinks, found.bias, found.alibi_slopes, at::Tensor()};
   }
 
   static torch::autograd::variable_list gradients_of(torch::autograd::AutogradContext* context,
-                                                     const torch::autograd::variable_list& saved,
+                                                     const Saved& saved,
                                                      const torch::autograd::variable_list& gradients) {
-    const Inputs in{saved[0], saved[1], saved[2]};
-    Computed out{saved[3], {}, saved[4]};
-    const auto masks = MaskTensors::saved(&saved[5]);
-    const auto kept = kept_in(context);
-    const auto call = make_call(kept->arguments.scalars, masks, in.q.scalar_type());
-    if (kept->changes.any())
+    const auto& in = saved.in;
+    auto out = saved.out;
+    const auto call = make_call(saved.kept->arguments.scalars, saved.masks, in.q.scalar_type());
+    if (saved.kept->changes.any())
       out.output = compute(call, in, /*want_logsumexp=*/false, /*want_statistics=*/true).output;
     Incoming incoming;
     incoming.output = gradients[0].defined()
                           ? with_unit_stride(gradients[0].to(in.q.scalar_type()).resolve_neg())
                           : at::zeros({1}, in.q.options()).expand(out.output.sizes()).contiguous();
     if (gradients[1].defined()) incoming.logsumexp = gradients[1].to(at::kFloat).resolve_neg().contiguous();
-    const bool want_sinks = masks.sinks.defined() && context->needs_input_grad(3);
-    const auto result = compute_gradients(call, in, out, incoming, want_sinks);
-    const auto grad_sinks = result.sink_terms.defined() ? sum_by_head(result.sink_terms) : at::Tensor();
-    return {result.q, result.k, result.v, grad_sinks, at::Tensor()};
+    if (gradients.size() > 2 && gradients[2].defined()) {
+      incoming.weights = gradients[2].to(in.q.scalar_type()).resolve_neg();
+      incoming.of_dropped = saved.kept->options.weights == Weights::Dropped;
+    }
+    Wanted wanted;
+    // Autograd counts the inputs that are there.
+    size_t input = 3;
+    if (saved.sinks.defined()) wanted.sinks = context->needs_input_grad(input++);
+    if (saved.bias.defined() && context->needs_input_grad(input++)) wanted.bias = saved.bias.sizes();
+    if (saved.slopes.defined() && context->needs_input_grad(input++)) wanted.slopes = saved.slopes.sizes();
+    const auto result = compute_gradients(call, in, out, incoming, wanted);
+    return {result.q, result.k, result.v, result.sinks, result.bias, result.slopes, at::Tensor()};
   }
 };
 
+// The tensors of a problem that may require a gradient.
+constexpr std::array kDifferentiable = {&Problem::q,     &Problem::k,    &Problem::v,
+                                        &Problem::sinks, &Problem::bias, &Problem::alibi_slopes};
+
 bool differentiates(const Problem& problem) {
-  return requires_gradient(problem.q) || requires_gradient(problem.k) || requires_gradient(problem.v) ||
-         requires_gradient(problem.sinks);
+  return std::any_of(kDifferentiable.begin(), kDifferentiable.end(),
+                     [&](auto tensor) { return requires_gradient(problem.*tensor); });
+}
+
+std::optional<at::Tensor> if_differentiable(const at::Tensor& x) {
+  return requires_gradient(x) ? std::optional(x) : std::nullopt;
 }
 
 // Whether float32 can represent the factor, its inverse and products with it.
@@ -282,14 +422,8 @@ Verdict verdict(const Problem& problem) {
     return Verdict::no("the Aten dropout stream cannot be drawn tile by tile");
   }
   if (problem.dropout_p == 1.0) return Verdict::no("a dropout of 1 leaves nothing to compute");
-  if (problem.weights != Weights::None && differentiates(problem)) {
-    return Verdict::no("it computes no gradient for the weights");
-  }
-  if (requires_gradient(problem.bias)) return Verdict::no("it computes no gradient for the bias");
   if (!is_moderate(problem.scale)) return Verdict::no("it needs a scale between 1e-30 and 1e30");
   if (!is_moderate(problem.softcap)) return Verdict::no("it needs a softcap between 1e-30 and 1e30");
-  if (requires_gradient(problem.alibi_slopes))
-    return Verdict::no("it computes no gradient for the ALiBi slopes");
   return {};
 }
 
@@ -304,10 +438,12 @@ AttentionResult run(const Problem& problem) {
   AttentionResult result;
   at::Tensor logsumexp;
   if (differentiated) {
-    const auto sinks = as_optional(problem.sinks);
-    auto outputs = NativeAttention::apply(q, k, v, sinks, kept);
+    auto outputs = NativeAttention::apply(q, k, v, if_differentiable(problem.sinks),
+                                          if_differentiable(problem.bias),
+                                          if_differentiable(problem.alibi_slopes), kept);
     result.output = outputs[0];
     logsumexp = outputs[1];
+    if (problem.weights != Weights::None) result.weights = outputs[2];
   } else {
     const auto call = make_call(kept->arguments.scalars, kept->arguments.masks, q.scalar_type());
     const auto computed = compute(call, {q, k, v}, problem.logsumexp, /*want_statistics=*/false);

@@ -44,6 +44,7 @@ constexpr ProductFunctions kProducts = {
 
 constexpr RowFunctions kRows = {.softmax_rows = softmax_rows,
                                 .gradient_row = gradient_row,
+                                .logit_sums = logit_sums,
                                 .few_scores = {{few_scores}, {few_scores}},
                                 .few_outputs = {{few_outputs}, {few_outputs}}};
 

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include <ATen/ops/zeros_like.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -9,12 +10,12 @@
 
 namespace attentive::kernels::reference {
 
-Gradients gradients_with_graph(Problem problem, const at::Tensor& grad_output,
-                               const at::Tensor& grad_logsumexp) {
+Gradients gradients_with_graph(Problem problem, const AttentionResult& incoming) {
   // As in the forward pass: products keep the precision of their operands.
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   // One tensor may be queries, keys and values at once; a view of each tells their gradients apart.
-  constexpr std::array kInputs = {&Problem::q, &Problem::k, &Problem::v, &Problem::sinks};
+  constexpr std::array kInputs = {&Problem::q,     &Problem::k,    &Problem::v,
+                                  &Problem::sinks, &Problem::bias, &Problem::alibi_slopes};
   torch::autograd::variable_list wanted;
   for (const auto input : kInputs) {
     auto& x = problem.*input;
@@ -22,17 +23,28 @@ Gradients gradients_with_graph(Problem problem, const at::Tensor& grad_output,
     x = x.view_as(x);
     wanted.push_back(x);
   }
-  problem.weights = Weights::None;
-  problem.logsumexp = true;
+  if (!incoming.weights.defined()) problem.weights = Weights::None;
+  problem.logsumexp = incoming.logsumexp.defined();
   const auto computed = run(problem);
-  const auto found = torch::autograd::grad({computed.output, computed.logsumexp}, wanted,
-                                           {grad_output, grad_logsumexp.to(computed.logsumexp.scalar_type())},
-                                           /*retain_graph=*/true, /*create_graph=*/true);
+  torch::autograd::variable_list results, given;
+  for (const auto result : {&AttentionResult::output, &AttentionResult::weights, &AttentionResult::logsumexp}) {
+    const auto& gradient = incoming.*result;
+    if (!gradient.defined()) continue;
+    results.push_back(computed.*result);
+    given.push_back(gradient.to((computed.*result).scalar_type()));
+  }
+  // Weights and logsumexp do not depend on the values.
+  const auto found =
+      torch::autograd::grad(results, wanted, given, /*retain_graph=*/true, /*create_graph=*/true,
+                            /*allow_unused=*/true);
   std::array<at::Tensor, kInputs.size()> gradients;
   for (size_t i = 0, next = 0; i < kInputs.size(); ++i) {
-    if (requires_gradient(problem.*kInputs[i])) gradients[i] = found[next++];
+    const auto& input = problem.*kInputs[i];
+    if (!requires_gradient(input)) continue;
+    gradients[i] = found[next].defined() ? found[next] : at::zeros_like(input);
+    ++next;
   }
-  return {gradients[0], gradients[1], gradients[2], gradients[3]};
+  return {gradients[0], gradients[1], gradients[2], gradients[3], gradients[4], gradients[5]};
 }
 
 }  // namespace attentive::kernels::reference

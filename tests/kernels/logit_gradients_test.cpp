@@ -1,0 +1,343 @@
+// Gradients that the native kernel computes beside those of q, k and v: of biases in every shape that
+// broadcasts, of ALiBi slopes, and through the weights that it returns. The backend is forced, and the float64
+// reference is the standard.
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/generators/catch_generators_range.hpp>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <attentive/functional/explain.h>
+
+#include "support/compare.h"
+#include "support/memory_meter.h"
+
+using namespace attentive;
+using namespace attentive::test;
+using torch::autograd::grad;
+
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// A call whose terms are leaves: q, k, v, then biases, slopes and sinks as far as they are defined.
+struct Terms {
+  at::Tensor q, k, v;
+  std::vector<at::Tensor> biases;
+  at::Tensor slopes, sinks;
+  Mask mask;
+  AttentionOptions options;
+  Weights weights = Weights::None;
+  bool of_output = true, of_logsumexp = false;
+};
+
+struct Gradients {
+  std::vector<std::string> names;
+  std::vector<at::Tensor> tensors;
+};
+
+at::Tensor leaf(const at::Tensor& x, at::ScalarType type) {
+  return x.detach().to(type, false, /*copy=*/true).requires_grad_(true);
+}
+
+// The gradients of every leaf along directions that do not depend on the dtype.
+Gradients gradients_of(const Terms& terms, Backend backend, at::ScalarType type) {
+  Gradients result;
+  std::vector<at::Tensor> leaves;
+  const auto take = [&](const std::string& name, const at::Tensor& x) {
+    if (!x.defined()) return at::Tensor();
+    result.names.push_back(name);
+    leaves.push_back(leaf(x, type));
+    return leaves.back();
+  };
+  const auto q = take("q", terms.q), k = take("k", terms.k), v = take("v", terms.v);
+  AttentionExtras extras{.mask = terms.mask, .weights = terms.weights, .logsumexp = terms.of_logsumexp};
+  for (size_t n = 0; n < terms.biases.size(); ++n)
+    extras.mask &= Mask::bias(take("bias " + std::to_string(n), terms.biases[n]));
+  extras.alibi_slopes = take("slopes", terms.slopes);
+  extras.sinks = take("sinks", terms.sinks);
+  auto options = terms.options;
+  options.backend = backend;
+  at::manual_seed(41);
+  const auto computed = attention(q, k, v, options, extras);
+  std::vector<at::Tensor> outputs, directions;
+  const auto along = [&](const at::Tensor& x, uint64_t seed) {
+    at::manual_seed(seed);
+    outputs.push_back(x);
+    directions.push_back(at::randn(x.sizes(), at::kDouble).to(x.scalar_type()));
+  };
+  if (terms.of_output) along(computed.output, 42);
+  if (terms.weights != Weights::None) along(computed.weights, 43);
+  if (terms.of_logsumexp) {
+    const auto& statistics = computed.logsumexp;
+    along(statistics.masked_fill(statistics.isinf(), 0.0), 44);
+  }
+  result.tensors = grad(outputs, leaves, directions, /*retain_graph=*/false, /*create_graph=*/false,
+                        /*allow_unused=*/true);
+  return result;
+}
+
+// Compares the native kernel with the reference in float64 on the same rounded numbers. The tolerance of a
+// gradient is relative to its largest number.
+void check(const Terms& exact, at::ScalarType type) {
+  Terms rounded = exact;
+  const auto round = [&](at::Tensor& x) {
+    if (x.defined()) x = x.to(type).to(at::kDouble);
+  };
+  for (auto* x : {&rounded.q, &rounded.k, &rounded.v, &rounded.slopes, &rounded.sinks}) round(*x);
+  for (auto& bias : rounded.biases) round(bias);
+  const auto got = gradients_of(rounded, Backend::Native, type);
+  const auto want = gradients_of(rounded, Backend::Reference, at::kDouble);
+  REQUIRE(got.names == want.names);
+  const auto tolerance = tolerance_of(type, /*gradient=*/true);
+  for (size_t n = 0; n < want.names.size(); ++n) {
+    INFO("gradient of " << want.names[n]);
+    REQUIRE(got.tensors[n].defined());
+    if (!want.tensors[n].defined()) {  // the weights do not depend on the values
+      CHECK(got.tensors[n].eq(0).all().item<bool>());
+      continue;
+    }
+    CHECK(got.tensors[n].scalar_type() == type);
+    CHECK(got.tensors[n].isfinite().all().item<bool>());
+    const double largest = want.tensors[n].abs().max().item<double>();
+    CHECK(difference(got.tensors[n], want.tensors[n], {0.0, tolerance.atol + tolerance.rtol * largest}) == "");
+  }
+}
+
+void check_threads(const Terms& terms, at::ScalarType type) {
+  const int before = at::get_num_threads();
+  at::set_num_threads(1);
+  const auto one = gradients_of(terms, Backend::Native, type);
+  for (const int threads : {2, 3, 5}) {
+    at::set_num_threads(threads);
+    const auto several = gradients_of(terms, Backend::Native, type);
+    for (size_t n = 0; n < one.names.size(); ++n) {
+      INFO("gradient of " << one.names[n] << ", " << threads << " threads");
+      CHECK(bit_equal(several.tensors[n], one.tensors[n]));
+    }
+  }
+  at::set_num_threads(before);
+}
+
+struct Sizes {
+  int64_t B = 2, H = 4, Hkv = 2, L = 150, S = 300, D = 16, Dv = 8;
+};
+
+Terms drawn(const Sizes& sizes, uint64_t seed = 5) {
+  at::manual_seed(seed);
+  const auto draw = [&](int64_t heads, int64_t rows, int64_t width) {
+    return at::randn({sizes.B, heads, rows, width}, at::kDouble);
+  };
+  Terms terms;
+  terms.q = draw(sizes.H, sizes.L, sizes.D);
+  terms.k = draw(sizes.Hkv, sizes.S, sizes.D);
+  terms.v = draw(sizes.Hkv, sizes.S, sizes.Dv);
+  return terms;
+}
+
+constexpr std::array kTypes = {at::kFloat, at::kBFloat16};
+
+}  // namespace
+
+TEST_CASE("native: gradients of a bias in every shape that broadcasts", "[native][bias_gradient]") {
+  const auto type = GENERATE(from_range(kTypes));
+  const bool items = GENERATE(false, true), heads = GENERATE(false, true);
+  const bool queries = GENERATE(false, true), keys = GENERATE(false, true);
+  const auto sizes = GENERATE(Sizes{}, Sizes{.B = 3, .H = 3, .Hkv = 3, .L = 300, .S = 170},
+                              Sizes{.H = 2, .Hkv = 1, .L = 40, .S = 700}, Sizes{.L = 1, .S = 90});
+  auto terms = drawn(sizes);
+  const auto bias = at::randn({items ? sizes.B : 1, heads ? sizes.H : 1, queries ? sizes.L : 1,
+                               keys ? sizes.S : 1},
+                              at::kDouble);
+  terms.biases = {bias};
+  INFO("bias " << bias.sizes() << ", dtype " << c10::toString(type) << ", q " << terms.q.sizes() << ", k "
+               << terms.k.sizes());
+  SECTION("alone") {
+    check(terms, type);
+  }
+  SECTION("causal, with sinks and a gradient of the logsumexp") {
+    terms.options.causal = Causal::BottomRight;
+    terms.sinks = at::randn({sizes.H}, at::kDouble);
+    terms.of_logsumexp = true;
+    check(terms, type);
+    check_threads(terms, type);
+  }
+  SECTION("window, softcap, dropout, slopes and entries of -inf") {
+    terms.options.window = {60, 20};
+    terms.options.softcap = 3.0;
+    terms.options.dropout_p = 0.3;
+    terms.slopes = at::rand({sizes.B, sizes.H}, at::kDouble) * 0.05;
+    terms.biases[0].masked_fill_(at::rand(bias.sizes()).gt(0.8), -kInfinity);
+    check(terms, type);
+    check_threads(terms, type);
+  }
+}
+
+TEST_CASE("native: every bias of a sum gets its gradient, in its dtype", "[native][bias_gradient]") {
+  const Sizes sizes;
+  auto terms = drawn(sizes);
+  terms.biases = {at::randn({sizes.L, sizes.S}, at::kDouble), at::randn({1, sizes.H, 1, sizes.S}, at::kDouble),
+                  at::randn({sizes.B, 1, 1, sizes.S}, at::kDouble)};
+  check(terms, at::kFloat);
+  check(terms, at::kBFloat16);
+  // A float32 bias beside bfloat16 tensors, and a bfloat16 bias beside float32 tensors.
+  for (const auto type : kTypes) {
+    const auto other = type == at::kFloat ? at::kBFloat16 : at::kFloat;
+    const auto q = leaf(terms.q, type), k = leaf(terms.k, type), v = leaf(terms.v, type);
+    const auto bias = leaf(terms.biases[0], other), exact = leaf(bias, at::kDouble);
+    const auto got = grad({attention(q, k, v, {.backend = Backend::Native}, Mask::bias(bias)).sum()}, {bias})[0];
+    const auto want = grad({attention(q.to(at::kDouble), k.to(at::kDouble), v.to(at::kDouble),
+                                      {.backend = Backend::Reference}, Mask::bias(exact))
+                                .sum()},
+                           {exact})[0];
+    CHECK(got.scalar_type() == other);
+    const double largest = want.abs().max().item<double>();
+    const auto tolerance = tolerance_of(at::kBFloat16, true);
+    CHECK(difference(got, want, {0.0, tolerance.atol + tolerance.rtol * largest}) == "");
+  }
+}
+
+TEST_CASE("native: biases with strides of their own", "[native][bias_gradient]") {
+  const Sizes sizes;
+  const auto terms = drawn(sizes);
+  const auto type = GENERATE(from_range(kTypes));
+  const auto compare = [&](const at::Tensor& given) {
+    const auto run = [&](Backend backend, at::ScalarType of) {
+      const auto base = leaf(given, of);
+      const auto bias = base.dim() == 2 ? base.t() : base.expand({sizes.B, sizes.H, sizes.L, sizes.S});
+      const auto y = attention(terms.q.to(of), terms.k.to(of), terms.v.to(of), {.backend = backend},
+                               Mask::bias(bias));
+      at::manual_seed(3);
+      return grad({y}, {base}, {at::randn(y.sizes(), at::kDouble).to(of)})[0];
+    };
+    const auto got = run(Backend::Native, type), want = run(Backend::Reference, at::kDouble);
+    const double largest = want.abs().max().item<double>();
+    const auto tolerance = tolerance_of(type, true);
+    CHECK(difference(got, want, {0.0, tolerance.atol + tolerance.rtol * largest}) == "");
+  };
+  compare(at::randn({sizes.S, sizes.L}).to(type));
+  compare(at::randn({1, 1, sizes.L, 1}).to(type));
+  compare(at::randn({1, sizes.H, 1, 1}).to(type));
+}
+
+TEST_CASE("native: a gradient of a bias alone", "[native][bias_gradient]") {
+  const auto type = GENERATE(from_range(kTypes));
+  const auto terms = drawn({});
+  const auto q = terms.q.to(type), k = terms.k.to(type), v = terms.v.to(type);
+  const auto run = [&](Backend backend) {
+    const auto bias = leaf(at::zeros({4, 150, 300}), type);
+    const AttentionOptions options{.causal = Causal::BottomRight, .backend = backend};
+    return grad({attention(q, k, v, options, Mask::per_head(Mask::bias(bias))).square().sum()}, {bias})[0];
+  };
+  const auto got = run(Backend::Native), want = run(Backend::Reference);
+  CHECK(difference(got, want, tolerance_of(type, true)) == "");
+  // The gradient of a hidden pair is zero.
+  CHECK(got.triu(300 - 150 + 1).eq(0).all().item<bool>());
+}
+
+TEST_CASE("native: gradients of slopes, of heads and of items", "[native][slopes_gradient]") {
+  const auto type = GENERATE(from_range(kTypes));
+  const bool per_item = GENERATE(false, true);
+  const auto sizes = GENERATE(Sizes{}, Sizes{.B = 3, .H = 6, .Hkv = 3, .L = 520, .S = 520},
+                              Sizes{.L = 9, .S = 1500});
+  auto terms = drawn(sizes);
+  terms.slopes = at::rand(per_item ? at::IntArrayRef{sizes.B, sizes.H} : at::IntArrayRef{sizes.H}, at::kDouble) *
+                 0.05;
+  terms.options.causal = GENERATE(Causal::None, Causal::BottomRight);
+  terms.options.dropout_p = 0.1;
+  INFO(c10::toString(type) << ", slopes " << terms.slopes.sizes() << ", L " << sizes.L);
+  check(terms, type);
+  check_threads(terms, type);
+}
+
+TEST_CASE("native: gradients through weights, alone and beside other results", "[native][weights_gradient]") {
+  const auto type = GENERATE(from_range(kTypes));
+  const auto sizes = GENERATE(Sizes{}, Sizes{.B = 1, .H = 2, .Hkv = 2, .L = 290, .S = 1100},
+                              Sizes{.L = 5, .S = 33});
+  auto terms = drawn(sizes);
+  terms.weights = GENERATE(Weights::Clean, Weights::Dropped);
+  terms.of_output = GENERATE(false, true);
+  INFO(c10::toString(type) << ", L " << sizes.L << (terms.of_output ? ", with" : ", without") << " the output");
+  SECTION("no option") {
+    check(terms, type);
+  }
+  SECTION("dropout, causal, and the logsumexp") {
+    terms.options.dropout_p = 0.4;
+    terms.options.causal = Causal::BottomRight;
+    terms.of_logsumexp = true;
+    check(terms, type);
+    check_threads(terms, type);
+  }
+  SECTION("a bias, sinks, slopes, a softcap, a mask and dropout") {
+    terms.biases = {at::randn({1, sizes.H, sizes.L, sizes.S}, at::kDouble)};
+    terms.sinks = at::randn({sizes.H}, at::kDouble);
+    terms.slopes = at::rand({sizes.H}, at::kDouble) * 0.05;
+    terms.options.softcap = 4.0;
+    terms.options.dropout_p = 0.2;
+    terms.mask = at::rand({sizes.L, sizes.S}).gt(0.3);
+    check(terms, type);
+    check_threads(terms, type);
+  }
+}
+
+TEST_CASE("native: an incoming gradient of weights may have any stride", "[native][weights_gradient]") {
+  const auto type = GENERATE(from_range(kTypes));
+  const auto terms = drawn({});
+  const auto gradient = [&](const at::Tensor& direction) {
+    const auto q = leaf(terms.q, type);
+    const auto weights = attention(q, terms.k.to(type), terms.v.to(type), {.backend = Backend::Native},
+                                   {.weights = Weights::Clean})
+                             .weights;
+    return grad({weights}, {q}, {direction})[0];
+  };
+  at::manual_seed(7);
+  const auto swapped = at::randn({2, 4, 300, 150}).to(type).transpose(2, 3);
+  CHECK(bit_equal(gradient(swapped), gradient(swapped.contiguous())));
+  const auto spread = at::randn({2, 4, 150, 1}).to(type).expand({2, 4, 150, 300});
+  CHECK(bit_equal(gradient(spread), gradient(spread.contiguous())));
+}
+
+TEST_CASE("native: a bias's gradient needs its own memory and O(T)", "[native][bias_gradient][memory]") {
+  const int64_t T = 1024, H = 2, D = 16;
+  at::manual_seed(8);
+  const auto draw = [&](at::IntArrayRef sizes) { return at::randn(sizes).requires_grad_(true); };
+  const auto q = draw({2, H, T, D}), k = draw({2, H, T, D}), v = draw({2, H, T, D});
+  const auto bias = draw({H, T, T});
+  const auto peak = [&](bool learned) {
+    const MemoryMeter meter;
+    const auto mask = Mask::per_head(Mask::bias(learned ? bias : bias.detach()));
+    const auto y = attention(q, k, v, {.backend = Backend::Native}, mask);
+    const auto leaves = learned ? std::vector<at::Tensor>{q, k, v, bias} : std::vector<at::Tensor>{q, k, v};
+    const auto gradients = grad({y.square().sum()}, leaves);
+    return meter.peak();
+  };
+  peak(true);  // the kernel's own buffers are made once
+  const int64_t own = bias.numel() * 4;
+  CHECK(peak(true) - peak(false) <= own + 64 * T);
+}
+
+TEST_CASE("native: weights with a gradient need their own memory and O(T)", "[native][weights_gradient][memory]") {
+  const int64_t T = 1024, H = 2, D = 16;
+  at::manual_seed(8);
+  const auto draw = [&] { return at::randn({1, H, T, D}).requires_grad_(true); };
+  const auto q = draw(), k = draw(), v = draw();
+  const auto peak = [&](Weights which, bool summed) {
+    const MemoryMeter meter;
+    const auto result = attention(q, k, v, {.backend = Backend::Native}, {.weights = which});
+    auto loss = result.output.sum();
+    if (summed) loss = loss + result.weights.sum();
+    grad({loss}, {q, k, v}, {}, false, false, /*allow_unused=*/true);
+    return meter.peak();
+  };
+  peak(Weights::Clean, true);
+  const int64_t own = H * T * T * 4, without = peak(Weights::None, false);
+  CHECK(peak(Weights::Clean, false) - without <= own + 64 * T);  // weights that nothing differentiates
+  CHECK(peak(Weights::Clean, true) - without <= own + 64 * T);
+}
