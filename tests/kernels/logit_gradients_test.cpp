@@ -111,7 +111,8 @@ void check(const Terms& exact, at::ScalarType type) {
     }
     CHECK(got.tensors[n].scalar_type() == type);
     const double largest = std::max(least, want.tensors[n].abs().max().item<double>());
-    CHECK(difference(got.tensors[n], want.tensors[n], {0.0, tolerance.atol + tolerance.rtol * largest}) == "");
+    CHECK(difference(got.tensors[n], want.tensors[n], {0.0, tolerance.atol + tolerance.rtol * largest}) ==
+          "");
   }
 }
 
@@ -157,9 +158,8 @@ TEST_CASE("native: gradients of a bias in every shape that broadcasts", "[native
   const auto sizes = GENERATE(Sizes{}, Sizes{.B = 3, .H = 3, .Hkv = 3, .L = 300, .S = 170},
                               Sizes{.H = 2, .Hkv = 1, .L = 40, .S = 700}, Sizes{.L = 1, .S = 90});
   auto terms = drawn(sizes);
-  const auto bias = at::randn({items ? sizes.B : 1, heads ? sizes.H : 1, queries ? sizes.L : 1,
-                               keys ? sizes.S : 1},
-                              at::kDouble);
+  const auto bias = at::randn(
+      {items ? sizes.B : 1, heads ? sizes.H : 1, queries ? sizes.L : 1, keys ? sizes.S : 1}, at::kDouble);
   terms.biases = {bias};
   INFO("bias " << bias.sizes() << ", dtype " << c10::toString(type) << ", q " << terms.q.sizes() << ", k "
                << terms.k.sizes());
@@ -187,7 +187,8 @@ TEST_CASE("native: gradients of a bias in every shape that broadcasts", "[native
 TEST_CASE("native: every bias of a sum gets its gradient, in its dtype", "[native][bias_gradient]") {
   const Sizes sizes;
   auto terms = drawn(sizes);
-  terms.biases = {at::randn({sizes.L, sizes.S}, at::kDouble), at::randn({1, sizes.H, 1, sizes.S}, at::kDouble),
+  terms.biases = {at::randn({sizes.L, sizes.S}, at::kDouble),
+                  at::randn({1, sizes.H, 1, sizes.S}, at::kDouble),
                   at::randn({sizes.B, 1, 1, sizes.S}, at::kDouble)};
   check(terms, at::kFloat);
   check(terms, at::kBFloat16);
@@ -196,7 +197,8 @@ TEST_CASE("native: every bias of a sum gets its gradient, in its dtype", "[nativ
     const auto other = type == at::kFloat ? at::kBFloat16 : at::kFloat;
     const auto q = leaf(terms.q, type), k = leaf(terms.k, type), v = leaf(terms.v, type);
     const auto bias = leaf(terms.biases[0], other), exact = leaf(bias, at::kDouble);
-    const auto got = grad({attention(q, k, v, {.backend = Backend::Native}, Mask::bias(bias)).sum()}, {bias})[0];
+    const auto got =
+        grad({attention(q, k, v, {.backend = Backend::Native}, Mask::bias(bias)).sum()}, {bias})[0];
     const auto want = grad({attention(q.to(at::kDouble), k.to(at::kDouble), v.to(at::kDouble),
                                       {.backend = Backend::Reference}, Mask::bias(exact))
                                 .sum()},
@@ -216,8 +218,8 @@ TEST_CASE("native: biases with strides of their own", "[native][bias_gradient]")
     const auto run = [&](Backend backend, at::ScalarType of) {
       const auto base = leaf(given, of);
       const auto bias = base.dim() == 2 ? base.t() : base.expand({sizes.B, sizes.H, sizes.L, sizes.S});
-      const auto y = attention(terms.q.to(of), terms.k.to(of), terms.v.to(of), {.backend = backend},
-                               Mask::bias(bias));
+      const auto y =
+          attention(terms.q.to(of), terms.k.to(of), terms.v.to(of), {.backend = backend}, Mask::bias(bias));
       at::manual_seed(3);
       return grad({y}, {base}, {at::randn(y.sizes(), at::kDouble).to(of)})[0];
     };
@@ -251,11 +253,11 @@ TEST_CASE("native: a gradient of a bias alone", "[native][bias_gradient]") {
 TEST_CASE("native: gradients of slopes, of heads and of items", "[native][slopes_gradient]") {
   const auto type = GENERATE(from_range(kTypes));
   const bool per_item = GENERATE(false, true);
-  const auto sizes = GENERATE(Sizes{}, Sizes{.B = 3, .H = 6, .Hkv = 3, .L = 520, .S = 520},
-                              Sizes{.L = 9, .S = 1500});
+  const auto sizes =
+      GENERATE(Sizes{}, Sizes{.B = 3, .H = 6, .Hkv = 3, .L = 520, .S = 520}, Sizes{.L = 9, .S = 1500});
   auto terms = drawn(sizes);
-  terms.slopes = at::rand(per_item ? at::IntArrayRef{sizes.B, sizes.H} : at::IntArrayRef{sizes.H}, at::kDouble) *
-                 0.05;
+  terms.slopes =
+      at::rand(per_item ? at::IntArrayRef{sizes.B, sizes.H} : at::IntArrayRef{sizes.H}, at::kDouble) * 0.05;
   terms.options.causal = GENERATE(Causal::None, Causal::BottomRight);
   terms.options.dropout_p = 0.1;
   INFO(c10::toString(type) << ", slopes " << terms.slopes.sizes() << ", L " << sizes.L);
@@ -265,12 +267,13 @@ TEST_CASE("native: gradients of slopes, of heads and of items", "[native][slopes
 
 TEST_CASE("native: gradients through weights, alone and beside other results", "[native][weights_gradient]") {
   const auto type = GENERATE(from_range(kTypes));
-  const auto sizes = GENERATE(Sizes{}, Sizes{.B = 1, .H = 2, .Hkv = 2, .L = 290, .S = 1100},
-                              Sizes{.L = 5, .S = 33});
+  const auto sizes =
+      GENERATE(Sizes{}, Sizes{.B = 1, .H = 2, .Hkv = 2, .L = 290, .S = 1100}, Sizes{.L = 5, .S = 33});
   auto terms = drawn(sizes);
   terms.weights = GENERATE(Weights::Clean, Weights::Dropped);
   terms.of_output = GENERATE(false, true);
-  INFO(c10::toString(type) << ", L " << sizes.L << (terms.of_output ? ", with" : ", without") << " the output");
+  INFO(c10::toString(type) << ", L " << sizes.L << (terms.of_output ? ", with" : ", without")
+                           << " the output");
   SECTION("no option") {
     check(terms, type);
   }
@@ -329,7 +332,8 @@ TEST_CASE("native: a bias's gradient needs its own memory and O(T)", "[native][b
   CHECK(peak(true) - peak(false) <= own + 64 * T);
 }
 
-TEST_CASE("native: weights with a gradient need their own memory and O(T)", "[native][weights_gradient][memory]") {
+TEST_CASE("native: weights with a gradient need their own memory and O(T)",
+          "[native][weights_gradient][memory]") {
   const int64_t T = 1024, H = 2, D = 16;
   at::manual_seed(8);
   const auto draw = [&] { return at::randn({1, H, T, D}).requires_grad_(true); };

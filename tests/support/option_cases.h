@@ -38,7 +38,7 @@ struct OptionResult {
   bool refused = false;
   std::string reason;  ///< reason of the refusal
   AttentionResult result;
-  AttentionResult inference;          ///< result without a graph, for which few queries take a separate path
+  AttentionResult inference;  ///< result without a graph, for which few queries take a separate path
   /// Gradients of q, k and v, then of the bias and the slopes if they are wanted; undefined if there is none.
   std::vector<at::Tensor> gradients;
 };

@@ -20,7 +20,7 @@ namespace attentive {
 struct AttentionExtras {
   Mask mask = {};
   /// ALiBi slopes, floating-point, (H) or (B, H): -slope * |i + S - L - j| is added to the score of query i
-  /// and key j.
+  /// and key j. Gradients flow to them.
   at::Tensor alibi_slopes = {};
   /// Attention sinks, floating-point, (H): one extra logit per head in every softmax denominator, whose value
   /// is zero. Gradients flow to them.
@@ -28,8 +28,8 @@ struct AttentionExtras {
   /// The CPU generator from which dropout draws; if not set, the default CPU generator. An undefined one is
   /// refused.
   std::optional<at::Generator> generator = std::nullopt;
-  Weights weights = Weights::None;
-  bool logsumexp = false;
+  Weights weights = Weights::None;  ///< which weights are returned; gradients flow through them
+  bool logsumexp = false;           ///< whether the logsumexp is returned; gradients flow through it
   /// The module that makes the call: `AttentionRecorder` names the call after it. It does not change any
   /// result.
   const torch::nn::Module* caller = nullptr;
@@ -62,7 +62,7 @@ struct AttentionExtras {
 ///
 /// Throws c10::ValueError or c10::TypeError naming the argument, what was expected and what was given.
 /// Memory: O(B H L S) with the reference (O(B H L W) with a window of W keys), O(B H L Dv) with a fused
-/// backend.
+/// backend. The gradient of a bias has the size of the bias.
 /// Source: Vaswani et al. 2017, "Attention Is All You Need", section 3.2.1.
 ///
 ///   auto y = attentive::attention(q, k, v, {.causal = Causal::BottomRight}, Mask::key_lengths(lengths));

@@ -44,7 +44,8 @@ class Backward : BackwardHeads<Stored, T> {
   void run() const {
     const int64_t items = call_.B, heads = call_.Hkv;
     const auto& pairs = t_.logits.pairs;
-    const int64_t item_turns = pairs && pairs.b == 0 ? items : 1, head_turns = pairs && pairs.h == 0 ? heads : 1;
+    const int64_t item_turns = pairs && pairs.b == 0 ? items : 1,
+                  head_turns = pairs && pairs.h == 0 ? heads : 1;
     for (int64_t b = 0; b < item_turns; ++b) {
       for (int64_t h = 0; h < head_turns; ++h)
         run({b * heads + h, items / item_turns * (heads / head_turns), head_turns == 1 ? 1 : heads});
@@ -129,10 +130,10 @@ class Backward : BackwardHeads<Stored, T> {
     Matrix<float> grad_k, grad_v;
     T *k_copy, *v_copy;
     Matrix<T> k_transposed;
-    Matrix<T> cleaned;      // Kᵀ with zeros for keys that are hidden and not finite
-    Matrix<uint16_t> drop;  // a row per group of 16 keys, a column per query of the panel
-    Matrix<uint8_t> keep;   // a row per key, a column per query of the panel
-    Matrix<float> bias;     // likewise
+    Matrix<T> cleaned;           // Kᵀ with zeros for keys that are hidden and not finite
+    Matrix<uint16_t> drop;       // a row per group of 16 keys, a column per query of the panel
+    Matrix<uint8_t> keep;        // a row per key, a column per query of the panel
+    Matrix<float> bias;          // likewise
     Matrix<float> grad_weights;  // likewise
     Matrix<float> logits;        // gradients of the logits, likewise
     Matrix<float> rows;          // a row per query of the panel: pairs on their way to or from the caller
@@ -277,7 +278,8 @@ class Backward : BackwardHeads<Stored, T> {
     const int64_t p0 = panel * tiles_.queries, j0 = keys.j0, last = j0 + keys.count - 1;
     if (call_.keep && !transpose_keep(head, keys, work.keep, p0, from, to)) return;
     if (call_.bias) transpose_numbers(call_.bias, head, keys, work, work.bias, p0, from, to);
-    if (t_.grad_weights) transpose_numbers(t_.grad_weights, head, keys, work, work.grad_weights, p0, from, to);
+    if (t_.grad_weights)
+      transpose_numbers(t_.grad_weights, head, keys, work, work.grad_weights, p0, from, to);
     if (call_.dropout) {
       for (int64_t i = from; i < to; ++i)
         call_.dropout_bits(head.b, head.h, i, j0, last + 1, work.drop.data + i - p0, work.drop.stride);
@@ -448,8 +450,9 @@ class Backward : BackwardHeads<Stored, T> {
     const auto transposed = to.block(0, keys.count, from - p0, end - from);
     if constexpr (std::is_same_v<Given, float>) {
       if (given.col == 1) {
-        products().transpose(Matrix<const float>{given.at(head.b, head.h, from, keys.j0), end - from, keys.count, given.row},
-                             transposed);
+        products().transpose(
+            Matrix<const float>{given.at(head.b, head.h, from, keys.j0), end - from, keys.count, given.row},
+            transposed);
         return;
       }
     }

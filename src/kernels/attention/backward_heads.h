@@ -134,7 +134,8 @@ class BackwardHeads {
   /// logsumexp.
   void add_up_row(const Head& head, int64_t at, float delta) const {
     const float maximum = t_.statistics.maximum[at], log_total = t_.statistics.log_total[at];
-    const float sink_term = call_.sinks ? -sink_weight(call_, head.b, head.h, maximum, log_total) * delta : 0.0f;
+    const float sink_term =
+        call_.sinks ? -sink_weight(call_, head.b, head.h, maximum, log_total) * delta : 0.0f;
     if (t_.sink_terms) t_.sink_terms[at] = sink_term;
     if (!t_.logits.by_query) return;
     const bool has_no_weight = log_total == kInfinity;

@@ -310,7 +310,8 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& gradients) {
     const Saved saved(context);
-    const bool any = std::any_of(gradients.begin(), gradients.end(), [](const auto& x) { return x.defined(); });
+    const bool any =
+        std::any_of(gradients.begin(), gradients.end(), [](const auto& x) { return x.defined(); });
     if (!any) return torch::autograd::variable_list(7);
     return at::GradMode::is_enabled() ? gradients_with_graph(saved, gradients)
                                       : gradients_of(context, saved, gradients);
@@ -438,9 +439,9 @@ AttentionResult run(const Problem& problem) {
   AttentionResult result;
   at::Tensor logsumexp;
   if (differentiated) {
-    auto outputs = NativeAttention::apply(q, k, v, if_differentiable(problem.sinks),
-                                          if_differentiable(problem.bias),
-                                          if_differentiable(problem.alibi_slopes), kept);
+    auto outputs =
+        NativeAttention::apply(q, k, v, if_differentiable(problem.sinks), if_differentiable(problem.bias),
+                               if_differentiable(problem.alibi_slopes), kept);
     result.output = outputs[0];
     logsumexp = outputs[1];
     if (problem.weights != Weights::None) result.weights = outputs[2];

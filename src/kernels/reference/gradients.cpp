@@ -27,7 +27,8 @@ Gradients gradients_with_graph(Problem problem, const AttentionResult& incoming)
   problem.logsumexp = incoming.logsumexp.defined();
   const auto computed = run(problem);
   torch::autograd::variable_list results, given;
-  for (const auto result : {&AttentionResult::output, &AttentionResult::weights, &AttentionResult::logsumexp}) {
+  for (const auto result :
+       {&AttentionResult::output, &AttentionResult::weights, &AttentionResult::logsumexp}) {
     const auto& gradient = incoming.*result;
     if (!gradient.defined()) continue;
     results.push_back(computed.*result);
