@@ -5,7 +5,8 @@
     tools/check_prose.py --self-test   breaks each rule in a made-up tree and wants it reported
 
 Comments are those of the C++ and CUDA files in src, include, apps, bench, tests and exercises. Lines with a URL and rows
-of tables may be longer. Pages are README.md, CONTRIBUTING.md and docs/**/*.md; there code, rows of tables, definitions of links, lines
+of tables may be longer. In Python and CMake files and in the scripts of tools, only the first words of comments and
+docstrings are checked. Pages are README.md, CONTRIBUTING.md and docs/**/*.md; there code, rows of tables, definitions of links, lines
 that a program writes (between the marks of bench/tables.py or of the options table), and lines that cannot be broken may
 be longer.
 """
@@ -53,6 +54,22 @@ def faults_of_source(text):
                 yield number, f"a comment ends at column {len(told)}; at most {WIDTH}"
 
 
+def faults_of_script(text):
+    """(line, fault) for the comments and docstrings of a Python, CMake or shell file."""
+    continues = False
+    for number, line in enumerate(text.split("\n"), 1):
+        begun = re.match(r'\s*(#+|[rf]?"""(?=\S))\s*', line)
+        if begun and not continues and (match := FIRST_WORDS.match(line[begun.end():])):
+            yield number, f'a comment begins with "{match[1]}"; make it a sentence with a subject'
+        continues = bool(begun) and begun[1].startswith("#")
+
+
+def is_script(path):
+    """Whether a file is a Python, CMake or shell file; those without a suffix are in tools and .ci."""
+    return path.suffix in (".py", ".cmake", ".sh") or path.name == "CMakeLists.txt" or (
+        path.parts[0] in ("tools", ".ci") and not path.suffix)
+
+
 def can_be_broken(line):
     """Whether a page's line has a space, outside of code spans and the targets of links, at which it can be made shorter."""
     kept = re.sub(r"`[^`]*`|\]\([^)]*\)", lambda match: "x" * len(match[0]), line.strip())
@@ -92,6 +109,8 @@ def faults_in(root):
             check = faults_of_source
         elif str(path) in PAGES or path.parts[0] == "docs" and path.name.endswith(".md"):
             check = faults_of_page
+        elif is_script(path):
+            check = faults_of_script
         else:
             continue
         count += 1
@@ -125,6 +144,10 @@ def self_test():
     broken = {path: comments for path in ("src/core/a.cpp", "include/attentive/core/a.h", "apps/a/main.cpp", "bench/a.cpp", "tests/a_test.cpp",
                                           "exercises/a.cpp",
                                           "src/kernels/native_cuda/a.cu", "src/kernels/native_cuda/a.cuh")}
+    script = "# A row is hidden.\n# What begins a line here begins no comment.\nset(a 1)  # What follows code\n"
+    broken |= {path: [f"\n# {words} of a row is hidden.\n" for words in ("What", "Of", "Whose", "The same", "Those")] + [
+        '\n"""What is hidden."""\n'] for path in ("CMakeLists.txt", "src/CMakeLists.txt", "cmake/a.cmake", "tools/a.py", "tools/a",
+                                                 "tools/a.sh", ".ci/run", "tests/a_test.py")}
     broken |= {path: lines for path in ("README.md", "CONTRIBUTING.md", "docs/page.md", "docs/decisions/0001-why.md")}
     missed = []
     with tempfile.TemporaryDirectory() as folder:
@@ -132,7 +155,7 @@ def self_test():
         write = functools.partial(tree_check.write, root)
 
         def right(path):
-            return page if path.endswith(".md") else source
+            return page if path.endswith(".md") else source if path.endswith(SUFFIXES) else script
 
         write("tools/a.cpp", comments[0])
         write("bench/README.md", lines[0])

@@ -53,8 +53,8 @@ def missing_in_index(root):
     docs = root / "docs"
     targets = {(docs / link.partition("#")[0]).resolve() for link in links_of((docs / "README.md").read_text())}
     for page in sorted(docs.rglob("*.md")):
-        own = page in (docs / "README.md", docs / "api.md")  # api.md is the first page of Doxygen's output
-        if not own and page not in targets and (page.parent == docs or page.parent not in targets):
+        exempt = page in (docs / "README.md", docs / "api.md")  # api.md is the first page of Doxygen's output
+        if not exempt and page not in targets and (page.parent == docs or page.parent not in targets):
             yield f"docs/README.md does not lead to {page.relative_to(root)}"
 
 

@@ -83,8 +83,8 @@
       drawn = name;
       body.replaceChildren(...ordered().map(row));
       heads.forEach((each, n) => {
-        const own = columns[n].id === view.state.column;
-        each.setAttribute("aria-sort", own ? (view.state.down ? "descending" : "ascending") : "none");
+        const sorts = columns[n].id === view.state.column;
+        each.setAttribute("aria-sort", sorts ? (view.state.down ? "descending" : "ascending") : "none");
       });
     },
     extent: () => ({ width: 960, height: 44 + 20 * view.data.heads.length }),
