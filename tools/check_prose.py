@@ -6,9 +6,8 @@
 
 Comments are those of the C++ and CUDA files in src, include, apps, bench, tests and exercises. Lines with a URL and rows
 of tables may be longer. In Python and CMake files and in the scripts of tools, only the first words of comments and
-docstrings are checked. Pages are README.md, CONTRIBUTING.md and docs/**/*.md; there code, rows of tables, definitions of links, lines
-that a program writes (between the marks of bench/tables.py or of the options table), and lines that cannot be broken may
-be longer.
+docstrings are checked. Pages are all Markdown files; there code, rows of tables, definitions of links, lines that a
+program writes (between the marks of bench/tables.py or of the options table), and lines that cannot be broken may be longer.
 """
 
 import functools
@@ -21,7 +20,6 @@ import tree_check
 WIDTH = 110
 SUFFIXES = (".h", ".cpp", ".cu", ".cuh")
 TOPS = ("src", "include", "apps", "bench", "tests", "exercises")
-PAGES = ("README.md", "CONTRIBUTING.md")
 FIRST_WORDS = re.compile(r"(What|Of|Whose|The same|Those)\b")
 # A comment, or a literal in which // or /* begins no comment. The prefix of a number keeps its digit separators together.
 TOKEN = re.compile(r'''(?P<comment>//(?:[^\n\\]|\\.|\\\n)*|/\*.*?\*/)
@@ -107,7 +105,7 @@ def faults_in(root):
     for path in tree_check.files_of(root):
         if path.parts[0] in TOPS and path.name.endswith(SUFFIXES):
             check = faults_of_source
-        elif str(path) in PAGES or path.parts[0] == "docs" and path.name.endswith(".md"):
+        elif path.suffix == ".md":
             check = faults_of_page
         elif is_script(path):
             check = faults_of_script
@@ -148,7 +146,7 @@ def self_test():
     broken |= {path: [f"\n# {words} of a row is hidden.\n" for words in ("What", "Of", "Whose", "The same", "Those")] + [
         '\n"""What is hidden."""\n'] for path in ("CMakeLists.txt", "src/CMakeLists.txt", "cmake/a.cmake", "tools/a.py", "tools/a",
                                                  "tools/a.sh", ".ci/run", "tests/a_test.py")}
-    broken |= {path: lines for path in ("README.md", "CONTRIBUTING.md", "docs/page.md", "docs/decisions/0001-why.md")}
+    broken |= {path: lines for path in ("README.md", "docs/page.md", "docs/decisions/0001-why.md", "bench/README.md")}
     missed = []
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder).resolve()
@@ -158,7 +156,7 @@ def self_test():
             return page if path.endswith(".md") else source if path.endswith(SUFFIXES) else script
 
         write("tools/a.cpp", comments[0])
-        write("bench/README.md", lines[0])
+        write("bench/results/a.json", lines[0])
         for path in broken:
             write(path, right(path))
         missed += [f"reported, but right: {fault}" for fault in faults_in(root)[0]]
