@@ -31,8 +31,9 @@ def check_report(text, data):
     assert [row["case"] for row in data["rows"]] == ["d64 h4 T=4, 1 thread"], data["rows"]
     assert machine["cpu"] == processor() and machine["isa"] and machine["capability"] and machine["libtorch"], machine
     assert peaks["threads"] == 1, peaks
-    for limit in ("fp32_flops", "bf16_flops", "read_bytes_per_second"):
-        assert 0 < peaks[limit] < 1e12, f"no core does that: {peaks}"  # the compiler must not have removed a loop
+    # No core reaches these rates; a loop that the compiler removed exceeds them. AMX computes 1,024 operations in a clock.
+    for limit, most in {"fp32_flops": 1e12, "bf16_flops": 1e13, "read_bytes_per_second": 1e12}.items():
+        assert 0 < peaks[limit] < most, f"no core does that: {peaks}"
     first, *_ = text.splitlines()
     for part in (machine["cpu"], machine["isa"], f"LibTorch {machine['libtorch']}", "1 threads"):
         assert part in first, f"{part!r} is not in {first!r}"

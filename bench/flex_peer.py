@@ -117,9 +117,9 @@ def task(call, inputs, grad):
 def error_of(results, inputs, grad, variant):
     worst = 0.0
     for head in (0, HEADS - 1):
-        own = [x.detach()[:, head].float().requires_grad_(grad is not None) for x in inputs]
-        out = composed(*own, variant, head)
-        expected = (out,) if grad is None else (out, *torch.autograd.grad(out, own, grad[:, head].float()))
+        head_inputs = [x.detach()[:, head].float().requires_grad_(grad is not None) for x in inputs]
+        out = composed(*head_inputs, variant, head)
+        expected = (out,) if grad is None else (out, *torch.autograd.grad(out, head_inputs, grad[:, head].float()))
         for got, want in zip(results, expected, strict=True):
             off = (got.detach()[:, head].float() - want.detach()).abs().max() / want.abs().max()
             worst = max(worst, off.item()) if off == off else float("nan")
@@ -163,14 +163,14 @@ def measure(variant, dtype, tokens, dim, backward, args):
     inputs = [torch.randn(1, HEADS, tokens, dim).to(args.device, TYPES[dtype]).requires_grad_(backward) for _ in range(3)]
     grad = torch.randn_like(inputs[0]).detach() if backward else None
     start = time.perf_counter()
-    ours = task(flex(variant, tokens, args.device), inputs, grad)
-    results = ours()
+    compiled = task(flex(variant, tokens, args.device), inputs, grad)
+    results = compiled()
     finish(args.device)
     compile_s = time.perf_counter() - start
     error = error_of(results, inputs, grad, variant)
     if not error <= ALLOWED[dtype]:
         return {"skipped": f"wrong: error {error:.2g}, allowed {ALLOWED[dtype]:g}"}
-    seconds, baseline = times([ours, task(efficient, inputs, grad)], args.device, args.budget)
+    seconds, baseline = times([compiled, task(efficient, inputs, grad)], args.device, args.budget)
     return {"flex_s": seconds, "efficient_s": baseline, "error": error, "compile_s": compile_s}
 
 

@@ -209,21 +209,21 @@ def timed(run, steps):
 
 def take_turns(args, run):
     size = args.preset.removeprefix("shakespeare-")
-    how = ["--device", args.device, *(["--autocast"] if args.autocast else [])]
-    program = subprocess.Popen([args.against, args.text, size, str(args.seed), str(args.threads), *how],
+    flags = ["--device", args.device, *(["--autocast"] if args.autocast else [])]
+    program = subprocess.Popen([args.against, args.text, size, str(args.seed), str(args.threads), *flags],
                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
-    def ours(steps):
+    def attentive_steps(steps):
         print(steps, file=program.stdin, flush=True)
         return tuple(float(x) for x in program.stdout.readline().split())
 
     for i in range(args.burst):  # the same model, batches and optimiser: the same losses, up to rounding
-        a, b = ours(1)[2], timed(run, 1)[2]
+        a, b = attentive_steps(1)[2], timed(run, 1)[2]
         if run.p["dropout"] == 0 and abs(a - b) > (2e-2 if args.autocast else 1e-3):
             raise SystemExit(f"step {i + 1}: loss {a} against {b}")
     pairs = []
     for turn in range(args.turns):
-        pairs.append((ours(args.burst), timed(run, args.burst)))
+        pairs.append((attentive_steps(args.burst), timed(run, args.burst)))
         time.sleep(0.02)  # lets the other program's idle threads go to sleep
         if args.verbose:
             print(f"turn {turn + 1:3} ours {1e3 * pairs[-1][0][0]:8.2f} ms peer {1e3 * pairs[-1][1][0]:8.2f} ms",

@@ -48,13 +48,13 @@ def short(runs):
     for suite, told, case, contender in SHORT:
         data = next((run for run in runs if any(row["suite"] == suite for row in run["rows"])), {"rows": []})
         for row in data["rows"]:
-            ours, *peers = row["timings"]
+            attentive, *peers = row["timings"]
             peer = next((peer for peer in peers if peer["contender"] == contender), None)
             if (row["suite"], row["case"]) == (suite, case) and peer:
                 ratio = peer["ratio_to_ours"]
-                lines.append(f"| {told} | {row['dtype']} | {seconds(ours['seconds']['median'])} | {contender} | "
+                lines.append(f"| {told} | {row['dtype']} | {seconds(attentive['seconds']['median'])} | {contender} | "
                              f"**{ratio['median']:.2f}** ({ratio['p10']:.2f} – {ratio['p90']:.2f}) | "
-                             f"{percent(ours['fraction_of_limit'])} |")
+                             f"{percent(attentive['fraction_of_limit'])} |")
     return lines
 
 
@@ -63,16 +63,16 @@ def rows_of(data, suite):
     for row in data["rows"]:
         if row["suite"] != suite:
             continue
-        ours, *peers = row["timings"]
-        told = re.search(r" \(\w+\)$", ours["contender"])  # the backend that Auto took, where that is told
+        attentive, *peers = row["timings"]
+        told = re.search(r" \(\w+\)$", attentive["contender"])  # the backend that Auto took, where that is told
         backend = told[0] if told else ""
         for peer in peers or [None]:
             ratio = peer and peer["ratio_to_ours"]
             lines.append(
-                f"| {row['case']} | {row['dtype']} | {seconds(ours['seconds']['median'])}{backend} | "
+                f"| {row['case']} | {row['dtype']} | {seconds(attentive['seconds']['median'])}{backend} | "
                 + (f"{peer['contender']} | **{ratio['median']:.2f}** ({ratio['p10']:.2f} – {ratio['p90']:.2f}) | "
                    if peer else "none | – | ")
-                + f"{percent(ours['fraction_of_limit'])} ({percent(ours['fraction_of_limit_same_round'])}) | {percent(peer['fraction_of_limit']) if peer else '–'} |")
+                + f"{percent(attentive['fraction_of_limit'])} ({percent(attentive['fraction_of_limit_same_round'])}) | {percent(peer['fraction_of_limit']) if peer else '–'} |")
         for refusal in row.get("refusals", []):
             lines.append(f"| {row['case']} | {row['dtype']} | | {refusal['contender']} | not run: {refusal['why']} | | |")
     return lines
@@ -80,20 +80,20 @@ def rows_of(data, suite):
 
 def flex(measured, data):
     """FlexAttention's time over ours, each as a multiple of the efficient kernel's, causal, in its own process."""
-    ours = {(row["case"], row["dtype"]): {timing["contender"]: timing["seconds"]["median"] for timing in row["timings"]}
+    attentive_times = {(row["case"], row["dtype"]): {timing["contender"]: timing["seconds"]["median"] for timing in row["timings"]}
             for row in measured["rows"]}
     lines = [", ".join(f"{name} {version}" for name, version in data["versions"].items()) + ".", "",
              "| case | type | FlexAttention / ours | FlexAttention / torch efficient, causal | ours / torch efficient, causal |",
              "|---|---|--:|--:|--:|"]
     for row in data["rows"]:
         variant, direction, size = re.fullmatch(r"(.*) (fwd(?:\+bwd)?) (T=.*)", row["case"]).groups()
-        own = ours.get((row["case"], row["dtype"]), {})
-        efficient = ours.get((f"causal {direction} {size}", row["dtype"]), {}).get("torch efficient")
+        times = attentive_times.get((row["case"], row["dtype"]), {})
+        efficient = attentive_times.get((f"causal {direction} {size}", row["dtype"]), {}).get("torch efficient")
         if "skipped" in row:
             lines.append(f"| {row['case']} | {row['dtype']} | skipped: {row['skipped']} | | |")
-        elif efficient and own:
-            theirs, mine = row["flex_s"] / row["efficient_s"], next(iter(own.values())) / efficient
-            lines.append(f"| {row['case']} | {row['dtype']} | **{theirs / mine:.2f}** | {theirs:.2f} | {mine:.2f} |")
+        elif efficient and times:
+            flex_share, attentive_share = row["flex_s"] / row["efficient_s"], next(iter(times.values())) / efficient
+            lines.append(f"| {row['case']} | {row['dtype']} | **{flex_share / attentive_share:.2f}** | {flex_share:.2f} | {attentive_share:.2f} |")
     return lines
 
 

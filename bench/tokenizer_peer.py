@@ -143,7 +143,7 @@ def compare(name, document, path, text, parts, program, turns, folder):
     bench.close()
     megabytes = sum(len(part.encode()) for part in parts) / 1e6
     rate = {way: megabytes / statistics.median(took) * 1e3 for way, took in times.items()}
-    ratios = [[theirs / ours for theirs, ours in zip(times[way], times["ours"])] for way in ("batch", "fast")]
+    ratios = [[peer / attentive for peer, attentive in zip(times[way], times["ours"])] for way in ("batch", "fast")]
     print(f"| {name} | {rate['ours']:.2f} | {rate['batch']:.2f} | {rate['fast']:.2f} | {statistics.median(ratios[0]):.2f} ({min(ratios[0]):.2f}–{max(ratios[0]):.2f}) "
           f"| {statistics.median(ratios[1]):.2f} ({min(ratios[1]):.2f}–{max(ratios[1]):.2f}) |", flush=True)
     return None

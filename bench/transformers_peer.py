@@ -114,12 +114,12 @@ def main():
         command = [args.against, folder, str(args.tokens), str(args.threads)]
         program = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
-        def ours():
+        def by_attentive():
             print(*prompt, file=program.stdin, flush=True)
             milliseconds, *made = program.stdout.readline().split()
             return float(milliseconds), [int(token) for token in made]
 
-        times = take_turns({"attentive": ours, "generate": lambda: by_generate(model, prompt, args.tokens),
+        times = take_turns({"attentive": by_attentive, "generate": lambda: by_generate(model, prompt, args.tokens),
                             "loop": lambda: by_loop(model, prompt, args.tokens),
                             "plain read": plain_read(model, args.tokens)}, args.turns)
         program.stdin.close()
@@ -127,9 +127,9 @@ def main():
             sys.exit("folder_decode_bench failed")
     print(f"{args.model}, {sum(p.numel() for p in model.parameters()) / 1e6:.0f} M parameters, prompt of {args.prompt}, "
           f"{args.tokens} new tokens, {args.turns} turns; the same tokens")
-    for name, its in times.items():
-        ratio = statistics.median(theirs / ours for theirs, ours in zip(its, times["attentive"]))
-        rate = 1e3 * (args.tokens - 1) / statistics.median(its)
+    for name, taken in times.items():
+        ratio = statistics.median(peer / attentive for peer, attentive in zip(taken, times["attentive"]))
+        rate = 1e3 * (args.tokens - 1) / statistics.median(taken)
         print(f"{name:10} {rate:7.2f} tokens a second, {ratio:.2f} of our time")
 
 

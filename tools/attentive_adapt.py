@@ -63,9 +63,9 @@ def by_position(function, name, inputs, named):
         raise TypeError(f"expected a function of {', '.join(positions)} in this order, got one of {', '.join(given)}")
 
     def call(**arguments):
-        return function(**{own: arguments.get(case_names[own]) for own in given})
+        return function(**{name: arguments.get(case_names[name]) for name in given})
 
-    return call, (), {case_names[own]: value for own, value in given.items()}
+    return call, (), {case_names[name]: value for name, value in given.items()}
 
 
 def eager(function, inputs, named):

@@ -209,13 +209,13 @@ def _known_to_script(watched, original):
 
 def _product_after(frame):
     """The nearest calling function in which a matrix product follows, within two of the program's own; or None."""
-    own = 0
-    while frame is not None and own < 2:
+    program_frames = 0
+    while frame is not None and program_frames < 2:
         module = frame.f_globals.get("__name__", "")
         if module != __name__:
             if _has_product_after(frame.f_code, frame.f_lasti):
                 return f"{module}.{getattr(frame.f_code, 'co_qualname', frame.f_code.co_name)}"
-            own += module.partition(".")[0] != "torch"
+            program_frames += module.partition(".")[0] != "torch"
         frame = frame.f_back
     return None
 

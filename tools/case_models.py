@@ -21,18 +21,18 @@ def renamed(name, table):
 
 def as_ours(tensors, table):
     """Renames tensors to this package's names; joins "name:q", "name:k" and "name:v"; flattens a patch's pixels."""
-    ours, parts = {}, {}
+    result, parts = {}, {}
     for name, tensor in tensors.items():
         key = renamed(name, table)
         if ":" in key:
             parts.setdefault(key[:-2], {})[key[-1]] = tensor
-        elif key in ours:
+        elif key in result:
             raise ValueError(f"two tensors are called {key}")
         else:
-            ours[key] = tensor.flatten(1) if tensor.dim() == 4 else tensor
-    for key, its in parts.items():
-        ours[key] = torch.cat([its[part] for part in "qkv"])
-    return ours
+            result[key] = tensor.flatten(1) if tensor.dim() == 4 else tensor
+    for key, weights in parts.items():
+        result[key] = torch.cat([weights[part] for part in "qkv"])
+    return result
 
 
 def randomize(model, scale, norm_of=lambda name, values: values / 4 + 1):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that the pages list the same components as the build.
+"""Checks that the pages list the same components as the build, and that each component's header includes all of its headers.
 
     tools/check_components.py [ROOT]        prints a line per difference; exit status 1 if there is any
     tools/check_components.py --self-test   breaks each rule in a made-up tree and wants it reported
@@ -27,6 +27,16 @@ def built(root):
     return {name: needs[name].split() for name in names}
 
 
+def wrong_includes(root, name, expected):
+    """The headers that the header of this name lacks, or includes without belonging to it, as text."""
+    header = root / f"include/attentive/{name}.h"
+    if not header.is_file():
+        return [f"{name} has no header include/attentive/{name}.h"]
+    included = set(re.findall(r"^#include <attentive/([^>]+)>", header.read_text(encoding="utf-8"), re.M))
+    return [f"include/attentive/{name}.h does not include {path}" for path in sorted(expected - included)] + [
+        f"include/attentive/{name}.h includes {path}, which does not belong to it" for path in sorted(included - expected)]
+
+
 def faults_in(root):
     """All differences, as text, and the number of components."""
     components = built(root)
@@ -46,8 +56,12 @@ def faults_in(root):
         wanted = "always built" if name == ALWAYS else f"`ATTENTIVE_BUILD_{name.upper()}`"
         if switch != wanted:
             faults.append(f"{ARCHITECTURE}: the switch of {name} is {switch}; expected {wanted}")
-        if not (root / f"include/attentive/{name}.h").is_file():
-            faults.append(f"{name} has no header include/attentive/{name}.h")
+        include = root / "include/attentive"
+        headers = {str(path.relative_to(include)) for folder in re.findall(r"`(\w+)/`", folders)
+                   for path in (include / folder).glob("*.h")}
+        faults += wrong_includes(root, name, headers | ({"version.h"} if name == ALWAYS else set()))
+    usual = re.search(r"set\(attentive_usual_components ([\w ]+)\)", (root / TABLE).read_text(encoding="utf-8"))[1].split()
+    faults += wrong_includes(root, "attentive", {f"{name}.h" for name in usual})
     page = (root / SHIPPING).read_text(encoding="utf-8")
     on_page = re.findall(r"^\| `ATTENTIVE_BUILD_(\w+)` \|", page, re.M)
     switches = [name.upper() for name in components if name != ALWAYS]
@@ -59,12 +73,16 @@ def faults_in(root):
 def self_test():
     """Tests a correct tree, then one fault at a time."""
     right = {
-        TABLE: "set(attentive_components attention files)\nset(attentive_attention_needs \"\")\nset(attentive_files_needs attention)\n",
+        TABLE: "set(attentive_components attention files)\nset(attentive_attention_needs \"\")\nset(attentive_files_needs attention)\n"
+               "set(attentive_usual_components attention files)\n",
         ARCHITECTURE: "| `attention` | `core/` | LibTorch | always built |\n"
                       "| `files` | `files/` | `attention` | `ATTENTIVE_BUILD_FILES` |\n",
         SHIPPING: "| `ATTENTIVE_BUILD_FILES` | `AUTO` | readers |\n",
         "src/core/a.cpp": "", "src/files/a.cpp": "",
-        "include/attentive/attention.h": "", "include/attentive/files.h": "",
+        "include/attentive/core/a.h": "", "include/attentive/files/a.h": "",
+        "include/attentive/attention.h": "#include <attentive/core/a.h>\n#include <attentive/version.h>\n",
+        "include/attentive/files.h": "#include <attentive/files/a.h>\n",
+        "include/attentive/attentive.h": "#include <attentive/attention.h>\n#include <attentive/files.h>\n",
     }
     wrong = {
         "a component more": (TABLE, right[TABLE].replace("attention files", "attention files text") + 'set(attentive_text_needs "")\n'),
@@ -74,6 +92,9 @@ def self_test():
         "another switch": (ARCHITECTURE, right[ARCHITECTURE].replace("BUILD_FILES", "BUILD_FILE")),
         "a folder that is not there": (ARCHITECTURE, right[ARCHITECTURE].replace("`files/`", "`io/`")),
         "no header": ("include/attentive/files.h", None),
+        "a header that the component's lacks": ("include/attentive/files/b.h", ""),
+        "a header of another component": ("include/attentive/files.h", "#include <attentive/files/a.h>\n#include <attentive/core/a.h>\n"),
+        "a component that attentive.h lacks": ("include/attentive/attentive.h", "#include <attentive/attention.h>\n"),
         "a switch that the page lacks": (SHIPPING, ""),
         "a switch more on the page": (SHIPPING, right[SHIPPING] + "| `ATTENTIVE_BUILD_TEXT` | `AUTO` | text |\n"),
     }

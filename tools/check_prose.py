@@ -5,9 +5,9 @@
     tools/check_prose.py --self-test   breaks each rule in a made-up tree and wants it reported
 
 Comments are those of the C++ and CUDA files in src, include, apps, bench, tests and exercises. Lines with a URL and rows
-of tables may be longer. Pages are README.md, CONTRIBUTING.md and docs/**/*.md; there code, rows of tables, definitions of links, lines
-that a program writes (between the marks of bench/tables.py or of the options table), and lines that cannot be broken may
-be longer.
+of tables may be longer. In Python and CMake files and in the scripts of tools, only the first words of comments and
+docstrings are checked. Pages are all Markdown files; there code, rows of tables, definitions of links, lines that a
+program writes (between the marks of bench/tables.py or of the options table), and lines that cannot be broken may be longer.
 """
 
 import functools
@@ -20,7 +20,6 @@ import tree_check
 WIDTH = 110
 SUFFIXES = (".h", ".cpp", ".cu", ".cuh")
 TOPS = ("src", "include", "apps", "bench", "tests", "exercises")
-PAGES = ("README.md", "CONTRIBUTING.md")
 FIRST_WORDS = re.compile(r"(What|Of|Whose|The same|Those)\b")
 # A comment, or a literal in which // or /* begins no comment. The prefix of a number keeps its digit separators together.
 TOKEN = re.compile(r'''(?P<comment>//(?:[^\n\\]|\\.|\\\n)*|/\*.*?\*/)
@@ -51,6 +50,22 @@ def faults_of_source(text):
             is_row = re.match(r"\s*(?:///?|\*)?\s*\|", told)
             if len(told) > WIDTH and "://" not in told and not is_row:
                 yield number, f"a comment ends at column {len(told)}; at most {WIDTH}"
+
+
+def faults_of_script(text):
+    """(line, fault) for the comments and docstrings of a Python, CMake or shell file."""
+    continues = False
+    for number, line in enumerate(text.split("\n"), 1):
+        begun = re.match(r'\s*(#+|[rf]?"""(?=\S))\s*', line)
+        if begun and not continues and (match := FIRST_WORDS.match(line[begun.end():])):
+            yield number, f'a comment begins with "{match[1]}"; make it a sentence with a subject'
+        continues = bool(begun) and begun[1].startswith("#")
+
+
+def is_script(path):
+    """Whether a file is a Python, CMake or shell file; those without a suffix are in tools and .ci."""
+    return path.suffix in (".py", ".cmake", ".sh") or path.name == "CMakeLists.txt" or (
+        path.parts[0] in ("tools", ".ci") and not path.suffix)
 
 
 def can_be_broken(line):
@@ -90,8 +105,10 @@ def faults_in(root):
     for path in tree_check.files_of(root):
         if path.parts[0] in TOPS and path.name.endswith(SUFFIXES):
             check = faults_of_source
-        elif str(path) in PAGES or path.parts[0] == "docs" and path.name.endswith(".md"):
+        elif path.suffix == ".md":
             check = faults_of_page
+        elif is_script(path):
+            check = faults_of_script
         else:
             continue
         count += 1
@@ -125,17 +142,21 @@ def self_test():
     broken = {path: comments for path in ("src/core/a.cpp", "include/attentive/core/a.h", "apps/a/main.cpp", "bench/a.cpp", "tests/a_test.cpp",
                                           "exercises/a.cpp",
                                           "src/kernels/native_cuda/a.cu", "src/kernels/native_cuda/a.cuh")}
-    broken |= {path: lines for path in ("README.md", "CONTRIBUTING.md", "docs/page.md", "docs/decisions/0001-why.md")}
+    script = "# A row is hidden.\n# What begins a line here begins no comment.\nset(a 1)  # What follows code\n"
+    broken |= {path: [f"\n# {words} of a row is hidden.\n" for words in ("What", "Of", "Whose", "The same", "Those")] + [
+        '\n"""What is hidden."""\n'] for path in ("CMakeLists.txt", "src/CMakeLists.txt", "cmake/a.cmake", "tools/a.py", "tools/a",
+                                                 "tools/a.sh", ".ci/run", "tests/a_test.py")}
+    broken |= {path: lines for path in ("README.md", "docs/page.md", "docs/decisions/0001-why.md", "bench/README.md")}
     missed = []
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder).resolve()
         write = functools.partial(tree_check.write, root)
 
         def right(path):
-            return page if path.endswith(".md") else source
+            return page if path.endswith(".md") else source if path.endswith(SUFFIXES) else script
 
         write("tools/a.cpp", comments[0])
-        write("bench/README.md", lines[0])
+        write("bench/results/a.json", lines[0])
         for path in broken:
             write(path, right(path))
         missed += [f"reported, but right: {fault}" for fault in faults_in(root)[0]]

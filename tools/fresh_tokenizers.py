@@ -155,7 +155,7 @@ def hush_panics():
 
 
 class Python:
-    """What the wheel answers."""
+    """The answers of Python's `tokenizers`."""
 
     def __init__(self, document):
         self.tokenizer = Tokenizer.from_str(document)
@@ -191,8 +191,8 @@ def members_of(encoding):
             "attention_mask": encoding.attention_mask, "special_tokens_mask": encoding.special_tokens_mask}
 
 
-class Ours:
-    """What the driver answers; a crash is an answer, too."""
+class Attentive:
+    """The answers of the driver, which runs this package; a crash is an answer, too."""
 
     def __init__(self, driver, path):
         self.command = [str(driver), str(path)]
@@ -247,7 +247,7 @@ def readable(value):
 
 
 def member(answer, field):
-    """What an answer says of a field, such as "pair offsets"."""
+    """The part of an answer that a field names, such as "pair offsets"."""
     if field in answer:
         return answer[field]
     which, _, name = field.partition(" ")
@@ -258,31 +258,31 @@ def told_of(answer, field):
     return member(answer, field) if "crash" not in answer else answer["crash"]
 
 
-def different_fields(python, ours):
+def different_fields(python, attentive):
     """The fields in which the answers differ; where ids differ, nothing that follows from them."""
-    if "crash" in ours:
+    if "crash" in attentive:
         return ["crash"]
     fields = []
     for key in ("plain", "special", "pair"):
         if isinstance(python[key], Panic):
             continue
-        if isinstance(python[key], Refused) or isinstance(ours[key], Refused):
-            fields += [key] * (python[key] != ours[key])
-        elif python[key]["ids"] != ours[key]["ids"]:
+        if isinstance(python[key], Refused) or isinstance(attentive[key], Refused):
+            fields += [key] * (python[key] != attentive[key])
+        elif python[key]["ids"] != attentive[key]["ids"]:
             fields.append(f"{key} ids")
         else:
-            fields += [f"{key} {name}" for name in python[key] if python[key][name] != ours[key][name]]
+            fields += [f"{key} {name}" for name in python[key] if python[key][name] != attentive[key][name]]
     same = not any(field.startswith(("plain", "special")) for field in fields)
     follows = ("ids alone", "special ids alone", *(["batch"] if not fields else []), *(["text"] if same else []))
-    return fields + [key for key in follows if python.get(key) != ours.get(key)] + ["ids_text"] * (python["ids_text"] != ours["ids_text"])
+    return fields + [key for key in follows if python.get(key) != attentive.get(key)] + ["ids_text"] * (python["ids_text"] != attentive["ids_text"])
 
 
 class Comparison:
-    def __init__(self, python, ours):
-        self.python, self.ours = python, ours
+    def __init__(self, python, attentive):
+        self.python, self.attentive = python, attentive
 
     def both(self, question):
-        return self.python.answer(question), self.ours.ask(question)
+        return self.python.answer(question), self.attentive.ask(question)
 
     def differs(self, question, field):
         return field in different_fields(*self.both(question))
@@ -350,14 +350,14 @@ class Report:
         if isinstance(python, Refused):
             self.different += 1
             return print(f"{name:24} PYTHON refuses it: {python}")
-        ours = Ours(driver, path)
-        if ours.refused is not None:
-            return self.refuse(name, ours.refused)
+        attentive = Attentive(driver, path)
+        if attentive.refused is not None:
+            return self.refuse(name, attentive.refused)
         self.kinds += 1
         begin = time.time()
         questions = Strings(seed, python.tokenizer).questions(count)
-        answers = ours.ask_all(questions)
-        comparison = Comparison(python, ours)
+        answers = attentive.ask_all(questions)
+        comparison = Comparison(python, attentive)
         fields, versions, examples = collections.Counter(), 0, []
         for question, answer in zip(questions, answers):
             found = different_fields(python.answer(question), answer)
@@ -378,8 +378,8 @@ class Report:
               f"{f'; {versions} by versions of Unicode' if versions else ''}", flush=True)
         for question, field in examples[:SHOWN]:
             self.show(comparison, question, field)
-        ours.process.stdin.close()
-        ours.process.wait()
+        attentive.process.stdin.close()
+        attentive.process.wait()
         return None
 
     def name_characters(self, comparison, question, field):
@@ -391,9 +391,9 @@ class Report:
     def show(self, comparison, question, field):
         found = different_fields(*comparison.both(question))
         small = comparison.shrunk(question, field if field in found or not found else found[0])
-        python, ours = comparison.both(small)
+        python, attentive = comparison.both(small)
         print(f"    {field}: {ascii({key: value for key, value in small.items() if value})}")
-        print(f"      Python {ascii(told_of(python, field))}\n      ours   {ascii(told_of(ours, field))}", flush=True)
+        print(f"      Python {ascii(told_of(python, field))}\n      ours   {ascii(told_of(attentive, field))}", flush=True)
 
     def end(self):
         if self.by_character:
@@ -409,7 +409,7 @@ class Report:
 
 
 def self_test(driver, folder):
-    """Ours gets another file than Python: each difference must be found, and its example be small."""
+    """The driver gets another file than Python: each difference must be found, and its example be small."""
     report, trained, missed = Report(), Trained(1), 0
     changes = {
         "merges": lambda d: d["model"]["merges"].reverse(),
@@ -428,7 +428,7 @@ def self_test(driver, folder):
         good = report.different - before == (name != "nothing")
         missed += not good
         print(f"{'ok ' if good else 'BAD'} {name}")
-    comparison = Comparison(Python(document), Ours(driver, folder / "added.json"))
+    comparison = Comparison(Python(document), Attentive(driver, folder / "added.json"))
     small = comparison.shrunk({"text": "Hello \t <|endoftext|> world \u0301 12", "second": "b", "ids": [1, 2]}, "special ids")
     broken = {"text": " <|endoftext|>", "second": "", "ids": []}
     checks = {f"shrunk to {small}": small in (broken, {**broken, "text": "\t<|endoftext|>"}),

@@ -101,10 +101,10 @@ def pack(build, folder, programs, manifest, torch):
 
 def strangers(program, folder, torch):
     """The libraries that a program loads from elsewhere than the folder, LibTorch or every machine, or cannot find."""
-    ours = [os.path.realpath(path) for path in (folder, torch.parent)]
+    allowed = [os.path.realpath(path) for path in (folder, torch.parent)]
     found = []
     for name, path in linked(program, folder, torch):
-        inside = any(os.path.realpath(path).startswith(root + os.sep) for root in ours)
+        inside = any(os.path.realpath(path).startswith(root + os.sep) for root in allowed)
         if not inside and not (path.startswith(SYSTEM) and EVERYWHERE.match(name)):
             found.append(f"{name} ({path or 'not found'})")
     return found

@@ -11,11 +11,11 @@ import transformers
 from case_models import randomize, write_model_case
 from case_support import normal, random_stream, run_generator
 
-# --- Names: theirs -> ours, the first pattern that matches ----------------------------------------------------------
+# --- Names: Python's -> ours, the first pattern that matches ----------------------------------------------------------
 
 
-def norm(theirs, ours):
-    return (theirs + r"\.weight", ours + ".scale"), (theirs + r"\.bias", ours + ".shift")
+def norm(python_name, our_name):
+    return (python_name + r"\.weight", our_name + ".scale"), (python_name + r"\.bias", our_name + ".shift")
 
 
 LAYER, OURS = r".*encoder\.layer\.(\d+)\.", r"blocks.\1."
@@ -141,16 +141,16 @@ def bert_family(folder, stem, config, classes, options, table, typed=True):
 
     def case(name, result="hidden", padded=False, types=False, dtype=torch.float32):
         ids, token_types, real = text(padded)
-        inputs, theirs = {"ids": ids}, {"input_ids": ids}
+        inputs, python_inputs = {"ids": ids}, {"input_ids": ids}
         if padded:
-            inputs["attention_mask"] = theirs["attention_mask"] = real
+            inputs["attention_mask"] = python_inputs["attention_mask"] = real
         if types and typed:
-            inputs["token_types"] = theirs["token_type_ids"] = token_types
+            inputs["token_types"] = python_inputs["token_type_ids"] = token_types
         model = heads.get(result, base)(config)
         part = {"hidden": "last_hidden_state", "pooled": "pooler_output"}.get(result, "logits")
 
         def run(module, _):
-            return getattr(module(**theirs), part)
+            return getattr(module(**python_inputs), part)
 
         pooler = result in ("hidden", "pooled") or (result == "sequence" and stem != "roberta")
         settings = {**OUR_SIZES, **options, "masked_lm": result == "logits", "pooler": pooler}
@@ -208,7 +208,7 @@ def bert_cases(folder):
 
 
 def vit_cases(folder):
-    theirs = {
+    python_sizes = {
         "image_size": 6,
         "patch_size": 2,
         "num_channels": 3,
@@ -218,7 +218,7 @@ def vit_cases(folder):
         "intermediate_size": 6,
         "num_labels": 5,
     }
-    ours = {
+    sizes = {
         "image_size": 6,
         "patch_size": 2,
         "channels": 3,
@@ -233,11 +233,11 @@ def vit_cases(folder):
     def case(stem, kind, dtype=torch.float32, act="gelu", eps=1e-3, base=False, bias=True):
         configs = {"vit": transformers.ViTConfig, "deit": transformers.DeiTConfig}
         classes = {"vit": transformers.ViTForImageClassification, "deit": transformers.DeiTForImageClassification}
-        config = configs[kind](**theirs, hidden_act=act, layer_norm_eps=eps, qkv_bias=bias)
+        config = configs[kind](**python_sizes, hidden_act=act, layer_norm_eps=eps, qkv_bias=bias)
         bases = {"vit": transformers.ViTModel, "deit": transformers.DeiTModel}
         model = bases[kind](config, add_pooling_layer=False) if base else classes[kind](config)
         activation = {"gelu_new": "gelu_tanh"}.get(act, act)
-        options = {**ours, "activation": activation, "eps": eps, "distillation_token": kind == "deit"}
+        options = {**sizes, "activation": activation, "eps": eps, "distillation_token": kind == "deit"}
         call = {}
         if not bias:
             options["qkv_bias"] = False
@@ -246,8 +246,8 @@ def vit_cases(folder):
             call = {"result": "hidden"}
         images = normal(9, 2, 3, 6, 6, dtype=dtype)
 
-        def run(module, its):
-            out = module(its["images"])
+        def run(module, inputs):
+            out = module(inputs["images"])
             return out.last_hidden_state if base else out.logits
 
         write(folder, f"{kind}-{stem}", "attentive.ViT", options, model, VIT_NAMES, {"images": images}, run, dtype, call)

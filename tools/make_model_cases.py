@@ -76,8 +76,8 @@ def build(auto_class, config, dtype=torch.float32, unit_offset=False):
 def check_own_error(path, model, run, dtype, seed, gradients):
     """Refuses a case for which PyTorch's own error is near the tolerance, 3 % of the largest gradient."""
     narrow = copy.deepcopy(model).to(dtype)
-    own = torch.autograd.grad((run(narrow) * seed).sum(), list(narrow.parameters()), allow_unused=True)
-    pairs = [(a, b) for a, b in zip(own, gradients) if b is not None]
+    narrow_gradients = torch.autograd.grad((run(narrow) * seed).sum(), list(narrow.parameters()), allow_unused=True)
+    pairs = [(a, b) for a, b in zip(narrow_gradients, gradients) if b is not None]
     error = max((a.double() - b).abs().max().item() for a, b in pairs) / max(b.abs().max().item() for _, b in pairs)
     if error > 0.01:
         raise SystemExit(f"{path.name}: PyTorch's own {dtype} is {error:.1%} off float64; expected at most 1 %")
@@ -208,48 +208,48 @@ def decoder_family(folder, stem, config, options, table=LLAMA_NAMES, unit_offset
 
 def decoder_cases(folder):
     decoder_family(folder, "llama2", transformers.LlamaConfig(**THEIR_SIZES, rope_parameters=rope(rope_theta=10000.0)), {})
-    theirs = {**THEIR_SIZES, "head_dim": 8, "tie_word_embeddings": True, "attention_bias": True, "mlp_bias": True}
+    python_sizes = {**THEIR_SIZES, "head_dim": 8, "tie_word_embeddings": True, "attention_bias": True, "mlp_bias": True}
     scaling = {"factor": 4.0, "low_freq_factor": 1.5, "high_freq_factor": 3.0, "original_max_position_embeddings": 32}
-    ours = {f"rotary_{name}": value for name, value in scaling.items() if not name.startswith("original")}
-    ours.update(rotary_scaling="llama3", rotary_original_context=32.0, rotary_base=20.0)
-    ours.update(head_dim=8, tied=True, qkv_bias=True, out_bias=True, ff_bias=True)
-    config = transformers.LlamaConfig(**theirs, rope_parameters=rope("llama3", rope_theta=20.0, **scaling))
-    decoder_family(folder, "llama3", config, ours, float64=True)
+    options = {f"rotary_{name}": value for name, value in scaling.items() if not name.startswith("original")}
+    options.update(rotary_scaling="llama3", rotary_original_context=32.0, rotary_base=20.0)
+    options.update(head_dim=8, tied=True, qkv_bias=True, out_bias=True, ff_bias=True)
+    config = transformers.LlamaConfig(**python_sizes, rope_parameters=rope("llama3", rope_theta=20.0, **scaling))
+    decoder_family(folder, "llama3", config, options, float64=True)
 
     config = transformers.MistralConfig(**THEIR_SIZES, sliding_window=WINDOW, rope_parameters=rope(rope_theta=500.0))
     decoder_family(folder, "mistral", config, {"rotary_base": 500.0, "windows": [WINDOW] * 3, "context_length": 0})
 
-    theirs = {name: value for name, value in THEIR_SIZES.items() if name != "head_dim"}
-    theirs["hidden_size"] = 16
-    config = transformers.Qwen2Config(**theirs, rope_parameters=rope(rope_theta=500.0))
+    python_sizes = {name: value for name, value in THEIR_SIZES.items() if name != "head_dim"}
+    python_sizes["hidden_size"] = 16
+    config = transformers.Qwen2Config(**python_sizes, rope_parameters=rope(rope_theta=500.0))
     decoder_family(folder, "qwen2", config, {"rotary_base": 500.0, "qkv_bias": True, "emb_dim": 16, "head_dim": 0})
 
     layers = {"use_sliding_window": True, "sliding_window": WINDOW, "max_window_layers": 1}
     config = transformers.Qwen3Config(**THEIR_SIZES, **layers, rope_parameters=rope("linear", rope_theta=500.0, factor=2.0))
-    ours = {"rotary_base": 500.0, "rotary_scaling": "linear", "rotary_factor": 2.0}
-    decoder_family(folder, "qwen3", config, {**ours, "qk_norm": True, "windows": [0, WINDOW, WINDOW]})
+    options = {"rotary_base": 500.0, "rotary_scaling": "linear", "rotary_factor": 2.0}
+    decoder_family(folder, "qwen3", config, {**options, "qk_norm": True, "windows": [0, WINDOW, WINDOW]})
 
     # The caps are small, so that they affect the results.
-    theirs = {**THEIR_SIZES, "tie_word_embeddings": True, "query_pre_attn_scalar": 5}
+    python_sizes = {**THEIR_SIZES, "tie_word_embeddings": True, "query_pre_attn_scalar": 5}
     caps = {"attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0}
     kinds = ["sliding_attention", "full_attention", "sliding_attention"]
     config = transformers.Gemma2Config(
-        **theirs, **caps, sliding_window=WINDOW, layer_types=kinds, rope_parameters=rope(rope_theta=500.0)
+        **python_sizes, **caps, sliding_window=WINDOW, layer_types=kinds, rope_parameters=rope(rope_theta=500.0)
     )
-    ours = {**GEMMA_OURS, "rotary_base": 500.0, "softcap": 2.0, "logit_softcap": 3.0, "scale": 5**-0.5}
-    decoder_family(folder, "gemma2", config, {**ours, "windows": [WINDOW, 0, WINDOW]}, GEMMA_NAMES, unit_offset=True)
+    options = {**GEMMA_OURS, "rotary_base": 500.0, "softcap": 2.0, "logit_softcap": 3.0, "scale": 5**-0.5}
+    decoder_family(folder, "gemma2", config, {**options, "windows": [WINDOW, 0, WINDOW]}, GEMMA_NAMES, unit_offset=True)
 
     kinds = ["sliding_attention"] * 5 + ["full_attention", "sliding_attention"]
     angles = {
         "full_attention": rope("linear", rope_theta=1000.0, factor=8.0),
         "sliding_attention": rope(rope_theta=50.0),
     }
-    theirs.update(num_hidden_layers=len(kinds), intermediate_size=10)
-    config = transformers.Gemma3TextConfig(**theirs, sliding_window=WINDOW, layer_types=kinds, rope_parameters=angles)
-    ours = {**GEMMA_OURS, "num_layers": len(kinds), "hidden_dim": 10, "qk_norm": True, "scale": 5**-0.5}
-    ours.update(rotary_base=1000.0, rotary_scaling="linear", rotary_factor=8.0)
-    ours.update(windows=[WINDOW] * 5 + [0, WINDOW], window_rotary={**ROTARY, "base": 50.0, "pairing": "halves"})
-    decoder_family(folder, "gemma3", config, ours, GEMMA_NAMES, unit_offset=True, float64=True)
+    python_sizes.update(num_hidden_layers=len(kinds), intermediate_size=10)
+    config = transformers.Gemma3TextConfig(**python_sizes, sliding_window=WINDOW, layer_types=kinds, rope_parameters=angles)
+    options = {**GEMMA_OURS, "num_layers": len(kinds), "hidden_dim": 10, "qk_norm": True, "scale": 5**-0.5}
+    options.update(rotary_base=1000.0, rotary_scaling="linear", rotary_factor=8.0)
+    options.update(windows=[WINDOW] * 5 + [0, WINDOW], window_rotary={**ROTARY, "base": 50.0, "pairing": "halves"})
+    decoder_family(folder, "gemma3", config, options, GEMMA_NAMES, unit_offset=True, float64=True)
 
 
 if __name__ == "__main__":

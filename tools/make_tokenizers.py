@@ -388,7 +388,7 @@ def spelled_variants(strings, kept, parts, more=""):
     return {"base": json.loads(base.to_str()), "strings": strings, "variants": results}
 
 
-def own(bpe, char):
+def attentive_train_tokenizers(bpe, char):
     """Half of the strings are of few characters, so that the tokenizer of characters knows them all."""
     folders = {"bpe": Path(bpe), "char": Path(char)}
     python = {kind: Tokenizer.from_file(str(folder / "tokenizer.json")) for kind, folder in folders.items()}
@@ -422,7 +422,7 @@ def main(arguments):
     elif arguments[:1] == ["--variants"] and len(arguments) == 4:
         write(arguments[3], variants(Words(int(arguments[2])).strings(int(arguments[1])), int(arguments[1])))
     elif arguments[:1] == ["--own"] and len(arguments) == 4:
-        write(arguments[3], own(*arguments[1:3]))
+        write(arguments[3], attentive_train_tokenizers(*arguments[1:3]))
     elif len(arguments) == 1 and not arguments[0].startswith("-"):
         folder = Path(arguments[0])
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,5 @@
-"""What the comparison of tokenizers needs of SentencePiece, without its package: a writer of the maps of characters that its models
-hold ("precompiled_charsmap"), and a reader of the models.
+"""Reads SentencePiece's models and writes the maps of characters that they hold ("precompiled_charsmap"), for the comparison of
+tokenizers, without SentencePiece's package.
 
 A map is the size of a trie in bytes, the trie, and the texts that its keys become, each with a NUL behind it. The trie is a double
 array as Darts-clone writes it: a unit is a label (8 bits), whether a value stands below it (1 bit), and where its children lie: at

@@ -239,7 +239,7 @@ def scored_models(draw):
 
 
 def model_cases():
-    """What models make of pieces: ids and bytes, or an error."""
+    """The tokens (ids and bytes) that models split pieces into, or an error."""
     draw, cases = random.Random(5), []
     for model in [*pair_models(draw), *scored_models(draw)]:
         texts = ["".join(draw.choice(CHARACTERS) for _ in range(draw.choice([1, 2, 3, 5, 9, 14]))) for _ in range(14)]
@@ -249,7 +249,7 @@ def model_cases():
 
 
 def decoder_cases():
-    """What decoders make of tokens, each alone and in rows of two and three."""
+    """The texts that decoders return for tokens; the decoders are tried alone and in sequences of two and three."""
     draw, cases = random.Random(6), []
     tokens = [SIGN + "a", SIGN, SIGN + SIGN, "a", "b" + SIGN + "c", "", " ", "  ", " a ", "<0xE2>", "<0x96>", "<0x81>", "<0x41>", "<0xe2>", "<0x+A>", "<0xFF>",
               "<0x4>", "<0xGG>", "<0x\u00e9>", "\u00e9", "aab", "aaa", "HHH", "H", "yH", "</w>", "x</w>", "##c", ".", " n't", "\u0120a", "\u00e2"]

@@ -6,7 +6,7 @@
 
 namespace bench {
 
-const Peak* Peaks::of(Limit limit) const {
+const Peak* Peaks::find(Limit limit) const {
   switch (limit) {
     case Limit::None:
       break;
@@ -28,7 +28,7 @@ void Peaks::raise(Limit limit, double rate) {
 }
 
 double probe(const Peaks& peaks, Limit limit, double seconds) {
-  const auto* peak = peaks.of(limit);
+  const auto* peak = peaks.find(limit);
   return peak && peak->probe ? peak->probe(seconds) : 0;
 }
 

@@ -27,7 +27,7 @@ struct Peaks {
   Peak read;  ///< from memory
 
   /// Returns nullptr for Limit::None.
-  const Peak* of(Limit limit) const;
+  const Peak* find(Limit limit) const;
   /// Records that a probe reached `rate`: on a disturbed machine, a limit is the highest rate ever measured.
   void raise(Limit limit, double rate);
 };

@@ -44,7 +44,7 @@ nlohmann::ordered_json to_json(const Row& row, const Peaks& peaks) {
         {{"contender", timing.contender},
          {"seconds", to_json(timing.seconds)},
          {"ratio_to_ours", to_json(timing.ratio)},
-         {"fraction_of_limit", fraction_of(peaks.of(row.limit), row.work, timing.seconds.median)},
+         {"fraction_of_limit", fraction_of(peaks.find(row.limit), row.work, timing.seconds.median)},
          {"fraction_of_limit_same_round", timing.fraction_same_round},
          {"rounds", timing.rounds},
          {"calls_per_sample", timing.calls}});

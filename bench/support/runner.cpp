@@ -142,7 +142,7 @@ std::vector<Timing> Runner::time(const Case& the_case) {
     timings[i].fraction_same_round = spread_of(fractions).median;
     timings[i].rounds = static_cast<int>(seconds[i].size());
     timings[i].calls = calls[i];
-    timings[i].fraction = fraction_of(peaks_.of(the_case.limit), the_case.work, timings[i].seconds.median);
+    timings[i].fraction = fraction_of(peaks_.find(the_case.limit), the_case.work, timings[i].seconds.median);
   }
   return timings;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
-/// Everything of `attentive::attentive` in one include. Programs that build often include what they use.
+/// Includes every public header of the components `attention`, `files`, `models` and `text`, which make up
+/// `attentive::attentive`. A program that is rebuilt often compiles faster if it includes only what it uses.
 
 #include <attentive/attention.h>
 #include <attentive/files.h>

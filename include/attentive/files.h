@@ -1,6 +1,7 @@
 #pragma once
 
-/// Everything of `attentive::files` in one include. Programs that build often include what they use.
+/// Includes every public header of `attentive::files`. A program that is rebuilt often compiles faster if it
+/// includes only what it uses.
 
 #include <attentive/files/file_value.h>
 #include <attentive/files/safetensors.h>

@@ -1,6 +1,7 @@
 #pragma once
 
-/// Everything of `attentive::models` in one include. Programs that build often include what they use.
+/// Includes every public header of `attentive::models`. A program that is rebuilt often compiles faster if it
+/// includes only what it uses.
 
 #include <attentive/models/any_language_model.h>
 #include <attentive/models/bert.h>

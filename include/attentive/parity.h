@@ -1,6 +1,7 @@
 #pragma once
 
-/// Everything of `attentive::parity` in one include. Programs that build often include what they use.
+/// Includes every public header of `attentive::parity`. A program that is rebuilt often compiles faster if it
+/// includes only what it uses.
 
 #include <attentive/parity/case.h>
 #include <attentive/parity/case_attention.h>

@@ -1,6 +1,7 @@
 #pragma once
 
-/// Everything of `attentive::viz` in one include. Programs that build often include what they use.
+/// Includes every public header of `attentive::viz`. A program that is rebuilt often compiles faster if it
+/// includes only what it uses.
 
 #include <attentive/viz/attention_rollout.h>
 #include <attentive/viz/attention_view.h>

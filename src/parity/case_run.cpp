@@ -144,8 +144,8 @@ void add_exact(const CasePlan& plan, const std::vector<Compared>& pairs, at::Dev
     if (truth.sizes() != pair.want.sizes() || truth.sizes() != pair.got.sizes()) continue;
     row.exact = {distance_of(pair.got, truth).largest, distance_of(pair.want, truth).largest};
     if (row.passed) continue;
-    const auto whose = whose_error(*row.exact, report.dtype, pair.gradient, pair.scale);
-    if (!whose.empty()) row.note += (row.note.empty() ? "" : "; ") + whose;
+    const auto judgement = whose_error(*row.exact, report.dtype, pair.gradient, pair.scale);
+    if (!judgement.empty()) row.note += (row.note.empty() ? "" : "; ") + judgement;
   }
 }
 

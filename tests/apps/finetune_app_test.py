@@ -221,8 +221,8 @@ class FineTuning(unittest.TestCase):
                     made = tuned.generate(ids[None, :5], max_new_tokens=20, do_sample=False, pad_token_id=0)[0, 5:].tolist()
                 told = float(done.stderr.split("done: validation loss ")[1].split()[0])
                 self.assertAlmostEqual(sum(losses).item() / (len(held) - 1), told, delta=1e-4)
-                ours = self.greedy(self.folder / f"{name}_run", ",".join(map(str, ids[:5].tolist())), 20)
-                self.assertEqual(made, list(map(int, ours.strip().split(","))))
+                generated = self.greedy(self.folder / f"{name}_run", ",".join(map(str, ids[:5].tolist())), 20)
+                self.assertEqual(made, list(map(int, generated.strip().split(","))))
 
     def test_the_guide_can_be_followed(self):
         try:

@@ -168,12 +168,12 @@ class NotebookPages(unittest.TestCase):
             checks = checks_of(self.cells[entry["id"]])
             for check in entry["checks"]:
                 with self.subTest(row=entry["id"], check=check["name"]):
-                    ours, theirs, source, verdict = checks[check["name"]]
+                    computed, expected, source, verdict = checks[check["name"]]
                     self.assertEqual(source, check["source"])
-                    self.check_expected(check, theirs)
-                    self.assertEqual(len(ours), len(theirs))
-                    self.check_printed(entry["id"], check["name"], ours, theirs, verdict)
-                    shown += len(ours)
+                    self.check_expected(check, expected)
+                    self.assertEqual(len(computed), len(expected))
+                    self.check_printed(entry["id"], check["name"], computed, expected, verdict)
+                    shown += len(computed)
         self.assertGreater(shown, 1500)
 
     def check_expected(self, check, texts):
@@ -185,7 +185,7 @@ class NotebookPages(unittest.TestCase):
                      for text, value in zip(texts, numbers)) for numbers in lists]
         self.assertTrue(any(close), texts)
 
-    def check_printed(self, row, name, ours, theirs, verdict):
+    def check_printed(self, row, name, computed, expected, verdict):
         """Checks that the output of --full for a check begins with the texts on the page."""
         at_row = self.printed[self.printed.index(f"\n{row}  ") + 1 :]
         at_row = at_row[: at_row.index("\n\n")]
@@ -194,7 +194,7 @@ class NotebookPages(unittest.TestCase):
         line, *table = at_check.splitlines()
         self.assertTrue(line.endswith(verdict.split(" ", 1)[1]), (line, verdict))
         if " C++ " in line:
-            for texts in (ours, theirs):
+            for texts in (computed, expected):
                 self.assertIn(" " + (f"({', '.join(texts)})" if f"({texts[0]}" in line else texts[0]) + " ", line)
             return
         left, right = [], []
@@ -204,7 +204,7 @@ class NotebookPages(unittest.TestCase):
             for side, numbers in zip(text.split(" | "), (left, right)):
                 numbers.append([number for number in side.split() if number != "…"])
         width = self.row_length(row, name)
-        for numbers, texts in ((left, ours), (right, theirs)):
+        for numbers, texts in ((left, computed), (right, expected)):
             for place, printed in enumerate(numbers):
                 self.assertEqual(printed, texts[place * width : place * width + len(printed)])
 

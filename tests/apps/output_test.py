@@ -69,7 +69,7 @@ class Output(unittest.TestCase):
         }
 
     def commands(self):
-        """What each program prints; --version goes the way of --help."""
+        """The commands whose output is tested; --version is printed by the same code as --help."""
         for name in PROGRAMS:
             yield name, ["--help"]
             for arguments in self.work.get(name, []):

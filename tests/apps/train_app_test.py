@@ -186,16 +186,16 @@ class TrainApp(unittest.TestCase):
         self.assertNotIn("\x1b", text)
 
     def test_a_lost_reader_or_terminal_saves(self):
-        for number, how in enumerate(("pipe", "hangup", "both Ctrl-C and pipe")):
-            with self.subTest(how=how):
+        for number, ending in enumerate(("pipe", "hangup", "both Ctrl-C and pipe")):
+            with self.subTest(ending=ending):
                 self.run_folder = self.folder / f"run{number}"
                 process = self.start(self.command(steps=1000000, out=f"run{number}"))
-                if "hangup" in how:
+                if "hangup" in ending:
                     process.send_signal(signal.SIGHUP)
                     process.send_signal(signal.SIGHUP)  # the shell and the kernel each send one
                     process.stderr.read()
                 process.stderr.close()  # `| tee log` ends at the same Ctrl-C
-                if "Ctrl-C" in how:
+                if "Ctrl-C" in ending:
                     process.send_signal(signal.SIGINT)
                 self.assertEqual(process.wait(), 0)
                 self.assertTrue((self.run_folder / self.latest() / "manifest.json").exists())

@@ -186,14 +186,14 @@ class TrainGroup(unittest.TestCase):
 
     @unittest.skipUnless(DISTRIBUTED, NO_GROUP)
     def test_sigterm_to_any_rank_saves_and_ends_all(self):
-        for size, who in ((2, 0), (2, 1), (3, 2)):
-            with self.subTest(rank=who, processes=size):
-                out = f"stopped{size}{who}"
+        for size, rank in ((2, 0), (2, 1), (3, 2)):
+            with self.subTest(rank=rank, processes=size):
+                out = f"stopped{size}{rank}"
                 processes = self.start(size, out, "--steps=1000000", f"--accumulate={size}", "--evaluate-every=0")
                 for line in processes[0].stderr:
                     if "loss" in line:
                         break
-                processes[who].send_signal(signal.SIGTERM)
+                processes[rank].send_signal(signal.SIGTERM)
                 text = processes[0].stderr.read()
                 self.finish(processes)
                 self.assertRegex(text, r"stopped after step \d+; go on, in any number of processes, with: ")

@@ -24,9 +24,9 @@ def torch_names(header, folders, directories, known):
     if header not in known:
         known[header] = set()  # headers may include each other
         for name in INCLUDE.findall(header.read_text(encoding="utf-8")):
-            ours = next((folder / name for folder in folders if (folder / name).is_file()), None)
-            if ours:
-                known[header] |= torch_names(ours, folders, directories, known)
+            found = next((folder / name for folder in folders if (folder / name).is_file()), None)
+            if found:
+                known[header] |= torch_names(found, folders, directories, known)
             elif any((Path(directory) / name).is_file() for directory in directories):
                 known[header].add(name)
     return known[header]

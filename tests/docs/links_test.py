@@ -1,5 +1,5 @@
 """Every relative link of the pages leads to a file that is there, and to a heading in it; docs/reference.md names every
-public header.
+public header, tools/README.md every file of tools, and tools/mutants/README.md every list of mutants.
 
 Argument: the source folder.
 """
@@ -53,9 +53,17 @@ def missing_in_index(root):
     docs = root / "docs"
     targets = {(docs / link.partition("#")[0]).resolve() for link in links_of((docs / "README.md").read_text())}
     for page in sorted(docs.rglob("*.md")):
-        own = page in (docs / "README.md", docs / "api.md")  # api.md is the first page of Doxygen's output
-        if not own and page not in targets and (page.parent == docs or page.parent not in targets):
+        exempt = page in (docs / "README.md", docs / "api.md")  # api.md is the first page of Doxygen's output
+        if not exempt and page not in targets and (page.parent == docs or page.parent not in targets):
             yield f"docs/README.md does not lead to {page.relative_to(root)}"
+
+
+def unnamed_in(page, files):
+    """The files whose names stand nowhere on the page as code."""
+    text = page.read_text()
+    for file in files:
+        if not re.search(rf"`(?:[\w.]+/)*{re.escape(file.name)}(?: [^`]*)?`", text):
+            yield f"{page.parent.name}/{page.name} does not name {file.name}"
 
 
 def selftest():
@@ -81,6 +89,10 @@ def main():
         if not (root / "include/attentive" / name).exists():
             problems.append(f"docs/reference.md names {name}, which is not there")
     problems += missing_in_index(root)
+    tools = root / "tools"
+    problems += unnamed_in(tools / "README.md", (file for file in sorted(tools.iterdir())
+                                                 if file.is_file() and file.name != "README.md"))
+    problems += unnamed_in(tools / "mutants/README.md", sorted((tools / "mutants").glob("*.json")))
     print("\n".join(problems) or f"{len(pages)} pages, no broken link")
     sys.exit(bool(problems))
 

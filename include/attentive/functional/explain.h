@@ -32,9 +32,9 @@ std::ostream& operator<<(std::ostream& out, const Explanation& explanation);
 /// Explains the call `attention(q, k, v, options, extras)` without running it, taking this thread's guards
 /// into account. For bad arguments it throws what the call itself would throw.
 ///
-/// It also reads the mask, which `attention` never does merely to warn. It notes how many queries see no key
-/// and the first of them, and whether a mask of pairs looks reversed for the causal order, that is, whether
-/// it lets queries see only later keys or leaves a causal call nothing but the diagonal. A mask on the meta
+/// Unlike `attention`, it also reads the mask in order to warn. It notes how many queries see no key and the
+/// first of them, and whether a mask of pairs looks reversed for the causal order, that is, whether it lets
+/// queries see only later keys or leaves a causal call nothing but the diagonal. A mask on the meta
 /// device is not read. Memory: up to some ten MB, or a multiple of one row of the mask; time: a few passes
 /// over its pairs, or over B (L + S) numbers if no term of the mask has pairs.
 ///

@@ -25,7 +25,7 @@ struct FeedForwardOptions {
   explicit FeedForwardOptions(int64_t emb_dim) : emb_dim_(emb_dim) {}
 
   TORCH_ARG(int64_t, emb_dim);         ///< features of a token, in and out
-  TORCH_ARG(int64_t, hidden_dim) = 0;  ///< features between the layers; 0: 4 * emb_dim, which the module says
+  TORCH_ARG(int64_t, hidden_dim) = 0;  ///< features between the layers; 0: 4 * emb_dim
   TORCH_ARG(bool, bias) = true;
   TORCH_ARG(Activation, activation) = Activation::GeluTanh;
   /// Whether a third layer, `gate`, multiplies: layers.2(activation(gate(x)) * layers.0(x)). With Silu this

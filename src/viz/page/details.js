@@ -17,7 +17,7 @@
   // A weight of 0 steps is only known to be less than half a step.
   const zeroText = (head, i) => (head.step(i) > 0 ? `< ${number(head.step(i) / 2, 2)}` : "0");
   view.scoreText = (score) => (score === null ? "–" : (score.below ? "< " : "") + number(score.value));
-  view.rankText = ({ rank, exact, of }) => `${exact ? "" : "about "}${view.count(rank)} of ${view.count(of)}`;
+  view.rankText = ({ rank, exact, visible }) => `${exact ? "" : "about "}${view.count(rank)} of ${view.count(visible)}`;
 
   function cellTerms(head, i, j) {
     if (head.steps(i, j) < 0) return [term("Weight", "hidden by the mask")];

@@ -1,4 +1,5 @@
-// Creates elements, formats numbers, and announces changes to screen readers.
+// Creates elements, formats numbers, and announces changes to screen readers. The page's scripts share the
+// object `attentiveView` of the window: they are no modules, because a page opened from disk cannot import any.
 (() => {
   "use strict";
   const view = (window.attentiveView = window.attentiveView || {});

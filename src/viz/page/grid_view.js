@@ -5,10 +5,10 @@
   const { element, number } = view;
 
   const measures = {
-    entropy: { title: "entropy", of: (raw) => raw.entropy, unit: " bits" },
-    distance: { title: "mean distance", of: (raw) => raw.distance, unit: "" },
-    previous: { title: "weight of the previous token", of: (raw) => raw.previous, unit: "" },
-    first: { title: "weight of the first token", of: (raw) => raw.first, unit: "" },
+    entropy: { title: "entropy", value: (raw) => raw.entropy, unit: " bits" },
+    distance: { title: "mean distance", value: (raw) => raw.distance, unit: "" },
+    previous: { title: "weight of the previous token", value: (raw) => raw.previous, unit: "" },
+    first: { title: "weight of the first token", value: (raw) => raw.first, unit: "" },
   };
 
   // Heads in descending order; heads without the number come last.
@@ -16,17 +16,17 @@
     const heads = [...view.data.heads];
     const measure = measures[view.state.sort];
     if (!measure) return heads;
-    const size = (head) => measure.of(head.raw) ?? -Infinity;
+    const size = (head) => measure.value(head.raw) ?? -Infinity;
     return heads.sort((a, b) => size(b) - size(a));
   }
 
   function shortText(head) {
     const measure = measures[view.state.sort];
-    return measure ? number(measure.of(head.raw)) : String(head.number);
+    return measure ? number(measure.value(head.raw)) : String(head.number);
   }
   function longText(head) {
-    const known = Object.values(measures).filter(({ of }) => of(head.raw) !== null);
-    const parts = known.map(({ title, of, unit }) => `${title} ${number(of(head.raw))}${unit}`);
+    const known = Object.values(measures).filter(({ value }) => value(head.raw) !== null);
+    const parts = known.map(({ title, value, unit }) => `${title} ${number(value(head.raw))}${unit}`);
     return [`${head.layer.name}, ${head.name}`, ...parts].join(", ");
   }
 

@@ -115,22 +115,22 @@
       return keys;
     }
 
-    // Returns { rank, exact, of }. The rank is exact for the topKeys; otherwise it comes from quantised
+    // Returns { rank, exact, visible }. The rank is exact for the topKeys; otherwise it comes from quantised
     // weights, many of which are equal.
     rank(i, j) {
-      const own = this.steps(i, j);
-      if (own < 0) return null;
-      const of = this.mask.seen(i);
+      const steps = this.steps(i, j);
+      if (steps < 0) return null;
+      const visible = this.mask.seen(i);
       const top = this.topKeys(i);
-      if (top.includes(j)) return { rank: top.indexOf(j) + 1, exact: true, of };
+      if (top.includes(j)) return { rank: top.indexOf(j) + 1, exact: true, visible };
       let larger = 0;
       let equal = 0;
       for (let k = this.mask.first[i]; k < this.mask.end[i]; k++) {
-        const steps = this.steps(i, k);
-        if (steps > own) larger++;
-        else if (steps === own) equal++;
+        const other = this.steps(i, k);
+        if (other > steps) larger++;
+        else if (other === steps) equal++;
       }
-      return { rank: Math.max(larger + Math.ceil((equal + 1) / 2), top.length + 1), exact: false, of };
+      return { rank: Math.max(larger + Math.ceil((equal + 1) / 2), top.length + 1), exact: false, visible };
     }
   };
 })();

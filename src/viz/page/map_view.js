@@ -112,8 +112,8 @@
 
   function refreshLegend() {
     const head = view.head();
-    const own = view.state.scale === "row";
-    const to = own ? "query’s largest weight" : number(head.largest);
+    const byRow = view.state.scale === "row";
+    const to = byRow ? "query’s largest weight" : number(head.largest);
     const bar = element("span", { class: "ramp", style: `--ramp:${[0, 0.25, 0.5, 0.75, 1].map(view.weightColour).join()}` });
     const hatched = element("span", { class: "swatch hidden" });
     legend.replaceChildren(element("span", {}, "0"), bar, element("span", {}, to), hatched, element("span", {}, "hidden"),

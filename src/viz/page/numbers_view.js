@@ -7,8 +7,8 @@
   // A sum of weights that differs from 1 only by rounding is not a sink.
   const roundedText = (value) => (value !== null && Math.abs(value) < 1e-6 ? "0" : number(value));
   const columns = [
-    { id: "layer", title: "Layer", of: (head) => head.layer.index, text: (head) => head.layer.name },
-    { id: "head", title: "Head", of: (head) => head.number, text: (head) => String(head.number) },
+    { id: "layer", title: "Layer", value: (head) => head.layer.index, text: (head) => head.layer.name },
+    { id: "head", title: "Head", value: (head) => head.number, text: (head) => String(head.number) },
     { id: "entropy", title: "Entropy", help: "bits, mean over the queries that see a key" },
     { id: "entropy_share", title: "Entropy share",
       help: "entropy divided by that of equal weights, mean over the queries that see two keys or more" },
@@ -16,14 +16,14 @@
     { id: "previous", title: "Previous token", help: "mean weight of the key just before the query" },
     { id: "first", title: "First token", help: "mean weight of key 0" },
     { id: "sink", title: "Sink", help: "share that no key takes: 1 less the sum of the weights" },
-  ].map((column) => ({ of: (head) => head.raw[column.id], text: (head) => roundedText(head.raw[column.id]), ...column }));
+  ].map((column) => ({ value: (head) => head.raw[column.id], text: (head) => roundedText(head.raw[column.id]), ...column }));
 
   // Empty values come last in either order.
   function ordered() {
     const column = columns.find((each) => each.id === view.state.column);
     const sign = view.state.down ? -1 : 1;
     const compare = (a, b) => {
-      const [x, y] = [column.of(a), column.of(b)];
+      const [x, y] = [column.value(a), column.value(b)];
       if (x === null || y === null) return (x === null) - (y === null);
       return sign * (x - y);
     };
@@ -66,7 +66,7 @@
   // The clipboard gets full precision; undefined numbers stay empty.
   const asText = () => {
     const lines = [columns.map((column) => column.title)];
-    const field = (column, head) => (column.id === "layer" ? column.text(head) : (column.of(head) ?? ""));
+    const field = (column, head) => (column.id === "layer" ? column.text(head) : (column.value(head) ?? ""));
     for (const head of ordered()) lines.push(columns.map((column) => field(column, head)));
     return lines.map((line) => line.map((field) => String(field).replace(/[\t\r\n]/g, " ")).join("\t")).join("\n") + "\n";
   };
@@ -83,8 +83,8 @@
       drawn = name;
       body.replaceChildren(...ordered().map(row));
       heads.forEach((each, n) => {
-        const own = columns[n].id === view.state.column;
-        each.setAttribute("aria-sort", own ? (view.state.down ? "descending" : "ascending") : "none");
+        const sorts = columns[n].id === view.state.column;
+        each.setAttribute("aria-sort", sorts ? (view.state.down ? "descending" : "ascending") : "none");
       });
     },
     extent: () => ({ width: 960, height: 44 + 20 * view.data.heads.length }),

@@ -58,9 +58,9 @@
 
   function refreshTabs(shown) {
     for (const tab of parts.tabs.children) {
-      const own = tab.id === `tab-${shown.id}`;
-      tab.setAttribute("aria-selected", own);
-      tab.tabIndex = own ? 0 : -1;
+      const selected = tab.id === `tab-${shown.id}`;
+      tab.setAttribute("aria-selected", selected);
+      tab.tabIndex = selected ? 0 : -1;
     }
   }
 

@@ -124,8 +124,8 @@ def thumb_of(head):
     rows, columns = (min(THUMB, size) for size in shares.shape)
     starts = [numpy.arange(part) * size // part for part, size in zip((rows, columns), shares.shape)]
 
-    def largest(of):
-        return numpy.maximum.reduceat(numpy.maximum.reduceat(of, starts[0], axis=0), starts[1], axis=1)
+    def largest(values):
+        return numpy.maximum.reduceat(numpy.maximum.reduceat(values, starts[0], axis=0), starts[1], axis=1)
 
     column = numpy.arange(shares.shape[1])
     reached = largest(((column >= head.spans[:, :1]) & (column < head.spans[:, 1:])).astype(int)) > 0
