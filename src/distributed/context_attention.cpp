@@ -42,9 +42,9 @@ struct ContextCall {
   // Summarizes which gradients are needed: that decides which messages the backward pass sends.
   std::string gradients() const {
     if (!at::GradMode::is_enabled()) return "none";
-    return fmt::format("q {}, k {}, v {}, sinks {}, bias {}", q.requires_grad(), k.requires_grad(),
+    return fmt::format("q {}, k {}, v {}, sinks {}, bias {}, slopes {}", q.requires_grad(), k.requires_grad(),
                        v.requires_grad(), whole.sinks().defined() && whole.sinks().requires_grad(),
-                       whole.bias_needs_gradient());
+                       whole.bias_needs_gradient(), whole.slopes_need_gradient());
   }
 };
 
@@ -84,6 +84,9 @@ void check_method(const ContextCall& call, const AttentionExtras& extras, Contex
     TORCH_CHECK_VALUE(
         !call.whole.bias_needs_gradient(), kContextAttention,
         ": expected a bias without a gradient with ContextMethod::Ring; Gather and Heads take it");
+    TORCH_CHECK_VALUE(
+        !call.whole.slopes_need_gradient(), kContextAttention,
+        ": expected alibi_slopes without a gradient with ContextMethod::Ring; Gather and Heads take them");
   }
 }
 

@@ -57,8 +57,8 @@ struct DispatchedProblem : torch::CustomClassHolder {
   AttentionResult run() const { return dispatch(caller, backend, problem); }
 };
 
-constexpr std::array kDifferentiable = {&Problem::q, &Problem::k, &Problem::v, &Problem::sinks,
-                                        &Problem::bias};
+constexpr std::array kDifferentiable = {&Problem::q,     &Problem::k,    &Problem::v,
+                                        &Problem::sinks, &Problem::bias, &Problem::alibi_slopes};
 
 // Recomputes a call and returns the gradients of its differentiable tensors that are marked as wanted; the
 // others stay undefined.
@@ -92,9 +92,10 @@ class WideGradients : public torch::autograd::Function<WideGradients> {
  public:
   static variable_list forward(AutogradContext* context, const at::Tensor& q, const at::Tensor& k,
                                const at::Tensor& v, const std::optional<at::Tensor>& sinks,
-                               const std::optional<at::Tensor>& bias,
+                               const std::optional<at::Tensor>& bias, const std::optional<at::Tensor>& slopes,
                                const c10::intrusive_ptr<DispatchedProblem>& call) {
-    context->save_for_backward({q, k, v, sinks.value_or(at::Tensor()), bias.value_or(at::Tensor())});
+    context->save_for_backward(
+        {q, k, v, sinks.value_or(at::Tensor()), bias.value_or(at::Tensor()), slopes.value_or(at::Tensor())});
     context->saved_data["call"] = c10::IValue::make_capsule(call);
     DispatchedProblem narrow = *call;
     narrow.problem.k = k.to(q.scalar_type());
@@ -212,12 +213,10 @@ AttentionResult WholeAttention::part_with_wide_gradients(const at::Tensor& q, co
   auto call = c10::make_intrusive<DispatchedProblem>();
   call->caller = caller_;
   call->problem = problem_of(q, wide_k, wide_v, place);
-  // Kernels refuse a bias that needs a gradient. Inside an autograd function gradients are off and they would
-  // accept it, so the reference is chosen here.
-  const bool composed = backend_ == Backend::Auto && kernels::requires_gradient(call->problem.bias);
-  call->backend = composed ? Backend::Reference : backend_;
-  const auto results = WideGradients::apply(q, wide_k, wide_v, as_optional(call->problem.sinks),
-                                            as_optional(call->problem.bias), call);
+  call->backend = backend_;
+  const auto results =
+      WideGradients::apply(q, wide_k, wide_v, as_optional(call->problem.sinks),
+                           as_optional(call->problem.bias), as_optional(call->problem.alibi_slopes), call);
   return {results[0], {}, results[1]};
 }
 
@@ -229,7 +228,7 @@ std::array<at::Tensor, 3> WholeAttention::part_gradients(const at::Tensor& q, co
   call.backend = backend_;
   call.problem = problem_of(q, k, v, place);
   call.problem.sinks.reset();
-  auto gradients = recomputed_gradients(std::move(call), {true, true, true, false, false}, result_gradients);
+  auto gradients = recomputed_gradients(std::move(call), {true, true, true}, result_gradients);
   return {gradients[0], gradients[1], gradients[2]};
 }
 

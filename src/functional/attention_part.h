@@ -35,6 +35,7 @@ class WholeAttention {
   bool has_dropout() const { return whole_.has_dropout(); }
   bool has_aten_dropout() const { return has_dropout() && whole_.dropout_stream == DropoutStream::Aten; }
   bool bias_needs_gradient() const { return kernels::requires_gradient(whole_.bias); }
+  bool slopes_need_gradient() const { return kernels::requires_gradient(whole_.alibi_slopes); }
   /// A text of everything that must be equal in all processes, one line each: sizes, options, and masks,
   /// slopes and sinks with a digest of their values (on a GPU, only for tensors of at most 1 MiB).
   std::string text() const;

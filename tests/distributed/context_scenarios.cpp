@@ -100,6 +100,8 @@ const std::vector<Option>& options() {
          c.bias = c.here(at::randn({kTokens, kTokens})).requires_grad_();
          c.extras.mask = Mask::bias(c.bias);
        }},
+      {"slopes with a gradient",
+       [](Call& c) { c.extras.alibi_slopes = c.here(at::rand({kHeads})).requires_grad_(); }},
       {"dropout", [](Call& c) { c.options = {.causal = Causal::BottomRight, .dropout_p = 0.3}; }},
   };
   return all;
@@ -118,7 +120,11 @@ Tensors whole_tensors(at::ScalarType type, const at::Device& device) {
           normal(kHeads, kValues), at::randn({kBatch, kHeads, kTokens}, at::kDouble).to(device)};
 }
 
-// Output, logsumexp and the gradients of q, k, v, sinks and bias.
+bool has_learned_slopes(const Call& call) {
+  return call.extras.alibi_slopes.defined() && call.extras.alibi_slopes.requires_grad();
+}
+
+// Output, logsumexp and the gradients of q, k, v, and of sinks, bias or slopes.
 using Results = std::vector<at::Tensor>;
 
 Results run(
@@ -131,6 +137,7 @@ Results run(
   for (const auto& x : {call.extras.sinks, call.bias}) {
     if (x.defined()) leaves.push_back(x);
   }
+  if (has_learned_slopes(call)) leaves.push_back(call.extras.alibi_slopes);
   const auto finite =
       result.logsumexp.masked_fill(result.logsumexp.eq(-std::numeric_limits<double>::infinity()), 0.0);
   Results all{result.output.detach(), finite.detach()};
@@ -140,7 +147,7 @@ Results run(
   return all;
 }
 
-constexpr std::array kNames = {"output", "logsumexp", "dq", "dk", "dv", "sinks or bias"};
+constexpr std::array kNames = {"output", "logsumexp", "dq", "dk", "dv", "sinks, bias or slopes"};
 
 double largest_error(const at::Tensor& got, const at::Tensor& want) {
   const auto scale = std::max(1.0, want.to(at::kDouble).abs().max().item<double>());
@@ -159,6 +166,7 @@ Call call_of(const Option& option, at::ScalarType type, const at::Device& device
   const auto widen = [](const at::Tensor& x) { return x.detach().to(at::kDouble).requires_grad_(); };
   if (call.extras.sinks.defined()) call.extras.sinks = widen(call.extras.sinks);
   if (call.bias.defined()) call.extras.mask = Mask::bias(call.bias = widen(call.bias));
+  if (has_learned_slopes(call)) call.extras.alibi_slopes = widen(call.extras.alibi_slopes);
   return call;
 }
 
@@ -198,7 +206,8 @@ struct Comparison {
     const auto device = group->device();
     const auto whole = whole_tensors(type, device);
     const auto call = call_of(option, type, device);
-    if (method == ContextMethod::Ring && (call.options.dropout_p > 0 || call.bias.defined())) return "";
+    const bool learned = call.bias.defined() || has_learned_slopes(call);
+    if (method == ContextMethod::Ring && (call.options.dropout_p > 0 || learned)) return "";
     const auto got = here(whole, call), want = alone(whole, call);
     if (type == at::kBFloat16) return check_rounded(option, got, want);
     const double allowed = (type == at::kDouble ? 1e-13 : 1e-6) * (device.is_cuda() ? 10 : 1);
@@ -331,6 +340,8 @@ void check_refused(const std::shared_ptr<Group>& group) {
   refuses("DropoutStream::Counter", {.dropout_p = 0.1, .dropout_stream = DropoutStream::Aten}, {},
           ContextMethod::Gather);
   refuses("a bias without a gradient", {}, {.mask = Mask::bias(at::zeros({16, 16}).requires_grad_())},
+          ContextMethod::Ring);
+  refuses("alibi_slopes without a gradient", {}, {.alibi_slopes = at::ones({3}).requires_grad_()},
           ContextMethod::Ring);
   refuses("to broadcast to (1, 3, 16, 16)", {}, {.mask = Mask::keep(at::ones({8, 8}, at::kBool))},
           ContextMethod::Ring);

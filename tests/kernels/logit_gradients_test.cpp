@@ -1,5 +1,5 @@
 // Gradients that the native kernel computes beside those of q, k and v: of biases in every shape that
-// broadcasts, of ALiBi slopes, and through the weights that it returns. The backend is forced, and the float64
+// broadcasts, of ALiBi slopes, and through the weights that it returns. The backend is forced; the float64
 // reference is the standard.
 
 #include <array>

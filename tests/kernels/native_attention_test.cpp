@@ -71,8 +71,8 @@ Tolerance output_tolerance(const OptionCall& call, at::ScalarType type) {
   return tolerance;
 }
 
-// The largest sum of the magnitudes whose sum is a slope's gradient, distances times gradients of logits: most
-// of it may cancel, and the rounding of every term remains.
+// The largest sum of the magnitudes of what adds up to a slope's gradient, distances times gradients of
+// logits: most of it may cancel, and the rounding of every term remains.
 double slope_terms(const OptionCall& call) {
   auto probe = cast(call, at::kDouble);
   const int64_t L = call.q.size(2), S = call.k.size(2);

@@ -44,8 +44,8 @@ at::Tensor zigzag_gather(const at::Tensor& part, Group& group, int64_t dim);
 ///
 /// Options and extras describe the whole sequence and are the same in all processes: a pair mask is (…, T,
 /// T), key lengths count from the first token, slopes and sinks cover all heads. Tensors are on the CPU or on
-/// the group's device. Gradients of q, k and v are complete. Gradients of sinks and of a bias cover this
-/// process's part only; sum them over the processes for the whole.
+/// the group's device. Gradients of q, k and v are complete. Gradients of sinks, of slopes
+/// and of a bias cover this process's part only; sum them over the processes for the whole.
 ///
 /// On the CPU, `Gather` and `Heads` compute the same bits as one process, except that Gather adds the
 /// gradients of k and v in another order (and, for float16 and bfloat16, in float32). `Ring` merges partial
@@ -56,9 +56,9 @@ at::Tensor zigzag_gather(const at::Tensor& part, Group& group, int64_t dim);
 /// attention().
 /// Throws c10::ValueError in all processes, before any tensor is sent, if one process passes arguments that
 /// attention() refuses, requests weights or DropoutStream::Aten, uses Heads with a number of heads that W
-/// does not divide, or uses Ring with dropout or with a bias that requires a gradient; or if the calls differ
-/// in shapes, dtypes, options, or a value of a mask, slopes or sinks (on a GPU, values of tensors above 1 MiB
-/// are not compared).
+/// does not divide, or uses Ring with dropout or with a bias or slopes that require a gradient; or if the
+/// calls differ in shapes, dtypes, options, or a value of a mask, slopes or sinks (on a GPU, values of
+/// tensors above 1 MiB are not compared).
 /// Throws PeerError if another process is missing.
 ///
 ///   const AttentionOptions options{.causal = Causal::BottomRight};

@@ -180,7 +180,7 @@ at::Tensor sum_in_order(const at::Tensor& terms, at::IntArrayRef sizes) {
   return sums;
 }
 
-// What the backward pass writes for the sinks, the bias and the slopes, and the sums of it.
+// The terms that the backward pass writes for the sinks, the bias and the slopes, and their sums.
 class TermGradients {
  public:
   TermGradients(const CpuArguments& call, const Wanted& wanted, const at::TensorOptions& floats)
