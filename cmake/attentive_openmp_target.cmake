@@ -43,8 +43,9 @@ function(attentive_openmp_renamed prefix out)
   set(${out} "${runtime}" PARENT_SCOPE)
 endfunction()
 
-# Makes a library without code that has the name and the functions of `runtime`. Linking the file itself would
-# not work: its SONAME is still libgomp.so.1, which the linker would write into the program.
+# Makes a library without code that has the name and the functions of `runtime`, with their symbol versions: LibTorch
+# refers to versioned symbols, and GNU ld accepts no others for them. Linking the file itself would not work: its SONAME
+# is still libgomp.so.1, which the linker would write into the program.
 function(attentive_openmp_stub runtime out)
   cmake_path(GET runtime FILENAME name)
   set(folder "${CMAKE_BINARY_DIR}/attentive_openmp")
@@ -52,15 +53,34 @@ function(attentive_openmp_stub runtime out)
   set(${out} "${stub}" PARENT_SCOPE)
 
   execute_process(COMMAND "${CMAKE_NM}" -D --defined-only "${runtime}" OUTPUT_VARIABLE text COMMAND_ERROR_IS_FATAL ANY)
-  string(REGEX MATCHALL " [TWi] [A-Za-z0-9_]+" functions "${text}")
+  string(REGEX MATCHALL " [TWi] [A-Za-z0-9_]+(@@?[A-Za-z0-9_.]+)?" functions "${text}")
   list(TRANSFORM functions REPLACE "^ . " "")
   list(REMOVE_DUPLICATES functions)
   set(source ".section .note.GNU-stack,\"\",%progbits\n.text\n")
+  set(versions "")
+  set(count 0)
   foreach(function IN LISTS functions)
-    string(APPEND source ".globl ${function}\n.type ${function}, %function\n${function}:\n")
+    set(symbol "${function}")
+    if(function MATCHES "@@?(.+)$")
+      list(APPEND versions "${CMAKE_MATCH_1}")
+      set(symbol "attentive_stub_${count}")
+      string(APPEND source ".symver ${symbol}, ${function}\n")
+      math(EXPR count "${count} + 1")
+    endif()
+    string(APPEND source ".globl ${symbol}\n.type ${symbol}, %function\n${symbol}:\n")
   endforeach()
   file(WRITE "${folder}/stub.s" "${source}")
+  list(REMOVE_DUPLICATES versions)
+  set(script "")
+  foreach(version IN LISTS versions)
+    string(APPEND script "${version} { local: attentive_stub_*; };\n")
+  endforeach()
+  file(WRITE "${folder}/stub.map" "${script}")
+  set(options "-Wl,-soname,${name}")
+  if(versions)
+    list(APPEND options "-Wl,--version-script,${folder}/stub.map")
+  endif()
   execute_process(
-    COMMAND "${CMAKE_CXX_COMPILER}" -shared -nostdlib "-Wl,-soname,${name}" "${folder}/stub.s" -o "${stub}"
+    COMMAND "${CMAKE_CXX_COMPILER}" -shared -nostdlib ${options} "${folder}/stub.s" -o "${stub}"
     COMMAND_ERROR_IS_FATAL ANY)
 endfunction()
