@@ -12,6 +12,7 @@ void forward_backward_suite(Runner& runner);
 void dropout_suite(Runner& runner);
 void window_suite(Runner& runner);
 void variants_suite(Runner& runner);
+void learned_suite(Runner& runner);
 void decode_suite(Runner& runner);
 void module_suite(Runner& runner);
 void tiny_suite(Runner& runner);
@@ -33,12 +34,13 @@ struct Suite {
   Meant meant = Meant::Cpu;
 };
 
-inline constexpr std::array<Suite, 14> kSuites = {{
+inline constexpr std::array<Suite, 15> kSuites = {{
     {"forward", forward_suite},
     {"forward-backward", forward_backward_suite},
     {"dropout", dropout_suite},
     {"window", window_suite},
     {"variants", variants_suite},
+    {"learned", learned_suite},
     {"decode", decode_suite},
     {"gpu-grid", gpu_grid_suite, Meant::Gpu},
     {"gpu-options", gpu_options_suite, Meant::Gpu},
