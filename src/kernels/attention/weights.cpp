@@ -10,10 +10,11 @@ constexpr int64_t kRows = 64;
 constexpr int64_t kCols = 256;
 constexpr int64_t kScores = int64_t{1} << 20;  // the most scores that a thread holds, unless one row has more
 
-template <class T>
+// Stored is the element type of the tensors, T that of the operands of products.
+template <class Stored, class T>
 class WeightsPass {
  public:
-  WeightsPass(const CpuArguments& call, const WeightsTensors<T>& tensors)
+  WeightsPass(const CpuArguments& call, const WeightsTensors<Stored>& tensors)
       : call_(call),
         t_(tensors),
         wide_(round_up(call.S, 16)),
@@ -59,7 +60,7 @@ class WeightsPass {
   }
 
   const CpuArguments& call_;
-  const WeightsTensors<T>& t_;
+  const WeightsTensors<Stored>& t_;
   const int64_t wide_;  // keys of a row, rounded up to whole vectors
   const int64_t rows_;  // rows per block
 };
@@ -68,10 +69,11 @@ class WeightsPass {
 
 template <class T>
 void weights(const CpuArguments& call, const WeightsTensors<T>& tensors) {
-  WeightsPass<T>(call, tensors).run();
+  for_operands<T>([&](auto operand) { WeightsPass<T, decltype(operand)>(call, tensors).run(); });
 }
 
 template void weights<float>(const CpuArguments&, const WeightsTensors<float>&);
 template void weights<bf16_t>(const CpuArguments&, const WeightsTensors<bf16_t>&);
+template void weights<f16_t>(const CpuArguments&, const WeightsTensors<f16_t>&);
 
 }  // namespace attentive::kernels::cpu
