@@ -35,7 +35,7 @@ struct Settings {
 using Call = std::function<at::Tensor()>;
 
 at::ScalarType type_of(const Settings& s) {
-  return s.dtype == "bf16" ? at::kBFloat16 : at::kFloat;
+  return s.dtype == "bf16" ? at::kBFloat16 : s.dtype == "fp16" ? at::kHalf : at::kFloat;
 }
 
 // `leaves` receives the tensors that get gradients.
@@ -109,7 +109,7 @@ int main(int argc, char** argv) {
   app.add_option("--softcap", s.softcap)->check(CLI::PositiveNumber);
   app.add_option("--seconds", s.seconds)->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--threads", s.threads)->check(CLI::Range(1, 1024))->capture_default_str();
-  app.add_option("--dtype", s.dtype)->check(CLI::IsMember({"fp32", "bf16"}))->capture_default_str();
+  app.add_option("--dtype", s.dtype)->check(CLI::IsMember({"fp32", "bf16", "fp16"}))->capture_default_str();
   app.add_flag("--backward", s.backward);
   app.add_flag("--alibi", s.alibi);
   app.add_flag("--module", s.module, "MultiHeadAttention of width heads x head-dim");

@@ -25,7 +25,7 @@ namespace {
 // because threads wait at the end of each.
 constexpr int64_t kRows = 8192;
 
-// Widens blocks of rows of a bfloat16 matrix, one after the other, into the same memory.
+// Widens blocks of rows of a matrix of a half type, one after the other, into the same memory.
 class WidenedRows {
  public:
   explicit WidenedRows(const at::Tensor& matrix)
@@ -79,8 +79,10 @@ at::Tensor widened_sum_of_rows(const at::Tensor& a, const at::Tensor& b) {
 }
 
 bool widens_products(const at::Tensor& x) {
-  return x.is_cpu() && x.scalar_type() == at::kBFloat16 && !at::autocast::is_autocast_enabled(at::kCPU) &&
-         !kernels::cpu::has_gemm_bf16();
+  if (!x.is_cpu() || at::autocast::is_autocast_enabled(at::kCPU)) return false;
+  const auto type = x.scalar_type();
+  return (type == at::kBFloat16 && !kernels::cpu::has_gemm_bf16()) ||
+         (type == at::kHalf && !kernels::cpu::library_has_gemm_f16());
 }
 
 namespace {

@@ -7,6 +7,9 @@
 
 namespace attentive::kernels {
 
+/// The element types of q, k and v.
+enum class Element { Float32, BFloat16, Float16 };
+
 struct Scalars {
   int64_t B = 0, H = 0, Hkv = 0, L = 0, S = 0, D = 0, Dv = 0;
   Band band;

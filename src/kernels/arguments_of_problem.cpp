@@ -93,6 +93,11 @@ Arguments arguments_of(const Problem& problem, uint64_t dropout_key, bool for_ba
   return {scalars_of(problem, dropout_key), mask_tensors_of(problem, for_backward)};
 }
 
+Element element_of(at::ScalarType type) {
+  if (type == at::kFloat) return Element::Float32;
+  return type == at::kBFloat16 ? Element::BFloat16 : Element::Float16;
+}
+
 KernelArguments kernel_arguments(const Scalars& scalars, const MaskTensors& masks) {
   return {scalars,
           view_of<bool>(masks.keep),

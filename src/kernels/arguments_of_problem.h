@@ -42,6 +42,9 @@ uint64_t dropout_key_of(const Problem& problem);
 /// forward pass. Inference tensors are copied as well, since they have no version counter.
 Arguments arguments_of(const Problem& problem, uint64_t dropout_key, bool for_backward);
 
+/// The element type of float32 and the half types.
+Element element_of(at::ScalarType type);
+
 KernelArguments kernel_arguments(const Scalars& scalars, const MaskTensors& masks);
 
 }  // namespace attentive::kernels

@@ -32,7 +32,10 @@ struct Packed {
 }  // namespace
 
 TEST_CASE("packed sequences equal one call per sequence", "[varlen]") {
+  const auto type = GENERATE(at::kDouble, at::kFloat, at::kBFloat16, at::kHalf);
+  INFO(c10::toString(type));
   Packed p;
+  for (auto* x : {&p.q, &p.k, &p.v}) *x = x->to(type);
   AttentionOptions options;
   AttentionExtras extras;
   extras.logsumexp = true;
@@ -60,6 +63,7 @@ TEST_CASE("packed sequences equal one call per sequence", "[varlen]") {
     outputs.push_back(one.output[0].transpose(0, 1));
     logsumexps.push_back(one.logsumexp[0]);
   }
+  CHECK(got.output.scalar_type() == type);
   CHECK_CLOSE(got.output, at::cat(outputs));
   CHECK_CLOSE(got.logsumexp, at::cat(logsumexps, 1));
 }

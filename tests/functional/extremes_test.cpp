@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
@@ -91,6 +92,40 @@ TEST_CASE("numbers at the ends of float32 mean what they mean to the definition"
   }
 }
 
+TEST_CASE("numbers at the ends of float16 mean what they mean to the definition", "[extremes]") {
+  const int64_t L = GENERATE(3, 70);
+  const double most = GENERATE(65504.0, -65504.0);
+  INFO(most << ", L " << L);
+  auto call = random_call(L);
+  SECTION("a bias for some keys") {
+    auto bias = at::zeros({L, 40}, at::kDouble);
+    bias.slice(1, 3, 20).fill_(most);
+    bias.slice(1, 20, 30).fill_(-most);
+    call.extras.mask = Mask::bias(bias);
+    check_same(call, at::kHalf);
+  }
+  SECTION("a bias for every key") {
+    call.extras.mask = Mask::bias(at::full({L, 40}, most, at::kDouble));
+    check_same(call, at::kHalf);
+  }
+  SECTION("slopes") {
+    call.extras.alibi_slopes = at::tensor({most, 0.5, -most, 0.0}, at::kDouble);
+    check_same(call, at::kHalf);
+  }
+  SECTION("sinks") {
+    call.extras.sinks = at::tensor({most, 0.5, -most, 0.0}, at::kDouble);
+    check_same(call, at::kHalf);
+  }
+  SECTION("scores beyond float16") {
+    call.q.select(2, 1).select(2, 0).fill_(most);
+    call.k.select(2, 7).select(2, 0).fill_(65504.0);
+  }
+  SECTION("values") {
+    call.v.select(2, 7).fill_(most);
+  }
+  check_same_weights(call, at::kHalf);
+}
+
 TEST_CASE("a bias of float64 beyond float32 means what it means to the definition", "[extremes]") {
   const int64_t L = GENERATE(3, 70);
   const double value = GENERATE(1e300, -1e300);
@@ -108,7 +143,7 @@ TEST_CASE("a bias of float64 beyond float32 means what it means to the definitio
 
 // A sink of +inf absorbs all weight, which is the limit of a growing sink; inf - inf would be NaN.
 TEST_CASE("sinks that are not finite, or huge", "[extremes][sinks]") {
-  const auto type = GENERATE(at::kDouble, at::kFloat, at::kBFloat16);
+  const auto type = GENERATE(at::kDouble, at::kFloat, at::kBFloat16, at::kHalf);
   const auto backend = GENERATE(Backend::Reference, Backend::Native);
   const int64_t L = GENERATE(3, 70);
   auto exact = random_call(L);

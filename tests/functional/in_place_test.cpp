@@ -34,7 +34,7 @@ bool takes(Backend backend, const at::Tensor& x, const AttentionOptions& options
 
 TEST_CASE("a result takes a change in place and the gradient is right", "[in_place]") {
   const auto backend = GENERATE(from_range(kBackends));
-  const auto type = GENERATE(at::kFloat, at::kDouble, at::kBFloat16);
+  const auto type = GENERATE(at::kFloat, at::kDouble, at::kBFloat16, at::kHalf);
   const auto sizes = GENERATE(std::vector<int64_t>{9, 8}, std::vector<int64_t>{2, 33, 8},
                               std::vector<int64_t>{2, 4, 33, 8}, std::vector<int64_t>{2, 3, 4, 3, 8});
   const bool causal = GENERATE(false, true);

@@ -1,5 +1,5 @@
 // Tests of the products of projections. CTest runs them a second time with ATEN_CPU_CAPABILITY=avx2, with
-// which bfloat16 is multiplied in float32.
+// which half types are multiplied in float32.
 
 #include "functional/linear.h"
 
@@ -26,24 +26,26 @@ using namespace attentive::test;
 
 namespace {
 
-constexpr auto kBf16 = at::kBFloat16;
+at::ScalarType half_type() {
+  return GENERATE(at::kBFloat16, at::kHalf);
+}
 
 at::Tensor exact_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   return at::linear(x.to(at::kDouble), weight.to(at::kDouble), bias.to(at::kDouble));
 }
 
-// Half a unit in the last place of bfloat16 for the largest number of x: the error of a result that was
+// Half a unit in the last place of a half type for the largest number of x: the error of a result that was
 // rounded once.
-double rounding(const at::Tensor& x) {
-  return x.abs().max().item<double>() / 256.0;
+double rounding(const at::Tensor& x, at::ScalarType type) {
+  return x.abs().max().item<double>() * unit_of(type) / 2.0;
 }
 
 double error(const at::Tensor& got, const at::Tensor& want) {
   return (got.to(at::kDouble) - want).abs().max().item<double>();
 }
 
-// Whether a sum of so many products is rounded to bfloat16 once. If LibTorch multiplies on 64-bit ARM, oneDNN
-// stores partial sums of more than 512 products in bfloat16; there the result must equal PyTorch's.
+// Whether a sum of so many products is rounded once. If LibTorch multiplies on 64-bit ARM, oneDNN stores
+// partial sums of more than 512 products in bfloat16; there the result must equal PyTorch's.
 bool rounds_once([[maybe_unused]] const at::Tensor& x, [[maybe_unused]] int64_t products) {
 #ifdef __aarch64__
   return widens_products(x) || products <= 512;
@@ -54,35 +56,40 @@ bool rounds_once([[maybe_unused]] const at::Tensor& x, [[maybe_unused]] int64_t 
 
 }  // namespace
 
-TEST_CASE("linear: bfloat16 equals doubles up to its rounding", "[linear][short]") {
+TEST_CASE("linear: half types equal doubles up to their rounding", "[linear][short]") {
+  const auto type = half_type();
+  INFO(c10::toString(type));
   at::manual_seed(1);
   const auto tokens = GENERATE(1, 40, 4150);  // a few rows; a block of them; several blocks
-  const auto x = at::randn({2, tokens, 96}).to(kBf16), weight = at::randn({50, 96}).to(kBf16),
-             bias = at::randn({50}).to(kBf16);
+  const auto x = at::randn({2, tokens, 96}).to(type), weight = at::randn({50, 96}).to(type),
+             bias = at::randn({50}).to(type);
   const auto want = exact_linear(x, weight, bias);
   const auto got = attentive::linear(x, weight, bias);
-  CHECK(got.scalar_type() == kBf16);
+  CHECK(got.scalar_type() == type);
   // LibTorch rounds once more when it adds the bias.
-  CHECK(error(got, want) <= (widens_products(x) ? 1.0 : 2.0) * rounding(want));
-  CHECK(error(attentive::linear(x, weight), want - bias.to(at::kDouble)) <= rounding(want));
+  CHECK(error(got, want) <= (widens_products(x) ? 1.0 : 2.0) * rounding(want, type));
+  CHECK(error(attentive::linear(x, weight), want - bias.to(at::kDouble)) <= rounding(want, type));
   const at::NoGradGuard no_grad;
-  CHECK(error(attentive::linear(x, weight, bias), want) <= (widens_products(x) ? 1.0 : 2.0) * rounding(want));
+  CHECK(error(attentive::linear(x, weight, bias), want) <=
+        (widens_products(x) ? 1.0 : 2.0) * rounding(want, type));
   CHECK(error(matrix_product(x[0], weight.t()), exact_linear(x[0], weight, at::zeros({50}))) <=
-        rounding(want));
+        rounding(want, type));
 }
 
-TEST_CASE("linear: gradients of bfloat16 have its dtype and value", "[linear][short]") {
+TEST_CASE("linear: gradients of half types have their dtype and value", "[linear][short]") {
+  const auto type = half_type();
+  INFO(c10::toString(type));
   at::manual_seed(2);
   const auto rows = GENERATE(30, 8300);
-  auto x = at::randn({rows, 24}).to(kBf16).requires_grad_();
-  auto weight = at::randn({20, 24}).to(kBf16).requires_grad_();
-  auto bias = at::randn({20}).to(kBf16).requires_grad_();
-  const auto grad = at::randn({rows, 20}).to(kBf16);
+  auto x = at::randn({rows, 24}).to(type).requires_grad_();
+  auto weight = at::randn({20, 24}).to(type).requires_grad_();
+  auto bias = at::randn({20}).to(type).requires_grad_();
+  const auto grad = at::randn({rows, 20}).to(type);
   attentive::linear(x, weight, bias).backward(grad);
   const auto g = grad.to(at::kDouble);
-  const auto check = [](const at::Tensor& leaf, const at::Tensor& want) {
-    CHECK(leaf.grad().scalar_type() == kBf16);
-    CHECK(error(leaf.grad(), want) <= rounding(want));
+  const auto check = [type](const at::Tensor& leaf, const at::Tensor& want) {
+    CHECK(leaf.grad().scalar_type() == type);
+    CHECK(error(leaf.grad(), want) <= rounding(want, type));
   };
   check(x, g.mm(weight.detach().to(at::kDouble)));
   check(bias, g.sum(0));
@@ -96,58 +103,75 @@ TEST_CASE("linear: gradients of bfloat16 have its dtype and value", "[linear][sh
   }
 }
 
-TEST_CASE("linear: gradients of bfloat16 can be differentiated", "[linear][short]") {
+TEST_CASE("linear: gradients of half types can be differentiated", "[linear][short]") {
+  const auto type = half_type();
+  INFO(c10::toString(type));
   at::manual_seed(4);
-  auto x = at::randn({30, 24}).to(kBf16).requires_grad_();
-  auto weight = at::randn({20, 24}).to(kBf16).requires_grad_();
-  const auto grad = at::randn({30, 20}).to(kBf16);
+  auto x = at::randn({30, 24}).to(type).requires_grad_();
+  auto weight = at::randn({20, 24}).to(type).requires_grad_();
+  const auto grad = at::randn({30, 20}).to(type);
   const auto first = torch::autograd::grad({attentive::linear(x, weight)}, {x}, {grad}, std::nullopt,
                                            /*create_graph=*/true)[0];
   first.backward(at::ones_like(first));
   const auto want = grad.to(at::kDouble).sum(0).unsqueeze(1).expand({20, 24});
-  CHECK(error(weight.grad(), want) <= rounding(want));
+  CHECK(error(weight.grad(), want) <= rounding(want, type));
 }
 
 TEST_CASE("linear: the sum over rows is that of doubles", "[linear][short]") {
+  const auto type = half_type();
+  INFO(c10::toString(type));
   at::manual_seed(5);
-  const auto a = at::randn({8300, 20}).to(kBf16), b = at::randn({8300, 24}).to(kBf16);
+  const auto a = at::randn({8300, 20}).to(type), b = at::randn({8300, 24}).to(type);
   const at::AutoGradMode mode(GENERATE(false, true));
   const auto want = a.to(at::kDouble).t().mm(b.to(at::kDouble));
   if (rounds_once(a, a.size(0)))
-    CHECK(error(sum_of_rows(a, b), want) <= rounding(want));
+    CHECK(error(sum_of_rows(a, b), want) <= rounding(want, type));
   else
     CHECK(bit_equal(sum_of_rows(a, b), at::mm(a.t(), b)));
-  CHECK(error(sum_of_rows(a.to(at::kFloat), b.to(at::kFloat)), want) <= rounding(want) / 100);
+  CHECK(error(sum_of_rows(a.to(at::kFloat), b.to(at::kFloat)), want) <= rounding(want, type) / 100);
 }
 
-TEST_CASE("linear: only bfloat16 on the CPU is widened, and not under autocast", "[linear][short]") {
+TEST_CASE("linear: only half types on the CPU are widened, and not under autocast", "[linear][short]") {
+  const auto type = half_type();
   const auto x = at::randn({4, 4});
   CHECK_FALSE(widens_products(x));
   CHECK_FALSE(widens_products(x.to(at::kDouble)));
-  CHECK_FALSE(widens_products(x.to(kBf16).to(at::kMeta)));
-  const bool widens = widens_products(x.to(kBf16));
+  CHECK_FALSE(widens_products(x.to(type).to(at::kMeta)));
+  const bool widens = widens_products(x.to(type));
   at::autocast::set_autocast_enabled(at::kCPU, true);
-  CHECK_FALSE(widens_products(x.to(kBf16)));
+  CHECK_FALSE(widens_products(x.to(type)));
   at::autocast::set_autocast_enabled(at::kCPU, false);
-  CHECK(widens_products(x.to(kBf16)) == widens);
+  CHECK(widens_products(x.to(type)) == widens);
 }
 
 #if defined(__x86_64__)
 TEST_CASE("linear: bfloat16 is widened wherever attention's own products are", "[linear][short]") {
   namespace cpu = kernels::cpu;
-  const auto x = at::randn({4, 4}).to(kBf16);
+  const auto x = at::randn({4, 4}).to(at::kBFloat16);
   for (const auto* limit : {"", "avx512", "avx2", "default"}) {
     INFO("limit " << limit);
     const cpu::SelectionGuard guard(cpu::select(cpu::this_cpu(), limit));
     CHECK(widens_products(x) == !cpu::has_gemm_bf16());
   }
 }
+
+TEST_CASE("linear: float16 is widened wherever LibTorch has no fast product", "[linear][short]") {
+  namespace cpu = kernels::cpu;
+  const auto x = at::randn({4, 4}).to(at::kHalf);
+  for (const auto* limit : {"", "avx512", "avx2", "default"}) {
+    INFO("limit " << limit);
+    const cpu::SelectionGuard guard(cpu::select(cpu::this_cpu(), limit));
+    CHECK(widens_products(x) == (!cpu::this_cpu().avx512_fp16 || *limit != 0));
+  }
+}
 #endif
 
-TEST_CASE("linear: a training step of a module in bfloat16 has the gradients of doubles", "[linear][short]") {
+TEST_CASE("linear: a training step of a module of a half type has the gradients of doubles",
+          "[linear][short]") {
+  const auto type = half_type();
   at::manual_seed(3);
   MultiHeadAttention module(32, 32, /*context_length=*/0, /*dropout=*/0.0, /*num_heads=*/4);
-  module->to(kBf16);
+  module->to(type);
   MultiHeadAttention exact(32, 32, 0, 0.0, 4);
   exact->to(at::kDouble);
   {
@@ -155,12 +179,12 @@ TEST_CASE("linear: a training step of a module in bfloat16 has the gradients of 
     auto targets = exact->named_parameters();
     for (const auto& item : module->named_parameters()) targets[item.key()].copy_(item.value());
   }
-  const auto x = at::randn({2, 40, 32}).to(kBf16);
+  const auto x = at::randn({2, 40, 32}).to(type);
   module->forward(x).sum().backward();
   exact->forward(x.to(at::kDouble)).sum().backward();
   const auto want = exact->named_parameters();
   for (const auto& item : module->named_parameters()) {
     INFO(item.key());
-    CHECK(difference(item.value().grad(), want[item.key()].grad(), tolerance_of(kBf16, true)) == "");
+    CHECK(difference(item.value().grad(), want[item.key()].grad(), tolerance_of(type, true)) == "");
   }
 }

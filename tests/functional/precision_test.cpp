@@ -149,8 +149,8 @@ TEST_CASE("rows of weights sum to one however large the scores are", "[precision
 }
 
 TEST_CASE("weights keep their digits however large the scores are", "[precision][weights]") {
-  const auto type = GENERATE(at::kFloat, at::kBFloat16);
-  // A bfloat16 weight has three digits, which are lost for larger scores.
+  const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kHalf);
+  // A half weight has three digits, which are lost for larger scores; q and k hold the root of a score.
   const double base = type == at::kFloat ? GENERATE(100.0, 10'000.0) : 1e6;
   const bool negative = GENERATE(false, true);
   const int64_t L = GENERATE(3, 70);
@@ -171,7 +171,9 @@ TEST_CASE("weights keep their digits however large the scores are", "[precision]
   const auto want = weights(cast(call, at::kDouble), Backend::Reference),
              got = weights(call, Backend::Native);
   const double digits = type == at::kFloat ? 2e-6 : 4e-3;
-  CHECK((got - want).abs().le(want * digits + 1e-9).all().item<bool>());
+  // A float16 weight is a multiple of 2^-24 next to 0.
+  const double least = type == at::kHalf ? std::ldexp(1.0, -24) : 1e-9;
+  CHECK((got - want).abs().le(want * digits + least).all().item<bool>());
 }
 
 // Invariant 1 for gradients.

@@ -91,13 +91,27 @@ TEST_CASE("few rows: bfloat16 is multiplied in float32 where the library has no 
   CHECK_FALSE(few_linear(x, weight, bias.to(at::kFloat)).defined());
 }
 
+TEST_CASE("few rows: float16 is multiplied in float32 and rounded once", "[few_linear][float16][short]") {
+  const at::NoGradGuard no_grad;
+  const int64_t rows = GENERATE(1, 6, 16), features = GENERATE(1, 40, 300, 8200);
+  const auto randn_half = [](at::IntArrayRef sizes) { return at::randn(sizes).to(at::kHalf); };
+  const auto x = randn_half({rows, features}), weight = randn_half({65, features}), bias = randn_half({65});
+  const auto got = few_linear(x, weight, bias);
+  REQUIRE(got.defined());
+  CHECK(got.scalar_type() == at::kHalf);
+  const auto want = at::linear(x.to(at::kDouble), weight.to(at::kDouble), bias.to(at::kDouble));
+  CHECK((got.to(at::kDouble) - want).abs().max().item<double>() <=
+        want.abs().max().item<double>() * std::ldexp(1.0, -11));
+  CHECK_FALSE(few_linear(x, weight.to(at::kFloat), {}).defined());
+  CHECK_FALSE(few_linear(x, weight, bias.to(at::kFloat)).defined());
+}
+
 TEST_CASE("few rows: leaves to the library what it cannot do as well", "[few_linear]") {
   const at::NoGradGuard no_grad;
   const auto x = at::randn({16, 64}), weight = at::randn({64, 64}), bias = at::randn({64});
   REQUIRE(few_linear(x, weight, bias).defined());
   CHECK_FALSE(few_linear(at::randn({17, 64}), weight, bias).defined());
   CHECK_FALSE(few_linear(x.to(at::kDouble), weight.to(at::kDouble), {}).defined());
-  CHECK_FALSE(few_linear(x.to(at::kHalf), weight.to(at::kHalf), {}).defined());
   CHECK_FALSE(few_linear(x, weight.to(at::kDouble), {}).defined());
   CHECK_FALSE(few_linear(x.to(at::kMeta), weight.to(at::kMeta), {}).defined());
   CHECK_FALSE(few_linear(at::randn({64, 16}).t(), weight, bias).defined());

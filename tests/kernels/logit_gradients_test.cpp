@@ -147,7 +147,7 @@ Terms drawn(const Sizes& sizes, uint64_t seed = 5) {
   return terms;
 }
 
-constexpr std::array kTypes = {at::kFloat, at::kBFloat16};
+constexpr std::array kTypes = {at::kFloat, at::kBFloat16, at::kHalf};
 
 }  // namespace
 

@@ -185,7 +185,7 @@ Company random_company(std::mt19937& random, Shapes shapes, at::ScalarType type)
 }  // namespace
 
 TEST_CASE("native: every option over several tiles", "[native]") {
-  const auto type = GENERATE(at::kFloat, at::kBFloat16);
+  const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kHalf);
   const auto shapes =
       GENERATE(Shapes{}, Shapes{.B = 2, .H = 2, .Hkv = 2, .L = 290, .S = 331, .D = 72, .Dv = 40},
                Shapes{.H = 4, .Hkv = 2, .L = 70, .S = 2100, .D = 8, .Dv = 8});  // tiles of 1024 keys
@@ -202,7 +202,7 @@ TEST_CASE("native: every option over several tiles", "[native]") {
 }
 
 TEST_CASE("native: weights by a second pass equal the reference's", "[native][weights]") {
-  const auto type = GENERATE(at::kFloat, at::kBFloat16);
+  const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kHalf);
   const auto which = GENERATE(Weights::Clean, Weights::Dropped);
   const auto& cases = option_cases();
   const auto n = GENERATE_COPY(range(size_t{0}, cases.size()));
@@ -255,7 +255,7 @@ void check_fuzzed(int seed, int64_t most) {
     names += option.name + "; ";
     option.apply(call);
   }
-  const auto type = random() % 2 ? at::kFloat : at::kBFloat16;
+  const auto type = std::array{at::kFloat, at::kBFloat16, at::kHalf}[random() % 3];
   INFO("seed " << seed << ": B " << s.B << " Hkv " << s.Hkv << " L " << s.L << " S " << s.S << " D " << s.D
                << " Dv " << s.Dv << " " << c10::toString(type) << ": " << names);
   check(call, type);
@@ -293,7 +293,7 @@ TEST_CASE("native: packed and permuted inputs need no copy and give the same bit
 }
 
 TEST_CASE("native: masks and biases may have any stride", "[native][strides]") {
-  const auto type = GENERATE(at::kFloat, at::kBFloat16);
+  const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kHalf);
   const int64_t L = GENERATE(5, 70);
   const std::string stride = GENERATE("by columns", "one for all keys");
   INFO(stride << ", dtype " << c10::toString(type) << ", L " << L);
@@ -346,7 +346,7 @@ TEST_CASE("native: a gradient lies as its tensor does", "[native][strides]") {
 
 TEST_CASE("native: NaN around the inputs changes no bit", "[native][nan]") {
   at::manual_seed(4);
-  const auto type = GENERATE(at::kFloat, at::kBFloat16);
+  const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kHalf);
   const auto surrounded = [&](const at::Tensor& x) {
     const auto big =
         at::full({x.size(0) + 2, x.size(1) + 2, x.size(2) + 2, x.size(3) + 2}, kNaN, x.options());
@@ -373,7 +373,7 @@ TEST_CASE("native: NaN around the inputs changes no bit", "[native][nan]") {
 }
 
 TEST_CASE("native: hidden keys may hold NaN or Inf in every kind of mask", "[native][nan]") {
-  const auto type = GENERATE(at::kFloat, at::kBFloat16);
+  const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kHalf);
   const double poison = GENERATE(kNaN, std::numeric_limits<double>::infinity());
   const int64_t L = GENERATE(5, 120), D = GENERATE(24, 64);
   at::manual_seed(6);
@@ -427,7 +427,7 @@ TEST_CASE("native: hidden keys may hold NaN or Inf in every kind of mask", "[nat
 }
 
 TEST_CASE("native: NaN in sight reaches the output", "[native][nan][short]") {
-  const auto type = GENERATE(at::kFloat, at::kBFloat16);
+  const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kHalf);
   const int64_t L = GENERATE(5, 200);
   const auto make = [&](const char* tensor) {
     at::manual_seed(8);
@@ -449,7 +449,7 @@ TEST_CASE("native: NaN in sight reaches the output", "[native][nan][short]") {
 }
 
 TEST_CASE("native: keys of NaN, as many as are computed with at once, reach the output", "[native][nan]") {
-  const auto type = GENERATE(at::kFloat, at::kBFloat16);
+  const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kHalf);
   const int64_t L = GENERATE(5, 200);
   auto q = at::randn({1, 1, L, 16}), k = at::randn({1, 1, 2100, 16});
   k.slice(2, 0, 1024).fill_(kNaN);
@@ -498,7 +498,7 @@ TEST_CASE("native: a head has the same bits alone and among others", "[native][t
                                  "gradient of v",
                                  "gradient of the sinks"};
   const int before = at::get_num_threads();
-  const auto type = GENERATE(at::kFloat, at::kBFloat16);
+  const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kHalf);
   const auto seed = GENERATE(range(0, 14));
   std::mt19937 random(static_cast<unsigned>(seed));
   const auto up_to = [&](int64_t most) { return 1 + static_cast<int64_t>(random() % most); };
@@ -629,7 +629,7 @@ TEST_CASE("native: the processor's products of bfloat16 count subnormal inputs a
 }
 
 TEST_CASE("native: few queries over several parts of the keys", "[native][decode]") {
-  const auto type = GENERATE(at::kFloat, at::kBFloat16);
+  const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kHalf);
   const int64_t L = GENERATE(1, 5);
   const std::string option = GENERATE("plain", "window and dropout", "sinks", "first part hidden");
   // The number of keys is not a multiple of any block, and the widths are or are not multiples of a pair of

@@ -60,7 +60,7 @@ std::vector<Processor> processors() {
        Pairs,
        {"avx512", "avx2", "portable"}},
       {"Sapphire Rapids (AMX)",
-       {.avx2 = true, .avx512 = true, .avx512_bf16 = true, .amx = true},
+       {.avx2 = true, .avx512 = true, .avx512_bf16 = true, .avx512_fp16 = true, .amx = true},
        "avx512_bf16",
        MatrixUnit,
        {"avx512", "avx2", "portable"}},
@@ -88,6 +88,7 @@ TEST_CASE("selection: each kind of processor gets its kernels", "[selection][sho
     const auto chosen = select(processor.features, "");
     CHECK(std::string(chosen.code->name) == processor.kernels);
     CHECK(chosen.bf16 == processor.bf16);
+    CHECK(chosen.library_f16 == processor.features.avx512_fp16);
     const std::vector<std::string> limits = {"avx512", "avx2", "default"};
     for (size_t i = 0; i < limits.size(); ++i) {
       INFO(limits[i]);
@@ -95,11 +96,13 @@ TEST_CASE("selection: each kind of processor gets its kernels", "[selection][sho
       CHECK(std::string(limited.code->name) == processor.limited[i]);
       const bool same = limited.code == chosen.code;
       CHECK(limited.bf16 == (same ? processor.bf16 : Bf16Product::Widened));
+      CHECK(limited.library_f16 == (same && chosen.library_f16));
     }
   }
 }
 
-TEST_CASE("selection: Native takes float32 and bfloat16 on every kind of processor", "[selection][short]") {
+TEST_CASE("selection: Native takes float32 and the half types on every kind of processor",
+          "[selection][short]") {
   const auto all = processors();
   const auto& processor = all[GENERATE_COPY(range(size_t{0}, all.size()))];
   INFO(processor.name);
@@ -110,7 +113,7 @@ TEST_CASE("selection: Native takes float32 and bfloat16 on every kind of process
   CHECK(has_gemm_bf16() == (processor.bf16 != Bf16Product::Widened));
   at::manual_seed(3);
   const auto q = at::randn({2, 4, 70, 24}), k = at::randn({2, 2, 90, 24}), v = at::randn({2, 2, 90, 20});
-  for (const auto type : {at::kFloat, at::kBFloat16}) {
+  for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf}) {
     const auto call = [&](Backend backend, at::ScalarType dtype) {
       const auto as = [&](const at::Tensor& x) { return x.to(type).to(dtype); };
       return attention(as(q), as(k), as(v), {.causal = Causal::BottomRight, .backend = backend});

@@ -220,6 +220,10 @@ TEST_CASE("Llama keeps its meaning in other dtypes and through a state dict", "[
     CHECK_WITHIN(model->forward(ids), other->forward(ids), {1e-5, 2e-6});
     other->to(at::kBFloat16);
     CHECK_WITHIN(other->forward(ids), model->forward(ids), {5e-2, 2e-2});
+    other->to(at::kFloat);
+    load_state_dict(*other, state_dict(*model));
+    other->to(at::kHalf);
+    CHECK_WITHIN(other->forward(ids), model->forward(ids), {6e-3, 3e-3});
   }
 }
 

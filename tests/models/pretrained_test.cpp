@@ -6,6 +6,7 @@
 #include <ATen/ops/randn.h>
 #include <c10/core/InferenceMode.h>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <attentive/files/state_dict.h>
@@ -162,18 +163,19 @@ TEST_CASE("no first weights are drawn", "[pretrained]") {
 }
 
 TEST_CASE("the dtype is the weights', or that of the options", "[pretrained]") {
+  const auto type = GENERATE(at::kBFloat16, at::kHalf);
   auto half = llama_folder();
-  for (auto& [name, tensor] : half.weights) tensor = tensor.to(at::kBFloat16);
-  const auto bf16 = load_pretrained<Llama>(std::as_const(half));
-  for (const auto& parameter : bf16->parameters()) CHECK(parameter.scalar_type() == at::kBFloat16);
+  for (auto& [name, tensor] : half.weights) tensor = tensor.to(type);
+  const auto narrow = load_pretrained<Llama>(std::as_const(half));
+  for (const auto& parameter : narrow->parameters()) CHECK(parameter.scalar_type() == type);
   const auto widened = load_pretrained<Llama>(std::as_const(half), {.dtype = at::kDouble});
   CHECK(widened->final_norm->weight.scalar_type() == at::kDouble);
-  CHECK(widened->final_norm->weight.equal(bf16->final_norm->weight.to(at::kDouble)));
+  CHECK(widened->final_norm->weight.equal(narrow->final_norm->weight.to(at::kDouble)));
   // If the weights have several dtypes, config.json decides.
   half.weights.at("lm_head.weight") = half.weights.at("lm_head.weight").to(at::kFloat);
   CHECK(load_pretrained<Llama>(std::as_const(half))->out_head->weight.scalar_type() == at::kFloat);
-  const auto named = with(half, "dtype", "bfloat16");
-  CHECK(load_pretrained<Llama>(named)->out_head->weight.scalar_type() == at::kBFloat16);
+  const auto named = with(half, "dtype", type == at::kHalf ? "float16" : "bfloat16");
+  CHECK(load_pretrained<Llama>(named)->out_head->weight.scalar_type() == type);
 }
 
 TEST_CASE("weights that do not fit are listed together", "[pretrained][errors]") {

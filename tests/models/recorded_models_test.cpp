@@ -4,14 +4,18 @@
 
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <c10/core/InferenceMode.h>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 
 #include <attentive/functional/attention_recorder.h>
+#include <attentive/functional/explain.h>
 #include <attentive/models/gpt.h>
+#include <attentive/models/llama.h>
 #include <attentive/models/vit.h>
 
 #include "support/compare.h"
@@ -182,6 +186,46 @@ TEST_CASE("a GPT is recorded under autocast and under InferenceMode", "[recorder
   REQUIRE(recorder.calls().size() == 3);
   CHECK(recorder.calls()[2].q.scalar_type() == at::kBFloat16);
   CHECK(difference(recorder.calls()[2].weights(), want, tolerance_of(at::kBFloat16)) == "");
+}
+
+TEST_CASE("attention of models in half types is the native kernel's, cached and under autocast",
+          "[recorder][kv_cache][float16]") {
+  const auto type = GENERATE(at::kBFloat16, at::kHalf);
+  INFO(c10::toString(type));
+  const at::NoGradGuard no_grad;
+  const auto ids = tokens(9);
+  const auto check = [&](auto& model, bool autocast) {
+    model->eval();
+    if (autocast) {
+      at::autocast::set_autocast_enabled(at::kCPU, true);
+      at::autocast::set_autocast_dtype(at::kCPU, type);
+    } else {
+      model->to(type);
+    }
+    AttentionRecorder recorder(*model);
+    const auto cache = model->make_cache(2);
+    const auto whole = model->forward(ids);
+    const auto cached = model->forward_cached(ids.narrow(1, 0, 5), *cache);
+    const auto last = model->forward_cached(ids.narrow(1, 5, 4), *cache);
+    at::autocast::set_autocast_enabled(at::kCPU, false);
+    at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
+    at::autocast::clear_cache();
+    CHECK(whole.scalar_type() == type);
+    CHECK(difference(at::cat({cached, last}, 1), whole, tolerance_of(type)) == "");
+    CHECK(recorder.calls().size() == 9);
+    for (const auto& call : recorder.calls()) {
+      CHECK(call.q.scalar_type() == type);
+      CHECK(explain(call.q, call.k, call.k, call.options).chosen == Backend::Native);
+    }
+  };
+  for (const bool autocast : {false, true}) {
+    INFO((autocast ? "under" : "without") << " autocast");
+    auto gpt = make(options());
+    check(gpt, autocast);
+    at::manual_seed(3);
+    Llama llama(LlamaOptions(13, 24, 4, 3).num_kv_heads(2).context_length(40));
+    check(llama, autocast);
+  }
 }
 
 TEST_CASE("a ViT records the attention of its patches and its class token", "[recorder]") {

@@ -483,14 +483,11 @@ class Backward : BackwardHeads<Stored, T> {
 
 template <class T>
 void backward(const CpuArguments& call, const BackwardTensors<T>& tensors) {
-  if (kIsBf16<T> && !has_gemm_bf16()) {
-    Backward<T, float>(call, tensors).run();
-  } else {
-    Backward<T, T>(call, tensors).run();
-  }
+  for_operands<T>([&](auto operand) { Backward<T, decltype(operand)>(call, tensors).run(); });
 }
 
 template void backward<float>(const CpuArguments&, const BackwardTensors<float>&);
 template void backward<bf16_t>(const CpuArguments&, const BackwardTensors<bf16_t>&);
+template void backward<f16_t>(const CpuArguments&, const BackwardTensors<f16_t>&);
 
 }  // namespace attentive::kernels::cpu

@@ -24,8 +24,8 @@ Matrix<T> rows_of(const Strided<T>& x, int64_t b, int64_t h, int64_t row, int64_
 }
 
 struct CpuArguments : KernelArguments {
-  int64_t group = 1;  ///< query heads per key head
-  bool is_bf16 = false;
+  int64_t group = 1;                   ///< query heads per key head
+  Element element = Element::Float32;  ///< of q, k, v, the output and their gradients
 
   int64_t kv_head(int64_t h) const { return h / group; }
   /// Whether a call with this many multiplications per pair of query and key is worth several threads: for

@@ -158,5 +158,6 @@ void few_queries(const CpuArguments& call, const ForwardTensors<T>& tensors) {
 
 template void few_queries<float>(const CpuArguments&, const ForwardTensors<float>&);
 template void few_queries<bf16_t>(const CpuArguments&, const ForwardTensors<bf16_t>&);
+template void few_queries<f16_t>(const CpuArguments&, const ForwardTensors<f16_t>&);
 
 }  // namespace attentive::kernels::cpu

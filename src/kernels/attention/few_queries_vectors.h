@@ -4,6 +4,7 @@
 
 #include "kernels/gemm/register_blocks.h"
 #include "kernels/simd/bfloat16.h"
+#include "kernels/simd/float16.h"
 #include "kernels/simd/matrix.h"
 #include "kernels/simd/sums.h"
 
@@ -158,7 +159,7 @@ constexpr int64_t kBlockBytes = 16384;
 template <class T>
 void few_scores(const Matrix<const float>& q, const Matrix<const T>& k, const Matrix<float>& scores) {
 #if ATTENTIVE_SIMD_HAS_PAIRS
-  if constexpr (sizeof(T) == 2) {
+  if constexpr (kIsBf16<T>) {
     if (q.cols % 32 == 0 && q.cols <= 256) return few_scores_of_pairs(q, k, scores);
   }
 #endif
@@ -222,7 +223,7 @@ inline void output_rows(const Matrix<const float>& weights, const Matrix<const T
 template <class T>
 void few_outputs(const Matrix<const float>& weights, const Matrix<const T>& v, const Matrix<float>& out) {
 #if ATTENTIVE_SIMD_HAS_PAIRS
-  if constexpr (sizeof(T) == 2) {
+  if constexpr (kIsBf16<T>) {
     if (v.cols % 64 == 0 && v.rows <= 256) return few_outputs_of_pairs(weights, v, out);
   }
 #endif

@@ -232,14 +232,11 @@ class Forward {
 
 template <class T>
 void forward(const CpuArguments& call, const ForwardTensors<T>& tensors) {
-  if (kIsBf16<T> && !has_gemm_bf16()) {
-    Forward<T, float>(call, tensors).run();
-  } else {
-    Forward<T, T>(call, tensors).run();
-  }
+  for_operands<T>([&](auto operand) { Forward<T, decltype(operand)>(call, tensors).run(); });
 }
 
 template void forward<float>(const CpuArguments&, const ForwardTensors<float>&);
 template void forward<bf16_t>(const CpuArguments&, const ForwardTensors<bf16_t>&);
+template void forward<f16_t>(const CpuArguments&, const ForwardTensors<f16_t>&);
 
 }  // namespace attentive::kernels::cpu

@@ -8,7 +8,7 @@
 namespace attentive::kernels::cpu {
 
 /// Keys are packed transposed, in panels that are an rhs (D, width). Values are packed as an rhs (keys, Dv):
-/// bfloat16 in pairs of rows; float32 only if its rows are not contiguous or were widened from bfloat16.
+/// bfloat16 in pairs of rows; float32 only if its rows are not contiguous or were widened from a half type.
 template <class Stored, class T>
 class PackedKeys {
  public:
@@ -20,7 +20,7 @@ class PackedKeys {
         t_(tensors),
         width_(std::min(kPanel, round_up(call.S, 16))),
         keys_(round_up(call.S, width_)),
-        has_values_(kIsBf16<Stored> || (tensors.v.row != call.Dv && !one_strip)) {}
+        has_values_(!std::is_same_v<Stored, float> || (tensors.v.row != call.Dv && !one_strip)) {}
 
   /// The packed memory of one head, and for each value row whether it is finite.
   struct Head {

@@ -105,18 +105,17 @@ struct WeightsTensors {
 template <class T>
 void weights(const CpuArguments& call, const WeightsTensors<T>& tensors);
 
-/// T is the element type of q and k, Given that of the weights' gradient.
-template <class T, class Given>
+template <class T>
 struct WeightDotsTensors {
   Strided<const T> q, k;
-  Strided<const Given> grad_weights;  ///< (B, H, L, S)
-  float* dots;                        ///< (B, H, L), written
-  bool dropped;                       ///< whether it is the gradient of the weights after dropout
+  Strided<const T> grad_weights;  ///< (B, H, L, S)
+  float* dots;                    ///< (B, H, L), written
+  bool dropped;                   ///< whether it is the gradient of the weights after dropout
 };
 
 /// The dot product of each row of weights with its gradient, which the backward pass adds to δ. The weights
 /// are computed again, in float32.
-template <class T, class Given>
-void weight_dots(const CpuArguments& call, const WeightDotsTensors<T, Given>& tensors);
+template <class T>
+void weight_dots(const CpuArguments& call, const WeightDotsTensors<T>& tensors);
 
 }  // namespace attentive::kernels::cpu

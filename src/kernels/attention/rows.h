@@ -81,12 +81,14 @@ struct RowFunctions {
 
   /// scores = q * k^T for few queries and many keys.
   Overloaded<void(const Matrix<const float>& q, const Matrix<const float>& k, const Matrix<float>& scores),
-             void(const Matrix<const float>& q, const Matrix<const bf16_t>& k, const Matrix<float>& scores)>
+             void(const Matrix<const float>& q, const Matrix<const bf16_t>& k, const Matrix<float>& scores),
+             void(const Matrix<const float>& q, const Matrix<const f16_t>& k, const Matrix<float>& scores)>
       few_scores;
   /// out += weights * v for few rows of weights.
   Overloaded<void(const Matrix<const float>& weights, const Matrix<const float>& v, const Matrix<float>& out),
              void(const Matrix<const float>& weights, const Matrix<const bf16_t>& v,
-                  const Matrix<float>& out)>
+                  const Matrix<float>& out),
+             void(const Matrix<const float>& weights, const Matrix<const f16_t>& v, const Matrix<float>& out)>
       few_outputs;
 };
 

@@ -13,11 +13,12 @@ constexpr int64_t kCols = 256;
 constexpr int64_t kScores = int64_t{1} << 20;  // the most scores that a thread holds, unless one row has more
 
 // Computes rows of weights and passes each to `take(b, h, i, weights, factor)`, as numbers before the factor.
-template <class T, class Take>
+// Stored is the element type of the tensors, T that of the operands of products.
+template <class Stored, class T, class Take>
 class WeightsPass {
  public:
-  WeightsPass(const CpuArguments& call, const Strided<const T>& q, const Strided<const T>& k, bool dropped,
-              Take take)
+  WeightsPass(const CpuArguments& call, const Strided<const Stored>& q, const Strided<const Stored>& k,
+              bool dropped, Take take)
       : call_(call),
         q_(q),
         k_(k),
@@ -64,12 +65,20 @@ class WeightsPass {
   }
 
   const CpuArguments& call_;
-  const Strided<const T> q_, k_;
+  const Strided<const Stored> q_, k_;
   const bool dropped_;
   const Take take_;
   const int64_t wide_;  // keys of a row, rounded up to whole vectors
   const int64_t rows_;  // rows per block
 };
+
+// Passes every row of weights to `take`, which writes or reads tensors of the element type Stored.
+template <class Stored, class Take>
+void for_rows(const CpuArguments& call, const Strided<const Stored>& q, const Strided<const Stored>& k,
+              bool dropped, const Take& take) {
+  for_operands<Stored>(
+      [&](auto operand) { WeightsPass<Stored, decltype(operand), Take>(call, q, k, dropped, take).run(); });
+}
 
 }  // namespace
 
@@ -79,11 +88,11 @@ void weights(const CpuArguments& call, const WeightsTensors<T>& tensors) {
     T* const to = tensors.weights + ((b * call.H + h) * call.L + i) * call.S;
     elementwise().store_scaled(row, factor, to, call.S);
   };
-  WeightsPass(call, tensors.q, tensors.k, tensors.dropped, write).run();
+  for_rows<T>(call, tensors.q, tensors.k, tensors.dropped, write);
 }
 
-template <class T, class Given>
-void weight_dots(const CpuArguments& call, const WeightDotsTensors<T, Given>& tensors) {
+template <class T>
+void weight_dots(const CpuArguments& call, const WeightDotsTensors<T>& tensors) {
   const auto& given = tensors.grad_weights;
   const auto multiply = [&](int64_t b, int64_t h, int64_t i, const float* row, float factor) {
     // Parts of a row are added up separately, so that rounding errors grow with their size and number rather
@@ -97,13 +106,14 @@ void weight_dots(const CpuArguments& call, const WeightDotsTensors<T, Given>& te
     }
     tensors.dots[(b * call.H + h) * call.L + i] = factor == 0.0f ? 0.0f : total * factor;
   };
-  WeightsPass(call, tensors.q, tensors.k, tensors.dropped, multiply).run();
+  for_rows<T>(call, tensors.q, tensors.k, tensors.dropped, multiply);
 }
 
 template void weights<float>(const CpuArguments&, const WeightsTensors<float>&);
 template void weights<bf16_t>(const CpuArguments&, const WeightsTensors<bf16_t>&);
-template void weight_dots<float, float>(const CpuArguments&, const WeightDotsTensors<float, float>&);
-template void weight_dots<float, bf16_t>(const CpuArguments&, const WeightDotsTensors<float, bf16_t>&);
-template void weight_dots<bf16_t, bf16_t>(const CpuArguments&, const WeightDotsTensors<bf16_t, bf16_t>&);
+template void weights<f16_t>(const CpuArguments&, const WeightsTensors<f16_t>&);
+template void weight_dots<float>(const CpuArguments&, const WeightDotsTensors<float>&);
+template void weight_dots<bf16_t>(const CpuArguments&, const WeightDotsTensors<bf16_t>&);
+template void weight_dots<f16_t>(const CpuArguments&, const WeightDotsTensors<f16_t>&);
 
 }  // namespace attentive::kernels::cpu

@@ -1,6 +1,7 @@
 #include "kernels/gemm/few_linear.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>
@@ -36,7 +37,7 @@ template <class T>
 void multiply(const Floats& x, const at::Tensor& weight, const Matrix<float>& out) {
   const int64_t features = x.cols;
   const Matrix<const T> weights{static_cast<const T*>(weight.const_data_ptr()), out.cols, features, features};
-  if constexpr (!kIsBf16<T>) {
+  if constexpr (std::is_same_v<T, float>) {
     if (x.rows >= kRowsOfTile && features * out.cols <= kWeightsOfTile)
       return multiply_by_tile(x, weights, out);
   }
@@ -50,7 +51,18 @@ void multiply(const Floats& x, const at::Tensor& weight, const Matrix<float>& ou
 // The dtypes that are multiplied here. bfloat16 is one of them only if the CPU lacks a fast product for it,
 // since LibTorch would then multiply number by number.
 bool takes(at::ScalarType type) {
-  return type == at::kFloat || (type == at::kBFloat16 && !has_gemm_bf16());
+  return type == at::kFloat || type == at::kHalf || (type == at::kBFloat16 && !has_gemm_bf16());
+}
+
+void multiply(const Floats& x, const at::Tensor& weight, const Matrix<float>& out) {
+  switch (weight.scalar_type()) {
+    case at::kHalf:
+      return multiply<f16_t>(x, weight, out);
+    case at::kBFloat16:
+      return multiply<bf16_t>(x, weight, out);
+    default:
+      return multiply<float>(x, weight, out);
+  }
 }
 
 }  // namespace
@@ -70,7 +82,7 @@ at::Tensor few_linear(const at::Tensor& x, const at::Tensor& weight, const at::T
   const auto wide = x.to(at::kFloat);
   const Floats rows{wide.const_data_ptr<float>(), numbers / features, features, features};
   const Matrix<float> out{result.mutable_data_ptr<float>(), rows.rows, outputs, outputs};
-  type == at::kBFloat16 ? multiply<bf16_t>(rows, weight, out) : multiply<float>(rows, weight, out);
+  multiply(rows, weight, out);
   if (bias.defined()) {
     const auto wide_bias = bias.to(at::kFloat);
     for (int64_t r = 0; r < out.rows; ++r)

@@ -9,6 +9,10 @@ bool has_gemm_bf16() {
   return selection().bf16 != Bf16Product::Widened;
 }
 
+bool library_has_gemm_f16() {
+  return selection().library_f16;
+}
+
 void gemm(const Matrix<const float>& lhs, const Rhs<const float>& rhs, const Matrix<float>& out, Sums sums,
           const Reach& reach) {
   products().multiply(lhs, rhs, out, sums == Sums::Continue, reach);

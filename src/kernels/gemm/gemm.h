@@ -12,6 +12,10 @@ namespace attentive::kernels::cpu {
 /// only: with AVX-512 alone, oneDNN takes longer than widening and a float32 product.
 bool has_gemm_bf16();
 
+/// Whether LibTorch multiplies float16 about as fast as float32, as oneDNN does with AVX512-FP16. Without, it
+/// takes ten times as long, and projections are widened.
+bool library_has_gemm_f16();
+
 enum class Sums { Begin, Continue };
 
 /// out (M, N) = lhs (M, K) * rhs (K, N), or out += lhs * rhs with Sums::Continue.

@@ -1,7 +1,7 @@
 #pragma once
 
 // Makes operands of products from rows of a tensor. The element type of the tensor (Stored) is that of the
-// operands (T), or bfloat16 is widened to float32.
+// operands (T), or a half type that is widened to float32.
 
 #include <algorithm>
 #include <cstring>
@@ -12,8 +12,15 @@
 
 namespace attentive::kernels::cpu {
 
-template <class T>
-inline constexpr bool kIsBf16 = std::is_same_v<T, bf16_t>;
+/// Calls work(T{}) for the type T of the operands of products. Only bfloat16 has products of its own, on some
+/// CPUs.
+template <class Stored, class Work>
+void for_operands(const Work& work) {
+  if constexpr (kIsBf16<Stored>) {
+    if (has_gemm_bf16()) return work(bf16_t{});
+  }
+  work(float{});
+}
 
 /// The inner dimension of a product, which is even for bfloat16 because it multiplies pairs.
 template <class T>

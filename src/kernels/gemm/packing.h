@@ -112,9 +112,21 @@ inline int64_t up_to_16(int64_t n) {
   return n < 16 ? n : 16;
 }
 
-/// Transposes blocks of 16 by 16, which are widened to float32.
-template <class To>
-void transpose(const Matrix<const bf16_t>& from, const Matrix<To>& to) {
+/// Widens blocks of 16 by 16 to float32 and transposes them.
+template <class From>
+void transpose(const Matrix<const From>& from, const Matrix<float>& to) {
+  alignas(64) float wide[16 * 16];
+  for (int64_t r = 0; r < from.rows; r += 16) {
+    const int64_t high = up_to_16(from.rows - r);
+    for (int64_t c = 0; c < from.cols; c += 16) {
+      const int64_t width = up_to_16(from.cols - c);
+      for (int64_t i = 0; i < high; ++i) convert(from.row(r + i) + c, wide + i * 16, width);
+      transpose({wide, high, width, 16}, to.block(c, width, r, high));
+    }
+  }
+}
+
+void transpose(const Matrix<const bf16_t>& from, const Matrix<bf16_t>& to) {
   alignas(64) float wide[16 * 16], transposed[16 * 16];
   for (int64_t r = 0; r < from.rows; r += 16) {
     const int64_t high = up_to_16(from.rows - r);

@@ -33,19 +33,22 @@ struct ProductFunctions {
   /// Transposes into an rhs. If its number of rows is odd, the last pair is completed by zeros.
   Overloaded<void(const Matrix<const float>& from, const Rhs<float>& to),
              void(const Matrix<const bf16_t>& from, const Rhs<float>& to),
+             void(const Matrix<const f16_t>& from, const Rhs<float>& to),
              void(const Matrix<const bf16_t>& from, const Rhs<bf16_t>& to)>
       pack_transposed;
   /// Copies rows to an rhs and returns whether every number is finite. If the number of rows is odd, the last
   /// pair is completed by zeros.
   Overloaded<bool(const Matrix<const float>& from, const Rhs<float>& to),
              bool(const Matrix<const bf16_t>& from, const Rhs<float>& to),
+             bool(const Matrix<const f16_t>& from, const Rhs<float>& to),
              bool(const Matrix<const bf16_t>& from, const Rhs<bf16_t>& to)>
       pack_rows;
 
   /// out = x * weight^T for a few rows of x and a weight (outputs, features) that is not in the cache. Both
   /// are contiguous.
   Overloaded<void(const Matrix<const float>& x, const Matrix<const float>& weight, const Matrix<float>& out),
-             void(const Matrix<const float>& x, const Matrix<const bf16_t>& weight, const Matrix<float>& out)>
+             void(const Matrix<const float>& x, const Matrix<const bf16_t>& weight, const Matrix<float>& out),
+             void(const Matrix<const float>& x, const Matrix<const f16_t>& weight, const Matrix<float>& out)>
       multiply_few_rows;
 };
 

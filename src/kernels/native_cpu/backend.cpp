@@ -18,7 +18,6 @@
 #include "core/check.h"
 #include "kernels/arguments_of_problem.h"
 #include "kernels/attention/passes.h"
-#include "kernels/gemm/gemm.h"
 #include "kernels/native_backward.h"
 #include "kernels/reference/gradients.h"
 
@@ -27,6 +26,7 @@ namespace {
 
 using cpu::bf16_t;
 using cpu::CpuArguments;
+using cpu::f16_t;
 
 // State that the forward pass keeps for the backward pass.
 struct SavedForBackward : torch::CustomClassHolder {
@@ -36,7 +36,7 @@ struct SavedForBackward : torch::CustomClassHolder {
 };
 
 CpuArguments make_call(const Scalars& scalars, const MaskTensors& masks, at::ScalarType type) {
-  return {kernel_arguments(scalars, masks), scalars.H / scalars.Hkv, type == at::kBFloat16};
+  return {kernel_arguments(scalars, masks), scalars.H / scalars.Hkv, element_of(type)};
 }
 
 template <class T>
@@ -81,7 +81,14 @@ at::Tensor gradient_of(const at::Tensor& x) {
 // Calls work(T{}) for the element type of the call's tensors.
 template <class Work>
 void for_type(const CpuArguments& call, const Work& work) {
-  call.is_bf16 ? work(bf16_t{}) : work(float{});
+  switch (call.element) {
+    case Element::Float32:
+      return work(float{});
+    case Element::BFloat16:
+      return work(bf16_t{});
+    case Element::Float16:
+      return work(f16_t{});
+  }
 }
 
 // Whether the pass for few queries is faster, which reads K and V once, in parts that threads share. From
@@ -129,11 +136,7 @@ Computed compute(const CpuArguments& call, const Inputs& in, bool want_logsumexp
   return out;
 }
 
-at::Tensor compute_weights(CpuArguments call, const Inputs& in, bool dropped) {
-  if (call.is_bf16 && !cpu::has_gemm_bf16()) {
-    call.is_bf16 = false;
-    return compute_weights(call, {in.q.to(at::kFloat), in.k.to(at::kFloat), {}}, dropped).to(at::kBFloat16);
-  }
+at::Tensor compute_weights(const CpuArguments& call, const Inputs& in, bool dropped) {
   const auto weights = at::empty({call.B, call.H, call.L, call.S}, in.q.options());
   for_type(call, [&](auto number) {
     using T = decltype(number);
@@ -229,21 +232,13 @@ class TermGradients {
 };
 
 // The dot products of the rows of weights with their incoming gradients, (B, H, L).
-at::Tensor compute_weight_dots(CpuArguments call, const Inputs& in, const Incoming& incoming) {
+at::Tensor compute_weight_dots(const CpuArguments& call, const Inputs& in, const Incoming& incoming) {
   const auto dots = at::empty({call.B, call.H, call.L}, in.q.options().dtype(at::kFloat));
-  for_type(call, [&](auto given) {
-    using Given = decltype(given);
-    const bool widened = call.is_bf16 && !cpu::has_gemm_bf16();
-    const auto q = widened ? in.q.to(at::kFloat) : in.q, k = widened ? in.k.to(at::kFloat) : in.k;
-    call.is_bf16 = call.is_bf16 && !widened;
-    for_type(call, [&](auto number) {
-      using T = decltype(number);
-      if constexpr (sizeof(T) >= sizeof(Given)) {
-        cpu::weight_dots(call, cpu::WeightDotsTensors<T, Given>{
-                                   read<T>(q), read<T>(k), read_pairs<Given>(incoming.weights),
-                                   dots.mutable_data_ptr<float>(), incoming.of_dropped});
-      }
-    });
+  for_type(call, [&](auto number) {
+    using T = decltype(number);
+    cpu::weight_dots(call,
+                     cpu::WeightDotsTensors<T>{read<T>(in.q), read<T>(in.k), read_pairs<T>(incoming.weights),
+                                               dots.mutable_data_ptr<float>(), incoming.of_dropped});
   });
   return dots;
 }
@@ -417,7 +412,8 @@ bool is_moderate(const std::optional<double>& factor) {
 Verdict verdict(const Problem& problem) {
   if (!problem.q.is_cpu()) return Verdict::no("it runs only on the CPU");
   const auto type = problem.q.scalar_type();
-  if (type != at::kFloat && type != at::kBFloat16) return Verdict::no("it accepts only float32 and bfloat16");
+  if (type != at::kFloat && type != at::kBFloat16 && type != at::kHalf)
+    return Verdict::no("it accepts only float32, bfloat16 and float16");
   if (problem.is_empty()) return Verdict::no("it does not accept empty inputs");
   if (problem.has_dropout() && problem.dropout_stream == DropoutStream::Aten) {
     return Verdict::no("the Aten dropout stream cannot be drawn tile by tile");

@@ -25,28 +25,29 @@
 
 ATTENTIVE_SIMD_BEGIN
 
-constexpr ElementwiseFunctions kElementwise = {.convert = {{convert}, {convert}, {convert}},
-                                               .store_scaled = {{store_scaled}, {store_scaled}},
-                                               .add = add,
-                                               .dot = {{dot}, {dot}},
-                                               .all_finite = {{all_finite}, {all_finite}},
-                                               .gelu = gelu,
-                                               .gelu_gradient = gelu_gradient,
-                                               .scale_survivors = scale_survivors,
-                                               .dropout_bits = dropout_bits};
+constexpr ElementwiseFunctions kElementwise = {
+    .convert = {{convert}, {convert}, {convert}, {convert}, {convert}},
+    .store_scaled = {{store_scaled}, {store_scaled}, {store_scaled}},
+    .add = add,
+    .dot = {{dot}, {dot}, {dot}},
+    .all_finite = {{all_finite}, {all_finite}, {all_finite}},
+    .gelu = gelu,
+    .gelu_gradient = gelu_gradient,
+    .scale_survivors = scale_survivors,
+    .dropout_bits = dropout_bits};
 
 constexpr ProductFunctions kProducts = {
     .multiply = {{multiply}, {multiply_pairs}},
     .transpose = {{transpose}, {transpose}},
-    .pack_transposed = {{pack_transposed}, {pack_transposed}, {pack_transposed}},
-    .pack_rows = {{pack_rows}, {pack_rows}, {pack_rows}},
-    .multiply_few_rows = {{multiply_few_rows}, {multiply_few_rows}}};
+    .pack_transposed = {{pack_transposed}, {pack_transposed}, {pack_transposed}, {pack_transposed}},
+    .pack_rows = {{pack_rows}, {pack_rows}, {pack_rows}, {pack_rows}},
+    .multiply_few_rows = {{multiply_few_rows}, {multiply_few_rows}, {multiply_few_rows}}};
 
 constexpr RowFunctions kRows = {.softmax_rows = softmax_rows,
                                 .gradient_row = gradient_row,
                                 .logit_sums = logit_sums,
-                                .few_scores = {{few_scores}, {few_scores}},
-                                .few_outputs = {{few_outputs}, {few_outputs}}};
+                                .few_scores = {{few_scores}, {few_scores}, {few_scores}},
+                                .few_outputs = {{few_outputs}, {few_outputs}, {few_outputs}}};
 
 ATTENTIVE_SIMD_END
 

@@ -30,11 +30,6 @@ bool differentiates(const Problem& p) {
          requires_gradient(p.bias) || requires_gradient(p.sinks);
 }
 
-Element element(const at::Tensor& x) {
-  if (x.scalar_type() == at::kFloat) return Element::Float32;
-  return x.scalar_type() == at::kBFloat16 ? Element::BFloat16 : Element::Float16;
-}
-
 template <class T = void>
 const T* in(const at::Tensor& x) {
   return x.defined() ? static_cast<const T*>(x.const_data_ptr()) : nullptr;
@@ -67,7 +62,7 @@ class MaskedSoftmax : public torch::autograd::Function<MaskedSoftmax> {
     if (kept->clean && call.dropout) clean = at::empty_like(scores);
     const c10::DeviceGuard guard(scores.device());
     kept->kernels->forward(
-        call, element(scores),
+        call, element_of(scores.scalar_type()),
         {in(scores), out(clean), out(dropped), out<float>(logsumexp), out<float>(statistics)});
     context->save_for_backward(kept->arguments.with_masks({scores, statistics}));
     context->saved_data["kept"] = c10::IValue::make_capsule(kept);
@@ -108,7 +103,7 @@ class MaskedSoftmax : public torch::autograd::Function<MaskedSoftmax> {
     if (wants_sinks) sink_terms = at::empty({call.B, call.H, call.L}, statistics.options());
     const c10::DeviceGuard guard(scores.device());
     kept->kernels->backward(
-        call, element(scores),
+        call, element_of(scores.scalar_type()),
         {in(scores), in<float>(statistics), in(grad_clean), in(grad_dropped), in<float>(grad_logsumexp),
          out(grad_scores), out<float>(grad_logits), out<float>(sink_terms)});
 

@@ -11,8 +11,6 @@
 
 namespace attentive::kernels::native_cuda {
 
-enum class Element { Float32, BFloat16, Float16 };
-
 /// The functions that run the row kernels for rows of such elements, on the current device.
 struct SoftmaxKernels {
   void (*forward)(const KernelArguments& call, Element type, const ForwardRows& rows);

@@ -1,7 +1,9 @@
 #include "kernels/simd/cpu_features.h"
 
-#if defined(__x86_64__) && defined(__linux__)
+#if defined(__x86_64__)
 #include <cpuid.h>
+#endif
+#if defined(__x86_64__) && defined(__linux__)
 #include <sys/syscall.h>
 #include <unistd.h>
 #elif defined(__aarch64__) && defined(__linux__)
@@ -26,6 +28,21 @@ bool has_amx() {
 #endif
 }
 
+#if defined(__x86_64__)
+// Conversions of float16, which a hypervisor may hide from a CPU with AVX2. (Clang 14 does not know this name
+// in __builtin_cpu_supports.)
+bool has_f16c() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) != 0;
+}
+
+bool has_avx512_fp16() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  constexpr unsigned kFp16 = 1u << 23;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & kFp16) != 0;
+}
+#endif
+
 #if defined(__aarch64__) && defined(__linux__)
 constexpr unsigned long kHwcap2Bf16 = 1UL << 14;  // as in the kernel's <asm/hwcap.h>
 #endif
@@ -34,10 +51,11 @@ CpuFeatures detect() {
   CpuFeatures cpu;
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  cpu.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  cpu.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
   cpu.avx512 = cpu.avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   cpu.avx512_bf16 = cpu.avx512 && __builtin_cpu_supports("avx512bf16");
+  cpu.avx512_fp16 = cpu.avx512_bf16 && has_avx512_fp16();
   cpu.fast_pairs = cpu.avx512_bf16 && __builtin_cpu_is("amd");
   cpu.amx = cpu.avx512_bf16 && has_amx();
 #elif defined(__aarch64__)

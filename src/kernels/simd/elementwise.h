@@ -8,19 +8,24 @@
 namespace attentive::kernels::cpu {
 
 struct ElementwiseFunctions {
-  /// Between float32 and bfloat16, rounded to nearest.
+  /// Between float32 and a half type, rounded to nearest.
   Overloaded<void(const float* from, bf16_t* to, int64_t n), void(const bf16_t* from, float* to, int64_t n),
+             void(const float* from, f16_t* to, int64_t n), void(const f16_t* from, float* to, int64_t n),
              void(const float* from, float* to, int64_t n)>
       convert;
   /// to = x * factor; `x` and `to` may be the same row.
   Overloaded<void(const float* x, float factor, float* to, int64_t n),
-             void(const float* x, float factor, bf16_t* to, int64_t n)>
+             void(const float* x, float factor, bf16_t* to, int64_t n),
+             void(const float* x, float factor, f16_t* to, int64_t n)>
       store_scaled;
   void (*add)(const float* x, float* to, int64_t n);
   Overloaded<float(const float* a, const float* b, int64_t n),
-             float(const bf16_t* a, const bf16_t* b, int64_t n)>
+             float(const bf16_t* a, const bf16_t* b, int64_t n),
+             float(const f16_t* a, const f16_t* b, int64_t n)>
       dot;
-  Overloaded<bool(const Matrix<const float>&), bool(const Matrix<const bf16_t>&)> all_finite;
+  Overloaded<bool(const Matrix<const float>&), bool(const Matrix<const bf16_t>&),
+             bool(const Matrix<const f16_t>&)>
+      all_finite;
 
   /// GELU in its tanh form, and the gradient of its argument.
   void (*gelu)(const float* x, float* y, int64_t n);

@@ -11,6 +11,17 @@
 namespace attentive::kernels::cpu {
 
 using bf16_t = uint16_t;  ///< the upper half of a float
+/// A number of float16. It is only stored: every operation widens it to float32 first.
+struct f16_t {
+  uint16_t bits;
+};
+
+template <class T>
+inline constexpr bool kIsBf16 = false;
+template <>
+inline constexpr bool kIsBf16<bf16_t> = true;
+template <>
+inline constexpr bool kIsBf16<const bf16_t> = true;
 
 constexpr float kLog2e = 1.44269504088896340736f;
 
@@ -36,7 +47,7 @@ struct Matrix {
 /// data[r / 2 * 2 * stride + 2 * c + r % 2]. A block begins at an even row.
 template <class T>
 struct Rhs {
-  static constexpr int64_t kPair = sizeof(T) == 2 ? 2 : 1;
+  static constexpr int64_t kPair = kIsBf16<T> ? 2 : 1;
   T* data = nullptr;
   int64_t rows = 0, cols = 0, stride = 0;
 

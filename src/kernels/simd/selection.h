@@ -1,6 +1,6 @@
 #pragma once
 
-// Chooses the vector code and the bfloat16 products for a CPU.
+// Chooses the vector code and the products of half types for a CPU.
 
 #include <string_view>
 
@@ -18,6 +18,8 @@ enum class Bf16Product {
 struct Selection {
   const VectorCode* code;
   Bf16Product bf16;
+  /// Whether LibTorch's own products of float16 are about as fast as those of float32.
+  bool library_f16 = false;
 };
 
 /// Chooses the code for a CPU. `limit` is the value of ATEN_CPU_CAPABILITY, which limits PyTorch's kernels to
