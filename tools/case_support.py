@@ -38,15 +38,16 @@ class Folder:
         print(f"{self.path}: {len(sizes)} cases, {sum(sizes)} bytes, largest {largest[0]} ({largest[1].name})")
 
 
-def run_generator(description, limits, *generators):
+def run_generator(description, limits, *generators, out=PARITY_FOLDER):
     """Runs a generator's command line: each of `generators` gets the folders in `limits`, with the largest case size."""
     names = " and ".join(f"{name}/" for name in limits)
     parser = argparse.ArgumentParser(description=description.splitlines()[0])
-    parser.add_argument("--out", default=PARITY_FOLDER, help=f"the folder that holds {names}")
+    parser.add_argument("--out", default=out, help=f"the folder that holds {names}")
     parser.add_argument("--seed", type=int, default=0, help="other numbers than the committed ones (default: 0, the same)")
     arguments = parser.parse_args()
     global _first_seed
-    _first_seed = arguments.seed << 32
+    # Not a number above 2^32: PyTorch's CPU generator reads only the lower 32 bits of a seed.
+    _first_seed = arguments.seed * 1_000_003
     torch.set_num_threads(1)
     folders = [Folder(arguments.out, name, limit) for name, limit in limits.items()]
     for generate in generators:
@@ -60,7 +61,7 @@ _first_seed = 0
 
 def random_stream(seed):
     """A separate random generator; --seed on the command line changes the numbers of all of them."""
-    return torch.Generator().manual_seed(_first_seed + seed)
+    return torch.Generator().manual_seed((_first_seed + seed) % 2**32)
 
 
 def normal(seed, *shape, dtype=torch.float32):

@@ -269,15 +269,31 @@ def check_generators(folder):
     else:
         print("skipped: encoders/ and models/ are not written again, as Python has no transformers")
         committed = [path for path in committed if path.parent.name not in ("encoders", "models")]
+    check_written(folder, scripts, PARITY_FOLDER, committed)
+
+
+def check_bias_generator(folder):
+    """The generator of biases writes the same bytes twice, and the same numbers as committed."""
+    if not importlib.util.find_spec("transformers"):
+        print("skipped: the cases of biases are not written again, as Python has no transformers")
+        return
+    data = TOOLS.parent / "tests" / "modules" / "data"
+    committed = sorted(data.rglob("*.safetensors"))
+    assert len(committed) >= 48
+    check_written(folder, ["make_bias_cases.py"], data, committed)
+
+
+def check_written(folder, scripts, root, committed):
+    """Runs the generators twice in `folder` and compares what they write with the `committed` files below `root`."""
     for script in scripts:
         for run in ("first", "second"):
             command = [sys.executable, TOOLS / script, "--out", folder / run]
             subprocess.run(command, check=True, capture_output=True)
     first = sorted(path.relative_to(folder / "first") for path in (folder / "first").rglob("*.safetensors"))
-    assert first == [path.relative_to(PARITY_FOLDER) for path in committed]
+    assert first == [path.relative_to(root) for path in committed]
     for path in first:
         assert filecmp.cmp(folder / "first" / path, folder / "second" / path, shallow=False), path
-        (metadata, tensors), (old_metadata, old_tensors) = parse(folder / "first" / path), parse(PARITY_FOLDER / path)
+        (metadata, tensors), (old_metadata, old_tensors) = parse(folder / "first" / path), parse(root / path)
         assert tensors.keys() == old_tensors.keys(), path
         assert metadata | {"torch": ""} == old_metadata | {"torch": ""}, path
         largest = max((magnitude(value) for name, value in old_tensors.items() if name.startswith("grad.")), default=0.0)
@@ -294,6 +310,7 @@ def main():
         check_dropout_case,
         check_torch_names,
         check_generators,
+        check_bias_generator,
     ):
         with tempfile.TemporaryDirectory() as folder:
             check(pathlib.Path(folder))

@@ -27,8 +27,10 @@
 #include <attentive/functional/heads.h>
 #include <attentive/functional/linear_attention.h>
 #include <attentive/functional/recorded_attention.h>
+#include <attentive/functional/shifted_windows.h>
 #include <attentive/modules/convert.h>
 #include <attentive/modules/cross_attention.h>
+#include <attentive/modules/distance_bias.h>
 #include <attentive/modules/feed_forward.h>
 #include <attentive/modules/first_weights.h>
 #include <attentive/modules/grouped_query_attention.h>
@@ -36,8 +38,11 @@
 #include <attentive/modules/linear_attention.h>
 #include <attentive/modules/module.h>
 #include <attentive/modules/multi_head_attention.h>
+#include <attentive/modules/position_bias.h>
 #include <attentive/modules/positions.h>
 #include <attentive/modules/print_options.h>
+#include <attentive/modules/relative_position_bias.h>
+#include <attentive/modules/relative_position_bias_2d.h>
 #include <attentive/modules/rms_norm.h>
 #include <attentive/modules/transformer_attention.h>
 #include <attentive/modules/transformer_blocks.h>

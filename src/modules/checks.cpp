@@ -13,6 +13,11 @@ void check_positive(const char* caller, const char* name, int64_t value) {
   TORCH_CHECK_VALUE(value <= int64_t{1} << 48, caller, ": expected ", name, " of at most 2^48, got ", value);
 }
 
+void check_length(const char* caller, const char* name, int64_t value) {
+  TORCH_CHECK_VALUE(value >= 0, caller, ": expected ", name, " >= 0, got ", value);
+  TORCH_CHECK_VALUE(value <= int64_t{1} << 48, caller, ": expected ", name, " of at most 2^48, got ", value);
+}
+
 void check_count(const char* caller, const char* name, int64_t value) {
   constexpr int64_t most = int64_t{1} << 20;
   TORCH_CHECK_VALUE(value > 0 && value <= most, caller, ": expected ", name, " in [1, ", most, "], got ",

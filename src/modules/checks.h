@@ -14,6 +14,9 @@ namespace attentive {
 /// `value` is in [1, 2^48]. The limit exceeds any memory, and small multiples of it do not overflow.
 void check_positive(const char* caller, const char* name, int64_t value);
 
+/// `value`, a number of tokens, is in [0, 2^48].
+void check_length(const char* caller, const char* name, int64_t value);
+
 /// `value`, the number of equal parts that a module builds, is in [1, 2^20].
 void check_count(const char* caller, const char* name, int64_t value);
 

@@ -5,6 +5,7 @@
 #include "modules/attend.h"
 #include "modules/checks.h"
 #include "modules/first_weights.h"
+#include "modules/position_bias.h"
 #include "modules/projection.h"
 
 namespace attentive {
@@ -19,6 +20,8 @@ void MultiHeadAttentionImpl::reset() {
   check_positive(kName, "d_out", options.d_out());
   check_heads(kName, "d_out", options.d_out(), options.num_heads());
   check_attention_options(kName, options);
+  TORCH_CHECK_VALUE(!options.alibi() || !std::holds_alternative<DistanceBiasOptions>(options.position_bias()),
+                    kName, ": expected alibi or a position_bias of learned slopes (DistanceBias), got both");
 
   const auto projection = torch::nn::LinearOptions(options.d_in(), options.d_out()).bias(options.qkv_bias());
   W_query = register_module("W_query", linear_layer(projection));
@@ -26,6 +29,8 @@ void MultiHeadAttentionImpl::reset() {
   W_value = register_module("W_value", linear_layer(projection));
   out_proj = register_module("out_proj", linear_layer(options.d_out(), options.d_out()));
   if (options.sinks()) sinks = register_parameter("sinks", at::zeros({options.num_heads()}));
+  position_bias = make_position_bias(kName, options.position_bias(), options.num_heads());
+  if (position_bias) register_module("position_bias", position_bias);
 }
 
 at::Tensor MultiHeadAttentionImpl::forward(const at::Tensor& x, const Mask& mask) {
@@ -37,6 +42,7 @@ std::pair<at::Tensor, at::Tensor> MultiHeadAttentionImpl::forward_with_weights(c
                                                                                Weights which) {
   check_sequence(kName, "x", x, options.d_in(), W_query->weight);
   check_context(kName, x.size(-2), options.context_length());
+  check_position_bias_tokens(kName, options.position_bias(), x.size(-2));
   const auto heads = [&](const torch::nn::Linear& layer) {
     return project_heads(layer, x, options.num_heads());
   };

@@ -5,6 +5,7 @@
 #include "modules/checks.h"
 #include "modules/first_weights.h"
 #include "modules/packed_projection.h"
+#include "modules/position_bias.h"
 #include "modules/positions_of_parts.h"
 #include "modules/projection.h"
 
@@ -61,6 +62,8 @@ void TransformerAttentionImpl::reset() {
   if (options.output_gate()) {
     W_gate = register_module("W_gate", linear_layer(options.emb_dim(), width, options.qkv_bias()));
   }
+  position_bias = make_position_bias(kName, options.position_bias(), options.num_heads());
+  if (position_bias) register_module("position_bias", position_bias);
   make_adjacent({W_query, W_key, W_value}, draws_first_weights());
 }
 
@@ -108,6 +111,7 @@ at::Tensor TransformerAttentionImpl::forward_cached(const at::Tensor& x, KVCache
   check_cache(options.attention(), cache);
   TORCH_CHECK_VALUE(!context, kName,
                     ": expected no cache for a sequence split over processes (context is set)");
+  check_position_bias_cache(kName, options.position_bias());
   TORCH_CHECK_VALUE(layer >= 0 && layer < cache.options().layers, kName,
                     ": expected a layer of the cache in [0, ", cache.options().layers, "), got ", layer);
   return run(x, &cache, layer, mask);
@@ -118,6 +122,9 @@ at::Tensor TransformerAttentionImpl::run(const at::Tensor& x, KVCache* cache, in
   check_sequence(kName, "x", x, options.emb_dim(), W_query->weight);
   const auto first = cache ? cache->position(layer) : 0;
   check_context(kName, first + x.size(-2) * (context ? context->size() : 1), options.context_length());
+  TORCH_CHECK_VALUE(!context || !position_bias, kName,
+                    ": expected no position_bias for a sequence split over processes (context is set)");
+  check_position_bias_tokens(kName, options.position_bias(), x.size(-2));
   auto [q, k, v] = project_qkv({W_query, W_key, W_value}, batched(x), head_dim());
   if (q_norm) {
     q = q_norm->forward(q);

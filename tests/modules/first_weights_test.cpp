@@ -29,6 +29,7 @@ struct Kind {
 std::vector<Kind> kinds() {
   const auto gated = FeedForwardOptions(8).gated(true);
   const auto attention = TransformerAttentionOptions(8, 2).qkv_bias(true).output_gate(true).qk_norm(true);
+  const auto biased = TransformerAttentionOptions(8, 2).position_bias(RelativePositionBiasOptions(2));
   const auto llama = LlamaOptions(7, 8, 2, 2).qkv_bias(true).norm_after(true);
   return {
       {"CausalAttention", [] { return CausalAttention(3, 2, 6, 0.0).ptr(); }},
@@ -42,10 +43,12 @@ std::vector<Kind> kinds() {
       {"MultiHeadAttention", [] { return MultiHeadAttention(3, 8, 6, 0.0, 4).ptr(); }},
       {"MultiHeadAttentionWrapper", [] { return MultiHeadAttentionWrapper(3, 2, 6, 0.0, 2).ptr(); }},
       {"MultiHeadSelfAttention", [] { return MultiHeadSelfAttention(8, 2).ptr(); }},
+      {"RelativePositionBias", [] { return RelativePositionBias(3).ptr(); }},
       {"SelfAttentionV1", [] { return SelfAttentionV1(3, 2).ptr(); }},
       {"SelfAttentionV2", [] { return SelfAttentionV2(3, 2).ptr(); }},
       {"SharedHeadAttention", [] { return SharedHeadAttention(8, 2).ptr(); }},
       {"TransformerAttention", [=] { return TransformerAttention(attention).ptr(); }},
+      {"TransformerBlock", [=] { return TransformerBlock(TransformerBlockOptions(biased)).ptr(); }},
       {"DecoderBlock", [] { return DecoderBlock(8, 2).ptr(); }},
       {"GPT", [] { return GPT(GPTOptions(7, 8, 8, 2, 2).init(GPTInit::Gpt2)).ptr(); }},
       {"Llama", [=] { return Llama(llama).ptr(); }},

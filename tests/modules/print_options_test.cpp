@@ -82,6 +82,9 @@ TEST_CASE("Every module prints all of its options by name", "[print_options]") {
   check_printout(SinusoidalPositions(4), "SinusoidalPositions");
   check_printout(LearnedPositions(6, 4), "LearnedPositions");
   check_printout(RotaryPositions(4), "RotaryPositions");
+  check_printout(DistanceBias(4), "DistanceBias");
+  check_printout(RelativePositionBias(4), "RelativePositionBias");
+  check_printout(RelativePositionBias2d(2, 3, 4), "RelativePositionBias2d");
   check_printout(RMSNorm(4), "RMSNorm");
   check_printout(ScaledDotProductAttention(0.1), "ScaledDotProductAttention");
   check_printout(SelfAttentionV1(3, 2), "SelfAttentionV1");
@@ -129,7 +132,7 @@ TEST_CASE("Every option that a header declares is listed, in order", "[print_opt
       }
     }
   }
-  CHECK(seen == 31);
+  CHECK(seen == 34);
   [[maybe_unused]] const auto& [causal, feature_map, chunk_size, eps] =
       LinearAttentionCall();  // every member
   CHECK(names_of(LinearAttentionCall()) ==
@@ -139,7 +142,7 @@ TEST_CASE("Every option that a header declares is listed, in order", "[print_opt
 TEST_CASE("Options within options are printed in braces, where defaults are left out", "[print_options]") {
   CHECK(printed(MultiHeadAttention(3, 8, 6, 0.25, 4)) ==
         "attentive::MultiHeadAttention(d_in=3, d_out=8, context_length=6, dropout=0.25, num_heads=4, "
-        "qkv_bias=false, alibi=false, sinks=false, attention={causal=bottom-right})");
+        "qkv_bias=false, alibi=false, sinks=false, position_bias=none, attention={causal=bottom-right})");
   auto attention = AttentionOptions{.scale = 0.5, .window = {255, 0}, .softcap = 30};
   attention.softmax_plus_one = true;
   attention.dropout_stream = DropoutStream::Aten;
@@ -167,7 +170,8 @@ TEST_CASE("Deeper options, enumerations and absent ones are printed too", "[prin
   CHECK(
       printed(TransformerAttention(8, 2)) ==
       "attentive::TransformerAttention(emb_dim=8, num_heads=2, num_kv_heads=0, head_dim=0, context_length=0, "
-      "dropout=0, qkv_bias=false, out_bias=true, rotary=none, qk_norm=false, head_norm={}, "
+      "dropout=0, qkv_bias=false, out_bias=true, rotary=none, position_bias=none, qk_norm=false, "
+      "head_norm={}, "
       "output_gate=false, "
       "attention={causal=bottom-right})");
   CHECK(
@@ -181,6 +185,19 @@ TEST_CASE("Deeper options, enumerations and absent ones are printed too", "[prin
         "low_freq_factor=1, high_freq_factor=4, original_context=8192)");
   CHECK(printed(Llama(LlamaOptions(7, 8, 2, 2).windows({4, 0}).window_rotary(RotaryPositionsOptions(0))))
             .ends_with("dropout=0, rotary={pairing=halves}, windows=[4, 0], window_rotary={})"));
+  const auto line = RelativePositionBiasOptions(2).bidirectional(false);
+  CHECK(printed(
+            TransformerBlock(TransformerBlockOptions(TransformerAttentionOptions(8, 2).position_bias(line))))
+            .starts_with("attentive::TransformerBlock(attention={emb_dim=8, num_heads=2, "
+                         "position_bias=RelativePositionBias{num_heads=2, bidirectional=false}, "
+                         "attention={causal=bottom-right}}, "));
+  const auto window = RelativePositionBias2dOptions(3, 2, 2);
+  CHECK(printed(MultiHeadAttention(MultiHeadAttentionOptions(8, 8, 0, 0, 2).position_bias(window)))
+            .find("position_bias=RelativePositionBias2d{height=3, width=2, num_heads=2}, ") !=
+        std::string::npos);
+  CHECK(printed(MultiHeadAttention(
+                    MultiHeadAttentionOptions(8, 8, 0, 0, 2).position_bias(DistanceBiasOptions(2))))
+            .find("position_bias=DistanceBias{num_heads=2}, ") != std::string::npos);
   using compat::TransformerLayerOptions;
   CHECK(printed(compat::TransformerEncoderLayer(TransformerLayerOptions(8, 2).activation(torch::kGELU))) ==
         "attentive::compat::TransformerEncoderLayer(d_model=8, nhead=2, dim_feedforward=2048, dropout=0.1, "

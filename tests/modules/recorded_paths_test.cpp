@@ -55,10 +55,13 @@ std::set<std::string> names_in_headers() {
 }
 
 // Classes that call attention only through other classes of the list, or not at all.
-const std::set<std::string> kOthers = {"FeedForward",
+const std::set<std::string> kOthers = {"DistanceBias",
+                                       "FeedForward",
                                        "LayerNorm",
                                        "LearnedPositions",
                                        "RMSNorm",
+                                       "RelativePositionBias",
+                                       "RelativePositionBias2d",
                                        "RotaryPositions",
                                        "SinusoidalPositions",
                                        "compat::LayerNorm",

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <utility>
 
 #include <torch/nn/modules/common.h>
@@ -9,6 +10,7 @@
 #include <attentive/core/mask.h>
 #include <attentive/core/options.h>
 #include <attentive/modules/module.h>
+#include <attentive/modules/position_bias.h>
 
 namespace attentive {
 
@@ -33,11 +35,13 @@ struct MultiHeadAttentionOptions {
   TORCH_ARG(bool, alibi) = false;
   /// One learned logit per head in every softmax denominator, parameter `sinks`, zero at first.
   TORCH_ARG(bool, sinks) = false;
+  /// A learned bias by position, as the child `position_bias`: the options of one of its modules.
+  TORCH_ARG(PositionBiasOptions, position_bias) = {};
   /// How the heads attend. Its `dropout_p` must stay 0: `dropout` applies, in training only.
   TORCH_ARG(AttentionOptions, attention) = AttentionOptions{.causal = Causal::BottomRight};
 
   ATTENTIVE_OPTIONS(d_in_, d_out_, context_length_, dropout_, num_heads_, qkv_bias_, alibi_, sinks_,
-                    attention_);
+                    position_bias_, attention_);
 };
 
 /// Causal scaled dot-product attention over num_heads heads, followed by an output projection.
@@ -45,11 +49,12 @@ struct MultiHeadAttentionOptions {
 ///   x (B, T, d_in) or (T, d_in) -> (B, T, d_out) or (T, d_out), dtype and device of the parameters
 ///
 /// Parameters W_query, W_key, W_value, out_proj: names and random draws of the chapter-3 notebook; with the
-/// option `sinks` also `sinks` (num_heads), which draws nothing. The notebook's `mask` buffer is not part of
-/// the state. A query that a mask leaves without keys yields the bias of out_proj. Throws c10::ValueError if
-/// x has another shape or more than context_length tokens, c10::TypeError for another dtype. Memory: O(B H T)
-/// beyond input and output with a fused backend, O(B H T T) with the reference. Source: "Build a Large
-/// Language Model (From Scratch)", chapter 3, `MultiHeadAttention`.
+/// option `sinks` also `sinks` (num_heads), which draws nothing; with `position_bias` also those of its
+/// module, drawn last. The notebook's `mask` buffer is not part of the state. A query that a mask leaves
+/// without keys yields the bias of out_proj. Throws c10::ValueError if x has another shape or more than
+/// context_length tokens, c10::TypeError for another dtype. Memory: O(B H T) beyond input and output with a
+/// fused backend, O(B H T T) with the reference; a table of position biases adds O(H T T). Source: "Build a
+/// Large Language Model (From Scratch)", chapter 3, `MultiHeadAttention`.
 ///
 ///   attentive::MultiHeadAttention mha(768, 768, /*context_length=*/1024, /*dropout=*/0.1, /*num_heads=*/12);
 ///   auto y = mha->forward(x);
@@ -76,7 +81,8 @@ class MultiHeadAttentionImpl : public Module<MultiHeadAttentionImpl>, public Cau
   torch::nn::Linear W_key{nullptr};
   torch::nn::Linear W_value{nullptr};
   torch::nn::Linear out_proj{nullptr};
-  at::Tensor sinks;  ///< (num_heads); undefined without the option
+  at::Tensor sinks;                                  ///< (num_heads); undefined without the option
+  std::shared_ptr<torch::nn::Module> position_bias;  ///< null without the option
 
  private:
   FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(Mask())})

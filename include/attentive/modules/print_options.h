@@ -45,8 +45,10 @@ Options unset() {
     return {};
   } else if constexpr (std::is_constructible_v<Options, int>) {
     return Options(0);
-  } else {
+  } else if constexpr (std::is_constructible_v<Options, int, int>) {
     return Options(0, 0);
+  } else {
+    return Options(0, 0, 0);
   }
 }
 
@@ -68,13 +70,18 @@ std::string text_of(const std::function<Result(Args...)>& function) {
   return function ? "function" : "none";
 }
 
-/// PyTorch's own enumerations are variants of empty structs; ours may also hold a function.
+/// PyTorch's own enumerations are variants of empty structs; ours may also hold a function. A choice between
+/// the options of several modules is printed with the name of the module, or "none".
 template <class... Choices>
 std::string text_of(const std::variant<Choices...>& value) {
   return std::visit(
       [](const auto& choice) {
         using Choice = std::remove_cvref_t<decltype(choice)>;
-        if constexpr (std::is_empty_v<Choice>) {
+        if constexpr (std::is_same_v<Choice, std::monostate>) {
+          return std::string("none");
+        } else if constexpr (requires { Choice::kModule; }) {
+          return Choice::kModule + text_of(choice);
+        } else if constexpr (std::is_empty_v<Choice>) {
           return torch::enumtype::get_enum_name(std::variant<Choice>(choice));
         } else {
           return text_of(choice);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@
 #include <attentive/core/options.h>
 #include <attentive/functional/attention_context.h>
 #include <attentive/modules/module.h>
+#include <attentive/modules/position_bias.h>
 #include <attentive/modules/positions.h>
 #include <attentive/modules/rms_norm.h>
 
@@ -34,6 +36,8 @@ struct TransformerAttentionOptions {
   TORCH_ARG(bool, out_bias) = true;
   /// Rotates queries and keys by their positions; the module sets its head_dim.
   TORCH_ARG(std::optional<RotaryPositionsOptions>, rotary) = std::nullopt;
+  /// A learned bias by position, as the child `position_bias`: the options of one of its modules.
+  TORCH_ARG(PositionBiasOptions, position_bias) = {};
   /// Whether queries and keys of every head are normalized (`RMSNorm` over head_dim) before the rotation.
   TORCH_ARG(bool, qk_norm) = false;
   TORCH_ARG(RMSNormOptions, head_norm) = RMSNormOptions(0);  ///< for qk_norm; the module sets its features
@@ -43,7 +47,7 @@ struct TransformerAttentionOptions {
   TORCH_ARG(AttentionOptions, attention) = AttentionOptions{.causal = Causal::BottomRight};
 
   ATTENTIVE_OPTIONS(emb_dim_, num_heads_, num_kv_heads_, head_dim_, context_length_, dropout_, qkv_bias_,
-                    out_bias_, rotary_, qk_norm_, head_norm_, output_gate_, attention_);
+                    out_bias_, rotary_, position_bias_, qk_norm_, head_norm_, output_gate_, attention_);
 };
 
 /// The self-attention of the transformer blocks: `MultiHeadAttention` with grouped queries, rotary positions
@@ -54,11 +58,12 @@ struct TransformerAttentionOptions {
 /// Parameters W_query, W_key, W_value, out_proj: names and random draws of the chapter-3
 /// `MultiHeadAttention`. The weights of the first three are adjacent in memory (also after `clone()` and
 /// `to()`), so that one matrix product computes all three projections. With qk_norm also q_norm.weight and
-/// k_norm.weight; with output_gate also W_gate, drawn after out_proj. A query that a mask leaves without keys
-/// yields the bias of out_proj. Throws c10::ValueError for another shape or more than context_length tokens,
-/// c10::TypeError for another dtype. Memory: O(B T emb_dim) beyond input and output with a fused backend.
-/// Sources: Dehghani et al. 2023, "Scaling Vision Transformers to 22 Billion Parameters" (qk_norm); Qiu et
-/// al. 2025, "Gated Attention for Large Language Models" (output_gate).
+/// k_norm.weight; with output_gate also W_gate, drawn after out_proj; with position_bias also those of its
+/// module, drawn last. A query that a mask leaves without keys yields the bias of out_proj. Throws
+/// c10::ValueError for another shape or more than context_length tokens, c10::TypeError for another dtype.
+/// Memory: O(B T emb_dim) beyond input and output with a fused backend; a table of position biases adds
+/// O(num_heads T T). Sources: Dehghani et al. 2023, "Scaling Vision Transformers to 22 Billion Parameters"
+/// (qk_norm); Qiu et al. 2025, "Gated Attention for Large Language Models" (output_gate).
 ///
 ///   attentive::TransformerAttention attention(attentive::TransformerAttentionOptions(768, 12));
 ///   auto y = attention->forward(x);
@@ -98,8 +103,9 @@ class TransformerAttentionImpl : public Module<TransformerAttentionImpl>, public
   RotaryPositions rotary{nullptr};
   RMSNorm q_norm{nullptr}, k_norm{nullptr};
   torch::nn::Linear W_gate{nullptr};
+  std::shared_ptr<torch::nn::Module> position_bias;  ///< null without the option
   /// If set, x holds this process's tokens of a longer sequence, `mask` covers the whole sequence, and a
-  /// cache is refused.
+  /// cache and a position bias are refused.
   std::shared_ptr<AttentionContext> context;
 
  private:

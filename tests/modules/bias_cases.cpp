@@ -1,0 +1,80 @@
+#include "modules/bias_cases.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <glob.h>
+
+#include <ATen/ops/zeros_like.h>
+#include <catch2/catch_test_macros.hpp>
+
+#include <attentive/core/guards.h>
+#include <attentive/files/state_dict.h>
+
+#include "support/compare.h"
+#include "support/source_folder.h"
+
+namespace attentive::test {
+
+std::vector<BiasCase> bias_cases(const std::string& kind, size_t least) {
+  const char* named = std::getenv("ATTENTIVE_BIAS_CASES");
+  const auto folder = named ? std::string(named) : source_folder() + "/tests/modules/data/biases";
+  glob_t found{};
+  ::glob((folder + "/" + kind + "-*.safetensors").c_str(), 0, nullptr, &found);
+  std::vector<BiasCase> cases;
+  for (size_t n = 0; n < found.gl_pathc; ++n) {
+    auto file = read_case(found.gl_pathv[n]);
+    auto options = nlohmann::json::parse(file.options);
+    const auto dtype = file.expected_output.scalar_type();
+    cases.push_back({std::move(file), std::move(options), dtype});
+  }
+  ::globfree(&found);
+  REQUIRE(cases.size() >= least);
+  return cases;
+}
+
+void check_bias_case(const BiasCase& bias_case, torch::nn::Module& module,
+                     const std::function<at::Tensor(const CaseTensors& inputs)>& forward,
+                     const std::vector<std::string>& without) {
+  const auto& file = bias_case.file;
+  INFO(file.name);
+  module.to(bias_case.dtype);
+  module.eval();
+  auto state = file.state;
+  const auto parameters = module.named_parameters();
+  for (const auto& name : without) REQUIRE(state.emplace(name, at::zeros_like(parameters[name])).second);
+  load_state_dict(module, state);
+
+  double largest = 0.0;
+  for (const auto* gradients : {&file.input_gradients, &file.state_gradients}) {
+    for (const auto& [name, gradient] : *gradients) largest = std::max(largest, largest_magnitude(gradient));
+  }
+  const auto allowed = tolerance_of(bias_case.dtype, /*gradient=*/true).allowed(largest);
+  const auto check_gradient = [&](const at::Tensor& got, const at::Tensor& want) {
+    REQUIRE(got.defined());
+    const auto distance = distance_of(got, want);
+    INFO("difference " << distance.largest << ", tolerance " << allowed);
+    CHECK(distance.within(allowed));
+  };
+  for (const auto backend : {Backend::Auto, Backend::Reference}) {
+    INFO("backend " << to_string(backend));
+    const BackendGuard guard(backend);
+    CaseTensors inputs;
+    for (const auto& [name, tensor] : file.inputs)
+      inputs[name] = tensor.detach().clone().requires_grad_(tensor.is_floating_point());
+    module.zero_grad();
+    const auto output = forward(inputs);
+    CHECK_CLOSE(output, file.expected_output);
+    (output * file.grad_output).sum().backward();
+    for (const auto& [name, gradient] : file.input_gradients) {
+      INFO("gradient of input " << name);
+      check_gradient(inputs.at(name).grad(), gradient);
+    }
+    CHECK(file.state_gradients.size() == file.state.size());
+    for (const auto& [name, gradient] : file.state_gradients) {
+      INFO("gradient of " << name);
+      check_gradient(parameters[name].grad(), gradient);
+    }
+  }
+}
+
+}  // namespace attentive::test
