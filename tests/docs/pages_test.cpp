@@ -51,6 +51,7 @@ const std::map<std::string, std::string> kCommands = {
     {"build/release/apps/attentive-view", "tests/apps/view_app_test.py"},
     {"build/release/apps/attentive-convert", "tests/apps/convert_app_test.py"},
     {"build/release/apps/attentive-parity", "tests/parity/parity_app_test.cpp"},
+    {"build/release/apps/attentive-learn-bias", "tests/CMakeLists.txt"},
     {"build/release/apps/attentive-learn-copy", "tests/CMakeLists.txt"},
     {"build/release/apps/attentive-data-parallel", "tests/CMakeLists.txt"},
     {"OMP_NUM_THREADS=1 torchrun --nproc-per-node 2", "its variables: tests/apps/train_group_test.py"},
