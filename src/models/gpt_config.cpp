@@ -10,6 +10,11 @@ GPTOptions read_gpt_options(const std::string& caller, const FileValue& config_,
   const auto emb_dim = config.size("n_embd");
   GPTOptions options(config.size("vocab_size"), config.size("n_positions", 1024), emb_dim,
                      config.size("n_head"), config.layers("n_layer"));
+  // Python's names of other families for these four, which it reads as well and prefers.
+  config.must_be("max_position_embeddings", options.context_length());
+  config.must_be("hidden_size", emb_dim);
+  config.must_be("num_attention_heads", options.num_heads());
+  config.must_be("num_hidden_layers", options.num_layers());
   config.must_be("scale_attn_weights", true);
   config.must_be("scale_attn_by_inverse_layer_idx", false);
   const auto inner = config.size("n_inner", 4 * emb_dim);

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <system_error>
 
 #include <fmt/ranges.h>
@@ -80,10 +81,17 @@ std::map<std::string, std::string> side_files_of(const std::filesystem::path& fo
                                    "tokenizer_config.json",
                                    "vocab.json",
                                    "vocab.txt"};
+  constexpr size_t kLargest = size_t{1} << 29;  // as the tokenizers' readers have it
   const auto names = names_in(folder);
   std::map<std::string, std::string> files;
   for (const auto* name : known) {
-    if (std::binary_search(names.begin(), names.end(), name)) files[name] = read_file(folder / name);
+    if (!std::binary_search(names.begin(), names.end(), name)) continue;
+    const auto path = folder / name;
+    std::error_code unknown;  // read_file tells why
+    if (const auto size = std::filesystem::file_size(path, unknown); !unknown && size > kLargest) {
+      throw std::system_error(EFBIG, std::generic_category(), "cannot read " + path.string());
+    }
+    files[name] = read_file(path);
   }
   return files;
 }

@@ -24,6 +24,7 @@ void make_visible(Pieces& pieces) {
     tracked = tracked || piece.origins;
   }
   // Every byte becomes at most two, so the reserved memory never moves and views into it stay valid.
+  pieces.take(2 * size);
   std::string& all = pieces.texts.emplace_back();
   all.reserve(2 * size);
   auto& origins = pieces.origins.emplace_back();

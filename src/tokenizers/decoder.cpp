@@ -99,9 +99,11 @@ std::unique_ptr<DecoderStream> sequence_stream(std::span<const Decoder> decoders
 Decoder parse_decoder_sequence(const JsonView& json) {
   json.only({"type", "decoders"});
   std::vector<Decoder> all;
+  double growth = 1;
   for (const auto& item : json.at("decoders").items()) {
     if (item.is_null()) item.expected("a decoder");
     all.push_back(parse_decoder(item));
+    growth *= all.back().growth;
   }
   const auto any = [&](bool Decoder::*mark) {
     return std::ranges::any_of(all, [=](const Decoder& one) { return one.*mark; });
@@ -119,7 +121,8 @@ Decoder parse_decoder_sequence(const JsonView& json) {
               },
           .byte_level = any(&Decoder::byte_level),
           .joins = any(&Decoder::joins),
-          .only_joins = std::ranges::all_of(all, &Decoder::only_joins)};
+          .only_joins = std::ranges::all_of(all, &Decoder::only_joins),
+          .growth = growth};
 }
 
 void join(Tokens& tokens) {

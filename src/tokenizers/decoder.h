@@ -30,6 +30,7 @@ struct Decoder {
   bool byte_level = false;  // tokens stand for bytes
   bool joins = false;       // joins all tokens to one
   bool only_joins = false;  // changes no text
+  double growth = 1;        // the bytes that it makes of one byte, at most
 };
 
 /// Reads the file's "decoder". Null joins the tokens with spaces.

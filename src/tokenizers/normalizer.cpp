@@ -194,7 +194,7 @@ Normalizer parse_normalizer(const JsonView& json) {
 
 std::string normalized_text(const Normalizer& normalizer, std::string_view text) {
   if (!normalizer) return std::string(text);
-  Pieces pieces;
+  Pieces pieces(text.size());
   return std::string(normalizer(Piece{text}, pieces).text);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/refusal.h"
 #include "tokenizers/unicode.h"
 
 namespace attentive::tokenizers {
@@ -77,6 +78,18 @@ std::vector<Origin> origins_of(std::string_view text) {
   return origins;
 }
 
+void Pieces::start(size_t bytes) {
+  constexpr size_t kGrowth = 256, kLeast = size_t{1} << 20;
+  list.clear();
+  texts.clear();
+  origins.clear();
+  most_ = room_ = kGrowth * bytes + kLeast;
+}
+
+void Pieces::check_room(size_t bytes) const {
+  if (bytes > room_) refuse("expected a text of which the tokenizer makes at most {} bytes, got more", most_);
+}
+
 const Origin* Pieces::keep(std::vector<Origin> all) {
   all.reserve(1);  // so that the origins of an empty text are not null
   return origins.emplace_back(std::move(all)).data();
@@ -106,6 +119,7 @@ void Rewrite::put(char32_t character, ptrdiff_t change) {
     const Origin origin = !inserted ? piece_.origins[at_] : at_ == 0 ? start : piece_.origins[at_ - 1];
     origins_.insert(origins_.end(), text_.size() - before, origin);
   }
+  if (change > 0) pieces_.check_room(text_.size());
   if (change <= 0) skip(static_cast<size_t>(1 - change));
 }
 

@@ -38,18 +38,29 @@ struct Piece {
 };
 
 /// The non-empty pieces of a text, and the memory to which they point.
-struct Pieces {
+class Pieces {
+ public:
+  /// Begins with a text of so many bytes, without pieces.
+  explicit Pieces(size_t bytes = 0) { start(bytes); }
+  void start(size_t bytes);
+
   std::vector<Piece> list;
   std::deque<std::string> texts;
   std::deque<std::vector<Origin>> origins;
 
-  std::string_view keep(std::string text) { return texts.emplace_back(std::move(text)); }
+  std::string_view keep(std::string text) {
+    take(text.size());
+    return texts.emplace_back(std::move(text));
+  }
   const Origin* keep(std::vector<Origin> all);
 
-  void clear() {
-    list.clear();
-    texts.clear();
-    origins.clear();
+  /// Throws Refusal unless so many bytes of new text may be kept. A file can state steps that each multiply a
+  /// text, so all of them together may make 256 bytes for each byte of the text, and a megabyte.
+  void check_room(size_t bytes) const;
+  /// Counts bytes of new text that the caller keeps in `texts`.
+  void take(size_t bytes) {
+    check_room(bytes);
+    room_ -= bytes;
   }
 
   /// Replaces every piece of text by the pieces that `change(piece, out)` appends to `out`; added tokens
@@ -70,6 +81,7 @@ struct Pieces {
 
  private:
   std::vector<Piece> before_;
+  size_t most_ = 0, room_ = 0;  // bytes of new text in all, and those that are left
 };
 
 /// Writes the changed version of a piece, character by character, as the Rust library's `transform_range`

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include <fmt/format.h>
+
 #include "base/refusal.h"
 #include "base/strings.h"
 #include "tokenizers/byte_level.h"
@@ -26,6 +28,9 @@ std::unique_ptr<const Model> checked_model(const JsonView& document) {
     document.at("version").expected("\"1.0\"");
   return parse_model(document.at("model"));
 }
+
+// The bytes that the decoder may make of one byte. Without a limit, a few steps could take all memory.
+constexpr double kMostOfOneByte = 4096;
 
 constexpr size_t kLongestWithOffsets = std::numeric_limits<uint32_t>::max();
 
@@ -69,6 +74,10 @@ Pipeline::Pipeline(const JsonView& document)
       decoder_(parse_decoder(part(document, "decoder"))) {
   const auto cuts = part(document, "pre_tokenizer");
   needs_origins_ = signs_beginning_only(cuts) && (normalizer_ || cuts.type() == "Sequence");
+  if (decoder_.growth > kMostOfOneByte) {
+    part(document, "decoder")
+        .expected(fmt::format("decoders that make at most {} bytes of one", kMostOfOneByte));
+  }
   if (const auto json = document.find("truncation")) limits_.truncation.emplace(*json, post_processor_);
   if (const auto json = document.find("padding")) limits_.padding.emplace(*json);
   if (!decoder_.byte_level) return;
@@ -80,7 +89,7 @@ Pipeline::Pipeline(const JsonView& document)
 void Pipeline::cut_into_pieces(std::string_view text, bool with_origins, Pieces& pieces) const {
   const auto good = utf8_prefix(text);
   if (good != text.size()) refuse("expected text in UTF-8, got a bad byte at offset {}", good);
-  pieces.clear();
+  pieces.start(text.size());
   Piece whole{text};
   if (with_origins) {
     if (text.size() > kLongestWithOffsets)

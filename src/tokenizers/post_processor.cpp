@@ -2,10 +2,15 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "tokenizers/unicode.h"
 
 namespace attentive::tokenizers {
 namespace {
+
+// So that a small file cannot ask for all memory: each piece holds the ids of its token.
+constexpr size_t kMostParts = 1024, kMostAdded = size_t{1} << 16;
 
 // Reads a token and its id, such as ["[SEP]", 102].
 int64_t parse_token(const JsonView& json) {
@@ -98,8 +103,12 @@ void PostProcessor::parse_templates(const JsonView& json) {
   const auto special_tokens = json.at("special_tokens");
   const auto parse_template = [&](const JsonView& items, int sequences) {
     Template pieces;
+    size_t added = 0;
+    if (items.items().size() > kMostParts) items.expected(fmt::format("at most {} pieces", kMostParts));
     for (const auto& item : items.items()) {
       pieces.push_back(parse_piece(item, special_tokens));
+      added += pieces.back().ids.size();
+      if (added > kMostAdded) items.expected(fmt::format("at most {} added tokens", kMostAdded));
       if (pieces.back().sequence >= sequences) item.expected("sequence A");
     }
     return pieces;

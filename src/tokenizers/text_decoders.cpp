@@ -1,5 +1,6 @@
 #include "tokenizers/text_decoders.h"
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
 
@@ -63,6 +64,10 @@ class StripOfOneStream final : public DecoderStream {
   int64_t held_ = 0;  // how many characters are held back, and removed unless text follows
 };
 
+double size_of(const std::string& text) {
+  return static_cast<double>(text.size());
+}
+
 }  // namespace
 
 Decoder parse_replace_decoder(const JsonView& json) {
@@ -86,6 +91,9 @@ Decoder parse_replace_decoder(const JsonView& json) {
     decoder.stream_of_one = [from = pattern.at("String").string(), content] {
       return replacing_stream(from, content);
     };
+    decoder.growth = std::max(1.0, size_of(content) / size_of(pattern.at("String").string()));
+  } else {
+    decoder.growth = 1 + size_of(content);  // the pattern may match before each character
   }
   return decoder;
 }

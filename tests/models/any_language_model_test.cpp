@@ -88,4 +88,13 @@ TEST_CASE("The side files of a folder are read, and written with a model", "[any
   }
   CHECK(names_in(folder.path()) == std::vector<std::string>{"saved"});
   CHECK(value_error([&] { read_side_files(folder / "none"); }).starts_with("read_side_files: "));
+
+  // Files far larger than a tokenizer's are not read; these are holes, which take no space.
+  const auto merges = folder / "saved" / "merges.txt";
+  std::filesystem::resize_file(merges, (size_t{1} << 29) + 1);
+  const auto too_large = ": cannot read " + merges.string() + ": File too large";
+  CHECK(value_error([&] { read_side_files(folder / "saved"); }) == "read_side_files" + too_large);
+  CHECK(value_error([&] { save_model_folder(folder / "other", model, {.tokenizer = folder / "saved"}); }) ==
+        "save_model_folder: " + (folder / "other").string() + too_large);
+  CHECK(names_in(folder.path()) == std::vector<std::string>{"saved"});
 }

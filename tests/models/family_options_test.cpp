@@ -149,6 +149,10 @@ TEST_CASE("a field that is missing, mistyped or not supported is refused by name
   refused("gpt2", "activation_function", "tanh", "expected one of gelu,");
   refused("gpt2", "n_inner", 0, "expected a positive integer below 2^31, got 0");
   refused("gpt2", "scale_attn_by_inverse_layer_idx", true, "expected false");
+  for (const auto* name :
+       {"max_position_embeddings", "hidden_size", "num_attention_heads", "num_hidden_layers"}) {
+    refused("gpt2", name, 1, "got 1");
+  }
   refused("gpt2", "attn_pdrop", 0.0, "set PretrainedOptions::dropout");
   refused("bert", "position_embedding_type", "relative_key", "expected \"absolute\"");
   refused("bert", "is_decoder", true, "expected false");

@@ -180,6 +180,67 @@ TEST_CASE("Templates, lengths and paddings that cannot be are refused", "[pretra
         "padding.strategy.Fixed: expected an integer from 0 to 16777216, got 1e+18");
 }
 
+TEST_CASE("Templates that a small file makes endless are refused", "[pretrained_tokenizer]") {
+  const Json special = {{"SpecialToken", {{"id", "<s>"}, {"type_id", 0}}}};
+  const std::string processor = "/post_processor/processors/1", path = "post_processor.processors[1].single";
+  const auto single = [&](size_t count, size_t ids) {
+    auto document = small_document();
+    document.erase("truncation");
+    document[Pointer(processor + "/special_tokens/<s>/ids")] = std::vector<int64_t>(ids, 6);
+    return refused_with(processor + "/single", std::vector<Json>(count, special), document);
+  };
+  CHECK(single(1024, 64) == "no error");
+  CHECK(single(1025, 1) == path + ": expected at most 1024 pieces, got an array of 1025");
+  CHECK(single(1024, 65) == path + ": expected at most 65536 added tokens, got an array of 1024");
+}
+
+TEST_CASE("Steps that multiply a text without end are refused", "[pretrained_tokenizer]") {
+  const auto with = [](const char* part, const char* list, const Json& step, size_t count) {
+    auto document = small_document();
+    document[part] = {{"type", "Sequence"}, {list, std::vector<Json>(count, step)}};
+    return document;
+  };
+  const auto said = [](const Json& document, const std::string& text) {
+    const auto tokenizer = PretrainedTokenizer::parse(document.dump());
+    return value_error([&] { (void)tokenizer.encode_text(text, {.offsets = false}); });
+  };
+  const auto replace = [](const Json& pattern, size_t count) {
+    return Json{{"type", "Replace"}, {"pattern", pattern}, {"content", std::string(count, 'b')}};
+  };
+  const auto tenfold = replace({{"String", "b"}}, 10);
+  const Json byte_level = {{"type", "ByteLevel"}};
+  // A megabyte, and 256 bytes for each byte of the text.
+  const std::string most = "PretrainedTokenizer: expected a text of which the tokenizer makes at most ";
+  const auto normalizers = [&](const Json& step, size_t count, const std::string& text) {
+    return said(with("normalizer", "normalizers", step, count), text);
+  };
+  CHECK(normalizers(tenfold, 5, "b") == "no error");
+  CHECK(normalizers(tenfold, 7, "b") == most + "1048832 bytes, got more");
+  CHECK(normalizers(byte_level, 21, "\u00e9") == most + "1049088 bytes, got more");
+  // These texts are refused while they are made: whole, they would have two gigabytes.
+  const std::string many(2000, 'b');
+  CHECK(normalizers(replace({{"String", "b"}}, 1'000'000), 1, many) == most + "1560576 bytes, got more");
+  // The text stays as it is, but each step copies it.
+  CHECK(normalizers(replace({{"String", "b"}}, 1), 700, many) == "no error");
+  CHECK(normalizers(replace({{"String", "b"}}, 1), 800, many) == most + "1560576 bytes, got more");
+  auto shown = byte_level;
+  shown.update({{"add_prefix_space", false}, {"trim_offsets", false}, {"use_regex", false}});
+  CHECK(said(with("pre_tokenizer", "pretokenizers", shown, 2), "\u0436") == "no error");
+  CHECK(said(with("pre_tokenizer", "pretokenizers", shown, 21), "\u0436") ==
+        most + "1049088 bytes, got more");
+
+  const std::string decoder = "decoder: expected decoders that make at most 4096 bytes of one, got an object";
+  CHECK(refused(with("decoder", "decoders", tenfold, 3).dump()) == "no error");
+  CHECK(refused(with("decoder", "decoders", tenfold, 4).dump()) == decoder);
+  CHECK(refused_with("/decoder", replace({{"Regex", "b*"}}, 4095)) == "no error");
+  CHECK(refused_with("/decoder", replace({{"Regex", "b*"}}, 4096)) == decoder);
+  // A step that makes a text shorter leaves no more room for those that follow.
+  auto document = with("decoder", "decoders", tenfold, 4);
+  document["decoder"]["decoders"].insert(document["decoder"]["decoders"].begin(),
+                                         replace({{"String", std::string(10, 'b')}}, 1));
+  CHECK(refused(document.dump()) == decoder);
+}
+
 TEST_CASE("Text that the model cannot spell is refused", "[pretrained_tokenizer]") {
   auto document = small_word_piece();
   document["model"]["unk_token"] = "[UNK]";

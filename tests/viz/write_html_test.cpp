@@ -121,6 +121,12 @@ TEST_CASE("the largest weights are named in their exact order", "[viz]") {
   const auto wide =
       page_of({AttentionView{.path = "p", .weights = at::full({1, 1, 66000}, 0.5F), .heads = {0}}});
   CHECK(wide.top(0, 0) == std::vector<std::vector<int32_t>>{{0, 1, 2, 3, 4, 5, 6, 7}});
+  // Places among equal steps that take two bytes and three.
+  auto near = at::full({1, 1, 66000}, 0.5F);
+  near[0][0][300] += 1e-5F;
+  near[0][0][40000] += 2e-5F;
+  const auto far = page_of({AttentionView{.path = "p", .weights = near, .heads = {0}}});
+  CHECK(far.top(0, 0) == std::vector<std::vector<int32_t>>{{40000, 300, 0, 1, 2, 3, 4, 5}});
 }
 
 TEST_CASE("the largest weights are named beyond their steps, whatever the mask and the steps", "[viz]") {

@@ -104,7 +104,9 @@ struct PaddingOptions {
 /// Punctuation, BertPreTokenizer, Metaspace, CharDelimiterSplit, FixedLength. Post-processors: ByteLevel,
 /// TemplateProcessing, BertProcessing, RobertaProcessing. Decoders: ByteLevel, WordPiece, BPEDecoder,
 /// Metaspace, Replace, ByteFallback, Strip, Fuse. A file with any other part is refused with the part's name.
-/// Truncation and padding that a file states are applied, as in Python.
+/// Truncation and padding that a file states are applied, as in Python. A file cannot make a short text
+/// endless: its steps together may make 256 bytes for each byte of a text, and a megabyte more; its decoders
+/// 4,096 bytes of one; and its templates hold at most 1,024 pieces and 65,536 added tokens.
 ///
 /// Categories and normal forms of characters are those of PCRE2 and utf8proc, whereas Python's come from
 /// Unicode 8 to 17. Text with characters that Unicode 9 or a later version added, or with one of eight older
