@@ -7,6 +7,8 @@
     tools/make_model_folders.py --seed N OUT ...
                                                 of other sizes, options and weights, drawn from a seed
     tools/make_model_folders.py --old OUT ...   as older versions of `transformers` wrote them
+    tools/make_model_folders.py --whole OUT     XLM-RoBERTa and CamemBERT with the SentencePiece models of tests/tokenizers/data, and
+                                                the ids and logits of some texts
     tools/make_model_folders.py --check OUT SAVED
                                                 loads each SAVED/<name> with an AutoModel class and prints the largest difference
                                                 from the outputs in OUT/<name>, and which weights were missing
@@ -19,6 +21,7 @@ import argparse
 import json
 import os
 import random
+import shutil
 import sys
 from pathlib import Path
 
@@ -63,6 +66,8 @@ MODELS = {
     "bert": (hf.BertForMaskedLM, hf.BertConfig, ENCODER),
     "bert_base": (hf.BertModel, hf.BertConfig, dict(ENCODER, layer_norm_eps=1e-5)),
     "roberta": (hf.RobertaForMaskedLM, hf.RobertaConfig, dict(ENCODER, type_vocab_size=1)),
+    "xlm_roberta": (hf.XLMRobertaForMaskedLM, hf.XLMRobertaConfig, dict(ENCODER, type_vocab_size=1)),
+    "camembert": (hf.CamembertForMaskedLM, hf.CamembertConfig, dict(ENCODER, type_vocab_size=1)),
     "albert": (hf.AlbertForMaskedLM, hf.AlbertConfig, dict(ENCODER, embedding_size=10)),
     "albert_base": (hf.AlbertModel, hf.AlbertConfig, dict(ENCODER, embedding_size=10)),
     "vit": (hf.ViTForImageClassification, hf.ViTConfig, IMAGES),
@@ -75,6 +80,9 @@ MODELS = {
     "bert_tokens": (hf.BertForTokenClassification, hf.BertConfig, dict(LABELLED, classifier_dropout=0.2)),
     "roberta_texts": (hf.RobertaForSequenceClassification, hf.RobertaConfig, dict(LABELLED, type_vocab_size=1)),
     "roberta_tokens": (hf.RobertaForTokenClassification, hf.RobertaConfig, dict(LABELLED, type_vocab_size=1)),
+    "xlm_roberta_texts": (hf.XLMRobertaForSequenceClassification, hf.XLMRobertaConfig, dict(LABELLED, type_vocab_size=1)),
+    "camembert_base": (hf.CamembertModel, hf.CamembertConfig, dict(ENCODER, type_vocab_size=1)),
+    "camembert_tokens": (hf.CamembertForTokenClassification, hf.CamembertConfig, dict(LABELLED, type_vocab_size=1)),
     "albert_texts": (hf.AlbertForSequenceClassification, hf.AlbertConfig, dict(LABELLED, embedding_size=10)),
     "albert_tokens": (hf.AlbertForTokenClassification, hf.AlbertConfig, dict(LABELLED, embedding_size=10)),
 }
@@ -141,7 +149,7 @@ def numbers(model):
             return {"input.images": images, "output.logits": out.logits}
         return {"input.images": images, "output.hidden": out.last_hidden_state}
     ids = torch.randint(3, model.config.vocab_size, (2, 14), generator=generator)
-    if kind not in ("bert", "roberta", "albert"):
+    if kind not in ("bert", "roberta", "xlm-roberta", "camembert", "albert"):
         return {"input.ids": ids, "output.logits": model(ids).logits}
     lengths = torch.tensor([14, 9])
     keep = torch.arange(14)[None, :] < lengths[:, None]
@@ -200,6 +208,24 @@ def old_names(folder):
     save_file(state, weights, metadata={"format": "pt"})
 
 
+def whole(out):
+    """Writes folders with a tokenizer, but without tokenizer.json, as these families are published."""
+    for name in ("xlm_roberta", "camembert"):
+        source, folder = Path(__file__).resolve().parent.parent / "tests/tokenizers/data/folders" / name, Path(out) / name
+        tokenizer = hf.AutoTokenizer.from_pretrained(source)
+        model = randomized(built(name, vocab_size=len(tokenizer), max_position_embeddings=64), 3)
+        model.save_pretrained(folder)
+        shutil.copy(source / "sentencepiece.bpe.model", folder)
+        known = [entry["text"] for entry in json.loads((source / "expected.json").read_text())["strings"]]
+        texts = [text for text in known if len(tokenizer(text)["input_ids"]) <= 60]
+        results = {}
+        with torch.no_grad():
+            for n, text in enumerate(texts):
+                ids = torch.tensor([tokenizer(text)["input_ids"]])
+                results |= {f"{n}.ids": ids, f"{n}.logits": model(ids).logits}
+        save_file(results, folder / "expected.safetensors", {"texts": json.dumps(texts)})
+
+
 def class_for(name):
     if name.endswith("_base"):
         return hf.AutoModel
@@ -209,7 +235,8 @@ def class_for(name):
         return hf.AutoModelForTokenClassification
     if name in ("vit", "deit"):
         return hf.AutoModelForImageClassification
-    return hf.AutoModelForMaskedLM if name in ("bert", "roberta", "albert") else hf.AutoModelForCausalLM
+    masked = ("bert", "roberta", "xlm_roberta", "camembert", "albert")
+    return hf.AutoModelForMaskedLM if name in masked else hf.AutoModelForCausalLM
 
 
 def difference(model, given):
@@ -244,6 +271,7 @@ def main():
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--committed", action="store_true")
     parser.add_argument("--old", action="store_true", help="write each folder as older versions did")
+    parser.add_argument("--whole", action="store_true", help="write folders that have a tokenizer, too")
     parser.add_argument("--seed", type=int, help="draw the sizes and options of the configurations, too")
     parser.add_argument("arguments", nargs="+")
     args = parser.parse_args()
@@ -251,6 +279,8 @@ def main():
     if args.check:
         return check(*args.arguments)
     out, *names = args.arguments
+    if args.whole:
+        return whole(out)
     if args.committed:
         small = dict(vocab_size=17, num_hidden_layers=2, max_position_embeddings=32, hidden_size=16, intermediate_size=20)
         save(randomized(built("gpt2", vocab_size=17, n_positions=16, n_embd=16, n_layer=2), 1), f"{out}/gpt2")

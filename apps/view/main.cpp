@@ -37,7 +37,7 @@ void declare(CLI::App& app, Settings& s) {
   auto* model = app.add_option(
       "--model", s.model,
       "A folder of attentive-train, one checkpoint in it, or a folder of a Python model: GPT-2, "
-      "Llama, Mistral, Qwen, Gemma, BERT, RoBERTa, ALBERT, ViT, DeiT");
+      "Llama, Mistral, Qwen, Gemma, BERT, RoBERTa, XLM-RoBERTa, CamemBERT, ALBERT, ViT, DeiT");
   auto* text = app.add_option("--text", s.text.text, "The text that the model reads")->needs(model);
   auto* ids = app.add_option("--ids", s.text.ids, "The text as tokens, as numbers: 1,15043,590")
                   ->delimiter(',')

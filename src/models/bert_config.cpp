@@ -8,7 +8,19 @@ const char* head_dropout_field(std::string_view family) {
   return family == "albert" ? "classifier_dropout_prob" : "classifier_dropout";
 }
 
+// Returns the beginning of the names of a family's Python classes.
+std::string class_stem(std::string_view family) {
+  if (family == "albert") return "Albert";
+  if (family == "roberta") return "Roberta";
+  if (family == "xlm-roberta") return "XLMRoberta";
+  return family == "camembert" ? "Camembert" : "Bert";
+}
+
 }  // namespace
+
+bool is_roberta(std::string_view family) {
+  return family == "roberta" || family == "xlm-roberta" || family == "camembert";
+}
 
 BertOptions read_bert_options(const std::string& caller, std::string_view family, const FileValue& config_,
                               const BertParts& parts, const PretrainedOptions& pretrained) {
@@ -16,7 +28,7 @@ BertOptions read_bert_options(const std::string& caller, std::string_view family
   check_common_fields(config);
   config.must_be("is_decoder", false);
   config.must_be("position_embedding_type", "absolute");
-  const bool albert = family == "albert", roberta = family == "roberta";
+  const bool albert = family == "albert";
   BertOptions options(config.size("vocab_size"), config.size("max_position_embeddings", 512),
                       config.size("hidden_size"), config.size("num_attention_heads"),
                       config.layers("num_hidden_layers"));
@@ -35,7 +47,7 @@ BertOptions read_bert_options(const std::string& caller, std::string_view family
         .head_dropout(pretrained.dropout.value_or(config.number(head_dropout_field(family), usual)));
   }
   if (parts.masked_lm) config.must_be("tie_word_embeddings", true);
-  if (roberta) {
+  if (is_roberta(family)) {
     if (config.is_null("pad_token_id")) config.refuse("pad_token_id", "a token, from which positions count");
     options.padding_id(config.integer("pad_token_id", 1));
   } else if (!config.is_null("pad_token_id")) {
@@ -53,12 +65,11 @@ void write_bert_options(std::string_view family, const BertOptions& options, Fil
   const auto set = [&](std::string_view field, FileValue value) {
     set_field(config, field, std::move(value));
   };
-  const std::string name = family == "albert" ? "Albert" : family == "roberta" ? "Roberta" : "Bert";
   const auto* kind = options.masked_lm()                    ? "ForMaskedLM"
                      : options.head() == BertHead::Sequence ? "ForSequenceClassification"
                      : options.head() == BertHead::Tokens   ? "ForTokenClassification"
                                                             : "Model";
-  set("architectures", FileValue::List{{name + kind}});
+  set("architectures", FileValue::List{{class_stem(family) + kind}});
   if (options.head() != BertHead::None) {
     set(head_dropout_field(family), options.head_dropout());
     write_labels(config, options.num_labels());

@@ -112,11 +112,13 @@ constexpr NameRule kViT[] = {
     {"classifier.{weight,bias}", "head.{weight,bias}", kHead},
 };
 
-const std::array<Family, 12>& families() {
+const std::array<Family, 14>& families() {
   static const NameRules llama{
       "model.", {kDecoder, kLlamaNorms}, {"layers.#.self_attn.rotary_emb.inv_freq", "rotary_emb.inv_freq"}};
   static const NameRules gemma{"model.", {kDecoder, kGemmaNorms}, llama.ignored};
-  static const std::array<Family, 12> all{{
+  static const NameRules roberta{
+      "roberta.", {kEmbeddings, kBertLayers, kRobertaHead}, {"embeddings.{position_ids,token_type_ids}"}};
+  static const std::array<Family, 14> all{{
       {"gpt2", GPTImpl::kName, {"transformer.", {kGpt2}, {"h.#.attn.{bias,masked_bias}"}}},
       {"llama", LlamaImpl::kName, llama},
       {"mistral", LlamaImpl::kName, llama},
@@ -129,9 +131,9 @@ const std::array<Family, 12>& families() {
        {"bert.",
         {kEmbeddings, kBertLayers, kBertHead},
         {"embeddings.{position_ids,token_type_ids}", "cls.seq_relationship.{weight,bias}"}}},
-      {"roberta",
-       BertImpl::kName,
-       {"roberta.", {kEmbeddings, kBertLayers, kRobertaHead}, {"embeddings.{position_ids,token_type_ids}"}}},
+      {"roberta", BertImpl::kName, roberta},
+      {"xlm-roberta", BertImpl::kName, roberta},
+      {"camembert", BertImpl::kName, roberta},
       {"albert",
        BertImpl::kName,
        {"albert.",

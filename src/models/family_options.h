@@ -15,6 +15,9 @@ struct BertParts {
   BertHead head = BertHead::None;
 };
 
+/// Whether the models of a family are RoBERTa's under another name; only their tokenizers differ.
+bool is_roberta(std::string_view family);
+
 GPTOptions read_gpt_options(const std::string& caller, const FileValue& config,
                             const PretrainedOptions& options);
 LlamaOptions read_llama_options(const std::string& caller, std::string_view family, const FileValue& config,

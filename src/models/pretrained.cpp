@@ -272,7 +272,7 @@ BertParts parts_of(const ModelFolder& folder, const std::string& caller, const P
   const auto name = architecture_of(folder, caller);
   const bool texts = name.ends_with("ForSequenceClassification"),
              tokens = name.ends_with("ForTokenClassification"), masked = name.ends_with("ForMaskedLM");
-  BertParts parts{!masked && !tokens && !(texts && folder.family == "roberta"),
+  BertParts parts{!masked && !tokens && !(texts && is_roberta(folder.family)),
                   masked || name.ends_with("ForPreTraining")};
   bool pools = parts.pooler;
   if (!folder.weights.empty()) {

@@ -78,6 +78,33 @@ class FineTuning(unittest.TestCase):
                 done = run(GENERATE, "--model", made, "--prompt", "the", "--tokens", "3")
                 self.assertEqual((done.returncode, done.stdout[:3]), (0, "the"), done.stderr)
 
+    def test_vocabulary_files_become_a_tokenizer_json(self):
+        folder = pathlib.Path(shutil.copytree(MODELS / "gpt2", self.folder / "files"))
+        spelled = {"\n": "\u010a", " ": "\u0120"}  # bytes that are no letters, as byte-level BPE spells them
+        tokens = ["<|endoftext|>", *(spelled.get(letter, letter) for letter in LETTERS), "th"]
+        vocabulary = {token: number for number, token in enumerate(tokens)}
+        (folder / "vocab.json").write_text(json.dumps(vocabulary))
+        (folder / "merges.txt").write_text("#version: 0.2\nt h\n")
+        done = self.train("--init-from", folder, lr=0.01)
+        if "has no tokenizer.json" in done.stderr:
+            self.skipTest("built without the component tokenizers")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        made = self.folder / "run"
+        for document in ("model/tokenizer.json", "step-00000006/tokenizer.json"):
+            model = json.loads((made / document).read_text())["model"]
+            self.assertEqual((model["vocab"], model["merges"]), (vocabulary, [["t", "h"]]))
+        self.assertEqual((made / "model/vocab.json").read_bytes(), (folder / "vocab.json").read_bytes())
+        texts = [run(GENERATE, "--device", "cpu", "--model", model, "--prompt", "the", "--tokens", 9, "--temperature", 0)
+                 for model in (made, made / "model")]
+        self.assertEqual((texts[0].returncode, texts[0].stdout[:3]), (0, "the"), texts[0].stderr)
+        self.assertEqual(texts[0].stdout, texts[1].stdout)
+        try:
+            import transformers
+        except ImportError:
+            return
+        before, after = (transformers.AutoTokenizer.from_pretrained(path) for path in (folder, made / "model"))
+        self.assertEqual(after.encode(TEXT), before.encode(TEXT))
+
     def test_it_resumes_without_the_folder_bit_for_bit(self):
         for name in ("gpt2", "llama"):
             with self.subTest(model=name):

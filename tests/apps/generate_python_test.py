@@ -78,6 +78,28 @@ class GenerateTest(unittest.TestCase):
         text = generate("--model", self.folder, "--prompt", prompt, "--tokens", "20")
         self.assertEqual(text.decode(errors="replace"), prompt + expected + "\n")
 
+    def test_folders_without_a_tokenizer_json_take_and_give_text(self):
+        published = ROOT / "tests/tokenizers/data/folders"
+        small = {"num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 32, "eos_token_id": None, "bos_token_id": None, "pad_token_id": None,
+                 "initializer_range": 0.2}
+        configs = {"gpt2": transformers.GPT2Config, "qwen2": transformers.Qwen2Config, "llama": transformers.LlamaConfig,
+                   "llama_legacy": transformers.LlamaConfig, "mistral": transformers.MistralConfig}
+        for name, config in configs.items():
+            with self.subTest(folder=name):
+                folder = self.folder / name
+                shutil.copytree(published / name, folder, ignore=shutil.ignore_patterns("expected.json"))
+                tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+                torch.manual_seed(1)
+                sizes = {} if name == "gpt2" else {"intermediate_size": 64, "num_key_value_heads": 2, "max_position_embeddings": 64}
+                model = transformers.AutoModelForCausalLM.from_config(config(vocab_size=len(tokenizer), **small, **sizes))
+                model.eval().save_pretrained(folder)
+                self.assertFalse((folder / "tokenizer.json").exists())
+                prompt = "the cat sat"
+                ids = tokenizer(prompt)["input_ids"]
+                made = generate("--model", folder, "--ids", ",".join(map(str, ids)), "--tokens", "20").decode()
+                whole = tokenizer.decode([*ids, *map(int, made.split(","))], skip_special_tokens=True)
+                self.assertEqual(generate("--model", folder, "--prompt", prompt, "--tokens", "20").decode(), whole + "\n")
+
     def test_a_tokenizer_without_bytes_gives_pythons_text(self):
         text = "the cat sat on the mat and the dog sat on the log while birds sang in the tall trees " * 20
         word_piece = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]"))

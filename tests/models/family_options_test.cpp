@@ -4,6 +4,7 @@
 #include <attentive/models/pretrained.h>
 
 #include "models/model_folders.h"
+#include "models/name_rules.h"
 #include "support/errors.h"
 
 using namespace attentive;
@@ -111,7 +112,7 @@ TEST_CASE("a field that is missing, mistyped or not supported is refused by name
         gpt_options(folder);
       } else if (family == "vit") {
         vit_options(folder);
-      } else if (family == "bert" || family == "roberta" || family == "albert") {
+      } else if (find_family(family)->model == BertImpl::kName) {
         bert_options(folder);
       } else {
         llama_options(folder);
@@ -156,7 +157,9 @@ TEST_CASE("a field that is missing, mistyped or not supported is refused by name
   refused("gpt2", "attn_pdrop", 0.0, "set PretrainedOptions::dropout");
   refused("bert", "position_embedding_type", "relative_key", "expected \"absolute\"");
   refused("bert", "is_decoder", true, "expected false");
-  refused("roberta", "pad_token_id", FileValue(), "from which positions count");
+  for (const auto* family : {"roberta", "xlm-roberta", "camembert"}) {
+    refused(family, "pad_token_id", FileValue(), "from which positions count");
+  }
   refused("albert", "num_hidden_groups", 2, "expected 1, got 2");
   refused("albert", "inner_group_num", 2, "expected 1, got 2");
   refused("vit", "image_size", FileValue::List{{8, 16}}, "expected the side of a square");

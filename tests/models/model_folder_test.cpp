@@ -73,9 +73,20 @@ TEST_CASE("tokens that end a text", "[model_folder]") {
                ContainsSubstring("config.json: field \"eos_token_id\": expected a token, a list of tokens or "
                                  "null"));
   }
-  stops("", "");
+}
+
+TEST_CASE("a folder names the file of its tokenizer and that of its vocabulary", "[model_folder]") {
+  const TemporaryFolder folder;
+  write(folder / "config.json", R"({"model_type": "x"})");
   write(folder / "tokenizer.json", "{}");
   CHECK(read_model_folder(folder.path(), {.weights = false}).tokenizer == folder / "tokenizer.json");
+  CHECK(read_model_folder(folder.path(), {.weights = false}).vocabulary.empty());
+  // They are added from the last name to the first, which counts.
+  for (const auto* name :
+       {"sentencepiece.bpe.model", "spiece.model", "tokenizer.model", "vocab.json", "vocab.txt"}) {
+    write(folder / name, "x");
+    CHECK(read_model_folder(folder.path(), {.weights = false}).vocabulary == folder / name);
+  }
 }
 
 TEST_CASE("folders that are no models are refused by name", "[model_folder][errors]") {

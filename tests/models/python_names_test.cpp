@@ -54,7 +54,11 @@ TEST_CASE("names change there and back", "[python_names]") {
   }
   const auto encoder = BertOptions(11, 8, 12, 3, 2).masked_lm(true);
   CHECK(check_inverse("bert", *Bert(encoder)).contains("cls.predictions.bias"));
-  CHECK(check_inverse("roberta", *Bert(encoder)).contains("lm_head.layer_norm.bias"));
+  for (const auto* family : {"roberta", "xlm-roberta", "camembert"}) {
+    const auto python_state = check_inverse(family, *Bert(encoder));
+    CHECK(python_state.contains("lm_head.layer_norm.bias"));
+    CHECK(python_state.contains("roberta.encoder.layer.1.output.dense.weight"));
+  }
   const Bert albert(BertOptions(encoder).embedding_dim(6).shared_layers(true));
   CHECK(check_inverse("albert", *albert).contains("albert.encoder.embedding_hidden_mapping_in.weight"));
   const auto bare = check_inverse("bert", *Bert(BertOptions(11, 8, 12, 3, 2)), {.prefix = false});
@@ -89,7 +93,8 @@ TEST_CASE("what fits no name is listed with the nearest one", "[python_names][er
   const auto one = at::ones({2});
   CHECK_THAT(value_error([&] { from_python_names("t5", {}); }),
              ContainsSubstring("from_python_names: expected one of the families gpt2, llama, mistral, qwen2, "
-                               "qwen3, gemma2, gemma3_text, bert, roberta, albert, vit, deit; got \"t5\""));
+                               "qwen3, gemma2, gemma3_text, bert, roberta, xlm-roberta, camembert, albert, "
+                               "vit, deit; got \"t5\""));
   CHECK(value_error([&] {
           from_python_names("llama", {{"model.layers.1.self_attn.q_prj.weight", one}, {"what", one}});
         }) ==

@@ -15,6 +15,7 @@
 
 #include "base/files.h"
 #include "models/model_folders.h"
+#include "models/name_rules.h"
 #include "support/errors.h"
 #include "support/temporary_folder.h"
 
@@ -107,7 +108,12 @@ TEST_CASE("what is saved loads again", "[save_model_folder]") {
   for (const auto head : {BertHead::Sequence, BertHead::Tokens}) {
     const auto one = BertOptions(labels).head(head);
     check_round_trip(drawn(Bert(one)), "bert");
-    check_round_trip(drawn(Bert(BertOptions(one).padding_id(1).pooler(false))), "roberta");
+    const auto roberta = drawn(Bert(BertOptions(one).padding_id(1).pooler(false)));
+    check_round_trip(roberta, "roberta");
+    for (const std::string family : {"xlm-roberta", "camembert"}) {
+      check_round_trip(roberta, family, {.family = family});
+      check_round_trip(roberta, family, {.config = FileValue::Dict{{{"model_type", family}}}});
+    }
     check_round_trip(drawn(Bert(BertOptions(one).shared_layers(true).embedding_dim(6))), "albert");
   }
   check_round_trip(drawn(GPT(GPTOptions(11, 8, 12, 3, 2).qkv_bias(true).hidden_dim(20).eps(1e-3))), "gpt2");
@@ -118,6 +124,24 @@ TEST_CASE("what is saved loads again", "[save_model_folder]") {
   check_round_trip(drawn(ViT(ViTOptions(vit).distillation_token(true).hidden_dim(20))), "deit");
   check_round_trip(drawn(ViT(ViTOptions(vit).num_classes(0).qkv_bias(false))), "vit");
   check_round_trip(drawn(ViT(ViTOptions(vit).num_classes(0).distillation_token(true))), "deit");
+}
+
+TEST_CASE("config.json names the class that Python loads", "[save_model_folder]") {
+  const auto class_of = [](const BertOptions& options, const std::string& family) {
+    const TemporaryFolder folder;
+    save_model_folder(folder / "model", *Bert(options), {.family = family});
+    const auto config = read_model_folder(folder / "model").config;
+    return config.at("architectures").as<FileValue::List>().items.at(0).as<std::string>();
+  };
+  const BertOptions bert(11, 8, 12, 3, 2);
+  const auto roberta = BertOptions(bert).padding_id(1).pooler(false);
+  CHECK(class_of(bert, "bert") == "BertModel");
+  CHECK(class_of(BertOptions(roberta).masked_lm(true), "roberta") == "RobertaForMaskedLM");
+  CHECK(class_of(BertOptions(roberta).head(BertHead::Sequence).num_labels(3), "xlm-roberta") ==
+        "XLMRobertaForSequenceClassification");
+  CHECK(class_of(BertOptions(roberta).head(BertHead::Tokens).num_labels(3), "camembert") ==
+        "CamembertForTokenClassification");
+  CHECK(class_of(BertOptions(bert).shared_layers(true).embedding_dim(6), "albert") == "AlbertModel");
 }
 
 TEST_CASE("a Gemma without windows keeps the number that Python's class needs", "[save_model_folder]") {
@@ -247,7 +271,7 @@ TEST_CASE("Python loads what is saved, with the same outputs", "[save_model_fold
   const auto written = folder / "written", saved = folder / "saved";
   make_model_folders("'" + written.string() + "'");
   const auto names = names_in(written);
-  CHECK(names.size() == 27);
+  CHECK(names.size() == 32);
   for (const auto& name : names) {
     INFO(name);
     const auto family = read_model_folder(written / name, {.weights = false}).family;
@@ -255,7 +279,7 @@ TEST_CASE("Python loads what is saved, with the same outputs", "[save_model_fold
       load_and_save<GPT>(written / name, saved / name);
     } else if (family == "vit" || family == "deit") {
       load_and_save<ViT>(written / name, saved / name);
-    } else if (family == "bert" || family == "roberta" || family == "albert") {
+    } else if (find_family(family)->model == BertImpl::kName) {
       load_and_save<Bert>(written / name, saved / name);
     } else {
       load_and_save<Llama>(written / name, saved / name);

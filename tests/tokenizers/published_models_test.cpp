@@ -1,5 +1,6 @@
-// Two models as they were published, from text to prediction, against Python. A long check that downloads 100
-// MB: ATTENTIVE_PYTHON=$(tools/python_env) build/release/tests/tokenizers_test "[.published]"
+// Folders without a tokenizer.json, from text to prediction, against Python. The test of two published models
+// is a long check that downloads 100 MB:
+// ATTENTIVE_PYTHON=$(tools/python_env) build/release/tests/tokenizers_test "[.published]"
 
 #include <ATen/core/grad_mode.h>
 #include <catch2/catch_test_macros.hpp>
@@ -28,6 +29,31 @@ at::Tensor logits_of(Bert& model, const at::Tensor& ids) {
 }
 
 }  // namespace
+
+TEST_CASE("XLM-RoBERTa and CamemBERT load whole, from their SentencePiece model to logits", "[.python]") {
+  NEEDS_PYTHON("transformers, torch, sentencepiece, google.protobuf");
+  const TemporaryFolder out;
+  run_python("tools/make_model_folders.py", "--whole '" + out.path().string() + "' 2> /dev/null");
+  const at::NoGradGuard no_grad;
+  for (const auto* family : {"xlm_roberta", "camembert"}) {
+    CAPTURE(family);
+    const auto folder = read_model_folder(out / family);
+    CHECK(folder.tokenizer.empty());
+    CHECK(folder.vocabulary.filename() == "sentencepiece.bpe.model");
+    const auto tokenizer = load_any_tokenizer(folder.path);
+    auto model = load_pretrained<Bert>(folder);
+    const auto python = load_safetensors(folder.path / "expected.safetensors");
+    const auto texts = nlohmann::json::parse(python.metadata.at("texts"));
+    REQUIRE(texts.size() >= 20);
+    for (size_t n = 0; n < texts.size(); ++n) {
+      const auto key = std::to_string(n);
+      const auto ids =
+          at::tensor(tokenizer->encode_with_special_tokens(texts[n].get<std::string>())).unsqueeze(0);
+      REQUIRE(ids.equal(python.tensors.at(key + ".ids")));
+      CHECK_CLOSE(logits_of(model, ids), python.tensors.at(key + ".logits"));
+    }
+  }
+}
 
 TEST_CASE("Published models give Python's predictions without a conversion", "[.published]") {
   NEEDS_PYTHON("transformers, safetensors");

@@ -140,6 +140,43 @@ TEST_CASE("A run of a Python model is read with everything, and saved for Python
   }
 }
 
+TEST_CASE("A folder without a tokenizer.json is read by the reader of vocabularies, and saved with one",
+          "[fine_tuning]") {
+  const TemporaryFolder root;
+  const auto folder = root / "python";
+  copy_folder("gpt2", folder);
+  const auto letters = CharTokenizer::train(kText);
+  std::vector<std::filesystem::path> asked;
+  const auto load = [&](const FolderTokenizerReader& reader) {
+    return load_language_model(folder, {.read_folder_tokenizer = reader});
+  };
+  const auto read_letters = [&](const std::filesystem::path& path) -> std::unique_ptr<Tokenizer> {
+    asked.push_back(path);
+    return std::make_unique<CharTokenizer>(letters);
+  };
+  write_file(folder / "vocab.json", "{}");
+  CHECK(load(read_letters).tokenizer != nullptr);
+  CHECK(asked.empty());  // its tokenizer.json counts
+
+  std::filesystem::remove(folder / "tokenizer.json");
+  const auto language = load(read_letters);
+  CHECK(asked == std::vector{folder});
+  REQUIRE(language.tokenizer);
+  save_language_model(root / "saved", language);
+  CHECK(read_file(root / "saved" / "tokenizer.json") == letters.to_python_json());
+  CHECK(read_file(root / "saved" / "vocab.json") == "{}");
+
+  const auto none = folder.string() + " has no tokenizer.json";
+  CHECK(load({}).why_no_tokenizer == none);
+  const auto refuse = [](const std::filesystem::path&) -> std::unique_ptr<Tokenizer> {
+    C10_THROW_ERROR(ValueError, "not mine");
+  };
+  CHECK(load(refuse).why_no_tokenizer == "not mine");
+  std::filesystem::remove(folder / "vocab.json");
+  CHECK(load(read_letters).why_no_tokenizer == none);
+  CHECK(asked.size() == 1);
+}
+
 TEST_CASE("A run from nothing becomes a folder without tokens of other models", "[fine_tuning]") {
   const TemporaryFolder root;
   const auto tokenizer = CharTokenizer::train(kText);

@@ -72,7 +72,8 @@ struct BertOutput {
   at::Tensor pooled;
 };
 
-/// An encoder of the BERT family: BERT, RoBERTa, ALBERT.
+/// An encoder of the BERT family: BERT, RoBERTa (and its multilingual and French versions, XLM-RoBERTa and
+/// CamemBERT), ALBERT.
 ///
 ///   ids (B, T), token_types (B, T) int64 or int32 -> BertOutput
 ///

@@ -12,7 +12,7 @@ namespace attentive {
 ///
 ///   gpt2                                                  -> GPT
 ///   llama, mistral, qwen2, qwen3, gemma2, gemma3_text     -> Llama
-///   bert, roberta, albert                                 -> Bert
+///   bert, roberta, xlm-roberta, camembert, albert         -> Bert
 ///   vit, deit                                             -> ViT
 ///
 /// Every name may have or lack the prefix of its family ("transformer.", "model.", "bert.", ...), and the
