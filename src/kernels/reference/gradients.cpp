@@ -9,8 +9,8 @@
 
 namespace attentive::kernels::reference {
 
-Gradients gradients_with_graph(Problem problem, const at::Tensor& grad_output,
-                               const at::Tensor& grad_logsumexp) {
+GraphGradients gradients_with_graph(Problem problem, const at::Tensor& grad_output,
+                                    const at::Tensor& grad_logsumexp) {
   // As in the forward pass: products keep the precision of their operands.
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   // One tensor may be queries, keys and values at once; a view of each tells their gradients apart.

@@ -9,14 +9,14 @@
 namespace attentive::kernels::reference {
 
 /// Gradients of a problem's tensors; undefined for a tensor that requires none.
-struct Gradients {
+struct GraphGradients {
   at::Tensor q, k, v, sinks;
 };
 
 /// Computes the problem by the definition, and its gradients. Autograd records the computation, so they may
 /// be differentiated with respect to the tensors and to the incoming gradients. A problem with dropout needs
 /// its key. Memory: O(L S).
-Gradients gradients_with_graph(Problem problem, const at::Tensor& grad_output,
-                               const at::Tensor& grad_logsumexp);
+GraphGradients gradients_with_graph(Problem problem, const at::Tensor& grad_output,
+                                    const at::Tensor& grad_logsumexp);
 
 }  // namespace attentive::kernels::reference
