@@ -1,8 +1,7 @@
-#include "tokenizers/text_decoders.h"
-
 #include <string_view>
 #include <utility>
 
+#include "tokenizers/decoders.h"
 #include "tokenizers/pattern.h"
 #include "tokenizers/token_decoder.h"
 
