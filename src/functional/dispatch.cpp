@@ -21,7 +21,7 @@ using kernels::Outcome;
 using kernels::Problem;
 using kernels::Verdict;
 
-struct Candidate {
+struct BackendFunctions {
   Backend backend;
   const char* what;
   Verdict (*verdict)(const Problem&);
@@ -39,36 +39,36 @@ Verdict yes(const Problem&) {
 }
 
 // The fastest backend comes first; the reference, which can express every problem, ends each list.
-constexpr Candidate kReference = {Backend::Reference, "the composed definition, O(L S) memory",
-                                  kernels::reference::verdict, always<kernels::reference::run>, yes};
-constexpr Candidate kTorch = {Backend::Torch, "PyTorch's fused kernel, O(L) memory",
-                              kernels::pytorch::verdict, kernels::pytorch::run,
-                              kernels::pytorch::verdict_after_all};
-constexpr std::array<Candidate, 3> kElsewhere = {{
+constexpr BackendFunctions kReference = {Backend::Reference, "the composed definition, O(L S) memory",
+                                         kernels::reference::verdict, always<kernels::reference::run>, yes};
+constexpr BackendFunctions kTorch = {Backend::Torch, "PyTorch's fused kernel, O(L) memory",
+                                     kernels::pytorch::verdict, kernels::pytorch::run,
+                                     kernels::pytorch::verdict_after_all};
+constexpr std::array<BackendFunctions, 3> kElsewhere = {{
     {Backend::Native, "this package's CPU kernel, O(L) memory", kernels::native_cpu::verdict,
      always<kernels::native_cpu::run>, yes},
     kTorch,
     kReference,
 }};
-constexpr std::array<Candidate, 3> kOnCuda = {{
+constexpr std::array<BackendFunctions, 3> kOnCuda = {{
     kTorch,
     {Backend::Native, "this package's fused softmax on CUDA, O(L S) memory", kernels::native_cuda::verdict,
      always<kernels::native_cuda::run>, yes},
     kReference,
 }};
 
-std::span<const Candidate> candidates(const Problem& problem) {
+std::span<const BackendFunctions> candidates(const Problem& problem) {
   return problem.q.is_cuda() ? kOnCuda : kElsewhere;
 }
 
-const Candidate* find(Backend backend, const Problem& problem) {
+const BackendFunctions* find(Backend backend, const Problem& problem) {
   for (const auto& candidate : candidates(problem)) {
     if (candidate.backend == backend) return &candidate;
   }
   return nullptr;
 }
 
-Verdict verdict_of(const Candidate& candidate, const Problem& problem) {
+Verdict verdict_of(const BackendFunctions& candidate, const Problem& problem) {
   for (const auto tensor : kernels::kTensors) {
     if (candidate.backend != Backend::Reference && has_tangent(problem.*tensor))
       return Verdict::no("it does not support forward-mode differentiation");
@@ -77,29 +77,30 @@ Verdict verdict_of(const Candidate& candidate, const Problem& problem) {
 }
 
 // The verdict that includes the one of run().
-Verdict whole_verdict_of(const Candidate& candidate, const Problem& problem) {
+Verdict whole_verdict_of(const BackendFunctions& candidate, const Problem& problem) {
   const auto verdict = verdict_of(candidate, problem);
   return verdict.can ? candidate.verdict_after_all(problem) : verdict;
 }
 
 // Runs the problem if the backend accepts it.
-Outcome attempt(const Candidate& candidate, const Problem& problem) {
+Outcome attempt(const BackendFunctions& candidate, const Problem& problem) {
   const auto verdict = verdict_of(candidate, problem);
   return verdict.can ? candidate.run(problem) : Outcome{{}, verdict};
 }
 
 // The backend of a call: the forced one, or the first that `accepts`, asked in the order of Auto.
 template <class Accepts>
-const Candidate& choose(const char* caller, Backend forced, const Problem& problem, const Accepts& accepts) {
+const BackendFunctions& choose(const char* caller, Backend forced, const Problem& problem,
+                               const Accepts& accepts) {
   if (forced != Backend::Auto) {
-    const Candidate* candidate = find(forced, problem);
+    const BackendFunctions* candidate = find(forced, problem);
     TORCH_CHECK_VALUE(candidate, caller, ": backend ", to_string(forced), " is not part of this build");
     const Verdict verdict = accepts(*candidate);
     TORCH_CHECK_VALUE(verdict.can, caller, ": backend ", to_string(forced),
                       " cannot express this call: ", verdict.reason);
     return *candidate;
   }
-  const Candidate* preferred = find(BackendGuard::current(), problem);
+  const BackendFunctions* preferred = find(BackendGuard::current(), problem);
   if (preferred && accepts(*preferred).can) return *preferred;
   for (const auto& candidate : candidates(problem)) {
     if (&candidate != preferred && accepts(candidate).can) return candidate;
@@ -114,7 +115,7 @@ AttentionResult dispatch(const char* caller, Backend forced, const Problem& prob
   // precision they were written with.
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   AttentionResult result;
-  choose(caller, forced, problem, [&](const Candidate& candidate) {
+  choose(caller, forced, problem, [&](const BackendFunctions& candidate) {
     auto outcome = attempt(candidate, problem);
     result = std::move(outcome.result);
     return outcome.verdict;
@@ -129,7 +130,7 @@ Explanation explain_dispatch(Backend forced, const Problem& problem) {
     result.candidates.push_back(
         {candidate.backend, verdict.can, verdict.can ? candidate.what : verdict.reason});
   }
-  result.chosen = choose("explain", forced, problem, [&](const Candidate& candidate) {
+  result.chosen = choose("explain", forced, problem, [&](const BackendFunctions& candidate) {
                     return whole_verdict_of(candidate, problem);
                   }).backend;
   if (problem.has_dropout() && problem.dropout_stream == DropoutStream::Aten) {

@@ -1,10 +1,9 @@
-#include "tokenizers/byte_decoders.h"
-
 #include <optional>
 #include <utility>
 
 #include "base/strings.h"
 #include "tokenizers/byte_level.h"
+#include "tokenizers/decoders.h"
 
 namespace attentive::tokenizers {
 namespace {

@@ -4,11 +4,8 @@
 #include <span>
 #include <utility>
 
-#include "tokenizers/byte_decoders.h"
-#include "tokenizers/metaspace.h"
-#include "tokenizers/text_decoders.h"
+#include "tokenizers/decoders.h"
 #include "tokenizers/token_decoder.h"
-#include "tokenizers/word_decoders.h"
 
 namespace attentive::tokenizers {
 namespace {

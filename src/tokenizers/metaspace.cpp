@@ -1,9 +1,9 @@
-#include "tokenizers/metaspace.h"
-
 #include <algorithm>
 #include <optional>
 
+#include "tokenizers/decoders.h"
 #include "tokenizers/pattern.h"
+#include "tokenizers/pre_tokenizer.h"
 #include "tokenizers/token_decoder.h"
 #include "tokenizers/unicode.h"
 

@@ -9,7 +9,6 @@
 #include "base/strings.h"
 #include "tokenizers/byte_level.h"
 #include "tokenizers/character_places.h"
-#include "tokenizers/metaspace.h"
 
 namespace attentive::tokenizers {
 namespace {

@@ -2,7 +2,6 @@
 
 #include "base/refusal.h"
 #include "tokenizers/byte_level.h"
-#include "tokenizers/metaspace.h"
 #include "tokenizers/pattern.h"
 #include "tokenizers/regex.h"
 #include "tokenizers/unicode.h"

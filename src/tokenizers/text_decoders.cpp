@@ -1,9 +1,8 @@
-#include "tokenizers/text_decoders.h"
-
 #include <algorithm>
 #include <string_view>
 #include <utility>
 
+#include "tokenizers/decoders.h"
 #include "tokenizers/pattern.h"
 #include "tokenizers/token_decoder.h"
 

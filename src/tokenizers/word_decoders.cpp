@@ -1,10 +1,9 @@
-#include "tokenizers/word_decoders.h"
-
 #include <algorithm>
 #include <array>
 #include <optional>
 #include <utility>
 
+#include "tokenizers/decoders.h"
 #include "tokenizers/token_decoder.h"
 
 namespace attentive::tokenizers {

@@ -338,7 +338,7 @@ class Backward : BackwardHeads<Stored, T> {
          {.inner_of_column = 1 - first});
   }
 
-  // Turns scores and products into Pᵀ and dSᵀ.
+  // Turns scores and products into Pᵀ and dSᵀ. Each row is set up as in RowTerms::set, transposed.
   void take_gradients(const Head& head, const Keys& keys, const Workspace& work, const Tile& tile,
                       int64_t offset, int64_t wide) const {
     GradientRow row{.scores = nullptr, .products = nullptr};

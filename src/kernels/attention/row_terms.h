@@ -1,6 +1,7 @@
 #pragma once
 
-// Sets the members of a SoftmaxRow that hide, bias and drop its keys.
+// Sets the members of a SoftmaxRow that hide, bias and drop its keys. The backward pass does the same for
+// transposed rows in add_panel and take_gradients (backward.cpp).
 
 #include "kernels/attention/call.h"
 #include "kernels/gemm/scratch.h"

@@ -17,6 +17,7 @@ struct Reach {
   int64_t inner_of_column = kAll;
 };
 
+/// Filled in by native_cpu/simd_<set>.cpp, through native_cpu/tables.h.
 struct ProductFunctions {
   /// out = lhs * rhs, or out += lhs * rhs. The function for bfloat16 sums in float32 and ignores `reach`; it
   /// is null if the instruction set has no such product.

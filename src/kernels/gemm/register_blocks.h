@@ -95,7 +95,7 @@ void multiply_block(const Matrix<const typename Step::Element>& lhs,
 
 /// The block functions for 1 to kRows rows and 1 to kVectors vectors; index 0 is for part of a vector.
 template <class Step, bool kAdd>
-struct Blocks {
+struct BlockFunctions {
   using Function = decltype(&multiply_block<Step, 1, 1, false, false>);
   struct Row {
     Function by_vectors[Step::kVectors + 1];
@@ -138,8 +138,8 @@ void multiply_by_blocks(const Matrix<const typename Step::Element>& lhs,
         const int64_t reached = reach.inner + i + rows - 1 - p, begun = reach.first_inner + i - p;
         const int64_t stop = reached < inner ? reached : inner, start = begun > 0 ? begun : 0;
         if (add && stop <= start) continue;
-        const auto block = add ? Blocks<Step, true>::table.rows[rows - 1].by_vectors[vectors]
-                               : Blocks<Step, false>::table.rows[rows - 1].by_vectors[vectors];
+        const auto block = add ? BlockFunctions<Step, true>::table.rows[rows - 1].by_vectors[vectors]
+                               : BlockFunctions<Step, false>::table.rows[rows - 1].by_vectors[vectors];
         block(lhs.block(i, rows, p + start, stop - start), rhs.block(p + start, stop - start, j, columns),
               out.block(i, rows, j, columns));
       }

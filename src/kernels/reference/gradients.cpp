@@ -10,7 +10,7 @@
 
 namespace attentive::kernels::reference {
 
-Gradients gradients_with_graph(Problem problem, const AttentionResult& incoming) {
+GraphGradients gradients_with_graph(Problem problem, const AttentionResult& incoming) {
   // As in the forward pass: products keep the precision of their operands.
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   // One tensor may be queries, keys and values at once; a view of each tells their gradients apart.

@@ -11,6 +11,8 @@
 #include <nlohmann/json.hpp>
 
 #include "tokenizers/convert/declared_token.h"
+#include "tokenizers/convert/sentence_piece_model.h"
+#include "tokenizers/convert/tokenizer_class.h"
 #include "tokenizers/convert/tokenizer_settings.h"
 
 namespace attentive::tokenizers {
@@ -40,6 +42,15 @@ struct Draft {
   NamedTokenTable named;
   std::optional<std::vector<DeclaredToken>> extra;  // special tokens without a name
 };
+
+/// Drafts the document of a class that reads SentencePiece models: Llama, Gemma, Backend, T5, Albert,
+/// XlmRoberta or Camembert.
+Draft draft_sentence_piece(TokenizerClass kind, const SentencePieceModel& model,
+                           const TokenizerSettings& settings);
+
+/// Returns the merges that a vocabulary implies: for each token, in the order of ids, every split of it into
+/// two other tokens, from left to right. `vocabulary` is an object of tokens and ids.
+nlohmann::json merges_of_vocabulary(const nlohmann::json& vocabulary);
 
 /// Returns the ids of a model's tokens. The keys are views into `model`.
 std::unordered_map<std::string_view, int64_t> ids_of_model(const nlohmann::json& model);

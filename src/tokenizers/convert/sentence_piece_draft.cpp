@@ -1,11 +1,10 @@
-#include "tokenizers/convert/sentence_piece_draft.h"
-
 #include <algorithm>
 #include <map>
 #include <unordered_set>
 
 #include "base/refusal.h"
 #include "tokenizers/convert/document_parts.h"
+#include "tokenizers/convert/draft.h"
 #include "tokenizers/unicode.h"
 
 namespace attentive::tokenizers {

@@ -3,7 +3,6 @@
 #include "base/refusal.h"
 #include "tokenizers/convert/document_parts.h"
 #include "tokenizers/convert/draft.h"
-#include "tokenizers/convert/sentence_piece_draft.h"
 
 namespace attentive::tokenizers {
 namespace {
