@@ -111,10 +111,47 @@ class PipelineDecoder final : public StreamingDecoder {
   bool skips_;
 };
 
+// Reads a document up to its member "model", which is followed by the vocabulary, and builds nothing.
+class ModelSearch final : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  bool found() const { return found_; }
+
+  bool start_object(size_t) override { return enter(); }
+  bool start_array(size_t) override { return enter(); }
+  bool end_object() override { return leave(); }
+  bool end_array() override { return leave(); }
+  bool key(string_t& name) override {
+    found_ = depth_ == 1 && name == "model";
+    return !found_;
+  }
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool parse_error(size_t, const std::string&, const nlohmann::detail::exception&) override { return false; }
+
+ private:
+  bool enter() {
+    ++depth_;
+    return true;
+  }
+  bool leave() {
+    --depth_;
+    return true;
+  }
+
+  size_t depth_ = 0;
+  bool found_ = false;
+};
+
 // Hugging Face's format has a member "model"; that of `save_tokenizer` has "type" instead.
 bool is_pretrained(std::string_view json) {
-  const auto document = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
-  return document.is_object() && document.contains("model");
+  ModelSearch search;
+  nlohmann::json::sax_parse(json, &search);
+  return search.found();
 }
 
 }  // namespace

@@ -57,5 +57,15 @@ TEST_CASE("A training text is neither cut nor filled", "[pretrained_tokenizer]")
 TEST_CASE("parse_any_tokenizer tells the formats apart by content", "[pretrained_tokenizer]") {
   CHECK(parse_any_tokenizer(words().dump())->encode("cat") == Ids{2});
   CHECK(parse_any_tokenizer(CharTokenizer::train("cat").to_json())->encode("cat") == Ids{1, 0, 2});
-  CHECK(value_error([] { parse_any_tokenizer("[]"); }) == "parse_tokenizer: expected a JSON object");
+  for (const auto* text : {"[]", "", "3", R"([{"model": 1}])", R"("model")"}) {
+    CHECK(value_error([&] { parse_any_tokenizer(text); }) == "parse_tokenizer: expected a JSON object");
+  }
+  const auto type = [](const char* text) { return value_error([&] { parse_any_tokenizer(text); }); };
+  CHECK(type(R"({"a": {"model": 1}, "b": [[0], {}], "type": "model"})") ==
+        "parse_tokenizer: expected \"type\" to be \"char\" or \"bpe\", got \"model\"");
+  const std::string member = "PretrainedTokenizer: the document: the field \"a\" is not supported";
+  CHECK(type(R"({"a": {"b": [1]}, "c": {}, "model": 1})") == member);
+  CHECK(type(R"({"a": [{"b": 1}], "model": 1, "type": "bpe"})") == member);
+  // The format is known by then, whatever follows.
+  CHECK(type(R"({"model": {"vocab")") == "PretrainedTokenizer: expected JSON in UTF-8");
 }
