@@ -57,7 +57,7 @@ class Output(unittest.TestCase):
         cls.work = {
             "attentive-convert": [[str(cls.folder / "run"), str(cls.folder / "converted"), "--force"]],
             "attentive-generate": [["--model", str(cls.folder / "run"), "--prompt", "to", "--tokens", "4"]],
-            "attentive-learn-bias": [["--steps", "1", "--device", "cpu"]],
+            "attentive-learn-bias": [["--device", "cpu"]],
             "attentive-learn-copy": [["--device", "cpu"]],
             "attentive-parity": [[CASE], ["--json", CASE], ["--quiet", CASE, CASE]],
             "attentive-view": [["--case", CASE, "--svg", str(cls.folder / "head.svg")]],
