@@ -366,7 +366,8 @@ void check_refused(const std::shared_ptr<Group>& group) {
   context_attention(x, x, x, group, {}, {}, ContextMethod::Ring);
 }
 
-// Gradients that are computed with a graph are the same; differentiating them again gives a clear error.
+// Gradients that are computed with a graph are those of the definition, equal within rounding; differentiating
+// them again gives a clear error.
 void check_twice(const std::shared_ptr<Group>& group, const std::string& method) {
   for (const auto type : {at::kFloat, at::kDouble, at::kBFloat16}) {
     const auto whole = whole_tensors(type, group->device());
@@ -379,8 +380,10 @@ void check_twice(const std::shared_ptr<Group>& group, const std::string& method)
     const auto loss = y.output.square().sum();
     const auto plain = torch::autograd::grad({loss}, leaves, {}, /*retain_graph=*/true);
     const auto linked = torch::autograd::grad({loss}, leaves, {}, true, /*create_graph=*/true);
+    const double near = type == at::kBFloat16 ? 5e-2 : 1e-4;
     for (size_t i = 0; i < leaves.size(); ++i) {
-      if (!at::equal(plain[i], linked[i])) throw std::runtime_error("wrong: another first derivative");
+      if (!linked[i].allclose(plain[i], near, near))
+        throw std::runtime_error("wrong: another first derivative");
       // The gradient of q stays in its process, and dtypes that are not widened for sums give the same bits.
       const bool local = method == "gather" && i == 0 && type != at::kBFloat16;
       try {
