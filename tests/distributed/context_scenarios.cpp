@@ -366,8 +366,8 @@ void check_refused(const std::shared_ptr<Group>& group) {
   context_attention(x, x, x, group, {}, {}, ContextMethod::Ring);
 }
 
-// Gradients that are computed with a graph are those of the definition, equal within rounding; differentiating
-// them again gives a clear error.
+// Gradients that are computed with a graph are those of the definition, equal within rounding;
+// differentiating them again gives a clear error.
 void check_twice(const std::shared_ptr<Group>& group, const std::string& method) {
   for (const auto type : {at::kFloat, at::kDouble, at::kBFloat16}) {
     const auto whole = whole_tensors(type, group->device());
