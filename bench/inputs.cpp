@@ -10,7 +10,7 @@
 namespace bench {
 
 std::string type_name(at::ScalarType type) {
-  return type == at::kBFloat16 ? "bf16" : "fp32";
+  return type == at::kBFloat16 ? "bf16" : type == at::kHalf ? "fp16" : "fp32";
 }
 
 Limit limit_of(at::ScalarType type) {

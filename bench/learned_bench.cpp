@@ -1,5 +1,7 @@
 // Forward and backward with terms that learn: a bias, ALiBi slopes, and a loss on the weights.
 
+#include <functional>
+
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -24,6 +26,12 @@ double allowed_error(at::ScalarType type) {
   return type == at::kBFloat16 ? 3e-2 : 1e-4;
 }
 
+// Checks a result against that of the composed definition.
+Check against_definition(const std::function<Tensors(Backend)>& run, at::ScalarType type) {
+  return {"composed definition", difference(run(Backend::Auto), run(Backend::Reference)),
+          allowed_error(type)};
+}
+
 Tensors results(const at::Tensor& output, const Tensors& leaves, const at::Tensor& grad) {
   auto all = torch::autograd::grad({output}, leaves, {grad});
   all.insert(all.begin(), output);
@@ -41,17 +49,14 @@ void bias(Runner& runner, const Shape& shape, at::ScalarType type, bool causal) 
   const auto grad = at::randn_like(x.q);
   const auto learned = at::randn({shape.H, shape.T, shape.T}).to(type).requires_grad_();
   const AttentionOptions options{.causal = causal ? Causal::BottomRight : Causal::None};
-  const auto package = [=](AttentionOptions with) {
+  const auto package = [=](Backend backend) {
+    auto with = options;
+    with.backend = backend;
     return results(attentive::attention(x.q, x.k, x.v, with, Mask::per_head(Mask::bias(learned))),
                    {x.q, x.k, x.v, learned}, grad);
   };
-  c.check = [=] {
-    auto reference = options;
-    reference.backend = Backend::Reference;
-    return Check{"composed definition", difference(package(options), package(reference)),
-                 allowed_error(type)};
-  };
-  c.contenders = {{"attentive", [=] { return package(options); }},
+  c.check = [=] { return against_definition(package, type); };
+  c.contenders = {{"attentive", [=] { return package(Backend::Auto); }},
                   {"attentive, no bias",
                    with_backward(x, grad, [=] { return attentive::attention(x.q, x.k, x.v, options); })},
                   {"2 reads + 1 write of it", [=] {
@@ -85,9 +90,7 @@ void slopes(Runner& runner, const Shape& shape, at::ScalarType type) {
     return results(y, leaves, grad);
   };
   c.check = [=] {
-    return Check{"composed definition",
-                 difference(package(learned, Backend::Auto), package(learned, Backend::Reference)),
-                 allowed_error(type)};
+    return against_definition([&](Backend backend) { return package(learned, backend); }, type);
   };
   c.contenders = {{"attentive", [=] { return package(learned, Backend::Auto); }},
                   {"attentive, fixed", [=] { return package(fixed, Backend::Auto); }}};
@@ -109,11 +112,8 @@ void weights(Runner& runner, const Shape& shape, at::ScalarType type) {
     all.push_back(result.weights);
     return all;
   };
-  c.check = [=] {
-    return Check{"composed definition", difference(package(Backend::Native), package(Backend::Reference)),
-                 allowed_error(type)};
-  };
-  c.contenders = {{"attentive", [=] { return package(Backend::Native); }},
+  c.check = [=] { return against_definition(package, type); };
+  c.contenders = {{"attentive", [=] { return package(Backend::Auto); }},
                   {"composed definition", [=] { return package(Backend::Reference); }}};
   runner.run(c);
 }

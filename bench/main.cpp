@@ -55,7 +55,7 @@ int main(int argc, char** argv) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_option("--case", settings.cases, "only cases whose name holds one of these texts, such as T=1k");
-  app.add_option("--dtype", settings.dtypes, "only these")->check(CLI::IsMember({"fp32", "bf16"}));
+  app.add_option("--dtype", settings.dtypes, "only these")->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
   app.add_option("--json", json, "writes every figure to this file");
   app.add_option("--svg", svg, "plots the growth suite to this file");
   return apps::run_main(app, argc, argv, [&] {

@@ -13,6 +13,7 @@ void dropout_suite(Runner& runner);
 void window_suite(Runner& runner);
 void variants_suite(Runner& runner);
 void learned_suite(Runner& runner);
+void half_suite(Runner& runner);
 void decode_suite(Runner& runner);
 void module_suite(Runner& runner);
 void tiny_suite(Runner& runner);
@@ -34,13 +35,14 @@ struct Suite {
   Meant meant = Meant::Cpu;
 };
 
-inline constexpr std::array<Suite, 15> kSuites = {{
+inline constexpr std::array<Suite, 16> kSuites = {{
     {"forward", forward_suite},
     {"forward-backward", forward_backward_suite},
     {"dropout", dropout_suite},
     {"window", window_suite},
     {"variants", variants_suite},
     {"learned", learned_suite},
+    {"half", half_suite},
     {"decode", decode_suite},
     {"gpu-grid", gpu_grid_suite, Meant::Gpu},
     {"gpu-options", gpu_options_suite, Meant::Gpu},

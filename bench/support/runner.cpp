@@ -58,7 +58,7 @@ Runner::Runner(Settings settings, Peaks peaks) : settings_(std::move(settings)),
 
 bool Runner::wants(at::ScalarType type) const {
   if (settings_.dtypes.empty()) return true;
-  const std::string name = type == at::kBFloat16 ? "bf16" : "fp32";
+  const std::string name = type == at::kBFloat16 ? "bf16" : type == at::kHalf ? "fp16" : "fp32";
   return std::ranges::find(settings_.dtypes, name) != settings_.dtypes.end();
 }
 

@@ -34,10 +34,24 @@ struct Strided {
   ATTENTIVE_HOST_DEVICE explicit operator bool() const { return data != nullptr; }
 };
 
+/// A view of a bias (B, H, L, S) in its own element type; a broadcast dimension has stride 0.
+struct BiasView {
+  const void* data = nullptr;
+  Element element = Element::Float32;
+  int64_t b = 0, h = 0, row = 0, col = 1;
+
+  /// The view as one of numbers of type T, which must be that of `element`.
+  template <class T>
+  ATTENTIVE_HOST_DEVICE Strided<const T> as() const {
+    return {static_cast<const T*>(data), b, h, row, col};
+  }
+  ATTENTIVE_HOST_DEVICE explicit operator bool() const { return data != nullptr; }
+};
+
 /// Null means that the term is absent. The caller keeps the tensors alive.
 struct KernelArguments : Scalars {
   Strided<const bool> keep = {};         ///< (B, H, L, S)
-  Strided<const float> bias = {};        ///< (B, H, L, S)
+  BiasView bias = {};                    ///< (B, H, L, S); float32 on CUDA
   const int64_t* key_lengths = nullptr;  ///< (B)
   Strided<const float> slopes = {};      ///< ALiBi: (B, H)
   const float* sinks = nullptr;          ///< (H)

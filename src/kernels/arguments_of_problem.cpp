@@ -43,11 +43,19 @@ Scalars scalars_of(const Problem& p, uint64_t dropout_key) {
   return scalars;
 }
 
-MaskTensors mask_tensors_of(const Problem& p, bool for_backward) {
+// The bias in an element type that the kernel reads.
+at::Tensor bias_of(const Problem& p, Biases read, bool for_backward) {
+  const auto type = p.bias.scalar_type();
+  const bool as_given =
+      type == at::kFloat || (read == Biases::HalfTypes && (type == at::kBFloat16 || type == at::kHalf));
+  return watchable(p.bias.detach().to(as_given ? type : at::kFloat), for_backward);
+}
+
+MaskTensors mask_tensors_of(const Problem& p, Biases read, bool for_backward) {
   const std::array<int64_t, 4> pairs = {p.batch(), p.heads(), p.queries(), p.keys()};
   MaskTensors masks;
   if (const auto keep = keep_of(p, for_backward); keep.defined()) masks.keep = keep.expand(pairs);
-  if (p.bias.defined()) masks.bias = watchable(p.bias.detach().to(at::kFloat), for_backward).expand(pairs);
+  if (p.bias.defined()) masks.bias = bias_of(p, read, for_backward).expand(pairs);
   if (p.alibi_slopes.defined()) {
     const auto slopes = p.alibi_slopes.detach().to(at::kFloat);
     masks.slopes = unshared(slopes, p.alibi_slopes, for_backward).expand({p.batch(), p.heads()});
@@ -62,6 +70,12 @@ MaskTensors mask_tensors_of(const Problem& p, bool for_backward) {
 template <class T>
 const T* data_of(const at::Tensor& x) {
   return x.defined() ? x.const_data_ptr<T>() : nullptr;
+}
+
+BiasView view_of_bias(const at::Tensor& x) {
+  if (!x.defined()) return {};
+  return {x.const_data_ptr(), element_of(x.scalar_type()), x.stride(0), x.stride(1), x.stride(2),
+          x.stride(3)};
 }
 
 template <class T>
@@ -89,8 +103,8 @@ uint64_t dropout_key_of(const Problem& problem) {
   return problem.dropout_key ? *problem.dropout_key : draw_dropout_key(problem.generator);
 }
 
-Arguments arguments_of(const Problem& problem, uint64_t dropout_key, bool for_backward) {
-  return {scalars_of(problem, dropout_key), mask_tensors_of(problem, for_backward)};
+Arguments arguments_of(const Problem& problem, uint64_t dropout_key, Biases read, bool for_backward) {
+  return {scalars_of(problem, dropout_key), mask_tensors_of(problem, read, for_backward)};
 }
 
 Element element_of(at::ScalarType type) {
@@ -101,7 +115,7 @@ Element element_of(at::ScalarType type) {
 KernelArguments kernel_arguments(const Scalars& scalars, const MaskTensors& masks) {
   return {scalars,
           view_of<bool>(masks.keep),
-          view_of<float>(masks.bias),
+          view_of_bias(masks.bias),
           data_of<int64_t>(masks.lengths),
           view_of<float>(masks.slopes),
           data_of<float>(masks.sinks)};

@@ -13,7 +13,7 @@ namespace attentive::kernels {
 
 struct MaskTensors {
   at::Tensor keep;     ///< bool (B, H, L, S), strides of 0 where it is broadcast
-  at::Tensor bias;     ///< float (B, H, L, S), likewise
+  at::Tensor bias;     ///< float or a half type (B, H, L, S), likewise
   at::Tensor slopes;   ///< float (B, H)
   at::Tensor lengths;  ///< int64 (B), contiguous
   at::Tensor sinks;    ///< float (H), contiguous
@@ -37,10 +37,13 @@ struct Arguments {
 /// dropout.
 uint64_t dropout_key_of(const Problem& problem);
 
+/// The element types of biases that a kernel reads; a bias of another one is converted to float32.
+enum class Biases { Float32, HalfTypes };
+
 /// With `for_backward`, the caller may change the tensors afterwards: save_for_backward detects a changed
 /// mask of pairs, and everything smaller is copied, so that a buffer of lengths may be refilled for the next
 /// forward pass. Inference tensors are copied as well, since they have no version counter.
-Arguments arguments_of(const Problem& problem, uint64_t dropout_key, bool for_backward);
+Arguments arguments_of(const Problem& problem, uint64_t dropout_key, Biases read, bool for_backward);
 
 /// The element type of float32 and the half types.
 Element element_of(at::ScalarType type);

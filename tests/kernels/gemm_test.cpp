@@ -26,14 +26,14 @@ float number(int64_t seed) {
 }
 
 struct Floats {
-  using Element = float;
+  using Operand = float;
   static constexpr int64_t pair = 1;
   static bool available() { return true; }
   static float element(float x) { return x; }
 };
 
 struct Halves {
-  using Element = bf16_t;
+  using Operand = bf16_t;
   static constexpr int64_t pair = 2;
   static bool available() { return has_gemm_bf16(); }
   static bf16_t element(float x) { return c10::BFloat16(x).x; }
@@ -42,7 +42,7 @@ struct Halves {
 }  // namespace
 
 TEMPLATE_TEST_CASE("small products: every size, and not a number beyond it", "[gemm]", Floats, Halves) {
-  using Element = typename TestType::Element;
+  using Operand = typename TestType::Operand;
   if (!TestType::available()) SKIP("bfloat16 is multiplied as float32 on this CPU");
   const int64_t m = GENERATE(1, 2, 5, 6, 7, 8, 11, 16, 17, 31, 32, 33, 50, 64);
   const int64_t n = GENERATE(1, 3, 15, 16, 17, 32, 40, 63, 64, 65, 96, 130);
@@ -51,8 +51,8 @@ TEMPLATE_TEST_CASE("small products: every size, and not a number beyond it", "[g
   const int64_t lda = k + 6, ldb = n + 3, ldc = n + 5;
 
   // The gaps between rows hold NaN, which no sum may include.
-  std::vector<Element> a(static_cast<size_t>(m * lda), TestType::element(kNan));
-  std::vector<Element> b(static_cast<size_t>(k * ldb), TestType::element(kNan));
+  std::vector<Operand> a(static_cast<size_t>(m * lda), TestType::element(kNan));
+  std::vector<Operand> b(static_cast<size_t>(k * ldb), TestType::element(kNan));
   std::vector<float> c(static_cast<size_t>(m * ldc), -7.0F);
   for (int64_t i = 0; i < m; ++i) {
     for (int64_t p = 0; p < k; ++p)
@@ -66,7 +66,7 @@ TEMPLATE_TEST_CASE("small products: every size, and not a number beyond it", "[g
     for (int64_t j = 0; j < n; ++j) b[at_right(p, j)] = TestType::element(number(p * 17 + j * 5 + 3));
   }
 
-  gemm(Matrix<const Element>{a.data(), m, k, lda}, Rhs<const Element>{b.data(), k, n, ldb},
+  gemm(Matrix<const Operand>{a.data(), m, k, lda}, Rhs<const Operand>{b.data(), k, n, ldb},
        Matrix<float>{c.data(), m, n, ldc}, accumulate ? Sums::Continue : Sums::Begin);
   gemm_done();
 

@@ -8,6 +8,9 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/div.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 #include <catch2/catch_test_macros.hpp>
@@ -85,15 +88,12 @@ Gradients gradients_of(const Terms& terms, Backend backend, at::ScalarType type)
   return result;
 }
 
-// The largest sum of the magnitudes of what adds up to a slope's gradient, distances times gradients of
-// logits: most of it may cancel, and the rounding of every term remains.
-double slope_terms(Terms terms) {
+// The size of the terms of the slopes' gradient.
+double slope_terms_of(Terms terms) {
   const int64_t L = terms.q.size(2), S = terms.k.size(2);
   terms.biases.push_back(at::zeros({terms.q.size(0), terms.q.size(1), L, S}, at::kDouble));
   const auto gradients = gradients_of(terms, Backend::Reference, at::kDouble);
-  const auto of_logits = gradients.tensors[2 + terms.biases.size()];
-  const auto distance = (at::arange(S - L, S).unsqueeze(1) - at::arange(S)).abs();
-  return (of_logits.abs() * distance).sum(at::IntArrayRef{0, 2, 3}).max().item<double>();
+  return slope_terms(gradients.tensors[2 + terms.biases.size()]);
 }
 
 // Compares the native kernel with the reference in float64 on the same rounded numbers. The tolerance is
@@ -123,7 +123,7 @@ void check(const Terms& exact, at::ScalarType type) {
     }
     CHECK(got.tensors[n].scalar_type() == type);
     double largest = std::max(least, want.tensors[n].abs().max().item<double>());
-    if (want.names[n] == "slopes") largest = std::max(largest, slope_terms(rounded));
+    if (want.names[n] == "slopes") largest = std::max(largest, slope_terms_of(rounded));
     CHECK(difference(got.tensors[n], want.tensors[n], {0.0, tolerance.atol + tolerance.rtol * largest}) ==
           "");
   }
@@ -185,6 +185,11 @@ TEST_CASE("native: gradients of a bias in every shape that broadcasts", "[native
     terms.of_logsumexp = true;
     check(terms, type);
     check_threads(terms, type);
+  }
+  SECTION("a mask that hides whole tiles") {
+    const auto tile_of = [](int64_t n) { return at::arange(n).div(128, "floor"); };
+    terms.mask = tile_of(sizes.L).unsqueeze(1).ne(tile_of(sizes.S));
+    check(terms, type);
   }
   SECTION("window, softcap, dropout, slopes and entries of -inf") {
     terms.options.window = {60, 20};
@@ -326,23 +331,84 @@ TEST_CASE("native: an incoming gradient of weights may have any stride", "[nativ
   CHECK(bit_equal(gradient(spread), gradient(spread.contiguous())));
 }
 
+TEST_CASE("native: returned weights may be changed or dropped before the backward pass",
+          "[native][weights_gradient]") {
+  const auto which = GENERATE(Weights::Clean, Weights::Dropped);
+  const auto terms = drawn({});
+  const auto direction = at::randn({2, 4, 150, 300}, at::kDouble).to(at::kFloat);
+  const auto gradient = [&](const auto& use) {
+    const auto q = leaf(terms.q, at::kFloat);
+    at::manual_seed(41);
+    auto result = attention(q, terms.k.to(at::kFloat), terms.v.to(at::kFloat),
+                            {.dropout_p = 0.3, .backend = Backend::Native}, {.weights = which});
+    const auto loss = use(result);
+    return grad({loss}, {q})[0];
+  };
+  const auto want =
+      gradient([&](const AttentionResult& result) { return (result.weights * direction).sum(); });
+  const auto tolerance = tolerance_of(at::kFloat, true);
+  CHECK(difference(gradient([&](AttentionResult& result) {
+                     return (result.weights.mul_(3.0) * (direction / 3.0)).sum();
+                   }),
+                   want, tolerance) == "");
+  CHECK(difference(gradient([&](AttentionResult& result) {
+                     // The product does not keep the weights, as only their side needs a gradient.
+                     const auto loss = (result.weights * direction).sum();
+                     result.weights.reset();
+                     return loss;
+                   }),
+                   want, tolerance) == "");
+}
+
+TEST_CASE("native: NaN arriving at the weights of a row without keys", "[native][weights_gradient]") {
+  const auto type = GENERATE(from_range(kTypes));
+  const auto terms = drawn({});
+  const auto q = leaf(terms.q, type);
+  const auto keep = at::ones({150, 300}, at::kBool);
+  keep[7].fill_(false);
+  const auto weights = attention(q, terms.k.to(type), terms.v.to(type), {.backend = Backend::Native},
+                                 {.mask = keep, .weights = Weights::Clean})
+                           .weights;
+  const auto direction = at::ones_like(weights);
+  direction.select(2, 7).fill_(std::numeric_limits<double>::quiet_NaN());
+  CHECK(grad({weights}, {q}, {direction})[0].isfinite().all().item<bool>());
+}
+
 TEST_CASE("native: a bias's gradient needs its own memory and O(T)", "[native][bias_gradient][memory]") {
   const int64_t T = 1024, H = 2, D = 16;
+  const auto type = GENERATE(from_range(kTypes));
+  const bool summed = GENERATE(false, true);  // over the batch items
   at::manual_seed(8);
-  const auto draw = [&](at::IntArrayRef sizes) { return at::randn(sizes).requires_grad_(true); };
+  const auto draw = [&](at::IntArrayRef sizes) { return leaf(at::randn(sizes), type); };
   const auto q = draw({2, H, T, D}), k = draw({2, H, T, D}), v = draw({2, H, T, D});
-  const auto bias = draw({H, T, T});
+  const auto bias = draw({summed ? 1 : 2, H, T, T});
   const auto peak = [&](bool learned) {
     const MemoryMeter meter;
-    const auto mask = Mask::per_head(Mask::bias(learned ? bias : bias.detach()));
+    const auto mask = Mask::bias(learned ? bias : bias.detach());
     const auto y = attention(q, k, v, {.backend = Backend::Native}, mask);
     const auto leaves = learned ? std::vector<at::Tensor>{q, k, v, bias} : std::vector<at::Tensor>{q, k, v};
     const auto gradients = grad({y.square().sum()}, leaves);
     return meter.peak();
   };
   peak(true);  // the kernel's own buffers are made once
-  const int64_t own = bias.numel() * 4;
+  // Where several items share a bias of a half type, their sum is float32 until it is complete.
+  const int64_t size = at::elementSize(type), own = bias.numel() * (summed && size < 4 ? size + 4 : size);
+  INFO(c10::toString(type) << (summed ? ", summed" : ""));
   CHECK(peak(true) - peak(false) <= own + 64 * T);
+}
+
+TEST_CASE("native: a bias of a half type is read where it lies", "[native][memory]") {
+  const auto type = GENERATE(from_range(kTypes));
+  at::manual_seed(8);
+  const int64_t T = 1024;
+  const auto x = at::randn({1, 2, T, 16}).to(type), bias = at::randn({T, T}).to(type);
+  const auto peak = [&](const Mask& mask) {
+    const MemoryMeter meter;
+    attention(x, x, x, {.backend = Backend::Native}, mask);
+    return meter.peak();
+  };
+  peak(Mask::bias(bias));
+  CHECK(peak(Mask::bias(bias)) - peak({}) <= 64 * T);
 }
 
 TEST_CASE("native: weights with a gradient need their own memory and O(T)",

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <ATen/Context.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 
 namespace attentive::test {
@@ -23,6 +24,12 @@ std::vector<at::Device> devices() {
 
 double unit_of(at::ScalarType type) {
   return type == at::kDouble ? 0x1p-52 : type == at::kFloat ? 0x1p-23 : type == at::kHalf ? 0x1p-10 : 0x1p-7;
+}
+
+double slope_terms(const at::Tensor& of_logits) {
+  const int64_t L = of_logits.size(2), S = of_logits.size(3);
+  const auto distance = (at::arange(S - L, S).unsqueeze(1) - at::arange(S)).abs();
+  return (of_logits.abs() * distance).sum(at::IntArrayRef{0, 2, 3}).max().item<double>();
 }
 
 }  // namespace attentive::test

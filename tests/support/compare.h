@@ -21,6 +21,10 @@ std::vector<at::Device> devices();
 /// The distance from 1 to the next larger number of a dtype.
 double unit_of(at::ScalarType type);
 
+/// The largest sum of the magnitudes of the terms that add up to the gradient of a head's ALiBi slope, from
+/// the gradients of the logits (B, H, L, S). Terms may cancel, and the rounding of every one remains.
+double slope_terms(const at::Tensor& of_logits);
+
 }  // namespace attentive::test
 
 #define CHECK_CLOSE(got, want) CHECK(::attentive::difference((got), (want)) == "")

@@ -15,6 +15,8 @@
 //       dQᵀ = dQᵀ + Kᵀ dSᵀ
 
 #include "kernels/attention/backward_heads.h"
+#include "kernels/attention/logit_gradients.h"
+#include "kernels/attention/transposed_terms.h"
 #include "kernels/gemm/operands.h"
 #include "kernels/gemm/scratch.h"
 #include "kernels/simd/threads.h"
@@ -43,9 +45,8 @@ class Backward : BackwardHeads<Stored, T> {
   // sum.
   void run() const {
     const int64_t items = call_.B, heads = call_.Hkv;
-    const auto& pairs = t_.logits.pairs;
-    const int64_t item_turns = pairs && pairs.b == 0 ? items : 1,
-                  head_turns = pairs && pairs.h == 0 ? heads : 1;
+    const auto& sums = t_.logits.pair_sums;
+    const int64_t item_turns = sums && sums.b == 0 ? items : 1, head_turns = sums && sums.h == 0 ? heads : 1;
     for (int64_t b = 0; b < item_turns; ++b) {
       for (int64_t h = 0; h < head_turns; ++h)
         run({b * heads + h, items / item_turns * (heads / head_turns), head_turns == 1 ? 1 : heads});
@@ -167,13 +168,13 @@ class Backward : BackwardHeads<Stored, T> {
     work.keep = scratch.matrix<uint8_t>(call_.keep ? keys : 0, queries);
     work.bias = scratch.matrix<float>(call_.bias ? keys : 0, queries, stride);
     work.grad_weights = scratch.matrix<float>(t_.grad_weights ? keys : 0, queries, stride);
-    work.logits = scratch.matrix<float>(t_.logits.any_of_tiles() ? keys : 0, queries, stride);
+    work.logits = scratch.matrix<float>(logits_ ? keys : 0, queries, stride);
     work.rows = scratch.matrix<float>(has_pairs() ? queries : 0, keys, keys + 16);
     return work;
   }
 
   // Whether pairs are read from or added to tensors of the caller.
-  bool has_pairs() const { return call_.bias || t_.grad_weights || t_.logits.pairs; }
+  bool has_pairs() const { return call_.bias || t_.grad_weights || logits_.writes_pairs(); }
 
   struct Range {
     int64_t first, end;
@@ -234,10 +235,12 @@ class Backward : BackwardHeads<Stored, T> {
       const int64_t complete = later.first < later.end ? later.first : query_blocks_;
       for (int64_t g = 0; g < call_.group; ++g) {
         const Head head = head_of(group, g);
-        begin_logits(head, keys, panels);
+        const Pairs seen_by_none{head.b, head.h, 0, 0, keys.j0, keys.count};
+        logits_.begin_keys(seen_by_none);
+        clear_pairs(seen_by_none, {0, panels.first * tiles_.queries});
+        clear_pairs(seen_by_none, {panels.end * tiles_.queries, call_.L});
         for (int64_t panel = panels.first; panel < panels.end; ++panel) {
           const int64_t p0 = panel * tiles_.queries, from = std::max(p0, queries.first / 16 * 16);
-          begin_pairs(head, keys, {panel, panel + 1});
           const auto sums = grad_q_transposed(head, slot, panel);
           if (panel >= cleared) std::fill_n(sums.data, call_.D * tiles_.queries, 0.0f);
           add_panel(head, keys, work, slot, panel, from, std::min(queries.end, p0 + tiles_.queries));
@@ -276,16 +279,24 @@ class Backward : BackwardHeads<Stored, T> {
   void add_panel(const Head& head, const Keys& keys, const Workspace& work, int64_t slot, int64_t panel,
                  int64_t from, int64_t to) const {
     const int64_t p0 = panel * tiles_.queries, j0 = keys.j0, last = j0 + keys.count - 1;
-    if (call_.keep && !transpose_keep(head, keys, work.keep, p0, from, to)) return;
-    if (call_.bias) transpose_numbers(call_.bias, head, keys, work, work.bias, p0, from, to);
-    if (t_.grad_weights)
-      transpose_numbers(t_.grad_weights, head, keys, work, work.grad_weights, p0, from, to);
+    const Pairs part{head.b, head.h, from, to - from, j0, keys.count};
+    const auto of_part = [&](const auto& x) { return x.block(0, x.rows, from - p0, to - from); };
+    const bool visible = !call_.keep || transpose_keep(call_.keep, part, of_part(work.keep));
+    const bool whole = call_.query_lo(last) <= from + kStrip && call_.query_hi(head.b, j0) >= to - kStrip &&
+                       call_.query_hi(head.b, last) >= to - kStrip;
+    begin_pairs(part, {p0, std::min(p0 + tiles_.queries, call_.L)}, visible && whole);
+    if (!visible) return;
+    if (call_.bias) {
+      for_element(call_.bias.element, [&](auto type) {
+        transpose_numbers(call_.bias.as<decltype(type)>(), part, work.rows, of_part(work.bias));
+      });
+    }
+    if (t_.grad_weights) transpose_numbers(t_.grad_weights, part, work.rows, of_part(work.grad_weights));
     if (call_.dropout) {
       for (int64_t i = from; i < to; ++i)
         call_.dropout_bits(head.b, head.h, i, j0, last + 1, work.drop.data + i - p0, work.drop.stride);
     }
-    if (call_.query_lo(last) <= from + kStrip && call_.query_hi(head.b, j0) >= to - kStrip &&
-        call_.query_hi(head.b, last) >= to - kStrip) {
+    if (whole) {
       add_tile(head, keys, work, slot, {panel, 0, keys.count, from, to});
       return;
     }
@@ -296,6 +307,20 @@ class Backward : BackwardHeads<Stored, T> {
       add_tile(head, keys, work, slot,
                {panel, r, strip, std::max(from, call_.query_lo(j) / 16 * 16), std::min(to, end)});
     }
+  }
+
+  // Sets the gradients of the pairs of some queries and a block of keys to zero.
+  void clear_pairs(Pairs pairs, const Range& queries) const {
+    pairs.i0 = queries.first;
+    pairs.queries = queries.end - queries.first;
+    logits_.clear_pairs(pairs);
+  }
+
+  // Does so for a panel, except for those that one tile will write.
+  void begin_pairs(const Pairs& tile, const Range& panel, bool written) const {
+    if (!written || logits_.adds_to_pairs()) return clear_pairs(tile, panel);
+    clear_pairs(tile, {panel.first, tile.i0});
+    clear_pairs(tile, {tile.i0 + tile.queries, panel.end});
   }
 
   void add_tile(const Head& head, const Keys& keys, const Workspace& work, int64_t slot,
@@ -320,7 +345,10 @@ class Backward : BackwardHeads<Stored, T> {
 
     // Pᵀ = exp(scale · (Sᵀ − m) − ln ℓ) and dSᵀ = Pᵀ ∘ (dPᵀ − δ)
     take_gradients(head, keys, work, tile, offset, wide);
-    if (t_.logits.any_of_tiles()) add_logits(head, keys, work, tile, offset);
+    if (logits_) {
+      logits_.add({head.b, head.h, tile.from, count, keys.j0 + tile.r0, n},
+                  work.logits.block(tile.r0, n, offset, count), work.rows);
+    }
 
     // dV = dV + Pᵀ dO and dK = dK + dSᵀ Q
     const int64_t queries = kIsBf16<T> ? wide : count;  // beyond `count`, both factors are zero
@@ -363,7 +391,7 @@ class Backward : BackwardHeads<Stored, T> {
       if (call_.bias) row.bias = work.bias.row(in_block) + offset;
       if (call_.keep) row.keep = work.keep.row(in_block) + offset;
       if (t_.grad_weights) row.grad_weights = work.grad_weights.row(in_block) + offset;
-      if (t_.logits.any_of_tiles()) row.logits = work.logits.row(in_block) + offset;
+      if (logits_) row.logits = work.logits.row(in_block) + offset;
       if (call_.dropout) {
         row.drop = work.drop.row(j % 128 / 16 + (j / 128 - keys.j0 / 128) * 8) + offset;
         row.drop_bit = static_cast<int>(j % 16);
@@ -400,83 +428,7 @@ class Backward : BackwardHeads<Stored, T> {
     return work.cleaned.block(0, call_.D, 0, inner<T>(count));
   }
 
-  // Sets the sums of a block's logits to zero before a query head adds to them, and the pairs of the block
-  // that no panel reaches.
-  void begin_logits(const Head& head, const Keys& keys, const Range& panels) const {
-    const int64_t at = (head.b * call_.H + head.h) * call_.S + keys.j0;
-    if (t_.logits.by_key) std::fill_n(t_.logits.by_key + at, keys.count, 0.0f);
-    if (t_.logits.slopes) std::fill_n(t_.logits.slopes + at, keys.count, 0.0f);
-    begin_pairs(head, keys, {0, panels.first});
-    begin_pairs(head, keys, {panels.end, query_blocks_});
-  }
-
-  // Sets the gradients of the pairs of some panels to zero for the first head that adds to them.
-  void begin_pairs(const Head& head, const Keys& keys, const Range& panels) const {
-    const auto& pairs = t_.logits.pairs;
-    if (!pairs || (pairs.b == 0 && head.b > 0) || (pairs.h == 0 && head.h > 0)) return;
-    const int64_t end = std::min(panels.end * tiles_.queries, call_.L);
-    for (int64_t i = panels.first * tiles_.queries; i < end; ++i)
-      std::fill_n(pairs.at(head.b, head.h, i, keys.j0), keys.count, 0.0f);
-  }
-
-  // Adds the gradients of a tile's logits to their sums.
-  void add_logits(const Head& head, const Keys& keys, const Workspace& work, const Tile& tile,
-                  int64_t offset) const {
-    const int64_t count = tile.to - tile.from, j0 = keys.j0 + tile.r0;
-    const auto tile_logits = work.logits.block(tile.r0, tile.keys, offset, count);
-    const auto& [pairs, by_key, by_query, slopes] = t_.logits;
-    if (pairs) {
-      const auto rows = work.rows.block(0, count, 0, tile.keys);
-      products().transpose(tile_logits, rows);
-      for (int64_t i = 0; i < count; ++i)
-        elementwise().add(rows.row(i), pairs.at(head.b, head.h, tile.from + i, j0), tile.keys);
-    }
-    if (!by_key && !slopes) return;
-    const int64_t at = (head.b * call_.H + head.h) * call_.S + j0;
-    for (int64_t r = 0; r < tile.keys; ++r) {
-      const auto distance = static_cast<float>(call_.band.position(tile.from) - (j0 + r));
-      const LogitSums sums = rows_code().logit_sums(tile_logits.row(r), distance, count);
-      if (by_key) by_key[at + r] += sums.total;
-      if (slopes) slopes[at + r] -= sums.by_distance;
-    }
-  }
-
-  // Transposes a part of a bias or of the weights' gradient, for the queries [from, end) of the panel that
-  // begins at p0.
-  template <class Given>
-  void transpose_numbers(const kernels::Strided<const Given>& given, const Head& head, const Keys& keys,
-                         const Workspace& work, const Matrix<float>& to, int64_t p0, int64_t from,
-                         int64_t end) const {
-    const auto transposed = to.block(0, keys.count, from - p0, end - from);
-    if constexpr (std::is_same_v<Given, float>) {
-      if (given.col == 1) {
-        products().transpose(
-            Matrix<const float>{given.at(head.b, head.h, from, keys.j0), end - from, keys.count, given.row},
-            transposed);
-        return;
-      }
-    }
-    const auto rows = work.rows.block(0, end - from, 0, keys.count);
-    for (int64_t i = from; i < end; ++i)
-      widen_row(given.at(head.b, head.h, i, keys.j0), given.col, rows.row(i - from), keys.count);
-    products().transpose(rows, transposed);
-  }
-
-  // Transposes a part of the mask `keep`, for the queries [from, end) of the panel that begins at p0. Returns
-  // false if it hides all of them.
-  bool transpose_keep(const Head& head, const Keys& keys, const Matrix<uint8_t>& to, int64_t p0, int64_t from,
-                      int64_t end) const {
-    bool any = false;
-    for (int64_t i = from; i < end; ++i) {
-      const bool* const row = call_.keep.at(head.b, head.h, i, keys.j0);
-      for (int64_t r = 0; r < keys.count; ++r) {
-        const bool kept = row[r * call_.keep.col];
-        to.row(r)[i - p0] = kept;
-        any |= kept;
-      }
-    }
-    return any;
-  }
+  const LogitGradientWriter<Stored> logits_{this->call_, this->t_.logits};
 };
 
 }  // namespace

@@ -23,6 +23,24 @@ Matrix<T> rows_of(const Strided<T>& x, int64_t b, int64_t h, int64_t row, int64_
   return {x.at(b, h, row), count, width, x.row};
 }
 
+/// The pairs of some queries and keys of one head.
+struct Pairs {
+  int64_t b, h, i0, queries, j0, keys;
+};
+
+/// Calls work(T{}) for the type T of an element type.
+template <class Work>
+void for_element(Element element, const Work& work) {
+  switch (element) {
+    case Element::Float32:
+      return work(float{});
+    case Element::BFloat16:
+      return work(bf16_t{});
+    case Element::Float16:
+      return work(f16_t{});
+  }
+}
+
 struct CpuArguments : KernelArguments {
   int64_t group = 1;                   ///< query heads per key head
   Element element = Element::Float32;  ///< of q, k, v, the output and their gradients
@@ -41,7 +59,14 @@ struct CpuArguments : KernelArguments {
   /// Whether no mask hides key j from query i.
   bool unmasked(int64_t b, int64_t h, int64_t i, int64_t j) const {
     if (keep && !*keep.at(b, h, i, j)) return false;
-    return !bias || *bias.at(b, h, i, j) != -kInfinity;
+    return !bias || bias_at(b, h, i, j) != -kInfinity;
+  }
+  float bias_at(int64_t b, int64_t h, int64_t i, int64_t j) const {
+    float number = 0.0f;
+    for_element(bias.element, [&](auto type) {
+      elementwise().convert(bias.as<decltype(type)>().at(b, h, i, j), &number, 1);
+    });
+    return number;
   }
   bool sees(int64_t b, int64_t h, int64_t i, int64_t j) const {
     return j >= key_lo(i) && j < key_hi(b, i) && unmasked(b, h, i, j);

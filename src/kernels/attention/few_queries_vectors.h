@@ -3,8 +3,7 @@
 // Products of few queries with many keys and values, which are not in the cache.
 
 #include "kernels/gemm/register_blocks.h"
-#include "kernels/simd/bfloat16.h"
-#include "kernels/simd/float16.h"
+#include "kernels/simd/half_types.h"
 #include "kernels/simd/matrix.h"
 #include "kernels/simd/sums.h"
 
@@ -33,7 +32,7 @@ inline Vec load_step(const T* p, int64_t n) {
 /// Scores of kRows queries for kSums / kRows keys (or the fewer keys that are left), with one read of each
 /// key row. kAsk: whether to prefetch the next rows. Step is defined in register_blocks.h.
 template <class Step, int kRows, bool kAsk, class T>
-inline void score_block(const Matrix<const typename Step::Element>& q, const Matrix<const T>& k,
+inline void score_block(const Matrix<const typename Step::Operand>& q, const Matrix<const T>& k,
                         const Matrix<float>& scores) {
   constexpr int kKeys = kSums / kRows;
   constexpr int64_t kStep = Step::kNumbers * kWidth;
@@ -63,7 +62,7 @@ inline void score_block(const Matrix<const typename Step::Element>& q, const Mat
 }
 
 template <class Step, int kRows, bool kAsk, class T>
-inline void score_rows(const Matrix<const typename Step::Element>& q, const Matrix<const T>& k,
+inline void score_rows(const Matrix<const typename Step::Operand>& q, const Matrix<const T>& k,
                        const Matrix<float>& scores) {
   for (int64_t j = 0; j < k.rows; j += kSums / kRows)
     score_block<Step, kRows, kAsk>(q, k.part(j, k.rows - j), scores.block(0, kRows, j, k.rows - j));

@@ -3,7 +3,7 @@
 // Turns a row of dPᵀ = V dOᵀ into a row of dSᵀ.
 
 #include "kernels/attention/logits.h"
-#include "kernels/simd/bfloat16.h"
+#include "kernels/simd/half_types.h"
 
 ATTENTIVE_SIMD_BEGIN
 

@@ -59,16 +59,18 @@ void forward(const CpuArguments& call, const ForwardTensors<T>& tensors);
 template <class T>
 void few_queries(const CpuArguments& call, const ForwardTensors<T>& tensors);
 
-/// Where the backward pass adds up the gradients of the logits, for what was added to them: biases and
-/// slopes. Every sum has one order, whatever the number of threads. All may be null.
+/// Where the backward pass writes the gradients of the logits, for what was added to them: biases and slopes.
+/// Every sum has one order, whatever the number of threads. All may be null.
+template <class T>
 struct LogitGradients {
-  /// (B, H, L, S), written, rows contiguous; a stride of 0 sums over the items or heads.
-  Strided<float> pairs = {};
+  Strided<T> pairs = {};  ///< (B, H, L, S), written, rows contiguous
+  /// Likewise, but a stride of 0 sums over the items or heads.
+  Strided<float> pair_sums = {};
   float* by_key = nullptr;    ///< (B, H, S), written: sums over the queries
   float* by_query = nullptr;  ///< (B, H, L), written: sums over the keys
   float* slopes = nullptr;    ///< (B, H, S), written: sums of -|distance| * gradient over the queries
 
-  bool any_of_tiles() const { return pairs || by_key || slopes; }
+  bool any_of_tiles() const { return pairs || pair_sums || by_key || slopes; }
 };
 
 /// The tensors that the backward pass reads and writes. It writes every element of the gradients.
@@ -80,7 +82,7 @@ struct BackwardTensors {
   Strided<T> grad_q, grad_k, grad_v;
   /// (B, H, L), written: the contribution of each row to the gradient of its head's sink. May be null.
   float* sink_terms;
-  LogitGradients logits = {};
+  LogitGradients<T> logits = {};
   /// (B, H, L, S): the incoming gradient of the weights; null: none.
   Strided<const T> grad_weights = {};
   bool of_dropped = false;  ///< whether it is that of the weights after dropout
@@ -111,10 +113,10 @@ struct WeightDotsTensors {
   Strided<const T> grad_weights;  ///< (B, H, L, S)
   float* dots;                    ///< (B, H, L), written
   bool dropped;                   ///< whether it is the gradient of the weights after dropout
+  const T* weights = nullptr;     ///< (B, H, L, S), contiguous; null: they are computed again, in float32
 };
 
-/// The dot product of each row of weights with its gradient, which the backward pass adds to δ. The weights
-/// are computed again, in float32.
+/// The dot product of each row of weights with its gradient, which the backward pass adds to δ.
 template <class T>
 void weight_dots(const CpuArguments& call, const WeightDotsTensors<T>& tensors);
 

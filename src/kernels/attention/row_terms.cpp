@@ -1,17 +1,34 @@
 #include "kernels/attention/row_terms.h"
 
+#include <type_traits>
+
+#include "kernels/gemm/operands.h"
+
 namespace attentive::kernels::cpu {
 namespace {
 
-// Returns one row of a mask or bias as contiguous numbers: the row itself, or a copy in `buffer`.
-template <class To, class From>
-const To* contiguous_row(const kernels::Strided<From>& from, int64_t b, int64_t h, int64_t i, int64_t j,
-                         int64_t n, To* buffer) {
-  static_assert(sizeof(To) == sizeof(From));
-  const From* row = from.at(b, h, i);
-  if (from.col == 1) return reinterpret_cast<const To*>(row + j);
-  for (int64_t c = 0; c < n; ++c) buffer[c] = static_cast<To>(row[(j + c) * from.col]);
+// Return one row of a mask or bias as contiguous numbers: the row itself, or a copy in `buffer`.
+const uint8_t* row_of(const kernels::Strided<const bool>& keep, int64_t b, int64_t h, int64_t i, int64_t j,
+                      int64_t n, uint8_t* buffer) {
+  const bool* const row = keep.at(b, h, i, j);
+  if (keep.col == 1) return reinterpret_cast<const uint8_t*>(row);
+  for (int64_t c = 0; c < n; ++c) buffer[c] = row[c * keep.col];
   return buffer;
+}
+
+template <class T>
+const float* row_of(const kernels::Strided<const T>& bias, int64_t b, int64_t h, int64_t i, int64_t j,
+                    int64_t n, float* buffer) {
+  const T* const row = bias.at(b, h, i, j);
+  if constexpr (std::is_same_v<T, float>) {
+    if (bias.col == 1) return row;
+  }
+  widen_row(row, bias.col, buffer, n);
+  return buffer;
+}
+
+bool reads_in_place(const BiasView& bias) {
+  return !bias || (bias.element == Element::Float32 && bias.col == 1);
 }
 
 }  // namespace
@@ -21,7 +38,7 @@ RowTerms::RowTerms(const CpuArguments& call, Scratch& scratch, int64_t rows, int
       cols_(cols),
       groups_(cols / 16 + 16),
       keep_(scratch.take<uint8_t>(call.keep.col != 1 ? rows * cols : 0)),
-      bias_(scratch.take<float>(call.bias.col != 1 ? rows * cols : 0)),
+      bias_(scratch.take<float>(reads_in_place(call.bias) ? 0 : rows * cols)),
       drop_(dropped && call.dropout ? scratch.take<uint16_t>(rows * groups_) : nullptr) {}
 
 void RowTerms::set(SoftmaxRow& row, int64_t slot, int64_t b, int64_t h, int64_t i, int64_t from,
@@ -30,8 +47,12 @@ void RowTerms::set(SoftmaxRow& row, int64_t slot, int64_t b, int64_t h, int64_t 
   row.hi = std::clamp<int64_t>(call_.key_hi(b, i) - from, 0, cols);
   row.rule = call_.rule_of(b, h);
   row.distance = static_cast<float>(call_.band.position(i) - from);
-  if (call_.bias) row.bias = contiguous_row(call_.bias, b, h, i, from, cols, bias_ + slot * cols_);
-  if (call_.keep) row.keep = contiguous_row(call_.keep, b, h, i, from, cols, keep_ + slot * cols_);
+  if (call_.bias) {
+    for_element(call_.bias.element, [&](auto type) {
+      row.bias = row_of(call_.bias.as<decltype(type)>(), b, h, i, from, cols, bias_ + slot * cols_);
+    });
+  }
+  if (call_.keep) row.keep = row_of(call_.keep, b, h, i, from, cols, keep_ + slot * cols_);
   if (drop_) {
     uint16_t* const bits = drop_ + slot * groups_;
     call_.dropout_bits(b, h, i, from, from + cols, bits, 1);

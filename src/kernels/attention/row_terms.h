@@ -21,8 +21,8 @@ class RowTerms {
   const CpuArguments& call_;
   int64_t cols_, groups_;  ///< columns, and groups of 16 columns, per slot
   uint8_t* keep_;          ///< copies of rows that are not contiguous
-  float* bias_;
-  uint16_t* drop_;  ///< null: nothing is dropped
+  float* bias_;            ///< likewise, or of a half type
+  uint16_t* drop_;         ///< null: nothing is dropped
 };
 
 /// Updates a row's running maximum m and total from its softmax and rescales the output summed so far:

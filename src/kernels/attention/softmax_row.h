@@ -3,7 +3,7 @@
 // Turns a row of scores into a row of weights.
 
 #include "kernels/attention/logits.h"
-#include "kernels/simd/bfloat16.h"
+#include "kernels/simd/half_types.h"
 
 ATTENTIVE_SIMD_BEGIN
 

@@ -2,8 +2,7 @@
 
 // x W^T for a few rows of x. The weight is not in the cache, and each of its numbers is read once.
 
-#include "kernels/simd/bfloat16.h"
-#include "kernels/simd/float16.h"
+#include "kernels/simd/half_types.h"
 #include "kernels/simd/matrix.h"
 #include "kernels/simd/sums.h"
 

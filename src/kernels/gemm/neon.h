@@ -54,7 +54,7 @@ inline __attribute__((always_inline)) void multiply_neon(const StepF32&, int64_t
 #if ATTENTIVE_SIMD_IS_NEON_BF16
 /// The instruction bfmmla multiplies a 2 x 4 tile by a 4 x 2 tile.
 struct StepBf16 {
-  using Element = bf16_t;
+  using Operand = bf16_t;
   static constexpr int kNumbers = 2;  ///< the rhs is packed in pairs of rows
   static constexpr int kRows = 8, kVectors = 2;
 };

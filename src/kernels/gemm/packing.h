@@ -2,7 +2,7 @@
 
 // Packs matrices into the operands of products.
 
-#include "kernels/simd/bfloat16.h"
+#include "kernels/simd/half_types.h"
 #include "kernels/simd/matrix.h"
 #include "kernels/simd/rows.h"
 

@@ -4,7 +4,7 @@
 
 #include "kernels/gemm/neon.h"
 #include "kernels/gemm/products.h"
-#include "kernels/simd/bfloat16.h"
+#include "kernels/simd/half_types.h"
 #include "kernels/simd/sums.h"
 
 ATTENTIVE_SIMD_BEGIN
@@ -18,7 +18,7 @@ constexpr bool kManyRegisters = ATTENTIVE_SIMD_IS_AVX512;  ///< 32 vector regist
 /// One step of the inner dimension in float32. The sums of a block, one row of the rhs and one number of the
 /// lhs fill the registers.
 struct StepF32 {
-  using Element = float;
+  using Operand = float;
   static constexpr int kNumbers = 1, kRows = ATTENTIVE_SIMD_IS_NEON ? 8 : 6,
                        kVectors = kManyRegisters ? 4 : 2;
   static Vec lhs(const float* a) { return all(*a); }
@@ -28,7 +28,7 @@ struct StepF32 {
 #if ATTENTIVE_SIMD_HAS_PAIRS
 /// One step of the inner dimension in bfloat16: a pair of numbers in 32 bits.
 struct StepBf16 {
-  using Element = bf16_t;
+  using Operand = bf16_t;
   static constexpr int kNumbers = 2, kRows = 6, kVectors = 4;
   static Vec lhs(const bf16_t* a) {
     uint32_t pair;
@@ -44,8 +44,8 @@ struct StepBf16 {
 /// Computes one block of the output. With kPart, it is one vector wide and only the first `out.cols` columns
 /// exist.
 template <class Step, int kRows, int kVectors, bool kAdd, bool kPart>
-void multiply_block(const Matrix<const typename Step::Element>& lhs,
-                    const Rhs<const typename Step::Element>& rhs, const Matrix<float>& out) {
+void multiply_block(const Matrix<const typename Step::Operand>& lhs,
+                    const Rhs<const typename Step::Operand>& rhs, const Matrix<float>& out) {
   static_assert(!kPart || kVectors == 1);
   // Local copies stay in registers: the compiler must assume that the stores may change the views.
   const auto *const a = lhs.data, *const b = rhs.data;
@@ -117,8 +117,8 @@ struct BlockFunctions {
 };
 
 template <class Step>
-void multiply_by_blocks(const Matrix<const typename Step::Element>& lhs,
-                        const Rhs<const typename Step::Element>& rhs, const Matrix<float>& out,
+void multiply_by_blocks(const Matrix<const typename Step::Operand>& lhs,
+                        const Rhs<const typename Step::Operand>& rhs, const Matrix<float>& out,
                         bool accumulate, const Reach& reach) {
   const int64_t m = out.rows, n = out.cols, k = lhs.cols;
   for (int64_t j = 0, columns; j < n; j += columns) {

@@ -5,273 +5,40 @@
 #include <cmath>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include <ATen/core/ivalue.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
-#include <ATen/ops/empty_strided.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/function.h>
 
 #include "core/check.h"
-#include "kernels/arguments_of_problem.h"
-#include "kernels/attention/passes.h"
 #include "kernels/native_backward.h"
+#include "kernels/native_cpu/compute.h"
 #include "kernels/reference/gradients.h"
 
 namespace attentive::kernels::native_cpu {
 namespace {
-
-using cpu::bf16_t;
-using cpu::CpuArguments;
-using cpu::f16_t;
 
 // State that the forward pass keeps for the backward pass.
 struct SavedForBackward : torch::CustomClassHolder {
   Arguments arguments;   // its masks move to autograd in the forward pass
   Problem options;       // without tensors
   VersionWatch changes;  // detects changes of the output
-};
+  // float32 weights that were returned, which the backward pass reads if the caller still has them unchanged.
+  // Those of a half type are rounded, so they are computed again.
+  c10::weak_intrusive_ptr<c10::TensorImpl> weights{c10::intrusive_ptr<c10::TensorImpl>()};
+  VersionWatch weight_changes;
 
-CpuArguments make_call(const Scalars& scalars, const MaskTensors& masks, at::ScalarType type) {
-  return {kernel_arguments(scalars, masks), scalars.H / scalars.Hkv, element_of(type)};
-}
-
-template <class T>
-Strided<const T> read(const at::Tensor& x) {
-  return {static_cast<const T*>(x.const_data_ptr()), x.stride(0), x.stride(1), x.stride(2)};
-}
-
-template <class T>
-Strided<T> write(const at::Tensor& x) {
-  return {static_cast<T*>(x.mutable_data_ptr()), x.stride(0), x.stride(1), x.stride(2)};
-}
-
-// Makes the rows of q, k, v or an incoming gradient contiguous, as read() requires.
-at::Tensor with_unit_stride(const at::Tensor& x) {
-  return x.stride(-1) == 1 || x.size(-1) == 1 ? x : x.contiguous();
-}
-
-// Reads a tensor (B, H, L, S) of any strides; an undefined one has no data.
-template <class T>
-Strided<const T> read_pairs(const at::Tensor& x) {
-  if (!x.defined()) return {};
-  auto view = read<T>(x);
-  view.col = x.stride(3);
-  return view;
-}
-
-// Allocates (B, H, L, D) in the memory layout (B, L, H, D), so that merging the heads afterwards is a view.
-// The tensor is not itself a view, because autograd would forbid changing a view in place.
-at::Tensor heads_inside(const at::Tensor& like, int64_t heads, int64_t rows, int64_t dim) {
-  return at::empty_strided({like.size(0), heads, rows, dim}, {rows * heads * dim, dim, heads * dim, 1},
-                           like.options());
-}
-
-// Allocates a gradient with the strides of its tensor if that has no gaps, so that a leaf can keep it without
-// a copy.
-at::Tensor gradient_of(const at::Tensor& x) {
-  const auto gradient = at::empty_like(x);
-  return gradient.stride(3) == 1 || x.size(3) == 1 ? gradient
-                                                   : heads_inside(x, x.size(1), x.size(2), x.size(3));
-}
-
-// Calls work(T{}) for the element type of the call's tensors.
-template <class Work>
-void for_type(const CpuArguments& call, const Work& work) {
-  switch (call.element) {
-    case Element::Float32:
-      return work(float{});
-    case Element::BFloat16:
-      return work(bf16_t{});
-    case Element::Float16:
-      return work(f16_t{});
+  void remember_weights(const at::Tensor& returned) {
+    if (returned.scalar_type() != at::kFloat) return;
+    weights = c10::weak_intrusive_ptr<c10::TensorImpl>(returned.getIntrusivePtr());
+    weight_changes.watch(returned);
   }
-}
-
-// Whether the pass for few queries is faster, which reads K and V once, in parts that threads share. From
-// nine queries on, the tiled pass is faster unless there are many keys or several query heads share them.
-bool has_few_queries(const CpuArguments& call) {
-  const bool few = call.L <= 8 || (call.L <= 16 && (call.group > 1 || call.S > 1024));
-  return few && call.L * call.group <= 64;
-}
-
-cpu::RowStatistics row_statistics(const at::Tensor& x) {
-  if (!x.defined()) return {};
-  auto* maxima = x.mutable_data_ptr<float>();
-  return {maxima, maxima + x.stride(0)};
-}
-
-float* optional_data(const at::Tensor& x) {
-  return x.defined() ? x.mutable_data_ptr<float>() : nullptr;
-}
-
-struct Inputs {
-  at::Tensor q, k, v;
-};
-
-struct Computed {
-  at::Tensor output, logsumexp;
-  at::Tensor statistics;  // (2, B, H, L): maxima and totals
-};
-
-Computed compute(const CpuArguments& call, const Inputs& in, bool want_logsumexp, bool want_statistics) {
-  const auto floats = in.q.options().dtype(at::kFloat);
-  Computed out{heads_inside(in.q, call.H, call.L, call.Dv), {}, {}};
-  if (want_logsumexp) out.logsumexp = at::empty({call.B, call.H, call.L}, floats);
-  if (want_statistics) out.statistics = at::empty({2, call.B, call.H, call.L}, floats);
-  for_type(call, [&](auto number) {
-    using T = decltype(number);
-    const cpu::ForwardTensors<T> tensors{read<T>(in.q),
-                                         read<T>(in.k),
-                                         read<T>(in.v),
-                                         write<T>(out.output),
-                                         optional_data(out.logsumexp),
-                                         row_statistics(out.statistics)};
-    const bool few = has_few_queries(call) && !out.statistics.defined();
-    few ? cpu::few_queries(call, tensors) : cpu::forward(call, tensors);
-  });
-  return out;
-}
-
-at::Tensor compute_weights(const CpuArguments& call, const Inputs& in, bool dropped) {
-  const auto weights = at::empty({call.B, call.H, call.L, call.S}, in.q.options());
-  for_type(call, [&](auto number) {
-    using T = decltype(number);
-    auto* const out = static_cast<T*>(weights.mutable_data_ptr());
-    cpu::weights(call, cpu::WeightsTensors<T>{read<T>(in.q), read<T>(in.k), out, dropped});
-  });
-  return weights;
-}
-
-// The incoming gradients of the results; those of the logsumexp and of the weights may be undefined.
-struct Incoming {
-  at::Tensor output, logsumexp, weights;
-  bool of_dropped = false;  // whether the weights are those after dropout
-};
-
-// Which gradients are computed besides those of q, k and v. The sizes are those of the problem's bias and of
-// its slopes, and empty if their gradients are not wanted.
-struct Wanted {
-  bool sinks = false;
-  at::DimVector bias, slopes;
-};
-
-struct Gradients {
-  at::Tensor q, k, v, sinks, bias, slopes;
-};
-
-// Adds up the terms (B, H, N) of rows or keys to `sizes`, which has as many dimensions and broadcasts to
-// (B, H, N). The order is fixed: LibTorch's sum over several dimensions would take a head's terms in an order
-// that depends on the other heads and on the number of threads.
-at::Tensor sum_in_order(const at::Tensor& terms, at::IntArrayRef sizes) {
-  const auto sums = at::zeros(sizes, terms.options());
-  std::vector<double> totals(static_cast<size_t>(sums.numel()), 0.0);
-  const int64_t items = terms.size(0), heads = terms.size(1), count = terms.size(2);
-  const int64_t step_b = sizes[0] == 1 ? 0 : sizes[1] * sizes[2], step_h = sizes[1] == 1 ? 0 : sizes[2],
-                step = sizes[2] == 1 ? 0 : 1;
-  const auto* term = terms.const_data_ptr<float>();
-  for (int64_t b = 0; b < items; ++b) {
-    for (int64_t h = 0; h < heads; ++h) {
-      for (int64_t n = 0; n < count; ++n)
-        totals[static_cast<size_t>(b * step_b + h * step_h + n * step)] += *term++;
-    }
+  at::Tensor unchanged_weights() const {
+    auto still = weights.lock();
+    return still && !weight_changes.any() ? at::Tensor(std::move(still)) : at::Tensor();
   }
-  std::copy(totals.begin(), totals.end(), sums.mutable_data_ptr<float>());
-  return sums;
-}
-
-// The terms that the backward pass writes for the sinks, the bias and the slopes, and their sums.
-class TermGradients {
- public:
-  TermGradients(const CpuArguments& call, const Wanted& wanted, const at::TensorOptions& floats)
-      : wanted_(wanted) {
-    const auto terms = [&](int64_t count) { return at::empty({call.B, call.H, count}, floats); };
-    if (wanted.sinks) sinks_ = terms(call.L);
-    if (!wanted.slopes.empty()) slopes_ = terms(call.S);
-    if (wanted.bias.empty()) return;
-    if (wanted.bias[3] == 1) {
-      by_query_ = terms(call.L);
-    } else if (wanted.bias[2] == 1) {
-      by_key_ = terms(call.S);
-    } else {
-      pairs_ = at::empty(wanted.bias, floats);
-    }
-  }
-
-  float* sinks() const { return optional_data(sinks_); }
-  cpu::LogitGradients logits() const {
-    cpu::LogitGradients result{.by_key = optional_data(by_key_),
-                               .by_query = optional_data(by_query_),
-                               .slopes = optional_data(slopes_)};
-    if (pairs_.defined()) {
-      result.pairs = write<float>(pairs_);
-      if (pairs_.size(0) == 1) result.pairs.b = 0;
-      if (pairs_.size(1) == 1) result.pairs.h = 0;
-    }
-    return result;
-  }
-
-  void finish(Gradients& gradients) const {
-    if (sinks_.defined()) gradients.sinks = sum_in_order(sinks_, {1, sinks_.size(1), 1}).view(-1);
-    if (slopes_.defined())
-      gradients.slopes = sum_in_order(slopes_, {wanted_.slopes[0], wanted_.slopes[1], 1}).squeeze(2);
-    if (pairs_.defined()) gradients.bias = pairs_;
-    if (by_key_.defined() || by_query_.defined()) {
-      const auto& sizes = wanted_.bias;
-      const auto& terms = by_key_.defined() ? by_key_ : by_query_;
-      gradients.bias = sum_in_order(terms, {sizes[0], sizes[1], sizes[2] * sizes[3]}).view(sizes);
-    }
-  }
-
- private:
-  const Wanted& wanted_;
-  at::Tensor sinks_, slopes_, by_key_, by_query_, pairs_;
 };
-
-// The dot products of the rows of weights with their incoming gradients, (B, H, L).
-at::Tensor compute_weight_dots(const CpuArguments& call, const Inputs& in, const Incoming& incoming) {
-  const auto dots = at::empty({call.B, call.H, call.L}, in.q.options().dtype(at::kFloat));
-  for_type(call, [&](auto number) {
-    using T = decltype(number);
-    cpu::weight_dots(call,
-                     cpu::WeightDotsTensors<T>{read<T>(in.q), read<T>(in.k), read_pairs<T>(incoming.weights),
-                                               dots.mutable_data_ptr<float>(), incoming.of_dropped});
-  });
-  return dots;
-}
-
-Gradients compute_gradients(const CpuArguments& call, const Inputs& in, const Computed& out,
-                            const Incoming& incoming, const Wanted& wanted) {
-  const TermGradients terms(call, wanted, in.q.options().dtype(at::kFloat));
-  Gradients result{gradient_of(in.q), gradient_of(in.k), gradient_of(in.v), {}, {}, {}};
-  const auto dots = incoming.weights.defined() ? compute_weight_dots(call, in, incoming) : at::Tensor();
-  for_type(call, [&](auto number) {
-    using T = decltype(number);
-    cpu::backward(call,
-                  cpu::BackwardTensors<T>{.q = read<T>(in.q),
-                                          .k = read<T>(in.k),
-                                          .v = read<T>(in.v),
-                                          .output = read<T>(out.output),
-                                          .grad_output = read<T>(incoming.output),
-                                          .statistics = row_statistics(out.statistics),
-                                          .grad_logsumexp = incoming.logsumexp.defined()
-                                                                ? incoming.logsumexp.const_data_ptr<float>()
-                                                                : nullptr,
-                                          .grad_q = write<T>(result.q),
-                                          .grad_k = write<T>(result.k),
-                                          .grad_v = write<T>(result.v),
-                                          .sink_terms = terms.sinks(),
-                                          .logits = terms.logits(),
-                                          .grad_weights = read_pairs<T>(incoming.weights),
-                                          .of_dropped = incoming.of_dropped,
-                                          .weight_dots = optional_data(dots)});
-  });
-  terms.finish(result);
-  return result;
-}
 
 class NativeAttention : public torch::autograd::Function<NativeAttention> {
  public:
@@ -284,12 +51,14 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
                                                 const std::optional<at::Tensor>& bias,
                                                 const std::optional<at::Tensor>& slopes,
                                                 const c10::intrusive_ptr<SavedForBackward>& kept) {
-    const auto call = make_call(kept->arguments.scalars, kept->arguments.masks, q.scalar_type());
+    const auto call = call_of(kept->arguments.scalars, kept->arguments.masks, q.scalar_type());
     const auto [output, logsumexp, statistics] =
         compute(call, {q, k, v}, /*want_logsumexp=*/true, /*want_statistics=*/true);
     torch::autograd::variable_list results{output, logsumexp};
-    if (kept->options.weights != Weights::None)
+    if (kept->options.weights != Weights::None) {
       results.push_back(compute_weights(call, {q, k, v}, kept->options.weights == Weights::Dropped));
+      kept->remember_weights(results.back());
+    }
     kept->changes.watch(output);
     auto saved = kept->arguments.with_masks({q, k, v, output.variable_data(), statistics});
     saved.push_back(bias.value_or(at::Tensor()));
@@ -366,7 +135,7 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
                                                      const torch::autograd::variable_list& gradients) {
     const auto& in = saved.in;
     auto out = saved.out;
-    const auto call = make_call(saved.kept->arguments.scalars, saved.masks, in.q.scalar_type());
+    const auto call = call_of(saved.kept->arguments.scalars, saved.masks, in.q.scalar_type());
     if (saved.kept->changes.any())
       out.output = compute(call, in, /*want_logsumexp=*/false, /*want_statistics=*/true).output;
     Incoming incoming;
@@ -377,12 +146,16 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
     if (gradients.size() > 2 && gradients[2].defined()) {
       incoming.weights = gradients[2].to(in.q.scalar_type()).resolve_neg();
       incoming.of_dropped = saved.kept->options.weights == Weights::Dropped;
+      out.weights = saved.kept->unchanged_weights();
     }
     Wanted wanted;
     // Autograd counts the inputs that are there.
     size_t input = 3;
     if (saved.sinks.defined()) wanted.sinks = context->needs_input_grad(input++);
-    if (saved.bias.defined() && context->needs_input_grad(input++)) wanted.bias = saved.bias.sizes();
+    if (saved.bias.defined() && context->needs_input_grad(input++)) {
+      wanted.bias = saved.bias.sizes();
+      if (saved.bias.scalar_type() == in.q.scalar_type()) wanted.bias_type = in.q.scalar_type();
+    }
     if (saved.slopes.defined() && context->needs_input_grad(input++)) wanted.slopes = saved.slopes.sizes();
     const auto result = compute_gradients(call, in, out, incoming, wanted);
     return {result.q, result.k, result.v, result.sinks, result.bias, result.slopes, at::Tensor()};
@@ -429,7 +202,7 @@ AttentionResult run(const Problem& problem) {
   const auto kept = c10::make_intrusive<SavedForBackward>();
   kept->options = without_tensors(problem);
   kept->options.dropout_key = dropout_key_of(problem);
-  kept->arguments = arguments_of(problem, *kept->options.dropout_key, differentiated);
+  kept->arguments = arguments_of(problem, *kept->options.dropout_key, Biases::HalfTypes, differentiated);
   const auto q = with_unit_stride(problem.q), k = with_unit_stride(problem.k),
              v = with_unit_stride(problem.v);
   AttentionResult result;
@@ -442,7 +215,7 @@ AttentionResult run(const Problem& problem) {
     logsumexp = outputs[1];
     if (problem.weights != Weights::None) result.weights = outputs[2];
   } else {
-    const auto call = make_call(kept->arguments.scalars, kept->arguments.masks, q.scalar_type());
+    const auto call = call_of(kept->arguments.scalars, kept->arguments.masks, q.scalar_type());
     const auto computed = compute(call, {q, k, v}, problem.logsumexp, /*want_statistics=*/false);
     result.output = computed.output;
     logsumexp = computed.logsumexp;

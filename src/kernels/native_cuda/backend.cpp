@@ -137,7 +137,7 @@ AttentionResult run(const Problem& problem) {
 AttentionResult run_with(const SoftmaxKernels& kernels, const Problem& problem) {
   const auto kept = c10::make_intrusive<SavedForBackward>();
   kept->kernels = &kernels;
-  kept->arguments = arguments_of(problem, dropout_key_of(problem), differentiates(problem));
+  kept->arguments = arguments_of(problem, dropout_key_of(problem), Biases::Float32, differentiates(problem));
   kept->clean = problem.weights == Weights::Clean;
   if (problem.bias.defined()) kept->bias_sizes = problem.bias.sizes();
   auto k = problem.k, v = problem.v;

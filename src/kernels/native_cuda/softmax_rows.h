@@ -53,7 +53,7 @@ ATTENTIVE_HOST_DEVICE Logit logit_at(const KernelArguments& call, const Row& row
   if (call.keep && !*call.keep.at(row.b, row.h, row.i, j)) return result;
   float bias = 0.0f;
   if (call.bias) {
-    bias = *call.bias.at(row.b, row.h, row.i, j);
+    bias = *call.bias.as<float>().at(row.b, row.h, row.i, j);
     if (bias == -INFINITY) return result;
   }
   float x = product(static_cast<float>(scores[j]), call.scale);

@@ -2,8 +2,7 @@
 
 // Functions of rows of numbers: conversion, scaling, addition, dot products.
 
-#include "kernels/simd/bfloat16.h"
-#include "kernels/simd/float16.h"
+#include "kernels/simd/half_types.h"
 #include "kernels/simd/matrix.h"
 
 ATTENTIVE_SIMD_BEGIN

@@ -1,0 +1,78 @@
+#pragma once
+
+// Writes the gradients of the logits of a tile, which is transposed: its rows are keys.
+
+#include <algorithm>
+#include <type_traits>
+
+#include "kernels/attention/passes.h"
+#include "kernels/gemm/products.h"
+
+namespace attentive::kernels::cpu {
+
+/// T is the element type of the gradients of pairs that are not summed.
+template <class T>
+class LogitGradientWriter {
+ public:
+  LogitGradientWriter(const CpuArguments& call, const LogitGradients<T>& to) : call_(call), to_(to) {}
+
+  explicit operator bool() const { return to_.any_of_tiles(); }
+  bool writes_pairs() const { return to_.pairs || to_.pair_sums; }
+  /// Whether pairs have to be zero before a tile is added to them.
+  bool adds_to_pairs() const { return static_cast<bool>(to_.pair_sums); }
+
+  /// Begins the sums over the queries of a block of keys.
+  void begin_keys(const Pairs& block) const {
+    if (to_.by_key) std::fill_n(to_.by_key + at(block), block.keys, 0.0f);
+    if (to_.slopes) std::fill_n(to_.slopes + at(block), block.keys, 0.0f);
+  }
+
+  /// Sets pairs to zero, for the first head if several are summed.
+  void clear_pairs(const Pairs& some) const {
+    if (!writes_pairs()) return;
+    const auto& sums = to_.pair_sums;
+    const bool first = (sums.b != 0 || some.b == 0) && (sums.h != 0 || some.h == 0);
+    for (int64_t i = some.i0; i < some.i0 + some.queries; ++i) {
+      if (to_.pairs) std::fill_n(to_.pairs.at(some.b, some.h, i, some.j0), some.keys, T{});
+      if (sums && first) std::fill_n(sums.at(some.b, some.h, i, some.j0), some.keys, 0.0f);
+    }
+  }
+
+  /// Writes the gradients of a tile or adds them to their sums. `rows` is memory for a row per query.
+  void add(const Pairs& tile, const Matrix<const float>& gradients, const Matrix<float>& rows) const {
+    if (writes_pairs()) write(tile, gradients, rows.block(0, tile.queries, 0, tile.keys));
+    if (!to_.by_key && !to_.slopes) return;
+    for (int64_t r = 0; r < tile.keys; ++r) {
+      const auto distance = static_cast<float>(call_.band.position(tile.i0) - (tile.j0 + r));
+      const LogitSums sums = rows_code().logit_sums(gradients.row(r), distance, tile.queries);
+      if (to_.by_key) to_.by_key[at(tile) + r] += sums.total;
+      if (to_.slopes) to_.slopes[at(tile) + r] -= sums.by_distance;
+    }
+  }
+
+ private:
+  int64_t at(const Pairs& some) const { return (some.b * call_.H + some.h) * call_.S + some.j0; }
+
+  void write(const Pairs& tile, const Matrix<const float>& gradients, const Matrix<float>& rows) const {
+    if constexpr (std::is_same_v<T, float>) {
+      const auto& pairs = to_.pairs;
+      if (pairs) {
+        products().transpose(
+            gradients, {pairs.at(tile.b, tile.h, tile.i0, tile.j0), tile.queries, tile.keys, pairs.row});
+        return;
+      }
+    }
+    products().transpose(gradients, rows);
+    for (int64_t i = 0; i < tile.queries; ++i) {
+      if (to_.pairs)
+        elementwise().convert(rows.row(i), to_.pairs.at(tile.b, tile.h, tile.i0 + i, tile.j0), tile.keys);
+      if (to_.pair_sums)
+        elementwise().add(rows.row(i), to_.pair_sums.at(tile.b, tile.h, tile.i0 + i, tile.j0), tile.keys);
+    }
+  }
+
+  const CpuArguments& call_;
+  const LogitGradients<T>& to_;
+};
+
+}  // namespace attentive::kernels::cpu

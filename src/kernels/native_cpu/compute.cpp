@@ -1,0 +1,129 @@
+#include "kernels/native_cpu/compute.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/empty_strided.h>
+
+#include "kernels/attention/passes.h"
+#include "kernels/native_cpu/term_gradients.h"
+#include "kernels/native_cpu/views.h"
+
+namespace attentive::kernels::native_cpu {
+namespace {
+
+using cpu::CpuArguments;
+
+// Allocates (B, H, L, D) in the memory layout (B, L, H, D), so that merging the heads afterwards is a view.
+// The tensor is not itself a view, because autograd would forbid changing a view in place.
+at::Tensor heads_inside(const at::Tensor& like, int64_t heads, int64_t rows, int64_t dim) {
+  return at::empty_strided({like.size(0), heads, rows, dim}, {rows * heads * dim, dim, heads * dim, 1},
+                           like.options());
+}
+
+// Allocates a gradient with the strides of its tensor if that has no gaps, so that a leaf can keep it without
+// a copy.
+at::Tensor gradient_of(const at::Tensor& x) {
+  const auto gradient = at::empty_like(x);
+  return gradient.stride(3) == 1 || x.size(3) == 1 ? gradient
+                                                   : heads_inside(x, x.size(1), x.size(2), x.size(3));
+}
+
+// Whether the pass for few queries is faster, which reads K and V once, in parts that threads share. From
+// nine queries on, the tiled pass is faster unless there are many keys or several query heads share them.
+bool has_few_queries(const CpuArguments& call) {
+  const bool few = call.L <= 8 || (call.L <= 16 && (call.group > 1 || call.S > 1024));
+  return few && call.L * call.group <= 64;
+}
+
+cpu::RowStatistics row_statistics(const at::Tensor& x) {
+  if (!x.defined()) return {};
+  auto* maxima = x.mutable_data_ptr<float>();
+  return {maxima, maxima + x.stride(0)};
+}
+
+// The dot products of the rows of weights with their incoming gradients, (B, H, L).
+at::Tensor compute_weight_dots(const CpuArguments& call, const Inputs& in, const at::Tensor& weights,
+                               const Incoming& incoming) {
+  const auto dots = at::empty({call.B, call.H, call.L}, in.q.options().dtype(at::kFloat));
+  cpu::for_element(call.element, [&](auto number) {
+    using T = decltype(number);
+    cpu::weight_dots(call,
+                     cpu::WeightDotsTensors<T>{
+                         read<T>(in.q), read<T>(in.k), read_pairs<T>(incoming.weights),
+                         dots.mutable_data_ptr<float>(), incoming.of_dropped,
+                         static_cast<const T*>(weights.defined() ? weights.const_data_ptr() : nullptr)});
+  });
+  return dots;
+}
+
+}  // namespace
+
+CpuArguments call_of(const Scalars& scalars, const MaskTensors& masks, at::ScalarType type) {
+  return {kernel_arguments(scalars, masks), scalars.H / scalars.Hkv, element_of(type)};
+}
+
+at::Tensor with_unit_stride(const at::Tensor& x) {
+  return x.stride(-1) == 1 || x.size(-1) == 1 ? x : x.contiguous();
+}
+
+Computed compute(const CpuArguments& call, const Inputs& in, bool want_logsumexp, bool want_statistics) {
+  const auto floats = in.q.options().dtype(at::kFloat);
+  Computed out{heads_inside(in.q, call.H, call.L, call.Dv), {}, {}};
+  if (want_logsumexp) out.logsumexp = at::empty({call.B, call.H, call.L}, floats);
+  if (want_statistics) out.statistics = at::empty({2, call.B, call.H, call.L}, floats);
+  cpu::for_element(call.element, [&](auto number) {
+    using T = decltype(number);
+    const cpu::ForwardTensors<T> tensors{read<T>(in.q),
+                                         read<T>(in.k),
+                                         read<T>(in.v),
+                                         write<T>(out.output),
+                                         optional_data(out.logsumexp),
+                                         row_statistics(out.statistics)};
+    const bool few = has_few_queries(call) && !out.statistics.defined();
+    few ? cpu::few_queries(call, tensors) : cpu::forward(call, tensors);
+  });
+  return out;
+}
+
+at::Tensor compute_weights(const CpuArguments& call, const Inputs& in, bool dropped) {
+  const auto weights = at::empty({call.B, call.H, call.L, call.S}, in.q.options());
+  cpu::for_element(call.element, [&](auto number) {
+    using T = decltype(number);
+    auto* const out = static_cast<T*>(weights.mutable_data_ptr());
+    cpu::weights(call, cpu::WeightsTensors<T>{read<T>(in.q), read<T>(in.k), out, dropped});
+  });
+  return weights;
+}
+
+Gradients compute_gradients(const CpuArguments& call, const Inputs& in, const Computed& out,
+                            const Incoming& incoming, const Wanted& wanted) {
+  const TermGradients terms(call, wanted, in.q.options().dtype(at::kFloat));
+  Gradients result{gradient_of(in.q), gradient_of(in.k), gradient_of(in.v), {}, {}, {}};
+  const auto dots =
+      incoming.weights.defined() ? compute_weight_dots(call, in, out.weights, incoming) : at::Tensor();
+  cpu::for_element(call.element, [&](auto number) {
+    using T = decltype(number);
+    cpu::backward(call,
+                  cpu::BackwardTensors<T>{.q = read<T>(in.q),
+                                          .k = read<T>(in.k),
+                                          .v = read<T>(in.v),
+                                          .output = read<T>(out.output),
+                                          .grad_output = read<T>(incoming.output),
+                                          .statistics = row_statistics(out.statistics),
+                                          .grad_logsumexp = incoming.logsumexp.defined()
+                                                                ? incoming.logsumexp.const_data_ptr<float>()
+                                                                : nullptr,
+                                          .grad_q = write<T>(result.q),
+                                          .grad_k = write<T>(result.k),
+                                          .grad_v = write<T>(result.v),
+                                          .sink_terms = terms.sinks(),
+                                          .logits = terms.logits<T>(),
+                                          .grad_weights = read_pairs<T>(incoming.weights),
+                                          .of_dropped = incoming.of_dropped,
+                                          .weight_dots = optional_data(dots)});
+  });
+  terms.finish(result);
+  return result;
+}
+
+}  // namespace attentive::kernels::native_cpu

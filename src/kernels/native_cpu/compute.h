@@ -1,0 +1,56 @@
+#pragma once
+
+// The native kernel on tensors, without autograd.
+
+#include <ATen/core/Tensor.h>
+
+#include "kernels/arguments_of_problem.h"
+#include "kernels/attention/call.h"
+
+namespace attentive::kernels::native_cpu {
+
+cpu::CpuArguments call_of(const Scalars& scalars, const MaskTensors& masks, at::ScalarType type);
+
+/// Makes the rows of q, k, v or an incoming gradient contiguous, as the kernel reads them.
+at::Tensor with_unit_stride(const at::Tensor& x);
+
+/// (B, H, L, D), in the memory layout that `with_unit_stride` returns.
+struct Inputs {
+  at::Tensor q, k, v;
+};
+
+struct Computed {
+  at::Tensor output, logsumexp;
+  at::Tensor statistics;  ///< (2, B, H, L): maxima and totals
+  /// For the backward pass: the weights that `compute_weights` returned; undefined: they are computed again.
+  at::Tensor weights = {};
+};
+
+/// The output lies in memory as (B, L, H, D). The other results are undefined unless they are wanted.
+Computed compute(const cpu::CpuArguments& call, const Inputs& in, bool want_logsumexp, bool want_statistics);
+
+/// The weights (B, H, L, S) before or after dropout.
+at::Tensor compute_weights(const cpu::CpuArguments& call, const Inputs& in, bool dropped);
+
+/// The incoming gradients of the results; those of the logsumexp and of the weights may be undefined.
+struct Incoming {
+  at::Tensor output, logsumexp, weights;
+  bool of_dropped = false;  ///< whether the weights are those after dropout
+};
+
+/// Which gradients are computed besides those of q, k and v.
+struct Wanted {
+  bool sinks = false;
+  at::DimVector bias, slopes;             ///< the sizes of the problem's bias and slopes; empty: not wanted
+  at::ScalarType bias_type = at::kFloat;  ///< of the gradient: float32 or the type of q
+};
+
+struct Gradients {
+  at::Tensor q, k, v, sinks, bias, slopes;
+};
+
+/// The gradients of what a differentiated call computed.
+Gradients compute_gradients(const cpu::CpuArguments& call, const Inputs& in, const Computed& out,
+                            const Incoming& incoming, const Wanted& wanted);
+
+}  // namespace attentive::kernels::native_cpu

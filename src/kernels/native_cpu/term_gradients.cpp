@@ -1,0 +1,90 @@
+#include "kernels/native_cpu/term_gradients.h"
+
+#include <algorithm>
+#include <vector>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include "kernels/native_cpu/views.h"
+
+namespace attentive::kernels::native_cpu {
+namespace {
+
+// Adds up the terms (B, H, N) of rows or keys to `sizes`, which has as many dimensions and broadcasts to
+// (B, H, N). The order is fixed: LibTorch's sum over several dimensions would take a head's terms in an order
+// that depends on the other heads and on the number of threads.
+at::Tensor sum_in_order(const at::Tensor& terms, at::IntArrayRef sizes) {
+  const auto sums = at::zeros(sizes, terms.options());
+  std::vector<double> totals(static_cast<size_t>(sums.numel()), 0.0);
+  const int64_t items = terms.size(0), heads = terms.size(1), count = terms.size(2);
+  const int64_t step_b = sizes[0] == 1 ? 0 : sizes[1] * sizes[2], step_h = sizes[1] == 1 ? 0 : sizes[2],
+                step = sizes[2] == 1 ? 0 : 1;
+  const auto* term = terms.const_data_ptr<float>();
+  for (int64_t b = 0; b < items; ++b) {
+    for (int64_t h = 0; h < heads; ++h) {
+      for (int64_t n = 0; n < count; ++n)
+        totals[static_cast<size_t>(b * step_b + h * step_h + n * step)] += *term++;
+    }
+  }
+  std::copy(totals.begin(), totals.end(), sums.mutable_data_ptr<float>());
+  return sums;
+}
+
+}  // namespace
+
+TermGradients::TermGradients(const cpu::CpuArguments& call, const Wanted& wanted,
+                             const at::TensorOptions& floats)
+    : wanted_(wanted) {
+  const auto terms = [&](int64_t count) { return at::empty({call.B, call.H, count}, floats); };
+  if (wanted.sinks) sinks_ = terms(call.L);
+  if (!wanted.slopes.empty()) slopes_ = terms(call.S);
+  if (wanted.bias.empty()) return;
+  const auto& sizes = wanted.bias;
+  if (sizes[3] == 1) {
+    by_query_ = terms(call.L);
+  } else if (sizes[2] == 1) {
+    by_key_ = terms(call.S);
+  } else if (sizes[0] == call.B && sizes[1] == call.H && call.element == element_of(wanted.bias_type)) {
+    pairs_ = at::empty(sizes, floats.dtype(wanted.bias_type));
+  } else {
+    pair_sums_ = at::empty(sizes, floats);
+  }
+}
+
+float* TermGradients::sinks() const {
+  return optional_data(sinks_);
+}
+
+template <class T>
+cpu::LogitGradients<T> TermGradients::logits() const {
+  cpu::LogitGradients<T> result{.by_key = optional_data(by_key_),
+                                .by_query = optional_data(by_query_),
+                                .slopes = optional_data(slopes_)};
+  if (pairs_.defined()) result.pairs = write<T>(pairs_);
+  if (pair_sums_.defined()) {
+    result.pair_sums = write<float>(pair_sums_);
+    if (pair_sums_.size(0) == 1) result.pair_sums.b = 0;
+    if (pair_sums_.size(1) == 1) result.pair_sums.h = 0;
+  }
+  return result;
+}
+
+template cpu::LogitGradients<float> TermGradients::logits() const;
+template cpu::LogitGradients<cpu::bf16_t> TermGradients::logits() const;
+template cpu::LogitGradients<cpu::f16_t> TermGradients::logits() const;
+
+void TermGradients::finish(Gradients& gradients) const {
+  if (sinks_.defined()) gradients.sinks = sum_in_order(sinks_, {1, sinks_.size(1), 1}).view(-1);
+  if (slopes_.defined())
+    gradients.slopes = sum_in_order(slopes_, {wanted_.slopes[0], wanted_.slopes[1], 1}).squeeze(2);
+  if (pairs_.defined()) gradients.bias = pairs_;
+  if (pair_sums_.defined()) gradients.bias = pair_sums_.to(wanted_.bias_type);
+  if (by_key_.defined() || by_query_.defined()) {
+    const auto& sizes = wanted_.bias;
+    const auto& terms = by_key_.defined() ? by_key_ : by_query_;
+    gradients.bias = sum_in_order(terms, {sizes[0], sizes[1], sizes[2] * sizes[3]}).view(sizes);
+  }
+}
+
+}  // namespace attentive::kernels::native_cpu
