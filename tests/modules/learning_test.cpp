@@ -1,9 +1,11 @@
 // Tests that training works: a task that no model without attention can solve is learned in a few hundred
 // steps.
 
+#include <cmath>
 #include <cstring>
 #include <vector>
 
+#include <ATen/autocast_mode.h>
 #include <ATen/ops/one_hot.h>
 #include <ATen/ops/randint.h>
 #include <catch2/catch_test_macros.hpp>
@@ -61,7 +63,28 @@ struct Lesson {
   double accuracy = 0.0, weight_on_mark = 0.0;
 };
 
-Lesson learn(uint64_t seed, int64_t steps, const at::Device& device) {
+// Runs operations in float16 where autocast does, until the end of the scope.
+class Float16Autocast {
+ public:
+  explicit Float16Autocast(bool enabled) : before_(at::autocast::get_autocast_dtype(at::kCPU)) {
+    at::autocast::set_autocast_dtype(at::kCPU, at::kHalf);
+    at::autocast::set_autocast_enabled(at::kCPU, enabled);
+  }
+  ~Float16Autocast() {
+    at::autocast::set_autocast_enabled(at::kCPU, false);
+    at::autocast::set_autocast_dtype(at::kCPU, before_);
+    at::autocast::clear_cache();
+  }
+  Float16Autocast(const Float16Autocast&) = delete;
+  Float16Autocast& operator=(const Float16Autocast&) = delete;
+
+ private:
+  at::ScalarType before_;
+};
+
+// Without a `loss_scale` in float32, else under autocast to float16, with gradients of the loss times the
+// scale.
+Lesson learn(uint64_t seed, int64_t steps, const at::Device& device, double loss_scale = 0.0) {
   at::manual_seed(seed);
   CopyModel model;
   model->to(device);
@@ -69,9 +92,16 @@ Lesson learn(uint64_t seed, int64_t steps, const at::Device& device) {
   Lesson lesson;
   for (int64_t step = 0; step < steps; ++step) {
     const CopyBatch batch(device);
-    const auto loss = torch::nn::functional::cross_entropy(model->forward(batch), batch.answer());
+    const auto logits = [&] {
+      const Float16Autocast autocast(loss_scale != 0.0);
+      return model->forward(batch).to(at::kFloat);
+    }();
+    const auto loss = torch::nn::functional::cross_entropy(logits, batch.answer());
     optimizer.zero_grad();
-    loss.backward();
+    (loss_scale != 0.0 ? loss * loss_scale : loss).backward();
+    for (const auto& parameter : model->parameters()) {
+      if (loss_scale != 0.0) parameter.mutable_grad().div_(loss_scale);
+    }
     optimizer.step();
     lesson.losses.push_back(loss.item<float>());
   }
@@ -104,6 +134,17 @@ TEST_CASE("MultiHeadAttention learns to copy the token at a marked position", "[
     INFO("backend " << to_string(backend));
     const BackendGuard guard(backend);
     check_learned(learn(1, 300, at::kCPU));
+  }
+}
+
+TEST_CASE("MultiHeadAttention learns under float16 autocast as in float32", "[learning]") {
+  const BackendGuard guard(Backend::Native);
+  const auto single = learn(1, 300, at::kCPU), half = learn(1, 300, at::kCPU, /*loss_scale=*/1024.0);
+  check_learned(half);
+  CHECK_FALSE(same_bits(half.losses, single.losses));
+  for (size_t step = 0; step < single.losses.size(); ++step) {
+    INFO("step " << step << ": " << half.losses[step] << " in float16, " << single.losses[step]);
+    CHECK(std::abs(half.losses[step] - single.losses[step]) < 0.02f);
   }
 }
 

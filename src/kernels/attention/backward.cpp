@@ -288,7 +288,7 @@ class Backward : BackwardHeads<Stored, T> {
     if (!visible) return;
     if (call_.bias) {
       for_element(call_.bias.element, [&](auto type) {
-        transpose_numbers(call_.bias.as<decltype(type)>(), part, work.rows, of_part(work.bias));
+        transpose_numbers(call_.bias.template as<decltype(type)>(), part, work.rows, of_part(work.bias));
       });
     }
     if (t_.grad_weights) transpose_numbers(t_.grad_weights, part, work.rows, of_part(work.grad_weights));

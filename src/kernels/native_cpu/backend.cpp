@@ -52,15 +52,14 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
                                                 const std::optional<at::Tensor>& slopes,
                                                 const c10::intrusive_ptr<SavedForBackward>& kept) {
     const auto call = call_of(kept->arguments.scalars, kept->arguments.masks, q.scalar_type());
-    const auto [output, logsumexp, statistics] =
-        compute(call, {q, k, v}, /*want_logsumexp=*/true, /*want_statistics=*/true);
-    torch::autograd::variable_list results{output, logsumexp};
+    const auto computed = compute(call, {q, k, v}, /*want_logsumexp=*/true, /*want_statistics=*/true);
+    torch::autograd::variable_list results{computed.output, computed.logsumexp};
     if (kept->options.weights != Weights::None) {
       results.push_back(compute_weights(call, {q, k, v}, kept->options.weights == Weights::Dropped));
       kept->remember_weights(results.back());
     }
-    kept->changes.watch(output);
-    auto saved = kept->arguments.with_masks({q, k, v, output.variable_data(), statistics});
+    kept->changes.watch(computed.output);
+    auto saved = kept->arguments.with_masks({q, k, v, computed.output.variable_data(), computed.statistics});
     saved.push_back(bias.value_or(at::Tensor()));
     context->save_for_backward(std::move(saved));
     context->set_materialize_grads(false);  // zeros of the weights' size would cost O(L S) memory
