@@ -3,7 +3,6 @@
 // Writes the gradients of the logits of a tile, which is transposed: its rows are keys.
 
 #include <algorithm>
-#include <type_traits>
 
 #include "kernels/attention/passes.h"
 #include "kernels/gemm/products.h"
@@ -54,14 +53,6 @@ class LogitGradientWriter {
   int64_t at(const Pairs& some) const { return (some.b * call_.H + some.h) * call_.S + some.j0; }
 
   void write(const Pairs& tile, const Matrix<const float>& gradients, const Matrix<float>& rows) const {
-    if constexpr (std::is_same_v<T, float>) {
-      const auto& pairs = to_.pairs;
-      if (pairs) {
-        products().transpose(
-            gradients, {pairs.at(tile.b, tile.h, tile.i0, tile.j0), tile.queries, tile.keys, pairs.row});
-        return;
-      }
-    }
     products().transpose(gradients, rows);
     for (int64_t i = 0; i < tile.queries; ++i) {
       if (to_.pairs)
