@@ -102,14 +102,16 @@ std::tuple<Tensor, Tensor> flash(const Tensor& q, const Tensor& k, const Tensor&
   }
   count_taken();
   const auto computed = forward(*decision.problem, 0, /*want_logsumexp=*/true, /*want_statistics=*/false);
+  // PyTorch's backward pass expects 0 for a row without keys, and may follow if acceleration stops in between.
+  computed.logsumexp.masked_fill_(computed.logsumexp.eq(-kInfinity), 0.0);
   return {computed.output, lying_by_token(computed.logsumexp)};
 }
 
-// The statistics of rows that are known by their logsumexp: maximum 0, and +inf for a row without keys.
+// The statistics of rows that are known by their logsumexp. In a row without keys, no weight is read.
 Tensor statistics_of(const Tensor& logsumexp) {
   const auto statistics =
       at::zeros({2, logsumexp.size(0), logsumexp.size(1), logsumexp.size(2)}, logsumexp.options());
-  statistics.select(0, 1).copy_(logsumexp.masked_fill(logsumexp.eq(-kInfinity), kInfinity));
+  statistics.select(0, 1).copy_(logsumexp);
   return statistics;
 }
 

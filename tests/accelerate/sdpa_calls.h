@@ -53,7 +53,8 @@ SdpaResults run(const SdpaCase& call, bool with_gradients = true);
 /// The operator itself, without leaves.
 at::Tensor sdpa(const SdpaCase& call);
 
-/// |got - want| / |want| over all numbers; infinite if the shapes differ or a NaN stands in one of them.
+/// |got - want| / |want| over all numbers, or |got - want| where that is 0; infinite if the shapes differ or a
+/// NaN stands in one of them.
 double distance(const at::Tensor& got, const at::Tensor& want);
 
 /// The limit of `distance` from float64 for a dtype.

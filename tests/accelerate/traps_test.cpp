@@ -3,6 +3,8 @@
 
 #include <cstdlib>
 #include <limits>
+#include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -145,25 +147,20 @@ TEST_CASE("trap 3: only ordinary CPU tensors are taken", "[accelerate][trap]") {
   const auto off = sdpa(call);
   const SdpaGuard guard;
   reset_sdpa_report();
-  const auto on = sdpa(call);
-  // The composition comes to PyTorch's fused operator, whose dispatch resolves the sign.
-  CHECK(distance(on, off) < 1e-6);
-  CHECK(sdpa_report().taken == 1);
+  CHECK(bit_equal(sdpa(call), off));
+  CHECK(only_reason() == "it needs ordinary CPU tensors");
 
-  const auto meta = at::scaled_dot_product_attention(call.q.to(at::kMeta), call.k.to(at::kMeta),
-                                                     call.v.to(at::kMeta));
-  CHECK(meta.is_meta());
-  // A key in the thread that somebody listens to; none here serves the operators below it.
-  auto plain = random_call("mode");
-  reset_sdpa_report();
-  {
-    const c10::impl::IncludeDispatchKeyGuard listener(c10::DispatchKey::PythonTLSSnapshot);
-    try {
-      sdpa(plain);
-    } catch (const c10::Error&) {
-    }
+  const auto plain = random_call("mode");
+  const std::optional<at::Tensor> no_mask;
+  const auto decide = [&] { return accelerate::decide_sdpa({plain.q, plain.k, plain.v, no_mask}); };
+  CHECK(decide().problem.has_value());
+  for (const auto key : {c10::DispatchKey::Python, c10::DispatchKey::Functionalize,
+                         c10::DispatchKey::FuncTorchDynamicLayerFrontMode}) {
+    const c10::impl::IncludeDispatchKeyGuard listener(key);
+    CHECK(decide().reason == "a dispatch mode or a transform sees PyTorch's operators");
+    const c10::impl::ExcludeDispatchKeyGuard deaf(key);
+    CHECK(decide().problem.has_value());
   }
-  CHECK(sdpa_report().taken == 0);
 }
 
 TEST_CASE("trap 4: a program that excludes fused kernels gets the composition", "[accelerate][trap]") {
@@ -425,7 +422,11 @@ TEST_CASE("trap 11: whatever PyTorch refuses or composes stays as it was", "[acc
   CHECK(with([](auto& c) { c.dropout_p = -0.5; }) == "dropout_p is no probability");
   CHECK(with([](auto& c) { c.dropout_p = 1.5; }) == "dropout_p is no probability");
   CHECK(with([](auto& c) { c.scale = 0.0; }) == "it needs a scale between 1e-30 and 1e30");
-  CHECK(with([](auto& c) { c.k = c.k.narrow(2, 0, 20); }) == "the sizes of q, k and v do not match");
+  // In four dimensions, PyTorch's kernel reads beyond such keys.
+  CHECK(with([](auto& c) {
+          for (auto* x : {&c.q, &c.k, &c.v}) *x = x->select(0, 0);
+          c.k = c.k.narrow(1, 0, 20);
+        }) == "the sizes of q, k and v do not match");
   CHECK(with([](auto& c) { c.k = c.k.narrow(3, 0, 8); }) == "the sizes of q, k and v do not match");
   CHECK(with([](auto& c) { c.k = c.k.narrow(1, 0, 2), c.v = c.v.narrow(1, 0, 2); }) ==
         "heads share keys only with enable_gqa");
@@ -529,7 +530,14 @@ TEST_CASE("trap 13: a process with accelerated calls has one OpenMP runtime", "[
   const EverySizeGuard every_size;
   const SdpaGuard guard;
   sdpa(random_call("any"));
-  CHECK(loaded_openmp_runtimes().size() == 1);
+  // LibTorch names its libgomp, whose calls the runtime of the program serves: kernels/openmp_test.cpp.
+  std::set<std::string> serving;
+  for (const auto* library : {"", "libtorch_cpu.so"}) {
+    for (const auto& [function, file] : openmp_calls_of(library)) serving.insert(file);
+  }
+  REQUIRE(serving.size() == 1);
+  const bool llvm = serving.begin()->find("libomp") != std::string::npos;
+  CHECK(loaded_openmp_runtimes().size() <= (llvm ? 2 : 1));
 }
 
 TEST_CASE("trap 14: calls for which PyTorch is faster are left to it", "[accelerate][trap]") {
