@@ -8,7 +8,7 @@
 
 namespace attentive {
 
-/// Whose random numbers a call with dropout uses.
+/// The random numbers that a call with dropout uses.
 enum class SdpaDropout {
   Ours,   ///< this package's: a call with dropout is accelerated, and draws one key from the generator
   Exact,  ///< PyTorch's: a call with dropout is left to PyTorch and has the same bits as without this package

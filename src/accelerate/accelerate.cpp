@@ -9,9 +9,9 @@ using accelerate::sdpa_switch;
 using accelerate::Switch;
 
 void accelerate_sdpa(const SdpaOptions& options) {
-  static const bool once = (accelerate::open_doors(), true);  // asked again if it throws
-  sdpa_switch() =
-      once && options.dropout == SdpaDropout::Exact ? Switch::ExactDropout : Switch::OurDropout;
+  // If it throws, the next call tries again.
+  [[maybe_unused]] static const bool open = (accelerate::open_doors(), true);
+  sdpa_switch() = options.dropout == SdpaDropout::Exact ? Switch::ExactDropout : Switch::OurDropout;
 }
 
 void stop_accelerating_sdpa() {

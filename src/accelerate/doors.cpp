@@ -102,7 +102,7 @@ std::tuple<Tensor, Tensor> flash(const Tensor& q, const Tensor& k, const Tensor&
   }
   count_taken();
   const auto computed = forward(*decision.problem, 0, /*want_logsumexp=*/true, /*want_statistics=*/false);
-  // PyTorch's backward pass expects 0 for a row without keys, and may follow if acceleration stops in between.
+  // PyTorch's backward pass expects 0 for a row without keys. It follows if acceleration stops in between.
   computed.logsumexp.masked_fill_(computed.logsumexp.eq(-kInfinity), 0.0);
   return {computed.output, lying_by_token(computed.logsumexp)};
 }
@@ -129,9 +129,9 @@ std::tuple<Tensor, Tensor, Tensor> flash_backward(const Tensor& grad_output, con
   return {lying_by_token(gradients.q), lying_by_token(gradients.k), lying_by_token(gradients.v)};
 }
 
-// ---- The operator that PyTorch keeps for other devices, with PyTorch's first derivative. Besides the output, it
-// returns what its backward operator reads: the statistics of the rows in the place of the logsumexp, and the
-// dropout key in that of the seed.
+// ---- The operator that PyTorch keeps for other devices, with PyTorch's first derivative. Besides the output
+// it returns what its backward operator reads: the statistics of the rows in the place of the logsumexp, and
+// the dropout key in that of the seed.
 
 using Fused = std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Tensor, Tensor>;
 using FusedGradients = std::tuple<Tensor, Tensor, Tensor, Tensor>;
@@ -211,11 +211,10 @@ FusedGradients fused_backward_in_graph(const Tensor& grad_output, const Tensor& 
 
 // ---- scaled_dot_product_attention under autograd
 
-// The mask that autograd saves. PyTorch adds a converted copy of a bool mask, so a program may change its mask
-// before the backward pass; and it cannot save an inference tensor.
+// The mask that autograd saves. PyTorch adds a converted copy of a bool mask, so a program may change its
+// mask before the backward pass; and it cannot save an inference tensor.
 OptionalTensor mask_to_save(const Problem& problem, bool differentiated) {
-  if (problem.keep.defined())
-    return differentiated ? without_repeats(problem.keep).clone() : problem.keep;
+  if (problem.keep.defined()) return differentiated ? without_repeats(problem.keep).clone() : problem.keep;
   if (!problem.bias.defined()) return std::nullopt;
   return differentiated && problem.bias.is_inference() ? problem.bias.clone() : problem.bias;
 }
@@ -252,8 +251,8 @@ c10::OperatorHandle operator_of(const char* name) {
   return *found;
 }
 
-// PyTorch itself registers its fused operator for the CPU, and the others for none of these keys. The dispatcher
-// lists a kernel that another one replaced as inactive.
+// PyTorch itself registers its fused operator for the CPU, and the others for none of these keys. The
+// dispatcher lists a kernel that another one replaced as inactive.
 void check_free() {
   for (const auto& [name, key] :
        {std::pair(kSdpa, c10::DispatchKey::AutogradCPU), std::pair(kFused, c10::DispatchKey::CPU),

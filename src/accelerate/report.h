@@ -12,8 +12,9 @@ void count_taken();
 /// Counts a call of the fused operator that is left to PyTorch, unless this thread is in a `LeavingCall`.
 void count_left(const std::string& reason);
 
-/// A call of scaled_dot_product_attention that is being left to PyTorch. It counts as left when the scope ends,
-/// unless `count_taken` was called inside: PyTorch may come to its fused operator, which the kernel computes.
+/// A call of scaled_dot_product_attention that is being left to PyTorch. When the scope ends, it counts as
+/// left unless `count_taken` was called inside: PyTorch may come to its fused operator, which the kernel
+/// computes.
 class LeavingCall {
  public:
   explicit LeavingCall(std::string reason);

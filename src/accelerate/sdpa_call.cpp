@@ -24,8 +24,8 @@ bool has_mask(const SdpaCall& call) {
   return call.mask && call.mask->defined();
 }
 
-// Whether x is a CPU tensor and nothing else: no fake, functional, batched, nested or quantized tensor, none of
-// a subclass that listens, and none with a pending sign change.
+// Whether x is a CPU tensor and nothing else: no fake, functional, batched, nested or quantized tensor, none
+// of a subclass that listens, and none with a pending sign change.
 bool is_ordinary(const at::Tensor& x) {
   constexpr auto kCpu = c10::BackendComponent::CPUBit;
   static const auto kKeys = c10::DispatchKeySet(c10::DispatchKey::CPU) |
@@ -56,9 +56,8 @@ std::string_view misfit(const SdpaCall& call) {
   }
   if (!call.shares_heads) return "heads share keys only with enable_gqa";
   if (k.size(1) != v.size(1)) return "k and v differ in their heads";
-  return k.size(1) > 0 && q.size(1) % k.size(1) == 0
-             ? ""
-             : "the heads of q are not a multiple of the heads of k";
+  return k.size(1) > 0 && q.size(1) % k.size(1) == 0 ? ""
+                                                     : "the heads of q are not a multiple of the heads of k";
 }
 
 // Why the mask is none that broadcasts from its last dimension; empty if it is one.
@@ -86,16 +85,15 @@ at::Tensor of_rank_4(at::Tensor x, int64_t rank_of_q) {
 
 Decision pose(const SdpaCall& call) {
   if (const auto why = misfit(call); !why.empty()) return Decision::left(std::string(why));
-  if (!(call.dropout_p >= 0.0 && call.dropout_p <= 1.0))
-    return Decision::left("dropout_p is no probability");
+  if (!(call.dropout_p >= 0.0 && call.dropout_p <= 1.0)) return Decision::left("dropout_p is no probability");
   Problem problem;
   const auto rank = call.q.dim();
   problem.q = of_rank_4(call.q, rank);
   problem.k = of_rank_4(call.k, rank);
   problem.v = of_rank_4(call.v, rank);
   problem.scale = call.scale;
-  problem.band = band_of({.causal = call.causal ? Causal::TopLeft : Causal::None}, problem.queries(),
-                         problem.keys());
+  problem.band =
+      band_of({.causal = call.causal ? Causal::TopLeft : Causal::None}, problem.queries(), problem.keys());
   problem.dropout_p = call.dropout_p;
   if (problem.has_dropout()) problem.dropout_stream = DropoutStream::Counter;
   if (auto verdict = kernels::native_cpu::verdict(problem); !verdict.can)
@@ -110,8 +108,7 @@ Decision pose(const SdpaCall& call) {
 
 bool is_differentiated(const SdpaCall& call) {
   return kernels::requires_gradient(call.q) || kernels::requires_gradient(call.k) ||
-         kernels::requires_gradient(call.v) ||
-         (has_mask(call) && kernels::requires_gradient(*call.mask));
+         kernels::requires_gradient(call.v) || (has_mask(call) && kernels::requires_gradient(*call.mask));
 }
 
 Decision decide_sdpa(const SdpaCall& call) {
@@ -147,8 +144,13 @@ Decision decide_flash(const SdpaCall& call) {
   return decision;
 }
 
-bool worth_taking(const Problem& /*problem*/, bool /*differentiated*/) {
-  return true;
+bool worth_taking(const Problem& problem, bool differentiated) {
+  // PyTorch composes calls with dropout of operators for each step, which is slower at every size.
+  if (every_size || problem.has_dropout() || !differentiated) return true;
+  // With a backward pass, a few pairs of queries and keys cost less than what the kernel does once a head.
+  constexpr int64_t kFewPairs = 64, kManyNumbers = 512;
+  return problem.queries() * problem.keys() > kFewPairs ||
+         problem.batch() * problem.heads() * problem.head_dim() < kManyNumbers;
 }
 
 EverySizeGuard::EverySizeGuard() : before_(every_size.exchange(true)) {}

@@ -13,7 +13,7 @@
 
 namespace attentive::accelerate {
 
-/// What was last asked for, for every thread.
+/// The last choice of the program, for every thread.
 enum class Switch { Off, OurDropout, ExactDropout };
 
 inline std::atomic<Switch>& sdpa_switch() {
@@ -30,7 +30,7 @@ struct SdpaCall {
   const std::optional<at::Tensor>& mask;
   double dropout_p = 0.0;
   bool causal = false;
-  std::optional<double> scale;
+  std::optional<double> scale = std::nullopt;
   bool shares_heads = true;
 };
 

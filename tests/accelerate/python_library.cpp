@@ -1,5 +1,5 @@
-// A library that Python loads with torch.ops.load_library. It accelerates calls of every size from then on, and
-// offers the switch and the report as operators.
+// A library that Python loads with torch.ops.load_library. It accelerates calls of every size from then on,
+// and offers the switch and the report as operators.
 
 #include <string>
 

@@ -1,12 +1,13 @@
 // The switch, the guard and the report.
 
+#include "accelerate/report.h"
+
 #include <thread>
 #include <vector>
 
 #include <ATen/core/grad_mode.h>
 #include <catch2/catch_test_macros.hpp>
 
-#include "accelerate/report.h"
 #include "accelerate/sdpa_call.h"
 #include "accelerate/sdpa_calls.h"
 

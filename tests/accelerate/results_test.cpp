@@ -70,8 +70,7 @@ TEST_CASE("an accelerated call has the bits of attention()", "[accelerate]") {
                v = call.v.clone().requires_grad_();
     at::manual_seed(3);
     const auto y = attention(
-        q, k, v,
-        {.causal = Causal::TopLeft, .dropout_p = dropout, .dropout_stream = DropoutStream::Counter});
+        q, k, v, {.causal = Causal::TopLeft, .dropout_p = dropout, .dropout_stream = DropoutStream::Counter});
     at::manual_seed(4);
     y.backward(at::randn(y.sizes()));
     CHECK(bit_equal(got.tensors[0], y.detach()));

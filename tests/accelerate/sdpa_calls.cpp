@@ -9,9 +9,11 @@
 #include <ATen/ops/randn.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/zeros.h>
+#include <catch2/catch_test_macros.hpp>
 
 #include <attentive/parity/compare.h>
 
+#include "accelerate/sdpa_call.h"
 #include "core/check.h"
 
 namespace attentive::test {
@@ -165,6 +167,20 @@ bool same_bits(const SdpaResults& a, const SdpaResults& b) {
       return false;
   }
   return true;
+}
+
+std::string only_reason() {
+  const auto report = sdpa_report();
+  return report.taken == 0 && report.left.size() == 1 ? report.left[0].reason : to_string(report);
+}
+
+std::string left_alone(const SdpaCase& call) {
+  const auto off = run(call);
+  const accelerate::EverySizeGuard every_size;
+  const SdpaGuard guard;
+  reset_sdpa_report();
+  CHECK(same_bits(run(call), off));
+  return only_reason();
 }
 
 }  // namespace attentive::test

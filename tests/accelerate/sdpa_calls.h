@@ -62,4 +62,12 @@ double limit_of(at::ScalarType type);
 
 bool same_bits(const SdpaResults& a, const SdpaResults& b);
 
+/// The reason of the one call that was left since the report was reset; the whole report if there is another
+/// one.
+std::string only_reason();
+
+/// Runs a call with and without acceleration, checks that bits or errors are equal, and returns the reason
+/// for which it was left to PyTorch.
+std::string left_alone(const SdpaCase& call);
+
 }  // namespace attentive::test

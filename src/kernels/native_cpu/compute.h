@@ -26,8 +26,8 @@ struct Computed {
   at::Tensor weights = {};
 };
 
-/// The output is written to `output`, whose rows must be contiguous; if that is undefined, it lies in memory as
-/// (B, L, H, D). The other results are undefined unless they are wanted.
+/// The output is written to `output`, whose rows must be contiguous; if that is undefined, it lies in memory
+/// as (B, L, H, D). The other results are undefined unless they are wanted.
 Computed compute(const cpu::CpuArguments& call, const Inputs& in, bool want_logsumexp, bool want_statistics,
                  const at::Tensor& output = {});
 
