@@ -18,6 +18,7 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/scaled_dot_product_attention_native.h>
+#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 #include <torch/library.h>
@@ -77,8 +78,9 @@ native_cpu::Gradients backward(const Problem& problem, uint64_t key, const Tenso
     wanted.bias = problem.bias.sizes();
     if (problem.bias.scalar_type() == problem.q.scalar_type()) wanted.bias_type = problem.q.scalar_type();
   }
-  return native_cpu::compute_gradients(call, inputs_of(problem), computed,
-                                       {.output = native_cpu::with_unit_stride(grad_output)}, wanted);
+  native_cpu::Incoming incoming;
+  incoming.output = native_cpu::with_unit_stride(grad_output);
+  return native_cpu::compute_gradients(call, inputs_of(problem), computed, incoming, wanted);
 }
 
 // Returns (B, H, …) that lies in memory as (B, …, H), as PyTorch's kernel returns everything but the output.
@@ -211,11 +213,16 @@ FusedGradients fused_backward_in_graph(const Tensor& grad_output, const Tensor& 
 
 // ---- scaled_dot_product_attention under autograd
 
-// The mask that autograd saves. PyTorch adds a converted copy of a bool mask, so a program may change its
-// mask before the backward pass; and it cannot save an inference tensor.
-OptionalTensor mask_to_save(const Problem& problem, bool differentiated) {
-  if (problem.keep.defined()) return differentiated ? without_repeats(problem.keep).clone() : problem.keep;
+// The mask as a bias, which autograd saves: -inf hides a pair. The kernel reads a bias faster than a bool mask,
+// and PyTorch adds a converted copy as well, so a program may change its bool mask before the backward pass.
+OptionalTensor bias_to_save(const Problem& problem, bool differentiated) {
+  if (problem.keep.defined()) {
+    const auto options = problem.q.options();
+    return at::where(without_repeats(problem.keep), at::scalar_tensor(0.0, options),
+                     at::scalar_tensor(-kInfinity, options));
+  }
   if (!problem.bias.defined()) return std::nullopt;
+  // Autograd cannot save an inference tensor.
   return differentiated && problem.bias.is_inference() ? problem.bias.clone() : problem.bias;
 }
 
@@ -232,7 +239,7 @@ Tensor sdpa(const Tensor& q, const Tensor& k, const Tensor& v, const OptionalTen
   count_taken();
   const auto& problem = *decision.problem;
   const auto output = std::get<0>(at::_scaled_dot_product_fused_attention_overrideable(
-      problem.q, problem.k, problem.v, mask_to_save(problem, is_differentiated(call)), dropout_p, causal,
+      problem.q, problem.k, problem.v, bias_to_save(problem, is_differentiated(call)), dropout_p, causal,
       /*return_debug_mask=*/false, scale));
   return q.dim() == 3 ? output.squeeze(1) : output;
 }
@@ -262,9 +269,11 @@ void check_free() {
                                 "accelerate_sdpa: another library has registered aten::", name, " for ", key);
   }
   for (const auto* name : {kFlash, kFlashBackward}) {
-    const auto state = "\n" + operator_of(name).dumpState();
-    TORCH_CHECK_NOT_IMPLEMENTED(state.find("\nCPU (inactive)") == std::string::npos,
-                                "accelerate_sdpa: another library has registered aten::", name, " for CPU");
+    const auto state = operator_of(name).dumpState();
+    const bool replaced =
+        state.starts_with("CPU (inactive)") || state.find("\nCPU (inactive)") != std::string::npos;
+    TORCH_CHECK_NOT_IMPLEMENTED(!replaced, "accelerate_sdpa: another library has registered aten::", name,
+                                " for CPU");
   }
 }
 

@@ -1,5 +1,7 @@
 // Accelerated calls against float64: results, gradients, layouts, threads, dropout.
 
+#include <cmath>
+#include <limits>
 #include <vector>
 
 #include <ATen/Context.h>
@@ -166,6 +168,23 @@ TEST_CASE("accelerated inference mode comes through PyTorch's fused operator", "
     CHECK(taken() == 2);
     CHECK(sdpa_report().left.empty());
   }
+}
+
+TEST_CASE("numbers of a key that no query sees reach no accelerated result", "[accelerate]") {
+  const EverySizeGuard every_size;
+  const SdpaGuard guard;
+  at::manual_seed(14);
+  auto call = random_call("hidden");
+  const auto keep = some_pairs(33, 33);
+  keep.narrow(1, 20, 13).fill_(false);
+  call.mask = keep;
+  const auto clean = run(call);
+  for (auto* x : {&call.k, &call.v}) {
+    *x = x->clone();
+    x->narrow(2, 20, 13).fill_(std::numeric_limits<double>::quiet_NaN());
+  }
+  const auto hidden = run(call);
+  for (size_t n = 0; n < 4; ++n) CHECK(distance(hidden.tensors[n], clean.tensors[n]) == 0.0);
 }
 
 TEST_CASE("a mask may be an inference tensor, and a bool mask may change before the backward pass",
