@@ -213,8 +213,8 @@ FusedGradients fused_backward_in_graph(const Tensor& grad_output, const Tensor& 
 
 // ---- scaled_dot_product_attention under autograd
 
-// The mask as a bias, which autograd saves: -inf hides a pair. The kernel reads a bias faster than a bool mask,
-// and PyTorch adds a converted copy as well, so a program may change its bool mask before the backward pass.
+// The mask as a bias, which autograd saves: -inf hides a pair. The kernel reads a bias faster than a bool
+// mask, and PyTorch adds a converted copy as well, so a program may change its mask before the backward pass.
 OptionalTensor bias_to_save(const Problem& problem, bool differentiated) {
   if (problem.keep.defined()) {
     const auto options = problem.q.options();
