@@ -91,13 +91,14 @@ Tensor lying_by_token(const Tensor& x) {
 
 // ---- The fused CPU operator. Eager programs come to it in inference mode, compiled graphs always.
 
-Decision asked_of_flash(const SdpaCall& call) {
-  return is_on() && !kernels::aten::in_flash_cpu() ? decide_flash(call) : Decision::left({});
+Decision asked_of_flash(const SdpaCall& call, bool differentiated) {
+  return is_on() && !kernels::aten::in_flash_cpu() ? decide_flash(call, differentiated) : Decision::left({});
 }
 
 std::tuple<Tensor, Tensor> flash(const Tensor& q, const Tensor& k, const Tensor& v, double dropout_p,
                                  bool causal, const OptionalTensor& mask, Scale scale) {
-  const auto decision = asked_of_flash({q, k, v, mask, dropout_p, causal, scale});
+  const SdpaCall call{q, k, v, mask, dropout_p, causal, scale};
+  const auto decision = asked_of_flash(call, is_differentiated(call));
   if (!decision.problem) {
     if (!decision.reason.empty()) count_left(decision.reason);
     return at::native::_scaled_dot_product_flash_attention_cpu(q, k, v, dropout_p, causal, mask, scale);
@@ -121,7 +122,7 @@ std::tuple<Tensor, Tensor, Tensor> flash_backward(const Tensor& grad_output, con
                                                   const Tensor& v, const Tensor& output,
                                                   const Tensor& logsumexp, double dropout_p, bool causal,
                                                   const OptionalTensor& mask, Scale scale) {
-  const auto decision = asked_of_flash({q, k, v, mask, dropout_p, causal, scale});
+  const auto decision = asked_of_flash({q, k, v, mask, dropout_p, causal, scale}, /*differentiated=*/true);
   if (!decision.problem) {
     return at::native::_scaled_dot_product_flash_attention_cpu_backward(
         grad_output, q, k, v, output, logsumexp, dropout_p, causal, mask, scale);

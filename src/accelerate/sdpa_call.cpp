@@ -130,7 +130,7 @@ Decision decide_sdpa(const SdpaCall& call) {
   return decision;
 }
 
-Decision decide_flash(const SdpaCall& call) {
+Decision decide_flash(const SdpaCall& call, bool differentiated) {
   // The operator has its own errors, which only PyTorch's kernel reports.
   if (call.dropout_p != 0.0) return Decision::left("dropout_p is an error of this operator");
   if (call.q.dim() != 4) return Decision::left("it needs q, k and v of rank 4 in this operator");
@@ -139,7 +139,7 @@ Decision decide_flash(const SdpaCall& call) {
   if (has_mask(call) && call.mask->dim() == 3)
     return Decision::left("it needs a mask of rank 2 or 4 in this operator");
   auto decision = pose(call);
-  if (decision.problem && !worth_taking(*decision.problem, is_differentiated(call)))
+  if (decision.problem && !worth_taking(*decision.problem, differentiated))
     return Decision::left("PyTorch is faster for a call of this size");
   return decision;
 }

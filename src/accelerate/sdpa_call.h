@@ -49,8 +49,9 @@ Decision pose(const SdpaCall& call);
 /// Decides about a call of scaled_dot_product_attention.
 Decision decide_sdpa(const SdpaCall& call);
 
-/// Decides about a call of PyTorch's fused CPU operator, or of its backward operator.
-Decision decide_flash(const SdpaCall& call);
+/// Decides about a call of PyTorch's fused CPU operator, or of its backward operator, where nothing records a
+/// graph any more.
+Decision decide_flash(const SdpaCall& call, bool differentiated);
 
 /// Whether autograd will ask for gradients of the call.
 bool is_differentiated(const SdpaCall& call);
