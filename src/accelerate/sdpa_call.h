@@ -56,7 +56,8 @@ Decision decide_flash(const SdpaCall& call, bool differentiated);
 /// Whether autograd will ask for gradients of the call.
 bool is_differentiated(const SdpaCall& call);
 
-/// Whether the kernel is faster than PyTorch for a problem of this size (docs/guide/accelerate.md).
+/// Whether the kernel is faster than PyTorch for a problem of this size: docs/guide/accelerate.md, "Sizes for
+/// which PyTorch is faster".
 bool worth_taking(const kernels::Problem& problem, bool differentiated);
 
 /// For tests: calls of every size are taken, in all threads, until the end of the scope.
