@@ -14,14 +14,16 @@ enum class SdpaDropout {
   Exact,  ///< PyTorch's: a call with dropout is left to PyTorch and has the same bits as without this package
 };
 
+/// Which calls are accelerated.
 struct SdpaOptions {
   SdpaDropout dropout = SdpaDropout::Ours;
 };
 
 /// Lets every `at::scaled_dot_product_attention` on the CPU run this package's kernel, forward and backward,
-/// in C++, TorchScript and compiled graphs of this process. A call that the kernel cannot compute, or for
-/// which PyTorch is faster, is left to PyTorch, with the same bits and errors as before. Meant for the start
-/// of a program: it may be called from any thread at any time, but a call that is running keeps its way.
+/// in C++, TorchScript and compiled graphs of this process. Gradients may be differentiated again. A call
+/// that the kernel cannot compute, or for which PyTorch is faster, is left to PyTorch, with the same bits and
+/// errors as before. Meant for the start of a program: it may be called from any thread at any time, but a
+/// call that is running keeps its way.
 ///
 /// A second call changes the options. What it registers with PyTorch's dispatcher stays registered; the
 /// library that contains it must not be unloaded.
@@ -39,7 +41,10 @@ void stop_accelerating_sdpa();
 /// Whether calls are accelerated.
 bool accelerates_sdpa();
 
-/// Accelerates calls until the end of the scope, in every thread; then what was set before holds again.
+/// Accelerates calls until the end of the scope, in every thread; then what was set before holds again. Meant
+/// for tests and measurements. Throws as `accelerate_sdpa` does.
+///
+///     const attentive::SdpaGuard guard({.dropout = attentive::SdpaDropout::Exact});
 class SdpaGuard {
  public:
   explicit SdpaGuard(const SdpaOptions& options = {});
@@ -63,7 +68,12 @@ struct SdpaReport {
   std::vector<Left> left;  ///< the most frequent reason first
 };
 
+/// The report of this moment. Calls of other threads may be counted meanwhile.
+///
+///     std::cout << to_string(attentive::sdpa_report());
 SdpaReport sdpa_report();
+
+/// Sets every count to 0.
 void reset_sdpa_report();
 
 /// The report as lines of text.

@@ -3,6 +3,7 @@
 #include <functional>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -12,8 +13,8 @@
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 #include <catch2/catch_test_macros.hpp>
-#include <torch/csrc/jit/api/compilation_unit.h>
-#include <torch/csrc/jit/frontend/resolver.h>
+#include <torch/csrc/jit/api/module.h>
+#include <torch/csrc/jit/serialization/import.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/transformerlayer.h>
 
@@ -158,16 +159,20 @@ TEST_CASE("trap 12: the Torch backend of attention() stays PyTorch's kernel", "[
   CHECK(sdpa_report().taken == 0);
 }
 
-TEST_CASE("trap 12: TorchScript is reached, forward and backward", "[accelerate][trap]") {
+TEST_CASE("trap 12: a TorchScript file is reached, forward and backward", "[accelerate][trap]") {
   const EverySizeGuard every_size;
   at::manual_seed(13);
   const auto call = random_call("script");
-  torch::jit::CompilationUnit unit;
-  unit.define(std::nullopt, R"(
-def attend(q, k, v):
+  std::stringstream file;
+  {
+    torch::jit::Module module("attend");
+    module.define(R"(
+def forward(self, q, k, v):
     return torch.scaled_dot_product_attention(q, k, v, None, 0.1, True)
-)",
-              torch::jit::nativeResolver(), nullptr);
+)");
+    module.save(file);
+  }
+  auto loaded = torch::jit::load(file);
   const SdpaGuard guard;
   auto direct = call;
   direct.causal = true;
@@ -176,7 +181,7 @@ def attend(q, k, v):
   reset_sdpa_report();
   const auto q = call.q.clone().requires_grad_();
   at::manual_seed(3);
-  const auto y = unit.get_function("attend")({q, call.k, call.v}).toTensor();
+  const auto y = loaded.forward({q, call.k, call.v}).toTensor();
   at::manual_seed(4);
   y.backward(at::randn(y.sizes()));
   CHECK(sdpa_report().taken == 1);
