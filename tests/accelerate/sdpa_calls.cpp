@@ -3,6 +3,7 @@
 #include <limits>
 
 #include <ATen/Context.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/bernoulli.h>
 #include <ATen/ops/rand.h>
