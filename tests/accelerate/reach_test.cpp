@@ -211,10 +211,11 @@ TEST_CASE("trap 14: calls for which PyTorch is faster are left to it", "[acceler
   reset_sdpa_report();
   CHECK(left_alone_by_size(tiny));
   reset_sdpa_report();
+  run(cast(tiny, at::kHalf));
   run(tiny, /*with_gradients=*/false);
   tiny.dropout_p = 0.1;
   run(tiny);
-  CHECK(sdpa_report().taken == 2);
+  CHECK(sdpa_report().taken == 3);
   CHECK(sdpa_report().left.empty());
   reset_sdpa_report();
   run(random_call("large", {.batch = 1, .queries = 512, .keys = 512, .dim = 64, .value_dim = 64}));
