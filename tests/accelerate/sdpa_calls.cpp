@@ -105,8 +105,9 @@ std::vector<SdpaCase> sdpa_cases() {
   }
   for (const auto type : {at::kBFloat16, at::kHalf}) {
     cases.push_back(cast(masked("half mask with gradient", at::randn({4, 33, 33}), {}, true), type));
-    cases.push_back(random_call("half with a float32 mask", {}, type));
+    cases.push_back(random_call("half with a float32 mask that has a gradient", {}, type));
     cases.back().mask = at::randn({33, 33});
+    cases.back().mask_gradient = true;
   }
   auto three = random_call("three dimensions", {.batch = 1, .heads = 6, .kv_heads = 6});
   for (auto* x : {&three.q, &three.k, &three.v}) *x = x->squeeze(0);
