@@ -15,6 +15,7 @@ set(_attentive_train "training loop, checkpoints and schedules")
 set(_attentive_viz "pictures of attention")
 set(_attentive_distributed "training in several processes")
 set(_attentive_parity "comparison with Python")
+set(_attentive_accelerate "PyTorch's own attention on this package's kernel")
 # The libraries that decide about a component under AUTO.
 set(_attentive_tokenizers_libraries "PCRE2 and utf8proc")
 set(_attentive_viz_libraries "zlib")

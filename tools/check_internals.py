@@ -27,8 +27,11 @@ ALLOWED = (
     "src/train/adamw.cpp",  # another library, so a place of its own: the fused step and norm of many tensors
     "bench/support/peak_bf16.cpp",  # measures LibTorch's own tile product
     "bench/zero_mask_bench.cpp",  # measures its attention kernel without what the library adds
+    "src/accelerate/doors.cpp",  # PyTorch's attention operators, which it computes or leaves to PyTorch
     "src/files/torch/torch_tensors.cpp",  # a tensor over a storage of a file, with the strides of the file
     # Views and modes that only internals make, to see what the library does with them.
+    "tests/accelerate/reach_test.cpp",
+    "tests/accelerate/traps_test.cpp",
     "tests/functional/bad_input_test.cpp",
     "tests/functional/forward_mode_test.cpp",
     "tests/functional/negative_bit_test.cpp",

@@ -66,9 +66,10 @@ at::Tensor with_unit_stride(const at::Tensor& x) {
   return x.stride(-1) == 1 || x.size(-1) == 1 ? x : x.contiguous();
 }
 
-Computed compute(const CpuArguments& call, const Inputs& in, bool want_logsumexp, bool want_statistics) {
+Computed compute(const CpuArguments& call, const Inputs& in, bool want_logsumexp, bool want_statistics,
+                 const at::Tensor& output) {
   const auto floats = in.q.options().dtype(at::kFloat);
-  Computed out{heads_inside(in.q, call.H, call.L, call.Dv), {}, {}};
+  Computed out{output.defined() ? output : heads_inside(in.q, call.H, call.L, call.Dv), {}, {}};
   if (want_logsumexp) out.logsumexp = at::empty({call.B, call.H, call.L}, floats);
   if (want_statistics) out.statistics = at::empty({2, call.B, call.H, call.L}, floats);
   cpu::for_element(call.element, [&](auto number) {

@@ -26,8 +26,10 @@ struct Computed {
   at::Tensor weights = {};
 };
 
-/// The output lies in memory as (B, L, H, D). The other results are undefined unless they are wanted.
-Computed compute(const cpu::CpuArguments& call, const Inputs& in, bool want_logsumexp, bool want_statistics);
+/// The output is written to `output`, whose rows must be contiguous; if that is undefined, it lies in memory
+/// as (B, L, H, D). The other results are undefined unless they are wanted.
+Computed compute(const cpu::CpuArguments& call, const Inputs& in, bool want_logsumexp, bool want_statistics,
+                 const at::Tensor& output = {});
 
 /// The weights (B, H, L, S) before or after dropout.
 at::Tensor compute_weights(const cpu::CpuArguments& call, const Inputs& in, bool dropped);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include <ATen/ops/_flash_attention_forward.h>
 #include <ATen/ops/_scaled_dot_product_efficient_attention.h>
@@ -15,6 +16,19 @@ namespace attentive::kernels::aten {
 namespace {
 
 constexpr std::array kTypes = {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf};
+
+thread_local bool flash_cpu_runs = false;
+
+class FlashCpuScope {
+ public:
+  FlashCpuScope() : before_(std::exchange(flash_cpu_runs, true)) {}
+  ~FlashCpuScope() { flash_cpu_runs = before_; }
+  FlashCpuScope(const FlashCpuScope&) = delete;
+  FlashCpuScope& operator=(const FlashCpuScope&) = delete;
+
+ private:
+  bool before_;
+};
 
 // A mask that adds zero to every score.
 const at::Tensor& zero_of(at::ScalarType type) {
@@ -33,6 +47,7 @@ const at::Tensor& zero_of(at::ScalarType type) {
 
 FusedResult flash_cpu(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal,
                       const std::optional<at::Tensor>& mask, std::optional<double> scale) {
+  const FlashCpuScope scope;
   // Without a mask, the kernel ignores NaN scores in the partial vector of keys at the end of a row if that
   // vector holds nothing else. With a mask, the maximum of such a row becomes NaN.
   const auto [output, logsumexp] = at::_scaled_dot_product_flash_attention_for_cpu(
@@ -45,9 +60,14 @@ std::array<at::Tensor, 3> flash_cpu_backward(const at::Tensor& grad_output, cons
                                              const FusedResult& result, bool causal,
                                              const std::optional<at::Tensor>& mask,
                                              std::optional<double> scale) {
+  const FlashCpuScope scope;
   const auto [grad_q, grad_k, grad_v] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
       grad_output, q, k, v, result.output, result.logsumexp, /*dropout_p=*/0.0, causal, mask, scale);
   return {grad_q, grad_k, grad_v};
+}
+
+bool in_flash_cpu() {
+  return flash_cpu_runs;
 }
 
 FusedResult flash_cuda(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal,

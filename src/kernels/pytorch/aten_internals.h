@@ -29,6 +29,10 @@ std::array<at::Tensor, 3> flash_cpu_backward(const at::Tensor& grad_output, cons
                                              const std::optional<at::Tensor>& mask,
                                              std::optional<double> scale);
 
+/// Whether this thread is in one of the two functions above. Their operators stay PyTorch's even if
+/// attentive::accelerate computes the same operators for others.
+bool in_flash_cpu();
+
 /// FlashAttention on CUDA, for half types. Causal and window bounds (-1: none) are aligned bottom-right; H
 /// may be a multiple of Hkv.
 FusedResult flash_cuda(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal,
