@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/randn_like.h>
 #include <CLI/CLI.hpp>
@@ -28,7 +29,7 @@ struct Settings {
   int64_t batch = 1, tokens = 1024, keys = 0, heads = 12, kv_heads = 0, head_dim = 64, window = 0;
   double dropout = 0, softcap = 0, seconds = 3;
   int threads = 2;
-  bool backward = false, alibi = false, bias = false, full = false, module = false;
+  bool backward = false, alibi = false, bias = false, mask = false, full = false, module = false;
   std::string dtype = "fp32";
 };
 
@@ -55,6 +56,7 @@ Call attention_call(const Settings& s, std::vector<at::Tensor>* leaves) {
   options.backend = Backend::Native;
   AttentionExtras extras;
   if (s.alibi) extras.alibi_slopes = alibi_slopes(s.heads);
+  if (s.mask) extras.mask = at::rand({s.tokens, keys}).lt(0.9);
   if (s.bias) {
     const auto bias = at::randn({s.heads, s.tokens, keys}).to(type_of(s)).requires_grad_(s.backward);
     extras.mask = Mask::per_head(Mask::bias(bias));
@@ -118,6 +120,7 @@ int main(int argc, char** argv) {
   app.add_flag("--backward", s.backward);
   app.add_flag("--alibi", s.alibi);
   app.add_flag("--bias", s.bias, "a learned bias (H, L, S)");
+  app.add_flag("--mask", s.mask, "a bool mask (L, S) that hides a tenth of the pairs");
   app.add_flag("--module", s.module, "MultiHeadAttention of width heads x head-dim");
   app.add_flag("--full", s.full, "not causal");
   return apps::run_main(app, argc, argv, [&] { return run(s); });

@@ -32,7 +32,11 @@ inline Int visible(const Row& row, int64_t c) {
   if (row.bias) result &= load_part(row.bias + c, n, kMinusInfinity) != all(kMinusInfinity);
   if (row.keep) {
     Byte bytes = {};
-    std::memcpy(&bytes, row.keep + c, static_cast<size_t>(n < kWidth ? n : kWidth));
+    if (n >= kWidth) {
+      bytes = load<Byte>(row.keep + c);
+    } else {
+      std::memcpy(&bytes, row.keep + c, static_cast<size_t>(n));
+    }
     result &= __builtin_convertvector(bytes, Int) != 0;
   }
   return result;
