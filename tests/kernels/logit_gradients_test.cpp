@@ -6,9 +6,11 @@
 #include <string>
 #include <vector>
 
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/div.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/randn.h>
@@ -51,8 +53,24 @@ at::Tensor leaf(const at::Tensor& x, at::ScalarType type) {
   return x.detach().to(type, false, /*copy=*/true).requires_grad_(true);
 }
 
+// Fills memory that is allocated and not written with NaN, so that reading it is seen.
+class FilledMemory {
+ public:
+  FilledMemory() { set(true); }
+  ~FilledMemory() { set(false); }
+  FilledMemory(const FilledMemory&) = delete;
+  FilledMemory& operator=(const FilledMemory&) = delete;
+
+ private:
+  static void set(bool on) {
+    at::globalContext().setDeterministicAlgorithms(on, /*warn_only=*/true);
+    at::globalContext().setDeterministicFillUninitializedMemory(true);
+  }
+};
+
 // The gradients of every leaf along directions that do not depend on the dtype.
 Gradients gradients_of(const Terms& terms, Backend backend, at::ScalarType type) {
+  const FilledMemory filled;
   Gradients result;
   std::vector<at::Tensor> leaves;
   const auto take = [&](const std::string& name, const at::Tensor& x) {
@@ -168,8 +186,10 @@ TEST_CASE("native: gradients of a bias in every shape that broadcasts", "[native
   const auto type = GENERATE(from_range(kTypes));
   const bool items = GENERATE(false, true), heads = GENERATE(false, true);
   const bool queries = GENERATE(false, true), keys = GENERATE(false, true);
-  const auto sizes = GENERATE(Sizes{}, Sizes{.B = 3, .H = 3, .Hkv = 3, .L = 300, .S = 170},
-                              Sizes{.H = 2, .Hkv = 1, .L = 40, .S = 700}, Sizes{.L = 1, .S = 90});
+  const auto sizes =
+      GENERATE(Sizes{}, Sizes{.B = 3, .H = 3, .Hkv = 3, .L = 300, .S = 170},
+               Sizes{.H = 2, .Hkv = 1, .L = 40, .S = 700}, Sizes{.L = 1, .S = 90},
+               Sizes{.H = 2, .Hkv = 1, .L = 300, .S = 270}, Sizes{.H = 2, .Hkv = 1, .L = 260, .S = 140});
   auto terms = drawn(sizes);
   const auto bias = at::randn(
       {items ? sizes.B : 1, heads ? sizes.H : 1, queries ? sizes.L : 1, keys ? sizes.S : 1}, at::kDouble);
@@ -185,6 +205,11 @@ TEST_CASE("native: gradients of a bias in every shape that broadcasts", "[native
     terms.of_logsumexp = true;
     check(terms, type);
     check_threads(terms, type);
+  }
+  SECTION("tiles that begin or end inside a panel") {
+    terms.options.causal = Causal::BottomRight;
+    terms.mask = Mask::key_lengths(at::full({sizes.B}, std::max<int64_t>(sizes.S - 7, 1), at::kLong));
+    check(terms, type);
   }
   SECTION("a mask that hides whole tiles") {
     const auto tile_of = [](int64_t n) { return at::arange(n).div(128, "floor"); };
@@ -360,18 +385,30 @@ TEST_CASE("native: returned weights may be changed or dropped before the backwar
                    want, tolerance) == "");
 }
 
-TEST_CASE("native: NaN arriving at the weights of a row without keys", "[native][weights_gradient]") {
+TEST_CASE("native: a row without keys takes part in no gradient",
+          "[native][weights_gradient][bias_gradient]") {
   const auto type = GENERATE(from_range(kTypes));
   const auto terms = drawn({});
-  const auto q = leaf(terms.q, type);
+  const auto q = leaf(terms.q, type), sinks = leaf(at::zeros({4}), type),
+             bias = leaf(at::zeros({2, 4, 150, 1}), type);
   const auto keep = at::ones({150, 300}, at::kBool);
   keep[7].fill_(false);
-  const auto weights = attention(q, terms.k.to(type), terms.v.to(type), {.backend = Backend::Native},
-                                 {.mask = keep, .weights = Weights::Clean})
-                           .weights;
+  const auto run = [&](const at::Tensor& with_sinks) {
+    return attention(
+        q, terms.k.to(type), terms.v.to(type), {.backend = Backend::Native},
+        {.mask = keep & Mask::bias(bias), .sinks = with_sinks, .weights = Weights::Clean, .logsumexp = true});
+  };
+  // NaN that arrives at the weights of that row
+  const auto weights = run(sinks).weights;
   const auto direction = at::ones_like(weights);
   direction.select(2, 7).fill_(std::numeric_limits<double>::quiet_NaN());
-  CHECK(grad({weights}, {q}, {direction})[0].isfinite().all().item<bool>());
+  for (const auto& gradient : grad({weights}, {q, sinks}, {direction}))
+    CHECK(gradient.isfinite().all().item<bool>());
+  // A gradient that arrives at its logsumexp, which is -inf
+  const auto logsumexp = run({}).logsumexp;
+  const auto of_bias = grad({logsumexp}, {bias}, {at::ones_like(logsumexp)})[0];
+  CHECK(of_bias.select(2, 7).eq(0).all().item<bool>());
+  CHECK(of_bias.select(2, 8).sub(1).abs().max().item<double>() < 1e-2);
 }
 
 TEST_CASE("native: a bias's gradient needs its own memory and O(T)", "[native][bias_gradient][memory]") {
