@@ -1,4 +1,5 @@
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
 #include <catch2/catch_test_macros.hpp>
 
 #include <attentive/functional/alibi.h>
@@ -66,10 +67,12 @@ TEST_CASE("DistanceBias begins with the standard slopes and counts from the last
 }
 
 TEST_CASE("DistanceBias keeps far distances apart in half types", "[distance_bias]") {
-  DistanceBias bias(1);
+  constexpr int64_t kHeads = 12;  // not all slopes are powers of two
+  DistanceBias bias(kHeads);
   bias->to(at::kBFloat16);
-  const auto exact = alibi_slopes(1).to(at::kBFloat16).to(at::kFloat) * -1001;
-  CHECK(bit_equal(bias->forward(1, 1002)[0][0][0], exact[0].to(at::kBFloat16)));
+  const auto slopes = alibi_slopes(kHeads).to(at::kBFloat16).to(at::kFloat);
+  const auto exact = slopes.unsqueeze(1) * -at::arange(1001, -1, -1).to(at::kFloat);
+  CHECK(bit_equal(bias->forward(1, 1002).view({kHeads, 1002}), exact.to(at::kBFloat16)));
 }
 
 TEST_CASE("DistanceBias names what is wrong", "[distance_bias][errors]") {
