@@ -9,10 +9,6 @@
 
 namespace bench {
 
-std::string type_name(at::ScalarType type) {
-  return type == at::kBFloat16 ? "bf16" : type == at::kHalf ? "fp16" : "fp32";
-}
-
 Limit limit_of(at::ScalarType type) {
   return type == at::kBFloat16 ? Limit::Bf16 : Limit::Fp32;
 }

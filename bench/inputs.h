@@ -17,7 +17,6 @@ struct Shape {
 
 inline constexpr at::ScalarType kTypes[] = {at::kFloat, at::kBFloat16};
 
-std::string type_name(at::ScalarType type);
 Limit limit_of(at::ScalarType type);
 std::string token_count(int64_t tokens);  ///< 1024 -> "1k"
 

@@ -56,10 +56,13 @@ double difference(const Tensors& result, const Tensors& reference) {
 
 Runner::Runner(Settings settings, Peaks peaks) : settings_(std::move(settings)), peaks_(std::move(peaks)) {}
 
+std::string type_name(at::ScalarType type) {
+  return type == at::kBFloat16 ? "bf16" : type == at::kHalf ? "fp16" : "fp32";
+}
+
 bool Runner::wants(at::ScalarType type) const {
   if (settings_.dtypes.empty()) return true;
-  const std::string name = type == at::kBFloat16 ? "bf16" : type == at::kHalf ? "fp16" : "fp32";
-  return std::ranges::find(settings_.dtypes, name) != settings_.dtypes.end();
+  return std::ranges::find(settings_.dtypes, type_name(type)) != settings_.dtypes.end();
 }
 
 bool Runner::wants(const Case& the_case) const {

@@ -92,6 +92,9 @@ struct Settings {
   bool quiet = false;
 };
 
+/// The name of a dtype in rows and options.
+std::string type_name(at::ScalarType type);
+
 /// Checks and times cases, prints each result immediately, and keeps the rows.
 class Runner {
  public:

@@ -8,10 +8,18 @@ namespace attentive {
 using accelerate::sdpa_switch;
 using accelerate::Switch;
 
+namespace {
+
+Switch switch_for(const SdpaOptions& options) {
+  return options.dropout == SdpaDropout::Exact ? Switch::ExactDropout : Switch::OurDropout;
+}
+
+}  // namespace
+
 void accelerate_sdpa(const SdpaOptions& options) {
   // If it throws, the next call tries again.
   [[maybe_unused]] static const bool open = (accelerate::open_doors(), true);
-  sdpa_switch() = options.dropout == SdpaDropout::Exact ? Switch::ExactDropout : Switch::OurDropout;
+  sdpa_switch() = switch_for(options);
 }
 
 void stop_accelerating_sdpa() {
@@ -28,11 +36,7 @@ SdpaGuard::SdpaGuard(const SdpaOptions& options) : accelerated_(accelerates_sdpa
 }
 
 SdpaGuard::~SdpaGuard() {
-  if (!accelerated_) {
-    stop_accelerating_sdpa();
-  } else {
-    sdpa_switch() = options_.dropout == SdpaDropout::Exact ? Switch::ExactDropout : Switch::OurDropout;
-  }
+  sdpa_switch() = accelerated_ ? switch_for(options_) : Switch::Off;
 }
 
 }  // namespace attentive

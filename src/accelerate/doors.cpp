@@ -47,11 +47,6 @@ bool is_on() {
   return sdpa_switch().load(std::memory_order_relaxed) != Switch::Off;
 }
 
-native_cpu::Inputs inputs_of(const Problem& problem) {
-  return {native_cpu::with_unit_stride(problem.q), native_cpu::with_unit_stride(problem.k),
-          native_cpu::with_unit_stride(problem.v)};
-}
-
 // The output as PyTorch promises it: with the strides of q if it has q's shape, and contiguous otherwise.
 Tensor output_for(const Problem& problem) {
   if (problem.value_dim() == problem.head_dim() && problem.q.stride(3) == 1) {
@@ -66,7 +61,8 @@ native_cpu::Computed forward(const Problem& problem, uint64_t key, bool want_log
                              bool want_statistics) {
   const auto arguments = arguments_of(problem, key, kernels::Biases::HalfTypes, /*for_backward=*/false);
   const auto call = native_cpu::call_of(arguments.scalars, arguments.masks, problem.q.scalar_type());
-  return native_cpu::compute(call, inputs_of(problem), want_logsumexp, want_statistics, output_for(problem));
+  return native_cpu::compute(call, native_cpu::inputs_of(problem), want_logsumexp, want_statistics,
+                             output_for(problem));
 }
 
 native_cpu::Gradients backward(const Problem& problem, uint64_t key, const Tensor& grad_output,
@@ -74,13 +70,10 @@ native_cpu::Gradients backward(const Problem& problem, uint64_t key, const Tenso
   const auto arguments = arguments_of(problem, key, kernels::Biases::HalfTypes, /*for_backward=*/false);
   const auto call = native_cpu::call_of(arguments.scalars, arguments.masks, problem.q.scalar_type());
   native_cpu::Wanted wanted;
-  if (want_bias) {
-    wanted.bias = problem.bias.sizes();
-    if (problem.bias.scalar_type() == problem.q.scalar_type()) wanted.bias_type = problem.q.scalar_type();
-  }
+  if (want_bias) wanted.want_bias(problem.bias, problem.q.scalar_type());
   native_cpu::Incoming incoming;
   incoming.output = native_cpu::with_unit_stride(grad_output);
-  return native_cpu::compute_gradients(call, inputs_of(problem), computed, incoming, wanted);
+  return native_cpu::compute_gradients(call, native_cpu::inputs_of(problem), computed, incoming, wanted);
 }
 
 // Returns (B, H, …) that lies in memory as (B, …, H), as PyTorch's kernel returns everything but the output.
@@ -214,8 +207,8 @@ FusedGradients fused_backward_in_graph(const Tensor& grad_output, const Tensor& 
 
 // ---- scaled_dot_product_attention under autograd
 
-// The mask as a bias, which autograd saves: -inf hides a pair. The kernel reads a bias faster than a bool
-// mask, and PyTorch adds a converted copy as well, so a program may change its mask before the backward pass.
+// The mask as a bias, which autograd saves: -inf hides a pair. PyTorch adds a converted copy of a bool mask
+// as well, so a program may change its mask before the backward pass.
 OptionalTensor bias_to_save(const Problem& problem, bool differentiated) {
   if (problem.keep.defined()) {
     const auto options = problem.q.options();

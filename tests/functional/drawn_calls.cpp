@@ -23,7 +23,6 @@
 #include <vector>
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/as_strided.h>
@@ -47,6 +46,7 @@
 #include <attentive/parity/compare.h>
 
 #include "kernels/dropout_counter.h"
+#include "support/autocast.h"
 #include "support/compare.h"
 #include "support/naive_attention.h"
 
@@ -513,28 +513,6 @@ Call draw_call(Draw& draw) {
   return call;
 }
 
-// Enables autocast for the lifetime of this object.
-class Autocast {
- public:
-  Autocast(bool on, at::ScalarType type) : on_(on), previous_(at::autocast::get_autocast_dtype(at::kCPU)) {
-    if (!on_) return;
-    at::autocast::set_autocast_dtype(at::kCPU, type);
-    at::autocast::set_autocast_enabled(at::kCPU, true);
-  }
-  ~Autocast() {
-    if (!on_) return;
-    at::autocast::set_autocast_enabled(at::kCPU, false);
-    at::autocast::set_autocast_dtype(at::kCPU, previous_);
-    at::autocast::clear_cache();
-  }
-  Autocast(const Autocast&) = delete;
-  Autocast& operator=(const Autocast&) = delete;
-
- private:
-  bool on_;
-  at::ScalarType previous_;
-};
-
 // The weights that dropout keeps, by the definition of the stream; counter_keep_mask has separate tests.
 at::Tensor survivors(const Call& call) {
   const double p = call.options.dropout_p;
@@ -636,7 +614,7 @@ void check_call(Call& call, std::map<std::string, int64_t>& counts) {
   {
     if (call.mode == Mode::Inference) inference = std::make_unique<c10::InferenceMode>();
     if (call.mode == Mode::NoGrad) no_grad = std::make_unique<at::NoGradGuard>();
-    const Autocast autocast(call.mode == Mode::Autocast, call.autocast);
+    const CpuAutocast autocast(call.mode == Mode::Autocast ? std::optional(call.autocast) : std::nullopt);
     bool available = call.options.backend == Backend::Auto;
     auto chosen = Backend::Auto;
     const auto explained = explain(call.q, call.k, call.v, asked, call.extras);

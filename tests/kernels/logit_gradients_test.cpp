@@ -56,16 +56,14 @@ at::Tensor leaf(const at::Tensor& x, at::ScalarType type) {
 // Fills memory that is allocated and not written with NaN, so that reading it is seen.
 class FilledMemory {
  public:
-  FilledMemory() { set(true); }
-  ~FilledMemory() { set(false); }
+  FilledMemory() { fill(true); }
+  ~FilledMemory() { fill(false); }
   FilledMemory(const FilledMemory&) = delete;
   FilledMemory& operator=(const FilledMemory&) = delete;
 
  private:
-  static void set(bool on) {
-    at::globalContext().setDeterministicAlgorithms(on, /*warn_only=*/true);
-    at::globalContext().setDeterministicFillUninitializedMemory(true);
-  }
+  // PyTorch does so by default while its algorithms are to be deterministic.
+  static void fill(bool on) { at::globalContext().setDeterministicAlgorithms(on, /*warn_only=*/true); }
 };
 
 // The gradients of every leaf along directions that do not depend on the dtype.

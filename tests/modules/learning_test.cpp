@@ -3,9 +3,9 @@
 
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <vector>
 
-#include <ATen/autocast_mode.h>
 #include <ATen/ops/one_hot.h>
 #include <ATen/ops/randint.h>
 #include <catch2/catch_test_macros.hpp>
@@ -18,6 +18,7 @@
 #include <attentive/modules/multi_head_attention.h>
 
 #include "modules/golden_check.h"
+#include "support/autocast.h"
 
 using namespace attentive;
 using namespace attentive::test;
@@ -63,25 +64,6 @@ struct Lesson {
   double accuracy = 0.0, weight_on_mark = 0.0;
 };
 
-// Runs operations in float16 where autocast does, until the end of the scope.
-class Float16Autocast {
- public:
-  explicit Float16Autocast(bool enabled) : before_(at::autocast::get_autocast_dtype(at::kCPU)) {
-    at::autocast::set_autocast_dtype(at::kCPU, at::kHalf);
-    at::autocast::set_autocast_enabled(at::kCPU, enabled);
-  }
-  ~Float16Autocast() {
-    at::autocast::set_autocast_enabled(at::kCPU, false);
-    at::autocast::set_autocast_dtype(at::kCPU, before_);
-    at::autocast::clear_cache();
-  }
-  Float16Autocast(const Float16Autocast&) = delete;
-  Float16Autocast& operator=(const Float16Autocast&) = delete;
-
- private:
-  at::ScalarType before_;
-};
-
 // Without a `loss_scale` in float32, else under autocast to float16, with gradients of the loss times the
 // scale.
 Lesson learn(uint64_t seed, int64_t steps, const at::Device& device, double loss_scale = 0.0) {
@@ -93,7 +75,7 @@ Lesson learn(uint64_t seed, int64_t steps, const at::Device& device, double loss
   for (int64_t step = 0; step < steps; ++step) {
     const CopyBatch batch(device);
     const auto logits = [&] {
-      const Float16Autocast autocast(loss_scale != 0.0);
+      const CpuAutocast autocast(loss_scale != 0.0 ? std::optional(at::kHalf) : std::nullopt);
       return model->forward(batch).to(at::kFloat);
     }();
     const auto loss = torch::nn::functional::cross_entropy(logits, batch.answer());

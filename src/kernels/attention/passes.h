@@ -110,10 +110,10 @@ void weights(const CpuArguments& call, const WeightsTensors<T>& tensors);
 template <class T>
 struct WeightDotsTensors {
   Strided<const T> q, k;
-  Strided<const T> grad_weights;  ///< (B, H, L, S)
-  float* dots;                    ///< (B, H, L), written
-  bool dropped;                   ///< whether it is the gradient of the weights after dropout
-  const T* weights = nullptr;     ///< (B, H, L, S), contiguous; null: they are computed again, in float32
+  Strided<const T> grad_weights;   ///< (B, H, L, S)
+  float* dots;                     ///< (B, H, L), written
+  bool dropped;                    ///< whether it is the gradient of the weights after dropout
+  const float* weights = nullptr;  ///< (B, H, L, S), contiguous; null: they are computed again
 };
 
 /// The dot product of each row of weights with its gradient, which the backward pass adds to δ.

@@ -95,16 +95,15 @@ void weights(const CpuArguments& call, const WeightsTensors<T>& tensors) {
 template <class T>
 void weight_dots(const CpuArguments& call, const WeightDotsTensors<T>& tensors) {
   const auto& given = tensors.grad_weights;
-  const auto multiply = [&](int64_t b, int64_t h, int64_t i, const auto* row, float factor) {
+  const auto multiply = [&](int64_t b, int64_t h, int64_t i, const float* row, float factor) {
     // Parts of a row are added up separately, so that rounding errors grow with their size and number rather
     // than with the length of the row.
     constexpr int64_t kPart = 512;
-    float gradients[kPart], weights[kPart], total = 0.0f;
+    float gradients[kPart], total = 0.0f;
     for (int64_t from = 0; from < call.S; from += kPart) {
       const int64_t count = std::min(kPart, call.S - from);
       widen_row(given.at(b, h, i, from), given.col, gradients, count);
-      widen_row(row + from, 1, weights, count);
-      total += elementwise().dot(weights, gradients, count);
+      total += elementwise().dot(row + from, gradients, count);
     }
     tensors.dots[(b * call.H + h) * call.L + i] = factor == 0.0f ? 0.0f : total * factor;
   };

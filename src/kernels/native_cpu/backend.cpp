@@ -152,8 +152,7 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
     size_t input = 3;
     if (saved.sinks.defined()) wanted.sinks = context->needs_input_grad(input++);
     if (saved.bias.defined() && context->needs_input_grad(input++)) {
-      wanted.bias = saved.bias.sizes();
-      if (saved.bias.scalar_type() == in.q.scalar_type()) wanted.bias_type = in.q.scalar_type();
+      wanted.want_bias(saved.bias, in.q.scalar_type());
     }
     if (saved.slopes.defined() && context->needs_input_grad(input++)) wanted.slopes = saved.slopes.sizes();
     const auto result = compute_gradients(call, in, out, incoming, wanted);
@@ -202,24 +201,23 @@ AttentionResult run(const Problem& problem) {
   kept->options = without_tensors(problem);
   kept->options.dropout_key = dropout_key_of(problem);
   kept->arguments = arguments_of(problem, *kept->options.dropout_key, Biases::HalfTypes, differentiated);
-  const auto q = with_unit_stride(problem.q), k = with_unit_stride(problem.k),
-             v = with_unit_stride(problem.v);
+  const auto in = inputs_of(problem);
   AttentionResult result;
   at::Tensor logsumexp;
   if (differentiated) {
-    auto outputs =
-        NativeAttention::apply(q, k, v, if_differentiable(problem.sinks), if_differentiable(problem.bias),
-                               if_differentiable(problem.alibi_slopes), kept);
+    auto outputs = NativeAttention::apply(in.q, in.k, in.v, if_differentiable(problem.sinks),
+                                          if_differentiable(problem.bias),
+                                          if_differentiable(problem.alibi_slopes), kept);
     result.output = outputs[0];
     logsumexp = outputs[1];
     if (problem.weights != Weights::None) result.weights = outputs[2];
   } else {
-    const auto call = call_of(kept->arguments.scalars, kept->arguments.masks, q.scalar_type());
-    const auto computed = compute(call, {q, k, v}, problem.logsumexp, /*want_statistics=*/false);
+    const auto call = call_of(kept->arguments.scalars, kept->arguments.masks, in.q.scalar_type());
+    const auto computed = compute(call, in, problem.logsumexp, /*want_statistics=*/false);
     result.output = computed.output;
     logsumexp = computed.logsumexp;
     if (problem.weights != Weights::None)
-      result.weights = compute_weights(call, {q, k, v}, problem.weights == Weights::Dropped);
+      result.weights = compute_weights(call, in, problem.weights == Weights::Dropped);
   }
   if (problem.logsumexp) result.logsumexp = logsumexp;
   return result;

@@ -47,11 +47,10 @@ at::Tensor compute_weight_dots(const CpuArguments& call, const Inputs& in, const
   const auto dots = at::empty({call.B, call.H, call.L}, in.q.options().dtype(at::kFloat));
   cpu::for_element(call.element, [&](auto number) {
     using T = decltype(number);
-    cpu::weight_dots(call,
-                     cpu::WeightDotsTensors<T>{
-                         read<T>(in.q), read<T>(in.k), read_pairs<T>(incoming.weights),
-                         dots.mutable_data_ptr<float>(), incoming.of_dropped,
-                         static_cast<const T*>(weights.defined() ? weights.const_data_ptr() : nullptr)});
+    cpu::weight_dots(
+        call, cpu::WeightDotsTensors<T>{read<T>(in.q), read<T>(in.k), read_pairs<T>(incoming.weights),
+                                        dots.mutable_data_ptr<float>(), incoming.of_dropped,
+                                        weights.defined() ? weights.const_data_ptr<float>() : nullptr});
   });
   return dots;
 }
@@ -64,6 +63,10 @@ CpuArguments call_of(const Scalars& scalars, const MaskTensors& masks, at::Scala
 
 at::Tensor with_unit_stride(const at::Tensor& x) {
   return x.stride(-1) == 1 || x.size(-1) == 1 ? x : x.contiguous();
+}
+
+Inputs inputs_of(const Problem& problem) {
+  return {with_unit_stride(problem.q), with_unit_stride(problem.k), with_unit_stride(problem.v)};
 }
 
 Computed compute(const CpuArguments& call, const Inputs& in, bool want_logsumexp, bool want_statistics,

@@ -19,6 +19,8 @@ struct Inputs {
   at::Tensor q, k, v;
 };
 
+Inputs inputs_of(const Problem& problem);
+
 struct Computed {
   at::Tensor output, logsumexp;
   at::Tensor statistics;  ///< (2, B, H, L): maxima and totals
@@ -45,6 +47,12 @@ struct Wanted {
   bool sinks = false;
   at::DimVector bias, slopes;             ///< the sizes of the problem's bias and slopes; empty: not wanted
   at::ScalarType bias_type = at::kFloat;  ///< of the gradient: float32 or the type of q
+
+  /// Asks for the gradient of a bias of a call whose q is of this type.
+  void want_bias(const at::Tensor& given, at::ScalarType q) {
+    bias = given.sizes();
+    bias_type = given.scalar_type() == q ? q : at::kFloat;
+  }
 };
 
 struct Gradients {
