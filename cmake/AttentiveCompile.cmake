@@ -73,12 +73,24 @@ function(attentive_share_header target)
   target_precompile_headers(${target} REUSE_FROM ${header})
 endfunction()
 
-# attentive_component(<name> SOURCES <source>... [HEADERS <header>...]): the component attentive::<name> with its public
-# headers, named from include/attentive/ on. It links what the table says. Without a header no consumer links it by name.
+# attentive_component(<name> [EXPORTS <file>] SOURCES <source>... [HEADERS <header>...]): the component attentive::<name>
+# with its public headers, named from include/attentive/ on. It links what the table says. Without a header no consumer
+# links it by name. With EXPORTS, a linker's version script, it is a shared library in every build, which contains what it
+# links and shows only the symbols of the script.
 function(attentive_component name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "HEADERS;SOURCES")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "EXPORTS" "HEADERS;SOURCES")
   set(target attentive_${name})
-  add_library(${target})
+  set(visible PUBLIC)
+  if(arg_EXPORTS)
+    set(visible PRIVATE)
+    add_library(${target} SHARED)
+    # PyTorch's dispatcher keeps pointers to its functions.
+    target_link_options(${target} PRIVATE "-Wl,--version-script=${arg_EXPORTS}" -Wl,-z,nodelete)
+    set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS "${arg_EXPORTS}")
+    target_link_libraries(${target} PUBLIC attentive::torch)
+  else()
+    add_library(${target})
+  endif()
   target_sources(${target} PRIVATE ${arg_SOURCES})
   if(arg_HEADERS)
     add_library(attentive::${name} ALIAS ${target})
@@ -86,7 +98,7 @@ function(attentive_component name)
     target_sources(${target} PUBLIC FILE_SET HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}/include" FILES ${arg_HEADERS})
   endif()
   foreach(needed IN LISTS attentive_${name}_needs)
-    target_link_libraries(${target} PUBLIC attentive_${needed})
+    target_link_libraries(${target} ${visible} attentive_${needed})
   endforeach()
   if(name STREQUAL "attention" OR name STREQUAL "base")
     target_link_libraries(${target} PUBLIC attentive::torch)

@@ -16,6 +16,7 @@ set(_attentive_viz "pictures of attention")
 set(_attentive_distributed "training in several processes")
 set(_attentive_parity "comparison with Python")
 set(_attentive_accelerate "PyTorch's own attention on this package's kernel")
+set(_attentive_operators "the attention function as operators of PyTorch's dispatcher")
 # The libraries that decide about a component under AUTO.
 set(_attentive_tokenizers_libraries "PCRE2 and utf8proc")
 set(_attentive_viz_libraries "zlib")

@@ -3,7 +3,7 @@
 
 include_guard(GLOBAL)
 
-set(attentive_components attention files models text tokenizers train viz distributed parity accelerate)
+set(attentive_components attention files models text tokenizers train viz distributed parity accelerate operators)
 set(attentive_attention_needs "")
 set(attentive_files_needs attention)
 set(attentive_models_needs files)
@@ -14,6 +14,7 @@ set(attentive_viz_needs attention)
 set(attentive_distributed_needs train)
 set(attentive_parity_needs models)
 set(attentive_accelerate_needs attention)
+set(attentive_operators_needs accelerate)
 # Components that link attentive_base, which is not a component: those that read files or write text.
 set(attentive_over_base files text viz)
 # The components that attentive::attentive links.

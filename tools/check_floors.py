@@ -32,12 +32,13 @@ MAY_USE = {
     "viz": ["base", "functional"],
     "distributed": ["train", "functional"],
     "accelerate": ["kernels", "functional"],
+    "operators": ["kernels", "functional", "accelerate"],
 }
 # A header above the folders includes the folder of its name, but these:
 SEVERAL = {"attention.h": {"core", "functional", "cache", "modules", "notebooks", "compat"},
            "notebooks.h": {"functional", "modules", "notebooks"}}
 # The header of a component that has no other public header; its sources include it.
-WHOLE = {"accelerate.h": "accelerate"}
+WHOLE = {"accelerate.h": "accelerate", "operators.h": "operators"}
 # The rooms that each room of src/kernels may include, besides itself and the files outside of all rooms
 # (which may include none).
 ROOMS = {
@@ -129,7 +130,9 @@ def fault_of(root, path, quoted, name):
     if here in TOP or there == "core" and here is not None:
         return None
     if there is None:  # version.h is for all; attentive.h includes the header of each component
-        below = target.name != "version.h" and path.name != "attentive.h" and WHOLE.get(target.name, "") != here
+        whole = WHOLE.get(target.name)
+        seen = whole is not None and whole in (here, *MAY_USE.get(here, []))
+        below = target.name != "version.h" and path.name != "attentive.h" and not seen
         return "is below the header of a whole component" if below else None
     if here is None:
         return None if there in SEVERAL.get(path.name, {path.stem}) else f"is not of the component of {there}/"

@@ -1,6 +1,6 @@
-#include <ATen/ops/cat.h>
+#include "functional/attention_varlen.h"
 
-#include <attentive/functional/attention.h>
+#include <ATen/ops/cat.h>
 
 #include "core/check.h"
 #include "functional/dispatch.h"
@@ -47,9 +47,9 @@ void check_packed(const char* name, const at::Tensor& x) {
 
 }  // namespace
 
-AttentionResult attention_varlen(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                 const at::Tensor& cu_seqlens_q, const at::Tensor& cu_seqlens_k,
-                                 const AttentionOptions& options, const AttentionExtras& extras) {
+PackedCall packed_call(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                       const at::Tensor& cu_seqlens_q, const at::Tensor& cu_seqlens_k,
+                       const AttentionOptions& options, const AttentionExtras& extras) {
   check_packed("q", q);
   check_packed("k", k);
   check_packed("v", v);
@@ -73,24 +73,37 @@ AttentionResult attention_varlen(const at::Tensor& q, const at::Tensor& k, const
 
   // The whole call is validated once; then each sequence is computed as a batch of one.
   const auto heads_first = [](const at::Tensor& x) { return x.transpose(0, 1).unsqueeze(0); };
-  const auto whole =
-      normalize(kAttentionVarlen, heads_first(q), heads_first(k), heads_first(v), options, extras).problem;
+  PackedCall call{
+      normalize(kAttentionVarlen, heads_first(q), heads_first(k), heads_first(v), options, extras).problem,
+      {},
+      none};
+  for (size_t n = 0; n + 1 < ends_q.size(); ++n) {
+    kernels::Problem one = call.whole;
+    one.q = call.whole.q.slice(2, ends_q[n], ends_q[n + 1]);
+    one.k = call.whole.k.slice(2, ends_k[n], ends_k[n + 1]);
+    one.v = call.whole.v.slice(2, ends_k[n], ends_k[n + 1]);
+    one.band = band_of(options, one.queries(), one.keys());
+    one.batch_offset = static_cast<int64_t>(n);
+    call.sequences.push_back(std::move(one));
+  }
+  return call;
+}
+
+AttentionResult attention_varlen(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                 const at::Tensor& cu_seqlens_q, const at::Tensor& cu_seqlens_k,
+                                 const AttentionOptions& options, const AttentionExtras& extras) {
+  auto call = packed_call(q, k, v, cu_seqlens_q, cu_seqlens_k, options, extras);
+  const auto& whole = call.whole;
   std::optional<uint64_t> key;
   if (whole.has_dropout() && whole.dropout_p < 1.0 && whole.dropout_stream != DropoutStream::Aten) {
     key = kernels::draw_dropout_key(whole.generator);
   }
   std::vector<at::Tensor> outputs, logsumexps;
-  for (size_t n = 0; n + 1 < ends_q.size(); ++n) {
-    kernels::Problem one = whole;
-    one.q = whole.q.slice(2, ends_q[n], ends_q[n + 1]);
-    one.k = whole.k.slice(2, ends_k[n], ends_k[n + 1]);
-    one.v = whole.v.slice(2, ends_k[n], ends_k[n + 1]);
-    one.band = band_of(options, one.queries(), one.keys());
+  for (auto& one : call.sequences) {
     one.dropout_key = key;
-    one.batch_offset = static_cast<int64_t>(n);
-    const auto result = dispatch(kAttentionVarlen, none ? Backend::Auto : options.backend, one);
-    if (recording::wanted() && !none) [[unlikely]]
-      recording::attention(extras.caller, one, options, static_cast<int64_t>(n));
+    const auto result = dispatch(kAttentionVarlen, call.none ? Backend::Auto : options.backend, one);
+    if (recording::wanted() && !call.none) [[unlikely]]
+      recording::attention(extras.caller, one, options, one.batch_offset);
     outputs.push_back(result.output.squeeze(0).transpose(0, 1));
     if (extras.logsumexp) logsumexps.push_back(result.logsumexp.squeeze(0));
   }

@@ -178,13 +178,13 @@ std::vector<at::Tensor> leaves_of(const OptionCall& call) {
   return leaves;
 }
 
-OptionResult run_on(const OptionCall& call, Backend backend) {
+OptionResult run_on(const OptionCall& given, Backend backend, const Attend& attend) {
   OptionResult outcome;
-  auto options = call.options;
-  options.backend = backend;
+  auto call = given;
+  call.options.backend = backend;
   const auto forward = [&] {
     at::manual_seed(23);
-    return attention(call.q, call.k, call.v, options, call.extras);
+    return attend ? attend(call) : attention(call.q, call.k, call.v, call.options, call.extras);
   };
   try {
     outcome.result = forward();

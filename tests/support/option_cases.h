@@ -47,8 +47,9 @@ struct OptionResult {
 std::vector<at::Tensor> leaves_of(const OptionCall& call);
 
 /// Runs the call, forward and backward, on one backend under a fixed seed. Any error other than a backend's
-/// refusal is thrown.
-OptionResult run_on(const OptionCall& call, Backend backend);
+/// refusal is thrown. `attend` computes the call; without one, `attention` does.
+using Attend = std::function<AttentionResult(const OptionCall& call)>;
+OptionResult run_on(const OptionCall& call, Backend backend, const Attend& attend = {});
 
 /// Checks every result and gradient of a call in `type` against the float64 ones. The tolerance of gradients
 /// is relative to the largest gradient of the call.

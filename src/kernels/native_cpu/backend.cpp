@@ -7,7 +7,6 @@
 #include <utility>
 
 #include <ATen/core/ivalue.h>
-#include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/function.h>
 
@@ -137,16 +136,10 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
     const auto call = call_of(saved.kept->arguments.scalars, saved.masks, in.q.scalar_type());
     if (saved.kept->changes.any())
       out.output = compute(call, in, /*want_logsumexp=*/false, /*want_statistics=*/true).output;
-    Incoming incoming;
-    incoming.output = gradients[0].defined()
-                          ? with_unit_stride(gradients[0].to(in.q.scalar_type()).resolve_neg())
-                          : at::zeros({1}, in.q.options()).expand(out.output.sizes()).contiguous();
-    if (gradients[1].defined()) incoming.logsumexp = gradients[1].to(at::kFloat).resolve_neg().contiguous();
-    if (gradients.size() > 2 && gradients[2].defined()) {
-      incoming.weights = gradients[2].to(in.q.scalar_type()).resolve_neg();
-      incoming.of_dropped = saved.kept->options.weights == Weights::Dropped;
-      out.weights = saved.kept->unchanged_weights();
-    }
+    const auto incoming =
+        incoming_of({gradients[0], gradients.size() > 2 ? gradients[2] : at::Tensor(), gradients[1]},
+                    out.output, saved.kept->options.weights);
+    if (incoming.weights.defined()) out.weights = saved.kept->unchanged_weights();
     Wanted wanted;
     // Autograd counts the inputs that are there.
     size_t input = 3;

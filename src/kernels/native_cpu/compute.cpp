@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/empty_strided.h>
+#include <ATen/ops/zeros.h>
 
 #include "kernels/attention/passes.h"
 #include "kernels/native_cpu/term_gradients.h"
@@ -97,6 +98,20 @@ at::Tensor compute_weights(const CpuArguments& call, const Inputs& in, bool drop
     cpu::weights(call, cpu::WeightsTensors<T>{read<T>(in.q), read<T>(in.k), out, dropped});
   });
   return weights;
+}
+
+Incoming incoming_of(const AttentionResult& gradients, const at::Tensor& output, Weights weights) {
+  Incoming incoming;
+  incoming.output = gradients.output.defined()
+                        ? with_unit_stride(gradients.output.to(output.scalar_type()).resolve_neg())
+                        : at::zeros({1}, output.options()).expand(output.sizes()).contiguous();
+  if (gradients.logsumexp.defined())
+    incoming.logsumexp = gradients.logsumexp.to(at::kFloat).resolve_neg().contiguous();
+  if (gradients.weights.defined()) {
+    incoming.weights = gradients.weights.to(output.scalar_type()).resolve_neg();
+    incoming.of_dropped = weights == Weights::Dropped;
+  }
+  return incoming;
 }
 
 Gradients compute_gradients(const CpuArguments& call, const Inputs& in, const Computed& out,

@@ -42,6 +42,10 @@ struct Incoming {
   bool of_dropped = false;  ///< whether the weights are those after dropout
 };
 
+/// Converts the gradients of a call's results, which may be undefined, to those that the kernel reads. Those
+/// of an output that was not used are 0. `weights` says which weights the call returned.
+Incoming incoming_of(const AttentionResult& gradients, const at::Tensor& output, Weights weights);
+
 /// Which gradients are computed besides those of q, k and v.
 struct Wanted {
   bool sinks = false;

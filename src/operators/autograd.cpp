@@ -1,0 +1,172 @@
+#include "operators/autograd.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <ATen/autocast_mode.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/function.h>
+
+#include "core/check.h"
+#include "kernels/problem.h"
+#include "operators/compute.h"
+
+namespace attentive::operators {
+namespace {
+
+using at::Tensor;
+using kernels::requires_gradient;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+using torch::jit::Stack;
+
+Results run(Kind kind, const c10::OperatorHandle& op, const CallArguments& call) {
+  Stack stack;
+  push(kind, call, stack);
+  op.callBoxed(stack);
+  return pop_results(kind, stack);
+}
+
+Gradients run_backward(Kind kind, const BackwardArguments& arguments) {
+  static const auto find = [](Kind which) {
+    return c10::Dispatcher::singleton().findSchemaOrThrow(backward_name(which), "");
+  };
+  static const auto padded = find(Kind::Padded), packed = find(Kind::Packed);
+  Stack stack;
+  push(kind, arguments, stack);
+  (kind == Kind::Padded ? padded : packed).callBoxed(stack);
+  return pop_gradients(kind, stack);
+}
+
+// The arguments of a call that are not tensors, and which gradients its backward pass returns.
+struct KeptCall : torch::CustomClassHolder {
+  CallArguments call;
+  bool want_bias = false, want_alibi_slopes = false, want_sinks = false;
+};
+
+// One call in the graph. The results are those of the operator; those that were asked for have gradients.
+template <Kind kKind>
+class OperatorCall : public torch::autograd::Function<OperatorCall<kKind>> {
+ public:
+  // The first six tensors are inputs so that autograd computes their gradients.
+  static variable_list forward(AutogradContext* context, const Tensor& q, const Tensor& k, const Tensor& v,
+                               const std::optional<Tensor>& bias, const std::optional<Tensor>& alibi_slopes,
+                               const std::optional<Tensor>& sinks, const c10::OperatorHandle& op,
+                               CallArguments call) {
+    const auto kept = c10::make_intrusive<KeptCall>();
+    kept->want_bias = requires_gradient_of(bias);
+    kept->want_alibi_slopes = requires_gradient_of(alibi_slopes);
+    kept->want_sinks = requires_gradient_of(sinks);
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    call.for_backward = true;
+    const auto results = run(kKind, op, call);
+    variable_list saved;
+    for (const auto tensor : kTensors) saved.push_back(std::exchange(call.*tensor, Tensor()));
+    saved.back() = results.dropout_key;
+    saved.push_back(results.output);
+    saved.push_back(results.statistics);
+    context->save_for_backward(std::move(saved));
+    kept->call = std::move(call);
+    context->saved_data["kept"] = c10::IValue::make_capsule(kept);
+    context->set_materialize_grads(false);  // zeros of the weights' size would cost O(L S) memory
+    variable_list plain{results.statistics, results.dropout_key};
+    if (kept->call.weights == Weights::None && kKind == Kind::Padded) plain.push_back(results.weights);
+    if (!kept->call.logsumexp) plain.push_back(results.logsumexp);
+    context->mark_non_differentiable(plain);
+    variable_list returned{results.output, results.logsumexp, results.statistics, results.dropout_key};
+    if (kKind == Kind::Padded) returned.push_back(results.weights);
+    return returned;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& incoming) {
+    // One entry for each argument of forward() after the context.
+    variable_list gradients(8);
+    const auto kept = c10::static_intrusive_pointer_cast<KeptCall>(context->saved_data["kept"].toCapsule());
+    BackwardArguments arguments;
+    arguments.incoming = {incoming[0], kKind == Kind::Padded ? incoming[4] : Tensor(), incoming[1]};
+    const auto& given = arguments.incoming;
+    if (!given.output.defined() && !given.weights.defined() && !given.logsumexp.defined()) return gradients;
+    const auto saved = context->get_saved_variables();
+    arguments.call = kept->call;
+    for (size_t i = 0; i < std::size(kTensors); ++i) arguments.call.*kTensors[i] = saved[i];
+    arguments.output = saved[std::size(kTensors)];
+    arguments.statistics = saved[std::size(kTensors) + 1];
+    arguments.want_bias = kept->want_bias;
+    arguments.want_alibi_slopes = kept->want_alibi_slopes;
+    arguments.want_sinks = kept->want_sinks;
+    const auto found = run_backward(kKind, arguments);
+    gradients[0] = found.q;
+    gradients[1] = found.k;
+    gradients[2] = found.v;
+    if (kept->want_bias) gradients[3] = found.bias;
+    if (kept->want_alibi_slopes) gradients[4] = found.alibi_slopes;
+    if (kept->want_sinks) gradients[5] = found.sinks;
+    return gradients;
+  }
+
+ private:
+  static bool requires_gradient_of(const std::optional<Tensor>& x) { return x && x->requires_grad(); }
+};
+
+}  // namespace
+
+template <Kind kKind>
+void forward_with_autograd(const c10::OperatorHandle& op, Stack* stack) {
+  auto call = pop_call(kKind, *stack);
+  const bool differentiated = std::any_of(std::begin(kDifferentiable), std::end(kDifferentiable),
+                                          [&](auto tensor) { return requires_gradient(call.*tensor); });
+  if (!differentiated) {
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    push(kKind, call, *stack);
+    op.callBoxed(stack);
+    return;
+  }
+  const auto returned =
+      OperatorCall<kKind>::apply(call.q, call.k, call.v, as_optional(call.bias),
+                                 as_optional(call.alibi_slopes), as_optional(call.sinks), op, call);
+  Results results{returned[0], {}, returned[1], returned[2], returned[3]};
+  if (kKind == Kind::Padded) results.weights = returned[4];
+  push(kKind, results, *stack);
+}
+
+template <Kind kKind>
+void backward_with_autograd(const c10::OperatorHandle& op, Stack* stack) {
+  const auto arguments = pop_backward(kKind, *stack);
+  const auto& call = arguments.call;
+  const auto& incoming = arguments.incoming;
+  const bool differentiated = std::any_of(std::begin(kDifferentiable), std::end(kDifferentiable),
+                                          [&](auto tensor) { return requires_gradient(call.*tensor); }) ||
+                              requires_gradient(incoming.output) || requires_gradient(incoming.weights) ||
+                              requires_gradient(incoming.logsumexp);
+  if (differentiated) {
+    push(kKind, gradients_with_graph(kKind, arguments), *stack);
+    return;
+  }
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  push(kKind, arguments, *stack);
+  op.callBoxed(stack);
+}
+
+template <Kind kKind>
+void forward_with_autocast(const c10::OperatorHandle& op, Stack* stack) {
+  auto call = pop_call(kKind, *stack);
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  const auto device = call.q.device().type();
+  const auto type = at::autocast::get_autocast_dtype(device);
+  for (const auto tensor : {&CallArguments::q, &CallArguments::k, &CallArguments::v})
+    call.*tensor = at::autocast::cached_cast(type, call.*tensor, device);
+  push(kKind, call, *stack);
+  op.callBoxed(stack);
+}
+
+template void forward_with_autograd<Kind::Padded>(const c10::OperatorHandle&, Stack*);
+template void forward_with_autograd<Kind::Packed>(const c10::OperatorHandle&, Stack*);
+template void backward_with_autograd<Kind::Padded>(const c10::OperatorHandle&, Stack*);
+template void backward_with_autograd<Kind::Packed>(const c10::OperatorHandle&, Stack*);
+template void forward_with_autocast<Kind::Padded>(const c10::OperatorHandle&, Stack*);
+template void forward_with_autocast<Kind::Packed>(const c10::OperatorHandle&, Stack*);
+
+}  // namespace attentive::operators

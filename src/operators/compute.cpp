@@ -1,0 +1,394 @@
+#include "operators/compute.h"
+
+#include <array>
+#include <functional>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "core/check.h"
+#include "functional/attention_varlen.h"
+#include "functional/dispatch.h"
+#include "functional/problem_builder.h"
+#include "kernels/arguments_of_problem.h"
+#include "kernels/dropout_counter.h"
+#include "kernels/native_cpu/backend.h"
+#include "kernels/native_cpu/compute.h"
+#include "kernels/reference/gradients.h"
+#include "operators/layouts.h"
+
+namespace attentive::operators {
+namespace {
+
+namespace native_cpu = kernels::native_cpu;
+using at::Tensor;
+using kernels::Problem;
+
+// The inputs were cast before autograd saw the call; the backward pass may run under another autocast mode.
+using NoAutocast = c10::impl::ExcludeDispatchKeyGuard;
+
+const char* caller_of(Kind kind) {
+  return kind == Kind::Padded ? "attention" : "attention_varlen";
+}
+
+bool uses_native(const Problem& problem, Backend backend) {
+  return (backend == Backend::Auto || backend == Backend::Native) && native_cpu::verdict(problem).can;
+}
+
+Tensor nothing(const Tensor& like) {
+  return at::empty({0}, like.options());
+}
+
+// Returns x with the strides that the operator promises.
+Tensor laid(const Tensor& x, const Tensor& promised) {
+  return x.strides() == promised.strides() ? x : promised.copy_(x);
+}
+
+Tensor generator_state() {
+  auto generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  return generator.get_state();
+}
+
+// Gives a problem the random numbers of the call, drawn if the call has none, and returns their key.
+Tensor take_dropout_key(const char* caller, const CallArguments& call, Problem& problem) {
+  if (!problem.has_dropout()) return at::empty({0}, at::kLong);
+  const bool aten = problem.dropout_stream == DropoutStream::Aten;
+  auto key = call.dropout_key.defined() ? call.dropout_key.detach().clone() : Tensor();
+  if (key.defined()) {
+    const auto sizes = dropout_key_sizes(call.options);
+    TORCH_CHECK_VALUE(
+        key.is_cpu() && key.scalar_type() == (aten ? at::kByte : at::kLong) && key.sizes() == sizes, caller,
+        ": expected dropout_key to be ",
+        aten ? "the state of a CPU generator" : "one int64 number on the CPU", ", got ", describe(key));
+  }
+  if (aten) {
+    if (!key.defined()) return generator_state();  // the call draws from the default generator
+    problem.generator = at::detail::createCPUGenerator();
+    problem.generator->set_state(key);
+    return key;
+  }
+  if (!key.defined()) {
+    key = problem.dropout_p < 1.0 ? draw_dropout_key(std::nullopt) : at::zeros({}, at::kLong);
+  }
+  problem.dropout_key = static_cast<uint64_t>(key.item<int64_t>());
+  return key;
+}
+
+// The kernel's own form of a problem.
+struct NativeCall {
+  explicit NativeCall(const Problem& problem)
+      : masks(kernels::arguments_of(problem, kernels::dropout_key_of(problem), kernels::Biases::HalfTypes,
+                                    /*for_backward=*/false)),
+        arguments(native_cpu::call_of(masks.scalars, masks.masks, problem.q.scalar_type())),
+        in(native_cpu::inputs_of(problem)) {}
+  kernels::Arguments masks;  // `arguments` points into its tensors
+  kernels::cpu::CpuArguments arguments;
+  native_cpu::Inputs in;
+};
+
+struct Computed {
+  AttentionResult result;
+  Tensor statistics;  // undefined if another backend computed the problem
+};
+
+// Writes the output to `output`.
+Computed compute(const char* caller, const CallArguments& call, const Problem& problem, Backend backend,
+                 const Tensor& output) {
+  if (!uses_native(problem, backend)) {
+    auto result = dispatch(caller, backend, problem);
+    output.copy_(result.output);
+    return {std::move(result), {}};
+  }
+  const NativeCall native(problem);
+  const auto computed =
+      native_cpu::compute(native.arguments, native.in, call.logsumexp, call.for_backward, output);
+  AttentionResult result{computed.output, {}, computed.logsumexp};
+  if (call.weights != Weights::None) {
+    result.weights =
+        native_cpu::compute_weights(native.arguments, native.in, call.weights == Weights::Dropped);
+  }
+  return {std::move(result), computed.statistics};
+}
+
+Gradients native_gradients(const Problem& problem, const BackwardArguments& arguments, const Tensor& output,
+                           const Tensor& statistics, const AttentionResult& incoming) {
+  const NativeCall native(problem);
+  native_cpu::Wanted wanted;
+  if (arguments.want_bias) wanted.want_bias(problem.bias, problem.q.scalar_type());
+  if (arguments.want_alibi_slopes) wanted.slopes = problem.alibi_slopes.sizes();
+  wanted.sinks = arguments.want_sinks;
+  auto found = native_cpu::compute_gradients(
+      native.arguments, native.in, {native_cpu::with_unit_stride(output), {}, statistics.contiguous()},
+      native_cpu::incoming_of(incoming, output, problem.weights), wanted);
+  return {found.q, found.k, found.v, found.bias, found.slopes, found.sinks};
+}
+
+// Lets operations of this scope be recorded by autograd, although they run inside an operator.
+class WithAutograd {
+ public:
+  WithAutograd()
+      : guard_(keys().included_, keys().excluded_ - c10::autograd_dispatch_keyset_with_ADInplaceOrView) {}
+
+ private:
+  static c10::impl::LocalDispatchKeySet keys() { return c10::impl::tls_local_dispatch_key_set(); }
+  c10::impl::ForceDispatchKeyGuard guard_;
+  const at::AutoGradMode grad_mode_{true};
+};
+
+Gradients recomputed_gradients(const char* caller, Problem problem, Backend backend,
+                               const BackwardArguments& arguments, const AttentionResult& incoming) {
+  const WithAutograd with_autograd;
+  constexpr std::array kInputs = {
+      &Problem::q, &Problem::k, &Problem::v, &Problem::bias, &Problem::alibi_slopes, &Problem::sinks};
+  const std::array<bool, kInputs.size()> wanted = {
+      true, true, true, arguments.want_bias, arguments.want_alibi_slopes, arguments.want_sinks};
+  std::vector<Tensor> leaves, results, given;
+  for (size_t i = 0; i < kInputs.size(); ++i) {
+    if (!wanted[i]) continue;
+    auto& x = problem.*kInputs[i];
+    x = x.detach().requires_grad_();
+    leaves.push_back(x);
+  }
+  problem.logsumexp = incoming.logsumexp.defined();
+  if (!incoming.weights.defined()) problem.weights = Weights::None;
+  const auto computed = dispatch(caller, backend, problem);
+  for (const auto result :
+       {&AttentionResult::output, &AttentionResult::weights, &AttentionResult::logsumexp}) {
+    if (!(incoming.*result).defined()) continue;
+    results.push_back(computed.*result);
+    given.push_back((incoming.*result).to((computed.*result).scalar_type()));
+  }
+  auto found = torch::autograd::grad(results, leaves, given, /*retain_graph=*/false, /*create_graph=*/false,
+                                     /*allow_unused=*/true);
+  Gradients gradients;
+  constexpr std::array kOutputs = {
+      &Gradients::q,    &Gradients::k, &Gradients::v, &Gradients::bias, &Gradients::alibi_slopes,
+      &Gradients::sinks};
+  for (size_t i = 0, next = 0; i < kInputs.size(); ++i) {
+    if (!wanted[i]) continue;
+    auto& gradient = found[next++];
+    gradients.*kOutputs[i] = gradient.defined() ? gradient : at::zeros_like(problem.*kInputs[i]);
+  }
+  return gradients;
+}
+
+// The incoming gradients of the rank-4 problem.
+AttentionResult of_rank_4(const AttentionResult& incoming, const Problem& problem) {
+  const auto shaped = [&](const Tensor& x, at::IntArrayRef last) {
+    if (!x.defined()) return x;
+    at::DimVector sizes{problem.batch(), problem.heads(), problem.queries()};
+    sizes.append(last.begin(), last.end());
+    return x.reshape(sizes);
+  };
+  return {shaped(incoming.output, problem.value_dim()), shaped(incoming.weights, problem.keys()),
+          shaped(incoming.logsumexp, {})};
+}
+
+// The incoming gradients of sequence n of a packed call.
+AttentionResult of_sequence(const AttentionResult& incoming, int64_t first, int64_t rows) {
+  const auto output = incoming.output.defined()
+                          ? incoming.output.narrow(0, first, rows).transpose(0, 1).unsqueeze(0)
+                          : Tensor();
+  const auto logsumexp =
+      incoming.logsumexp.defined() ? incoming.logsumexp.narrow(1, first, rows).unsqueeze(0) : Tensor();
+  return {output, {}, logsumexp};
+}
+
+void add(Tensor& sum, const Tensor& part) {
+  if (part.defined()) sum = sum.defined() ? sum + part : part;
+}
+
+PackedCall packed_call_of(const CallArguments& call) {
+  return packed_call(call.q, call.k, call.v, call.cu_seqlens_q, call.cu_seqlens_k, call.options,
+                     call.extras());
+}
+
+using GradientsOfProblem =
+    std::function<Gradients(const Problem&, Backend, const Tensor& output, const Tensor& statistics,
+                            const AttentionResult& incoming)>;
+
+Gradients padded_gradients(const BackwardArguments& arguments, const GradientsOfProblem& compute) {
+  const auto& call = arguments.call;
+  auto problem = normalize("attention", call.q, call.k, call.v, call.options, call.extras()).problem;
+  take_dropout_key("attention", call, problem);
+  const auto output =
+      arguments.output.reshape({problem.batch(), problem.heads(), problem.queries(), problem.value_dim()});
+  auto found = compute(problem, call.options.backend, output, arguments.statistics,
+                       of_rank_4(arguments.incoming, problem));
+  const auto shaped = [](Tensor& gradient, const Tensor& like) {
+    if (gradient.defined()) gradient = gradient.reshape(like.sizes());
+  };
+  shaped(found.q, call.q);
+  shaped(found.k, call.k);
+  shaped(found.v, call.v);
+  shaped(found.bias, call.bias);
+  shaped(found.alibi_slopes, call.alibi_slopes);
+  return found;
+}
+
+Gradients packed_gradients(const BackwardArguments& arguments, const GradientsOfProblem& compute) {
+  const auto& call = arguments.call;
+  auto packed = packed_call_of(call);
+  take_dropout_key("attention_varlen", call, packed.whole);
+  std::vector<Tensor> of_q, of_k, of_v;
+  Gradients found;
+  int64_t first = 0;
+  for (auto& one : packed.sequences) {
+    one.dropout_key = packed.whole.dropout_key;
+    one.generator = packed.whole.generator;
+    const auto rows = one.queries();
+    const auto part = compute(one, packed.none ? Backend::Auto : call.options.backend,
+                              arguments.output.narrow(0, first, rows).transpose(0, 1).unsqueeze(0),
+                              arguments.statistics.narrow(2, first, rows).unsqueeze(1),
+                              of_sequence(arguments.incoming, first, rows));
+    const auto tokens_first = [](const Tensor& x) { return x.squeeze(0).transpose(0, 1); };
+    of_q.push_back(tokens_first(part.q));
+    of_k.push_back(tokens_first(part.k));
+    of_v.push_back(tokens_first(part.v));
+    add(found.alibi_slopes, part.alibi_slopes);
+    add(found.sinks, part.sinks);
+    first += rows;
+  }
+  found.q = at::cat(of_q);
+  found.k = at::cat(of_k);
+  found.v = at::cat(of_v);
+  if (found.alibi_slopes.defined())
+    found.alibi_slopes = found.alibi_slopes.reshape(call.alibi_slopes.sizes());
+  return found;
+}
+
+Gradients gradients_of(Kind kind, const BackwardArguments& arguments, const GradientsOfProblem& compute) {
+  return kind == Kind::Padded ? padded_gradients(arguments, compute) : packed_gradients(arguments, compute);
+}
+
+Results padded_forward(const CallArguments& call) {
+  auto [problem, leading] = normalize("attention", call.q, call.k, call.v, call.options, call.extras());
+  Results results;
+  results.dropout_key = take_dropout_key("attention", call, problem);
+  results.output = output_like(call.q, call.v);
+  const auto computed = compute(
+      "attention", call, problem, call.options.backend,
+      results.output.view({problem.batch(), problem.heads(), problem.queries(), problem.value_dim()}));
+  const auto shaped = [&](const Tensor& x, std::initializer_list<int64_t> last) {
+    at::DimVector sizes(leading);
+    sizes.append(last);
+    return x.reshape(sizes).contiguous();
+  };
+  const auto floats = call.q.options().dtype(at::kFloat);
+  results.weights = call.weights == Weights::None
+                        ? nothing(call.q)
+                        : shaped(computed.result.weights, {problem.queries(), problem.keys()});
+  results.logsumexp = call.logsumexp ? shaped(computed.result.logsumexp, {problem.queries()})
+                                     : at::empty({0}, call.q.options().dtype(wide_type(call.q)));
+  results.statistics = computed.statistics;
+  if (!results.statistics.defined()) {
+    results.statistics = call.for_backward
+                             ? at::zeros({2, problem.batch(), problem.heads(), problem.queries()}, floats)
+                             : at::empty({0}, floats);
+  }
+  return results;
+}
+
+Results packed_forward(const CallArguments& call) {
+  auto packed = packed_call_of(call);
+  Results results;
+  results.dropout_key = take_dropout_key("attention_varlen", call, packed.whole);
+  const auto& q = call.q;
+  const auto floats = q.options().dtype(at::kFloat);
+  const auto wide = q.options().dtype(wide_type(q));
+  results.output = at::empty({q.size(0), q.size(1), call.v.size(2)}, q.options());
+  results.logsumexp = call.logsumexp ? at::empty({q.size(1), q.size(0)}, wide) : at::empty({0}, wide);
+  results.statistics =
+      call.for_backward ? at::zeros({2, q.size(1), q.size(0)}, floats) : at::empty({0}, floats);
+  int64_t first = 0;
+  for (auto& one : packed.sequences) {
+    one.dropout_key = packed.whole.dropout_key;
+    one.generator = packed.whole.generator;
+    const auto rows = one.queries();
+    const auto computed =
+        compute("attention_varlen", call, one, packed.none ? Backend::Auto : call.options.backend,
+                results.output.narrow(0, first, rows).transpose(0, 1).unsqueeze(0));
+    if (call.logsumexp) results.logsumexp.narrow(1, first, rows).copy_(computed.result.logsumexp.squeeze(0));
+    if (computed.statistics.defined())
+      results.statistics.narrow(2, first, rows).copy_(computed.statistics.squeeze(1));
+    first += rows;
+  }
+  return results;
+}
+
+}  // namespace
+
+at::DimVector dropout_key_sizes(const AttentionOptions& options) {
+  if (options.dropout_stream != DropoutStream::Aten) return {};
+  static const int64_t size = generator_state().size(0);
+  return {size};
+}
+
+Tensor draw_dropout_key(const std::optional<at::Generator>& generator) {
+  return at::scalar_tensor(static_cast<int64_t>(kernels::draw_dropout_key(generator)), at::kLong);
+}
+
+Results forward(Kind kind, const CallArguments& call) {
+  const NoAutocast no_autocast(c10::autocast_dispatch_keyset);
+  return kind == Kind::Padded ? padded_forward(call) : packed_forward(call);
+}
+
+Gradients backward(Kind kind, const BackwardArguments& arguments) {
+  const NoAutocast no_autocast(c10::autocast_dispatch_keyset);
+  auto found = gradients_of(kind, arguments,
+                            [&](const Problem& problem, Backend backend, const Tensor& output,
+                                const Tensor& statistics, const AttentionResult& incoming) {
+                              return uses_native(problem, backend)
+                                         ? native_gradients(problem, arguments, output, statistics, incoming)
+                                         : recomputed_gradients(caller_of(kind), problem, backend, arguments,
+                                                                incoming);
+                            });
+  const auto& call = arguments.call;
+  found.q = laid(found.q, at::empty_like(call.q));
+  found.k = laid(found.k, at::empty_like(call.k));
+  found.v = laid(found.v, at::empty_like(call.v));
+  const auto of_term = [&](const Tensor& gradient, const Tensor& term) {
+    if (!gradient.defined()) return nothing(call.q);
+    return laid(gradient.to(term.scalar_type()), at::empty_like(term));
+  };
+  found.bias = of_term(found.bias, call.bias);
+  found.alibi_slopes = of_term(found.alibi_slopes, call.alibi_slopes);
+  found.sinks = of_term(found.sinks, call.sinks);
+  return found;
+}
+
+Gradients gradients_with_graph(Kind kind, const BackwardArguments& arguments) {
+  const NoAutocast no_autocast(c10::autocast_dispatch_keyset);
+  const auto& call = arguments.call;
+  auto found = gradients_of(
+      kind, arguments,
+      [](const Problem& problem, Backend, const Tensor&, const Tensor&, const AttentionResult& incoming) {
+        auto all = kernels::reference::gradients_with_graph(problem, incoming);
+        // A tensor that requires no gradient has an undefined one, but an operator returns one for each.
+        const auto or_zeros = [](const Tensor& x, const Tensor& like) {
+          return x.defined() ? x : at::zeros_like(like);
+        };
+        return Gradients{or_zeros(all.q, problem.q), or_zeros(all.k, problem.k),
+                         or_zeros(all.v, problem.v), all.bias,
+                         all.alibi_slopes,           all.sinks};
+      });
+  for (auto* term : {&found.bias, &found.alibi_slopes, &found.sinks}) {
+    if (!term->defined()) *term = nothing(call.q);
+  }
+  return found;
+}
+
+}  // namespace attentive::operators
