@@ -52,10 +52,10 @@ template <Kind kKind>
 class OperatorCall : public torch::autograd::Function<OperatorCall<kKind>> {
  public:
   // The first six tensors are inputs so that autograd computes their gradients.
-  static variable_list forward(AutogradContext* context, const Tensor& q, const Tensor& k, const Tensor& v,
-                               const std::optional<Tensor>& bias, const std::optional<Tensor>& alibi_slopes,
-                               const std::optional<Tensor>& sinks, const c10::OperatorHandle& op,
-                               CallArguments call) {
+  static variable_list forward(AutogradContext* context, const Tensor& /*q*/, const Tensor& /*k*/,
+                               const Tensor& /*v*/, const std::optional<Tensor>& bias,
+                               const std::optional<Tensor>& alibi_slopes, const std::optional<Tensor>& sinks,
+                               const c10::OperatorHandle& op, CallArguments call) {
     const auto kept = c10::make_intrusive<KeptCall>();
     kept->want_bias = requires_gradient_of(bias);
     kept->want_alibi_slopes = requires_gradient_of(alibi_slopes);

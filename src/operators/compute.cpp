@@ -275,7 +275,8 @@ Gradients gradients_of(Kind kind, const BackwardArguments& arguments, const Grad
 }
 
 Results padded_forward(const CallArguments& call) {
-  auto [problem, leading] = normalize("attention", call.q, call.k, call.v, call.options, call.extras());
+  auto normal = normalize("attention", call.q, call.k, call.v, call.options, call.extras());
+  auto& problem = normal.problem;
   Results results;
   results.dropout_key = take_dropout_key("attention", call, problem);
   results.output = output_like(call.q, call.v);
@@ -283,7 +284,7 @@ Results padded_forward(const CallArguments& call) {
       "attention", call, problem, call.options.backend,
       results.output.view({problem.batch(), problem.heads(), problem.queries(), problem.value_dim()}));
   const auto shaped = [&](const Tensor& x, std::initializer_list<int64_t> last) {
-    at::DimVector sizes(leading);
+    at::DimVector sizes(normal.leading);
     sizes.append(last);
     return x.reshape(sizes).contiguous();
   };

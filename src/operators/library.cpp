@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -47,25 +46,17 @@ void backward_shapes(const c10::OperatorHandle& /*op*/, Stack* stack) {
   push(kKind, shapes_of_gradients(arguments), *stack);
 }
 
-// "bottom_right" for "BottomRight": options of operators are named as in Python.
-std::string lower_case(std::string_view name) {
-  std::string lower(name);
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
-  return lower;
-}
-
 void explain_kernel(const c10::OperatorHandle& /*op*/, Stack* stack) {
   const auto call = pop_explained(*stack);
   const auto explanation = explain(call.q, call.k, call.v, call.options, call.extras());
   std::vector<std::string> backends, reasons;
   c10::List<bool> available;
   for (const auto& candidate : explanation.candidates) {
-    backends.push_back(lower_case(to_string(candidate.backend)));
+    backends.emplace_back(to_string(candidate.backend));
     available.push_back(candidate.available);
     reasons.push_back(candidate.reason);
   }
-  torch::jit::push(*stack, lower_case(to_string(explanation.chosen)), backends, available, reasons,
+  torch::jit::push(*stack, std::string(to_string(explanation.chosen)), backends, available, reasons,
                    explanation.notes);
 }
 

@@ -56,7 +56,7 @@ TEST_CASE("the operators refuse what the functions refuse", "[operators][errors]
           call_operator("attention", {x.to(at::kDouble), x.to(at::kDouble), x.to(at::kDouble)},
                         {{"backend", "native"}});
         }) ==
-        "attention: backend Native cannot express this call: it accepts only float32, bfloat16 and float16");
+        "attention: backend native cannot express this call: it accepts only float32, bfloat16 and float16");
   const auto packed = at::randn({5, 2, 4});
   CHECK(value_error([&] {
           call_operator("attention_varlen", {packed, packed, packed, at::tensor({0, 4}), at::tensor({0, 5})});

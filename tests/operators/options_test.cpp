@@ -1,5 +1,5 @@
-// The operator `attention` computes what the function of the same name computes, bit for bit: every option,
-// forward and backward, for every dtype and backend.
+// The operator `attention` computes what the function of the same name computes: every option, forward and
+// backward, for every dtype and backend.
 
 #include <array>
 
@@ -25,7 +25,11 @@ constexpr std::array kBackends = {Backend::Auto, Backend::Reference, Backend::Na
 constexpr std::array kTypes = {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf};
 constexpr Tolerance kEqual{0.0, 0.0};
 
-void check_equal(const OptionResult& got, const OptionResult& want) {
+struct Tolerances {
+  Tolerance results, gradients;
+};
+
+void check_equal(const OptionResult& got, const OptionResult& want, const Tolerances& allowed) {
   REQUIRE(got.refused == want.refused);
   if (want.refused) {
     CHECK(got.reason == want.reason);
@@ -33,15 +37,30 @@ void check_equal(const OptionResult& got, const OptionResult& want) {
   }
   for (const auto result : {&OptionResult::result, &OptionResult::inference}) {
     INFO((result == &OptionResult::result ? "with" : "without") << " a graph");
-    CHECK(difference((got.*result).output, (want.*result).output, kEqual) == "");
-    CHECK(difference((got.*result).weights, (want.*result).weights, kEqual) == "");
-    CHECK(difference((got.*result).logsumexp, (want.*result).logsumexp, kEqual) == "");
+    CHECK(difference((got.*result).output, (want.*result).output, allowed.results) == "");
+    CHECK(difference((got.*result).weights, (want.*result).weights, allowed.results) == "");
+    CHECK(difference((got.*result).logsumexp, (want.*result).logsumexp, allowed.results) == "");
   }
   REQUIRE(got.gradients.size() == want.gradients.size());
   for (size_t n = 0; n < want.gradients.size(); ++n) {
     INFO("gradient " << n << " of q, k, v, bias, slopes");
-    CHECK(difference(got.gradients[n], want.gradients[n], kEqual) == "");
+    CHECK(difference(got.gradients[n], want.gradients[n], allowed.gradients) == "");
   }
+}
+
+// The kernel gives the same bits. Its gradients differ by rounding where the function reads the weights that
+// it returned, which the operator computes again. The reference composes other operations under autograd than
+// without.
+Tolerances allowed_for(const OptionCall& call, Backend backend) {
+  const auto type = call.q.scalar_type();
+  const Tolerances rounding{tolerance_of(type), tolerance_of(type, /*gradient=*/true)};
+  auto options = call.options;
+  options.backend = Backend::Auto;
+  const bool native = backend != Backend::Reference &&
+                      explain(call.q, call.k, call.v, options, call.extras).chosen == Backend::Native;
+  if (!native) return rounding;
+  const bool reads_weights = call.extras.weights != Weights::None && type == at::kFloat;
+  return {kEqual, reads_weights ? rounding.gradients : kEqual};
 }
 
 void check_call(const OptionCall& plain, at::ScalarType type, Backend backend) {
@@ -50,7 +69,7 @@ void check_call(const OptionCall& plain, at::ScalarType type, Backend backend) {
   const auto got = run_on(call, backend, by_operator);
   // The operator's own stream is Counter, for every backend.
   if (call.options.dropout_stream == DropoutStream::Any) call.options.dropout_stream = DropoutStream::Counter;
-  check_equal(got, run_on(call, backend));
+  check_equal(got, run_on(call, backend), allowed_for(call, backend));
 }
 
 }  // namespace
@@ -138,7 +157,7 @@ TEST_CASE("under autocast, the operator casts q, k and v", "[operators][autocast
   }
   CHECK(got.result.output.scalar_type() == dtype);
   CHECK(got.gradients[0].scalar_type() == at::kFloat);
-  check_equal(got, want);
+  check_equal(got, want, {kEqual, kEqual});
 }
 
 TEST_CASE("statistics are returned for a backward pass alone", "[operators][options]") {

@@ -1,10 +1,15 @@
-// Programs that were written elsewhere come to the operators: TorchScript, and the switch of PyTorch's own attention.
+// Programs that were written elsewhere come to the operators: TorchScript, and the switch of PyTorch's own
+// attention.
+
+#include <sstream>
 
 #include <ATen/ops/randn.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <catch2/catch_test_macros.hpp>
-#include <torch/csrc/jit/api/compilation_unit.h>
-#include <torch/jit.h>
+#include <torch/csrc/jit/api/module.h>
+#include <torch/csrc/jit/frontend/resolver.h>
+#include <torch/csrc/jit/frontend/sugared_value.h>
+#include <torch/csrc/jit/serialization/import.h>
 
 #include <attentive/operators.h>
 
@@ -14,12 +19,29 @@
 using namespace attentive;
 using namespace attentive::test;
 
+namespace {
+
+// `attentive` as the namespace of operators in a source; Python's compiler knows it as torch.ops.attentive.
+struct OperatorNames : torch::jit::Resolver {
+  std::shared_ptr<torch::jit::SugaredValue> resolveValue(const std::string& name, torch::jit::GraphFunction&,
+                                                         const torch::jit::SourceRange&) override {
+    return name == "attentive" ? std::make_shared<torch::jit::BuiltinModule>("attentive") : nullptr;
+  }
+};
+
+}  // namespace
+
 TEST_CASE("TorchScript calls the operators and is differentiated", "[operators][torchscript]") {
   load_operators();
-  const auto unit = torch::jit::compile(R"(
-def attend(q, k, v):
-    return torch.ops.attentive.attention(q, k, v, causal="bottom_right", window_left=3)[0]
-)");
+  torch::jit::Module written("Attend");
+  written.define(R"(
+def forward(self, q, k, v):
+    return attentive.attention(q, k, v, causal="bottom_right", window_left=3)[0]
+)",
+                 std::make_shared<OperatorNames>());
+  std::stringstream file;  // as from a file of another program
+  written.save(file);
+  auto program = torch::jit::load(file);
   at::manual_seed(3);
   const auto q = at::randn({2, 4, 9, 8}).requires_grad_(), k = at::randn({2, 2, 9, 8}).requires_grad_(),
              v = at::randn({2, 2, 9, 8}).requires_grad_();
@@ -29,7 +51,7 @@ def attend(q, k, v):
   const auto wanted = q.grad().clone();
   for (int call = 0; call < 4; ++call) {  // the executor changes its graph during the first calls
     q.mutable_grad().reset();
-    const auto got = unit->run_method("attend", q, k, v).toTensor();
+    const auto got = program.forward({q, k, v}).toTensor();
     CHECK(got.equal(want));
     got.square().sum().backward();
     CHECK(q.grad().equal(wanted));
