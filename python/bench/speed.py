@@ -42,7 +42,7 @@ class Ways:
 
 
 def accelerated(run, **options):
-    """The same program with PyTorch's attention on this package's kernel."""
+    """A program with PyTorch's attention on this package's kernel."""
     def with_package():
         with attentive.enabled(**options):
             return run()

@@ -50,6 +50,10 @@ TEST_CASE("Near distances have a bucket each, far ones share, and each direction
                   at::tensor({15, 15, 15, 15, 14, 12, 10, 8, 7, 1, 0, 17, 23, 24, 26, 31, 31}, at::kLong)));
   CHECK(bit_equal(before->buckets(differences),
                   at::tensor({31, 31, 31, 29, 26, 21, 16, 8, 7, 1, 0, 0, 0, 0, 0, 0, 0}, at::kLong)));
+  // At these distances, transformers' float32 rounds up to the next bucket; float64 does not.
+  const RelativePositionBias rounded(Options(8).num_buckets(10).max_distance(160).bidirectional(false));
+  CHECK(
+      bit_equal(rounded->buckets(at::tensor({-10, -20, -80}, at::kLong)), at::tensor({6, 7, 9}, at::kLong)));
 }
 
 TEST_CASE("The last query has the position of the last key", "[relative_position_bias]") {

@@ -168,6 +168,12 @@ TEST_CASE("statistics are returned for a backward pass alone", "[operators][opti
   CHECK(call_operator("attention", {call.q, call.k, call.v})[3].toTensor().numel() == 0);
 }
 
+TEST_CASE("outputs lie in memory by token", "[operators][options]") {
+  const auto type = GENERATE(at::kFloat, at::kDouble);
+  const auto call = cast(plain_call(), type);
+  CHECK(call_operator("attention", {call.q, call.k, call.v})[0].toTensor().transpose(1, 2).is_contiguous());
+}
+
 TEST_CASE("explain answers by an operator", "[operators][explain]") {
   const auto call = cast(plain_call(), at::kFloat);
   const auto found = call_operator("explain", {call.q, call.k, call.v}, {{"causal", "top_left"}});
