@@ -145,11 +145,13 @@ void check(const Terms& exact, at::ScalarType type) {
   }
 }
 
+// The order of the sums is that of one code for all dtypes, so half types are asked with one number of threads.
 void check_threads(const Terms& terms, at::ScalarType type) {
+  const auto counts = type == at::kFloat ? std::vector<int>{2, 3, 5} : std::vector<int>{3};
   const int before = at::get_num_threads();
   at::set_num_threads(1);
   const auto one = gradients_of(terms, Backend::Native, type);
-  for (const int threads : {2, 3, 5}) {
+  for (const int threads : counts) {
     at::set_num_threads(threads);
     const auto several = gradients_of(terms, Backend::Native, type);
     for (size_t n = 0; n < one.names.size(); ++n) {
