@@ -145,7 +145,8 @@ void check(const Terms& exact, at::ScalarType type) {
   }
 }
 
-// The order of the sums is that of one code for all dtypes, so half types are asked with one number of threads.
+// The order of the sums is that of one code for all dtypes, so half types are asked with one number of
+// threads.
 void check_threads(const Terms& terms, at::ScalarType type) {
   const auto counts = type == at::kFloat ? std::vector<int>{2, 3, 5} : std::vector<int>{3};
   const int before = at::get_num_threads();
