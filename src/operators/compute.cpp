@@ -151,14 +151,14 @@ class WithAutograd {
 Gradients recomputed_gradients(const char* caller, Problem problem, Backend backend,
                                const BackwardArguments& arguments, const AttentionResult& incoming) {
   const WithAutograd with_autograd;
-  constexpr std::array kInputs = {
+  constexpr std::array kTerms = {
       &Problem::q, &Problem::k, &Problem::v, &Problem::bias, &Problem::alibi_slopes, &Problem::sinks};
-  const std::array<bool, kInputs.size()> wanted = {
+  const std::array<bool, kTerms.size()> wanted = {
       true, true, true, arguments.want_bias, arguments.want_alibi_slopes, arguments.want_sinks};
   std::vector<Tensor> leaves, results, given;
-  for (size_t i = 0; i < kInputs.size(); ++i) {
+  for (size_t i = 0; i < kTerms.size(); ++i) {
     if (!wanted[i]) continue;
-    auto& x = problem.*kInputs[i];
+    auto& x = problem.*kTerms[i];
     x = x.detach().requires_grad_();
     leaves.push_back(x);
   }
@@ -174,13 +174,13 @@ Gradients recomputed_gradients(const char* caller, Problem problem, Backend back
   auto found = torch::autograd::grad(results, leaves, given, /*retain_graph=*/false, /*create_graph=*/false,
                                      /*allow_unused=*/true);
   Gradients gradients;
-  constexpr std::array kOutputs = {
+  constexpr std::array kGradients = {
       &Gradients::q,    &Gradients::k, &Gradients::v, &Gradients::bias, &Gradients::alibi_slopes,
       &Gradients::sinks};
-  for (size_t i = 0, next = 0; i < kInputs.size(); ++i) {
+  for (size_t i = 0, next = 0; i < kTerms.size(); ++i) {
     if (!wanted[i]) continue;
     auto& gradient = found[next++];
-    gradients.*kOutputs[i] = gradient.defined() ? gradient : at::zeros_like(problem.*kInputs[i]);
+    gradients.*kGradients[i] = gradient.defined() ? gradient : at::zeros_like(problem.*kTerms[i]);
   }
   return gradients;
 }
@@ -284,8 +284,8 @@ Results padded_forward(const CallArguments& call) {
       "attention", call, problem, call.options.backend,
       results.output.view({problem.batch(), problem.heads(), problem.queries(), problem.value_dim()}));
   const auto shaped = [&](const Tensor& x, std::initializer_list<int64_t> last) {
-    at::DimVector sizes(normal.leading);
-    sizes.append(last);
+    std::vector<int64_t> sizes(normal.leading.begin(), normal.leading.end());
+    sizes.insert(sizes.end(), last);
     return x.reshape(sizes).contiguous();
   };
   const auto floats = call.q.options().dtype(at::kFloat);
