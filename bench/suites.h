@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <string_view>
 
 #include "support/runner.h"
@@ -15,6 +14,9 @@ void variants_suite(Runner& runner);
 void learned_suite(Runner& runner);
 void half_suite(Runner& runner);
 void decode_suite(Runner& runner);
+#ifdef ATTENTIVE_BENCH_ACCELERATE
+void accelerate_suite(Runner& runner);
+#endif
 void module_suite(Runner& runner);
 void tiny_suite(Runner& runner);
 void load_suite(Runner& runner);
@@ -35,7 +37,7 @@ struct Suite {
   Meant meant = Meant::Cpu;
 };
 
-inline constexpr std::array<Suite, 16> kSuites = {{
+inline constexpr Suite kSuites[] = {
     {"forward", forward_suite},
     {"forward-backward", forward_backward_suite},
     {"dropout", dropout_suite},
@@ -44,6 +46,9 @@ inline constexpr std::array<Suite, 16> kSuites = {{
     {"learned", learned_suite},
     {"half", half_suite},
     {"decode", decode_suite},
+#ifdef ATTENTIVE_BENCH_ACCELERATE
+    {"accelerate", accelerate_suite},
+#endif
     {"gpu-grid", gpu_grid_suite, Meant::Gpu},
     {"gpu-options", gpu_options_suite, Meant::Gpu},
     {"gpu-decode", gpu_decode_suite, Meant::Gpu},
@@ -52,6 +57,6 @@ inline constexpr std::array<Suite, 16> kSuites = {{
     {"load", load_suite},
     {"growth", growth_suite},
     {"threads", threads_suite},
-}};
+};
 
 }  // namespace bench

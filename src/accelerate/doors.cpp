@@ -18,7 +18,6 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/scaled_dot_product_attention_native.h>
-#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 #include <torch/library.h>
@@ -207,17 +206,13 @@ FusedGradients fused_backward_in_graph(const Tensor& grad_output, const Tensor& 
 
 // ---- scaled_dot_product_attention under autograd
 
-// The mask as a bias, which autograd saves: -inf hides a pair. PyTorch adds a converted copy of a bool mask
-// as well, so a program may change its mask before the backward pass.
-OptionalTensor bias_to_save(const Problem& problem, bool differentiated) {
-  if (problem.keep.defined()) {
-    const auto options = problem.q.options();
-    return at::where(without_repeats(problem.keep), at::scalar_tensor(0.0, options),
-                     at::scalar_tensor(-kInfinity, options));
-  }
-  if (!problem.bias.defined()) return std::nullopt;
-  // Autograd cannot save an inference tensor.
-  return differentiated && problem.bias.is_inference() ? problem.bias.clone() : problem.bias;
+// The mask that autograd saves. PyTorch adds a converted copy of a bool mask, so a program may change its mask
+// before the backward pass; and autograd cannot save an inference tensor.
+OptionalTensor mask_to_save(const Problem& problem, bool differentiated) {
+  const auto& mask = problem.keep.defined() ? problem.keep : problem.bias;
+  if (!mask.defined()) return std::nullopt;
+  const bool copied = differentiated && (problem.keep.defined() || mask.is_inference());
+  return copied ? without_repeats(mask).clone() : mask;
 }
 
 Tensor sdpa(const Tensor& q, const Tensor& k, const Tensor& v, const OptionalTensor& mask, double dropout_p,
@@ -233,7 +228,7 @@ Tensor sdpa(const Tensor& q, const Tensor& k, const Tensor& v, const OptionalTen
   count_taken();
   const auto& problem = *decision.problem;
   const auto output = std::get<0>(at::_scaled_dot_product_fused_attention_overrideable(
-      problem.q, problem.k, problem.v, bias_to_save(problem, is_differentiated(call)), dropout_p, causal,
+      problem.q, problem.k, problem.v, mask_to_save(problem, is_differentiated(call)), dropout_p, causal,
       /*return_debug_mask=*/false, scale));
   return q.dim() == 3 ? output.squeeze(1) : output;
 }
