@@ -206,8 +206,8 @@ FusedGradients fused_backward_in_graph(const Tensor& grad_output, const Tensor& 
 
 // ---- scaled_dot_product_attention under autograd
 
-// The mask that autograd saves. PyTorch adds a converted copy of a bool mask, so a program may change its mask
-// before the backward pass; and autograd cannot save an inference tensor.
+// The mask that autograd saves. PyTorch adds a converted copy of a bool mask, so a program may change its
+// mask before the backward pass; and autograd cannot save an inference tensor.
 OptionalTensor mask_to_save(const Problem& problem, bool differentiated) {
   const auto& mask = problem.keep.defined() ? problem.keep : problem.bias;
   if (!mask.defined()) return std::nullopt;
