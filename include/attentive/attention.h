@@ -4,6 +4,7 @@
 /// it includes only what it uses.
 
 #include <attentive/cache/kv_cache.h>
+#include <attentive/compat/from.h>
 #include <attentive/compat/layer_norm.h>
 #include <attentive/compat/multihead_attention.h>
 #include <attentive/compat/transformer.h>

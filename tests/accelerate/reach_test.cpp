@@ -16,9 +16,13 @@
 #include <torch/csrc/jit/api/module.h>
 #include <torch/csrc/jit/serialization/import.h>
 #include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/transformer.h>
+#include <torch/nn/modules/transformercoder.h>
 #include <torch/nn/modules/transformerlayer.h>
 
+#include <attentive/compat/from.h>
 #include <attentive/functional/attention.h>
+#include <attentive/functional/attention_recorder.h>
 #include <attentive/parity/compare.h>
 
 #include "accelerate/sdpa_call.h"
@@ -138,6 +142,38 @@ TEST_CASE("trap 12: PyTorch's C++ modules never call the function, and the repor
   layer->eval();
   layer->forward(x);
   CHECK(to_string(sdpa_report()) == "        0 taken\n        0 left to PyTorch\n");
+}
+
+TEST_CASE("trap 12: compat::from reaches PyTorch's C++ modules, which accelerate_sdpa does not",
+          "[accelerate][trap]") {
+  const EverySizeGuard every_size;
+  const SdpaGuard guard;
+  at::manual_seed(15);
+  const auto x = at::randn({10, 2, 32});
+  // The number of calls of attention(); PyTorch's function is called by neither module.
+  const auto attentions_of = [](const std::function<void()>& run) {
+    reset_sdpa_report();
+    const AttentionRecorder recorder;
+    run();
+    CHECK(to_string(sdpa_report()) == "        0 taken\n        0 left to PyTorch\n");
+    return recorder.seen();
+  };
+  const auto check = [&](const auto& theirs, int64_t attentions, const auto& call) {
+    INFO(theirs->name());
+    CHECK(attentions_of([&] { call(theirs); }) == 0);
+    CHECK(attentions_of([&] { call(compat::from(theirs)); }) == attentions);
+  };
+  const auto self = [&](auto module) { module->forward(x).sum().backward(); };
+  const auto cross = [&](auto module) { module->forward(x, x).sum().backward(); };
+  const torch::nn::TransformerEncoderLayer encoder_layer(torch::nn::TransformerEncoderLayerOptions(32, 4));
+  const torch::nn::TransformerDecoderLayer decoder_layer(torch::nn::TransformerDecoderLayerOptions(32, 4));
+  check(torch::nn::MultiheadAttention(torch::nn::MultiheadAttentionOptions(32, 4).dropout(0.1)), 1,
+        [&](auto module) { std::get<0>(module->forward(x, x, x, {}, false)).sum().backward(); });
+  check(encoder_layer, 1, self);
+  check(decoder_layer, 2, cross);
+  check(torch::nn::TransformerEncoder(encoder_layer, 3), 3, self);
+  check(torch::nn::TransformerDecoder(decoder_layer, 2), 4, cross);
+  check(torch::nn::Transformer(torch::nn::TransformerOptions(32, 4, 1, 2)), 5, cross);
 }
 
 TEST_CASE("trap 12: the Torch backend of attention() stays PyTorch's kernel", "[accelerate][trap]") {

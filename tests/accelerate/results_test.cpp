@@ -171,6 +171,32 @@ TEST_CASE("accelerated inference mode comes through PyTorch's fused operator", "
   }
 }
 
+TEST_CASE("accelerated inference mode takes calls of rank 4 without dropout, and masks of rank 2 and 4",
+          "[accelerate]") {
+  const EverySizeGuard every_size;
+  at::manual_seed(13);
+  const auto plain = random_call("inference");
+  const SdpaGuard guard;
+  const auto takes = [](const SdpaCase& call) {
+    const c10::InferenceMode inference;
+    reset_sdpa_report();
+    sdpa(call);
+    return taken() == 1;
+  };
+  auto masked = plain;
+  for (const auto& mask : {at::randn({33, 33}), at::randn({2, 4, 33, 33})}) {
+    masked.mask = mask;
+    CHECK(takes(masked));
+  }
+  masked.mask = at::randn({4, 33, 33});
+  CHECK_FALSE(takes(masked));
+  auto dropped = plain, flat = plain;
+  dropped.dropout_p = 0.1;
+  CHECK_FALSE(takes(dropped));
+  for (auto* x : {&flat.q, &flat.k, &flat.v}) *x = x->flatten(0, 1);
+  CHECK_FALSE(takes(flat));
+}
+
 TEST_CASE("numbers of a key that no query sees reach no accelerated result", "[accelerate]") {
   const EverySizeGuard every_size;
   const SdpaGuard guard;

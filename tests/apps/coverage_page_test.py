@@ -1,5 +1,5 @@
 """docs/coverage.md names every row of the expected numbers; it and docs/reliability.md name only files that are there, and
-docs/features.md only tests that are there.
+docs/features.md and the table of docs/guide/accelerate.md only tests that are there.
 
 Argument: the source folder.
 """
@@ -40,5 +40,16 @@ for line in (root / "docs/features.md").read_text().splitlines():
     problems += [f"docs/features.md: there is no test {name!r}" for name in tests if name not in cases]
     if not tests and not cells[2].strip().startswith("no"):
         problems.append(f"docs/features.md: {cells[1].strip()!r} names no test")
+# The table of what each line of a program reaches: its last column names a row's tests.
+guide = "docs/guide/accelerate.md"
+doors = (root / guide).read_text().split("## What is reached\n")[1].split("\n## ")[0]
+rows = [line.split("|") for line in doors.splitlines() if line.startswith("|")][2:]
+if not rows:
+    problems.append(f"{guide}: no row says what is reached")
+for cells in rows:
+    tests = re.findall(r"`([^`]+)`", cells[4])
+    problems += [f"{guide}: there is no test {name!r}" for name in tests if name not in cases]
+    if not tests:
+        problems.append(f"{guide}: {cells[1].strip()!r} names no test")
 print("\n".join(problems) or f"docs/coverage.md: {len(named)} rows")
 sys.exit(bool(problems))

@@ -1,8 +1,11 @@
 // Examples of docs/guide/accelerate.md.
 
 #include <ATen/ATen.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/optim/sgd.h>
 
 #include <attentive/accelerate.h>
+#include <attentive/compat/from.h>
 
 #include "docs/examples.h"
 
@@ -26,6 +29,23 @@ EXAMPLE_AFTER(accelerate_one_line, prepare) {
   y.sum().backward();
   std::cout << y.sizes() << ", gradient " << q.grad().sizes() << "\n" << to_string(sdpa_report());
   stop_accelerating_sdpa();  // if something later needs PyTorch's kernels
+}
+
+EXAMPLE(accelerate_modules) {
+  torch::nn::MultiheadAttention theirs(torch::nn::MultiheadAttentionOptions(64, 4).dropout(0.1));
+  torch::optim::SGD optimizer(theirs->parameters(), torch::optim::SGDOptions(0.1));
+
+  auto ours = compat::from(theirs);  // the line to add
+
+  const auto x = at::rand({512, 1, 64});
+  const auto y = std::get<0>(ours->forward(x, x, x, {}, /*need_weights=*/false));
+  y.square().mean().backward();
+  optimizer.step();  // of both
+  ours->eval();
+  theirs->eval();
+  const auto want = std::get<0>(theirs->forward(x, x, x, {}, /*need_weights=*/false));
+  const auto got = std::get<0>(ours->forward(x, x, x, {}, /*need_weights=*/false));
+  std::cout << "the same: " << got.allclose(want, 1e-5, 1e-6) << "\n";
 }
 
 EXAMPLE_AFTER(accelerate_exact_dropout, prepare) {
