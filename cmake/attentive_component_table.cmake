@@ -1,5 +1,5 @@
 # The components of the package, each before those that use it, with the components that each links. The same
-# table serves the build, the installed package's config file, and the pages (tools/check_components.py).
+# table serves the build, the installed package's config file, and the pages (tools/checks/check_components.py).
 
 include_guard(GLOBAL)
 

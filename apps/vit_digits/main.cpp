@@ -39,7 +39,7 @@ struct Settings {
 };
 
 void declare(CLI::App& app, Settings& s) {
-  app.add_option("--data", s.data, "File of tools/export_digits.py")->required();
+  app.add_option("--data", s.data, "File of tools/users/export_digits.py")->required();
   app.add_option("--save", s.save, "Write the trained model as a folder that Python and attentive-view load");
   app.add_option("--epochs", s.epochs)->check(apps::whole_number(1, 1'000'000'000))->capture_default_str();
   app.add_option("--batch", s.batch)->check(apps::whole_number(1, apps::kMostRows))->capture_default_str();

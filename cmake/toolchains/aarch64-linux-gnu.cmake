@@ -1,4 +1,4 @@
-# Compiles for 64-bit ARM with Debian's cross compiler; qemu-user runs the programs. tools/setup_aarch64.sh
+# Compiles for 64-bit ARM with Debian's cross compiler; qemu-user runs the programs. tools/checks/setup_aarch64.sh
 # installs both, and unpacks the libraries for arm64 into the folder named below.
 
 set(CMAKE_SYSTEM_NAME Linux)

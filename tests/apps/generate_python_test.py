@@ -47,7 +47,7 @@ class GenerateTest(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder)
 
     def test_every_family_gives_pythons_ids(self):
-        subprocess.run([sys.executable, ROOT / "tools/make_model_folders.py", "--seed", "2", self.folder, *FAMILIES], check=True)
+        subprocess.run([sys.executable, ROOT / "tools/generators/make_model_folders.py", "--seed", "2", self.folder, *FAMILIES], check=True)
         compared = 0
         for family in FAMILIES:
             model = transformers.AutoModelForCausalLM.from_pretrained(self.folder / family).eval()

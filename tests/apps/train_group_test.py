@@ -14,7 +14,7 @@ import tempfile
 import time
 import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools/checks"))
 from launch_group import ALONE, environments  # noqa: E402
 
 TRAIN, DISTRIBUTED = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2] in ("ON", "1")

@@ -92,7 +92,8 @@ struct Trained {
 // The files that Python writes for every variant, or for those named.
 std::vector<std::filesystem::path> written_by_python(const TemporaryFolder& folder,
                                                      const std::string& variants = {}) {
-  run_python("tools/trained_encoders.py", "'" + folder.path().string() + "' " + variants + " 2> /dev/null");
+  run_python("tools/generators/trained_encoders.py",
+             "'" + folder.path().string() + "' " + variants + " 2> /dev/null");
   std::vector<std::filesystem::path> files;
   for (const auto& name : names_in(folder.path())) files.push_back(folder / name);
   return files;

@@ -1,5 +1,6 @@
 """Every relative link of the pages leads to a file that is there, and to a heading in it; docs/reference.md names every
-public header, tools/README.md every file of tools, and tools/mutants/README.md every list of mutants.
+public header, tools/README.md every file of tools and of its folders, each below the heading of its folder, and
+tools/checks/mutants/README.md every list of mutants.
 
 Argument: the source folder.
 """
@@ -58,18 +59,35 @@ def missing_in_index(root):
             yield f"docs/README.md does not lead to {page.relative_to(root)}"
 
 
-def unnamed_in(page, files):
-    """The files whose names stand nowhere on the page as code."""
-    text = page.read_text()
-    for file in files:
-        if not re.search(rf"`(?:[\w.]+/)*{re.escape(file.name)}(?: [^`]*)?`", text):
-            yield f"{page.parent.name}/{page.name} does not name {file.name}"
+def unnamed_in(text, folder):
+    """The files of a folder, but for its page and folders, whose names stand nowhere in the text as code."""
+    for file in sorted(folder.iterdir()):
+        if file.is_file() and file.name != "README.md" and not re.search(rf"`(?:[\w.]+/)*{re.escape(file.name)}(?: [^`]*)?`", text):
+            yield file.name
+
+
+def sections_of(text):
+    """The text below each heading of the second level, by the folder that the heading names as code, else ""."""
+    parts = re.split(r"^## (.*)$", "## \n" + text, flags=re.M)[1:]
+    return {"".join(re.findall(r"`tools/(\w+)`", heading)): below for heading, below in zip(parts[::2], parts[1::2])}
+
+
+def unnamed_tools(tools):
+    sections = sections_of((tools / "README.md").read_text())
+    folders = {"", *(path.name for path in tools.iterdir() if path.is_dir() and path.name != "__pycache__")}
+    for folder in sorted(folders):
+        for name in unnamed_in(sections.get(folder, ""), tools / folder):
+            yield f"tools/README.md does not name {name} below the heading of tools/{folder}"
+    lists = (tools / "checks/mutants/README.md").read_text()
+    for name in unnamed_in(lists, tools / "checks/mutants"):
+        yield f"tools/checks/mutants/README.md does not name {name}"
 
 
 def selftest():
     page = "# A `b` (c), d\n## A\n## A\n```\n# no heading [x](y)\n```\n[l](m.md#a-1 \"t\") ![p](p.svg) `[n](o)`\n"
     assert anchors_of(page) == {"a-b-c-d", "a", "a-1"}, anchors_of(page)
     assert links_of(page) == ["m.md#a-1", "p.svg"], links_of(page)
+    assert sections_of("a\n## B: `tools/b`\nc\n") == {"": "\na\n", "b": "\nc\n"}, sections_of("a\n## B: `tools/b`\nc\n")
 
 
 def main():
@@ -78,7 +96,7 @@ def main():
     pages = [*root.glob("*.md"), *root.glob("docs/**/*.md"), *root.glob("apps/*/README.md"),
              *root.glob("exercises/**/README.md"), root / "bench/README.md", root / "tests/parity/README.md",
              root / "tests/viz/page/README.md", root / "tools/README.md",
-             root / "tools/mutants/README.md"]
+             root / "tools/checks/mutants/README.md"]
     problems = [problem for page in sorted(pages) for problem in broken_links(root, page)]
     index = (root / "docs/reference.md").read_text()
     for header in sorted((root / "include/attentive").rglob("*.h")):
@@ -89,10 +107,7 @@ def main():
         if not (root / "include/attentive" / name).exists():
             problems.append(f"docs/reference.md names {name}, which is not there")
     problems += missing_in_index(root)
-    tools = root / "tools"
-    problems += unnamed_in(tools / "README.md", (file for file in sorted(tools.iterdir())
-                                                 if file.is_file() and file.name != "README.md"))
-    problems += unnamed_in(tools / "mutants/README.md", sorted((tools / "mutants").glob("*.json")))
+    problems += unnamed_tools(root / "tools")
     print("\n".join(problems) or f"{len(pages)} pages, no broken link")
     sys.exit(bool(problems))
 

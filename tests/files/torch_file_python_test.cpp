@@ -1,4 +1,5 @@
-// Compares every file that tools/make_torch_files.py had Python write with Python's own description of it.
+// Compares every file that tools/generators/make_torch_files.py had Python write with Python's own
+// description of it.
 #include <algorithm>
 #include <dirent.h>
 #include <fstream>

@@ -1,5 +1,5 @@
 // Compares random calls of attention(), forward and backward, with scalar loops in float64
-// (tools/drawn_calls).
+// (tools/checks/drawn_calls).
 //
 //   drawn_calls --calls 10000 --seed 1            exit status 1 if a call failed
 //   drawn_calls --calls 1 --seed 1 --first 4711   only that call of the run

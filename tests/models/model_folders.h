@@ -1,6 +1,7 @@
 #pragma once
 
-// Folders for the tests: those that tools/make_model_folders.py writes, and their expected numbers.
+// Folders for the tests: those that tools/generators/make_model_folders.py writes, and their expected
+// numbers.
 
 #include <filesystem>
 #include <string>
@@ -24,9 +25,9 @@ inline ModelFolder with(ModelFolder folder, std::string_view field, FileValue va
   return folder;
 }
 
-// The output of tools/make_model_folders.py.
+// The output of tools/generators/make_model_folders.py.
 inline std::string make_model_folders(const std::string& arguments) {
-  return run_python("tools/make_model_folders.py", arguments + " 2> /dev/null");
+  return run_python("tools/generators/make_model_folders.py", arguments + " 2> /dev/null");
 }
 
 // The largest difference between a model's outputs and those stored with its folder.

@@ -1,7 +1,7 @@
 #pragma once
 
-// Cases of learned position biases and of the layers that add them, written by tools/make_bias_cases.py from
-// the classes of transformers.
+// Cases of learned position biases and of the layers that add them, written by
+// tools/generators/make_bias_cases.py from the classes of transformers.
 
 #include <functional>
 #include <map>

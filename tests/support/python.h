@@ -23,20 +23,20 @@ inline bool python_has(const std::string& modules) {
   return std::system(("'" + python() + "' -c 'import " + modules + "' > /dev/null 2>&1").c_str()) == 0;
 }
 
-/// Runs a program of this repository with tools/ and bench/ on its path, in `folder` if given, and returns
-/// its output.
+/// Runs a program of this repository with tools/users/ and bench/ on its path, in `folder` if given, and
+/// returns its output.
 inline std::string run_python(const std::string& program, const std::string& arguments = {},
                               const std::string& folder = {}) {
   const std::string root = source_folder();
   return run_in_shell((folder.empty() ? "" : "cd '" + folder + "' && ") +
-                      "PYTHONDONTWRITEBYTECODE=1 PYTHONPATH='" + root + "/bench:" + root + "/tools' '" +
+                      "PYTHONDONTWRITEBYTECODE=1 PYTHONPATH='" + root + "/bench:" + root + "/tools/users' '" +
                       python() + "' '" + root + "/" + program + "' " + arguments);
 }
 
 }  // namespace attentive::test
 
-#define NEEDS_PYTHON(modules)                                                          \
-  if (!::attentive::test::python_has(modules))                                         \
-  SKIP(::attentive::test::python() << " cannot import " modules                        \
-                                      "; ATTENTIVE_PYTHON=$(tools/python_env) in the " \
+#define NEEDS_PYTHON(modules)                                                                 \
+  if (!::attentive::test::python_has(modules))                                                \
+  SKIP(::attentive::test::python() << " cannot import " modules                               \
+                                      "; ATTENTIVE_PYTHON=$(tools/checks/python_env) in the " \
                                       "environment names one that can")

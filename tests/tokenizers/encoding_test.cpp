@@ -171,7 +171,8 @@ TEST_CASE("Offsets, masks, limits and batches equal Python's on 2,000 fresh stri
   for (const auto& kind : kKinds) {
     CAPTURE(kind, seed);
     const auto file = tokenizer_data(kind + ".json"), out = (folder / "records.json").string();
-    run_python("tools/make_tokenizers.py", "--encodings 2000 " + seed + " '" + file + "' '" + out + "'");
+    run_python("tools/generators/make_tokenizers.py",
+               "--encodings 2000 " + seed + " '" + file + "' '" + out + "'");
     const auto records = read_json(out);
     REQUIRE(records.at(0).size() == 2005);
     CHECK(count_differences(PretrainedTokenizer::load(file), records[0]) == 0);
@@ -188,7 +189,7 @@ TEST_CASE("Offsets of each normalizer and pre-tokenizer equal Python's on 400 fr
   NEEDS_PYTHON("tokenizers");
   const TemporaryFolder folder;
   const auto out = (folder / "variants.json").string();
-  run_python("tools/make_tokenizers.py", "--variants 400 " + seed_of_tests() + " '" + out + "'");
+  run_python("tools/generators/make_tokenizers.py", "--variants 400 " + seed_of_tests() + " '" + out + "'");
   const auto data = read_json(out);
   REQUIRE(data["variants"][0]["offsets"].size() == 400);
   CHECK(count_variant_differences(data) == 0);

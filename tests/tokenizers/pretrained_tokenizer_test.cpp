@@ -90,7 +90,8 @@ TEST_CASE("Ids, pairs and text equal Python's on 10,000 fresh strings", "[.pytho
   for (const auto& kind : kKinds) {
     CAPTURE(kind, seed);
     const auto file = tokenizer_data(kind + ".json"), out = (folder / "records.json").string();
-    run_python("tools/make_tokenizers.py", "--record 10000 " + seed + " '" + file + "' '" + out + "'");
+    run_python("tools/generators/make_tokenizers.py",
+               "--record 10000 " + seed + " '" + file + "' '" + out + "'");
     const auto records = read_json(out);
     REQUIRE(records.at(0).size() == 10000);
     CHECK(count_differences(PretrainedTokenizer::load(file), records[0]) == 0);

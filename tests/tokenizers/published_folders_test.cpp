@@ -143,7 +143,7 @@ TEST_CASE("AutoTokenizer gives equal ids with the tokenizer.json that a folder g
       write_file(out / kind / "tokenizer.json", PretrainedTokenizer::load(folder_of(kind)).to_json());
     }
   }
-  CHECK(run_python("tools/make_tokenizer_folders.py",
+  CHECK(run_python("tools/generators/make_tokenizer_folders.py",
                    "--reload '" + out.path().string() + "' 2> /dev/null") == "compared\n");
 }
 
@@ -151,8 +151,9 @@ TEST_CASE("Folders with drawn settings become the documents that Python makes", 
   NEEDS_PYTHON("tokenizers, transformers, sentencepiece, google.protobuf");
   const char* const stated = std::getenv("ATTENTIVE_TOKENIZER_SEED");
   const TemporaryFolder out;
-  run_python("tools/make_tokenizer_folders.py", std::string("--draw 400 ") + (stated ? stated : "5") + " '" +
-                                                    out.path().string() + "' 2> /dev/null");
+  run_python(
+      "tools/generators/make_tokenizer_folders.py",
+      std::string("--draw 400 ") + (stated ? stated : "5") + " '" + out.path().string() + "' 2> /dev/null");
   size_t equal = 0, refused_by_both = 0;
   for (int n = 0; n < 400; ++n) {
     const auto folder = out / std::to_string(n);

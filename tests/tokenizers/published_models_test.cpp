@@ -1,6 +1,6 @@
 // Folders without a tokenizer.json, from text to prediction, against Python. The test of two published models
 // is a long check that downloads 100 MB:
-// ATTENTIVE_PYTHON=$(tools/python_env) build/release/tests/tokenizers_test "[.published]"
+// ATTENTIVE_PYTHON=$(tools/checks/python_env) build/release/tests/tokenizers_test "[.published]"
 
 #include <ATen/core/grad_mode.h>
 #include <catch2/catch_test_macros.hpp>
@@ -33,7 +33,7 @@ at::Tensor logits_of(Bert& model, const at::Tensor& ids) {
 TEST_CASE("XLM-RoBERTa and CamemBERT load whole, from their SentencePiece model to logits", "[.python]") {
   NEEDS_PYTHON("transformers, torch, sentencepiece, google.protobuf");
   const TemporaryFolder out;
-  run_python("tools/make_model_folders.py", "--whole '" + out.path().string() + "' 2> /dev/null");
+  run_python("tools/generators/make_model_folders.py", "--whole '" + out.path().string() + "' 2> /dev/null");
   const at::NoGradGuard no_grad;
   for (const auto* family : {"xlm_roberta", "camembert"}) {
     CAPTURE(family);
@@ -58,7 +58,7 @@ TEST_CASE("XLM-RoBERTa and CamemBERT load whole, from their SentencePiece model 
 TEST_CASE("Published models give Python's predictions without a conversion", "[.published]") {
   NEEDS_PYTHON("transformers, safetensors");
   const TemporaryFolder out;
-  run_python("tools/published_models.py", "'" + out.path().string() + "' 2> /dev/null");
+  run_python("tools/generators/published_models.py", "'" + out.path().string() + "' 2> /dev/null");
   const at::NoGradGuard no_grad;
 
   const auto python = load_safetensors(out / "antiberty.safetensors");

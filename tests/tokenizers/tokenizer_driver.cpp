@@ -1,4 +1,4 @@
-// Answers tools/fresh_tokenizers.py: what a tokenizer makes of texts and of ids.
+// Answers tools/checks/fresh_tokenizers.py: what a tokenizer makes of texts and of ids.
 //
 //   tokenizer_driver TOKENIZER
 //

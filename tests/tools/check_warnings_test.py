@@ -1,4 +1,4 @@
-"""tools/check_warnings on a project of its own, one wrong source at a time: check_warnings_test.py ROOT COMPILER…"""
+"""tools/checks/check_warnings on a project of its own, one wrong source at a time: check_warnings_test.py ROOT COMPILER…"""
 
 import json
 import subprocess
@@ -48,7 +48,7 @@ def check(compiler, changed=None, generated=GENERATED, *options):
         (build / "compile_commands.json").write_text(json.dumps([
             {"directory": str(build), "file": str(path), "command": f"ccache {compiler} {flags} -o {path.stem}.o -c {path}"}
             for path in sources]))
-        done = subprocess.run([f"{ROOT}/tools/check_warnings", "--database", str(build / "compile_commands.json"),
+        done = subprocess.run([f"{ROOT}/tools/checks/check_warnings", "--database", str(build / "compile_commands.json"),
                                "--compiler", compiler, *options], text=True, capture_output=True)
         return done, len(sources)
 
@@ -81,7 +81,7 @@ with tempfile.TemporaryDirectory() as folder:
         {"directory": str(tree / "build"), "file": str(tree / "build" / name), "command": f"{COMPILERS[0]} -Wall -o {name}.o -c {name}"}
         for name in ("first.cxx", "second.cxx")]))
     for wanted, said in (("one", "0 with warnings"), ("two", "1 with warnings")):
-        done = subprocess.run([f"{ROOT}/tools/check_warnings", "--database", str(tree / "build/compile_commands.json"), str(tree / wanted)],
+        done = subprocess.run([f"{ROOT}/tools/checks/check_warnings", "--database", str(tree / "build/compile_commands.json"), str(tree / wanted)],
                               text=True, capture_output=True)
         assert "1 sources parsed" in done.stdout and said in done.stdout, (wanted, done)
 print("check_warnings: all as expected")

@@ -38,8 +38,9 @@ def make_tree(tree, failing):
     script(tree / "bin/cmake", "")
     script(tree / "bin/ctest", "")
     script(tree / "tools/test", f"mkdir -p build/dev; echo '{CLOSING}' > build/dev/tests.log\n")
-    for tool in ("tools/setup.sh", "tools/setup_browser.sh", "tools/need_target", "tools/check_warnings", "tools/check_nccl", "tools/check_tidy",
-                 "tools/every_cpu", "tools/python_tests", "build/newest/apps/attentive-parity"):
+    for check in ("setup_browser.sh", "need_target", "check_warnings", "check_nccl", "check_tidy", "every_cpu", "python_tests"):
+        script(tree / "tools/checks" / check, "")
+    for tool in ("tools/setup.sh", "build/newest/apps/attentive-parity"):
         script(tree / tool, "")
     (tree / "tests/parity/notebooks").mkdir(parents=True)
     for cases in ("torch", "layers", "stacks", "encoders", "models"):

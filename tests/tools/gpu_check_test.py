@@ -65,9 +65,12 @@ with tempfile.TemporaryDirectory() as folder:
         run(folder, *options)
         assert f"| distributed: [cuda], two GPUs | {outcome} |" in report.read_text(), (said, report.read_text())
     script(folder / "cmake", "exit 0\n")
+    named = set(re.findall(r"^\| (\w+): \[cuda\]", report.read_text(), re.M))
+    defined = set(re.findall(r"attentive_test\((\w+)_test ", (ROOT / "tests/CMakeLists.txt").read_text()))
+    assert len(named) == 9 and named <= defined, (named, defined)
 
     # A folder of programs that is made here and run elsewhere.
-    sys.path.insert(0, str(ROOT / "tools"))
+    sys.path.insert(0, str(ROOT / "tools/users"))
     sys.dont_write_bytecode = True
     import gpu_prebuilt
 

@@ -1,4 +1,4 @@
-"""tools/python_env and tools/python_tests, without a network: python_env_test.py ROOT"""
+"""tools/checks/python_env and tools/checks/python_tests, without a network: python_env_test.py ROOT"""
 
 import os
 import shutil
@@ -17,12 +17,12 @@ CTEST = '#!/bin/sh\necho "ctest $* with $ATTENTIVE_PYTHON"\nfor log; do :; done\
 
 def tree_in(folder, requirements):
     tree = Path(folder).resolve()
-    (tree / "tools").mkdir()
+    (tree / "tools/checks").mkdir(parents=True)
     (tree / "bin").mkdir()
     (tree / "build/dev").mkdir(parents=True)
     for tool in ("python_env", "python_tests"):
-        shutil.copy(ROOT / "tools" / tool, tree / "tools")
-    (tree / "tools/python_requirements.txt").write_text(requirements)
+        shutil.copy(ROOT / "tools/checks" / tool, tree / "tools/checks")
+    (tree / "tools/checks/python_requirements.txt").write_text(requirements)
     (tree / "bin/ctest").write_text(CTEST)
     (tree / "bin/ctest").chmod(0o755)
     return tree
@@ -30,7 +30,7 @@ def tree_in(folder, requirements):
 
 def start(tree, tool, environment, **more):
     path = f"{tree}/bin:{QUIET['PATH']}"
-    return subprocess.Popen([tree / "tools" / tool], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    return subprocess.Popen([tree / "tools/checks" / tool], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                             env={**QUIET, "PATH": path, "XDG_CACHE_HOME": f"{tree}/cache", **environment, **more})
 
 
@@ -69,6 +69,10 @@ def check_installed(tree):
     assert status == 0 and "-L ^python$ --no-tests=error" in out and out.rstrip().endswith(f"with {path}"), (status, out, errors)
     status, _, errors = run(tree, "python_tests", NONE, RESULT="1/1 Test #1: fresh_parity ...***Skipped")
     assert status == 1 and "yet these were skipped" in errors, (status, errors)
+    # A comment changes no environment.
+    (tree / "tools/checks/python_requirements.txt").write_text("# Nothing at all.\n")
+    status, out, errors = run(tree, "python_env", UNREACHABLE)
+    assert (status, out.strip(), errors) == (0, path, ""), (status, out, errors)
     # An interrupted install is repeated.
     (Path(path).parent.parent / "complete").unlink()
     status, out, errors = run(tree, "python_env", NONE)
@@ -79,4 +83,4 @@ for check, requirements in ((check_unreachable, "attentive-no-such-package\n"), 
                             (check_installed, "# nothing\n")):
     with tempfile.TemporaryDirectory() as folder:
         check(tree_in(folder, requirements))
-print("tools/python_env: all as expected")
+print("tools/checks/python_env: all as expected")

@@ -1,4 +1,4 @@
-"""tools/attentive_record.py: what it writes, what it reports, and that no bit of the program changes.
+"""tools/users/attentive_record.py: what it writes, what it reports, and that no bit of the program changes.
 
     recorder_test.py ROOT [PARITY]
 
@@ -19,7 +19,8 @@ from pathlib import Path
 
 ROOT = Path(sys.argv[1])
 PARITY = sys.argv[2] if len(sys.argv) > 2 else None
-sys.path.insert(0, str(ROOT / "tools"))
+for folder in ("checks", "users"):
+    sys.path.insert(0, str(ROOT / "tools" / folder))
 import torch  # noqa: E402
 
 import attentive_record  # noqa: E402
@@ -388,7 +389,7 @@ def check_script(folder):
         import sys
         import torch
         from torch.nn.functional import scaled_dot_product_attention as attend
-        sys.path.insert(0, {str(ROOT / "tools")!r})
+        sys.path.insert(0, {str(ROOT / "tools/users")!r})
         import attentive_record
         from notebook_modules import SelfAttention_v2
         class Mine(SelfAttention_v2):
@@ -402,7 +403,7 @@ def check_script(folder):
         own(q, q, q)
         print('ran', __name__, sys.argv[1])
         """))
-    command = [sys.executable, ROOT / "tools/attentive_record.py", "--out", folder / "out", "--name", "Mine=SelfAttention_v2"]
+    command = [sys.executable, ROOT / "tools/users/attentive_record.py", "--out", folder / "out", "--name", "Mine=SelfAttention_v2"]
     done = subprocess.run([*command, script, "argument"], capture_output=True, text=True, check=True)
     assert done.stdout == "ran __main__ argument\n" and done.stderr.startswith("3 cases in"), done
     assert [path.name for path in sorted((folder / "out").iterdir())] == [

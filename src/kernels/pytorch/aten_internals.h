@@ -1,7 +1,7 @@
 #pragma once
 
 // The fused attention kernels, which are ATen functions outside the documented API. All uses are in this one
-// file, the only place to check for a new LibTorch release (tools/check_internals.py).
+// file, the only place to check for a new LibTorch release (tools/checks/check_internals.py).
 
 #include <array>
 #include <cstdint>

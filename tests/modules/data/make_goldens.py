@@ -1,6 +1,6 @@
 """Writes goldens.json, the numbers that the module tests compare with: python make_goldens.py (needs torch, numpy).
 
-Every entry is one call of one class of tools/notebook_modules.py (CrossAttention below has no notebook class).
+Every entry is one call of one class of tools/users/notebook_modules.py (CrossAttention below has no notebook class).
 `state.*` are the parameters drawn from `seed`, `grad.*` the gradients of sum(output * grad_output), or of sum(output)
 where there is no grad_output. Where the forward drops, `output` and `weights` stand once per CPU dropout stream.
 float32 values are written as the shortest decimal that reads back as the same float32.
@@ -16,7 +16,8 @@ import torch
 from torch import nn
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parents[2] / "tools"))
+for folder in ("users", "generators"):
+    sys.path.insert(0, str(HERE.parents[2] / "tools" / folder))
 
 import notebook_modules as notebook  # noqa: E402
 from case_support import emulated_dropout  # noqa: E402

@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def skip(reason):
-    print(f"SKIPPED: {reason}; tools/setup_browser.sh installs what is missing on Debian")
+    print(f"SKIPPED: {reason}; tools/checks/setup_browser.sh installs what is missing on Debian")
     sys.exit(0)
 
 

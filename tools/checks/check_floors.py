@@ -1,0 +1,269 @@
+#!/usr/bin/env python3
+"""Checks the direction of every #include against the floors of docs/architecture.md.
+
+    tools/checks/check_floors.py [ROOT]        prints one line per wrong include, and per floor that is not in all of the page, this
+                                               list and the tree; exit status 1 if there is any
+    tools/checks/check_floors.py --self-test   breaks each rule in a made-up tree and wants it reported
+"""
+
+import functools
+import re
+import tempfile
+from pathlib import Path
+
+import tree_check
+
+# The folders that each folder may include besides itself. All may include core.
+MAY_USE = {
+    "base": [],
+    "core": [],
+    "kernels": [],
+    "functional": ["kernels"],
+    "cache": ["kernels", "functional"],
+    "modules": ["functional", "cache"],
+    "compat": ["functional", "cache", "modules"],
+    "notebooks": ["functional", "cache", "modules"],
+    "files": ["base"],
+    "models": ["base", "files", "functional", "cache", "modules", "notebooks", "compat"],
+    "parity": ["base", "files", "functional", "cache", "modules", "notebooks", "compat", "models"],
+    "text": ["base"],
+    "tokenizers": ["base", "text"],
+    "train": ["base", "files", "functional", "cache", "modules", "compat", "models", "text"],
+    "viz": ["base", "functional"],
+    "distributed": ["train", "functional"],
+    "accelerate": ["kernels", "functional"],
+    "operators": ["kernels", "functional", "accelerate"],
+}
+# A header above the folders includes the folder of its name, but these:
+SEVERAL = {"attention.h": {"core", "functional", "cache", "modules", "notebooks", "compat"},
+           "notebooks.h": {"functional", "modules", "notebooks"}}
+# The header of a component that has no other public header; its sources include it.
+WHOLE = {"accelerate.h": "accelerate", "operators.h": "operators"}
+# The rooms that each room of src/kernels may include, besides itself and the files outside of all rooms
+# (which may include none).
+ROOMS = {
+    "simd": [],
+    "gemm": ["simd"],
+    "attention": ["simd", "gemm"],
+    "native_cpu": ["simd", "gemm", "attention", "reference"],
+    "reference": [],
+    "pytorch": ["reference"],
+    "native_cuda": ["reference"],
+}
+TOP = ("apps", "bench", "tests", "exercises")  # the top floor: any public header
+SHARED = Path("apps/common")  # shared by every main(), also in bench/
+PRIVATE_DEPENDENCIES = ("fmt/", "nlohmann/", "CLI/", "catch2/", "pcre2.h", "utf8proc.h", "zlib.h")
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+PAGE = "docs/architecture.md"
+SUFFIXES = (".h", ".cpp", ".cu", ".cuh")
+
+
+def floor_of(path):
+    """The floor folder of a path below the root; None for paths above or below all floors."""
+    parts = path.parts
+    if parts[0] in TOP:
+        return parts[0]
+    inside = parts[2:] if parts[0] == "include" else parts[1:]
+    return inside[0] if len(inside) > 1 else None
+
+
+def room_of(path):
+    """The room of a path in src/kernels, or None."""
+    return path.parts[2] if path.parts[:2] == ("src", "kernels") and len(path.parts) > 3 else None
+
+
+def room_fault(path, target):
+    """The reason why a file of src/kernels must not include another one; None if it may."""
+    here, there = room_of(path), room_of(target)
+    if there is None or here == there:
+        return None
+    if here is None:
+        return f"stands in no room of kernels/, but uses kernels/{there}/"
+    if here not in ROOMS:
+        return f"stands in kernels/{here}/, a room that tools/checks/check_floors.py does not name"
+    return None if there in ROOMS[here] else f"stands in kernels/{here}/, which must not use kernels/{there}/"
+
+
+def target_of(root, path, quoted, name):
+    """The file of this project that an include names, relative to the root; None for a foreign header."""
+    places = [root / "include" / name]
+    if quoted:
+        # Searches its own folder and the parents (an app's sources include from the app's folder), then src/.
+        places = [root / folder / name for folder in path.parents][:-1] + [root / "src" / name, *places]
+        if path.parts[0] == "bench":
+            places.append(root / SHARED.parent / name)
+        if path.parts[:2] == ("tests", "apps"):
+            places += [folder / name for folder in sorted((root / "apps").iterdir())]
+        if path.parts[:2] == ("tests", "exercises"):
+            places.append(root / "exercises" / name)
+    for place in places:
+        if place.is_file():
+            return place.resolve().relative_to(root)
+    return None
+
+
+def fault_of(root, path, quoted, name):
+    """The reason why this include is wrong; None if it is right."""
+    public = path.parts[0] == "include"
+    if name == "torch/torch.h":
+        return "includes all of Torch: name the granular headers"
+    if public and name.startswith(PRIVATE_DEPENDENCIES):
+        return "is a public header: this dependency is private"
+    target = target_of(root, path, quoted, name)
+    if target is None:
+        if quoted:
+            return "is not a file of this project"
+        return "is not a public header" if name.startswith("attentive/") else None
+    if public and target.parts[0] != "include":
+        return "is a public header: private ones are not installed"
+    here, there = floor_of(path), floor_of(target)
+    if path.parts[0] == "bench" and target.parent == SHARED:
+        return None
+    if path.parts[0] == "tests" and target.parts[0] == path.parts[1] and target.parts[0] in ("apps", "exercises"):
+        return None
+    if target.parts[0] in TOP and target.parts[0] != path.parts[0]:
+        return f"must not use {target.parts[0]}/"
+    if path.parts[0] in ("apps", "bench", "exercises") and target.parts[0] == "src":
+        return f"stands in {path.parts[0]}/, which uses public headers only"
+    if here == there == "kernels":
+        return room_fault(path, target)
+    if here in TOP or there == "core" and here is not None:
+        return None
+    if there is None:  # version.h is for all; attentive.h includes the header of each component
+        whole = WHOLE.get(target.name)
+        seen = whole is not None and whole in (here, *MAY_USE.get(here, []))
+        below = target.name != "version.h" and path.name != "attentive.h" and not seen
+        return "is below the header of a whole component" if below else None
+    if here is None:
+        return None if there in SEVERAL.get(path.name, {path.stem}) else f"is not of the component of {there}/"
+    if here == there:
+        return None
+    if here not in MAY_USE:
+        return f"stands in {here}/, a folder without a floor: name it in tools/checks/check_floors.py"
+    if there not in MAY_USE[here]:
+        return f"stands in {here}/, which must not use {there}/"
+    return None
+
+
+def source_files(root):
+    """Every C++ and CUDA file of the project, relative to the root."""
+    for top in ("include", "src", *TOP):
+        for file in sorted((root / top).rglob("*")):
+            if file.is_file() and file.name.endswith(SUFFIXES):
+                yield file.relative_to(root)
+
+
+def faults_in(root):
+    """All wrong includes under `root`, as text, and the number of files."""
+    faults, count = [], 0
+    for path in source_files(root):
+        count += 1
+        for number, line in enumerate((root / path).read_text(encoding="utf-8").splitlines(), 1):
+            match = INCLUDE.match(line)
+            if match:
+                fault = fault_of(root, path, match[1] == '"', match[2])
+                if fault:
+                    faults.append(f"{path}:{number}: {match[2]}: this file {fault}")
+    return faults, count
+
+
+def folder_faults(root, floors):
+    """Folders that are not in all of the list of floors, the page's table and the tree."""
+    page = (root / PAGE).read_text(encoding="utf-8")
+    rows = [line.split("|")[2] for line in page.splitlines() if re.match(r"\| \d \|", line)]
+    on_page = {name.removeprefix("src/") for row in rows for name in re.findall(r"`([\w/]+)/`", row)} - set(TOP)
+    in_tree = {path.name for top in ("include/attentive", "src") for path in (root / top).iterdir() if path.is_dir()}
+    places = {"tools/checks/check_floors.py": set(floors), PAGE: on_page, "include/attentive/ or src/": in_tree}
+    return [f"floor {name}/ is not in {place}"
+            for place, names in places.items() for name in sorted(set().union(*places.values()) - names)]
+
+
+def self_test():
+    """Tests one wrong include at a time, then one wrong floor at a time, in a correct tree."""
+    right = {
+        "include/attentive/version.h": "",
+        "include/attentive/attentive.h": "#include <attentive/attention.h>\n#include <attentive/files.h>\n",
+        "include/attentive/attention.h": "#include <attentive/modules/m.h>\n#include <attentive/version.h>\n",
+        "include/attentive/files.h": "#include <attentive/files/i.h>\n",
+        "include/attentive/core/c.h": "#include <ATen/core/Tensor.h>\n",
+        "include/attentive/functional/f.h": "#include <attentive/core/c.h>\n",
+        "include/attentive/files/i.h": "#include <attentive/core/c.h>\n",
+        "include/attentive/modules/m.h": "#include <attentive/functional/f.h>\n#include <attentive/version.h>\n",
+        "include/attentive/parity/p.h": "#include <attentive/modules/m.h>\n#include <attentive/files/i.h>\n",
+        "include/attentive/train/t.h": "#include <attentive/modules/m.h>\n",
+        "src/core/check.h": "",
+        "src/kernels/k.h": '#include "core/check.h"\n',
+        "src/kernels/simd/s.h": '#include "kernels/k.h"\n',
+        "src/kernels/gemm/g.h": '#include "kernels/simd/s.h"\n#include "kernels/k.h"\n',
+        "src/kernels/attention/a.h": '#include "kernels/gemm/g.h"\n#include "kernels/simd/s.h"\n',
+        "src/kernels/reference/r.h": "",
+        "src/functional/f.cpp": '#include "kernels/k.h"\n#include <fmt/format.h>\n',
+        "src/modules/m.cpp": "#include <attentive/modules/m.h>\n",
+        "apps/a/main.cpp": '#include <attentive/train/t.h>\n#include <CLI/CLI.hpp>\n#include "common/run.h"\n',
+        "apps/a/support/table.h": "",
+        "apps/a/support/table.cpp": '#include "support/table.h"\n',
+        "apps/common/run.h": "",
+        "bench/b.cpp": '#include "common/run.h"\n',
+        "tests/apps/a_test.cpp": '#include "support/table.h"\n',
+        "tests/core/c_test.cpp": '#include "support/s.h"\n#include "core/check.h"\n',
+        "tests/support/s.h": '#include "kernels/k.h"\n',
+        "tests/exercises/gaps_test.cpp": '#include "support/e.h"\n',
+        "tests/m_test.cpp": '#include "support/s.h"\n',
+        "exercises/support/e.h": "#include <ATen/core/Tensor.h>\n",
+        "exercises/01_a/task.h": "#include <attentive/modules/m.h>\n",
+        "exercises/01_a/check.cpp": '#include "support/e.h"\n#include "task.h"\n',
+        "exercises/solutions/01_a.cpp": '#include "01_a/task.h"\n',
+    }
+    wrong = {
+        "include/attentive/core/c.h": [
+            "<attentive/functional/f.h>", "<attentive/attentive.h>", "<torch/torch.h>", "<fmt/format.h>", '"core/check.h"'],
+        "include/attentive/functional/f.h": [
+            "<attentive/modules/m.h>", "<attentive/files/i.h>", "<attentive/functional/gone.h>"],
+        "include/attentive/files/i.h": ["<attentive/functional/f.h>", "<attentive/modules/m.h>", "<attentive/parity/p.h>"],
+        "include/attentive/modules/m.h": ["<attentive/train/t.h>", "<attentive/files/i.h>", "<nlohmann/json.hpp>"],
+        "include/attentive/train/t.h": ["<attentive/parity/p.h>"],
+        "include/attentive/version.h": ["<attentive/modules/m.h>"],
+        "include/attentive/attention.h": ["<attentive/files/i.h>", "<attentive/files.h>"],
+        "include/attentive/files.h": ["<attentive/modules/m.h>", "<attentive/attention.h>"],
+        "include/attentive/new/n.h": ["<attentive/functional/f.h>"],
+        "src/kernels/k.h": ["<attentive/functional/f.h>", '"functional/f.cpp"', '"kernels/simd/s.h"'],
+        "src/kernels/simd/s.h": ['"kernels/gemm/g.h"', '"kernels/attention/a.h"'],
+        "src/kernels/gemm/g.h": ['"kernels/attention/a.h"', '"kernels/reference/r.h"'],
+        "src/kernels/new/n.h": ['"kernels/simd/s.h"'],
+        "src/modules/m.cpp": ['"kernels/k.h"', '"support/s.h"', "<torch/torch.h>"],
+        "apps/a/main.cpp": ['"../../src/kernels/k.h"', '"gone.h"'],
+        "bench/b.cpp": ['"../tests/support/s.h"', '"../apps/a/support/table.h"', '"a/support/table.h"'],
+        "tests/core/c_test.cpp": ['"../../apps/common/run.h"', '"../../exercises/support/e.h"'],
+        "exercises/01_a/check.cpp": ['"../../src/kernels/k.h"', '"../../tests/support/s.h"'],
+    }
+    page = "| floor | folders |\n| 1 | `core/`, `src/kernels/` |\n| 3 | `modules/` |\n| 6 | `apps/` |\n"
+    floors = {"core", "kernels", "modules", "functional", "train"}
+    missed = []
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder).resolve()
+        write = functools.partial(tree_check.write, root)
+
+        for path, text in right.items():
+            write(path, text)
+        missed += [f"reported, but right: {fault}" for fault in faults_in(root)[0]]
+        for path, includes in wrong.items():
+            for include in includes:
+                write(path, right.get(path, "") + f"#include {include}\n")
+                if len(faults_in(root)[0]) != 1:
+                    missed.append(f"not reported: {path}: {include}")
+                write(path, right.get(path, ""))
+        write(PAGE, page)
+        missing = [line.split()[1].rstrip("/") for line in folder_faults(root, floors | {"viz"})]
+        if sorted(missing) != ["files", "files", "functional", "new", "new", "parity", "parity", "train", "viz", "viz"]:
+            missed.append(f"floors: reported {missing}")
+    return tree_check.report_self_test(f"{sum(map(len, wrong.values()))} broken rules", missed)
+
+
+def all_faults(root):
+    """The faults of the files and of the lists."""
+    faults, count = faults_in(root)
+    return faults + folder_faults(root, MAY_USE), count
+
+
+if __name__ == "__main__":
+    tree_check.main("floors", "files", all_faults, self_test)

@@ -1,0 +1,135 @@
+"""Functions that the case generators share: the command line, a fresh folder, values that do not affect the random
+stream, masks, dropout emulation."""
+
+import argparse
+import contextlib
+import math
+import pathlib
+
+import torch
+
+PARITY_FOLDER = pathlib.Path(__file__).resolve().parents[2] / "tests" / "parity"
+
+
+class Folder:
+    """A folder of cases that holds exactly the files that the generator wrote in this run."""
+
+    def __init__(self, root, name, limit_bytes):
+        self.path = pathlib.Path(root) / name
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.limit_bytes = limit_bytes
+        self.written = []
+
+    def file(self, stem):
+        path = self.path / f"{stem}.safetensors"
+        if path in self.written:
+            raise ValueError(f"two cases are called {stem}")
+        self.written.append(path)
+        return path
+
+    def finish(self):
+        for path in self.path.glob("*.safetensors"):
+            if path not in self.written:
+                path.unlink()
+        sizes = [path.stat().st_size for path in self.written]
+        largest = max(zip(sizes, self.written))
+        if largest[0] > self.limit_bytes:
+            raise ValueError(f"{largest[1].name} has {largest[0]} bytes, more than {self.limit_bytes}")
+        print(f"{self.path}: {len(sizes)} cases, {sum(sizes)} bytes, largest {largest[0]} ({largest[1].name})")
+
+
+def run_generator(description, limits, *generators, out=PARITY_FOLDER):
+    """Runs a generator's command line: each of `generators` gets the folders in `limits`, with the largest case size."""
+    names = " and ".join(f"{name}/" for name in limits)
+    parser = argparse.ArgumentParser(description=description.splitlines()[0])
+    parser.add_argument("--out", default=out, help=f"the folder that holds {names}")
+    parser.add_argument("--seed", type=int, default=0, help="other numbers than the committed ones (default: 0, the same)")
+    arguments = parser.parse_args()
+    global _first_seed
+    # Not a number above 2^32: PyTorch's CPU generator reads only the lower 32 bits of a seed.
+    _first_seed = arguments.seed * 1_000_003
+    torch.set_num_threads(1)
+    folders = [Folder(arguments.out, name, limit) for name, limit in limits.items()]
+    for generate in generators:
+        generate(*folders)
+    for folder in folders:
+        folder.finish()
+
+
+_first_seed = 0
+
+
+def random_stream(seed):
+    """A separate random generator; --seed on the command line changes the numbers of all of them."""
+    return torch.Generator().manual_seed((_first_seed + seed) % 2**32)
+
+
+def normal(seed, *shape, dtype=torch.float32):
+    """Standard normal values from a generator of their own, drawn in float64 and rounded to dtype."""
+    return torch.randn(shape, generator=random_stream(seed), dtype=torch.float64).to(dtype)
+
+
+def hiding_mask(kind, seed, shape, causal, dtype):
+    """A mask in which true (or -inf) hides; the first key of every row stays visible."""
+    if kind == "none":
+        return None
+    hidden = normal(seed, *shape) > 0.5
+    if causal:
+        hidden = torch.ones(shape, dtype=torch.bool).triu(1)
+    hidden[..., 0] = False
+    if kind == "bool":
+        return hidden
+    values = torch.zeros(shape) if causal else normal(seed + 1, *shape)
+    return values.masked_fill(hidden, -math.inf).to(dtype)
+
+
+@contextlib.contextmanager
+def emulated_dropout(path):
+    """Replaces F.dropout by one of PyTorch's two CPU streams, whichever processor this runs on.
+
+    default:   keep where a 53-bit uniform number is below 1-p; the stream of torch.rand in float64, in memory order.
+    intel_mkl: one 32-bit draw seeds MKL's multiplicative generator x <- 1132489760 x mod (2^31 - 1).
+    """
+
+    def dropout(input, p=0.5, training=True, inplace=False):
+        if not training or p == 0.0:
+            return input
+        if p == 1.0:
+            return input * torch.zeros_like(input)  # PyTorch draws nothing in this case
+        keep = _kept_default(input, p) if path == "default" else _kept_mkl(input.shape, p)
+        return input * keep.to(input.dtype).div(1 - p)
+
+    original = torch.nn.functional.dropout
+    torch.nn.functional.dropout = dropout
+    try:
+        yield
+    finally:
+        torch.nn.functional.dropout = original
+
+
+def _kept_default(input, p):
+    keep = torch.empty_like(input, dtype=torch.float64)  # keeps the strides of a transposed input
+    order = sorted(range(input.dim()), key=lambda d: -keep.stride(d))
+    keep.permute(order).copy_(torch.rand([input.shape[d] for d in order], dtype=torch.float64))
+    return keep < 1 - p
+
+
+def _kept_mkl(shape, p):
+    modulus = 2**31 - 1
+    count = torch.Size(shape).numel()
+    x = _draw_32_bits() % modulus or 1
+    values = []
+    for _ in range(count):
+        values.append(x / modulus)
+        x = 1132489760 * x % modulus
+    return (torch.tensor(values, dtype=torch.float64) < 1 - p).reshape(shape)
+
+
+def _draw_32_bits():
+    # No tensor function returns a single 32-bit draw: read it as the upper half of a 64-bit draw, restore the
+    # state, and advance by one draw.
+    before = torch.get_rng_state()
+    pair = int(torch.empty((), dtype=torch.int64).random_(-(2**63), None))
+    torch.set_rng_state(before)
+    torch.rand(1)
+    return pair >> 32 & 0xFFFFFFFF

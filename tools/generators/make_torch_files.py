@@ -1,0 +1,155 @@
+"""Writes what Python's torch.save writes, and beside each file the truth about it: tests/files/data/torch.
+
+    python tools/generators/make_torch_files.py [--out tests/files/data/torch]
+    python tools/generators/make_torch_files.py --check       do the committed files still say what PyTorch says?
+
+`<name>.pt` is the file. `<name>.json` holds either `{"value": …}` in the form of torch_file_truth.py, or
+`{"refused": [words]}`: a file that Python reads, or wrote, and that a reader of tensors and plain values must refuse with
+those words in its message. With the same PyTorch the bytes are the same in every run.
+"""
+
+import argparse
+import builtins
+import json
+import pathlib
+import tempfile
+import warnings
+
+import torch
+
+import torch_file_contents as contents
+from torch_file_truth import truth_of
+
+FOLDER = pathlib.Path(__file__).resolve().parents[2] / "tests" / "files" / "data" / "torch"
+
+
+class Numbered(str):
+    """Numbers the storages in the old format in place of their addresses, so that the bytes do not depend on where the
+    memory was allocated."""
+
+    numbers = {}
+
+    def __new__(cls, value):
+        if isinstance(value, int):
+            value = 1000 + cls.numbers.setdefault(value, len(cls.numbers))
+        return builtins.str(value)
+
+
+def save_legacy(value, path, **options):
+    Numbered.numbers = {}
+    torch.serialization.str = Numbered
+    try:
+        with open(path, "wb") as file:
+            torch.save(value, file, _use_new_zipfile_serialization=False, **options)
+    finally:
+        del torch.serialization.str
+
+
+def save_zip(value, path, **options):
+    # By path, so that the folder inside the archive is named like the file.
+    torch.save(value, str(path), **options)
+
+
+def save_nameless(value, path, **options):
+    with open(path, "wb") as file:
+        torch.save(value, file, **options)
+
+
+def save_without_crc(value, path):
+    torch.serialization.set_crc32_options(False)
+    try:
+        save_zip(value, path)
+    finally:
+        torch.serialization.set_crc32_options(True)
+
+
+def save_script(value, path):
+    torch.jit.script(value).save(str(path))
+
+
+def versions():
+    """(name, how to save, what, words of the refusal or None)."""
+    for name, value in contents.readable().items():
+        yield name, save_zip, {}, value, None
+        yield f"legacy_{name}", save_legacy, {}, value, None
+    for protocol in (3, 4, 5):
+        for name in ("plain_values", "state_dict", "sharing"):
+            value = contents.readable()[name]
+            yield f"{name}_protocol{protocol}", save_zip, {"pickle_protocol": protocol}, value, None
+            yield f"legacy_{name}_protocol{protocol}", save_legacy, {"pickle_protocol": protocol}, value, None
+    state = contents.state_dict()
+    yield "without_byteorder", save_zip, {"_disable_byteorder_record": True}, state, None
+    yield "nameless", save_nameless, {}, state, None
+    yield "refused_without_crc", save_without_crc, {}, state, ["CRC"]
+    yield "refused_script", save_script, {}, contents.Scripted(), ["TorchScript"]
+    for name, (value, words) in contents.refused().items():
+        yield f"refused_{name}", save_zip, {}, value, words
+        yield f"refused_legacy_{name}", save_legacy, {}, value, words
+
+
+def truth_text(value, words):
+    truth = {"value": truth_of(value)} if words is None else {"refused": words}
+    return json.dumps(truth, ensure_ascii=False, separators=(",", ":")) + "\n"
+
+
+def write_all(folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    names = []
+    for name, save, options, value, words in versions():
+        save(value, folder / f"{name}.pt", **options)
+        (folder / f"{name}.json").write_text(truth_text(value, words), encoding="utf-8")
+        names.append(name)
+    return names
+
+
+def python_reads(path):
+    try:
+        return truth_of(torch.load(path, weights_only=False))
+    except AttributeError as error:
+        # PyTorch 2.11 cannot read its own old format for dtypes without a storage class.
+        if "UntypedStorage" not in str(error):
+            raise
+        return None
+
+
+def differences(folder):
+    """The differences between the committed files and what this PyTorch does."""
+    with tempfile.TemporaryDirectory() as fresh:
+        fresh = pathlib.Path(fresh)
+        names = write_all(fresh)
+        committed = {path.stem for path in folder.glob("*.pt")} | {path.stem for path in folder.glob("*.json")}
+        yield from (f"{name}: not committed" for name in sorted(set(names) - committed))
+        yield from (f"{name}: nothing writes it" for name in sorted(committed - set(names)))
+        for name in sorted(set(names) & committed):
+            truth = (folder / f"{name}.json").read_text(encoding="utf-8")
+            if truth != (fresh / f"{name}.json").read_text(encoding="utf-8"):
+                yield f"{name}: another truth"
+            value = json.loads(truth).get("value")
+            same_bytes = (folder / f"{name}.pt").read_bytes() == (fresh / f"{name}.pt").read_bytes()
+            if "value" not in json.loads(truth):
+                if not same_bytes:
+                    yield f"{name}: other bytes"
+                continue
+            got = python_reads(folder / f"{name}.pt")
+            if got is None and not same_bytes:
+                yield f"{name}: other bytes, and PyTorch cannot read them"
+            elif got is not None and got != value:
+                yield f"{name}: PyTorch reads something else"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=pathlib.Path, default=FOLDER)
+    parser.add_argument("--check", action="store_true")
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")  # TypedStorage, sparse and nested tensors, protocols other than 2
+    if not arguments.check:
+        print(f"{len(write_all(arguments.out))} files in {arguments.out}")
+        return 0
+    found = list(differences(arguments.out))
+    print("\n".join(found) if found else "the committed files agree")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
