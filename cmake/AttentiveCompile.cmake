@@ -16,6 +16,13 @@ function(attentive_configure target)
   # A precompiled header with timestamps differs between builds, so the compiler cache would miss everything
   # that uses it.
   target_compile_options(${target} PRIVATE "$<$<COMPILE_LANG_AND_ID:CXX,Clang>:SHELL:-Xclang -fno-pch-timestamp>")
+  # Assertions and debug information name files.
+  if(ATTENTIVE_PACKAGE)
+    get_target_property(torch attentive::torch ATTENTIVE_PREFIX)
+    foreach(place IN ITEMS "${torch}=torch" "${PROJECT_SOURCE_DIR}=attentive" "${PROJECT_BINARY_DIR}=attentive/build")
+      target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:-ffile-prefix-map=${place}>")
+    endforeach()
+  endif()
   # A cross compiler looks for a linker named after its own target.
   if(PROJECT_IS_TOP_LEVEL AND ATTENTIVE_LLD AND NOT CMAKE_CROSSCOMPILING)
     target_link_options(${target} PRIVATE -fuse-ld=lld)

@@ -1,6 +1,6 @@
 # Install rules and the exported package: find_package(attentive CONFIG) defines attentive::attention and, if
 # they were built, attentive::attentive and the other components. CMake's install components: library (what a
-# consumer needs), apps.
+# consumer needs), apps, and package for CPack (AttentivePackage.cmake).
 
 include(CMakePackageConfigHelpers)
 set(ATTENTIVE_CMAKE_FOLDER "${CMAKE_CURRENT_LIST_DIR}")
@@ -13,7 +13,7 @@ if(ATTENTIVE_INSTALL)
     file(RELATIVE_PATH _from_programs "${CMAKE_INSTALL_FULL_BINDIR}" "${CMAKE_INSTALL_FULL_LIBDIR}")
     set(CMAKE_INSTALL_RPATH "$ORIGIN/${_from_programs}")
   endif()
-  if(NOT DEFINED CMAKE_INSTALL_RPATH_USE_LINK_PATH)
+  if(NOT DEFINED CMAKE_INSTALL_RPATH_USE_LINK_PATH AND NOT ATTENTIVE_PACKAGE)
     set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)
   endif()
 endif()
@@ -79,17 +79,27 @@ function(attentive_install_app target)
   endif()
 endfunction()
 
-# attentive_write_config(<file> <library's type> <whether it has CUDA code>): writes the package's config
-# file, which records the properties of the library's LibTorch. Another LibTorch has another ABI, and a
-# consumer's LibTorch must have everything that the library calls or loads:
+# attentive_torch_minor(<out>): the major.minor version of this build's LibTorch, which a consumer must have too.
+function(attentive_torch_minor out)
+  get_target_property(version attentive::torch ATTENTIVE_VERSION)
+  string(REGEX MATCH "^[0-9]+\\.[0-9]+" minor "${version}")
+  set(${out} "${minor}" PARENT_SCOPE)
+endfunction()
+
+# attentive_write_config(<file> <library's type> <whether it has CUDA code> [NO_PREFIX]): writes the package's
+# config file, which records the properties of the library's LibTorch; with NO_PREFIX, not where it is. Another
+# LibTorch has another ABI, and a consumer's LibTorch must have everything that the library calls or loads:
 #   runtime   libc10_cuda and the CUDA runtime: a static library's CUDA code calls them
 #   whole     all of LibTorch with CUDA: a shared library loads what it was linked with
 function(attentive_write_config file type cuda_code)
-  foreach(name IN ITEMS VERSION PREFIX HALF CUDART)
+  foreach(name IN ITEMS PREFIX HALF CUDART)
     get_target_property(${name} attentive::torch ATTENTIVE_${name})
   endforeach()
-  string(REGEX MATCH "^[0-9]+\\.[0-9]+" ATTENTIVE_BUILT_WITH_TORCH "${VERSION}")
+  attentive_torch_minor(ATTENTIVE_BUILT_WITH_TORCH)
   set(ATTENTIVE_BUILT_WITH_PREFIX "${PREFIX}")
+  if(ARGN STREQUAL "NO_PREFIX")
+    set(ATTENTIVE_BUILT_WITH_PREFIX "")
+  endif()
   set(ATTENTIVE_IS_STATIC FALSE)
   if(type STREQUAL "STATIC_LIBRARY")
     set(ATTENTIVE_IS_STATIC TRUE)

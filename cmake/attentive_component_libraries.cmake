@@ -74,4 +74,5 @@ function(attentive_component_library name header library package out)
   add_library(attentive::${name} UNKNOWN IMPORTED GLOBAL)
   set_target_properties(attentive::${name} PROPERTIES
     IMPORTED_LOCATION "${ATTENTIVE_${variable}_LIBRARY}" INTERFACE_INCLUDE_DIRECTORIES "${ATTENTIVE_${variable}_INCLUDE}")
+  set_property(GLOBAL APPEND PROPERTY ATTENTIVE_COMPONENT_PACKAGES ${package})
 endfunction()

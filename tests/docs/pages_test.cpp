@@ -31,6 +31,7 @@ const std::map<std::string, std::string> kCommands = {
     {"tools/run", "the notebooks' tests: tests/apps/CMakeLists.txt"},
     {"tools/test", ".ci/run"},
     {"tools/exercise", "exercises/CMakeLists.txt"},
+    {"tools/package", "tests/tools/package_test.py, and tests/package/packed.cmake"},
     {"tools/gpu_check", "tests/tools/gpu_check_test.py"},
     {"tools/checks/kill_test", "by hand: a measurement of docs/training.md"},
     {"tools/checks/group_check", "by hand: a measurement of docs/distributed.md"},
@@ -65,6 +66,8 @@ const std::map<std::string, std::string> kCommands = {
     {"bench/", "by hand: measurements"},
     {"python3 ", "tests/docs/python_test.cpp, and by hand for tools/"},
     {"patchelf ", "by hand: an edit of installed files"},
+    {"tar ", "tests/package/packed.cmake unpacks a package"},
+    {"apt-get install ./", "tests/package/packed.cmake unpacks the .deb"},
 };
 
 const Example* find_example(const std::string& name) {
