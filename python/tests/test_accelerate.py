@@ -107,6 +107,21 @@ class TestReach:
         assert taken > 0
         torch.testing.assert_close(x.grad, want, rtol=1e-5, atol=5e-6)
 
+    def test_compiled_dropout(self):
+        """Inductor composes a call with dropout of single operations; attentive.attention stays one operator."""
+        torch._dynamo.reset()
+        x = torch.randn(SHAPE)
+        compiled = torch.compile(lambda x: F.scaled_dot_product_attention(x, x, x, dropout_p=0.1), fullgraph=True)
+        assert counted(lambda: compiled(x)) == (0, 0)
+
+    def test_aotinductor_package(self, tmp_path):
+        """Its code calls PyTorch's kernel without asking the dispatcher."""
+        x = torch.randn(SHAPE)
+        program = torch.export.export(CallsFunction(), (x,))
+        package = torch._inductor.aoti_compile_and_package(program, package_path=str(tmp_path / "function.pt2"))
+        loaded = torch._inductor.aoti_load_package(package)
+        assert counted(lambda: loaded(x)) == (0, 0)
+
     def test_multihead_attention(self):
         x = torch.randn(2, 128, 64)
         module = torch.nn.MultiheadAttention(64, 4, batch_first=True)
@@ -165,6 +180,11 @@ class TestReach:
         arguments = {"decoder_input_ids": ids} if family == "t5" else {}
         found = counted(lambda: model(input_ids=ids, **arguments)[0].sum().backward())
         assert found == (taken, 0)
+
+
+class CallsFunction(torch.nn.Module):
+    def forward(self, x):
+        return F.scaled_dot_product_attention(x, x, x, is_causal=True)
 
 
 def scripted_attention(x: torch.Tensor) -> torch.Tensor:
