@@ -112,7 +112,8 @@ class TestReach:
         torch._dynamo.reset()
         x = torch.randn(SHAPE)
         compiled = torch.compile(lambda x: F.scaled_dot_product_attention(x, x, x, dropout_p=0.1), fullgraph=True)
-        assert counted(lambda: compiled(x)) == (0, 0)
+        taken, _ = counted(lambda: compiled(x))
+        assert taken == 0
 
     def test_aotinductor_package(self, tmp_path):
         """Its code calls PyTorch's kernel without asking the dispatcher."""

@@ -132,15 +132,16 @@ class TestCompile:
         assert_same(trained(compiled, qkv()), trained(module, qkv()))
 
     def test_dynamic_sizes(self):
+        from torch._inductor.compile_fx import compile_fx
         torch._dynamo.reset()
         graphs = []
 
         def counting(graph, inputs):
             graphs.append(graph)
-            return torch._inductor.compile_fx.compile_fx(graph, inputs)
+            return compile_fx(graph, inputs)
         module = Attend(causal="bottom_right", logsumexp=True)
         compiled = torch.compile(module, fullgraph=True, dynamic=True, backend=counting)
-        for length, keys in ((5, 7), (6, 11), (9, 9)):
+        for length, keys in ((5, 7), (6, 11), (9, 13)):
             arguments = qkv(length=length, keys=keys)
             assert_same(trained(compiled, arguments), trained(module, arguments))
         assert len(graphs) == 1
@@ -187,17 +188,6 @@ class TestExport:
             got, want = program(*arguments), attention(*arguments, causal="bottom_right", logsumexp=True)
             torch.testing.assert_close(got[0], want.output)
             torch.testing.assert_close(got[-1], want.logsumexp)
-
-    def test_torchscript(self):
-        scripted = torch.jit.script(ScriptedAttend())
-        q, k, v = qkv()
-        for _ in range(3):
-            assert scripted(q, k, v).equal(attention(q, k, v, causal="bottom_right"))
-
-
-class ScriptedAttend(torch.nn.Module):
-    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor):
-        return torch.ops.attentive.attention(q, k, v, causal="bottom_right")[0]
 
 
 def test_autocast():

@@ -86,6 +86,33 @@ print(n)
 """) == "3"
 
 
+SCRIPT = """
+import torch, attentive
+class Attend(torch.nn.Module):
+    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor):
+        return torch.ops.attentive.attention(q, k, v, causal="bottom_right", window_left=3)[0]
+"""
+
+
+def test_torchscript(tmp_path):
+    """A scripted module, saved and loaded, forward and backward. torch.jit.script reads the source from a file."""
+    program = tmp_path / "script.py"
+    program.write_text(SCRIPT + f"""
+torch.jit.script(Attend()).save({str(tmp_path / "attend.ts")!r})
+scripted = torch.jit.load({str(tmp_path / "attend.ts")!r})
+q = torch.randn(1, 4, 9, 8, requires_grad=True)
+want = attentive.attention(q, q, q, causal="bottom_right", window=(3, -1))
+wanted, = torch.autograd.grad(want.square().sum(), q)
+for _ in range(4):  # the executor changes its graph during the first calls
+    got = scripted(q, q, q)
+    assert got.equal(want)
+    assert torch.autograd.grad(got.square().sum(), q)[0].allclose(wanted, rtol=1e-5, atol=5e-6)
+print("done")
+""")
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=120)
+    assert done.stdout == "done\n", done.stderr
+
+
 def test_library_stays():
     """Closing the library leaves it in memory, because PyTorch's dispatcher keeps pointers to its functions."""
     assert run("""

@@ -77,8 +77,8 @@ def model_of(family, implementation, **more):
     for parameter, values in model.named_parameters():
         if "sinks" in parameter:
             torch.nn.init.normal_(values)
-        if parameter.endswith(("q_proj.weight", "query.weight", "q.weight")):
-            values.data.mul_(5 if family == "t5" else 20)  # scores of the size of trained ones; T5 does not scale them
+        if parameter.endswith(("q_proj.weight", "query.weight")):
+            values.data.mul_(20)  # scores of the size of trained ones; those of T5 are, as it does not divide them
     return model.eval()
 
 
