@@ -36,9 +36,12 @@ function(attentive_library target)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src)
   set_target_properties(${target} PROPERTIES
     POSITION_INDEPENDENT_CODE ON
-    DEFINE_SYMBOL ""  # targets that share the precompiled header need equal definitions, whether their libraries are shared or static
-    VERSION ${PROJECT_VERSION}
-    SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+    DEFINE_SYMBOL "")  # targets that share the precompiled header need equal definitions, whether their libraries are shared or static
+  if(NOT ATTENTIVE_WHEEL)  # a wheel cannot hold the symbolic links of a versioned library
+    set_target_properties(${target} PROPERTIES
+      VERSION ${PROJECT_VERSION}
+      SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+  endif()
   attentive_configure(${target})
 endfunction()
 

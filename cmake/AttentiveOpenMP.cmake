@@ -6,7 +6,12 @@ find_package(OpenMP QUIET COMPONENTS CXX)
 if(NOT OpenMP_CXX_FOUND)
   message(FATAL_ERROR " attentive: ${CMAKE_CXX_COMPILER} has no OpenMP; for clang 14: apt-get install libomp-14-dev")
 endif()
-attentive_openmp_define()
+if(ATTENTIVE_WHEEL)
+  # The loader finds the functions in the runtime of libtorch_cpu.so, by whatever file name PyTorch's wheel has it.
+  add_library(attentive::openmp INTERFACE IMPORTED GLOBAL)
+else()
+  attentive_openmp_define()
+endif()
 
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   add_library(attentive_openmp_registration OBJECT "${CMAKE_CURRENT_LIST_DIR}/openmp_registration.cpp")

@@ -11,6 +11,7 @@
 #include <torch/csrc/autograd/function.h>
 
 #include "core/check.h"
+#include "core/modes.h"
 #include "kernels/problem.h"
 #include "operators/compute.h"
 
@@ -39,6 +40,16 @@ Gradients run_backward(Kind kind, const BackwardArguments& arguments) {
   push(kind, arguments, stack);
   (kind == Kind::Padded ? padded : packed).callBoxed(stack);
   return pop_gradients(kind, stack);
+}
+
+// Operators have no rule for forward-mode differentiation; without this check they would drop the tangents.
+void refuse_tangents(Kind kind, const CallArguments& call) {
+  for (const auto tensor : kDifferentiable) {
+    TORCH_CHECK_NOT_IMPLEMENTED(!has_tangent(call.*tensor),
+                                kind == Kind::Padded ? "attention" : "attention_varlen",
+                                ": the operator does not compute forward-mode derivatives; "
+                                "the function of C++ with Backend::Reference does");
+  }
 }
 
 // The arguments of a call that are not tensors, and which gradients its backward pass returns.
@@ -116,6 +127,7 @@ class OperatorCall : public torch::autograd::Function<OperatorCall<kKind>> {
 template <Kind kKind>
 void forward_with_autograd(const c10::OperatorHandle& op, Stack* stack) {
   auto call = pop_call(kKind, *stack);
+  refuse_tangents(kKind, call);
   const bool differentiated = std::any_of(std::begin(kDifferentiable), std::end(kDifferentiable),
                                           [&](auto tensor) { return requires_gradient(call.*tensor); });
   if (!differentiated) {

@@ -30,6 +30,8 @@ const std::map<std::string, std::string> kPrograms = {
 const std::map<std::string, std::string> kCommands = {
     {"tools/run", "the notebooks' tests: tests/apps/CMakeLists.txt"},
     {"tools/test", ".ci/run"},
+    {"tools/wheel", "by itself: it runs python/tests"},
+    {"pip ", "tools/wheel"},
     {"tools/exercise", "exercises/CMakeLists.txt"},
     {"tools/package", "tests/tools/package_test.py, and tests/package/packed.cmake"},
     {"tools/gpu_check", "tests/tools/gpu_check_test.py"},

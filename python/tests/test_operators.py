@@ -1,0 +1,256 @@
+"""The operators in PyTorch's machinery: its own checks, gradients, compiled and exported programs, autocast."""
+
+import pytest
+import torch
+
+import attentive
+import dense
+from attentive import Mask, attention, attention_varlen
+
+B, H, HKV, L, S, D = 2, 4, 2, 5, 7, 8
+OPERATORS = torch.ops.attentive
+
+
+def qkv(dtype=torch.float32, grad=False, length=L, keys=S):
+    torch.manual_seed(1)
+    return [torch.randn(B, h, t, D, dtype=dtype, requires_grad=grad) for h, t in ((H, length), (HKV, keys), (HKV, keys))]
+
+
+def packed(dtype=torch.float32, grad=False):
+    torch.manual_seed(2)
+    tokens = [torch.randn(t, h, D, dtype=dtype, requires_grad=grad) for h, t in ((H, 7), (HKV, 9), (HKV, 9))]
+    return tokens + [torch.tensor([0, 3, 7]), torch.tensor([0, 4, 9])]
+
+
+class TestOpcheck:
+    """torch.library.opcheck: schema, registration of autograd, fake tensors, ahead-of-time dispatch with dynamic sizes."""
+
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+    @pytest.mark.parametrize("options", [
+        {},
+        {"dropout_p": 0.3, "dropout_key": 7, "causal": "bottom_right"},
+        {"weights": "dropped", "logsumexp": True, "dropout_p": 0.3, "dropout_key": 7},
+        {"bias": (H, L, S), "alibi_slopes": (H,), "sinks": (H,), "window_left": 3, "softcap": 2.0},
+    ], ids=["plain", "dropout", "weights", "terms"])
+    def test_attention(self, options, dtype):
+        options = dict(options)
+        if "dropout_key" in options:
+            options["dropout_key"] = torch.tensor(options["dropout_key"])
+        if "bias" in options:
+            for name in ("bias", "alibi_slopes", "sinks"):
+                options[name] = torch.randn(options[name], dtype=dtype, requires_grad=True)
+            options["bias"] = options["bias"].detach()[None].requires_grad_()
+        # Two float64 or bfloat16 computations of one call differ by rounding where autograd composes the reference.
+        tolerance = {} if dtype is not torch.bfloat16 else {"rtol": 2e-2, "atol": 2e-2}
+        torch.library.opcheck(OPERATORS.attention.default, qkv(dtype, grad=True), options, **tolerance)
+
+    @pytest.mark.parametrize("options", [
+        {}, {"dropout_p": 0.3, "dropout_key": 7}, {"logsumexp": True, "causal": "bottom_right"}, {"sinks": (H,)},
+    ], ids=["plain", "dropout", "logsumexp", "sinks"])
+    def test_varlen(self, options):
+        options = dict(options)
+        if "dropout_key" in options:
+            options["dropout_key"] = torch.tensor(options["dropout_key"])
+        if "sinks" in options:
+            options["sinks"] = torch.randn(H, requires_grad=True)
+        torch.library.opcheck(OPERATORS.attention_varlen.default, packed(grad=True), options)
+
+    def test_drawing(self):
+        """A call that draws differs from its repetition, so ahead-of-time dispatch is not compared."""
+        tests = ("test_schema", "test_faketensor", "test_autograd_registration")
+        torch.library.opcheck(OPERATORS.attention.default, qkv(grad=True), {"dropout_p": 0.3}, test_utils=tests)
+        torch.library.opcheck(OPERATORS.attention_varlen.default, packed(grad=True), {"dropout_p": 0.3}, test_utils=tests)
+        torch.library.opcheck(OPERATORS.draw_dropout_key.default, (), {}, test_utils=tests[0])
+
+
+class TestGradients:
+    def test_gradcheck(self):
+        q, k, v = qkv(torch.float64, grad=True)
+        bias = torch.randn(L, S, dtype=torch.float64, requires_grad=True)
+        slopes = torch.rand(H, dtype=torch.float64, requires_grad=True)
+        sinks = torch.randn(H, dtype=torch.float64, requires_grad=True)
+
+        def results(q, k, v, bias, slopes, sinks):
+            return attention(q, k, v, mask=Mask.bias(bias), alibi_slopes=slopes, sinks=sinks, causal="bottom_right", softcap=2.0,
+                             dropout_p=0.3, dropout_key=torch.tensor(3), weights="dropped", logsumexp=True)
+        assert torch.autograd.gradcheck(results, (q, k, v, bias, slopes, sinks))
+
+    def test_gradcheck_of_packed_sequences(self):
+        *tokens, ends_q, ends_k = packed(torch.float64, grad=True)
+        sinks = torch.randn(H, dtype=torch.float64, requires_grad=True)
+
+        def results(q, k, v, sinks):
+            return attention_varlen(q, k, v, ends_q, ends_k, sinks=sinks, causal="bottom_right", logsumexp=True)[::2]
+        assert torch.autograd.gradcheck(results, (*tokens, sinks))
+
+    def test_gradgradcheck(self):
+        q, k, v = (x.detach()[:1, :2, :3, :4].clone().requires_grad_() for x in qkv(torch.float64))
+        assert torch.autograd.gradgradcheck(lambda *x: attention(*x, causal="bottom_right"), (q, k, v))
+
+    def test_the_kernel_twice(self):
+        """Second derivatives of the float32 kernel are those of the definition in float64."""
+        def second(dtype):
+            q, k, v = (x.detach().to(dtype).requires_grad_() for x in qkv())
+            first, = torch.autograd.grad(attention(q, k, v, causal="bottom_right").square().sum(), q, create_graph=True)
+            return torch.autograd.grad(first.square().sum(), [q, k, v])
+        for a, b in zip(second(torch.float32), second(torch.float64), strict=True):
+            torch.testing.assert_close(a.double(), b, rtol=1e-4, atol=1e-5)
+
+
+class Attend(torch.nn.Module):
+    def __init__(self, **options):
+        super().__init__()
+        self.options = options
+
+    def forward(self, q, k, v):
+        return attention(q, k, v, **self.options)
+
+
+def trained(module, arguments):
+    leaves = [x.detach().clone().requires_grad_() for x in arguments]
+    result = module(*leaves)
+    output = result if isinstance(result, torch.Tensor) else result.output + result.logsumexp[..., None]
+    return [output.detach(), *torch.autograd.grad(output.square().sum(), leaves)]
+
+
+def assert_same(got, want):
+    for a, b in zip(got, want, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=5e-6)
+        assert a.shape == b.shape and a.stride() == b.stride()
+
+
+class TestCompile:
+    @pytest.mark.parametrize("options", [
+        {"causal": "bottom_right"},
+        {"mask": Mask.key_lengths(torch.tensor([7, 4])) & Mask(torch.ones(L, S, dtype=torch.bool))},
+        {"dropout_p": 0.3, "dropout_key": torch.tensor(5)},
+        {"logsumexp": True, "softcap": 2.0, "window": (2, 1)},
+    ], ids=["causal", "masks", "dropout", "logsumexp"])
+    def test_forward_and_backward(self, options):
+        module = Attend(**options)
+        compiled = torch.compile(module, fullgraph=True)
+        assert_same(trained(compiled, qkv()), trained(module, qkv()))
+
+    def test_dynamic_sizes(self):
+        from torch._inductor.compile_fx import compile_fx
+        torch._dynamo.reset()
+        graphs = []
+
+        def counting(graph, inputs):
+            graphs.append(graph)
+            return compile_fx(graph, inputs)
+        module = Attend(causal="bottom_right", logsumexp=True)
+        compiled = torch.compile(module, fullgraph=True, dynamic=True, backend=counting)
+        for length, keys in ((5, 7), (6, 11), (9, 13)):
+            arguments = qkv(length=length, keys=keys)
+            assert_same(trained(compiled, arguments), trained(module, arguments))
+        assert len(graphs) == 1
+
+    def test_drawing(self):
+        """A compiled program draws as often as it runs."""
+        compiled = torch.compile(Attend(dropout_p=0.5), fullgraph=True)
+        q, k, v = qkv()
+        first, second = compiled(q, k, v), compiled(q, k, v)
+        assert not first.equal(second)
+        torch.manual_seed(4)
+        want = attention(q, k, v, dropout_p=0.5)
+        torch.manual_seed(4)
+        torch.testing.assert_close(compiled(q, k, v), want)
+
+    def test_packed(self):
+        *tokens, ends_q, ends_k = packed()
+        compiled = torch.compile(lambda q, k, v: attention_varlen(q, k, v, ends_q, ends_k, causal="bottom_right"), fullgraph=True)
+        want = trained(lambda q, k, v: attention_varlen(q, k, v, ends_q, ends_k, causal="bottom_right"), tokens)
+        assert_same(trained(compiled, tokens), want)
+
+
+def exported():
+    queries, keys = torch.export.Dim("queries", min=2, max=4096), torch.export.Dim("keys", min=2, max=4096)
+    sizes = ({2: queries}, {2: keys}, {2: keys})
+    return torch.export.export(Attend(causal="bottom_right", logsumexp=True), tuple(qkv()), dynamic_shapes=sizes)
+
+
+class TestExport:
+    def test_exported_program(self, tmp_path):
+        torch.export.save(exported(), tmp_path / "attend.pt2")
+        program = torch.export.load(tmp_path / "attend.pt2")
+        assert "attentive.attention" in program.graph_module.code
+        for length, keys in ((5, 7), (8, 12)):
+            arguments = qkv(length=length, keys=keys)
+            got, want = program.module()(*arguments), attention(*arguments, causal="bottom_right", logsumexp=True)
+            assert got[0].equal(want.output) and got[-1].equal(want.logsumexp)
+
+    def test_aotinductor(self, tmp_path):
+        package = torch._inductor.aoti_compile_and_package(exported(), package_path=str(tmp_path / "attend.pt2"))
+        program = torch._inductor.aoti_load_package(package)
+        for length, keys in ((5, 7), (8, 12)):
+            arguments = qkv(length=length, keys=keys)
+            got, want = program(*arguments), attention(*arguments, causal="bottom_right", logsumexp=True)
+            torch.testing.assert_close(got[0], want.output)
+            torch.testing.assert_close(got[-1], want.logsumexp)
+
+
+def test_autocast():
+    q, k, v = qkv(grad=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        y = attention(q, k, v, causal="bottom_right")
+        assert y.dtype == torch.bfloat16
+        assert y.equal(attention(q.bfloat16(), k.bfloat16(), v.bfloat16(), causal="bottom_right"))
+    y.float().square().sum().backward()
+    assert q.grad.dtype == torch.float32
+    want = trained(Attend(causal="bottom_right"), [x.detach().double() for x in (q, k, v)])[1]
+    dense.close(q.grad, want, torch.bfloat16)
+
+
+def test_meta_tensors():
+    q, k, v = (x.to("meta") for x in qkv())
+    y = attention(q, k, v)
+    assert y.device.type == "meta" and y.shape == (B, H, L, D)
+
+
+def test_heads_merge_without_a_copy():
+    y = attention(*qkv())
+    assert y.transpose(1, 2).is_contiguous()
+    merged = y.transpose(1, 2).flatten(2)
+    assert merged.data_ptr() == y.data_ptr()
+
+
+def test_inference_and_no_grad():
+    q, k, v = qkv(grad=True)
+    want = attention(q, k, v)
+    assert want.requires_grad
+    with torch.no_grad():
+        got = attention(q, k, v)
+        assert not got.requires_grad
+    with torch.inference_mode():
+        assert attention(q.clone(), k.clone(), v.clone()).equal(got)
+    dense.close(got, want, torch.float32)  # without a graph, few queries take another path
+    assert attentive.attention(q, k.detach(), v.detach()).requires_grad
+
+
+class TestTransforms:
+    """A transform that the operators have no rule for is an error, never another number."""
+
+    def test_forward_mode(self):
+        from torch.autograd import forward_ad
+        q, k, v = qkv()
+        for name, x in (("q", q), ("k", k), ("v", v)):
+            with forward_ad.dual_level(), pytest.raises(NotImplementedError, match="does not compute forward-mode derivatives"):
+                arguments = {"q": q, "k": k, "v": v, name: forward_ad.make_dual(x, torch.ones_like(x))}
+                attention(**arguments)
+        with pytest.raises(NotImplementedError, match="does not compute forward-mode derivatives"):
+            torch.func.jvp(lambda q: attention(q, k, v), (q,), (q,))
+        with forward_ad.dual_level(), pytest.raises(NotImplementedError, match="attention_varlen: the operator"):
+            *tokens, ends_q, ends_k = packed()
+            attention_varlen(forward_ad.make_dual(tokens[0], tokens[0]), *tokens[1:], ends_q, ends_k)
+
+    def test_functional_gradient(self):
+        q, k, v = qkv()
+        with pytest.raises(RuntimeError, match="functorch"):
+            torch.func.grad(lambda q: attention(q, k, v).sum())(q)
+
+    def test_vmap(self):
+        q, k, v = (torch.stack([x, x + 1, x * 2]) for x in qkv())
+        got = torch.func.vmap(lambda q, k, v: attention(q, k, v, causal="bottom_right"))(q, k, v)
+        for n in range(3):
+            dense.close(got[n], attention(q[n], k[n], v[n], causal="bottom_right"), torch.float32)

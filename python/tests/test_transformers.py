@@ -1,0 +1,375 @@
+"""The attention implementation of attentive.transformers: model families with small random weights against "eager"."""
+
+import sys
+import types
+import warnings
+
+import pytest
+import torch
+
+transformers = pytest.importorskip("transformers")
+
+import attentive.transformers  # noqa: E402
+from transformers import masking_utils  # noqa: E402
+
+NEW = not transformers.__version__.startswith("4.")
+LAYERS, WINDOW = 2, 7
+SPECIAL = dict(pad_token_id=0, bos_token_id=1, eos_token_id=2)
+DECODER = dict(vocab_size=99, hidden_size=64, intermediate_size=96, num_hidden_layers=LAYERS, num_attention_heads=4,
+               num_key_value_heads=2, max_position_embeddings=128, **SPECIAL)
+WITH_HEAD = dict(DECODER, head_dim=16)
+ALTERNATING = dict(WITH_HEAD, sliding_window=WINDOW, layer_types=["sliding_attention", "full_attention"])
+ENCODER = dict(hidden_size=64, num_hidden_layers=LAYERS, num_attention_heads=4, intermediate_size=96)
+
+# family: (class, configuration, kind, options); docs/guide/python.md has the table of the classes that ask.
+FAMILIES = {
+    "llama": ("LlamaForCausalLM", "LlamaConfig", "text", DECODER),
+    "qwen3": ("Qwen3ForCausalLM", "Qwen3Config", "text", dict(ALTERNATING, use_sliding_window=True)),
+    "mistral": ("MistralForCausalLM", "MistralConfig", "text", dict(DECODER, sliding_window=WINDOW)),
+    "gemma2": ("Gemma2ForCausalLM", "Gemma2Config", "text", dict(ALTERNATING, attn_logit_softcapping=5.0)),
+    "gemma3": ("Gemma3ForCausalLM", "Gemma3TextConfig", "text", ALTERNATING),
+    "gpt_oss": ("GptOssForCausalLM", "GptOssConfig", "text", dict(ALTERNATING, num_local_experts=2, num_experts_per_tok=1)),
+    "gpt2": ("GPT2LMHeadModel", "GPT2Config", "text", dict(vocab_size=99, n_embd=64, n_layer=LAYERS, n_head=4, n_positions=128, **SPECIAL)),
+    "bert": ("BertForMaskedLM", "BertConfig", "masked", dict(ENCODER, vocab_size=99, **SPECIAL)),
+    "vit": ("ViTForImageClassification", "ViTConfig", "image", dict(ENCODER, image_size=32, patch_size=8)),
+    "whisper": ("WhisperForConditionalGeneration", "WhisperConfig", "sound",
+                dict(vocab_size=99, d_model=64, encoder_layers=LAYERS, decoder_layers=LAYERS, encoder_attention_heads=4,
+                     decoder_attention_heads=4, encoder_ffn_dim=96, decoder_ffn_dim=96, num_mel_bins=8, max_source_positions=20,
+                     decoder_start_token_id=3, begin_suppress_tokens=None, **SPECIAL)),
+    "t5": ("T5ForConditionalGeneration", "T5Config", "translation",
+           dict(vocab_size=99, d_model=64, d_kv=16, d_ff=96, num_layers=LAYERS, num_heads=4, decoder_start_token_id=0, **SPECIAL)),
+}
+SIDES = ("none", "left", "right")
+ASKING = {name: NEW or name not in ("bert", "t5") for name in FAMILIES}
+
+
+def calls_of(family):
+    """Attentions of one forward pass."""
+    return LAYERS * (3 if FAMILIES[family][2] in ("sound", "translation") else 1) * ASKING[family]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def registered():
+    transformers.logging.set_verbosity_error()
+    attentive.transformers.register()
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """The calls of attentive.attention: q, k and options of each."""
+    found = []
+
+    def attention(q, k, v, **options):
+        found.append((q, k, options))
+        return attentive.attention(q, k, v, **options)
+    monkeypatch.setattr(attentive.transformers, "attention", attention)
+    return found
+
+
+def model_of(family, implementation, **more):
+    name, configuration, _, options = FAMILIES[family]
+    torch.manual_seed(0)
+    config = getattr(transformers, configuration)(**{**options, **more})
+    try:
+        model = getattr(transformers, name)._from_config(config, attn_implementation=implementation)
+    except KeyError:  # BERT before transformers 5 knows no implementations but its own
+        model = getattr(transformers, name)._from_config(config, attn_implementation="eager")
+    for parameter, values in model.named_parameters():
+        if "sinks" in parameter:
+            torch.nn.init.normal_(values)
+        if parameter.endswith(("q_proj.weight", "query.weight")):
+            values.data.mul_(20)  # scores of the size of trained ones; those of T5 are, as it does not divide them
+    return model.eval()
+
+
+def arguments_of(kind, side="none"):
+    generator = torch.Generator().manual_seed(1)
+    ids = torch.randint(4, 99, (2, 24), generator=generator)
+    if kind == "image":
+        return {"pixel_values": torch.randn(2, 3, 32, 32, generator=generator), "labels": torch.tensor([0, 1])}
+    if kind == "sound":
+        return {"input_features": torch.randn(2, 8, 40, generator=generator), "labels": ids}
+    real = torch.ones_like(ids)
+    if side == "left":
+        real[1, :5] = 0
+    if side == "right":
+        real[1, -5:] = 0
+    labels = ids.masked_fill(real == 0, -100)
+    if side == "left":
+        labels[1, :6] = -100  # the token before the first real one has no key: eager gives it the mean of all values
+    return {"input_ids": ids, "labels": labels, **({} if side == "none" else {"attention_mask": real})}
+
+
+def trained(model, kind, side="none"):
+    """Logits of real tokens, and all gradients in one vector."""
+    model.zero_grad()
+    arguments = arguments_of(kind, side)
+    out = model(**arguments)
+    out.loss.backward()
+    logits = out.logits.detach()
+    if kind in ("text", "masked") and "attention_mask" in arguments:
+        logits = logits[arguments["attention_mask"].bool()]
+    return logits, torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+
+
+def assert_near(got, want):
+    """Differences of float32's rounding, against the size of the whole."""
+    for a, b in zip(got, want, strict=True):
+        assert (a - b).norm() <= 2e-6 * b.norm()
+
+
+@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_forward_and_backward(family, side, calls):
+    kind = FAMILIES[family][2]
+    if kind in ("image", "sound") and side != "none":
+        return  # without padding
+    want = trained(model_of(family, "eager"), kind, side)
+    assert not calls
+    got = trained(model_of(family, "attentive"), kind, side)
+    assert len(calls) == calls_of(family)
+    assert_near(got, want)
+
+
+def test_options_reach_the_kernel(calls):
+    """Windows, sinks, softcaps and grouped heads are those of the kernel; no mask of pairs is made."""
+    for family in ("mistral", "gpt_oss", "gemma2", "qwen3"):
+        calls.clear()
+        model = model_of(family, "attentive")
+        trained(model, "text")
+        trained(model, "text", "left")
+        windows = [options["window"] for _, _, options in calls]
+        assert windows == [(WINDOW - 1, 0), (WINDOW - 1, 0) if family == "mistral" else None] * 2
+        for q, k, options in calls:
+            assert q.shape[1] == 4 and k.shape[1] == 2
+            assert options["causal"] == "bottom_right"
+            assert not options["mask"]._keep and not options["mask"]._bias
+            assert (options["sinks"] is not None) == (family == "gpt_oss")
+            assert options["softcap"] == (5.0 if family == "gemma2" else None)
+        assert [len(options["mask"]._key_keep) for _, _, options in calls] == [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("cache", ["dynamic", "static"])
+@pytest.mark.parametrize("family", [name for name, family in FAMILIES.items() if family[2] in ("text", "translation", "sound")])
+def test_greedy_texts(family, cache, calls):
+    kind = FAMILIES[family][2]
+    ids = torch.randint(4, 99, (2, 9), generator=torch.Generator().manual_seed(2))
+    real = torch.ones_like(ids)
+    real[1, :3] = 0
+    arguments = dict(inputs=ids, attention_mask=real)
+    if kind == "sound":
+        arguments = dict(input_features=torch.randn(2, 8, 40, generator=torch.Generator().manual_seed(3)))
+    arguments.update(max_new_tokens=20, min_new_tokens=20, do_sample=False)
+    if cache == "static":
+        arguments.update(cache_implementation="static")
+    try:
+        want = model_of(family, "eager").generate(**arguments)
+    except (AttributeError, NotImplementedError, ValueError, RuntimeError) as error:
+        pytest.skip(f"eager cannot do it: {error}")
+    got = model_of(family, "attentive").generate(**arguments)
+    assert got.equal(want)
+    assert len(calls) > 0 or not ASKING[family]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_weights(family):
+    if family == "gpt2" and not NEW:
+        pytest.skip("GPT-2 of transformers 4 does not hand on that weights are wanted")
+    arguments = {name: value for name, value in arguments_of(FAMILIES[family][2]).items() if name != "labels"}
+    if FAMILIES[family][2] in ("sound", "translation"):
+        arguments["decoder_input_ids"] = torch.randint(4, 99, (2, 9), generator=torch.Generator().manual_seed(2))
+    found = []
+    for implementation in ("eager", "attentive"):
+        with torch.no_grad():
+            out = model_of(family, implementation)(**arguments, output_attentions=True)
+        names = ("attentions", "encoder_attentions", "decoder_attentions", "cross_attentions")
+        found.append([weights for name in names for weights in getattr(out, name, None) or ()])
+    want, got = found
+    assert len(got) == len(want) and (len(want) >= LAYERS or (family == "vit" and not NEW))
+    assert_near(got, want)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "gpt_oss"])
+def test_dropout_in_training(family, calls):
+    name = "attn_pdrop" if family == "gpt2" else "attention_dropout"
+    more = dict(embd_pdrop=0.0, resid_pdrop=0.0) if family == "gpt2" else {}
+    model = model_of(family, "attentive", **{name: 0.4}, **more)
+
+    def run(seed):
+        torch.manual_seed(seed)
+        return trained(model, "text")
+    plain = run(1)
+    assert all(options["dropout_p"] == 0.0 for _, _, options in calls)
+    calls.clear()
+    model.train()
+    first, again, other = run(1), run(1), run(2)
+    assert all(options["dropout_p"] == 0.4 for _, _, options in calls)
+    assert first[0].equal(again[0]) and not first[0].equal(other[0]) and not first[0].equal(plain[0])
+    assert (first[1] - again[1]).norm() <= 2e-6 * again[1].norm()
+
+
+def test_packed_sequences():
+    """Several sequences in one row, told apart by their positions."""
+    ids = torch.randint(4, 99, (1, 24), generator=torch.Generator().manual_seed(2))
+    positions = torch.cat([torch.arange(9), torch.arange(15)])[None]
+    for family in ("llama", "mistral"):
+        with torch.no_grad():
+            want, got = (model_of(family, implementation)(input_ids=ids, position_ids=positions, use_cache=False).logits
+                         for implementation in ("eager", "attentive"))
+        assert_near([got], [want])
+
+
+def test_masks_of_pairs():
+    """A mask of the caller's own, bool or numbers to add, is taken as it is."""
+    ids = torch.randint(4, 99, (2, 12), generator=torch.Generator().manual_seed(2))
+    keep = (torch.rand(2, 1, 12, 12, generator=torch.Generator().manual_seed(3)) > 0.4).tril() | torch.eye(12, dtype=torch.bool)
+    added = torch.zeros(keep.shape).masked_fill(~keep, torch.finfo(torch.float32).min)
+    with torch.no_grad():
+        want = model_of("llama", "eager")(input_ids=ids, attention_mask=added).logits
+        for mask in (keep, added):
+            assert_near([model_of("llama", "attentive")(input_ids=ids, attention_mask=mask).logits], [want])
+
+
+def test_continued_text():
+    """Several tokens after a filled cache: the last of them sees every key, in windows too."""
+    for family in ("llama", "mistral", "gemma3"):
+        ids = torch.randint(4, 99, (2, 20), generator=torch.Generator().manual_seed(2))
+        found = []
+        for implementation in ("eager", "attentive"):
+            model = model_of(family, implementation)
+            with torch.no_grad():
+                first = model(input_ids=ids[:, :12], use_cache=True)
+                found.append(model(input_ids=ids[:, 12:], past_key_values=first.past_key_values).logits)
+        assert_near(found[1:], found[:1])
+
+
+@pytest.mark.skipif(not NEW, reason="a mask of transformers 4 depends on numbers of a traced tensor")
+@pytest.mark.parametrize("family", ["mistral", "gpt_oss"])
+def test_compiled_model(family, calls):
+    torch._dynamo.reset()
+    want = trained(model_of(family, "eager"), "text", "left")
+    model = model_of(family, "attentive")
+    model.forward = torch.compile(model.forward)
+    assert_near(trained(model, "text", "left"), want)
+
+
+# ---- The mask function alone
+
+def pairs_of(mask, call, queries):
+    """The pairs that a mask of attentive.transformers lets attend, (B, 1, L, S), for a causal layer."""
+    batch, keys = call["batch_size"], call["kv_length"]
+    if mask is not None and mask.dim() == 4:
+        return mask.expand(batch, 1, queries, keys)
+    length = keys if mask is None else mask.shape[-1]
+    i, j = torch.arange(queries)[:, None] + length - queries, torch.arange(keys)[None]
+    visible = ((j <= i) & (j < length)).expand(batch, 1, queries, keys).clone()
+    if mask is not None and mask.dim() == 3:
+        visible &= j > i - mask.shape[1]
+        mask = mask[:, 0]
+    if mask is not None:
+        visible[..., :length] &= mask.bool()[:, None, None]
+    return visible
+
+
+def call_of(queries, keys, offset, first, window=None, real=None, chunk=None):
+    call = dict(batch_size=2, kv_length=keys, kv_offset=first, attention_mask=real, allow_is_causal_skip=True,
+                mask_function=masking_utils.causal_mask_function, config=Config(chunk))
+    if window is not None:
+        call.update(local_size=window, mask_function=masking_utils.sliding_window_causal_mask_function(window))
+    if chunk is not None:
+        call.update(local_size=chunk, mask_function=masking_utils.chunked_causal_mask_function(chunk, torch.zeros(2, dtype=torch.long)))
+    if NEW:
+        call.update(q_length=queries, q_offset=offset, device="cpu", use_vmap=False)
+    else:
+        call.update(cache_position=torch.arange(offset, offset + queries))
+    return call
+
+
+class Config:
+    def __init__(self, chunk=None):
+        self.attention_chunk_size = chunk
+
+
+ALL_ATTENTION_FUNCTIONS = None  # marks this module as one whose models ask the interface
+
+
+@pytest.mark.parametrize("padding", ["none", "all real", "left", "right"])
+@pytest.mark.parametrize("window, chunk", [(None, None), (3, None), (40, None), (None, 4)])
+@pytest.mark.parametrize("queries, keys, offset, first", [
+    (6, 6, 0, 0), (1, 9, 8, 0), (4, 9, 5, 0), (6, 20, 0, 0), (1, 20, 8, 0), (4, 20, 7, 0), (3, 8, 10, 5), (1, 3, 10, 8), (2, 3, 1, 0),
+], ids=str)
+def test_mask_function(queries, keys, offset, first, window, chunk, padding):
+    """Every form of a mask lets the pairs attend that the mask of transformers has."""
+    real = None
+    if padding != "none":
+        real = torch.ones(2, offset + queries, dtype=torch.bool)
+        if padding == "left":
+            real[1, :2] = False
+        if padding == "right":
+            real[1, -1:] = False
+    call = call_of(queries, keys, offset, first, window, real, chunk)
+    want = masking_utils.sdpa_mask(**{**call, "allow_is_causal_skip": False}).expand(2, 1, queries, keys)
+    got = attentive.transformers._make_mask(masking_utils, False, dict(call))
+    assert pairs_of(got, call, queries).equal(want)
+    if chunk is None:
+        assert got is None or got.dtype is torch.uint8  # no mask of pairs
+        assert got is None or got.untyped_storage().nbytes() <= 2 * keys
+        aligned = offset + queries == first + keys
+        padded = real is not None and not real[:, first:].all()
+        assert (got is None) == (aligned and not padded and (window is None or window >= keys))
+    full = attentive.transformers._make_mask(masking_utils, True, dict(call))
+    assert full.dtype is torch.bool and full.equal(want)
+
+
+def test_mask_that_generate_hands_back():
+    """With a static cache, generate() makes the mask and the model makes it again from the first one."""
+    real = torch.ones(2, 12, dtype=torch.bool)
+    real[1, :3] = False
+    for window in (None, 4):
+        call = call_of(12, 30, 0, 0, window, real)
+        first = attentive.transformers._make_mask(masking_utils, False, dict(call))
+        again = dict(call, attention_mask=first if first.dim() == 3 else first.bool())
+        second = attentive.transformers._make_mask(masking_utils, False, again)
+        assert second.dtype is torch.uint8 and second.equal(first)
+
+
+def test_class_that_does_not_ask():
+    """Bloom adds its mask to its scores, so it gets the mask that it expects, and a warning."""
+    config = transformers.BloomConfig(vocab_size=99, hidden_size=64, n_layer=2, n_head=4, **SPECIAL)
+    found = []
+    for implementation in ("eager", "attentive"):
+        torch.manual_seed(0)
+        model = transformers.BloomForCausalLM._from_config(config, attn_implementation=implementation).eval()
+        with warnings.catch_warnings(record=True) as caught, torch.no_grad():
+            warnings.simplefilter("always")
+            arguments = {name: value for name, value in arguments_of("text", "right").items() if name != "labels"}
+            found.append(model(**arguments).logits)
+    assert found[0].equal(found[1])
+    if NEW:
+        assert any("does not ask AttentionInterface" in str(one.message) for one in caught)
+
+
+@pytest.mark.skipif(not NEW, reason="not of this kind before transformers 5")
+def test_class_that_hands_on_no_window():
+    """The window comes with the mask, so a class that does not tell its layers' windows has them too."""
+    more = dict(DECODER, sliding_window=WINDOW, use_sliding_window=True, max_window_layers=0, num_experts=2, num_experts_per_tok=1,
+                moe_intermediate_size=32, shared_expert_intermediate_size=32)
+    found = []
+    for implementation in ("eager", "attentive"):
+        torch.manual_seed(0)
+        model = transformers.Qwen2MoeForCausalLM._from_config(transformers.Qwen2MoeConfig(**more), attn_implementation=implementation)
+        with torch.no_grad():
+            found.append(model.eval()(input_ids=arguments_of("text")["input_ids"]).logits)
+    assert_near(found[1:], found[:1])
+
+
+def test_refusals(monkeypatch):
+    x = torch.randn(1, 2, 4, 8)
+    module = torch.nn.Module()
+    with pytest.raises(NotImplementedError, match="head_mask"):
+        attentive.transformers.attention_forward(module, x, x, x, None, head_mask=torch.ones(2))
+    with pytest.raises(NotImplementedError, match="continuous batching"):
+        attentive.transformers.attention_forward(module, x, x, x, None, cache=object())
+    monkeypatch.setitem(sys.modules, "transformers", types.ModuleType("transformers"))
+    with pytest.raises(ImportError, match="needs transformers 4.56 or later"):
+        attentive.transformers.register()
