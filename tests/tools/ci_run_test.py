@@ -15,6 +15,7 @@ RUNS = {
     "packages": "setup.sh",
     "tests with LibTorch 2.7.0, built from nothing": "test -D",
     "tests that need Python's PyTorch": "python_tests",
+    "Python wheel, built and tested": "wheel",
     "communication over NCCL, compiled": "check_nccl",
     "faults that clang-tidy finds": "check_tidy",
     "API reference": "cmake --build --preset dev --target docs",
@@ -40,7 +41,7 @@ def make_tree(tree, failing):
     script(tree / "tools/test", f"mkdir -p build/dev; echo '{CLOSING}' > build/dev/tests.log\n")
     for check in ("setup_browser.sh", "need_target", "check_warnings", "check_nccl", "check_tidy", "every_cpu", "python_tests"):
         script(tree / "tools/checks" / check, "")
-    for tool in ("tools/setup.sh", "build/newest/apps/attentive-parity"):
+    for tool in ("tools/setup.sh", "tools/wheel", "build/newest/apps/attentive-parity"):
         script(tree / tool, "")
     (tree / "tests/parity/notebooks").mkdir(parents=True)
     for cases in ("torch", "layers", "stacks", "encoders", "models"):
