@@ -303,6 +303,7 @@ function(attentive_torch_define prefix half)
   set(registering libtorch_cpu.so)
   if(half STREQUAL "full")
     target_link_libraries(attentive::torch INTERFACE "${lib}/libtorch.so")
+    list(APPEND registering libtorch.so)  # an AOTInductor package asks the loader for it by name
     if(EXISTS "${lib}/libtorch_cuda.so")
       # CUDA code in attentive calls the runtime itself, which must be the one that LibTorch loads.
       target_link_libraries(attentive::torch INTERFACE "${lib}/libc10_cuda.so" ${cudart})

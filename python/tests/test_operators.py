@@ -141,10 +141,12 @@ class TestCompile:
             return compile_fx(graph, inputs)
         module = Attend(causal="bottom_right", logsumexp=True)
         compiled = torch.compile(module, fullgraph=True, dynamic=True, backend=counting)
-        for length, keys in ((5, 7), (6, 11), (9, 13)):
+        compilations = []
+        for length, keys in ((5, 7), (6, 11), (9, 13), (9, 9)):
             arguments = qkv(length=length, keys=keys)
             assert_same(trained(compiled, arguments), trained(module, arguments))
-        assert len(graphs) == 1
+            compilations.append(len(graphs))
+        assert compilations[1:] == compilations[:-1]  # nothing is compiled again for other sizes
 
     def test_drawing(self):
         """A compiled program draws as often as it runs."""

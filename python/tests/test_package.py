@@ -46,7 +46,7 @@ def test_program_runs_an_aotinductor_package(tmp_path):
     # The LibTorch is the one in the folder beside the package.
     assert f"from the Python packages with attentive: {Path(torch.__file__).resolve().parent}" in configured
     done = subprocess.run([program, package, *map(str, SIZES)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, configured + done.stderr
     for line, want in zip(done.stdout.splitlines(), Model()(*arguments), strict=True):
         total, squares = map(float, line.split())
         assert total == pytest.approx(want.double().sum().item(), rel=1e-5, abs=1e-4)
