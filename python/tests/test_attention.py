@@ -327,6 +327,13 @@ class TestMask:
         both = attention(*of_3, mask=Mask(rank_3) & torch.ones(B, 1, L, S, dtype=torch.bool))
         assert both.equal(attention(*of_3))
 
+    def test_several_biases_are_added_in_the_precision_of_q(self):
+        (q, k, v), _ = inputs(torch.float32)
+        torch.manual_seed(11)
+        first, second = torch.randn(2, L, S).bfloat16()
+        got = attention(q, k, v, mask=Mask.bias(first) & Mask.bias(second))
+        assert got.equal(attention(q, k, v, mask=Mask.bias(first.float() + second.float())))
+
     def test_describes_itself(self):
         assert Mask().empty() and repr(Mask()) == "Mask()"
         mask = Mask.hide(torch.zeros(L, S, dtype=torch.bool)) & Mask.key_lengths(torch.tensor([3]))

@@ -10,6 +10,7 @@ import torch
 transformers = pytest.importorskip("transformers")
 
 import attentive.transformers  # noqa: E402
+import dense  # noqa: E402
 from transformers import masking_utils  # noqa: E402
 
 NEW = not transformers.__version__.startswith("4.")
@@ -251,6 +252,72 @@ def test_compiled_model(family, calls):
     model = model_of(family, "attentive")
     model.forward = torch.compile(model.forward)
     assert_near(trained(model, "text", "left"), want)
+
+
+@pytest.mark.skipif(not NEW, reason="not of this kind before transformers 5")
+@pytest.mark.parametrize("side", SIDES)
+def test_decoder_without_causal_order(side):
+    """A decoder whose configuration takes the causal order away; its layers still say that they are causal."""
+    arguments = {name: value for name, value in arguments_of("text", side).items() if name != "labels"}
+    with torch.no_grad():
+        want, got = (model_of("llama", implementation, is_causal=False)(**arguments).logits
+                     for implementation in ("eager", "attentive"))
+    assert_near([got], [want])
+
+
+# ---- The attention of one layer alone
+
+def layer(causal):
+    module = torch.nn.Module()
+    module.is_causal = causal
+    return module
+
+
+def test_attention_of_a_layer():
+    """Every form of a mask, on more keys than queries, against the definition."""
+    torch.manual_seed(4)
+    q, k, v = torch.randn(2, 4, 3, 8), torch.randn(2, 2, 7, 8), torch.randn(2, 2, 7, 8)
+    real = torch.ones(2, 7, dtype=torch.bool)
+    real[1, :2] = False
+    pairs = torch.rand(2, 1, 3, 7) > 0.3
+    longer = torch.cat([pairs, torch.ones(2, 1, 3, 4, dtype=torch.bool)], dim=3)
+    added = torch.randn(2, 1, 3, 7)
+    of_keys = real[:, None, None]
+    ours = real.to(torch.uint8)
+    first = torch.ones(1, 1, dtype=torch.uint8).expand(2, 5)
+    bias = torch.randn(1, 4, 3, 7)
+    cases = [
+        (None, True, {}, {"causal": "bottom_right"}),
+        (None, False, {}, {}),
+        (None, False, {"is_causal": True}, {"causal": "bottom_right"}),
+        (None, True, {"is_causal": False}, {}),
+        (ours, False, {}, {"causal": "bottom_right", "keep": of_keys}),
+        (ours[:, None].expand(-1, 3, -1), False, {}, {"causal": "bottom_right", "keep": of_keys, "window": (2, 0)}),
+        (real, False, {}, {"keep": of_keys}),  # a mask of keys that a class makes by itself
+        (real, True, {}, {"causal": "bottom_right", "keep": of_keys}),
+        (of_keys, True, {}, {"keep": of_keys}),
+        (pairs, True, {}, {"keep": pairs}),
+        (longer, True, {}, {"keep": pairs}),
+        (added, True, {}, {"bias": added.double()}),
+        (None, True, {"position_bias": bias}, {"causal": "bottom_right", "bias": bias.double()}),
+        (pairs, True, {"position_bias": bias}, {"keep": pairs, "bias": bias.double()}),
+    ]
+    for mask, causal, options, wanted in cases:
+        got, weights = attentive.transformers.attention_forward(layer(causal), q, k, v, mask, **options)
+        assert weights is None and got.is_contiguous()
+        dense.close(got.transpose(1, 2), dense.attend(q.double(), k.double(), v.double(), **wanted)[0], torch.float32)
+    # Five of the seven keys: the last query sees the fifth.
+    got, _ = attentive.transformers.attention_forward(layer(False), q, k, v, first)
+    want = dense.attend(q.double(), k[:, :, :5].double(), v[:, :, :5].double(), causal="bottom_right")[0]
+    dense.close(got.transpose(1, 2), want, torch.float32)
+    got, _ = attentive.transformers.attention_forward(layer(False), q, k, v, first, position_bias=bias)
+    want = dense.attend(q.double(), k[:, :, :5].double(), v[:, :, :5].double(), causal="bottom_right", bias=bias[..., :5].double())[0]
+    dense.close(got.transpose(1, 2), want, torch.float32)
+    # Learned queries that all batch items share.
+    got, _ = attentive.transformers.attention_forward(layer(False), q[:1], k, v, None)
+    dense.close(got.transpose(1, 2), dense.attend(q[:1].expand(2, -1, -1, -1).double(), k.double(), v.double())[0], torch.float32)
+    _, weights = attentive.transformers.attention_forward(layer(False), q, k, v, None, output_attentions=True)
+    assert weights.shape == (2, 4, 3, 7)
 
 
 # ---- The mask function alone
