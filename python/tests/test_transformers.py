@@ -246,11 +246,11 @@ def test_continued_text():
 
 
 @pytest.mark.skipif(not NEW, reason="a mask of transformers 4 depends on numbers of a traced tensor")
-@pytest.mark.parametrize("family", ["mistral", "gpt_oss"])
-def test_compiled_model(family, calls):
+def test_compiled_model():
+    """Windows, sinks and padding in a compiled model."""
     torch._dynamo.reset()
-    want = trained(model_of(family, "eager"), "text", "left")
-    model = model_of(family, "attentive")
+    want = trained(model_of("gpt_oss", "eager"), "text", "left")
+    model = model_of("gpt_oss", "attentive")
     model.forward = torch.compile(model.forward)
     assert_near(trained(model, "text", "left"), want)
 
