@@ -24,7 +24,6 @@ struct SdpaCase {
   int64_t key_heads = 0;  ///< 0: as many as queries
   double dropout_p = 0.0;
   bool masked = false;  ///< a bool mask in place of causality
-  bool causal = true;
 };
 
 std::string name_of(const SdpaCase& settings, bool backward) {
@@ -33,7 +32,7 @@ std::string name_of(const SdpaCase& settings, bool backward) {
   if (settings.key_heads > 0) name += fmt::format("/{}", settings.key_heads);
   name += fmt::format(" T={} D{}", token_count(shape.T), shape.D);
   if (settings.masked) return name + ", bool mask";
-  if (settings.causal) name += ", causal";
+  name += ", causal";
   return settings.dropout_p > 0 ? name + fmt::format(", dropout {}", settings.dropout_p) : name;
 }
 
@@ -55,16 +54,14 @@ Tensors in_one(const Tensors& results) {
 
 void call(Runner& runner, const SdpaCase& settings, at::ScalarType type, bool backward) {
   const auto& shape = settings.shape;
-  const double pairs =
-      settings.causal && !settings.masked ? attention_flops(shape, true) : attention_flops(shape, false);
   Case c{"accelerate", name_of(settings, backward), type_name(type), limit_of(type),
-         (backward ? kWithBackward : 1.0) * pairs};
+         (backward ? kWithBackward : 1.0) * attention_flops(shape, !settings.masked)};
   if (!runner.wants(c)) return;
   const auto x = inputs_of(settings, type, backward);
   const auto grad = at::randn_like(x.q.detach());
   at::manual_seed(3);
   const auto mask = settings.masked ? at::rand({shape.T, shape.T}).gt(0.1) : at::Tensor();
-  const bool causal = settings.causal && !settings.masked;
+  const bool causal = !settings.masked;
   const auto theirs = [=] {
     const auto given = settings.masked ? std::make_optional(mask) : std::nullopt;
     return at::scaled_dot_product_attention(x.q, x.k, x.v, given, settings.dropout_p, causal, std::nullopt,

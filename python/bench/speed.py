@@ -69,20 +69,20 @@ def without_gradient(run):
 
 # ---- Single calls
 
-def calls(dtype, heads, kv_heads, tokens, dim, batch=1, dropout=0.0, masked=False, causal=True):
+def calls(dtype, heads, kv_heads, tokens, dim, dropout=0.0, masked=False):
     torch.manual_seed(0)
-    shape = lambda h: torch.randn(batch, h, tokens, dim, dtype=dtype, requires_grad=True)
+    shape = lambda h: torch.randn(1, h, tokens, dim, dtype=dtype, requires_grad=True)
     q, k, v = shape(heads), shape(kv_heads), shape(kv_heads)
     mask = torch.rand(tokens, tokens).gt(0.1).tril_().logical_or_(torch.eye(tokens, dtype=torch.bool)) if masked else None
 
     def run():
         torch.manual_seed(1)
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=causal and not masked,
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=not masked,
                                               enable_gqa=kv_heads != heads)
 
     def own():
         torch.manual_seed(1)
-        return attentive.attention(q, k, v, causal="none" if masked or not causal else "top_left", dropout_p=dropout,
+        return attentive.attention(q, k, v, causal="none" if masked else "top_left", dropout_p=dropout,
                                    mask=attentive.Mask.keep(mask) if masked else None)
     return run, own, (q, k, v)
 

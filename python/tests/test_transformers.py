@@ -120,12 +120,10 @@ def assert_near(got, want):
         assert (a - b).norm() <= 2e-6 * b.norm()
 
 
-@pytest.mark.parametrize("side", SIDES)
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family, side", [(family, side) for family in FAMILIES for side in SIDES
+                                          if side == "none" or FAMILIES[family][2] not in ("image", "sound")])
 def test_forward_and_backward(family, side, calls):
     kind = FAMILIES[family][2]
-    if kind in ("image", "sound") and side != "none":
-        return  # without padding
     want = trained(model_of(family, "eager"), kind, side)
     assert not calls
     got = trained(model_of(family, "attentive"), kind, side)

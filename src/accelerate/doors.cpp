@@ -58,21 +58,19 @@ Tensor output_for(const Problem& problem) {
 
 native_cpu::Computed forward(const Problem& problem, uint64_t key, bool want_logsumexp,
                              bool want_statistics) {
-  const auto arguments = arguments_of(problem, key, kernels::Biases::HalfTypes, /*for_backward=*/false);
-  const auto call = native_cpu::call_of(arguments.scalars, arguments.masks, problem.q.scalar_type());
-  return native_cpu::compute(call, native_cpu::inputs_of(problem), want_logsumexp, want_statistics,
+  const native_cpu::PreparedCall prepared(problem, key);
+  return native_cpu::compute(prepared.call, prepared.in, want_logsumexp, want_statistics,
                              output_for(problem));
 }
 
 native_cpu::Gradients backward(const Problem& problem, uint64_t key, const Tensor& grad_output,
                                const native_cpu::Computed& computed, bool want_bias) {
-  const auto arguments = arguments_of(problem, key, kernels::Biases::HalfTypes, /*for_backward=*/false);
-  const auto call = native_cpu::call_of(arguments.scalars, arguments.masks, problem.q.scalar_type());
+  const native_cpu::PreparedCall prepared(problem, key);
   native_cpu::Wanted wanted;
   if (want_bias) wanted.want_bias(problem.bias, problem.q.scalar_type());
   native_cpu::Incoming incoming;
   incoming.output = native_cpu::with_unit_stride(grad_output);
-  return native_cpu::compute_gradients(call, native_cpu::inputs_of(problem), computed, incoming, wanted);
+  return native_cpu::compute_gradients(prepared.call, prepared.in, computed, incoming, wanted);
 }
 
 // Returns (B, H, …) that lies in memory as (B, …, H), as PyTorch's kernel returns everything but the output.

@@ -76,7 +76,8 @@ PackedCall packed_call(const at::Tensor& q, const at::Tensor& k, const at::Tenso
   PackedCall call{
       normalize(kAttentionVarlen, heads_first(q), heads_first(k), heads_first(v), options, extras).problem,
       {},
-      none};
+      none,
+      none ? Backend::Auto : options.backend};
   for (size_t n = 0; n + 1 < ends_q.size(); ++n) {
     kernels::Problem one = call.whole;
     one.q = call.whole.q.slice(2, ends_q[n], ends_q[n + 1]);
@@ -101,7 +102,7 @@ AttentionResult attention_varlen(const at::Tensor& q, const at::Tensor& k, const
   std::vector<at::Tensor> outputs, logsumexps;
   for (auto& one : call.sequences) {
     one.dropout_key = key;
-    const auto result = dispatch(kAttentionVarlen, call.none ? Backend::Auto : options.backend, one);
+    const auto result = dispatch(kAttentionVarlen, call.backend, one);
     if (recording::wanted() && !call.none) [[unlikely]]
       recording::attention(extras.caller, one, options, one.batch_offset);
     outputs.push_back(result.output.squeeze(0).transpose(0, 1));

@@ -13,7 +13,8 @@ namespace attentive {
 struct PackedCall {
   kernels::Problem whole;                   ///< all tokens as one batch item: (1, H, Tq, D), (1, Hkv, Tk, D)
   std::vector<kernels::Problem> sequences;  ///< each a batch of one, without a dropout key
-  bool none = false;  ///< whether there is no sequence; `sequences` then holds an empty one
+  bool none = false;                ///< whether there is no sequence; `sequences` then holds an empty one
+  Backend backend = Backend::Auto;  ///< the call's, or Auto if there is no sequence
 };
 
 /// Checks a call of `attention_varlen` and divides it. Throws what that function throws.

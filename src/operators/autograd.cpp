@@ -45,17 +45,15 @@ Gradients run_backward(Kind kind, const BackwardArguments& arguments) {
 // Operators have no rule for forward-mode differentiation; without this check they would drop the tangents.
 void refuse_tangents(Kind kind, const CallArguments& call) {
   for (const auto tensor : kDifferentiable) {
-    TORCH_CHECK_NOT_IMPLEMENTED(!has_tangent(call.*tensor),
-                                kind == Kind::Padded ? "attention" : "attention_varlen",
+    TORCH_CHECK_NOT_IMPLEMENTED(!has_tangent(call.*tensor), name_of(kind),
                                 ": the operator does not compute forward-mode derivatives; "
                                 "the function of C++ with Backend::Reference does");
   }
 }
 
-// The arguments of a call that are not tensors, and which gradients its backward pass returns.
-struct KeptCall : torch::CustomClassHolder {
-  CallArguments call;
-  bool want_bias = false, want_alibi_slopes = false, want_sinks = false;
+// The arguments of the backward operator that are no tensors.
+struct Kept : torch::CustomClassHolder {
+  BackwardArguments arguments;
 };
 
 // One call in the graph. The results are those of the operator; those that were asked for have gradients.
@@ -67,10 +65,11 @@ class OperatorCall : public torch::autograd::Function<OperatorCall<kKind>> {
                                const Tensor& /*v*/, const std::optional<Tensor>& bias,
                                const std::optional<Tensor>& alibi_slopes, const std::optional<Tensor>& sinks,
                                const c10::OperatorHandle& op, CallArguments call) {
-    const auto kept = c10::make_intrusive<KeptCall>();
-    kept->want_bias = requires_gradient_of(bias);
-    kept->want_alibi_slopes = requires_gradient_of(alibi_slopes);
-    kept->want_sinks = requires_gradient_of(sinks);
+    const auto kept = c10::make_intrusive<Kept>();
+    auto& arguments = kept->arguments;
+    arguments.want_bias = requires_gradient_of(bias);
+    arguments.want_alibi_slopes = requires_gradient_of(alibi_slopes);
+    arguments.want_sinks = requires_gradient_of(sinks);
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     call.for_backward = true;
     const auto results = run(kKind, op, call);
@@ -80,12 +79,12 @@ class OperatorCall : public torch::autograd::Function<OperatorCall<kKind>> {
     saved.push_back(results.output);
     saved.push_back(results.statistics);
     context->save_for_backward(std::move(saved));
-    kept->call = std::move(call);
+    arguments.call = std::move(call);
     context->saved_data["kept"] = c10::IValue::make_capsule(kept);
     context->set_materialize_grads(false);  // zeros of the weights' size would cost O(L S) memory
     variable_list plain{results.statistics, results.dropout_key};
-    if (kept->call.weights == Weights::None && kKind == Kind::Padded) plain.push_back(results.weights);
-    if (!kept->call.logsumexp) plain.push_back(results.logsumexp);
+    if (arguments.call.weights == Weights::None && kKind == Kind::Padded) plain.push_back(results.weights);
+    if (!arguments.call.logsumexp) plain.push_back(results.logsumexp);
     context->mark_non_differentiable(plain);
     variable_list returned{results.output, results.logsumexp, results.statistics, results.dropout_key};
     if (kKind == Kind::Padded) returned.push_back(results.weights);
@@ -95,26 +94,22 @@ class OperatorCall : public torch::autograd::Function<OperatorCall<kKind>> {
   static variable_list backward(AutogradContext* context, const variable_list& incoming) {
     // One entry for each argument of forward() after the context.
     variable_list gradients(8);
-    const auto kept = c10::static_intrusive_pointer_cast<KeptCall>(context->saved_data["kept"].toCapsule());
-    BackwardArguments arguments;
+    auto arguments =
+        c10::static_intrusive_pointer_cast<Kept>(context->saved_data["kept"].toCapsule())->arguments;
     arguments.incoming = {incoming[0], kKind == Kind::Padded ? incoming[4] : Tensor(), incoming[1]};
     const auto& given = arguments.incoming;
     if (!given.output.defined() && !given.weights.defined() && !given.logsumexp.defined()) return gradients;
     const auto saved = context->get_saved_variables();
-    arguments.call = kept->call;
     for (size_t i = 0; i < std::size(kTensors); ++i) arguments.call.*kTensors[i] = saved[i];
     arguments.output = saved[std::size(kTensors)];
     arguments.statistics = saved[std::size(kTensors) + 1];
-    arguments.want_bias = kept->want_bias;
-    arguments.want_alibi_slopes = kept->want_alibi_slopes;
-    arguments.want_sinks = kept->want_sinks;
     const auto found = run_backward(kKind, arguments);
     gradients[0] = found.q;
     gradients[1] = found.k;
     gradients[2] = found.v;
-    if (kept->want_bias) gradients[3] = found.bias;
-    if (kept->want_alibi_slopes) gradients[4] = found.alibi_slopes;
-    if (kept->want_sinks) gradients[5] = found.sinks;
+    if (arguments.want_bias) gradients[3] = found.bias;
+    if (arguments.want_alibi_slopes) gradients[4] = found.alibi_slopes;
+    if (arguments.want_sinks) gradients[5] = found.sinks;
     return gradients;
   }
 

@@ -29,7 +29,7 @@ Enum named(std::string_view caller, const char* option, std::span<const std::str
 }
 
 template <class Enum>
-std::string name_of(std::span<const std::string_view> names, Enum value) {
+std::string text_of(std::span<const std::string_view> names, Enum value) {
   return std::string(names[static_cast<size_t>(value)]);
 }
 
@@ -61,10 +61,6 @@ class Reader {
 
 at::IValue optional_tensor(const at::Tensor& x) {
   return x.defined() ? at::IValue(x) : at::IValue();
-}
-
-std::string_view name_of(Kind kind) {
-  return kind == Kind::Padded ? "attention" : "attention_varlen";
 }
 
 // ---- The arguments that every operator of a kind has, in one order.
@@ -138,14 +134,18 @@ void push_options(Kind kind, const CallArguments& call, Stack& stack) {
   }
   const auto& options = call.options;
   torch::jit::push(stack, optional_tensor(call.alibi_slopes), optional_tensor(call.sinks), options.scale,
-                   name_of(kCausals, static_cast<Causal>(options.causal)), options.window.left,
+                   text_of(kCausals, static_cast<Causal>(options.causal)), options.window.left,
                    options.window.right, options.softcap, options.softmax_plus_one, options.dropout_p,
-                   name_of(kStreams, options.dropout_stream), optional_tensor(call.dropout_key),
-                   name_of(kBackends, options.backend));
-  if (kind == Kind::Padded) torch::jit::push(stack, name_of(kWeights, call.weights));
+                   text_of(kStreams, options.dropout_stream), optional_tensor(call.dropout_key),
+                   text_of(kBackends, options.backend));
+  if (kind == Kind::Padded) torch::jit::push(stack, text_of(kWeights, call.weights));
 }
 
 }  // namespace
+
+const char* name_of(Kind kind) {
+  return kind == Kind::Padded ? "attention" : "attention_varlen";
+}
 
 AttentionExtras CallArguments::extras() const {
   AttentionExtras extras;

@@ -15,6 +15,9 @@ namespace attentive::operators {
 /// Which function an operator computes: `attention`, or `attention_varlen` for packed sequences.
 enum class Kind { Padded, Packed };
 
+/// The name of that function, which is that of its operator.
+const char* name_of(Kind kind);
+
 /// The arguments of a call. A tensor that was not given is undefined.
 struct CallArguments {
   at::Tensor q, k, v;

@@ -1,8 +1,8 @@
 #include "operators/compute.h"
 
-#include <array>
 #include <functional>
 #include <mutex>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -12,11 +12,9 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/scalar_tensor.h>
-#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
-#include <torch/csrc/autograd/autograd.h>
 
 #include "core/check.h"
 #include "functional/attention_varlen.h"
@@ -39,20 +37,14 @@ using kernels::Problem;
 // The inputs were cast before autograd saw the call; the backward pass may run under another autocast mode.
 using NoAutocast = c10::impl::ExcludeDispatchKeyGuard;
 
-const char* caller_of(Kind kind) {
-  return kind == Kind::Padded ? "attention" : "attention_varlen";
-}
-
 bool uses_native(const Problem& problem, Backend backend) {
   return (backend == Backend::Auto || backend == Backend::Native) && native_cpu::verdict(problem).can;
 }
 
-Tensor nothing(const Tensor& like) {
-  return at::empty({0}, like.options());
-}
-
-// Returns x with the strides that the operator promises.
-Tensor laid(const Tensor& x, const Tensor& promised) {
+// Returns x with the strides of at::empty_like(like), which are those of `like` itself if it has no gaps.
+Tensor laid_like(const Tensor& x, const Tensor& like) {
+  if (like.is_non_overlapping_and_dense() && x.strides() == like.strides()) return x;
+  const auto promised = at::empty_like(like);
   return x.strides() == promised.strides() ? x : promised.copy_(x);
 }
 
@@ -64,7 +56,7 @@ Tensor generator_state() {
 
 // Gives a problem the random numbers of the call, drawn if the call has none, and returns their key.
 Tensor take_dropout_key(const char* caller, const CallArguments& call, Problem& problem) {
-  if (!problem.has_dropout()) return at::empty({0}, at::kLong);
+  if (!problem.has_dropout()) return nothing(at::kLong);
   const bool aten = problem.dropout_stream == DropoutStream::Aten;
   auto key = call.dropout_key.defined() ? call.dropout_key.detach().clone() : Tensor();
   if (key.defined()) {
@@ -87,18 +79,6 @@ Tensor take_dropout_key(const char* caller, const CallArguments& call, Problem& 
   return key;
 }
 
-// The kernel's own form of a problem.
-struct NativeCall {
-  explicit NativeCall(const Problem& problem)
-      : masks(kernels::arguments_of(problem, kernels::dropout_key_of(problem), kernels::Biases::HalfTypes,
-                                    /*for_backward=*/false)),
-        arguments(native_cpu::call_of(masks.scalars, masks.masks, problem.q.scalar_type())),
-        in(native_cpu::inputs_of(problem)) {}
-  kernels::Arguments masks;  // `arguments` points into its tensors
-  kernels::cpu::CpuArguments arguments;
-  native_cpu::Inputs in;
-};
-
 struct Computed {
   AttentionResult result;
   Tensor statistics;  // undefined if another backend computed the problem
@@ -112,26 +92,25 @@ Computed compute(const char* caller, const CallArguments& call, const Problem& p
     output.copy_(result.output);
     return {std::move(result), {}};
   }
-  const NativeCall native(problem);
+  const native_cpu::PreparedCall native(problem, kernels::dropout_key_of(problem));
   const auto computed =
-      native_cpu::compute(native.arguments, native.in, call.logsumexp, call.for_backward, output);
+      native_cpu::compute(native.call, native.in, call.logsumexp, call.for_backward, output);
   AttentionResult result{computed.output, {}, computed.logsumexp};
   if (call.weights != Weights::None) {
-    result.weights =
-        native_cpu::compute_weights(native.arguments, native.in, call.weights == Weights::Dropped);
+    result.weights = native_cpu::compute_weights(native.call, native.in, call.weights == Weights::Dropped);
   }
   return {std::move(result), computed.statistics};
 }
 
 Gradients native_gradients(const Problem& problem, const BackwardArguments& arguments, const Tensor& output,
                            const Tensor& statistics, const AttentionResult& incoming) {
-  const NativeCall native(problem);
+  const native_cpu::PreparedCall native(problem, kernels::dropout_key_of(problem));
   native_cpu::Wanted wanted;
   if (arguments.want_bias) wanted.want_bias(problem.bias, problem.q.scalar_type());
   if (arguments.want_alibi_slopes) wanted.slopes = problem.alibi_slopes.sizes();
   wanted.sinks = arguments.want_sinks;
   auto found = native_cpu::compute_gradients(
-      native.arguments, native.in, {native_cpu::with_unit_stride(output), {}, statistics.contiguous()},
+      native.call, native.in, {native_cpu::with_unit_stride(output), {}, statistics.contiguous()},
       native_cpu::incoming_of(incoming, output, problem.weights), wanted);
   return {found.q, found.k, found.v, found.bias, found.slopes, found.sinks};
 }
@@ -151,38 +130,21 @@ class WithAutograd {
 Gradients recomputed_gradients(const char* caller, Problem problem, Backend backend,
                                const BackwardArguments& arguments, const AttentionResult& incoming) {
   const WithAutograd with_autograd;
-  constexpr std::array kTerms = {
-      &Problem::q, &Problem::k, &Problem::v, &Problem::bias, &Problem::alibi_slopes, &Problem::sinks};
-  const std::array<bool, kTerms.size()> wanted = {
-      true, true, true, arguments.want_bias, arguments.want_alibi_slopes, arguments.want_sinks};
-  std::vector<Tensor> leaves, results, given;
-  for (size_t i = 0; i < kTerms.size(); ++i) {
-    if (!wanted[i]) continue;
-    auto& x = problem.*kTerms[i];
-    x = x.detach().requires_grad_();
-    leaves.push_back(x);
+  const std::pair<Tensor Problem::*, bool> terms[] = {{&Problem::q, true},
+                                                      {&Problem::k, true},
+                                                      {&Problem::v, true},
+                                                      {&Problem::bias, arguments.want_bias},
+                                                      {&Problem::alibi_slopes, arguments.want_alibi_slopes},
+                                                      {&Problem::sinks, arguments.want_sinks}};
+  for (const auto& [term, wanted] : terms) {
+    auto& x = problem.*term;
+    if (x.defined()) x = x.detach().requires_grad_(wanted);
   }
-  problem.logsumexp = incoming.logsumexp.defined();
-  if (!incoming.weights.defined()) problem.weights = Weights::None;
-  const auto computed = dispatch(caller, backend, problem);
-  for (const auto result :
-       {&AttentionResult::output, &AttentionResult::weights, &AttentionResult::logsumexp}) {
-    if (!(incoming.*result).defined()) continue;
-    results.push_back(computed.*result);
-    given.push_back((incoming.*result).to((computed.*result).scalar_type()));
-  }
-  auto found = torch::autograd::grad(results, leaves, given, /*retain_graph=*/false, /*create_graph=*/false,
-                                     /*allow_unused=*/true);
-  Gradients gradients;
-  constexpr std::array kGradients = {
-      &Gradients::q,    &Gradients::k, &Gradients::v, &Gradients::bias, &Gradients::alibi_slopes,
-      &Gradients::sinks};
-  for (size_t i = 0, next = 0; i < kTerms.size(); ++i) {
-    if (!wanted[i]) continue;
-    auto& gradient = found[next++];
-    gradients.*kGradients[i] = gradient.defined() ? gradient : at::zeros_like(problem.*kTerms[i]);
-  }
-  return gradients;
+  auto found = kernels::reference::gradients_by_autograd(
+      std::move(problem), incoming,
+      [&](const Problem& of_leaves) { return dispatch(caller, backend, of_leaves); },
+      /*create_graph=*/false);
+  return {found.q, found.k, found.v, found.bias, found.alibi_slopes, found.sinks};
 }
 
 // The incoming gradients of the rank-4 problem.
@@ -211,9 +173,16 @@ void add(Tensor& sum, const Tensor& part) {
   if (part.defined()) sum = sum.defined() ? sum + part : part;
 }
 
-PackedCall packed_call_of(const CallArguments& call) {
-  return packed_call(call.q, call.k, call.v, call.cu_seqlens_q, call.cu_seqlens_k, call.options,
-                     call.extras());
+// The sequences of a packed call with the random numbers of the call, and the key of these.
+std::pair<PackedCall, Tensor> packed_call_of(const CallArguments& call) {
+  auto packed =
+      packed_call(call.q, call.k, call.v, call.cu_seqlens_q, call.cu_seqlens_k, call.options, call.extras());
+  auto key = take_dropout_key(name_of(Kind::Packed), call, packed.whole);
+  for (auto& one : packed.sequences) {
+    one.dropout_key = packed.whole.dropout_key;
+    one.generator = packed.whole.generator;
+  }
+  return {std::move(packed), std::move(key)};
 }
 
 using GradientsOfProblem =
@@ -222,8 +191,9 @@ using GradientsOfProblem =
 
 Gradients padded_gradients(const BackwardArguments& arguments, const GradientsOfProblem& compute) {
   const auto& call = arguments.call;
-  auto problem = normalize("attention", call.q, call.k, call.v, call.options, call.extras()).problem;
-  take_dropout_key("attention", call, problem);
+  auto problem =
+      normalize(name_of(Kind::Padded), call.q, call.k, call.v, call.options, call.extras()).problem;
+  take_dropout_key(name_of(Kind::Padded), call, problem);
   const auto output =
       arguments.output.reshape({problem.batch(), problem.heads(), problem.queries(), problem.value_dim()});
   auto found = compute(problem, call.options.backend, output, arguments.statistics,
@@ -241,19 +211,16 @@ Gradients padded_gradients(const BackwardArguments& arguments, const GradientsOf
 
 Gradients packed_gradients(const BackwardArguments& arguments, const GradientsOfProblem& compute) {
   const auto& call = arguments.call;
-  auto packed = packed_call_of(call);
-  take_dropout_key("attention_varlen", call, packed.whole);
+  const auto packed = packed_call_of(call).first;
   std::vector<Tensor> of_q, of_k, of_v;
   Gradients found;
   int64_t first = 0;
-  for (auto& one : packed.sequences) {
-    one.dropout_key = packed.whole.dropout_key;
-    one.generator = packed.whole.generator;
+  for (const auto& one : packed.sequences) {
     const auto rows = one.queries();
-    const auto part = compute(one, packed.none ? Backend::Auto : call.options.backend,
-                              arguments.output.narrow(0, first, rows).transpose(0, 1).unsqueeze(0),
-                              arguments.statistics.narrow(2, first, rows).unsqueeze(1),
-                              of_sequence(arguments.incoming, first, rows));
+    const auto part =
+        compute(one, packed.backend, arguments.output.narrow(0, first, rows).transpose(0, 1).unsqueeze(0),
+                arguments.statistics.narrow(2, first, rows).unsqueeze(1),
+                of_sequence(arguments.incoming, first, rows));
     const auto tokens_first = [](const Tensor& x) { return x.squeeze(0).transpose(0, 1); };
     of_q.push_back(tokens_first(part.q));
     of_k.push_back(tokens_first(part.k));
@@ -275,13 +242,13 @@ Gradients gradients_of(Kind kind, const BackwardArguments& arguments, const Grad
 }
 
 Results padded_forward(const CallArguments& call) {
-  auto normal = normalize("attention", call.q, call.k, call.v, call.options, call.extras());
+  auto normal = normalize(name_of(Kind::Padded), call.q, call.k, call.v, call.options, call.extras());
   auto& problem = normal.problem;
   Results results;
-  results.dropout_key = take_dropout_key("attention", call, problem);
+  results.dropout_key = take_dropout_key(name_of(Kind::Padded), call, problem);
   results.output = output_like(call.q, call.v);
   const auto computed = compute(
-      "attention", call, problem, call.options.backend,
+      name_of(Kind::Padded), call, problem, call.options.backend,
       results.output.view({problem.batch(), problem.heads(), problem.queries(), problem.value_dim()}));
   const auto shaped = [&](const Tensor& x, std::initializer_list<int64_t> last) {
     std::vector<int64_t> sizes(normal.leading.begin(), normal.leading.end());
@@ -290,38 +257,34 @@ Results padded_forward(const CallArguments& call) {
   };
   const auto floats = call.q.options().dtype(at::kFloat);
   results.weights = call.weights == Weights::None
-                        ? nothing(call.q)
+                        ? nothing(call.q.options())
                         : shaped(computed.result.weights, {problem.queries(), problem.keys()});
   results.logsumexp = call.logsumexp ? shaped(computed.result.logsumexp, {problem.queries()})
-                                     : at::empty({0}, call.q.options().dtype(wide_type(call.q)));
+                                     : nothing(call.q.options().dtype(wide_type(call.q)));
   results.statistics = computed.statistics;
   if (!results.statistics.defined()) {
     results.statistics = call.for_backward
                              ? at::zeros({2, problem.batch(), problem.heads(), problem.queries()}, floats)
-                             : at::empty({0}, floats);
+                             : nothing(floats);
   }
   return results;
 }
 
 Results packed_forward(const CallArguments& call) {
-  auto packed = packed_call_of(call);
   Results results;
-  results.dropout_key = take_dropout_key("attention_varlen", call, packed.whole);
+  PackedCall packed;
+  std::tie(packed, results.dropout_key) = packed_call_of(call);
   const auto& q = call.q;
   const auto floats = q.options().dtype(at::kFloat);
   const auto wide = q.options().dtype(wide_type(q));
   results.output = at::empty({q.size(0), q.size(1), call.v.size(2)}, q.options());
-  results.logsumexp = call.logsumexp ? at::empty({q.size(1), q.size(0)}, wide) : at::empty({0}, wide);
-  results.statistics =
-      call.for_backward ? at::zeros({2, q.size(1), q.size(0)}, floats) : at::empty({0}, floats);
+  results.logsumexp = call.logsumexp ? at::empty({q.size(1), q.size(0)}, wide) : nothing(wide);
+  results.statistics = call.for_backward ? at::zeros({2, q.size(1), q.size(0)}, floats) : nothing(floats);
   int64_t first = 0;
-  for (auto& one : packed.sequences) {
-    one.dropout_key = packed.whole.dropout_key;
-    one.generator = packed.whole.generator;
+  for (const auto& one : packed.sequences) {
     const auto rows = one.queries();
-    const auto computed =
-        compute("attention_varlen", call, one, packed.none ? Backend::Auto : call.options.backend,
-                results.output.narrow(0, first, rows).transpose(0, 1).unsqueeze(0));
+    const auto computed = compute(name_of(Kind::Packed), call, one, packed.backend,
+                                  results.output.narrow(0, first, rows).transpose(0, 1).unsqueeze(0));
     if (call.logsumexp) results.logsumexp.narrow(1, first, rows).copy_(computed.result.logsumexp.squeeze(0));
     if (computed.statistics.defined())
       results.statistics.narrow(2, first, rows).copy_(computed.statistics.squeeze(1));
@@ -349,21 +312,21 @@ Results forward(Kind kind, const CallArguments& call) {
 
 Gradients backward(Kind kind, const BackwardArguments& arguments) {
   const NoAutocast no_autocast(c10::autocast_dispatch_keyset);
-  auto found = gradients_of(kind, arguments,
-                            [&](const Problem& problem, Backend backend, const Tensor& output,
-                                const Tensor& statistics, const AttentionResult& incoming) {
-                              return uses_native(problem, backend)
-                                         ? native_gradients(problem, arguments, output, statistics, incoming)
-                                         : recomputed_gradients(caller_of(kind), problem, backend, arguments,
-                                                                incoming);
-                            });
+  auto found =
+      gradients_of(kind, arguments,
+                   [&](const Problem& problem, Backend backend, const Tensor& output,
+                       const Tensor& statistics, const AttentionResult& incoming) {
+                     return uses_native(problem, backend)
+                                ? native_gradients(problem, arguments, output, statistics, incoming)
+                                : recomputed_gradients(name_of(kind), problem, backend, arguments, incoming);
+                   });
   const auto& call = arguments.call;
-  found.q = laid(found.q, at::empty_like(call.q));
-  found.k = laid(found.k, at::empty_like(call.k));
-  found.v = laid(found.v, at::empty_like(call.v));
+  found.q = laid_like(found.q, call.q);
+  found.k = laid_like(found.k, call.k);
+  found.v = laid_like(found.v, call.v);
   const auto of_term = [&](const Tensor& gradient, const Tensor& term) {
-    if (!gradient.defined()) return nothing(call.q);
-    return laid(gradient.to(term.scalar_type()), at::empty_like(term));
+    if (!gradient.defined()) return nothing(call.q.options());
+    return laid_like(gradient.to(term.scalar_type()), term);
   };
   found.bias = of_term(found.bias, call.bias);
   found.alibi_slopes = of_term(found.alibi_slopes, call.alibi_slopes);
@@ -387,7 +350,7 @@ Gradients gradients_with_graph(Kind kind, const BackwardArguments& arguments) {
                          all.alibi_slopes,           all.sinks};
       });
   for (auto* term : {&found.bias, &found.alibi_slopes, &found.sinks}) {
-    if (!term->defined()) *term = nothing(call.q);
+    if (!term->defined()) *term = nothing(call.q.options());
   }
   return found;
 }

@@ -21,6 +21,11 @@ inline at::Tensor output_like(const at::Tensor& q, const at::Tensor& v) {
   return at::empty_symint(sizes, q.options()).transpose(-3, -2);
 }
 
+/// The place of a result that was not asked for.
+inline at::Tensor nothing(const at::TensorOptions& options) {
+  return at::empty({0}, options);
+}
+
 /// The dtype of a logsumexp.
 inline at::ScalarType wide_type(const at::Tensor& q) {
   return q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;

@@ -12,10 +12,6 @@ namespace {
 
 using at::Tensor;
 
-Tensor nothing(const at::TensorOptions& options) {
-  return at::empty({0}, options);
-}
-
 Tensor shape_of_key(const CallArguments& call, const at::TensorOptions& options) {
   if (call.options.dropout_p <= 0.0) return nothing(options.dtype(at::kLong));
   const bool aten = call.options.dropout_stream == DropoutStream::Aten;

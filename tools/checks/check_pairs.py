@@ -7,7 +7,6 @@
 """
 
 import re
-import tempfile
 from pathlib import Path
 
 import tree_check
@@ -55,16 +54,7 @@ def self_test():
         "an exception without a header": ("include/attentive/core/result.h", None),
         "an exception without a reason": (PAGE, "| `core/result.h` | source, test |  |\n"),
     }
-    missed = []
-    for name, (path, text) in {"right": (PAGE, right[PAGE]), **wrong}.items():
-        with tempfile.TemporaryDirectory() as folder:
-            root = Path(folder)
-            for file, content in {**right, path: text}.items():
-                if content is not None:
-                    tree_check.write(root, file, content)
-            if bool(faults_in(root)[0]) != (name != "right"):
-                missed.append(f"not as it should be: {name}")
-    return tree_check.report_self_test(f"{len(wrong)} broken rules", missed)
+    return tree_check.report_self_test(f"{len(wrong)} broken rules", tree_check.missed_of(faults_in, right, wrong))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@ list of a tree's files."""
 
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 
@@ -22,6 +23,21 @@ def files_of(root):
         names = {path.relative_to(root) for path in root.rglob("*")}
         names = {name for name in names if name.parts[0] not in ("build", ".git")}
     return sorted(name for name in names if (root / name).is_file())
+
+
+def missed_of(faults_in, right, wrong):
+    """Tries a check on a right tree, {path: text}, and on wrong ones, {name: (path, another text, or None for no file)}.
+    Returns a line for each tree that it judges wrongly."""
+    missed = []
+    for name, changed in {"right": {}, **{name: {path: text} for name, (path, text) in wrong.items()}}.items():
+        with tempfile.TemporaryDirectory() as folder:
+            root = Path(folder)
+            for file, content in {**right, **changed}.items():
+                if content is not None:
+                    write(root, file, content)
+            if bool(faults_in(root)[0]) != (name != "right"):
+                missed.append(f"not as it should be: {name}")
+    return missed
 
 
 def report_self_test(what, missed):

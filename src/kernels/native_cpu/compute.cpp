@@ -70,6 +70,11 @@ Inputs inputs_of(const Problem& problem) {
   return {with_unit_stride(problem.q), with_unit_stride(problem.k), with_unit_stride(problem.v)};
 }
 
+PreparedCall::PreparedCall(const Problem& problem, uint64_t dropout_key)
+    : owned(arguments_of(problem, dropout_key, Biases::HalfTypes, /*for_backward=*/false)),
+      call(call_of(owned.scalars, owned.masks, problem.q.scalar_type())),
+      in(inputs_of(problem)) {}
+
 Computed compute(const CpuArguments& call, const Inputs& in, bool want_logsumexp, bool want_statistics,
                  const at::Tensor& output) {
   const auto floats = in.q.options().dtype(at::kFloat);

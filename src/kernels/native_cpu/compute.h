@@ -21,6 +21,15 @@ struct Inputs {
 
 Inputs inputs_of(const Problem& problem);
 
+/// A problem as the kernel reads it, with the key of its dropout, without protection from later changes.
+struct PreparedCall {
+  PreparedCall(const Problem& problem, uint64_t dropout_key);
+
+  Arguments owned;  ///< the tensors that `call` points to
+  cpu::CpuArguments call;
+  Inputs in;
+};
+
 struct Computed {
   at::Tensor output, logsumexp;
   at::Tensor statistics;  ///< (2, B, H, L): maxima and totals

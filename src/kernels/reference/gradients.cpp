@@ -1,6 +1,7 @@
 #include "kernels/reference/gradients.h"
 
 #include <array>
+#include <utility>
 
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -10,7 +11,9 @@
 
 namespace attentive::kernels::reference {
 
-GraphGradients gradients_with_graph(Problem problem, const AttentionResult& incoming) {
+GraphGradients gradients_by_autograd(Problem problem, const AttentionResult& incoming,
+                                     const std::function<AttentionResult(const Problem&)>& run,
+                                     bool create_graph) {
   // As in the forward pass: products keep the precision of their operands.
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   // One tensor may be queries, keys and values at once; a view of each tells their gradients apart.
@@ -36,7 +39,7 @@ GraphGradients gradients_with_graph(Problem problem, const AttentionResult& inco
   }
   // Weights and logsumexp do not depend on the values.
   const auto found =
-      torch::autograd::grad(results, wanted, given, /*retain_graph=*/true, /*create_graph=*/true,
+      torch::autograd::grad(results, wanted, given, /*retain_graph=*/create_graph, create_graph,
                             /*allow_unused=*/true);
   std::array<at::Tensor, kInputs.size()> gradients;
   for (size_t i = 0, next = 0; i < kInputs.size(); ++i) {
@@ -46,6 +49,10 @@ GraphGradients gradients_with_graph(Problem problem, const AttentionResult& inco
     ++next;
   }
   return {gradients[0], gradients[1], gradients[2], gradients[3], gradients[4], gradients[5]};
+}
+
+GraphGradients gradients_with_graph(Problem problem, const AttentionResult& incoming) {
+  return gradients_by_autograd(std::move(problem), incoming, run, /*create_graph=*/true);
 }
 
 }  // namespace attentive::kernels::reference

@@ -2,6 +2,8 @@
 
 // Gradients that can be differentiated again, for backends whose own backward pass records no graph.
 
+#include <functional>
+
 #include <ATen/core/Tensor.h>
 
 #include "kernels/problem.h"
@@ -12,6 +14,12 @@ namespace attentive::kernels::reference {
 struct GraphGradients {
   at::Tensor q, k, v, sinks, bias, alibi_slopes;
 };
+
+/// Computes a problem by `run` under autograd, and the gradients of its tensors, which autograd records if
+/// `create_graph` is set. Some of the incoming gradients may be undefined, but not all of them.
+GraphGradients gradients_by_autograd(Problem problem, const AttentionResult& incoming,
+                                     const std::function<AttentionResult(const Problem&)>& run,
+                                     bool create_graph);
 
 /// Computes the problem by the definition, and its gradients. Autograd records the computation, so they may
 /// be differentiated with respect to the tensors and to the incoming gradients, of which some may be
