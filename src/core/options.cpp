@@ -52,4 +52,14 @@ std::string_view to_string(Weights value) {
   return "unknown";
 }
 
+std::string_view to_string(Normalise value) {
+  switch (value) {
+    case Normalise::Softmax:
+      return "softmax";
+    case Normalise::None:
+      return "none";
+  }
+  return "unknown";
+}
+
 }  // namespace attentive

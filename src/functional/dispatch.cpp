@@ -1,5 +1,6 @@
 #include "functional/dispatch.h"
 
+#include <algorithm>
 #include <array>
 #include <span>
 
@@ -68,11 +69,18 @@ const BackendFunctions* find(Backend backend, const Problem& problem) {
   return nullptr;
 }
 
-Verdict verdict_of(const BackendFunctions& candidate, const Problem& problem) {
+bool has_tangents(const Problem& problem) {
   for (const auto tensor : kernels::kTensors) {
-    if (candidate.backend != Backend::Reference && has_tangent(problem.*tensor))
-      return Verdict::no("it does not support forward-mode differentiation");
+    if (has_tangent(problem.*tensor)) return true;
   }
+  if (!problem.score) return false;
+  const auto& captured = problem.score.function()->captured();
+  return std::any_of(captured.begin(), captured.end(), [](const auto& one) { return has_tangent(one->tensor); });
+}
+
+Verdict verdict_of(const BackendFunctions& candidate, const Problem& problem) {
+  if (candidate.backend != Backend::Reference && has_tangents(problem))
+    return Verdict::no("it does not support forward-mode differentiation");
   return candidate.verdict(problem);
 }
 

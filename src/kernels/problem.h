@@ -3,8 +3,11 @@
 // One attention call after validation, in the form that every backend receives. All shapes are 4-D.
 
 #include <array>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
@@ -12,6 +15,7 @@
 
 #include <attentive/core/options.h>
 #include <attentive/core/result.h>
+#include <attentive/score/pair_functions.h>
 
 #include "kernels/band.h"
 
@@ -33,6 +37,12 @@ struct Problem {
   std::optional<double> scale;  ///< not set: scores are divided by sqrt(D)
   Band band;
   std::optional<double> softcap;
+  ScoreMod score;        ///< a score function of the caller's; none: the scores stay
+  MaskMod mask;          ///< a mask function of the caller's
+  std::shared_ptr<const detail::BlockClasses> blocks;  ///< of its tiles; null: not classified
+  bool normalise = true;  ///< whether a softmax turns scores into weights; if not, the scores are the weights
+  /// Tensors that stand for captured ones, in a backward pass that autograd records.
+  std::vector<std::pair<const detail::CapturedTensor*, at::Tensor>> captured;
 
   double dropout_p = 0.0;  ///< in [0, 1]
   DropoutStream dropout_stream = DropoutStream::Any;
@@ -57,7 +67,7 @@ struct Problem {
     return batch() == 0 || heads() == 0 || queries() == 0 || keys() == 0 || value_dim() == 0;
   }
   bool has_mask() const {
-    return keep.defined() || bias.defined() || key_keep.defined() || key_lengths.defined();
+    return keep.defined() || bias.defined() || key_keep.defined() || key_lengths.defined() || mask;
   }
 };
 

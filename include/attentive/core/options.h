@@ -65,6 +65,10 @@ enum class Backend { Auto, Reference, Torch, Native };
 /// rows after dropout.
 enum class Weights { None, Clean, Dropped };
 
+/// Selects how scores become weights: by a softmax over the keys of each query, or not at all, so that a score function returns
+/// the weights themselves.
+enum class Normalise { Softmax, None };
+
 /// The options of an attention call: everything that is not a tensor, so that a module can store it.
 ///
 ///   auto options = AttentionOptions{.causal = Causal::BottomRight, .window = {255, 0}};
@@ -90,5 +94,6 @@ std::string_view to_string(Causal value);
 std::string_view to_string(DropoutStream value);
 std::string_view to_string(Backend value);
 std::string_view to_string(Weights value);
+std::string_view to_string(Normalise value);
 
 }  // namespace attentive

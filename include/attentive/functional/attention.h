@@ -9,6 +9,7 @@
 #include <attentive/core/mask.h>
 #include <attentive/core/options.h>
 #include <attentive/core/result.h>
+#include <attentive/functional/block_mask.h>
 
 namespace torch::nn {
 class Module;
@@ -28,6 +29,13 @@ struct AttentionExtras {
   /// The CPU generator from which dropout draws; if not set, the default CPU generator. An undefined one is
   /// refused.
   std::optional<at::Generator> generator = std::nullopt;
+  /// A score function of one's own (`score_mod` of score/score_mod.h): it changes the scores after scale and softcap, before bias,
+  /// ALiBi and masks. Gradients flow through it, and to the tensors that it captured.
+  ScoreMod score = {};
+  /// A mask function of one's own (`mask_mod`), which hides pairs as `Mask::keep` does.
+  BlockMask block_mask = {};
+  /// `Normalise::None`: the scores are the weights, and hidden pairs weigh 0. Refuses sinks, softmax_plus_one and the logsumexp.
+  Normalise normalise = Normalise::Softmax;
   Weights weights = Weights::None;  ///< which weights are returned; gradients flow through them
   bool logsumexp = false;           ///< whether the logsumexp is returned; gradients flow through it
   /// The module that makes the call: `AttentionRecorder` names the call after it. It does not change any
@@ -37,7 +45,7 @@ struct AttentionExtras {
 
 /// Scaled dot-product attention: the one function that every module of this package calls.
 ///
-///   scores = scale * q k^T -> softcap -> + bias -> + ALiBi -> mask, causal, window -> softmax -> dropout ->
+///   scores = scale * q k^T -> softcap -> score function -> + bias -> + ALiBi -> mask, causal, window -> softmax -> dropout ->
 ///   times v
 ///
 ///   q (..., H, L, D), k (..., Hkv, S, D), v (..., Hkv, S, Dv) -> (..., H, L, Dv)

@@ -16,6 +16,7 @@
 
 #include "kernels/attention/backward_heads.h"
 #include "kernels/attention/logit_gradients.h"
+#include "kernels/attention/own_functions.h"
 #include "kernels/attention/transposed_terms.h"
 #include "kernels/gemm/operands.h"
 #include "kernels/gemm/scratch.h"
@@ -62,6 +63,13 @@ class Backward : BackwardHeads<Stored, T> {
 
   void run(const Turn& turn) const {
     const bool parallel = call_.worth_sharing(2 * (call_.D + call_.Dv));
+    if (const auto lanes = static_cast<int64_t>(t_.captured_lanes.size()); lanes > 0) {
+      for_each_item(lanes, parallel, [&](int64_t lane) {
+        const auto* const captured = t_.captured_lanes[static_cast<size_t>(lane)].data();
+        for (int64_t n = lane; n < turn.count; n += lanes) whole(turn.head(n), captured);
+      });
+      return;
+    }
     const int64_t heads = turn.count, threads = parallel ? at::get_num_threads() : 1;
     const int64_t bytes = call_.group * head_size_ * static_cast<int64_t>(sizeof(T));
     const int64_t at_work = std::min(heads, threads);
@@ -78,10 +86,11 @@ class Backward : BackwardHeads<Stored, T> {
   }
 
   // One thread computes a whole key head, so that packed operands stay in its cache and no step waits for
-  // another head. The parts are added in the same order as in `share`, which gives the same bits.
-  void whole(int64_t kv_head) const {
+  // another head. The parts are added in the same order as in `share`, which gives the same bits. `captured` receives the
+  // gradients of captured tensors; null: none.
+  void whole(int64_t kv_head, const detail::CapturedView* captured = nullptr) const {
     const Room room = room_for(1, std::min<int64_t>(parts_, 2));
-    const Group group{room, 0, kv_head};
+    const Group group{room, 0, kv_head, captured};
     for (int64_t g = 0; g < call_.group; ++g) {
       for (int64_t panel = 0; panel < query_blocks_; ++panel) pack(head_of(group, g), panel);
     }
@@ -137,10 +146,13 @@ class Backward : BackwardHeads<Stored, T> {
     Matrix<float> bias;          // likewise
     Matrix<float> grad_weights;  // likewise
     Matrix<float> logits;        // gradients of the logits, likewise
+    Matrix<float> slopes;        // derivatives of the program's own scores by q·k, likewise
+    Matrix<float> own_inputs;    // its inputs, likewise
+    const detail::CapturedView* captured;  // of the lane; null: no gradients of captured tensors
     Matrix<float> rows;          // a row per query of the panel: pairs on their way to or from the caller
   };
 
-  Workspace workspace() const {
+  Workspace workspace(const detail::CapturedView* captured) const {
     Scratch& scratch = Scratch::of_this_thread();
     scratch.reset();
     const int64_t keys = tiles_.keys, queries = tiles_.queries;
@@ -165,10 +177,13 @@ class Backward : BackwardHeads<Stored, T> {
     work.k_transposed = scratch.matrix<T>(call_.D, keys);
     work.cleaned = scratch.matrix<T>(call_.D, keys);
     work.drop = scratch.matrix<uint16_t>(call_.dropout ? keys / 16 + 16 : 0, queries);
-    work.keep = scratch.matrix<uint8_t>(call_.keep ? keys : 0, queries);
+    work.keep = scratch.matrix<uint8_t>(call_.keep || call_.own.mask ? keys : 0, queries);
     work.bias = scratch.matrix<float>(call_.bias ? keys : 0, queries, stride);
     work.grad_weights = scratch.matrix<float>(t_.grad_weights ? keys : 0, queries, stride);
-    work.logits = scratch.matrix<float>(logits_ ? keys : 0, queries, stride);
+    work.captured = captured;
+    work.logits = scratch.matrix<float>(logits_ || captured ? keys : 0, queries, stride);
+    work.slopes = scratch.matrix<float>(call_.own.score ? keys : 0, queries, stride);
+    work.own_inputs = scratch.matrix<float>(captured ? keys : 0, queries, stride);
     work.rows = scratch.matrix<float>(has_pairs() ? queries : 0, keys, keys + 16);
     return work;
   }
@@ -217,7 +232,7 @@ class Backward : BackwardHeads<Stored, T> {
 
   // Computes all blocks of keys of one part, for every query head of the group.
   void accumulate(const Group& group, int64_t part, int64_t slot, AddUp add_up) const {
-    const Workspace work = workspace();
+    const Workspace work = workspace(group.captured);
     const Head any = head_of(group, 0);
     int64_t cleared = 0;  // the sums of panels before it are initialised
     if (part == 0) {
@@ -273,6 +288,7 @@ class Backward : BackwardHeads<Stored, T> {
   // The keys [r0, r0 + keys) of a block and the queries [from, to) of a panel.
   struct Tile {
     int64_t panel, r0, keys, from, to;
+    bool masked;  // whether a mask of pairs is tested
   };
 
   // Adds the queries [from, to) of one panel to the gradients of a block of keys.
@@ -281,11 +297,16 @@ class Backward : BackwardHeads<Stored, T> {
     const int64_t p0 = panel * tiles_.queries, j0 = keys.j0, last = j0 + keys.count - 1;
     const Pairs part{head.b, head.h, from, to - from, j0, keys.count};
     const auto of_part = [&](const auto& x) { return x.block(0, x.rows, from - p0, to - from); };
-    const bool visible = !call_.keep || transpose_keep(call_.keep, part, of_part(work.keep));
+    const int kind = call_.own.block_of(head.b, head.h, from, j0);
+    const bool visible = kind != detail::BlockClasses::Empty &&
+                         (!call_.keep || transpose_keep(call_.keep, part, of_part(work.keep)));
+    const bool tested = kind == detail::BlockClasses::Partial;
     const bool whole = call_.query_lo(last) <= from + kStrip && call_.query_hi(head.b, j0) >= to - kStrip &&
                        call_.query_hi(head.b, last) >= to - kStrip;
     begin_pairs(part, {p0, std::min(p0 + tiles_.queries, call_.L)}, visible && whole);
     if (!visible) return;
+    if (tested) test_own_mask(part, of_part(work.keep));
+    const bool masked = call_.keep || tested;
     if (call_.bias) {
       for_element(call_.bias.element, [&](auto type) {
         transpose_numbers(call_.bias.template as<decltype(type)>(), part, work.rows, of_part(work.bias));
@@ -297,7 +318,7 @@ class Backward : BackwardHeads<Stored, T> {
         call_.dropout_bits(head.b, head.h, i, j0, last + 1, work.drop.data + i - p0, work.drop.stride);
     }
     if (whole) {
-      add_tile(head, keys, work, slot, {panel, 0, keys.count, from, to});
+      add_tile(head, keys, work, slot, {panel, 0, keys.count, from, to, masked});
       return;
     }
     for (int64_t r = 0; r < keys.count; r += kStrip) {
@@ -305,7 +326,19 @@ class Backward : BackwardHeads<Stored, T> {
       int64_t end = 0;
       for (int64_t x = 0; x < strip; ++x) end = std::max(end, call_.query_hi(head.b, j + x));
       add_tile(head, keys, work, slot,
-               {panel, r, strip, std::max(from, call_.query_lo(j) / 16 * 16), std::min(to, end)});
+               {panel, r, strip, std::max(from, call_.query_lo(j) / 16 * 16), std::min(to, end), masked});
+    }
+  }
+
+  // Hides the pairs of a part that the program's own mask hides, besides those that are hidden.
+  void test_own_mask(const Pairs& part, const Matrix<uint8_t>& keep) const {
+    for (int64_t r = 0; r < part.keys; ++r) {
+      const int64_t j = part.j0 + r;
+      if (!call_.keep) std::fill_n(keep.row(r), part.queries, uint8_t{1});
+      own_mask_of_key(call_,
+                      {part.b, part.h, j, part.i0, std::max<int64_t>(call_.query_lo(j) - part.i0, 0),
+                       std::min(call_.query_hi(part.b, j) - part.i0, part.queries)},
+                      keep.row(r));
     }
   }
 
@@ -345,6 +378,7 @@ class Backward : BackwardHeads<Stored, T> {
 
     // Pᵀ = exp(scale · (Sᵀ − m) − ln ℓ) and dSᵀ = Pᵀ ∘ (dPᵀ − δ)
     take_gradients(head, keys, work, tile, offset, wide);
+    if (work.captured) take_captured_gradients(head, keys, work, tile, offset);
     if (logits_) {
       logits_.add({head.b, head.h, tile.from, count, keys.j0 + tile.r0, n},
                   work.logits.block(tile.r0, n, offset, count), work.rows);
@@ -377,6 +411,7 @@ class Backward : BackwardHeads<Stored, T> {
     row.log_total = log_total(head, tile.from);
     row.delta = delta(head, tile.from);
     row.of_dropped = t_.of_dropped;
+    row.normalised = call_.normalise;
     for (int64_t r = 0; r < tile.keys; ++r) {
       const int64_t in_block = tile.r0 + r, j = keys.j0 + in_block;
       row.scores = work.scores.row(r);
@@ -389,14 +424,31 @@ class Backward : BackwardHeads<Stored, T> {
       row.hi = std::clamp<int64_t>(call_.query_hi(head.b, j) - tile.from, 0, tile.to - tile.from);
       row.distance = static_cast<float>(call_.band.position(tile.from) - j);
       if (call_.bias) row.bias = work.bias.row(in_block) + offset;
-      if (call_.keep) row.keep = work.keep.row(in_block) + offset;
+      if (tile.masked) row.keep = work.keep.row(in_block) + offset;
       if (t_.grad_weights) row.grad_weights = work.grad_weights.row(in_block) + offset;
-      if (logits_) row.logits = work.logits.row(in_block) + offset;
+      if (logits_ || work.captured) row.logits = work.logits.row(in_block) + offset;
+      if (call_.own.score) {
+        float* const slopes = work.slopes.row(in_block) + offset;
+        row.slopes = slopes;
+        own_scores_of_key(call_, {head.b, head.h, j, tile.from, row.lo, row.hi}, row.scores, slopes,
+                          work.captured ? work.own_inputs.row(in_block) + offset : nullptr);
+      }
       if (call_.dropout) {
         row.drop = work.drop.row(j % 128 / 16 + (j / 128 - keys.j0 / 128) * 8) + offset;
         row.drop_bit = static_cast<int>(j % 16);
       }
       rows_code().gradient_row(row);
+    }
+  }
+
+  void take_captured_gradients(const Head& head, const Keys& keys, const Workspace& work, const Tile& tile,
+                               int64_t offset) const {
+    for (int64_t r = 0; r < tile.keys; ++r) {
+      const int64_t in_block = tile.r0 + r, j = keys.j0 + in_block;
+      add_captured_gradients(call_,
+                             {head.b, head.h, j, tile.from, std::max<int64_t>(call_.query_lo(j) - tile.from, 0),
+                              std::clamp<int64_t>(call_.query_hi(head.b, j) - tile.from, 0, tile.to - tile.from)},
+                             work.captured, work.own_inputs.row(in_block) + offset, work.logits.row(in_block) + offset);
     }
   }
 

@@ -61,6 +61,7 @@ class BackwardHeads {
   struct Group {
     const Room& room;
     int64_t place, head;
+    const detail::CapturedView* captured = nullptr;  ///< see BackwardTensors::captured_lanes
   };
 
   /// One query head. `packed` holds the operands that every block of keys reads, in one panel per block of

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <limits>
 
+#include <attentive/score/pair_functions.h>
+
 #include "kernels/arguments.h"
 #include "kernels/attention/rows.h"
 #include "kernels/simd/elementwise.h"
@@ -41,9 +43,33 @@ void for_element(Element element, const Work& work) {
   }
 }
 
+/// A function that the program supplies.
+struct OwnFunction {
+  const void* object = nullptr;
+  const detail::PairFunctionCode* code = nullptr;  ///< null: there is no function
+
+  explicit operator bool() const { return code != nullptr; }
+};
+
+/// What a call's program supplies: functions of pairs. The caller keeps them alive.
+struct OwnFunctions {
+  OwnFunction score, mask;
+  const detail::CapturedView* captured = nullptr;
+  Strided<const uint8_t> blocks = {};  ///< detail::BlockClasses::Class, (B, H, blocks of queries, blocks of keys)
+
+  /// The class of the tile that holds this pair.
+  int block_of(int64_t b, int64_t h, int64_t i, int64_t j) const {
+    if (!mask) return detail::BlockClasses::Full;
+    if (!blocks) return detail::BlockClasses::Partial;
+    return *blocks.at(b, h, i / detail::BlockClasses::kSize, j / detail::BlockClasses::kSize);
+  }
+};
+
 struct CpuArguments : KernelArguments {
   int64_t group = 1;                   ///< query heads per key head
   Element element = Element::Float32;  ///< of q, k, v, the output and their gradients
+  bool normalise = true;               ///< whether a softmax turns scores into weights
+  OwnFunctions own = {};
 
   int64_t kv_head(int64_t h) const { return h / group; }
   /// Whether a call with this many multiplications per pair of query and key is worth several threads: for
@@ -56,7 +82,7 @@ struct CpuArguments : KernelArguments {
     const int64_t hi = band.key_hi(i, S);
     return key_lengths ? std::clamp<int64_t>(key_lengths[b], 0, hi) : hi;
   }
-  /// Whether no mask hides key j from query i.
+  /// Whether no mask hides key j from query i, but for the program's own.
   bool unmasked(int64_t b, int64_t h, int64_t i, int64_t j) const {
     if (keep && !*keep.at(b, h, i, j)) return false;
     return !bias || bias_at(b, h, i, j) != -kInfinity;
@@ -69,21 +95,27 @@ struct CpuArguments : KernelArguments {
     return number;
   }
   bool sees(int64_t b, int64_t h, int64_t i, int64_t j) const {
-    return j >= key_lo(i) && j < key_hi(b, i) && unmasked(b, h, i, j);
+    return j >= key_lo(i) && j < key_hi(b, i) && unmasked(b, h, i, j) && (!own.mask || unhidden(b, h, i, j));
   }
   bool sees_a_key(int64_t b, int64_t h, int64_t i) const {
     const int64_t hi = key_hi(b, i);
     for (int64_t j = key_lo(i); j < hi; ++j) {
-      if (unmasked(b, h, i, j)) return true;
+      if (unmasked(b, h, i, j) && (!own.mask || unhidden(b, h, i, j))) return true;
     }
     return false;
   }
+  /// Whether the program's own mask, which there must be, shows the pair.
+  bool unhidden(int64_t b, int64_t h, int64_t i, int64_t j) const;
   /// Queries [lo, hi) that may see key j.
   int64_t query_lo(int64_t j) const { return band.query_lo(j, L); }
   int64_t query_hi(int64_t b, int64_t j) const {
     return key_lengths && j >= key_lengths[b] ? 0 : band.query_hi(j, L);
   }
-  ScoreRule rule_of(int64_t b, int64_t h) const { return {scale, softcap, slopes ? *slopes.at(b, h) : 0.0f}; }
+  /// The rule of a head's scores; a score function has taken scale and softcap.
+  ScoreRule rule_of(int64_t b, int64_t h) const {
+    const float slope = slopes ? *slopes.at(b, h) : 0.0f;
+    return own.score ? ScoreRule{1.0f, 0.0f, slope} : ScoreRule{scale, softcap, slope};
+  }
   /// Writes the dropout bits of query i for the blocks of 128 keys that cover [from, to). out[g * stride]
   /// gets group g of 16 keys, counted from the start of the first block.
   void dropout_bits(int64_t b, int64_t h, int64_t i, int64_t from, int64_t to, uint16_t* out,

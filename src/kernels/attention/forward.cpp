@@ -13,6 +13,7 @@
 
 #include <cstring>
 
+#include "kernels/attention/own_functions.h"
 #include "kernels/attention/packed_keys.h"
 #include "kernels/attention/passes.h"
 #include "kernels/attention/row_terms.h"
@@ -135,8 +136,8 @@ class Forward {
       const int64_t to = std::min(end, from + kCols);
       for (int64_t r = 0; r < rows; r += kStrip) {
         const int64_t strip = std::min(kStrip, rows - r);
-        add(at, running, work, r, strip, std::max(from, call_.key_lo(i0 + r) / kFirst * kFirst),
-            std::min(to, call_.key_hi(b, i0 + r + strip - 1)));
+        add_shown(at, running, work, r, strip, std::max(from, call_.key_lo(i0 + r) / kFirst * kFirst),
+                  std::min(to, call_.key_hi(b, i0 + r + strip - 1)));
       }
     }
     gemm_done();
@@ -144,9 +145,29 @@ class Forward {
       t_.write_row(call_, b, h, i0 + r, running.maximum[r], running.total[r], running.output.row(r));
   }
 
-  // Adds the keys [from, to) of one tile to the strip of `rows` rows that begins at row r0 of the block.
+  // Adds the keys [from, to) of one tile to the strip of `rows` rows that begins at row r0 of the block, but for those that the
+  // program's own mask hides by whole blocks.
+  void add_shown(const Place& at, const Running& running, const Workspace& work, int64_t r0, int64_t rows, int64_t from,
+                 int64_t to) const {
+    if (!call_.own.blocks) return add(at, running, work, r0, rows, from, to, static_cast<bool>(call_.own.mask));
+    const int64_t first = at.i0 + r0, last = first + rows - 1;
+    const auto class_of = [&](int64_t j) {
+      const int above = call_.own.block_of(at.b, at.h, first, j), below = call_.own.block_of(at.b, at.h, last, j);
+      return above == below ? above : int{detail::BlockClasses::Partial};
+    };
+    while (from < to) {
+      const int kind = class_of(from);
+      int64_t end = (from / kBlock + 1) * kBlock;
+      while (end < to && class_of(end) == kind) end += kBlock;
+      if (kind != detail::BlockClasses::Empty)
+        add(at, running, work, r0, rows, from, std::min(end, to), kind == detail::BlockClasses::Partial);
+      from = end;
+    }
+  }
+
+  // Adds the keys [from, to). `tested`: the program's own mask is asked about each pair.
   void add(const Place& at, const Running& running, const Workspace& work, int64_t r0, int64_t rows,
-           int64_t from, int64_t to) const {
+           int64_t from, int64_t to, bool tested) const {
     if (from >= to) return;
     const int64_t i0 = at.i0 + r0, cols = to - from, wide = round_up(cols, 16);
     if (call_.keep && !any_kept(at.b, at.h, i0, rows, from, cols)) return;
@@ -166,12 +187,12 @@ class Forward {
     // P = exp(scale · (S − m′)); then m, ℓ and O are updated
     for (int64_t r = 0; r < rows; ++r) {
       SoftmaxRow& row = work.rows[r];
-      work.terms.set(row, r, at.b, at.h, i0 + r, from, cols);
+      work.terms.set(row, r, at.b, at.h, i0 + r, from, cols, tested);
       row.cols = wide;
       row.maximum = running.maximum[r0 + r];
       row.sum = running.total[r0 + r];
     }
-    rows_code().softmax_rows(work.rows, rows);
+    weigh_rows(call_, work.rows, rows);
     for (int64_t r = 0; r < rows; ++r) {
       follow_maximum(work.rows[r], running.maximum[r0 + r], running.total[r0 + r], running.output.row(r0 + r),
                      call_.Dv);

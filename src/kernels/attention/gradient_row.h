@@ -12,7 +12,7 @@ struct GradientKind {
   bool half = false;    ///< weights and gradients are written as bfloat16
   bool drop = false;    ///< dropout
   bool plain = false;   ///< no softcap, slope or bias
-  bool logits = false;  ///< gradients of logits are written, or weights have incoming gradients
+  bool logits = false;  ///< gradients of logits are written, weights have incoming ones, or scores are the program's own
 };
 
 template <GradientKind kKind>
@@ -42,6 +42,9 @@ inline void gradient_at(const GradientRow& row, int64_t c) {
   // A weight is at most 1, and rounding of very large scores must not make it larger.
   const Vec t = (x - load<Vec>(row.maximum + c)) * unit - load<Vec>(row.log_total + c);
   Vec weight = exp2<kKind.half>(t > all(0.0f) ? all(0.0f) : t);
+  if constexpr (kKind.logits) {
+    if (!row.normalised) weight = x;
+  }
   Vec gradient = load<Vec>(row.products + c);
   Vec grad_weight = all(0.0f);
   if constexpr (kKind.logits) {
@@ -58,10 +61,14 @@ inline void gradient_at(const GradientRow& row, int64_t c) {
   if constexpr (kKind.logits) {
     if (!row.of_dropped) gradient += grad_weight;
   }
-  gradient = weight * (gradient - load<Vec>(row.delta + c));
+  if (!kKind.logits || row.normalised) gradient = weight * (gradient - load<Vec>(row.delta + c));
   Vec of_logit = gradient;
   if (!kKind.plain && row.rule.softcap != 0.0f) gradient = gradient * (1.0f - capped * capped);
-  gradient = gradient * row.rule.scale;
+  if (kKind.logits && row.slopes) {
+    gradient = gradient * load<Vec>(row.slopes + c);
+  } else {
+    gradient = gradient * row.rule.scale;
+  }
   if constexpr (kEdge) {
     const Int seen = visible(row, c);
     dropped = select(seen, dropped, all(0.0f));
@@ -88,8 +95,9 @@ void gradient_columns(const GradientRow& row) {
 
 template <bool kHalf, bool kDrop>
 inline void gradient_row_as(const GradientRow& row) {
-  const bool plain = row.rule.plain() && !row.bias;
-  if (row.logits || row.grad_weights) {
+  // A row without statistics keeps natural logits.
+  const bool plain = row.rule.plain() && !row.bias && row.normalised;
+  if (row.logits || row.grad_weights || row.slopes || !row.normalised) {
     plain ? gradient_columns<GradientKind{kHalf, kDrop, true, true}>(row)
           : gradient_columns<GradientKind{kHalf, kDrop, false, true}>(row);
   } else {

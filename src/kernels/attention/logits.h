@@ -3,7 +3,7 @@
 // Converts raw scores to logits and decides which columns are visible, for the softmax and its gradient.
 
 #include "kernels/attention/rows.h"
-#include "kernels/simd/math.h"
+#include <attentive/score/math.h>
 
 ATTENTIVE_SIMD_BEGIN
 

@@ -1,7 +1,9 @@
 #include "kernels/attention/row_terms.h"
 
+#include <algorithm>
 #include <type_traits>
 
+#include "kernels/attention/own_functions.h"
 #include "kernels/gemm/operands.h"
 
 namespace attentive::kernels::cpu {
@@ -37,12 +39,12 @@ RowTerms::RowTerms(const CpuArguments& call, Scratch& scratch, int64_t rows, int
     : call_(call),
       cols_(cols),
       groups_(cols / 16 + 16),
-      keep_(scratch.take<uint8_t>(call.keep.col != 1 ? rows * cols : 0)),
+      keep_(scratch.take<uint8_t>(call.keep.col != 1 || call.own.mask ? rows * cols : 0)),
       bias_(scratch.take<float>(reads_in_place(call.bias) ? 0 : rows * cols)),
       drop_(dropped && call.dropout ? scratch.take<uint16_t>(rows * groups_) : nullptr) {}
 
 void RowTerms::set(SoftmaxRow& row, int64_t slot, int64_t b, int64_t h, int64_t i, int64_t from,
-                   int64_t cols) const {
+                   int64_t cols, bool tested) const {
   row.lo = std::max<int64_t>(call_.key_lo(i) - from, 0);
   row.hi = std::clamp<int64_t>(call_.key_hi(b, i) - from, 0, cols);
   row.rule = call_.rule_of(b, h);
@@ -52,7 +54,19 @@ void RowTerms::set(SoftmaxRow& row, int64_t slot, int64_t b, int64_t h, int64_t 
       row.bias = row_of(call_.bias.as<decltype(type)>(), b, h, i, from, cols, bias_ + slot * cols_);
     });
   }
-  if (call_.keep) row.keep = row_of(call_.keep, b, h, i, from, cols, keep_ + slot * cols_);
+  row.keep = call_.keep ? row_of(call_.keep, b, h, i, from, cols, keep_ + slot * cols_) : nullptr;
+  const OwnRow own{b, h, i, from, row.lo, row.hi};
+  if (call_.own.mask && tested) {
+    uint8_t* const shown = keep_ + slot * cols_;
+    if (!row.keep) {
+      std::fill_n(shown, cols, uint8_t{1});
+    } else if (row.keep != shown) {
+      std::copy_n(row.keep, cols, shown);
+    }
+    own_mask_of_query(call_, own, shown);
+    row.keep = shown;
+  }
+  if (call_.own.score) own_scores_of_query(call_, own, row.scores);
   if (drop_) {
     uint16_t* const bits = drop_ + slot * groups_;
     call_.dropout_bits(b, h, i, from, from + cols, bits, 1);

@@ -1,7 +1,7 @@
 #pragma once
 
-// Sets the members of a SoftmaxRow that hide, bias and drop its keys. The backward pass does the same for
-// transposed rows in add_panel and take_gradients (backward.cpp).
+// Sets the members of a SoftmaxRow that hide, bias and drop its keys, and applies the program's own score. The backward pass does
+// the same for transposed rows in add_panel and take_gradients (backward.cpp).
 
 #include "kernels/attention/call.h"
 #include "kernels/gemm/scratch.h"
@@ -15,15 +15,22 @@ class RowTerms {
 
   /// Sets `row` for query i of a head and the keys [from, from + cols), where `from` is a multiple of 16. The
   /// memory that `row` then points to is valid until the next call for the same slot.
-  void set(SoftmaxRow& row, int64_t slot, int64_t b, int64_t h, int64_t i, int64_t from, int64_t cols) const;
+  /// The scores become those of the program's own function; `tested`: its mask is tested.
+  void set(SoftmaxRow& row, int64_t slot, int64_t b, int64_t h, int64_t i, int64_t from, int64_t cols,
+           bool tested = true) const;
 
  private:
   const CpuArguments& call_;
   int64_t cols_, groups_;  ///< columns, and groups of 16 columns, per slot
-  uint8_t* keep_;          ///< copies of rows that are not contiguous
+  uint8_t* keep_;          ///< copies of rows that are not contiguous, or masked by a function
   float* bias_;            ///< likewise, or of a half type
   uint16_t* drop_;         ///< null: nothing is dropped
 };
+
+/// Turns rows of scores into weights: by the softmax, or as they are.
+inline void weigh_rows(const CpuArguments& call, SoftmaxRow* rows, int64_t count) {
+  call.normalise ? rows_code().softmax_rows(rows, count) : rows_code().plain_rows(rows, count);
+}
 
 /// Updates a row's running maximum m and total from its softmax and rescales the output summed so far:
 ///   O = O · exp(m - m′)

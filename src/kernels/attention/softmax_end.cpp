@@ -14,6 +14,8 @@ float natural(const CpuArguments& call, int64_t b, int64_t h, float maximum) {
 
 RowEnd end_of_row(const CpuArguments& call, int64_t b, int64_t h, int64_t i, float maximum, float total) {
   if (total == 0.0f && !call.sees_a_key(b, h, i)) return {};
+  // Weights that are scores need no factor; only a row without keys has none.
+  if (!call.normalise) return {.factor = 1.0f, .top = 0.0f, .total = 1.0f, .above = 0.0f, .maximum = 0.0f};
   const float sink = call.sinks ? call.sinks[h] : -kInfinity;
   return kernels::end_of_row(natural(call, b, h, maximum), total, sink, maximum);
 }

@@ -152,6 +152,41 @@ inline void weigh_row(SoftmaxRow& row) {
   zero_weights(row, (row.hi + kWidth - 1) / kWidth * kWidth, row.cols);
 }
 
+void cap(float* scores, float* slopes, const ScoreRule& rule, int64_t lo, int64_t hi) {
+  for (int64_t c = lo / kWidth * kWidth; c < hi; c += kWidth) {
+    Vec capped = all(0.0f);
+    store(scores + c, logits(rule, load<Vec>(scores + c), all(0.0f), nullptr, kWidth, &capped));
+    if (slopes) store(slopes + c, (1.0f - capped * capped) * rule.scale);
+  }
+}
+
+void plain_rows(SoftmaxRow* rows, int64_t count) {
+  for (int64_t r = 0; r < count; ++r) {
+    SoftmaxRow& row = rows[r];
+    row.rescale = 1.0f;
+    if (row.hi <= row.lo) {
+      zero_weights(row, 0, row.cols);
+      continue;
+    }
+    const int64_t first = row.lo / kWidth * kWidth;
+    zero_weights(row, 0, first);
+    Int any = {};
+    Vec distance = row.distance - static_cast<float>(first) - lanes_as_floats();
+    for (int64_t c = first; c < row.hi; c += kWidth, distance -= static_cast<float>(kWidth)) {
+      Vec x = logits(row.rule, load<Vec>(row.scores + c), distance, row.bias ? row.bias + c : nullptr, row.hi - c, nullptr);
+      const Int seen = visible(row, c);
+      any |= seen;
+      x = select(seen, x, all(0.0f));
+      if (row.drop) x = where_bits(static_cast<uint32_t>(row.drop[c / 16]) >> (c % 16), x);
+      row.weights16 ? store_weight<true>(row, c, x) : store_weight<false>(row, c, x);
+    }
+    zero_weights(row, (row.hi + kWidth - 1) / kWidth * kWidth, row.cols);
+    if (sum(__builtin_convertvector(any, Vec)) == 0.0f) continue;
+    row.maximum = 0.0f;
+    row.sum = 1.0f;
+  }
+}
+
 void softmax_rows(SoftmaxRow* rows, int64_t count) {
   for (int64_t r = 0; r < count; ++r) rows[r].peak = peak_of(rows[r]);
   for (int64_t r = 0; r < count; ++r) weigh_row(rows[r]);

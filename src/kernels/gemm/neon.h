@@ -3,7 +3,7 @@
 // The inner loops of register_blocks.h for ARM. `get` loads a vector of the rhs.
 
 #include "kernels/simd/matrix.h"
-#include "kernels/simd/vector.h"
+#include <attentive/score/vector.h>
 
 #if ATTENTIVE_SIMD_IS_NEON
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -22,6 +23,8 @@ namespace {
 struct SavedForBackward : torch::CustomClassHolder {
   Arguments arguments;   // its masks move to autograd in the forward pass
   Problem options;       // without tensors
+  PreparedFunctions functions;
+  std::vector<size_t> learned;  // the captured tensors that autograd differentiates
   VersionWatch changes;  // detects changes of the output
   // float32 weights that were returned, which the backward pass reads if the caller still has them unchanged.
   // Those of a half type are rounded, so they are computed again.
@@ -41,16 +44,18 @@ struct SavedForBackward : torch::CustomClassHolder {
 
 class NativeAttention : public torch::autograd::Function<NativeAttention> {
  public:
-  // `sinks`, `bias` and `slopes` are inputs so that autograd computes their gradients; the kernel reads their
-  // numbers from kept->arguments. The results are the output, the logsumexp, and the weights if the options
+  // `sinks`, `bias`, `slopes` and `captured` are inputs so that autograd computes their gradients; the kernel reads their
+  // numbers from `kept`. The results are the output, the logsumexp, and the weights if the options
   // ask for them.
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context,
                                                 const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                                 const std::optional<at::Tensor>& sinks,
                                                 const std::optional<at::Tensor>& bias,
                                                 const std::optional<at::Tensor>& slopes,
+                                                const at::TensorList& captured,
                                                 const c10::intrusive_ptr<SavedForBackward>& kept) {
-    const auto call = call_of(kept->arguments.scalars, kept->arguments.masks, q.scalar_type());
+    const auto call = call_of(kept->arguments.scalars, kept->arguments.masks, q.scalar_type(), kept->functions,
+                              kept->options.normalise);
     const auto computed = compute(call, {q, k, v}, /*want_logsumexp=*/true, /*want_statistics=*/true);
     torch::autograd::variable_list results{computed.output, computed.logsumexp};
     if (kept->options.weights != Weights::None) {
@@ -60,6 +65,8 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
     kept->changes.watch(computed.output);
     auto saved = kept->arguments.with_masks({q, k, v, computed.output.variable_data(), computed.statistics});
     saved.push_back(bias.value_or(at::Tensor()));
+    for (auto& input : kept->functions.captured) saved.push_back(std::exchange(input.numbers, {}));
+    for (const auto& tensor : captured) saved.push_back(tensor);
     context->save_for_backward(std::move(saved));
     context->set_materialize_grads(false);  // zeros of the weights' size would cost O(L S) memory
     context->saved_data["kept"] = c10::IValue::make_capsule(kept);
@@ -74,7 +81,7 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
     const Saved saved(context);
     const bool any =
         std::any_of(gradients.begin(), gradients.end(), [](const auto& x) { return x.defined(); });
-    if (!any) return torch::autograd::variable_list(7);
+    if (!any) return torch::autograd::variable_list(7 + saved.learned.size());
     return at::GradMode::is_enabled() ? gradients_with_graph(saved, gradients)
                                       : gradients_of(context, saved, gradients);
   }
@@ -90,12 +97,17 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
       out = {tensors[3], {}, tensors[4]};
       masks = MaskTensors::saved(&tensors[5]);
       bias = tensors[10];
+      const auto count = kept->functions.captured.size();
+      functions = kept->functions.with_numbers(tensors.data() + 11);
+      learned.assign(tensors.begin() + 11 + static_cast<std::ptrdiff_t>(count), tensors.end());
     }
 
     Inputs in;
     Computed out;
     MaskTensors masks;
     at::Tensor bias;  // undefined unless it requires a gradient
+    PreparedFunctions functions;
+    std::vector<at::Tensor> learned;  // the captured tensors that require a gradient, as the caller gave them
     c10::intrusive_ptr<SavedForBackward> kept;
     at::Tensor sinks, slopes;  // as the caller gave them
   };
@@ -123,9 +135,14 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
     problem.alibi_slopes = unchanged("alibi_slopes", saved.slopes, saved.masks.slopes);
     problem.key_lengths = saved.masks.lengths;
     problem.sinks = unchanged("sinks", saved.sinks, saved.masks.sinks);
+    for (size_t n = 0; n < saved.learned.size(); ++n)
+      problem.captured.emplace_back(saved.functions.captured[saved.kept->learned[n]].owner.get(), saved.learned[n]);
     auto found = reference::gradients_with_graph(
         problem, {gradients[0], gradients.size() > 2 ? gradients[2] : at::Tensor(), gradients[1]});
-    return {found.q, found.k, found.v, found.sinks, found.bias, found.alibi_slopes, at::Tensor()};
+    torch::autograd::variable_list result{found.q, found.k, found.v, found.sinks, found.bias, found.alibi_slopes};
+    result.insert(result.end(), found.captured.begin(), found.captured.end());
+    result.emplace_back();
+    return result;
   }
 
   static torch::autograd::variable_list gradients_of(torch::autograd::AutogradContext* context,
@@ -133,7 +150,8 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
                                                      const torch::autograd::variable_list& gradients) {
     const auto& in = saved.in;
     auto out = saved.out;
-    const auto call = call_of(saved.kept->arguments.scalars, saved.masks, in.q.scalar_type());
+    const auto call = call_of(saved.kept->arguments.scalars, saved.masks, in.q.scalar_type(), saved.functions,
+                              saved.kept->options.normalise);
     if (saved.kept->changes.any())
       out.output = compute(call, in, /*want_logsumexp=*/false, /*want_statistics=*/true).output;
     const auto incoming =
@@ -148,14 +166,30 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
       wanted.want_bias(saved.bias, in.q.scalar_type());
     }
     if (saved.slopes.defined() && context->needs_input_grad(input++)) wanted.slopes = saved.slopes.sizes();
-    const auto result = compute_gradients(call, in, out, incoming, wanted);
-    return {result.q, result.k, result.v, result.sinks, result.bias, result.slopes, at::Tensor()};
+    if (!saved.learned.empty()) wanted.captured = &saved.functions;
+    const auto found = compute_gradients(call, in, out, incoming, wanted);
+    torch::autograd::variable_list result{found.q, found.k, found.v, found.sinks, found.bias, found.slopes};
+    for (size_t n = 0; n < saved.learned.size(); ++n)
+      result.push_back(found.captured[saved.kept->learned[n]].to(saved.learned[n].scalar_type()));
+    result.emplace_back();
+    return result;
   }
 };
 
 // The tensors of a problem that may require a gradient.
 constexpr std::array kDifferentiable = {&Problem::q,     &Problem::k,    &Problem::v,
                                         &Problem::sinks, &Problem::bias, &Problem::alibi_slopes};
+
+// The indices of the captured tensors that autograd differentiates: those of the score.
+std::vector<size_t> learned_captures(const PreparedFunctions& functions) {
+  std::vector<size_t> result;
+  if (!functions.score) return result;
+  const auto& of_score = functions.score.function()->captured();
+  for (size_t n = 0; n < of_score.size(); ++n) {
+    if (!of_score[n]->indices && requires_gradient(of_score[n]->tensor)) result.push_back(n);
+  }
+  return result;
+}
 
 bool differentiates(const Problem& problem) {
   return std::any_of(kDifferentiable.begin(), kDifferentiable.end(),
@@ -164,6 +198,18 @@ bool differentiates(const Problem& problem) {
 
 std::optional<at::Tensor> if_differentiable(const at::Tensor& x) {
   return requires_gradient(x) ? std::optional(x) : std::nullopt;
+}
+
+// The problem as the kernel computes it: with the classes of the mask's tiles, and without softmax, with a bias for every pair,
+// since the gradients of a row's logits then do not add up to that of the logsumexp.
+Problem with_blocks(const Problem& given) {
+  Problem problem = given;
+  if (!problem.normalise && problem.bias.defined() && problem.bias.size(3) == 1)
+    problem.bias = problem.bias.expand({-1, -1, -1, problem.keys()});
+  constexpr int64_t kWorthClasses = 2 * detail::BlockClasses::kSize;
+  if (problem.mask && !problem.blocks && problem.queries() >= kWorthClasses && problem.keys() >= kWorthClasses)
+    problem.blocks = classify(problem);
+  return problem;
 }
 
 // Whether float32 can represent the factor, its inverse and products with it.
@@ -185,12 +231,22 @@ Verdict verdict(const Problem& problem) {
   if (problem.dropout_p == 1.0) return Verdict::no("a dropout of 1 leaves nothing to compute");
   if (!is_moderate(problem.scale)) return Verdict::no("it needs a scale between 1e-30 and 1e30");
   if (!is_moderate(problem.softcap)) return Verdict::no("it needs a softcap between 1e-30 and 1e30");
+  for (const auto* function : {problem.score.function().get(), problem.mask.function().get()}) {
+    if (!function) continue;
+    for (const auto& captured : function->captured()) {
+      if (captured->tensor.numel() > std::numeric_limits<int32_t>::max())
+        return Verdict::no("it reads captured tensors of less than 2^31 numbers");
+    }
+  }
   return {};
 }
 
-AttentionResult run(const Problem& problem) {
-  const bool differentiated = differentiates(problem);
+AttentionResult run(const Problem& given) {
+  const Problem problem = with_blocks(given);
   const auto kept = c10::make_intrusive<SavedForBackward>();
+  kept->functions = PreparedFunctions(problem);
+  kept->learned = learned_captures(kept->functions);
+  const bool differentiated = differentiates(problem) || !kept->learned.empty();
   kept->options = without_tensors(problem);
   kept->options.dropout_key = dropout_key_of(problem);
   kept->arguments = arguments_of(problem, *kept->options.dropout_key, Biases::HalfTypes, differentiated);
@@ -198,14 +254,17 @@ AttentionResult run(const Problem& problem) {
   AttentionResult result;
   at::Tensor logsumexp;
   if (differentiated) {
+    std::vector<at::Tensor> learned;
+    for (const size_t n : kept->learned) learned.push_back(kept->functions.captured[n].owner->tensor);
     auto outputs = NativeAttention::apply(in.q, in.k, in.v, if_differentiable(problem.sinks),
                                           if_differentiable(problem.bias),
-                                          if_differentiable(problem.alibi_slopes), kept);
+                                          if_differentiable(problem.alibi_slopes), at::TensorList(learned), kept);
     result.output = outputs[0];
     logsumexp = outputs[1];
     if (problem.weights != Weights::None) result.weights = outputs[2];
   } else {
-    const auto call = call_of(kept->arguments.scalars, kept->arguments.masks, in.q.scalar_type());
+    const auto call = call_of(kept->arguments.scalars, kept->arguments.masks, in.q.scalar_type(), kept->functions,
+                              problem.normalise);
     const auto computed = compute(call, in, problem.logsumexp, /*want_statistics=*/false);
     result.output = computed.output;
     logsumexp = computed.logsumexp;

@@ -5,6 +5,7 @@
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/zeros.h>
 
+#include "kernels/attention/own_functions.h"
 #include "kernels/attention/passes.h"
 #include "kernels/native_cpu/term_gradients.h"
 #include "kernels/native_cpu/views.h"
@@ -58,8 +59,55 @@ at::Tensor compute_weight_dots(const CpuArguments& call, const Inputs& in, const
 
 }  // namespace
 
-CpuArguments call_of(const Scalars& scalars, const MaskTensors& masks, at::ScalarType type) {
-  return {kernel_arguments(scalars, masks), scalars.H / scalars.Hkv, element_of(type)};
+PreparedFunctions::PreparedFunctions(const Problem& problem) : score(problem.score), mask(problem.mask), blocks(problem.blocks) {
+  if (!score && !mask) return;
+  captured = captured_inputs(problem);
+  views = captured_views(captured);
+}
+
+PreparedFunctions PreparedFunctions::with_numbers(const at::Tensor* numbers) const {
+  PreparedFunctions result = *this;
+  for (auto& input : result.captured) input.numbers = *numbers++;
+  result.views = captured_views(result.captured);
+  return result;
+}
+
+CpuArguments call_of(const Scalars& scalars, const MaskTensors& masks, at::ScalarType type,
+                     const PreparedFunctions& functions, bool normalise) {
+  CpuArguments call{kernel_arguments(scalars, masks), scalars.H / scalars.Hkv, element_of(type), normalise, {}};
+  const auto own = [](const auto& function) {
+    return cpu::OwnFunction{function->function(), &cpu::code_here(*function)};
+  };
+  if (functions.score) call.own.score = own(functions.score.function());
+  if (functions.mask) call.own.mask = own(functions.mask.function());
+  call.own.captured = functions.views.data();
+  if (const auto& blocks = functions.blocks) {
+    const auto& classes = blocks->classes;
+    call.own.blocks = {classes.const_data_ptr<uint8_t>(), blocks->batch == 1 ? 0 : classes.stride(0),
+                       blocks->heads == 1 ? 0 : classes.stride(1), classes.stride(2)};
+  }
+  return call;
+}
+
+std::shared_ptr<const attentive::detail::BlockClasses> classify(const Problem& problem) {
+  const PreparedFunctions functions(problem);
+  const auto& mask = *problem.mask.function();
+  auto result = std::make_shared<attentive::detail::BlockClasses>();
+  result->batch = mask.by_batch() ? problem.batch() : 1;
+  result->heads = mask.by_head() ? problem.heads() : 1;
+  result->queries = problem.queries();
+  result->keys = problem.keys();
+  for (const auto& input : functions.captured) {
+    if (!input.owner->tensor.is_inference()) result->versions.push_back(input.owner->tensor._version());
+  }
+  const auto blocks = [](int64_t n) { return cpu::round_up(n, cpu::kBlock) / cpu::kBlock; };
+  result->classes = at::empty({result->batch, result->heads, blocks(result->queries), blocks(result->keys)}, at::kByte);
+
+  Scalars scalars{result->batch, result->heads, result->heads, result->queries, result->keys, 1, 1, problem.band};
+  scalars.batch_offset = problem.batch_offset;
+  scalars.head_offset = problem.head_offset;
+  cpu::classify_blocks(call_of(scalars, {}, at::kFloat, functions), result->classes.mutable_data_ptr<uint8_t>());
+  return result;
 }
 
 at::Tensor with_unit_stride(const at::Tensor& x) {
@@ -122,6 +170,7 @@ Incoming incoming_of(const AttentionResult& gradients, const at::Tensor& output,
 Gradients compute_gradients(const CpuArguments& call, const Inputs& in, const Computed& out,
                             const Incoming& incoming, const Wanted& wanted) {
   const TermGradients terms(call, wanted, in.q.options().dtype(at::kFloat));
+  CapturedGradients captured(call, wanted.captured);
   Gradients result{gradient_of(in.q), gradient_of(in.k), gradient_of(in.v), {}, {}, {}};
   const auto dots =
       incoming.weights.defined() ? compute_weight_dots(call, in, out.weights, incoming) : at::Tensor();
@@ -144,9 +193,11 @@ Gradients compute_gradients(const CpuArguments& call, const Inputs& in, const Co
                                           .logits = terms.logits<T>(),
                                           .grad_weights = read_pairs<T>(incoming.weights),
                                           .of_dropped = incoming.of_dropped,
-                                          .weight_dots = optional_data(dots)});
+                                          .weight_dots = optional_data(dots),
+                                          .captured_lanes = captured.lanes()});
   });
   terms.finish(result);
+  result.captured = captured.finish();
   return result;
 }
 

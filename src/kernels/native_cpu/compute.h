@@ -6,10 +6,30 @@
 
 #include "kernels/arguments_of_problem.h"
 #include "kernels/attention/call.h"
+#include "kernels/captured_inputs.h"
 
 namespace attentive::kernels::native_cpu {
 
-cpu::CpuArguments call_of(const Scalars& scalars, const MaskTensors& masks, at::ScalarType type);
+/// The functions of pairs that a problem brings, and its captured tensors as vector code reads them.
+struct PreparedFunctions {
+  PreparedFunctions() = default;
+  explicit PreparedFunctions(const Problem& problem);
+  /// The same functions with these numbers of the captured tensors.
+  PreparedFunctions with_numbers(const at::Tensor* numbers) const;
+
+  ScoreMod score;
+  MaskMod mask;
+  std::shared_ptr<const attentive::detail::BlockClasses> blocks;
+  std::vector<CapturedInput> captured;
+  std::vector<attentive::detail::CapturedView> views;
+};
+
+/// `functions` must live as long as the result.
+cpu::CpuArguments call_of(const Scalars& scalars, const MaskTensors& masks, at::ScalarType type,
+                          const PreparedFunctions& functions = {}, bool normalise = true);
+
+/// The classes of the tiles of a problem's mask function, which there must be.
+std::shared_ptr<const attentive::detail::BlockClasses> classify(const Problem& problem);
 
 /// Makes the rows of q, k, v or an incoming gradient contiguous, as the kernel reads them.
 at::Tensor with_unit_stride(const at::Tensor& x);
@@ -60,6 +80,7 @@ struct Wanted {
   bool sinks = false;
   at::DimVector bias, slopes;             ///< the sizes of the problem's bias and slopes; empty: not wanted
   at::ScalarType bias_type = at::kFloat;  ///< of the gradient: float32 or the type of q
+  const PreparedFunctions* captured = nullptr;  ///< the gradients of its floating-point tensors; null: not wanted
 
   /// Asks for the gradient of a bias of a call whose q is of this type.
   void want_bias(const at::Tensor& given, at::ScalarType q) {
@@ -70,6 +91,7 @@ struct Wanted {
 
 struct Gradients {
   at::Tensor q, k, v, sinks, bias, slopes;
+  std::vector<at::Tensor> captured = {};  ///< float32, one per captured tensor; undefined for indices
 };
 
 /// The gradients of what a differentiated call computed.

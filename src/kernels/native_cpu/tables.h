@@ -43,7 +43,9 @@ constexpr ProductFunctions kProducts = {
     .pack_rows = {{pack_rows}, {pack_rows}, {pack_rows}, {pack_rows}},
     .multiply_few_rows = {{multiply_few_rows}, {multiply_few_rows}, {multiply_few_rows}}};
 
-constexpr RowFunctions kRows = {.softmax_rows = softmax_rows,
+constexpr RowFunctions kRows = {.cap = cap,
+                                .plain_rows = plain_rows,
+                                .softmax_rows = softmax_rows,
                                 .gradient_row = gradient_row,
                                 .logit_sums = logit_sums,
                                 .few_scores = {{few_scores}, {few_scores}, {few_scores}},

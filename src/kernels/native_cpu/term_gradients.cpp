@@ -1,6 +1,7 @@
 #include "kernels/native_cpu/term_gradients.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include <ATen/ops/empty.h>
@@ -73,6 +74,44 @@ cpu::LogitGradients<T> TermGradients::logits() const {
 template cpu::LogitGradients<float> TermGradients::logits() const;
 template cpu::LogitGradients<cpu::bf16_t> TermGradients::logits() const;
 template cpu::LogitGradients<cpu::f16_t> TermGradients::logits() const;
+
+CapturedGradients::CapturedGradients(const cpu::CpuArguments& call, const PreparedFunctions* functions) {
+  if (!functions) return;
+  constexpr int64_t kMost = 8, kNumbers = int64_t{1} << 24;
+  int64_t numbers = 1;
+  for (const auto& input : functions->captured) {
+    if (!input.owner->indices) numbers += input.numbers.numel();
+  }
+  const int64_t lanes = std::clamp<int64_t>(std::min(kNumbers / numbers, call.B * call.Hkv), 1, kMost);
+  for (const auto& input : functions->captured) {
+    at::DimVector sizes{lanes};
+    for (const int64_t size : input.numbers.sizes()) sizes.push_back(size);
+    sums_.push_back(input.owner->indices ? at::Tensor() : at::zeros(sizes, input.numbers.options()));
+  }
+  for (int64_t lane = 0; lane < lanes; ++lane) {
+    auto views = functions->views;
+    for (size_t n = 0; n < views.size(); ++n) {
+      if (!sums_[n].defined()) continue;
+      const auto sum = sums_[n].select(0, lane);
+      views[n].gradient = sum.mutable_data_ptr<float>();
+    }
+    lanes_.push_back(std::move(views));
+  }
+}
+
+std::vector<at::Tensor> CapturedGradients::finish() const {
+  std::vector<at::Tensor> result;
+  for (const auto& sums : sums_) {
+    if (!sums.defined()) {
+      result.emplace_back();
+      continue;
+    }
+    auto total = sums.select(0, 0).clone();
+    for (int64_t lane = 1; lane < sums.size(0); ++lane) total.add_(sums.select(0, lane));
+    result.push_back(total);
+  }
+  return result;
+}
 
 void TermGradients::finish(Gradients& gradients) const {
   if (sinks_.defined()) gradients.sinks = sum_in_order(sinks_, {1, sinks_.size(1), 1}).view(-1);

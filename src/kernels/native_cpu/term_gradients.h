@@ -26,4 +26,20 @@ class TermGradients {
   at::Tensor pair_sums_;  ///< float32: the gradient of a bias that is added in several items or heads
 };
 
+/// Gradients of captured tensors. Every lane of work has its own sums, which are added in the order of the lanes; their number
+/// depends only on shapes.
+class CapturedGradients {
+ public:
+  /// Null: no gradients are wanted.
+  CapturedGradients(const cpu::CpuArguments& call, const PreparedFunctions* functions);
+
+  const std::vector<std::vector<attentive::detail::CapturedView>>& lanes() const { return lanes_; }
+  /// The sums, float32; undefined for tensors of indices. None if no gradients are wanted.
+  std::vector<at::Tensor> finish() const;
+
+ private:
+  std::vector<at::Tensor> sums_;  ///< (lanes, ...)
+  std::vector<std::vector<attentive::detail::CapturedView>> lanes_;
+};
+
 }  // namespace attentive::kernels::native_cpu

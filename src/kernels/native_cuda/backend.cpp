@@ -122,6 +122,9 @@ Verdict verdict(const Problem& problem) {
   if (type != at::kFloat && type != at::kBFloat16 && type != at::kHalf)
     return Verdict::no("it accepts only float32, bfloat16 and float16");
   if (problem.is_empty()) return Verdict::no("it does not accept empty inputs");
+  if (problem.score) return Verdict::no("it takes no score function");
+  if (problem.mask) return Verdict::no("it takes no mask function");
+  if (!problem.normalise) return Verdict::no("it computes a softmax");
   if (problem.has_dropout() && problem.dropout_stream == DropoutStream::Aten)
     return Verdict::no("the Aten dropout stream cannot be drawn row by row");
   if (problem.dropout_p == 1.0) return Verdict::no("a dropout of 1 leaves nothing to compute");

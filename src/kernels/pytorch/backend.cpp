@@ -12,6 +12,9 @@ Verdict verdict(const Problem& problem) {
     return Verdict::no("its kernels run only on the CPU and on CUDA");
   if (problem.weights != Weights::None) return Verdict::no("its kernels cannot return the weights");
   if (problem.softcap) return Verdict::no("its kernels have no softcap");
+  if (problem.score) return Verdict::no("its kernels take no score function");
+  if (problem.mask) return Verdict::no("its kernels take no mask function");
+  if (!problem.normalise) return Verdict::no("its kernels compute a softmax");
   if (problem.sinks.defined()) return Verdict::no("its kernels have no sinks");
   if (problem.is_empty()) return Verdict::no("its kernels do not accept empty inputs");
   if (problem.head_dim() != problem.value_dim())

@@ -46,6 +46,14 @@ at::Tensor biased_scores(const Problem& problem, const Rectangle& part, const at
     if (hidden.defined()) scores = scores.masked_fill(hidden, 0.0);
     scores = *problem.softcap * at::tanh(scores / *problem.softcap);
   }
+  if (problem.score) {
+    // A function may have no derivative at NaN, even if nothing reads the result.
+    if (hidden.defined()) scores = scores.masked_fill(hidden, 0.0);
+    const detail::TensorEvaluation evaluation{.numbers = scores.options(), .hidden = hidden, .replaced = problem.captured};
+    const auto changed =
+        problem.score.function()->score(detail::TensorScore(scores), places_of(problem, part, evaluation)).pairs;
+    scores = changed.to(scores.options()).expand_as(scores);
+  }
   if (problem.bias.defined()) scores = scores + cut(problem.bias, part).to(scores.scalar_type());
   if (problem.alibi_slopes.defined()) {
     const int64_t first = problem.band.position(part.row0);
@@ -85,6 +93,20 @@ at::Tensor logsumexp(const at::Tensor& scores) {
   return (scores - top).exp().sum(3).log() + top.squeeze(3);
 }
 
+// Weighs values with the scores themselves.
+AttentionResult unnormalised(const Problem& problem, const Rectangle& part, const at::Tensor& scores, const at::Tensor& hidden,
+                             const at::Tensor& v) {
+  const auto weights = hidden.defined() ? scores.masked_fill(hidden, 0.0) : scores;
+  const auto dropped = problem.has_dropout() ? drop(problem, part, weights) : weights;
+  AttentionResult result;
+  if (problem.weights == Weights::Clean) result.weights = weights.to(problem.q.scalar_type());
+  if (problem.weights == Weights::Dropped) result.weights = dropped.to(problem.q.scalar_type());
+  auto output = unstack_groups(at::matmul(stack_groups(dropped, problem.kv_heads()), v), problem.heads());
+  if (hidden.defined()) output = output.masked_fill(hidden.all(3, /*keepdim=*/true), 0.0);
+  result.output = output.to(problem.q.scalar_type());
+  return result;
+}
+
 // Computes attention of the rectangle's queries over its keys.
 AttentionResult dense(const Problem& problem, const Rectangle& part) {
   const auto type = accumulate_type(problem);
@@ -104,6 +126,7 @@ AttentionResult dense(const Problem& problem, const Rectangle& part) {
   const auto hidden = visible.defined() ? visible.bitwise_not() : at::Tensor();
   auto scores = biased_scores(problem, part, q, k, hidden);
   at::Tensor empty;  // queries without any key
+  if (!problem.normalise) return unnormalised(problem, part, scores, hidden, v);
   if (visible.defined()) {
     // Hidden scores are replaced rather than added to, so that NaN or Inf in them has no effect. A row
     // without keys is made finite before the softmax, because its gradient would otherwise be NaN.

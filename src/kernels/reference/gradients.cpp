@@ -26,6 +26,10 @@ GraphGradients gradients_by_autograd(Problem problem, const AttentionResult& inc
     x = x.view_as(x);
     wanted.push_back(x);
   }
+  for (auto& [owner, tensor] : problem.captured) {
+    tensor = tensor.view_as(tensor);
+    wanted.push_back(tensor);
+  }
   if (!incoming.weights.defined()) problem.weights = Weights::None;
   problem.logsumexp = incoming.logsumexp.defined();
   const auto computed = run(problem);
@@ -41,14 +45,19 @@ GraphGradients gradients_by_autograd(Problem problem, const AttentionResult& inc
   const auto found =
       torch::autograd::grad(results, wanted, given, /*retain_graph=*/create_graph, create_graph,
                             /*allow_unused=*/true);
+  size_t next = 0;
+  const auto gradient_of = [&](const at::Tensor& input) {
+    const auto& gradient = found[next++];
+    return gradient.defined() ? gradient : at::zeros_like(input);
+  };
   std::array<at::Tensor, kInputs.size()> gradients;
-  for (size_t i = 0, next = 0; i < kInputs.size(); ++i) {
+  for (size_t i = 0; i < kInputs.size(); ++i) {
     const auto& input = problem.*kInputs[i];
-    if (!requires_gradient(input)) continue;
-    gradients[i] = found[next].defined() ? found[next] : at::zeros_like(input);
-    ++next;
+    if (requires_gradient(input)) gradients[i] = gradient_of(input);
   }
-  return {gradients[0], gradients[1], gradients[2], gradients[3], gradients[4], gradients[5]};
+  GraphGradients result{gradients[0], gradients[1], gradients[2], gradients[3], gradients[4], gradients[5]};
+  for (const auto& [owner, tensor] : problem.captured) result.captured.push_back(gradient_of(tensor));
+  return result;
 }
 
 GraphGradients gradients_with_graph(Problem problem, const AttentionResult& incoming) {

@@ -3,6 +3,7 @@
 // Gradients that can be differentiated again, for backends whose own backward pass records no graph.
 
 #include <functional>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
@@ -13,6 +14,7 @@ namespace attentive::kernels::reference {
 /// Gradients of a problem's tensors; undefined for a tensor that requires none.
 struct GraphGradients {
   at::Tensor q, k, v, sinks, bias, alibi_slopes;
+  std::vector<at::Tensor> captured = {};  ///< one per tensor of `Problem::captured`
 };
 
 /// Computes a problem by `run` under autograd, and the gradients of its tensors, which autograd records if

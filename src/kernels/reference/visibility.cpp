@@ -1,10 +1,13 @@
 #include "kernels/reference/visibility.h"
 
+#include <array>
 #include <limits>
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ExpandUtils.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/bitwise_and.h>
+#include <ATen/ops/scalar_tensor.h>
 
 namespace attentive::kernels::reference {
 namespace {
@@ -42,7 +45,32 @@ at::Tensor visible_pairs(const Problem& problem, const Rectangle& part) {
     restrict_to(visible, keys.view({keys.size(0), 1, 1, keys.size(1)}));
   }
   if (problem.key_lengths.defined()) restrict_to(visible, j.lt(problem.key_lengths.view({-1, 1, 1, 1})));
+  if (problem.mask) {
+    detail::TensorEvaluation evaluation{.numbers = problem.q.options(), .replaced = problem.captured};
+    if (visible.defined()) evaluation.hidden = visible.bitwise_not();
+    const auto mask = problem.mask.function()->mask(places_of(problem, part, evaluation)).pairs;
+    const auto pairs = mask.to(problem.q.device()).expand(at::infer_size(mask.sizes(), {1, 1, part.rows, part.cols}));
+    restrict_to(visible, pairs);
+  }
   return visible;
+}
+
+detail::TensorPairs places_of(const Problem& problem, const Rectangle& part, const detail::TensorEvaluation& evaluation) {
+  const auto options = at::TensorOptions().dtype(at::kLong).device(problem.q.device());
+  const auto range = [&](int64_t first, int64_t count, int dimension) {
+    std::array<int64_t, 4> sizes = {1, 1, 1, 1};
+    sizes[static_cast<size_t>(dimension)] = count;
+    return detail::TensorIndex(at::arange(first, first + count, options).view(sizes), &evaluation);
+  };
+  const auto number = [&](int64_t n) {
+    return detail::TensorIndex(at::scalar_tensor(n, options).view({1, 1, 1, 1}), &evaluation);
+  };
+  return {range(problem.batch_offset, problem.batch(), 0),
+          range(problem.head_offset, problem.heads(), 1),
+          range(problem.band.position(part.row0), part.rows, 2),
+          range(part.col0, part.cols, 3),
+          number(problem.queries()),
+          number(problem.keys())};
 }
 
 bool has_huge_negative_rows(const Problem& problem) {

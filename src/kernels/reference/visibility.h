@@ -4,6 +4,8 @@
 
 #include <string_view>
 
+#include <attentive/score/tensors.h>
+
 #include "kernels/problem.h"
 
 namespace attentive::kernels::reference {
@@ -12,6 +14,9 @@ namespace attentive::kernels::reference {
 struct Rectangle {
   int64_t row0, rows, col0, cols;
 };
+
+/// The places of the pairs of a rectangle, as functions of pairs read them; `evaluation` must live as long.
+detail::TensorPairs places_of(const Problem& problem, const Rectangle& part, const detail::TensorEvaluation& evaluation);
 
 /// Bool, rank 4, broadcasts to (B, H, rows, cols), true: may attend. Undefined if every pair may.
 at::Tensor visible_pairs(const Problem& problem, const Rectangle& part);

@@ -3,7 +3,7 @@
 // The Counter dropout stream: Philox numbers, compared with the threshold.
 
 #include "kernels/philox.h"
-#include "kernels/simd/vector.h"
+#include <attentive/score/vector.h>
 
 ATTENTIVE_SIMD_BEGIN
 

@@ -2,7 +2,7 @@
 
 // GELU in its tanh form.
 
-#include "kernels/simd/math.h"
+#include <attentive/score/math.h>
 
 ATTENTIVE_SIMD_BEGIN
 

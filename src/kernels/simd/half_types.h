@@ -4,7 +4,7 @@
 // instruction set.
 
 #include "kernels/simd/matrix.h"
-#include "kernels/simd/vector.h"
+#include <attentive/score/vector.h>
 
 ATTENTIVE_SIMD_BEGIN
 

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include <attentive/score/width.h>
+
 #define ATTENTIVE_ALWAYS_INLINE __attribute__((always_inline)) inline
 
 namespace attentive::kernels::cpu {
@@ -22,8 +24,6 @@ template <>
 inline constexpr bool kIsBf16<bf16_t> = true;
 template <>
 inline constexpr bool kIsBf16<const bf16_t> = true;
-
-constexpr float kLog2e = 1.44269504088896340736f;
 
 /// A matrix with contiguous rows, whose beginnings are `stride` numbers apart.
 template <class T>

@@ -3,7 +3,7 @@
 // Helpers shared by the products of few rows: reducing vectors of sums to numbers at the end of a block, and
 // prefetching.
 
-#include "kernels/simd/vector.h"
+#include <attentive/score/vector.h>
 
 ATTENTIVE_SIMD_BEGIN
 

@@ -1,15 +1,23 @@
-#pragma once
-
-// The instruction set of a source of vector code. The source defines both macros before it includes anything;
-// without them (an editor that parses a header alone) the portable set is used. The code uses the compilers'
-// vector extensions (GCC and Clang), so that one source serves every width.
+// The instruction set of vector code. Whoever includes this code defines both macros before; without them (an editor that
+// parses a header alone) the portable set is used. The code uses the compilers' vector extensions (GCC and Clang), so that
+// one source serves every width. A source of the library is compiled for one set; a program that defines scores has all sets
+// in one source (every_set.h), so the headers of vector code can be included once for each.
 
 #ifndef ATTENTIVE_SIMD_WIDTH
 #define ATTENTIVE_SIMD_WIDTH 4  // floats per vector
 #define ATTENTIVE_SIMD_NAMESPACE portable
 #endif
 
-#if defined(__AVX512F__) && ATTENTIVE_SIMD_WIDTH == 16
+#undef ATTENTIVE_SIMD_IS_AVX512
+#undef ATTENTIVE_SIMD_HAS_PAIRS
+#undef ATTENTIVE_SIMD_IS_AVX2
+#undef ATTENTIVE_SIMD_IS_NEON
+#undef ATTENTIVE_SIMD_IS_NEON_BF16
+#undef ATTENTIVE_SIMD_BEGIN
+#undef ATTENTIVE_SIMD_END
+
+// ATTENTIVE_SIMD_TARGETED: the functions have the target attribute of their set, which sets no macro with clang.
+#if (defined(__AVX512F__) || defined(ATTENTIVE_SIMD_TARGETED)) && ATTENTIVE_SIMD_WIDTH == 16
 #define ATTENTIVE_SIMD_IS_AVX512 1
 #else
 #define ATTENTIVE_SIMD_IS_AVX512 0
@@ -19,7 +27,7 @@
 #else
 #define ATTENTIVE_SIMD_HAS_PAIRS 0
 #endif
-#if defined(__AVX2__) && ATTENTIVE_SIMD_WIDTH == 8
+#if (defined(__AVX2__) || defined(ATTENTIVE_SIMD_TARGETED)) && ATTENTIVE_SIMD_WIDTH == 8
 #define ATTENTIVE_SIMD_IS_AVX2 1
 #else
 #define ATTENTIVE_SIMD_IS_AVX2 0
@@ -50,3 +58,10 @@
   }                        \
   }                        \
   }
+
+#ifndef ATTENTIVE_SIMD_CONSTANTS
+#define ATTENTIVE_SIMD_CONSTANTS
+namespace attentive::kernels::cpu {
+constexpr float kLog2e = 1.44269504088896340736f;
+}
+#endif

@@ -1,11 +1,12 @@
-#pragma once
+#ifndef ATTENTIVE_SCORE_VECTOR_H
+#define ATTENTIVE_SCORE_VECTOR_H
 
 // Vectors: loads, stores, selection and reductions.
 
 #include <cstdint>
 #include <cstring>
 
-#include "kernels/simd/width.h"
+#include <attentive/score/width.h>
 
 ATTENTIVE_SIMD_BEGIN
 
@@ -133,3 +134,5 @@ inline void store_part(float* p, Vec v, int64_t n) {
 }
 
 ATTENTIVE_SIMD_END
+
+#endif

@@ -1,0 +1,144 @@
+#ifndef ATTENTIVE_SCORE_FUNCTIONS_H
+#define ATTENTIVE_SCORE_FUNCTIONS_H
+
+// Functions of vectors over the whole range of float, which scores may call: accurate to a few units in the last place.
+
+#include <attentive/score/math.h>
+
+ATTENTIVE_SIMD_BEGIN
+
+constexpr float kInf = __builtin_inff(), kNan = __builtin_nanf("");
+
+/// The integer nearest to x, for |x| < 2^22.
+inline Vec nearest(Vec x) {
+  const Vec magic = all(12582912.0f);
+  const Vec sum = rounded(x + magic);
+  return sum - magic;
+}
+
+inline Vec floor_of(Vec x) {
+#if ATTENTIVE_SIMD_IS_AVX512
+  return (Vec)_mm512_roundscale_ps((__m512)x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+#elif ATTENTIVE_SIMD_IS_AVX2
+  return (Vec)_mm256_floor_ps((__m256)x);
+#elif ATTENTIVE_SIMD_IS_NEON
+  return (Vec)vrndmq_f32((float32x4_t)x);
+#else
+  // From 2^23 on, every number is an integer; so are NaN and Inf for this purpose.
+  const Vec small = select(magnitude(x) < all(8388608.0f), x, all(0.0f));
+  const Vec cut = __builtin_convertvector(__builtin_convertvector(small, Int), Vec);
+  const Vec down = cut - select(cut > small, all(1.0f), all(0.0f));
+  return select(magnitude(x) < all(8388608.0f), down, x);
+#endif
+}
+
+inline Vec sqrt_of(Vec x) {
+#if ATTENTIVE_SIMD_IS_AVX512
+  return (Vec)_mm512_sqrt_ps((__m512)x);
+#elif ATTENTIVE_SIMD_IS_AVX2
+  return (Vec)_mm256_sqrt_ps((__m256)x);
+#elif ATTENTIVE_SIMD_IS_NEON
+  return (Vec)vsqrtq_f32((float32x4_t)x);
+#else
+  for (int i = 0; i < kWidth; ++i) x[i] = __builtin_sqrtf(x[i]);
+  return x;
+#endif
+}
+
+/// 2^n for integers n in [-126, 127].
+inline Vec power_of_two(Int n) {
+  return (Vec)((n + 127) << 23);
+}
+
+/// e^x by e^x = 2^n e^r with |r| <= ln(2) / 2 and the series of e^r.
+inline Vec exp_of(Vec x) {
+  const Vec low = select(x < all(-104.0f), all(-104.0f), x), limited = select(low > all(89.0f), all(89.0f), low);
+  const Vec n = nearest(limited * kLog2e);
+  const Vec r = (limited - n * 0.693359375f) + n * 2.12194440e-4f;
+  Vec p = all(1.0f / 5040.0f);
+  p = p * r + 1.0f / 720.0f;
+  p = p * r + 1.0f / 120.0f;
+  p = p * r + 1.0f / 24.0f;
+  p = p * r + 1.0f / 6.0f;
+  p = p * r + 0.5f;
+  p = p * r + 1.0f;
+  p = p * r + 1.0f;
+  // In two steps, since 2^n itself may be too large or too small.
+  const Int whole = __builtin_convertvector(n, Int), half = whole >> 1;
+  const Vec y = rounded(p * power_of_two(half) * power_of_two(whole - half));
+  return select(x == x, y, x);
+}
+
+/// ln x by x = 2^n m with m near 1 and ln m = 2 artanh((m - 1) / (m + 1)).
+inline Vec log_of(Vec x) {
+  const Int tiny = x < all(1.17549435e-38f);
+  const Int bits = (Int)select(tiny, x * 8388608.0f, x);
+  const Int n = ((bits - 0x3f3504f3) >> 23);  // m in [sqrt(1/2), sqrt(2))
+  const Vec m = (Vec)(bits - (n << 23));
+  const Vec e = __builtin_convertvector(n, Vec) - select(tiny, all(23.0f), all(0.0f));
+  const Vec f = m - 1.0f, s = f / (2.0f + f), s2 = s * s;
+  const Vec series = s2 * (2.0f / 3.0f + s2 * (2.0f / 5.0f + s2 * (2.0f / 7.0f + s2 * (2.0f / 9.0f))));
+  // 2 s = f - s f, which keeps the digits of f
+  const Vec rest = s * (series - f) - e * 2.12194440e-4f;
+  Vec y = rounded((f + rest) + e * 0.693359375f);
+  y = select(x == all(kInf), x, y);
+  y = select(x == all(0.0f), all(-kInf), y);
+  return select(x < all(0.0f), all(kNan), select(x == x, y, x));
+}
+
+/// ln(1 + x) for x in [0, 1]: the error of the rounded sum is divided out.
+inline Vec log1p_of(Vec x) {
+  const Vec sum = rounded(1.0f + x), added = rounded(sum - 1.0f);
+  return rounded(select(added == all(0.0f), x, log_of(sum) * (x / added)));
+}
+
+/// ln(1 + e^x)
+inline Vec softplus_of(Vec x) {
+  const Vec rest = log1p_of(exp_of(-magnitude(x)));
+  return rounded(select(x < all(0.0f), all(0.0f), x) + rest);
+}
+
+inline Vec sigmoid_of(Vec x) {
+  return rounded(1.0f / (1.0f + exp_of(-x)));
+}
+
+/// The rest of x after its nearest multiple n of pi / 2, for |x| < 2^13, where n times each part of pi / 2 is exact.
+inline Vec rest_of_quarter(Vec x, Vec n) {
+  return ((x - n * 1.5703125f) - n * 4.837512969970703125e-4f) - n * 7.549789948768648e-8f;
+}
+
+inline Vec sine_of_rest(Vec r, Vec r2) {
+  return r + r * r2 * (-1.0f / 6.0f + r2 * (1.0f / 120.0f + r2 * (-1.0f / 5040.0f + r2 * (1.0f / 362880.0f))));
+}
+
+inline Vec cosine_of_rest(Vec r2) {
+  const Vec series = 1.0f / 24.0f + r2 * (-1.0f / 720.0f + r2 * (1.0f / 40320.0f - r2 * (1.0f / 3628800.0f)));
+  return 1.0f + r2 * (-0.5f + r2 * series);
+}
+
+/// sin(x + quarters * pi / 2)
+inline Vec sine_of(Vec x, int32_t quarters) {
+  const Vec n = nearest(x * 0.636619772367581f);
+  const Vec r = rest_of_quarter(x, n), r2 = r * r;
+  const Int quarter = __builtin_convertvector(n, Int) + quarters;
+  const Vec y = select((quarter & 1) != 0, cosine_of_rest(r2), sine_of_rest(r, r2));
+  Vec result = rounded((Vec)((Int)y ^ ((quarter & 2) << 30)));
+  const Int small = magnitude(x) < all(8192.0f);
+  for (int i = 0; i < kWidth; ++i) {
+    if (small[i] == 0) result[i] = quarters == 0 ? __builtin_sinf(x[i]) : __builtin_cosf(x[i]);
+  }
+  return result;
+}
+
+/// x^y. Of negative x, only integer powers are numbers.
+inline Vec pow_of(Vec x, Vec y) {
+  const Vec size = exp_of(rounded(y * log_of(magnitude(x))));
+  const Int whole = floor_of(y) == y, odd = floor_of(y * 0.5f) * 2.0f != y;
+  const Vec negative = select(whole, select(odd, -size, size), all(kNan));
+  const Vec result = select(x < all(0.0f), negative, size);
+  return select(y == all(0.0f), all(1.0f), select(x == all(1.0f), all(1.0f), result));
+}
+
+ATTENTIVE_SIMD_END
+
+#endif

@@ -1,0 +1,451 @@
+#ifndef ATTENTIVE_SCORE_LANES_H
+#define ATTENTIVE_SCORE_LANES_H
+
+// Numbers of a vector of pairs, as a score function sees them: values, values with a derivative, conditions. They are held
+// in memory and not in a vector type, because the body of the function is compiled for the plain instruction set until it is
+// inlined into a row's loop.
+
+#include <concepts>
+#include <type_traits>
+
+#include <attentive/score/functions.h>
+
+ATTENTIVE_SIMD_BEGIN
+
+template <class>
+inline constexpr bool kNever = false;
+
+/// A number per pair.
+struct Lanes {
+  float x[kWidth];
+};
+
+/// A number per pair with its derivative.
+struct Dual {
+  Lanes value, slope;
+};
+
+/// A condition per pair: all bits set, or none.
+struct LaneMask {
+  int32_t x[kWidth];
+
+  template <class T>
+    requires std::same_as<T, bool>
+  operator T() const {
+    static_assert(kNever<T>,
+                  "a condition of a score differs from pair to pair: write where(condition, yes, no) in place of if and ?:, "
+                  "and & | ! in place of && || not");
+    return false;
+  }
+};
+
+inline Vec vec(const Lanes& a) {
+  return load<Vec>(a.x);
+}
+inline Lanes lanes_of(Vec v) {
+  Lanes a;
+  store(a.x, v);
+  return a;
+}
+inline Int bits(const LaneMask& a) {
+  return load<Int>(a.x);
+}
+inline LaneMask mask_of(Int v) {
+  LaneMask a;
+  store(a.x, v);
+  return a;
+}
+
+inline LaneMask operator&(const LaneMask& a, const LaneMask& b) {
+  return mask_of(bits(a) & bits(b));
+}
+inline LaneMask operator|(const LaneMask& a, const LaneMask& b) {
+  return mask_of(bits(a) | bits(b));
+}
+inline LaneMask operator^(const LaneMask& a, const LaneMask& b) {
+  return mask_of(bits(a) ^ bits(b));
+}
+inline LaneMask operator!(const LaneMask& a) {
+  return mask_of(~bits(a));
+}
+
+/// Index types say so here (places.h).
+template <class T>
+inline constexpr bool kIsIndex = false;
+template <class T>
+concept Index = kIsIndex<T>;
+template <class T>
+concept Plain = std::is_arithmetic_v<T>;
+template <class T>
+concept Number = std::same_as<T, Lanes> || std::same_as<T, Dual>;
+/// Everything that can be a number per pair.
+template <class T>
+concept Term = Plain<T> || Number<T> || Index<T>;
+/// A pair of operands whose result is a number per pair and not an index.
+template <class A, class B>
+concept NumberOperands = Term<A> && Term<B> && !(Plain<A> && Plain<B>) &&
+                         (Number<A> || Number<B> || std::floating_point<A> || std::floating_point<B>);
+
+inline Lanes value(const Lanes& x) {
+  return x;
+}
+inline Lanes value(const Dual& x) {
+  return x.value;
+}
+template <Plain T>
+inline Lanes value(T x) {
+  return lanes_of(all(static_cast<float>(x)));
+}
+template <Index I>
+inline Lanes value(const I& x) {
+  return lanes_of(__builtin_convertvector(ints(x), Vec));
+}
+
+template <class T>
+inline constexpr bool kIsDual = std::is_same_v<T, Dual>;
+
+inline Lanes add(const Lanes& a, const Lanes& b) {
+  return lanes_of(vec(a) + vec(b));
+}
+inline Lanes subtract(const Lanes& a, const Lanes& b) {
+  return lanes_of(vec(a) - vec(b));
+}
+inline Lanes multiply(const Lanes& a, const Lanes& b) {
+  return lanes_of(rounded(vec(a) * vec(b)));
+}
+inline Lanes divide(const Lanes& a, const Lanes& b) {
+  return lanes_of(rounded(vec(a) / vec(b)));
+}
+inline Lanes negative(const Lanes& a) {
+  return lanes_of(-vec(a));
+}
+inline Lanes choose(Int condition, const Lanes& yes, const Lanes& no) {
+  return lanes_of(select(condition, vec(yes), vec(no)));
+}
+/// The derivative of a number; 0 if it has none.
+template <class T>
+inline Lanes slope(const T& x) {
+  if constexpr (kIsDual<T>) {
+    return x.slope;
+  } else {
+    return lanes_of(all(0.0f));
+  }
+}
+
+template <class A, class B>
+  requires NumberOperands<A, B>
+inline auto operator+(const A& a, const B& b) {
+  const Lanes sum = add(value(a), value(b));
+  if constexpr (kIsDual<A> && kIsDual<B>) {
+    return Dual{sum, add(a.slope, b.slope)};
+  } else if constexpr (kIsDual<A>) {
+    return Dual{sum, a.slope};
+  } else if constexpr (kIsDual<B>) {
+    return Dual{sum, b.slope};
+  } else {
+    return sum;
+  }
+}
+
+template <class A, class B>
+  requires NumberOperands<A, B>
+inline auto operator-(const A& a, const B& b) {
+  const Lanes difference = subtract(value(a), value(b));
+  if constexpr (kIsDual<A> && kIsDual<B>) {
+    return Dual{difference, subtract(a.slope, b.slope)};
+  } else if constexpr (kIsDual<A>) {
+    return Dual{difference, a.slope};
+  } else if constexpr (kIsDual<B>) {
+    return Dual{difference, negative(b.slope)};
+  } else {
+    return difference;
+  }
+}
+
+template <class A, class B>
+  requires NumberOperands<A, B>
+inline auto operator*(const A& a, const B& b) {
+  const Lanes x = value(a), y = value(b), product = multiply(x, y);
+  if constexpr (kIsDual<A> && kIsDual<B>) {
+    return Dual{product, add(multiply(a.slope, y), multiply(x, b.slope))};
+  } else if constexpr (kIsDual<A>) {
+    return Dual{product, multiply(a.slope, y)};
+  } else if constexpr (kIsDual<B>) {
+    return Dual{product, multiply(x, b.slope)};
+  } else {
+    return product;
+  }
+}
+
+template <class A, class B>
+  requires NumberOperands<A, B>
+inline auto operator/(const A& a, const B& b) {
+  const Lanes x = value(a), y = value(b), quotient = divide(x, y);
+  if constexpr (kIsDual<A> && kIsDual<B>) {
+    return Dual{quotient, divide(subtract(a.slope, multiply(quotient, b.slope)), y)};
+  } else if constexpr (kIsDual<A>) {
+    return Dual{quotient, divide(a.slope, y)};
+  } else if constexpr (kIsDual<B>) {
+    return Dual{quotient, divide(negative(multiply(quotient, b.slope)), y)};
+  } else {
+    return quotient;
+  }
+}
+
+template <Number A>
+inline A operator-(const A& a) {
+  if constexpr (kIsDual<A>) {
+    return {negative(a.value), negative(a.slope)};
+  } else {
+    return negative(a);
+  }
+}
+template <Number A>
+inline A operator+(const A& a) {
+  return a;
+}
+
+template <class A, class B>
+  requires NumberOperands<A, B>
+inline LaneMask operator<(const A& a, const B& b) {
+  return mask_of(vec(value(a)) < vec(value(b)));
+}
+template <class A, class B>
+  requires NumberOperands<A, B>
+inline LaneMask operator<=(const A& a, const B& b) {
+  return mask_of(vec(value(a)) <= vec(value(b)));
+}
+template <class A, class B>
+  requires NumberOperands<A, B>
+inline LaneMask operator>(const A& a, const B& b) {
+  return mask_of(vec(value(a)) > vec(value(b)));
+}
+template <class A, class B>
+  requires NumberOperands<A, B>
+inline LaneMask operator>=(const A& a, const B& b) {
+  return mask_of(vec(value(a)) >= vec(value(b)));
+}
+template <class A, class B>
+  requires NumberOperands<A, B>
+inline LaneMask operator==(const A& a, const B& b) {
+  return mask_of(vec(value(a)) == vec(value(b)));
+}
+template <class A, class B>
+  requires NumberOperands<A, B>
+inline LaneMask operator!=(const A& a, const B& b) {
+  return mask_of(vec(value(a)) != vec(value(b)));
+}
+
+// Each function of one number: its value, and with a derivative, which is PyTorch's where the function has a corner.
+
+template <Number A>
+inline A exp(const A& a) {
+  const Lanes y = lanes_of(exp_of(vec(value(a))));
+  if constexpr (kIsDual<A>) {
+    return {y, multiply(y, a.slope)};
+  } else {
+    return y;
+  }
+}
+
+template <Number A>
+inline A log(const A& a) {
+  const Lanes y = lanes_of(log_of(vec(value(a))));
+  if constexpr (kIsDual<A>) {
+    return {y, divide(a.slope, a.value)};
+  } else {
+    return y;
+  }
+}
+
+template <Number A>
+inline A tanh(const A& a) {
+  const Lanes y = lanes_of(rounded(tanh(vec(value(a)))));
+  if constexpr (kIsDual<A>) {
+    return {y, multiply(a.slope, lanes_of(1.0f - vec(y) * vec(y)))};
+  } else {
+    return y;
+  }
+}
+
+template <Number A>
+inline A sqrt(const A& a) {
+  const Lanes y = lanes_of(rounded(sqrt_of(vec(value(a)))));
+  if constexpr (kIsDual<A>) {
+    return {y, divide(a.slope, lanes_of(2.0f * vec(y)))};
+  } else {
+    return y;
+  }
+}
+
+template <Number A>
+inline A rsqrt(const A& a) {
+  const Lanes y = lanes_of(rounded(1.0f / sqrt_of(vec(value(a)))));
+  if constexpr (kIsDual<A>) {
+    return {y, multiply(a.slope, lanes_of(-0.5f * vec(y) * vec(y) * vec(y)))};
+  } else {
+    return y;
+  }
+}
+
+/// The derivative at 0 is 0.
+template <Number A>
+inline A abs(const A& a) {
+  const Vec x = vec(value(a));
+  const Lanes y = lanes_of(magnitude(x));
+  if constexpr (kIsDual<A>) {
+    const Vec sign = select(x > all(0.0f), all(1.0f), select(x < all(0.0f), all(-1.0f), all(0.0f)));
+    return {y, multiply(a.slope, lanes_of(sign))};
+  } else {
+    return y;
+  }
+}
+
+template <Number A>
+inline A sigmoid(const A& a) {
+  const Lanes y = lanes_of(sigmoid_of(vec(value(a))));
+  if constexpr (kIsDual<A>) {
+    return {y, multiply(a.slope, lanes_of(vec(y) * (1.0f - vec(y))))};
+  } else {
+    return y;
+  }
+}
+
+template <Number A>
+inline A softplus(const A& a) {
+  const Lanes y = lanes_of(softplus_of(vec(value(a))));
+  if constexpr (kIsDual<A>) {
+    return {y, multiply(a.slope, lanes_of(sigmoid_of(vec(a.value))))};
+  } else {
+    return y;
+  }
+}
+
+template <Number A>
+inline A sin(const A& a) {
+  const Lanes y = lanes_of(sine_of(vec(value(a)), 0));
+  if constexpr (kIsDual<A>) {
+    return {y, multiply(a.slope, lanes_of(sine_of(vec(a.value), 1)))};
+  } else {
+    return y;
+  }
+}
+
+template <Number A>
+inline A cos(const A& a) {
+  const Lanes y = lanes_of(sine_of(vec(value(a)), 1));
+  if constexpr (kIsDual<A>) {
+    return {y, multiply(a.slope, lanes_of(-sine_of(vec(a.value), 0)))};
+  } else {
+    return y;
+  }
+}
+
+/// The derivative is 0 everywhere.
+template <Number A>
+inline A floor(const A& a) {
+  const Lanes y = lanes_of(floor_of(vec(value(a))));
+  if constexpr (kIsDual<A>) {
+    return {y, lanes_of(all(0.0f))};
+  } else {
+    return y;
+  }
+}
+
+// Indices are numbers to these functions.
+template <Index I>
+inline Lanes exp(const I& i) {
+  return exp(value(i));
+}
+template <Index I>
+inline Lanes log(const I& i) {
+  return log(value(i));
+}
+template <Index I>
+inline Lanes tanh(const I& i) {
+  return tanh(value(i));
+}
+template <Index I>
+inline Lanes sqrt(const I& i) {
+  return sqrt(value(i));
+}
+template <Index I>
+inline Lanes rsqrt(const I& i) {
+  return rsqrt(value(i));
+}
+template <Index I>
+inline Lanes sigmoid(const I& i) {
+  return sigmoid(value(i));
+}
+template <Index I>
+inline Lanes softplus(const I& i) {
+  return softplus(value(i));
+}
+template <Index I>
+inline Lanes sin(const I& i) {
+  return sin(value(i));
+}
+template <Index I>
+inline Lanes cos(const I& i) {
+  return cos(value(i));
+}
+template <Index I>
+inline I floor(const I& i) {
+  return i;
+}
+
+template <class A, class B>
+  requires NumberOperands<A, B>
+inline auto pow(const A& a, const B& b) {
+  const Vec x = vec(value(a)), y = vec(value(b));
+  const Vec power = pow_of(x, y);
+  if constexpr (kIsDual<A> || kIsDual<B>) {
+    Vec total = all(0.0f);
+    if constexpr (kIsDual<A>) total += select(y == all(0.0f), all(0.0f), y * pow_of(x, y - 1.0f)) * vec(a.slope);
+    if constexpr (kIsDual<B>) total += select(power == all(0.0f), all(0.0f), power * log_of(x)) * vec(b.slope);
+    return Dual{lanes_of(power), lanes_of(rounded(total))};
+  } else {
+    return lanes_of(power);
+  }
+}
+
+/// Chooses between numbers per pair; the derivative is that of the chosen one.
+template <class A, class B>
+inline auto choose_number(Int condition, const A& yes, const B& no) {
+  const Lanes chosen = choose(condition, value(yes), value(no));
+  if constexpr (kIsDual<A> || kIsDual<B>) {
+    return Dual{chosen, choose(condition, slope(yes), slope(no))};
+  } else {
+    return chosen;
+  }
+}
+
+/// The larger number, or NaN if either is NaN. Where both are equal, each has half of the derivative.
+template <class A, class B>
+  requires NumberOperands<A, B>
+inline auto max(const A& a, const B& b) {
+  const Vec x = vec(value(a)), y = vec(value(b));
+  auto result = choose_number((x > y) | (x != x), a, b);
+  if constexpr (kIsDual<decltype(result)>)
+    result.slope = choose(x == y, lanes_of(0.5f * (vec(slope(a)) + vec(slope(b)))), result.slope);
+  return result;
+}
+template <class A, class B>
+  requires NumberOperands<A, B>
+inline auto min(const A& a, const B& b) {
+  const Vec x = vec(value(a)), y = vec(value(b));
+  auto result = choose_number((x < y) | (x != x), a, b);
+  if constexpr (kIsDual<decltype(result)>)
+    result.slope = choose(x == y, lanes_of(0.5f * (vec(slope(a)) + vec(slope(b)))), result.slope);
+  return result;
+}
+
+template <class A, class B>
+  requires NumberOperands<A, B> || (Plain<A> && Plain<B>)
+inline auto where(const LaneMask& condition, const A& yes, const B& no) {
+  return choose_number(bits(condition), yes, no);
+}
+
+ATTENTIVE_SIMD_END
+
+#endif

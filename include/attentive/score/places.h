@@ -1,0 +1,459 @@
+#ifndef ATTENTIVE_SCORE_PLACES_H
+#define ATTENTIVE_SCORE_PLACES_H
+
+// Places of the pairs of a vector: indices that are equal for all of them, that grow or fall by 1 from pair to pair, or that
+// differ in any way, and the lookup of captured tensors by them. kDual: lookups have derivatives.
+
+#include <attentive/score/lanes.h>
+
+ATTENTIVE_SIMD_BEGIN
+
+using detail::CapturedView;
+using detail::PairRow;
+
+template <bool kDual>
+struct Uniform {
+  int64_t n;
+  PairRow* row;
+};
+template <bool kDual>
+struct Ascending {
+  int64_t first;
+  PairRow* row;
+};
+template <bool kDual>
+struct Descending {
+  int64_t first;
+  PairRow* row;
+};
+template <bool kDual>
+struct Varying {
+  int32_t x[kWidth];
+  PairRow* row;
+};
+
+template <bool kDual>
+inline constexpr bool kIsIndex<Uniform<kDual>> = true;
+template <bool kDual>
+inline constexpr bool kIsIndex<Ascending<kDual>> = true;
+template <bool kDual>
+inline constexpr bool kIsIndex<Descending<kDual>> = true;
+template <bool kDual>
+inline constexpr bool kIsIndex<Varying<kDual>> = true;
+
+/// What the templates below ask of an index type; an integer is an index, too.
+template <class T>
+struct IndexTraits {
+  static constexpr bool uniform = true, ascending = false, descending = false;
+};
+template <bool kDualIndex>
+struct IndexTraits<Uniform<kDualIndex>> {
+  static constexpr bool dual = kDualIndex, uniform = true, ascending = false, descending = false;
+};
+template <bool kDualIndex>
+struct IndexTraits<Ascending<kDualIndex>> {
+  static constexpr bool dual = kDualIndex, uniform = false, ascending = true, descending = false;
+};
+template <bool kDualIndex>
+struct IndexTraits<Descending<kDualIndex>> {
+  static constexpr bool dual = kDualIndex, uniform = false, ascending = false, descending = true;
+};
+template <bool kDualIndex>
+struct IndexTraits<Varying<kDualIndex>> {
+  static constexpr bool dual = kDualIndex, uniform = false, ascending = false, descending = false;
+};
+
+template <class T>
+inline constexpr bool kUniform = IndexTraits<T>::uniform;
+template <class T>
+inline constexpr bool kAscending = IndexTraits<T>::ascending;
+template <class T>
+inline constexpr bool kDescending = IndexTraits<T>::descending;
+
+/// Operands whose result is an index.
+template <class A, class B>
+concept IndexOperands = (Index<A> && (Index<B> || std::integral<B>)) || (std::integral<A> && Index<B>);
+
+template <std::integral T>
+inline int64_t number(T n) {
+  return static_cast<int64_t>(n);
+}
+template <bool kDual>
+inline int64_t number(const Uniform<kDual>& i) {
+  return i.n;
+}
+template <bool kDual>
+inline int64_t number(const Ascending<kDual>& i) {
+  return i.first;
+}
+template <bool kDual>
+inline int64_t number(const Descending<kDual>& i) {
+  return i.first;
+}
+
+template <std::integral T>
+inline Int ints(T n) {
+  return all(static_cast<int32_t>(n));
+}
+template <bool kDual>
+inline Int ints(const Uniform<kDual>& i) {
+  return all(static_cast<int32_t>(i.n));
+}
+template <bool kDual>
+inline Int ints(const Ascending<kDual>& i) {
+  return all(static_cast<int32_t>(i.first)) + lanes();
+}
+template <bool kDual>
+inline Int ints(const Descending<kDual>& i) {
+  return all(static_cast<int32_t>(i.first)) - lanes();
+}
+template <bool kDual>
+inline Int ints(const Varying<kDual>& i) {
+  return load<Int>(i.x);
+}
+
+template <class A, class B>
+inline PairRow* row_of(const A& a, const B& b) {
+  if constexpr (Index<A>) {
+    return a.row;
+  } else {
+    return b.row;
+  }
+}
+template <class A, class B>
+inline constexpr bool dual_of() {
+  if constexpr (Index<A>) {
+    return IndexTraits<A>::dual;
+  } else {
+    return IndexTraits<B>::dual;
+  }
+}
+template <class A, class B>
+inline auto varying(Int x, const A& a, const B& b) {
+  Varying<dual_of<A, B>()> result;
+  store(result.x, x);
+  result.row = row_of(a, b);
+  return result;
+}
+
+template <class A, class B>
+  requires IndexOperands<A, B>
+inline auto operator+(const A& a, const B& b) {
+  constexpr bool kDual = dual_of<A, B>();
+  if constexpr (kUniform<A> && kUniform<B>) {
+    return Uniform<kDual>{number(a) + number(b), row_of(a, b)};
+  } else if constexpr ((kAscending<A> && kUniform<B>) || (kUniform<A> && kAscending<B>)) {
+    return Ascending<kDual>{number(a) + number(b), row_of(a, b)};
+  } else if constexpr ((kDescending<A> && kUniform<B>) || (kUniform<A> && kDescending<B>)) {
+    return Descending<kDual>{number(a) + number(b), row_of(a, b)};
+  } else {
+    return varying(ints(a) + ints(b), a, b);
+  }
+}
+
+template <class A, class B>
+  requires IndexOperands<A, B>
+inline auto operator-(const A& a, const B& b) {
+  constexpr bool kDual = dual_of<A, B>();
+  if constexpr (kUniform<A> && kUniform<B>) {
+    return Uniform<kDual>{number(a) - number(b), row_of(a, b)};
+  } else if constexpr ((kAscending<A> && kUniform<B>) || (kUniform<A> && kDescending<B>)) {
+    return Ascending<kDual>{number(a) - number(b), row_of(a, b)};
+  } else if constexpr ((kDescending<A> && kUniform<B>) || (kUniform<A> && kAscending<B>)) {
+    return Descending<kDual>{number(a) - number(b), row_of(a, b)};
+  } else {
+    return varying(ints(a) - ints(b), a, b);
+  }
+}
+
+template <class A, class B>
+  requires IndexOperands<A, B>
+inline auto operator*(const A& a, const B& b) {
+  if constexpr (kUniform<A> && kUniform<B>) {
+    return Uniform<dual_of<A, B>()>{number(a) * number(b), row_of(a, b)};
+  } else {
+    return varying(ints(a) * ints(b), a, b);
+  }
+}
+
+template <Index I>
+inline auto operator-(const I& i) {
+  return 0 - i;
+}
+template <Index I>
+inline I operator+(const I& i) {
+  return i;
+}
+
+/// The quotient, rounded down. Each rounded quotient of floats leaves a rest that is 2^24 times smaller, so the second one is
+/// exact but for 1.
+inline Int rounded_quotient(Int x, float inverse) {
+  return __builtin_convertvector(floor_of(__builtin_convertvector(x, Vec) * inverse), Int);
+}
+inline Int floor_quotient(Int x, int32_t by) {
+  const float inverse = 1.0f / static_cast<float>(by);
+  Int quotient = rounded_quotient(x, inverse);
+  quotient += rounded_quotient(x - quotient * by, inverse);
+  const Int rest = x - quotient * by;
+  const Int beyond = by > 0 ? rest >= by : rest <= by, before = by > 0 ? rest < 0 : rest > 0;
+  return quotient - beyond + before;  // a true condition is -1
+}
+
+/// Division and remainder round down: -1 / 4 is -1, and -1 % 4 is 3. The row reports a divisor of 0.
+template <class A, class B>
+  requires IndexOperands<A, B>
+inline auto operator/(const A& a, const B& b) {
+  static_assert(kUniform<B>, "an index is divided by a number that is the same for all pairs, such as 16");
+  const int64_t by = number(b);
+  if (by == 0) row_of(a, b)->divided_by_zero = true;
+  if constexpr (kUniform<A>) {
+    const int64_t n = number(a), cut = by == 0 ? 0 : n / by;
+    return Uniform<dual_of<A, B>()>{by != 0 && n % by != 0 && (n < 0) != (by < 0) ? cut - 1 : cut, row_of(a, b)};
+  } else {
+    return varying(by == 0 ? all(int32_t{0}) : floor_quotient(ints(a), static_cast<int32_t>(by)), a, b);
+  }
+}
+template <class A, class B>
+  requires IndexOperands<A, B>
+inline auto operator%(const A& a, const B& b) {
+  const auto quotient = a / b;
+  return a - quotient * b;
+}
+
+template <class A, class B>
+  requires IndexOperands<A, B>
+inline LaneMask operator<(const A& a, const B& b) {
+  return mask_of(ints(a) < ints(b));
+}
+template <class A, class B>
+  requires IndexOperands<A, B>
+inline LaneMask operator<=(const A& a, const B& b) {
+  return mask_of(ints(a) <= ints(b));
+}
+template <class A, class B>
+  requires IndexOperands<A, B>
+inline LaneMask operator>(const A& a, const B& b) {
+  return mask_of(ints(a) > ints(b));
+}
+template <class A, class B>
+  requires IndexOperands<A, B>
+inline LaneMask operator>=(const A& a, const B& b) {
+  return mask_of(ints(a) >= ints(b));
+}
+template <class A, class B>
+  requires IndexOperands<A, B>
+inline LaneMask operator==(const A& a, const B& b) {
+  return mask_of(ints(a) == ints(b));
+}
+template <class A, class B>
+  requires IndexOperands<A, B>
+inline LaneMask operator!=(const A& a, const B& b) {
+  return mask_of(ints(a) != ints(b));
+}
+
+template <Index I>
+inline auto abs(const I& i) {
+  const Int x = ints(i);
+  return varying((x < 0) ? -x : x, i, i);
+}
+template <class A, class B>
+  requires IndexOperands<A, B>
+inline auto min(const A& a, const B& b) {
+  const Int x = ints(a), y = ints(b);
+  return varying((x < y) ? x : y, a, b);
+}
+template <class A, class B>
+  requires IndexOperands<A, B>
+inline auto max(const A& a, const B& b) {
+  const Int x = ints(a), y = ints(b);
+  return varying((x > y) ? x : y, a, b);
+}
+template <class A, class B>
+  requires IndexOperands<A, B>
+inline auto where(const LaneMask& condition, const A& yes, const B& no) {
+  return varying(bits(condition) ? ints(yes) : ints(no), yes, no);
+}
+
+/// The places of the pairs of one query and consecutive keys.
+template <bool kDual>
+struct PlacesOfKeys {
+  Uniform<kDual> batch, head, query;
+  Ascending<kDual> key;
+  Uniform<kDual> queries, keys;
+};
+/// The places of the pairs of one key and consecutive queries.
+template <bool kDual>
+struct PlacesOfQueries {
+  Uniform<kDual> batch, head;
+  Ascending<kDual> query;
+  Uniform<kDual> key, queries, keys;
+};
+
+template <class T>
+inline constexpr bool kIsPlaces = false;
+template <bool kDual>
+inline constexpr bool kIsPlaces<PlacesOfKeys<kDual>> = true;
+template <bool kDual>
+inline constexpr bool kIsPlaces<PlacesOfQueries<kDual>> = true;
+
+// ---- Captured tensors
+
+inline const CapturedView& view_of(const PairRow& row, const void* owner) {
+  const CapturedView* view = row.captured;
+  while (view->owner != owner) ++view;
+  return *view;
+}
+
+/// Which pairs of the vector are in the row's range.
+inline Int in_range(const PairRow& row) {
+  const Int at = lanes() + static_cast<int32_t>(row.column);
+  return (at >= static_cast<int32_t>(row.lo)) & (at < static_cast<int32_t>(row.hi));
+}
+
+/// Reports the first index of the vector that is beyond its dimension.
+inline void report(PairRow& row, const CapturedView& view, int dimension, Int index, Int beyond) {
+  if (row.bad) return;
+  for (int i = 0; i < kWidth; ++i) {
+    if (beyond[i] == 0) continue;
+    row.bad = &view;
+    row.bad_dimension = dimension;
+    row.bad_index = index[i];
+    row.bad_column = row.column + i;
+    return;
+  }
+}
+
+/// The offsets of the numbers that a vector of pairs looks up: `base` for all, plus one per pair.
+struct Offsets {
+  int64_t base;
+  Int lanes;
+};
+
+/// Adds one index of a lookup. An index beyond the tensor is reported and taken as 0.
+template <class I>
+inline void add_index(const I& i, const CapturedView& view, PairRow& row, int dimension, Offsets& to) {
+  const int64_t size = view.sizes[static_cast<size_t>(dimension)], stride = view.strides[static_cast<size_t>(dimension)];
+  if constexpr (kUniform<I>) {
+    const int64_t n = number(i);
+    if (n >= 0 && n < size) {
+      to.base += n * stride;
+      return;
+    }
+    report(row, view, dimension, all(static_cast<int32_t>(n)), in_range(row));
+  } else {
+    const Int index = ints(i);
+    const Int beyond = (index < 0) | (index >= static_cast<int32_t>(size));
+    const Int used = beyond & in_range(row);
+    report(row, view, dimension, index, used);
+    to.lanes += (beyond ? all(int32_t{0}) : index) * static_cast<int32_t>(stride);
+  }
+}
+
+template <class V, class T>
+inline V gather(const T* numbers, Int offsets) {
+#if ATTENTIVE_SIMD_IS_AVX512
+  return (V)_mm512_i32gather_epi32((__m512i)offsets, numbers, 4);
+#elif ATTENTIVE_SIMD_IS_AVX2
+  return (V)_mm256_i32gather_epi32(reinterpret_cast<const int*>(numbers), (__m256i)offsets, 4);
+#else
+  V v;
+  for (int i = 0; i < kWidth; ++i) v[i] = numbers[offsets[i]];
+  return v;
+#endif
+}
+
+/// Adds one index of a lookup of neighbouring numbers; `whole` becomes false if they are not, or not all exist.
+template <class I>
+inline void add_neighbours(const I& i, const CapturedView& view, int dimension, int64_t& base, bool& whole) {
+  const int64_t size = view.sizes[static_cast<size_t>(dimension)], stride = view.strides[static_cast<size_t>(dimension)];
+  const int64_t n = number(i), last = kAscending<I> ? n + kWidth - 1 : n;
+  whole = whole && n >= 0 && last < size && (!kAscending<I> || stride == 1);
+  base += n * stride;
+}
+
+/// The numbers of a lookup as vectors of type V of numbers of type T, and their offsets.
+template <class V, class T, class... I>
+inline V look_up(const void* owner, PairRow& row, Offsets& at, const I&... indices) {
+  const CapturedView& view = view_of(row, owner);
+  const auto* const numbers = static_cast<const T*>(view.numbers);
+  constexpr int kAscents = (0 + ... + static_cast<int>(kAscending<I>));
+  constexpr int kConstants = (0 + ... + static_cast<int>(kUniform<I>));
+  at = {0, all(int32_t{0})};
+  if constexpr (kAscents == 1 && kAscents + kConstants == static_cast<int>(sizeof...(I))) {
+    // Neighbouring numbers, if all of them exist.
+    int dimension = 0;
+    int64_t base = 0;
+    bool whole = true;
+    (add_neighbours(indices, view, dimension++, base, whole), ...);
+    if (whole) {
+      at = {base, lanes()};
+      return load<V>(numbers + base);
+    }
+  }
+  int dimension = 0;
+  (add_index(indices, view, row, dimension++, at), ...);
+  if constexpr (kConstants == static_cast<int>(sizeof...(I))) {
+    return numbers[at.base] - V{};
+  } else {
+    return gather<V>(numbers + at.base, at.lanes);
+  }
+}
+
+/// The first index among the arguments of a lookup; `at` in their place stands for one.
+template <class First, class... Rest>
+inline auto any_index(const First& first, const Rest&... rest) {
+  if constexpr (kIsPlaces<First>) {
+    return first.batch;
+  } else if constexpr (Index<First>) {
+    return first;
+  } else {
+    static_assert(sizeof...(Rest) > 0,
+                  "a lookup in a captured tensor takes an index of `at`, or `at` itself before its numbers");
+    return any_index(rest...);
+  }
+}
+
+template <class V, class T, class First, class... Rest>
+inline V look_up_arguments(const void* owner, PairRow& row, Offsets& at, const First& first, const Rest&... rest) {
+  if constexpr (kIsPlaces<First>) {
+    return look_up<V, T>(owner, row, at, rest...);
+  } else {
+    return look_up<V, T>(owner, row, at, first, rest...);
+  }
+}
+
+/// A lookup of numbers, with their derivatives if the row asks for them.
+template <class... I>
+inline auto look_up_numbers(const void* owner, const I&... indices) {
+  const auto any = any_index(indices...);
+  PairRow& row = *any.row;
+  Offsets at;
+  const Vec found = look_up_arguments<Vec, float>(owner, row, at, indices...);
+  if constexpr (IndexTraits<std::remove_cvref_t<decltype(any)>>::dual) {
+    const bool seeded = row.lookup++ == row.seed;
+    if (seeded) {
+      row.seeded = &view_of(row, owner);
+      row.seeded_base = at.base;
+      store(row.seeded_offsets.data(), at.lanes);
+    }
+    return Dual{lanes_of(found), lanes_of(all(seeded ? 1.0f : 0.0f))};
+  } else {
+    return lanes_of(found);
+  }
+}
+
+/// A lookup of indices.
+template <class... I>
+inline auto look_up_indices(const void* owner, const I&... indices) {
+  const auto any = any_index(indices...);
+  PairRow& row = *any.row;
+  Offsets at;
+  Varying<IndexTraits<std::remove_cvref_t<decltype(any)>>::dual> result;
+  store(result.x, look_up_arguments<Int, int32_t>(owner, row, at, indices...));
+  result.row = &row;
+  return result;
+}
+
+ATTENTIVE_SIMD_END
+
+#endif

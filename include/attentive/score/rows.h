@@ -1,0 +1,141 @@
+#ifndef ATTENTIVE_SCORE_ROWS_H
+#define ATTENTIVE_SCORE_ROWS_H
+
+// The loops that call a function of pairs for the rows of a tile, one vector of pairs at a time. F is the type of the
+// function.
+
+#include <attentive/score/places.h>
+
+ATTENTIVE_SIMD_BEGIN
+
+template <bool kDual>
+inline PlacesOfKeys<kDual> places_of_keys(PairRow& row) {
+  return {{row.batch, &row},
+          {row.head, &row},
+          {row.query, &row},
+          {row.key + row.column, &row},
+          {row.queries, &row},
+          {row.keys, &row}};
+}
+template <bool kDual>
+inline PlacesOfQueries<kDual> places_of_queries(PairRow& row) {
+  return {{row.batch, &row},
+          {row.head, &row},
+          {row.query + row.column, &row},
+          {row.key, &row},
+          {row.queries, &row},
+          {row.keys, &row}};
+}
+
+/// f(s) for the pairs of one query.
+template <class F>
+__attribute__((flatten)) void scores_along_keys(const void* function, PairRow& row) {
+  const F& f = *static_cast<const F*>(function);
+  for (int64_t c = row.lo / kWidth * kWidth; c < row.hi; c += kWidth) {
+    row.column = c;
+    const Vec raw = load<Vec>(row.scores + c);
+    const Vec s = row.slopes_given ? raw : product(raw, row.scale);
+    const auto y = f(lanes_of(s), places_of_keys<false>(row));
+    static_assert(Term<std::remove_cvref_t<decltype(y)>>, "a score function returns a number per pair: the new score");
+    store(row.scores + c, vec(value(y)));
+  }
+}
+
+/// f(s) and its derivative for the pairs of one key.
+template <class F>
+__attribute__((flatten)) void scores_along_queries(const void* function, PairRow& row) {
+  const F& f = *static_cast<const F*>(function);
+  row.seed = -1;
+  for (int64_t c = row.lo / kWidth * kWidth; c < row.hi; c += kWidth) {
+    row.column = c;
+    row.lookup = 0;
+    const Vec raw = load<Vec>(row.scores + c);
+    const Vec s = row.slopes_given ? raw : product(raw, row.scale);
+    if (row.inputs) store(row.inputs + c, s);
+    const auto y = f(Dual{lanes_of(s), lanes_of(all(1.0f))}, places_of_queries<true>(row));
+    store(row.scores + c, vec(value(y)));
+    const Vec before = row.slopes_given ? load<Vec>(row.slopes + c) : all(row.scale);
+    store(row.slopes + c, vec(slope(y)) * before);
+  }
+}
+
+/// Adds the products of the gradients of f(s) and its derivatives by the numbers that it looked up to the gradients of
+/// captured tensors, for the pairs of one key. `scores` holds s.
+template <class F>
+__attribute__((flatten)) void add_captured_gradients(const void* function, PairRow& row) {
+  const F& f = *static_cast<const F*>(function);
+  for (row.seed = 0;; ++row.seed) {
+    row.seeded = nullptr;
+    for (int64_t c = row.lo / kWidth * kWidth; c < row.hi; c += kWidth) {
+      row.column = c;
+      row.lookup = 0;
+      const auto y = f(Dual{lanes_of(load<Vec>(row.scores + c)), lanes_of(all(0.0f))}, places_of_queries<true>(row));
+      if (!row.seeded || !row.seeded->gradient) break;
+      float products[kWidth];
+      store(products, vec(slope(y)) * load<Vec>(row.logit_gradients + c));
+      for (int i = 0; i < kWidth; ++i) {
+        // Hidden pairs have gradients of 0 and any derivative, NaN included.
+        if (row.logit_gradients[c + i] == 0.0f) continue;
+        row.seeded->gradient[row.seeded_base + row.seeded_offsets[static_cast<size_t>(i)]] += products[i];
+      }
+    }
+    if (!row.seeded) return;
+  }
+}
+
+template <class Result>
+inline Int condition_of(const Result& result) {
+  static_assert(std::is_same_v<Result, LaneMask> || std::is_same_v<Result, bool>,
+                "a mask function returns a condition per pair, such as at.query >= at.key");
+  if constexpr (std::is_same_v<Result, bool>) {
+    return all(result ? -1 : 0);
+  } else {
+    return bits(result);
+  }
+}
+
+inline void hide(PairRow& row, int64_t c, Int shown) {
+  const Byte bytes = __builtin_convertvector(shown, Byte);
+  Byte given;
+  if (c + kWidth <= row.hi && c >= row.lo) {
+    given = load<Byte>(row.keep + c);
+    store(row.keep + c, (Byte)(given & bytes));
+    return;
+  }
+  for (int64_t i = c < row.lo ? row.lo - c : 0; i < kWidth && c + i < row.hi; ++i) {
+    if (shown[static_cast<int>(i)] == 0) row.keep[c + i] = 0;
+  }
+}
+
+/// Hides pairs of one query.
+template <class F>
+__attribute__((flatten)) void mask_along_keys(const void* function, PairRow& row) {
+  const F& f = *static_cast<const F*>(function);
+  for (int64_t c = row.lo / kWidth * kWidth; c < row.hi; c += kWidth) {
+    row.column = c;
+    hide(row, c, condition_of(f(places_of_keys<false>(row))));
+  }
+}
+
+/// Hides pairs of one key.
+template <class F>
+__attribute__((flatten)) void mask_along_queries(const void* function, PairRow& row) {
+  const F& f = *static_cast<const F*>(function);
+  for (int64_t c = row.lo / kWidth * kWidth; c < row.hi; c += kWidth) {
+    row.column = c;
+    hide(row, c, condition_of(f(places_of_queries<false>(row))));
+  }
+}
+
+template <class F, bool kIsMask>
+constexpr detail::PairFunctionCode code_of() {
+  if constexpr (kIsMask) {
+    return {mask_along_keys<F>, mask_along_queries<F>, nullptr};
+  } else {
+    return {scores_along_keys<F>, scores_along_queries<F>, add_captured_gradients<F>};
+  }
+}
+
+ATTENTIVE_SIMD_END
+
+#endif

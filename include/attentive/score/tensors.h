@@ -1,0 +1,161 @@
+#pragma once
+
+// Numbers of all pairs as tensors, by which the definition reads a function of pairs: on any device, in any dtype, and under
+// autograd to any order. Each type has the operations of its namesake for vectors (lanes.h, places.h).
+
+#include <concepts>
+#include <memory>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include <attentive/score/pair_functions.h>
+
+namespace attentive::detail {
+
+/// What an evaluation over tensors knows besides its operands.
+struct TensorEvaluation {
+  at::TensorOptions numbers;  ///< dtype and device of scores
+  /// Bool: pairs whose results are not read, where lookups may be out of range; undefined: there are none.
+  at::Tensor hidden = {};
+  /// Not null: the evaluation only lists the tensors that it looks up.
+  std::vector<std::shared_ptr<const CapturedTensor>>* listed = nullptr;
+  /// Tensors that are read in place of captured ones, in a backward pass.
+  std::vector<std::pair<const CapturedTensor*, at::Tensor>> replaced = {};
+};
+
+template <class>
+inline constexpr bool kNoBool = false;
+
+/// A condition per pair.
+struct TensorMask {
+  at::Tensor pairs;
+
+  template <class T>
+    requires std::same_as<T, bool>
+  operator T() const {
+    static_assert(kNoBool<T>,
+                  "a condition of a score differs from pair to pair: write where(condition, yes, no) in place of if and ?:, "
+                  "and & | ! in place of && || not");
+    return false;
+  }
+};
+
+/// An index per pair: int64, broadcasts to (B, H, L, S).
+struct TensorIndex {
+  at::Tensor pairs;
+  const TensorEvaluation* evaluation = nullptr;  ///< null: a number of the function itself
+
+  TensorIndex(at::Tensor indices, const TensorEvaluation* by) : pairs(std::move(indices)), evaluation(by) {}
+  TensorIndex(std::integral auto number) : TensorIndex(static_cast<int64_t>(number), 0) {}  // NOLINT(*-explicit-*)
+
+ private:
+  TensorIndex(int64_t number, int);
+};
+
+/// A number per pair, broadcasts to (B, H, L, S).
+struct TensorScore {
+  at::Tensor pairs;
+
+  explicit TensorScore(at::Tensor numbers) : pairs(std::move(numbers)) {}
+  TensorScore(double number);               // NOLINT(google-explicit-constructor)
+  TensorScore(const TensorIndex& indices);  // NOLINT(google-explicit-constructor)
+};
+
+/// The places of all pairs.
+struct TensorPairs {
+  TensorIndex batch, head, query, key, queries, keys;
+};
+
+TensorMask operator&(const TensorMask& a, const TensorMask& b);
+TensorMask operator|(const TensorMask& a, const TensorMask& b);
+TensorMask operator^(const TensorMask& a, const TensorMask& b);
+TensorMask operator!(const TensorMask& a);
+
+TensorIndex operator+(const TensorIndex& a, const TensorIndex& b);
+TensorIndex operator-(const TensorIndex& a, const TensorIndex& b);
+TensorIndex operator*(const TensorIndex& a, const TensorIndex& b);
+TensorIndex operator/(const TensorIndex& a, const TensorIndex& b);
+TensorIndex operator%(const TensorIndex& a, const TensorIndex& b);
+TensorIndex operator-(const TensorIndex& a);
+TensorIndex operator+(const TensorIndex& a);
+TensorMask operator<(const TensorIndex& a, const TensorIndex& b);
+TensorMask operator<=(const TensorIndex& a, const TensorIndex& b);
+TensorMask operator>(const TensorIndex& a, const TensorIndex& b);
+TensorMask operator>=(const TensorIndex& a, const TensorIndex& b);
+TensorMask operator==(const TensorIndex& a, const TensorIndex& b);
+TensorMask operator!=(const TensorIndex& a, const TensorIndex& b);
+TensorIndex abs(const TensorIndex& a);
+TensorIndex min(const TensorIndex& a, const TensorIndex& b);
+TensorIndex max(const TensorIndex& a, const TensorIndex& b);
+TensorIndex floor(const TensorIndex& a);
+TensorIndex where(const TensorMask& condition, const TensorIndex& yes, const TensorIndex& no);
+
+TensorScore operator+(const TensorScore& a, const TensorScore& b);
+TensorScore operator-(const TensorScore& a, const TensorScore& b);
+TensorScore operator*(const TensorScore& a, const TensorScore& b);
+TensorScore operator/(const TensorScore& a, const TensorScore& b);
+TensorScore operator-(const TensorScore& a);
+TensorScore operator+(const TensorScore& a);
+TensorMask operator<(const TensorScore& a, const TensorScore& b);
+TensorMask operator<=(const TensorScore& a, const TensorScore& b);
+TensorMask operator>(const TensorScore& a, const TensorScore& b);
+TensorMask operator>=(const TensorScore& a, const TensorScore& b);
+TensorMask operator==(const TensorScore& a, const TensorScore& b);
+TensorMask operator!=(const TensorScore& a, const TensorScore& b);
+TensorScore exp(const TensorScore& a);
+TensorScore log(const TensorScore& a);
+TensorScore tanh(const TensorScore& a);
+TensorScore sqrt(const TensorScore& a);
+TensorScore rsqrt(const TensorScore& a);
+TensorScore abs(const TensorScore& a);
+TensorScore sigmoid(const TensorScore& a);
+TensorScore softplus(const TensorScore& a);
+TensorScore sin(const TensorScore& a);
+TensorScore cos(const TensorScore& a);
+TensorScore floor(const TensorScore& a);
+TensorScore pow(const TensorScore& a, const TensorScore& b);
+TensorScore min(const TensorScore& a, const TensorScore& b);
+TensorScore max(const TensorScore& a, const TensorScore& b);
+TensorScore where(const TensorMask& condition, const TensorScore& yes, const TensorScore& no);
+template <class A, class B>
+  requires std::is_arithmetic_v<A> && std::is_arithmetic_v<B>
+TensorScore where(const TensorMask& condition, A yes, B no) {
+  return where(condition, TensorScore(static_cast<double>(yes)), TensorScore(static_cast<double>(no)));
+}
+
+/// The arguments of a lookup: indices and integers, or `at` and then integers.
+struct TensorArguments {
+  const TensorEvaluation* evaluation = nullptr;
+  std::vector<TensorIndex> indices;
+
+  template <class... I>
+  explicit TensorArguments(const I&... given) {
+    (add(given), ...);
+  }
+
+ private:
+  void add(const TensorPairs& at) { evaluation = at.batch.evaluation; }
+  void add(const TensorIndex& index) {
+    if (index.evaluation) evaluation = index.evaluation;
+    indices.push_back(index);
+  }
+};
+
+/// The numbers of a captured tensor at these indices, which broadcast together. Throws c10::IndexError for an index beyond the
+/// tensor at a pair that is not hidden.
+TensorScore look_up_numbers(const std::shared_ptr<const CapturedTensor>& captured, const TensorArguments& at);
+TensorIndex look_up_indices(const std::shared_ptr<const CapturedTensor>& captured, const TensorArguments& at);
+
+/// Throws c10::IndexError for an index beyond a captured tensor of these sizes.
+[[noreturn]] void throw_captured_range(at::IntArrayRef sizes, int64_t dimension, int64_t index);
+
+/// The condition that a function returned.
+inline TensorMask mask_of(const TensorMask& result) {
+  return result;
+}
+TensorMask mask_of(bool result);
+
+}  // namespace attentive::detail

@@ -1,0 +1,277 @@
+#include <attentive/score/tensors.h>
+
+#include <algorithm>
+#include <optional>
+
+#include <ATen/ExpandUtils.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/bitwise_and.h>
+#include <ATen/ops/bitwise_not.h>
+#include <ATen/ops/bitwise_or.h>
+#include <ATen/ops/bitwise_xor.h>
+#include <ATen/ops/cos.h>
+#include <ATen/ops/div.h>
+#include <ATen/ops/exp.h>
+#include <ATen/ops/floor.h>
+#include <ATen/ops/index.h>
+#include <ATen/ops/log.h>
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/minimum.h>
+#include <ATen/ops/pow.h>
+#include <ATen/ops/remainder.h>
+#include <ATen/ops/rsqrt.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/sigmoid.h>
+#include <ATen/ops/sin.h>
+#include <ATen/ops/softplus.h>
+#include <ATen/ops/sqrt.h>
+#include <ATen/ops/tanh.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
+
+#include "core/check.h"
+
+namespace attentive::detail {
+namespace {
+
+const TensorEvaluation* evaluation_of(const TensorIndex& a, const TensorIndex& b) {
+  return a.evaluation ? a.evaluation : b.evaluation;
+}
+
+// The divisor of indices, which must not be 0.
+const at::Tensor& divisor(const TensorIndex& b) {
+  TORCH_CHECK_VALUE(b.pairs.is_meta() || !b.pairs.eq(0).any().item<bool>(), "score: an index is divided by 0");
+  return b.pairs;
+}
+
+at::Tensor magnitude(const at::Tensor& x) {
+  return at::maximum(x, -x);  // abs has no meta kernel
+}
+
+// Lists a captured tensor, and checks that it has as many dimensions as there are indices. Returns zeros of the sizes of a lookup.
+at::Tensor list(const std::shared_ptr<const CapturedTensor>& captured, const TensorArguments& at) {
+  const auto& tensor = captured->tensor;
+  TORCH_CHECK_VALUE(static_cast<size_t>(tensor.dim()) == at.indices.size(), captured->indices ? "captured_indices" : "captured",
+                    ": expected ", tensor.dim(), tensor.dim() == 1 ? " index" : " indices", " for a tensor of shape ",
+                    shape_string(tensor.sizes()), ", got ", at.indices.size());
+  auto& listed = *at.evaluation->listed;
+  if (std::find(listed.begin(), listed.end(), captured) == listed.end()) listed.push_back(captured);
+  at::DimVector sizes{1, 1, 1, 1};
+  for (const auto& index : at.indices) sizes = at::infer_size_dimvector(sizes, index.pairs.sizes());
+  return at::zeros(sizes, at::kLong);
+}
+
+// Checks one index of a lookup; out of range it becomes 0, which only a hidden pair may have.
+at::Tensor checked(const TensorIndex& index, const at::Tensor& tensor, int64_t dimension, const TensorEvaluation& evaluation) {
+  const int64_t size = tensor.size(dimension);
+  const auto beyond = index.pairs.lt(0).bitwise_or(index.pairs.ge(size));
+  const auto read = evaluation.hidden.defined() ? beyond.bitwise_and(evaluation.hidden.bitwise_not()) : beyond;
+  if (!read.is_meta() && read.any().item<bool>()) {
+    const auto wrong = index.pairs.expand_as(read).masked_select(read)[0].item<int64_t>();
+    throw_captured_range(tensor.sizes(), dimension, wrong);
+  }
+  return at::where(beyond, 0, index.pairs);
+}
+
+at::Tensor look_up(const at::Tensor& tensor, const TensorArguments& at) {
+  const auto& evaluation = *at.evaluation;
+  TORCH_CHECK_VALUE(tensor.device() == evaluation.numbers.device(), "captured: expected a tensor on ",
+                    evaluation.numbers.device(), " like q, got it on ", tensor.device());
+  if (at.indices.empty()) return tensor.reshape({1, 1, 1, 1});
+  c10::List<std::optional<at::Tensor>> indices;
+  for (size_t d = 0; d < at.indices.size(); ++d) {
+    const auto index = checked(at.indices[d], tensor, static_cast<int64_t>(d), evaluation);
+    indices.push_back(index.to(tensor.device()));
+  }
+  return at::index(tensor, indices);
+}
+
+const at::Tensor& current(const CapturedTensor& captured, const TensorEvaluation& evaluation) {
+  for (const auto& [owner, tensor] : evaluation.replaced) {
+    if (owner == &captured) return tensor;
+  }
+  return captured.tensor;
+}
+
+}  // namespace
+
+void throw_captured_range(at::IntArrayRef sizes, int64_t dimension, int64_t index) {
+  TORCH_CHECK_INDEX(false, "captured: expected index ", dimension, " of a tensor of shape ", shape_string(sizes), " in [0, ",
+                    sizes[static_cast<size_t>(dimension)], "), got ", index);
+}
+
+TensorIndex::TensorIndex(int64_t number, int) : pairs(at::scalar_tensor(number, at::kLong)) {}
+
+TensorScore::TensorScore(double number) : pairs(at::scalar_tensor(number, at::kDouble)) {}
+TensorScore::TensorScore(const TensorIndex& indices)
+    : pairs(indices.pairs.to(indices.evaluation ? indices.evaluation->numbers.dtype().toScalarType() : at::kDouble)) {}
+
+TensorMask operator&(const TensorMask& a, const TensorMask& b) {
+  return {at::bitwise_and(a.pairs, b.pairs)};
+}
+TensorMask operator|(const TensorMask& a, const TensorMask& b) {
+  return {at::bitwise_or(a.pairs, b.pairs)};
+}
+TensorMask operator^(const TensorMask& a, const TensorMask& b) {
+  return {at::bitwise_xor(a.pairs, b.pairs)};
+}
+TensorMask operator!(const TensorMask& a) {
+  return {at::bitwise_not(a.pairs)};
+}
+TensorMask mask_of(bool result) {
+  return {at::scalar_tensor(result, at::kBool)};
+}
+
+TensorIndex operator+(const TensorIndex& a, const TensorIndex& b) {
+  return {a.pairs + b.pairs, evaluation_of(a, b)};
+}
+TensorIndex operator-(const TensorIndex& a, const TensorIndex& b) {
+  return {a.pairs - b.pairs, evaluation_of(a, b)};
+}
+TensorIndex operator*(const TensorIndex& a, const TensorIndex& b) {
+  return {a.pairs * b.pairs, evaluation_of(a, b)};
+}
+TensorIndex operator/(const TensorIndex& a, const TensorIndex& b) {
+  return {at::div(a.pairs, divisor(b), "floor"), evaluation_of(a, b)};
+}
+TensorIndex operator%(const TensorIndex& a, const TensorIndex& b) {
+  return {at::remainder(a.pairs, divisor(b)), evaluation_of(a, b)};
+}
+TensorIndex operator-(const TensorIndex& a) {
+  return {-a.pairs, a.evaluation};
+}
+TensorIndex operator+(const TensorIndex& a) {
+  return a;
+}
+TensorMask operator<(const TensorIndex& a, const TensorIndex& b) {
+  return {a.pairs.lt(b.pairs)};
+}
+TensorMask operator<=(const TensorIndex& a, const TensorIndex& b) {
+  return {a.pairs.le(b.pairs)};
+}
+TensorMask operator>(const TensorIndex& a, const TensorIndex& b) {
+  return {a.pairs.gt(b.pairs)};
+}
+TensorMask operator>=(const TensorIndex& a, const TensorIndex& b) {
+  return {a.pairs.ge(b.pairs)};
+}
+TensorMask operator==(const TensorIndex& a, const TensorIndex& b) {
+  return {a.pairs.eq(b.pairs)};
+}
+TensorMask operator!=(const TensorIndex& a, const TensorIndex& b) {
+  return {a.pairs.ne(b.pairs)};
+}
+TensorIndex abs(const TensorIndex& a) {
+  return {magnitude(a.pairs), a.evaluation};
+}
+TensorIndex min(const TensorIndex& a, const TensorIndex& b) {
+  return {at::minimum(a.pairs, b.pairs), evaluation_of(a, b)};
+}
+TensorIndex max(const TensorIndex& a, const TensorIndex& b) {
+  return {at::maximum(a.pairs, b.pairs), evaluation_of(a, b)};
+}
+TensorIndex floor(const TensorIndex& a) {
+  return a;
+}
+TensorIndex where(const TensorMask& condition, const TensorIndex& yes, const TensorIndex& no) {
+  return {at::where(condition.pairs, yes.pairs, no.pairs), evaluation_of(yes, no)};
+}
+
+TensorScore operator+(const TensorScore& a, const TensorScore& b) {
+  return TensorScore(a.pairs + b.pairs);
+}
+TensorScore operator-(const TensorScore& a, const TensorScore& b) {
+  return TensorScore(a.pairs - b.pairs);
+}
+TensorScore operator*(const TensorScore& a, const TensorScore& b) {
+  return TensorScore(a.pairs * b.pairs);
+}
+TensorScore operator/(const TensorScore& a, const TensorScore& b) {
+  return TensorScore(a.pairs / b.pairs);
+}
+TensorScore operator-(const TensorScore& a) {
+  return TensorScore(-a.pairs);
+}
+TensorScore operator+(const TensorScore& a) {
+  return a;
+}
+TensorMask operator<(const TensorScore& a, const TensorScore& b) {
+  return {a.pairs.lt(b.pairs)};
+}
+TensorMask operator<=(const TensorScore& a, const TensorScore& b) {
+  return {a.pairs.le(b.pairs)};
+}
+TensorMask operator>(const TensorScore& a, const TensorScore& b) {
+  return {a.pairs.gt(b.pairs)};
+}
+TensorMask operator>=(const TensorScore& a, const TensorScore& b) {
+  return {a.pairs.ge(b.pairs)};
+}
+TensorMask operator==(const TensorScore& a, const TensorScore& b) {
+  return {a.pairs.eq(b.pairs)};
+}
+TensorMask operator!=(const TensorScore& a, const TensorScore& b) {
+  return {a.pairs.ne(b.pairs)};
+}
+TensorScore exp(const TensorScore& a) {
+  return TensorScore(at::exp(a.pairs));
+}
+TensorScore log(const TensorScore& a) {
+  return TensorScore(at::log(a.pairs));
+}
+TensorScore tanh(const TensorScore& a) {
+  return TensorScore(at::tanh(a.pairs));
+}
+TensorScore sqrt(const TensorScore& a) {
+  return TensorScore(at::sqrt(a.pairs));
+}
+TensorScore rsqrt(const TensorScore& a) {
+  return TensorScore(at::rsqrt(a.pairs));
+}
+TensorScore abs(const TensorScore& a) {
+  return TensorScore(magnitude(a.pairs));
+}
+TensorScore sigmoid(const TensorScore& a) {
+  return TensorScore(at::sigmoid(a.pairs));
+}
+TensorScore softplus(const TensorScore& a) {
+  return TensorScore(at::softplus(a.pairs));
+}
+TensorScore sin(const TensorScore& a) {
+  return TensorScore(at::sin(a.pairs));
+}
+TensorScore cos(const TensorScore& a) {
+  return TensorScore(at::cos(a.pairs));
+}
+TensorScore floor(const TensorScore& a) {
+  return TensorScore(at::floor(a.pairs));
+}
+TensorScore pow(const TensorScore& a, const TensorScore& b) {
+  return TensorScore(at::pow(a.pairs, b.pairs));
+}
+TensorScore min(const TensorScore& a, const TensorScore& b) {
+  return TensorScore(at::minimum(a.pairs, b.pairs));
+}
+TensorScore max(const TensorScore& a, const TensorScore& b) {
+  return TensorScore(at::maximum(a.pairs, b.pairs));
+}
+TensorScore where(const TensorMask& condition, const TensorScore& yes, const TensorScore& no) {
+  return TensorScore(at::where(condition.pairs, yes.pairs, no.pairs));
+}
+
+TensorScore look_up_numbers(const std::shared_ptr<const CapturedTensor>& captured, const TensorArguments& at) {
+  const auto& evaluation = *at.evaluation;
+  if (evaluation.listed) {
+    return TensorScore(list(captured, at).to(evaluation.numbers.dtype().toScalarType()));
+  }
+  return TensorScore(look_up(current(*captured, evaluation), at).to(evaluation.numbers.dtype().toScalarType()));
+}
+
+TensorIndex look_up_indices(const std::shared_ptr<const CapturedTensor>& captured, const TensorArguments& at) {
+  if (at.evaluation->listed) {
+    return {list(captured, at), at.evaluation};
+  }
+  return {look_up(captured->tensor, at).to(at::kLong), at.evaluation};
+}
+
+}  // namespace attentive::detail
