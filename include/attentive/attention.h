@@ -23,6 +23,7 @@
 #include <attentive/functional/attention.h>
 #include <attentive/functional/attention_context.h>
 #include <attentive/functional/attention_recorder.h>
+#include <attentive/functional/block_mask.h>
 #include <attentive/functional/describe_mask.h>
 #include <attentive/functional/explain.h>
 #include <attentive/functional/heads.h>
@@ -57,4 +58,7 @@
 #include <attentive/notebooks/self_attention_v1.h>
 #include <attentive/notebooks/self_attention_v2.h>
 #include <attentive/notebooks/shared_head_attention.h>
+#include <attentive/score/pair_functions.h>
+#include <attentive/score/score_mod.h>
+#include <attentive/score/tensors.h>
 #include <attentive/version.h>

@@ -1,9 +1,9 @@
-#include <attentive/functional/block_mask.h>
-
 #include <utility>
 
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
+
+#include <attentive/functional/block_mask.h>
 
 #include "kernels/native_cpu/compute.h"
 
@@ -11,8 +11,8 @@ namespace attentive {
 
 BlockMask BlockMask::kept(MaskMod mask, int64_t batch, int64_t heads, int64_t queries, int64_t keys) {
   TORCH_CHECK_VALUE(mask, "BlockMask::kept: expected a mask function, got none");
-  for (const auto& [name, size] : {std::pair("batch", batch), std::pair("heads", heads), std::pair("queries", queries),
-                                   std::pair("keys", keys)}) {
+  for (const auto& [name, size] : {std::pair("batch", batch), std::pair("heads", heads),
+                                   std::pair("queries", queries), std::pair("keys", keys)}) {
     TORCH_CHECK_VALUE(size > 0, "BlockMask::kept: expected ", name, " above 0, got ", size);
   }
   kernels::Problem problem;

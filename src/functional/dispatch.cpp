@@ -75,7 +75,8 @@ bool has_tangents(const Problem& problem) {
   }
   if (!problem.score) return false;
   const auto& captured = problem.score.function()->captured();
-  return std::any_of(captured.begin(), captured.end(), [](const auto& one) { return has_tangent(one->tensor); });
+  return std::any_of(captured.begin(), captured.end(),
+                     [](const auto& one) { return has_tangent(one->tensor); });
 }
 
 Verdict verdict_of(const BackendFunctions& candidate, const Problem& problem) {

@@ -192,30 +192,35 @@ void take_extras(const char* caller, const AttentionOptions& options, const Atte
 void check_blocks(const char* caller, const BlockMask& mask, const Problem& p) {
   const auto& blocks = mask.classes();
   if (!blocks) return;
-  const auto agree = [](int64_t kept, int64_t given, bool varies) { return kept == given || (kept == 1 && !varies); };
+  const auto agree = [](int64_t kept, int64_t given, bool varies) {
+    return kept == given || (kept == 1 && !varies);
+  };
   const auto& function = *mask.mask().function();
   const bool same = agree(blocks->batch, p.batch(), function.by_batch()) &&
                     agree(blocks->heads, p.heads(), function.by_head()) && blocks->queries == p.queries() &&
                     blocks->keys == p.keys();
-  TORCH_CHECK_VALUE(same, caller, ": expected a block_mask kept for (B, H, L, S) = (", p.batch(), ", ", p.heads(), ", ",
-                    p.queries(), ", ", p.keys(), "), got one for (", blocks->batch, ", ", blocks->heads, ", ",
-                    blocks->queries, ", ", blocks->keys, ")");
+  TORCH_CHECK_VALUE(same, caller, ": expected a block_mask kept for (B, H, L, S) = (", p.batch(), ", ",
+                    p.heads(), ", ", p.queries(), ", ", p.keys(), "), got one for (", blocks->batch, ", ",
+                    blocks->heads, ", ", blocks->queries, ", ", blocks->keys, ")");
   size_t n = 0;
   for (const auto& captured : function.captured()) {
     if (captured->tensor.is_inference()) continue;
-    TORCH_CHECK_VALUE(captured->tensor._version() == blocks->versions[n++], caller,
-                      ": a tensor that the block_mask captured was changed after BlockMask::kept; keep its tiles again");
+    TORCH_CHECK_VALUE(
+        captured->tensor._version() == blocks->versions[n++], caller,
+        ": a tensor that the block_mask captured was changed after BlockMask::kept; keep its tiles again");
   }
 }
 
-void take_functions(const char* caller, const AttentionOptions& options, const AttentionExtras& extras, Problem& p) {
+void take_functions(const char* caller, const AttentionOptions& options, const AttentionExtras& extras,
+                    Problem& p) {
   p.score = extras.score;
   p.mask = extras.block_mask.mask();
   p.blocks = extras.block_mask.classes();
   check_blocks(caller, extras.block_mask, p);
   p.normalise = extras.normalise == Normalise::Softmax;
   if (p.normalise) return;
-  TORCH_CHECK_VALUE(!extras.sinks.defined() && !options.softmax_plus_one && !extras.logsumexp, caller, ": expected no ",
+  TORCH_CHECK_VALUE(!extras.sinks.defined() && !options.softmax_plus_one && !extras.logsumexp, caller,
+                    ": expected no ",
                     extras.sinks.defined()     ? "sinks"
                     : options.softmax_plus_one ? "softmax_plus_one"
                                                : "logsumexp",

@@ -11,13 +11,15 @@ namespace {
 
 at::Tensor as_read(const detail::CapturedTensor& captured) {
   const auto tensor = captured.tensor.detach();
-  TORCH_CHECK_VALUE(tensor.is_cpu(), "captured: expected a tensor on the CPU like q, got it on ", tensor.device());
+  TORCH_CHECK_VALUE(tensor.is_cpu(), "captured: expected a tensor on the CPU like q, got it on ",
+                    tensor.device());
   if (!captured.indices) return tensor.to(at::kFloat).resolve_neg().contiguous();
   if (tensor.scalar_type() != at::kInt && tensor.numel() > 0) {
     const auto wide = tensor.to(at::kLong);
     const auto low = wide.min().item<int64_t>(), high = wide.max().item<int64_t>();
-    TORCH_CHECK_VALUE(low >= std::numeric_limits<int32_t>::min() && high <= std::numeric_limits<int32_t>::max(),
-                      "captured_indices: expected numbers of the range of int32, got ", low < 0 ? low : high);
+    TORCH_CHECK_VALUE(
+        low >= std::numeric_limits<int32_t>::min() && high <= std::numeric_limits<int32_t>::max(),
+        "captured_indices: expected numbers of the range of int32, got ", low < 0 ? low : high);
   }
   return tensor.to(at::kInt).contiguous();
 }
@@ -29,7 +31,8 @@ std::vector<CapturedInput> captured_inputs(const Problem& problem) {
   for (const auto* function : {problem.score.function().get(), problem.mask.function().get()}) {
     if (!function) continue;
     for (const auto& owner : function->captured()) {
-      const bool known = std::any_of(inputs.begin(), inputs.end(), [&](const auto& input) { return input.owner == owner; });
+      const bool known =
+          std::any_of(inputs.begin(), inputs.end(), [&](const auto& input) { return input.owner == owner; });
       if (!known) inputs.push_back({owner, as_read(*owner)});
     }
   }

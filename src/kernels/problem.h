@@ -37,8 +37,8 @@ struct Problem {
   std::optional<double> scale;  ///< not set: scores are divided by sqrt(D)
   Band band;
   std::optional<double> softcap;
-  ScoreMod score;        ///< a score function of the caller's; none: the scores stay
-  MaskMod mask;          ///< a mask function of the caller's
+  ScoreMod score;  ///< a score function of the caller's; none: the scores stay
+  MaskMod mask;    ///< a mask function of the caller's
   std::shared_ptr<const detail::BlockClasses> blocks;  ///< of its tiles; null: not classified
   bool normalise = true;  ///< whether a softmax turns scores into weights; if not, the scores are the weights
   /// Tensors that stand for captured ones, in a backward pass that autograd records.

@@ -1,13 +1,13 @@
-#include <attentive/score/pair_functions.h>
-
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
 
+#include <attentive/score/pair_functions.h>
 #include <attentive/score/tensors.h>
 
 namespace attentive::detail {
 
-// Evaluates the function once over places that are all 0, two batch items and two heads, and looks at the sizes of the result.
+// Evaluates the function once over places that are all 0, two batch items and two heads, and looks at the
+// sizes of the result.
 void PairFunction::evaluate() const {
   std::call_once(evaluated_, [&] {
     const at::NoGradGuard no_gradient;
@@ -15,7 +15,8 @@ void PairFunction::evaluate() const {
     const auto place = [&](int64_t batch, int64_t heads) {
       return TensorIndex(at::zeros({batch, heads, 1, 1}, at::kLong), &evaluation);
     };
-    const TensorPairs at{place(2, 1), place(1, 2), place(1, 1), place(1, 1), place(1, 1) + 1, place(1, 1) + 1};
+    const TensorPairs at{place(2, 1), place(1, 2),     place(1, 1),
+                         place(1, 1), place(1, 1) + 1, place(1, 1) + 1};
     const auto result = is_mask_ ? mask(at).pairs : score(TensorScore(at::zeros({1, 1, 1, 1})), at).pairs;
     by_batch_ = result.dim() == 4 && result.size(0) == 2;
     by_head_ = result.dim() >= 3 && result.size(result.dim() - 3) == 2;

@@ -5,9 +5,10 @@
 namespace attentive {
 namespace {
 
-std::shared_ptr<const detail::CapturedTensor> hold(const char* caller, const at::Tensor& tensor, bool indices) {
-  TORCH_CHECK_VALUE(tensor.dim() <= detail::kMostIndices, caller, ": expected a tensor of at most ", detail::kMostIndices,
-                    " dimensions, got one of shape ", shape_string(tensor.sizes()));
+std::shared_ptr<const detail::CapturedTensor> hold(const char* caller, const at::Tensor& tensor,
+                                                   bool indices) {
+  TORCH_CHECK_VALUE(tensor.dim() <= detail::kMostIndices, caller, ": expected a tensor of at most ",
+                    detail::kMostIndices, " dimensions, got one of shape ", shape_string(tensor.sizes()));
   return std::make_shared<const detail::CapturedTensor>(detail::CapturedTensor{tensor, indices});
 }
 
@@ -15,9 +16,10 @@ std::shared_ptr<const detail::CapturedTensor> hold(const char* caller, const at:
 
 Captured captured(const at::Tensor& tensor) {
   check_defined("captured", "tensor", tensor);
-  TORCH_CHECK_TYPE(tensor.is_floating_point() || tensor.scalar_type() == at::kBool,
-                   "captured: expected a floating-point or bool tensor (captured_indices takes integers), got ",
-                   describe(tensor));
+  TORCH_CHECK_TYPE(
+      tensor.is_floating_point() || tensor.scalar_type() == at::kBool,
+      "captured: expected a floating-point or bool tensor (captured_indices takes integers), got ",
+      describe(tensor));
   return Captured(hold("captured", tensor, false));
 }
 

@@ -1,5 +1,3 @@
-#include <attentive/score/tensors.h>
-
 #include <algorithm>
 #include <optional>
 
@@ -29,6 +27,8 @@
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
+#include <attentive/score/tensors.h>
+
 #include "core/check.h"
 
 namespace attentive::detail {
@@ -40,7 +40,8 @@ const TensorEvaluation* evaluation_of(const TensorIndex& a, const TensorIndex& b
 
 // The divisor of indices, which must not be 0.
 const at::Tensor& divisor(const TensorIndex& b) {
-  TORCH_CHECK_VALUE(b.pairs.is_meta() || !b.pairs.eq(0).any().item<bool>(), "score: an index is divided by 0");
+  TORCH_CHECK_VALUE(b.pairs.is_meta() || !b.pairs.eq(0).any().item<bool>(),
+                    "score: an index is divided by 0");
   return b.pairs;
 }
 
@@ -48,11 +49,13 @@ at::Tensor magnitude(const at::Tensor& x) {
   return at::maximum(x, -x);  // abs has no meta kernel
 }
 
-// Lists a captured tensor, and checks that it has as many dimensions as there are indices. Returns zeros of the sizes of a lookup.
+// Lists a captured tensor, and checks that it has as many dimensions as there are indices. Returns zeros of
+// the sizes of a lookup.
 at::Tensor list(const std::shared_ptr<const CapturedTensor>& captured, const TensorArguments& at) {
   const auto& tensor = captured->tensor;
-  TORCH_CHECK_VALUE(static_cast<size_t>(tensor.dim()) == at.indices.size(), captured->indices ? "captured_indices" : "captured",
-                    ": expected ", tensor.dim(), tensor.dim() == 1 ? " index" : " indices", " for a tensor of shape ",
+  TORCH_CHECK_VALUE(static_cast<size_t>(tensor.dim()) == at.indices.size(),
+                    captured->indices ? "captured_indices" : "captured", ": expected ", tensor.dim(),
+                    tensor.dim() == 1 ? " index" : " indices", " for a tensor of shape ",
                     shape_string(tensor.sizes()), ", got ", at.indices.size());
   auto& listed = *at.evaluation->listed;
   if (std::find(listed.begin(), listed.end(), captured) == listed.end()) listed.push_back(captured);
@@ -62,10 +65,12 @@ at::Tensor list(const std::shared_ptr<const CapturedTensor>& captured, const Ten
 }
 
 // Checks one index of a lookup; out of range it becomes 0, which only a hidden pair may have.
-at::Tensor checked(const TensorIndex& index, const at::Tensor& tensor, int64_t dimension, const TensorEvaluation& evaluation) {
+at::Tensor checked(const TensorIndex& index, const at::Tensor& tensor, int64_t dimension,
+                   const TensorEvaluation& evaluation) {
   const int64_t size = tensor.size(dimension);
   const auto beyond = index.pairs.lt(0).bitwise_or(index.pairs.ge(size));
-  const auto read = evaluation.hidden.defined() ? beyond.bitwise_and(evaluation.hidden.bitwise_not()) : beyond;
+  const auto read =
+      evaluation.hidden.defined() ? beyond.bitwise_and(evaluation.hidden.bitwise_not()) : beyond;
   if (!read.is_meta() && read.any().item<bool>()) {
     const auto wrong = index.pairs.expand_as(read).masked_select(read)[0].item<int64_t>();
     throw_captured_range(tensor.sizes(), dimension, wrong);
@@ -96,15 +101,16 @@ const at::Tensor& current(const CapturedTensor& captured, const TensorEvaluation
 }  // namespace
 
 void throw_captured_range(at::IntArrayRef sizes, int64_t dimension, int64_t index) {
-  TORCH_CHECK_INDEX(false, "captured: expected index ", dimension, " of a tensor of shape ", shape_string(sizes), " in [0, ",
-                    sizes[static_cast<size_t>(dimension)], "), got ", index);
+  TORCH_CHECK_INDEX(false, "captured: expected index ", dimension, " of a tensor of shape ",
+                    shape_string(sizes), " in [0, ", sizes[static_cast<size_t>(dimension)], "), got ", index);
 }
 
 TensorIndex::TensorIndex(int64_t number, int) : pairs(at::scalar_tensor(number, at::kLong)) {}
 
 TensorScore::TensorScore(double number) : pairs(at::scalar_tensor(number, at::kDouble)) {}
 TensorScore::TensorScore(const TensorIndex& indices)
-    : pairs(indices.pairs.to(indices.evaluation ? indices.evaluation->numbers.dtype().toScalarType() : at::kDouble)) {}
+    : pairs(indices.pairs.to(indices.evaluation ? indices.evaluation->numbers.dtype().toScalarType()
+                                                : at::kDouble)) {}
 
 TensorMask operator&(const TensorMask& a, const TensorMask& b) {
   return {at::bitwise_and(a.pairs, b.pairs)};
@@ -259,15 +265,18 @@ TensorScore where(const TensorMask& condition, const TensorScore& yes, const Ten
   return TensorScore(at::where(condition.pairs, yes.pairs, no.pairs));
 }
 
-TensorScore look_up_numbers(const std::shared_ptr<const CapturedTensor>& captured, const TensorArguments& at) {
+TensorScore look_up_numbers(const std::shared_ptr<const CapturedTensor>& captured,
+                            const TensorArguments& at) {
   const auto& evaluation = *at.evaluation;
   if (evaluation.listed) {
     return TensorScore(list(captured, at).to(evaluation.numbers.dtype().toScalarType()));
   }
-  return TensorScore(look_up(current(*captured, evaluation), at).to(evaluation.numbers.dtype().toScalarType()));
+  return TensorScore(
+      look_up(current(*captured, evaluation), at).to(evaluation.numbers.dtype().toScalarType()));
 }
 
-TensorIndex look_up_indices(const std::shared_ptr<const CapturedTensor>& captured, const TensorArguments& at) {
+TensorIndex look_up_indices(const std::shared_ptr<const CapturedTensor>& captured,
+                            const TensorArguments& at) {
   if (at.evaluation->listed) {
     return {list(captured, at), at.evaluation};
   }

@@ -17,8 +17,9 @@ import tree_check
 MAY_USE = {
     "base": [],
     "core": [],
-    "kernels": [],
-    "functional": ["kernels"],
+    "score": [],
+    "kernels": ["score"],
+    "functional": ["kernels", "score"],
     "cache": ["kernels", "functional"],
     "modules": ["functional", "cache"],
     "compat": ["functional", "cache", "modules"],
@@ -35,7 +36,7 @@ MAY_USE = {
     "operators": ["kernels", "functional", "accelerate"],
 }
 # A header above the folders includes the folder of its name, but these:
-SEVERAL = {"attention.h": {"core", "functional", "cache", "modules", "notebooks", "compat"},
+SEVERAL = {"attention.h": {"core", "score", "functional", "cache", "modules", "notebooks", "compat"},
            "notebooks.h": {"functional", "modules", "notebooks"}}
 # The header of a component that has no other public header; its sources include it.
 WHOLE = {"accelerate.h": "accelerate", "operators.h": "operators"}

@@ -65,8 +65,8 @@ enum class Backend { Auto, Reference, Torch, Native };
 /// rows after dropout.
 enum class Weights { None, Clean, Dropped };
 
-/// Selects how scores become weights: by a softmax over the keys of each query, or not at all, so that a score function returns
-/// the weights themselves.
+/// Selects how scores become weights: by a softmax over the keys of each query, or not at all, so that a
+/// score function returns the weights themselves.
 enum class Normalise { Softmax, None };
 
 /// The options of an attention call: everything that is not a tensor, so that a module can store it.

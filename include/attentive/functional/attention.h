@@ -29,12 +29,13 @@ struct AttentionExtras {
   /// The CPU generator from which dropout draws; if not set, the default CPU generator. An undefined one is
   /// refused.
   std::optional<at::Generator> generator = std::nullopt;
-  /// A score function of one's own (`score_mod` of score/score_mod.h): it changes the scores after scale and softcap, before bias,
-  /// ALiBi and masks. Gradients flow through it, and to the tensors that it captured.
+  /// A score function of one's own (`score_mod` of score/score_mod.h): it changes the scores after scale and
+  /// softcap, before bias, ALiBi and masks. Gradients flow through it, and to the tensors that it captured.
   ScoreMod score = {};
   /// A mask function of one's own (`mask_mod`), which hides pairs as `Mask::keep` does.
   BlockMask block_mask = {};
-  /// `Normalise::None`: the scores are the weights, and hidden pairs weigh 0. Refuses sinks, softmax_plus_one and the logsumexp.
+  /// `Normalise::None`: the scores are the weights, and hidden pairs weigh 0. Refuses sinks, softmax_plus_one
+  /// and the logsumexp.
   Normalise normalise = Normalise::Softmax;
   Weights weights = Weights::None;  ///< which weights are returned; gradients flow through them
   bool logsumexp = false;           ///< whether the logsumexp is returned; gradients flow through it
@@ -45,8 +46,8 @@ struct AttentionExtras {
 
 /// Scaled dot-product attention: the one function that every module of this package calls.
 ///
-///   scores = scale * q k^T -> softcap -> score function -> + bias -> + ALiBi -> mask, causal, window -> softmax -> dropout ->
-///   times v
+///   scores = scale * q k^T -> softcap -> score function -> + bias -> + ALiBi -> mask, causal, window ->
+///   softmax -> dropout -> times v
 ///
 ///   q (..., H, L, D), k (..., Hkv, S, D), v (..., Hkv, S, Dv) -> (..., H, L, Dv)
 ///

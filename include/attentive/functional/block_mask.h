@@ -8,11 +8,12 @@
 
 namespace attentive {
 
-/// A mask of one's own for a call, as `AttentionExtras::block_mask`: a mask function, and perhaps which of its tiles are empty
-/// and which are full. The native kernel neither reads nor computes an empty tile and tests no pair of a full one.
+/// A mask of one's own for a call, as `AttentionExtras::block_mask`: a mask function, and perhaps which of
+/// its tiles are empty and which are full. The native kernel neither reads nor computes an empty tile and
+/// tests no pair of a full one.
 ///
-/// A `MaskMod` converts to it; each call then classifies the tiles anew. `BlockMask::kept` does so once for many calls, layers
-/// and backward passes with the same lengths.
+/// A `MaskMod` converts to it; each call then classifies the tiles anew. `BlockMask::kept` does so once for
+/// many calls, layers and backward passes with the same lengths.
 ///
 ///   const auto blocks = BlockMask::kept(document_mask(documents), 1, heads, tokens, tokens);
 ///   auto y = attention(q, k, v, {.causal = Causal::BottomRight}, {.block_mask = blocks}).output;
@@ -21,11 +22,11 @@ class BlockMask {
   BlockMask() = default;
   BlockMask(MaskMod mask) : mask_(std::move(mask)) {}  // NOLINT(google-explicit-constructor)
 
-  /// Classifies the tiles of a mask over batch items, heads, queries and keys. A call with this mask must have these lengths; its
-  /// batch and heads must be these unless the mask does not depend on them. Tensors that the mask captured must be on the CPU and
-  /// must not change while the object is used: a call throws c10::ValueError if one did. Throws c10::ValueError for an empty mask
-  /// and for a size below 1.
-  /// Memory: a byte per tile of 128 x 128 pairs.
+  /// Classifies the tiles of a mask over batch items, heads, queries and keys. A call with this mask must
+  /// have these lengths; its batch and heads must be these unless the mask does not depend on them. Tensors
+  /// that the mask captured must be on the CPU and must not change while the object is used: a call throws
+  /// c10::ValueError if one did. Throws c10::ValueError for an empty mask and for a size below 1. Memory: a
+  /// byte per tile of 128 x 128 pairs.
   static BlockMask kept(MaskMod mask, int64_t batch, int64_t heads, int64_t queries, int64_t keys);
 
   explicit operator bool() const { return static_cast<bool>(mask_); }
@@ -33,7 +34,8 @@ class BlockMask {
   /// Null if the tiles are classified at each call.
   const std::shared_ptr<const detail::BlockClasses>& classes() const { return classes_; }
 
-  /// How many tiles there are, are empty, and are full, over the batch items and heads that differ. All 0 without kept classes.
+  /// How many tiles there are, are empty, and are full, over the batch items and heads that differ. All 0
+  /// without kept classes.
   struct Count {
     int64_t tiles = 0, empty = 0, full = 0;
   };

@@ -1,7 +1,8 @@
 #pragma once
 
-// Functions of pairs (query, key) that a program supplies, in the form in which the library calls them: as pointers to code
-// that the program's own source was compiled to. `score_mod` and `mask_mod` make these objects from a lambda.
+// Functions of pairs (query, key) that a program supplies, in the form in which the library calls them: as
+// pointers to code that the program's own source was compiled to. `score_mod` and `mask_mod` make these
+// objects from a lambda.
 
 #include <array>
 #include <cstdint>
@@ -16,7 +17,8 @@ namespace attentive {
 
 namespace detail {
 
-/// The instruction sets for which a function of pairs is compiled. Those that the platform lacks have no code.
+/// The instruction sets for which a function of pairs is compiled. Those that the platform lacks have no
+/// code.
 enum class VectorSet { Portable, Avx2, Avx512, Neon };
 inline constexpr size_t kVectorSets = 4;
 
@@ -32,26 +34,29 @@ struct CapturedView {
   float* gradient = nullptr;  ///< laid out by `strides`; null: not wanted
 };
 
-/// One row of a tile: pairs of one query and consecutive keys, or of one key and consecutive queries. Columns [lo, hi) hold
-/// pairs that the position shows. Rows are padded to 16 numbers, of which those of other columns mean nothing.
+/// One row of a tile: pairs of one query and consecutive keys, or of one key and consecutive queries. Columns
+/// [lo, hi) hold pairs that the position shows. Rows are padded to 16 numbers, of which those of other
+/// columns mean nothing.
 struct PairRow {
   int64_t batch = 0, head = 0;
   int64_t query = 0, key = 0;  ///< of column 0; one of them grows along the row
   int64_t queries = 0, keys = 0;
   int64_t lo = 0, hi = 0;
-  float scale = 1.0f;                      ///< s = scale * score, unless `slopes_given`
-  float* scores = nullptr;                 ///< in: scores; out: f(s)
-  float* slopes = nullptr;                 ///< out: the derivative of f(s) by the score before its scale
-  bool slopes_given = false;               ///< whether the scores are s already, and `slopes` their derivatives
-  float* inputs = nullptr;                 ///< out: s; null: not wanted
-  const float* logit_gradients = nullptr;  ///< for the gradients of captured tensors: those of f(s), 0 for a hidden pair
-  uint8_t* keep = nullptr;                 ///< in and out: a mask sets columns to 0 that it hides
+  float scale = 1.0f;         ///< s = scale * score, unless `slopes_given`
+  float* scores = nullptr;    ///< in: scores; out: f(s), of one query also -inf beyond the range
+  float largest = 0.0f;       ///< out, of one query: the largest f(s), -inf if all are NaN
+  float* slopes = nullptr;    ///< out: the derivative of f(s) by the score before its scale
+  bool slopes_given = false;  ///< whether the scores are s already, and `slopes` their derivatives
+  float* inputs = nullptr;    ///< out: s; null: not wanted
+  const float* logit_gradients =
+      nullptr;              ///< for the gradients of captured tensors: those of f(s), 0 for a hidden pair
+  uint8_t* keep = nullptr;  ///< in and out: a mask sets columns to 0 that it hides
   const CapturedView* captured = nullptr;
   int64_t captured_count = 0;
 
   int64_t column = 0;  ///< the first column of the vector at work
-  /// Lookups are numbered in the order of evaluation. The slopes are the derivatives by lookup number `seed`, or by s if it
-  /// is negative.
+  /// Lookups are numbered in the order of evaluation. The slopes are the derivatives by lookup number `seed`,
+  /// or by s if it is negative.
   int64_t lookup = 0, seed = -1;
   const CapturedView* seeded = nullptr;  ///< out: the view of that lookup; null: there is none
   int64_t seeded_base = 0;               ///< out: the offset of each of its lanes is the sum of both
@@ -119,15 +124,17 @@ struct BlockClasses {
   static constexpr int64_t kSize = 128;
   enum Class : uint8_t { Empty, Partial, Full };
 
-  int64_t batch = 0, heads = 0, queries = 0, keys = 0;  ///< batch and heads are 1 if the mask does not depend on them
-  at::Tensor classes;  ///< uint8 (batch, heads, ceil(queries / 128), ceil(keys / 128)), contiguous, on the CPU
+  int64_t batch = 0, heads = 0, queries = 0,
+          keys = 0;  ///< batch and heads are 1 if the mask does not depend on them
+  at::Tensor
+      classes;  ///< uint8 (batch, heads, ceil(queries / 128), ceil(keys / 128)), contiguous, on the CPU
   std::vector<int64_t> versions;  ///< of the captured tensors
 };
 
 }  // namespace detail
 
-/// A function that turns the scores of a call into other scores; empty by default. `score_mod` makes one from a lambda
-/// (score/score_mod.h). Copies share the function.
+/// A function that turns the scores of a call into other scores; empty by default. `score_mod` makes one from
+/// a lambda (score/score_mod.h). Copies share the function.
 class ScoreMod {
  public:
   ScoreMod() = default;
@@ -142,8 +149,8 @@ class ScoreMod {
   std::shared_ptr<const detail::PairFunction> function_;
 };
 
-/// A function that says which pairs may attend; empty by default, which hides none. `mask_mod` makes one from a lambda
-/// (score/score_mod.h), and functional/block_mask.h has named ones. Copies share the function.
+/// A function that says which pairs may attend; empty by default, which hides none. `mask_mod` makes one from
+/// a lambda (score/score_mod.h), and functional/block_mask.h has named ones. Copies share the function.
 class MaskMod {
  public:
   MaskMod() = default;

@@ -4,8 +4,8 @@
 #include <type_traits>
 #include <utility>
 
-#include <attentive/score/every_set.h>
 #include <attentive/score/tensors.h>
+#include <attentive/score/vectors/every_set.h>
 
 namespace attentive {
 
@@ -14,12 +14,14 @@ class Captured {
  public:
   explicit Captured(std::shared_ptr<const detail::CapturedTensor> tensor) : tensor_(std::move(tensor)) {}
 
-  /// One number per pair. The arguments are indices of `at` and integers; `at` itself may stand before integers that no index
-  /// accompanies: `table(at, 0)`, and alone, `scale(at)`, it reads a tensor without dimensions.
+  /// One number per pair. The arguments are indices of `at` and integers; `at` itself may stand before
+  /// integers that no index accompanies: `table(at, 0)`, and alone, `scale(at)`, it reads a tensor without
+  /// dimensions.
   template <class... I>
   auto operator()(const I&... indices) const {
     static_assert(sizeof...(I) > 0, "a lookup in a captured tensor takes one to four indices, or `at`");
-    if constexpr ((std::is_same_v<I, detail::TensorIndex> || ...) || (std::is_same_v<I, detail::TensorPairs> || ...)) {
+    if constexpr ((std::is_same_v<I, detail::TensorIndex> || ...) ||
+                  (std::is_same_v<I, detail::TensorPairs> || ...)) {
       return look_up_numbers(tensor_, detail::TensorArguments(indices...));
     } else {
       return look_up_numbers(static_cast<const void*>(tensor_.get()), indices...);
@@ -33,13 +35,15 @@ class Captured {
 /// A tensor of indices inside a score or mask function. `captured_indices` makes it.
 class CapturedIndices {
  public:
-  explicit CapturedIndices(std::shared_ptr<const detail::CapturedTensor> tensor) : tensor_(std::move(tensor)) {}
+  explicit CapturedIndices(std::shared_ptr<const detail::CapturedTensor> tensor)
+      : tensor_(std::move(tensor)) {}
 
   /// One index per pair; the arguments are those of `Captured`.
   template <class... I>
   auto operator()(const I&... indices) const {
     static_assert(sizeof...(I) > 0, "a lookup in a captured tensor takes one to four indices, or `at`");
-    if constexpr ((std::is_same_v<I, detail::TensorIndex> || ...) || (std::is_same_v<I, detail::TensorPairs> || ...)) {
+    if constexpr ((std::is_same_v<I, detail::TensorIndex> || ...) ||
+                  (std::is_same_v<I, detail::TensorPairs> || ...)) {
       return look_up_indices(tensor_, detail::TensorArguments(indices...));
     } else {
       return look_up_indices(static_cast<const void*>(tensor_.get()), indices...);
@@ -50,17 +54,18 @@ class CapturedIndices {
   std::shared_ptr<const detail::CapturedTensor> tensor_;
 };
 
-/// A floating-point or bool tensor of at most four dimensions, to be read inside a score or mask function. Gradients flow to a
-/// floating-point one. An index beyond the tensor throws c10::IndexError, unless the pair is hidden. Throws c10::ValueError for
-/// more dimensions and c10::TypeError for another dtype.
-/// Memory: it holds the tensor, whose numbers are read at each call; one that is not float32 is converted at each call.
+/// A floating-point or bool tensor of at most four dimensions, to be read inside a score or mask function.
+/// Gradients flow to a floating-point one. An index beyond the tensor throws c10::IndexError, unless the pair
+/// is hidden. Throws c10::ValueError for more dimensions and c10::TypeError for another dtype. Memory: it
+/// holds the tensor, whose numbers are read at each call; one that is not float32 is converted at each call.
 ///
 ///   const auto slope = captured(slopes);  // (H)
 ///   auto score = score_mod([=](auto s, auto at) { return s - slope(at.head) * abs(at.query - at.key); });
 Captured captured(const at::Tensor& tensor);
 
-/// An integer tensor of at most four dimensions whose numbers are indices, such as the document of each token: they can be
-/// compared, calculated with, and used for lookups. Numbers beyond int32 throw c10::ValueError when they are read.
+/// An integer tensor of at most four dimensions whose numbers are indices, such as the document of each
+/// token: they can be compared, calculated with, and used for lookups. Numbers beyond int32 throw
+/// c10::ValueError when they are read.
 ///
 ///   const auto document = captured_indices(documents);  // (S), int64
 ///   auto mask = mask_mod([=](auto at) { return document(at.query) == document(at.key); });
@@ -72,7 +77,8 @@ namespace {
 template <class F>
 class ScoreFunction final : public PairFunction {
  public:
-  ScoreFunction(F function, std::string name) : PairFunction(std::move(name), false), function_(std::move(function)) {}
+  ScoreFunction(F function, std::string name)
+      : PairFunction(std::move(name), false), function_(std::move(function)) {}
 
   TensorScore score(const TensorScore& s, const TensorPairs& at) const override { return function_(s, at); }
   TensorMask mask(const TensorPairs&) const override { return {}; }
@@ -89,7 +95,8 @@ class ScoreFunction final : public PairFunction {
 template <class F>
 class MaskFunction final : public PairFunction {
  public:
-  MaskFunction(F function, std::string name) : PairFunction(std::move(name), true), function_(std::move(function)) {}
+  MaskFunction(F function, std::string name)
+      : PairFunction(std::move(name), true), function_(std::move(function)) {}
 
   TensorScore score(const TensorScore& s, const TensorPairs&) const override { return s; }
   TensorMask mask(const TensorPairs& at) const override { return mask_of(function_(at)); }
@@ -111,19 +118,21 @@ class MaskFunction final : public PairFunction {
 ///   auto score = score_mod([](auto s, auto at) { return s - 0.1f * abs(at.query - at.key); });
 ///   auto y = attention(q, k, v, {.causal = Causal::BottomRight}, {.score = score}).output;
 ///
-/// `s` is the score after scale and softcap, before biases, ALiBi and masks, which follow. `at` has the indices `at.batch`,
-/// `at.head`, `at.query` and `at.key`, and the lengths `at.queries` and `at.keys`. A query counts as windows and ALiBi do, so
-/// that the last query has the place of the last key; in packed sequences, places count inside the sequence. The lambda may use
+/// `s` is the score after scale and softcap, before biases, ALiBi and masks, which follow. `at` has the
+/// indices `at.batch`, `at.head`, `at.query` and `at.key`, and the lengths `at.queries` and `at.keys`. A
+/// query counts as windows and ALiBi do, so that the last query has the place of the last key; in packed
+/// sequences, places count inside the sequence. The lambda may use
 ///
 ///   + - * /                          of numbers and indices; indices also have %; both round down
 ///   < <= > >= == !=                  which give conditions, with & | ^ !, and where(condition, yes, no)
 ///   exp log tanh sqrt rsqrt abs min max sigmoid softplus sin cos floor pow
 ///   lookups in captured tensors      (`captured`, `captured_indices`)
 ///
-/// and its own numbers. It is compiled three times: for vectors of the native kernel, for vectors with the derivative by `s`,
-/// which nobody has to write, and for tensors. Derivatives at corners are those of PyTorch. The lambda must be const and pure:
-/// several threads call it, again in the backward pass, for pairs in range whether hidden or not; a result for a hidden pair is
-/// not read. `name` stands in `explain` and in printed modules. What the lambda throws reaches the caller.
+/// and its own numbers. It is compiled three times: for vectors of the native kernel, for vectors with the
+/// derivative by `s`, which nobody has to write, and for tensors. Derivatives at corners are those of
+/// PyTorch. The lambda must be const and pure: several threads call it, again in the backward pass, for pairs
+/// in range whether hidden or not; a result for a hidden pair is not read. `name` stands in `explain` and in
+/// printed modules. What the lambda throws reaches the caller.
 ///
 /// In a source that is compiled with -O0 or with coverage, scores are right but slow.
 template <class F>
@@ -133,12 +142,14 @@ ScoreMod score_mod(F function, std::string name = "score_mod") {
   return ScoreMod(std::make_shared<detail::ScoreFunction<F>>(std::move(function), std::move(name)));
 }
 
-/// A mask of one's own: a generic lambda from a place to a condition, true where the query may attend to the key.
+/// A mask of one's own: a generic lambda from a place to a condition, true where the query may attend to the
+/// key.
 ///
 ///   auto mask = mask_mod([](auto at) { return (at.query >= at.key) | (at.key < 16); });
 ///   auto y = attention(q, k, v, {}, {.block_mask = mask}).output;
 ///
-/// It takes part as `Mask::keep` does, without a tensor of pairs. The lambda has the operations and the rules of `score_mod`.
+/// It takes part as `Mask::keep` does, without a tensor of pairs. The lambda has the operations and the rules
+/// of `score_mod`.
 template <class F>
 MaskMod mask_mod(F function, std::string name = "mask_mod") {
   static_assert(std::is_invocable_v<const F&, const detail::TensorPairs&>,

@@ -1,7 +1,8 @@
 #pragma once
 
-// Numbers of all pairs as tensors, by which the definition reads a function of pairs: on any device, in any dtype, and under
-// autograd to any order. Each type has the operations of its namesake for vectors (lanes.h, places.h).
+// Numbers of all pairs as tensors, by which the definition reads a function of pairs: on any device, in any
+// dtype, and under autograd to any order. Each type has the operations of its namesake for vectors (lanes.h,
+// places.h).
 
 #include <concepts>
 #include <memory>
@@ -15,7 +16,7 @@
 
 namespace attentive::detail {
 
-/// What an evaluation over tensors knows besides its operands.
+/// The part of an evaluation over tensors that its operands do not hold.
 struct TensorEvaluation {
   at::TensorOptions numbers;  ///< dtype and device of scores
   /// Bool: pairs whose results are not read, where lookups may be out of range; undefined: there are none.
@@ -34,10 +35,11 @@ struct TensorMask {
   at::Tensor pairs;
 
   template <class T>
-    requires std::same_as<T, bool>
+  requires std::same_as<T, bool>
   operator T() const {
     static_assert(kNoBool<T>,
-                  "a condition of a score differs from pair to pair: write where(condition, yes, no) in place of if and ?:, "
+                  "a condition of a score differs from pair to pair: write where(condition, yes, no) in "
+                  "place of if and ?:, "
                   "and & | ! in place of && || not");
     return false;
   }
@@ -49,7 +51,8 @@ struct TensorIndex {
   const TensorEvaluation* evaluation = nullptr;  ///< null: a number of the function itself
 
   TensorIndex(at::Tensor indices, const TensorEvaluation* by) : pairs(std::move(indices)), evaluation(by) {}
-  TensorIndex(std::integral auto number) : TensorIndex(static_cast<int64_t>(number), 0) {}  // NOLINT(*-explicit-*)
+  TensorIndex(std::integral auto number)
+      : TensorIndex(static_cast<int64_t>(number), 0) {}  // NOLINT(*-explicit-*)
 
  private:
   TensorIndex(int64_t number, int);
@@ -121,8 +124,8 @@ TensorScore min(const TensorScore& a, const TensorScore& b);
 TensorScore max(const TensorScore& a, const TensorScore& b);
 TensorScore where(const TensorMask& condition, const TensorScore& yes, const TensorScore& no);
 template <class A, class B>
-  requires std::is_arithmetic_v<A> && std::is_arithmetic_v<B>
-TensorScore where(const TensorMask& condition, A yes, B no) {
+requires std::is_arithmetic_v<A> && std::is_arithmetic_v<B> TensorScore where(const TensorMask& condition,
+                                                                              A yes, B no) {
   return where(condition, TensorScore(static_cast<double>(yes)), TensorScore(static_cast<double>(no)));
 }
 
@@ -144,8 +147,8 @@ struct TensorArguments {
   }
 };
 
-/// The numbers of a captured tensor at these indices, which broadcast together. Throws c10::IndexError for an index beyond the
-/// tensor at a pair that is not hidden.
+/// The numbers of a captured tensor at these indices, which broadcast together. Throws c10::IndexError for an
+/// index beyond the tensor at a pair that is not hidden.
 TensorScore look_up_numbers(const std::shared_ptr<const CapturedTensor>& captured, const TensorArguments& at);
 TensorIndex look_up_indices(const std::shared_ptr<const CapturedTensor>& captured, const TensorArguments& at);
 

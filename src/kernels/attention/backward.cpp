@@ -86,8 +86,8 @@ class Backward : BackwardHeads<Stored, T> {
   }
 
   // One thread computes a whole key head, so that packed operands stay in its cache and no step waits for
-  // another head. The parts are added in the same order as in `share`, which gives the same bits. `captured` receives the
-  // gradients of captured tensors; null: none.
+  // another head. The parts are added in the same order as in `share`, which gives the same bits. `captured`
+  // receives the gradients of captured tensors; null: none.
   void whole(int64_t kv_head, const detail::CapturedView* captured = nullptr) const {
     const Room room = room_for(1, std::min<int64_t>(parts_, 2));
     const Group group{room, 0, kv_head, captured};
@@ -140,16 +140,16 @@ class Backward : BackwardHeads<Stored, T> {
     Matrix<float> grad_k, grad_v;
     T *k_copy, *v_copy;
     Matrix<T> k_transposed;
-    Matrix<T> cleaned;           // Kᵀ with zeros for keys that are hidden and not finite
-    Matrix<uint16_t> drop;       // a row per group of 16 keys, a column per query of the panel
-    Matrix<uint8_t> keep;        // a row per key, a column per query of the panel
-    Matrix<float> bias;          // likewise
-    Matrix<float> grad_weights;  // likewise
-    Matrix<float> logits;        // gradients of the logits, likewise
-    Matrix<float> slopes;        // derivatives of the program's own scores by q·k, likewise
-    Matrix<float> own_inputs;    // its inputs, likewise
+    Matrix<T> cleaned;                     // Kᵀ with zeros for keys that are hidden and not finite
+    Matrix<uint16_t> drop;                 // a row per group of 16 keys, a column per query of the panel
+    Matrix<uint8_t> keep;                  // a row per key, a column per query of the panel
+    Matrix<float> bias;                    // likewise
+    Matrix<float> grad_weights;            // likewise
+    Matrix<float> logits;                  // gradients of the logits, likewise
+    Matrix<float> slopes;                  // derivatives of the program's own scores by q·k, likewise
+    Matrix<float> own_inputs;              // its inputs, likewise
     const detail::CapturedView* captured;  // of the lane; null: no gradients of captured tensors
-    Matrix<float> rows;          // a row per query of the panel: pairs on their way to or from the caller
+    Matrix<float> rows;  // a row per query of the panel: pairs on their way to or from the caller
   };
 
   Workspace workspace(const detail::CapturedView* captured) const {
@@ -332,13 +332,13 @@ class Backward : BackwardHeads<Stored, T> {
 
   // Hides the pairs of a part that the program's own mask hides, besides those that are hidden.
   void test_own_mask(const Pairs& part, const Matrix<uint8_t>& keep) const {
+    OwnRows own(call_, OwnRows::Along::Queries);
     for (int64_t r = 0; r < part.keys; ++r) {
       const int64_t j = part.j0 + r;
       if (!call_.keep) std::fill_n(keep.row(r), part.queries, uint8_t{1});
-      own_mask_of_key(call_,
-                      {part.b, part.h, j, part.i0, std::max<int64_t>(call_.query_lo(j) - part.i0, 0),
-                       std::min(call_.query_hi(part.b, j) - part.i0, part.queries)},
-                      keep.row(r));
+      own.mask({part.b, part.h, j, part.i0, std::max<int64_t>(call_.query_lo(j) - part.i0, 0),
+                std::min(call_.query_hi(part.b, j) - part.i0, part.queries)},
+               keep.row(r));
     }
   }
 
@@ -412,6 +412,7 @@ class Backward : BackwardHeads<Stored, T> {
     row.delta = delta(head, tile.from);
     row.of_dropped = t_.of_dropped;
     row.normalised = call_.normalise;
+    OwnRows own(call_, OwnRows::Along::Queries);
     for (int64_t r = 0; r < tile.keys; ++r) {
       const int64_t in_block = tile.r0 + r, j = keys.j0 + in_block;
       row.scores = work.scores.row(r);
@@ -430,7 +431,7 @@ class Backward : BackwardHeads<Stored, T> {
       if (call_.own.score) {
         float* const slopes = work.slopes.row(in_block) + offset;
         row.slopes = slopes;
-        own_scores_of_key(call_, {head.b, head.h, j, tile.from, row.lo, row.hi}, row.scores, slopes,
+        own.scores_of_key({head.b, head.h, j, tile.from, row.lo, row.hi}, row.scores, slopes,
                           work.captured ? work.own_inputs.row(in_block) + offset : nullptr);
       }
       if (call_.dropout) {
@@ -443,12 +444,17 @@ class Backward : BackwardHeads<Stored, T> {
 
   void take_captured_gradients(const Head& head, const Keys& keys, const Workspace& work, const Tile& tile,
                                int64_t offset) const {
+    OwnRows own(call_, OwnRows::Along::Queries);
     for (int64_t r = 0; r < tile.keys; ++r) {
       const int64_t in_block = tile.r0 + r, j = keys.j0 + in_block;
-      add_captured_gradients(call_,
-                             {head.b, head.h, j, tile.from, std::max<int64_t>(call_.query_lo(j) - tile.from, 0),
-                              std::clamp<int64_t>(call_.query_hi(head.b, j) - tile.from, 0, tile.to - tile.from)},
-                             work.captured, work.own_inputs.row(in_block) + offset, work.logits.row(in_block) + offset);
+      const OwnRow row{head.b,
+                       head.h,
+                       j,
+                       tile.from,
+                       std::max<int64_t>(call_.query_lo(j) - tile.from, 0),
+                       std::clamp<int64_t>(call_.query_hi(head.b, j) - tile.from, 0, tile.to - tile.from)};
+      own.add_captured_gradients(row, work.captured, work.own_inputs.row(in_block) + offset,
+                                 work.logits.row(in_block) + offset);
     }
   }
 

@@ -51,11 +51,12 @@ struct OwnFunction {
   explicit operator bool() const { return code != nullptr; }
 };
 
-/// What a call's program supplies: functions of pairs. The caller keeps them alive.
+/// The functions of pairs that a call's program supplies. The caller keeps them alive.
 struct OwnFunctions {
   OwnFunction score, mask;
   const detail::CapturedView* captured = nullptr;
-  Strided<const uint8_t> blocks = {};  ///< detail::BlockClasses::Class, (B, H, blocks of queries, blocks of keys)
+  Strided<const uint8_t> blocks =
+      {};  ///< detail::BlockClasses::Class, (B, H, blocks of queries, blocks of keys)
 
   /// The class of the tile that holds this pair.
   int block_of(int64_t b, int64_t h, int64_t i, int64_t j) const {

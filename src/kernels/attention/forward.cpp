@@ -145,14 +145,16 @@ class Forward {
       t_.write_row(call_, b, h, i0 + r, running.maximum[r], running.total[r], running.output.row(r));
   }
 
-  // Adds the keys [from, to) of one tile to the strip of `rows` rows that begins at row r0 of the block, but for those that the
-  // program's own mask hides by whole blocks.
-  void add_shown(const Place& at, const Running& running, const Workspace& work, int64_t r0, int64_t rows, int64_t from,
-                 int64_t to) const {
-    if (!call_.own.blocks) return add(at, running, work, r0, rows, from, to, static_cast<bool>(call_.own.mask));
+  // Adds the keys [from, to) of one tile to the strip of `rows` rows that begins at row r0 of the block, but
+  // for those that the program's own mask hides by whole blocks.
+  void add_shown(const Place& at, const Running& running, const Workspace& work, int64_t r0, int64_t rows,
+                 int64_t from, int64_t to) const {
+    if (!call_.own.blocks)
+      return add(at, running, work, r0, rows, from, to, static_cast<bool>(call_.own.mask));
     const int64_t first = at.i0 + r0, last = first + rows - 1;
     const auto class_of = [&](int64_t j) {
-      const int above = call_.own.block_of(at.b, at.h, first, j), below = call_.own.block_of(at.b, at.h, last, j);
+      const int above = call_.own.block_of(at.b, at.h, first, j),
+                below = call_.own.block_of(at.b, at.h, last, j);
       return above == below ? above : int{detail::BlockClasses::Partial};
     };
     while (from < to) {

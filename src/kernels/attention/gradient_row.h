@@ -9,10 +9,11 @@ ATTENTIVE_SIMD_BEGIN
 
 /// The variants of the loop over a row.
 struct GradientKind {
-  bool half = false;    ///< weights and gradients are written as bfloat16
-  bool drop = false;    ///< dropout
-  bool plain = false;   ///< no softcap, slope or bias
-  bool logits = false;  ///< gradients of logits are written, weights have incoming ones, or scores are the program's own
+  bool half = false;   ///< weights and gradients are written as bfloat16
+  bool drop = false;   ///< dropout
+  bool plain = false;  ///< no softcap, slope or bias
+  /// Gradients of logits are written, weights have incoming ones, or scores are the program's own.
+  bool logits = false;
 };
 
 template <GradientKind kKind>

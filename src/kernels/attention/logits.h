@@ -2,8 +2,9 @@
 
 // Converts raw scores to logits and decides which columns are visible, for the softmax and its gradient.
 
+#include <attentive/score/vectors/math.h>
+
 #include "kernels/attention/rows.h"
-#include <attentive/score/math.h>
 
 ATTENTIVE_SIMD_BEGIN
 

@@ -12,64 +12,108 @@
 #include "kernels/simd/threads.h"
 
 namespace attentive::kernels::cpu {
-namespace {
+OwnRows::OwnRows(const CpuArguments& call, Along along) : call_(call), along_(along) {
+  pairs_.queries = call.L;
+  pairs_.keys = call.S;
+  pairs_.scale = call.scale;
+  pairs_.captured = call.own.captured;
+}
 
-enum class Along { Keys, Queries };
+void OwnRows::place(const OwnRow& row) {
+  pairs_.batch = row.b + call_.batch_offset;
+  pairs_.head = row.h + call_.head_offset;
+  pairs_.query = call_.band.position(along_ == Along::Keys ? row.fixed : row.from);
+  pairs_.key = along_ == Along::Keys ? row.from : row.fixed;
+  pairs_.lo = row.lo;
+  pairs_.hi = row.hi;
+}
 
-detail::PairRow pair_row(const CpuArguments& call, const OwnRow& row, Along along) {
-  detail::PairRow pairs{.batch = row.b + call.batch_offset, .head = row.h + call.head_offset};
-  pairs.query = call.band.position(along == Along::Keys ? row.fixed : row.from);
-  pairs.key = along == Along::Keys ? row.from : row.fixed;
-  pairs.queries = call.L;
-  pairs.keys = call.S;
-  pairs.lo = row.lo;
-  pairs.hi = row.hi;
-  pairs.captured = call.own.captured;
-  return pairs;
+// Takes scale and softcap of raw scores; without a softcap, the function's row takes the scale itself.
+void OwnRows::take_rule(const OwnRow& row) {
+  if (call_.softcap == 0.0f) return;
+  rows_code().cap(pairs_.scores, pairs_.slopes, {call_.scale, call_.softcap}, row.lo, row.hi);
+  pairs_.slopes_given = true;
+}
+
+void OwnRows::run(const OwnRow& row, const OwnFunction& function, detail::PairCode code) {
+  code(function.object, pairs_);
+  if (pairs_.bad || pairs_.divided_by_zero) [[unlikely]]
+    check(row, function, code);
 }
 
 // Throws what went wrong in a row, unless it was a lookup for a hidden pair.
-void check(const CpuArguments& call, const OwnRow& row, Along along, const OwnFunction& function, detail::PairCode code,
-           const detail::PairRow& done) {
-  TORCH_CHECK_VALUE(!done.divided_by_zero, "score: an index is divided by 0");
-  if (!done.bad) return;
+void OwnRows::check(const OwnRow& row, const OwnFunction& function, detail::PairCode code) {
+  TORCH_CHECK_VALUE(!pairs_.divided_by_zero, "score: an index is divided by 0");
+  pairs_.bad = nullptr;
   // The row is repeated for one visible pair after the other, on numbers that nobody reads.
   const auto size = static_cast<size_t>(row.hi) + detail::kMostLanes;
   std::vector<float> scores(size, 0.0f), slopes(size, 0.0f);
   std::vector<uint8_t> keep(size, 1);
-  const bool is_mask = &function == &call.own.mask;
+  const bool is_mask = &function == &call_.own.mask, along_keys = along_ == Along::Keys;
   for (int64_t c = row.lo; c < row.hi; ++c) {
-    const int64_t i = along == Along::Keys ? row.fixed : row.from + c, j = along == Along::Keys ? row.from + c : row.fixed;
-    if (!call.unmasked(row.b, row.h, i, j) || (!is_mask && !call.sees(row.b, row.h, i, j))) continue;
-    auto pair = pair_row(call, row, along);
+    const int64_t i = along_keys ? row.fixed : row.from + c, j = along_keys ? row.from + c : row.fixed;
+    if (!call_.unmasked(row.b, row.h, i, j) || (!is_mask && !call_.sees(row.b, row.h, i, j))) continue;
+    auto pair = pairs_;
     pair.lo = c;
     pair.hi = c + 1;
     pair.scores = scores.data();
     pair.slopes = slopes.data();
+    pair.inputs = nullptr;
     pair.keep = keep.data();
     code(function.object, pair);
     if (!pair.bad) continue;
     const auto& view = *pair.bad;
-    detail::throw_captured_range({view.sizes.data(), static_cast<size_t>(view.rank)}, pair.bad_dimension, pair.bad_index);
+    detail::throw_captured_range({view.sizes.data(), static_cast<size_t>(view.rank)}, pair.bad_dimension,
+                                 pair.bad_index);
   }
 }
 
-void run(const CpuArguments& call, const OwnRow& row, Along along, const OwnFunction& function, detail::PairCode code,
-         detail::PairRow& pairs) {
-  code(function.object, pairs);
-  if (pairs.bad || pairs.divided_by_zero) [[unlikely]]
-    check(call, row, along, function, code, pairs);
+float OwnRows::scores_of_query(const OwnRow& row, float* scores) {
+  if (row.lo >= row.hi) return -kInfinity;
+  place(row);
+  pairs_.scores = scores;
+  take_rule(row);
+  run(row, call_.own.score, call_.own.score.code->along_keys);
+  return pairs_.largest;
 }
 
-// Takes scale and softcap of raw scores; without a softcap, the function's row takes the scale itself.
-void take_rule(const CpuArguments& call, const OwnRow& row, detail::PairRow& pairs) {
-  pairs.scale = call.scale;
-  if (call.softcap == 0.0f) return;
-  rows_code().cap(pairs.scores, pairs.slopes, {call.scale, call.softcap}, row.lo, row.hi);
-  pairs.slopes_given = true;
+void OwnRows::scores_of_key(const OwnRow& row, float* scores, float* slopes, float* inputs) {
+  if (row.lo >= row.hi) return;
+  place(row);
+  pairs_.scores = scores;
+  pairs_.slopes = slopes;
+  pairs_.inputs = inputs;
+  take_rule(row);
+  run(row, call_.own.score, call_.own.score.code->along_queries);
 }
 
-}  // namespace
+void OwnRows::mask(const OwnRow& row, uint8_t* keep) {
+  if (row.lo >= row.hi) return;
+  place(row);
+  pairs_.keep = keep;
+  run(row, call_.own.mask,
+      along_ == Along::Keys ? call_.own.mask.code->along_keys : call_.own.mask.code->along_queries);
+}
+
+void OwnRows::add_captured_gradients(const OwnRow& row, const detail::CapturedView* captured, float* inputs,
+                                     const float* logit_gradients) {
+  if (row.lo >= row.hi) return;
+  place(row);
+  pairs_.scores = inputs;
+  pairs_.logit_gradients = logit_gradients;
+  pairs_.captured = captured;
+  call_.own.score.code->captured_gradients(call_.own.score.object, pairs_);
+  pairs_.bad = nullptr;  // the row of scores has reported it
+}
+
+bool CpuArguments::unhidden(int64_t b, int64_t h, int64_t i, int64_t j) const {
+  // The row begins at a multiple of the widest vector.
+  const int64_t from = j / detail::kMostLanes * detail::kMostLanes;
+  uint8_t keep[detail::kMostLanes];
+  std::fill_n(keep, detail::kMostLanes, uint8_t{1});
+  OwnRows(*this, OwnRows::Along::Keys).mask({b, h, i, from, j - from, j - from + 1}, keep);
+  return keep[j - from] != 0;
+}
 
 const detail::PairFunctionCode& code_here(const detail::PairFunction& function) {
   const std::string_view name = vector_code().name;
@@ -80,66 +124,17 @@ const detail::PairFunctionCode& code_here(const detail::PairFunction& function) 
   return function.code(set);
 }
 
-void own_scores_of_query(const CpuArguments& call, const OwnRow& row, float* scores) {
-  if (row.lo >= row.hi) return;
-  auto pairs = pair_row(call, row, Along::Keys);
-  pairs.scores = scores;
-  take_rule(call, row, pairs);
-  run(call, row, Along::Keys, call.own.score, call.own.score.code->along_keys, pairs);
-}
-
-void own_scores_of_key(const CpuArguments& call, const OwnRow& row, float* scores, float* slopes, float* inputs) {
-  if (row.lo >= row.hi) return;
-  auto pairs = pair_row(call, row, Along::Queries);
-  pairs.scores = scores;
-  pairs.slopes = slopes;
-  pairs.inputs = inputs;
-  take_rule(call, row, pairs);
-  run(call, row, Along::Queries, call.own.score, call.own.score.code->along_queries, pairs);
-}
-
-void own_mask_of_query(const CpuArguments& call, const OwnRow& row, uint8_t* keep) {
-  if (row.lo >= row.hi) return;
-  auto pairs = pair_row(call, row, Along::Keys);
-  pairs.keep = keep;
-  run(call, row, Along::Keys, call.own.mask, call.own.mask.code->along_keys, pairs);
-}
-
-void own_mask_of_key(const CpuArguments& call, const OwnRow& row, uint8_t* keep) {
-  if (row.lo >= row.hi) return;
-  auto pairs = pair_row(call, row, Along::Queries);
-  pairs.keep = keep;
-  run(call, row, Along::Queries, call.own.mask, call.own.mask.code->along_queries, pairs);
-}
-
-bool CpuArguments::unhidden(int64_t b, int64_t h, int64_t i, int64_t j) const {
-  // The row begins at a multiple of the widest vector.
-  const int64_t from = j / detail::kMostLanes * detail::kMostLanes;
-  uint8_t keep[detail::kMostLanes];
-  std::fill_n(keep, detail::kMostLanes, uint8_t{1});
-  own_mask_of_query(*this, {b, h, i, from, j - from, j - from + 1}, keep);
-  return keep[j - from] != 0;
-}
-
-void add_captured_gradients(const CpuArguments& call, const OwnRow& row, const detail::CapturedView* captured, float* inputs,
-                            const float* logit_gradients) {
-  if (row.lo >= row.hi) return;
-  auto pairs = pair_row(call, row, Along::Queries);
-  pairs.scores = inputs;
-  pairs.logit_gradients = logit_gradients;
-  pairs.captured = captured;
-  call.own.score.code->captured_gradients(call.own.score.object, pairs);
-}
-
 void classify_blocks(const CpuArguments& call, uint8_t* classes) {
   const int64_t rows = round_up(call.L, kBlock) / kBlock, columns = round_up(call.S, kBlock) / kBlock;
   for_each_item(call.B * call.H * rows, call.worth_sharing(1), [&](int64_t item) {
-    const int64_t head = item / rows, block = item % rows, first = block * kBlock, last = std::min(first + kBlock, call.L);
+    const int64_t head = item / rows, block = item % rows, first = block * kBlock,
+                  last = std::min(first + kBlock, call.L);
     std::vector<uint8_t> keep(static_cast<size_t>(columns * kBlock)), any(static_cast<size_t>(columns)),
         all(static_cast<size_t>(columns), 1);
+    OwnRows own(call, OwnRows::Along::Keys);
     for (int64_t i = first; i < last; ++i) {
       std::fill(keep.begin(), keep.end(), uint8_t{1});
-      own_mask_of_query(call, {head / call.H, head % call.H, i, 0, 0, call.S}, keep.data());
+      own.mask({head / call.H, head % call.H, i, 0, 0, call.S}, keep.data());
       for (int64_t c = 0; c < columns; ++c) {
         const uint8_t* const tile = keep.data() + c * kBlock;
         const auto count = static_cast<size_t>(std::min(kBlock, call.S - c * kBlock));
@@ -151,7 +146,9 @@ void classify_blocks(const CpuArguments& call, uint8_t* classes) {
     for (int64_t c = 0; c < columns; ++c) {
       const auto at = static_cast<size_t>(c);
       using detail::BlockClasses;
-      classes[item * columns + c] = all[at] ? BlockClasses::Full : any[at] ? BlockClasses::Partial : BlockClasses::Empty;
+      classes[item * columns + c] = all[at]   ? BlockClasses::Full
+                                    : any[at] ? BlockClasses::Partial
+                                              : BlockClasses::Empty;
     }
   });
 }

@@ -89,8 +89,8 @@ struct BackwardTensors {
   bool of_dropped = false;  ///< whether it is that of the weights after dropout
   /// (B, H, L) from `weight_dots`; null without grad_weights.
   const float* weight_dots = nullptr;
-  /// The captured tensors once per lane of work, with memory for its part of their gradients; empty: not wanted. A lane computes
-  /// its heads one after the other, which fixes the order of its sums.
+  /// The captured tensors once per lane of work, with memory for its part of their gradients; empty: not
+  /// wanted. A lane computes its heads one after the other, which fixes the order of its sums.
   std::vector<std::vector<detail::CapturedView>> captured_lanes = {};
 };
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "kernels/attention/own_functions.h"
 #include "kernels/gemm/operands.h"
 
 namespace attentive::kernels::cpu {
@@ -41,10 +40,11 @@ RowTerms::RowTerms(const CpuArguments& call, Scratch& scratch, int64_t rows, int
       groups_(cols / 16 + 16),
       keep_(scratch.take<uint8_t>(call.keep.col != 1 || call.own.mask ? rows * cols : 0)),
       bias_(scratch.take<float>(reads_in_place(call.bias) ? 0 : rows * cols)),
-      drop_(dropped && call.dropout ? scratch.take<uint16_t>(rows * groups_) : nullptr) {}
+      drop_(dropped && call.dropout ? scratch.take<uint16_t>(rows * groups_) : nullptr),
+      own_(call, OwnRows::Along::Keys) {}
 
-void RowTerms::set(SoftmaxRow& row, int64_t slot, int64_t b, int64_t h, int64_t i, int64_t from,
-                   int64_t cols, bool tested) const {
+void RowTerms::set(SoftmaxRow& row, int64_t slot, int64_t b, int64_t h, int64_t i, int64_t from, int64_t cols,
+                   bool tested) const {
   row.lo = std::max<int64_t>(call_.key_lo(i) - from, 0);
   row.hi = std::clamp<int64_t>(call_.key_hi(b, i) - from, 0, cols);
   row.rule = call_.rule_of(b, h);
@@ -55,7 +55,13 @@ void RowTerms::set(SoftmaxRow& row, int64_t slot, int64_t b, int64_t h, int64_t 
     });
   }
   row.keep = call_.keep ? row_of(call_.keep, b, h, i, from, cols, keep_ + slot * cols_) : nullptr;
-  const OwnRow own{b, h, i, from, row.lo, row.hi};
+  if (drop_) {
+    uint16_t* const bits = drop_ + slot * groups_;
+    call_.dropout_bits(b, h, i, from, from + cols, bits, 1);
+    row.drop = bits + from % 128 / 16;
+  }
+  if (!call_.own.mask && !call_.own.score) return;
+  const OwnRow pairs{b, h, i, from, row.lo, row.hi};
   if (call_.own.mask && tested) {
     uint8_t* const shown = keep_ + slot * cols_;
     if (!row.keep) {
@@ -63,14 +69,12 @@ void RowTerms::set(SoftmaxRow& row, int64_t slot, int64_t b, int64_t h, int64_t 
     } else if (row.keep != shown) {
       std::copy_n(row.keep, cols, shown);
     }
-    own_mask_of_query(call_, own, shown);
+    own_.mask(pairs, shown);
     row.keep = shown;
   }
-  if (call_.own.score) own_scores_of_query(call_, own, row.scores);
-  if (drop_) {
-    uint16_t* const bits = drop_ + slot * groups_;
-    call_.dropout_bits(b, h, i, from, from + cols, bits, 1);
-    row.drop = bits + from % 128 / 16;
+  if (call_.own.score) {
+    row.peak = own_.scores_of_query(pairs, row.scores);
+    row.prepared = call_.normalise && !row.keep && !row.bias && row.rule.slope == 0.0f;
   }
 }
 

@@ -1,9 +1,9 @@
 #pragma once
 
-// Sets the members of a SoftmaxRow that hide, bias and drop its keys, and applies the program's own score. The backward pass does
-// the same for transposed rows in add_panel and take_gradients (backward.cpp).
+// Sets the members of a SoftmaxRow that hide, bias and drop its keys, and applies the program's own score.
+// The backward pass does the same for transposed rows in add_panel and take_gradients (backward.cpp).
 
-#include "kernels/attention/call.h"
+#include "kernels/attention/own_functions.h"
 #include "kernels/gemm/scratch.h"
 
 namespace attentive::kernels::cpu {
@@ -25,6 +25,7 @@ class RowTerms {
   uint8_t* keep_;          ///< copies of rows that are not contiguous, or masked by a function
   float* bias_;            ///< likewise, or of a half type
   uint16_t* drop_;         ///< null: nothing is dropped
+  mutable OwnRows own_;    ///< the row at work
 };
 
 /// Turns rows of scores into weights: by the softmax, or as they are.

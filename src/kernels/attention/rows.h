@@ -39,6 +39,8 @@ struct SoftmaxRow {
   float sum = 0.0f;      ///< in and out: running sum
   float rescale = 1.0f;  ///< out: factor for everything accumulated before
   float peak = 0.0f;     ///< largest score of this tile, for the second pass
+  bool prepared =
+      false;  ///< whether `peak` is known, and hidden columns of the vectors of [lo, hi) hold -inf
 };
 
 /// One row (a key) of a transposed tile in the backward pass; lanes run over queries.
@@ -60,9 +62,9 @@ struct GradientRow {
   const float* maximum = nullptr;    ///< as in SoftmaxRow
   const float* log_total = nullptr;  ///< base 2; +inf for a query without keys
   const float* delta = nullptr;
-  const float* slopes = nullptr;        ///< derivatives of the scores by q·k; null: the rule's scale and softcap
-  bool normalised = true;               ///< false: the scores are the weights, without statistics
-  float* logits = nullptr;              ///< out: gradient of the logits; null: not wanted
+  const float* slopes = nullptr;  ///< derivatives of the scores by q·k; null: the rule's scale and softcap
+  bool normalised = true;         ///< false: the scores are the weights, without statistics
+  float* logits = nullptr;        ///< out: gradient of the logits; null: not wanted
   const float* grad_weights = nullptr;  ///< incoming gradient of the weights; null: none
   bool of_dropped = false;              ///< whether grad_weights is that of the weights after dropout
 };
@@ -74,11 +76,11 @@ struct LogitSums {
 };
 
 struct RowFunctions {
-  /// Takes scale and softcap of the scores of columns [lo, hi), padded to whole vectors. `slopes` receives the derivatives by the
-  /// raw scores; it may be null.
+  /// Takes scale and softcap of the scores of columns [lo, hi), padded to whole vectors. `slopes` receives
+  /// the derivatives by the raw scores; it may be null.
   void (*cap)(float* scores, float* slopes, const ScoreRule& rule, int64_t lo, int64_t hi);
-  /// Turns rows of scores into weights without a softmax: only hidden and dropped ones become 0. The statistics become those of a
-  /// row whose weights need no factor.
+  /// Turns rows of scores into weights without a softmax: only hidden and dropped ones become 0. The
+  /// statistics become those of a row whose weights need no factor.
   void (*plain_rows)(SoftmaxRow* rows, int64_t count);
   /// Makes two passes over all rows, so that the CPU can start on the next row while it waits for a row's
   /// maximum.

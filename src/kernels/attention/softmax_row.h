@@ -117,7 +117,7 @@ inline void zero_weights(const SoftmaxRow& row, int64_t from, int64_t to) {
 /// Prepares the scores for `weigh` and returns the largest visible one, or -inf if there is none.
 inline float peak_of(const SoftmaxRow& row) {
   if (row.hi <= row.lo) return kMinusInfinity;
-  const float peak = prepare(row, row.lo / kWidth * kWidth);
+  const float peak = row.prepared ? row.peak : prepare(row, row.lo / kWidth * kWidth);
   if (peak != kMinusInfinity) return peak;
   // The maximum ignores NaN, so a row whose visible scores are all NaN or -inf is searched for one.
   for (int64_t c = row.lo; c < row.hi; ++c) {
@@ -173,7 +173,8 @@ void plain_rows(SoftmaxRow* rows, int64_t count) {
     Int any = {};
     Vec distance = row.distance - static_cast<float>(first) - lanes_as_floats();
     for (int64_t c = first; c < row.hi; c += kWidth, distance -= static_cast<float>(kWidth)) {
-      Vec x = logits(row.rule, load<Vec>(row.scores + c), distance, row.bias ? row.bias + c : nullptr, row.hi - c, nullptr);
+      Vec x = logits(row.rule, load<Vec>(row.scores + c), distance, row.bias ? row.bias + c : nullptr,
+                     row.hi - c, nullptr);
       const Int seen = visible(row, c);
       any |= seen;
       x = select(seen, x, all(0.0f));

@@ -2,8 +2,9 @@
 
 // The inner loops of register_blocks.h for ARM. `get` loads a vector of the rhs.
 
+#include <attentive/score/vectors/vector.h>
+
 #include "kernels/simd/matrix.h"
-#include <attentive/score/vector.h>
 
 #if ATTENTIVE_SIMD_IS_NEON
 

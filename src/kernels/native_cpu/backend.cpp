@@ -21,11 +21,11 @@ namespace {
 
 // State that the forward pass keeps for the backward pass.
 struct SavedForBackward : torch::CustomClassHolder {
-  Arguments arguments;   // its masks move to autograd in the forward pass
-  Problem options;       // without tensors
+  Arguments arguments;  // its masks move to autograd in the forward pass
+  Problem options;      // without tensors
   PreparedFunctions functions;
   std::vector<size_t> learned;  // the captured tensors that autograd differentiates
-  VersionWatch changes;  // detects changes of the output
+  VersionWatch changes;         // detects changes of the output
   // float32 weights that were returned, which the backward pass reads if the caller still has them unchanged.
   // Those of a half type are rounded, so they are computed again.
   c10::weak_intrusive_ptr<c10::TensorImpl> weights{c10::intrusive_ptr<c10::TensorImpl>()};
@@ -44,9 +44,9 @@ struct SavedForBackward : torch::CustomClassHolder {
 
 class NativeAttention : public torch::autograd::Function<NativeAttention> {
  public:
-  // `sinks`, `bias`, `slopes` and `captured` are inputs so that autograd computes their gradients; the kernel reads their
-  // numbers from `kept`. The results are the output, the logsumexp, and the weights if the options
-  // ask for them.
+  // `sinks`, `bias`, `slopes` and `captured` are inputs so that autograd computes their gradients; the kernel
+  // reads their numbers from `kept`. The results are the output, the logsumexp, and the weights if the
+  // options ask for them.
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context,
                                                 const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                                 const std::optional<at::Tensor>& sinks,
@@ -54,8 +54,8 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
                                                 const std::optional<at::Tensor>& slopes,
                                                 const at::TensorList& captured,
                                                 const c10::intrusive_ptr<SavedForBackward>& kept) {
-    const auto call = call_of(kept->arguments.scalars, kept->arguments.masks, q.scalar_type(), kept->functions,
-                              kept->options.normalise);
+    const auto call = call_of(kept->arguments.scalars, kept->arguments.masks, q.scalar_type(),
+                              kept->functions, kept->options.normalise);
     const auto computed = compute(call, {q, k, v}, /*want_logsumexp=*/true, /*want_statistics=*/true);
     torch::autograd::variable_list results{computed.output, computed.logsumexp};
     if (kept->options.weights != Weights::None) {
@@ -136,10 +136,12 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
     problem.key_lengths = saved.masks.lengths;
     problem.sinks = unchanged("sinks", saved.sinks, saved.masks.sinks);
     for (size_t n = 0; n < saved.learned.size(); ++n)
-      problem.captured.emplace_back(saved.functions.captured[saved.kept->learned[n]].owner.get(), saved.learned[n]);
+      problem.captured.emplace_back(saved.functions.captured[saved.kept->learned[n]].owner.get(),
+                                    saved.learned[n]);
     auto found = reference::gradients_with_graph(
         problem, {gradients[0], gradients.size() > 2 ? gradients[2] : at::Tensor(), gradients[1]});
-    torch::autograd::variable_list result{found.q, found.k, found.v, found.sinks, found.bias, found.alibi_slopes};
+    torch::autograd::variable_list result{found.q,     found.k,    found.v,
+                                          found.sinks, found.bias, found.alibi_slopes};
     result.insert(result.end(), found.captured.begin(), found.captured.end());
     result.emplace_back();
     return result;
@@ -200,14 +202,15 @@ std::optional<at::Tensor> if_differentiable(const at::Tensor& x) {
   return requires_gradient(x) ? std::optional(x) : std::nullopt;
 }
 
-// The problem as the kernel computes it: with the classes of the mask's tiles, and without softmax, with a bias for every pair,
-// since the gradients of a row's logits then do not add up to that of the logsumexp.
+// The problem as the kernel computes it: with the classes of the mask's tiles, and without softmax, with a
+// bias for every pair, since the gradients of a row's logits then do not add up to that of the logsumexp.
 Problem with_blocks(const Problem& given) {
   Problem problem = given;
   if (!problem.normalise && problem.bias.defined() && problem.bias.size(3) == 1)
     problem.bias = problem.bias.expand({-1, -1, -1, problem.keys()});
   constexpr int64_t kWorthClasses = 2 * detail::BlockClasses::kSize;
-  if (problem.mask && !problem.blocks && problem.queries() >= kWorthClasses && problem.keys() >= kWorthClasses)
+  if (problem.mask && !problem.blocks && problem.queries() >= kWorthClasses &&
+      problem.keys() >= kWorthClasses)
     problem.blocks = classify(problem);
   return problem;
 }
@@ -256,15 +259,15 @@ AttentionResult run(const Problem& given) {
   if (differentiated) {
     std::vector<at::Tensor> learned;
     for (const size_t n : kept->learned) learned.push_back(kept->functions.captured[n].owner->tensor);
-    auto outputs = NativeAttention::apply(in.q, in.k, in.v, if_differentiable(problem.sinks),
-                                          if_differentiable(problem.bias),
-                                          if_differentiable(problem.alibi_slopes), at::TensorList(learned), kept);
+    auto outputs = NativeAttention::apply(
+        in.q, in.k, in.v, if_differentiable(problem.sinks), if_differentiable(problem.bias),
+        if_differentiable(problem.alibi_slopes), at::TensorList(learned), kept);
     result.output = outputs[0];
     logsumexp = outputs[1];
     if (problem.weights != Weights::None) result.weights = outputs[2];
   } else {
-    const auto call = call_of(kept->arguments.scalars, kept->arguments.masks, in.q.scalar_type(), kept->functions,
-                              problem.normalise);
+    const auto call = call_of(kept->arguments.scalars, kept->arguments.masks, in.q.scalar_type(),
+                              kept->functions, problem.normalise);
     const auto computed = compute(call, in, problem.logsumexp, /*want_statistics=*/false);
     result.output = computed.output;
     logsumexp = computed.logsumexp;

@@ -59,7 +59,8 @@ at::Tensor compute_weight_dots(const CpuArguments& call, const Inputs& in, const
 
 }  // namespace
 
-PreparedFunctions::PreparedFunctions(const Problem& problem) : score(problem.score), mask(problem.mask), blocks(problem.blocks) {
+PreparedFunctions::PreparedFunctions(const Problem& problem)
+    : score(problem.score), mask(problem.mask), blocks(problem.blocks) {
   if (!score && !mask) return;
   captured = captured_inputs(problem);
   views = captured_views(captured);
@@ -74,7 +75,8 @@ PreparedFunctions PreparedFunctions::with_numbers(const at::Tensor* numbers) con
 
 CpuArguments call_of(const Scalars& scalars, const MaskTensors& masks, at::ScalarType type,
                      const PreparedFunctions& functions, bool normalise) {
-  CpuArguments call{kernel_arguments(scalars, masks), scalars.H / scalars.Hkv, element_of(type), normalise, {}};
+  CpuArguments call{
+      kernel_arguments(scalars, masks), scalars.H / scalars.Hkv, element_of(type), normalise, {}};
   const auto own = [](const auto& function) {
     return cpu::OwnFunction{function->function(), &cpu::code_here(*function)};
   };
@@ -101,12 +103,15 @@ std::shared_ptr<const attentive::detail::BlockClasses> classify(const Problem& p
     if (!input.owner->tensor.is_inference()) result->versions.push_back(input.owner->tensor._version());
   }
   const auto blocks = [](int64_t n) { return cpu::round_up(n, cpu::kBlock) / cpu::kBlock; };
-  result->classes = at::empty({result->batch, result->heads, blocks(result->queries), blocks(result->keys)}, at::kByte);
+  result->classes =
+      at::empty({result->batch, result->heads, blocks(result->queries), blocks(result->keys)}, at::kByte);
 
-  Scalars scalars{result->batch, result->heads, result->heads, result->queries, result->keys, 1, 1, problem.band};
+  Scalars scalars{result->batch, result->heads, result->heads, result->queries, result->keys, 1, 1,
+                  problem.band};
   scalars.batch_offset = problem.batch_offset;
   scalars.head_offset = problem.head_offset;
-  cpu::classify_blocks(call_of(scalars, {}, at::kFloat, functions), result->classes.mutable_data_ptr<uint8_t>());
+  cpu::classify_blocks(call_of(scalars, {}, at::kFloat, functions),
+                       result->classes.mutable_data_ptr<uint8_t>());
   return result;
 }
 

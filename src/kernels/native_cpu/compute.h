@@ -14,7 +14,7 @@ namespace attentive::kernels::native_cpu {
 struct PreparedFunctions {
   PreparedFunctions() = default;
   explicit PreparedFunctions(const Problem& problem);
-  /// The same functions with these numbers of the captured tensors.
+  /// A copy with other numbers of the captured tensors.
   PreparedFunctions with_numbers(const at::Tensor* numbers) const;
 
   ScoreMod score;
@@ -80,7 +80,8 @@ struct Wanted {
   bool sinks = false;
   at::DimVector bias, slopes;             ///< the sizes of the problem's bias and slopes; empty: not wanted
   at::ScalarType bias_type = at::kFloat;  ///< of the gradient: float32 or the type of q
-  const PreparedFunctions* captured = nullptr;  ///< the gradients of its floating-point tensors; null: not wanted
+  const PreparedFunctions* captured =
+      nullptr;  ///< the gradients of its floating-point tensors; null: not wanted
 
   /// Asks for the gradient of a bias of a call whose q is of this type.
   void want_bias(const at::Tensor& given, at::ScalarType q) {

@@ -26,8 +26,8 @@ class TermGradients {
   at::Tensor pair_sums_;  ///< float32: the gradient of a bias that is added in several items or heads
 };
 
-/// Gradients of captured tensors. Every lane of work has its own sums, which are added in the order of the lanes; their number
-/// depends only on shapes.
+/// Gradients of captured tensors. Every lane of work has its own sums, which are added in the order of the
+/// lanes; their number depends only on shapes.
 class CapturedGradients {
  public:
   /// Null: no gradients are wanted.

@@ -49,9 +49,11 @@ at::Tensor biased_scores(const Problem& problem, const Rectangle& part, const at
   if (problem.score) {
     // A function may have no derivative at NaN, even if nothing reads the result.
     if (hidden.defined()) scores = scores.masked_fill(hidden, 0.0);
-    const detail::TensorEvaluation evaluation{.numbers = scores.options(), .hidden = hidden, .replaced = problem.captured};
-    const auto changed =
-        problem.score.function()->score(detail::TensorScore(scores), places_of(problem, part, evaluation)).pairs;
+    const detail::TensorEvaluation evaluation{
+        .numbers = scores.options(), .hidden = hidden, .replaced = problem.captured};
+    const auto changed = problem.score.function()
+                             ->score(detail::TensorScore(scores), places_of(problem, part, evaluation))
+                             .pairs;
     scores = changed.to(scores.options()).expand_as(scores);
   }
   if (problem.bias.defined()) scores = scores + cut(problem.bias, part).to(scores.scalar_type());
@@ -94,8 +96,8 @@ at::Tensor logsumexp(const at::Tensor& scores) {
 }
 
 // Weighs values with the scores themselves.
-AttentionResult unnormalised(const Problem& problem, const Rectangle& part, const at::Tensor& scores, const at::Tensor& hidden,
-                             const at::Tensor& v) {
+AttentionResult unnormalised(const Problem& problem, const Rectangle& part, const at::Tensor& scores,
+                             const at::Tensor& hidden, const at::Tensor& v) {
   const auto weights = hidden.defined() ? scores.masked_fill(hidden, 0.0) : scores;
   const auto dropped = problem.has_dropout() ? drop(problem, part, weights) : weights;
   AttentionResult result;

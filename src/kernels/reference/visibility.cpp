@@ -3,8 +3,8 @@
 #include <array>
 #include <limits>
 
-#include <ATen/TensorOperators.h>
 #include <ATen/ExpandUtils.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/bitwise_and.h>
 #include <ATen/ops/scalar_tensor.h>
@@ -49,13 +49,15 @@ at::Tensor visible_pairs(const Problem& problem, const Rectangle& part) {
     detail::TensorEvaluation evaluation{.numbers = problem.q.options(), .replaced = problem.captured};
     if (visible.defined()) evaluation.hidden = visible.bitwise_not();
     const auto mask = problem.mask.function()->mask(places_of(problem, part, evaluation)).pairs;
-    const auto pairs = mask.to(problem.q.device()).expand(at::infer_size(mask.sizes(), {1, 1, part.rows, part.cols}));
+    const auto pairs =
+        mask.to(problem.q.device()).expand(at::infer_size(mask.sizes(), {1, 1, part.rows, part.cols}));
     restrict_to(visible, pairs);
   }
   return visible;
 }
 
-detail::TensorPairs places_of(const Problem& problem, const Rectangle& part, const detail::TensorEvaluation& evaluation) {
+detail::TensorPairs places_of(const Problem& problem, const Rectangle& part,
+                              const detail::TensorEvaluation& evaluation) {
   const auto options = at::TensorOptions().dtype(at::kLong).device(problem.q.device());
   const auto range = [&](int64_t first, int64_t count, int dimension) {
     std::array<int64_t, 4> sizes = {1, 1, 1, 1};

@@ -16,7 +16,8 @@ struct Rectangle {
 };
 
 /// The places of the pairs of a rectangle, as functions of pairs read them; `evaluation` must live as long.
-detail::TensorPairs places_of(const Problem& problem, const Rectangle& part, const detail::TensorEvaluation& evaluation);
+detail::TensorPairs places_of(const Problem& problem, const Rectangle& part,
+                              const detail::TensorEvaluation& evaluation);
 
 /// Bool, rank 4, broadcasts to (B, H, rows, cols), true: may attend. Undefined if every pair may.
 at::Tensor visible_pairs(const Problem& problem, const Rectangle& part);

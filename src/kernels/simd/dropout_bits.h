@@ -2,8 +2,9 @@
 
 // The Counter dropout stream: Philox numbers, compared with the threshold.
 
+#include <attentive/score/vectors/vector.h>
+
 #include "kernels/philox.h"
-#include <attentive/score/vector.h>
 
 ATTENTIVE_SIMD_BEGIN
 

@@ -2,7 +2,7 @@
 
 // GELU in its tanh form.
 
-#include <attentive/score/math.h>
+#include <attentive/score/vectors/math.h>
 
 ATTENTIVE_SIMD_BEGIN
 

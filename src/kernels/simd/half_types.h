@@ -3,8 +3,9 @@
 // Conversion of vectors from and to bfloat16 and float16. Those of float16 have the same bits on every
 // instruction set.
 
+#include <attentive/score/vectors/vector.h>
+
 #include "kernels/simd/matrix.h"
-#include <attentive/score/vector.h>
 
 ATTENTIVE_SIMD_BEGIN
 

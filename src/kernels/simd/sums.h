@@ -3,7 +3,7 @@
 // Helpers shared by the products of few rows: reducing vectors of sums to numbers at the end of a block, and
 // prefetching.
 
-#include <attentive/score/vector.h>
+#include <attentive/score/vectors/vector.h>
 
 ATTENTIVE_SIMD_BEGIN
 

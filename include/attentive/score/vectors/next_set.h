@@ -1,4 +1,5 @@
-// Ends the vector code of one instruction set in a source that has several: the headers may be included again.
+// Ends the vector code of one instruction set in a source that has several: the headers may be included
+// again.
 
 #undef ATTENTIVE_SIMD_NAMESPACE
 #undef ATTENTIVE_SIMD_WIDTH

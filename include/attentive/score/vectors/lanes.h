@@ -1,14 +1,14 @@
 #ifndef ATTENTIVE_SCORE_LANES_H
 #define ATTENTIVE_SCORE_LANES_H
 
-// Numbers of a vector of pairs, as a score function sees them: values, values with a derivative, conditions. They are held
-// in memory and not in a vector type, because the body of the function is compiled for the plain instruction set until it is
-// inlined into a row's loop.
+// Numbers of a vector of pairs, as a score function sees them: values, values with a derivative, conditions.
+// They are held in memory and not in a vector type, because the body of the function is compiled for the
+// plain instruction set until it is inlined into a row's loop.
 
 #include <concepts>
 #include <type_traits>
 
-#include <attentive/score/functions.h>
+#include <attentive/score/vectors/functions.h>
 
 ATTENTIVE_SIMD_BEGIN
 
@@ -30,10 +30,11 @@ struct LaneMask {
   int32_t x[kWidth];
 
   template <class T>
-    requires std::same_as<T, bool>
+  requires std::same_as<T, bool>
   operator T() const {
     static_assert(kNever<T>,
-                  "a condition of a score differs from pair to pair: write where(condition, yes, no) in place of if and ?:, "
+                  "a condition of a score differs from pair to pair: write where(condition, yes, no) in "
+                  "place of if and ?:, "
                   "and & | ! in place of && || not");
     return false;
   }
@@ -83,8 +84,8 @@ template <class T>
 concept Term = Plain<T> || Number<T> || Index<T>;
 /// A pair of operands whose result is a number per pair and not an index.
 template <class A, class B>
-concept NumberOperands = Term<A> && Term<B> && !(Plain<A> && Plain<B>) &&
-                         (Number<A> || Number<B> || std::floating_point<A> || std::floating_point<B>);
+concept NumberOperands = Term<A> && Term<B> &&
+    !(Plain<A> && Plain<B>)&&(Number<A> || Number<B> || std::floating_point<A> || std::floating_point<B>);
 
 inline Lanes value(const Lanes& x) {
   return x;
@@ -133,7 +134,7 @@ inline Lanes slope(const T& x) {
 }
 
 template <class A, class B>
-  requires NumberOperands<A, B>
+requires NumberOperands<A, B>
 inline auto operator+(const A& a, const B& b) {
   const Lanes sum = add(value(a), value(b));
   if constexpr (kIsDual<A> && kIsDual<B>) {
@@ -148,7 +149,7 @@ inline auto operator+(const A& a, const B& b) {
 }
 
 template <class A, class B>
-  requires NumberOperands<A, B>
+requires NumberOperands<A, B>
 inline auto operator-(const A& a, const B& b) {
   const Lanes difference = subtract(value(a), value(b));
   if constexpr (kIsDual<A> && kIsDual<B>) {
@@ -163,7 +164,7 @@ inline auto operator-(const A& a, const B& b) {
 }
 
 template <class A, class B>
-  requires NumberOperands<A, B>
+requires NumberOperands<A, B>
 inline auto operator*(const A& a, const B& b) {
   const Lanes x = value(a), y = value(b), product = multiply(x, y);
   if constexpr (kIsDual<A> && kIsDual<B>) {
@@ -178,7 +179,7 @@ inline auto operator*(const A& a, const B& b) {
 }
 
 template <class A, class B>
-  requires NumberOperands<A, B>
+requires NumberOperands<A, B>
 inline auto operator/(const A& a, const B& b) {
   const Lanes x = value(a), y = value(b), quotient = divide(x, y);
   if constexpr (kIsDual<A> && kIsDual<B>) {
@@ -206,37 +207,38 @@ inline A operator+(const A& a) {
 }
 
 template <class A, class B>
-  requires NumberOperands<A, B>
+requires NumberOperands<A, B>
 inline LaneMask operator<(const A& a, const B& b) {
   return mask_of(vec(value(a)) < vec(value(b)));
 }
 template <class A, class B>
-  requires NumberOperands<A, B>
+requires NumberOperands<A, B>
 inline LaneMask operator<=(const A& a, const B& b) {
   return mask_of(vec(value(a)) <= vec(value(b)));
 }
 template <class A, class B>
-  requires NumberOperands<A, B>
+requires NumberOperands<A, B>
 inline LaneMask operator>(const A& a, const B& b) {
   return mask_of(vec(value(a)) > vec(value(b)));
 }
 template <class A, class B>
-  requires NumberOperands<A, B>
+requires NumberOperands<A, B>
 inline LaneMask operator>=(const A& a, const B& b) {
   return mask_of(vec(value(a)) >= vec(value(b)));
 }
 template <class A, class B>
-  requires NumberOperands<A, B>
+requires NumberOperands<A, B>
 inline LaneMask operator==(const A& a, const B& b) {
   return mask_of(vec(value(a)) == vec(value(b)));
 }
 template <class A, class B>
-  requires NumberOperands<A, B>
+requires NumberOperands<A, B>
 inline LaneMask operator!=(const A& a, const B& b) {
   return mask_of(vec(value(a)) != vec(value(b)));
 }
 
-// Each function of one number: its value, and with a derivative, which is PyTorch's where the function has a corner.
+// Each function of one number: its value, and with a derivative, which is PyTorch's where the function has a
+// corner.
 
 template <Number A>
 inline A exp(const A& a) {
@@ -395,14 +397,16 @@ inline I floor(const I& i) {
 }
 
 template <class A, class B>
-  requires NumberOperands<A, B>
+requires NumberOperands<A, B>
 inline auto pow(const A& a, const B& b) {
   const Vec x = vec(value(a)), y = vec(value(b));
   const Vec power = pow_of(x, y);
   if constexpr (kIsDual<A> || kIsDual<B>) {
     Vec total = all(0.0f);
-    if constexpr (kIsDual<A>) total += select(y == all(0.0f), all(0.0f), y * pow_of(x, y - 1.0f)) * vec(a.slope);
-    if constexpr (kIsDual<B>) total += select(power == all(0.0f), all(0.0f), power * log_of(x)) * vec(b.slope);
+    if constexpr (kIsDual<A>)
+      total += select(y == all(0.0f), all(0.0f), y * pow_of(x, y - 1.0f)) * vec(a.slope);
+    if constexpr (kIsDual<B>)
+      total += select(power == all(0.0f), all(0.0f), power * log_of(x)) * vec(b.slope);
     return Dual{lanes_of(power), lanes_of(rounded(total))};
   } else {
     return lanes_of(power);
@@ -422,7 +426,7 @@ inline auto choose_number(Int condition, const A& yes, const B& no) {
 
 /// The larger number, or NaN if either is NaN. Where both are equal, each has half of the derivative.
 template <class A, class B>
-  requires NumberOperands<A, B>
+requires NumberOperands<A, B>
 inline auto max(const A& a, const B& b) {
   const Vec x = vec(value(a)), y = vec(value(b));
   auto result = choose_number((x > y) | (x != x), a, b);
@@ -431,7 +435,7 @@ inline auto max(const A& a, const B& b) {
   return result;
 }
 template <class A, class B>
-  requires NumberOperands<A, B>
+requires NumberOperands<A, B>
 inline auto min(const A& a, const B& b) {
   const Vec x = vec(value(a)), y = vec(value(b));
   auto result = choose_number((x < y) | (x != x), a, b);
@@ -441,8 +445,8 @@ inline auto min(const A& a, const B& b) {
 }
 
 template <class A, class B>
-  requires NumberOperands<A, B> || (Plain<A> && Plain<B>)
-inline auto where(const LaneMask& condition, const A& yes, const B& no) {
+requires NumberOperands<A, B> ||
+    (Plain<A>&& Plain<B>)inline auto where(const LaneMask& condition, const A& yes, const B& no) {
   return choose_number(bits(condition), yes, no);
 }
 

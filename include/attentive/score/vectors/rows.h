@@ -1,44 +1,42 @@
 #ifndef ATTENTIVE_SCORE_ROWS_H
 #define ATTENTIVE_SCORE_ROWS_H
 
-// The loops that call a function of pairs for the rows of a tile, one vector of pairs at a time. F is the type of the
-// function.
+// The loops that call a function of pairs for the rows of a tile, one vector of pairs at a time. F is the
+// type of the function.
 
-#include <attentive/score/places.h>
+#include <attentive/score/vectors/places.h>
 
 ATTENTIVE_SIMD_BEGIN
 
 template <bool kDual>
 inline PlacesOfKeys<kDual> places_of_keys(PairRow& row) {
-  return {{row.batch, &row},
-          {row.head, &row},
-          {row.query, &row},
-          {row.key + row.column, &row},
-          {row.queries, &row},
-          {row.keys, &row}};
+  return {{row.batch, &row},   {row.head, &row}, {row.query, &row}, {row.key + row.column, &row},
+          {row.queries, &row}, {row.keys, &row}};
 }
 template <bool kDual>
 inline PlacesOfQueries<kDual> places_of_queries(PairRow& row) {
-  return {{row.batch, &row},
-          {row.head, &row},
-          {row.query + row.column, &row},
-          {row.key, &row},
-          {row.queries, &row},
-          {row.keys, &row}};
+  return {{row.batch, &row}, {row.head, &row},    {row.query + row.column, &row},
+          {row.key, &row},   {row.queries, &row}, {row.keys, &row}};
 }
 
 /// f(s) for the pairs of one query.
 template <class F>
 __attribute__((flatten)) void scores_along_keys(const void* function, PairRow& row) {
   const F& f = *static_cast<const F*>(function);
+  Vec top = all(kMinusInfinity);
   for (int64_t c = row.lo / kWidth * kWidth; c < row.hi; c += kWidth) {
     row.column = c;
     const Vec raw = load<Vec>(row.scores + c);
     const Vec s = row.slopes_given ? raw : product(raw, row.scale);
     const auto y = f(lanes_of(s), places_of_keys<false>(row));
-    static_assert(Term<std::remove_cvref_t<decltype(y)>>, "a score function returns a number per pair: the new score");
-    store(row.scores + c, vec(value(y)));
+    static_assert(Term<std::remove_cvref_t<decltype(y)>>,
+                  "a score function returns a number per pair: the new score");
+    Vec x = vec(value(y));
+    if (c < row.lo || c + kWidth > row.hi) x = select(in_range(row), x, all(kMinusInfinity));
+    store(row.scores + c, x);
+    top = larger(x, top);
   }
+  row.largest = largest(top);
 }
 
 /// f(s) and its derivative for the pairs of one key.
@@ -59,8 +57,8 @@ __attribute__((flatten)) void scores_along_queries(const void* function, PairRow
   }
 }
 
-/// Adds the products of the gradients of f(s) and its derivatives by the numbers that it looked up to the gradients of
-/// captured tensors, for the pairs of one key. `scores` holds s.
+/// Adds the products of the gradients of f(s) and its derivatives by the numbers that it looked up to the
+/// gradients of captured tensors, for the pairs of one key. `scores` holds s.
 template <class F>
 __attribute__((flatten)) void add_captured_gradients(const void* function, PairRow& row) {
   const F& f = *static_cast<const F*>(function);
@@ -69,7 +67,8 @@ __attribute__((flatten)) void add_captured_gradients(const void* function, PairR
     for (int64_t c = row.lo / kWidth * kWidth; c < row.hi; c += kWidth) {
       row.column = c;
       row.lookup = 0;
-      const auto y = f(Dual{lanes_of(load<Vec>(row.scores + c)), lanes_of(all(0.0f))}, places_of_queries<true>(row));
+      const auto y =
+          f(Dual{lanes_of(load<Vec>(row.scores + c)), lanes_of(all(0.0f))}, places_of_queries<true>(row));
       if (!row.seeded || !row.seeded->gradient) break;
       float products[kWidth];
       store(products, vec(slope(y)) * load<Vec>(row.logit_gradients + c));

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include <attentive/score/width.h>
+#include <attentive/score/vectors/width.h>
 
 ATTENTIVE_SIMD_BEGIN
 

@@ -1,10 +1,12 @@
 #ifndef ATTENTIVE_SCORE_PLACES_H
 #define ATTENTIVE_SCORE_PLACES_H
 
-// Places of the pairs of a vector: indices that are equal for all of them, that grow or fall by 1 from pair to pair, or that
-// differ in any way, and the lookup of captured tensors by them. kDual: lookups have derivatives.
+// Places of the pairs of a vector: indices that are equal for all of them, that grow or fall by 1 from pair
+// to pair, or that differ in any way, and the lookup of captured tensors by them. kDual: lookups have
+// derivatives.
 
-#include <attentive/score/lanes.h>
+#include <attentive/score/pair_functions.h>
+#include <attentive/score/vectors/lanes.h>
 
 ATTENTIVE_SIMD_BEGIN
 
@@ -41,7 +43,7 @@ inline constexpr bool kIsIndex<Descending<kDual>> = true;
 template <bool kDual>
 inline constexpr bool kIsIndex<Varying<kDual>> = true;
 
-/// What the templates below ask of an index type; an integer is an index, too.
+/// The properties of an index type that the templates below ask for; an integer is an index, too.
 template <class T>
 struct IndexTraits {
   static constexpr bool uniform = true, ascending = false, descending = false;
@@ -137,7 +139,7 @@ inline auto varying(Int x, const A& a, const B& b) {
 }
 
 template <class A, class B>
-  requires IndexOperands<A, B>
+requires IndexOperands<A, B>
 inline auto operator+(const A& a, const B& b) {
   constexpr bool kDual = dual_of<A, B>();
   if constexpr (kUniform<A> && kUniform<B>) {
@@ -152,7 +154,7 @@ inline auto operator+(const A& a, const B& b) {
 }
 
 template <class A, class B>
-  requires IndexOperands<A, B>
+requires IndexOperands<A, B>
 inline auto operator-(const A& a, const B& b) {
   constexpr bool kDual = dual_of<A, B>();
   if constexpr (kUniform<A> && kUniform<B>) {
@@ -167,7 +169,7 @@ inline auto operator-(const A& a, const B& b) {
 }
 
 template <class A, class B>
-  requires IndexOperands<A, B>
+requires IndexOperands<A, B>
 inline auto operator*(const A& a, const B& b) {
   if constexpr (kUniform<A> && kUniform<B>) {
     return Uniform<dual_of<A, B>()>{number(a) * number(b), row_of(a, b)};
@@ -185,8 +187,8 @@ inline I operator+(const I& i) {
   return i;
 }
 
-/// The quotient, rounded down. Each rounded quotient of floats leaves a rest that is 2^24 times smaller, so the second one is
-/// exact but for 1.
+/// The quotient, rounded down. Each rounded quotient of floats leaves a rest that is 2^24 times smaller, so
+/// the second one is exact but for 1.
 inline Int rounded_quotient(Int x, float inverse) {
   return __builtin_convertvector(floor_of(__builtin_convertvector(x, Vec) * inverse), Int);
 }
@@ -201,52 +203,53 @@ inline Int floor_quotient(Int x, int32_t by) {
 
 /// Division and remainder round down: -1 / 4 is -1, and -1 % 4 is 3. The row reports a divisor of 0.
 template <class A, class B>
-  requires IndexOperands<A, B>
+requires IndexOperands<A, B>
 inline auto operator/(const A& a, const B& b) {
   static_assert(kUniform<B>, "an index is divided by a number that is the same for all pairs, such as 16");
   const int64_t by = number(b);
   if (by == 0) row_of(a, b)->divided_by_zero = true;
   if constexpr (kUniform<A>) {
     const int64_t n = number(a), cut = by == 0 ? 0 : n / by;
-    return Uniform<dual_of<A, B>()>{by != 0 && n % by != 0 && (n < 0) != (by < 0) ? cut - 1 : cut, row_of(a, b)};
+    return Uniform<dual_of<A, B>()>{by != 0 && n % by != 0 && (n < 0) != (by < 0) ? cut - 1 : cut,
+                                    row_of(a, b)};
   } else {
     return varying(by == 0 ? all(int32_t{0}) : floor_quotient(ints(a), static_cast<int32_t>(by)), a, b);
   }
 }
 template <class A, class B>
-  requires IndexOperands<A, B>
+requires IndexOperands<A, B>
 inline auto operator%(const A& a, const B& b) {
   const auto quotient = a / b;
   return a - quotient * b;
 }
 
 template <class A, class B>
-  requires IndexOperands<A, B>
+requires IndexOperands<A, B>
 inline LaneMask operator<(const A& a, const B& b) {
   return mask_of(ints(a) < ints(b));
 }
 template <class A, class B>
-  requires IndexOperands<A, B>
+requires IndexOperands<A, B>
 inline LaneMask operator<=(const A& a, const B& b) {
   return mask_of(ints(a) <= ints(b));
 }
 template <class A, class B>
-  requires IndexOperands<A, B>
+requires IndexOperands<A, B>
 inline LaneMask operator>(const A& a, const B& b) {
   return mask_of(ints(a) > ints(b));
 }
 template <class A, class B>
-  requires IndexOperands<A, B>
+requires IndexOperands<A, B>
 inline LaneMask operator>=(const A& a, const B& b) {
   return mask_of(ints(a) >= ints(b));
 }
 template <class A, class B>
-  requires IndexOperands<A, B>
+requires IndexOperands<A, B>
 inline LaneMask operator==(const A& a, const B& b) {
   return mask_of(ints(a) == ints(b));
 }
 template <class A, class B>
-  requires IndexOperands<A, B>
+requires IndexOperands<A, B>
 inline LaneMask operator!=(const A& a, const B& b) {
   return mask_of(ints(a) != ints(b));
 }
@@ -257,19 +260,19 @@ inline auto abs(const I& i) {
   return varying((x < 0) ? -x : x, i, i);
 }
 template <class A, class B>
-  requires IndexOperands<A, B>
+requires IndexOperands<A, B>
 inline auto min(const A& a, const B& b) {
   const Int x = ints(a), y = ints(b);
   return varying((x < y) ? x : y, a, b);
 }
 template <class A, class B>
-  requires IndexOperands<A, B>
+requires IndexOperands<A, B>
 inline auto max(const A& a, const B& b) {
   const Int x = ints(a), y = ints(b);
   return varying((x > y) ? x : y, a, b);
 }
 template <class A, class B>
-  requires IndexOperands<A, B>
+requires IndexOperands<A, B>
 inline auto where(const LaneMask& condition, const A& yes, const B& no) {
   return varying(bits(condition) ? ints(yes) : ints(no), yes, no);
 }
@@ -332,7 +335,8 @@ struct Offsets {
 /// Adds one index of a lookup. An index beyond the tensor is reported and taken as 0.
 template <class I>
 inline void add_index(const I& i, const CapturedView& view, PairRow& row, int dimension, Offsets& to) {
-  const int64_t size = view.sizes[static_cast<size_t>(dimension)], stride = view.strides[static_cast<size_t>(dimension)];
+  const int64_t size = view.sizes[static_cast<size_t>(dimension)],
+                stride = view.strides[static_cast<size_t>(dimension)];
   if constexpr (kUniform<I>) {
     const int64_t n = number(i);
     if (n >= 0 && n < size) {
@@ -362,10 +366,12 @@ inline V gather(const T* numbers, Int offsets) {
 #endif
 }
 
-/// Adds one index of a lookup of neighbouring numbers; `whole` becomes false if they are not, or not all exist.
+/// Adds one index of a lookup of neighbouring numbers; `whole` becomes false if they are not, or not all
+/// exist.
 template <class I>
 inline void add_neighbours(const I& i, const CapturedView& view, int dimension, int64_t& base, bool& whole) {
-  const int64_t size = view.sizes[static_cast<size_t>(dimension)], stride = view.strides[static_cast<size_t>(dimension)];
+  const int64_t size = view.sizes[static_cast<size_t>(dimension)],
+                stride = view.strides[static_cast<size_t>(dimension)];
   const int64_t n = number(i), last = kAscending<I> ? n + kWidth - 1 : n;
   whole = whole && n >= 0 && last < size && (!kAscending<I> || stride == 1);
   base += n * stride;
@@ -414,7 +420,8 @@ inline auto any_index(const First& first, const Rest&... rest) {
 }
 
 template <class V, class T, class First, class... Rest>
-inline V look_up_arguments(const void* owner, PairRow& row, Offsets& at, const First& first, const Rest&... rest) {
+inline V look_up_arguments(const void* owner, PairRow& row, Offsets& at, const First& first,
+                           const Rest&... rest) {
   if constexpr (kIsPlaces<First>) {
     return look_up<V, T>(owner, row, at, rest...);
   } else {

@@ -3,12 +3,12 @@
 
 // Functions of vectors: powers of two, reciprocals, tanh.
 
-#include <attentive/score/vector.h>
+#include <attentive/score/vectors/vector.h>
 
 ATTENTIVE_SIMD_BEGIN
 
-/// 2^f for f in [-0.5, 0.5]. The polynomials are minimax in the relative error: degree 5 with an error of 8e-8, or degree 3
-/// with 8e-5. (A lambda would not have the target attribute of its function.)
+/// 2^f for f in [-0.5, 0.5]. The polynomials are minimax in the relative error: degree 5 with an error of
+/// 8e-8, or degree 3 with 8e-5. (A lambda would not have the target attribute of its function.)
 template <bool kHalf>
 inline Vec exp2_of_rest(Vec f) {
   if constexpr (kHalf) {
@@ -27,8 +27,8 @@ inline Vec exp2_of_rest(Vec f) {
 }
 
 /// 2^t for t up to about 0: t is rounded to an integer, a polynomial takes the rest in [-0.5, 0.5], and the
-/// integer scales the result. kHalf: the result is rounded to bfloat16 afterwards, so that a shorter polynomial will do. Results
-/// below the smallest normal number are 0, given FlushTiny; NaN stays NaN.
+/// integer scales the result. kHalf: the result is rounded to bfloat16 afterwards, so that a shorter
+/// polynomial will do. Results below the smallest normal number are 0, given FlushTiny; NaN stays NaN.
 template <bool kHalf = false>
 inline Vec exp2(Vec t) {
 #if ATTENTIVE_SIMD_IS_AVX512

@@ -1,7 +1,7 @@
 #pragma once
 
-// The vector code of scores for every instruction set of the platform, in one source: each function has the target attribute
-// of its set, so that the source itself may be compiled for any processor.
+// The vector code of scores for every instruction set of the platform, in one source: each function has the
+// target attribute of its set, so that the source itself may be compiled for any processor.
 
 #include <cstdint>
 #include <cstring>
@@ -39,13 +39,13 @@
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,prefer-vector-width=512")
 #endif
-#include <attentive/score/rows.h>
+#include <attentive/score/vectors/rows.h>
 #if defined(__clang__)
 #pragma clang attribute pop
 #else
 #pragma GCC pop_options
 #endif
-#include <attentive/score/next_set.h>
+#include <attentive/score/vectors/next_set.h>
 
 #define ATTENTIVE_SIMD_NAMESPACE avx2
 #define ATTENTIVE_SIMD_WIDTH 8
@@ -55,13 +55,13 @@
 #pragma GCC push_options
 #pragma GCC target("avx2,fma,f16c")
 #endif
-#include <attentive/score/rows.h>
+#include <attentive/score/vectors/rows.h>
 #if defined(__clang__)
 #pragma clang attribute pop
 #else
 #pragma GCC pop_options
 #endif
-#include <attentive/score/next_set.h>
+#include <attentive/score/vectors/next_set.h>
 
 #undef ATTENTIVE_SIMD_TARGETED
 
@@ -70,16 +70,16 @@
 #define ATTENTIVE_SIMD_NEON
 #define ATTENTIVE_SIMD_NAMESPACE neon
 #define ATTENTIVE_SIMD_WIDTH 4
-#include <attentive/score/rows.h>
+#include <attentive/score/vectors/rows.h>
 #undef ATTENTIVE_SIMD_NEON
-#include <attentive/score/next_set.h>
+#include <attentive/score/vectors/next_set.h>
 
 #endif
 
 #define ATTENTIVE_SIMD_NAMESPACE portable
 #define ATTENTIVE_SIMD_WIDTH 4
-#include <attentive/score/rows.h>
-#include <attentive/score/next_set.h>
+#include <attentive/score/vectors/next_set.h>
+#include <attentive/score/vectors/rows.h>
 
 namespace attentive::detail {
 namespace {

@@ -1,9 +1,10 @@
 #ifndef ATTENTIVE_SCORE_FUNCTIONS_H
 #define ATTENTIVE_SCORE_FUNCTIONS_H
 
-// Functions of vectors over the whole range of float, which scores may call: accurate to a few units in the last place.
+// Functions of vectors over the whole range of float, which scores may call: accurate to a few units in the
+// last place.
 
-#include <attentive/score/math.h>
+#include <attentive/score/vectors/math.h>
 
 ATTENTIVE_SIMD_BEGIN
 
@@ -52,7 +53,8 @@ inline Vec power_of_two(Int n) {
 
 /// e^x by e^x = 2^n e^r with |r| <= ln(2) / 2 and the series of e^r.
 inline Vec exp_of(Vec x) {
-  const Vec low = select(x < all(-104.0f), all(-104.0f), x), limited = select(low > all(89.0f), all(89.0f), low);
+  const Vec low = select(x < all(-104.0f), all(-104.0f), x),
+            limited = select(low > all(89.0f), all(89.0f), low);
   const Vec n = nearest(limited * kLog2e);
   const Vec r = (limited - n * 0.693359375f) + n * 2.12194440e-4f;
   Vec p = all(1.0f / 5040.0f);
@@ -102,13 +104,15 @@ inline Vec sigmoid_of(Vec x) {
   return rounded(1.0f / (1.0f + exp_of(-x)));
 }
 
-/// The rest of x after its nearest multiple n of pi / 2, for |x| < 2^13, where n times each part of pi / 2 is exact.
+/// The rest of x after its nearest multiple n of pi / 2, for |x| < 2^13, where n times each part of pi / 2 is
+/// exact.
 inline Vec rest_of_quarter(Vec x, Vec n) {
   return ((x - n * 1.5703125f) - n * 4.837512969970703125e-4f) - n * 7.549789948768648e-8f;
 }
 
 inline Vec sine_of_rest(Vec r, Vec r2) {
-  return r + r * r2 * (-1.0f / 6.0f + r2 * (1.0f / 120.0f + r2 * (-1.0f / 5040.0f + r2 * (1.0f / 362880.0f))));
+  return r +
+         r * r2 * (-1.0f / 6.0f + r2 * (1.0f / 120.0f + r2 * (-1.0f / 5040.0f + r2 * (1.0f / 362880.0f))));
 }
 
 inline Vec cosine_of_rest(Vec r2) {

@@ -1,7 +1,8 @@
-// The instruction set of vector code. Whoever includes this code defines both macros before; without them (an editor that
-// parses a header alone) the portable set is used. The code uses the compilers' vector extensions (GCC and Clang), so that
-// one source serves every width. A source of the library is compiled for one set; a program that defines scores has all sets
-// in one source (every_set.h), so the headers of vector code can be included once for each.
+// The instruction set of vector code. Whoever includes this code defines both macros before; without them (an
+// editor that parses a header alone) the portable set is used. The code uses the compilers' vector extensions
+// (GCC and Clang), so that one source serves every width. A source of the library is compiled for one set; a
+// program that defines scores has all sets in one source (every_set.h), so the headers of vector code can be
+// included once for each.
 
 #ifndef ATTENTIVE_SIMD_WIDTH
 #define ATTENTIVE_SIMD_WIDTH 4  // floats per vector
@@ -16,7 +17,8 @@
 #undef ATTENTIVE_SIMD_BEGIN
 #undef ATTENTIVE_SIMD_END
 
-// ATTENTIVE_SIMD_TARGETED: the functions have the target attribute of their set, which sets no macro with clang.
+// ATTENTIVE_SIMD_TARGETED: the functions have the target attribute of their set, which sets no macro with
+// clang.
 #if (defined(__AVX512F__) || defined(ATTENTIVE_SIMD_TARGETED)) && ATTENTIVE_SIMD_WIDTH == 16
 #define ATTENTIVE_SIMD_IS_AVX512 1
 #else
