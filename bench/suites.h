@@ -13,6 +13,8 @@ void window_suite(Runner& runner);
 void variants_suite(Runner& runner);
 void learned_suite(Runner& runner);
 void half_suite(Runner& runner);
+void score_suite(Runner& runner);
+void gallery_suite(Runner& runner);
 void decode_suite(Runner& runner);
 #ifdef ATTENTIVE_BENCH_ACCELERATE
 void accelerate_suite(Runner& runner);
@@ -45,6 +47,8 @@ inline constexpr Suite kSuites[] = {
     {"variants", variants_suite},
     {"learned", learned_suite},
     {"half", half_suite},
+    {"scores", score_suite},
+    {"gallery", gallery_suite},
     {"decode", decode_suite},
 #ifdef ATTENTIVE_BENCH_ACCELERATE
     {"accelerate", accelerate_suite},

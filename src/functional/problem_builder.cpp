@@ -216,6 +216,9 @@ void take_functions(const char* caller, const AttentionOptions& options, const A
   p.score = extras.score;
   p.mask = extras.block_mask.mask();
   p.blocks = extras.block_mask.classes();
+  for (const auto* function : {p.score.function().get(), p.mask.function().get()}) {
+    if (function) static_cast<void>(function->captured());  // checks its lookups
+  }
   check_blocks(caller, extras.block_mask, p);
   p.normalise = extras.normalise == Normalise::Softmax;
   if (p.normalise) return;

@@ -26,6 +26,7 @@
 #include <ATen/ops/tanh.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/ScalarType.h>
 
 #include <attentive/score/tensors.h>
 
@@ -47,6 +48,12 @@ const at::Tensor& divisor(const TensorIndex& b) {
 
 at::Tensor magnitude(const at::Tensor& x) {
   return at::maximum(x, -x);  // abs has no meta kernel
+}
+
+// at::where, which has no meta kernel.
+at::Tensor choose(const at::Tensor& condition, const at::Tensor& yes, const at::Tensor& no) {
+  if (!condition.is_meta()) return at::where(condition, yes, no);
+  return yes + no + condition.to(c10::promoteTypes(yes.scalar_type(), no.scalar_type()));
 }
 
 // Lists a captured tensor, and checks that it has as many dimensions as there are indices. Returns zeros of
@@ -75,7 +82,7 @@ at::Tensor checked(const TensorIndex& index, const at::Tensor& tensor, int64_t d
     const auto wrong = index.pairs.expand_as(read).masked_select(read)[0].item<int64_t>();
     throw_captured_range(tensor.sizes(), dimension, wrong);
   }
-  return at::where(beyond, 0, index.pairs);
+  return index.pairs.expand_as(beyond).masked_fill(beyond, 0);
 }
 
 at::Tensor look_up(const at::Tensor& tensor, const TensorArguments& at) {
@@ -180,7 +187,7 @@ TensorIndex floor(const TensorIndex& a) {
   return a;
 }
 TensorIndex where(const TensorMask& condition, const TensorIndex& yes, const TensorIndex& no) {
-  return {at::where(condition.pairs, yes.pairs, no.pairs), evaluation_of(yes, no)};
+  return {choose(condition.pairs, yes.pairs, no.pairs), evaluation_of(yes, no)};
 }
 
 TensorScore operator+(const TensorScore& a, const TensorScore& b) {
@@ -262,7 +269,7 @@ TensorScore max(const TensorScore& a, const TensorScore& b) {
   return TensorScore(at::maximum(a.pairs, b.pairs));
 }
 TensorScore where(const TensorMask& condition, const TensorScore& yes, const TensorScore& no) {
-  return TensorScore(at::where(condition.pairs, yes.pairs, no.pairs));
+  return TensorScore(choose(condition.pairs, yes.pairs, no.pairs));
 }
 
 TensorScore look_up_numbers(const std::shared_ptr<const CapturedTensor>& captured,

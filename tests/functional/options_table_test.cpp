@@ -75,10 +75,12 @@ std::vector<Row> rows_of(const std::vector<Column>& all) {
     for (const auto& column : all) rows.back().push_back(cell(call, column));
   };
   add("none", plain_call());
-  for (const auto& option : option_cases()) {
-    auto call = plain_call();
-    option.apply(call);
-    add(option.name, call);
+  for (const auto* cases : {&option_cases(), &function_cases()}) {
+    for (const auto& option : *cases) {
+      auto call = plain_call();
+      option.apply(call);
+      add(option.name, call);
+    }
   }
   return rows;
 }

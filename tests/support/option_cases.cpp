@@ -168,6 +168,10 @@ OptionCall cast(const OptionCall& call, at::ScalarType type) {
     mask &= Mask::bias(term.detach().to(type, false, /*copy=*/true).requires_grad_(call.bias_gradient));
   }
   result.extras.mask = mask;
+  for (auto& x : result.captured) {
+    if (x.is_floating_point()) x = x.detach().to(type, false, /*copy=*/true).requires_grad_(true);
+  }
+  for (const auto& define : result.functions) define(result);
   return result;
 }
 
@@ -175,6 +179,9 @@ std::vector<at::Tensor> leaves_of(const OptionCall& call) {
   std::vector<at::Tensor> leaves = {call.q, call.k, call.v};
   if (call.bias_gradient) leaves.push_back(call.extras.mask.bias_terms().front());
   if (call.slopes_gradient) leaves.push_back(call.extras.alibi_slopes);
+  for (const auto& x : call.captured) {
+    if (x.is_floating_point()) leaves.push_back(x);
+  }
   return leaves;
 }
 

@@ -17,6 +17,10 @@ struct OptionCall {
   AttentionOptions options;
   AttentionExtras extras;
   bool bias_gradient = false, slopes_gradient = false;
+  /// Tensors that functions of pairs capture, of which floating-point ones get gradients, and the step that
+  /// makes the functions of them.
+  std::vector<at::Tensor> captured = {};
+  std::vector<std::function<void(OptionCall&)>> functions = {};
 };
 
 struct OptionCase {
@@ -31,6 +35,9 @@ OptionCall plain_call();
 
 const std::vector<OptionCase>& option_cases();
 
+/// Score and mask functions, which are combined with all options in a test of their own.
+const std::vector<OptionCase>& function_cases();
+
 /// Returns the call with every tensor in the given dtype; q, k and v are leaves that require gradients.
 OptionCall cast(const OptionCall& call, at::ScalarType type);
 
@@ -39,7 +46,8 @@ struct OptionResult {
   std::string reason;  ///< reason of the refusal
   AttentionResult result;
   AttentionResult inference;  ///< result without a graph, for which few queries take a separate path
-  /// Gradients of q, k and v, then of the bias and the slopes if they are wanted; undefined if there is none.
+  /// Gradients of q, k and v, then of the bias and the slopes if they are wanted, then of captured tensors;
+  /// undefined if there is none.
   std::vector<at::Tensor> gradients;
 };
 

@@ -41,14 +41,13 @@ at::Tensor biased_scores(const Problem& problem, const Rectangle& part, const at
   // Divides, as the notebooks do, because multiplying by the reciprocal differs in the last bit.
   scores =
       problem.scale ? scores * *problem.scale : scores / std::sqrt(static_cast<double>(problem.head_dim()));
+  // The gradient of tanh is NaN for an argument of NaN, even if nothing reads the result; so may be that of a
+  // score function.
+  if ((problem.softcap || problem.score) && hidden.defined()) scores = scores.masked_fill(hidden, 0.0);
   if (problem.softcap) {
-    // The gradient of tanh is NaN for an argument of NaN, even if nothing reads the result.
-    if (hidden.defined()) scores = scores.masked_fill(hidden, 0.0);
     scores = *problem.softcap * at::tanh(scores / *problem.softcap);
   }
   if (problem.score) {
-    // A function may have no derivative at NaN, even if nothing reads the result.
-    if (hidden.defined()) scores = scores.masked_fill(hidden, 0.0);
     const detail::TensorEvaluation evaluation{
         .numbers = scores.options(), .hidden = hidden, .replaced = problem.captured};
     const auto changed = problem.score.function()
@@ -95,18 +94,15 @@ at::Tensor logsumexp(const at::Tensor& scores) {
   return (scores - top).exp().sum(3).log() + top.squeeze(3);
 }
 
-// Weighs values with the scores themselves.
-AttentionResult unnormalised(const Problem& problem, const Rectangle& part, const at::Tensor& scores,
-                             const at::Tensor& hidden, const at::Tensor& v) {
-  const auto weights = hidden.defined() ? scores.masked_fill(hidden, 0.0) : scores;
+// Adds the weights that are wanted and the output. `empty`: queries without any key; undefined: there are none.
+void weigh_values(const Problem& problem, const Rectangle& part, const at::Tensor& weights,
+                  const at::Tensor& v, const at::Tensor& empty, AttentionResult& result) {
   const auto dropped = problem.has_dropout() ? drop(problem, part, weights) : weights;
-  AttentionResult result;
   if (problem.weights == Weights::Clean) result.weights = weights.to(problem.q.scalar_type());
   if (problem.weights == Weights::Dropped) result.weights = dropped.to(problem.q.scalar_type());
   auto output = unstack_groups(at::matmul(stack_groups(dropped, problem.kv_heads()), v), problem.heads());
-  if (hidden.defined()) output = output.masked_fill(hidden.all(3, /*keepdim=*/true), 0.0);
+  if (empty.defined()) output = output.masked_fill(empty, 0.0);  // 0 times a value of NaN is NaN
   result.output = output.to(problem.q.scalar_type());
-  return result;
 }
 
 // Computes attention of the rectangle's queries over its keys.
@@ -127,14 +123,19 @@ AttentionResult dense(const Problem& problem, const Rectangle& part) {
 
   const auto hidden = visible.defined() ? visible.bitwise_not() : at::Tensor();
   auto scores = biased_scores(problem, part, q, k, hidden);
+  AttentionResult result;
   at::Tensor empty;  // queries without any key
-  if (!problem.normalise) return unnormalised(problem, part, scores, hidden, v);
   if (visible.defined()) {
     // Hidden scores are replaced rather than added to, so that NaN or Inf in them has no effect. A row
     // without keys is made finite before the softmax, because its gradient would otherwise be NaN.
     scores = scores.masked_fill(hidden, kMinusInfinity);
     empty = visible.any(3, /*keepdim=*/true).bitwise_not();
     scores = scores.masked_fill(empty, 0.0);
+  }
+  if (!problem.normalise) {
+    weigh_values(problem, part, hidden.defined() ? scores.masked_fill(hidden, 0.0) : scores, v, empty,
+                 result);
+    return result;
   }
   at::Tensor absorbed;  // heads with a sink of +inf, which leaves no weight to the keys
   if (problem.sinks.defined()) {
@@ -147,7 +148,6 @@ AttentionResult dense(const Problem& problem, const Rectangle& part) {
     scores = at::cat({scores, sinks}, 3);
   }
 
-  AttentionResult result;
   if (problem.logsumexp) {
     // at::logsumexp and amax have no meta kernel, and a sum has the same shape and a graph.
     result.logsumexp = scores.is_meta() ? scores.sum(3) : logsumexp(scores);
@@ -157,13 +157,7 @@ AttentionResult dense(const Problem& problem, const Rectangle& part) {
   auto weights = at::softmax(scores, -1);
   if (problem.sinks.defined()) weights = weights.slice(3, 0, part.cols).masked_fill(absorbed, 0.0);
   if (empty.defined()) weights = weights.masked_fill(empty, 0.0);
-
-  const auto dropped = problem.has_dropout() ? drop(problem, part, weights) : weights;
-  if (problem.weights == Weights::Clean) result.weights = weights.to(problem.q.scalar_type());
-  if (problem.weights == Weights::Dropped) result.weights = dropped.to(problem.q.scalar_type());
-  auto output = unstack_groups(at::matmul(stack_groups(dropped, problem.kv_heads()), v), problem.heads());
-  if (empty.defined()) output = output.masked_fill(empty, 0.0);  // 0 times a value of NaN is NaN
-  result.output = output.to(problem.q.scalar_type());
+  weigh_values(problem, part, weights, v, empty, result);
   return result;
 }
 

@@ -1,0 +1,104 @@
+// Examples of docs/guide/own_scores.md.
+
+#include <ATen/ATen.h>
+
+#include <attentive/attention.h>
+
+#include "docs/examples.h"
+
+using namespace attentive;
+
+namespace {
+
+struct Inputs {
+  at::Tensor q, k, v;
+};
+
+Inputs draw(int64_t heads, int64_t tokens) {
+  const auto one = [&] { return at::randn({2, heads, tokens, 32}).requires_grad_(); };
+  return {one(), one(), one()};
+}
+
+}  // namespace
+
+EXAMPLE(own_score) {
+  const auto q = at::randn({2, 4, 100, 32}), k = at::randn({2, 4, 100, 32}), v = at::randn({2, 4, 100, 32});
+  const auto slopes = at::rand({4}).requires_grad_();
+
+  const auto slope = captured(slopes);
+  const auto score = score_mod(
+      [=](auto s, auto at) { return s + slope(at.head) * (at.key - at.query) - 0.5f * softplus(s); });
+  const auto y =
+      attention(q, k, v, {.causal = Causal::BottomRight, .dropout_p = 0.1}, {.score = score}).output;
+  y.sum().backward();
+  std::cout << "output " << y.sizes() << ", gradient of the slopes " << slopes.grad().sizes() << "\n";
+}
+
+EXAMPLE(own_score_gallery) {
+  const auto [q, k, v] = draw(4, 64);
+  const auto slope = captured(at::rand({4})), table = captured(at::randn({4, 128})),
+             width = captured(at::rand({4}) + 1);
+  const auto hops = captured_indices(at::randint(8, {64, 64}, at::kLong)),
+             document = captured_indices(at::arange(64).div(20, "floor"));
+  const auto graph = captured(at::randn({8}));
+
+  const std::vector<std::pair<std::string, AttentionExtras>> variants = {
+      {"relative distance",
+       {.score = score_mod([](auto s, auto at) { return s + 0.01f * (at.query - at.key); })}},
+      {"ALiBi",
+       {.score = score_mod([=](auto s, auto at) { return s + slope(at.head) * (at.key - at.query); })}},
+      {"softcap", {.score = score_mod([](auto s, auto) { return 20.0f * tanh(s / 20.0f); })}},
+      {"learned table", {.score = score_mod([=](auto s, auto at) {
+                           return s + table(at.head, at.query - at.key + at.keys);
+                         })}},
+      {"Gaussian", {.score = score_mod([=](auto s, auto at) {
+                      const auto d = (at.query - at.key) / width(at.head);
+                      return s - 0.5f * d * d;
+                    })}},
+      {"graph distance",
+       {.score = score_mod([=](auto s, auto at) { return s + graph(hops(at.query, at.key)); })}},
+      {"causal", {.block_mask = mask_mod([](auto at) { return at.key <= at.query; })}},
+      {"window",
+       {.block_mask = mask_mod([](auto at) { return (at.key <= at.query) & (at.query - at.key < 16); })}},
+      {"prefix LM", {.block_mask = mask_mod([](auto at) { return (at.key <= at.query) | (at.key < 8); })}},
+      {"documents",
+       {.block_mask = mask_mod([=](auto at) { return document(at.query) == document(at.key); })}},
+      {"dilated", {.block_mask = mask_mod([](auto at) { return (at.query - at.key) % 4 == 0; })}},
+      {"sigmoid",
+       {.score = score_mod([](auto s, auto at) { return sigmoid(s - log(at.keys)); }),
+        .normalise = Normalise::None}},
+  };
+  for (const auto& [name, extras] : variants) {
+    const auto y = attention(q, k, v, {}, extras).output;
+    const auto definition = attention(q, k, v, {.backend = Backend::Reference}, extras).output;
+    std::cout << name << ": equals its definition: " << y.allclose(definition, 1e-4, 1e-5) << "\n";
+  }
+}
+
+EXAMPLE(own_score_learned) {
+  const auto [q, k, v] = draw(4, 64);
+  auto table = at::zeros({4, 128}).requires_grad_();
+  const auto number = captured(table);  // reads what `table` holds at each call
+  const auto score =
+      score_mod([=](auto s, auto at) { return s + number(at.head, at.query - at.key + at.keys); });
+  const auto target = at::randn({2, 4, 64, 32});
+  for (int step = 0; step < 3; ++step) {
+    const auto loss =
+        (attention(q.detach(), k.detach(), v.detach(), {}, {.score = score}).output - target).square().mean();
+    loss.backward();
+    table.mutable_data().sub_(table.grad(), 50.0);
+    table.mutable_grad().zero_();
+  }
+  std::cout << "the table has learned: " << (table.abs().max() > 0).item<bool>() << "\n";
+}
+
+EXAMPLE(own_block_mask) {
+  const auto [q, k, v] = draw(4, 1024);
+  const auto document = captured_indices(at::arange(1024).div(256, "floor"));
+  const auto mask = mask_mod([=](auto at) { return document(at.query) == document(at.key); }, "documents");
+  const auto blocks = BlockMask::kept(mask, /*batch=*/1, /*heads=*/1, /*queries=*/1024, /*keys=*/1024);
+  const auto count = blocks.count();
+  std::cout << count.empty << " of " << count.tiles << " tiles are empty, " << count.full << " are full\n";
+  for (int layer = 0; layer < 2; ++layer)
+    attention(q, k, v, {.causal = Causal::BottomRight}, {.block_mask = blocks}).output.sum().backward();
+}

@@ -1,0 +1,300 @@
+#include <array>
+#include <limits>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/generators/catch_generators_range.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <attentive/functional/attention.h>
+#include <attentive/score/score_mod.h>
+
+#include "support/compare.h"
+#include "support/peak_memory.h"
+
+using namespace attentive;
+using namespace attentive::test;
+
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+struct Call {
+  at::Tensor q, k, v;
+};
+
+Call call_of(int64_t queries, int64_t keys, int64_t heads = 4, int64_t kv_heads = 2,
+             at::ScalarType type = at::kFloat) {
+  at::manual_seed(5);
+  const auto draw = [&](int64_t h, int64_t rows) {
+    return at::randn({2, h, rows, 16}, at::kDouble).to(type);
+  };
+  return {draw(heads, queries), draw(kv_heads, keys), draw(kv_heads, keys)};
+}
+
+at::Tensor attend(const Call& c, const AttentionExtras& extras, Backend backend,
+                  AttentionOptions options = {}) {
+  options.backend = backend;
+  return attention(c.q, c.k, c.v, options, extras).output;
+}
+
+auto MessageContains(const std::string& text) {
+  return Catch::Matchers::MessageMatches(Catch::Matchers::ContainsSubstring(text));
+}
+
+constexpr std::array kBackends = {Backend::Reference, Backend::Native};
+
+}  // namespace
+
+TEST_CASE("a score function sees the scaled and capped score, and biases and masks follow", "[score]") {
+  const auto c = call_of(37, 45);
+  const double cap = 2.0, scale = 0.3;
+  const auto bias = at::randn({37, 45}), keep = at::rand({37, 45}).gt(0.3);
+  const auto slopes = at::rand({4});
+  const auto mask = Mask::bias(bias) & Mask::keep(keep);
+  const auto score = score_mod([](auto s, auto at) { return s * s + 0.01f * at.key; });
+  const auto k = c.k.repeat_interleave(2, 1), v = c.v.repeat_interleave(2, 1);
+  auto s = cap * at::tanh(at::matmul(c.q, k.transpose(2, 3)) * scale / cap);
+  s = s * s + 0.01 * at::arange(45);
+  const auto distance = (at::arange(37).unsqueeze(1) + (45 - 37) - at::arange(45)).abs();
+  s = s + bias - slopes.view({4, 1, 1}) * distance;
+  s = s.masked_fill(keep.bitwise_not(), -std::numeric_limits<double>::infinity());
+  const auto want = at::matmul(at::softmax(s, -1), v);
+  for (const auto backend : kBackends) {
+    const auto got = attend(c, {.mask = mask, .alibi_slopes = slopes, .score = score}, backend,
+                            {.scale = scale, .softcap = cap});
+    CHECK_WITHIN(got, want, {1e-5, 1e-5});
+  }
+}
+
+TEST_CASE("places count from the last key, and lengths are those of the call", "[score]") {
+  const auto queries = GENERATE(1, 5, 16, 17, 130);
+  const int64_t keys = 150;
+  const auto c = call_of(queries, keys);
+  const auto place = GENERATE(range(0, 6));
+  const auto score = score_mod([=](auto s, auto at) {
+    const auto pick = [&](auto, auto chosen) { return 0.0f * s + chosen; };
+    if (place == 0) return pick(s, at.batch * 1);
+    if (place == 1) return pick(s, at.head * 1);
+    if (place == 2) return pick(s, 0.01f * at.query);
+    if (place == 3) return pick(s, 0.01f * at.key);
+    if (place == 4) return pick(s, 0.01f * at.queries);
+    return pick(s, 0.01f * at.keys);
+  });
+  const auto size = [&](int dimension, int64_t first, int64_t n) {
+    std::array<int64_t, 4> sizes = {1, 1, 1, 1};
+    sizes[static_cast<size_t>(dimension)] = n;
+    return at::arange(first, first + n).to(at::kDouble).view(sizes).expand({2, 4, queries, keys});
+  };
+  const std::array want = {size(0, 0, 2),
+                           size(1, 0, 4),
+                           0.01 * size(2, keys - queries, queries),
+                           0.01 * size(3, 0, keys),
+                           at::full({2, 4, queries, keys}, 0.01 * static_cast<double>(queries), at::kDouble),
+                           at::full({2, 4, queries, keys}, 0.01 * static_cast<double>(keys), at::kDouble)};
+  for (const auto backend : kBackends) {
+    INFO("place " << place << ", backend " << to_string(backend));
+    const auto result = attention(c.q, c.k, c.v, {.backend = backend},
+                                  {.score = score, .normalise = Normalise::None, .weights = Weights::Clean});
+    CHECK_WITHIN(result.weights, want[static_cast<size_t>(place)], {1e-6, 1e-6});
+  }
+}
+
+TEST_CASE("a result of NaN for a hidden pair reaches nothing", "[score]") {
+  const auto c = call_of(70, 90);
+  for (const auto* x : {&c.q, &c.k, &c.v}) x->requires_grad_(true);
+  const auto keep = at::rand({70, 90}).gt(0.4);
+  const auto poison = captured(at::zeros({70, 90}).masked_fill(keep.bitwise_not(), kNaN));
+  const auto poisoned = score_mod([=](auto s, auto at) { return s + poison(at.query - 20, at.key) * s; });
+  const auto clean = score_mod([](auto s, auto) { return s; });
+  for (const auto backend : kBackends) {
+    const auto want = attend(c, {.mask = Mask::keep(keep), .score = clean}, backend);
+    const auto got = attend(c, {.mask = Mask::keep(keep), .score = poisoned}, backend);
+    CHECK_WITHIN(got, want, {1e-6, 1e-6});
+    const auto gradients = torch::autograd::grad({got.sum()}, {c.q, c.k, c.v});
+    const auto wanted = torch::autograd::grad({want.sum()}, {c.q, c.k, c.v});
+    for (size_t n = 0; n < 3; ++n) CHECK_WITHIN(gradients[n], wanted[n], {1e-5, 1e-5});
+  }
+}
+
+TEST_CASE("a lookup beyond a captured tensor is refused, unless the pair is hidden", "[score][errors]") {
+  const auto queries = GENERATE(3, 40, 200);
+  const auto c = call_of(queries, 200);
+  const auto table = captured(at::rand({200}));
+  const auto score = score_mod([=](auto s, auto at) { return s + table(at.query - at.key); });
+  const auto mask = mask_mod([=](auto at) { return table(at.query - at.key) > 0.5f; });
+  for (const auto backend : kBackends) {
+    INFO("backend " << to_string(backend));
+    // A causal call looks up no future key.
+    CHECK_NOTHROW(attend(c, {.score = score}, backend, {.causal = Causal::BottomRight}));
+    const auto past = Mask::keep(at::ones({queries, 200}, at::kBool).tril(200 - queries));
+    CHECK_NOTHROW(attend(c, {.mask = past, .score = score}, backend));
+    CHECK_NOTHROW(attend(c, {.mask = past, .block_mask = mask}, backend));
+    CHECK_NOTHROW(attend(
+        c, {.score = score, .block_mask = mask_mod([](auto at) { return at.key <= at.query; })}, backend));
+    if (queries == 1) continue;
+    CHECK_THROWS_MATCHES(
+        attend(c, {.score = score}, backend), c10::IndexError,
+        MessageContains("captured: expected index 0 of a tensor of shape (200,) in [0, 200), got -"));
+    CHECK_THROWS_MATCHES(attend(c, {.block_mask = mask}, backend), c10::IndexError,
+                         MessageContains("in [0, 200), got -"));
+  }
+}
+
+TEST_CASE("captured tensors of any shape and dtype are read by their indices", "[score]") {
+  const auto c = call_of(33, 47);
+  const auto four = at::randn({2, 4, 50, 50});
+  struct Case {
+    const char* name;
+    at::Tensor tensor;
+  };
+  const auto cases = {Case{"float32", four},
+                      Case{"strided", four.transpose(2, 3)},
+                      Case{"expanded", four.narrow(0, 0, 1).expand({2, 4, 50, 50})},
+                      Case{"float64", four.to(at::kDouble)},
+                      Case{"bfloat16", four.to(at::kBFloat16)},
+                      Case{"float16", four.to(at::kHalf)},
+                      Case{"bool", four.gt(0)}};
+  for (const auto& one : cases) {
+    INFO(one.name);
+    const auto table = captured(one.tensor);
+    const auto score =
+        score_mod([=](auto s, auto at) { return s + table(at.batch, at.head, at.query, at.key); });
+    const auto bias = one.tensor.to(at::kFloat).slice(2, 14, 47).slice(3, 0, 47);
+    const auto want = attend(c, {.mask = Mask::bias(bias)}, Backend::Reference);
+    for (const auto backend : kBackends)
+      CHECK_WITHIN(attend(c, {.score = score}, backend), want, {1e-5, 1e-5});
+  }
+  const auto number = captured(at::full({}, 0.5)), vector = captured(at::tensor({7.0, 0.25}));
+  const auto flat = score_mod([=](auto s, auto at) { return number(at) * s + vector(at, 1) * s; });
+  const auto want = attend(c, {}, Backend::Reference, {.scale = 0.75 / 4});
+  for (const auto backend : kBackends) CHECK_WITHIN(attend(c, {.score = flat}, backend), want, {1e-5, 1e-5});
+}
+
+TEST_CASE("wrong captured tensors and lookups are refused by name", "[score][errors]") {
+  CHECK_THROWS_MATCHES(captured(at::Tensor()), c10::ValueError, MessageContains("tensor"));
+  CHECK_THROWS_MATCHES(captured(at::arange(3)), c10::TypeError,
+                       MessageContains("captured_indices takes integers"));
+  CHECK_THROWS_MATCHES(captured(at::zeros({1, 1, 1, 1, 1})), c10::ValueError,
+                       MessageContains("at most 4 dimensions"));
+  CHECK_THROWS_MATCHES(captured_indices(at::rand({3})), c10::TypeError,
+                       MessageContains("expected a tensor of integers"));
+  const auto c = call_of(4, 4);
+  const auto table = captured(at::rand({4, 4}));
+  const auto ids = captured_indices(at::full({4}, int64_t{1} << 40, at::kLong));
+  const auto wrong_rank = score_mod([=](auto s, auto at) { return s + table(at.key); });
+  const auto huge = mask_mod([=](auto at) { return ids(at.key) == ids(at.query); });
+  const auto zero = score_mod([](auto s, auto at) { return s + at.key / (at.batch * 0); });
+  for (const auto backend : kBackends) {
+    CHECK_THROWS_MATCHES(attend(c, {.score = wrong_rank}, backend), c10::ValueError,
+                         MessageContains("captured: expected 2 indices for a tensor of shape (4, 4), got 1"));
+    CHECK_THROWS_MATCHES(attend(c, {.score = zero}, backend), c10::ValueError,
+                         MessageContains("divided by 0"));
+  }
+  CHECK_THROWS_MATCHES(attend(c, {.block_mask = huge}, Backend::Native), c10::ValueError,
+                       MessageContains("captured_indices: expected numbers of the range of int32"));
+}
+
+TEST_CASE("gradients of captured tensors have the same bits for any number of threads", "[score]") {
+  const auto c = call_of(150, 150, 6, 6);
+  const auto table = at::randn({6, 400}).requires_grad_(true), scale = at::rand({}).requires_grad_(true);
+  const auto t = captured(table), u = captured(scale);
+  const auto score = score_mod(
+      [=](auto s, auto at) { return s * u(at) + t(at.head, at.query - at.key + 200) * t(at.head, at.key); });
+  const auto gradients = [&] {
+    return torch::autograd::grad({attend(c, {.score = score}, Backend::Native).square().sum()},
+                                 {table, scale});
+  };
+  const auto threads = at::get_num_threads();
+  at::set_num_threads(1);
+  const auto one = gradients();
+  at::set_num_threads(3);
+  const auto three = gradients();
+  at::set_num_threads(threads);
+  CHECK(at::equal(one[0], three[0]));
+  CHECK(at::equal(one[1], three[1]));
+  CHECK(one[0].abs().max().item<float>() > 0.0f);
+}
+
+TEST_CASE("a captured tensor that changed before the backward pass is an error", "[score][errors]") {
+  const auto c = call_of(20, 20);
+  auto weight = at::rand({4});
+  const auto table = captured(weight);
+  const auto score = score_mod([=](auto s, auto at) { return s * table(at.head); });
+  c.q.requires_grad_(true);
+  const auto y = attend(c, {.score = score}, Backend::Native);
+  weight.add_(1);
+  CHECK_THROWS_MATCHES(torch::autograd::grad({y.sum()}, {c.q}), c10::Error,
+                       MessageContains("modified by an inplace operation"));
+}
+
+TEST_CASE("an exception of a score function reaches the caller, and the next call works", "[score][errors]") {
+  const auto c = call_of(300, 300);
+  const auto bad = score_mod([](auto s, auto at) {
+    if constexpr (requires { at.query.row; }) {
+      if (at.query.row->head == 3) throw std::runtime_error("of my own");
+    }
+    return s;
+  });
+  CHECK_THROWS_MATCHES(attend(c, {.score = bad}, Backend::Native), std::runtime_error,
+                       MessageContains("of my own"));
+  CHECK_NOTHROW(attend(c, {}, Backend::Native));
+}
+
+TEST_CASE("several threads may call one score function", "[score]") {
+  const auto c = call_of(90, 90);
+  const auto table = captured(at::rand({4, 200}));
+  const auto score = score_mod([=](auto s, auto at) { return s + table(at.head, at.query - at.key + 100); });
+  const auto want = attend(c, {.score = score}, Backend::Native);
+  std::vector<at::Tensor> got(4);
+  std::vector<std::thread> threads;
+  for (auto& one : got) threads.emplace_back([&] { one = attend(c, {.score = score}, Backend::Native); });
+  for (auto& thread : threads) thread.join();
+  for (const auto& one : got) CHECK(at::equal(one, want));
+}
+
+TEST_CASE("a training step with own functions takes memory of O(T)", "[score]") {
+  if (const auto reason = why_no_peak_memory()) SKIP(*reason);
+  constexpr int64_t kTokens = 4096;
+  at::manual_seed(1);
+  const auto draw = [] { return at::randn({1, 1, kTokens, 16}).requires_grad_(true); };
+  const auto q = draw(), k = draw(), v = draw();
+  const auto table = at::randn({2 * kTokens}).requires_grad_(true);
+  const auto t = captured(table);
+  const auto score = score_mod([=](auto s, auto at) { return s + t(at.query - at.key + at.keys); });
+  const auto mask = mask_mod([](auto at) { return (at.key <= at.query) & (at.key % 5 != 3); });
+  const auto step = [&] {
+    torch::autograd::grad(
+        {attention(q, k, v, {.backend = Backend::Native}, {.score = score, .block_mask = mask}).output.sum()},
+        {q, k, v, table});
+  };
+  step();
+  CHECK(peak_memory(step) < size_t{kTokens} * kTokens);  // a quarter of one matrix of scores
+}
+
+TEST_CASE("a name is kept, and an empty function is none", "[score]") {
+  CHECK_FALSE(static_cast<bool>(ScoreMod()));
+  CHECK(ScoreMod().name().empty());
+  CHECK(score_mod([](auto s, auto) { return s; }, "identity").name() == "identity");
+  CHECK(mask_mod([](auto at) { return at.key >= 0; }).name() == "mask_mod");
+  const auto c = call_of(8, 8);
+  for (const auto backend : kBackends)
+    CHECK(at::equal(attend(c, {.score = ScoreMod(), .block_mask = MaskMod()}, backend),
+                    attend(c, {}, backend)));
+}
