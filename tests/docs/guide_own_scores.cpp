@@ -86,7 +86,8 @@ EXAMPLE(own_score_learned) {
     const auto loss =
         (attention(q.detach(), k.detach(), v.detach(), {}, {.score = score}).output - target).square().mean();
     loss.backward();
-    table.mutable_data().sub_(table.grad(), 50.0);
+    const at::NoGradGuard no_grad;
+    table.sub_(table.grad(), 50.0);
     table.mutable_grad().zero_();
   }
   std::cout << "the table has learned: " << (table.abs().max() > 0).item<bool>() << "\n";
