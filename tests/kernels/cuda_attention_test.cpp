@@ -55,7 +55,7 @@ void check_on_cuda(const OptionCall& exact, at::ScalarType type, Backend backend
     return;
   }
   CHECK(got.result.output.is_cuda());
-  check_result(got, run_on(cast(call, at::kDouble), Backend::Reference), type);
+  check_result(got, expected_of(call), type);
 }
 
 OptionCall kernel_arguments(int64_t L, int64_t S) {

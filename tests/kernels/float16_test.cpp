@@ -29,6 +29,7 @@
 #include "kernels/simd/threads.h"
 #include "kernels/simd_wide.h"
 #include "support/compare.h"
+#include "support/covering_array.h"
 #include "support/option_cases.h"
 
 using namespace attentive;
@@ -39,7 +40,10 @@ namespace {
 
 using cpu::f16_t;
 
+// The code of every instruction set that this CPU has; in a run with limited instructions, the code that it
+// uses.
 std::vector<const cpu::VectorCode*> tables() {
+  if (limited_instructions()) return {&cpu::vector_code()};
   const auto& features = cpu::this_cpu();
   std::vector<const cpu::VectorCode*> all = {cpu::portable::code(), cpu::wide::code()};
   if (features.avx2) all.push_back(cpu::avx2::code());

@@ -25,6 +25,27 @@ float number(int64_t seed) {
   return static_cast<float>((seed * 7919 + 31) % 33 - 16) / 8.0F;
 }
 
+// The products of the numbers (i * 131 + p) and (p * 17 + j * 5 + 3), summed over p; exact in any order.
+std::vector<double> exact_products(int64_t m, int64_t n, int64_t k) {
+  std::vector<double> left(static_cast<size_t>(m * k)), right(static_cast<size_t>(k * n)),
+      sums(static_cast<size_t>(m * n));
+  for (int64_t i = 0; i < m; ++i) {
+    for (int64_t p = 0; p < k; ++p) left[static_cast<size_t>(i * k + p)] = number(i * 131 + p);
+  }
+  for (int64_t p = 0; p < k; ++p) {
+    for (int64_t j = 0; j < n; ++j) right[static_cast<size_t>(p * n + j)] = number(p * 17 + j * 5 + 3);
+  }
+  for (int64_t i = 0; i < m; ++i) {
+    double* const row = sums.data() + i * n;
+    for (int64_t p = 0; p < k; ++p) {
+      const double factor = left[static_cast<size_t>(i * k + p)];
+      const double* const other = right.data() + p * n;
+      for (int64_t j = 0; j < n; ++j) row[j] += factor * other[j];
+    }
+  }
+  return sums;
+}
+
 struct Floats {
   using Operand = float;
   static constexpr int64_t pair = 1;
@@ -47,7 +68,6 @@ TEMPLATE_TEST_CASE("small products: every size, and not a number beyond it", "[g
   const int64_t m = GENERATE(1, 2, 5, 6, 7, 8, 11, 16, 17, 31, 32, 33, 50, 64);
   const int64_t n = GENERATE(1, 3, 15, 16, 17, 32, 40, 63, 64, 65, 96, 130);
   const int64_t k = GENERATE(2, 6, 16, 32, 34, 64, 126, 128, 130, 300);
-  const bool accumulate = GENERATE(false, true);
   const int64_t lda = k + 6, ldb = n + 3, ldc = n + 5;
 
   // The gaps between rows hold NaN, which no sum may include.
@@ -66,24 +86,25 @@ TEMPLATE_TEST_CASE("small products: every size, and not a number beyond it", "[g
     for (int64_t j = 0; j < n; ++j) b[at_right(p, j)] = TestType::element(number(p * 17 + j * 5 + 3));
   }
 
-  gemm(Matrix<const Operand>{a.data(), m, k, lda}, Rhs<const Operand>{b.data(), k, n, ldb},
-       Matrix<float>{c.data(), m, n, ldc}, accumulate ? Sums::Continue : Sums::Begin);
-  gemm_done();
+  const auto products = exact_products(m, n, k);
+  for (const bool accumulate : {false, true}) {
+    std::fill(c.begin(), c.end(), -7.0F);
+    gemm(Matrix<const Operand>{a.data(), m, k, lda}, Rhs<const Operand>{b.data(), k, n, ldb},
+         Matrix<float>{c.data(), m, n, ldc}, accumulate ? Sums::Continue : Sums::Begin);
+    gemm_done();
 
-  int64_t wrong = 0;
-  for (int64_t i = 0; i < m; ++i) {
-    for (int64_t j = 0; j < ldc; ++j) {
-      double want = -7.0;
-      if (j < n) {
-        want = accumulate ? -7.0 : 0.0;
-        for (int64_t p = 0; p < k; ++p) want += double{number(i * 131 + p)} * number(p * 17 + j * 5 + 3);
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < m; ++i) {
+      for (int64_t j = 0; j < ldc; ++j) {
+        double want = -7.0;
+        if (j < n) want = products[static_cast<size_t>(i * n + j)] + (accumulate ? -7.0 : 0.0);
+        // Sums of 64ths below 2^17 are exact.
+        wrong += !(c[static_cast<size_t>(i * ldc + j)] == static_cast<float>(want));
       }
-      // Sums of 64ths below 2^17 are exact.
-      wrong += !(c[static_cast<size_t>(i * ldc + j)] == static_cast<float>(want));
     }
+    INFO(m << " x " << n << " x " << k << (accumulate ? ", added" : ""));
+    CHECK(wrong == 0);
   }
-  INFO(m << " x " << n << " x " << k << (accumulate ? ", added" : ""));
-  CHECK(wrong == 0);
 }
 
 TEST_CASE("causal products: what is wanted is right, and what is out of reach is not met", "[gemm][short]") {

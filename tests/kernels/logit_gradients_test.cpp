@@ -3,6 +3,7 @@
 // reference is the standard.
 
 #include <array>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@
 #include <attentive/functional/explain.h>
 
 #include "support/compare.h"
+#include "support/covering_array.h"
 #include "support/memory_meter.h"
 
 using namespace attentive;
@@ -53,10 +55,10 @@ at::Tensor leaf(const at::Tensor& x, at::ScalarType type) {
   return x.detach().to(type, false, /*copy=*/true).requires_grad_(true);
 }
 
-// Fills memory that is allocated and not written with NaN, so that reading it is seen.
+// Fills memory that the kernel allocates and does not write with NaN, so that reading it is seen.
 class FilledMemory {
  public:
-  FilledMemory() { fill(true); }
+  explicit FilledMemory(Backend backend) { fill(backend == Backend::Native); }
   ~FilledMemory() { fill(false); }
   FilledMemory(const FilledMemory&) = delete;
   FilledMemory& operator=(const FilledMemory&) = delete;
@@ -68,7 +70,7 @@ class FilledMemory {
 
 // The gradients of every leaf along directions that do not depend on the dtype.
 Gradients gradients_of(const Terms& terms, Backend backend, at::ScalarType type) {
-  const FilledMemory filled;
+  const FilledMemory filled(backend);
   Gradients result;
   std::vector<at::Tensor> leaves;
   const auto take = [&](const std::string& name, const at::Tensor& x) {
@@ -104,12 +106,28 @@ Gradients gradients_of(const Terms& terms, Backend backend, at::ScalarType type)
   return result;
 }
 
-// The size of the terms of the slopes' gradient.
-double slope_terms_of(Terms terms) {
-  const int64_t L = terms.q.size(2), S = terms.k.size(2);
-  terms.biases.push_back(at::zeros({terms.q.size(0), terms.q.size(1), L, S}, at::kDouble));
-  const auto gradients = gradients_of(terms, Backend::Reference, at::kDouble);
-  return slope_terms(gradients.tensors[2 + terms.biases.size()]);
+// The gradients that the kernel should compute, and the size of the terms of the slopes' gradient.
+struct Expected {
+  Gradients gradients;
+  double slope_terms = 0.0;
+};
+
+// The reference in float64. A bias of zeros, whose gradient is that of the logits, gives the terms of the
+// slopes in the same run.
+Expected expected_of(Terms terms) {
+  const size_t probe = 3 + terms.biases.size();
+  const bool slopes = terms.slopes.defined();
+  if (slopes)
+    terms.biases.push_back(
+        at::zeros({terms.q.size(0), terms.q.size(1), terms.q.size(2), terms.k.size(2)}, at::kDouble));
+  Expected expected{gradients_of(terms, Backend::Reference, at::kDouble)};
+  if (slopes) {
+    auto& [names, tensors] = expected.gradients;
+    expected.slope_terms = slope_terms(tensors[probe]);
+    names.erase(names.begin() + static_cast<std::ptrdiff_t>(probe));
+    tensors.erase(tensors.begin() + static_cast<std::ptrdiff_t>(probe));
+  }
+  return expected;
 }
 
 // Compares the native kernel with the reference in float64 on the same rounded numbers. The tolerance is
@@ -123,7 +141,7 @@ void check(const Terms& exact, at::ScalarType type) {
   for (auto* x : {&rounded.q, &rounded.k, &rounded.v, &rounded.slopes, &rounded.sinks}) round(*x);
   for (auto& bias : rounded.biases) round(bias);
   const auto got = gradients_of(rounded, Backend::Native, type);
-  const auto want = gradients_of(rounded, Backend::Reference, at::kDouble);
+  const auto [want, terms_of_slopes] = expected_of(rounded);
   REQUIRE(got.names == want.names);
   const auto tolerance = tolerance_of(type, /*gradient=*/true);
   double least = 0.0;
@@ -139,7 +157,7 @@ void check(const Terms& exact, at::ScalarType type) {
     }
     CHECK(got.tensors[n].scalar_type() == type);
     double largest = std::max(least, want.tensors[n].abs().max().item<double>());
-    if (want.names[n] == "slopes") largest = std::max(largest, slope_terms_of(rounded));
+    if (want.names[n] == "slopes") largest = std::max(largest, terms_of_slopes);
     CHECK(difference(got.tensors[n], want.tensors[n], {0.0, tolerance.atol + tolerance.rtol * largest}) ==
           "");
   }
@@ -181,51 +199,103 @@ Terms drawn(const Sizes& sizes, uint64_t seed = 5) {
 
 constexpr std::array kTypes = {at::kFloat, at::kBFloat16, at::kHalf};
 
+// Terms and options that are added to a call; where `threads` is set, the bits must not depend on their
+// number.
+struct Setting {
+  std::string name;
+  std::function<void(Terms& terms, const Sizes& sizes)> apply;
+  bool threads = false;
+};
+
+void check_setting(Terms terms, const Sizes& sizes, const Setting& setting, at::ScalarType type) {
+  INFO(setting.name << ", dtype " << c10::toString(type) << ", q " << terms.q.sizes() << ", k "
+                    << terms.k.sizes());
+  setting.apply(terms, sizes);
+  check(terms, type);
+  if (setting.threads) check_threads(terms, type);
+}
+
+const std::vector<Sizes>& bias_sizes() {
+  static const std::vector<Sizes> all = {{},
+                                         {.B = 3, .H = 3, .Hkv = 3, .L = 300, .S = 170},
+                                         {.H = 2, .Hkv = 1, .L = 40, .S = 700},
+                                         {.L = 1, .S = 90},
+                                         {.H = 2, .Hkv = 1, .L = 300, .S = 270},
+                                         {.H = 2, .Hkv = 1, .L = 260, .S = 140}};
+  return all;
+}
+
+const std::vector<Setting>& bias_settings() {
+  static const std::vector<Setting> all = {
+      {"alone", [](Terms&, const Sizes&) {}},
+      {"causal, with sinks and a gradient of the logsumexp",
+       [](Terms& terms, const Sizes& sizes) {
+         terms.options.causal = Causal::BottomRight;
+         terms.sinks = at::randn({sizes.H}, at::kDouble);
+         terms.of_logsumexp = true;
+       },
+       /*threads=*/true},
+      {"tiles that begin or end inside a panel",
+       [](Terms& terms, const Sizes& sizes) {
+         terms.options.causal = Causal::BottomRight;
+         terms.mask = Mask::key_lengths(at::full({sizes.B}, std::max<int64_t>(sizes.S - 7, 1), at::kLong));
+       }},
+      {"a mask that hides whole tiles",
+       [](Terms& terms, const Sizes& sizes) {
+         const auto tile_of = [](int64_t n) { return at::arange(n).div(128, "floor"); };
+         terms.mask = tile_of(sizes.L).unsqueeze(1).ne(tile_of(sizes.S));
+       }},
+      {"window, softcap, dropout, slopes and entries of -inf",
+       [](Terms& terms, const Sizes& sizes) {
+         terms.options.window = {60, 20};
+         terms.options.softcap = 3.0;
+         terms.options.dropout_p = 0.3;
+         terms.slopes = at::rand({sizes.B, sizes.H}, at::kDouble) * 0.05;
+         auto& bias = terms.biases[0];
+         bias.masked_fill_(at::rand(bias.sizes()).gt(0.8), -kInfinity);
+       },
+       /*threads=*/true},
+  };
+  return all;
+}
+
+const std::vector<Setting>& weight_settings() {
+  static const std::vector<Setting> all = {
+      {"no option", [](Terms&, const Sizes&) {}},
+      {"dropout, causal, and the logsumexp",
+       [](Terms& terms, const Sizes&) {
+         terms.options.dropout_p = 0.4;
+         terms.options.causal = Causal::BottomRight;
+         terms.of_logsumexp = true;
+       },
+       /*threads=*/true},
+      {"a bias, sinks, slopes, a softcap, a mask and dropout",
+       [](Terms& terms, const Sizes& sizes) {
+         terms.biases = {at::randn({1, sizes.H, sizes.L, sizes.S}, at::kDouble)};
+         terms.sinks = at::randn({sizes.H}, at::kDouble);
+         terms.slopes = at::rand({sizes.H}, at::kDouble) * 0.05;
+         terms.options.softcap = 4.0;
+         terms.options.dropout_p = 0.2;
+         terms.mask = at::rand({sizes.L, sizes.S}).gt(0.3);
+       },
+       /*threads=*/true},
+  };
+  return all;
+}
+
 }  // namespace
 
 TEST_CASE("native: gradients of a bias in every shape that broadcasts", "[native][bias_gradient]") {
-  const auto type = GENERATE(from_range(kTypes));
-  const bool items = GENERATE(false, true), heads = GENERATE(false, true);
-  const bool queries = GENERATE(false, true), keys = GENERATE(false, true);
-  const auto sizes =
-      GENERATE(Sizes{}, Sizes{.B = 3, .H = 3, .Hkv = 3, .L = 300, .S = 170},
-               Sizes{.H = 2, .Hkv = 1, .L = 40, .S = 700}, Sizes{.L = 1, .S = 90},
-               Sizes{.H = 2, .Hkv = 1, .L = 300, .S = 270}, Sizes{.H = 2, .Hkv = 1, .L = 260, .S = 140});
+  // The first factor is the shape: a bit for each of items, heads, queries and keys.
+  static const auto rows = rows_for_kernels({16, bias_sizes().size(), bias_settings().size(), kTypes.size()});
+  const auto row = GENERATE(from_range(rows));
+  const auto& sizes = bias_sizes()[row[1]];
+  const auto extent = [&](size_t bit, int64_t size) { return row[0] >> bit & 1 ? size : 1; };
   auto terms = drawn(sizes);
-  const auto bias = at::randn(
-      {items ? sizes.B : 1, heads ? sizes.H : 1, queries ? sizes.L : 1, keys ? sizes.S : 1}, at::kDouble);
-  terms.biases = {bias};
-  INFO("bias " << bias.sizes() << ", dtype " << c10::toString(type) << ", q " << terms.q.sizes() << ", k "
-               << terms.k.sizes());
-  SECTION("alone") {
-    check(terms, type);
-  }
-  SECTION("causal, with sinks and a gradient of the logsumexp") {
-    terms.options.causal = Causal::BottomRight;
-    terms.sinks = at::randn({sizes.H}, at::kDouble);
-    terms.of_logsumexp = true;
-    check(terms, type);
-    check_threads(terms, type);
-  }
-  SECTION("tiles that begin or end inside a panel") {
-    terms.options.causal = Causal::BottomRight;
-    terms.mask = Mask::key_lengths(at::full({sizes.B}, std::max<int64_t>(sizes.S - 7, 1), at::kLong));
-    check(terms, type);
-  }
-  SECTION("a mask that hides whole tiles") {
-    const auto tile_of = [](int64_t n) { return at::arange(n).div(128, "floor"); };
-    terms.mask = tile_of(sizes.L).unsqueeze(1).ne(tile_of(sizes.S));
-    check(terms, type);
-  }
-  SECTION("window, softcap, dropout, slopes and entries of -inf") {
-    terms.options.window = {60, 20};
-    terms.options.softcap = 3.0;
-    terms.options.dropout_p = 0.3;
-    terms.slopes = at::rand({sizes.B, sizes.H}, at::kDouble) * 0.05;
-    terms.biases[0].masked_fill_(at::rand(bias.sizes()).gt(0.8), -kInfinity);
-    check(terms, type);
-    check_threads(terms, type);
-  }
+  terms.biases = {at::randn({extent(0, sizes.B), extent(1, sizes.H), extent(2, sizes.L), extent(3, sizes.S)},
+                            at::kDouble)};
+  INFO("bias " << terms.biases[0].sizes());
+  check_setting(terms, sizes, bias_settings()[row[2]], kTypes[row[3]]);
 }
 
 TEST_CASE("native: every bias of a sum gets its gradient, in its dtype", "[native][bias_gradient]") {
@@ -295,14 +365,17 @@ TEST_CASE("native: a gradient of a bias alone", "[native][bias_gradient]") {
 }
 
 TEST_CASE("native: gradients of slopes, of heads and of items", "[native][slopes_gradient]") {
-  const auto type = GENERATE(from_range(kTypes));
-  const bool per_item = GENERATE(false, true);
-  const auto sizes =
-      GENERATE(Sizes{}, Sizes{.B = 3, .H = 6, .Hkv = 3, .L = 520, .S = 520}, Sizes{.L = 9, .S = 1500});
+  static const std::vector<Sizes> all = {
+      {}, {.B = 3, .H = 3, .Hkv = 3, .L = 520, .S = 520}, {.L = 9, .S = 1500}};
+  static const auto rows = rows_for_kernels({all.size(), kTypes.size(), 2, 2});
+  const auto row = GENERATE(from_range(rows));
+  const auto& sizes = all[row[0]];
+  const auto type = kTypes[row[1]];
+  const bool per_item = row[2] == 1;
   auto terms = drawn(sizes);
   terms.slopes =
       at::rand(per_item ? at::IntArrayRef{sizes.B, sizes.H} : at::IntArrayRef{sizes.H}, at::kDouble) * 0.05;
-  terms.options.causal = GENERATE(Causal::None, Causal::BottomRight);
+  terms.options.causal = std::array{Causal::None, Causal::BottomRight}[row[3]];
   terms.options.dropout_p = 0.1;
   INFO(c10::toString(type) << ", slopes " << terms.slopes.sizes() << ", L " << sizes.L);
   check(terms, type);
@@ -310,34 +383,17 @@ TEST_CASE("native: gradients of slopes, of heads and of items", "[native][slopes
 }
 
 TEST_CASE("native: gradients through weights, alone and beside other results", "[native][weights_gradient]") {
-  const auto type = GENERATE(from_range(kTypes));
-  const auto sizes =
-      GENERATE(Sizes{}, Sizes{.B = 1, .H = 2, .Hkv = 2, .L = 290, .S = 1100}, Sizes{.L = 5, .S = 33});
+  static const std::vector<Sizes> all = {
+      {}, {.B = 1, .H = 2, .Hkv = 2, .L = 290, .S = 1100}, {.L = 5, .S = 33}};
+  static const auto rows = rows_for_kernels({all.size(), kTypes.size(), weight_settings().size(), 2, 2});
+  const auto row = GENERATE(from_range(rows));
+  const auto& sizes = all[row[0]];
   auto terms = drawn(sizes);
-  terms.weights = GENERATE(Weights::Clean, Weights::Dropped);
-  terms.of_output = GENERATE(false, true);
-  INFO(c10::toString(type) << ", L " << sizes.L << (terms.of_output ? ", with" : ", without")
-                           << " the output");
-  SECTION("no option") {
-    check(terms, type);
-  }
-  SECTION("dropout, causal, and the logsumexp") {
-    terms.options.dropout_p = 0.4;
-    terms.options.causal = Causal::BottomRight;
-    terms.of_logsumexp = true;
-    check(terms, type);
-    check_threads(terms, type);
-  }
-  SECTION("a bias, sinks, slopes, a softcap, a mask and dropout") {
-    terms.biases = {at::randn({1, sizes.H, sizes.L, sizes.S}, at::kDouble)};
-    terms.sinks = at::randn({sizes.H}, at::kDouble);
-    terms.slopes = at::rand({sizes.H}, at::kDouble) * 0.05;
-    terms.options.softcap = 4.0;
-    terms.options.dropout_p = 0.2;
-    terms.mask = at::rand({sizes.L, sizes.S}).gt(0.3);
-    check(terms, type);
-    check_threads(terms, type);
-  }
+  terms.weights = std::array{Weights::Clean, Weights::Dropped}[row[3]];
+  terms.of_output = row[4] == 1;
+  INFO((terms.weights == Weights::Clean ? "clean" : "dropped")
+       << " weights, " << (terms.of_output ? "with" : "without") << " the output");
+  check_setting(terms, sizes, weight_settings()[row[2]], kTypes[row[1]]);
 }
 
 TEST_CASE("native: an incoming gradient of weights may have any stride", "[native][weights_gradient]") {

@@ -37,6 +37,7 @@
 #include "kernels/simd/threads.h"
 #include "support/cells.h"
 #include "support/compare.h"
+#include "support/covering_array.h"
 #include "support/option_cases.h"
 
 using namespace attentive;
@@ -64,21 +65,21 @@ OptionCall random_call(const Shapes& s, uint64_t seed = 3) {
 Tolerance output_tolerance(const OptionCall& call, at::ScalarType type) {
   auto tolerance = tolerance_of(type);
   if (type != at::kBFloat16 || !kernels::cpu::has_gemm_bf16()) return tolerance;
-  auto magnitudes = cast(call, at::kDouble);
+  auto magnitudes = call;
   magnitudes.v = magnitudes.v.abs();
-  const auto mean = run_on(magnitudes, Backend::Reference).result.output;
+  const auto mean = expected_of(magnitudes).result.output;
   tolerance.atol = std::max(tolerance.atol, std::ldexp(largest_magnitude(mean), -9));
   return tolerance;
 }
 
 // The size of the terms of the slopes' gradient.
 double slope_terms_of(const OptionCall& call) {
-  auto probe = cast(call, at::kDouble);
+  auto probe = call;
   const auto logits =
       at::zeros({call.q.size(0), call.q.size(1), call.q.size(2), call.k.size(2)}, at::kDouble);
   probe.extras.mask = Mask::bias(logits.requires_grad_(true)) & probe.extras.mask;
   probe.bias_gradient = true;
-  return slope_terms(run_on(probe, Backend::Reference).gradients[3]);
+  return slope_terms(expected_of(probe).gradients[3]);
 }
 
 // Compares forward and backward in `type` on the native kernel with the float64 reference for the same
@@ -89,10 +90,11 @@ void check(const OptionCall& exact, at::ScalarType type) {
   CHECK(explain(call.q, call.k, call.v, options, call.extras).chosen == Backend::Native);
   const auto got = run_on(call, Backend::Native);
   REQUIRE_FALSE(got.refused);
-  const auto want = run_on(cast(call, at::kDouble), Backend::Reference);
+  const auto want = expected_of(call);
+  const auto of_output = output_tolerance(call, type);
   for (const auto* result : {&got.result, &got.inference}) {
     INFO((result == &got.result ? "with" : "without") << " a graph");
-    CHECK(difference(result->output, want.result.output, output_tolerance(call, type)) == "");
+    CHECK(difference(result->output, want.result.output, of_output) == "");
     CHECK(difference(result->logsumexp, want.result.logsumexp, tolerance_of(type)) == "");
   }
   double largest = 0.0;
@@ -181,21 +183,47 @@ Company random_company(std::mt19937& random, Shapes shapes, at::ScalarType type)
 
 }  // namespace
 
-TEST_CASE("native: every option over several tiles", "[native]") {
-  const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kHalf);
-  const auto shapes =
-      GENERATE(Shapes{}, Shapes{.B = 2, .H = 2, .Hkv = 2, .L = 290, .S = 331, .D = 72, .Dv = 40},
-               Shapes{.H = 4, .Hkv = 2, .L = 70, .S = 2100, .D = 8, .Dv = 8});  // tiles of 1024 keys
-  const auto& cases = option_cases();
-  const auto n = GENERATE_COPY(range(size_t{0}, cases.size()));
-  const std::set<std::string> elsewhere = {"length", "kv", "weights"};
-  if (elsewhere.count(cases[n].group) || cases[n].name == "dropout, Aten stream") return;
-  if ((cases[n].group == "bias" || cases[n].group == "alibi" || cases[n].group == "sink") && shapes.H != 4)
-    return;
-  INFO("option: " << cases[n].name << ", dtype " << c10::toString(type) << ", L " << shapes.L);
+namespace {
+
+constexpr std::array kTypes = {at::kFloat, at::kBFloat16, at::kHalf};
+
+// Options that are tested here, on their own: all but those that change the shapes or ask for weights. Cases
+// whose tensors are for four heads are separate.
+std::vector<const OptionCase*> options_alone(bool four_heads) {
+  const std::set<std::string> elsewhere = {"length", "kv", "weights"}, of_four = {"bias", "alibi", "sink"};
+  std::vector<const OptionCase*> chosen;
+  for (const auto& option : option_cases()) {
+    if (elsewhere.count(option.group) || option.name == "dropout, Aten stream") continue;
+    if ((of_four.count(option.group) > 0) == four_heads) chosen.push_back(&option);
+  }
+  return chosen;
+}
+
+void check_option(const OptionCase& option, const Shapes& shapes, at::ScalarType type) {
+  INFO("option: " << option.name << ", dtype " << c10::toString(type) << ", L " << shapes.L);
   auto call = random_call(shapes);
-  cases[n].apply(call);
+  option.apply(call);
   check(call, type);
+}
+
+}  // namespace
+
+TEST_CASE("native: every option over several tiles", "[native]") {
+  static const std::vector<Shapes> shapes = {
+      {},
+      {.B = 2, .H = 2, .Hkv = 2, .L = 290, .S = 331, .D = 72, .Dv = 40},
+      {.H = 4, .Hkv = 2, .L = 70, .S = 2100, .D = 8, .Dv = 8}};  // tiles of 1024 keys
+  SECTION("of any heads") {
+    static const auto options = options_alone(/*four_heads=*/false);
+    static const auto rows = rows_for_kernels({options.size(), kTypes.size(), shapes.size()});
+    const auto row = GENERATE(from_range(rows));
+    check_option(*options[row[0]], shapes[row[2]], kTypes[row[1]]);
+  }
+  SECTION("of four heads") {
+    static const auto options = options_alone(/*four_heads=*/true);
+    const auto n = GENERATE_COPY(range(size_t{0}, options.size()));
+    check_option(*options[n], shapes.back(), GENERATE(from_range(kTypes)));
+  }
 }
 
 TEST_CASE("native: weights by a second pass equal the reference's", "[native][weights]") {
@@ -495,8 +523,10 @@ TEST_CASE("native: a head has the same bits alone and among others", "[native][t
                                  "gradient of v",
                                  "gradient of the sinks"};
   const int before = at::get_num_threads();
-  const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kHalf);
   const auto seed = GENERATE(range(0, 14));
+  const auto type = GENERATE(from_range(kTypes));
+  // Where instructions are limited, calls that are drawn are of one dtype each.
+  if (limited_instructions() && seed > 2 && type != kTypes[static_cast<size_t>(seed) % kTypes.size()]) return;
   std::mt19937 random(static_cast<unsigned>(seed));
   const auto up_to = [&](int64_t most) { return 1 + static_cast<int64_t>(random() % most); };
   const int64_t kv_heads = up_to(5), heads = kv_heads * up_to(3);
@@ -626,12 +656,17 @@ TEST_CASE("native: the processor's products of bfloat16 count subnormal inputs a
 }
 
 TEST_CASE("native: few queries over several parts of the keys", "[native][decode]") {
-  const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kHalf);
-  const int64_t L = GENERATE(1, 5);
-  const std::string option = GENERATE("plain", "window and dropout", "sinks", "first part hidden");
   // The number of keys is not a multiple of any block, and the widths are or are not multiples of a pair of
   // vectors.
-  const auto [D, Dv] = GENERATE(std::pair<int64_t, int64_t>{24, 20}, std::pair<int64_t, int64_t>{64, 64});
+  static const std::vector<std::pair<int64_t, int64_t>> widths = {{24, 20}, {64, 64}};
+  static const std::vector<std::string> options = {"plain", "window and dropout", "sinks",
+                                                   "first part hidden"};
+  static const auto rows = rows_for_kernels({options.size(), kTypes.size(), 2, widths.size()});
+  const auto row = GENERATE(from_range(rows));
+  const auto& option = options[row[0]];
+  const auto type = kTypes[row[1]];
+  const int64_t L = row[2] == 0 ? 1 : 5;
+  const auto [D, Dv] = widths[row[3]];
   INFO(option << ", dtype " << c10::toString(type) << ", L " << L << ", D " << D);
   auto call = random_call({.B = 2, .H = 4, .Hkv = 2, .L = L, .S = 2603, .D = D, .Dv = Dv});
   // Every part has a different maximum, so that combining the parts must rescale them.
@@ -713,7 +748,7 @@ TEST_CASE("native: large and tiny scores are as exact as float32 allows", "[nati
   exact.q = exact.q * size;
   const auto call = cast(exact, at::kFloat);
   const auto got = run_on(call, Backend::Native);
-  const auto want = run_on(cast(call, at::kDouble), Backend::Reference);
+  const auto want = expected_of(call);
   const auto allowed = float32_errors(call, want);
   const auto largest = [](const at::Tensor& x) { return x.detach().abs().max().item<double>(); };
   CHECK(error_of(got.result.output, want.result.output) <= 2 * allowed.output + 2e-6);

@@ -18,6 +18,7 @@
 
 #include "kernels/simd/selection.h"
 #include "kernels/simd_wide.h"
+#include "support/covering_array.h"
 #include "support/source_folder.h"
 
 using namespace attentive;
@@ -243,6 +244,7 @@ struct Table {
   Selection selection;
 };
 
+// A run with limited instructions checks the code that it uses.
 std::vector<Table> tables() {
   const auto& cpu = this_cpu();
   std::vector<Table> result = {{"portable", {portable::code(), Bf16Product::Widened}},
@@ -253,6 +255,8 @@ std::vector<Table> tables() {
     result.push_back({"avx512_bf16", {avx512_bf16::code(), Bf16Product::Widened}});
     result.push_back({"avx512_bf16, pairs", {avx512_bf16::code(), Bf16Product::Pairs}});
   }
+  if (test::limited_instructions())
+    std::erase_if(result, [](const Table& table) { return table.selection.code != &vector_code(); });
   return result;
 }
 

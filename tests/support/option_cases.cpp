@@ -185,7 +185,9 @@ std::vector<at::Tensor> leaves_of(const OptionCall& call) {
   return leaves;
 }
 
-OptionResult run_on(const OptionCall& given, Backend backend, const Attend& attend) {
+namespace {
+
+OptionResult run(const OptionCall& given, Backend backend, const Attend& attend, bool inference) {
   OptionResult outcome;
   auto call = given;
   call.options.backend = backend;
@@ -204,7 +206,7 @@ OptionResult run_on(const OptionCall& given, Backend backend, const Attend& atte
     outcome.reason = text.substr(at + marker.size());
     return outcome;
   }
-  {
+  if (inference) {
     const at::NoGradGuard no_grad;
     outcome.inference = forward();
   }
@@ -224,6 +226,16 @@ OptionResult run_on(const OptionCall& given, Backend backend, const Attend& atte
   outcome.gradients = torch::autograd::grad(outputs, leaves_of(call), directions, /*retain_graph=*/false,
                                             /*create_graph=*/false, /*allow_unused=*/true);
   return outcome;
+}
+
+}  // namespace
+
+OptionResult run_on(const OptionCall& call, Backend backend, const Attend& attend) {
+  return run(call, backend, attend, /*inference=*/true);
+}
+
+OptionResult expected_of(const OptionCall& call) {
+  return run(cast(call, at::kDouble), Backend::Reference, {}, /*inference=*/false);
 }
 
 void check_result(const OptionResult& got, const OptionResult& want, at::ScalarType type) {

@@ -59,6 +59,9 @@ std::vector<at::Tensor> leaves_of(const OptionCall& call);
 using Attend = std::function<AttentionResult(const OptionCall& call)>;
 OptionResult run_on(const OptionCall& call, Backend backend, const Attend& attend = {});
 
+/// The float64 results and gradients of the reference for a call in any dtype; `inference` has none.
+OptionResult expected_of(const OptionCall& call);
+
 /// Checks every result and gradient of a call in `type` against the float64 ones. The tolerance of gradients
 /// is relative to the largest gradient of the call.
 void check_result(const OptionResult& got, const OptionResult& want, at::ScalarType type);
