@@ -109,10 +109,10 @@ void OwnRows::add_captured_gradients(const OwnRow& row, const detail::CapturedVi
 bool CpuArguments::unhidden(int64_t b, int64_t h, int64_t i, int64_t j) const {
   // The row begins at a multiple of the widest vector.
   const int64_t from = j / detail::kMostLanes * detail::kMostLanes;
-  uint8_t keep[detail::kMostLanes];
-  std::fill_n(keep, detail::kMostLanes, uint8_t{1});
-  OwnRows(*this, OwnRows::Along::Keys).mask({b, h, i, from, j - from, j - from + 1}, keep);
-  return keep[j - from] != 0;
+  uint8_t shown[detail::kMostLanes];
+  std::fill_n(shown, detail::kMostLanes, uint8_t{1});
+  OwnRows(*this, OwnRows::Along::Keys).mask({b, h, i, from, j - from, j - from + 1}, shown);
+  return shown[j - from] != 0;
 }
 
 const detail::PairFunctionCode& code_here(const detail::PairFunction& function) {

@@ -94,7 +94,8 @@ at::Tensor logsumexp(const at::Tensor& scores) {
   return (scores - top).exp().sum(3).log() + top.squeeze(3);
 }
 
-// Adds the weights that are wanted and the output. `empty`: queries without any key; undefined: there are none.
+// Adds the weights that are wanted and the output. `empty`: queries without any key; undefined: there are
+// none.
 void weigh_values(const Problem& problem, const Rectangle& part, const at::Tensor& weights,
                   const at::Tensor& v, const at::Tensor& empty, AttentionResult& result) {
   const auto dropped = problem.has_dropout() ? drop(problem, part, weights) : weights;

@@ -9,15 +9,7 @@
 #include <attentive/score/pair_functions.h>
 
 #if defined(__x86_64__)
-#if !defined(__clang__)  // g++ 12 warns of its own intrinsics' undefined operands
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#endif
 #include <immintrin.h>
-#if !defined(__clang__)
-#pragma GCC diagnostic pop
-#endif
 #elif defined(__aarch64__)
 #include <arm_neon.h>
 #endif

@@ -19,7 +19,7 @@ inline Vec nearest(Vec x) {
 
 inline Vec floor_of(Vec x) {
 #if ATTENTIVE_SIMD_IS_AVX512
-  return (Vec)_mm512_roundscale_ps((__m512)x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+  return (Vec)_mm512_maskz_roundscale_ps(kEveryLane, (__m512)x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
 #elif ATTENTIVE_SIMD_IS_AVX2
   return (Vec)_mm256_floor_ps((__m256)x);
 #elif ATTENTIVE_SIMD_IS_NEON
@@ -35,7 +35,7 @@ inline Vec floor_of(Vec x) {
 
 inline Vec sqrt_of(Vec x) {
 #if ATTENTIVE_SIMD_IS_AVX512
-  return (Vec)_mm512_sqrt_ps((__m512)x);
+  return (Vec)_mm512_maskz_sqrt_ps(kEveryLane, (__m512)x);
 #elif ATTENTIVE_SIMD_IS_AVX2
   return (Vec)_mm256_sqrt_ps((__m256)x);
 #elif ATTENTIVE_SIMD_IS_NEON

@@ -32,7 +32,8 @@ inline Vec exp2_of_rest(Vec f) {
 template <bool kHalf = false>
 inline Vec exp2(Vec t) {
 #if ATTENTIVE_SIMD_IS_AVX512
-  const __m512 r = _mm512_roundscale_ps((__m512)t, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  const __m512 r =
+      _mm512_maskz_roundscale_ps(kEveryLane, (__m512)t, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
   const __mmask16 normal = _mm512_cmp_ps_mask((__m512)t, (__m512)all(-126.0f), _CMP_NLT_UQ);
   return (Vec)_mm512_maskz_scalef_ps(normal, (__m512)exp2_of_rest<kHalf>(t - (Vec)r), r);
 #else
@@ -52,7 +53,8 @@ inline Vec magnitude(Vec x) {
 /// 1 / x for normal numbers, accurate to one or two units in the last place.
 inline Vec reciprocal(Vec x) {
 #if ATTENTIVE_SIMD_IS_AVX512
-  const Vec guess = (Vec)_mm512_rcp14_ps((__m512)x);  // 14 bits, which a Newton step doubles
+  const Vec guess =
+      (Vec)_mm512_maskz_rcp14_ps(kEveryLane, (__m512)x);  // 14 bits, which a Newton step doubles
   return guess * (2.0f - x * guess);
 #else
   return 1.0f / x;

@@ -356,7 +356,7 @@ inline void add_index(const I& i, const CapturedView& view, PairRow& row, int di
 template <class V, class T>
 inline V gather(const T* numbers, Int offsets) {
 #if ATTENTIVE_SIMD_IS_AVX512
-  return (V)_mm512_i32gather_epi32((__m512i)offsets, numbers, 4);
+  return (V)_mm512_mask_i32gather_epi32(__m512i{}, kEveryLane, (__m512i)offsets, numbers, 4);
 #elif ATTENTIVE_SIMD_IS_AVX2
   return (V)_mm256_i32gather_epi32(reinterpret_cast<const int*>(numbers), (__m256i)offsets, 4);
 #else

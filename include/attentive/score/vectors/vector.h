@@ -19,6 +19,11 @@ typedef uint32_t Uint __attribute__((vector_size(kWidth * 4)));
 typedef uint16_t Half __attribute__((vector_size(kWidth * 2)));
 typedef uint8_t Byte __attribute__((vector_size(kWidth)));
 
+#if ATTENTIVE_SIMD_IS_AVX512
+/// The forms of intrinsics that take a mask read no undefined operand, of which g++ 12 warns in the others.
+constexpr __mmask16 kEveryLane = 0xffff;
+#endif
+
 template <class V, class T>
 inline V load(const T* p) {
   static_assert(sizeof(V) == sizeof(T) * kWidth);
@@ -54,7 +59,7 @@ inline Vec select(Int condition, Vec yes, Vec no) {
 /// The larger number of each lane; a NaN in `x` is ignored.
 inline Vec larger(Vec x, Vec top) {
 #if ATTENTIVE_SIMD_IS_AVX512
-  return (Vec)_mm512_max_ps((__m512)x, (__m512)top);  // the second operand if either is NaN
+  return (Vec)_mm512_maskz_max_ps(kEveryLane, (__m512)x, (__m512)top);  // the second operand if either is NaN
 #elif ATTENTIVE_SIMD_IS_AVX2
   return (Vec)_mm256_max_ps((__m256)x, (__m256)top);
 #elif ATTENTIVE_SIMD_IS_NEON
@@ -81,23 +86,35 @@ inline Vec where_bits(uint32_t bits, Vec v) {
   return (((static_cast<int32_t>(bits) - Int{}) >> lanes()) & 1) != 0 ? v : all(0.0f);
 #endif
 }
-#if ATTENTIVE_SIMD_IS_AVX512
-inline float sum(Vec v) {
-  return _mm512_reduce_add_ps((__m512)v);
-}
-inline float largest(Vec v) {
-  return _mm512_reduce_max_ps((__m512)v);
-}
-#elif ATTENTIVE_SIMD_IS_AVX2
-inline float sum(Vec v) {
-  const __m128 four = _mm_add_ps(_mm256_castps256_ps128((__m256)v), _mm256_extractf128_ps((__m256)v, 1));
+#if ATTENTIVE_SIMD_IS_AVX512 || ATTENTIVE_SIMD_IS_AVX2
+inline float sum_of_8(__m256 v) {
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
   const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
 }
-inline float largest(Vec v) {
-  const __m128 four = _mm_max_ps(_mm256_castps256_ps128((__m256)v), _mm256_extractf128_ps((__m256)v, 1));
+inline float largest_of_8(__m256 v) {
+  const __m128 four = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
   const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+}
+#endif
+#if ATTENTIVE_SIMD_IS_AVX512
+template <int kHalf>
+inline __m256 half_of(Vec v) {
+  return _mm512_maskz_extractf32x8_ps(static_cast<__mmask8>(kEveryLane), (__m512)v, kHalf);
+}
+inline float sum(Vec v) {
+  return sum_of_8(_mm256_add_ps(half_of<0>(v), half_of<1>(v)));
+}
+inline float largest(Vec v) {
+  return largest_of_8(_mm256_max_ps(half_of<0>(v), half_of<1>(v)));
+}
+#elif ATTENTIVE_SIMD_IS_AVX2
+inline float sum(Vec v) {
+  return sum_of_8((__m256)v);
+}
+inline float largest(Vec v) {
+  return largest_of_8((__m256)v);
 }
 #elif ATTENTIVE_SIMD_IS_NEON
 inline float sum(Vec v) {
