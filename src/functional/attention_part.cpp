@@ -150,7 +150,24 @@ WholeAttention::WholeAttention(const char* caller, const at::Tensor& q, const at
   whole_ =
       normalize(caller, shape_only(q, parts), shape_only(k, parts), shape_only(v, parts), options, extras)
           .problem;
+  TORCH_CHECK_VALUE(
+      whole_.normalise, caller,
+      ": expected Normalise::Softmax, got Normalise::None: parts are joined by their logsumexps");
+  check_functions();
   whole_.logsumexp = true;
+  whole_.whole_queries = whole_.queries();
+  whole_.whole_keys = whole_.keys();
+  whole_.blocks.reset();  // a part has other tiles
+}
+
+// A gradient of a captured tensor would stay in the process of the part that it comes from.
+void WholeAttention::check_functions() const {
+  if (!whole_.score) return;
+  for (const auto& captured : whole_.score.function()->captured()) {
+    TORCH_CHECK_VALUE(!kernels::requires_gradient(captured->tensor), caller_, ": expected the score \"",
+                      whole_.score.name(), "\" to capture tensors without a gradient, got one of shape ",
+                      shape_string(captured->tensor.sizes()), " that requires it");
+  }
 }
 
 std::string WholeAttention::text() const {
@@ -167,6 +184,16 @@ std::string WholeAttention::text() const {
     text +=
         fmt::format("{}: {}\n", name, term.defined() ? shape_string(term.sizes()) + values_of(term) : "none");
   }
+  const auto describe_function = [&](const char* kind, const auto& function) {
+    text += fmt::format("{}: {}\n", kind, function ? function.name() : "none");
+    if (!function) return;
+    for (const auto& captured : function.function()->captured()) {
+      text += fmt::format("captured: {}{}\n", shape_string(captured->tensor.sizes()),
+                          values_of(captured->tensor));
+    }
+  };
+  describe_function("score", p.score);
+  describe_function("mask function", p.mask);
   return text;
 }
 
@@ -197,6 +224,7 @@ Problem WholeAttention::problem_of(const at::Tensor& q, const at::Tensor& k, con
   if (whole_.sinks.defined()) part.sinks = whole_.sinks.narrow(0, place.head, H);
   part.band = shifted(whole_.band, place.query - place.key, L, S);
   part.head_offset = place.head;
+  part.key_offset = place.key;
   return part;
 }
 

@@ -25,7 +25,8 @@ class WholeAttention {
  public:
   /// q, k and v hold one of `parts` parts of equal length of the sequence. Options and extras are those of
   /// the whole call. Throws what attention() throws, with `caller` as the prefix, and c10::ValueError unless
-  /// q, k and v have rank 4 and hold the same tokens.
+  /// q, k and v have rank 4 and hold the same tokens, for Normalise::None, and for a score that captured a
+  /// tensor with a gradient.
   WholeAttention(const char* caller, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                  const AttentionOptions& options, const AttentionExtras& extras, int64_t parts);
 
@@ -37,7 +38,8 @@ class WholeAttention {
   bool bias_needs_gradient() const { return kernels::requires_gradient(whole_.bias); }
   bool slopes_need_gradient() const { return kernels::requires_gradient(whole_.alibi_slopes); }
   /// A text of everything that must be equal in all processes, one line each: sizes, options, and masks,
-  /// slopes and sinks with a digest of their values (on a GPU, only for tensors of at most 1 MiB).
+  /// slopes, sinks and captured tensors with a digest of their values (on a GPU, only for tensors of at most
+  /// 1 MiB), score and mask functions by name.
   std::string text() const;
 
   /// Draws a key of Counter dropout from the call's generator, and sets the key that all parts use.
@@ -45,8 +47,8 @@ class WholeAttention {
   void set_dropout_key(uint64_t key);
 
   /// Output and logsumexp of the queries of a part over its keys, with their parts of the masks, slopes and,
-  /// unless they are left out, sinks. Causality, windows, distances and Counter dropout are those of the
-  /// whole call.
+  /// unless they are left out, sinks. Causality, windows, distances, Counter dropout and the places of score
+  /// and mask functions are those of the whole call.
   AttentionResult part(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const PartPlace& place,
                        bool with_sinks = true) const;
   /// Like `part`, for k and v that have a wider dtype than q but hold values of q's dtype. Results are
@@ -64,6 +66,7 @@ class WholeAttention {
   bool hides(const PartPlace& place, int64_t queries, int64_t keys) const;
 
  private:
+  void check_functions() const;
   kernels::Problem problem_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                               const PartPlace& place) const;
 

@@ -30,6 +30,11 @@ Explanation explain(const at::Tensor& q, const at::Tensor& k, const at::Tensor& 
                     const AttentionOptions& options, const AttentionExtras& extras) {
   const auto problem = normalize("explain", q, k, v, options, extras).problem;
   auto explanation = explain_dispatch(options.backend, problem);
+  if (problem.score) explanation.notes.push_back(fmt::format("score function: {}", problem.score.name()));
+  if (problem.mask) {
+    explanation.notes.push_back(fmt::format("mask function: {}{}", problem.mask.name(),
+                                            problem.blocks ? ", whose tiles are kept" : ""));
+  }
   if (problem.q.is_meta()) return explanation;  // a mask without numbers
   const KeptTensors kept;
   for (auto& note : {queries_without_keys(problem), reversed_mask(extras.mask, options, problem)}) {

@@ -49,6 +49,12 @@ Problem problem_of_record(const RecordedAttention& call) {
   problem.scale = call.options.scale;
   problem.band = band_of(call.options, problem.queries(), problem.keys());
   problem.softcap = call.options.softcap;
+  problem.score = call.score;
+  problem.mask = call.mask_mod;
+  problem.normalise = call.normalise == Normalise::Softmax;
+  problem.captured = call.captured;
+  problem.batch_offset = call.sequence.value_or(0);
+  problem.head_offset = call.first_head;
   return problem;
 }
 
@@ -67,6 +73,7 @@ RecordedAttention only(const RecordedAttention& call, int64_t head) {
   one.bias = of_head(call.bias, 1);
   one.alibi_slopes = of_head(call.alibi_slopes, 1);
   one.sinks = of_head(call.sinks, 0);
+  one.first_head = call.first_head + head;
   return one;
 }
 
@@ -125,6 +132,8 @@ at::Tensor RecordedAttention::visible() const {
 at::Tensor RecordedAttention::logsumexp() const {
   TORCH_CHECK_VALUE(!linear, kRecordedAttention, ": expected a softmax for logsumexp, got ", path,
                     ", which is linear attention: its weights are shares of a sum of products");
+  TORCH_CHECK_VALUE(normalise == Normalise::Softmax, kRecordedAttention,
+                    ": expected a softmax for logsumexp, got ", path, " with Normalise::None");
   const Computing guard;
   auto problem = problem_of_record(*this);
   problem.logsumexp = true;

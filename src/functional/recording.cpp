@@ -50,6 +50,18 @@ RecordedAttention copy_masks(const kernels::Problem& problem) {
   return call;
 }
 
+// Keeps the functions of a call, and copies what they captured.
+void take_functions(const kernels::Problem& problem, RecordedAttention& call) {
+  call.score = problem.score;
+  call.mask_mod = problem.mask;
+  call.normalise = problem.normalise ? Normalise::Softmax : Normalise::None;
+  for (const auto* function : {problem.score.function().get(), problem.mask.function().get()}) {
+    if (!function) continue;
+    for (const auto& captured : function->captured())
+      call.captured.emplace_back(captured.get(), copy(captured->tensor));
+  }
+}
+
 // Offers a call to all recorders. They share one copy, which is made when the first of them wants it.
 void show(const torch::nn::Module* caller, const std::function<RecordedAttention()>& make) {
   drop_closed(*listeners);
@@ -85,6 +97,7 @@ void attention(const torch::nn::Module* caller, const kernels::Problem& problem,
     auto call = copy_masks(problem);
     call.sequence = sequence;
     call.options = options;
+    take_functions(problem, call);
     call.q = copy(problem.q);
     call.k = copy(problem.k);
     return call;

@@ -20,6 +20,7 @@ struct Scalars {
   uint32_t threshold = 65536;  ///< a weight survives if its 16 random bits are below it
   float survivor_scale = 1.0f;
   int64_t batch_offset = 0, head_offset = 0;
+  int64_t key_offset = 0, whole_queries = 0, whole_keys = 0;  ///< for score and mask functions; 0: L, S
 };
 
 /// A view of a tensor of rank 4 or less; a broadcast dimension has stride 0.

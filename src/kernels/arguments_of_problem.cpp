@@ -37,9 +37,8 @@ Scalars scalars_of(const Problem& p, uint64_t dropout_key) {
     scalars.dropout_key = dropout_key;
     scalars.threshold = keep_threshold(p.dropout_p);
     scalars.survivor_scale = static_cast<float>(survivor_scale(p.dropout_p));
-    scalars.batch_offset = p.batch_offset;
-    scalars.head_offset = p.head_offset;
   }
+  take_places(p, scalars);
   return scalars;
 }
 
@@ -110,6 +109,14 @@ Arguments arguments_of(const Problem& problem, uint64_t dropout_key, Biases read
 Element element_of(at::ScalarType type) {
   if (type == at::kFloat) return Element::Float32;
   return type == at::kBFloat16 ? Element::BFloat16 : Element::Float16;
+}
+
+void take_places(const Problem& problem, Scalars& scalars) {
+  scalars.batch_offset = problem.batch_offset;
+  scalars.head_offset = problem.head_offset;
+  scalars.key_offset = problem.key_offset;
+  scalars.whole_queries = problem.whole_queries;
+  scalars.whole_keys = problem.whole_keys;
 }
 
 KernelArguments kernel_arguments(const Scalars& scalars, const MaskTensors& masks) {

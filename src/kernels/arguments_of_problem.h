@@ -45,6 +45,9 @@ enum class Biases { Float32, HalfTypes };
 /// forward pass. Inference tensors are copied as well, since they have no version counter.
 Arguments arguments_of(const Problem& problem, uint64_t dropout_key, Biases read, bool for_backward);
 
+/// Copies the places of a part within its whole call.
+void take_places(const Problem& problem, Scalars& scalars);
+
 /// The element type of float32 and the half types.
 Element element_of(at::ScalarType type);
 

@@ -51,6 +51,9 @@ struct Problem {
   /// not set, the backend draws it with `draw_dropout_key`.
   std::optional<uint64_t> dropout_key;
   int64_t batch_offset = 0, head_offset = 0;
+  /// The place of the first key, and the lengths of the whole call (0: those of this problem), for score and
+  /// mask functions; a part of a call has those of the whole.
+  int64_t key_offset = 0, whole_queries = 0, whole_keys = 0;
 
   Weights weights = Weights::None;
   bool logsumexp = false;

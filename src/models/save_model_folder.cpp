@@ -12,6 +12,7 @@
 #include <attentive/models/python_names.h>
 #include <attentive/models/save_model_folder.h>
 #include <attentive/modules/print_options.h>
+#include <attentive/modules/transformer_attention.h>
 
 #include "base/files.h"
 #include "base/refusal.h"
@@ -79,6 +80,23 @@ FileValue::Dict base_config(const SaveFolderOptions& options, std::string_view f
   set_field(config, "dtype", name);
   set_field(config, "torch_dtype", name);
   return config;
+}
+
+// Checks that no layer has a function, which config.json cannot describe.
+void check_layers(const std::filesystem::path& path, const torch::nn::Module& model) {
+  for (const auto& layer : model.named_modules("", /*include_self=*/false)) {
+    const auto check = [&](const char* option, const auto& function) {
+      if (!function) return;
+      fail_to_save_folder(path,
+                          fmt::format("expected no {} in {}, got \"{}\": a function cannot be written to a "
+                                      "file",
+                                      option, layer.key(), function.name()));
+    };
+    const auto* attention = dynamic_cast<const TransformerAttentionImpl*>(layer.value().get());
+    if (!attention) continue;
+    check("score", attention->options.score());
+    check("mask_mod", attention->options.mask_mod());
+  }
 }
 
 // Checks that config.json, read as Python reads it, describes this very model.
@@ -186,6 +204,7 @@ void add_zero_biases(StateDict& weights) {
 
 void save_model_folder(const std::filesystem::path& path, const GPTImpl& model,
                        const SaveFolderOptions& options) {
+  check_layers(path, model);
   const auto family = family_of(path, options, GPTImpl::kName, "gpt2");
   auto config = base_config(options, family, model);
   write_gpt_options(model.options, config);
@@ -197,6 +216,7 @@ void save_model_folder(const std::filesystem::path& path, const GPTImpl& model,
 
 void save_model_folder(const std::filesystem::path& path, const LlamaImpl& model,
                        const SaveFolderOptions& options) {
+  check_layers(path, model);
   const auto family = family_of(path, options, LlamaImpl::kName, natural_family(model.options));
   auto config = base_config(options, family, model);
   write_llama_options(family, model.options, config);
@@ -206,6 +226,7 @@ void save_model_folder(const std::filesystem::path& path, const LlamaImpl& model
 
 void save_model_folder(const std::filesystem::path& path, const BertImpl& model,
                        const SaveFolderOptions& options) {
+  check_layers(path, model);
   const auto& model_options = model.options;
   const auto* natural = model_options.shared_layers() ? "albert"
                         : model_options.padding_id()  ? "roberta"
@@ -222,6 +243,7 @@ void save_model_folder(const std::filesystem::path& path, const BertImpl& model,
 
 void save_model_folder(const std::filesystem::path& path, const ViTImpl& model,
                        const SaveFolderOptions& options) {
+  check_layers(path, model);
   const auto& model_options = model.options;
   const auto family =
       family_of(path, options, ViTImpl::kName, model_options.distillation_token() ? "deit" : "vit");

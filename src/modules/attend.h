@@ -36,8 +36,8 @@ double dropout_now(const Module& module) {
   }
 }
 
-/// Output and weights of attention() with a module's options, its dropout, and its slopes, sinks and position
-/// bias if it has them.
+/// Output and weights of attention() with a module's options, its dropout, and its slopes, sinks, position
+/// bias and functions of pairs if it has them.
 template <class Module>
 std::pair<at::Tensor, at::Tensor> attend(const Module& module, const at::Tensor& q, const at::Tensor& k,
                                          const at::Tensor& v, const Mask& mask, Weights which) {
@@ -52,6 +52,10 @@ std::pair<at::Tensor, at::Tensor> attend(const Module& module, const at::Tensor&
       extras.alibi_slopes = alibi_slopes(module.options.num_heads(), q.device());
     }
     extras.sinks = module.sinks;
+  }
+  if constexpr (requires { module.options.score(); }) {
+    extras.score = module.options.score();
+    extras.block_mask = module.options.mask_mod();
   }
   if constexpr (requires { module.position_bias; }) {
     if (module.position_bias) add_position_bias(*module.position_bias, q.size(-2), k.size(-2), extras);

@@ -19,6 +19,14 @@ std::string text_of(double value) {
   return fmt::format("{}", value);
 }
 
+std::string text_of(const ScoreMod& score) {
+  return score ? score.name() : "none";
+}
+
+std::string text_of(const MaskMod& mask) {
+  return mask ? mask.name() : "none";
+}
+
 std::string text_of(const std::vector<int64_t>& values) {
   return fmt::format("[{}]", fmt::join(values, ", "));
 }

@@ -14,7 +14,8 @@ namespace {
 
 // Throws unless the cache keeps every key that a query may see. With a cache, attention must also be causal,
 // since later keys do not exist yet.
-void check_cache(const AttentionOptions& options, const KVCache& cache) {
+void check_cache(const TransformerAttentionOptions& layer, const KVCache& cache) {
+  const auto& options = layer.attention();
   TORCH_CHECK_VALUE(options.causal == Causal::BottomRight, TransformerAttentionImpl::kName,
                     ": expected bottom-right causal attention with a cache, got ", to_string(options.causal));
   const auto* ring = dynamic_cast<const RingKVCache*>(&cache);
@@ -22,6 +23,11 @@ void check_cache(const AttentionOptions& options, const KVCache& cache) {
                     TransformerAttentionImpl::kName, ": expected a window of at most ",
                     ring ? ring->window() : 0,
                     " tokens with this RingKVCache, got window.left = ", options.window.left);
+  TORCH_CHECK_VALUE(!ring || !(layer.score() || layer.mask_mod()), TransformerAttentionImpl::kName,
+                    ": expected no ", layer.score() ? "score" : "mask_mod",
+                    " with a RingKVCache, whose keys have lost their places in the sequence, got \"",
+                    layer.score() ? layer.score().name() : layer.mask_mod().name(),
+                    "\"; a DenseKVCache keeps them");
 }
 
 }  // namespace
@@ -108,7 +114,7 @@ at::Tensor TransformerAttentionImpl::forward(const at::Tensor& x, const Mask& ma
 
 at::Tensor TransformerAttentionImpl::forward_cached(const at::Tensor& x, KVCache& cache, int64_t layer,
                                                     const Mask& mask) {
-  check_cache(options.attention(), cache);
+  check_cache(options, cache);
   TORCH_CHECK_VALUE(!context, kName,
                     ": expected no cache for a sequence split over processes (context is set)");
   check_position_bias_cache(kName, options.position_bias());

@@ -287,7 +287,7 @@ TensorIndex look_up_indices(const std::shared_ptr<const CapturedTensor>& capture
   if (at.evaluation->listed) {
     return {list(captured, at), at.evaluation};
   }
-  return {look_up(captured->tensor, at).to(at::kLong), at.evaluation};
+  return {look_up(current(*captured, *at.evaluation), at).to(at::kLong), at.evaluation};
 }
 
 }  // namespace attentive::detail

@@ -21,6 +21,7 @@
 #include <attentive/distributed/context_attention.h>
 #include <attentive/distributed/data_parallel.h>
 #include <attentive/models/gpt.h>
+#include <attentive/score/score_mod.h>
 
 #include "support/memory_meter.h"
 
@@ -102,6 +103,18 @@ const std::vector<Option>& options() {
        }},
       {"slopes with a gradient",
        [](Call& c) { c.extras.alibi_slopes = c.here(at::rand({kHeads})).requires_grad_(); }},
+      {"score and mask functions",
+       [](Call& c) {
+         const auto table = captured(c.here(at::randn({kHeads, kTokens})));
+         c.extras.score = score_mod(
+             [=](auto s, auto at) {
+               return s + table(at.head, at.key) -
+                      0.01f * abs(at.query - at.key) * where(at.batch == 0, 1, 2);
+             },
+             "table");
+         c.extras.block_mask =
+             mask_mod([](auto at) { return (at.query >= at.key) | (at.key >= at.keys - 9); }, "prefix");
+       }},
       {"dropout", [](Call& c) { c.options = {.causal = Causal::BottomRight, .dropout_p = 0.3}; }},
   };
   return all;

@@ -12,8 +12,10 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <attentive/functional/attention.h>
+#include <attentive/score/score_mod.h>
 
 #include "support/compare.h"
+#include "support/errors.h"
 
 using namespace attentive;
 using Catch::Matchers::ContainsSubstring;
@@ -66,6 +68,57 @@ TEST_CASE("packed sequences equal one call per sequence", "[varlen]") {
   CHECK(got.output.scalar_type() == type);
   CHECK_CLOSE(got.output, at::cat(outputs));
   CHECK_CLOSE(got.logsumexp, at::cat(logsumexps, 1));
+}
+
+TEST_CASE("score and mask functions count within a packed sequence, whose number is at.batch",
+          "[varlen][score]") {
+  const auto backend = GENERATE(Backend::Auto, Backend::Reference);  // Native refuses empty sequences
+  INFO(to_string(backend));
+  at::manual_seed(8);
+  Packed p;
+  for (auto* x : {&p.q, &p.k, &p.v}) *x = x->to(at::kFloat).requires_grad_(true);
+  auto table = at::randn({4, 4, 8}).requires_grad_(true);
+  const auto far = at::tensor({2, 3, 9, 1}, at::kLong);
+  // In a call of one sequence alone, both tensors are cut to it.
+  const auto extras_of = [&](const at::Tensor& numbers, const at::Tensor& distances) {
+    const auto bias = captured(numbers);
+    const auto most = captured_indices(distances);
+    return AttentionExtras{
+        .score = score_mod([=](auto s, auto at) { return s * 0.5f + bias(at.batch, at.head, at.key); }),
+        .block_mask = mask_mod(
+            [=](auto at) { return (abs(at.query - at.key) <= most(at.batch)) & (at.key != at.keys - 2); }),
+        .logsumexp = true};
+  };
+  const AttentionOptions options{.backend = backend};
+  const auto got = attention_varlen(p.q, p.k, p.v, p.ends_q, p.ends_k, options, extras_of(table, far));
+  const auto ends_q = p.ends_q.accessor<int, 1>(), ends_k = p.ends_k.accessor<int, 1>();
+  std::vector<at::Tensor> outputs, logsumexps;
+  for (int n = 0; n < 4; ++n) {
+    const auto part = [](const at::Tensor& x, int from, int to) {
+      return x.slice(0, from, to).transpose(0, 1).unsqueeze(0);
+    };
+    const auto one = attention(part(p.q, ends_q[n], ends_q[n + 1]), part(p.k, ends_k[n], ends_k[n + 1]),
+                               part(p.v, ends_k[n], ends_k[n + 1]), options,
+                               extras_of(table.slice(0, n, n + 1), far.slice(0, n, n + 1)));
+    outputs.push_back(one.output[0].transpose(0, 1));
+    logsumexps.push_back(one.logsumexp[0]);
+  }
+  CHECK_CLOSE(got.output, at::cat(outputs));
+  CHECK_CLOSE(got.logsumexp, at::cat(logsumexps, 1));
+  const std::vector<at::Tensor> leaves = {p.q, p.k, p.v, table};
+  const auto found = torch::autograd::grad({got.output.square().sum()}, leaves),
+             want = torch::autograd::grad({at::cat(outputs).square().sum()}, leaves);
+  for (size_t n = 0; n < leaves.size(); ++n) CHECK_WITHIN(found[n], want[n], {1e-5, 5e-6});
+}
+
+TEST_CASE("packed sequences: a mask with kept tiles is refused by its lengths", "[varlen][score][errors]") {
+  Packed p;
+  const auto causal = mask_mod([](auto at) { return at.query >= at.key; });
+  const auto kept = BlockMask::kept(causal, 1, 4, 11, 14);
+  CHECK(test::value_error(
+            [&] { attention_varlen(p.q, p.k, p.v, p.ends_q, p.ends_k, {}, {.block_mask = kept}); }) ==
+        "attention_varlen: expected a block_mask without kept tiles (every sequence has lengths of its own), "
+        "got one kept for (B, H, L, S) = (1, 1, 11, 14)");
 }
 
 TEST_CASE("packed sequences do not see each other", "[varlen]") {

@@ -5,6 +5,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <attentive/functional/explain.h>
+#include <attentive/score/score_mod.h>
 
 #include "support/compare.h"
 #include "support/errors.h"
@@ -34,6 +35,18 @@ TEST_CASE("explain names every backend once, fastest first, and streams its tabl
   std::ostringstream stream;
   stream << explanation;
   CHECK(stream.str() == explanation.to_string());
+}
+
+TEST_CASE("explain names the functions of a call", "[explain][score]") {
+  const auto x = at::randn({1, 2, 4, 8});
+  const auto mask = mask_mod([](auto at) { return at.query >= at.key; }, "causal");
+  const auto score = score_mod([](auto s, auto) { return tanh(s); }, "squashed");
+  const auto explanation = explain(x, x, x, {}, {.score = score, .block_mask = mask});
+  CHECK(explanation.chosen == Backend::Native);
+  CHECK(explanation.notes == std::vector<std::string>{"score function: squashed", "mask function: causal"});
+  const auto kept = explain(x, x, x, {}, {.block_mask = BlockMask::kept(mask, 1, 2, 4, 4)});
+  CHECK(kept.notes == std::vector<std::string>{"mask function: causal, whose tiles are kept"});
+  CHECK(explain(x, x, x).notes.empty());
 }
 
 TEST_CASE("explain runs nothing and draws nothing", "[explain]") {

@@ -20,6 +20,7 @@
 #include <attentive/functional/linear_attention.h>
 #include <attentive/modules/feed_forward.h>
 #include <attentive/modules/multi_head_attention.h>
+#include <attentive/score/score_mod.h>
 
 #include "functional/elementwise.h"
 #include "support/compare.h"
@@ -117,6 +118,30 @@ TEST_CASE("tangents of every tensor come through attention", "[forward_mode]") {
       const at::NoGradGuard no_grad;
       return f(x);
     });
+  }
+}
+
+TEST_CASE("tangents come through a score, those of a captured tensor too", "[forward_mode][score]") {
+  const auto type = GENERATE(at::kFloat, at::kDouble);
+  const Call call(type);
+  at::manual_seed(3);
+  const auto numbers = at::randn({4, 6}, at::kDouble).to(type);
+  const auto run = [](const Call& one, const at::Tensor& given) {
+    const auto table = captured(given);
+    AttentionExtras extras;
+    extras.score = score_mod([=](auto s, auto at) { return s * sigmoid(s) + sin(table(at.head, at.key)); });
+    extras.block_mask = mask_mod([=](auto at) { return table(at.head, at.key) > -1.0f; });
+    return attention(one.q, one.k, one.v, {}, extras).output;
+  };
+  const auto of_table = [&](const at::Tensor& x) {
+    return run(call.with(&Call::q, call.q.to(x.scalar_type())), x);
+  };
+  check_tangent(of_table, numbers, of_table);
+  for (const auto member : call.members()) {
+    const auto f = [&](const at::Tensor& x) {
+      return run(call.with(member, x), numbers.to(x.scalar_type()));
+    };
+    check_tangent(f, call.*member, f);
   }
 }
 

@@ -20,6 +20,7 @@
 
 #include <attentive/functional/attention_recorder.h>
 #include <attentive/functional/linear_attention.h>
+#include <attentive/score/score_mod.h>
 
 #include "support/compare.h"
 #include "support/errors.h"
@@ -137,6 +138,63 @@ TEST_CASE("recorded weights are those of scalar loops", "[recorder]") {
   CHECK_CLOSE(got.logsumexp(), want.logsumexp);
   CHECK(got.scale() == 0.4);
   CHECK(record(plain_call()).scale() == 1.0 / std::sqrt(8.0));
+}
+
+TEST_CASE("recorded weights are those of the call's score and mask function", "[recorder][score]") {
+  const auto type = GENERATE(at::kDouble, at::kFloat);
+  auto call = plain_call();
+  call.options.causal = Causal::BottomRight;
+  auto numbers = doubles({2, 4, 9});
+  const auto table = captured(numbers);
+  auto documents = at::tensor({0, 0, 1, 1, 1, 0, 1, 0, 1}, at::kLong);
+  const auto document = captured_indices(documents);
+  call.extras.score =
+      score_mod([=](auto s, auto at) { return tanh(s) + table(at.batch, at.head, at.key); }, "table");
+  call.extras.block_mask = mask_mod(
+      [=](auto at) { return (document(at.key) == at.head % 2) | (at.key == at.query); }, "documents");
+  check_recorded(call, type);
+  // A later change of a captured tensor is not seen.
+  const auto recorded = record(cast(call, type));
+  CHECK(recorded.score.name() == "table");
+  CHECK(recorded.mask_mod.name() == "documents");
+  const auto weights = recorded.weights(), of_head = recorded.weights(3);
+  const auto visible = recorded.visible();
+  numbers.fill_(1);
+  documents.fill_(1);
+  CHECK(bit_equal(recorded.weights(), weights));
+  CHECK(bit_equal(recorded.weights(3), of_head));
+  CHECK(recorded.visible().equal(visible));
+}
+
+TEST_CASE("recorded scores of packed sequences know the number of their sequence", "[recorder][score]") {
+  const auto q = doubles({7, 2, 4}), ends = at::tensor({0, 3, 7}, at::kLong);
+  const auto scale = captured(at::tensor({0.5, -2.0}, at::kDouble));
+  AttentionRecorder recorder;
+  attention_varlen(q, q, q, ends, ends, {},
+                   {.score = score_mod([=](auto s, auto at) { return s * scale(at.batch); })});
+  REQUIRE(recorder.calls().size() == 2);
+  for (int64_t n = 0; n < 2; ++n) {
+    const auto& call = recorder.calls()[static_cast<size_t>(n)];
+    const auto raw = at::matmul(call.q, call.k.transpose(2, 3)) / 2;
+    CHECK_CLOSE(call.scores(), raw * (n == 0 ? 0.5 : -2.0));
+  }
+}
+
+TEST_CASE("recorded weights of a call without softmax are its scores", "[recorder][score]") {
+  const auto x = doubles({1, 2, 5, 4});
+  AttentionRecorder recorder;
+  const auto want = attention(x, x, x, {.causal = Causal::BottomRight},
+                              {.score = score_mod([](auto s, auto) { return sigmoid(s); }),
+                               .normalise = Normalise::None,
+                               .weights = Weights::Clean})
+                        .weights;
+  const auto call = recorder.calls().at(0);
+  CHECK_CLOSE(call.weights(), want);
+  CHECK_CLOSE(at::matmul(call.weights(), x), attention(x, x, x, {.causal = Causal::BottomRight},
+                                                       {.score = call.score, .normalise = Normalise::None})
+                                                 .output);
+  CHECK(value_error([&] { call.logsumexp(); }) ==
+        "RecordedAttention: expected a softmax for logsumexp, got call 0 with Normalise::None");
 }
 
 TEST_CASE("a hidden key is told apart from a weight of zero", "[recorder]") {

@@ -18,6 +18,9 @@
 #include <catch2/generators/catch_generators_range.hpp>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <attentive/functional/explain.h>
+#include <attentive/score/score_mod.h>
+
 #include "kernels/native_backward.h"
 #include "support/cells.h"
 #include "support/errors.h"
@@ -153,6 +156,57 @@ TEST_CASE("the native kernel's own gradients do not depend on create_graph", "[s
     CHECK(bit_equal(before[n], after[n]));
     CHECK_FALSE(before[n].requires_grad());
     CHECK(with_graph[n].allclose(before[n], 1e-4, 1e-5));
+  }
+}
+
+TEST_CASE("the gradient of a score and of what it captured is differentiated again",
+          "[second_derivatives][score]") {
+  at::manual_seed(2);
+  const auto draw = [](at::IntArrayRef sizes) { return at::randn(sizes, at::kDouble); };
+  const auto q = draw({2, 4, 6, 8}), k = draw({2, 2, 7, 8}), v = draw({2, 2, 7, 5}), numbers = draw({4, 7});
+  const auto derivatives = [&](at::ScalarType type, Backend backend) {
+    std::vector<at::Tensor> leaves;
+    for (const auto& x : {q, k, v, numbers}) leaves.push_back(x.to(type).requires_grad_(true));
+    const auto table = captured(leaves[3]);
+    const auto score = score_mod([=](auto s, auto at) { return s * sigmoid(s * table(at.head, at.key)); });
+    const auto mask = mask_mod([](auto at) { return (at.key <= at.query) | (at.key < 2); });
+    const AttentionExtras extras{.score = score, .block_mask = mask};
+    CHECK((backend != Backend::Auto ||
+           explain(leaves[0], leaves[1], leaves[2], {}, extras).chosen == Backend::Native));
+    const auto loss =
+        attention(leaves[0], leaves[1], leaves[2], {.backend = backend}, extras).output.square().sum();
+    auto first = grad({loss}, leaves, {}, true, /*create_graph=*/true);
+    auto total = at::zeros({}, first[0].options());
+    for (const auto& one : first) total = total + one.square().sum();
+    auto second = grad({total}, leaves);
+    for (auto& one : first) one = one.detach();
+    return std::pair(first, second);
+  };
+  const auto got = derivatives(at::kFloat, Backend::Auto),
+             want = derivatives(at::kDouble, Backend::Reference);
+  check_near(got.first, want.first, 2e-5);
+  check_near(got.second, want.second, 5e-5);
+}
+
+TEST_CASE("a score under autocast has gradients of the dtype of each captured tensor",
+          "[second_derivatives][score]") {
+  at::manual_seed(2);
+  const auto draw = [](at::IntArrayRef sizes) { return at::randn(sizes).requires_grad_(true); };
+  const auto q = draw({1, 2, 6, 8}), k = draw({1, 2, 6, 8}), numbers = draw({2, 6});
+  const auto table = captured(numbers);
+  const AttentionExtras extras{.score =
+                                   score_mod([=](auto s, auto at) { return s + table(at.head, at.key); })};
+  const auto gradients = [&] {
+    const auto result = attention(q, k, k, {}, extras).output;
+    return std::pair(result, grad({result.to(at::kFloat).square().sum()}, {q, k, numbers}));
+  };
+  const auto plain = gradients();
+  const Autocast autocast;
+  const auto cast = gradients();
+  CHECK(cast.first.scalar_type() == at::kBFloat16);
+  for (size_t n = 0; n < plain.second.size(); ++n) {
+    CHECK(cast.second[n].scalar_type() == at::kFloat);
+    CHECK(cast.second[n].allclose(plain.second[n], 2e-2, 3e-2));
   }
 }
 

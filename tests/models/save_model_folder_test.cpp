@@ -12,6 +12,7 @@
 #include <attentive/models/pretrained.h>
 #include <attentive/models/save_model_folder.h>
 #include <attentive/modules/print_options.h>
+#include <attentive/score/score_mod.h>
 
 #include "base/files.h"
 #include "models/model_folders.h"
@@ -297,4 +298,27 @@ TEST_CASE("Python loads what is saved, with the same outputs", "[save_model_fold
     ++count;
   }
   CHECK(count == names.size());
+}
+
+TEST_CASE("a model whose layers have a score or mask function is not saved",
+          "[model_folder][score][errors]") {
+  const TemporaryFolder folder;
+  GPT model(GPTOptions(7, 8, 8, 2, 2).qkv_bias(true));
+  auto& layer = model->trf_blocks[1]->as<TransformerBlockImpl>()->att->options;
+  const auto refused = [&] { return value_error([&] { save_model_folder(folder / "saved", *model); }); };
+  const auto names = state_dict(*model).size();
+  layer.score(score_mod([](auto s, auto) { return tanh(s); }, "squashed"));
+  CHECK(state_dict(*model).size() == names);
+  const auto path = (folder / "saved").string();
+  CHECK(refused() ==
+        "save_model_folder: " + path +
+            ": expected no score in trf_blocks.1.att, got \"squashed\": a function cannot be written "
+            "to a file");
+  layer.score({}).mask_mod(mask_mod([](auto at) { return at.query >= at.key; }, "causal"));
+  CHECK(refused() == "save_model_folder: " + path +
+                         ": expected no mask_mod in trf_blocks.1.att, got \"causal\": a function cannot be "
+                         "written to a file");
+  CHECK(names_in(folder.path()).empty());
+  layer.mask_mod({});
+  CHECK_NOTHROW(save_model_folder(folder / "saved", *model));
 }

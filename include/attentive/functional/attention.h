@@ -106,9 +106,11 @@ inline at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::
 ///   cu_seqlens_q, cu_seqlens_k (N + 1), int32 or int64, on the CPU
 ///
 /// The cumulative lengths start at 0, never decrease, and end at Tq and Tk: sequence n owns the rows
-/// cu_seqlens[n] .. cu_seqlens[n + 1] - 1. Causal masks, windows and ALiBi count within a sequence.
+/// cu_seqlens[n] .. cu_seqlens[n + 1] - 1. Causal masks, windows, ALiBi and the places of score and mask
+/// functions count within a sequence; `at.batch` is the number of the sequence.
 ///
-/// `extras.mask` must be empty, and weights cannot be requested: neither has a shape for packed sequences.
+/// `extras.mask` must be empty, `extras.block_mask` must be without kept tiles, and weights cannot be
+/// requested: they have no shape for packed sequences.
 /// Throws c10::ValueError or c10::TypeError as `attention` does.
 ///
 ///   auto y = attentive::attention_varlen(q, k, v, ends, ends, {.causal = Causal::BottomRight}).output;

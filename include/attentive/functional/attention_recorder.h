@@ -33,10 +33,11 @@ class Recording;
 /// `linear_attention`, made by this package's modules or by any other code.
 ///
 /// A recorded call takes the same backend and gives the same bits, forward and backward, as one that is not
-/// recorded: its q, k, mask, slopes and sinks are copied after it has run, and the weights are computed from
-/// the copies when `RecordedAttention::weights` is called. A later change of the model's tensors or of a
-/// cache is therefore not seen. It works under autograd (copies have no history), autocast and
-/// c10::InferenceMode (copies are normal tensors), and with any backend. The backward pass is not recorded.
+/// recorded: its q, k, mask, slopes, sinks and the tensors that its functions captured are copied after it
+/// has run, and the weights are computed from the copies when `RecordedAttention::weights` is called. A later
+/// change of the model's tensors or of a cache is therefore not seen. It works under autograd (copies have no
+/// history), autocast and c10::InferenceMode (copies are normal tensors), and with any backend. The backward
+/// pass is not recorded.
 ///
 /// With a root, the calls of its modules are recorded, under their paths at the time of construction; calls
 /// of other modules, and of modules that are clones or were registered later, are not. A module that is
@@ -53,7 +54,8 @@ class Recording;
 ///
 /// Throws c10::ValueError for a `layers` that chooses no module of the root, and for most_calls < 0. If there
 /// is no memory for a copy, the recorded call throws c10::OutOfMemoryError.
-/// Memory: per call, q and k: (B H L D + B Hkv S D) numbers of their dtype, and the mask as it was given.
+/// Memory: per call, q and k: (B H L D + B Hkv S D) numbers of their dtype, and the mask and captured
+/// tensors as they were given.
 /// With a cache of S tokens, every step of decoding keeps S keys per layer: use `most_calls` or `clear`.
 ///
 ///   attentive::AttentionRecorder recorder(*model, {.layers = "trf_blocks.0"});

@@ -3,10 +3,13 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
 #include <attentive/core/options.h>
+#include <attentive/score/pair_functions.h>
 
 namespace attentive {
 
@@ -53,6 +56,13 @@ struct RecordedAttention {
   at::Tensor alibi_slopes;  ///< (B, H) or (1, H); undefined without ALiBi
   at::Tensor sinks;         ///< (H); zeros for softmax_plus_one; undefined without sinks
 
+  ScoreMod score;    ///< the score function of the call; empty without one
+  MaskMod mask_mod;  ///< the mask function of the call; empty without one
+  Normalise normalise = Normalise::Softmax;
+  int64_t first_head = 0;  ///< the head of the call that is the first one here, for these functions
+  /// Copies of the tensors that these functions captured, which are read in their place.
+  std::vector<std::pair<const detail::CapturedTensor*, at::Tensor>> captured;
+
   int64_t heads() const;
   /// The factor of q . k: options.scale, or 1 / sqrt(D). 1 for linear attention.
   double scale() const;
@@ -64,8 +74,8 @@ struct RecordedAttention {
   /// (B, L, S), of one query head; with grouped queries it uses the key head of that head's group.
   at::Tensor weights(int64_t head) const;
 
-  /// (B, H, L, S): the input of the softmax, after scale, softcap, biases and ALiBi; -inf where a key is
-  /// hidden. Linear attention: the products of features, 0 where a key is hidden.
+  /// (B, H, L, S): the input of the softmax, after scale, softcap, score function, biases and ALiBi; -inf
+  /// where a key is hidden. Linear attention: the products of features, 0 where a key is hidden.
   at::Tensor scores() const;
   at::Tensor scores(int64_t head) const;  ///< (B, L, S)
 
@@ -74,7 +84,7 @@ struct RecordedAttention {
   at::Tensor visible() const;
   at::Tensor visible(int64_t head) const;  ///< (B, L, S)
 
-  /// (B, H, L), as `attention` returns it. Throws c10::ValueError for linear attention.
+  /// (B, H, L), as `attention` returns it. Throws c10::ValueError for linear attention and Normalise::None.
   at::Tensor logsumexp() const;
   at::Tensor logsumexp(int64_t head) const;  ///< (B, L)
 };

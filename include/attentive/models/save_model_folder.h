@@ -36,7 +36,8 @@ struct SaveFolderOptions {
 /// zeros.
 ///
 /// Throws c10::ValueError, with nothing changed, naming the option, for a model that the family cannot
-/// describe; for a family that the model's class does not read; and if a file cannot be read or written.
+/// describe, such as one whose layers have a score function; for a family that the model's class does not
+/// read; and if a file cannot be read or written.
 /// Memory: the tensors whose layout differs in Python, and the largest tensor on another device.
 ///
 ///   auto folder = attentive::read_model_folder("gpt2");

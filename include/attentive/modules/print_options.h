@@ -13,9 +13,10 @@
 #include <torch/enum.h>
 
 #include <attentive/core/option_list.h>
+#include <attentive/score/pair_functions.h>
 
 /// Modules print all their options by name, in the order of declaration. Nested options follow in braces,
-/// without those that have their default values.
+/// without those that have their default values. A score or mask function is printed by its name.
 ///
 ///   attentive::CausalAttention(d_in=3, d_out=2, context_length=6, dropout=0.1, qkv_bias=false,
 ///                              attention={causal=bottom-right})
@@ -30,6 +31,8 @@ struct OptionText {
 std::string text_of(bool value);
 std::string text_of(int64_t value);
 std::string text_of(double value);
+std::string text_of(const ScoreMod& score);
+std::string text_of(const MaskMod& mask);
 std::string text_of(const std::vector<int64_t>& values);
 /// Returns "{name=text, ...}" for the options whose text differs from that in `defaults`.
 std::string text_of(const std::vector<OptionText>& options, const std::vector<OptionText>& defaults);

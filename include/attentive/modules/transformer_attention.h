@@ -18,6 +18,7 @@
 #include <attentive/modules/position_bias.h>
 #include <attentive/modules/positions.h>
 #include <attentive/modules/rms_norm.h>
+#include <attentive/score/pair_functions.h>
 
 namespace attentive {
 
@@ -43,11 +44,17 @@ struct TransformerAttentionOptions {
   TORCH_ARG(RMSNormOptions, head_norm) = RMSNormOptions(0);  ///< for qk_norm; the module sets its features
   /// Whether sigmoid(W_gate x) multiplies the heads' output elementwise before out_proj.
   TORCH_ARG(bool, output_gate) = false;
+  /// A score function of one's own (`score_mod`) for every call, and a mask function (`mask_mod`). Copies of
+  /// the options share the function and the tensors that it captured, which are no parameters of the module:
+  /// `to` does not move them, and no file holds them.
+  TORCH_ARG(ScoreMod, score) = {};
+  TORCH_ARG(MaskMod, mask_mod) = {};
   /// How the heads attend. Its `dropout_p` must stay 0: `dropout` applies, in training only.
   TORCH_ARG(AttentionOptions, attention) = AttentionOptions{.causal = Causal::BottomRight};
 
   ATTENTIVE_OPTIONS(emb_dim_, num_heads_, num_kv_heads_, head_dim_, context_length_, dropout_, qkv_bias_,
-                    out_bias_, rotary_, position_bias_, qk_norm_, head_norm_, output_gate_, attention_);
+                    out_bias_, rotary_, position_bias_, qk_norm_, head_norm_, output_gate_, score_, mask_mod_,
+                    attention_);
 };
 
 /// The self-attention of the transformer blocks: `MultiHeadAttention` with grouped queries, rotary positions
@@ -84,7 +91,8 @@ class TransformerAttentionImpl : public Module<TransformerAttentionImpl>, public
   at::Tensor forward(const at::Tensor& x, const Mask& mask = {});
   /// Like `forward`, for tokens that follow those in the cache: x holds only the new tokens; `mask` covers
   /// every key, cached ones included. Requires bottom-right causal attention and, with a `RingKVCache`, a
-  /// window no larger than the cache's.
+  /// window no larger than the cache's and neither `score` nor `mask_mod`, since it forgets where its keys
+  /// are.
   at::Tensor forward_cached(const at::Tensor& x, KVCache& cache, int64_t layer, const Mask& mask = {});
 
   /// The weights of W_query, W_key and W_value, and their biases.

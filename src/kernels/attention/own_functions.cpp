@@ -13,8 +13,8 @@
 
 namespace attentive::kernels::cpu {
 OwnRows::OwnRows(const CpuArguments& call, Along along) : call_(call), along_(along) {
-  pairs_.queries = call.L;
-  pairs_.keys = call.S;
+  pairs_.queries = call.whole_queries ? call.whole_queries : call.L;
+  pairs_.keys = call.whole_keys ? call.whole_keys : call.S;
   pairs_.scale = call.scale;
   pairs_.captured = call.own.captured;
 }
@@ -22,8 +22,8 @@ OwnRows::OwnRows(const CpuArguments& call, Along along) : call_(call), along_(al
 void OwnRows::place(const OwnRow& row) {
   pairs_.batch = row.b + call_.batch_offset;
   pairs_.head = row.h + call_.head_offset;
-  pairs_.query = call_.band.position(along_ == Along::Keys ? row.fixed : row.from);
-  pairs_.key = along_ == Along::Keys ? row.from : row.fixed;
+  pairs_.query = call_.key_offset + call_.band.position(along_ == Along::Keys ? row.fixed : row.from);
+  pairs_.key = call_.key_offset + (along_ == Along::Keys ? row.from : row.fixed);
   pairs_.lo = row.lo;
   pairs_.hi = row.hi;
 }

@@ -108,8 +108,7 @@ std::shared_ptr<const attentive::detail::BlockClasses> classify(const Problem& p
 
   Scalars scalars{result->batch, result->heads, result->heads, result->queries, result->keys, 1, 1,
                   problem.band};
-  scalars.batch_offset = problem.batch_offset;
-  scalars.head_offset = problem.head_offset;
+  take_places(problem, scalars);
   cpu::classify_blocks(call_of(scalars, {}, at::kFloat, functions),
                        result->classes.mutable_data_ptr<uint8_t>());
   return result;

@@ -69,10 +69,10 @@ detail::TensorPairs places_of(const Problem& problem, const Rectangle& part,
   };
   return {range(problem.batch_offset, problem.batch(), 0),
           range(problem.head_offset, problem.heads(), 1),
-          range(problem.band.position(part.row0), part.rows, 2),
-          range(part.col0, part.cols, 3),
-          number(problem.queries()),
-          number(problem.keys())};
+          range(problem.key_offset + problem.band.position(part.row0), part.rows, 2),
+          range(problem.key_offset + part.col0, part.cols, 3),
+          number(problem.whole_queries ? problem.whole_queries : problem.queries()),
+          number(problem.whole_keys ? problem.whole_keys : problem.keys())};
 }
 
 bool has_huge_negative_rows(const Problem& problem) {
