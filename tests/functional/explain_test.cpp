@@ -5,6 +5,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <attentive/functional/explain.h>
+#include <attentive/score/score_mod.h>
 
 #include "support/compare.h"
 #include "support/errors.h"
@@ -49,4 +50,15 @@ TEST_CASE("explain refuses what the call would refuse, under its own name", "[ex
   const auto x = at::randn({1, 2, 4, 8});
   CHECK(error_of<c10::ValueError>([&] { explain(x, x, x, {.dropout_p = 2}); }) ==
         "explain: expected dropout_p in [0, 1], got 2");
+}
+
+TEST_CASE("explain counts the queries that a mask function leaves no key", "[explain]") {
+  const auto x = at::randn({1, 2, 40, 8});
+  const auto seen = mask_mod([](auto at) { return at.query != 7; });
+  CHECK_THAT(explain(x, x, x, {}, {.block_mask = seen}).to_string(),
+             ContainsSubstring("1 of 40 queries see no key, the first is query 7"));
+  // The first query alone sees a key.
+  const auto first = mask_mod([](auto at) { return at.query == 0; });
+  CHECK_THAT(explain(x, x, x, {}, {.block_mask = first}).to_string(),
+             ContainsSubstring("39 of 40 queries see no key, the first is query 1"));
 }
