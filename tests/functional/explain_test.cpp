@@ -1,10 +1,12 @@
 #include <sstream>
 
 #include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <attentive/functional/explain.h>
+#include <attentive/functional/named_masks.h>
 #include <attentive/score/score_mod.h>
 
 #include "support/compare.h"
@@ -50,6 +52,39 @@ TEST_CASE("explain refuses what the call would refuse, under its own name", "[ex
   const auto x = at::randn({1, 2, 4, 8});
   CHECK(error_of<c10::ValueError>([&] { explain(x, x, x, {.dropout_p = 2}); }) ==
         "explain: expected dropout_p in [0, 1], got 2");
+}
+
+TEST_CASE("explain counts the tiles that a mask function empties and fills", "[explain][block_mask]") {
+  const auto x = at::randn({2, 2, 384, 8});
+  auto documents = at::zeros({384}, at::kLong);
+  documents.slice(0, 256).fill_(1);
+  const auto mask = document_mask(documents);
+  const std::string note =
+      "mask function document_mask: 4 of 9 tiles of 128 x 128 pairs are skipped, and 5 need no test";
+  const auto notes = [&](const at::Tensor& q, const BlockMask& given, Backend backend = Backend::Auto) {
+    return explain(q, q, q, {.backend = backend}, {.block_mask = given}).notes;
+  };
+  CHECK(notes(x, mask) == std::vector{note});
+  CHECK(notes(x, BlockMask::kept(mask, 2, 2, 384, 384)) == std::vector{note});
+  CHECK(notes(x, mask, Backend::Reference).empty());
+  CHECK(notes(x.to(at::kMeta), prefix_lm_mask(3)).empty());
+  CHECK(notes(x, {}).empty());
+  // The call classifies no tiles of so few tokens, unless they are kept.
+  const auto few = x.slice(2, 0, 255);
+  CHECK(notes(few, prefix_lm_mask(0)) ==
+        std::vector<std::string>{
+            "mask function prefix_lm_mask(0): every pair is tested, since tiles are skipped from 256 queries "
+            "and keys on"});
+  CHECK(notes(few, BlockMask::kept(prefix_lm_mask(0), 1, 1, 255, 255)) ==
+        std::vector<std::string>{"mask function prefix_lm_mask(0): 1 of 4 tiles of 128 x 128 pairs are "
+                                 "skipped, and 1 need no test"});
+}
+
+TEST_CASE("explain names a score function", "[explain]") {
+  const auto x = at::randn({1, 2, 4, 8});
+  const auto score = score_mod([](auto s, auto) { return 2.0f * s; }, "twice");
+  for (const auto& q : {x, x.to(at::kMeta)})
+    CHECK(explain(q, q, q, {}, {.score = score}).notes == std::vector<std::string>{"score function twice"});
 }
 
 TEST_CASE("explain counts the queries that a mask function leaves no key", "[explain]") {
