@@ -55,6 +55,9 @@ PackedCall packed_call(const at::Tensor& q, const at::Tensor& k, const at::Tenso
   check_packed("v", v);
   TORCH_CHECK_VALUE(extras.mask.empty(), kAttentionVarlen,
                     ": expected no mask (its shape has no meaning for packed sequences)");
+  TORCH_CHECK_VALUE(!extras.block_mask.classes(), kAttentionVarlen,
+                    ": expected a mask function as block_mask, got the tiles of BlockMask::kept, which hold "
+                    "for one length (packed sequences have lengths of their own)");
   TORCH_CHECK_VALUE(extras.weights == Weights::None, kAttentionVarlen,
                     ": expected no weights to be requested (packed sequences have no (L, S) matrix)");
   TORCH_CHECK_VALUE(!extras.alibi_slopes.defined() || extras.alibi_slopes.dim() == 1, kAttentionVarlen,

@@ -28,9 +28,11 @@ at::TensorOptions on_device(const Problem& problem, at::ScalarType type) {
   return problem.q.options().dtype(type);
 }
 
-// The keys that the terms of keys alone let a query see: bool (B or 1, H or 1, S).
+// The keys that the terms of keys alone let a query see: bool (B or 1, H or 1, S). A mask function is a term
+// of pairs.
 at::Tensor real_keys(Problem problem) {
   problem.band = {};
+  problem.mask = {};
   if (!of_keys(problem.keep)) problem.keep.reset();
   if (!of_keys(problem.bias)) problem.bias.reset();
   auto real = visible_pairs(problem, {0, 1, 0, problem.keys()});
@@ -40,7 +42,7 @@ at::Tensor real_keys(Problem problem) {
 
 // Whether each query sees any key: bool (B or 1, H or 1, L).
 at::Tensor sees_any(const Problem& problem) {
-  if (of_keys(problem.keep) && of_keys(problem.bias)) {
+  if (of_keys(problem.keep) && of_keys(problem.bias) && !problem.mask) {
     // Query i sees the real keys in [lo, hi), whose number is the difference of two cumulative counts.
     const auto count = at::constant_pad_nd(real_keys(problem).to(at::kLong).cumsum(2), {1, 0});
     const auto i = at::arange(problem.queries(), on_device(problem, at::kLong));

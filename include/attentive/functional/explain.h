@@ -20,7 +20,7 @@ struct Explanation {
   Backend chosen = Backend::Reference;
   std::vector<Candidate> candidates;  ///< fastest first
   /// Remarks: what rules out a faster path and how to change that, queries that see no key, a mask that looks
-  /// reversed.
+  /// reversed, the name of a score function, how many tiles a mask function skips.
   std::vector<std::string> notes;
 
   /// A readable table, one line per candidate.
@@ -34,9 +34,10 @@ std::ostream& operator<<(std::ostream& out, const Explanation& explanation);
 ///
 /// Unlike `attention`, it also reads the mask in order to warn. It notes how many queries see no key and the
 /// first of them, and whether a mask of pairs looks reversed for the causal order, that is, whether it lets
-/// queries see only later keys or leaves a causal call nothing but the diagonal. A mask on the meta
-/// device is not read. Memory: up to some ten MB, or a multiple of one row of the mask; time: a few passes
-/// over its pairs, or over B (L + S) numbers if no term of the mask has pairs.
+/// queries see only later keys or leaves a causal call nothing but the diagonal. If the native kernel takes a
+/// call with a mask function, it notes how many tiles are skipped and how many need no test. A mask on the
+/// meta device is not read. Memory: up to some ten MB, or a multiple of one row of the mask; time: a few
+/// passes over its pairs, or over B (L + S) numbers if no term of the mask has pairs.
 ///
 ///   std::cout << attentive::explain(q, k, v, {.dropout_p = 0.1});
 Explanation explain(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,

@@ -208,10 +208,7 @@ Problem with_blocks(const Problem& given) {
   Problem problem = given;
   if (!problem.normalise && problem.bias.defined() && problem.bias.size(3) == 1)
     problem.bias = problem.bias.expand({-1, -1, -1, problem.keys()});
-  constexpr int64_t kWorthClasses = 2 * detail::BlockClasses::kSize;
-  if (problem.mask && !problem.blocks && problem.queries() >= kWorthClasses &&
-      problem.keys() >= kWorthClasses)
-    problem.blocks = classify(problem);
+  problem.blocks = blocks_of(problem);
   return problem;
 }
 
@@ -221,6 +218,12 @@ bool is_moderate(const std::optional<double>& factor) {
 }
 
 }  // namespace
+
+std::shared_ptr<const attentive::detail::BlockClasses> blocks_of(const Problem& problem) {
+  constexpr int64_t kWorthClasses = 2 * attentive::detail::BlockClasses::kSize;
+  const bool worth = problem.mask && problem.queries() >= kWorthClasses && problem.keys() >= kWorthClasses;
+  return worth && !problem.blocks ? classify(problem) : problem.blocks;
+}
 
 Verdict verdict(const Problem& problem) {
   if (!problem.q.is_cpu()) return Verdict::no("it runs only on the CPU");

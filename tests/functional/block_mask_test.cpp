@@ -1,0 +1,319 @@
+// The tiles of mask functions: how many are skipped, and that skipping changes nothing.
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <attentive/functional/attention.h>
+#include <attentive/functional/named_masks.h>
+#include <attentive/score/score_mod.h>
+
+#include "support/compare.h"
+#include "support/errors.h"
+
+using namespace attentive;
+using namespace attentive::test;
+
+namespace {
+
+struct Inputs {
+  at::Tensor q, k, v, grad_output;
+};
+
+Inputs draw(int64_t batch, int64_t heads, int64_t L, int64_t S, at::ScalarType type = at::kFloat) {
+  at::manual_seed(7);
+  return {at::randn({batch, heads, L, 16}).to(type), at::randn({batch, heads, S, 16}).to(type),
+          at::randn({batch, heads, S, 16}).to(type), at::randn({batch, heads, L, 16}).to(type)};
+}
+
+struct Results {
+  at::Tensor output, grad_q, grad_k, grad_v;
+  std::vector<at::Tensor> all() const { return {output, grad_q, grad_k, grad_v}; }
+};
+
+Results run(const Inputs& in, const BlockMask& mask,
+            AttentionOptions options = {.backend = Backend::Native}) {
+  std::vector<at::Tensor> leaves;
+  for (const auto& x : {in.q, in.k, in.v}) leaves.push_back(x.detach().clone().requires_grad_(true));
+  const auto y = attention(leaves[0], leaves[1], leaves[2], options, {.block_mask = mask}).output;
+  const auto gradients = torch::autograd::grad({y}, leaves, {in.grad_output});
+  return {y.detach(), gradients[0], gradients[1], gradients[2]};
+}
+
+Results by_definition(const Inputs& in, const MaskMod& mask, AttentionOptions options = {}) {
+  options.backend = Backend::Reference;
+  return run(in, mask, options);
+}
+
+void check_equal(const Results& got, const Results& want) {
+  const auto type = got.output.scalar_type();
+  CHECK_CLOSE(got.output, want.output);
+  CHECK_WITHIN(got.grad_q, want.grad_q, (tolerance_of(type, /*gradient=*/true)));
+  CHECK_WITHIN(got.grad_k, want.grad_k, (tolerance_of(type, /*gradient=*/true)));
+  CHECK_WITHIN(got.grad_v, want.grad_v, (tolerance_of(type, /*gradient=*/true)));
+}
+
+void check_same_bits(const Results& got, const Results& want) {
+  for (size_t n = 0; n < 4; ++n) CHECK(bit_equal(got.all()[n], want.all()[n]));
+}
+
+// Compares the results of the first `tokens` queries and keys.
+void check_same_bits_before(int64_t tokens, const Results& got, const Results& want) {
+  for (size_t n = 0; n < 4; ++n)
+    CHECK(bit_equal(got.all()[n].slice(2, 0, tokens), want.all()[n].slice(2, 0, tokens)));
+}
+
+bool is_zero(const at::Tensor& x) {
+  return x.eq(0).all().item<bool>();
+}
+
+MaskMod causal_mask() {
+  return mask_mod([](auto at) { return at.query >= at.key; }, "causal");
+}
+
+// Two documents of whole tiles: 256 and 128 tokens.
+MaskMod two_documents() {
+  const auto documents = at::zeros({384}, at::kLong);
+  documents.slice(0, 256).fill_(1);
+  return document_mask(documents);
+}
+
+std::string counts(const BlockMask& blocks) {
+  const auto count = blocks.count();
+  return std::to_string(count.tiles) + " tiles, " + std::to_string(count.empty) + " empty, " +
+         std::to_string(count.full) + " full";
+}
+
+}  // namespace
+
+TEST_CASE("tiles of known masks are counted", "[block_mask]") {
+  CHECK(counts(BlockMask::kept(causal_mask(), 1, 1, 512, 512)) == "16 tiles, 6 empty, 6 full");
+  CHECK(counts(BlockMask::kept(causal_mask(), 1, 1, 300, 300)) == "9 tiles, 3 empty, 3 full");
+  // The queries are the last ones.
+  CHECK(counts(BlockMask::kept(causal_mask(), 1, 1, 128, 384)) == "3 tiles, 0 empty, 2 full");
+  CHECK(counts(BlockMask::kept(causal_mask(), 1, 1, 384, 128)) == "3 tiles, 2 empty, 0 full");
+  CHECK(counts(BlockMask::kept(two_documents(), 1, 1, 384, 384)) == "9 tiles, 4 empty, 5 full");
+  CHECK(counts(BlockMask::kept(mask_mod([](auto) { return false; }), 3, 2, 200, 333)) ==
+        "6 tiles, 6 empty, 0 full");
+  CHECK(counts(BlockMask::kept(mask_mod([](auto) { return true; }), 3, 2, 200, 333)) ==
+        "6 tiles, 0 empty, 6 full");
+  // One hidden pair, or one visible pair, in the last row and column.
+  const auto last = mask_mod([](auto at) { return (at.query == 332) & (at.key == 332); });
+  CHECK(counts(BlockMask::kept(last, 1, 1, 200, 333)) == "6 tiles, 5 empty, 0 full");
+  const auto others = mask_mod([](auto at) { return (at.query != 332) | (at.key != 332); });
+  CHECK(counts(BlockMask::kept(others, 1, 1, 200, 333)) == "6 tiles, 0 empty, 5 full");
+  CHECK(counts(BlockMask(causal_mask())) == "0 tiles, 0 empty, 0 full");
+  CHECK(counts(BlockMask()) == "0 tiles, 0 empty, 0 full");
+}
+
+TEST_CASE("kept tiles change no result", "[block_mask]") {
+  const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kHalf);
+  const bool causal = GENERATE(false, true);
+  for (const auto& [L, S] : {std::pair(200, 333), std::pair(300, 300), std::pair(100, 150)}) {
+    INFO(c10::toString(type) << ", L " << L << ", S " << S << ", causal " << causal);
+    const auto in = draw(2, 2, L, S, type);
+    const auto mask = global_local_mask(3, 40, 0);
+    AttentionOptions options{.causal = causal ? Causal::BottomRight : Causal::None,
+                             .backend = Backend::Native};
+    const auto kept = run(in, BlockMask::kept(mask, 2, 2, L, S), options);
+    check_equal(kept, run(in, mask, options));
+    check_equal(kept, by_definition(in, mask, options));
+  }
+}
+
+TEST_CASE("a mask may depend on the batch item and on the head", "[block_mask]") {
+  const auto in = draw(3, 2, 280, 333);
+  const auto lengths = captured_indices(at::tensor({333, 100, 20}, at::kLong));
+  const auto by_batch = mask_mod([=](auto at) { return at.key < lengths(at.batch); });
+  const auto by_head = mask_mod([](auto at) { return at.query - at.key < 60 + 200 * at.head; });
+  const auto by_both = mask_mod(
+      [=](auto at) { return (at.key < lengths(at.batch)) & (at.query - at.key < 60 + 200 * at.head); });
+  for (const auto& [mask, tiles] :
+       {std::pair(by_batch, 3 * 9), std::pair(by_head, 2 * 9), std::pair(by_both, 6 * 9)}) {
+    const auto blocks = BlockMask::kept(mask, 3, 2, 280, 333);
+    INFO(counts(blocks));
+    CHECK(blocks.count().tiles == tiles);
+    CHECK(blocks.count().empty > 0);
+    check_equal(run(in, blocks), by_definition(in, mask));
+    check_equal(run(in, mask), by_definition(in, mask));
+  }
+}
+
+TEST_CASE("tiles that no batch item or head changes are kept once", "[block_mask]") {
+  const auto in = draw(3, 2, 280, 333);
+  const auto mask = global_local_mask(3, 40, 10);
+  const auto one = BlockMask::kept(mask, 1, 1, 280, 333), all = BlockMask::kept(mask, 3, 2, 280, 333);
+  CHECK(one.count().tiles == 9);
+  CHECK(all.count().tiles == 9);
+  check_equal(run(in, one), by_definition(in, mask));
+  check_same_bits(run(in, one), run(in, all));
+}
+
+TEST_CASE("the tiles and results have the same bits for any number of threads", "[block_mask]") {
+  const auto in = draw(2, 2, 400, 500);
+  const auto mask = global_local_mask(3, 140, 10);
+  const int threads = at::get_num_threads();
+  at::set_num_threads(1);
+  const auto one = BlockMask::kept(mask, 2, 2, 400, 500);
+  const auto want = run(in, one), want_unkept = run(in, mask);
+  for (const int count : {2, 3, 4}) {
+    at::set_num_threads(count);
+    INFO(count << " threads");
+    const auto blocks = BlockMask::kept(mask, 2, 2, 400, 500);
+    CHECK(bit_equal(blocks.classes()->classes, one.classes()->classes));
+    check_same_bits(run(in, blocks), want);
+    check_same_bits(run(in, mask), want_unkept);
+  }
+  at::set_num_threads(threads);
+}
+
+TEST_CASE("keys of empty tiles may hold NaN", "[block_mask]") {
+  const auto type = GENERATE(at::kFloat, at::kBFloat16);
+  const bool kept = GENERATE(true, false);
+  const double value =
+      GENERATE(std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity());
+  const auto in = draw(1, 2, 384, 384, type);
+  const auto blocks = [&](const MaskMod& mask) {
+    return kept ? BlockMask::kept(mask, 1, 2, 384, 384) : BlockMask(mask);
+  };
+  SECTION("keys that nobody sees") {
+    const auto mask = blocks(mask_mod([](auto at) { return at.key / 128 != 1; }));
+    const auto clean = run(in, mask);
+    auto wild = in;
+    for (auto* x : {&wild.k, &wild.v}) {
+      *x = x->clone();
+      x->slice(2, 128, 256).fill_(value);
+    }
+    const auto got = run(wild, mask);
+    check_same_bits(got, clean);
+    CHECK(is_zero(got.grad_k.slice(2, 128, 256)));
+    CHECK(is_zero(got.grad_v.slice(2, 128, 256)));
+    CHECK(got.output.isfinite().all().item<bool>());
+  }
+  SECTION("keys of another document") {
+    const auto mask = blocks(two_documents());
+    const auto clean = run(in, mask);
+    auto wild = in;
+    for (auto* x : {&wild.k, &wild.v}) {
+      *x = x->clone();
+      x->slice(2, 256).fill_(value);
+    }
+    const auto got = run(wild, mask);
+    // A strip of the forward pass, of at most 32 queries, may lie across the border of two tiles. Its values
+    // that are not numbers may reach its queries of either document, and the gradients of keys through them.
+    const int64_t far = 224;
+    CHECK(bit_equal(got.output.slice(2, 0, far), clean.output.slice(2, 0, far)));
+    CHECK(bit_equal(got.grad_q.slice(2, 0, far), clean.grad_q.slice(2, 0, far)));
+    CHECK(bit_equal(got.grad_v.slice(2, 0, 256), clean.grad_v.slice(2, 0, 256)));
+    if (type == at::kBFloat16)  // its strips end with the tiles
+      check_same_bits_before(256, got, clean);
+    CHECK(got.output.slice(2, 256).isnan().all().item<bool>());
+  }
+}
+
+TEST_CASE("a query that a mask function leaves no key has zero output and gradients", "[block_mask]") {
+  const auto backend = GENERATE(Backend::Native, Backend::Reference);
+  const int64_t L = GENERATE(20, 300);
+  const auto in = draw(1, 2, L, 300);
+  const int64_t seeing = 300 - L / 2;  // the first half of the queries sees no key
+  const auto mask = mask_mod([=](auto at) { return (at.query >= seeing) & (at.key < 200); });
+  for (const bool kept : {true, false}) {
+    INFO(to_string(backend) << ", L " << L << ", kept " << kept);
+    const auto blocks = kept ? BlockMask::kept(mask, 1, 2, L, 300) : BlockMask(mask);
+    const auto got = run(in, blocks, {.backend = backend});
+    check_equal(got, by_definition(in, mask));
+    CHECK(is_zero(got.output.slice(2, 0, L / 2)));
+    CHECK(is_zero(got.grad_q.slice(2, 0, L / 2)));
+    CHECK(is_zero(got.grad_k.slice(2, 200)));
+    CHECK(is_zero(got.grad_v.slice(2, 200)));
+    CHECK_FALSE(is_zero(got.output.slice(2, L / 2)));
+    const auto logsumexp =
+        attention(in.q, in.k, in.v, {.backend = backend}, {.block_mask = blocks, .logsumexp = true})
+            .logsumexp;
+    CHECK(logsumexp.slice(2, 0, L / 2).eq(-std::numeric_limits<double>::infinity()).all().item<bool>());
+    CHECK(logsumexp.slice(2, L / 2).isfinite().all().item<bool>());
+  }
+  const auto nothing = mask_mod([](auto) { return false; });
+  const auto got = run(in, nothing, {.backend = backend});
+  for (const auto& x : got.all()) CHECK(is_zero(x));
+}
+
+TEST_CASE("kept tiles refuse other calls", "[block_mask][errors]") {
+  const auto message = [](const BlockMask& blocks, const Inputs& in) {
+    return value_error([&] { attention(in.q, in.k, in.v, {}, {.block_mask = blocks}); });
+  };
+  const auto blocks = BlockMask::kept(causal_mask(), 1, 1, 20, 30);
+  CHECK(message(blocks, draw(2, 2, 20, 30)) == "no error");
+  CHECK(
+      message(blocks, draw(2, 2, 21, 30)) ==
+      "attention: expected a block_mask kept for (B, H, L, S) = (2, 2, 21, 30), got one for (1, 1, 20, 30)");
+  CHECK(message(blocks, draw(2, 2, 20, 31)).find("(2, 2, 20, 31)") != std::string::npos);
+
+  const auto by_both = mask_mod([](auto at) { return at.key > at.batch + at.head; });
+  const auto of_two = BlockMask::kept(by_both, 2, 2, 20, 30);
+  CHECK(message(of_two, draw(2, 2, 20, 30)) == "no error");
+  CHECK(message(of_two, draw(1, 2, 20, 30)).find("got one for (2, 2, 20, 30)") != std::string::npos);
+  CHECK(message(of_two, draw(2, 1, 20, 30)).find("got one for (2, 2, 20, 30)") != std::string::npos);
+  CHECK(message(BlockMask::kept(by_both, 1, 2, 20, 30), draw(2, 2, 20, 30))
+            .find("got one for (1, 2, 20, 30)") != std::string::npos);
+
+  const auto documents = at::zeros({30}, at::kLong);
+  const auto of_documents = BlockMask::kept(document_mask(documents), 1, 1, 20, 30);
+  CHECK(message(of_documents, draw(1, 1, 20, 30)) == "no error");
+  documents[3] = 1;
+  CHECK(message(of_documents, draw(1, 1, 20, 30)) ==
+        "attention: a tensor that the block_mask captured was changed after BlockMask::kept; keep its tiles "
+        "again");
+
+  const auto in = draw(1, 2, 20, 20);
+  const auto ends = at::tensor({0, 8, 20}, at::kLong);
+  const auto packed = [](const at::Tensor& x) { return x[0].transpose(0, 1); };
+  const auto varlen = [&](const BlockMask& mask) {
+    return value_error([&] {
+      attention_varlen(packed(in.q), packed(in.k), packed(in.v), ends, ends, {}, {.block_mask = mask});
+    });
+  };
+  CHECK(varlen(causal_mask()) == "no error");
+  CHECK(varlen(BlockMask::kept(causal_mask(), 1, 1, 20, 20)) ==
+        "attention_varlen: expected a mask function as block_mask, got the tiles of BlockMask::kept, which "
+        "hold for one length (packed sequences have lengths of their own)");
+}
+
+TEST_CASE("BlockMask::kept refuses bad arguments by name", "[block_mask][errors]") {
+  CHECK(value_error([] { BlockMask::kept({}, 1, 1, 1, 1); }) ==
+        "BlockMask::kept: expected a mask function, got none");
+  const auto kept = [](int64_t batch, int64_t heads, int64_t queries, int64_t keys) {
+    return value_error([&] { BlockMask::kept(causal_mask(), batch, heads, queries, keys); });
+  };
+  CHECK(kept(0, 1, 1, 1) == "BlockMask::kept: expected batch above 0, got 0");
+  CHECK(kept(1, -1, 1, 1) == "BlockMask::kept: expected heads above 0, got -1");
+  CHECK(kept(1, 1, 0, 1) == "BlockMask::kept: expected queries above 0, got 0");
+  CHECK(kept(1, 1, 1, 0) == "BlockMask::kept: expected keys above 0, got 0");
+  CHECK(kept(1, 1, 1, 1) == "no error");
+}
+
+TEST_CASE("packed sequences have places and tiles of their own", "[block_mask][varlen]") {
+  const auto in = draw(1, 2, 700, 700);
+  const auto ends = at::tensor({0, 330, 700}, at::kLong);
+  const auto packed = [](const at::Tensor& x) { return x[0].transpose(0, 1); };
+  const auto mask = global_local_mask(3, 40, 10);
+  const auto got = attention_varlen(packed(in.q), packed(in.k), packed(in.v), ends, ends,
+                                    {.backend = Backend::Native}, {.block_mask = mask})
+                       .output;
+  for (const auto& [from, to] : {std::pair(0, 330), std::pair(330, 700)}) {
+    const auto part = [&, from = from, to = to](const at::Tensor& x) { return x.slice(2, from, to); };
+    const auto want =
+        attention(part(in.q), part(in.k), part(in.v), {.backend = Backend::Reference}, {.block_mask = mask})
+            .output;
+    CHECK_CLOSE(got.slice(0, from, to), want[0].transpose(0, 1));
+  }
+}
