@@ -62,12 +62,6 @@ PackedCall packed_call(const at::Tensor& q, const at::Tensor& k, const at::Tenso
                     ": expected no weights to be requested (packed sequences have no (L, S) matrix)");
   TORCH_CHECK_VALUE(!extras.alibi_slopes.defined() || extras.alibi_slopes.dim() == 1, kAttentionVarlen,
                     ": expected alibi_slopes of shape (H,), got ", describe(extras.alibi_slopes));
-  const auto& kept = extras.block_mask.classes();
-  TORCH_CHECK_VALUE(
-      !kept, kAttentionVarlen,
-      ": expected a block_mask without kept tiles (every sequence has lengths of its own), got one "
-      "kept for (B, H, L, S) = (",
-      kept->batch, ", ", kept->heads, ", ", kept->queries, ", ", kept->keys, ")");
   auto ends_q = read_ends("cu_seqlens_q", cu_seqlens_q, q.size(0));
   auto ends_k = read_ends("cu_seqlens_k", cu_seqlens_k, k.size(0));
   TORCH_CHECK_VALUE(ends_q.size() == ends_k.size(), kAttentionVarlen,

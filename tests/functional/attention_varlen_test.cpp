@@ -111,16 +111,6 @@ TEST_CASE("score and mask functions count within a packed sequence, whose number
   for (size_t n = 0; n < leaves.size(); ++n) CHECK_WITHIN(found[n], want[n], {1e-5, 5e-6});
 }
 
-TEST_CASE("packed sequences: a mask with kept tiles is refused by its lengths", "[varlen][score][errors]") {
-  Packed p;
-  const auto causal = mask_mod([](auto at) { return at.query >= at.key; });
-  const auto kept = BlockMask::kept(causal, 1, 4, 11, 14);
-  CHECK(test::value_error(
-            [&] { attention_varlen(p.q, p.k, p.v, p.ends_q, p.ends_k, {}, {.block_mask = kept}); }) ==
-        "attention_varlen: expected a block_mask without kept tiles (every sequence has lengths of its own), "
-        "got one kept for (B, H, L, S) = (1, 1, 11, 14)");
-}
-
 TEST_CASE("packed sequences do not see each other", "[varlen]") {
   Packed p;
   const auto before = attention_varlen(p.q, p.k, p.v, p.ends_q, p.ends_k).output;
