@@ -174,7 +174,7 @@ void sigmoid_attention(Runner& runner, const Shape& shape, at::ScalarType type, 
 // Equal documents in one long sequence.
 void documents(Runner& runner, const Shape& shape, int64_t count, at::ScalarType type) {
   auto c = case_of(fmt::format("{} documents", count), shape, type, false);
-  c.flops /= static_cast<double>(count);
+  c.work /= static_cast<double>(count);
   if (!runner.wants(c)) return;
   const auto pass = pass_of(shape, type, false);
   const int64_t T = shape.T, length = T / count;

@@ -2,8 +2,7 @@
 
 // Converts options to and from one flat JSON object. Enums are written by name, lists as arrays, and an
 // absent option as null. The members of a nested option `rotary` are written as `rotary_base` and so on, or
-// as a nested object if the option may be absent. A score or mask function cannot be written; without one,
-// nothing stands for it.
+// as a nested object if the option may be absent.
 
 #include <optional>
 #include <string>
@@ -15,7 +14,6 @@
 #include <nlohmann/json.hpp>
 
 #include <attentive/core/option_list.h>
-#include <attentive/score/pair_functions.h>
 
 namespace attentive {
 
@@ -27,10 +25,7 @@ template <class Value>
 inline constexpr bool is_list = false;
 template <class Value>
 inline constexpr bool is_list<std::vector<Value>> = true;
-template <class Value>
-inline constexpr bool is_pair_function = std::is_same_v<Value, ScoreMod> || std::is_same_v<Value, MaskMod>;
 
-/// Throws c10::ValueError that names an option which holds a score or mask function.
 class OptionWriter {
  public:
   explicit OptionWriter(nlohmann::json& object, std::string prefix = {})
@@ -45,9 +40,6 @@ class OptionWriter {
       object_[key] = to_string(value);
     } else if constexpr (is_optional<Value>) {
       write(object_[key], value);
-    } else if constexpr (is_pair_function<Value>) {
-      TORCH_CHECK_VALUE(!value, "options: expected no ", key, " in options that are written as JSON, got \"",
-                        value.name(), "\": a function cannot be written to a file");
     } else {
       object_[key] = value;
     }
@@ -83,8 +75,6 @@ class OptionReader {
       value = choice<Value>(key);
     } else if constexpr (is_optional<Value>) {
       read(key, value);
-    } else if constexpr (is_pair_function<Value>) {
-      value = Value();
     } else if constexpr (is_list<Value>) {
       value.clear();
       for (const auto& item : member(key, "a list", &nlohmann::json::is_array)) {

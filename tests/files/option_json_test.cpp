@@ -6,9 +6,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 
-#include <attentive/modules/grouped_query_attention.h>
 #include <attentive/modules/positions.h>
-#include <attentive/score/score_mod.h>
 
 #include "support/errors.h"
 
@@ -120,24 +118,4 @@ TEST_CASE("A member that is missing or does not fit is named", "[option_json]") 
   CHECK(value_error([&] { return read(object).tokens; }) == "Sample: expected a member \"rotary_base\"");
   CHECK(value_error([] { return parse_option_object("Sample", "[1]").size(); }) ==
         "Sample: expected a JSON object");
-}
-
-TEST_CASE("Options with a score or mask function are refused by name", "[option_json][score]") {
-  const GroupedQueryAttentionOptions options(8, 8, 0, 0.0, 4, 2);
-  const auto object = option_object(options);
-  CHECK_FALSE(object.contains("score"));
-  CHECK_FALSE(object.contains("mask_mod"));
-  const auto score = score_mod([](auto s, auto) { return tanh(s); }, "squashed");
-  const auto mask = mask_mod([](auto at) { return at.query >= at.key; }, "causal");
-  CHECK(value_error([&] { option_object(GroupedQueryAttentionOptions(options).score(score)).size(); }) ==
-        "options: expected no score in options that are written as JSON, got \"squashed\": a function cannot "
-        "be written to a file");
-  CHECK(
-      value_error([&] { option_object(GroupedQueryAttentionOptions(options).mask_mod(mask)).size(); }) ==
-      "options: expected no mask_mod in options that are written as JSON, got \"causal\": a function cannot "
-      "be written to a file");
-  auto read = GroupedQueryAttentionOptions(options).score(score);
-  each_option(read, OptionReader("GroupedQueryAttentionOptions", object));
-  CHECK_FALSE(read.score());
-  CHECK(option_object(read) == object);
 }

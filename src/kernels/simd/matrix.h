@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include <attentive/score/vectors/width.h>
+#include <attentive/score/vectors/constants.h>
 
 #define ATTENTIVE_ALWAYS_INLINE __attribute__((always_inline)) inline
 

@@ -18,6 +18,8 @@
 #include <concepts>
 #include <type_traits>
 
+#include <attentive/score/vectors/constants.h>
+
 #if defined(__x86_64__)
 
 #define ATTENTIVE_SIMD_TARGETED

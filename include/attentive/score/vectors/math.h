@@ -3,6 +3,7 @@
 
 // Functions of vectors: powers of two, reciprocals, tanh.
 
+#include <attentive/score/vectors/constants.h>
 #include <attentive/score/vectors/vector.h>
 
 ATTENTIVE_SIMD_BEGIN

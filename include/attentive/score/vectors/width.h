@@ -60,10 +60,3 @@
   }                        \
   }                        \
   }
-
-#ifndef ATTENTIVE_SIMD_CONSTANTS
-#define ATTENTIVE_SIMD_CONSTANTS
-namespace attentive::kernels::cpu {
-constexpr float kLog2e = 1.44269504088896340736f;
-}
-#endif
