@@ -4,6 +4,7 @@
 #include <limits>
 
 #include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
 
 namespace attentive::kernels {
@@ -24,6 +25,11 @@ at::Tensor as_read(const detail::CapturedTensor& captured) {
   return tensor.to(at::kInt).contiguous();
 }
 
+// A backward pass cannot save a tensor that was made in inference mode.
+at::Tensor savable(at::Tensor x) {
+  return x.is_inference() && at::GradMode::is_enabled() ? x.clone() : x;
+}
+
 }  // namespace
 
 std::vector<CapturedInput> captured_inputs(const Problem& problem) {
@@ -33,7 +39,7 @@ std::vector<CapturedInput> captured_inputs(const Problem& problem) {
     for (const auto& owner : function->captured()) {
       const bool known =
           std::any_of(inputs.begin(), inputs.end(), [&](const auto& input) { return input.owner == owner; });
-      if (!known) inputs.push_back({owner, as_read(*owner)});
+      if (!known) inputs.push_back({owner, savable(as_read(*owner))});
     }
   }
   return inputs;

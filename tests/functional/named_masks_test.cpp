@@ -295,13 +295,20 @@ TEST_CASE("a call with more tokens than documents is refused", "[named_masks][er
         }).find("[0, 1), got 1") != std::string::npos);
 }
 
-TEST_CASE("a tree mask made in inference mode can be trained with", "[named_masks]") {
-  MaskMod mask;
+TEST_CASE("masks made in inference mode can be trained with", "[named_masks]") {
+  const auto backend = GENERATE(Backend::Native, Backend::Reference);
+  const auto type = GENERATE(at::kInt, at::kLong);
+  BlockMask tree, documents, kept;
   {
     const c10::InferenceMode inference;
-    mask = tree_mask(at::tensor({-1, 0, 0}, at::kLong));
+    tree = tree_mask(at::tensor({-1, 0, 0}, type));
+    documents = document_mask(at::zeros({300}, type));
+    kept = BlockMask::kept(documents.mask(), 1, 1, 300, 300);
   }
-  auto x = at::randn({1, 1, 6, 8}).requires_grad_(true);
-  attention(x, x, x, {}, {.block_mask = mask}).output.sum().backward();
-  CHECK(x.grad().isfinite().all().item<bool>());
+  for (const auto& mask : {tree, documents, kept}) {
+    INFO(mask.mask().name() << ", " << to_string(backend) << ", " << c10::toString(type));
+    const auto x = at::randn({1, 1, 300, 8}).requires_grad_(true);
+    attention(x, x, x, {.backend = backend}, {.block_mask = mask}).output.sum().backward();
+    CHECK(x.grad().isfinite().all().item<bool>());
+  }
 }
