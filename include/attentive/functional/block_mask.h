@@ -10,7 +10,8 @@ namespace attentive {
 
 /// A mask of one's own for a call, as `AttentionExtras::block_mask`: a mask function, and perhaps which of
 /// its tiles are empty and which are full. The native kernel neither reads nor computes an empty tile and
-/// tests no pair of a full one.
+/// tests no pair of a full one; only a strip of up to 32 queries that lies across the border of two tiles
+/// with different classes is computed and tested as a whole.
 ///
 /// A `MaskMod` converts to it; each call then classifies the tiles anew. `BlockMask::kept` does so once for
 /// many calls, layers and backward passes with the same lengths.

@@ -150,7 +150,7 @@ class ScoreMod {
 };
 
 /// A function that says which pairs may attend; empty by default, which hides none. `mask_mod` makes one from
-/// a lambda (score/score_mod.h), and functional/block_mask.h has named ones. Copies share the function.
+/// a lambda (score/score_mod.h), and functional/named_masks.h has named ones. Copies share the function.
 class MaskMod {
  public:
   MaskMod() = default;
