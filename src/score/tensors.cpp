@@ -39,8 +39,10 @@ const TensorEvaluation* evaluation_of(const TensorIndex& a, const TensorIndex& b
   return a.evaluation ? a.evaluation : b.evaluation;
 }
 
-// The divisor of indices, which must not be 0.
-const at::Tensor& divisor(const TensorIndex& b) {
+// The divisor of indices, which must not be 0. Places of an evaluation that only lists tensors are not those
+// of a call.
+at::Tensor divisor(const TensorIndex& b) {
+  if (b.evaluation && b.evaluation->listed) return at::where(b.pairs.eq(0), 1, b.pairs);
   TORCH_CHECK_VALUE(b.pairs.is_meta() || !b.pairs.eq(0).any().item<bool>(),
                     "score: an index is divided by 0");
   return b.pairs;

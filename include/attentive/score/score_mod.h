@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -8,6 +9,20 @@
 #include <attentive/score/vectors/every_set.h>
 
 namespace attentive {
+
+namespace detail {
+/// An integer, an index of `at`, or `at`; of vectors, an index knows its row.
+template <class I>
+concept LookupArgument = std::integral<I> || std::same_as<I, TensorIndex> || requires(const I& i) {
+  i.row;
+} || requires(const I& i) {
+  i.batch;
+};
+/// Whether these types may be the arguments of a lookup: up to four indices, or `at` and up to four integers.
+template <class... I>
+inline constexpr bool kLookup = (LookupArgument<I> && ...) && (0 + ... + !std::is_arithmetic_v<I>) > 0 &&
+                                sizeof...(I) <= kMostIndices + ((0 + ... + !std::is_arithmetic_v<I>) == 1);
+}  // namespace detail
 
 /// A tensor inside a score or mask function, read by one to four indices. `captured` makes it.
 class Captured {
@@ -19,9 +34,14 @@ class Captured {
   /// dimensions.
   template <class... I>
   auto operator()(const I&... indices) const {
-    static_assert(sizeof...(I) > 0, "a lookup in a captured tensor takes one to four indices, or `at`");
-    if constexpr ((std::is_same_v<I, detail::TensorIndex> || ...) ||
-                  (std::is_same_v<I, detail::TensorPairs> || ...)) {
+    static_assert(
+        detail::kLookup<I...>,
+        "a lookup in a captured tensor takes one to four indices of `at` and integers, of which one "
+        "is of `at`, or `at` itself before integers: table(at.head, 0), table(at, 3), scale(at)");
+    if constexpr (!detail::kLookup<I...>) {
+      return 0;  // so that there is one error
+    } else if constexpr ((std::is_same_v<I, detail::TensorIndex> || ...) ||
+                         (std::is_same_v<I, detail::TensorPairs> || ...)) {
       return look_up_numbers(tensor_, detail::TensorArguments(indices...));
     } else {
       return look_up_numbers(static_cast<const void*>(tensor_.get()), indices...);
@@ -41,9 +61,14 @@ class CapturedIndices {
   /// One index per pair; the arguments are those of `Captured`.
   template <class... I>
   auto operator()(const I&... indices) const {
-    static_assert(sizeof...(I) > 0, "a lookup in a captured tensor takes one to four indices, or `at`");
-    if constexpr ((std::is_same_v<I, detail::TensorIndex> || ...) ||
-                  (std::is_same_v<I, detail::TensorPairs> || ...)) {
+    static_assert(
+        detail::kLookup<I...>,
+        "a lookup in a captured tensor takes one to four indices of `at` and integers, of which one "
+        "is of `at`, or `at` itself before integers: table(at.head, 0), table(at, 3), scale(at)");
+    if constexpr (!detail::kLookup<I...>) {
+      return 0;  // so that there is one error
+    } else if constexpr ((std::is_same_v<I, detail::TensorIndex> || ...) ||
+                         (std::is_same_v<I, detail::TensorPairs> || ...)) {
       return look_up_indices(tensor_, detail::TensorArguments(indices...));
     } else {
       return look_up_indices(static_cast<const void*>(tensor_.get()), indices...);
@@ -134,12 +159,27 @@ class MaskFunction final : public PairFunction {
 /// in range whether hidden or not; a result for a hidden pair is not read. `name` stands in `explain` and in
 /// printed modules. What the lambda throws reaches the caller.
 ///
+/// Indices that all pairs share have 64 bits, others 32: results beyond them mean nothing. An index is
+/// divided by a number that all pairs share.
+///
 /// In a source that is compiled with -O0 or with coverage, scores are right but slow.
 template <class F>
 ScoreMod score_mod(F function, std::string name = "score_mod") {
-  static_assert(std::is_invocable_v<const F&, const detail::TensorScore&, const detail::TensorPairs&>,
+  constexpr bool kTakes =
+      std::is_invocable_v<const F&, const detail::TensorScore&, const detail::TensorPairs&>;
+  static_assert(kTakes,
                 "a score function takes (auto s, auto at), and is const: [=](auto s, auto at) { return s; }");
-  return ScoreMod(std::make_shared<detail::ScoreFunction<F>>(std::move(function), std::move(name)));
+  if constexpr (kTakes) {
+    constexpr bool kReturns = std::is_invocable_r_v<detail::TensorScore, const F&, const detail::TensorScore&,
+                                                    const detail::TensorPairs&>;
+    static_assert(
+        kReturns,
+        "a score function returns a number per pair, the new score: where(condition, yes, no) makes "
+        "one of a condition");
+    if constexpr (kReturns)
+      return ScoreMod(std::make_shared<detail::ScoreFunction<F>>(std::move(function), std::move(name)));
+  }
+  return {};  // where there is an error above
 }
 
 /// A mask of one's own: a generic lambda from a place to a condition, true where the query may attend to the
@@ -152,9 +192,19 @@ ScoreMod score_mod(F function, std::string name = "score_mod") {
 /// of `score_mod`.
 template <class F>
 MaskMod mask_mod(F function, std::string name = "mask_mod") {
-  static_assert(std::is_invocable_v<const F&, const detail::TensorPairs&>,
+  constexpr bool kTakes = std::is_invocable_v<const F&, const detail::TensorPairs&>;
+  static_assert(kTakes,
                 "a mask function takes (auto at), and is const: [=](auto at) { return at.query >= at.key; }");
-  return MaskMod(std::make_shared<detail::MaskFunction<F>>(std::move(function), std::move(name)));
+  if constexpr (kTakes) {
+    using Result = std::remove_cvref_t<std::invoke_result_t<const F&, const detail::TensorPairs&>>;
+    constexpr bool kReturns = std::is_same_v<Result, detail::TensorMask> || std::is_same_v<Result, bool>;
+    static_assert(kReturns,
+                  "a mask function returns a condition per pair, such as at.query >= at.key, true where the "
+                  "query may attend to the key");
+    if constexpr (kReturns)
+      return MaskMod(std::make_shared<detail::MaskFunction<F>>(std::move(function), std::move(name)));
+  }
+  return {};  // where there is an error above
 }
 
 }  // namespace attentive

@@ -134,13 +134,47 @@ inline Vec sine_of(Vec x, int32_t quarters) {
   return result;
 }
 
-/// x^y. Of negative x, only integer powers are numbers.
-inline Vec pow_of(Vec x, Vec y) {
-  const Vec size = exp_of(rounded(y * log_of(magnitude(x))));
-  const Int whole = floor_of(y) == y, odd = floor_of(y * 0.5f) * 2.0f != y;
-  const Vec negative = select(whole, select(odd, -size, size), all(kNan));
-  const Vec result = select(x < all(0.0f), negative, size);
-  return select(y == all(0.0f), all(1.0f), select(x == all(1.0f), all(1.0f), result));
+typedef double Wide __attribute__((vector_size(kWidth * 8)));
+
+/// ln x in double for positive finite x, with an error of 1e-11. (Doubles are returned in memory: compilers
+/// warn of results that are wider than the plain registers.)
+inline void wide_log_of(Vec x, Wide& result) {
+  const Int tiny = x < all(1.17549435e-38f);
+  const Int bits = (Int)select(tiny, x * 8388608.0f, x);
+  const Int n = ((bits - 0x3f3504f3) >> 23);
+  const Vec e = __builtin_convertvector(n, Vec) - select(tiny, all(23.0f), all(0.0f)),
+            m = (Vec)(bits - (n << 23));
+  const Wide f = __builtin_convertvector(m, Wide) - 1.0, s = f / (2.0 + f), s2 = s * s;
+  Wide p = s2 * (1.0 / 13.0) + 1.0 / 11.0;
+  p = p * s2 + 1.0 / 9.0;
+  p = p * s2 + 1.0 / 7.0;
+  p = p * s2 + 1.0 / 5.0;
+  p = p * s2 + 1.0 / 3.0;
+  result = 2.0 * s * (1.0 + p * s2) + __builtin_convertvector(e, Wide) * 0.693147180559945309;
+}
+
+/// x^(y - less) by e^((y - less) ln x), whose exponent needs more digits than a float has. Special values are
+/// those of C: of negative x, only whole powers are numbers.
+inline Vec pow_of(Vec x, Vec y, float less = 0.0f) {
+  const Vec a = magnitude(x);
+  Wide t;
+  wide_log_of(a, t);
+  t = (__builtin_convertvector(y, Wide) - double{less}) * t;
+  y = y - less;
+  const Vec exponent = __builtin_convertvector(t, Vec);
+  const Vec rest = __builtin_convertvector(t - __builtin_convertvector(exponent, Wide), Vec);
+  // Beyond this range the power is 0 or Inf, whatever the rest.
+  const Vec digits = select(magnitude(exponent) < all(104.0f), 1.0f + rest, all(1.0f));
+  const Vec finite = exp_of(exponent) * digits;
+  const Vec edge = exp_of(y * select(a == all(0.0f), all(-kInf), a));  // of 0, Inf and NaN
+  const Vec usual = select((a > all(0.0f)) & (a < all(kInf)), finite, edge);
+  const Vec size = select((a == all(1.0f)) | (y == all(0.0f)), all(1.0f), usual);
+  const Vec half = y * 0.5f;
+  const Int whole = floor_of(y) == y, odd = whole & (floor_of(half) != half), minus = (Int)x < 0;
+  const Vec result = select(minus & odd, -size, size);
+  const Int none = (x < all(0.0f)) & (a < all(kInf)) & ~whole;
+  return select((x == all(1.0f)) | (y == all(0.0f)), all(1.0f),
+                rounded(select(none | (y != y), all(kNan), result)));
 }
 
 ATTENTIVE_SIMD_END

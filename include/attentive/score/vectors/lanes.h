@@ -123,6 +123,11 @@ inline Lanes negative(const Lanes& a) {
 inline Lanes choose(Int condition, const Lanes& yes, const Lanes& no) {
   return lanes_of(select(condition, vec(yes), vec(no)));
 }
+/// A derivative that is infinite somewhere, times a slope: 0 for a slope of 0, so that a pair where it is
+/// infinite does not make NaN of derivatives by numbers on which it does not depend.
+inline Lanes unless_constant(const Lanes& slope, const Lanes& derivative) {
+  return choose(vec(slope) == all(0.0f), slope, derivative);
+}
 /// The derivative of a number; 0 if it has none.
 template <class T>
 inline Lanes slope(const T& x) {
@@ -183,11 +188,12 @@ requires NumberOperands<A, B>
 inline auto operator/(const A& a, const B& b) {
   const Lanes x = value(a), y = value(b), quotient = divide(x, y);
   if constexpr (kIsDual<A> && kIsDual<B>) {
-    return Dual{quotient, divide(subtract(a.slope, multiply(quotient, b.slope)), y)};
+    const Lanes difference = subtract(a.slope, unless_constant(b.slope, multiply(quotient, b.slope)));
+    return Dual{quotient, unless_constant(difference, divide(difference, y))};
   } else if constexpr (kIsDual<A>) {
-    return Dual{quotient, divide(a.slope, y)};
+    return Dual{quotient, unless_constant(a.slope, divide(a.slope, y))};
   } else if constexpr (kIsDual<B>) {
-    return Dual{quotient, divide(negative(multiply(quotient, b.slope)), y)};
+    return Dual{quotient, unless_constant(b.slope, divide(negative(multiply(quotient, b.slope)), y))};
   } else {
     return quotient;
   }
@@ -254,7 +260,7 @@ template <Number A>
 inline A log(const A& a) {
   const Lanes y = lanes_of(log_of(vec(value(a))));
   if constexpr (kIsDual<A>) {
-    return {y, divide(a.slope, a.value)};
+    return {y, unless_constant(a.slope, divide(a.slope, a.value))};
   } else {
     return y;
   }
@@ -274,7 +280,7 @@ template <Number A>
 inline A sqrt(const A& a) {
   const Lanes y = lanes_of(rounded(sqrt_of(vec(value(a)))));
   if constexpr (kIsDual<A>) {
-    return {y, divide(a.slope, lanes_of(2.0f * vec(y)))};
+    return {y, unless_constant(a.slope, divide(a.slope, lanes_of(2.0f * vec(y))))};
   } else {
     return y;
   }
@@ -284,7 +290,7 @@ template <Number A>
 inline A rsqrt(const A& a) {
   const Lanes y = lanes_of(rounded(1.0f / sqrt_of(vec(value(a)))));
   if constexpr (kIsDual<A>) {
-    return {y, multiply(a.slope, lanes_of(-0.5f * vec(y) * vec(y) * vec(y)))};
+    return {y, unless_constant(a.slope, multiply(a.slope, lanes_of(-0.5f * vec(y) * vec(y) * vec(y))))};
   } else {
     return y;
   }
@@ -403,10 +409,15 @@ inline auto pow(const A& a, const B& b) {
   const Vec power = pow_of(x, y);
   if constexpr (kIsDual<A> || kIsDual<B>) {
     Vec total = all(0.0f);
-    if constexpr (kIsDual<A>)
-      total += select(y == all(0.0f), all(0.0f), y * pow_of(x, y - 1.0f)) * vec(a.slope);
-    if constexpr (kIsDual<B>)
-      total += select(power == all(0.0f), all(0.0f), power * log_of(x)) * vec(b.slope);
+    if constexpr (kIsDual<A>) {
+      const Vec by_base = select(y == all(0.0f), all(0.0f), y * pow_of(x, y, 1.0f)) * vec(a.slope);
+      total += vec(unless_constant(a.slope, lanes_of(by_base)));
+    }
+    if constexpr (kIsDual<B>) {
+      const Int none = (power == all(0.0f)) | ((x == all(0.0f)) & (y >= all(0.0f)));
+      const Vec by_exponent = select(none, all(0.0f), power * log_of(x)) * vec(b.slope);
+      total += vec(unless_constant(b.slope, lanes_of(by_exponent)));
+    }
     return Dual{lanes_of(power), lanes_of(rounded(total))};
   } else {
     return lanes_of(power);

@@ -93,25 +93,36 @@ inline int64_t number(const Descending<kDual>& i) {
   return i.first;
 }
 
+/// The nearest number of a range; without one, of int32: "no limit" may be the largest int64.
+inline int32_t nearest_int(int64_t n, int64_t least = INT32_MIN, int64_t most = INT32_MAX) {
+  return static_cast<int32_t>(n < least ? least : n > most ? most : n);
+}
+
 template <std::integral T>
 inline Int ints(T n) {
-  return all(static_cast<int32_t>(n));
+  return all(nearest_int(number(n)));
 }
 template <bool kDual>
 inline Int ints(const Uniform<kDual>& i) {
-  return all(static_cast<int32_t>(i.n));
+  return all(nearest_int(i.n));
 }
 template <bool kDual>
 inline Int ints(const Ascending<kDual>& i) {
-  return all(static_cast<int32_t>(i.first)) + lanes();
+  return all(nearest_int(i.first, INT32_MIN, INT32_MAX - (kWidth - 1))) + lanes();
 }
 template <bool kDual>
 inline Int ints(const Descending<kDual>& i) {
-  return all(static_cast<int32_t>(i.first)) - lanes();
+  return all(nearest_int(i.first, INT32_MIN + (kWidth - 1), INT32_MAX)) - lanes();
 }
 template <bool kDual>
 inline Int ints(const Varying<kDual>& i) {
   return load<Int>(i.x);
+}
+
+/// A number that all pairs share may be beyond int32.
+template <bool kDual>
+inline Lanes value(const Uniform<kDual>& i) {
+  return lanes_of(all(static_cast<float>(i.n)));
 }
 
 template <class A, class B>
@@ -201,11 +212,8 @@ inline Int floor_quotient(Int x, int32_t by) {
   return quotient - beyond + before;  // a true condition is -1
 }
 
-/// Division and remainder round down: -1 / 4 is -1, and -1 % 4 is 3. The row reports a divisor of 0.
 template <class A, class B>
-requires IndexOperands<A, B>
-inline auto operator/(const A& a, const B& b) {
-  static_assert(kUniform<B>, "an index is divided by a number that is the same for all pairs, such as 16");
+inline auto floor_divided(const A& a, const B& b) {
   const int64_t by = number(b);
   if (by == 0) row_of(a, b)->divided_by_zero = true;
   if constexpr (kUniform<A>) {
@@ -213,14 +221,34 @@ inline auto operator/(const A& a, const B& b) {
     return Uniform<dual_of<A, B>()>{by != 0 && n % by != 0 && (n < 0) != (by < 0) ? cut - 1 : cut,
                                     row_of(a, b)};
   } else {
-    return varying(by == 0 ? all(int32_t{0}) : floor_quotient(ints(a), static_cast<int32_t>(by)), a, b);
+    const Int x = ints(a);
+    if (by == 0) return varying(all(int32_t{0}), a, b);
+    if (by != nearest_int(by)) return varying(by > 0 ? x < 0 : x > 0, a, b);  // 0 or -1
+    return varying(floor_quotient(x, static_cast<int32_t>(by)), a, b);
+  }
+}
+
+/// Division and remainder round down: -1 / 4 is -1, and -1 % 4 is 3. The row reports a divisor of 0.
+template <class A, class B>
+requires IndexOperands<A, B>
+inline auto operator/(const A& a, const B& b) {
+  static_assert(kUniform<B>, "an index is divided by a number that is the same for all pairs, such as 16");
+  if constexpr (kUniform<B>) {
+    return floor_divided(a, b);
+  } else {
+    return varying(ints(a), a, b);  // so that there is one error
   }
 }
 template <class A, class B>
 requires IndexOperands<A, B>
 inline auto operator%(const A& a, const B& b) {
   const auto quotient = a / b;
-  return a - quotient * b;
+  if constexpr (kUniform<A> || !kUniform<B>) {
+    return a - quotient * b;
+  } else {
+    // The lowest 32 bits of a divisor beyond int32 will do.
+    return varying(ints(a) - ints(quotient) * static_cast<int32_t>(number(b)), a, b);
+  }
 }
 
 template <class A, class B>
@@ -343,7 +371,7 @@ inline void add_index(const I& i, const CapturedView& view, PairRow& row, int di
       to.base += n * stride;
       return;
     }
-    report(row, view, dimension, all(static_cast<int32_t>(n)), in_range(row));
+    report(row, view, dimension, ints(n), in_range(row));
   } else {
     const Int index = ints(i);
     const Int beyond = (index < 0) | (index >= static_cast<int32_t>(size));

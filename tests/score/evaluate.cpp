@@ -1,0 +1,94 @@
+#include "score/evaluate.h"
+
+#include <stdexcept>
+
+#include "kernels/simd/cpu_features.h"
+
+namespace attentive::test {
+namespace {
+
+// The captured tensors as the kernels read them. `gradient` may be null.
+std::vector<detail::CapturedView> views_of(const detail::PairFunction& function, float* gradient = nullptr) {
+  std::vector<detail::CapturedView> views;
+  for (const auto& captured : function.captured()) {
+    const auto& tensor = captured->tensor;
+    if (tensor.dim() != 1 || !tensor.is_contiguous() ||
+        tensor.scalar_type() != (captured->indices ? at::kInt : at::kFloat)) {
+      throw std::logic_error("a test captures float32 or int32 in one dimension");
+    }
+    detail::CapturedView view{.owner = captured.get(), .numbers = tensor.const_data_ptr(), .rank = 1};
+    view.sizes[0] = tensor.size(0);
+    view.strides[0] = 1;
+    view.gradient = captured->indices ? nullptr : gradient;
+    views.push_back(view);
+  }
+  return views;
+}
+
+}  // namespace
+
+std::vector<NamedSet> vector_sets() {
+  const auto& cpu = kernels::cpu::this_cpu();
+  std::vector<NamedSet> sets = {{"portable", detail::VectorSet::Portable}};
+  if (cpu.avx2) sets.push_back({"avx2", detail::VectorSet::Avx2});
+  if (cpu.avx512) sets.push_back({"avx512", detail::VectorSet::Avx512});
+  if (cpu.neon) sets.push_back({"neon", detail::VectorSet::Neon});
+  return sets;
+}
+
+Evaluation evaluate(const ScoreMod& score, detail::VectorSet set, const std::vector<float>& scores,
+                    const at::Tensor& second) {
+  const auto count = static_cast<int64_t>(scores.size());
+  const size_t padded = scores.size() + detail::kMostLanes;
+  std::vector<float> keys = scores;
+  keys.resize(padded, 0.0f);
+  std::vector<float> queries = keys, inputs = keys;
+  std::vector<float> slopes(padded), ones(scores.size(), 1.0f),
+      gradient(second.defined() ? static_cast<size_t>(second.numel()) : 0);
+  ones.resize(padded, 0.0f);  // as of hidden pairs
+  const auto& function = *score.function();
+  const auto views = views_of(function, gradient.data());
+  const auto& code = function.code(set);
+  detail::PairRow row;
+  row.queries = row.keys = row.hi = count;
+  row.captured = views.data();
+  row.captured_count = static_cast<int64_t>(views.size());
+  row.scores = keys.data();
+  code.along_keys(function.function(), row);
+  row.scores = queries.data();
+  row.slopes = slopes.data();
+  code.along_queries(function.function(), row);
+  if (second.defined()) {
+    row.scores = inputs.data();
+    row.logit_gradients = ones.data();
+    code.captured_gradients(function.function(), row);
+  }
+  if (row.bad) throw std::logic_error("a lookup was out of range");
+  for (auto* numbers : {&keys, &queries, &slopes}) numbers->resize(scores.size());
+  return {std::move(keys), std::move(queries), std::move(slopes), std::move(gradient)};
+}
+
+std::vector<int64_t> hidden_columns(const MaskMod& mask, detail::VectorSet set, const RowPlace& place,
+                                    int64_t count) {
+  const auto& function = *mask.function();
+  const auto views = views_of(function);
+  std::vector<uint8_t> keep(static_cast<size_t>(count + detail::kMostLanes), 1);
+  detail::PairRow row;
+  row.batch = place.batch;
+  row.head = place.head;
+  row.query = place.query;
+  row.key = place.first_key;
+  row.queries = row.keys = row.hi = count;
+  row.keep = keep.data();
+  row.captured = views.data();
+  row.captured_count = static_cast<int64_t>(views.size());
+  function.code(set).along_keys(function.function(), row);
+  if (row.bad) throw std::logic_error("a lookup was out of range");
+  std::vector<int64_t> hidden;
+  for (int64_t c = 0; c < count; ++c) {
+    if (keep[static_cast<size_t>(c)] == 0) hidden.push_back(c);
+  }
+  return hidden;
+}
+
+}  // namespace attentive::test
