@@ -1,8 +1,8 @@
 #pragma once
 
 // All vector code of the native kernel, as tables. One source per instruction set includes this header. It
-// defines the macros that score/vectors/width.h explains, and ATTENTIVE_SIMD_SET: the compiler's macro for the
-// set, which is 1 if the compiler targets it.
+// defines the macros that score/vectors/width.h explains, and ATTENTIVE_SIMD_SET: the compiler's macro for
+// the set, which is 1 if the compiler targets it.
 
 #include "kernels/simd/vector_code.h"
 
