@@ -8,6 +8,7 @@
 
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/randn.h>
@@ -186,6 +187,26 @@ TEST_CASE("the gradient of a score and of what it captured is differentiated aga
              want = derivatives(at::kDouble, Backend::Reference);
   check_near(got.first, want.first, 2e-5);
   check_near(got.second, want.second, 5e-5);
+}
+
+TEST_CASE("under create_graph, captured indices are read as they were in the forward pass",
+          "[second_derivatives][score]") {
+  at::manual_seed(2);
+  const auto q = at::randn({1, 2, 6, 8}).requires_grad_(true), numbers = at::randn({9}).requires_grad_(true);
+  const auto place = at::arange(6, at::kLong);
+  const auto table = captured(numbers);
+  const auto index = captured_indices(place);
+  const auto score = score_mod([=](auto s, auto at) { return s * table(index(at.key)); });
+  const auto gradients = [&](bool refill) {
+    const auto loss =
+        attention(q, q, q, {.backend = Backend::Native}, {.score = score}).output.square().sum();
+    if (refill) place.add_(3);
+    auto found = grad({loss}, {q, numbers}, {}, true, /*create_graph=*/true);
+    if (refill) place.sub_(3);
+    return found;
+  };
+  const auto want = gradients(false), got = gradients(true);
+  for (size_t n = 0; n < want.size(); ++n) CHECK(got[n].equal(want[n]));
 }
 
 TEST_CASE("a score under autocast has gradients of the dtype of each captured tensor",

@@ -135,14 +135,16 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
     problem.alibi_slopes = unchanged("alibi_slopes", saved.slopes, saved.masks.slopes);
     problem.key_lengths = saved.masks.lengths;
     problem.sinks = unchanged("sinks", saved.sinks, saved.masks.sinks);
+    // Those that do not learn are read as they were in the forward pass.
+    for (const auto& input : saved.functions.captured)
+      problem.captured.emplace_back(input.owner.get(), input.numbers);
     for (size_t n = 0; n < saved.learned.size(); ++n)
-      problem.captured.emplace_back(saved.functions.captured[saved.kept->learned[n]].owner.get(),
-                                    saved.learned[n]);
+      problem.captured[saved.kept->learned[n]].second = saved.learned[n];
     auto found = reference::gradients_with_graph(
         problem, {gradients[0], gradients.size() > 2 ? gradients[2] : at::Tensor(), gradients[1]});
     torch::autograd::variable_list result{found.q,     found.k,    found.v,
                                           found.sinks, found.bias, found.alibi_slopes};
-    result.insert(result.end(), found.captured.begin(), found.captured.end());
+    for (const size_t n : saved.kept->learned) result.push_back(found.captured[n]);
     result.emplace_back();
     return result;
   }

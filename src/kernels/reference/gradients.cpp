@@ -27,6 +27,7 @@ GraphGradients gradients_by_autograd(Problem problem, const AttentionResult& inc
     wanted.push_back(x);
   }
   for (auto& [owner, tensor] : problem.captured) {
+    if (!requires_gradient(tensor)) continue;
     tensor = tensor.view_as(tensor);
     wanted.push_back(tensor);
   }
@@ -56,7 +57,8 @@ GraphGradients gradients_by_autograd(Problem problem, const AttentionResult& inc
     if (requires_gradient(input)) gradients[i] = gradient_of(input);
   }
   GraphGradients result{gradients[0], gradients[1], gradients[2], gradients[3], gradients[4], gradients[5]};
-  for (const auto& [owner, tensor] : problem.captured) result.captured.push_back(gradient_of(tensor));
+  for (const auto& [owner, tensor] : problem.captured)
+    result.captured.push_back(requires_gradient(tensor) ? gradient_of(tensor) : at::Tensor());
   return result;
 }
 

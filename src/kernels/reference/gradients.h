@@ -14,7 +14,8 @@ namespace attentive::kernels::reference {
 /// Gradients of a problem's tensors; undefined for a tensor that requires none.
 struct GraphGradients {
   at::Tensor q, k, v, sinks, bias, alibi_slopes;
-  std::vector<at::Tensor> captured = {};  ///< one per tensor of `Problem::captured`
+  std::vector<at::Tensor> captured =
+      {};  ///< one per tensor of `Problem::captured`; undefined if it requires none
 };
 
 /// Computes a problem by `run` under autograd, and the gradients of its tensors, which autograd records if
