@@ -135,7 +135,7 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
     problem.alibi_slopes = unchanged("alibi_slopes", saved.slopes, saved.masks.slopes);
     problem.key_lengths = saved.masks.lengths;
     problem.sinks = unchanged("sinks", saved.sinks, saved.masks.sinks);
-    // Those that do not learn are read as they were in the forward pass.
+    // Tensors that do not learn are read as they were in the forward pass.
     for (const auto& input : saved.functions.captured)
       problem.captured.emplace_back(input.owner.get(), input.numbers);
     for (size_t n = 0; n < saved.learned.size(); ++n)
