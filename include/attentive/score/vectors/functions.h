@@ -10,6 +10,11 @@ ATTENTIVE_SIMD_BEGIN
 
 constexpr float kInf = __builtin_inff(), kNan = __builtin_nanf("");
 
+/// Whether x is NaN, also in a source that is compiled with -ffast-math.
+inline Int is_nan(Vec x) {
+  return (Int)magnitude(x) > 0x7f800000;
+}
+
 /// The integer nearest to x, for |x| < 2^22.
 inline Vec nearest(Vec x) {
   const Vec magic = all(12582912.0f);
@@ -68,7 +73,7 @@ inline Vec exp_of(Vec x) {
   // In two steps, since 2^n itself may be too large or too small.
   const Int whole = __builtin_convertvector(n, Int), half = whole >> 1;
   const Vec y = rounded(p * power_of_two(half) * power_of_two(whole - half));
-  return select(x == x, y, x);
+  return select(is_nan(x), x, y);
 }
 
 /// ln x by x = 2^n m with m near 1 and ln m = 2 artanh((m - 1) / (m + 1)).
@@ -85,7 +90,7 @@ inline Vec log_of(Vec x) {
   Vec y = rounded((f + rest) + e * 0.693359375f);
   y = select(x == all(kInf), x, y);
   y = select(x == all(0.0f), all(-kInf), y);
-  return select(x < all(0.0f), all(kNan), select(x == x, y, x));
+  return select(x < all(0.0f), all(kNan), select(is_nan(x), x, y));
 }
 
 /// ln(1 + x) for x in [0, 1]: the error of the rounded sum is divided out.
@@ -174,7 +179,7 @@ inline Vec pow_of(Vec x, Vec y, float less = 0.0f) {
   const Vec result = select(minus & odd, -size, size);
   const Int none = (x < all(0.0f)) & (a < all(kInf)) & ~whole;
   return select((x == all(1.0f)) | (y == all(0.0f)), all(1.0f),
-                rounded(select(none | (y != y), all(kNan), result)));
+                rounded(select(none | is_nan(y), all(kNan), result)));
 }
 
 ATTENTIVE_SIMD_END

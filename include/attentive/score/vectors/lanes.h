@@ -440,7 +440,7 @@ template <class A, class B>
 requires NumberOperands<A, B>
 inline auto max(const A& a, const B& b) {
   const Vec x = vec(value(a)), y = vec(value(b));
-  auto result = choose_number((x > y) | (x != x), a, b);
+  auto result = choose_number((x > y) | is_nan(x), a, b);
   if constexpr (kIsDual<decltype(result)>)
     result.slope = choose(x == y, lanes_of(0.5f * (vec(slope(a)) + vec(slope(b)))), result.slope);
   return result;
@@ -449,7 +449,7 @@ template <class A, class B>
 requires NumberOperands<A, B>
 inline auto min(const A& a, const B& b) {
   const Vec x = vec(value(a)), y = vec(value(b));
-  auto result = choose_number((x < y) | (x != x), a, b);
+  auto result = choose_number((x < y) | is_nan(x), a, b);
   if constexpr (kIsDual<decltype(result)>)
     result.slope = choose(x == y, lanes_of(0.5f * (vec(slope(a)) + vec(slope(b)))), result.slope);
   return result;
