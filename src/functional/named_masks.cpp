@@ -169,8 +169,8 @@ MaskMod tree_mask(const at::Tensor& parents) {
                       " to be -1 or a token before it, got ", parent[n]);
   }
   const auto places = descendants(parent, static_cast<size_t>(count));
-  const auto held = [&](const std::vector<int32_t>& numbers) {
-    return captured_indices(at::tensor(numbers, at::kInt).to(parents.device()));
+  const auto held = [&](const std::vector<int32_t>& list) {
+    return captured_indices(at::tensor(list, at::kInt).to(parents.device()));
   };
   const auto first = held(places.first), last = held(places.last);
   return mask_mod(
