@@ -10,6 +10,7 @@ same kind of table from breakdown-avx2.json, and likewise `breakdown-avx512`. `a
 `module` from avx2.json, another run beside the measurements, and `avx2:machine` its machine. `avx2+avx2-few:short` is a
 short table for one processor: a few rows of several suites, chosen from these runs. `cuda-flex` compares compiled FlexAttention (bench/flex_peer.py, cuda-flex.json)
 with the measurements: both programs timed PyTorch's memory-efficient kernel, and the table gives the ratio of the ratios to it.
+`league-attention`, `league-models`, `league-machine` and `league-absent` come from league.json (bench/league).
 """
 
 import json
@@ -17,12 +18,8 @@ import re
 import sys
 from pathlib import Path
 
-
-def seconds(x):
-    for factor, unit in ((1.0, "s"), (1e3, "ms"), (1e6, "µs")):
-        if x * factor >= 1:
-            return f"{x * factor:.3g} {unit}"
-    return f"{x * 1e6:.3g} µs"
+from league import report as league
+from league.report import seconds
 
 
 def percent(x):
@@ -173,6 +170,8 @@ def main():
         kind = suite.split("-")[0]
         if suite.endswith("-flex"):
             lines = flex(data, beside(suite))
+        elif kind == "league":
+            lines = league.TABLES[suite.removeprefix("league-")](beside("league"))
         elif kind in BESIDE:
             lines = BESIDE[kind](beside(suite))
         elif suite == "short":
@@ -180,7 +179,7 @@ def main():
         else:
             run = beside(file) if file else data
             lines = machine(run) if suite == "machine" else growth(run) if suite == "growth" else rows_of(run, suite)
-        if len(lines) == 2 and suite != "machine":
+        if len(lines) == 2 and suite not in ("machine", "league-machine", "league-absent"):
             sys.exit(f"tables: {sys.argv[1]} has no figures of {suite}")
         return f"<!-- figures: {marker} -->\n\n" + "\n".join(lines) + "\n\n<!-- end -->"
 

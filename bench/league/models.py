@@ -1,0 +1,133 @@
+"""The league's second part: whole language models of one folder, a prompt of 512 tokens and greedy tokens after it."""
+
+import datetime
+import functools
+import itertools
+import random
+import shutil
+import subprocess
+from contextlib import ExitStack
+
+import environments
+import peers
+from contender import Refused, compared, take_turns
+
+NAMES = {"llama": "Llama 150M", "gpt2": "GPT-2 124M"}
+PROMPT, NEW = 512, 17
+SAME = 32  # tokens that must be equal in float32
+ALLOWED = {"fp32": 1e-3, "bf16": 0.1, "int8": 0.2}  # of the last logits, relative to the largest; other weights, other logits
+
+
+def model_folder(league, model):
+    """The model in Hugging Face's format, made at the first use."""
+    folder = league.out / "models" / model / "folder"
+    if not (folder / "config.json").exists():
+        python = environments.python_in(league.environments, peers.peer("transformers_model").environment)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        partial = folder.with_name("partial")
+        subprocess.run([python, league.here / "make_model.py", model, partial], check=True)
+        partial.rename(folder)
+    return folder
+
+
+def converted(league, module, peer, model, dtype):
+    """The folder that the peer reads, and the seconds of making it; a failure is kept as the answer of later runs."""
+    folder = model_folder(league, model)
+    if not hasattr(peer, "convert"):
+        return folder, None
+    target = folder.with_name(f"{module}-{dtype}")
+    done = target.with_suffix(".seconds")
+    if not done.exists():
+        shutil.rmtree(target, ignore_errors=True)
+        with league.started(module, peer) as contender:
+            answer = contender.ask("convert", folder=str(folder), dtype=dtype, target=str(target))
+        done.write_text(f"{answer['seconds']}\n", encoding="utf-8")
+    return target, float(done.read_text(encoding="utf-8"))
+
+
+def prompt_of(turn):
+    """Other tokens in every round, so that a runtime that keeps prefixes calculates every one."""
+    draw = random.Random(turn)
+    return [draw.randrange(10, 32000) for _ in range(PROMPT)]
+
+
+def difference(logits, expected):
+    return max(abs(a - b) for a, b in zip(logits, expected, strict=True)) / max(map(abs, expected))
+
+
+def check(contender, dtype, expected):
+    """A sentence about the results; raises Refused if they are wrong."""
+    prompt = prompt_of(0)
+    said = []
+    if dtype == "fp32":
+        ids = contender.ask("continued", prompt=prompt, tokens=SAME)["ids"]
+        if ids != expected["ids"]:
+            same = next((i for i, (a, b) in enumerate(zip(ids, expected["ids"])) if a != b), len(ids))
+            raise Refused(f"other tokens: the first {same} of {SAME} are equal")
+        said.append(f"{SAME} tokens equal")
+    try:
+        error = difference(contender.ask("logits", prompt=prompt)["logits"], expected["logits"])
+        if not error <= ALLOWED[dtype]:
+            raise Refused(f"wrong logits: error {error:.1e}")
+        said.append(f"logits {error:.0e}")
+    except Refused as reason:
+        if "wrong" in str(reason):
+            raise
+        if dtype != "fp32":
+            ids = contender.ask("continued", prompt=prompt, tokens=SAME)["ids"]
+            same = next((i for i, (a, b) in enumerate(zip(ids, expected["ids"])) if a != b), len(ids))
+            said.append(f"no logits; first {same} tokens equal")
+    return ", ".join(said)
+
+
+def run_case(league, model, dtype):
+    """The rows of one model and dtype. This package has no 8-bit form: bfloat16 stands beside those of others."""
+    rows = []
+    folder = model_folder(league, model)
+    our_dtype = "bf16" if dtype == "int8" else dtype
+    us = "attentive" if our_dtype == dtype else f"attentive, {our_dtype}"
+
+    def row(way, **fields):
+        rows.append({"part": "models", "case": NAMES[model], "dtype": dtype, "way": way, "date": datetime.date.today().isoformat(), **fields})
+
+    with league.ours() as ours:
+        ours.ask("load", folder=str(folder), dtype="fp32")
+        prompt = prompt_of(0)
+        expected = {"ids": ours.ask("continued", prompt=prompt, tokens=SAME)["ids"], "logits": ours.ask("logits", prompt=prompt)["logits"]}
+    with ExitStack() as stack:
+        ready, facts = {}, {}
+
+        def enter(name, contender, **fields):
+            stack.enter_context(contender)
+            facts[name] = {"load_s": contender.ask("load", **fields)["seconds"]}
+            facts[name]["checked"] = "the reference" if (name, dtype) == (us, "fp32") else check(contender, dtype, expected)
+            ready[name] = contender
+
+        enter(us, league.ours(), folder=str(folder), dtype=our_dtype)
+        for module, peer in league.model_peers():
+            try:
+                if dtype not in peer.dtypes:
+                    raise Refused(f"it has no {dtype} on CPUs")
+                target, seconds = converted(league, module, peer, model, dtype)
+                enter(peer.name, league.started(module, peer), folder=str(target), dtype=dtype)
+                facts[peer.name]["convert_s"] = seconds
+            except Refused as reason:
+                row(peer.name, refused=str(reason))
+
+        def turn(name, prompts):
+            return ready[name].ask("continued", prompt=prompt_of(next(prompts)), tokens=NEW)
+
+        ways = {name: functools.partial(turn, name, itertools.count(1)) for name in ready}
+        answers, refused = take_turns(ways, 1 + league.rounds)  # the first round warms up
+        for name, reason in refused.items():
+            row(name, refused=reason)
+        for name in answers if us in answers else ():
+            row(name, rounds=league.rounds, peak_bytes=ready[name].peak_bytes(), **facts[name],
+                **{what: compared(*([answer[what] for answer in answers[who][1:]] for who in (name, us))) for what in ("first_s", "token_s")})
+    return rows
+
+
+def run(league):
+    for model in league.models:
+        for dtype in league.dtypes:
+            league.add(run_case(league, model, dtype))

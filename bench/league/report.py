@@ -1,0 +1,61 @@
+"""The league's tables, from the rows of its JSON file; bench/tables.py writes them into a page."""
+
+
+def seconds(x):
+    for factor, unit in ((1.0, "s"), (1e3, "ms"), (1e6, "µs")):
+        if x * factor >= 1:
+            return f"{x * factor:.3g} {unit}"
+    return f"{x * 1e6:.3g} µs"
+
+
+def ratio(spread):
+    return f"**{spread['median']:.2f}** ({spread['p10']:.2f} – {spread['p90']:.2f})"
+
+
+def machine(data):
+    """The processor, versions and dates in one paragraph."""
+    about = data["machine"]
+    versions = ", ".join(f"{name} {version}" for name, version in sorted(data["versions"].items()))
+    dates = sorted({row["date"] for row in data["rows"] if "date" in row})
+    return [f"{about['cpu']} ({about['isa']}), {about['threads']} threads, {' and '.join(dict.fromkeys((dates[0], dates[-1])))}; attentive "
+            f"{about['attentive']}, LibTorch {about['libtorch']}, {about['compiler']}; {versions}."]
+
+
+def attention(data):
+    lines = ["| case | type | ours | peer | peer's time | peer / ours (p10 – p90) |", "|---|---|--:|---|--:|--:|"]
+    for row in data["rows"]:
+        if row["part"] != "attention":
+            continue
+        start = f"| {row['case']} | {row['dtype']} "
+        if "refused" in row:
+            lines.append(f"{start}| | {row['way']} | not run: {row['refused']} | |")
+        else:
+            lines.append(f"{start}| {seconds(row['ours']['median'])} | {row['way']} | {seconds(row['peer']['median'])} | {ratio(row['ratio'])} |")
+    return lines
+
+
+def models(data):
+    lines = ["| model | type | runtime | result | prompt of 512 | / ours (p10 – p90) | a token | / ours (p10 – p90) | load | peak memory |",
+             "|---|---|---|---|--:|--:|--:|--:|--:|--:|"]
+    for row in data["rows"]:
+        if row["part"] != "models":
+            continue
+        start = f"| {row['case']} | {row['dtype']} | {row['way']} "
+        if "refused" in row:
+            lines.append(f"{start}| not run: {row['refused']} | | | | | | |")
+            continue
+        times = "".join(f"| {seconds(row[key]['peer']['median'])} | {ratio(row[key]['ratio'])} " for key in ("first_s", "token_s"))
+        lines.append(f"{start}| {row['checked']} {times}| {seconds(row['load_s'])} | {row['peak_bytes'] / 2**20:.0f} MiB |")
+    return lines
+
+
+def absent(data):
+    return ["| peer | why it is absent |", "|---|---|", *(f"| {name} | {why} |" for name, why in sorted(data["absent"].items()))]
+
+
+TABLES = {"machine": machine, "attention": attention, "models": models, "absent": absent}
+
+
+def page(data):
+    """All tables as one Markdown text."""
+    return "\n\n".join("\n".join(table(data)) for table in TABLES.values()) + "\n"
