@@ -43,7 +43,7 @@ class BlockMask {
   /// per tile.
   ///
   ///   const auto blocks = BlockMask::kept(visible);  // (tokens, tokens)
-  ///   for (const auto& layer : layers) x = layer(x, blocks);
+  ///   auto y = attention(q, k, v, {}, {.block_mask = blocks}).output;  // in every layer and step
   static BlockMask kept(const at::Tensor& keep);
 
   explicit operator bool() const { return static_cast<bool>(mask_); }
