@@ -23,12 +23,11 @@ void check_integers(const char* caller, const char* name, const at::Tensor& tens
                    name, " to be integers, got ", describe(tensor));
 }
 
-// Returns a number of tokens that is at least `least`. Vector code holds no more than kMostTokens, which no
-// call has.
+// Returns a number of tokens that is at least `least`. It may be beyond kMostTokens, which no call has.
 int64_t at_least(const char* caller, const char* name, int64_t number, int64_t least) {
   TORCH_CHECK_VALUE(number >= least, caller, ": expected ", name, " to be at least ", least, ", got ",
                     number);
-  return std::min(number, kMostTokens);
+  return number;
 }
 
 int64_t in_range(const char* caller, const char* name, int64_t number, int64_t least, int64_t most) {

@@ -37,6 +37,7 @@ std::vector<CapturedInput> captured_inputs(const Problem& problem) {
   for (const auto* function : {problem.score.function().get(), problem.mask.function().get()}) {
     if (!function) continue;
     for (const auto& owner : function->captured()) {
+      if (owner->in_place) continue;
       const bool known =
           std::any_of(inputs.begin(), inputs.end(), [&](const auto& input) { return input.owner == owner; });
       if (!known) inputs.push_back({owner, savable(as_read(*owner))});

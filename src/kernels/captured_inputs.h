@@ -19,8 +19,8 @@ struct CapturedInput {
   at::Tensor numbers;  ///< float32, or int32 for indices
 };
 
-/// The captured tensors of a problem's functions, each once. Throws c10::ValueError for a number of
-/// `captured_indices` beyond int32, and for a tensor that is not on the CPU.
+/// The captured tensors of a problem's functions that need a view, each once. Throws c10::ValueError for a
+/// number of `captured_indices` beyond int32, and for a tensor that is not on the CPU.
 std::vector<CapturedInput> captured_inputs(const Problem& problem);
 
 /// How vector code reads these tensors; they must live as long.

@@ -103,3 +103,14 @@ EXAMPLE(own_block_mask) {
   for (int layer = 0; layer < 2; ++layer)
     attention(q, k, v, {.causal = Causal::BottomRight}, {.block_mask = blocks}).output.sum().backward();
 }
+
+EXAMPLE(own_block_mask_tensor) {
+  const auto [q, k, v] = draw(4, 1024);
+  const auto place = at::arange(1024);
+  const auto visible = (place.unsqueeze(1) - place).abs().lt(200);  // true: may attend
+  const auto blocks = BlockMask::kept(visible);
+  const auto count = blocks.count();
+  std::cout << count.empty << " of " << count.tiles << " tiles are empty, " << count.full << " are full\n";
+  for (int layer = 0; layer < 2; ++layer)
+    attention(q, k, v, {}, {.block_mask = blocks}).output.sum().backward();
+}

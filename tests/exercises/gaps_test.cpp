@@ -33,6 +33,9 @@ const std::map<int, std::string> kFound = {
      "x . . . .\nx x . . .\n. x x . .\n. . x x .\n. . . x x\n"},
     {9, "weights are dropped outside training"},
     {10, "the output of two halves of 4 keys: element "},
+    {11,
+     "the score function does not add the number of the head and the distance (6 queries, 6 keys, heads = 1, "
+     "D = 6): element "},
 };
 
 std::string text_of(const std::string& file) {

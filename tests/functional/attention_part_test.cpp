@@ -4,6 +4,8 @@
 
 #include <vector>
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/logsumexp.h>
 #include <ATen/ops/randint.h>
@@ -120,10 +122,18 @@ TEST_CASE("a kept mask of the whole sequence hides the same pairs in its parts",
   const auto want = attention(whole.q, whole.k, whole.v, whole.options, whole.extras).output;
   const auto kept = BlockMask::kept(whole.extras.block_mask.mask(), 1, 1, kTokens, kTokens);
   CHECK(kept.count().empty > 0);
-  whole.extras.block_mask = kept;
-  const auto last =
-      whole.attention_in_parts().part(Whole::rows(whole.q, 2), whole.k, whole.v, {.query = 2 * kRows});
-  CHECK_CLOSE(last.output, Whole::rows(want, 2));
+  const auto place = at::arange(kTokens);
+  const auto of_tensor = BlockMask::kept((place.unsqueeze(1) - place).abs().lt(20));
+  for (const auto& mask : {kept, of_tensor}) {
+    for (const auto backend : {Backend::Native, Backend::Reference}) {
+      INFO(mask.mask().name() << ", " << to_string(backend));
+      whole.options.backend = backend;
+      whole.extras.block_mask = mask;
+      const auto last =
+          whole.attention_in_parts().part(Whole::rows(whole.q, 2), whole.k, whole.v, {.query = 2 * kRows});
+      CHECK_CLOSE(last.output, Whole::rows(want, 2));
+    }
+  }
 }
 
 TEST_CASE("a call in parts refuses what its parts cannot compute", "[attention_part][score][errors]") {

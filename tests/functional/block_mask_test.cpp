@@ -1,11 +1,16 @@
 // The tiles of mask functions: how many are skipped, and that skipping changes nothing.
 
+#include <algorithm>
 #include <limits>
 #include <string>
 #include <vector>
 
 #include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
@@ -85,6 +90,26 @@ MaskMod two_documents() {
   const auto documents = at::zeros({384}, at::kLong);
   documents.slice(0, 256).fill_(1);
   return document_mask(documents);
+}
+
+// Random pairs: some tiles are empty, some full, and the first query sees nothing.
+at::Tensor draw_keep(at::IntArrayRef sizes) {
+  auto keep = at::rand(sizes).lt(0.5);
+  const int64_t L = keep.size(-2), S = keep.size(-1);
+  keep.slice(-2, 0, std::min<int64_t>(128, L)).slice(-1, 128, std::min<int64_t>(256, S)).fill_(false);
+  if (L > 128) keep.slice(-2, 128, std::min<int64_t>(256, L)).slice(-1, 0, 128).fill_(true);
+  keep.select(-2, 0).fill_(false);
+  return keep;
+}
+
+// The results with the plain mask, for which a keep tensor of rank 3 has a dimension for the batch.
+Results with_mask(const Inputs& in, const at::Tensor& keep, AttentionOptions options) {
+  std::vector<at::Tensor> leaves;
+  for (const auto& x : {in.q, in.k, in.v}) leaves.push_back(x.detach().clone().requires_grad_(true));
+  const auto mask = Mask::keep(keep.dim() == 3 ? keep.unsqueeze(0) : keep);
+  const auto y = attention(leaves[0], leaves[1], leaves[2], options, {.mask = mask}).output;
+  const auto gradients = torch::autograd::grad({y}, leaves, {in.grad_output});
+  return {y.detach(), gradients[0], gradients[1], gradients[2]};
 }
 
 std::string counts(const BlockMask& blocks) {
@@ -315,5 +340,198 @@ TEST_CASE("packed sequences have places and tiles of their own", "[block_mask][v
         attention(part(in.q), part(in.k), part(in.v), {.backend = Backend::Reference}, {.block_mask = mask})
             .output;
     CHECK_CLOSE(got.slice(0, from, to), want[0].transpose(0, 1));
+  }
+}
+
+TEST_CASE("a tensor of pairs has the results of the plain mask", "[block_mask][keep]") {
+  const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kHalf);
+  const bool causal = GENERATE(false, true);
+  for (const auto& [L, S] : {std::pair(300, 300), std::pair(200, 333), std::pair(333, 200), std::pair(7, 300),
+                             std::pair(20, 20), std::pair(1, 40)}) {
+    const auto in = draw(3, 2, L, S, type);
+    const AttentionOptions options{.causal = causal ? Causal::BottomRight : Causal::None,
+                                   .backend = Backend::Native};
+    AttentionOptions definition = options;
+    definition.backend = Backend::Reference;
+    for (const auto& sizes :
+         std::vector<std::vector<int64_t>>{{L, S}, {2, L, S}, {3, 1, L, S}, {1, 2, L, S}, {3, 2, L, S}}) {
+      INFO(c10::toString(type) << ", L " << L << ", S " << S << ", causal " << causal << ", keep "
+                               << at::IntArrayRef(sizes));
+      const auto keep = draw_keep(sizes);
+      const auto blocks = BlockMask::kept(keep);
+      const auto got = run(in, blocks, options);
+      check_equal(got, with_mask(in, keep, options));
+      check_equal(got, with_mask(in, keep, definition));
+      check_same_bits(run(in, blocks, definition), with_mask(in, keep, definition));
+    }
+  }
+}
+
+TEST_CASE("a tensor of pairs whose tiles are all tested has the bits of the plain mask",
+          "[block_mask][keep]") {
+  const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kHalf);
+  for (const auto& [L, S] : {std::pair(300, 300), std::pair(200, 333), std::pair(7, 300), std::pair(1, 40)}) {
+    INFO(c10::toString(type) << ", L " << L << ", S " << S);
+    const auto in = draw(2, 2, L, S, type);
+    const auto keep = at::rand({2, 1, L, S}).lt(0.5);
+    const auto blocks = BlockMask::kept(keep);
+    CHECK(blocks.count().empty + blocks.count().full == 0);
+    check_same_bits(run(in, blocks), with_mask(in, keep, {.backend = Backend::Native}));
+  }
+}
+
+TEST_CASE("a tensor of pairs has the bits of the function with the same pairs", "[block_mask][keep]") {
+  const auto type = GENERATE(at::kFloat, at::kBFloat16);
+  const int64_t L = GENERATE(384, 150, 1), S = GENERATE(384, 70);
+  const auto in = draw(2, 2, L, S, type);
+  const auto mask = mask_mod([](auto at) {
+    return ((at.query - at.key < 40 + 200 * at.head) & (at.key - at.query <= 20 * at.batch)) | (at.key < 9);
+  });
+  const auto i = at::arange(S - L, S).unsqueeze(1), j = at::arange(S);
+  const auto b = at::arange(2).view({2, 1, 1, 1}), h = at::arange(2).view({2, 1, 1});
+  const auto keep = ((i - j).lt(200 * h + 40) & (j - i).le(20 * b)) | j.lt(9);
+  const auto of_function = BlockMask::kept(mask, 2, 2, L, S), of_tensor = BlockMask::kept(keep);
+  CHECK(bit_equal(of_tensor.classes()->classes, of_function.classes()->classes));
+  check_same_bits(run(in, of_tensor), run(in, of_function));
+}
+
+TEST_CASE("the tiles of a tensor of pairs are counted", "[block_mask][keep]") {
+  const auto i = at::arange(512).unsqueeze(1), j = at::arange(512);
+  CHECK(counts(BlockMask::kept(j.le(i))) == "16 tiles, 6 empty, 6 full");
+  // Three tiles of 200 x 333 pairs are narrower, and three are lower.
+  const auto keep = at::zeros({3, 2, 200, 333}, at::kBool);
+  CHECK(counts(BlockMask::kept(keep)) == "36 tiles, 36 empty, 0 full");
+  keep[2][1][199][332] = true;
+  CHECK(counts(BlockMask::kept(keep)) == "36 tiles, 35 empty, 0 full");
+  CHECK(counts(BlockMask::kept(keep.bitwise_not())) == "36 tiles, 0 empty, 35 full");
+  CHECK(counts(BlockMask::kept(keep[2])) == "12 tiles, 11 empty, 0 full");
+  const auto other = draw_keep({2, 500, 300}).transpose(1, 2);
+  const auto of_transposed = BlockMask::kept(other), of_copy = BlockMask::kept(other.contiguous());
+  CHECK(of_copy.count().empty > 0);
+  CHECK(bit_equal(of_transposed.classes()->classes, of_copy.classes()->classes));
+  // Expanded dimensions are kept once.
+  CHECK(counts(BlockMask::kept(keep[2].unsqueeze(0).expand({5, 2, 200, 333}))) ==
+        "12 tiles, 11 empty, 0 full");
+  CHECK(counts(BlockMask::kept(keep[2][1].expand({5, 7, 200, 333}))) == "6 tiles, 5 empty, 0 full");
+}
+
+TEST_CASE("a kept tensor of pairs serves many calls, and may change", "[block_mask][keep]") {
+  const auto backend = GENERATE(Backend::Native, Backend::Reference);
+  const auto keep = draw_keep({2, 300, 300});
+  const auto blocks = BlockMask::kept(keep);
+  const auto in = draw(2, 2, 300, 300), other = draw(1, 2, 300, 300, at::kBFloat16);
+  const auto x = in.q.clone().requires_grad_(true);
+  const auto want = run(in, blocks, {.backend = backend}),
+             want_other = run(other, blocks, {.backend = backend});
+  const auto y = attention(x, in.k, in.v, {.backend = backend}, {.block_mask = blocks}).output;
+  keep.bitwise_not_();  // between the passes
+  CHECK(bit_equal(torch::autograd::grad({y}, {x}, {in.grad_output})[0], want.grad_q));
+  for (int step = 0; step < 2; ++step) {
+    check_same_bits(run(in, blocks, {.backend = backend}), want);
+    check_same_bits(run(other, blocks, {.backend = backend}), want_other);
+  }
+  CHECK_FALSE(bit_equal(run(in, BlockMask::kept(keep), {.backend = backend}).output, want.output));
+}
+
+TEST_CASE("a tensor of pairs that hides all gives zeros", "[block_mask][keep]") {
+  const auto backend = GENERATE(Backend::Native, Backend::Reference);
+  const int64_t L = GENERATE(3, 300);
+  const auto in = draw(1, 2, L, 300);
+  for (const auto& x : run(in, BlockMask::kept(at::zeros({L, 300}, at::kBool)), {.backend = backend}).all())
+    CHECK(is_zero(x));
+  const auto keep = at::ones({L, 300}, at::kBool);
+  keep[1].fill_(false);
+  const auto got = run(in, BlockMask::kept(keep), {.backend = backend});
+  CHECK(is_zero(got.output.select(2, 1)));
+  CHECK(is_zero(got.grad_q.select(2, 1)));
+  CHECK_FALSE(is_zero(got.output.select(2, 2)));
+}
+
+TEST_CASE("a tensor of pairs takes part beside other masks and a score", "[block_mask][keep]") {
+  const auto in = draw(2, 2, 300, 333);
+  const auto keep = draw_keep({2, 1, 300, 333}), also = draw_keep({2, 300, 333});
+  const auto score = score_mod([](auto s, auto at) { return s - 0.01f * (at.query - at.key); });
+  const auto result = [&](Backend backend, const Mask& mask, const BlockMask& blocks) {
+    return attention(in.q, in.k, in.v, {.window = {250, 20}, .backend = backend},
+                     {.mask = mask, .score = score, .block_mask = blocks, .logsumexp = true});
+  };
+  const auto both =
+      Mask::per_head(Mask::keep(also)) & Mask::keep(keep) & Mask::key_lengths(at::tensor({300, 90}));
+  const auto one = Mask::per_head(Mask::keep(also)) & Mask::key_lengths(at::tensor({300, 90}));
+  for (const auto backend : {Backend::Native, Backend::Reference}) {
+    const auto got = result(backend, one, BlockMask::kept(keep)), want = result(backend, both, {});
+    CHECK_CLOSE(got.output, want.output);
+    CHECK_CLOSE(got.logsumexp, want.logsumexp);
+  }
+}
+
+TEST_CASE("a tensor of pairs that was kept in inference mode can be trained with", "[block_mask][keep]") {
+  const auto backend = GENERATE(Backend::Native, Backend::Reference);
+  const auto keep = draw_keep({300, 300});
+  BlockMask blocks;
+  {
+    const c10::InferenceMode inference;
+    blocks = BlockMask::kept(keep.clone());
+  }
+  CHECK_FALSE(blocks.mask().function()->captured()[0]->tensor.is_inference());
+  const auto in = draw(1, 2, 300, 300);
+  check_same_bits(run(in, blocks, {.backend = backend}),
+                  run(in, BlockMask::kept(keep), {.backend = backend}));
+}
+
+TEST_CASE("BlockMask::kept refuses bad tensors of pairs by name", "[block_mask][keep][errors]") {
+  CHECK(value_error([] { BlockMask::kept(at::Tensor()); }) ==
+        "BlockMask::kept: expected keep to be a tensor, got an undefined one");
+  CHECK(
+      type_error([] {
+        BlockMask::kept(at::ones({3, 4}));
+      }) ==
+      "BlockMask::kept: expected keep to be a bool tensor (true: may attend), got Float tensor of shape (3, "
+      "4)");
+  CHECK(type_error([] {
+          BlockMask::kept(at::ones({3, 4}, at::kLong));
+        }).find("got Long") != std::string::npos);
+  const auto shape = [](at::IntArrayRef sizes) {
+    return value_error([&] { BlockMask::kept(at::ones(sizes, at::kBool)); });
+  };
+  CHECK(shape({5}) ==
+        "BlockMask::kept: expected keep of shape (L, S), (H, L, S), (B, 1, L, S) or (B, H, L, S) and not "
+        "empty, got Bool tensor of shape (5,)");
+  CHECK(shape({1, 1, 1, 3, 3}).ends_with("got Bool tensor of shape (1, 1, 1, 3, 3)"));
+  CHECK(shape({0, 3}).ends_with("got Bool tensor of shape (0, 3)"));
+  CHECK(shape({0, 2, 3, 3}).ends_with("got Bool tensor of shape (0, 2, 3, 3)"));
+  CHECK(shape({1, 1}) == "no error");
+  CHECK(value_error([] {
+          BlockMask::kept(at::ones({3, 4}, at::TensorOptions(at::kBool).device(at::kMeta)));
+        }) == "BlockMask::kept: expected keep on the CPU, got it on meta");
+}
+
+TEST_CASE("a call that a kept tensor of pairs does not fit is refused", "[block_mask][keep][errors]") {
+  const auto message = [](const BlockMask& blocks, const Inputs& in, Backend backend = Backend::Auto) {
+    return value_error([&] { attention(in.q, in.k, in.v, {.backend = backend}, {.block_mask = blocks}); });
+  };
+  const auto blocks = BlockMask::kept(at::ones({2, 20, 30}, at::kBool));
+  CHECK(message(blocks, draw(5, 2, 20, 30)) == "no error");
+  CHECK(
+      message(blocks, draw(2, 2, 21, 30)) ==
+      "attention: expected a block_mask kept for (B, H, L, S) = (2, 2, 21, 30), got one for (1, 2, 20, 30)");
+  CHECK(message(blocks, draw(2, 4, 20, 30)).ends_with("(2, 4, 20, 30), got one for (1, 2, 20, 30)"));
+  CHECK(message(BlockMask::kept(at::ones({3, 1, 20, 30}, at::kBool)), draw(2, 2, 20, 30))
+            .ends_with("(2, 2, 20, 30), got one for (3, 1, 20, 30)"));
+  // The function alone, as a layer takes it, has no tiles to compare.
+  for (const auto backend : {Backend::Native, Backend::Reference}) {
+    CHECK(message(blocks.mask(), draw(2, 2, 20, 30), backend) == "no error");
+    CHECK(message(blocks.mask(), draw(2, 2, 20, 31), backend) ==
+          "BlockMask::kept: expected a call with 20 queries and 30 keys, as the tensor has, got one with 20 "
+          "and 31");
+    const auto heads = draw(1, 3, 20, 30);
+    CHECK(error_of<c10::IndexError>([&] {
+            attention(heads.q, heads.k, heads.v, {.backend = backend}, {.block_mask = blocks.mask()});
+          }) == "captured: expected index 1 of a tensor of shape (1, 2, 20, 30) in [0, 2), got 2");
+    const auto batch = draw(3, 1, 20, 30);
+    CHECK(error_of<c10::IndexError>([&] {
+            attention(batch.q, batch.k, batch.v, {.backend = backend},
+                      {.block_mask = BlockMask::kept(at::ones({2, 1, 20, 30}, at::kBool)).mask()});
+          }) == "captured: expected index 0 of a tensor of shape (2, 1, 20, 30) in [0, 2), got 2");
   }
 }

@@ -226,6 +226,8 @@ TEST_CASE("named masks take the largest sizes", "[named_masks]") {
     CHECK_CLOSE(run(global_local_mask(kLargest, 0, 0)), all);
     CHECK_CLOSE(run(global_local_mask(0, kLargest, kLargest)), all);
     CHECK_CLOSE(run(neighbourhood_2d_mask(4, 5, kLargest)), all);
+    for (const int64_t block : {int64_t{1} << 32, kLargest})
+      CHECK_CLOSE(run(block_diffusion_mask(10, block)), run(block_diffusion_mask(10, 10)));
   }
 }
 
@@ -307,6 +309,10 @@ TEST_CASE("masks made in inference mode can be trained with", "[named_masks]") {
   }
   for (const auto& mask : {tree, documents, kept}) {
     INFO(mask.mask().name() << ", " << to_string(backend) << ", " << c10::toString(type));
+    if (mask.mask().name() == "tree_mask") {
+      for (const auto& numbers : mask.mask().function()->captured())
+        CHECK_FALSE(numbers->tensor.is_inference());
+    }
     const auto x = at::randn({1, 1, 300, 8}).requires_grad_(true);
     attention(x, x, x, {.backend = backend}, {.block_mask = mask}).output.sum().backward();
     CHECK(x.grad().isfinite().all().item<bool>());

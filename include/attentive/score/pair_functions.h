@@ -81,6 +81,8 @@ struct PairFunctionCode {
 struct CapturedTensor {
   at::Tensor tensor;
   bool indices = false;  ///< whether its numbers are indices
+  /// Whether the function has code of its own that reads it as it is, so that it needs no `CapturedView`.
+  bool in_place = false;
 };
 
 struct TensorScore;

@@ -242,7 +242,7 @@ Verdict verdict(const Problem& problem) {
   for (const auto* function : {problem.score.function().get(), problem.mask.function().get()}) {
     if (!function) continue;
     for (const auto& captured : function->captured()) {
-      if (captured->tensor.numel() > std::numeric_limits<int32_t>::max())
+      if (!captured->in_place && captured->tensor.numel() > std::numeric_limits<int32_t>::max())
         return Verdict::no("it reads captured tensors of less than 2^31 numbers");
     }
   }

@@ -99,8 +99,8 @@ std::shared_ptr<const attentive::detail::BlockClasses> classify(const Problem& p
   result->heads = mask.by_head() ? problem.heads() : 1;
   result->queries = problem.queries();
   result->keys = problem.keys();
-  for (const auto& input : functions.captured) {
-    if (!input.owner->tensor.is_inference()) result->versions.push_back(input.owner->tensor._version());
+  for (const auto& captured : mask.captured()) {
+    if (!captured->tensor.is_inference()) result->versions.push_back(captured->tensor._version());
   }
   const auto blocks = [](int64_t n) { return cpu::round_up(n, cpu::kBlock) / cpu::kBlock; };
   result->classes =
