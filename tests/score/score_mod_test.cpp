@@ -155,6 +155,19 @@ TEST_CASE("a lookup beyond a captured tensor is refused, unless the pair is hidd
     CHECK_THROWS_MATCHES(attend(c, {.block_mask = mask}, backend), c10::IndexError,
                          MessageContains("in [0, 200), got -"));
   }
+  // Neighbouring numbers are read at once, but not beyond the end.
+  const auto few = captured(at::rand({190}));
+  const auto by_key = score_mod([=](auto s, auto at) { return s + few(at.key); });
+  const auto from_the_end = score_mod([=](auto s, auto at) { return s + few(at.keys - 1 - at.key); });
+  for (const auto backend : kBackends) {
+    INFO("backend " << to_string(backend));
+    CHECK_NOTHROW(
+        attend(c, {.mask = Mask::key_lengths(at::full({2}, 190, at::kLong)), .score = by_key}, backend));
+    for (const auto& score : {by_key, from_the_end}) {
+      CHECK_THROWS_MATCHES(attend(c, {.score = score}, backend), c10::IndexError,
+                           MessageContains("in [0, 190), got 19"));
+    }
+  }
 }
 
 TEST_CASE("captured tensors of any shape and dtype are read by their indices", "[score]") {
@@ -181,6 +194,13 @@ TEST_CASE("captured tensors of any shape and dtype are read by their indices", "
     for (const auto backend : kBackends)
       CHECK_WITHIN(attend(c, {.score = score}, backend), want, {1e-5, 1e-5});
   }
+  // Neighbouring keys whose numbers are not neighbours.
+  const auto numbers = at::randn({47, 4});
+  const auto by_key = captured(numbers);
+  const auto rows = score_mod([=](auto s, auto at) { return s + by_key(at.key, at.head); });
+  const auto biased = attend(c, {.mask = Mask::bias(numbers.t().reshape({1, 4, 1, 47}))}, Backend::Reference);
+  for (const auto backend : kBackends)
+    CHECK_WITHIN(attend(c, {.score = rows}, backend), biased, {1e-5, 1e-5});
   const auto number = captured(at::full({}, 0.5)), vector = captured(at::tensor({7.0, 0.25}));
   const auto flat = score_mod([=](auto s, auto at) { return number(at) * s + vector(at, 1) * s; });
   const auto want = attend(c, {}, Backend::Reference, {.scale = 0.75 / 4});

@@ -66,6 +66,16 @@ struct PairRow {
   int bad_dimension = 0;
   int64_t bad_index = 0, bad_column = 0;
   bool divided_by_zero = false;  ///< out: whether an index was
+
+  /// Takes over the faults that a copy of the row found.
+  void take_faults(const PairRow& copy) {
+    if (copy.divided_by_zero) divided_by_zero = true;
+    if (!copy.bad) return;
+    bad = copy.bad;
+    bad_dimension = copy.bad_dimension;
+    bad_index = copy.bad_index;
+    bad_column = copy.bad_column;
+  }
 };
 
 using PairCode = void (*)(const void* function, PairRow& row);

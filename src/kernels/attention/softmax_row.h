@@ -160,6 +160,47 @@ void cap(float* scores, float* slopes, const ScoreRule& rule, int64_t lo, int64_
   }
 }
 
+/// Writes the weights of a vector of columns that begins at c, and returns which of them are visible.
+template <bool kHalf, bool kDrop>
+inline Int plain_weights(const SoftmaxRow& row, int64_t c, Vec distance) {
+  Vec x = logits(row.rule, load<Vec>(row.scores + c), distance, row.bias ? row.bias + c : nullptr, row.hi - c,
+                 nullptr);
+  const Int seen = visible(row, c);
+  x = select(seen, x, all(0.0f));
+  if constexpr (kDrop) x = where_bits(static_cast<uint32_t>(row.drop[c / 16]) >> (c % 16), x);
+  store_weight<kHalf>(row, c, x);
+  return seen;
+}
+
+/// Writes the weights of the columns [first, hi), rounded up to whole vectors, and returns whether any is
+/// visible.
+template <bool kHalf, bool kDrop>
+bool plain_row(const SoftmaxRow& row, int64_t first) {
+  Int any = {};
+  if (row.rule.slope != 0.0f || row.rule.softcap != 0.0f || row.keep || row.bias) {
+    Vec distance = row.distance - static_cast<float>(first) - lanes_as_floats();
+    for (int64_t c = first; c < row.hi; c += kWidth, distance -= static_cast<float>(kWidth))
+      any |= plain_weights<kHalf, kDrop>(row, c, distance);
+    return sum(__builtin_convertvector(any, Vec)) != 0.0f;
+  }
+  // Without terms, only the vectors at both ends have hidden columns.
+  int64_t c = first;
+  if (c < row.lo) {
+    plain_weights<kHalf, kDrop>(row, c, all(0.0f));
+    c += kWidth;
+  }
+  const float* const scores = row.scores;
+  const uint16_t* const drop = row.drop;
+  const Vec scale = all(row.rule.scale);
+  for (; c + kWidth <= row.hi; c += kWidth) {
+    Vec x = load<Vec>(scores + c) * scale;
+    if constexpr (kDrop) x = where_bits(static_cast<uint32_t>(drop[c / 16]) >> (c % 16), x);
+    store_weight<kHalf>(row, c, x);
+  }
+  if (c < row.hi) plain_weights<kHalf, kDrop>(row, c, all(0.0f));
+  return true;
+}
+
 void plain_rows(SoftmaxRow* rows, int64_t count) {
   for (int64_t r = 0; r < count; ++r) {
     SoftmaxRow& row = rows[r];
@@ -170,19 +211,11 @@ void plain_rows(SoftmaxRow* rows, int64_t count) {
     }
     const int64_t first = row.lo / kWidth * kWidth;
     zero_weights(row, 0, first);
-    Int any = {};
-    Vec distance = row.distance - static_cast<float>(first) - lanes_as_floats();
-    for (int64_t c = first; c < row.hi; c += kWidth, distance -= static_cast<float>(kWidth)) {
-      Vec x = logits(row.rule, load<Vec>(row.scores + c), distance, row.bias ? row.bias + c : nullptr,
-                     row.hi - c, nullptr);
-      const Int seen = visible(row, c);
-      any |= seen;
-      x = select(seen, x, all(0.0f));
-      if (row.drop) x = where_bits(static_cast<uint32_t>(row.drop[c / 16]) >> (c % 16), x);
-      row.weights16 ? store_weight<true>(row, c, x) : store_weight<false>(row, c, x);
-    }
+    const auto write = row.weights16 ? (row.drop ? plain_row<true, true> : plain_row<true, false>)
+                                     : (row.drop ? plain_row<false, true> : plain_row<false, false>);
+    const bool any = write(row, first);
     zero_weights(row, (row.hi + kWidth - 1) / kWidth * kWidth, row.cols);
-    if (sum(__builtin_convertvector(any, Vec)) == 0.0f) continue;
+    if (!any) continue;
     row.maximum = 0.0f;
     row.sum = 1.0f;
   }

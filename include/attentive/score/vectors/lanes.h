@@ -115,7 +115,14 @@ inline Lanes multiply(const Lanes& a, const Lanes& b) {
   return lanes_of(rounded(vec(a) * vec(b)));
 }
 inline Lanes divide(const Lanes& a, const Lanes& b) {
-  return lanes_of(rounded(vec(a) / vec(b)));
+  return lanes_of(vec(a) / vec(b));
+}
+/// A quotient by a number that all pairs share, which costs a product if the inverse is a normal number.
+template <Plain T>
+inline Lanes divide(const Lanes& a, T by) {
+  const float divisor = static_cast<float>(by), size = __builtin_fabsf(divisor);
+  if (size > 1e-37f && size < 1e37f) return multiply(a, lanes_of(all(1.0f / divisor)));
+  return divide(a, lanes_of(all(divisor)));
 }
 inline Lanes negative(const Lanes& a) {
   return lanes_of(-vec(a));
@@ -180,6 +187,17 @@ inline auto operator*(const A& a, const B& b) {
     return Dual{product, multiply(x, b.slope)};
   } else {
     return product;
+  }
+}
+
+template <class A, Plain B>
+requires NumberOperands<A, B>
+inline auto operator/(const A& a, const B& by) {
+  const Lanes quotient = divide(value(a), by);
+  if constexpr (kIsDual<A>) {
+    return Dual{quotient, unless_constant(a.slope, divide(a.slope, by))};
+  } else {
+    return quotient;
   }
 }
 
@@ -268,7 +286,7 @@ inline A log(const A& a) {
 
 template <Number A>
 inline A tanh(const A& a) {
-  const Lanes y = lanes_of(rounded(tanh(vec(value(a)))));
+  const Lanes y = lanes_of(tanh(vec(value(a))));
   if constexpr (kIsDual<A>) {
     return {y, multiply(a.slope, lanes_of(1.0f - vec(y) * vec(y)))};
   } else {
@@ -278,7 +296,7 @@ inline A tanh(const A& a) {
 
 template <Number A>
 inline A sqrt(const A& a) {
-  const Lanes y = lanes_of(rounded(sqrt_of(vec(value(a)))));
+  const Lanes y = lanes_of(sqrt_of(vec(value(a))));
   if constexpr (kIsDual<A>) {
     return {y, unless_constant(a.slope, divide(a.slope, lanes_of(2.0f * vec(y))))};
   } else {
@@ -288,7 +306,7 @@ inline A sqrt(const A& a) {
 
 template <Number A>
 inline A rsqrt(const A& a) {
-  const Lanes y = lanes_of(rounded(1.0f / sqrt_of(vec(value(a)))));
+  const Lanes y = lanes_of(1.0f / sqrt_of(vec(value(a))));
   if constexpr (kIsDual<A>) {
     return {y, unless_constant(a.slope, multiply(a.slope, lanes_of(-0.5f * vec(y) * vec(y) * vec(y))))};
   } else {
@@ -418,7 +436,7 @@ inline auto pow(const A& a, const B& b) {
       const Vec by_exponent = select(none, all(0.0f), power * log_of(x)) * vec(b.slope);
       total += vec(unless_constant(b.slope, lanes_of(by_exponent)));
     }
-    return Dual{lanes_of(power), lanes_of(rounded(total))};
+    return Dual{lanes_of(power), lanes_of(total)};
   } else {
     return lanes_of(power);
   }

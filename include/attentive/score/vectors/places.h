@@ -395,14 +395,15 @@ inline V gather(const T* numbers, Int offsets) {
 }
 
 /// Adds one index of a lookup of neighbouring numbers; `whole` becomes false if they are not, or not all
-/// exist.
+/// exist. Of numbers in falling order, the base is the last one.
 template <class I>
 inline void add_neighbours(const I& i, const CapturedView& view, int dimension, int64_t& base, bool& whole) {
   const int64_t size = view.sizes[static_cast<size_t>(dimension)],
                 stride = view.strides[static_cast<size_t>(dimension)];
-  const int64_t n = number(i), last = kAscending<I> ? n + kWidth - 1 : n;
-  whole = whole && n >= 0 && last < size && (!kAscending<I> || stride == 1);
-  base += n * stride;
+  const int64_t least = number(i) - (kDescending<I> ? kWidth - 1 : 0),
+                most = kAscending<I> ? least + kWidth - 1 : number(i);
+  whole = whole && least >= 0 && most < size && (kUniform<I> || stride == 1);
+  base += least * stride;
 }
 
 /// The numbers of a lookup as vectors of type V of numbers of type T, and their offsets.
@@ -411,17 +412,19 @@ inline V look_up(const void* owner, PairRow& row, Offsets& at, const I&... indic
   const CapturedView& view = view_of(row, owner);
   const auto* const numbers = static_cast<const T*>(view.numbers);
   constexpr int kAscents = (0 + ... + static_cast<int>(kAscending<I>));
+  constexpr int kDescents = (0 + ... + static_cast<int>(kDescending<I>));
   constexpr int kConstants = (0 + ... + static_cast<int>(kUniform<I>));
   at = {0, all(int32_t{0})};
-  if constexpr (kAscents == 1 && kAscents + kConstants == static_cast<int>(sizeof...(I))) {
+  if constexpr (kAscents + kDescents == 1 && kConstants + 1 == static_cast<int>(sizeof...(I))) {
     // Neighbouring numbers, if all of them exist.
     int dimension = 0;
     int64_t base = 0;
     bool whole = true;
     (add_neighbours(indices, view, dimension++, base, whole), ...);
     if (whole) {
-      at = {base, lanes()};
-      return load<V>(numbers + base);
+      at = {base, kAscents == 1 ? lanes() : kWidth - 1 - lanes()};
+      const V found = load<V>(numbers + base);
+      return kAscents == 1 ? found : reversed(found);
     }
   }
   int dimension = 0;

@@ -19,42 +19,63 @@ inline PlacesOfQueries<kDual> places_of_queries(PairRow& row) {
           {row.key, &row},   {row.queries, &row}, {row.keys, &row}};
 }
 
+/// A copy of the row without faults, for the loops: the compiler knows that stores to `scores` do not change
+/// it.
+inline PairRow faultless(const PairRow& row) {
+  PairRow copy = row;
+  copy.bad = nullptr;
+  copy.divided_by_zero = false;
+  return copy;
+}
+
 /// f(s) for the pairs of one query.
 template <class F>
-__attribute__((flatten)) void scores_along_keys(const void* function, PairRow& row) {
-  const F& f = *static_cast<const F*>(function);
+inline float scores_along_keys(const F& f, PairRow& row, float* __restrict scores) {
   Vec top = all(kMinusInfinity);
-  for (int64_t c = row.lo / kWidth * kWidth; c < row.hi; c += kWidth) {
+  const int64_t lo = row.lo, hi = row.hi;
+  const float scale = row.slopes_given ? 1.0f : row.scale;
+  for (int64_t c = lo / kWidth * kWidth; c < hi; c += kWidth) {
     row.column = c;
-    const Vec raw = load<Vec>(row.scores + c);
-    const Vec s = row.slopes_given ? raw : product(raw, row.scale);
+    const Vec s = product(load<Vec>(scores + c), scale);
     const auto y = f(lanes_of(s), places_of_keys<false>(row));
     static_assert(Term<std::remove_cvref_t<decltype(y)>>,
                   "a score function returns a number per pair: the new score");
     Vec x = vec(value(y));
-    if (c < row.lo || c + kWidth > row.hi) x = select(in_range(row), x, all(kMinusInfinity));
-    store(row.scores + c, x);
+    if (c < lo || c + kWidth > hi) x = select(in_range(row), x, all(kMinusInfinity));
+    store(scores + c, x);
     top = larger(x, top);
   }
-  row.largest = largest(top);
+  return largest(top);
+}
+template <class F>
+__attribute__((flatten)) void scores_along_keys(const void* function, PairRow& row) {
+  PairRow copy = faultless(row);
+  row.largest = scores_along_keys(*static_cast<const F*>(function), copy, row.scores);
+  row.take_faults(copy);
 }
 
 /// f(s) and its derivative for the pairs of one key.
 template <class F>
-__attribute__((flatten)) void scores_along_queries(const void* function, PairRow& row) {
-  const F& f = *static_cast<const F*>(function);
+inline void scores_along_queries(const F& f, PairRow& row, float* __restrict scores,
+                                 float* __restrict slopes) {
   row.seed = -1;
+  const float scale = row.slopes_given ? 1.0f : row.scale;
   for (int64_t c = row.lo / kWidth * kWidth; c < row.hi; c += kWidth) {
     row.column = c;
     row.lookup = 0;
-    const Vec raw = load<Vec>(row.scores + c);
-    const Vec s = row.slopes_given ? raw : product(raw, row.scale);
+    const Vec s = product(load<Vec>(scores + c), scale);
     if (row.inputs) store(row.inputs + c, s);
     const auto y = f(Dual{lanes_of(s), lanes_of(all(1.0f))}, places_of_queries<true>(row));
-    store(row.scores + c, vec(value(y)));
-    const Vec before = row.slopes_given ? load<Vec>(row.slopes + c) : all(row.scale);
-    store(row.slopes + c, vec(slope(y)) * before);
+    store(scores + c, vec(value(y)));
+    const Vec before = row.slopes_given ? load<Vec>(slopes + c) : all(row.scale);
+    store(slopes + c, vec(slope(y)) * before);
   }
+}
+template <class F>
+__attribute__((flatten)) void scores_along_queries(const void* function, PairRow& row) {
+  PairRow copy = faultless(row);
+  scores_along_queries(*static_cast<const F*>(function), copy, row.scores, row.slopes);
+  row.take_faults(copy);
 }
 
 /// Adds the products of the gradients of f(s) and its derivatives by the numbers that it looked up to the

@@ -53,6 +53,19 @@ inline Int lanes() {
 inline Vec lanes_as_floats() {
   return __builtin_convertvector(lanes(), Vec);
 }
+/// The lanes of a vector of 4-byte numbers in the opposite order.
+template <class V>
+inline V reversed(V v) {
+#if ATTENTIVE_SIMD_IS_AVX512
+  return (V)_mm512_maskz_permutexvar_epi32(kEveryLane, (__m512i)(15 - lanes()), (__m512i)v);
+#elif ATTENTIVE_SIMD_IS_AVX2
+  return (V)_mm256_permutevar8x32_epi32((__m256i)v, (__m256i)(7 - lanes()));
+#else
+  V result;
+  for (int i = 0; i < kWidth; ++i) result[i] = v[kWidth - 1 - i];
+  return result;
+#endif
+}
 inline Vec select(Int condition, Vec yes, Vec no) {
   return condition ? yes : no;
 }
