@@ -28,6 +28,7 @@
 #include <attentive/functional/explain.h>
 #include <attentive/functional/heads.h>
 #include <attentive/functional/linear_attention.h>
+#include <attentive/functional/linear_cross_entropy.h>
 #include <attentive/functional/named_masks.h>
 #include <attentive/functional/recorded_attention.h>
 #include <attentive/functional/shifted_windows.h>

@@ -79,8 +79,10 @@ at::Tensor widened_sum_of_rows(const at::Tensor& a, const at::Tensor& b) {
 }
 
 bool widens_products(const at::Tensor& x) {
-  if (!x.is_cpu() || at::autocast::is_autocast_enabled(at::kCPU)) return false;
-  const auto type = x.scalar_type();
+  return x.is_cpu() && !at::autocast::is_autocast_enabled(at::kCPU) && widens_products(x.scalar_type());
+}
+
+bool widens_products(at::ScalarType type) {
   return (type == at::kBFloat16 && !kernels::cpu::has_gemm_bf16()) ||
          (type == at::kHalf && !kernels::cpu::library_has_gemm_f16());
 }

@@ -31,4 +31,7 @@ at::Tensor sum_of_rows(const at::Tensor& a, const at::Tensor& b);
 /// rate; float16 on every CPU without AVX512-FP16.
 bool widens_products(const at::Tensor& x);
 
+/// The rule for operands of a dtype on the CPU that autocast does not touch.
+bool widens_products(at::ScalarType type);
+
 }  // namespace attentive

@@ -2,7 +2,10 @@
 
 #include <ATen/ops/cross_entropy_loss.h>
 
+#include <attentive/functional/linear_cross_entropy.h>
+
 #include "core/modes.h"
+#include "functional/linear.h"
 #include "modules/checks.h"
 
 namespace attentive {
@@ -21,8 +24,13 @@ at::Tensor tokens_with_logits(const at::Tensor& x, Logits which) {
   return which == Logits::Last && x.size(1) > 1 ? x.narrow(1, x.size(1) - 1, 1) : x;
 }
 
+at::Tensor LogitHead::logits(const at::Tensor& x) const {
+  const auto plain = attentive::linear(x, weight);
+  return softcap ? plain.div(*softcap).tanh().mul(*softcap) : plain;
+}
+
 at::Tensor next_token_loss(const DecoderSizes& sizes, const at::Tensor& ids, const at::Tensor& targets,
-                           const std::function<at::Tensor()>& logits) {
+                           const LogitHead& head, const std::function<at::Tensor()>& features) {
   check_defined(sizes.caller, "ids", ids);
   check_defined(sizes.caller, "targets", targets);
   TORCH_CHECK_VALUE(targets.sizes() == ids.sizes(), sizes.caller, ": expected targets of shape ",
@@ -30,7 +38,10 @@ at::Tensor next_token_loss(const DecoderSizes& sizes, const at::Tensor& ids, con
   TORCH_CHECK_VALUE(at::isIntegralType(targets.scalar_type(), /*includeBool=*/false), sizes.caller,
                     ": expected targets as integers, got ", describe(targets));
   check_indices(sizes.caller, "targets", targets, sizes.vocab_size);
-  return at::cross_entropy_loss(logits().flatten(0, 1), targets.flatten().to(at::kLong));
+  const auto bytes = at::elementSize(autocast_type(head.weight.scalar_type(), head.weight.device()));
+  if (ids.numel() > kMostLogitBytes / (sizes.vocab_size * static_cast<int64_t>(bytes)))
+    return linear_cross_entropy(features(), head.weight, targets, {.softcap = head.softcap});
+  return at::cross_entropy_loss(head.logits(features()).flatten(0, 1), targets.flatten().to(at::kLong));
 }
 
 std::unique_ptr<KVCache> empty_cache(const DecoderSizes& sizes, const TransformerAttentionImpl& attention,

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include <ATen/core/Tensor.h>
 
@@ -25,10 +26,22 @@ int64_t check_ids(const DecoderSizes& sizes, const at::Tensor& ids, const KVCach
 /// Selects the rows of x (B, T, features) for which logits are requested.
 at::Tensor tokens_with_logits(const at::Tensor& x, Logits which);
 
-/// The mean cross-entropy of `logits()` (B, T, vocab_size) and targets (B, T). Ids and targets are checked
-/// before `logits` is called.
+/// The head of a language model: logits = x weightᵀ, with an optional softcap.
+struct LogitHead {
+  at::Tensor weight;  ///< (vocab_size, features)
+  std::optional<double> softcap = std::nullopt;
+
+  at::Tensor logits(const at::Tensor& x) const;
+};
+
+/// The size of all logits, in bytes, above which a loss computes them in chunks. They then need a share of
+/// the memory, but are summed in another order, so that a small model keeps the bits of the composed loss.
+constexpr int64_t kMostLogitBytes = 128 << 20;
+
+/// The mean cross-entropy of the logits of `features()` (B, T, features) and targets (B, T). Ids and targets
+/// are checked before `features` is called.
 at::Tensor next_token_loss(const DecoderSizes& sizes, const at::Tensor& ids, const at::Tensor& targets,
-                           const std::function<at::Tensor()>& logits);
+                           const LogitHead& head, const std::function<at::Tensor()>& features);
 
 /// An empty cache for layers like `attention`, on the device of `weight` and in its dtype (under autocast,
 /// autocast's dtype). It is a ring if `window` > 0 and there is no limit of the context; otherwise a dense

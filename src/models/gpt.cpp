@@ -7,7 +7,6 @@
 
 #include "core/check.h"
 #include "functional/elementwise.h"
-#include "functional/linear.h"
 #include "models/decoder_only.h"
 #include "modules/checks.h"
 #include "modules/first_weights.h"
@@ -105,14 +104,18 @@ void GPTImpl::set_context(std::shared_ptr<AttentionContext> context) {
 }
 
 at::Tensor GPTImpl::forward(const at::Tensor& ids, Logits which) {
-  return run(ids, nullptr, which);
+  return head().logits(features(ids, nullptr, which));
 }
 
 at::Tensor GPTImpl::forward_cached(const at::Tensor& ids, KVCache& cache, Logits which) {
-  return run(ids, &cache, which);
+  return head().logits(features(ids, &cache, which));
 }
 
-at::Tensor GPTImpl::run(const at::Tensor& ids, KVCache* cache, Logits which) {
+LogitHead GPTImpl::head() const {
+  return {options.tied() ? tok_emb->weight : out_head->weight};
+}
+
+at::Tensor GPTImpl::features(const at::Tensor& ids, KVCache* cache, Logits which) {
   const auto first = check_ids(gpt_sizes(options), ids, cache);
   auto x = at::embedding(tok_emb->weight, ids);
   if (pos_emb) {
@@ -124,12 +127,12 @@ at::Tensor GPTImpl::run(const at::Tensor& ids, KVCache* cache, Logits which) {
     auto& block = trf_blocks->at<TransformerBlockImpl>(static_cast<size_t>(i));
     x = cache ? block.forward_cached(x, *cache, i) : block.forward(x);
   }
-  x = tokens_with_logits(x, which);
-  return attentive::linear(final_norm->forward(x), options.tied() ? tok_emb->weight : out_head->weight);
+  return final_norm->forward(tokens_with_logits(x, which));
 }
 
 at::Tensor GPTImpl::loss(const at::Tensor& ids, const at::Tensor& targets) {
-  return next_token_loss(gpt_sizes(options), ids, targets, [&] { return forward(ids); });
+  return next_token_loss(gpt_sizes(options), ids, targets, head(),
+                         [&] { return features(ids, nullptr, Logits::All); });
 }
 
 std::unique_ptr<KVCache> GPTImpl::make_cache(int64_t batch, int64_t capacity) const {

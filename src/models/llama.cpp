@@ -6,7 +6,6 @@
 
 #include <attentive/models/llama.h>
 
-#include "functional/linear.h"
 #include "models/decoder_only.h"
 #include "modules/checks.h"
 #include "modules/first_weights.h"
@@ -140,14 +139,18 @@ void LlamaImpl::reset() {
 }
 
 at::Tensor LlamaImpl::forward(const at::Tensor& ids, const Mask& mask, Logits which) {
-  return run(ids, nullptr, mask, which);
+  return head().logits(features(ids, nullptr, mask, which));
 }
 
 at::Tensor LlamaImpl::forward_cached(const at::Tensor& ids, KVCache& cache, const Mask& mask, Logits which) {
-  return run(ids, &cache, mask, which);
+  return head().logits(features(ids, &cache, mask, which));
 }
 
-at::Tensor LlamaImpl::run(const at::Tensor& ids, KVCache* cache, const Mask& mask, Logits which) {
+LogitHead LlamaImpl::head() const {
+  return {options.tied() ? tok_emb->weight : out_head->weight, options.logit_softcap()};
+}
+
+at::Tensor LlamaImpl::features(const at::Tensor& ids, KVCache* cache, const Mask& mask, Logits which) {
   check_ids(llama_sizes(options), ids, cache);
   auto x = at::embedding(tok_emb->weight, ids);
   if (options.scaled_embedding()) {  // the factor is rounded to x's dtype, as in Gemma's training
@@ -158,15 +161,12 @@ at::Tensor LlamaImpl::run(const at::Tensor& ids, KVCache* cache, const Mask& mas
     auto& block = blocks->at<LlamaBlockImpl>(static_cast<size_t>(i));
     x = cache ? block.forward_cached(x, *cache, i, mask) : block.forward(x, mask);
   }
-  x = tokens_with_logits(x, which);
-  const auto logits =
-      attentive::linear(final_norm->forward(x), options.tied() ? tok_emb->weight : out_head->weight);
-  if (!options.logit_softcap()) return logits;
-  return logits.div(*options.logit_softcap()).tanh().mul(*options.logit_softcap());
+  return final_norm->forward(tokens_with_logits(x, which));
 }
 
 at::Tensor LlamaImpl::loss(const at::Tensor& ids, const at::Tensor& targets) {
-  return next_token_loss(llama_sizes(options), ids, targets, [&] { return forward(ids); });
+  return next_token_loss(llama_sizes(options), ids, targets, head(),
+                         [&] { return features(ids, nullptr, {}, Logits::All); });
 }
 
 std::unique_ptr<KVCache> LlamaImpl::make_cache(int64_t batch, int64_t capacity) const {

@@ -1,4 +1,5 @@
 #include <ATen/ops/arange.h>
+#include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/linear.h>
@@ -15,6 +16,7 @@
 #include "support/compare.h"
 #include "support/errors.h"
 #include "support/gradcheck.h"
+#include "support/memory_meter.h"
 #include "support/source_folder.h"
 
 using namespace attentive;
@@ -200,4 +202,31 @@ TEST_CASE("a GPT of other sizes computes what its parts do", "[gpt]") {
   CHECK(value_error([] { GPT(book().hidden_dim(-1)); }) == "GPT: expected hidden_dim > 0, got -1");
   CHECK(value_error([] { GPT(book().eps(-1)); }) ==
         "GPT: expected eps to be finite and not negative, got -1");
+}
+
+TEST_CASE("GPT's loss holds all logits only while they are small", "[gpt]") {
+  constexpr int64_t kVocabulary = 70000;
+  at::manual_seed(3);
+  GPT model(GPTOptions(kVocabulary, 512, 4, 1, 1).tied(true));
+  const auto peak_and_loss = [&](int64_t tokens) {
+    const auto ids = at::randint(kVocabulary, {1, tokens}, at::kLong), targets = ids.flip(1);
+    model->zero_grad();
+    const test::MemoryMeter meter;
+    const auto loss = model->loss(ids, targets);
+    loss.backward();
+    const auto peak = meter.peak();
+    const auto gradient = model->tok_emb->weight.grad().clone();
+    model->zero_grad();
+    const auto composed = at::cross_entropy_loss(model->forward(ids).flatten(0, 1), targets.flatten());
+    composed.backward();
+    CHECK_WITHIN(loss.detach(), composed.detach(), {1e-6, 0});
+    CHECK_WITHIN(gradient, model->tok_emb->weight.grad(), {1e-4, 1e-7});
+    return std::pair(peak, bit_equal(loss.detach(), composed.detach()) &&
+                               bit_equal(gradient, model->tok_emb->weight.grad()));
+  };
+  constexpr int64_t kAtMost = (int64_t{128} << 20) / (4 * kVocabulary);
+  const auto [whole, whole_bits] = peak_and_loss(kAtMost);
+  const auto [chunks, chunks_bits] = peak_and_loss(kAtMost + 1);
+  CHECK(whole_bits);
+  CHECK(chunks * 3 < whole * 2);
 }

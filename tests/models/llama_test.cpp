@@ -4,6 +4,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
@@ -15,6 +16,7 @@
 #include "support/compare.h"
 #include "support/errors.h"
 #include "support/gradcheck.h"
+#include "support/memory_meter.h"
 
 using namespace attentive;
 using attentive::test::value_error;
@@ -281,4 +283,31 @@ TEST_CASE("Llama refuses ids and options without meaning, by name", "[llama]") {
         "Llama: expected a capacity, because there is neither a context_length nor a window in every layer");
   CHECK(Llama(plain().context_length(0))->make_cache(2, 7)->slots() == 7);
   CHECK(model->make_cache()->slots() == 40);
+}
+
+TEST_CASE("Llama's loss holds all logits only while they are small", "[llama]") {
+  constexpr int64_t kVocabulary = 70000;
+  at::manual_seed(3);
+  Llama model(LlamaOptions(kVocabulary, 4, 1, 1).tied(true).logit_softcap(3.0));
+  const auto peak_and_loss = [&](int64_t tokens) {
+    const auto ids = at::randint(kVocabulary, {1, tokens}, at::kLong), targets = ids.flip(1);
+    model->zero_grad();
+    const test::MemoryMeter meter;
+    const auto loss = model->loss(ids, targets);
+    loss.backward();
+    const auto peak = meter.peak();
+    const auto gradient = model->tok_emb->weight.grad().clone();
+    model->zero_grad();
+    const auto composed = at::cross_entropy_loss(model->forward(ids).flatten(0, 1), targets.flatten());
+    composed.backward();
+    CHECK_WITHIN(loss.detach(), composed.detach(), {1e-6, 0});
+    CHECK_WITHIN(gradient, model->tok_emb->weight.grad(), {1e-4, 1e-7});
+    return std::pair(peak, bit_equal(loss.detach(), composed.detach()) &&
+                               bit_equal(gradient, model->tok_emb->weight.grad()));
+  };
+  constexpr int64_t kAtMost = (int64_t{128} << 20) / (4 * kVocabulary);
+  const auto [whole, whole_bits] = peak_and_loss(kAtMost);
+  const auto [chunks, chunks_bits] = peak_and_loss(kAtMost + 1);
+  CHECK(whole_bits);
+  CHECK(chunks * 3 < whole * 2);
 }

@@ -16,6 +16,8 @@
 
 namespace attentive {
 
+struct LogitHead;
+
 /// How a GPT encodes the position of a token: by adding a learned vector to its embedding, or by rotating
 /// queries and keys (RoPE).
 enum class GPTPositions { Learned, Rotary };
@@ -103,6 +105,7 @@ class GPTImpl : public Module<GPTImpl> {
   /// Processes tokens that follow those in the cache; ids holds only the new tokens, and so do the logits.
   at::Tensor forward_cached(const at::Tensor& ids, KVCache& cache, Logits which = Logits::All);
   /// The mean cross-entropy of predicting `targets` (B, T), in nats per token.
+  /// If all logits would take more than 128 MiB, they are computed in chunks, by `linear_cross_entropy`.
   at::Tensor loss(const at::Tensor& ids, const at::Tensor& targets);
 
   /// An empty cache that fits this model, its device and its dtype (under autocast, autocast's dtype): a
@@ -120,7 +123,8 @@ class GPTImpl : public Module<GPTImpl> {
  private:
   FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(Logits::All)})
 
-  at::Tensor run(const at::Tensor& ids, KVCache* cache, Logits which);
+  at::Tensor features(const at::Tensor& ids, KVCache* cache, Logits which);
+  LogitHead head() const;
 
   std::shared_ptr<AttentionContext> context_;
 };

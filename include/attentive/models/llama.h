@@ -18,6 +18,8 @@
 
 namespace attentive {
 
+struct LogitHead;
+
 /// Options of `Llama`. The members of the family differ only in these.
 struct LlamaOptions {
   LlamaOptions(int64_t vocab_size, int64_t emb_dim, int64_t num_heads, int64_t num_layers)
@@ -132,6 +134,7 @@ class LlamaImpl : public Module<LlamaImpl> {
   at::Tensor forward_cached(const at::Tensor& ids, KVCache& cache, const Mask& mask = {},
                             Logits which = Logits::All);
   /// The mean cross-entropy of predicting `targets` (B, T), in nats per token.
+  /// If all logits would take more than 128 MiB, they are computed in chunks, by `linear_cross_entropy`.
   at::Tensor loss(const at::Tensor& ids, const at::Tensor& targets);
 
   /// An empty cache that fits this model, its device and its dtype (under autocast, autocast's dtype): a
@@ -148,7 +151,8 @@ class LlamaImpl : public Module<LlamaImpl> {
  private:
   FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(Mask())}, {2, torch::nn::AnyValue(Logits::All)})
 
-  at::Tensor run(const at::Tensor& ids, KVCache* cache, const Mask& mask, Logits which);
+  at::Tensor features(const at::Tensor& ids, KVCache* cache, const Mask& mask, Logits which);
+  LogitHead head() const;
 };
 using Llama = ModuleHolder<LlamaImpl>;
 
