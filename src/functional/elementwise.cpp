@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <optional>
 
 #include <ATen/Parallel.h>
+#include <ATen/TensorSubclassLikeUtils.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/dropout.h>
 #include <ATen/ops/empty.h>
@@ -15,7 +17,9 @@
 
 #include <attentive/core/guards.h>
 
+#include "core/modes.h"
 #include "kernels/dropout_counter.h"
+#include "kernels/gemm/scratch.h"
 #include "kernels/plain.h"
 #include "kernels/simd/elementwise.h"
 
@@ -155,6 +159,112 @@ at::Tensor add_dropped(const at::Tensor& residual, const at::Tensor& x, double p
 
 at::Tensor gelu_tanh(const at::Tensor& x) {
   return is_plain(x) ? Gelu::apply(x) : at::gelu(x, "tanh");
+}
+
+namespace {
+
+using kernels::cpu::bf16_t;
+using kernels::cpu::elementwise;
+using kernels::cpu::f16_t;
+using kernels::cpu::Scratch;
+
+constexpr int64_t kFewNumbers = 1 << 15;
+
+bool is_few(const at::Tensor& x) {
+  return !at::GradMode::is_enabled() && x.is_cpu() && x.numel() > 0 && x.numel() <= kFewNumbers &&
+         !is_autocast(x.device());
+}
+
+// Calls work(T{}) for the type T of the numbers of x, and returns whether there is one.
+template <class Work>
+bool for_numbers(const at::Tensor& x, const Work& work) {
+  switch (x.scalar_type()) {
+    case at::kFloat:
+      work(float{});
+      return true;
+    case at::kBFloat16:
+      work(bf16_t{});
+      return true;
+    case at::kHalf:
+      work(f16_t{});
+      return true;
+    default:
+      return false;
+  }
+}
+
+template <class T>
+void rms_norm_rows(const at::Tensor& x, const at::Tensor& weight, double eps, double offset,
+                   const at::Tensor& out) {
+  const auto n = x.size(-1), rows = x.numel() / n;
+  Scratch& scratch = Scratch::of_this_thread();
+  scratch.reset();
+  auto *const factors = scratch.take<float>(n), *const row = scratch.take<float>(n);
+  elementwise().convert(static_cast<const T*>(weight.const_data_ptr()), factors, n);
+  if (offset != 0) {
+    for (int64_t i = 0; i < n; ++i) factors[i] += static_cast<float>(offset);
+  }
+  const auto* from = static_cast<const T*>(x.const_data_ptr());
+  auto* to = static_cast<T*>(out.mutable_data_ptr());
+  for (int64_t r = 0; r < rows; ++r, from += n, to += n) {
+    elementwise().convert(from, row, n);
+    const auto mean = static_cast<double>(elementwise().dot(row, row, n)) / static_cast<double>(n);
+    elementwise().store_scaled(row, static_cast<float>(1.0 / std::sqrt(mean + eps)), row, n);
+    elementwise().multiply_by(factors, row, n);
+    elementwise().convert(row, to, n);
+  }
+}
+
+template <class T>
+void rotate_rows(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, const at::Tensor& out) {
+  const auto items = x.size(0), heads = x.size(1), tokens = x.size(2), half = x.size(3) / 2;
+  Scratch& scratch = Scratch::of_this_thread();
+  scratch.reset();
+  auto *const from = scratch.take<float>(2 * half), *const to = scratch.take<float>(2 * half),
+              *const c = scratch.take<float>(tokens * half), *const s = scratch.take<float>(tokens * half);
+  elementwise().convert(static_cast<const T*>(cos.const_data_ptr()), c, tokens * half);
+  elementwise().convert(static_cast<const T*>(sin.const_data_ptr()), s, tokens * half);
+  const auto* const data = static_cast<const T*>(x.const_data_ptr());
+  auto* result = static_cast<T*>(out.mutable_data_ptr());
+  for (int64_t b = 0; b < items; ++b) {
+    for (int64_t h = 0; h < heads; ++h) {
+      for (int64_t t = 0; t < tokens; ++t, result += 2 * half) {
+        elementwise().convert(data + b * x.stride(0) + h * x.stride(1) + t * x.stride(2), from, 2 * half);
+        const float *const cosines = c + t * half, *const sines = s + t * half;
+        for (int64_t i = 0; i < half; ++i) {
+          to[i] = from[i] * cosines[i] - from[half + i] * sines[i];
+          to[half + i] = from[half + i] * cosines[i] + from[i] * sines[i];
+        }
+        elementwise().convert(to, result, 2 * half);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+at::Tensor few_rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps, double offset) {
+  const auto type = x.scalar_type();
+  if (!is_few(x) || !is_plain(x, type) || !is_plain(weight, type)) return {};
+  at::Tensor out;
+  for_numbers(x, [&](auto number) {
+    out = at::empty(x.sizes(), x.options());
+    rms_norm_rows<decltype(number)>(x, weight, eps, offset, out);
+  });
+  return out;
+}
+
+at::Tensor few_rotated_halves(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin) {
+  const auto type = x.scalar_type();
+  if (!is_few(x) || x.dim() != 4 || x.layout() != at::kStrided || x.is_neg() || x.stride(3) != 1) return {};
+  if (has_tangent(x) || at::isTensorSubclassLike(x)) return {};
+  if (!is_plain(cos, type) || !is_plain(sin, type)) return {};
+  at::Tensor out;
+  for_numbers(x, [&](auto number) {
+    out = at::empty(x.sizes(), x.options());
+    rotate_rows<decltype(number)>(x, cos, sin, out);
+  });
+  return out;
 }
 
 }  // namespace attentive

@@ -15,8 +15,8 @@
 
 #include "core/check.h"
 #include "core/modes.h"
-#include "kernels/gemm/few_linear.h"
 #include "kernels/gemm/gemm.h"
+#include "kernels/simd/elementwise.h"
 
 namespace attentive {
 namespace {
@@ -125,7 +125,7 @@ bool is_ordinary(const at::Tensor& x) {
 }  // namespace
 
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
-  auto few = kernels::cpu::few_linear(x, weight, bias);
+  auto few = kernels::cpu::few_linear(x, {weight, bias});
   if (few.defined()) return few;
   if (!widens_products(x)) return at::linear(x, weight, bias);
   const bool same =
@@ -135,6 +135,31 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
   if (!same || !fits || !is_ordinary(x) || !is_ordinary(weight) || !is_ordinary(bias))
     return composed_linear(x, weight, bias);
   return WidenedLinear::apply(x, weight, as_optional(bias));
+}
+
+std::vector<at::Tensor> linears(const at::Tensor& x, at::ArrayRef<LinearLayer> layers) {
+  auto results = kernels::cpu::few_linears(x, layers);
+  if (!results.empty()) return results;
+  for (const auto& layer : layers) results.push_back(linear(x, layer.weight, layer.bias));
+  return results;
+}
+
+namespace {
+
+kernels::cpu::RowFunction row_function(LinearFunction function) {
+  const auto& functions = kernels::cpu::elementwise();
+  return function == LinearFunction::Silu ? functions.silu : functions.gelu;
+}
+
+}  // namespace
+
+at::Tensor few_linear(LinearFunction function, const at::Tensor& x, const LinearLayer& layer) {
+  return kernels::cpu::few_linear(x, layer, row_function(function));
+}
+
+at::Tensor few_gated_linear(LinearFunction function, const at::Tensor& x, const LinearLayer& gate,
+                            const LinearLayer& up) {
+  return kernels::cpu::few_gated_linear(x, gate, up, row_function(function));
 }
 
 at::Tensor matrix_product(const at::Tensor& a, const at::Tensor& b) {

@@ -1,6 +1,11 @@
 #pragma once
 
+#include <vector>
+
 #include <ATen/core/Tensor.h>
+#include <c10/util/ArrayRef.h>
+
+#include "kernels/gemm/few_linear.h"
 
 namespace attentive {
 
@@ -19,6 +24,25 @@ at::Tensor widened_sum_of_rows(const at::Tensor& a, const at::Tensor& b);
 /// kernels/gemm/few_linear.h, with results equal to within rounding. A half type for which LibTorch has no
 /// fast product on this CPU (widens_products) is computed in float32 and rounded once.
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias = {});
+
+/// A weight and a bias, which may be undefined.
+using LinearLayer = kernels::cpu::FewLayer;
+
+/// linear(x, W, b) for every layer. For few rows without gradients, the weights are read by one parallel
+/// pass.
+std::vector<at::Tensor> linears(const at::Tensor& x, at::ArrayRef<LinearLayer> layers);
+
+/// Functions of a projection's result that need no pass of their own for few rows.
+enum class LinearFunction { GeluTanh, Silu };
+
+// The next two functions return an undefined tensor unless x has few rows without gradients. A result of a
+// half type is rounded once.
+
+/// function(x W^T + b)
+at::Tensor few_linear(LinearFunction function, const at::Tensor& x, const LinearLayer& layer);
+/// function(x G^T + a) * (x U^T + b)
+at::Tensor few_gated_linear(LinearFunction function, const at::Tensor& x, const LinearLayer& gate,
+                            const LinearLayer& up);
 
 /// The matrix product a b, with the same rule for half types.
 at::Tensor matrix_product(const at::Tensor& a, const at::Tensor& b);

@@ -1,5 +1,7 @@
 #include "modules/activate.h"
 
+#include <optional>
+
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/sigmoid.h>
@@ -7,8 +9,19 @@
 #include <ATen/ops/square.h>
 
 #include "functional/elementwise.h"
+#include "functional/linear.h"
+#include "modules/projection.h"
 
 namespace attentive {
+namespace {
+
+std::optional<LinearFunction> linear_function(Activation activation) {
+  if (activation == Activation::GeluTanh) return LinearFunction::GeluTanh;
+  if (activation == Activation::Silu) return LinearFunction::Silu;
+  return std::nullopt;
+}
+
+}  // namespace
 
 at::Tensor activate(Activation activation, const at::Tensor& x) {
   switch (activation) {
@@ -25,6 +38,23 @@ at::Tensor activate(Activation activation, const at::Tensor& x) {
     default:
       return at::relu(x);
   }
+}
+
+at::Tensor project_activated(Activation activation, const torch::nn::Linear& layer, const at::Tensor& x) {
+  if (const auto function = linear_function(activation)) {
+    auto few = few_linear(*function, x, {layer->weight, layer->bias});
+    if (few.defined()) return few;
+  }
+  return activate(activation, project(layer, x));
+}
+
+at::Tensor project_gated(Activation activation, const torch::nn::Linear& gate, const torch::nn::Linear& up,
+                         const at::Tensor& x) {
+  if (const auto function = linear_function(activation)) {
+    auto few = few_gated_linear(*function, x, {gate->weight, gate->bias}, {up->weight, up->bias});
+    if (few.defined()) return few;
+  }
+  return activate(activation, project(gate, x)) * project(up, x);
 }
 
 }  // namespace attentive

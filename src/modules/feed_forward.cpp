@@ -67,9 +67,9 @@ torch::nn::Linear FeedForwardImpl::layer(size_t index) const {
 at::Tensor FeedForwardImpl::forward(const at::Tensor& x) {
   const auto first = layer(0);
   check_sequence(kName, "x", x, options.emb_dim(), first->weight);
-  const auto up = project(first, x);
-  if (!gate) return project(layer(2), activate(options.activation(), up));
-  return project(layer(2), activate(options.activation(), project(gate, x)) * up);
+  const auto hidden = gate ? project_gated(options.activation(), gate, first, x)
+                           : project_activated(options.activation(), first, x);
+  return project(layer(2), hidden);
 }
 
 }  // namespace attentive

@@ -43,10 +43,8 @@ std::pair<at::Tensor, at::Tensor> GroupedQueryAttentionImpl::forward_with_weight
                                                                                   Weights which) {
   check_sequence(kName, "x", x, options.d_in(), W_query->weight);
   check_context(kName, x.size(-2), options.context_length());
-  const auto q = project_heads(W_query, x, options.num_heads());
-  const auto k = project_heads(W_key, x, options.num_kv_heads());
-  const auto v = project_heads(W_value, x, options.num_kv_heads());
-  return project_out(out_proj, attend(*this, q, k, v, mask, which), x);
+  const auto heads = project_heads({W_query, W_key, W_value}, x, options.d_out() / options.num_heads());
+  return project_out(out_proj, attend(*this, heads[0], heads[1], heads[2], mask, which), x);
 }
 
 }  // namespace attentive

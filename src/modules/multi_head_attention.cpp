@@ -43,10 +43,9 @@ std::pair<at::Tensor, at::Tensor> MultiHeadAttentionImpl::forward_with_weights(c
   check_sequence(kName, "x", x, options.d_in(), W_query->weight);
   check_context(kName, x.size(-2), options.context_length());
   check_position_bias_tokens(kName, options.position_bias(), x.size(-2));
-  const auto heads = [&](const torch::nn::Linear& layer) {
-    return project_heads(layer, x, options.num_heads());
-  };
-  return project_out(out_proj, attend(*this, heads(W_query), heads(W_key), heads(W_value), mask, which), x);
+  const auto head_dim = options.d_out() / options.num_heads();
+  const auto heads = project_heads({W_query, W_key, W_value}, x, head_dim);
+  return project_out(out_proj, attend(*this, heads[0], heads[1], heads[2], mask, which), x);
 }
 
 }  // namespace attentive

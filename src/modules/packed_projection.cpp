@@ -43,21 +43,26 @@ at::Tensor joined(const at::Tensor& first, int64_t rows) {
   return first.as_strided(sizes, first.strides());
 }
 
+// Queries, keys and values (B, heads, T, head_dim) by one product with adjacent weights of `rows` outputs.
+std::vector<at::Tensor> packed_heads(const at::Tensor& x, const std::array<int64_t, 3>& rows,
+                                     const at::Tensor& weight, const at::Tensor& bias, int64_t head_dim) {
+  const auto all = rows[0] + rows[1] + rows[2];
+  const auto y = attentive::linear(x, joined(weight, all), bias.defined() ? joined(bias, all) : at::Tensor());
+  const auto heads = y.unflatten(2, {all / head_dim, head_dim}).transpose(1, 2);
+  return heads.unsafe_split_with_sizes({rows[0] / head_dim, rows[1] / head_dim, rows[2] / head_dim}, 1);
+}
+
 class PackedProjection : public torch::autograd::Function<PackedProjection> {
  public:
   static variable_list forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& wq,
                                const at::Tensor& wk, const at::Tensor& wv,
                                const std::optional<at::Tensor>& bq, const std::optional<at::Tensor>& bk,
                                const std::optional<at::Tensor>& bv, int64_t head_dim) {
-    const std::vector<int64_t> rows{wq.size(0), wk.size(0), wv.size(0)};
-    const auto all = rows[0] + rows[1] + rows[2];
     ctx->save_for_backward({x, wq, wk, wv});
     ctx->saved_data["head_dim"] = head_dim;
     ctx->saved_data["biases"] = bq.has_value();
     (void)bk, (void)bv;  // they are adjacent to bq and read through it
-    const auto y = attentive::linear(x, joined(wq, all), bq ? joined(*bq, all) : at::Tensor());
-    const auto heads = y.unflatten(2, {all / head_dim, head_dim}).transpose(1, 2);
-    return heads.unsafe_split_with_sizes({rows[0] / head_dim, rows[1] / head_dim, rows[2] / head_dim}, 1);
+    return packed_heads(x, {wq.size(0), wk.size(0), wv.size(0)}, wq, bq.value_or(at::Tensor()), head_dim);
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
@@ -143,6 +148,11 @@ void make_adjacent(const QkvLayers& layers, bool values) {
 std::array<at::Tensor, 3> project_qkv(const QkvLayers& layers, const at::Tensor& x, int64_t head_dim) {
   const auto& [q, k, v] = layers;
   if (!x.is_meta() && !is_autocast(x.device()) && !differentiated_forward(layers, x) && adjacent(layers)) {
+    if (!at::GradMode::is_enabled()) {  // without the overhead of a custom function
+      const auto heads = packed_heads(x, {q->weight.size(0), k->weight.size(0), v->weight.size(0)}, q->weight,
+                                      q->bias, head_dim);
+      return {heads[0], heads[1], heads[2]};
+    }
     // A custom function accepts an absent optional tensor, but not an undefined tensor.
     const auto bias = [](const torch::nn::Linear& layer) { return as_optional(layer->bias); };
     const auto heads =

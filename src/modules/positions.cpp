@@ -13,6 +13,7 @@
 
 #include "core/check.h"
 #include "core/kept_tensors.h"
+#include "functional/elementwise.h"
 #include "modules/checks.h"
 #include "modules/first_weights.h"
 
@@ -200,6 +201,8 @@ at::Tensor RotaryPositionsImpl::forward(const at::Tensor& x, int64_t first) {
   tabulate(first, length, x);
   const auto cos = cos_.narrow(0, first - begin_, length), sin = sin_.narrow(0, first - begin_, length);
   if (options.pairing() == RotaryPairing::Halves) {
+    auto few = few_rotated_halves(x, cos, sin);
+    if (few.defined()) return few;
     const auto half = options.head_dim() / 2;
     const auto a = x.narrow(-1, 0, half), b = x.narrow(-1, half, half);
     return at::cat({a * cos - b * sin, b * cos + a * sin}, -1);

@@ -24,6 +24,15 @@ at::Tensor project_heads(const torch::nn::Linear& layer, const at::Tensor& x, in
   return split_heads(project(layer, batched(x)), num_heads);
 }
 
+std::vector<at::Tensor> project_heads(std::initializer_list<torch::nn::Linear> layers, const at::Tensor& x,
+                                      int64_t head_dim) {
+  std::vector<LinearLayer> all;
+  for (const auto& layer : layers) all.push_back({layer->weight, layer->bias});
+  auto projected = linears(batched(x), all);
+  for (auto& y : projected) y = split_heads(y, y.size(-1) / head_dim);
+  return projected;
+}
+
 std::pair<at::Tensor, at::Tensor> project_out(const torch::nn::Linear& layer,
                                               const std::pair<at::Tensor, at::Tensor>& attended,
                                               const at::Tensor& x) {

@@ -3,7 +3,9 @@
 // Projections from tokens to heads and back.
 
 #include <cstdint>
+#include <initializer_list>
 #include <utility>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 #include <torch/nn/modules/linear.h>
@@ -22,6 +24,11 @@ std::pair<at::Tensor, at::Tensor> unbatched_like(const at::Tensor& x, const at::
 
 /// Projects x (B, T, features) or (T, features) to (B, num_heads, T, head_dim).
 at::Tensor project_heads(const torch::nn::Linear& layer, const at::Tensor& x, int64_t num_heads);
+
+/// Projects x by each of the layers, to heads of head_dim numbers. For few rows without gradients, the
+/// weights are read by one parallel pass.
+std::vector<at::Tensor> project_heads(std::initializer_list<torch::nn::Linear> layers, const at::Tensor& x,
+                                      int64_t head_dim);
 
 /// A module's results from its attended context (B, H, T, head_dim) and weights: the context is merged and
 /// projected, and the batch dimension is removed if the module's input x has none.

@@ -2,27 +2,34 @@
 
 #include "kernels/gemm/few_linear.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string>
+#include <vector>
 
 #include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/gelu.h>
 #include <ATen/ops/linear.h>
+#include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/silu.h>
 #include <c10/util/Exception.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 
 #include "kernels/gemm/gemm.h"
+#include "kernels/simd/elementwise.h"
+#include "kernels/simd/selection.h"
 #include "support/compare.h"
 
 using namespace attentive::test;
 using attentive::difference;
 using attentive::tolerance_of;
-using attentive::kernels::cpu::few_linear;
-using attentive::kernels::cpu::has_gemm_bf16;
+using namespace attentive::kernels::cpu;
 
 namespace {
 
@@ -31,24 +38,88 @@ struct Autocast {
   ~Autocast() { at::autocast::set_autocast_enabled(at::kCPU, false); }
 };
 
+constexpr at::ScalarType kTypes[] = {at::kFloat, at::kBFloat16, at::kHalf};
+
+// The selections that this CPU can run within ATEN_CPU_CAPABILITY: each set of vector code, and each way to
+// multiply bfloat16.
+std::vector<Selection> selections() {
+  const auto here = selection();
+  std::vector<Selection> all{here};
+  if (here.bf16 != Bf16Product::Widened) all.push_back({here.code, Bf16Product::Widened});
+  if (here.bf16 == Bf16Product::MatrixUnit) all.push_back({here.code, Bf16Product::Pairs});
+  const auto& cpu = this_cpu();
+  if (cpu.avx512 && here.code->width == 16 && avx512::code())
+    all.push_back({avx512::code(), Bf16Product::Widened});
+  if (cpu.avx2 && here.code->width >= 8 && avx2::code()) all.push_back({avx2::code(), Bf16Product::Widened});
+  if (cpu.neon && neon::code()) all.push_back({neon::code(), Bf16Product::Widened});
+  all.push_back({portable::code(), Bf16Product::Widened});
+  return all;
+}
+
+std::string name_of(const Selection& selection) {
+  return std::string(selection.code->name) + (selection.bf16 == Bf16Product::Pairs        ? ", pairs"
+                                              : selection.bf16 == Bf16Product::MatrixUnit ? ", matrix unit"
+                                                                                          : ", widened");
+}
+
+// How many rows are multiplied here: fewer where LibTorch's own products of a half type are as fast.
+int64_t most_rows(at::ScalarType type) {
+  const bool library = (type == at::kHalf && library_has_gemm_f16()) ||
+                       (type == at::kBFloat16 && selection().bf16 == Bf16Product::Pairs);
+  return library ? 16 : 32;
+}
+
+// The largest relative error of one rounding to the dtype.
+double rounding(at::ScalarType type) {
+  return std::ldexp(1.0, type == at::kBFloat16 ? -8 : type == at::kHalf ? -11 : -24);
+}
+
+// A contiguous tensor that begins in the middle of its memory, at an odd number.
+at::Tensor random(at::IntArrayRef sizes, at::ScalarType type) {
+  int64_t count = 1;
+  for (const auto size : sizes) count *= size;
+  return at::randn({count + 3}).to(type).narrow(0, 3, count).view(sizes);
+}
+
+int64_t drawn(int64_t low, int64_t high) {
+  return at::randint(low, high + 1, {1}, at::kLong).item<int64_t>();
+}
+
+// A layer of double numbers, and the sums of the magnitudes of its terms, by which errors are measured.
+struct Exact {
+  at::Tensor value, terms;
+
+  Exact(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+    const auto wide = [](const at::Tensor& t) { return t.defined() ? t.to(at::kDouble) : t; };
+    value = at::linear(wide(x), wide(weight), wide(bias));
+    terms = at::linear(wide(x).abs(), wide(weight).abs(), bias.defined() ? wide(bias).abs() : bias);
+  }
+};
+
+// Whether every number is the rounded sum, computed in float32.
+bool is_rounded(const at::Tensor& got, const at::Tensor& value, const at::Tensor& terms) {
+  const auto allowed = value.abs() * rounding(got.scalar_type()) + terms * 1e-6 + 1e-7;
+  return ((got.to(at::kDouble) - value).abs() <= allowed).all().item<bool>();
+}
+
 }  // namespace
 
 TEST_CASE("few rows: equals the linear of doubles", "[few_linear][short]") {
-  const int64_t rows = GENERATE(1, 2, 3, 4, 5, 7, 15, 16);
+  const int64_t rows = GENERATE(1, 2, 3, 4, 5, 7, 15, 16, 23, 32);
   const int64_t features = GENERATE(1, 3, 16, 59, 64, 128), outputs = GENERATE(1, 5, 16, 64, 130, 300);
   INFO(rows << " rows, " << features << " features, " << outputs << " outputs");
   const at::NoGradGuard no_grad;
   const auto x = at::randn({1, rows, features}), weight = at::randn({outputs, features}),
              bias = at::randn({outputs});
   const auto want = at::linear(x.to(at::kDouble), weight.to(at::kDouble));
-  const auto got = few_linear(x, weight, {});
+  const auto got = few_linear(x, {weight, {}});
   REQUIRE(got.defined());
   CHECK(difference(got, want, tolerance_of(at::kFloat)) == "");
-  CHECK(difference(few_linear(x, weight, bias), want + bias, tolerance_of(at::kFloat)) == "");
+  CHECK(difference(few_linear(x, {weight, bias}), want + bias, tolerance_of(at::kFloat)) == "");
 }
 
 TEST_CASE("few rows: equals the linear of doubles with a weight beyond the caches", "[few_linear]") {
-  const int64_t rows = GENERATE(1, 3, 4, 5, 16);
+  const int64_t rows = GENERATE(1, 3, 4, 5, 16, 32);
   const int64_t features = GENERATE(768, 3072, 8200), outputs = 107;
   INFO(rows << " rows, " << features << " features");
   const at::NoGradGuard no_grad;
@@ -56,76 +127,165 @@ TEST_CASE("few rows: equals the linear of doubles with a weight beyond the cache
              weight = at::randn({outputs, features}) / std::sqrt(static_cast<double>(features)),
              bias = at::randn({outputs});
   const auto want = at::linear(x.to(at::kDouble), weight.to(at::kDouble), bias.to(at::kDouble));
-  const auto got = few_linear(x, weight, bias);
+  const auto got = few_linear(x, {weight, bias});
   REQUIRE(got.defined());
   CHECK(difference(got, want, tolerance_of(at::kFloat)) == "");
 }
 
-TEST_CASE("few rows: the same bits on any number of threads", "[few_linear][threads][short]") {
-  const int64_t rows = GENERATE(1, 7);
+TEST_CASE("few rows: every dtype and set of instructions rounds the sum once", "[few_linear][short]") {
   const at::NoGradGuard no_grad;
-  const auto x = at::randn({rows, 520}), weight = at::randn({1001, 520}), bias = at::randn({1001});
+  at::manual_seed(GENERATE(range(0, 30)));
+  const auto rows = drawn(1, 32), features = drawn(1, 400), outputs = drawn(1, 600);
+  for (const auto type : kTypes) {
+    const auto all = random({rows, features}, type), weight = random({outputs, features}, type),
+               bias = random({outputs}, type);
+    for (const auto& chosen : selections()) {
+      INFO(rows << " rows, " << features << " features, " << outputs << " outputs, " << type << ", "
+                << name_of(chosen));
+      const SelectionGuard guard(chosen);
+      const auto x = all.narrow(0, 0, std::min(rows, most_rows(type)));
+      const Exact exact(x, weight, bias), plain(x, weight, {});
+      const auto got = few_linear(x, {weight, bias});
+      REQUIRE(got.defined());
+      CHECK(got.scalar_type() == type);
+      CHECK(is_rounded(got, exact.value, exact.terms));
+      CHECK(is_rounded(few_linear(x, {weight, {}}), plain.value, plain.terms));
+    }
+  }
+}
+
+TEST_CASE("few rows: long rows of half types", "[few_linear][short]") {
+  const at::NoGradGuard no_grad;
+  const int64_t rows = GENERATE(1, 3, 8, 32), features = GENERATE(2048, 3075, 8200), outputs = 70;
+  for (const auto type : {at::kBFloat16, at::kHalf}) {
+    const auto all = random({rows, features}, type), weight = random({outputs, features}, type);
+    for (const auto& chosen : selections()) {
+      INFO(rows << " rows, " << features << " features, " << type << ", " << name_of(chosen));
+      const SelectionGuard guard(chosen);
+      const auto x = all.narrow(0, 0, std::min(rows, most_rows(type)));
+      const Exact exact(x, weight, {});
+      CHECK(is_rounded(few_linear(x, {weight, {}}), exact.value, exact.terms));
+    }
+  }
+}
+
+TEST_CASE("few rows: a function of the sums", "[few_linear][short]") {
+  const at::NoGradGuard no_grad;
+  at::manual_seed(GENERATE(range(0, 8)));
+  const auto rows = drawn(1, 32), features = drawn(1, 200), outputs = drawn(1, 600);
+  for (const auto type : kTypes) {
+    const auto all = random({1, rows, features}, type), weight = random({outputs, features}, type),
+               bias = random({outputs}, type);
+    for (const auto& chosen : selections()) {
+      INFO(rows << " rows, " << features << " features, " << outputs << " outputs, " << type << ", "
+                << name_of(chosen));
+      const SelectionGuard guard(chosen);
+      const auto x = all.narrow(1, 0, std::min(rows, most_rows(type)));
+      const Exact exact(x, weight, bias);
+      CHECK(is_rounded(few_linear(x, {weight, bias}, elementwise().gelu), at::gelu(exact.value, "tanh"),
+                       2 * exact.terms));
+      CHECK(is_rounded(few_linear(x, {weight, bias}, elementwise().silu), at::silu(exact.value),
+                       2 * exact.terms));
+    }
+  }
+}
+
+TEST_CASE("few rows: a gate", "[few_linear][short]") {
+  const at::NoGradGuard no_grad;
+  at::manual_seed(GENERATE(range(0, 8)));
+  const auto rows = drawn(1, 32), features = drawn(1, 200), outputs = drawn(1, 600);
+  for (const auto type : kTypes) {
+    const auto all = random({rows, features}, type), gate = random({outputs, features}, type),
+               up = random({outputs, features}, type), gate_bias = random({outputs}, type),
+               up_bias = random({outputs}, type);
+    for (const auto& chosen : selections()) {
+      INFO(rows << " rows, " << features << " features, " << outputs << " outputs, " << type << ", "
+                << name_of(chosen));
+      const SelectionGuard guard(chosen);
+      const auto x = all.narrow(0, 0, std::min(rows, most_rows(type)));
+      const Exact g(x, gate, gate_bias), u(x, up, up_bias);
+      const auto want = at::silu(g.value) * u.value;
+      const auto terms = 2 * (g.terms * u.value.abs() + g.value.abs() * u.terms);
+      CHECK(
+          is_rounded(few_gated_linear(x, {gate, gate_bias}, {up, up_bias}, elementwise().silu), want, terms));
+    }
+  }
+  const auto x = at::randn({2, 8}), wide = at::randn({4, 8}), narrow = at::randn({3, 8});
+  CHECK_FALSE(few_gated_linear(x, {wide, {}}, {narrow, {}}, elementwise().silu).defined());
+}
+
+TEST_CASE("few rows: several layers in one call equal one call each", "[few_linear][short]") {
+  const at::NoGradGuard no_grad;
+  const int64_t rows = GENERATE(1, 6, 32);
+  for (const auto type : kTypes) {
+    const auto all = random({rows, 520}, type), q = random({800, 520}, type), k = random({131, 520}, type),
+               v = random({129, 520}, type), bias = random({131}, type);
+    for (const auto& chosen : selections()) {
+      INFO(rows << " rows, " << type << ", " << name_of(chosen));
+      const SelectionGuard guard(chosen);
+      const auto x = all.narrow(0, 0, std::min(rows, most_rows(type)));
+      const auto got = few_linears(x, {{q, {}}, {k, bias}, {v, {}}});
+      REQUIRE(got.size() == 3);
+      CHECK(at::equal(got[0], few_linear(x, {q, {}})));
+      CHECK(at::equal(got[1], few_linear(x, {k, bias})));
+      CHECK(at::equal(got[2], few_linear(x, {v, {}})));
+      CHECK(few_linears(x, {{q, {}}, {at::randn({8, 8}), {}}}).empty());
+    }
+  }
+}
+
+TEST_CASE("few rows: the same bits on any number of threads", "[few_linear][threads][short]") {
+  const int64_t rows = GENERATE(1, 7, 32);
+  const at::NoGradGuard no_grad;
   const auto threads = at::get_num_threads();
-  at::set_num_threads(1);
-  const auto alone = few_linear(x, weight, bias);
-  for (const int several : {2, 3, 7}) {
-    at::set_num_threads(several);
-    CHECK(at::equal(few_linear(x, weight, bias), alone));
+  for (const auto type : kTypes) {
+    const auto all = random({rows, 520}, type), weight = random({1001, 520}, type),
+               bias = random({1001}, type), up = random({1001, 520}, type);
+    for (const auto& chosen : selections()) {
+      INFO(rows << " rows, " << type << ", " << name_of(chosen));
+      const SelectionGuard guard(chosen);
+      const auto x = all.narrow(0, 0, std::min(rows, most_rows(type)));
+      at::set_num_threads(1);
+      const auto alone = few_linear(x, {weight, bias});
+      const auto gated = few_gated_linear(x, {weight, bias}, {up, {}}, elementwise().silu);
+      for (const int several : {2, 3, 7}) {
+        at::set_num_threads(several);
+        CHECK(at::equal(few_linear(x, {weight, bias}), alone));
+        CHECK(at::equal(few_gated_linear(x, {weight, bias}, {up, {}}, elementwise().silu), gated));
+      }
+    }
   }
   at::set_num_threads(threads);
-}
-
-TEST_CASE("few rows: bfloat16 is multiplied in float32 where the library has no product",
-          "[few_linear][short]") {
-  const at::NoGradGuard no_grad;
-  const int64_t rows = GENERATE(1, 6);
-  const auto randn_bf16 = [](at::IntArrayRef sizes) { return at::randn(sizes).to(at::kBFloat16); };
-  const auto x = randn_bf16({rows, 300}), weight = randn_bf16({65, 300}), bias = randn_bf16({65});
-  const auto got = few_linear(x, weight, bias);
-  REQUIRE(got.defined() != has_gemm_bf16());
-  if (!got.defined()) return;
-  CHECK(got.scalar_type() == at::kBFloat16);
-  const auto want = at::linear(x.to(at::kDouble), weight.to(at::kDouble), bias.to(at::kDouble));
-  CHECK((got.to(at::kDouble) - want).abs().max().item<double>() <= want.abs().max().item<double>() / 256);
-  CHECK_FALSE(few_linear(x, weight.to(at::kFloat), {}).defined());
-  CHECK_FALSE(few_linear(x, weight, bias.to(at::kFloat)).defined());
-}
-
-TEST_CASE("few rows: float16 is multiplied in float32 and rounded once", "[few_linear][float16][short]") {
-  const at::NoGradGuard no_grad;
-  const int64_t rows = GENERATE(1, 6, 16), features = GENERATE(1, 40, 300, 8200);
-  const auto randn_half = [](at::IntArrayRef sizes) { return at::randn(sizes).to(at::kHalf); };
-  const auto x = randn_half({rows, features}), weight = randn_half({65, features}), bias = randn_half({65});
-  const auto got = few_linear(x, weight, bias);
-  REQUIRE(got.defined());
-  CHECK(got.scalar_type() == at::kHalf);
-  const auto want = at::linear(x.to(at::kDouble), weight.to(at::kDouble), bias.to(at::kDouble));
-  CHECK((got.to(at::kDouble) - want).abs().max().item<double>() <=
-        want.abs().max().item<double>() * std::ldexp(1.0, -11));
-  CHECK_FALSE(few_linear(x, weight.to(at::kFloat), {}).defined());
-  CHECK_FALSE(few_linear(x, weight, bias.to(at::kFloat)).defined());
 }
 
 TEST_CASE("few rows: leaves to the library what it cannot do as well", "[few_linear]") {
   const at::NoGradGuard no_grad;
   const auto x = at::randn({16, 64}), weight = at::randn({64, 64}), bias = at::randn({64});
-  REQUIRE(few_linear(x, weight, bias).defined());
-  CHECK_FALSE(few_linear(at::randn({17, 64}), weight, bias).defined());
-  CHECK_FALSE(few_linear(x.to(at::kDouble), weight.to(at::kDouble), {}).defined());
-  CHECK_FALSE(few_linear(x, weight.to(at::kDouble), {}).defined());
-  CHECK_FALSE(few_linear(x.to(at::kMeta), weight.to(at::kMeta), {}).defined());
-  CHECK_FALSE(few_linear(at::randn({64, 16}).t(), weight, bias).defined());
-  CHECK_FALSE(few_linear(x, weight.t(), bias).defined());
-  CHECK_FALSE(few_linear(at::randn({16, 32}), weight, bias).defined());  // at::linear reports the error
-  CHECK_FALSE(few_linear(x, weight, at::randn({1})).defined());
-  CHECK_FALSE(few_linear(at::randn({0, 64}), weight, bias).defined());
-  CHECK_FALSE(few_linear(x, at::randn({0, 64}), {}).defined());
+  REQUIRE(few_linear(x, {weight, bias}).defined());
+  CHECK_FALSE(few_linear(at::randn({33, 64}), {weight, bias}).defined());
+  CHECK_FALSE(few_linear(x.to(at::kDouble), {weight.to(at::kDouble), {}}).defined());
+  CHECK_FALSE(few_linear(x, {weight.to(at::kDouble), {}}).defined());
+  for (const auto type : kTypes) {
+    const auto many = at::randn({33, 64}).to(type);
+    CHECK(few_linear(many.narrow(0, 0, most_rows(type)), {weight.to(type), {}}).defined());
+    CHECK_FALSE(few_linear(many.narrow(0, 0, most_rows(type) + 1), {weight.to(type), {}}).defined());
+  }
+  const auto half = x.to(at::kHalf), half_weight = weight.to(at::kHalf);
+  CHECK_FALSE(few_linear(half, {weight, {}}).defined());
+  CHECK_FALSE(few_linear(half, {half_weight, bias}).defined());
+  CHECK_FALSE(few_linear(x.to(at::kMeta), {weight.to(at::kMeta), {}}).defined());
+  CHECK_FALSE(few_linear(at::randn({64, 16}).t(), {weight, bias}).defined());
+  CHECK_FALSE(few_linear(x, {weight.t(), bias}).defined());
+  CHECK_FALSE(few_linear(at::randn({16, 32}), {weight, bias}).defined());  // at::linear reports the error
+  CHECK_FALSE(few_linear(x, {weight, at::randn({1})}).defined());
+  CHECK_FALSE(few_linear(at::randn({0, 64}), {weight, bias}).defined());
+  CHECK_FALSE(few_linear(x, {at::randn({0, 64}), {}}).defined());
   {
     const at::AutoGradMode grad(true);
-    CHECK_FALSE(few_linear(x, weight, bias).defined());
+    CHECK_FALSE(few_linear(x, {weight, bias}).defined());
   }
   const Autocast autocast;
-  CHECK_FALSE(few_linear(x, weight, bias).defined());
+  CHECK_FALSE(few_linear(x, {weight, bias}).defined());
 }
 
 TEST_CASE("few rows: NaN stays in its row", "[few_linear][nan]") {
@@ -133,7 +293,7 @@ TEST_CASE("few rows: NaN stays in its row", "[few_linear][nan]") {
   const int64_t rows = GENERATE(2, 16);
   auto x = at::randn({rows, 64});
   x.select(0, 1).select(0, 3).fill_(std::numeric_limits<float>::quiet_NaN());
-  const auto seen = few_linear(x, at::randn({40, 64}), at::randn({40})).isnan();
+  const auto seen = few_linear(x, {at::randn({40, 64}), at::randn({40})}).isnan();
   CHECK(seen.select(0, 1).all().item<bool>());
   CHECK(seen.sum().item<int64_t>() == 40);
 }

@@ -1,11 +1,13 @@
 #include <cmath>
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/linspace.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 
 #include <attentive/modules/feed_forward.h>
 
@@ -41,6 +43,21 @@ TEST_CASE("FeedForward is a torch::nn citizen", "[feed_forward]") {
   suite.keys = {"layers.0.weight", "layers.0.bias", "layers.2.weight", "layers.2.bias"};
   suite.has_dropout = false;
   suite.run();
+}
+
+TEST_CASE("FeedForward of few tokens without gradients equals that with gradients", "[feed_forward][short]") {
+  const bool gated = GENERATE(false, true);
+  const auto activation = GENERATE(Activation::GeluTanh, Activation::Silu, Activation::Gelu);
+  const int64_t tokens = GENERATE(1, 9, 32);
+  INFO((gated ? "gated " : "") << to_string(activation) << ", " << tokens << " tokens");
+  FeedForward ff(FeedForwardOptions(24).hidden_dim(300).activation(activation).gated(gated));
+  const auto x = at::randn({1, tokens, 24});
+  const auto want = ff->forward(x);
+  const at::NoGradGuard no_grad;
+  CHECK_WITHIN(ff->forward(x), want, {1e-5, 2e-6});
+  const auto half = at::kBFloat16;
+  ff->to(half);
+  CHECK_WITHIN(ff->forward(x.to(half)), want, {0, 0.02 * want.abs().max().item<double>()});
 }
 
 TEST_CASE("GELU's vector form equals ATen's, values and gradients", "[feed_forward][short]") {

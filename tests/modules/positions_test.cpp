@@ -1,6 +1,10 @@
 #include <cmath>
 
 #include <ATen/autocast_mode.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/pow.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 #include <catch2/catch_test_macros.hpp>
@@ -110,6 +114,27 @@ TEST_CASE("RotaryPositions turns each pair by its angle", "[positions]") {
   const auto ratio = plain->angles(2)[1] / ntk->angles(2)[1];
   CHECK(std::abs(ratio[0].item<double>() - 1.0) < 1e-12);
   CHECK(std::abs(ratio[2].item<double>() - factor) < 1e-12);
+}
+
+TEST_CASE("RotaryPositions of a few tokens without gradients are rounded once", "[positions][short]") {
+  RotaryPositions rotary(RotaryPositionsOptions(10).pairing(RotaryPairing::Halves));
+  for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    INFO(type);
+    // Heads that lie beside others, as a projection leaves them.
+    const auto x = at::randn({2, 3, 6, 10}).to(type).transpose(1, 2).narrow(1, 2, 3);
+    rotary->forward(x, 5);  // makes the table of this dtype
+    const auto half = [&](int64_t i) { return x.narrow(-1, 5 * i, 5).to(at::kDouble); };
+    const auto angles =
+        at::arange(5, 8, at::kDouble).unsqueeze(1) * at::pow(10000.0, at::arange(5, at::kDouble) * (-0.2));
+    const auto cos = angles.cos().to(type).to(at::kDouble), sin = angles.sin().to(type).to(at::kDouble);
+    const auto want = at::cat({half(0) * cos - half(1) * sin, half(1) * cos + half(0) * sin}, -1);
+    const at::NoGradGuard no_grad;
+    const auto got = rotary->forward(x, 5);
+    CHECK(got.scalar_type() == type);
+    CHECK(got.sizes() == x.sizes());
+    const auto error = (got.to(at::kDouble) - want).abs();
+    CHECK((error <= want.abs() * (0.5 * test::unit_of(type)) + 3e-6).all().item<bool>());
+  }
 }
 
 TEST_CASE("Llama3 scaling slows down the pairs that turn seldom within the original context", "[positions]") {

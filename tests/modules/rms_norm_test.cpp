@@ -2,6 +2,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/randn.h>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 
 #include <attentive/modules/rms_norm.h>
 
@@ -30,6 +31,29 @@ TEST_CASE("RMSNorm gives Python's row and its formula", "[rms_norm]") {
   CHECK(value_error([] { return RMSNorm(0); }) == "RMSNorm: expected features > 0, got 0");
   CHECK(value_error([] { return RMSNorm(RMSNormOptions(2).eps(-1)); }) ==
         "RMSNorm: expected eps to be finite and not negative, got -1");
+}
+
+TEST_CASE("RMSNorm of a few tokens without gradients is rounded once", "[rms_norm][short]") {
+  const bool unit_offset = GENERATE(false, true);
+  const int64_t features = GENERATE(1, 7, 64, 130);
+  for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    INFO(type << ", " << features << " features, unit_offset " << unit_offset);
+    RMSNorm norm(RMSNormOptions(features).unit_offset(unit_offset).eps(1e-3));
+    {
+      const at::NoGradGuard no_grad;
+      norm->weight.copy_(at::randn({features}));
+    }
+    norm->to(type);
+    const auto x = at::randn({2, 3, features}).to(type);
+    const auto wide = x.to(at::kDouble),
+               weight = norm->weight.detach().to(at::kDouble) + (unit_offset ? 1 : 0);
+    const auto want = wide / (wide.square().mean(-1, true) + 1e-3).sqrt() * weight;
+    const at::NoGradGuard no_grad;
+    const auto got = norm->forward(x);
+    CHECK(got.scalar_type() == type);
+    const auto error = (got.to(at::kDouble) - want).abs();
+    CHECK((error <= want.abs() * (0.5 * test::unit_of(type) + 1e-6)).all().item<bool>());
+  }
 }
 
 TEST_CASE("RMSNorm is a torch::nn citizen", "[rms_norm]") {

@@ -8,6 +8,8 @@
 #include <cstring>
 #include <immintrin.h>
 
+extern "C" int64_t few_fetched;
+extern "C" int few_hint;
 namespace attentive::kernels::cpu {
 namespace {
 
@@ -16,6 +18,7 @@ namespace {
 constexpr int64_t kSide = 16;       // rows of a register, and columns of sums
 constexpr int64_t kInner = 32;      // bf16 numbers per row
 constexpr int64_t kFloatBytes = 4;  // size of a sum, and of a pair of bf16
+constexpr int64_t kAhead = 128;     // numbers of a row between those that are multiplied and those fetched
 
 // Rows and columns that the registers hold; 0: not used.
 struct Shape {
@@ -60,7 +63,12 @@ struct Tail {
   const bf16_t* left = nullptr;  // rows of kInner
 };
 
-template <bool kTwoRows, bool kTwoColumns>
+// Fetches the lhs of a later step, one cache line of each row.
+inline void fetch(const bf16_t* left, int64_t left_row) {
+  for (int64_t r = 0; r < 2 * kSide; ++r) __builtin_prefetch(left + r * left_row, 0, 3);
+}
+
+template <bool kTwoRows, bool kTwoColumns, bool kFetch>
 void multiply(const Shape& shape, int64_t k, const bf16_t* a, int64_t lda, const bf16_t* b, int64_t ldb,
               float* c, int64_t ldc, bool accumulate, const Tail& tail) {
   const int64_t row = ldc * kFloatBytes;
@@ -91,7 +99,13 @@ void multiply(const Shape& shape, int64_t k, const bf16_t* a, int64_t lda, const
     }
   };
   int64_t p = 0;
-  for (; p + kInner <= k; p += kInner) step(a + p, lda, b + p * ldb, ldb);
+  for (; p + kInner <= k; p += kInner) {
+    if (kFetch) {
+      const int64_t later = p + kAhead;
+      fetch(later < k ? a + later : a + 2 * kSide * lda + later - k, lda);
+    }
+    step(a + p, lda, b + p * ldb, ldb);
+  }
   if (tail.size > 0) {
     alignas(64) bf16_t pairs[kInner * 2 * kSide] = {};
     const auto bytes = static_cast<size_t>((shape.columns[0] + shape.columns[1]) * kFloatBytes);
@@ -109,10 +123,9 @@ int64_t least(int64_t x, int64_t y) {
   return x < y ? x : y;
 }
 
-}  // namespace
-
-void amx_multiply(const Matrix<const bf16_t>& lhs, const Rhs<const bf16_t>& rhs, const Matrix<float>& out,
-                  bool accumulate) {
+template <bool kFetch>
+void multiply_blocks(const Matrix<const bf16_t>& lhs, const Rhs<const bf16_t>& rhs, const Matrix<float>& out,
+                     bool accumulate) {
   const bf16_t *a = lhs.data, *b = rhs.data;
   float* c = out.data;
   const int64_t m = out.rows, n = out.cols, k = lhs.cols, lda = lhs.stride, ldb = rhs.stride,
@@ -136,13 +149,25 @@ void amx_multiply(const Matrix<const bf16_t>& lhs, const Rhs<const bf16_t>& rhs,
       shape.columns[0] = least(columns, kSide);
       shape.columns[1] = columns - shape.columns[0];
       configure(shape);
-      const auto product = shape.rows[1] > 0
-                               ? shape.columns[1] > 0 ? multiply<true, true> : multiply<true, false>
-                           : shape.columns[1] > 0 ? multiply<false, true>
-                                                  : multiply<false, false>;
+      const auto product = shape.rows[1] > 0      ? shape.columns[1] > 0 ? multiply<true, true, kFetch>
+                                                                         : multiply<true, false, kFetch>
+                                : shape.columns[1] > 0 ? multiply<false, true, kFetch>
+                                                  : multiply<false, false, kFetch>;
       product(shape, k, a, lda, b + 2 * j, ldb, c + j, ldc, accumulate, tail);
     }
   }
+}
+
+}  // namespace
+
+void amx_multiply(const Matrix<const bf16_t>& lhs, const Rhs<const bf16_t>& rhs, const Matrix<float>& out,
+                  bool accumulate) {
+  multiply_blocks<false>(lhs, rhs, out, accumulate);
+}
+
+void amx_multiply_few_rows(const Matrix<const bf16_t>& weight, const Rhs<const bf16_t>& x,
+                           const Matrix<float>& out) {
+  multiply_blocks<true>(weight, x, out, /*accumulate=*/false);
 }
 
 void amx_done() {
@@ -160,6 +185,7 @@ void amx_done() {
 namespace attentive::kernels::cpu {
 
 void amx_multiply(const Matrix<const bf16_t>&, const Rhs<const bf16_t>&, const Matrix<float>&, bool) {}
+void amx_multiply_few_rows(const Matrix<const bf16_t>&, const Rhs<const bf16_t>&, const Matrix<float>&) {}
 void amx_done() {}
 
 }  // namespace attentive::kernels::cpu

@@ -1,6 +1,7 @@
 #include "kernels/gemm/few_linear.h"
 
 #include <algorithm>
+#include <array>
 #include <type_traits>
 
 #include <ATen/Parallel.h>
@@ -8,87 +9,310 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 
+#include "kernels/gemm/amx.h"
 #include "kernels/gemm/operands.h"
 #include "kernels/gemm/scratch.h"
 #include "kernels/plain.h"
 #include "kernels/simd/elementwise.h"
+#include "kernels/simd/selection.h"
 
 namespace attentive::kernels::cpu {
 namespace {
 
-constexpr int64_t kRows = 16;
 // From kRowsOfTile rows on, transposing a weight that fits in a core's caches (256 KiB) for a tile product
 // pays off.
 constexpr int64_t kWeightsOfTile = int64_t{1} << 16, kRowsOfTile = 5;
 constexpr int64_t kWeightsOfThread = int64_t{1} << 16;  // the least work for which waking a thread pays off
+constexpr int64_t kBlock = 16;     // outputs that stay together; a tile of the matrix unit has as many rows
+constexpr int64_t kOutputs = 256;  // outputs whose sums stay in the caches until they are stored
 
-using Floats = Matrix<const float>;
+enum class Form {
+  Rows,        ///< x in float32; numbers of the weight are widened
+  Pairs,       ///< x and the weight in bfloat16, as they are
+  Across,      ///< x in float32, transposed
+  MatrixUnit,  ///< x in bfloat16, transposed
+  Packed,      ///< x in float32; the weight is transposed by the call
+};
 
-void multiply_by_tile(const Floats& x, const Floats& weight, const Matrix<float>& out) {
-  Scratch& scratch = Scratch::of_this_thread();
-  scratch.reset();
-  const Rhs<float> rhs{scratch.take<float>(x.cols * out.cols), x.cols, out.cols, out.cols};
-  pack_transposed(weight, rhs);
-  gemm(x, rhs, out, Sums::Begin);
-  gemm_done();
+// From these numbers of rows on, the matrix unit and a transposed x pay off.
+constexpr int64_t kRowsOfUnit = 2, kRowsAcross = 9;
+
+// Up to how many rows a product is computed here. With more than 16, LibTorch's own products of half types
+// are as fast, where it has them.
+int64_t most_rows(at::ScalarType type) {
+  const bool has_product = (type == at::kHalf && library_has_gemm_f16()) ||
+                           (type == at::kBFloat16 && selection().bf16 == Bf16Product::Pairs);
+  return has_product ? 16 : 32;
 }
 
 template <class T>
-void multiply(const Floats& x, const at::Tensor& weight, const Matrix<float>& out) {
-  const int64_t features = x.cols;
-  const Matrix<const T> weights{static_cast<const T*>(weight.const_data_ptr()), out.cols, features, features};
-  if constexpr (std::is_same_v<T, float>) {
-    if (x.rows >= kRowsOfTile && features * out.cols <= kWeightsOfTile)
-      return multiply_by_tile(x, weights, out);
+Form form_of(int64_t rows, int64_t weights) {
+  if constexpr (kIsBf16<T>) {
+    if (selection().bf16 == Bf16Product::MatrixUnit && rows >= kRowsOfUnit) return Form::MatrixUnit;
+    const Pointer<void(const Matrix<const bf16_t>&, const Matrix<const bf16_t>&, const Matrix<float>&)>&
+        pairs = products().multiply_few_rows;
+    // On Intel's cores, an instruction for pairs takes as long as several for float32: it pays off for few
+    // rows, whose products it computes without widening the weight.
+    if (pairs.function != nullptr && (has_gemm_bf16() || rows < kRowsAcross)) return Form::Pairs;
   }
-  const auto grain = std::max<int64_t>(kWeightsOfThread / features, 1);
-  at::parallel_for(0, out.cols, grain, [&](int64_t begin, int64_t end) {
-    products().multiply_few_rows(x, weights.part(begin, end - begin),
-                                 out.block(0, x.rows, begin, end - begin));
+  if (std::is_same_v<T, float> && rows >= kRowsOfTile && weights <= kWeightsOfTile) return Form::Packed;
+  return rows < kRowsAcross ? Form::Rows : Form::Across;
+}
+
+// The rows of x, in the form that the product takes. Threads share them.
+template <class T>
+class Operand {
+ public:
+  Operand(const Matrix<const T>& x, int64_t weights) : rows_(x), form_(form_of<T>(x.rows, weights)) {
+    Scratch& scratch = Scratch::of_this_thread();
+    scratch.reset();
+    if (form_ == Form::MatrixUnit) {
+      if constexpr (kIsBf16<T>) {
+        pairs_ = {scratch.take<bf16_t>(inner<bf16_t>(x.cols) * x.rows), inner<bf16_t>(x.cols), x.rows,
+                  x.rows};
+        products().pack_transposed(x, pairs_);
+      }
+    } else if (form_ == Form::Across) {
+      const int64_t width = vector_code().width, columns = (x.rows + width - 1) / width * width;
+      wide_ = scratch.matrix<float>(x.cols, columns);
+      pack_transposed(x, Rhs<float>{wide_.data, x.cols, columns, columns});
+    } else if constexpr (!std::is_same_v<T, float>) {
+      if (form_ == Form::Rows) {
+        wide_ = scratch.matrix<float>(x.rows, x.cols);
+        elementwise().convert(x.data, wide_.data, x.rows * x.cols);
+      }
+    }
+  }
+
+  // out = x weight^T
+  void multiply(const Matrix<const T>& weight, const Matrix<float>& out, Scratch& scratch) const {
+    switch (form_) {
+      case Form::Rows:
+        if constexpr (std::is_same_v<T, float>) return products().multiply_few_rows(rows_, weight, out);
+        return products().multiply_few_rows(wide_, weight, out);
+      case Form::Across: {
+        const auto sums = scratch.matrix<float>(weight.rows, wide_.cols);
+        products().multiply_across(weight, wide_, sums);
+        return products().transpose(sums.block(0, sums.rows, 0, out.rows), out);
+      }
+      case Form::Pairs:
+        if constexpr (kIsBf16<T>) products().multiply_few_rows(rows_, weight, out);
+        return;
+      case Form::MatrixUnit:
+        if constexpr (kIsBf16<T>) {
+          const auto sums = scratch.matrix<float>(weight.rows, out.rows);
+          amx_multiply_few_rows(weight, pairs_, sums);
+          products().transpose(sums, out);
+        }
+        return;
+      case Form::Packed:
+        if constexpr (std::is_same_v<T, float>) {
+          const Rhs<float> rhs{scratch.take<float>(weight.cols * out.cols), weight.cols, out.cols, out.cols};
+          pack_transposed(weight, rhs);
+          gemm(rows_, rhs, out, Sums::Begin);
+        }
+        return;
+    }
+  }
+
+ private:
+  Matrix<const T> rows_;
+  Matrix<float> wide_;
+  Rhs<bf16_t> pairs_;
+  Form form_;
+};
+
+// A thread's buffers for sums. Scratch::of_this_thread holds the operand that all threads read.
+Scratch& scratch_of_sums() {
+  thread_local Scratch scratch;
+  scratch.reset();
+  return scratch;
+}
+
+// One layer of a call, as numbers of type T.
+template <class T>
+struct Numbers {
+  Matrix<const T> weight;
+  const T* bias;
+  Matrix<T> out;
+
+  Numbers(const FewLayer& layer, const at::Tensor& result)
+      : weight{static_cast<const T*>(layer.weight.const_data_ptr()), layer.weight.size(0),
+               layer.weight.size(1), layer.weight.size(1)},
+        bias(layer.bias.defined() ? static_cast<const T*>(layer.bias.const_data_ptr()) : nullptr),
+        out{static_cast<T*>(result.mutable_data_ptr()), result.numel() / layer.weight.size(0),
+            layer.weight.size(0), layer.weight.size(0)} {}
+
+  int64_t outputs() const { return weight.rows; }
+
+  // Where the sums of outputs from `first` on are computed: float32 in the result itself.
+  Matrix<float> sums(int64_t first, int64_t count, Scratch& scratch) const {
+    if constexpr (std::is_same_v<T, float>) {
+      return out.block(0, out.rows, first, count);
+    } else {
+      return scratch.matrix<float>(out.rows, count);
+    }
+  }
+
+  void add_bias(int64_t first, const Matrix<float>& sums) const {
+    if (bias == nullptr) return;
+    std::array<float, kOutputs> wide;
+    elementwise().convert(bias + first, wide.data(), sums.cols);
+    for (int64_t r = 0; r < sums.rows; ++r) elementwise().add(wide.data(), sums.row(r), sums.cols);
+  }
+
+  void store(int64_t first, const Matrix<float>& sums) const {
+    if constexpr (!std::is_same_v<T, float>) {
+      for (int64_t r = 0; r < sums.rows; ++r)
+        elementwise().convert(sums.row(r), out.row(r) + first, sums.cols);
+    }
+  }
+};
+
+void apply(RowFunction function, const Matrix<float>& sums) {
+  for (int64_t r = 0; r < sums.rows; ++r) function(sums.row(r), sums.row(r), sums.cols);
+}
+
+// Calls work(first, count) for the outputs in [begin, end), at most kOutputs at a time.
+template <class Work>
+void for_each_chunk(int64_t begin, int64_t end, const Work& work) {
+  for (int64_t first = begin; first < end; first += kOutputs) work(first, std::min(kOutputs, end - first));
+}
+
+// The blocks of outputs that take a thread long enough.
+int64_t grain(int64_t features, int64_t layers = 1) {
+  return std::max<int64_t>(kWeightsOfThread / (kBlock * features * layers), 1);
+}
+
+int64_t blocks(int64_t outputs) {
+  return (outputs + kBlock - 1) / kBlock;
+}
+
+template <class T>
+void multiply(const Matrix<const T>& x, at::ArrayRef<Numbers<T>> layers, RowFunction function) {
+  int64_t weights = 0, all = 0;
+  for (const auto& layer : layers) {
+    weights += layer.outputs() * x.cols;
+    all += blocks(layer.outputs());
+  }
+  const Operand<T> operand(x, weights);
+  at::parallel_for(0, all, grain(x.cols), [&](int64_t begin, int64_t end) {
+    for (const auto& layer : layers) {  // whose blocks follow those of the layers before it
+      const int64_t count = blocks(layer.outputs());
+      const int64_t from = std::max<int64_t>(begin, 0) * kBlock,
+                    to = std::min(std::min(end, count) * kBlock, layer.outputs());
+      for_each_chunk(from, to, [&](int64_t first, int64_t outputs) {
+        Scratch& scratch = scratch_of_sums();
+        const auto sums = layer.sums(first, outputs, scratch);
+        operand.multiply(layer.weight.part(first, outputs), sums, scratch);
+        layer.add_bias(first, sums);
+        if (function != nullptr) apply(function, sums);
+        layer.store(first, sums);
+      });
+      begin -= count;
+      end -= count;
+    }
+    gemm_done();
   });
 }
 
-// The dtypes that are multiplied here. bfloat16 is one of them only if the CPU lacks a fast product for it,
-// since LibTorch would then multiply number by number.
-bool takes(at::ScalarType type) {
-  return type == at::kFloat || type == at::kHalf || (type == at::kBFloat16 && !has_gemm_bf16());
+template <class T>
+void multiply_gated(const Matrix<const T>& x, const Numbers<T>& gate, const Numbers<T>& up,
+                    RowFunction function) {
+  const Operand<T> operand(x, 2 * gate.outputs() * x.cols);
+  at::parallel_for(0, blocks(gate.outputs()), grain(x.cols, 2), [&](int64_t begin, int64_t end) {
+    const int64_t to = std::min(end * kBlock, gate.outputs());
+    for_each_chunk(begin * kBlock, to, [&](int64_t first, int64_t outputs) {
+      Scratch& scratch = scratch_of_sums();
+      const auto gates = gate.sums(first, outputs, scratch), ups = scratch.matrix<float>(x.rows, outputs);
+      operand.multiply(gate.weight.part(first, outputs), gates, scratch);
+      operand.multiply(up.weight.part(first, outputs), ups, scratch);
+      gate.add_bias(first, gates);
+      up.add_bias(first, ups);
+      apply(function, gates);
+      for (int64_t r = 0; r < x.rows; ++r) elementwise().multiply_by(ups.row(r), gates.row(r), outputs);
+      gate.store(first, gates);
+    });
+    gemm_done();
+  });
 }
 
-void multiply(const Floats& x, const at::Tensor& weight, const Matrix<float>& out) {
-  switch (weight.scalar_type()) {
+// Whether vector code may compute the call.
+bool takes(const at::Tensor& x, at::ArrayRef<FewLayer> layers) {
+  const auto type = x.scalar_type();
+  if (at::GradMode::is_enabled() || x.dim() == 0 || x.numel() == 0) return false;
+  if (type != at::kFloat && type != at::kHalf && type != at::kBFloat16) return false;
+  const int64_t features = x.size(-1);
+  if (x.numel() > most_rows(type) * features) return false;
+  if (!is_plain(x, type) || at::autocast::is_autocast_enabled(at::kCPU)) return false;
+  return std::all_of(layers.begin(), layers.end(), [&](const FewLayer& layer) {
+    const auto &weight = layer.weight, &bias = layer.bias;
+    if (weight.dim() != 2 || weight.size(1) != features || weight.size(0) == 0) return false;
+    if (bias.defined() && (bias.dim() != 1 || bias.size(0) != weight.size(0))) return false;
+    return is_plain(weight, type) && (!bias.defined() || is_plain(bias, type));
+  });
+}
+
+at::Tensor empty_result(const at::Tensor& x, const FewLayer& layer) {
+  at::DimVector sizes(x.sizes());
+  sizes.back() = layer.weight.size(0);
+  return at::empty(sizes, x.options());
+}
+
+// Calls with(T{}) for the type T of x's numbers.
+template <class With>
+void for_numbers(const at::Tensor& x, const With& with) {
+  switch (x.scalar_type()) {
     case at::kHalf:
-      return multiply<f16_t>(x, weight, out);
+      return with(f16_t{});
     case at::kBFloat16:
-      return multiply<bf16_t>(x, weight, out);
+      return with(bf16_t{});
     default:
-      return multiply<float>(x, weight, out);
+      return with(float{});
   }
+}
+
+template <class T>
+Matrix<const T> rows_of(const at::Tensor& x) {
+  const int64_t features = x.size(-1);
+  return {static_cast<const T*>(x.const_data_ptr()), x.numel() / features, features, features};
 }
 
 }  // namespace
 
-at::Tensor few_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
-  const auto type = x.scalar_type();
-  if (at::GradMode::is_enabled() || x.dim() == 0 || weight.dim() != 2 || !takes(type)) return {};
-  const int64_t features = weight.size(1), outputs = weight.size(0), numbers = x.numel();
-  if (numbers == 0 || numbers > kRows * features || outputs == 0) return {};
-  if (x.size(-1) != features || (bias.defined() && (bias.dim() != 1 || bias.size(0) != outputs))) return {};
-  if (!is_plain(x, type) || !is_plain(weight, type) || (bias.defined() && !is_plain(bias, type))) return {};
-  if (at::autocast::is_autocast_enabled(at::kCPU)) return {};
+at::Tensor few_linear(const at::Tensor& x, const FewLayer& layer, RowFunction function) {
+  if (!takes(x, layer)) return {};
+  auto result = empty_result(x, layer);
+  for_numbers(x, [&](auto number) {
+    using T = decltype(number);
+    multiply<T>(rows_of<T>(x), Numbers<T>(layer, result), function);
+  });
+  return result;
+}
 
-  at::DimVector sizes(x.sizes());
-  sizes.back() = outputs;
-  const auto result = at::empty(sizes, x.options().dtype(at::kFloat));
-  const auto wide = x.to(at::kFloat);
-  const Floats rows{wide.const_data_ptr<float>(), numbers / features, features, features};
-  const Matrix<float> out{result.mutable_data_ptr<float>(), rows.rows, outputs, outputs};
-  multiply(rows, weight, out);
-  if (bias.defined()) {
-    const auto wide_bias = bias.to(at::kFloat);
-    for (int64_t r = 0; r < out.rows; ++r)
-      elementwise().add(wide_bias.const_data_ptr<float>(), out.row(r), outputs);
-  }
-  return result.to(type);
+std::vector<at::Tensor> few_linears(const at::Tensor& x, at::ArrayRef<FewLayer> layers) {
+  if (!takes(x, layers)) return {};
+  std::vector<at::Tensor> results;
+  for (const auto& layer : layers) results.push_back(empty_result(x, layer));
+  for_numbers(x, [&](auto number) {
+    using T = decltype(number);
+    std::vector<Numbers<T>> all;
+    for (size_t i = 0; i < layers.size(); ++i) all.emplace_back(layers[i], results[i]);
+    multiply<T>(rows_of<T>(x), all, nullptr);
+  });
+  return results;
+}
+
+at::Tensor few_gated_linear(const at::Tensor& x, const FewLayer& gate, const FewLayer& up,
+                            RowFunction function) {
+  const FewLayer layers[] = {gate, up};
+  if (!takes(x, layers) || gate.weight.size(0) != up.weight.size(0)) return {};
+  auto result = empty_result(x, gate);
+  for_numbers(x, [&](auto number) {
+    using T = decltype(number);
+    multiply_gated<T>(rows_of<T>(x), Numbers<T>(gate, result), Numbers<T>(up, result), function);
+  });
+  return result;
 }
 
 }  // namespace attentive::kernels::cpu

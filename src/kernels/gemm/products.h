@@ -46,11 +46,20 @@ struct ProductFunctions {
       pack_rows;
 
   /// out = x * weight^T for a few rows of x and a weight (outputs, features) that is not in the cache. Both
-  /// are contiguous.
+  /// are contiguous. The function for x in bfloat16 multiplies pairs of numbers; it is null if the
+  /// instruction set has no such product.
   Overloaded<void(const Matrix<const float>& x, const Matrix<const float>& weight, const Matrix<float>& out),
              void(const Matrix<const float>& x, const Matrix<const bf16_t>& weight, const Matrix<float>& out),
-             void(const Matrix<const float>& x, const Matrix<const f16_t>& weight, const Matrix<float>& out)>
+             void(const Matrix<const float>& x, const Matrix<const f16_t>& weight, const Matrix<float>& out),
+             void(const Matrix<const bf16_t>& x, const Matrix<const bf16_t>& weight,
+                  const Matrix<float>& out)>
       multiply_few_rows;
+  /// out = weight * x for the same weight, and x (features, rows), the transposed rows. The rows of x and of
+  /// out (outputs, rows) are whole vectors.
+  Overloaded<void(const Matrix<const float>& weight, const Matrix<const float>& x, const Matrix<float>& out),
+             void(const Matrix<const bf16_t>& weight, const Matrix<const float>& x, const Matrix<float>& out),
+             void(const Matrix<const f16_t>& weight, const Matrix<const float>& x, const Matrix<float>& out)>
+      multiply_across;
 };
 
 inline const ProductFunctions& products() {

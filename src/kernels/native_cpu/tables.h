@@ -18,9 +18,9 @@
 #include "kernels/gemm/packing.h"
 #include "kernels/gemm/products.h"
 #include "kernels/gemm/register_blocks.h"
+#include "kernels/simd/activations.h"
 #include "kernels/simd/dropout_bits.h"
 #include "kernels/simd/elementwise.h"
-#include "kernels/simd/gelu.h"
 #include "kernels/simd/rows.h"
 
 ATTENTIVE_SIMD_BEGIN
@@ -29,10 +29,12 @@ constexpr ElementwiseFunctions kElementwise = {
     .convert = {{convert}, {convert}, {convert}, {convert}, {convert}},
     .store_scaled = {{store_scaled}, {store_scaled}, {store_scaled}},
     .add = add,
+    .multiply_by = multiply_by,
     .dot = {{dot}, {dot}, {dot}},
     .all_finite = {{all_finite}, {all_finite}, {all_finite}},
     .gelu = gelu,
     .gelu_gradient = gelu_gradient,
+    .silu = silu,
     .scale_survivors = scale_survivors,
     .dropout_bits = dropout_bits};
 
@@ -41,7 +43,11 @@ constexpr ProductFunctions kProducts = {
     .transpose = {{transpose}, {transpose}},
     .pack_transposed = {{pack_transposed}, {pack_transposed}, {pack_transposed}, {pack_transposed}},
     .pack_rows = {{pack_rows}, {pack_rows}, {pack_rows}, {pack_rows}},
-    .multiply_few_rows = {{multiply_few_rows}, {multiply_few_rows}, {multiply_few_rows}}};
+    .multiply_few_rows = {{multiply_few_rows},
+                          {multiply_few_rows},
+                          {multiply_few_rows},
+                          {multiply_few_pairs}},
+    .multiply_across = {{multiply_across}, {multiply_across}, {multiply_across}}};
 
 constexpr RowFunctions kRows = {.cap = cap,
                                 .plain_rows = plain_rows,

@@ -18,7 +18,9 @@ struct ElementwiseFunctions {
              void(const float* x, float factor, bf16_t* to, int64_t n),
              void(const float* x, float factor, f16_t* to, int64_t n)>
       store_scaled;
+  /// to = to + x, to = to * x
   void (*add)(const float* x, float* to, int64_t n);
+  void (*multiply_by)(const float* x, float* to, int64_t n);
   Overloaded<float(const float* a, const float* b, int64_t n),
              float(const bf16_t* a, const bf16_t* b, int64_t n),
              float(const f16_t* a, const f16_t* b, int64_t n)>
@@ -27,9 +29,11 @@ struct ElementwiseFunctions {
              bool(const Matrix<const f16_t>&)>
       all_finite;
 
-  /// GELU in its tanh form, and the gradient of its argument.
+  /// GELU in its tanh form, and the gradient of its argument; `x` and `y` may be the same row.
   void (*gelu)(const float* x, float* y, int64_t n);
   void (*gelu_gradient)(const float* x, const float* dy, float* dx, int64_t n);
+  /// x / (1 + exp(-x)); `x` and `y` may be the same row.
+  void (*silu)(const float* x, float* y, int64_t n);
 
   /// y = x * factor where bit i % 16 of bits[i / 16] is set, else 0
   void (*scale_survivors)(const float* x, const uint16_t* bits, float factor, float* y, int64_t n);

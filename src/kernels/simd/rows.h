@@ -22,6 +22,11 @@ inline void add(const float* x, float* to, int64_t n) {
     store_part(to + i, load_part(to + i, n - i) + load_part(x + i, n - i), n - i);
 }
 
+inline void multiply_by(const float* x, float* to, int64_t n) {
+  for (int64_t i = 0; i < n; i += kWidth)
+    store_part(to + i, load_part(to + i, n - i) * load_part(x + i, n - i), n - i);
+}
+
 template <class T>
 float dot(const T* a, const T* b, int64_t n) {
   Vec total = all(0.0f);
