@@ -16,7 +16,7 @@ def machine(data):
     """The processor, versions and dates in one paragraph."""
     about = data["machine"]
     versions = ", ".join(f"{name} {version}" for name, version in sorted(data["versions"].items()))
-    dates = sorted({row["date"] for row in data["rows"] if "date" in row})
+    dates = sorted({row["date"] for row in data["rows"]}) or ["nothing measured"]
     return [f"{about['cpu']} ({about['isa']}), {about['threads']} threads, {' and '.join(dict.fromkeys((dates[0], dates[-1])))}; attentive "
             f"{about['attentive']}, LibTorch {about['libtorch']}, {about['compiler']}; {versions}."]
 
@@ -53,7 +53,12 @@ def absent(data):
     return ["| peer | why it is absent |", "|---|---|", *(f"| {name} | {why} |" for name, why in sorted(data["absent"].items()))]
 
 
-TABLES = {"machine": machine, "attention": attention, "models": models, "absent": absent}
+def environments(data):
+    return ["| environment | minutes to install | GB |", "|---|--:|--:|",
+            *(f"| {name} | {about['seconds'] / 60:.1f} | {about['bytes'] / 1e9:.1f} |" for name, about in sorted(data["environments"].items()))]
+
+
+TABLES = {"machine": machine, "attention": attention, "models": models, "absent": absent, "environments": environments}
 
 
 def page(data):
