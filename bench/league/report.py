@@ -12,6 +12,15 @@ def ratio(spread):
     return f"**{spread['median']:.2f}** ({spread['p10']:.2f} – {spread['p90']:.2f})"
 
 
+def rows_of(data, part):
+    """The rows of one part; those of one case stand together, however often it was measured."""
+    rows = [row for row in data["rows"] if row["part"] == part]
+    places = {}
+    for row in rows:
+        places.setdefault((row["dtype"], row["case"]), len(places))
+    return sorted(rows, key=lambda row: places[row["dtype"], row["case"]])
+
+
 def machine(data):
     """The processor, versions and dates in one paragraph."""
     about = data["machine"]
@@ -23,9 +32,7 @@ def machine(data):
 
 def attention(data):
     lines = ["| case | type | ours | peer | peer's time | peer / ours (p10 – p90) |", "|---|---|--:|---|--:|--:|"]
-    for row in data["rows"]:
-        if row["part"] != "attention":
-            continue
+    for row in rows_of(data, "attention"):
         start = f"| {row['case']} | {row['dtype']} "
         if "refused" in row:
             lines.append(f"{start}| | {row['way']} | not run: {row['refused']} | |")
@@ -37,9 +44,7 @@ def attention(data):
 def models(data):
     lines = ["| model | type | runtime | result | prompt of 512 | / ours (p10 – p90) | a token | / ours (p10 – p90) | load | peak memory |",
              "|---|---|---|---|--:|--:|--:|--:|--:|--:|"]
-    for row in data["rows"]:
-        if row["part"] != "models":
-            continue
+    for row in rows_of(data, "models"):
         start = f"| {row['case']} | {row['dtype']} | {row['way']} "
         if "refused" in row:
             lines.append(f"{start}| not run: {row['refused']} | | | | | | |")

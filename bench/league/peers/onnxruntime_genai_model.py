@@ -21,7 +21,7 @@ class OnnxRuntimeGenAI:
         command = [sys.executable, "-m", "onnxruntime_genai.models.builder", "-i", folder, "-o", target, "-p", dtype, "-e", "cpu", "-c", target]
         done = subprocess.run(command, text=True, capture_output=True)
         if done.returncode != 0:
-            raise NotImplementedError(done.stderr.strip().splitlines()[-1])
+            raise RuntimeError(done.stderr.strip().splitlines()[-1])
 
     def load(self, folder, dtype):
         import onnxruntime_genai
