@@ -60,6 +60,11 @@ def run_case(league, case):
     return rows
 
 
+def prepare(league):
+    """Installs the peers."""
+    league.attention_peers()
+
+
 def run(league):
     for dtype in league.dtypes:
         if dtype not in ALLOWED:

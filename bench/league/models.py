@@ -31,7 +31,7 @@ def model_folder(league, model):
 
 
 def converted(league, module, peer, model, dtype):
-    """The folder that the peer reads, and the seconds of making it; a failure is kept as the answer of later runs."""
+    """The folder that the peer reads, and the seconds of making it, once; None if it reads the model's own."""
     folder = model_folder(league, model)
     if not hasattr(peer, "convert"):
         return folder, None
@@ -125,6 +125,20 @@ def run_case(league, model, dtype):
             row(name, rounds=league.rounds, peak_bytes=ready[name].peak_bytes(), **facts[name],
                 **{what: compared(*([answer[what] for answer in answers[who][1:]] for who in (name, us))) for what in ("first_s", "token_s")})
     return rows
+
+
+def prepare(league):
+    """Installs the peers and converts the models."""
+    for model in league.models:
+        for module, peer in league.model_peers():
+            for dtype in peer.dtypes:
+                if dtype not in league.dtypes:
+                    continue
+                try:
+                    _, seconds = converted(league, module, peer, model, dtype)
+                    print(f"{NAMES[model]} {dtype}, {peer.name}: converted in {seconds or 0:.0f} s", flush=True)
+                except Refused as reason:
+                    print(f"{NAMES[model]} {dtype}, {peer.name}: not converted: {reason}", flush=True)
 
 
 def run(league):

@@ -12,20 +12,27 @@ def ratio(spread):
     return f"**{spread['median']:.2f}** ({spread['p10']:.2f} – {spread['p90']:.2f})"
 
 
+def rows_of(data, part):
+    """The rows of one part; those of one case stand together, however often it was measured."""
+    rows = [row for row in data["rows"] if row["part"] == part]
+    places = {}
+    for row in rows:
+        places.setdefault((row["dtype"], row["case"]), len(places))
+    return sorted(rows, key=lambda row: places[row["dtype"], row["case"]])
+
+
 def machine(data):
     """The processor, versions and dates in one paragraph."""
     about = data["machine"]
     versions = ", ".join(f"{name} {version}" for name, version in sorted(data["versions"].items()))
-    dates = sorted({row["date"] for row in data["rows"] if "date" in row})
+    dates = sorted({row["date"] for row in data["rows"]}) or ["nothing measured"]
     return [f"{about['cpu']} ({about['isa']}), {about['threads']} threads, {' and '.join(dict.fromkeys((dates[0], dates[-1])))}; attentive "
             f"{about['attentive']}, LibTorch {about['libtorch']}, {about['compiler']}; {versions}."]
 
 
 def attention(data):
     lines = ["| case | type | ours | peer | peer's time | peer / ours (p10 – p90) |", "|---|---|--:|---|--:|--:|"]
-    for row in data["rows"]:
-        if row["part"] != "attention":
-            continue
+    for row in rows_of(data, "attention"):
         start = f"| {row['case']} | {row['dtype']} "
         if "refused" in row:
             lines.append(f"{start}| | {row['way']} | not run: {row['refused']} | |")
@@ -37,9 +44,7 @@ def attention(data):
 def models(data):
     lines = ["| model | type | runtime | result | prompt of 512 | / ours (p10 – p90) | a token | / ours (p10 – p90) | load | peak memory |",
              "|---|---|---|---|--:|--:|--:|--:|--:|--:|"]
-    for row in data["rows"]:
-        if row["part"] != "models":
-            continue
+    for row in rows_of(data, "models"):
         start = f"| {row['case']} | {row['dtype']} | {row['way']} "
         if "refused" in row:
             lines.append(f"{start}| not run: {row['refused']} | | | | | | |")
@@ -53,7 +58,12 @@ def absent(data):
     return ["| peer | why it is absent |", "|---|---|", *(f"| {name} | {why} |" for name, why in sorted(data["absent"].items()))]
 
 
-TABLES = {"machine": machine, "attention": attention, "models": models, "absent": absent}
+def environments(data):
+    return ["| environment | minutes to install | GB |", "|---|--:|--:|",
+            *(f"| {name} | {about['seconds'] / 60:.1f} | {about['bytes'] / 1e9:.1f} |" for name, about in sorted(data["environments"].items()))]
+
+
+TABLES = {"machine": machine, "attention": attention, "models": models, "absent": absent, "environments": environments}
 
 
 def page(data):

@@ -9,6 +9,7 @@ that cannot be installed, converted or run is listed with the reason.
 """
 
 import argparse
+import fcntl
 import functools
 import json
 import os
@@ -26,7 +27,7 @@ import report
 from contender import Contender, Refused
 
 ROOT = Path(__file__).resolve().parents[2]
-PARTS = {"attention": attention.run, "models": models.run}
+PARTS = {"attention": attention, "models": models}
 
 
 class League:
@@ -42,11 +43,11 @@ class League:
         self.may_install = not arguments.no_install
         self.out.mkdir(parents=True, exist_ok=True)
         self.path = self.out / "league.json"
-        self.data = {"machine": {}, "versions": {}, "environments": {}, "absent": {}, "rows": []}
-        if self.path.exists():
-            self.data = json.loads(self.path.read_text(encoding="utf-8"))
+        self.news = empty()  # of this run; `save` adds them to the file
+        self.news["absent"].update(peers.WITHOUT)
+        self.present = set()
         with self.ours() as ours:
-            self.data["machine"] = ours.ask("about")
+            self.news["machine"] = ours.ask("about")
 
     def ours(self):
         return Contender([self.program, self.threads], self.out / "attentive.log")
@@ -57,7 +58,7 @@ class League:
         contender = Contender([python, self.here / "worker.py", module, self.threads], self.out / f"{module}.log",
                               {"OMP_NUM_THREADS": str(self.threads), "TORCHINDUCTOR_COMPILE_THREADS": "1"})
         try:
-            self.data["versions"].update(contender.ask("start"))
+            self.news["versions"].update(contender.ask("start"))
         except Refused:
             contender.__exit__()
             raise
@@ -70,15 +71,16 @@ class League:
             if self.chosen and module not in self.chosen:
                 continue
             try:
-                about = environments.ensure(self.environments, peer.environment, self.may_install)
+                environments.ensure(self.environments, peer.environment, self.may_install)
                 with self.started(module, peer):
                     pass
             except (environments.Missing, Refused) as reason:
-                self.data["absent"][peer.name] = str(reason)
+                self.news["absent"][peer.name] = str(reason)
                 print(f"{peer.name}: absent: {reason}", flush=True)
                 continue
-            self.data["environments"][peer.environment.name] = about
-            self.data["absent"].pop(peer.name, None)
+            for environment in (environments.TORCH, peer.environment) if peer.environment.torch else (peer.environment,):
+                self.news["environments"][environment.name] = environments.installed(self.environments, environment)
+            self.present.add(peer.name)
             yield module, peer
 
     @functools.cache
@@ -90,22 +92,34 @@ class League:
         return tuple(self.available(peers.MODELS))
 
     def add(self, rows):
-        """Keeps rows in the place of earlier ones of the same contender and case, and writes the files."""
-        def key(row):
-            return row["part"], row["case"], row["dtype"], row["way"]
-
-        new = {key(row): row for row in rows}
-        kept = [new.pop(key(row), row) for row in self.data["rows"]]
-        self.data["rows"] = kept + list(new.values())
+        """Keeps rows in the place of earlier ones of the same contender and case."""
         for row in rows:
             print(describe(row), flush=True)
+        self.news["rows"] += rows
         self.save()
 
     def save(self):
-        partial = self.path.with_suffix(".part")
-        partial.write_text(json.dumps(self.data, indent=1) + "\n", encoding="utf-8")
-        partial.replace(self.path)
-        (self.out / "league.md").write_text(report.page(self.data), encoding="utf-8")
+        """Adds what this run has found to the files, which another run may have changed meanwhile."""
+        with open(self.path.with_suffix(".lock"), "w", encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            data = json.loads(self.path.read_text(encoding="utf-8")) if self.path.exists() else empty()
+            for name in ("machine", "versions", "environments", "absent"):
+                data[name].update(self.news[name])
+            data["absent"] = {name: reason for name, reason in data["absent"].items() if name not in self.present}
+            new = {key_of(row): row for row in self.news["rows"]}
+            data["rows"] = [new.pop(key_of(row), row) for row in data["rows"]] + list(new.values())
+            partial = self.path.with_suffix(".part")
+            partial.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+            partial.replace(self.path)
+            (self.out / "league.md").write_text(report.page(data), encoding="utf-8")
+
+
+def empty():
+    return {"machine": {}, "versions": {}, "environments": {}, "absent": {}, "rows": []}
+
+
+def key_of(row):
+    return row["part"], row["case"], row["dtype"], row["way"]
 
 
 def describe(row):
@@ -125,11 +139,14 @@ def list_peers(root):
         about = environments.installed(root, peer.environment)
         state = f"installed, {about['bytes'] / 1e9:.1f} GB" if about else "absent: not installed"
         print(f"{module}: {peer.name}: {state}")
+    for name, reason in peers.WITHOUT.items():
+        print(f"no module: {name}: absent: {reason}")
 
 
 def parsed(arguments):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--list", action="store_true", help="print the peers and whether they are installed")
+    parser.add_argument("--prepare", action="store_true", help="install and convert, but measure nothing")
     parser.add_argument("--part", nargs="+", default=list(PARTS), choices=PARTS)
     parser.add_argument("--peers", nargs="+", choices=(*peers.ATTENTION, *peers.MODELS), help="default: all")
     parser.add_argument("--dtype", nargs="+", default=["fp32", "bf16", "int8"], choices=("fp32", "bf16", "int8"))
@@ -157,7 +174,10 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))  # the contenders end as well
     league = League(settings)
     for part in settings.part:
-        PARTS[part](league)
+        if settings.prepare:
+            PARTS[part].prepare(league)
+        else:
+            PARTS[part].run(league)
     league.save()
     return 0
 

@@ -30,7 +30,7 @@ class Attention:
 
     def sample(self, way):
         call, calls = self.ready[way]
-        call()
+        self.seconds(call, calls)  # wakes its threads
         return {"seconds": self.seconds(call, calls)}
 
     @staticmethod
@@ -82,6 +82,8 @@ def main():
         name = command.pop("do")
         try:
             answer = peer.start(int(sys.argv[2])) if name == "start" else getattr(commands, name)(**command)
+        except NotImplementedError as error:
+            answer = {"refused": str(error)}
         except Exception as error:  # whatever a foreign runtime raises is its reason
             answer = {"refused": f"{type(error).__name__}: {error}"}
         print(json.dumps(answer), file=answers, flush=True)

@@ -98,6 +98,11 @@ class LlamaCpp:
     def load(self, folder, dtype):
         import llama_cpp
 
+        if dtype == "int8":
+            # Its buffers for the matrix unit crash at the first prompt: llama.cpp's issue 20824.
+            parameters = llama_cpp.llama_model_default_params()
+            parameters.use_extra_bufts = False
+            llama_cpp.llama_cpp.llama_model_default_params = lambda: parameters
         kind = llama_cpp.GGML_TYPE_F32 if dtype == "fp32" else llama_cpp.GGML_TYPE_F16  # of the cache; float16 is its default
         self.model = llama_cpp.Llama(f"{folder}/model.gguf", n_ctx=1024, n_batch=512, n_ubatch=512, n_threads=self.threads,
                                      n_threads_batch=self.threads, type_k=kind, type_v=kind, verbose=False)

@@ -15,9 +15,13 @@ class OnnxRuntimeGenAI:
         return {"onnxruntime-genai": onnxruntime_genai.__version__}
 
     def convert(self, folder, dtype, target):
-        from onnxruntime_genai.models.builder import create_model
+        import subprocess
+        import sys
 
-        create_model(None, folder, target, dtype, "cpu", f"{target}-cache")
+        command = [sys.executable, "-m", "onnxruntime_genai.models.builder", "-i", folder, "-o", target, "-p", dtype, "-e", "cpu", "-c", target]
+        done = subprocess.run(command, text=True, capture_output=True)
+        if done.returncode != 0:
+            raise RuntimeError(done.stderr.strip().splitlines()[-1])
 
     def load(self, folder, dtype):
         import onnxruntime_genai

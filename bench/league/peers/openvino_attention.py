@@ -16,6 +16,7 @@ class OpenVinoAttention:
         return {"openvino": openvino.__version__}
 
     def call(self, way, case):
+        import numpy
         import openvino
         from openvino import opset13
 
@@ -25,11 +26,11 @@ class OpenVinoAttention:
         bias = bias_of(case)
         if bias is not None:
             arrays.append(bias)
-        nodes = [opset13.parameter(array.shape, "f32") for array in arrays]
+        nodes = [opset13.parameter(array.shape, numpy.float32) for array in arrays]
         node = opset13.scaled_dot_product_attention(*nodes[:3], nodes[3] if bias is not None else None,
                                                     causal=case["variant"] == "causal")
         # Inputs and results are float32; the hint is the type of the calculation.
-        model = openvino.Core().compile_model(openvino.Model([node], nodes), "CPU", {
+        model = openvino.Core().compile_model(openvino.Model([node], nodes, "attention"), "CPU", {
             "INFERENCE_PRECISION_HINT": "bf16" if case["dtype"] == "bf16" else "f32", "INFERENCE_NUM_THREADS": self.threads})
         request = model.create_infer_request()
         return lambda: request.infer(arrays, share_inputs=True, share_outputs=True)[0]
