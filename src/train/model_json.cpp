@@ -19,6 +19,17 @@ constexpr const char* kLater[] = {"rotary_low_freq_factor",
                                   "checkpoint"};
 constexpr const char* kLaterOfLlama[] = {"checkpoint"};
 
+template <class Options, size_t kCount>
+nlohmann::json without_later_defaults(const Options& options, const Options& defaults,
+                                      const char* const (&later)[kCount]) {
+  auto object = option_object(options);
+  const auto unchanged = option_object(defaults);
+  for (const auto* name : later) {
+    if (object[name] == unchanged[name]) object.erase(name);
+  }
+  return object;
+}
+
 bool is_llama(const nlohmann::json& object) {
   const auto model = object.find("model");
   return model != object.end() && *model == LlamaImpl::kName;
@@ -27,11 +38,7 @@ bool is_llama(const nlohmann::json& object) {
 }  // namespace
 
 std::string to_json(const GPTOptions& options) {
-  auto object = option_object(options);
-  const auto defaults = option_object(GPTOptions(1, 1, 1, 1, 1));
-  for (const auto* name : kLater) {
-    if (object[name] == defaults[name]) object.erase(name);
-  }
+  auto object = without_later_defaults(options, GPTOptions(1, 1, 1, 1, 1), kLater);
   object.erase("rotary_head_dim");  // set by the model
   return object.dump(1) + '\n';
 }
@@ -47,11 +54,7 @@ GPTOptions parse_gpt_options(const std::string& json) {
 }
 
 std::string to_json(const LlamaOptions& options) {
-  auto object = option_object(options);
-  const auto defaults = option_object(LlamaOptions(1, 1, 1, 1));
-  for (const auto* name : kLaterOfLlama) {
-    if (object[name] == defaults[name]) object.erase(name);
-  }
+  auto object = without_later_defaults(options, LlamaOptions(1, 1, 1, 1), kLaterOfLlama);
   object["model"] = LlamaImpl::kName;
   return object.dump(1) + '\n';
 }
