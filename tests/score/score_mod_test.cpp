@@ -163,8 +163,8 @@ TEST_CASE("a lookup beyond a captured tensor is refused, unless the pair is hidd
     INFO("backend " << to_string(backend));
     CHECK_NOTHROW(
         attend(c, {.mask = Mask::key_lengths(at::full({2}, 190, at::kLong)), .score = by_key}, backend));
-    for (const auto& score : {by_key, from_the_end}) {
-      CHECK_THROWS_MATCHES(attend(c, {.score = score}, backend), c10::IndexError,
+    for (const auto& beyond : {by_key, from_the_end}) {
+      CHECK_THROWS_MATCHES(attend(c, {.score = beyond}, backend), c10::IndexError,
                            MessageContains("in [0, 190), got 19"));
     }
   }
