@@ -1,7 +1,6 @@
 """One virtual environment per peer. Those that need PyTorch see the one of the environment `torch`."""
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -59,14 +58,6 @@ def pip(python, *arguments, deadline):
         raise Missing(lines[0][:200])
 
 
-def reaches(index):
-    """Whether PyTorch's index of CPU wheels answers."""
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-input", "--retries", "0", "--timeout", "10", "--index-url", index,
-               "--dest", os.devnull, "--only-binary", ":all:", "no-such-package-as-this"]
-    done = subprocess.run(command, text=True, capture_output=True)
-    return "NewConnectionError" not in done.stderr and "Connection" not in done.stderr
-
-
 def install(root, environment):
     """Makes the environment and returns its record: seconds and bytes."""
     folder = root / environment.name
@@ -82,10 +73,14 @@ def install(root, environment):
         site = next((folder / "lib").glob("python*")) / "site-packages"
         shared = next((root / TORCH.name / "lib").glob("python*")) / "site-packages"
         (site / "torch_environment.pth").write_text(f"{shared}\n", encoding="utf-8")
-    if environment == TORCH and reaches(CPU_WHEELS):
-        pip(python, "--index-url", CPU_WHEELS, *environment.packages, deadline=deadline)
-    else:
-        pip(python, *environment.packages, deadline=deadline)
+    indices = [("--retries", "0", "--index-url", CPU_WHEELS), ()] if environment == TORCH else [()]
+    for place, index in enumerate(indices, 1):
+        try:
+            pip(python, *index, *environment.packages, deadline=deadline)
+            break
+        except Missing:
+            if place == len(indices):
+                raise
     about = {"seconds": time.monotonic() - start, "bytes": size_of(folder)}
     record_of(root, environment).write_text(json.dumps(about) + "\n", encoding="utf-8")
     return about
