@@ -114,6 +114,9 @@ void declare(CLI::App& app, Settings& s) {
          "--shard-optimizer", [&](int64_t count) { s.shard_optimizer = count > 0; },
          "Each process keeps the moments of its share of the parameters alone")
       ->group("Training");
+  app.add_flag("--checkpoint-blocks", s.checkpoint_blocks,
+               "Keep only each block's input for the backward pass, which computes the block again")
+      ->group("Training");
 
   app.add_option("--evaluate-every", s.evaluate_every, "Updates; 0: at the end")
       ->check(apps::whole_number(0, apps::kMostSteps))

@@ -28,6 +28,7 @@ struct Settings {
   std::optional<std::string> autocast;
   std::optional<int64_t> evaluate_every, save_every, keep, log_every;
   std::optional<bool> shard_optimizer;
+  bool checkpoint_blocks = false;
   int64_t sample_every = 0;
   std::optional<std::string> sample_prompt;
   int64_t sample_tokens = 100;

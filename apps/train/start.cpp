@@ -96,6 +96,11 @@ void check_same_start(const Settings& settings, attentive::TrainingGroup& group)
 
 Start start_of(const Settings& settings, const std::string& text, bool writes) {
   if (writes || settings.resume) check_out(settings);
-  if (settings.resume) return from_checkpoint(settings);
-  return settings.init_from.empty() ? from_nothing(settings, text) : from_folder(settings);
+  auto start = settings.resume              ? from_checkpoint(settings)
+               : settings.init_from.empty() ? from_nothing(settings, text)
+                                            : from_folder(settings);
+  if (settings.checkpoint_blocks) {
+    start.language.model.visit([](const auto& model) { model.ptr()->options.checkpoint(1); });
+  }
+  return start;
 }

@@ -19,6 +19,7 @@
 #include <attentive/core/option_list.h>
 #include <attentive/core/options.h>
 #include <attentive/core/result.h>
+#include <attentive/functional/activation_checkpoint.h>
 #include <attentive/functional/alibi.h>
 #include <attentive/functional/attention.h>
 #include <attentive/functional/attention_context.h>

@@ -7,6 +7,7 @@
 
 #include "core/check.h"
 #include "functional/elementwise.h"
+#include "models/checkpointed_blocks.h"
 #include "models/decoder_only.h"
 #include "modules/checks.h"
 #include "modules/first_weights.h"
@@ -66,6 +67,8 @@ void GPTImpl::reset() {
                     options.context_length());
   if (options.context_length() > 0) check_positive(kName, "context_length", options.context_length());
   TORCH_CHECK_VALUE(options.window() >= 0, kName, ": expected window >= 0, got ", options.window());
+  TORCH_CHECK_VALUE(options.checkpoint() >= 0, kName, ": expected checkpoint >= 0, got ",
+                    options.checkpoint());
 
   tok_emb = register_module("tok_emb", embedding_layer(options.vocab_size(), options.emb_dim()));
   if (!rotary) {
@@ -123,9 +126,17 @@ at::Tensor GPTImpl::features(const at::Tensor& ids, KVCache* cache, Logits which
                 [&](const at::Tensor& piece, int64_t at) { return pos_emb->forward(piece, at); });
   }
   x = drop_features(x, options.dropout(), is_training());
-  for (int64_t i = 0; i < options.num_layers(); ++i) {
-    auto& block = trf_blocks->at<TransformerBlockImpl>(static_cast<size_t>(i));
-    x = cache ? block.forward_cached(x, *cache, i) : block.forward(x);
+  if (!cache) {
+    TORCH_CHECK_NOT_IMPLEMENTED(options.checkpoint() == 0 || !context_, kName,
+                                ": expected checkpoint = 0 for a part of a longer sequence, got ",
+                                options.checkpoint());
+    x = run_blocks<TransformerBlockImpl>(
+        *trf_blocks, x, options.checkpoint(),
+        [](TransformerBlockImpl& block, const at::Tensor& y) { return block.forward(y); });
+  } else {
+    for (int64_t i = 0; i < options.num_layers(); ++i) {
+      x = trf_blocks->at<TransformerBlockImpl>(static_cast<size_t>(i)).forward_cached(x, *cache, i);
+    }
   }
   return final_norm->forward(tokens_with_logits(x, which));
 }

@@ -6,6 +6,7 @@
 
 #include <attentive/models/llama.h>
 
+#include "models/checkpointed_blocks.h"
 #include "models/decoder_only.h"
 #include "modules/checks.h"
 #include "modules/first_weights.h"
@@ -80,6 +81,8 @@ void check_options(const char* caller, const LlamaOptions& options) {
   TORCH_CHECK_VALUE(options.windows().size() <= static_cast<size_t>(options.num_layers()), caller,
                     ": expected windows for at most num_layers = ", options.num_layers(), " layers, got ",
                     options.windows().size());
+  TORCH_CHECK_VALUE(options.checkpoint() >= 0, caller, ": expected checkpoint >= 0, got ",
+                    options.checkpoint());
   for (const auto window : options.windows())
     TORCH_CHECK_VALUE(window >= 0, caller, ": expected windows >= 0, got ", window);
 }
@@ -157,9 +160,14 @@ at::Tensor LlamaImpl::features(const at::Tensor& ids, KVCache* cache, const Mask
     const auto root = std::sqrt(static_cast<double>(options.emb_dim()));
     x = x * at::scalar_tensor(root, at::TensorOptions(x.scalar_type()));
   }
-  for (int64_t i = 0; i < options.num_layers(); ++i) {
-    auto& block = blocks->at<LlamaBlockImpl>(static_cast<size_t>(i));
-    x = cache ? block.forward_cached(x, *cache, i, mask) : block.forward(x, mask);
+  if (!cache) {
+    x = run_blocks<LlamaBlockImpl>(
+        *blocks, x, options.checkpoint(),
+        [mask](LlamaBlockImpl& block, const at::Tensor& y) { return block.forward(y, mask); });
+  } else {
+    for (int64_t i = 0; i < options.num_layers(); ++i) {
+      x = blocks->at<LlamaBlockImpl>(static_cast<size_t>(i)).forward_cached(x, *cache, i, mask);
+    }
   }
   return final_norm->forward(tokens_with_logits(x, which));
 }

@@ -1,3 +1,6 @@
+#include <ATen/core/grad_mode.h>
+
+#include <attentive/functional/activation_checkpoint.h>
 #include <attentive/modules/transformer_blocks.h>
 
 #include "core/check.h"
@@ -27,6 +30,17 @@ LayerNorm layer_norm(const TransformerBlockOptions& options) {
   return LayerNorm(LayerNormOptions(options.attention().emb_dim()).eps(options.eps()).bias(options.bias()));
 }
 
+// Calls run(block, inputs), with a checkpoint if the block's options say so. `run` is copied.
+template <class Block, class Run>
+at::Tensor run_block(Block& block, const std::vector<at::Tensor>& inputs, const Run& run) {
+  // The second run needs the block, so one without an owner keeps its activations.
+  const auto owned = std::dynamic_pointer_cast<Block>(block.weak_from_this().lock());
+  if (!block.options.checkpoint() || !at::GradMode::is_enabled() || !owned) return run(block, inputs);
+  return activation_checkpoint(
+      [owned, run](const std::vector<at::Tensor>& again) { return std::vector{run(*owned, again)}; }, inputs,
+      {.modules = {owned}})[0];
+}
+
 }  // namespace
 
 TransformerBlockImpl::TransformerBlockImpl(TransformerBlockOptions options_) : options(std::move(options_)) {
@@ -42,10 +56,12 @@ void TransformerBlockImpl::reset() {
 }
 
 at::Tensor TransformerBlockImpl::forward(const at::Tensor& x, const Mask& mask) {
-  const auto attended =
-      residual(options, is_training(), x, norm1, [&](const at::Tensor& y) { return att->forward(y, mask); });
-  return residual(options, is_training(), attended, norm2,
-                  [&](const at::Tensor& y) { return ff->forward(y); });
+  return run_block(*this, {x}, [mask](TransformerBlockImpl& block, const std::vector<at::Tensor>& in) {
+    const auto attended = residual(block.options, block.is_training(), in[0], block.norm1,
+                                   [&](const at::Tensor& y) { return block.att->forward(y, mask); });
+    return residual(block.options, block.is_training(), attended, block.norm2,
+                    [&](const at::Tensor& y) { return block.ff->forward(y); });
+  });
 }
 
 at::Tensor TransformerBlockImpl::forward_cached(const at::Tensor& x, KVCache& cache, int64_t layer,
@@ -85,12 +101,18 @@ void DecoderBlockImpl::reset() {
 
 at::Tensor DecoderBlockImpl::forward(const at::Tensor& x, const at::Tensor& memory, const Mask& mask,
                                      const Mask& memory_mask) {
-  const auto attended =
-      residual(options, is_training(), x, norm1, [&](const at::Tensor& y) { return att->forward(y, mask); });
-  const auto informed = residual(options, is_training(), attended, norm2,
-                                 [&](const at::Tensor& y) { return cross->forward(y, memory, memory_mask); });
-  return residual(options, is_training(), informed, norm3,
-                  [&](const at::Tensor& y) { return ff->forward(y); });
+  return run_block(
+      *this, {x, memory}, [mask, memory_mask](DecoderBlockImpl& block, const std::vector<at::Tensor>& in) {
+        const auto add = [&](const at::Tensor& y, LayerNorm& norm, const auto& sublayer) {
+          return residual(block.options, block.is_training(), y, norm, sublayer);
+        };
+        const auto attended =
+            add(in[0], block.norm1, [&](const at::Tensor& y) { return block.att->forward(y, mask); });
+        const auto informed = add(attended, block.norm2, [&](const at::Tensor& y) {
+          return block.cross->forward(y, in[1], memory_mask);
+        });
+        return add(informed, block.norm3, [&](const at::Tensor& y) { return block.ff->forward(y); });
+      });
 }
 
 }  // namespace attentive

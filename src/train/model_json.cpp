@@ -15,7 +15,17 @@ constexpr const char* kLater[] = {"rotary_low_freq_factor",
                                   "rotary_original_context",
                                   "hidden_dim",
                                   "activation",
-                                  "eps"};
+                                  "eps",
+                                  "checkpoint"};
+constexpr const char* kLaterOfLlama[] = {"checkpoint"};
+
+// Erases the named members of `object` that have their defaults.
+template <class Object, size_t kCount>
+void erase_defaults(Object& object, const Object& defaults, const char* const (&names)[kCount]) {
+  for (const auto* name : names) {
+    if (object[name] == defaults[name]) object.erase(name);
+  }
+}
 
 bool is_llama(const nlohmann::json& object) {
   const auto model = object.find("model");
@@ -27,9 +37,7 @@ bool is_llama(const nlohmann::json& object) {
 std::string to_json(const GPTOptions& options) {
   auto object = option_object(options);
   const auto defaults = option_object(GPTOptions(1, 1, 1, 1, 1));
-  for (const auto* name : kLater) {
-    if (object[name] == defaults[name]) object.erase(name);
-  }
+  erase_defaults(object, defaults, kLater);
   object.erase("rotary_head_dim");  // set by the model
   return object.dump(1) + '\n';
 }
@@ -46,16 +54,20 @@ GPTOptions parse_gpt_options(const std::string& json) {
 
 std::string to_json(const LlamaOptions& options) {
   auto object = option_object(options);
+  const auto defaults = option_object(LlamaOptions(1, 1, 1, 1));
+  erase_defaults(object, defaults, kLaterOfLlama);
   object["model"] = LlamaImpl::kName;
   return object.dump(1) + '\n';
 }
 
 LlamaOptions parse_llama_options(const std::string& json) {
   constexpr const char* caller = "LlamaOptions";
-  const auto object = parse_option_object(caller, json);
+  auto object = parse_option_object(caller, json);
   TORCH_CHECK_VALUE(is_llama(object), caller, ": expected a member \"model\" with the value \"",
                     LlamaImpl::kName, '"');
   LlamaOptions options(1, 1, 1, 1);
+  const auto defaults = option_object(options);
+  for (const auto* name : kLaterOfLlama) object.emplace(name, defaults[name]);
   each_option(options, OptionReader(caller, object));
   return options;
 }

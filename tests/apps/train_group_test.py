@@ -109,6 +109,22 @@ class TrainGroup(unittest.TestCase):
         self.assertEqual(outputs[1], ("", ""))
 
     @unittest.skipUnless(DISTRIBUTED, NO_GROUP)
+    def test_checkpointed_blocks_change_no_bit(self):
+        for size in (1, 2, 3):
+            with self.subTest(processes=size):
+                flags = ["--steps=4", f"--accumulate={size}", "--dropout=0.2", "--layers=2"]
+                plain, checkpointed = f"plain{size}", f"checkpointed{size}"
+                for out, more in ((plain, []), (checkpointed, ["--checkpoint-blocks"])):
+                    if size == 1:
+                        self.alone(out, *flags, *more)
+                    else:
+                        self.finish(self.start(size, out, *flags, *more))
+                self.assertEqual(self.losses(checkpointed), self.losses(plain))
+                self.assertEqual(self.weights(checkpointed), self.weights(plain))
+        model = self.folder / "checkpointed1" / (self.folder / "checkpointed1" / "latest").read_text().strip() / "model.json"
+        self.assertEqual(json.loads(model.read_text())["checkpoint"], 1)  # a run that goes on keeps the option
+
+    @unittest.skipUnless(DISTRIBUTED, NO_GROUP)
     def test_a_run_goes_on_in_as_many_processes_bit_for_bit_with_dropout(self):
         for size in (2, 3, 4):
             whole = f"whole{size}"

@@ -46,6 +46,17 @@ TEST_CASE("DataParallel: 2 processes equal one that accumulates, to the bit; mor
   }
 }
 
+TEST_CASE("DataParallel: checkpointed layers, of which two share a weight, change no bit", "[distributed]") {
+  for (const auto& [size, parts] : {std::pair{1, "2"}, {2, "2"}, {2, "4"}, {3, "3"}}) {
+    const auto want = numbers_in(run_workers({"train", parts}, size)[0].out);
+    for (const auto& ended : run_workers({"train_checkpointed", parts}, size)) {
+      INFO("processes: " << size << "\n" << ended.out);
+      CHECK(ended.status == 0);
+      CHECK(numbers_in(ended.out) == want);
+    }
+  }
+}
+
 TEST_CASE("DataParallel: the first backward pass and every later one give the same bits", "[distributed]") {
   for (const int64_t size : {1, 2, 3, 4}) {
     for (const auto& ended : run_workers({"check_calls", "same_gradients"}, size)) {

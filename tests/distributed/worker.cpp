@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -22,6 +23,7 @@
 #include <attentive/distributed/data_parallel.h>
 #include <attentive/distributed/group.h>
 #include <attentive/distributed/peer_error.h>
+#include <attentive/functional/activation_checkpoint.h>
 #include <attentive/train/adamw.h>
 #include <attentive/train/sharded_adamw.h>
 
@@ -37,9 +39,11 @@ void expect(bool truth, const char* what) {
   if (!truth) throw std::runtime_error(std::string("wrong: ") + what);
 }
 
-// A network with two layers, a buffer, a shared weight and optionally a frozen one.
+// A network with two layers, a buffer, a shared weight and optionally a frozen one. Each layer may be a
+// checkpoint, of which two then share a weight.
 struct Network : torch::nn::Module {
-  explicit Network(int64_t width = 6, bool frozen = false) {
+  explicit Network(int64_t width = 6, bool frozen = false, bool checkpointed = false)
+      : checkpoints(checkpointed) {
     first = register_module("first", torch::nn::Linear(width, 8));
     second = register_module("second", torch::nn::Linear(8, 8));
     again = register_module("again", second);
@@ -47,10 +51,16 @@ struct Network : torch::nn::Module {
     if (frozen) first->bias.set_requires_grad(false);
   }
   at::Tensor forward(const at::Tensor& x) {
-    return again->forward(second->forward(first->forward(x).tanh() + offset).tanh());
+    const auto hidden = run([this](const at::Tensor& y) { return first->forward(y).tanh() + offset; }, x);
+    const auto deeper = run([this](const at::Tensor& y) { return second->forward(y).tanh(); }, hidden);
+    return run([this](const at::Tensor& y) { return again->forward(y); }, deeper);
+  }
+  at::Tensor run(const std::function<at::Tensor(const at::Tensor&)>& layer, const at::Tensor& x) const {
+    return checkpoints ? attentive::activation_checkpoint(layer, x) : layer(x);
   }
   torch::nn::Linear first{nullptr}, second{nullptr}, again{nullptr};
   at::Tensor offset;
+  bool checkpoints;
 };
 
 at::Tensor loss_of(Network& network, const at::Tensor& x) {
@@ -93,11 +103,12 @@ struct How {
   int64_t parts = 4;     // parts of each step's batch, over all processes
   bool frozen = false;   // freezes one parameter
   int64_t thrower = -1;  // the rank that throws in its third step
+  bool checkpoints = false;
 };
 
 int train(const std::shared_ptr<Group>& group, const How& training) {
   at::manual_seed(7 + group->rank());  // only rank 0's parameters matter
-  Network network(6, training.frozen);
+  Network network(6, training.frozen, training.checkpoints);
   network.to(group->device());
   DataParallel parallel(network, group, {.bucket_bytes = 300, .first_bucket_bytes = 200});
   attentive::AdamW optimizer(network);
@@ -251,6 +262,8 @@ int work(const std::string& what, const std::string& detail, const std::string& 
     return 0;
   }
   if (what == "train") return train(group, {.steps = 50, .parts = std::stoll(detail)});
+  if (what == "train_checkpointed")
+    return train(group, {.steps = 50, .parts = std::stoll(detail), .checkpoints = true});
   if (what == "train_frozen") return train(group, {.parts = std::stoll(detail), .frozen = true});
   if (what == "train_for_ever") return train(group, {.steps = 1'000'000'000});
   if (what == "throw") return train(group, {.steps = 6, .thrower = std::stoll(detail)});

@@ -1,4 +1,4 @@
-// Examples of docs/guide/training.md and docs/guide/fine_tuning.md.
+// Examples of docs/guide/training.md, training_on_one_machine.md and fine_tuning.md.
 
 #include <filesystem>
 #include <fstream>
@@ -6,6 +6,7 @@
 #include <ATen/ATen.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
 
 #include <attentive/attentive.h>
 #include <attentive/text/bpe_tokenizer.h>
@@ -118,4 +119,36 @@ EXAMPLE_AFTER(fine_tuning, write_base) {
             << (generate(again.model, ids, {.max_new_tokens = 4}) ==
                 generate(language.model, ids, {.max_new_tokens = 4}))
             << "\n";
+}
+
+EXAMPLE(chunked_loss) {
+  const auto hidden = at::randn({4, 100, 16}).requires_grad_(true);  // of a model's last norm
+  const torch::nn::Linear head(16, 1000);
+  auto targets = at::randint(1000, {4, 100}, at::kLong);
+  targets.narrow(1, 0, 20).fill_(-100);  // the prompt of each row
+  const auto loss = linear_cross_entropy(hidden, head->weight, targets, {.bias = head->bias, .z_loss = 1e-4});
+  loss.backward();
+  std::cout << "gradients: " << hidden.grad().sizes() << ", " << head->weight.grad().sizes() << "\n";
+  std::cout << "of a prompt: " << hidden.grad()[0][0].abs().max().item<float>() << "\n";
+}
+
+EXAMPLE(checkpointed_blocks) {
+  const auto ids = at::randint(100, {1, 32}, at::kLong);
+  const auto gradient_of = [&](int64_t every) {
+    at::manual_seed(1);
+    GPT model(GPTOptions(100, 32, 24, 3, 6).dropout(0.1).checkpoint(every));
+    model->loss(ids, ids.roll(-1, 1)).backward();
+    return model->tok_emb->weight.grad();
+  };
+  std::cout << "the same bits: " << gradient_of(1).equal(gradient_of(0)) << "\n";
+}
+
+EXAMPLE(checkpointed_function) {
+  FeedForward wide(FeedForwardOptions(16).hidden_dim(4096));
+  const auto x = at::randn({8, 16}).requires_grad_(true);
+  const auto y = activation_checkpoint([wide](const at::Tensor& in) { return wide.ptr()->forward(in); }, x,
+                                       {.modules = {wide.ptr()}});
+  y.sum().backward();  // runs the layer again
+  std::cout << "gradients of x and of a weight: " << x.grad().defined() << " and "
+            << wide->parameters()[0].grad().defined() << "\n";
 }

@@ -50,6 +50,10 @@ TEST_CASE("GPT computes a sequence whose tokens are in another order in its cont
   CHECK(difference(swapped(model->forward(swapped(ids, 1)), 1), want) == "");
   const auto cache = model->make_cache(2);
   CHECK_THROWS_WITH(model->forward_cached(ids, *cache), ContainsSubstring("expected no cache"));
+  model->options.checkpoint(1);
+  CHECK_THROWS_WITH(model->forward(ids),
+                    ContainsSubstring("GPT: expected checkpoint = 0 for a part of a longer sequence, got 1"));
+  model->options.checkpoint(0);
   context->size_ = 2;
   CHECK_THROWS_WITH(model->forward(ids), ContainsSubstring("context_length"));
   model->set_context(nullptr);

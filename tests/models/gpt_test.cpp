@@ -3,16 +3,20 @@
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/linear.h>
+#include <ATen/ops/rand.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/relu.h>
+#include <ATen/ops/zeros.h>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 
 #include <attentive/files/safetensors.h>
 #include <attentive/files/state_dict.h>
 #include <attentive/models/gpt.h>
 #include <attentive/parity/draws.h>
 
+#include "support/autocast.h"
 #include "support/compare.h"
 #include "support/errors.h"
 #include "support/gradcheck.h"
@@ -229,4 +233,56 @@ TEST_CASE("GPT's loss holds all logits only while they are small", "[gpt]") {
   const auto [chunks, chunks_bits] = peak_and_loss(kAtMost + 1);
   CHECK(whole_bits);
   CHECK(chunks * 3 < whole * 2);
+}
+
+TEST_CASE("GPT: the bits do not depend on checkpoint", "[gpt][activation_checkpoint]") {
+  const bool autocast = GENERATE(false, true);
+  const auto results = [&](int64_t every, bool frozen_embedding) {
+    at::manual_seed(5);
+    GPT model(GPTOptions(11, 8, 12, 3, 3).dropout(0.2).tied(true).checkpoint(every));
+    if (frozen_embedding) model->tok_emb->weight.set_requires_grad(false);
+    const auto ids = at::randint(11, {2, 7}, at::kLong);
+    at::Tensor loss;
+    {
+      const test::CpuAutocast scope(autocast ? std::optional(at::kBFloat16) : std::nullopt);
+      loss = model->loss(ids, ids.flip(1));
+    }
+    model->eval();  // after the forward pass
+    loss.backward();
+    std::vector<at::Tensor> found{loss.detach(), at::rand({3})};
+    for (const auto& p : model->parameters()) found.push_back(p.grad().defined() ? p.grad() : at::zeros({}));
+    return found;
+  };
+  for (const bool frozen : {false, true}) {
+    const auto want = results(0, frozen);
+    for (const int64_t every : {1, 2, 5}) {
+      INFO("every " << every);
+      const auto got = results(every, frozen);
+      REQUIRE(got.size() == want.size());
+      for (size_t i = 0; i < got.size(); ++i) CHECK(bit_equal(got[i], want[i]));
+    }
+  }
+}
+
+TEST_CASE("GPT: checkpoint keeps the inputs of blocks alone", "[gpt][activation_checkpoint]") {
+  const auto peak = [](int64_t every) {
+    at::manual_seed(6);
+    GPT model(GPTOptions(11, 256, 32, 1, 12).checkpoint(every));
+    const auto ids = at::randint(11, {1, 256}, at::kLong);
+    const test::MemoryMeter meter;
+    model->loss(ids, ids).backward();
+    return meter.peak();
+  };
+  const auto none = peak(0), one = peak(1), three = peak(3);
+  CHECK(one * 3 < none);
+  CHECK(one < three);
+  CHECK(three < none);
+}
+
+TEST_CASE("GPT: checkpoint is an option like others", "[gpt][errors]") {
+  CHECK(value_error([] { GPT(GPTOptions(11, 8, 12, 3, 3).dropout(0.2).tied(true).checkpoint(-1)); }) ==
+        "GPT: expected checkpoint >= 0, got -1");
+  GPT model(GPTOptions(11, 8, 12, 3, 3).dropout(0.2).tied(true).checkpoint(2));
+  const auto copy = std::dynamic_pointer_cast<GPTImpl>(model->clone());
+  CHECK(copy->options.checkpoint() == 2);
 }

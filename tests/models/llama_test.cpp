@@ -5,14 +5,18 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/rand.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 
 #include <attentive/files/state_dict.h>
 #include <attentive/models/llama.h>
 
+#include "support/autocast.h"
 #include "support/compare.h"
 #include "support/errors.h"
 #include "support/gradcheck.h"
@@ -310,4 +314,56 @@ TEST_CASE("Llama's loss holds all logits only while they are small", "[llama]") 
   const auto [chunks, chunks_bits] = peak_and_loss(kAtMost + 1);
   CHECK(whole_bits);
   CHECK(chunks * 3 < whole * 2);
+}
+
+TEST_CASE("Llama: the bits do not depend on checkpoint", "[llama][activation_checkpoint]") {
+  const bool autocast = GENERATE(false, true);
+  const auto results = [&](int64_t every, bool frozen_embedding) {
+    at::manual_seed(5);
+    Llama model(LlamaOptions(11, 12, 3, 3).dropout(0.2).checkpoint(every));
+    if (frozen_embedding) model->tok_emb->weight.set_requires_grad(false);
+    const auto ids = at::randint(11, {2, 7}, at::kLong);
+    at::Tensor loss;
+    {
+      const test::CpuAutocast scope(autocast ? std::optional(at::kBFloat16) : std::nullopt);
+      loss = model->loss(ids, ids.flip(1));
+    }
+    model->eval();  // after the forward pass
+    loss.backward();
+    std::vector<at::Tensor> found{loss.detach(), at::rand({3})};
+    for (const auto& p : model->parameters()) found.push_back(p.grad().defined() ? p.grad() : at::zeros({}));
+    return found;
+  };
+  for (const bool frozen : {false, true}) {
+    const auto want = results(0, frozen);
+    for (const int64_t every : {1, 2, 5}) {
+      INFO("every " << every);
+      const auto got = results(every, frozen);
+      REQUIRE(got.size() == want.size());
+      for (size_t i = 0; i < got.size(); ++i) CHECK(bit_equal(got[i], want[i]));
+    }
+  }
+}
+
+TEST_CASE("Llama: checkpoint keeps the inputs of blocks alone", "[llama][activation_checkpoint]") {
+  const auto peak = [](int64_t every) {
+    at::manual_seed(6);
+    Llama model(LlamaOptions(11, 32, 1, 12).checkpoint(every));
+    const auto ids = at::randint(11, {1, 256}, at::kLong);
+    const test::MemoryMeter meter;
+    model->loss(ids, ids).backward();
+    return meter.peak();
+  };
+  const auto none = peak(0), one = peak(1), three = peak(3);
+  CHECK(one * 3 < none);
+  CHECK(one < three);
+  CHECK(three < none);
+}
+
+TEST_CASE("Llama: checkpoint is an option like others", "[llama][errors]") {
+  CHECK(value_error([] { Llama(LlamaOptions(11, 12, 3, 3).dropout(0.2).checkpoint(-1)); }) ==
+        "Llama: expected checkpoint >= 0, got -1");
+  Llama model(LlamaOptions(11, 12, 3, 3).dropout(0.2).checkpoint(2));
+  const auto copy = std::dynamic_pointer_cast<LlamaImpl>(model->clone());
+  CHECK(copy->options.checkpoint() == 2);
 }

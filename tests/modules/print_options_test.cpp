@@ -167,7 +167,7 @@ TEST_CASE("Deeper options, enumerations and absent ones are printed too", "[prin
   CHECK(printed(encoder_block(TransformerBlockOptions(attention))) ==
         "attentive::TransformerBlock(attention={emb_dim=8, num_heads=2, num_kv_heads=1, rotary={base=500, "
         "scaling=linear, factor=2}}, hidden_dim=0, dropout=0, bias=true, norm_first=true, memory_dim=0, "
-        "activation=gelu_tanh, gated=false, eps=1e-05)");
+        "activation=gelu_tanh, gated=false, eps=1e-05, checkpoint=false)");
   CHECK(
       printed(TransformerAttention(8, 2)) ==
       "attentive::TransformerAttention(emb_dim=8, num_heads=2, num_kv_heads=0, head_dim=0, context_length=0, "
@@ -180,12 +180,13 @@ TEST_CASE("Deeper options, enumerations and absent ones are printed too", "[prin
       "attentive::GPT(vocab_size=7, context_length=8, emb_dim=8, num_heads=2, num_layers=1, num_kv_heads=0, "
       "dropout=0, qkv_bias=false, bias=true, tied=false, positions=learned, rotary={}, window=0, init=gpt2, "
       "hidden_dim=0, "
-      "activation=gelu_tanh, eps=1e-05)");
+      "activation=gelu_tanh, eps=1e-05, checkpoint=0)");
   CHECK(printed(RotaryPositions(RotaryPositionsOptions(4).pairing(RotaryPairing::Halves))) ==
         "attentive::RotaryPositions(head_dim=4, base=10000, pairing=halves, scaling=none, factor=1, "
         "low_freq_factor=1, high_freq_factor=4, original_context=8192)");
-  CHECK(printed(Llama(LlamaOptions(7, 8, 2, 2).windows({4, 0}).window_rotary(RotaryPositionsOptions(0))))
-            .ends_with("dropout=0, rotary={pairing=halves}, windows=[4, 0], window_rotary={})"));
+  CHECK(
+      printed(Llama(LlamaOptions(7, 8, 2, 2).windows({4, 0}).window_rotary(RotaryPositionsOptions(0))))
+          .ends_with("dropout=0, rotary={pairing=halves}, windows=[4, 0], window_rotary={}, checkpoint=0)"));
   const auto line = RelativePositionBiasOptions(2).bidirectional(false);
   CHECK(printed(
             TransformerBlock(TransformerBlockOptions(TransformerAttentionOptions(8, 2).position_bias(line))))

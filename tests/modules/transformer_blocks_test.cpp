@@ -6,6 +6,7 @@
 
 #include "support/compare.h"
 #include "support/errors.h"
+#include "support/memory_meter.h"
 #include "support/module_suite.h"
 
 using namespace attentive;
@@ -117,4 +118,42 @@ TEST_CASE("DecoderBlock attends to itself, then to the memory", "[transformer_bl
         }) == "CrossAttention: expected memory of shape (B, T, 6) or (T, 6), got (2, 3, 5)");
   CHECK(value_error([] { return DecoderBlock(Options(6, 2).dropout(2)); }) ==
         "DecoderBlock: expected dropout in [0, 1], got 2");
+}
+
+TEST_CASE("A checkpointed block has the same bits", "[transformer_blocks][activation_checkpoint]") {
+  const auto results = [](bool checkpoint, bool decoder) {
+    at::manual_seed(4);
+    const auto options =
+        Options(TransformerAttentionOptions(6, 2).dropout(0.2)).dropout(0.2).checkpoint(checkpoint);
+    const auto x = at::randn({2, 5, 6}).requires_grad_(true),
+               memory = at::randn({2, 4, 6}).requires_grad_(true);
+    TransformerBlock block(options);
+    DecoderBlock other(options);
+    const auto mask = Mask::key_lengths(at::tensor({3, 4}));
+    const auto y = decoder ? other->forward(x, memory, {}, mask) : block->forward(x);
+    block->eval();
+    other->eval();
+    y.sin().sum().backward();
+    std::vector<at::Tensor> found{y.detach(), x.grad()};
+    if (decoder) found.push_back(memory.grad());
+    for (const auto& p : decoder ? other->parameters() : block->parameters()) found.push_back(p.grad());
+    return found;
+  };
+  for (const bool decoder : {false, true}) {
+    const auto got = results(true, decoder), want = results(false, decoder);
+    REQUIRE(got.size() == want.size());
+    for (size_t i = 0; i < got.size(); ++i) CHECK(bit_equal(got[i], want[i]));
+  }
+}
+
+TEST_CASE("A checkpointed block keeps its inputs alone", "[transformer_blocks][activation_checkpoint]") {
+  const auto kept = [](bool checkpoint) {
+    TransformerBlock block(Options(TransformerAttentionOptions(32, 1)).checkpoint(checkpoint));
+    const auto x = at::randn({1, 256, 32}).requires_grad_(true);
+    const test::MemoryMeter meter;
+    auto y = x;
+    for (int i = 0; i < 8; ++i) y = block->forward(y);
+    return meter.peak();
+  };
+  CHECK(kept(true) * 3 < kept(false));
 }

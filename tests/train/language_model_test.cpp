@@ -121,6 +121,8 @@ TEST_CASE("GPTOptions survive JSON and name what is wrong in it", "[language_mod
   CHECK(to_json(parse_gpt_options(to_json(scaled))) == to_json(scaled));
   CHECK(parse_gpt_options(to_json(scaled)).rotary().original_context() == 100);
   CHECK(parse_gpt_options(kModelJson).rotary().original_context() == 8192);
+  CHECK(parse_gpt_options(kModelJson).checkpoint() == 0);
+  CHECK(parse_gpt_options(to_json(GPTOptions(options).checkpoint(2))).checkpoint() == 2);
   auto text = to_json(options);
   const auto change = [&](const std::string& from, const std::string& to) {
     auto changed = text;
@@ -152,6 +154,10 @@ TEST_CASE("LlamaOptions survive JSON and are told from GPTOptions", "[language_m
   CHECK(parse_llama_options(to_json(all)).window_rotary()->base() == 50);
   CHECK(parse_llama_options(to_json(all)).windows() == std::vector<int64_t>{4, 0});
   CHECK_FALSE(parse_llama_options(to_json(plain)).scale());
+  CHECK(parse_llama_options(to_json(LlamaOptions(plain).checkpoint(2))).checkpoint() == 2);
+  CHECK(to_json(plain).find("checkpoint") ==
+        std::string::npos);  // a member that earlier versions do not know
+  CHECK(parse_llama_options(to_json(plain)).checkpoint() == 0);
   CHECK(value_error([] { return parse_llama_options(kModelJson).vocab_size(); }) ==
         "LlamaOptions: expected a member \"model\" with the value \"Llama\"");
 }

@@ -16,8 +16,6 @@
 
 namespace attentive {
 
-struct LogitHead;
-
 /// How a GPT encodes the position of a token: by adding a learned vector to its embedding, or by rotating
 /// queries and keys (RoPE).
 enum class GPTPositions { Learned, Rotary };
@@ -58,10 +56,13 @@ struct GPTOptions {
   TORCH_ARG(int64_t, hidden_dim) = 0;  ///< features inside the feed-forward layer; 0: 4 * emb_dim
   TORCH_ARG(Activation, activation) = Activation::GeluTanh;  ///< of the feed-forward layer
   TORCH_ARG(double, eps) = 1e-5;                             ///< added to the variance in the norms
+  /// Each group of so many blocks keeps only its input for the backward pass, which computes the blocks again
+  /// (`activation_checkpoint`); 0: every block keeps its activations. The bits are the same.
+  TORCH_ARG(int64_t, checkpoint) = 0;
 
   ATTENTIVE_OPTIONS(vocab_size_, context_length_, emb_dim_, num_heads_, num_layers_, num_kv_heads_, dropout_,
                     qkv_bias_, bias_, tied_, positions_, rotary_, window_, init_, hidden_dim_, activation_,
-                    eps_);
+                    eps_, checkpoint_);
 };
 
 /// A decoder-only transformer language model with pre-norm blocks: the book's `GPTModel`.
@@ -98,7 +99,7 @@ class GPTImpl : public Module<GPTImpl> {
   void reset_parameters();
 
   /// From now on, ids hold this process's part of a longer sequence; nullptr ends that. Positions, attention
-  /// and context_length refer to the whole sequence; `forward_cached` is refused.
+  /// and context_length refer to the whole sequence; `forward_cached` and the option checkpoint are refused.
   void set_context(std::shared_ptr<AttentionContext> context);
 
   at::Tensor forward(const at::Tensor& ids, Logits which = Logits::All);
@@ -124,7 +125,7 @@ class GPTImpl : public Module<GPTImpl> {
   FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(Logits::All)})
 
   at::Tensor features(const at::Tensor& ids, KVCache* cache, Logits which);
-  LogitHead head() const;
+  struct LogitHead head() const;
 
   std::shared_ptr<AttentionContext> context_;
 };

@@ -18,8 +18,6 @@
 
 namespace attentive {
 
-struct LogitHead;
-
 /// Options of `Llama`. The members of the family differ only in these.
 struct LlamaOptions {
   LlamaOptions(int64_t vocab_size, int64_t emb_dim, int64_t num_heads, int64_t num_layers)
@@ -56,11 +54,14 @@ struct LlamaOptions {
   TORCH_ARG(std::vector<int64_t>, windows) = {};
   /// The rotation of layers with a window, if it differs from `rotary` (Gemma 3).
   TORCH_ARG(std::optional<RotaryPositionsOptions>, window_rotary) = std::nullopt;
+  /// Each group of so many blocks keeps only its input for the backward pass, which computes the blocks again
+  /// (`activation_checkpoint`); 0: every block keeps its activations. The bits are the same.
+  TORCH_ARG(int64_t, checkpoint) = 0;
 
   ATTENTIVE_OPTIONS(vocab_size_, emb_dim_, num_heads_, num_layers_, context_length_, num_kv_heads_, head_dim_,
                     hidden_dim_, activation_, qkv_bias_, out_bias_, ff_bias_, qk_norm_, tied_, eps_,
                     unit_offset_, norm_after_, scaled_embedding_, scale_, softcap_, logit_softcap_, dropout_,
-                    rotary_, windows_, window_rotary_);
+                    rotary_, windows_, window_rotary_, checkpoint_);
 };
 
 /// One block of a `Llama`: attention and a gated feed-forward layer, each after an RMS norm, with residual
@@ -152,7 +153,7 @@ class LlamaImpl : public Module<LlamaImpl> {
   FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(Mask())}, {2, torch::nn::AnyValue(Logits::All)})
 
   at::Tensor features(const at::Tensor& ids, KVCache* cache, const Mask& mask, Logits which);
-  LogitHead head() const;
+  struct LogitHead head() const;
 };
 using Llama = ModuleHolder<LlamaImpl>;
 

@@ -24,9 +24,12 @@ struct TransformerBlockOptions {
   TORCH_ARG(Activation, activation) = Activation::GeluTanh;  ///< activation of the feed-forward layer
   TORCH_ARG(bool, gated) = false;                            ///< whether the feed-forward layer has a gate
   TORCH_ARG(double, eps) = 1e-5;                             ///< eps of the norms
+  /// Whether `forward` keeps only the block's inputs for the backward pass, which computes the block again
+  /// (`activation_checkpoint`), with the same bits.
+  TORCH_ARG(bool, checkpoint) = false;
 
   ATTENTIVE_OPTIONS(attention_, hidden_dim_, dropout_, bias_, norm_first_, memory_dim_, activation_, gated_,
-                    eps_);
+                    eps_, checkpoint_);
 };
 
 /// Self-attention and a feed-forward layer, each with a residual connection, a layer norm and dropout.

@@ -9,6 +9,7 @@
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 #include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
 
 #include "core/kept_tensors.h"
 
@@ -44,6 +45,11 @@ const at::Tensor& zero_of(at::ScalarType type) {
 }
 
 }  // namespace
+
+at::Tensor leaf_of(const torch::autograd::Node& node) {
+  const auto* of_leaf = dynamic_cast<const torch::autograd::AccumulateGrad*>(&node);
+  return of_leaf ? of_leaf->variable : at::Tensor();
+}
 
 FusedResult flash_cpu(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal,
                       const std::optional<at::Tensor>& mask, std::optional<double> scale) {

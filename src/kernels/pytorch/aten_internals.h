@@ -1,15 +1,20 @@
 #pragma once
 
-// The fused attention kernels, which are ATen functions outside the documented API. All uses are in this one
-// file, the only place to check for a new LibTorch release (tools/checks/check_internals.py).
+// The fused attention kernels, which are ATen functions outside the documented API, and a node of autograd's
+// graph. All uses are in this one file, the only place to check for a new LibTorch release
+// (tools/checks/check_internals.py).
 
 #include <array>
 #include <cstdint>
 #include <optional>
 
 #include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/function.h>
 
 namespace attentive::kernels::aten {
+
+/// The leaf into whose gradient a node adds; undefined for any other node.
+at::Tensor leaf_of(const torch::autograd::Node& node);
 
 struct FusedResult {
   at::Tensor output;     ///< (B, H, L, Dv)
