@@ -130,9 +130,12 @@ TEST_CASE("activation_checkpoint: a weight of several calls under autocast", "[a
   const auto weight = leaf({16, 16}), x = leaf({5, 16});
   const One function = [weight](const at::Tensor& y) { return at::linear(y, weight); };
   const auto gradients = [&](bool checkpoint) {
-    const CpuAutocast autocast(at::kBFloat16);
-    auto y = function(x);
-    for (int i = 0; i < 2; ++i) y = checkpoint ? activation_checkpoint(function, y) : function(y);
+    at::Tensor y;
+    {
+      const CpuAutocast autocast(at::kBFloat16);  // forgets its casts at the end
+      y = function(x);
+      for (int i = 0; i < 2; ++i) y = checkpoint ? activation_checkpoint(function, y) : function(y);
+    }
     return grad({y.to(at::kFloat).sum()}, {weight, x});
   };
   const auto got = gradients(true), want = gradients(false);
