@@ -126,7 +126,7 @@ void add_product_of_rows(const at::Tensor& sum, const at::Tensor& a, const at::T
   const auto rows = std::max<int64_t>(kLossBlock / b.size(1), 1);
   for (int64_t row = 0; row < a.size(1); row += rows) {
     const auto count = std::min(rows, a.size(1) - row);
-    sum.narrow(0, row, count).add_(at::mm(a.narrow(1, row, count).t(), b), factor);
+    sum.narrow(0, row, count).add_(at::mm(a.narrow(1, row, count).t().contiguous(), b), factor);
   }
 }
 
