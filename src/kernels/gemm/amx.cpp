@@ -8,8 +8,6 @@
 #include <cstring>
 #include <immintrin.h>
 
-extern "C" int64_t few_fetched;
-extern "C" int few_hint;
 namespace attentive::kernels::cpu {
 namespace {
 
@@ -124,6 +122,13 @@ int64_t least(int64_t x, int64_t y) {
 }
 
 template <bool kFetch>
+decltype(&multiply<true, true, kFetch>) product_of(const Shape& shape) {
+  if (shape.rows[1] > 0)
+    return shape.columns[1] > 0 ? multiply<true, true, kFetch> : multiply<true, false, kFetch>;
+  return shape.columns[1] > 0 ? multiply<false, true, kFetch> : multiply<false, false, kFetch>;
+}
+
+template <bool kFetch>
 void multiply_blocks(const Matrix<const bf16_t>& lhs, const Rhs<const bf16_t>& rhs, const Matrix<float>& out,
                      bool accumulate) {
   const bf16_t *a = lhs.data, *b = rhs.data;
@@ -149,10 +154,7 @@ void multiply_blocks(const Matrix<const bf16_t>& lhs, const Rhs<const bf16_t>& r
       shape.columns[0] = least(columns, kSide);
       shape.columns[1] = columns - shape.columns[0];
       configure(shape);
-      const auto product = shape.rows[1] > 0      ? shape.columns[1] > 0 ? multiply<true, true, kFetch>
-                                                                         : multiply<true, false, kFetch>
-                                : shape.columns[1] > 0 ? multiply<false, true, kFetch>
-                                                  : multiply<false, false, kFetch>;
+      const auto product = product_of<kFetch>(shape);
       product(shape, k, a, lda, b + 2 * j, ldb, c + j, ldc, accumulate, tail);
     }
   }
