@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <mutex>
@@ -9,7 +10,6 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
 #include <ATen/SequenceNumber.h>
-#include <ATen/TensorSubclassLikeUtils.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
@@ -25,6 +25,7 @@
 #include "core/check.h"
 #include "core/modes.h"
 #include "functional/recording.h"
+#include "kernels/plain.h"
 #include "kernels/pytorch/aten_internals.h"
 
 namespace attentive {
@@ -419,10 +420,7 @@ std::vector<at::Generator> generators_for(const std::vector<at::Tensor>& inputs,
 // Whether the call is recorded for a backward pass. Tangents and subclasses would be lost in the first run.
 bool is_checkpointed(const std::vector<at::Tensor>& inputs) {
   if (!at::GradMode::is_enabled()) return false;
-  for (const auto& input : inputs) {
-    if (input.defined() && (has_tangent(input) || at::isTensorSubclassLike(input))) return false;
-  }
-  return true;
+  return std::all_of(inputs.begin(), inputs.end(), kernels::is_ordinary);
 }
 
 // Runs the function for the first time, and finds the tensors that it captured. If it throws, the generators

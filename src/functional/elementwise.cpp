@@ -6,7 +6,6 @@
 #include <optional>
 
 #include <ATen/Parallel.h>
-#include <ATen/TensorSubclassLikeUtils.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/dropout.h>
 #include <ATen/ops/empty.h>
@@ -21,6 +20,7 @@
 #include "kernels/dropout_counter.h"
 #include "kernels/gemm/scratch.h"
 #include "kernels/plain.h"
+#include "kernels/simd/dtypes.h"
 #include "kernels/simd/elementwise.h"
 
 namespace attentive {
@@ -163,9 +163,8 @@ at::Tensor gelu_tanh(const at::Tensor& x) {
 
 namespace {
 
-using kernels::cpu::bf16_t;
 using kernels::cpu::elementwise;
-using kernels::cpu::f16_t;
+using kernels::cpu::for_numbers;
 using kernels::cpu::Scratch;
 
 constexpr int64_t kFewNumbers = 1 << 15;
@@ -173,24 +172,6 @@ constexpr int64_t kFewNumbers = 1 << 15;
 bool is_few(const at::Tensor& x) {
   return !at::GradMode::is_enabled() && x.is_cpu() && x.numel() > 0 && x.numel() <= kFewNumbers &&
          !is_autocast(x.device());
-}
-
-// Calls work(T{}) for the type T of the numbers of x, and returns whether there is one.
-template <class Work>
-bool for_numbers(const at::Tensor& x, const Work& work) {
-  switch (x.scalar_type()) {
-    case at::kFloat:
-      work(float{});
-      return true;
-    case at::kBFloat16:
-      work(bf16_t{});
-      return true;
-    case at::kHalf:
-      work(f16_t{});
-      return true;
-    default:
-      return false;
-  }
 }
 
 template <class T>
@@ -247,7 +228,7 @@ at::Tensor few_rms_norm(const at::Tensor& x, const at::Tensor& weight, double ep
   const auto type = x.scalar_type();
   if (!is_few(x) || !is_plain(x, type) || !is_plain(weight, type)) return {};
   at::Tensor out;
-  for_numbers(x, [&](auto number) {
+  for_numbers(type, [&](auto number) {
     out = at::empty(x.sizes(), x.options());
     rms_norm_rows<decltype(number)>(x, weight, eps, offset, out);
   });
@@ -257,10 +238,10 @@ at::Tensor few_rms_norm(const at::Tensor& x, const at::Tensor& weight, double ep
 at::Tensor few_rotated_halves(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin) {
   const auto type = x.scalar_type();
   if (!is_few(x) || x.dim() != 4 || x.layout() != at::kStrided || x.is_neg() || x.stride(3) != 1) return {};
-  if (has_tangent(x) || at::isTensorSubclassLike(x)) return {};
+  if (!kernels::is_ordinary(x)) return {};
   if (!is_plain(cos, type) || !is_plain(sin, type)) return {};
   at::Tensor out;
-  for_numbers(x, [&](auto number) {
+  for_numbers(type, [&](auto number) {
     out = at::empty(x.sizes(), x.options());
     rotate_rows<decltype(number)>(x, cos, sin, out);
   });

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <optional>
 
-#include <ATen/TensorSubclassLikeUtils.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/addmm.h>
@@ -16,6 +15,7 @@
 #include "core/check.h"
 #include "core/modes.h"
 #include "kernels/gemm/gemm.h"
+#include "kernels/plain.h"
 #include "kernels/simd/elementwise.h"
 
 namespace attentive {
@@ -116,10 +116,9 @@ class WidenedLinear : public torch::autograd::Function<WidenedLinear> {
   }
 };
 
-// Whether x is a dense tensor without a forward-mode tangent and not a subclass, so that WidenedLinear may
-// compute with it.
-bool is_ordinary(const at::Tensor& x) {
-  return !x.defined() || (x.layout() == at::kStrided && !has_tangent(x) && !at::isTensorSubclassLike(x));
+// Whether WidenedLinear may compute with x.
+bool is_dense(const at::Tensor& x) {
+  return !x.defined() || (x.layout() == at::kStrided && kernels::is_ordinary(x));
 }
 
 }  // namespace
@@ -132,7 +131,7 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
       weight.scalar_type() == x.scalar_type() && (!bias.defined() || bias.scalar_type() == x.scalar_type());
   const bool fits = weight.dim() == 2 && x.dim() > 0 && x.size(-1) == weight.size(1) && x.numel() > 0 &&
                     (!bias.defined() || (bias.dim() == 1 && bias.size(0) == weight.size(0)));
-  if (!same || !fits || !is_ordinary(x) || !is_ordinary(weight) || !is_ordinary(bias))
+  if (!same || !fits || !is_dense(x) || !is_dense(weight) || !is_dense(bias))
     return composed_linear(x, weight, bias);
   return WidenedLinear::apply(x, weight, as_optional(bias));
 }

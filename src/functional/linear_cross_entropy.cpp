@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include <ATen/TensorSubclassLikeUtils.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/aminmax.h>
@@ -23,6 +22,7 @@
 #include "core/check.h"
 #include "core/modes.h"
 #include "functional/linear.h"
+#include "kernels/plain.h"
 
 namespace attentive {
 namespace {
@@ -291,12 +291,6 @@ class LinearCrossEntropy : public torch::autograd::Function<LinearCrossEntropy> 
   }
 };
 
-// Whether x is a dense tensor without a forward-mode tangent and not a subclass, so that the chunks may be
-// written in place.
-bool is_plain_operand(const at::Tensor& x) {
-  return !x.defined() || (!has_tangent(x) && !at::isTensorSubclassLike(x));
-}
-
 void check_loss_call(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& targets,
                      const LinearCrossEntropyOptions& options) {
   const auto* caller = kLinearCrossEntropy;
@@ -381,7 +375,7 @@ at::Tensor linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weig
 
   const Inputs inputs{rows, weight, options.bias, counted};
   at::Tensor result;
-  if (is_plain_operand(rows) && is_plain_operand(weight) && is_plain_operand(options.bias)) {
+  if (kernels::is_ordinary(rows) && kernels::is_ordinary(weight) && kernels::is_ordinary(options.bias)) {
     const auto needs = [](const at::Tensor& x) {
       return at::GradMode::is_enabled() && x.defined() && x.requires_grad();
     };

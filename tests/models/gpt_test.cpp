@@ -1,13 +1,10 @@
 #include <ATen/ops/arange.h>
-#include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/linear.h>
-#include <ATen/ops/rand.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/relu.h>
-#include <ATen/ops/zeros.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 
@@ -16,11 +13,10 @@
 #include <attentive/models/gpt.h>
 #include <attentive/parity/draws.h>
 
-#include "support/autocast.h"
+#include "models/decoder_suite.h"
 #include "support/compare.h"
 #include "support/errors.h"
 #include "support/gradcheck.h"
-#include "support/memory_meter.h"
 #include "support/source_folder.h"
 
 using namespace attentive;
@@ -212,71 +208,20 @@ TEST_CASE("GPT's loss holds all logits only while they are small", "[gpt]") {
   constexpr int64_t kVocabulary = 70000;
   at::manual_seed(3);
   GPT model(GPTOptions(kVocabulary, 512, 4, 1, 1).tied(true));
-  const auto peak_and_loss = [&](int64_t tokens) {
-    const auto ids = at::randint(kVocabulary, {1, tokens}, at::kLong), targets = ids.flip(1);
-    model->zero_grad();
-    const test::MemoryMeter meter;
-    const auto loss = model->loss(ids, targets);
-    loss.backward();
-    const auto peak = meter.peak();
-    const auto gradient = model->tok_emb->weight.grad().clone();
-    model->zero_grad();
-    const auto composed = at::cross_entropy_loss(model->forward(ids).flatten(0, 1), targets.flatten());
-    composed.backward();
-    CHECK_WITHIN(loss.detach(), composed.detach(), {1e-6, 0});
-    CHECK_WITHIN(gradient, model->tok_emb->weight.grad(), {1e-4, 1e-7});
-    return std::pair(peak, bit_equal(loss.detach(), composed.detach()) &&
-                               bit_equal(gradient, model->tok_emb->weight.grad()));
-  };
-  constexpr int64_t kAtMost = (int64_t{128} << 20) / (4 * kVocabulary);
-  const auto [whole, whole_bits] = peak_and_loss(kAtMost);
-  const auto [chunks, chunks_bits] = peak_and_loss(kAtMost + 1);
-  CHECK(whole_bits);
-  CHECK(chunks * 3 < whole * 2);
+  test::check_loss_in_chunks(model, kVocabulary);
 }
 
 TEST_CASE("GPT: the bits do not depend on checkpoint", "[gpt][activation_checkpoint]") {
-  const bool autocast = GENERATE(false, true);
-  const auto results = [&](int64_t every, bool frozen_embedding) {
-    at::manual_seed(5);
-    GPT model(GPTOptions(11, 8, 12, 3, 3).dropout(0.2).tied(true).checkpoint(every));
-    if (frozen_embedding) model->tok_emb->weight.set_requires_grad(false);
-    const auto ids = at::randint(11, {2, 7}, at::kLong);
-    at::Tensor loss;
-    {
-      const test::CpuAutocast scope(autocast ? std::optional(at::kBFloat16) : std::nullopt);
-      loss = model->loss(ids, ids.flip(1));
-    }
-    model->eval();  // after the forward pass
-    loss.backward();
-    std::vector<at::Tensor> found{loss.detach(), at::rand({3})};
-    for (const auto& p : model->parameters()) found.push_back(p.grad().defined() ? p.grad() : at::zeros({}));
-    return found;
-  };
-  for (const bool frozen : {false, true}) {
-    const auto want = results(0, frozen);
-    for (const int64_t every : {1, 2, 5}) {
-      INFO("every " << every);
-      const auto got = results(every, frozen);
-      REQUIRE(got.size() == want.size());
-      for (size_t i = 0; i < got.size(); ++i) CHECK(bit_equal(got[i], want[i]));
-    }
-  }
+  test::check_bits_of_checkpoints(
+      [](int64_t every) {
+        return GPT(GPTOptions(11, 8, 12, 3, 3).dropout(0.2).tied(true).checkpoint(every));
+      },
+      /*autocast=*/GENERATE(false, true));
 }
 
 TEST_CASE("GPT: checkpoint keeps the inputs of blocks alone", "[gpt][activation_checkpoint]") {
-  const auto peak = [](int64_t every) {
-    at::manual_seed(6);
-    GPT model(GPTOptions(11, 256, 32, 1, 12).checkpoint(every));
-    const auto ids = at::randint(11, {1, 256}, at::kLong);
-    const test::MemoryMeter meter;
-    model->loss(ids, ids).backward();
-    return meter.peak();
-  };
-  const auto none = peak(0), one = peak(1), three = peak(3);
-  CHECK(one * 3 < none);
-  CHECK(one < three);
-  CHECK(three < none);
+  test::check_memory_of_checkpoints(
+      [](int64_t every) { return GPT(GPTOptions(11, 256, 32, 1, 12).checkpoint(every)); });
 }
 
 TEST_CASE("GPT: checkpoint is an option like others", "[gpt][errors]") {

@@ -13,6 +13,7 @@
 #include "kernels/gemm/operands.h"
 #include "kernels/gemm/scratch.h"
 #include "kernels/plain.h"
+#include "kernels/simd/dtypes.h"
 #include "kernels/simd/elementwise.h"
 #include "kernels/simd/selection.h"
 
@@ -259,19 +260,6 @@ at::Tensor empty_result(const at::Tensor& x, const FewLayer& layer) {
   return at::empty(sizes, x.options());
 }
 
-// Calls with(T{}) for the type T of x's numbers.
-template <class With>
-void for_numbers(const at::Tensor& x, const With& with) {
-  switch (x.scalar_type()) {
-    case at::kHalf:
-      return with(f16_t{});
-    case at::kBFloat16:
-      return with(bf16_t{});
-    default:
-      return with(float{});
-  }
-}
-
 template <class T>
 Matrix<const T> rows_of(const at::Tensor& x) {
   const int64_t features = x.size(-1);
@@ -283,7 +271,7 @@ Matrix<const T> rows_of(const at::Tensor& x) {
 at::Tensor few_linear(const at::Tensor& x, const FewLayer& layer, RowFunction function) {
   if (!takes(x, layer)) return {};
   auto result = empty_result(x, layer);
-  for_numbers(x, [&](auto number) {
+  for_numbers(x.scalar_type(), [&](auto number) {
     using T = decltype(number);
     multiply<T>(rows_of<T>(x), Numbers<T>(layer, result), function);
   });
@@ -294,7 +282,7 @@ std::vector<at::Tensor> few_linears(const at::Tensor& x, at::ArrayRef<FewLayer> 
   if (!takes(x, layers)) return {};
   std::vector<at::Tensor> results;
   for (const auto& layer : layers) results.push_back(empty_result(x, layer));
-  for_numbers(x, [&](auto number) {
+  for_numbers(x.scalar_type(), [&](auto number) {
     using T = decltype(number);
     std::vector<Numbers<T>> all;
     for (size_t i = 0; i < layers.size(); ++i) all.emplace_back(layers[i], results[i]);
@@ -308,7 +296,7 @@ at::Tensor few_gated_linear(const at::Tensor& x, const FewLayer& gate, const Few
   const FewLayer layers[] = {gate, up};
   if (!takes(x, layers) || gate.weight.size(0) != up.weight.size(0)) return {};
   auto result = empty_result(x, gate);
-  for_numbers(x, [&](auto number) {
+  for_numbers(x.scalar_type(), [&](auto number) {
     using T = decltype(number);
     multiply_gated<T>(rows_of<T>(x), Numbers<T>(gate, result), Numbers<T>(up, result), function);
   });
