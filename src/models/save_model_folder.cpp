@@ -95,7 +95,7 @@ void check_layers(const std::filesystem::path& path, const torch::nn::Module& mo
     const auto* attention = dynamic_cast<const TransformerAttentionImpl*>(layer.value().get());
     if (!attention) continue;
     check("score", attention->options.score());
-    check("mask_mod", attention->options.mask_mod());
+    check("block_mask", attention->options.block_mask().mask());
   }
 }
 

@@ -55,7 +55,7 @@ std::pair<at::Tensor, at::Tensor> attend(const Module& module, const at::Tensor&
   }
   if constexpr (requires { module.options.score(); }) {
     extras.score = module.options.score();
-    extras.block_mask = module.options.mask_mod();
+    extras.block_mask = module.options.block_mask();
   }
   if constexpr (requires { module.position_bias; }) {
     if (module.position_bias) add_position_bias(*module.position_bias, q.size(-2), k.size(-2), extras);

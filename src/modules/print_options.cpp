@@ -23,8 +23,8 @@ std::string text_of(const ScoreMod& score) {
   return score ? score.name() : "none";
 }
 
-std::string text_of(const MaskMod& mask) {
-  return mask ? mask.name() : "none";
+std::string text_of(const BlockMask& mask) {
+  return mask ? mask.mask().name() : "none";
 }
 
 std::string text_of(const std::vector<int64_t>& values) {

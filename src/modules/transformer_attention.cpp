@@ -23,10 +23,10 @@ void check_cache(const TransformerAttentionOptions& layer, const KVCache& cache)
                     TransformerAttentionImpl::kName, ": expected a window of at most ",
                     ring ? ring->window() : 0,
                     " tokens with this RingKVCache, got window.left = ", options.window.left);
-  TORCH_CHECK_VALUE(!ring || !(layer.score() || layer.mask_mod()), TransformerAttentionImpl::kName,
-                    ": expected no ", layer.score() ? "score" : "mask_mod",
+  TORCH_CHECK_VALUE(!ring || !(layer.score() || layer.block_mask()), TransformerAttentionImpl::kName,
+                    ": expected no ", layer.score() ? "score" : "block_mask",
                     " with a RingKVCache, whose keys have lost their places in the sequence, got \"",
-                    layer.score() ? layer.score().name() : layer.mask_mod().name(),
+                    layer.score() ? layer.score().name() : layer.block_mask().mask().name(),
                     "\"; a DenseKVCache keeps them");
 }
 

@@ -314,11 +314,11 @@ TEST_CASE("a model whose layers have a score or mask function is not saved",
         "save_model_folder: " + path +
             ": expected no score in trf_blocks.1.att, got \"squashed\": a function cannot be written "
             "to a file");
-  layer.score({}).mask_mod(mask_mod([](auto at) { return at.query >= at.key; }, "causal"));
+  layer.score({}).block_mask(mask_mod([](auto at) { return at.query >= at.key; }, "causal"));
   CHECK(refused() == "save_model_folder: " + path +
-                         ": expected no mask_mod in trf_blocks.1.att, got \"causal\": a function cannot be "
+                         ": expected no block_mask in trf_blocks.1.att, got \"causal\": a function cannot be "
                          "written to a file");
   CHECK(names_in(folder.path()).empty());
-  layer.mask_mod({});
+  layer.block_mask({});
   CHECK_NOTHROW(save_model_folder(folder / "saved", *model));
 }

@@ -142,7 +142,7 @@ TEST_CASE("Every option that a header declares is listed, in order", "[print_opt
 TEST_CASE("Options within options are printed in braces, where defaults are left out", "[print_options]") {
   CHECK(printed(MultiHeadAttention(3, 8, 6, 0.25, 4)) ==
         "attentive::MultiHeadAttention(d_in=3, d_out=8, context_length=6, dropout=0.25, num_heads=4, "
-        "qkv_bias=false, alibi=false, sinks=false, position_bias=none, score=none, mask_mod=none, "
+        "qkv_bias=false, alibi=false, sinks=false, position_bias=none, score=none, block_mask=none, "
         "attention={causal=bottom-right})");
   auto attention = AttentionOptions{.scale = 0.5, .window = {255, 0}, .softcap = 30};
   attention.softmax_plus_one = true;
@@ -173,7 +173,7 @@ TEST_CASE("Deeper options, enumerations and absent ones are printed too", "[prin
       "attentive::TransformerAttention(emb_dim=8, num_heads=2, num_kv_heads=0, head_dim=0, context_length=0, "
       "dropout=0, qkv_bias=false, out_bias=true, rotary=none, position_bias=none, qk_norm=false, "
       "head_norm={}, "
-      "output_gate=false, score=none, mask_mod=none, "
+      "output_gate=false, score=none, block_mask=none, "
       "attention={causal=bottom-right})");
   CHECK(
       printed(GPT(GPTOptions(7, 8, 8, 2, 1).init(GPTInit::Gpt2))) ==

@@ -1,4 +1,4 @@
-// The options `score` and `mask_mod` of the attention modules.
+// The options `score` and `block_mask` of the attention modules.
 
 #include <memory>
 #include <sstream>
@@ -58,7 +58,7 @@ void check_same(const Options& plain, Options same) {
     at::manual_seed(3);
     return Holder(options);
   };
-  auto with_functions = made(Options(plain).score(distances()).mask_mod(window()).attention({}));
+  auto with_functions = made(Options(plain).score(distances()).block_mask(window()).attention({}));
   CHECK_CLOSE(with_functions->forward(x), made(same.attention(kWindow))->forward(x));
   auto without = made(plain);
   CHECK(keys_of(with_functions) == keys_of(without));
@@ -70,7 +70,7 @@ void check_same(const Options& plain, Options same) {
   CHECK(bit_equal(copy->forward(x), with_functions->forward(x)));
   std::ostringstream text;
   copy->pretty_print(text);
-  CHECK(text.str().find("score=distances, mask_mod=window, ") != std::string::npos);
+  CHECK(text.str().find("score=distances, block_mask=window, ") != std::string::npos);
 }
 
 TransformerAttentionOptions layer() {
@@ -109,13 +109,13 @@ TEST_CASE("TransformerAttention attends with a score and a mask function", "[sco
   at::manual_seed(3);
   TransformerAttention want(layer().attention(kWindow).position_bias(DistanceBiasOptions(kHeads)));
   at::manual_seed(3);
-  TransformerAttention got(layer().attention({}).score(distances()).mask_mod(window()));
+  TransformerAttention got(layer().attention({}).score(distances()).block_mask(window()));
   CHECK_CLOSE(got->forward(x), want->forward(x));
 }
 
 TEST_CASE("blocks pass the functions of their options to the self-attention", "[score_option]") {
   const auto x = at::randn({2, 6, 8}), memory = at::randn({2, 3, 8});
-  const auto options = TransformerBlockOptions(layer().score(distances()).mask_mod(window()));
+  const auto options = TransformerBlockOptions(layer().score(distances()).block_mask(window()));
   const auto plain = TransformerBlockOptions(layer());
   const auto check = [&](const auto& make, const auto& forward) {
     at::manual_seed(3);
@@ -124,11 +124,11 @@ TEST_CASE("blocks pass the functions of their options to the self-attention", "[
     auto other = make(plain);
     const auto before = forward(other);
     CHECK(difference(forward(got), before) != "");
-    other->att->options.score(distances()).mask_mod(window());
+    other->att->options.score(distances()).block_mask(window());
     CHECK(bit_equal(forward(got), forward(other)));
     std::ostringstream text;
     got->pretty_print(text);
-    CHECK(text.str().find("score=distances, mask_mod=window") != std::string::npos);
+    CHECK(text.str().find("score=distances, block_mask=window") != std::string::npos);
   };
   const auto run = [&](auto block) { return block->forward(x); };
   check([](const auto& o) { return TransformerBlock(o); }, run);
@@ -150,7 +150,7 @@ TEST_CASE("a cache keeps the places of a score and a mask function", "[score_opt
   });
   const auto mask = mask_mod(
       [=](auto at) { return (document(at.batch, at.query) == document(at.batch, at.key)) | (at.key < 2); });
-  TransformerAttention m(layer().score(score).mask_mod(mask).rotary(RotaryPositionsOptions(0)));
+  TransformerAttention m(layer().score(score).block_mask(mask).rotary(RotaryPositionsOptions(0)));
   const auto x = at::randn({2, kTokens, 8});
   const auto want = m->forward(x);
   DenseKVCache cache({.batch = 2, .num_kv_heads = 2, .head_dim = 2}, kTokens);
@@ -173,13 +173,27 @@ TEST_CASE("a ring of keys refuses functions of places, by name", "[score_option]
       refused(layer().score(distances())) ==
       "TransformerAttention: expected no score with a RingKVCache, whose keys have lost their places in the "
       "sequence, got \"distances\"; a DenseKVCache keeps them");
-  CHECK(refused(layer().mask_mod(window())) ==
-        "TransformerAttention: expected no mask_mod with a RingKVCache, whose keys have lost their places in "
-        "the sequence, got \"window\"; a DenseKVCache keeps them");
+  CHECK(
+      refused(layer().block_mask(window())) ==
+      "TransformerAttention: expected no block_mask with a RingKVCache, whose keys have lost their places in "
+      "the sequence, got \"window\"; a DenseKVCache keeps them");
+}
+
+TEST_CASE("a layer takes a mask whose tiles are kept, for the lengths that it has", "[score_option]") {
+  constexpr int64_t kTokens = 300;
+  TransformerAttention m(layer().attention({}).block_mask(window()));
+  const auto x = at::randn({2, kTokens, 8}), want = m->forward(x);
+  m->options.block_mask(BlockMask::kept(window(), 1, 1, kTokens, kTokens));
+  const auto copy = std::static_pointer_cast<TransformerAttentionImpl>(m->clone());
+  CHECK(bit_equal(copy->forward(x), want));
+  CHECK(
+      value_error([&] { copy->forward(x.narrow(1, 0, 7)); }) ==
+      "TransformerAttention: expected a block_mask kept for (B, H, L, S) = (2, 4, 7, 7), got one for (1, 1, "
+      "300, 300)");
 }
 
 TEST_CASE("a context and a recorder get the functions of a layer", "[score_option][recorder]") {
-  TransformerAttention m(layer().score(distances()).mask_mod(window()));
+  TransformerAttention m(layer().score(distances()).block_mask(window()));
   const auto x = at::randn({2, 6, 8});
   const auto want = m->forward(x);
   AttentionRecorder recorder(*m);

@@ -8,6 +8,7 @@
 
 #include <attentive/core/mask.h>
 #include <attentive/core/options.h>
+#include <attentive/functional/block_mask.h>
 #include <attentive/modules/module.h>
 #include <attentive/score/pair_functions.h>
 
@@ -37,16 +38,17 @@ struct GroupedQueryAttentionOptions {
   TORCH_ARG(bool, alibi) = false;
   /// One learned logit per query head in every softmax denominator, parameter `sinks`, zero at first.
   TORCH_ARG(bool, sinks) = false;
-  /// A score function of one's own (`score_mod`) for every call, and a mask function (`mask_mod`). Copies of
+  /// A score function of one's own (`score_mod`) for every call, and a mask: a mask function (`mask_mod`), or
+  /// a `BlockMask` whose classified tiles serve every layer and step of the lengths that it has. Copies of
   /// the options share the function and the tensors that it captured, which are no parameters of the module:
   /// `to` does not move them, and no file holds them.
   TORCH_ARG(ScoreMod, score) = {};
-  TORCH_ARG(MaskMod, mask_mod) = {};
+  TORCH_ARG(BlockMask, block_mask) = {};
   /// How the heads attend. Its `dropout_p` must stay 0: `dropout` applies, in training only.
   TORCH_ARG(AttentionOptions, attention) = AttentionOptions{.causal = Causal::BottomRight};
 
   ATTENTIVE_OPTIONS(d_in_, d_out_, context_length_, dropout_, num_heads_, num_kv_heads_, qkv_bias_, out_bias_,
-                    alibi_, sinks_, score_, mask_mod_, attention_);
+                    alibi_, sinks_, score_, block_mask_, attention_);
 };
 
 /// Causal attention in which num_heads / num_kv_heads query heads share one key and value head, followed by

@@ -9,6 +9,7 @@
 
 #include <attentive/core/mask.h>
 #include <attentive/core/options.h>
+#include <attentive/functional/block_mask.h>
 #include <attentive/modules/module.h>
 #include <attentive/modules/position_bias.h>
 #include <attentive/score/pair_functions.h>
@@ -38,16 +39,17 @@ struct MultiHeadAttentionOptions {
   TORCH_ARG(bool, sinks) = false;
   /// A learned bias by position, as the child `position_bias`: the options of one of its modules.
   TORCH_ARG(PositionBiasOptions, position_bias) = {};
-  /// A score function of one's own (`score_mod`) for every call, and a mask function (`mask_mod`). Copies of
+  /// A score function of one's own (`score_mod`) for every call, and a mask: a mask function (`mask_mod`), or
+  /// a `BlockMask` whose classified tiles serve every layer and step of the lengths that it has. Copies of
   /// the options share the function and the tensors that it captured, which are no parameters of the module:
   /// `to` does not move them, and no file holds them.
   TORCH_ARG(ScoreMod, score) = {};
-  TORCH_ARG(MaskMod, mask_mod) = {};
+  TORCH_ARG(BlockMask, block_mask) = {};
   /// How the heads attend. Its `dropout_p` must stay 0: `dropout` applies, in training only.
   TORCH_ARG(AttentionOptions, attention) = AttentionOptions{.causal = Causal::BottomRight};
 
   ATTENTIVE_OPTIONS(d_in_, d_out_, context_length_, dropout_, num_heads_, qkv_bias_, alibi_, sinks_,
-                    position_bias_, score_, mask_mod_, attention_);
+                    position_bias_, score_, block_mask_, attention_);
 };
 
 /// Causal scaled dot-product attention over num_heads heads, followed by an output projection.

@@ -13,6 +13,7 @@
 #include <torch/enum.h>
 
 #include <attentive/core/option_list.h>
+#include <attentive/functional/block_mask.h>
 #include <attentive/score/pair_functions.h>
 
 /// Modules print all their options by name, in the order of declaration. Nested options follow in braces,
@@ -32,7 +33,7 @@ std::string text_of(bool value);
 std::string text_of(int64_t value);
 std::string text_of(double value);
 std::string text_of(const ScoreMod& score);
-std::string text_of(const MaskMod& mask);
+std::string text_of(const BlockMask& mask);
 std::string text_of(const std::vector<int64_t>& values);
 /// Returns "{name=text, ...}" for the options whose text differs from that in `defaults`.
 std::string text_of(const std::vector<OptionText>& options, const std::vector<OptionText>& defaults);

@@ -14,6 +14,7 @@
 #include <attentive/core/module_state.h>
 #include <attentive/core/options.h>
 #include <attentive/functional/attention_context.h>
+#include <attentive/functional/block_mask.h>
 #include <attentive/modules/module.h>
 #include <attentive/modules/position_bias.h>
 #include <attentive/modules/positions.h>
@@ -44,17 +45,18 @@ struct TransformerAttentionOptions {
   TORCH_ARG(RMSNormOptions, head_norm) = RMSNormOptions(0);  ///< for qk_norm; the module sets its features
   /// Whether sigmoid(W_gate x) multiplies the heads' output elementwise before out_proj.
   TORCH_ARG(bool, output_gate) = false;
-  /// A score function of one's own (`score_mod`) for every call, and a mask function (`mask_mod`). Copies of
+  /// A score function of one's own (`score_mod`) for every call, and a mask: a mask function (`mask_mod`), or
+  /// a `BlockMask` whose classified tiles serve every layer and step of the lengths that it has. Copies of
   /// the options share the function and the tensors that it captured, which are no parameters of the module:
   /// `to` does not move them, and no file holds them.
   TORCH_ARG(ScoreMod, score) = {};
-  TORCH_ARG(MaskMod, mask_mod) = {};
+  TORCH_ARG(BlockMask, block_mask) = {};
   /// How the heads attend. Its `dropout_p` must stay 0: `dropout` applies, in training only.
   TORCH_ARG(AttentionOptions, attention) = AttentionOptions{.causal = Causal::BottomRight};
 
   ATTENTIVE_OPTIONS(emb_dim_, num_heads_, num_kv_heads_, head_dim_, context_length_, dropout_, qkv_bias_,
-                    out_bias_, rotary_, position_bias_, qk_norm_, head_norm_, output_gate_, score_, mask_mod_,
-                    attention_);
+                    out_bias_, rotary_, position_bias_, qk_norm_, head_norm_, output_gate_, score_,
+                    block_mask_, attention_);
 };
 
 /// The self-attention of the transformer blocks: `MultiHeadAttention` with grouped queries, rotary positions
@@ -91,7 +93,7 @@ class TransformerAttentionImpl : public Module<TransformerAttentionImpl>, public
   at::Tensor forward(const at::Tensor& x, const Mask& mask = {});
   /// Like `forward`, for tokens that follow those in the cache: x holds only the new tokens; `mask` covers
   /// every key, cached ones included. Requires bottom-right causal attention and, with a `RingKVCache`, a
-  /// window no larger than the cache's and neither `score` nor `mask_mod`, since it forgets where its keys
+  /// window no larger than the cache's and neither `score` nor `block_mask`, since it forgets where its keys
   /// are.
   at::Tensor forward_cached(const at::Tensor& x, KVCache& cache, int64_t layer, const Mask& mask = {});
 

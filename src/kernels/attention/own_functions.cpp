@@ -129,26 +129,26 @@ void classify_blocks(const CpuArguments& call, uint8_t* classes) {
   for_each_item(call.B * call.H * rows, call.worth_sharing(1), [&](int64_t item) {
     const int64_t head = item / rows, block = item % rows, first = block * kBlock,
                   last = std::min(first + kBlock, call.L);
-    std::vector<uint8_t> keep(static_cast<size_t>(columns * kBlock)), any(static_cast<size_t>(columns)),
-        all(static_cast<size_t>(columns), 1);
+    // Of each key, whether a query of the block sees it, and whether all of them do.
+    const auto keys = static_cast<size_t>(call.S);
+    std::vector<uint8_t> keep(keys), some(keys), every(keys, 1);
     OwnRows own(call, OwnRows::Along::Keys);
     for (int64_t i = first; i < last; ++i) {
       std::fill(keep.begin(), keep.end(), uint8_t{1});
       own.mask({head / call.H, head % call.H, i, 0, 0, call.S}, keep.data());
-      for (int64_t c = 0; c < columns; ++c) {
-        const uint8_t* const tile = keep.data() + c * kBlock;
-        const auto count = static_cast<size_t>(std::min(kBlock, call.S - c * kBlock));
-        const auto at = static_cast<size_t>(c);
-        any[at] |= static_cast<uint8_t>(std::memchr(tile, 1, count) != nullptr);
-        all[at] &= static_cast<uint8_t>(std::memchr(tile, 0, count) == nullptr);
+      for (size_t j = 0; j < keys; ++j) {
+        some[j] |= keep[j];
+        every[j] &= keep[j];
       }
     }
     for (int64_t c = 0; c < columns; ++c) {
-      const auto at = static_cast<size_t>(c);
       using detail::BlockClasses;
-      classes[item * columns + c] = all[at]   ? BlockClasses::Full
-                                    : any[at] ? BlockClasses::Partial
-                                              : BlockClasses::Empty;
+      const auto from = static_cast<size_t>(c * kBlock), count = std::min<size_t>(kBlock, keys - from);
+      const bool full = std::memchr(every.data() + from, 0, count) == nullptr,
+                 empty = std::memchr(some.data() + from, 1, count) == nullptr;
+      classes[item * columns + c] = full    ? BlockClasses::Full
+                                    : empty ? BlockClasses::Empty
+                                            : BlockClasses::Partial;
     }
   });
 }
