@@ -52,7 +52,7 @@ TEST_CASE("RMSNorm of a few tokens without gradients is rounded once", "[rms_nor
     const auto got = norm->forward(x);
     CHECK(got.scalar_type() == type);
     const auto error = (got.to(at::kDouble) - want).abs();
-    // Half the distance between two neighbours; below the normal numbers of float16, that is 2^-25 everywhere.
+    // Half the distance between two subnormal numbers, which a relative bound does not cover.
     const double subnormal = type == at::kHalf ? 0x1p-25 : 0;
     CHECK((error <= want.abs() * (0.5 * test::unit_of(type) + 1e-6) + subnormal).all().item<bool>());
   }

@@ -186,10 +186,9 @@ TEST_CASE("a layer takes a mask whose tiles are kept, for the lengths that it ha
   m->options.block_mask(BlockMask::kept(window(), 1, 1, kTokens, kTokens));
   const auto copy = std::static_pointer_cast<TransformerAttentionImpl>(m->clone());
   CHECK(bit_equal(copy->forward(x), want));
-  CHECK(
-      value_error([&] { copy->forward(x.narrow(1, 0, 7)); }) ==
-      "TransformerAttention: expected a block_mask kept for (B, H, L, S) = (2, 4, 7, 7), got one for (1, 1, "
-      "300, 300)");
+  CHECK(value_error([&] { copy->forward(x.narrow(1, 0, 7)); }) ==
+        "attention: expected a block_mask kept for (B, H, L, S) = (2, 4, 7, 7), got one for (1, 1, "
+        "300, 300)");
 }
 
 TEST_CASE("a context and a recorder get the functions of a layer", "[score_option][recorder]") {

@@ -129,7 +129,7 @@ void classify_blocks(const CpuArguments& call, uint8_t* classes) {
   for_each_item(call.B * call.H * rows, call.worth_sharing(1), [&](int64_t item) {
     const int64_t head = item / rows, block = item % rows, first = block * kBlock,
                   last = std::min(first + kBlock, call.L);
-    // Of each key, whether a query of the block sees it, and whether all of them do.
+    // For each key: whether any query of the block sees it, and whether all of them do.
     const auto keys = static_cast<size_t>(call.S);
     std::vector<uint8_t> keep(keys), some(keys), every(keys, 1);
     OwnRows own(call, OwnRows::Along::Keys);
