@@ -124,32 +124,55 @@ const detail::PairFunctionCode& code_here(const detail::PairFunction& function) 
   return function.code(set);
 }
 
+namespace {
+
+// What the rows of a tile have shown so far, each of 0 and 1 per key.
+class Seen {
+ public:
+  void add(const uint8_t* row, int64_t count) {
+    if (shown_ && hidden_) return;
+    uint64_t any = 0, all = kOnes;
+    int64_t j = 0;
+    for (; j + 8 <= count; j += 8) {
+      uint64_t keys;
+      std::memcpy(&keys, row + j, sizeof(keys));
+      any |= keys;
+      all &= keys;
+    }
+    for (; j < count; ++j) {
+      any |= row[j];
+      all &= row[j] * kOnes;
+    }
+    shown_ |= any != 0;
+    hidden_ |= all != kOnes;
+  }
+  uint8_t kind() const {
+    using detail::BlockClasses;
+    return !hidden_ ? BlockClasses::Full : shown_ ? BlockClasses::Partial : BlockClasses::Empty;
+  }
+
+ private:
+  static constexpr uint64_t kOnes = 0x0101010101010101;
+  bool shown_ = false, hidden_ = false;
+};
+
+}  // namespace
+
 void classify_blocks(const CpuArguments& call, uint8_t* classes) {
   const int64_t rows = round_up(call.L, kBlock) / kBlock, columns = round_up(call.S, kBlock) / kBlock;
   for_each_item(call.B * call.H * rows, call.worth_sharing(1), [&](int64_t item) {
     const int64_t head = item / rows, block = item % rows, first = block * kBlock,
                   last = std::min(first + kBlock, call.L);
-    // For each key: whether any query of the block sees it, and whether all of them do.
-    const auto keys = static_cast<size_t>(call.S);
-    std::vector<uint8_t> keep(keys), some(keys), every(keys, 1);
+    std::vector<uint8_t> keep(static_cast<size_t>(columns * kBlock), 1);
+    std::vector<Seen> tiles(static_cast<size_t>(columns));
     OwnRows own(call, OwnRows::Along::Keys);
     for (int64_t i = first; i < last; ++i) {
-      std::fill(keep.begin(), keep.end(), uint8_t{1});
+      std::fill_n(keep.begin(), call.S, uint8_t{1});
       own.mask({head / call.H, head % call.H, i, 0, 0, call.S}, keep.data());
-      for (size_t j = 0; j < keys; ++j) {
-        some[j] |= keep[j];
-        every[j] &= keep[j];
-      }
+      for (int64_t c = 0; c < columns; ++c)
+        tiles[static_cast<size_t>(c)].add(keep.data() + c * kBlock, std::min(kBlock, call.S - c * kBlock));
     }
-    for (int64_t c = 0; c < columns; ++c) {
-      using detail::BlockClasses;
-      const auto from = static_cast<size_t>(c * kBlock), count = std::min<size_t>(kBlock, keys - from);
-      const bool full = std::memchr(every.data() + from, 0, count) == nullptr,
-                 empty = std::memchr(some.data() + from, 1, count) == nullptr;
-      classes[item * columns + c] = full    ? BlockClasses::Full
-                                    : empty ? BlockClasses::Empty
-                                            : BlockClasses::Partial;
-    }
+    for (int64_t c = 0; c < columns; ++c) classes[item * columns + c] = tiles[static_cast<size_t>(c)].kind();
   });
 }
 

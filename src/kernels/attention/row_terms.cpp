@@ -51,7 +51,11 @@ void RowTerms::set(SoftmaxRow& row, int64_t slot, int64_t b, int64_t h, int64_t 
   row.distance = static_cast<float>(call_.band.position(i) - from);
   if (call_.bias) {
     for_element(call_.bias.element, [&](auto type) {
-      row.bias = row_of(call_.bias.as<decltype(type)>(), b, h, i, from, cols, bias_ + slot * cols_);
+      const auto& bias = call_.bias.as<decltype(type)>();
+      row.bias = row_of(bias, b, h, i, from, cols, bias_ + slot * cols_);
+      // The next tile of keys reads on in this row, among many others.
+      const int64_t next = from + cols, end = std::min(next + cols, call_.key_hi(b, i));
+      if (next < end) prefetch_row(bias.at(b, h, i, next), bias.col, end - next);
     });
   }
   row.keep = call_.keep ? row_of(call_.keep, b, h, i, from, cols, keep_ + slot * cols_) : nullptr;

@@ -23,8 +23,12 @@ void transpose_numbers(const kernels::Strided<const T>& given, const Pairs& part
     }
   }
   const auto wide = rows.block(0, part.queries, 0, part.keys);
-  for (int64_t i = 0; i < part.queries; ++i)
+  constexpr int64_t kAhead = 16;  // rows, which the processor does not foresee
+  for (int64_t i = 0; i < part.queries; ++i) {
+    if (i + kAhead < part.queries)
+      prefetch_row(given.at(part.b, part.h, part.i0 + i + kAhead, part.j0), given.col, part.keys);
     widen_row(given.at(part.b, part.h, part.i0 + i, part.j0), given.col, wide.row(i), part.keys);
+  }
   products().transpose(wide, transposed);
 }
 

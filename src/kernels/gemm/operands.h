@@ -40,6 +40,14 @@ void widen_row(const T* from, int64_t step, float* to, int64_t count) {
   for (int64_t c = 0; c < count; ++c) elementwise().convert(from + c * step, to + c, 1);
 }
 
+/// Asks for the cache lines of a row that is read later.
+template <class T>
+void prefetch_row(const T* from, int64_t step, int64_t count) {
+  constexpr int64_t kLine = 64 / sizeof(T);
+  if (step != 1) return;
+  for (int64_t c = 0; c < count; c += kLine) __builtin_prefetch(from + c);
+}
+
 /// Views a float matrix as an rhs.
 inline Rhs<const float> as_rhs(const Matrix<const float>& x) {
   return {x.data, x.rows, x.cols, x.stride};
