@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_set>
@@ -10,21 +9,18 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
 #include <ATen/SequenceNumber.h>
-#include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/record_function.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/function.h>
-#include <torch/nn/module.h>
 
-#include <attentive/core/guards.h>
 #include <attentive/functional/activation_checkpoint.h>
 
 #include "core/check.h"
 #include "core/modes.h"
-#include "functional/recording.h"
+#include "functional/run_conditions.h"
 #include "kernels/plain.h"
 #include "kernels/pytorch/aten_internals.h"
 
@@ -37,97 +33,6 @@ using torch::autograd::Node;
 using torch::autograd::variable_list;
 
 constexpr const char* kActivationCheckpoint = "activation_checkpoint";
-constexpr at::DeviceType kAutocastDevices[] = {at::kCPU, at::kCUDA};
-
-// Generators, and the states that they had at one time.
-class GeneratorStates {
- public:
-  explicit GeneratorStates(const std::vector<at::Generator>& generators) : generators_(generators) {
-    for (auto& generator : generators_) {
-      const std::lock_guard<std::mutex> lock(generator.mutex());
-      states_.push_back(generator.get_state());
-    }
-  }
-  void restore() {
-    for (size_t i = 0; i < states_.size(); ++i) {
-      const std::lock_guard<std::mutex> lock(generators_[i].mutex());
-      generators_[i].set_state(states_[i]);
-    }
-  }
-  const std::vector<at::Generator>& generators() const { return generators_; }
-
- private:
-  std::vector<at::Generator> generators_;
-  std::vector<at::Tensor> states_;
-};
-
-// The settings of a thread that change how operations compute.
-struct ThreadSettings {
-  struct Autocast {
-    bool enabled;
-    at::ScalarType type;
-  };
-  std::vector<Autocast> autocast;
-  Backend backend = BackendGuard::current();
-  DropoutStream stream = DropoutStreamGuard::current();
-
-  ThreadSettings() {
-    for (const auto device : kAutocastDevices) {
-      autocast.push_back(
-          {at::autocast::is_autocast_enabled(device), at::autocast::get_autocast_dtype(device)});
-    }
-  }
-  void set_autocast() const {
-    for (size_t i = 0; i < autocast.size(); ++i) {
-      at::autocast::set_autocast_enabled(kAutocastDevices[i], autocast[i].enabled);
-      at::autocast::set_autocast_dtype(kAutocastDevices[i], autocast[i].type);
-    }
-  }
-};
-
-// Autocast keeps the casts of weights, with their place in the graph. The two runs must not find casts of the
-// code around them, or each other's.
-class NoCastCache {
- public:
-  NoCastCache() : enabled_(at::autocast::is_autocast_cache_enabled()) {
-    at::autocast::set_autocast_cache_enabled(false);
-  }
-  ~NoCastCache() { at::autocast::set_autocast_cache_enabled(enabled_); }
-  NoCastCache(const NoCastCache&) = delete;
-  NoCastCache& operator=(const NoCastCache&) = delete;
-
- private:
-  bool enabled_;
-};
-
-// Whether modules and their children are in training mode, parents first.
-class TrainingFlags {
- public:
-  explicit TrainingFlags(const std::vector<std::shared_ptr<torch::nn::Module>>& modules) {
-    for (const auto& module : modules) {
-      for (const auto& one : module->modules()) flags_.emplace_back(one, one->is_training());
-    }
-  }
-  // Sets them, and returns those before.
-  TrainingFlags exchange() const {
-    auto before = *this;
-    bool differ = false;
-    for (auto& [module, flag] : before.flags_) {
-      differ |= flag != module->is_training();
-      flag = module->is_training();
-    }
-    if (differ) set();
-    return before;
-  }
-  void set() const {
-    for (const auto& [module, flag] : flags_) {
-      if (module->is_training() != flag) module->train(flag);
-    }
-  }
-
- private:
-  std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> flags_;
-};
 
 // Detects that a tensor was changed in place. Views share the version, and the copy here outlives the tensor.
 class SeenVersion {
@@ -152,51 +57,17 @@ struct CapturedTensor {
 
 // A call, as its second run needs it.
 struct CheckpointedCall : torch::CustomClassHolder {
-  CheckpointedCall(const CheckpointedFunction& function_, const std::vector<at::Generator>& generators_,
+  CheckpointedCall(const CheckpointedFunction& function_, const std::vector<at::Generator>& generators,
                    const std::vector<std::shared_ptr<torch::nn::Module>>& modules)
-      : function(function_), generators(generators_), training(modules) {}
+      : function(function_), first(generators, modules) {}
 
   CheckpointedFunction function;
-  ThreadSettings settings;
-  GeneratorStates generators;
-  TrainingFlags training;
+  RunConditions first;
   std::vector<SeenVersion> versions;  // of the inputs
   std::vector<bool> differentiable;   // which inputs require a gradient
   variable_list unsaved;              // inputs that autograd cannot save, or undefined
   std::vector<CapturedTensor> captured;
   std::vector<bool> outputs;  // which outputs require a gradient
-};
-
-// The conditions of the first run, for the duration of the second.
-class SecondRun {
- public:
-  explicit SecondRun(CheckpointedCall& call)
-      : backend_(call.settings.backend),
-        stream_(call.settings.stream),
-        generators_(call.generators.generators()),
-        training_(call.training.exchange()),
-        listeners_(std::exchange(recording::listeners, nullptr)) {
-    call.settings.set_autocast();
-    call.generators.restore();
-  }
-  ~SecondRun() {
-    recording::listeners = listeners_;
-    training_.set();
-    generators_.restore();
-    settings_.set_autocast();
-  }
-  SecondRun(const SecondRun&) = delete;
-  SecondRun& operator=(const SecondRun&) = delete;
-
- private:
-  ThreadSettings settings_;
-  BackendGuard backend_;
-  DropoutStreamGuard stream_;
-  at::AutoGradMode gradients_{true};
-  NoCastCache no_cache_;
-  GeneratorStates generators_;
-  TrainingFlags training_;
-  recording::Listeners* listeners_;
 };
 
 // The nodes that this thread has recorded since the construction.
@@ -328,7 +199,7 @@ class ActivationCheckpoint : public torch::autograd::Function<ActivationCheckpoi
     std::optional<RecordedNodes> nodes;
     CutEdges ends;
     {
-      const SecondRun conditions(call);
+      const SecondRun conditions(call.first);
       for (size_t i = 0; i < inputs.size(); ++i) {
         if (!call.differentiable[i]) continue;
         auto& x = inputs[i];
@@ -445,7 +316,7 @@ variable_list run_first(CheckpointedCall& call, const std::vector<at::Tensor>& i
           ": expected a function that changes none of its inputs in place, but it changed input ", i);
     }
   } catch (...) {
-    call.generators.restore();
+    call.first.generators.restore();
     throw;
   }
   for (const auto& output : outputs) call.outputs.push_back(output.defined() && output.requires_grad());

@@ -14,12 +14,11 @@
 //       dK  = dK + dSᵀ Q
 //       dQᵀ = dQᵀ + Kᵀ dSᵀ
 
-#include "kernels/attention/backward_heads.h"
+#include "kernels/attention/backward_workspace.h"
 #include "kernels/attention/logit_gradients.h"
 #include "kernels/attention/own_functions.h"
 #include "kernels/attention/transposed_terms.h"
 #include "kernels/gemm/operands.h"
-#include "kernels/gemm/scratch.h"
 #include "kernels/simd/threads.h"
 
 namespace attentive::kernels::cpu {
@@ -132,64 +131,12 @@ class Backward : BackwardHeads<Stored, T> {
     Matrix<const T> k, v;
     bool finite;  // whether all keys of the block are finite
   };
-  // The buffers of one thread. The rows of the matrices are keys of the block.
-  struct Workspace {
-    Matrix<float> scores, products;  // Sᵀ and dPᵀ; for float, overwritten by Pᵀ and dSᵀ
-    Matrix<T> weights, gradients;    // Pᵀ and dSᵀ
-    Rhs<T> gradient_pairs;           // bfloat16: dSᵀ as an rhs
-    Matrix<float> grad_k, grad_v;
-    T *k_copy, *v_copy;
-    Matrix<T> k_transposed;
-    Matrix<T> cleaned;                     // Kᵀ with zeros for keys that are hidden and not finite
-    Matrix<uint16_t> drop;                 // a row per group of 16 keys, a column per query of the panel
-    Matrix<uint8_t> keep;                  // a row per key, a column per query of the panel
-    Matrix<float> bias;                    // likewise
-    Matrix<float> grad_weights;            // likewise
-    Matrix<float> logits;                  // gradients of the logits, likewise
-    Matrix<float> slopes;                  // derivatives of the program's own scores by q·k, likewise
-    Matrix<float> own_inputs;              // its inputs, likewise
-    const detail::CapturedView* captured;  // of the lane; null: no gradients of captured tensors
-    Matrix<float> rows;  // a row per query of the panel: pairs on their way to or from the caller
-  };
-
+  using Workspace = BackwardWorkspace<T>;
   Workspace workspace(const detail::CapturedView* captured) const {
-    Scratch& scratch = Scratch::of_this_thread();
-    scratch.reset();
-    const int64_t keys = tiles_.keys, queries = tiles_.queries;
-    const int64_t stride =
-        queries + 16;  // not a power of two, for which rows would share the same cache sets
-    Workspace work{};
-    work.scores = scratch.matrix<float>(keys, queries, stride);
-    work.products = scratch.matrix<float>(keys, queries, stride);
-    if constexpr (kIsBf16<T>) {
-      work.weights = scratch.matrix<T>(keys, queries, stride);
-      work.gradients = scratch.matrix<T>(keys, queries, stride);
-      const auto pairs = scratch.matrix<T>(round_up(keys, 2), queries, stride);
-      work.gradient_pairs = {pairs.data, pairs.rows, queries, stride};
-    } else {
-      work.weights = work.scores;
-      work.gradients = work.products;
-    }
-    work.grad_k = scratch.matrix<float>(keys, call_.D);
-    work.grad_v = scratch.matrix<float>(keys, call_.Dv);
-    work.k_copy = scratch.take<T>(keys * inner<T>(call_.D));
-    work.v_copy = scratch.take<T>(keys * inner<T>(call_.Dv));
-    work.k_transposed = scratch.matrix<T>(call_.D, keys);
-    work.cleaned = scratch.matrix<T>(call_.D, keys);
-    work.drop = scratch.matrix<uint16_t>(call_.dropout ? keys / 16 + 16 : 0, queries);
-    work.keep = scratch.matrix<uint8_t>(call_.keep || call_.own.mask ? keys : 0, queries);
-    work.bias = scratch.matrix<float>(call_.bias ? keys : 0, queries, stride);
-    work.grad_weights = scratch.matrix<float>(t_.grad_weights ? keys : 0, queries, stride);
-    work.captured = captured;
-    work.logits = scratch.matrix<float>(logits_ || captured ? keys : 0, queries, stride);
-    work.slopes = scratch.matrix<float>(call_.own.score ? keys : 0, queries, stride);
-    work.own_inputs = scratch.matrix<float>(captured ? keys : 0, queries, stride);
-    work.rows = scratch.matrix<float>(has_pairs() ? queries : 0, keys, keys + 16);
-    return work;
+    const bool weights = static_cast<bool>(t_.grad_weights), logits = static_cast<bool>(logits_),
+               pairs = call_.bias || weights || logits_.writes_pairs();
+    return backward_workspace<T>(call_, tiles_, {weights, logits, pairs, captured});
   }
-
-  // Whether pairs are read from or added to tensors of the caller.
-  bool has_pairs() const { return call_.bias || t_.grad_weights || logits_.writes_pairs(); }
 
   struct Range {
     int64_t first, end;

@@ -126,7 +126,7 @@ const detail::PairFunctionCode& code_here(const detail::PairFunction& function) 
 
 namespace {
 
-// What the rows of a tile have shown so far, each of 0 and 1 per key.
+// Collects what the rows of a tile show; a row holds 0 or 1 per key.
 class Seen {
  public:
   void add(const uint8_t* row, int64_t count) {
