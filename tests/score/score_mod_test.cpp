@@ -308,6 +308,20 @@ TEST_CASE("a training step with own functions takes memory of O(T)", "[score]") 
   CHECK(peak_memory(step) < size_t{kTokens} * kTokens);  // a quarter of one matrix of scores
 }
 
+TEST_CASE("without a softmax, a window may begin inside a vector of keys", "[score]") {
+  const auto type = GENERATE(at::kFloat, at::kBFloat16);
+  const auto score = score_mod([](auto s, auto) { return sigmoid(s) + 0.5f; });
+  for (const int64_t keys : {21, 70, 200}) {
+    INFO(type << ", " << keys << " keys");
+    const auto c = call_of(keys, keys, 4, 2, type);
+    const AttentionOptions window{.causal = Causal::BottomRight, .window = {5, 0}};
+    const AttentionExtras extras{.score = score, .normalise = Normalise::None};
+    const Call wide{c.q.to(at::kDouble), c.k.to(at::kDouble), c.v.to(at::kDouble)};
+    CHECK_WITHIN(attend(c, extras, Backend::Native, window).to(at::kDouble),
+                 attend(wide, extras, Backend::Reference, window), {4 * unit_of(type), 4 * unit_of(type)});
+  }
+}
+
 TEST_CASE("a name is kept, and an empty function is none", "[score]") {
   CHECK_FALSE(static_cast<bool>(ScoreMod()));
   CHECK(ScoreMod().name().empty());
