@@ -267,7 +267,7 @@ TEST_CASE("A trainer ends where no smaller scale may help, and leaves the parame
 }
 
 TEST_CASE("A trainer refuses a checkpoint whose scale does not fit, and stays as it was", "[loss_scaling]") {
-  const auto saved = train(overflowing(), 3).state;
+  const auto saved = train(overflowing(), 12).state;
   Run other(overflowing());
   other.trainer.step();
   const auto before = test::copy_of(other.trainer.checkpoint());
@@ -282,10 +282,10 @@ TEST_CASE("A trainer refuses a checkpoint whose scale does not fit, and stays as
   };
   CHECK(refused("\"loss_scaler\"", "\"other\"").starts_with("Trainer: state.json: "));
   CHECK(refused("\"scale\"", "\"other\"") == "Trainer: expected a member \"scale\"");
-  CHECK(refused("\"scale\": ", "\"scale\": -") ==
-        "LossScaler: expected scale to be a positive number of float32, got -8.38861e+06");
-  CHECK(refused("\"finite_updates\": 0", "\"finite_updates\": 4") ==
-        "LossScaler: expected finite_updates from 0 to 3, got 4");
+  CHECK(refused("\"scale\": ", "\"scale\": -")
+            .starts_with("LossScaler: expected scale to be a positive number of float32, got -"));
+  CHECK(refused("\"finite_updates\": ", "\"finite_updates\": 9")
+            .starts_with("LossScaler: expected finite_updates from 0 to 3, got 9"));
   auto options = overflowing();
   options.loss_scaling.mode = LossScalingMode::Off;
   CHECK(value_error([&] { Run(options).trainer.restore(saved); }) ==
