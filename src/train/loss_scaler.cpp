@@ -1,6 +1,7 @@
 #include <cmath>
 #include <limits>
 
+#include <ATen/TensorOperators.h>
 #include <c10/util/Exception.h>
 
 #include <attentive/train/loss_scaler.h>

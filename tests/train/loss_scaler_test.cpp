@@ -2,6 +2,7 @@
 #include <limits>
 #include <vector>
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/_amp_update_scale.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
