@@ -28,6 +28,20 @@ namespace {
 
 using namespace attentive;
 
+constexpr int kMostLossScale = 1 << 24;
+
+CLI::Validator loss_scale() {
+  return CLI::Validator(
+      [](std::string& text) {
+        const bool fits = text == "dynamic" || text == "off" ||
+                          apps::number(0, kMostLossScale, apps::Ends::WithoutLeast)(text).empty();
+        return fits ? std::string()
+                    : fmt::format("expected dynamic, off or a number above 0, at most {}, got {}",
+                                  kMostLossScale, text);
+      },
+      "dynamic, off or a number");
+}
+
 void declare(CLI::App& app, Settings& s) {
   std::string names;
   for (const auto& [name, what] : presets()) names += fmt::format("\n{:20}{}", name, what);
@@ -108,6 +122,11 @@ void declare(CLI::App& app, Settings& s) {
       ->group("Training");
   app.add_option("--autocast", s.autocast, "Precision of the forward pass")
       ->check(CLI::IsMember({"none", "bfloat16", "float16"}))
+      ->group("Training");
+  app.add_option(
+         "--loss-scale", s.loss_scale,
+         "dynamic, off, or a fixed factor of the loss [dynamic with --autocast float16, otherwise off]")
+      ->check(loss_scale())
       ->group("Training");
   // A function, because a flag bound to an optional would be set to false if it is absent.
   app.add_flag_function(
@@ -210,9 +229,11 @@ void train(const std::string& program, Settings settings) {
                   group);
   std::vector<std::string> remarks;
   if (start.checkpoint) remarks = trainer.restore(*start.checkpoint);
-  if (trainer.options().autocast == at::kHalf) {
+  if (trainer.options().autocast == at::kHalf &&
+      trainer.options().loss_scaling.mode == LossScalingMode::Off) {
     remarks.emplace_back(
-        "float16 without loss scaling: small gradients become 0 on their way back; bfloat16 keeps them");
+        "float16 without loss scaling: small gradients become 0 on their way back; a new run has "
+        "--loss-scale dynamic");
   }
   if (trainer.steps_done() >= trainer.options().steps) {
     remarks.push_back(fmt::format("nothing is left to do of {} updates", trainer.options().steps));

@@ -37,6 +37,14 @@ void apply(attentive::TrainerOptions& trainer, const Settings& s) {
                            ? std::nullopt
                            : std::optional(*s.autocast == "float16" ? at::kHalf : at::kBFloat16);
   }
+  if (s.loss_scale) {
+    using attentive::LossScalingMode;
+    auto& scaling = trainer.loss_scaling;
+    scaling.mode = *s.loss_scale == "off"       ? LossScalingMode::Off
+                   : *s.loss_scale == "dynamic" ? LossScalingMode::Dynamic
+                                                : LossScalingMode::Fixed;
+    if (scaling.mode == LossScalingMode::Fixed) scaling.initial = std::stod(*s.loss_scale);
+  }
 }
 
 void apply(attentive::GPTOptions& model, const Settings& s) {

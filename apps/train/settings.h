@@ -26,6 +26,7 @@ struct Settings {
   std::optional<double> lr, min_lr, beta1, beta2, weight_decay, clip;
   std::optional<uint64_t> seed;
   std::optional<std::string> autocast;
+  std::optional<std::string> loss_scale;  // dynamic, off, or a number
   std::optional<int64_t> evaluate_every, save_every, keep, log_every;
   std::optional<bool> shard_optimizer;
   bool checkpoint_blocks = false;

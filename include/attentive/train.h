@@ -10,6 +10,7 @@
 #include <attentive/train/evaluate.h>
 #include <attentive/train/language_model.h>
 #include <attentive/train/loss_curve.h>
+#include <attentive/train/loss_scaler.h>
 #include <attentive/train/progress.h>
 #include <attentive/train/schedule.h>
 #include <attentive/train/sharded_adamw.h>

@@ -1,9 +1,11 @@
 #include <cmath>
+#include <limits>
 #include <unordered_set>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_foreach_norm.h>
 #include <ATen/ops/_fused_adamw.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
@@ -93,10 +95,13 @@ void AdamWBase::check_options() const {
 
 void AdamWBase::zero_grad() {
   for (const auto& parameter : parameters_) parameter.tensor.mutable_grad().reset();
+  scale_.reset();
 }
 
-at::Tensor AdamWBase::clip(double max_norm) {
+at::Tensor AdamWBase::clip(double max_norm, double loss_scale) {
   TORCH_CHECK_VALUE(max_norm >= 0.0, caller_, ": expected max_norm >= 0, got ", max_norm);
+  TORCH_CHECK_VALUE(loss_scale > 0.0 && loss_scale <= static_cast<double>(std::numeric_limits<float>::max()),
+                    caller_, ": expected loss_scale to be a positive number of float32, got ", loss_scale);
   check_gradients();
   const KeptTensors kept;  // the next step may run under another mode (InferenceMode)
   std::vector<at::Tensor> gradients;
@@ -106,8 +111,12 @@ at::Tensor AdamWBase::clip(double max_norm) {
   if (gradients.empty()) return at::zeros({}, step_.options());
   auto norms = at::_foreach_norm(gradients, 2);
   const auto norm = at::linalg_vector_norm(at::stack(norms), 2).to(at::kFloat);
-  scale_ = max_norm > 0.0 ? (norm / max_norm).clamp_min_(1.0) : at::Tensor();
-  return norm;
+  if (max_norm > 0.0) {
+    scale_ = (norm / max_norm).clamp_min_(loss_scale);
+  } else {
+    scale_ = loss_scale == 1.0 ? at::Tensor() : at::full({}, loss_scale, norm.options());
+  }
+  return norm / loss_scale;
 }
 
 void AdamWBase::check_gradients() const {

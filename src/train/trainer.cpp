@@ -4,6 +4,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
 #include <c10/util/Exception.h>
+#include <fmt/format.h>
 
 #include <attentive/train/autocast.h>
 #include <attentive/train/loss_curve.h>
@@ -83,6 +84,14 @@ std::unique_ptr<AdamWBase> make_optimizer(const torch::nn::Module& model, const 
   return std::make_unique<AdamW>(model, adamw);
 }
 
+LossScaling scaling_of(const TrainerOptions& options) {
+  auto scaling = options.loss_scaling;
+  if (scaling.mode == LossScalingMode::Auto) {
+    scaling.mode = options.autocast == at::kHalf ? LossScalingMode::Dynamic : LossScalingMode::Off;
+  }
+  return scaling;
+}
+
 // One process's report on an update for the others: the losses of its passes, and whether it wants to stop.
 at::Tensor report(const std::vector<at::Tensor>& losses, bool stop) {
   auto numbers = at::cat(losses).to(at::kCPU, at::kDouble);
@@ -116,6 +125,8 @@ Trainer::Trainer(std::shared_ptr<torch::nn::Module> model, BatchLoss loss, at::T
       sampler_(training_, sampler_options(options, *group_)) {
   TORCH_CHECK_VALUE(loss_, kTrainer, ": expected a loss function, got none");
   if (options_.decay_steps == 0) options_.decay_steps = options_.steps;
+  options_.loss_scaling = scaling_of(options_);
+  scaler_ = LossScaler(options_.loss_scaling);
   if (validation_.defined() && validation_.numel() == 0) validation_.reset();
   TORCH_CHECK_VALUE(!validation_.defined() || (validation_.dim() == 1 && validation_.size(0) >= 2 &&
                                                at::isIntegralType(validation_.scalar_type(), false)),
@@ -159,14 +170,18 @@ Trainer::Update Trainer::update(const std::function<bool()>& stop) {
   optimizer_->zero_grad();
   const auto passes =
       shares_passes(options_, *group_) ? options_.accumulate / group_->size() : options_.accumulate;
+  // Each loss is divided by this. A scaled loss is not, because float16 must round and overflow alike in any
+  // number of processes; the optimizer divides the sum of its passes.
+  const double divisor = scaler_.enabled() ? 1.0 : static_cast<double>(passes);
   std::vector<at::Tensor> losses;
   for (int64_t i = 0; i < passes; ++i) {
     const auto loss = forward();
     losses.push_back(loss.detach().reshape({1}));
-    gradients_->backward(passes > 1 ? loss / static_cast<double>(passes) : loss, i + 1 == passes);
+    const auto scaled = scaler_.scale(loss);
+    gradients_->backward(divisor > 1 ? scaled / divisor : scaled, i + 1 == passes);
   }
   const auto reports = group_->gather(report(losses, stop && stop()));
-  const auto norm = optimizer_->clip(options_.clip);
+  const auto norm = optimizer_->clip(options_.clip, scaler_.factor() * static_cast<double>(passes) / divisor);
   Update result;
   for (const auto& other : reports) result.stop |= other[-1].item<double>() != 0.0;
   auto& row = result.row;
@@ -174,11 +189,14 @@ Trainer::Update Trainer::update(const std::function<bool()>& stop) {
   row.loss = mean_loss(reports, losses[0].scalar_type());
   row.gradient_norm = norm.item<double>();
   row.learning_rate = schedule_of(options_).at(steps_done_);
-  TORCH_CHECK_VALUE(std::isfinite(row.loss) && std::isfinite(row.gradient_norm), kTrainer,
-                    ": expected a finite loss and gradient at step ", row.step, ", got ", row.loss, " and ",
-                    row.gradient_norm, "; a lower learning rate or stronger clipping may help");
+  if (scaler_.enabled()) row.loss_scale = scaler_.factor();
+  TORCH_CHECK_VALUE(std::isfinite(row.loss) && (std::isfinite(row.gradient_norm) || scaler_.can_shrink()),
+                    kTrainer, ": expected a finite loss and gradient at step ", row.step, ", got ", row.loss,
+                    " and ", row.gradient_norm,
+                    row.loss_scale ? fmt::format(" with the loss scale {}", *row.loss_scale) : "",
+                    "; a lower learning rate or stronger clipping may help");
   optimizer_->options.learning_rate = row.learning_rate;
-  optimizer_->step();
+  if (scaler_.update(row.gradient_norm)) optimizer_->step();
   optimizer_->zero_grad();
   ++steps_done_;
   restored_.clear();
@@ -223,7 +241,7 @@ bool Trainer::run(CheckpointFolder& folder, const RunOptions& run_options) {
     const bool last = steps_done_ >= options_.steps;
     if (last || due(steps_done_, options_.evaluate_every)) row.validation_loss = validate();
     if (run_options.on_step) run_options.on_step(row);
-    if (last || row.validation_loss || due(steps_done_, options_.log_every)) log.add(row);
+    if (last || row.validation_loss || row.skipped() || due(steps_done_, options_.log_every)) log.add(row);
     if (first && row.validation_loss)
       save_loss_curve(folder.path() / "loss.svg", log.rows(), run_options.title);
     if (due(steps_done_, options_.save_every)) save();

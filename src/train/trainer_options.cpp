@@ -17,7 +17,12 @@ std::string to_json(const TrainerOptions& options) {
 
 TrainerOptions parse_trainer_options(const std::string& json) {
   auto object = parse_option_object(kTrainerOptions, json);
-  object.emplace("shard_optimizer", false);  // missing in checkpoints that are older than this option
+  // Checkpoints that are older than these options lack them.
+  const auto earlier = option_object(TrainerOptions{.loss_scaling = {.mode = LossScalingMode::Off}});
+  for (const char* name : {"shard_optimizer", "loss_scaling_mode", "loss_scaling_initial",
+                           "loss_scaling_growth", "loss_scaling_backoff", "loss_scaling_interval"}) {
+    object.emplace(name, earlier.at(name));
+  }
   TrainerOptions options;
   each_option(options, OptionReader(kTrainerOptions, object));
   const auto autocast = object.value("autocast", nlohmann::json());

@@ -9,6 +9,7 @@
 #include <attentive/train/trainer.h>
 
 #include "base/strings.h"
+#include "files/option_json.h"
 #include "train/agreement.h"
 #include "train/dropout_generators.h"
 #include "train/model_state.h"
@@ -20,6 +21,7 @@ namespace {
 constexpr const char* kTrainerName = "Trainer";
 constexpr const char* kState = "state.json";
 constexpr const char* kOptions = "trainer.json";
+constexpr const char* kScaler = "loss_scaler";
 
 const std::string& document(const Checkpoint& checkpoint, const char* name) {
   const auto found = checkpoint.documents.find(name);
@@ -34,8 +36,9 @@ bool may_change(const std::string& name) {
 }
 
 void check_same_options(const TrainerOptions& options, const std::string& saved_json) {
-  (void)parse_trainer_options(saved_json);
-  const auto saved = nlohmann::json::parse(saved_json), current = nlohmann::json::parse(to_json(options));
+  // Parsing adds the options that an older checkpoint lacks.
+  const auto saved = nlohmann::json::parse(to_json(parse_trainer_options(saved_json))),
+             current = nlohmann::json::parse(to_json(options));
   for (const auto& [name, value] : current.items()) {
     TORCH_CHECK_VALUE(may_change(name) || saved.at(name) == value, kTrainerName, ": expected ", name, " = ",
                       saved.at(name).dump(), " as in the checkpoint, got ", value.dump());
@@ -65,12 +68,13 @@ Checkpoint Trainer::checkpoint(std::map<std::string, std::string> documents) con
 
 // If `wanted` is false, this process only takes part in gathering the moments.
 Checkpoint Trainer::make_checkpoint(std::map<std::string, std::string> documents, bool wanted) const {
-  const nlohmann::json state{
+  nlohmann::json state{
       {"step", steps_done_},
       {"sampler", {{"position", sampler_.position()}, {"generator", to_hex(bytes_of(sampler_.state()))}}},
       {"generators", gather_generator_states(*group_, options_.device)},
       {"text", {{"training", training_hash_}, {"validation", validation_hash_}}},
       {"threads", at::get_num_threads()}};
+  if (scaler_.enabled()) state[kScaler] = option_object(scaler_.state());
   documents[kState] = state.dump(1) + '\n';
   documents[kOptions] = to_json(options_);
   return {steps_done_, state_dict(*model_), optimizer_->state(wanted), std::move(documents)};
@@ -98,10 +102,14 @@ std::vector<std::string> Trainer::restore(const Checkpoint& checkpoint) {
     remarks.insert(remarks.end(), dropout.remarks.begin(), dropout.remarks.end());
     check_model_state(kTrainerName, *model_, checkpoint.model);
     optimizer_->check_state(checkpoint.optimizer);
+    auto scaler_state = scaler_.state();
+    if (scaler_.enabled()) each_option(scaler_state, OptionReader(kTrainerName, state.at(kScaler)));
+    scaler_.check_state(scaler_state);
     check_agreement(kTrainerName, *group_, {{"checkpoint", text}});
 
     load_model_state(kTrainerName, *model_, checkpoint.model);
     optimizer_->load_state(checkpoint.optimizer);
+    scaler_.load_state(scaler_state);
     sampler_.restore(position, sampler_state);
     dropout.apply();
   } catch (const nlohmann::json::exception& error) {

@@ -21,7 +21,10 @@ namespace attentive {
 namespace {
 
 constexpr const char* kTrainingLog = "TrainingLog";
-constexpr const char* kHeader = "step,loss,validation_loss,learning_rate,gradient_norm,tokens_per_second";
+constexpr const char* kHeader =
+    "step,loss,validation_loss,learning_rate,gradient_norm,tokens_per_second,loss_scale";
+constexpr const char* kEarlierHeader =
+    "step,loss,validation_loss,learning_rate,gradient_norm,tokens_per_second";
 
 bool is_json(const std::filesystem::path& path) {
   return path.extension() == ".jsonl";
@@ -36,14 +39,17 @@ std::string to_line(const LogRow& row, bool json) {
   if (json) {
     return fmt::format(
         R"({{"step": {}, "loss": {}, "validation_loss": {}, "learning_rate": {}, "gradient_norm": {}, )"
-        R"("tokens_per_second": {}}})"
+        R"("tokens_per_second": {}, "loss_scale": {}}})"
         "\n",
-        row.step, json_number(row.loss), row.validation_loss ? json_number(*row.validation_loss) : "null",
-        json_number(row.learning_rate), json_number(row.gradient_norm), json_number(row.tokens_per_second));
+        row.step, json_number(row.loss), json_number(row.validation_loss.value_or(NAN)),
+        json_number(row.learning_rate), json_number(row.gradient_norm), json_number(row.tokens_per_second),
+        json_number(row.loss_scale.value_or(NAN)));
   }
-  return fmt::format("{},{},{},{},{},{}\n", row.step, row.loss,
-                     row.validation_loss ? fmt::format("{}", *row.validation_loss) : "", row.learning_rate,
-                     row.gradient_norm, row.tokens_per_second);
+  const auto cell = [](const std::optional<double>& number) {
+    return number ? fmt::format("{}", *number) : std::string();
+  };
+  return fmt::format("{},{},{},{},{},{},{}\n", row.step, row.loss, cell(row.validation_loss),
+                     row.learning_rate, row.gradient_norm, row.tokens_per_second, cell(row.loss_scale));
 }
 
 std::optional<LogRow> parse_json(const std::string& line) {
@@ -61,7 +67,8 @@ std::optional<LogRow> parse_json(const std::string& line) {
   row.loss = row.learning_rate = row.gradient_norm = row.tokens_per_second = NAN;
   const bool whole = read("loss", row.loss) && read("validation_loss", row.validation_loss) &&
                      read("learning_rate", row.learning_rate) && read("gradient_norm", row.gradient_norm) &&
-                     read("tokens_per_second", row.tokens_per_second);
+                     read("tokens_per_second", row.tokens_per_second) &&
+                     (!object.contains("loss_scale") || read("loss_scale", row.loss_scale));
   return whole ? std::optional(row) : std::nullopt;
 }
 
@@ -83,12 +90,14 @@ std::optional<LogRow> parse_csv(const std::string& line) {
     }
   }
   LogRow row;
-  if (cells.size() != 6 || !read_cell(cells[0], row.step) || !read_cell(cells[1], row.loss) ||
+  if (cells.size() == 6) cells.emplace_back();  // a row of an earlier version
+  if (cells.size() != 7 || !read_cell(cells[0], row.step) || !read_cell(cells[1], row.loss) ||
       !read_cell(cells[3], row.learning_rate) || !read_cell(cells[4], row.gradient_norm) ||
       !read_cell(cells[5], row.tokens_per_second)) {
     return std::nullopt;
   }
   if (!cells[2].empty() && !read_cell(cells[2], row.validation_loss.emplace())) return std::nullopt;
+  if (!cells[6].empty() && !read_cell(cells[6], row.loss_scale.emplace())) return std::nullopt;
   return row;
 }
 
@@ -131,7 +140,7 @@ FoundLog read_found_log(const char* caller, const std::filesystem::path& path) {
     begin = end + 1;
     ++number;
     if (line.ends_with('\r')) line.pop_back();  // added by an editor
-    if (whole && (line.empty() || (number == 1 && line == kHeader))) continue;
+    if (whole && (line.empty() || (number == 1 && (line == kHeader || line == kEarlierHeader)))) continue;
     const auto row = !whole ? std::nullopt : json ? parse_json(line) : parse_csv(line);
     if (row) {
       found.rows.push_back(*row);

@@ -275,13 +275,35 @@ class TrainApp(unittest.TestCase):
                 self.assertEqual(after[: len(kept)], kept)
                 self.assertEqual(len(after), len(kept) + 6)
 
-    def test_float16_without_loss_scaling_is_said_once(self):
-        for kind, count in (("float16", 1), ("bfloat16", 0), ("none", 0)):
-            with self.subTest(autocast=kind):
-                done = self.train(autocast=kind, steps=3, out=kind)
+    def test_float16_scales_the_loss_and_a_run_without_says_so_once(self):
+        def scales(out):
+            return [line.split(",")[-1] for line in (self.folder / out / "log.csv").read_text().splitlines()[1:]]
+
+        for name, scale, flags in (
+            ("dynamic", "65536", {"autocast": "float16"}),
+            ("off", "", {"autocast": "float16", "loss_scale": "off"}),
+            ("fixed", "0.5", {"autocast": "float16", "loss_scale": 0.5}),
+            ("bfloat16", "", {"autocast": "bfloat16"}),
+            ("float32", "", {}),
+            ("scaled", "65536", {"loss_scale": "dynamic"}),
+        ):
+            with self.subTest(name):
+                flags = {**flags, "log_every": 1, "decay_steps": 9, "out": name}
+                done = self.train(steps=3, **flags)
                 self.assertEqual(done.returncode, 0, done.stderr)
-                self.assertEqual(done.stderr.count("note: float16 without loss scaling: "), count)
-                self.assertEqual(done.stderr.count("float16 without"), count)
+                self.assertEqual(scales(name), [scale] * 3)
+                self.assertEqual(done.stderr.count("note: float16 without loss scaling: "), int(name == "off"))
+                # A resumed run takes the scaling from the checkpoint.
+                done = self.train("--resume", steps=5, log_every=1, out=name)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(scales(name), [scale] * 5)
+        done = self.train("--resume", steps=7, loss_scale="off", out="dynamic")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("expected loss_scaling_mode = \"dynamic\" as in the checkpoint, got \"off\"", done.stderr)
+        for bad in ("x", "0", "-1", "inf", "nan", "1e30"):
+            done = self.train(loss_scale=bad)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(f"--loss-scale: expected dynamic, off or a number above 0, at most 16777216, got {bad}\n", done.stderr)
 
     def test_settings_that_contradict_each_other_or_fit_no_machine_are_refused_by_their_flags(self):
         for words, flags in (

@@ -109,6 +109,16 @@ class TrainGroup(unittest.TestCase):
         self.assertEqual(outputs[1], ("", ""))
 
     @unittest.skipUnless(DISTRIBUTED, NO_GROUP)
+    def test_two_processes_with_a_scaled_loss_write_what_one_writes(self):
+        flags = ["--steps=12", "--accumulate=2", "--autocast=float16", "--log-every=1"]
+        self.alone("one", *flags)
+        for out, more in (("two", ()), ("shared", ("--shard-optimizer",))):
+            self.finish(self.start(2, out, *flags, *more))
+            self.assertEqual(self.weights(out), self.weights("one"))
+            self.assertEqual(self.log(out), self.log("one"))
+        self.assertEqual({row["loss_scale"] for row in self.log("two")}, {"65536"})
+
+    @unittest.skipUnless(DISTRIBUTED, NO_GROUP)
     def test_checkpointed_blocks_change_no_bit(self):
         for size in (1, 2, 3):
             with self.subTest(processes=size):

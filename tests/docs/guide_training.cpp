@@ -15,6 +15,7 @@
 #include <attentive/train/adamw.h>
 #include <attentive/train/autocast.h>
 #include <attentive/train/language_model.h>
+#include <attentive/train/loss_scaler.h>
 #include <attentive/train/trainer.h>
 
 #include "docs/examples.h"
@@ -66,6 +67,27 @@ EXAMPLE(half_precision) {
   }
   y.sum().backward();
   std::cout << y.scalar_type() << ", gradients " << mha->W_query->weight.grad().scalar_type() << "\n";
+}
+
+EXAMPLE(scaled_loss) {
+  torch::nn::Linear layer(16, 1);
+  AdamW optimizer(*layer, {.learning_rate = 1e-4});
+  LossScaler scaler;
+  const auto x = at::rand({8, 16});
+  for (int update = 1; update <= 4; ++update) {
+    at::Tensor loss;
+    {
+      const Autocast autocast(at::kCPU, at::kHalf);
+      loss = (layer->forward(x).to(at::kFloat) - 3).square().mean();
+    }
+    std::cout << "scale " << static_cast<int>(scaler.factor());
+    scaler.scale(loss).backward();
+    const auto norm = optimizer.clip(1.0, scaler.factor()).item<double>();  // of the unscaled gradients
+    const bool finite = scaler.update(norm);
+    if (finite) optimizer.step();
+    optimizer.zero_grad();
+    std::cout << (finite ? ": done\n" : ": skipped\n");
+  }
 }
 
 EXAMPLE(trainer) {

@@ -111,6 +111,52 @@ TEST_CASE("AdamW clips the joint norm of the gradients", "[adamw]") {
   CHECK(value_error([&] { return none.clip(-1); }) == "AdamW: expected max_norm >= 0, got -1");
 }
 
+TEST_CASE("AdamW divides the gradients of a scaled loss while it clips them", "[adamw][loss_scaler]") {
+  // Gradients of 2^12 times the loss, of which the limits clip none, some or all.
+  constexpr double kScale = 4096;
+  for (const double limit : {0.0, 1e-3, 1e3}) {
+    INFO("limit " << limit);
+    auto model = make();
+    auto twin = make();
+    AdamW scaled(model, {.learning_rate = 0.1});
+    AdamW plain(twin, {.learning_rate = 0.1});
+    for (int64_t step = 0; step < 3; ++step) {
+      (model.loss(input(step)) * kScale).backward();
+      twin.loss(input(step)).backward();
+      CHECK(scaled.clip(limit, kScale).item<double>() == plain.clip(limit).item<double>());
+      scaled.step();
+      plain.step();
+      for (const auto& item : model.named_parameters()) {
+        const auto& other = twin.named_parameters()[item.key()];
+        CHECK(bit_equal(item.value(), other));
+        CHECK(bit_equal(item.value().grad(), other.grad()));
+      }
+      scaled.zero_grad();
+      plain.zero_grad();
+    }
+  }
+}
+
+TEST_CASE("AdamW forgets the scale of a skipped step, and refuses scales by name", "[adamw][loss_scaler]") {
+  auto model = make();
+  auto twin = make();
+  AdamW skips(model, {.learning_rate = 0.1});
+  AdamW plain(twin, {.learning_rate = 0.1});
+  model.loss(input(0)).backward();
+  skips.clip(0, 1024);
+  skips.zero_grad();
+  model.loss(input(0)).backward();
+  skips.step();
+  twin.loss(input(0)).backward();
+  plain.step();
+  CHECK(bit_equal(model.first->weight, twin.first->weight));
+  for (const auto& [scale, printed] :
+       {std::pair{0.0, "0"}, {-1.0, "-1"}, {1e39, "1e+39"}, {double(NAN), "nan"}}) {
+    CHECK(value_error([&, bad = scale] { return skips.clip(1, bad); }) ==
+          std::string("AdamW: expected loss_scale to be a positive number of float32, got ") + printed);
+  }
+}
+
 TEST_CASE("AdamW leaves a parameter without a gradient alone and lists tied ones once", "[adamw]") {
   auto model = make();
   model.second->weight = model.first->weight;  // not registered again: the registered tensor stays

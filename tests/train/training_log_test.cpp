@@ -16,13 +16,14 @@ namespace {
 LogRow row(int64_t step) {
   LogRow r{step, 1.0 / static_cast<double>(step), std::nullopt, 1e-3, 0.7, 12345.6789};
   if (step % 2 == 0) r.validation_loss = 0.1 * static_cast<double>(step);
+  if (step % 3 == 0) r.loss_scale = 1024;
   return r;
 }
 
 bool same(const LogRow& a, const LogRow& b) {
   return a.step == b.step && a.loss == b.loss && a.validation_loss == b.validation_loss &&
          a.learning_rate == b.learning_rate && a.gradient_norm == b.gradient_norm &&
-         a.tokens_per_second == b.tokens_per_second;
+         a.tokens_per_second == b.tokens_per_second && a.loss_scale == b.loss_scale;
 }
 
 }  // namespace
@@ -39,9 +40,10 @@ TEST_CASE("TrainingLog writes numbers that read back exactly", "[training_log]")
     for (int64_t step = 1; step <= 6; ++step) CHECK(same(rows[static_cast<size_t>(step - 1)], row(step)));
   }
   CHECK(read_file(folder / "log.csv")
-            .starts_with("step,loss,validation_loss,learning_rate,gradient_norm,tokens_per_second\n1,1,,0."
-                         "001,0.7,12345.6789\n"
-                         "2,0.5,0.2,"));
+            .starts_with(
+                "step,loss,validation_loss,learning_rate,gradient_norm,tokens_per_second,loss_scale\n1,1,,0."
+                "001,0.7,12345.6789,\n"
+                "2,0.5,0.2,"));
   CHECK(
       read_file(folder / "log.jsonl").starts_with("{\"step\": 1, \"loss\": 1, \"validation_loss\": null, "));
 }
@@ -78,9 +80,9 @@ TEST_CASE("A damaged line of a log is dropped alone, and said", "[training_log]"
   // Each line is invalid in one cell; steps 1 to 4 stay.
   const auto lines = read_file(path);
   for (const std::string bad :
-       {"5,0.2,,0.001,0.7", "5,0.2,,0.001,0.7,", "5,0.2,,0.001,0.7,1,1", "5,x,,0.001,0.7,1",
-        "5,0.2,x,0.001,0.7,1", "5,0.2,,0.001x,0.7,1", "5,0.2,,0.001,,1", "5,0.2,,0.001,0.7,1x",
-        "5.5,0.2,,0.001,0.7,1", ",0.2,,0.001,0.7,1", "what"}) {
+       {"5,0.2,,0.001,0.7", "5,0.2,,0.001,0.7,", "5,0.2,,0.001,0.7,1,1,1", "5,0.2,,0.001,0.7,1,x",
+        "5,x,,0.001,0.7,1", "5,0.2,x,0.001,0.7,1", "5,0.2,,0.001x,0.7,1", "5,0.2,,0.001,,1",
+        "5,0.2,,0.001,0.7,1x", "5.5,0.2,,0.001,0.7,1", ",0.2,,0.001,0.7,1", "what"}) {
     std::ofstream(path, std::ios::trunc) << lines << bad << "\n";
     const TrainingLog log(path, 9);
     CHECK(log.rows().size() == 4);
@@ -101,6 +103,7 @@ TEST_CASE("A damaged line of a log is dropped alone, and said", "[training_log]"
       {R"({"step": 5})",
        R"({"step": 5, "loss": "x", "validation_loss": null, "learning_rate": 1, "gradient_norm": 1, "tokens_per_second": 1})",
        R"({"step": 5.5, "loss": 1, "validation_loss": null, "learning_rate": 1, "gradient_norm": 1, "tokens_per_second": 1})",
+       R"({"step": 5, "loss": 1, "validation_loss": null, "learning_rate": 1, "gradient_norm": 1, "tokens_per_second": 1, "loss_scale": "x"})",
        R"({"step": 5, "loss": 1, "validation_loss": "x", "learning_rate": 1, "gradient_norm": 1, "tokens_per_second": 1})"}) {
     std::ofstream(json, std::ios::trunc) << objects << bad << "\n";
     const TrainingLog log(json, 9);
@@ -110,6 +113,38 @@ TEST_CASE("A damaged line of a log is dropped alone, and said", "[training_log]"
     CHECK(log.remarks()[0].size() < 120 + json.string().size());
     CHECK(read_file(json) == objects);
   }
+}
+
+TEST_CASE("A log of an earlier version is read, and gets the column of the loss scale", "[training_log]") {
+  const TemporaryFolder folder;
+  for (const bool json : {false, true}) {
+    const auto path = folder / (json ? "log.jsonl" : "log.csv");
+    const std::string head =
+        json ? "" : "step,loss,validation_loss,learning_rate,gradient_norm,tokens_per_second\n";
+    const std::string line =
+        json ? "{\"step\": 1, \"loss\": 2.5, \"validation_loss\": null, \"learning_rate\": "
+               "0.5, \"gradient_norm\": 3, \"tokens_per_second\": 9"
+             : "1,2.5,,0.5,3,9";
+    std::ofstream(path, std::ios::trunc) << head << line << (json ? "}\n" : "\n");
+    CHECK(read_log(path).size() == 1);
+    TrainingLog log(path, 1);
+    CHECK(log.remarks().empty());
+    REQUIRE(log.rows().size() == 1);
+    CHECK(same(log.rows()[0], {1, 2.5, std::nullopt, 0.5, 3, 9}));
+    log.add({.step = 2, .loss_scale = 8});
+    CHECK(read_file(path) ==
+          (json ? line + ", \"loss_scale\": null}\n" +
+                      "{\"step\": 2, \"loss\": 0, \"validation_loss\": null, \"learning_rate\": 0, "
+                      "\"gradient_norm\": 0, \"tokens_per_second\": 0, \"loss_scale\": 8}\n"
+                : head.substr(0, head.size() - 1) + ",loss_scale\n" + line + ",\n2,0,,0,0,0,8\n"));
+  }
+}
+
+TEST_CASE("A row says whether its step was skipped", "[training_log]") {
+  CHECK(LogRow{.gradient_norm = INFINITY, .loss_scale = 2}.skipped());
+  CHECK(LogRow{.gradient_norm = NAN, .loss_scale = 2}.skipped());
+  CHECK_FALSE(LogRow{.gradient_norm = 1, .loss_scale = 2}.skipped());
+  CHECK_FALSE(LogRow{.gradient_norm = NAN}.skipped());
 }
 
 TEST_CASE("Numbers that are not finite stay in a log", "[training_log]") {

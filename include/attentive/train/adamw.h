@@ -37,12 +37,15 @@ class AdamWBase {
  public:
   virtual ~AdamWBase() = default;
 
-  /// Resets the gradients to undefined.
+  /// Resets the gradients to undefined, and forgets how `clip` would have scaled them.
   void zero_grad();
   /// Makes the next `step` scale the gradients so that their joint 2-norm is at most max_norm (0: no limit),
-  /// and returns the norm of the unscaled gradients. The scaling happens in that step, not here. Throws
-  /// c10::ValueError for a negative or NaN max_norm, and for a gradient that `step` would refuse.
-  at::Tensor clip(double max_norm);
+  /// and returns the norm before that. The scaling happens in that step, not here.
+  /// loss_scale: the factor by which the loss was multiplied, as by a `LossScaler`. The norm is that of the
+  /// gradients divided by it, and the next step divides by it too, in the same pass over the gradients.
+  /// Throws c10::ValueError for a negative or NaN max_norm, for a loss_scale that is not a positive number
+  /// of float32, and for a gradient that `step` would refuse.
+  at::Tensor clip(double max_norm, double loss_scale = 1.0);
   /// Does one update with `options.learning_rate`. Throws c10::ValueError, before any parameter changes, for
   /// a sparse gradient, for a gradient that does not match its parameter, and for a parameter whose dtype,
   /// device, shape or strides have changed since construction.

@@ -16,6 +16,7 @@
 #include <attentive/train/block_sampler.h>
 #include <attentive/train/checkpoint.h>
 #include <attentive/train/evaluate.h>
+#include <attentive/train/loss_scaler.h>
 #include <attentive/train/training_group.h>
 #include <attentive/train/training_log.h>
 
@@ -38,9 +39,11 @@ struct TrainerOptions {
   double beta2 = 0.99;
   double weight_decay = 0.1;
   double clip = 1.0;  ///< maximum joint norm of the gradients; 0: no limit
-  /// The dtype of the forward pass: bfloat16 or float16. Losses are not scaled, so that in float16, gradients
-  /// of activations below 6e-8 become 0.
+  /// The dtype of the forward pass: bfloat16 or float16.
   std::optional<at::ScalarType> autocast = std::nullopt;
+  /// How losses are multiplied before the backward pass, as by `LossScaler`. By default they are under
+  /// float16 autocast, where gradients of activations below 6e-8 would become 0, and not otherwise.
+  LossScaling loss_scaling = {};
   uint64_t seed = 1337;  ///< seeds the sampler
   at::Device device = at::kCPU;
   int64_t evaluate_every = 250;  ///< updates between two evaluations; 0: only at the end
@@ -53,8 +56,8 @@ struct TrainerOptions {
 
   // The options that a checkpoint stores; it also stores autocast, by name.
   ATTENTIVE_OPTIONS(steps, block, batch, accumulate, learning_rate, min_learning_rate, warmup, decay_steps,
-                    beta1, beta2, weight_decay, clip, seed, evaluate_every, save_every, keep, log_every,
-                    shard_optimizer);
+                    beta1, beta2, weight_decay, clip, loss_scaling, seed, evaluate_every, save_every, keep,
+                    log_every, shard_optimizer);
 };
 
 /// The options as JSON, without the device, stored in a checkpoint as "trainer.json".
@@ -68,6 +71,10 @@ TrainerOptions parse_trainer_options(const std::string& json);
 /// from the default generators, whose states are part of a checkpoint; the sampler has its own generator. On
 /// the CPU, with the same number of threads, N + M updates give the same bits as N updates, a checkpoint, and
 /// M updates in another process.
+///
+/// With a scaled loss (`TrainerOptions::loss_scaling`), an update whose gradients overflow is skipped:
+/// parameters and moments stay as they are, the scale becomes smaller, and the update counts as one of
+/// `steps`, also for the learning rate. The scale is the same in every process and part of a checkpoint.
 ///
 ///   attentive::Trainer trainer(model.ptr(), loss_of_batch, train_tokens, validation_tokens, {.steps = 500});
 ///   attentive::CheckpointFolder folder("run");
@@ -99,7 +106,7 @@ class Trainer {
           at::Tensor validation, TrainerOptions options = {}, std::shared_ptr<TrainingGroup> group = nullptr);
 
   /// Does one update; collective. Throws c10::ValueError, before any parameter changes, if the loss is not
-  /// finite.
+  /// finite, or if the gradients are not and no smaller scale of the loss may help.
   LogRow step();
   /// The mean loss over the whole validation text; nullopt if there is no such text. Collective.
   std::optional<double> validate();
@@ -159,6 +166,7 @@ class Trainer {
   BlockSampler sampler_;
   std::unique_ptr<GradientAverage> gradients_;
   std::unique_ptr<AdamWBase> optimizer_;
+  LossScaler scaler_;
   int64_t steps_done_ = 0;
   std::string restored_;  // state.json of the restored checkpoint; empty after an update
 };

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -14,11 +15,16 @@ struct LogRow {
   double loss = 0.0;                                     ///< of the step's batch, in nats per token
   std::optional<double> validation_loss = std::nullopt;  ///< of the whole validation text, if evaluated
   double learning_rate = 0.0;
-  double gradient_norm = 0.0;
+  double gradient_norm = 0.0;  ///< of the unscaled gradients, before clipping
   double tokens_per_second = 0.0;
+  std::optional<double> loss_scale = std::nullopt;  ///< the factor of the loss, if it was scaled
+
+  /// Whether the step changed nothing, because the gradients of a scaled loss overflowed.
+  bool skipped() const { return loss_scale && !std::isfinite(gradient_norm); }
 };
 
-/// A log file of a run: JSON lines if its name ends in ".jsonl", otherwise CSV with a header.
+/// A log file of a run: JSON lines if its name ends in ".jsonl", otherwise CSV with a header. A file of an
+/// earlier version, without loss_scale, is read, and gets the column when it is opened.
 ///
 /// Every row is written immediately, so a killed run leaves at most its last line incomplete. Only process 0
 /// of a group writes; in the others, there is no file.
