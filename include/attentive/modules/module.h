@@ -34,6 +34,15 @@ namespace detail {
 /// Runs a module's `reset`. If memory cannot be allocated, the c10::OutOfMemoryError names the module.
 void build_module(const char* name, const std::function<void()>& reset);
 
+/// Throws c10::ValueError, beginning with `caller`, if the module has adapters (models/lora.h).
+void refuse_adapters(const char* caller, const torch::nn::Module& module);
+
+/// A module of this package, whose linear layers find adapters by themselves.
+class OwnModule {
+ public:
+  virtual ~OwnModule() = default;
+};
+
 /// Throws c10::ValueError that names the holder as empty.
 [[noreturn]] void fail_empty_holder(const char* name);
 
@@ -41,17 +50,19 @@ void build_module(const char* name, const std::function<void()>& reset);
 
 /// Base of every module: a `torch::nn::Cloneable` that prints its options, and whose `clone()` draws no first
 /// weights and leaves the random state unchanged. (`Cloneable::clone` runs `reset()`, which would draw them,
-/// only to have them overwritten, and shift everything drawn afterwards.)
+/// only to have them overwritten, and shift everything drawn afterwards.) A module with adapters
+/// (models/lora.h) cannot be cloned: `clone()` throws c10::ValueError.
 ///
 /// `Derived` has `kName`, its public name without "attentive::", with which every error message begins, and
 /// `options`, a struct with `ATTENTIVE_OPTIONS`.
 ///
 ///   std::cout << attentive::LayerNorm(768);  // attentive::LayerNorm(emb_dim=768, eps=1e-05, bias=true)
 template <class Derived>
-class Module : public torch::nn::Cloneable<Derived> {
+class Module : public torch::nn::Cloneable<Derived>, public detail::OwnModule {
  public:
   std::shared_ptr<torch::nn::Module> clone(
       const std::optional<at::Device>& device = std::nullopt) const override {
+    detail::refuse_adapters(Derived::kName, *this);
     const NoFirstWeights no_weights;
     const RandomStateGuard guard;  // for layers of a derived class that draw weights nevertheless
     return torch::nn::Cloneable<Derived>::clone(device);
