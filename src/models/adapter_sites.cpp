@@ -56,8 +56,9 @@ class Sites {
     if (!names_.family.empty()) table_.emplace(find_family(names_.family)->rules);
     for (const auto& item : model->named_modules()) modules_.emplace(item.key(), item.value());
     for (const auto& item : model->named_modules()) {
-      if (const auto* layer = dynamic_cast<const torch::nn::LinearImpl*>(item.value().get()))
-        add(item.key(), layer->weight);
+      // A weight that several names share has one adapter.
+      const auto* layer = dynamic_cast<const torch::nn::LinearImpl*>(item.value().get());
+      if (layer && seen_.insert(layer->weight.unsafeGetTensorImpl()).second) add(item.key(), layer->weight);
     }
   }
 
@@ -100,10 +101,11 @@ class Sites {
     site->rows.push_back(std::move(rows));
   }
 
-  // Whether the layer belongs to a module of this package, at any distance.
+  // Whether the layer belongs to a module of this package, at any distance. The name of the class decides,
+  // because a program may derive classes from this package's, and they call the layers' own functions.
   bool is_own(std::string path) const {
     while (true) {
-      if (dynamic_cast<const detail::OwnModule*>(modules_.at(path).get())) return true;
+      if (modules_.at(path)->name().starts_with("attentive::")) return true;
       if (path.empty()) return false;
       path = parent_of(path);
     }
@@ -112,6 +114,7 @@ class Sites {
   FamilyNames names_;
   std::optional<NameTable> table_;
   std::map<std::string, std::shared_ptr<torch::nn::Module>> modules_;
+  std::set<const c10::TensorImpl*> seen_;
   std::vector<AdapterSite> sites_;
 };
 

@@ -6,6 +6,7 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <torch/nn/modules/linear.h>
 
 #include <attentive/models/lora.h>
 #include <attentive/modules/module.h>
@@ -63,15 +64,27 @@ std::vector<AdapterSite> chosen_sites(const std::vector<AdapterSite>& sites,
   return result;
 }
 
-void check_site(const AdapterSite& site) {
-  TORCH_CHECK_VALUE(site.own, kLora, ": expected layers of modules of this package, got \"", site.name,
-                    "\", whose forward function reads the weight alone");
+// A layer of torch::nn. It reads its member `weight`, and everything else the registered parameter.
+torch::nn::LinearImpl& foreign_layer(const AdapterSite& site) {
+  return dynamic_cast<torch::nn::LinearImpl&>(*site.owner);
+}
+
+void check_site(const AdapterSite& site, const LoraOptions& options) {
+  TORCH_CHECK_VALUE(site.own || options.dropout == 0, kLora, ": expected dropout 0 for \"", site.name,
+                    "\", a layer of torch::nn whose input its adapter does not see, got ", options.dropout);
+  TORCH_CHECK_VALUE(!site.owner->named_children().contains(site.child), kLora, ": expected no child \"",
+                    site.child, "\" of the layer \"", site.name, "\", got one");
   for (const auto& rows : site.rows) {
     TORCH_CHECK_TYPE(at::isFloatingType(rows.weight.scalar_type()), kLora,
                      ": expected a floating weight of \"", site.name, "\", got a ", describe(rows.weight));
     TORCH_CHECK_VALUE(rows.weight.device() == site.rows[0].weight.device(), kLora, ": expected \"", site.name,
                       "\" on one device, got ", rows.weight.device(), " and ", site.rows[0].weight.device());
   }
+}
+
+// Weights get the numbers of their copies.
+void restore(const std::vector<std::pair<at::Tensor, at::Tensor>>& copies) {
+  for (const auto& [weight, before] : copies) at::Tensor(weight).copy_(before);
 }
 
 double factor_of(const LoraOptions& options) {
@@ -91,7 +104,7 @@ Lora Lora::attach(const std::shared_ptr<torch::nn::Module>& model) {
   const auto all = adapter_sites(model);
   const auto sites =
       chosen_sites(all, options.targets.empty() ? default_targets(adapter_family(*model)) : options.targets);
-  for (const auto& site : sites) check_site(site);
+  for (const auto& site : sites) check_site(site, options);
 
   std::vector<State::Adapter> adapters;
   reserving(kLora, "its adapters", [&] {
@@ -101,12 +114,17 @@ Lora Lora::attach(const std::shared_ptr<torch::nn::Module>& model) {
       adapters.push_back({site, std::make_shared<LowRankAdapterImpl>(shape, site.rows[0].weight)});
     }
   });
+  std::vector<at::Tensor> sums;  // of the sites that are layers of torch::nn
+  for (const auto& [site, module] : adapters)
+    sums.push_back(site.own ? at::Tensor() : module->sum_with(site.rows[0].weight));
   std::vector<std::pair<at::Tensor, bool>> required;
   for (const auto& parameter : model->parameters()) {
     required.emplace_back(parameter, parameter.requires_grad());
     parameter.set_requires_grad(false);
   }
-  for (const auto& [site, module] : adapters) {
+  for (size_t i = 0; i < adapters.size(); ++i) {
+    const auto& [site, module] = adapters[i];
+    if (!site.own) foreign_layer(site).weight = sums[i];
     module->train(site.owner->is_training());
     site.owner->register_module(site.child, module);
     for (const auto& rows : site.rows) module->put_on(rows.weight, rows.first, rows.first_of_b, rows.count);
@@ -132,13 +150,20 @@ void Lora::merge() {
       }
     }
   });
-  for (const auto& weight_and_copy : saved) {
-    const auto& weight = weight_and_copy.first;
-    for (const auto& rows : adapters_of(weight)) {
-      const auto product = dense_product(rows);
-      auto part = weight.narrow(0, rows.first, rows.count);
-      part.copy_(part.to(product.scalar_type()) + product);
+  const auto add_products = [&] {
+    for (const auto& weight_and_copy : saved) {
+      for (const auto& rows : adapters_of(weight_and_copy.first)) {
+        const auto product = dense_product(rows);
+        auto part = weight_and_copy.first.narrow(0, rows.first, rows.count);
+        part.copy_(part.to(product.scalar_type()) + product);
+      }
     }
+  };
+  try {
+    reserving(kLora, "a weight's product in merge()", add_products);
+  } catch (...) {
+    restore(saved);
+    throw;
   }
   for (const auto& adapter : state_->adapters) adapter.module->low_rank().merged = true;
   state_->saved = std::move(saved);
@@ -151,7 +176,7 @@ void Lora::unmerge() {
                       before.scalar_type(), " as before merge(), got ", weight.scalar_type());
   }
   const at::NoGradGuard no_grad;
-  for (const auto& [weight, before] : state_->saved) at::Tensor(weight).copy_(before);
+  restore(state_->saved);
   for (const auto& adapter : state_->adapters) adapter.module->low_rank().merged = false;
   state_->saved.clear();
 }
@@ -161,6 +186,7 @@ void Lora::detach() {
   for (const auto& [site, module] : state_->adapters) {
     site.owner->unregister_module(site.child);
     remove_adapter(module->low_rank());
+    if (!site.own) foreign_layer(site).weight = site.rows[0].weight;
   }
   for (const auto& [parameter, required] : state_->required) parameter.set_requires_grad(required);
   state_->adapters.clear();

@@ -11,6 +11,7 @@
 #include <attentive/modules/module.h>
 
 #include "core/kept_tensors.h"
+#include "functional/adapted_weight.h"
 #include "modules/first_weights.h"
 
 namespace attentive {
@@ -56,6 +57,10 @@ void LowRankAdapterImpl::pretty_print(std::ostream& stream) const {
 
 void LowRankAdapterImpl::put_on(const at::Tensor& weight, int64_t first, int64_t first_of_b, int64_t count) {
   put_adapter(weight, {low_rank_, first, first_of_b, count});
+}
+
+at::Tensor LowRankAdapterImpl::sum_with(const at::Tensor& weight) const {
+  return adapted_weight(weight, low_rank_);
 }
 
 void detail::refuse_adapters(const char* caller, const torch::nn::Module& module) {

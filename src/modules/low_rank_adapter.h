@@ -35,6 +35,9 @@ class LowRankAdapterImpl : public torch::nn::Module {
   /// From now on, projections by these rows of a weight use the adapter.
   void put_on(const at::Tensor& weight, int64_t first, int64_t first_of_b, int64_t count);
 
+  /// A tensor that stands for this weight with the adapter in a layer of torch::nn.
+  at::Tensor sum_with(const at::Tensor& weight) const;
+
   LowRank& low_rank() const { return *low_rank_; }
 
  private:

@@ -1,20 +1,29 @@
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/mm.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
+#include <c10/core/InferenceMode.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/nn/modules/container/sequential.h>
 
 #include <attentive/files/state_dict.h>
+#include <attentive/functional/activation_checkpoint.h>
 #include <attentive/models/bert.h>
 #include <attentive/models/gpt.h>
 #include <attentive/models/llama.h>
 #include <attentive/models/lora.h>
 #include <attentive/models/save_model_folder.h>
 #include <attentive/models/vit.h>
+#include <attentive/modules/module.h>
 #include <attentive/modules/multi_head_attention.h>
 
+#include "functional/adapters.h"
+#include "support/autocast.h"
 #include "support/compare.h"
 #include "support/errors.h"
 
@@ -246,8 +255,145 @@ TEST_CASE("Lora: adapters outlive the object and end with the model", "[lora]") 
           "save_model_folder: expected a module without adapters, got one with "
           "\"blocks.0.att.W_query.lora\"; Lora::detach() removes them");
   }
-  Llama other(kLlama);
-  CHECK(other->forward(ids).defined());
+  at::Tensor weight;
+  {
+    Llama model(kLlama);
+    Lora({.rank = 2}).attach(model);
+    weight = model->blocks->at<LlamaBlockImpl>(0).att->W_query->weight;
+    CHECK(adapters_of(weight).size() == 1);
+  }
+  CHECK(adapters_of(weight).empty());
+}
+
+namespace {
+
+// A user's module of layers of torch::nn.
+struct UserNetImpl : torch::nn::Module {
+  UserNetImpl()
+      : fc1(register_module("fc1", torch::nn::Linear(6, 8))),
+        fc2(register_module("fc2", torch::nn::Linear(torch::nn::LinearOptions(8, 4).bias(false)))) {}
+  at::Tensor forward(const at::Tensor& x) { return fc2->forward(fc1->forward(x).relu()); }
+  torch::nn::Linear fc1, fc2;
+};
+TORCH_MODULE(UserNet);
+
+// A class that is derived from one of this package, and calls a layer's own function.
+struct DerivedOptions {
+  ATTENTIVE_OPTIONS(size_);
+  int64_t size_ = 6;
+};
+struct DerivedNetImpl : Module<DerivedNetImpl> {
+  static constexpr const char* kName = "DerivedNet";
+  DerivedNetImpl() { reset(); }
+  void reset() override {
+    fc = register_module("fc", torch::nn::Linear(6, 8));
+    twice = register_module("twice", fc);
+  }
+  at::Tensor forward(const at::Tensor& x) { return fc->forward(x) + twice->forward(x); }
+  DerivedOptions options;
+  torch::nn::Linear fc{nullptr}, twice{nullptr};
+};
+
+// Its result by the dense sums, which autograd differentiates.
+at::Tensor dense_forward(const std::vector<at::Tensor>& base, const std::vector<at::Tensor>& adapters,
+                         const at::Tensor& x, double scale) {
+  const auto sum = [&](size_t i) { return base[i] + at::mm(adapters[2 * i + 1], adapters[2 * i]) * scale; };
+  return at::linear(at::linear(x, sum(0), base[2]).relu(), sum(1));
+}
+
+}  // namespace
+
+TEST_CASE("Lora: layers of torch::nn in a user's module", "[lora]") {
+  at::manual_seed(9);
+  UserNet net;
+  net->to(at::kDouble);
+  const std::vector<at::Tensor> base{net->fc1->weight, net->fc2->weight, net->fc1->bias};
+  const auto before = copies(*net);
+  const auto x = at::randn({3, 6}, at::kDouble), rows = at::randn({2, 3, 6}, at::kDouble);
+  const auto plain = net->forward(x).detach();
+  auto lora = Lora({.rank = 2, .alpha = 3, .targets = {"all-linear"}}).attach(net);
+  CHECK(lora.layers() == std::vector<std::string>{"fc1", "fc2"});
+  draw(lora);
+  for (const auto& [name, tensor] : before) CHECK(state_dict(*net).at(name).equal(tensor));
+
+  SECTION("results and gradients are those of the dense sums, after every step") {
+    const auto parameters = lora.parameters();
+    for (int step = 0; step < 3; ++step) {
+      for (const auto& in : {x, rows}) {
+        const auto got = net->forward(in), want = dense_forward(base, parameters, in, 1.5);
+        CHECK_WITHIN(got.detach(), want.detach(), {1e-12, 1e-12});
+        const auto found = torch::autograd::grad({got.square().sum()}, parameters),
+                   expected = torch::autograd::grad({want.square().sum()}, parameters);
+        for (size_t i = 0; i < parameters.size(); ++i) CHECK_WITHIN(found[i], expected[i], {1e-12, 1e-12});
+      }
+      const at::NoGradGuard no_grad;
+      for (auto parameter : parameters) parameter.add_(0.1);
+    }
+    for (const auto& tensor : base) CHECK(!tensor.requires_grad());
+  }
+  SECTION("whatever reads the weight reads the sum") {
+    const auto want = (base[1] + at::mm(lora.parameters()[3], lora.parameters()[2]) * 1.5).detach();
+    const auto y = at::randn({3, 8}, at::kDouble).requires_grad_(true);
+    const auto& weight = net->fc2->weight;
+    CHECK_WITHIN((weight + 0).detach(), want, {1e-12, 1e-12});
+    CHECK_WITHIN(at::cat({weight, weight}).detach(), at::cat({want, want}), {1e-12, 1e-12});
+    at::mm(y, weight.t()).sum().backward();
+    CHECK_WITHIN(y.grad(), want.sum(0).expand({3, 8}), {1e-12, 1e-12});
+    CHECK_WITHIN(weight.detach(), want, {1e-12, 1e-12});
+    CHECK(weight.sizes() == want.sizes());
+    CHECK(
+        value_error([&] { at::Tensor(weight).mul_(2); }) ==
+        "Lora: expected no change of a weight with an adapter by aten::mul_; change the module's parameter");
+    CHECK_THROWS_AS(weight.data_ptr(), c10::Error);
+    const auto kept = net->forward(x).detach();
+    const c10::InferenceMode inference;
+    CHECK(net->forward(x).equal(kept));
+  }
+  SECTION("checkpoints, other dtypes, autocast") {
+    const auto kept = net->forward(x);
+    kept.sum().backward();
+    std::vector<at::Tensor> gradients;
+    for (const auto& parameter : lora.parameters()) gradients.push_back(parameter.grad().clone());
+    net->zero_grad();
+    const auto again =
+        activation_checkpoint([net](const at::Tensor& in) { return net.ptr()->forward(in); }, x);
+    CHECK(again.detach().equal(kept.detach()));
+    again.sum().backward();
+    for (size_t i = 0; i < gradients.size(); ++i) CHECK(lora.parameters()[i].grad().equal(gradients[i]));
+    net->to(at::kFloat);
+    const auto narrow = net->forward(x.to(at::kFloat));
+    CHECK(narrow.scalar_type() == at::kFloat);
+    CHECK_WITHIN(narrow.detach().to(at::kDouble), kept.detach(), {1e-5, 1e-5});
+    const CpuAutocast scope(at::kBFloat16);
+    const auto half = net->forward(x.to(at::kFloat));
+    CHECK(half.scalar_type() == at::kBFloat16);
+    CHECK_WITHIN(half.detach().to(at::kDouble), kept.detach(), {0.05, 0.05});
+  }
+  SECTION("merge, unmerge, detach") {
+    const auto with = net->forward(x).detach();
+    lora.merge();
+    CHECK_WITHIN(net->forward(x).detach(), with, {1e-12, 1e-12});
+    CHECK(net->fc1->weight.detach().equal(base[0]));
+    lora.unmerge();
+    CHECK(net->forward(x).detach().equal(with));
+    lora.detach();
+    CHECK(net->fc1->weight.is_same(base[0]));
+    CHECK(net->fc1->weight.requires_grad());
+    CHECK(net->forward(x).detach().equal(plain));
+  }
+}
+
+TEST_CASE("Lora: a program's class over this package's base, and a layer of two names", "[lora]") {
+  at::manual_seed(10);
+  const auto net = std::make_shared<DerivedNetImpl>();
+  const auto x = at::randn({3, 6}), before = net->forward(x).detach();
+  auto lora = Lora({.rank = 2, .targets = {"all-linear"}}).attach(net);
+  CHECK(lora.layers() == std::vector<std::string>{"fc"});
+  draw(lora);
+  const auto with = net->forward(x).detach();
+  CHECK(!with.allclose(before, 1e-3, 1e-3));
+  lora.merge();
+  CHECK_WITHIN(net->forward(x).detach(), with, {1e-5, 1e-5});
 }
 
 TEST_CASE("Lora: bad input is refused by name", "[lora]") {
@@ -266,10 +412,13 @@ TEST_CASE("Lora: bad input is refused by name", "[lora]") {
   CHECK(attach_error(foreign, {}) ==
         "Lora: expected targets for a module that is no model of this package, got none; known are 0 and "
         "all-linear");
-  CHECK(
-      attach_error(foreign, {.targets = {"all-linear"}}) ==
-      "Lora: expected layers of modules of this package, got \"0\", whose forward function reads the weight "
-      "alone");
+  CHECK(attach_error(foreign, {.dropout = 0.1, .targets = {"all-linear"}}) ==
+        "Lora: expected dropout 0 for \"0\", a layer of torch::nn whose input its adapter does not see, got "
+        "0.1");
+  const auto named = torch::nn::Linear(3, 4).ptr();
+  named->register_module("lora", torch::nn::Linear(1, 1));
+  CHECK(attach_error(torch::nn::Sequential(torch::nn::Linear(named)).ptr(), {.targets = {"0"}}) ==
+        "Lora: expected no child \"lora\" of the layer \"0\", got one");
   CHECK(attach_error(torch::nn::Sequential().ptr(), {}) ==
         "Lora: expected a model with linear layers, got one without");
   Lora lora({});

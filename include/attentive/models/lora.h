@@ -31,6 +31,10 @@ struct LoraOptions {
 /// as `torch::nn::Linear` draws its weight, B is zero. The layers are those of Python's class: GPT-2's c_attn
 /// has one adapter, q_proj, k_proj and v_proj have one each. Heads of language models are not adapted.
 ///
+/// Layers of other modules that are `torch::nn::Linear` are adapted too. Such a layer's member `weight` then
+/// stands for weight + factor * B A, whatever reads it, and has no memory of its own; the registered
+/// parameter stays. Each forward pass computes the sum.
+///
 /// Adapters are children named "lora" of the model's modules: `parameters()`, `state_dict`, checkpoints,
 /// `train`, `eval` and `to` include them. Their dtype is float32, also in a model of a half type; float64 in
 /// one of float64. A model with adapters cannot be cloned.
@@ -50,7 +54,8 @@ class Lora {
   /// requiring a gradient. Draws from the default generator.
   ///
   /// Throws c10::ValueError, with nothing changed, if this object is attached already, if the model has
-  /// adapters, and for a target that no layer has, listing the known ones.
+  /// adapters, for a target that no layer has, listing the known ones, and for dropout > 0 if a layer belongs
+  /// to no module of this package.
   /// Memory: rank * (in + out) numbers for each layer.
   Lora attach(const std::shared_ptr<torch::nn::Module>& model);
   template <class Holder>

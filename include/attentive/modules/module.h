@@ -37,12 +37,6 @@ void build_module(const char* name, const std::function<void()>& reset);
 /// Throws c10::ValueError, beginning with `caller`, if the module has adapters (models/lora.h).
 void refuse_adapters(const char* caller, const torch::nn::Module& module);
 
-/// A module of this package, whose linear layers find adapters by themselves.
-class OwnModule {
- public:
-  virtual ~OwnModule() = default;
-};
-
 /// Throws c10::ValueError that names the holder as empty.
 [[noreturn]] void fail_empty_holder(const char* name);
 
@@ -58,7 +52,7 @@ class OwnModule {
 ///
 ///   std::cout << attentive::LayerNorm(768);  // attentive::LayerNorm(emb_dim=768, eps=1e-05, bias=true)
 template <class Derived>
-class Module : public torch::nn::Cloneable<Derived>, public detail::OwnModule {
+class Module : public torch::nn::Cloneable<Derived> {
  public:
   std::shared_ptr<torch::nn::Module> clone(
       const std::optional<at::Device>& device = std::nullopt) const override {
