@@ -49,6 +49,16 @@ std::string parent_of(const std::string& path) {
   return dot == std::string::npos ? "" : path.substr(0, dot);
 }
 
+// The name of the module in transformers 5, which the tables list as an alias where saved weights have older
+// names.
+const NamePair& module_name(const NameTable& table, const NamePair& pair) {
+  for (const auto& other : table.pairs()) {
+    if ((other.flags & kAlias) != 0 && other.our_name == pair.our_name && other.part == pair.part)
+      return other;
+  }
+  return pair;
+}
+
 // Collects the sites of a model, layer by layer.
 class Sites {
  public:
@@ -73,7 +83,8 @@ class Sites {
     std::optional<int64_t> layer;
     for (const auto* pair : table_->of_our_name(path + std::string(kWeight), layer)) {
       if ((pair->flags & kFlattened) != 0 || pair->our_name == "out_head.weight") continue;
-      const auto name = without_weight(table_->name_in_file(*pair, layer, names_.prefixed));
+      const auto& written = module_name(*table_, *pair);
+      const auto name = without_weight(table_->name_in_file(written, layer, names_.prefixed));
       const auto part = static_cast<int64_t>(pair->part), parts = static_cast<int64_t>(pair->parts);
       if (parts == 1) {
         put(name, path, "lora", {weight, 0, 0, weight.size(0)});
@@ -138,7 +149,7 @@ std::string site_name(const torch::nn::Module& model, std::string_view python_na
     std::optional<int64_t> same;
     for (const auto* written : table.of_our_name(with_layer(pair->our_name, layer), same)) {
       if (!pair->joined || written->part == pair->part)
-        return without_weight(table.name_in_file(*written, same, names.prefixed));
+        return without_weight(table.name_in_file(module_name(table, *written), same, names.prefixed));
     }
   }
   return {};
@@ -147,7 +158,8 @@ std::string site_name(const torch::nn::Module& model, std::string_view python_na
 std::vector<std::string> default_targets(std::string_view family) {
   if (family == "gpt2") return {"c_attn"};
   if (family == "llama") return {"q_proj", "v_proj"};
-  return family.empty() ? std::vector<std::string>() : std::vector<std::string>{"query", "value"};
+  if (family == "bert" || family == "roberta") return {"query", "value"};
+  return {};
 }
 
 bool is_target(std::string_view target, std::string_view name) {

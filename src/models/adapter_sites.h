@@ -29,7 +29,8 @@ struct AdapterSite {
 };
 
 /// The linear layers of a model in the order of its modules, without the heads of language models, which may
-/// be tied. Layers of a module that is no model of a family have the names of their modules.
+/// be tied. Names are those of the modules of transformers 5; layers of a module that is no model of a family
+/// have the names of their modules.
 std::vector<AdapterSite> adapter_sites(const std::shared_ptr<torch::nn::Module>& model);
 
 /// The family of transformers whose names `adapter_sites` uses; empty if there is none.

@@ -45,7 +45,7 @@ std::vector<AdapterSite> chosen_sites(const std::vector<AdapterSite>& sites,
                                       const std::vector<std::string>& targets) {
   TORCH_CHECK_VALUE(!sites.empty(), kLora, ": expected a model with linear layers, got one without");
   TORCH_CHECK_VALUE(!targets.empty(), kLora,
-                    ": expected targets for a module that is no model of this package, got none; known are ",
+                    ": expected targets, which peft does not choose for this model, got none; known are ",
                     known_targets(sites), " and all-linear");
   std::vector<bool> chosen(sites.size());
   for (const auto& target : targets) {

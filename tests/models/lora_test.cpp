@@ -23,6 +23,7 @@
 #include <attentive/modules/multi_head_attention.h>
 
 #include "functional/adapters.h"
+#include "models/adapter_sites.h"
 #include "support/autocast.h"
 #include "support/compare.h"
 #include "support/errors.h"
@@ -93,12 +94,14 @@ TEST_CASE("Lora: models with adapters equal models with merged weights", "[lora]
 
 TEST_CASE("Lora: encoders", "[lora]") {
   at::manual_seed(2);
-  const auto check = [](auto model, const auto& compute, size_t adapters) {
+  const auto check = [](auto model, const auto& compute, const std::vector<std::string>& targets,
+                        const std::string& first) {
     model->to(at::kDouble);
     model->eval();
     const auto before = compute();
-    auto lora = Lora({.rank = 2}).attach(model);
-    CHECK(lora.layers().size() == adapters);
+    auto lora = Lora({.rank = 2, .targets = targets}).attach(model);
+    CHECK(lora.layers().size() == 4);
+    CHECK(lora.layers()[0] == first);
     draw(lora);
     const auto with = compute();
     CHECK(!with.allclose(before, 1e-3, 1e-3));
@@ -110,11 +113,15 @@ TEST_CASE("Lora: encoders", "[lora]") {
   Bert bert(BertOptions(11, 16, 12, 3, 2));
   const auto ids = some_ids();
   check(
-      bert, [&] { return bert->forward(ids).hidden.detach(); }, 4);
+      bert, [&] { return bert->forward(ids).hidden.detach(); }, {}, "encoder.layer.0.attention.self.query");
   ViT vit(ViTOptions(8, 4, 2, 5).emb_dim(12).num_heads(3).num_layers(2));
   const auto images = at::randn({2, 2, 8, 8}, at::kDouble);
-  check(
-      vit, [&] { return vit->forward(images).detach(); }, 4);
+  const auto compute = [&] { return vit->forward(images).detach(); };
+  check(vit, compute, {"q_proj", "v_proj"}, "vit.layers.0.attention.q_proj");
+  check(vit, compute, {"o_proj", "fc1"}, "vit.layers.0.attention.o_proj");
+  CHECK(site_name(*vit, "encoder.layer.0.attention.attention.value") == "vit.layers.0.attention.v_proj");
+  CHECK(site_name(*vit, "layers.0.attention.v_proj") == "vit.layers.0.attention.v_proj");
+  CHECK(site_name(*vit, "embeddings.position_embeddings").empty());
 }
 
 TEST_CASE("Lora: the layers of each family, as peft names them", "[lora]") {
@@ -410,7 +417,7 @@ TEST_CASE("Lora: bad input is refused by name", "[lora]") {
   CHECK(llama->named_modules().size() == Llama(kLlama)->named_modules().size());
   const auto foreign = torch::nn::Sequential(torch::nn::Linear(3, 4)).ptr();
   CHECK(attach_error(foreign, {}) ==
-        "Lora: expected targets for a module that is no model of this package, got none; known are 0 and "
+        "Lora: expected targets, which peft does not choose for this model, got none; known are 0 and "
         "all-linear");
   CHECK(attach_error(foreign, {.dropout = 0.1, .targets = {"all-linear"}}) ==
         "Lora: expected dropout 0 for \"0\", a layer of torch::nn whose input its adapter does not see, got "

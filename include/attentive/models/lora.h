@@ -20,7 +20,7 @@ struct LoraOptions {
   double dropout = 0.0;  ///< probability for the adapters' input, in training
   /// The layers to adapt: names of Python's modules ("q_proj", "c_attn", "h.0.attn.c_attn"), "all-linear", or
   /// for a module that is no model of this package the names of its modules. Empty: those that peft takes,
-  /// c_attn for a GPT, q_proj and v_proj for a Llama, query and value for encoders.
+  /// c_attn for a GPT, q_proj and v_proj for a Llama, query and value for a Bert; none for ALBERT and a ViT.
   std::vector<std::string> targets = {};
   bool rslora = false;          ///< whether the factor is alpha / sqrt(rank)
   std::string base_model = {};  ///< the base's name or path, which peft's configuration mentions
