@@ -71,7 +71,7 @@ bool replace_by_sums(c10::IValue& value) {
     found = replace_by_sums(one) || found;
     list.push_back(std::move(one));
   }
-  if (found) value = std::move(list);
+  if (found) value = list;
   return found;
 }
 

@@ -23,7 +23,7 @@ struct AdapterSite {
   std::string name;                          ///< the module in Python, such as "transformer.h.0.attn.c_attn"
   std::shared_ptr<torch::nn::Module> owner;  ///< the module that gets the adapter as a child
   std::string child;                         ///< under this name
-  std::vector<Rows> rows;
+  std::vector<Rows> rows = {};
   int64_t features = 0, outputs = 0;
   bool own = true;  ///< whether a module of this package computes the layer
 };
