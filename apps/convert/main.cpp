@@ -9,6 +9,7 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
+#include <attentive/models/lora.h>
 #include <attentive/models/pretrained.h>
 #include <attentive/models/save_model_folder.h>
 #include <attentive/train/checkpoint.h>
@@ -23,7 +24,7 @@ using namespace attentive;
 namespace fs = std::filesystem;
 
 struct Settings {
-  fs::path in, out;
+  fs::path in, out, adapter;
   std::string family;
   std::optional<std::string> dtype;
   bool no_tokenizer = false, force = false;
@@ -43,6 +44,8 @@ void declare(CLI::App& app, Settings& s) {
       "<in>, or gpt2 for a run]");
   app.add_option("--dtype", s.dtype, "Dtype of the weights [unchanged]")
       ->check(CLI::IsMember({"float32", "bfloat16", "float16", "float64"}));
+  app.add_option("--merge-adapter", s.adapter,
+                 "A folder of adapters for the model, which become part of the weights");
   app.add_flag("--no-tokenizer", s.no_tokenizer, "Write the model alone");
   app.add_flag("--force", s.force, "Replace a model that is in <out>; other files there stay");
 }
@@ -75,6 +78,12 @@ std::map<std::string, std::string> converted_tokenizer(const ModelFolder& folder
   }
 }
 
+// Makes adapters part of the weights.
+void merge(Lora lora) {
+  lora.merge();
+  lora.detach();
+}
+
 template <class Model>
 void rewrite(ModelFolder&& folder, const Settings& s) {
   SaveFolderOptions save_options{.family = s.family, .config = folder.config};
@@ -82,7 +91,9 @@ void rewrite(ModelFolder&& folder, const Settings& s) {
     save_options.tokenizer = folder.path;
     save_options.files = converted_tokenizer(folder);
   }
-  save_model_folder(s.out, *load_pretrained<Model>(std::move(folder), {.dtype = dtype_of(s)}), save_options);
+  auto model = load_pretrained<Model>(std::move(folder), {.dtype = dtype_of(s)});
+  if (!s.adapter.empty()) merge(load_lora(s.adapter, model));
+  save_model_folder(s.out, *model, save_options);
 }
 
 void convert_python(const Settings& s) {
@@ -96,6 +107,8 @@ void convert_python(const Settings& s) {
 
 void convert_run(const Settings& s) {
   auto language = apps::load_language(s.in);
+  if (language.lora) merge(*language.lora);
+  if (!s.adapter.empty()) merge(load_lora(s.adapter, language.model));
   if (s.no_tokenizer) {
     language.tokenizer.reset();
     std::erase_if(language.python_files, [](const auto& file) { return file.first != "config.json"; });

@@ -11,6 +11,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <attentive/models/lora.h>
 #include <attentive/text/streaming_decoder.h>
 
 #include "common/device.h"
@@ -24,6 +25,7 @@ using namespace attentive;
 
 struct Settings {
   std::string model = "run";
+  std::string adapter;  // empty: none
   std::optional<std::string> prompt;
   std::vector<int64_t> ids;
   std::string device = "auto";
@@ -37,6 +39,8 @@ void declare(CLI::App& app, Settings& s) {
                  "A folder of attentive-train, one checkpoint in it, or a folder of a Python model: GPT-2, "
                  "Llama, Mistral, Qwen 2 or 3, Gemma 2 or 3")
       ->capture_default_str();
+  app.add_option("--adapter", s.adapter,
+                 "A folder of adapters for the model, of attentive-train --lora-rank or Python's peft");
   auto* prompt = app.add_option("--prompt", s.prompt,
                                 "Text to continue; \"-\", or none with a pipe: standard input [a new line]");
   app.add_option("--ids", s.ids,
@@ -81,6 +85,7 @@ void write(std::string_view text) {
 void run(Settings s) {
   if (s.threads > 0) at::set_num_threads(s.threads);
   const auto language = apps::load_language(s.model, apps::choose_device(s.device));
+  if (!s.adapter.empty()) load_lora(s.adapter, language.model);
   s.generate.use_cache = !s.no_cache;
   s.generate.stop_tokens = language.stop_tokens;
   std::unique_ptr<StreamingDecoder> decoder;  // null: ids are printed

@@ -133,6 +133,23 @@ void declare(CLI::App& app, Settings& s) {
          "--shard-optimizer", [&](int64_t count) { s.shard_optimizer = count > 0; },
          "Each process keeps the moments of its share of the parameters alone")
       ->group("Training");
+  auto* rank = app.add_option("--lora-rank", s.lora_rank,
+                              "Train only adapters of this rank (LoRA) beside the weights of --init-from")
+                   ->check(apps::whole_number(1, apps::kMostWidth))
+                   ->group("Training");
+  app.add_option("--lora-alpha", s.lora_alpha, "Adapters count alpha / rank times [8]")
+      ->check(apps::number(0, 1e30, apps::Ends::WithoutLeast))
+      ->needs(rank)
+      ->group("Training");
+  app.add_option("--lora-dropout", s.lora_dropout, "Dropout of the adapters' input [0]")
+      ->check(apps::number(0, 1))
+      ->needs(rank)
+      ->group("Training");
+  app.add_option("--lora-targets", s.lora_targets,
+                 "Layers to adapt, as Python names them: q_proj,v_proj, or all-linear [those of peft]")
+      ->delimiter(',')
+      ->needs(rank)
+      ->group("Training");
   app.add_flag("--checkpoint-blocks", s.checkpoint_blocks,
                "Keep only each block's input for the backward pass, which computes the block again")
       ->group("Training");
@@ -182,6 +199,12 @@ void greet(Progress& progress, const Start& start, const TokenizedText& tokens, 
                   count_parameters(language.model.module()), tokens.training.size(0),
                   tokens.validation.size(0), language.model.vocab_size(), start.trainer.device.str(),
                   processes > 1 ? fmt::format("{} processes of ", processes) : "", at::get_num_threads()));
+  if (language.lora) {
+    int64_t trained = 0;
+    for (const auto& parameter : language.lora->parameters()) trained += parameter.numel();
+    progress.note(fmt::format("{} of them in adapters of rank {}, which alone are trained", trained,
+                              language.lora->options().rank));
+  }
   if (start.checkpoint) progress.note(fmt::format("going on after step {}", trainer.steps_done()));
   for (const auto& remark : remarks) progress.note("note: " + remark);
 }
@@ -192,7 +215,11 @@ void finish(Progress& progress, const std::string& program, const Settings& sett
   progress.note(validation
                     ? fmt::format("done: validation loss {:.4f} over the whole validation text", *validation)
                     : std::string("done"));
-  if (!start.language.python_files.empty()) {
+  if (start.language.lora) {
+    const auto folder = adapter_folder(settings);
+    start.language.lora->save(folder);
+    progress.note(fmt::format("saved {}: Python's PeftModel.from_pretrained loads it", folder.string()));
+  } else if (!start.language.python_files.empty()) {
     const auto folder = python_folder(settings);
     save_language_model(folder, start.language);
     progress.note(

@@ -190,6 +190,14 @@ attentive::TrainerOptions finetuning(const attentive::AnyLanguageModel& model, c
   return checked(options);
 }
 
+attentive::LoraOptions adapters_of(const Settings& s) {
+  attentive::LoraOptions options{.targets = s.lora_targets, .base_model = s.init_from};
+  take(options.rank, s.lora_rank);
+  take(options.alpha, s.lora_alpha);
+  take(options.dropout, s.lora_dropout);
+  return options;
+}
+
 attentive::TrainerOptions resumed(attentive::TrainerOptions options, const Settings& settings) {
   apply(options, settings);
   return checked(options);

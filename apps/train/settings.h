@@ -3,8 +3,10 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <attentive/models/any_language_model.h>
+#include <attentive/models/lora.h>
 #include <attentive/train/trainer.h>
 
 // The command line of attentive-train. A setting that was not given comes from the preset, or from the
@@ -20,6 +22,9 @@ struct Settings {
   std::optional<int64_t> vocab;
   std::optional<int64_t> layers, heads, kv_heads, width, block, window;
   std::optional<double> dropout;
+  std::optional<int64_t> lora_rank;  // not set: train all weights
+  std::optional<double> lora_alpha, lora_dropout;
+  std::vector<std::string> lora_targets;  // empty: those of peft
   std::optional<std::string> positions;
   std::optional<bool> bias, tied;
   std::optional<int64_t> steps, batch, accumulate, warmup, decay_steps;
@@ -55,6 +60,9 @@ Plan plan_of(const Settings& settings);
 // The training options for an existing model: the preset finetune, overridden by the given settings. Throws
 // c10::ValueError for another preset, and for rows longer than the model's context.
 attentive::TrainerOptions finetuning(const attentive::AnyLanguageModel& model, const Settings& settings);
+
+// The adapters of --lora-rank.
+attentive::LoraOptions adapters_of(const Settings& settings);
 
 // The options of a checkpoint, overridden by the given settings.
 attentive::TrainerOptions resumed(attentive::TrainerOptions options, const Settings& settings);

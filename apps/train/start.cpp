@@ -26,6 +26,10 @@ void check_out(const Settings& settings) {
                       "expected a new folder for --out, got ", out, ", and ", path.string(),
                       " holds a model");
   }
+  const auto adapters = adapter_folder(settings);
+  TORCH_CHECK_VALUE(settings.resume || !std::filesystem::exists(adapters / "adapter_config.json"),
+                    "expected a new folder for --out, got ", out, ", and ", adapters.string(),
+                    " holds adapters");
 }
 
 std::unique_ptr<Tokenizer> learn_tokenizer(const Plan& plan, const std::string& text) {
@@ -48,12 +52,15 @@ Start from_folder(const Settings& settings) {
   check_same_model(language.model, settings, folder);
   const auto trainer = finetuning(language.model, settings);
   at::manual_seed(trainer.seed);
+  if (settings.lora_rank) language.lora = Lora(adapters_of(settings)).attach(language.model);
   return {.language = std::move(language), .trainer = trainer};
 }
 
 Start from_checkpoint(const Settings& settings) {
   TORCH_CHECK_VALUE(settings.init_from.empty(),
                     "expected no --init-from with --resume: the checkpoint has its model");
+  TORCH_CHECK_VALUE(!settings.lora_rank,
+                    "expected no --lora-rank with --resume: the checkpoint has its adapters");
   auto checkpoint = load_checkpoint(settings.out);
   const auto options = checkpoint.documents.find("trainer.json");
   TORCH_CHECK_VALUE(options != checkpoint.documents.end(),
@@ -71,6 +78,10 @@ std::filesystem::path python_folder(const Settings& settings) {
   return std::filesystem::path(settings.out) / "model";
 }
 
+std::filesystem::path adapter_folder(const Settings& settings) {
+  return std::filesystem::path(settings.out) / "adapter";
+}
+
 Settings after_failure(Settings settings, attentive::TrainingGroup* group) {
   // Only rank 0 looks: the folder may not exist for other ranks yet.
   bool has_run = (!group || group->rank() == 0) && !list_checkpoints(settings.out).empty();
@@ -80,6 +91,7 @@ Settings after_failure(Settings settings, attentive::TrainingGroup* group) {
   settings.init_from.clear();
   settings.tokenizer.reset();
   settings.vocab.reset();
+  settings.lora_rank.reset();
   return settings;
 }
 
@@ -95,6 +107,8 @@ void check_same_start(const Settings& settings, attentive::TrainingGroup& group)
 }
 
 Start start_of(const Settings& settings, const std::string& text, bool writes) {
+  TORCH_CHECK_VALUE(!settings.lora_rank || settings.resume || !settings.init_from.empty(),
+                    "expected --init-from FOLDER with --lora-rank: adapters fine-tune a model");
   if (writes || settings.resume) check_out(settings);
   auto start = settings.resume              ? from_checkpoint(settings)
                : settings.init_from.empty() ? from_nothing(settings, text)

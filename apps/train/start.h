@@ -20,6 +20,9 @@ struct Start {
 // The folder of a run's fine-tuned model, for Python.
 std::filesystem::path python_folder(const Settings& settings);
 
+// The folder of a run's adapters, for Python's peft.
+std::filesystem::path adapter_folder(const Settings& settings);
+
 // Adjusts the settings if torchrun has restarted the job after a failure: resumes if rank 0 sees a checkpoint
 // in --out, and ignores the settings that only a new run accepts. One call of the group; null: a single
 // process.

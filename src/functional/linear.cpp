@@ -14,6 +14,7 @@
 
 #include "core/check.h"
 #include "core/modes.h"
+#include "functional/adapters.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/plain.h"
 #include "kernels/simd/elementwise.h"
@@ -121,9 +122,8 @@ bool is_dense(const at::Tensor& x) {
   return !x.defined() || (x.layout() == at::kStrided && kernels::is_ordinary(x));
 }
 
-}  // namespace
-
-at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+// The product without what adapters add.
+at::Tensor base_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   auto few = kernels::cpu::few_linear(x, {weight, bias});
   if (few.defined()) return few;
   if (!widens_products(x)) return at::linear(x, weight, bias);
@@ -136,10 +136,22 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
   return WidenedLinear::apply(x, weight, as_optional(bias));
 }
 
+}  // namespace
+
+at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  const auto y = base_linear(x, weight, bias);
+  const LinearLayer layer{weight, bias};
+  return is_adapted(layer) ? with_addition(y, adapter_products(x, layer)[0]) : y;
+}
+
 std::vector<at::Tensor> linears(const at::Tensor& x, at::ArrayRef<LinearLayer> layers) {
   auto results = kernels::cpu::few_linears(x, layers);
-  if (!results.empty()) return results;
-  for (const auto& layer : layers) results.push_back(linear(x, layer.weight, layer.bias));
+  if (results.empty()) {
+    for (const auto& layer : layers) results.push_back(base_linear(x, layer.weight, layer.bias));
+  }
+  if (!is_adapted(layers)) return results;
+  const auto additions = adapter_products(x, layers);
+  for (size_t i = 0; i < results.size(); ++i) results[i] = with_addition(results[i], additions[i]);
   return results;
 }
 
@@ -153,11 +165,13 @@ kernels::cpu::RowFunction row_function(LinearFunction function) {
 }  // namespace
 
 at::Tensor few_linear(LinearFunction function, const at::Tensor& x, const LinearLayer& layer) {
+  if (is_adapted(layer)) return {};
   return kernels::cpu::few_linear(x, layer, row_function(function));
 }
 
 at::Tensor few_gated_linear(LinearFunction function, const at::Tensor& x, const LinearLayer& gate,
                             const LinearLayer& up) {
+  if (is_adapted({gate, up})) return {};
   return kernels::cpu::few_gated_linear(x, gate, up, row_function(function));
 }
 

@@ -22,7 +22,8 @@ at::Tensor widened_sum_of_rows(const at::Tensor& a, const at::Tensor& b);
 /// x W^T + b by the fused at::linear, whose result equals Python's bit for bit, unlike that of C++
 /// `nn::Linear::forward` on 3-D input. A few rows without gradients are multiplied by
 /// kernels/gemm/few_linear.h, with results equal to within rounding. A half type for which LibTorch has no
-/// fast product on this CPU (widens_products) is computed in float32 and rounded once.
+/// fast product on this CPU (widens_products) is computed in float32 and rounded once. The additions of
+/// the weight's adapters (functional/adapters.h) are part of the result, here and in `linears`.
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias = {});
 
 /// A weight and a bias, which may be undefined.
@@ -35,8 +36,8 @@ std::vector<at::Tensor> linears(const at::Tensor& x, at::ArrayRef<LinearLayer> l
 /// Functions of a projection's result that need no pass of their own for few rows.
 enum class LinearFunction { GeluTanh, Silu };
 
-// The next two functions return an undefined tensor unless x has few rows without gradients. A result of a
-// half type is rounded once.
+// The next two functions return an undefined tensor unless x has few rows without gradients and the weights
+// have no adapters. A result of a half type is rounded once.
 
 /// function(x W^T + b)
 at::Tensor few_linear(LinearFunction function, const at::Tensor& x, const LinearLayer& layer);

@@ -11,6 +11,7 @@
 #include <attentive/files/state_dict.h>
 #include <attentive/models/python_names.h>
 #include <attentive/models/save_model_folder.h>
+#include <attentive/modules/module.h>
 #include <attentive/modules/print_options.h>
 #include <attentive/modules/transformer_attention.h>
 
@@ -82,8 +83,9 @@ FileValue::Dict base_config(const SaveFolderOptions& options, std::string_view f
   return config;
 }
 
-// Checks that no layer has a function, which config.json cannot describe.
+// Checks that no layer has a function, which config.json cannot describe, or an adapter.
 void check_layers(const std::filesystem::path& path, const torch::nn::Module& model) {
+  detail::refuse_adapters("save_model_folder", model);
   for (const auto& layer : model.named_modules("", /*include_self=*/false)) {
     const auto check = [&](const char* option, const auto& function) {
       if (!function) return;

@@ -13,6 +13,7 @@
 #include "core/check.h"
 #include "core/kept_tensors.h"
 #include "core/modes.h"
+#include "functional/adapters.h"
 #include "functional/linear.h"
 #include "modules/projection.h"
 
@@ -117,6 +118,18 @@ bool differentiated_forward(const QkvLayers& layers, const at::Tensor& x) {
   return has_tangent(x) || std::any_of(layers.begin(), layers.end(), layer_has_tangent);
 }
 
+// The projections by one product, without what adapters add.
+std::vector<at::Tensor> packed_projections(const QkvLayers& layers, const at::Tensor& x, int64_t head_dim) {
+  const auto& [q, k, v] = layers;
+  if (!at::GradMode::is_enabled()) {  // without the overhead of a custom function
+    return packed_heads(x, {q->weight.size(0), k->weight.size(0), v->weight.size(0)}, q->weight, q->bias,
+                        head_dim);
+  }
+  // A custom function accepts an absent optional tensor, but not an undefined tensor.
+  const auto bias = [](const torch::nn::Linear& layer) { return as_optional(layer->bias); };
+  return PackedProjection::apply(x, q->weight, k->weight, v->weight, bias(q), bias(k), bias(v), head_dim);
+}
+
 }  // namespace
 
 void make_adjacent(const QkvLayers& layers, bool values) {
@@ -147,22 +160,21 @@ void make_adjacent(const QkvLayers& layers, bool values) {
 
 std::array<at::Tensor, 3> project_qkv(const QkvLayers& layers, const at::Tensor& x, int64_t head_dim) {
   const auto& [q, k, v] = layers;
-  if (!x.is_meta() && !is_autocast(x.device()) && !differentiated_forward(layers, x) && adjacent(layers)) {
-    if (!at::GradMode::is_enabled()) {  // without the overhead of a custom function
-      const auto heads = packed_heads(x, {q->weight.size(0), k->weight.size(0), v->weight.size(0)}, q->weight,
-                                      q->bias, head_dim);
-      return {heads[0], heads[1], heads[2]};
-    }
-    // A custom function accepts an absent optional tensor, but not an undefined tensor.
-    const auto bias = [](const torch::nn::Linear& layer) { return as_optional(layer->bias); };
-    const auto heads =
-        PackedProjection::apply(x, q->weight, k->weight, v->weight, bias(q), bias(k), bias(v), head_dim);
+  const bool packed =
+      !x.is_meta() && !is_autocast(x.device()) && !differentiated_forward(layers, x) && adjacent(layers);
+  if (!packed) {
+    const auto heads = project_heads({q, k, v}, x, head_dim);
     return {heads[0], heads[1], heads[2]};
   }
-  const auto heads = [&](const torch::nn::Linear& layer) {
-    return project_heads(layer, x, layer->weight.size(0) / head_dim);
+  const auto heads = packed_projections(layers, x, head_dim);
+  const LinearLayer all[] = {{q->weight, q->bias}, {k->weight, k->bias}, {v->weight, v->bias}};
+  if (!is_adapted(all)) return {heads[0], heads[1], heads[2]};
+  const auto additions = adapter_products(x, all);
+  const auto with_adapters = [&](size_t i) {
+    if (!additions[i].defined()) return heads[i];
+    return with_addition(heads[i], split_heads(additions[i], all[i].weight.size(0) / head_dim));
   };
-  return {heads(q), heads(k), heads(v)};
+  return {with_adapters(0), with_adapters(1), with_adapters(2)};
 }
 
 }  // namespace attentive

@@ -4,6 +4,7 @@
 #include <c10/util/Exception.h>
 #include <nlohmann/json.hpp>
 
+#include <attentive/modules/first_weights.h>
 #include <attentive/train/checkpoint.h>
 #include <attentive/train/language_model.h>
 
@@ -19,6 +20,7 @@ constexpr const char* kLanguageModel = "LanguageModel";
 constexpr const char* kModel = "model.json";
 constexpr const char* kTokenizer = "tokenizer.json";
 constexpr const char* kStopTokens = "stop_tokens.json";
+constexpr const char* kAdapters = "lora.json";
 // So that Python does not take a checkpoint for a model folder.
 constexpr std::string_view kPython = "python-";
 constexpr const char* kConfig = "config.json";
@@ -109,6 +111,7 @@ Documents language_model_documents(const LanguageModel& language) {
   TORCH_CHECK_VALUE(language.tokenizer, kLanguageModel,
                     ": expected a tokenizer, got none: ", language.why_no_tokenizer);
   auto documents = language_model_documents(language.model, *language.tokenizer);
+  if (language.lora) documents[kAdapters] = lora_config(*language.lora);
   if (language.python_files.empty()) return documents;
   documents[kTokenizer] = language.tokenizer->to_json();  // unchanged, byte for byte, after a resume
   if (!language.stop_tokens.empty()) {
@@ -130,6 +133,10 @@ LanguageModel parse_language_documents(const Documents& documents, const Tokeniz
   LanguageModel language{.model = parse_language_model(document(kModel)),
                          .tokenizer = read_tokenizer(document(kTokenizer))};
   check_tokenizer(*language.tokenizer, language.model);
+  if (const auto adapters = documents.find(kAdapters); adapters != documents.end()) {
+    const NoFirstWeights no_weights;
+    language.lora = Lora(parse_lora_config(adapters->second)).attach(language.model);
+  }
   language.model.module().eval();
   for (const auto& [name, bytes] : documents) {
     if (name == kStopTokens) language.stop_tokens = parse_stop_tokens(bytes);

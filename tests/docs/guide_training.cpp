@@ -166,6 +166,27 @@ EXAMPLE(checkpointed_blocks) {
   std::cout << "the same bits: " << gradient_of(1).equal(gradient_of(0)) << "\n";
 }
 
+EXAMPLE(lora) {
+  GPT model(GPTOptions(100, 32, 24, 3, 2).qkv_bias(true));
+  auto lora = Lora({.rank = 4, .alpha = 8, .dropout = 0.1}).attach(model);  // c_attn, as peft chooses
+  std::cout << lora.layers()[0] << ": A " << lora.parameters()[0].sizes() << ", B "
+            << lora.parameters()[1].sizes() << "\n";
+  AdamW optimizer(*model, {.learning_rate = 1e-2});  // finds only the adapters
+  const auto ids = at::randint(100, {2, 32}, at::kLong);
+  for (int step = 0; step < 10; ++step) {
+    optimizer.zero_grad();
+    model->loss(ids, ids.roll(-1, 1)).backward();
+    optimizer.step();
+  }
+  lora.save("adapter");  // PeftModel.from_pretrained(base, "adapter")
+  model->eval();
+  const auto logits = model->forward(ids);
+  lora.detach();
+  lora = load_lora("adapter", model);
+  std::cout << "the same logits: " << model->forward(ids).equal(logits) << "\n";
+  lora.merge();  // the weights hold it, and the adapters compute no more
+}
+
 EXAMPLE(checkpointed_function) {
   FeedForward wide(FeedForwardOptions(16).hidden_dim(4096));
   const auto x = at::randn({8, 16}).requires_grad_(true);

@@ -34,6 +34,9 @@ namespace detail {
 /// Runs a module's `reset`. If memory cannot be allocated, the c10::OutOfMemoryError names the module.
 void build_module(const char* name, const std::function<void()>& reset);
 
+/// Throws c10::ValueError, beginning with `caller`, if the module has adapters (models/lora.h).
+void refuse_adapters(const char* caller, const torch::nn::Module& module);
+
 /// Throws c10::ValueError that names the holder as empty.
 [[noreturn]] void fail_empty_holder(const char* name);
 
@@ -41,7 +44,8 @@ void build_module(const char* name, const std::function<void()>& reset);
 
 /// Base of every module: a `torch::nn::Cloneable` that prints its options, and whose `clone()` draws no first
 /// weights and leaves the random state unchanged. (`Cloneable::clone` runs `reset()`, which would draw them,
-/// only to have them overwritten, and shift everything drawn afterwards.)
+/// only to have them overwritten, and shift everything drawn afterwards.) A module with adapters
+/// (models/lora.h) cannot be cloned: `clone()` throws c10::ValueError.
 ///
 /// `Derived` has `kName`, its public name without "attentive::", with which every error message begins, and
 /// `options`, a struct with `ATTENTIVE_OPTIONS`.
@@ -52,6 +56,7 @@ class Module : public torch::nn::Cloneable<Derived> {
  public:
   std::shared_ptr<torch::nn::Module> clone(
       const std::optional<at::Device>& device = std::nullopt) const override {
+    detail::refuse_adapters(Derived::kName, *this);
     const NoFirstWeights no_weights;
     const RandomStateGuard guard;  // for layers of a derived class that draw weights nevertheless
     return torch::nn::Cloneable<Derived>::clone(device);

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <attentive/models/any_language_model.h>
+#include <attentive/models/lora.h>
 #include <attentive/text/tokenizer.h>
 #include <attentive/train/evaluate.h>
 
@@ -27,6 +29,8 @@ struct LanguageModel {
   /// If the model was loaded from a Python folder, that folder's side files (`read_side_files`).
   std::map<std::string, std::string> python_files = {};
   int64_t step = 0;  ///< number of updates done so far
+  /// The adapters with which the model is trained; a checkpoint stores them and their options.
+  std::optional<Lora> lora = std::nullopt;
 };
 
 /// The options of a GPT as JSON, stored in a checkpoint as "model.json".
@@ -45,8 +49,8 @@ LlamaOptions parse_llama_options(const std::string& json);
 AnyLanguageModel parse_language_model(const std::string& json);
 
 /// The documents that make a checkpoint a language model: "model.json" and "tokenizer.json"; for a model from
-/// a Python folder also "stop_tokens.json" and the side files, whose names get the prefix "python-". Throws
-/// c10::ValueError without a tokenizer.
+/// a Python folder also "stop_tokens.json" and the side files, whose names get the prefix "python-"; with
+/// adapters also "lora.json". Throws c10::ValueError without a tokenizer.
 ///
 ///   trainer.run(folder, {.documents = attentive::language_model_documents(model, tokenizer)});
 std::map<std::string, std::string> language_model_documents(const LanguageModel& language);
@@ -90,7 +94,8 @@ LanguageModel parse_language_documents(const std::map<std::string, std::string>&
 
 /// Writes a folder that Python's `AutoModelForCausalLM` and `AutoTokenizer` load (`save_model_folder`), with
 /// the side files that the model came with. The tokenizer is written as a `tokenizer.json`
-/// (`Tokenizer::to_python_json`), also if those files had none. family: as in `SaveFolderOptions`.
+/// (`Tokenizer::to_python_json`), also if those files had none. family: as in `SaveFolderOptions`. A model
+/// with adapters is refused: `Lora::merge()` and `Lora::detach()` make them part of its weights.
 ///
 /// Throws c10::ValueError, with nothing changed, for a model or a tokenizer that Python cannot represent.
 ///

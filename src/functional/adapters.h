@@ -1,0 +1,56 @@
+#pragma once
+
+// Low-rank additions to weights. A weight is known by its tensor, so that a projection finds the additions
+// wherever the weight is used, also inside modules whose forward function cannot be replaced.
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/ArrayRef.h>
+
+#include "functional/linear.h"
+
+namespace attentive {
+
+/// scale * (dropout(x) A^T) B^T, which is added to x W^T.
+struct LowRank {
+  at::Tensor a;  ///< (rank, features)
+  at::Tensor b;  ///< (outputs, rank)
+  double scale = 1.0;
+  double dropout = 0.0;
+  std::atomic<bool> training{true};
+  std::atomic<bool> merged{false};  ///< whether the weights hold the addition already
+};
+
+/// The rows [first, first + count) of a weight, to which the rows [first_of_b, first_of_b + count) of B
+/// belong.
+struct AdaptedRows {
+  std::shared_ptr<const LowRank> adapter;
+  int64_t first = 0, first_of_b = 0, count = 0;
+};
+
+/// Enters additions for a weight, which the table keeps alive. Threads may compute meanwhile.
+void put_adapter(const at::Tensor& weight, const AdaptedRows& rows);
+/// Removes an adapter from all weights.
+void remove_adapter(const LowRank& adapter);
+
+/// The rows of a weight that have adapters, merged ones included.
+std::vector<AdaptedRows> adapters_of(const at::Tensor& weight);
+
+/// Whether any of the weights has an adapter that is not merged. Without adapters in the process, one load.
+bool is_adapted(at::ArrayRef<LinearLayer> layers);
+
+/// The additions to the products of x with the weights: (..., outputs), or undefined for a weight without an
+/// adapter. Weights that share an adapter share its product with A and its dropout.
+std::vector<at::Tensor> adapter_products(const at::Tensor& x, at::ArrayRef<LinearLayer> layers);
+
+/// y + addition in the dtype of y; y itself if the addition is undefined.
+at::Tensor with_addition(const at::Tensor& y, const at::Tensor& addition);
+
+/// scale * B A, (count, features) for the rows of a weight, in float32 or, for a float64 adapter, in float64.
+at::Tensor dense_product(const AdaptedRows& rows);
+
+}  // namespace attentive

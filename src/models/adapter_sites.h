@@ -1,0 +1,57 @@
+#pragma once
+
+// The places of a model at which adapters can be put, under the names of Python's modules.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+
+namespace attentive {
+
+/// A linear layer of Python's model: one of ours, several (GPT-2's c_attn), or some rows of one (the queries
+/// of a vision transformer).
+struct AdapterSite {
+  struct Rows {
+    at::Tensor weight;
+    int64_t first, first_of_b, count;
+  };
+  std::string name;                          ///< the module in Python, such as "transformer.h.0.attn.c_attn"
+  std::shared_ptr<torch::nn::Module> owner;  ///< the module that gets the adapter as a child
+  std::string child;                         ///< under this name
+  std::vector<Rows> rows = {};
+  int64_t features = 0, outputs = 0;
+  bool own = true;  ///< whether a module of this package computes the layer
+};
+
+/// The linear layers of a model in the order of its modules, without the heads of language models, which may
+/// be tied. Names are those of the modules of transformers 5; layers of a module that is no model of a family
+/// have the names of their modules.
+std::vector<AdapterSite> adapter_sites(const std::shared_ptr<torch::nn::Module>& model);
+
+/// The family of transformers whose names `adapter_sites` uses; empty if there is none.
+std::string_view adapter_family(const torch::nn::Module& model);
+
+/// The name of a layer in a file of another version of transformers, or without its prefix, as
+/// `adapter_sites` has it; empty if the family has no such layer.
+std::string site_name(const torch::nn::Module& model, std::string_view python_name);
+
+/// The layers that peft adapts if it is not told which; empty if it has to be told.
+std::vector<std::string> default_targets(std::string_view family);
+
+/// Whether peft adapts a layer for this target: all of them, the name, or its end.
+bool is_target(std::string_view target, std::string_view name);
+
+/// The last part of a name: "c_attn".
+std::string short_name(std::string_view name);
+
+/// The shortest list of targets for which peft adapts exactly the layers `chosen` among `all`: short names
+/// where they suffice.
+std::vector<std::string> targets_of(const std::vector<std::string>& chosen,
+                                    const std::vector<std::string>& all);
+
+}  // namespace attentive

@@ -1,0 +1,229 @@
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include <ATen/core/grad_mode.h>
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <torch/nn/modules/linear.h>
+
+#include <attentive/models/lora.h>
+#include <attentive/modules/module.h>
+
+#include "core/check.h"
+#include "core/kept_tensors.h"
+#include "models/lora_state.h"
+
+namespace attentive {
+namespace {
+
+constexpr const char* kLora = "Lora";
+
+LoraOptions checked_lora(LoraOptions options) {
+  TORCH_CHECK_VALUE(options.rank >= 1, kLora, ": expected rank >= 1, got ", options.rank);
+  TORCH_CHECK_VALUE(std::isfinite(options.alpha) && options.alpha > 0, kLora,
+                    ": expected a finite alpha > 0, got ", options.alpha);
+  check_probability(kLora, "dropout", options.dropout);
+  return options;
+}
+
+std::vector<std::string> names_of(const std::vector<AdapterSite>& sites) {
+  std::vector<std::string> names;
+  for (const auto& site : sites) names.push_back(site.name);
+  return names;
+}
+
+std::string known_targets(const std::vector<AdapterSite>& sites) {
+  std::set<std::string> known;
+  for (const auto& site : sites) known.insert(short_name(site.name));
+  return fmt::format("{}", fmt::join(known, ", "));
+}
+
+// The sites that the targets name.
+std::vector<AdapterSite> chosen_sites(const std::vector<AdapterSite>& sites,
+                                      const std::vector<std::string>& targets) {
+  TORCH_CHECK_VALUE(!sites.empty(), kLora, ": expected a model with linear layers, got one without");
+  TORCH_CHECK_VALUE(!targets.empty(), kLora,
+                    ": expected targets, which peft does not choose for this model, got none; known are ",
+                    known_targets(sites), " and all-linear");
+  std::vector<bool> chosen(sites.size());
+  for (const auto& target : targets) {
+    bool found = false;
+    for (size_t i = 0; i < sites.size(); ++i) {
+      if (!is_target(target, sites[i].name)) continue;
+      chosen[i] = found = true;
+    }
+    TORCH_CHECK_VALUE(found, kLora, ": expected targets of ", known_targets(sites),
+                      " and all-linear, or names that end in them, got \"", target, '"');
+  }
+  std::vector<AdapterSite> result;
+  for (size_t i = 0; i < sites.size(); ++i) {
+    if (chosen[i]) result.push_back(sites[i]);
+  }
+  return result;
+}
+
+// A layer of torch::nn. It reads its member `weight`, and everything else the registered parameter.
+torch::nn::LinearImpl& foreign_layer(const AdapterSite& site) {
+  return dynamic_cast<torch::nn::LinearImpl&>(*site.owner);
+}
+
+void check_site(const AdapterSite& site, const LoraOptions& options) {
+  TORCH_CHECK_VALUE(site.own || options.dropout == 0, kLora, ": expected dropout 0 for \"", site.name,
+                    "\", a layer of torch::nn whose input its adapter does not see, got ", options.dropout);
+  TORCH_CHECK_VALUE(!site.owner->named_children().contains(site.child), kLora, ": expected no child \"",
+                    site.child, "\" of the layer \"", site.name, "\", got one");
+  for (const auto& rows : site.rows) {
+    TORCH_CHECK_TYPE(at::isFloatingType(rows.weight.scalar_type()), kLora,
+                     ": expected a floating weight of \"", site.name, "\", got a ", describe(rows.weight));
+    TORCH_CHECK_VALUE(rows.weight.device() == site.rows[0].weight.device(), kLora, ": expected \"", site.name,
+                      "\" on one device, got ", rows.weight.device(), " and ", site.rows[0].weight.device());
+  }
+}
+
+// Weights get the numbers of their copies.
+void restore(const std::vector<std::pair<at::Tensor, at::Tensor>>& copies) {
+  for (const auto& [weight, before] : copies) at::Tensor(weight).copy_(before);
+}
+
+double factor_of(const LoraOptions& options) {
+  const auto rank = static_cast<double>(options.rank);
+  return options.alpha / (options.rslora ? std::sqrt(rank) : rank);
+}
+
+}  // namespace
+
+Lora::Lora(LoraOptions options) : state_(std::make_shared<State>(checked_lora(std::move(options)))) {}
+
+Lora Lora::attach(const std::shared_ptr<torch::nn::Module>& model) {
+  TORCH_CHECK_VALUE(model, kLora, ": expected a model, got none");
+  TORCH_CHECK_VALUE(!attached(), kLora, ": expected an object that is not attached, got one with a model");
+  detail::refuse_adapters(kLora, *model);
+  auto& options = state_->options;
+  const auto all = adapter_sites(model);
+  const auto sites =
+      chosen_sites(all, options.targets.empty() ? default_targets(adapter_family(*model)) : options.targets);
+  for (const auto& site : sites) check_site(site, options);
+
+  std::vector<State::Adapter> adapters;
+  reserving(kLora, "its adapters", [&] {
+    for (const auto& site : sites) {
+      const LowRankShape shape{options.rank, site.features, site.outputs, factor_of(options),
+                               options.dropout};
+      adapters.push_back({site, std::make_shared<LowRankAdapterImpl>(shape, site.rows[0].weight)});
+    }
+  });
+  std::vector<at::Tensor> sums;  // of the sites that are layers of torch::nn
+  for (const auto& [site, module] : adapters)
+    sums.push_back(site.own ? at::Tensor() : module->sum_with(site.rows[0].weight));
+  std::vector<std::pair<at::Tensor, bool>> required;
+  for (const auto& parameter : model->parameters()) {
+    required.emplace_back(parameter, parameter.requires_grad());
+    parameter.set_requires_grad(false);
+  }
+  for (size_t i = 0; i < adapters.size(); ++i) {
+    const auto& [site, module] = adapters[i];
+    if (!site.own) foreign_layer(site).weight = sums[i];
+    module->train(site.owner->is_training());
+    site.owner->register_module(site.child, module);
+    for (const auto& rows : site.rows) module->put_on(rows.weight, rows.first, rows.first_of_b, rows.count);
+  }
+  options.targets = targets_of(names_of(sites), names_of(all));
+  state_->required = std::move(required);
+  state_->adapters = std::move(adapters);
+  state_->model = model;
+  return *this;
+}
+
+void Lora::merge() {
+  TORCH_CHECK_VALUE(attached(), kLora, ": expected attach(model) before merge()");
+  TORCH_CHECK_VALUE(!merged(), kLora, ": expected adapters that are not merged, got merged ones");
+  const KeptTensors kept;
+  std::vector<std::pair<at::Tensor, at::Tensor>> saved;
+  reserving(kLora, "the weights before merge()", [&] {
+    for (const auto& adapter : state_->adapters) {
+      for (const auto& rows : adapter.site.rows) {
+        const auto same = [&](const auto& one) { return one.first.is_same(rows.weight); };
+        if (std::none_of(saved.begin(), saved.end(), same))
+          saved.emplace_back(rows.weight, rows.weight.clone());
+      }
+    }
+  });
+  const auto add_products = [&] {
+    for (const auto& weight_and_copy : saved) {
+      for (const auto& rows : adapters_of(weight_and_copy.first)) {
+        const auto product = dense_product(rows);
+        auto part = weight_and_copy.first.narrow(0, rows.first, rows.count);
+        part.copy_(part.to(product.scalar_type()) + product);
+      }
+    }
+  };
+  try {
+    reserving(kLora, "a weight's product in merge()", add_products);
+  } catch (...) {
+    restore(saved);
+    throw;
+  }
+  for (const auto& adapter : state_->adapters) adapter.module->low_rank().merged = true;
+  state_->saved = std::move(saved);
+}
+
+void Lora::unmerge() {
+  TORCH_CHECK_VALUE(merged(), kLora, ": expected merged adapters, got ones that are not merged");
+  for (const auto& [weight, before] : state_->saved) {
+    TORCH_CHECK_VALUE(weight.scalar_type() == before.scalar_type(), kLora, ": expected weights of ",
+                      before.scalar_type(), " as before merge(), got ", weight.scalar_type());
+  }
+  const at::NoGradGuard no_grad;
+  restore(state_->saved);
+  for (const auto& adapter : state_->adapters) adapter.module->low_rank().merged = false;
+  state_->saved.clear();
+}
+
+void Lora::detach() {
+  TORCH_CHECK_VALUE(attached(), kLora, ": expected attach(model) before detach()");
+  for (const auto& [site, module] : state_->adapters) {
+    site.owner->unregister_module(site.child);
+    remove_adapter(module->low_rank());
+    if (!site.own) foreign_layer(site).weight = site.rows[0].weight;
+  }
+  for (const auto& [parameter, required] : state_->required) parameter.set_requires_grad(required);
+  state_->adapters.clear();
+  state_->required.clear();
+  state_->saved.clear();
+  state_->model.reset();
+}
+
+bool Lora::attached() const {
+  return state_->model != nullptr;
+}
+
+bool Lora::merged() const {
+  return !state_->saved.empty();
+}
+
+std::vector<at::Tensor> Lora::parameters() const {
+  std::vector<at::Tensor> found;
+  for (const auto& adapter : state_->adapters) {
+    const auto& low_rank = adapter.module->low_rank();
+    found.insert(found.end(), {low_rank.a, low_rank.b});
+  }
+  return found;
+}
+
+std::vector<std::string> Lora::layers() const {
+  std::vector<std::string> names;
+  for (const auto& adapter : state_->adapters) names.push_back(adapter.site.name);
+  return names;
+}
+
+std::string_view Lora::family() const {
+  return attached() ? adapter_family(*state_->model) : std::string_view();
+}
+
+const LoraOptions& Lora::options() const {
+  return state_->options;
+}
+
+}  // namespace attentive

@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""Writes adapters of Python's `peft` for the two models of tests/models/data, with the numbers that peft computes.
+
+    tools/generators/make_adapters.py OUT         OUT/<name>/ with adapter_config.json, adapter_model.safetensors and
+                                                  expected.safetensors: input.ids, output.logits, output.merged,
+                                                  output.loss and grad.<tensor> (float32, without dropout)
+    tools/generators/make_adapters.py --check OUT SAVED
+                                                  loads each SAVED/<name>, an adapter, with peft and prints the largest
+                                                  difference from the logits in OUT/<name>
+
+Written with torch 2.11.0, transformers 5.23.0, peft 0.21.2. B is drawn, because its first value, zero, would hide everything.
+tests/models/data/lora holds the folders of `tests/models/data/lora`.
+"""
+
+import argparse
+import os
+from pathlib import Path
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+import peft  # noqa: E402
+import torch  # noqa: E402
+import transformers as hf  # noqa: E402
+from safetensors.torch import load_file, save_file  # noqa: E402
+
+hf.utils.logging.set_verbosity_error()
+hf.utils.logging.disable_progress_bar()
+BASES = Path(__file__).resolve().parents[2] / "tests/models/data"
+ADAPTERS = {
+    "gpt2": dict(r=3, lora_alpha=6, target_modules=["c_attn", "c_proj"], fan_in_fan_out=True, lora_dropout=0.1),
+    "llama": dict(r=4, lora_alpha=5, target_modules=["q_proj", "v_proj", "gate_proj", "down_proj"], use_rslora=True),
+}
+
+
+def base_of(name):
+    return hf.AutoModelForCausalLM.from_pretrained(BASES / name, dtype=torch.float32, attn_implementation="eager").eval()
+
+
+def logits_of(model, ids):
+    with torch.no_grad():
+        return model(ids).logits
+
+
+def make(out, name):
+    torch.manual_seed(11)
+    model = peft.get_peft_model(base_of(name), peft.LoraConfig(task_type="CAUSAL_LM", **ADAPTERS[name])).eval()
+    model.peft_config["default"].base_model_name_or_path = name
+    with torch.no_grad():
+        for key, parameter in model.named_parameters():
+            if ".lora_B." in key:
+                parameter.normal_(0, 0.2)
+    ids = torch.arange(14).view(2, 7).mul(5).remainder(17)
+    loss = torch.nn.functional.cross_entropy(model(ids).logits.flatten(0, 1), ids.flip(1).flatten())
+    loss.backward()
+    found = {"input.ids": ids, "output.logits": logits_of(model, ids), "output.loss": loss.detach()}
+    for key, parameter in model.named_parameters():
+        if parameter.grad is not None:
+            found["grad." + key.replace(".default.", ".")] = parameter.grad
+    model.save_pretrained(out / name, save_embedding_layers=False)
+    (out / name / "README.md").unlink(missing_ok=True)
+    found["output.merged"] = logits_of(model.merge_and_unload(), ids)
+    save_file(found, out / name / "expected.safetensors")
+
+
+def check(out, saved, name):
+    expected = load_file(out / name / "expected.safetensors")
+    model = peft.PeftModel.from_pretrained(base_of(name), saved / name).eval()
+    difference = (logits_of(model, expected["input.ids"]) - expected["output.logits"]).abs().max().item()
+    trained = peft.PeftModel.from_pretrained(base_of(name), saved / name, is_trainable=True)
+    count = sum(parameter.requires_grad for parameter in trained.parameters())
+    print(f"{name} {difference:.3g} {count}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("out", type=Path)
+    parser.add_argument("saved", type=Path, nargs="?")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    for name in ADAPTERS:
+        if arguments.check:
+            check(arguments.out, arguments.saved, name)
+        else:
+            make(arguments.out, name)
+
+
+if __name__ == "__main__":
+    main()
