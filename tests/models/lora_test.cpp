@@ -412,6 +412,7 @@ TEST_CASE("Lora: bad input is refused by name", "[lora]") {
   CHECK(attach_error(llama, {.targets = {"q_proj", "qproj"}}) ==
         "Lora: expected targets of down_proj, gate_proj, k_proj, o_proj, q_proj, up_proj, v_proj and "
         "all-linear, or names that end in them, got \"qproj\"");
+  CHECK(attach_error(llama, {.targets = {"proj"}}).find("got \"proj\"") != std::string::npos);
   CHECK(attach_error(llama, {.targets = {"lm_head"}}).find("got \"lm_head\"") != std::string::npos);
   CHECK(llama->parameters().front().requires_grad());  // nothing has changed
   CHECK(llama->named_modules().size() == Llama(kLlama)->named_modules().size());
