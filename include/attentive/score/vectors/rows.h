@@ -114,43 +114,41 @@ inline Int condition_of(const Result& result) {
   }
 }
 
-inline void hide(PairRow& row, int64_t c, Int shown) {
-  const Byte bytes = __builtin_convertvector(shown, Byte);
-  Byte given;
-  if (c + kWidth <= row.hi && c >= row.lo) {
-    given = load<Byte>(row.keep + c);
-    store(row.keep + c, (Byte)(given & bytes));
+/// Hides pairs of the vector of columns that begins at c; only [lo, hi) are part of the row.
+inline void hide(uint8_t* __restrict keep, int64_t lo, int64_t hi, int64_t c, Int shown) {
+  if (c + kWidth <= hi && c >= lo) {
+    store(keep + c, (Byte)(load<Byte>(keep + c) & __builtin_convertvector(shown, Byte)));
     return;
   }
-  for (int64_t i = c < row.lo ? row.lo - c : 0; i < kWidth && c + i < row.hi; ++i) {
-    if (shown[static_cast<int>(i)] == 0) row.keep[c + i] = 0;
+  for (int64_t i = c < lo ? lo - c : 0; i < kWidth && c + i < hi; ++i) {
+    if (shown[static_cast<int>(i)] == 0) keep[c + i] = 0;
   }
 }
 
-/// Hides pairs of one query.
-template <class F>
-__attribute__((flatten)) void mask_along_keys(const void* function, PairRow& row) {
-  const F& f = *static_cast<const F*>(function);
-  for (int64_t c = row.lo / kWidth * kWidth; c < row.hi; c += kWidth) {
+/// Hides the pairs of a row: of one query, or of one key.
+template <bool kAlongKeys, class F>
+inline void hide_pairs(const F& f, PairRow& row, uint8_t* __restrict keep) {
+  const int64_t lo = row.lo, hi = row.hi;
+  for (int64_t c = lo / kWidth * kWidth; c < hi; c += kWidth) {
     row.column = c;
-    hide(row, c, condition_of(f(places_of_keys<false>(row))));
+    if constexpr (kAlongKeys) {
+      hide(keep, lo, hi, c, condition_of(f(places_of_keys<false>(row))));
+    } else {
+      hide(keep, lo, hi, c, condition_of(f(places_of_queries<false>(row))));
+    }
   }
 }
-
-/// Hides pairs of one key.
-template <class F>
-__attribute__((flatten)) void mask_along_queries(const void* function, PairRow& row) {
-  const F& f = *static_cast<const F*>(function);
-  for (int64_t c = row.lo / kWidth * kWidth; c < row.hi; c += kWidth) {
-    row.column = c;
-    hide(row, c, condition_of(f(places_of_queries<false>(row))));
-  }
+template <class F, bool kAlongKeys>
+__attribute__((flatten)) void mask_row(const void* function, PairRow& row) {
+  PairRow copy = faultless(row);
+  hide_pairs<kAlongKeys>(*static_cast<const F*>(function), copy, row.keep);
+  row.take_faults(copy);
 }
 
 template <class F, bool kIsMask>
 constexpr detail::PairFunctionCode code_of() {
   if constexpr (kIsMask) {
-    return {mask_along_keys<F>, mask_along_queries<F>, nullptr};
+    return {mask_row<F, true>, mask_row<F, false>, nullptr};
   } else {
     return {scores_along_keys<F>, scores_along_queries<F>, add_captured_gradients<F>};
   }
