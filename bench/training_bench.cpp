@@ -1,11 +1,13 @@
-// Time and peak memory of what makes training fit: the loss in chunks against the composed loss, and
-// checkpointed blocks against blocks that keep their activations.
+// Time and peak memory of what makes training fit: the loss in chunks against the composed loss, checkpointed
+// blocks against blocks that keep their activations, and a step with each technique of
+// docs/guide/training_on_one_machine.md.
 //
 //   build/release/bench/training_bench loss --vocabulary 150000 --tokens 2048 --width 1024
 //   build/release/bench/training_bench blocks --tokens 1024
+//   build/release/bench/training_bench techniques --tokens 1024 --batch 2
 //
-// The ways alternate in rounds. Memory is the largest growth of resident memory during a call, less the
-// gradients that it leaves.
+// The ways alternate in rounds. Memory is the peak of a call, less the gradients that it leaves: of the bytes
+// of all tensors, and of resident memory, in which the C library keeps a part of what was freed.
 
 #include <algorithm>
 #include <cstdio>
@@ -21,6 +23,7 @@
 
 #include <attentive/functional/linear_cross_entropy.h>
 #include <attentive/models/gpt.h>
+#include <attentive/models/lora.h>
 #include <attentive/train/adamw.h>
 #include <attentive/train/autocast.h>
 
@@ -50,7 +53,7 @@ struct Way {
   std::string name;
   std::function<std::vector<at::Tensor>()> run;  // what it returns does not count as its memory
   std::vector<double> seconds = {};
-  double bytes = 0;
+  double tensors = 0, resident = 0;  // bytes
 };
 
 double bytes_of(const std::vector<at::Tensor>& tensors) {
@@ -67,7 +70,8 @@ double median(std::vector<double> x) {
 void compare(const std::string& title, std::vector<Way> ways, int rounds) {
   for (auto& way : ways) {
     double results = 0;
-    way.bytes = bench::peak_growth([&] { results = bytes_of(way.run()); }) - results;
+    way.resident = bench::peak_growth([&] { results = bytes_of(way.run()); }) - results;
+    way.tensors = bench::peak_tensor_growth(way.run) - results;
   }
   for (int round = 0; round < rounds; ++round) {
     for (auto& way : ways) {
@@ -80,44 +84,130 @@ void compare(const std::string& title, std::vector<Way> ways, int rounds) {
   for (const auto& way : ways) {
     std::vector<double> ratios;
     for (size_t i = 0; i < way.seconds.size(); ++i) ratios.push_back(way.seconds[i] / ways[0].seconds[i]);
-    fmt::print("  {:<12} {:>9.1f} ms  {:>8.1f} MiB   time x {:.3f}   memory x {:.3f}\n", way.name,
-               1e3 * median(way.seconds), way.bytes / kMiB, median(ratios), way.bytes / ways[0].bytes);
+    fmt::print(
+        "  {:<12} {:>9.1f} ms (x {:.3f})   tensors {:>8.1f} MiB (x {:.3f})   resident {:>8.1f} MiB (x "
+        "{:.3f})\n",
+        way.name, 1e3 * median(way.seconds), median(ratios), way.tensors / kMiB,
+        way.tensors / ways[0].tensors, way.resident / kMiB, way.resident / ways[0].resident);
   }
   apps::flush_output();
+}
+
+GPT gpt2(double dropout) {
+  return GPT(
+      GPTOptions(50257, 1024, 768, 12, 12).qkv_bias(true).tied(true).init(GPTInit::Gpt2).dropout(dropout));
+}
+
+// How a step is trained.
+struct Technique {
+  std::string name;
+  bool chunks = true;      // the loss in chunks
+  int64_t checkpoint = 0;  // blocks
+  bool autocast = false;   // to bfloat16
+  int64_t passes = 1;      // forward passes that share the rows of the step
+  bool lora = false;
+};
+
+// A model with its optimizer, whose moments exist after the first step.
+struct Trained {
+  GPT model;
+  AdamW optimizer;
+
+  explicit Trained(GPT made) : model(std::move(made)), optimizer(*model, {.learning_rate = 1e-5}) {}
+  double moments() const {
+    double bytes = 0;
+    for (const auto& parameter : model->parameters()) {
+      if (parameter.requires_grad()) bytes += 2.0 * static_cast<double>(parameter.nbytes());
+    }
+    return bytes;
+  }
+};
+
+at::Tensor loss_of(GPT model, const at::Tensor& ids, const Technique& technique) {
+  const auto targets = ids.roll(-1, 1);
+  const Autocast autocast(at::kCPU, technique.autocast ? std::optional(at::kBFloat16) : std::nullopt);
+  if (technique.chunks) return model->loss(ids, targets);
+  return at::cross_entropy_loss(model->forward(ids).flatten(0, 1), targets.flatten());
+}
+
+// Trains the model for a step of AdamW, and returns the gradients.
+std::vector<at::Tensor> train(Trained& trained, const at::Tensor& ids, const Technique& technique) {
+  auto& [model, optimizer] = trained;
+  model->options.checkpoint(technique.checkpoint);
+  optimizer.zero_grad();
+  for (const auto& rows : ids.chunk(technique.passes)) {
+    (loss_of(model, rows, technique) / static_cast<double>(technique.passes)).backward();
+  }
+  optimizer.step();
+  std::vector<at::Tensor> gradients;
+  for (const auto& parameter : model->parameters()) {
+    if (parameter.grad().defined()) gradients.push_back(parameter.grad());
+  }
+  optimizer.zero_grad();
+  return gradients;
+}
+
+at::Tensor random_ids(const StepSettings& step) {
+  return at::randint(50257, {step.batch, step.tokens}, at::kLong);
 }
 
 // A step of GPT-2 (124M): the loss, in chunks, the backward pass and AdamW. The moments exist before.
 void blocks(const StepSettings& step, int rounds) {
   at::manual_seed(1);
-  GPT model(GPTOptions(50257, 1024, 768, 12, 12)
-                .qkv_bias(true)
-                .tied(true)
-                .init(GPTInit::Gpt2)
-                .dropout(step.dropout));
-  AdamW optimizer(*model, {.learning_rate = 1e-5});
-  const auto ids = at::randint(50257, {step.batch, step.tokens}, at::kLong), targets = ids.roll(-1, 1);
-  const auto run = [&](int64_t every) {
-    model->options.checkpoint(every);
-    optimizer.zero_grad();
-    at::Tensor value;
-    {
-      const Autocast autocast(at::kCPU, step.autocast ? std::optional(at::kBFloat16) : std::nullopt);
-      value = model->loss(ids, targets);
-    }
-    value.backward();
-    optimizer.step();
-    std::vector<at::Tensor> gradients;
-    for (const auto& parameter : model->parameters()) gradients.push_back(parameter.grad());
-    optimizer.zero_grad();
-    return gradients;
+  Trained trained(gpt2(step.dropout));
+  const auto ids = random_ids(step);
+  const auto way = [&](const char* name, int64_t every) {
+    const Technique technique{.name = name, .checkpoint = every, .autocast = step.autocast};
+    return Way{name, [&trained, ids, technique] { return train(trained, ids, technique); }};
   };
-  run(0);
+  const auto plain = way("none", 0);
+  plain.run();
   compare(fmt::format("step of GPT-2 124M, batch {}, {} tokens, dropout {}{}", step.batch, step.tokens,
                       step.dropout, step.autocast ? ", autocast to bfloat16" : ""),
-          {{"none", [&] { return run(0); }},
-           {"every block", [&] { return run(1); }},
-           {"every third", [&] { return run(3); }}},
-          rounds);
+          {plain, way("every block", 1), way("every third", 3)}, rounds);
+}
+
+// The step under each technique of docs/guide/training_on_one_machine.md: its time, and the bytes of tensors
+// beyond the parameters, which are those of the step and the moments.
+void techniques(const StepSettings& step, int rounds) {
+  at::manual_seed(1);
+  Trained whole(gpt2(step.dropout));
+  auto adapted_model = gpt2(step.dropout);
+  const auto lora = Lora({.rank = 8, .alpha = 16.0}).attach(adapted_model);
+  Trained adapted(adapted_model);
+  const auto ids = random_ids(step);
+  const std::vector<Technique> all{
+      {.name = "none", .chunks = false},
+      {.name = "loss in chunks"},
+      {.name = "checkpointed blocks", .checkpoint = 1},
+      {.name = "bfloat16 products", .autocast = true},
+      {.name = "one pass a row", .passes = step.batch},
+      {.name = "LoRA", .lora = true},
+      {.name = "all of them", .checkpoint = 1, .autocast = true, .passes = step.batch, .lora = true}};
+  std::vector<double> bytes;
+  std::vector<std::vector<double>> seconds(all.size());
+  for (const auto& technique : all) {
+    auto& trained = technique.lora ? adapted : whole;
+    train(trained, ids, technique);
+    bytes.push_back(bench::peak_tensor_growth([&] { train(trained, ids, technique); }) + trained.moments());
+  }
+  for (int round = 0; round < rounds; ++round) {
+    for (size_t i = 0; i < all.size(); ++i) {
+      const bench::Timer timer;
+      train(all[i].lora ? adapted : whole, ids, all[i]);
+      seconds[i].push_back(timer.seconds());
+    }
+  }
+  fmt::print("step of GPT-2 124M, batch {}, {} tokens\n", step.batch, step.tokens);
+  for (size_t i = 0; i < all.size(); ++i) {
+    std::vector<double> ratios;
+    for (size_t round = 0; round < seconds[i].size(); ++round) {
+      ratios.push_back(seconds[i][round] / seconds[0][round]);
+    }
+    fmt::print("  {:<20} {:>7.2f} s (x {:.2f})   {:>6.0f} MiB (x {:.2f})\n", all[i].name, median(seconds[i]),
+               median(ratios), bytes[i] / kMiB, bytes[i] / bytes[0]);
+  }
+  apps::flush_output();
 }
 
 void loss(const Settings& settings) {
@@ -155,14 +245,18 @@ int main(int argc, char** argv) {
   loss_command->add_flag("--bf16", settings.bf16);
   StepSettings step;
   auto* blocks_command = app.add_subcommand("blocks", "checkpointed blocks against none");
-  blocks_command->add_option("--tokens", step.tokens)->check(CLI::Range(1, 1024))->capture_default_str();
-  blocks_command->add_option("--batch", step.batch)->check(CLI::PositiveNumber)->capture_default_str();
-  blocks_command->add_option("--dropout", step.dropout)->check(CLI::Range(0.0, 1.0))->capture_default_str();
+  auto* techniques_command = app.add_subcommand("techniques", "a step with each technique, and with all");
+  for (auto* command : {blocks_command, techniques_command}) {
+    command->add_option("--tokens", step.tokens)->check(CLI::Range(1, 1024))->capture_default_str();
+    command->add_option("--batch", step.batch)->check(CLI::PositiveNumber)->capture_default_str();
+    command->add_option("--dropout", step.dropout)->check(CLI::Range(0.0, 1.0))->capture_default_str();
+  }
   blocks_command->add_flag("--autocast", step.autocast, "to bfloat16");
   return apps::run_main(app, argc, argv, [&] {
     at::set_num_threads(settings.threads);
     if (loss_command->parsed()) loss(settings);
     if (blocks_command->parsed()) blocks(step, settings.rounds);
+    if (techniques_command->parsed()) techniques(step, settings.rounds);
     return 0;
   });
 }

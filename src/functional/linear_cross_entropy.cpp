@@ -22,6 +22,7 @@
 #include "core/check.h"
 #include "core/modes.h"
 #include "functional/linear.h"
+#include "functional/sum_of_products.h"
 #include "kernels/plain.h"
 
 namespace attentive {
@@ -35,8 +36,8 @@ constexpr const char* kLinearCrossEntropy = "linear_cross_entropy";
 // The number of tokens whose logits exist at a time. Fewer would read the weight and its gradient from memory
 // more often than the products can hide.
 constexpr int64_t kLossTokens = 256;
-// The number of logits, and of numbers of the weight's gradient in a half type, to which elementwise
-// operations are applied at a time, so that they find them in the caches.
+// The number of logits to which elementwise operations are applied at a time, so that they find them in the
+// caches.
 constexpr int64_t kLossBlock = 1 << 20;
 
 // A call without ignored tokens: hidden (N, width), weight (V, width), bias (V) or undefined, targets (N)
@@ -48,6 +49,7 @@ struct Inputs {
 struct LossSettings {
   double label_smoothing, z_loss, softcap;  // softcap 0: none
   at::ScalarType products, sums;            // the dtypes of the operands of products, and of everything else
+  at::ScalarType weight;                    // the dtype of the weight and of its gradient
 };
 
 struct Wanted {
@@ -55,9 +57,16 @@ struct Wanted {
   bool any() const { return hidden || weight || bias; }
 };
 
+// The gradients that are wanted, in the dtype of sums.
+struct Gradients {
+  at::Tensor hidden;
+  SumOfProducts weight;
+  at::Tensor bias;
+};
+
 struct Pass {
   at::Tensor losses;  // (N)
-  Inputs gradients;   // those that are wanted, in the dtype of sums
+  Gradients gradients;
 };
 
 Inputs for_products(Inputs inputs, const LossSettings& settings) {
@@ -116,20 +125,6 @@ void losses_of_chunk(const at::Tensor& logits, const at::Tensor& targets, const 
   }
 }
 
-// sum += factor * aᵀ b, where a and b may have a half type: each product is then rounded to it, and the sum
-// is float32.
-void add_product_of_rows(const at::Tensor& sum, const at::Tensor& a, const at::Tensor& b, double factor) {
-  if (a.scalar_type() == sum.scalar_type()) {
-    sum.addmm_(a.t(), b, /*beta=*/1, factor);
-    return;
-  }
-  const auto rows = std::max<int64_t>(kLossBlock / b.size(1), 1);
-  for (int64_t row = 0; row < a.size(1); row += rows) {
-    const auto count = std::min(rows, a.size(1) - row);
-    sum.narrow(0, row, count).add_(at::mm(a.narrow(1, row, count).t().contiguous(), b), factor);
-  }
-}
-
 // Computes the losses and the gradients of their weighted sum: the weight of token n is `factor`, times
 // weights[n] if `weights` is defined. `inputs` are those of products.
 Pass run_chunks(const Inputs& inputs, const LossSettings& settings, Wanted wanted, double factor,
@@ -142,7 +137,7 @@ Pass run_chunks(const Inputs& inputs, const LossSettings& settings, Wanted wante
   Pass pass{at::empty({tokens}, wide), {}};
   auto& gradients = pass.gradients;
   if (wanted.hidden) gradients.hidden = at::empty({tokens, width}, wide);
-  if (wanted.weight) gradients.weight = at::zeros({vocabulary, width}, wide);
+  if (wanted.weight) gradients.weight = SumOfProducts(vocabulary, width, hidden.options(), settings.weight);
   if (wanted.bias) gradients.bias = at::zeros({vocabulary}, wide);
   const auto buffer = at::empty({std::min(tokens, kLossTokens), vocabulary}, hidden.options());
   for (int64_t token = 0; token < tokens; token += kLossTokens) {
@@ -168,7 +163,7 @@ Pass run_chunks(const Inputs& inputs, const LossSettings& settings, Wanted wante
       if (weights.defined()) out.mul_(weights_here);
     }
     if (weights.defined() && (wanted.weight || wanted.bias)) logits.mul_(weights_here);
-    if (wanted.weight) add_product_of_rows(gradients.weight, logits, rows, factor);
+    if (wanted.weight) gradients.weight.add(logits, rows, factor);
     if (wanted.bias) gradients.bias.add_(logits.sum(0, /*keepdim=*/false, settings.sums), factor);
   }
   return pass;
@@ -194,7 +189,7 @@ struct KeptGradients : torch::CustomClassHolder {
   std::optional<double> factor;  // of every token's loss in the result; none: the result is the losses
   at::Tensor targets;            // a copy: the caller may refill its own before the backward pass
   std::mutex mutex;
-  Inputs gradients;
+  Gradients gradients;
 };
 
 // The losses (N), or their sum times a factor, in the dtype of sums.
@@ -239,7 +234,7 @@ class LinearCrossEntropy : public torch::autograd::Function<LinearCrossEntropy> 
   static Inputs without_graph(AutogradContext* context, KeptGradients& kept, Wanted wanted,
                               const at::Tensor& incoming) {
     const auto inputs = saved_inputs(context, kept);
-    Inputs gradients;
+    Gradients gradients;
     {
       const std::lock_guard<std::mutex> lock(kept.mutex);
       gradients = std::exchange(kept.gradients, {});
@@ -253,15 +248,17 @@ class LinearCrossEntropy : public torch::autograd::Function<LinearCrossEntropy> 
                              kept.factor ? at::Tensor() : incoming)
                       .gradients;
     }
-    const auto finish = [&](at::Tensor& gradient, const at::Tensor& input, bool needed) {
-      if (!needed) return gradient.reset();
-      if (kept.factor && !(incoming.is_cpu() && incoming.item<double>() == 1.0)) gradient.mul_(incoming);
-      gradient = gradient.to(input.scalar_type());
+    // The losses of LossReduction::None have been weighted already.
+    const bool once = !kept.factor || (incoming.is_cpu() && incoming.item<double>() == 1.0);
+    const auto factor = once ? at::Tensor() : incoming;
+    const auto finish = [&](const at::Tensor& gradient, const at::Tensor& input) {
+      return (once ? gradient : gradient.mul_(factor)).to(input.scalar_type());
     };
-    finish(gradients.hidden, inputs.hidden, wanted.hidden);
-    finish(gradients.weight, inputs.weight, wanted.weight);
-    finish(gradients.bias, inputs.bias, wanted.bias);
-    return gradients;
+    Inputs result;
+    if (wanted.hidden) result.hidden = finish(gradients.hidden, inputs.hidden);
+    if (wanted.weight) result.weight = gradients.weight.take(factor);
+    if (wanted.bias) result.bias = finish(gradients.bias, inputs.bias);
+    return result;
   }
 
   // Differentiates the composed losses, so that the gradients can be differentiated again.
@@ -354,8 +351,12 @@ at::Tensor linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weig
   const bool autocast = is_autocast(hidden.device()) && hidden.scalar_type() != at::kDouble;
   const auto given = autocast_type(hidden.scalar_type(), hidden.device());
   const auto sums = given == at::kDouble ? at::kDouble : at::kFloat;
-  const LossSettings settings{options.label_smoothing, options.z_loss, options.softcap.value_or(0.0),
-                              hidden.is_cpu() && widens_products(given) ? at::kFloat : given, sums};
+  const LossSettings settings{.label_smoothing = options.label_smoothing,
+                              .z_loss = options.z_loss,
+                              .softcap = options.softcap.value_or(0.0),
+                              .products = hidden.is_cpu() && widens_products(given) ? at::kFloat : given,
+                              .sums = sums,
+                              .weight = weight.scalar_type()};
 
   auto rows = hidden.reshape({-1, weight.size(1)});
   auto counted = targets.reshape(-1).to(at::kLong);

@@ -280,8 +280,12 @@ TensorScore look_up_numbers(const std::shared_ptr<const CapturedTensor>& capture
   if (evaluation.listed) {
     return TensorScore(list(captured, at).to(evaluation.numbers.dtype().toScalarType()));
   }
-  return TensorScore(
-      look_up(current(*captured, evaluation), at).to(evaluation.numbers.dtype().toScalarType()));
+  auto numbers = look_up(current(*captured, evaluation), at).to(evaluation.numbers.dtype().toScalarType());
+  // The derivative by a hidden pair's number may be NaN, which times a gradient of 0 is NaN.
+  if (evaluation.hidden.defined() && numbers.requires_grad()) {
+    numbers = choose(evaluation.hidden, numbers.detach(), numbers);
+  }
+  return TensorScore(std::move(numbers));
 }
 
 TensorIndex look_up_indices(const std::shared_ptr<const CapturedTensor>& captured,

@@ -4,7 +4,8 @@
 // The loops that call a function of pairs for the rows of a tile, one vector of pairs at a time. F is the
 // type of the function.
 
-#include <attentive/score/vectors/places.h>
+#include <attentive/score/vectors/lane_functions.h>
+#include <attentive/score/vectors/lookups.h>
 
 ATTENTIVE_SIMD_BEGIN
 
