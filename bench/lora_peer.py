@@ -20,12 +20,13 @@ import time
 import torch
 from peft import LoraConfig, get_peft_model
 from transformers import Qwen3Config, Qwen3ForCausalLM
+from transformers.utils import logging
 
 from machine import describe
 
 
 def make_model(folder, layers):
-    """Writes the model's folder, and returns the configuration."""
+    """Writes the model's folder."""
     config = Qwen3Config(
         vocab_size=151936, hidden_size=1024, intermediate_size=3072, num_hidden_layers=layers, num_attention_heads=16,
         num_key_value_heads=8, head_dim=128, tie_word_embeddings=True, rope_theta=1000000.0,
@@ -38,7 +39,7 @@ class Peer:
     def __init__(self, folder, adapters, ids, learning_rate):
         torch.manual_seed(2)
         base = Qwen3ForCausalLM.from_pretrained(folder, dtype=torch.bfloat16, attn_implementation="sdpa")
-        base.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        base.activation_checkpointing_enable(activation_checkpointing_kwargs={"use_reentrant": False})
         base.config.use_cache = False
         self.model = get_peft_model(base, LoraConfig(
             r=8, lora_alpha=16, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM"))
@@ -73,6 +74,7 @@ def main():
     parser.add_argument("--learning-rate", type=float, default=1e-4)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
+    logging.disable_progress_bar()
     print(", ".join(f"{name} {value}" for name, value in describe(torch, args.threads).items()), flush=True)
     with tempfile.TemporaryDirectory() as temporary:
         folder, adapters, ids_file = (pathlib.Path(temporary) / name for name in ("model", "adapters", "ids.txt"))
@@ -93,7 +95,7 @@ def main():
             pairs = []
             for turn in range(args.turns + 1):
                 (a, our_loss, our_peak), (b, loss) = ours(), peer.step()
-                if abs(our_loss - loss) > 2e-2:
+                if abs(our_loss - loss) > 5e-2:  # ours has the model's dtype: 12 or so, rounded to 1/16
                     raise SystemExit(f"step {turn}: the losses differ: ours {our_loss}, the peer's {loss}")
                 print(f"step {turn}: ours {a:.2f} s, peer {b:.2f} s; loss {our_loss:.4f}, {loss:.4f}", flush=True)
                 if turn > 0:  # the first step of each makes what later ones keep

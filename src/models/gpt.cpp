@@ -1,12 +1,12 @@
 #include <cmath>
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/embedding.h>
 
 #include <attentive/models/gpt.h>
 
 #include "core/check.h"
 #include "functional/elementwise.h"
+#include "functional/token_weights.h"
 #include "models/checkpointed_blocks.h"
 #include "models/decoder_only.h"
 #include "modules/checks.h"
@@ -107,20 +107,23 @@ void GPTImpl::set_context(std::shared_ptr<AttentionContext> context) {
 }
 
 at::Tensor GPTImpl::forward(const at::Tensor& ids, Logits which) {
-  return head().logits(features(ids, nullptr, which));
+  const auto weights = token_weights(ids);
+  return LogitHead{weights.head()}.logits(features(weights, ids, nullptr, which));
 }
 
 at::Tensor GPTImpl::forward_cached(const at::Tensor& ids, KVCache& cache, Logits which) {
-  return head().logits(features(ids, &cache, which));
+  const auto weights = token_weights(ids);
+  return LogitHead{weights.head()}.logits(features(weights, ids, &cache, which));
 }
 
-LogitHead GPTImpl::head() const {
-  return {options.tied() ? tok_emb->weight : out_head->weight};
+TokenWeights GPTImpl::token_weights(const at::Tensor& ids) const {
+  return {tok_emb->weight, options.tied() ? tok_emb->weight : out_head->weight, ids};
 }
 
-at::Tensor GPTImpl::features(const at::Tensor& ids, KVCache* cache, Logits which) {
+at::Tensor GPTImpl::features(const TokenWeights& weights, const at::Tensor& ids, KVCache* cache,
+                             Logits which) {
   const auto first = check_ids(gpt_sizes(options), ids, cache);
-  auto x = at::embedding(tok_emb->weight, ids);
+  auto x = weights.rows_of(ids);
   if (pos_emb) {
     x = by_runs(context_.get(), x, first,
                 [&](const at::Tensor& piece, int64_t at) { return pos_emb->forward(piece, at); });
@@ -142,8 +145,9 @@ at::Tensor GPTImpl::features(const at::Tensor& ids, KVCache* cache, Logits which
 }
 
 at::Tensor GPTImpl::loss(const at::Tensor& ids, const at::Tensor& targets) {
-  return next_token_loss(gpt_sizes(options), ids, targets, head(),
-                         [&] { return features(ids, nullptr, Logits::All); });
+  const auto weights = token_weights(ids);
+  return next_token_loss(gpt_sizes(options), ids, targets, {weights.head()},
+                         [&] { return features(weights, ids, nullptr, Logits::All); });
 }
 
 std::unique_ptr<KVCache> GPTImpl::make_cache(int64_t batch, int64_t capacity) const {

@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include <ATen/ops/embedding.h>
 #include <ATen/ops/scalar_tensor.h>
 
 #include <attentive/models/llama.h>
 
+#include "functional/token_weights.h"
 #include "models/checkpointed_blocks.h"
 #include "models/decoder_only.h"
 #include "modules/checks.h"
@@ -142,20 +142,27 @@ void LlamaImpl::reset() {
 }
 
 at::Tensor LlamaImpl::forward(const at::Tensor& ids, const Mask& mask, Logits which) {
-  return head().logits(features(ids, nullptr, mask, which));
+  const auto weights = token_weights(ids);
+  return head(weights).logits(features(weights, ids, nullptr, mask, which));
 }
 
 at::Tensor LlamaImpl::forward_cached(const at::Tensor& ids, KVCache& cache, const Mask& mask, Logits which) {
-  return head().logits(features(ids, &cache, mask, which));
+  const auto weights = token_weights(ids);
+  return head(weights).logits(features(weights, ids, &cache, mask, which));
 }
 
-LogitHead LlamaImpl::head() const {
-  return {options.tied() ? tok_emb->weight : out_head->weight, options.logit_softcap()};
+TokenWeights LlamaImpl::token_weights(const at::Tensor& ids) const {
+  return {tok_emb->weight, options.tied() ? tok_emb->weight : out_head->weight, ids};
 }
 
-at::Tensor LlamaImpl::features(const at::Tensor& ids, KVCache* cache, const Mask& mask, Logits which) {
+LogitHead LlamaImpl::head(const TokenWeights& weights) const {
+  return {weights.head(), options.logit_softcap()};
+}
+
+at::Tensor LlamaImpl::features(const TokenWeights& weights, const at::Tensor& ids, KVCache* cache,
+                               const Mask& mask, Logits which) {
   check_ids(llama_sizes(options), ids, cache);
-  auto x = at::embedding(tok_emb->weight, ids);
+  auto x = weights.rows_of(ids);
   if (options.scaled_embedding()) {  // the factor is rounded to x's dtype, as in Gemma's training
     const auto root = std::sqrt(static_cast<double>(options.emb_dim()));
     x = x * at::scalar_tensor(root, at::TensorOptions(x.scalar_type()));
@@ -173,8 +180,9 @@ at::Tensor LlamaImpl::features(const at::Tensor& ids, KVCache* cache, const Mask
 }
 
 at::Tensor LlamaImpl::loss(const at::Tensor& ids, const at::Tensor& targets) {
-  return next_token_loss(llama_sizes(options), ids, targets, head(),
-                         [&] { return features(ids, nullptr, {}, Logits::All); });
+  const auto weights = token_weights(ids);
+  return next_token_loss(llama_sizes(options), ids, targets, head(weights),
+                         [&] { return features(weights, ids, nullptr, {}, Logits::All); });
 }
 
 std::unique_ptr<KVCache> LlamaImpl::make_cache(int64_t batch, int64_t capacity) const {

@@ -124,8 +124,8 @@ class GPTImpl : public Module<GPTImpl> {
  private:
   FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(Logits::All)})
 
-  at::Tensor features(const at::Tensor& ids, KVCache* cache, Logits which);
-  struct LogitHead head() const;
+  class TokenWeights token_weights(const at::Tensor& ids) const;
+  at::Tensor features(const TokenWeights& weights, const at::Tensor& ids, KVCache* cache, Logits which);
 
   std::shared_ptr<AttentionContext> context_;
 };

@@ -152,8 +152,10 @@ class LlamaImpl : public Module<LlamaImpl> {
  private:
   FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(Mask())}, {2, torch::nn::AnyValue(Logits::All)})
 
-  at::Tensor features(const at::Tensor& ids, KVCache* cache, const Mask& mask, Logits which);
-  struct LogitHead head() const;
+  class TokenWeights token_weights(const at::Tensor& ids) const;
+  struct LogitHead head(const TokenWeights& weights) const;
+  at::Tensor features(const TokenWeights& weights, const at::Tensor& ids, KVCache* cache, const Mask& mask,
+                      Logits which);
 };
 using Llama = ModuleHolder<LlamaImpl>;
 
