@@ -179,10 +179,10 @@ void techniques(const StepSettings& step, int rounds) {
   const std::vector<Technique> all{
       {.name = "none", .chunks = false},
       {.name = "loss in chunks"},
-      {.name = "checkpointed blocks", .checkpoint = 1},
-      {.name = "bfloat16 products", .autocast = true},
-      {.name = "one pass a row", .passes = step.batch},
-      {.name = "LoRA", .lora = true},
+      {.name = "and checkpointed blocks", .checkpoint = 1},
+      {.name = "and bfloat16 products", .autocast = true},
+      {.name = "and one pass a row", .passes = step.batch},
+      {.name = "and LoRA", .lora = true},
       {.name = "all of them", .checkpoint = 1, .autocast = true, .passes = step.batch, .lora = true}};
   std::vector<double> bytes;
   std::vector<std::vector<double>> seconds(all.size());
@@ -204,7 +204,7 @@ void techniques(const StepSettings& step, int rounds) {
     for (size_t round = 0; round < seconds[i].size(); ++round) {
       ratios.push_back(seconds[i][round] / seconds[0][round]);
     }
-    fmt::print("  {:<20} {:>7.2f} s (x {:.2f})   {:>6.0f} MiB (x {:.2f})\n", all[i].name, median(seconds[i]),
+    fmt::print("  {:<24} {:>7.2f} s (x {:.2f})   {:>6.0f} MiB (x {:.2f})\n", all[i].name, median(seconds[i]),
                median(ratios), bytes[i] / kMiB, bytes[i] / bytes[0]);
   }
   apps::flush_output();
