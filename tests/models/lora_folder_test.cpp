@@ -1,14 +1,20 @@
 // Adapters in folders of Python's peft: tools/generators/make_adapters.py wrote tests/models/data/lora.
 
 #include <set>
+#include <type_traits>
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/zeros.h>
 #include <catch2/catch_test_macros.hpp>
 
 #include <attentive/files/safetensors.h>
+#include <attentive/models/bert.h>
+#include <attentive/models/gpt.h>
+#include <attentive/models/llama.h>
 #include <attentive/models/lora.h>
+#include <attentive/models/vit.h>
 
 #include "base/files.h"
 #include "models/model_folders.h"
@@ -24,16 +30,37 @@ namespace {
 const std::filesystem::path kAdapters = kModelData / "lora";
 constexpr Tolerance kFloat32{1e-5, 5e-6};
 
+std::filesystem::path base_folder(const std::string& name) {
+  const auto own = kAdapters / name / "base";
+  return is_folder(own) ? own : kModelData / name;
+}
+
+at::Tensor output_of(Bert& model, const at::Tensor& ids) {
+  const auto output = model->forward(ids);
+  return at::cat({output.hidden, output.pooled.unsqueeze(1)}, 1);
+}
+template <class Model>
+at::Tensor output_of(Model& model, const at::Tensor& input) {
+  return model->forward(input);
+}
+
+// The loss that the generator takes: of the next tokens, or of any output.
+at::Tensor loss_of(const at::Tensor& output, const at::Tensor& input, bool is_language_model) {
+  return is_language_model ? at::cross_entropy_loss(output.flatten(0, 1), input.flip(1).flatten())
+                           : output.square().mean();
+}
+
 template <class Model>
 void check_peft(const std::string& name) {
   INFO(name);
-  auto model = load_pretrained<Model>(kModelData / name);
+  auto model = load_pretrained<Model>(base_folder(name));
+  model->eval();
   auto lora = load_lora(kAdapters / name, model);
   const auto expected = load_safetensors(kAdapters / name / "expected.safetensors").tensors;
-  const auto& ids = expected.at("input.ids");
-  const auto logits = model->forward(ids);
-  CHECK(difference(logits.detach(), expected.at("output.logits"), kFloat32).empty());
-  const auto loss = at::cross_entropy_loss(logits.flatten(0, 1), ids.flip(1).flatten());
+  const auto& input = expected.at("input");
+  const auto output = output_of(model, input);
+  CHECK(difference(output.detach(), expected.at("output"), kFloat32).empty());
+  const auto loss = loss_of(output, input, std::is_same_v<Model, GPT> || std::is_same_v<Model, Llama>);
   CHECK(difference(loss.detach(), expected.at("output.loss"), kFloat32).empty());
   loss.backward();
   const auto layers = lora.layers();
@@ -70,7 +97,7 @@ void check_peft(const std::string& name) {
         std::set(read.targets.begin(), read.targets.end()));
 
   lora.merge();
-  CHECK(difference(model->forward(ids).detach(), expected.at("output.merged"), kFloat32).empty());
+  CHECK(difference(output_of(model, input).detach(), expected.at("output.merged"), kFloat32).empty());
   lora.save(folder / "merged");
   CHECK(read_file(folder / "merged" / "adapter_model.safetensors") ==
         read_file(folder / "adapter" / "adapter_model.safetensors"));
@@ -109,6 +136,8 @@ std::string tensors_error(StateDict tensors) {
 TEST_CASE("adapters from peft compute what peft computes, and return unchanged", "[lora]") {
   check_peft<GPT>("gpt2");
   check_peft<Llama>("llama");
+  check_peft<Bert>("bert");
+  check_peft<ViT>("vit");
 }
 
 TEST_CASE("peft reads adapters that are written here", "[lora][python]") {
@@ -116,13 +145,15 @@ TEST_CASE("peft reads adapters that are written here", "[lora][python]") {
   const auto copy = [&](auto model, const std::string& name) {
     load_lora(kAdapters / name, model).save(folder / name);
   };
-  copy(load_pretrained<GPT>(kModelData / "gpt2"), "gpt2");
-  copy(load_pretrained<Llama>(kModelData / "llama"), "llama");
+  copy(load_pretrained<GPT>(base_folder("gpt2")), "gpt2");
+  copy(load_pretrained<Llama>(base_folder("llama")), "llama");
+  copy(load_pretrained<Bert>(base_folder("bert")), "bert");
+  copy(load_pretrained<ViT>(base_folder("vit")), "vit");
   NEEDS_PYTHON("peft, transformers");
   const auto output =
       run_python("tools/generators/make_adapters.py",
                  "--check " + kAdapters.string() + " " + folder.path().string() + " 2> /dev/null");
-  CHECK(output == "gpt2 0 12\nllama 0 16\n");
+  CHECK(output == "gpt2 0 12\nllama 0 16\nbert 0 32\nvit 0 18\n");
 }
 
 TEST_CASE("a peft folder with other features is refused by name", "[lora]") {

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Writes adapters of Python's `peft` for the two models of tests/models/data, with the numbers that peft computes.
+"""Writes adapters of Python's `peft` with the numbers that peft computes, for the two models of tests/models/data and for a
+BERT and a ViT, whose folders it writes, too.
 
     tools/generators/make_adapters.py OUT         OUT/<name>/ with adapter_config.json, adapter_model.safetensors and
-                                                  expected.safetensors: input.ids, output.logits, output.merged,
-                                                  output.loss and grad.<tensor> (float32, without dropout)
+                                                  expected.safetensors: input, output, output.merged, output.loss and
+                                                  grad.<tensor> (float32, without dropout); the BERT's and the ViT's
+                                                  own folders are OUT/<name>/base
     tools/generators/make_adapters.py --check OUT SAVED
                                                   loads each SAVED/<name>, an adapter, with peft and prints the largest
-                                                  difference from the logits in OUT/<name>
+                                                  difference from the output in OUT/<name>
 
 Written with torch 2.11.0, transformers 5.23.0, peft 0.21.2. B is drawn, because its first value, zero, would hide everything.
 tests/models/data/lora holds the folders of `tests/models/data/lora`.
@@ -22,50 +24,79 @@ import torch  # noqa: E402
 import transformers as hf  # noqa: E402
 from safetensors.torch import load_file, save_file  # noqa: E402
 
+import make_model_folders  # noqa: E402
+
 hf.utils.logging.set_verbosity_error()
 hf.utils.logging.disable_progress_bar()
 BASES = Path(__file__).resolve().parents[2] / "tests/models/data"
 ADAPTERS = {
     "gpt2": dict(r=3, lora_alpha=6, target_modules=["c_attn", "c_proj"], fan_in_fan_out=True, lora_dropout=0.1),
     "llama": dict(r=4, lora_alpha=5, target_modules=["q_proj", "v_proj", "gate_proj", "down_proj"], use_rslora=True),
+    "bert": dict(r=2, lora_alpha=3, target_modules=["query", "value", "dense"]),
+    "vit": dict(r=2, lora_alpha=4, target_modules=["q_proj", "v_proj", "fc1"], lora_dropout=0.1),
 }
+CLASSES = {"bert": hf.BertModel, "vit": hf.ViTForImageClassification}
 
 
-def base_of(name):
-    return hf.AutoModelForCausalLM.from_pretrained(BASES / name, dtype=torch.float32, attn_implementation="eager").eval()
+def base_of(out, name):
+    kind = CLASSES.get(name, hf.AutoModelForCausalLM)
+    folder = out / name / "base" if name in CLASSES else BASES / name
+    return kind.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
 
 
-def logits_of(model, ids):
-    with torch.no_grad():
-        return model(ids).logits
+def input_of(name):
+    if name == "vit":
+        return torch.randn(2, 2, 8, 8)
+    return torch.arange(14).view(2, 7).mul(5).remainder(17)
+
+
+def output_of(name, model, given):
+    if name == "vit":
+        return model(pixel_values=given).logits
+    out = model(given)
+    return torch.cat((out.last_hidden_state, out.pooler_output[:, None]), 1) if name == "bert" else out.logits
+
+
+def loss_of(name, output, given):
+    if name in CLASSES:
+        return output.square().mean()
+    return torch.nn.functional.cross_entropy(output.flatten(0, 1), given.flip(1).flatten())
 
 
 def make(out, name):
     torch.manual_seed(11)
-    model = peft.get_peft_model(base_of(name), peft.LoraConfig(task_type="CAUSAL_LM", **ADAPTERS[name])).eval()
+    if name in CLASSES:
+        model = make_model_folders.built({"bert": "bert_base"}.get(name, name))
+        make_model_folders.randomized(model, 12)
+        model.save_pretrained(out / name / "base")
+    task = {} if name in CLASSES else dict(task_type="CAUSAL_LM")
+    model = peft.get_peft_model(base_of(out, name), peft.LoraConfig(**task, **ADAPTERS[name])).eval()
     model.peft_config["default"].base_model_name_or_path = name
     with torch.no_grad():
         for key, parameter in model.named_parameters():
             if ".lora_B." in key:
                 parameter.normal_(0, 0.2)
-    ids = torch.arange(14).view(2, 7).mul(5).remainder(17)
-    loss = torch.nn.functional.cross_entropy(model(ids).logits.flatten(0, 1), ids.flip(1).flatten())
+    given = input_of(name)
+    output = output_of(name, model, given)
+    loss = loss_of(name, output, given)
     loss.backward()
-    found = {"input.ids": ids, "output.logits": logits_of(model, ids), "output.loss": loss.detach()}
+    found = {"input": given, "output": output.detach().clone(), "output.loss": loss.detach()}
     for key, parameter in model.named_parameters():
         if parameter.grad is not None:
             found["grad." + key.replace(".default.", ".")] = parameter.grad
     model.save_pretrained(out / name, save_embedding_layers=False)
     (out / name / "README.md").unlink(missing_ok=True)
-    found["output.merged"] = logits_of(model.merge_and_unload(), ids)
+    with torch.no_grad():
+        found["output.merged"] = output_of(name, model.merge_and_unload(), given).clone()
     save_file(found, out / name / "expected.safetensors")
 
 
 def check(out, saved, name):
     expected = load_file(out / name / "expected.safetensors")
-    model = peft.PeftModel.from_pretrained(base_of(name), saved / name).eval()
-    difference = (logits_of(model, expected["input.ids"]) - expected["output.logits"]).abs().max().item()
-    trained = peft.PeftModel.from_pretrained(base_of(name), saved / name, is_trainable=True)
+    model = peft.PeftModel.from_pretrained(base_of(out, name), saved / name).eval()
+    with torch.no_grad():
+        difference = (output_of(name, model, expected["input"]) - expected["output"]).abs().max().item()
+    trained = peft.PeftModel.from_pretrained(base_of(out, name), saved / name, is_trainable=True)
     count = sum(parameter.requires_grad for parameter in trained.parameters())
     print(f"{name} {difference:.3g} {count}")
 
