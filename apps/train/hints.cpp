@@ -33,9 +33,12 @@ std::string quoted(const std::string& text) {
 
 // The first word of the text (which the tokenizer can spell), or the beginning of the word, in whole
 // characters.
-std::string first_word(const std::string& text, size_t longest) {
+std::string first_word(std::string_view text, size_t longest) {
   const auto begin = std::ranges::find_if(text, is_word);
-  const auto end = std::find_if_not(begin, text.end(), is_word);
+  // One byte more than the prompt tells that the word is longer; the rest of a long text is not read.
+  const auto left = static_cast<size_t>(text.end() - begin);
+  const auto end =
+      std::find_if_not(begin, begin + static_cast<std::ptrdiff_t>(std::min(left, longest + 1)), is_word);
   auto size = static_cast<size_t>(end - begin);
   if (size <= longest) return {begin, end};
   const auto continues = [&](size_t at) {
@@ -47,11 +50,11 @@ std::string first_word(const std::string& text, size_t longest) {
 
 }  // namespace
 
-std::string first_prompt(const std::string& text, int64_t context) {
+std::string first_prompt(std::string_view text, int64_t context) {
   return first_word(text, context > 0 ? std::min(kPrompt, static_cast<size_t>(context)) : kPrompt);
 }
 
-std::string generate_command(const std::string& program, const std::string& run, const std::string& text,
+std::string generate_command(const std::string& program, const std::string& run, std::string_view text,
                              int64_t context) {
   const auto path = std::filesystem::path(program).replace_filename("attentive-generate");
   // A name without a folder was found in PATH, so its neighbour will be, too.
@@ -65,6 +68,7 @@ std::string resume_command(const std::string& program, const Settings& settings)
   auto command =
       fmt::format("{} --text {} --out {}", quoted(program), quoted(settings.text), quoted(settings.out));
   const Settings usual;
+  if (!settings.tokens.empty()) command += " --tokens " + quoted(settings.tokens);
   if (settings.device != usual.device) command += " --device " + settings.device;
   if (settings.threads != usual.threads) command += fmt::format(" --threads {}", settings.threads);
   if (settings.timeout != usual.timeout) command += fmt::format(" --timeout {}", settings.timeout);

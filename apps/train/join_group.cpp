@@ -37,6 +37,12 @@ void report_to_group(const std::exception&) noexcept {}
 
 #endif
 
+bool on_one_machine(const attentive::TrainingGroup* group) {
+  if (group == nullptr || group->size() == 1) return true;
+  const char* here = std::getenv("LOCAL_WORLD_SIZE");
+  return here != nullptr && std::atoll(here) == group->size();
+}
+
 bool started_again() {
   const char* restarts = std::getenv("TORCHELASTIC_RESTART_COUNT");
   return restarts != nullptr && std::atoi(restarts) > 0;

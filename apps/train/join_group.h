@@ -20,6 +20,9 @@ struct Joined {
 /// attentive::Group::join.
 Joined join_group(c10::DeviceType kind, std::chrono::seconds timeout);
 
+/// Whether all processes of a run are on this machine, as torchrun's LOCAL_WORLD_SIZE says.
+bool on_one_machine(const attentive::TrainingGroup* group);
+
 /// Whether torchrun has restarted this program in the same job after a failure.
 bool started_again();
 

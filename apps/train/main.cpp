@@ -23,6 +23,8 @@
 #include "settings.h"
 #include "start.h"
 #include "stop_signals.h"
+#include "text.h"
+#include "tokens.h"
 
 namespace {
 
@@ -48,6 +50,10 @@ void declare(CLI::App& app, Settings& s) {
   app.set_config("--config", "", "Read settings from this INI or TOML file; flags win over it");
   app.allow_config_extras(CLI::config_extras_mode::error);
   app.add_option("--text", s.text, "Text file to learn: any bytes; the last 10 % are for validation");
+  app.add_option("--tokens", s.tokens,
+                 "File for the tokens of the text, which all processes share: written if it is not there, "
+                 "otherwise read [in memory; tokens.bin in --out if the text has more than 16 MiB and all "
+                 "processes are on one machine]");
   app.add_option("--out", s.out, "Folder for checkpoints, log and loss picture")->capture_default_str();
   app.add_flag("--resume", s.resume, "Go on from the latest checkpoint in --out");
   app.add_option(
@@ -211,7 +217,7 @@ void greet(Progress& progress, const Start& start, const TokenizedText& tokens, 
 
 // Prints the summary of a run that did all its steps.
 void finish(Progress& progress, const std::string& program, const Settings& settings, const Start& start,
-            const std::string& text, std::optional<double> validation) {
+            const std::string& opening, std::optional<double> validation) {
   progress.note(validation
                     ? fmt::format("done: validation loss {:.4f} over the whole validation text", *validation)
                     : std::string("done"));
@@ -225,7 +231,7 @@ void finish(Progress& progress, const std::string& program, const Settings& sett
     progress.note(
         fmt::format("saved {}: Python's AutoModelForCausalLM.from_pretrained loads it", folder.string()));
   }
-  const auto next = generate_command(program, settings.out, text, start.language.model.context_length());
+  const auto next = generate_command(program, settings.out, opening, start.language.model.context_length());
   if (!next.empty()) progress.note("try: " + next);
 }
 
@@ -246,10 +252,12 @@ void train(const std::string& program, Settings settings) {
   CheckpointFolder folder(settings.out, rank);
   if (group) check_same_start(settings, *group);
   if (started_again() && !settings.resume) settings = after_failure(std::move(settings), group.get());
-  const auto text = read_text(settings.text);
-  auto start = start_of(settings, text, first);
+  auto text = std::make_optional<Text>(settings.text);
+  auto start = start_of(settings, text->view(), first);
   start.trainer.device = joined.device;
-  const auto tokens = tokenize(text, *start.language.tokenizer);
+  const auto tokens = tokens_of(settings, *text, *start.language.tokenizer, group.get());
+  const auto opening = first_prompt(text->view(), 0);
+  text.reset();  // frees the memory of a text, or a file that may be changed from now on
   const auto& model = start.language.model;
   model.module().to(joined.device);
   Trainer trainer(model.ptr(), language_model_loss(model), tokens.training, tokens.validation, start.trainer,
@@ -271,7 +279,7 @@ void train(const std::string& program, Settings settings) {
   run.log = "log." + settings.log_format;
   run.title = std::filesystem::path(settings.text).filename().string();
   std::optional<Samples> samples;
-  if (first && settings.sample_every > 0) samples.emplace(settings, start, text, trainer.steps_done());
+  if (first && settings.sample_every > 0) samples.emplace(settings, start, opening, trainer.steps_done());
 
   install_stop_signals(first
                            ? fmt::format("stopping after this step, then saving to {}; Ctrl-C again ends at "
@@ -292,7 +300,7 @@ void train(const std::string& program, Settings settings) {
   const bool done = trainer.run(folder, run);
   if (!first) return;
   if (done) {
-    finish(progress, program, settings, start, text, validation);
+    finish(progress, program, settings, start, opening, validation);
   } else {
     progress.note(fmt::format("stopped after step {}; go on{} with: {}", trainer.steps_done(),
                               processes > 1 ? ", in any number of processes," : "",

@@ -21,7 +21,7 @@ std::string harmless(std::string text) {
 
 }  // namespace
 
-Samples::Samples(const Settings& settings, const Start& start, const std::string& text, int64_t from_step)
+Samples::Samples(const Settings& settings, const Start& start, std::string_view text, int64_t from_step)
     : every_(settings.sample_every),
       language_(start.language),
       options_{.prompt =

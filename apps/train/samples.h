@@ -1,6 +1,6 @@
 #pragma once
 
-#include <string>
+#include <string_view>
 
 #include <attentive/train/progress.h>
 #include <attentive/train/text_samples.h>
@@ -14,7 +14,7 @@ class Samples {
  public:
   // Throws c10::ValueError, before any step, for a prompt that the model cannot use. `start` must outlive
   // this object.
-  Samples(const Settings& settings, const Start& start, const std::string& text, int64_t from_step);
+  Samples(const Settings& settings, const Start& start, std::string_view text, int64_t from_step);
 
   void after(int64_t step, attentive::Progress& progress);
 

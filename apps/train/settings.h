@@ -13,6 +13,7 @@
 // checkpoint of a resumed run.
 struct Settings {
   std::string text;
+  std::string tokens;  // empty: in memory, or in --out if the text is long
   std::string out = "run";
   bool resume = false;
   std::string init_from;  // empty: train a new model

@@ -1,7 +1,10 @@
 #include "start.h"
 
+#include <array>
+
 #include <ATen/Context.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/tensor.h>
 #include <c10/util/Exception.h>
 
 #include <attentive/text/bpe_tokenizer.h>
@@ -32,12 +35,12 @@ void check_out(const Settings& settings) {
                     " holds adapters");
 }
 
-std::unique_ptr<Tokenizer> learn_tokenizer(const Plan& plan, const std::string& text) {
+std::unique_ptr<Tokenizer> learn_tokenizer(const Plan& plan, std::string_view text) {
   if (plan.tokenizer == "bpe") return std::make_unique<BpeTokenizer>(BpeTokenizer::train(text, plan.vocab));
   return std::make_unique<CharTokenizer>(CharTokenizer::train(text));
 }
 
-Start from_nothing(const Settings& settings, const std::string& text) {
+Start from_nothing(const Settings& settings, std::string_view text) {
   auto plan = plan_of(settings);
   auto tokenizer = learn_tokenizer(plan, text);
   plan.model.vocab_size(tokenizer->vocab_size());
@@ -96,17 +99,21 @@ Settings after_failure(Settings settings, attentive::TrainingGroup* group) {
 }
 
 void check_same_start(const Settings& settings, attentive::TrainingGroup& group) {
-  const auto all = group.gather(at::full({1}, settings.resume, at::kByte));
-  const auto is_there = [](bool resumes) { return resumes ? "is" : "is not"; };
-  const bool first = all[0].item<bool>();
+  const bool has_tokens = !settings.tokens.empty();
+  const auto all = group.gather(at::tensor({settings.resume, has_tokens}, at::kByte));
+  const auto is_there = [](bool given) { return given ? "is" : "is not"; };
+  const std::array flags{"--resume", "--tokens"};
   for (size_t rank = 1; rank < all.size(); ++rank) {
-    TORCH_CHECK_VALUE(all[rank].item<bool>() == first,
-                      "expected --resume in every process or in none, but it ", is_there(first),
-                      " there on rank 0 and ", is_there(!first), " on rank ", rank);
+    for (size_t flag = 0; flag < flags.size(); ++flag) {
+      const bool first = all[0][static_cast<int64_t>(flag)].item<bool>();
+      TORCH_CHECK_VALUE(all[rank][static_cast<int64_t>(flag)].item<bool>() == first, "expected ", flags[flag],
+                        " in every process or in none, but it ", is_there(first), " there on rank 0 and ",
+                        is_there(!first), " on rank ", rank);
+    }
   }
 }
 
-Start start_of(const Settings& settings, const std::string& text, bool writes) {
+Start start_of(const Settings& settings, std::string_view text, bool writes) {
   TORCH_CHECK_VALUE(!settings.lora_rank || settings.resume || !settings.init_from.empty(),
                     "expected --init-from FOLDER with --lora-rank: adapters fine-tune a model");
   if (writes || settings.resume) check_out(settings);

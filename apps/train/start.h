@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include <attentive/train/checkpoint.h>
 #include <attentive/train/language_model.h>
@@ -28,11 +29,12 @@ std::filesystem::path adapter_folder(const Settings& settings);
 // process.
 Settings after_failure(Settings settings, attentive::TrainingGroup* group);
 
-// Throws c10::ValueError in every process if some have --resume and others do not. One call of the group.
+// Throws c10::ValueError in every process if some have --resume or --tokens and others do not. One call of
+// the group.
 void check_same_start(const Settings& settings, attentive::TrainingGroup& group);
 
 // Makes a new model for the text, or loads the one of --init-from or of the latest checkpoint. Throws
 // c10::ValueError if --out holds files that the run must not overwrite, and for settings that contradict each
 // other or the model. writes: whether this process writes to --out; rank 0 of a group may already have begun
 // to write when another rank calls this.
-Start start_of(const Settings& settings, const std::string& text, bool writes);
+Start start_of(const Settings& settings, std::string_view text, bool writes);

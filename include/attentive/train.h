@@ -15,6 +15,7 @@
 #include <attentive/train/schedule.h>
 #include <attentive/train/sharded_adamw.h>
 #include <attentive/train/text_samples.h>
+#include <attentive/train/token_file.h>
 #include <attentive/train/trainer.h>
 #include <attentive/train/training_group.h>
 #include <attentive/train/training_log.h>

@@ -202,6 +202,12 @@ void AtomicFile::write(const void* data, size_t size) {
   }
 }
 
+void AtomicFile::overwrite(uint64_t offset, const void* data, size_t size) {
+  if (::lseek(descriptor_, static_cast<off_t>(offset), SEEK_SET) < 0) fail_to_write("cannot seek");
+  write(data, size);
+  if (::lseek(descriptor_, 0, SEEK_END) < 0) fail_to_write("cannot seek");
+}
+
 void AtomicFile::commit() {
   if (::fsync(descriptor_) != 0) fail_to_write("cannot sync");
   const int closed = ::close(descriptor_);

@@ -4,6 +4,7 @@
 // the iterators of an older libstdc++, and a program that picks those up crashes.
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <limits>
 #include <string>
@@ -40,6 +41,8 @@ class AtomicFile {
   AtomicFile& operator=(const AtomicFile&) = delete;
 
   void write(const void* data, size_t size);
+  /// Replaces bytes that were written before, such as a header that is known only at the end.
+  void overwrite(uint64_t offset, const void* data, size_t size);
   void commit();
 
  private:

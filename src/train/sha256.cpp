@@ -1,5 +1,6 @@
 #include "train/sha256.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -54,17 +55,31 @@ void add_block(State& state, const unsigned char* block) {
 
 }  // namespace
 
-std::string sha256(std::string_view bytes) {
-  State state{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+void Sha256::add(std::string_view bytes) {
+  if (bytes.empty()) return;
   const auto* data = reinterpret_cast<const unsigned char*>(bytes.data());
-  size_t left = bytes.size();
-  for (; left >= 64; left -= 64, data += 64) add_block(state, data);
+  auto left = bytes.size();
+  if (const auto begun = static_cast<size_t>(size_ % block_.size()); begun > 0) {
+    const auto taken = std::min(left, block_.size() - begun);
+    std::memcpy(block_.data() + begun, data, taken);
+    if (begun + taken == block_.size()) add_block(state_, block_.data());
+    data += taken;
+    left -= taken;
+  }
+  for (; left >= block_.size(); left -= block_.size(), data += block_.size()) add_block(state_, data);
+  if (left > 0) std::memcpy(block_.data(), data, left);
+  size_ += bytes.size();
+}
+
+std::string Sha256::digest() const {
+  auto state = state_;
+  const auto left = static_cast<size_t>(size_ % block_.size());
   // The final one or two blocks: the remaining bytes, a one bit, zeros, and the length in bits.
   std::array<unsigned char, 128> tail{};
-  std::memcpy(tail.data(), data, left);
+  std::memcpy(tail.data(), block_.data(), left);
   tail[left] = 0x80;
   const size_t blocks = left < 56 ? 1 : 2;
-  const auto bits = static_cast<uint64_t>(bytes.size()) * 8;
+  const auto bits = size_ * 8;
   for (size_t i = 0; i < 8; ++i) tail[64 * blocks - 1 - i] = static_cast<unsigned char>(bits >> (8 * i));
   for (size_t i = 0; i < blocks; ++i) add_block(state, tail.data() + 64 * i);
   std::string digest;
@@ -72,6 +87,12 @@ std::string sha256(std::string_view bytes) {
     for (int shift = 24; shift >= 0; shift -= 8) digest += static_cast<char>(word >> shift);
   }
   return to_hex(digest);
+}
+
+std::string sha256(std::string_view bytes) {
+  Sha256 sum;
+  sum.add(bytes);
+  return sum.digest();
 }
 
 }  // namespace attentive

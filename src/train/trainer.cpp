@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 
@@ -52,8 +53,15 @@ void check(const TrainerOptions& options) {
   (void)schedule_of(options).at(0);  // throws for invalid rates
 }
 
+// The SHA-256 of the tokens as int64, whatever their dtype. They are converted in parts, so that tokens in a
+// mapped file need no copy.
 std::string hash_of(const at::Tensor& tokens) {
-  return tokens.defined() ? sha256(bytes_of(tokens.to(at::kLong))) : sha256("");
+  constexpr int64_t kPart = 1 << 16;
+  Sha256 sum;
+  for (int64_t at = 0, count = tokens.defined() ? tokens.size(0) : 0; at < count; at += kPart) {
+    sum.add(bytes_of(tokens.narrow(0, at, std::min(kPart, count - at)).to(at::kLong)));
+  }
+  return sum.digest();
 }
 
 bool due(int64_t step, int64_t every) {

@@ -323,6 +323,111 @@ class TrainApp(unittest.TestCase):
         done = self.train("--resume", steps=2, lr=1e-5)
         self.assertIn("--lr: expected at least --min-lr, 0.0001, got 1e-05\n", done.stderr)
 
+    # Tokens in a file
+
+    def result(self, out):
+        """The weights of a run and its log, without times."""
+        folder = self.folder / out
+        step = folder / (folder / "latest").read_text().strip()
+        rows = [line.split(",") for line in (folder / "log.csv").read_text().splitlines()]
+        time = rows[0].index("tokens_per_second")
+        return [(step / f"{name}.safetensors").read_bytes() for name in ("model", "optimizer")], [row[:time] + row[time + 1:] for row in rows]
+
+    def test_tokens_in_a_file_train_as_those_in_memory(self):
+        tokens = self.folder / "the tokens"
+        flags = dict(steps=6, decay_steps=12, dropout=0.2, log_every=1, evaluate_every=3)
+        for kind in ("char", "bpe"):
+            with self.subTest(tokenizer=kind):
+                memory, mapped = f"{kind}-memory", f"{kind}-mapped"
+                self.assertEqual(self.train(out=memory, tokenizer=kind, **flags).returncode, 0)
+                done = self.train("--tokens", tokens, out=mapped, tokenizer=kind, **flags)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertIn(f"tokenizing {self.text} into {tokens}\n", done.stderr)
+                self.assertEqual(self.result(mapped), self.result(memory))
+                self.assertFalse((self.folder / mapped / "tokens.bin").exists())
+                # A run that goes on may change the place of its tokens, and reads a file that fits.
+                written = tokens.stat().st_mtime_ns
+                self.assertEqual(self.train("--resume", out=memory, steps=12, tokens=tokens).returncode, 0)
+                done = self.train("--resume", out=mapped, steps=12)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(self.result(mapped), self.result(memory))
+                self.assertEqual(len(self.result(mapped)[1]), 13)
+                done = self.train(out=f"{kind}-again", tokenizer=kind, tokens=tokens, **flags)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertNotIn("tokenizing", done.stderr)
+                self.assertEqual(tokens.stat().st_mtime_ns, written)
+                tokens.unlink()
+
+    def test_a_file_of_other_tokens_is_refused_and_kept(self):
+        tokens = self.folder / "tokens"
+        self.assertEqual(self.train(steps=2, tokens=tokens).returncode, 0)
+        good, text = tokens.read_bytes(), self.text.read_bytes()
+        expected = f"attentive-train: --tokens {tokens}: expected the tokens of {self.text}, but "
+        mapped = f"attentive-train: token_file_mismatch: {tokens}: "
+        for words, edit, flags in (
+            (expected + f"it holds the tokens of a text of {len(text)} bytes, and this one has {len(text) + 1}\n",
+             lambda: self.text.write_bytes(text + b"t"), {}),
+            (expected + "it holds the tokens of another text of the same size: the SHA-256 differs\n",
+             lambda: self.text.write_bytes(text[::-1]), {}),
+            (expected + "it was made by another tokenizer, of 15 tokens\n", lambda: None, {"tokenizer": "bpe"}),
+            (mapped + f"damaged: expected {len(good)} bytes, got {len(good) - 1}\n", lambda: tokens.write_bytes(good[:-1]), {}),
+            (mapped + "damaged: the SHA-256 of its header differs\n", lambda: tokens.write_bytes(good[:99] + b"x" + good[100:]), {}),
+            (mapped + "expected a token file, got another file\n", lambda: tokens.write_bytes(text), {}),
+        ):
+            with self.subTest(words=words):
+                edit()
+                before = tokens.read_bytes()
+                done = self.train(steps=2, tokens=tokens, out="other", **flags)
+                self.assertEqual((done.returncode, done.stderr), (1, words))
+                self.assertEqual(tokens.read_bytes(), before)
+                self.text.write_bytes(text)
+                tokens.write_bytes(good)
+        done = self.train(steps=2, tokens=self.text, out="other")
+        self.assertEqual(done.stderr, f"attentive-train: token_file_mismatch: {self.text}: expected a token file, got another file\n")
+        self.assertEqual(self.text.read_bytes(), text)
+        done = self.train(steps=2, tokens=self.folder / "none" / "tokens", out="other")
+        self.assertIn("attentive-train: write_token_file: ", done.stderr)
+        self.assertFalse((self.folder / "other" / "latest").exists())
+
+    def test_a_long_text_has_its_tokens_in_the_folder_of_the_run(self):
+        """More than 16 MiB; words of a thousand letters make few tokens."""
+        def write(letter):
+            self.text.write_text((letter * 1023 + "\n") * 16500)
+
+        flags = dict(steps=3, decay_steps=6, tokenizer="bpe", vocab=267, log_every=1, evaluate_every=0)
+        write("x")
+        tokens = self.run_folder / "tokens.bin"
+        done = self.train(**flags)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(f"tokenizing {self.text} into {tokens}\n", done.stderr)
+        self.assertTrue(tokens.read_bytes().startswith(b"attntok\n"))
+        elsewhere = self.folder / "elsewhere"
+        self.assertEqual(self.train(tokens=elsewhere, out="other", **flags).returncode, 0)
+        self.assertEqual(elsewhere.read_bytes(), tokens.read_bytes())
+        self.assertFalse((self.folder / "other" / "tokens.bin").exists())
+        self.assertEqual(self.result("run"), self.result("other"))
+        # A run that goes on reads them, and writes them again if they are gone.
+        written = tokens.stat().st_mtime_ns
+        done = self.train("--resume", steps=4)
+        self.assertEqual((done.returncode, tokens.stat().st_mtime_ns), (0, written), done.stderr)
+        tokens.unlink()
+        self.assertEqual(self.train("--resume", steps=6).returncode, 0)
+        self.assertEqual(tokens.read_bytes(), elsewhere.read_bytes())
+        self.assertEqual(self.train("--resume", out="other", steps=6, tokens=elsewhere).returncode, 0)
+        self.assertEqual(self.result("run")[0], self.result("other")[0])
+        # A new run replaces those of another text, but no other file.
+        (self.folder / "new").mkdir()
+        shutil.copy(tokens, self.folder / "new" / "tokens.bin")
+        write("y")
+        self.assertEqual(self.train(out="new", **flags).returncode, 0)
+        self.assertNotEqual((self.folder / "new" / "tokens.bin").read_bytes(), elsewhere.read_bytes())
+        (self.folder / "mine").mkdir()
+        (self.folder / "mine" / "tokens.bin").write_text("mine")
+        done = self.train(out="mine", **flags)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("tokens.bin: expected a token file, got another file\n", done.stderr)
+        self.assertEqual((self.folder / "mine" / "tokens.bin").read_text(), "mine")
+
     # Commands to paste
 
     def hint(self, text, words):
@@ -376,13 +481,13 @@ class TrainApp(unittest.TestCase):
         self.assertNotIn("try: ", done.stderr)
 
     def test_the_command_after_a_stop_goes_on(self):
-        terminal = self.terminal(self.command(steps=1000000, log_format="jsonl", out="a b"))
+        terminal = self.terminal(self.command(steps=1000000, log_format="jsonl", out="a b", tokens=self.folder / "t t"))
         terminal.wait_for("tok/s")
         terminal.press(CTRL_C)
         self.assertEqual(terminal.wait(), 0)
         command = self.hint(terminal.text, "go on with: ")
         self.assertEqual(shlex.split(command), list(map(str, [
-            TRAIN, "--text", self.text, "--out", self.folder / "a b", "--device", "cpu", "--threads", "1", "--log-format",
+            TRAIN, "--text", self.text, "--out", self.folder / "a b", "--tokens", self.folder / "t t", "--device", "cpu", "--threads", "1", "--log-format",
             "jsonl", "--resume"])))
         terminal = self.terminal(shlex.split(command))
         terminal.wait_for("going on after step")

@@ -109,6 +109,69 @@ class TrainGroup(unittest.TestCase):
         self.assertEqual(outputs[1], ("", ""))
 
     @unittest.skipUnless(DISTRIBUTED, NO_GROUP)
+    def test_processes_share_a_file_of_tokens_and_learn_what_is_learned_in_memory(self):
+        tokens = self.folder / "tokens"
+        flags = ["--steps=6", "--accumulate=3", "--dropout=0.2", "--evaluate-every=3", "--save-every=3", "--keep=0", "--log-every=1"]
+        self.finish(self.start(3, "memory", *flags))
+        outputs = self.finish(self.start(3, "mapped", *flags, "--tokens", tokens))
+        self.assertEqual([error.count(f"tokenizing {self.text} into {tokens}\n") for _, error in outputs], [1, 0, 0])
+        self.assertEqual(self.weights("mapped"), self.weights("memory"))
+        self.assertEqual(self.log("mapped"), self.log("memory"))
+        written = tokens.stat().st_mtime_ns
+        for more in (["--tokens", tokens], []):
+            with self.subTest(more=more):
+                copy = f"resumed{len(more)}"
+                self.back_to(3, "mapped", copy)
+                outputs = self.finish(self.start(3, copy, "--resume", *more))
+                self.assertNotIn("tokenizing", outputs[0][1])
+                self.assertEqual(self.weights(copy), self.weights("memory"))
+                self.assertEqual(self.log(copy), self.log("memory"))
+        self.assertEqual(tokens.stat().st_mtime_ns, written)
+
+    @unittest.skipUnless(DISTRIBUTED, NO_GROUP)
+    def test_processes_on_one_machine_share_the_tokens_of_a_long_text(self):
+        self.text.write_text(("x" * 1023 + "\n") * 16500)  # more than 16 MiB
+        flags = ["--steps=2", "--accumulate=2", "--tokenizer=bpe", "--vocab=267", "--evaluate-every=0"]
+        outputs = self.finish(self.start(2, ["run", "nowhere"], *flags))
+        self.assertIn(f"tokenizing {self.text} into {self.folder / 'run/tokens.bin'}\n", outputs[0][1])
+        self.assertFalse((self.folder / "nowhere").exists())
+        # Processes on two machines may see different files.
+        far = [{**environment, "LOCAL_WORLD_SIZE": "1"} for environment in environments(2)]
+        processes = [subprocess.Popen(self.command("far", *flags), env=environment, text=True, stdout=subprocess.PIPE,
+                                      stderr=subprocess.PIPE) for environment in far]
+        outputs = self.finish(processes)
+        self.assertNotIn("tokenizing", outputs[0][1])
+        self.assertFalse((self.folder / "far" / "tokens.bin").exists())
+        self.assertEqual(self.weights("far"), self.weights("run"))
+
+    @unittest.skipUnless(DISTRIBUTED, NO_GROUP)
+    def test_tokens_that_rank_0_refuses_end_every_rank(self):
+        tokens = self.folder / "tokens"
+        tokens.write_text("no tokens\n")
+        for process in self.start(3, "run", "--accumulate=3", "--tokens", tokens):
+            error = process.communicate()[1]
+            self.assertEqual(process.returncode, 1)
+            self.assertIn(f"token_file_mismatch: {tokens}: expected a token file, got another file", error)
+            self.assertEqual(error.count("\n"), 1)
+        short = self.folder / "short"
+        short.write_text(self.text.read_text()[:600])
+        sizes = f"{self.text.stat().st_size} bytes on rank 0 and 600 on rank 2"
+        for text, last, words in (
+            (self.text, ["--tokens", self.folder / "new"],
+             "expected --tokens in every process or in none, but it is not there on rank 0 and is on rank 2"),
+            (short, [], f"expected the same --text in every process, but it has {sizes}"),
+        ):
+            with self.subTest(words=words):
+                processes = []
+                for rank, environment in enumerate(environments(3)):
+                    command = self.command("run", "--accumulate=3", *(last if rank == 2 else []))
+                    command[2] = text if rank == 2 else self.text
+                    processes.append(subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+                for process in processes:
+                    self.assertIn(words, process.communicate()[1])
+                    self.assertEqual(process.returncode, 1)
+
+    @unittest.skipUnless(DISTRIBUTED, NO_GROUP)
     def test_two_processes_with_a_scaled_loss_write_what_one_writes(self):
         flags = ["--steps=12", "--accumulate=2", "--autocast=float16", "--log-every=1"]
         self.alone("one", *flags)

@@ -18,6 +18,7 @@
 
 #include <attentive/files/safetensors.h>
 
+#include "base/files.h"
 #include "support/temporary_folder.h"
 
 using attentive::load_safetensors;
@@ -72,6 +73,16 @@ TEST_CASE("a save that runs out of space leaves the old file whole", "[atomic_fi
   }
   CHECK(first(folder / "f") == 1);
   CHECK(files_in(folder) == 1);
+}
+
+TEST_CASE("bytes that were written may be replaced before the commit", "[atomic_file]") {
+  const TemporaryFolder folder;
+  attentive::AtomicFile file(folder / "f");
+  file.write("abcd", 4);
+  file.overwrite(1, "xy", 2);
+  file.write("e", 1);
+  file.commit();
+  CHECK(attentive::read_file(folder / "f") == "axyde");
 }
 
 TEST_CASE("saving onto the loaded path is safe", "[atomic_file]") {

@@ -16,6 +16,7 @@
 #include <attentive/train/autocast.h>
 #include <attentive/train/language_model.h>
 #include <attentive/train/loss_scaler.h>
+#include <attentive/train/token_file.h>
 #include <attentive/train/trainer.h>
 
 #include "docs/examples.h"
@@ -185,6 +186,19 @@ EXAMPLE(lora) {
   lora = load_lora("adapter", model);
   std::cout << "the same logits: " << model->forward(ids).equal(logits) << "\n";
   lora.merge();  // the weights hold it, and the adapters compute no more
+}
+
+EXAMPLE(token_file) {
+  std::ofstream("verse.txt") << "To be, or not to be: that is the question.\n";
+  const MappedText text("verse.txt");
+  const auto tokenizer = BpeTokenizer::train(text.view(), 300);
+  write_token_file("verse.tokens", "verse.txt", tokenizer);
+  const auto [training, validation, info] = map_token_file("verse.tokens");
+  std::cout << info.training << " tokens to learn, " << info.validation << " to validate\n";
+  std::cout << "those of the text in memory: " << training.equal(tokenize(text.view(), tokenizer).training)
+            << "\n";
+  const auto mismatch = token_file_mismatch("verse.tokens", "verse.txt", CharTokenizer::train("other"));
+  std::cout << mismatch.value_or("it fits") << "\n";
 }
 
 EXAMPLE(checkpointed_function) {

@@ -16,3 +16,17 @@ TEST_CASE("sha256 gives the digests of FIPS 180-4 and of every padding length", 
   for (size_t n = 0; n <= 130; ++n) all += sha256(std::string(n, 'x'));
   CHECK(sha256(all) == "87aca1c44bc7ba8897768170211f0a02063de70801131ff86c7edb9ce32c6a50");
 }
+
+TEST_CASE("Sha256 of parts is that of the whole", "[sha256]") {
+  std::string text;
+  for (int i = 0; i < 300; ++i) text += static_cast<char>(i * i);
+  for (const size_t part : {1U, 3U, 55U, 63U, 64U, 65U, 128U, 200U}) {
+    attentive::Sha256 sum;
+    for (size_t at = 0; at < text.size(); at += part) {
+      CHECK(sum.digest() == sha256(text.substr(0, at)));
+      sum.add(std::string_view(text).substr(at, part));
+      sum.add({});
+    }
+    CHECK(sum.digest() == sha256(text));
+  }
+}

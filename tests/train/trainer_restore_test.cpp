@@ -6,12 +6,15 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/full.h>
 #include <catch2/catch_test_macros.hpp>
+#include <nlohmann/json.hpp>
 
 #include <attentive/train/trainer.h>
 
 #include "base/files.h"
 #include "support/errors.h"
 #include "support/temporary_folder.h"
+#include "train/sha256.h"
+#include "train/tensor_memory.h"
 #include "train/train_support.h"
 
 using namespace attentive;
@@ -58,6 +61,22 @@ TEST_CASE("Trainer refuses a checkpoint of another run, by name", "[trainer]") {
   damaged = saved;
   damaged.documents["state.json"] = "{\"step\": 1}";
   CHECK(refused(damaged).starts_with("Trainer: state.json: "));
+}
+
+TEST_CASE("A checkpoint names its texts by the SHA-256 of their tokens as int64", "[trainer]") {
+  const auto model = test::make_bigram();
+  const auto longer = test::squares(150'001);  // several parts of the digest
+  for (const auto dtype : {at::kLong, at::kInt, at::kByte}) {
+    Trainer trainer(model, test::loss_of(model), longer.to(dtype), test::squares(60).to(dtype), small());
+    trainer.step();
+    const auto state = nlohmann::json::parse(trainer.checkpoint().documents.at("state.json"));
+    CHECK(state["text"]["training"] == sha256(bytes_of(longer)));
+    CHECK(state["text"]["validation"] == sha256(bytes_of(test::squares(60))));
+  }
+  Trainer alone(model, test::loss_of(model), longer, {}, small());
+  alone.step();
+  CHECK(nlohmann::json::parse(alone.checkpoint().documents.at("state.json"))["text"]["validation"] ==
+        sha256(""));
 }
 
 TEST_CASE("Trainer is as it was after a checkpoint that does not fit in any of its parts", "[trainer]") {

@@ -3,7 +3,7 @@
 import os
 import socket
 
-GROUP = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+GROUP = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 # An environment without a group, whatever has started this program.
 ALONE = {name: value for name, value in os.environ.items() if name not in GROUP and not name.startswith("TORCHELASTIC")}
 
@@ -17,5 +17,5 @@ def free_port():
 def environments(size):
     """The environment of each rank of a new group on this machine."""
     port = free_port()
-    return [{**ALONE, "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1",
-             "MASTER_PORT": str(port)} for rank in range(size)]
+    return [{**ALONE, "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size),
+             "LOCAL_WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)} for rank in range(size)]

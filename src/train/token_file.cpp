@@ -1,0 +1,193 @@
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <memory>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include <ATen/ops/empty.h>
+#include <fmt/format.h>
+
+#include <attentive/train/token_file.h>
+
+#include "base/files.h"
+#include "base/refusal.h"
+#include "files/byte_source.h"
+#include "files/mapped_file.h"
+#include "train/sha256.h"
+#include "train/text_pieces.h"
+#include "train/token_file_header.h"
+
+namespace attentive {
+namespace {
+
+constexpr const char* kWrite = "write_token_file";
+constexpr const char* kMap = "map_token_file";
+constexpr const char* kInfo = "read_token_file_info";
+constexpr const char* kMismatch = "token_file_mismatch";
+constexpr size_t kSmallestPiece = 4;  // the longest UTF-8 character
+
+[[noreturn]] void fail_token_file(const char* caller, const std::filesystem::path& path,
+                                  const std::string& reason) {
+  throw TokenFileError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)},
+                       fmt::format("{}: {}: {}", caller, path.string(), reason));
+}
+
+// Calls `work`, which reads or writes the file at `path`.
+template <class Work>
+auto reporting_file(const char* caller, const std::filesystem::path& path, Work work) {
+  try {
+    return work();
+  } catch (const Refusal& refusal) {
+    fail_token_file(caller, path, refusal.what());
+  } catch (const std::system_error& error) {
+    fail_token_file(caller, path, error.what());
+  }
+}
+
+void check_token_file_options(const char* caller, const TokenFileOptions& options) {
+  TORCH_CHECK_VALUE(options.training_share > 0 && options.training_share <= 1, caller,
+                    ": expected training_share in (0, 1], got ", options.training_share);
+  TORCH_CHECK_VALUE(options.piece_bytes >= kSmallestPiece, caller, ": expected piece_bytes of at least ",
+                    kSmallestPiece, ", got ", options.piece_bytes);
+}
+
+std::vector<int64_t> encode_piece(const Tokenizer& tokenizer, const TextPieces& pieces,
+                                  std::string_view piece) {
+  const auto place = [&] {
+    return fmt::format("bytes {} to {}", pieces.begin(), pieces.begin() + piece.size());
+  };
+  std::vector<int64_t> ids;
+  try {
+    ids = tokenizer.encode_whole(piece);
+  } catch (const c10::ValueError& error) {
+    refuse("{}: {}", place(), error.what_without_backtrace());
+  }
+  const auto vocab_size = tokenizer.vocab_size();
+  const auto bad = std::ranges::find_if(ids, [&](int64_t id) { return id < 0 || id >= vocab_size; });
+  if (bad != ids.end()) {
+    refuse("{}: expected ids in [0, {}) from the tokenizer, got {}", place(), vocab_size, *bad);
+  }
+  return ids;
+}
+
+// Writes ids in parts, so that no second copy of a piece's ids exists.
+void write_ids(AtomicFile& file, const std::vector<int64_t>& ids) {
+  std::array<int32_t, size_t{1} << 14> part;
+  for (size_t at = 0; at < ids.size(); at += part.size()) {
+    const auto count = std::min(part.size(), ids.size() - at);
+    for (size_t i = 0; i < count; ++i) part[i] = static_cast<int32_t>(ids[at + i]);
+    file.write(part.data(), count * sizeof(int32_t));
+  }
+}
+
+uint64_t file_size_of(const TokenFileInfo& info) {
+  return kTokenFileHeader + sizeof(int32_t) * static_cast<uint64_t>(info.training + info.validation);
+}
+
+TokenFileInfo read_info(const ByteSource& file) {
+  std::string header(static_cast<size_t>(std::min<uint64_t>(file.size(), kTokenFileHeader)), '\0');
+  file.read(0, header.data(), header.size());
+  auto info = parse_token_file_header(header);
+  if (const auto size = file_size_of(info); size != file.size()) {
+    refuse("damaged: expected {} bytes, got {}", size, file.size());
+  }
+  return info;
+}
+
+std::string sha256_of(const char* caller, const std::filesystem::path& text,
+                      const TokenFileOptions& options) {
+  const auto reading = [&](auto work) { return reporting_file(caller, text, work); };
+  auto pieces = reading([&] { return TextPieces(text, options.piece_bytes); });
+  Sha256 sum;
+  while (true) {
+    const auto piece = reading([&] { return pieces.next(); });
+    if (piece.empty()) return sum.digest();
+    sum.add(piece);
+    if (options.on_piece) options.on_piece();
+  }
+}
+
+}  // namespace
+
+void write_token_file(const std::filesystem::path& file, const std::filesystem::path& text,
+                      const Tokenizer& tokenizer, const TokenFileOptions& options) {
+  check_token_file_options(kWrite, options);
+  TORCH_CHECK_VALUE(tokenizer.vocab_size() <= std::numeric_limits<int32_t>::max(), kWrite,
+                    ": expected a tokenizer of fewer than 2^31 tokens, got ", tokenizer.vocab_size());
+  const auto reading = [&](auto work) { return reporting_file(kWrite, text, work); };
+  const auto writing = [&](auto work) { return reporting_file(kWrite, file, work); };
+  auto pieces = reading([&] { return TextPieces(text, options.piece_bytes); });
+  std::error_code none;  // the file need not exist
+  if (std::filesystem::equivalent(file, text, none)) {
+    fail_token_file(kWrite, file, "expected another file than the text");
+  }
+  TokenFileInfo info{.text_bytes = pieces.size(),
+                     .tokenizer_sha256 = sha256(tokenizer.to_json()),
+                     .vocab_size = tokenizer.vocab_size(),
+                     .training_share = options.training_share,
+                     .piece_bytes = options.piece_bytes};
+  auto out = writing([&] { return AtomicFile(file); });
+  writing([&] { out.write(std::string(kTokenFileHeader, '\0').data(), kTokenFileHeader); });
+  Sha256 sum;
+  size_t count = 0;
+  while (true) {
+    const auto piece = reading([&] { return pieces.next(); });
+    if (piece.empty()) break;
+    sum.add(piece);
+    const auto ids = reading([&] { return encode_piece(tokenizer, pieces, piece); });
+    writing([&] { write_ids(out, ids); });
+    count += ids.size();
+    if (options.on_piece) options.on_piece();
+  }
+  info.text_sha256 = sum.digest();
+  info.training = static_cast<int64_t>(options.training_share * static_cast<double>(count));
+  info.validation = static_cast<int64_t>(count) - info.training;
+  const auto header = make_token_file_header(info);
+  writing([&] {
+    out.overwrite(0, header.data(), header.size());
+    out.commit();
+  });
+}
+
+MappedTokens map_token_file(const std::filesystem::path& file) {
+  return reporting_file(kMap, file, [&] {
+    const ByteSource source(file);
+    auto info = read_info(source);
+    const auto mapping = std::make_shared<MappedFile>(source.descriptor(), source.size());
+    const auto tokens = [&](int64_t begin, int64_t count) {
+      const auto offset = kTokenFileHeader + sizeof(int32_t) * static_cast<uint64_t>(begin);
+      return count > 0 ? mapped_tensor(mapping, offset, {count}, at::kInt) : at::empty({0}, at::kInt);
+    };
+    return MappedTokens{tokens(0, info.training), tokens(info.training, info.validation), info};
+  });
+}
+
+TokenFileInfo read_token_file_info(const std::filesystem::path& file) {
+  return reporting_file(kInfo, file, [&] { return read_info(ByteSource(file)); });
+}
+
+std::optional<std::string> token_file_mismatch(const std::filesystem::path& file,
+                                               const std::filesystem::path& text, const Tokenizer& tokenizer,
+                                               const TokenFileOptions& options) {
+  check_token_file_options(kMismatch, options);
+  const auto info = reporting_file(kMismatch, file, [&] { return read_info(ByteSource(file)); });
+  const auto bytes = reporting_file(kMismatch, text, [&] { return ByteSource(text).size(); });
+  if (info.text_bytes != bytes) {
+    return fmt::format("it holds the tokens of a text of {} bytes, and this one has {}", info.text_bytes,
+                       bytes);
+  }
+  if (info.training_share != options.training_share) {
+    return fmt::format("its training share is {}, not {}", info.training_share, options.training_share);
+  }
+  if (info.tokenizer_sha256 != sha256(tokenizer.to_json())) {
+    return fmt::format("it was made by another tokenizer, of {} tokens", info.vocab_size);
+  }
+  if (info.text_sha256 != sha256_of(kMismatch, text, options)) {
+    return "it holds the tokens of another text of the same size: the SHA-256 differs";
+  }
+  return std::nullopt;
+}
+
+}  // namespace attentive
