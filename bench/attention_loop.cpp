@@ -1,17 +1,21 @@
-// Repeats one call of `attention`, or of the chapter-3 module, for a while, so that a profiler sees nothing
-// else. Used by bench/breakdown.py.
+// Repeats one call of `attention`, of the chapter-3 module or of a Llama with a new prompt for a while, so
+// that a profiler sees nothing else. Used by bench/breakdown.py.
 //
 //   attention_loop --tokens 4096 --dtype bf16 --seconds 5
+//   attention_loop --prompt --tokens 512
 //   attention_loop --module --batch 8 --tokens 1024 --backward --dropout 0.1
 
 #include <chrono>
 #include <cstdio>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/rand.h>
+#include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/randn_like.h>
 #include <CLI/CLI.hpp>
@@ -19,6 +23,7 @@
 
 #include <attentive/functional/alibi.h>
 #include <attentive/functional/attention.h>
+#include <attentive/models/llama.h>
 #include <attentive/modules/multi_head_attention.h>
 
 #include "common/run_main.h"
@@ -29,7 +34,8 @@ struct Settings {
   int64_t batch = 1, tokens = 1024, keys = 0, heads = 12, kv_heads = 0, head_dim = 64, window = 0;
   double dropout = 0, softcap = 0, seconds = 3;
   int threads = 2;
-  bool backward = false, alibi = false, bias = false, mask = false, full = false, module = false;
+  bool backward = false, alibi = false, bias = false, mask = false, full = false, module = false,
+       prompt = false;
   std::string dtype = "fp32";
 };
 
@@ -76,6 +82,21 @@ Call module_call(const Settings& s, std::vector<at::Tensor>* leaves) {
   return [=]() mutable { return module->forward(x); };
 }
 
+// The Llama of bench/league: 150 million parameters.
+Call prompt_call(const Settings& s) {
+  const auto options = attentive::LlamaOptions(32000, 768, 12, 16).num_kv_heads(4).hidden_dim(2048);
+  attentive::Llama model(options);
+  model->to(type_of(s));
+  model->eval();
+  const auto ids = at::randint(options.vocab_size(), {s.batch, s.tokens}, at::kLong);
+  const std::shared_ptr<attentive::KVCache> cache = model->make_cache(s.batch, s.tokens);
+  return [=]() mutable {
+    const at::NoGradGuard no_grad;
+    cache->reset();
+    return model->forward_cached(ids, *cache, {}, attentive::Logits::Last);
+  };
+}
+
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
@@ -83,8 +104,10 @@ double now() {
 int run(const Settings& s) {
   at::set_num_threads(s.threads);
   std::vector<at::Tensor> leaves;
-  const c10::InferenceMode inference(!s.backward);
-  const auto call = s.module ? module_call(s, &leaves) : attention_call(s, &leaves);
+  const c10::InferenceMode inference(!s.backward && !s.prompt);  // a model is made of normal tensors
+  const auto call = s.prompt   ? prompt_call(s)
+                    : s.module ? module_call(s, &leaves)
+                               : attention_call(s, &leaves);
   const auto grad_output = s.backward ? at::randn_like(call()) : at::Tensor();
   long calls = 0;
   const double start = now();
@@ -123,5 +146,7 @@ int main(int argc, char** argv) {
   app.add_flag("--mask", s.mask, "a bool mask (L, S) that hides a tenth of the pairs");
   app.add_flag("--module", s.module, "MultiHeadAttention of width heads x head-dim");
   app.add_flag("--full", s.full, "not causal");
+  app.add_flag("--prompt", s.prompt, "a Llama of 150 million parameters reads as many tokens into its cache")
+      ->excludes("--backward");
   return apps::run_main(app, argc, argv, [&] { return run(s); });
 }

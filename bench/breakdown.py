@@ -4,8 +4,11 @@
     bench/breakdown.py build/release/bench/attention_loop --json bench/results/breakdown.json
     bench/breakdown.py build/release/bench/attention_loop --case "bf16 T=4k"
 
-Start-up is not sampled. Every sample is put into one part by the function it fell into; what is in no named part is
-"other", so the named parts never claim more than they have. Needs `perf` (Debian: linux-perf).
+    bench/breakdown.py build/release/bench/attention_loop --case prompt --json bench/results/breakdown-prompt.json
+
+Start-up is not sampled. Every sample is put into one part by the function it fell into, for a prompt also by the
+functions that called it; what is in no named part is "other", so the named parts never claim more than they have. Needs
+`perf` (Debian: linux-perf).
 """
 
 import argparse
@@ -38,7 +41,28 @@ PARTS = (
     ("LibTorch and allocation", r"c10|at::|torch|alloc|free|libc10|libtorch"),
 )
 
+# For a Llama's prompt, the text of a sample is its function, then those that called it.
+PROMPT_PARTS = (
+    ("waiting for the other thread", r"^\S*libgomp"),
+    ("page faults and system", r"^\[k\]"),
+    ("attention", r"attention/|attention::|cpu::(forward|Forward)|Forward<|softmax_rows|NativeCpu"),
+    ("packing of weights", r"^[^\n]*(pack_transposed|transpose)"),
+    ("activation and gate", r"^[^\n]*(silu|multiply_by\b|gelu)"),
+    ("products: gate and up", r"multiply_gated"),
+    ("products: q, k, v, output, down", r"many_linear|multiply_panel|cpu::multiply<|multiply_block|multiply_by_blocks"),
+    ("products by the library", r"mkl_|mkldnn|dnnl|\[JIT\]|perf-\d+\.map"),
+    ("logits of one token", r"few_linear|few_rows|linear_block"),
+    ("norms", r"rms_norm|mean_kernel|rsqrt"),
+    ("rotation", r"rotate|rotated|Rotary"),
+    ("keys and values to the cache", r"KVCache"),
+    ("sums of residuals", r"add_kernel|binary_kernel|add_clamp"),
+    ("copies", r"copy_kernel|memmove|memset|memcpy"),
+    ("LibTorch and allocation", r"c10|at::|torch|alloc|free|libc10|libtorch"),
+)
+
 CASES = {
+    "prompt of 512, Llama of 150 M, fp32": ["--prompt", "--tokens", "512"],
+    "prompt of 512, Llama of 150 M, bf16": ["--prompt", "--tokens", "512", "--dtype", "bf16"],
     "forward fp32 T=256": ["--tokens", "256"], "forward fp32 T=1k": ["--tokens", "1024"],
     "forward fp32 T=4k": ["--tokens", "4096"],
     "forward bf16 T=256": ["--tokens", "256", "--dtype", "bf16"],
@@ -79,33 +103,59 @@ CASES = {
 }
 
 
-def part_of(library, symbol):
-    for name, pattern in PARTS:
-        if re.search(pattern, f"{library} {symbol}"):
+def part_of(text, parts):
+    for name, pattern in parts:
+        if re.search(pattern, text):
             return name
     return "other"
+
+
+def recorded(data, program, arguments, *options):
+    """Records one run and returns what the program printed."""
+    command = ["perf", "record", "-q", "-e", "cpu-clock", "-D", str(START_UP_MS), *options, "-o", str(data), "--",
+               program, *arguments, "--seconds", str(START_UP_MS / 1000 + SECONDS)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if done.returncode:
+        sys.exit(f"breakdown: {' '.join(command)} failed:\n{done.stderr}")
+    return done.stdout
+
+
+def output_of(*command):
+    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
+
+
+def functions(data):
+    """The parts of the samples by the function they fell into, with their numbers."""
+    for line in output_of("perf", "report", "-i", str(data), "--stdio", "--sort", "dso,symbol", "-F", "sample,dso,symbol").splitlines():
+        match = re.match(r"\s*(\d+)\s+(\S+(?: tid \d+)?)\s+(.*)", line)
+        if match:
+            yield part_of(f"{match[2]} {match[3].strip()}", PARTS), int(match[1])
+
+
+def stacks(data):
+    """The parts of the samples by their functions and callers."""
+    for sample in output_of("perf", "script", "-i", str(data), "-F", "ip,sym,dso", "--no-inline").split("\n\n"):
+        frames = re.findall(r"^\s*[0-9a-f]+ (.*) \(([^()]*)\)$", sample, re.MULTILINE)
+        if frames:
+            names = [f"{'[k]' if 'kernel' in library else Path(library).name} {symbol}" for symbol, library in frames]
+            yield part_of("\n".join(names), PROMPT_PARTS), 1
 
 
 def sample(program, arguments):
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "perf.data"
-        seconds = str(START_UP_MS / 1000 + SECONDS)
-        command = ["perf", "record", "-q", "-e", "cpu-clock", "-D", str(START_UP_MS), "-o", str(data), "--",
-                   program, *arguments, "--seconds", seconds]
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        if done.returncode:
-            sys.exit(f"breakdown: {' '.join(command)} failed:\n{done.stderr}")
-        report = subprocess.run(["perf", "report", "-i", str(data), "--stdio", "--sort", "dso,symbol", "-F",
-                                 "sample,dso,symbol"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    samples = {}
-    for line in report.stdout.splitlines():
-        match = re.match(r"\s*(\d+)\s+(\S+(?: tid \d+)?)\s+(.*)", line)
-        if match:
-            name = part_of(match[2], match[3].strip())
-            samples[name] = samples.get(name, 0) + int(match[1])
+        if "--prompt" in arguments:
+            said = recorded(data, program, arguments, "-F", "499", "--call-graph", "dwarf,16384")
+            found = stacks(data)
+        else:
+            said = recorded(data, program, arguments)
+            found = functions(data)
+        samples = {}
+        for name, count in found:
+            samples[name] = samples.get(name, 0) + count
     if not samples:
         sys.exit(f"breakdown: no samples of {' '.join(arguments)}")
-    return samples, float(re.search(r"([\d.]+) s a call", done.stdout)[1])
+    return samples, float(re.search(r"([\d.]+) s a call", said)[1])
 
 
 def main():

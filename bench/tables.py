@@ -10,7 +10,7 @@ same kind of table from breakdown-avx2.json, and likewise `breakdown-avx512`. `a
 `module` from avx2.json, another run beside the measurements, and `avx2:machine` its machine. `avx2+avx2-few:short` is a
 short table for one processor: a few rows of several suites, chosen from these runs. `cuda-flex` compares compiled FlexAttention (bench/flex_peer.py, cuda-flex.json)
 with the measurements: both programs timed PyTorch's memory-efficient kernel, and the table gives the ratio of the ratios to it.
-`league-attention` and the other tables of bench/league/report.py come from league.json.
+`league-attention` and the other tables of bench/league/report.py come from league.json, `zen4:league-models` from zen4-league.json.
 """
 
 import json
@@ -171,7 +171,7 @@ def main():
         if suite.endswith("-flex"):
             lines = flex(data, beside(suite))
         elif kind == "league":
-            lines = league.TABLES[suite.removeprefix("league-")](beside("league"))
+            lines = league.TABLES[suite.removeprefix("league-")](beside(f"{file}-league" if file else "league"))
         elif kind in BESIDE:
             lines = BESIDE[kind](beside(suite))
         elif suite == "short":

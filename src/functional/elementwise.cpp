@@ -167,66 +167,74 @@ using kernels::cpu::elementwise;
 using kernels::cpu::for_numbers;
 using kernels::cpu::Scratch;
 
-constexpr int64_t kFewNumbers = 1 << 15;
+constexpr int64_t kNumbersOfThread = 1 << 15;  // fewer are not worth waking a thread
 
-bool is_few(const at::Tensor& x) {
-  return !at::GradMode::is_enabled() && x.is_cpu() && x.numel() > 0 && x.numel() <= kFewNumbers &&
-         !is_autocast(x.device());
+bool is_fusible(const at::Tensor& x) {
+  return !at::GradMode::is_enabled() && x.is_cpu() && x.numel() > 0 && !is_autocast(x.device());
+}
+
+// Calls work(begin, end) for ranges of rows of n numbers each, on all threads if there are many.
+template <class Work>
+void for_rows(int64_t rows, int64_t n, const Work& work) {
+  at::parallel_for(0, rows, std::max<int64_t>(kNumbersOfThread / n, 1), work);
 }
 
 template <class T>
 void rms_norm_rows(const at::Tensor& x, const at::Tensor& weight, double eps, double offset,
                    const at::Tensor& out) {
-  const auto n = x.size(-1), rows = x.numel() / n;
-  Scratch& scratch = Scratch::of_this_thread();
-  scratch.reset();
-  auto *const factors = scratch.take<float>(n), *const row = scratch.take<float>(n);
-  elementwise().convert(static_cast<const T*>(weight.const_data_ptr()), factors, n);
-  if (offset != 0) {
-    for (int64_t i = 0; i < n; ++i) factors[i] += static_cast<float>(offset);
-  }
-  const auto* from = static_cast<const T*>(x.const_data_ptr());
-  auto* to = static_cast<T*>(out.mutable_data_ptr());
-  for (int64_t r = 0; r < rows; ++r, from += n, to += n) {
-    elementwise().convert(from, row, n);
-    const auto mean = static_cast<double>(elementwise().dot(row, row, n)) / static_cast<double>(n);
-    elementwise().store_scaled(row, static_cast<float>(1.0 / std::sqrt(mean + eps)), row, n);
-    elementwise().multiply_by(factors, row, n);
-    elementwise().convert(row, to, n);
-  }
+  const auto n = x.size(-1);
+  const auto* const data = static_cast<const T*>(x.const_data_ptr());
+  auto* const result = static_cast<T*>(out.mutable_data_ptr());
+  for_rows(x.numel() / n, n, [&](int64_t begin, int64_t end) {
+    Scratch& scratch = Scratch::of_this_thread();
+    scratch.reset();
+    auto *const factors = scratch.take<float>(n), *const row = scratch.take<float>(n);
+    elementwise().convert(static_cast<const T*>(weight.const_data_ptr()), factors, n);
+    if (offset != 0) {
+      for (int64_t i = 0; i < n; ++i) factors[i] += static_cast<float>(offset);
+    }
+    for (int64_t r = begin; r < end; ++r) {
+      elementwise().convert(data + r * n, row, n);
+      const auto mean = static_cast<double>(elementwise().dot(row, row, n)) / static_cast<double>(n);
+      elementwise().store_scaled(row, static_cast<float>(1.0 / std::sqrt(mean + eps)), row, n);
+      elementwise().multiply_by(factors, row, n);
+      elementwise().convert(row, result + r * n, n);
+    }
+  });
 }
 
 template <class T>
 void rotate_rows(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, const at::Tensor& out) {
-  const auto items = x.size(0), heads = x.size(1), tokens = x.size(2), half = x.size(3) / 2;
-  Scratch& scratch = Scratch::of_this_thread();
-  scratch.reset();
-  auto *const from = scratch.take<float>(2 * half), *const to = scratch.take<float>(2 * half),
-              *const c = scratch.take<float>(tokens * half), *const s = scratch.take<float>(tokens * half);
-  elementwise().convert(static_cast<const T*>(cos.const_data_ptr()), c, tokens * half);
-  elementwise().convert(static_cast<const T*>(sin.const_data_ptr()), s, tokens * half);
+  const auto heads = x.size(1), tokens = x.size(2), n = x.size(3);
   const auto* const data = static_cast<const T*>(x.const_data_ptr());
-  auto* result = static_cast<T*>(out.mutable_data_ptr());
-  for (int64_t b = 0; b < items; ++b) {
-    for (int64_t h = 0; h < heads; ++h) {
-      for (int64_t t = 0; t < tokens; ++t, result += 2 * half) {
-        elementwise().convert(data + b * x.stride(0) + h * x.stride(1) + t * x.stride(2), from, 2 * half);
-        const float *const cosines = c + t * half, *const sines = s + t * half;
-        for (int64_t i = 0; i < half; ++i) {
-          to[i] = from[i] * cosines[i] - from[half + i] * sines[i];
-          to[half + i] = from[half + i] * cosines[i] + from[i] * sines[i];
-        }
-        elementwise().convert(to, result, 2 * half);
+  const auto *const cosines = static_cast<const T*>(cos.const_data_ptr()), *const sines =
+                                                                               static_cast<const T*>(
+                                                                                   sin.const_data_ptr());
+  auto* const result = static_cast<T*>(out.mutable_data_ptr());
+  // All heads of a token, which a projection leaves side by side.
+  for_rows(x.size(0) * tokens, heads * n, [&](int64_t begin, int64_t end) {
+    Scratch& scratch = Scratch::of_this_thread();
+    scratch.reset();
+    auto *const from = scratch.take<float>(n), *const to = scratch.take<float>(n),
+                *const c = scratch.take<float>(n / 2), *const s = scratch.take<float>(n / 2);
+    for (int64_t row = begin; row < end; ++row) {
+      const auto b = row / tokens, t = row % tokens;
+      elementwise().convert(cosines + t * n / 2, c, n / 2);
+      elementwise().convert(sines + t * n / 2, s, n / 2);
+      for (int64_t h = 0; h < heads; ++h) {
+        elementwise().convert(data + b * x.stride(0) + h * x.stride(1) + t * x.stride(2), from, n);
+        elementwise().rotate_halves(from, c, s, to, n / 2);
+        elementwise().convert(to, result + ((b * heads + h) * tokens + t) * n, n);
       }
     }
-  }
+  });
 }
 
 }  // namespace
 
-at::Tensor few_rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps, double offset) {
+at::Tensor fused_rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps, double offset) {
   const auto type = x.scalar_type();
-  if (!is_few(x) || !is_plain(x, type) || !is_plain(weight, type)) return {};
+  if (!is_fusible(x) || !is_plain(x, type) || !is_plain(weight, type)) return {};
   at::Tensor out;
   for_numbers(type, [&](auto number) {
     out = at::empty(x.sizes(), x.options());
@@ -235,9 +243,10 @@ at::Tensor few_rms_norm(const at::Tensor& x, const at::Tensor& weight, double ep
   return out;
 }
 
-at::Tensor few_rotated_halves(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin) {
+at::Tensor fused_rotated_halves(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin) {
   const auto type = x.scalar_type();
-  if (!is_few(x) || x.dim() != 4 || x.layout() != at::kStrided || x.is_neg() || x.stride(3) != 1) return {};
+  if (!is_fusible(x) || x.dim() != 4 || x.layout() != at::kStrided || x.is_neg() || x.stride(3) != 1)
+    return {};
   if (!kernels::is_ordinary(x)) return {};
   if (!is_plain(cos, type) || !is_plain(sin, type)) return {};
   at::Tensor out;

@@ -1,8 +1,7 @@
 #pragma once
 
-// Functions of numbers and of rows, which use vector code for CPU tensors: dropout and GELU of float32; for a
-// few tokens also RMSNorm and the rotation of pairs, whose composition of ATen's operations is otherwise most
-// of a token's time beside its products.
+// Functions of numbers and of rows, which use vector code for CPU tensors: dropout and GELU of float32;
+// without gradients also RMSNorm and the rotation of pairs, for which ATen's operations need several passes.
 
 #include <ATen/core/Tensor.h>
 
@@ -23,15 +22,16 @@ at::Tensor add_dropped(const at::Tensor& residual, const at::Tensor& x, double p
 /// training step. Otherwise it is at::gelu(x, "tanh").
 at::Tensor gelu_tanh(const at::Tensor& x);
 
-// The next two functions are for few numbers without gradients, of float32 or a half type on the CPU: they
-// compute in float32 on the calling thread, and round a half type once. They return an undefined tensor if
-// ATen's operations have to compute the call.
+// The next two functions are for numbers without gradients, of float32 or a half type on the CPU: they make
+// one pass, in float32, and round a half type once. A few tokens are computed on the calling thread; the
+// results do not depend on the number of threads. They return an undefined tensor if ATen's operations have
+// to compute the call.
 
 /// x / sqrt(mean(x^2) + eps) * (weight + offset), over the last dimension.
-at::Tensor few_rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps, double offset);
+at::Tensor fused_rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps, double offset);
 
 /// Rotates pairs of numbers in the two halves of the last dimension of x (B, H, T, d), whose last dimension
 /// is contiguous: (a cos - b sin, b cos + a sin), with the tables (T, d / 2).
-at::Tensor few_rotated_halves(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin);
+at::Tensor fused_rotated_halves(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin);
 
 }  // namespace attentive

@@ -15,7 +15,9 @@
 #include "core/check.h"
 #include "core/modes.h"
 #include "functional/adapters.h"
+#include "kernels/gemm/few_linear.h"
 #include "kernels/gemm/gemm.h"
+#include "kernels/gemm/many_linear.h"
 #include "kernels/plain.h"
 #include "kernels/simd/elementwise.h"
 
@@ -122,10 +124,17 @@ bool is_dense(const at::Tensor& x) {
   return !x.defined() || (x.layout() == at::kStrided && kernels::is_ordinary(x));
 }
 
+// function(x W^T + b) by this package's own products, or an undefined tensor.
+at::Tensor own_product(const at::Tensor& x, const LinearLayer& layer,
+                       kernels::cpu::RowFunction function = nullptr) {
+  auto few = kernels::cpu::few_linear(x, layer, function);
+  return few.defined() ? few : kernels::cpu::many_linear(x, layer, function);
+}
+
 // The product without what adapters add.
 at::Tensor base_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
-  auto few = kernels::cpu::few_linear(x, {weight, bias});
-  if (few.defined()) return few;
+  auto own = own_product(x, {weight, bias});
+  if (own.defined()) return own;
   if (!widens_products(x)) return at::linear(x, weight, bias);
   const bool same =
       weight.scalar_type() == x.scalar_type() && (!bias.defined() || bias.scalar_type() == x.scalar_type());
@@ -164,15 +173,16 @@ kernels::cpu::RowFunction row_function(LinearFunction function) {
 
 }  // namespace
 
-at::Tensor few_linear(LinearFunction function, const at::Tensor& x, const LinearLayer& layer) {
+at::Tensor fused_linear(LinearFunction function, const at::Tensor& x, const LinearLayer& layer) {
   if (is_adapted(layer)) return {};
-  return kernels::cpu::few_linear(x, layer, row_function(function));
+  return own_product(x, layer, row_function(function));
 }
 
-at::Tensor few_gated_linear(LinearFunction function, const at::Tensor& x, const LinearLayer& gate,
-                            const LinearLayer& up) {
+at::Tensor fused_gated_linear(LinearFunction function, const at::Tensor& x, const LinearLayer& gate,
+                              const LinearLayer& up) {
   if (is_adapted({gate, up})) return {};
-  return kernels::cpu::few_gated_linear(x, gate, up, row_function(function));
+  auto few = kernels::cpu::few_gated_linear(x, gate, up, row_function(function));
+  return few.defined() ? few : kernels::cpu::many_gated_linear(x, gate, up, row_function(function));
 }
 
 at::Tensor matrix_product(const at::Tensor& a, const at::Tensor& b) {

@@ -5,7 +5,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/ArrayRef.h>
 
-#include "kernels/gemm/few_linear.h"
+#include "kernels/gemm/layers.h"
 
 namespace attentive {
 
@@ -20,30 +20,31 @@ at::Tensor widened_product(const at::Tensor& x, const at::Tensor& right, const a
 at::Tensor widened_sum_of_rows(const at::Tensor& a, const at::Tensor& b);
 
 /// x W^T + b by the fused at::linear, whose result equals Python's bit for bit, unlike that of C++
-/// `nn::Linear::forward` on 3-D input. A few rows without gradients are multiplied by
-/// kernels/gemm/few_linear.h, with results equal to within rounding. A half type for which LibTorch has no
-/// fast product on this CPU (widens_products) is computed in float32 and rounded once. The additions of
-/// the weight's adapters (functional/adapters.h) are part of the result, here and in `linears`.
+/// `nn::Linear::forward` on 3-D input. Without gradients, a few rows are multiplied by
+/// kernels/gemm/few_linear.h, and on some processors more rows by kernels/gemm/many_linear.h, with results
+/// equal to within rounding. A half type for which LibTorch has no fast product on this CPU (widens_products)
+/// is computed in float32 and rounded once. The additions of the weight's adapters (functional/adapters.h)
+/// are part of the result, here and in `linears`.
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias = {});
 
 /// A weight and a bias, which may be undefined.
-using LinearLayer = kernels::cpu::FewLayer;
+using LinearLayer = kernels::cpu::LinearLayer;
 
 /// linear(x, W, b) for every layer. For few rows without gradients, the weights are read by one parallel
 /// pass.
 std::vector<at::Tensor> linears(const at::Tensor& x, at::ArrayRef<LinearLayer> layers);
 
-/// Functions of a projection's result that need no pass of their own for few rows.
+/// Functions of a projection's result that need no pass of their own where this package multiplies.
 enum class LinearFunction { GeluTanh, Silu };
 
-// The next two functions return an undefined tensor unless x has few rows without gradients and the weights
-// have no adapters. A result of a half type is rounded once.
+// The next two functions return an undefined tensor unless this package multiplies x (see `linear`) and the
+// weights have no adapters. A result of a half type is rounded once.
 
 /// function(x W^T + b)
-at::Tensor few_linear(LinearFunction function, const at::Tensor& x, const LinearLayer& layer);
+at::Tensor fused_linear(LinearFunction function, const at::Tensor& x, const LinearLayer& layer);
 /// function(x G^T + a) * (x U^T + b)
-at::Tensor few_gated_linear(LinearFunction function, const at::Tensor& x, const LinearLayer& gate,
-                            const LinearLayer& up);
+at::Tensor fused_gated_linear(LinearFunction function, const at::Tensor& x, const LinearLayer& gate,
+                              const LinearLayer& up);
 
 /// The matrix product a b, with the same rule for half types.
 at::Tensor matrix_product(const at::Tensor& a, const at::Tensor& b);

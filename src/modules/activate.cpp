@@ -42,8 +42,8 @@ at::Tensor activate(Activation activation, const at::Tensor& x) {
 
 at::Tensor project_activated(Activation activation, const torch::nn::Linear& layer, const at::Tensor& x) {
   if (const auto function = linear_function(activation)) {
-    auto few = few_linear(*function, x, {layer->weight, layer->bias});
-    if (few.defined()) return few;
+    auto fused = fused_linear(*function, x, {layer->weight, layer->bias});
+    if (fused.defined()) return fused;
   }
   return activate(activation, project(layer, x));
 }
@@ -51,8 +51,8 @@ at::Tensor project_activated(Activation activation, const torch::nn::Linear& lay
 at::Tensor project_gated(Activation activation, const torch::nn::Linear& gate, const torch::nn::Linear& up,
                          const at::Tensor& x) {
   if (const auto function = linear_function(activation)) {
-    auto few = few_gated_linear(*function, x, {gate->weight, gate->bias}, {up->weight, up->bias});
-    if (few.defined()) return few;
+    auto fused = fused_gated_linear(*function, x, {gate->weight, gate->bias}, {up->weight, up->bias});
+    if (fused.defined()) return fused;
   }
   return activate(activation, project(gate, x)) * project(up, x);
 }

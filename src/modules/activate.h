@@ -10,7 +10,7 @@ namespace attentive {
 /// Applies the activation to each number.
 at::Tensor activate(Activation activation, const at::Tensor& x);
 
-/// activate(project(layer, x)), for few rows without gradients in one pass.
+/// activate(project(layer, x)), in one pass where this package multiplies x (functional/linear.h).
 at::Tensor project_activated(Activation activation, const torch::nn::Linear& layer, const at::Tensor& x);
 
 /// activate(project(gate, x)) * project(up, x), likewise.

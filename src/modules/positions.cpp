@@ -201,8 +201,8 @@ at::Tensor RotaryPositionsImpl::forward(const at::Tensor& x, int64_t first) {
   tabulate(first, length, x);
   const auto cos = cos_.narrow(0, first - begin_, length), sin = sin_.narrow(0, first - begin_, length);
   if (options.pairing() == RotaryPairing::Halves) {
-    auto few = few_rotated_halves(x, cos, sin);
-    if (few.defined()) return few;
+    auto fused = fused_rotated_halves(x, cos, sin);
+    if (fused.defined()) return fused;
     const auto half = options.head_dim() / 2;
     const auto a = x.narrow(-1, 0, half), b = x.narrow(-1, half, half);
     return at::cat({a * cos - b * sin, b * cos + a * sin}, -1);

@@ -157,9 +157,9 @@ TEST_CASE("adapters: few rows without gradients", "[adapters]") {
   check(both[0], want);
   check(both[1], at::linear(wide(x), wide(up)));
   // The caller then computes the function of `linear`.
-  CHECK(!few_linear(LinearFunction::Silu, x, {weight, none}).defined());
-  CHECK(!few_gated_linear(LinearFunction::Silu, x, {weight, none}, {up, none}).defined());
-  CHECK(!few_gated_linear(LinearFunction::Silu, x, {up, none}, {weight, none}).defined());
+  CHECK(!fused_linear(LinearFunction::Silu, x, {weight, none}).defined());
+  CHECK(!fused_gated_linear(LinearFunction::Silu, x, {weight, none}, {up, none}).defined());
+  CHECK(!fused_gated_linear(LinearFunction::Silu, x, {up, none}, {weight, none}).defined());
   const c10::InferenceMode inference;
   check(attentive::linear(x, weight), want);
 }

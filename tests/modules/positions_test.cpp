@@ -116,16 +116,18 @@ TEST_CASE("RotaryPositions turns each pair by its angle", "[positions]") {
   CHECK(std::abs(ratio[2].item<double>() - factor) < 1e-12);
 }
 
-TEST_CASE("RotaryPositions of a few tokens without gradients are rounded once", "[positions][short]") {
+TEST_CASE("RotaryPositions without gradients are rounded once, on any number of threads",
+          "[positions][threads][short]") {
+  const int64_t tokens = GENERATE(3, 1500);
   RotaryPositions rotary(RotaryPositionsOptions(10).pairing(RotaryPairing::Halves));
   for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf}) {
     INFO(type);
     // Heads that lie beside others, as a projection leaves them.
-    const auto x = at::randn({2, 3, 6, 10}).to(type).transpose(1, 2).narrow(1, 2, 3);
+    const auto x = at::randn({2, tokens, 6, 10}).to(type).transpose(1, 2).narrow(1, 2, 3);
     rotary->forward(x, 5);  // makes the table of this dtype
     const auto half = [&](int64_t i) { return x.narrow(-1, 5 * i, 5).to(at::kDouble); };
-    const auto angles =
-        at::arange(5, 8, at::kDouble).unsqueeze(1) * at::pow(10000.0, at::arange(5, at::kDouble) * (-0.2));
+    const auto angles = at::arange(5, 5 + tokens, at::kDouble).unsqueeze(1) *
+                        at::pow(10000.0, at::arange(5, at::kDouble) * (-0.2));
     const auto cos = angles.cos().to(type).to(at::kDouble), sin = angles.sin().to(type).to(at::kDouble);
     const auto want = at::cat({half(0) * cos - half(1) * sin, half(1) * cos + half(0) * sin}, -1);
     const at::NoGradGuard no_grad;
@@ -134,6 +136,10 @@ TEST_CASE("RotaryPositions of a few tokens without gradients are rounded once", 
     CHECK(got.sizes() == x.sizes());
     const auto error = (got.to(at::kDouble) - want).abs();
     CHECK((error <= want.abs() * (0.5 * test::unit_of(type)) + 3e-6).all().item<bool>());
+    const auto threads = at::get_num_threads();
+    at::set_num_threads(1);
+    CHECK(at::equal(rotary->forward(x, 5), got));
+    at::set_num_threads(threads);
   }
 }
 

@@ -1,5 +1,7 @@
+#include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/randn.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
@@ -33,18 +35,19 @@ TEST_CASE("RMSNorm gives Python's row and its formula", "[rms_norm]") {
         "RMSNorm: expected eps to be finite and not negative, got -1");
 }
 
-TEST_CASE("RMSNorm of a few tokens without gradients is rounded once", "[rms_norm][short]") {
+TEST_CASE("RMSNorm without gradients is rounded once, on any number of threads",
+          "[rms_norm][threads][short]") {
   const bool unit_offset = GENERATE(false, true);
-  const int64_t features = GENERATE(1, 7, 64, 130);
+  const int64_t features = GENERATE(1, 7, 64, 130), tokens = GENERATE(3, 700);
   for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf}) {
-    INFO(type << ", " << features << " features, unit_offset " << unit_offset);
+    INFO(type << ", " << tokens << " tokens, " << features << " features, unit_offset " << unit_offset);
     RMSNorm norm(RMSNormOptions(features).unit_offset(unit_offset).eps(1e-3));
     {
       const at::NoGradGuard no_grad;
       norm->weight.copy_(at::randn({features}));
     }
     norm->to(type);
-    const auto x = at::randn({2, 3, features}).to(type);
+    const auto x = at::randn({2, tokens, features}).to(type);
     const auto wide = x.to(at::kDouble),
                weight = norm->weight.detach().to(at::kDouble) + (unit_offset ? 1 : 0);
     const auto want = wide / (wide.square().mean(-1, true) + 1e-3).sqrt() * weight;
@@ -55,6 +58,10 @@ TEST_CASE("RMSNorm of a few tokens without gradients is rounded once", "[rms_nor
     // Half the distance between two subnormal numbers, which a relative bound does not cover.
     const double subnormal = type == at::kHalf ? 0x1p-25 : 0;
     CHECK((error <= want.abs() * (0.5 * test::unit_of(type) + 1e-6) + subnormal).all().item<bool>());
+    const auto threads = at::get_num_threads();
+    at::set_num_threads(1);
+    CHECK(at::equal(norm->forward(x), got));
+    at::set_num_threads(threads);
   }
 }
 

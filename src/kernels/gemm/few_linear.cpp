@@ -1,18 +1,13 @@
 #include "kernels/gemm/few_linear.h"
 
 #include <algorithm>
-#include <array>
 #include <type_traits>
 
 #include <ATen/Parallel.h>
-#include <ATen/autocast_mode.h>
-#include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty.h>
 
 #include "kernels/gemm/amx.h"
 #include "kernels/gemm/operands.h"
 #include "kernels/gemm/scratch.h"
-#include "kernels/plain.h"
 #include "kernels/simd/dtypes.h"
 #include "kernels/simd/elementwise.h"
 #include "kernels/simd/selection.h"
@@ -24,8 +19,7 @@ namespace {
 // pays off.
 constexpr int64_t kWeightsOfTile = int64_t{1} << 16, kRowsOfTile = 5;
 constexpr int64_t kWeightsOfThread = int64_t{1} << 16;  // the least work for which waking a thread pays off
-constexpr int64_t kBlock = 16;     // outputs that stay together; a tile of the matrix unit has as many rows
-constexpr int64_t kOutputs = 256;  // outputs whose sums stay in the caches until they are stored
+constexpr int64_t kBlock = 16;  // outputs that stay together; a tile of the matrix unit has as many rows
 
 enum class Form {
   Rows,        ///< x in float32; numbers of the weight are widened
@@ -130,54 +124,11 @@ Scratch& scratch_of_sums() {
   return scratch;
 }
 
-// One layer of a call, as numbers of type T.
-template <class T>
-struct Numbers {
-  Matrix<const T> weight;
-  const T* bias;
-  Matrix<T> out;
-
-  Numbers(const FewLayer& layer, const at::Tensor& result)
-      : weight{static_cast<const T*>(layer.weight.const_data_ptr()), layer.weight.size(0),
-               layer.weight.size(1), layer.weight.size(1)},
-        bias(layer.bias.defined() ? static_cast<const T*>(layer.bias.const_data_ptr()) : nullptr),
-        out{static_cast<T*>(result.mutable_data_ptr()), result.numel() / layer.weight.size(0),
-            layer.weight.size(0), layer.weight.size(0)} {}
-
-  int64_t outputs() const { return weight.rows; }
-
-  // Where the sums of outputs from `first` on are computed: float32 in the result itself.
-  Matrix<float> sums(int64_t first, int64_t count, Scratch& scratch) const {
-    if constexpr (std::is_same_v<T, float>) {
-      return out.block(0, out.rows, first, count);
-    } else {
-      return scratch.matrix<float>(out.rows, count);
-    }
-  }
-
-  void add_bias(int64_t first, const Matrix<float>& sums) const {
-    if (bias == nullptr) return;
-    std::array<float, kOutputs> wide;
-    elementwise().convert(bias + first, wide.data(), sums.cols);
-    for (int64_t r = 0; r < sums.rows; ++r) elementwise().add(wide.data(), sums.row(r), sums.cols);
-  }
-
-  void store(int64_t first, const Matrix<float>& sums) const {
-    if constexpr (!std::is_same_v<T, float>) {
-      for (int64_t r = 0; r < sums.rows; ++r)
-        elementwise().convert(sums.row(r), out.row(r) + first, sums.cols);
-    }
-  }
-};
-
-void apply(RowFunction function, const Matrix<float>& sums) {
-  for (int64_t r = 0; r < sums.rows; ++r) function(sums.row(r), sums.row(r), sums.cols);
-}
-
-// Calls work(first, count) for the outputs in [begin, end), at most kOutputs at a time.
+// Calls work(first, count) for the outputs in [begin, end), at most kMostOutputs at a time.
 template <class Work>
 void for_each_chunk(int64_t begin, int64_t end, const Work& work) {
-  for (int64_t first = begin; first < end; first += kOutputs) work(first, std::min(kOutputs, end - first));
+  for (int64_t first = begin; first < end; first += kMostOutputs)
+    work(first, std::min(kMostOutputs, end - first));
 }
 
 // The blocks of outputs that take a thread long enough.
@@ -190,7 +141,7 @@ int64_t blocks(int64_t outputs) {
 }
 
 template <class T>
-void multiply(const Matrix<const T>& x, at::ArrayRef<Numbers<T>> layers, RowFunction function) {
+void multiply(const Matrix<const T>& x, at::ArrayRef<LayerNumbers<T>> layers, RowFunction function) {
   int64_t weights = 0, all = 0;
   for (const auto& layer : layers) {
     weights += layer.outputs() * x.cols;
@@ -207,7 +158,7 @@ void multiply(const Matrix<const T>& x, at::ArrayRef<Numbers<T>> layers, RowFunc
         const auto sums = layer.sums(first, outputs, scratch);
         operand.multiply(layer.weight.part(first, outputs), sums, scratch);
         layer.add_bias(first, sums);
-        if (function != nullptr) apply(function, sums);
+        apply(function, sums);
         layer.store(first, sums);
       });
       begin -= count;
@@ -218,7 +169,7 @@ void multiply(const Matrix<const T>& x, at::ArrayRef<Numbers<T>> layers, RowFunc
 }
 
 template <class T>
-void multiply_gated(const Matrix<const T>& x, const Numbers<T>& gate, const Numbers<T>& up,
+void multiply_gated(const Matrix<const T>& x, const LayerNumbers<T>& gate, const LayerNumbers<T>& up,
                     RowFunction function) {
   const Operand<T> operand(x, 2 * gate.outputs() * x.cols);
   at::parallel_for(0, blocks(gate.outputs()), grain(x.cols, 2), [&](int64_t begin, int64_t end) {
@@ -231,74 +182,51 @@ void multiply_gated(const Matrix<const T>& x, const Numbers<T>& gate, const Numb
       gate.add_bias(first, gates);
       up.add_bias(first, ups);
       apply(function, gates);
-      for (int64_t r = 0; r < x.rows; ++r) elementwise().multiply_by(ups.row(r), gates.row(r), outputs);
+      multiply_by(ups, gates);
       gate.store(first, gates);
     });
     gemm_done();
   });
 }
 
-// Whether vector code may compute the call.
-bool takes(const at::Tensor& x, at::ArrayRef<FewLayer> layers) {
-  const auto type = x.scalar_type();
-  if (at::GradMode::is_enabled() || x.dim() == 0 || x.numel() == 0) return false;
-  if (type != at::kFloat && type != at::kHalf && type != at::kBFloat16) return false;
-  const int64_t features = x.size(-1);
-  if (x.numel() > most_rows(type) * features) return false;
-  if (!is_plain(x, type) || at::autocast::is_autocast_enabled(at::kCPU)) return false;
-  return std::all_of(layers.begin(), layers.end(), [&](const FewLayer& layer) {
-    const auto &weight = layer.weight, &bias = layer.bias;
-    if (weight.dim() != 2 || weight.size(1) != features || weight.size(0) == 0) return false;
-    if (bias.defined() && (bias.dim() != 1 || bias.size(0) != weight.size(0))) return false;
-    return is_plain(weight, type) && (!bias.defined() || is_plain(bias, type));
-  });
-}
-
-at::Tensor empty_result(const at::Tensor& x, const FewLayer& layer) {
-  at::DimVector sizes(x.sizes());
-  sizes.back() = layer.weight.size(0);
-  return at::empty(sizes, x.options());
-}
-
-template <class T>
-Matrix<const T> rows_of(const at::Tensor& x) {
-  const int64_t features = x.size(-1);
-  return {static_cast<const T*>(x.const_data_ptr()), x.numel() / features, features, features};
+// Whether the call is one of few rows.
+bool takes(const at::Tensor& x, at::ArrayRef<LinearLayer> layers) {
+  return may_multiply(x, layers) && x.numel() <= most_rows(x.scalar_type()) * x.size(-1);
 }
 
 }  // namespace
 
-at::Tensor few_linear(const at::Tensor& x, const FewLayer& layer, RowFunction function) {
+at::Tensor few_linear(const at::Tensor& x, const LinearLayer& layer, RowFunction function) {
   if (!takes(x, layer)) return {};
   auto result = empty_result(x, layer);
   for_numbers(x.scalar_type(), [&](auto number) {
     using T = decltype(number);
-    multiply<T>(rows_of<T>(x), Numbers<T>(layer, result), function);
+    multiply<T>(rows_of<T>(x), LayerNumbers<T>(layer, result), function);
   });
   return result;
 }
 
-std::vector<at::Tensor> few_linears(const at::Tensor& x, at::ArrayRef<FewLayer> layers) {
+std::vector<at::Tensor> few_linears(const at::Tensor& x, at::ArrayRef<LinearLayer> layers) {
   if (!takes(x, layers)) return {};
   std::vector<at::Tensor> results;
   for (const auto& layer : layers) results.push_back(empty_result(x, layer));
   for_numbers(x.scalar_type(), [&](auto number) {
     using T = decltype(number);
-    std::vector<Numbers<T>> all;
+    std::vector<LayerNumbers<T>> all;
     for (size_t i = 0; i < layers.size(); ++i) all.emplace_back(layers[i], results[i]);
     multiply<T>(rows_of<T>(x), all, nullptr);
   });
   return results;
 }
 
-at::Tensor few_gated_linear(const at::Tensor& x, const FewLayer& gate, const FewLayer& up,
+at::Tensor few_gated_linear(const at::Tensor& x, const LinearLayer& gate, const LinearLayer& up,
                             RowFunction function) {
-  const FewLayer layers[] = {gate, up};
+  const LinearLayer layers[] = {gate, up};
   if (!takes(x, layers) || gate.weight.size(0) != up.weight.size(0)) return {};
   auto result = empty_result(x, gate);
   for_numbers(x.scalar_type(), [&](auto number) {
     using T = decltype(number);
-    multiply_gated<T>(rows_of<T>(x), Numbers<T>(gate, result), Numbers<T>(up, result), function);
+    multiply_gated<T>(rows_of<T>(x), LayerNumbers<T>(gate, result), LayerNumbers<T>(up, result), function);
   });
   return result;
 }

@@ -17,25 +17,18 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/ArrayRef.h>
 
+#include "kernels/gemm/layers.h"
+
 namespace attentive::kernels::cpu {
 
-/// A function of a row of numbers, such as `elementwise().gelu`; x and y may be the same row.
-using RowFunction = void (*)(const float* x, float* y, int64_t n);
-
-/// A weight (outputs, features) and a bias (outputs) or an undefined tensor.
-struct FewLayer {
-  const at::Tensor& weight;
-  const at::Tensor& bias;
-};
-
 /// function(x W^T + b); without a function, the sums themselves.
-at::Tensor few_linear(const at::Tensor& x, const FewLayer& layer, RowFunction function = nullptr);
+at::Tensor few_linear(const at::Tensor& x, const LinearLayer& layer, RowFunction function = nullptr);
 
 /// x W^T + b for every layer. All have the same number of features.
-std::vector<at::Tensor> few_linears(const at::Tensor& x, at::ArrayRef<FewLayer> layers);
+std::vector<at::Tensor> few_linears(const at::Tensor& x, at::ArrayRef<LinearLayer> layers);
 
 /// function(x G^T + a) * (x U^T + b), for two layers of equal sizes.
-at::Tensor few_gated_linear(const at::Tensor& x, const FewLayer& gate, const FewLayer& up,
+at::Tensor few_gated_linear(const at::Tensor& x, const LinearLayer& gate, const LinearLayer& up,
                             RowFunction function);
 
 }  // namespace attentive::kernels::cpu

@@ -30,6 +30,7 @@ constexpr ElementwiseFunctions kElementwise = {
     .store_scaled = {{store_scaled}, {store_scaled}, {store_scaled}},
     .add = add,
     .multiply_by = multiply_by,
+    .rotate_halves = rotate_halves,
     .dot = {{dot}, {dot}, {dot}},
     .all_finite = {{all_finite}, {all_finite}, {all_finite}},
     .gelu = gelu,

@@ -21,6 +21,8 @@ struct ElementwiseFunctions {
   /// to = to + x, to = to * x
   void (*add)(const float* x, float* to, int64_t n);
   void (*multiply_by)(const float* x, float* to, int64_t n);
+  /// Rotates the pairs (a, b) in the two halves of x, of n numbers each: (a cos - b sin, b cos + a sin).
+  void (*rotate_halves)(const float* x, const float* cos, const float* sin, float* to, int64_t n);
   Overloaded<float(const float* a, const float* b, int64_t n),
              float(const bf16_t* a, const bf16_t* b, int64_t n),
              float(const f16_t* a, const f16_t* b, int64_t n)>

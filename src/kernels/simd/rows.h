@@ -27,6 +27,15 @@ inline void multiply_by(const float* x, float* to, int64_t n) {
     store_part(to + i, load_part(to + i, n - i) * load_part(x + i, n - i), n - i);
 }
 
+inline void rotate_halves(const float* x, const float* cos, const float* sin, float* to, int64_t n) {
+  for (int64_t i = 0; i < n; i += kWidth) {
+    const Vec a = load_part(x + i, n - i), b = load_part(x + n + i, n - i);
+    const Vec c = load_part(cos + i, n - i), s = load_part(sin + i, n - i);
+    store_part(to + i, a * c - b * s, n - i);
+    store_part(to + n + i, b * c + a * s, n - i);
+  }
+}
+
 template <class T>
 float dot(const T* a, const T* b, int64_t n) {
   Vec total = all(0.0f);

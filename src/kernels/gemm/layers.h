@@ -1,0 +1,101 @@
+#pragma once
+
+// Shared by products of few rows and of many: the layers of a projection, and what follows a sum.
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <type_traits>
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/ArrayRef.h>
+
+#include "kernels/gemm/scratch.h"
+#include "kernels/simd/elementwise.h"
+#include "kernels/simd/matrix.h"
+
+namespace attentive::kernels::cpu {
+
+/// A function of a row of numbers, such as `elementwise().gelu`; x and y may be the same row.
+using RowFunction = void (*)(const float* x, float* y, int64_t n);
+
+/// A weight (outputs, features) and a bias (outputs) or an undefined tensor.
+struct LinearLayer {
+  const at::Tensor& weight;
+  const at::Tensor& bias;
+};
+
+/// Whether vector code may compute the projections of x: plain numbers of one dtype, float32 or a half type,
+/// in sizes that fit, without gradients or autocast.
+bool may_multiply(const at::Tensor& x, at::ArrayRef<LinearLayer> layers);
+
+/// The layer's result for x, not initialised.
+at::Tensor empty_result(const at::Tensor& x, const LinearLayer& layer);
+
+template <class T>
+Matrix<const T> rows_of(const at::Tensor& x) {
+  const int64_t features = x.size(-1);
+  return {static_cast<const T*>(x.const_data_ptr()), x.numel() / features, features, features};
+}
+
+/// The most outputs whose sums are computed at a time, so that they stay in the caches until they are stored.
+constexpr int64_t kMostOutputs = 256;
+
+/// One layer of a call, as numbers of type T.
+template <class T>
+struct LayerNumbers {
+  Matrix<const T> weight;
+  const T* bias;
+  Matrix<T> out;
+
+  LayerNumbers(const LinearLayer& layer, const at::Tensor& result)
+      : weight(rows_of<T>(layer.weight)),
+        bias(layer.bias.defined() ? static_cast<const T*>(layer.bias.const_data_ptr()) : nullptr),
+        out{static_cast<T*>(result.mutable_data_ptr()), result.numel() / weight.rows, weight.rows,
+            weight.rows} {}
+
+  int64_t outputs() const { return weight.rows; }
+
+  /// This layer for `count` of the rows, from row r on.
+  LayerNumbers part(int64_t r, int64_t count) const {
+    auto rows = *this;
+    rows.out = out.part(r, count);
+    return rows;
+  }
+
+  /// Where the sums of outputs from `first` on are computed: float32 in the result itself.
+  Matrix<float> sums(int64_t first, int64_t count, Scratch& scratch) const {
+    if constexpr (std::is_same_v<T, float>) {
+      return out.block(0, out.rows, first, count);
+    } else {
+      return scratch.matrix<float>(out.rows, count);
+    }
+  }
+
+  void add_bias(int64_t first, const Matrix<float>& sums) const {
+    if (bias == nullptr) return;
+    std::array<float, kMostOutputs> wide;
+    elementwise().convert(bias + first, wide.data(), sums.cols);
+    for (int64_t r = 0; r < sums.rows; ++r) elementwise().add(wide.data(), sums.row(r), sums.cols);
+  }
+
+  void store(int64_t first, const Matrix<float>& sums) const {
+    if constexpr (!std::is_same_v<T, float>) {
+      for (int64_t r = 0; r < sums.rows; ++r)
+        elementwise().convert(sums.row(r), out.row(r) + first, sums.cols);
+    }
+  }
+};
+
+/// Applies the function, if there is one, to every number.
+inline void apply(RowFunction function, const Matrix<float>& numbers) {
+  if (function == nullptr) return;
+  for (int64_t r = 0; r < numbers.rows; ++r) function(numbers.row(r), numbers.row(r), numbers.cols);
+}
+
+/// to = to * x, number by number
+inline void multiply_by(const Matrix<float>& x, const Matrix<float>& to) {
+  for (int64_t r = 0; r < to.rows; ++r) elementwise().multiply_by(x.row(r), to.row(r), to.cols);
+}
+
+}  // namespace attentive::kernels::cpu
