@@ -92,7 +92,8 @@ void SumOfProducts::add(const at::Tensor& a, const at::Tensor& b, double factor)
 }
 
 at::Tensor SumOfProducts::take(const at::Tensor& factor) {
-  const auto sum = std::exchange(sum_, {}), rest = std::exchange(rest_, {});
+  auto sum = std::exchange(sum_, {});
+  const auto rest = std::exchange(rest_, {});
   if (rest.defined()) {
     const float times = factor.defined() ? factor.item<float>() : 1.0F;
     at::parallel_for(0, sum.numel(), kSumGrain, [&](int64_t begin, int64_t end) {
