@@ -177,7 +177,7 @@ void techniques(const StepSettings& step, int rounds) {
   const auto whole = gpt2(step.dropout), frozen = gpt2(step.dropout), adapted = gpt2(step.dropout);
   for (const auto& parameter : frozen->parameters()) parameter.set_requires_grad(false);
   for (size_t i = 8; i < 12; ++i) {
-    for (const auto& parameter : frozen->trf_blocks[i]->parameters()) parameter.set_requires_grad(true);
+    for (const auto& parameter : frozen->trf_blocks->ptr(i)->parameters()) parameter.set_requires_grad(true);
   }
   const auto lora = Lora({.rank = 8, .alpha = 16.0}).attach(adapted);
   std::array<Trained, 3> models{Trained(whole), Trained(frozen), Trained(adapted)};
