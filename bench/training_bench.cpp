@@ -10,7 +10,6 @@
 // of all tensors, and of resident memory, in which the C library keeps a part of what was freed.
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <functional>
 #include <string>
@@ -102,12 +101,11 @@ GPT gpt2(double dropout) {
 // How a step is trained.
 struct Technique {
   std::string name;
-  bool chunks = true;         // the loss in chunks
-  int64_t checkpoint = 0;     // blocks
-  bool autocast = false;      // to bfloat16
-  int64_t passes = 1;         // forward passes that share the rows of the step
-  bool half_ignored = false;  // the first half of each row
-  enum Model { Whole, Frozen, Adapted } model = Whole;
+  bool chunks = true;      // the loss in chunks
+  int64_t checkpoint = 0;  // blocks
+  bool autocast = false;   // to bfloat16
+  int64_t passes = 1;      // forward passes that share the rows of the step
+  bool lora = false;
 };
 
 // A model with its optimizer, whose moments exist after the first step.
@@ -126,8 +124,7 @@ struct Trained {
 };
 
 at::Tensor loss_of(GPT model, const at::Tensor& ids, const Technique& technique) {
-  auto targets = ids.roll(-1, 1);
-  if (technique.half_ignored) targets.narrow(1, 0, targets.size(1) / 2).fill_(-100);
+  const auto targets = ids.roll(-1, 1);
   const Autocast autocast(at::kCPU, technique.autocast ? std::optional(at::kBFloat16) : std::nullopt);
   if (technique.chunks) return model->loss(ids, targets);
   return at::cross_entropy_loss(model->forward(ids).flatten(0, 1), targets.flatten());
@@ -174,38 +171,30 @@ void blocks(const StepSettings& step, int rounds) {
 // beyond the parameters, which are those of the step and the moments.
 void techniques(const StepSettings& step, int rounds) {
   at::manual_seed(1);
-  const auto whole = gpt2(step.dropout), frozen = gpt2(step.dropout), adapted = gpt2(step.dropout);
-  for (const auto& parameter : frozen->parameters()) parameter.set_requires_grad(false);
-  for (size_t i = 8; i < 12; ++i) {
-    for (const auto& parameter : frozen->trf_blocks->ptr(i)->parameters()) parameter.set_requires_grad(true);
-  }
-  const auto lora = Lora({.rank = 8, .alpha = 16.0}).attach(adapted);
-  std::array<Trained, 3> models{Trained(whole), Trained(frozen), Trained(adapted)};
+  Trained whole(gpt2(step.dropout));
+  auto adapted_model = gpt2(step.dropout);
+  const auto lora = Lora({.rank = 8, .alpha = 16.0}).attach(adapted_model);
+  Trained adapted(adapted_model);
   const auto ids = random_ids(step);
-  const std::vector<Technique> all{{.name = "none", .chunks = false},
-                                   {.name = "loss in chunks"},
-                                   {.name = "and half of the tokens ignored", .half_ignored = true},
-                                   {.name = "and checkpointed blocks", .checkpoint = 1},
-                                   {.name = "and bfloat16 products", .autocast = true},
-                                   {.name = "and one pass a row", .passes = step.batch},
-                                   {.name = "and 8 of 12 blocks frozen", .model = Technique::Frozen},
-                                   {.name = "and LoRA of rank 8", .model = Technique::Adapted},
-                                   {.name = "LoRA and all but ignored",
-                                    .checkpoint = 1,
-                                    .autocast = true,
-                                    .passes = step.batch,
-                                    .model = Technique::Adapted}};
+  const std::vector<Technique> all{
+      {.name = "none", .chunks = false},
+      {.name = "loss in chunks"},
+      {.name = "and checkpointed blocks", .checkpoint = 1},
+      {.name = "and bfloat16 products", .autocast = true},
+      {.name = "and one pass a row", .passes = step.batch},
+      {.name = "and LoRA", .lora = true},
+      {.name = "all of them", .checkpoint = 1, .autocast = true, .passes = step.batch, .lora = true}};
   std::vector<double> bytes;
   std::vector<std::vector<double>> seconds(all.size());
   for (const auto& technique : all) {
-    auto& trained = models[technique.model];
+    auto& trained = technique.lora ? adapted : whole;
     train(trained, ids, technique);
     bytes.push_back(bench::peak_tensor_growth([&] { train(trained, ids, technique); }) + trained.moments());
   }
   for (int round = 0; round < rounds; ++round) {
     for (size_t i = 0; i < all.size(); ++i) {
       const bench::Timer timer;
-      train(models[all[i].model], ids, all[i]);
+      train(all[i].lora ? adapted : whole, ids, all[i]);
       seconds[i].push_back(timer.seconds());
     }
   }
@@ -215,7 +204,7 @@ void techniques(const StepSettings& step, int rounds) {
     for (size_t round = 0; round < seconds[i].size(); ++round) {
       ratios.push_back(seconds[i][round] / seconds[0][round]);
     }
-    fmt::print("  {:<31} {:>7.2f} s (x {:.2f})   {:>6.0f} MiB (x {:.2f})\n", all[i].name, median(seconds[i]),
+    fmt::print("  {:<24} {:>7.2f} s (x {:.2f})   {:>6.0f} MiB (x {:.2f})\n", all[i].name, median(seconds[i]),
                median(ratios), bytes[i] / kMiB, bytes[i] / bytes[0]);
   }
   apps::flush_output();

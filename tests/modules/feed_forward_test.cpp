@@ -1,4 +1,5 @@
 #include <cmath>
+#include <string>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/gelu.h>
@@ -6,6 +7,7 @@
 #include <ATen/ops/linspace.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/silu.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 
@@ -53,6 +55,13 @@ TEST_CASE("FeedForward without gradients equals that with gradients", "[feed_for
   FeedForward ff(FeedForwardOptions(24).hidden_dim(300).activation(activation).gated(gated));
   const auto x = at::randn({1, tokens, 24});
   const auto want = ff->forward(x);
+  if (gated && activation == Activation::Silu) {
+    const auto layer = [&](const std::string& name, const at::Tensor& input) {
+      const auto state = ff->named_parameters();
+      return at::linear(input, state[name + ".weight"], state[name + ".bias"]);
+    };
+    CHECK_WITHIN(want, layer("layers.2", at::silu(layer("gate", x)) * layer("layers.0", x)), {1e-5, 2e-6});
+  }
   const at::NoGradGuard no_grad;
   CHECK_WITHIN(ff->forward(x), want, {1e-5, 2e-6});
   const auto half = at::kBFloat16;
