@@ -67,6 +67,13 @@ double median(std::vector<double> x) {
   return x[x.size() / 2];
 }
 
+// The median of the ratios within a round.
+double median_ratio(const std::vector<double>& seconds, const std::vector<double>& first) {
+  std::vector<double> ratios;
+  for (size_t round = 0; round < seconds.size(); ++round) ratios.push_back(seconds[round] / first[round]);
+  return median(ratios);
+}
+
 void compare(const std::string& title, std::vector<Way> ways, int rounds) {
   for (auto& way : ways) {
     double results = 0;
@@ -82,12 +89,10 @@ void compare(const std::string& title, std::vector<Way> ways, int rounds) {
   }
   fmt::print("{}\n", title);
   for (const auto& way : ways) {
-    std::vector<double> ratios;
-    for (size_t i = 0; i < way.seconds.size(); ++i) ratios.push_back(way.seconds[i] / ways[0].seconds[i]);
     fmt::print(
         "  {:<12} {:>9.1f} ms (x {:.3f})   tensors {:>8.1f} MiB (x {:.3f})   resident {:>8.1f} MiB (x "
         "{:.3f})\n",
-        way.name, 1e3 * median(way.seconds), median(ratios), way.tensors / kMiB,
+        way.name, 1e3 * median(way.seconds), median_ratio(way.seconds, ways[0].seconds), way.tensors / kMiB,
         way.tensors / ways[0].tensors, way.resident / kMiB, way.resident / ways[0].resident);
   }
   apps::flush_output();
@@ -200,12 +205,8 @@ void techniques(const StepSettings& step, int rounds) {
   }
   fmt::print("step of GPT-2 124M, batch {}, {} tokens\n", step.batch, step.tokens);
   for (size_t i = 0; i < all.size(); ++i) {
-    std::vector<double> ratios;
-    for (size_t round = 0; round < seconds[i].size(); ++round) {
-      ratios.push_back(seconds[i][round] / seconds[0][round]);
-    }
     fmt::print("  {:<24} {:>7.2f} s (x {:.2f})   {:>6.0f} MiB (x {:.2f})\n", all[i].name, median(seconds[i]),
-               median(ratios), bytes[i] / kMiB, bytes[i] / bytes[0]);
+               median_ratio(seconds[i], seconds[0]), bytes[i] / kMiB, bytes[i] / bytes[0]);
   }
   apps::flush_output();
 }

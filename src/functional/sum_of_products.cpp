@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
+#include <limits>
 #include <utility>
 
 #include <ATen/Parallel.h>
@@ -51,6 +53,11 @@ void round_scaled(uint16_t* __restrict high, const uint8_t* __restrict low, floa
   }
 }
 
+// The number, or the NaN whose lower half is 0.
+float plain(float x) {
+  return std::isnan(x) ? std::numeric_limits<float>::quiet_NaN() : x;
+}
+
 uint16_t* words(const at::Tensor& numbers) {
   return reinterpret_cast<uint16_t*>(numbers.data_ptr<c10::BFloat16>());
 }
@@ -95,7 +102,7 @@ at::Tensor SumOfProducts::take(const at::Tensor& factor) {
   auto sum = std::exchange(sum_, {});
   const auto rest = std::exchange(rest_, {});
   if (rest.defined()) {
-    const float times = factor.defined() ? factor.item<float>() : 1.0F;
+    const float times = factor.defined() ? plain(factor.item<float>()) : 1.0F;
     at::parallel_for(0, sum.numel(), kSumGrain, [&](int64_t begin, int64_t end) {
       round_scaled(words(sum) + begin, rest.data_ptr<uint8_t>() + begin, times, end - begin);
     });

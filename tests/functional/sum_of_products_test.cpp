@@ -105,6 +105,8 @@ TEST_CASE("SumOfProducts keeps NaN, infinities and signs", "[linear_cross_entrop
   CHECK(got[3].item<float>() == -kInfinity);
   CHECK(got[4].item<float>() == kInfinity);
   CHECK(got[5].item<float>() == -0.5f);
+  const auto factor = at::full({}, std::bit_cast<float>(0x7fffffffU));
+  CHECK(std::isnan(sum_of({{1.0, row_of({1.0f})}}, factor).item<float>()));
 }
 
 TEST_CASE("SumOfProducts has the same bits for any number of threads", "[linear_cross_entropy]") {
