@@ -1,17 +1,22 @@
 // Time and peak memory of what makes training fit: the loss in chunks against the composed loss, checkpointed
 // blocks against blocks that keep their activations, and a step with each technique of
-// docs/guide/training_on_one_machine.md.
+// docs/guide/training_on_one_machine.md; and of the tokens of a text.
 //
 //   build/release/bench/training_bench loss --vocabulary 150000 --tokens 2048 --width 1024
 //   build/release/bench/training_bench blocks --tokens 1024
 //   build/release/bench/training_bench techniques --tokens 1024 --batch 2
+//   build/release/bench/training_bench text --megabytes 256
 //
 // The ways alternate in rounds. Memory is the peak of a call, less the gradients that it leaves: of the bytes
 // of all tensors, and of resident memory, in which the C library keeps a part of what was freed.
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <functional>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,10 +29,15 @@
 #include <attentive/functional/linear_cross_entropy.h>
 #include <attentive/models/gpt.h>
 #include <attentive/models/lora.h>
+#include <attentive/text/char_tokenizer.h>
 #include <attentive/train/adamw.h>
 #include <attentive/train/autocast.h>
+#include <attentive/train/language_model.h>
+#include <attentive/train/loss_scaler.h>
+#include <attentive/train/token_file.h>
 
 #include "common/run_main.h"
+#include "support/gpt2.h"
 #include "support/memory.h"
 #include "support/timer.h"
 
@@ -98,19 +108,18 @@ void compare(const std::string& title, std::vector<Way> ways, int rounds) {
   apps::flush_output();
 }
 
-GPT gpt2(double dropout) {
-  return GPT(
-      GPTOptions(50257, 1024, 768, 12, 12).qkv_bias(true).tied(true).init(GPTInit::Gpt2).dropout(dropout));
-}
+// Whole: all parameters learn. Frozen: the tables and the first six blocks do not. Adapted: adapters do.
+enum class ModelKind { Whole, Frozen, Adapted };
 
 // How a step is trained.
 struct Technique {
   std::string name;
   bool chunks = true;      // the loss in chunks
   int64_t checkpoint = 0;  // blocks
-  bool autocast = false;   // to bfloat16
-  int64_t passes = 1;      // forward passes that share the rows of the step
-  bool lora = false;
+  std::optional<at::ScalarType> autocast = std::nullopt;
+  int64_t passes = 1;    // forward passes that share the rows of the step
+  bool ignored = false;  // the first half of each row is a prompt, whose targets do not count
+  ModelKind model = ModelKind::Whole;
 };
 
 // A model with its optimizer, whose moments exist after the first step.
@@ -129,8 +138,9 @@ struct Trained {
 };
 
 at::Tensor loss_of(GPT model, const at::Tensor& ids, const Technique& technique) {
-  const auto targets = ids.roll(-1, 1);
-  const Autocast autocast(at::kCPU, technique.autocast ? std::optional(at::kBFloat16) : std::nullopt);
+  auto targets = ids.roll(-1, 1);
+  if (technique.ignored) targets.narrow(1, 0, ids.size(1) / 2).fill_(-100);
+  const Autocast autocast(at::kCPU, technique.autocast);
   if (technique.chunks) return model->loss(ids, targets);
   return at::cross_entropy_loss(model->forward(ids).flatten(0, 1), targets.flatten());
 }
@@ -140,9 +150,12 @@ std::vector<at::Tensor> train(Trained& trained, const at::Tensor& ids, const Tec
   auto& [model, optimizer] = trained;
   model->options.checkpoint(technique.checkpoint);
   optimizer.zero_grad();
+  const bool scaled = technique.autocast == at::kHalf;
+  LossScaler scaler({.mode = scaled ? LossScalingMode::Fixed : LossScalingMode::Off});
   for (const auto& rows : ids.chunk(technique.passes)) {
-    (loss_of(model, rows, technique) / static_cast<double>(technique.passes)).backward();
+    scaler.scale(loss_of(model, rows, technique) / static_cast<double>(technique.passes)).backward();
   }
+  optimizer.clip(1.0, scaler.factor());
   optimizer.step();
   std::vector<at::Tensor> gradients;
   for (const auto& parameter : model->parameters()) {
@@ -152,17 +165,15 @@ std::vector<at::Tensor> train(Trained& trained, const at::Tensor& ids, const Tec
   return gradients;
 }
 
-at::Tensor random_ids(const StepSettings& step) {
-  return at::randint(50257, {step.batch, step.tokens}, at::kLong);
-}
-
 // A step of GPT-2 (124M): the loss, in chunks, the backward pass and AdamW. The moments exist before.
 void blocks(const StepSettings& step, int rounds) {
   at::manual_seed(1);
-  Trained trained(gpt2(step.dropout));
-  const auto ids = random_ids(step);
+  Trained trained(bench::gpt2(step.dropout));
+  const auto ids = bench::gpt2_ids(step.batch, step.tokens);
   const auto way = [&](const char* name, int64_t every) {
-    const Technique technique{.name = name, .checkpoint = every, .autocast = step.autocast};
+    const Technique technique{.name = name,
+                              .checkpoint = every,
+                              .autocast = step.autocast ? std::optional(at::kBFloat16) : std::nullopt};
     return Way{name, [&trained, ids, technique] { return train(trained, ids, technique); }};
   };
   const auto plain = way("none", 0);
@@ -172,34 +183,52 @@ void blocks(const StepSettings& step, int rounds) {
           {plain, way("every block", 1), way("every third", 3)}, rounds);
 }
 
+GPT frozen(GPT model) {
+  for (const auto& table : {model->tok_emb->weight, model->pos_emb->weight}) table.set_requires_grad(false);
+  for (size_t block = 0; block < 6; ++block) {
+    for (const auto& parameter : model->trf_blocks->ptr(block)->parameters())
+      parameter.set_requires_grad(false);
+  }
+  return model;
+}
+
 // The step under each technique of docs/guide/training_on_one_machine.md: its time, and the bytes of tensors
 // beyond the parameters, which are those of the step and the moments.
 void techniques(const StepSettings& step, int rounds) {
   at::manual_seed(1);
-  Trained whole(gpt2(step.dropout));
-  auto adapted_model = gpt2(step.dropout);
-  const auto lora = Lora({.rank = 8, .alpha = 16.0}).attach(adapted_model);
-  Trained adapted(adapted_model);
-  const auto ids = random_ids(step);
-  const std::vector<Technique> all{
-      {.name = "none", .chunks = false},
-      {.name = "loss in chunks"},
-      {.name = "and checkpointed blocks", .checkpoint = 1},
-      {.name = "and bfloat16 products", .autocast = true},
-      {.name = "and one pass a row", .passes = step.batch},
-      {.name = "and LoRA", .lora = true},
-      {.name = "all of them", .checkpoint = 1, .autocast = true, .passes = step.batch, .lora = true}};
+  auto adapted = bench::gpt2(step.dropout);
+  const auto lora = Lora({.rank = 8, .alpha = 16.0}).attach(adapted);
+  std::map<ModelKind, Trained> models;
+  models.emplace(ModelKind::Whole, bench::gpt2(step.dropout));
+  models.emplace(ModelKind::Frozen, frozen(bench::gpt2(step.dropout)));
+  models.emplace(ModelKind::Adapted, adapted);
+  const auto ids = bench::gpt2_ids(step.batch, step.tokens);
+  const std::vector<Technique> all{{.name = "none", .chunks = false},
+                                   {.name = "loss in chunks"},
+                                   {.name = "and ignored tokens", .ignored = true},
+                                   {.name = "and checkpointed blocks", .checkpoint = 1},
+                                   {.name = "and bfloat16 products", .autocast = at::kBFloat16},
+                                   {.name = "and float16 products", .autocast = at::kHalf},
+                                   {.name = "and one pass a row", .passes = step.batch},
+                                   {.name = "and frozen parameters", .model = ModelKind::Frozen},
+                                   {.name = "and LoRA", .model = ModelKind::Adapted},
+                                   {.name = "all but float16",
+                                    .checkpoint = 1,
+                                    .autocast = at::kBFloat16,
+                                    .passes = step.batch,
+                                    .ignored = true,
+                                    .model = ModelKind::Adapted}};
   std::vector<double> bytes;
   std::vector<std::vector<double>> seconds(all.size());
   for (const auto& technique : all) {
-    auto& trained = technique.lora ? adapted : whole;
+    auto& trained = models.at(technique.model);
     train(trained, ids, technique);
     bytes.push_back(bench::peak_tensor_growth([&] { train(trained, ids, technique); }) + trained.moments());
   }
   for (int round = 0; round < rounds; ++round) {
     for (size_t i = 0; i < all.size(); ++i) {
       const bench::Timer timer;
-      train(all[i].lora ? adapted : whole, ids, all[i]);
+      train(models.at(all[i].model), ids, all[i]);
       seconds[i].push_back(timer.seconds());
     }
   }
@@ -208,6 +237,42 @@ void techniques(const StepSettings& step, int rounds) {
     fmt::print("  {:<24} {:>7.2f} s (x {:.2f})   {:>6.0f} MiB (x {:.2f})\n", all[i].name, median(seconds[i]),
                median_ratio(seconds[i], seconds[0]), bytes[i] / kMiB, bytes[i] / bytes[0]);
   }
+  apps::flush_output();
+}
+
+// A text of words from a list, of at least the given size.
+void write_text(const std::filesystem::path& path, int64_t megabytes) {
+  const std::string line = "It is the text of a benchmark, and it repeats itself; its words are not many.\n";
+  std::ofstream file(path, std::ios::binary);
+  for (int64_t bytes = 0; bytes < megabytes << 20; bytes += static_cast<int64_t>(line.size())) file << line;
+}
+
+// The resident memory and time of a text's tokens: in memory, written to a file, and mapped.
+void text(int64_t megabytes) {
+  const auto folder = std::filesystem::temp_directory_path();
+  const auto text = folder / "training_bench.txt", tokens = folder / "training_bench.tokens";
+  write_text(text, megabytes);
+  const auto tokenizer = CharTokenizer::train(MappedText(text).view().substr(0, 1000));
+  const auto show = [](const char* name, const std::function<int64_t()>& work) {
+    double seconds = 0;
+    int64_t count = 0;
+    const double bytes = bench::peak_growth([&] {
+      const bench::Timer timer;
+      count = work();
+      seconds = timer.seconds();
+    });
+    fmt::print("  {:<24} {:>7.2f} s   {:>7.0f} MiB   {} tokens\n", name, seconds, bytes / kMiB, count);
+  };
+  fmt::print("tokens of a text of {} MiB; memory: resident\n", megabytes);
+  show("in memory", [&] { return tokenize(MappedText(text).view(), tokenizer).training.numel(); });
+  show("written to a file", [&] {
+    write_token_file(tokens, text, tokenizer);
+    return int64_t{0};
+  });
+  show("mapped", [&] { return map_token_file(tokens).training.numel(); });
+  show("mapped, all read", [&] { return map_token_file(tokens).training.count_nonzero().item<int64_t>(); });
+  std::filesystem::remove(text);
+  std::filesystem::remove(tokens);
   apps::flush_output();
 }
 
@@ -253,11 +318,15 @@ int main(int argc, char** argv) {
     command->add_option("--dropout", step.dropout)->check(CLI::Range(0.0, 1.0))->capture_default_str();
   }
   blocks_command->add_flag("--autocast", step.autocast, "to bfloat16");
+  int64_t megabytes = 256;
+  auto* text_command = app.add_subcommand("text", "tokens in memory and in a mapped file");
+  text_command->add_option("--megabytes", megabytes)->check(CLI::Range(1, 100000))->capture_default_str();
   return apps::run_main(app, argc, argv, [&] {
     at::set_num_threads(settings.threads);
     if (loss_command->parsed()) loss(settings);
     if (blocks_command->parsed()) blocks(step, settings.rounds);
     if (techniques_command->parsed()) techniques(step, settings.rounds);
+    if (text_command->parsed()) text(megabytes);
     return 0;
   });
 }

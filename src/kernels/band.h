@@ -32,6 +32,8 @@ struct Band {
   ATTENTIVE_HOST_DEVICE int64_t key_hi(int64_t i, int64_t S) const { return clamped(i + hi + 1, S); }
   ATTENTIVE_HOST_DEVICE int64_t query_lo(int64_t j, int64_t L) const { return clamped(j - hi, L); }
   ATTENTIVE_HOST_DEVICE int64_t query_hi(int64_t j, int64_t L) const { return clamped(j - lo + 1, L); }
+  /// Whether each of S keys may be seen by some of L queries, of which there is one at least.
+  bool shows_every_key(int64_t L, int64_t S) const { return lo <= hi && lo <= 0 && S - L <= hi; }
 
  private:
   ATTENTIVE_HOST_DEVICE static int64_t clamped(int64_t x, int64_t most) {

@@ -1,5 +1,6 @@
 #include "models/decoder_only.h"
 
+#include <ATen/core/Reduction.h>
 #include <ATen/ops/cross_entropy_loss.h>
 
 #include <attentive/functional/linear_cross_entropy.h>
@@ -29,6 +30,24 @@ at::Tensor LogitHead::logits(const at::Tensor& x) const {
   return softcap ? plain.div(*softcap).tanh().mul(*softcap) : plain;
 }
 
+namespace {
+
+// The targets as int64, of which some are in the vocabulary and all others equal kIgnoredTarget.
+at::Tensor checked_targets(const DecoderSizes& sizes, const at::Tensor& targets) {
+  const auto result = targets.to(at::kLong);
+  if (result.numel() == 0 || result.is_meta() || result.min().item<int64_t>() != kIgnoredTarget) {
+    check_indices(sizes.caller, "targets", result, sizes.vocab_size);
+    return result;
+  }
+  const auto counted = result.masked_select(result.ne(kIgnoredTarget));
+  TORCH_CHECK_VALUE(counted.numel() > 0, sizes.caller, ": expected a target that is not ", kIgnoredTarget,
+                    ", got ", kIgnoredTarget, " alone");
+  check_indices(sizes.caller, "targets", counted, sizes.vocab_size);
+  return result;
+}
+
+}  // namespace
+
 at::Tensor next_token_loss(const DecoderSizes& sizes, const at::Tensor& ids, const at::Tensor& targets,
                            const LogitHead& head, const std::function<at::Tensor()>& features) {
   check_defined(sizes.caller, "ids", ids);
@@ -37,11 +56,13 @@ at::Tensor next_token_loss(const DecoderSizes& sizes, const at::Tensor& ids, con
                     shape_string(ids.sizes()), ", got ", shape_string(targets.sizes()));
   TORCH_CHECK_VALUE(at::isIntegralType(targets.scalar_type(), /*includeBool=*/false), sizes.caller,
                     ": expected targets as integers, got ", describe(targets));
-  check_indices(sizes.caller, "targets", targets, sizes.vocab_size);
+  const auto wanted = checked_targets(sizes, targets);
   const auto bytes = at::elementSize(autocast_type(head.weight.scalar_type(), head.weight.device()));
   if (ids.numel() > kMostLogitBytes / (sizes.vocab_size * static_cast<int64_t>(bytes)))
-    return linear_cross_entropy(features(), head.weight, targets, {.softcap = head.softcap});
-  return at::cross_entropy_loss(head.logits(features()).flatten(0, 1), targets.flatten().to(at::kLong));
+    return linear_cross_entropy(features(), head.weight, wanted,
+                                {.ignore_index = kIgnoredTarget, .softcap = head.softcap});
+  return at::cross_entropy_loss(head.logits(features()).flatten(0, 1), wanted.flatten(), {},
+                                at::Reduction::Mean, kIgnoredTarget);
 }
 
 std::unique_ptr<KVCache> empty_cache(const DecoderSizes& sizes, const TransformerAttentionImpl& attention,

@@ -38,8 +38,11 @@ struct LogitHead {
 /// the memory, but are summed in another order, so that a small model keeps the bits of the composed loss.
 constexpr int64_t kMostLogitBytes = 128 << 20;
 
-/// The mean cross-entropy of the logits of `features()` (B, T, features) and targets (B, T). Ids and targets
-/// are checked before `features` is called.
+/// The target of a token that does not count, as in PyTorch's own losses.
+constexpr int64_t kIgnoredTarget = -100;
+
+/// The mean cross-entropy of the logits of `features()` (B, T, features) and of those targets (B, T) that are
+/// not `kIgnoredTarget`. Ids and targets are checked before `features` is called.
 at::Tensor next_token_loss(const DecoderSizes& sizes, const at::Tensor& ids, const at::Tensor& targets,
                            const LogitHead& head, const std::function<at::Tensor()>& features);
 

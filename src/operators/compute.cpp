@@ -54,17 +54,20 @@ Tensor generator_state() {
   return generator.get_state();
 }
 
-// Gives a problem the random numbers of the call, drawn if the call has none, and returns their key.
+// Gives a problem the random numbers of the call, drawn if the call has none, and returns their key, which is
+// on the CPU.
 Tensor take_dropout_key(const char* caller, const CallArguments& call, Problem& problem) {
   if (!problem.has_dropout()) return nothing(at::kLong);
   const bool aten = problem.dropout_stream == DropoutStream::Aten;
-  auto key = call.dropout_key.defined() ? call.dropout_key.detach().clone() : Tensor();
-  if (key.defined()) {
-    const auto sizes = dropout_key_sizes(call.options);
-    TORCH_CHECK_VALUE(
-        key.is_cpu() && key.scalar_type() == (aten ? at::kByte : at::kLong) && key.sizes() == sizes, caller,
-        ": expected dropout_key to be ",
-        aten ? "the state of a CPU generator" : "one int64 number on the CPU", ", got ", describe(key));
+  Tensor key;
+  if (const auto& given = call.dropout_key; given.defined()) {
+    const bool in_reach = given.is_cpu() || given.device() == call.q.device();
+    TORCH_CHECK_VALUE(in_reach && given.scalar_type() == (aten ? at::kByte : at::kLong) &&
+                          given.sizes() == dropout_key_sizes(call.options),
+                      caller, ": expected dropout_key to be ",
+                      aten ? "the state of a CPU generator" : "one int64 number on the CPU", ", got ",
+                      describe(given));
+    key = given.detach().to(at::kCPU, given.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
   }
   if (aten) {
     if (!key.defined()) return generator_state();  // the call draws from the default generator
@@ -245,7 +248,8 @@ Results padded_forward(const CallArguments& call) {
   auto normal = normalize(name_of(Kind::Padded), call.q, call.k, call.v, call.options, call.extras());
   auto& problem = normal.problem;
   Results results;
-  results.dropout_key = take_dropout_key(name_of(Kind::Padded), call, problem);
+  // Every result is on the device of q, as PyTorch assumes of operators without memory.
+  results.dropout_key = take_dropout_key(name_of(Kind::Padded), call, problem).to(call.q.device());
   results.output = output_like(call.q, call.v);
   const auto computed = compute(
       name_of(Kind::Padded), call, problem, call.options.backend,
@@ -274,6 +278,7 @@ Results packed_forward(const CallArguments& call) {
   Results results;
   PackedCall packed;
   std::tie(packed, results.dropout_key) = packed_call_of(call);
+  results.dropout_key = results.dropout_key.to(call.q.device());
   const auto& q = call.q;
   const auto floats = q.options().dtype(at::kFloat);
   const auto wide = q.options().dtype(wide_type(q));

@@ -47,6 +47,9 @@ TEST_CASE("a band sees the pairs that causality and window allow", "[band][short
         wrong +=
             band.key_lo(i, S) < 0 || band.key_lo(i, S) > S || band.key_hi(i, S) < 0 || band.key_hi(i, S) > S;
       }
+      int64_t seen = 0;
+      for (int64_t j = 0; j < S; ++j) seen += band.query_lo(j, L) < band.query_hi(j, L);
+      wrong += L > 0 && band.shows_every_key(L, S) != (seen == S);
       // The band has a bound exactly if that bound hides a pair.
       wrong += L > 0 && S > 0 && (band.has_lo() != (hidden_left > 0) || band.has_hi() != (hidden_right > 0));
       unbounded += band.unbounded();

@@ -2,15 +2,19 @@
 // without a GPU in masked_softmax_test.cpp; only the launch, the choice of a backend and the streams need a
 // device.
 
+#include <algorithm>
 #include <limits>
 
 #include <ATen/Context.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/generators/catch_generators_range.hpp>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <attentive/functional/explain.h>
 
@@ -22,6 +26,7 @@
 
 using namespace attentive;
 using namespace attentive::test;
+using torch::autograd::grad;
 
 namespace {
 
@@ -40,6 +45,8 @@ OptionCall on_cuda(const OptionCall& call) {
   for (const auto& term : call.extras.mask.key_length_terms()) mask &= Mask::key_lengths(there(term));
   for (const auto& term : call.extras.mask.bias_terms()) mask &= Mask::bias(there(term));
   result.extras.mask = mask;
+  for (auto& x : result.captured) x = there(x);
+  for (const auto& define : result.functions) define(result);
   return result;
 }
 
@@ -84,6 +91,101 @@ TEST_CASE("on CUDA every option on every backend equals the CPU's reference", "[
       cases[n].apply(call);
       check_on_cuda(call, type, backend);
     }
+  }
+}
+
+// The kernels of PyTorch read 16 bytes at a time.
+TEST_CASE("on CUDA every head_dim and any strides equal the CPU's reference", "[cuda_attention][cuda]") {
+  if (!at::hasCUDA()) SKIP("no CUDA device");
+  const int64_t D = GENERATE(1, 2, 3, 4, 5, 8, 12, 20, 24, 36, 64, 72, 128, 132, 256, 264, 300);
+  INFO("head_dim " << D);
+  for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    for (const int64_t gap : {0, 1, 2, 4, 8}) {  // numbers between rows, and before the first
+      INFO("gap " << gap);
+      at::manual_seed(6);
+      auto exact = OptionCall{};
+      for (auto* x : {&exact.q, &exact.k, &exact.v}) *x = at::randn({2, 3, 9, D}, at::kDouble);
+      exact.options.causal = Causal::TopLeft;
+      const auto call = cast(exact, type);
+      auto spaced = on_cuda(call);
+      for (auto* x : {&spaced.q, &spaced.k, &spaced.v}) {
+        const auto wide = at::empty({2, 9, 3, D + gap}, x->options());
+        *x = wide.slice(3, gap).transpose(1, 2).copy_(x->detach()).requires_grad_(true);
+      }
+      for (const auto backend : {Backend::Auto, Backend::Torch}) {
+        INFO("dtype " << c10::toString(type) << ", backend " << to_string(backend));
+        const auto got = run_on(spaced, backend);
+        if (!got.refused) check_result(got, expected_of(call), type);
+        CHECK(got.refused == (backend == Backend::Torch && D * (type == at::kFloat ? 4 : 2) % 16 != 0));
+      }
+    }
+  }
+}
+
+// cuDNN's attention, which PyTorch prefers on some GPUs, once had wrong results at lengths of 64 modulo 128.
+// It compiles something for every shape, which takes longer than the call.
+TEST_CASE("on CUDA half types of every length equal the CPU's reference", "[cuda_attention][cuda]") {
+  if (!at::hasCUDA()) SKIP("no CUDA device");
+  const int64_t L = GENERATE(1, 2, 64, 65, 192), more = GENERATE(0, 64);  // further keys
+  const int64_t D = GENERATE(8, 64, 128);
+  const auto causal = GENERATE(Causal::None, Causal::TopLeft, Causal::BottomRight);
+  const int64_t kv_heads = D == 64 && L != 2 ? 1 : 2;
+  INFO(L << " queries, " << L + more << " keys, head_dim " << D << ", causal " << static_cast<int>(causal)
+         << ", key heads " << kv_heads);
+  at::manual_seed(7);
+  OptionCall exact;
+  exact.q = at::randn({2, 2, L, D}, at::kDouble);
+  exact.k = at::randn({2, kv_heads, L + more, D}, at::kDouble);
+  exact.v = at::randn({2, kv_heads, L + more, D}, at::kDouble);
+  exact.options.causal = causal;
+  check_on_cuda(exact, more == 0 ? at::kBFloat16 : at::kHalf, Backend::Torch);
+}
+
+TEST_CASE("on CUDA every function of a pair equals the CPU's reference", "[cuda_attention][cuda]") {
+  if (!at::hasCUDA()) SKIP("no CUDA device");
+  const auto& cases = function_cases();
+  const auto n = GENERATE_COPY(range(size_t{0}, cases.size()));
+  INFO("function: " << cases[n].name);
+  for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    for (const auto backend : {Backend::Auto, Backend::Native, Backend::Torch, Backend::Reference}) {
+      auto call = plain_call();
+      cases[n].apply(call);
+      call.options.causal = Causal::BottomRight;
+      check_on_cuda(call, type, backend);
+    }
+  }
+}
+
+TEST_CASE("on CUDA gradients are differentiated again as on the CPU", "[cuda_attention][cuda]") {
+  if (!at::hasCUDA()) SKIP("no CUDA device");
+  const auto& cases = option_cases();
+  const auto n = GENERATE_COPY(range(size_t{0}, cases.size()));
+  INFO("option: " << cases[n].name);
+  auto exact = plain_call();
+  cases[n].apply(exact);
+  // Only the Counter stream draws equal numbers on every device.
+  if (exact.options.dropout_p > 0 && exact.options.dropout_stream != DropoutStream::Counter) return;
+  const auto second = [](OptionCall call) {
+    call.options.backend = Backend::Reference;
+    at::manual_seed(23);
+    const auto y = attention(call.q, call.k, call.v, call.options, call.extras).output;
+    const auto leaves = leaves_of(call);
+    at::Tensor sum = at::zeros({}, y.options());
+    for (const auto& x : grad({y.square().sum()}, leaves, {}, true, /*create_graph=*/true, true)) {
+      if (x.defined()) sum = sum + x.sin().sum();
+    }
+    return grad({sum}, leaves, {}, false, false, /*allow_unused=*/true);
+  };
+  const auto got = second(on_cuda(cast(exact, at::kFloat))), want = second(cast(exact, at::kDouble));
+  REQUIRE(got.size() == want.size());
+  double largest = 0.0;
+  for (const auto& x : want) {
+    if (x.defined() && x.numel() > 0) largest = std::max(largest, x.abs().max().item<double>());
+  }
+  for (size_t i = 0; i < got.size(); ++i) {
+    INFO("leaf " << i);
+    REQUIRE(got[i].defined() == want[i].defined());
+    if (want[i].defined()) CHECK(difference(got[i].cpu(), want[i], {0.0, 1e-5 * largest}) == "");
   }
 }
 

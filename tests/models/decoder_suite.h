@@ -3,6 +3,7 @@
 // Checks that every decoder-only model passes.
 
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -11,9 +12,12 @@
 #include <ATen/ops/randint.h>
 #include <ATen/ops/zeros.h>
 #include <catch2/catch_test_macros.hpp>
+#include <fmt/format.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include "support/autocast.h"
 #include "support/compare.h"
+#include "support/errors.h"
 #include "support/memory_meter.h"
 
 namespace attentive::test {
@@ -43,6 +47,36 @@ void check_loss_in_chunks(Model& model, int64_t vocabulary) {
   const auto [chunks, chunks_bits] = peak_and_loss(at_most + 1);
   CHECK(whole_bits);
   CHECK(chunks * 3 < whole * 2);
+}
+
+/// Targets of -100 do not count, whether there are all logits or chunks of them; their hidden states get no
+/// gradient through the loss. `caller` begins the errors.
+template <class Model>
+void check_ignored_targets(Model& model, int64_t vocabulary, const std::string& caller) {
+  const int64_t at_most = (int64_t{128} << 20) / (4 * vocabulary);
+  for (const int64_t tokens : {at_most, at_most + 1}) {
+    const auto ids = at::randint(vocabulary, {1, tokens}, at::kLong);
+    auto targets = ids.flip(1).clone();
+    targets.narrow(1, 1, tokens / 2).fill_(-100);
+    const auto counted = targets.ne(-100);
+    const auto all = model->forward(ids).log_softmax(-1);
+    const auto chosen = all.gather(2, targets.clamp(0).unsqueeze(2)).squeeze(2).masked_select(counted);
+    const auto want = -chosen.mean();
+    CHECK_WITHIN(model->loss(ids, targets).detach(), want.detach(), {1e-6, 0});
+    const auto weight = model->tok_emb->weight;
+    const auto got = torch::autograd::grad({model->loss(ids, targets.to(at::kInt))}, {weight})[0];
+    CHECK_WITHIN(got, torch::autograd::grad({want}, {weight})[0], {1e-4, 1e-7});
+    const auto refused = [&](const at::Tensor& wrong) {
+      return value_error([&] { model->loss(ids, wrong); });
+    };
+    CHECK(refused(targets.masked_fill(counted, vocabulary)) ==
+          fmt::format("{}: expected targets in [0, {}), got {}", caller, vocabulary, vocabulary));
+    CHECK(refused(targets.masked_fill(counted, -99)) ==
+          fmt::format("{}: expected targets in [0, {}), got -99", caller, vocabulary));
+    CHECK(refused(targets.masked_fill(targets.eq(-100), -101)) ==
+          fmt::format("{}: expected targets in [0, {}), got -101", caller, vocabulary));
+    CHECK(refused(targets.fill_(-100)) == caller + ": expected a target that is not -100, got -100 alone");
+  }
 }
 
 /// Loss, gradients and the generator have the same bits with checkpoints as without. `make(every)` returns a

@@ -211,6 +211,13 @@ TEST_CASE("GPT's loss holds all logits only while they are small", "[gpt]") {
   test::check_loss_in_chunks(model, kVocabulary);
 }
 
+TEST_CASE("GPT's loss leaves ignored targets out", "[gpt]") {
+  constexpr int64_t kVocabulary = 70000;
+  at::manual_seed(4);
+  GPT model(GPTOptions(kVocabulary, 512, 4, 1, 1).tied(true));
+  test::check_ignored_targets(model, kVocabulary, "GPT");
+}
+
 TEST_CASE("GPT: the bits do not depend on checkpoint", "[gpt][activation_checkpoint]") {
   test::check_bits_of_checkpoints(
       [](int64_t every) {

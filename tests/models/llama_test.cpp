@@ -292,6 +292,13 @@ TEST_CASE("Llama's loss holds all logits only while they are small", "[llama]") 
   test::check_loss_in_chunks(model, kVocabulary);
 }
 
+TEST_CASE("Llama's loss leaves ignored targets out", "[llama]") {
+  constexpr int64_t kVocabulary = 70000;
+  at::manual_seed(4);
+  Llama model(LlamaOptions(kVocabulary, 4, 1, 1).tied(true).logit_softcap(3.0));
+  test::check_ignored_targets(model, kVocabulary, "Llama");
+}
+
 TEST_CASE("Llama: the bits do not depend on checkpoint", "[llama][activation_checkpoint]") {
   test::check_bits_of_checkpoints(
       [](int64_t every) { return Llama(LlamaOptions(11, 12, 3, 3).dropout(0.2).checkpoint(every)); },

@@ -308,6 +308,7 @@ struct ModuleSuite {
     y.sum().backward();
     for (const auto& device : devices()) {
       INFO("device " << device);
+      module->zero_grad();  // Module::to leaves gradients where they are
       module->to(device);
       auto there = x.to(device).detach().clone().requires_grad_(true);
       const auto got = call(module, there);

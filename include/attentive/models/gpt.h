@@ -105,7 +105,8 @@ class GPTImpl : public Module<GPTImpl> {
   at::Tensor forward(const at::Tensor& ids, Logits which = Logits::All);
   /// Processes tokens that follow those in the cache; ids holds only the new tokens, and so do the logits.
   at::Tensor forward_cached(const at::Tensor& ids, KVCache& cache, Logits which = Logits::All);
-  /// The mean cross-entropy of predicting `targets` (B, T), in nats per token.
+  /// The mean cross-entropy of predicting `targets` (B, T), in nats per token. Targets of -100, such as those
+  /// of a prompt, do not count.
   /// If all logits would take more than 128 MiB, they are computed in chunks, by `linear_cross_entropy`.
   at::Tensor loss(const at::Tensor& ids, const at::Tensor& targets);
 

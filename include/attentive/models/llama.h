@@ -134,7 +134,8 @@ class LlamaImpl : public Module<LlamaImpl> {
   /// cached ones included.
   at::Tensor forward_cached(const at::Tensor& ids, KVCache& cache, const Mask& mask = {},
                             Logits which = Logits::All);
-  /// The mean cross-entropy of predicting `targets` (B, T), in nats per token.
+  /// The mean cross-entropy of predicting `targets` (B, T), in nats per token. Targets of -100, such as those
+  /// of a prompt, do not count.
   /// If all logits would take more than 128 MiB, they are computed in chunks, by `linear_cross_entropy`.
   at::Tensor loss(const at::Tensor& ids, const at::Tensor& targets);
 

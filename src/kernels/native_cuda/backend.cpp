@@ -144,8 +144,8 @@ AttentionResult run_with(const SoftmaxKernels& kernels, const Problem& problem) 
   kept->clean = problem.weights == Weights::Clean;
   if (problem.bias.defined()) kept->bias_sizes = problem.bias.sizes();
   auto k = problem.k, v = problem.v;
-  const auto visible = reference::visible_pairs(problem, {0, problem.queries(), 0, problem.keys()});
-  if (visible.defined()) {
+  if (problem.has_mask() || !problem.band.shows_every_key(problem.queries(), problem.keys())) {
+    const auto visible = reference::visible_pairs(problem, {0, problem.queries(), 0, problem.keys()});
     k = without_unseen(k, visible, problem.kv_heads());
     v = without_unseen(v, visible, problem.kv_heads());
   }

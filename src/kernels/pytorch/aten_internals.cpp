@@ -4,7 +4,10 @@
 #include <limits>
 #include <utility>
 
+#include <ATen/SDPBackend.h>
 #include <ATen/ops/_flash_attention_forward.h>
+#include <ATen/ops/_fused_sdp_choice.h>
+#include <ATen/ops/_scaled_dot_product_cudnn_attention.h>
 #include <ATen/ops/_scaled_dot_product_efficient_attention.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
@@ -78,28 +81,42 @@ bool in_flash_cpu() {
 
 FusedResult flash_cuda(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal,
                        int64_t window_left, int64_t window_right, double dropout_p,
-                       std::optional<double> scale, const std::optional<at::Tensor>& alibi_slopes) {
+                       std::optional<double> scale, bool logsumexp) {
   const auto bound = [](int64_t value) { return value < 0 ? std::nullopt : std::optional<int64_t>(value); };
   const auto result = at::_flash_attention_forward(
       q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), /*cum_seq_q=*/std::optional<at::Tensor>(),
       /*cum_seq_k=*/std::optional<at::Tensor>(), q.size(2), k.size(2), dropout_p, causal,
-      /*return_debug_mask=*/false, scale, bound(window_left), bound(window_right),
-      /*seqused_k=*/std::optional<at::Tensor>(), alibi_slopes);
+      /*return_debug_mask=*/false, scale, bound(window_left), bound(window_right));
+  const auto output = std::get<0>(result).transpose(1, 2);
+  if (!logsumexp) return {output, {}};
   // The kernel returns +inf for a row without keys.
-  const auto logsumexp = std::get<1>(result);
-  return {std::get<0>(result).transpose(1, 2),
-          logsumexp.masked_fill(logsumexp.eq(std::numeric_limits<double>::infinity()),
-                                -std::numeric_limits<double>::infinity())};
+  const auto& lse = std::get<1>(result);
+  return {output, lse.masked_fill(lse.eq(std::numeric_limits<double>::infinity()),
+                                  -std::numeric_limits<double>::infinity())};
+}
+
+bool prefers_cudnn(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal,
+                   std::optional<double> scale) {
+  const auto choice =
+      at::_fused_sdp_choice(q, k, v, /*attn_mask=*/std::nullopt, /*dropout_p=*/0.0, causal, scale);
+  return choice == static_cast<int64_t>(at::SDPBackend::cudnn_attention);
+}
+
+FusedResult cudnn_cuda(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal,
+                       std::optional<double> scale, bool for_backward) {
+  const auto result =
+      at::_scaled_dot_product_cudnn_attention(q, k, v, /*attn_bias=*/std::nullopt, for_backward,
+                                              /*dropout_p=*/0.0, causal,
+                                              /*return_debug_mask=*/false, scale);
+  return {std::get<0>(result), {}};
 }
 
 FusedResult efficient_cuda(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal,
-                           double dropout_p, std::optional<double> scale, bool logsumexp) {
-  const auto result = at::_scaled_dot_product_efficient_attention(q, k, v, /*attn_bias=*/std::nullopt,
-                                                                  logsumexp, dropout_p, causal, scale);
+                           double dropout_p, std::optional<double> scale, bool logsumexp, bool for_backward) {
+  const auto result = at::_scaled_dot_product_efficient_attention(
+      q, k, v, /*attn_bias=*/std::nullopt, logsumexp || for_backward, dropout_p, causal, scale);
   // The statistics are padded to a multiple of the kernel's block of rows.
-  auto lse = std::get<1>(result);
-  if (logsumexp) lse = lse.slice(2, 0, q.size(2));
-  return {std::get<0>(result), lse};
+  return {std::get<0>(result), logsumexp ? std::get<1>(result).slice(2, 0, q.size(2)) : at::Tensor()};
 }
 
 }  // namespace attentive::kernels::aten

@@ -39,14 +39,26 @@ std::array<at::Tensor, 3> flash_cpu_backward(const at::Tensor& grad_output, cons
 bool in_flash_cpu();
 
 /// FlashAttention on CUDA, for half types. Causal and window bounds (-1: none) are aligned bottom-right; H
-/// may be a multiple of Hkv.
+/// may be a multiple of Hkv. The kernel reads 16 bytes at a time: rows of q, k and v begin at multiples of
+/// that. The logsumexp is undefined unless it is asked for.
 FusedResult flash_cuda(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal,
                        int64_t window_left, int64_t window_right, double dropout_p,
-                       std::optional<double> scale, const std::optional<at::Tensor>& alibi_slopes);
+                       std::optional<double> scale, bool logsumexp);
+
+/// Whether PyTorch itself would compute this call on CUDA, without a mask or dropout, by cuDNN's attention.
+/// `causal` is aligned top-left; q, k and v have the same number of heads.
+bool prefers_cudnn(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal,
+                   std::optional<double> scale);
+
+/// The output of cuDNN's attention, for a call that `prefers_cudnn`. Without `for_backward`, the output has
+/// no derivative.
+FusedResult cudnn_cuda(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal,
+                       std::optional<double> scale, bool for_backward);
 
 /// Memory-efficient attention on CUDA, also for float32. `causal` is aligned top-left; q, k and v have the
-/// same number of heads.
+/// same number of heads, and rows that begin at multiples of 16 bytes. The logsumexp is undefined unless it
+/// is asked for. Without `for_backward`, the output has no derivative.
 FusedResult efficient_cuda(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal,
-                           double dropout_p, std::optional<double> scale, bool logsumexp);
+                           double dropout_p, std::optional<double> scale, bool logsumexp, bool for_backward);
 
 }  // namespace attentive::kernels::aten
