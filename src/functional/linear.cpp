@@ -10,6 +10,7 @@
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "core/check.h"
@@ -108,6 +109,7 @@ class WidenedLinear : public torch::autograd::Function<WidenedLinear> {
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  torch::autograd::variable_list grads) {
+    const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
     const auto saved = context->get_saved_variables();
     const auto &x = saved[0], &weight = saved[1], &bias = saved[2];
     const auto grad = grads[0].reshape({-1, weight.size(0)});
@@ -131,10 +133,32 @@ at::Tensor own_product(const at::Tensor& x, const LinearLayer& layer,
   return few.defined() ? few : kernels::cpu::many_linear(x, layer, function);
 }
 
+// Whether autocast would multiply x by LibTorch's slow products of a half type.
+bool widens_under_autocast(const at::Tensor& x) {
+  return x.is_cpu() && is_autocast(x.device()) && widens_products(autocast_type(x.scalar_type(), x.device()));
+}
+
+at::Tensor base_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
+
+// Casts as autocast does, with its cache, and multiplies outside autocast.
+at::Tensor linear_under_autocast(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  const auto cast = [type = autocast_type(x.scalar_type(), x.device())](const at::Tensor& tensor) {
+    return tensor.defined() ? at::autocast::cached_cast(type, tensor, at::kCPU) : tensor;
+  };
+  const auto narrow_x = cast(x), narrow_weight = cast(weight), narrow_bias = cast(bias);
+  const auto is_cast = [&](const at::Tensor& tensor) {
+    return !tensor.defined() || tensor.scalar_type() == narrow_x.scalar_type();
+  };
+  if (!is_cast(narrow_weight) || !is_cast(narrow_bias)) return at::linear(x, weight, bias);  // an error
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  return base_linear(narrow_x, narrow_weight, narrow_bias);
+}
+
 // The product without what adapters add.
 at::Tensor base_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   auto own = own_product(x, {weight, bias});
   if (own.defined()) return own;
+  if (widens_under_autocast(x)) return linear_under_autocast(x, weight, bias);
   if (!widens_products(x)) return at::linear(x, weight, bias);
   const bool same =
       weight.scalar_type() == x.scalar_type() && (!bias.defined() || bias.scalar_type() == x.scalar_type());

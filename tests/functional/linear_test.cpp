@@ -3,6 +3,9 @@
 
 #include "functional/linear.h"
 
+#include <memory>
+#include <string>
+
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/linear.h>
@@ -12,6 +15,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/function.h>
 
 #include <attentive/modules/multi_head_attention.h>
 #include <attentive/notebooks/multi_head_self_attention.h>
@@ -19,6 +23,7 @@
 
 #include "kernels/gemm/gemm.h"
 #include "kernels/simd/selection.h"
+#include "support/autocast.h"
 #include "support/compare.h"
 
 using namespace attentive;
@@ -142,6 +147,42 @@ TEST_CASE("linear: only half types on the CPU are widened, and not under autocas
   CHECK_FALSE(widens_products(x.to(type)));
   at::autocast::set_autocast_enabled(at::kCPU, false);
   CHECK(widens_products(x.to(type)) == widens);
+}
+
+TEST_CASE("linear: autocast to a half type multiplies in float32 where that is faster", "[linear][short]") {
+  const auto type = half_type();
+  at::manual_seed(4);
+  const auto leaf = [](at::IntArrayRef sizes) { return at::randn(sizes).requires_grad_(true); };
+  const auto x = leaf({3, 11, 40}), weight = leaf({25, 40}), bias = leaf({25});
+  const auto direction = at::randn({3, 11, 25}).to(type);
+  const auto gradients = [&](const at::Tensor& y, bool create_graph) {
+    return torch::autograd::grad({y}, {x, weight, bias}, {direction.to(y.scalar_type())}, true, create_graph);
+  };
+  const auto rounded = [&](const at::Tensor& tensor) { return tensor.to(type).to(at::kDouble); };
+  const auto exact = at::linear(rounded(x), rounded(weight), rounded(bias));
+  const auto want = gradients(exact, false);
+  const bool in_scope = GENERATE(false, true);  // whether the backward pass runs under autocast too
+  const auto scope = std::make_unique<CpuAutocast>(type);
+  const auto y = linear(x, weight, bias);
+  CHECK(y.scalar_type() == type);
+  CHECK(error(y, exact) <= rounding(exact, type));
+  CHECK((y.grad_fn()->name().find("WidenedLinear") != std::string::npos) == widens_products(type));
+  const auto check = [&] {
+    for (const bool create_graph : {false, true}) {
+      const auto got = gradients(y, create_graph);
+      for (size_t i = 0; i < 3; ++i) {
+        INFO("gradient " << i << " of x, weight, bias");
+        CHECK(got[i].scalar_type() == at::kFloat);
+        CHECK(error(got[i], want[i]) <= 2 * rounding(want[i], type));
+      }
+    }
+  };
+  if (in_scope) check();
+  at::autocast::set_autocast_enabled(at::kCPU, false);
+  if (!in_scope) check();
+  at::autocast::set_autocast_enabled(at::kCPU, true);
+  CHECK_THROWS_AS(linear(x, weight.to(at::kDouble), bias), c10::Error);  // as at::linear
+  CHECK(linear(x.to(at::kDouble), weight.to(at::kDouble), bias.to(at::kDouble)).scalar_type() == at::kDouble);
 }
 
 #if defined(__x86_64__)
