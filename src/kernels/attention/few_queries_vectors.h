@@ -31,7 +31,7 @@ inline Vec load_step(const T* p, int64_t n) {
 }
 
 /// Scores of kRows queries for kSums / kRows keys (or the fewer keys that are left), with one read of each
-/// key row. kPrefetch: of the next rows. Step is defined in register_blocks.h.
+/// key row. kPrefetch concerns the next rows. Step is defined in register_blocks.h.
 template <class Step, int kRows, Prefetch kPrefetch, class T>
 inline void score_block(const Matrix<const typename Step::Operand>& q, const Matrix<const T>& k,
                         const Matrix<float>& scores) {
@@ -177,7 +177,7 @@ void few_scores_by(const Matrix<const float>& q, const Matrix<const T>& k, const
 }
 
 /// Calls work<kPrefetch>(): a branch at each prefetch would take a tenth of the time of products from cache.
-/// Half types that are widened are prefetched into L1, because their arithmetic takes longer than reading them.
+/// Half types that are widened are prefetched into L1, because widening them takes longer than reading them.
 template <class T, class Work>
 inline void with_prefetch(const Work& work) {
   constexpr bool kAsItLies = sizeof(T) == sizeof(float) || (kIsBf16<T> && ATTENTIVE_SIMD_HAS_PAIRS);
