@@ -6,6 +6,7 @@
 #include "kernels/simd/half_types.h"
 #include "kernels/simd/matrix.h"
 #include "kernels/simd/sums.h"
+#include "kernels/simd/vector_code.h"
 
 ATTENTIVE_SIMD_BEGIN
 
@@ -30,8 +31,8 @@ inline Vec load_step(const T* p, int64_t n) {
 }
 
 /// Scores of kRows queries for kSums / kRows keys (or the fewer keys that are left), with one read of each
-/// key row. kAsk: whether to prefetch the next rows. Step is defined in register_blocks.h.
-template <class Step, int kRows, bool kAsk, class T>
+/// key row. kPrefetch concerns the next rows. Step is defined in register_blocks.h.
+template <class Step, int kRows, Prefetch kPrefetch, class T>
 inline void score_block(const Matrix<const typename Step::Operand>& q, const Matrix<const T>& k,
                         const Matrix<float>& scores) {
   constexpr int kKeys = kSums / kRows;
@@ -52,20 +53,18 @@ inline void score_block(const Matrix<const typename Step::Operand>& q, const Mat
   };
   int64_t d = 0;
   for (; d + kLine<T> <= dim; d += kLine<T>) {
-    if constexpr (kAsk) {
-      for (int j = 0; j < kKeys; ++j) prefetch_beyond(key[j] + d);
-    }
+    for (int j = 0; j < kKeys; ++j) prefetch_beyond<kPrefetch>(key[j] + d);
     for (int64_t i = 0; i < kLine<T>; i += kStep) step(d + i, kStep);
   }
   for (; d < dim; d += kStep) step(d, dim - d);
   store_scores<kRows>(total, k.rows, scores);
 }
 
-template <class Step, int kRows, bool kAsk, class T>
+template <class Step, int kRows, Prefetch kPrefetch, class T>
 inline void score_rows(const Matrix<const typename Step::Operand>& q, const Matrix<const T>& k,
                        const Matrix<float>& scores) {
   for (int64_t j = 0; j < k.rows; j += kSums / kRows)
-    score_block<Step, kRows, kAsk>(q, k.part(j, k.rows - j), scores.block(0, kRows, j, k.rows - j));
+    score_block<Step, kRows, kPrefetch>(q, k.part(j, k.rows - j), scores.block(0, kRows, j, k.rows - j));
 }
 
 /// Calls work(Sequence<n>, r) for groups of n rows from row r on: n is 4 as often as possible, then 2, then
@@ -81,6 +80,7 @@ inline void for_groups_of_rows(int64_t rows, const Work& work) {
 #if ATTENTIVE_SIMD_HAS_PAIRS
 /// Scores for bf16 keys by products of pairs; the queries are rounded to bf16. The number of columns is a
 /// multiple of 32.
+template <Prefetch kPrefetch>
 void few_scores_of_pairs(const Matrix<const float>& q, const Matrix<const bf16_t>& k,
                          const Matrix<float>& scores) {
   for_groups_of_rows(q.rows, [&]<int kRows>(Sequence<kRows>, int64_t first) {
@@ -90,13 +90,13 @@ void few_scores_of_pairs(const Matrix<const float>& q, const Matrix<const bf16_t
       for (int64_t d = 0; d < q.cols; d += kWidth)
         store(query.row(r) + d, narrow_fast(load<Vec>(q.row(first + r) + d)));
     }
-    score_rows<StepBf16, kRows, true, bf16_t>(query, k, scores.part(first, kRows));
+    score_rows<StepBf16, kRows, kPrefetch, bf16_t>(query, k, scores.part(first, kRows));
   });
 }
 
 /// Adds weights * values to 64 columns of `out`, two keys at a time. `pairs` holds the weights of two keys
 /// per element, `pairs_stride` elements per row, rounded to bf16 as in the products of many queries.
-template <int kRows>
+template <int kRows, Prefetch kPrefetch>
 inline void output_block_of_pairs(const uint32_t* pairs, int64_t pairs_stride, const Matrix<const bf16_t>& v,
                                   const Matrix<float>& out) {
   const int64_t keys = v.rows, v_stride = v.stride, out_stride = out.stride;
@@ -114,11 +114,11 @@ inline void output_block_of_pairs(const uint32_t* pairs, int64_t pairs_stride, c
     const bf16_t* const a = values + j * v_stride;
     __m512bh value[4];
     for (int x = 0; x < 2; ++x) {
-      prefetch_beyond(a + x * 32);
+      prefetch_beyond<kPrefetch>(a + x * 32);
       const __m512i first = _mm512_loadu_si512(a + x * 32);
       __m512i second = _mm512_setzero_si512();
       if (j + 1 < keys) {
-        prefetch_beyond(a + v_stride + x * 32);
+        prefetch_beyond<kPrefetch>(a + v_stride + x * 32);
         second = _mm512_loadu_si512(a + v_stride + x * 32);
       }
       value[2 * x] = (__m512bh)_mm512_permutex2var_epi16(first, low, second);
@@ -134,6 +134,7 @@ inline void output_block_of_pairs(const uint32_t* pairs, int64_t pairs_stride, c
   }
 }
 
+template <Prefetch kPrefetch>
 void few_outputs_of_pairs(const Matrix<const float>& weights, const Matrix<const bf16_t>& v,
                           const Matrix<float>& out) {
   constexpr int64_t kKeys = 256;
@@ -146,8 +147,8 @@ void few_outputs_of_pairs(const Matrix<const float>& weights, const Matrix<const
     uint32_t pairs[kRows * kKeys / 2];
     std::memcpy(pairs, narrow, sizeof(pairs));
     for (int64_t d = 0; d < v.cols; d += 64)
-      output_block_of_pairs<kRows>(pairs, kKeys / 2, v.block(0, v.rows, d, 64),
-                                   out.block(first, kRows, d, 64));
+      output_block_of_pairs<kRows, kPrefetch>(pairs, kKeys / 2, v.block(0, v.rows, d, 64),
+                                              out.block(first, kRows, d, 64));
   });
 }
 #endif
@@ -155,11 +156,11 @@ void few_outputs_of_pairs(const Matrix<const float>& weights, const Matrix<const
 /// The size of a block of keys that stays in the L1 cache while all groups of rows read it.
 constexpr int64_t kBlockBytes = 16384;
 
-template <class T>
-void few_scores(const Matrix<const float>& q, const Matrix<const T>& k, const Matrix<float>& scores) {
+template <Prefetch kPrefetch, class T>
+void few_scores_by(const Matrix<const float>& q, const Matrix<const T>& k, const Matrix<float>& scores) {
 #if ATTENTIVE_SIMD_HAS_PAIRS
   if constexpr (kIsBf16<T>) {
-    if (q.cols % 32 == 0 && q.cols <= 256) return few_scores_of_pairs(q, k, scores);
+    if (q.cols % 32 == 0 && q.cols <= 256) return few_scores_of_pairs<kPrefetch>(q, k, scores);
   }
 #endif
   const int64_t fit = kBlockBytes / (static_cast<int64_t>(sizeof(T)) * q.cols) / kSums * kSums,
@@ -168,17 +169,33 @@ void few_scores(const Matrix<const float>& q, const Matrix<const T>& k, const Ma
     const int64_t n = k.rows - j < block ? k.rows - j : block;
     const auto keys = k.part(j, n);
     for_groups_of_rows(q.rows, [&]<int kRows>(Sequence<kRows>, int64_t r) {
-      const auto score =
-          kRows < 4 || r == 0 ? score_rows<StepF32, kRows, true, T> : score_rows<StepF32, kRows, false, T>;
+      const auto score = kRows < 4 || r == 0 ? score_rows<StepF32, kRows, kPrefetch, T>
+                                             : score_rows<StepF32, kRows, Prefetch::No, T>;
       score(q.part(r, kRows), keys, scores.block(r, kRows, j, n));
     });
   }
 }
 
+/// Calls work<kPrefetch>(): a branch at each prefetch would take a tenth of the time of products from cache.
+/// Half types that are widened are prefetched into L1, because widening them takes longer than reading them.
+template <class T, class Work>
+inline void with_prefetch(const Work& work) {
+  constexpr bool kAsItLies = sizeof(T) == sizeof(float) || (kIsBf16<T> && ATTENTIVE_SIMD_HAS_PAIRS);
+  if constexpr (kAsItLies) {
+    if (prefetch_to_l2) return work.template operator()<Prefetch::IntoL2>();
+  }
+  work.template operator()<Prefetch::IntoL1>();
+}
+
+template <class T>
+void few_scores(const Matrix<const float>& q, const Matrix<const T>& k, const Matrix<float>& scores) {
+  with_prefetch<T>([&]<Prefetch kPrefetch> { few_scores_by<kPrefetch, T>(q, k, scores); });
+}
+
 /// The number of vectors of an output row that are summed at a time.
 constexpr int kOutputVectors = kSums / 4;
 
-template <int kRows, int kVectors, class T>
+template <int kRows, int kVectors, Prefetch kPrefetch, class T>
 inline void output_block(const Matrix<const float>& weights, const Matrix<const T>& v,
                          const Matrix<float>& out) {
   const int64_t keys = v.rows, part = v.cols, v_stride = v.stride, weights_stride = weights.stride,
@@ -191,7 +208,7 @@ inline void output_block(const Matrix<const float>& weights, const Matrix<const 
     Vec value[kVectors];
     for (int x = 0; x < kVectors; ++x) {
       const T* const at = values + j * v_stride + x * kWidth;
-      prefetch_beyond(at);
+      prefetch_beyond<kPrefetch>(at);
       value[x] = load_part(at, part - x * kWidth);
     }
     for (int r = 0; r < kRows; ++r) {
@@ -206,7 +223,7 @@ inline void output_block(const Matrix<const float>& weights, const Matrix<const 
   }
 }
 
-template <int kRows, class T>
+template <int kRows, Prefetch kPrefetch, class T>
 inline void output_rows(const Matrix<const float>& weights, const Matrix<const T>& v,
                         const Matrix<float>& out) {
   constexpr int64_t kColumns = kOutputVectors * kWidth;
@@ -214,16 +231,17 @@ inline void output_rows(const Matrix<const float>& weights, const Matrix<const T
     block(weights, v.block(0, v.rows, d, n), out.block(0, kRows, d, n));
   };
   int64_t d = 0;
-  for (; d + kColumns <= v.cols; d += kColumns) columns(output_block<kRows, kOutputVectors, T>, d, kColumns);
+  for (; d + kColumns <= v.cols; d += kColumns)
+    columns(output_block<kRows, kOutputVectors, kPrefetch, T>, d, kColumns);
   for (; d < v.cols; d += kWidth)
-    columns(output_block<kRows, 1, T>, d, v.cols - d < kWidth ? v.cols - d : kWidth);
+    columns(output_block<kRows, 1, kPrefetch, T>, d, v.cols - d < kWidth ? v.cols - d : kWidth);
 }
 
-template <class T>
-void few_outputs(const Matrix<const float>& weights, const Matrix<const T>& v, const Matrix<float>& out) {
+template <Prefetch kPrefetch, class T>
+void few_outputs_by(const Matrix<const float>& weights, const Matrix<const T>& v, const Matrix<float>& out) {
 #if ATTENTIVE_SIMD_HAS_PAIRS
   if constexpr (kIsBf16<T>) {
-    if (v.cols % 64 == 0 && v.rows <= 256) return few_outputs_of_pairs(weights, v, out);
+    if (v.cols % 64 == 0 && v.rows <= 256) return few_outputs_of_pairs<kPrefetch>(weights, v, out);
   }
 #endif
   // Each block of keys is summed separately, so that rounding errors grow with the size of a block and the
@@ -233,9 +251,14 @@ void few_outputs(const Matrix<const float>& weights, const Matrix<const T>& v, c
   for (int64_t j = 0; j < v.rows; j += kBlock) {
     const auto values = v.part(j, v.rows - j < kBlock ? v.rows - j : kBlock);
     for_groups_of_rows(out.rows, [&]<int kRows>(Sequence<kRows>, int64_t r) {
-      output_rows<kRows, T>(weights.block(r, kRows, j, values.rows), values, out.part(r, kRows));
+      output_rows<kRows, kPrefetch, T>(weights.block(r, kRows, j, values.rows), values, out.part(r, kRows));
     });
   }
+}
+
+template <class T>
+void few_outputs(const Matrix<const float>& weights, const Matrix<const T>& v, const Matrix<float>& out) {
+  with_prefetch<T>([&]<Prefetch kPrefetch> { few_outputs_by<kPrefetch, T>(weights, v, out); });
 }
 
 ATTENTIVE_SIMD_END

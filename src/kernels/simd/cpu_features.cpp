@@ -43,6 +43,15 @@ bool has_avx512_fp16() {
 }
 #endif
 
+#if defined(__x86_64__)
+bool is_amd_from_zen5_on() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (!__builtin_cpu_is("amd") || !__get_cpuid(1, &a, &b, &c, &d)) return false;
+  const unsigned family = (a >> 8 & 0xf) + (a >> 20 & 0xff);
+  return family >= 0x1a;
+}
+#endif
+
 #if defined(__aarch64__) && defined(__linux__)
 constexpr unsigned long kHwcap2Bf16 = 1UL << 14;  // as in the kernel's <asm/hwcap.h>
 #endif
@@ -58,6 +67,7 @@ CpuFeatures detect() {
   cpu.avx512_fp16 = cpu.avx512_bf16 && has_avx512_fp16();
   cpu.fast_pairs = cpu.avx512_bf16 && __builtin_cpu_is("amd");
   cpu.amx = cpu.avx512_bf16 && has_amx();
+  cpu.prefetch_to_l2 = !is_amd_from_zen5_on();
 #elif defined(__aarch64__)
   cpu.neon = true;
 #if defined(__linux__)

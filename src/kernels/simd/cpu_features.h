@@ -14,6 +14,10 @@ struct CpuFeatures {
   bool neon = false;       ///< every 64-bit ARM
   bool neon_bf16 = false;  ///< neon and its products of bfloat16 (bfmmla)
   bool amx = false;        ///< with bfloat16 tiles, and permission of the system to use them
+  /// Whether keys and values come from memory faster if they are prefetched into the L2 cache rather than
+  /// into L1, which can wait for few lines at a time. On Zen 4 and Sapphire Rapids they do, on Zen 5 they do
+  /// not.
+  bool prefetch_to_l2 = false;
 };
 
 /// The features of this CPU, without regard to ATEN_CPU_CAPABILITY: that variable may name a set that the CPU

@@ -35,6 +35,8 @@ const Selection& selection() {
   return other ? *other : here;
 }
 
+const bool prefetch_to_l2 = this_cpu().prefetch_to_l2;
+
 const VectorCode& vector_code() {
   return *selection().code;
 }

@@ -58,16 +58,22 @@ inline void sums(const Vec (&v)[kCount], float* out) {
 template <class T>
 constexpr int64_t kLine = 64 / sizeof(T);
 
-/// Prefetches a line into the L1 cache: on AMD's Zen 5, prefetching into L2 is slower than no prefetching.
+/// Prefetches a line into the L1 cache. Into L2 would be slower for weights, which are often in L3.
 inline void prefetch(const void* p) {
   __builtin_prefetch(p, 0, 3);
 }
 
+/// Whether to prefetch, and into which cache (CpuFeatures::prefetch_to_l2).
+enum class Prefetch { No, IntoL1, IntoL2 };
+
 /// Prefetches rows beyond the current ones: a page holds few rows, and the hardware prefetcher stops at the
 /// end of a page.
+template <Prefetch kPrefetch>
 inline void prefetch_beyond(const void* p) {
   constexpr int64_t kAhead = 8192;
-  prefetch(static_cast<const char*>(p) + kAhead);
+  const char* const beyond = static_cast<const char*>(p) + kAhead;
+  if constexpr (kPrefetch == Prefetch::IntoL1) __builtin_prefetch(beyond, 0, 3);
+  if constexpr (kPrefetch == Prefetch::IntoL2) __builtin_prefetch(beyond, 0, 2);
 }
 
 /// The numbers 0 … n - 1 as template arguments. (<utility> would bring inline code of the library.)

@@ -37,6 +37,9 @@ struct VectorCode {
 /// The code that selection.h chose.
 const VectorCode& vector_code();
 
+/// CpuFeatures::prefetch_to_l2 of this CPU.
+extern const bool prefetch_to_l2;
+
 /// The code of each set, or null if the compiler or the platform lacks its instructions.
 namespace avx512_bf16 {
 const VectorCode* code();
