@@ -12,7 +12,6 @@
 //   O = O / ℓ, logsumexp = scale · m + ln ℓ
 
 #include <cstring>
-#include <utility>
 
 #include "kernels/attention/own_functions.h"
 #include "kernels/attention/packed_keys.h"
@@ -38,9 +37,6 @@ template <class T>
 constexpr int64_t kPackedBytes = int64_t{kIsBf16<T> ? 3 : 1} << 20;
 constexpr int64_t kHeadsAtLeast = 2;
 
-// If each thread has so many heads, it computes whole ones.
-constexpr int64_t kRoundsAtLeast = 3;
-
 // Stored is the element type of the tensors, T that of the operands of products.
 template <class Stored, class T>
 class Forward {
@@ -50,81 +46,51 @@ class Forward {
 
  public:
   Forward(const CpuArguments& call, const ForwardTensors<Stored>& tensors)
-      : call_(call),
-        t_(tensors),
-        keys_(call, tensors, call.L <= kStrip),
-        row_blocks_((call.L + kRows - 1) / kRows) {}
+      : call_(call), t_(tensors), keys_(call, tensors, call.L <= kStrip) {}
 
-  void run() const {
-    const int64_t heads = call_.B * call_.Hkv;
-    const bool parallel = call_.worth_sharing(call_.D + call_.Dv);
-    const int64_t threads = parallel ? at::get_num_threads() : 1, rounds = heads / threads;
-    const bool fits = keys_.head_size() * static_cast<int64_t>(sizeof(T)) <= kPackedBytes<T>;
-    const int64_t whole = fits && rounds >= kRoundsAtLeast ? rounds * threads : 0;
-    for_each_item(whole, parallel, [&](int64_t head) { compute_whole(head); });
-    if (whole < heads) share(whole, heads, parallel);
-  }
-
- private:
-  // Memory for the packed keys of some heads. It is in an arena of its own, because the thread's tiles reuse
-  // the usual one.
-  struct Room {
-    T* packed;
-    uint8_t* finite;
-  };
-  Room room_for(int64_t heads) const {
-    thread_local Scratch arena;
-    arena.reset();
-    return {arena.take<T>(heads * keys_.head_size()), arena.take<uint8_t>(heads * call_.S)};
-  }
-  Head head_at(const Room& room, int64_t n) const {
-    return {room.packed + n * keys_.head_size(), room.finite + n * call_.S};
-  }
-
-  // One thread packs a key head and attends to it, so that it stays in its cache and no step waits for
-  // another thread.
-  void compute_whole(int64_t kv_head) const {
-    const int64_t b = kv_head / call_.Hkv, hkv = kv_head % call_.Hkv;
-    const Head head = head_at(room_for(1), 0);
-    for (int64_t block = 0; block < keys_.blocks(); ++block) keys_.pack(b, hkv, block, head);
-    for (int64_t g = 0; g < call_.group; ++g) {
-      for (int64_t block = 0; block < row_blocks_; ++block) attend(b, hkv * call_.group + g, block, head);
-    }
-  }
-
-  // All threads share the key heads [begin, end): they pack some, then attend to them.
-  void share(int64_t begin, int64_t end, bool parallel) const {
+  void run() {
+    const int64_t heads = call_.B * call_.Hkv, row_blocks = (call_.L + kRows - 1) / kRows;
     const int64_t bytes = keys_.head_size() * static_cast<int64_t>(sizeof(T));
     const int64_t at_once =
-        std::min(end - begin, std::max(kPackedBytes<T> / std::max<int64_t>(bytes, 1), kHeadsAtLeast));
-    const Room room = room_for(at_once);
-    for (int64_t first = begin; first < end; first += at_once) {
-      const int64_t count = std::min(at_once, end - first);
+        std::min(heads, std::max(kPackedBytes<T> / std::max<int64_t>(bytes, 1), kHeadsAtLeast));
+    const bool parallel = call_.worth_sharing(call_.D + call_.Dv);
+
+    // The packed keys are in a separate arena of the calling thread, because that thread's tiles reuse the
+    // usual one.
+    thread_local Scratch shared;
+    shared.reset();
+    T* packed = shared.take<T>(at_once * keys_.head_size());
+    auto* finite = shared.take<uint8_t>(at_once * call_.S);
+    const auto head_at = [&](int64_t n) {
+      return Head{packed + n * keys_.head_size(), finite + n * call_.S};
+    };
+    for (int64_t first = 0; first < heads; first += at_once) {
+      const int64_t count = std::min(at_once, heads - first);
       for_each_item(count * keys_.blocks(), parallel, [&](int64_t item) {
         const int64_t n = item / keys_.blocks(), head = first + n;
-        keys_.pack(head / call_.Hkv, head % call_.Hkv, item % keys_.blocks(), head_at(room, n));
+        keys_.pack(head / call_.Hkv, head % call_.Hkv, item % keys_.blocks(), head_at(n));
       });
       // The heads run one after the other, each with its longest rows first, so that the last items are small
       // and threads finish together.
-      for_each_item(count * call_.group * row_blocks_, parallel, [&](int64_t item) {
-        const int64_t n = item / (call_.group * row_blocks_), head = first + n;
-        const int64_t hkv = head % call_.Hkv, h = hkv * call_.group + item / row_blocks_ % call_.group;
-        attend(head / call_.Hkv, h, row_blocks_ - 1 - item % row_blocks_, head_at(room, n));
+      for_each_item(count * call_.group * row_blocks, parallel, [&](int64_t item) {
+        const int64_t n = item / (call_.group * row_blocks), head = first + n;
+        const int64_t hkv = head % call_.Hkv, h = hkv * call_.group + item / row_blocks % call_.group;
+        attend(head / call_.Hkv, h, row_blocks - 1 - item % row_blocks, head_at(n));
       });
     }
   }
 
+ private:
   // A block of queries of one head: at most kRows, starting at i0.
   struct Place {
     int64_t b, h, hkv, i0;
     Head head;
     Matrix<const T> q;
   };
-  // m, ℓ and O of the block's rows; O of a strip is undefined until it has begun.
+  // m, ℓ and O of the block's rows.
   struct Running {
     float *maximum, *total;
     Matrix<float> output;
-    Sums* sums;  // per strip
   };
   // The buffers of a strip.
   struct Workspace {
@@ -157,8 +123,8 @@ class Forward {
     scratch.reset();
     const Workspace work = workspace(scratch);
     const Running running{scratch.take<float>(kRows), scratch.take<float>(kRows),
-                          scratch.matrix<float>(kRows, call_.Dv), scratch.take<Sums>(kRows / kStrip)};
-    std::fill_n(running.sums, kRows / kStrip, Sums::Begin);
+                          scratch.matrix<float>(kRows, call_.Dv)};
+    std::fill_n(running.output.data, rows * call_.Dv, 0.0f);
     std::fill_n(running.maximum, rows, -kInfinity);
     std::fill_n(running.total, rows, 0.0f);
     const Place at{
@@ -236,8 +202,7 @@ class Forward {
 
     // O = O + P V
     gemm(work.weights.block(0, rows, 0, inner<T>(cols)), values_of(at, i0, rows, from, cols, work.values),
-         running.output.part(r0, rows), std::exchange(running.sums[r0 / kStrip], Sums::Continue),
-         {.inner = reach, .first_inner = first});
+         running.output.part(r0, rows), Sums::Continue, {.inner = reach, .first_inner = first});
   }
 
   // Returns V of these keys, with zeros for values that are not finite and that none of the rows sees, since
@@ -284,7 +249,6 @@ class Forward {
   const CpuArguments& call_;
   const ForwardTensors<Stored>& t_;
   const Keys keys_;
-  const int64_t row_blocks_;
 };
 
 }  // namespace
