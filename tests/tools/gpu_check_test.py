@@ -127,6 +127,16 @@ with tempfile.TemporaryDirectory() as folder:
                  "| notebooks | **failed** (status 1) |", "| parity cases | **failed** (status 127) |"):
         assert part in text, f"{part!r} is not in\n{text}"
     assert "configure" not in text and done.returncode == 1, text
+    assert re.search(r"^\| Python: calls on the GPU \| skipped: (this Python has no|the folder holds no operators)", text, re.M), text
+
+    # The Python package of a prebuilt folder.
+    assert not gpu_prebuilt.has_operators(packed)
+    shutil.copy("/bin/true", packed / "lib/libattentive_operators.so")
+    assert gpu_prebuilt.has_operators(packed)
+    gpu_prebuilt.make_package(packed, ROOT / "python/attentive", torch, folder / "package")
+    assert (folder / "package/attentive/_build.py").read_text().endswith('TORCH = "2.11"\n')
+    assert (folder / "package/attentive/lib/libattentive_operators.so").is_file()
+    assert (folder / "package/attentive/_library.py").is_file()
 
     # A program that never ends is stopped, with its children, and the steps left without time are reported.
     script(packed / "apps/attentive-notebooks", 'echo begun; /bin/sleep 600 & wait\n')

@@ -99,6 +99,18 @@ def pack(build, folder, programs, manifest, torch):
     return size
 
 
+def has_operators(folder):
+    return (folder / "lib/libattentive_operators.so").exists()
+
+
+def make_package(folder, sources, torch, target):
+    """Makes the Python package attentive in `target`, of the sources and of the operators in a prebuilt folder."""
+    shutil.copytree(sources, target / "attentive", ignore=shutil.ignore_patterns("__pycache__"))
+    minor = ".".join(torch_version(torch).split(".")[:2])
+    (target / "attentive/_build.py").write_text(f'VERSION = "prebuilt"\nTORCH = "{minor}"\n')
+    (target / "attentive/lib").symlink_to(folder / "lib")
+
+
 def strangers(program, folder, torch):
     """The libraries that a program loads from elsewhere than the folder, LibTorch or every machine, or cannot find."""
     allowed = [os.path.realpath(path) for path in (folder, torch.parent)]
