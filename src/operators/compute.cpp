@@ -249,8 +249,7 @@ Results padded_forward(const CallArguments& call) {
   auto normal = normalize(name_of(Kind::Padded), call.q, call.k, call.v, call.options, call.extras());
   auto& problem = normal.problem;
   Results results;
-  // Every result is on the device of q, as PyTorch assumes of operators without memory.
-  results.dropout_key = take_dropout_key(name_of(Kind::Padded), call, problem).to(call.q.device());
+  results.dropout_key = take_dropout_key(name_of(Kind::Padded), call, problem);
   results.output = output_like(call.q, call.v);
   const auto computed = compute(
       name_of(Kind::Padded), call, problem, call.options.backend,
@@ -279,7 +278,6 @@ Results packed_forward(const CallArguments& call) {
   Results results;
   PackedCall packed;
   std::tie(packed, results.dropout_key) = packed_call_of(call);
-  results.dropout_key = results.dropout_key.to(call.q.device());
   const auto& q = call.q;
   const auto floats = q.options().dtype(at::kFloat);
   const auto wide = q.options().dtype(wide_type(q));
@@ -313,7 +311,10 @@ Tensor draw_dropout_key(const std::optional<at::Generator>& generator) {
 
 Results forward(Kind kind, const CallArguments& call) {
   const NoAutocast no_autocast(c10::autocast_dispatch_keyset);
-  return kind == Kind::Padded ? padded_forward(call) : packed_forward(call);
+  auto results = kind == Kind::Padded ? padded_forward(call) : packed_forward(call);
+  // Every result is on the device of q, as PyTorch assumes of operators without memory.
+  results.dropout_key = results.dropout_key.to(call.q.device());
+  return results;
 }
 
 Gradients backward(Kind kind, const BackwardArguments& arguments) {
