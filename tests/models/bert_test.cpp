@@ -111,7 +111,7 @@ TEST_CASE("Bert's gradients equal differences", "[bert]") {
       const auto output = model->forward(example_ids(), types);
       return model->masked_lm_logits(output.hidden).sum() + output.pooled.square().sum();
     };
-    CHECK(test::gradcheck_leaves(both, model->parameters()) == "");
+    CHECK(test::gradcheck_directions(both, model->parameters()) == "");
   }
 }
 

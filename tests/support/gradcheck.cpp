@@ -1,43 +1,102 @@
 #include "support/gradcheck.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/rand_like.h>
+#include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
 
 namespace attentive::test {
 
-std::string gradcheck_leaves(const std::function<at::Tensor()>& f, const std::vector<at::Tensor>& leaves) {
-  constexpr double kEps = 1e-6;
-  for (const auto& leaf : leaves) {
-    if (leaf.scalar_type() != at::kDouble || !leaf.is_contiguous() || !leaf.requires_grad()) {
-      return "gradcheck: every leaf must be a contiguous float64 tensor that requires grad";
-    }
+namespace {
+
+constexpr double kEps = 1e-6;
+
+// The function and its gradients at the leaves, for one random gradient of its output.
+class Differences {
+ public:
+  Differences(const std::function<at::Tensor()>& f, const std::vector<at::Tensor>& leaves)
+      : f_(f), leaves_(leaves) {
+    const auto output = f();
+    incoming_ = at::rand_like(output) + 0.5;
+    gradients_ = torch::autograd::grad({output}, leaves, {incoming_}, /*retain_graph=*/false,
+                                       /*create_graph=*/false, /*allow_unused=*/true);
   }
-  const auto output = f();
-  const auto direction = at::rand_like(output) + 0.5;
-  const auto gradients = torch::autograd::grad({output}, leaves, {direction}, /*retain_graph=*/false,
-                                               /*create_graph=*/false, /*allow_unused=*/true);
+
+  double value() const { return (f_() * incoming_).sum().item<double>(); }
+
+  at::Tensor gradient(size_t leaf) const {
+    return gradients_[leaf].defined() ? gradients_[leaf].contiguous() : at::zeros_like(leaves_[leaf]);
+  }
+
+ private:
+  const std::function<at::Tensor()>& f_;
+  const std::vector<at::Tensor>& leaves_;
+  at::Tensor incoming_;
+  std::vector<at::Tensor> gradients_;
+};
+
+bool usable(const std::vector<at::Tensor>& leaves) {
+  return std::all_of(leaves.begin(), leaves.end(), [](const at::Tensor& leaf) {
+    return leaf.scalar_type() == at::kDouble && leaf.is_contiguous() && leaf.requires_grad();
+  });
+}
+
+constexpr const char* kUnusable =
+    "gradcheck: every leaf must be a contiguous float64 tensor that requires grad";
+
+// What differs, if more than rounding does.
+std::string difference(const std::string& where, double got, double up, double down) {
+  const double numeric = (up - down) / (2 * kEps);
+  if (std::abs(got - numeric) <= 1e-5 + 1e-3 * std::abs(numeric)) return "";
+  return fmt::format("{}: gradient {:.9g}, central difference {:.9g}", where, got, numeric);
+}
+
+}  // namespace
+
+std::string gradcheck_leaves(const std::function<at::Tensor()>& f, const std::vector<at::Tensor>& leaves) {
+  if (!usable(leaves)) return kUnusable;
+  const Differences differences(f, leaves);
   const at::NoGradGuard no_grad;
   for (size_t n = 0; n < leaves.size(); ++n) {
     double* x = leaves[n].mutable_data_ptr<double>();
-    at::Tensor analytic;
-    if (gradients[n].defined()) analytic = gradients[n].contiguous();
+    const auto gradient = differences.gradient(n);
     for (int64_t i = 0; i < leaves[n].numel(); ++i) {
       const double saved = x[i];
       x[i] = saved + kEps;
-      const double up = (f() * direction).sum().item<double>();
+      const double up = differences.value();
       x[i] = saved - kEps;
-      const double down = (f() * direction).sum().item<double>();
+      const double down = differences.value();
       x[i] = saved;
-      const double numeric = (up - down) / (2 * kEps);
-      const double got = analytic.defined() ? analytic.const_data_ptr<double>()[i] : 0.0;
-      if (!(std::abs(got - numeric) <= 1e-5 + 1e-3 * std::abs(numeric))) {
-        return fmt::format("tensor {} element {}: gradient {:.9g}, central difference {:.9g}", n, i, got,
-                           numeric);
-      }
+      const auto found = difference(fmt::format("tensor {} element {}", n, i),
+                                    gradient.const_data_ptr<double>()[i], up, down);
+      if (!found.empty()) return found;
+    }
+  }
+  return "";
+}
+
+std::string gradcheck_directions(const std::function<at::Tensor()>& f,
+                                 const std::vector<at::Tensor>& leaves) {
+  if (!usable(leaves)) return kUnusable;
+  const Differences differences(f, leaves);
+  const at::NoGradGuard no_grad;
+  for (size_t n = 0; n < leaves.size(); ++n) {
+    const auto saved = leaves[n].clone();
+    const auto gradient = differences.gradient(n);
+    for (int number = 0; number < 3; ++number) {
+      const auto direction = at::rand_like(saved).ge_(0.5).mul_(2).sub_(1);
+      leaves[n].copy_(saved + kEps * direction);
+      const double up = differences.value();
+      leaves[n].copy_(saved - kEps * direction);
+      const double down = differences.value();
+      leaves[n].copy_(saved);
+      const auto found = difference(fmt::format("tensor {} direction {}", n, number),
+                                    (gradient * direction).sum().item<double>(), up, down);
+      if (!found.empty()) return found;
     }
   }
   return "";
