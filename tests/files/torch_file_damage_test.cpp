@@ -1,5 +1,5 @@
-// Cuts a file at every position, and changes every single byte of it: into few other values, and into all of them in
-// the hidden tests [every_value], which take minutes.
+// Cuts a file at every position, and changes every single byte of it: into twelve other values, and into all of
+// them in the hidden tests "[.every_value]", which take minutes.
 #include <fstream>
 #include <numeric>
 #include <vector>
@@ -48,7 +48,7 @@ struct Counts {
   size_t refused = 0, same = 0, other = 0;
 };
 
-// What a byte becomes, as the bits that change: each alone, all, and three patterns between.
+// Bits of a byte that change: each alone, all, and three patterns between.
 std::vector<int> some_changes() {
   return {0x01, 0x02, 0x04, 0x08, 0x10, 0x20, 0x40, 0x80, 0xFF, 0x03, 0x7E, 0xA5};
 }

@@ -48,7 +48,7 @@ bool usable(const std::vector<at::Tensor>& leaves) {
 constexpr const char* kUnusable =
     "gradcheck: every leaf must be a contiguous float64 tensor that requires grad";
 
-// What differs, if more than rounding does.
+// Returns a message if the two differ by more than rounding does.
 std::string difference(const std::string& where, double got, double up, double down) {
   const double numeric = (up - down) / (2 * kEps);
   if (std::abs(got - numeric) <= 1e-5 + 1e-3 * std::abs(numeric)) return "";

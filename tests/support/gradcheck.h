@@ -18,8 +18,8 @@ std::string gradcheck(const std::function<at::Tensor(const std::vector<at::Tenso
 /// perturbed in place and restored.
 std::string gradcheck_leaves(const std::function<at::Tensor()>& f, const std::vector<at::Tensor>& leaves);
 
-/// The same along three directions of each leaf, every element of which is 1 or -1, in place of along each
-/// element: for models, whose parameters are many and whose parts are compared element by element elsewhere.
+/// Does so along three directions of each leaf, whose elements are 1 or -1, instead of along each element:
+/// for models, which have many parameters, and whose parts are compared element by element elsewhere.
 std::string gradcheck_directions(const std::function<at::Tensor()>& f, const std::vector<at::Tensor>& leaves);
 
 }  // namespace attentive::test
