@@ -44,7 +44,7 @@ Check same_drops(const std::function<Tensors()>& train, at::ScalarType type) {
           type == at::kBFloat16 ? 3e-2 : 1e-4};
 }
 
-void add(Runner& runner, at::ScalarType type, bool training, double dropout) {
+void add_module(Runner& runner, at::ScalarType type, bool training, double dropout) {
   Case c{"module", training ? fmt::format("training step, dropout {}", dropout) : "forward", type_name(type),
          limit_of(type),
          (training ? 3 : 1) * linear_flops() +
@@ -93,9 +93,9 @@ void add(Runner& runner, at::ScalarType type, bool training, double dropout) {
 void module_suite(Runner& runner) {
   for (const auto type : kTypes) {
     if (!runner.wants(type)) continue;
-    add(runner, type, /*training=*/false, 0.0);
-    add(runner, type, /*training=*/true, 0.0);
-    add(runner, type, /*training=*/true, 0.1);
+    add_module(runner, type, /*training=*/false, 0.0);
+    add_module(runner, type, /*training=*/true, 0.0);
+    add_module(runner, type, /*training=*/true, 0.1);
   }
 }
 

@@ -70,8 +70,8 @@ struct Trained {
   Checkpoint state = {};
 };
 
-Trained train(const TrainerOptions& options, int64_t steps,
-              const std::shared_ptr<TrainingGroup>& group = nullptr) {
+Trained train_scaled(const TrainerOptions& options, int64_t steps,
+                     const std::shared_ptr<TrainingGroup>& group = nullptr) {
   Run run(options, 1, group);
   Trained result;
   for (int64_t i = 0; i < steps; ++i) result.rows.push_back(run.trainer.step());
@@ -123,7 +123,7 @@ TEST_CASE("A trainer skips updates whose gradients overflow float16, and the sca
   // An update that was skipped counts for the learning rate.
   auto unscaled = overflowing();
   unscaled.loss_scaling.mode = LossScalingMode::Off;
-  const auto rows = train(unscaled, 30).rows, scaled = train(overflowing(), 30).rows;
+  const auto rows = train_scaled(unscaled, 30).rows, scaled = train_scaled(overflowing(), 30).rows;
   for (size_t i = 0; i < 30; ++i) {
     CHECK(rows[i].learning_rate == scaled[i].learning_rate);
     CHECK_FALSE(rows[i].loss_scale.has_value());
@@ -147,11 +147,11 @@ TEST_CASE("A skipped update always has a row in the log", "[loss_scaling]") {
 }
 
 TEST_CASE("A run with a scaled loss goes on from a checkpoint bit for bit", "[loss_scaling]") {
-  const auto whole = train(overflowing(), 30);
+  const auto whole = train_scaled(overflowing(), 30);
   for (const int64_t saved_at : {1, 2, 12, 19}) {
     INFO("saved at step " << saved_at);
     const TemporaryFolder folder;
-    CheckpointFolder(folder.path()).save(train(overflowing(), saved_at).state);
+    CheckpointFolder(folder.path()).save(train_scaled(overflowing(), saved_at).state);
     Run second(overflowing());
     CHECK(second.trainer.restore(load_checkpoint(folder.path())).empty());
     std::vector<LogRow> rows;
@@ -165,7 +165,7 @@ TEST_CASE("Two processes with a scaled loss equal one that accumulates two passe
           "[loss_scaling][training_group]") {
   auto options = overflowing();
   options.accumulate = 2;
-  const auto one = train(options, 30);
+  const auto one = train_scaled(options, 30);
   CHECK(skipped(one.rows) >= 5);
   CHECK(skipped(one.rows) <= 15);
   for (const bool sharded : {false, true}) {
@@ -197,9 +197,9 @@ TEST_CASE("A scale that is a power of two changes no bit of a float32 run, with 
       auto options = test::small();
       options.clip = clip;
       options.accumulate = accumulate;
-      const auto unscaled = train(options, 20);
+      const auto unscaled = train_scaled(options, 20);
       options.loss_scaling = {.mode = LossScalingMode::Dynamic, .interval = 3};
-      const auto scaled = train(options, 20);
+      const auto scaled = train_scaled(options, 20);
       CHECK(equally_trained(scaled.state, unscaled.state));
       for (size_t i = 0; i < 20; ++i) CHECK(scaled.rows[i].gradient_norm == unscaled.rows[i].gradient_norm);
       CHECK(scaled.rows.back().loss_scale == 65536 * 64);
@@ -267,7 +267,7 @@ TEST_CASE("A trainer ends where no smaller scale may help, and leaves the parame
 }
 
 TEST_CASE("A trainer refuses a checkpoint whose scale does not fit, and stays as it was", "[loss_scaling]") {
-  const auto saved = train(overflowing(), 12).state;
+  const auto saved = train_scaled(overflowing(), 12).state;
   Run other(overflowing());
   other.trainer.step();
   const auto before = test::copy_of(other.trainer.checkpoint());
@@ -294,8 +294,8 @@ TEST_CASE("A trainer refuses a checkpoint whose scale does not fit, and stays as
 
 TEST_CASE("A float16 run from before losses were scaled goes on without", "[loss_scaling]") {
   auto options = in_float16({.mode = LossScalingMode::Off});
-  const auto whole = train(options, 8);
-  auto saved = train(options, 5).state;
+  const auto whole = train_scaled(options, 8);
+  auto saved = train_scaled(options, 5).state;
   auto& text = saved.documents.at("trainer.json");
   for (size_t at; (at = text.find(" \"loss_scaling_")) != std::string::npos;)
     text.erase(at, text.find('\n', at) + 1 - at);
