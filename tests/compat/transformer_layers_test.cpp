@@ -1,4 +1,3 @@
-#include <ATen/ops/full.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/silu.h>
 #include <catch2/catch_test_macros.hpp>

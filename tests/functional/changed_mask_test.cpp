@@ -2,7 +2,6 @@
 // gradient is then that of the values that the forward pass read, or autograd raises an error; it is never a
 // different one.
 
-#include <array>
 #include <functional>
 #include <string>
 #include <vector>

@@ -17,8 +17,6 @@
 #include <catch2/generators/catch_generators_range.hpp>
 #include <torch/csrc/autograd/autograd.h>
 
-#include <attentive/functional/explain.h>
-
 #include "support/compare.h"
 #include "support/errors.h"
 #include "support/extreme_cases.h"

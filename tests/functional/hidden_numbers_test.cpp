@@ -1,7 +1,6 @@
 // Tests of hidden numbers: finite ones so large that a product with them overflows, as uninitialised memory
 // may hold, and values of NaN or Inf in a call with a query without keys.
 
-#include <array>
 #include <limits>
 #include <string>
 #include <vector>

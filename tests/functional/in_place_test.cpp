@@ -1,6 +1,5 @@
 // Tests `y += x` on a result that autograd tracks.
 
-#include <array>
 #include <vector>
 
 #include <ATen/ops/randn.h>

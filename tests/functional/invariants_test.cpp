@@ -2,7 +2,6 @@
 // low-precision arithmetic, equivalent calls agree, sizes beyond 16 bits work, and bad input is refused. The
 // backend is forced, and explain() must name it as the one that runs.
 
-#include <array>
 #include <cmath>
 #include <map>
 #include <random>

@@ -1,6 +1,5 @@
 // Sizes beyond 16 and 31 bits, and inputs that are wrong or unusual, on every backend.
 
-#include <array>
 #include <cmath>
 #include <limits>
 
@@ -17,8 +16,6 @@
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/generators/catch_generators_range.hpp>
 #include <torch/csrc/autograd/autograd.h>
-
-#include <attentive/functional/explain.h>
 
 #include "support/cells.h"
 #include "support/compare.h"
@@ -217,7 +214,7 @@ TEST_CASE("a gradient reaches a bias that alone asks for one", "[limits]") {
   const auto single = x.to(at::kFloat);
   CHECK(takes(Backend::Reference, single, single, single, {}, extras));
   CHECK_FALSE(takes(Backend::Torch, single, single, single, {}, extras));
-  CHECK(attention(single, single, single, single, {}, extras).output.requires_grad());
+  CHECK(attention(single, single, single, {}, extras).output.requires_grad());
 }
 
 // Bad input 19: numbers at the limits of the allowed range.

@@ -23,8 +23,6 @@
 #include <catch2/generators/catch_generators_range.hpp>
 #include <torch/csrc/autograd/autograd.h>
 
-#include <attentive/functional/explain.h>
-
 #include "support/compare.h"
 #include "support/exact_scores.h"
 #include "support/option_cases.h"
