@@ -56,9 +56,9 @@ TrainerOptions overflowing() {
   return in_float16({.initial = 0x1p26, .interval = 4});
 }
 
-struct Run {
-  explicit Run(const TrainerOptions& options, double gain = 1,
-               const std::shared_ptr<TrainingGroup>& group = nullptr)
+struct ScaledRun {
+  explicit ScaledRun(const TrainerOptions& options, double gain = 1,
+                     const std::shared_ptr<TrainingGroup>& group = nullptr)
       : model(std::make_shared<Product>(gain)),
         trainer(model, loss_of(model), test::squares(200), test::squares(60), options, group) {}
   std::shared_ptr<Product> model;
@@ -72,7 +72,7 @@ struct Trained {
 
 Trained train_scaled(const TrainerOptions& options, int64_t steps,
                      const std::shared_ptr<TrainingGroup>& group = nullptr) {
-  Run run(options, 1, group);
+  ScaledRun run(options, 1, group);
   Trained result;
   for (int64_t i = 0; i < steps; ++i) result.rows.push_back(run.trainer.step());
   result.state = test::copy_of(run.trainer.checkpoint());
@@ -99,7 +99,7 @@ bool same_rows(const std::vector<LogRow>& a, const std::vector<LogRow>& b) {
 
 TEST_CASE("A trainer skips updates whose gradients overflow float16, and the scale grows again",
           "[loss_scaling]") {
-  Run run(overflowing());
+  ScaledRun run(overflowing());
   LossScaler expected({.initial = 0x1p26, .interval = 4});
   int64_t skips = 0;
   for (int64_t step = 1; step <= 30; ++step) {
@@ -135,7 +135,7 @@ TEST_CASE("A skipped update always has a row in the log", "[loss_scaling]") {
   auto options = overflowing();
   options.log_every = 1000;
   options.evaluate_every = 0;
-  Run run(options);
+  ScaledRun run(options);
   CheckpointFolder folder(root.path());
   std::vector<LogRow> rows;
   Trainer::RunOptions run_options;
@@ -152,7 +152,7 @@ TEST_CASE("A run with a scaled loss goes on from a checkpoint bit for bit", "[lo
     INFO("saved at step " << saved_at);
     const TemporaryFolder folder;
     CheckpointFolder(folder.path()).save(train_scaled(overflowing(), saved_at).state);
-    Run second(overflowing());
+    ScaledRun second(overflowing());
     CHECK(second.trainer.restore(load_checkpoint(folder.path())).empty());
     std::vector<LogRow> rows;
     while (second.trainer.steps_done() < 30) rows.push_back(second.trainer.step());
@@ -214,7 +214,9 @@ TEST_CASE("Gradients below the smallest number of float16 survive", "[loss_scali
   auto unscaled = options, exact = options;
   unscaled.loss_scaling.mode = LossScalingMode::Off;
   exact.autocast.reset();
-  const auto norm_of = [&](const TrainerOptions& of) { return Run(of, kGain).trainer.step().gradient_norm; };
+  const auto norm_of = [&](const TrainerOptions& of) {
+    return ScaledRun(of, kGain).trainer.step().gradient_norm;
+  };
   const auto norm = norm_of(exact);
   CHECK(norm > 1e-8);
   CHECK(norm_of(unscaled) == 0);
@@ -225,7 +227,7 @@ TEST_CASE("A trainer scales losses by itself in float16 alone, and stores what i
   const auto mode = [](std::optional<at::ScalarType> autocast) {
     auto options = in_float16();
     options.autocast = autocast;
-    Run run(options);
+    ScaledRun run(options);
     const auto text = run.trainer.checkpoint().documents.at("state.json");
     CHECK((text.find("\"loss_scaler\"") != std::string::npos) == run.trainer.step().loss_scale.has_value());
     return run.trainer.options().loss_scaling.mode;
@@ -245,7 +247,7 @@ TEST_CASE("A trainer scales losses by itself in float16 alone, and stores what i
 
 TEST_CASE("A trainer ends where no smaller scale may help, and leaves the parameters", "[loss_scaling]") {
   const auto failing = [](LossScaling scaling, double gain) {
-    Run run(in_float16(scaling), gain);
+    ScaledRun run(in_float16(scaling), gain);
     const auto before = test::copy_of(run.trainer.checkpoint());
     const auto message = value_error([&] { run.trainer.step(); });
     CHECK(test::equal_tensors(run.trainer.checkpoint().model, before.model));
@@ -263,12 +265,13 @@ TEST_CASE("A trainer ends where no smaller scale may help, and leaves the parame
   CHECK(ends(failing({.initial = 0x1p-14}, 1e12), " with the loss scale 6.103515625e-05" + advice));
   CHECK(ends(failing({}, INFINITY), " with the loss scale 65536" + advice));
   CHECK(ends(failing({.mode = LossScalingMode::Off}, 1e12), advice));
-  CHECK(value_error([] { Run(in_float16({.interval = 0})); }) == "LossScaler: expected interval > 0, got 0");
+  CHECK(value_error([] { ScaledRun(in_float16({.interval = 0})); }) ==
+        "LossScaler: expected interval > 0, got 0");
 }
 
 TEST_CASE("A trainer refuses a checkpoint whose scale does not fit, and stays as it was", "[loss_scaling]") {
   const auto saved = train_scaled(overflowing(), 12).state;
-  Run other(overflowing());
+  ScaledRun other(overflowing());
   other.trainer.step();
   const auto before = test::copy_of(other.trainer.checkpoint());
   const auto refused = [&](const std::string& find, const std::string& replace) {
@@ -288,7 +291,7 @@ TEST_CASE("A trainer refuses a checkpoint whose scale does not fit, and stays as
             .starts_with("LossScaler: expected finite_updates from 0 to 3, got 9"));
   auto options = overflowing();
   options.loss_scaling.mode = LossScalingMode::Off;
-  CHECK(value_error([&] { Run(options).trainer.restore(saved); }) ==
+  CHECK(value_error([&] { ScaledRun(options).trainer.restore(saved); }) ==
         "Trainer: expected loss_scaling_mode = \"dynamic\" as in the checkpoint, got \"off\"");
 }
 
@@ -300,10 +303,10 @@ TEST_CASE("A float16 run from before losses were scaled goes on without", "[loss
   for (size_t at; (at = text.find(" \"loss_scaling_")) != std::string::npos;)
     text.erase(at, text.find('\n', at) + 1 - at);
   CHECK(parse_trainer_options(text).loss_scaling.mode == LossScalingMode::Off);
-  Run run(options);
+  ScaledRun run(options);
   CHECK(run.trainer.restore(saved).empty());
   while (run.trainer.steps_done() < 8) run.trainer.step();
   CHECK(equal(run.trainer.checkpoint(), whole.state));
-  CHECK(value_error([&] { Run(in_float16()).trainer.restore(saved); }) ==
+  CHECK(value_error([&] { ScaledRun(in_float16()).trainer.restore(saved); }) ==
         "Trainer: expected loss_scaling_mode = \"off\" as in the checkpoint, got \"dynamic\"");
 }
