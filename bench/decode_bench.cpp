@@ -12,12 +12,12 @@
 namespace bench {
 namespace {
 
-constexpr int64_t kHeads = 32, kKeyHeads = 8, kDim = 128;
+constexpr int64_t kDecodeHeads = 32, kDecodeKeyHeads = 8, kDim = 128;
 
 // Stacks the query heads of a group as rows of one head, so that ATen reads each key once per group.
 at::Tensor stacked(const Qkv& x) {
-  const auto rows = x.q.view({1, kKeyHeads, kHeads / kKeyHeads, kDim});
-  return at::scaled_dot_product_attention(rows, x.k, x.v).view({1, kHeads, 1, kDim});
+  const auto rows = x.q.view({1, kDecodeKeyHeads, kDecodeHeads / kDecodeKeyHeads, kDim});
+  return at::scaled_dot_product_attention(rows, x.k, x.v).view({1, kDecodeHeads, 1, kDim});
 }
 
 at::Tensor read_plainly(const Qkv& x) {
@@ -29,13 +29,15 @@ at::Tensor read_plainly(const Qkv& x) {
   return at::scalar_tensor(sum);
 }
 
-void add(Runner& runner, int64_t keys, at::ScalarType type) {
-  Case c{"decode", fmt::format("32/8 heads, {} keys", token_count(keys)), type_name(type), Limit::Read,
-         static_cast<double>(2 * kKeyHeads * keys * kDim) * static_cast<double>(c10::elementSize(type))};
+void add_decode(Runner& runner, int64_t keys, at::ScalarType type) {
+  Case c{
+      "decode", fmt::format("32/8 heads, {} keys", token_count(keys)), type_name(type), Limit::Read,
+      static_cast<double>(2 * kDecodeKeyHeads * keys * kDim) * static_cast<double>(c10::elementSize(type))};
   if (!runner.wants(c)) return;
   at::manual_seed(7);
-  const Qkv x{at::randn({1, kHeads, 1, kDim}).to(type), at::randn({1, kKeyHeads, keys, kDim}).to(type),
-              at::randn({1, kKeyHeads, keys, kDim}).to(type)};
+  const Qkv x{at::randn({1, kDecodeHeads, 1, kDim}).to(type),
+              at::randn({1, kDecodeKeyHeads, keys, kDim}).to(type),
+              at::randn({1, kDecodeKeyHeads, keys, kDim}).to(type)};
   c.contenders = {
       {"attentive",
        [=] {
@@ -54,7 +56,7 @@ void decode_suite(Runner& runner) {
   const at::NoGradGuard no_grad;
   for (const auto type : kTypes) {
     if (!runner.wants(type)) continue;
-    for (const int64_t keys : {1024, 8192, 32768}) add(runner, keys, type);
+    for (const int64_t keys : {1024, 8192, 32768}) add_decode(runner, keys, type);
   }
 }
 

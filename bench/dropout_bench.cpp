@@ -9,12 +9,6 @@
 #include "suites.h"
 
 namespace bench {
-namespace {
-
-constexpr double kDropout = 0.1;
-
-}  // namespace
-
 Check same_drops(const Qkv& x, const at::Tensor& grad, double dropout_p) {
   const auto heads = [](const at::Tensor& t) { return t.detach().narrow(1, 0, 2).clone(); };
   Tensors results[2];

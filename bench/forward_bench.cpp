@@ -11,7 +11,7 @@
 namespace bench {
 namespace {
 
-void add(Runner& runner, const Shape& shape, bool causal, at::ScalarType type) {
+void add_forward(Runner& runner, const Shape& shape, bool causal, at::ScalarType type) {
   const attentive::AttentionOptions options{.causal = causal ? attentive::Causal::BottomRight
                                                              : attentive::Causal::None};
   Case c{"forward",
@@ -34,10 +34,10 @@ void forward_suite(Runner& runner) {
   const at::NoGradGuard no_grad;
   for (const auto type : kTypes) {
     if (!runner.wants(type)) continue;
-    for (const int64_t T : {128, 256, 512, 1024, 2048, 4096}) add(runner, {1, 12, T, 64}, true, type);
-    add(runner, {8, 12, 1024, 64}, true, type);
-    for (const int64_t T : {1024, 4096}) add(runner, {1, 12, T, 64}, false, type);
-    for (const int64_t T : {1024, 4096}) add(runner, {1, 8, T, 128}, true, type);
+    for (const int64_t T : {128, 256, 512, 1024, 2048, 4096}) add_forward(runner, {1, 12, T, 64}, true, type);
+    add_forward(runner, {8, 12, 1024, 64}, true, type);
+    for (const int64_t T : {1024, 4096}) add_forward(runner, {1, 12, T, 64}, false, type);
+    for (const int64_t T : {1024, 4096}) add_forward(runner, {1, 8, T, 128}, true, type);
   }
 }
 

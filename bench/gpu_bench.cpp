@@ -25,8 +25,7 @@ using attentive::Causal;
 
 constexpr int64_t kHeads = 16;
 constexpr int64_t kKeyHeads = 4;  // in the decoding cases
-constexpr int64_t kWindow = 256, kDocuments = 8;
-constexpr double kSoftcap = 30.0, kDropout = 0.1;
+constexpr int64_t kDocuments = 8;
 
 enum class Kernel { Flash, Efficient, Cudnn };
 constexpr Kernel kKernels[] = {Kernel::Flash, Kernel::Efficient, Kernel::Cudnn};

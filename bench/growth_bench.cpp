@@ -12,7 +12,6 @@
 namespace bench {
 namespace {
 
-constexpr int64_t kWindow = 256;
 constexpr int64_t kComposedUpTo = 4096;  // 3 GiB of scores and weights there, 48 GiB at 16k
 
 double median_seconds(const std::function<Tensors()>& run, double budget) {

@@ -26,7 +26,7 @@ Qkv converted(const Qkv& x, at::ScalarType type) {
 
 // The attention function alone, forward or with its backward pass. The result is compared with that of the
 // same numbers in float32.
-void add(Runner& runner, int64_t T, bool backward) {
+void add_half(Runner& runner, int64_t T, bool backward) {
   const Shape shape{1, 12, T, 64};
   Case c{"half", fmt::format("{} causal B1 H12 T={} D64", backward ? "fwd+bwd" : "forward", token_count(T)),
          type_name(at::kHalf), limit_of(at::kHalf),
@@ -57,7 +57,7 @@ void add(Runner& runner, int64_t T, bool backward) {
 void half_suite(Runner& runner) {
   if (!runner.wants(at::kHalf)) return;
   for (const bool backward : {false, true}) {
-    for (const int64_t T : {1024, 4096}) add(runner, T, backward);
+    for (const int64_t T : {1024, 4096}) add_half(runner, T, backward);
   }
 }
 

@@ -13,6 +13,10 @@ Limit limit_of(at::ScalarType type) {
   return type == at::kBFloat16 ? Limit::Bf16 : Limit::Fp32;
 }
 
+double allowed_error(at::ScalarType type) {
+  return type == at::kBFloat16 ? 3e-2 : 1e-4;
+}
+
 std::string token_count(int64_t tokens) {
   return tokens % 1024 == 0 ? fmt::format("{}k", tokens / 1024) : fmt::format("{}", tokens);
 }

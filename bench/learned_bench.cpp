@@ -22,10 +22,6 @@ using attentive::Causal;
 using attentive::Mask;
 using attentive::Weights;
 
-double allowed_error(at::ScalarType type) {
-  return type == at::kBFloat16 ? 3e-2 : 1e-4;
-}
-
 // Checks a result against that of the composed definition.
 Check against_definition(const std::function<Tensors(Backend)>& run, at::ScalarType type) {
   return {"composed definition", difference(run(Backend::Auto), run(Backend::Reference)),

@@ -47,7 +47,7 @@ class File {
 };
 
 // Reads the whole file into newly allocated memory.
-at::Tensor read_plainly(const std::string& path) {
+at::Tensor read_whole(const std::string& path) {
   const auto size = static_cast<int64_t>(std::filesystem::file_size(path));
   auto bytes = at::empty({size}, at::kByte);
   std::FILE* file = std::fopen(path.c_str(), "rb");
@@ -104,7 +104,7 @@ void folder_case(Runner& runner) {
          for (const auto& parameter : parameters) parameter.sum();
          return parameters;
        }},
-      {"plain read", [folder] { return Tensors{read_plainly(folder->path() + "/model.safetensors")}; }}};
+      {"plain read", [folder] { return Tensors{read_whole(folder->path() + "/model.safetensors")}; }}};
   runner.run(c);
 }
 
@@ -128,7 +128,7 @@ void file_case(Runner& runner) {
   };
   c.contenders = {{"attentive", [=] { return load(false); }},
                   {"attentive, mapped", [=] { return load(true); }},
-                  {"plain read", [file] { return Tensors{read_plainly(file->path())}; }}};
+                  {"plain read", [file] { return Tensors{read_whole(file->path())}; }}};
   runner.run(c);
 }
 

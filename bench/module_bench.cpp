@@ -14,10 +14,10 @@
 namespace bench {
 namespace {
 
-constexpr int64_t kBatch = 8, kTokens = 1024, kWidth = 768, kHeads = 12;
+constexpr int64_t kBatch = 8, kTokens = 1024, kModuleWidth = 768, kModuleHeads = 12;
 
 double linear_flops() {
-  return 4 * 2.0 * kBatch * kTokens * kWidth * kWidth;
+  return 4 * 2.0 * kBatch * kTokens * kModuleWidth * kModuleWidth;
 }
 
 // A training step: returns the output, and the gradients of x and of every weight.
@@ -44,20 +44,20 @@ Check same_drops(const std::function<Tensors()>& train, at::ScalarType type) {
           type == at::kBFloat16 ? 3e-2 : 1e-4};
 }
 
-void add(Runner& runner, at::ScalarType type, bool training, double dropout) {
+void add_module(Runner& runner, at::ScalarType type, bool training, double dropout) {
   Case c{"module", training ? fmt::format("training step, dropout {}", dropout) : "forward", type_name(type),
          limit_of(type),
          (training ? 3 : 1) * linear_flops() +
-             (training ? kWithBackward : 1) * attention_flops({kBatch, kHeads, kTokens, 64}, true)};
+             (training ? kWithBackward : 1) * attention_flops({kBatch, kModuleHeads, kTokens, 64}, true)};
   if (!runner.wants(c)) return;
   at::manual_seed(1);
-  attentive::MultiHeadAttention module(kWidth, kWidth, kTokens, dropout, kHeads);
+  attentive::MultiHeadAttention module(kModuleWidth, kModuleWidth, kTokens, dropout, kModuleHeads);
   const auto device = runner.settings().device;
   module->to(device, type);
   module->train(training);
   const PeerModules peers(module, kTokens, training ? dropout : 0.0);
-  const auto x = at::randn({kBatch, kTokens, kWidth}).to(device, type).requires_grad_(training);
-  const auto grad = at::randn({kBatch, kTokens, kWidth}).to(device, type);
+  const auto x = at::randn({kBatch, kTokens, kModuleWidth}).to(device, type).requires_grad_(training);
+  const auto grad = at::randn({kBatch, kTokens, kModuleWidth}).to(device, type);
   const auto way = [&](const std::string& name, std::function<at::Tensor(const at::Tensor&)> forward,
                        const std::vector<at::Tensor>& parameters) {
     if (training) {
@@ -93,9 +93,9 @@ void add(Runner& runner, at::ScalarType type, bool training, double dropout) {
 void module_suite(Runner& runner) {
   for (const auto type : kTypes) {
     if (!runner.wants(type)) continue;
-    add(runner, type, /*training=*/false, 0.0);
-    add(runner, type, /*training=*/true, 0.0);
-    add(runner, type, /*training=*/true, 0.1);
+    add_module(runner, type, /*training=*/false, 0.0);
+    add_module(runner, type, /*training=*/true, 0.0);
+    add_module(runner, type, /*training=*/true, 0.1);
   }
 }
 

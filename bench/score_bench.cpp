@@ -26,10 +26,6 @@ struct Variant {
   AttentionExtras extras;
 };
 
-double allowed_error(at::ScalarType type) {
-  return type == at::kBFloat16 ? 3e-2 : 1e-4;
-}
-
 // A forward pass, or one with a backward pass.
 struct Pass {
   Qkv x;

@@ -18,7 +18,7 @@ bool equal(const Tensors& a, const Tensors& b) {
   return same;
 }
 
-void add(Runner& runner, const Shape& shape, at::ScalarType type, bool gradients) {
+void add_thread_counts(Runner& runner, const Shape& shape, at::ScalarType type, bool gradients) {
   const int all = runner.settings().threads;
   Case c{"threads",
          fmt::format("{} B1 H{} T={}", gradients ? "fwd+bwd" : "fwd", shape.H, token_count(shape.T)),
@@ -62,9 +62,9 @@ void threads_suite(Runner& runner) {
   }
   for (const auto type : kTypes) {
     if (!runner.wants(type)) continue;
-    add(runner, {1, 12, 1024, 64}, type, false);
-    add(runner, {1, 12, 1024, 64}, type, true);
-    add(runner, {1, 1, 4096, 64}, type, true);  // fewer heads than threads
+    add_thread_counts(runner, {1, 12, 1024, 64}, type, false);
+    add_thread_counts(runner, {1, 12, 1024, 64}, type, true);
+    add_thread_counts(runner, {1, 1, 4096, 64}, type, true);  // fewer heads than threads
   }
 }
 

@@ -14,8 +14,6 @@
 namespace bench {
 namespace {
 
-constexpr double kSoftcap = 30.0;
-
 at::Tensor composed_softcap(const Qkv& x) {
   return composed(x, {.hidden = hidden_by(x.q.size(-2), {}, at::kCPU), .softcap = kSoftcap});
 }

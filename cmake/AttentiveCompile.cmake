@@ -83,6 +83,12 @@ function(attentive_share_header target)
   target_precompile_headers(${target} REUSE_FROM ${header})
 endfunction()
 
+# attentive_in_batches(<target>): if ATTENTIVE_UNITY is ON, compiles the target's sources sixteen at a time, which parses the
+# headers once for all of them. Sources with options of their own are compiled alone.
+function(attentive_in_batches target)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${ATTENTIVE_UNITY} UNITY_BUILD_BATCH_SIZE 16)
+endfunction()
+
 # attentive_component(<name> [EXPORTS <file>] SOURCES <source>... [HEADERS <header>...]): the component attentive::<name>
 # with its public headers, named from include/attentive/ on. It links what the table says. Without a header no consumer
 # links it by name. With EXPORTS, a linker's version script, it is a shared library in every build, which contains what it
@@ -119,9 +125,8 @@ function(attentive_component name)
   if(NOT name STREQUAL "attention")
     attentive_use_headers(${target} nlohmann_json::nlohmann_json)
   endif()
-  if(ATTENTIVE_UNITY) # a batch parses the headers once for all its sources, and needs no precompiled one
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
-  elseif(NOT name STREQUAL "base")
+  attentive_in_batches(${target})
+  if(NOT ATTENTIVE_UNITY AND NOT name STREQUAL "base") # a batch parses the headers once anyway
     attentive_share_header(${target})
   endif()
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})

@@ -41,7 +41,7 @@ class Work {
   int64_t size_ = 0;
 };
 
-Peak peak_of(Work work, const Effort& effort, double (*flops_or_bytes)(int64_t), const char* method) {
+Peak peak_of_work(Work work, const Effort& effort, double (*flops_or_bytes)(int64_t), const char* method) {
   const auto best = measure_rate(effort, flops_or_bytes, [&](int64_t size) { return work.seconds(size); });
   const double amount = flops_or_bytes(best.size), once = amount / best.per_second;
   const auto again = [=](double seconds) mutable {
@@ -53,7 +53,7 @@ Peak peak_of(Work work, const Effort& effort, double (*flops_or_bytes)(int64_t),
 
 Peak product_peak(at::Device device, at::ScalarType type, const char* method) {
   const auto make = [=](int64_t n) { return at::randn({n, n}, at::TensorOptions(device)).to(type); };
-  return peak_of(
+  return peak_of_work(
       {device, make, [](const at::Tensor& x) { return at::mm(x, x); }},
       {.smallest = 512, .largest = 8192, .runs = 8, .budget = 1.5},
       [](int64_t n) {
@@ -72,7 +72,7 @@ Peaks measure_device_peaks(at::Device device, const std::function<void(const std
   peaks.bf16 = product_peak(device, at::kBFloat16, "at::mm {}^3");
   say_peak(say, "bf16", "GF/s", peaks.bf16);
   const auto make = [=](int64_t mib) { return at::ones({mib << 18}, at::TensorOptions(device)); };
-  peaks.read = peak_of(
+  peaks.read = peak_of_work(
       {device, make, [](const at::Tensor& x) { return x.sum(); }},
       {.smallest = 64, .largest = 1024, .runs = 8, .budget = 1.5},
       [](int64_t mib) { return static_cast<double>(mib) * (1 << 20); }, "at::sum over {} MiB of float32");

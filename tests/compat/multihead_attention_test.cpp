@@ -1,5 +1,3 @@
-#include <limits>
-
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>
@@ -13,25 +11,23 @@
 
 #include <attentive/compat/multihead_attention.h>
 
+#include "compat/small_layers.h"
 #include "support/compare.h"
 #include "support/module_suite.h"
+#include "support/special_numbers.h"
 
 using namespace attentive;
 using attentive::compat::MultiheadAttention;
 using attentive::compat::MultiheadAttentionOptions;
+using attentive::test::bools;
+using attentive::test::kNaN;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::MessageMatches;
 
 namespace {
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
 at::Tensor output(const std::tuple<at::Tensor, at::Tensor>& result) {
   return std::get<0>(result);
-}
-
-at::Tensor bools(at::IntArrayRef sizes, bool value = false) {
-  return at::full(sizes, value, at::kBool);
 }
 
 MultiheadAttention batch_first(double dropout = 0.0) {

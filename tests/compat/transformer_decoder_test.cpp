@@ -5,12 +5,14 @@
 
 #include <attentive/compat/transformer_decoder.h>
 
+#include "compat/small_layers.h"
 #include "support/compare.h"
 #include "support/errors.h"
 #include "support/module_suite.h"
 #include "support/parity_cases.h"
 
 using namespace attentive;
+using attentive::test::small;
 using attentive::test::value_error;
 using compat::TransformerDecoder;
 using compat::TransformerDecoderLayer;
@@ -20,12 +22,12 @@ using compat::TransformerLayerOptions;
 
 namespace {
 
-TransformerLayerOptions small() {
-  return TransformerLayerOptions(6, 2).dim_feedforward(5).dropout(0.25).batch_first(true).norm_first(true);
+TransformerLayerOptions small_normed_first() {
+  return small().norm_first(true);
 }
 
-TransformerDecoderOptions two() {
-  return TransformerDecoderOptions(small(), 2).norm(compat::LayerNormOptions(6));
+TransformerDecoderOptions decoder_of_two() {
+  return TransformerDecoderOptions(small_normed_first(), 2).norm(compat::LayerNormOptions(6));
 }
 
 }  // namespace
@@ -37,7 +39,7 @@ TEST_CASE("TransformerDecoder equals PyTorch on every recorded case", "[compat][
 
 TEST_CASE("TransformerDecoder is a torch::nn citizen", "[compat][transformer]") {
   test::ModuleSuite<TransformerDecoder> suite;
-  suite.make = [] { return TransformerDecoder(two()); };
+  suite.make = [] { return TransformerDecoder(decoder_of_two()); };
   suite.input_shape = {2, 3, 6};
   for (const std::string layer : {"layers.0.", "layers.1."}) {
     for (const std::string attention : {"self_attn.", "multihead_attn."}) {
@@ -55,7 +57,7 @@ TEST_CASE("TransformerDecoder is a torch::nn citizen", "[compat][transformer]") 
 }
 
 TEST_CASE("TransformerDecoder's layers are deep copies of the one that is given", "[compat][transformer]") {
-  TransformerDecoderLayer given(small());
+  TransformerDecoderLayer given(small_normed_first());
   compat::LayerNorm norm(6);
   TransformerDecoder decoder(given, 2, norm);
   CHECK(decoder->norm.ptr() == norm.ptr());
@@ -71,7 +73,7 @@ TEST_CASE("TransformerDecoder's layers are deep copies of the one that is given"
 }
 
 TEST_CASE("TransformerDecoder: every layer attends to the same memory", "[compat][transformer]") {
-  TransformerDecoder decoder(two());
+  TransformerDecoder decoder(decoder_of_two());
   decoder->eval();
   const auto x = at::randn({1, 3, 6}), memory = at::randn({1, 4, 6});
   auto y = decoder->layers->at<TransformerDecoderLayerImpl>(0).forward(x, memory);
@@ -81,11 +83,12 @@ TEST_CASE("TransformerDecoder: every layer attends to the same memory", "[compat
 
 TEST_CASE("TransformerDecoder names every mistake", "[compat][transformer]") {
   const std::string caller = "compat::TransformerDecoder: ";
-  CHECK(value_error([] { TransformerDecoder(TransformerDecoderOptions(small(), -1)); }) ==
+  CHECK(value_error([] { TransformerDecoder(TransformerDecoderOptions(small_normed_first(), -1)); }) ==
         caller + "expected num_layers in [1, 1048576], got -1");
-  CHECK(value_error([] { TransformerDecoder(TransformerDecoderLayer(small()), 2, compat::LayerNorm(5)); }) ==
-        caller + "expected a norm of d_model = 6 features, got 5");
-  TransformerDecoder decoder(two());
+  CHECK(value_error([] {
+          TransformerDecoder(TransformerDecoderLayer(small_normed_first()), 2, compat::LayerNorm(5));
+        }) == caller + "expected a norm of d_model = 6 features, got 5");
+  TransformerDecoder decoder(decoder_of_two());
   const auto x = at::randn({2, 3, 6}), memory = at::randn({2, 5, 6});
   CHECK(value_error([&] { decoder->forward(x, memory.slice(0, 0, 1)); }) ==
         caller + "expected memory of batch 2 like tgt, got (1, 5, 6)");

@@ -7,12 +7,14 @@
 #include <attentive/modules/first_weights.h>
 
 #include "compat/inputs.h"
+#include "compat/small_layers.h"
 #include "support/compare.h"
 #include "support/errors.h"
 #include "support/module_suite.h"
 #include "support/parity_cases.h"
 
 using namespace attentive;
+using attentive::test::small;
 using attentive::test::type_error;
 using attentive::test::value_error;
 using compat::TransformerEncoder;
@@ -23,11 +25,7 @@ using compat::TransformerLayerOptions;
 
 namespace {
 
-TransformerLayerOptions small() {
-  return TransformerLayerOptions(6, 2).dim_feedforward(5).dropout(0.25).batch_first(true);
-}
-
-TransformerEncoderOptions two() {
+TransformerEncoderOptions encoder_of_two() {
   return TransformerEncoderOptions(small(), 2).norm(compat::LayerNormOptions(6));
 }
 
@@ -44,7 +42,7 @@ TEST_CASE("TransformerEncoder equals PyTorch on every recorded case", "[compat][
 
 TEST_CASE("TransformerEncoder is a torch::nn citizen", "[compat][transformer]") {
   test::ModuleSuite<TransformerEncoder> suite;
-  suite.make = [] { return TransformerEncoder(two()); };
+  suite.make = [] { return TransformerEncoder(encoder_of_two()); };
   suite.input_shape = {2, 3, 6};
   for (const std::string layer : {"layers.0.", "layers.1."}) {
     for (const std::string key :
@@ -97,7 +95,7 @@ TEST_CASE("TransformerEncoder draws one layer, and none where weights are loaded
   const TransformerEncoderLayer layer(small());
   const auto after = at::randn({3});
   at::manual_seed(4);
-  const TransformerEncoder encoder(two());
+  const TransformerEncoder encoder(encoder_of_two());
   CHECK(bit_equal(at::randn({3}), after));
   for (size_t n = 0; n < 2; ++n) {
     CHECK(bit_equal(layer_of(encoder, n).linear1->weight, layer->linear1->weight));
@@ -108,7 +106,7 @@ TEST_CASE("TransformerEncoder draws one layer, and none where weights are loaded
   at::manual_seed(4);
   {
     const NoFirstWeights guard;
-    const TransformerEncoder unset(two());
+    const TransformerEncoder unset(encoder_of_two());
   }
   CHECK(bit_equal(at::randn({3}), first));
 }
@@ -128,7 +126,7 @@ TEST_CASE("A causal mask is found by comparing, as Python does", "[compat][trans
 }
 
 TEST_CASE("TransformerEncoder computes padded tokens in evaluation too", "[compat][transformer]") {
-  TransformerEncoder encoder(two());
+  TransformerEncoder encoder(encoder_of_two());
   encoder->eval();
   const auto x = at::randn({2, 3, 6});
   auto padding = at::full({2, 3}, false);
@@ -150,7 +148,7 @@ TEST_CASE("TransformerEncoder names every mistake", "[compat][transformer]") {
   CHECK(value_error([] {
           TransformerEncoder(TransformerEncoderOptions(small().nhead(4), 1));
         }).starts_with("compat::TransformerEncoderLayer: expected nhead to divide"));
-  TransformerEncoder encoder(two());
+  TransformerEncoder encoder(encoder_of_two());
   const auto x = at::randn({2, 3, 6});
   CHECK(value_error([&] { encoder->forward(x[0][0]); }) ==
         caller + "expected src of shape (N, T, 6) or (T, 6), got (6,)");

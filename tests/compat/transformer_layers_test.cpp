@@ -1,4 +1,3 @@
-#include <ATen/ops/full.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/silu.h>
 #include <catch2/catch_test_macros.hpp>
@@ -8,11 +7,14 @@
 #include <attentive/compat/transformer_decoder_layer.h>
 #include <attentive/compat/transformer_encoder_layer.h>
 
+#include "compat/small_layers.h"
 #include "support/compare.h"
 #include "support/module_suite.h"
 #include "support/parity_cases.h"
 
 using namespace attentive;
+using attentive::test::bools;
+using attentive::test::small;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::MessageMatches;
 using compat::TransformerDecoderLayer;
@@ -23,14 +25,6 @@ namespace {
 
 at::Tensor silu(const at::Tensor& x) {
   return at::silu(x);
-}
-
-at::Tensor bools(at::IntArrayRef sizes, bool value = false) {
-  return at::full(sizes, value, at::kBool);
-}
-
-TransformerLayerOptions small() {
-  return TransformerLayerOptions(6, 2).dim_feedforward(5).dropout(0.25).batch_first(true);
 }
 
 const std::vector<std::string> kAttention = {"in_proj_weight", "in_proj_bias", "out_proj.weight",

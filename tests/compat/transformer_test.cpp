@@ -21,7 +21,7 @@ using compat::TransformerOptions;
 
 namespace {
 
-TransformerOptions small() {
+TransformerOptions small_transformer() {
   return TransformerOptions(TransformerLayerOptions(6, 2).dim_feedforward(5).dropout(0.25).batch_first(true))
       .num_encoder_layers(2)
       .num_decoder_layers(1);
@@ -36,9 +36,9 @@ TEST_CASE("Transformer equals PyTorch on every recorded case", "[compat][transfo
 
 TEST_CASE("Transformer is a torch::nn citizen", "[compat][transformer]") {
   test::ModuleSuite<Transformer> suite;
-  suite.make = [] { return Transformer(small()); };
+  suite.make = [] { return Transformer(small_transformer()); };
   suite.input_shape = {2, 3, 6};
-  suite.keys = Transformer(small())->named_parameters().keys();
+  suite.keys = Transformer(small_transformer())->named_parameters().keys();
   CHECK(suite.keys.size() == 2 * 12 + 2 + 18 + 2);
   CHECK(suite.keys[0] == "encoder.layers.0.self_attn.in_proj_weight");
   CHECK(suite.keys[24] == "encoder.norm.weight");
@@ -51,7 +51,7 @@ TEST_CASE("Transformer is a torch::nn citizen", "[compat][transformer]") {
 
 TEST_CASE("Transformer draws every matrix again, and none where weights are loaded next",
           "[compat][transformer]") {
-  const Transformer model(small());
+  const Transformer model(small_transformer());
   const auto parameters = model->named_parameters();
   CHECK_FALSE(bit_equal(parameters["encoder.layers.0.linear1.weight"],
                         parameters["encoder.layers.1.linear1.weight"]));
@@ -61,7 +61,7 @@ TEST_CASE("Transformer draws every matrix again, and none where weights are load
   at::manual_seed(4);
   {
     const NoFirstWeights guard;
-    const Transformer unset(small());
+    const Transformer unset(small_transformer());
   }
   CHECK(bit_equal(at::randn({3}), first));
 }
@@ -85,9 +85,9 @@ TEST_CASE("Transformer's causal mask is -inf above the diagonal", "[compat][tran
 
 TEST_CASE("Transformer names every mistake", "[compat][transformer]") {
   const std::string caller = "compat::Transformer: ";
-  CHECK(value_error([] { Transformer(small().num_decoder_layers(0)); }) ==
+  CHECK(value_error([] { Transformer(small_transformer().num_decoder_layers(0)); }) ==
         "compat::TransformerDecoder: expected num_layers in [1, 1048576], got 0");
-  Transformer model(small());
+  Transformer model(small_transformer());
   const auto src = at::randn({2, 5, 6}), tgt = at::randn({2, 3, 6});
   CHECK(value_error([&] { model->forward(src.slice(0, 0, 1), tgt); }) ==
         caller + "expected src of batch 2 like tgt, got (1, 5, 6)");

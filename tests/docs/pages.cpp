@@ -8,12 +8,8 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "support/source_folder.h"
-
 namespace attentive::test {
 namespace {
-
-const std::string kRoot = source_folder() + "/";
 
 // Does not use std::filesystem: see TemporaryFolder.
 void add_pages(const std::string& folder, std::vector<std::string>& paths) {

@@ -7,7 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "support/source_folder.h"
+
 namespace attentive::test {
+
+// The folder of the sources, with a slash behind it.
+inline const std::string kRoot = source_folder() + "/";
 
 // Reads a file. Throws std::runtime_error if it is empty or missing.
 std::string read_page_file(const std::string& path);

@@ -14,13 +14,10 @@
 
 #include "docs/examples.h"
 #include "support/shell.h"
-#include "support/source_folder.h"
 
 using namespace attentive::test;
 
 namespace {
-
-const std::string kRoot = source_folder() + "/";
 
 // Programs that pages show completely, with the test that runs each. python_test.cpp runs those in Python.
 const std::map<std::string, std::string> kPrograms = {

@@ -9,14 +9,11 @@
 #include "docs/examples.h"
 #include "docs/in_folder.h"
 #include "docs/pages.h"
-#include "support/source_folder.h"
 #include "support/temporary_folder.h"
 
 using namespace attentive::test;
 
 namespace {
-
-const std::string kRoot = source_folder() + "/";
 
 // Runs a program of tests/docs/python in a folder, as README says, and returns its output.
 std::string run_in(const std::string& folder, const std::string& name) {

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <string>
+
 #include <nlohmann/json.hpp>
 
-#include <attentive/files/file_value.h>
+#include <attentive/files/torch_file.h>
 
 namespace attentive::test {
 
@@ -13,5 +15,9 @@ nlohmann::json truth_of(const FileValue& value);
 /// Merges the kinds that a FileValue does not distinguish: a torch.Size becomes a tuple, a bytearray bytes, a
 /// frozenset a set.
 nlohmann::json without_python_kinds(const nlohmann::json& truth);
+
+inline FileValue parse_bytes(const std::string& bytes) {
+  return parse_torch(bytes.data(), bytes.size());
+}
 
 }  // namespace attentive::test

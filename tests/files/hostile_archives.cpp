@@ -22,8 +22,6 @@ void no_archives(HostileArchives& cases) {
 }
 
 constexpr const char* kNoEnd = "no zip end of central directory at its end";
-constexpr const char* kElsewhere = "central directory does not end where the end record begins";
-constexpr const char* kParts = "a zip archive of several parts";
 
 void end_record(HostileArchives& cases) {
   const auto changed = [&](const std::string& name, const char* reason,

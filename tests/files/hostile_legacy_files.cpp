@@ -7,8 +7,6 @@ namespace {
 
 using namespace std::string_literals;
 
-constexpr int64_t kHuge = int64_t{1} << 62;
-
 class Files {
  public:
   void add(std::string name, const std::function<void(LegacyFile&)>& change, std::vector<std::string> words) {
@@ -73,7 +71,7 @@ void heads(Files& cases) {
             {"its pickle is truncated"});
 }
 
-void keys(Files& cases) {
+void legacy_keys(Files& cases) {
   const auto add = [&](const char* name, std::string pickle, size_t storages,
                        std::vector<std::string> words) {
     cases.add(
@@ -101,7 +99,7 @@ void keys(Files& cases) {
             {"storage \"0\" follows twice"});
 }
 
-void storages(Files& cases) {
+void legacy_storages(Files& cases) {
   const auto add = [&](const char* name, int64_t count, const std::string& bytes) {
     cases.add("storage: "s + name,
               [&](LegacyFile& f) {
@@ -204,8 +202,8 @@ void untyped_views(Files& cases) {
 std::vector<HostileFile> hostile_legacy_files() {
   Files cases;
   heads(cases);
-  keys(cases);
-  storages(cases);
+  legacy_keys(cases);
+  legacy_storages(cases);
   views(cases);
   untyped_views(cases);
   return cases.take();

@@ -7,8 +7,6 @@ namespace {
 
 using namespace std::string_literals;
 
-constexpr int64_t kHuge = int64_t{1} << 62;
-
 void storages(HostilePickles& cases) {
   const auto add = [&](const char* name, const StorageOf& storage, std::vector<std::string> words) {
     cases.add(name, cases.pickle().tensor({.storage = storage, .sizes = {1}, .strides = {1}}),

@@ -7,8 +7,6 @@ namespace {
 
 using namespace std::string_literals;
 
-constexpr int64_t kHuge = int64_t{1} << 62;
-
 void geometry(HostilePickles& cases) {
   const auto add = [&](const char* name, const TensorOf& tensor, std::vector<std::string> words) {
     cases.add(name, cases.pickle().tensor(tensor), std::move(words));

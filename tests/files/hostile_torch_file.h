@@ -13,6 +13,13 @@
 
 namespace attentive::test {
 
+/// More than any file has.
+inline constexpr int64_t kHuge = int64_t{1} << 62;
+
+/// Words of refusals of archives.
+inline constexpr const char* kElsewhere = "central directory does not end where the end record begins";
+inline constexpr const char* kParts = "a zip archive of several parts";
+
 /// The lowest `bytes` bytes of an integer, little-endian.
 std::string little(uint64_t value, size_t bytes);
 

@@ -156,7 +156,7 @@ void calls(HostilePickles& cases) {
        {"expected the argument of Counter to be a dict, got a str"});
 }
 
-void text(HostilePickles& cases) {
+void strings(HostilePickles& cases) {
   const auto refused = [&](const char* name, std::string_view bytes) {
     cases.add(std::string("no UTF-8: ") + name, cases.pickle().text(bytes), {"a string that is not UTF-8"});
     cases.add(std::string("no UTF-8 in a key: ") + name, cases.pickle().raw("}").text(bytes).raw("Ns"),
@@ -181,7 +181,7 @@ std::vector<HostileFile> hostile_values(Format format) {
   keys(cases);
   targets(cases);
   calls(cases);
-  text(cases);
+  strings(cases);
   return cases.take();
 }
 

@@ -7,9 +7,6 @@ namespace {
 
 using namespace std::string_literals;
 
-constexpr const char* kElsewhere = "central directory does not end where the end record begins";
-constexpr const char* kParts = "a zip archive of several parts";
-
 void zip64_end(HostileArchives& cases) {
   const auto add = [&](const char* name, const char* reason, const Zip64End& end, bool told = true) {
     auto file = with_zip64(good_archive(), end);

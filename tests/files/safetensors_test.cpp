@@ -1,7 +1,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <fstream>
 #include <limits>
 #include <sys/stat.h>
 #include <vector>
@@ -20,27 +19,21 @@
 
 #include "base/refusal.h"
 #include "files/mapped_file.h"
+#include "support/file_bytes.h"
 #include "support/source_folder.h"
 #include "support/temporary_folder.h"
 
 using attentive::load_safetensors;
 using attentive::parse_safetensors;
 using attentive::SafetensorsError;
+using attentive::test::read_bytes;
+using attentive::test::write_bytes;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::MessageMatches;
 
 namespace {
 
 const std::string kFixture = attentive::test::source_folder() + "/tests/files/data/from_python.safetensors";
-
-std::string read_bytes(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-void write_bytes(const std::filesystem::path& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary) << bytes;
-}
 
 // A file with this header, unchanged, and this many zero bytes of data.
 std::string file_bytes(const std::string& header, size_t data_size = 0) {

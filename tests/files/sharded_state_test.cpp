@@ -1,5 +1,3 @@
-#include <fstream>
-
 #include <ATen/ops/arange.h>
 #include <ATen/ops/ones.h>
 #include <catch2/catch_test_macros.hpp>
@@ -11,18 +9,16 @@
 #include <attentive/files/state_dict.h>
 
 #include "support/errors.h"
+#include "support/file_bytes.h"
 #include "support/temporary_folder.h"
 
 using namespace attentive;
 using attentive::test::value_error;
+using attentive::test::write_bytes;
 using Catch::Matchers::ContainsSubstring;
 using nlohmann::json;
 
 namespace {
-
-void write(const std::filesystem::path& path, const std::string& text) {
-  std::ofstream(path, std::ios::binary) << text;
-}
 
 const StateDict kFirst = {{"a", at::arange(3)}, {"b", at::ones({2})}};
 const StateDict kSecond = {{"c", at::arange(5)}};
@@ -46,7 +42,7 @@ class Shards {
   std::filesystem::path index() const {
     return folder / (safetensors_ ? "model.safetensors.index.json" : "pytorch_model.bin.index.json");
   }
-  void write_index(const std::string& text) const { write(index(), text); }
+  void write_index(const std::string& text) const { write_bytes(index(), text); }
 
   TemporaryFolder folder;
   std::string first = "part-00001-of-00002";
@@ -56,7 +52,7 @@ class Shards {
   bool safetensors_;
 };
 
-std::string refusal_of(const Shards& shards) {
+std::string refusal_of_shards(const Shards& shards) {
   return value_error([&] { read_state_dict(shards.index()); });
 }
 
@@ -93,18 +89,19 @@ TEST_CASE("a shard has a plain name", "[sharded_state][errors]") {
   for (const std::string name : {"../part", "/etc/passwd", "a/b", "..", ".", "", "a\\b"}) {
     INFO(name);
     shards.write_index(index_of(shards.first, name).dump());
-    CHECK_THAT(refusal_of(shards), ContainsSubstring(" of \"c\" is not the plain name of a file"));
+    CHECK_THAT(refusal_of_shards(shards), ContainsSubstring(" of \"c\" is not the plain name of a file"));
   }
   shards.write_index(index_of(shards.first, std::string("a\0b", 3)).dump());
-  CHECK_THAT(refusal_of(shards), ContainsSubstring("is not the plain name of a file"));
+  CHECK_THAT(refusal_of_shards(shards), ContainsSubstring("is not the plain name of a file"));
 }
 
 TEST_CASE("a shard that is missing or damaged is named", "[sharded_state][errors]") {
   const Shards shards(false);
-  write(shards.folder / shards.second, "PK\3\4 and no more");
-  CHECK_THAT(refusal_of(shards), ContainsSubstring((shards.folder / shards.second).string()));
+  write_bytes(shards.folder / shards.second, "PK\3\4 and no more");
+  CHECK_THAT(refusal_of_shards(shards), ContainsSubstring((shards.folder / shards.second).string()));
   shards.write_index(index_of(shards.first, "part-3").dump());
-  CHECK_THAT(refusal_of(shards), ContainsSubstring((shards.folder / "part-3").string() + ": cannot open it"));
+  CHECK_THAT(refusal_of_shards(shards),
+             ContainsSubstring((shards.folder / "part-3").string() + ": cannot open it"));
 }
 
 TEST_CASE("every tensor is in the shard that the index lists it in", "[sharded_state][errors]") {
@@ -114,20 +111,20 @@ TEST_CASE("every tensor is in the shard that the index lists it in", "[sharded_s
   };
   shards.write_index(
       json{{"weight_map", {{"a", shards.first}, {"b", shards.second}, {"c", shards.second}}}}.dump());
-  CHECK_THAT(refusal_of(shards),
+  CHECK_THAT(refusal_of_shards(shards),
              ContainsSubstring(names("shard \"{0}\" holds \"b\", which the index lists in \"{1}\"")));
   shards.write_index(json{{"weight_map", {{"a", shards.first}, {"c", shards.second}}}}.dump());
-  CHECK_THAT(refusal_of(shards),
+  CHECK_THAT(refusal_of_shards(shards),
              ContainsSubstring(names("shard \"{0}\" holds \"b\", which the index does not list")));
   auto index = index_of(shards.first, shards.second);
   index["weight_map"]["d"] = shards.second;
   shards.write_index(index.dump());
-  CHECK_THAT(refusal_of(shards),
+  CHECK_THAT(refusal_of_shards(shards),
              ContainsSubstring(names("shard \"{1}\" lacks \"d\", which the index lists in it")));
   // One tensor in both shards.
   shards.write_index(index_of(shards.first, shards.second).dump());
   shards.save(shards.second, {{"a", at::arange(3)}, {"c", at::arange(5)}});
-  CHECK_THAT(refusal_of(shards),
+  CHECK_THAT(refusal_of_shards(shards),
              ContainsSubstring(names("shard \"{1}\" holds \"a\", which the index lists in \"{0}\"")));
 }
 
@@ -135,7 +132,7 @@ TEST_CASE("a shard is a state dict as a whole", "[sharded_state][errors]") {
   const Shards shards(false);
   save_torch(shards.folder / shards.second,
              FileValue::Dict{{{"model", FileValue::Dict{{{"c", at::arange(5)}}}}}});
-  CHECK_THAT(refusal_of(shards), ContainsSubstring("is no state dict as a whole"));
+  CHECK_THAT(refusal_of_shards(shards), ContainsSubstring("is no state dict as a whole"));
 }
 
 TEST_CASE("an index is JSON with a weight map", "[sharded_state][errors]") {
@@ -143,7 +140,7 @@ TEST_CASE("an index is JSON with a weight map", "[sharded_state][errors]") {
   const auto refused = [&](const std::string& text, const char* reason) {
     INFO(text);
     shards.write_index(text);
-    const auto message = refusal_of(shards);
+    const auto message = refusal_of_shards(shards);
     CHECK_THAT(message, ContainsSubstring("read_state_dict: " + shards.index().string() + ": "));
     CHECK_THAT(message, ContainsSubstring(reason));
   };

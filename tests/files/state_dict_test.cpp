@@ -15,12 +15,16 @@
 #include <attentive/files/torch_file.h>
 #include <attentive/modules/multi_head_attention.h>
 
+#include "files/small_states.h"
 #include "support/compare.h"
 #include "support/errors.h"
 #include "support/source_folder.h"
 #include "support/temporary_folder.h"
 
 using namespace attentive;
+using attentive::test::check_equal;
+using attentive::test::make;
+using attentive::test::snapshot;
 using attentive::test::value_error;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::MessageMatches;
@@ -28,10 +32,6 @@ using Catch::Matchers::MessageMatches;
 namespace {
 
 const std::filesystem::path kData = test::source_folder() + "/tests/files/data";
-
-MultiHeadAttention make(int64_t context_length = 4) {
-  return MultiHeadAttention(3, 2, context_length, 0.0, 2);
-}
 
 // The contents of the files in tests/files/data.
 StateDict python_state() {
@@ -41,21 +41,6 @@ StateDict python_state() {
   return {{"mask", at::ones({4, 4}).triu(1)},       {"W_query.weight", numbers(0, {2, 3})},
           {"W_key.weight", numbers(10, {2, 3})},    {"W_value.weight", numbers(20, {2, 3})},
           {"out_proj.weight", numbers(30, {2, 2})}, {"out_proj.bias", numbers(40, {2})}};
-}
-
-StateDict snapshot(const MultiHeadAttention& module) {
-  auto state = state_dict(*module);
-  for (auto& [key, tensor] : state) tensor = tensor.clone();
-  return state;
-}
-
-void check_equal(const StateDict& left, const StateDict& right) {
-  REQUIRE(left.size() == right.size());
-  for (const auto& [key, tensor] : left) {
-    INFO(key);
-    REQUIRE(right.count(key));
-    CHECK(bit_equal(tensor, right.at(key)));
-  }
 }
 
 }  // namespace

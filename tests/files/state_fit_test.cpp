@@ -18,26 +18,20 @@
 #include <attentive/files/state_dict.h>
 #include <attentive/modules/multi_head_attention.h>
 
+#include "files/small_states.h"
 #include "files/torch/torch_dtypes.h"
 #include "support/compare.h"
 #include "support/default_dtype.h"
 #include "support/errors.h"
 
 using namespace attentive;
+using attentive::test::check_equal;
+using attentive::test::make;
+using attentive::test::snapshot;
 using attentive::test::value_error;
 using Catch::Matchers::ContainsSubstring;
 
 namespace {
-
-MultiHeadAttention make() {
-  return MultiHeadAttention(3, 2, /*context_length=*/4, 0.0, 2);
-}
-
-StateDict snapshot(const MultiHeadAttention& module) {
-  auto state = state_dict(*module);
-  for (auto& [key, tensor] : state) tensor = tensor.clone();
-  return state;
-}
 
 // Values that no new module has.
 StateDict ones() {
@@ -49,15 +43,6 @@ StateDict ones() {
 struct MaskAlone : torch::nn::Module, CausalMaskBuffer {
   int64_t context_length() const override { return 4; }
 };
-
-void check_equal(const StateDict& left, const StateDict& right) {
-  REQUIRE(left.size() == right.size());
-  for (const auto& [key, tensor] : left) {
-    INFO(key);
-    REQUIRE(right.count(key));
-    CHECK(bit_equal(tensor, right.at(key)));
-  }
-}
 
 }  // namespace
 

@@ -1,6 +1,5 @@
-// Cuts a file at every position, and changes every single byte of it: into twelve other values, and into all of
-// them in the hidden tests "[.every_value]", which take minutes.
-#include <fstream>
+// Cuts a file at every position, and changes every single byte of it: into twelve other values, and into all
+// of them in the hidden tests "[.every_value]", which take minutes.
 #include <numeric>
 #include <vector>
 
@@ -10,25 +9,19 @@
 #include <attentive/files/torch_file.h>
 
 #include "files/file_value_truth.h"
+#include "support/file_bytes.h"
 #include "support/source_folder.h"
 #include "support/temporary_folder.h"
 
 using namespace attentive;
+using attentive::test::parse_bytes;
+using attentive::test::write_bytes;
 using nlohmann::json;
 
 namespace {
 
 std::string python_file(const std::string& name) {
-  std::ifstream in(test::source_folder() + "/tests/files/data/torch/" + name + ".pt", std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-void write(const std::filesystem::path& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary) << bytes;
-}
-
-FileValue parse(const std::string& bytes) {
-  return parse_torch(bytes.data(), bytes.size());
+  return test::read_bytes(test::source_folder() + "/tests/files/data/torch/" + name + ".pt");
 }
 
 // The value that is read, or null after a refusal. Any other exception leaves the function and fails the
@@ -61,13 +54,13 @@ std::vector<int> all_changes() {
 
 // Changes each byte of a file in each of these ways.
 Counts change_every_byte(const std::string& bytes, const std::vector<int>& changes) {
-  const auto truth = test::truth_of(parse(bytes));
+  const auto truth = test::truth_of(parse_bytes(bytes));
   Counts counts;
   auto changed = bytes;
   for (size_t at = 0; at < bytes.size(); ++at) {
     for (const int change : changes) {
       changed[at] = static_cast<char>(bytes[at] ^ change);
-      const auto got = read_or_refuse([&] { return parse(changed); });
+      const auto got = read_or_refuse([&] { return parse_bytes(changed); });
       ++(got.is_null() ? counts.refused : got == truth ? counts.same : counts.other);
     }
     changed[at] = bytes[at];
@@ -97,13 +90,13 @@ TEST_CASE("a torch.save file that was cut is refused wherever that was", "[torch
        {"tied", "legacy_tied", "plain_values_protocol4", "legacy_checkpoint_model"}) {
     INFO(name);
     const auto bytes = python_file(name);
-    REQUIRE_FALSE(read_or_refuse([&] { return parse(bytes); }).is_null());
+    REQUIRE_FALSE(read_or_refuse([&] { return parse_bytes(bytes); }).is_null());
     size_t refused = 0;
     for (size_t size = 0; size < bytes.size(); ++size) {
       const auto part = std::make_unique<std::string>(bytes, 0, size);  // lets a sanitizer see its end
-      refused += read_or_refuse([&] { return parse(*part); }).is_null();
+      refused += read_or_refuse([&] { return parse_bytes(*part); }).is_null();
       if (name.find("tied") == std::string::npos) continue;
-      write(folder / "cut.pt", *part);
+      write_bytes(folder / "cut.pt", *part);
       refused += read_or_refuse([&] { return load_torch(folder / "cut.pt"); }).is_null();
       refused += read_or_refuse([&] { return load_torch(folder / "cut.pt", {.map = true}); }).is_null();
     }
@@ -132,13 +125,13 @@ TEST_CASE("a changed byte does no more harm in a mapped file", "[torch_file][dam
   const TemporaryFolder folder;
   for (const std::string name : {"tied", "legacy_tied"}) {
     const auto bytes = python_file(name);
-    const auto truth = test::truth_of(parse(bytes));
+    const auto truth = test::truth_of(parse_bytes(bytes));
     for (const bool checksums : {true, false}) {
       size_t other = 0;
       auto changed = bytes;
       for (size_t at = 0; at < bytes.size(); ++at) {
         changed[at] = static_cast<char>(~bytes[at]);
-        write(folder / "changed.pt", changed);
+        write_bytes(folder / "changed.pt", changed);
         const auto got = read_or_refuse(
             [&] { return load_torch(folder / "changed.pt", {.map = true, .checksums = checksums}); });
         other += !got.is_null() && got != truth;

@@ -95,7 +95,7 @@ std::string refusal_within_memory(const HostileFile& file, const Way& way) {
 }
 
 // Checks all groups with this name, which must have at least `at_least` files.
-void check_refused(const std::string& kind, size_t at_least) {
+void check_group_refused(const std::string& kind, size_t at_least) {
   const TemporaryFolder folder;
   const auto path = (folder / "file.pt").string();
   size_t number = 0;
@@ -117,31 +117,31 @@ void check_refused(const std::string& kind, size_t at_least) {
 }  // namespace
 
 TEST_CASE("hostile archives are refused with a reason", "[torch_file][hostile][archives]") {
-  check_refused("archives", 220);
+  check_group_refused("archives", 220);
 }
 
 TEST_CASE("hostile records of an archive are refused with a reason", "[torch_file][hostile][records]") {
-  check_refused("records", 30);
+  check_group_refused("records", 30);
 }
 
 TEST_CASE("hostile files of the old format are refused with a reason", "[torch_file][hostile][legacy]") {
-  check_refused("legacy files", 58);
+  check_group_refused("legacy files", 58);
 }
 
 TEST_CASE("hostile opcodes are refused with a reason", "[torch_file][hostile][opcodes]") {
-  check_refused("opcodes", 650);
+  check_group_refused("opcodes", 650);
 }
 
 TEST_CASE("hostile sizes are refused with a reason", "[torch_file][hostile][sizes]") {
-  check_refused("sizes", 80);
+  check_group_refused("sizes", 80);
 }
 
 TEST_CASE("hostile values are refused with a reason", "[torch_file][hostile][values]") {
-  check_refused("values", 175);
+  check_group_refused("values", 175);
 }
 
 TEST_CASE("hostile tensors are refused with a reason", "[torch_file][hostile][tensors]") {
-  check_refused("tensors", 220);
+  check_group_refused("tensors", 220);
 }
 
 TEST_CASE("the memory of refusals is measured", "[torch_file][hostile]") {

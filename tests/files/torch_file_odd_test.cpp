@@ -15,12 +15,8 @@ using nlohmann::json;
 
 namespace {
 
-FileValue parse(const std::string& bytes) {
-  return parse_torch(bytes.data(), bytes.size());
-}
-
 FileValue read(const Pickle& pickle) {
-  return parse(file_of(pickle.format(), pickle.stop()));
+  return parse_bytes(file_of(pickle.format(), pickle.stop()));
 }
 
 // Checks that files in both formats give this value.
@@ -38,7 +34,7 @@ json tuple(json items) {
 
 TEST_CASE("the files that the hostile ones are made of are read", "[torch_file][odd]") {
   const auto check = [](const std::string& bytes) {
-    const auto tensor = parse(bytes).as<at::Tensor>();
+    const auto tensor = parse_bytes(bytes).as<at::Tensor>();
     REQUIRE(tensor.sizes() == at::IntArrayRef({2, 3}));
     for (int i = 0; i < 6; ++i) CHECK(tensor.const_data_ptr<float>()[i] == static_cast<float>(i));
   };

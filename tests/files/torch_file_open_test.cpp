@@ -21,7 +21,7 @@ using Catch::Matchers::StartsWith;
 
 namespace {
 
-void check_refused(const std::filesystem::path& path, const std::string& reason) {
+void check_not_opened(const std::filesystem::path& path, const std::string& reason) {
   for (const bool map : {false, true}) {
     CHECK_THROWS_MATCHES(
         load_torch(path, {.map = map}), TorchFileError,
@@ -47,19 +47,19 @@ class Nobody {
 
 TEST_CASE("what is no regular file is not read", "[torch_file][open]") {
   const TemporaryFolder folder;
-  check_refused(folder / "missing.pt", "No such file");
-  check_refused(folder.path(), "regular file");
-  check_refused("/dev/zero", "regular file");
-  check_refused("/dev/null", "regular file");
-  check_refused("", "No such file");
+  check_not_opened(folder / "missing.pt", "No such file");
+  check_not_opened(folder.path(), "regular file");
+  check_not_opened("/dev/zero", "regular file");
+  check_not_opened("/dev/null", "regular file");
+  check_not_opened("", "No such file");
 
   const auto pipe = folder / "pipe";
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
-  check_refused(pipe, "regular file");
+  check_not_opened(pipe, "regular file");
 
   const auto loop = folder / "loop";
   REQUIRE(::symlink(loop.c_str(), loop.c_str()) == 0);
-  check_refused(loop, "symbolic links");
+  check_not_opened(loop, "symbolic links");
 
   const int listener = ::socket(AF_UNIX, SOCK_STREAM, 0);
   sockaddr_un address{};
@@ -68,11 +68,11 @@ TEST_CASE("what is no regular file is not read", "[torch_file][open]") {
   REQUIRE(name.size() < sizeof(address.sun_path));
   name.copy(address.sun_path, name.size());
   REQUIRE(::bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0);
-  check_refused(name, "");
+  check_not_opened(name, "");
   ::close(listener);
 
   std::ofstream(folder / "nothing.pt").flush();
-  check_refused(folder / "nothing.pt", "empty");
+  check_not_opened(folder / "nothing.pt", "empty");
 }
 
 TEST_CASE("a file that may not be read says so", "[torch_file][open]") {
@@ -83,5 +83,5 @@ TEST_CASE("a file that may not be read says so", "[torch_file][open]") {
   const Nobody nobody;
   if (::access(path.c_str(), R_OK) == 0 && ::geteuid() == 0)
     SKIP("root may read everything, and may not be another user");
-  check_refused(path, "Permission denied");
+  check_not_opened(path, "Permission denied");
 }

@@ -12,6 +12,7 @@
 
 #include "files/file_value_truth.h"
 #include "files/torch/torch_dtypes.h"
+#include "support/file_bytes.h"
 #include "support/source_folder.h"
 
 using namespace attentive;
@@ -41,13 +42,8 @@ json truth_beside(const std::string& name) {
   return test::without_python_kinds(json::parse(in));
 }
 
-std::string bytes_of(const std::string& name) {
-  std::ifstream in(kFolder + name + ".pt", std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-FileValue parse(const std::string& name) {
-  const auto bytes = bytes_of(name);
+FileValue parse_file(const std::string& name) {
+  const auto bytes = test::read_bytes(kFolder + name + ".pt");
   return parse_torch(bytes.data(), bytes.size());
 }
 
@@ -57,12 +53,12 @@ std::string first_difference(const json& got, const json& want) {
   return patch.empty() ? "" : patch[0].dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-void check_reads(const std::string& name, const json& want) {
+void check_reads_file(const std::string& name, const json& want) {
   const auto path = kFolder + name + ".pt";
   CHECK(first_difference(test::truth_of(load_torch(path)), want) == "");
   CHECK(first_difference(test::truth_of(load_torch(path, {.map = true})), want) == "");
   CHECK(first_difference(test::truth_of(load_torch(path, {.map = true, .checksums = false})), want) == "");
-  CHECK(first_difference(test::truth_of(parse(name)), want) == "");
+  CHECK(first_difference(test::truth_of(parse_file(name)), want) == "");
 }
 
 template <class Call>
@@ -82,7 +78,7 @@ void check_refuses(const std::string& name, const json& words) {
   const auto path = kFolder + name + ".pt";
   check_refuses([&] { load_torch(path); }, "load_torch: " + path + ": ", words);
   check_refuses([&] { load_torch(path, {.map = true}); }, "load_torch: " + path + ": ", words);
-  check_refuses([&] { parse(name); }, "parse_torch: ", words);
+  check_refuses([&] { parse_file(name); }, "parse_torch: ", words);
 }
 
 }  // namespace
@@ -99,7 +95,7 @@ TEST_CASE("what Python saved is read as Python says, or refused by name", "[torc
       check_refuses(name,
                     {"a dtype that LibTorch has since 2.8, \"torch.float4_e2m1fn_x2\", is not read here"});
     } else if (truth.contains("value")) {
-      check_reads(name, truth.at("value"));
+      check_reads_file(name, truth.at("value"));
     } else {
       check_refuses(name, truth.at("refused"));
     }

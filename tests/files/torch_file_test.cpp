@@ -1,5 +1,4 @@
 #include <cstring>
-#include <fstream>
 #include <limits>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,11 +18,14 @@
 
 #include "files/torch/torch_dtypes.h"
 #include "support/errors.h"
+#include "support/file_bytes.h"
 #include "support/peak_memory.h"
 #include "support/source_folder.h"
 #include "support/temporary_folder.h"
 
 using namespace attentive;
+using attentive::test::read_bytes;
+using attentive::test::write_bytes;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::MessageMatches;
 using Dict = FileValue::Dict;
@@ -31,16 +33,7 @@ using List = FileValue::List;
 
 namespace {
 
-const std::string kData = test::source_folder() + "/tests/files/data/";
-
-std::string read_bytes(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-void write_bytes(const std::filesystem::path& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary) << bytes;
-}
+const std::string kTorchFiles = test::source_folder() + "/tests/files/data/";
 
 // Saves a value and loads it again.
 FileValue again(const FileValue& value, const TorchFileOptions& options = {}) {
@@ -54,7 +47,7 @@ at::Tensor tensor(const FileValue& value, std::string_view key) {
 }
 
 // Compares dtype, geometry and all bytes of the storage.
-bool same(const at::Tensor& a, const at::Tensor& b) {
+bool same_bytes(const at::Tensor& a, const at::Tensor& b) {
   return a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() && a.strides() == b.strides() &&
          a.storage_offset() == b.storage_offset() && a.requires_grad() == b.requires_grad() &&
          a.storage().nbytes() == b.storage().nbytes() &&
@@ -154,7 +147,7 @@ TEST_CASE("tensors of every dtype are saved and loaded", "[torch_file]") {
     const auto want = at::empty({0}, type).set_(bytes.storage(), 1, {2, 2}, {3, 1});
     for (const bool map : {false, true}) {
       const auto got = again(want, {.map = map});
-      CHECK(same(got.as<at::Tensor>(), want));
+      CHECK(same_bytes(got.as<at::Tensor>(), want));
     }
     CHECK(again(type).as<at::ScalarType>() == type);
   }
@@ -164,7 +157,7 @@ TEST_CASE("strides, offsets and flags of a tensor are kept", "[torch_file]") {
   const auto base = at::arange(24, at::kFloat).view({4, 6});
   const auto check = [](const at::Tensor& want) {
     const auto got = again(want).as<at::Tensor>();
-    CHECK(same(got, want));
+    CHECK(same_bytes(got, want));
     CHECK(got.is_conj() == want.is_conj());
     CHECK(got.is_neg() == want.is_neg());
   };
@@ -234,7 +227,7 @@ TEST_CASE("a state dict is saved as an OrderedDict of tensors without gradients"
   CHECK(got.kind() == "OrderedDict");
   REQUIRE(got.as<Dict>().items.size() == 2);
   CHECK(got.as<Dict>().items[0].first.as<std::string>() == "bias");
-  CHECK(same(tensor(got, "weight"), weight.detach()));
+  CHECK(same_bytes(tensor(got, "weight"), weight.detach()));
 }
 
 TEST_CASE("the bytes of a file depend on its content alone", "[torch_file]") {
@@ -276,7 +269,7 @@ TEST_CASE("the bytes are those that PyTorch was seen to read", "[torch_file]") {
             {"bool", at::ones({2}, at::kBool)},
             {"empty", at::empty({0, 3})},
             {"none", FileValue()}}});
-  const bool equal = read_bytes(folder / "file.pt") == read_bytes(kData + "saved_by_attentive.pt");
+  const bool equal = read_bytes(folder / "file.pt") == read_bytes(kTorchFiles + "saved_by_attentive.pt");
   CHECK(equal);
 }
 
@@ -319,11 +312,11 @@ TEST_CASE("an error of saving leaves the earlier file, and names its path", "[to
   CHECK_THAT(message_of([&] { save_torch(folder / "none" / "file.pt", 1); }),
              ContainsSubstring("save_torch: " + (folder / "none" / "file.pt").string() + ": "));
   // Saves onto the file from which it was loaded.
-  const auto mapped = load_torch(kData + "plain_dict.pt");
-  write_bytes(folder / "state.pt", read_bytes(kData + "plain_dict.pt"));
+  const auto mapped = load_torch(kTorchFiles + "plain_dict.pt");
+  write_bytes(folder / "state.pt", read_bytes(kTorchFiles + "plain_dict.pt"));
   const auto state = load_torch(folder / "state.pt", {.map = true});
   save_torch(folder / "state.pt", state);
-  CHECK(same(tensor(load_torch(folder / "state.pt"), "mask"), tensor(mapped, "mask")));
+  CHECK(same_bytes(tensor(load_torch(folder / "state.pt"), "mask"), tensor(mapped, "mask")));
 }
 
 TEST_CASE("mapped tensors are private, and live as long as one of them", "[torch_file]") {
@@ -356,11 +349,12 @@ TEST_CASE("mapped tensors are mapped, owned ones are owned", "[torch_file]") {
 
 TEST_CASE("what lies unaligned in a file is copied", "[torch_file]") {
   // In the old format, storages are not aligned.
-  for (const auto& [key, value] : load_torch(kData + "legacy.pt", {.map = true}).as<Dict>().items) {
+  for (const auto& [key, value] : load_torch(kTorchFiles + "legacy.pt", {.map = true}).as<Dict>().items) {
     INFO(key.as<std::string>());
     const auto address = reinterpret_cast<uintptr_t>(value.as<at::Tensor>().const_data_ptr());
     CHECK(address % alignof(float) == 0);
-    CHECK(same(value.as<at::Tensor>(), tensor(load_torch(kData + "legacy.pt"), key.as<std::string>())));
+    CHECK(same_bytes(value.as<at::Tensor>(),
+                     tensor(load_torch(kTorchFiles + "legacy.pt"), key.as<std::string>())));
   }
 }
 

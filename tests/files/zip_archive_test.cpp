@@ -1,7 +1,6 @@
 #include "files/zip/zip_archive.h"
 
 #include <cstring>
-#include <fstream>
 #include <functional>
 #include <string>
 
@@ -13,6 +12,7 @@
 #include "files/zip/crc32.h"
 #include "files/zip/zip_format.h"
 #include "files/zip/zip_writer.h"
+#include "support/file_bytes.h"
 #include "support/temporary_folder.h"
 
 using namespace attentive;
@@ -32,8 +32,7 @@ std::string archive_bytes() {
   writer.write("b/third", std::string(300, 'x'));
   writer.finish();
   file.commit();
-  std::ifstream in(folder / "archive", std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
+  return test::read_bytes(folder / "archive");
 }
 
 template <class T>
@@ -60,7 +59,7 @@ struct Places {
   size_t headers[3];
 };
 
-std::string refusal_of(const std::string& bytes, uint64_t limit = kLimit) {
+std::string refusal_of_archive(const std::string& bytes, uint64_t limit = kLimit) {
   try {
     const ByteSource source(bytes.data(), bytes.size());
     const ZipArchive archive(source, limit);
@@ -79,7 +78,7 @@ std::string refusal_after(const std::function<void(std::string&, const Places&)>
   auto bytes = archive_bytes();
   const Places places(bytes);
   change(bytes, places);
-  return refusal_of(bytes);
+  return refusal_of_archive(bytes);
 }
 
 }  // namespace
@@ -108,18 +107,18 @@ TEST_CASE("a central directory has a limit", "[zip_archive][errors]") {
   const auto bytes = archive_bytes();
   const Places places(bytes);
   const auto size = places.end64 - places.central;
-  CHECK(refusal_of(bytes, size) == "accepted");
-  CHECK_THAT(refusal_of(bytes, size - 1), ContainsSubstring("exceeds the limit"));
+  CHECK(refusal_of_archive(bytes, size) == "accepted");
+  CHECK_THAT(refusal_of_archive(bytes, size - 1), ContainsSubstring("exceeds the limit"));
 }
 
 TEST_CASE("an archive ends at its end record", "[zip_archive][errors]") {
   const auto bytes = archive_bytes();
   for (size_t size = 0; size < bytes.size(); ++size) {
     INFO(size);
-    REQUIRE(refusal_of(bytes.substr(0, size)) != "accepted");
+    REQUIRE(refusal_of_archive(bytes.substr(0, size)) != "accepted");
   }
-  CHECK_THAT(refusal_of(bytes + '\0'), ContainsSubstring("no zip end of central directory"));
-  CHECK_THAT(refusal_of(bytes + bytes), ContainsSubstring("is not right before the other one"));
+  CHECK_THAT(refusal_of_archive(bytes + '\0'), ContainsSubstring("no zip end of central directory"));
+  CHECK_THAT(refusal_of_archive(bytes + bytes), ContainsSubstring("is not right before the other one"));
   CHECK_THAT(refusal_after([](auto& b, auto& p) { set<uint16_t>(b, p.end + 20, 1); }),
              ContainsSubstring("followed by something else"));
 }
@@ -246,9 +245,9 @@ TEST_CASE("sizes may stand in zip64 fields", "[zip_archive]") {
     return bytes + central + u(zip::kEnd, 4) + u(0, 4) + u(1, 2) + u(1, 2) + u(central.size(), 4) +
            u(offset, 4) + u(0, 2);
   };
-  CHECK(refusal_of(make(3, 3)) == "accepted");
-  CHECK_THAT(refusal_of(make(2, 3)), ContainsSubstring("local header differs"));
-  CHECK_THAT(refusal_of(make(3, 2)), ContainsSubstring("instead of 2"));
+  CHECK(refusal_of_archive(make(3, 3)) == "accepted");
+  CHECK_THAT(refusal_of_archive(make(2, 3)), ContainsSubstring("local header differs"));
+  CHECK_THAT(refusal_of_archive(make(3, 2)), ContainsSubstring("instead of 2"));
 }
 
 TEST_CASE("names are plain, distinct and below one root", "[zip_archive][errors]") {
@@ -260,14 +259,13 @@ TEST_CASE("names are plain, distinct and below one root", "[zip_archive][errors]
     for (const auto& name : names) writer.write(name, "data");
     writer.finish();
     file.commit();
-    std::ifstream in(folder / "archive", std::ios::binary);
-    std::string bytes{std::istreambuf_iterator<char>(in), {}};
+    auto bytes = test::read_bytes(folder / "archive");
     if (other_root != nullptr) {  // of the last record
       const auto local = bytes.rfind("PK\x03\x04"), central = bytes.rfind("PK\x01\x02");
       bytes.replace(local + zip::kLocalSize, std::strlen(root), other_root);
       bytes.replace(central + zip::kCentralSize, std::strlen(root), other_root);
     }
-    return refusal_of(bytes);
+    return refusal_of_archive(bytes);
   };
   CHECK(named("r", {"a", "b/c", ".hidden", "größe"}) == "accepted");
   CHECK_THAT(named("r", {"a", "a"}), ContainsSubstring("holds record \"a\" twice"));

@@ -30,7 +30,7 @@ using namespace attentive::test;
 
 namespace {
 
-at::Tensor run(const at::Tensor& x) {
+at::Tensor attend_to_itself(const at::Tensor& x) {
   return attention(x, x, x);
 }
 
@@ -135,7 +135,7 @@ TEST_CASE("recorded tensors are copies, of no more memory than their numbers", "
 TEST_CASE("without a root calls are numbered", "[recorder]") {
   AttentionRecorder recorder;
   const auto x = at::randn({4, 3});
-  for (int n = 0; n < 3; ++n) run(x);
+  for (int n = 0; n < 3; ++n) attend_to_itself(x);
   linear_attention(x, x, x);
   REQUIRE(recorder.calls().size() == 4);
   CHECK(recorder.calls()[0].path == "call 0");
@@ -147,7 +147,7 @@ TEST_CASE("without a root calls are numbered", "[recorder]") {
   recorder.clear();
   CHECK(recorder.calls().empty());
   CHECK(recorder.seen() == 0);
-  run(x);
+  attend_to_itself(x);
   CHECK(recorder.calls().at(0).path == "call 0");
   CHECK_CLOSE(kept.weights().sum(-1), at::ones({1, 1, 4}));
 }
@@ -156,7 +156,7 @@ TEST_CASE("calls are chosen by a pattern and limited in number", "[recorder]") {
   const auto x = at::randn({4, 3});
   AttentionRecorder two({.most_calls = 2}), none({.most_calls = 0}), late({.layers = "call [2-9]"}),
       one({.layers = "call [2-9]", .most_calls = 1});
-  for (int n = 0; n < 4; ++n) run(x);
+  for (int n = 0; n < 4; ++n) attend_to_itself(x);
   CHECK(two.calls().size() == 2);
   CHECK(two.calls()[1].number == 1);
   CHECK(none.calls().empty());
@@ -195,7 +195,7 @@ TEST_CASE("packed sequences are recorded one by one", "[recorder]") {
   const auto start = at::tensor({0}, at::kInt);
   attention_varlen(q.slice(0, 0, 0), k.slice(0, 0, 0), v.slice(0, 0, 0), start, start);
   CHECK(recorder.seen() == 0);
-  run(q);
+  attend_to_itself(q);
   CHECK_FALSE(recorder.calls().at(0).sequence);
 }
 
@@ -203,19 +203,19 @@ TEST_CASE("recorders nest, and end in any order", "[recorder]") {
   const auto x = at::randn({4, 3});
   REQUIRE_FALSE(recording::wanted());
   auto outer = std::make_unique<AttentionRecorder>();
-  run(x);
+  attend_to_itself(x);
   auto inner = std::make_unique<AttentionRecorder>();
-  run(x);
+  attend_to_itself(x);
   CHECK(outer->calls().size() == 2);
   CHECK(inner->calls().size() == 1);
   CHECK(inner->calls()[0].q.data_ptr() == outer->calls()[1].q.data_ptr());
   outer.reset();
-  run(x);
+  attend_to_itself(x);
   CHECK(inner->calls().size() == 2);
   CHECK(recording::wanted());
   inner.reset();
   CHECK_FALSE(recording::wanted());
-  run(x);
+  attend_to_itself(x);
 }
 
 TEST_CASE("a recorder sees its own thread's calls alone", "[recorder]") {
@@ -224,10 +224,10 @@ TEST_CASE("a recorder sees its own thread's calls alone", "[recorder]") {
   size_t there = 0;
   std::thread([&] {
     CHECK_FALSE(recording::wanted());
-    run(x);
+    attend_to_itself(x);
     const AttentionRecorder recorder;
-    run(x);
-    run(x);
+    attend_to_itself(x);
+    attend_to_itself(x);
     there = recorder.calls().size();
   }).join();
   CHECK(there == 2);
@@ -240,10 +240,10 @@ TEST_CASE("a recorder may end on another thread, or after its own", "[recorder]"
   std::unique_ptr<AttentionRecorder> there;
   std::thread([&] {
     there = std::make_unique<AttentionRecorder>();
-    run(x);
+    attend_to_itself(x);
     here.reset();
   }).join();
-  run(x);  // this thread now drops the recording
+  attend_to_itself(x);  // this thread now drops the recording
   CHECK_FALSE(recording::wanted());
   CHECK(there->calls().size() == 1);
   there.reset();
@@ -252,16 +252,16 @@ TEST_CASE("a recorder may end on another thread, or after its own", "[recorder]"
 TEST_CASE("a call that throws is not recorded, and a recorder ends with the block it is in", "[recorder]") {
   const auto x = at::randn({4, 3});
   AttentionRecorder recorder;
-  run(x);
+  attend_to_itself(x);
   CHECK_THROWS_AS(attention(x, x, x, {.scale = 0.0}), c10::ValueError);
   CHECK(recorder.calls().size() == 1);
   try {
     const AttentionRecorder inner;
-    run(x);
+    attend_to_itself(x);
     throw std::runtime_error("in the middle of a forward pass");
   } catch (const std::runtime_error&) {
   }
-  run(x);
+  attend_to_itself(x);
   CHECK(recorder.calls().size() == 3);
 }
 

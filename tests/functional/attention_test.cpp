@@ -26,15 +26,15 @@
 #include "support/errors.h"
 #include "support/gradcheck.h"
 #include "support/naive_attention.h"
+#include "support/special_numbers.h"
 
 using namespace attentive;
+using attentive::test::kInfinity;
+using attentive::test::kNaN;
 using attentive::test::naive_attention;
 using attentive::test::NaiveCall;
 
 namespace {
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 struct Shapes {
   int64_t B = 2, H = 4, Hkv = 2, L = 5, S = 7, D = 3, Dv = 6;
@@ -63,7 +63,7 @@ AttentionResult result_of(const NaiveCall& call, Mask mask = {}) {
   return attention(call.q, call.k, call.v, options, extras);
 }
 
-void check_equal(const NaiveCall& call, const Mask& mask = {}) {
+void check_definition(const NaiveCall& call, const Mask& mask = {}) {
   const auto want = naive_attention(call);
   const auto got = result_of(call, mask);
   CHECK_CLOSE(got.output, want.output);
@@ -129,7 +129,7 @@ TEST_CASE("attention equals the loops of its definition", "[attention]") {
     call.bias = at::randn({4, 5, 7}, at::kDouble).unsqueeze(0);
   }
   SECTION("bias of -inf") {
-    call.bias = at::randn({1, 4, 5, 7}, at::kDouble).masked_fill(at::rand({1, 4, 5, 7}).gt(0.5), -kInf);
+    call.bias = at::randn({1, 4, 5, 7}, at::kDouble).masked_fill(at::rand({1, 4, 5, 7}).gt(0.5), -kInfinity);
   }
   SECTION("everything at once") {
     call.options.scale = 0.4;
@@ -141,13 +141,13 @@ TEST_CASE("attention equals the loops of its definition", "[attention]") {
     call.keep = at::rand({2, 4, 5, 7}).gt(0.3);
     call.bias = at::randn({2, 1, 5, 7}, at::kDouble);
   }
-  check_equal(call);
+  check_definition(call);
 }
 
 TEST_CASE("causal alignments with more queries than keys leave empty rows", "[attention]") {
   auto call = random_call({.L = 7, .S = 4});
   call.options.causal = GENERATE(Causal::BottomRight, Causal::TopLeft);
-  check_equal(call);
+  check_definition(call);
   if (call.options.causal == Causal::BottomRight) {
     CHECK(result_of(call).output.slice(2, 0, 3).eq(0).all().item<bool>());
   }
@@ -224,7 +224,7 @@ TEST_CASE("a query without keys gives zeros and no NaN, forward and backward", "
   auto keep = at::ones({5, 7}, at::kBool);
   keep[2].fill_(false);
   const auto bias = at::zeros({5, 7}, at::kDouble);
-  bias[2].fill_(-kInf);
+  bias[2].fill_(-kInfinity);
   const auto mask = GENERATE_COPY(Mask(keep), Mask::bias(bias));
   const bool with_sink = GENERATE(false, true);
   call.options.softmax_plus_one = with_sink;
@@ -232,7 +232,7 @@ TEST_CASE("a query without keys gives zeros and no NaN, forward and backward", "
   const auto got = result_of(call, mask);
   CHECK(got.output.select(2, 2).eq(0).all().item<bool>());
   CHECK(got.weights.select(2, 2).eq(0).all().item<bool>());
-  CHECK(got.logsumexp.select(2, 2).eq(-kInf).all().item<bool>());
+  CHECK(got.logsumexp.select(2, 2).eq(-kInfinity).all().item<bool>());
   // Anomaly mode throws at the first NaN inside the graph, even one that a mask would hide later.
   const torch::autograd::DetectAnomalyGuard anomaly;
   const auto logsumexp = got.logsumexp.masked_fill(got.logsumexp.isinf(), 0.0);
@@ -244,11 +244,11 @@ TEST_CASE("a query without keys gives zeros and no NaN, forward and backward", "
 TEST_CASE("a float mask of the lowest number over a whole row stays a softmax", "[attention][empty]") {
   auto call = random_call({.B = 1, .H = 1, .Hkv = 1});
   call.bias = at::full({1, 1, 5, 7}, std::numeric_limits<float>::lowest(), at::kDouble);
-  check_equal(call);
+  check_definition(call);
 }
 
 TEST_CASE("keys that no query sees may hold NaN or Inf", "[attention][nan]") {
-  const double poison = GENERATE(kNaN, kInf, -kInf);
+  const double poison = GENERATE(kNaN, kInfinity, -kInfinity);
   auto call = random_call();
   const auto lengths = at::full({2}, 4, at::kLong);
   const auto clean = result_of(call, Mask::key_lengths(lengths));
@@ -309,7 +309,7 @@ TEST_CASE("a call without keys is one whose only key is hidden", "[attention][em
     const auto result = attention(leaves[0], leaves[1], leaves[2], options, extras);
     CHECK(result.output.sizes() == at::IntArrayRef({2, 4, 5, 6}));
     CHECK(result.output.eq(0).all().item<bool>());
-    CHECK(result.logsumexp.eq(-kInf).all().item<bool>());
+    CHECK(result.logsumexp.eq(-kInfinity).all().item<bool>());
     CHECK(result.weights.eq(0).all().item<bool>());
     const auto logsumexp = result.logsumexp.masked_fill(result.logsumexp.isinf(), 0.0);
     auto gradients = torch::autograd::grad({result.output.sum() + logsumexp.sum()}, leaves, {},

@@ -40,13 +40,13 @@ Inputs draw(int64_t batch, int64_t heads, int64_t L, int64_t S, at::ScalarType t
           at::randn({batch, heads, S, 16}).to(type), at::randn({batch, heads, L, 16}).to(type)};
 }
 
-struct Results {
+struct OutputAndGradients {
   at::Tensor output, grad_q, grad_k, grad_v;
   std::vector<at::Tensor> all() const { return {output, grad_q, grad_k, grad_v}; }
 };
 
-Results run(const Inputs& in, const BlockMask& mask,
-            AttentionOptions options = {.backend = Backend::Native}) {
+OutputAndGradients run(const Inputs& in, const BlockMask& mask,
+                       AttentionOptions options = {.backend = Backend::Native}) {
   std::vector<at::Tensor> leaves;
   for (const auto& x : {in.q, in.k, in.v}) leaves.push_back(x.detach().clone().requires_grad_(true));
   const auto y = attention(leaves[0], leaves[1], leaves[2], options, {.block_mask = mask}).output;
@@ -54,12 +54,12 @@ Results run(const Inputs& in, const BlockMask& mask,
   return {y.detach(), gradients[0], gradients[1], gradients[2]};
 }
 
-Results by_definition(const Inputs& in, const MaskMod& mask, AttentionOptions options = {}) {
+OutputAndGradients by_definition(const Inputs& in, const MaskMod& mask, AttentionOptions options = {}) {
   options.backend = Backend::Reference;
   return run(in, mask, options);
 }
 
-void check_equal(const Results& got, const Results& want) {
+void check_equal(const OutputAndGradients& got, const OutputAndGradients& want) {
   const auto type = got.output.scalar_type();
   CHECK_CLOSE(got.output, want.output);
   CHECK_WITHIN(got.grad_q, want.grad_q, (tolerance_of(type, /*gradient=*/true)));
@@ -67,12 +67,12 @@ void check_equal(const Results& got, const Results& want) {
   CHECK_WITHIN(got.grad_v, want.grad_v, (tolerance_of(type, /*gradient=*/true)));
 }
 
-void check_same_bits(const Results& got, const Results& want) {
+void check_same_bits(const OutputAndGradients& got, const OutputAndGradients& want) {
   for (size_t n = 0; n < 4; ++n) CHECK(bit_equal(got.all()[n], want.all()[n]));
 }
 
 // Compares the results of the first `tokens` queries and keys.
-void check_same_bits_before(int64_t tokens, const Results& got, const Results& want) {
+void check_same_bits_before(int64_t tokens, const OutputAndGradients& got, const OutputAndGradients& want) {
   for (size_t n = 0; n < 4; ++n)
     CHECK(bit_equal(got.all()[n].slice(2, 0, tokens), want.all()[n].slice(2, 0, tokens)));
 }
@@ -103,7 +103,7 @@ at::Tensor draw_keep(at::IntArrayRef sizes) {
 }
 
 // The results with the plain mask, for which a keep tensor of rank 3 has a dimension for the batch.
-Results with_mask(const Inputs& in, const at::Tensor& keep, AttentionOptions options) {
+OutputAndGradients with_mask(const Inputs& in, const at::Tensor& keep, AttentionOptions options) {
   std::vector<at::Tensor> leaves;
   for (const auto& x : {in.q, in.k, in.v}) leaves.push_back(x.detach().clone().requires_grad_(true));
   const auto mask = Mask::keep(keep.dim() == 3 ? keep.unsqueeze(0) : keep);

@@ -2,7 +2,6 @@
 // gradient is then that of the values that the forward pass read, or autograd raises an error; it is never a
 // different one.
 
-#include <array>
 #include <functional>
 #include <string>
 #include <vector>
@@ -21,6 +20,7 @@
 #include <attentive/functional/linear_attention.h>
 #include <attentive/modules/multi_head_attention.h>
 
+#include "support/cells.h"
 #include "support/compare.h"
 #include "support/errors.h"
 
@@ -31,10 +31,9 @@ using Catch::Matchers::ContainsSubstring;
 namespace {
 
 constexpr int64_t kKeys = 40;
-constexpr std::array kBackends = {Backend::Reference, Backend::Torch, Backend::Native, Backend::Auto};
 
 // One tensor of a call, with functions that make it, pass it to the call and change it.
-struct Given {
+struct ChangedTensor {
   std::string name;
   bool pairs;  // (…, L, S): a mask of pairs, which is too large to copy
   std::function<at::Tensor(int64_t)> make;
@@ -60,7 +59,7 @@ AttentionExtras with_sinks(const at::Tensor& sinks) {
   return extras;
 }
 
-std::vector<Given> givens() {
+std::vector<ChangedTensor> givens() {
   const auto turn = [](at::Tensor& t) { t.logical_not_(); };
   const auto negate = [](at::Tensor& t) { t.neg_(); };
   return {
@@ -107,10 +106,10 @@ std::vector<Given> givens() {
   };
 }
 
-struct Call {
+struct QueryCall {
   at::Tensor q, k, v;
 
-  explicit Call(int64_t queries)
+  explicit QueryCall(int64_t queries)
       : q(at::randn({2, 4, queries, 8}).requires_grad_(true)),
         k(at::randn({2, 2, kKeys, 8}).requires_grad_(true)),
         v(at::randn({2, 2, kKeys, 8}).requires_grad_(true)) {}
@@ -132,7 +131,7 @@ struct Call {
   }
 };
 
-void check_equal(const std::vector<at::Tensor>& got, const std::vector<at::Tensor>& want) {
+void check_same_bits_of_all(const std::vector<at::Tensor>& got, const std::vector<at::Tensor>& want) {
   REQUIRE(got.size() == want.size());
   for (size_t n = 0; n < got.size(); ++n) {
     INFO("gradient " << n);
@@ -143,12 +142,12 @@ void check_equal(const std::vector<at::Tensor>& got, const std::vector<at::Tenso
 }  // namespace
 
 TEST_CASE("a mask changed before the backward pass raises or has no influence", "[changed_mask]") {
-  const auto backend = GENERATE(from_range(kBackends));
+  const auto backend = GENERATE(from_range(kAllBackends));
   const int64_t queries = GENERATE(2, 40);  // the pass for few queries, and the tiled pass
   for (const auto& given : givens()) {
     INFO(given.name << ", backend " << to_string(backend) << ", queries " << queries);
     at::manual_seed(5);
-    const Call call(queries);
+    const QueryCall call(queries);
     auto tensor = given.make(queries);
     const auto extras = given.extras(tensor);
     if (!call.takes(backend, extras)) continue;
@@ -160,18 +159,18 @@ TEST_CASE("a mask changed before the backward pass raises or has no influence", 
       CHECK_THAT(error_of<c10::Error>([&] { call.gradients(backend, extras, change); }),
                  ContainsSubstring("modified by an inplace operation"));
     } else {
-      check_equal(call.gradients(backend, extras, change), want);
+      check_same_bits_of_all(call.gradients(backend, extras, change), want);
     }
   }
 }
 
 TEST_CASE("masks made under InferenceMode serve in training", "[changed_mask]") {
-  const auto backend = GENERATE(from_range(kBackends));
+  const auto backend = GENERATE(from_range(kAllBackends));
   const int64_t queries = GENERATE(2, 40);
   for (const auto& given : givens()) {
     INFO(given.name << ", backend " << to_string(backend) << ", queries " << queries);
     at::manual_seed(5);
-    const Call call(queries);
+    const QueryCall call(queries);
     at::Tensor tensor;
     {
       const c10::InferenceMode inference;
@@ -184,19 +183,19 @@ TEST_CASE("masks made under InferenceMode serve in training", "[changed_mask]") 
     at::manual_seed(6);
     const auto plain = given.extras(tensor.clone());
     const auto want = call.gradients(backend, plain, [] {});
-    check_equal(call.gradients(backend, extras, [] {}), want);
+    check_same_bits_of_all(call.gradients(backend, extras, [] {}), want);
     // An inference tensor has no version by which autograd could detect a change.
-    check_equal(call.gradients(backend, extras,
-                               [&] {
-                                 const c10::InferenceMode inference;
-                                 given.change(tensor);
-                               }),
-                want);
+    check_same_bits_of_all(call.gradients(backend, extras,
+                                          [&] {
+                                            const c10::InferenceMode inference;
+                                            given.change(tensor);
+                                          }),
+                           want);
   }
 }
 
 TEST_CASE("one buffer of lengths serves several forward passes before one backward pass", "[changed_mask]") {
-  const auto backend = GENERATE(from_range(kBackends));
+  const auto backend = GENERATE(from_range(kAllBackends));
   const BackendGuard guard(backend);
   INFO("backend " << to_string(backend));
   MultiHeadAttention module(16, 16, 0, 0.0, 2);
@@ -236,7 +235,7 @@ TEST_CASE("slopes and sinks of packed sequences, changed before the backward pas
     }
     return torch::autograd::grad({y.square().sum()}, {q, k, v});
   };
-  check_equal(gradients(true), gradients(false));
+  check_same_bits_of_all(gradients(true), gradients(false));
 }
 
 TEST_CASE("masks of linear_attention, changed before the backward pass", "[changed_mask]") {
@@ -257,5 +256,5 @@ TEST_CASE("masks of linear_attention, changed before the backward pass", "[chang
     }
     return torch::autograd::grad({y.square().sum()}, {q, k, v});
   };
-  check_equal(gradients(true), gradients(false));
+  check_same_bits_of_all(gradients(true), gradients(false));
 }

@@ -1,4 +1,3 @@
-#include <limits>
 #include <sstream>
 #include <vector>
 
@@ -16,15 +15,15 @@
 #include <attentive/functional/describe_mask.h>
 
 #include "support/errors.h"
+#include "support/special_numbers.h"
 
 using namespace attentive;
+using attentive::test::kInfinity;
 using attentive::test::value_error;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::StartsWith;
 
 namespace {
-
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // The expected grid for weights (L, S) of the reference, in which a visible key has a non-zero weight.
 std::string grid_of(const at::Tensor& weights) {
@@ -120,7 +119,7 @@ TEST_CASE("the grid shows what attention sees", "[describe_mask]") {
 }
 
 TEST_CASE("a bias has a sign of its own, with its range", "[describe_mask]") {
-  const auto bias = at::tensor({0.5f, 0.0f, -kInfinity, 0.0f, -2.0f, 1.0f}).view({2, 3});
+  const auto bias = at::tensor({0.5, 0.0, -kInfinity, 0.0, -2.0, 1.0}, at::kFloat).view({2, 3});
   CHECK(Mask::bias(bias).describe(2, 3) ==
         "2 queries (down), 3 keys (across)\n"
         "+ x .\n"

@@ -14,7 +14,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
-#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -49,13 +48,12 @@
 #include "support/autocast.h"
 #include "support/compare.h"
 #include "support/naive_attention.h"
+#include "support/special_numbers.h"
 
 using namespace attentive;
 using namespace attentive::test;
 
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 class Draw {
  public:

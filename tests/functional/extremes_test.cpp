@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -18,21 +17,17 @@
 #include <catch2/generators/catch_generators_range.hpp>
 #include <torch/csrc/autograd/autograd.h>
 
-#include <attentive/functional/explain.h>
-
 #include "support/compare.h"
 #include "support/errors.h"
 #include "support/extreme_cases.h"
+#include "support/special_numbers.h"
 
 using namespace attentive;
 using namespace attentive::test;
 
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
-OptionCall random_call(int64_t L) {
+OptionCall random_grouped_call(int64_t L) {
   at::manual_seed(5);
   OptionCall call;
   call.q = at::randn({1, 4, L, 8}, at::kDouble);
@@ -42,15 +37,8 @@ OptionCall random_call(int64_t L) {
   return call;
 }
 
-bool takes(Backend backend, const OptionCall& call) {
-  for (const auto& candidate : explain(call.q, call.k, call.v, call.options, call.extras).candidates) {
-    if (candidate.backend == backend) return candidate.available;
-  }
-  return false;
-}
-
 // Compares forward and backward with the definition in the same dtype.
-void check_same(const OptionCall& exact, at::ScalarType type) {
+void check_same_as_reference(const OptionCall& exact, at::ScalarType type) {
   const auto call = cast(exact, type);
   if (!takes(Backend::Native, call)) SKIP("no native kernel for " << c10::toString(type) << " on this CPU");
   const auto got = run_on(call, Backend::Native), want = run_on(call, Backend::Reference);
@@ -87,7 +75,7 @@ TEST_CASE("numbers at the ends of float32 mean what they mean to the definition"
   const int64_t L = GENERATE(3, 70);
   for (const auto& extreme : extreme_cases(L)) {
     INFO(extreme.name << ", " << c10::toString(type) << ", L " << L);
-    check_same(extreme.call, type);
+    check_same_as_reference(extreme.call, type);
     check_same_weights(extreme.call, type);
   }
 }
@@ -96,25 +84,25 @@ TEST_CASE("numbers at the ends of float16 mean what they mean to the definition"
   const int64_t L = GENERATE(3, 70);
   const double most = GENERATE(65504.0, -65504.0);
   INFO(most << ", L " << L);
-  auto call = random_call(L);
+  auto call = random_grouped_call(L);
   SECTION("a bias for some keys") {
     auto bias = at::zeros({L, 40}, at::kDouble);
     bias.slice(1, 3, 20).fill_(most);
     bias.slice(1, 20, 30).fill_(-most);
     call.extras.mask = Mask::bias(bias);
-    check_same(call, at::kHalf);
+    check_same_as_reference(call, at::kHalf);
   }
   SECTION("a bias for every key") {
     call.extras.mask = Mask::bias(at::full({L, 40}, most, at::kDouble));
-    check_same(call, at::kHalf);
+    check_same_as_reference(call, at::kHalf);
   }
   SECTION("slopes") {
     call.extras.alibi_slopes = at::tensor({most, 0.5, -most, 0.0}, at::kDouble);
-    check_same(call, at::kHalf);
+    check_same_as_reference(call, at::kHalf);
   }
   SECTION("sinks") {
     call.extras.sinks = at::tensor({most, 0.5, -most, 0.0}, at::kDouble);
-    check_same(call, at::kHalf);
+    check_same_as_reference(call, at::kHalf);
   }
   SECTION("scores beyond float16") {
     call.q.select(2, 1).select(2, 0).fill_(most);
@@ -129,7 +117,7 @@ TEST_CASE("numbers at the ends of float16 mean what they mean to the definition"
 TEST_CASE("a bias of float64 beyond float32 means what it means to the definition", "[extremes]") {
   const int64_t L = GENERATE(3, 70);
   const double value = GENERATE(1e300, -1e300);
-  auto call = cast(random_call(L), at::kFloat);
+  auto call = cast(random_grouped_call(L), at::kFloat);
   auto bias = at::zeros({L, 40}, at::kDouble);
   bias[1].slice(0, 3, 20).fill_(value);
   call.extras.mask = Mask::bias(bias);
@@ -146,7 +134,7 @@ TEST_CASE("sinks that are not finite, or huge", "[extremes][sinks]") {
   const auto type = GENERATE(at::kDouble, at::kFloat, at::kBFloat16, at::kHalf);
   const auto backend = GENERATE(Backend::Reference, Backend::Native);
   const int64_t L = GENERATE(3, 70);
-  auto exact = random_call(L);
+  auto exact = random_grouped_call(L);
   auto keep = at::rand({L, 40}).gt(0.3);
   keep[1].fill_(false);
   exact.extras.mask = Mask::keep(keep);
@@ -207,7 +195,7 @@ TEST_CASE("a sink of NaN has no gradient where no query sees a key", "[extremes]
 
 TEST_CASE("the gradient of a huge sink's logsumexp is one", "[extremes][sinks]") {
   const auto backend = GENERATE(Backend::Reference, Backend::Native);
-  auto call = cast(random_call(5), at::kFloat);
+  auto call = cast(random_grouped_call(5), at::kFloat);
   call.extras.sinks = at::tensor({3e38, 1e9, -3e38, 1e30}).requires_grad_(true);
   if (!takes(backend, call)) SKIP("no native kernel on this CPU");
   call.options.backend = backend;
@@ -219,30 +207,30 @@ TEST_CASE("the gradient of a huge sink's logsumexp is one", "[extremes][sinks]")
 TEST_CASE("scales and softcaps as far as float32 has room for them", "[extremes]") {
   const int64_t L = GENERATE(3, 70);
   const double value = GENERATE(1e-29, 1e-12, 1e12, 9e29);
-  auto call = random_call(L);
+  auto call = random_grouped_call(L);
   SECTION("softcap") {
     call.options.softcap = value;
     call.q = call.q * (value < 1.0 ? value : 1.0);
-    check_same(call, at::kFloat);
+    check_same_as_reference(call, at::kFloat);
   }
   SECTION("scale") {
     call.options.scale = value;
     // The scores become numbers of a few units.
     call.q = call.q * std::sqrt(1.0 / value);
     call.k = call.k * std::sqrt(1.0 / value);
-    check_same(call, at::kFloat);
+    check_same_as_reference(call, at::kFloat);
   }
   SECTION("negative scale") {
     call.options.scale = -value;
     call.q = call.q * std::sqrt(1.0 / value);
     call.k = call.k * std::sqrt(1.0 / value);
-    check_same(call, at::kFloat);
+    check_same_as_reference(call, at::kFloat);
   }
 }
 
 TEST_CASE("scales and softcaps beyond are refused by name", "[extremes][errors]") {
   const double value = GENERATE(1e-300, 1e-31, 1e31, 1e300);
-  auto call = cast(random_call(5), at::kFloat);
+  auto call = cast(random_grouped_call(5), at::kFloat);
   if (!takes(Backend::Native, call)) SKIP("no native kernel on this CPU");
   const auto message = [&] {
     call.options.backend = Backend::Native;
@@ -260,7 +248,7 @@ TEST_CASE("scales and softcaps beyond are refused by name", "[extremes][errors]"
 // The native kernel, like PyTorch's, divides sums of values at the end, so the sums must not overflow.
 TEST_CASE("values up to the largest number over the number of keys", "[extremes]") {
   const int64_t L = GENERATE(3, 70);
-  auto call = random_call(L);
+  auto call = random_grouped_call(L);
   call.q.zero_();
   call.v = at::randn({1, 2, 40, 8}, at::kDouble).clamp(-1, 1) * (3.4e38 / 41);
   const auto as_float = cast(call, at::kFloat);

@@ -66,10 +66,10 @@ void check_tangent(const Function& f, const at::Tensor& x, const Function& exact
   CHECK_WITHIN(got, want, {1e-4, 1e-6});
 }
 
-struct Call {
+struct TangentCall {
   at::Tensor q, k, v, bias, slopes, sinks;
 
-  explicit Call(at::ScalarType type) {
+  explicit TangentCall(at::ScalarType type) {
     at::manual_seed(2);
     q = at::randn({2, 4, 6, 8}, at::kDouble).to(type);
     k = at::randn({2, 2, 6, 8}, at::kDouble).to(type);
@@ -80,9 +80,10 @@ struct Call {
     slopes = at::rand({4}, at::kDouble).to(q.scalar_type());
     sinks = at::randn({4}, at::kDouble).to(q.scalar_type());
   }
-  std::vector<at::Tensor Call::*> members() const {
-    std::vector<at::Tensor Call::*> result = {&Call::q, &Call::k, &Call::v};
-    if (bias.defined()) result.insert(result.end(), {&Call::bias, &Call::slopes, &Call::sinks});
+  std::vector<at::Tensor TangentCall::*> members() const {
+    std::vector<at::Tensor TangentCall::*> result = {&TangentCall::q, &TangentCall::k, &TangentCall::v};
+    if (bias.defined())
+      result.insert(result.end(), {&TangentCall::bias, &TangentCall::slopes, &TangentCall::sinks});
     return result;
   }
   at::Tensor run(const AttentionOptions& options) const {
@@ -93,8 +94,8 @@ struct Call {
     return attention(q, k, v, options, extras).output;
   }
   // Returns the call with one of its tensors replaced by x, and all tensors in the dtype of x.
-  Call with(at::Tensor Call::*member, const at::Tensor& x) const {
-    Call result = *this;
+  TangentCall with(at::Tensor TangentCall::*member, const at::Tensor& x) const {
+    TangentCall result = *this;
     for (auto other : members()) result.*other = (result.*other).to(x.scalar_type());
     result.*member = x;
     return result;
@@ -108,7 +109,7 @@ TEST_CASE("tangents of every tensor come through attention", "[forward_mode]") {
   const bool decorated = GENERATE(false, true);
   const bool gradients = GENERATE(false, true);
   const AttentionOptions options{.causal = Causal::BottomRight};
-  Call call(type);
+  TangentCall call(type);
   if (decorated) call.decorate();
   const auto members = call.members();
   for (size_t n = 0; n < members.size(); ++n) {
@@ -123,10 +124,10 @@ TEST_CASE("tangents of every tensor come through attention", "[forward_mode]") {
 
 TEST_CASE("tangents come through a score, those of a captured tensor too", "[forward_mode][score]") {
   const auto type = GENERATE(at::kFloat, at::kDouble);
-  const Call call(type);
+  const TangentCall call(type);
   at::manual_seed(3);
   const auto numbers = at::randn({4, 6}, at::kDouble).to(type);
-  const auto run = [](const Call& one, const at::Tensor& given) {
+  const auto run = [](const TangentCall& one, const at::Tensor& given) {
     const auto table = captured(given);
     AttentionExtras extras;
     extras.score = score_mod([=](auto s, auto at) { return s * sigmoid(s) + sin(table(at.head, at.key)); });
@@ -134,7 +135,7 @@ TEST_CASE("tangents come through a score, those of a captured tensor too", "[for
     return attention(one.q, one.k, one.v, {}, extras).output;
   };
   const auto of_table = [&](const at::Tensor& x) {
-    return run(call.with(&Call::q, call.q.to(x.scalar_type())), x);
+    return run(call.with(&TangentCall::q, call.q.to(x.scalar_type())), x);
   };
   check_tangent(of_table, numbers, of_table);
   for (const auto member : call.members()) {
@@ -147,7 +148,7 @@ TEST_CASE("tangents come through a score, those of a captured tensor too", "[for
 
 TEST_CASE("a kernel refuses a call with tangents by name", "[forward_mode][errors]") {
   const auto backend = GENERATE(Backend::Native, Backend::Torch);
-  const Call call(at::kFloat);
+  const TangentCall call(at::kFloat);
   const Level level;
   const auto q = level.dual(call.q, at::randn(call.q.sizes()));
   CHECK(error_of<c10::ValueError>([&] { attention(q, call.k, call.v, {.backend = backend}); }) ==
@@ -158,7 +159,7 @@ TEST_CASE("a kernel refuses a call with tangents by name", "[forward_mode][error
 
 TEST_CASE("tangents come through linear_attention", "[forward_mode]") {
   const auto causal = GENERATE(Causal::None, Causal::BottomRight);
-  const Call call(at::kDouble);
+  const TangentCall call(at::kDouble);
   LinearAttentionCall options;
   options.causal = causal;
   options.chunk_size = 4;

@@ -1,7 +1,6 @@
 // Tests of hidden numbers: finite ones so large that a product with them overflows, as uninitialised memory
 // may hold, and values of NaN or Inf in a call with a query without keys.
 
-#include <array>
 #include <limits>
 #include <string>
 #include <vector>
@@ -28,14 +27,11 @@ using namespace attentive::test;
 
 namespace {
 
-constexpr std::array kBackends = {Backend::Reference, Backend::Torch, Backend::Native, Backend::Auto};
-constexpr std::array kTypes = {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf};
-
-double largest(at::ScalarType type) {
+double largest_finite(at::ScalarType type) {
   return type == at::kDouble ? 1.7e308 : type == at::kHalf ? 65504.0 : 3e38;
 }
 
-struct Call {
+struct MaskedCall {
   at::Tensor q, k, v;
   Mask mask;
   AttentionOptions options;
@@ -64,9 +60,9 @@ struct Call {
   }
 };
 
-Call random_call(at::ScalarType type, Backend backend, int64_t queries) {
+MaskedCall random_masked_call(at::ScalarType type, Backend backend, int64_t queries) {
   at::manual_seed(0);
-  Call call;
+  MaskedCall call;
   call.q = (at::randn({2, 2, queries, 8}, at::kDouble) * 3).to(type);
   call.k = at::randn({2, 2, 38, 8}, at::kDouble).to(type);
   call.v = at::randn({2, 2, 38, 8}, at::kDouble).to(type);
@@ -77,12 +73,12 @@ Call random_call(at::ScalarType type, Backend backend, int64_t queries) {
 }  // namespace
 
 TEST_CASE("huge numbers in keys and values that nobody sees reach nothing", "[hidden_numbers]") {
-  const auto backend = GENERATE(from_range(kBackends));
-  const auto type = GENERATE(from_range(kTypes));
+  const auto backend = GENERATE(from_range(kAllBackends));
+  const auto type = GENERATE(from_range(kAllTypes));
   const int64_t queries = GENERATE(3, 36);
   const double sign = GENERATE(1.0, -1.0);
   const bool by_position = GENERATE(false, true);
-  auto call = random_call(type, backend, queries);
+  auto call = random_masked_call(type, backend, queries);
   if (by_position) {
     call.options.causal = Causal::TopLeft;  // hides the keys beyond the last query
   } else {
@@ -97,7 +93,7 @@ TEST_CASE("huge numbers in keys and values that nobody sees reach nothing", "[hi
     auto huge = call;
     auto& x = keys ? huge.k : huge.v;
     x = x.clone();
-    x.slice(2, 36).fill_(sign * largest(type));
+    x.slice(2, 36).fill_(sign * largest_finite(type));
     if (huge.taken()) CHECK_WITHIN(huge.output(), want, {4e-3, 1e-6});
     // A backend may accept the forward pass but not gradients.
     for (auto* leaf : {&huge.q, &huge.k, &huge.v}) *leaf = leaf->detach().requires_grad_(true);
@@ -108,17 +104,17 @@ TEST_CASE("huge numbers in keys and values that nobody sees reach nothing", "[hi
 }
 
 TEST_CASE("a huge key that one query sees reaches no other query", "[hidden_numbers]") {
-  const auto backend = GENERATE(from_range(kBackends));
-  const auto type = GENERATE(from_range(kTypes));
+  const auto backend = GENERATE(from_range(kAllBackends));
+  const auto type = GENERATE(from_range(kAllTypes));
   const int64_t queries = GENERATE(3, 38);
-  auto call = random_call(type, backend, queries);
+  auto call = random_masked_call(type, backend, queries);
   auto keep = at::ones({queries, 38}, at::kBool);
   keep.slice(0, 0, queries - 1).select(1, 37).fill_(false);
   call.mask = keep;
   if (!call.taken()) return;
   INFO("backend " << to_string(backend) << ", dtype " << c10::toString(type) << ", queries " << queries);
   const auto want = call.output();
-  call.k.select(2, 37).fill_(largest(type));
+  call.k.select(2, 37).fill_(largest_finite(type));
   if (!call.taken()) return;
   CHECK_WITHIN(call.output().slice(2, 0, queries - 1), want.slice(2, 0, queries - 1), {4e-3, 1e-6});
 }
@@ -126,7 +122,7 @@ TEST_CASE("a huge key that one query sees reaches no other query", "[hidden_numb
 TEST_CASE("a softcap leaves no gradient to hidden scores that are not numbers", "[hidden_numbers]") {
   const auto type = GENERATE(at::kDouble, at::kFloat);
   at::manual_seed(3);
-  Call call;
+  MaskedCall call;
   call.q = at::randn({1, 1, 2, 7}, at::kDouble).to(type);
   call.k = at::randn({1, 1, 5, 7}, at::kDouble).to(type);
   call.v = at::randn({1, 1, 5, 7}, at::kDouble).to(type);

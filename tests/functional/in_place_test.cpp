@@ -1,6 +1,5 @@
 // Tests `y += x` on a result that autograd tracks.
 
-#include <array>
 #include <vector>
 
 #include <ATen/ops/randn.h>
@@ -12,28 +11,14 @@
 
 #include <attentive/functional/explain.h>
 
+#include "support/cells.h"
 #include "support/compare.h"
 
 using namespace attentive;
 using namespace attentive::test;
 
-namespace {
-
-constexpr std::array kBackends = {Backend::Reference, Backend::Torch, Backend::Native, Backend::Auto};
-
-bool takes(Backend backend, const at::Tensor& x, const AttentionOptions& options,
-           const AttentionExtras& extras = {}) {
-  if (backend == Backend::Auto) return true;
-  for (const auto& candidate : explain(x, x, x, options, extras).candidates) {
-    if (candidate.backend == backend) return candidate.available;
-  }
-  return false;
-}
-
-}  // namespace
-
 TEST_CASE("a result takes a change in place and the gradient is right", "[in_place]") {
-  const auto backend = GENERATE(from_range(kBackends));
+  const auto backend = GENERATE(from_range(kAllBackends));
   const auto type = GENERATE(at::kFloat, at::kDouble, at::kBFloat16, at::kHalf);
   const auto sizes = GENERATE(std::vector<int64_t>{9, 8}, std::vector<int64_t>{2, 33, 8},
                               std::vector<int64_t>{2, 4, 33, 8}, std::vector<int64_t>{2, 3, 4, 3, 8});
@@ -43,7 +28,7 @@ TEST_CASE("a result takes a change in place and the gradient is right", "[in_pla
   const auto x = at::randn(sizes, at::kDouble).to(type).requires_grad_(true);
   auto asked = options;
   asked.backend = Backend::Auto;
-  if (!takes(backend, x, asked)) return;
+  if (!takes(backend, x, x, x, asked)) return;
   INFO("backend " << to_string(backend) << ", dtype " << c10::toString(type) << ", rank " << sizes.size());
   // The second backward pass over the same graph sees the same change.
   const auto gradients = [&](const at::Tensor& y) {
@@ -68,7 +53,7 @@ TEST_CASE("a result takes a change in place and the gradient is right", "[in_pla
 }
 
 TEST_CASE("dropout, grouped heads and masks live through a change in place", "[in_place]") {
-  const auto backend = GENERATE(from_range(kBackends));
+  const auto backend = GENERATE(from_range(kAllBackends));
   INFO("backend " << to_string(backend));
   at::manual_seed(4);
   const auto q = at::randn({2, 4, 70, 8}).requires_grad_(true);

@@ -2,9 +2,7 @@
 // low-precision arithmetic, equivalent calls agree, sizes beyond 16 bits work, and bad input is refused. The
 // backend is forced, and explain() must name it as the one that runs.
 
-#include <array>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <random>
 
@@ -30,24 +28,22 @@
 
 #include <attentive/functional/explain.h>
 
+#include "support/cells.h"
 #include "support/compare.h"
+#include "support/special_numbers.h"
 
 using namespace attentive;
 using namespace attentive::test;
 
 namespace {
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr std::array kBackends = {Backend::Reference, Backend::Torch, Backend::Native};
-constexpr std::array kTypes = {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf};
-
 struct Tensors {
   at::Tensor q, k, v;
 };
 
 // Returns whether the backend accepts the call, and checks that explain() then names it for the forced call.
-bool takes(Backend backend, const Tensors& x, AttentionOptions options = {},
-           const AttentionExtras& extras = {}) {
+bool accepts(Backend backend, const Tensors& x, AttentionOptions options = {},
+             const AttentionExtras& extras = {}) {
   options.backend = Backend::Auto;
   for (const auto& candidate : explain(x.q, x.k, x.v, options, extras).candidates) {
     if (candidate.backend != backend || !candidate.available) continue;
@@ -176,16 +172,12 @@ Results composed(const Fuzzed& f, at::ScalarType type) {
       type);
 }
 
-double error(const at::Tensor& got, const at::Tensor& want) {
-  return (got.to(at::kDouble) - want).abs().max().item<double>();
-}
-
 }  // namespace
 
 // Invariant 1. The allowed error is twice that of the textbook in the same dtype, three times for gradients,
 // plus two units in the last place of the largest number, in case the textbook happens to be exact.
 TEST_CASE("every backend errs at most twice as much as the textbook in its dtype", "[invariants][fuzz]") {
-  const auto type = GENERATE(from_range(kTypes));
+  const auto type = GENERATE(from_range(kAllTypes));
   std::map<Backend, int> ran;
   for (int seed = 0; seed < 24; ++seed) {
     const auto f = fuzzed(seed, type);
@@ -194,8 +186,8 @@ TEST_CASE("every backend errs at most twice as much as the textbook in its dtype
     const auto want = composed(f, at::kDouble), plain = composed(f, type);
     AttentionExtras extras;
     extras.mask = f.mask;
-    for (const auto backend : kBackends) {
-      if (!takes(backend, leaves_of(f, type), f.options, extras)) continue;
+    for (const auto backend : kNamedBackends) {
+      if (!accepts(backend, leaves_of(f, type), f.options, extras)) continue;
       ++ran[backend];
       INFO("backend " << to_string(backend));
       const auto got = differentiate(
@@ -210,8 +202,8 @@ TEST_CASE("every backend errs at most twice as much as the textbook in its dtype
           continue;
         }
         const double size = n == 0 ? want[0].abs().max().item<double>() : largest;
-        CHECK(error(got[n], want[n]) <=
-              (n == 0 ? 2 : 3) * error(plain[n], want[n]) + 2 * unit_of(type) * size);
+        CHECK(largest_error(got[n], want[n]) <=
+              (n == 0 ? 2 : 3) * largest_error(plain[n], want[n]) + 2 * unit_of(type) * size);
       }
     }
   }
@@ -226,11 +218,11 @@ TEST_CASE("every backend errs at most twice as much as the textbook in its dtype
 
 // Invariant 3.
 TEST_CASE("a later token changes no bit of an earlier output on any backend", "[invariants]") {
-  const auto backend = GENERATE(from_range(kBackends));
+  const auto backend = GENERATE(from_range(kNamedBackends));
   at::manual_seed(1);
   auto x = random_tensors(2, 2, 97, 97, 24);
   const AttentionOptions options{.causal = Causal::BottomRight};
-  if (!takes(backend, x, options)) SKIP("backend refuses");
+  if (!accepts(backend, x, options)) SKIP("backend refuses");
   const auto before = on(backend, x, options);
   for (auto* t : {&x.q, &x.k, &x.v}) {
     *t = t->clone();
@@ -243,13 +235,13 @@ TEST_CASE("a later token changes no bit of an earlier output on any backend", "[
 
 // Invariant 4: with values of one, an output is the sum of its row of weights.
 TEST_CASE("rows of weights sum to one or are zero, also where no weights are held", "[invariants]") {
-  const auto backend = GENERATE(from_range(kBackends));
+  const auto backend = GENERATE(from_range(kNamedBackends));
   const int seed = GENERATE(range(0, 12));
   auto f = fuzzed(100 + seed, at::kFloat);
   f.x.v = at::ones_like(f.x.v, at::MemoryFormat::Contiguous);
   AttentionExtras extras;
   extras.mask = f.mask;
-  if (!takes(backend, f.x, f.options, extras)) return;
+  if (!accepts(backend, f.x, f.options, extras)) return;
   const auto sums = on(backend, f.x, f.options, f.mask);
   const auto seen = f.visible.any(-1, true).expand(sums.sizes());
   CHECK(sums.masked_select(seen.bitwise_not()).eq(0).all().item<bool>());
@@ -264,14 +256,14 @@ TEST_CASE("rows of weights sum to one or are zero, also where no weights are hel
 
 // Invariant 5.
 TEST_CASE("the order of keys does not matter, that of queries carries over", "[invariants]") {
-  const auto backend = GENERATE(from_range(kBackends));
+  const auto backend = GENERATE(from_range(kNamedBackends));
   at::manual_seed(2);
   const auto x = random_tensors(2, 2, 83, 120, 16);
   const auto keep = at::rand({2, 120}).gt(0.3), pairs = at::rand({83, 120}).gt(0.1);
   const auto mask = Mask::key_keep(keep) & Mask(pairs);
   AttentionExtras extras;
   extras.mask = mask;
-  if (!takes(backend, x, {}, extras)) SKIP("backend refuses");
+  if (!accepts(backend, x, {}, extras)) SKIP("backend refuses");
   const auto want = on(backend, x, {}, mask);
   const auto order = at::randperm(120, at::kLong), rows = at::randperm(83, at::kLong);
   const Tensors moved{x.q, x.k.index_select(2, order), x.v.index_select(2, order)};
@@ -285,7 +277,7 @@ TEST_CASE("the order of keys does not matter, that of queries carries over", "[i
 
 // Invariant 6, for the function: a few new queries over all keys give the last rows of the whole call.
 TEST_CASE("decoding step by step equals the whole sequence", "[invariants]") {
-  const auto backend = GENERATE(from_range(kBackends));
+  const auto backend = GENERATE(from_range(kNamedBackends));
   const int64_t step = GENERATE(1, 3, 7);
   at::manual_seed(3);
   const auto x = random_tensors(2, 2, 42, 42, 24);
@@ -293,15 +285,15 @@ TEST_CASE("decoding step by step equals the whole sequence", "[invariants]") {
   const auto whole = on(Backend::Reference, x, options);
   for (int64_t end = step; end <= 42; end += step) {
     const Tensors part{x.q.slice(2, end - step, end), x.k.slice(2, 0, end), x.v.slice(2, 0, end)};
-    REQUIRE(takes(backend, part, options) == takes(backend, x, options));
-    if (!takes(backend, part, options)) SKIP("backend refuses");
+    REQUIRE(accepts(backend, part, options) == accepts(backend, x, options));
+    if (!accepts(backend, part, options)) SKIP("backend refuses");
     CHECK_CLOSE(on(backend, part, options), whole.slice(2, end - step, end));
   }
 }
 
 // Invariant 7.
 TEST_CASE("options that mean the same give the same", "[invariants]") {
-  const auto backend = GENERATE(from_range(kBackends));
+  const auto backend = GENERATE(from_range(kNamedBackends));
   at::manual_seed(4);
   const auto x = random_tensors(2, 4, 70, 90, 16);
   const auto same = [&](const Tensors& a, const AttentionOptions& first, const Tensors& b,
@@ -309,13 +301,13 @@ TEST_CASE("options that mean the same give the same", "[invariants]") {
     AttentionExtras extras_a, extras_b;
     extras_a.mask = mask_a;
     extras_b.mask = mask_b;
-    const auto left = takes(backend, a, first, extras_a) ? backend : Backend::Reference;
-    const auto right = takes(backend, b, second, extras_b) ? backend : Backend::Reference;
+    const auto left = accepts(backend, a, first, extras_a) ? backend : Backend::Reference;
+    const auto right = accepts(backend, b, second, extras_b) ? backend : Backend::Reference;
     CHECK((left == backend || right == backend));
     CHECK_CLOSE(on(left, a, first, mask_a), on(right, b, second, mask_b));
   };
   const auto causal = AttentionOptions{.causal = Causal::BottomRight};
-  if (!takes(backend, x, causal)) SKIP("backend refuses");
+  if (!accepts(backend, x, causal)) SKIP("backend refuses");
   // A window longer than the sequence hides nothing, and a window that ends at the query itself is causality.
   same(x, {.causal = Causal::BottomRight, .window = {90, 0}}, x, causal);
   same(x, {.window = {90, 0}}, x, causal);
@@ -336,7 +328,7 @@ TEST_CASE("options that mean the same give the same", "[invariants]") {
 
 // Invariant 8: the gaps between rows in memory never affect a result.
 TEST_CASE("NaN between the rows of the inputs changes no bit", "[invariants][nan]") {
-  const auto backend = GENERATE(from_range(kBackends));
+  const auto backend = GENERATE(from_range(kNamedBackends));
   const int64_t L = GENERATE(5, 61, 130);
   at::manual_seed(5);
   const auto x = random_tensors(2, 2, L, 131, 17);
@@ -353,7 +345,7 @@ TEST_CASE("NaN between the rows of the inputs changes no bit", "[invariants][nan
   };
   const AttentionOptions options{.causal = Causal::BottomRight};
   const auto poisoned = spread(kNaN);
-  if (!takes(backend, poisoned, options)) SKIP("backend refuses");
+  if (!accepts(backend, poisoned, options)) SKIP("backend refuses");
   CHECK(bit_equal(on(backend, poisoned, options), on(backend, spread(0.0), options)));
 }
 
@@ -366,19 +358,19 @@ TEST_CASE("the native kernel gives equal items equal bits, wherever they stand",
   const auto several = [](const at::Tensor& t) { return t.expand({3, 2, -1, -1}).contiguous(); };
   const Tensors x{several(one.q), several(one.k), several(one.v)};
   const AttentionOptions options{.causal = Causal::BottomRight};
-  if (!takes(Backend::Native, x, options)) SKIP("no native kernel for this dtype on this processor");
+  if (!accepts(Backend::Native, x, options)) SKIP("no native kernel for this dtype on this processor");
   const auto y = on(Backend::Native, x, options);
   CHECK(bit_equal(y, several(y.narrow(0, 2, 1).narrow(1, 1, 1))));
 }
 
 // Invariant 9.
 TEST_CASE("a hundred runs of one seed give the same bits, forward and backward", "[invariants]") {
-  const auto backend = GENERATE(from_range(kBackends));
+  const auto backend = GENERATE(from_range(kNamedBackends));
   at::manual_seed(6);
   const auto x = random_tensors(1, 4, 70, 70, 16);
   AttentionOptions options{.causal = Causal::BottomRight, .dropout_p = 0.25};
-  if (!takes(backend, x, options)) options.dropout_p = 0.0;
-  if (!takes(backend, x, options)) SKIP("backend refuses");
+  if (!accepts(backend, x, options)) options.dropout_p = 0.0;
+  if (!accepts(backend, x, options)) SKIP("backend refuses");
   const auto run = [&] {
     std::vector<at::Tensor> leaves;
     for (const auto& t : {x.q, x.k, x.v}) leaves.push_back(t.detach().clone().requires_grad_(true));
@@ -399,7 +391,7 @@ TEST_CASE("a hundred runs of one seed give the same bits, forward and backward",
 
 // Bad input 1, on every backend.
 TEST_CASE("a row without keys is zero and so is its gradient on every backend", "[invariants][empty]") {
-  const auto backend = GENERATE(from_range(kBackends));
+  const auto backend = GENERATE(from_range(kNamedBackends));
   const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kHalf);
   at::manual_seed(8);
   const auto x = random_tensors(1, 2, 40, 50, 8, type);
@@ -407,7 +399,7 @@ TEST_CASE("a row without keys is zero and so is its gradient on every backend", 
   keep[3].fill_(false);
   AttentionExtras extras;
   extras.mask = keep;
-  if (!takes(backend, x, {}, extras)) SKIP("backend refuses");
+  if (!accepts(backend, x, {}, extras)) SKIP("backend refuses");
   auto q = x.q.clone().requires_grad_(true);
   const auto y = on(backend, {q, x.k, x.v}, {}, keep);
   const auto gradient = torch::autograd::grad({y.to(at::kFloat).square().sum()}, {q})[0];
@@ -421,7 +413,7 @@ TEST_CASE("a row without keys is zero and so is its gradient on every backend", 
 // value the whole gradient, so that backend refuses to differentiate; the native kernel stores maximum and
 // total separately.
 TEST_CASE("a row of a huge negative bias is the mean on every backend", "[invariants][empty]") {
-  const auto backend = GENERATE(from_range(kBackends));
+  const auto backend = GENERATE(from_range(kNamedBackends));
   const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kHalf);
   const double huge = GENERATE(-1e4, -1e9, -3.38e38);
   if (type == at::kHalf && huge < -65504.0) return;
@@ -440,11 +432,11 @@ TEST_CASE("a row of a huge negative bias is the mean on every backend", "[invari
   const auto check_output = [&](const at::Tensor& y) {
     CHECK(difference(y.select(2, row), mean, tolerance_of(type)) == "");
   };
-  if (takes(backend, x, options, extras)) check_output(on(backend, x, options, extras.mask));
-  const bool forward = takes(backend, x, options, extras);
+  if (accepts(backend, x, options, extras)) check_output(on(backend, x, options, extras.mask));
+  const bool forward = accepts(backend, x, options, extras);
   x.v.requires_grad_(true);
-  CHECK(takes(backend, x, options, extras) == (forward && backend != Backend::Torch));
-  if (!takes(backend, x, options, extras)) return;
+  CHECK(accepts(backend, x, options, extras) == (forward && backend != Backend::Torch));
+  if (!accepts(backend, x, options, extras)) return;
   const auto y = on(backend, x, options, extras.mask);
   check_output(y);
   const auto gradient = torch::autograd::grad({y.select(2, row).to(at::kFloat).sum()}, {x.v})[0];

@@ -1,6 +1,5 @@
 // Sizes beyond 16 and 31 bits, and inputs that are wrong or unusual, on every backend.
 
-#include <array>
 #include <cmath>
 #include <limits>
 
@@ -18,8 +17,7 @@
 #include <catch2/generators/catch_generators_range.hpp>
 #include <torch/csrc/autograd/autograd.h>
 
-#include <attentive/functional/explain.h>
-
+#include "support/cells.h"
 #include "support/compare.h"
 #include "support/errors.h"
 
@@ -29,15 +27,6 @@ using namespace attentive::test;
 namespace {
 
 constexpr int64_t kLong = 65537;  // one more than 16 bits count
-constexpr std::array kBackends = {Backend::Reference, Backend::Torch, Backend::Native};
-
-bool takes(Backend backend, const at::Tensor& q, const at::Tensor& k, const AttentionOptions& options = {},
-           const AttentionExtras& extras = {}) {
-  for (const auto& candidate : explain(q, k, k, options, extras).candidates) {
-    if (candidate.backend == backend && candidate.available) return true;
-  }
-  return false;
-}
 
 // softmax(q k^T / sqrt(d)) v in float64, for the rows of q given by `rows` and the keys visible to them.
 at::Tensor rows_by_definition(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
@@ -54,14 +43,14 @@ at::Tensor rows_by_definition(const at::Tensor& q, const at::Tensor& k, const at
 
 // Bad input 10, with few queries, on every backend, forward and backward.
 TEST_CASE("65,537 keys with a mask, causal, equal the definition", "[limits]") {
-  const auto backend = GENERATE(from_range(kBackends));
+  const auto backend = GENERATE(from_range(kNamedBackends));
   at::manual_seed(1);
   const auto q = at::randn({1, 2, 33, 8}), k = at::randn({1, 2, kLong, 8}), v = at::randn({1, 2, kLong, 8});
   const auto keep = at::rand({1, 1, 1, kLong}).gt(0.3);
   const AttentionOptions options{.causal = Causal::BottomRight, .backend = backend};
   AttentionExtras extras;
   extras.mask = keep;
-  if (!takes(backend, q, k, {.causal = Causal::BottomRight}, extras)) SKIP("backend refuses");
+  if (!takes(backend, q, k, k, {.causal = Causal::BottomRight}, extras)) SKIP("backend refuses");
   const auto rows = at::arange(33);
   const auto visible = keep.bitwise_and(at::arange(kLong).le(rows.view({33, 1}) + kLong - 33));
   const auto run = [&](bool exact) {
@@ -101,7 +90,7 @@ TEST_CASE("65,537 queries and keys, causal, masked or windowed", "[limits]") {
     INFO("backend " << to_string(backend));
     AttentionExtras extras;
     extras.mask = mask;
-    if (!takes(backend, q, k, options, extras)) return false;
+    if (!takes(backend, q, k, k, options, extras)) return false;
     options.backend = backend;
     const auto y = attention(q, k, v, options, mask);
     CHECK(difference(y.index_select(2, rows), rows_by_definition(q, k, v, rows, visible),
@@ -119,14 +108,14 @@ TEST_CASE("65,537 queries and keys, causal, masked or windowed", "[limits]") {
 
 // Bad input 11.
 TEST_CASE("more than 65,536 items or heads", "[limits]") {
-  const auto backend = GENERATE(from_range(kBackends));
+  const auto backend = GENERATE(from_range(kNamedBackends));
   const bool items = GENERATE(true, false);
   at::manual_seed(3);
   const auto sized = [&](int64_t rows) {
     return at::randn({items ? kLong : 1, items ? 1 : kLong, rows, 2}).requires_grad_(true);
   };
   const auto q = sized(2), k = sized(3), v = sized(3);
-  if (!takes(backend, q, k)) SKIP("backend refuses");
+  if (!takes(backend, q, k, k)) SKIP("backend refuses");
   const auto y = attention(q, k, v, {.backend = backend});
   const auto want = at::matmul(at::softmax(at::matmul(q, k.transpose(2, 3)) / std::sqrt(2.0), -1), v);
   CHECK_CLOSE(y, want);
@@ -144,7 +133,7 @@ TEST_CASE("an output of more than 2^31 numbers", "[.large]") {
   at::manual_seed(4);
   const auto q = at::randn({1, 1, 1, 64}).to(at::kBFloat16).expand({1, 1, L, 64});
   const auto k = at::randn({1, 1, 2, 64}).to(at::kBFloat16), v = at::randn({1, 1, 2, 64}).to(at::kBFloat16);
-  if (!takes(backend, q, k)) SKIP("backend refuses");
+  if (!takes(backend, q, k, k)) SKIP("backend refuses");
   const auto y = attention(q, k, v, {.backend = backend});
   REQUIRE(y.numel() > (int64_t{1} << 31));
   const auto ends = at::cat({y.slice(2, 0, 5), y.slice(2, L / 2, L / 2 + 5), y.slice(2, L - 5)}, 2);
@@ -168,10 +157,10 @@ TEST_CASE("masks and extras of another dtype", "[limits][errors]") {
   }
   // A bias whose precision differs from that of q keeps its meaning.
   const auto bias = at::randn({5, 5});
-  for (const auto backend : kBackends) {
+  for (const auto backend : kNamedBackends) {
     AttentionExtras extras;
     extras.mask = Mask::bias(bias.to(at::kDouble));
-    if (!takes(backend, x, x, {}, extras)) continue;
+    if (!takes(backend, x, x, x, {}, extras)) continue;
     INFO("backend " << to_string(backend));
     CHECK_CLOSE(attention(x, x, x, {.backend = backend}, extras.mask),
                 attention(x, x, x, {.backend = backend}, Mask::bias(bias)));
@@ -223,8 +212,8 @@ TEST_CASE("a gradient reaches a bias that alone asks for one", "[limits]") {
   AttentionExtras extras;
   extras.mask = Mask::bias(at::zeros({6, 6}).requires_grad_(true));
   const auto single = x.to(at::kFloat);
-  CHECK(takes(Backend::Reference, single, single, {}, extras));
-  CHECK_FALSE(takes(Backend::Torch, single, single, {}, extras));
+  CHECK(takes(Backend::Reference, single, single, single, {}, extras));
+  CHECK_FALSE(takes(Backend::Torch, single, single, single, {}, extras));
   CHECK(attention(single, single, single, {}, extras).output.requires_grad());
 }
 
@@ -242,15 +231,15 @@ TEST_CASE("extreme options are exact or refused", "[limits][errors]") {
         "attention: expected window bounds of -1 (none) or more, got left 0, right -5");
   // A window of only the token itself returns the values; one longer than any sequence has no effect.
   constexpr auto most = std::numeric_limits<int64_t>::max();
-  for (const auto backend : kBackends) {
+  for (const auto backend : kNamedBackends) {
     INFO("backend " << to_string(backend));
-    if (takes(backend, x, x, {.window = {0, 0}}))
+    if (takes(backend, x, x, x, {.window = {0, 0}}))
       CHECK_CLOSE(attention(x, x, x, {.window = {0, 0}, .backend = backend}), x);
-    if (takes(backend, x, x, {.window = {most, most}})) {
+    if (takes(backend, x, x, x, {.window = {most, most}})) {
       CHECK_CLOSE(attention(x, x, x, {.window = {most, most}, .backend = backend}),
                   attention(x, x, x, {.backend = backend}));
     }
-    if (takes(backend, x, x, {.dropout_p = 1.0}))
+    if (takes(backend, x, x, x, {.dropout_p = 1.0}))
       CHECK(attention(x, x, x, {.dropout_p = 1.0, .backend = backend}).eq(0).all().item<bool>());
   }
 }

@@ -1,5 +1,3 @@
-#include <limits>
-
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/elu.h>
@@ -24,15 +22,15 @@
 #include "support/gradcheck.h"
 #include "support/memory_meter.h"
 #include "support/module_suite.h"
+#include "support/special_numbers.h"
 
 using namespace attentive;
+using attentive::test::kNaN;
 using attentive::test::table;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::MessageMatches;
 
 namespace {
-
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 at::Tensor sentence() {
   return table({{.43f, .15f, .89f},
@@ -55,10 +53,6 @@ at::Tensor quadratic(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
   if (keep.defined()) weights = weights.masked_fill(keep.logical_not().unsqueeze(1).unsqueeze(1), 0.0);
   const auto total = weights.sum(3, true) + eps;
   return at::matmul(weights, v) / total.masked_fill(total.eq(0), 1.0);
-}
-
-at::Tensor doubles(at::IntArrayRef sizes) {
-  return at::randn(sizes, at::kDouble);
 }
 
 }  // namespace

@@ -31,6 +31,7 @@
 #include "support/errors.h"
 #include "support/gradcheck.h"
 #include "support/memory_meter.h"
+#include "support/special_numbers.h"
 
 using namespace attentive;
 using namespace attentive::test;
@@ -39,9 +40,8 @@ using torch::autograd::grad;
 namespace {
 
 constexpr int64_t kIgnored = -100;
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-struct Call {
+struct LossCall {
   at::Tensor hidden, weight, targets;
   LinearCrossEntropyOptions options = {};
 
@@ -52,14 +52,14 @@ struct Call {
   }
 };
 
-Call draw(int64_t tokens, int64_t vocabulary, int64_t width, at::ScalarType type = at::kFloat) {
+LossCall draw_call(int64_t tokens, int64_t vocabulary, int64_t width, at::ScalarType type = at::kFloat) {
   const auto leaf = [&](at::IntArrayRef sizes) {
     return at::randn(sizes, at::kDouble).to(type).requires_grad_(true);
   };
   return {leaf({tokens, width}), leaf({vocabulary, width}), at::randint(vocabulary, {tokens}, at::kLong)};
 }
 
-Call cast(const Call& call, at::ScalarType type) {
+LossCall cast(const LossCall& call, at::ScalarType type) {
   const auto leaf = [&](const at::Tensor& x) {
     return x.defined() ? x.detach().to(type).requires_grad_(x.requires_grad()) : x;
   };
@@ -71,7 +71,7 @@ Call cast(const Call& call, at::ScalarType type) {
 }
 
 // The definition, with all logits at once. PyTorch computes what it has options for.
-at::Tensor composed(const Call& call) {
+at::Tensor composed_loss(const LossCall& call) {
   const auto& options = call.options;
   const auto bias = options.bias.defined() ? std::optional(options.bias) : std::nullopt;
   auto logits = at::linear(call.hidden, call.weight, bias).reshape({-1, call.weight.size(0)});
@@ -91,27 +91,28 @@ at::Tensor composed(const Call& call) {
   }
 }
 
-struct Results {
+struct LossAndGradients {
   at::Tensor loss;
   std::vector<at::Tensor> gradients;
 };
 
-Results differentiate(const at::Tensor& loss, const Call& call, const at::Tensor& incoming) {
+LossAndGradients differentiate_loss(const at::Tensor& loss, const LossCall& call,
+                                    const at::Tensor& incoming) {
   return {loss.detach(), grad({loss}, call.leaves(), {incoming.to(loss.scalar_type())})};
 }
 
-at::Tensor incoming_for(const Call& call) {
+at::Tensor incoming_for(const LossCall& call) {
   return call.options.reduction == LossReduction::None ? at::rand(call.targets.sizes(), at::kDouble) + 0.5
                                                        : at::full({}, 1.75, at::kDouble);
 }
 
 // Compares the loss and all gradients with those of the composed call in float64, relative to the largest
 // number of each tensor.
-void check_exact(const Call& call, double tolerance) {
+void check_exact(const LossCall& call, double tolerance) {
   const auto exact = cast(call, at::kDouble);
   const auto incoming = incoming_for(call);
-  const auto want = differentiate(composed(exact), exact, incoming);
-  const auto got = differentiate(call(), call, incoming);
+  const auto want = differentiate_loss(composed_loss(exact), exact, incoming);
+  const auto got = differentiate_loss(call(), call, incoming);
   CHECK(got.loss.scalar_type() == call.hidden.scalar_type());
   const auto near = [&](const at::Tensor& a, const at::Tensor& b) {
     const auto largest = b.numel() > 0 ? b.abs().max().item<double>() : 0.0;
@@ -125,24 +126,24 @@ void check_exact(const Call& call, double tolerance) {
   }
 }
 
-using Change = std::pair<std::string, std::function<void(Call&)>>;
+using Change = std::pair<std::string, std::function<void(LossCall&)>>;
 
 std::vector<Change> changes() {
   return {{"bias",
-           [](Call& call) {
+           [](LossCall& call) {
              call.options.bias = at::randn({call.weight.size(0)}, call.weight.options().requires_grad(false))
                                      .requires_grad_(true);
            }},
           {"ignored",
-           [](Call& call) {
+           [](LossCall& call) {
              call.targets = call.targets.masked_fill(at::rand(call.targets.sizes()).lt(0.4), kIgnored);
              call.targets.view(-1)[0] = 0;
            }},
-          {"sum", [](Call& call) { call.options.reduction = LossReduction::Sum; }},
-          {"none", [](Call& call) { call.options.reduction = LossReduction::None; }},
-          {"smoothing", [](Call& call) { call.options.label_smoothing = 0.15; }},
-          {"z_loss", [](Call& call) { call.options.z_loss = 0.03; }},
-          {"softcap", [](Call& call) { call.options.softcap = 2.5; }}};
+          {"sum", [](LossCall& call) { call.options.reduction = LossReduction::Sum; }},
+          {"none", [](LossCall& call) { call.options.reduction = LossReduction::None; }},
+          {"smoothing", [](LossCall& call) { call.options.label_smoothing = 0.15; }},
+          {"z_loss", [](LossCall& call) { call.options.z_loss = 0.03; }},
+          {"softcap", [](LossCall& call) { call.options.softcap = 2.5; }}};
 }
 
 }  // namespace
@@ -152,11 +153,11 @@ TEST_CASE("linear_cross_entropy: sizes around the borders of chunks", "[linear_c
   for (const int64_t tokens : {1, 2, 255, 256, 257, 512, 700}) {
     for (const int64_t vocabulary : {1, 2, 37}) {
       INFO(tokens << " tokens, vocabulary " << vocabulary);
-      check_exact(draw(tokens, vocabulary, 5, at::kDouble), 1e-12);
-      check_exact(draw(tokens, vocabulary, 5), 1e-5);
+      check_exact(draw_call(tokens, vocabulary, 5, at::kDouble), 1e-12);
+      check_exact(draw_call(tokens, vocabulary, 5), 1e-5);
     }
   }
-  check_exact(draw(300, 5000, 3), 1e-5);  // rows of a chunk in several blocks
+  check_exact(draw_call(300, 5000, 3), 1e-5);  // rows of a chunk in several blocks
 }
 
 TEST_CASE("linear_cross_entropy: every option and pair of options", "[linear_cross_entropy]") {
@@ -165,7 +166,7 @@ TEST_CASE("linear_cross_entropy: every option and pair of options", "[linear_cro
   for (size_t first = 0; first < all.size(); ++first) {
     for (size_t second = first; second < all.size(); ++second) {
       INFO(all[first].first << ", " << all[second].first);
-      auto call = draw(300, 11, 4, at::kDouble);
+      auto call = draw_call(300, 11, 4, at::kDouble);
       all[first].second(call);
       all[second].second(call);
       check_exact(call, 1e-12);
@@ -180,7 +181,7 @@ TEST_CASE("linear_cross_entropy: half types", "[linear_cross_entropy][short]") {
   INFO(c10::toString(type));
   for (const auto& [name, change] : changes()) {
     INFO(name);
-    auto call = draw(600, 40, 8, type);
+    auto call = draw_call(600, 40, 8, type);
     change(call);
     check_exact(call, 3.0 * unit_of(type));
   }
@@ -190,7 +191,7 @@ TEST_CASE("linear_cross_entropy: sums over chunks keep the precision of float32"
           "[linear_cross_entropy][short]") {
   // 64 chunks with the same gradient of weight: a sum in bfloat16 would be off by several percent.
   at::manual_seed(4);
-  auto call = draw(256, 6, 4, at::kBFloat16);
+  auto call = draw_call(256, 6, 4, at::kBFloat16);
   call.hidden = call.hidden.detach().repeat({64, 1}).requires_grad_(true);
   call.targets = call.targets.repeat({64});
   call.options.reduction = LossReduction::Sum;
@@ -201,7 +202,7 @@ TEST_CASE("linear_cross_entropy: the derivatives", "[linear_cross_entropy]") {
   at::manual_seed(5);
   for (const auto& [name, change] : changes()) {
     INFO(name);
-    auto call = draw(7, 5, 3, at::kDouble);
+    auto call = draw_call(7, 5, 3, at::kDouble);
     change(call);
     call.options.z_loss += 0.01;
     const auto loss_of = [&](const std::vector<at::Tensor>& x) {
@@ -229,7 +230,7 @@ TEST_CASE("linear_cross_entropy: create_graph and repeated backward passes give 
           "[linear_cross_entropy]") {
   at::manual_seed(6);
   for (const auto reduction : {LossReduction::Mean, LossReduction::Sum, LossReduction::None}) {
-    auto call = draw(400, 9, 4, at::kDouble);
+    auto call = draw_call(400, 9, 4, at::kDouble);
     call.options.reduction = reduction;
     call.options.softcap = 3.0;
     const auto incoming = incoming_for(call);
@@ -250,7 +251,7 @@ TEST_CASE("linear_cross_entropy: create_graph and repeated backward passes give 
 
 TEST_CASE("linear_cross_entropy: gradients accumulate into leaves", "[linear_cross_entropy]") {
   at::manual_seed(7);
-  const auto call = draw(300, 9, 4);
+  const auto call = draw_call(300, 9, 4);
   call().backward();
   const auto once = call.weight.grad().clone();
   call().backward();
@@ -259,8 +260,8 @@ TEST_CASE("linear_cross_entropy: gradients accumulate into leaves", "[linear_cro
 
 TEST_CASE("linear_cross_entropy: only gradients that are wanted", "[linear_cross_entropy]") {
   at::manual_seed(8);
-  const auto all = draw(300, 9, 4);
-  const auto want = differentiate(all(), all, at::ones({}));
+  const auto all = draw_call(300, 9, 4);
+  const auto want = differentiate_loss(all(), all, at::ones({}));
   auto frozen_weight = all, frozen_hidden = all;
   frozen_weight.weight = all.weight.detach();
   frozen_hidden.hidden = all.hidden.detach();
@@ -273,16 +274,16 @@ TEST_CASE("linear_cross_entropy: only gradients that are wanted", "[linear_cross
 
 TEST_CASE("linear_cross_entropy: one tensor as hidden and weight", "[linear_cross_entropy]") {
   at::manual_seed(9);
-  auto call = draw(6, 6, 4, at::kDouble);
+  auto call = draw_call(6, 6, 4, at::kDouble);
   call.hidden = call.weight;
-  const auto want = grad({composed(call)}, {call.weight})[0];
+  const auto want = grad({composed_loss(call)}, {call.weight})[0];
   CHECK_WITHIN(grad({call()}, {call.weight})[0], want, {1e-12, 1e-14});
   CHECK_WITHIN(grad({call()}, {call.weight}, {}, true, true)[0].detach(), want, {1e-12, 1e-14});
 }
 
 TEST_CASE("linear_cross_entropy: leading dimensions and strides", "[linear_cross_entropy]") {
   at::manual_seed(10);
-  auto flat = draw(24, 7, 4, at::kDouble);
+  auto flat = draw_call(24, 7, 4, at::kDouble);
   auto call = flat;
   call.hidden = flat.hidden.detach().view({2, 3, 4, 4}).transpose(0, 1).requires_grad_(true);
   call.targets = flat.targets.view({2, 3, 4}).transpose(0, 1).to(at::kInt);
@@ -293,13 +294,13 @@ TEST_CASE("linear_cross_entropy: leading dimensions and strides", "[linear_cross
           (reduction == LossReduction::None ? at::IntArrayRef({3, 2, 4}) : at::IntArrayRef()));
     check_exact(call, 1e-12);
   }
-  Call one{at::randn({4}), at::randn({7, 4}), at::full({}, 3, at::kLong)};
+  LossCall one{at::randn({4}), at::randn({7, 4}), at::full({}, 3, at::kLong)};
   CHECK_WITHIN(one(), at::cross_entropy_loss(one.hidden.matmul(one.weight.t()), one.targets), {1e-6, 1e-6});
 }
 
 TEST_CASE("linear_cross_entropy: ignored tokens count for nothing", "[linear_cross_entropy]") {
   at::manual_seed(11);
-  auto call = draw(300, 9, 4);
+  auto call = draw_call(300, 9, 4);
   call.options.ignore_index = 3;
   call.targets.narrow(0, 100, 150).fill_(3);
   {
@@ -326,11 +327,11 @@ TEST_CASE("linear_cross_entropy: ignored tokens count for nothing", "[linear_cro
 TEST_CASE("linear_cross_entropy: no counted token", "[linear_cross_entropy]") {
   at::manual_seed(12);
   for (const int64_t tokens : {0, 5}) {
-    auto call = draw(tokens, 9, 4);
+    auto call = draw_call(tokens, 9, 4);
     call.targets.fill_(kIgnored);
     for (const auto reduction : {LossReduction::Mean, LossReduction::Sum, LossReduction::None}) {
       call.options.reduction = reduction;
-      const auto loss = call(), want = composed(call);
+      const auto loss = call(), want = composed_loss(call);
       CHECK(bit_equal(loss.detach(), want.detach()));
       CHECK(loss.isnan().any().item<bool>() == (reduction == LossReduction::Mean));
       for (const auto& gradient : grad({loss.sum()}, call.leaves())) CHECK(gradient.eq(0).all().item<bool>());
@@ -340,7 +341,7 @@ TEST_CASE("linear_cross_entropy: no counted token", "[linear_cross_entropy]") {
 
 TEST_CASE("linear_cross_entropy: large logits and -inf", "[linear_cross_entropy]") {
   at::manual_seed(13);
-  auto call = draw(40, 9, 4);
+  auto call = draw_call(40, 9, 4);
   call.hidden = (call.hidden.detach() * 1e4).requires_grad_(true);
   check_exact(call, 1e-5);
   auto bias = at::zeros({9});
@@ -349,7 +350,8 @@ TEST_CASE("linear_cross_entropy: large logits and -inf", "[linear_cross_entropy]
   call.targets.masked_fill_(call.targets.eq(5), 4);
   check_exact(call, 1e-5);
   // A confident prediction keeps its digits: the loss is log1p(exp(-30)).
-  const Call sure{at::ones({1, 1}), at::tensor({1000.0F, 970.0F}).unsqueeze(1), at::zeros({1}, at::kLong)};
+  const LossCall sure{at::ones({1, 1}), at::tensor({1000.0F, 970.0F}).unsqueeze(1),
+                      at::zeros({1}, at::kLong)};
   CHECK(sure().item<double>() >= 0.0);
   CHECK(sure().item<double>() < 1e-6);
 }
@@ -357,17 +359,17 @@ TEST_CASE("linear_cross_entropy: large logits and -inf", "[linear_cross_entropy]
 TEST_CASE("linear_cross_entropy: autocast", "[linear_cross_entropy][short]") {
   at::manual_seed(14);
   const auto type = GENERATE(at::kBFloat16, at::kHalf);
-  const auto call = draw(600, 40, 8);
-  const auto want = differentiate(composed(call), call, at::ones({}));
+  const auto call = draw_call(600, 40, 8);
+  const auto want = differentiate_loss(composed_loss(call), call, at::ones({}));
   at::Tensor loss, reference;
   {
     const CpuAutocast autocast(type);
     loss = call();
-    reference = composed(call);
+    reference = composed_loss(call);
   }
   CHECK(loss.scalar_type() == at::kFloat);
   CHECK(reference.scalar_type() == at::kFloat);
-  const auto got = differentiate(loss, call, at::ones({}));
+  const auto got = differentiate_loss(loss, call, at::ones({}));
   CHECK_WITHIN(got.loss, want.loss, {2.0 * unit_of(type), 0});
   for (size_t i = 0; i < 2; ++i) {
     CHECK(got.gradients[i].scalar_type() == at::kFloat);
@@ -380,18 +382,18 @@ TEST_CASE("linear_cross_entropy: autocast", "[linear_cross_entropy][short]") {
     const auto mixed = linear_cross_entropy(call.hidden.detach().to(type), call.weight, call.targets);
     CHECK(mixed.scalar_type() == at::kFloat);
     CHECK_WITHIN(mixed.detach(), loss.detach(), {unit_of(type), 0});
-    check_exact(draw(50, 7, 3, at::kDouble), 1e-12);
+    check_exact(draw_call(50, 7, 3, at::kDouble), 1e-12);
   }
 }
 
 TEST_CASE("linear_cross_entropy: equal bits for a number of threads", "[linear_cross_entropy]") {
   const auto before = at::get_num_threads();
   at::manual_seed(15);
-  const auto call = draw(700, 3000, 32);
+  const auto call = draw_call(700, 3000, 32);
   for (const int threads : {1, 2, 3}) {
     at::set_num_threads(threads);
-    const auto first = differentiate(call(), call, at::ones({})),
-               second = differentiate(call(), call, at::ones({}));
+    const auto first = differentiate_loss(call(), call, at::ones({})),
+               second = differentiate_loss(call(), call, at::ones({}));
     CHECK(bit_equal(first.loss, second.loss));
     for (size_t i = 0; i < 2; ++i) CHECK(bit_equal(first.gradients[i], second.gradients[i]));
   }
@@ -402,7 +404,7 @@ TEST_CASE("linear_cross_entropy: memory", "[linear_cross_entropy]") {
   at::manual_seed(16);
   constexpr int64_t kMany = 4096, kWords = 6000, kWidth = 8;
   const auto type = GENERATE(at::kFloat, at::kBFloat16);
-  const auto call = draw(kMany, kWords, kWidth, type);
+  const auto call = draw_call(kMany, kWords, kWidth, type);
   const auto peak = [&](auto loss_of) {
     const MemoryMeter meter;
     loss_of(call).backward();
@@ -410,8 +412,8 @@ TEST_CASE("linear_cross_entropy: memory", "[linear_cross_entropy]") {
     call.weight.mutable_grad().reset();
     return meter.peak();
   };
-  const auto whole = peak([](const Call& some) { return composed(some); });
-  const auto chunks = peak([](const Call& some) { return some(); });
+  const auto whole = peak([](const LossCall& some) { return composed_loss(some); });
+  const auto chunks = peak([](const LossCall& some) { return some(); });
   // Everything that grows with tokens · vocabulary is left out, whatever the number of threads.
   CHECK(chunks * 8 <= whole);
   CHECK(chunks <= 3 * 256 * kWords * 4 + 8 * (kMany + kWords) * kWidth * 4);
@@ -428,7 +430,7 @@ TEST_CASE(
     "reads them",
     "[linear_cross_entropy]") {
   at::manual_seed(17);
-  auto call = draw(30, 9, 4);
+  auto call = draw_call(30, 9, 4);
   call.options.reduction = LossReduction::None;
   const auto want = grad({call().sum()}, call.leaves());
   const auto refilled = call();
@@ -446,7 +448,7 @@ TEST_CASE(
 
 TEST_CASE("linear_cross_entropy: InferenceMode", "[linear_cross_entropy]") {
   at::manual_seed(18);
-  const auto call = draw(30, 9, 4);
+  const auto call = draw_call(30, 9, 4);
   const auto want = call().detach();
   {
     const c10::InferenceMode inference;
@@ -461,7 +463,7 @@ TEST_CASE("linear_cross_entropy: InferenceMode", "[linear_cross_entropy]") {
 }
 
 TEST_CASE("linear_cross_entropy: errors", "[linear_cross_entropy][errors]") {
-  const auto good = draw(5, 9, 4);
+  const auto good = draw_call(5, 9, 4);
   const auto value = [&](auto change) {
     auto call = good;
     change(call);
@@ -473,50 +475,51 @@ TEST_CASE("linear_cross_entropy: errors", "[linear_cross_entropy][errors]") {
     return type_error([&] { call(); });
   };
   const std::string name = "linear_cross_entropy: expected ";
-  CHECK(value([](Call& c) { c.hidden.reset(); }) == name + "hidden to be a tensor, got an undefined one");
-  CHECK(value([](Call& c) { c.weight.reset(); }) == name + "weight to be a tensor, got an undefined one");
-  CHECK(value([](Call& c) { c.targets.reset(); }) == name + "targets to be a tensor, got an undefined one");
-  CHECK(value([](Call& c) { c.weight = c.weight[0]; }) ==
+  CHECK(value([](LossCall& c) { c.hidden.reset(); }) == name + "hidden to be a tensor, got an undefined one");
+  CHECK(value([](LossCall& c) { c.weight.reset(); }) == name + "weight to be a tensor, got an undefined one");
+  CHECK(value([](LossCall& c) { c.targets.reset(); }) ==
+        name + "targets to be a tensor, got an undefined one");
+  CHECK(value([](LossCall& c) { c.weight = c.weight[0]; }) ==
         name + "weight of shape (vocabulary, width), got (4,)");
-  CHECK(value([](Call& c) {
+  CHECK(value([](LossCall& c) {
           c.weight = at::zeros({0, 4});
         }) == name + "weight of shape (vocabulary, width), got (0, 4)");
-  CHECK(value([](Call& c) {
+  CHECK(value([](LossCall& c) {
           c.hidden = at::zeros({5, 3});
         }) == name + "hidden of shape (..., 4), got (5, 3)");
-  CHECK(value([](Call& c) { c.hidden = at::zeros({}); }) == name + "hidden of shape (..., 4), got ()");
-  CHECK(value([](Call& c) { c.targets = at::zeros({4}, at::kLong); }) ==
+  CHECK(value([](LossCall& c) { c.hidden = at::zeros({}); }) == name + "hidden of shape (..., 4), got ()");
+  CHECK(value([](LossCall& c) { c.targets = at::zeros({4}, at::kLong); }) ==
         name + "targets of shape (5,), got (4,)");
-  CHECK(value([](Call& c) { c.targets = c.targets.unsqueeze(0); }) ==
+  CHECK(value([](LossCall& c) { c.targets = c.targets.unsqueeze(0); }) ==
         name + "targets of shape (5,), got (1, 5)");
-  CHECK(type([](Call& c) { c.targets = at::zeros({5}); }) ==
+  CHECK(type([](LossCall& c) { c.targets = at::zeros({5}); }) ==
         name + "targets as integers, got Float tensor of shape (5,)");
-  CHECK(type([](Call& c) { c.targets = at::zeros({5}, at::kBool); }) ==
+  CHECK(type([](LossCall& c) { c.targets = at::zeros({5}, at::kBool); }) ==
         name + "targets as integers, got Bool tensor of shape (5,)");
-  CHECK(value([](Call& c) { c.targets[2] = 9; }) == name + "targets in [0, 9) or ignore_index, got 9");
-  CHECK(value([](Call& c) {
+  CHECK(value([](LossCall& c) { c.targets[2] = 9; }) == name + "targets in [0, 9) or ignore_index, got 9");
+  CHECK(value([](LossCall& c) {
           c.targets = c.targets.clone();
           c.targets[2] = -1;
         }) == name + "targets in [0, 9) or ignore_index, got -1");
-  CHECK(type([](Call& c) {
+  CHECK(type([](LossCall& c) {
           c.hidden = at::zeros({5, 4}, at::kLong);
         }) == name + "hidden of dtype Double, Float, BFloat16 or Half, got Long tensor of shape (5, 4)");
-  CHECK(type([](Call& c) {
+  CHECK(type([](LossCall& c) {
           c.weight = at::zeros({9, 4}, at::kDouble);
         }) == name + "weight of dtype Float like hidden, got Double");
-  CHECK(type([](Call& c) {
+  CHECK(type([](LossCall& c) {
           c.weight = at::zeros({9, 4}, at::kBFloat16);
         }) == name + "weight of dtype Float like hidden, got BFloat16");
-  CHECK(type([](Call& c) { c.options.bias = at::zeros({9}, at::kDouble); }) ==
+  CHECK(type([](LossCall& c) { c.options.bias = at::zeros({9}, at::kDouble); }) ==
         name + "bias of dtype Float like hidden, got Double");
-  CHECK(value([](Call& c) { c.options.bias = at::zeros({8}); }) == name + "bias of shape (9,), got (8,)");
-  CHECK(value([](Call& c) { c.options.label_smoothing = 1.5; }) ==
+  CHECK(value([](LossCall& c) { c.options.bias = at::zeros({8}); }) == name + "bias of shape (9,), got (8,)");
+  CHECK(value([](LossCall& c) { c.options.label_smoothing = 1.5; }) ==
         name + "label_smoothing in [0, 1], got 1.5");
-  CHECK(value([](Call& c) { c.options.label_smoothing = kNaN; }) ==
+  CHECK(value([](LossCall& c) { c.options.label_smoothing = kNaN; }) ==
         name + "label_smoothing in [0, 1], got nan");
-  CHECK(value([](Call& c) { c.options.z_loss = -1.0; }) ==
+  CHECK(value([](LossCall& c) { c.options.z_loss = -1.0; }) ==
         name + "z_loss to be finite and not negative, got -1");
-  CHECK(value([](Call& c) { c.options.softcap = 0.0; }) == name + "softcap > 0, got 0");
-  CHECK(value([](Call& c) { c.options.reduction = static_cast<LossReduction>(7); }) ==
+  CHECK(value([](LossCall& c) { c.options.softcap = 0.0; }) == name + "softcap > 0, got 0");
+  CHECK(value([](LossCall& c) { c.options.reduction = static_cast<LossReduction>(7); }) ==
         name + "a reduction of LossReduction, got 7");
 }

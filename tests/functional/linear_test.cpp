@@ -45,10 +45,6 @@ double rounding(const at::Tensor& x, at::ScalarType type) {
   return x.abs().max().item<double>() * unit_of(type) / 2.0;
 }
 
-double error(const at::Tensor& got, const at::Tensor& want) {
-  return (got.to(at::kDouble) - want).abs().max().item<double>();
-}
-
 // Whether a sum of so many products is rounded once. If LibTorch multiplies on 64-bit ARM, oneDNN stores
 // partial sums of more than 512 products in bfloat16; there the result must equal PyTorch's.
 bool rounds_once([[maybe_unused]] const at::Tensor& x, [[maybe_unused]] int64_t products) {
@@ -72,12 +68,12 @@ TEST_CASE("linear: half types equal doubles up to their rounding", "[linear][sho
   const auto got = attentive::linear(x, weight, bias);
   CHECK(got.scalar_type() == type);
   // LibTorch rounds once more when it adds the bias.
-  CHECK(error(got, want) <= (widens_products(x) ? 1.0 : 2.0) * rounding(want, type));
-  CHECK(error(attentive::linear(x, weight), want - bias.to(at::kDouble)) <= rounding(want, type));
+  CHECK(largest_error(got, want) <= (widens_products(x) ? 1.0 : 2.0) * rounding(want, type));
+  CHECK(largest_error(attentive::linear(x, weight), want - bias.to(at::kDouble)) <= rounding(want, type));
   const at::NoGradGuard no_grad;
-  CHECK(error(attentive::linear(x, weight, bias), want) <=
+  CHECK(largest_error(attentive::linear(x, weight, bias), want) <=
         (widens_products(x) ? 1.0 : 2.0) * rounding(want, type));
-  CHECK(error(matrix_product(x[0], weight.t()), exact_linear(x[0], weight, at::zeros({50}))) <=
+  CHECK(largest_error(matrix_product(x[0], weight.t()), exact_linear(x[0], weight, at::zeros({50}))) <=
         rounding(want, type));
 }
 
@@ -94,7 +90,7 @@ TEST_CASE("linear: gradients of half types have their dtype and value", "[linear
   const auto g = grad.to(at::kDouble);
   const auto check = [type](const at::Tensor& leaf, const at::Tensor& want) {
     CHECK(leaf.grad().scalar_type() == type);
-    CHECK(error(leaf.grad(), want) <= rounding(want, type));
+    CHECK(largest_error(leaf.grad(), want) <= rounding(want, type));
   };
   check(x, g.mm(weight.detach().to(at::kDouble)));
   check(bias, g.sum(0));
@@ -119,7 +115,7 @@ TEST_CASE("linear: gradients of half types can be differentiated", "[linear][sho
                                            /*create_graph=*/true)[0];
   first.backward(at::ones_like(first));
   const auto want = grad.to(at::kDouble).sum(0).unsqueeze(1).expand({20, 24});
-  CHECK(error(weight.grad(), want) <= rounding(want, type));
+  CHECK(largest_error(weight.grad(), want) <= rounding(want, type));
 }
 
 TEST_CASE("linear: the sum over rows is that of doubles", "[linear][short]") {
@@ -130,10 +126,10 @@ TEST_CASE("linear: the sum over rows is that of doubles", "[linear][short]") {
   const at::AutoGradMode mode(GENERATE(false, true));
   const auto want = a.to(at::kDouble).t().mm(b.to(at::kDouble));
   if (rounds_once(a, a.size(0)))
-    CHECK(error(sum_of_rows(a, b), want) <= rounding(want, type));
+    CHECK(largest_error(sum_of_rows(a, b), want) <= rounding(want, type));
   else
     CHECK(bit_equal(sum_of_rows(a, b), at::mm(a.t(), b)));
-  CHECK(error(sum_of_rows(a.to(at::kFloat), b.to(at::kFloat)), want) <= rounding(want, type) / 100);
+  CHECK(largest_error(sum_of_rows(a.to(at::kFloat), b.to(at::kFloat)), want) <= rounding(want, type) / 100);
 }
 
 TEST_CASE("linear: only half types on the CPU are widened, and not under autocast", "[linear][short]") {
@@ -165,7 +161,7 @@ TEST_CASE("linear: autocast to a half type multiplies in float32 where that is f
   const auto scope = std::make_unique<CpuAutocast>(type);
   const auto y = linear(x, weight, bias);
   CHECK(y.scalar_type() == type);
-  CHECK(error(y, exact) <= rounding(exact, type));
+  CHECK(largest_error(y, exact) <= rounding(exact, type));
   CHECK((y.grad_fn()->name().find("WidenedLinear") != std::string::npos) == widens_products(type));
   const auto check = [&] {
     for (const bool create_graph : {false, true}) {
@@ -173,7 +169,7 @@ TEST_CASE("linear: autocast to a half type multiplies in float32 where that is f
       for (size_t i = 0; i < 3; ++i) {
         INFO("gradient " << i << " of x, weight, bias");
         CHECK(got[i].scalar_type() == at::kFloat);
-        CHECK(error(got[i], want[i]) <= 2 * rounding(want[i], type));
+        CHECK(largest_error(got[i], want[i]) <= 2 * rounding(want[i], type));
       }
     }
   };

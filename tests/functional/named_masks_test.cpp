@@ -26,7 +26,7 @@ using namespace attentive::test;
 
 namespace {
 
-constexpr int64_t kBatch = 2, kHeads = 2;
+constexpr int64_t kBatch = 2, kMaskedHeads = 2;
 
 struct NamedCase {
   std::string what;
@@ -175,13 +175,13 @@ TEST_CASE("named masks hide what loops over all pairs hide", "[named_masks]") {
     const auto keep = pairs_of(one);
     CHECK(keep.any().item<bool>());
     CHECK_FALSE(keep.all().item<bool>());
-    const auto blocks = BlockMask::kept(one.mask, kBatch, kHeads, one.L, one.S);
+    const auto blocks = BlockMask::kept(one.mask, kBatch, kMaskedHeads, one.L, one.S);
     for (const auto type : {at::kFloat, at::kBFloat16}) {
       at::manual_seed(3);
-      const std::vector<at::Tensor> inputs = {at::randn({kBatch, kHeads, one.L, 8}).to(type),
+      const std::vector<at::Tensor> inputs = {at::randn({kBatch, kMaskedHeads, one.L, 8}).to(type),
                                               at::randn({kBatch, 1, one.S, 8}).to(type),
                                               at::randn({kBatch, 1, one.S, 8}).to(type)};
-      const auto grad_output = at::randn({kBatch, kHeads, one.L, 8}).to(type);
+      const auto grad_output = at::randn({kBatch, kMaskedHeads, one.L, 8}).to(type);
       std::vector<at::Tensor> exact;
       for (const auto& x : inputs) exact.push_back(x.to(at::kDouble));
       AttentionOptions options{.causal = one.causal, .backend = Backend::Reference};

@@ -19,14 +19,13 @@
 
 #include "functional/elementwise.h"
 #include "functional/linear.h"
+#include "support/cells.h"
 #include "support/compare.h"
 
 using namespace attentive;
 using namespace attentive::test;
 
 namespace {
-
-constexpr std::array kBackends = {Backend::Reference, Backend::Torch, Backend::Native, Backend::Auto};
 
 // Returns x as the pending negation of another tensor.
 at::Tensor pending(const at::Tensor& x) {
@@ -35,7 +34,7 @@ at::Tensor pending(const at::Tensor& x) {
   return result;
 }
 
-struct Call {
+struct NegatedCall {
   at::Tensor q, k, v, bias, slopes, sinks;
   std::array<at::Tensor*, 6> tensors() { return {&q, &k, &v, &bias, &slopes, &sinks}; }
 
@@ -64,12 +63,12 @@ struct Call {
 
 TEST_CASE("a pending sign counts in every tensor of attention and in the incoming gradient",
           "[negative_bit]") {
-  const auto backend = GENERATE(from_range(kBackends));
+  const auto backend = GENERATE(from_range(kAllBackends));
   const int64_t dim = GENERATE(1, 8);
   const int64_t queries = GENERATE(2, 20);
   const bool decorated = GENERATE(false, true);
   at::manual_seed(2);
-  Call call{
+  NegatedCall call{
       at::randn({2, 4, queries, dim}), at::randn({2, 2, 20, dim}), at::randn({2, 2, 20, dim}), {}, {}, {}};
   if (decorated) {
     call.bias = at::randn({queries, 20});
@@ -97,7 +96,7 @@ TEST_CASE("a pending sign counts in every tensor of attention and in the incomin
 }
 
 TEST_CASE("a pending sign counts in lengths", "[negative_bit]") {
-  const auto backend = GENERATE(from_range(kBackends));
+  const auto backend = GENERATE(from_range(kAllBackends));
   at::manual_seed(2);
   const auto x = at::randn({2, 1, 20, 8});
   const auto lengths = at::full({2}, 13, at::kLong);

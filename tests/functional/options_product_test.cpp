@@ -1,20 +1,16 @@
-#include <array>
-
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/generators/catch_generators_range.hpp>
 
 #include <attentive/functional/explain.h>
 
+#include "support/cells.h"
 #include "support/option_cases.h"
 
 using namespace attentive;
 using namespace attentive::test;
 
 namespace {
-
-constexpr std::array kBackends = {Backend::Reference, Backend::Torch, Backend::Native};
-constexpr std::array kTypes = {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf};
 
 bool registered(const OptionCall& call, Backend backend) {
   for (const auto& candidate : explain(call.q, call.k, call.v, call.options, call.extras).candidates) {
@@ -56,8 +52,8 @@ void check_cell(const OptionCall& exact, at::ScalarType type, Backend backend) {
 }
 
 void check_all(const OptionCall& call) {
-  for (const auto type : kTypes) {
-    for (const auto backend : kBackends) {
+  for (const auto type : kAllTypes) {
+    for (const auto backend : kNamedBackends) {
       INFO("dtype " << c10::toString(type) << ", backend " << to_string(backend));
       check_cell(call, type, backend);
     }

@@ -27,8 +27,8 @@ struct Type {
   at::ScalarType type;
   std::string name;
 };
-const std::array kTypes = {Type{at::kDouble, "float64"}, Type{at::kFloat, "float32"},
-                           Type{at::kBFloat16, "bfloat16"}, Type{at::kHalf, "float16"}};
+const std::array kNamedTypes = {Type{at::kDouble, "float64"}, Type{at::kFloat, "float32"},
+                                Type{at::kBFloat16, "bfloat16"}, Type{at::kHalf, "float16"}};
 const std::string kBegin = "<!-- table begin -->\n", kEnd = "<!-- table end -->\n";
 
 // A backend and the dtypes that it accepts without options.
@@ -42,7 +42,7 @@ std::vector<Column> columns() {
   const auto plain = plain_call();
   for (const auto& candidate : explain(plain.q, plain.k, plain.v).candidates) {
     all.push_back({candidate.backend, {}});
-    for (const auto& type : kTypes) {
+    for (const auto& type : kNamedTypes) {
       if (!run_on(cast(plain, type.type), candidate.backend).refused) all.back().taken.push_back(type);
     }
   }
@@ -62,7 +62,7 @@ std::string cell(const OptionCall& call, const Column& column) {
       reason = outcome.reason;
     }
   }
-  if (types.size() == kTypes.size()) return "yes";
+  if (types.size() == kNamedTypes.size()) return "yes";
   return types.empty() ? "no: " + reason : fmt::format("{}", fmt::join(types, ", "));
 }
 

@@ -23,8 +23,6 @@
 #include <catch2/generators/catch_generators_range.hpp>
 #include <torch/csrc/autograd/autograd.h>
 
-#include <attentive/functional/explain.h>
-
 #include "support/compare.h"
 #include "support/exact_scores.h"
 #include "support/option_cases.h"
@@ -36,17 +34,6 @@ namespace {
 
 constexpr double kUlp = 1.2e-7;     // unit in the last place of 1 in float32
 constexpr double kFlushed = 1e-34;  // sums of numbers that may be flushed to zero
-
-bool takes(Backend backend, const OptionCall& call) {
-  for (const auto& candidate : explain(call.q, call.k, call.v, call.options, call.extras).candidates) {
-    if (candidate.backend == backend) return candidate.available;
-  }
-  return false;
-}
-
-double error(const at::Tensor& got, const at::Tensor& want) {
-  return (got.detach().to(at::kDouble) - want.detach()).abs().max().item<double>();
-}
 
 double largest(const at::Tensor& x) {
   return x.detach().abs().max().item<double>();
@@ -98,9 +85,9 @@ TEST_CASE("sums over many keys err at most twice as much as the textbook", "[pre
     call.options.backend = backend;
     const auto got = attention(call.q, call.k, call.v, call.options);
     const double slack = 2 * kUlp * largest(want);
-    CHECK(error(got, want) <= 2 * error(textbook(at::kFloat), want) + slack);
+    CHECK(largest_error(got, want) <= 2 * largest_error(textbook(at::kFloat), want) + slack);
     if (backend == Backend::Native)
-      CHECK(error(got, want) <= 1.25 * error(sums_by_blocks(call), want) + slack);
+      CHECK(largest_error(got, want) <= 1.25 * largest_error(sums_by_blocks(call), want) + slack);
   }
 }
 
@@ -121,8 +108,8 @@ TEST_CASE("gradients over many queries err at most three times as much as the te
   for (size_t n = 0; n < 3; ++n) {
     INFO("gradient of "
          << "qkv"[n]);
-    CHECK(error(got.gradients[n], want.gradients[n]) <=
-          3 * error(plain.gradients[n], want.gradients[n]) + 2 * kUlp * size);
+    CHECK(largest_error(got.gradients[n], want.gradients[n]) <=
+          3 * largest_error(plain.gradients[n], want.gradients[n]) + 2 * kUlp * size);
   }
 }
 
@@ -145,7 +132,7 @@ TEST_CASE("rows of weights sum to one however large the scores are", "[precision
   call.options.backend = backend;
   const auto sums =
       attention(call.q, call.k, call.v, call.options, call.extras).weights.to(at::kDouble).sum(-1);
-  CHECK(error(sums, at::ones_like(sums)) <= 2e-6);
+  CHECK(largest_error(sums, at::ones_like(sums)) <= 2e-6);
 }
 
 TEST_CASE("weights keep their digits however large the scores are", "[precision][weights]") {
@@ -194,8 +181,8 @@ TEST_CASE("gradients keep their digits however large the scores are", "[precisio
   for (size_t n = 0; n < 3; ++n) {
     INFO("gradient of "
          << "qkv"[n]);
-    CHECK(error(got.gradients[n], want.gradients[n]) <=
-          3 * error(plain.gradients[n], want.gradients[n]) + 2 * kUlp * size + kFlushed);
+    CHECK(largest_error(got.gradients[n], want.gradients[n]) <=
+          3 * largest_error(plain.gradients[n], want.gradients[n]) + 2 * kUlp * size + kFlushed);
   }
 }
 
@@ -216,8 +203,8 @@ TEST_CASE("a sink's gradient keeps its digits however large the scores are", "[p
   };
   if (!takes(Backend::Native, cast(exact, at::kFloat))) SKIP("backend refuses");
   const auto want = gradient(at::kDouble, Backend::Reference);
-  CHECK(error(gradient(at::kFloat, Backend::Native), want) <=
-        3 * error(gradient(at::kFloat, Backend::Reference), want) + 4 * kUlp * largest(want));
+  CHECK(largest_error(gradient(at::kFloat, Backend::Native), want) <=
+        3 * largest_error(gradient(at::kFloat, Backend::Reference), want) + 4 * kUlp * largest(want));
 }
 
 // These scores are not exact. If one weight is nearly 1, the textbook's softmax backward cancels exactly,
@@ -240,7 +227,8 @@ TEST_CASE("gradients of huge random scores are as exact as dO · O", "[precision
          << "qkv"[n] << ", numbers of " << size << ", L " << L);
     const auto& factor = n == 0 ? exact.k : exact.q;  // multiplies a score's gradient, with the scale 0.5
     const double left = n == 2 ? 0.0 : 2 * kUlp * largest(exact.v) * 0.5 * largest(factor);
-    CHECK(error(got.gradients[n], want.gradients[n]) <=
-          3 * error(plain.gradients[n], want.gradients[n]) + 2 * kUlp * largest(want.gradients[n]) + left);
+    CHECK(largest_error(got.gradients[n], want.gradients[n]) <=
+          3 * largest_error(plain.gradients[n], want.gradients[n]) + 2 * kUlp * largest(want.gradients[n]) +
+              left);
   }
 }

@@ -82,22 +82,18 @@ void check_recorded(const OptionCall& given, at::ScalarType type) {
   CHECK(got.scores().eq(-std::numeric_limits<double>::infinity()).equal(hidden));
 }
 
-constexpr std::array kTypes = {at::kDouble, at::kFloat, at::kBFloat16};
-
-at::Tensor doubles(at::IntArrayRef sizes) {
-  return at::randn(sizes, at::kDouble);
-}
+constexpr std::array kRecordedTypes = {at::kDouble, at::kFloat, at::kBFloat16};
 
 }  // namespace
 
 TEST_CASE("recorded weights are the definition's for every option", "[recorder]") {
-  for (const auto type : kTypes) check_recorded(plain_call(), type);
+  for (const auto type : kRecordedTypes) check_recorded(plain_call(), type);
   const auto& cases = option_cases();
   const auto n = GENERATE_COPY(range(size_t{0}, cases.size()));
   INFO("option: " << cases[n].name);
   auto call = plain_call();
   cases[n].apply(call);
-  for (const auto type : kTypes) check_recorded(call, type);
+  for (const auto type : kRecordedTypes) check_recorded(call, type);
 }
 
 TEST_CASE("recorded weights are the definition's for every pair of options", "[recorder]") {

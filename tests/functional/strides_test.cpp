@@ -47,7 +47,7 @@ at::Tensor strided(int64_t B, int64_t H, int64_t T, int64_t D, std::array<int64_
 
 // A tensor with a pending sign change: the imaginary part of a conjugate. There is no complex type for
 // bfloat16.
-at::Tensor pending(int64_t B, int64_t H, int64_t T, int64_t D, at::ScalarType type) {
+at::Tensor pending_sign(int64_t B, int64_t H, int64_t T, int64_t D, at::ScalarType type) {
   if (type == at::kBFloat16) return numbers({B, H, T, D}, type);
   return at::imag(at::conj(at::view_as_complex(numbers({B, H, T, D, 2}, type))));
 }
@@ -63,7 +63,7 @@ const std::vector<Layout>& layouts() {
       {"every third feature", LAYOUT(numbers({B, H, T, 3 * D}, type).slice(3, 1, 3 * D, 3))},
       {"an offset",
        LAYOUT(numbers({B + 1, H, T + 5, D + 3}, type).slice(0, 1).slice(2, 3, T + 3).slice(3, 1, D + 1))},
-      {"a pending sign", LAYOUT(pending(B, H, T, D, type))},
+      {"a pending sign", LAYOUT(pending_sign(B, H, T, D, type))},
       {"one item for all", LAYOUT(numbers({1, H, T, D}, type).expand({B, H, T, D}))},
       {"one head for all", LAYOUT(numbers({B, 1, T, D}, type).expand({B, H, T, D}))},
       {"one row for all", LAYOUT(numbers({B, H, 1, D}, type).expand({B, H, T, D}))},
@@ -80,16 +80,14 @@ const std::vector<Layout>& layouts() {
 }
 #undef LAYOUT
 
-using Results =
-    std::vector<at::Tensor>;  // output and gradients of q, k and v; output and logsumexp without a graph
-
 struct Given {
   at::Tensor q, k, v, direction;
   AttentionOptions options;
   AttentionExtras extras;
 };
 
-Results run(const Given& given) {
+// The output and gradients of q, k and v; output and logsumexp without a graph.
+std::vector<at::Tensor> results_of(const Given& given) {
   std::vector<at::Tensor> leaves;
   for (const auto& x : {given.q, given.k, given.v}) leaves.push_back(x.detach().requires_grad_(true));
   const auto y = attention(leaves[0], leaves[1], leaves[2], given.options, given.extras).output;
@@ -141,7 +139,7 @@ TEST_CASE("a call of any strides is as if its tensors were contiguous", "[stride
         CHECK(cell.backend == Backend::Torch);
         continue;
       }
-      const auto got = run(given), want = run(flat);
+      const auto got = results_of(given), want = results_of(flat);
       double largest = 0.0;  // as in attentive::parity, the tolerance is relative to the largest gradient
       for (size_t n = 1; n < 4; ++n) largest = std::max(largest, largest_magnitude(want[n]));
       const double allowed = tolerance_of(cell.type, /*gradient=*/true).allowed(largest);
@@ -160,7 +158,8 @@ namespace {
 using Attention = std::function<at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&)>;
 
 // Returns the output and gradients of q, k and v, and the output without a graph.
-Results run(const Attention& attend, const std::vector<at::Tensor>& qkv, const at::Tensor& direction) {
+std::vector<at::Tensor> results_of(const Attention& attend, const std::vector<at::Tensor>& qkv,
+                                   const at::Tensor& direction) {
   std::vector<at::Tensor> leaves;
   for (const auto& x : qkv) leaves.push_back(x.detach().requires_grad_(true));
   const auto y = attend(leaves[0], leaves[1], leaves[2]);
@@ -182,8 +181,8 @@ void check_every_layout(const Attention& attend, at::ScalarType type) {
         given.push_back(n == role ? layout.make(B, H, T, D, type) : numbers({B, H, T, D}, type));
       auto flat = given;
       flat[role] = dense(given[role]);
-      const auto got = run(attend, {given[0], given[1], given[2]}, given[3]),
-                 want = run(attend, {flat[0], flat[1], flat[2]}, flat[3]);
+      const auto got = results_of(attend, {given[0], given[1], given[2]}, given[3]),
+                 want = results_of(attend, {flat[0], flat[1], flat[2]}, flat[3]);
       double largest = 0.0;
       for (size_t n = 0; n < 3; ++n) largest = std::max(largest, largest_magnitude(want[n]));
       const double allowed = tolerance_of(type, /*gradient=*/true).allowed(largest);

@@ -3,7 +3,6 @@
 #include <bit>
 #include <cmath>
 #include <initializer_list>
-#include <limits>
 #include <utility>
 #include <vector>
 
@@ -20,13 +19,12 @@
 
 #include "support/compare.h"
 #include "support/memory_meter.h"
+#include "support/special_numbers.h"
 
 using namespace attentive;
 using namespace attentive::test;
 
 namespace {
-
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // A row of numbers that a product with 1 leaves as they are.
 at::Tensor row_of(std::initializer_list<float> numbers) {

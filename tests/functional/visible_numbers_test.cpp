@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <random>
 #include <string>
 #include <vector>
@@ -27,16 +26,14 @@
 #include "support/cells.h"
 #include "support/errors.h"
 #include "support/naive_attention.h"
+#include "support/special_numbers.h"
 
 using namespace attentive;
 using namespace attentive::test;
 
 namespace {
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-struct Call {
+struct VisibleCall {
   at::Tensor q, k, v, bias, direction;
   AttentionOptions options;
 
@@ -46,8 +43,8 @@ struct Call {
     result.logsumexp = true;
     return result;
   }
-  Call to(at::ScalarType type) const {
-    Call other = *this;
+  VisibleCall to(at::ScalarType type) const {
+    VisibleCall other = *this;
     for (auto* x : {&other.q, &other.k, &other.v, &other.bias, &other.direction}) {
       if (x->defined()) *x = x->to(type);
     }
@@ -119,10 +116,10 @@ class Draws {
   }
 
   // A random float64 call, with NaN or Inf in some of q, k, v and a bias.
-  Call call() {
+  VisibleCall call() {
     const int64_t keys = one_in(8) ? 500 + below(40) : 1 + below(70),
                   queries = one_in(2) ? 1 + below(5) : keys, dim = 1 + below(12), group = 1 + below(2);
-    Call call;
+    VisibleCall call;
     call.q = at::randn({2, 2 * group, queries, dim}, at::kDouble);
     call.k = at::randn({2, 2, keys, dim}, at::kDouble);
     call.v = at::randn({2, 2, keys, dim}, at::kDouble);
@@ -184,7 +181,7 @@ TEST_CASE("Backend::Torch names numbers that it would lose", "[visible_numbers][
   const auto type = GENERATE(from_range(kAllTypes));
   const auto backend = Backend::Torch;
   at::manual_seed(4);
-  Call call;
+  VisibleCall call;
   call.q = at::randn({1, 2, 5, 8}, at::kDouble);
   call.k = at::randn({1, 2, 9, 8}, at::kDouble);
   call.v = at::randn({1, 2, 9, 8}, at::kDouble);
@@ -237,7 +234,7 @@ TEST_CASE("Backend::Torch names numbers that it would lose", "[visible_numbers][
 TEST_CASE("Backend::Torch takes rows whose scores are 0, and hides with -Inf", "[visible_numbers][torch]") {
   const auto type = GENERATE(from_range(kAllTypes));
   const bool hidden = GENERATE(false, true);
-  Call call;
+  VisibleCall call;
   call.q = at::zeros({1, 2, 3, 8}, at::kDouble);
   call.k = at::randn({1, 2, hidden ? 5 : 1, 8}, at::kDouble);
   call.v = at::randn(call.k.sizes(), at::kDouble);

@@ -106,8 +106,8 @@ TEST_CASE("counter dropout: gradients have the survivors' scale", "[dropout_coun
 namespace {
 
 // Output and gradients of a call whose output is multiplied by `direction`.
-std::vector<at::Tensor> results_of(const OptionCall& call, Backend backend, bool emulated,
-                                   const at::Tensor& direction) {
+std::vector<at::Tensor> results_along(const OptionCall& call, Backend backend, bool emulated,
+                                      const at::Tensor& direction) {
   const auto leaves = cast(call, at::kFloat);
   at::manual_seed(8);
   at::Tensor output;
@@ -152,9 +152,9 @@ TEST_CASE("counter dropout: the last queries of a sequence draw what they draw i
 
   const auto check = [&](Backend backend, bool emulated) {
     INFO(to_string(backend) << (emulated ? ", the rows of CUDA" : ""));
-    auto want = results_of(whole, backend, emulated, direction);
+    auto want = results_along(whole, backend, emulated, direction);
     for (size_t n : {0, 1}) want[n] = want[n].slice(2, first);
-    const auto got = results_of(part, backend, emulated, direction.slice(2, first));
+    const auto got = results_along(part, backend, emulated, direction.slice(2, first));
     for (size_t n = 0; n < want.size(); ++n) CHECK_WITHIN(got[n], want[n], {2e-6, 0.0});
   };
   check(Backend::Reference, false);

@@ -42,7 +42,7 @@ using cpu::f16_t;
 
 // The code of every instruction set that this CPU has; in a run with limited instructions, the code that it
 // uses.
-std::vector<const cpu::VectorCode*> tables() {
+std::vector<const cpu::VectorCode*> vector_codes() {
   if (limited_instructions()) return {&cpu::vector_code()};
   const auto& features = cpu::this_cpu();
   std::vector<const cpu::VectorCode*> all = {cpu::portable::code(), cpu::wide::code()};
@@ -116,7 +116,7 @@ bool same_bytes(const std::vector<T>& a, const std::vector<T>& b) {
 TEST_CASE("float16: every number is widened as c10 does, by every instruction set", "[float16][short]") {
   const auto halves = every_half();
   const auto portable = widened(*cpu::portable::code(), halves);
-  for (const auto* code : tables()) {
+  for (const auto* code : vector_codes()) {
     INFO(code->name);
     const auto got = widened(*code, halves);
     size_t different = 0;
@@ -138,7 +138,7 @@ TEST_CASE("float16: numbers are rounded as c10 does, by every instruction set", 
   const auto floats = telling_floats();
   const auto portable = narrowed(*cpu::portable::code(), floats);
   const bool flush = GENERATE(false, true);
-  for (const auto* code : tables()) {
+  for (const auto* code : vector_codes()) {
     INFO(code->name << (flush ? ", as in the kernel" : ""));
     std::vector<f16_t> got;
     if (flush) {
@@ -158,7 +158,7 @@ TEST_CASE("float16: numbers are rounded as c10 does, by every instruction set", 
 }
 
 TEST_CASE("float16: a NaN stays quiet and keeps its upper bits", "[float16][short]") {
-  for (const auto* code : tables()) {
+  for (const auto* code : vector_codes()) {
     INFO(code->name);
     const auto wide = widened(*code, {{0x7c01}, {0xfd55}, {0x7e00}});
     CHECK(std::bit_cast<uint32_t>(wide[0]) == 0x7fc02000u);
@@ -174,7 +174,7 @@ TEST_CASE("float16: a NaN stays quiet and keeps its upper bits", "[float16][shor
 TEST_CASE("float16: rows of any length, and nothing beyond them", "[float16][short]") {
   constexpr uint16_t kUntouched = 0x1234;
   std::mt19937 random(3);
-  for (const auto* code : tables()) {
+  for (const auto* code : vector_codes()) {
     INFO(code->name);
     for (int64_t n = 0; n < 70; ++n) {
       std::vector<f16_t> from(static_cast<size_t>(n)), to(static_cast<size_t>(n + 20), f16_t{kUntouched});
@@ -236,7 +236,7 @@ TEST_CASE("float16: results are float32's, rounded once", "[float16][native]") {
   cases[n].apply(call);
   call.extras.logsumexp = true;
   call.extras.weights = Weights::Dropped;
-  for (const auto* code : tables()) {
+  for (const auto* code : vector_codes()) {
     INFO(code->name);
     const cpu::SelectionGuard guard({code, cpu::Bf16Product::Widened});
     const auto got = native(call, at::kHalf), want = native(call, at::kFloat);
@@ -248,7 +248,7 @@ TEST_CASE("float16: results are float32's, rounded once", "[float16][native]") {
 
 TEST_CASE("float16: results and gradients overflow to Inf, and may be subnormal", "[float16][native]") {
   const int64_t L = GENERATE(3, 40);
-  for (const auto* code : tables()) {
+  for (const auto* code : vector_codes()) {
     INFO(code->name << ", L " << L);
     const cpu::SelectionGuard guard({code, cpu::Bf16Product::Widened});
     const auto q = at::zeros({1, 1, L, 8}, at::kHalf), k = at::zeros({1, 1, 1, 8}, at::kHalf);

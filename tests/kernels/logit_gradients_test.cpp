@@ -23,17 +23,17 @@
 
 #include <attentive/functional/explain.h>
 
+#include "support/cells.h"
 #include "support/compare.h"
 #include "support/covering_array.h"
 #include "support/memory_meter.h"
+#include "support/special_numbers.h"
 
 using namespace attentive;
 using namespace attentive::test;
 using torch::autograd::grad;
 
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // A call whose terms are leaves: q, k, v, then biases, slopes and sinks as far as they are defined.
 struct Terms {
@@ -133,7 +133,7 @@ Expected expected_of(Terms terms) {
 // Compares the native kernel with the reference in float64 on the same rounded numbers. The tolerance is
 // relative to the largest number of the gradients of q, k and v, or to that of the gradient itself if that is
 // larger: a sum that is exactly zero is only rounding in the reference.
-void check(const Terms& exact, at::ScalarType type) {
+void check_gradients(const Terms& exact, at::ScalarType type) {
   Terms rounded = exact;
   const auto round = [&](at::Tensor& x) {
     if (x.defined()) x = x.to(type).to(at::kDouble);
@@ -197,8 +197,6 @@ Terms drawn(const Sizes& sizes, uint64_t seed = 5) {
   return terms;
 }
 
-constexpr std::array kTypes = {at::kFloat, at::kBFloat16, at::kHalf};
-
 // Terms and options that are added to a call; where `threads` is set, the bits must not depend on their
 // number.
 struct Setting {
@@ -211,7 +209,7 @@ void check_setting(Terms terms, const Sizes& sizes, const Setting& setting, at::
   INFO(setting.name << ", dtype " << c10::toString(type) << ", q " << terms.q.sizes() << ", k "
                     << terms.k.sizes());
   setting.apply(terms, sizes);
-  check(terms, type);
+  check_gradients(terms, type);
   if (setting.threads) check_threads(terms, type);
 }
 
@@ -287,7 +285,8 @@ const std::vector<Setting>& weight_settings() {
 
 TEST_CASE("native: gradients of a bias in every shape that broadcasts", "[native][bias_gradient]") {
   // The first factor is the shape: a bit for each of items, heads, queries and keys.
-  static const auto rows = rows_for_kernels({16, bias_sizes().size(), bias_settings().size(), kTypes.size()});
+  static const auto rows =
+      rows_for_kernels({16, bias_sizes().size(), bias_settings().size(), kNativeTypes.size()});
   const auto row = GENERATE(from_range(rows));
   const auto& sizes = bias_sizes()[row[1]];
   const auto extent = [&](size_t bit, int64_t size) { return row[0] >> bit & 1 ? size : 1; };
@@ -295,7 +294,7 @@ TEST_CASE("native: gradients of a bias in every shape that broadcasts", "[native
   terms.biases = {at::randn({extent(0, sizes.B), extent(1, sizes.H), extent(2, sizes.L), extent(3, sizes.S)},
                             at::kDouble)};
   INFO("bias " << terms.biases[0].sizes());
-  check_setting(terms, sizes, bias_settings()[row[2]], kTypes[row[3]]);
+  check_setting(terms, sizes, bias_settings()[row[2]], kNativeTypes[row[3]]);
 }
 
 TEST_CASE("native: every bias of a sum gets its gradient, in its dtype", "[native][bias_gradient]") {
@@ -304,10 +303,10 @@ TEST_CASE("native: every bias of a sum gets its gradient, in its dtype", "[nativ
   terms.biases = {at::randn({sizes.L, sizes.S}, at::kDouble),
                   at::randn({1, sizes.H, 1, sizes.S}, at::kDouble),
                   at::randn({sizes.B, 1, 1, sizes.S}, at::kDouble)};
-  check(terms, at::kFloat);
-  check(terms, at::kBFloat16);
+  check_gradients(terms, at::kFloat);
+  check_gradients(terms, at::kBFloat16);
   // A float32 bias beside bfloat16 tensors, and a bfloat16 bias beside float32 tensors.
-  for (const auto type : kTypes) {
+  for (const auto type : kNativeTypes) {
     const auto other = type == at::kFloat ? at::kBFloat16 : at::kFloat;
     const auto q = leaf(terms.q, type), k = leaf(terms.k, type), v = leaf(terms.v, type);
     const auto bias = leaf(terms.biases[0], other), exact = leaf(bias, at::kDouble);
@@ -327,7 +326,7 @@ TEST_CASE("native: every bias of a sum gets its gradient, in its dtype", "[nativ
 TEST_CASE("native: biases with strides of their own", "[native][bias_gradient]") {
   const Sizes sizes;
   const auto terms = drawn(sizes);
-  const auto type = GENERATE(from_range(kTypes));
+  const auto type = GENERATE(from_range(kNativeTypes));
   const auto compare = [&](const at::Tensor& given) {
     const auto run = [&](Backend backend, at::ScalarType of) {
       const auto base = leaf(given, of);
@@ -350,7 +349,7 @@ TEST_CASE("native: biases with strides of their own", "[native][bias_gradient]")
 }
 
 TEST_CASE("native: a gradient of a bias alone", "[native][bias_gradient]") {
-  const auto type = GENERATE(from_range(kTypes));
+  const auto type = GENERATE(from_range(kNativeTypes));
   const auto terms = drawn({});
   const auto q = terms.q.to(type), k = terms.k.to(type), v = terms.v.to(type);
   const auto run = [&](Backend backend) {
@@ -367,10 +366,10 @@ TEST_CASE("native: a gradient of a bias alone", "[native][bias_gradient]") {
 TEST_CASE("native: gradients of slopes, of heads and of items", "[native][slopes_gradient]") {
   static const std::vector<Sizes> all = {
       {}, {.B = 3, .H = 3, .Hkv = 3, .L = 520, .S = 520}, {.L = 9, .S = 1500}};
-  static const auto rows = rows_for_kernels({all.size(), kTypes.size(), 2, 2});
+  static const auto rows = rows_for_kernels({all.size(), kNativeTypes.size(), 2, 2});
   const auto row = GENERATE(from_range(rows));
   const auto& sizes = all[row[0]];
-  const auto type = kTypes[row[1]];
+  const auto type = kNativeTypes[row[1]];
   const bool per_item = row[2] == 1;
   auto terms = drawn(sizes);
   terms.slopes =
@@ -378,14 +377,15 @@ TEST_CASE("native: gradients of slopes, of heads and of items", "[native][slopes
   terms.options.causal = std::array{Causal::None, Causal::BottomRight}[row[3]];
   terms.options.dropout_p = 0.1;
   INFO(c10::toString(type) << ", slopes " << terms.slopes.sizes() << ", L " << sizes.L);
-  check(terms, type);
+  check_gradients(terms, type);
   check_threads(terms, type);
 }
 
 TEST_CASE("native: gradients through weights, alone and beside other results", "[native][weights_gradient]") {
   static const std::vector<Sizes> all = {
       {}, {.B = 1, .H = 2, .Hkv = 2, .L = 290, .S = 1100}, {.L = 5, .S = 33}};
-  static const auto rows = rows_for_kernels({all.size(), kTypes.size(), weight_settings().size(), 2, 2});
+  static const auto rows =
+      rows_for_kernels({all.size(), kNativeTypes.size(), weight_settings().size(), 2, 2});
   const auto row = GENERATE(from_range(rows));
   const auto& sizes = all[row[0]];
   auto terms = drawn(sizes);
@@ -393,11 +393,11 @@ TEST_CASE("native: gradients through weights, alone and beside other results", "
   terms.of_output = row[4] == 1;
   INFO((terms.weights == Weights::Clean ? "clean" : "dropped")
        << " weights, " << (terms.of_output ? "with" : "without") << " the output");
-  check_setting(terms, sizes, weight_settings()[row[2]], kTypes[row[1]]);
+  check_setting(terms, sizes, weight_settings()[row[2]], kNativeTypes[row[1]]);
 }
 
 TEST_CASE("native: an incoming gradient of weights may have any stride", "[native][weights_gradient]") {
-  const auto type = GENERATE(from_range(kTypes));
+  const auto type = GENERATE(from_range(kNativeTypes));
   const auto terms = drawn({});
   const auto gradient = [&](const at::Tensor& direction) {
     const auto q = leaf(terms.q, type);
@@ -444,7 +444,7 @@ TEST_CASE("native: returned weights may be changed or dropped before the backwar
 
 TEST_CASE("native: a row without keys takes part in no gradient",
           "[native][weights_gradient][bias_gradient]") {
-  const auto type = GENERATE(from_range(kTypes));
+  const auto type = GENERATE(from_range(kNativeTypes));
   const auto terms = drawn({});
   const auto q = leaf(terms.q, type), sinks = leaf(at::zeros({4}), type),
              bias = leaf(at::zeros({2, 4, 150, 1}), type);
@@ -470,7 +470,7 @@ TEST_CASE("native: a row without keys takes part in no gradient",
 
 TEST_CASE("native: a bias's gradient needs its own memory and O(T)", "[native][bias_gradient][memory]") {
   const int64_t T = 1024, H = 2, D = 16;
-  const auto type = GENERATE(from_range(kTypes));
+  const auto type = GENERATE(from_range(kNativeTypes));
   const bool summed = GENERATE(false, true);  // over the batch items
   at::manual_seed(8);
   const auto draw = [&](at::IntArrayRef sizes) { return leaf(at::randn(sizes), type); };
@@ -492,7 +492,7 @@ TEST_CASE("native: a bias's gradient needs its own memory and O(T)", "[native][b
 }
 
 TEST_CASE("native: a bias of a half type is read where it lies", "[native][memory]") {
-  const auto type = GENERATE(from_range(kTypes));
+  const auto type = GENERATE(from_range(kNativeTypes));
   at::manual_seed(8);
   const int64_t T = 1024;
   const auto x = at::randn({1, 2, T, 16}).to(type), bias = at::randn({T, T}).to(type);

@@ -84,7 +84,7 @@ void compare(const OptionCall& exact, at::ScalarType type) {
   }
 }
 
-OptionCall random_call(int64_t B, int64_t H, int64_t Hkv, int64_t L, int64_t S, int64_t D) {
+OptionCall call_with_logsumexp(int64_t B, int64_t H, int64_t Hkv, int64_t L, int64_t S, int64_t D) {
   at::manual_seed(3);
   OptionCall call;
   call.q = at::randn({B, H, L, D}, at::kDouble);
@@ -106,7 +106,7 @@ TEST_CASE("masked softmax: every option equals the reference", "[masked_softmax]
     return;
   }
   INFO("option: " << cases[n].name << ", dtype " << c10::toString(type));
-  auto call = random_call(2, 4, 2, 7, 9, 8);
+  auto call = call_with_logsumexp(2, 4, 2, 7, 9, 8);
   call.extras.weights = weights;
   cases[n].apply(call);
   compare(call, type);
@@ -115,7 +115,7 @@ TEST_CASE("masked softmax: every option equals the reference", "[masked_softmax]
 TEST_CASE("masked softmax: awkward sizes, alone and with everything at once", "[masked_softmax]") {
   const int64_t S = GENERATE(1, 3, 31, 32, 33, 63, 64, 65, 300, 1025);
   const bool everything = GENERATE(false, true);
-  auto call = random_call(2, 2, 1, 3, S, 4);
+  auto call = call_with_logsumexp(2, 2, 1, 3, S, 4);
   if (everything) {
     call.options.causal = Causal::BottomRight;
     call.options.softcap = 3.0;
@@ -164,14 +164,14 @@ TEST_CASE("masked softmax: numbers at the ends of float32", "[masked_softmax][ex
 
 TEST_CASE("masked softmax: rows beyond what the threads keep are read again", "[masked_softmax]") {
   // 1024 threads keep 16,384 columns.
-  auto call = random_call(1, 1, 1, 2, 16384 + 700, 4);
+  auto call = call_with_logsumexp(1, 1, 1, 2, 16384 + 700, 4);
   call.options.dropout_p = GENERATE(0.0, 0.3);
   call.options.dropout_stream = DropoutStream::Counter;
   compare(call, at::kFloat);
 }
 
 TEST_CASE("masked softmax: hidden keys may hold NaN, and NaN in sight is seen", "[masked_softmax][nan]") {
-  auto call = cast(random_call(1, 2, 2, 6, 8, 4), at::kFloat);
+  auto call = cast(call_with_logsumexp(1, 2, 2, 6, 8, 4), at::kFloat);
   call.extras.mask = at::arange(8).lt(5).unsqueeze(0).expand({6, 8});
   const auto clean = run(call, true);
   {
@@ -206,7 +206,7 @@ TEST_CASE("masked softmax: a mask changed before the backward pass raises or has
     before_backward();
     return torch::autograd::grad({y.square().sum()}, {leaves.q, leaves.k, leaves.v});
   };
-  auto call = random_call(2, 2, 1, 5, 9, 4);
+  auto call = call_with_logsumexp(2, 2, 1, 5, 9, 4);
   call.extras = {};
   at::Tensor given;
   bool watched = false;
@@ -251,7 +251,7 @@ TEST_CASE("masked softmax: a mask changed before the backward pass raises or has
 }
 
 TEST_CASE("masked softmax: a pending sign of an incoming gradient counts", "[masked_softmax][negative_bit]") {
-  const auto call = cast(random_call(1, 2, 2, 5, 9, 4), at::kFloat);
+  const auto call = cast(call_with_logsumexp(1, 2, 2, 5, 9, 4), at::kFloat);
   auto given = call.extras;
   given.weights = Weights::Clean;
   const auto gradients = [&](bool pending) {

@@ -39,13 +39,12 @@
 #include "support/compare.h"
 #include "support/covering_array.h"
 #include "support/option_cases.h"
+#include "support/special_numbers.h"
 
 using namespace attentive;
 using namespace attentive::test;
 
 namespace {
-
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 struct Shapes {
   int64_t B = 1, H = 2, Hkv = 1, L = 150, S = 150, D = 16, Dv = 16;
@@ -185,8 +184,6 @@ Company random_company(std::mt19937& random, Shapes shapes, at::ScalarType type)
 
 namespace {
 
-constexpr std::array kTypes = {at::kFloat, at::kBFloat16, at::kHalf};
-
 // Options that are tested here, on their own: all but those that change the shapes or ask for weights. Cases
 // whose tensors are for four heads are separate.
 std::vector<const OptionCase*> options_alone(bool four_heads) {
@@ -215,14 +212,14 @@ TEST_CASE("native: every option over several tiles", "[native]") {
       {.H = 4, .Hkv = 2, .L = 70, .S = 2100, .D = 8, .Dv = 8}};  // tiles of 1024 keys
   SECTION("of any heads") {
     static const auto options = options_alone(/*four_heads=*/false);
-    static const auto rows = rows_for_kernels({options.size(), kTypes.size(), shapes.size()});
+    static const auto rows = rows_for_kernels({options.size(), kNativeTypes.size(), shapes.size()});
     const auto row = GENERATE(from_range(rows));
-    check_option(*options[row[0]], shapes[row[2]], kTypes[row[1]]);
+    check_option(*options[row[0]], shapes[row[2]], kNativeTypes[row[1]]);
   }
   SECTION("of four heads") {
     static const auto options = options_alone(/*four_heads=*/true);
     const auto n = GENERATE_COPY(range(size_t{0}, options.size()));
-    check_option(*options[n], shapes.back(), GENERATE(from_range(kTypes)));
+    check_option(*options[n], shapes.back(), GENERATE(from_range(kNativeTypes)));
   }
 }
 
@@ -524,9 +521,11 @@ TEST_CASE("native: a head has the same bits alone and among others", "[native][t
                                  "gradient of the sinks"};
   const int before = at::get_num_threads();
   const auto seed = GENERATE(range(0, 14));
-  const auto type = GENERATE(from_range(kTypes));
+  const auto type = GENERATE(from_range(kNativeTypes));
   // Where instructions are limited, calls that are drawn are of one dtype each.
-  if (limited_instructions() && seed > 2 && type != kTypes[static_cast<size_t>(seed) % kTypes.size()]) return;
+  if (limited_instructions() && seed > 2 &&
+      type != kNativeTypes[static_cast<size_t>(seed) % kNativeTypes.size()])
+    return;
   std::mt19937 random(static_cast<unsigned>(seed));
   const auto up_to = [&](int64_t most) { return 1 + static_cast<int64_t>(random() % most); };
   const int64_t kv_heads = up_to(5), heads = kv_heads * up_to(3);
@@ -661,10 +660,10 @@ TEST_CASE("native: few queries over several parts of the keys", "[native][decode
   static const std::vector<std::pair<int64_t, int64_t>> widths = {{24, 20}, {64, 64}};
   static const std::vector<std::string> options = {"plain", "window and dropout", "sinks",
                                                    "first part hidden"};
-  static const auto rows = rows_for_kernels({options.size(), kTypes.size(), 2, widths.size()});
+  static const auto rows = rows_for_kernels({options.size(), kNativeTypes.size(), 2, widths.size()});
   const auto row = GENERATE(from_range(rows));
   const auto& option = options[row[0]];
-  const auto type = kTypes[row[1]];
+  const auto type = kNativeTypes[row[1]];
   const int64_t L = row[2] == 0 ? 1 : 5;
   const auto [D, Dv] = widths[row[3]];
   INFO(option << ", dtype " << c10::toString(type) << ", L " << L << ", D " << D);

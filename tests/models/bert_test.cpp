@@ -35,11 +35,11 @@ BertOptions albert() {
   return bert().embedding_dim(5).shared_layers(true).activation(Activation::GeluTanh);
 }
 
-at::Tensor example_ids() {
+at::Tensor example_words() {
   return at::arange(10).view({2, 5}).mul(3).add(2).remainder(13);
 }
 
-Bert seeded(const BertOptions& options) {
+Bert seeded_bert(const BertOptions& options) {
   at::manual_seed(123);
   return Bert(options);
 }
@@ -57,7 +57,7 @@ TEST_CASE("Bert equals transformers' BERT, RoBERTa and ALBERT on every recorded 
 }
 
 TEST_CASE("Bert's parameters are those that its options need", "[bert]") {
-  const auto keys = keys_of(seeded(bert()));
+  const auto keys = keys_of(seeded_bert(bert()));
   CHECK(std::vector<std::string>(keys.begin(), keys.begin() + 7) ==
         std::vector<std::string>{"mlm_bias", "tok_emb.weight", "pos_emb.weight", "type_emb.weight",
                                  "emb_norm.scale", "emb_norm.shift", "blocks.0.att.W_query.weight"});
@@ -65,16 +65,16 @@ TEST_CASE("Bert's parameters are those that its options need", "[bert]") {
         std::vector<std::string>{"pooler.weight", "pooler.bias", "mlm_dense.weight", "mlm_dense.bias",
                                  "mlm_norm.scale", "mlm_norm.shift"});
   CHECK(keys.size() == 6 + 2 * 16 + 2 + 4);
-  CHECK(keys_of(seeded(bert().pooler(false).masked_lm(false))).size() == 5 + 2 * 16);
-  CHECK(keys_of(seeded(albert())).size() == 6 + 2 + 16 + 2 + 4);
+  CHECK(keys_of(seeded_bert(bert().pooler(false).masked_lm(false))).size() == 5 + 2 * 16);
+  CHECK(keys_of(seeded_bert(albert())).size() == 6 + 2 + 16 + 2 + 4);
   // ALBERT has its projection even if the two sizes are equal.
-  CHECK(seeded(bert().embedding_dim(8))->named_parameters().contains("emb_proj.weight"));
+  CHECK(seeded_bert(bert().embedding_dim(8))->named_parameters().contains("emb_proj.weight"));
 }
 
 TEST_CASE("Bert's clone is whole and independent; a state dict and other dtypes keep its meaning", "[bert]") {
   for (const auto& options : {bert(), roberta(), albert()}) {
-    auto model = seeded(options);
-    const auto ids = example_ids();
+    auto model = seeded_bert(options);
+    const auto ids = example_words();
     const auto want = model->forward(ids);
     Bert copy(std::dynamic_pointer_cast<BertImpl>(model->clone()));
     CHECK(bit_equal(copy->forward(ids).pooled, want.pooled));
@@ -104,11 +104,11 @@ TEST_CASE("Bert's clone is whole and independent; a state dict and other dtypes 
 
 TEST_CASE("Bert's gradients equal differences", "[bert]") {
   for (const auto& options : {bert(), albert()}) {
-    auto model = seeded(options);
+    auto model = seeded_bert(options);
     model->to(at::kDouble);
     const auto types = at::arange(10).view({2, 5}).remainder(2);
     const auto both = [&] {
-      const auto output = model->forward(example_ids(), types);
+      const auto output = model->forward(example_words(), types);
       return model->masked_lm_logits(output.hidden).sum() + output.pooled.square().sum();
     };
     CHECK(test::gradcheck_directions(both, model->parameters()) == "");
@@ -116,8 +116,8 @@ TEST_CASE("Bert's gradients equal differences", "[bert]") {
 }
 
 TEST_CASE("Bert: a token that a mask hides reaches no other", "[bert]") {
-  auto model = seeded(bert());
-  const auto ids = example_ids();
+  auto model = seeded_bert(bert());
+  const auto ids = example_words();
   const auto keep = at::ones({2, 5}, at::kBool);
   keep[0].slice(0, 3).fill_(false);
   auto changed = ids.clone();
@@ -135,7 +135,7 @@ TEST_CASE("Bert: a token that a mask hides reaches no other", "[bert]") {
 }
 
 TEST_CASE("Bert: positions after padding count real tokens alone", "[bert]") {
-  auto model = seeded(roberta());
+  auto model = seeded_bert(roberta());
   const auto ids = at::tensor({5, 6, 7, 5, 1, 6}).view({2, 3});
   const auto keep = ids.ne(1);
   const auto hidden = model->forward(ids, {}, Mask::key_keep(keep)).hidden;
@@ -153,7 +153,7 @@ TEST_CASE("Bert: positions after padding count real tokens alone", "[bert]") {
 
 TEST_CASE("Bert: a frozen token's row starts at zero and gets no gradient from being looked up", "[bert]") {
   const auto row_gradients = [](const BertOptions& options) {
-    auto model = seeded(options);
+    auto model = seeded_bert(options);
     CHECK((model->tok_emb->weight[1].abs().sum().item<float>() == 0) ==
           (options.frozen_id().has_value() || options.padding_id().has_value()));
     model->forward(at::tensor({5, 1, 7}).view({1, 3})).hidden.square().sum().backward();
@@ -165,14 +165,14 @@ TEST_CASE("Bert: a frozen token's row starts at zero and gets no gradient from b
   CHECK(row_gradients(bert().frozen_id(1)) == std::pair(false, true));
   CHECK(row_gradients(roberta()) == std::pair(false, false));
   // The head uses this row as well, and trains it.
-  auto model = seeded(bert().frozen_id(1));
+  auto model = seeded_bert(bert().frozen_id(1));
   model->masked_lm_logits(model->forward(at::tensor({5, 1}).view({1, 2})).hidden).sum().backward();
   CHECK(model->tok_emb->weight.grad()[1].abs().sum().item<float>() > 0);
 }
 
 TEST_CASE("Bert drops in training alone, and trains after inference", "[bert]") {
-  auto model = seeded(bert().dropout(0.3));
-  const auto ids = example_ids();
+  auto model = seeded_bert(bert().dropout(0.3));
+  const auto ids = example_words();
   at::manual_seed(1);
   const auto a = model->forward(ids).hidden;
   at::manual_seed(1);
@@ -189,21 +189,21 @@ TEST_CASE("Bert drops in training alone, and trains after inference", "[bert]") 
 }
 
 TEST_CASE("Bert: types that are not given are 0, and int32 is an integer", "[bert]") {
-  auto model = seeded(bert());
-  const auto ids = example_ids();
+  auto model = seeded_bert(bert());
+  const auto ids = example_words();
   const auto plain = model->forward(ids).hidden;
   CHECK(bit_equal(model->forward(ids, at::zeros_like(ids)).hidden, plain));
   CHECK(bit_equal(model->forward(ids.to(at::kInt), at::zeros({2, 5}, at::kInt)).hidden, plain));
   CHECK_FALSE(bit_equal(model->forward(ids, at::ones({2, 5}, at::kLong)).hidden, plain));
-  CHECK_FALSE(seeded(bert().pooler(false))->forward(ids).pooled.defined());
+  CHECK_FALSE(seeded_bert(bert().pooler(false))->forward(ids).pooled.defined());
 }
 
 TEST_CASE("Bert refuses inputs and options without meaning, by name", "[bert]") {
-  auto model = seeded(bert().masked_lm(false));
+  auto model = seeded_bert(bert().masked_lm(false));
   const auto refused = [&](const at::Tensor& ids, const at::Tensor& types = {}) {
     return value_error([&] { model->forward(ids, types); });
   };
-  const auto ids = example_ids();
+  const auto ids = example_words();
   CHECK(refused(at::Tensor()) == "Bert: expected ids to be a tensor, got an undefined one");
   CHECK(refused(ids[0]) ==
         "Bert: expected ids as int64 or int32 of shape (B, T), got Long tensor of shape (5,)");
@@ -220,7 +220,7 @@ TEST_CASE("Bert refuses inputs and options without meaning, by name", "[bert]") 
   CHECK(value_error([&] {
           model->masked_lm_logits(at::randn({2, 5, 8}));
         }) == "Bert: expected the option masked_lm for logits of tokens, got a model without that head");
-  auto whole = seeded(bert());
+  auto whole = seeded_bert(bert());
   CHECK(value_error([&] {
           whole->masked_lm_logits(at::randn({2, 5, 7}));
         }) == "Bert: expected hidden of shape (B, T, 8) or (T, 8), got (2, 5, 7)");
@@ -243,8 +243,8 @@ TEST_CASE("Bert refuses inputs and options without meaning, by name", "[bert]") 
 }
 
 TEST_CASE("Bert's classifier needs its parts", "[bert][errors]") {
-  const auto ids = example_ids();
-  auto plain = seeded(bert());
+  const auto ids = example_words();
+  auto plain = seeded_bert(bert());
   CHECK(value_error([&] { plain->label_logits(plain->forward(ids)); }) ==
         "Bert: expected the option head for logits of labels, got a model without a classifier");
   const auto base = BertOptions(13, 9, 8, 2, 1).num_labels(3).head(BertHead::Sequence);
@@ -257,20 +257,20 @@ TEST_CASE("Bert's classifier needs its parts", "[bert][errors]") {
   CHECK(value_error([&] {
           Bert(BertOptions(base).head_dropout(2));
         }).starts_with("Bert: expected head_dropout"));
-  auto texts = seeded(base);
+  auto texts = seeded_bert(base);
   const auto out = texts->forward(ids);
   CHECK(texts->label_logits(out).sizes() == at::IntArrayRef({2, 3}));
   CHECK(value_error([&] {
           texts->label_logits({out.hidden, {}});
         }) == "Bert: expected pooled to be a tensor, got an undefined one");
-  auto roberta = seeded(BertOptions(base).padding_id(1).pooler(false));
+  auto roberta = seeded_bert(BertOptions(base).padding_id(1).pooler(false));
   CHECK(value_error([&] {
           roberta->label_logits({out.hidden[0], {}});
         }) == "Bert: expected hidden of shape (B, T, 8), got (5, 8)");
   // In training, dropout applies to the classifier's input.
   for (const auto& options : {BertOptions(base), BertOptions(base).head(BertHead::Tokens),
                               BertOptions(base).padding_id(1).pooler(false)}) {
-    auto model = seeded(BertOptions(options).head_dropout(1));
+    auto model = seeded_bert(BertOptions(options).head_dropout(1));
     const auto& bias = model->classifier->bias;
     const auto logits = model->label_logits(model->forward(ids));
     CHECK(bit_equal(logits, bias.expand_as(logits)));

@@ -46,8 +46,6 @@ void check_refused(const ModelFolder& folder, std::initializer_list<const char*>
   }
 }
 
-const LlamaOptions kLlama = LlamaOptions(11, 16, 2, 3).num_kv_heads(1).hidden_dim(20).context_length(32);
-
 }  // namespace
 
 TEST_CASE("a config that asks for more than the folder holds is refused by its field",

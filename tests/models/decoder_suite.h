@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/ops/arange.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randint.h>
@@ -21,6 +22,11 @@
 #include "support/memory_meter.h"
 
 namespace attentive::test {
+
+/// Two texts of seven tokens, all below 11.
+inline at::Tensor example_ids() {
+  return at::arange(14).view({2, 7}).mul(5).remainder(11);
+}
 
 /// The loss of a model with tied weights equals the composed one, in every bit while all logits take at most
 /// 128 MiB, and takes less memory beyond.

@@ -13,7 +13,7 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-ModelFolder gpt2_folder() {
+ModelFolder gpt2_settings() {
   return read_model_folder(kModelData / "gpt2", {.weights = false});
 }
 
@@ -93,11 +93,11 @@ TEST_CASE("config.json decides the options", "[pretrained]") {
   CHECK(old.rotary().scaling() == RotaryScaling::Linear);
   CHECK(old.rotary().factor() == 4);
   CHECK(old.rotary().pairing() == RotaryPairing::Halves);
-  CHECK(gpt_options(gpt2_folder(), {.dropout = 0.25}).dropout() == 0.25);
-  CHECK(gpt_options(with(gpt2_folder(), "n_inner", 64)).hidden_dim() == 0);
-  CHECK(gpt_options(with(gpt2_folder(), "n_inner", 65)).hidden_dim() == 65);
-  CHECK(gpt_options(with(gpt2_folder(), "layer_norm_epsilon", 1e-6)).eps() == 1e-6);
-  CHECK(gpt_options(with(gpt2_folder(), "activation_function", "quick_gelu")).activation() ==
+  CHECK(gpt_options(gpt2_settings(), {.dropout = 0.25}).dropout() == 0.25);
+  CHECK(gpt_options(with(gpt2_settings(), "n_inner", 64)).hidden_dim() == 0);
+  CHECK(gpt_options(with(gpt2_settings(), "n_inner", 65)).hidden_dim() == 65);
+  CHECK(gpt_options(with(gpt2_settings(), "layer_norm_epsilon", 1e-6)).eps() == 1e-6);
+  CHECK(gpt_options(with(gpt2_settings(), "activation_function", "quick_gelu")).activation() ==
         Activation::QuickGelu);
 }
 
@@ -105,7 +105,7 @@ TEST_CASE("a field that is missing, mistyped or not supported is refused by name
   const auto refused = [](const std::string& family, std::string_view field, FileValue value,
                           const std::string& reason) {
     INFO(family << ' ' << field);
-    auto folder = family == "gpt2" ? gpt2_folder() : decoder(family);
+    auto folder = family == "gpt2" ? gpt2_settings() : decoder(family);
     folder = with(std::move(folder), field, std::move(value));
     const auto message = value_error([&] {
       if (family == "gpt2") {

@@ -41,7 +41,7 @@ std::map<int64_t, double> frequencies(const at::Tensor& logits, const SamplingOp
   return seen;
 }
 
-GPT small(GPTOptions options = GPTOptions(13, 16, 24, 4, 2)) {
+GPT small_gpt(GPTOptions options = GPTOptions(13, 16, 24, 4, 2)) {
   at::manual_seed(3);
   GPT model(options);
   return model;
@@ -112,7 +112,7 @@ TEST_CASE("generate runs any model with a cached forward pass", "[generate]") {
   CHECK(steps(1030, GenerateOptions().prefill_chunk) == std::vector<int64_t>{512, 512, 6, 1});
   CHECK(steps(1030, 0) == std::vector<int64_t>{1030, 1});
   // A cache is no larger than the context.
-  CounterImpl small(5);
+  CounterImpl small_gpt(5);
   CHECK(ended(small, {1, 2, 3}, {.max_new_tokens = 90}) == Result({4, 5, 6}, "context full"));
   CHECK(ended(small, {1, 2, 3}, {.max_new_tokens = 1}) == Result({4}, "length"));
   CHECK(small.capacities == std::vector<int64_t>{5, 4});
@@ -229,7 +229,7 @@ TEST_CASE("generate runs a model of any dtype on any backend, under InferenceMod
       CHECK(run() == ids);
     }
   };
-  auto gpt = small();
+  auto gpt = small_gpt();
   check(gpt);
   at::manual_seed(3);
   Llama llama(LlamaOptions(13, 24, 4, 3).num_kv_heads(2).windows({5, 6, 5}));
@@ -278,7 +278,7 @@ TEST_CASE("sample_token refuses what has no distribution, by name", "[generate]"
 TEST_CASE("generate gives the same tokens with and without the cache", "[generate]") {
   const auto turned = GPTOptions(13, 0, 24, 4, 2).positions(GPTPositions::Rotary);
   for (const auto& options : {GPTOptions(13, 16, 24, 4, 2), turned, GPTOptions(turned).window(6)}) {
-    auto model = small(options);
+    auto model = small_gpt(options);
     GenerateOptions cached{
         .max_new_tokens = 40, .sampling = {.temperature = 0.9, .top_k = 8}, .seed = 5, .slide = true};
     auto plain = cached;
@@ -294,7 +294,7 @@ TEST_CASE("generate gives the same tokens with and without the cache", "[generat
 }
 
 TEST_CASE("generate stops at the context, slides if asked to, and streams", "[generate]") {
-  auto model = small();
+  auto model = small_gpt();
   const std::vector<int64_t> prompt{1, 2, 3};
   // 16 tokens of context, 3 of them from the prompt: 13 fit, and the model still sees all 16 for one more
   // token.

@@ -36,12 +36,12 @@ class CpuAutocast {
   at::ScalarType previous_;
 };
 
-struct Case {
+struct AutocastCase {
   const char* name;
   GPTOptions options;
 };
 
-std::vector<Case> cases() {
+std::vector<AutocastCase> autocast_cases() {
   const auto base = GPTOptions(13, 40, 24, 4, 3);
   const auto turned = GPTOptions(base).positions(GPTPositions::Rotary);
   return {{"learned", base},
@@ -50,7 +50,7 @@ std::vector<Case> cases() {
           {"window in a ring", GPTOptions(turned).window(5).context_length(0)}};
 }
 
-GPT make(const GPTOptions& options) {
+GPT make_for_evaluation(const GPTOptions& options) {
   at::manual_seed(1);
   GPT model(options);
   model->eval();
@@ -62,9 +62,9 @@ GPT make(const GPTOptions& options) {
 TEST_CASE("A cached GPT under autocast gives the logits of the whole text", "[gpt][kv_cache][autocast]") {
   const at::NoGradGuard no_grad;
   for (const auto type : {at::kBFloat16, at::kHalf}) {
-    for (const auto& [name, options] : cases()) {
+    for (const auto& [name, options] : autocast_cases()) {
       INFO(name << ", " << c10::toString(type));
-      auto model = make(options);
+      auto model = make_for_evaluation(options);
       const auto wide = model->make_cache();  // outside autocast: the model's dtype
       const CpuAutocast autocast(type);
       const auto narrow = model->make_cache();
@@ -90,9 +90,9 @@ TEST_CASE("A cached GPT under autocast gives the logits of the whole text", "[gp
 TEST_CASE("generate under autocast gives the same tokens with and without its cache",
           "[generate][autocast]") {
   for (const auto type : {at::kBFloat16, at::kHalf}) {
-    for (const auto& [name, options] : cases()) {
+    for (const auto& [name, options] : autocast_cases()) {
       INFO(name << ", " << c10::toString(type));
-      auto model = make(options);
+      auto model = make_for_evaluation(options);
       {
         // Widely separated logits, so that rounding that depends on a product's shape does not change the
         // token.
@@ -113,7 +113,7 @@ TEST_CASE("generate under autocast gives the same tokens with and without its ca
 
 TEST_CASE("A cache that was made under autocast is refused outside it", "[gpt][kv_cache][autocast]") {
   const at::NoGradGuard no_grad;
-  auto model = make(cases()[0].options);
+  auto model = make_for_evaluation(autocast_cases()[0].options);
   const auto cache = [&] {
     const CpuAutocast autocast(at::kBFloat16);
     return model->make_cache();

@@ -20,6 +20,7 @@
 #include "support/source_folder.h"
 
 using namespace attentive;
+using attentive::test::example_ids;
 using attentive::test::value_error;
 
 namespace {
@@ -36,11 +37,7 @@ GPTOptions rotary() {
   return GPTOptions(11, 0, 12, 3, 2).positions(GPTPositions::Rotary).num_kv_heads(1).window(4);
 }
 
-at::Tensor example_ids() {
-  return at::arange(14).view({2, 7}).mul(5).remainder(11);
-}
-
-GPT seeded(const GPTOptions& options) {
+GPT seeded_gpt(const GPTOptions& options) {
   at::manual_seed(123);
   return GPT(options);
 }
@@ -53,7 +50,7 @@ TEST_CASE("GPT equals plain PyTorch: names, draws, logits, loss, gradients", "[g
     INFO(name);
     const auto options = name == "book" ? book() : nano();
     const auto golden = [&](const std::string& key) { return file.tensors.at(name + '.' + key); };
-    auto model = seeded(options);
+    auto model = seeded_gpt(options);
     const auto ids = example_ids();
     CHECK_WITHIN(model->forward(ids), golden("logits"), {1e-5, 2e-6});
     const auto loss = model->loss(ids, ids.mul(3).add(1).remainder(11));
@@ -75,7 +72,7 @@ TEST_CASE("GPT equals plain PyTorch: names, draws, logits, loss, gradients", "[g
 
 TEST_CASE("GPT's clone is whole and independent, tied weights included", "[gpt]") {
   for (const auto& options : {book(), nano(), rotary()}) {
-    auto model = seeded(options);
+    auto model = seeded_gpt(options);
     at::manual_seed(5);
     const auto expected = at::randn({3});
     at::manual_seed(5);
@@ -89,7 +86,7 @@ TEST_CASE("GPT's clone is whole and independent, tied weights included", "[gpt]"
       const at::NoGradGuard no_grad;
       for (auto& p : copy->parameters()) p.sub_(p.grad());
     }
-    CHECK(bit_equal(model->forward(ids), seeded(options)->forward(ids)));
+    CHECK(bit_equal(model->forward(ids), seeded_gpt(options)->forward(ids)));
     CHECK_FALSE(bit_equal(copy->forward(ids), model->forward(ids)));
     CHECK(copy->named_parameters().size() == model->named_parameters().size());
     CHECK(copy->named_parameters().contains("out_head.weight") == !options.tied());
@@ -98,7 +95,7 @@ TEST_CASE("GPT's clone is whole and independent, tied weights included", "[gpt]"
 
 TEST_CASE("GPT keeps its meaning in other dtypes and through a state dict", "[gpt]") {
   for (const auto& options : {book(), nano(), rotary()}) {
-    auto model = seeded(options);
+    auto model = seeded_gpt(options);
     const auto ids = example_ids();
     auto other = GPT(options);
     load_state_dict(*other, state_dict(*model));
@@ -116,7 +113,7 @@ TEST_CASE("GPT keeps its meaning in other dtypes and through a state dict", "[gp
 
 TEST_CASE("GPT's gradients equal differences", "[gpt]") {
   for (auto options : {book(), nano(), rotary()}) {
-    auto model = seeded(options);
+    auto model = seeded_gpt(options);
     model->to(at::kDouble);
     const auto ids = example_ids();
     CHECK(test::gradcheck_directions([&] { return model->forward(ids); }, model->parameters()) == "");
@@ -124,7 +121,7 @@ TEST_CASE("GPT's gradients equal differences", "[gpt]") {
 }
 
 TEST_CASE("GPT is causal, and its window ends where it should", "[gpt]") {
-  auto model = seeded(rotary());  // window 4, two layers: token t depends on t - 6 .. t
+  auto model = seeded_gpt(rotary());  // window 4, two layers: token t depends on t - 6 .. t
   const auto ids = at::randint(11, {1, 20}, at::kLong);
   const auto before = model->forward(ids);
   auto changed = ids.clone();
@@ -137,7 +134,7 @@ TEST_CASE("GPT is causal, and its window ends where it should", "[gpt]") {
 }
 
 TEST_CASE("GPT drops in training alone", "[gpt]") {
-  auto model = seeded(book().dropout(0.3));
+  auto model = seeded_gpt(book().dropout(0.3));
   const auto ids = example_ids();
   at::manual_seed(1);
   const auto a = model->forward(ids);
@@ -149,7 +146,7 @@ TEST_CASE("GPT drops in training alone", "[gpt]") {
 }
 
 TEST_CASE("GPT refuses ids and options without meaning, by name", "[gpt]") {
-  auto model = seeded(book());
+  auto model = seeded_gpt(book());
   const auto refused = [&](const at::Tensor& ids) {
     return value_error([&] { return model->forward(ids); });
   };
@@ -183,7 +180,7 @@ TEST_CASE("GPT refuses ids and options without meaning, by name", "[gpt]") {
 
 TEST_CASE("a GPT of other sizes computes what its parts do", "[gpt]") {
   const double eps = 0.25;
-  auto model = seeded(GPTOptions(11, 8, 12, 3, 1).hidden_dim(20).activation(Activation::Relu).eps(eps));
+  auto model = seeded_gpt(GPTOptions(11, 8, 12, 3, 1).hidden_dim(20).activation(Activation::Relu).eps(eps));
   const auto ids = example_ids();
   const auto norm = [&](const LayerNorm& layer_norm, const at::Tensor& x) {
     return at::layer_norm(x, {12}, layer_norm->scale, layer_norm->shift, eps);

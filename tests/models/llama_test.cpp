@@ -19,6 +19,7 @@
 #include "support/gradcheck.h"
 
 using namespace attentive;
+using attentive::test::example_ids;
 using attentive::test::value_error;
 
 namespace {
@@ -52,12 +53,8 @@ LlamaOptions ring() {
   return plain().context_length(0).windows({5, 4, 5});
 }
 
-at::Tensor example_ids() {
-  return at::arange(14).view({2, 7}).mul(5).remainder(11);
-}
-
 // Norms and biases get values that differ from their initial ones.
-Llama seeded(const LlamaOptions& options) {
+Llama seeded_llama(const LlamaOptions& options) {
   at::manual_seed(123);
   Llama model(options);
   const at::NoGradGuard no_grad;
@@ -113,7 +110,7 @@ TEST_CASE("A cached Llama gives the logits of the whole text at every step", "[l
   for (const auto& device : test::devices()) {
     for (const auto& options : {plain(), gemma(), biased(), ring()}) {
       INFO(options.windows().size() << " windows, context " << options.context_length());
-      auto model = seeded(options);
+      auto model = seeded_llama(options);
       model->eval();
       model->to(device);
       const auto ids = at::randint(11, {2, 23}, at::kLong).to(device);
@@ -152,7 +149,7 @@ TEST_CASE("A Llama's cache is a ring if every layer has a window and there is no
 
 TEST_CASE("A mask of a cached Llama covers the cached keys too", "[llama][kv_cache]") {
   const at::NoGradGuard no_grad;
-  auto model = seeded(gemma());
+  auto model = seeded_llama(gemma());
   model->eval();
   const auto ids = at::randint(11, {2, 9}, at::kLong);
   const auto keep = at::tensor({1, 1, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0}).view({2, 9});
@@ -169,7 +166,7 @@ TEST_CASE("A mask of a cached Llama covers the cached keys too", "[llama][kv_cac
 TEST_CASE("Llama's layers see as far as their windows", "[llama]") {
   const at::NoGradGuard no_grad;
   const auto reach = [](std::vector<int64_t> windows) {
-    auto model = seeded(plain().windows(std::move(windows)));
+    auto model = seeded_llama(plain().windows(std::move(windows)));
     const auto ids = at::arange(20).remainder(11).unsqueeze(0);
     auto changed = ids.clone();
     changed[0][3] = 9;
@@ -190,7 +187,7 @@ TEST_CASE("Llama's layers see as far as their windows", "[llama]") {
 
 TEST_CASE("Llama's clone is whole and independent, tied weights included", "[llama]") {
   for (const auto& options : {plain(), gemma()}) {
-    auto model = seeded(options);
+    auto model = seeded_llama(options);
     Llama copy(std::dynamic_pointer_cast<LlamaImpl>(model->clone()));
     const auto ids = example_ids();
     CHECK(bit_equal(copy->forward(ids), model->forward(ids)));
@@ -199,7 +196,7 @@ TEST_CASE("Llama's clone is whole and independent, tied weights included", "[lla
       const at::NoGradGuard no_grad;
       for (auto& p : copy->parameters()) p.sub_(p.grad());
     }
-    CHECK(bit_equal(model->forward(ids), seeded(options)->forward(ids)));
+    CHECK(bit_equal(model->forward(ids), seeded_llama(options)->forward(ids)));
     CHECK_FALSE(bit_equal(copy->forward(ids), model->forward(ids)));
   }
   // A separate block keeps its layer, which determines its window.
@@ -212,7 +209,7 @@ TEST_CASE("Llama's clone is whole and independent, tied weights included", "[lla
 
 TEST_CASE("Llama keeps its meaning in other dtypes and through a state dict", "[llama]") {
   for (const auto& options : {plain(), gemma(), biased()}) {
-    auto model = seeded(options);
+    auto model = seeded_llama(options);
     const auto ids = example_ids();
     Llama other(options);
     load_state_dict(*other, state_dict(*model));
@@ -231,7 +228,7 @@ TEST_CASE("Llama keeps its meaning in other dtypes and through a state dict", "[
 
 TEST_CASE("Llama's gradients equal differences", "[llama]") {
   for (const auto& options : {plain(), gemma(), biased()}) {
-    auto model = seeded(options);
+    auto model = seeded_llama(options);
     model->to(at::kDouble);
     const auto ids = example_ids().narrow(1, 0, 5);
     CHECK(test::gradcheck_directions([&] { return model->forward(ids); }, model->parameters()) == "");
@@ -239,14 +236,14 @@ TEST_CASE("Llama's gradients equal differences", "[llama]") {
 }
 
 TEST_CASE("Llama's loss is the mean cross-entropy of its logits", "[llama]") {
-  auto model = seeded(gemma());
+  auto model = seeded_llama(gemma());
   const auto ids = example_ids(), targets = ids.mul(3).add(1).remainder(11);
   const auto chosen = model->forward(ids).log_softmax(-1).gather(2, targets.unsqueeze(2));
   CHECK_WITHIN(model->loss(ids, targets), -chosen.mean(), {1e-6, 1e-6});
 }
 
 TEST_CASE("Llama drops attention weights in training alone", "[llama]") {
-  auto model = seeded(plain().dropout(0.3));
+  auto model = seeded_llama(plain().dropout(0.3));
   const auto ids = example_ids();
   CHECK_FALSE(bit_equal(model->forward(ids), model->forward(ids)));
   model->eval();
@@ -269,7 +266,7 @@ TEST_CASE("Llama refuses ids and options without meaning, by name", "[llama]") {
         "Llama: expected windows for at most num_layers = 3 layers, got 4");
   CHECK(value_error([] { LlamaBlock(plain(), 3); }) == "LlamaBlock: expected layer in [0, 3), got 3");
 
-  auto model = seeded(plain());
+  auto model = seeded_llama(plain());
   CHECK(value_error([&] { model->forward(example_ids() + 1); }) == "Llama: expected ids in [0, 11), got 11");
   CHECK(value_error([&] {
           model->forward(at::randint(11, {1, 41}, at::kLong));

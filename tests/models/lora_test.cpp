@@ -33,7 +33,8 @@ using namespace attentive::test;
 
 namespace {
 
-const LlamaOptions kLlama = LlamaOptions(11, 16, 2, 2).num_kv_heads(1).hidden_dim(20).context_length(32);
+const LlamaOptions kAdaptedLlama =
+    LlamaOptions(11, 16, 2, 2).num_kv_heads(1).hidden_dim(20).context_length(32);
 const GPTOptions kGPT = GPTOptions(11, 16, 12, 3, 2).qkv_bias(true);
 
 // B is zero at first, which would hide everything.
@@ -88,8 +89,8 @@ TEST_CASE("Lora: models with adapters equal models with merged weights", "[lora]
   at::manual_seed(1);
   check_model(GPT(kGPT), {});
   check_model(GPT(kGPT), {"all-linear"});
-  check_model(Llama(kLlama), {});
-  check_model(Llama(kLlama), {"all-linear"});
+  check_model(Llama(kAdaptedLlama), {});
+  check_model(Llama(kAdaptedLlama), {"all-linear"});
 }
 
 TEST_CASE("Lora: encoders", "[lora]") {
@@ -134,9 +135,9 @@ TEST_CASE("Lora: the layers of each family, as peft names them", "[lora]") {
   CHECK(layers(GPT(gpt), {"all-linear"}) == Names{"transformer.h.0.attn.c_attn",
                                                   "transformer.h.0.attn.c_proj", "transformer.h.0.mlp.c_fc",
                                                   "transformer.h.0.mlp.c_proj"});
-  CHECK(layers(Llama(kLlama), {"v_proj"}) ==
+  CHECK(layers(Llama(kAdaptedLlama), {"v_proj"}) ==
         Names{"model.layers.0.self_attn.v_proj", "model.layers.1.self_attn.v_proj"});
-  CHECK(layers(Llama(kLlama), {"layers.1.mlp.up_proj", "layers.1.self_attn.q_proj"}) ==
+  CHECK(layers(Llama(kAdaptedLlama), {"layers.1.mlp.up_proj", "layers.1.self_attn.q_proj"}) ==
         Names{"model.layers.1.self_attn.q_proj", "model.layers.1.mlp.up_proj"});
   const auto sizes = [](const auto& model) {
     std::vector<std::vector<int64_t>> found;
@@ -144,7 +145,7 @@ TEST_CASE("Lora: the layers of each family, as peft names them", "[lora]") {
     return found;
   };
   CHECK(sizes(GPT(gpt)) == std::vector<std::vector<int64_t>>{{2, 12}, {36, 2}});
-  auto lora = Lora({.targets = {"q_proj", "layers.0.mlp.up_proj"}}).attach(Llama(kLlama));
+  auto lora = Lora({.targets = {"q_proj", "layers.0.mlp.up_proj"}}).attach(Llama(kAdaptedLlama));
   CHECK(lora.options().targets == Names{"model.layers.0.mlp.up_proj", "q_proj"});
 }
 
@@ -204,7 +205,7 @@ TEST_CASE("Lora: checkpointed blocks with dropout have the same bits", "[lora]")
       return found;
     };
     if (gpt) return run(GPT(GPTOptions(kGPT).dropout(0.1).checkpoint(every)));
-    return run(Llama(LlamaOptions(kLlama).checkpoint(every)));
+    return run(Llama(LlamaOptions(kAdaptedLlama).checkpoint(every)));
   };
   const auto want = results(0), got = results(1);
   REQUIRE(got.size() == want.size());
@@ -213,7 +214,7 @@ TEST_CASE("Lora: checkpointed blocks with dropout have the same bits", "[lora]")
 
 TEST_CASE("Lora: dropout is applied in training only", "[lora]") {
   at::manual_seed(6);
-  Llama model(kLlama);
+  Llama model(kAdaptedLlama);
   auto lora = Lora({.rank = 3, .dropout = 0.5}).attach(model);
   draw(lora);
   const auto ids = some_ids();
@@ -226,7 +227,7 @@ TEST_CASE("Lora: dropout is applied in training only", "[lora]") {
 
 TEST_CASE("Lora: half models have float32 adapters, and decoding uses them", "[lora]") {
   at::manual_seed(7);
-  Llama model(kLlama);
+  Llama model(kAdaptedLlama);
   model->eval();
   auto lora = Lora({.rank = 3}).attach(model);
   draw(lora);
@@ -251,7 +252,7 @@ TEST_CASE("Lora: adapters outlive the object and end with the model", "[lora]") 
   at::manual_seed(8);
   const auto ids = some_ids();
   {
-    Llama model(kLlama);
+    Llama model(kAdaptedLlama);
     { Lora({.rank = 2}).attach(model); }
     CHECK(model->named_parameters().contains("blocks.0.att.W_query.lora.A"));
     CHECK_THROWS_AS(model->clone(), c10::ValueError);
@@ -264,7 +265,7 @@ TEST_CASE("Lora: adapters outlive the object and end with the model", "[lora]") 
   }
   at::Tensor weight;
   {
-    Llama model(kLlama);
+    Llama model(kAdaptedLlama);
     Lora({.rank = 2}).attach(model);
     weight = model->blocks->at<LlamaBlockImpl>(0).att->W_query->weight;
     CHECK(adapters_of(weight).size() == 1);
@@ -404,7 +405,7 @@ TEST_CASE("Lora: a program's class over this package's base, and a layer of two 
 }
 
 TEST_CASE("Lora: bad input is refused by name", "[lora]") {
-  const auto llama = Llama(kLlama).ptr();
+  const auto llama = Llama(kAdaptedLlama).ptr();
   CHECK(value_error([] { Lora({.rank = 0}); }) == "Lora: expected rank >= 1, got 0");
   CHECK(value_error([] { Lora({.alpha = 0}); }) == "Lora: expected a finite alpha > 0, got 0");
   CHECK(value_error([] { Lora({.dropout = 1.5}); }).find("Lora: expected") == 0);
@@ -415,7 +416,7 @@ TEST_CASE("Lora: bad input is refused by name", "[lora]") {
   CHECK(attach_error(llama, {.targets = {"proj"}}).find("got \"proj\"") != std::string::npos);
   CHECK(attach_error(llama, {.targets = {"lm_head"}}).find("got \"lm_head\"") != std::string::npos);
   CHECK(llama->parameters().front().requires_grad());  // nothing has changed
-  CHECK(llama->named_modules().size() == Llama(kLlama)->named_modules().size());
+  CHECK(llama->named_modules().size() == Llama(kAdaptedLlama)->named_modules().size());
   const auto foreign = torch::nn::Sequential(torch::nn::Linear(3, 4)).ptr();
   CHECK(attach_error(foreign, {}) ==
         "Lora: expected targets, which peft does not choose for this model, got none; known are 0 and "
@@ -435,7 +436,7 @@ TEST_CASE("Lora: bad input is refused by name", "[lora]") {
   CHECK(value_error([&] { lora.unmerge(); }) ==
         "Lora: expected merged adapters, got ones that are not merged");
   lora.attach(llama);
-  CHECK(value_error([&] { lora.attach(Llama(kLlama)); }) ==
+  CHECK(value_error([&] { lora.attach(Llama(kAdaptedLlama)); }) ==
         "Lora: expected an object that is not attached, got one with a model");
   CHECK(attach_error(llama, {}).find("Lora: expected a module without adapters") == 0);
   lora.merge();

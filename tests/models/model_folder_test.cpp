@@ -1,4 +1,3 @@
-#include <fstream>
 #include <sys/stat.h>
 
 #include <catch2/catch_test_macros.hpp>
@@ -9,21 +8,19 @@
 #include <attentive/models/model_folder.h>
 
 #include "support/errors.h"
+#include "support/file_bytes.h"
 #include "support/source_folder.h"
 #include "support/temporary_folder.h"
 
 using namespace attentive;
 using attentive::test::value_error;
+using attentive::test::write_bytes;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::StartsWith;
 
 namespace {
 
 const std::filesystem::path kData = test::source_folder() + "/tests/models/data";
-
-void write(const std::filesystem::path& path, const std::string& text) {
-  std::ofstream(path, std::ios::binary) << text;
-}
 
 }  // namespace
 
@@ -46,7 +43,7 @@ TEST_CASE("a folder that Python wrote is read", "[model_folder]") {
 
 TEST_CASE("weights are looked for in Python's order", "[model_folder]") {
   const TemporaryFolder folder;
-  write(folder / "config.json", R"({"model_type": "x", "eos_token_id": null})");
+  write_bytes(folder / "config.json", R"({"model_type": "x", "eos_token_id": null})");
   CHECK_THAT(value_error([&] { read_model_folder(folder.path()); }),
              ContainsSubstring("expected weights, model.safetensors, model.safetensors.index.json, "
                                "pytorch_model.bin, pytorch_model.bin.index.json; got none"));
@@ -59,8 +56,8 @@ TEST_CASE("weights are looked for in Python's order", "[model_folder]") {
 TEST_CASE("tokens that end a text", "[model_folder]") {
   const TemporaryFolder folder;
   const auto stops = [&](const std::string& config, const std::string& generation) {
-    write(folder / "config.json", R"({"model_type": "x")" + config + "}");
-    write(folder / "generation_config.json", "{" + generation + "}");
+    write_bytes(folder / "config.json", R"({"model_type": "x")" + config + "}");
+    write_bytes(folder / "generation_config.json", "{" + generation + "}");
     return read_model_folder(folder.path(), {.weights = false}).stop_tokens;
   };
   CHECK(stops("", "") == std::vector<int64_t>{});
@@ -77,14 +74,14 @@ TEST_CASE("tokens that end a text", "[model_folder]") {
 
 TEST_CASE("a folder names the file of its tokenizer and that of its vocabulary", "[model_folder]") {
   const TemporaryFolder folder;
-  write(folder / "config.json", R"({"model_type": "x"})");
-  write(folder / "tokenizer.json", "{}");
+  write_bytes(folder / "config.json", R"({"model_type": "x"})");
+  write_bytes(folder / "tokenizer.json", "{}");
   CHECK(read_model_folder(folder.path(), {.weights = false}).tokenizer == folder / "tokenizer.json");
   CHECK(read_model_folder(folder.path(), {.weights = false}).vocabulary.empty());
   // They are added from the last name to the first, which counts.
   for (const auto* name :
        {"sentencepiece.bpe.model", "spiece.model", "tokenizer.model", "vocab.json", "vocab.txt"}) {
-    write(folder / name, "x");
+    write_bytes(folder / name, "x");
     CHECK(read_model_folder(folder.path(), {.weights = false}).vocabulary == folder / name);
   }
 }
@@ -98,7 +95,7 @@ TEST_CASE("folders that are no models are refused by name", "[model_folder][erro
         "read_model_folder: " + path + "/absent: expected a folder, got none");
   const auto config = folder / "config.json";
   const auto says = [&](const std::string& text, const std::string& reason) {
-    write(config, text);
+    write_bytes(config, text);
     CHECK(refusal() == "read_model_folder: " + config.string() + ": " + reason);
   };
   says("", "the file is not JSON");

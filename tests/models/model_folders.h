@@ -17,6 +17,10 @@ namespace attentive::test {
 
 inline const std::filesystem::path kModelData = source_folder() + "/tests/models/data";
 
+// A small Llama, three of whose heads share one key and value head.
+inline const LlamaOptions kLlama =
+    LlamaOptions(11, 16, 2, 3).num_kv_heads(1).hidden_dim(20).context_length(32);
+
 // Changes the value of one field of config.json.
 inline ModelFolder with(ModelFolder folder, std::string_view field, FileValue value) {
   auto config = folder.config.as<FileValue::Dict>();

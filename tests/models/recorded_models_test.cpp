@@ -24,7 +24,7 @@ using namespace attentive;
 
 namespace {
 
-GPT make(const GPTOptions& options) {
+GPT make_seeded(const GPTOptions& options) {
   at::manual_seed(1);
   return GPT(options);
 }
@@ -49,7 +49,7 @@ std::vector<at::Tensor> gradients_of(const GPT& model) {
 TEST_CASE("every layer of a GPT is recorded, and nothing of it changes", "[recorder]") {
   const auto ids = tokens(9);
   // With dropout, so that an additional draw would be noticed.
-  auto plain = make(options().dropout(0.2)), recorded = make(options().dropout(0.2));
+  auto plain = make_seeded(options().dropout(0.2)), recorded = make_seeded(options().dropout(0.2));
   at::manual_seed(3);
   const auto want = plain->loss(ids, ids);
   want.backward();
@@ -75,13 +75,13 @@ TEST_CASE("every layer of a GPT is recorded, and nothing of it changes", "[recor
 }
 
 TEST_CASE("a GPT is recorded on each device, and its weights are there", "[recorder][cuda]") {
-  auto model = make(options());
+  auto model = make_seeded(options());
   const auto ids = tokens(9);
   const AttentionRecorder on_cpu(*model);
   model->forward(ids);
   for (const auto& device : test::devices()) {
     INFO("device " << device);
-    auto twin = make(options());
+    auto twin = make_seeded(options());
     twin->to(device);
     const AttentionRecorder recorder(*twin);
     twin->forward(ids.to(device));
@@ -96,7 +96,7 @@ TEST_CASE("a GPT is recorded on each device, and its weights are there", "[recor
 }
 
 TEST_CASE("layers of a GPT are chosen", "[recorder]") {
-  auto model = make(options());
+  auto model = make_seeded(options());
   const AttentionRecorder inside(*model, {.layers = "trf_blocks.0.*"}),
       ends(*model, {.layers = "*.[02].att"});
   model->forward(tokens(4));
@@ -109,7 +109,7 @@ TEST_CASE("layers of a GPT are chosen", "[recorder]") {
 
 TEST_CASE("with a cache, each step records the keys of that time", "[recorder]") {
   for (const auto& model_options : {options().positions(GPTPositions::Rotary).num_kv_heads(2), options()}) {
-    auto model = make(model_options);
+    auto model = make_seeded(model_options);
     model->eval();
     const auto ids = tokens(8);
     const at::NoGradGuard no_gradients;
@@ -138,7 +138,7 @@ TEST_CASE("with a cache, each step records the keys of that time", "[recorder]")
 }
 
 TEST_CASE("a cache of a window records the keys that it still holds", "[recorder]") {
-  auto model = make(options().positions(GPTPositions::Rotary).window(4).context_length(0));
+  auto model = make_seeded(options().positions(GPTPositions::Rotary).window(4).context_length(0));
   model->eval();
   const auto ids = tokens(12);
   const at::NoGradGuard no_gradients;
@@ -155,7 +155,7 @@ TEST_CASE("a cache of a window records the keys that it still holds", "[recorder
 }
 
 TEST_CASE("a GPT is recorded under autocast and under InferenceMode", "[recorder]") {
-  auto model = make(options());
+  auto model = make_seeded(options());
   model->eval();
   const auto ids = tokens(7);
   at::Tensor exact;
@@ -220,7 +220,7 @@ TEST_CASE("attention of models in half types is the native kernel's, cached and 
   };
   for (const bool autocast : {false, true}) {
     INFO((autocast ? "under" : "without") << " autocast");
-    auto gpt = make(options());
+    auto gpt = make_seeded(options());
     check(gpt, autocast);
     at::manual_seed(3);
     Llama llama(LlamaOptions(13, 24, 4, 3).num_kv_heads(2).context_length(40));

@@ -18,6 +18,7 @@
 #include "models/model_folders.h"
 #include "models/name_rules.h"
 #include "support/errors.h"
+#include "support/file_bytes.h"
 #include "support/temporary_folder.h"
 
 using namespace attentive;
@@ -59,12 +60,6 @@ std::string text_of_file(const std::filesystem::path& path) {
   text << std::ifstream(path, std::ios::binary).rdbuf();
   return text.str();
 }
-
-void write(const std::filesystem::path& path, const std::string& text) {
-  std::ofstream(path, std::ios::binary) << text;
-}
-
-const LlamaOptions kLlama = LlamaOptions(11, 16, 2, 3).num_kv_heads(1).hidden_dim(20).context_length(32);
 
 template <class Model>
 void load_and_save(const std::filesystem::path& from, const std::filesystem::path& to) {
@@ -187,7 +182,7 @@ TEST_CASE("a folder is replaced in one step, and its other files stay", "[save_m
   make_folder(path / "original");
   for (const auto* name : {"README.md", "model.safetensors.index.json", "model-00001-of-00002.safetensors",
                            "pytorch_model.bin", "config.json", "original/params.json"}) {
-    write(path / name, name);
+    write_bytes(path / name, name);
   }
   REQUIRE(::symlink("README.md", (path / "link").c_str()) == 0);
   const auto model = drawn(Llama(kLlama));
@@ -223,9 +218,9 @@ TEST_CASE("a model may be saved over the folder that its parameters are mapped f
 TEST_CASE("the tokenizer and unknown fields of config.json are kept", "[save_model_folder]") {
   const TemporaryFolder folder;
   load_and_save<GPT>(kModelData / "gpt2", folder / "model");
-  write(folder / "model" / "tokenizer.json", "{\"a\": 1}");
-  write(folder / "model" / "merges.txt", "a b");
-  write(folder / "model" / "README.md", "not of the model");
+  write_bytes(folder / "model" / "tokenizer.json", "{\"a\": 1}");
+  write_bytes(folder / "model" / "merges.txt", "a b");
+  write_bytes(folder / "model" / "README.md", "not of the model");
   load_and_save<GPT>(folder / "model", folder / "again");
   CHECK(names_in(folder / "again") == std::vector<std::string>{"config.json", "generation_config.json",
                                                                "merges.txt", "model.safetensors",
@@ -260,7 +255,7 @@ TEST_CASE("what a family cannot describe is refused, and nothing changes", "[sav
        "\"gpt2\"");
   says([&] { save_model_folder(path, *Llama(kLlama), {.tokenizer = folder / "absent.json"}); },
        "No such file or directory");
-  write(folder / "file", "x");
+  write_bytes(folder / "file", "x");
   CHECK_THAT(value_error([&] { save_model_folder(folder / "file", *Llama(kLlama)); }),
              ContainsSubstring("cannot replace it: Not a directory"));
   CHECK(text_of_file(folder / "file") == "x");

@@ -27,29 +27,29 @@ using torch::autograd::grad;
 
 namespace {
 
-constexpr int64_t kWords = 90, kFeatures = 7;
+constexpr int64_t kVocabulary = 90, kFeatures = 7;
 
 at::Tensor table(at::ScalarType type = at::kFloat) {
-  return at::randn({kWords, kFeatures}).to(type).requires_grad_(true);
+  return at::randn({kVocabulary, kFeatures}).to(type).requires_grad_(true);
 }
 
 // Tokens of which some occur several times.
-at::Tensor some_ids() {
+at::Tensor repeated_ids() {
   return at::randint(20, {2, 17}, at::kLong);
 }
 
 // The weights are used as in a model that has nothing between them.
-at::Tensor loss_of(const at::Tensor& rows, const at::Tensor& head) {
+at::Tensor loss_of_rows(const at::Tensor& rows, const at::Tensor& head) {
   return at::linear(rows.square(), head).square().mean();
 }
 
 at::Tensor tied_loss(const at::Tensor& weight, const at::Tensor& ids) {
   const TokenWeights weights(weight, weight, ids);
-  return loss_of(weights.rows_of(ids), weights.head());
+  return loss_of_rows(weights.rows_of(ids), weights.head());
 }
 
 at::Tensor plain_loss(const at::Tensor& weight, const at::Tensor& ids) {
-  return loss_of(at::embedding(weight, ids), weight);
+  return loss_of_rows(at::embedding(weight, ids), weight);
 }
 
 }  // namespace
@@ -60,7 +60,7 @@ TEST_CASE("a tied weight's gradient has the bits of autograd's own", "[token_wei
   const int before = at::get_num_threads();
   for (const int threads : {1, 3}) {
     at::set_num_threads(threads);
-    const auto weight = table(type), ids = some_ids();
+    const auto weight = table(type), ids = repeated_ids();
     const auto loss = tied_loss(weight, ids), plain = plain_loss(weight, ids);
     CHECK(bit_equal(loss, plain));
     const auto got = grad({loss}, {weight}, {}, /*retain_graph=*/true)[0];
@@ -77,7 +77,7 @@ TEST_CASE("a tied weight's gradient has the bits of autograd's own", "[token_wei
 
 TEST_CASE("one use of a tied weight alone has a dense gradient", "[token_weights]") {
   at::manual_seed(2);
-  const auto weight = table(), ids = some_ids(), x = at::randn({4, kFeatures});
+  const auto weight = table(), ids = repeated_ids(), x = at::randn({4, kFeatures});
   const TokenWeights weights(weight, weight, ids);
   const auto of_rows = grad({weights.rows_of(ids).square().sum()}, {weight})[0];
   CHECK(of_rows.layout() == at::kStrided);
@@ -88,7 +88,7 @@ TEST_CASE("one use of a tied weight alone has a dense gradient", "[token_weights
 
 TEST_CASE("a gradient that somebody else holds is not changed", "[token_weights]") {
   at::manual_seed(3);
-  const auto weight = table(), ids = some_ids();
+  const auto weight = table(), ids = repeated_ids();
   const TokenWeights weights(weight, weight, ids);
   at::Tensor held;
   SECTION("the tensor") {
@@ -97,16 +97,16 @@ TEST_CASE("a gradient that somebody else holds is not changed", "[token_weights]
   SECTION("its memory") {
     weights.head().register_hook([&](const at::Tensor& gradient) { held = gradient.detach(); });
   }
-  const auto loss = loss_of(weights.rows_of(ids), weights.head());
+  const auto loss = loss_of_rows(weights.rows_of(ids), weights.head());
   const auto total = grad({loss}, {weight})[0];
   const auto head = weight.detach().requires_grad_(true);
-  CHECK(bit_equal(held, grad({loss_of(at::embedding(weight.detach(), ids), head)}, {head})[0]));
+  CHECK(bit_equal(held, grad({loss_of_rows(at::embedding(weight.detach(), ids), head)}, {head})[0]));
   CHECK_FALSE(bit_equal(held, total));
 }
 
 TEST_CASE("a tied weight has second derivatives", "[token_weights]") {
   at::manual_seed(4);
-  const auto weight = table(at::kDouble), ids = some_ids(), along = at::randn_like(weight);
+  const auto weight = table(at::kDouble), ids = repeated_ids(), along = at::randn_like(weight);
   const auto second = [&](const at::Tensor& loss) {
     const auto first = grad({loss}, {weight}, {}, /*retain_graph=*/true, /*create_graph=*/true)[0];
     return grad({(first * along).sum()}, {weight})[0];
@@ -116,9 +116,9 @@ TEST_CASE("a tied weight has second derivatives", "[token_weights]") {
 
 TEST_CASE("two weights, and more tokens than words, are read as they are", "[token_weights]") {
   at::manual_seed(5);
-  const auto weight = table(), other = table(), ids = some_ids();
+  const auto weight = table(), other = table(), ids = repeated_ids();
   CHECK(TokenWeights(weight, other, ids).head().is_same(other));
-  const auto every = at::arange(kWords).unsqueeze(0);
+  const auto every = at::arange(kVocabulary).unsqueeze(0);
   CHECK(TokenWeights(weight, weight, every).head().is_same(weight));
   CHECK(TokenWeights(weight.detach(), weight.detach(), ids).rows_of(ids).requires_grad() == false);
   const torch::NoGradGuard no_grad;
@@ -134,7 +134,7 @@ TEST_CASE("a tied model's gradient is the sum of an untied one's", "[token_weigh
       for (const auto& item : tied->named_parameters()) named[item.key()].copy_(item.value());
       untied->out_head->weight.copy_(tied->tok_emb->weight);
     }
-    const auto ids = some_ids();
+    const auto ids = repeated_ids();
     const auto loss = tied->loss(ids, ids.roll(-1, 1));
     loss.backward();
     CHECK(bit_equal(loss, untied->loss(ids, ids.roll(-1, 1))));
@@ -143,8 +143,8 @@ TEST_CASE("a tied model's gradient is the sum of an untied one's", "[token_weigh
                     untied->out_head->weight.grad() + untied->tok_emb->weight.grad()));
   };
   at::manual_seed(6);
-  check(GPTOptions(kWords, 17, 8, 2, 1), [](const GPTOptions& options) { return GPT(options); });
-  check(LlamaOptions(kWords, 8, 2, 1), [](const LlamaOptions& options) { return Llama(options); });
+  check(GPTOptions(kVocabulary, 17, 8, 2, 1), [](const GPTOptions& options) { return GPT(options); });
+  check(LlamaOptions(kVocabulary, 8, 2, 1), [](const LlamaOptions& options) { return Llama(options); });
 }
 
 TEST_CASE("a tied model needs memory for one gradient of its table", "[token_weights]") {

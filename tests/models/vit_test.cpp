@@ -17,7 +17,7 @@ using attentive::test::value_error;
 
 namespace {
 
-ViTOptions small() {
+ViTOptions small_vit() {
   return ViTOptions(6, 2, 2, 5).emb_dim(8).num_heads(2).num_layers(1).dropout(0.2);
 }
 
@@ -39,7 +39,7 @@ TEST_CASE("image_patches cuts row by row, a patch channel by channel", "[vit]") 
 
 TEST_CASE("ViT is a torch::nn citizen", "[vit]") {
   test::ModuleSuite<ViT> suite;
-  suite.make = [] { return ViT(small()); };
+  suite.make = [] { return ViT(small_vit()); };
   suite.input_shape = {2, 2, 6, 6};
   suite.keys = {"cls_token",
                 "pos_embed",
@@ -81,16 +81,16 @@ TEST_CASE("ViT's options change the layers they name, and no draw of the others"
     at::manual_seed(3);
     return ViT(options);
   };
-  const auto plain = seeded(small());
+  const auto plain = seeded(small_vit());
   CHECK(plain->blocks->at<ViTBlockImpl>(0).mlp->options.hidden_dim() == 32);
-  auto other = seeded(small().hidden_dim(6).activation(Activation::Gelu).eps(0.5));
+  auto other = seeded(small_vit().hidden_dim(6).activation(Activation::Gelu).eps(0.5));
   const auto& block = other->blocks->at<ViTBlockImpl>(0);
   CHECK(block.mlp->options.hidden_dim() == 6);
   CHECK(block.mlp->options.activation() == Activation::Gelu);
   for (const auto& norm : {block.norm1, block.norm2, other->norm}) CHECK(norm->options.eps() == 0.5);
   CHECK(bit_equal(other->pos_embed, plain->pos_embed));
 
-  auto distilled = seeded(small().distillation_token(true));
+  auto distilled = seeded(small_vit().distillation_token(true));
   CHECK(distilled->named_parameters().keys()[1] == "dist_token");
   CHECK(distilled->pos_embed.size(1) == 11);
   CHECK_FALSE(plain->dist_token.defined());
@@ -103,9 +103,9 @@ TEST_CASE("ViT's options change the layers they name, and no draw of the others"
     distilled->dist_token.add_(1);
   }
   CHECK_FALSE(bit_equal(distilled->forward(images), before));  // the class token attends to it
-  CHECK(value_error([] { ViT(small().eps(-1)); }) ==
+  CHECK(value_error([] { ViT(small_vit().eps(-1)); }) ==
         "ViT: expected eps to be finite and not negative, got -1");
-  CHECK(value_error([] { ViT(small().hidden_dim(-1)); }) == "ViT: expected hidden_dim > 0, got -1");
+  CHECK(value_error([] { ViT(small_vit().hidden_dim(-1)); }) == "ViT: expected hidden_dim > 0, got -1");
 }
 
 TEST_CASE("ViT draws nothing where its weights are loaded next", "[vit]") {
@@ -114,7 +114,7 @@ TEST_CASE("ViT draws nothing where its weights are loaded next", "[vit]") {
   at::manual_seed(5);
   {
     const NoFirstWeights guard;
-    const ViT model(small().distillation_token(true));
+    const ViT model(small_vit().distillation_token(true));
   }
   CHECK(bit_equal(at::randn({3}), expected));
 }
@@ -134,7 +134,7 @@ TEST_CASE("ViT sees every patch and where it stands", "[vit]") {
 }
 
 TEST_CASE("ViT refuses images and options without meaning, by name", "[vit]") {
-  ViT model(small());
+  ViT model(small_vit());
   CHECK(value_error([&] {
           return model->forward(at::randn({1, 1, 6, 6}));
         }) == "ViT: expected images of shape (B, 2, 6, 6), got (1, 1, 6, 6)");
@@ -143,6 +143,6 @@ TEST_CASE("ViT refuses images and options without meaning, by name", "[vit]") {
         }) == "ViT: expected images of shape (B, 2, 6, 6), got (2, 6, 6)");
   CHECK(value_error([] { return ViT(ViTOptions(7, 2, 1, 5)); }) ==
         "ViT: expected patch_size to divide image_size = 7, got 2");
-  CHECK(value_error([] { return ViT(small().num_heads(3)); }) ==
+  CHECK(value_error([] { return ViT(small_vit().num_heads(3)); }) ==
         "ViT: expected num_heads to divide emb_dim = 8, got 3");
 }

@@ -34,7 +34,7 @@ struct Dropper {
 };
 
 template <class Holder>
-Dropper case_of(const char* name, Holder module) {
+Dropper dropper_of(const char* name, Holder module) {
   return {name, module.ptr(), [module](const at::Tensor& x, Weights which) mutable {
             return module->forward_with_weights(x, Mask(), which).second;
           }};
@@ -43,11 +43,11 @@ Dropper case_of(const char* name, Holder module) {
 std::vector<Dropper> droppers() {
   auto cross = CrossAttention(8, 8, 8, kP, 2);
   auto sdpa = ScaledDotProductAttention(kP);
-  return {case_of("CausalAttention", CausalAttention(8, 8, 0, kP)),
-          case_of("MultiHeadAttentionWrapper", MultiHeadAttentionWrapper(8, 8, 0, kP, 2)),
-          case_of("MultiHeadAttention", MultiHeadAttention(8, 8, 0, kP, 2)),
-          case_of("MultiHeadSelfAttention", MultiHeadSelfAttention(8, 2, kP)),
-          case_of("FusedSelfAttention", FusedSelfAttention(FusedSelfAttentionOptions(8, 2).dropout(kP))),
+  return {dropper_of("CausalAttention", CausalAttention(8, 8, 0, kP)),
+          dropper_of("MultiHeadAttentionWrapper", MultiHeadAttentionWrapper(8, 8, 0, kP, 2)),
+          dropper_of("MultiHeadAttention", MultiHeadAttention(8, 8, 0, kP, 2)),
+          dropper_of("MultiHeadSelfAttention", MultiHeadSelfAttention(8, 2, kP)),
+          dropper_of("FusedSelfAttention", FusedSelfAttention(FusedSelfAttentionOptions(8, 2).dropout(kP))),
           {"CrossAttention", cross.ptr(),
            [cross](const at::Tensor& x, Weights which) mutable {
              return cross->forward_with_weights(x, x, Mask(), which).second;

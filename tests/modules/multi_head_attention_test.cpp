@@ -15,7 +15,7 @@ using namespace attentive::test;
 
 namespace {
 
-GoldenModule notebook_module(double dropout) {
+GoldenModule notebook_multi_head_attention(double dropout) {
   return {.make = [=] { return MultiHeadAttention(3, 2, 6, dropout, 2).ptr(); },
           .call = bind_one_input<MultiHeadAttention>()};
 }
@@ -35,12 +35,12 @@ TEST_CASE("MultiHeadAttention prints the notebook's table", "[multi_head_attenti
 }
 
 TEST_CASE("MultiHeadAttention equals PyTorch", "[multi_head_attention][short]") {
-  check_golden("MultiHeadAttention", notebook_module(0.0), at::kCPU);
-  check_training("MultiHeadAttention.train", notebook_module(0.5));
+  check_golden("MultiHeadAttention", notebook_multi_head_attention(0.0), at::kCPU);
+  check_training("MultiHeadAttention.train", notebook_multi_head_attention(0.5));
 }
 
 TEST_CASE("MultiHeadAttention equals PyTorch on CUDA", "[multi_head_attention][cuda]") {
-  check_golden("MultiHeadAttention", notebook_module(0.0), cuda_or_skip());
+  check_golden("MultiHeadAttention", notebook_multi_head_attention(0.0), cuda_or_skip());
 }
 
 TEST_CASE("MultiHeadAttention is a torch::nn citizen", "[multi_head_attention]") {

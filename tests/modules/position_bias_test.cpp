@@ -22,7 +22,7 @@ using namespace attentive::test;
 
 namespace {
 
-constexpr int64_t kHeads = 4, kTokens = 6;
+constexpr int64_t kHeads = 4, kBiasTokens = 6;
 
 struct Choice {
   const char* name;
@@ -43,9 +43,9 @@ void draw(torch::nn::Module& bias) {
 
 // Returns the bias that a layer's child gives kTokens queries and keys.
 at::Tensor values_of(torch::nn::Module& bias) {
-  if (auto* distance = bias.as<DistanceBias>()) return distance->forward(kTokens, kTokens);
+  if (auto* distance = bias.as<DistanceBias>()) return distance->forward(kBiasTokens, kBiasTokens);
   if (auto* plane = bias.as<RelativePositionBias2d>()) return plane->forward();
-  return bias.as<RelativePositionBias>()->forward(kTokens, kTokens);
+  return bias.as<RelativePositionBias>()->forward(kBiasTokens, kBiasTokens);
 }
 
 MultiHeadAttentionOptions multi_head(const PositionBiasOptions& bias) {
@@ -72,7 +72,7 @@ void check_layer(const Options& with, const Options& without) {
   CHECK(parameters.keys().back().rfind("position_bias.", 0) == 0);
 
   draw(*layer->position_bias);
-  const auto x = at::randn({3, kTokens, 8}).requires_grad_(true);
+  const auto x = at::randn({3, kBiasTokens, 8}).requires_grad_(true);
   const auto padding = Mask::key_lengths(at::tensor({6, 4, 1}));
   const auto y = layer->forward(x, padding);
   y.square().sum().backward();
@@ -129,7 +129,7 @@ TEST_CASE("Layers with a position bias are torch::nn citizens", "[position_bias]
       draw(*layer->position_bias);
       return layer;
     };
-    heads.input_shape = {2, kTokens, 8};
+    heads.input_shape = {2, kBiasTokens, 8};
     heads.keys = linear;
     heads.keys.push_back("position_bias." + names[n]);
     heads.unbatched = true;
@@ -142,7 +142,7 @@ TEST_CASE("Layers with a position bias are torch::nn citizens", "[position_bias]
       draw(*layer->position_bias);
       return layer;
     };
-    grouped.input_shape = {2, kTokens, 8};
+    grouped.input_shape = {2, kBiasTokens, 8};
     grouped.keys = heads.keys;
     grouped.meta = false;
     grouped.run();
@@ -155,7 +155,7 @@ TEST_CASE("Blocks pass a position bias to their self-attention", "[position_bias
   const auto memory = at::randn({2, 3, 8});
   for (auto block : {TransformerBlock(options), encoder_block(options)}) {
     CHECK(block->named_parameters().contains("att.position_bias.weight"));
-    const auto x = at::randn({2, kTokens, 8});
+    const auto x = at::randn({2, kBiasTokens, 8});
     const auto h = x + block->att->forward(block->norm1->forward(x));
     CHECK_CLOSE(block->forward(x), h + block->ff->forward(block->norm2->forward(h)));
     const auto before = block->forward(x);
@@ -164,7 +164,7 @@ TEST_CASE("Blocks pass a position bias to their self-attention", "[position_bias
   }
   ModuleSuite<DecoderBlock> suite;
   suite.make = [&] { return DecoderBlock(options); };
-  suite.input_shape = {2, kTokens, 8};
+  suite.input_shape = {2, kBiasTokens, 8};
   suite.call = [=](DecoderBlock& block, const at::Tensor& x) {
     return block->forward(x, memory.to(x.options().requires_grad(false)));
   };
@@ -209,12 +209,12 @@ TEST_CASE("Decoding with a position bias equals the whole sequence", "[position_
 TEST_CASE("One bias serves many layers as a mask, and sums their gradients", "[position_bias]") {
   RelativePositionBias bias(kHeads);
   TransformerAttention first(transformer({})), second(transformer({}));
-  const auto x = at::randn({1, kTokens, 8});
-  const auto shared = Mask::per_head(Mask::bias(bias->forward(kTokens, kTokens)));
+  const auto x = at::randn({1, kBiasTokens, 8});
+  const auto shared = Mask::per_head(Mask::bias(bias->forward(kBiasTokens, kBiasTokens)));
   second->forward(first->forward(x, shared), shared).square().sum().backward();
   const auto together = bias->weight.grad().clone();
   bias->zero_grad();
-  const auto mask = [&] { return Mask::per_head(Mask::bias(bias->forward(kTokens, kTokens))); };
+  const auto mask = [&] { return Mask::per_head(Mask::bias(bias->forward(kBiasTokens, kBiasTokens))); };
   second->forward(first->forward(x, mask()), mask()).square().sum().backward();
   CHECK(difference(together, bias->weight.grad(), tolerance_of(at::kFloat, /*gradient=*/true)) == "");
 }
@@ -227,7 +227,7 @@ TEST_CASE("A layer's bias is in its state dict and its clone", "[position_bias]"
     TransformerAttention other(transformer(options));
     load_state_dict(*other, state_dict(*layer));
     const auto copy = std::dynamic_pointer_cast<TransformerAttentionImpl>(layer->clone());
-    const auto x = at::randn({2, kTokens, 8});
+    const auto x = at::randn({2, kBiasTokens, 8});
     const auto y = layer->forward(x);
     CHECK(bit_equal(other->forward(x), y));
     CHECK(bit_equal(copy->forward(x), y));
@@ -240,7 +240,7 @@ TEST_CASE("A layer's bias is in its state dict and its clone", "[position_bias]"
 }
 
 TEST_CASE("A position bias works under autocast and beside ALiBi's fixed slopes", "[position_bias]") {
-  const auto x = at::randn({2, kTokens, 8});
+  const auto x = at::randn({2, kBiasTokens, 8});
   MultiHeadAttention layer(multi_head(choices()[0].options).alibi(true));
   at::autocast::set_autocast_enabled(at::kCPU, true);
   const auto y = layer->forward(x);

@@ -86,7 +86,7 @@ Class plain(const char* name, Holder holder, Paths paths, const Inputs&... input
           std::move(paths)};
 }
 
-std::vector<Class> classes() {
+std::vector<Class> recorded_classes() {
   at::manual_seed(8);
   const auto x = at::randn({2, 5, 6}), memory = at::randn({2, 7, 6});
   const auto source = at::randn({7, 5, 6});  // compat: tokens first
@@ -159,7 +159,7 @@ struct Chain : torch::nn::Module {
 
 TEST_CASE("every class is recorded under its path, with the weights it returns", "[recorder]") {
   std::set<std::string> tried = kOthers;
-  for (auto& c : classes()) {
+  for (auto& c : recorded_classes()) {
     INFO(c.name);
     tried.insert(c.name);
     c.module->eval();

@@ -10,7 +10,6 @@
 
 using namespace attentive;
 using namespace attentive::test;
-using Options = RelativePositionBias2dOptions;
 
 namespace {
 
@@ -76,7 +75,7 @@ TEST_CASE("RelativePositionBias2d sums the gradients of half types in float32",
 }
 
 TEST_CASE("RelativePositionBias2d names what is wrong", "[relative_position_bias_2d][errors]") {
-  const auto make = [](const Options& options) {
+  const auto make = [](const RelativePositionBias2dOptions& options) {
     return value_error([&] { RelativePositionBias2d refused(options); });
   };
   CHECK(make({0, 3, 2}) == "RelativePositionBias2d: expected height in [1, 1048576], got 0");

@@ -28,11 +28,11 @@ using namespace attentive::test;
 
 namespace {
 
-constexpr int64_t kHeads = 4;
+constexpr int64_t kScoredHeads = 4;
 
 // ALiBi, written as a score of one's own.
 ScoreMod distances() {
-  const auto slope = captured(alibi_slopes(kHeads, at::kCPU));
+  const auto slope = captured(alibi_slopes(kScoredHeads, at::kCPU));
   return score_mod([=](auto s, auto at) { return s - slope(at.head) * abs(at.query - at.key); }, "distances");
 }
 
@@ -74,7 +74,7 @@ void check_same(const Options& plain, Options same) {
 }
 
 TransformerAttentionOptions layer() {
-  return TransformerAttentionOptions(8, kHeads).num_kv_heads(2);
+  return TransformerAttentionOptions(8, kScoredHeads).num_kv_heads(2);
 }
 
 // Holds the whole sequence in one process, and remembers the functions that it was given.
@@ -95,11 +95,11 @@ class OneProcess final : public AttentionContext {
 
 TEST_CASE("modules attend with a score and a mask function of one's own", "[score_option]") {
   SECTION("MultiHeadAttention") {
-    const MultiHeadAttentionOptions options(8, 8, 0, 0.0, kHeads);
+    const MultiHeadAttentionOptions options(8, 8, 0, 0.0, kScoredHeads);
     check_same<MultiHeadAttention>(options, MultiHeadAttentionOptions(options).alibi(true));
   }
   SECTION("GroupedQueryAttention") {
-    const GroupedQueryAttentionOptions options(8, 8, 0, 0.0, kHeads, 2);
+    const GroupedQueryAttentionOptions options(8, 8, 0, 0.0, kScoredHeads, 2);
     check_same<GroupedQueryAttention>(options, GroupedQueryAttentionOptions(options).alibi(true));
   }
 }
@@ -107,7 +107,7 @@ TEST_CASE("modules attend with a score and a mask function of one's own", "[scor
 TEST_CASE("TransformerAttention attends with a score and a mask function", "[score_option]") {
   const auto x = at::randn({2, 11, 8});
   at::manual_seed(3);
-  TransformerAttention want(layer().attention(kWindow).position_bias(DistanceBiasOptions(kHeads)));
+  TransformerAttention want(layer().attention(kWindow).position_bias(DistanceBiasOptions(kScoredHeads)));
   at::manual_seed(3);
   TransformerAttention got(layer().attention({}).score(distances()).block_mask(window()));
   CHECK_CLOSE(got->forward(x), want->forward(x));
@@ -143,7 +143,7 @@ TEST_CASE("a cache keeps the places of a score and a mask function", "[score_opt
   const at::NoGradGuard no_grad;
   at::manual_seed(6);
   constexpr int64_t kTokens = 24;
-  const auto table = captured(at::randn({kHeads, kTokens}));
+  const auto table = captured(at::randn({kScoredHeads, kTokens}));
   const auto document = captured_indices(at::randint(2, {2, kTokens}));
   const auto score = score_mod([=](auto s, auto at) {
     return s - 0.3f * abs(at.query - at.key) + table(at.head, at.key) * table(at.head, at.query);

@@ -19,7 +19,6 @@
 
 using namespace attentive;
 using attentive::test::value_error;
-using Options = TransformerAttentionOptions;
 
 namespace {
 
@@ -44,7 +43,7 @@ TEST_CASE("TransformerAttention draws and computes as MultiHeadAttention", "[tra
   at::manual_seed(123);
   MultiHeadAttention notebook(6, 6, 5, 0.0, 2, /*qkv_bias=*/true);
   at::manual_seed(123);
-  TransformerAttention transformer(Options(6, 2).context_length(5).qkv_bias(true));
+  TransformerAttention transformer(TransformerAttentionOptions(6, 2).context_length(5).qkv_bias(true));
   for (const auto& item : notebook->named_parameters()) {
     CHECK(bit_equal(item.value(), transformer->named_parameters()[item.key()]));
   }
@@ -55,9 +54,12 @@ TEST_CASE("TransformerAttention draws and computes as MultiHeadAttention", "[tra
 TEST_CASE("TransformerAttention is a torch::nn citizen", "[transformer_attention]") {
   test::ModuleSuite<TransformerAttention> suite;
   suite.make = [] {
-    return TransformerAttention(
-        Options(8, 4).num_kv_heads(2).qkv_bias(true).dropout(0.25).context_length(5).rotary(
-            RotaryPositionsOptions(2)));
+    return TransformerAttention(TransformerAttentionOptions(8, 4)
+                                    .num_kv_heads(2)
+                                    .qkv_bias(true)
+                                    .dropout(0.25)
+                                    .context_length(5)
+                                    .rotary(RotaryPositionsOptions(2)));
   };
   suite.input_shape = {2, 5, 8};
   suite.keys = {"W_query.weight", "W_query.bias", "W_key.weight",    "W_key.bias",
@@ -67,9 +69,10 @@ TEST_CASE("TransformerAttention is a torch::nn citizen", "[transformer_attention
 
 TEST_CASE("Normalized queries and keys and a gate are what their formulas say", "[transformer_attention]") {
   at::manual_seed(5);
-  TransformerAttention plain(Options(12, 3).qkv_bias(true));
+  TransformerAttention plain(TransformerAttentionOptions(12, 3).qkv_bias(true));
   at::manual_seed(5);
-  TransformerAttention both(Options(12, 3).qkv_bias(true).qk_norm(true).output_gate(true));
+  TransformerAttention both(
+      TransformerAttentionOptions(12, 3).qkv_bias(true).qk_norm(true).output_gate(true));
   // Parameters that both modules have are drawn equally, because the gate is drawn last.
   for (const auto& item : plain->named_parameters())
     CHECK(bit_equal(item.value(), both->named_parameters()[item.key()]));
@@ -98,7 +101,8 @@ TEST_CASE("Normalized queries and keys and a gate are what their formulas say", 
 TEST_CASE("TransformerAttention with a gate and norms is a torch::nn citizen", "[transformer_attention]") {
   test::ModuleSuite<TransformerAttention> suite;
   suite.make = [] {
-    return TransformerAttention(Options(8, 4).num_kv_heads(2).qk_norm(true).output_gate(true));
+    return TransformerAttention(
+        TransformerAttentionOptions(8, 4).num_kv_heads(2).qk_norm(true).output_gate(true));
   };
   suite.input_shape = {2, 5, 8};
   suite.keys = {"W_query.weight", "W_key.weight",  "W_value.weight", "out_proj.weight",
@@ -111,7 +115,8 @@ TEST_CASE("TransformerAttention with a gate and norms is a torch::nn citizen", "
 TEST_CASE("One product for q, k and v gives what three give", "[transformer_attention]") {
   for (const bool bias : {true, false}) {
     for (const int64_t kv_heads : {4, 2, 1}) {
-      TransformerAttention one(Options(8, 4).num_kv_heads(kv_heads).qkv_bias(bias).out_bias(bias));
+      TransformerAttention one(
+          TransformerAttentionOptions(8, 4).num_kv_heads(kv_heads).qkv_bias(bias).out_bias(bias));
       TransformerAttention three(std::dynamic_pointer_cast<TransformerAttentionImpl>(one->clone()));
       CHECK(packed(one));
       CHECK(packed(three));
@@ -136,8 +141,8 @@ TEST_CASE("One product for q, k and v gives what three give", "[transformer_atte
 }
 
 TEST_CASE("The joint projection has second derivatives and one-sided gradients", "[transformer_attention]") {
-  TransformerAttention m(
-      Options(4, 2).qkv_bias(true).attention({.causal = Causal::BottomRight, .backend = Backend::Reference}));
+  TransformerAttention m(TransformerAttentionOptions(4, 2).qkv_bias(true).attention(
+      {.causal = Causal::BottomRight, .backend = Backend::Reference}));
   m->to(at::kDouble);
   CHECK(packed(m));
   const auto x = at::randn({1, 3, 4}, at::kDouble).requires_grad_(true);
@@ -160,7 +165,7 @@ TEST_CASE("The joint projection has second derivatives and one-sided gradients",
 }
 
 TEST_CASE("The weights stay side by side through clone, to and load_state_dict", "[transformer_attention]") {
-  TransformerAttention m(Options(8, 2).qkv_bias(true));
+  TransformerAttention m(TransformerAttentionOptions(8, 2).qkv_bias(true));
   CHECK(packed(m));
   m->to(at::kDouble);
   CHECK(packed(m));
@@ -168,7 +173,7 @@ TEST_CASE("The weights stay side by side through clone, to and load_state_dict",
   CHECK(packed(m));
   m->to(at::kCPU);
   CHECK(packed(m));
-  TransformerAttention other(Options(8, 2).qkv_bias(true));
+  TransformerAttention other(TransformerAttentionOptions(8, 2).qkv_bias(true));
   load_state_dict(*other, state_dict(*m));
   CHECK(packed(other));
   CHECK(bit_equal(other->forward(at::ones({1, 3, 8})), m->forward(at::ones({1, 3, 8}))));
@@ -177,7 +182,7 @@ TEST_CASE("The weights stay side by side through clone, to and load_state_dict",
 TEST_CASE("TransformerAttention keeps absolute positions and masks through a cache",
           "[transformer_attention]") {
   const at::NoGradGuard no_grad;
-  TransformerAttention m(Options(8, 2).rotary(RotaryPositionsOptions(2)));
+  TransformerAttention m(TransformerAttentionOptions(8, 2).rotary(RotaryPositionsOptions(2)));
   const auto x = at::randn({2, 7, 8});
   const auto lengths = Mask::key_keep(at::tensor({1, 1, 1, 1, 1, 1, 1, 0, 0, 1, 1, 1, 1, 1}).view({2, 7}));
   const auto whole = m->forward(x, lengths);
@@ -190,11 +195,11 @@ TEST_CASE("TransformerAttention refuses caches and options without meaning, by n
           "[transformer_attention]") {
   const at::NoGradGuard no_grad;
   DenseKVCache cache({.num_kv_heads = 2, .head_dim = 4}, 7);
-  TransformerAttention encoder(Options(8, 2).attention({}));
+  TransformerAttention encoder(TransformerAttentionOptions(8, 2).attention({}));
   CHECK(value_error([&] {
           return encoder->forward_cached(at::randn({1, 3, 8}), cache, 0);
         }) == "TransformerAttention: expected bottom-right causal attention with a cache, got none");
-  TransformerAttention m(Options(8, 2).context_length(4));
+  TransformerAttention m(TransformerAttentionOptions(8, 2).context_length(4));
   CHECK(value_error([&] {
           return m->forward_cached(at::randn({1, 3, 8}), cache, 1);
         }) == "TransformerAttention: expected a layer of the cache in [0, 1), got 1");
@@ -206,8 +211,9 @@ TEST_CASE("TransformerAttention refuses caches and options without meaning, by n
           return m->forward(at::randn({1, 3, 7}));
         }) == "TransformerAttention: expected x of shape (B, T, 8) or (T, 8), got (1, 3, 7)");
   CHECK(value_error([] {
-          return TransformerAttention(Options(8, 2).rotary(RotaryPositionsOptions(2).base(0)));
+          return TransformerAttention(
+              TransformerAttentionOptions(8, 2).rotary(RotaryPositionsOptions(2).base(0)));
         }) == "RotaryPositions: expected base > 0, got 0");
-  CHECK(value_error([] { return TransformerAttention(Options(8, 0)); }) ==
+  CHECK(value_error([] { return TransformerAttention(TransformerAttentionOptions(8, 0)); }) ==
         "TransformerAttention: expected num_heads > 0, got 0");
 }

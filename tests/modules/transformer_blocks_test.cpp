@@ -11,7 +11,6 @@
 
 using namespace attentive;
 using attentive::test::value_error;
-using Options = TransformerBlockOptions;
 
 namespace {
 
@@ -34,7 +33,7 @@ TEST_CASE("TransformerBlock and an encoder block are torch::nn citizens", "[tran
   suite.keys = with(kAtt, kRest);
   suite.make = [] {
     return TransformerBlock(
-        Options(TransformerAttentionOptions(6, 2).dropout(0.2)).dropout(0.2).hidden_dim(10));
+        TransformerBlockOptions(TransformerAttentionOptions(6, 2).dropout(0.2)).dropout(0.2).hidden_dim(10));
   };
   suite.names();
   suite.clone_keeps_random_state();
@@ -44,7 +43,7 @@ TEST_CASE("TransformerBlock and an encoder block are torch::nn citizens", "[tran
   suite.gradient_matches_differences();
   suite.in_sequential();
   suite.prints();
-  suite.make = [] { return encoder_block(Options(6, 2).dropout(0.2).norm_first(false)); };
+  suite.make = [] { return encoder_block(TransformerBlockOptions(6, 2).dropout(0.2).norm_first(false)); };
   suite.dtypes();
   suite.eval_and_train();
   suite.gradient_matches_differences();
@@ -52,10 +51,10 @@ TEST_CASE("TransformerBlock and an encoder block are torch::nn citizens", "[tran
 
 TEST_CASE("TransformerBlock adds its sublayers to the residual stream", "[transformer_blocks]") {
   const auto x = at::randn({2, 4, 6});
-  TransformerBlock pre(Options(6, 2));
+  TransformerBlock pre(TransformerBlockOptions(6, 2));
   const auto h = x + pre->att->forward(pre->norm1->forward(x));
   CHECK_CLOSE(pre->forward(x), h + pre->ff->forward(pre->norm2->forward(h)));
-  TransformerBlock post(Options(6, 2).norm_first(false));
+  TransformerBlock post(TransformerBlockOptions(6, 2).norm_first(false));
   const auto g = post->norm1->forward(x + post->att->forward(x));
   CHECK_CLOSE(post->forward(x), post->norm2->forward(g + post->ff->forward(g)));
 }
@@ -64,9 +63,9 @@ TEST_CASE("A decoder-only block is causal, an encoder block sees both directions
   const auto x = at::randn({1, 5, 6});
   auto changed = x.clone();
   changed[0][3].normal_();  // not a constant shift, which the layer norm would remove
-  TransformerBlock decoder(Options(6, 2));
+  TransformerBlock decoder(TransformerBlockOptions(6, 2));
   CHECK(bit_equal(decoder->forward(changed).narrow(1, 0, 3), decoder->forward(x).narrow(1, 0, 3)));
-  auto encoder = encoder_block(Options(6, 2));
+  auto encoder = encoder_block(TransformerBlockOptions(6, 2));
   for (int64_t t = 0; t < 5; ++t)
     CHECK_FALSE(bit_equal(encoder->forward(changed)[0][t], encoder->forward(x)[0][t]));
   // Masked padding does not change the result.
@@ -79,7 +78,8 @@ TEST_CASE("DecoderBlock is a torch::nn citizen", "[transformer_blocks]") {
   const auto memory = at::randn({2, 3, 5});
   test::ModuleSuite<DecoderBlock> suite;
   suite.make = [] {
-    return DecoderBlock(Options(TransformerAttentionOptions(6, 2).dropout(0.2)).dropout(0.2).memory_dim(5));
+    return DecoderBlock(
+        TransformerBlockOptions(TransformerAttentionOptions(6, 2).dropout(0.2)).dropout(0.2).memory_dim(5));
   };
   suite.input_shape = {2, 4, 6};
   suite.keys = with(kAtt, with({"cross.W_query.weight", "cross.W_key.weight", "cross.W_value.weight",
@@ -99,7 +99,7 @@ TEST_CASE("DecoderBlock is a torch::nn citizen", "[transformer_blocks]") {
 
 TEST_CASE("DecoderBlock attends to itself, then to the memory", "[transformer_blocks]") {
   const auto x = at::randn({2, 4, 6}), memory = at::randn({2, 3, 6});
-  DecoderBlock block(Options(6, 2));
+  DecoderBlock block(TransformerBlockOptions(6, 2));
   const auto h = x + block->att->forward(block->norm1->forward(x));
   const auto g = h + block->cross->forward(block->norm2->forward(h), memory);
   CHECK_CLOSE(block->forward(x, memory), g + block->ff->forward(block->norm3->forward(g)));
@@ -116,15 +116,16 @@ TEST_CASE("DecoderBlock attends to itself, then to the memory", "[transformer_bl
   CHECK(value_error([&] {
           return block->forward(x, at::randn({2, 3, 5}));
         }) == "CrossAttention: expected memory of shape (B, T, 6) or (T, 6), got (2, 3, 5)");
-  CHECK(value_error([] { return DecoderBlock(Options(6, 2).dropout(2)); }) ==
+  CHECK(value_error([] { return DecoderBlock(TransformerBlockOptions(6, 2).dropout(2)); }) ==
         "DecoderBlock: expected dropout in [0, 1], got 2");
 }
 
 TEST_CASE("A checkpointed block has the same bits", "[transformer_blocks][activation_checkpoint]") {
   const auto results = [](bool checkpoint, bool decoder) {
     at::manual_seed(4);
-    const auto options =
-        Options(TransformerAttentionOptions(6, 2).dropout(0.2)).dropout(0.2).checkpoint(checkpoint);
+    const auto options = TransformerBlockOptions(TransformerAttentionOptions(6, 2).dropout(0.2))
+                             .dropout(0.2)
+                             .checkpoint(checkpoint);
     const auto x = at::randn({2, 5, 6}).requires_grad_(true),
                memory = at::randn({2, 4, 6}).requires_grad_(true);
     TransformerBlock block(options);
@@ -148,7 +149,8 @@ TEST_CASE("A checkpointed block has the same bits", "[transformer_blocks][activa
 
 TEST_CASE("A checkpointed block keeps its inputs alone", "[transformer_blocks][activation_checkpoint]") {
   const auto kept = [](bool checkpoint) {
-    TransformerBlock block(Options(TransformerAttentionOptions(32, 1)).checkpoint(checkpoint));
+    TransformerBlock block(
+        TransformerBlockOptions(TransformerAttentionOptions(32, 1)).checkpoint(checkpoint));
     const auto x = at::randn({1, 256, 32}).requires_grad_(true);
     const test::MemoryMeter meter;
     auto y = x;

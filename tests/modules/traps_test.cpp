@@ -1,7 +1,6 @@
 // Pitfalls of a line-by-line port of the notebooks: each test shows the naive result next to this package's.
 
 #include <cmath>
-#include <limits>
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
@@ -21,14 +20,13 @@
 #include "support/errors.h"
 #include "support/golden.h"
 #include "support/naive_notebook.h"
+#include "support/special_numbers.h"
 
 using namespace attentive;
 using namespace attentive::test;
 using Catch::Matchers::ContainsSubstring;
 
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 AttentionResult package_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                   const Mask& mask) {

@@ -14,7 +14,7 @@ using namespace attentive::test;
 
 namespace {
 
-GoldenModule notebook_module(double dropout) {
+GoldenModule notebook_causal_attention(double dropout) {
   return {.make = [=] { return CausalAttention(3, 2, 6, dropout).ptr(); },
           .call = bind_one_input<CausalAttention>()};
 }
@@ -34,12 +34,12 @@ TEST_CASE("CausalAttention prints the notebook's table", "[causal_attention]") {
 }
 
 TEST_CASE("CausalAttention equals PyTorch", "[causal_attention][short]") {
-  check_golden("CausalAttention", notebook_module(0.0), at::kCPU);
-  check_training("CausalAttention.train", notebook_module(0.5));
+  check_golden("CausalAttention", notebook_causal_attention(0.0), at::kCPU);
+  check_training("CausalAttention.train", notebook_causal_attention(0.5));
 }
 
 TEST_CASE("CausalAttention equals PyTorch on CUDA", "[causal_attention][cuda]") {
-  check_golden("CausalAttention", notebook_module(0.0), cuda_or_skip());
+  check_golden("CausalAttention", notebook_causal_attention(0.0), cuda_or_skip());
 }
 
 TEST_CASE("CausalAttention is a torch::nn citizen", "[causal_attention]") {

@@ -15,7 +15,7 @@ using namespace attentive::test;
 
 namespace {
 
-GoldenModule notebook_module() {
+GoldenModule notebook_matrix_self_attention() {
   return {.make = [] { return MatrixSelfAttention(3, 2).ptr(); },
           .call = bind_one_input<MatrixSelfAttention>()};
 }
@@ -23,11 +23,11 @@ GoldenModule notebook_module() {
 }  // namespace
 
 TEST_CASE("MatrixSelfAttention equals PyTorch", "[matrix_self_attention]") {
-  check_golden("MatrixSelfAttention", notebook_module(), at::kCPU);
+  check_golden("MatrixSelfAttention", notebook_matrix_self_attention(), at::kCPU);
 }
 
 TEST_CASE("MatrixSelfAttention equals PyTorch on CUDA", "[matrix_self_attention][cuda]") {
-  check_golden("MatrixSelfAttention", notebook_module(), cuda_or_skip());
+  check_golden("MatrixSelfAttention", notebook_matrix_self_attention(), cuda_or_skip());
 }
 
 TEST_CASE("MatrixSelfAttention is SelfAttentionV1 with other first numbers", "[matrix_self_attention]") {

@@ -14,7 +14,7 @@ using namespace attentive::test;
 
 namespace {
 
-GoldenModule notebook_module(double dropout) {
+GoldenModule notebook_multi_head_attention_wrapper(double dropout) {
   return {.make = [=] { return MultiHeadAttentionWrapper(3, 2, 6, dropout, 2).ptr(); },
           .call = bind_one_input<MultiHeadAttentionWrapper>()};
 }
@@ -34,12 +34,12 @@ TEST_CASE("MultiHeadAttentionWrapper prints the notebook's table", "[multi_head_
 }
 
 TEST_CASE("MultiHeadAttentionWrapper equals PyTorch", "[multi_head_attention_wrapper]") {
-  check_golden("MultiHeadAttentionWrapper", notebook_module(0.0), at::kCPU);
-  check_training("MultiHeadAttentionWrapper.train", notebook_module(0.5));
+  check_golden("MultiHeadAttentionWrapper", notebook_multi_head_attention_wrapper(0.0), at::kCPU);
+  check_training("MultiHeadAttentionWrapper.train", notebook_multi_head_attention_wrapper(0.5));
 }
 
 TEST_CASE("MultiHeadAttentionWrapper equals PyTorch on CUDA", "[multi_head_attention_wrapper][cuda]") {
-  check_golden("MultiHeadAttentionWrapper", notebook_module(0.0), cuda_or_skip());
+  check_golden("MultiHeadAttentionWrapper", notebook_multi_head_attention_wrapper(0.0), cuda_or_skip());
 }
 
 TEST_CASE("MultiHeadAttentionWrapper is a torch::nn citizen", "[multi_head_attention_wrapper]") {

@@ -19,7 +19,7 @@ using namespace attentive::test;
 
 namespace {
 
-GoldenModule notebook_module(int64_t d_model, int64_t heads, double dropout) {
+GoldenModule notebook_multi_head_self_attention(int64_t d_model, int64_t heads, double dropout) {
   return {.draws_inputs = true,
           .make = [=] { return MultiHeadSelfAttention(d_model, heads, dropout).ptr(); },
           .call = bind_one_input<MultiHeadSelfAttention>()};
@@ -28,19 +28,19 @@ GoldenModule notebook_module(int64_t d_model, int64_t heads, double dropout) {
 }  // namespace
 
 TEST_CASE("MultiHeadSelfAttention equals PyTorch", "[multi_head_self_attention]") {
-  check_golden("MultiHeadSelfAttention", notebook_module(128, 4, 0.1), at::kCPU);
-  check_golden("MultiHeadSelfAttention.padding", notebook_module(8, 2, 0.0), at::kCPU);
-  check_golden("MultiHeadSelfAttention.causal", notebook_module(8, 2, 0.0), at::kCPU);
+  check_golden("MultiHeadSelfAttention", notebook_multi_head_self_attention(128, 4, 0.1), at::kCPU);
+  check_golden("MultiHeadSelfAttention.padding", notebook_multi_head_self_attention(8, 2, 0.0), at::kCPU);
+  check_golden("MultiHeadSelfAttention.causal", notebook_multi_head_self_attention(8, 2, 0.0), at::kCPU);
 }
 
 TEST_CASE("MultiHeadSelfAttention equals PyTorch in training", "[multi_head_self_attention]") {
-  check_training("MultiHeadSelfAttention.train", notebook_module(128, 4, 0.1));
+  check_training("MultiHeadSelfAttention.train", notebook_multi_head_self_attention(128, 4, 0.1));
 }
 
 TEST_CASE("MultiHeadSelfAttention equals PyTorch on CUDA", "[multi_head_self_attention][cuda]") {
   const auto device = cuda_or_skip();
-  check_golden("MultiHeadSelfAttention", notebook_module(128, 4, 0.1), device);
-  check_golden("MultiHeadSelfAttention.padding", notebook_module(8, 2, 0.0), device);
+  check_golden("MultiHeadSelfAttention", notebook_multi_head_self_attention(128, 4, 0.1), device);
+  check_golden("MultiHeadSelfAttention.padding", notebook_multi_head_self_attention(8, 2, 0.0), device);
 }
 
 TEST_CASE("MultiHeadSelfAttention prints the toy notebook's shapes", "[multi_head_self_attention]") {

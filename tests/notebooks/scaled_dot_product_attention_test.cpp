@@ -16,7 +16,7 @@ using namespace attentive::test;
 
 namespace {
 
-GoldenModule notebook_module() {
+GoldenModule notebook_scaled_dot_product_attention() {
   return {.inputs = {"Q", "K", "V"},
           .draws_inputs = true,
           .make = [] { return ScaledDotProductAttention().ptr(); },
@@ -30,12 +30,12 @@ GoldenModule notebook_module() {
 }  // namespace
 
 TEST_CASE("ScaledDotProductAttention equals PyTorch", "[scaled_dot_product_attention]") {
-  check_golden("ScaledDotProductAttention", notebook_module(), at::kCPU);
-  check_golden("ScaledDotProductAttention.mask", notebook_module(), at::kCPU);
+  check_golden("ScaledDotProductAttention", notebook_scaled_dot_product_attention(), at::kCPU);
+  check_golden("ScaledDotProductAttention.mask", notebook_scaled_dot_product_attention(), at::kCPU);
 }
 
 TEST_CASE("ScaledDotProductAttention equals PyTorch on CUDA", "[scaled_dot_product_attention][cuda]") {
-  check_golden("ScaledDotProductAttention.mask", notebook_module(), cuda_or_skip());
+  check_golden("ScaledDotProductAttention.mask", notebook_scaled_dot_product_attention(), cuda_or_skip());
 }
 
 TEST_CASE("ScaledDotProductAttention returns weights after dropout, and clean ones on request",

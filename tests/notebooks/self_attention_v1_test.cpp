@@ -17,7 +17,7 @@ using namespace attentive::test;
 
 namespace {
 
-GoldenModule notebook_module() {
+GoldenModule notebook_self_attention_v1() {
   return {.make = [] { return SelfAttentionV1(3, 2).ptr(); }, .call = bind_one_input<SelfAttentionV1>()};
 }
 
@@ -35,11 +35,11 @@ TEST_CASE("SelfAttentionV1 prints the notebook's table", "[self_attention_v1]") 
 }
 
 TEST_CASE("SelfAttentionV1 equals PyTorch", "[self_attention_v1]") {
-  check_golden("SelfAttentionV1", notebook_module(), at::kCPU);
+  check_golden("SelfAttentionV1", notebook_self_attention_v1(), at::kCPU);
 }
 
 TEST_CASE("SelfAttentionV1 equals PyTorch on CUDA", "[self_attention_v1][cuda]") {
-  check_golden("SelfAttentionV1", notebook_module(), cuda_or_skip());
+  check_golden("SelfAttentionV1", notebook_self_attention_v1(), cuda_or_skip());
 }
 
 TEST_CASE("SelfAttentionV1 computes the worked numbers of the Q/K/V tutorial", "[self_attention_v1]") {

@@ -13,7 +13,7 @@ using namespace attentive::test;
 
 namespace {
 
-GoldenModule notebook_module(bool bias) {
+GoldenModule notebook_self_attention_v2(bool bias) {
   return {.make = [=] { return SelfAttentionV2(3, 2, bias).ptr(); },
           .call = bind_one_input<SelfAttentionV2>()};
 }
@@ -58,12 +58,12 @@ TEST_CASE("SelfAttentionV2 masks like the notebook's cells 29 to 33", "[self_att
 }
 
 TEST_CASE("SelfAttentionV2 equals PyTorch", "[self_attention_v2]") {
-  check_golden("SelfAttentionV2", notebook_module(false), at::kCPU);
-  check_golden("SelfAttentionV2.bias", notebook_module(true), at::kCPU);
+  check_golden("SelfAttentionV2", notebook_self_attention_v2(false), at::kCPU);
+  check_golden("SelfAttentionV2.bias", notebook_self_attention_v2(true), at::kCPU);
 }
 
 TEST_CASE("SelfAttentionV2 equals PyTorch on CUDA", "[self_attention_v2][cuda]") {
-  check_golden("SelfAttentionV2.bias", notebook_module(true), cuda_or_skip());
+  check_golden("SelfAttentionV2.bias", notebook_self_attention_v2(true), cuda_or_skip());
 }
 
 TEST_CASE("SelfAttentionV2 and SelfAttentionV1 exchange weights", "[self_attention_v2]") {

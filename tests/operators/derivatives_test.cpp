@@ -16,8 +16,6 @@ using namespace attentive::test;
 
 namespace {
 
-constexpr Tolerance kEqual{0.0, 0.0};
-
 // A call in which everything that can have a gradient has one.
 OptionCall learned_call(at::ScalarType type) {
   auto call = plain_call();
@@ -53,7 +51,7 @@ std::vector<at::Tensor> derivatives(const AttentionResult& result, const std::ve
 
 // The kernel gives the bits of the function, except for gradients of float32 weights: the function reads the
 // weights that it returned, and the operator computes them again.
-Tolerance allowed_for(const OptionCall& call) {
+Tolerance allowed_for_gradients(const OptionCall& call) {
   const auto type = call.q.scalar_type();
   const bool exact = type != at::kDouble && call.options.dropout_stream != DropoutStream::Aten &&
                      (call.extras.weights == Weights::None || type != at::kFloat);
@@ -86,7 +84,7 @@ TEST_CASE("every argument and every result has its gradient", "[operators][gradi
   const auto got = derivatives(by_operator(call), leaves, false);
   at::manual_seed(7);
   const auto want = derivatives(attention(call.q, call.k, call.v, call.options, call.extras), leaves, false);
-  check_gradients(got, want, allowed_for(call));
+  check_gradients(got, want, allowed_for_gradients(call));
 }
 
 TEST_CASE("a result that is not used has no part in the gradients", "[operators][gradients]") {
@@ -101,7 +99,7 @@ TEST_CASE("a result that is not used has no part in the gradients", "[operators]
   one_of_theirs.*member = attention(call.q, call.k, call.v, call.options, call.extras).*member;
   const auto leaves = leaves_with_sinks(call);
   check_gradients(derivatives(one_of_ours, leaves, false), derivatives(one_of_theirs, leaves, false),
-                  allowed_for(call));
+                  allowed_for_gradients(call));
 }
 
 TEST_CASE("gradients of the operator can be differentiated again", "[operators][gradients]") {

@@ -8,9 +8,13 @@
 
 #include <ATen/core/ivalue.h>
 
+#include "support/compare.h"
 #include "support/option_cases.h"
 
 namespace attentive::test {
+
+/// The tolerance of results that must have the same bits.
+inline constexpr Tolerance kEqual{0.0, 0.0};
 
 using Named = std::map<std::string, at::IValue>;
 

@@ -23,7 +23,6 @@ namespace {
 
 constexpr std::array kBackends = {Backend::Auto, Backend::Reference, Backend::Native};
 constexpr std::array kTypes = {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf};
-constexpr Tolerance kEqual{0.0, 0.0};
 
 struct Tolerances {
   Tolerance results, gradients;

@@ -15,8 +15,6 @@ using namespace attentive::test;
 
 namespace {
 
-constexpr Tolerance kEqual{0.0, 0.0};
-
 struct Packed {
   at::Tensor q, k, v, ends_q, ends_k;
 };

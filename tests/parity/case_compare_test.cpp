@@ -1,19 +1,15 @@
 #include "parity/case_compare.h"
 
 #include <cmath>
-#include <limits>
 
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <catch2/catch_test_macros.hpp>
 
+#include "support/special_numbers.h"
+
 using attentive::compare_tensors;
-
-namespace {
-
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
-}  // namespace
+using attentive::test::kNaN;
 
 TEST_CASE("a row of a report passes up to its tolerance", "[case_compare]") {
   const auto want = at::tensor({1.0f, 2.0f});
@@ -31,14 +27,14 @@ TEST_CASE("a row of a report says what no number says", "[case_compare]") {
   const auto shapes = compare_tensors("x", at::zeros({1, 2}), at::zeros({3, 2}), 1.0);
   CHECK_FALSE(shapes.passed);
   CHECK(shapes.note == "expected shape (3, 2), got (1, 2)");
-  const auto one = at::tensor({1.0f, 0.0f}), nan = at::tensor({1.0f, kNan});
+  const auto one = at::tensor({1.0f, 0.0f}), nan = at::tensor({1.0, kNaN}, at::kFloat);
   CHECK(compare_tensors("x", one, nan, 1e30).note == "PyTorch's values hold NaN");
   CHECK(compare_tensors("x", nan, one, 1e30).note == "our values hold NaN");
   CHECK_FALSE(compare_tensors("x", nan, one, 1e30).passed);
 }
 
 TEST_CASE("NaN is replaced in rows without keys only", "[case_compare]") {
-  const auto want = at::tensor({kNan, kNan, kNan, 1.0f, 5.0f, 6.0f}).view({3, 2});
+  const auto want = at::tensor({kNaN, kNaN, kNaN, 1.0, 5.0, 6.0}, at::kFloat).view({3, 2});
   int64_t rows = 0;
   const auto empty = at::tensor({1, 0, 1}).to(at::kBool);
   const auto result = attentive::replace_empty_rows(want, empty, at::tensor({7.0f, 8.0f}), rows);

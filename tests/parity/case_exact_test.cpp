@@ -12,12 +12,12 @@
 using namespace attentive;
 using attentive::test::changed;
 using attentive::test::kCases;
+using attentive::test::kSdpa;
 using attentive::test::row_of;
 using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-const std::string kSdpa = kCases + "notebooks/scaled_dot_product_attention-weighted_loss.safetensors";
 const std::string kDouble = kCases + "notebooks/scaled_dot_product_attention-fp64.safetensors";
 
 CaseReport shifted(const std::string& path, const std::string& name, double by) {

@@ -21,16 +21,11 @@ using attentive::test::changed;
 using attentive::test::different;
 using attentive::test::kCases;
 using attentive::test::kMha;
+using attentive::test::kSdpa;
 using attentive::test::refusal;
 using attentive::test::refused;
 using attentive::test::row_of;
 using Catch::Matchers::ContainsSubstring;
-
-namespace {
-
-const std::string kSdpa = kCases + "notebooks/scaled_dot_product_attention-weighted_loss.safetensors";
-
-}  // namespace
 
 TEST_CASE("a case passes and every tensor of it is compared", "[case]") {
   const auto report = run_case(read_case(kMha));

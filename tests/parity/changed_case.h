@@ -16,6 +16,7 @@ namespace attentive::test {
 
 inline const std::string kCases = source_folder() + "/tests/parity/";
 inline const std::string kMha = kCases + "notebooks/MultiHeadAttention-notebook.safetensors";
+inline const std::string kSdpa = kCases + "notebooks/scaled_dot_product_attention-weighted_loss.safetensors";
 
 inline std::string refusal(const std::function<void()>& call) {
   return error_of<CaseError>(call);

@@ -12,13 +12,6 @@
 
 using namespace attentive;
 
-namespace {
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
-}  // namespace
-
 TEST_CASE("the distance is the largest difference and says where it is", "[compare]") {
   const auto want = at::tensor({1.0f, 2.0f, 3.0f, 4.0f}).view({2, 2});
   const auto distance = distance_of(at::tensor({1.5f, 2.0f, 2.25f, 4.0f}).view({2, 2}), want);

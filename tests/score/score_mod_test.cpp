@@ -27,13 +27,12 @@
 
 #include "support/compare.h"
 #include "support/peak_memory.h"
+#include "support/special_numbers.h"
 
 using namespace attentive;
 using namespace attentive::test;
 
 namespace {
-
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 struct Call {
   at::Tensor q, k, v;

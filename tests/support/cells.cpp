@@ -12,6 +12,11 @@ std::string Cell::refusal(const at::Tensor& q, const at::Tensor& k, const at::Te
   return "this build does not have it";
 }
 
+bool takes(Backend backend, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+           const AttentionOptions& options, const AttentionExtras& extras) {
+  return Cell{backend, q.scalar_type(), q.device()}.refusal(q, k, v, options, extras).empty();
+}
+
 std::ostream& operator<<(std::ostream& out, const Cell& cell) {
   return out << "backend " << to_string(cell.backend) << ", " << c10::toString(cell.type) << ", "
              << cell.device;

@@ -27,7 +27,15 @@ std::ostream& operator<<(std::ostream& out, const Cell& cell);
 
 inline constexpr std::array kAllBackends = {Backend::Auto, Backend::Reference, Backend::Torch,
                                             Backend::Native};
+/// The backends that a call can ask for by name.
+inline constexpr std::array kNamedBackends = {Backend::Reference, Backend::Torch, Backend::Native};
 inline constexpr std::array kAllTypes = {at::kDouble, at::kFloat, at::kHalf, at::kBFloat16};
+/// The dtypes of the native kernel.
+inline constexpr std::array kNativeTypes = {at::kFloat, at::kBFloat16, at::kHalf};
+
+/// Whether the backend can compute the call; Auto can compute every call.
+bool takes(Backend backend, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+           const AttentionOptions& options = {}, const AttentionExtras& extras = {});
 
 /// All cells, for GENERATE(from_range(cells())).
 const std::vector<Cell>& cells();

@@ -5,6 +5,7 @@
 #include <ATen/Context.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/randn.h>
 
 namespace attentive::test {
 
@@ -14,6 +15,14 @@ at::Tensor table(const std::vector<std::vector<float>>& rows) {
   float* out = result.mutable_data_ptr<float>();
   for (const auto& row : rows) out = std::copy(row.begin(), row.end(), out);
   return result;
+}
+
+at::Tensor doubles(at::IntArrayRef sizes) {
+  return at::randn(sizes, at::kDouble);
+}
+
+double largest_error(const at::Tensor& got, const at::Tensor& want) {
+  return (got.detach().to(at::kDouble) - want.detach()).abs().max().item<double>();
 }
 
 std::vector<at::Device> devices() {

@@ -15,6 +15,12 @@ namespace attentive::test {
 /// Makes a float32 tensor from rows of numbers.
 at::Tensor table(const std::vector<std::vector<float>>& rows);
 
+/// Normal random numbers in float64.
+at::Tensor doubles(at::IntArrayRef sizes);
+
+/// The largest absolute difference from numbers in float64.
+double largest_error(const at::Tensor& got, const at::Tensor& want);
+
 /// The available devices: the CPU, and CUDA if present.
 std::vector<at::Device> devices();
 

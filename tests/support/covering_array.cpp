@@ -9,7 +9,7 @@ namespace attentive::test {
 namespace {
 
 // Some of the factors, and which combinations of their levels have met.
-struct Meeting {
+struct LevelsMeeting {
   std::vector<size_t> factors;
   std::vector<bool> met;
 
@@ -20,12 +20,12 @@ struct Meeting {
   }
 };
 
-std::vector<Meeting> meetings_of(const std::vector<size_t>& levels, size_t strength) {
+std::vector<LevelsMeeting> meetings_of(const std::vector<size_t>& levels, size_t strength) {
   std::vector<bool> chosen(levels.size());
   std::fill_n(chosen.begin(), strength, true);
-  std::vector<Meeting> all;
+  std::vector<LevelsMeeting> all;
   do {
-    Meeting meeting;
+    LevelsMeeting meeting;
     size_t combinations = 1;
     for (size_t factor = 0; factor < levels.size(); ++factor) {
       if (!chosen[factor]) continue;
@@ -51,7 +51,7 @@ std::vector<std::vector<size_t>> covering_array(const std::vector<size_t>& level
       std::vector<size_t> row(levels.size());
       for (size_t factor = levels.size(), rest = n; factor-- > 0; rest /= levels[factor])
         row[factor] = rest % levels[factor];
-      const auto fresh = std::count_if(meetings.begin(), meetings.end(), [&](const Meeting& meeting) {
+      const auto fresh = std::count_if(meetings.begin(), meetings.end(), [&](const LevelsMeeting& meeting) {
         return !meeting.met[meeting.place(row, levels)];
       });
       if (static_cast<size_t>(fresh) < wanted) continue;

@@ -1,7 +1,5 @@
 #include "support/extreme_cases.h"
 
-#include <limits>
-
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
@@ -10,11 +8,11 @@
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
+#include "support/special_numbers.h"
+
 namespace attentive::test {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kMost = 3.3e38;  // also in bfloat16
 constexpr int64_t kKeys = 40;
 

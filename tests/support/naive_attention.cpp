@@ -2,16 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 
+#include "support/special_numbers.h"
+
 namespace attentive::test {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // A weight below this number, or a product with one, may be 0 in float32.
 constexpr double kMayUnderflow = 1e-30;
 

@@ -1,7 +1,6 @@
 #include "support/option_cases.h"
 
 #include <algorithm>
-#include <limits>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
@@ -12,13 +11,12 @@
 #include <catch2/catch_test_macros.hpp>
 #include <torch/csrc/autograd/autograd.h>
 
+#include "support/cells.h"
 #include "support/compare.h"
+#include "support/special_numbers.h"
 
 namespace attentive::test {
 namespace {
-
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 at::Tensor numbers(at::IntArrayRef sizes) {
   return at::randn(sizes, at::kDouble);
@@ -149,6 +147,10 @@ const std::vector<OptionCase>& option_cases() {
       {"logsumexp", "logsumexp", [](OptionCall& c) { c.extras.logsumexp = true; }},
   };
   return cases;
+}
+
+bool takes(Backend backend, const OptionCall& call) {
+  return takes(backend, call.q, call.k, call.v, call.options, call.extras);
 }
 
 OptionCall cast(const OptionCall& call, at::ScalarType type) {

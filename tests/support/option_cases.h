@@ -38,6 +38,9 @@ const std::vector<OptionCase>& option_cases();
 /// Score and mask functions, which are combined with all options in a test of their own.
 const std::vector<OptionCase>& function_cases();
 
+/// Whether the backend can compute the call.
+bool takes(Backend backend, const OptionCall& call);
+
 /// Returns the call with every tensor in the given dtype; q, k and v are leaves that require gradients.
 OptionCall cast(const OptionCall& call, at::ScalarType type);
 

@@ -5,6 +5,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include "base/refusal.h"
+#include "support/refusal.h"
 #include "tokenizers/small_tokenizer.h"
 
 using namespace attentive;
@@ -12,16 +13,6 @@ using namespace attentive::test;
 using namespace attentive::tokenizers;
 
 namespace {
-
-template <class Call>
-std::string refusal_of(Call call) {
-  try {
-    (void)call();
-  } catch (const Refusal& refusal) {
-    return refusal.what();
-  }
-  return "no error";
-}
 
 void append_unit(std::string& bytes, uint32_t unit) {
   for (int shift = 0; shift < 32; shift += 8) bytes += static_cast<char>(unit >> shift);

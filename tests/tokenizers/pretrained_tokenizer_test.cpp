@@ -18,10 +18,6 @@ using Ids = std::vector<int64_t>;
 
 namespace {
 
-const std::vector<std::string> kKinds = {"gpt2",       "llama3",       "qwen",  "roberta",    "bert_uncased",
-                                         "bert_cased", "bert_limited", "words", "word_level", "llama2",
-                                         "mistral",    "gemma",        "t5",    "albert",     "xlm_roberta"};
-
 // Returns the differences from Python's record of one text; empty if there is none.
 std::string difference(const PretrainedTokenizer& tokenizer, const nlohmann::json& record,
                        std::string_view before) {

@@ -33,7 +33,7 @@ std::filesystem::path folder_of(const std::string& kind) {
 }
 
 // The first part in which two documents differ.
-std::string difference(const Json& ours, const Json& theirs) {
+std::string difference_of_documents(const Json& ours, const Json& theirs) {
   if (ours == theirs) return "";
   for (const auto& [part, value] : theirs.items()) {
     if (ours.contains(part) && ours[part] == value) continue;
@@ -57,7 +57,7 @@ void check_documents(const std::vector<std::string>& kinds) {
     CAPTURE(kind);
     const auto document = Json::parse(tokenizers::convert_folder(folder_of(kind)));
     const auto expected = read_json(folder_of(kind) / "expected.json")["document"];
-    CHECK(difference(rounded(document), rounded(expected)) == "");
+    CHECK(difference_of_documents(rounded(document), rounded(expected)) == "");
   }
 }
 
@@ -87,7 +87,7 @@ void fill(const TemporaryFolder& folder, const std::map<std::string, std::string
   for (const auto& [name, text] : files) write_file(folder / name, text);
 }
 
-std::string refused(const std::map<std::string, std::string>& files) {
+std::string refused_folder(const std::map<std::string, std::string>& files) {
   const TemporaryFolder folder;
   fill(folder, files);
   const auto said = value_error([&] { PretrainedTokenizer::load(folder.path()); });
@@ -162,8 +162,9 @@ TEST_CASE("Folders with drawn settings become the documents that Python makes", 
     try {
       const auto document = Json::parse(tokenizers::convert_folder(folder));
       CAPTURE(expected.value("error", ""));
-      CHECK(difference(rounded(document),
-                       rounded(expected.value("document", Json{{"model", {{"type", ""}}}}))) == "");
+      CHECK(difference_of_documents(rounded(document),
+                                    rounded(expected.value("document", Json{{"model", {{"type", ""}}}}))) ==
+            "");
       ++equal;
     } catch (const Refusal& refusal) {
       CAPTURE(refusal.what());
@@ -227,29 +228,30 @@ TEST_CASE("A vocabulary alone is read as BERT's, with what the caller says", "[p
 
 TEST_CASE("A folder that does not say how its vocabulary is read is refused in one line",
           "[published_folders]") {
-  CHECK(refused({{"config.json", kBert}}) ==
+  CHECK(refused_folder({{"config.json", kBert}}) ==
         "expected tokenizer.json, vocab.txt, vocab.json and merges.txt, or a SentencePiece model; got none");
-  CHECK(refused({{"vocab.txt", kWords}}) ==
+  CHECK(refused_folder({{"vocab.txt", kWords}}) ==
         "expected tokenizer.model, which TokenizersBackend reads (neither tokenizer_config.json nor "
         "config.json "
         "names a class or a model), or tokenizer.json; got other vocabularies: vocab.txt");
-  CHECK(refused({{"vocab.txt", kWords}, {"config.json", R"({"model_type": "albert"})"}}) ==
+  CHECK(refused_folder({{"vocab.txt", kWords}, {"config.json", R"({"model_type": "albert"})"}}) ==
         "expected spiece.model, which AlbertTokenizer reads (model_type \"albert\" of config.json), or "
         "tokenizer.json; got other vocabularies: vocab.txt");
-  CHECK(refused({{"vocab.json", "{}"}, {"config.json", kGpt2}}) ==
+  CHECK(refused_folder({{"vocab.json", "{}"}, {"config.json", kGpt2}}) ==
         "vocab.json: the document: expected an object of tokens and ids, got an object");
-  CHECK(refused({{"vocab.json", R"({"a": 0})"}, {"config.json", kGpt2}}) ==
+  CHECK(refused_folder({{"vocab.json", R"({"a": 0})"}, {"config.json", kGpt2}}) ==
         "expected merges.txt beside vocab.json, got no such file");
-  CHECK(refused({{"vocab.txt", kWords}, {"tokenizer.model", "x"}, {"config.json", kBert}}) ==
+  CHECK(refused_folder({{"vocab.txt", kWords}, {"tokenizer.model", "x"}, {"config.json", kBert}}) ==
         "expected one vocabulary, got both tokenizer.model and what BertTokenizer reads, vocab.txt" +
             kInPython);
-  CHECK(refused({{"tekken.json", "{}"}, {"config.json", R"({"model_type": "mistral"})"}}) ==
+  CHECK(refused_folder({{"tekken.json", "{}"}, {"config.json", R"({"model_type": "mistral"})"}}) ==
         "the vocabulary tekken.json is not read here" + kInPython);
 }
 
 TEST_CASE("Settings that a document cannot hold are refused", "[published_folders]") {
   const auto with = [](const std::string& settings) {
-    return refused({{"vocab.txt", kWords}, {"config.json", kBert}, {"tokenizer_config.json", settings}});
+    return refused_folder(
+        {{"vocab.txt", kWords}, {"config.json", kBert}, {"tokenizer_config.json", settings}});
   };
   CHECK(with("{}") == "no error");
   CHECK(with(R"({"split_special_tokens": true})") ==
@@ -268,9 +270,9 @@ TEST_CASE("Settings that a document cannot hold are refused", "[published_folder
   CHECK(with(R"({"do_lower_case": 1})") ==
         "tokenizer_config.json.do_lower_case: expected true or false, got 1");
   CHECK(with("") == "tokenizer_config.json: expected an object, got an empty file");
-  CHECK(refused({{"spiece.model", read_file(folder_of("albert") / "spiece.model")},
-                 {"config.json", R"({"model_type": "albert"})"},
-                 {"tokenizer_config.json", R"({"cls_token": "<c>"})"}}) ==
+  CHECK(refused_folder({{"spiece.model", read_file(folder_of("albert") / "spiece.model")},
+                        {"config.json", R"({"model_type": "albert"})"},
+                        {"tokenizer_config.json", R"({"cls_token": "<c>"})"}}) ==
         "expected \"<c>\" in the vocabulary as cls_token");
   CHECK(with("[]") == "tokenizer_config.json: the document: expected an object, got an array of 0");
   CHECK(with(R"({"added_tokens_decoder": {"1": {"content": "a"}, "01": {"content": "b"}}})") ==

@@ -7,6 +7,7 @@
 
 #include "base/files.h"
 #include "base/refusal.h"
+#include "support/refusal.h"
 #include "tokenizers/small_tokenizer.h"
 
 using namespace attentive;
@@ -35,13 +36,8 @@ std::string piece(const std::string& token, float score = 0, uint64_t kind = 1) 
   return text(1, text(1, token) + real(2, score) + numeral(3, kind));
 }
 
-std::string refused(const std::string& bytes) {
-  try {
-    parse_sentence_piece_model(bytes);
-  } catch (const Refusal& refusal) {
-    return refusal.what();
-  }
-  return "no error";
+std::string refused_model(const std::string& bytes) {
+  return refusal_of([&] { return parse_sentence_piece_model(bytes); });
 }
 
 }  // namespace
@@ -82,41 +78,41 @@ TEST_CASE("What a SentencePiece model leaves out has the format's values", "[sen
 
 TEST_CASE("What is no SentencePiece model is refused with its place", "[sentence_piece_model]") {
   const std::string a = piece("a");
-  CHECK(refused("") == "pieces: expected the tokens of a SentencePiece model, got none");
-  CHECK(refused(a + "\x0a") ==
+  CHECK(refused_model("") == "pieces: expected the tokens of a SentencePiece model, got none");
+  CHECK(refused_model(a + "\x0a") ==
         "expected the rest of a number of a SentencePiece model at offset 13, got other bytes");
-  CHECK(refused(a + "\x0a\x80") ==
+  CHECK(refused_model(a + "\x0a\x80") ==
         "expected the rest of a number of a SentencePiece model at offset 14, got other bytes");
-  CHECK(refused(a + "\x0a\x05") ==
+  CHECK(refused_model(a + "\x0a\x05") ==
         "expected a length within its message of a SentencePiece model at offset 14, got other bytes");
-  CHECK(refused("\x0a" + number(~uint64_t{0})) ==
+  CHECK(refused_model("\x0a" + number(~uint64_t{0})) ==
         "expected a length within its message of a SentencePiece model at offset 11, got other bytes");
-  CHECK(refused(a + "\x0a" + std::string(11, '\x80')) ==
+  CHECK(refused_model(a + "\x0a" + std::string(11, '\x80')) ==
         "expected a number of at most ten bytes of a SentencePiece model at offset 23, got other bytes");
-  CHECK(refused(std::string("\0\0", 2)) ==
+  CHECK(refused_model(std::string("\0\0", 2)) ==
         "expected a field's number of a SentencePiece model at offset 1, got other bytes");
-  CHECK(refused("\x0b") ==
+  CHECK(refused_model("\x0b") ==
         "expected a number, a text or a message of a SentencePiece model at offset 1, got other bytes");
-  CHECK(refused(text(1, real(2, 1).substr(0, 4))) ==
+  CHECK(refused_model(text(1, real(2, 1).substr(0, 4))) ==
         "expected the rest of a number of a SentencePiece model at offset 3, got other bytes");
-  CHECK(refused(numeral(1, 1)) ==
+  CHECK(refused_model(numeral(1, 1)) ==
         "the model: expected another type of value for a SentencePiece model at offset 0");
-  CHECK(refused(text(1, numeral(1, 1))) ==
+  CHECK(refused_model(text(1, numeral(1, 1))) ==
         "pieces.piece: expected another type of value for a SentencePiece model at offset 2");
-  CHECK(refused(piece("\xff")) == "pieces.piece: expected UTF-8 at offset 2");
-  CHECK(refused(piece("a", std::bit_cast<float>(0x7fc00000U))) ==
+  CHECK(refused_model(piece("\xff")) == "pieces.piece: expected UTF-8 at offset 2");
+  CHECK(refused_model(piece("a", std::bit_cast<float>(0x7fc00000U))) ==
         "pieces.score: expected a finite number at offset 5");
-  CHECK(refused(piece("a", 0, 7)) == "pieces.type: expected 1 to 6, got 7 at offset 10");
-  CHECK(refused(piece(std::string(513, 'a'))) ==
+  CHECK(refused_model(piece("a", 0, 7)) == "pieces.type: expected 1 to 6, got 7 at offset 10");
+  CHECK(refused_model(piece(std::string(513, 'a'))) ==
         "pieces.piece: expected at most 512 bytes, got 513 at offset 3");
-  CHECK(refused(a + text(2, numeral(3, 5))) == "trainer_spec.model_type: expected 1 to 4, got 5");
-  CHECK(refused("{\"model\": 1}") != "no error");
+  CHECK(refused_model(a + text(2, numeral(3, 5))) == "trainer_spec.model_type: expected 1 to 4, got 5");
+  CHECK(refused_model("{\"model\": 1}") != "no error");
 }
 
 TEST_CASE("More tokens than any model has are refused", "[sentence_piece_model]") {
   std::string many;
   for (size_t n = 0; n <= size_t{1} << 22; ++n) many += std::string("\x0a\0", 2);
-  CHECK(refused(many) == "pieces: expected at most 4194304 tokens");
+  CHECK(refused_model(many) == "pieces: expected at most 4194304 tokens");
 }
 
 TEST_CASE("Damaged SentencePiece models are read or refused", "[sentence_piece_model]") {
@@ -127,7 +123,7 @@ TEST_CASE("Damaged SentencePiece models are read or refused", "[sentence_piece_m
     auto bytes = whole;
     for (int i = 0; i < 1 + n % 4; ++i) bytes[draw() % bytes.size()] = static_cast<char>(draw());
     if (n % 3 == 0) bytes.resize(draw() % bytes.size());
-    refusals += refused(bytes) != "no error";
+    refusals += refused_model(bytes) != "no error";
   }
   CHECK(refusals > 500);
 }

@@ -3,12 +3,18 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
 #include "support/source_folder.h"
 
 namespace attentive::test {
+
+// The tokenizers that Python recorded.
+inline const std::vector<std::string> kKinds = {
+    "gpt2",       "llama3", "qwen",    "roberta", "bert_uncased", "bert_cased", "bert_limited", "words",
+    "word_level", "llama2", "mistral", "gemma",   "t5",           "albert",     "xlm_roberta"};
 
 inline std::string tokenizer_data(const std::string& name) {
   return source_folder() + "/tests/tokenizers/data/" + name;

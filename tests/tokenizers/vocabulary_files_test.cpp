@@ -3,22 +3,13 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include "base/refusal.h"
+#include "support/refusal.h"
 
 using namespace attentive;
 using namespace attentive::tokenizers;
 using Json = nlohmann::json;
 
 namespace {
-
-template <class Call>
-std::string refusal_of(Call call) {
-  try {
-    call();
-  } catch (const Refusal& refusal) {
-    return refusal.what();
-  }
-  return "no error";
-}
 
 std::string refused_lines(const std::string& text) {
   return refusal_of([&] { parse_vocab_txt(text); });

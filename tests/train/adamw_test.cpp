@@ -23,8 +23,8 @@ using attentive::test::value_error;
 
 namespace {
 
-struct Model : torch::nn::Module {
-  Model() {
+struct TwoLayers : torch::nn::Module {
+  TwoLayers() {
     first = register_module("first", torch::nn::Linear(5, 4));
     second = register_module("second", torch::nn::Linear(4, 3));
   }
@@ -32,9 +32,9 @@ struct Model : torch::nn::Module {
   torch::nn::Linear first{nullptr}, second{nullptr};
 };
 
-Model make() {
+TwoLayers make() {
   at::manual_seed(1);
-  Model model;
+  TwoLayers model;
   model.to(at::kDouble);
   return model;
 }
@@ -202,7 +202,7 @@ TEST_CASE("AdamW takes gradients with a pending change of sign", "[adamw][negati
 TEST_CASE("AdamW goes on bit for bit from its state", "[adamw]") {
   auto model = make();
   AdamW optimizer(model);
-  const auto train = [](Model& m, AdamW& o, int64_t step) {
+  const auto train = [](TwoLayers& m, AdamW& o, int64_t step) {
     o.zero_grad();
     m.loss(input(step)).backward();
     o.step();

@@ -44,7 +44,8 @@ TrainerOptions two_chunks() {
 }
 
 // The state after eight steps, of which those before `resumed_at` were done by another trainer.
-Checkpoint trained(at::ScalarType type, const std::shared_ptr<TrainingGroup>& group, int64_t resumed_at = 0) {
+Checkpoint trained_model(at::ScalarType type, const std::shared_ptr<TrainingGroup>& group,
+                         int64_t resumed_at = 0) {
   Checkpoint state;
   for (const int64_t until : {resumed_at, int64_t{8}}) {
     const auto model = std::make_shared<Tied>(type);
@@ -62,12 +63,12 @@ Checkpoint trained(at::ScalarType type, const std::shared_ptr<TrainingGroup>& gr
 TEST_CASE("Two processes with a loss in chunks over a tied table train as one does, and as one that goes on",
           "[training_group]") {
   const auto type = GENERATE(at::kFloat, at::kBFloat16);
-  const auto one = trained(type, nullptr);
+  const auto one = trained_model(type, nullptr);
   CHECK_FALSE(test::equal_tensors(one.model, {{"table", std::make_shared<Tied>(type)->table}}));
-  CHECK(test::equal(trained(type, nullptr, 3), one));
+  CHECK(test::equal(trained_model(type, nullptr, 3), one));
   std::vector<Checkpoint> states(2);
   const auto errors = run_threads(2, [&](const std::shared_ptr<TrainingGroup>& group) {
-    states[static_cast<size_t>(group->rank())] = trained(type, group, 5);
+    states[static_cast<size_t>(group->rank())] = trained_model(type, group, 5);
   });
   CHECK(errors == std::vector<std::string>{"no error", "no error"});
   for (const auto& state : states) CHECK(equally_trained(state, one));

@@ -16,12 +16,12 @@
 #include "train/train_support.h"
 
 using namespace attentive;
+using attentive::test::kText;
 using attentive::test::value_error;
 
 namespace {
 
 const std::filesystem::path kModels = test::source_folder() + "/tests/models/data";
-constexpr const char* kText = "the cat sat on the mat. the dog sat on the log. ";  // 15 characters
 
 // Copies a committed folder and adds a tokenizer that needs no component.
 void copy_folder(const std::string& name, const std::filesystem::path& to) {
@@ -61,7 +61,7 @@ TrainerOptions short_run() {
   return options;
 }
 
-Trainer trainer_of(const LanguageModel& language) {
+Trainer fine_tuner_of(const LanguageModel& language) {
   const auto tokens = tokenize(kText, *language.tokenizer, 1.0).training;
   return Trainer(language.model.ptr(), language_model_loss(language.model), tokens, {}, short_run());
 }
@@ -80,14 +80,14 @@ TEST_CASE("A model of a Python folder learns, and resumes without the folder, bi
     copy_folder(name, root / "python");
     const auto whole = [&] {
       const auto language = from_folder(root / "python");
-      auto trainer = trainer_of(language);
+      auto trainer = fine_tuner_of(language);
       while (trainer.steps_done() < 6) trainer.step();
       return trainer.checkpoint(language_model_documents(language));
     }();
     {
       const auto language = from_folder(root / "python");
       CHECK(language.stop_tokens == std::vector<int64_t>{2});
-      auto trainer = trainer_of(language);
+      auto trainer = fine_tuner_of(language);
       while (trainer.steps_done() < 3) trainer.step();
       CheckpointFolder(root / "run").save(trainer.checkpoint(language_model_documents(language)));
     }
@@ -96,7 +96,7 @@ TEST_CASE("A model of a Python folder learns, and resumes without the folder, bi
     CHECK_FALSE(
         checkpoint.documents.contains("config.json"));  // otherwise Python would take it for a model folder
     const auto language = parse_language_documents(checkpoint.documents, read_verbatim);
-    auto trainer = trainer_of(language);
+    auto trainer = fine_tuner_of(language);
     trainer.restore(checkpoint);
     while (trainer.steps_done() < 6) trainer.step();
     CHECK(test::equal(trainer.checkpoint(language_model_documents(language)), whole));
@@ -109,7 +109,7 @@ TEST_CASE("A run of a Python model is read with everything, and saved for Python
     const TemporaryFolder root;
     copy_folder(name, root / "python");
     const auto language = from_folder(root / "python");
-    auto trainer = trainer_of(language);
+    auto trainer = fine_tuner_of(language);
     trainer.step();
     CheckpointFolder(root / "run").save(trainer.checkpoint(language_model_documents(language)));
 

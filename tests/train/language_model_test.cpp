@@ -19,7 +19,7 @@ using attentive::test::value_error;
 
 namespace {
 
-GPTOptions small(int64_t vocab) {
+GPTOptions small_gpt(int64_t vocab) {
   return GPTOptions(vocab, 8, 12, 3, 1).tied(true).dropout(0.1);
 }
 
@@ -33,7 +33,7 @@ TEST_CASE("A language model comes back from its checkpoint and writes", "[langua
   const TemporaryFolder root;
   const auto tokenizer = CharTokenizer::train("banana bread");
   at::manual_seed(1);
-  GPT model(small(tokenizer.vocab_size()));
+  GPT model(small_gpt(tokenizer.vocab_size()));
   CheckpointFolder(root.path()).save(saved(model, tokenizer));
   auto language = load_language_model(root.path());
   CHECK(language.step == 4);
@@ -46,7 +46,7 @@ TEST_CASE("A language model comes back from its checkpoint and writes", "[langua
 
 TEST_CASE("load_language_model refuses a checkpoint that does not fit itself, by name", "[language_model]") {
   const auto tokenizer = CharTokenizer::train("banana bread");
-  GPT model(small(tokenizer.vocab_size()));
+  GPT model(small_gpt(tokenizer.vocab_size()));
   const auto refused = [&](const auto& change) {
     const TemporaryFolder root;
     auto checkpoint = saved(model, tokenizer);

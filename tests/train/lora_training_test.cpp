@@ -18,11 +18,11 @@ using attentive::test::value_error;
 
 namespace {
 
-const std::string kText = "the cat sat on the mat, the dog sat on the log, the end";
+const std::string kLoraText = "the cat sat on the mat, the dog sat on the log, the end";
 
 // A model of seeded weights with adapters, whose checkpoints are those of a language model.
 LanguageModel adapted() {
-  auto tokenizer = CharTokenizer::train(kText);
+  auto tokenizer = CharTokenizer::train(kLoraText);
   at::manual_seed(3);
   GPT model(GPTOptions(tokenizer.vocab_size(), 8, 12, 3, 1).qkv_bias(true).dropout(0.1));
   LanguageModel language{.model = model, .tokenizer = std::make_unique<CharTokenizer>(std::move(tokenizer))};
@@ -41,12 +41,12 @@ StateDict copy_of(const torch::nn::Module& model) {
 }
 
 // Trains until `steps`, from the folder's checkpoint if there is one; the trained model.
-LanguageModel train(const std::filesystem::path& path, int64_t steps) {
+LanguageModel train_adapted(const std::filesystem::path& path, int64_t steps) {
   CheckpointFolder folder(path);
   const bool resumes = !list_checkpoints(path).empty();
   const auto checkpoint = resumes ? load_checkpoint(path) : Checkpoint();
   auto language = resumes ? parse_language_documents(checkpoint.documents) : adapted();
-  const auto tokens = tokenize(kText, *language.tokenizer, 1.0);
+  const auto tokens = tokenize(kLoraText, *language.tokenizer, 1.0);
   Trainer trainer(language.model.ptr(), language_model_loss(language.model), tokens.training, {},
                   options(steps));
   if (resumes) trainer.restore(checkpoint);
@@ -80,9 +80,9 @@ TEST_CASE("Lora: an update changes the adapters alone", "[lora]") {
 
 TEST_CASE("Lora: a resumed run has the bits of one that never stopped", "[lora]") {
   const TemporaryFolder root;
-  const auto whole = train(root / "whole", 4);
-  (void)train(root / "parts", 2);
-  const auto parts = train(root / "parts", 4);
+  const auto whole = train_adapted(root / "whole", 4);
+  (void)train_adapted(root / "parts", 2);
+  const auto parts = train_adapted(root / "parts", 4);
   REQUIRE(parts.lora);
   CHECK(parts.lora->options().alpha == 6);
   CHECK(parts.lora->options().dropout == 0.2);
@@ -94,7 +94,7 @@ TEST_CASE("Lora: a resumed run has the bits of one that never stopped", "[lora]"
 
 TEST_CASE("Lora: a language model comes back with its adapters, and is saved without", "[lora]") {
   const TemporaryFolder root;
-  auto trained = train(root / "run", 2);
+  auto trained = train_adapted(root / "run", 2);
   trained.model.module().eval();
   auto language = load_language_model(root / "run");
   const auto ids = at::arange(8).unsqueeze(0);

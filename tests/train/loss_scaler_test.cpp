@@ -1,5 +1,4 @@
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include <ATen/TensorOperators.h>
@@ -12,13 +11,13 @@
 #include <attentive/train/loss_scaler.h>
 
 #include "support/errors.h"
+#include "support/special_numbers.h"
 
 using namespace attentive;
+using attentive::test::kInfinity;
 using attentive::test::value_error;
 
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 LossScaling dynamic(double initial, int64_t interval = 2000) {
   return {.mode = LossScalingMode::Dynamic, .initial = initial, .interval = interval};

@@ -56,9 +56,9 @@ TrainerOptions overflowing() {
   return in_float16({.initial = 0x1p26, .interval = 4});
 }
 
-struct Run {
-  explicit Run(const TrainerOptions& options, double gain = 1,
-               const std::shared_ptr<TrainingGroup>& group = nullptr)
+struct ScaledRun {
+  explicit ScaledRun(const TrainerOptions& options, double gain = 1,
+                     const std::shared_ptr<TrainingGroup>& group = nullptr)
       : model(std::make_shared<Product>(gain)),
         trainer(model, loss_of(model), test::squares(200), test::squares(60), options, group) {}
   std::shared_ptr<Product> model;
@@ -70,9 +70,9 @@ struct Trained {
   Checkpoint state = {};
 };
 
-Trained train(const TrainerOptions& options, int64_t steps,
-              const std::shared_ptr<TrainingGroup>& group = nullptr) {
-  Run run(options, 1, group);
+Trained train_scaled(const TrainerOptions& options, int64_t steps,
+                     const std::shared_ptr<TrainingGroup>& group = nullptr) {
+  ScaledRun run(options, 1, group);
   Trained result;
   for (int64_t i = 0; i < steps; ++i) result.rows.push_back(run.trainer.step());
   result.state = test::copy_of(run.trainer.checkpoint());
@@ -99,7 +99,7 @@ bool same_rows(const std::vector<LogRow>& a, const std::vector<LogRow>& b) {
 
 TEST_CASE("A trainer skips updates whose gradients overflow float16, and the scale grows again",
           "[loss_scaling]") {
-  Run run(overflowing());
+  ScaledRun run(overflowing());
   LossScaler expected({.initial = 0x1p26, .interval = 4});
   int64_t skips = 0;
   for (int64_t step = 1; step <= 30; ++step) {
@@ -123,7 +123,7 @@ TEST_CASE("A trainer skips updates whose gradients overflow float16, and the sca
   // An update that was skipped counts for the learning rate.
   auto unscaled = overflowing();
   unscaled.loss_scaling.mode = LossScalingMode::Off;
-  const auto rows = train(unscaled, 30).rows, scaled = train(overflowing(), 30).rows;
+  const auto rows = train_scaled(unscaled, 30).rows, scaled = train_scaled(overflowing(), 30).rows;
   for (size_t i = 0; i < 30; ++i) {
     CHECK(rows[i].learning_rate == scaled[i].learning_rate);
     CHECK_FALSE(rows[i].loss_scale.has_value());
@@ -135,7 +135,7 @@ TEST_CASE("A skipped update always has a row in the log", "[loss_scaling]") {
   auto options = overflowing();
   options.log_every = 1000;
   options.evaluate_every = 0;
-  Run run(options);
+  ScaledRun run(options);
   CheckpointFolder folder(root.path());
   std::vector<LogRow> rows;
   Trainer::RunOptions run_options;
@@ -147,12 +147,12 @@ TEST_CASE("A skipped update always has a row in the log", "[loss_scaling]") {
 }
 
 TEST_CASE("A run with a scaled loss goes on from a checkpoint bit for bit", "[loss_scaling]") {
-  const auto whole = train(overflowing(), 30);
+  const auto whole = train_scaled(overflowing(), 30);
   for (const int64_t saved_at : {1, 2, 12, 19}) {
     INFO("saved at step " << saved_at);
     const TemporaryFolder folder;
-    CheckpointFolder(folder.path()).save(train(overflowing(), saved_at).state);
-    Run second(overflowing());
+    CheckpointFolder(folder.path()).save(train_scaled(overflowing(), saved_at).state);
+    ScaledRun second(overflowing());
     CHECK(second.trainer.restore(load_checkpoint(folder.path())).empty());
     std::vector<LogRow> rows;
     while (second.trainer.steps_done() < 30) rows.push_back(second.trainer.step());
@@ -165,7 +165,7 @@ TEST_CASE("Two processes with a scaled loss equal one that accumulates two passe
           "[loss_scaling][training_group]") {
   auto options = overflowing();
   options.accumulate = 2;
-  const auto one = train(options, 30);
+  const auto one = train_scaled(options, 30);
   CHECK(skipped(one.rows) >= 5);
   CHECK(skipped(one.rows) <= 15);
   for (const bool sharded : {false, true}) {
@@ -197,9 +197,9 @@ TEST_CASE("A scale that is a power of two changes no bit of a float32 run, with 
       auto options = test::small();
       options.clip = clip;
       options.accumulate = accumulate;
-      const auto unscaled = train(options, 20);
+      const auto unscaled = train_scaled(options, 20);
       options.loss_scaling = {.mode = LossScalingMode::Dynamic, .interval = 3};
-      const auto scaled = train(options, 20);
+      const auto scaled = train_scaled(options, 20);
       CHECK(equally_trained(scaled.state, unscaled.state));
       for (size_t i = 0; i < 20; ++i) CHECK(scaled.rows[i].gradient_norm == unscaled.rows[i].gradient_norm);
       CHECK(scaled.rows.back().loss_scale == 65536 * 64);
@@ -214,7 +214,9 @@ TEST_CASE("Gradients below the smallest number of float16 survive", "[loss_scali
   auto unscaled = options, exact = options;
   unscaled.loss_scaling.mode = LossScalingMode::Off;
   exact.autocast.reset();
-  const auto norm_of = [&](const TrainerOptions& of) { return Run(of, kGain).trainer.step().gradient_norm; };
+  const auto norm_of = [&](const TrainerOptions& of) {
+    return ScaledRun(of, kGain).trainer.step().gradient_norm;
+  };
   const auto norm = norm_of(exact);
   CHECK(norm > 1e-8);
   CHECK(norm_of(unscaled) == 0);
@@ -225,7 +227,7 @@ TEST_CASE("A trainer scales losses by itself in float16 alone, and stores what i
   const auto mode = [](std::optional<at::ScalarType> autocast) {
     auto options = in_float16();
     options.autocast = autocast;
-    Run run(options);
+    ScaledRun run(options);
     const auto text = run.trainer.checkpoint().documents.at("state.json");
     CHECK((text.find("\"loss_scaler\"") != std::string::npos) == run.trainer.step().loss_scale.has_value());
     return run.trainer.options().loss_scaling.mode;
@@ -245,7 +247,7 @@ TEST_CASE("A trainer scales losses by itself in float16 alone, and stores what i
 
 TEST_CASE("A trainer ends where no smaller scale may help, and leaves the parameters", "[loss_scaling]") {
   const auto failing = [](LossScaling scaling, double gain) {
-    Run run(in_float16(scaling), gain);
+    ScaledRun run(in_float16(scaling), gain);
     const auto before = test::copy_of(run.trainer.checkpoint());
     const auto message = value_error([&] { run.trainer.step(); });
     CHECK(test::equal_tensors(run.trainer.checkpoint().model, before.model));
@@ -263,12 +265,13 @@ TEST_CASE("A trainer ends where no smaller scale may help, and leaves the parame
   CHECK(ends(failing({.initial = 0x1p-14}, 1e12), " with the loss scale 6.103515625e-05" + advice));
   CHECK(ends(failing({}, INFINITY), " with the loss scale 65536" + advice));
   CHECK(ends(failing({.mode = LossScalingMode::Off}, 1e12), advice));
-  CHECK(value_error([] { Run(in_float16({.interval = 0})); }) == "LossScaler: expected interval > 0, got 0");
+  CHECK(value_error([] { ScaledRun(in_float16({.interval = 0})); }) ==
+        "LossScaler: expected interval > 0, got 0");
 }
 
 TEST_CASE("A trainer refuses a checkpoint whose scale does not fit, and stays as it was", "[loss_scaling]") {
-  const auto saved = train(overflowing(), 12).state;
-  Run other(overflowing());
+  const auto saved = train_scaled(overflowing(), 12).state;
+  ScaledRun other(overflowing());
   other.trainer.step();
   const auto before = test::copy_of(other.trainer.checkpoint());
   const auto refused = [&](const std::string& find, const std::string& replace) {
@@ -288,22 +291,22 @@ TEST_CASE("A trainer refuses a checkpoint whose scale does not fit, and stays as
             .starts_with("LossScaler: expected finite_updates from 0 to 3, got 9"));
   auto options = overflowing();
   options.loss_scaling.mode = LossScalingMode::Off;
-  CHECK(value_error([&] { Run(options).trainer.restore(saved); }) ==
+  CHECK(value_error([&] { ScaledRun(options).trainer.restore(saved); }) ==
         "Trainer: expected loss_scaling_mode = \"dynamic\" as in the checkpoint, got \"off\"");
 }
 
 TEST_CASE("A float16 run from before losses were scaled goes on without", "[loss_scaling]") {
   auto options = in_float16({.mode = LossScalingMode::Off});
-  const auto whole = train(options, 8);
-  auto saved = train(options, 5).state;
+  const auto whole = train_scaled(options, 8);
+  auto saved = train_scaled(options, 5).state;
   auto& text = saved.documents.at("trainer.json");
   for (size_t at; (at = text.find(" \"loss_scaling_")) != std::string::npos;)
     text.erase(at, text.find('\n', at) + 1 - at);
   CHECK(parse_trainer_options(text).loss_scaling.mode == LossScalingMode::Off);
-  Run run(options);
+  ScaledRun run(options);
   CHECK(run.trainer.restore(saved).empty());
   while (run.trainer.steps_done() < 8) run.trainer.step();
   CHECK(equal(run.trainer.checkpoint(), whole.state));
-  CHECK(value_error([&] { Run(in_float16()).trainer.restore(saved); }) ==
+  CHECK(value_error([&] { ScaledRun(in_float16()).trainer.restore(saved); }) ==
         "Trainer: expected loss_scaling_mode = \"off\" as in the checkpoint, got \"dynamic\"");
 }

@@ -19,11 +19,10 @@
 #include "train/train_support.h"
 
 using namespace attentive;
+using attentive::test::kText;
 using attentive::test::value_error;
 
 namespace {
-
-constexpr const char* kText = "the cat sat on the mat. the dog sat on the log. ";
 
 LanguageModel small_language() {
   const auto tokenizer = CharTokenizer::train(kText);

@@ -15,6 +15,9 @@
 
 namespace attentive::test {
 
+// A text of 15 characters.
+inline constexpr const char* kText = "the cat sat on the mat. the dog sat on the log. ";
+
 struct Bigram : torch::nn::Module {
   explicit Bigram(int64_t vocab, double dropout = 0.25) : p(dropout) {
     table = register_parameter("table", at::randn({vocab, vocab}));

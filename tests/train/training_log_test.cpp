@@ -20,7 +20,7 @@ LogRow row(int64_t step) {
   return r;
 }
 
-bool same(const LogRow& a, const LogRow& b) {
+bool same_row(const LogRow& a, const LogRow& b) {
   return a.step == b.step && a.loss == b.loss && a.validation_loss == b.validation_loss &&
          a.learning_rate == b.learning_rate && a.gradient_norm == b.gradient_norm &&
          a.tokens_per_second == b.tokens_per_second && a.loss_scale == b.loss_scale;
@@ -37,7 +37,7 @@ TEST_CASE("TrainingLog writes numbers that read back exactly", "[training_log]")
     }
     const auto rows = read_log(folder / name);
     REQUIRE(rows.size() == 6);
-    for (int64_t step = 1; step <= 6; ++step) CHECK(same(rows[static_cast<size_t>(step - 1)], row(step)));
+    for (int64_t step = 1; step <= 6; ++step) CHECK(same_row(rows[static_cast<size_t>(step - 1)], row(step)));
   }
   CHECK(read_file(folder / "log.csv")
             .starts_with(
@@ -130,7 +130,7 @@ TEST_CASE("A log of an earlier version is read, and gets the column of the loss 
     TrainingLog log(path, 1);
     CHECK(log.remarks().empty());
     REQUIRE(log.rows().size() == 1);
-    CHECK(same(log.rows()[0], {1, 2.5, std::nullopt, 0.5, 3, 9}));
+    CHECK(same_row(log.rows()[0], {1, 2.5, std::nullopt, 0.5, 3, 9}));
     log.add({.step = 2, .loss_scale = 8});
     CHECK(read_file(path) ==
           (json ? line + ", \"loss_scale\": null}\n" +

@@ -10,7 +10,7 @@
 namespace notebooks {
 namespace {
 
-constexpr size_t kMostRows = 64, kMostColumns = 32;
+constexpr size_t kMostPageRows = 64, kMostColumns = 32;
 
 // The numbers of a check as rows along the last axis.
 struct Grid {
@@ -22,7 +22,7 @@ struct Grid {
         columns(c.shape.empty() ? 1 : static_cast<size_t>(c.shape.back())),
         rows(numbers / columns),
         shown_columns(std::min(columns, kMostColumns)),
-        shown_rows(std::min(rows, kMostRows)),
+        shown_rows(std::min(rows, kMostPageRows)),
         matrix_rows(c.shape.size() < 2 ? rows : static_cast<size_t>(c.shape[c.shape.size() - 2])) {}
 
   bool has_row_heads() const { return check.shape.size() >= 2; }
