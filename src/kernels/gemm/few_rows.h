@@ -17,6 +17,20 @@ ATTENTIVE_SIMD_BEGIN
 constexpr int kLinearRows = ATTENTIVE_SIMD_IS_AVX512 || ATTENTIVE_SIMD_IS_NEON ? 4 : 3;
 constexpr int kLinearOutputs = 4;
 
+/// How many lines before its use a line of the weight comes into the L1 cache.
+constexpr int64_t kNearLines = 8;
+
+/// Prefetches a weight from memory in two steps, into the L2 cache and from there into L1, which can wait for few
+/// lines at a time. A weight in L3 gains from the second step. Where memory is read best into L1 at once
+/// (CpuFeatures::prefetch_to_l2), both steps are at the same distance.
+inline void prefetch_in_steps(const void* ahead, const void* near) {
+  __builtin_prefetch(ahead, 0, 2);
+  prefetch(near);
+}
+inline int64_t near_of(int64_t numbers, int64_t ahead) {
+  return prefetch_to_l2 ? numbers : ahead;
+}
+
 /// One step along the features in float32; a weight of a half type is widened.
 template <class T>
 struct WidenedStep {
@@ -63,7 +77,8 @@ struct LinearBlock {
   const typename Step::Weight* weight;
   int64_t stride, features;
   int64_t outputs;  ///< rows of the weight from this one on
-  int64_t ahead;    ///< distance, in numbers, to the weights that are prefetched
+  int64_t ahead;    ///< distance, in numbers, to the weights that are prefetched from memory
+  int64_t near;     ///< distance to those that are prefetched into the L1 cache
   float* out;
   int64_t out_stride;
   bool accumulate;
@@ -97,7 +112,8 @@ void linear_block(const LinearBlock<Step>& b, int64_t group, int64_t groups) {
   const auto* const next = b.weight + b.ahead;
   int64_t i = 0;
   for (; i + kLineOfWeights <= b.features; i += kLineOfWeights) {
-    for (int64_t j = group; j < kLinearOutputs; j += groups) prefetch(next + j * b.stride + i);
+    for (int64_t j = group; j < kLinearOutputs; j += groups)
+      prefetch_in_steps(next + j * b.stride + i, b.weight + j * b.stride + i + b.near);
     for (int64_t part = 0; part < kLineOfWeights; part += Step::kFeatures) step(i + part, Step::kFeatures);
   }
   for (; i < b.features; i += Step::kFeatures) step(i, b.features - i);
@@ -123,13 +139,14 @@ void multiply_few_rows_by(Sequence<kRows...>, const Matrix<const typename Step::
   const int64_t part = ((features + parts - 1) / parts + 63) / 64 * 64;
   const int64_t block_bytes = kLinearOutputs * part * kSizeOfWeight;
   const int64_t ahead = (kAhead + block_bytes - 1) / block_bytes * kLinearOutputs * features;
+  const int64_t near = near_of(kNearLines * kLine<typename Step::Weight>, ahead);
   for (int64_t i = 0; i < features; i += part) {
     const int64_t n = features - i < part ? features - i : part;
     for (int64_t j = 0; j < outputs; j += kLinearOutputs) {
       for (int64_t group = 0; group < groups; ++group) {
         const int64_t r = rows * group / groups, end = rows * (group + 1) / groups;
-        const LinearBlock<Step> block{x.row(r) + i, weight.row(j) + i, features,   n,    outputs - j,
-                                      ahead,        out.row(r) + j,    out.stride, i > 0};
+        const LinearBlock<Step> block{x.row(r) + i, weight.row(j) + i, features,   n,    outputs - j, ahead,
+                                      near,         out.row(r) + j,    out.stride, i > 0};
         blocks[end - r - 1](block, group, groups);
       }
     }
@@ -174,9 +191,9 @@ struct LineOfWeight<float> {
 };
 
 /// out = weight x, or out += weight x, for some features of kAcrossOutputs rows of the weight and kVectors
-/// vectors of x's columns. `later` is the distance to the weights that are fetched.
+/// vectors of x's columns. `ahead` and `near` are those of LinearBlock.
 template <class T, int kVectors>
-void across_block(const Matrix<const T>& weight, int64_t later, const Matrix<const float>& x,
+void across_block(const Matrix<const T>& weight, int64_t ahead, int64_t near, const Matrix<const float>& x,
                   const Matrix<float>& out, bool accumulate) {
   constexpr int64_t kNumbers = LineOfWeight<T>::kNumbers;
   Vec total[kAcrossOutputs][kVectors];
@@ -195,7 +212,7 @@ void across_block(const Matrix<const T>& weight, int64_t later, const Matrix<con
     const int64_t n = features - i < kNumbers ? features - i : kNumbers;
 #pragma GCC unroll 8
     for (int j = 0; j < kAcrossOutputs; ++j) {
-      if (i % kLine<T> == 0) prefetch(row[j] + later + i);
+      if (i % kLine<T> == 0) prefetch_in_steps(row[j] + ahead + i, row[j] + near + i);
       line[j] = lines[j].load_line(row[j] + i, n);
     }
     for (int64_t f = 0; f < n; ++f, column += x_stride) {
@@ -229,11 +246,12 @@ void multiply_across_by(Sequence<kVectors...>, const Matrix<const T>& weight, co
     const int64_t outputs = weight.rows - j < kAcrossOutputs ? weight.rows - j : kAcrossOutputs;
     for (int64_t i = 0; i < features; i += kPart) {
       const int64_t n = features - i < kPart ? features - i : kPart;
-      const int64_t later = i + kAhead < features ? kAhead : kAhead + (kAcrossOutputs - 1) * features;
+      const int64_t ahead = i + kAhead < features ? kAhead : kAhead + (kAcrossOutputs - 1) * features;
+      const int64_t near = near_of(kNearLines * kLine<T>, ahead);
       for (int64_t c = 0; c < x.cols; c += kAcrossVectors * kWidth) {
         const int64_t vectors = (x.cols - c) / kWidth;
         const int64_t width = vectors < kAcrossVectors ? vectors : kAcrossVectors;
-        blocks[width - 1](weight.block(j, outputs, i, n), later, x.block(i, n, c, width * kWidth),
+        blocks[width - 1](weight.block(j, outputs, i, n), ahead, near, x.block(i, n, c, width * kWidth),
                           out.block(j, outputs, c, width * kWidth), i > 0);
       }
     }

@@ -58,7 +58,7 @@ inline void sums(const Vec (&v)[kCount], float* out) {
 template <class T>
 constexpr int64_t kLine = 64 / sizeof(T);
 
-/// Prefetches a line into the L1 cache. Into L2 would be slower for weights, which are often in L3.
+/// Prefetches a line into the L1 cache.
 inline void prefetch(const void* p) {
   __builtin_prefetch(p, 0, 3);
 }
