@@ -20,9 +20,9 @@ constexpr int kLinearOutputs = 4;
 /// How many lines before its use a line of the weight comes into the L1 cache.
 constexpr int64_t kNearLines = 8;
 
-/// Prefetches a weight from memory in two steps: into the L2 cache, and from there into L1, which can wait for
-/// few lines at a time. A weight in L3 gains from the second step. Where memory is read best into L1 at once
-/// (CpuFeatures::prefetch_to_l2), both steps are at the same distance.
+/// Prefetches a weight from memory in two steps: into the L2 cache, and from there into L1, which can wait
+/// for few lines at a time. A weight in L3 gains from the second step. Where memory is read best into L1 at
+/// once (CpuFeatures::prefetch_to_l2), both steps are at the same distance.
 inline void prefetch_in_steps(const void* ahead, const void* near) {
   __builtin_prefetch(ahead, 0, 2);
   prefetch(near);
