@@ -40,13 +40,6 @@ at::Tensor survivors_of(uint64_t seed, double p, int64_t heads, int64_t L, int64
   return kernels::counter_keep_mask(key, p, 0, 1, 0, heads, static_cast<uint32_t>(S - L), L, 0, S);
 }
 
-bool takes(Backend backend, const OptionCall& call) {
-  for (const auto& candidate : explain(call.q, call.k, call.v, call.options, call.extras).candidates) {
-    if (candidate.backend == backend) return candidate.available;
-  }
-  return false;
-}
-
 }  // namespace
 
 TEST_CASE("counter dropout: the share that survives is the nearest that 16 bits hold, and never none",

@@ -185,7 +185,7 @@ struct Sizes {
   int64_t B = 2, H = 4, Hkv = 2, L = 150, S = 300, D = 16, Dv = 8;
 };
 
-Terms drawn(const Sizes& sizes, uint64_t seed = 5) {
+Terms drawn_terms(const Sizes& sizes, uint64_t seed = 5) {
   at::manual_seed(seed);
   const auto draw = [&](int64_t heads, int64_t rows, int64_t width) {
     return at::randn({sizes.B, heads, rows, width}, at::kDouble);
@@ -290,7 +290,7 @@ TEST_CASE("native: gradients of a bias in every shape that broadcasts", "[native
   const auto row = GENERATE(from_range(rows));
   const auto& sizes = bias_sizes()[row[1]];
   const auto extent = [&](size_t bit, int64_t size) { return row[0] >> bit & 1 ? size : 1; };
-  auto terms = drawn(sizes);
+  auto terms = drawn_terms(sizes);
   terms.biases = {at::randn({extent(0, sizes.B), extent(1, sizes.H), extent(2, sizes.L), extent(3, sizes.S)},
                             at::kDouble)};
   INFO("bias " << terms.biases[0].sizes());
@@ -299,7 +299,7 @@ TEST_CASE("native: gradients of a bias in every shape that broadcasts", "[native
 
 TEST_CASE("native: every bias of a sum gets its gradient, in its dtype", "[native][bias_gradient]") {
   const Sizes sizes;
-  auto terms = drawn(sizes);
+  auto terms = drawn_terms(sizes);
   terms.biases = {at::randn({sizes.L, sizes.S}, at::kDouble),
                   at::randn({1, sizes.H, 1, sizes.S}, at::kDouble),
                   at::randn({sizes.B, 1, 1, sizes.S}, at::kDouble)};
@@ -325,7 +325,7 @@ TEST_CASE("native: every bias of a sum gets its gradient, in its dtype", "[nativ
 
 TEST_CASE("native: biases with strides of their own", "[native][bias_gradient]") {
   const Sizes sizes;
-  const auto terms = drawn(sizes);
+  const auto terms = drawn_terms(sizes);
   const auto type = GENERATE(from_range(kNativeTypes));
   const auto compare = [&](const at::Tensor& given) {
     const auto run = [&](Backend backend, at::ScalarType of) {
@@ -350,7 +350,7 @@ TEST_CASE("native: biases with strides of their own", "[native][bias_gradient]")
 
 TEST_CASE("native: a gradient of a bias alone", "[native][bias_gradient]") {
   const auto type = GENERATE(from_range(kNativeTypes));
-  const auto terms = drawn({});
+  const auto terms = drawn_terms({});
   const auto q = terms.q.to(type), k = terms.k.to(type), v = terms.v.to(type);
   const auto run = [&](Backend backend) {
     const auto bias = leaf(at::zeros({4, 150, 300}), type);
@@ -371,7 +371,7 @@ TEST_CASE("native: gradients of slopes, of heads and of items", "[native][slopes
   const auto& sizes = all[row[0]];
   const auto type = kNativeTypes[row[1]];
   const bool per_item = row[2] == 1;
-  auto terms = drawn(sizes);
+  auto terms = drawn_terms(sizes);
   terms.slopes =
       at::rand(per_item ? at::IntArrayRef{sizes.B, sizes.H} : at::IntArrayRef{sizes.H}, at::kDouble) * 0.05;
   terms.options.causal = std::array{Causal::None, Causal::BottomRight}[row[3]];
@@ -388,7 +388,7 @@ TEST_CASE("native: gradients through weights, alone and beside other results", "
       rows_for_kernels({all.size(), kNativeTypes.size(), weight_settings().size(), 2, 2});
   const auto row = GENERATE(from_range(rows));
   const auto& sizes = all[row[0]];
-  auto terms = drawn(sizes);
+  auto terms = drawn_terms(sizes);
   terms.weights = std::array{Weights::Clean, Weights::Dropped}[row[3]];
   terms.of_output = row[4] == 1;
   INFO((terms.weights == Weights::Clean ? "clean" : "dropped")
@@ -398,7 +398,7 @@ TEST_CASE("native: gradients through weights, alone and beside other results", "
 
 TEST_CASE("native: an incoming gradient of weights may have any stride", "[native][weights_gradient]") {
   const auto type = GENERATE(from_range(kNativeTypes));
-  const auto terms = drawn({});
+  const auto terms = drawn_terms({});
   const auto gradient = [&](const at::Tensor& direction) {
     const auto q = leaf(terms.q, type);
     const auto weights = attention(q, terms.k.to(type), terms.v.to(type), {.backend = Backend::Native},
@@ -416,7 +416,7 @@ TEST_CASE("native: an incoming gradient of weights may have any stride", "[nativ
 TEST_CASE("native: returned weights may be changed or dropped before the backward pass",
           "[native][weights_gradient]") {
   const auto which = GENERATE(Weights::Clean, Weights::Dropped);
-  const auto terms = drawn({});
+  const auto terms = drawn_terms({});
   const auto direction = at::randn({2, 4, 150, 300}, at::kDouble).to(at::kFloat);
   const auto gradient = [&](const auto& use) {
     const auto q = leaf(terms.q, at::kFloat);
@@ -445,7 +445,7 @@ TEST_CASE("native: returned weights may be changed or dropped before the backwar
 TEST_CASE("native: a row without keys takes part in no gradient",
           "[native][weights_gradient][bias_gradient]") {
   const auto type = GENERATE(from_range(kNativeTypes));
-  const auto terms = drawn({});
+  const auto terms = drawn_terms({});
   const auto q = leaf(terms.q, type), sinks = leaf(at::zeros({4}), type),
              bias = leaf(at::zeros({2, 4, 150, 1}), type);
   const auto keep = at::ones({150, 300}, at::kBool);

@@ -49,7 +49,7 @@ constexpr const char* kUnusable =
     "gradcheck: every leaf must be a contiguous float64 tensor that requires grad";
 
 // Returns a message if the two differ by more than rounding does.
-std::string difference(const std::string& where, double got, double up, double down) {
+std::string disagreement(const std::string& where, double got, double up, double down) {
   const double numeric = (up - down) / (2 * kEps);
   if (std::abs(got - numeric) <= 1e-5 + 1e-3 * std::abs(numeric)) return "";
   return fmt::format("{}: gradient {:.9g}, central difference {:.9g}", where, got, numeric);
@@ -71,8 +71,8 @@ std::string gradcheck_leaves(const std::function<at::Tensor()>& f, const std::ve
       x[i] = saved - kEps;
       const double down = differences.value();
       x[i] = saved;
-      const auto found = difference(fmt::format("tensor {} element {}", n, i),
-                                    gradient.const_data_ptr<double>()[i], up, down);
+      const auto found = disagreement(fmt::format("tensor {} element {}", n, i),
+                                      gradient.const_data_ptr<double>()[i], up, down);
       if (!found.empty()) return found;
     }
   }
@@ -94,8 +94,8 @@ std::string gradcheck_directions(const std::function<at::Tensor()>& f,
       leaves[n].copy_(saved - kEps * direction);
       const double down = differences.value();
       leaves[n].copy_(saved);
-      const auto found = difference(fmt::format("tensor {} direction {}", n, number),
-                                    (gradient * direction).sum().item<double>(), up, down);
+      const auto found = disagreement(fmt::format("tensor {} direction {}", n, number),
+                                      (gradient * direction).sum().item<double>(), up, down);
       if (!found.empty()) return found;
     }
   }
