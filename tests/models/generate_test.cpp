@@ -112,7 +112,7 @@ TEST_CASE("generate runs any model with a cached forward pass", "[generate]") {
   CHECK(steps(1030, GenerateOptions().prefill_chunk) == std::vector<int64_t>{512, 512, 6, 1});
   CHECK(steps(1030, 0) == std::vector<int64_t>{1030, 1});
   // A cache is no larger than the context.
-  CounterImpl small_gpt(5);
+  CounterImpl small(5);
   CHECK(ended(small, {1, 2, 3}, {.max_new_tokens = 90}) == Result({4, 5, 6}, "context full"));
   CHECK(ended(small, {1, 2, 3}, {.max_new_tokens = 1}) == Result({4}, "length"));
   CHECK(small.capacities == std::vector<int64_t>{5, 4});

@@ -11,30 +11,14 @@
 #include <attentive/models/generate.h>
 #include <attentive/models/gpt.h>
 
+#include "support/autocast.h"
 #include "support/compare.h"
 #include "support/errors.h"
 
 using namespace attentive;
+using attentive::test::CpuAutocast;
 
 namespace {
-
-class CpuAutocast {
- public:
-  explicit CpuAutocast(at::ScalarType type) : previous_(at::autocast::get_autocast_dtype(at::kCPU)) {
-    at::autocast::set_autocast_enabled(at::kCPU, true);
-    at::autocast::set_autocast_dtype(at::kCPU, type);
-  }
-  ~CpuAutocast() {
-    at::autocast::clear_cache();
-    at::autocast::set_autocast_enabled(at::kCPU, false);
-    at::autocast::set_autocast_dtype(at::kCPU, previous_);
-  }
-  CpuAutocast(const CpuAutocast&) = delete;
-  CpuAutocast& operator=(const CpuAutocast&) = delete;
-
- private:
-  at::ScalarType previous_;
-};
 
 struct AutocastCase {
   const char* name;

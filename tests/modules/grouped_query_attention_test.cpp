@@ -9,23 +9,16 @@
 #include <attentive/modules/grouped_query_attention.h>
 #include <attentive/modules/multi_head_attention.h>
 
+#include "modules/golden_check.h"
 #include "support/compare.h"
 #include "support/errors.h"
 #include "support/module_suite.h"
 
 using namespace attentive;
+using attentive::test::sentence;
 using attentive::test::table;
 
 namespace {
-
-at::Tensor sentence() {
-  return table({{.43f, .15f, .89f},
-                {.55f, .87f, .66f},
-                {.57f, .85f, .64f},
-                {.22f, .58f, .33f},
-                {.77f, .25f, .10f},
-                {.05f, .80f, .55f}});
-}
 
 GroupedQueryAttentionOptions small() {
   return GroupedQueryAttentionOptions(6, 8, 5, 0.25, 4, 2, /*qkv_bias=*/true);

@@ -12,6 +12,13 @@
 
 using namespace attentive;
 
+namespace {
+
+constexpr float kFloatNaN = std::numeric_limits<float>::quiet_NaN();
+constexpr float kFloatInfinity = std::numeric_limits<float>::infinity();
+
+}  // namespace
+
 TEST_CASE("the distance is the largest difference and says where it is", "[compare]") {
   const auto want = at::tensor({1.0f, 2.0f, 3.0f, 4.0f}).view({2, 2});
   const auto distance = distance_of(at::tensor({1.5f, 2.0f, 2.25f, 4.0f}).view({2, 2}), want);
@@ -41,21 +48,21 @@ TEST_CASE("NaN never passes and infinities must be equal", "[compare]") {
     if (distance.place >= 0 && !distance.within(0.0)) CHECK(distance.place == 1);
     return distance.within(1e300);
   };
-  CHECK_FALSE(check(kNan, 1.0f));
-  CHECK_FALSE(check(1.0f, kNan));
-  CHECK_FALSE(check(kNan, kNan));
-  CHECK(check(kInf, kInf));
-  CHECK_FALSE(check(-kInf, kInf));
-  CHECK_FALSE(check(1.0f, kInf));
-  CHECK_FALSE(check(kInf, 1.0f));
+  CHECK_FALSE(check(kFloatNaN, 1.0f));
+  CHECK_FALSE(check(1.0f, kFloatNaN));
+  CHECK_FALSE(check(kFloatNaN, kFloatNaN));
+  CHECK(check(kFloatInfinity, kFloatInfinity));
+  CHECK_FALSE(check(-kFloatInfinity, kFloatInfinity));
+  CHECK_FALSE(check(1.0f, kFloatInfinity));
+  CHECK_FALSE(check(kFloatInfinity, 1.0f));
 }
 
 TEST_CASE("an infinity does not widen a relative tolerance", "[compare]") {
-  CHECK(largest_magnitude(at::tensor({-3.0f, kInf, 2.0f, kNan})) == 3.0);
+  CHECK(largest_magnitude(at::tensor({-3.0f, kFloatInfinity, 2.0f, kFloatNaN})) == 3.0);
   CHECK(largest_magnitude(at::empty({0})) == 0.0);
-  const auto want = at::tensor({2.0f, kInf});
-  CHECK(difference(at::tensor({2.5f, kInf}), want, {0.25, 0.0}) == "");
-  CHECK_FALSE(difference(at::tensor({2.75f, kInf}), want, {0.25, 0.0}).empty());
+  const auto want = at::tensor({2.0f, kFloatInfinity});
+  CHECK(difference(at::tensor({2.5f, kFloatInfinity}), want, {0.25, 0.0}) == "");
+  CHECK_FALSE(difference(at::tensor({2.75f, kFloatInfinity}), want, {0.25, 0.0}).empty());
 }
 
 TEST_CASE("a difference is one line", "[compare]") {
@@ -80,7 +87,7 @@ TEST_CASE("bits are equal only with the same shape and dtype", "[compare]") {
   CHECK_FALSE(bit_equal(zero, at::tensor({-0.0f, 1.0f})));
   CHECK_FALSE(bit_equal(zero, zero.view({2, 1})));
   CHECK_FALSE(bit_equal(at::zeros({2}), at::zeros({2}, at::kInt)));
-  CHECK(bit_equal(at::tensor({kNan}), at::tensor({kNan})));
+  CHECK(bit_equal(at::tensor({kFloatNaN}), at::tensor({kFloatNaN})));
   CHECK(bit_equal(at::empty({0}), at::empty({0})));
   const auto square = at::tensor({1.0f, 2.0f, 3.0f, 4.0f}).view({2, 2});
   CHECK(bit_equal(square.t(), square.t().contiguous()));

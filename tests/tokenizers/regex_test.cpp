@@ -15,7 +15,7 @@ std::string refused_pattern(std::string_view pattern) {
   return refusal_of([&] { return Regex(pattern); });
 }
 
-std::vector<std::string> matches(std::string_view pattern, std::string_view text) {
+std::vector<std::string> all_matches(std::string_view pattern, std::string_view text) {
   std::vector<std::string> all;
   Regex(pattern).find_all(
       text, [&](size_t begin, size_t end) { all.emplace_back(text.substr(begin, end - begin)); });
@@ -27,42 +27,42 @@ using Texts = std::vector<std::string>;
 }  // namespace
 
 TEST_CASE("A pattern means in PCRE2 what it means in Oniguruma", "[regex]") {
-  CHECK(matches(R"(\s)", "a\u180Eb\u0085c\u3000") == Texts{"\u0085", "\u3000"});
-  CHECK(matches(R"([^\s])", "\u180E ") == Texts{"\u180E"});
-  CHECK(matches(R"(\w+)", "q\u0301_1\u216B\u00BD\u24B6 \u2074") == Texts{"q\u0301_1\u216B\u00BD\u24B6"});
-  CHECK(matches(R"([\w]+)", "q\u0301_1\u216B\u00BD\u24B6") ==
+  CHECK(all_matches(R"(\s)", "a\u180Eb\u0085c\u3000") == Texts{"\u0085", "\u3000"});
+  CHECK(all_matches(R"([^\s])", "\u180E ") == Texts{"\u180E"});
+  CHECK(all_matches(R"(\w+)", "q\u0301_1\u216B\u00BD\u24B6 \u2074") == Texts{"q\u0301_1\u216B\u00BD\u24B6"});
+  CHECK(all_matches(R"([\w]+)", "q\u0301_1\u216B\u00BD\u24B6") ==
         Texts{"q\u0301_1\u216B", "\u24B6"});  // a half is none
-  CHECK(matches(R"(\W)", "\u00BDa ") == Texts{" "});
-  CHECK(matches(R"([^\w])", "\u00BDa") == Texts{"\u00BD"});
-  CHECK(matches(R"(\d+)", "12\u0663\u00B2") == Texts{"12\u0663"});
-  CHECK(matches(R"(\v)", "\v\n") == Texts{"\v"});
-  CHECK(matches(R"(.)", "\r\n\u2028") == Texts{"\r", "\u2028"});
-  CHECK(matches(R"(\p{Han}+)", "\u4E2D\u3001\u6587") ==
+  CHECK(all_matches(R"(\W)", "\u00BDa ") == Texts{" "});
+  CHECK(all_matches(R"([^\w])", "\u00BDa") == Texts{"\u00BD"});
+  CHECK(all_matches(R"(\d+)", "12\u0663\u00B2") == Texts{"12\u0663"});
+  CHECK(all_matches(R"(\v)", "\v\n") == Texts{"\v"});
+  CHECK(all_matches(R"(.)", "\r\n\u2028") == Texts{"\r", "\u2028"});
+  CHECK(all_matches(R"(\p{Han}+)", "\u4E2D\u3001\u6587") ==
         Texts{"\u4E2D", "\u6587"});  // U+3001 is used with Han only
-  CHECK(matches(R"((?i:'s))", "'S 'ſ") == Texts{"'S", "'ſ"});
-  CHECK(matches(R"(\u0041|\x42|\x{1F600})", "AB\U0001F600") == Texts{"A", "B", "\U0001F600"});
-  CHECK(matches("a*", "baac") == Texts{"", "aa", ""});
+  CHECK(all_matches(R"((?i:'s))", "'S 'ſ") == Texts{"'S", "'ſ"});
+  CHECK(all_matches(R"(\u0041|\x42|\x{1F600})", "AB\U0001F600") == Texts{"A", "B", "\U0001F600"});
+  CHECK(all_matches("a*", "baac") == Texts{"", "aa", ""});
 }
 
 TEST_CASE("Classes hold classes, and what is in two of them", "[regex]") {
-  CHECK(matches(R"([^(\s|[.,!]]+)", "a[b(c|d.e f]g") == Texts{"a[b", "c", "d", "e", "f]g"});  // BLOOM's
-  CHECK(matches(R"([a[^\x00-z]]+)", "ab~é") == Texts{"a", "~é"});
-  CHECK(matches(R"([^a[^a-d]]+)", "abcde") == Texts{"bcd"});
-  CHECK(matches(R"([\p{L}&&[^\p{Han}]]+)", "a中b文1") == Texts{"a", "b"});  // Kimi K2's
-  CHECK(matches(R"([^\p{L}&&[^\p{Han}]]+)", "a中b文1") == Texts{"中", "文1"});
-  CHECK(matches(R"([a-f&&c-z&&[^e]]+)", "abcdefg") == Texts{"cd", "f"});
-  CHECK(matches("[a[b-d&&c-e]]+", "abcde") == Texts{"a", "cd"});
-  CHECK(matches(R"([\S]+)", "a b\u3000c") == Texts{"a", "b", "c"});
-  CHECK(matches(R"([^\W\d]+)", "a1 _é") == Texts{"a", "_é"});
-  CHECK(matches(R"([\D&&\w]+)", "a1-b") == Texts{"a", "b"});
-  CHECK(matches(R"((?<=[\p{L}&&[^x]])1)", "x1a1") == Texts{"1"});
-  CHECK(matches("[a-]+", "a-b") == Texts{"a-"});
-  CHECK(matches("[[a-]c]+", "a-bc") == Texts{"a-", "c"});  // no range from a to c
-  CHECK(matches("[^a]", "\n") == Texts{"\n"});
-  CHECK(matches("[^a[^\\n]]", "\na") == Texts{"\n"});
-  CHECK(matches("[é-í]+", "èéêí") == Texts{"éêí"});
-  CHECK(matches("[^:a:]+", ":b:") == Texts{"b"});
-  CHECK(matches("[:a:]+", "b:a") == Texts{":a"});  // no POSIX bracket
+  CHECK(all_matches(R"([^(\s|[.,!]]+)", "a[b(c|d.e f]g") == Texts{"a[b", "c", "d", "e", "f]g"});  // BLOOM's
+  CHECK(all_matches(R"([a[^\x00-z]]+)", "ab~é") == Texts{"a", "~é"});
+  CHECK(all_matches(R"([^a[^a-d]]+)", "abcde") == Texts{"bcd"});
+  CHECK(all_matches(R"([\p{L}&&[^\p{Han}]]+)", "a中b文1") == Texts{"a", "b"});  // Kimi K2's
+  CHECK(all_matches(R"([^\p{L}&&[^\p{Han}]]+)", "a中b文1") == Texts{"中", "文1"});
+  CHECK(all_matches(R"([a-f&&c-z&&[^e]]+)", "abcdefg") == Texts{"cd", "f"});
+  CHECK(all_matches("[a[b-d&&c-e]]+", "abcde") == Texts{"a", "cd"});
+  CHECK(all_matches(R"([\S]+)", "a b\u3000c") == Texts{"a", "b", "c"});
+  CHECK(all_matches(R"([^\W\d]+)", "a1 _é") == Texts{"a", "_é"});
+  CHECK(all_matches(R"([\D&&\w]+)", "a1-b") == Texts{"a", "b"});
+  CHECK(all_matches(R"((?<=[\p{L}&&[^x]])1)", "x1a1") == Texts{"1"});
+  CHECK(all_matches("[a-]+", "a-b") == Texts{"a-"});
+  CHECK(all_matches("[[a-]c]+", "a-bc") == Texts{"a-", "c"});  // no range from a to c
+  CHECK(all_matches("[^a]", "\n") == Texts{"\n"});
+  CHECK(all_matches("[^a[^\\n]]", "\na") == Texts{"\n"});
+  CHECK(all_matches("[é-í]+", "èéêí") == Texts{"éêí"});
+  CHECK(all_matches("[^:a:]+", ":b:") == Texts{"b"});
+  CHECK(all_matches("[:a:]+", "b:a") == Texts{":a"});  // no POSIX bracket
 }
 
 TEST_CASE("Syntax of which the two have different ideas is refused", "[regex]") {
@@ -104,7 +104,7 @@ TEST_CASE("Syntax of which the two have different ideas is refused", "[regex]") 
 TEST_CASE("A pattern that tries every way to match ends in an error", "[regex]") {
   const std::string text = std::string(60, 'a') + "b";
   try {
-    (void)matches(R"((?:a|\p{Ll})*[cd])", text);
+    (void)all_matches(R"((?:a|\p{Ll})*[cd])", text);
     FAIL("it ended");
   } catch (const Refusal& refusal) {
     CHECK(std::string(refusal.what()).find("gave up at byte 0: match limit exceeded") != std::string::npos);

@@ -7,6 +7,7 @@
 
 using namespace attentive;
 using namespace attentive::tokenizers;
+using attentive::test::refusal_of;
 using Json = nlohmann::json;
 
 namespace {
