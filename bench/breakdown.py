@@ -5,8 +5,9 @@
     bench/breakdown.py build/release/bench/attention_loop --case "bf16 T=4k"
 
     bench/breakdown.py build/release/bench/attention_loop --case prompt --json bench/results/breakdown-prompt.json
+    bench/breakdown.py build/release/bench/gpt_step_bench --text tinyshakespeare.txt --json bench/results/breakdown-step.json
 
-Start-up is not sampled. Every sample is put into one part by the function it fell into, for a prompt also by the
+With --text, the program is gpt_step_bench and the cases are training steps. Start-up is not sampled. Every sample is put into one part by the function it fell into, for a prompt also by the
 functions that called it; what is in no named part is "other", so the named parts never claim more than they have. Needs
 `perf` (Debian: linux-perf).
 """
@@ -60,6 +61,29 @@ PROMPT_PARTS = (
     ("LibTorch and allocation", r"c10|at::|torch|alloc|free|libc10|libtorch"),
 )
 
+# For a training step.
+STEP_PARTS = (
+    ("waiting for the other thread", r"gomp"),
+    ("products by the library", r"mkl_blas\w*kernel"),
+    ("packing by the library", r"mkl_"),
+    ("GELU", r"gelu"),
+    ("dropout of features", r"dropout_bits|scale_survivors|survivors"),
+    ("attention", r"attentive::kernels::cpu"),
+    ("norms", r"LayerNorm|Rowwise|layer_norm|cascade_sum|[Ss]um"),
+    ("optimizer", r"adam"),
+    ("norm of gradients", r"[Nn]orm"),
+    ("loss", r"softmax|nll|cross_entropy"),
+    ("embedding", r"embedding|index"),
+    ("sums and copies of tensors", r"VectorizedLoop|loop_2d|callback_fn|memmove|memset|memcpy|copy_kernel"),
+    ("page faults and system", r"\[k\]"),
+    ("autograd, dispatch and allocation", r"c10|at::|torch|libtorch|alloc|free|libc|ld-linux|libm\.|libstdc|attentive::|gpt_step_bench"),
+)
+
+STEPS = {
+    "4 x 128, T 64, batch 12": ["small"],
+    "6 x 384, T 256, batch 16, dropout 0.2": ["large", "--batch", "16"],
+}
+
 CASES = {
     "prompt of 512, Llama of 150 M, fp32": ["--prompt", "--tokens", "512"],
     "prompt of 512, Llama of 150 M, bf16": ["--prompt", "--tokens", "512", "--dtype", "bf16"],
@@ -110,11 +134,10 @@ def part_of(text, parts):
     return "other"
 
 
-def recorded(data, program, arguments, *options):
-    """Records one run and returns what the program printed."""
-    command = ["perf", "record", "-q", "-e", "cpu-clock", "-D", str(START_UP_MS), *options, "-o", str(data), "--",
-               program, *arguments, "--seconds", str(START_UP_MS / 1000 + SECONDS)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def recorded(data, command, *options, text=None):
+    """Records one run, to whose standard input it writes a text, and returns what the program printed."""
+    command = ["perf", "record", "-q", "-e", "cpu-clock", "-D", str(START_UP_MS), *options, "-o", str(data), "--", *command]
+    done = subprocess.run(command, input=text, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode:
         sys.exit(f"breakdown: {' '.join(command)} failed:\n{done.stderr}")
     return done.stdout
@@ -124,12 +147,12 @@ def output_of(*command):
     return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
 
 
-def functions(data):
+def functions(data, parts):
     """The parts of the samples by the function they fell into, with their numbers."""
     for line in output_of("perf", "report", "-i", str(data), "--stdio", "--sort", "dso,symbol", "-F", "sample,dso,symbol").splitlines():
         match = re.match(r"\s*(\d+)\s+(\S+(?: tid \d+)?)\s+(.*)", line)
         if match:
-            yield part_of(f"{match[2]} {match[3].strip()}", PARTS), int(match[1])
+            yield part_of(f"{match[2]} {match[3].strip()}", parts), int(match[1])
 
 
 def stacks(data):
@@ -141,44 +164,71 @@ def stacks(data):
             yield part_of("\n".join(names), PROMPT_PARTS), 1
 
 
+def sum_of(found):
+    samples = {}
+    for name, count in found:
+        samples[name] = samples.get(name, 0) + count
+    if not samples:
+        sys.exit("breakdown: no samples")
+    return samples
+
+
 def sample(program, arguments):
+    """The samples of each part, and the seconds of a call."""
+    command = [program, *arguments, "--seconds", str(START_UP_MS / 1000 + SECONDS)]
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "perf.data"
         if "--prompt" in arguments:
-            said = recorded(data, program, arguments, "-F", "499", "--call-graph", "dwarf,16384")
-            found = stacks(data)
+            said = recorded(data, command, "-F", "499", "--call-graph", "dwarf,16384")
+            samples = sum_of(stacks(data))
         else:
-            said = recorded(data, program, arguments)
-            found = functions(data)
-        samples = {}
-        for name, count in found:
-            samples[name] = samples.get(name, 0) + count
-    if not samples:
-        sys.exit(f"breakdown: no samples of {' '.join(arguments)}")
+            said = recorded(data, command)
+            samples = sum_of(functions(data, PARTS))
     return samples, float(re.search(r"([\d.]+) s a call", said)[1])
+
+
+def sample_steps(program, text, arguments, threads):
+    """The samples of each part of a training step, and the seconds of a step."""
+    size, *options = arguments
+    command = [program, text, size, "1", str(threads), *options]
+    once = subprocess.run(command, input="3\n", stdout=subprocess.PIPE, text=True, check=True).stdout
+    steps = int((START_UP_MS / 1000 + SECONDS) / float(once.split()[0])) + 1
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder) / "perf.data"
+        said = recorded(data, command, text=f"{steps}\n")
+        return sum_of(functions(data, STEP_PARTS)), float(said.split()[0])
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("program", help="attention_loop of a release build")
+    parser.add_argument("program", help="attention_loop or gpt_step_bench of a release build")
+    parser.add_argument("--text", help="a text to learn: breaks down training steps of gpt_step_bench")
     parser.add_argument("--case", nargs="+", default=[""], help="only the cases whose name contains one of these")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--json", help="writes every share to this file")
     arguments = parser.parse_args()
     print(processor(), flush=True)
     result = []
-    for name, flags in CASES.items():
-        if not any(part in name for part in arguments.case):
-            continue
-        if "--threads" not in flags:
-            flags = [*flags, "--threads", str(arguments.threads)]
-        samples, seconds = sample(arguments.program, flags)
+
+    def add(name, threads, samples, seconds):
         total = sum(samples.values())
         shares = {part: count / total for part, count in sorted(samples.items(), key=lambda item: -item[1])}
-        result.append({"case": name, "threads": int(flags[flags.index("--threads") + 1]), "seconds_a_call": seconds, "samples": total,
+        result.append({"case": name, "threads": threads, "seconds_a_call": seconds, "samples": total,
                        "named": 1 - shares.get("other", 0), "shares": shares})
         print(f"{name}: {seconds * 1e3:.3f} ms; "
               + ", ".join(f"{part} {100 * share:.0f} %" for part, share in shares.items() if share >= 0.005), flush=True)
+
+    for name, flags in (STEPS if arguments.text else CASES).items():
+        if not any(part in name for part in arguments.case):
+            continue
+        if arguments.text:
+            for threads in sorted({1, arguments.threads}):
+                add(f"{name}, {threads} thread{'s' * (threads > 1)}", threads,
+                    *sample_steps(arguments.program, arguments.text, flags, threads))
+            continue
+        if "--threads" not in flags:
+            flags = [*flags, "--threads", str(arguments.threads)]
+        add(name, int(flags[flags.index("--threads") + 1]), *sample(arguments.program, flags))
     if not result:
         sys.exit(f"breakdown: no case contains {' or '.join(map(repr, arguments.case))}")
     if arguments.json:

@@ -9,7 +9,7 @@ the two runs differ by rounding alone. Prints the loss over the whole validation
     bench/gpt_peer.py --text tinyshakespeare.txt --against build/release/bench/gpt_step_bench
 
 takes turns with this package's training loop: a few steps of one, a few of the other, in one run. First the losses
-of both must agree.
+of both must agree; `--curve 300` compares so many of them instead. `--compile` compiles the peer by torch.compile.
 """
 
 import argparse
@@ -157,8 +157,8 @@ def evaluate(model, tokens, block, batch):
 class Run:
     """One training run, a step at a time, so that a benchmark can take turns with another program."""
 
-    def __init__(self, text, preset, seed, device="cpu", autocast=False):
-        p = self.p = PRESETS[preset]
+    def __init__(self, text, preset, seed, device="cpu", autocast=False, batch=None, compiled=False):
+        p = self.p = PRESETS[preset] | ({"batch": batch} if batch else {})
         self.device, self.autocast = device, autocast
         characters = sorted(set(text))
         ids = {c: i for i, c in enumerate(characters)}
@@ -170,7 +170,7 @@ class Run:
                          tied=True)
         self.model.gpt2_init()
         self.model.to(device)
-        self.loss_of = self.model.loss
+        self.loss_of = torch.compile(self.model.loss) if compiled else self.model.loss
         self.sampler = Sampler(self.training, p["block"], p["batch"], seed)
         decayed = [q for q in self.model.parameters() if q.dim() >= 2]
         plain = [q for q in self.model.parameters() if q.dim() < 2]
@@ -207,9 +207,20 @@ def timed(run, steps):
     return statistics.median(times), (time.process_time() - processor) / steps, loss
 
 
+def compare_curves(attentive_steps, run, steps):
+    """Prints the largest difference between the losses of both programs, and ends with status 1 unless four digits are equal."""
+    largest = 0.0
+    for i in range(steps):
+        ours, peer = attentive_steps(1)[2], run.step()
+        largest = max(largest, abs(ours - peer))
+    print(f"{steps} steps: last losses {ours:.6f} and {peer:.6f}, largest difference {largest:.1e}")
+    raise SystemExit(int(largest >= 5e-4))  # losses are between 1 and 10
+
+
 def take_turns(args, run):
     size = args.preset.removeprefix("shakespeare-")
-    flags = ["--device", args.device, *(["--autocast"] if args.autocast else [])]
+    flags = ["--device", args.device, *(["--autocast"] if args.autocast else []),
+             *(["--batch", str(args.batch)] if args.batch else [])]
     program = subprocess.Popen([args.against, args.text, size, str(args.seed), str(args.threads), *flags],
                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
@@ -217,6 +228,8 @@ def take_turns(args, run):
         print(steps, file=program.stdin, flush=True)
         return tuple(float(x) for x in program.stdout.readline().split())
 
+    if args.curve:
+        compare_curves(attentive_steps, run, args.curve)
     for i in range(args.burst):  # the same model, batches and optimiser: the same losses, up to rounding
         a, b = attentive_steps(1)[2], timed(run, 1)[2]
         if run.p["dropout"] == 0 and abs(a - b) > (2e-2 if args.autocast else 1e-3):
@@ -234,8 +247,8 @@ def take_turns(args, run):
         a, b = (statistics.median(pair[side][i] for pair in pairs) for side in (0, 1))
         ratio = statistics.median(x[i] / y[i] for x, y in pairs)
         where = "" if args.device == "cpu" else f", {torch.cuda.get_device_name()}"
-        precision = ", autocast bfloat16" if args.autocast else ""
-        print(f"{args.preset}, {args.threads} threads{where}{precision}, {clock} time a step, medians of {args.turns} turns of "
+        how = (", autocast bfloat16" if args.autocast else "") + (", peer compiled" if args.compile else "")
+        print(f"{args.preset}, batch {run.p['batch']}, {args.threads} threads{where}{how}, {clock} time a step, medians of {args.turns} turns of "
               f"{args.burst} steps: ours {1e3 * a:.2f} ms, peer {1e3 * b:.2f} ms, ratio {ratio:.3f}")
 
 
@@ -248,6 +261,9 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--autocast", action="store_true", help="to bfloat16")
+    parser.add_argument("--batch", type=int, help="rows of a step; default: the preset's")
+    parser.add_argument("--compile", action="store_true", help="torch.compile for the loss of the peer")
+    parser.add_argument("--curve", type=int, help="with --against: compare the losses of so many steps")
     parser.add_argument("--against", help="gpt_step_bench: compare the time of a step")
     parser.add_argument("--verbose", action="store_true", help="print every turn")
     parser.add_argument("--turns", type=int, default=15)
@@ -256,7 +272,7 @@ def main():
     torch.set_num_threads(args.threads)
     print(", ".join(f"{name} {value}" for name, value in describe(torch, args.threads).items()), flush=True)
     with open(args.text, encoding="utf-8", newline="") as file:
-        run = Run(file.read(), args.preset, args.seed, args.device, args.autocast)
+        run = Run(file.read(), args.preset, args.seed, args.device, args.autocast, args.batch, args.compile)
     if args.against:
         return take_turns(args, run)
     steps = args.steps or run.p["steps"]

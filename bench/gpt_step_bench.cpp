@@ -33,12 +33,15 @@ int main(int argc, char** argv) {
   int threads = 0;
   std::string device = "cpu";
   bool autocast = false;
+  int64_t batch = 0;
   app.add_option("FILE", file, "text to learn")->required();
   app.add_option("SIZE", size)->check(CLI::IsMember({"small", "large"}))->required();
   app.add_option("SEED", options.seed)->required();
   app.add_option("THREADS", threads)->check(CLI::Range(1, 1024))->required();
   app.add_option("--device", device)->check(CLI::IsMember({"cpu", "cuda"}))->capture_default_str();
   app.add_flag("--autocast", autocast, "to bfloat16");
+  app.add_option("--batch", batch, "rows of a step, as in the preset if not given")
+      ->check(CLI::PositiveNumber);
   return apps::run_main(app, argc, argv, [&] {
     at::set_num_threads(threads);
     const auto text = read_text(file);
@@ -51,6 +54,7 @@ int main(int argc, char** argv) {
       options.batch = 64;
       options.steps = 5000;
     }
+    if (batch > 0) options.batch = batch;
     at::manual_seed(options.seed);
     GPT model(model_options.bias(false).tied(true).init(GPTInit::Gpt2));
     options.device = at::Device(device);

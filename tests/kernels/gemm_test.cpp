@@ -7,12 +7,15 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 #include <c10/util/BFloat16.h>
 #include <catch2/catch_template_test_macros.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
+
+#include "kernels/simd/selection.h"
 
 using namespace attentive::kernels::cpu;
 
@@ -107,101 +110,145 @@ TEMPLATE_TEST_CASE("small products: every size, and not a number beyond it", "[g
   }
 }
 
-TEST_CASE("causal products: what is wanted is right, and what is out of reach is not met", "[gemm][short]") {
+// Products with a reach. What they need not read is NaN, except in a group of inner numbers that is
+// multiplied at once and of which they need another.
+template <class Numbers>
+class Reached {
+  using Operand = typename Numbers::Operand;
+  static constexpr int64_t kGroup = Numbers::pair == 1 ? 1 : 4, kBehind = 128;
+
+ public:
+  // `left` and `right` say which inner numbers of a row and of a column are not zero, as [begin, end).
+  struct Range {
+    int64_t begin, end;
+    bool has(int64_t p) const { return p >= begin && p < end; }
+    bool touches_group_of(int64_t p) const {
+      const int64_t first = p / kGroup * kGroup;
+      return begin < first + kGroup && end > first;
+    }
+  };
+
+  Reached(int64_t rows, int64_t columns, int64_t inner) : m(rows), n(columns), k(inner) {
+    a.resize(static_cast<size_t>(m * k));
+    b.resize(static_cast<size_t>(k * n));
+    c.assign(static_cast<size_t>(m * n + kBehind), -7.0F);
+  }
+
+  // Zeros are outside a row's or column's own range, NaN outside what all of the other side need.
+  template <class OfRow, class OfColumn>
+  void fill(const OfRow& of_row, const OfColumn& of_column, Range rows_need, Range columns_need) {
+    for (int64_t p = 0; p < k; ++p) {
+      for (int64_t i = 0; i < m; ++i) {
+        const float x = of_row(i).has(p) ? number(i * 131 + p) : 0.0F;
+        a[static_cast<size_t>(i * k + p)] = Numbers::element(columns_need.touches_group_of(p) ? x : kNan);
+      }
+      for (int64_t j = 0; j < n; ++j) {
+        const float x = of_column(j).has(p) ? number(p * 17 + j * 5 + 3) : 0.0F;
+        const int64_t at = p / Numbers::pair * Numbers::pair * n + j * Numbers::pair + p % Numbers::pair;
+        b[static_cast<size_t>(at)] = Numbers::element(rows_need.touches_group_of(p) ? x : kNan);
+      }
+    }
+  }
+
+  void add(const Reach& reach) {
+    gemm(Matrix<const Operand>{a.data(), m, k, k}, Rhs<const Operand>{b.data(), k, n, n},
+         Matrix<float>{c.data(), m, n, n}, Sums::Continue, reach);
+    gemm_done();
+  }
+
+  // How many of the wanted columns of each row are wrong, and how many numbers behind the result were
+  // written.
+  template <class OfRow, class OfColumn, class Wanted>
+  int64_t wrong(const OfRow& of_row, const OfColumn& of_column, const Wanted& wanted) const {
+    int64_t count = kBehind - std::count(c.end() - kBehind, c.end(), -7.0F);
+    for (int64_t i = 0; i < m; ++i) {
+      for (int64_t j = 0; j < n; ++j) {
+        if (!wanted(i, j)) continue;
+        double want = -7.0;
+        for (int64_t p = 0; p < k; ++p) {
+          if (of_row(i).has(p) && of_column(j).has(p))
+            want += double{number(i * 131 + p)} * number(p * 17 + j * 5 + 3);
+        }
+        count += !(c[static_cast<size_t>(i * n + j)] == static_cast<float>(want));
+      }
+    }
+    return count;
+  }
+  bool untouched() const { return c == std::vector<float>(c.size(), -7.0F); }
+
+  static bool available() { return std::is_same_v<Operand, float> || selection().bf16 == Bf16Product::Pairs; }
+
+ private:
+  int64_t m, n, k;
+  std::vector<Operand> a, b;
+  std::vector<float> c;
+};
+
+constexpr const char* kNoReach =
+    "bfloat16 is multiplied as float32 on this CPU, or by the matrix unit in whole";
+
+TEMPLATE_TEST_CASE("causal products: what is wanted is right, and what is out of reach is not met",
+                   "[gemm][short]", Floats, Halves) {
+  if (!Reached<TestType>::available()) SKIP(kNoReach);
+  using Range = typename Reached<TestType>::Range;
   const int64_t m = GENERATE(1, 5, 24, 32), columns = GENERATE(-3, 0, 1, 20, 64),
                 inner = GENERATE(-3, 1, 40, 130);
   const int64_t n = 64, k = 200;
-  // Parts of the rhs that no row reaches are NaN, and each row of the lhs is zero from its end on.
-  std::vector<float> a(static_cast<size_t>(m * k)), b(static_cast<size_t>(k * n)),
-      c(static_cast<size_t>(m * n), -7.0F);
-  for (int64_t i = 0; i < m; ++i) {
-    for (int64_t p = 0; p < std::min(k, inner + i); ++p)
-      a[static_cast<size_t>(i * k + p)] = number(i * 131 + p);
-  }
-  for (int64_t p = 0; p < k; ++p) {
-    for (int64_t j = 0; j < n; ++j)
-      b[static_cast<size_t>(p * n + j)] = p < inner + m - 1 ? number(p * 17 + j * 5 + 3) : kNan;
-  }
-
-  gemm(Matrix<const float>{a.data(), m, k, k}, Rhs<const float>{b.data(), k, n, n},
-       Matrix<float>{c.data(), m, n, n}, Sums::Continue, {.columns = columns, .inner = inner});
-
-  int64_t wrong = 0;
-  for (int64_t i = 0; i < m; ++i) {
-    for (int64_t j = 0; j < std::min(n, columns + i); ++j) {
-      double want = -7.0;
-      for (int64_t p = 0; p < std::min(k, inner + i); ++p)
-        want += double{number(i * 131 + p)} * number(p * 17 + j * 5 + 3);
-      wrong += !(c[static_cast<size_t>(i * n + j)] == static_cast<float>(want));
-    }
-  }
+  const auto of_row = [&](int64_t i) { return Range{0, inner + i}; };
+  const auto of_column = [&](int64_t) { return Range{0, k}; };
+  Reached<TestType> product(m, n, k);
+  product.fill(of_row, of_column, {0, inner + m - 1}, {0, k});
+  product.add({.columns = columns, .inner = inner});
   INFO(m << " rows, columns from " << columns << ", inner numbers from " << inner);
-  CHECK(wrong == 0);
-  if (columns <= -m) CHECK(c == std::vector<float>(c.size(), -7.0F));
+  CHECK(product.wrong(of_row, of_column, [&](int64_t i, int64_t j) { return j < columns + i; }) == 0);
+  if (columns <= -m) CHECK(product.untouched());
 }
 
-TEST_CASE("products under a window: what is wanted is right, and what is before its begin is not met",
-          "[gemm][short]") {
+TEMPLATE_TEST_CASE(
+    "products under a window: what is wanted is right, and what is before its begin is not met",
+    "[gemm][short]", Floats, Halves) {
+  if (!Reached<TestType>::available()) SKIP(kNoReach);
+  using Range = typename Reached<TestType>::Range;
   const int64_t m = GENERATE(1, 5, 24, 32), first_column = GENERATE(-40, -3, 0, 1, 20, 40, 64),
                 first_inner = GENERATE(-40, -3, 1, 40, 130);
   const int64_t n = 64, k = 200;
-  // Rows of the rhs that no row reaches are NaN, and the lhs is zero before each row's begin.
-  std::vector<float> a(static_cast<size_t>(m * k)), b(static_cast<size_t>(k * n)),
-      c(static_cast<size_t>(m * n), -7.0F);
-  for (int64_t i = 0; i < m; ++i) {
-    for (int64_t p = std::max<int64_t>(first_inner + i, 0); p < k; ++p)
-      a[static_cast<size_t>(i * k + p)] = number(i * 131 + p);
-  }
-  for (int64_t p = 0; p < k; ++p) {
-    for (int64_t j = 0; j < n; ++j)
-      b[static_cast<size_t>(p * n + j)] = p >= first_inner ? number(p * 17 + j * 5 + 3) : kNan;
-  }
-
-  gemm(Matrix<const float>{a.data(), m, k, k}, Rhs<const float>{b.data(), k, n, n},
-       Matrix<float>{c.data(), m, n, n}, Sums::Continue,
-       {.first_column = first_column, .first_inner = first_inner});
-
-  int64_t wrong = 0;
-  for (int64_t i = 0; i < m; ++i) {
-    for (int64_t j = std::max<int64_t>(first_column + i, 0); j < n; ++j) {
-      double want = -7.0;
-      for (int64_t p = std::max<int64_t>(first_inner + i, 0); p < k; ++p)
-        want += double{number(i * 131 + p)} * number(p * 17 + j * 5 + 3);
-      wrong += !(c[static_cast<size_t>(i * n + j)] == static_cast<float>(want));
-    }
-  }
+  const auto of_row = [&](int64_t i) { return Range{first_inner + i, k}; };
+  const auto of_column = [&](int64_t) { return Range{0, k}; };
+  Reached<TestType> product(m, n, k);
+  product.fill(of_row, of_column, {first_inner, k}, {0, k});
+  product.add({.first_column = first_column, .first_inner = first_inner});
   INFO(m << " rows, columns from " << first_column << ", inner numbers from " << first_inner);
-  CHECK(wrong == 0);
-  if (first_column >= n) CHECK(c == std::vector<float>(c.size(), -7.0F));
+  CHECK(product.wrong(of_row, of_column, [&](int64_t i, int64_t j) { return j >= first_column + i; }) == 0);
+  if (first_column >= n) CHECK(product.untouched());
 }
 
-TEST_CASE("products with a triangle on the right: what is below it is not met", "[gemm][short]") {
+TEMPLATE_TEST_CASE("products of a window whose rows begin after they end, for some or all rows",
+                   "[gemm][short]", Floats, Halves) {
+  if (!Reached<TestType>::available()) SKIP(kNoReach);
+  using Range = typename Reached<TestType>::Range;
+  const int64_t m = GENERATE(1, 6, 24), first_column = GENERATE(-20, 0, 17, 50),
+                columns = first_column - GENERATE(-30, -1, 0, 1, 31, 60);
+  const int64_t n = 64, k = 20;
+  const auto whole = [&](int64_t) { return Range{0, k}; };
+  Reached<TestType> product(m, n, k);
+  product.fill(whole, whole, {0, k}, {0, k});
+  product.add({.columns = columns, .first_column = first_column});
+  INFO(m << " rows, columns from " << first_column << " to " << columns);
+  CHECK(product.wrong(whole, whole,
+                      [&](int64_t i, int64_t j) { return j >= first_column + i && j < columns + i; }) == 0);
+}
+
+TEMPLATE_TEST_CASE("products with a triangle on the right: what is below it is not met", "[gemm][short]",
+                   Floats, Halves) {
+  if (!Reached<TestType>::available()) SKIP(kNoReach);
+  using Range = typename Reached<TestType>::Range;
   const int64_t m = GENERATE(1, 5, 32), reach = GENERATE(-80, -3, 1, 40, 130);
   const int64_t n = 60, k = 200;
-  // Numbers of the lhs that no column reaches are NaN, and the rhs is zero below each column's end.
-  std::vector<float> a(static_cast<size_t>(m * k)), b(static_cast<size_t>(k * n)),
-      c(static_cast<size_t>(m * n), -7.0F);
-  for (int64_t i = 0; i < m; ++i) {
-    for (int64_t p = 0; p < k; ++p)
-      a[static_cast<size_t>(i * k + p)] = p < reach + n - 1 ? number(i * 131 + p) : kNan;
-  }
-  for (int64_t j = 0; j < n; ++j) {
-    for (int64_t p = 0; p < std::min(k, reach + j); ++p)
-      b[static_cast<size_t>(p * n + j)] = number(p * 17 + j * 5 + 3);
-  }
-
-  gemm(Matrix<const float>{a.data(), m, k, k}, Rhs<const float>{b.data(), k, n, n},
-       Matrix<float>{c.data(), m, n, n}, Sums::Continue, {.inner_of_column = reach});
-
-  int64_t wrong = 0;
-  for (int64_t i = 0; i < m; ++i) {
-    for (int64_t j = 0; j < n; ++j) {
-      double want = -7.0;
-      for (int64_t p = 0; p < std::min(k, reach + j); ++p)
-        want += double{number(i * 131 + p)} * number(p * 17 + j * 5 + 3);
-      wrong += !(c[static_cast<size_t>(i * n + j)] == static_cast<float>(want));
-    }
-  }
+  const auto of_row = [&](int64_t) { return Range{0, k}; };
+  const auto of_column = [&](int64_t j) { return Range{0, reach + j}; };
+  Reached<TestType> product(m, n, k);
+  product.fill(of_row, of_column, {0, k}, {0, reach + n - 1});
+  product.add({.inner_of_column = reach});
   INFO(m << " rows, column 0 ends at " << reach);
-  CHECK(wrong == 0);
+  CHECK(product.wrong(of_row, of_column, [](int64_t, int64_t) { return true; }) == 0);
 }

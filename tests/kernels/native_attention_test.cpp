@@ -1,6 +1,7 @@
 // Compares the native CPU kernel with the float64 reference: shapes that fill several tiles, odd shapes,
 // every option, strides, hidden numbers, threads. The backend is forced, so a fallback would be an error.
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cmath>
@@ -509,6 +510,35 @@ TEST_CASE("native: the same bits for any number of threads", "[native][threads]"
     }
   }
   at::set_num_threads(threads);
+}
+
+TEST_CASE("native: every item runs once, after all steps of its group's preparation", "[native][threads]") {
+  const int before = at::get_num_threads();
+  const int threads = GENERATE(1, 2, 5);
+  const auto groups = GENERATE(kernels::cpu::PreparedGroups{1, 4, 3}, kernels::cpu::PreparedGroups{3, 1, 7},
+                               kernels::cpu::PreparedGroups{12, 2, 1});
+  at::set_num_threads(threads);
+  std::vector<std::atomic<int64_t>> prepared(static_cast<size_t>(groups.count));
+  std::vector<std::atomic<int>> runs(static_cast<size_t>(groups.count * groups.items));
+  std::atomic<int> early = 0;
+  kernels::cpu::for_each_prepared_item(
+      groups, /*parallel=*/true,
+      [&](int64_t group, int64_t step) {
+        // The first step is the slowest, so that other threads find the rest of the group's done.
+        for (int turn = 0; step == 0 && turn < 2000; ++turn) std::this_thread::yield();
+        ++prepared[static_cast<size_t>(group)];
+      },
+      [&](int64_t group, int64_t item) {
+        if (prepared[static_cast<size_t>(group)] != groups.steps) ++early;
+        ++runs[static_cast<size_t>(group * groups.items + item)];
+      });
+  at::set_num_threads(before);
+  INFO(groups.count << " groups of " << groups.steps << " steps and " << groups.items << " items, " << threads
+                    << " threads");
+  CHECK(early == 0);
+  CHECK(std::all_of(runs.begin(), runs.end(), [](const auto& count) { return count == 1; }));
+  CHECK(std::all_of(prepared.begin(), prepared.end(),
+                    [&](const auto& count) { return count == groups.steps; }));
 }
 
 TEST_CASE("native: a head has the same bits alone and among others", "[native][threads]") {

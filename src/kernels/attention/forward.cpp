@@ -12,6 +12,7 @@
 //   O = O / ℓ, logsumexp = scale · m + ln ℓ
 
 #include <cstring>
+#include <utility>
 
 #include "kernels/attention/own_functions.h"
 #include "kernels/attention/packed_keys.h"
@@ -31,8 +32,8 @@ constexpr int64_t kStripRows = kIsBf16<T> ? 32 : 24;
 constexpr int64_t kCols = 1024;  // keys of a tile
 constexpr int64_t kFirst = 32;   // the keys of a strip begin at a multiple of the matrix unit's inner size
 
-// Limit on the memory of keys that are packed before their queries run, so that they are still in the L2
-// cache when they are read. At least two heads are packed at a time, which halves the number of barriers.
+// Limit on the packed keys of the heads of one parallel region. At least two heads are in a region, which
+// halves the number of barriers.
 template <class T>
 constexpr int64_t kPackedBytes = int64_t{kIsBf16<T> ? 3 : 1} << 20;
 constexpr int64_t kHeadsAtLeast = 2;
@@ -66,17 +67,18 @@ class Forward {
     };
     for (int64_t first = 0; first < heads; first += at_once) {
       const int64_t count = std::min(at_once, heads - first);
-      for_each_item(count * keys_.blocks(), parallel, [&](int64_t item) {
-        const int64_t n = item / keys_.blocks(), head = first + n;
-        keys_.pack(head / call_.Hkv, head % call_.Hkv, item % keys_.blocks(), head_at(n));
-      });
-      // The heads run one after the other, each with its longest rows first, so that the last items are small
-      // and threads finish together.
-      for_each_item(count * call_.group * row_blocks, parallel, [&](int64_t item) {
-        const int64_t n = item / (call_.group * row_blocks), head = first + n;
-        const int64_t hkv = head % call_.Hkv, h = hkv * call_.group + item / row_blocks % call_.group;
-        attend(head / call_.Hkv, h, row_blocks - 1 - item % row_blocks, head_at(n));
-      });
+      // The rows of a head are computed from its longest on, so that the last items are small and threads
+      // finish together.
+      for_each_prepared_item(
+          {count, keys_.blocks(), call_.group * row_blocks}, parallel,
+          [&](int64_t n, int64_t block) {
+            const int64_t head = first + n;
+            keys_.pack(head / call_.Hkv, head % call_.Hkv, block, head_at(n));
+          },
+          [&](int64_t n, int64_t item) {
+            const int64_t head = first + n, hkv = head % call_.Hkv, h = hkv * call_.group + item / row_blocks;
+            attend(head / call_.Hkv, h, row_blocks - 1 - item % row_blocks, head_at(n));
+          });
     }
   }
 
@@ -87,10 +89,11 @@ class Forward {
     Head head;
     Matrix<const T> q;
   };
-  // m, ℓ and O of the block's rows.
+  // m, ℓ and O of the block's rows; O of a strip is undefined until it has begun.
   struct Running {
     float *maximum, *total;
     Matrix<float> output;
+    Sums* sums;  // per strip
   };
   // The buffers of a strip.
   struct Workspace {
@@ -123,8 +126,8 @@ class Forward {
     scratch.reset();
     const Workspace work = workspace(scratch);
     const Running running{scratch.take<float>(kRows), scratch.take<float>(kRows),
-                          scratch.matrix<float>(kRows, call_.Dv)};
-    std::fill_n(running.output.data, rows * call_.Dv, 0.0f);
+                          scratch.matrix<float>(kRows, call_.Dv), scratch.take<Sums>(kRows / kStrip)};
+    std::fill_n(running.sums, kRows / kStrip, Sums::Begin);
     std::fill_n(running.maximum, rows, -kInfinity);
     std::fill_n(running.total, rows, 0.0f);
     const Place at{
@@ -202,7 +205,8 @@ class Forward {
 
     // O = O + P V
     gemm(work.weights.block(0, rows, 0, inner<T>(cols)), values_of(at, i0, rows, from, cols, work.values),
-         running.output.part(r0, rows), Sums::Continue, {.inner = reach, .first_inner = first});
+         running.output.part(r0, rows), std::exchange(running.sums[r0 / kStrip], Sums::Continue),
+         {.inner = reach, .first_inner = first});
   }
 
   // Returns V of these keys, with zeros for values that are not finite and that none of the rows sees, since

@@ -19,8 +19,8 @@ struct Reach {
 
 /// Filled in by native_cpu/simd_<set>.cpp, through native_cpu/tables.h.
 struct ProductFunctions {
-  /// out = lhs * rhs, or out += lhs * rhs. The function for bfloat16 sums in float32 and ignores `reach`; it
-  /// is null if the instruction set has no such product.
+  /// out = lhs * rhs, or out += lhs * rhs. The function for bfloat16 sums in float32; it is null if the
+  /// instruction set has no such product.
   Overloaded<void(const Matrix<const float>& lhs, const Rhs<const float>& rhs, const Matrix<float>& out,
                   bool accumulate, const Reach& reach),
              void(const Matrix<const bf16_t>& lhs, const Rhs<const bf16_t>& rhs, const Matrix<float>& out,

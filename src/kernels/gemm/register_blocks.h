@@ -16,11 +16,11 @@ constexpr int64_t kBlockInner = 128;
 constexpr bool kManyRegisters = ATTENTIVE_SIMD_IS_AVX512;  ///< 32 vector registers, else 16
 
 /// One step of the inner dimension in float32. The sums of a block, one row of the rhs and one number of the
-/// lhs fill the registers.
+/// lhs fill the registers. A product begins at a multiple of kGroup numbers and ends at one of kNumbers.
 struct StepF32 {
   using Operand = float;
-  static constexpr int kNumbers = 1, kRows = ATTENTIVE_SIMD_IS_NEON ? 8 : 6,
-                       kVectors = kManyRegisters ? 4 : 2;
+  static constexpr int kRows = ATTENTIVE_SIMD_IS_NEON ? 8 : 6, kVectors = kManyRegisters ? 4 : 2;
+  static constexpr int64_t kNumbers = 1, kGroup = 1;
   static Vec lhs(const float* a) { return all(*a); }
   static Vec add(Vec lhs, Vec rhs, Vec sum) { return sum + lhs * rhs; }
 };
@@ -29,7 +29,8 @@ struct StepF32 {
 /// One step of the inner dimension in bfloat16: a pair of numbers in 32 bits.
 struct StepBf16 {
   using Operand = bf16_t;
-  static constexpr int kNumbers = 2, kRows = 6, kVectors = 4;
+  static constexpr int kRows = 6, kVectors = 4;
+  static constexpr int64_t kNumbers = 2, kGroup = 2;
   static Vec lhs(const bf16_t* a) {
     uint32_t pair;
     std::memcpy(&pair, a, sizeof(pair));
@@ -116,17 +117,31 @@ struct BlockFunctions {
   static constexpr Table table = make_table(typename Count<Step::kRows>::Type{});
 };
 
+/// Vectors [first, end) of a register block.
+struct Vectors {
+  int64_t first, end;
+};
+/// Returns which of `count` vectors, from column j on, hold columns that rows [i, i + rows) want.
+inline Vectors wanted_vectors(const Reach& reach, int64_t i, int64_t rows, int64_t j, int64_t count) {
+  const int64_t begun = reach.first_column + i - j, reached = reach.columns + i + rows - 1 - j;
+  return {begun > 0 ? begun / kWidth : 0, reached < count * kWidth ? (reached + kWidth - 1) / kWidth : count};
+}
+
 template <class Step>
 void multiply_by_blocks(const Matrix<const typename Step::Operand>& lhs,
                         const Rhs<const typename Step::Operand>& rhs, const Matrix<float>& out,
                         bool accumulate, const Reach& reach) {
   const int64_t m = out.rows, n = out.cols, k = lhs.cols;
+  const auto whole_steps = [](int64_t numbers) { return (numbers + Step::kNumbers - 1) & -Step::kNumbers; };
   for (int64_t j = 0, columns; j < n; j += columns) {
     const int64_t whole = (n - j) / kWidth, vectors = whole < Step::kVectors ? whole : Step::kVectors;
     columns = vectors > 0 ? vectors * kWidth : n - j;
     const int64_t unwanted = j + 1 - reach.columns, first = unwanted > 0 ? unwanted : 0;
     const int64_t wanted = j + columns - reach.first_column, end = wanted < m ? wanted : m;
-    const int64_t last = reach.inner_of_column + j + columns - 1, k_end = last < k ? last : k;
+    // Whether some rows want only some of the vectors.
+    const bool partial = vectors > 1 && (reach.columns + first <= j + columns - kWidth ||
+                                         reach.first_column + end > j + kWidth);
+    const int64_t last = whole_steps(reach.inner_of_column + j + columns - 1), k_end = last < k ? last : k;
     for (int64_t p = 0; p < k; p += kBlockInner) {
       const int64_t inner = k_end - p < kBlockInner ? k_end - p : kBlockInner;
       const bool add = accumulate || p > 0;
@@ -135,13 +150,22 @@ void multiply_by_blocks(const Matrix<const typename Step::Operand>& lhs,
         // multipliers busy.
         const int64_t left = end - i;
         rows = left >= 2 * Step::kRows ? Step::kRows : left > Step::kRows ? (left + 1) / 2 : left;
-        const int64_t reached = reach.inner + i + rows - 1 - p, begun = reach.first_inner + i - p;
-        const int64_t stop = reached < inner ? reached : inner, start = begun > 0 ? begun : 0;
+        const int64_t reached = whole_steps(reach.inner + i + rows - 1 - p),
+                      begun = reach.first_inner + i - p;
+        const int64_t stop = reached < inner ? reached : inner, start = begun > 0 ? begun & -Step::kGroup : 0;
         if (add && stop <= start) continue;
-        const auto block = add ? BlockFunctions<Step, true>::table.rows[rows - 1].by_vectors[vectors]
-                               : BlockFunctions<Step, false>::table.rows[rows - 1].by_vectors[vectors];
-        block(lhs.block(i, rows, p + start, stop - start), rhs.block(p + start, stop - start, j, columns),
-              out.block(i, rows, j, columns));
+        Vectors part{0, vectors};
+        if (partial) {
+          part = wanted_vectors(reach, i, rows, j, vectors);
+          if (part.end <= part.first) continue;
+        }
+        const int64_t from = j + part.first * kWidth,
+                      width = partial ? (part.end - part.first) * kWidth : columns;
+        const auto block =
+            add ? BlockFunctions<Step, true>::table.rows[rows - 1].by_vectors[part.end - part.first]
+                : BlockFunctions<Step, false>::table.rows[rows - 1].by_vectors[part.end - part.first];
+        block(lhs.block(i, rows, p + start, stop - start), rhs.block(p + start, stop - start, from, width),
+              out.block(i, rows, from, width));
       }
     }
   }
@@ -154,8 +178,8 @@ void multiply(const Matrix<const float>& lhs, const Rhs<const float>& rhs, const
 
 #if ATTENTIVE_SIMD_HAS_PAIRS || ATTENTIVE_SIMD_IS_NEON_BF16
 void multiply_pairs(const Matrix<const bf16_t>& lhs, const Rhs<const bf16_t>& rhs, const Matrix<float>& out,
-                    bool accumulate, const Reach&) {
-  multiply_by_blocks<StepBf16>(lhs, rhs, out, accumulate, {});
+                    bool accumulate, const Reach& reach) {
+  multiply_by_blocks<StepBf16>(lhs, rhs, out, accumulate, reach);
 }
 #else
 constexpr decltype(Pointer<void(const Matrix<const bf16_t>&, const Rhs<const bf16_t>&, const Matrix<float>&,

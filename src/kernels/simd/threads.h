@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <thread>
 #include <vector>
 
 #include <ATen/Parallel.h>
@@ -71,6 +72,48 @@ void for_each_item(int64_t count, bool parallel, const Work& work) {
       const int64_t range = (thread + n) % threads, end = start_of(range + 1);
       auto& item = next[static_cast<size_t>(range)].item;
       for (int64_t taken = item++; taken < end; taken = item++) work(taken);
+    }
+  });
+}
+
+/// Groups of items that need the same preparation, such as the queries of a head that need its packed keys.
+struct PreparedGroups {
+  int64_t count;
+  int64_t steps;  ///< of the preparation of each group
+  int64_t items;  ///< of each group
+};
+
+/// Runs `work(group, item)` for all items on all threads, after `prepare(group, step)` for all steps of the
+/// group. The results must not depend on which thread takes a step or an item. Each thread begins with
+/// groups of its own, whose preparation is then in the cache of its core, and waits for no other thread; when
+/// these are done, it helps with those of the others, from the last one on. `prepare` must not throw, since
+/// other threads may wait for it.
+template <class Prepare, class Work>
+void for_each_prepared_item(const PreparedGroups& groups, bool parallel, const Prepare& prepare,
+                            const Work& work) {
+  const int64_t most = groups.count * std::max(groups.steps, groups.items);
+  const int64_t threads = parallel ? std::min<int64_t>(at::get_num_threads(), most) : 1;
+  struct alignas(64) Next {  // one cache line per group
+    std::atomic<int64_t> step = 0, prepared = 0, item = 0;
+  };
+  std::vector<Next> next(static_cast<size_t>(groups.count));
+  const auto complete = [&](int64_t group) {
+    auto& [step, prepared, item] = next[static_cast<size_t>(group)];
+    if (item.load(std::memory_order_relaxed) >= groups.items) return;
+    for (int64_t taken = step++; taken < groups.steps; taken = step++) {
+      prepare(group, taken);
+      ++prepared;
+    }
+    while (prepared < groups.steps) std::this_thread::yield();
+    for (int64_t taken = item++; taken < groups.items; taken = item++) work(group, taken);
+  };
+  const auto start_of = [&](int64_t range) { return groups.count * range / std::max<int64_t>(threads, 1); };
+  at::parallel_for(0, threads, 1, [&](int64_t thread, int64_t) {
+    const FlushTiny flush;
+    for (int64_t group = start_of(thread); group < start_of(thread + 1); ++group) complete(group);
+    for (int64_t n = 1; n < threads; ++n) {
+      const int64_t range = (thread + n) % threads;
+      for (int64_t group = start_of(range + 1); group-- > start_of(range);) complete(group);
     }
   });
 }
