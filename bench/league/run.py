@@ -44,7 +44,6 @@ class League:
         self.out.mkdir(parents=True, exist_ok=True)
         self.path = self.out / "league.json"
         self.news = empty()  # of this run; `save` adds them to the file
-        self.news["absent"].update(peers.WITHOUT)
         self.present = set()
         with self.ours() as ours:
             self.news["machine"] = ours.ask("about")
@@ -139,8 +138,6 @@ def list_peers(root):
         about = environments.installed(root, peer.environment)
         state = f"installed, {about['bytes'] / 1e9:.1f} GB" if about else "absent: not installed"
         print(f"{module}: {peer.name}: {state}")
-    for name, reason in peers.WITHOUT.items():
-        print(f"no module: {name}: absent: {reason}")
 
 
 def parsed(arguments):

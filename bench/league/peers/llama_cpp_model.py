@@ -44,7 +44,8 @@ def gpt2_tensors(tensors, config):
 
 class LlamaCpp:
     name = "llama.cpp"
-    environment = Environment("llama_cpp", ("llama-cpp-python", "gguf", "numpy", "safetensors"))
+    environment = Environment("llama_cpp", ("llama-cpp-python", "gguf", "numpy", "safetensors"), cmake=(
+        "-DLLAVA_BUILD=OFF", f"-DCMAKE_PROJECT_INCLUDE={Path(__file__).with_name('llama_cpp.cmake')}"))  # the library alone
     dtypes = ("fp32", "bf16", "int8")
 
     def start(self, threads):
