@@ -11,6 +11,7 @@ PROGRAM = sys.argv[1]
 sys.path.insert(0, str(RUN.parent))
 
 import peers
+import without_cuda
 
 
 def run(*arguments):
@@ -45,6 +46,44 @@ def check_absent(folder):
     assert all(0 < row["ratio"]["p10"] <= row["ratio"]["p90"] for row in data["rows"]), data["rows"]
 
 
+def built(path, source, *options):
+    subprocess.run(["g++", "-shared", "-fPIC", "-x", "c++", "-", "-x", "none", *options, "-o", path], input=source, text=True, check=True)
+
+
+ASK_WITHOUT_CUDA = """
+import ctypes, sys
+library = ctypes.CDLL(sys.argv[1])
+library.ask.restype = ctypes.c_char_p
+print(library.count(), library.ask().decode())
+"""
+
+
+def check_without_cuda(folder):
+    """A library that was linked with one of CUDA's loads without it, and hears of no device."""
+    site = Path(folder)
+    metadata = site / "torch-1.0.dist-info/METADATA"
+    libraries = site / "torch/lib"
+    for made in (metadata.parent, libraries):
+        made.mkdir(parents=True)
+    kept = "Name: torch\nRequires-Dist: sympy>=1.13\n"
+    metadata.write_text(f"{kept}Requires-Dist: nvidia-cudnn-cu13==9.2\nRequires-Dist: cuda-toolkit[cudart]==13\nRequires-Dist: triton~=3.9\n")
+    (site / "versions").write_text("libcudart.so.99 { global: *; };")
+    cuda = site / "libcudart.so.99"
+    built(cuda, 'extern "C" int cudaGetDeviceCount(int*) { return 0; } extern "C" const char* cudaGetErrorString(int) { return ""; }', f"-Wl,-soname,{cuda.name},--version-script,{site / 'versions'}")
+    built(libraries / "libtorch.so", """extern "C" int cudaGetDeviceCount(int*);
+extern "C" const char* cudaGetErrorString(int);
+extern "C" const char* ask() { int n; return cudaGetErrorString(cudaGetDeviceCount(&n)); }
+extern "C" int count() { int n; return cudaGetDeviceCount(&n); }""",
+          cuda, "-Wl,-rpath,$ORIGIN,--disable-new-dtags")
+    cuda.unlink()
+    without_cuda.separate(site)
+    assert metadata.read_text() == kept, metadata.read_text()
+    answer = subprocess.run([sys.executable, "-c", ASK_WITHOUT_CUDA, libraries / "libtorch.so"],
+                            text=True, capture_output=True)
+    assert answer.stdout == f"{without_cuda.NO_DEVICE} no CUDA device\n", answer
+    assert sorted(path.name for path in libraries.iterdir()) == [cuda.name, "libtorch.so", without_cuda.FUNCTIONS], libraries
+
+
 def check_missing_program(folder):
     done = run("--ours", f"{folder}/none", "--out", folder)
     assert done.returncode == 1 and "--target league_ours" in done.stderr, done
@@ -56,6 +95,8 @@ def main():
         check_list(folder)
         check_missing_program(folder)
         check_absent(folder)
+    with tempfile.TemporaryDirectory() as folder:
+        check_without_cuda(folder)
 
 
 if __name__ == "__main__":

@@ -58,9 +58,14 @@ def absent(data):
     return ["| peer | why it is absent |", "|---|---|", *(f"| {name} | {why} |" for name, why in sorted(data["absent"].items()))]
 
 
+def minutes(about, key):
+    return f"{about[key] / 60:.1f}" if key in about else "–"
+
+
 def environments(data):
-    return ["| environment | minutes to install | GB |", "|---|--:|--:|",
-            *(f"| {name} | {about['seconds'] / 60:.1f} | {about['bytes'] / 1e9:.1f} |" for name, about in sorted(data["environments"].items()))]
+    return ["| environment | minutes to install | minutes of processors | GB |", "|---|--:|--:|--:|",
+            *(f"| {name} | {minutes(about, 'seconds')} | {minutes(about, 'cpu_seconds')} | {about['bytes'] / 1e9:.1f} |"
+              for name, about in sorted(data["environments"].items()))]
 
 
 TABLES = {"machine": machine, "attention": attention, "models": models, "absent": absent, "environments": environments}

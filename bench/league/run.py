@@ -108,9 +108,10 @@ class League:
             new = {key_of(row): row for row in self.news["rows"]}
             data["rows"] = [new.pop(key_of(row), row) for row in data["rows"]] + list(new.values())
             partial = self.path.with_suffix(".part")
-            partial.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+            # Reasons name files by their paths inside the output folder.
+            partial.write_text(json.dumps(data, indent=1).replace(f"{self.out.absolute()}/", "") + "\n", encoding="utf-8")
             partial.replace(self.path)
-            (self.out / "league.md").write_text(report.page(data), encoding="utf-8")
+            (self.out / "league.md").write_text(report.page(json.loads(self.path.read_text(encoding="utf-8"))), encoding="utf-8")
 
 
 def empty():

@@ -34,6 +34,12 @@ def link(folder, name, source, *options):
         raise OSError(f"g++ cannot make {name}: {done.stderr.strip()}")
 
 
+def function(name):
+    """A function in C++ that returns the error; as text, where the name is that of a text."""
+    kind, value = ("const char*", '"no CUDA device"') if name.endswith(("String", "Name")) else ("int", NO_DEVICE)
+    return f'extern "C" {kind} {name}() {{ return {value}; }}\n'
+
+
 def stand_in(folder):
     """Makes the libraries of CUDA that those of `folder` need, since the machine's own may be others; returns their names."""
     libraries = [path for path in folder.glob("*.so*") if path.is_file()]
@@ -43,7 +49,7 @@ def stand_in(folder):
     # that all functions are in another one.
     lacking = sorted(name for name in symbols(libraries, "undefined") - symbols(libraries, "defined")
                      if re.match(f"_*({CUDA})", name))
-    link(folder, FUNCTIONS, "".join(f'extern "C" int {name}() {{ return {NO_DEVICE}; }}\n' for name in lacking))
+    link(folder, FUNCTIONS, "".join(map(function, lacking)))
     for name in missing:
         link(folder, name, "", "-Wl,--no-as-needed", f"-L{folder}", f"-l:{FUNCTIONS}")
     return missing
