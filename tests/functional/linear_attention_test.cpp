@@ -25,6 +25,7 @@
 #include "support/special_numbers.h"
 
 using namespace attentive;
+using attentive::test::doubles;
 using attentive::test::kNaN;
 using attentive::test::table;
 using Catch::Matchers::ContainsSubstring;

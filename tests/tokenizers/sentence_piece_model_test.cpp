@@ -12,6 +12,7 @@
 
 using namespace attentive;
 using namespace attentive::tokenizers;
+using attentive::test::refusal_of;
 
 namespace {
 
