@@ -13,7 +13,7 @@ using Catch::Matchers::MessageMatches;
 
 namespace {
 
-Environment place(int64_t rank, int64_t size, int64_t local_rank) {
+Environment environment_of(int64_t rank, int64_t size, int64_t local_rank) {
   Environment environment;
   environment.rank = rank;
   environment.size = size;
@@ -29,10 +29,10 @@ at::Device cuda(int index) {
 
 TEST_CASE("a process takes the CPU, the device that is named, or the one of LOCAL_RANK", "[distributed]") {
   const Devices four{4, ""};
-  CHECK(choose_device(at::kCPU, place(1, 2, 1), {0, "no NCCL"}) == at::kCPU);
-  CHECK(choose_device(at::kCUDA, place(5, 8, 1), four) == cuda(1));
-  CHECK(choose_device(cuda(3), place(5, 8, 1), four) == cuda(3));
-  CHECK(choose_device(at::kCUDA, place(3, 4, 3), four) == cuda(3));
+  CHECK(choose_device(at::kCPU, environment_of(1, 2, 1), {0, "no NCCL"}) == at::kCPU);
+  CHECK(choose_device(at::kCUDA, environment_of(5, 8, 1), four) == cuda(1));
+  CHECK(choose_device(cuda(3), environment_of(5, 8, 1), four) == cuda(3));
+  CHECK(choose_device(at::kCUDA, environment_of(3, 4, 3), four) == cuda(3));
 }
 
 TEST_CASE("a process alone works on CUDA without NCCL", "[distributed]") {
@@ -46,19 +46,19 @@ TEST_CASE("a device that a process cannot have is refused in one line with rank,
     CHECK_THROWS_MATCHES(choose_device(wanted, environment, devices), c10::ValueError,
                          MessageMatches(ContainsSubstring(line)));
   };
-  refused(at::kCUDA, place(1, 2, 1), {2, "this build has no NCCL"},
+  refused(at::kCUDA, environment_of(1, 2, 1), {2, "this build has no NCCL"},
           "Group::join: rank 1 of 2 cannot send tensors on CUDA: this build has no NCCL, or work on the CPU");
-  refused(at::kCUDA, place(1, 2, 1), {0, ""},
+  refused(at::kCUDA, environment_of(1, 2, 1), {0, ""},
           "Group::join: rank 1 of 2 wants CUDA, but LibTorch sees no device; check the driver (nvidia-smi) "
           "and CUDA_VISIBLE_DEVICES, or work on the CPU");
   refused(at::kCUDA, Environment(), {0, "no NCCL"},
           "Group::join: rank 0 of 1 wants CUDA, but LibTorch sees no device");
-  refused(at::kCUDA, place(1, 2, 1), {1, ""},
+  refused(at::kCUDA, environment_of(1, 2, 1), {1, ""},
           "Group::join: rank 1 of 2 has LOCAL_RANK 1, but LibTorch sees 1 CUDA device; start at most so many "
           "processes on a machine (torchrun --nproc-per-node 1)");
-  refused(cuda(2), place(1, 2, 1), {2, ""},
+  refused(cuda(2), environment_of(1, 2, 1), {2, ""},
           "Group::join: rank 1 of 2 has the GroupOptions::device index 2, but LibTorch sees 2 CUDA devices");
-  refused(at::kMeta, place(1, 2, 1), {2, ""},
+  refused(at::kMeta, environment_of(1, 2, 1), {2, ""},
           "Group::join: expected GroupOptions::device at::kCPU or at::kCUDA, got meta");
 }
 
