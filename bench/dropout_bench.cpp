@@ -24,7 +24,7 @@ Check same_drops(const Qkv& x, const at::Tensor& grad, double dropout_p) {
     })();
   }
   return {"composed definition, same drops", difference(results[0], results[1]),
-          x.q.scalar_type() == at::kBFloat16 ? 3e-2 : 1e-4};
+          allowed_error(x.q.scalar_type())};
 }
 
 void dropout_suite(Runner& runner) {

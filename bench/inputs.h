@@ -22,7 +22,7 @@ inline constexpr int64_t kWindow = 256;
 inline constexpr double kSoftcap = 30.0, kDropout = 0.1;
 
 Limit limit_of(at::ScalarType type);
-/// The largest difference from the composed definition that a case allows.
+/// The largest difference between the results of two contenders that a case allows.
 double allowed_error(at::ScalarType type);
 std::string token_count(int64_t tokens);  ///< 1024 -> "1k"
 

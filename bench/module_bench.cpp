@@ -40,8 +40,7 @@ Check same_drops(const std::function<Tensors()>& train, at::ScalarType type) {
     at::manual_seed(5);
     results[backend == attentive::Backend::Reference] = train();
   }
-  return {"composed definition, same drops", difference(results[0], results[1]),
-          type == at::kBFloat16 ? 3e-2 : 1e-4};
+  return {"composed definition, same drops", difference(results[0], results[1]), allowed_error(type)};
 }
 
 void add_module(Runner& runner, at::ScalarType type, bool training, double dropout) {
@@ -82,7 +81,7 @@ void add_module(Runner& runner, at::ScalarType type, bool training, double dropo
     const auto train = c.contenders[0].run, expected = c.contenders[1].run;
     c.check = [=] {
       if (dropout > 0) return same_drops(train, type);
-      return Check{"chapter-3 code", difference(train(), expected()), type == at::kBFloat16 ? 3e-2 : 1e-4};
+      return Check{"chapter-3 code", difference(train(), expected()), allowed_error(type)};
     };
   }
   runner.run(c);

@@ -41,7 +41,7 @@ def function(name):
 
 
 def stand_in(folder):
-    """Makes the libraries of CUDA that those of `folder` need, since the machine's own may be others; returns their names."""
+    """Makes the libraries of CUDA that those of `folder` need, since the machine's own may be others."""
     libraries = [path for path in folder.glob("*.so*") if path.is_file()]
     needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]", output("readelf", "-d", *libraries)))
     missing = sorted(name for name in needed if re.match(f"lib({CUDA})", name) and not (folder / name).exists())
@@ -52,7 +52,6 @@ def stand_in(folder):
     link(folder, FUNCTIONS, "".join(map(function, lacking)))
     for name in missing:
         link(folder, name, "", "-Wl,--no-as-needed", f"-L{folder}", f"-l:{FUNCTIONS}")
-    return missing
 
 
 def separate(site):

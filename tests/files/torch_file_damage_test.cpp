@@ -1,5 +1,5 @@
 // Cuts a file at every position, and changes every single byte of it: into twelve other values, and into all
-// of them in the hidden tests "[.every_value]", which take minutes.
+// of them in the hidden tests "[.every_value]".
 #include <numeric>
 #include <vector>
 

@@ -44,7 +44,7 @@ std::vector<std::string> texts_of_runs(size_t count) {
 }  // namespace
 
 TEST_CASE("Our tokenizers in Python's format give our ids", "[python_json]") {
-  auto texts = texts_of_runs(150);
+  auto texts = texts_of_runs(400);
   for (auto& text : awkward_texts()) {
     if (is_utf8(text)) texts.push_back(text);
   }
