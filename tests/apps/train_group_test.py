@@ -293,7 +293,7 @@ class TrainGroup(unittest.TestCase):
         for size in (1, 2, 3, 4):
             with self.subTest(size=size):
                 out = f"unread{size}"
-                processes = self.start(size, out, "--steps=1000000", "--accumulate=12", "--evaluate-every=0", "--log-every=1")
+                processes = self.start(size, out, "--steps=1000000", f"--accumulate={size}", "--evaluate-every=0", "--log-every=1")
                 for line in processes[0].stderr:
                     if "loss" in line:
                         break

@@ -16,8 +16,7 @@ Said said_of(const ZipEntry& entry) {
           entry.packed.value_or(entry.data.size())};
 }
 
-std::string local_header(const ZipEntry& entry) {
-  const auto said = said_of(entry);
+std::string local_header(const ZipEntry& entry, const Said& said) {
   const auto name = entry.local_name.value_or(entry.name);
   return entry.local_signature + little(20, 2) + little(entry.local_flags.value_or(entry.flags), 2) +
          little(entry.local_method.value_or(entry.method), 2) + little(0, 4) +
@@ -26,8 +25,7 @@ std::string local_header(const ZipEntry& entry) {
          little(entry.local_extra.size(), 2) + name + entry.local_extra;
 }
 
-std::string directory_entry(const ZipEntry& entry, uint64_t offset) {
-  const auto said = said_of(entry);
+std::string directory_entry(const ZipEntry& entry, const Said& said, uint64_t offset) {
   return entry.signature + little(0, 2) + little(20, 2) + little(entry.flags, 2) + little(entry.method, 2) +
          little(0, 4) + little(said.crc, 4) + little(said.packed, 4) + little(said.size, 4) +
          little(entry.name.size(), 2) + little(entry.extra.size(), 2) + little(0, 2) + little(entry.disk, 2) +
@@ -42,8 +40,11 @@ Parts parts_of(const ZipFile& file) {
   Parts parts;
   parts.entries = file.prefix;
   for (const auto& entry : file.entries) {
-    parts.directory += directory_entry(entry, parts.entries.size());
-    parts.entries += local_header(entry) + entry.data + entry.behind;
+    const auto said = said_of(entry);
+    parts.directory += directory_entry(entry, said, parts.entries.size());
+    parts.entries += local_header(entry, said);
+    parts.entries += entry.data;
+    parts.entries += entry.behind;
   }
   parts.entries += file.between;
   return parts;

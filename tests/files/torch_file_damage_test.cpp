@@ -15,7 +15,7 @@
 
 using namespace attentive;
 using attentive::test::parse_bytes;
-using attentive::test::write_bytes;
+using attentive::test::write_new_file;
 using nlohmann::json;
 
 namespace {
@@ -96,7 +96,7 @@ TEST_CASE("a torch.save file that was cut is refused wherever that was", "[torch
       const auto part = std::make_unique<std::string>(bytes, 0, size);  // lets a sanitizer see its end
       refused += read_or_refuse([&] { return parse_bytes(*part); }).is_null();
       if (name.find("tied") == std::string::npos) continue;
-      write_bytes(folder / "cut.pt", *part);
+      write_new_file(folder / "cut.pt", *part);
       refused += read_or_refuse([&] { return load_torch(folder / "cut.pt"); }).is_null();
       refused += read_or_refuse([&] { return load_torch(folder / "cut.pt", {.map = true}); }).is_null();
     }
@@ -131,7 +131,7 @@ TEST_CASE("a changed byte does no more harm in a mapped file", "[torch_file][dam
       auto changed = bytes;
       for (size_t at = 0; at < bytes.size(); ++at) {
         changed[at] = static_cast<char>(~bytes[at]);
-        write_bytes(folder / "changed.pt", changed);
+        write_new_file(folder / "changed.pt", changed);
         const auto got = read_or_refuse(
             [&] { return load_torch(folder / "changed.pt", {.map = true, .checksums = checksums}); });
         other += !got.is_null() && got != truth;

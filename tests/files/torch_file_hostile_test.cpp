@@ -2,13 +2,13 @@
 // and from memory, and within the memory limit.
 #include <algorithm>
 #include <cctype>
-#include <fstream>
 
 #include <catch2/catch_test_macros.hpp>
 
 #include <attentive/files/torch_file.h>
 
 #include "files/hostile_torch_file.h"
+#include "support/file_bytes.h"
 #include "support/peak_memory.h"
 #include "support/temporary_folder.h"
 
@@ -104,7 +104,7 @@ void check_group_refused(const std::string& kind, size_t at_least) {
     for (const auto& file : group.files()) {
       INFO(group.name << ": " << file.name);
       ++number;
-      std::ofstream(path, std::ios::binary) << file.bytes;
+      write_new_file(path, file.bytes);
       for (const auto& way : ways_to_read(path, file.bytes)) {
         INFO(way.name);
         if (!is_read(file, way)) check_message(file, way, refusal_within_memory(file, way));

@@ -12,6 +12,8 @@ QUIET = {name: value for name, value in os.environ.items() if not name.startswit
 # An index that refuses connections immediately, and no index at all.
 UNREACHABLE = {"PIP_CONFIG_FILE": os.devnull, "PIP_INDEX_URL": "http://127.0.0.1:9/", "PIP_RETRIES": "1", "no_proxy": "127.0.0.1"}
 NONE = {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1"}
+# A module venv that copies an environment, because each one made anew takes seconds: pip is unpacked and compiled.
+COPYING_VENV = "import shutil, sys\nshutil.copytree({!r}, sys.argv[1], symlinks=True)\n"
 CTEST = '#!/bin/sh\necho "ctest $* with $ATTENTIVE_PYTHON"\nfor log; do :; done\necho "$RESULT" > "$log"\n'
 
 
@@ -28,8 +30,16 @@ def tree_in(folder, requirements):
     return tree
 
 
+def copy_environments(tree, environment):
+    """From now on, the tools in this tree get copies of an environment."""
+    (tree / "modules").mkdir()
+    (tree / "modules/venv.py").write_text(COPYING_VENV.format(str(environment)))
+
+
 def start(tree, tool, environment, **more):
     path = f"{tree}/bin:{QUIET['PATH']}"
+    if (tree / "modules").exists():
+        more["PYTHONPATH"] = f"{tree}/modules"
     return subprocess.Popen([tree / "tools/checks" / tool], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                             env={**QUIET, "PATH": path, "XDG_CACHE_HOME": f"{tree}/cache", **environment, **more})
 
@@ -56,12 +66,15 @@ def check_refused(tree):
         assert "pip failed" in errors and "No matching distribution found for attentive-no-such-package" in errors, errors
 
 
-def check_installed(tree):
+def check_installed(tree, keep):
+    """The first environment is one that Python makes, and is kept."""
     both = [start(tree, "python_env", NONE) for _ in range(2)]
     results = [process.communicate() for process in both]
     assert [process.returncode for process in both] == [0, 0], results
     assert sum("installing" in errors for _, errors in results) == 1, results
     (path,) = {out.strip() for out, _ in results}
+    shutil.copytree(Path(path).parent.parent, keep, symlinks=True)
+    copy_environments(tree, keep)
     assert Path(path).is_relative_to(tree / "cache/attentive"), path
     status, out, errors = run(tree, "python_env", UNREACHABLE)
     assert (status, out.strip(), errors) == (0, path, ""), (status, out, errors)
@@ -79,8 +92,11 @@ def check_installed(tree):
     assert status == 0 and out.strip() == path and "installing" in errors, (status, out, errors)
 
 
-for check, requirements in ((check_unreachable, "attentive-no-such-package\n"), (check_refused, "attentive-no-such-package\n"),
-                            (check_installed, "# nothing\n")):
-    with tempfile.TemporaryDirectory() as folder:
-        check(tree_in(folder, requirements))
+with tempfile.TemporaryDirectory() as folder:
+    environment = Path(folder).resolve() / "environment"
+    check_installed(tree_in(f"{folder}/installed", "# nothing\n"), environment)
+    for check in (check_unreachable, check_refused):
+        tree = tree_in(f"{folder}/{check.__name__}", "attentive-no-such-package\n")
+        copy_environments(tree, environment)
+        check(tree)
 print("tools/checks/python_env: all as expected")
