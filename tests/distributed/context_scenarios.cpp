@@ -190,8 +190,9 @@ struct Comparison {
   std::shared_ptr<Group> group;
   ContextMethod method;
   at::ScalarType type;
+  Tensors whole = whole_tensors(type, group->device());
 
-  Results here(const Tensors& whole, const Call& call) const {
+  Results here(const Call& call) const {
     const auto shard = [&](const at::Tensor& x) { return zigzag_shard(x, *group, 2); };
     const Tensors shards{shard(whole.q), shard(whole.k), shard(whole.v), shard(whole.of_output),
                          shard(whole.of_logsumexp)};
@@ -204,8 +205,8 @@ struct Comparison {
     return results;
   }
 
-  static Results alone(const Tensors& whole, const Call& call) {
-    return run(whole, call, [&](const auto& q, const auto& k, const auto& v) {
+  static Results alone(const Tensors& tensors, const Call& call) {
+    return run(tensors, call, [&](const auto& q, const auto& k, const auto& v) {
       return attention(q, k, v, call.options, call.extras);
     });
   }
@@ -220,15 +221,16 @@ struct Comparison {
            (i < 2 && type == at::kFloat && call.options.window.left < 0 && !functions);
   }
 
-  std::string check(const Option& option) const {
-    const auto device = group->device();
-    const auto whole = whole_tensors(type, device);
-    const auto call = call_of(option, type, device);
+  // All processes gather the results; one of them, in turn, computes those of a single process and compares.
+  std::string check(const Option& option, int64_t turn) const {
+    const auto call = call_of(option, type, group->device());
     const bool learned = call.bias.defined() || has_learned_slopes(call);
     if (method == ContextMethod::Ring && (call.options.dropout_p > 0 || learned)) return "";
-    const auto got = here(whole, call), want = alone(whole, call);
+    const auto got = here(call);
+    if (turn % group->size() != group->rank()) return "";
+    const auto want = alone(whole, call);
     if (type == at::kBFloat16) return check_rounded(option, got, want);
-    const double allowed = (type == at::kDouble ? 1e-13 : 1e-6) * (device.is_cuda() ? 10 : 1);
+    const double allowed = (type == at::kDouble ? 1e-13 : 1e-6) * (call.device.is_cuda() ? 10 : 1);
     for (size_t i = 0; i < got.size(); ++i) {
       const auto error = largest_error(got[i], want[i]);
       if (equal_bits(call, i) ? !at::equal(got[i], want[i]) : !(error <= allowed))
@@ -239,7 +241,7 @@ struct Comparison {
 
   // Allows 1.5 times the error of one process.
   std::string check_rounded(const Option& option, const Results& got, const Results& want) const {
-    auto exact = whole_tensors(at::kBFloat16, group->device());
+    auto exact = whole;
     for (auto* x : {&exact.q, &exact.k, &exact.v, &exact.of_output}) *x = x->to(at::kDouble);
     auto call = call_of(option, type, group->device());
     call.options.dropout_stream = DropoutStream::Counter;
@@ -265,8 +267,9 @@ void check_same(const std::shared_ptr<Group>& group, const std::string& method) 
   for (const auto type : {at::kFloat, at::kDouble, at::kBFloat16}) {
     if (group->size() == 3 && type != at::kFloat) continue;  // 2 and 4 processes test the other dtypes
     const Comparison comparison{group, method_of(method), type};
+    int64_t turn = 0;
     for (const auto& option : options()) {
-      const auto found = comparison.check(option);
+      const auto found = comparison.check(option, turn++);
       if (!found.empty()) wrong += fmt::format("{} {}", c10::toString(type), found);
     }
   }
