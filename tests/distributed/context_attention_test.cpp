@@ -20,7 +20,7 @@ void check_scenario(const std::string& what, const std::string& method, int64_t 
 
 }  // namespace
 
-TEST_CASE("attention over several processes equals one process's", "[distributed][context]") {
+TEST_CASE("attention over several processes equals one process's", "[distributed][context][compared]") {
   for (const int64_t size : {2, 3, 4}) {
     for (const std::string method : {"gather", "heads", "ring"}) {
       if (size == 3 && method == "heads") continue;  // 3 processes cannot share its 8 heads evenly
@@ -29,7 +29,8 @@ TEST_CASE("attention over several processes equals one process's", "[distributed
   }
 }
 
-TEST_CASE("a GPT over several processes has one process's loss and gradients", "[distributed][context]") {
+TEST_CASE("a GPT over several processes has one process's loss and gradients",
+          "[distributed][context][compared]") {
   for (const int64_t size : {2, 3, 4}) {
     for (const std::string method : {"gather", "heads", "ring"}) {
       if (size == 3 && method == "heads") continue;  // 3 processes cannot share its 4 heads evenly
