@@ -1,6 +1,6 @@
 """A client ends as its program would, whatever the command line, working folder, streams, signals and environment.
 
-    with_started.py CLIENT PRELOAD python3 started_test.py /bin/sh
+    with_started.py CLIENT PRELOAD started_test.py /bin/sh
 """
 
 import os

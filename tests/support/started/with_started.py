@@ -1,6 +1,6 @@
-"""Runs a test whose programs are started once, and not for every command line.
+"""Runs a test in Python whose programs are started once, and not for every command line.
 
-    with_started.py CLIENT PRELOAD COMMAND ARGUMENT...
+    with_started.py CLIENT PRELOAD SCRIPT ARGUMENT...
 
 Each ARGUMENT that is a program becomes a client (client.cpp), which has a copy of the waiting program (preload.cpp) run its
 command line. With another environment than this one's the client executes the program itself.
@@ -35,7 +35,7 @@ def start(program, folder, preload):
 
 
 def main():
-    client, preload, command, *arguments = sys.argv[1:]
+    client, preload, script, *arguments = sys.argv[1:]
     waiting = []
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
@@ -45,7 +45,8 @@ def main():
                     arguments[index], process = start(pathlib.Path(argument), folder, preload)
                     shutil.copy(client, arguments[index])
                     waiting.append(process)
-            return subprocess.run([command, *arguments], check=False).returncode
+            # The command python3 may be a script that changes the environment.
+            return subprocess.run([sys.executable, script, *arguments], check=False).returncode
         finally:
             for process in waiting:
                 process.kill()
