@@ -4,7 +4,9 @@
 """
 
 import json
+import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -67,7 +69,8 @@ class FineTuning(unittest.TestCase):
                 said = self.trained("--init-from", folder, out=f"run_{name}", lr=0.01)
                 made = self.folder / f"run_{name}"
                 self.assertIn(f"saved {made}/model: Python's AutoModelForCausalLM.from_pretrained loads it\n", said)
-                self.assertIn(f"try: {GENERATE} --model {made} --prompt the", said)
+                command = re.search(rf"^try: (\S+/{GENERATE.name}) --model {re.escape(str(made))} --prompt the$", said, re.M)
+                self.assertTrue(command and os.access(command[1], os.X_OK), said)
                 config, before = (json.loads((path / "config.json").read_text()) for path in (made / "model", folder))
                 self.assertEqual(config["model_type"], name)
                 self.assertEqual(config["eos_token_id"], before["eos_token_id"])

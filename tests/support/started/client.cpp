@@ -16,6 +16,7 @@ using namespace attentive::test::started;
 
 namespace {
 
+constexpr std::array kForwarded = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 volatile sig_atomic_t running = 0;
 
 [[noreturn]] void fail(const char* what) {
@@ -24,15 +25,24 @@ volatile sig_atomic_t running = 0;
 }
 
 void forward(int number) {
-  if (running > 0) ::kill(running, number);
+  ::kill(running, number);
+}
+
+// The program may have begun before this process knows its number: signals wait until then.
+void hold_signals(bool held) {
+  sigset_t set;
+  ::sigemptyset(&set);
+  for (const int number : kForwarded) ::sigaddset(&set, number);
+  ::sigprocmask(held ? SIG_BLOCK : SIG_UNBLOCK, &set, nullptr);
 }
 
 // From now on, every signal goes to the process that runs the program.
-void forward_signals() {
+void forward_signals(pid_t process) {
+  running = process;
   struct sigaction action {};
   action.sa_handler = forward;
-  for (const int number : {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2})
-    ::sigaction(number, &action, nullptr);
+  for (const int number : kForwarded) ::sigaction(number, &action, nullptr);
+  hold_signals(false);
 }
 
 uint32_t ignored_signals() {
@@ -106,16 +116,17 @@ int main(int argc, char** argv, char** environment) {
       request.streams |= 1u << stream;
       files.push_back(stream);
     }
+  hold_signals(true);
   send_with_files(to, request, files);
   int32_t process = 0, status = 0;
   if (!write_all(to, strings.data(), strings.size()) || !read_all(to, &process, sizeof process))
     fail(program.c_str());
   if (process == kOtherEnvironment) {
+    hold_signals(false);
     ::execv(program.c_str(), argv);
     fail(program.c_str());
   }
-  running = process;
-  forward_signals();
+  forward_signals(process);
   if (!read_all(to, &status, sizeof status)) fail(program.c_str());
   end_as(status);
 }

@@ -157,7 +157,10 @@ int serve(int, char**, char** environment) {
   ::prctl(PR_SET_PDEATHSIG, 0);
   ::clearenv();
   for (auto** entry = line.environment.data(); *entry; ++entry) ::putenv(*entry);
-  return program_main(static_cast<int>(line.request.arguments), line.arguments.data(), ::environ);
+  const int status = program_main(static_cast<int>(line.request.arguments), line.arguments.data(), ::environ);
+  // LibTorch takes as long to unregister its operators at the end of a process as to register them.
+  std::fflush(nullptr);
+  std::_Exit(status);
 }
 
 }  // namespace
