@@ -19,11 +19,6 @@ namespace {
 constexpr std::array kForwarded = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 volatile sig_atomic_t running = 0;
 
-[[noreturn]] void fail(const char* what) {
-  std::fprintf(stderr, "started program: %s: %s\n", what, std::strerror(errno));
-  std::_Exit(125);
-}
-
 void forward(int number) {
   ::kill(running, number);
 }

@@ -32,11 +32,6 @@ struct CommandLine {
   std::vector<char*> arguments, environment;  // each ends with a null pointer
 };
 
-[[noreturn]] void fail(const char* what) {
-  std::fprintf(stderr, "started program: %s: %s\n", what, std::strerror(errno));
-  std::_Exit(125);
-}
-
 bool receive(int from, CommandLine& line) {
   iovec part{.iov_base = &line.request, .iov_len = sizeof line.request};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(4 * sizeof(int))> control{};

@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <sys/socket.h>
@@ -24,6 +26,11 @@ struct Request {
 
 constexpr int32_t kOtherEnvironment =
     -1;  ///< instead of a process number: the client executes the program itself
+
+[[noreturn]] inline void fail(const char* what) {
+  std::fprintf(stderr, "started program: %s: %s\n", what, std::strerror(errno));
+  std::_Exit(125);
+}
 
 inline bool read_all(int file, void* to, size_t count) {
   for (auto* at = static_cast<char*>(to); count > 0;) {
