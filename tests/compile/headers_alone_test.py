@@ -5,7 +5,8 @@
     headers_alone_test.py --self-test COMPILER …   the same, of a made-up tree with headers that forget something
 
 Exit status 1 if one does not compile. LibTorch's headers would take nearly all of the time, so they are precompiled. A header is
-given only those of them that it includes, itself or by others of ours: the ones that it forgets are missing here too.
+given only those of them that it includes, itself or by others of ours: the ones that it forgets are missing here too. Headers that
+do nothing but include are looked up and not compiled: each of theirs is.
 """
 
 import re
@@ -17,6 +18,7 @@ from pathlib import Path
 
 ROOMS = ("simd", "gemm", "attention", "native_cpu")
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
+ONLY_INCLUDES = re.compile(r"([ \t]*(//.*|#\s*pragma once|#\s*include\s*<attentive/.*>)?\n)*")
 
 
 def torch_names(header, folders, directories, known):
@@ -77,9 +79,11 @@ def faults(root, compiler, directories, precompile_options):
 
         def errors_of(header):
             """The compiler's errors. No code is generated, because only parsing can fail."""
+            place, text = places[header], header.read_text(encoding="utf-8")
+            if ONLY_INCLUDES.fullmatch(text):
+                return "\n".join(name for name in INCLUDE.findall(text) if place / name not in places)
             within = max((chosen for chosen in precompiled if chosen <= read[header]), key=len, default=None)
             first = ["-include", str(precompiled[within].result())] if within else []
-            place = places[header]
             return run([*first, "-fsyntax-only", "-x", "c++", "-"], header.relative_to(place), folder=place).stderr
 
         in_turn = sorted(places, key=lambda header: len(read[header]))  # in the order of the precompiled headers
@@ -92,6 +96,7 @@ RIGHT = {
     **{f"include/attentive/tensor{i}.h": TENSOR.replace("NAME", f"tensor{i}") for i in range(4)},  # worth precompiling
     "include/attentive/other.h": '#include "attentive/tensor0.h"\ninline at::Tensor other(at::Tensor x) { return tensor0(x); }\n',
     "include/attentive/none.h": "inline int none() { return 0; }\n",
+    "include/attentive/all.h": "#pragma once\n\n// All\n#include <attentive/none.h>\n#include <attentive/other.h>\n",
     "src/kernels/simd/row.h": '#include "kernels/simd/lane.h"\ninline int row() { return lane(); }\n',
     "src/kernels/simd/lane.h": "inline int lane() { return 0; }\n",
 }
@@ -101,6 +106,7 @@ WRONG = {  # each with a part of the compiler's error
     "include/attentive/no_part.h": ('#include "attentive/none.h"\ninline c10::Device f(c10::Device x) { return x; }\n', "c10"),
     "include/attentive/no_std.h": ("inline std::size_t f() { return 0; }\n", "std"),
     "include/attentive/private.h": ('#include "kernels/simd/lane.h"\n', "kernels/simd/lane.h"),
+    "include/attentive/gone.h": ("#pragma once\n// All\n#include <attentive/none.h>\n#include <attentive/no.h>\n", "attentive/no.h"),
     "include/attentive/unused.h": ("inline int f(int x) { return 0; }\n", "-Wunused-parameter"),
     "src/kernels/simd/no_lane.h": ("inline int wide() { return lane(); }\n", "lane"),
 }
