@@ -60,8 +60,7 @@ Effort effort_on(at::Device device, int64_t smallest, int64_t largest) {
 Peak product_peak(at::Device device, at::ScalarType type, const char* method) {
   const auto make = [=](int64_t n) { return at::randn({n, n}, at::TensorOptions(device)).to(type); };
   return peak_of_work(
-      {device, make, [](const at::Tensor& x) { return at::mm(x, x); }},
-      effort_on(device, 512, 8192),
+      {device, make, [](const at::Tensor& x) { return at::mm(x, x); }}, effort_on(device, 512, 8192),
       [](int64_t n) {
         return 2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
       },
@@ -79,8 +78,7 @@ Peaks measure_device_peaks(at::Device device, const std::function<void(const std
   say_peak(say, "bf16", "GF/s", peaks.bf16);
   const auto make = [=](int64_t mib) { return at::ones({mib << 18}, at::TensorOptions(device)); };
   peaks.read = peak_of_work(
-      {device, make, [](const at::Tensor& x) { return x.sum(); }},
-      effort_on(device, 64, 1024),
+      {device, make, [](const at::Tensor& x) { return x.sum(); }}, effort_on(device, 64, 1024),
       [](int64_t mib) { return static_cast<double>(mib) * (1 << 20); }, "at::sum over {} MiB of float32");
   say_peak(say, "read", "GB/s", peaks.read);
   return peaks;
