@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Compiles mistakes.cpp and wants, for every line marked as a mistake, one error that names the fix.
 
-    mistakes_test.py COMPILER 'DIRECTORY|DIRECTORY|...'    exit status 1 if one is missing or there is another error
+    mistakes_test.py BUILD COMPILER    exit status 1 if one is missing or there is another error
 """
 
+import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -17,11 +19,20 @@ FIXES = {  # text of a message: how often
 }
 
 
+def errors_of(build, compiler, source):
+    """What the compiler prints for the source, compiled as the build would: with its precompiled header, but without an object and
+    without warnings."""
+    entry = next(entry for entry in json.loads(Path(build, "compile_commands.json").read_text(encoding="utf-8"))
+                 if Path(entry["directory"], entry["file"]) == source)
+    words = shlex.split(entry["command"])
+    words = words[words.index(compiler):words.index("-o")]  # a launcher such as ccache comes before, the object after
+    return subprocess.run([*words, "-fsyntax-only", "-w", str(source)], cwd=entry["directory"], capture_output=True, text=True,
+                          check=False).stderr
+
+
 def main():
-    compiler, directories = sys.argv[1], [d for d in sys.argv[2].split("|") if d]
-    source = Path(__file__).with_name("mistakes.cpp")
-    command = [compiler, "-std=c++20", "-fsyntax-only", *(f"-isystem{d}" for d in directories), str(source)]
-    text = subprocess.run(command, capture_output=True, text=True, check=False).stderr
+    source = Path(__file__).resolve().with_name("mistakes.cpp")
+    text = errors_of(*sys.argv[1:3], source)
 
     faults = []
     errors = re.findall(r"^\S+:\d+:\d+: (?:fatal )?error: (.*)$", text, re.MULTILINE)
