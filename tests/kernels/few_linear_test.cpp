@@ -168,7 +168,7 @@ TEST_CASE("few rows: several layers in one call equal one call each", "[few_line
   }
 }
 
-TEST_CASE("few rows: the same bits on any number of threads", "[few_linear][threads][short]") {
+TEST_CASE("few rows: the same bits on any number of threads", "[few_linear][threads]") {
   const int64_t rows = GENERATE(1, 7, 32);
   const at::NoGradGuard no_grad;
   const auto threads = at::get_num_threads();
