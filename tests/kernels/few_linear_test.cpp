@@ -73,12 +73,13 @@ TEST_CASE("few rows: every dtype and set of instructions rounds the sum once", "
   for (const auto type : kTypes) {
     const auto all = random({rows, features}, type), weight = random({outputs, features}, type),
                bias = random({outputs}, type);
+    const Exact exact_all(all, weight, bias), plain_all(all, weight, {});
     for (const auto& chosen : selections()) {
       INFO(rows << " rows, " << features << " features, " << outputs << " outputs, " << type << ", "
                 << name_of(chosen));
       const SelectionGuard guard(chosen);
       const auto x = all.narrow(0, 0, std::min(rows, most_rows(type)));
-      const Exact exact(x, weight, bias), plain(x, weight, {});
+      const auto exact = exact_all.of_first(x.size(0)), plain = plain_all.of_first(x.size(0));
       const auto got = few_linear(x, {weight, bias});
       REQUIRE(got.defined());
       CHECK(got.scalar_type() == type);
@@ -93,11 +94,12 @@ TEST_CASE("few rows: long rows of half types", "[few_linear][short]") {
   const int64_t rows = GENERATE(1, 3, 8, 32), features = GENERATE(2048, 3075, 8200), outputs = 70;
   for (const auto type : {at::kBFloat16, at::kHalf}) {
     const auto all = random({rows, features}, type), weight = random({outputs, features}, type);
+    const Exact exact_all(all, weight, {});
     for (const auto& chosen : selections()) {
       INFO(rows << " rows, " << features << " features, " << type << ", " << name_of(chosen));
       const SelectionGuard guard(chosen);
       const auto x = all.narrow(0, 0, std::min(rows, most_rows(type)));
-      const Exact exact(x, weight, {});
+      const auto exact = exact_all.of_first(x.size(0));
       CHECK(is_rounded(few_linear(x, {weight, {}}), exact.value, exact.terms));
     }
   }
@@ -110,12 +112,13 @@ TEST_CASE("few rows: a function of the sums", "[few_linear][short]") {
   for (const auto type : kTypes) {
     const auto all = random({1, rows, features}, type), weight = random({outputs, features}, type),
                bias = random({outputs}, type);
+    const Exact exact_all(all, weight, bias);
     for (const auto& chosen : selections()) {
       INFO(rows << " rows, " << features << " features, " << outputs << " outputs, " << type << ", "
                 << name_of(chosen));
       const SelectionGuard guard(chosen);
       const auto x = all.narrow(1, 0, std::min(rows, most_rows(type)));
-      const Exact exact(x, weight, bias);
+      const auto exact = exact_all.of_first(x.size(1));
       CHECK(is_rounded(few_linear(x, {weight, bias}, elementwise().gelu), at::gelu(exact.value, "tanh"),
                        2 * exact.terms));
       CHECK(is_rounded(few_linear(x, {weight, bias}, elementwise().silu), at::silu(exact.value),
@@ -132,12 +135,13 @@ TEST_CASE("few rows: a gate", "[few_linear][short]") {
     const auto all = random({rows, features}, type), gate = random({outputs, features}, type),
                up = random({outputs, features}, type), gate_bias = random({outputs}, type),
                up_bias = random({outputs}, type);
+    const Exact gate_all(all, gate, gate_bias), up_all(all, up, up_bias);
     for (const auto& chosen : selections()) {
       INFO(rows << " rows, " << features << " features, " << outputs << " outputs, " << type << ", "
                 << name_of(chosen));
       const SelectionGuard guard(chosen);
       const auto x = all.narrow(0, 0, std::min(rows, most_rows(type)));
-      const Exact g(x, gate, gate_bias), u(x, up, up_bias);
+      const auto g = gate_all.of_first(x.size(0)), u = up_all.of_first(x.size(0));
       const auto want = at::silu(g.value) * u.value;
       const auto terms = 2 * (g.terms * u.value.abs() + g.value.abs() * u.terms);
       CHECK(

@@ -77,6 +77,13 @@ struct Exact {
     value = at::linear(wide(x), wide(weight), wide(bias));
     terms = at::linear(wide(x).abs(), wide(weight).abs(), bias.defined() ? wide(bias).abs() : bias);
   }
+
+  Exact of_first(int64_t rows) const {
+    auto part = *this;
+    part.value = value.narrow(-2, 0, rows);
+    part.terms = terms.narrow(-2, 0, rows);
+    return part;
+  }
 };
 
 /// Whether every number is the rounded sum, computed in float32.
