@@ -20,8 +20,8 @@ FIXES = {  # text of a message: how often
 
 
 def errors_of(build, compiler, source):
-    """What the compiler prints for the source, compiled as the build would: with its precompiled header, but without an object and
-    without warnings."""
+    """The compiler's messages about the source, compiled as the build would: with its precompiled header, but without an object
+    and without warnings."""
     entry = next(entry for entry in json.loads(Path(build, "compile_commands.json").read_text(encoding="utf-8"))
                  if Path(entry["directory"], entry["file"]) == source)
     words = shlex.split(entry["command"])
