@@ -89,6 +89,16 @@ function(attentive_in_batches target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${ATTENTIVE_UNITY} UNITY_BUILD_BATCH_SIZE 16)
 endfunction()
 
+# attentive_optimise_batches(<target>): optimises the batches of a debug build, for a target on which the tests spend more time than
+# that costs. An option of its own would take a source out of its batch, so batches are optimised as a whole, without the header that
+# others share.
+function(attentive_optimise_batches target)
+  if(ATTENTIVE_UNITY)
+    target_compile_options(${target} PRIVATE "$<$<CONFIG:Debug>:-O1>")
+    set_target_properties(${target} PROPERTIES DISABLE_PRECOMPILE_HEADERS ON)
+  endif()
+endfunction()
+
 # attentive_component(<name> [EXPORTS <file>] SOURCES <source>... [HEADERS <header>...]): the component attentive::<name>
 # with its public headers, named from include/attentive/ on. It links what the table says. Without a header no consumer
 # links it by name. With EXPORTS, a linker's version script, it is a shared library in every build, which contains what it
