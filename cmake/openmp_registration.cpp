@@ -5,19 +5,28 @@
 // alone, because the runtime itself notices that its writer has ended.
 
 #include <filesystem>
+#include <pthread.h>
 #include <string>
 #include <system_error>
 #include <unistd.h>
 
 namespace {
 
-bool remove_empty_registration() {
+void remove_empty_registration() {
   const auto file =
       "/dev/shm/__KMP_REGISTERED_LIB_" + std::to_string(::getpid()) + "_" + std::to_string(::getuid());
   std::error_code none;  // the usual case: there is no such file
-  return std::filesystem::file_size(file, none) == 0 && std::filesystem::remove(file, none);
+  if (std::filesystem::file_size(file, none) == 0) std::filesystem::remove(file, none);
 }
 
-[[maybe_unused]] const bool removed = remove_empty_registration();  // runs before main
+// Made before main.
+struct RemovedHereAndInCopies {
+  RemovedHereAndInCopies() {
+    remove_empty_registration();
+    // A copy made by fork registers under its own number.
+    ::pthread_atfork(nullptr, nullptr, remove_empty_registration);
+  }
+};
+const RemovedHereAndInCopies removed;
 
 }  // namespace

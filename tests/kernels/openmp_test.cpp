@@ -1,3 +1,4 @@
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <mutex>
@@ -5,7 +6,9 @@
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/mm.h>
@@ -41,6 +44,52 @@ size_t threads_of_loop() {
   return threads.size();
 }
 
+// The file that LLVM's runtime keeps for a process.
+std::filesystem::path registration_of(pid_t process) {
+  return "/dev/shm/__KMP_REGISTERED_LIB_" + std::to_string(process) + "_" + std::to_string(::getuid());
+}
+
+// Empty registrations of the processes that are numbered next, as killed processes leave them.
+class LeftRegistrations {
+ public:
+  explicit LeftRegistrations(pid_t last) {
+    for (pid_t process = last + 1; process <= last + 64; ++process) {
+      if (auto* file = std::fopen(registration_of(process).c_str(), "wx")) {
+        std::fclose(file);
+        left_.insert(process);
+      }
+    }
+  }
+  ~LeftRegistrations() {
+    for (const auto process : left_) {
+      std::error_code none;
+      const auto file = registration_of(process);
+      if (std::filesystem::file_size(file, none) == 0) std::filesystem::remove(file, none);
+    }
+  }
+  LeftRegistrations(const LeftRegistrations&) = delete;
+  LeftRegistrations& operator=(const LeftRegistrations&) = delete;
+
+  bool contains(pid_t process) const { return left_.contains(process); }
+
+ private:
+  std::set<pid_t> left_;
+};
+
+struct Copy {
+  pid_t process;
+  bool found_registration;
+};
+
+Copy copy_of_this_process() {
+  const pid_t process = ::fork();
+  if (process == 0) ::_exit(std::filesystem::exists(registration_of(::getpid())));
+  int status = 0;
+  if (process < 0 || ::waitpid(process, &status, 0) != process || !WIFEXITED(status))
+    throw std::runtime_error("no copy of this process");
+  return {process, WEXITSTATUS(status) != 0};
+}
+
 void run_attention() {
   const auto leaf = [] { return at::rand({1, 8, 512, 64}).requires_grad_(); };
   attention(leaf(), leaf(), leaf(), {.causal = Causal::BottomRight}).sum().backward();
@@ -73,6 +122,22 @@ TEST_CASE("openmp: one runtime serves LibTorch and this package", "[openmp]") {
   CHECK(loaded.size() <= 1);
 #else
   CHECK(loaded.empty());
+#endif
+}
+
+TEST_CASE("openmp: a copy of this process removes what a killed process of its number left", "[openmp]") {
+#if defined(__clang__)
+  // Other processes may take the next numbers.
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    const LeftRegistrations left(copy_of_this_process().process);
+    const auto copy = copy_of_this_process();
+    if (!left.contains(copy.process)) continue;
+    CHECK(!copy.found_registration);
+    return;
+  }
+  FAIL("no copy had one of the next 64 numbers");
+#else
+  SKIP("only LLVM's runtime keeps such files");
 #endif
 }
 
