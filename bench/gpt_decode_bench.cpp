@@ -11,7 +11,6 @@
 // in bf16 with the same model in fp32.
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -32,6 +31,8 @@
 #include "common/run_main.h"
 #include "support/machine.h"
 #include "support/peaks.h"
+#include "support/stats.h"
+#include "support/timer.h"
 
 namespace {
 
@@ -64,14 +65,9 @@ LlamaOptions llama_options(const Settings& settings) {
 
 template <class F>
 double seconds_of(const F& f) {
-  const auto start = std::chrono::steady_clock::now();
+  const bench::Timer timer;
   f();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
+  return timer.seconds();
 }
 
 // The parameters that one token reads: all but the tables of which it takes a row. The head reads a tied
@@ -146,7 +142,8 @@ void run(const Settings& settings, Model& model) {
     cache_reads.push_back(cache_read);
   }
   const auto bytes = bytes_of(weights), with_cache = bytes + bytes_of(keys_and_values);
-  const auto time = median(tokens), plain = median(weight_reads), both = plain + median(cache_reads);
+  const auto time = bench::median_of(tokens), plain = bench::median_of(weight_reads),
+             both = plain + bench::median_of(cache_reads);
   fmt::print(
       "{} {}, batch {}, {} tokens in the cache, {} threads: token {:.3f} ms; plain read of the weights "
       "({:.1f} MB) {:.3f} ms ({:.1f} GB/s), ratio {:.2f}; of weights and cache ({:.1f} MB) {:.3f} ms, ratio "

@@ -6,7 +6,6 @@
 // step>".
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -22,6 +21,8 @@
 #include <attentive/train/trainer.h>
 
 #include "common/run_main.h"
+#include "support/stats.h"
+#include "support/timer.h"
 
 using namespace attentive;
 
@@ -67,15 +68,13 @@ int main(int argc, char** argv) {
       LogRow row;
       const auto processor = std::clock();
       for (int i = std::atoi(line.c_str()); i > 0; --i) {
-        const auto start = std::chrono::steady_clock::now();
+        const bench::Timer timer;
         row = trainer.step();
-        seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+        seconds.push_back(timer.seconds());
       }
-      std::sort(seconds.begin(), seconds.end());
       const auto used = static_cast<double>(std::clock() - processor) / CLOCKS_PER_SEC;
       const auto count = std::max<size_t>(seconds.size(), 1);
-      std::printf("%.6f %.6f %.6f\n", seconds.empty() ? 0.0 : seconds[seconds.size() / 2],
-                  used / static_cast<double>(count), row.loss);
+      std::printf("%.6f %.6f %.6f\n", bench::median_of(seconds), used / static_cast<double>(count), row.loss);
       apps::flush_output();
     }
     return 0;

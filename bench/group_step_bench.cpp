@@ -3,7 +3,6 @@
 //
 //   OMP_NUM_THREADS=1 torchrun --nproc-per-node 2 --no-python build/release/bench/group_step_bench
 
-#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -18,6 +17,7 @@
 #include "common/run_main.h"
 #include "support/gpt2.h"
 #include "support/memory.h"
+#include "support/stats.h"
 #include "support/timer.h"
 
 using namespace attentive;
@@ -48,11 +48,10 @@ void run(int64_t tokens, int64_t rows, int rounds) {
     step();
     seconds.push_back(timer.seconds());
   }
-  std::sort(seconds.begin(), seconds.end());
   if (group->rank() != 0) return;
   fmt::print(
       "step of GPT-2 124M, {} processes of {} threads, {} rows of {} tokens each: {:.2f} s, {:.0f} MiB\n",
-      group->size(), at::get_num_threads(), rows, tokens, seconds[seconds.size() / 2], bytes / (1 << 20));
+      group->size(), at::get_num_threads(), rows, tokens, bench::median_of(seconds), bytes / (1 << 20));
 }
 
 }  // namespace

@@ -10,7 +10,6 @@
 // The ways alternate in rounds. Memory is the peak of a call, less the gradients that it leaves: of the bytes
 // of all tensors, and of resident memory, in which the C library keeps a part of what was freed.
 
-#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -39,6 +38,7 @@
 #include "common/run_main.h"
 #include "support/gpt2.h"
 #include "support/memory.h"
+#include "support/stats.h"
 #include "support/timer.h"
 
 using namespace attentive;
@@ -72,16 +72,11 @@ double bytes_of(const std::vector<at::Tensor>& tensors) {
   return bytes;
 }
 
-double median(std::vector<double> x) {
-  std::sort(x.begin(), x.end());
-  return x[x.size() / 2];
-}
-
 // The median of the ratios within a round.
 double median_ratio(const std::vector<double>& seconds, const std::vector<double>& first) {
   std::vector<double> ratios;
   for (size_t round = 0; round < seconds.size(); ++round) ratios.push_back(seconds[round] / first[round]);
-  return median(ratios);
+  return bench::median_of(ratios);
 }
 
 void compare(const std::string& title, std::vector<Way> ways, int rounds) {
@@ -102,8 +97,9 @@ void compare(const std::string& title, std::vector<Way> ways, int rounds) {
     fmt::print(
         "  {:<12} {:>9.1f} ms (x {:.3f})   tensors {:>8.1f} MiB (x {:.3f})   resident {:>8.1f} MiB (x "
         "{:.3f})\n",
-        way.name, 1e3 * median(way.seconds), median_ratio(way.seconds, ways[0].seconds), way.tensors / kMiB,
-        way.tensors / ways[0].tensors, way.resident / kMiB, way.resident / ways[0].resident);
+        way.name, 1e3 * bench::median_of(way.seconds), median_ratio(way.seconds, ways[0].seconds),
+        way.tensors / kMiB, way.tensors / ways[0].tensors, way.resident / kMiB,
+        way.resident / ways[0].resident);
   }
   apps::flush_output();
 }
@@ -234,8 +230,9 @@ void techniques(const StepSettings& step, int rounds) {
   }
   fmt::print("step of GPT-2 124M, batch {}, {} tokens\n", step.batch, step.tokens);
   for (size_t i = 0; i < all.size(); ++i) {
-    fmt::print("  {:<24} {:>7.2f} s (x {:.2f})   {:>6.0f} MiB (x {:.2f})\n", all[i].name, median(seconds[i]),
-               median_ratio(seconds[i], seconds[0]), bytes[i] / kMiB, bytes[i] / bytes[0]);
+    fmt::print("  {:<24} {:>7.2f} s (x {:.2f})   {:>6.0f} MiB (x {:.2f})\n", all[i].name,
+               bench::median_of(seconds[i]), median_ratio(seconds[i], seconds[0]), bytes[i] / kMiB,
+               bytes[i] / bytes[0]);
   }
   apps::flush_output();
 }

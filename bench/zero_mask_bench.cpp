@@ -16,6 +16,8 @@
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 
+#include "support/stats.h"
+
 namespace {
 
 struct Shape {
@@ -42,11 +44,6 @@ int64_t odd_numbers(const at::Tensor& x) {
                        [](T number) { return !std::isfinite(number) || number == 0; });
 }
 
-double median(std::vector<double> x) {
-  std::sort(x.begin(), x.end());
-  return x[x.size() / 2];
-}
-
 void measure(at::ScalarType type, const Shape& shape) {
   const auto draw = [&](int64_t rows) {
     return at::randn({shape.batch, 12, rows, 64}, at::kDouble).to(type);
@@ -70,8 +67,8 @@ void measure(at::ScalarType type, const Shape& shape) {
     ratios.push_back(first ? b / a : a / b);
   }
   fmt::print("{:8} B {} L {:4} S {:4}{:8} {:9.1f} us {:+5.1f} % ({} pairs{})\n", c10::toString(type),
-             shape.batch, shape.queries, shape.keys, shape.causal ? " causal" : "", median(times),
-             100 * (median(ratios) - 1), pairs, lost > 0 ? ", rows lost" : "");
+             shape.batch, shape.queries, shape.keys, shape.causal ? " causal" : "", bench::median_of(times),
+             100 * (bench::median_of(ratios) - 1), pairs, lost > 0 ? ", rows lost" : "");
 }
 
 }  // namespace

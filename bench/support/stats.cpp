@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <utility>
 
 namespace bench {
 namespace {
@@ -20,6 +21,10 @@ Spread spread_of(std::vector<double> samples) {
   if (samples.empty()) return {};
   std::ranges::sort(samples);
   return {quantile(samples, 0.1), quantile(samples, 0.5), quantile(samples, 0.9)};
+}
+
+double median_of(std::vector<double> samples) {
+  return spread_of(std::move(samples)).median;
 }
 
 }  // namespace bench

@@ -14,4 +14,7 @@ struct Spread {
 /// Linear interpolation between order statistics. Of no samples: zeros.
 Spread spread_of(std::vector<double> samples);
 
+/// The median alone.
+double median_of(std::vector<double> samples);
+
 }  // namespace bench

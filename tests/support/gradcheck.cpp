@@ -48,8 +48,16 @@ bool usable(const std::vector<at::Tensor>& leaves) {
 constexpr const char* kUnusable =
     "gradcheck: every leaf must be a contiguous float64 tensor that requires grad";
 
-// Returns a message if the two differ by more than rounding does.
-std::string disagreement(const std::string& where, double got, double up, double down) {
+// Compares the derivative `got` with the central difference of two steps, which `move` makes from where the
+// leaf was; returns a message if they differ by more than rounding does.
+template <class Move>
+std::string disagreement(const Differences& differences, const std::string& where, double got,
+                         const Move& move) {
+  move(kEps);
+  const double up = differences.value();
+  move(-kEps);
+  const double down = differences.value();
+  move(0);
   const double numeric = (up - down) / (2 * kEps);
   if (std::abs(got - numeric) <= 1e-5 + 1e-3 * std::abs(numeric)) return "";
   return fmt::format("{}: gradient {:.9g}, central difference {:.9g}", where, got, numeric);
@@ -65,14 +73,9 @@ std::string gradcheck_leaves(const std::function<at::Tensor()>& f, const std::ve
     double* x = leaves[n].mutable_data_ptr<double>();
     const auto gradient = differences.gradient(n);
     for (int64_t i = 0; i < leaves[n].numel(); ++i) {
-      const double saved = x[i];
-      x[i] = saved + kEps;
-      const double up = differences.value();
-      x[i] = saved - kEps;
-      const double down = differences.value();
-      x[i] = saved;
-      const auto found = disagreement(fmt::format("tensor {} element {}", n, i),
-                                      gradient.const_data_ptr<double>()[i], up, down);
+      const auto found = disagreement(differences, fmt::format("tensor {} element {}", n, i),
+                                      gradient.const_data_ptr<double>()[i],
+                                      [=, saved = x[i]](double step) { x[i] = saved + step; });
       if (!found.empty()) return found;
     }
   }
@@ -89,13 +92,9 @@ std::string gradcheck_directions(const std::function<at::Tensor()>& f,
     const auto gradient = differences.gradient(n);
     for (int number = 0; number < 3; ++number) {
       const auto direction = at::rand_like(saved).ge_(0.5).mul_(2).sub_(1);
-      leaves[n].copy_(saved + kEps * direction);
-      const double up = differences.value();
-      leaves[n].copy_(saved - kEps * direction);
-      const double down = differences.value();
-      leaves[n].copy_(saved);
-      const auto found = disagreement(fmt::format("tensor {} direction {}", n, number),
-                                      (gradient * direction).sum().item<double>(), up, down);
+      const auto found = disagreement(differences, fmt::format("tensor {} direction {}", n, number),
+                                      (gradient * direction).sum().item<double>(),
+                                      [&](double step) { leaves[n].copy_(saved + step * direction); });
       if (!found.empty()) return found;
     }
   }
