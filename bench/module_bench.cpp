@@ -14,10 +14,10 @@
 namespace bench {
 namespace {
 
-constexpr int64_t kBatch = 8, kTokens = 1024, kModuleWidth = 768, kModuleHeads = 12;
+constexpr int64_t kBatch = 8, kModuleWidth = 768, kModuleHeads = 12;
 
-double linear_flops() {
-  return 4 * 2.0 * kBatch * kTokens * kModuleWidth * kModuleWidth;
+double linear_flops(int64_t tokens) {
+  return 4 * 2.0 * kBatch * static_cast<double>(tokens * kModuleWidth * kModuleWidth);
 }
 
 // A training step: returns the output, and the gradients of x and of every weight.
@@ -43,20 +43,22 @@ Check same_drops(const std::function<Tensors()>& train, at::ScalarType type) {
   return {"composed definition, same drops", difference(results[0], results[1]), allowed_error(type)};
 }
 
-void add_module(Runner& runner, at::ScalarType type, bool training, double dropout) {
-  Case c{"module", training ? fmt::format("training step, dropout {}", dropout) : "forward", type_name(type),
-         limit_of(type),
-         (training ? 3 : 1) * linear_flops() +
-             (training ? kWithBackward : 1) * attention_flops({kBatch, kModuleHeads, kTokens, 64}, true)};
+void add_module(Runner& runner, at::ScalarType type, int64_t tokens, bool training, double dropout) {
+  Case c{"module",
+         (training ? fmt::format("training step, dropout {}", dropout) : std::string("forward")) +
+             (tokens == 1024 ? std::string() : fmt::format(", T={}", tokens)),
+         type_name(type), limit_of(type),
+         (training ? 3 : 1) * linear_flops(tokens) +
+             (training ? kWithBackward : 1) * attention_flops({kBatch, kModuleHeads, tokens, 64}, true)};
   if (!runner.wants(c)) return;
   at::manual_seed(1);
-  attentive::MultiHeadAttention module(kModuleWidth, kModuleWidth, kTokens, dropout, kModuleHeads);
+  attentive::MultiHeadAttention module(kModuleWidth, kModuleWidth, tokens, dropout, kModuleHeads);
   const auto device = runner.settings().device;
   module->to(device, type);
   module->train(training);
-  const PeerModules peers(module, kTokens, training ? dropout : 0.0);
-  const auto x = at::randn({kBatch, kTokens, kModuleWidth}).to(device, type).requires_grad_(training);
-  const auto grad = at::randn({kBatch, kTokens, kModuleWidth}).to(device, type);
+  const PeerModules peers(module, tokens, training ? dropout : 0.0);
+  const auto x = at::randn({kBatch, tokens, kModuleWidth}).to(device, type).requires_grad_(training);
+  const auto grad = at::randn({kBatch, tokens, kModuleWidth}).to(device, type);
   const auto way = [&](const std::string& name, std::function<at::Tensor(const at::Tensor&)> forward,
                        const std::vector<at::Tensor>& parameters) {
     if (training) {
@@ -92,9 +94,10 @@ void add_module(Runner& runner, at::ScalarType type, bool training, double dropo
 void module_suite(Runner& runner) {
   for (const auto type : kTypes) {
     if (!runner.wants(type)) continue;
-    add_module(runner, type, /*training=*/false, 0.0);
-    add_module(runner, type, /*training=*/true, 0.0);
-    add_module(runner, type, /*training=*/true, 0.1);
+    add_module(runner, type, /*tokens=*/1024, /*training=*/false, 0.0);
+    for (const int64_t tokens : {1024, 256}) {
+      for (const double dropout : {0.0, 0.1}) add_module(runner, type, tokens, /*training=*/true, dropout);
+    }
   }
 }
 
