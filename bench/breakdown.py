@@ -222,6 +222,8 @@ def main():
                        "named": 1 - shares.get("other", 0), "shares": shares})
         print(f"{name}: {seconds * 1e3:.3f} ms; "
               + ", ".join(f"{part} {100 * share:.0f} %" for part, share in shares.items() if share >= 0.005), flush=True)
+        if arguments.json:  # after every case, so that an interrupted run leaves those before
+            Path(arguments.json).write_text(json.dumps({"cpu": processor(), "rows": result}, indent=1) + "\n", encoding="utf-8")
 
     for name, flags in (STEPS if arguments.text else CASES).items():
         if not any(part in name for part in arguments.case):
@@ -236,8 +238,6 @@ def main():
         add(name, int(flags[flags.index("--threads") + 1]), *sample(arguments.program, flags))
     if not result:
         sys.exit(f"breakdown: no case contains {' or '.join(map(repr, arguments.case))}")
-    if arguments.json:
-        Path(arguments.json).write_text(json.dumps({"cpu": processor(), "rows": result}, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
