@@ -205,7 +205,8 @@ class Backward : BackwardHeads<Stored, T> {
           const int64_t p0 = panel * tiles_.queries, from = std::max(p0, queries.first / 16 * 16);
           const auto sums = grad_q_transposed(head, slot, panel);
           if (panel >= cleared) std::fill_n(sums.data, call_.D * tiles_.queries, 0.0f);
-          add_panel(head, keys, work, slot, panel, from, std::min(queries.end, p0 + tiles_.queries));
+          const bool last = g + 1 == call_.group && panel + 1 == panels.end;
+          add_panel(head, keys, work, slot, panel, from, std::min(queries.end, p0 + tiles_.queries), last);
           if (part > 0 && add_up == AddUp::Now && panel < complete) add_slot(head, slot, panel);
         }
       }
@@ -236,11 +237,12 @@ class Backward : BackwardHeads<Stored, T> {
   struct Tile {
     int64_t panel, r0, keys, from, to;
     bool masked;  // whether a mask of pairs is tested
+    bool last;    // whether the gradients of the keys are written after it
   };
 
   // Adds the queries [from, to) of one panel to the gradients of a block of keys.
   void add_panel(const Head& head, const Keys& keys, const Workspace& work, int64_t slot, int64_t panel,
-                 int64_t from, int64_t to) const {
+                 int64_t from, int64_t to, bool last_of_keys) const {
     const int64_t p0 = panel * tiles_.queries, j0 = keys.j0, last = j0 + keys.count - 1;
     const Pairs part{head.b, head.h, from, to - from, j0, keys.count};
     const auto of_part = [&](const auto& x) { return x.block(0, x.rows, from - p0, to - from); };
@@ -265,7 +267,7 @@ class Backward : BackwardHeads<Stored, T> {
         call_.dropout_bits(head.b, head.h, i, j0, last + 1, work.drop.data + i - p0, work.drop.stride);
     }
     if (whole) {
-      add_tile(head, keys, work, slot, {panel, 0, keys.count, from, to, masked});
+      add_tile(head, keys, work, slot, {panel, 0, keys.count, from, to, masked, last_of_keys});
       return;
     }
     for (int64_t r = 0; r < keys.count; r += kStrip) {
@@ -273,7 +275,8 @@ class Backward : BackwardHeads<Stored, T> {
       int64_t end = 0;
       for (int64_t x = 0; x < strip; ++x) end = std::max(end, call_.query_hi(head.b, j + x));
       add_tile(head, keys, work, slot,
-               {panel, r, strip, std::max(from, call_.query_lo(j) / 16 * 16), std::min(to, end), masked});
+               {panel, r, strip, std::max(from, call_.query_lo(j) / 16 * 16), std::min(to, end), masked,
+                last_of_keys});
     }
   }
 
@@ -384,6 +387,10 @@ class Backward : BackwardHeads<Stored, T> {
       if (call_.dropout) {
         row.drop = work.drop.row(j % 128 / 16 + (j / 128 - keys.j0 / 128) * 8) + offset;
         row.drop_bit = static_cast<int>(j % 16);
+      }
+      if (tile.last) {
+        prefetch_to_write(t_.grad_k.at(head.b, head.hkv, j), call_.D);
+        prefetch_to_write(t_.grad_v.at(head.b, head.hkv, j), call_.Dv);
       }
       rows_code().gradient_row(row);
     }

@@ -122,6 +122,8 @@ class BackwardHeads {
       *log_total(head, i0 + r) = r < rows ? t_.statistics.log_total[at + r] * kLog2e : kInfinity;
       *delta(head, i0 + r) = 0.0f;
       if (r >= rows) continue;
+      if (constexpr int64_t kAhead = 8; r + kAhead < rows)
+        prefetch_row(t_.output.at(head.b, head.h, i0 + r + kAhead), 1, call_.Dv);
       // δ = rowsum(dO ∘ O), and the row's part of rowsum(dW ∘ W)
       float dot = elementwise().dot(t_.output.at(head.b, head.h, i0 + r), grad.row(r), call_.Dv);
       if (t_.weight_dots) dot += t_.weight_dots[at + r];
@@ -159,13 +161,25 @@ class BackwardHeads {
 
   /// Transposes the sums of slot 0 and writes them to the gradient of q.
   void write_grad_q(const Head& head, int64_t panel) const {
+    constexpr int64_t kRows = 16;  // at a time
     Scratch& scratch = Scratch::of_this_thread();
     scratch.reset();
-    const int64_t wide = tiles_.queries, i0 = panel * wide;
-    const auto rows = scratch.matrix<float>(wide, call_.D);
-    products().transpose(grad_q_transposed(head, 0, panel), rows);
-    for (int64_t i = i0; i < std::min(i0 + wide, call_.L); ++i)
-      elementwise().convert(rows.row(i - i0), t_.grad_q.at(head.b, head.h, i), call_.D);
+    const auto buffer = scratch.matrix<float>(kRows, call_.D);
+    const auto sums = grad_q_transposed(head, 0, panel);
+    const int64_t i0 = panel * tiles_.queries, end = std::min(i0 + tiles_.queries, call_.L);
+    for (int64_t i = i0; i < end; i += kRows) {
+      const int64_t rows = std::min(kRows, end - i);
+      for (int64_t next = i + kRows; next < std::min(i + 2 * kRows, end); ++next)
+        prefetch_to_write(t_.grad_q.at(head.b, head.h, next), call_.D);
+      const auto of_rows = sums.block(0, call_.D, i - i0, rows);
+      if constexpr (std::is_same_v<Stored, float>) {
+        products().transpose(of_rows, rows_of(t_.grad_q, head.b, head.h, i, rows, call_.D));
+      } else {
+        products().transpose(of_rows, buffer.part(0, rows));
+        for (int64_t r = 0; r < rows; ++r)
+          elementwise().convert(buffer.row(r), t_.grad_q.at(head.b, head.h, i + r), call_.D);
+      }
+    }
   }
 
   const CpuArguments& call_;

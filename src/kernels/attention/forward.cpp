@@ -12,6 +12,7 @@
 //   O = O / ℓ, logsumexp = scale · m + ln ℓ
 
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "kernels/attention/own_functions.h"
@@ -50,7 +51,7 @@ class Forward {
       : call_(call), t_(tensors), keys_(call, tensors, call.L <= kStrip) {}
 
   void run() {
-    const int64_t heads = call_.B * call_.Hkv, row_blocks = (call_.L + kRows - 1) / kRows;
+    const int64_t heads = call_.B * call_.Hkv, row_blocks = blocks();
     const int64_t bytes = keys_.head_size() * static_cast<int64_t>(sizeof(T));
     const int64_t at_once =
         std::min(heads, std::max(kPackedBytes<T> / std::max<int64_t>(bytes, 1), kHeadsAtLeast));
@@ -83,7 +84,11 @@ class Forward {
   }
 
  private:
-  // A block of queries of one head: at most kRows, starting at i0.
+  // Blocks of queries have kRows rows. A remainder of less than half a block belongs to the last one, because
+  // a block of a few rows would cost as much to begin as a whole one.
+  int64_t blocks() const { return std::max<int64_t>((call_.L + kRows / 2) / kRows, 1); }
+
+  // A block of queries of one head, starting at i0.
   struct Place {
     int64_t b, h, hkv, i0;
     Head head;
@@ -110,7 +115,7 @@ class Forward {
     const auto scores = scratch.matrix<float>(kStrip, width);
     Matrix<T> weights{};
     auto* rows = scratch.take<SoftmaxRow>(kStrip);
-    for (int64_t r = 0; r < kStrip; ++r) rows[r] = {.scores = scores.row(r)};
+    for (int64_t r = 0; r < kStrip; ++r) new (rows + r) SoftmaxRow{.scores = scores.row(r)};
     if constexpr (kIsBf16<T>) {
       weights = scratch.matrix<T>(kStrip, width);
       for (int64_t r = 0; r < kStrip; ++r) rows[r].weights16 = weights.row(r);
@@ -121,18 +126,19 @@ class Forward {
   }
 
   void attend(int64_t b, int64_t h, int64_t block, const Head& head) const {
-    const int64_t i0 = block * kRows, rows = std::min(kRows, call_.L - i0);
+    const int64_t i0 = block * kRows, rows = block + 1 < blocks() ? kRows : call_.L - i0,
+                  strips = (rows + kStrip - 1) / kStrip;
     Scratch& scratch = Scratch::of_this_thread();
     scratch.reset();
     const Workspace work = workspace(scratch);
-    const Running running{scratch.take<float>(kRows), scratch.take<float>(kRows),
-                          scratch.matrix<float>(kRows, call_.Dv), scratch.take<Sums>(kRows / kStrip)};
-    std::fill_n(running.sums, kRows / kStrip, Sums::Begin);
+    const Running running{scratch.take<float>(rows), scratch.take<float>(rows),
+                          scratch.matrix<float>(rows, call_.Dv), scratch.take<Sums>(strips)};
+    std::fill_n(running.sums, strips, Sums::Begin);
     std::fill_n(running.maximum, rows, -kInfinity);
     std::fill_n(running.total, rows, 0.0f);
     const Place at{
         b,  h,    call_.kv_head(h),
-        i0, head, lhs_of(rows_of(t_.q, b, h, i0, rows, call_.D), scratch.take<T>(kRows * inner<T>(call_.D)))};
+        i0, head, lhs_of(rows_of(t_.q, b, h, i0, rows, call_.D), scratch.take<T>(rows * inner<T>(call_.D)))};
     const int64_t end = call_.key_hi(b, i0 + rows - 1);
     // Tiles begin at the first visible key, so that a narrow window lies in one tile.
     for (int64_t from = call_.key_lo(i0) / Keys::kPanel * Keys::kPanel; from < end; from += kCols) {
@@ -182,8 +188,13 @@ class Forward {
 
     // S = Q Kᵀ
     const auto q = at.q.part(r0, rows);
+    const bool last = from + cols >= call_.key_hi(at.b, i0 + rows - 1);
+    int64_t asked = last ? 0 : rows;
     for (int64_t c = 0; c < wide;) {
       const auto k = keys_.keys_from(at.head, from + c, wide - c);
+      // The rows of the output are asked for a few at a time, so that these products hide the wait for them.
+      for (const int64_t most = rows * (c + k.cols) / wide; asked < most; ++asked)
+        prefetch_to_write(t_.output.at(at.b, at.h, i0 + asked), call_.Dv);
       gemm(q, k, work.scores.block(0, rows, c, k.cols), Sums::Begin,
            {.columns = reach - c, .first_column = first - c});
       c += k.cols;

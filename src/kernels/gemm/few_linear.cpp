@@ -10,7 +10,7 @@
 #include "kernels/gemm/scratch.h"
 #include "kernels/simd/dtypes.h"
 #include "kernels/simd/elementwise.h"
-#include "kernels/simd/selection.h"
+#include "kernels/simd/vector_code.h"
 
 namespace attentive::kernels::cpu {
 namespace {

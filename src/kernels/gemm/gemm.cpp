@@ -1,7 +1,7 @@
 #include "kernels/gemm/gemm.h"
 
 #include "kernels/gemm/amx.h"
-#include "kernels/simd/selection.h"
+#include "kernels/simd/vector_code.h"
 
 namespace attentive::kernels::cpu {
 

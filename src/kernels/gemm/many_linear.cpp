@@ -6,7 +6,7 @@
 
 #include "kernels/gemm/operands.h"
 #include "kernels/gemm/scratch.h"
-#include "kernels/simd/selection.h"
+#include "kernels/simd/vector_code.h"
 
 namespace attentive::kernels::cpu {
 namespace {

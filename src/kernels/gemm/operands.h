@@ -48,6 +48,14 @@ void prefetch_row(const T* from, int64_t step, int64_t count) {
   for (int64_t c = 0; c < count; c += kLine) __builtin_prefetch(from + c);
 }
 
+/// Asks for the cache lines of a contiguous row that is written later, so that the writes do not wait for
+/// memory.
+template <class T>
+void prefetch_to_write(const T* row, int64_t count) {
+  constexpr int64_t kLine = 64 / sizeof(T);
+  for (int64_t c = 0; c < count; c += kLine) __builtin_prefetch(row + c, 1, 2);
+}
+
 /// Views a float matrix as an rhs.
 inline Rhs<const float> as_rhs(const Matrix<const float>& x) {
   return {x.data, x.rows, x.cols, x.stride};

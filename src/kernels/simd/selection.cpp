@@ -1,12 +1,9 @@
 #include "kernels/simd/selection.h"
 
-#include <atomic>
 #include <cstdlib>
 
 namespace attentive::kernels::cpu {
 namespace {
-
-std::atomic<const Selection*> forced{nullptr};
 
 Selection select_here() {
   const char* limit = std::getenv("ATEN_CPU_CAPABILITY");
@@ -29,23 +26,24 @@ Selection select(const CpuFeatures& cpu, std::string_view limit) {
   return {portable::code(), Bf16Product::Widened};
 }
 
-const Selection& selection() {
+constinit const Selection* current_selection = nullptr;
+
+const Selection& make_selection() {
   static const Selection here = select_here();
-  const auto* other = forced.load(std::memory_order_acquire);
-  return other ? *other : here;
+  const Selection* current = nullptr;
+  const bool first = __atomic_compare_exchange_n(&current_selection, &current, &here, /*weak=*/false,
+                                                 __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+  return first ? here : *current;
 }
 
 const bool prefetch_to_l2 = this_cpu().prefetch_to_l2;
 
-const VectorCode& vector_code() {
-  return *selection().code;
-}
-
 SelectionGuard::SelectionGuard(const Selection& selection)
-    : selection_(selection), before_(forced.exchange(&selection_, std::memory_order_acq_rel)) {}
+    : selection_(selection),
+      before_(__atomic_exchange_n(&current_selection, &selection_, __ATOMIC_ACQ_REL)) {}
 
 SelectionGuard::~SelectionGuard() {
-  forced.store(before_, std::memory_order_release);
+  __atomic_store_n(&current_selection, before_, __ATOMIC_RELEASE);
 }
 
 }  // namespace attentive::kernels::cpu

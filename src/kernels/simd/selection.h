@@ -9,27 +9,10 @@
 
 namespace attentive::kernels::cpu {
 
-enum class Bf16Product {
-  Widened,     ///< operands are widened to float32, which is exact, and multiplied in float32
-  Pairs,       ///< vdpbf16ps, or ARM's bfmmla
-  MatrixUnit,  ///< AMX
-};
-
-struct Selection {
-  const VectorCode* code;
-  Bf16Product bf16;
-  /// Whether LibTorch's own products of float16 are about as fast as those of float32.
-  bool library_f16 = false;
-};
-
 /// Chooses the code for a CPU. `limit` is the value of ATEN_CPU_CAPABILITY, which limits PyTorch's kernels to
 /// an instruction set and therefore limits these too ("avx512" excludes bfloat16 instructions and the matrix
 /// unit). It cannot enable a set that the CPU lacks.
 Selection select(const CpuFeatures& cpu, std::string_view limit);
-
-/// The selection that this process uses: that of this CPU and ATEN_CPU_CAPABILITY, unless a test forces
-/// another.
-const Selection& selection();
 
 /// For tests: forces a selection that this CPU can run, for all threads, until the end of the scope.
 class SelectionGuard {

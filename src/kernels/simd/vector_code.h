@@ -34,8 +34,34 @@ struct VectorCode {
   const RowFunctions* rows;
 };
 
-/// The code that selection.h chose.
-const VectorCode& vector_code();
+enum class Bf16Product {
+  Widened,     ///< operands are widened to float32, which is exact, and multiplied in float32
+  Pairs,       ///< vdpbf16ps, or ARM's bfmmla
+  MatrixUnit,  ///< AMX
+};
+
+struct Selection {
+  const VectorCode* code;
+  Bf16Product bf16;
+  /// Whether LibTorch's own products of float16 are about as fast as those of float32.
+  bool library_f16 = false;
+};
+
+/// The selection of this process; null before it is used for the first time.
+extern const Selection* current_selection;
+/// Chooses the selection of this process (selection.h) and returns it.
+const Selection& make_selection();
+
+/// The selection that this process uses: that of this CPU and ATEN_CPU_CAPABILITY, unless a test forces
+/// another. It is inline because a row of a tile asks several times.
+ATTENTIVE_ALWAYS_INLINE const Selection& selection() {
+  const Selection* const current = __atomic_load_n(&current_selection, __ATOMIC_ACQUIRE);
+  return current ? *current : make_selection();
+}
+
+ATTENTIVE_ALWAYS_INLINE const VectorCode& vector_code() {
+  return *selection().code;
+}
 
 /// CpuFeatures::prefetch_to_l2 of this CPU.
 extern const bool prefetch_to_l2;
