@@ -84,4 +84,14 @@ with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run([f"{ROOT}/tools/checks/check_warnings", "--database", str(tree / "build/compile_commands.json"), str(tree / wanted)],
                               text=True, capture_output=True)
         assert "1 sources parsed" in done.stdout and said in done.stdout, (wanted, done)
+    # Sources that another build compiles with -Werror, in batches of its own, are left out; others are not.
+    other = tree / "other"
+    other.mkdir()
+    (other / "batch.cxx").write_text(f'#include "{tree / "two/unused.cpp"}"\n')
+    for flags, said in (("-Wall -Werror", "1 sources are left out"), ("-Wall", "2 sources parsed")):
+        (other / "compile_commands.json").write_text(json.dumps([
+            {"directory": str(other), "file": str(other / "batch.cxx"), "command": f"{COMPILERS[0]} {flags} -o b.o -c batch.cxx"}]))
+        done = subprocess.run([f"{ROOT}/tools/checks/check_warnings", "--database", str(tree / "build/compile_commands.json"), "--but", str(other)],
+                              text=True, capture_output=True)
+        assert said in done.stdout and done.returncode == ("parsed" in said), (flags, done)
 print("check_warnings: all as expected")
