@@ -42,6 +42,8 @@ def make_tree(tree, failing):
     script(tree / "tools/test", f"mkdir -p build/dev; echo '{CLOSING}' > build/dev/tests.log\n")
     for check in ("setup_browser.sh", "need_target", "check_warnings", "check_nccl", "check_tidy", "every_cpu", "python_tests"):
         script(tree / "tools/checks" / check, "")
+    (tree / "tools/checks/python_env").write_text("#!/bin/sh\n")  # in the background: it may outlive the run
+    (tree / "tools/checks/python_env").chmod(0o755)
     for tool in ("tools/setup.sh", "tools/wheel", "build/newest/apps/attentive-parity"):
         script(tree / tool, "")
     (tree / "tests/parity/notebooks").mkdir(parents=True)
