@@ -254,7 +254,7 @@ class Backward : BackwardHeads<Stored, T> {
                        call_.query_hi(head.b, last) >= to - kStrip;
     begin_pairs(part, {p0, std::min(p0 + tiles_.queries, call_.L)}, visible && whole);
     if (!visible) return;
-    if (tested) test_own_mask(part, of_part(work.keep));
+    if (tested) transpose_own_mask(call_, part, of_part(work.keep));
     const bool masked = call_.keep || tested;
     if (call_.bias) {
       for_element(call_.bias.element, [&](auto type) {
@@ -277,18 +277,6 @@ class Backward : BackwardHeads<Stored, T> {
       add_tile(head, keys, work, slot,
                {panel, r, strip, std::max(from, call_.query_lo(j) / 16 * 16), std::min(to, end), masked,
                 last_of_keys});
-    }
-  }
-
-  // Hides the pairs of a part that the program's own mask hides, besides those that are hidden.
-  void test_own_mask(const Pairs& part, const Matrix<uint8_t>& keep) const {
-    OwnRows own(call_, OwnRows::Along::Queries);
-    for (int64_t r = 0; r < part.keys; ++r) {
-      const int64_t j = part.j0 + r;
-      if (!call_.keep) std::fill_n(keep.row(r), part.queries, uint8_t{1});
-      own.mask({part.b, part.h, j, part.i0, std::max<int64_t>(call_.query_lo(j) - part.i0, 0),
-                std::min(call_.query_hi(part.b, j) - part.i0, part.queries)},
-               keep.row(r));
     }
   }
 

@@ -30,8 +30,11 @@ inline void store_gradient(const GradientRow& row, int64_t c, Vec weight, Vec gr
   }
 }
 
-/// One vector of columns. kEdge: some columns may be hidden.
-template <GradientKind kKind, bool kEdge>
+/// What may hide some columns of a vector: nothing, the bias alone, or anything.
+enum class Hides { Nothing, Bias, Anything };
+
+/// One vector of columns.
+template <GradientKind kKind, Hides kHides>
 inline void gradient_at(const GradientRow& row, int64_t c) {
   Vec x = load<Vec>(row.scores + c);
   Vec capped = all(0.0f);
@@ -70,8 +73,8 @@ inline void gradient_at(const GradientRow& row, int64_t c) {
   } else {
     gradient = gradient * row.rule.scale;
   }
-  if constexpr (kEdge) {
-    const Int seen = visible(row, c);
+  if constexpr (kHides != Hides::Nothing) {
+    const Int seen = kHides == Hides::Bias ? shown_by(load<Vec>(row.bias + c)) : visible(row, c);
     dropped = select(seen, dropped, all(0.0f));
     gradient = select(seen, gradient, all(0.0f));
     of_logit = select(seen, of_logit, all(0.0f));
@@ -81,14 +84,18 @@ inline void gradient_at(const GradientRow& row, int64_t c) {
 
 template <GradientKind kKind>
 void gradient_columns(const GradientRow& row) {
-  const bool masked = row.keep || row.bias;
   const auto hide = [&](int64_t c) { store_gradient<kKind>(row, c, all(0.0f), all(0.0f), all(0.0f)); };
   int64_t c = 0;
   for (; c < row.cols && c + kWidth <= row.lo; c += kWidth) hide(c);
-  for (; c < row.hi && (masked || c < row.lo); c += kWidth) gradient_at<kKind, true>(row, c);
-  for (; c + kWidth <= row.hi; c += kWidth) gradient_at<kKind, false>(row, c);
+  for (; c < row.hi && (row.keep || c < row.lo); c += kWidth) gradient_at<kKind, Hides::Anything>(row, c);
+  if constexpr (!kKind.plain) {
+    if (row.bias) {
+      for (; c + kWidth <= row.hi; c += kWidth) gradient_at<kKind, Hides::Bias>(row, c);
+    }
+  }
+  for (; c + kWidth <= row.hi; c += kWidth) gradient_at<kKind, Hides::Nothing>(row, c);
   if (c < row.hi) {
-    gradient_at<kKind, true>(row, c);
+    gradient_at<kKind, Hides::Anything>(row, c);
     c += kWidth;
   }
   for (; c < row.cols; c += kWidth) hide(c);

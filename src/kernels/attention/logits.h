@@ -24,13 +24,18 @@ inline Vec logits(const ScoreRule& rule, Vec raw, Vec distance, const float* bia
   return x;
 }
 
+/// Which columns of a vector a bias leaves visible.
+inline Int shown_by(Vec bias) {
+  return bias != all(kMinusInfinity);
+}
+
 /// Visibility of one vector of columns of a SoftmaxRow or GradientRow, starting at column c.
 template <class Row>
 inline Int visible(const Row& row, int64_t c) {
   const Int at = lanes() + static_cast<int32_t>(c);
   const int64_t n = row.hi - c;
   Int result = (at >= static_cast<int32_t>(row.lo)) & (at < static_cast<int32_t>(row.hi));
-  if (row.bias) result &= load_part(row.bias + c, n, kMinusInfinity) != all(kMinusInfinity);
+  if (row.bias) result &= shown_by(load_part(row.bias + c, n, kMinusInfinity));
   if (row.keep) {
     Byte bytes = {};
     if (n >= kWidth) {

@@ -41,13 +41,17 @@ inline float prepare_rule(const SoftmaxRow& row, int64_t first) {
   if (!kSlope) rule.slope = 0.0f;
   float* const scores = row.scores;
   const int64_t lo = row.lo, hi = row.hi;
-  const bool masked = row.keep || row.bias;
+  const bool masked = row.keep != nullptr;
   const float* const bias = row.bias;
   Vec top = all(kMinusInfinity);
   Vec distance = row.distance - static_cast<float>(first) - lanes_as_floats();
   for (int64_t c = first; c < hi; c += kWidth, distance -= static_cast<float>(kWidth)) {
     Vec x = logits(rule, load<Vec>(scores + c), distance, bias ? bias + c : nullptr, hi - c, nullptr);
-    if (masked || c < lo || c + kWidth > hi) x = select(visible(row, c), x, all(kMinusInfinity));
+    if (masked || c < lo || c + kWidth > hi) {
+      x = select(visible(row, c), x, all(kMinusInfinity));
+    } else if (bias) {
+      x = select(shown_by(load<Vec>(bias + c)), x, all(kMinusInfinity));
+    }
     store(scores + c, x);
     top = larger(x, top);
   }

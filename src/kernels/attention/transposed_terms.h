@@ -2,11 +2,12 @@
 
 // Transposes parts of the terms of a call for the backward pass, as RowTerms reads them by rows.
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <type_traits>
 
-#include "kernels/attention/call.h"
+#include "kernels/attention/own_functions.h"
 #include "kernels/gemm/operands.h"
 
 namespace attentive::kernels::cpu {
@@ -71,6 +72,18 @@ inline bool transpose_keep(const kernels::Strided<const bool>& keep, const Pairs
     }
   }
   return any != 0;
+}
+
+/// Hides the pairs of a part that the program's own mask hides, besides those that are hidden.
+inline void transpose_own_mask(const CpuArguments& call, const Pairs& part, const Matrix<uint8_t>& to) {
+  OwnRows own(call, OwnRows::Along::Queries);
+  for (int64_t r = 0; r < part.keys; ++r) {
+    const int64_t j = part.j0 + r;
+    if (!call.keep) std::fill_n(to.row(r), part.queries, uint8_t{1});
+    own.mask({part.b, part.h, j, part.i0, std::max<int64_t>(call.query_lo(j) - part.i0, 0),
+              std::min(call.query_hi(part.b, j) - part.i0, part.queries)},
+             to.row(r));
+  }
 }
 
 }  // namespace attentive::kernels::cpu
