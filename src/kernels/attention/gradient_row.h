@@ -30,7 +30,7 @@ inline void store_gradient(const GradientRow& row, int64_t c, Vec weight, Vec gr
   }
 }
 
-/// What may hide some columns of a vector: nothing, the bias alone, or anything.
+/// The terms that may hide some columns of a vector: none, the bias alone, or any.
 enum class Hides { Nothing, Bias, Anything };
 
 /// One vector of columns.
