@@ -205,8 +205,9 @@ class Backward : BackwardHeads<Stored, T> {
           const int64_t p0 = panel * tiles_.queries, from = std::max(p0, queries.first / 16 * 16);
           const auto sums = grad_q_transposed(head, slot, panel);
           if (panel >= cleared) std::fill_n(sums.data, call_.D * tiles_.queries, 0.0f);
-          const bool last = g + 1 == call_.group && panel + 1 == panels.end;
-          add_panel(head, keys, work, slot, panel, from, std::min(queries.end, p0 + tiles_.queries), last);
+          const bool last_of_keys = g + 1 == call_.group && panel + 1 == panels.end;
+          add_panel(head, keys, work, slot, panel, from, std::min(queries.end, p0 + tiles_.queries),
+                    last_of_keys);
           if (part > 0 && add_up == AddUp::Now && panel < complete) add_slot(head, slot, panel);
         }
       }
@@ -236,8 +237,8 @@ class Backward : BackwardHeads<Stored, T> {
   // The keys [r0, r0 + keys) of a block and the queries [from, to) of a panel.
   struct Tile {
     int64_t panel, r0, keys, from, to;
-    bool masked;  // whether a mask of pairs is tested
-    bool last;    // whether the gradients of the keys are written after it
+    bool masked;        // whether a mask of pairs is tested
+    bool last_of_keys;  // whether the gradients of the keys are written after it
   };
 
   // Adds the queries [from, to) of one panel to the gradients of a block of keys.
@@ -376,7 +377,7 @@ class Backward : BackwardHeads<Stored, T> {
         row.drop = work.drop.row(j % 128 / 16 + (j / 128 - keys.j0 / 128) * 8) + offset;
         row.drop_bit = static_cast<int>(j % 16);
       }
-      if (tile.last) {
+      if (tile.last_of_keys) {
         prefetch_to_write(t_.grad_k.at(head.b, head.hkv, j), call_.D);
         prefetch_to_write(t_.grad_v.at(head.b, head.hkv, j), call_.Dv);
       }

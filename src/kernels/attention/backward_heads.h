@@ -117,13 +117,13 @@ class BackwardHeads {
     pack_panel(grad, grad_rows(head, panel));
 
     const int64_t at = (head.b * call_.H + head.h) * call_.L + i0;
+    constexpr int64_t kAhead = 8;  // rows of the output, which may lie far apart
     for (int64_t r = 0; r < tiles_.queries; ++r) {
       *maximum(head, i0 + r) = r < rows ? t_.statistics.maximum[at + r] : 0.0f;
       *log_total(head, i0 + r) = r < rows ? t_.statistics.log_total[at + r] * kLog2e : kInfinity;
       *delta(head, i0 + r) = 0.0f;
       if (r >= rows) continue;
-      if (constexpr int64_t kAhead = 8; r + kAhead < rows)
-        prefetch_row(t_.output.at(head.b, head.h, i0 + r + kAhead), 1, call_.Dv);
+      if (r + kAhead < rows) prefetch_row(t_.output.at(head.b, head.h, i0 + r + kAhead), 1, call_.Dv);
       // δ = rowsum(dO ∘ O), and the row's part of rowsum(dW ∘ W)
       float dot = elementwise().dot(t_.output.at(head.b, head.h, i0 + r), grad.row(r), call_.Dv);
       if (t_.weight_dots) dot += t_.weight_dots[at + r];
