@@ -9,7 +9,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include "core/modes.h"
-#include "functional/problem_builder.h"
+#include "kernels/band.h"
 #include "kernels/native_cpu/backend.h"
 #include "kernels/pytorch/aten_internals.h"
 
@@ -92,8 +92,8 @@ Decision pose(const SdpaCall& call) {
   problem.k = of_rank_4(call.k, rank);
   problem.v = of_rank_4(call.v, rank);
   problem.scale = call.scale;
-  problem.band =
-      band_of({.causal = call.causal ? Causal::TopLeft : Causal::None}, problem.queries(), problem.keys());
+  problem.band = kernels::band_of({.causal = call.causal ? Causal::TopLeft : Causal::None}, problem.queries(),
+                                  problem.keys());
   problem.dropout_p = call.dropout_p;
   if (problem.has_dropout()) problem.dropout_stream = DropoutStream::Counter;
   if (auto verdict = kernels::native_cpu::verdict(problem); !verdict.can)

@@ -94,21 +94,4 @@ at::Tensor gather_rows(const Messages& messages, const at::Tensor& row, at::Scal
   return GatherRows::apply(row, kept);
 }
 
-RingStep::RingStep(const Messages& messages, const at::Tensor& sent)
-    : connection_(*messages.connection), received_(at::empty_like(sent)) {
-  if (sent.numel() == 0) return;
-  const auto& connection = connection_;
-  const int64_t rank = connection.environment().rank, size = connection.environment().size;
-  connection_.call(kContextAttention, [&](Collectives& collectives) {
-    exchange_ =
-        collectives.exchange(sent, (rank + 1) % size, received_, (rank + size - 1) % size, messages.tag);
-  });
-}
-
-at::Tensor RingStep::wait() {
-  if (received_.numel() == 0) return received_;
-  connection_.call(kContextAttention, [&](Collectives&) { exchange_.wait(); });
-  return received_;
-}
-
 }  // namespace attentive::distributed

@@ -29,17 +29,4 @@ at::Tensor exchange_rows(const Messages& messages, const at::Tensor& rows);
 /// that dtype, added in the order of the ranks and rounded once.
 at::Tensor gather_rows(const Messages& messages, const at::Tensor& row, at::ScalarType dtype);
 
-/// Sends a tensor to the next rank and receives one from the previous rank, while the caller continues.
-class RingStep {
- public:
-  RingStep(const Messages& messages, const at::Tensor& sent);
-  /// Waits for the received tensor, which has the shape and dtype of the sent one.
-  at::Tensor wait();
-
- private:
-  Connection& connection_;
-  at::Tensor received_;
-  c10d_internals::Exchange exchange_;
-};
-
 }  // namespace attentive::distributed

@@ -11,12 +11,14 @@
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/logaddexp.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "distributed/connection.h"
 #include "distributed/zigzag.h"
 
 namespace attentive::distributed {
@@ -52,6 +54,33 @@ struct Ring : torch::CustomClassHolder {
 
   int64_t rank() const { return messages.connection->environment().rank; }
   int64_t size() const { return messages.connection->environment().size; }
+};
+
+// Sends a tensor to the next rank and receives one from the previous rank, while the caller continues.
+class RingStep {
+ public:
+  RingStep(const Messages& messages, const at::Tensor& sent)
+      : connection_(*messages.connection), received_(at::empty_like(sent)) {
+    if (sent.numel() == 0) return;
+    const auto& environment = std::as_const(connection_).environment();
+    const int64_t rank = environment.rank, size = environment.size;
+    connection_.call(kContextAttention, [&](c10d_internals::Collectives& collectives) {
+      exchange_ =
+          collectives.exchange(sent, (rank + 1) % size, received_, (rank + size - 1) % size, messages.tag);
+    });
+  }
+
+  /// Waits for the received tensor, which has the shape and dtype of the sent one.
+  at::Tensor wait() {
+    if (received_.numel() == 0) return received_;
+    connection_.call(kContextAttention, [&](c10d_internals::Collectives&) { exchange_.wait(); });
+    return received_;
+  }
+
+ private:
+  Connection& connection_;
+  at::Tensor received_;
+  c10d_internals::Exchange exchange_;
 };
 
 // Some heads of some keys in one half of a part; rows are counted from the beginning of that half.

@@ -14,6 +14,7 @@
 #include "core/digest.h"
 #include "functional/dispatch.h"
 #include "functional/problem_builder.h"
+#include "kernels/band.h"
 #include "kernels/dropout_counter.h"
 #include "kernels/native_backward.h"
 

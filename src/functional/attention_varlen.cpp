@@ -6,6 +6,7 @@
 #include "functional/dispatch.h"
 #include "functional/problem_builder.h"
 #include "functional/recording.h"
+#include "kernels/band.h"
 #include "kernels/dropout_counter.h"
 
 namespace attentive {
@@ -86,7 +87,7 @@ PackedCall packed_call(const at::Tensor& q, const at::Tensor& k, const at::Tenso
     one.q = call.whole.q.slice(2, ends_q[n], ends_q[n + 1]);
     one.k = call.whole.k.slice(2, ends_k[n], ends_k[n + 1]);
     one.v = call.whole.v.slice(2, ends_k[n], ends_k[n + 1]);
-    one.band = band_of(options, one.queries(), one.keys());
+    one.band = kernels::band_of(options, one.queries(), one.keys());
     one.batch_offset = static_cast<int64_t>(n);
     call.sequences.push_back(std::move(one));
   }

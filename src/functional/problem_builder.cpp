@@ -16,7 +16,6 @@
 namespace attentive {
 namespace {
 
-using kernels::Band;
 using kernels::Problem;
 
 void check_tensors(const char* caller, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
@@ -230,13 +229,6 @@ void take_functions(const char* caller, const AttentionOptions& options, const A
                     " with Normalise::None, which computes no softmax");
 }
 
-// Removes bounds that hide nothing, such as that of a single query aligned with the last key.
-Band without_idle_bounds(Band band, int64_t queries, int64_t keys) {
-  if (queries - 1 + band.lo <= 0) band.lo = -Band::kUnbounded;
-  if (band.hi >= keys - 1) band.hi = Band::kUnbounded;
-  return band;
-}
-
 }  // namespace
 
 void check_options(const char* caller, const AttentionOptions& options) {
@@ -252,24 +244,6 @@ void check_options(const char* caller, const AttentionOptions& options) {
                     ": expected window bounds of -1 (none) or more, got left ", options.window.left,
                     ", right ", options.window.right);
   check_probability(caller, "dropout_p", options.dropout_p);
-}
-
-Band band_of(const AttentionOptions& options, int64_t queries, int64_t keys) {
-  Band band{.origin = keys - queries};
-  const int64_t longest = queries + keys;  // limits the window so that no sum overflows
-  if (options.causal == Causal::BottomRight) band.hi = band.origin;
-  if (options.causal == Causal::TopLeft) band.hi = 0;
-  if (options.window.left >= 0) band.lo = band.origin - std::min(options.window.left, longest);
-  if (options.window.right >= 0)
-    band.hi = std::min(band.hi, band.origin + std::min(options.window.right, longest));
-  return without_idle_bounds(band, queries, keys);
-}
-
-Band shifted(Band band, int64_t offset, int64_t queries, int64_t keys) {
-  if (band.has_lo()) band.lo += offset;
-  if (band.has_hi()) band.hi += offset;
-  band.origin += offset;
-  return without_idle_bounds(band, queries, keys);
 }
 
 void check_module_options(const char* caller, const AttentionOptions& options, int64_t context_length) {
@@ -294,7 +268,7 @@ NormalizedCall normalize(const char* caller, const at::Tensor& given_q, const at
   p.k = as_rank_4(k);
   p.v = as_rank_4(v);
   p.scale = options.scale;
-  p.band = band_of(options, p.queries(), p.keys());
+  p.band = kernels::band_of(options, p.queries(), p.keys());
   p.softcap = options.softcap;
   p.dropout_p = options.dropout_p;
   p.dropout_stream =

@@ -19,12 +19,6 @@ struct NormalizedCall {
 NormalizedCall normalize(const char* caller, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                          const AttentionOptions& options, const AttentionExtras& extras);
 
-/// The band of keys that checked options allow by causality and window, for sequences of these lengths.
-kernels::Band band_of(const AttentionOptions& options, int64_t queries, int64_t keys);
-
-/// The band of a part whose queries begin `offset` positions later relative to its keys.
-kernels::Band shifted(kernels::Band band, int64_t offset, int64_t queries, int64_t keys);
-
 /// Checks the options alone, so that a module can refuse them when it is built.
 void check_options(const char* caller, const AttentionOptions& options);
 

@@ -10,7 +10,7 @@
 
 #include "core/check.h"
 #include "core/kept_tensors.h"
-#include "functional/problem_builder.h"
+#include "kernels/band.h"
 #include "kernels/grouped_products.h"
 #include "kernels/problem.h"
 #include "kernels/reference/backend.h"
@@ -47,7 +47,7 @@ Problem problem_of_record(const RecordedAttention& call) {
   problem.alibi_slopes = call.alibi_slopes;
   problem.sinks = call.sinks;
   problem.scale = call.options.scale;
-  problem.band = band_of(call.options, problem.queries(), problem.keys());
+  problem.band = kernels::band_of(call.options, problem.queries(), problem.keys());
   problem.softcap = call.options.softcap;
   problem.score = call.score;
   problem.mask = call.mask_mod;

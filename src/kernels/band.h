@@ -7,6 +7,10 @@
 
 #include "kernels/host_device.h"
 
+namespace attentive {
+struct AttentionOptions;
+}
+
 namespace attentive::kernels {
 
 /// Query i may see the keys i + lo … i + hi. It is aligned with key i + origin: ALiBi's distances and the
@@ -40,5 +44,11 @@ struct Band {
     return x < 0 ? 0 : x < most ? x : most;
   }
 };
+
+/// The band of keys that checked options allow by causality and window, for sequences of these lengths.
+Band band_of(const AttentionOptions& options, int64_t queries, int64_t keys);
+
+/// The band of a part whose queries begin `offset` positions later relative to its keys.
+Band shifted(Band band, int64_t offset, int64_t queries, int64_t keys);
 
 }  // namespace attentive::kernels

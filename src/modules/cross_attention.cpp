@@ -38,7 +38,7 @@ std::pair<at::Tensor, at::Tensor> CrossAttentionImpl::forward_with_weights(const
   check_sequence(kName, "memory", memory, options.d_kv(), W_key->weight);
   check_same_batch(kName, "memory", memory, "x", x);
   const auto heads = [&](const torch::nn::Linear& layer, const at::Tensor& sequence) {
-    return project_heads(layer, sequence, options.num_heads());
+    return project_heads(layer, sequence, options.d_out() / options.num_heads());
   };
   const auto attended =
       attend(*this, heads(W_query, x), heads(W_key, memory), heads(W_value, memory), mask, which);

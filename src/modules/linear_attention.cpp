@@ -26,7 +26,7 @@ void LinearAttentionImpl::reset() {
 at::Tensor LinearAttentionImpl::forward(const at::Tensor& x, const Mask& mask) {
   check_sequence(kName, "x", x, options.d_in(), W_query->weight);
   const auto heads = [&](const torch::nn::Linear& layer) {
-    return project_heads(layer, x, options.num_heads());
+    return project_heads(layer, x, options.d_out() / options.num_heads());
   };
   const auto context =
       linear_attention(heads(W_query), heads(W_key), heads(W_value), options.attention(), mask, this);

@@ -20,8 +20,9 @@ std::pair<at::Tensor, at::Tensor> unbatched_like(const at::Tensor& x, const at::
   return {output.squeeze(0), weights.defined() ? weights.squeeze(0) : weights};
 }
 
-at::Tensor project_heads(const torch::nn::Linear& layer, const at::Tensor& x, int64_t num_heads) {
-  return split_heads(project(layer, batched(x)), num_heads);
+at::Tensor project_heads(const torch::nn::Linear& layer, const at::Tensor& x, int64_t head_dim) {
+  const auto projected = project(layer, batched(x));
+  return split_heads(projected, projected.size(-1) / head_dim);
 }
 
 std::vector<at::Tensor> project_heads(std::initializer_list<torch::nn::Linear> layers, const at::Tensor& x,

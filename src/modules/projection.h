@@ -22,8 +22,8 @@ at::Tensor batched(const at::Tensor& x);
 std::pair<at::Tensor, at::Tensor> unbatched_like(const at::Tensor& x, const at::Tensor& output,
                                                  const at::Tensor& weights);
 
-/// Projects x (B, T, features) or (T, features) to (B, num_heads, T, head_dim).
-at::Tensor project_heads(const torch::nn::Linear& layer, const at::Tensor& x, int64_t num_heads);
+/// Projects x (B, T, features) or (T, features) to heads of head_dim numbers: (B, heads, T, head_dim).
+at::Tensor project_heads(const torch::nn::Linear& layer, const at::Tensor& x, int64_t head_dim);
 
 /// Projects x by each of the layers, to heads of head_dim numbers. For few rows without gradients, the
 /// weights are read by one parallel pass.

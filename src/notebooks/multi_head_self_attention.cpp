@@ -35,7 +35,7 @@ std::pair<at::Tensor, at::Tensor> MultiHeadSelfAttentionImpl::forward_with_weigh
                                                                                    Weights which) {
   check_sequence(kName, "x", x, options.d_model(), W_q->weight);
   const auto heads = [&](const torch::nn::Linear& layer) {
-    return project_heads(layer, x, options.num_heads());
+    return project_heads(layer, x, options.d_model() / options.num_heads());
   };
   const auto [y, weights] =
       project_out(W_o, attend(*this, heads(W_q), heads(W_k), heads(W_v), mask, which), x);

@@ -1,12 +1,14 @@
 // Compares the bounds of causality and windows with their definition, pair by pair.
 
+#include "kernels/band.h"
+
 #include <cstdint>
 #include <limits>
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 
-#include "functional/problem_builder.h"
+#include <attentive/core/options.h>
 
 using namespace attentive;
 using kernels::Band;
@@ -33,7 +35,7 @@ TEST_CASE("a band sees the pairs that causality and window allow", "[band][short
   int64_t wrong = 0, unbounded = 0;
   for (int64_t L = 0; L < 7; ++L) {
     for (int64_t S = 0; S < 7; ++S) {
-      const Band band = band_of(options, L, S);
+      const Band band = kernels::band_of(options, L, S);
       wrong += band.origin != S - L;
       int64_t hidden_left = 0, hidden_right = 0;
       for (int64_t i = 0; i < L; ++i) {

@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
+#include <initializer_list>
 #include <limits>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <c10/util/BFloat16.h>
@@ -15,6 +18,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 
+#include "kernels/simd/elementwise.h"
 #include "kernels/simd/selection.h"
 
 using namespace attentive::kernels::cpu;
@@ -251,4 +255,51 @@ TEMPLATE_TEST_CASE("products with a triangle on the right: what is below it is n
   product.add({.inner_of_column = reach});
   INFO(m << " rows, column 0 ends at " << reach);
   CHECK(product.wrong(of_row, of_column, [](int64_t, int64_t) { return true; }) == 0);
+}
+
+TEMPLATE_TEST_CASE("a transposed matrix holds the converted numbers, and nothing beside it is written",
+                   "[gemm][transpose]", (std::pair<float, float>), (std::pair<bf16_t, bf16_t>),
+                   (std::pair<bf16_t, float>), (std::pair<f16_t, float>), (std::pair<float, bf16_t>),
+                   (std::pair<float, f16_t>)) {
+  using From = typename TestType::first_type;
+  using To = typename TestType::second_type;
+  const auto bytes_equal = [](const To& a, const To& b) { return std::memcmp(&a, &b, sizeof(To)) == 0; };
+  for (const auto [rows, cols] : std::initializer_list<std::pair<int64_t, int64_t>>{
+           {1, 1}, {16, 16}, {17, 40}, {48, 33}, {5, 64}, {130, 7}}) {
+    const int64_t stride = cols + 3, out_stride = rows + 5;
+    std::vector<From> from(static_cast<size_t>(rows * stride));
+    for (size_t n = 0; n < from.size(); ++n) {
+      // Numbers of several magnitudes, most of which a half type rounds; one is NaN.
+      const float x =
+          n == 7 ? kNan : number(static_cast<int64_t>(n)) * (1.0F + 1e-3F * static_cast<float>(n % 97));
+      if constexpr (std::is_same_v<From, float>) {
+        from[n] = x;
+      } else {
+        elementwise().convert(&x, &from[n], 1);
+      }
+    }
+    std::vector<To> to(static_cast<size_t>(cols * out_stride)), untouched(to.size());
+    std::memset(static_cast<void*>(to.data()), 0x5a, to.size() * sizeof(To));
+    std::memcpy(static_cast<void*>(untouched.data()), to.data(), to.size() * sizeof(To));
+    products().transpose(Matrix<const From>{from.data(), rows, cols, stride},
+                         Matrix<To>{to.data(), cols, rows, out_stride});
+    int64_t wrong = 0;
+    for (int64_t c = 0; c < cols; ++c) {
+      for (int64_t r = 0; r < out_stride; ++r) {
+        const auto at = static_cast<size_t>(c * out_stride + r);
+        To expected = untouched[at];
+        if (r < rows) {
+          const From& number = from[static_cast<size_t>(r * stride + c)];
+          if constexpr (std::is_same_v<From, To>) {
+            expected = number;
+          } else {
+            elementwise().convert(&number, &expected, 1);
+          }
+        }
+        wrong += bytes_equal(to[at], expected) ? 0 : 1;
+      }
+    }
+    INFO(rows << " x " << cols);
+    CHECK(wrong == 0);
+  }
 }

@@ -1,7 +1,6 @@
 #include "files/torch/torch_tensors.h"
 
 #include <algorithm>
-#include <sys/mman.h>
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
@@ -9,6 +8,7 @@
 #include <c10/core/TensorImpl.h>
 
 #include "base/refusal.h"
+#include "core/large_pages.h"
 #include "files/torch/torch_dtypes.h"
 #include "files/zip/crc32.h"
 
@@ -40,15 +40,6 @@ std::optional<int64_t> dense_bytes(const std::vector<int64_t>& sizes, int64_t it
 
 bool is_empty(const std::vector<int64_t>& sizes) {
   return std::find(sizes.begin(), sizes.end(), 0) != sizes.end();
-}
-
-// Asks for large pages. New memory causes one page fault per page, and with large pages reading a file takes
-// half as long. The system may refuse.
-void prefer_large_pages(void* data, uint64_t size) {
-  constexpr uintptr_t kLarge = uintptr_t{2} << 20;
-  const auto begin = (reinterpret_cast<uintptr_t>(data) + kLarge - 1) / kLarge * kLarge;
-  const auto end = (reinterpret_cast<uintptr_t>(data) + size) / kLarge * kLarge;
-  if (begin < end) (void)::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
 }
 
 void keep_storage_mapping(void* context) {

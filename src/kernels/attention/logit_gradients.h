@@ -53,12 +53,14 @@ class LogitGradientWriter {
   int64_t at(const Pairs& some) const { return (some.b * call_.H + some.h) * call_.S + some.j0; }
 
   void write(const Pairs& tile, const Matrix<const float>& gradients, const Matrix<float>& rows) const {
-    products().transpose(gradients, rows);
-    for (int64_t i = 0; i < tile.queries; ++i) {
-      if (to_.pairs)
-        elementwise().convert(rows.row(i), to_.pairs.at(tile.b, tile.h, tile.i0 + i, tile.j0), tile.keys);
-      if (to_.pair_sums)
-        elementwise().add(rows.row(i), to_.pair_sums.at(tile.b, tile.h, tile.i0 + i, tile.j0), tile.keys);
+    if (const auto& pairs = to_.pairs) {
+      products().transpose(gradients, Matrix<T>{pairs.at(tile.b, tile.h, tile.i0, tile.j0), tile.queries,
+                                                tile.keys, pairs.row});
+    }
+    if (const auto& sums = to_.pair_sums) {
+      products().transpose(gradients, rows);
+      for (int64_t i = 0; i < tile.queries; ++i)
+        elementwise().add(rows.row(i), sums.at(tile.b, tile.h, tile.i0 + i, tile.j0), tile.keys);
     }
   }
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <type_traits>
 
 #include "kernels/attention/own_functions.h"
 #include "kernels/gemm/operands.h"
@@ -16,20 +15,15 @@ namespace attentive::kernels::cpu {
 template <class T>
 void transpose_numbers(const kernels::Strided<const T>& given, const Pairs& part, const Matrix<float>& rows,
                        const Matrix<float>& to) {
+  const T* const first = given.at(part.b, part.h, part.i0, part.j0);
   const auto transposed = to.block(0, part.keys, 0, part.queries);
-  if constexpr (std::is_same_v<T, float>) {
-    if (given.col == 1) {
-      const auto* const first = given.at(part.b, part.h, part.i0, part.j0);
-      return products().transpose(Matrix<const float>{first, part.queries, part.keys, given.row}, transposed);
-    }
+  if (given.col == 1) {
+    products().transpose(Matrix<const T>{first, part.queries, part.keys, given.row}, transposed);
+    return;
   }
   const auto wide = rows.block(0, part.queries, 0, part.keys);
-  constexpr int64_t kAhead = 16;  // rows, which the processor does not foresee
-  for (int64_t i = 0; i < part.queries; ++i) {
-    if (i + kAhead < part.queries)
-      prefetch_row(given.at(part.b, part.h, part.i0 + i + kAhead, part.j0), given.col, part.keys);
-    widen_row(given.at(part.b, part.h, part.i0 + i, part.j0), given.col, wide.row(i), part.keys);
-  }
+  for (int64_t i = 0; i < part.queries; ++i)
+    widen_row(first + i * given.row, given.col, wide.row(i), part.keys);
   products().transpose(wide, transposed);
 }
 

@@ -2,22 +2,21 @@
 
 // Packs matrices into the operands of products.
 
+#include <type_traits>
+
 #include "kernels/simd/half_types.h"
 #include "kernels/simd/matrix.h"
 #include "kernels/simd/rows.h"
 
 ATTENTIVE_SIMD_BEGIN
 
-// Transposes kSquare by kSquare items of 32 bits: floats, or pairs of bf16 at any alignment. `row` and
-// `out_row` are the strides in bytes.
+// Transposes a square of kWidth by kWidth numbers, or of other items of 32 bits.
+inline void transpose_square(Vec (&r)[kWidth]) {
 #if ATTENTIVE_SIMD_IS_AVX512
-constexpr int kSquare = 16;
-inline void transpose_square(const char* from, int64_t row, char* to, int64_t out_row) {
-  __m512 r[16], t[16];
-  for (int i = 0; i < 16; ++i) r[i] = _mm512_loadu_ps(from + i * row);
+  __m512 s[16], t[16];
   for (int i = 0; i < 16; i += 2) {
-    t[i] = _mm512_unpacklo_ps(r[i], r[i + 1]);
-    t[i + 1] = _mm512_unpackhi_ps(r[i], r[i + 1]);
+    t[i] = _mm512_unpacklo_ps((__m512)r[i], (__m512)r[i + 1]);
+    t[i + 1] = _mm512_unpackhi_ps((__m512)r[i], (__m512)r[i + 1]);
   }
   const auto low = [](__m512 a, __m512 b) {
     return _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(a), _mm512_castps_pd(b)));
@@ -26,85 +25,72 @@ inline void transpose_square(const char* from, int64_t row, char* to, int64_t ou
     return _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(a), _mm512_castps_pd(b)));
   };
   for (int i = 0; i < 16; i += 4) {
-    r[i] = low(t[i], t[i + 2]);
-    r[i + 1] = high(t[i], t[i + 2]);
-    r[i + 2] = low(t[i + 1], t[i + 3]);
-    r[i + 3] = high(t[i + 1], t[i + 3]);
+    s[i] = low(t[i], t[i + 2]);
+    s[i + 1] = high(t[i], t[i + 2]);
+    s[i + 2] = low(t[i + 1], t[i + 3]);
+    s[i + 3] = high(t[i + 1], t[i + 3]);
   }
   for (int i = 0; i < 4; ++i) {
-    t[i] = _mm512_shuffle_f32x4(r[i], r[i + 4], 0x88);
-    t[i + 4] = _mm512_shuffle_f32x4(r[i], r[i + 4], 0xdd);
-    t[i + 8] = _mm512_shuffle_f32x4(r[i + 8], r[i + 12], 0x88);
-    t[i + 12] = _mm512_shuffle_f32x4(r[i + 8], r[i + 12], 0xdd);
+    t[i] = _mm512_shuffle_f32x4(s[i], s[i + 4], 0x88);
+    t[i + 4] = _mm512_shuffle_f32x4(s[i], s[i + 4], 0xdd);
+    t[i + 8] = _mm512_shuffle_f32x4(s[i + 8], s[i + 12], 0x88);
+    t[i + 12] = _mm512_shuffle_f32x4(s[i + 8], s[i + 12], 0xdd);
   }
   for (int i = 0; i < 8; ++i) {
-    _mm512_storeu_ps(to + i * out_row, _mm512_shuffle_f32x4(t[i], t[i + 8], 0x88));
-    _mm512_storeu_ps(to + (i + 8) * out_row, _mm512_shuffle_f32x4(t[i], t[i + 8], 0xdd));
+    r[i] = (Vec)_mm512_shuffle_f32x4(t[i], t[i + 8], 0x88);
+    r[i + 8] = (Vec)_mm512_shuffle_f32x4(t[i], t[i + 8], 0xdd);
   }
-}
 #elif ATTENTIVE_SIMD_IS_AVX2
-constexpr int kSquare = 8;
-inline void transpose_square(const char* from, int64_t row, char* to, int64_t out_row) {
-  __m256 r[8], t[8];
-  for (int i = 0; i < 8; ++i) r[i] = _mm256_loadu_ps(reinterpret_cast<const float*>(from + i * row));
+  __m256 s[8], t[8];
   for (int i = 0; i < 8; i += 2) {
-    t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
-    t[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
+    t[i] = _mm256_unpacklo_ps((__m256)r[i], (__m256)r[i + 1]);
+    t[i + 1] = _mm256_unpackhi_ps((__m256)r[i], (__m256)r[i + 1]);
   }
   for (int i = 0; i < 8; i += 4) {
-    r[i] = _mm256_shuffle_ps(t[i], t[i + 2], 0x44);
-    r[i + 1] = _mm256_shuffle_ps(t[i], t[i + 2], 0xee);
-    r[i + 2] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0x44);
-    r[i + 3] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0xee);
+    s[i] = _mm256_shuffle_ps(t[i], t[i + 2], 0x44);
+    s[i + 1] = _mm256_shuffle_ps(t[i], t[i + 2], 0xee);
+    s[i + 2] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0x44);
+    s[i + 3] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0xee);
   }
   for (int i = 0; i < 4; ++i) {
-    _mm256_storeu_ps(reinterpret_cast<float*>(to + i * out_row),
-                     _mm256_permute2f128_ps(r[i], r[i + 4], 0x20));
-    _mm256_storeu_ps(reinterpret_cast<float*>(to + (i + 4) * out_row),
-                     _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
+    r[i] = (Vec)_mm256_permute2f128_ps(s[i], s[i + 4], 0x20);
+    r[i + 4] = (Vec)_mm256_permute2f128_ps(s[i], s[i + 4], 0x31);
   }
-}
 #elif ATTENTIVE_SIMD_IS_NEON
-constexpr int kSquare = 4;
-inline void transpose_square(const char* from, int64_t row, char* to, int64_t out_row) {
-  float32x4_t r[4];
-  for (int i = 0; i < 4; ++i) r[i] = vld1q_f32(reinterpret_cast<const float*>(from + i * row));
-  const auto t0 = vreinterpretq_f64_f32(vtrn1q_f32(r[0], r[1])),
-             t1 = vreinterpretq_f64_f32(vtrn2q_f32(r[0], r[1]));
-  const auto t2 = vreinterpretq_f64_f32(vtrn1q_f32(r[2], r[3])),
-             t3 = vreinterpretq_f64_f32(vtrn2q_f32(r[2], r[3]));
-  const float64x2_t out[4] = {vtrn1q_f64(t0, t2), vtrn1q_f64(t1, t3), vtrn2q_f64(t0, t2), vtrn2q_f64(t1, t3)};
-  for (int i = 0; i < 4; ++i) std::memcpy(to + i * out_row, &out[i], sizeof(out[i]));
-}
+  const auto row = [&](int i) { return (float32x4_t)r[i]; };
+  const auto t0 = vreinterpretq_f64_f32(vtrn1q_f32(row(0), row(1))),
+             t1 = vreinterpretq_f64_f32(vtrn2q_f32(row(0), row(1)));
+  const auto t2 = vreinterpretq_f64_f32(vtrn1q_f32(row(2), row(3))),
+             t3 = vreinterpretq_f64_f32(vtrn2q_f32(row(2), row(3)));
+  r[0] = (Vec)vtrn1q_f64(t0, t2);
+  r[1] = (Vec)vtrn1q_f64(t1, t3);
+  r[2] = (Vec)vtrn2q_f64(t0, t2);
+  r[3] = (Vec)vtrn2q_f64(t1, t3);
 #else
-constexpr int kSquare = 16;
-inline void transpose_square(const char* from, int64_t row, char* to, int64_t out_row) {
-  for (int c = 0; c < 16; ++c) {
-    uint32_t column[16];
-    for (int r = 0; r < 16; ++r) std::memcpy(&column[r], from + r * row + 4 * c, 4);
-    std::memcpy(to + c * out_row, column, sizeof(column));
+  uint32_t items[kWidth][kWidth];
+  std::memcpy(items, r, sizeof(items));
+  for (int i = 0; i < kWidth; ++i) {
+    for (int j = 0; j < i; ++j) {
+      const uint32_t item = items[i][j];
+      items[i][j] = items[j][i];
+      items[j][i] = item;
+    }
   }
-}
+  std::memcpy(r, items, sizeof(items));
 #endif
-
-/// Transposes 16 by 16 items of 32 bits.
-inline void transpose_block(const void* src, int64_t row, void* dst, int64_t out_row) {
-  const char* const from = static_cast<const char*>(src);
-  char* const to = static_cast<char*>(dst);
-  for (int r = 0; r < 16; r += kSquare) {
-    for (int c = 0; c < 16; c += kSquare)
-      transpose_square(from + r * row + 4 * c, row, to + c * out_row + 4 * r, out_row);
-  }
 }
 
-void transpose(const Matrix<const float>& from, const Matrix<float>& to) {
-  const int64_t whole_rows = from.rows / 16 * 16, whole_cols = from.cols / 16 * 16;
-  for (int64_t r = 0; r < whole_rows; r += 16) {
-    for (int64_t c = 0; c < whole_cols; c += 16)
-      transpose_block(from.row(r) + c, 4 * from.stride, to.row(c) + r, 4 * to.stride);
-  }
-  for (int64_t c = 0; c < from.cols; ++c) {
-    for (int64_t r = c < whole_cols ? whole_rows : 0; r < from.rows; ++r) to.row(c)[r] = from.row(r)[c];
+/// Transposes 16 by 16 items of 32 bits. `vector_at(r, c)` returns those of row r from column c on, and
+/// `store_at(r, c, vector)` takes those of the transposed rows.
+template <class VectorAt, class StoreAt>
+inline void transpose_block(const VectorAt& vector_at, const StoreAt& store_at) {
+  for (int r = 0; r < 16; r += kWidth) {
+    for (int c = 0; c < 16; c += kWidth) {
+      Vec square[kWidth];
+      for (int i = 0; i < kWidth; ++i) square[i] = vector_at(r + i, c);
+      transpose_square(square);
+      for (int i = 0; i < kWidth; ++i) store_at(c + i, r, square[i]);
+    }
   }
 }
 
@@ -112,29 +98,37 @@ inline int64_t up_to_16(int64_t n) {
   return n < 16 ? n : 16;
 }
 
-/// Widens blocks of 16 by 16 to float32 and transposes them.
-template <class From>
-void transpose(const Matrix<const From>& from, const Matrix<float>& to) {
-  alignas(64) float wide[16 * 16];
-  for (int64_t r = 0; r < from.rows; r += 16) {
-    const int64_t high = up_to_16(from.rows - r);
-    for (int64_t c = 0; c < from.cols; c += 16) {
-      const int64_t width = up_to_16(from.cols - c);
-      for (int64_t i = 0; i < high; ++i) convert(from.row(r + i) + c, wide + i * 16, width);
-      transpose({wide, high, width, 16}, to.block(c, width, r, high));
+/// Transposes a part of 16 by 16 numbers.
+template <class From, class To>
+void transpose_part(const Matrix<const From>& from, const Matrix<To>& to) {
+  for (int64_t r = 0; r < from.rows; ++r) {
+    if constexpr (std::is_same_v<From, To>) {
+      for (int64_t c = 0; c < from.cols; ++c) to.row(c)[r] = from.row(r)[c];
+    } else {
+      float wide[16];
+      To converted[16];
+      convert(from.row(r), wide, from.cols);
+      convert(wide, converted, from.cols);
+      for (int64_t c = 0; c < from.cols; ++c) to.row(c)[r] = converted[c];
     }
   }
 }
 
-void transpose(const Matrix<const bf16_t>& from, const Matrix<bf16_t>& to) {
-  alignas(64) float wide[16 * 16], transposed[16 * 16];
+/// to(c, r) = from(r, c), converted.
+template <class From, class To>
+void transpose(const Matrix<const From>& from, const Matrix<To>& to) {
   for (int64_t r = 0; r < from.rows; r += 16) {
     const int64_t high = up_to_16(from.rows - r);
     for (int64_t c = 0; c < from.cols; c += 16) {
       const int64_t width = up_to_16(from.cols - c);
-      for (int64_t i = 0; i < high; ++i) convert(from.row(r + i) + c, wide + i * 16, width);
-      transpose({wide, high, width, 16}, {transposed, width, high, 16});
-      for (int64_t i = 0; i < width; ++i) convert(transposed + i * 16, to.row(c + i) + r, high);
+      if (high < 16 || width < 16) {
+        transpose_part(from.block(r, high, c, width), to.block(c, width, r, high));
+        continue;
+      }
+      const From* const first = from.row(r) + c;
+      To* const out = to.row(c) + r;
+      transpose_block([=](int i, int j) { return load_part(first + i * from.stride + j, kWidth); },
+                      [=](int i, int j, Vec v) { store_part(out + i * to.stride + j, v, kWidth); });
     }
   }
 }
@@ -148,8 +142,19 @@ void pack_transposed(const Matrix<const From>& from, const Rhs<float>& to) {
 void pack_transposed(const Matrix<const bf16_t>& from, const Rhs<bf16_t>& to) {
   const int64_t whole_rows = from.rows / 16 * 16, whole_cols = from.cols / 32 * 32;
   for (int64_t r = 0; r < whole_rows; r += 16) {
-    for (int64_t c = 0; c < whole_cols; c += 32)
-      transpose_block(from.row(r) + c, 2 * from.stride, to.data + c * to.stride + 2 * r, 4 * to.stride);
+    for (int64_t c = 0; c < whole_cols; c += 32) {
+      const bf16_t* const first = from.row(r) + c;
+      bf16_t* const out = to.data + c * to.stride + 2 * r;
+      transpose_block(
+          [=](int i, int j) {
+            Vec pairs;
+            std::memcpy(&pairs, first + i * from.stride + 2 * j, sizeof(pairs));
+            return pairs;
+          },
+          [=](int i, int j, Vec pairs) {
+            std::memcpy(out + 2 * (i * to.stride + j), &pairs, sizeof(pairs));
+          });
+    }
   }
   for (int64_t c = 0; c < from.cols; c += 2) {
     bf16_t* const pairs = to.data + c * to.stride;

@@ -29,7 +29,11 @@ struct ProductFunctions {
 
   /// to(c, r) = from(r, c)
   Overloaded<void(const Matrix<const float>& from, const Matrix<float>& to),
-             void(const Matrix<const bf16_t>& from, const Matrix<bf16_t>& to)>
+             void(const Matrix<const bf16_t>& from, const Matrix<bf16_t>& to),
+             void(const Matrix<const bf16_t>& from, const Matrix<float>& to),
+             void(const Matrix<const f16_t>& from, const Matrix<float>& to),
+             void(const Matrix<const float>& from, const Matrix<bf16_t>& to),
+             void(const Matrix<const float>& from, const Matrix<f16_t>& to)>
       transpose;
   /// Transposes into an rhs. If its number of rows is odd, the last pair is completed by zeros.
   Overloaded<void(const Matrix<const float>& from, const Rhs<float>& to),

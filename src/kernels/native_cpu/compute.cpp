@@ -5,6 +5,7 @@
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/zeros.h>
 
+#include "core/large_pages.h"
 #include "kernels/attention/own_functions.h"
 #include "kernels/attention/passes.h"
 #include "kernels/native_cpu/term_gradients.h"
@@ -18,14 +19,14 @@ using cpu::CpuArguments;
 // Allocates (B, H, L, D) in the memory layout (B, L, H, D), so that merging the heads afterwards is a view.
 // The tensor is not itself a view, because autograd would forbid changing a view in place.
 at::Tensor heads_inside(const at::Tensor& like, int64_t heads, int64_t rows, int64_t dim) {
-  return at::empty_strided({like.size(0), heads, rows, dim}, {rows * heads * dim, dim, heads * dim, 1},
-                           like.options());
+  return in_large_pages(at::empty_strided({like.size(0), heads, rows, dim},
+                                          {rows * heads * dim, dim, heads * dim, 1}, like.options()));
 }
 
 // Allocates a gradient with the strides of its tensor if that has no gaps, so that a leaf can keep it without
 // a copy.
 at::Tensor gradient_of(const at::Tensor& x) {
-  const auto gradient = at::empty_like(x);
+  const auto gradient = in_large_pages(at::empty_like(x));
   return gradient.stride(3) == 1 || x.size(3) == 1 ? gradient
                                                    : heads_inside(x, x.size(1), x.size(2), x.size(3));
 }
@@ -148,7 +149,7 @@ Computed compute(const CpuArguments& call, const Inputs& in, bool want_logsumexp
 }
 
 at::Tensor compute_weights(const CpuArguments& call, const Inputs& in, bool dropped) {
-  const auto weights = at::empty({call.B, call.H, call.L, call.S}, in.q.options());
+  const auto weights = in_large_pages(at::empty({call.B, call.H, call.L, call.S}, in.q.options()));
   cpu::for_element(call.element, [&](auto number) {
     using T = decltype(number);
     auto* const out = static_cast<T*>(weights.mutable_data_ptr());

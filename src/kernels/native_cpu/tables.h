@@ -41,7 +41,7 @@ constexpr ElementwiseFunctions kElementwise = {
 
 constexpr ProductFunctions kProducts = {
     .multiply = {{multiply}, {multiply_pairs}},
-    .transpose = {{transpose}, {transpose}},
+    .transpose = {{transpose}, {transpose}, {transpose}, {transpose}, {transpose}, {transpose}},
     .pack_transposed = {{pack_transposed}, {pack_transposed}, {pack_transposed}, {pack_transposed}},
     .pack_rows = {{pack_rows}, {pack_rows}, {pack_rows}, {pack_rows}},
     .multiply_few_rows = {{multiply_few_rows},

@@ -7,6 +7,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
+#include "core/large_pages.h"
 #include "kernels/native_cpu/views.h"
 
 namespace attentive::kernels::native_cpu {
@@ -47,9 +48,9 @@ TermGradients::TermGradients(const cpu::CpuArguments& call, const Wanted& wanted
   } else if (sizes[2] == 1) {
     by_key_ = terms(call.S);
   } else if (sizes[0] == call.B && sizes[1] == call.H && call.element == element_of(wanted.bias_type)) {
-    pairs_ = at::empty(sizes, floats.dtype(wanted.bias_type));
+    pairs_ = in_large_pages(at::empty(sizes, floats.dtype(wanted.bias_type)));
   } else {
-    pair_sums_ = at::empty(sizes, floats);
+    pair_sums_ = in_large_pages(at::empty(sizes, floats));
   }
 }
 

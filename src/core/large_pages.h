@@ -1,0 +1,19 @@
+#pragma once
+
+// Memory that is written soon after it was allocated.
+
+#include <cstdint>
+
+#include <ATen/core/Tensor.h>
+
+namespace attentive {
+
+/// Asks the system for large pages for new memory: its first use causes a page fault for every page, which
+/// costs more than writing one. Contents stay as they are, and the system may refuse.
+void prefer_large_pages(void* data, uint64_t bytes);
+
+/// Does so for a new tensor on the CPU that is so large that the C library takes it from the system and gives
+/// it back each time. Smaller ones lie in memory that was used before.
+at::Tensor in_large_pages(at::Tensor fresh);
+
+}  // namespace attentive
