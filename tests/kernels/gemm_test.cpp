@@ -264,7 +264,7 @@ TEMPLATE_TEST_CASE("a transposed matrix holds the converted numbers, and nothing
   using From = typename TestType::first_type;
   using To = typename TestType::second_type;
   const auto bytes_equal = [](const To& a, const To& b) { return std::memcmp(&a, &b, sizeof(To)) == 0; };
-  for (const auto [rows, cols] : std::initializer_list<std::pair<int64_t, int64_t>>{
+  for (const auto& [rows, cols] : std::initializer_list<std::pair<int64_t, int64_t>>{
            {1, 1}, {16, 16}, {17, 40}, {48, 33}, {5, 64}, {130, 7}}) {
     const int64_t stride = cols + 3, out_stride = rows + 5;
     std::vector<From> from(static_cast<size_t>(rows * stride));
