@@ -1,6 +1,5 @@
 #include "functional/problem_builder.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include <ATen/autocast_mode.h>
