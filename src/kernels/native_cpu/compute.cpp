@@ -26,8 +26,8 @@ at::Tensor heads_inside(const at::Tensor& like, int64_t heads, int64_t rows, int
 // Allocates a gradient with the strides of its tensor if that has no gaps, so that a leaf can keep it without
 // a copy.
 at::Tensor gradient_of(const at::Tensor& x) {
-  const auto gradient = in_large_pages(at::empty_like(x));
-  return gradient.stride(3) == 1 || x.size(3) == 1 ? gradient
+  const auto gradient = at::empty_like(x);
+  return gradient.stride(3) == 1 || x.size(3) == 1 ? in_large_pages(gradient)
                                                    : heads_inside(x, x.size(1), x.size(2), x.size(3));
 }
 
