@@ -5,7 +5,6 @@
 //   attention_loop --prompt --tokens 512
 //   attention_loop --module --batch 8 --tokens 1024 --backward --dropout 0.1
 
-#include <chrono>
 #include <cstdio>
 #include <functional>
 #include <memory>
@@ -27,6 +26,7 @@
 #include <attentive/modules/multi_head_attention.h>
 
 #include "common/run_main.h"
+#include "support/timer.h"
 
 namespace {
 
@@ -97,10 +97,6 @@ Call prompt_call(const Settings& s) {
   };
 }
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 int run(const Settings& s) {
   at::set_num_threads(s.threads);
   std::vector<at::Tensor> leaves;
@@ -110,16 +106,15 @@ int run(const Settings& s) {
                                : attention_call(s, &leaves);
   const auto grad_output = s.backward ? at::randn_like(call()) : at::Tensor();
   long calls = 0;
-  const double start = now();
-  double end = start;
-  for (; end - start < s.seconds; end = now(), ++calls) {
+  double seconds = 0.0;
+  for (const bench::Timer timer; seconds < s.seconds; seconds = timer.seconds(), ++calls) {
     const auto output = call();
     if (!s.backward) continue;
     output.backward(grad_output);
     for (auto& x : leaves)
       x.mutable_grad() = at::Tensor();  // accumulating onto the previous gradients is not part of this call
   }
-  std::printf("%ld calls, %.6f s a call\n", calls, (end - start) / static_cast<double>(calls));
+  std::printf("%ld calls, %.6f s a call\n", calls, seconds / static_cast<double>(calls));
   return 0;
 }
 

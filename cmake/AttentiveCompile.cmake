@@ -83,10 +83,10 @@ function(attentive_share_header target)
   target_precompile_headers(${target} REUSE_FROM ${header})
 endfunction()
 
-# attentive_in_batches(<target>): if ATTENTIVE_UNITY is ON, compiles the target's sources sixteen at a time, which parses the
+# attentive_in_batches(<target>): if ATTENTIVE_UNITY is ON, compiles the target's sources 24 at a time, which parses the
 # headers once for all of them. Sources with options of their own are compiled alone.
 function(attentive_in_batches target)
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ${ATTENTIVE_UNITY} UNITY_BUILD_BATCH_SIZE 16)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${ATTENTIVE_UNITY} UNITY_BUILD_BATCH_SIZE 24)
 endfunction()
 
 # attentive_optimise_batches(<target>): optimises the batches of a debug build, for a target on which the tests spend more time than

@@ -33,7 +33,7 @@ constexpr uint32_t kMagic = 0x3C85F7CE;
 
 // The least time for an attempt to connect; a shorter one would prove nothing.
 constexpr milliseconds kAttempt{200};
-constexpr milliseconds kPause{50};  // between two attempts to connect
+constexpr milliseconds kBetweenAttempts{50};  // between two attempts to connect
 // Reserved for the last calls at a deadline, such as the one that finds out which processes have come.
 constexpr milliseconds kGrace{300};
 constexpr uint64_t kLongest = 64ULL << 20;  // the most bytes of a value that a job's store may hold
@@ -74,9 +74,9 @@ StoreClient::StoreClient(std::string host, uint16_t port, Deadline end)
       greet();
       return;
     } catch (const StoreError& error) {  // the serving process may still come
-      if (error.fault() == Fault::Foreign || Clock::now() + kPause + kAttempt >= end_) throw;
+      if (error.fault() == Fault::Foreign || Clock::now() + kBetweenAttempts + kAttempt >= end_) throw;
     }
-    std::this_thread::sleep_for(kPause);
+    std::this_thread::sleep_for(kBetweenAttempts);
   }
 }
 

@@ -15,13 +15,13 @@
 namespace attentive {
 namespace {
 
-constexpr uint64_t kLongest = 100'000'000;  // bytes; the limit of a safetensors header
+constexpr uint64_t kLongestJson = 100'000'000;  // bytes; the limit of a safetensors header
 constexpr int kMaxDepth = 16;
 
 std::string read_json_text(const std::filesystem::path& path, std::string_view what) {
   const ByteSource source(path);
-  if (source.size() > kLongest) {
-    refuse("the {} has {} bytes, more than the limit of {}", what, source.size(), kLongest);
+  if (source.size() > kLongestJson) {
+    refuse("the {} has {} bytes, more than the limit of {}", what, source.size(), kLongestJson);
   }
   std::string text(source.size(), '\0');
   source.read(0, text.data(), text.size());

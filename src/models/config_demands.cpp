@@ -9,12 +9,12 @@
 namespace attentive {
 namespace {
 
-constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+constexpr int64_t kLargestNumber = std::numeric_limits<int64_t>::max();
 
 int64_t product(const Demand& demand) {
   int64_t numbers = 1;
   for (const auto& factor : demand.factors) {
-    if (__builtin_mul_overflow(numbers, factor.value, &numbers)) return kMost;
+    if (__builtin_mul_overflow(numbers, factor.value, &numbers)) return kLargestNumber;
   }
   return numbers;
 }
@@ -29,7 +29,7 @@ int64_t numbers_in(const at::Tensor& tensor) {
 int64_t numbers_in(const StateDict& weights) {
   int64_t sum = 0;
   for (const auto& item : weights) {
-    if (__builtin_add_overflow(sum, numbers_in(item.second), &sum)) return kMost;
+    if (__builtin_add_overflow(sum, numbers_in(item.second), &sum)) return kLargestNumber;
   }
   return sum;
 }

@@ -25,16 +25,16 @@ using namespace attentive::test;
 
 namespace {
 
-constexpr int64_t kTokens = 8, kWords = 8, kWidth = 32, kBatch = 64;
+constexpr int64_t kLearnedTokens = 8, kWords = 8, kWidth = 32, kBatch = 64;
 
 // Sequences of random words of which one is marked. The expected answer at the last token is the marked word.
 struct CopyBatch {
   at::Tensor words, mark, is_marked;
 
   explicit CopyBatch(const at::Device& device)
-      : words(at::randint(kWords, {kBatch, kTokens}, at::kLong).to(device)),
-        mark(at::randint(kTokens, {kBatch}, at::kLong).to(device)),
-        is_marked(at::one_hot(mark, kTokens)) {}
+      : words(at::randint(kWords, {kBatch, kLearnedTokens}, at::kLong).to(device)),
+        mark(at::randint(kLearnedTokens, {kBatch}, at::kLong).to(device)),
+        is_marked(at::one_hot(mark, kLearnedTokens)) {}
 
   at::Tensor answer() const { return words.gather(1, mark.unsqueeze(1)).squeeze(1); }
 };
@@ -43,14 +43,15 @@ struct CopyModelImpl : torch::nn::Module {
   CopyModelImpl() {
     word = register_module("word", torch::nn::Embedding(kWords, kWidth));
     marker = register_module("marker", torch::nn::Embedding(2, kWidth));
-    attention = register_module("attention", MultiHeadAttention(kWidth, kWidth, kTokens, /*dropout=*/0.0, 2));
+    attention =
+        register_module("attention", MultiHeadAttention(kWidth, kWidth, kLearnedTokens, /*dropout=*/0.0, 2));
     head = register_module("head", torch::nn::Linear(kWidth, kWords));
   }
   at::Tensor embed(const CopyBatch& batch) {
     return word->forward(batch.words) + marker->forward(batch.is_marked);
   }
   at::Tensor forward(const CopyBatch& batch) {
-    return head->forward(attention->forward(embed(batch)).select(1, kTokens - 1));
+    return head->forward(attention->forward(embed(batch)).select(1, kLearnedTokens - 1));
   }
 
   torch::nn::Embedding word{nullptr}, marker{nullptr};
@@ -93,7 +94,7 @@ Lesson learn(uint64_t seed, int64_t steps, const at::Device& device, double loss
       model->forward(unseen).argmax(-1).eq(unseen.answer()).to(at::kDouble).mean().item<double>();
   // The weight of the marked token for the last token, in the head in which it is largest.
   const auto weights =
-      model->attention->forward_with_weights(model->embed(unseen)).second.select(2, kTokens - 1);
+      model->attention->forward_with_weights(model->embed(unseen)).second.select(2, kLearnedTokens - 1);
   lesson.weight_on_mark = (weights * unseen.is_marked.unsqueeze(1)).sum(-1).mean(0).max().item<double>();
   return lesson;
 }

@@ -76,7 +76,7 @@ class BackwardHeads {
     const int64_t at = group.place * call_.group + g, hkv = group.head % call_.Hkv;
     return {group.head / call_.Hkv,
             hkv,
-            hkv * call_.group + g,
+            call_.query_head(hkv, g),
             group.room.packed + at * head_size_,
             group.room.statistics + at * 3 * queries_,
             group.room.sums + at * group.room.slots * call_.D * queries_};
@@ -162,23 +162,14 @@ class BackwardHeads {
   /// Transposes the sums of slot 0 and writes them to the gradient of q.
   void write_grad_q(const Head& head, int64_t panel) const {
     constexpr int64_t kRows = 16;  // at a time
-    Scratch& scratch = Scratch::of_this_thread();
-    scratch.reset();
-    const auto buffer = scratch.matrix<float>(kRows, call_.D);
     const auto sums = grad_q_transposed(head, 0, panel);
     const int64_t i0 = panel * tiles_.queries, end = std::min(i0 + tiles_.queries, call_.L);
     for (int64_t i = i0; i < end; i += kRows) {
       const int64_t rows = std::min(kRows, end - i);
       for (int64_t next = i + kRows; next < std::min(i + 2 * kRows, end); ++next)
         prefetch_to_write(t_.grad_q.at(head.b, head.h, next), call_.D);
-      const auto of_rows = sums.block(0, call_.D, i - i0, rows);
-      if constexpr (std::is_same_v<Stored, float>) {
-        products().transpose(of_rows, rows_of(t_.grad_q, head.b, head.h, i, rows, call_.D));
-      } else {
-        products().transpose(of_rows, buffer.part(0, rows));
-        for (int64_t r = 0; r < rows; ++r)
-          elementwise().convert(buffer.row(r), t_.grad_q.at(head.b, head.h, i + r), call_.D);
-      }
+      products().transpose(sums.block(0, call_.D, i - i0, rows),
+                           rows_of(t_.grad_q, head.b, head.h, i, rows, call_.D));
     }
   }
 

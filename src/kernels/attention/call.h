@@ -73,6 +73,8 @@ struct CpuArguments : KernelArguments {
   OwnFunctions own = {};
 
   int64_t kv_head(int64_t h) const { return h / group; }
+  /// The n-th query head of a key head.
+  int64_t query_head(int64_t hkv, int64_t n) const { return hkv * group + n; }
   /// Whether a call with this many multiplications per pair of query and key is worth several threads: for
   /// less work, waking a thread costs more than it saves.
   bool worth_sharing(int64_t numbers) const { return B * H * L * S * numbers > (int64_t{1} << 18); }

@@ -103,7 +103,7 @@ class FewQueries {
     }
   }
 
-  int64_t head_of(int64_t hkv, int64_t r) const { return hkv * call_.group + r / call_.L; }
+  int64_t head_of(int64_t hkv, int64_t r) const { return call_.query_head(hkv, r / call_.L); }
 
   // Copies the value of key j, or zeros if no row sees the key. The weights cannot decide that: all weights
   // of a row with a NaN score are NaN, even those of hidden keys.

@@ -77,7 +77,7 @@ class Forward {
             keys_.pack(head / call_.Hkv, head % call_.Hkv, block, head_at(n));
           },
           [&](int64_t n, int64_t item) {
-            const int64_t head = first + n, hkv = head % call_.Hkv, h = hkv * call_.group + item / row_blocks;
+            const int64_t head = first + n, h = call_.query_head(head % call_.Hkv, item / row_blocks);
             attend(head / call_.Hkv, h, row_blocks - 1 - item % row_blocks, head_at(n));
           });
     }

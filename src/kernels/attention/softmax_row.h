@@ -77,6 +77,17 @@ inline void store_weight(const SoftmaxRow& row, int64_t column, Vec weight) {
   }
 }
 
+/// Stores the weights of two vectors of columns, the first of which begins at `column`.
+template <bool kHalf>
+inline void store_weights(float* scores, bf16_t* weights16, int64_t column, Vec first, Vec second) {
+  if constexpr (kHalf) {
+    store_narrow_pair(weights16 + column, first, second);
+  } else {
+    store(scores + column, first);
+    store(scores + column + kWidth, second);
+  }
+}
+
 /// Writes the weights of the columns [first, hi), rounded up to whole vectors, and returns their sum before
 /// dropout.
 template <bool kHalf, bool kDrop>
@@ -97,12 +108,7 @@ float weigh(const SoftmaxRow& row, int64_t first, int64_t hi, float shift, float
     const Vec a = weight(c), b = weight(c + kWidth);
     total += a;
     other += b;
-    if constexpr (kHalf) {
-      store_narrow_pair(weights16 + c, kept(c, a), kept(c + kWidth, b));
-    } else {
-      store(scores + c, kept(c, a));
-      store(scores + c + kWidth, kept(c + kWidth, b));
-    }
+    store_weights<kHalf>(scores, weights16, c, kept(c, a), kept(c + kWidth, b));
   }
   if (c < hi) {
     const Vec a = weight(c);
@@ -193,14 +199,18 @@ bool plain_row(const SoftmaxRow& row, int64_t first) {
     plain_weights<kHalf, kDrop>(row, c, all(0.0f));
     c += kWidth;
   }
-  const float* const scores = row.scores;
+  float* const scores = row.scores;
+  bf16_t* const weights16 = row.weights16;
   const uint16_t* const drop = row.drop;
   const Vec scale = all(row.rule.scale);
-  for (; c + kWidth <= row.hi; c += kWidth) {
-    Vec x = load<Vec>(scores + c) * scale;
-    if constexpr (kDrop) x = where_bits(static_cast<uint32_t>(drop[c / 16]) >> (c % 16), x);
-    store_weight<kHalf>(row, c, x);
-  }
+  const auto weight = [=](int64_t at) {
+    const Vec x = load<Vec>(scores + at) * scale;
+    if constexpr (kDrop) return where_bits(static_cast<uint32_t>(drop[at / 16]) >> (at % 16), x);
+    return x;
+  };
+  for (; c + 2 * kWidth <= row.hi; c += 2 * kWidth)
+    store_weights<kHalf>(scores, weights16, c, weight(c), weight(c + kWidth));
+  for (; c + kWidth <= row.hi; c += kWidth) store_weight<kHalf>(row, c, weight(c));
   if (c < row.hi) plain_weights<kHalf, kDrop>(row, c, all(0.0f));
   return true;
 }

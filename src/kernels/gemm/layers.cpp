@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 
+#include "core/large_pages.h"
 #include "kernels/plain.h"
 
 namespace attentive::kernels::cpu {
@@ -25,7 +26,7 @@ bool may_multiply(const at::Tensor& x, at::ArrayRef<LinearLayer> layers) {
 at::Tensor empty_result(const at::Tensor& x, const LinearLayer& layer) {
   at::DimVector sizes(x.sizes());
   sizes.back() = layer.weight.size(0);
-  return at::empty(sizes, x.options());
+  return in_large_pages(at::empty(sizes, x.options()));
 }
 
 }  // namespace attentive::kernels::cpu

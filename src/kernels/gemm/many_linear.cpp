@@ -35,7 +35,7 @@ void for_each_panel(int64_t rows, int64_t outputs, const Work& work) {
                 blocks = ceil_div(rows, height);
   at::parallel_for(0, panels * blocks, 1, [&](int64_t begin, int64_t end) {
     for (int64_t item = begin; item < end; ++item) {
-      const int64_t row = item % blocks * height, first = item / blocks * kPanel;
+      const int64_t row = item / panels * height, first = item % panels * kPanel;
       work(row, std::min(height, rows - row), first, std::min(kPanel, outputs - first));
     }
   });

@@ -17,9 +17,14 @@ inline Int is_nan(Vec x) {
 
 /// The integer nearest to x, for |x| < 2^22.
 inline Vec nearest(Vec x) {
+#if ATTENTIVE_SIMD_IS_AVX512
+  return (Vec)_mm512_maskz_roundscale_ps(kEveryLane, (__m512)x,
+                                         _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+#else
   const Vec magic = all(12582912.0f);
   const Vec sum = rounded(x + magic);
   return sum - magic;
+#endif
 }
 
 inline Vec floor_of(Vec x) {
@@ -82,9 +87,8 @@ inline Vec exp_in_range(Vec x) {
   return scaled(p, n);
 }
 
-/// x, or the limit if x is below it. NaN stays NaN, also in a source that is compiled with -ffast-math.
-inline Vec at_least(float limit, Vec x) {
-  const Vec y = larger_or_nan(all(limit), x);
+/// `y`, or NaN if `x` is NaN: with -ffast-math, a compiler may assume that neither is.
+inline Vec nan_of([[maybe_unused]] Vec x, Vec y) {
 #if __FINITE_MATH_ONLY__
   return select(is_nan(x), x, y);
 #else
@@ -92,9 +96,13 @@ inline Vec at_least(float limit, Vec x) {
 #endif
 }
 
+/// x, or the limit that it is beyond. NaN stays NaN.
+inline Vec clamped(float low, float high, Vec x) {
+  return nan_of(x, smaller_or_nan(all(high), larger_or_nan(all(low), x)));
+}
+
 inline Vec exp_of(Vec x) {
-  const Vec low = at_least(-104.0f, x);
-  return exp_in_range(select(low > all(89.0f), all(89.0f), low));
+  return exp_in_range(clamped(-104.0f, 89.0f, x));
 }
 
 /// ln x by x = 2^n m with m near 1 and ln m = 2 artanh((m - 1) / (m + 1)).
@@ -126,11 +134,10 @@ inline Vec softplus_of(Vec x) {
   return select(x < all(0.0f), all(0.0f), x) + rest;
 }
 
-/// 1 / (1 + e^-x), of which e^-|x| is never infinite.
+/// 1 / (1 + e^-x); 0 where that is smaller than any normal number.
 inline Vec sigmoid_of(Vec x) {
-  const Vec minus = (Vec)((Int)x | static_cast<int32_t>(0x80000000u));
-  const Vec e = exp_in_range(at_least(-104.0f, minus)), y = reciprocal(1.0f + e);
-  return select(x < all(0.0f), e * y, y);
+  const Vec y = reciprocal(1.0f + exp_in_range(-clamped(-88.0f, 88.0f, x)));
+  return select(x < all(-87.3365f), all(0.0f), y);
 }
 
 /// The rest of x after its nearest multiple n of pi / 2, for |x| < 2^13, where n times each part of pi / 2 is

@@ -89,6 +89,18 @@ inline Vec larger_or_nan(Vec x, Vec y) {
   return larger(x, y);
 #endif
 }
+/// The smaller number of each lane; NaN if `y` is NaN.
+inline Vec smaller_or_nan(Vec x, Vec y) {
+#if ATTENTIVE_SIMD_IS_AVX512
+  return (Vec)_mm512_maskz_min_ps(kEveryLane, (__m512)x, (__m512)y);  // the second operand if either is NaN
+#elif ATTENTIVE_SIMD_IS_AVX2
+  return (Vec)_mm256_min_ps((__m256)x, (__m256)y);
+#elif ATTENTIVE_SIMD_IS_NEON
+  return (Vec)vminq_f32((float32x4_t)x, (float32x4_t)y);
+#else
+  return x < y ? x : y;
+#endif
+}
 /// Selects `v` in the lanes whose bit is set, else 0.
 inline Vec where_bits(uint32_t bits, Vec v) {
 #if ATTENTIVE_SIMD_IS_AVX512
