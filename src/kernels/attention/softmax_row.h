@@ -77,6 +77,13 @@ inline void store_weight(const SoftmaxRow& row, int64_t column, Vec weight) {
   }
 }
 
+/// The weights of a vector of columns that begins at `column`, without what dropout removes.
+template <bool kDrop>
+inline Vec surviving([[maybe_unused]] const uint16_t* drop, int64_t column, Vec weights) {
+  if constexpr (kDrop) return where_bits(static_cast<uint32_t>(drop[column / 16]) >> (column % 16), weights);
+  return weights;
+}
+
 /// Stores the weights of two vectors of columns, the first of which begins at `column`.
 template <bool kHalf>
 inline void store_weights(float* scores, bf16_t* weights16, int64_t column, Vec first, Vec second) {
@@ -99,10 +106,7 @@ float weigh(const SoftmaxRow& row, int64_t first, int64_t hi, float shift, float
   const Vec shifts = all(shift), units = all(unit);
   Vec total = all(0.0f), other = total;
   const auto weight = [=](int64_t c) { return exp2<kHalf>((load<Vec>(scores + c) - shifts) * units); };
-  const auto kept = [=](int64_t c, Vec w) {
-    if constexpr (kDrop) return where_bits(static_cast<uint32_t>(drop[c / 16]) >> (c % 16), w);
-    return w;
-  };
+  const auto kept = [=](int64_t c, Vec w) { return surviving<kDrop>(drop, c, w); };
   int64_t c = first;
   for (; c + kWidth < hi; c += 2 * kWidth) {
     const Vec a = weight(c), b = weight(c + kWidth);
@@ -177,8 +181,7 @@ inline Int plain_weights(const SoftmaxRow& row, int64_t c, Vec distance) {
                  nullptr);
   const Int seen = visible(row, c);
   x = select(seen, x, all(0.0f));
-  if constexpr (kDrop) x = where_bits(static_cast<uint32_t>(row.drop[c / 16]) >> (c % 16), x);
-  store_weight<kHalf>(row, c, x);
+  store_weight<kHalf>(row, c, surviving<kDrop>(row.drop, c, x));
   return seen;
 }
 
@@ -203,11 +206,7 @@ bool plain_row(const SoftmaxRow& row, int64_t first) {
   bf16_t* const weights16 = row.weights16;
   const uint16_t* const drop = row.drop;
   const Vec scale = all(row.rule.scale);
-  const auto weight = [=](int64_t at) {
-    const Vec x = load<Vec>(scores + at) * scale;
-    if constexpr (kDrop) return where_bits(static_cast<uint32_t>(drop[at / 16]) >> (at % 16), x);
-    return x;
-  };
+  const auto weight = [=](int64_t at) { return surviving<kDrop>(drop, at, load<Vec>(scores + at) * scale); };
   for (; c + 2 * kWidth <= row.hi; c += 2 * kWidth)
     store_weights<kHalf>(scores, weights16, c, weight(c), weight(c + kWidth));
   for (; c + kWidth <= row.hi; c += kWidth) store_weight<kHalf>(row, c, weight(c));
