@@ -18,7 +18,7 @@ constexpr int kLinearRows = ATTENTIVE_SIMD_IS_AVX512 || ATTENTIVE_SIMD_IS_NEON ?
 constexpr int kLinearOutputs = 4;
 
 /// How many lines before its use a line of the weight comes into the L1 cache.
-constexpr int64_t kNearLines = 8;
+constexpr int64_t kNearLines = 2;
 
 /// Prefetches a weight from memory in two steps: into the L2 cache, and from there into L1, which can wait
 /// for few lines at a time. A weight in L3 gains from the second step. Where memory is read best into L1 at
