@@ -15,7 +15,7 @@ using attentive::test::numbers_in;
 using attentive::test::run_workers;
 using Catch::Matchers::ContainsSubstring;
 
-TEST_CASE("DataParallel: gradients are the mean over the processes", "[distributed]") {
+TEST_CASE("DataParallel: gradients are the mean over the processes", "[distributed][compared]") {
   for (const int64_t size : {1, 2, 3, 4}) {
     for (const auto& ended : run_workers({"mean"}, size)) {
       INFO(ended.out);
@@ -25,7 +25,7 @@ TEST_CASE("DataParallel: gradients are the mean over the processes", "[distribut
 }
 
 TEST_CASE("DataParallel: 2 processes equal one that accumulates, to the bit; more equal each other",
-          "[distributed]") {
+          "[distributed][compared]") {
   const auto one = run_workers({"train", "2"}, 1);
   const auto expected = numbers_in(one[0].out);
   INFO(one[0].out);
@@ -46,7 +46,8 @@ TEST_CASE("DataParallel: 2 processes equal one that accumulates, to the bit; mor
   }
 }
 
-TEST_CASE("DataParallel: checkpointed layers, of which two share a weight, change no bit", "[distributed]") {
+TEST_CASE("DataParallel: checkpointed layers, of which two share a weight, change no bit",
+          "[distributed][compared]") {
   for (const auto& [size, parts] : {std::pair{1, "2"}, {2, "2"}, {2, "4"}, {3, "3"}}) {
     const auto want = numbers_in(run_workers({"train", parts}, size)[0].out);
     for (const auto& ended : run_workers({"train_checkpointed", parts}, size)) {
@@ -57,7 +58,8 @@ TEST_CASE("DataParallel: checkpointed layers, of which two share a weight, chang
   }
 }
 
-TEST_CASE("DataParallel: the first backward pass and every later one give the same bits", "[distributed]") {
+TEST_CASE("DataParallel: the first backward pass and every later one give the same bits",
+          "[distributed][compared]") {
   for (const int64_t size : {1, 2, 3, 4}) {
     for (const auto& ended : run_workers({"check_calls", "same_gradients"}, size)) {
       INFO("processes: " << size << "\n" << ended.out);
@@ -86,7 +88,7 @@ TEST_CASE("DataParallel sends nothing for a part before the last", "[distributed
   }
 }
 
-TEST_CASE("ShardedAdamW equals AdamW over processes, to the bit", "[distributed][sharded_adamw]") {
+TEST_CASE("ShardedAdamW equals AdamW over processes, to the bit", "[distributed][sharded_adamw][compared]") {
   for (const int64_t size : {2, 3, 4}) {
     const auto plain = run_workers({"optimize", "plain"}, size);
     const auto expected = numbers_in(plain[0].out);
