@@ -46,6 +46,16 @@ def check_absent(folder):
     assert all(0 < row["ratio"]["p10"] <= row["ratio"]["p90"] for row in data["rows"]), data["rows"]
 
 
+def check_no_model(folder):
+    """Without transformers there is no model to run, and the table says so."""
+    done = run("--part", "models", "--no-install", "--model", "gpt2", "--dtype", "fp32", "--rounds", "2", "--ours", PROGRAM, "--out", folder)
+    assert done.returncode == 0, done
+    rows = json.loads((Path(folder) / "league.json").read_text(encoding="utf-8"))["rows"]
+    assert [(row["case"], row["way"], row["refused"]) for row in rows] == [
+        ("GPT-2 124M", "attentive", "transformers, which makes the model: not installed")], rows
+    assert "which makes the model: not installed" in (Path(folder) / "league.md").read_text(encoding="utf-8")
+
+
 def built(path, source, *options):
     subprocess.run(["g++", "-shared", "-fPIC", "-x", "c++", "-", "-x", "none", *options, "-o", path], input=source, text=True, check=True)
 
@@ -95,6 +105,8 @@ def main():
         check_list(folder)
         check_missing_program(folder)
         check_absent(folder)
+    with tempfile.TemporaryDirectory() as folder:
+        check_no_model(folder)
     with tempfile.TemporaryDirectory() as folder:
         check_without_cuda(folder)
 

@@ -19,10 +19,12 @@ ALLOWED = {"fp32": 1e-3, "bf16": 0.1, "int8": 0.2}  # of the last logits, relati
 
 
 def model_folder(league, model):
-    """The model in Hugging Face's format, made at the first use."""
+    """The model in Hugging Face's format, which transformers makes at the first use. Raises Missing without it."""
     folder = league.out / "models" / model / "folder"
     if not (folder / "config.json").exists():
-        python = environments.python_in(league.environments, peers.peer("transformers_model").environment)
+        transformers = peers.peer("transformers_model").environment
+        environments.ensure(league.environments, transformers, league.may_install)
+        python = environments.python_in(league.environments, transformers)
         folder.parent.mkdir(parents=True, exist_ok=True)
         partial = folder.with_name("partial")
         subprocess.run([python, league.here / "make_model.py", model, partial], check=True)
@@ -83,13 +85,17 @@ def check(contender, dtype, expected):
 def run_case(league, model, dtype):
     """The rows of one model and dtype. This package has no 8-bit form: bfloat16 stands beside those of others."""
     rows = []
-    folder = model_folder(league, model)
     our_dtype = "bf16" if dtype == "int8" else dtype
     us = "attentive" if our_dtype == dtype else f"attentive, {our_dtype}"
 
     def row(way, **fields):
         rows.append({"part": "models", "case": NAMES[model], "dtype": dtype, "way": way, "date": datetime.date.today().isoformat(), **fields})
 
+    try:
+        folder = model_folder(league, model)
+    except environments.Missing as reason:
+        row(us, refused=f"transformers, which makes the model: {reason}")
+        return rows
     with league.ours() as ours:
         ours.ask("load", folder=str(folder), dtype="fp32")
         prompt = prompt_of(0)
@@ -137,7 +143,7 @@ def prepare(league):
                 try:
                     _, seconds = converted(league, module, peer, model, dtype)
                     print(f"{NAMES[model]} {dtype}, {peer.name}: converted in {seconds or 0:.0f} s", flush=True)
-                except Refused as reason:
+                except (environments.Missing, Refused) as reason:
                     print(f"{NAMES[model]} {dtype}, {peer.name}: not converted: {reason}", flush=True)
 
 
