@@ -112,17 +112,28 @@ def install(root, environment):
     return about
 
 
+failures = {}  # why environments could not be made, by their folders
+
+
 def ensure(root, environment, may_install):
-    """The record of the environment, which is made if need be. Raises Missing with the reason."""
+    """The record of the environment, which is made if need be. Raises Missing with the reason; what failed once is not
+    tried again by this process, as it may have taken the whole limit."""
     about = installed(root, environment)
     if about:
         return about
     if not may_install:
         raise Missing("not installed")
-    if environment.torch:
-        ensure(root, TORCH, may_install)
-    print(f"installing {', '.join((*environment.alone, *environment.packages))}", flush=True)
-    Path(root).mkdir(parents=True, exist_ok=True)
-    about = install(root, environment)
+    folder = Path(root) / environment.name
+    if folder in failures:
+        raise Missing(failures[folder])
+    try:
+        if environment.torch:
+            ensure(root, TORCH, may_install)
+        print(f"installing {', '.join((*environment.alone, *environment.packages))}", flush=True)
+        Path(root).mkdir(parents=True, exist_ok=True)
+        about = install(root, environment)
+    except Missing as reason:
+        failures[folder] = str(reason)
+        raise
     print(f"environment {environment.name}: {about['seconds'] / 60:.1f} minutes, {about['bytes'] / 1e9:.1f} GB", flush=True)
     return about

@@ -10,6 +10,7 @@ RUN = Path(__file__).with_name("run.py")
 PROGRAM = sys.argv[1]
 sys.path.insert(0, str(RUN.parent))
 
+import environments
 import peers
 import without_cuda
 
@@ -54,6 +55,25 @@ def check_no_model(folder):
     assert [(row["case"], row["way"], row["refused"]) for row in rows] == [
         ("GPT-2 124M", "attentive", "transformers, which makes the model: not installed")], rows
     assert "which makes the model: not installed" in (Path(folder) / "league.md").read_text(encoding="utf-8")
+
+
+def check_one_try(folder):
+    """An environment that cannot be made is tried once, whichever peers and models ask for it."""
+    tried = []
+
+    def install(_, environment):
+        tried.append(environment.name)
+        raise environments.Missing(f"no {environment.name}")
+
+    environments.install = install
+    for name in ("transformers_model", "transformers_compiled", "transformers_model", "openvino_attention"):
+        try:
+            environments.ensure(Path(folder), peers.peer(name).environment, may_install=True)
+        except environments.Missing as reason:
+            assert str(reason) in ("no torch", "no openvino_attention"), reason
+        else:
+            raise AssertionError(name)
+    assert tried == ["torch", "openvino_attention"], tried
 
 
 def built(path, source, *options):
@@ -107,6 +127,7 @@ def main():
         check_absent(folder)
     with tempfile.TemporaryDirectory() as folder:
         check_no_model(folder)
+        check_one_try(folder)
     with tempfile.TemporaryDirectory() as folder:
         check_without_cuda(folder)
 
