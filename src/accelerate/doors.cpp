@@ -24,6 +24,7 @@
 
 #include "accelerate/report.h"
 #include "accelerate/sdpa_call.h"
+#include "core/check.h"
 #include "functional/mask_check.h"
 #include "kernels/arguments_of_problem.h"
 #include "kernels/dropout_counter.h"
@@ -157,17 +158,13 @@ uint64_t key_of(const Tensor& seed) {
   return seed.defined() ? static_cast<uint64_t>(seed.item<int64_t>()) : 0;
 }
 
-OptionalTensor defined_or_none(const Tensor& x) {
-  return x.defined() ? OptionalTensor(x) : std::nullopt;
-}
-
 FusedGradients fused_backward(const Tensor& grad_output, const Tensor& q, const Tensor& k, const Tensor& v,
                               const Tensor& bias, std::array<bool, 4> wanted, const Tensor& output,
                               const Tensor& statistics, const Tensor& /*cum_seq_q*/,
                               const Tensor& /*cum_seq_k*/, c10::SymInt /*max_q*/, c10::SymInt /*max_k*/,
                               double dropout_p, bool causal, const Tensor& seed, const Tensor& /*offset*/,
                               Scale scale) {
-  const auto mask = defined_or_none(bias);
+  const auto mask = as_optional(bias);
   const auto posed = pose({q, k, v, mask, dropout_p, causal, scale});
   TORCH_CHECK_NOT_IMPLEMENTED(posed.problem, "accelerate_sdpa: ", posed.reason);
   const bool want_bias = wanted[3] && posed.problem->bias.defined();
@@ -189,7 +186,7 @@ FusedGradients fused_backward_in_graph(const Tensor& grad_output, const Tensor& 
                                        c10::SymInt max_k, double dropout_p, bool causal, const Tensor& seed,
                                        const Tensor& offset, Scale scale) {
   if (records(grad_output) || records(q) || records(k) || records(v) || records(bias)) {
-    const auto mask = defined_or_none(bias);
+    const auto mask = as_optional(bias);
     auto posed = pose({q, k, v, mask, dropout_p, causal, scale});
     TORCH_CHECK_NOT_IMPLEMENTED(posed.problem, "accelerate_sdpa: ", posed.reason);
     posed.problem->dropout_key = key_of(seed);

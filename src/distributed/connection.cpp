@@ -135,17 +135,17 @@ void Connection::meet(std::chrono::milliseconds timeout, Deadline end) {
   store_->set(fmt::format("member/{}", rank),
               fmt::format("{} {} {}", size, place_of(device_), this_process()));
   auto members = await_members(timeout, end);
-  roll_call_ =
-      std::make_unique<RollCall>(RollCall::Place{address_of(environment_), rank, size, environment_.serves(),
-                                                 environment_.agent_serves, environment_.store(), members},
-                                 end);
+  detector_ = std::make_unique<FailureDetector>(
+      FailureDetector::Place{address_of(environment_), rank, size, environment_.serves(),
+                             environment_.agent_serves, environment_.store(), members},
+      end);
   try {
     collectives_ = Collectives::connect(
         *store_, {.rank = rank, .size = size, .device = device_, .timeout = timeout, .given_up = [this] {
-                    return roll_call_->known().has_value();
+                    return detector_->known().has_value();
                   }});
   } catch (const std::exception& error) {
-    const auto verdict = roll_call_->ask(first_line(error));
+    const auto verdict = detector_->ask(first_line(error));
     if (verdict.rank != rank) blame("Group::join", verdict);
     TORCH_CHECK(false, "Group::join: rank ", rank, " of ", size,
                 " cannot connect to the others: ", first_line(error),
@@ -183,19 +183,19 @@ std::vector<std::string> Connection::await_members(std::chrono::milliseconds tim
 
 Connection::~Connection() {
   const SigpipeBlock block;
-  roll_call_.reset();  // tells the others that this process leaves, while its connections are still open
+  detector_.reset();  // tells the others that this process leaves, while its connections are still open
   collectives_.reset();
   store_.reset();
 }
 
 void Connection::call(const char* caller, const std::function<void(Collectives&)>& work) {
   const SigpipeBlock block;
-  if (const auto verdict = roll_call_->known()) blame(caller, *verdict);
-  roll_call_->begin_call();
+  if (const auto verdict = detector_->known()) blame(caller, *verdict);
+  detector_->begin_call();
   try {
     work(*collectives_);
   } catch (const std::exception& error) {
-    const auto verdict = roll_call_->ask(first_line(error));
+    const auto verdict = detector_->ask(first_line(error));
     if (verdict.rank != environment_.rank) blame(caller, verdict);
     abandon();
     if (!is_of_messages(first_line(error))) throw;
@@ -241,8 +241,8 @@ std::vector<std::string> Connection::gather_texts(const char* caller, std::strin
 }
 
 void Connection::fail(const std::string& reason) {
-  if (roll_call_ == nullptr) return;
-  roll_call_->blame_self(reason);
+  if (detector_ == nullptr) return;
+  detector_->blame_self(reason);
   abandon();
 }
 
@@ -252,7 +252,7 @@ void Connection::blame(const char* caller, const Blame& verdict) {
 }
 
 void Connection::abandon() {
-  roll_call_->spread();
+  detector_->spread();
   if (collectives_ == nullptr) return;
   exit_at_once();
   static_cast<void>(collectives_.release());

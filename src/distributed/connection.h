@@ -65,7 +65,7 @@ class Connection {
   int tag_ = 0;
   std::unique_ptr<c10d_internals::KeyStore> store_;
   std::unique_ptr<c10d_internals::Collectives> collectives_;
-  std::unique_ptr<RollCall> roll_call_;
+  std::unique_ptr<FailureDetector> detector_;
 };
 
 /// This process's connection, in use or kept by keep_for_report; null if there is none.

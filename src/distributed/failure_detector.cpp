@@ -37,13 +37,14 @@ Blame unpacked(const std::string& text) {
 }  // namespace
 
 bool is_timeout(const std::string& message) {
-  // "imed", because Gloo writes both "timed out" and "Timed out".
-  return message.find("imed out") != std::string::npos ||  // Gloo's words, and ours over NCCL
-         message.find("timing out") != std::string::npos;  // c10d's own calls over NCCL
+  // "imed", because Gloo and c10d write both "timed out" and "Timed out".
+  return message.find("imed out") != std::string::npos ||        // Gloo's words, and ours over NCCL
+         message.find("timeout caused") != std::string::npos ||  // Gloo's, of a call after one that timed out
+         message.find("timing out") != std::string::npos;        // c10d's own calls over NCCL
 }
 
 // The state shared with the threads, which may outlive the object if a call does not return.
-struct RollCall::State {
+struct FailureDetector::State {
   Place place;
   KeyStore store;  // for the thread that calls the object
   std::atomic<int64_t> calls{0};
@@ -141,7 +142,8 @@ struct RollCall::State {
   }
 };
 
-RollCall::RollCall(Place place, Deadline end) : state_(std::make_shared<State>(std::move(place), end)) {
+FailureDetector::FailureDetector(Place place, Deadline end)
+    : state_(std::make_shared<State>(std::move(place), end)) {
   auto store = std::make_shared<KeyStore>(state_->place.store, false, end);
   store->set_limit(kLong);
   std::promise<void> done;
@@ -156,7 +158,7 @@ RollCall::RollCall(Place place, Deadline end) : state_(std::make_shared<State>(s
   }).detach();
 }
 
-RollCall::~RollCall() {
+FailureDetector::~FailureDetector() {
   state_->over = true;
   if (known()) return;
   within_limit(
@@ -177,21 +179,21 @@ RollCall::~RollCall() {
   if (state_->answering.wait_for(milliseconds(0)) != std::future_status::ready) exit_at_once();
 }
 
-void RollCall::begin_call() {
+void FailureDetector::begin_call() {
   ++state_->calls;
 }
 
-std::optional<Blame> RollCall::known() const {
+std::optional<Blame> FailureDetector::known() const {
   return state_->known();
 }
 
-Blame RollCall::ask(const std::string& message) {
+Blame FailureDetector::ask(const std::string& message) {
   if (const auto verdict = known()) return *verdict;
   return within_limit([state = state_, message] { return state->find_missing(message); },
                       kClosing + kAnswer + kHeard + 20 * kPause);
 }
 
-void RollCall::spread() {
+void FailureDetector::spread() {
   const auto verdict = known();
   if (!verdict || !state_->place.serves) return;
   within_limit(
@@ -202,7 +204,7 @@ void RollCall::spread() {
       kHeard + 20 * kPause);
 }
 
-void RollCall::blame_self(const std::string& reason) {
+void FailureDetector::blame_self(const std::string& reason) {
   if (known()) return;
   const auto& place = state_->place;
   within_limit(
@@ -214,7 +216,7 @@ void RollCall::blame_self(const std::string& reason) {
 
 // Runs `work` in a thread that may be left behind: it calls the store, whose calls never return if the
 // serving process is stopped.
-Blame RollCall::within_limit(std::function<Blame()> work, milliseconds limit) {
+Blame FailureDetector::within_limit(std::function<Blame()> work, milliseconds limit) {
   std::promise<Blame> promise;
   auto result = promise.get_future();
   std::thread([promise = std::move(promise), work = std::move(work)]() mutable {

@@ -31,7 +31,7 @@ bool is_timeout(const std::string& message);
 /// process does not answer. The first process that finds a cause, or is one, publishes the group's only
 /// verdict. Everybody's thread reads the verdict, so all processes know it even if the store disappears with
 /// rank 0.
-class RollCall {
+class FailureDetector {
  public:
   struct Place {
     c10d_internals::StoreAddress store;
@@ -44,9 +44,9 @@ class RollCall {
   };
 
   /// Connects to the store until `end`.
-  RollCall(Place place, Deadline end);
+  FailureDetector(Place place, Deadline end);
   /// Tells the other processes that this one has left, unless there is a verdict.
-  ~RollCall();
+  ~FailureDetector();
 
   /// Counts the calls that this process has begun.
   void begin_call();

@@ -207,9 +207,8 @@ template <class T>
 void rotate_rows(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, const at::Tensor& out) {
   const auto heads = x.size(1), tokens = x.size(2), n = x.size(3);
   const auto* const data = static_cast<const T*>(x.const_data_ptr());
-  const auto *const cosines = static_cast<const T*>(cos.const_data_ptr()), *const sines =
-                                                                               static_cast<const T*>(
-                                                                                   sin.const_data_ptr());
+  const auto* const cosines = static_cast<const T*>(cos.const_data_ptr());
+  const auto* const sines = static_cast<const T*>(sin.const_data_ptr());
   auto* const result = static_cast<T*>(out.mutable_data_ptr());
   // All heads of a token, which a projection leaves side by side.
   for_rows(x.size(0) * tokens, heads * n, [&](int64_t begin, int64_t end) {

@@ -11,6 +11,7 @@
 #include <attentive/core/guards.h>
 
 #include "core/check.h"
+#include "core/modes.h"
 
 namespace attentive {
 namespace {
@@ -58,11 +59,9 @@ void check_tensors(const char* caller, const at::Tensor& q, const at::Tensor& k,
 
 // Under autocast every backend computes from inputs of the autocast dtype, as PyTorch's SDPA does.
 at::Tensor autocast(const at::Tensor& x) {
-  if (!x.defined() || !(x.is_cpu() || x.is_cuda())) return x;
+  if (!x.defined() || !is_autocast(x.device())) return x;
   const auto device = x.device().type();
-  return at::autocast::is_autocast_enabled(device)
-             ? at::autocast::cached_cast(at::autocast::get_autocast_dtype(device), x, device)
-             : x;
+  return at::autocast::cached_cast(at::autocast::get_autocast_dtype(device), x, device);
 }
 
 at::Tensor as_rank_4(const at::Tensor& x) {

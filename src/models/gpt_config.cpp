@@ -33,7 +33,7 @@ void write_gpt_options(const GPTOptions& options, FileValue::Dict& config) {
   set_field(config, "n_embd", options.emb_dim());
   set_field(config, "n_head", options.num_heads());
   set_field(config, "n_layer", options.num_layers());
-  const bool usual = options.hidden_dim() == 0 || options.hidden_dim() == 4 * options.emb_dim();
+  const bool usual = hidden_dim_of(options) == 4 * options.emb_dim();
   set_field(config, "n_inner", usual ? FileValue() : FileValue(options.hidden_dim()));
   const bool gpt2 = options.activation() == Activation::GeluTanh;
   set_field(config, "activation_function",

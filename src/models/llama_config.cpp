@@ -274,7 +274,7 @@ void write_llama_options(std::string_view family, const LlamaOptions& options, F
   set("num_attention_heads", options.num_heads());
   set("num_key_value_heads", or_else(options.num_kv_heads(), options.num_heads()));
   set("head_dim", or_else(options.head_dim(), options.emb_dim() / std::max<int64_t>(options.num_heads(), 1)));
-  set("intermediate_size", or_else(options.hidden_dim(), 4 * options.emb_dim()));
+  set("intermediate_size", hidden_dim_of(options));
   set("max_position_embeddings", or_else(options.context_length(), 131072));
   set(is_gemma(family) ? "hidden_activation" : "hidden_act",
       std::string(activation_word(options.activation())));

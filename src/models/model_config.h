@@ -63,6 +63,12 @@ int64_t read_labels(const ModelConfig& config);
 /// Writes the number of labels. Existing label names are kept if their number matches.
 void write_labels(FileValue::Dict& config, int64_t count);
 
+/// The features between the layers of a feed-forward network, where 0 stands for 4 * emb_dim.
+template <class Options>
+int64_t hidden_dim_of(const Options& options) {
+  return options.hidden_dim() > 0 ? options.hidden_dim() : 4 * options.emb_dim();
+}
+
 /// Sets a field of a dict, whether or not it exists.
 void set_field(FileValue::Dict& config, std::string_view field, FileValue value);
 

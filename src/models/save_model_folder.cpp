@@ -135,7 +135,7 @@ const std::string kReader = "save_model_folder: config.json";
 // config.json does not record are reset.
 GPTOptions plain(GPTOptions options) {
   if (options.num_kv_heads() == 0) options.num_kv_heads(options.num_heads());
-  if (options.hidden_dim() == 0) options.hidden_dim(4 * options.emb_dim());
+  options.hidden_dim(hidden_dim_of(options));
   return options.qkv_bias(true).bias(true).init(GPTInit::Book).rotary(RotaryPositionsOptions(0));
 }
 
@@ -159,7 +159,7 @@ LlamaOptions plain(LlamaOptions options) {
   const auto heads = std::max<int64_t>(options.num_heads(), 1);
   if (options.num_kv_heads() == 0) options.num_kv_heads(heads);
   if (options.head_dim() == 0) options.head_dim(options.emb_dim() / heads);
-  if (options.hidden_dim() == 0) options.hidden_dim(4 * options.emb_dim());
+  options.hidden_dim(hidden_dim_of(options));
   if (!options.scale()) options.scale(std::pow(static_cast<double>(options.head_dim()), -0.5));
   auto windows = options.windows();
   windows.resize(static_cast<size_t>(options.num_layers()));
@@ -170,14 +170,14 @@ LlamaOptions plain(LlamaOptions options) {
 }
 
 BertOptions plain(BertOptions options) {
-  if (options.hidden_dim() == 0) options.hidden_dim(4 * options.emb_dim());
+  options.hidden_dim(hidden_dim_of(options));
   if (options.padding_id()) options.frozen_id(std::nullopt);  // implied by padding_id
   if (options.head() == BertHead::None) options.num_labels(0).head_dropout(0);
   return options;
 }
 
 ViTOptions plain(ViTOptions options) {
-  if (options.hidden_dim() == 0) options.hidden_dim(4 * options.emb_dim());
+  options.hidden_dim(hidden_dim_of(options));
   return options;
 }
 

@@ -48,7 +48,7 @@ void write_vit_options(const ViTOptions& options, FileValue::Dict& config) {
   set("hidden_size", options.emb_dim());
   set("num_attention_heads", options.num_heads());
   set("num_hidden_layers", options.num_layers());
-  set("intermediate_size", options.hidden_dim() > 0 ? options.hidden_dim() : 4 * options.emb_dim());
+  set("intermediate_size", hidden_dim_of(options));
   set("hidden_act", std::string(activation_word(options.activation())));
   set("layer_norm_eps", options.eps());
   set("hidden_dropout_prob", options.dropout());

@@ -5,8 +5,8 @@
 #include <attentive/modules/distance_bias.h>
 
 #include "core/kept_tensors.h"
-#include "modules/by_difference.h"
 #include "modules/checks.h"
+#include "modules/position_bias.h"
 
 namespace attentive {
 

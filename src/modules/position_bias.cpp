@@ -2,6 +2,7 @@
 
 #include <type_traits>
 
+#include <ATen/ops/arange.h>
 #include <c10/util/Exception.h>
 
 namespace attentive {
@@ -38,6 +39,19 @@ void check_position_bias_tokens(const char* caller, const PositionBiasOptions& o
 void check_position_bias_cache(const char* caller, const PositionBiasOptions& options) {
   TORCH_CHECK_VALUE(!std::holds_alternative<RelativePositionBias2dOptions>(options), caller,
                     ": expected no cache with a RelativePositionBias2d, whose window is one call");
+}
+
+at::Tensor by_difference(const at::Tensor& values, int64_t dim, int64_t keys) {
+  // Window n holds the values n .. n + keys - 1, and query i reads window queries - 1 - i. Selecting the
+  // windows makes one contiguous copy, whereas at::flip would choose its own order of strides.
+  const auto queries = values.size(dim) - keys + 1;
+  const auto backwards = at::arange(queries - 1, -1, -1, values.options().dtype(at::kLong));
+  return values.unfold(dim, keys, 1).index_select(dim, backwards);
+}
+
+at::Tensor summed_wide(const at::Tensor& parameter) {
+  const auto type = parameter.scalar_type();
+  return type == at::kBFloat16 || type == at::kHalf ? parameter.to(at::kFloat) : parameter;
 }
 
 void add_position_bias(torch::nn::Module& bias, int64_t queries, int64_t keys, AttentionExtras& extras) {

@@ -8,9 +8,9 @@
 #include <attentive/modules/relative_position_bias.h>
 
 #include "core/kept_tensors.h"
-#include "modules/by_difference.h"
 #include "modules/checks.h"
 #include "modules/first_weights.h"
+#include "modules/position_bias.h"
 
 namespace attentive {
 namespace {

@@ -3,8 +3,8 @@
 #include <attentive/modules/relative_position_bias_2d.h>
 
 #include "core/kept_tensors.h"
-#include "modules/by_difference.h"
 #include "modules/checks.h"
+#include "modules/position_bias.h"
 
 namespace attentive {
 

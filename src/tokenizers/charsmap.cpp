@@ -7,7 +7,8 @@
 namespace attentive::tokenizers {
 namespace {
 
-constexpr size_t kMostBytes = size_t{1} << 24;  // those of the published models have a quarter of a megabyte
+constexpr size_t kMostCharsmapBytes = size_t{1}
+                                      << 24;  // those of the published models have a quarter of a megabyte
 
 // Each unit of the double array has a label and an offset. From a state s, the byte c leads to the unit s ^ c
 // if that unit's label is c; its place XOR its offset is the next state. If a text ends in a state, the unit
@@ -42,8 +43,8 @@ int sextet_of(char c) {
 }  // namespace
 
 Charsmap::Charsmap(std::string_view bytes) {
-  if (bytes.size() < 4 || bytes.size() > kMostBytes) {
-    refuse("expected a charsmap of 4 to {} bytes, got {}", kMostBytes, bytes.size());
+  if (bytes.size() < 4 || bytes.size() > kMostCharsmapBytes) {
+    refuse("expected a charsmap of 4 to {} bytes, got {}", kMostCharsmapBytes, bytes.size());
   }
   const size_t size = little_endian(bytes, 0);
   if (size == 0 || size % 4 != 0 || size > bytes.size() - 4) {

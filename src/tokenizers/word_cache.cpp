@@ -5,11 +5,11 @@
 namespace attentive::tokenizers {
 namespace {
 
-constexpr size_t kLongestWord = 256;     // in bytes; longer words are rare and seldom repeated
-constexpr size_t kMostSlots = 1 << 17;   // 3 MiB
-constexpr size_t kMostBytes = 1 << 22;   // the bytes of all words
-constexpr size_t kMostTokens = 1 << 19;  // 8 MiB
-constexpr size_t kMostProbes = 16;       // bounds a search for any text
+constexpr size_t kLongestWord = 256;          // in bytes; longer words are rare and seldom repeated
+constexpr size_t kMostSlots = 1 << 17;        // 3 MiB
+constexpr size_t kMostCachedBytes = 1 << 22;  // the bytes of all words
+constexpr size_t kMostTokens = 1 << 19;       // 8 MiB
+constexpr size_t kMostProbes = 16;            // bounds a search for any text
 
 // The hash mixes eight bytes at a time. A product carries upwards only: after one round, the last of eight
 // bytes would not reach the bits that choose a slot, and the words "interXYZ" would share a few slots.
@@ -73,7 +73,7 @@ std::span<const Token> WordCache::spell(std::string_view word) {
   fresh_.clear();
   model_.encode(word, fresh_);
   if (!slot) return fresh_;
-  if (words_.size() + word.size() > kMostBytes || tokens_.size() + fresh_.size() > kMostTokens ||
+  if (words_.size() + word.size() > kMostCachedBytes || tokens_.size() + fresh_.size() > kMostTokens ||
       2 * (used_ + 1) > kMostSlots) {
     forget();
     slot = find(word, hash);

@@ -51,7 +51,7 @@ TEST_CASE("a second derivative over several processes ends in one error", "[dist
 }
 
 TEST_CASE("backward passes in different orders end in one line on every process",
-          "[distributed][context][errors]") {
+          "[distributed][context][errors][alone]") {
   for (const auto& [method, size] : {std::pair{"gather", 2}, {"heads", 2}, {"ring", 2}, {"ring", 3}}) {
     for (const auto& ended : run_workers({"other_orders", method}, size)) {
       INFO(method << ", processes: " << size << "\n" << ended.out);

@@ -146,7 +146,7 @@ TEST_CASE("Group::join names the variable that is missing or wrong, and the reme
              ContainsSubstring("LOCAL_RANK of rank 0 is 2, but there are 2 processes"));
 }
 
-TEST_CASE("Group::join names the rank that does not come", "[distributed]") {
+TEST_CASE("Group::join names the rank that does not come", "[distributed][alone]") {
   CHECK_THAT(failure_of(changed("RANK", "0", 3)),
              ContainsSubstring("rank 0 of 3 has waited 3 s in vain for rank 1, 2 at MASTER_ADDR"));
   const auto alone = failure_of(changed("RANK", "1"));

@@ -31,7 +31,8 @@ Processes::Variables under_an_agent(int64_t rank, int64_t size, uint16_t port) {
 
 // The limit on the duration is the documented one: the timeout and 1 s. A hang ends at the limit of
 // Processes.
-TEST_CASE("Group::join ends, and says what stands in the place of the store", "[distributed][errors]") {
+TEST_CASE("Group::join ends, and says what stands in the place of the store",
+          "[distributed][errors][alone]") {
   struct Case {
     Manner manner;
     int64_t size;
@@ -123,7 +124,7 @@ TEST_CASE("Group::join: rank 0 goes while the others wait for the last", "[distr
   }
 }
 
-TEST_CASE("a group leaves SIGPIPE to the program", "[distributed][faults]") {
+TEST_CASE("a group leaves SIGPIPE to the program", "[distributed][faults][alone]") {
   for (int run = 0; run < 4; ++run) {
     Processes processes;
     attentive::test::start_workers(processes, {"train_for_ever"}, 3);

@@ -1,6 +1,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <dlfcn.h>
 #include <fstream>
 #include <iterator>
 #include <random>
@@ -9,13 +10,16 @@
 #include <string>
 #include <thread>
 
+#include <ATen/Parallel.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <nlohmann/json.hpp>
 
 #include <attentive/distributed/peer_error.h>
 
+#include "distributed/failure_detector.h"
 #include "distributed/launch.h"
+#include "support/file_bytes.h"
 
 using attentive::test::Ended;
 using attentive::test::Processes;
@@ -45,7 +49,8 @@ void check_survivors(const std::vector<Ended>& all, size_t victim, Clock::time_p
 
 }  // namespace
 
-TEST_CASE("PeerError: a killed process ends the others within 2 s, at any moment", "[distributed][faults]") {
+TEST_CASE("PeerError: a killed process ends the others within 2 s, at any moment",
+          "[distributed][faults][alone]") {
   const auto seed = std::random_device()();
   std::mt19937 draws(seed);
   constexpr int64_t size = 3;
@@ -66,7 +71,7 @@ TEST_CASE("PeerError: a killed process ends the others within 2 s, at any moment
 }
 
 TEST_CASE("PeerError: a stopped process ends the others within the timeout and 2 s",
-          "[distributed][faults]") {
+          "[distributed][faults][alone]") {
   for (const size_t victim : {0U, 1U}) {
     Processes processes;
     start_workers(processes, {"train_for_ever"}, 3);
@@ -113,6 +118,34 @@ TEST_CASE("report_failure writes torchrun's error file", "[distributed]") {
   std::remove(path.c_str());
   CHECK_THAT(content.at("message").get<std::string>(), ContainsSubstring("in RANK, got \"x\""));
   CHECK(content.at("timestamp").is_number_integer());
+}
+
+TEST_CASE("a timeout is recognised by the words of LibTorch 2.11 and 2.15", "[distributed]") {
+  for (const std::string message : {
+           "[../third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 3000ms for recv "
+           "operation",
+           "[../third_party/gloo/gloo/transport/tcp/pair.cc:553] Application timeout caused pair closure",
+           "Operation timed out!",
+           "WorkNCCL(SeqNum=4, OpType=ALLREDUCE, Timeout(ms)=15000) ran for 15012 milliseconds before timing "
+           "out.",
+       }) {
+    INFO(message);
+    CHECK(attentive::distributed::is_timeout(message));
+  }
+  for (const std::string message :
+       {"Connection closed by peer [127.0.0.1]:4711", "Connection reset by peer", ""}) {
+    INFO(message);
+    CHECK_FALSE(attentive::distributed::is_timeout(message));
+  }
+  // The words of Gloo and c10d are those of the LibTorch at hand.
+  Dl_info library{};
+  REQUIRE(dladdr(reinterpret_cast<const void*>(&at::get_num_threads), &library) != 0);
+  const auto bytes = attentive::test::read_bytes(library.dli_fname);
+  for (const char* words :
+       {"Timed out waiting ", "Application timeout caused pair closure", "Operation timed out!"}) {
+    INFO(words);
+    CHECK(bytes.find(words) != std::string::npos);
+  }
 }
 
 TEST_CASE("PeerError is one line", "[distributed]") {

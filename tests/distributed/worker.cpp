@@ -86,6 +86,16 @@ int calls(const std::shared_ptr<Group>& group) {
   }
   group->barrier();
   expect(group->local_rank() == rank, "local rank");
+  if (size > 1) {
+    std::string refusal;
+    try {
+      Group::join();
+    } catch (const c10::ValueError& error) {
+      refusal = error.what_without_backtrace();
+    }
+    expect(refusal.find("this process is in a group already; use that one") != std::string::npos,
+           "second group");
+  }
   return 0;
 }
 

@@ -1,5 +1,6 @@
 #include "files/zip/crc32.h"
 
+#include <cstdlib>
 #include <random>
 #include <string>
 
@@ -59,6 +60,12 @@ TEST_CASE("a checksum goes on where another one ended", "[crc32]") {
     CHECK(crc32(crc32(0, bytes.data(), cut), bytes.data() + cut, bytes.size() - cut) ==
           crc_by_bits(0, bytes));
   }
+}
+
+TEST_CASE("ATEN_CPU_CAPABILITY=default restricts checksums to the portable way", "[crc32]") {
+  const char* const limit = std::getenv("ATEN_CPU_CAPABILITY");
+  const bool limited = limit != nullptr && std::string(limit) == "default";
+  CHECK(crc32_method().name == (limited ? crc32_methods().front() : crc32_methods().back()).name);
 }
 
 TEST_CASE("the fastest way of this processor is the last one", "[crc32]") {

@@ -34,7 +34,8 @@ struct GroupOptions {
   /// left. With `true`, `exit` and the return from main() flush the streams, run the handlers that were
   /// registered after the failure, and end the process with its status. Handlers registered earlier and
   /// destructors of global objects do not run, because threads of the group that still wait for another
-  /// process use what these would destroy. With `false` they do run, and the program must tolerate that.
+  /// process use what these would destroy. With `false` they do run, and the program must tolerate that. The
+  /// setting of the last `join` holds for the process.
   bool exit_at_once = true;
 };
 
@@ -44,7 +45,12 @@ struct GroupOptions {
 /// of 16 bytes by which the processes check that they all make the same call. If the calls differ, or if one
 /// process's arguments are refused, all processes throw a c10::ValueError that names a rank and the
 /// difference; the group remains usable. A call in which another process is missing throws PeerError. A
-/// process leaves when its Group is destroyed; destroy it in all processes after the same call.
+/// process leaves when its Group is destroyed; destroy it in all processes after the same call. If an
+/// exception destroys it, the process leaves when it ends, so that `report_failure` can still tell the others
+/// why.
+///
+/// A process is in one group of several processes at a time: another `join` throws c10::ValueError until that
+/// group has been destroyed.
 class Group final : public TrainingGroup, public std::enable_shared_from_this<Group> {
  public:
   /// Joins the processes that torchrun started, as described by environment variables: RANK, WORLD_SIZE,

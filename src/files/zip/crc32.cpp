@@ -133,9 +133,13 @@ const std::vector<Crc32Method>& crc32_methods() {
   return methods;
 }
 
+const Crc32Method& crc32_method() {
+  static const auto& chosen = limited() ? crc32_methods().front() : crc32_methods().back();
+  return chosen;
+}
+
 uint32_t crc32(uint32_t before, const void* data, size_t size) {
-  static const auto chosen = (limited() ? crc32_methods().front() : crc32_methods().back()).run;
-  return chosen(before, data, size);
+  return crc32_method().run(before, data, size);
 }
 
 }  // namespace attentive
