@@ -15,7 +15,7 @@ RUNS = {
     "packages": "setup.sh",
     "tests with LibTorch 2.7.0, built from nothing": "test -D",
     "tests that need Python's PyTorch": "python_tests",
-    "Python wheel, built without a warning of g++, and tested": "wheel",
+    "Python wheel, built without a warning of g++, and tested; sources of attention, compiled one by one with LibTorch 2.7.0": "wheel",
     "communication over NCCL, compiled": "check_nccl",
     "faults that clang-tidy finds": "check_tidy",
     "tests on an emulated processor without AVX-512": "every_cpu --short",
@@ -28,7 +28,8 @@ RUNS = {
 }
 STAGES, COMMANDS = list(RUNS), list(RUNS.values())
 # The commands that run beside those of a stage, which waits for them at its end: their stages.
-BESIDE = {"cmake --build --preset dev --target docs": STAGES[7], "check_warnings --unity --compiler clang++-19": STAGES[-1]}
+BESIDE = {"build_alone -D": STAGES[3], "cmake --build --preset dev --target docs": STAGES[7],
+          "check_warnings --unity --compiler clang++-19": STAGES[-1]}
 
 
 def beside(line):
@@ -45,7 +46,8 @@ def make_tree(tree, failing):
     script(tree / "bin/cmake", "")
     script(tree / "bin/ctest", "")
     script(tree / "tools/test", f"mkdir -p build/dev; echo '{CLOSING}' > build/dev/tests.log\n")
-    for check in ("setup_browser.sh", "need_target", "check_warnings", "check_nccl", "check_tidy", "every_cpu", "python_tests"):
+    for check in ("setup_browser.sh", "need_target", "check_warnings", "check_nccl", "check_tidy", "every_cpu", "python_tests",
+                  "build_alone"):
         script(tree / "tools/checks" / check, "")
     (tree / "tools/checks/python_env").write_text("#!/bin/sh\n")  # in the background: it may outlive the run
     (tree / "tools/checks/python_env").chmod(0o755)
