@@ -7,9 +7,9 @@
     bench/breakdown.py build/release/bench/attention_loop --case prompt --json bench/results/breakdown-prompt.json
     bench/breakdown.py build/release/bench/gpt_step_bench --text tinyshakespeare.txt --json bench/results/breakdown-step.json
 
-With --text, the program is gpt_step_bench and the cases are training steps. Start-up is not sampled. Every sample is put into one part by the function it fell into, for a prompt also by the
-functions that called it; what is in no named part is "other", so the named parts never claim more than they have. Needs
-`perf` (Debian: linux-perf).
+With --text, the program is gpt_step_bench and the cases are training steps. Start-up is not sampled. Every sample is put
+into one part by the function it fell into, for a prompt also by the functions that called it; what is in no named part is
+"other", so the named parts never claim more than they have. Needs `perf` (Debian: linux-perf).
 """
 
 import argparse
@@ -129,6 +129,7 @@ CASES = {
     "decode bf16 32k keys": ["--tokens", "1", "--keys", "32768", "--heads", "32", "--kv-heads", "8", "--head-dim", "128",
                              "--dtype", "bf16"],
     "decode fp32 32k keys": ["--tokens", "1", "--keys", "32768", "--heads", "32", "--kv-heads", "8", "--head-dim", "128"],
+    "decode fp32 8k keys": ["--tokens", "1", "--keys", "8192", "--heads", "32", "--kv-heads", "8", "--head-dim", "128"],
 }
 
 
