@@ -7,8 +7,8 @@
 namespace attentive::tokenizers {
 namespace {
 
-constexpr size_t kMostCharsmapBytes = size_t{1}
-                                      << 24;  // those of the published models have a quarter of a megabyte
+// The charsmaps of the published models have a quarter of a megabyte.
+constexpr size_t kMostCharsmapBytes = size_t{1} << 24;
 
 // Each unit of the double array has a label and an offset. From a state s, the byte c leads to the unit s ^ c
 // if that unit's label is c; its place XOR its offset is the next state. If a text ends in a state, the unit
