@@ -15,8 +15,7 @@
 
 #include "common/flags.h"
 #include "common/run_main.h"
-#include "support/page_report.h"
-#include "support/terminal_report.h"
+#include "support/report.h"
 
 namespace notebooks {
 namespace {
@@ -56,7 +55,7 @@ int run(const std::vector<Document>& walked, const Settings& settings, const std
   Walkthrough::Reports reports;
   reports.push_back(terminal_report(settings.view));
   if (!settings.html.empty()) {
-    reports.push_back(std::make_unique<PageReport>(settings.html, made_with(program, device)));
+    reports.push_back(page_report(settings.html, made_with(program, device)));
   }
   Walkthrough walkthrough(expected, device, settings.view, std::move(reports));
   std::vector<Tally> tallies;

@@ -10,7 +10,6 @@
 #include <attentive/parity/draws.h>
 
 #include "notebooks.h"
-#include "support/six_tokens.h"
 
 namespace notebooks {
 namespace {

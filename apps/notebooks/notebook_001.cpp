@@ -19,7 +19,6 @@
 #include <attentive/notebooks/self_attention_v2.h>
 
 #include "notebooks.h"
-#include "support/six_tokens.h"
 
 namespace notebooks {
 namespace {

@@ -5,7 +5,6 @@
 #include <attentive/functional/attention.h>
 
 #include "notebooks.h"
-#include "support/six_tokens.h"
 
 namespace notebooks {
 namespace {

@@ -10,7 +10,6 @@
 #include <attentive/notebooks/fused_self_attention.h>
 
 #include "notebooks.h"
-#include "support/six_tokens.h"
 
 namespace notebooks {
 namespace {

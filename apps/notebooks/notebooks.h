@@ -1,6 +1,9 @@
 #pragma once
 
+#include <string>
 #include <vector>
+
+#include <torch/types.h>
 
 #include "support/walkthrough.h"
 
@@ -15,5 +18,10 @@ void fused_self_attention(Walkthrough& nb);     // 004
 
 /// All documents, in order.
 std::vector<Document> documents();
+
+/// "Your journey starts with one step": six tokens of three features, on the CPU, as in cell 001-02.
+torch::Tensor six_tokens();
+/// The words of that sentence.
+std::vector<std::string> six_words();
 
 }  // namespace notebooks

@@ -9,7 +9,6 @@
 #include <ATen/ops/tensor.h>
 
 #include "app.h"
-#include "support/six_tokens.h"
 
 namespace notebooks {
 

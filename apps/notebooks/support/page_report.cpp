@@ -1,18 +1,256 @@
-#include "support/page_report.h"
-
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <sys/stat.h>
+#include <system_error>
+#include <unistd.h>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "support/html.h"
-#include "support/page_table.h"
-#include "support/write_page.h"
+#include "support/report.h"
+#include "support/source.h"
 
 namespace notebooks {
 
 extern const char* const kPageCss;  // generated from page.css
 
 namespace {
+
+[[noreturn]] void fail(const char* what, const std::filesystem::path& path) {
+  throw std::system_error(errno, std::generic_category(), std::string(what) + path.string());
+}
+
+bool is_folder(const std::filesystem::path& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+bool write_all(const std::filesystem::path& path, std::string_view text) {
+  std::FILE* const file = std::fopen(path.c_str(), "wb");
+  if (file == nullptr) return false;
+  const bool written =
+      std::fwrite(text.data(), 1, text.size(), file) == text.size() && std::fflush(file) == 0;
+  const int reason = errno;
+  const bool closed = std::fclose(file) == 0;
+  if (!written) errno = reason;
+  return written && closed;
+}
+
+// Makes a folder and its parents if necessary. Throws std::system_error if it cannot be made or written to.
+void make_page_folder(const std::filesystem::path& folder) {
+  const auto parent = folder.parent_path();
+  if (!parent.empty() && parent != folder && !is_folder(parent)) make_page_folder(parent);
+  if (::mkdir(folder.c_str(), 0777) != 0 && !(errno == EEXIST && is_folder(folder))) {
+    fail("cannot create the folder ", folder);
+  }
+  if (::access(folder.c_str(), W_OK | X_OK) != 0) fail("cannot write into the folder ", folder);
+}
+
+// Writes a file that appears at `path` complete or not at all. Throws std::system_error.
+void write_page(const std::filesystem::path& path, std::string_view text) {
+  const std::filesystem::path temporary = path.string() + ".writing-" + std::to_string(::getpid());
+  if (write_all(temporary, text) && std::rename(temporary.c_str(), path.c_str()) == 0) return;
+  const int reason = errno;
+  std::remove(temporary.c_str());
+  errno = reason;
+  fail("cannot write ", path);
+}
+
+// One cell of a page: its concept, its code and its output, in order.
+class PageCell {
+ public:
+  explicit PageCell(CellHeading heading) : heading_(std::move(heading)) {}
+
+  const CellHeading& heading() const { return heading_; }
+
+  // Adds the comment above the cell as prose, and its code. Throws the errors of cell_source().
+  void source();
+  void remark(const std::string& text);
+  void check(const Check& check, const std::vector<double>& got, const Comparison& comparison);
+  void other_stream(const Check& check, bool explain);
+  void value(const std::string& name, const std::vector<int64_t>& shape, const std::vector<double>& numbers);
+  void picture(const Picture& picture);
+  void end(bool stopped);
+
+  // The cell as a section of HTML; call after end().
+  std::string html() const;
+  // The cell's verdict as HTML.
+  std::string verdict() const;
+  bool failed() const { return line_.stopped || !line_.differing.empty(); }
+
+ private:
+  void add_block(const std::string& html);
+
+  CellHeading heading_;
+  CellLine line_;
+  std::string prose_, code_, results_;
+  // Checks with few numbers; successive ones share a table.
+  std::vector<std::vector<std::string>> lines_;
+};
+
+constexpr size_t kNumbersOfLine = 4;  // larger checks get a table of their own
+
+bool fits_a_line(const Check& check, size_t numbers) {
+  return check.shape.size() < 2 && numbers <= kNumbersOfLine;
+}
+
+std::string verdict_html(std::string_view text, bool agrees, bool differs) {
+  const std::string_view name = differs ? "differs" : agrees ? "agrees" : "neutral";
+  const std::string_view mark = differs ? "✗" : agrees ? "✓" : "○";
+  return fmt::format("<span class=\"verdict {}\"><span aria-hidden=\"true\">{}</span> {}</span>", name, mark,
+                     escaped(text));
+}
+
+std::string verdict_html(const Check& check, const Comparison& comparison) {
+  return verdict_html(verdict_text(check, comparison), comparison.verdict == Verdict::Equal,
+                      comparison.verdict == Verdict::Different);
+}
+
+std::string named(const Check& check) {
+  return fmt::format("<code>{}</code>", escaped(check.name));
+}
+
+// One or two tables with a caption.
+std::string figure(const Check& check, std::string_view verdict, std::string_view tables) {
+  return fmt::format(
+      "<figure class=\"check\">\n<figcaption>{} <span class=\"shape\">({})</span> {}</figcaption>\n"
+      "<div class=\"beside\">\n{}</div>\n</figure>\n",
+      named(check), shape_text(check), verdict, tables);
+}
+
+void PageCell::source() {
+  const auto source = cell_source(heading_.document, heading_.id);
+  const auto prose = source.prose();
+  if (!prose.empty()) prose_ = fmt::format("<p class=\"concept\">{}</p>\n", escaped(prose));
+  code_ =
+      fmt::format("<pre tabindex=\"0\" aria-label=\"C++ code of {}\" role=\"group\"><code>{}</code></pre>\n",
+                  escaped(heading_.id), code_html(source.code));
+}
+
+void PageCell::add_block(const std::string& html) {
+  const auto lines = std::exchange(lines_, {});
+  if (!lines.empty()) {
+    results_ +=
+        lines_html("numbers of " + heading_.id, {"value", "C++", "expected", "source", "result"}, lines);
+  }
+  results_ += html;
+}
+
+void PageCell::remark(const std::string& text) {
+  add_block(fmt::format("<p class=\"remark\">{}</p>\n", escaped(text)));
+}
+
+void PageCell::check(const Check& check, const std::vector<double>& got, const Comparison& comparison) {
+  line_.add(check, got, comparison);
+  const auto [got_texts, expected_texts] = texts_of(check, got);
+  const auto verdict = verdict_html(check, comparison);
+  const std::string source(source_text(check));
+  if (fits_a_line(check, got.size())) {
+    lines_.push_back(
+        {named(check), inline_text(check, got_texts), inline_text(check, expected_texts), source, verdict});
+    return;
+  }
+  const auto marked =
+      comparison.verdict == Verdict::Different ? std::optional(comparison.place) : std::nullopt;
+  add_block(figure(
+      check, verdict,
+      table_html(check, got_texts, "C++", marked) + table_html(check, expected_texts, source, marked)));
+}
+
+void PageCell::other_stream(const Check& check, bool explain) {
+  if (explain) remark(other_stream_remark());
+  const auto texts = other_stream_texts(check);
+  const std::string stream(other_stream_name());
+  if (fits_a_line(check, texts.size())) {
+    lines_.push_back({fmt::format("{}, {}", named(check), stream), "", inline_text(check, texts), "derived",
+                      verdict_html("shown, not compared", false, false)});
+    return;
+  }
+  add_block(
+      figure(check, verdict_html("shown, not compared", false, false), table_html(check, texts, stream)));
+}
+
+void PageCell::value(const std::string& name, const std::vector<int64_t>& shape,
+                     const std::vector<double>& numbers) {
+  line_.shown = true;
+  const auto [check, texts] = shown_texts(name, shape, numbers);
+  const auto verdict = verdict_html(texts.empty() ? "no numbers" : "shown", false, false);
+  if (fits_a_line(check, texts.size())) {
+    lines_.push_back({named(check), inline_text(check, texts), "", "", verdict});
+    return;
+  }
+  add_block(figure(check, verdict, texts.empty() ? "" : table_html(check, texts, "C++")));
+}
+
+void PageCell::picture(const Picture& picture) {
+  std::string images;
+  for (const auto& [svg, description] : draw(picture)) {
+    images += fmt::format("<img src=\"{}\" alt=\"{}\">\n", data_uri(svg), escaped(description));
+  }
+  add_block(fmt::format("<figure class=\"pictures\">\n{}</figure>\n", images));
+}
+
+void PageCell::end(bool stopped) {
+  line_.stopped = stopped;
+  add_block("");
+}
+
+std::string PageCell::verdict() const {
+  return verdict_html(line_.verdict(), line_.numbers > 0, failed());
+}
+
+std::string PageCell::html() const {
+  std::string counted;
+  if (line_.numbers > 0) {
+    counted = fmt::format(" <span class=\"counted\">{} numbers, differing by {} at most</span>",
+                          line_.numbers, line_.difference());
+  }
+  const auto note =
+      heading_.note.empty() ? "" : fmt::format("<p class=\"note\">{}</p>\n", escaped(heading_.note));
+  return fmt::format(
+      "<section class=\"cell\" id=\"{0}\" aria-labelledby=\"title-{0}\">\n"
+      "<h2 id=\"title-{0}\"><a href=\"#{0}\">{0}</a> {1}</h2>\n<p "
+      "class=\"outcome\">{2}{3}</p>\n{4}{5}{6}{7}</section>\n",
+      escaped(heading_.id), escaped(heading_.title), verdict(), counted, prose_, note, code_, results_);
+}
+
+class PageReport : public Report {
+ public:
+  PageReport(std::filesystem::path folder, std::string made_with);
+
+  void begin_document(const Document& document) override;
+  void begin_cell(const CellHeading& cell) override;
+  void remark(const std::string& text) override { cell_->remark(text); }
+  void check(const Check& check, const std::vector<double>& got, const Comparison& comparison) override {
+    cell_->check(check, got, comparison);
+  }
+  void other_stream(const Check& check, bool explain) override { cell_->other_stream(check, explain); }
+  void value(const std::string& name, const std::vector<int64_t>& shape,
+             const std::vector<double>& numbers) override {
+    cell_->value(name, shape, numbers);
+  }
+  bool draws() const override { return pictures_available(); }
+  void picture(const Picture& picture) override { cell_->picture(picture); }
+  void end_cell(bool stopped) override;
+  void end_document(const Tally& tally) override;
+  void summary(const std::vector<Tally>& tallies) override;
+
+ private:
+  std::filesystem::path folder_;
+  std::string made_with_;
+
+  Document document_ = {};        // the current document
+  std::optional<PageCell> cell_;  // the current cell
+  std::string contents_, cells_;  // of the current document so far
+
+  std::string listed_;  // the documents so far, for the index
+};
 
 constexpr const char* kHowCompared =
     "A printed number stands in the document; a derived one was computed with PyTorch from the same seeds. "
@@ -62,8 +300,6 @@ std::string page_html(std::string_view title, std::string_view body, std::string
           ? ""
           : paragraph("made", "Without pictures: this program was built without attentive::viz."));
 }
-
-}  // namespace
 
 PageReport::PageReport(std::filesystem::path folder, std::string made_with)
     : folder_(std::move(folder)), made_with_(std::move(made_with)) {
@@ -115,6 +351,12 @@ void PageReport::summary(const std::vector<Tally>& tallies) {
       "<header>\n<h1>{}</h1>\n{}</header>\n<main>\n<ol class=\"documents\">\n{}</ol>\n{}</main>\n", title,
       paragraph("how", kHowCompared), listed_, summary_html(tallies));
   write_page(folder_ / "index.html", page_html(title, body, made_with_));
+}
+
+}  // namespace
+
+std::unique_ptr<Report> page_report(std::filesystem::path folder, std::string made_with) {
+  return std::make_unique<PageReport>(std::move(folder), std::move(made_with));
 }
 
 }  // namespace notebooks

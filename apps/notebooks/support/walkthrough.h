@@ -11,12 +11,8 @@
 #include <c10/core/Device.h>
 #include <fmt/format.h>
 
-#include "support/document.h"
 #include "support/expected.h"
-#include "support/picture.h"
 #include "support/report.h"
-#include "support/tally.h"
-#include "support/view.h"
 
 namespace notebooks {
 

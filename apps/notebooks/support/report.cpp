@@ -1,4 +1,6 @@
-#include "support/picture.h"
+#include "support/report.h"
+
+#include <algorithm>
 
 #include <ATen/ops/ones.h>
 #include <c10/util/Exception.h>
@@ -81,6 +83,60 @@ std::vector<Drawing> draw(const Picture& picture) {
     drawings.push_back({picture_svg(map), describe(map)});
   }
   return drawings;
+}
+
+std::vector<std::string> tally_heads() {
+  return {"document", "rows", "compared", "differ", "shown", "nearest to what it is allowed"};
+}
+
+std::vector<std::string> columns_of(const Tally& tally) {
+  const auto count = [](int number) { return fmt::format("{}", number); };
+  return {
+      tally.document,
+      count(tally.cells),
+      count(tally.compared),
+      count(tally.differing),
+      count(tally.only_shown),
+      tally.closest_at.empty() ? "-" : fmt::format("{:.0f} %, {}", 100 * tally.closest, tally.closest_at)};
+}
+
+std::vector<std::string> remarks_of(const Tally& tally) {
+  std::vector<std::string> remarks;
+  for (const auto& id : tally.without_expected) {
+    remarks.push_back(fmt::format("{} has no expected numbers: shown, not compared", id));
+  }
+  if (!tally.error.empty()) remarks.push_back(tally.error);
+  return remarks;
+}
+
+std::string_view conclusion(const std::vector<Tally>& tallies) {
+  const auto passed = [](const Tally& tally) { return tally.passed(); };
+  const auto compares = [](const Tally& tally) { return tally.compared > 0; };
+  if (!std::all_of(tallies.begin(), tallies.end(), passed)) return "Some numbers do not agree.";
+  return std::any_of(tallies.begin(), tallies.end(), compares) ? "Every number agrees."
+                                                               : "No number was compared.";
+}
+
+void CellLine::add(const Check& check, const std::vector<double>& got, const Comparison& comparison) {
+  if (!comparison.compared()) {
+    shown = true;
+    return;
+  }
+  numbers += got.size();
+  largest = std::max(largest, comparison.largest);
+  if (comparison.verdict == Verdict::Different) differing.push_back({check, got, comparison});
+}
+
+std::string CellLine::difference() const {
+  if (numbers == 0) return "";
+  return largest == 0 ? "0" : fmt::format("{:.1e}", largest);
+}
+
+std::string_view CellLine::verdict() const {
+  if (stopped) return "STOPPED";
+  if (!differing.empty()) return "DIFFERS";
+  if (numbers > 0) return "ok";
+  return shown ? "shown" : "text";
 }
 
 }  // namespace notebooks
