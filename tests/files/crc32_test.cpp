@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <random>
 #include <string>
+#include <string_view>
 
 #include <catch2/catch_test_macros.hpp>
 
@@ -62,17 +63,24 @@ TEST_CASE("a checksum goes on where another one ended", "[crc32]") {
   }
 }
 
-TEST_CASE("ATEN_CPU_CAPABILITY=default restricts checksums to the portable way", "[crc32]") {
-  const char* const limit = std::getenv("ATEN_CPU_CAPABILITY");
-  const bool limited = limit != nullptr && std::string(limit) == "default";
-  CHECK(crc32_method().name == (limited ? crc32_methods().front() : crc32_methods().back()).name);
+TEST_CASE("checksums use the fastest way of a processor within the limit of the kernels", "[crc32]") {
+  CpuFeatures none, products;
+  products.pclmul = true;
+  const auto name = [](const CpuFeatures& cpu, std::string_view limit) {
+    return std::string(select_crc32(cpu, limit).name);
+  };
+#if defined(__x86_64__)
+  const std::string fast = "pclmul";
+#else
+  const std::string fast = "tables";
+#endif
+  for (const auto* limit : {"", "avx2", "avx512", "default"}) CHECK(name(none, limit) == "tables");
+  for (const auto* limit : {"", "avx2", "avx512"}) CHECK(name(products, limit) == fast);
+  CHECK(name(products, "default") == "tables");
+  CHECK(crc32_methods().back().name == name(this_cpu(), ""));
 }
 
-TEST_CASE("the fastest way of this processor is the last one", "[crc32]") {
-  const auto& methods = crc32_methods();
-  REQUIRE(!methods.empty());
-  CHECK(std::string(methods.front().name) == "tables");
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("pclmul")) CHECK(methods.size() > 1);
-#endif
+TEST_CASE("ATEN_CPU_CAPABILITY is the limit of every choice of instructions", "[crc32]") {
+  const char* const limit = std::getenv("ATEN_CPU_CAPABILITY");
+  CHECK(cpu_limit() == (limit ? limit : ""));
 }

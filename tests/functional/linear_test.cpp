@@ -196,7 +196,7 @@ TEST_CASE("linear: bfloat16 is widened wherever attention's own products are", "
   const auto x = at::randn({4, 4}).to(at::kBFloat16);
   for (const auto* limit : {"", "avx512", "avx2", "default"}) {
     INFO("limit " << limit);
-    const cpu::SelectionGuard guard(cpu::select(cpu::this_cpu(), limit));
+    const cpu::SelectionGuard guard(cpu::select(this_cpu(), limit));
     CHECK(widens_products(x) == !cpu::has_gemm_bf16());
   }
 }
@@ -206,8 +206,8 @@ TEST_CASE("linear: float16 is widened wherever LibTorch has no fast product", "[
   const auto x = at::randn({4, 4}).to(at::kHalf);
   for (const auto* limit : {"", "avx512", "avx2", "default"}) {
     INFO("limit " << limit);
-    const cpu::SelectionGuard guard(cpu::select(cpu::this_cpu(), limit));
-    CHECK(widens_products(x) == (!cpu::this_cpu().avx512_fp16 || *limit != 0));
+    const cpu::SelectionGuard guard(cpu::select(this_cpu(), limit));
+    CHECK(widens_products(x) == (!this_cpu().avx512_fp16 || *limit != 0));
   }
 }
 #endif

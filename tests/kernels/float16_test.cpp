@@ -44,7 +44,7 @@ using cpu::f16_t;
 // uses.
 std::vector<const cpu::VectorCode*> vector_codes() {
   if (limited_instructions()) return {&cpu::vector_code()};
-  const auto& features = cpu::this_cpu();
+  const auto& features = this_cpu();
   std::vector<const cpu::VectorCode*> all = {cpu::portable::code(), cpu::wide::code()};
   if (features.avx2) all.push_back(cpu::avx2::code());
   if (features.avx512) all.push_back(cpu::avx512::code());

@@ -13,7 +13,7 @@
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 
-#include "kernels/simd/cpu_features.h"
+#include "core/cpu_features.h"
 #include "kernels/simd/selection.h"
 
 namespace attentive::test {
@@ -35,7 +35,7 @@ inline std::vector<Selection> selections() {
   std::vector<Selection> all{here};
   if (here.bf16 != Bf16Product::Widened) all.push_back({here.code, Bf16Product::Widened});
   if (here.bf16 == Bf16Product::MatrixUnit) all.push_back({here.code, Bf16Product::Pairs});
-  const auto& cpu = kernels::cpu::this_cpu();
+  const auto& cpu = this_cpu();
   if (cpu.avx512 && here.code->width == 16 && kernels::cpu::avx512::code())
     all.push_back({kernels::cpu::avx512::code(), Bf16Product::Widened});
   if (cpu.avx2 && here.code->width >= 8 && kernels::cpu::avx2::code())

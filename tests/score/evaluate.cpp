@@ -2,7 +2,7 @@
 
 #include <stdexcept>
 
-#include "kernels/simd/cpu_features.h"
+#include "core/cpu_features.h"
 
 namespace attentive::test {
 namespace {
@@ -28,7 +28,7 @@ std::vector<detail::CapturedView> views_of(const detail::PairFunction& function,
 }  // namespace
 
 std::vector<NamedSet> vector_sets() {
-  const auto& cpu = kernels::cpu::this_cpu();
+  const auto& cpu = this_cpu();
   std::vector<NamedSet> sets = {{"portable", detail::VectorSet::Portable}};
   if (cpu.avx2) sets.push_back({"avx2", detail::VectorSet::Avx2});
   if (cpu.avx512) sets.push_back({"avx512", detail::VectorSet::Avx512});

@@ -7,7 +7,7 @@
 namespace attentive::test {
 
 void for_each_instruction_set(const std::function<void(const std::string& name)>& check) {
-  const auto& cpu = kernels::cpu::this_cpu();
+  const auto& cpu = this_cpu();
   std::vector<std::string> limits = {"default"};
   if (cpu.avx2) limits.emplace_back("avx2");
   if (cpu.avx512) limits.emplace_back("avx512");

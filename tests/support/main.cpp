@@ -8,7 +8,7 @@
 
 #include <catch2/catch_session.hpp>
 
-#include "kernels/simd/cpu_features.h"
+#include "core/cpu_features.h"
 
 namespace {
 
@@ -17,7 +17,7 @@ constexpr int kSkipped = 4;  // the exit status of Catch2 if all tests were skip
 const char* lacking() {
   const char* variable = std::getenv("ATEN_CPU_CAPABILITY");
   const std::string_view wanted = variable ? variable : "";
-  const auto& cpu = attentive::kernels::cpu::this_cpu();
+  const auto& cpu = attentive::this_cpu();
   if (wanted == "avx512" && !cpu.avx512) return "AVX-512";
   if (wanted == "avx2" && !cpu.avx2) return "AVX2";
   return nullptr;

@@ -2,9 +2,7 @@
 
 #include <array>
 #include <bit>
-#include <cstdlib>
 #include <cstring>
-#include <string_view>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -109,37 +107,31 @@ uint32_t run(uint32_t before, const void* data, size_t size) {
   return ~update(~before, static_cast<const unsigned char*>(data), size);
 }
 
-std::vector<Crc32Method> find_methods() {
-  std::vector<Crc32Method> methods = {{"tables", run<update_by_tables>}};
+constexpr Crc32Method kByTables = {"tables", run<update_by_tables>};
 #if defined(__x86_64__)
-  __builtin_cpu_init();
-  if (__builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1")) {
-    methods.push_back({"pclmul", run<update_by_pclmul>});
-  }
+constexpr Crc32Method kByPclmul = {"pclmul", run<update_by_pclmul>};
 #endif
-  return methods;
-}
-
-// ATEN_CPU_CAPABILITY=default restricts every kernel of this package to the baseline instruction set.
-bool limited() {
-  const char* const limit = std::getenv("ATEN_CPU_CAPABILITY");
-  return limit != nullptr && std::string_view(limit) == "default";
-}
 
 }  // namespace
 
-const std::vector<Crc32Method>& crc32_methods() {
-  static const auto methods = find_methods();
+const Crc32Method& select_crc32([[maybe_unused]] const CpuFeatures& cpu,
+                                [[maybe_unused]] std::string_view limit) {
+#if defined(__x86_64__)
+  if (cpu.pclmul && limit != "default") return kByPclmul;
+#endif
+  return kByTables;
+}
+
+std::vector<Crc32Method> crc32_methods() {
+  std::vector<Crc32Method> methods = {kByTables};
+  const auto& fastest = select_crc32(this_cpu(), "");
+  if (&fastest != &kByTables) methods.push_back(fastest);
   return methods;
 }
 
-const Crc32Method& crc32_method() {
-  static const auto& chosen = limited() ? crc32_methods().front() : crc32_methods().back();
-  return chosen;
-}
-
 uint32_t crc32(uint32_t before, const void* data, size_t size) {
-  return crc32_method().run(before, data, size);
+  static const auto& method = select_crc32(this_cpu(), cpu_limit());
+  return method.run(before, data, size);
 }
 
 }  // namespace attentive

@@ -2,7 +2,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <vector>
+
+#include "core/cpu_features.h"
 
 namespace attentive {
 
@@ -17,10 +20,10 @@ struct Crc32Method {
 };
 
 /// The methods that this processor supports, beginning with the portable one, which is the slowest.
-const std::vector<Crc32Method>& crc32_methods();
+std::vector<Crc32Method> crc32_methods();
 
-/// The method that `crc32` uses: the last of them, or the portable one under ATEN_CPU_CAPABILITY=default,
-/// which restricts the kernels too.
-const Crc32Method& crc32_method();
+/// The fastest method of a CPU within `limit`, as `kernels::cpu::select` chooses the kernels: "default"
+/// leaves the portable one. `crc32` uses that of `this_cpu` within `cpu_limit`.
+const Crc32Method& select_crc32(const CpuFeatures& cpu, std::string_view limit);
 
 }  // namespace attentive

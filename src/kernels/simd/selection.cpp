@@ -1,16 +1,6 @@
 #include "kernels/simd/selection.h"
 
-#include <cstdlib>
-
 namespace attentive::kernels::cpu {
-namespace {
-
-Selection select_here() {
-  const char* limit = std::getenv("ATEN_CPU_CAPABILITY");
-  return select(this_cpu(), limit ? limit : "");
-}
-
-}  // namespace
 
 Selection select(const CpuFeatures& cpu, std::string_view limit) {
   const bool wide = cpu.avx512 && limit != "avx2" && limit != "default";
@@ -29,7 +19,7 @@ Selection select(const CpuFeatures& cpu, std::string_view limit) {
 constinit const Selection* current_selection = nullptr;
 
 const Selection& make_selection() {
-  static const Selection here = select_here();
+  static const Selection here = select(this_cpu(), cpu_limit());
   const Selection* current = nullptr;
   const bool first = __atomic_compare_exchange_n(&current_selection, &current, &here, /*weak=*/false,
                                                  __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);

@@ -4,14 +4,13 @@
 
 #include <string_view>
 
-#include "kernels/simd/cpu_features.h"
+#include "core/cpu_features.h"
 #include "kernels/simd/vector_code.h"
 
 namespace attentive::kernels::cpu {
 
-/// Chooses the code for a CPU. `limit` is the value of ATEN_CPU_CAPABILITY, which limits PyTorch's kernels to
-/// an instruction set and therefore limits these too ("avx512" excludes bfloat16 instructions and the matrix
-/// unit). It cannot enable a set that the CPU lacks.
+/// Chooses the code for a CPU. `limit` is a value of `cpu_limit` ("avx512" excludes bfloat16 instructions and
+/// the matrix unit). It cannot enable a set that the CPU lacks.
 Selection select(const CpuFeatures& cpu, std::string_view limit);
 
 /// For tests: forces a selection that this CPU can run, for all threads, until the end of the scope.

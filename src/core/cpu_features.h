@@ -1,9 +1,12 @@
 #pragma once
 
-namespace attentive::kernels::cpu {
+#include <string_view>
+
+namespace attentive {
 
 /// The instruction sets that a CPU and its operating system support.
 struct CpuFeatures {
+  bool pclmul = false;       ///< carry-less products, with SSE 4.1
   bool avx2 = false;         ///< with FMA and F16C
   bool avx512 = false;       ///< F, BW, DQ, VL, with avx2
   bool avx512_bf16 = false;  ///< avx512 and its products of bfloat16
@@ -24,4 +27,8 @@ struct CpuFeatures {
 /// lacks, which PyTorch does not check.
 const CpuFeatures& this_cpu();
 
-}  // namespace attentive::kernels::cpu
+/// The value of ATEN_CPU_CAPABILITY, which limits PyTorch's kernels to an instruction set and therefore
+/// limits this package's code too; empty if it is not set. It is read once.
+std::string_view cpu_limit();
+
+}  // namespace attentive

@@ -1,4 +1,7 @@
-#include "kernels/simd/cpu_features.h"
+#include "core/cpu_features.h"
+
+#include <cstdlib>
+#include <string>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -10,7 +13,7 @@
 #include <sys/auxv.h>
 #endif
 
-namespace attentive::kernels::cpu {
+namespace attentive {
 namespace {
 
 // Whether the CPU and the operating system support the matrix unit. It asks the system for permission to use
@@ -60,6 +63,7 @@ CpuFeatures detect() {
   CpuFeatures cpu;
 #if defined(__x86_64__)
   __builtin_cpu_init();
+  cpu.pclmul = __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
   cpu.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
   cpu.avx512 = cpu.avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
@@ -84,4 +88,12 @@ const CpuFeatures& this_cpu() {
   return cpu;
 }
 
-}  // namespace attentive::kernels::cpu
+std::string_view cpu_limit() {
+  static const std::string limit = [] {
+    const char* const value = std::getenv("ATEN_CPU_CAPABILITY");
+    return std::string(value ? value : "");
+  }();
+  return limit;
+}
+
+}  // namespace attentive
