@@ -27,9 +27,8 @@
 #include "kernels/simd/elementwise.h"
 #include "kernels/simd/selection.h"
 #include "kernels/simd/threads.h"
-#include "kernels/simd_wide.h"
+#include "kernels/vector_codes.h"
 #include "support/compare.h"
-#include "support/covering_array.h"
 #include "support/option_cases.h"
 
 using namespace attentive;
@@ -39,20 +38,6 @@ namespace cpu = attentive::kernels::cpu;
 namespace {
 
 using cpu::f16_t;
-
-// The code of every instruction set that this CPU has; in a run with limited instructions, the code that it
-// uses.
-std::vector<const cpu::VectorCode*> vector_codes() {
-  if (limited_instructions()) return {&cpu::vector_code()};
-  const auto& features = this_cpu();
-  std::vector<const cpu::VectorCode*> all = {cpu::portable::code(), cpu::wide::code()};
-  if (features.avx2) all.push_back(cpu::avx2::code());
-  if (features.avx512) all.push_back(cpu::avx512::code());
-  if (features.avx512_bf16) all.push_back(cpu::avx512_bf16::code());
-  if (features.neon) all.push_back(cpu::neon::code());
-  if (features.neon_bf16) all.push_back(cpu::neon_bf16::code());
-  return all;
-}
 
 bool is_nan(uint16_t half) {
   return (half & 0x7fff) > 0x7c00;

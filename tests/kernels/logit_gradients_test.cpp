@@ -363,6 +363,30 @@ TEST_CASE("native: a gradient of a bias alone", "[native][bias_gradient]") {
   CHECK(got.triu(300 - 150 + 1).eq(0).all().item<bool>());
 }
 
+TEST_CASE("native: a bias's gradient that no cache holds", "[native][bias_gradient]") {
+  // Zeros of hidden pairs are written past the caches, by whole lines. With an odd length, rows begin
+  // anywhere in a line.
+  const Sizes sizes{.B = 1, .H = 3, .Hkv = 3, .L = 1203, .S = 1203};
+  const auto type = GENERATE(from_range(kNativeTypes));
+  const auto setting = GENERATE(0, 1, 2);
+  auto terms = drawn_terms(sizes);
+  terms.biases = {at::randn({1, sizes.H, sizes.L, sizes.S}, at::kDouble)};
+  auto hidden = at::ones({sizes.L, sizes.S}, at::kBool);
+  if (setting == 0) {
+    terms.options.causal = Causal::BottomRight;
+    hidden = hidden.triu(1);
+  } else if (setting == 1) {
+    terms.options.window = {150, 40};
+    hidden = hidden.triu(41).logical_or(hidden.tril(-151));
+  } else {
+    terms.mask = Mask::key_lengths(at::full({1}, 500, at::kLong));
+    hidden = at::arange(sizes.S).ge(500).expand({sizes.L, sizes.S});
+  }
+  check_gradients(terms, type);
+  const auto got = gradients_of(terms, Backend::Native, type).tensors[3];
+  CHECK(got.masked_select(hidden).eq(0).all().item<bool>());
+}
+
 TEST_CASE("native: gradients of slopes, of heads and of items", "[native][slopes_gradient]") {
   static const std::vector<Sizes> all = {
       {}, {.B = 3, .H = 3, .Hkv = 3, .L = 520, .S = 520}, {.L = 9, .S = 1500}};

@@ -91,7 +91,7 @@ class Backward : BackwardHeads<Stored, T> {
     const Room room = room_for(1, std::min<int64_t>(parts_, 2));
     const Group group{room, 0, kv_head, captured};
     for (int64_t g = 0; g < call_.group; ++g) {
-      for (int64_t panel = 0; panel < query_blocks_; ++panel) pack(head_of(group, g), panel);
+      for (int64_t panel = 0; panel < query_blocks_; ++panel) begin(head_of(group, g), panel);
     }
     for (int64_t part = 0; part < parts_; ++part)
       accumulate(group, part, std::min<int64_t>(part, 1), AddUp::Now);
@@ -109,7 +109,8 @@ class Backward : BackwardHeads<Stored, T> {
       const int64_t place = item / panels;
       return head_of({room, place, turn.head(first + place)}, item / query_blocks_ % call_.group);
     };
-    for_each_item(count * panels, parallel, [&](int64_t item) { pack(head_at(item), item % query_blocks_); });
+    for_each_item(count * panels, parallel,
+                  [&](int64_t item) { begin(head_at(item), item % query_blocks_); });
     for_each_item(count * parts_, parallel, [&](int64_t item) {
       const int64_t place = item / parts_, part = item % parts_;
       accumulate({room, place, turn.head(first + place)}, part, part, AddUp::Later);
@@ -165,6 +166,14 @@ class Backward : BackwardHeads<Stored, T> {
     const Range queries = queries_of(b, block);
     return {queries.first / tiles_.queries, (queries.end + tiles_.queries - 1) / tiles_.queries};
   }
+  // The pairs of a block of keys and a panel of queries that may see them.
+  Pairs pairs_of(const Head& head, int64_t block, int64_t panel) const {
+    const Range queries = queries_of(head.b, block);
+    const int64_t p0 = panel * tiles_.queries, j0 = block * tiles_.keys;
+    const int64_t from = std::max(p0, queries.first / 16 * 16),
+                  to = std::min(queries.end, p0 + tiles_.queries);
+    return {head.b, head.h, from, to - from, j0, std::min(tiles_.keys, call_.S - j0)};
+  }
   bool reaches(int64_t b, int64_t part, int64_t panel) const {
     const Blocks blocks = blocks_of(part);
     for (int64_t block = blocks.first; block < blocks.end; block += blocks.step) {
@@ -190,24 +199,28 @@ class Backward : BackwardHeads<Stored, T> {
     const Blocks blocks = blocks_of(part);
     for (int64_t block = blocks.first; block < blocks.end; block += blocks.step) {
       const Keys keys = keys_of(any, block, work);
-      const Range queries = queries_of(any.b, block), panels = panels_of(any.b, block);
+      const Range panels = panels_of(any.b, block);
       // Panels before `complete` are reached by no later block of the part.
       const int64_t next = block + blocks.step;
       const Range later = next < blocks.end ? panels_of(any.b, next) : Range{0, 0};
       const int64_t complete = later.first < later.end ? later.first : query_blocks_;
       for (int64_t g = 0; g < call_.group; ++g) {
         const Head head = head_of(group, g);
-        const Pairs seen_by_none{head.b, head.h, 0, 0, keys.j0, keys.count};
-        logits_.begin_keys(seen_by_none);
-        clear_pairs(seen_by_none, {0, panels.first * tiles_.queries});
-        clear_pairs(seen_by_none, {panels.end * tiles_.queries, call_.L});
+        logits_.begin_keys({head.b, head.h, 0, call_.L, keys.j0, keys.count});
         for (int64_t panel = panels.first; panel < panels.end; ++panel) {
-          const int64_t p0 = panel * tiles_.queries, from = std::max(p0, queries.first / 16 * 16);
           const auto sums = grad_q_transposed(head, slot, panel);
           if (panel >= cleared) std::fill_n(sums.data, call_.D * tiles_.queries, 0.0f);
-          const bool last_of_keys = g + 1 == call_.group && panel + 1 == panels.end;
-          add_panel(head, keys, work, slot, panel, from, std::min(queries.end, p0 + tiles_.queries),
-                    last_of_keys);
+          const bool last_of_head = panel + 1 == panels.end,
+                     last_of_keys = g + 1 == call_.group && last_of_head;
+          Pairs upcoming{};
+          if (!last_of_head) {
+            upcoming = pairs_of(head, block, panel + 1);
+          } else if (!last_of_keys) {
+            upcoming = pairs_of(head_of(group, g + 1), block, panels.first);
+          } else if (later.first < later.end) {
+            upcoming = pairs_of(any, next, later.first);
+          }
+          add_panel(head, keys, work, slot, panel, pairs_of(head, block, panel), {upcoming, last_of_keys});
           if (part > 0 && add_up == AddUp::Now && panel < complete) add_slot(head, slot, panel);
         }
       }
@@ -234,18 +247,23 @@ class Backward : BackwardHeads<Stored, T> {
     return keys;
   }
 
+  // The work after a panel, whose numbers are fetched beside it.
+  struct After {
+    Pairs pairs;        // of the next panel; no queries: there is none
+    bool last_of_keys;  // whether the gradients of the keys are written
+  };
   // The keys [r0, r0 + keys) of a block and the queries [from, to) of a panel.
   struct Tile {
     int64_t panel, r0, keys, from, to;
-    bool masked;        // whether a mask of pairs is tested
-    bool last_of_keys;  // whether the gradients of the keys are written after it
+    bool masked;  // whether a mask of pairs is tested
+    After after;
   };
 
-  // Adds the queries [from, to) of one panel to the gradients of a block of keys.
+  // Adds the queries of one panel to the gradients of a block of keys.
   void add_panel(const Head& head, const Keys& keys, const Workspace& work, int64_t slot, int64_t panel,
-                 int64_t from, int64_t to, bool last_of_keys) const {
+                 const Pairs& part, const After& after) const {
     const int64_t p0 = panel * tiles_.queries, j0 = keys.j0, last = j0 + keys.count - 1;
-    const Pairs part{head.b, head.h, from, to - from, j0, keys.count};
+    const int64_t from = part.i0, to = from + part.queries;
     const auto of_part = [&](const auto& x) { return x.block(0, x.rows, from - p0, to - from); };
     const int kind = call_.own.block_of(head.b, head.h, from, j0);
     const bool visible = kind != detail::BlockClasses::Empty &&
@@ -268,16 +286,34 @@ class Backward : BackwardHeads<Stored, T> {
         call_.dropout_bits(head.b, head.h, i, j0, last + 1, work.drop.data + i - p0, work.drop.stride);
     }
     if (whole) {
-      add_tile(head, keys, work, slot, {panel, 0, keys.count, from, to, masked, last_of_keys});
+      add_tile(head, keys, work, slot, {panel, 0, keys.count, from, to, masked, after});
       return;
     }
     for (int64_t r = 0; r < keys.count; r += kStrip) {
       const int64_t strip = std::min(kStrip, keys.count - r), j = j0 + r;
       int64_t end = 0;
       for (int64_t x = 0; x < strip; ++x) end = std::max(end, call_.query_hi(head.b, j + x));
-      add_tile(head, keys, work, slot,
-               {panel, r, strip, std::max(from, call_.query_lo(j) / 16 * 16), std::min(to, end), masked,
-                last_of_keys});
+      add_tile(
+          head, keys, work, slot,
+          {panel, r, strip, std::max(from, call_.query_lo(j) / 16 * 16), std::min(to, end), masked, after});
+    }
+  }
+
+  // Packs a panel of queries, and sets the gradients of their pairs with blocks of keys that none of them may
+  // see to zero, along whole rows.
+  void begin(const Head& head, int64_t panel) const {
+    pack(head, panel);
+    if (!logits_.writes_pairs()) return;
+    const int64_t i0 = panel * tiles_.queries, queries = std::min(tiles_.queries, call_.L - i0);
+    const auto seen = [&](int64_t block) { return panels_of(head.b, block).has(panel); };
+    for (int64_t block = 0; block < key_blocks_;) {
+      int64_t end = block;
+      while (end < key_blocks_ && !seen(end)) ++end;
+      const int64_t j0 = block * tiles_.keys;
+      if (end > block)
+        logits_.clear_pairs({head.b, head.h, i0, queries, j0, std::min(end * tiles_.keys, call_.S) - j0},
+                            /*last=*/true);
+      block = end + 1;
     }
   }
 
@@ -285,7 +321,7 @@ class Backward : BackwardHeads<Stored, T> {
   void clear_pairs(Pairs pairs, const Range& queries) const {
     pairs.i0 = queries.first;
     pairs.queries = queries.end - queries.first;
-    logits_.clear_pairs(pairs);
+    logits_.clear_pairs(pairs, /*last=*/false);
   }
 
   // Does so for a panel, except for those that one tile will write.
@@ -352,8 +388,12 @@ class Backward : BackwardHeads<Stored, T> {
     row.of_dropped = t_.of_dropped;
     row.normalised = call_.normalise;
     OwnRows own(call_, OwnRows::Along::Queries);
-    for (int64_t r = 0; r < tile.keys; ++r) {
+    const Pairs pairs{head.b, head.h, tile.from, tile.to - tile.from, keys.j0 + tile.r0, tile.keys};
+    for (int64_t r = 0, asked = 0; r < tile.keys; ++r) {
       const int64_t in_block = tile.r0 + r, j = keys.j0 + in_block;
+      prefetch_terms(tile.after.pairs, in_block);
+      for (const int64_t most = pairs.queries * (r + 1) / tile.keys; asked < most; ++asked)
+        logits_.prefetch(pairs, tile.from + asked);
       row.scores = work.scores.row(r);
       row.products = work.products.row(r);
       if constexpr (kIsBf16<T>) {
@@ -377,12 +417,25 @@ class Backward : BackwardHeads<Stored, T> {
         row.drop = work.drop.row(j % 128 / 16 + (j / 128 - keys.j0 / 128) * 8) + offset;
         row.drop_bit = static_cast<int>(j % 16);
       }
-      if (tile.last_of_keys) {
+      if (tile.after.last_of_keys) {
         prefetch_to_write(t_.grad_k.at(head.b, head.hkv, j), call_.D);
         prefetch_to_write(t_.grad_v.at(head.b, head.hkv, j), call_.Dv);
       }
       rows_code().gradient_row(row);
     }
+  }
+
+  // Asks for what add_panel transposes for the n-th query of a panel.
+  void prefetch_terms(const Pairs& pairs, int64_t n) const {
+    if (n >= pairs.queries) return;
+    if (call_.bias) {
+      for_element(call_.bias.element, [&](auto type) {
+        const auto& bias = call_.bias.template as<decltype(type)>();
+        prefetch_row(bias.at(pairs.b, pairs.h, pairs.i0 + n, pairs.j0), bias.col, pairs.keys);
+      });
+    }
+    const auto& grads = t_.grad_weights;
+    if (grads) prefetch_row(grads.at(pairs.b, pairs.h, pairs.i0 + n, pairs.j0), grads.col, pairs.keys);
   }
 
   void take_captured_gradients(const Head& head, const Keys& keys, const Workspace& work, const Tile& tile,

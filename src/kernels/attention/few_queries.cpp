@@ -83,6 +83,7 @@ class FewQueries {
     for (int64_t from = begin / 16 * 16; from < end; from += kChunk) {
       const int64_t cols = std::min(end - from, kChunk);
       const auto scores = all_scores.block(0, rows_, 0, cols);
+      for (int64_t r = 0; r < rows_; ++r) terms.prefetch(b, head_of(hkv, r), r % call_.L, from, cols);
       // S = Q Kᵀ
       rows_code().few_scores(q, rows_of(t_.k, b, hkv, from, cols, call_.D), scores);
       // P = exp(scale · (S − m′)); then m, ℓ and O are updated

@@ -189,12 +189,14 @@ class Forward {
     // S = Q Kᵀ
     const auto q = at.q.part(r0, rows);
     const bool last = from + cols >= call_.key_hi(at.b, i0 + rows - 1);
-    int64_t asked = last ? 0 : rows;
-    for (int64_t c = 0; c < wide;) {
+    for (int64_t c = 0, asked = 0; c < wide;) {
       const auto k = keys_.keys_from(at.head, from + c, wide - c);
-      // The rows of the output are asked for a few at a time, so that these products hide the wait for them.
-      for (const int64_t most = rows * (c + k.cols) / wide; asked < most; ++asked)
-        prefetch_to_write(t_.output.at(at.b, at.h, i0 + asked), call_.Dv);
+      // The rows of biases and of the output are asked for a few at a time, so that these products hide the
+      // wait for them.
+      for (const int64_t most = rows * (c + k.cols) / wide; asked < most; ++asked) {
+        work.terms.prefetch(at.b, at.h, i0 + asked, from, cols);
+        if (last) prefetch_to_write(t_.output.at(at.b, at.h, i0 + asked), call_.Dv);
+      }
       gemm(q, k, work.scores.block(0, rows, c, k.cols), Sums::Begin,
            {.columns = reach - c, .first_column = first - c});
       c += k.cols;

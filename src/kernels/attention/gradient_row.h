@@ -83,7 +83,9 @@ inline void gradient_at(const GradientRow& row, int64_t c) {
 }
 
 template <GradientKind kKind>
-void gradient_columns(const GradientRow& row) {
+void gradient_columns(const GradientRow& given) {
+  // The compiler must assume that the stores in the loop may change `given`.
+  const GradientRow row = given;
   const auto hide = [&](int64_t c) { store_gradient<kKind>(row, c, all(0.0f), all(0.0f), all(0.0f)); };
   int64_t c = 0;
   for (; c < row.cols && c + kWidth <= row.lo; c += kWidth) hide(c);

@@ -3,17 +3,46 @@
 // Writes the gradients of the logits of a tile, which is transposed: its rows are keys.
 
 #include <algorithm>
+#include <cstdint>
+
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
 
 #include "kernels/attention/passes.h"
-#include "kernels/gemm/products.h"
+#include "kernels/gemm/operands.h"
 
 namespace attentive::kernels::cpu {
+
+/// Sets numbers to zero. `past_caches`: whole lines are written without being fetched first, for numbers that
+/// the caches would not keep until they are read.
+template <class T>
+void clear(T* to, int64_t count, [[maybe_unused]] bool past_caches) {
+#if defined(__x86_64__)
+  constexpr int64_t kLineBytes = 64, kLine = kLineBytes / static_cast<int64_t>(sizeof(T));
+  if (past_caches) {
+    const auto beyond = static_cast<int64_t>(reinterpret_cast<uintptr_t>(to) % kLineBytes / sizeof(T));
+    const int64_t first = std::min(count, (kLine - beyond) % kLine);
+    std::fill_n(to, first, T{});
+    to += first;
+    count -= first;
+    for (; count >= kLine; to += kLine, count -= kLine) {
+      auto* const line = reinterpret_cast<__m128i*>(to);
+      for (int n = 0; n < 4; ++n) _mm_stream_si128(line + n, _mm_setzero_si128());
+    }
+  }
+#endif
+  std::fill_n(to, count, T{});
+}
 
 /// T is the element type of the gradients of pairs that are not summed.
 template <class T>
 class LogitGradientWriter {
  public:
-  LogitGradientWriter(const CpuArguments& call, const LogitGradients<T>& to) : call_(call), to_(to) {}
+  LogitGradientWriter(const CpuArguments& call, const LogitGradients<T>& to)
+      : call_(call),
+        to_(to),
+        large_(call.B * call.H * call.L * call.S * static_cast<int64_t>(sizeof(T)) > kCacheBytes) {}
 
   explicit operator bool() const { return to_.any_of_tiles(); }
   bool writes_pairs() const { return to_.pairs || to_.pair_sums; }
@@ -26,15 +55,24 @@ class LogitGradientWriter {
     if (to_.slopes) std::fill_n(to_.slopes + at(block), block.keys, 0.0f);
   }
 
-  /// Sets pairs to zero, for the first head if several are summed.
-  void clear_pairs(const Pairs& some) const {
+  /// Sets pairs to zero, for the first head if several are summed. `last`: nothing is added to them.
+  void clear_pairs(const Pairs& some, bool last) const {
     if (!writes_pairs()) return;
     const auto& sums = to_.pair_sums;
     const bool first = (sums.b != 0 || some.b == 0) && (sums.h != 0 || some.h == 0);
     for (int64_t i = some.i0; i < some.i0 + some.queries; ++i) {
-      if (to_.pairs) std::fill_n(to_.pairs.at(some.b, some.h, i, some.j0), some.keys, T{});
+      if (to_.pairs) clear(to_.pairs.at(some.b, some.h, i, some.j0), some.keys, last && large_);
       if (sums && first) std::fill_n(sums.at(some.b, some.h, i, some.j0), some.keys, 0.0f);
     }
+#if defined(__x86_64__)
+    if (last && large_) _mm_sfence();  // before what this or another thread writes or reads next
+#endif
+  }
+
+  /// Asks for the pairs of query i of a tile, which `add` writes later.
+  void prefetch(const Pairs& tile, int64_t i) const {
+    if (to_.pairs) prefetch_to_write(to_.pairs.at(tile.b, tile.h, i, tile.j0), tile.keys);
+    if (to_.pair_sums) prefetch_to_write(to_.pair_sums.at(tile.b, tile.h, i, tile.j0), tile.keys);
   }
 
   /// Writes the gradients of a tile or adds them to their sums. `rows` is memory for a row per query.
@@ -50,7 +88,11 @@ class LogitGradientWriter {
   }
 
  private:
-  int64_t at(const Pairs& some) const { return (some.b * call_.H + some.h) * call_.S + some.j0; }
+  static constexpr int64_t kCacheBytes = int64_t{8} << 20;  // more are not in a cache when they are read
+
+  int64_t at(const Pairs& some) const {
+    return (some.b * call_.H + some.h) * call_.S + some.j0;
+  }
 
   void write(const Pairs& tile, const Matrix<const float>& gradients, const Matrix<float>& rows) const {
     if (const auto& pairs = to_.pairs) {
@@ -66,6 +108,7 @@ class LogitGradientWriter {
 
   const CpuArguments& call_;
   const LogitGradients<T>& to_;
+  const bool large_;  // whether the pairs exceed the caches
 };
 
 }  // namespace attentive::kernels::cpu

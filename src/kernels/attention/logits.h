@@ -5,13 +5,15 @@
 #include <attentive/score/vectors/math.h>
 
 #include "kernels/attention/rows.h"
+#include "kernels/simd/half_types.h"
 
 ATTENTIVE_SIMD_BEGIN
 
 /// Converts raw scores to natural logits. Every step is rounded, because the backward pass subtracts the
 /// maximum of the forward pass, so both passes must compute the same bits. `capped` receives tanh(x /
 /// softcap) for the backward pass.
-inline Vec logits(const ScoreRule& rule, Vec raw, Vec distance, const float* bias, int64_t n, Vec* capped) {
+template <class Bias>
+inline Vec logits(const ScoreRule& rule, Vec raw, Vec distance, const Bias* bias, int64_t n, Vec* capped) {
   Vec x = product(raw, rule.scale);
   if (rule.softcap != 0.0f) {
     const float most = 3.0e38f, inverse = 1.0f / rule.softcap;
@@ -36,6 +38,9 @@ inline Int visible(const Row& row, int64_t c) {
   const int64_t n = row.hi - c;
   Int result = (at >= static_cast<int32_t>(row.lo)) & (at < static_cast<int32_t>(row.hi));
   if (row.bias) result &= shown_by(load_part(row.bias + c, n, kMinusInfinity));
+  if constexpr (requires { row.bias16; }) {
+    if (row.bias16) result &= shown_by(load_part(row.bias16 + c, n));
+  }
   if (row.keep) {
     Byte bytes = {};
     if (n >= kWidth) {

@@ -28,8 +28,12 @@ const float* row_of(const kernels::Strided<const T>& bias, int64_t b, int64_t h,
   return buffer;
 }
 
-bool reads_in_place(const BiasView& bias) {
-  return !bias || (bias.element == Element::Float32 && bias.col == 1);
+// Whether the rows of a bias are read where they lie; others are copied, as float32.
+bool reads_in_place(const CpuArguments& call) {
+  const BiasView& bias = call.bias;
+  if (!bias) return true;
+  const bool half = bias.element == Element::BFloat16 && call.normalise;
+  return bias.col == 1 && (half || bias.element == Element::Float32);
 }
 
 }  // namespace
@@ -39,7 +43,7 @@ RowTerms::RowTerms(const CpuArguments& call, Scratch& scratch, int64_t rows, int
       cols_(cols),
       groups_(cols / 16 + 16),
       keep_(scratch.take<uint8_t>(call.keep.col != 1 || call.own.mask ? rows * cols : 0)),
-      bias_(scratch.take<float>(reads_in_place(call.bias) ? 0 : rows * cols)),
+      bias_(reads_in_place(call) ? nullptr : scratch.take<float>(rows * cols)),
       drop_(dropped && call.dropout ? scratch.take<uint16_t>(rows * groups_) : nullptr),
       own_(call, OwnRows::Along::Keys) {}
 
@@ -52,10 +56,13 @@ void RowTerms::set(SoftmaxRow& row, int64_t slot, int64_t b, int64_t h, int64_t 
   if (call_.bias) {
     for_element(call_.bias.element, [&](auto type) {
       const auto& bias = call_.bias.as<decltype(type)>();
+      if constexpr (kIsBf16<decltype(type)>) {
+        if (!bias_) {
+          row.bias16 = bias.at(b, h, i, from);
+          return;
+        }
+      }
       row.bias = row_of(bias, b, h, i, from, cols, bias_ + slot * cols_);
-      // The next tile of keys reads on in this row, among many others.
-      const int64_t next = from + cols, end = std::min(next + cols, call_.key_hi(b, i));
-      if (next < end) prefetch_row(bias.at(b, h, i, next), bias.col, end - next);
     });
   }
   row.keep = call_.keep ? row_of(call_.keep, b, h, i, from, cols, keep_ + slot * cols_) : nullptr;
@@ -78,7 +85,7 @@ void RowTerms::set(SoftmaxRow& row, int64_t slot, int64_t b, int64_t h, int64_t 
   }
   if (call_.own.score) {
     row.peak = own_.scores_of_query(pairs, row.scores);
-    row.prepared = call_.normalise && !row.keep && !row.bias && row.rule.slope == 0.0f;
+    row.prepared = call_.normalise && !row.keep && !row.has_bias() && row.rule.slope == 0.0f;
   }
 }
 

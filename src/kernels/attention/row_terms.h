@@ -3,7 +3,10 @@
 // Sets the members of a SoftmaxRow that hide, bias and drop its keys, and applies the program's own score.
 // The backward pass does the same for transposed rows in add_panel and take_gradients (backward.cpp).
 
+#include <algorithm>
+
 #include "kernels/attention/own_functions.h"
+#include "kernels/gemm/operands.h"
 #include "kernels/gemm/scratch.h"
 
 namespace attentive::kernels::cpu {
@@ -18,6 +21,15 @@ class RowTerms {
   /// The scores become those of the program's own function; `tested`: its mask is tested.
   void set(SoftmaxRow& row, int64_t slot, int64_t b, int64_t h, int64_t i, int64_t from, int64_t cols,
            bool tested = true) const;
+
+  /// Asks for the biases of query i and the keys [from, from + cols), which `set` reads later.
+  void prefetch(int64_t b, int64_t h, int64_t i, int64_t from, int64_t cols) const {
+    if (!call_.bias) return;
+    for_element(call_.bias.element, [&](auto type) {
+      const auto& bias = call_.bias.as<decltype(type)>();
+      prefetch_row(bias.at(b, h, i, from), bias.col, std::min(cols, call_.key_hi(b, i) - from));
+    });
+  }
 
  private:
   const CpuArguments& call_;

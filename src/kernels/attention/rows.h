@@ -26,12 +26,15 @@ struct ScoreRule {
 /// One row (a query) of a tile of scores. Columns [lo, hi) are visible by position; the scores of the others
 /// are not read, and their weights are 0. `scores` and `weights16` are padded to whole vectors (16 numbers).
 struct SoftmaxRow {
+  ATTENTIVE_ALWAYS_INLINE bool has_bias() const { return bias || bias16; }
+
   float* scores;                ///< in: raw scores; out: weights in place, if `weights16` is null
   bf16_t* weights16 = nullptr;  ///< out: weights as bf16
   int64_t cols = 0;             ///< columns to write
   int64_t lo = 0, hi = 0;
   ScoreRule rule = {};
   const float* bias = nullptr;     ///< -inf hides
+  const bf16_t* bias16 = nullptr;  ///< in its place, for a softmax
   float distance = 0.0f;           ///< ALiBi: distance of the query's aligned key to column 0
   const uint8_t* keep = nullptr;   ///< 0 hides
   const uint16_t* drop = nullptr;  ///< one bit per column (set: survives), 16 columns per element

@@ -34,15 +34,14 @@ inline float prepare_plain(const SoftmaxRow& row, int64_t first) {
   return largest(larger(other, top));
 }
 
-template <bool kSoftcap, bool kSlope>
-inline float prepare_rule(const SoftmaxRow& row, int64_t first) {
+template <bool kSoftcap, bool kSlope, class Bias>
+inline float prepare_rule(const SoftmaxRow& row, const Bias* bias, int64_t first) {
   ScoreRule rule = row.rule;
   if (!kSoftcap) rule.softcap = 0.0f;
   if (!kSlope) rule.slope = 0.0f;
   float* const scores = row.scores;
   const int64_t lo = row.lo, hi = row.hi;
   const bool masked = row.keep != nullptr;
-  const float* const bias = row.bias;
   Vec top = all(kMinusInfinity);
   Vec distance = row.distance - static_cast<float>(first) - lanes_as_floats();
   for (int64_t c = first; c < hi; c += kWidth, distance -= static_cast<float>(kWidth)) {
@@ -50,7 +49,7 @@ inline float prepare_rule(const SoftmaxRow& row, int64_t first) {
     if (masked || c < lo || c + kWidth > hi) {
       x = select(visible(row, c), x, all(kMinusInfinity));
     } else if (bias) {
-      x = select(shown_by(load<Vec>(bias + c)), x, all(kMinusInfinity));
+      x = select(shown_by(load_part(bias + c, kWidth)), x, all(kMinusInfinity));
     }
     store(scores + c, x);
     top = larger(x, top);
@@ -58,14 +57,20 @@ inline float prepare_rule(const SoftmaxRow& row, int64_t first) {
   return largest(top);
 }
 
-inline float prepare(const SoftmaxRow& row, int64_t first) {
-  if (row.rule.plain() && !row.bias) return prepare_plain(row, first);
+template <class Bias>
+inline float prepare_biased(const SoftmaxRow& row, const Bias* bias, int64_t first) {
   if (row.rule.softcap != 0.0f) {
-    return row.rule.slope != 0.0f ? prepare_rule<true, true>(row, first)
-                                  : prepare_rule<true, false>(row, first);
+    return row.rule.slope != 0.0f ? prepare_rule<true, true>(row, bias, first)
+                                  : prepare_rule<true, false>(row, bias, first);
   }
-  return row.rule.slope != 0.0f ? prepare_rule<false, true>(row, first)
-                                : prepare_rule<false, false>(row, first);
+  return row.rule.slope != 0.0f ? prepare_rule<false, true>(row, bias, first)
+                                : prepare_rule<false, false>(row, bias, first);
+}
+
+inline float prepare(const SoftmaxRow& row, int64_t first) {
+  if (row.bias16) return prepare_biased(row, row.bias16, first);
+  if (row.rule.plain() && !row.bias) return prepare_plain(row, first);
+  return prepare_biased(row, row.bias, first);
 }
 
 template <bool kHalf>
@@ -146,7 +151,7 @@ inline void weigh_row(SoftmaxRow& row) {
   const int64_t first = row.lo / kWidth * kWidth;
   // A plain row is kept in units of q·k: the maximum is subtracted before scaling, so that the difference is
   // exactly 0 for the largest score, however large it is. (A fused raw * factor - maximum is not.)
-  const float unit = row.rule.to_base_2(row.bias != nullptr);
+  const float unit = row.rule.to_base_2(row.has_bias());
   const float previous = row.maximum;
   if (!(previous > row.peak)) row.maximum = row.peak;
   if (row.sum == 0.0f) {
@@ -169,7 +174,7 @@ inline void weigh_row(SoftmaxRow& row) {
 void cap(float* scores, float* slopes, const ScoreRule& rule, int64_t lo, int64_t hi) {
   for (int64_t c = lo / kWidth * kWidth; c < hi; c += kWidth) {
     Vec capped = all(0.0f);
-    store(scores + c, logits(rule, load<Vec>(scores + c), all(0.0f), nullptr, kWidth, &capped));
+    store(scores + c, logits<float>(rule, load<Vec>(scores + c), all(0.0f), nullptr, kWidth, &capped));
     if (slopes) store(slopes + c, (1.0f - capped * capped) * rule.scale);
   }
 }

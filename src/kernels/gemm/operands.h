@@ -40,12 +40,14 @@ void widen_row(const T* from, int64_t step, float* to, int64_t count) {
   for (int64_t c = 0; c < count; ++c) elementwise().convert(from + c * step, to + c, 1);
 }
 
-/// Asks for the cache lines of a row that is read later.
+/// Asks for the cache lines of a row that is read later, in the L2 cache: together, such rows can exceed L1.
 template <class T>
 void prefetch_row(const T* from, int64_t step, int64_t count) {
   constexpr int64_t kLine = 64 / sizeof(T);
   if (step != 1) return;
-  for (int64_t c = 0; c < count; c += kLine) __builtin_prefetch(from + c);
+  for (int64_t c = 0; c < count; c += kLine) __builtin_prefetch(from + c, 0, 2);
+  // GCC takes a function that only prefetches for one without effect and drops its calls.
+  asm volatile("");
 }
 
 /// Asks for the cache lines of a contiguous row that is written later, so that the writes do not wait for
@@ -54,6 +56,7 @@ template <class T>
 void prefetch_to_write(const T* row, int64_t count) {
   constexpr int64_t kLine = 64 / sizeof(T);
   for (int64_t c = 0; c < count; c += kLine) __builtin_prefetch(row + c, 1, 2);
+  asm volatile("");  // as above
 }
 
 /// Views a float matrix as an rhs.

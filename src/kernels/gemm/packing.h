@@ -114,9 +114,9 @@ void transpose_part(const Matrix<const From>& from, const Matrix<To>& to) {
   }
 }
 
-/// to(c, r) = from(r, c), converted.
+/// Transposes squares of 16 by 16 numbers, and the parts that remain.
 template <class From, class To>
-void transpose(const Matrix<const From>& from, const Matrix<To>& to) {
+void transpose_squares(const Matrix<const From>& from, const Matrix<To>& to) {
   for (int64_t r = 0; r < from.rows; r += 16) {
     const int64_t high = up_to_16(from.rows - r);
     for (int64_t c = 0; c < from.cols; c += 16) {
@@ -129,6 +129,65 @@ void transpose(const Matrix<const From>& from, const Matrix<To>& to) {
       To* const out = to.row(c) + r;
       transpose_block([=](int i, int j) { return load_part(first + i * from.stride + j, kWidth); },
                       [=](int i, int j, Vec v) { store_part(out + i * to.stride + j, v, kWidth); });
+    }
+  }
+}
+
+/// Transposes 32 rows by 16 columns into a half type, a line of the cache at a time: as pairs of rows, which
+/// are items of 32 bits.
+template <class To>
+void transpose_lines(const Matrix<const float>& from, const Matrix<To>& to) {
+  transpose_block(
+      [=](int r, int c) {
+        const auto bits = [=](int row) {
+          return __builtin_convertvector(to_half<To>(load<Vec>(from.row(row) + c)), Uint);
+        };
+        return (Vec)(bits(2 * r) | bits(2 * r + 1) << 16);
+      },
+      [=](int r, int c, Vec pairs) { std::memcpy(to.row(r) + 2 * c, &pairs, sizeof(pairs)); });
+}
+
+/// Transposes 16 rows by 32 columns of a half type, a line of the cache at a time: as pairs of columns.
+template <class From>
+void transpose_lines(const Matrix<const From>& from, const Matrix<float>& to) {
+  transpose_block(
+      [=](int r, int c) {
+        Vec pairs;
+        std::memcpy(&pairs, from.row(r) + 2 * c, sizeof(pairs));
+        return pairs;
+      },
+      [=](int r, int c, Vec pairs) {
+        const Uint bits = (Uint)pairs;
+        if constexpr (kIsBf16<From>) {
+          store(to.row(2 * r) + c, (Vec)(bits << 16));
+          store(to.row(2 * r + 1) + c, (Vec)(bits & 0xffff0000u));
+        } else {
+          store(to.row(2 * r) + c, from_half<From>(__builtin_convertvector(bits & 0xffffu, Half)));
+          store(to.row(2 * r + 1) + c, from_half<From>(__builtin_convertvector(bits >> 16, Half)));
+        }
+      });
+}
+
+/// to(c, r) = from(r, c), converted.
+template <class From, class To>
+void transpose(const Matrix<const From>& from, const Matrix<To>& to) {
+  if constexpr (std::is_same_v<From, To>) {
+    transpose_squares(from, to);
+  } else {
+    constexpr bool kNarrows = std::is_same_v<From, float>;
+    constexpr int64_t kHigh = kNarrows ? 32 : 16, kWide = kNarrows ? 16 : 32;
+    for (int64_t r = 0; r < from.rows; r += kHigh) {
+      const int64_t high = from.rows - r < kHigh ? from.rows - r : kHigh;
+      for (int64_t c = 0; c < from.cols; c += kWide) {
+        const int64_t width = from.cols - c < kWide ? from.cols - c : kWide;
+        const auto source = from.block(r, high, c, width);
+        const auto target = to.block(c, width, r, high);
+        if (high == kHigh && width == kWide) {
+          transpose_lines(source, target);
+        } else {
+          transpose_squares(source, target);
+        }
+      }
     }
   }
 }

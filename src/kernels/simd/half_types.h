@@ -18,6 +18,11 @@ inline Vec widen(Half h) {
 }
 /// Rounds to nearest, ties to even; NaN stays NaN.
 inline Half narrow(Vec x) {
+#if ATTENTIVE_SIMD_IS_AVX512 && defined(__AVX512BF16__)
+  // The instruction takes numbers below the smallest normal one for 0.
+  constexpr int kSubnormal = 0x20;
+  if (_mm512_fpclass_ps_mask((__m512)x, kSubnormal) == 0) return (Half)_mm512_cvtneps_pbh((__m512)x);
+#endif
   const Uint bits = (Uint)x;
   const Uint rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
   const Uint nan = (bits >> 16) | 0x40u;
@@ -87,6 +92,18 @@ inline Half narrow_f16(Vec x) {
 #endif
 }
 
+/// Convert from and to a half type T, bf16_t or f16_t.
+template <class T>
+inline Vec from_half(Half h) {
+  if constexpr (kIsBf16<T>) return widen(h);
+  return widen_f16(h);
+}
+template <class T>
+inline Half to_half(Vec v) {
+  if constexpr (kIsBf16<T>) return narrow(v);
+  return narrow_f16(v);
+}
+
 /// Load and store the first n of a vector's numbers. T is bf16_t or f16_t.
 template <class T>
 inline Vec load_part(const T* p, int64_t n) {
@@ -96,20 +113,11 @@ inline Vec load_part(const T* p, int64_t n) {
   } else {
     std::memcpy(&h, p, static_cast<size_t>(n) * sizeof(T));
   }
-  if constexpr (kIsBf16<T>) {
-    return widen(h);
-  } else {
-    return widen_f16(h);
-  }
+  return from_half<T>(h);
 }
 template <class T>
 inline void store_part(T* p, Vec v, int64_t n) {
-  Half h;
-  if constexpr (kIsBf16<T>) {
-    h = narrow(v);
-  } else {
-    h = narrow_f16(v);
-  }
+  const Half h = to_half<T>(v);
   if (n >= kWidth) return store(p, h);
   std::memcpy(p, &h, static_cast<size_t>(n) * sizeof(T));
 }
