@@ -408,9 +408,8 @@ class Backward : BackwardHeads<Stored, T> {
       if (t_.grad_weights) row.grad_weights = work.grad_weights.row(in_block) + offset;
       if (logits_ || work.captured) row.logits = work.logits.row(in_block) + offset;
       if (call_.own.score) {
-        float* const slopes = work.slopes.row(in_block) + offset;
-        row.slopes = slopes;
-        own.scores_of_key({head.b, head.h, j, tile.from, row.lo, row.hi}, row.scores, slopes,
+        row.slopes = work.slopes;
+        own.scores_of_key({head.b, head.h, j, tile.from, row.lo, row.hi}, row.scores, work.slopes,
                           work.captured ? work.own_inputs.row(in_block) + offset : nullptr);
       }
       if (call_.dropout) {

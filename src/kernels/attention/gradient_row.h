@@ -42,12 +42,12 @@ inline void gradient_at(const GradientRow& row, int64_t c) {
     const Vec distance = row.distance + static_cast<float>(c) + lanes_as_floats();
     x = logits(row.rule, x, distance, row.bias ? row.bias + c : nullptr, row.hi - c, &capped);
   }
-  const float unit = kKind.plain ? row.rule.scale * kLog2e : kLog2e;
-  // A weight is at most 1, and rounding of very large scores must not make it larger.
-  const Vec t = (x - load<Vec>(row.maximum + c)) * unit - load<Vec>(row.log_total + c);
-  Vec weight = exp2<kKind.half>(t > all(0.0f) ? all(0.0f) : t);
-  if constexpr (kKind.logits) {
-    if (!row.normalised) weight = x;
+  Vec weight = x;
+  if (!kKind.logits || row.normalised) {
+    const float unit = kKind.plain ? row.rule.scale * kLog2e : kLog2e;
+    // A weight is at most 1, and rounding of very large scores must not make it larger.
+    const Vec t = (x - load<Vec>(row.maximum + c)) * unit - load<Vec>(row.log_total + c);
+    weight = exp2<kKind.half>(t > all(0.0f) ? all(0.0f) : t);
   }
   Vec gradient = load<Vec>(row.products + c);
   Vec grad_weight = all(0.0f);
