@@ -389,11 +389,13 @@ class Backward : BackwardHeads<Stored, T> {
     row.normalised = call_.normalise;
     OwnRows own(call_, OwnRows::Along::Queries);
     const Pairs pairs{head.b, head.h, tile.from, tile.to - tile.from, keys.j0 + tile.r0, tile.keys};
-    for (int64_t r = 0, asked = 0; r < tile.keys; ++r) {
+    const int64_t written = logits_.writes_pairs() ? (pairs.queries + tile.keys - 1) / tile.keys : 0;
+    int64_t asked = tile.from;  // rows of the caller's gradients are asked for a few at a time
+    for (int64_t r = 0; r < tile.keys; ++r) {
       const int64_t in_block = tile.r0 + r, j = keys.j0 + in_block;
       prefetch_terms(tile.after.pairs, in_block);
-      for (const int64_t most = pairs.queries * (r + 1) / tile.keys; asked < most; ++asked)
-        logits_.prefetch(pairs, tile.from + asked);
+      for (const int64_t end = std::min(asked + written, tile.to); asked < end; ++asked)
+        logits_.prefetch(pairs, asked);
       row.scores = work.scores.row(r);
       row.products = work.products.row(r);
       if constexpr (kIsBf16<T>) {
