@@ -1,6 +1,7 @@
 #pragma once
 
-// The heads of a backward pass: their packed queries, and the sums of dQ.
+// The heads of a backward pass: their packed queries, the sums of dQ, and which blocks of keys and panels of
+// queries see each other.
 
 #include <algorithm>
 #include <cstring>
@@ -105,6 +106,62 @@ class BackwardHeads {
   Matrix<float> grad_q_transposed(const Head& head, int64_t slot, int64_t panel) const {
     return {head.sums + (slot * queries_ + panel * tiles_.queries) * call_.D, call_.D, tiles_.queries,
             tiles_.queries};
+  }
+
+  struct Range {
+    int64_t first, end;
+    bool has(int64_t x) const { return x >= first && x < end; }
+  };
+  /// The blocks of keys of one part: every parts_-th block, so that under a causal mask all parts are about
+  /// the same work. In a narrow window they are consecutive, so that a query's keys lie in one part or two.
+  struct Blocks {
+    int64_t first, end, step;
+  };
+  Blocks blocks_of(int64_t part) const {
+    if (!tiles_.narrow) return {part, key_blocks_, parts_};
+    return {key_blocks_ * part / parts_, key_blocks_ * (part + 1) / parts_, 1};
+  }
+  /// The queries that may see a key of the block. For a later block, this range begins and ends at later
+  /// queries or at the same ones.
+  Range queries_of(int64_t b, int64_t block) const {
+    const int64_t j0 = block * tiles_.keys, last = std::min(j0 + tiles_.keys, call_.S);
+    const int64_t seen = call_.key_lengths ? std::min(last, call_.key_lengths[b]) : last;
+    if (seen <= j0) return {0, 0};
+    const Range queries{call_.query_lo(j0), std::min(call_.query_hi(b, seen - 1), call_.L)};
+    return queries.first < queries.end ? queries : Range{0, 0};
+  }
+  /// The panels that contain these queries.
+  Range panels_of(int64_t b, int64_t block) const {
+    const Range queries = queries_of(b, block);
+    return {queries.first / tiles_.queries, (queries.end + tiles_.queries - 1) / tiles_.queries};
+  }
+  /// The pairs of a block of keys and a panel of queries that may see them.
+  Pairs pairs_of(const Head& head, int64_t block, int64_t panel) const {
+    const Range queries = queries_of(head.b, block);
+    const int64_t p0 = panel * tiles_.queries, j0 = block * tiles_.keys;
+    const int64_t from = std::max(p0, queries.first / 16 * 16),
+                  to = std::min(queries.end, p0 + tiles_.queries);
+    return {head.b, head.h, from, to - from, j0, std::min(tiles_.keys, call_.S - j0)};
+  }
+  bool reaches(int64_t b, int64_t part, int64_t panel) const {
+    const Blocks blocks = blocks_of(part);
+    for (int64_t block = blocks.first; block < blocks.end; block += blocks.step) {
+      if (panels_of(b, block).has(panel)) return true;
+    }
+    return false;
+  }
+
+  /// Asks for the biases and the weights' gradients of the n-th query of these pairs, to be transposed later.
+  void prefetch_terms(const Pairs& pairs, int64_t n) const {
+    if (n >= pairs.queries) return;
+    if (call_.bias) {
+      for_element(call_.bias.element, [&](auto type) {
+        const auto& bias = call_.bias.template as<decltype(type)>();
+        prefetch_row(bias.at(pairs.b, pairs.h, pairs.i0 + n, pairs.j0), bias.col, pairs.keys);
+      });
+    }
+    const auto& grads = t_.grad_weights;
+    if (grads) prefetch_row(grads.at(pairs.b, pairs.h, pairs.i0 + n, pairs.j0), grads.col, pairs.keys);
   }
 
   void pack(const Head& head, int64_t panel) const {
