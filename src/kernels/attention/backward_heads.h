@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "kernels/attention/passes.h"
+#include "kernels/attention/row_terms.h"
 #include "kernels/gemm/operands.h"
 #include "kernels/gemm/scratch.h"
 
@@ -154,14 +155,10 @@ class BackwardHeads {
   /// Asks for the biases and the weights' gradients of the n-th query of these pairs, to be transposed later.
   void prefetch_terms(const Pairs& pairs, int64_t n) const {
     if (n >= pairs.queries) return;
-    if (call_.bias) {
-      for_element(call_.bias.element, [&](auto type) {
-        const auto& bias = call_.bias.template as<decltype(type)>();
-        prefetch_row(bias.at(pairs.b, pairs.h, pairs.i0 + n, pairs.j0), bias.col, pairs.keys);
-      });
-    }
+    const int64_t i = pairs.i0 + n;
+    prefetch_bias(call_, pairs.b, pairs.h, i, pairs.j0, pairs.keys);
     const auto& grads = t_.grad_weights;
-    if (grads) prefetch_row(grads.at(pairs.b, pairs.h, pairs.i0 + n, pairs.j0), grads.col, pairs.keys);
+    if (grads) prefetch_row(grads.at(pairs.b, pairs.h, i, pairs.j0), grads.col, pairs.keys);
   }
 
   void pack(const Head& head, int64_t panel) const {

@@ -11,6 +11,16 @@
 
 namespace attentive::kernels::cpu {
 
+/// Asks for the biases of query i and `count` keys from j on.
+inline void prefetch_bias(const CpuArguments& call, int64_t b, int64_t h, int64_t i, int64_t j,
+                          int64_t count) {
+  if (!call.bias) return;
+  for_element(call.bias.element, [&](auto type) {
+    const auto& bias = call.bias.as<decltype(type)>();
+    prefetch_row(bias.at(b, h, i, j), bias.col, count);
+  });
+}
+
 class RowTerms {
  public:
   /// Reserves `rows` slots for rows of at most `cols` keys. Without `dropped` every weight survives.
@@ -24,11 +34,7 @@ class RowTerms {
 
   /// Asks for the biases of query i and the keys [from, from + cols), which `set` reads later.
   void prefetch(int64_t b, int64_t h, int64_t i, int64_t from, int64_t cols) const {
-    if (!call_.bias) return;
-    for_element(call_.bias.element, [&](auto type) {
-      const auto& bias = call_.bias.as<decltype(type)>();
-      prefetch_row(bias.at(b, h, i, from), bias.col, std::min(cols, call_.key_hi(b, i) - from));
-    });
+    prefetch_bias(call_, b, h, i, from, std::min(cols, call_.key_hi(b, i) - from));
   }
 
  private:
