@@ -19,6 +19,7 @@
 #include <ATen/ops/randn_like.h>
 #include <CLI/CLI.hpp>
 #include <c10/core/InferenceMode.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <attentive/functional/alibi.h>
 #include <attentive/functional/attention.h>
@@ -34,19 +35,20 @@ struct Settings {
   int64_t batch = 1, tokens = 1024, keys = 0, heads = 12, kv_heads = 0, head_dim = 64, window = 0;
   double dropout = 0, softcap = 0, seconds = 3;
   int threads = 2;
-  bool backward = false, alibi = false, bias = false, mask = false, full = false, module = false,
-       prompt = false;
+  bool backward = false, alibi = false, bias = false, weights = false, mask = false, full = false,
+       module = false, prompt = false;
   std::string dtype = "fp32";
 };
 
-using Call = std::function<at::Tensor()>;
+using Tensors = std::vector<at::Tensor>;
+using Call = std::function<Tensors()>;
 
 at::ScalarType type_of(const Settings& s) {
   return s.dtype == "bf16" ? at::kBFloat16 : s.dtype == "fp16" ? at::kHalf : at::kFloat;
 }
 
 // `leaves` receives the tensors that get gradients.
-Call attention_call(const Settings& s, std::vector<at::Tensor>* leaves) {
+Call attention_call(const Settings& s, Tensors* leaves) {
   using namespace attentive;
   const int64_t keys = s.keys > 0 ? s.keys : s.tokens, kv_heads = s.kv_heads > 0 ? s.kv_heads : s.heads;
   const auto draw = [&](int64_t heads, int64_t tokens) {
@@ -68,10 +70,14 @@ Call attention_call(const Settings& s, std::vector<at::Tensor>* leaves) {
     extras.mask = Mask::per_head(Mask::bias(bias));
     leaves->push_back(bias);
   }
-  return [=] { return attention(q, k, v, options, extras).output; };
+  if (s.weights) extras.weights = Weights::Clean;
+  return [=] {
+    const auto result = attention(q, k, v, options, extras);
+    return s.weights ? Tensors{result.output, result.weights} : Tensors{result.output};
+  };
 }
 
-Call module_call(const Settings& s, std::vector<at::Tensor>* leaves) {
+Call module_call(const Settings& s, Tensors* leaves) {
   const int64_t width = s.heads * s.head_dim;
   attentive::MultiHeadAttention module(width, width, s.tokens, s.dropout, s.heads);
   module->to(type_of(s));
@@ -79,7 +85,7 @@ Call module_call(const Settings& s, std::vector<at::Tensor>* leaves) {
   const auto x = at::randn({s.batch, s.tokens, width}).to(type_of(s)).requires_grad_(s.backward);
   *leaves = module->parameters();
   leaves->push_back(x);
-  return [=]() mutable { return module->forward(x); };
+  return [=]() mutable { return Tensors{module->forward(x)}; };
 }
 
 // The Llama of bench/league: 150 million parameters.
@@ -93,24 +99,27 @@ Call prompt_call(const Settings& s) {
   return [=]() mutable {
     const at::NoGradGuard no_grad;
     cache->reset();
-    return model->forward_cached(ids, *cache, {}, attentive::Logits::Last);
+    return Tensors{model->forward_cached(ids, *cache, {}, attentive::Logits::Last)};
   };
 }
 
 int run(const Settings& s) {
   at::set_num_threads(s.threads);
-  std::vector<at::Tensor> leaves;
+  Tensors leaves;
   const c10::InferenceMode inference(!s.backward && !s.prompt);  // a model is made of normal tensors
   const auto call = s.prompt   ? prompt_call(s)
                     : s.module ? module_call(s, &leaves)
                                : attention_call(s, &leaves);
-  const auto grad_output = s.backward ? at::randn_like(call()) : at::Tensor();
+  Tensors gradients;
+  if (s.backward) {
+    for (const auto& result : call()) gradients.push_back(at::randn_like(result));
+  }
   long calls = 0;
   double seconds = 0.0;
   for (const bench::Timer timer; seconds < s.seconds; seconds = timer.seconds(), ++calls) {
-    const auto output = call();
+    const auto results = call();
     if (!s.backward) continue;
-    output.backward(grad_output);
+    torch::autograd::backward(results, gradients);
     for (auto& x : leaves)
       x.mutable_grad() = at::Tensor();  // accumulating onto the previous gradients is not part of this call
   }
@@ -138,6 +147,7 @@ int main(int argc, char** argv) {
   app.add_flag("--backward", s.backward);
   app.add_flag("--alibi", s.alibi);
   app.add_flag("--bias", s.bias, "a learned bias (H, L, S)");
+  app.add_flag("--weights", s.weights, "the weights are a result");
   app.add_flag("--mask", s.mask, "a bool mask (L, S) that hides a tenth of the pairs");
   app.add_flag("--module", s.module, "MultiHeadAttention of width heads x head-dim");
   app.add_flag("--full", s.full, "not causal");

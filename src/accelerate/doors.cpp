@@ -57,11 +57,9 @@ Tensor output_for(const Problem& problem) {
                    problem.q.options());
 }
 
-native_cpu::Computed forward(const Problem& problem, uint64_t key, bool want_logsumexp,
-                             bool want_statistics) {
+native_cpu::Computed forward(const Problem& problem, uint64_t key, const native_cpu::Results& wanted) {
   const native_cpu::PreparedCall prepared(problem, key);
-  return native_cpu::compute(prepared.call, prepared.in, want_logsumexp, want_statistics,
-                             output_for(problem));
+  return native_cpu::compute(prepared.call, prepared.in, wanted, output_for(problem));
 }
 
 native_cpu::Gradients backward(const Problem& problem, uint64_t key, const Tensor& grad_output,
@@ -95,7 +93,7 @@ std::tuple<Tensor, Tensor> flash(const Tensor& q, const Tensor& k, const Tensor&
     return at::native::_scaled_dot_product_flash_attention_cpu(q, k, v, dropout_p, causal, mask, scale);
   }
   count_taken();
-  const auto computed = forward(*decision.problem, 0, /*want_logsumexp=*/true, /*want_statistics=*/false);
+  const auto computed = forward(*decision.problem, 0, {.logsumexp = true});
   // PyTorch's backward pass expects 0 for a row without keys. It follows if acceleration stops in between.
   computed.logsumexp.masked_fill_(computed.logsumexp.eq(-kInfinity), 0.0);
   return {computed.output, lying_by_token(computed.logsumexp)};
@@ -140,7 +138,7 @@ Fused fused(const Tensor& q, const Tensor& k, const Tensor& v, const OptionalTen
   }
   const auto& problem = *posed.problem;
   const uint64_t key = dropout_key_of(problem);
-  const auto computed = forward(problem, key, /*want_logsumexp=*/false, is_differentiated(call));
+  const auto computed = forward(problem, key, {.statistics = is_differentiated(call)});
   Tensor seed;
   if (problem.has_dropout()) seed = at::scalar_tensor(static_cast<int64_t>(key), at::kLong);
   return {computed.output,

@@ -97,13 +97,10 @@ Computed compute(const char* caller, const CallArguments& call, const Problem& p
     return {std::move(result), {}};
   }
   const native_cpu::PreparedCall native(problem, kernels::dropout_key_of(problem));
-  const auto computed =
-      native_cpu::compute(native.call, native.in, call.logsumexp, call.for_backward, output);
-  AttentionResult result{computed.output, {}, computed.logsumexp};
-  if (call.weights != Weights::None) {
-    result.weights = native_cpu::compute_weights(native.call, native.in, call.weights == Weights::Dropped);
-  }
-  return {std::move(result), computed.statistics};
+  auto computed = native_cpu::compute(
+      native.call, native.in,
+      {.logsumexp = call.logsumexp, .statistics = call.for_backward, .weights = call.weights}, output);
+  return {{computed.output, computed.weights, computed.logsumexp}, computed.statistics};
 }
 
 Gradients native_gradients(const Problem& problem, const BackwardArguments& arguments, const Tensor& output,

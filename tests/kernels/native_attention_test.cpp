@@ -224,15 +224,17 @@ TEST_CASE("native: every option over several tiles", "[native]") {
   }
 }
 
-TEST_CASE("native: weights by a second pass equal the reference's", "[native][weights]") {
+TEST_CASE("native: weights equal the reference's, beside the output and by a second pass",
+          "[native][weights]") {
   const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kHalf);
   const auto which = GENERATE(Weights::Clean, Weights::Dropped);
+  const int64_t S = GENERATE(300, 1100);  // of rows that one tile holds, and longer ones
   const auto& cases = option_cases();
   const auto n = GENERATE_COPY(range(size_t{0}, cases.size()));
   const std::set<std::string> elsewhere = {"length", "kv", "weights"};
   if (elsewhere.count(cases[n].group) || cases[n].name == "dropout, Aten stream") return;
-  INFO("option: " << cases[n].name << ", dtype " << c10::toString(type));
-  auto call = random_call({.H = 4, .Hkv = 2, .L = 70, .S = 300});
+  INFO("option: " << cases[n].name << ", dtype " << c10::toString(type) << ", " << S << " keys");
+  auto call = random_call({.H = 4, .Hkv = 2, .L = 70, .S = S});
   cases[n].apply(call);
   const at::NoGradGuard no_grad;
   call = cast(call, type);
@@ -249,6 +251,33 @@ TEST_CASE("native: weights by a second pass equal the reference's", "[native][we
   CHECK(difference(got.output, want.output, tolerance_of(type)) == "");
   // A weight that is exactly zero in the reference is hidden or dropped, and must be zero here.
   CHECK_FALSE(got.weights.ne(0).logical_and(want.weights.eq(0)).any().item<bool>());
+}
+
+TEST_CASE("native: weights have the same bits beside the output and by a second pass", "[native][weights]") {
+  const auto type = GENERATE(from_range(kNativeTypes));
+  const auto which = GENERATE(Weights::Clean, Weights::Dropped);
+  const int64_t L = GENERATE(130, 9), S = 1000;  // more keys do not fit a tile
+  const at::NoGradGuard no_grad;
+  const auto exact = random_call({.H = 4, .Hkv = 2, .L = L + 100, .S = S + 100});
+  const auto shown = at::rand({L + 100, S + 100}).lt(0.8), bias = at::randn(shown.sizes());
+  shown.slice(0, 0, L / 2).fill_(false);  // whole strips see no key
+  const auto lengths = at::full({exact.q.size(0)}, S, at::kLong);
+  // With as many more queries as keys, a query keeps its position, and so its dropout.
+  const auto run = [&](int64_t more, Weights weights) {
+    const auto call = cast(exact, type);
+    const auto part = [&](const at::Tensor& x) { return x.narrow(0, 0, L + more).narrow(1, 0, S + more); };
+    at::manual_seed(5);
+    return attention(call.q.narrow(2, 0, L + more), call.k.narrow(2, 0, S + more),
+                     call.v.narrow(2, 0, S + more),
+                     {.softcap = 3.0, .dropout_p = 0.3, .backend = Backend::Native},
+                     {.mask = part(shown) & Mask::bias(part(bias).to(type)) & Mask::key_lengths(lengths),
+                      .weights = weights});
+  };
+  INFO(c10::toString(type) << ", " << L << " queries");
+  const auto beside = run(0, which), second = run(100, which);
+  CHECK(bit_equal(beside.weights, second.weights.narrow(2, 0, L).narrow(3, 0, S)));
+  CHECK(second.weights.narrow(3, S, 100).eq(0).all().item<bool>());
+  CHECK(bit_equal(beside.output, run(0, Weights::None).output));
 }
 
 namespace {

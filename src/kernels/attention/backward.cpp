@@ -7,7 +7,7 @@
 //     dK = dV = 0
 //     for each panel of queries that may see the block:
 //       Sᵀ  = K Qᵀ                            the same bits as in the forward pass
-//       Pᵀ  = exp(scale · (Sᵀ − m) − ln ℓ)    0 where a key is hidden
+//       Pᵀ  = exp(scale · (Sᵀ − m) − ln ℓ)    0 where a key is hidden; read, if the weights are given
 //       dPᵀ = V dOᵀ                           times the dropout mask, which is drawn again
 //       dSᵀ = Pᵀ ∘ (dPᵀ − δ)              also added to the gradients of biases and slopes
 //       dV  = dV + Pᵀ dO                      P after dropout
@@ -32,7 +32,7 @@ template <class Stored, class T>
 class Backward : BackwardHeads<Stored, T> {
   using Base = BackwardHeads<Stored, T>;
   using Base::blocks_of, Base::queries_of, Base::panels_of, Base::pairs_of, Base::reaches,
-      Base::prefetch_terms;
+      Base::prefetch_terms, Base::reads_weights, Base::weights_of;
   using Base::call_, Base::t_, Base::tiles_, Base::query_blocks_, Base::key_blocks_, Base::parts_,
       Base::queries_, Base::head_size_;
   using Base::maximum, Base::log_total, Base::delta;
@@ -306,8 +306,13 @@ class Backward : BackwardHeads<Stored, T> {
     const Reach seen{.columns = last, .first_column = first}, weighed{.inner = last, .first_inner = first};
 
     // Sᵀ = K Qᵀ and dPᵀ = V dOᵀ
-    gemm(keys.k.part(tile.r0, n), of_panel(q_transposed(head, tile.panel)), work.scores.block(0, n, 0, wide),
-         Sums::Begin, seen);
+    if (reads_weights()) {
+      products().transpose(weights_of({head.b, head.h, tile.from, count, j, n}),
+                           work.scores.block(0, n, 0, count));
+    } else {
+      gemm(keys.k.part(tile.r0, n), of_panel(q_transposed(head, tile.panel)),
+           work.scores.block(0, n, 0, wide), Sums::Begin, seen);
+    }
     gemm(keys.v.part(tile.r0, n), of_panel(grad_transposed(head, tile.panel)),
          work.products.block(0, n, 0, wide), Sums::Begin, seen);
 
@@ -347,6 +352,7 @@ class Backward : BackwardHeads<Stored, T> {
     row.delta = delta(head, tile.from);
     row.of_dropped = t_.of_dropped;
     row.normalised = call_.normalise;
+    row.weighed = reads_weights();
     OwnRows own(call_, OwnRows::Along::Queries);
     const Pairs pairs{head.b, head.h, tile.from, tile.to - tile.from, keys.j0 + tile.r0, tile.keys};
     const int64_t written = logits_.writes_pairs() ? (pairs.queries + tile.keys - 1) / tile.keys : 0;
@@ -391,14 +397,10 @@ class Backward : BackwardHeads<Stored, T> {
     OwnRows own(call_, OwnRows::Along::Queries);
     for (int64_t r = 0; r < tile.keys; ++r) {
       const int64_t in_block = tile.r0 + r, j = keys.j0 + in_block;
-      const OwnRow row{head.b,
-                       head.h,
-                       j,
-                       tile.from,
-                       std::max<int64_t>(call_.query_lo(j) - tile.from, 0),
-                       std::clamp<int64_t>(call_.query_hi(head.b, j) - tile.from, 0, tile.to - tile.from)};
-      own.add_captured_gradients(row, work.captured, work.own_inputs.row(in_block) + offset,
-                                 work.logits.row(in_block) + offset);
+      const int64_t lo = std::max<int64_t>(call_.query_lo(j) - tile.from, 0),
+                    hi = std::clamp<int64_t>(call_.query_hi(head.b, j) - tile.from, 0, tile.to - tile.from);
+      own.add_captured_gradients({head.b, head.h, j, tile.from, lo, hi}, work.captured,
+                                 work.own_inputs.row(in_block) + offset, work.logits.row(in_block) + offset);
     }
   }
 

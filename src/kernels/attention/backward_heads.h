@@ -152,13 +152,25 @@ class BackwardHeads {
     return false;
   }
 
-  /// Asks for the biases and the weights' gradients of the n-th query of these pairs, to be transposed later.
+  /// Whether the weights are read instead of computed again. Softcaps and scores of the program need the
+  /// scores, dropout needs the weights before it.
+  bool reads_weights() const {
+    return t_.weights && call_.softcap == 0.0f && !call_.own.score && !(call_.dropout && t_.of_dropped);
+  }
+  Matrix<const float> weights_of(const Pairs& pairs) const {
+    const int64_t row = (pairs.b * call_.H + pairs.h) * call_.L + pairs.i0;
+    return {t_.weights + row * call_.S + pairs.j0, pairs.queries, pairs.keys, call_.S};
+  }
+
+  /// Asks for the biases, the weights and their gradients of the n-th query of these pairs, to be transposed
+  /// later.
   void prefetch_terms(const Pairs& pairs, int64_t n) const {
     if (n >= pairs.queries) return;
     const int64_t i = pairs.i0 + n;
     prefetch_bias(call_, pairs.b, pairs.h, i, pairs.j0, pairs.keys);
     const auto& grads = t_.grad_weights;
     if (grads) prefetch_row(grads.at(pairs.b, pairs.h, i, pairs.j0), grads.col, pairs.keys);
+    if (reads_weights()) prefetch_row(weights_of(pairs).row(n), 1, pairs.keys);
   }
 
   void pack(const Head& head, int64_t panel) const {

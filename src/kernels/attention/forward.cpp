@@ -48,7 +48,14 @@ class Forward {
 
  public:
   Forward(const CpuArguments& call, const ForwardTensors<Stored>& tensors)
-      : call_(call), t_(tensors), keys_(call, tensors, call.L <= kStrip) {}
+      : call_(call),
+        t_(tensors),
+        keys_(call, tensors, call.L <= kStrip),
+        writes_weights_(tensors.weights && call.S <= kCols && !call.own.blocks &&
+                        (kIsBf16<T> || !call.dropout || tensors.dropped)) {}
+
+  // Whether the weights are written: where a tile holds whole rows, unless only those after dropout are left.
+  bool writes_weights() const { return writes_weights_; }
 
   void run() {
     const int64_t heads = call_.B * call_.Hkv, row_blocks = blocks();
@@ -150,8 +157,11 @@ class Forward {
       }
     }
     gemm_done();
-    for (int64_t r = 0; r < rows; ++r)
+    for (int64_t r = 0; r < rows; ++r) {
       t_.write_row(call_, b, h, i0 + r, running.maximum[r], running.total[r], running.output.row(r));
+      if (writes_weights_ && running.sums[r / kStrip] == Sums::Begin)
+        std::fill_n(weights_of(at, i0 + r), call_.S, Stored{0});
+    }
   }
 
   // Adds the keys [from, to) of one tile to the strip of `rows` rows that begins at row r0 of the block, but
@@ -211,6 +221,9 @@ class Forward {
       row.sum = running.total[r0 + r];
     }
     weigh_rows(call_, work.rows, rows);
+    if (writes_weights_) {
+      for (int64_t r = 0; r < rows; ++r) write_weights(at, work.rows[r], i0 + r, from, cols);
+    }
     for (int64_t r = 0; r < rows; ++r) {
       follow_maximum(work.rows[r], running.maximum[r0 + r], running.total[r0 + r], running.output.row(r0 + r),
                      call_.Dv);
@@ -220,6 +233,33 @@ class Forward {
     gemm(work.weights.block(0, rows, 0, inner<T>(cols)), values_of(at, i0, rows, from, cols, work.values),
          running.output.part(r0, rows), std::exchange(running.sums[r0 / kStrip], Sums::Continue),
          {.inner = reach, .first_inner = first});
+  }
+
+  Stored* weights_of(const Place& at, int64_t i) const {
+    return t_.weights + ((at.b * call_.H + at.h) * call_.L + i) * call_.S;
+  }
+
+  // Writes the weights of query i, whose row has been weighed for the keys [from, from + cols), all that it
+  // may see.
+  void write_weights(const Place& at, SoftmaxRow row, int64_t i, int64_t from, int64_t cols) const {
+    if constexpr (kIsBf16<T>) {
+      // Weights for a product are rounded. Their scores are still there, so they are weighed once more.
+      row.weights16 = nullptr;
+      row.prepared = true;
+      row.maximum = -kInfinity;
+      row.sum = 0.0f;
+      if (!t_.dropped) row.drop = nullptr;
+      weigh_rows(call_, &row, 1);
+    }
+    const float factor = end_of_row(call_, at.b, at.h, i, row.maximum, row.sum).factor *
+                         (row.drop ? call_.survivor_scale : 1.0f);
+    const float zero = 0.0f * factor;  // NaN in a row of NaN
+    Stored hidden{};
+    elementwise().convert(&zero, &hidden, 1);
+    Stored* const to = weights_of(at, i);
+    std::fill_n(to, from, hidden);
+    elementwise().store_scaled(row.scores, factor, to + from, cols);
+    std::fill(to + from + cols, to + call_.S, hidden);
   }
 
   // Returns V of these keys, with zeros for values that are not finite and that none of the rows sees, since
@@ -266,13 +306,21 @@ class Forward {
   const CpuArguments& call_;
   const ForwardTensors<Stored>& t_;
   const Keys keys_;
+  const bool writes_weights_;
 };
 
 }  // namespace
 
 template <class T>
 void forward(const CpuArguments& call, const ForwardTensors<T>& tensors) {
-  for_operands<T>([&](auto operand) { Forward<T, decltype(operand)>(call, tensors).run(); });
+  bool weighed = false;
+  for_operands<T>([&](auto operand) {
+    Forward<T, decltype(operand)> pass(call, tensors);
+    pass.run();
+    weighed = pass.writes_weights();
+  });
+  if (tensors.weights && !weighed)
+    weights(call, WeightsTensors<T>{tensors.q, tensors.k, tensors.weights, tensors.dropped});
 }
 
 template void forward<float>(const CpuArguments&, const ForwardTensors<float>&);

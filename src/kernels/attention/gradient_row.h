@@ -38,12 +38,13 @@ template <GradientKind kKind, Hides kHides>
 inline void gradient_at(const GradientRow& row, int64_t c) {
   Vec x = load<Vec>(row.scores + c);
   Vec capped = all(0.0f);
-  if constexpr (!kKind.plain) {
+  const bool weighed = kKind.logits && row.weighed;
+  if (!kKind.plain && !weighed) {
     const Vec distance = row.distance + static_cast<float>(c) + lanes_as_floats();
     x = logits(row.rule, x, distance, row.bias ? row.bias + c : nullptr, row.hi - c, &capped);
   }
   Vec weight = x;
-  if (!kKind.logits || row.normalised) {
+  if (!weighed && (!kKind.logits || row.normalised)) {
     const float unit = kKind.plain ? row.rule.scale * kLog2e : kLog2e;
     // A weight is at most 1, and rounding of very large scores must not make it larger.
     const Vec t = (x - load<Vec>(row.maximum + c)) * unit - load<Vec>(row.log_total + c);

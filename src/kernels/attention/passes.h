@@ -31,6 +31,8 @@ struct ForwardTensors {
   Strided<T> output;
   float* logsumexp;          ///< (B, H, L), natural logarithm; null: not wanted
   RowStatistics statistics;  ///< for the backward pass; null pointers: not wanted
+  T* weights = nullptr;      ///< (B, H, L, S), written; contiguous; null: not wanted
+  bool dropped = false;      ///< whether dropout is applied to them
 
   /// Writes row i of the output, O / ℓ or zeros for a row without keys, and the statistics that are wanted.
   void write_row(const CpuArguments& call, int64_t b, int64_t h, int64_t i, float maximum, float total,
@@ -51,6 +53,7 @@ struct ForwardTensors {
 };
 
 /// Tiled attention with a running softmax. Keys are packed head by head into a buffer of bounded size.
+/// The weights of rows that one tile holds are written beside the output.
 template <class T>
 void forward(const CpuArguments& call, const ForwardTensors<T>& tensors);
 
@@ -87,6 +90,9 @@ struct BackwardTensors {
   /// (B, H, L, S): the incoming gradient of the weights; null: none.
   Strided<const T> grad_weights = {};
   bool of_dropped = false;  ///< whether it is that of the weights after dropout
+  /// (B, H, L, S), contiguous: the weights that grad_weights is the gradient of; null: they are computed
+  /// again.
+  const float* weights = nullptr;
   /// (B, H, L) from `weight_dots`; null without grad_weights.
   const float* weight_dots = nullptr;
   /// The captured tensors once per lane of work, with memory for its part of their gradients; empty: not
@@ -114,10 +120,11 @@ void weights(const CpuArguments& call, const WeightsTensors<T>& tensors);
 template <class T>
 struct WeightDotsTensors {
   Strided<const T> q, k;
-  Strided<const T> grad_weights;   ///< (B, H, L, S)
-  float* dots;                     ///< (B, H, L), written
-  bool dropped;                    ///< whether it is the gradient of the weights after dropout
-  const float* weights = nullptr;  ///< (B, H, L, S), contiguous; null: they are computed again
+  Strided<const T> grad_weights;  ///< (B, H, L, S)
+  float* dots;                    ///< (B, H, L), written
+  bool dropped;                   ///< whether it is the gradient of the weights after dropout
+  /// (B, H, L, S), contiguous; null for a half type, whose weights are rounded: they are computed again.
+  const float* weights = nullptr;
 };
 
 /// The dot product of each row of weights with its gradient, which the backward pass adds to δ.

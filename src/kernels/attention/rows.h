@@ -67,6 +67,7 @@ struct GradientRow {
   const float* delta = nullptr;
   const float* slopes = nullptr;  ///< derivatives of the scores by q·k; null: the rule's scale and softcap
   bool normalised = true;         ///< false: the scores are the weights, without statistics
+  bool weighed = false;           ///< whether `scores` holds weights instead of scores
   float* logits = nullptr;        ///< out: gradient of the logits; null: not wanted
   const float* grad_weights = nullptr;  ///< incoming gradient of the weights; null: none
   bool of_dropped = false;              ///< whether grad_weights is that of the weights after dropout

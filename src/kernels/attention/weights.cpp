@@ -1,4 +1,5 @@
 #include <cmath>
+#include <type_traits>
 #include <utility>
 
 #include "kernels/attention/passes.h"
@@ -81,6 +82,29 @@ void for_rows(const CpuArguments& call, const Strided<const Stored>& q, const St
       [&](auto operand) { WeightsPass<Stored, decltype(operand), Take>(call, q, k, dropped, take).run(); });
 }
 
+// The dot product of query i's weights and their incoming gradient.
+template <class T>
+float weight_dot(const CpuArguments& call, const float* weights, const kernels::Strided<const T>& gradient,
+                 int64_t b, int64_t h, int64_t i) {
+  // Parts of a row are added up separately, so that rounding errors grow with their size and number rather
+  // than with the length of the row.
+  constexpr int64_t kPart = 512;
+  float gradients[kPart], total = 0.0f;
+  for (int64_t from = 0; from < call.S; from += kPart) {
+    const int64_t count = std::min(kPart, call.S - from);
+    const T* const part = gradient.at(b, h, i, from);
+    if constexpr (std::is_same_v<T, float>) {
+      if (gradient.col == 1) {
+        total += elementwise().dot(weights + from, part, count);
+        continue;
+      }
+    }
+    widen_row(part, gradient.col, gradients, count);
+    total += elementwise().dot(weights + from, gradients, count);
+  }
+  return total;
+}
+
 }  // namespace
 
 template <class T>
@@ -94,28 +118,23 @@ void weights(const CpuArguments& call, const WeightsTensors<T>& tensors) {
 
 template <class T>
 void weight_dots(const CpuArguments& call, const WeightDotsTensors<T>& tensors) {
-  const auto& given = tensors.grad_weights;
-  const auto multiply = [&](int64_t b, int64_t h, int64_t i, const float* row, float factor) {
-    // Parts of a row are added up separately, so that rounding errors grow with their size and number rather
-    // than with the length of the row.
-    constexpr int64_t kPart = 512;
-    float gradients[kPart], total = 0.0f;
-    for (int64_t from = 0; from < call.S; from += kPart) {
-      const int64_t count = std::min(kPart, call.S - from);
-      widen_row(given.at(b, h, i, from), given.col, gradients, count);
-      total += elementwise().dot(row + from, gradients, count);
-    }
-    tensors.dots[(b * call.H + h) * call.L + i] = factor == 0.0f ? 0.0f : total * factor;
-  };
-  if (!tensors.weights) return for_rows<T>(call, tensors.q, tensors.k, tensors.dropped, multiply);
-  for_each_item(call.B * call.H, call.worth_sharing(2), [&](int64_t head) {
-    for (int64_t i = 0; i < call.L; ++i) {
-      const int64_t b = head / call.H, h = head % call.H, at = head * call.L + i;
-      multiply(b, h, i, tensors.weights + at * call.S, 1.0f);
-      // 0 * NaN is NaN, but a row without keys has no gradient.
-      if (!std::isfinite(tensors.dots[at]) && !call.sees_a_key(b, h, i)) tensors.dots[at] = 0.0f;
-    }
-  });
+  const auto& gradient = tensors.grad_weights;
+  if constexpr (std::is_same_v<T, float>) {
+    for_each_item(call.B * call.H, call.worth_sharing(2), [&](int64_t head) {
+      for (int64_t at = head * call.L; at < (head + 1) * call.L; ++at) {
+        const int64_t b = head / call.H, h = head % call.H, i = at % call.L;
+        tensors.dots[at] = weight_dot(call, tensors.weights + at * call.S, gradient, b, h, i);
+        // 0 * NaN is NaN, but a row without keys has no gradient.
+        if (!std::isfinite(tensors.dots[at]) && !call.sees_a_key(b, h, i)) tensors.dots[at] = 0.0f;
+      }
+    });
+  } else {
+    const auto multiply = [&](int64_t b, int64_t h, int64_t i, const float* row, float factor) {
+      tensors.dots[(b * call.H + h) * call.L + i] =
+          factor == 0.0f ? 0.0f : factor * weight_dot(call, row, gradient, b, h, i);
+    };
+    for_rows<T>(call, tensors.q, tensors.k, tensors.dropped, multiply);
+  }
 }
 
 template void weights<float>(const CpuArguments&, const WeightsTensors<float>&);

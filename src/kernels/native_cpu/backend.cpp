@@ -26,8 +26,8 @@ struct SavedForBackward : torch::CustomClassHolder {
   PreparedFunctions functions;
   std::vector<size_t> learned;  // the captured tensors that autograd differentiates
   VersionWatch changes;         // detects changes of the output
-  // float32 weights that were returned, which the backward pass reads if the caller still has them unchanged.
-  // Those of a half type are rounded, so they are computed again.
+  // Weights that were returned, which the backward pass reads if the caller still has them unchanged. Those
+  // of a half type are rounded, so it does not.
   c10::weak_intrusive_ptr<c10::TensorImpl> weights{c10::intrusive_ptr<c10::TensorImpl>()};
   VersionWatch weight_changes;
 
@@ -56,10 +56,11 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
                                                 const c10::intrusive_ptr<SavedForBackward>& kept) {
     const auto call = call_of(kept->arguments.scalars, kept->arguments.masks, q.scalar_type(),
                               kept->functions, kept->options.normalise);
-    const auto computed = compute(call, {q, k, v}, /*want_logsumexp=*/true, /*want_statistics=*/true);
+    const auto computed =
+        compute(call, {q, k, v}, {.logsumexp = true, .statistics = true, .weights = kept->options.weights});
     torch::autograd::variable_list results{computed.output, computed.logsumexp};
-    if (kept->options.weights != Weights::None) {
-      results.push_back(compute_weights(call, {q, k, v}, kept->options.weights == Weights::Dropped));
+    if (computed.weights.defined()) {
+      results.push_back(computed.weights);
       kept->remember_weights(results.back());
     }
     kept->changes.watch(computed.output);
@@ -156,8 +157,7 @@ class NativeAttention : public torch::autograd::Function<NativeAttention> {
     auto out = saved.out;
     const auto call = call_of(saved.kept->arguments.scalars, saved.masks, in.q.scalar_type(), saved.functions,
                               saved.kept->options.normalise);
-    if (saved.kept->changes.any())
-      out.output = compute(call, in, /*want_logsumexp=*/false, /*want_statistics=*/true).output;
+    if (saved.kept->changes.any()) out.output = compute(call, in, {.statistics = true}).output;
     const auto incoming =
         incoming_of({gradients[0], gradients.size() > 2 ? gradients[2] : at::Tensor(), gradients[1]},
                     out.output, saved.kept->options.weights);
@@ -273,11 +273,10 @@ AttentionResult run(const Problem& given) {
   } else {
     const auto call = call_of(kept->arguments.scalars, kept->arguments.masks, in.q.scalar_type(),
                               kept->functions, problem.normalise);
-    const auto computed = compute(call, in, problem.logsumexp, /*want_statistics=*/false);
-    result.output = computed.output;
-    logsumexp = computed.logsumexp;
-    if (problem.weights != Weights::None)
-      result.weights = compute_weights(call, in, problem.weights == Weights::Dropped);
+    auto computed = compute(call, in, {.logsumexp = problem.logsumexp, .weights = problem.weights});
+    result.output = std::move(computed.output);
+    result.weights = std::move(computed.weights);
+    logsumexp = std::move(computed.logsumexp);
   }
   if (problem.logsumexp) result.logsumexp = logsumexp;
   return result;

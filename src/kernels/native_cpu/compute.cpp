@@ -44,16 +44,33 @@ cpu::RowStatistics row_statistics(const at::Tensor& x) {
   return {maxima, maxima + x.stride(0)};
 }
 
+at::Tensor fresh_weights(const CpuArguments& call, const Inputs& in) {
+  return in_large_pages(at::empty({call.B, call.H, call.L, call.S}, in.q.options()));
+}
+
+// The weights that have an incoming gradient, as the backward pass reads them: those of the forward pass, or
+// computed again. Undefined for a half type, whose weights are rounded.
+at::Tensor weights_to_read(const CpuArguments& call, const Inputs& in, const Computed& out,
+                           const Incoming& incoming) {
+  if (!incoming.weights.defined() || call.element != Element::Float32) return {};
+  if (out.weights.defined()) return out.weights;
+  auto weights = fresh_weights(call, in);
+  cpu::weights(call, cpu::WeightsTensors<float>{read<float>(in.q), read<float>(in.k),
+                                                weights.mutable_data_ptr<float>(), incoming.of_dropped});
+  return weights;
+}
+
 // The dot products of the rows of weights with their incoming gradients, (B, H, L).
-at::Tensor compute_weight_dots(const CpuArguments& call, const Inputs& in, const at::Tensor& weights,
-                               const Incoming& incoming) {
+at::Tensor weight_dots(const CpuArguments& call, const Inputs& in, const at::Tensor& weights,
+                       const Incoming& incoming) {
+  if (!incoming.weights.defined()) return {};
   const auto dots = at::empty({call.B, call.H, call.L}, in.q.options().dtype(at::kFloat));
   cpu::for_element(call.element, [&](auto number) {
     using T = decltype(number);
-    cpu::weight_dots(
-        call, cpu::WeightDotsTensors<T>{read<T>(in.q), read<T>(in.k), read_pairs<T>(incoming.weights),
-                                        dots.mutable_data_ptr<float>(), incoming.of_dropped,
-                                        weights.defined() ? weights.const_data_ptr<float>() : nullptr});
+    cpu::weight_dots(call,
+                     cpu::WeightDotsTensors<T>{read<T>(in.q), read<T>(in.k), read_pairs<T>(incoming.weights),
+                                               dots.mutable_data_ptr<float>(), incoming.of_dropped,
+                                               read_data<float>(weights)});
   });
   return dots;
 }
@@ -128,34 +145,27 @@ PreparedCall::PreparedCall(const Problem& problem, uint64_t dropout_key)
       call(call_of(owned.scalars, owned.masks, problem.q.scalar_type())),
       in(inputs_of(problem)) {}
 
-Computed compute(const CpuArguments& call, const Inputs& in, bool want_logsumexp, bool want_statistics,
+Computed compute(const CpuArguments& call, const Inputs& in, const Results& wanted,
                  const at::Tensor& output) {
   const auto floats = in.q.options().dtype(at::kFloat);
   Computed out{output.defined() ? output : heads_inside(in.q, call.H, call.L, call.Dv), {}, {}};
-  if (want_logsumexp) out.logsumexp = at::empty({call.B, call.H, call.L}, floats);
-  if (want_statistics) out.statistics = at::empty({2, call.B, call.H, call.L}, floats);
+  if (wanted.logsumexp) out.logsumexp = at::empty({call.B, call.H, call.L}, floats);
+  if (wanted.statistics) out.statistics = at::empty({2, call.B, call.H, call.L}, floats);
+  if (wanted.weights != Weights::None) out.weights = fresh_weights(call, in);
   cpu::for_element(call.element, [&](auto number) {
     using T = decltype(number);
     const cpu::ForwardTensors<T> tensors{read<T>(in.q),
                                          read<T>(in.k),
                                          read<T>(in.v),
                                          write<T>(out.output),
-                                         optional_data(out.logsumexp),
-                                         row_statistics(out.statistics)};
+                                         written_data<float>(out.logsumexp),
+                                         row_statistics(out.statistics),
+                                         written_data<T>(out.weights),
+                                         wanted.weights == Weights::Dropped};
     const bool few = has_few_queries(call) && !out.statistics.defined();
     few ? cpu::few_queries(call, tensors) : cpu::forward(call, tensors);
   });
   return out;
-}
-
-at::Tensor compute_weights(const CpuArguments& call, const Inputs& in, bool dropped) {
-  const auto weights = in_large_pages(at::empty({call.B, call.H, call.L, call.S}, in.q.options()));
-  cpu::for_element(call.element, [&](auto number) {
-    using T = decltype(number);
-    auto* const out = static_cast<T*>(weights.mutable_data_ptr());
-    cpu::weights(call, cpu::WeightsTensors<T>{read<T>(in.q), read<T>(in.k), out, dropped});
-  });
-  return weights;
 }
 
 Incoming incoming_of(const AttentionResult& gradients, const at::Tensor& output, Weights weights) {
@@ -177,29 +187,27 @@ Gradients compute_gradients(const CpuArguments& call, const Inputs& in, const Co
   const TermGradients terms(call, wanted, in.q.options().dtype(at::kFloat));
   CapturedGradients captured(call, wanted.captured);
   Gradients result{gradient_of(in.q), gradient_of(in.k), gradient_of(in.v), {}, {}, {}};
-  const auto dots =
-      incoming.weights.defined() ? compute_weight_dots(call, in, out.weights, incoming) : at::Tensor();
+  const auto weights = weights_to_read(call, in, out, incoming),
+             dots = weight_dots(call, in, weights, incoming);
   cpu::for_element(call.element, [&](auto number) {
     using T = decltype(number);
-    cpu::backward(call,
-                  cpu::BackwardTensors<T>{.q = read<T>(in.q),
-                                          .k = read<T>(in.k),
-                                          .v = read<T>(in.v),
-                                          .output = read<T>(out.output),
-                                          .grad_output = read<T>(incoming.output),
-                                          .statistics = row_statistics(out.statistics),
-                                          .grad_logsumexp = incoming.logsumexp.defined()
-                                                                ? incoming.logsumexp.const_data_ptr<float>()
-                                                                : nullptr,
-                                          .grad_q = write<T>(result.q),
-                                          .grad_k = write<T>(result.k),
-                                          .grad_v = write<T>(result.v),
-                                          .sink_terms = terms.sinks(),
-                                          .logits = terms.logits<T>(),
-                                          .grad_weights = read_pairs<T>(incoming.weights),
-                                          .of_dropped = incoming.of_dropped,
-                                          .weight_dots = optional_data(dots),
-                                          .captured_lanes = captured.lanes()});
+    cpu::backward(call, cpu::BackwardTensors<T>{.q = read<T>(in.q),
+                                                .k = read<T>(in.k),
+                                                .v = read<T>(in.v),
+                                                .output = read<T>(out.output),
+                                                .grad_output = read<T>(incoming.output),
+                                                .statistics = row_statistics(out.statistics),
+                                                .grad_logsumexp = read_data<float>(incoming.logsumexp),
+                                                .grad_q = write<T>(result.q),
+                                                .grad_k = write<T>(result.k),
+                                                .grad_v = write<T>(result.v),
+                                                .sink_terms = terms.sinks(),
+                                                .logits = terms.logits<T>(),
+                                                .grad_weights = read_pairs<T>(incoming.weights),
+                                                .of_dropped = incoming.of_dropped,
+                                                .weights = read_data<float>(weights),
+                                                .weight_dots = read_data<float>(dots),
+                                                .captured_lanes = captured.lanes()});
   });
   terms.finish(result);
   result.captured = captured.finish();

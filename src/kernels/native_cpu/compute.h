@@ -52,18 +52,20 @@ struct PreparedCall {
 
 struct Computed {
   at::Tensor output, logsumexp;
-  at::Tensor statistics;  ///< (2, B, H, L): maxima and totals
-  /// For the backward pass: the weights that `compute_weights` returned; undefined: they are computed again.
-  at::Tensor weights = {};
+  at::Tensor statistics;    ///< (2, B, H, L): maxima and totals
+  at::Tensor weights = {};  ///< (B, H, L, S)
+};
+
+/// Which results are computed besides the output.
+struct Results {
+  bool logsumexp = false, statistics = false;
+  Weights weights = Weights::None;
 };
 
 /// The output is written to `output`, whose rows must be contiguous; if that is undefined, it lies in memory
 /// as (B, L, H, D). The other results are undefined unless they are wanted.
-Computed compute(const cpu::CpuArguments& call, const Inputs& in, bool want_logsumexp, bool want_statistics,
+Computed compute(const cpu::CpuArguments& call, const Inputs& in, const Results& wanted,
                  const at::Tensor& output = {});
-
-/// The weights (B, H, L, S) before or after dropout.
-at::Tensor compute_weights(const cpu::CpuArguments& call, const Inputs& in, bool dropped);
 
 /// The incoming gradients of the results; those of the logsumexp and of the weights may be undefined.
 struct Incoming {
@@ -95,7 +97,8 @@ struct Gradients {
   std::vector<at::Tensor> captured = {};  ///< float32, one per captured tensor; undefined for indices
 };
 
-/// The gradients of what a differentiated call computed.
+/// The gradients of what a differentiated call computed. Without its weights, those that have an incoming
+/// gradient are computed again.
 Gradients compute_gradients(const cpu::CpuArguments& call, const Inputs& in, const Computed& out,
                             const Incoming& incoming, const Wanted& wanted);
 

@@ -55,14 +55,14 @@ TermGradients::TermGradients(const cpu::CpuArguments& call, const Wanted& wanted
 }
 
 float* TermGradients::sinks() const {
-  return optional_data(sinks_);
+  return written_data<float>(sinks_);
 }
 
 template <class T>
 cpu::LogitGradients<T> TermGradients::logits() const {
-  cpu::LogitGradients<T> result{.by_key = optional_data(by_key_),
-                                .by_query = optional_data(by_query_),
-                                .slopes = optional_data(slopes_)};
+  cpu::LogitGradients<T> result{.by_key = written_data<float>(by_key_),
+                                .by_query = written_data<float>(by_query_),
+                                .slopes = written_data<float>(slopes_)};
   if (pairs_.defined()) result.pairs = write<T>(pairs_);
   if (pair_sums_.defined()) {
     result.pair_sums = write<float>(pair_sums_);

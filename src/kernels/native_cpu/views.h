@@ -27,8 +27,14 @@ Strided<const T> read_pairs(const at::Tensor& x) {
   return view;
 }
 
-inline float* optional_data(const at::Tensor& x) {
-  return x.defined() ? x.mutable_data_ptr<float>() : nullptr;
+/// The numbers of a contiguous tensor; null for an undefined one.
+template <class T>
+T* written_data(const at::Tensor& x) {
+  return x.defined() ? static_cast<T*>(x.mutable_data_ptr()) : nullptr;
+}
+template <class T>
+const T* read_data(const at::Tensor& x) {
+  return x.defined() ? static_cast<const T*>(x.const_data_ptr()) : nullptr;
 }
 
 }  // namespace attentive::kernels::native_cpu
