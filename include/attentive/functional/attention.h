@@ -79,7 +79,8 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
                      const AttentionOptions& options = {}, const Mask& mask = {});
 
 /// Overload with the optional tensors, which also returns weights and logsumexp on request. Returning the
-/// weights takes O(B H L S) memory.
+/// weights takes O(B H L S) memory; so does their gradient. Float32 weights that are gone by the time of the
+/// backward pass are computed again, in as much memory.
 ///
 ///   auto [y, w, lse] = attentive::attention(q, k, v, {}, {.mask = mask, .weights = Weights::Clean});
 AttentionResult attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
