@@ -97,7 +97,7 @@ Computed compute(const char* caller, const CallArguments& call, const Problem& p
     return {std::move(result), {}};
   }
   const native_cpu::PreparedCall native(problem, kernels::dropout_key_of(problem));
-  auto computed = native_cpu::compute(
+  const auto computed = native_cpu::compute(
       native.call, native.in,
       {.logsumexp = call.logsumexp, .statistics = call.for_backward, .weights = call.weights}, output);
   return {{computed.output, computed.weights, computed.logsumexp}, computed.statistics};

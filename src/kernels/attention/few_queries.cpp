@@ -155,8 +155,7 @@ class FewQueries {
 template <class T>
 void few_queries(const CpuArguments& call, const ForwardTensors<T>& tensors) {
   FewQueries<T>(call, tensors).run();
-  if (tensors.weights)
-    weights(call, WeightsTensors<T>{tensors.q, tensors.k, tensors.weights, tensors.dropped});
+  missing_weights(call, tensors);
 }
 
 template void few_queries<float>(const CpuArguments&, const ForwardTensors<float>&);

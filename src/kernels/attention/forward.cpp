@@ -319,8 +319,7 @@ void forward(const CpuArguments& call, const ForwardTensors<T>& tensors) {
     pass.run();
     weighed = pass.writes_weights();
   });
-  if (tensors.weights && !weighed)
-    weights(call, WeightsTensors<T>{tensors.q, tensors.k, tensors.weights, tensors.dropped});
+  if (!weighed) missing_weights(call, tensors);
 }
 
 template void forward<float>(const CpuArguments&, const ForwardTensors<float>&);

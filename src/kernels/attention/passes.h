@@ -117,6 +117,12 @@ struct WeightsTensors {
 template <class T>
 void weights(const CpuArguments& call, const WeightsTensors<T>& tensors);
 
+/// Computes those of a forward pass that has not written them, if they are wanted.
+template <class T>
+void missing_weights(const CpuArguments& call, const ForwardTensors<T>& of) {
+  if (of.weights) weights(call, WeightsTensors<T>{of.q, of.k, of.weights, of.dropped});
+}
+
 template <class T>
 struct WeightDotsTensors {
   Strided<const T> q, k;
